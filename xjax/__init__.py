@@ -1,0 +1,1 @@
+"""xjax: extreme multi-label text classification in JAX."""

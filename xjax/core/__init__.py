@@ -1,0 +1,1 @@
+"""What every room shares: types, mesh, start-up, randomness, files."""

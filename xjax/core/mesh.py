@@ -1,0 +1,72 @@
+"""The device mesh: its two axes, and which array axis lies on which."""
+
+import dataclasses
+
+import jax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+import numpy as np
+
+from xjax.core.errors import ConfigError
+from xjax.core.types import Batch
+
+DATA = 'data'
+LABEL = 'label'
+
+# Every parameter's label axis is padded to this multiple, whatever the mesh,
+# so that a checkpoint restores onto any label axis that divides it.
+LABEL_MULTIPLE = 128
+
+# The one rules table: specs by what an array holds.
+SPECS = {
+  'batch': P(DATA),  # documents first
+  'label_row': P(LABEL),  # labels first: weights [L, D], biases [L]
+  'replicated': P(),
+}
+
+
+@dataclasses.dataclass
+class MeshConfig:
+  """Devices along each axis; one of them may be -1: all that are left."""
+
+  data: int = -1
+  label: int = 1
+
+
+def make_mesh(config: MeshConfig) -> jax.sharding.Mesh:
+  """A (data, label) mesh of all devices.
+
+  Axes are Auto: scans with carries, embedding gathers and top-k over sharded
+  labels raise under Explicit axes.
+
+  Raises:
+    ConfigError: the shape does not fit the devices.
+  """
+  count = jax.device_count()
+  shape = [config.data, config.label]
+  if shape.count(-1) == 1:
+    rest = max(1, -shape[0] * shape[1])
+    shape[shape.index(-1)] = count // rest
+  if min(shape) < 1 or shape[0] * shape[1] != count:
+    raise ConfigError(
+      f'mesh.data={config.data} x mesh.label={config.label} does not make '
+      f'{count} devices: choose sizes whose product is {count} (-1: the rest)'
+    )
+  if LABEL_MULTIPLE % shape[1]:
+    raise ConfigError(f'mesh.label={shape[1]} must divide {LABEL_MULTIPLE}')
+  return jax.make_mesh(
+    tuple(shape), (DATA, LABEL), axis_types=(AxisType.Auto,) * 2
+  )
+
+
+def padded_labels(n_labels: int) -> int:
+  """Rows of a label-sharded parameter: n_labels rounded up."""
+  return -(-n_labels // LABEL_MULTIPLE) * LABEL_MULTIPLE
+
+
+def put_batch(batch: Batch, mesh: jax.sharding.Mesh) -> Batch:
+  """Puts this process's rows on the mesh, as part of the global batch."""
+  sharding = NamedSharding(mesh, SPECS['batch'])
+  return jax.tree.map(
+    lambda x: jax.make_array_from_process_local_data(sharding, np.asarray(x)),
+    batch,
+  )

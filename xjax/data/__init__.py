@@ -1,0 +1,1 @@
+"""Corpora, label spaces, tokens, batches."""

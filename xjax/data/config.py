@@ -1,0 +1,78 @@
+"""Where a corpus comes from and how its text becomes tokens."""
+
+import dataclasses
+import enum
+
+# Marks a field that a resumed run may change; the change is printed.
+MAY_CHANGE = {'may_change': True}
+
+
+class OnError(enum.Enum):
+  """What a fault in a user's file does."""
+
+  RAISE = 'raise'
+  SKIP = 'skip'
+
+
+@dataclasses.dataclass
+class WordsConfig:
+  """Word tokens: lower case, digits -> D, vocabulary from train.
+
+  Attributes:
+    max_tokens: a document's first tokens, over its zones in order.
+    buckets: static lengths, ascending, the last one max_tokens.
+    min_count: rarer words (in training tokens) become the unknown word.
+    max_words: size limit of the vocabulary, most frequent first.
+  """
+
+  max_tokens: int = 512
+  buckets: tuple[int, ...] = (64, 128, 256, 512)
+  min_count: int = 2
+  max_words: int = 150_000
+
+
+@dataclasses.dataclass
+class DataConfig:
+  """What all corpora share.
+
+  Attributes:
+    dir: the folder (or archive) of the user's files.
+    cache_dir: where prepared data goes; empty: $XJAX_CACHE_DIR, else
+      ~/.cache/xjax.
+    zones: names of the zones to read, in this order; empty: all.
+    labels: 'corpus' (what the splits use), 'all' (every descriptor), or a
+      file with one label id per line.
+    hold_out_labels: labels to hide from training, for zero-shot judging.
+    on_error: raise a DataError, or skip the faulty line and count it.
+    workers: threads that read batches ahead.
+  """
+
+  dir: str = dataclasses.field(default='', metadata=MAY_CHANGE)
+  cache_dir: str = dataclasses.field(default='', metadata=MAY_CHANGE)
+  zones: tuple[str, ...] = ()
+  labels: str = 'corpus'
+  hold_out_labels: int = 0
+  on_error: OnError = OnError.RAISE
+  workers: int = dataclasses.field(default=2, metadata=MAY_CHANGE)
+  tokens: WordsConfig = dataclasses.field(default_factory=WordsConfig)
+
+
+@dataclasses.dataclass
+class SyntheticData(DataConfig):
+  """The embedded corpus: made from a seed, nothing is read."""
+
+  n_train: int = 2000
+  n_dev: int = 400
+  n_test: int = 400
+  n_labels: int = 200
+  corpus_seed: int = 0
+
+
+@dataclasses.dataclass
+class Eurlex57kData(DataConfig):
+  """EURLEX57K: the official archive or a folder of JSON lines."""
+
+
+@dataclasses.dataclass
+class JsonlData(DataConfig):
+  """Your own text: {split}.jsonl[.gz] and labels.jsonl[.gz] in dir."""

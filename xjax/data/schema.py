@@ -1,0 +1,185 @@
+"""Documents, label spaces and corpora."""
+
+from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+
+import numpy as np
+
+from xjax.core.atomic import atomic_write
+from xjax.core.errors import DataError
+from xjax.core.types import Ragged
+
+FREQUENT_FROM = 50  # training documents; 1..49 is few, 0 is zero
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+  """A view of one document.
+
+  Attributes:
+    id: unique within its split.
+    zones: name -> text, in reading order.
+    labels: gold label ids, as given (they may lie outside the label space).
+  """
+
+  id: str
+  zones: Mapping[str, str]
+  labels: tuple[str, ...] = ()
+
+  def text(self, zones: Iterable[str] = ()) -> str:
+    """The named zones (none named: all), joined by newlines."""
+    names = tuple(zones) or tuple(self.zones)
+    return '\n'.join(self.zones[n] for n in names if self.zones.get(n))
+
+
+@dataclasses.dataclass(frozen=True)
+class Label:
+  """One label's descriptor."""
+
+  id: str
+  name: str = ''
+  alt: tuple[str, ...] = ()
+  parents: tuple[str, ...] = ()
+  description: str = ''
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LabelSpace:
+  """Labels in model order: trained first, then held out, then outside.
+
+  An index into `labels` is a label's identity everywhere, and breaks ties.
+
+  Attributes:
+    labels: L descriptors. The first n_trained form the training label space;
+      then the held-out ones; then gold labels found outside the space, which
+      no model scores.
+    train_counts: int32 [L], training documents per label; 0 for the last two.
+    n_train: number of training documents.
+    n_trained: size of the training label space.
+    n_held_out: number of held-out labels.
+  """
+
+  labels: tuple[Label, ...]
+  train_counts: np.ndarray
+  n_train: int
+  n_trained: int
+  n_held_out: int = 0
+
+  def __len__(self) -> int:
+    return len(self.labels)
+
+  @functools.cached_property
+  def ids(self) -> tuple[str, ...]:
+    """Label ids in order."""
+    return tuple(label.id for label in self.labels)
+
+  @functools.cached_property
+  def index(self) -> dict[str, int]:
+    """Label id -> index."""
+    return {id_: i for i, id_ in enumerate(self.ids)}
+
+  def masks(self) -> dict[str, np.ndarray]:
+    """Slice name -> bool [L]: frequent, few, zero and perhaps held_out.
+
+    By training count: >= 50, 1..49, 0 (the counts of Chalkidis et al. 2019,
+    Table 1). Held-out labels have none left, so they are zero-shot as well.
+    """
+    n = self.train_counts
+    masks = {
+      'frequent': n >= FREQUENT_FROM,
+      'few': (n > 0) & (n < FREQUENT_FROM),
+      'zero': n == 0,
+    }
+    if self.n_held_out:
+      held_out = np.zeros(len(self), bool)
+      held_out[self.n_trained : self.n_trained + self.n_held_out] = True
+      masks['held_out'] = held_out
+    return masks
+
+  def save(self, path: str | os.PathLike) -> None:
+    """Writes labels.jsonl: a label per line, outside labels left out."""
+    with atomic_write(path) as file:
+      for i in range(self.n_trained + self.n_held_out):
+        row = dataclasses.asdict(self.labels[i])
+        row['train_count'] = int(self.train_counts[i])
+        if i >= self.n_trained:
+          row['held_out'] = True
+        file.write(json.dumps(row, ensure_ascii=False) + '\n')
+
+  @classmethod
+  def load(cls, path: str | os.PathLike, n_train: int) -> 'LabelSpace':
+    """Reads what save wrote.
+
+    Raises:
+      DataError: the file is absent or damaged.
+    """
+    labels, counts, held_out = [], [], 0
+    try:
+      with pathlib.Path(path).open(encoding='utf-8') as file:
+        for line in file:
+          row = json.loads(line)
+          counts.append(row.pop('train_count'))
+          held_out += row.pop('held_out', False)
+          row['alt'], row['parents'] = tuple(row['alt']), tuple(row['parents'])
+          labels.append(Label(**row))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+      raise DataError(f'{path}: not a label space of xjax: {error}') from error
+    return cls(
+      labels=tuple(labels),
+      train_counts=np.asarray(counts, np.int32),
+      n_train=n_train,
+      n_trained=len(labels) - held_out,
+      n_held_out=held_out,
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Split:
+  """One split: ids, gold, and text by random access.
+
+  Attributes:
+    name: train, dev, test or the user's own.
+    ids: N document ids.
+    gold: N rows of label indices, each sorted; a training split has no
+      held-out labels.
+    documents: N documents by random access; nothing is kept of one read.
+  """
+
+  name: str
+  ids: Sequence[str]
+  gold: Ragged
+  documents: Sequence[Document]
+
+  def __len__(self) -> int:
+    return len(self.ids)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Corpus:
+  """A label space and its splits; an absent split is absent.
+
+  Attributes:
+    label_space: the labels of all splits.
+    splits: name -> split.
+    fingerprint: hex digest of all content (text, gold, labels).
+  """
+
+  label_space: LabelSpace
+  splits: Mapping[str, Split]
+  fingerprint: str
+
+  def split(self, name: str) -> Split:
+    """The named split.
+
+    Raises:
+      DataError: it is absent; the message lists those present.
+    """
+    if name not in self.splits:
+      raise DataError(
+        f'this corpus has no split {name!r}; it has: {", ".join(self.splits)}'
+      )
+    return self.splits[name]

@@ -1,0 +1,128 @@
+"""The config of a run: typed, saved as JSON, compared on resume, shrunk."""
+
+import dataclasses
+import enum
+
+from xjax.core.mesh import MeshConfig
+from xjax.data.config import (
+  MAY_CHANGE,
+  DataConfig,
+  Eurlex57kData,
+  JsonlData,
+  SyntheticData,
+  WordsConfig,
+)
+from xjax.models.config import (
+  BiGRUConfig,
+  EmbeddingConfig,
+  LabelAttentionConfig,
+  NeuralModel,
+)
+
+
+class Optimizer(enum.Enum):
+  ADAM = 'adam'
+  ADAMW = 'adamw'
+
+
+class Schedule(enum.Enum):
+  CONSTANT = 'constant'
+  LINEAR = 'linear'
+  COSINE = 'cosine'
+
+
+class Dtype(enum.Enum):
+  FLOAT32 = 'float32'
+  BFLOAT16 = 'bfloat16'
+
+
+@dataclasses.dataclass
+class NeuralTrain:
+  """Training by gradient steps.
+
+  Attributes:
+    batch_size: documents per step, over all devices.
+    accumulate: micro-batches a step is cut into (memory, not results).
+    steps: optimizer steps; the schedule ends there.
+    learning_rate: peak.
+    warmup: steps of linear warm-up.
+    schedule: how it falls after the warm-up, to 0 at the last step.
+    optimizer: Adam or AdamW (decoupled weight decay).
+    weight_decay: of AdamW.
+    b1, b2, eps: of Adam.
+    clip_value: element-wise gradient clipping (paper: 5); 0: none.
+    clip_norm: global-norm gradient clipping; 0: none.
+    compute_dtype: of activations and products; parameters stay float32.
+    log_every: steps between log lines.
+    checkpoint_every: steps between checkpoints.
+    keep: newest checkpoints to keep, beside the best.
+    judge_every: steps between judgings on dev.
+    best_metric: 'slice/metric' that chooses the best checkpoint.
+    patience: judgings without improvement before stopping; 0: never stop.
+    init_from: WORKDIR[@step] whose parameters warm-start this run.
+  """
+
+  batch_size: int = 64
+  accumulate: int = 1
+  steps: int = dataclasses.field(default=1000, metadata=MAY_CHANGE)
+  learning_rate: float = 1e-3
+  warmup: int = 0
+  schedule: Schedule = Schedule.CONSTANT
+  optimizer: Optimizer = Optimizer.ADAM
+  weight_decay: float = 0.0
+  b1: float = 0.9
+  b2: float = 0.999
+  eps: float = 1e-8
+  clip_value: float = 0.0
+  clip_norm: float = 0.0
+  compute_dtype: Dtype = Dtype.FLOAT32
+  log_every: int = dataclasses.field(default=50, metadata=MAY_CHANGE)
+  checkpoint_every: int = 500
+  keep: int = dataclasses.field(default=3, metadata=MAY_CHANGE)
+  judge_every: int = 500
+  best_metric: str = 'all/RP@5'
+  patience: int = 0
+  init_from: str = ''
+
+
+@dataclasses.dataclass
+class EvalConfig:
+  """Judging.
+
+  Attributes:
+    batch_size: documents at a time, over all devices.
+    depth: length K of the saved lists.
+    ks: cut-offs of the printed and saved metrics.
+  """
+
+  batch_size: int = 64
+  depth: int = 50
+  ks: tuple[int, ...] = (1, 3, 5, 10)
+
+
+@dataclasses.dataclass
+class Config:
+  """One run."""
+
+  seed: int = 0
+  data: DataConfig = dataclasses.field(default_factory=SyntheticData)
+  model: NeuralModel = dataclasses.field(default_factory=NeuralModel)
+  train: NeuralTrain = dataclasses.field(default_factory=NeuralTrain)
+  eval: EvalConfig = dataclasses.field(default_factory=EvalConfig)
+  mesh: MeshConfig = dataclasses.field(
+    default_factory=MeshConfig, metadata=MAY_CHANGE
+  )
+
+
+# Tags of config.json; a new kind of data, model or training adds a line.
+KINDS = {
+  'synthetic': SyntheticData,
+  'eurlex57k': Eurlex57kData,
+  'jsonl': JsonlData,
+  'words': WordsConfig,
+  'neural': NeuralModel,
+  'embedding': EmbeddingConfig,
+  'bigru': BiGRUConfig,
+  'label_attention': LabelAttentionConfig,
+  'gradient': NeuralTrain,
+}
