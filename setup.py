@@ -1,0 +1,49 @@
+"""Installs xjax and its command line, `python -m experiments.<name>`."""
+
+import pathlib
+
+import setuptools
+
+setuptools.setup(
+  name='xjax',
+  version='0.1.0',
+  description='Extreme multi-label text classification in JAX',
+  long_description=pathlib.Path(__file__)
+  .with_name('README.md')
+  .read_text(encoding='utf-8'),
+  long_description_content_type='text/markdown',
+  license='Apache-2.0',
+  python_requires='>=3.11',
+  packages=setuptools.find_packages(
+    include=['xjax', 'xjax.*', 'experiments', 'experiments.*']
+  ),
+  # Floors are the oldest releases this code is run with; there are no
+  # ceilings, so that a newer JAX is never kept out.
+  install_requires=[
+    'absl-py>=2.1',
+    'array_record>=0.8.1',
+    'flax>=0.12',
+    'grain>=0.2.15',
+    'jax>=0.10',
+    'jaxtyping>=0.3',
+    'ml_collections>=1.1',
+    'numpy>=2.1',
+    'optax>=0.2.6',
+    'orbax-checkpoint>=0.12',
+    'tensorboardX>=2.6.4',
+    'tensorflow-datasets>=4.9.9',
+    'tqdm>=4.67',
+  ],
+  extras_require={
+    'test': [
+      'beartype>=0.22',
+      'hypothesis>=6.150',
+      'pytest>=9.0',
+      'pytest-xdist>=3.8',
+      'ruff>=0.15',
+    ],
+    'parity': ['torch>=2.6', 'transformers>=4.50'],
+    'tpu': ['jax[tpu]>=0.10'],
+    'gpu': ['jax[cuda12]>=0.10'],
+  },
+)

@@ -1,0 +1,178 @@
+"""The house rules: rooms, sizes, names, command lines."""
+
+import ast
+from collections.abc import Iterator
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOMS = (
+  'core data losses metrics heads linear trees models evaluate train report '
+  'experiments'
+).split()
+CODE = sorted(
+  path
+  for folder in ('xjax', 'experiments', 'tests', 'benchmarks', 'tpu_scripts')
+  for path in (ROOT / folder).rglob('*.py')
+)
+MAINS = sorted(
+  path.stem
+  for path in (ROOT / 'experiments').glob('*.py')
+  if "__name__ == '__main__'" in path.read_text()
+)
+DRAWERS = {'utils', 'util', 'helpers', 'helper', 'misc', 'common', 'tools'}
+
+
+def name(path: pathlib.Path) -> str:
+  return str(path.relative_to(ROOT))
+
+
+def imported(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
+  """Yields (line, absolute module) of every import, lazy ones as well."""
+  for node in ast.walk(tree):
+    match node:
+      case ast.Import():
+        yield from ((node.lineno, alias.name) for alias in node.names)
+      case ast.ImportFrom():
+        base = package.split('.')[: -node.level or None] if node.level else []
+        module = '.'.join([*base, *filter(None, [node.module])])
+        yield node.lineno, module
+        yield from (
+          (node.lineno, f'{module}.{alias.name}') for alias in node.names
+        )
+
+
+def room_of(module: str) -> str | None:
+  parts = module.split('.')
+  if parts[0] == 'experiments':
+    return 'experiments'
+  if parts[0] == 'xjax' and len(parts) > 1 and parts[1] in ROOMS:
+    return parts[1]
+  return None
+
+
+def arrows(source: str, module: str) -> list[str]:
+  """The imports of a module that point right, as `line: module`."""
+  here = ROOMS.index(room_of(module))
+  return [
+    f'{line}: {target}'
+    for line, target in imported(ast.parse(source), module)
+    if room_of(target) and ROOMS.index(room_of(target)) > here
+  ]
+
+
+def sized(tree: ast.AST) -> Iterator[tuple[str, int, int]]:
+  """Yields (function, lines, limit) for every function, methods as well."""
+  for node in ast.walk(tree):
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+      lines = node.end_lineno - node.lineno + 1
+      # A training or judging loop may be longer: its body reads top to bottom.
+      loops = any(isinstance(n, ast.For | ast.While) for n in node.body)
+      yield node.name, lines, 80 if loops else 60
+
+
+def test_the_rules_see_what_they_should():
+  lazy = 'def f():\n  from xjax.train import fit\n'
+  assert arrows(lazy, 'xjax.data.jsonl') == [
+    '2: xjax.train',
+    '2: xjax.train.fit',
+  ]
+  assert arrows('from xjax import train', 'xjax.core.rng') == ['1: xjax.train']
+  assert arrows('from ..train import fit', 'xjax.data.jsonl')
+  assert not arrows('import xjax.core.rng', 'xjax.data.jsonl')
+  long = 'def f():\n' + '  x = 1\n' * 61
+  assert [(n, k) for n, k, limit in sized(ast.parse(long)) if k > limit]
+  assert MAINS and len(CODE) > 10
+
+
+@pytest.mark.parametrize(
+  'path',
+  [p for p in CODE if room_of('.'.join(p.relative_to(ROOT).parts))],
+  ids=name,
+)
+def test_imports_point_left(path):
+  module = '.'.join(path.relative_to(ROOT).with_suffix('').parts)
+  assert arrows(path.read_text(), module) == []
+
+
+@pytest.mark.parametrize('path', CODE, ids=name)
+def test_sizes(path):
+  source = path.read_text()
+  assert source.count('\n') <= 400
+  if 'tests' not in path.relative_to(ROOT).parts:
+    long = [s for s in sized(ast.parse(source)) if s[1] > s[2]]
+    assert long == []
+
+
+@pytest.mark.parametrize('main', MAINS)
+def test_mains_are_thin(main):
+  source = (ROOT / 'experiments' / f'{main}.py').read_text()
+  assert source.count('\n') <= 80
+
+
+@pytest.mark.parametrize('path', CODE, ids=name)
+def test_files_are_named_by_a_noun(path):
+  assert path.stem not in DRAWERS
+  assert not re.search(r'(_v?\d+|_new|_old|_final|_copy)$', path.stem)
+
+
+def test_every_room_is_known():
+  rooms = {p.parent.name for p in (ROOT / 'xjax').glob('*/__init__.py')}
+  assert rooms <= set(ROOMS)
+
+
+def test_every_module_says_what_it_is():
+  for path in CODE:
+    tree = ast.parse(path.read_text())
+    if tree.body:
+      assert ast.get_docstring(tree), f'{name(path)} has no docstring'
+
+
+def tracked() -> list[pathlib.Path]:
+  listing = subprocess.run(
+    ['git', 'ls-files', '--cached', '--others', '--exclude-standard'],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  return [ROOT / line for line in listing.stdout.splitlines()]
+
+
+def test_no_paths_of_one_machine():
+  # .ci/run alone may say where the real data lies.
+  paths = [p for p in tracked() if p.name not in ('run', 'test_house.py')]
+  pattern = re.compile(r'/work/|/root/|/home/\w|(\.\./)+shared')
+  for path in paths:
+    if path.is_file() and path.suffix not in ('.npz', '.gz', '.zip'):
+      found = pattern.search(path.read_text(errors='replace'))
+      assert not found, f'{name(path)}: {found[0]}'
+
+
+def test_no_test_is_skipped_or_silenced():
+  pattern = re.compile(
+    r'mark\.(skip|xfail)|pytest\.skip\(|importorskip|type: *ignore'
+    r'|\b(TODO|FIXME)\b'
+  )
+  for path in CODE:
+    if path.name != 'test_house.py':
+      found = pattern.search(path.read_text())
+      assert not found, f'{name(path)}: {found[0]}'
+
+
+@pytest.mark.parametrize('main', MAINS)
+def test_help(main):
+  answer = subprocess.run(
+    [sys.executable, '-m', f'experiments.{main}', '--help'],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
+  assert answer.returncode == 0, answer.stderr
+  assert '--workdir' in answer.stdout
+  assert 'Traceback' not in answer.stderr
