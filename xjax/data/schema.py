@@ -47,6 +47,18 @@ class Label:
   description: str = ''
 
 
+def frequency_masks(train_counts: np.ndarray) -> dict[str, np.ndarray]:
+  """Slice name -> bool [L], by training count: >= 50, 1..49, 0.
+
+  These are the counts of Chalkidis et al. 2019, Table 1.
+  """
+  return {
+    'frequent': train_counts >= FREQUENT_FROM,
+    'few': (train_counts > 0) & (train_counts < FREQUENT_FROM),
+    'zero': train_counts == 0,
+  }
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelSpace:
   """Labels in model order: trained first, then held out, then outside.
@@ -85,15 +97,9 @@ class LabelSpace:
   def masks(self) -> dict[str, np.ndarray]:
     """Slice name -> bool [L]: frequent, few, zero and perhaps held_out.
 
-    By training count: >= 50, 1..49, 0 (the counts of Chalkidis et al. 2019,
-    Table 1). Held-out labels have none left, so they are zero-shot as well.
+    Held-out labels have no training documents left: they are zero-shot too.
     """
-    n = self.train_counts
-    masks = {
-      'frequent': n >= FREQUENT_FROM,
-      'few': (n > 0) & (n < FREQUENT_FROM),
-      'zero': n == 0,
-    }
+    masks = frequency_masks(self.train_counts)
     if self.n_held_out:
       held_out = np.zeros(len(self), bool)
       held_out[self.n_trained : self.n_trained + self.n_held_out] = True
