@@ -1,0 +1,244 @@
+"""Batches of a few static shapes, by random access through grain.
+
+A document goes to the smallest bucket its tokens fit in; a batch holds
+documents of one bucket, so jit traces one program per bucket. What is in
+batch i of a seed is the same for any number of threads and processes.
+"""
+
+from collections.abc import Iterator, Sequence
+import sys
+import threading
+
+import grain
+import numpy as np
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.rng import host_generator
+from xjax.core.types import PAD, Batch, Ragged
+from xjax.data.vocab import PAD_ID, UNKNOWN_ID
+
+MIN_POSITIVES = 4
+
+
+class _Buckets:
+  """Documents grouped by length, and batches of them as NumPy arrays."""
+
+  def __init__(
+    self,
+    tokens: Ragged,
+    gold: Ragged,
+    *,
+    batch_size: int,
+    buckets: Sequence[int],
+    process_index: int,
+    process_count: int,
+  ) -> None:
+    widths = np.asarray(buckets, np.int64)
+    if not len(widths) or widths[0] < 1 or (np.diff(widths) < 1).any():
+      raise ConfigError(
+        f'data.tokens.buckets={tuple(buckets)} must ascend from at least 1'
+      )
+    if batch_size < 1 or batch_size % process_count:
+      raise ConfigError(
+        f'a batch of {batch_size} documents does not divide among '
+        f'{process_count} process(es)'
+      )
+    if len(tokens) != len(gold):
+      raise ValueError(f'{len(tokens)} token rows, {len(gold)} gold rows')
+    if len(tokens) and tokens.lengths.max() > widths[-1]:
+      raise ConfigError(
+        f'a document has {tokens.lengths.max()} tokens, but the last of '
+        f'data.tokens.buckets is {widths[-1]}: it must be max_tokens'
+      )
+    self._tokens, self._gold = tokens, gold
+    self._batch_size = batch_size
+    rows = batch_size // process_count
+    self._mine = slice(process_index * rows, (process_index + 1) * rows)
+    self._lengths_N = tokens.lengths.astype(np.int32)
+    self._bucket_N = np.searchsorted(widths, self._lengths_N).astype(np.int16)
+    self._shapes = [
+      (int(width), _positives_width(gold.lengths[self._bucket_N == i]))
+      for i, width in enumerate(widths)
+    ]
+
+  @property
+  def shapes(self) -> set[tuple[int, int]]:
+    """The (T, P) of all batches: one trace each."""
+    return {self._shapes[i] for i in np.unique(self._bucket_N)}
+
+  def _arrange(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cuts documents, in this order, into batches of one bucket each.
+
+    Args:
+      order: integers [N], a permutation of the documents.
+
+    Returns:
+      int32 [batches, batch_size] rows, PAD where a bucket's last batch has
+      no more, and the bucket of each batch, int64 [batches].
+    """
+    order = order[np.argsort(self._bucket_N[order], kind='stable')]
+    counts = np.bincount(self._bucket_N, minlength=len(self._shapes))
+    batches = -(-counts // self._batch_size)
+    rows = np.full((batches.sum(), self._batch_size), PAD, np.int32)
+    # Of batch-sized lots laid end to end, each bucket fills the first places.
+    place_N = np.arange(len(order))
+    filled = np.cumsum(counts) - counts
+    starts = (np.cumsum(batches) - batches) * self._batch_size
+    place_N += np.repeat(starts - filled, counts)
+    rows.reshape(-1)[place_N] = order
+    return rows, np.repeat(np.arange(len(batches)), batches)
+
+  def _batch(self, rows: np.ndarray, bucket: int) -> Batch:
+    """This process's share of a batch; rows is that of all processes."""
+    rows = rows[self._mine]
+    width, positives = self._shapes[bucket]
+    real = rows != PAD
+    lengths_B = np.where(real, self._lengths_N[rows], 0)
+    tokens_BT = self._tokens.padded(rows, width, PAD_ID)
+    # An empty row would make a softmax over its tokens NaN.
+    tokens_BT[lengths_B == 0, 0] = UNKNOWN_ID
+    return Batch(
+      tokens_BT=tokens_BT,
+      lengths_B=np.maximum(lengths_B, 1),
+      positives_BP=self._gold.padded(rows, positives, PAD),
+      mask_B=real,
+      doc_B=rows,
+    )
+
+
+def _positives_width(counts: np.ndarray) -> int:
+  """The smallest power of two, from 4 on, that holds every count."""
+  most = max(MIN_POSITIVES, int(counts.max(initial=0)))
+  return 1 << (most - 1).bit_length()
+
+
+class TrainBatches(_Buckets):
+  """Shuffled batches over and over all documents of a training split.
+
+  Element i is batch i mod steps_per_epoch of epoch i // steps_per_epoch. An
+  epoch has every document exactly once; its plan (which documents share a
+  batch, and the order of batches) follows from seed and epoch alone. Rows
+  that fill a bucket's last batch have mask False and doc PAD. Such a row and
+  a document without tokens have the length 1, a single unknown token.
+  Positives are as wide as the bucket needs, a power of two: never truncated.
+  """
+
+  def __init__(
+    self,
+    tokens: Ragged,
+    gold: Ragged,
+    *,
+    batch_size: int,
+    buckets: Sequence[int],
+    seed: int,
+    process_index: int = 0,
+    process_count: int = 1,
+    workers: int = 2,
+  ) -> None:
+    """Prepares the buckets; nothing is read yet.
+
+    Args:
+      tokens: N rows of token ids.
+      gold: N rows of label indices.
+      batch_size: documents of a batch, over all processes.
+      buckets: static lengths T, ascending; the last holds the longest row.
+      seed: decides the shuffling, with the epoch.
+      process_index: this process, whose rows the batches have.
+      process_count: processes that share a batch, each batch_size /
+        process_count consecutive rows.
+      workers: threads that assemble batches ahead; 0: none.
+
+    Raises:
+      ConfigError: buckets do not ascend or do not hold the longest document,
+        or the batch does not divide among the processes.
+      DataError: there are no documents.
+    """
+    super().__init__(
+      tokens,
+      gold,
+      batch_size=batch_size,
+      buckets=buckets,
+      process_index=process_index,
+      process_count=process_count,
+    )
+    if not len(tokens):
+      raise DataError('the training split has no documents')
+    counts = np.bincount(self._bucket_N)
+    self.steps_per_epoch = int((-(-counts // batch_size)).sum())
+    self._seed, self._workers = seed, workers
+    self._plans: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    self._lock = threading.Lock()
+
+  def __getitem__(self, index: int) -> Batch:
+    epoch, step = divmod(index, self.steps_per_epoch)
+    rows, buckets = self._plan(epoch)
+    return self._batch(rows[step], buckets[step])
+
+  def dataset(self) -> grain.IterDataset:
+    """Batches without end; an iterator's state is the next index."""
+    options = grain.ReadOptions(
+      num_threads=self._workers, prefetch_buffer_size=4 * self._workers
+    )
+    batches = grain.MapDataset.range(sys.maxsize).map(self.__getitem__)
+    return batches.to_iter_dataset(options)
+
+  def _plan(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and bucket of each batch of an epoch."""
+    with self._lock:
+      if epoch not in self._plans:
+        # Threads read ahead over an epoch's end: its neighbours are kept.
+        near = (epoch - 1, epoch + 1)
+        self._plans = {e: p for e, p in self._plans.items() if e in near}
+        rng = host_generator(self._seed, 'batches', epoch)
+        rows, buckets = self._arrange(rng.permutation(len(self._tokens)))
+        shuffled = rng.permutation(len(rows))
+        self._plans[epoch] = rows[shuffled], buckets[shuffled]
+      return self._plans[epoch]
+
+
+class EvalBatches(_Buckets):
+  """Every document once, by bucket and then by row; see eval_batches."""
+
+  def __len__(self) -> int:
+    counts = np.bincount(self._bucket_N)
+    return int((-(-counts // self._batch_size)).sum())
+
+  def __iter__(self) -> Iterator[Batch]:
+    rows, buckets = self._arrange(np.arange(len(self._tokens)))
+    return map(self._batch, rows, buckets)
+
+
+def eval_batches(
+  tokens: Ragged,
+  gold: Ragged,
+  *,
+  batch_size: int,
+  buckets: Sequence[int],
+  process_index: int = 0,
+  process_count: int = 1,
+) -> EvalBatches:
+  """Batches of a split to judge or to predict; doc_B says which documents.
+
+  Every process has the same number of batches, of the same shapes, and its
+  own rows of each. Rows that fill a batch have mask False and doc PAD; they
+  and documents without tokens have the length 1, a single unknown token.
+
+  Args:
+    tokens: N rows of token ids.
+    gold: N rows of label indices (empty rows where there is no gold).
+    batch_size: documents of a batch, over all processes.
+    buckets: static lengths T, ascending; the last holds the longest row.
+    process_index: this process.
+    process_count: processes that share a batch.
+
+  Raises:
+    ConfigError: as for TrainBatches.
+  """
+  return EvalBatches(
+    tokens,
+    gold,
+    batch_size=batch_size,
+    buckets=buckets,
+    process_index=process_index,
+    process_count=process_count,
+  )

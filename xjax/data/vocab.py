@@ -1,0 +1,117 @@
+"""Words of a text, and the vocabulary that numbers them.
+
+A word is a run of letters and digits of any script, in lower case and with
+every digit replaced by D (as the law2vec embeddings of Chalkidis et al. 2019
+have it): 'Directive 2003/87/EC' is directive DDDD DD ec. All else, inner
+hyphens and apostrophes included, separates words and is dropped.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+import dataclasses
+import functools
+import hashlib
+import itertools
+import os
+import pathlib
+import re
+import unicodedata
+
+import numpy as np
+
+from xjax.core.atomic import atomic_write
+from xjax.core.errors import DataError
+from xjax.data.config import WordsConfig
+
+PAD_ID = 0
+UNKNOWN_ID = 1
+FIRST_WORD_ID = 2
+
+# Part of the key of cached tokens: raise it when split_words changes.
+WORDS_VERSION = 1
+
+_WORD = re.compile(r'[^\W_]+')
+_DIGIT = re.compile(r'\d')
+
+
+def split_words(text: str) -> list[str]:
+  """The words of a text, in order."""
+  text = unicodedata.normalize('NFC', text.lower())
+  return _WORD.findall(_DIGIT.sub('D', text))
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+  """Words and their ids: 0 pads, 1 is the unknown word, then words in order.
+
+  Attributes:
+    words: word i has the id i + 2.
+  """
+
+  words: tuple[str, ...]
+
+  @classmethod
+  def fit(cls, texts: Iterable[str], config: WordsConfig) -> 'Vocabulary':
+    """Counts words in training texts; most frequent first, ties by word.
+
+    Only the first config.max_tokens words of a text count: a word that no
+    training batch shows would get no embedding.
+    """
+    counts = Counter()
+    for text in texts:
+      counts.update(split_words(text)[: config.max_tokens])
+    kept = [(-n, word) for word, n in counts.items() if n >= config.min_count]
+    kept.sort()
+    return cls(tuple(word for _, word in kept[: config.max_words]))
+
+  def __len__(self) -> int:
+    """The number of ids, pad and unknown included."""
+    return len(self.words) + FIRST_WORD_ID
+
+  @functools.cached_property
+  def index(self) -> dict[str, int]:
+    """Word -> id."""
+    return {word: i for i, word in enumerate(self.words, FIRST_WORD_ID)}
+
+  @functools.cached_property
+  def digest(self) -> str:
+    """Hex digest of the words and of how texts are split into words."""
+    text = '\n'.join((str(WORDS_VERSION), *self.words))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+  def encode(self, text: str, max_tokens: int | None = None) -> np.ndarray:
+    """The ids of a text's first max_tokens words (None: of all), int32 [n]."""
+    words = split_words(text)[:max_tokens]
+    ids = map(self.index.get, words, itertools.repeat(UNKNOWN_ID))
+    return np.fromiter(ids, np.int32, len(words))
+
+  def save(self, path: str | os.PathLike) -> None:
+    """Writes one word per line, without pad and unknown."""
+    with atomic_write(path) as file:
+      file.writelines(f'{word}\n' for word in self.words)
+
+  @classmethod
+  def load(cls, path: str | os.PathLike) -> 'Vocabulary':
+    """Reads what save wrote.
+
+    Raises:
+      DataError: the file is absent, cut short, or has a line that is not a
+        word or comes twice.
+    """
+    try:
+      text = pathlib.Path(path).read_bytes().decode()
+    except OSError as error:
+      raise DataError(f'{path}: cannot be read: {error.strerror}') from error
+    except UnicodeDecodeError as error:
+      raise DataError(f'{path}: is not UTF-8') from error
+    *words, rest = text.split('\n')
+    if rest:
+      raise DataError(f'{path}:{len(words) + 1}: the last line is cut short')
+    seen: set[str] = set()
+    for line, word in enumerate(words, 1):
+      if not _WORD.fullmatch(word):
+        raise DataError(f'{path}:{line}: {word[:80]!r} is not one word')
+      if word in seen:
+        raise DataError(f'{path}:{line}: the word {word!r} comes twice')
+      seen.add(word)
+    return cls(tuple(words))
