@@ -1,0 +1,1 @@
+"""One get_config() per run."""

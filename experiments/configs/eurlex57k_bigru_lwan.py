@@ -1,0 +1,44 @@
+"""EURLEX57K, full documents: BiGRU-LWAN as in the paper.
+
+Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
+Legislation", ACL 2019, https://aclanthology.org/P19-1636: one layer of 300
+units per direction, 200-dimensional embeddings, dropout 0.4, batches of 16,
+Adam with gradients clipped to +-5. The embeddings are trained from random
+values here; the paper's are GloVe's, frozen.
+
+  python -m experiments.train \
+    --config=experiments/configs/eurlex57k_bigru_lwan.py \
+    --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_lwan
+
+Hardware: one GPU. Expected (the paper, dev): RP@5 0.766, nDCG@5 0.797,
+micro-F1 0.702. Time: hours.
+"""
+
+from xjax.data.config import Eurlex57kData, WordsConfig
+from xjax.models.config import BiGRUConfig, EmbeddingConfig, NeuralModel
+from xjax.train.config import Config, NeuralTrain
+
+_EPOCH = 2813  # steps of 16 documents in the 45,000 of train
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals', 'main_body', 'attachments'),
+      tokens=WordsConfig(
+        max_tokens=5000, buckets=(128, 256, 512, 1024, 2048, 5000)
+      ),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(dim=200, dropout=0.4, word_dropout=0.0),
+      encoder=BiGRUConfig(units=300, dropout=0.4),
+    ),
+    train=NeuralTrain(
+      batch_size=16,
+      steps=20 * _EPOCH,
+      clip_value=5.0,
+      checkpoint_every=_EPOCH,
+      judge_every=_EPOCH,
+      patience=3,
+    ),
+  )

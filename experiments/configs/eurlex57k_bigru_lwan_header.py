@@ -1,0 +1,41 @@
+"""EURLEX57K, the header zone alone: BiGRU-LWAN sized for a CPU.
+
+Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
+Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 4, row H.
+
+  python -m experiments.train \
+    --config=experiments/configs/eurlex57k_bigru_lwan_header.py \
+    --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_lwan_header
+
+Hardware: two CPU cores. Expected: dev RP@5 0.73, nDCG@5 0.767. Time: 75
+minutes.
+"""
+
+from xjax.data.config import Eurlex57kData, WordsConfig
+from xjax.models.config import BiGRUConfig, EmbeddingConfig, NeuralModel
+from xjax.train.config import Config, NeuralTrain, Schedule
+
+_EPOCH = 704  # steps of 64 documents in the 45,000 of train
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header',),
+      tokens=WordsConfig(max_tokens=96, buckets=(32, 64, 96)),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(dim=200, dropout=0.2, word_dropout=0.02),
+      encoder=BiGRUConfig(units=200, dropout=0.2),
+    ),
+    train=NeuralTrain(
+      batch_size=64,
+      steps=10 * _EPOCH,
+      learning_rate=2e-3,
+      warmup=200,
+      schedule=Schedule.LINEAR,
+      clip_value=5.0,
+      checkpoint_every=_EPOCH,
+      judge_every=_EPOCH,
+    ),
+  )

@@ -1,0 +1,110 @@
+"""Configs that cannot work are refused, field by field."""
+
+import dataclasses
+
+import pytest
+
+from xjax.core.errors import ConfigError
+from xjax.data.config import Eurlex57kData, SyntheticData
+from xjax.train.config import Config, Optimizer
+from xjax.train.config_check import check_config, unknown_field
+
+
+def broken(path: str, value: object) -> Config:
+  config = Config()
+  *holders, name = path.split('.')
+  holder = config
+  for part in holders:
+    holder = getattr(holder, part)
+  setattr(holder, name, value)
+  return config
+
+
+def test_defaults_pass():
+  check_config(Config())
+  check_config(Config(data=Eurlex57kData(dir='somewhere')))
+
+
+@pytest.mark.parametrize(
+  ('path', 'value', 'says'),
+  [
+    ('seed', 1.5, 'must be int'),
+    ('seed', True, 'must be int'),
+    ('seed', -1, 'at least 0'),
+    ('train.learning_rate', '0.1', 'must be float'),
+    ('train.learning_rate', 0.0, 'above 0'),
+    ('train.learning_rate', float('nan'), 'above 0'),
+    ('train.learning_rate', float('inf'), 'above 0'),
+    ('train.b2', 1.0, 'below 1'),
+    ('train.steps', 0, 'at least 1'),
+    ('train.optimizer', 'adam', 'Optimizer.ADAM or ADAMW'),
+    ('train.accumulate', 3, 'must divide config.train.batch_size=64'),
+    ('train.warmup', 2000, 'at most config.train.steps=1000'),
+    ('train.best_metric', 'RP@5', 'slice/metric'),
+    ('train.best_metric', 'all/RP5', 'slice/metric'),
+    ('train.best_metric', 'tail/RP@5', 'slice/metric'),
+    ('train.best_metric', 'all/RP@7', 'config.eval.ks'),
+    ('data.tokens', None, 'must be WordsConfig'),
+    ('data.tokens.buckets', (), 'ascending'),
+    ('data.tokens.buckets', (64, 32, 512), 'ascending'),
+    ('data.tokens.buckets', (64, 128), 'max_tokens=512'),
+    ('data.tokens.buckets', (64, 512.0), 'a tuple of int'),
+    ('data.tokens.buckets', 512, 'a tuple of int'),
+    ('data.zones', 'header', 'a tuple of str'),
+    ('data.zones', ('header', 'header'), 'named twice'),
+    ('data.labels', '', 'corpus, all, or a file'),
+    ('data.hold_out_labels', -1, 'at least 0'),
+    ('data.n_train', 0, 'at least 1'),
+    ('model.embedding.dropout', 1.0, 'below 1'),
+    ('model.head.chunk', 0, 'at least 1'),
+    ('eval.ks', (5, 100), 'config.eval.depth=50'),
+    ('mesh.label', 0, '-1: the rest'),
+    ('train.stepz', 3, 'did you mean steps'),
+    ('data.directory', 'x', 'no such field; did you mean dir'),
+  ],
+)
+def test_a_faulty_field_is_named(path, value, says):
+  with pytest.raises(ConfigError) as raised:
+    check_config(broken(path, value))
+  message = str(raised.value)
+  assert f'config.{path}' in message
+  assert says in message
+  assert '\n' not in message
+
+
+def test_every_fault_has_its_line():
+  config = Config(seed=-1, data=SyntheticData(n_train=0))
+  config.train.steps = 'many'
+  with pytest.raises(ConfigError) as raised:
+    check_config(config)
+  assert len(str(raised.value).splitlines()) == 3
+
+
+def test_not_a_config():
+  with pytest.raises(ConfigError, match='must return a Config, not dict'):
+    check_config({})
+
+
+def test_integers_are_floats():
+  check_config(broken('train.clip_value', 5))
+  check_config(broken('train.optimizer', Optimizer.ADAMW))
+
+
+@pytest.mark.parametrize(
+  ('path', 'says'),
+  [
+    ('train.learning_rat', 'did you mean learning_rate'),
+    ('trian.steps', 'config.trian: no such field; did you mean train'),
+    ('train.steps.more', 'config.train.steps has no fields of its own'),
+    ('eval.qqqqqq', 'the fields there are batch_size, depth, ks'),
+    ('data.n_trian', 'did you mean n_train'),
+  ],
+)
+def test_unknown_fields_are_told_their_neighbours(path, says):
+  assert says in unknown_field(Config(), path)
+
+
+def test_known_fields_pass():
+  config = Config()
+  for field in dataclasses.fields(config.train):
+    assert unknown_field(config, f'train.{field.name}') is None

@@ -1,0 +1,224 @@
+"""Refuses a config that cannot work, naming the field."""
+
+from collections.abc import Callable, Iterable, Iterator
+import dataclasses
+import difflib
+import enum
+import math
+import re
+import types
+import typing
+from typing import Any
+
+from xjax.core.errors import ConfigError
+from xjax.data.config import DataConfig, SyntheticData, WordsConfig
+from xjax.models.config import (
+  BiGRUConfig,
+  EmbeddingConfig,
+  LabelAttentionConfig,
+)
+from xjax.train.config import Config, EvalConfig, NeuralTrain
+
+_SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
+_METRIC = re.compile(
+  r'(?:P|R|RP|nDCG)@(?P<k>[1-9]\d*)|R-Precision|(?:micro|macro)-F1'
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Range:
+  """Values a field may have."""
+
+  holds: Callable[[Any], bool]
+  text: str
+
+
+_COUNT = _Range(lambda v: v >= 1, 'at least 1')
+_NATURAL = _Range(lambda v: v >= 0, 'at least 0')
+_RATE = _Range(lambda v: 0 <= v < 1, 'from 0 to below 1')
+_POSITIVE = _Range(lambda v: 0 < v < math.inf, 'above 0')
+_AMOUNT = _Range(lambda v: 0 <= v < math.inf, 'at least 0')
+
+_RANGES: dict[type, dict[str, _Range]] = {
+  WordsConfig: {
+    'max_tokens': _COUNT,
+    'min_count': _COUNT,
+    'max_words': _COUNT,
+  },
+  DataConfig: {'hold_out_labels': _NATURAL, 'workers': _NATURAL},
+  SyntheticData: {
+    'n_train': _COUNT,
+    'n_dev': _NATURAL,
+    'n_test': _NATURAL,
+    'n_labels': _COUNT,
+    'corpus_seed': _NATURAL,
+  },
+  EmbeddingConfig: {'dim': _COUNT, 'dropout': _RATE, 'word_dropout': _RATE},
+  BiGRUConfig: {'units': _COUNT, 'layers': _COUNT, 'dropout': _RATE},
+  LabelAttentionConfig: {'chunk': _COUNT},
+  NeuralTrain: {
+    'batch_size': _COUNT,
+    'accumulate': _COUNT,
+    'steps': _COUNT,
+    'learning_rate': _POSITIVE,
+    'warmup': _NATURAL,
+    'weight_decay': _AMOUNT,
+    'b1': _RATE,
+    'b2': _RATE,
+    'eps': _POSITIVE,
+    'clip_value': _AMOUNT,
+    'clip_norm': _AMOUNT,
+    'log_every': _COUNT,
+    'checkpoint_every': _COUNT,
+    'keep': _COUNT,
+    'judge_every': _COUNT,
+    'patience': _NATURAL,
+  },
+  EvalConfig: {'batch_size': _COUNT, 'depth': _COUNT},
+  Config: {'seed': _NATURAL},
+}
+
+
+def unknown_field(holder: Any, path: str) -> str | None:
+  """Says which part of a dotted path is no field, and what is near it.
+
+  Args:
+    holder: a dataclass.
+    path: for example 'train.steps'.
+
+  Returns:
+    A message for the user, or None where every part is a field.
+  """
+  done = []
+  for name in path.split('.'):
+    known = _field_names(holder)
+    if name not in known:
+      where = '.'.join(['config', *done])
+      if not known:
+        return f'config.{path}: {where} has no fields of its own'
+      return f'{where}.{name}: no such field; {_nearest(name, known)}'
+    done.append(name)
+    holder = getattr(holder, name)
+  return None
+
+
+def check_config(config: Config) -> None:
+  """Checks names, types, ranges, and what fields ask of one another.
+
+  Raises:
+    ConfigError: one line per fault, each naming its field.
+  """
+  if not isinstance(config, Config):
+    raise ConfigError(
+      f'get_config() must return a Config, not {type(config).__name__}'
+    )
+  faults = list(_faults(config, 'config'))
+  if not faults:
+    faults = list(_joint_faults(config))
+  if faults:
+    raise ConfigError('\n'.join(faults))
+
+
+def _field_names(holder: Any) -> tuple[str, ...]:
+  if not dataclasses.is_dataclass(holder):
+    return ()
+  return tuple(field.name for field in dataclasses.fields(holder))
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+  near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+  if near:
+    return f'did you mean {" or ".join(near)}?'
+  return f'the fields there are {", ".join(known)}'
+
+
+def _faults(holder: Any, where: str) -> Iterator[str]:
+  known = _field_names(holder)
+  for name in vars(holder).keys() - set(known):
+    yield f'{where}.{name}: no such field; {_nearest(name, known)}'
+  hints = typing.get_type_hints(type(holder))
+  for name in known:
+    value, path = getattr(holder, name), f'{where}.{name}'
+    if not _is(value, hints[name]):
+      yield f'{path}={value!r}: must be {_spell(hints[name])}'
+    elif dataclasses.is_dataclass(value):
+      yield from _faults(value, path)
+    else:
+      yield from _out_of_range(type(holder), name, value, path)
+
+
+def _out_of_range(
+  kind: type, name: str, value: Any, path: str
+) -> Iterator[str]:
+  for base in kind.__mro__:
+    limit = _RANGES.get(base, {}).get(name)
+    if limit and not limit.holds(value):
+      yield f'{path}={value!r}: must be {limit.text}'
+
+
+def _is(value: Any, hint: Any) -> bool:
+  if typing.get_origin(hint) is tuple:
+    element = typing.get_args(hint)[0]
+    return isinstance(value, tuple) and all(_is(v, element) for v in value)
+  if typing.get_origin(hint) in (typing.Union, types.UnionType):
+    return any(_is(value, part) for part in typing.get_args(hint))
+  if hint is float:
+    hint = int | float
+  # A bool is an int to Python, never to a config.
+  if isinstance(value, bool) and hint is not bool:
+    return False
+  return isinstance(value, hint)
+
+
+def _spell(hint: Any) -> str:
+  if isinstance(hint, type) and issubclass(hint, enum.Enum):
+    return f'{hint.__name__}.' + ' or '.join(e.name for e in hint)
+  if typing.get_origin(hint) is tuple:
+    return f'a tuple of {typing.get_args(hint)[0].__name__}'
+  return getattr(hint, '__name__', str(hint))
+
+
+def _joint_faults(config: Config) -> Iterator[str]:
+  tokens, train, judged = config.data.tokens, config.train, config.eval
+  buckets = tokens.buckets
+  if not buckets or min(buckets) < 1 or list(buckets) != sorted(set(buckets)):
+    yield f'config.data.tokens.buckets={buckets}: must be ascending lengths'
+  elif buckets[-1] != tokens.max_tokens:
+    yield (
+      f'config.data.tokens.buckets={buckets}: the last one must be '
+      f'config.data.tokens.max_tokens={tokens.max_tokens}'
+    )
+  if len(set(config.data.zones)) != len(config.data.zones):
+    yield f'config.data.zones={config.data.zones}: a zone is named twice'
+  if not config.data.labels:
+    yield "config.data.labels='': must be corpus, all, or a file"
+  if train.batch_size % train.accumulate:
+    yield (
+      f'config.train.accumulate={train.accumulate}: must divide '
+      f'config.train.batch_size={train.batch_size}'
+    )
+  if train.warmup > train.steps:
+    yield (
+      f'config.train.warmup={train.warmup}: must be at most '
+      f'config.train.steps={train.steps}'
+    )
+  if not judged.ks or min(judged.ks) < 1 or max(judged.ks) > judged.depth:
+    yield (
+      f'config.eval.ks={judged.ks}: must be from 1 to '
+      f'config.eval.depth={judged.depth}'
+    )
+  yield from _metric_faults(train.best_metric, judged.ks)
+  for name in ('data', 'label'):
+    size = getattr(config.mesh, name)
+    if size != -1 and size < 1:
+      yield f'config.mesh.{name}={size}: must be at least 1, or -1: the rest'
+
+
+def _metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
+  where = f'config.train.best_metric={metric!r}'
+  slice_name, _, measure = metric.partition('/')
+  match = _METRIC.fullmatch(measure)
+  if slice_name not in _SLICES or not match:
+    yield f'{where}: must be slice/metric, for example all/RP@5'
+  elif match['k'] and int(match['k']) not in ks:
+    yield f'{where}: its k must be in config.eval.ks={ks}'
