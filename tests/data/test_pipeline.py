@@ -172,9 +172,10 @@ def test_resumes_through_a_checkpoint(tmp_path):
 def test_many_epochs_hold_no_memory():
   batches = train(2000, batch_size=250)
   with reading(batches) as iterator:
-    take(iterator, 3 * batches.steps_per_epoch)
-    gc.collect()
     tracemalloc.start()
+    for _ in range(3 * batches.steps_per_epoch):
+      next(iterator)
+    gc.collect()
     before = tracemalloc.get_traced_memory()[0]
     for _ in range(30 * batches.steps_per_epoch):
       next(iterator)
