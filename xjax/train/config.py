@@ -126,3 +126,55 @@ KINDS = {
   'label_attention': LabelAttentionConfig,
   'gradient': NeuralTrain,
 }
+
+
+def shrink(config: Config) -> Config:
+  """A tiny twin of a config, for tests: two steps on the embedded corpus.
+
+  The kinds of model, optimizer, losses and schedule stay; every size is at
+  most 16, and nothing is read from or written to outside the workdir.
+  """
+  data = SyntheticData(
+    n_train=16,
+    n_dev=16,
+    n_test=16,
+    n_labels=16,
+    hold_out_labels=min(config.data.hold_out_labels, 2),
+    workers=1,
+    tokens=dataclasses.replace(
+      config.data.tokens,
+      max_tokens=16,
+      buckets=(8, 16),
+      min_count=1,
+      max_words=64,
+    ),
+  )
+  train = dataclasses.replace(
+    config.train,
+    batch_size=16,
+    accumulate=min(config.train.accumulate, 2),
+    steps=2,
+    warmup=min(config.train.warmup, 1),
+    log_every=1,
+    checkpoint_every=1,
+    judge_every=1,
+    init_from='',
+  )
+  judging = dataclasses.replace(config.eval, batch_size=16, depth=16)
+  return dataclasses.replace(
+    config,
+    data=data,
+    model=_shrink_model(config.model),
+    train=train,
+    eval=judging,
+    mesh=MeshConfig(),
+  )
+
+
+def _shrink_model(model: NeuralModel) -> NeuralModel:
+  return dataclasses.replace(
+    model,
+    embedding=dataclasses.replace(model.embedding, dim=8),
+    encoder=dataclasses.replace(model.encoder, units=8),
+    head=dataclasses.replace(model.head, chunk=8),
+  )

@@ -1,0 +1,112 @@
+"""What a training step changes, and where it lies on the mesh."""
+
+from collections.abc import Callable
+import dataclasses
+from typing import Any
+
+from flax import nnx, struct
+import jax
+from jax.sharding import NamedSharding, PartitionSpec as P
+import jax.numpy as jnp
+import optax
+
+
+@struct.dataclass
+class TrainState:
+  """Parameters and what the optimizer remembers.
+
+  Attributes:
+    step: int32, optimizer steps taken.
+    params: the model's parameters, float32.
+    opt_state: slots of the optimizer; each has its parameter's sharding.
+  """
+
+  step: jax.Array
+  params: nnx.State
+  opt_state: optax.OptState
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StatePlan:
+  """The structure of a state, known before any of its arrays is made.
+
+  Attributes:
+    graphdef: of the model, to merge with parameters.
+    abstract: a TrainState of ShapeDtypeStructs that carry shardings.
+    init: makes the arrays from a key, each on its own devices.
+  """
+
+  graphdef: nnx.GraphDef
+  abstract: TrainState
+  init: Callable[[jax.Array], TrainState]
+
+  @property
+  def shardings(self) -> TrainState:
+    """A TrainState of NamedShardings."""
+    return jax.tree.map(lambda leaf: leaf.sharding, self.abstract)
+
+
+def plan_state(
+  build: Callable[[nnx.Rngs], nnx.Module],
+  optimizer: optax.GradientTransformation,
+  mesh: jax.sharding.Mesh,
+) -> StatePlan:
+  """Lays out the state of a model and its optimizer on a mesh.
+
+  Args:
+    build: makes the model; its parameters carry partition specs.
+    optimizer: whose slots get their parameters' specs. Left to jit alone,
+      they would be replicated.
+    mesh: the devices.
+  """
+
+  def init(key: jax.Array) -> TrainState:
+    params = nnx.state(build(nnx.Rngs(key)), nnx.Param)
+    return TrainState(jnp.int32(0), params, optimizer.init(params))
+
+  with jax.set_mesh(mesh):
+    graphdef = nnx.graphdef(nnx.eval_shape(lambda: build(nnx.Rngs(0))))
+    shapes = jax.eval_shape(init, jax.random.key(0))
+    shardings = shardings_of(shapes, mesh)
+  abstract = jax.tree.map(
+    lambda leaf, sharding: jax.ShapeDtypeStruct(
+      leaf.shape, leaf.dtype, sharding=sharding
+    ),
+    shapes,
+    shardings,
+  )
+  return StatePlan(graphdef, abstract, jax.jit(init, out_shardings=shardings))
+
+
+def shardings_of(tree: Any, mesh: jax.sharding.Mesh) -> Any:
+  """NamedShardings from the specs that variables carry; else replicated."""
+  return jax.tree.map(
+    lambda spec: NamedSharding(mesh, spec if isinstance(spec, P) else P()),
+    nnx.get_partition_spec(tree),
+    is_leaf=lambda leaf: isinstance(leaf, P),
+  )
+
+
+def by_path(tree: Any) -> dict[str, Any]:
+  """Leaves by their path, as 'encoder/forward/kernel'.
+
+  The names of parameters in checkpoints and in warm starts.
+  """
+  leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+  return {_name(path): leaf for path, leaf in leaves}
+
+
+def from_paths(like: Any, leaves: dict[str, Any]) -> Any:
+  """The tree whose by_path is leaves, structured like another.
+
+  Raises:
+    KeyError: a path is missing.
+  """
+  paths, structure = jax.tree_util.tree_flatten_with_path(like)
+  return structure.unflatten([leaves[_name(path)] for path, _ in paths])
+
+
+def _name(path: tuple[Any, ...]) -> str:
+  # nnx.Variable adds a last component of its own.
+  name = jax.tree_util.keystr(path, simple=True, separator='/')
+  return name.removesuffix('/value')

@@ -1,0 +1,111 @@
+"""One optimizer step, compiled once per batch shape."""
+
+from collections.abc import Callable
+
+from flax import nnx, struct
+import jax
+from jax.sharding import NamedSharding, PartitionSpec as P
+import jax.numpy as jnp
+import optax
+
+from xjax.core.mesh import DATA
+from xjax.core.rng import step_key
+from xjax.core.types import Batch
+from xjax.losses.contract import ChunkLoss
+from xjax.train.state import StatePlan, TrainState
+
+
+@struct.dataclass
+class StepMetrics:
+  """What a step reports.
+
+  Attributes:
+    loss: float32, summed over labels, mean over the batch's documents, of the
+      parameters before the step.
+    grad_norm: float32, global norm of the gradient before clipping; while it
+      and the loss are finite, so are the new parameters.
+  """
+
+  loss: jax.Array
+  grad_norm: jax.Array
+
+
+TrainStep = Callable[
+  [TrainState, Batch, jax.Array], tuple[TrainState, StepMetrics]
+]
+
+
+def make_train_step(
+  plan: StatePlan,
+  optimizer: optax.GradientTransformation,
+  loss: ChunkLoss,
+  mesh: jax.sharding.Mesh,
+  accumulate: int = 1,
+) -> TrainStep:
+  """Compiles (state, batch, key) -> (state, metrics); state is donated.
+
+  Args:
+    plan: of the state.
+    optimizer: whose slots the state has.
+    loss: the training loss of a chunk of labels.
+    mesh: the devices; call the step under jax.set_mesh(mesh).
+    accumulate: micro-batches, one after the other. Their gradients are summed
+      and divided by the documents of the whole batch, so without dropout
+      the step is that of the whole batch.
+
+  Returns:
+    The jitted step. Its randomness follows from the key and state.step alone.
+  """
+
+  def loss_sum(
+    params: nnx.State, batch: Batch, key: jax.Array
+  ) -> jax.Array:
+    model = nnx.merge(plan.graphdef, params)
+    return model.loss(batch, loss, rngs=nnx.Rngs(dropout=key))
+
+  def step(
+    state: TrainState, batch: Batch, key: jax.Array
+  ) -> tuple[TrainState, StepMetrics]:
+    key = step_key(key, state.step)
+    sum_and_grads = jax.value_and_grad(loss_sum)
+    if accumulate > 1:
+      sum_and_grads = _accumulated(sum_and_grads, accumulate, mesh)
+    total, grads = sum_and_grads(state.params, batch, key)
+    documents = jnp.maximum(batch.mask_B.sum(), 1).astype(jnp.float32)
+    grads = jax.tree.map(lambda grad: grad / documents, grads)
+    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    metrics = StepMetrics(total / documents, optax.global_norm(grads))
+    return TrainState(state.step + 1, params, opt_state), metrics
+
+  return jax.jit(
+    step,
+    donate_argnums=0,
+    out_shardings=(plan.shardings, NamedSharding(mesh, P())),
+  )
+
+
+def _accumulated(
+  sum_and_grads: Callable, accumulate: int, mesh: jax.sharding.Mesh
+) -> Callable:
+  """The same sums, over micro-batches in a scan."""
+  rows = NamedSharding(mesh, P(None, DATA))
+
+  def cut(array: jax.Array) -> jax.Array:
+    # Every accumulate-th row: each device's rows stay where they are.
+    micro = array.reshape(-1, accumulate, *array.shape[1:]).swapaxes(0, 1)
+    return jax.lax.with_sharding_constraint(micro, rows)
+
+  def summed(
+    params: nnx.State, batch: Batch, key: jax.Array
+  ) -> tuple[jax.Array, nnx.State]:
+    def add(carry: tuple, micro: tuple) -> tuple[tuple, None]:
+      index, documents = micro
+      found = sum_and_grads(params, documents, jax.random.fold_in(key, index))
+      return jax.tree.map(jnp.add, carry, found), None
+
+    zero = (jnp.float32(0), jax.tree.map(jnp.zeros_like, params))
+    micros = (jnp.arange(accumulate), jax.tree.map(cut, batch))
+    return jax.lax.scan(add, zero, micros)[0]
+
+  return summed
