@@ -11,11 +11,13 @@ class EmbeddingConfig:
     dim: size of a word vector.
     dropout: rate over whole channels of a document (spatial dropout).
     word_dropout: rate over whole words.
+    init_scale: standard deviation of the first vectors' entries.
   """
 
   dim: int = 200
   dropout: float = 0.2
   word_dropout: float = 0.02
+  init_scale: float = 0.1
 
 
 @dataclasses.dataclass

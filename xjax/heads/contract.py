@@ -1,0 +1,85 @@
+"""The head contract: logits of one chunk of labels.
+
+A head is an nnx.Module whose parameters of one row per label are created with
+`out_sharding=(LABEL, ...)` and padded to core.mesh.padded_labels(n_labels)
+rows. It says only how a chunk of labels is scored; the loss (streaming.py) and
+the selection (topk.py) cut the rows, over chunks and over mesh shards.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from flax import nnx, struct
+import jax
+
+from xjax.core.mesh import LABEL
+
+
+@struct.dataclass
+class TokenFeatures:
+  """Encoded tokens, what a sequence encoder hands to a head.
+
+  Attributes:
+    hidden_BTD: features, 0 beyond a document's length.
+    lengths_B: int32 number of tokens; 0 in rows that only fill the batch.
+  """
+
+  hidden_BTD: jax.Array
+  lengths_B: jax.Array
+
+
+class Head(Protocol):
+  """Scores labels chunk by chunk.
+
+  Attributes:
+    n_labels: labels that exist; further rows are padding.
+    chunk: labels scored at a time.
+  """
+
+  n_labels: int
+  chunk: int
+
+  def logits(self, features: Any, chunk: Mapping[str, jax.Array]) -> jax.Array:
+    """Scores of a chunk of labels.
+
+    Args:
+      features: the encoder's, a pytree of arrays with documents first.
+      chunk: this head's label rows by attribute name, cut to C of them; its
+        other parameters are read from self.
+
+    Returns:
+      logits_BC: float32.
+    """
+    ...
+
+
+class HeadParts(NamedTuple):
+  """A head taken apart.
+
+  Attributes:
+    graphdef: its structure.
+    rows: its parameters with a row per label.
+    shared: all others.
+  """
+
+  graphdef: nnx.GraphDef
+  rows: nnx.State
+  shared: nnx.State
+
+  def logits(
+    self, features: Any, rows: nnx.State, shared: nnx.State
+  ) -> jax.Array:
+    """logits_BC of cut rows, as a pure function of the parameters."""
+    head = nnx.merge(self.graphdef, rows, shared)
+    return head.logits(features, nnx.to_pure_dict(rows))
+
+
+def split_head(head: Head) -> HeadParts:
+  """Tells a head's label rows from its other parameters."""
+  return HeadParts(*nnx.split(head, _is_label_row, ...))
+
+
+def _is_label_row(path: tuple, variable: Any) -> bool:
+  del path
+  spec = variable.get_metadata().get('out_sharding')
+  return bool(spec) and spec[0] == LABEL

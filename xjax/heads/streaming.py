@@ -1,0 +1,180 @@
+"""The loss over all labels, streamed over label chunks and mesh shards.
+
+One pass: each chunk's logits, loss, derivative and gradients are computed while
+they are in cache, and neither a [B, L] array nor a second forward pass is
+needed (Renee, Jain et al. 2023, Section 4; here for any head).
+"""
+
+import functools
+from typing import Any
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+
+from xjax.core.mesh import DATA, LABEL, SPECS
+from xjax.heads import chunks
+from xjax.heads.contract import Head, HeadParts, split_head
+from xjax.losses.contract import ChunkLoss
+
+
+def head_loss(
+  head: Head,
+  features: Any,
+  positives_BP: jax.Array,
+  mask_B: jax.Array,
+  loss: ChunkLoss,
+) -> jax.Array:
+  """Sum of the loss over documents and labels.
+
+  Runs on the context mesh (`jax.set_mesh`), documents over its data axis and
+  label rows over its label axis. When differentiated, the gradients are made
+  in the forward pass; the backward pass only scales them.
+
+  Args:
+    head: the head; padded label rows cost nothing.
+    features: the encoder's, a pytree of arrays with documents first.
+    positives_BP: int32 gold labels, PAD elsewhere; labels this head does not
+      score are ignored.
+    mask_B: bool, False for rows that only fill the batch: they cost nothing.
+    loss: gives (loss_B, dlogits_BC) of a chunk.
+
+  Returns:
+    float32 scalar.
+  """
+  graphdef, rows, shared = split_head(head)
+  static = (graphdef, loss, head.n_labels, head.chunk)
+  return _head_loss(static, rows, shared, features, positives_BP, mask_B)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _head_loss(static, rows, shared, features, positives_BP, mask_B):
+  run = jax.shard_map(
+    functools.partial(_shard_loss, static),
+    in_specs=_IN_SPECS,
+    out_specs=P(),
+    check_vma=False,
+  )
+  return run(rows, shared, features, positives_BP, mask_B)
+
+
+def _forward(static, rows, shared, features, positives_BP, mask_B):
+  run = jax.shard_map(
+    functools.partial(_shard_gradients, static),
+    in_specs=_IN_SPECS,
+    out_specs=(P(), SPECS['label_row'], P(), SPECS['batch']),
+    check_vma=False,
+  )
+  total, *gradients = run(rows, shared, features, positives_BP, mask_B)
+  return total, tuple(gradients)
+
+
+def _backward(static, gradients, cotangent):
+  del static
+  d_rows, d_shared, d_features = jax.tree.map(
+    lambda x: (x * cotangent).astype(x.dtype), gradients
+  )
+  return d_rows, d_shared, d_features, None, None
+
+
+_head_loss.defvjp(_forward, _backward)
+
+_IN_SPECS = (
+  SPECS['label_row'],
+  P(),
+  SPECS['batch'],
+  SPECS['batch'],
+  SPECS['batch'],
+)
+
+
+def _shard_loss(static, rows, shared, features, positives_BP, mask_B):
+  """The loss alone, for judging."""
+  graphdef, loss, n_labels, chunk = static
+  parts = HeadParts(graphdef, rows, shared)
+
+  def body(total, start, size):
+    logits_BC = parts.logits(features, chunks.cut(rows, start, size), shared)
+    ids_C = chunks.labels(rows, start, size)
+    loss_B, _ = _chunk_loss(logits_BC, ids_C, positives_BP, n_labels, loss)
+    return total + jnp.where(mask_B, loss_B, 0.0).sum()
+
+  total = chunks.scan_chunks(
+    body, jnp.float32(0), chunks.shard_rows(rows, n_labels), chunk
+  )
+  return lax.psum(total, (DATA, LABEL))
+
+
+def _shard_gradients(static, rows, shared, features, positives_BP, mask_B):
+  """The loss and its gradients (rows, shared, float leaves of features)."""
+  graphdef, loss, n_labels, chunk = static
+  parts = HeadParts(graphdef, rows, shared)
+  leaves, structure = jax.tree.flatten(features)
+  floats = [x for x in leaves if jnp.issubdtype(x.dtype, jnp.inexact)]
+
+  def logits(cut, shared, floats):
+    values = iter(floats)
+    filled = [
+      next(values) if jnp.issubdtype(x.dtype, jnp.inexact) else x
+      for x in leaves
+    ]
+    return parts.logits(jax.tree.unflatten(structure, filled), cut, shared)
+
+  def body(carry, start, size):
+    total, d_rows, d_wide = carry
+    cut = chunks.cut(rows, start, size)
+    logits_BC, pull = jax.vjp(logits, cut, shared, floats)
+    ids_C = chunks.labels(rows, start, size)
+    loss_B, dlogits_BC = _chunk_loss(
+      logits_BC, ids_C, positives_BP, n_labels, loss
+    )
+    total += jnp.where(mask_B, loss_B, 0.0).sum()
+    d_cut, *d_new = pull(jnp.where(mask_B[:, None], dlogits_BC, 0.0))
+    d_rows = jax.tree.map(
+      lambda all_, new: lax.dynamic_update_slice_in_dim(all_, new, start, 0),
+      d_rows,
+      d_cut,
+    )
+    # Sums over chunks are kept in float32, whatever the products' dtype.
+    d_wide = jax.tree.map(lambda sum_, new: sum_ + new, d_wide, tuple(d_new))
+    return total, d_rows, d_wide
+
+  start = (
+    jnp.float32(0),
+    jax.tree.map(jnp.zeros_like, rows),
+    jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), (shared, floats)),
+  )
+  total, d_rows, (d_shared, d_floats) = chunks.scan_chunks(
+    body, start, chunks.shard_rows(rows, n_labels), chunk
+  )
+  total = lax.psum(total, (DATA, LABEL))
+  d_rows = lax.psum(d_rows, DATA)
+  d_shared = lax.psum(d_shared, (DATA, LABEL))
+  d_floats = lax.psum(d_floats, LABEL)
+  gradients = iter(d_floats)
+  d_features = jax.tree.unflatten(
+    structure,
+    [
+      next(gradients).astype(x.dtype)
+      if jnp.issubdtype(x.dtype, jnp.inexact)
+      else None
+      for x in leaves
+    ],
+  )
+  return total, d_rows, d_shared, d_features
+
+
+def _chunk_loss(logits_BC, ids_C, positives_BP, n_labels, loss):
+  """(loss_B, dlogits_BC) of the labels ids_C; those beyond n_labels are none."""
+  documents, size = logits_BC.shape
+  # PAD and other shards' labels fall outside [0, size) and are dropped.
+  at_BP = positives_BP - ids_C[0]
+  at_BP = jnp.where((at_BP >= 0) & (at_BP < size), at_BP, size)
+  targets_BC = (
+    jnp.zeros((documents, size), bool)
+    .at[jnp.arange(documents)[:, None], at_BP]
+    .set(True, mode='drop')
+  )
+  exists_C = ids_C < n_labels
+  return loss(jnp.where(exists_C, logits_BC, -jnp.inf), targets_BC & exists_C)

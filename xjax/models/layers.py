@@ -1,0 +1,65 @@
+"""Word embeddings and dropout."""
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+
+from xjax.models.config import EmbeddingConfig
+
+
+def dropout(
+  x: jax.Array,
+  rate: float,
+  rngs: nnx.Rngs | None,
+  *,
+  shared: tuple[int, ...] = (),
+) -> jax.Array:
+  """Zeroes entries with probability rate and scales up what is left.
+
+  Args:
+    x: floats of any shape.
+    rate: in [0, 1).
+    rngs: stream `dropout`; None: x is returned as it is.
+    shared: axes along which one draw holds for all entries.
+
+  Returns:
+    As x.
+  """
+  if rngs is None or rate == 0:
+    return x
+  shape = [1 if axis in shared else n for axis, n in enumerate(x.shape)]
+  keep = jax.random.bernoulli(rngs.dropout(), 1 - rate, shape)
+  return jnp.where(keep, x / (1 - rate), 0)
+
+
+class WordEmbedding(nnx.Module):
+  """Trained word vectors with dropout of channels and of words.
+
+  Attributes:
+    table: float32 [vocabulary, D].
+  """
+
+  def __init__(
+    self, vocab_size: int, config: EmbeddingConfig, *, rngs: nnx.Rngs
+  ):
+    """Small random vectors: what is learnt soon outweighs them."""
+    self.config = config
+    normal = nnx.initializers.normal(config.init_scale)
+    self.table = nnx.Param(normal(rngs.params(), (vocab_size, config.dim)))
+
+  def __call__(
+    self, tokens_TB: jax.Array, dtype: jnp.dtype, rngs: nnx.Rngs | None
+  ) -> jax.Array:
+    """Vectors of tokens.
+
+    Args:
+      tokens_TB: int32 ids, time first.
+      dtype: of the result.
+      rngs: stream `dropout`, or None: no dropout.
+
+    Returns:
+      x_TBD.
+    """
+    x_TBD = self.table[...][tokens_TB].astype(dtype)
+    x_TBD = dropout(x_TBD, self.config.dropout, rngs, shared=(0,))
+    return dropout(x_TBD, self.config.word_dropout, rngs, shared=(2,))

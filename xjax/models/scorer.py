@@ -1,0 +1,93 @@
+"""A neural model as the scorer that evaluation and prediction know."""
+
+from collections.abc import Sequence
+import functools
+
+from flax import nnx
+import jax
+from jax.experimental import multihost_utils
+from jax.sharding import PartitionSpec as P
+import numpy as np
+
+from xjax.core.mesh import DATA, put_batch
+from xjax.core.types import Batch, ScoreKind
+
+
+class ModelScorer:
+  """Top-k of a TextModel on a mesh (a core.types.Scorer).
+
+  Attributes:
+    score_kind: LOGIT.
+    n_labels: labels the model scores; later ones are never selected.
+  """
+
+  score_kind = ScoreKind.LOGIT
+
+  def __init__(
+    self,
+    graphdef: nnx.GraphDef,
+    params: nnx.State,
+    mesh: jax.sharding.Mesh,
+    n_labels: int,
+  ):
+    """Nothing is compiled before the first batch, then once per shape.
+
+    Args:
+      graphdef: of the TextModel, as `nnx.split` gives it.
+      params: its parameters on the mesh; may be set anew between batches.
+      mesh: the (data, label) mesh.
+      n_labels: labels of the model's head.
+    """
+    self.params = params
+    self.mesh = mesh
+    self.n_labels = n_labels
+    self._topk = jax.jit(
+      functools.partial(_topk, graphdef), static_argnames='k'
+    )
+
+  def topk(
+    self,
+    batch: Batch,
+    k: int,
+    weights: np.ndarray | None = None,
+    slices: Sequence[np.ndarray] = (),
+    allowed: np.ndarray | None = None,
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """As core.types.Scorer, for this process's rows.
+
+    Args:
+      batch: NumPy, this process's rows; all processes call with as many.
+      k: length of the lists.
+      weights, slices, allowed: NumPy; may be longer than n_labels, allowed_BL
+        has this process's rows.
+
+    Returns:
+      ids_GBK, scores_GBK: NumPy, this process's rows.
+    """
+    cut = [
+      None if x is None else np.asarray(x)[..., : self.n_labels]
+      for x in (weights, allowed, *slices)
+    ]
+    weights, allowed, slices = cut[0], cut[1], tuple(cut[2:])
+    if allowed is not None and allowed.ndim == 2:
+      allowed = multihost_utils.host_local_array_to_global_array(
+        allowed, self.mesh, P(DATA)
+      )
+    with jax.set_mesh(self.mesh):
+      best = self._topk(
+        self.params,
+        put_batch(batch, self.mesh),
+        k=k,
+        weights=weights,
+        slices=slices,
+        allowed=allowed,
+      )
+      ids, scores = multihost_utils.global_array_to_host_local_array(
+        best, self.mesh, P(None, DATA)
+      )
+    return np.asarray(ids), np.asarray(scores)
+
+
+def _topk(graphdef, params, batch, *, k, weights, slices, allowed):
+  model = nnx.merge(graphdef, params)
+  return model.topk(batch, k, weights, slices, allowed)
