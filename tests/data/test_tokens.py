@@ -1,0 +1,173 @@
+"""The cache of token ids: contents, keys, damage, company."""
+
+from concurrent import futures
+import pathlib
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import UserError
+from xjax.core.types import Ragged
+from xjax.data.config import DataConfig
+from xjax.data.schema import Document, Split
+from xjax.data.tokens import default_cache_dir, encode, tokenise
+from xjax.data.vocab import Vocabulary
+
+VOCAB = Vocabulary(('a', 'b', 'c'))
+ROWS = [[2, 3, 4], [1], [], [4, 4]]
+
+
+def split(texts=('a b|c', 'other|', '|', '|c c'), name='train') -> Split:
+  documents = [
+    Document(str(i), dict(zip(('title', 'body'), text.split('|'), strict=True)))
+    for i, text in enumerate(texts)
+  ]
+  return Split(name, [d.id for d in documents], Ragged.of(ROWS), documents)
+
+
+def tokens(folder, **changes) -> Ragged:
+  settings = {
+    'split': split(),
+    'vocab': VOCAB,
+    'zones': (),
+    'max_tokens': 9,
+    'cache_dir': folder,
+    'fingerprint': 'f',
+    **changes,
+  }
+  return tokenise(**settings)
+
+
+def rows(ragged: Ragged) -> list[list[int]]:
+  return [ragged[i].tolist() for i in range(len(ragged))]
+
+
+def files(folder: pathlib.Path) -> list[pathlib.Path]:
+  return sorted(p for p in folder.rglob('*') if p.is_file())
+
+
+class Unread:
+  """Documents that must not be read."""
+
+  def __len__(self):
+    return len(ROWS)
+
+  def __getitem__(self, row):
+    raise AssertionError('a document was read')
+
+
+def cached_split() -> Split:
+  whole = split()
+  return Split(whole.name, whole.ids, whole.gold, Unread())
+
+
+def test_tokens_are_made_once(tmp_path):
+  assert rows(tokens(tmp_path)) == ROWS
+  again = tokens(tmp_path, split=cached_split())
+  assert rows(again) == ROWS
+  assert isinstance(again.values, np.memmap)
+  assert again.values.dtype == np.int32 and again.indptr.dtype == np.int64
+  assert len(files(tmp_path)) == 1
+
+
+def test_zones_and_length(tmp_path):
+  assert rows(tokens(tmp_path, zones=('body',))) == [[4], [], [], [4, 4]]
+  swapped = tokens(tmp_path, zones=('body', 'title'))
+  assert rows(swapped)[0] == [4, 2, 3]
+  assert rows(tokens(tmp_path, max_tokens=2))[0] == [2, 3]
+  assert len(files(tmp_path)) == 3
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [
+    {'split': split(name='dev')},
+    {'split': split(['a|'])},
+    {'vocab': Vocabulary(('b', 'a', 'c'))},
+    {'zones': ('title',)},
+    {'max_tokens': 1},
+    {'fingerprint': 'g'},
+  ],
+)
+def test_whatever_decides_the_ids_is_in_the_key(tmp_path, changes):
+  tokens(tmp_path)
+  fresh = rows(tokens(tmp_path / 'fresh', **changes))
+  assert rows(tokens(tmp_path, **changes)) == fresh
+  assert len(files(tmp_path / 'tokens')) == 2
+
+
+@pytest.mark.parametrize('texts', [(), ('|', '|')])
+def test_nothing_to_tokenise(tmp_path, texts):
+  for _ in range(2):
+    assert rows(tokens(tmp_path, split=split(texts))) == [[]] * len(texts)
+
+
+def test_any_damage_is_seen_and_mended(tmp_path, caplog):
+  tokens(tmp_path)
+  (path,) = files(tmp_path)
+  whole = path.read_bytes()
+  damaged = [whole[:i] for i in range(len(whole))]
+  damaged += [
+    whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :]
+    for i in range(len(whole))
+  ]
+  damaged += [whole + b'\0' * 4, whole * 2]
+  for content in damaged:
+    path.write_bytes(content)
+    caplog.clear()
+    assert rows(tokens(tmp_path)) == ROWS
+    assert f'{path} is damaged' in caplog.text
+    assert path.read_bytes() == whole
+
+
+def test_another_keys_file_is_not_taken(tmp_path):
+  tokens(tmp_path)
+  (first,) = files(tmp_path)
+  tokens(tmp_path, fingerprint='g')
+  (second,) = set(files(tmp_path)) - {first}
+  second.write_bytes(first.read_bytes())
+  want = split(('b|', 'b|', 'b|', 'b|'))
+  assert rows(tokens(tmp_path, fingerprint='g', split=want)) == [[3]] * 4
+
+
+def test_a_failed_build_leaves_nothing(tmp_path):
+  with pytest.raises(AssertionError):
+    tokens(tmp_path, split=cached_split())
+  assert files(tmp_path) == []
+
+
+def test_builders_at_once(tmp_path):
+  with futures.ThreadPoolExecutor(8) as pool:
+    results = list(pool.map(lambda _: rows(tokens(tmp_path)), range(32)))
+  assert results == [ROWS] * 32
+  assert len(files(tmp_path)) == 1
+
+
+def test_mapped_ids_outlive_their_file(tmp_path):
+  held = tokens(tmp_path)
+  (path,) = files(tmp_path)
+  path.unlink()
+  tokens(tmp_path)
+  assert rows(held) == ROWS
+
+
+def test_a_cache_that_cannot_be_written(tmp_path):
+  (tmp_path / 'tokens').write_text('in the way')
+  with pytest.raises(UserError, match='set data.cache_dir'):
+    tokens(tmp_path)
+
+
+def test_encode_agrees_with_the_cache(tmp_path):
+  texts = [d.text() for d in split().documents]
+  assert rows(encode(texts, VOCAB, 9)) == ROWS
+  assert rows(encode(texts, VOCAB, 1)) == rows(tokens(tmp_path, max_tokens=1))
+
+
+def test_default_folder(monkeypatch):
+  monkeypatch.setenv('XJAX_CACHE_DIR', 'there')
+  assert default_cache_dir(DataConfig()) == pathlib.Path('there')
+  config = DataConfig(cache_dir='here')
+  assert default_cache_dir(config) == pathlib.Path('here')
+  monkeypatch.delenv('XJAX_CACHE_DIR')
+  home = pathlib.Path.home() / '.cache' / 'xjax'
+  assert default_cache_dir(DataConfig()) == home

@@ -1,0 +1,139 @@
+"""Token ids of a split, in a file that is made once per content.
+
+A cache file is all ids end to end, then the length of each document (both
+little-endian int32), then a trailer with both counts and a SHA-256 of all
+before it. Its name is a digest of all that decides the ids.
+"""
+
+from collections.abc import Iterable, Sequence
+import hashlib
+import json
+import os
+import pathlib
+import struct
+from typing import IO
+
+from absl import logging
+import numpy as np
+import tqdm
+
+from xjax.core.atomic import atomic_write
+from xjax.core.errors import UserError
+from xjax.core.types import Ragged
+from xjax.data.config import DataConfig
+from xjax.data.schema import Split
+from xjax.data.vocab import Vocabulary
+
+_FORMAT = b'xjaxtok1'
+_TRAILER = struct.Struct('<8sqq32s')  # format, ids, documents, checksum
+_INT32 = np.dtype('<i4')
+
+
+def default_cache_dir(config: DataConfig) -> pathlib.Path:
+  """Where prepared data goes: the config's folder, else the user's."""
+  folder = config.cache_dir or os.environ.get('XJAX_CACHE_DIR')
+  return pathlib.Path(folder or '~/.cache/xjax').expanduser()
+
+
+def encode(texts: Iterable[str], vocab: Vocabulary, max_tokens: int) -> Ragged:
+  """Token ids of texts in memory, each its first max_tokens."""
+  return Ragged.of([vocab.encode(text, max_tokens) for text in texts])
+
+
+def tokenise(
+  split: Split,
+  vocab: Vocabulary,
+  zones: Sequence[str],
+  max_tokens: int,
+  cache_dir: str | os.PathLike,
+  fingerprint: str,
+) -> Ragged:
+  """Token ids of a split's documents, from the cache or put there.
+
+  Args:
+    split: N documents.
+    vocab: numbers the words.
+    zones: names of the zones to read, in this order; none: all.
+    max_tokens: a document's first tokens, over its zones.
+    cache_dir: folder of all caches; one that runs use together is safe.
+    fingerprint: digest of the corpus that the split is of.
+
+  Returns:
+    N rows, memory-mapped. A document without words has an empty row.
+
+  Raises:
+    UserError: the cache cannot be written.
+  """
+  parts = (fingerprint, split.name, len(split), vocab.digest, max_tokens)
+  text = json.dumps([_FORMAT.decode(), *parts, *zones])
+  key = hashlib.sha256(text.encode()).digest()
+  name = f'{split.name}-{key.hex()[:32]}.ids'
+  path = pathlib.Path(cache_dir) / 'tokens' / name
+  try:
+    if path.exists():
+      try:
+        return _read(path, key)
+      except ValueError as error:
+        logging.warning('%s is damaged (%s): it is made anew', path, error)
+    with atomic_write(path, 'wb') as file:
+      _write(file, key, split, vocab, zones, max_tokens)
+    return _read(path, key)
+  except OSError as error:
+    raise UserError(
+      f'{path}: cannot be made: {error}; the cache of tokens needs a folder '
+      f'that can be written: set data.cache_dir'
+    ) from error
+
+
+def _write(
+  file: IO[bytes],
+  key: bytes,
+  split: Split,
+  vocab: Vocabulary,
+  zones: Sequence[str],
+  max_tokens: int,
+) -> None:
+  """Writes a split's ids as they come, so that memory holds no split."""
+  checksum = hashlib.sha256(key)
+  lengths = np.zeros(len(split), _INT32)
+  rows = tqdm.trange(
+    len(split), desc=f'tokens of {split.name}', disable=None, delay=2
+  )
+  for row in rows:
+    ids = vocab.encode(split.documents[row].text(zones), max_tokens)
+    lengths[row] = len(ids)
+    _put(file, checksum, ids.astype(_INT32, copy=False))
+  _put(file, checksum, lengths)
+  total = int(lengths.sum(dtype=np.int64))
+  file.write(_TRAILER.pack(_FORMAT, total, len(split), checksum.digest()))
+
+
+def _put(file: IO[bytes], checksum: 'hashlib._Hash', array: np.ndarray) -> None:
+  file.write(array.data)
+  checksum.update(array.data)
+
+
+def _read(path: pathlib.Path, key: bytes) -> Ragged:
+  """Maps a cache file.
+
+  Raises:
+    ValueError: it is not what _write wrote for this key.
+  """
+  size = path.stat().st_size - _TRAILER.size
+  if size < 0:
+    raise ValueError('cut short')
+  with path.open('rb') as file:
+    file.seek(size)
+    form, total, n, checksum = _TRAILER.unpack(file.read(_TRAILER.size))
+  if form != _FORMAT or min(total, n) < 0 or size != 4 * (total + n):
+    raise ValueError('cut short')
+  stored = np.zeros(0, _INT32)
+  if size:  # nothing cannot be mapped
+    stored = np.memmap(path, _INT32, 'r', shape=total + n)
+  actual = hashlib.sha256(key)
+  actual.update(stored.data)
+  if actual.digest() != checksum:
+    raise ValueError('wrong checksum')
+  indptr = np.zeros(n + 1, np.int64)
+  np.cumsum(stored[total:], out=indptr[1:])
+  return Ragged(indptr, stored[:total])
