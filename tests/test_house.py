@@ -120,6 +120,26 @@ def test_files_are_named_by_a_noun(path):
   assert not re.search(r'(_v?\d+|_new|_old|_final|_copy)$', path.stem)
 
 
+def public_functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+  for node in tree.body:
+    inner = node.body if isinstance(node, ast.ClassDef) else []
+    for function in [node, *inner]:
+      if isinstance(function, ast.FunctionDef):
+        if not function.name.startswith('_') or function.name == '__init__':
+          yield function
+
+
+@pytest.mark.parametrize(
+  'path', [p for p in CODE if p.relative_to(ROOT).parts[0] != 'tests'], ids=name
+)
+def test_public_arguments_are_annotated(path):
+  for function in public_functions(ast.parse(path.read_text())):
+    spec = function.args
+    for argument in [*spec.posonlyargs, *spec.args, *spec.kwonlyargs]:
+      where = f'{function.name}({argument.arg})'
+      assert argument.annotation or argument.arg in ('self', 'cls'), where
+
+
 def test_every_room_is_known():
   rooms = {p.parent.name for p in (ROOT / 'xjax').glob('*/__init__.py')}
   assert rooms <= set(ROOMS)

@@ -11,6 +11,7 @@ import typing
 from typing import Any
 
 from xjax.core.errors import ConfigError
+from xjax.core.mesh import MeshConfig
 from xjax.data.config import DataConfig, SyntheticData, WordsConfig
 from xjax.models.config import (
   BiGRUConfig,
@@ -38,6 +39,7 @@ _NATURAL = _Range(lambda v: v >= 0, 'at least 0')
 _RATE = _Range(lambda v: 0 <= v < 1, 'from 0 to below 1')
 _POSITIVE = _Range(lambda v: 0 < v < math.inf, 'above 0')
 _AMOUNT = _Range(lambda v: 0 <= v < math.inf, 'at least 0')
+_AXIS = _Range(lambda v: v == -1 or v >= 1, 'at least 1, or -1: the rest')
 
 _RANGES: dict[type, dict[str, _Range]] = {
   WordsConfig: {
@@ -75,19 +77,20 @@ _RANGES: dict[type, dict[str, _Range]] = {
     'patience': _NATURAL,
   },
   EvalConfig: {'batch_size': _COUNT, 'depth': _COUNT},
+  MeshConfig: {'data': _AXIS, 'label': _AXIS},
   Config: {'seed': _NATURAL},
 }
 
 
-def unknown_field(holder: Any, path: str) -> str | None:
-  """Says which part of a dotted path is no field, and what is near it.
+def field_fault(holder: Any, path: str) -> str | None:
+  """Says why a dotted path is no field of a single value, and what is near.
 
   Args:
     holder: a dataclass.
     path: for example 'train.steps'.
 
   Returns:
-    A message for the user, or None where every part is a field.
+    A message for the user, or None where it is one.
   """
   done = []
   for name in path.split('.'):
@@ -99,6 +102,8 @@ def unknown_field(holder: Any, path: str) -> str | None:
       return f'{where}.{name}: no such field; {_nearest(name, known)}'
     done.append(name)
     holder = getattr(holder, name)
+  if known := _field_names(holder):
+    return f'config.{path}: set its fields one by one: {", ".join(known)}'
   return None
 
 
@@ -208,10 +213,6 @@ def _joint_faults(config: Config) -> Iterator[str]:
       f'config.eval.depth={judged.depth}'
     )
   yield from _metric_faults(train.best_metric, judged.ks)
-  for name in ('data', 'label'):
-    size = getattr(config.mesh, name)
-    if size != -1 and size < 1:
-      yield f'config.mesh.{name}={size}: must be at least 1, or -1: the rest'
 
 
 def _metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
