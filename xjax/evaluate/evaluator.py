@@ -1,0 +1,237 @@
+"""A split -> predictions -> metrics."""
+
+from collections.abc import Iterable, Mapping, Sequence
+import csv
+import math
+import pathlib
+from typing import Any
+
+import jax
+from jax.experimental import multihost_utils
+import numpy as np
+import tqdm
+
+from xjax.core.atomic import atomic_write, write_json
+from xjax.core.distributed import is_host0
+from xjax.core.errors import DataError
+from xjax.core.types import PAD, Batch, ScoreKind, Scorer
+from xjax.data.schema import LabelSpace, Split
+from xjax.evaluate.predictions import Lists, Predictions
+from xjax.evaluate.slice import Slice, judge_slice
+from xjax.metrics.slices import ALL, HELD_OUT
+
+PROTOCOL = 'xjax'
+NOTES = 'notes'  # beside the protocols in metrics: why a value is None
+
+
+def predict(
+  scorer: Scorer,
+  batches: Iterable[Batch],
+  split: Split,
+  space: LabelSpace,
+  depth: int,
+  n_scored: int | None = None,
+) -> Predictions:
+  """Top-k lists over all labels and per slice, in one pass.
+
+  With several processes, each scores its own rows and all get all of them.
+
+  Args:
+    scorer: ranks labels.
+    batches: this process's rows of every document of the split, each document
+      once; every process has the same number of batches.
+    split: the documents, for ids and gold.
+    space: the labels; its slices are masks over all of them.
+    depth: length of the lists.
+    n_scored: the scorer scores the labels below this index; None: the
+      training label space.
+
+  Raises:
+    ValueError: the batches do not hold every document exactly once, or the
+      scorer ranks a label it should not know.
+  """
+  masks = space.masks()
+  n_scored = space.n_trained if n_scored is None else n_scored
+  shape = (1 + len(masks), len(split), depth)
+  ids = np.full(shape, PAD, np.int32)
+  scores = np.full(shape, -np.inf, np.float32)
+  seen = np.zeros(len(split), np.int64)
+  for batch in _progress(batches, f'judging {split.name}'):
+    lists = scorer.topk(batch, depth, slices=tuple(masks.values()))
+    doc_B, ids_GBK, scores_GBK = _all_rows(batch.doc_B, *lists)
+    real_B = doc_B != PAD
+    doc_B = doc_B[real_B]
+    np.add.at(seen, doc_B, 1)
+    ids[:, doc_B] = ids_GBK[:, real_B]
+    scores[:, doc_B] = scores_GBK[:, real_B]
+  if (seen != 1).any():
+    raise ValueError(
+      f'{(seen == 0).sum()} documents of {split.name} in no batch, '
+      f'{(seen > 1).sum()} in several'
+    )
+  if ids.size and ids.max() >= n_scored:
+    raise ValueError(f'label {ids.max()} ranked, but only {n_scored} scored')
+  names = (ALL, *masks)
+  return _predictions(
+    scorer.score_kind,
+    n_scored,
+    split,
+    space,
+    {name: Lists(ids[g], scores[g]) for g, name in enumerate(names)},
+  )
+
+
+def _progress(batches: Iterable[Batch], what: str) -> Iterable[Batch]:
+  # disable=None: a bar on a terminal, nothing elsewhere.
+  off = None if is_host0() else True
+  return tqdm.tqdm(batches, what, leave=False, disable=off, unit='batch')
+
+
+def _all_rows(
+  doc_B: jax.Array, ids_GBK: jax.Array, scores_GBK: jax.Array
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """The rows of all processes, one after the other."""
+  rows = np.asarray(doc_B), np.asarray(ids_GBK), np.asarray(scores_GBK)
+  if jax.process_count() == 1:
+    return rows
+  doc_HB, ids_HGBK, scores_HGBK = multihost_utils.process_allgather(rows)
+  return (
+    np.concatenate(doc_HB),
+    np.concatenate(ids_HGBK, axis=1),
+    np.concatenate(scores_HGBK, axis=1),
+  )
+
+
+def _predictions(
+  kind: ScoreKind,
+  n_scored: int,
+  split: Split,
+  space: LabelSpace,
+  lists: Mapping[str, Lists],
+) -> Predictions:
+  held_out = space.masks().get(HELD_OUT, np.zeros(len(space), bool))
+  return Predictions(
+    score_kind=kind,
+    n_scored=n_scored,
+    n_train=space.n_train,
+    doc_ids=tuple(split.ids),
+    labels=space.ids,
+    train_counts=np.asarray(space.train_counts, np.int32),
+    lists=lists,
+    gold=split.gold,
+    held_out=np.flatnonzero(held_out).astype(np.int32),
+  )
+
+
+def judge(
+  predictions: Predictions, ks: Sequence[int], threshold: float | None = None
+) -> dict[str, dict[str, dict[str, Any]]]:
+  """All metrics of every slice, under our own protocol.
+
+  Within a slice, ranking is by the slice's own lists and gold is cut to the
+  slice. Ranking metrics are means over the `n_docs` documents with gold there;
+  `n_skipped` have none. F1 counts all documents. Macro-F1 is the mean over the
+  `n_labels` labels of the slice.
+
+  Args:
+    predictions: with gold.
+    ks: cut-offs.
+    threshold: of micro- and macro-F1-tuned, in the unit of the scores, as from
+      tune_threshold; None: without these two.
+
+  Returns:
+    `{'xjax': {slice: {metric: value}}}`. A value is None where the saved lists
+    are too short for it, or where there is nothing to judge; then
+    `{'notes': {slice: {metric: reason}}}` says why.
+
+  Raises:
+    DataError: predictions without gold.
+  """
+  _need_gold(predictions)
+  thresholds = {'F1': score_threshold(predictions.score_kind, 0.5)}
+  if threshold is not None:
+    thresholds['F1-tuned'] = threshold
+  metrics, notes = {}, {}
+  for name, mask in predictions.masks.items():
+    part = Slice.of(predictions, name, mask)
+    metrics[name], reasons = judge_slice(part, tuple(ks), thresholds)
+    if reasons:
+      notes[name] = reasons
+  if threshold is not None:
+    metrics[ALL]['threshold-tuned'] = threshold
+  return {PROTOCOL: metrics, **({NOTES: notes} if notes else {})}
+
+
+def score_threshold(kind: ScoreKind, probability: float) -> float | None:
+  """The score at a probability; None where scores say nothing of it."""
+  match kind:
+    case ScoreKind.LOGIT:
+      return math.log(probability / (1 - probability))
+    case ScoreKind.PROBABILITY:
+      return probability
+    case ScoreKind.MARGIN:
+      return None
+
+
+def tune_threshold(predictions: Predictions) -> float:
+  """The threshold of best micro-F1 over all labels, in the scores' unit.
+
+  Only thresholds are tried at which that F1 is known from the saved lists.
+
+  Raises:
+    DataError: predictions without gold.
+  """
+  _need_gold(predictions)
+  part = Slice.of(predictions, ALL, predictions.masks[ALL])
+  return part.best_threshold()
+
+
+def _need_gold(predictions: Predictions) -> None:
+  if predictions.gold is None:
+    raise DataError('these predictions have no gold labels: nothing to judge')
+
+
+def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
+  """The popularity prior: for every document the most frequent labels.
+
+  Scores are n_l / n_train; ties, all labels of the zero slice among them, go
+  to the lower index. Gold found outside the label space is not ranked.
+  """
+  n_scored = space.n_trained + space.n_held_out
+  counts = np.asarray(space.train_counts[:n_scored], np.int64)
+  ranked = np.argsort(-counts, kind='stable')
+  lists = {}
+  masks = {ALL: np.ones(len(space), bool), **space.masks()}
+  for name, mask in masks.items():
+    best = ranked[mask[ranked]][:depth]
+    ids = np.full(depth, PAD, np.int32)
+    scores = np.full(depth, -np.inf, np.float32)
+    ids[: len(best)] = best
+    scores[: len(best)] = counts[best] / max(space.n_train, 1)
+    shape = (len(split), depth)
+    lists[name] = Lists(
+      np.broadcast_to(ids, shape), np.broadcast_to(scores, shape)
+    )
+  return _predictions(ScoreKind.PROBABILITY, n_scored, split, space, lists)
+
+
+def save_evaluation(
+  folder: pathlib.Path, predictions: Predictions, metrics: Mapping[str, Any]
+) -> None:
+  """Writes predictions.npz, metrics.json and metrics.csv; host 0 alone calls.
+
+  The CSV has a row per metric: protocol, slice, metric, value (empty: None).
+  """
+  folder = pathlib.Path(folder)
+  predictions.save(folder / 'predictions.npz')
+  write_json(folder / 'metrics.json', metrics)
+  with atomic_write(folder / 'metrics.csv') as file:
+    writer = csv.writer(file, lineterminator='\n')
+    writer.writerow(('protocol', 'slice', 'metric', 'value'))
+    writer.writerows(
+      (protocol, name, metric, value)
+      for protocol, slices in metrics.items()
+      if protocol != NOTES
+      for name, values in slices.items()
+      for metric, value in values.items()
+    )

@@ -1,0 +1,45 @@
+"""Predictions as text: a JSON line per document."""
+
+from collections.abc import Sequence
+import json
+
+import numpy as np
+
+from xjax.core.types import PAD, ScoreKind
+from xjax.data.schema import Label
+
+
+def readable_scores(scores: np.ndarray, kind: ScoreKind) -> np.ndarray:
+  """float64 probabilities where the kind allows, margins as they are."""
+  scores = np.asarray(scores, np.float64)
+  if kind is ScoreKind.LOGIT:
+    # exp of a negative number on either side: no overflow.
+    small = np.exp(-np.abs(scores))
+    return np.where(scores >= 0, 1, small) / (1 + small)
+  return scores
+
+
+def prediction_line(
+  doc_id: str,
+  ids_K: np.ndarray,
+  scores_K: np.ndarray,
+  labels: Sequence[Label],
+  kind: ScoreKind,
+) -> str:
+  """`{"id", "labels": [{"id", "name", "score"}, ...]}`, best label first.
+
+  Args:
+    doc_id: the document's id.
+    ids_K: int32 label indices, PAD beyond the list.
+    scores_K: float32 scores; printed as readable_scores.
+    labels: descriptors by label index.
+    kind: what the scores are.
+  """
+  keep = np.asarray(ids_K) != PAD
+  ids = np.asarray(ids_K)[keep].tolist()
+  scores = readable_scores(np.asarray(scores_K)[keep], kind).tolist()
+  row = [
+    {'id': labels[i].id, 'name': labels[i].name, 'score': score}
+    for i, score in zip(ids, scores, strict=True)
+  ]
+  return json.dumps({'id': doc_id, 'labels': row}, ensure_ascii=False)
