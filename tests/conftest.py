@@ -1,6 +1,8 @@
 """What all tests share: eight CPU devices, checked types, a cache of ours."""
 
+import importlib.util
 import os
+import pathlib
 import shutil
 import tempfile
 
@@ -17,6 +19,12 @@ install_import_hook(
   ['xjax.heads', 'xjax.losses', 'xjax.metrics'], 'beartype.beartype'
 )
 
+# What a test may need that a clone does not have; without it, it is left out.
+NEEDS = {
+  'real_data': 'XJAX_DATA_DIR' in os.environ,
+  'parity': importlib.util.find_spec('torch') is not None,
+}
+
 
 def pytest_configure(config: pytest.Config) -> None:
   """Prepared data goes to a folder that lives as long as the tests."""
@@ -26,3 +34,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
   shutil.rmtree(config.xjax_cache, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(
+  config: pytest.Config, items: list[pytest.Item]
+) -> None:
+  def possible(item: pytest.Item) -> bool:
+    return all(item.get_closest_marker(n) is None or NEEDS[n] for n in NEEDS)
+
+  config.hook.pytest_deselected(items=[i for i in items if not possible(i)])
+  items[:] = [i for i in items if possible(i)]
+
+
+@pytest.fixture(scope='session')
+def data_dir() -> pathlib.Path:
+  """The folder of real data, for tests marked real_data."""
+  return pathlib.Path(os.environ['XJAX_DATA_DIR'])
