@@ -1,0 +1,274 @@
+"""The embedded corpus: made-up language, labels and documents from a seed.
+
+Labels belong to topics. A topic has a root label, named by one word, and
+children named by two words of the topic's nouns; several labels share a noun,
+so that the name of a label never seen in training is made of words that are.
+Label frequencies fall by a power of the rank (Zipf-Mandelbrot), down to labels
+that occur in no training document. A document has a few labels, most of one
+topic; its words are those of its labels' names (some dropped, some replaced by
+those of the alternative name or of a parent) among stop words and noise, nouns
+of labels it does not have included.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import itertools
+
+import numpy as np
+
+from xjax.core.errors import ConfigError
+from xjax.core.rng import host_generator
+from xjax.data.config import SyntheticData
+from xjax.data.schema import Document, Label
+
+LABELS_PER_TOPIC = 16
+NOUNS = 12  # of a topic: 66 pairs to name its labels with
+TOPICAL = 8  # noise words of a topic
+GENERAL = 150  # noise words of all topics
+STOPS = 40
+ZERO_SHARE = 8  # one label in so many occurs in no training document
+ZERO_EVERY = 4  # of so many dev or test documents, one has such a label
+
+_SYLLABLES = [c + v for c in 'bdfgklmnprstvz' for v in 'aeiou']
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Language:
+  """Words by what they are for.
+
+  Attributes:
+    stops: most frequent first.
+    general: noise, most frequent first.
+    topical: noise of each topic.
+    nouns: of each topic, for names of labels.
+    roots: the word of each topic's root label.
+    synonyms: of some of the nouns.
+  """
+
+  stops: list[str]
+  general: list[str]
+  topical: list[list[str]]
+  nouns: list[list[str]]
+  roots: list[str]
+  synonyms: dict[str, str]
+
+
+def make_synthetic(
+  config: SyntheticData,
+) -> tuple[tuple[Label, ...], dict[str, Sequence[Document]]]:
+  """Makes the descriptors and the splits; a split of no documents is absent.
+
+  A document has 3 to 6 labels, a title and a body, 40 to 120 words in all.
+  The training split does not depend on the sizes of the others.
+
+  Raises:
+    ConfigError: there would be no training documents, or fewer than 2 labels.
+  """
+  sizes = {'train': config.n_train, 'dev': config.n_dev, 'test': config.n_test}
+  if config.n_labels < 2 or config.n_train < 1 or min(sizes.values()) < 0:
+    raise ConfigError(
+      'the embedded corpus needs data.n_labels >= 2, data.n_train >= 1 and no '
+      'negative size'
+    )
+  rng = host_generator(config.corpus_seed, 'synthetic')
+  n_topics = max(2, config.n_labels // LABELS_PER_TOPIC)
+  starts = np.arange(n_topics + 1) * config.n_labels // n_topics
+  language = _make_language(rng, n_topics)
+  labels = _make_labels(rng, language, starts)
+  rank_L = rng.permutation(config.n_labels)
+  author = _Author(language, labels, starts, rank_L)
+  return labels, {
+    name: author.documents(config.corpus_seed, name, n)
+    for name, n in sizes.items()
+    if n
+  }
+
+
+def _make_language(rng: np.random.Generator, n_topics: int) -> _Language:
+  """Draws all words; none of two or more syllables serves two ends."""
+  per_topic = 1 + TOPICAL + NOUNS + NOUNS // 2
+  count = GENERAL + n_topics * per_topic
+  shapes = (itertools.product(_SYLLABLES, repeat=n) for n in (2, 3, 4))
+  made = list(
+    itertools.islice(
+      itertools.chain.from_iterable(shapes),
+      max(len(_SYLLABLES) ** 2, 2 * count),
+    )
+  )
+  words = iter([''.join(made[i]) for i in rng.permutation(len(made))[:count]])
+
+  def take(n: int) -> list[str]:
+    return list(itertools.islice(words, n))
+
+  nouns = [take(NOUNS) for _ in range(n_topics)]
+  return _Language(
+    stops=[_SYLLABLES[i] for i in rng.permutation(len(_SYLLABLES))[:STOPS]],
+    general=take(GENERAL),
+    topical=[take(TOPICAL) for _ in range(n_topics)],
+    nouns=nouns,
+    roots=take(n_topics),
+    synonyms={noun: take(1)[0] for of in nouns for noun in of[::2]},
+  )
+
+
+def _make_labels(
+  rng: np.random.Generator, language: _Language, starts: np.ndarray
+) -> tuple[Label, ...]:
+  """Descriptors: per topic a root, then children under it or a sibling.
+
+  Args:
+    rng: decides names and parents.
+    language: the words.
+    starts: int64 [topics + 1], topic i has labels starts[i]:starts[i + 1].
+  """
+  labels: list[Label] = []
+  width = len(str(starts[-1] - 1))
+  ids = [f'c{i:0{width}d}' for i in range(starts[-1])]
+  for topic, (root, end) in enumerate(itertools.pairwise(starts)):
+    labels.append(Label(ids[root], language.roots[topic]))
+    pairs = list(itertools.combinations(language.nouns[topic], 2))
+    for place in rng.permutation(len(pairs))[: end - root - 1]:
+      words = pairs[place]
+      siblings = [x for x in labels[root + 1 :] if words[0] in x.name.split()]
+      parents = [ids[root]]
+      if siblings and rng.random() < 0.5:
+        parents = [siblings[0].id]
+      if rng.random() < 0.1:
+        parents.append(ids[starts[topic - 1 if topic else -2]])
+      alt = ' '.join(language.synonyms.get(word, word) for word in words)
+      name = ' '.join(words)
+      label = Label(
+        id=ids[len(labels)],
+        name=name,
+        alt=(alt,) if alt != name else (),
+        parents=tuple(parents),
+      )
+      labels.append(label)
+  return tuple(labels)
+
+
+class _Author:
+  """Writes documents; integer weights make draws alike on every platform."""
+
+  def __init__(
+    self,
+    language: _Language,
+    labels: Sequence[Label],
+    starts: np.ndarray,
+    rank_L: np.ndarray,
+  ) -> None:
+    self._language = language
+    self._labels = labels
+    self._starts = starts
+    self._topic_L = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    names = {label.id: label.name.split() for label in labels}
+    self._parent_words = [
+      [word for parent in label.parents for word in names[parent]]
+      for label in labels
+    ]
+    n_trained = len(labels) - len(labels) // ZERO_SHARE
+    shift = max(4, len(labels) // 8)
+    weights_L = np.maximum(1, 10**18 // (rank_L + shift) ** 3)
+    weights_L[rank_L >= n_trained] = 0
+    self._zero = np.flatnonzero(rank_L >= n_trained)
+    # Label i is [edges[i], edges[i + 1]); a topic's labels lie side by side.
+    self._edges = np.concatenate([[0], np.cumsum(weights_L)])
+
+  def documents(self, seed: int, split: str, n: int) -> tuple[Document, ...]:
+    """A whole split."""
+    rng = host_generator(seed, 'synthetic', split)
+    rows = []
+    for i in range(n):
+      zero = None
+      if split != 'train' and i % ZERO_EVERY == 0 and len(self._zero):
+        zero = int(self._zero[i // ZERO_EVERY % len(self._zero)])
+      gold = self._gold(rng, zero)
+      zones = self._zones(rng, gold)
+      ids = tuple(sorted(self._labels[label].id for label in gold))
+      rows.append(Document(f'{split}-{i:05d}', zones, ids))
+    return tuple(rows)
+
+  def _gold(self, rng: np.random.Generator, zero: int | None) -> list[int]:
+    """3 to 6 labels, fewer where few exist; the first sets the topic."""
+    total = self._edges[-1]
+    first = zero
+    if first is None:
+      first = self._label_at(rng.integers(total))
+    topic = self._topic_L[first]
+    low, high = self._edges[self._starts[topic : topic + 2]]
+    if low == high:  # all labels of the topic are zero-shot
+      low, high = 0, total
+    count = rng.integers(3, 7)
+    near = rng.integers(low, high, 8 * count)
+    far = rng.integers(total, size=8 * count)
+    drawn = np.where(rng.random(8 * count) < 0.8, near, far)
+    labels = dict.fromkeys([first, *map(self._label_at, drawn)])
+    return list(labels)[:count]
+
+  def _label_at(self, place: int) -> int:
+    return int(np.searchsorted(self._edges, place, side='right')) - 1
+
+  def _zones(self, rng: np.random.Generator, gold: list[int]) -> dict[str, str]:
+    """Title and body."""
+    title = [self._mention(rng, x) for x in gold if rng.random() < 0.5]
+    body = [
+      self._mention(rng, x) for x in gold for _ in range(rng.integers(1, 3))
+    ]
+    title += [[word] for word in self._filler(rng, gold[0], 3)]
+    said = sum(map(len, title + body))
+    n = max(0, int(rng.integers(40, 121)) - said - 1)
+    body += [[word] for word in self._filler(rng, gold[0], n)]
+    year = str(rng.integers(1950, 2030))
+    return {
+      'title': _sentence([*_shuffled(rng, title), year]),
+      'body': _sentences(_shuffled(rng, body)),
+    }
+
+  def _mention(self, rng: np.random.Generator, label: int) -> list[str]:
+    """The words by which a document shows one of its labels, in order."""
+    descriptor, parents = self._labels[label], self._parent_words[label]
+    name = descriptor.name
+    if descriptor.alt and rng.random() < 0.3:
+      name = descriptor.alt[0]
+    words = [word for word in name.split() if rng.random() < 0.8]
+    if parents and rng.random() < 0.25:
+      words.insert(0, parents[rng.integers(len(parents))])
+    return words
+
+  def _filler(self, rng: np.random.Generator, label: int, n: int) -> list[str]:
+    """Words that tell little: of every kind, false nouns included."""
+    language, topic = self._language, self._topic_L[label]
+    other = rng.integers(len(language.nouns))
+    choices = (
+      (0.55, language.stops, _zipf(rng, STOPS, n)),
+      (0.75, language.general, _zipf(rng, GENERAL, n)),
+      (0.90, language.topical[topic], rng.integers(TOPICAL, size=n)),
+      (0.96, language.nouns[topic], rng.integers(NOUNS, size=n)),
+      (1.00, language.nouns[other], rng.integers(NOUNS, size=n)),
+    )
+    words = []
+    for i, kind in enumerate(rng.random(n)):
+      _, of, places = next(c for c in choices if kind < c[0])
+      words.append(of[places[i]])
+    return words
+
+
+def _zipf(rng: np.random.Generator, ranks: int, n: int) -> np.ndarray:
+  """Draws n ranks, each as often as its inverse."""
+  ends = np.cumsum(10**9 // np.arange(1, ranks + 1))
+  return np.searchsorted(ends, rng.integers(ends[-1], size=n), side='right')
+
+
+def _shuffled(rng: np.random.Generator, parts: list[list[str]]) -> list[str]:
+  """The parts in random order, end to end; words of a part stay together."""
+  return [word for i in rng.permutation(len(parts)) for word in parts[i]]
+
+
+def _sentence(words: Sequence[str]) -> str:
+  return ' '.join(words).capitalize()
+
+
+def _sentences(words: Sequence[str]) -> str:
+  return ' '.join(
+    _sentence(words[i : i + 12]) + '.' for i in range(0, len(words), 12)
+  )
