@@ -24,6 +24,7 @@ setuptools.setup(
     'array_record>=0.8.1',
     'flax>=0.12',
     'grain>=0.2.15',
+    'importlib_resources>=6.0',  # TFDS uses it and does not ask for it
     'jax>=0.10',
     'jaxtyping>=0.3',
     'ml_collections>=1.1',

@@ -1,0 +1,168 @@
+"""EURLEX57K prepared once below the cache folder, then read at random."""
+
+from collections.abc import Mapping, Sequence
+import contextlib
+import functools
+import hashlib
+import json
+import pathlib
+import shutil
+import sys
+from typing import Any
+
+from absl import logging
+import numpy as np
+import tensorflow_datasets as tfds
+
+from xjax.core.atomic import build_folder, write_json, write_npz
+from xjax.core.errors import DataError, UserError
+from xjax.core.types import Ragged
+from xjax.data.config import Eurlex57kData
+from xjax.data.eurlex57k.builder import ARCHIVE_URL, SITE, Eurlex57k
+from xjax.data.eurlex57k.records import (
+  FULL_TEXT,
+  ZONES,
+  document_of,
+  label_row,
+  row_label,
+)
+from xjax.data.eurlex57k.sources import find_source
+from xjax.data.faults import Faults
+from xjax.data.raw import (
+  Draft,
+  RawCorpus,
+  RawSplit,
+  StoredDocuments,
+  choose_splits,
+)
+from xjax.data.rows import find_folder
+from xjax.data.schema import Document
+from xjax.data.tokens import default_cache_dir
+
+FORMAT = 1  # of what is prepared; a change prepares anew
+INDEX = 'index.json'
+
+
+def read_eurlex57k(
+  data: Eurlex57kData, splits: Sequence[str] | None = None
+) -> RawCorpus:
+  """Reads EURLEX57K, preparing it where this source is not prepared yet.
+
+  Args:
+    data: the source (the archive, zipped or unpacked, or a folder of JSON
+      lines; nothing: the official archive, downloaded), and the cache.
+    splits: those wanted; None: all there are.
+
+  Returns:
+    The corpus. Its zones are title, header, recitals, main_body, attachments;
+    the full text is without the title, which the header repeats.
+
+  Raises:
+    DataError: no such source, faults in it, or a split wanted is absent.
+  """
+  folder = default_cache_dir(data) / 'eurlex57k' / _key(data)
+  if folder.is_dir():
+    try:
+      return _open(folder, data, splits)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+      logging.warning('%s is damaged (%s): preparing anew', folder, error)
+      shutil.rmtree(folder)
+  logging.info('preparing EURLEX57K in %s', folder)
+  try:
+    build_folder(folder, functools.partial(_prepare, data))
+  except OSError as error:
+    raise UserError(f'{folder}: cannot be written: {error}') from error
+  return _open(folder, data, splits)
+
+
+def _key(data: Eurlex57kData) -> str:
+  """Changes with the source's files, and with what is done about faults."""
+  stamp: Any = ARCHIVE_URL
+  if data.dir:
+    # Faults are told when the files are read, not here.
+    stamp = find_source(find_folder(data.dir), Faults()).stamp()
+  text = json.dumps([FORMAT, data.on_error.value, stamp])
+  return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
+  """Fills a folder: the dataset, and an index of ids, gold and concepts."""
+  builder = Eurlex57k(
+    source=str(pathlib.Path(data.dir).expanduser()) if data.dir else '',
+    on_error=data.on_error,
+    data_dir=folder,
+  )
+  terminal = sys.stderr.isatty()
+  tfds.display_progress_bar(terminal)
+  # TFDS prints to where predictions may go.
+  with contextlib.redirect_stdout(sys.stderr):
+    _download_and_prepare(builder, default_cache_dir(data) / 'downloads')
+  _write_index(folder, builder)
+
+
+def _download_and_prepare(builder: Eurlex57k, downloads: pathlib.Path) -> None:
+  try:
+    builder.download_and_prepare(download_dir=downloads)
+  except DataError:
+    raise
+  except Exception as error:
+    # No registered type covers what a download may raise.
+    if builder.draft.splits:
+      raise
+    raise DataError(
+      f'{ARCHIVE_URL}: could not be downloaded ({error}); get datasets.zip and '
+      f'eurovoc_en.json from {SITE} and give their folder as --config.data.dir'
+    ) from error
+
+
+def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
+  """Writes what is needed of every document, so that none need be read."""
+  draft: Draft = builder.draft
+  index: dict[str, Any] = {'label_ids': draft.label_ids, 'splits': {}}
+  index['labels'] = [label_row(v) for v in builder.described.labels.values()]
+  for name, split in draft.splits.items():
+    done = split.done(())
+    index['splits'][name] = {'ids': done.ids, 'digest': done.digest}
+    write_npz(
+      folder / f'{name}.npz',
+      {'indptr': done.gold.indptr, 'values': done.gold.values},
+    )
+  write_json(folder / INDEX, index)
+
+
+def _open(
+  folder: pathlib.Path, data: Eurlex57kData, splits: Sequence[str] | None
+) -> RawCorpus:
+  index = json.loads((folder / INDEX).read_text('utf-8'))
+  source = data.dir or ARCHIVE_URL
+  builder = Eurlex57k(data_dir=folder)
+  found = {}
+  for name in choose_splits(source, index['splits'], splits):
+    with np.load(folder / f'{name}.npz', allow_pickle=False) as arrays:
+      gold = Ragged(arrays['indptr'], arrays['values'])
+    row = index['splits'][name]
+    found[name] = RawSplit(
+      ids=tuple(row['ids']),
+      gold=gold,
+      documents=StoredDocuments(builder.as_data_source(split=name), _document),
+      digest=row['digest'],
+    )
+  return RawCorpus(
+    source=source,
+    labels=tuple(row_label(row) for row in index['labels']),
+    label_ids=tuple(index['label_ids']),
+    splits=found,
+    zones=ZONES,
+    full_text=FULL_TEXT,
+  )
+
+
+def _document(example: Mapping[str, Any]) -> Document:
+  """The document of a prepared example, whose texts are bytes."""
+  record = {
+    name: [part.decode('utf-8') for part in value]
+    if name in ('concepts', 'main_body')
+    else value.decode('utf-8')
+    for name, value in example.items()
+  }
+  return document_of(record)

@@ -1,0 +1,215 @@
+"""Your own text as JSON lines: {split}.jsonl[.gz] and labels.jsonl[.gz].
+
+A document is {"id", "text" or "zones": {name: text}, "labels": [ids]}, a label
+{"id", "name", "alt": [...], "parents": [ids], "description"}, of which only the
+id must be there. Further fields are ignored. labels.jsonl is optional: without
+it a label's id is its name; with it every label of a document must be in it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+import contextlib
+import pathlib
+import sys
+from typing import BinaryIO
+
+from xjax.core.errors import DataError
+from xjax.data.config import JsonlData, OnError
+from xjax.data.descriptors import Descriptors, read_descriptors
+from xjax.data.faults import Fault, Faults
+from xjax.data.raw import (
+  Draft,
+  RawCorpus,
+  SplitDraft,
+  StoredDocuments,
+  choose_splits,
+  plain_document,
+  plain_record,
+)
+from xjax.data.rows import (
+  Fields,
+  find_files,
+  find_folder,
+  open_lines,
+  parse_object,
+  parse_rows,
+  read_rows,
+)
+from xjax.data.schema import Document
+from xjax.data.tokens import default_cache_dir
+
+LABELS = 'labels'  # the name that no split may have
+
+# Reads a document from an object's fields, whose faults it adds to.
+ReadDocument = Callable[[Fields, str | None, bool], Document]
+
+
+def document_of(
+  fields: Fields, default_id: str | None = None, need_labels: bool = True
+) -> Document:
+  """Reads a document; what is wrong is noted in fields.faults."""
+  return Document(
+    id=fields.identifier('id', default_id),
+    zones=_zones_of(fields),
+    labels=fields.identifiers('labels', None if need_labels else ()),
+  )
+
+
+def _zones_of(fields: Fields) -> dict[str, str]:
+  before = len(fields.faults)
+  if 'text' in fields and 'zones' in fields:
+    fields.faults.append('both text and zones: give one')
+    return {}
+  if 'zones' not in fields:
+    zones = {'text': fields.text('text')}
+  elif not isinstance(fields.row['zones'], dict):
+    fields.faults.append('zones is not an object {name: text}')
+    return {}
+  else:
+    zones = {
+      fields.as_id(name, 'the name of a zone'): fields.as_text(text, name)
+      for name, text in fields.row['zones'].items()
+    }
+  if len(fields.faults) == before and not any(
+    text.strip() for text in zones.values()
+  ):
+    fields.faults.append('an empty document: no text in it')
+  return zones
+
+
+def parse_document(
+  line: bytes | str,
+  where: str,
+  *,
+  default_id: str | None = None,
+  need_labels: bool = False,
+) -> Document:
+  """Reads one document from a line of JSON.
+
+  Args:
+    line: the line.
+    where: `file:line`, for messages.
+    default_id: id of a document that has none; None: it must have one.
+    need_labels: whether the field labels must be there.
+
+  Raises:
+    DataError: all that is wrong with the line, `where: what` each.
+  """
+  try:
+    fields = Fields(parse_object(line))
+  except Fault as fault:
+    raise DataError(f'{where}: {fault}') from fault
+  document = document_of(fields, default_id, need_labels)
+  if fields.faults:
+    raise DataError('\n'.join(f'{where}: {what}' for what in fields.faults))
+  return document
+
+
+def read_documents(
+  source: str,
+  on_error: OnError = OnError.RAISE,
+  read: ReadDocument = document_of,
+) -> Sequence[Document]:
+  """Reads documents to be tagged: ids and labels may be missing.
+
+  Args:
+    source: a file of JSON lines, perhaps gzipped; '-' is standard input.
+    on_error: what a faulty line does.
+    read: reads a document from an object's fields.
+
+  Returns:
+    The documents by random access; one without an id is line-N of the source.
+
+  Raises:
+    DataError: the source cannot be read, has no documents, or has faults.
+  """
+  faults = Faults(on_error)
+  try:
+    with _open_source(source) as (file, name):
+      documents = parse_documents(file, name, faults, read)
+  except Fault as fault:
+    raise DataError(f'{source}: {fault}') from fault
+  faults.settle()
+  return documents
+
+
+@contextlib.contextmanager
+def _open_source(source: str) -> Iterator[tuple[BinaryIO, str]]:
+  if source == '-':
+    yield sys.stdin.buffer, 'standard input'
+    return
+  with open_lines(pathlib.Path(source)) as file:
+    yield file, source
+
+
+def parse_documents(
+  file: BinaryIO,
+  name: str,
+  faults: Faults,
+  read: ReadDocument = document_of,
+) -> Sequence[Document]:
+  """Reads documents to be tagged from an open file; notes the faulty lines."""
+  before = faults.count
+  split = Draft().begin('input')
+  for number, row in parse_rows(file, name, faults):
+    fields = Fields(row)
+    document = read(fields, f'line-{number}', False)
+    whats = split.misfits(document.id, (), Descriptors())
+    if faults.extend(name, number, fields.faults + whats):
+      split.add(document.id, document.labels, plain_record(document))
+  if not split.ids:
+    faults.add_empty(name, 'document', before)
+  return StoredDocuments(split.records, plain_document)
+
+
+def read_jsonl(
+  data: JsonlData, splits: Sequence[str] | None = None
+) -> RawCorpus:
+  """Reads a folder of JSON lines.
+
+  Args:
+    data: where, and what a faulty line does.
+    splits: those to read; None: all there are.
+
+  Raises:
+    DataError: no such folder, a split asked for is absent, or the files have
+      faults: all of them, in one message.
+  """
+  folder = find_folder(data.dir)
+  faults = Faults(data.on_error)
+  files = find_files(folder, faults)
+  described = Descriptors()
+  if LABELS in files:
+    described = read_descriptors(files.pop(LABELS), faults)
+  draft = Draft(default_cache_dir(data))
+  zones: dict[str, None] = {}
+  for name in choose_splits(data.dir, files, splits):
+    zones |= _read_split(files[name], draft.begin(name), described, faults)
+  faults.settle()
+  return RawCorpus(
+    source=data.dir,
+    labels=tuple(described.labels.values()),
+    label_ids=draft.label_ids,
+    splits={
+      name: split.done(StoredDocuments(split.records, plain_document))
+      for name, split in draft.splits.items()
+    },
+    zones=tuple(zones),
+  )
+
+
+def _read_split(
+  path: pathlib.Path, split: SplitDraft, described: Descriptors, faults: Faults
+) -> dict[str, None]:
+  """Fills a split; returns the names of its zones, as keys in order."""
+  zones: dict[str, None] = {}
+  before = faults.count
+  for number, row in read_rows(path, faults):
+    fields = Fields(row)
+    document = document_of(fields)
+    whats = split.misfits(document.id, document.labels, described)
+    if faults.extend(path, number, fields.faults + whats):
+      zones.update(dict.fromkeys(document.zones))
+      split.add(document.id, document.labels, plain_record(document))
+  if not split.ids:
+    faults.add_empty(path, 'document', before)
+  return zones

@@ -1,0 +1,209 @@
+"""Label spaces: order, training counts, propensities, held-out labels."""
+
+from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+import pathlib
+
+import numpy as np
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.rng import host_generator
+from xjax.data.config import DataConfig
+from xjax.data.faults import Fault, Faults
+from xjax.data.raw import TRAIN, RawCorpus
+from xjax.data.rows import Fields, open_lines, read_lines
+from xjax.data.schema import Label, LabelSpace
+
+HOLD_OUT_RANGE = (1, 200)  # training documents of a label that may be held out
+
+
+def propensity_weights(
+  train_counts: np.ndarray, n_train: int, a: float = 0.55, b: float = 1.5
+) -> np.ndarray:
+  """Inverse propensities, the label weights of propensity-scored metrics.
+
+  w_l = 1 + C (n_l + B)^-A with C = (ln N - 1)(B + 1)^A (Jain et al. 2016).
+
+  Args:
+    train_counts: int [L], training documents per label, n_l.
+    n_train: training documents, N.
+    a: A of the formula: 0.55, Amazon-670K and its kin 0.6, Wikipedia 0.5.
+    b: B of the formula: 1.5, Amazon-670K and its kin 2.6, Wikipedia 0.4.
+
+  Returns:
+    float64 [L], at least 1, larger for rarer labels.
+
+  Raises:
+    DataError: fewer than 3 training documents, for which C is negative.
+  """
+  if n_train < 3:
+    raise DataError(
+      f'propensities need at least 3 training documents, not {n_train}'
+    )
+  c = (np.log(n_train) - 1) * (b + 1) ** a
+  return 1 + c * (np.asarray(train_counts, np.float64) + b) ** -a
+
+
+def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
+  """Takes n labels out of the training label space, for zero-shot judging.
+
+  Candidates are the labels with 1 to 200 training documents, in the order of
+  that number (then of their index), cut into n runs of equal length; one label
+  is drawn from each run. So the draw is even over the candidates' ranks by
+  frequency, and the held-out labels are as frequent as the candidates are.
+
+  Args:
+    space: labels with their training counts; none held out yet.
+    n: how many to take.
+    seed: decides the draw.
+
+  Returns:
+    The space with the drawn labels after the trained ones, both in their
+    former order; the drawn labels' counts are 0.
+
+  Raises:
+    ConfigError: fewer than n candidates.
+  """
+  if n == 0:
+    return space
+  trained = np.arange(space.n_trained)
+  counts = space.train_counts[: space.n_trained]
+  low, high = HOLD_OUT_RANGE
+  ranked = trained[np.argsort(counts, kind='stable')]
+  ranked = ranked[(counts[ranked] >= low) & (counts[ranked] <= high)]
+  if not 0 < n <= len(ranked):
+    raise ConfigError(
+      f'data.hold_out_labels={n}: {len(ranked)} labels have {low} to {high} '
+      'training documents and could be held out'
+    )
+  bounds = np.arange(n + 1) * len(ranked) // n
+  draw = host_generator(seed, 'hold_out').integers(bounds[:-1], bounds[1:])
+  held = np.zeros(len(space), bool)
+  held[ranked[draw]] = True
+  inside = np.arange(len(space)) < space.n_trained
+  order = np.concatenate(
+    [np.flatnonzero(m) for m in (inside & ~held, held, ~inside)]
+  )
+  return dataclasses.replace(
+    space,
+    labels=tuple(space.labels[i] for i in order),
+    train_counts=np.where(held, 0, space.train_counts)[order].astype(np.int32),
+    n_trained=space.n_trained - n,
+    n_held_out=n,
+  )
+
+
+def read_label_list(
+  path: pathlib.Path, described: Mapping[str, Label], faults: Faults
+) -> tuple[str, ...]:
+  """Reads one label id per line, in the given order.
+
+  Args:
+    path: the file, perhaps gzipped.
+    described: id -> descriptor; an id without one is a fault, unless there
+      are no descriptors at all.
+    faults: what is wrong is noted here.
+  """
+  ids: dict[str, None] = {}
+  before = faults.count
+  try:
+    with open_lines(path) as file:
+      for number, line in read_lines(file, str(path), faults):
+        id_, whats = _label_id(line)
+        if id_ in ids:
+          whats.append(f'duplicate label {id_!a}')
+        if id_ and described and id_ not in described:
+          whats.append(f'unknown label {id_!a}: it has no descriptor')
+        if faults.extend(path, number, whats):
+          ids[id_] = None
+  except Fault as fault:
+    faults.add(path, None, str(fault), fatal=True)
+  if not ids:
+    faults.add_empty(path, 'label', before)
+  return tuple(ids)
+
+
+def _label_id(line: bytes) -> tuple[str, list[str]]:
+  """The id on a line, and what is wrong with it."""
+  try:
+    text = line.decode('utf-8')
+  except UnicodeDecodeError as error:
+    return '', [f'not UTF-8: {error.reason} at byte {error.start + 1}']
+  fields = Fields({})
+  return fields.as_id(text, 'the label id'), fields.faults
+
+
+def order_labels(raw: RawCorpus, data: DataConfig) -> tuple[Label, ...]:
+  """The training label space, in order.
+
+  That of the given list; for 'all' that of the descriptors; for 'corpus' the
+  labels that any split uses, sorted by id.
+
+  Raises:
+    ConfigError: 'all' without descriptors, or no such file.
+    DataError: the file has faults, or the splits use no label.
+  """
+  described = {label.id: label for label in raw.labels}
+  match data.labels:
+    case 'corpus':
+      ids: Iterable[str] = sorted(raw.label_ids)
+      if not raw.label_ids:
+        raise DataError(f'{raw.source}: no document has a label')
+    case 'all':
+      ids = described
+      if not described:
+        raise ConfigError(
+          f"data.labels='all', but {raw.source} has no label descriptors: "
+          "give them, or take 'corpus'"
+        )
+    case _:
+      faults = Faults(data.on_error)
+      ids = read_label_list(_find_list(data), described, faults)
+      faults.settle()
+  return tuple(described.get(id_) or Label(id_, id_) for id_ in ids)
+
+
+def _find_list(data: DataConfig) -> pathlib.Path:
+  """The file data.labels names, here or (a bare name) in data.dir."""
+  path = pathlib.Path(data.labels).expanduser()
+  if path.is_file():
+    return path
+  folder = pathlib.Path(data.dir).expanduser()
+  folder = folder if folder.is_dir() else folder.parent
+  if data.dir and len(path.parts) == 1 and (folder / path).is_file():
+    return folder / path
+  raise ConfigError(
+    f"data.labels={data.labels!r} is neither 'corpus' nor 'all' nor a file "
+    'here or in data.dir'
+  )
+
+
+def make_space(labels: Sequence[Label], raw: RawCorpus) -> LabelSpace:
+  """Counts the training documents of each label of a training label space."""
+  n_train, counts = 0, np.zeros(len(labels), np.int32)
+  if TRAIN in raw.splits:
+    gold = raw.splits[TRAIN].gold
+    found = np.bincount(gold.values, minlength=len(raw.label_ids))
+    by_id = dict(zip(raw.label_ids, found))
+    counts = np.array([by_id.get(label.id, 0) for label in labels], np.int32)
+    n_train = len(gold)
+  return LabelSpace(
+    labels=tuple(labels),
+    train_counts=counts,
+    n_train=n_train,
+    n_trained=len(labels),
+  )
+
+
+def add_outside(space: LabelSpace, raw: RawCorpus) -> LabelSpace:
+  """Appends the gold labels that the space lacks, sorted, with count 0."""
+  described = {label.id: label for label in raw.labels}
+  outside = sorted(set(raw.label_ids) - set(space.ids))
+  return dataclasses.replace(
+    space,
+    labels=space.labels
+    + tuple(described.get(id_) or Label(id_, id_) for id_ in outside),
+    train_counts=np.concatenate(
+      [space.train_counts, np.zeros(len(outside), np.int32)]
+    ),
+  )

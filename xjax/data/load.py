@@ -1,0 +1,106 @@
+"""The corpus that a config asks for."""
+
+from collections.abc import Sequence
+
+from absl import logging
+
+from xjax.core.errors import ConfigError
+from xjax.data.config import (
+  DataConfig,
+  Eurlex57kData,
+  JsonlData,
+  SyntheticData,
+)
+from xjax.data.corpus import build_corpus
+from xjax.data.eurlex57k.reader import read_eurlex57k
+from xjax.data.eurlex57k.records import input_document
+from xjax.data.jsonl import document_of, read_documents, read_jsonl
+from xjax.data.raw import USUAL, RawCorpus, choose_splits
+from xjax.data.rows import Fields
+from xjax.data.schema import Corpus, Document, LabelSpace
+from xjax.data.synthetic import make_synthetic
+
+
+def load_corpus(
+  data: DataConfig,
+  seed: int,
+  space: LabelSpace | None = None,
+  splits: Sequence[str] | None = None,
+) -> Corpus:
+  """Loads a corpus, and logs its splits, those it lacks, and its labels.
+
+  Args:
+    data: the source; its type decides which.
+    seed: decides which labels are held out.
+    space: a trained model's labels: their order and counts are kept, and gold
+      that is not among them is appended with count 0. None: as data says.
+    splits: those to load; None: all there are.
+
+  Returns:
+    The corpus.
+
+  Raises:
+    ConfigError: a field of data that cannot be met.
+    DataError: faults in the files, or a split asked for is absent.
+  """
+  # A label space of our own making depends on every split.
+  raw = _read(data, splits if space is not None else None)
+  if splits is not None:
+    splits = choose_splits(raw.source, raw.splits, splits)
+  corpus = build_corpus(raw, data, seed, space, splits)
+  _log(raw, corpus)
+  return corpus
+
+
+def _read(data: DataConfig, splits: Sequence[str] | None) -> RawCorpus:
+  match data:
+    case SyntheticData():
+      labels, documents = make_synthetic(data)
+      return RawCorpus.of('the embedded corpus', labels, documents)
+    case Eurlex57kData():
+      return read_eurlex57k(data, splits)
+    case JsonlData():
+      return read_jsonl(data, splits)
+    case _:
+      raise ConfigError(f'data: no corpus is read from {type(data).__name__}')
+
+
+def _log(raw: RawCorpus, corpus: Corpus) -> None:
+  for name in USUAL:
+    if name not in raw.splits:
+      logging.info('%s has no split %s: it is left out', raw.source, name)
+  for name, split in corpus.splits.items():
+    logging.info('%s: %d documents', name, len(split))
+  space = corpus.label_space
+  parts = [f'{mask.sum()} {name}' for name, mask in space.masks().items()]
+  outside = len(space) - space.n_trained - space.n_held_out
+  parts += [f'{outside} outside the label space'] if outside else []
+  logging.info('%d labels: %s', len(space), ', '.join(parts))
+
+
+def read_input(data: DataConfig, source: str) -> Sequence[Document]:
+  """Reads documents to be tagged, in the format of a corpus or as JSON lines.
+
+  Args:
+    data: the corpus a model was trained on; for EURLEX57K a line may also be
+      a record of that corpus, known by any field of its own.
+    source: a file of JSON lines, perhaps gzipped; '-' is standard input.
+
+  Returns:
+    The documents by random access; one without an id is line-N of the source.
+
+  Raises:
+    DataError: the source cannot be read, has no documents, or has faults.
+  """
+  eurlex = isinstance(data, Eurlex57kData)
+  return read_documents(
+    source, data.on_error, _eurlex_or_plain if eurlex else document_of
+  )
+
+
+def _eurlex_or_plain(
+  fields: Fields, default_id: str | None, need_labels: bool
+) -> Document:
+  plain = 'text' in fields or 'zones' in fields
+  read = document_of if plain else input_document
+  return read(fields, default_id, need_labels)
