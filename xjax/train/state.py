@@ -6,8 +6,8 @@ from typing import Any
 
 from flax import nnx, struct
 import jax
-from jax.sharding import NamedSharding, PartitionSpec as P
 import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec as P
 import optax
 
 

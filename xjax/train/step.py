@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from flax import nnx, struct
 import jax
-from jax.sharding import NamedSharding, PartitionSpec as P
 import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec as P
 import optax
 
 from xjax.core.mesh import DATA
@@ -57,9 +57,7 @@ def make_train_step(
     The jitted step. Its randomness follows from the key and state.step alone.
   """
 
-  def loss_sum(
-    params: nnx.State, batch: Batch, key: jax.Array
-  ) -> jax.Array:
+  def loss_sum(params: nnx.State, batch: Batch, key: jax.Array) -> jax.Array:
     model = nnx.merge(plan.graphdef, params)
     return model.loss(batch, loss, rngs=nnx.Rngs(dropout=key))
 
@@ -75,7 +73,7 @@ def make_train_step(
     grads = jax.tree.map(lambda grad: grad / documents, grads)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
-    metrics = StepMetrics(total / documents, optax.global_norm(grads))
+    metrics = StepMetrics(total / documents, optax.tree.norm(grads))
     return TrainState(state.step + 1, params, opt_state), metrics
 
   return jax.jit(

@@ -1,0 +1,295 @@
+"""Checkpoints: written in the background, verified before they are used.
+
+A step's folder holds params, optimizer, data (the batch iterator), meta
+(JSON) and files.json, the size and CRC-32 of the others' files. The latter is
+written last: a folder without it was cut off by a kill, one that contradicts
+it is damaged.
+"""
+
+from collections.abc import Sequence
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import types
+from typing import Any
+import zlib
+
+from absl import logging
+from etils import epath
+import grain
+import jax
+from jax.experimental import multihost_utils
+import numpy as np
+import orbax.checkpoint as ocp
+
+from xjax.core.atomic import write_json
+from xjax.core.distributed import barrier, is_host0
+from xjax.core.errors import DataError
+from xjax.train.state import TrainState, by_path, from_paths
+
+_FILES = 'files.json'
+_DAMAGED = 'damaged'
+_ITEMS = ('params', 'optimizer', 'data', 'meta')
+
+
+class _NewestAndBest:
+  """Preserves the newest few checkpoints, and the best whatever its age."""
+
+  def __init__(self, keep: int) -> None:
+    self.keep = keep
+    self.best: int | None = None
+
+  def should_preserve(
+    self, checkpoints: Sequence[Any], *, context: Any
+  ) -> Sequence[bool]:
+    del context
+    newest = {info.step for info in checkpoints[-self.keep :]}
+    return [info.step in newest | {self.best} for info in checkpoints]
+
+
+class Checkpoints(contextlib.AbstractContextManager):
+  """The checkpoints of a run that trains; leaving it waits for the last."""
+
+  def __init__(self, folder: str | os.PathLike, keep: int) -> None:
+    """Opens a folder; what a killed run left half-written there goes.
+
+    Damaged checkpoints are moved to damaged/, and said.
+
+    Args:
+      folder: made where absent.
+      keep: newest checkpoints to keep, beside the best.
+    """
+    self._folder = pathlib.Path(folder).absolute()
+    self._policy = _NewestAndBest(keep)
+    self._saving = 0
+    if is_host0():
+      self._folder.mkdir(parents=True, exist_ok=True)
+      _sweep(self._folder)
+    barrier('xjax:checkpoints')
+    self._manager = ocp.CheckpointManager(
+      self._folder,
+      item_names=_ITEMS,
+      options=ocp.CheckpointManagerOptions(
+        preservation_policy=self._policy,
+        cleanup_tmp_directories=True,
+        async_options=ocp.AsyncOptions(
+          post_finalization_callback=self._write_file_list
+        ),
+      ),
+    )
+
+  def __exit__(
+    self,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: types.TracebackType | None,
+  ) -> None:
+    self._manager.close()
+
+  @property
+  def steps(self) -> list[int]:
+    """Steps of the checkpoints, ascending."""
+    return sorted(self._manager.all_steps())
+
+  def save(
+    self,
+    state: TrainState,
+    step: int,
+    iterator: grain.DatasetIterator,
+    meta: dict[str, Any],
+    best: int | None,
+  ) -> None:
+    """Starts writing a checkpoint; all hosts must call it.
+
+    Only the copy out of the device is waited for (and the previous save).
+
+    Args:
+      state: of this step; may be donated as soon as this returns.
+      step: optimizer steps taken.
+      iterator: batches, `step` of them taken.
+      meta: JSON, the loop's own state.
+      best: step whose checkpoint must not be deleted.
+    """
+    self._manager.wait_until_finished()
+    if step in self._manager.all_steps():
+      # Preempted before it was judged, it is saved again afterwards.
+      self._manager.delete(step)
+    self._policy.best = best
+    self._saving = step
+    self._manager.save(
+      step,
+      force=True,
+      args=ocp.args.Composite(
+        params=ocp.args.StandardSave(by_path(state.params)),
+        optimizer=ocp.args.StandardSave(_optimizer_leaves(state)),
+        data=grain.checkpoint.CheckpointSave(iterator),
+        meta=ocp.args.JsonSave(meta),
+      ),
+    )
+
+  def restore(
+    self, step: int, like: TrainState, iterator: grain.DatasetIterator
+  ) -> tuple[TrainState, dict[str, Any]]:
+    """Reads a checkpoint and puts the iterator where it was.
+
+    Args:
+      step: one of steps.
+      like: abstract state with the shardings to restore to.
+      iterator: set to the state saved; a run that has another number of
+        processes by now reads the state of one of those before, which is
+        the same for all.
+
+    Returns:
+      The state and meta.
+    """
+    found = self._manager.restore(
+      step,
+      args=ocp.args.Composite(
+        params=ocp.args.StandardRestore(by_path(like.params)),
+        optimizer=ocp.args.StandardRestore(_optimizer_leaves(like)),
+        meta=ocp.args.JsonRestore(),
+      ),
+    )
+    data = self._folder / str(step) / 'data'
+    iterator.set_state(json.loads(min(data.glob('process_*.json')).read_text()))
+    optimizer = dict(found['optimizer'])
+    state = TrainState(
+      step=optimizer.pop('step'),
+      params=from_paths(like.params, found['params']),
+      opt_state=from_paths(like.opt_state, optimizer),
+    )
+    return state, found['meta']
+
+  def wait(self) -> None:
+    """Waits until everything saved is on disk."""
+    self._manager.wait_until_finished()
+
+  def _write_file_list(self) -> None:
+    """Runs on host 0, in the background, once all items are written.
+
+    Orbax calls it just before it renames the temporary folder into place, so
+    that no complete folder lacks its list; should another version call it
+    just after, the gap is that of a kill before the rename.
+    """
+    temporary = self._folder.glob(f'{self._saving}.*tmp*')
+    folder = next(temporary, self._folder / str(self._saving))
+    write_json(folder / _FILES, _list_files(folder))
+
+
+def intact_steps(folder: str | os.PathLike) -> list[int]:
+  """Steps whose checkpoints are complete, ascending; all hosts agree."""
+  folder = pathlib.Path(folder)
+  found = []
+  if is_host0() and folder.is_dir():
+    steps = sorted(int(p.name) for p in folder.iterdir() if p.name.isdecimal())
+    found = [step for step in steps if not _fault(folder / str(step))]
+  if jax.process_count() == 1:
+    return found
+  count = int(multihost_utils.broadcast_one_to_all(np.int32(len(found))))
+  padded = np.zeros(count, np.int32)
+  padded[: len(found)] = found
+  return multihost_utils.broadcast_one_to_all(padded).tolist()
+
+
+def read_meta(folder: str | os.PathLike, step: int) -> dict[str, Any]:
+  """The meta that was saved with a step, whose checkpoint is intact."""
+  handler = ocp.JsonCheckpointHandler()
+  return handler.restore(epath.Path(folder) / str(step) / 'meta')
+
+
+def read_params(
+  folder: str | os.PathLike, step: int, like: Any = None
+) -> dict[str, Any]:
+  """The parameters of a step, by path.
+
+  Handlers read it, not a manager: nothing is changed beside a run that may
+  be training.
+
+  Args:
+    folder: of all checkpoints.
+    step: the one to read.
+    like: abstract parameters with shardings, or None for NumPy arrays.
+
+  Raises:
+    DataError: the checkpoint is damaged or not there, or its parameters are
+      not those of like.
+  """
+  path = epath.Path(folder) / str(step)
+  if fault := _fault(pathlib.Path(path)):
+    raise DataError(f'{path}: {fault}')
+  handler = ocp.StandardCheckpointHandler()
+  saved = {
+    name: np.empty(leaf.shape, leaf.dtype)
+    for name, leaf in handler.metadata(path / 'params').items()
+  }
+  target = saved if like is None else by_path(like)
+  if _shapes(saved) != _shapes(target):
+    raise DataError(
+      f'{path}: its parameters are not those that config.json, labels.jsonl '
+      'and features/vocab.txt of this workdir ask for'
+    )
+  args = ocp.args.StandardRestore(target)
+  return dict(handler.restore(path / 'params', args=args))
+
+
+def _shapes(leaves: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+  return {name: tuple(leaf.shape) for name, leaf in leaves.items()}
+
+
+def _optimizer_leaves(state: TrainState) -> dict[str, Any]:
+  return {'step': state.step, **by_path(state.opt_state)}
+
+
+def _list_files(folder: pathlib.Path) -> dict[str, list[int]]:
+  """Relative path -> size in bytes and CRC-32."""
+  listed = {}
+  for item in _ITEMS:
+    for path in sorted((folder / item).rglob('*')):
+      if path.is_file():
+        size, crc = 0, 0
+        with path.open('rb') as file:
+          while block := file.read(1 << 20):
+            size, crc = size + len(block), zlib.crc32(block, crc)
+        listed[path.relative_to(folder).as_posix()] = [size, crc]
+  return listed
+
+
+def _fault(folder: pathlib.Path) -> str:
+  """What is wrong with a checkpoint's files; empty: nothing."""
+  if not folder.is_dir():
+    return 'no such checkpoint'
+  try:
+    expected = json.loads((folder / _FILES).read_text('utf-8'))
+  except FileNotFoundError:
+    return 'the checkpoint was never completed'
+  except (OSError, ValueError):
+    return f'{_FILES} is damaged'
+  found = _list_files(folder)
+  for name in sorted(expected):
+    if name not in found:
+      return f'{name} is missing'
+    if found[name] != expected[name]:
+      return f'{name} is damaged'
+  return ''
+
+
+def _sweep(folder: pathlib.Path) -> None:
+  """Takes unfinished and damaged checkpoints out of the way."""
+  for path in sorted(folder.iterdir()):
+    if not path.name.isdecimal():
+      continue
+    if not (path / _FILES).exists():
+      shutil.rmtree(path)
+    elif fault := _fault(path):
+      kept = folder / _DAMAGED / path.name
+      logging.warning(
+        'checkpoint %s is damaged (%s): moved to %s, the one before is used',
+        path,
+        fault,
+        kept,
+      )
+      shutil.rmtree(kept, ignore_errors=True)
+      kept.parent.mkdir(exist_ok=True)
+      path.rename(kept)

@@ -1,0 +1,156 @@
+"""Training from a config to judged predictions, and loading the result."""
+
+import dataclasses
+import os
+import pathlib
+
+from absl import logging
+
+from xjax.core.atomic import write_json
+from xjax.core.distributed import barrier, is_host0
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.load import load_corpus
+from xjax.data.schema import Corpus
+from xjax.data.vocab import Vocabulary
+from xjax.train.checkpoint import read_params
+from xjax.train.config import Config, NeuralTrain
+from xjax.train.config_check import check_config
+from xjax.train.inputs import Inputs, fit_vocabulary
+from xjax.train.judging import (
+  JUDGED,
+  Metrics,
+  check_best_metric,
+  judge_splits,
+  prior_metrics,
+)
+from xjax.train.neural import NeuralRun
+from xjax.train.predictor import Predictor, load_predictor
+from xjax.train.preemption import Preemption
+from xjax.train.state import from_paths
+from xjax.train.workdir import Workdir, read_json
+
+
+@dataclasses.dataclass(frozen=True)
+class FitResult:
+  """What a finished run has.
+
+  Attributes:
+    workdir: its folder.
+    steps: optimizer steps taken.
+    best_step: of the checkpoint judged.
+    metrics: by split, of that checkpoint.
+    prior: by split, of the popularity prior.
+    paths: by split, the folder of predictions and metrics.
+  """
+
+  workdir: pathlib.Path
+  steps: int
+  best_step: int
+  metrics: dict[str, Metrics]
+  prior: dict[str, Metrics]
+  paths: dict[str, pathlib.Path]
+
+
+def fit(config: Config, workdir: str | os.PathLike) -> FitResult:
+  """Trains and judges a model, or goes on with the run in a workdir.
+
+  A finished run is not trained again; raising train.steps continues it.
+  Several processes call it alike.
+
+  Args:
+    config: of the run.
+    workdir: its folder; made where absent.
+
+  Raises:
+    ConfigError: a field is wrong, or the workdir has another config.
+    DataError: the corpus or the workdir is damaged or incomplete.
+    UserError: training met a loss that is not finite.
+    Preempted: SIGTERM came; calling again resumes.
+  """
+  check_config(config)
+  folder = Workdir.at(workdir)
+  with Preemption() as preemption:
+    folder.open(config)
+    corpus = load_corpus(config.data, config.seed)
+    if 'train' not in corpus.splits:
+      raise DataError(
+        'this corpus has no train split; it has: ' + ', '.join(corpus.splits)
+      )
+    folder.record_corpus(corpus)
+    prior = prior_metrics(corpus, config.eval)
+    if 'dev' in prior:
+      check_best_metric(config.train.best_metric, prior['dev'])
+    elif is_host0():
+      logging.info(
+        'no dev split: no early stopping, and the last checkpoint is judged'
+      )
+    match config.train:
+      case NeuralTrain():
+        return _fit_neural(config, corpus, folder, prior, preemption)
+    raise ConfigError(f'no training is made from {config.train!r}')
+
+
+def load(workdir: str | os.PathLike) -> Predictor:
+  """The best model of a run, from its workdir alone.
+
+  Raises:
+    DataError: there is no run, or a file of it is missing or damaged.
+  """
+  return load_predictor(workdir)
+
+
+def _fit_neural(
+  config: Config,
+  corpus: Corpus,
+  folder: Workdir,
+  prior: dict[str, Metrics],
+  preemption: Preemption,
+) -> FitResult:
+  inputs = Inputs(config, _vocabulary(config, corpus, folder))
+  run = NeuralRun.prepare(config, corpus, inputs, folder)
+  scorer = run.scorer()
+  at = run.train(scorer, preemption)
+  best = at.step if at.best_step is None else at.best_step
+  metrics = _judged(folder, best, corpus)
+  if metrics is None:
+    like = run.plan.abstract.params
+    scorer.params = from_paths(
+      like, read_params(folder.checkpoints, best, like)
+    )
+    metrics = judge_splits(scorer, inputs, corpus, folder)
+    if is_host0():
+      write_json(folder.evaluated, {'step': best})
+    barrier('xjax:evaluated')
+  return FitResult(
+    workdir=folder.path,
+    steps=at.step,
+    best_step=best,
+    metrics=metrics,
+    prior=prior,
+    paths={name: folder.evaluation(name) for name in metrics},
+  )
+
+
+def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
+  """The run's vocabulary, from its workdir once it is there."""
+  if is_host0() and not folder.vocab.exists():
+    vocab = fit_vocabulary(corpus.split('train'), config.data)
+    vocab.save(folder.vocab)
+    logging.info('vocabulary: %d words', len(vocab.words))
+  barrier('xjax:vocabulary')
+  return Vocabulary.load(folder.vocab)
+
+
+def _judged(
+  folder: Workdir, step: int, corpus: Corpus
+) -> dict[str, Metrics] | None:
+  """The metrics in eval/, if they are all there and of this step."""
+  if not folder.evaluated.exists():
+    return None
+  if read_json(folder.evaluated).get('step') != step:
+    return None
+  names = [name for name in JUDGED if name in corpus.splits]
+  files = {name: folder.evaluation(name) / 'metrics.json' for name in names}
+  if not all(file.exists() for file in files.values()):
+    return None
+  return {name: read_json(file) for name, file in files.items()}

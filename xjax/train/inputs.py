@@ -1,0 +1,104 @@
+"""From documents to batches, as one run reads them."""
+
+from collections.abc import Sequence
+import dataclasses
+
+import jax
+import numpy as np
+
+from xjax.core.types import Ragged
+from xjax.data.config import DataConfig
+from xjax.data.pipeline import EvalBatches, TrainBatches, eval_batches
+from xjax.data.schema import Document, Split
+from xjax.data.tokens import default_cache_dir, encode, tokenise
+from xjax.data.vocab import Vocabulary
+from xjax.train.config import Config
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Inputs:
+  """Turns documents into batches of word ids.
+
+  Attributes:
+    config: of the run.
+    vocab: numbers the words.
+  """
+
+  config: Config
+  vocab: Vocabulary
+
+  def train_batches(
+    self, split: Split, fingerprint: str, n_labels: int
+  ) -> TrainBatches:
+    """Shuffled batches of this process's rows; gold from n_labels on goes.
+
+    Args:
+      split: the documents.
+      fingerprint: of their corpus.
+      n_labels: labels trained.
+    """
+    config = self.config
+    return TrainBatches(
+      self._tokens(split, fingerprint),
+      _below(split.gold, n_labels),
+      batch_size=config.train.batch_size,
+      buckets=config.data.tokens.buckets,
+      seed=config.seed,
+      process_index=jax.process_index(),
+      process_count=jax.process_count(),
+      workers=config.data.workers,
+    )
+
+  def split_batches(self, split: Split, fingerprint: str) -> EvalBatches:
+    """Batches to judge a split by: every document once."""
+    return self._once(self._tokens(split, fingerprint), split.gold)
+
+  def text_batches(self, documents: Sequence[str | Document]) -> EvalBatches:
+    """Batches to predict for texts, every one once."""
+    data = self.config.data
+    tokens = encode(
+      (_text(document, data) for document in documents),
+      self.vocab,
+      data.tokens.max_tokens,
+    )
+    no_gold = Ragged.of([()] * len(documents))
+    return self._once(tokens, no_gold)
+
+  def _tokens(self, split: Split, fingerprint: str) -> Ragged:
+    data = self.config.data
+    return tokenise(
+      split,
+      self.vocab,
+      data.zones,
+      data.tokens.max_tokens,
+      default_cache_dir(data),
+      fingerprint,
+    )
+
+  def _once(self, tokens: Ragged, gold: Ragged) -> EvalBatches:
+    return eval_batches(
+      tokens,
+      gold,
+      batch_size=self.config.eval.batch_size,
+      buckets=self.config.data.tokens.buckets,
+      process_index=jax.process_index(),
+      process_count=jax.process_count(),
+    )
+
+
+def fit_vocabulary(split: Split, data: DataConfig) -> Vocabulary:
+  """The vocabulary of a training split."""
+  documents = (split.documents[row] for row in range(len(split)))
+  texts = (document.text(data.zones) for document in documents)
+  return Vocabulary.fit(texts, data.tokens)
+
+
+def _text(document: str | Document, data: DataConfig) -> str:
+  return document if isinstance(document, str) else document.text(data.zones)
+
+
+def _below(rows: Ragged, limit: int) -> Ragged:
+  """The rows without the values from limit on."""
+  keep = rows.values < limit
+  kept_before = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])
+  return Ragged(kept_before[rows.indptr], rows.values[keep])

@@ -1,0 +1,247 @@
+"""The training loop: steps, log lines, judging, checkpoints, stopping."""
+
+import collections
+from collections.abc import Callable
+import dataclasses
+import math
+import time
+from typing import Any
+
+from flax import nnx
+import grain
+import jax
+import numpy as np
+import optax
+
+from xjax.core.errors import UserError
+from xjax.core.mesh import put_batch
+from xjax.core.types import Batch
+from xjax.train.checkpoint import Checkpoints
+from xjax.train.config import NeuralTrain
+from xjax.train.preemption import Preempted, Preemption
+from xjax.train.state import TrainState
+from xjax.train.step import StepMetrics, TrainStep
+from xjax.train.writers import MetricWriter, Progress
+
+
+@dataclasses.dataclass(frozen=True)
+class Position:
+  """Where the loop is; saved as the meta of a checkpoint.
+
+  Attributes:
+    step: optimizer steps taken.
+    loss_sum, loss_count: of the steps since the last log line.
+    judged: step of the last judging.
+    best_step, best_value: of the best judging so far.
+    misses: judgings since then.
+    stopped: whether patience has run out.
+  """
+
+  step: int = 0
+  loss_sum: float = 0.0
+  loss_count: int = 0
+  judged: int = 0
+  best_step: int | None = None
+  best_value: float | None = None
+  misses: int = 0
+  stopped: bool = False
+
+  def after_judging(self, value: float, patience: int) -> 'Position':
+    """The position once this step was judged to have this value."""
+    if self.best_value is None or value > self.best_value:
+      return dataclasses.replace(
+        self, judged=self.step, best_step=self.step, best_value=value, misses=0
+      )
+    misses = self.misses + 1
+    stopped = 0 < patience <= misses
+    return dataclasses.replace(
+      self, judged=self.step, misses=misses, stopped=stopped
+    )
+
+
+# (parameters, call between batches) -> {slice: {metric: value}}.
+Judge = Callable[[nnx.State, Callable[[], None]], dict[str, dict[str, Any]]]
+
+_Pending = collections.deque[tuple[int, StepMetrics, np.ndarray]]
+
+
+@dataclasses.dataclass
+class Loop:
+  """Runs steps; every side effect is one of its parts.
+
+  At a step, in this order: the log line, judging, the checkpoint. So what a
+  checkpoint's position tells has been written when it is restored, and a
+  step's records are the same in a run that was killed and resumed.
+
+  Attributes:
+    config: of training.
+    train_step: takes one step.
+    mesh: the devices.
+    key: of all randomness.
+    schedule: learning rate by step, to be logged.
+    describe: (step, doc_B) -> text that says which documents a step had.
+    judge: on dev; None where there is no such split.
+    checkpoints, writer, progress, preemption: where things go.
+  """
+
+  config: NeuralTrain
+  train_step: TrainStep
+  mesh: jax.sharding.Mesh
+  key: jax.Array
+  schedule: optax.Schedule
+  describe: Callable[[int, np.ndarray], str]
+  judge: Judge | None
+  checkpoints: Checkpoints
+  writer: MetricWriter
+  progress: Progress
+  preemption: Preemption
+
+  def run(
+    self,
+    state: TrainState,
+    iterator: grain.DatasetIterator,
+    at: Position,
+  ) -> tuple[TrainState, Position]:
+    """Trains until the last step or until patience runs out.
+
+    Args:
+      state: at a step; donated.
+      iterator: batches of this process's rows, at.step of them taken.
+      at: fresh, or as restored beside the state.
+
+    Raises:
+      UserError: the loss or a gradient is not finite.
+      Preempted: asked to stop; the state is saved.
+    """
+    # Several fake CPU devices deadlock on steps that queue up.
+    busy = jax.default_backend() == 'cpu' and jax.device_count() > 1
+    pending: _Pending = collections.deque()
+    self._saved = at if at.step else None
+    self._clock, self._documents = time.monotonic(), 0
+    # A run preempted between a step and its judging is here to judge first.
+    at = self._judge_and_save(state, iterator, at)
+    with jax.set_mesh(self.mesh):
+      while at.step < self.config.steps and not at.stopped:
+        batch: Batch = next(iterator)
+        state, metrics = self.train_step(
+          state, put_batch(batch, self.mesh), self.key
+        )
+        at = dataclasses.replace(at, step=at.step + 1)
+        pending.append((at.step, metrics, batch.doc_B))
+        self._documents += int(batch.mask_B.sum()) * jax.process_count()
+        preempted = self.preemption.reached(at.step)
+        due = preempted or self._due(at.step)
+        at = self._settle(pending, at, 0 if due or busy else 1)
+        self.progress.advance()
+        if at.step % self.config.log_every == 0:
+          at = self._log(at)
+        if preempted:
+          self._leave(state, iterator, at)
+        at = self._judge_and_save(state, iterator, at)
+    return state, at
+
+  def _due(self, step: int) -> bool:
+    """Whether something happens at this step that needs its loss."""
+    config = self.config
+    every = (config.log_every, config.judge_every, config.checkpoint_every)
+    return step >= config.steps or any(step % n == 0 for n in every)
+
+  def _settle(self, pending: _Pending, at: Position, lag: int) -> Position:
+    """Takes in the losses of all but the last `lag` steps.
+
+    Fetching a loss waits for its step; one step behind, the device is never
+    idle. Nothing is logged, judged or saved before its steps are settled.
+    """
+    total, count = at.loss_sum, at.loss_count
+    while len(pending) > lag:
+      step, metrics, doc_B = pending.popleft()
+      loss, norm = float(metrics.loss), float(metrics.grad_norm)
+      if not math.isfinite(loss) or not math.isfinite(norm):
+        raise UserError(
+          f'training stopped at step {step}: loss {loss}, gradient norm '
+          f'{norm}; '
+          f'{self.describe(step, doc_B)}. The last checkpoint is from before '
+          'this step: a lower train.learning_rate, or train.clip_norm, in a '
+          'new workdir (train.init_from goes on from there) may help'
+        )
+      total, count = total + loss, count + 1
+    return dataclasses.replace(at, loss_sum=total, loss_count=count)
+
+  def _log(self, at: Position) -> Position:
+    loss = at.loss_sum / at.loss_count
+    seconds = time.monotonic() - self._clock
+    speed = self._documents / seconds
+    self.writer.write(
+      'train',
+      at.step,
+      loss=loss,
+      learning_rate=float(self.schedule(at.step - 1)),
+      documents_per_second=speed,
+      seconds=seconds,
+    )
+    self.progress.show(at.step, loss, speed)
+    self._clock, self._documents = time.monotonic(), 0
+    return dataclasses.replace(at, loss_sum=0.0, loss_count=0)
+
+  def _judge_and_save(
+    self, state: TrainState, iterator: grain.DatasetIterator, at: Position
+  ) -> Position:
+    """What is due at a step besides its log line; its time is not counted."""
+    start = time.monotonic()
+    last = at.step >= self.config.steps
+    judging = last or at.step % self.config.judge_every == 0
+    if self.judge and at.judged < at.step and judging:
+      try:
+        metrics = self.judge(state.params, self.preemption.check)
+      except Preempted:
+        self._leave(state, iterator, at)
+      at = self._take_in(metrics, at, time.monotonic() - start)
+      judged_best = at.best_step == at.step
+    else:
+      judged_best = False
+    regular = at.step and at.step % self.config.checkpoint_every == 0
+    if judged_best or regular or last or at.stopped:
+      self._save(state, iterator, at)
+    self._clock += time.monotonic() - start
+    return at
+
+  def _take_in(
+    self, metrics: dict[str, dict[str, Any]], at: Position, seconds: float
+  ) -> Position:
+    slice_name, _, metric = self.config.best_metric.partition('/')
+    value = metrics[slice_name][metric]
+    if value is None:
+      raise UserError(
+        f'train.best_metric={self.config.best_metric} cannot be told on dev at '
+        f'step {at.step}: choose another one, or a greater eval.depth'
+      )
+    self.writer.write(
+      'judge', at.step, split='dev', metrics=metrics, seconds=seconds
+    )
+    at = at.after_judging(value, self.config.patience)
+    text = f'step {at.step}: dev {self.config.best_metric} {value:.4f}'
+    if at.best_step == at.step:
+      text += ', the best so far'
+    else:
+      text += f', the best was {at.best_value:.4f} at step {at.best_step}'
+    if at.stopped:
+      text += f': no better for {at.misses} judgings, training stops'
+    self.progress.say(text)
+    return at
+
+  def _save(
+    self, state: TrainState, iterator: grain.DatasetIterator, at: Position
+  ) -> None:
+    if at == self._saved:
+      return
+    self.writer.sync()
+    meta = dataclasses.asdict(at)
+    self.checkpoints.save(state, at.step, iterator, meta, at.best_step)
+    self._saved = at
+
+  def _leave(
+    self, state: TrainState, iterator: grain.DatasetIterator, at: Position
+  ) -> None:
+    self._save(state, iterator, at)
+    self.checkpoints.wait()
+    raise Preempted(f'saved step {at.step}; start it again to resume')

@@ -1,0 +1,197 @@
+"""A neural run put together: model, optimizer, mesh, loop, restored state."""
+
+import contextlib
+import dataclasses
+
+from absl import logging
+import grain
+import jax
+from jax.experimental import multihost_utils
+import jax.numpy as jnp
+import numpy as np
+
+from xjax.core.distributed import is_host0
+from xjax.core.errors import ConfigError
+from xjax.core.mesh import DATA, make_mesh
+from xjax.data.pipeline import TrainBatches
+from xjax.data.schema import Corpus, LabelSpace
+from xjax.losses.bce import bce
+from xjax.models.build import build, smoothed_priors
+from xjax.models.scorer import ModelScorer
+from xjax.train.checkpoint import Checkpoints
+from xjax.train.config import Config
+from xjax.train.inputs import Inputs
+from xjax.train.judging import dev_judge
+from xjax.train.loop import Judge, Loop, Position
+from xjax.train.optim import make_optimizer, make_schedule
+from xjax.train.preemption import Preemption
+from xjax.train.state import StatePlan, TrainState, plan_state
+from xjax.train.step import make_train_step
+from xjax.train.warm_start import warm_start
+from xjax.train.workdir import Workdir
+from xjax.train.writers import MetricWriter, Progress
+
+_SHOWN = 16  # document ids that an error names
+
+
+def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
+  """Refuses batches that do not divide among the devices.
+
+  Raises:
+    ConfigError: with the multiple that they must be.
+  """
+  devices = mesh.shape[DATA]
+  needs = {
+    'train.batch_size': (config.train.batch_size, config.train.accumulate),
+    'eval.batch_size': (config.eval.batch_size, 1),
+  }
+  for name, (size, micro) in needs.items():
+    if size % (devices * micro):
+      raise ConfigError(
+        f'{name}={size} must be a multiple of {devices * micro}: mesh.data is '
+        f'{devices}' + (f', train.accumulate is {micro}' if micro > 1 else '')
+      )
+
+
+def plan_neural(
+  config: Config, space: LabelSpace, vocab_size: int, mesh: jax.sharding.Mesh
+) -> StatePlan:
+  """The structure of a run's state; no array is made."""
+  n_labels = space.n_trained
+  priors = smoothed_priors(space.train_counts[:n_labels], space.n_train)
+
+  return plan_state(
+    lambda rngs: build(
+      config.model,
+      vocab_size=vocab_size,
+      n_labels=n_labels,
+      label_priors=priors,
+      dtype=jnp.dtype(config.train.compute_dtype.value),
+      rngs=rngs,
+    ),
+    make_optimizer(config.train),
+    mesh,
+  )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NeuralRun:
+  """A neural model's run in its workdir.
+
+  Attributes:
+    config: of the run.
+    corpus: with a split train.
+    inputs: makes batches.
+    workdir: where it is kept.
+    mesh: the devices.
+    plan: of the state.
+  """
+
+  config: Config
+  corpus: Corpus
+  inputs: Inputs
+  workdir: Workdir
+  mesh: jax.sharding.Mesh
+  plan: StatePlan
+
+  @classmethod
+  def prepare(
+    cls, config: Config, corpus: Corpus, inputs: Inputs, workdir: Workdir
+  ) -> 'NeuralRun':
+    """Lays the run out on the mesh of the config."""
+    mesh = make_mesh(config.mesh)
+    check_mesh(config, mesh)
+    plan = plan_neural(config, corpus.label_space, len(inputs.vocab), mesh)
+    return cls(config, corpus, inputs, workdir, mesh, plan)
+
+  def scorer(self) -> ModelScorer:
+    """A scorer that has no parameters yet."""
+    n_labels = self.corpus.label_space.n_trained
+    return ModelScorer(self.plan.graphdef, None, self.mesh, n_labels)
+
+  def train(self, scorer: ModelScorer, preemption: Preemption) -> Position:
+    """Trains from where the workdir stands to the end.
+
+    Args:
+      scorer: judges on dev; its parameters are set by that.
+      preemption: entered; SIGTERM saves the state first.
+
+    Returns:
+      Where training ended; its checkpoint is on disk.
+
+    Raises:
+      UserError: the loss or a gradient is not finite.
+      Preempted: asked to stop; the state is saved.
+    """
+    config, corpus = self.config.train, self.corpus
+    batches = self.inputs.train_batches(
+      corpus.split('train'), corpus.fingerprint, corpus.label_space.n_trained
+    )
+    iterator = iter(batches.dataset())
+    judge: Judge | None = None
+    if 'dev' in corpus.splits:
+      judge = dev_judge(scorer, self.inputs, corpus)
+    with contextlib.ExitStack() as parts:
+      checkpoints = parts.enter_context(
+        Checkpoints(self.workdir.checkpoints, config.keep)
+      )
+      state, at = self._start(checkpoints, iterator)
+      parts.enter_context(preemption.deferred())
+      loop = Loop(
+        config=config,
+        train_step=make_train_step(
+          self.plan, make_optimizer(config), bce, self.mesh, config.accumulate
+        ),
+        mesh=self.mesh,
+        key=jax.random.key(self.config.seed),
+        schedule=make_schedule(config),
+        describe=lambda step, doc_B: self._describe(batches, step, doc_B),
+        judge=judge,
+        checkpoints=checkpoints,
+        writer=parts.enter_context(MetricWriter(self.workdir.path, at.step)),
+        progress=parts.enter_context(Progress(at.step, config.steps)),
+        preemption=preemption,
+      )
+      _, at = loop.run(state, iterator, at)
+      return at
+
+  def _start(
+    self, checkpoints: Checkpoints, iterator: grain.DatasetIterator
+  ) -> tuple[TrainState, Position]:
+    """The newest checkpoint, or a fresh state, or a warm start."""
+    if checkpoints.steps:
+      step = checkpoints.steps[-1]
+      state, meta = checkpoints.restore(step, self.plan.abstract, iterator)
+      at = Position(**meta)
+      if is_host0():
+        more = at.step < self.config.train.steps and not at.stopped
+        logging.info(
+          '%s at step %d of %d',
+          'resuming' if more else 'training was finished',
+          at.step,
+          self.config.train.steps,
+        )
+      return state, at
+    key = jax.random.fold_in(jax.random.key(self.config.seed), 2**31)
+    with jax.set_mesh(self.mesh):
+      state = self.plan.init(key)
+    if self.config.train.init_from:
+      state = warm_start(
+        state, self.config.train.init_from, self.corpus.label_space, self.inputs
+      )
+    return state, Position()
+
+  def _describe(
+    self, batches: TrainBatches, step: int, doc_B: np.ndarray
+  ) -> str:
+    """Epoch, batch and documents of a step, for an error; all hosts call."""
+    if jax.process_count() > 1:
+      doc_B = multihost_utils.process_allgather(doc_B)
+    ids = self.corpus.splits['train'].ids
+    names = [ids[doc] for doc in np.ravel(doc_B) if doc >= 0]
+    epoch, batch = divmod(step - 1, batches.steps_per_epoch)
+    more = len(names) - _SHOWN
+    return (
+      f'epoch {epoch}, batch {batch}, documents {", ".join(names[:_SHOWN])}'
+      + (f' and {more} more' if more > 0 else '')
+    )

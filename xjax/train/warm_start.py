@@ -1,0 +1,182 @@
+"""A new run that begins with the parameters of another.
+
+Parameters are matched by path, label rows by label id, word vectors by word:
+the other run may have had other labels and another vocabulary.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+from absl import logging
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xjax.core.distributed import is_host0
+from xjax.core.errors import ConfigError
+from xjax.core.mesh import LABEL
+from xjax.data.schema import LabelSpace
+from xjax.data.vocab import FIRST_WORD_ID, Vocabulary
+from xjax.train.checkpoint import intact_steps, read_meta, read_params
+from xjax.train.inputs import Inputs
+from xjax.train.state import TrainState, by_path, from_paths
+from xjax.train.workdir import Workdir
+
+WORD_VECTORS = 'embedding/table'
+
+
+@dataclasses.dataclass
+class Report:
+  """What became of each parameter.
+
+  Attributes:
+    loaded: path -> how much of it.
+    fresh: paths that the other run does not have.
+    skipped: path -> why it could not be used.
+    unused: paths of the other run that this one does not have.
+  """
+
+  loaded: dict[str, str] = dataclasses.field(default_factory=dict)
+  fresh: list[str] = dataclasses.field(default_factory=list)
+  skipped: dict[str, str] = dataclasses.field(default_factory=dict)
+  unused: list[str] = dataclasses.field(default_factory=list)
+
+  def __str__(self) -> str:
+    lines = [f'  loaded  {name}: {how}' for name, how in self.loaded.items()]
+    lines += [f'  fresh   {name}' for name in self.fresh]
+    lines += [f'  skipped {name}: {why}' for name, why in self.skipped.items()]
+    lines += [f'  unused  {name}' for name in self.unused]
+    return '\n'.join(lines)
+
+
+def best_step(workdir: Workdir) -> int | None:
+  """Step of the best checkpoint, else of the newest; None: there is none.
+
+  The newest intact checkpoint knows which was the best.
+  """
+  steps = intact_steps(workdir.checkpoints)
+  if not steps:
+    return None
+  best = read_meta(workdir.checkpoints, steps[-1])['best_step']
+  return steps[-1] if best is None else best
+
+
+def warm_start(
+  state: TrainState, source: str, space: LabelSpace, inputs: Inputs
+) -> TrainState:
+  """Puts another run's parameters in a fresh state, and logs a report.
+
+  Args:
+    state: fresh; its parameters are used up.
+    source: WORKDIR, for its best checkpoint (else the newest), or
+      WORKDIR@step.
+    space: labels of this run.
+    inputs: of this run, for its vocabulary.
+
+  Returns:
+    The state, sharded as before.
+
+  Raises:
+    ConfigError: source names no checkpoint, or nothing of it fits.
+    DataError: a file of the other workdir is damaged.
+  """
+  workdir, step = _find(source)
+  others = read_params(workdir.checkpoints, step)
+  rows = {
+    'labels': _matches(
+      space.ids[: space.n_trained],
+      _trained_ids(workdir.label_space()),
+    ),
+    'words': _word_matches(inputs.vocab, Vocabulary.load(workdir.vocab)),
+  }
+  report, merged = Report(), {}
+  for name, param in by_path(state.params).items():
+    if name in others:
+      merged[name] = _merge(name, param, others.pop(name), rows, report)
+    else:
+      report.fresh.append(name)
+      merged[name] = param
+  report.unused = sorted(others)
+  if not report.loaded:
+    raise ConfigError(f'train.init_from={source}: none of it fits:\n{report}')
+  if is_host0():
+    logging.info('warm start from %s, step %d:\n%s', workdir.path, step, report)
+  return dataclasses.replace(state, params=from_paths(state.params, merged))
+
+
+def _find(source: str) -> tuple[Workdir, int]:
+  path, at, number = source.rpartition('@')
+  if not at or not number.isdecimal():
+    path, number = source, ''
+  workdir = Workdir.at(path)
+  steps = intact_steps(workdir.checkpoints)
+  step = int(number) if number else best_step(workdir)
+  if step is None:
+    raise ConfigError(f'train.init_from={source}: no checkpoints there')
+  if step not in steps:
+    raise ConfigError(
+      f'train.init_from={source}: no checkpoint of step {step}; there are '
+      f'{", ".join(map(str, steps)) or "none"}'
+    )
+  return workdir, step
+
+
+def _trained_ids(space: LabelSpace) -> Sequence[str]:
+  return space.ids[: space.n_trained]
+
+
+def _matches(ours: Sequence[str], theirs: Sequence[str]) -> np.ndarray:
+  """int64 [len(ours)]: row of each name in theirs, -1 where it has none."""
+  index = {name: row for row, name in enumerate(theirs)}
+  return np.array([index.get(name, -1) for name in ours], np.int64)
+
+
+def _word_matches(ours: Vocabulary, theirs: Vocabulary) -> np.ndarray:
+  found = _matches(ours.words, theirs.words)
+  shifted = np.where(found < 0, -1, found + FIRST_WORD_ID)
+  return np.concatenate([np.arange(FIRST_WORD_ID), shifted])
+
+
+def _merge(
+  name: str,
+  param: jax.Array,
+  other: np.ndarray,
+  rows: dict[str, np.ndarray],
+  report: Report,
+) -> jax.Array:
+  """The parameter with what fits of another's values in it."""
+  kind = _row_kind(name, param)
+  if param.shape[bool(kind) :] != other.shape[bool(kind) :]:
+    report.skipped[name] = f'shape {other.shape}, not {param.shape}'
+    return param
+  if kind is None:
+    report.loaded[name] = 'all'
+    return _place(param, np.ones((1,) * param.ndim, bool), other)
+  source = np.full(len(param), -1)
+  source[: len(rows[kind])] = rows[kind]
+  found = source >= 0
+  if not found.any():
+    report.skipped[name] = f'none of its {kind} are ours'
+    return param
+  report.loaded[name] = f'{found.sum()} of {len(rows[kind])} {kind}'
+  values = other[np.where(found, source, 0)]
+  return _place(param, found.reshape(-1, *(1,) * (param.ndim - 1)), values)
+
+
+def _row_kind(name: str, param: jax.Array) -> str | None:
+  spec: Any = param.sharding.spec
+  if spec and spec[0] == LABEL:
+    return 'labels'
+  return 'words' if name == WORD_VECTORS else None
+
+
+def _place(
+  param: jax.Array, found: np.ndarray, values: np.ndarray
+) -> jax.Array:
+  # In jit, so that each process fills the part that it holds.
+  put = jax.jit(
+    lambda fresh: jnp.where(found, values.astype(param.dtype), fresh),
+    out_shardings=param.sharding,
+  )
+  return put(param)

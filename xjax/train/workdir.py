@@ -1,0 +1,140 @@
+"""The folder of a run: what is where, and whether a config may go on in it."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+from absl import logging
+
+from xjax.core.atomic import write_json
+from xjax.core.distributed import barrier, is_host0
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.schema import Corpus, LabelSpace
+from xjax.train.config import Config
+from xjax.train.config_json import diff, load_config, to_json
+
+
+@dataclasses.dataclass(frozen=True)
+class Workdir:
+  """Paths of a run's files."""
+
+  path: pathlib.Path
+
+  @classmethod
+  def at(cls, path: str | os.PathLike) -> 'Workdir':
+    """The workdir at a path, whether it exists or not."""
+    return cls(pathlib.Path(path).expanduser().absolute())
+
+  @property
+  def config(self) -> pathlib.Path:
+    return self.path / 'config.json'
+
+  @property
+  def labels(self) -> pathlib.Path:
+    return self.path / 'labels.jsonl'
+
+  @property
+  def vocab(self) -> pathlib.Path:
+    return self.path / 'features' / 'vocab.txt'
+
+  @property
+  def corpus(self) -> pathlib.Path:
+    return self.path / 'corpus.json'
+
+  @property
+  def checkpoints(self) -> pathlib.Path:
+    return self.path / 'checkpoints'
+
+  def evaluation(self, name: str) -> pathlib.Path:
+    """The folder of a split's predictions and metrics."""
+    return self.path / 'eval' / name
+
+  @property
+  def evaluated(self) -> pathlib.Path:
+    """Says of which step eval/ is."""
+    return self.path / 'eval' / 'checkpoint.json'
+
+  def open(self, config: Config) -> None:
+    """Begins a run, or goes on with the one that is here.
+
+    Raises:
+      ConfigError: it was started with another config; the message shows the
+        fields that differ. Those that may change are printed instead.
+      DataError: config.json is damaged, or gone from beside the checkpoints.
+    """
+    if self.path.exists() and not self.path.is_dir():
+      raise ConfigError(f'{self.path}: the workdir is a file')
+    if self.config.exists():
+      self._compare(load_config(self.config), config)
+    elif self.checkpoints.exists():
+      raise DataError(f'{self.path}: has checkpoints but no config.json')
+    barrier('xjax:compared')
+    if is_host0():
+      self.path.mkdir(parents=True, exist_ok=True)
+      write_json(self.config, to_json(config))
+    barrier('xjax:opened')
+
+  def record_corpus(self, corpus: Corpus) -> None:
+    """Writes labels.jsonl and corpus.json, or checks them.
+
+    Raises:
+      DataError: the run was started on another corpus.
+    """
+    described = {
+      'n_train': corpus.label_space.n_train,
+      'splits': {name: len(split) for name, split in corpus.splits.items()},
+      'fingerprint': corpus.fingerprint,
+    }
+    before = read_json(self.corpus) if self.corpus.exists() else described
+    if before != described:
+      raise DataError(
+        f'{self.path}: was started on another corpus: '
+        f'{json.dumps(before)}, now {json.dumps(described)}; take a new '
+        'workdir, or experiments.evaluate to judge this model on other data'
+      )
+    barrier('xjax:corpus')
+    if is_host0():
+      if not self.labels.exists():
+        corpus.label_space.save(self.labels)
+      write_json(self.corpus, described)
+
+  def label_space(self) -> LabelSpace:
+    """The labels of the run.
+
+    Raises:
+      DataError: labels.jsonl or corpus.json is absent or damaged.
+    """
+    n_train = read_json(self.corpus).get('n_train')
+    if type(n_train) is not int:
+      raise DataError(f'{self.corpus}: n_train is missing')
+    return LabelSpace.load(self.labels, n_train)
+
+  def _compare(self, old: Config, new: Config) -> None:
+    differences = diff(old, new)
+    refused = [str(d) for d in differences if not d.may_change]
+    if refused:
+      raise ConfigError(
+        f'{self.path} was started with another config:\n  '
+        + '\n  '.join(refused)
+        + '\ntake a new workdir, or the config this one was started with'
+      )
+    if is_host0():
+      for difference in differences:
+        logging.info('config changed: %s', difference)
+
+
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+  """Reads a JSON object.
+
+  Raises:
+    DataError: the file is absent or damaged.
+  """
+  try:
+    value = json.loads(path.read_text('utf-8'))
+  except (OSError, ValueError) as error:
+    raise DataError(f'{path}: cannot be read: {error}') from error
+  if not isinstance(value, dict):
+    raise DataError(f'{path}: not a JSON object')
+  return value

@@ -1,0 +1,152 @@
+"""What a run tells while it trains: metrics.jsonl, TensorBoard, the terminal.
+
+Host 0 alone writes; elsewhere everything here does nothing.
+"""
+
+from collections.abc import Mapping
+import contextlib
+import json
+import os
+import pathlib
+import sys
+import time
+import types
+from typing import Any
+
+from absl import logging
+import tensorboardX
+import tqdm
+
+from xjax.core.atomic import atomic_write
+from xjax.core.distributed import is_host0
+
+# Fields of records that differ from run to run.
+CLOCK_FIELDS = ('documents_per_second', 'seconds')
+
+
+class MetricWriter(contextlib.AbstractContextManager):
+  """Appends records to metrics.jsonl and TensorBoard.
+
+  A record is `{"kind": "train" | "judge", "step": int, ...}`. Steps never go
+  down in the file: opening it for a run resumed at a step cuts off what a
+  killed run wrote after that.
+  """
+
+  def __init__(self, workdir: str | os.PathLike, step: int) -> None:
+    """Opens the files of a run that is at this step."""
+    self._file = self._board = None
+    if not is_host0():
+      return
+    workdir = pathlib.Path(workdir)
+    path = workdir / 'metrics.jsonl'
+    if path.exists():
+      _cut(path, step)
+    self._file = path.open('a', encoding='utf-8')
+    self._board = tensorboardX.SummaryWriter(
+      str(workdir / 'tb'), purge_step=step + 1, write_to_disk=True
+    )
+
+  def __exit__(
+    self,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: types.TracebackType | None,
+  ) -> None:
+    if self._file:
+      self._file.close()
+      self._board.close()
+
+  def write(self, kind: str, step: int, **values: Any) -> None:
+    """Adds a record.
+
+    Args:
+      kind: 'train' or 'judge'.
+      step: of the run.
+      **values: JSON; numbers, at any depth, go to TensorBoard as well, named
+        by their keys.
+    """
+    if not self._file:
+      return
+    json.dump({'kind': kind, 'step': step, **values}, self._file)
+    self._file.write('\n')
+    self._file.flush()
+    for name, value in _scalars(values, kind):
+      self._board.add_scalar(name, value, step)
+
+  def sync(self) -> None:
+    """Puts all records on disk, before the checkpoint that counts on them."""
+    if self._file:
+      os.fsync(self._file.fileno())
+
+
+class Progress(contextlib.AbstractContextManager):
+  """A bar with loss, speed and time left on a terminal; else plain lines."""
+
+  def __init__(self, step: int, steps: int) -> None:
+    """Begins at a step, towards a number of steps."""
+    self._steps = steps
+    self._bar = None
+    self._start, self._first = time.monotonic(), step
+    if is_host0() and sys.stderr.isatty():
+      self._bar = tqdm.tqdm(
+        total=steps, initial=step, desc='training', unit='step', smoothing=0.05
+      )
+
+  def __exit__(
+    self,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: types.TracebackType | None,
+  ) -> None:
+    if self._bar is not None:
+      self._bar.close()
+
+  def advance(self) -> None:
+    """One step was taken."""
+    if self._bar is not None:
+      self._bar.update()
+
+  def show(self, step: int, loss: float, documents_per_second: float) -> None:
+    """Tells how it goes."""
+    if not is_host0():
+      return
+    text = f'loss {loss:.4f}, {documents_per_second:.0f} documents/s'
+    if self._bar is not None:
+      self._bar.set_postfix_str(text)
+      return
+    pace = (time.monotonic() - self._start) / max(1, step - self._first)
+    left = tqdm.tqdm.format_interval(pace * (self._steps - step))
+    logging.info('step %d/%d: %s, %s left', step, self._steps, text, left)
+
+  def say(self, message: str) -> None:
+    """A line of its own, above the bar where there is one."""
+    if not is_host0():
+      return
+    if self._bar is not None:
+      self._bar.write(message, file=sys.stderr)
+    else:
+      logging.info('%s', message)
+
+
+def _cut(path: pathlib.Path, step: int) -> None:
+  """Keeps the whole records up to a step."""
+  kept = []
+  with path.open(encoding='utf-8', errors='replace') as file:
+    for line in file:
+      try:
+        if line.endswith('\n') and json.loads(line)['step'] <= step:
+          kept.append(line)
+      except (ValueError, KeyError, TypeError):
+        continue  # cut short by the kill
+  with atomic_write(path) as file:
+    file.writelines(kept)
+
+
+def _scalars(values: Mapping[str, Any], path: str) -> list[tuple[str, float]]:
+  found = []
+  for name, value in values.items():
+    if isinstance(value, Mapping):
+      found += _scalars(value, f'{path}/{name}')
+    elif isinstance(value, int | float):
+      found.append((f'{path}/{name}', value))
+  return found
