@@ -53,6 +53,8 @@ class Arrays:
         arrays = {}
         for name in names:
           arrays[name] = file[name]
+          if not isinstance(arrays[name], np.ndarray):
+            raise ValueError('not an array')
         return cls(path, arrays)
     except FileNotFoundError as error:
       raise DataError(f'{path}: no such file') from error

@@ -9,9 +9,13 @@ import math
 import numpy as np
 
 
-def rank(scores: Sequence[float], labels: Collection[int]) -> list[int]:
-  """The labels by score descending, then index ascending."""
-  return sorted(labels, key=lambda label: (-scores[label], label))
+def rank(scores: np.ndarray, labels: Collection[int]) -> list[int]:
+  """The labels by score descending, then index ascending.
+
+  A label of score -inf is one that is not scored: it is never ranked.
+  """
+  scored = [label for label in labels if scores[label] > -math.inf]
+  return sorted(scored, key=lambda label: (-scores[label], label))
 
 
 def precision(ranked: Sequence[int], gold: set[int], k: int) -> float:

@@ -1,0 +1,89 @@
+"""The table by slice."""
+
+from xjax.report.tables import align, slice_table
+
+
+def values(n_docs, n_labels, **metrics):
+  names = {'P1': 'P@1', 'P5': 'P@5', 'RP5': 'RP@5', 'nDCG5': 'nDCG@5'}
+  row = {'n_docs': n_docs, 'n_skipped': 0, 'n_labels': n_labels}
+  return row | {
+    names.get(k, k.replace('_', '-')): v for k, v in metrics.items()
+  }
+
+
+MODEL = {
+  'xjax': {
+    'all': values(
+      5999, 4271, P1=0.9, P5=0.7, RP5=0.75, nDCG5=0.8, micro_F1=0.7
+    ),
+    'zero': values(
+      53, 163, P1=0.01, P5=0.01, RP5=0.0104, nDCG5=0.3, micro_F1=None
+    ),
+  },
+  'notes': {'zero': {'micro-F1': '3 of 60 documents are short'}},
+}
+PRIOR = {
+  'xjax': {
+    'all': values(5999, 4271, P1=0.4, P5=0.3, RP5=0.3, nDCG5=0.3, micro_F1=0.0),
+    'zero': values(
+      53, 163, P1=0.02, P5=0.02, RP5=0.0199, nDCG5=0.1, micro_F1=0.0
+    ),
+  }
+}
+
+
+def test_rows_of_model_and_prior():
+  lines = slice_table(MODEL, PRIOR).splitlines()
+  assert lines[0].split() == (
+    'slice labels documents ranked by P@1 P@5 RP@5 nDCG@5 micro-F1'.split()
+  )
+  assert lines[1].split() == (
+    'all 4,271 5,999 model 0.900 0.700 0.750 0.800 0.700'.split()
+  )
+  assert lines[2].split() == (
+    'popularity prior 0.400 0.300 0.300 0.300 0.000'.split()
+  )
+  assert lines[3].split() == (
+    'zero 163 53 model 0.010 0.010 0.010 0.300 -'.split()
+  )
+  assert len({len(line) for line in lines[:5]}) == 1
+
+
+def test_below_the_prior_is_called_out():
+  lines = slice_table(MODEL, PRIOR).splitlines()[5:]
+  assert lines == [
+    '! zero: the model is BELOW the popularity prior: RP@5 0.0104 < 0.0199',
+    '- zero, model, micro-F1: 3 of 60 documents are short',
+  ]
+
+
+def test_nothing_to_call_out():
+  lines = slice_table(PRIOR, PRIOR).splitlines()
+  assert len(lines) == 5
+
+
+def test_without_a_prior():
+  lines = slice_table(MODEL).splitlines()
+  assert len(lines) == 1 + 2 + 1
+
+
+def test_other_cut_offs():
+  row = {'n_docs': 1, 'n_skipped': 0, 'n_labels': 2, 'P@2': 0.5, 'RP@2': 1.0}
+  header = slice_table({'xjax': {'all': row}}).splitlines()[0]
+  assert header.split()[5:] == ['P@2', 'RP@2']
+
+
+def test_an_empty_slice_is_one_reason():
+  empty = values(0, 5, P1=None, P5=None, RP5=None, nDCG5=None, micro_F1=None)
+  reasons = dict.fromkeys(list(empty)[3:], 'nothing here')
+  table = slice_table(
+    {'xjax': {'all': empty}, 'notes': {'all': reasons}}, PRIOR
+  )
+  assert table.splitlines()[-1] == '- all, model, all: nothing here'
+
+
+def test_align():
+  assert align([('a', 'b', 'c'), ('dd', '10', '7')], 1) == [
+    'a    b  c',
+    'dd  10  7',
+  ]
