@@ -41,6 +41,7 @@ class FitResult:
     metrics: by split, of that checkpoint.
     prior: by split, of the popularity prior.
     paths: by split, the folder of predictions and metrics.
+    corpus: what it was trained and judged on.
   """
 
   workdir: pathlib.Path
@@ -49,6 +50,7 @@ class FitResult:
   metrics: dict[str, Metrics]
   prior: dict[str, Metrics]
   paths: dict[str, pathlib.Path]
+  corpus: Corpus
 
 
 def fit(config: Config, workdir: str | os.PathLike) -> FitResult:
@@ -128,6 +130,7 @@ def _fit_neural(
     metrics=metrics,
     prior=prior,
     paths={name: folder.evaluation(name) for name in metrics},
+    corpus=corpus,
   )
 
 

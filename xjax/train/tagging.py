@@ -1,6 +1,7 @@
 """Tagging a file of documents with a finished run."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+import dataclasses
 import os
 import pathlib
 import sys
@@ -10,6 +11,7 @@ from xjax.core.errors import ConfigError
 from xjax.data.corpus import build_corpus
 from xjax.data.load import read_input
 from xjax.data.raw import RawCorpus
+from xjax.data.schema import LabelSpace
 from xjax.evaluate.evaluator import judge, predict
 from xjax.evaluate.predictions import Predictions
 from xjax.evaluate.text import prediction_line
@@ -47,21 +49,22 @@ def tag_file(
   config = predictor.config
   documents = read_input(config.data, source)
   raw = RawCorpus.of(source, (), {_INPUT: documents})
-  corpus = build_corpus(raw, config.data, config.seed, predictor.space)
+  # read_input has chosen the zones already.
+  whole = dataclasses.replace(config.data, zones=())
+  corpus = build_corpus(raw, whole, config.seed, predictor.space)
   split, space = corpus.split(_INPUT), corpus.label_space
-  predictions = predict(
-    predictor,
-    predictor.inputs.text_batches(split.documents),
-    split,
-    space,
-    max(k, config.eval.depth),
-  )
-  lines = _lines(predictions, space.labels, k)
+  texts = [split.documents[row].text() for row in range(len(split))]
+  batches = predictor.inputs.text_batches(texts)
+  depth = max(k, config.eval.depth)
+  predictions = predict(predictor, batches, split, space, depth)
+  lines = _lines(predictions, space, k)
   if output == STREAM:
     sys.stdout.writelines(lines)
     return
   path = pathlib.Path(output).expanduser()
-  if raw.label_ids:
+  if not raw.label_ids:
+    predictions = dataclasses.replace(predictions, gold=None)
+  else:
     metrics = judge(
       predictions, config.eval.ks, saved_threshold(Workdir.at(workdir))
     )
@@ -69,3 +72,31 @@ def tag_file(
   predictions.save(path.with_suffix('.npz'))
   with atomic_write(path) as file:
     file.writelines(lines)
+
+
+def _check(source: str, output: str, k: int) -> None:
+  if k < 1:
+    raise ConfigError(f'--k={k}: must be at least 1')
+  if output == STREAM:
+    return
+  if not output.endswith('.jsonl'):
+    raise ConfigError(f'--output={output}: must end in .jsonl, or be -')
+  if source != STREAM and os.path.realpath(source) == os.path.realpath(output):
+    raise ConfigError(f'--output={output}: that is the input')
+
+
+def _lines(
+  predictions: Predictions, space: LabelSpace, k: int
+) -> Iterator[str]:
+  lists = predictions.lists[ALL]
+  for row, id_ in enumerate(predictions.doc_ids):
+    yield (
+      prediction_line(
+        id_,
+        lists.ids[row, :k],
+        lists.scores[row, :k],
+        space.labels,
+        predictions.score_kind,
+      )
+      + '\n'
+    )

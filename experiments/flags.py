@@ -1,0 +1,172 @@
+"""What the mains share: parsing flags, multi-host start, errors, exit codes."""
+
+from collections.abc import Callable, Iterator, Sequence
+import functools
+import os
+import pathlib
+import re
+import sys
+from typing import Any
+
+from absl import app, flags
+from ml_collections import config_flags
+
+from xjax.core import distributed
+from xjax.core.console import show_log
+from xjax.core.errors import ConfigError, UserError
+from xjax.train.config import Config
+from xjax.train.config_check import check_config, field_fault
+from xjax.train.preemption import Preempted
+
+# Flags defined here belong to the main that asks for them, and to its --help.
+flags.disclaim_key_flags()
+
+EXIT_USER_ERROR = 1
+EXIT_PREEMPTED = 75  # a launcher starts the same command again
+EXIT_INTERRUPTED = 130
+
+
+class _TupleParser(flags.ArgumentParser):
+  """Parses 'a,b' as well as "('a', 'b')" into a tuple of one type."""
+
+  def __init__(self, element: type):
+    self._element = element
+
+  def parse(self, argument: str | tuple[Any, ...]) -> tuple[Any, ...]:
+    if isinstance(argument, tuple):  # absl parses a flag's default too
+      return argument
+    items = (item.strip(' \'"') for item in argument.strip(' ()[]').split(','))
+    return tuple(self._element(item) for item in items if item)
+
+  def flag_type(self) -> str:
+    return f'tuple of {self._element.__name__}'
+
+
+def define_config() -> flags.FlagHolder[Config]:
+  """Defines --config=FILE.py and --config.<field>=<value>."""
+  for element in (int, str):
+    config_flags.register_flag_parser_for_type(
+      tuple[element, ...], _TupleParser(element)
+    )
+  holder = config_flags.DEFINE_config_file(
+    'config', None, 'Python file with get_config().', lock_config=True
+  )
+  flags.mark_flag_as_required('config')
+  return holder
+
+
+def define_multihost() -> None:
+  """Defines --multihost and where the other processes are."""
+  flags.DEFINE_bool('multihost', False, 'Join the other processes.')
+  flags.DEFINE_string(
+    'coordinator', '', 'address:port of process 0; not needed on TPU pods.'
+  )
+  flags.DEFINE_integer('num_processes', 0, 'Count, where coordinator is given.')
+  flags.DEFINE_integer(
+    'process_id', -1, 'This one, where coordinator is given.'
+  )
+
+
+def run(main: Callable[[], None]) -> None:
+  """Parses the flags, calls main and exits.
+
+  Exit codes: 0 done; 1 a user's mistake, printed as one message without a
+  traceback; 75 preempted, to be started again with the same command.
+  """
+  app.run(functools.partial(_guarded, main), flags_parser=_parse)
+
+
+def _guarded(main: Callable[[], None], argv: Sequence[str]) -> int:
+  del argv
+  show_log()
+  try:
+    if 'multihost' in flags.FLAGS:
+      distributed.start(
+        *(
+          flags.FLAGS[name].value
+          for name in (
+            'multihost',
+            'coordinator',
+            'num_processes',
+            'process_id',
+          )
+        )
+      )
+    main()
+  except UserError as error:
+    return _fail(error)
+  except Preempted as error:
+    print(f'preempted: {error}', file=sys.stderr)
+    return EXIT_PREEMPTED
+  except KeyboardInterrupt:
+    print('interrupted', file=sys.stderr)
+    return EXIT_INTERRUPTED
+  except BrokenPipeError:  # the reader of --output=- has left
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+  return 0
+
+
+def _fail(error: Exception) -> int:
+  print(f'error: {error}', file=sys.stderr)
+  return EXIT_USER_ERROR
+
+
+def _parse(argv: Sequence[str]) -> list[str]:
+  try:
+    if 'config' in flags.FLAGS:
+      _check_overrides(argv)
+    rest = flags.FLAGS(argv)
+    if len(rest) > 1:
+      raise UserError(f'{rest[1]!r} is no flag; flags are --name=value')
+    if 'config' in flags.FLAGS:
+      check_config(flags.FLAGS['config'].value)
+    return rest
+  except (UserError, flags.Error) as error:
+    sys.exit(_fail(error))
+  except SystemExit:
+    # Only --help leaves here, with absl's exit code 1: help is no error.
+    sys.exit(0)
+
+
+def _check_overrides(argv: Sequence[str]) -> None:
+  """Refuses --config.<field> that the config file's Config does not have.
+
+  config_flags itself would answer with a traceback.
+  """
+  path, names = _config_arguments(argv)
+  if path is None and names:
+    raise ConfigError(f'--config.{names[0]} needs --config=FILE.py')
+  if path is None:
+    return
+  config = _load(path)
+  for name in names:
+    if fault := field_fault(config, name):
+      raise ConfigError(fault)
+
+
+def _config_arguments(argv: Sequence[str]) -> tuple[str | None, list[str]]:
+  """The config file and the names of the fields overridden."""
+  path, names = None, []
+  following: Iterator[str] = iter(argv[1:])
+  for argument in following:
+    match = re.fullmatch(r'--?config(?:\.([^=]+))?(?:=(.*))?', argument, re.S)
+    if match and match[1] is not None:
+      names.append(match[1])
+    elif match:
+      path = next(following, '') if match[2] is None else match[2]
+  return path, names
+
+
+def _load(path: str) -> Config:
+  if not pathlib.Path(path).is_file():
+    raise ConfigError(f'--config={path}: no such file')
+  try:
+    config = flags.FLAGS['config'].parser.parse(path)
+  except Exception as error:  # whatever a user's Python file may raise
+    last = str(error).strip().rpartition('\n')[2]
+    raise ConfigError(
+      f'--config={path}: {type(error).__name__}: {last}'
+    ) from error
+  if not isinstance(config, Config):
+    raise ConfigError(f'--config={path}: get_config() must return a Config')
+  return config

@@ -1,0 +1,57 @@
+"""Every shipped config: says what it is, is valid, and trains two steps."""
+
+import importlib
+import json
+import pathlib
+
+import pytest
+
+from xjax.train.config import Config, shrink
+from xjax.train.config_check import check_config
+from xjax.train.fit import fit
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NAMES = sorted(
+  path.stem
+  for path in (ROOT / 'experiments' / 'configs').glob('*.py')
+  if path.stem != '__init__'
+)
+
+
+def module_of(name: str):
+  return importlib.import_module(f'experiments.configs.{name}')
+
+
+def test_all_are_here():
+  assert {'quickstart', 'jsonl_bigru_lwan'} <= set(NAMES)
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_docstring_says_what_to_expect(name):
+  text = module_of(name).__doc__
+  assert f'--config=experiments/configs/{name}.py' in text
+  for word in ('al. 2019', 'Hardware:', 'Expected', 'Time:'):
+    assert word in text or (word == 'al. 2019' and 'ACL 2019' in text), word
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_is_valid(name):
+  config = module_of(name).get_config()
+  assert isinstance(config, Config)
+  check_config(config)
+  assert config is not module_of(name).get_config()
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_two_steps(name, tmp_path):
+  config = shrink(module_of(name).get_config())
+  check_config(config)
+  fit(config, tmp_path / 'run')
+  records = [
+    json.loads(line)
+    for line in (tmp_path / 'run' / 'metrics.jsonl').read_text().splitlines()
+  ]
+  steps = [r['step'] for r in records if r['kind'] == 'train']
+  assert steps == [1, 2]
+  metrics = json.loads((tmp_path / 'run/eval/dev/metrics.json').read_text())
+  assert 0 <= metrics['xjax']['all']['RP@5'] <= 1

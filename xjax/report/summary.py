@@ -1,0 +1,62 @@
+"""What a finished run tells: tables, examples, where all is, what is next."""
+
+import json
+import os
+import pathlib
+import shlex
+import sys
+import textwrap
+
+from xjax.data.schema import Split
+from xjax.evaluate.predictions import Predictions
+from xjax.report.examples import example_text
+from xjax.report.tables import slice_table
+from xjax.train.fit import FitResult
+
+_CONTENTS = """\
+  config.json labels.jsonl features/  what the model is
+  checkpoints/                        its parameters
+  metrics.jsonl tb/                   how training went
+  eval/<split>/                       predictions and metrics"""
+_TEXT_WIDTH = 60
+
+
+def run_summary(result: FitResult) -> str:
+  """Tables by slice, a few predictions, and the commands to go on with."""
+  parts = []
+  for name, metrics in result.metrics.items():
+    table = slice_table(metrics, result.prior.get(name))
+    parts.append(f'{name}, checkpoint of step {result.best_step}\n{table}')
+  if result.paths:
+    name, folder = next(iter(result.paths.items()))
+    split = result.corpus.split(name)
+    predictions = Predictions.load(folder / 'predictions.npz')
+    examples = example_text(
+      predictions, split, result.corpus.label_space.labels
+    )
+    parts += [f'{name}, the first documents (* is gold)\n{examples}']
+    parts += [_next_commands(result, split)]
+  parts.append(f'All of it is in {_shown(result.workdir)}\n{_CONTENTS}')
+  return '\n\n'.join(parts)
+
+
+def _next_commands(result: FitResult, split: Split) -> str:
+  """Commands that work as they stand."""
+  python = f'{_shown(sys.executable)} -m experiments'
+  workdir = f'--workdir={_shown(result.workdir)}'
+  words = ' '.join(split.documents[0].text().split())
+  text = textwrap.shorten(words, _TEXT_WIDTH, placeholder='')
+  line = shlex.quote(json.dumps({'text': text}, ensure_ascii=False))
+  return (
+    'Next, judge it again, or tag text of your own\n'
+    f'  {python}.evaluate {workdir} --split={split.name}\n'
+    f'  echo {line} | {python}.predict {workdir} --k=5'
+  )
+
+
+def _shown(path: str | os.PathLike) -> str:
+  """Relative to the current folder where it is below it, quoted."""
+  path = pathlib.Path(path)
+  here = pathlib.Path.cwd()
+  inside = path.is_relative_to(here)
+  return shlex.quote(str(path.relative_to(here) if inside else path))
