@@ -8,6 +8,7 @@ import numpy as np
 
 from xjax.core.types import Ragged
 from xjax.data.config import DataConfig
+from xjax.data.load import model_view
 from xjax.data.pipeline import EvalBatches, TrainBatches, eval_batches
 from xjax.data.schema import Document, Split
 from xjax.data.tokens import default_cache_dir, encode, tokenise
@@ -94,7 +95,9 @@ def fit_vocabulary(split: Split, data: DataConfig) -> Vocabulary:
 
 
 def _text(document: str | Document, data: DataConfig) -> str:
-  return document if isinstance(document, str) else document.text(data.zones)
+  if isinstance(document, str):
+    return document
+  return model_view(data, document).text()
 
 
 def _below(rows: Ragged, limit: int) -> Ragged:

@@ -53,8 +53,7 @@ def tag_file(
   whole = dataclasses.replace(config.data, zones=())
   corpus = build_corpus(raw, whole, config.seed, predictor.space)
   split, space = corpus.split(_INPUT), corpus.label_space
-  texts = [split.documents[row].text() for row in range(len(split))]
-  batches = predictor.inputs.text_batches(texts)
+  batches = predictor.inputs.text_batches(split.documents)
   depth = max(k, config.eval.depth)
   predictions = predict(predictor, batches, split, space, depth)
   lines = _lines(predictions, space, k)
