@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import hashlib
+import json
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import Ragged
 from xjax.data.config import DataConfig
 from xjax.data.labels import add_outside, hold_out, make_space, order_labels
-from xjax.data.raw import TRAIN, RawCorpus, RawSplit, ZonedDocuments
+from xjax.data.raw import TRAIN, CutDocuments, RawCorpus
 from xjax.data.schema import Corpus, LabelSpace, Split
 
 
@@ -30,8 +31,9 @@ def build_corpus(
     splits: those to keep; None: all.
 
   Returns:
-    The corpus. Gold that is not in the label space stands after it, with a
-    training count of 0. The split named train has no held-out labels.
+    The corpus. Its documents have no zones but those that data names, or
+    that make the full text. Gold that is not in the label space stands after
+    it, with a training count of 0. The split train has no held-out labels.
 
   Raises:
     ConfigError: data.zones, data.labels or data.hold_out_labels cannot be met.
@@ -53,11 +55,11 @@ def build_corpus(
       name=name,
       ids=split.ids,
       gold=_relabel(split.gold, index, hidden),
-      documents=ZonedDocuments(split.documents, zones)
+      documents=CutDocuments(split.documents, zones)
       if zones
       else split.documents,
     )
-  return Corpus(space, made, _fingerprint(raw, names, space))
+  return Corpus(space, made, _fingerprint(raw, names, zones, space))
 
 
 def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
@@ -89,12 +91,12 @@ def _choose_zones(raw: RawCorpus, wanted: Sequence[str]) -> tuple[str, ...]:
 
 
 def _fingerprint(
-  raw: RawCorpus, names: Sequence[str], space: LabelSpace
+  raw: RawCorpus,
+  names: Sequence[str],
+  zones: Sequence[str],
+  space: LabelSpace,
 ) -> str:
-  digest = hashlib.sha256()
-  for name in names:
-    split: RawSplit = raw.splits[name]
-    digest.update(f'{name}\n{split.digest}\n'.encode())
-  digest.update(f'{space.n_trained} {space.n_held_out}\n'.encode())
-  digest.update('\n'.join(space.ids).encode('utf-8'))
-  return digest.hexdigest()
+  splits = [[name, raw.splits[name].digest] for name in names]
+  sizes = [space.n_train, space.n_trained, space.n_held_out]
+  content = json.dumps([splits, zones, sizes, space.ids])
+  return hashlib.sha256(content.encode()).hexdigest()

@@ -45,7 +45,8 @@ class Descriptors:
         self._drop(label.id, parent)
         what = f'label {label.id!a} has the unknown parent {parent!a}'
         faults.add(file, self._lines[label.id], what)
-    for id_, parent in self._ring_edges():
+    edges = self._ring_edges()
+    for id_, parent in sorted(edges, key=lambda e: self._lines[e[0]]):
       self._drop(id_, parent)
       what = f'label {id_!a} is its own ancestor, through its parent {parent!a}'
       faults.add(file, self._lines[id_], what)

@@ -26,16 +26,19 @@ class Fault(ValueError):
 class Faults:
   """Collects `file:line: what` over all files of a corpus.
 
+  Args:
+    on_error: what they do in the end; None: there is no going on.
+
   Attributes:
     count: all faults so far.
     shown: the first SHOWN of them, a line each.
   """
 
-  def __init__(self, on_error: OnError = OnError.RAISE):
+  def __init__(self, on_error: OnError | None = OnError.RAISE):
     self.on_error = on_error
     self.count = 0
     self.shown: list[str] = []
-    self._fatal = False
+    self._fatal = on_error is None
 
   def add(
     self,
@@ -93,7 +96,8 @@ class Faults:
     if self.count > SHOWN:
       lines.append(f'... and {self.count - SHOWN} more')
     if self.on_error is OnError.SKIP and not self._fatal:
-      logging.warning('left out, %d faults:\n%s', self.count, '\n'.join(lines))
+      lines.insert(0, f'left out, {_plural(self.count)}:')
+      logging.warning('%s', '\n'.join(lines))
       return
     if not self._fatal:
       lines.append(

@@ -30,7 +30,6 @@ from xjax.data.rows import (
   find_files,
   find_folder,
   open_lines,
-  parse_object,
   parse_rows,
   read_rows,
 )
@@ -74,34 +73,6 @@ def _zones_of(fields: Fields) -> dict[str, str]:
   ):
     fields.faults.append('an empty document: no text in it')
   return zones
-
-
-def parse_document(
-  line: bytes | str,
-  where: str,
-  *,
-  default_id: str | None = None,
-  need_labels: bool = False,
-) -> Document:
-  """Reads one document from a line of JSON.
-
-  Args:
-    line: the line.
-    where: `file:line`, for messages.
-    default_id: id of a document that has none; None: it must have one.
-    need_labels: whether the field labels must be there.
-
-  Raises:
-    DataError: all that is wrong with the line, `where: what` each.
-  """
-  try:
-    fields = Fields(parse_object(line))
-  except Fault as fault:
-    raise DataError(f'{where}: {fault}') from fault
-  document = document_of(fields, default_id, need_labels)
-  if fields.faults:
-    raise DataError('\n'.join(f'{where}: {what}' for what in fields.faults))
-  return document
 
 
 def read_documents(

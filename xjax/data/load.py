@@ -13,9 +13,9 @@ from xjax.data.config import (
 )
 from xjax.data.corpus import build_corpus
 from xjax.data.eurlex57k.reader import read_eurlex57k
-from xjax.data.eurlex57k.records import input_document
+from xjax.data.eurlex57k.records import FULL_TEXT, input_document
 from xjax.data.jsonl import document_of, read_documents, read_jsonl
-from xjax.data.raw import USUAL, RawCorpus, choose_splits
+from xjax.data.raw import USUAL, RawCorpus, choose_splits, cut
 from xjax.data.rows import Fields
 from xjax.data.schema import Corpus, Document, LabelSpace
 from xjax.data.synthetic import make_synthetic
@@ -83,24 +83,36 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
 
   Args:
     data: the corpus a model was trained on; for EURLEX57K a line may also be
-      a record of that corpus, known by any field of its own.
+      a record of that corpus, one with neither text nor zones.
     source: a file of JSON lines, perhaps gzipped; '-' is standard input.
 
   Returns:
-    The documents by random access; one without an id is line-N of the source.
+    The documents by random access, cut as by model_view; one without an id is
+    line-N of the source.
 
   Raises:
     DataError: the source cannot be read, has no documents, or has faults.
   """
-  eurlex = isinstance(data, Eurlex57kData)
-  return read_documents(
-    source, data.on_error, _eurlex_or_plain if eurlex else document_of
-  )
+
+  def read(
+    fields: Fields, default_id: str | None, need_labels: bool
+  ) -> Document:
+    plain = 'text' in fields or 'zones' in fields
+    eurlex = isinstance(data, Eurlex57kData) and not plain
+    read_one = input_document if eurlex else document_of
+    return model_view(data, read_one(fields, default_id, need_labels))
+
+  return read_documents(source, data.on_error, read)
 
 
-def _eurlex_or_plain(
-  fields: Fields, default_id: str | None, need_labels: bool
-) -> Document:
-  plain = 'text' in fields or 'zones' in fields
-  read = document_of if plain else input_document
-  return read(fields, default_id, need_labels)
+def model_view(data: DataConfig, document: Document) -> Document:
+  """Cuts a document to the zones that a corpus of this config has.
+
+  One that has none of them, such as bare text, is left whole.
+  """
+  zones = tuple(data.zones)
+  if not zones and isinstance(data, Eurlex57kData):
+    zones = FULL_TEXT
+  if not any(name in document.zones for name in zones):
+    return document
+  return cut(document, zones)

@@ -207,9 +207,17 @@ class StoredDocuments(Sequence):
     return self.parse(self.records[row])
 
 
+def cut(document: Document, zones: Sequence[str]) -> Document:
+  """A document with no more than the named zones, in that order."""
+  kept = {
+    name: document.zones[name] for name in zones if name in document.zones
+  }
+  return dataclasses.replace(document, zones=kept)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class ZonedDocuments(Sequence):
-  """Documents cut to some of their zones, in the order asked for."""
+class CutDocuments(Sequence):
+  """Documents with no more than some of their zones."""
 
   documents: Sequence[Document]
   zones: tuple[str, ...]
@@ -218,9 +226,7 @@ class ZonedDocuments(Sequence):
     return len(self.documents)
 
   def __getitem__(self, row: int) -> Document:
-    document = self.documents[row]
-    kept = {n: document.zones[n] for n in self.zones if n in document.zones}
-    return dataclasses.replace(document, zones=kept)
+    return cut(self.documents[row], self.zones)
 
 
 def plain_record(document: Document) -> list:

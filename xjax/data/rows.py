@@ -116,7 +116,7 @@ def read_rows(
     with open_lines(path) as file:
       yield from parse_rows(file, str(path), faults)
   except Fault as fault:
-    faults.add(path, fault.line, str(fault))
+    faults.add(path, None, str(fault))
 
 
 def parse_rows(

@@ -12,6 +12,8 @@ import numpy as np
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
+from xjax.data.faults import Faults
+from xjax.data.rows import Fields, parse_rows
 
 FREQUENT_FROM = 50  # training documents; 1..49 is few, 0 is zero
 
@@ -123,24 +125,51 @@ class LabelSpace:
     Raises:
       DataError: the file is absent or damaged.
     """
-    labels, counts, held_out = [], [], 0
+    faults = Faults(on_error=None)
+    labels: dict[str, Label] = {}
+    counts, held_out = [], []
     try:
-      with pathlib.Path(path).open(encoding='utf-8') as file:
-        for line in file:
-          row = json.loads(line)
-          counts.append(row.pop('train_count'))
-          held_out += row.pop('held_out', False)
-          row['alt'], row['parents'] = tuple(row['alt']), tuple(row['parents'])
-          labels.append(Label(**row))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-      raise DataError(f'{path}: not a label space of xjax: {error}') from error
+      with pathlib.Path(path).open('rb') as file:
+        for number, row in parse_rows(file, str(path), faults):
+          fields = Fields(row)
+          label = _read_label(fields)
+          counts.append(_read_count(fields))
+          held_out.append('held_out' in fields)
+          if label.id in labels or (held_out[-1] < max(held_out)):
+            fields.faults.append(f'label {label.id!a} is out of place')
+          labels[label.id] = label
+          faults.extend(path, number, fields.faults)
+    except OSError as error:
+      raise DataError(f'{path}: cannot be read: {error.strerror}') from error
+    if not labels:
+      faults.add_empty(path, 'label', 0)
+    faults.settle()
     return cls(
-      labels=tuple(labels),
+      labels=tuple(labels.values()),
       train_counts=np.asarray(counts, np.int32),
       n_train=n_train,
-      n_trained=len(labels) - held_out,
-      n_held_out=held_out,
+      n_trained=len(labels) - sum(held_out),
+      n_held_out=sum(held_out),
     )
+
+
+def _read_label(fields: Fields) -> Label:
+  """A label as save writes it: every field is there."""
+  return Label(
+    id=fields.identifier('id'),
+    name=fields.text('name'),
+    alt=fields.texts('alt'),
+    parents=fields.texts('parents'),
+    description=fields.text('description'),
+  )
+
+
+def _read_count(fields: Fields) -> int:
+  count = fields.row.get('train_count')
+  if type(count) is int and 0 <= count < 2**31:
+    return count
+  fields.faults.append('train_count is no count')
+  return 0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -92,27 +92,23 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
     on_error=data.on_error,
     data_dir=folder,
   )
-  terminal = sys.stderr.isatty()
-  tfds.display_progress_bar(terminal)
-  # TFDS prints to where predictions may go.
-  with contextlib.redirect_stdout(sys.stderr):
-    _download_and_prepare(builder, default_cache_dir(data) / 'downloads')
-  _write_index(folder, builder)
-
-
-def _download_and_prepare(builder: Eurlex57k, downloads: pathlib.Path) -> None:
+  downloads = default_cache_dir(data) / 'downloads'
+  tfds.display_progress_bar(sys.stderr.isatty())
   try:
-    builder.download_and_prepare(download_dir=downloads)
+    # TFDS prints, and standard output may be where predictions go.
+    with contextlib.redirect_stdout(sys.stderr):
+      builder.download_and_prepare(download_dir=downloads)
   except DataError:
     raise
   except Exception as error:
-    # No registered type covers what a download may raise.
-    if builder.draft.splits:
+    # What a download may raise has no common type.
+    if data.dir or builder.draft.splits:
       raise
     raise DataError(
       f'{ARCHIVE_URL}: could not be downloaded ({error}); get datasets.zip and '
       f'eurovoc_en.json from {SITE} and give their folder as --config.data.dir'
     ) from error
+  _write_index(folder, builder)
 
 
 def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:

@@ -1,0 +1,94 @@
+"""Documents, saved label spaces, splits of a corpus."""
+
+import json
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.core.types import Ragged
+from xjax.data.schema import Corpus, Document, Label, LabelSpace, Split
+
+SPACE = LabelSpace(
+  labels=(
+    Label('b', 'Bee', ('honey', 'ü'), ('a',), 'an insect'),
+    Label('a', 'Animal'),
+    Label('h', 'hidden'),
+    Label('o', 'outside'),
+  ),
+  train_counts=np.array([7, 60, 0, 0], np.int32),
+  n_train=61,
+  n_trained=2,
+  n_held_out=1,
+)
+
+
+def test_text_is_the_zones_in_order():
+  document = Document('d', {'title': 'T', 'empty': '', 'body': 'B'})
+  assert document.text() == 'T\nB'
+  assert document.text(['body', 'title']) == 'B\nT'
+  assert document.text(['absent', 'body']) == 'B'
+
+
+def test_a_label_space_comes_back_but_for_what_lies_outside(tmp_path):
+  path = tmp_path / 'labels.jsonl'
+  SPACE.save(path)
+  loaded = LabelSpace.load(path, 61)
+  assert loaded.labels == SPACE.labels[:3]
+  assert loaded.train_counts.tolist() == [7, 60, 0]
+  assert loaded.train_counts.dtype == np.int32
+  assert (loaded.n_train, loaded.n_trained, loaded.n_held_out) == (61, 2, 1)
+  assert loaded.index == {'b': 0, 'a': 1, 'h': 2}
+  masks = loaded.masks()
+  assert masks['held_out'].tolist() == [False, False, True]
+  assert masks['frequent'].tolist() == [False, True, False]
+
+
+def test_an_absent_split_is_told_with_the_others():
+  split = Split('dev', (), Ragged.of([]), ())
+  corpus = Corpus(SPACE, {'dev': split}, 'f')
+  assert corpus.split('dev') is split
+  with pytest.raises(DataError, match="no split 'test'; it has: dev"):
+    corpus.split('test')
+
+
+ROW = json.dumps(
+  {
+    'id': 'a',
+    'name': 'A',
+    'alt': ['b'],
+    'parents': [],
+    'description': '',
+    'train_count': 3,
+  }
+).encode()
+
+
+@hypothesis.settings(
+  max_examples=2000, derandomize=True, deadline=None, database=None
+)
+@hypothesis.given(
+  st.one_of(
+    st.binary(max_size=40),
+    st.builds(
+      lambda at, size, new: ROW[:at] + new + ROW[at + size :],
+      st.integers(0, len(ROW)),
+      st.integers(0, 12),
+      st.one_of(
+        st.binary(max_size=4),
+        st.sampled_from([b'[', b'null', b'"', b'1e9', b'9' * 30, b'{}', b'\n']),
+      ),
+    ),
+  )
+)
+def test_a_damaged_label_space_is_a_data_error(tmp_path_factory, data):
+  folder = tmp_path_factory.getbasetemp()
+  path = folder / 'labels.jsonl'
+  path.write_bytes(data)
+  try:
+    space = LabelSpace.load(path, 3)
+  except DataError:
+    return
+  assert len(space) == len(space.train_counts)
