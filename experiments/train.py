@@ -1,4 +1,4 @@
-"""Trains a model, judges it, and shows what it predicts.
+r"""Trains a model, judges it, and shows what it predicts.
 
   python -m experiments.train --config=FILE.py --workdir=DIR \
     [--config.FIELD=VALUE ...]

@@ -22,19 +22,19 @@ def get_config() -> Config:
   return Config(
     data=Eurlex57kData(
       zones=('header',),
-      tokens=WordsConfig(max_tokens=96, buckets=(32, 64, 96)),
+      tokens=WordsConfig(max_tokens=96, buckets=(32, 48, 64, 96)),
     ),
     model=NeuralModel(
-      embedding=EmbeddingConfig(dim=200, dropout=0.2, word_dropout=0.02),
-      encoder=BiGRUConfig(units=200, dropout=0.2),
+      embedding=EmbeddingConfig(dim=200, dropout=0.3, word_dropout=0.02),
+      encoder=BiGRUConfig(units=200, dropout=0.4),
     ),
     train=NeuralTrain(
       batch_size=64,
       steps=10 * _EPOCH,
       learning_rate=2e-3,
-      warmup=200,
-      schedule=Schedule.LINEAR,
-      clip_value=5.0,
+      warmup=300,
+      schedule=Schedule.COSINE,
+      clip_norm=20.0,
       checkpoint_every=_EPOCH,
       judge_every=_EPOCH,
     ),
