@@ -17,7 +17,6 @@ from typing import Any
 import zlib
 
 from absl import logging
-from etils import epath
 import grain
 import jax
 from jax.experimental import multihost_utils
@@ -196,7 +195,7 @@ def intact_steps(folder: str | os.PathLike) -> list[int]:
 def read_meta(folder: str | os.PathLike, step: int) -> dict[str, Any]:
   """The meta that was saved with a step, whose checkpoint is intact."""
   handler = ocp.JsonCheckpointHandler()
-  return handler.restore(epath.Path(folder) / str(step) / 'meta')
+  return handler.restore(pathlib.Path(folder).absolute() / str(step) / 'meta')
 
 
 def read_params(
@@ -216,8 +215,8 @@ def read_params(
     DataError: the checkpoint is damaged or not there, or its parameters are
       not those of like.
   """
-  path = epath.Path(folder) / str(step)
-  if fault := _fault(pathlib.Path(path)):
+  path = pathlib.Path(folder).absolute() / str(step)
+  if fault := _fault(path):
     raise DataError(f'{path}: {fault}')
   handler = ocp.StandardCheckpointHandler()
   saved = {

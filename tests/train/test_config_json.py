@@ -1,0 +1,140 @@
+import dataclasses
+import json
+
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh import MeshConfig
+from xjax.data.config import JsonlData, OnError, SyntheticData, WordsConfig
+from xjax.train.config import (
+  Config,
+  Dtype,
+  EvalConfig,
+  NeuralTrain,
+  Optimizer,
+  Schedule,
+  shrink,
+)
+from xjax.train.config_json import diff, from_json, load_config, to_json
+
+
+def rich():
+  return Config(
+    seed=3,
+    data=JsonlData(
+      dir='/d',
+      zones=('title', 'body'),
+      on_error=OnError.SKIP,
+      tokens=WordsConfig(max_tokens=32, buckets=(8, 32)),
+    ),
+    train=NeuralTrain(
+      learning_rate=0.1 + 0.2,
+      schedule=Schedule.COSINE,
+      optimizer=Optimizer.ADAMW,
+      compute_dtype=Dtype.BFLOAT16,
+    ),
+    eval=EvalConfig(ks=(1, 5)),
+    mesh=MeshConfig(data=2, label=4),
+  )
+
+
+@pytest.mark.parametrize('config', [Config(), rich()], ids=['default', 'rich'])
+def test_round_trip_through_a_file(tmp_path, config):
+  path = tmp_path / 'config.json'
+  path.write_text(json.dumps(to_json(config)))
+  again = load_config(path)
+  assert again == config
+  assert type(again.data) is type(config.data)
+  assert diff(config, again) == []
+
+
+def test_kinds_stand_in_the_json():
+  written = to_json(rich())
+  assert written['data']['kind'] == 'jsonl'
+  assert written['data']['tokens']['kind'] == 'words'
+  assert written['model']['encoder']['kind'] == 'bigru'
+  assert written['data']['on_error'] == 'skip'
+  assert 'kind' not in written['mesh']
+
+
+def test_absent_fields_take_their_defaults():
+  assert from_json({'seed': 4}) == Config(seed=4)
+
+
+@pytest.mark.parametrize(
+  'value, says',
+  [
+    ({'sed': 1}, "'sed'"),
+    ({'train': {'kind': 'gradient', 'stps': 1}}, "'train.stps'"),
+    ({'data': {'kind': 'cvs'}}, 'data: unknown kind'),
+    ({'data': {'kind': 'bigru'}}, 'data: unknown kind'),
+    ({'seed': '1'}, 'seed: expected'),
+    ({'train': {'schedule': 'square'}}, "'constant', 'linear', 'cosine'"),
+    ({'eval': {'ks': [1, 'a']}}, 'eval.ks'),
+    ({'mesh': 3}, 'mesh: expected an object'),
+    ([], 'config: expected an object'),
+  ],
+)
+def test_wrong_json_is_named(value, says):
+  with pytest.raises(ConfigError, match=says):
+    from_json(value)
+
+
+def test_damaged_file_is_a_data_error(tmp_path):
+  path = tmp_path / 'config.json'
+  with pytest.raises(DataError, match='config.json'):
+    load_config(path)
+  path.write_text('{"seed": ')
+  with pytest.raises(DataError, match='config.json'):
+    load_config(path)
+
+
+def test_diff_names_paths_and_what_may_change():
+  old = Config()
+  new = dataclasses.replace(
+    old,
+    seed=1,
+    data=dataclasses.replace(old.data, dir='/x'),
+    train=dataclasses.replace(old.train, steps=7, batch_size=8),
+    mesh=MeshConfig(data=1, label=2),
+  )
+  found = {d.path: (d.old, d.new, d.may_change) for d in diff(old, new)}
+  assert found == {
+    'seed': (0, 1, False),
+    'data.dir': ('', '/x', True),
+    'train.batch_size': (64, 8, False),
+    'train.steps': (1000, 7, True),
+    'mesh.data': (-1, 1, True),
+    'mesh.label': (1, 2, True),
+  }
+  assert str(diff(old, new)[0]) == 'seed: 0 -> 1'
+
+
+def test_diff_of_other_kinds():
+  old, new = Config(data=SyntheticData()), Config(data=JsonlData())
+  paths = [d.path for d in diff(old, new)]
+  assert paths[0] == 'data.kind'
+  assert 'data.n_train' in paths
+  assert not diff(old, new)[0].may_change
+
+
+def sizes(value, path=''):
+  if dataclasses.is_dataclass(value):
+    for field in dataclasses.fields(value):
+      yield from sizes(getattr(value, field.name), f'{path}.{field.name}')
+  elif isinstance(value, tuple):
+    for item in value:
+      yield from sizes(item, path)
+  elif type(value) is int:
+    yield path, value
+
+
+def test_shrink_is_small_and_keeps_the_kinds():
+  small = shrink(rich())
+  vocabulary = {'.data.tokens.max_words'}
+  assert [p for p, n in sizes(small) if n > 16 and p not in vocabulary] == []
+  assert small.train.steps == 2
+  assert isinstance(small.data, SyntheticData)
+  assert small.train.optimizer is Optimizer.ADAMW
+  assert small.train.compute_dtype is Dtype.BFLOAT16
+  assert type(small.model) is type(rich().model)
