@@ -154,11 +154,10 @@ def _recur_backward(reverse, residuals, dh_TBH):
   dgates_TBG = jnp.concatenate(
     [dcarried_TBG[..., : 2 * units], total_TBH * by_n], axis=2
   )
-  drecurrent_HG = jnp.einsum(
-    'TBH,TBG->HG',
-    before_TBH.astype(recurrent_HG.dtype),
-    dcarried_TBG.astype(recurrent_HG.dtype),
-    preferred_element_type=jnp.float32,
+  # Flattened by hand: an einsum over T and B would copy both sides.
+  drecurrent_HG = _product(
+    before_TBH.reshape(-1, units).T,
+    dcarried_TBG.reshape(-1, 3 * units).astype(recurrent_HG.dtype),
   ).astype(recurrent_HG.dtype)
   dbias_H = dcarried_TBG[..., 2 * units :].sum(axis=(0, 1))
   return dgates_TBG, None, drecurrent_HG, dbias_H
