@@ -72,7 +72,6 @@ class Checkpoints(contextlib.AbstractContextManager):
       item_names=_ITEMS,
       options=ocp.CheckpointManagerOptions(
         preservation_policy=self._policy,
-        cleanup_tmp_directories=True,
         async_options=ocp.AsyncOptions(
           post_finalization_callback=self._write_file_list
         ),
@@ -277,9 +276,10 @@ def _fault(folder: pathlib.Path) -> str:
 def _sweep(folder: pathlib.Path) -> None:
   """Takes unfinished and damaged checkpoints out of the way."""
   for path in sorted(folder.iterdir()):
-    if not path.name.isdecimal():
+    number, _, suffix = path.name.partition('.')
+    if not number.isdecimal():
       continue
-    if not (path / _FILES).exists():
+    if suffix or not (path / _FILES).exists():
       shutil.rmtree(path)
     elif fault := _fault(path):
       kept = folder / _DAMAGED / path.name

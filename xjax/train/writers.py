@@ -67,7 +67,8 @@ class MetricWriter(contextlib.AbstractContextManager):
     """
     if not self._file:
       return
-    json.dump({'kind': kind, 'step': step, **values}, self._file)
+    record = {'kind': kind, 'step': step, **values}
+    json.dump(record, self._file, allow_nan=False)
     self._file.write('\n')
     self._file.flush()
     for name, value in _scalars(values, kind):

@@ -1,0 +1,221 @@
+import json
+import logging
+
+from flax import nnx
+import grain
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.core.mesh import LABEL, MeshConfig, make_mesh
+from xjax.train.checkpoint import (
+  Checkpoints,
+  intact_steps,
+  read_meta,
+  read_params,
+)
+from xjax.train.state import by_path, plan_state
+
+
+class Small(nnx.Module):
+  def __init__(self, rngs):
+    key = rngs.params()
+    self.rows = nnx.Param(
+      jax.random.normal(key, (128, 3)), out_sharding=(LABEL, None)
+    )
+    self.bias = nnx.Param(jnp.zeros(5))
+
+
+@pytest.fixture(scope='module')
+def plan():
+  mesh = make_mesh(MeshConfig(data=2, label=4))
+  return plan_state(Small, optax.adam(1e-3), mesh)
+
+
+@pytest.fixture(scope='module')
+def advance(plan):
+  return jax.jit(
+    lambda state: jax.tree.map(lambda x: x + 1, state),
+    donate_argnums=0,
+    out_shardings=plan.shardings,
+  )
+
+
+def fresh(plan):
+  with jax.set_mesh(plan.shardings.step.mesh):
+    return plan.init(jax.random.key(0))
+
+
+def batches():
+  return iter(grain.MapDataset.range(1000).to_iter_dataset())
+
+
+def write(folder, plan, advance, steps, keep=3, best=None):
+  """Saves each of some steps; returns what they held, as NumPy."""
+  state, iterator, held = fresh(plan), batches(), {}
+  with Checkpoints(folder, keep) as checkpoints:
+    for step in range(1, max(steps) + 1):
+      state = advance(state)
+      next(iterator)
+      if step in steps:
+        held[step] = jax.tree.map(np.array, state)
+        checkpoints.save(state, step, iterator, {'third': step / 3}, best)
+        # The state is donated while the write goes on.
+  return held
+
+
+def equal(found, expected):
+  return all(
+    np.array_equal(a, b)
+    for a, b in zip(
+      jax.tree.leaves(found), jax.tree.leaves(expected), strict=True
+    )
+  )
+
+
+def test_restores_bitwise_although_the_state_was_donated(
+  tmp_path, plan, advance
+):
+  held = write(tmp_path, plan, advance, [1, 2, 3])
+  with Checkpoints(tmp_path, 3) as checkpoints:
+    assert checkpoints.steps == [1, 2, 3]
+    for step in (3, 1, 2):
+      iterator = batches()
+      state, meta = checkpoints.restore(step, plan.abstract, iterator)
+      assert equal(state, held[step])
+      assert meta == {'third': step / 3}
+      assert next(iterator) == step
+      assert jax.tree.map(lambda x: x.sharding, state) == plan.shardings
+
+
+def test_keeps_the_newest_and_the_best(tmp_path, plan, advance):
+  write(tmp_path, plan, advance, range(1, 8), keep=2, best=3)
+  assert intact_steps(tmp_path) == [3, 6, 7]
+
+
+def test_restores_onto_another_mesh(tmp_path, plan, advance):
+  held = write(tmp_path, plan, advance, [2])
+  other = plan_state(
+    Small, optax.adam(1e-3), make_mesh(MeshConfig(data=4, label=2))
+  )
+  with Checkpoints(tmp_path, 3) as checkpoints:
+    state, _ = checkpoints.restore(2, other.abstract, batches())
+  assert equal(state, held[2])
+  assert jax.tree.map(lambda x: x.sharding, state) == other.shardings
+
+
+def test_iterator_state_of_another_number_of_processes(tmp_path, plan, advance):
+  write(tmp_path, plan, advance, [2])
+  data = tmp_path / '2' / 'data'
+  (data / 'process_0-of-1.json').rename(data / 'process_1-of-4.json')
+  iterator = batches()
+  # Past the check of files, which would call this damage.
+  (tmp_path / '2' / 'files.json').write_text('{}')
+  with Checkpoints(tmp_path, 3) as checkpoints:
+    checkpoints.restore(2, plan.abstract, iterator)
+  assert next(iterator) == 2
+
+
+def test_saving_a_step_again_replaces_it(tmp_path, plan, advance):
+  write(tmp_path, plan, advance, [1, 2])
+  with Checkpoints(tmp_path, 3) as checkpoints:
+    state, _ = checkpoints.restore(2, plan.abstract, batches())
+    checkpoints.save(state, 2, batches(), {'third': 9}, None)
+  assert read_meta(tmp_path, 2) == {'third': 9}
+  assert intact_steps(tmp_path) == [1, 2]
+
+
+def files_of(folder):
+  return sorted(
+    p for item in folder.iterdir() if item.is_dir() for p in item.rglob('*')
+  )
+
+
+def damage_kinds(content):
+  flipped = bytearray(content)
+  flipped[len(content) // 2] ^= 1
+  return {
+    'cut': content[: len(content) // 2],
+    'empty': b'',
+    'flipped': bytes(flipped),
+    'gone': None,
+  }
+
+
+def test_any_damage_to_any_file_falls_back_to_the_one_before(
+  tmp_path, plan, advance, caplog
+):
+  held = write(tmp_path, plan, advance, [1, 2])
+  paths = [p for p in files_of(tmp_path / '2') if p.is_file()]
+  assert len(paths) > 8
+  for path in paths:
+    content = path.read_bytes()
+    for kind, damaged in damage_kinds(content).items():
+      path.unlink(missing_ok=True)
+      if damaged is not None:
+        path.write_bytes(damaged)
+      assert intact_steps(tmp_path) == [1], (path, kind)
+    path.write_bytes(content)
+    assert intact_steps(tmp_path) == [1, 2]
+  path.unlink()
+  caplog.set_level(logging.WARNING)
+  with Checkpoints(tmp_path, 3) as checkpoints:
+    assert checkpoints.steps == [1]
+    state, _ = checkpoints.restore(1, plan.abstract, batches())
+    assert equal(state, held[1])
+    checkpoints.save(advance(state), 2, batches(), {}, None)
+  assert f'{tmp_path}/2 is damaged' in caplog.text
+  assert 'the one before is used' in caplog.text
+  assert (tmp_path / 'damaged' / '2').is_dir()
+  assert intact_steps(tmp_path) == [1, 2]
+
+
+def test_unfinished_checkpoints_go_without_a_word(
+  tmp_path, plan, advance, caplog
+):
+  write(tmp_path, plan, advance, [1, 2])
+  (tmp_path / '2' / 'files.json').unlink()
+  (tmp_path / '3.orbax-checkpoint-tmp').mkdir()
+  caplog.set_level(logging.WARNING)
+  with Checkpoints(tmp_path, 3) as checkpoints:
+    assert checkpoints.steps == [1]
+  assert caplog.text == ''
+  assert sorted(p.name for p in tmp_path.iterdir() if p.is_dir()) == ['1']
+
+
+def test_read_params(tmp_path, plan, advance):
+  held = write(tmp_path, plan, advance, [1])
+  found = read_params(tmp_path, 1)
+  expected = by_path(held[1].params)
+  assert found.keys() == expected.keys() == {'rows', 'bias'}
+  for name, array in found.items():
+    assert isinstance(array, np.ndarray)
+    np.testing.assert_array_equal(array, expected[name])
+  placed = read_params(tmp_path, 1, plan.abstract.params)
+  assert placed['rows'].sharding == by_path(plan.shardings.params)['rows']
+  np.testing.assert_array_equal(placed['rows'], expected['rows'])
+
+
+def test_read_params_refuses(tmp_path, plan, advance):
+  write(tmp_path, plan, advance, [1])
+  with pytest.raises(DataError, match='no such checkpoint'):
+    read_params(tmp_path, 2)
+  like = dict(plan.abstract.params)
+  del like['bias']
+  with pytest.raises(DataError, match='are not those'):
+    read_params(tmp_path, 1, like)
+  (tmp_path / '1' / 'meta' / 'metadata').write_text('{')
+  with pytest.raises(DataError, match='meta/metadata is damaged'):
+    read_params(tmp_path, 1)
+  (tmp_path / '1' / 'files.json').write_text('{')
+  with pytest.raises(DataError, match='files.json is damaged'):
+    read_params(tmp_path, 1)
+
+
+def test_list_of_files_is_readable(tmp_path, plan, advance):
+  write(tmp_path, plan, advance, [1])
+  listed = json.loads((tmp_path / '1' / 'files.json').read_text())
+  assert listed['meta/metadata'][0] == len('{"third": 0.3333333333333333}')
