@@ -109,7 +109,8 @@ def read_descriptors(path: pathlib.Path, faults: Faults) -> Descriptors:
     for what in fields.faults:
       faults.add(path, number, what)
     own += len(fields.faults) if label.id else 0
-  described.complete = faults.count == before + own
+  sound = faults.count == before + own
+  described.complete = sound and bool(described.labels)
   if not described.labels:
     faults.add_empty(path, 'label', before)
   described.check_parents(path, faults)

@@ -204,7 +204,8 @@ class StoredDocuments(Sequence):
     return len(self.records)
 
   def __getitem__(self, row: int) -> Document:
-    return self.parse(self.records[row])
+    # Records may know no IndexError, with which iteration ends.
+    return self.parse(self.records[range(len(self))[row]])
 
 
 def cut(document: Document, zones: Sequence[str]) -> Document:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 import pathlib
 from typing import Any
+import urllib.request
 
 import tensorflow_datasets as tfds
 
@@ -86,9 +87,14 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
   ) -> Source:
     if self._source:
       return find_source(pathlib.Path(self._source), faults)
-    got = dl_manager.download({'all': ARCHIVE_URL, 'concepts': CONCEPTS_URL})
-    source = find_source(pathlib.Path(got['all']), faults)
-    return Source(source.splits, (), pathlib.Path(got['concepts']))
+    # Asked first, because the download tries for minutes before it gives up.
+    request = urllib.request.Request(ARCHIVE_URL, method='HEAD')
+    with urllib.request.urlopen(request, timeout=30):
+      pass
+    archive = dl_manager.download(ARCHIVE_URL)
+    concepts = dl_manager.download(CONCEPTS_URL)
+    source = find_source(pathlib.Path(archive), faults)
+    return Source(source.splits, (), pathlib.Path(concepts))
 
   def _read_split(self, name: str, source: Source, faults: Faults) -> None:
     split = self.draft.begin(name)

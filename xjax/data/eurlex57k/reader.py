@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import sys
 from typing import Any
+import zipfile
 
 from absl import logging
 import numpy as np
@@ -41,6 +42,8 @@ from xjax.data.tokens import default_cache_dir
 
 FORMAT = 1  # of what is prepared; a change prepares anew
 INDEX = 'index.json'
+# What reading a damaged file of ours may raise.
+DAMAGE = (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile)
 
 
 def read_eurlex57k(
@@ -64,7 +67,7 @@ def read_eurlex57k(
   if folder.is_dir():
     try:
       return _open(folder, data, splits)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except DAMAGE as error:
       logging.warning('%s is damaged (%s): preparing anew', folder, error)
       shutil.rmtree(folder)
   logging.info('preparing EURLEX57K in %s', folder)
@@ -134,7 +137,9 @@ def _open(
   builder = Eurlex57k(data_dir=folder)
   found = {}
   for name in choose_splits(source, index['splits'], splits):
-    with np.load(folder / f'{name}.npz', allow_pickle=False) as arrays:
+    # Opened here: what numpy opens stays open where the file is damaged.
+    with (folder / f'{name}.npz').open('rb') as file:
+      arrays = np.load(file, allow_pickle=False)
       gold = Ragged(arrays['indptr'], arrays['values'])
     row = index['splits'][name]
     found[name] = RawSplit(

@@ -83,7 +83,7 @@ def read_concepts(path: pathlib.Path, faults: Faults) -> Descriptors:
     if label:
       described.add(label, lines[id_])
     faults.extend(path, lines[id_], [f'concept {id_!a}: {w}' for w in whats])
-  described.complete = len(described.labels) == len(rows)
+  described.complete = 0 < len(described.labels) == len(rows)
   if not described.labels:
     faults.add_empty(path, 'concept', before)
   described.check_parents(path, faults)

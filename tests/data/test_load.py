@@ -1,0 +1,116 @@
+"""The corpus a config asks for, and documents to be tagged as it would be."""
+
+import json
+import logging
+
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.config import (
+  DataConfig,
+  Eurlex57kData,
+  JsonlData,
+  SyntheticData,
+)
+from xjax.data.load import load_corpus, model_view, read_input
+from xjax.data.schema import Document
+
+SYNTHETIC = SyntheticData(n_train=60, n_dev=20, n_test=0, n_labels=20)
+
+
+def write(folder, name, rows):
+  text = ''.join(json.dumps(row) + '\n' for row in rows)
+  (folder / f'{name}.jsonl').write_text(text)
+
+
+@pytest.fixture
+def folder(tmp_path):
+  rows = [
+    {'id': f'd{i}', 'text': f'word {i}', 'labels': ['a', f'l{i}']}
+    for i in range(4)
+  ]
+  write(tmp_path, 'train', rows)
+  write(tmp_path, 'test', [{'id': 't', 'text': 'x', 'labels': ['new']}])
+  return tmp_path
+
+
+def test_the_embedded_corpus():
+  corpus = load_corpus(SYNTHETIC, seed=0)
+  assert len(corpus.split('train')) == 60 and len(corpus.split('dev')) == 20
+  space = corpus.label_space
+  assert list(space.ids) == sorted(space.ids) and space.n_train == 60
+  again = load_corpus(SYNTHETIC, seed=1)
+  assert again.fingerprint == corpus.fingerprint
+  other = SyntheticData(**{**vars(SYNTHETIC), 'corpus_seed': 1})
+  assert load_corpus(other, seed=0).fingerprint != corpus.fingerprint
+
+
+def test_a_folder_is_logged(folder, caplog):
+  with caplog.at_level(logging.INFO, logger='absl'):
+    corpus = load_corpus(JsonlData(dir=str(folder)), seed=0)
+  assert list(corpus.splits) == ['train', 'test']
+  told = [record.getMessage() for record in caplog.records]
+  assert told == [
+    f'{folder} has no split dev: it is left out',
+    'train: 4 documents',
+    'test: 1 documents',
+    '6 labels: 0 frequent, 5 few, 1 zero',
+  ]
+
+
+def test_the_label_space_is_the_same_whatever_splits_are_kept(folder):
+  data = JsonlData(dir=str(folder))
+  corpus = load_corpus(data, 0, splits=['test'])
+  assert list(corpus.splits) == ['test']
+  assert corpus.label_space.ids == load_corpus(data, 0).label_space.ids
+  with pytest.raises(DataError, match="no split 'dev'; there are: train, test"):
+    load_corpus(data, 0, splits=['dev'])
+
+
+def test_another_corpus_in_a_given_space(folder, tmp_path, caplog):
+  space = load_corpus(JsonlData(dir=str(folder)), 0).label_space
+  (folder / 'train.jsonl').unlink()
+  write(folder, 'test', [{'id': 't', 'text': 'x', 'labels': ['zz', 'a']}])
+  with caplog.at_level(logging.INFO, logger='absl'):
+    corpus = load_corpus(JsonlData(dir=str(folder)), 0, space, ['test'])
+  assert corpus.label_space.ids == (*space.ids, 'zz')
+  assert corpus.label_space.train_counts.tolist() == [4, 1, 1, 1, 1, 0, 0]
+  assert corpus.split('test').gold[0].tolist() == [0, 6]
+  assert '1 outside the label space' in caplog.text
+
+
+def test_an_unknown_kind_of_corpus():
+  with pytest.raises(ConfigError, match='DataConfig'):
+    load_corpus(DataConfig(), 0)
+
+
+def test_bare_text_is_read_whole():
+  document = Document('d', {'text': 'x'})
+  for data in (Eurlex57kData(), JsonlData(zones=('title',)), JsonlData()):
+    assert model_view(data, document) == document
+
+
+def test_zones_of_an_input_are_cut():
+  document = Document('d', {'body': 'b', 'title': 't', 'header': 'h'})
+  data = JsonlData(zones=('title', 'body'))
+  assert model_view(data, document).text() == 't\nb'
+  assert model_view(JsonlData(), document).text() == 'b\nt\nh'
+  assert model_view(Eurlex57kData(), document).text() == 'h'
+
+
+def test_inputs_in_the_format_of_the_corpus(tmp_path):
+  rows = [
+    {'celex_id': 'c', 'header': 'H', 'title': 'T', 'main_body': ['1', '2']},
+    {'header': 'H', 'concepts': ['7']},
+    {'text': 'plain'},
+  ]
+  write(tmp_path, 'in', rows)
+  path = str(tmp_path / 'in.jsonl')
+  documents = read_input(Eurlex57kData(), path)
+  assert [(d.id, d.text(), d.labels) for d in documents] == [
+    ('c', 'H\n1\n2', ()),
+    ('line-2', 'H', ('7',)),
+    ('line-3', 'plain', ()),
+  ]
+  with pytest.raises(DataError, match=":1: no field 'text'"):
+    read_input(JsonlData(), path)

@@ -1,0 +1,278 @@
+"""Whatever a file holds, a reader succeeds or raises DataError."""
+
+import contextlib
+import gzip
+import io
+import json
+import pathlib
+import tempfile
+import zipfile
+
+import hypothesis
+from hypothesis import strategies as st
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.data.config import JsonlData, OnError
+from xjax.data.descriptors import label_of, read_descriptors
+from xjax.data.eurlex57k.records import (
+  input_document,
+  read_concepts,
+  read_record,
+)
+from xjax.data.eurlex57k.sources import find_source
+from xjax.data.faults import Faults
+from xjax.data.jsonl import (
+  document_of,
+  parse_documents,
+  read_documents,
+  read_jsonl,
+)
+from xjax.data.labels import read_label_list
+from xjax.data.raw import plain_document, plain_record
+from xjax.data.record_store import to_bytes
+from xjax.data.rows import Fields
+
+fuzzed = hypothesis.settings(
+  max_examples=2000, derandomize=True, deadline=None, database=None
+)
+
+typed = hypothesis.settings(fuzzed, max_examples=300)  # no reader by itself
+
+DOCUMENT = [
+  b'{"id": "d1", "text": "one \\u00e9", "labels": ["a", "b"]}\n',
+  b'{"id": "d2", "zones": {"t": "T", "b": "B"}, "labels": []}\n',
+]
+LAW = [
+  b'{"celex_id": "c", "concepts": ["a"], "title": "t", "header": "h", '
+  b'"recitals": "", "main_body": ["m"], "attachments": ""}\n'
+]
+LABEL = [
+  b'{"id": "a", "name": "A", "alt": ["x"], "parents": ["b"]}\n',
+  b'{"id": "b", "description": "d"}\n',
+]
+CONCEPTS = [
+  b'{"a": {"label": "A", "alt_labels": ["x"], "concept_id": "a", '
+  b'"parents": ["b"]},\n"b": {"label": "B", "parents": []}}\n'
+]
+LIST = [b'a\n', b'b\n', b'\xc3\xa9\n']
+
+# What tends to matter: brackets, kinds of values, ends of lines, encodings.
+PIECES = st.one_of(
+  st.text(max_size=3).map(lambda text: text.encode('utf-8', 'replace')),
+  st.sampled_from(
+    '"|,|:|{|}|[|]|null|NaN|1e999|-1|true|""|[]|{}|\\|\\ud800|\\u0000|\n|\r|\0'
+    '|{"id"|"id": "d1",|"labels"|"a"|"parents"|\t|\xe9'.split('|')
+  ).map(str.encode),
+  st.sampled_from([b'\xff\xfe', b'\xef\xbb\xbf', b'\xe4', b'\x1f\x8b']),
+)
+
+
+@st.composite
+def damaged(draw, lines: list[bytes]) -> bytes:
+  """Sound lines with up to three pieces put in."""
+  order = draw(st.permutations(lines))
+  data = b''.join(order[: draw(st.integers(1, len(order)))])
+  for _ in range(draw(st.integers(0, 3))):
+    at = draw(st.integers(0, len(data)))
+    end = at + draw(st.integers(0, 8))
+    data = data[:at] + draw(PIECES) + data[end:]
+  return data
+
+
+JSON = st.recursive(
+  st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.sampled_from(['a', 'b', 'd1', '', ' ', '\ud800', '\0']),
+    st.text(max_size=3),
+  ),
+  lambda inner: st.one_of(
+    st.lists(inner, max_size=2),
+    st.dictionaries(st.text(max_size=2), inner, max_size=2),
+  ),
+  max_leaves=4,
+)
+
+
+@st.composite
+def altered(draw, lines: list[bytes]) -> bytes:
+  """Sound lines of JSON, one field of each perhaps with another value."""
+  found = []
+  for line in lines:
+    row = json.loads(line)
+    if draw(st.booleans()):
+      row[draw(st.sampled_from(sorted(row)))] = draw(JSON)
+    found.append(json.dumps(row).encode() + b'\n')
+  return b''.join(found)
+
+
+def contents(lines: list[bytes]) -> st.SearchStrategy[bytes]:
+  """What a file may hold: mostly nearly sound lines."""
+  return st.one_of(damaged(lines), st.binary(max_size=30))
+
+
+def json_contents(lines: list[bytes]) -> st.SearchStrategy[bytes]:
+  """The same for lines of JSON."""
+  return st.one_of(contents(lines), altered(lines), altered(lines))
+
+
+def rows(*names: str) -> st.SearchStrategy[dict]:
+  """Objects with the right names and any values."""
+  return st.fixed_dictionaries({}, optional=dict.fromkeys(names, JSON))
+
+
+ON_ERROR = st.sampled_from(OnError)
+
+
+@contextlib.contextmanager
+def one_clear_error():
+  """Lets a DataError through whose every line says where."""
+  try:
+    yield
+  except DataError as error:
+    assert str(error).split(':')[0].startswith(('f', '/')), error
+
+
+@pytest.fixture(scope='module')
+def path():
+  with tempfile.TemporaryDirectory() as folder:
+    yield pathlib.Path(folder) / 'f'
+
+
+@fuzzed
+@hypothesis.given(json_contents(DOCUMENT), ON_ERROR)
+def test_documents_to_be_tagged(data, on_error):
+  faults = Faults(on_error)
+  with one_clear_error():
+    documents = parse_documents(io.BytesIO(data), 'f', faults)
+    faults.settle()
+    assert documents and len({d.id for d in documents}) == len(documents)
+    assert all(document.text().strip() for document in documents)
+
+
+@fuzzed
+@hypothesis.given(json_contents(LAW + DOCUMENT[:1]), ON_ERROR)
+def test_laws_to_be_tagged(data, on_error):
+  faults = Faults(on_error)
+  with one_clear_error():
+    documents = parse_documents(io.BytesIO(data), 'f', faults, input_document)
+    faults.settle()
+    assert documents and all(d.text().strip() for d in documents)
+
+
+@fuzzed
+@hypothesis.given(json_contents(LABEL), ON_ERROR)
+def test_labels(path, data, on_error):
+  path.write_bytes(data)
+  faults = Faults(on_error)
+  with one_clear_error():
+    described = read_descriptors(path, faults)
+    faults.settle()
+    assert described.labels
+    assert all(id_ == v.id and v.name for id_, v in described.labels.items())
+    if on_error is OnError.RAISE:
+      assert described.complete
+
+
+@fuzzed
+@hypothesis.given(json_contents(CONCEPTS), ON_ERROR)
+def test_concepts(path, data, on_error):
+  path.write_bytes(data)
+  faults = Faults(on_error)
+  with one_clear_error():
+    described = read_concepts(path, faults)
+    faults.settle()
+    assert on_error is OnError.SKIP or described.labels
+
+
+@fuzzed
+@hypothesis.given(contents(LIST), ON_ERROR)
+def test_label_lists(path, data, on_error):
+  path.write_bytes(data)
+  faults = Faults(on_error)
+  with one_clear_error():
+    ids = read_label_list(path, {}, faults)
+    faults.settle()
+    assert ids and all(id_.strip() == id_ != '' for id_ in ids)
+
+
+@fuzzed
+@hypothesis.given(json_contents(DOCUMENT), json_contents(LABEL), ON_ERROR)
+def test_folders_of_json_lines(path, train, labels, on_error):
+  folder = path.parent / 'folder'
+  folder.mkdir(exist_ok=True)
+  (folder / 'train.jsonl').write_bytes(train)
+  (folder / 'labels.jsonl').write_bytes(labels)
+  data = JsonlData(dir=str(folder), on_error=on_error)
+  with one_clear_error():
+    split = read_jsonl(data).splits['train']
+    assert [d.id for d in split.documents] == list(split.ids) != []
+    assert len(split.gold) == len(split.ids)
+
+
+def zipped(lines: list[bytes]) -> bytes:
+  file = io.BytesIO()
+  with zipfile.ZipFile(file, 'w', zipfile.ZIP_DEFLATED) as archive:
+    # A fixed time: the same bytes in every run.
+    member = zipfile.ZipInfo('dataset/dev/c.json', (2019, 1, 1, 0, 0, 0))
+    archive.writestr(member, lines[0], zipfile.ZIP_DEFLATED)
+  return file.getvalue()
+
+
+@fuzzed
+@hypothesis.given(contents([zipped(LAW)]), ON_ERROR)
+def test_archives(path, data, on_error):
+  path.write_bytes(data)
+  faults = Faults(on_error)
+  with one_clear_error():
+    source = find_source(path, faults)
+    for read in source.splits.values():
+      for _, line, row in read(faults):
+        assert line == 1 and isinstance(row, dict)
+    faults.settle()
+
+
+@fuzzed
+@hypothesis.given(contents([gzip.compress(b''.join(DOCUMENT), mtime=0)]))
+def test_gzipped_lines(path, data):
+  zipped_path = path.with_name('f.jsonl.gz')
+  zipped_path.write_bytes(data)
+  with one_clear_error():
+    assert read_documents(str(zipped_path))
+
+
+@typed
+@hypothesis.given(rows('id', 'text', 'zones', 'labels'))
+def test_fields_of_a_document(row):
+  fields = Fields(row)
+  document = document_of(fields)
+  if not fields.faults:
+    assert document.id and document.text().strip()
+    assert plain_document(json.loads(to_bytes(plain_record(document)))) == (
+      document
+    )
+
+
+@typed
+@hypothesis.given(rows('id', 'name', 'alt', 'parents', 'description'))
+def test_fields_of_a_label(row):
+  fields = Fields(row)
+  label = label_of(fields)
+  if not fields.faults:
+    assert (
+      label.id
+      and label.name
+      and len(set(label.parents)) == (len(label.parents))
+    )
+
+
+@typed
+@hypothesis.given(rows(*json.loads(LAW[0])))
+def test_fields_of_a_law(row):
+  fields = Fields(json.loads(LAW[0]) | row)
+  record = read_record(fields)
+  if not fields.faults:
+    assert record == {**json.loads(to_bytes(record))}
