@@ -9,6 +9,7 @@ from absl import logging
 from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh import make_mesh
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus
 from xjax.data.vocab import Vocabulary
@@ -23,10 +24,11 @@ from xjax.train.judging import (
   judge_splits,
   prior_metrics,
 )
-from xjax.train.neural import NeuralRun
+from xjax.train.neural import NeuralRun, check_mesh
 from xjax.train.predictor import Predictor, load_predictor
 from xjax.train.preemption import Preemption
 from xjax.train.state import from_paths
+from xjax.train.warm_start import find_start
 from xjax.train.workdir import Workdir, read_json
 
 
@@ -72,13 +74,16 @@ def fit(config: Config, workdir: str | os.PathLike) -> FitResult:
   check_config(config)
   folder = Workdir.at(workdir)
   with Preemption() as preemption:
-    folder.open(config)
+    # A config that is refused, here or further on, leaves nothing behind.
+    folder.compare(config)
+    check_mesh(config, make_mesh(config.mesh))
+    if config.train.init_from and not folder.checkpoints.exists():
+      find_start(config.train.init_from)
     corpus = load_corpus(config.data, config.seed)
     if 'train' not in corpus.splits:
       raise DataError(
         'this corpus has no train split; it has: ' + ', '.join(corpus.splits)
       )
-    folder.record_corpus(corpus)
     prior = prior_metrics(corpus, config.eval)
     if 'dev' in prior:
       check_best_metric(config.train.best_metric, prior['dev'])
@@ -86,6 +91,8 @@ def fit(config: Config, workdir: str | os.PathLike) -> FitResult:
       logging.info(
         'no dev split: no early stopping, and the last checkpoint is judged'
       )
+    folder.record_corpus(corpus)
+    folder.open(config)
     match config.train:
       case NeuralTrain():
         return _fit_neural(config, corpus, folder, prior, preemption)

@@ -81,7 +81,7 @@ def warm_start(
     ConfigError: source names no checkpoint, or nothing of it fits.
     DataError: a file of the other workdir is damaged.
   """
-  workdir, step = _find(source)
+  workdir, step = find_start(source)
   others = read_params(workdir.checkpoints, step)
   rows = {
     'labels': _matches(
@@ -105,7 +105,12 @@ def warm_start(
   return dataclasses.replace(state, params=from_paths(state.params, merged))
 
 
-def _find(source: str) -> tuple[Workdir, int]:
+def find_start(source: str) -> tuple[Workdir, int]:
+  """The run and the step that train.init_from=WORKDIR[@step] names.
+
+  Raises:
+    ConfigError: there is no such checkpoint.
+  """
   path, at, number = source.rpartition('@')
   if not at or not number.isdecimal():
     path, number = source, ''

@@ -13,7 +13,7 @@ from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.train.config import Config
-from xjax.train.config_json import diff, load_config, to_json
+from xjax.train.config_json import Difference, diff, load_config, to_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,22 +56,46 @@ class Workdir:
     """Says of which step eval/ is."""
     return self.path / 'eval' / 'checkpoint.json'
 
-  def open(self, config: Config) -> None:
-    """Begins a run, or goes on with the one that is here.
+  def compare(self, config: Config) -> list[Difference]:
+    """Refuses a config that cannot go on here; writes nothing.
+
+    Returns:
+      The fields that differ from the config here, all of which may.
 
     Raises:
-      ConfigError: it was started with another config; the message shows the
-        fields that differ. Those that may change are printed instead.
+      ConfigError: the run here was started with another config; the message
+        shows the fields that differ.
       DataError: config.json is damaged, or gone from beside the checkpoints.
     """
     if self.path.exists() and not self.path.is_dir():
       raise ConfigError(f'{self.path}: the workdir is a file')
-    if self.config.exists():
-      self._compare(load_config(self.config), config)
-    elif self.checkpoints.exists():
-      raise DataError(f'{self.path}: has checkpoints but no config.json')
+    if not self.config.exists():
+      if self.checkpoints.exists():
+        raise DataError(f'{self.path}: has checkpoints but no config.json')
+      return []
+    differences = diff(load_config(self.config), config)
+    refused = [str(d) for d in differences if not d.may_change]
+    if refused:
+      raise ConfigError(
+        f'{self.path} was started with another config:\n  '
+        + '\n  '.join(refused)
+        + '\ntake a new workdir, or the config this one was started with'
+      )
+    return differences
+
+  def open(self, config: Config) -> None:
+    """Begins a run, or goes on with the one that is here.
+
+    Fields that differ and may are printed.
+
+    Raises:
+      ConfigError, DataError: as compare.
+    """
+    differences = self.compare(config)
     barrier('xjax:compared')
     if is_host0():
+      for difference in differences:
+        logging.info('config changed: %s', difference)
       self.path.mkdir(parents=True, exist_ok=True)
       write_json(self.config, to_json(config))
     barrier('xjax:opened')
@@ -87,7 +111,9 @@ class Workdir:
       'splits': {name: len(split) for name, split in corpus.splits.items()},
       'fingerprint': corpus.fingerprint,
     }
-    before = read_json(self.corpus) if self.corpus.exists() else described
+    # Without config.json, what lies here is of a start that did not get far.
+    begun = self.config.exists() and self.corpus.exists()
+    before = read_json(self.corpus) if begun else described
     if before != described:
       raise DataError(
         f'{self.path}: was started on another corpus: '
@@ -96,7 +122,7 @@ class Workdir:
       )
     barrier('xjax:corpus')
     if is_host0():
-      if not self.labels.exists():
+      if not begun or not self.labels.exists():
         corpus.label_space.save(self.labels)
       write_json(self.corpus, described)
 
@@ -110,19 +136,6 @@ class Workdir:
     if type(n_train) is not int:
       raise DataError(f'{self.corpus}: n_train is missing')
     return LabelSpace.load(self.labels, n_train)
-
-  def _compare(self, old: Config, new: Config) -> None:
-    differences = diff(old, new)
-    refused = [str(d) for d in differences if not d.may_change]
-    if refused:
-      raise ConfigError(
-        f'{self.path} was started with another config:\n  '
-        + '\n  '.join(refused)
-        + '\ntake a new workdir, or the config this one was started with'
-      )
-    if is_host0():
-      for difference in differences:
-        logging.info('config changed: %s', difference)
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:

@@ -1,0 +1,195 @@
+"""Runs that are killed, asked to stop or damaged, and started again."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from xjax.train.checkpoint import intact_steps, read_meta, read_params
+from xjax.train.writers import CLOCK_FIELDS
+
+PROCESS = pathlib.Path(__file__).with_name('train_process.py')
+STEPS = 60
+KILLS = 10
+PREEMPTED = 75
+
+
+@pytest.fixture(scope='module')
+def environment(tmp_path_factory):
+  """One CPU device, so that steps queue; what is compiled is kept."""
+  folder = tmp_path_factory.mktemp('compiled')
+  root = str(PROCESS.parents[2])
+  return {
+    **os.environ,
+    'JAX_NUM_CPU_DEVICES': '1',
+    'JAX_COMPILATION_CACHE_DIR': str(folder),
+    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+    'XJAX_CACHE_DIR': str(folder / 'xjax'),
+    'PYTHONPATH': root,
+  }
+
+
+@pytest.fixture(scope='module')
+def start(environment):
+  def begin(workdir):
+    return subprocess.Popen(
+      [sys.executable, PROCESS, workdir, str(STEPS)],
+      env=environment,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+    )
+
+  return begin
+
+
+@pytest.fixture(scope='module')
+def whole(start, tmp_path_factory):
+  """A run that nothing happened to."""
+  workdir = tmp_path_factory.mktemp('whole') / 'run'
+  finish(start(workdir))
+  return workdir
+
+
+def finish(process):
+  output, _ = process.communicate(timeout=120)
+  assert process.returncode == 0, output
+  return output
+
+
+def records(workdir):
+  """All records but their clocks; of a file being written, the whole lines."""
+  path = workdir / 'metrics.jsonl'
+  lines = path.read_text().splitlines(True) if path.exists() else []
+  found = [json.loads(line) for line in lines if line.endswith('\n')]
+  for record in found:
+    for name in CLOCK_FIELDS:
+      record.pop(name, None)
+  return found
+
+
+def step_of(workdir):
+  return max((record['step'] for record in records(workdir)), default=0)
+
+
+def writing(workdir):
+  """Steps whose checkpoint is being written."""
+  return {path.name for path in workdir.glob('checkpoints/*.orbax*')}
+
+
+def kill(process):
+  process.kill()
+  process.communicate()
+  return process.returncode == -signal.SIGKILL
+
+
+def wait_until(process, happens):
+  while process.poll() is None and not happens():
+    time.sleep(0.0005)
+
+
+def wait_for_step(process, workdir, step):
+  wait_until(process, lambda: step_of(workdir) >= step)
+
+
+def assert_same(workdir, whole):
+  """Bitwise: parameters of every checkpoint left, records, judged lists."""
+  assert records(workdir) == records(whole)
+  steps = intact_steps(whole / 'checkpoints')
+  assert intact_steps(workdir / 'checkpoints') == steps
+  assert steps[-1] == STEPS
+  for step in steps:
+    found, expected = (
+      read_params(w / 'checkpoints', step) for w in (workdir, whole)
+    )
+    assert found.keys() == expected.keys()
+    for name in expected:
+      np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    assert read_meta(workdir / 'checkpoints', step) == read_meta(
+      whole / 'checkpoints', step
+    )
+  for name in ('dev', 'test'):
+    for file in ('metrics.json', 'predictions.npz'):
+      path = pathlib.Path('eval', name, file)
+      assert (workdir / path).read_bytes() == (whole / path).read_bytes()
+
+
+def test_killed_at_random_moments(start, whole, tmp_path):
+  rng = random.Random(os.environ.get('XJAX_KILL_SEED', 0))
+  workdir = tmp_path / 'run'
+  killed, during_checkpoint = 0, 0
+  for number in range(KILLS):
+    # On from where it was, but not so far that the next ones have no room.
+    step = min(step_of(workdir) + 1, STEPS * (number + 1) // (KILLS + 2))
+    process = start(workdir)
+    wait_for_step(process, workdir, step)
+    if number % 2:
+      wait_until(process, lambda: writing(workdir))
+      time.sleep(rng.random() * 0.01)
+    else:
+      time.sleep(rng.random() * 0.05)
+    killed += kill(process)
+    during_checkpoint += bool(writing(workdir))
+  assert killed == KILLS
+  assert during_checkpoint >= 1
+  finish(start(workdir))
+  assert writing(workdir) == set()
+  assert_same(workdir, whole)
+
+
+def test_sigterm_saves_and_exits_75(start, whole, tmp_path):
+  workdir = tmp_path / 'run'
+  process = start(workdir)
+  wait_for_step(process, workdir, 7)
+  process.send_signal(signal.SIGTERM)
+  output, _ = process.communicate(timeout=60)
+  assert process.returncode == PREEMPTED, output
+  # Nothing is lost: the checkpoint is of the step it stopped at.
+  assert STEPS > intact_steps(workdir / 'checkpoints')[-1] >= step_of(workdir)
+  finish(start(workdir))
+  assert records(workdir) == records(whole)
+  found, expected = (
+    read_params(w / 'checkpoints', STEPS) for w in (workdir, whole)
+  )
+  for name in expected:
+    np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+
+
+def test_sigterm_before_training(start, tmp_path):
+  workdir = tmp_path / 'run'
+  process = start(workdir)
+  wait_until(process, (workdir / 'config.json').exists)
+  process.send_signal(signal.SIGTERM)
+  output, _ = process.communicate(timeout=60)
+  assert process.returncode == PREEMPTED, output
+
+
+def test_truncated_newest_checkpoint(start, whole, tmp_path):
+  workdir = tmp_path / 'run'
+  process = start(workdir)
+  wait_for_step(process, workdir, 30)
+  assert kill(process)
+  folder = workdir / 'checkpoints'
+  *_, before, newest = intact_steps(folder)
+  params = (folder / str(newest) / 'params').rglob('*')
+  largest = max(params, key=lambda path: path.stat().st_size)
+  os.truncate(largest, largest.stat().st_size // 2)
+  output = finish(start(workdir))
+  assert f'checkpoints/{newest} is damaged' in output
+  assert f'resuming at step {before} of {STEPS}' in output
+  assert_same(workdir, whole)
+
+
+def test_a_finished_run_is_not_trained_again(start, whole):
+  before = (whole / 'metrics.jsonl').read_bytes()
+  output = finish(start(whole))
+  assert f'training was finished at step {STEPS} of {STEPS}' in output
+  assert 'judged' not in output
+  assert (whole / 'metrics.jsonl').read_bytes() == before
