@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 import dataclasses
+import lzma
 import pathlib
+import struct
 from typing import Any
 import zipfile
 import zlib
@@ -16,6 +18,19 @@ CONCEPTS = 'eurovoc_en.json'
 EXPECTED = (
   'expected the official archive (datasets.zip, or unpacked: '
   'dataset/{train,dev,test}/*.json), or {train,dev,test}.jsonl[.gz]'
+)
+
+# What reading a file, or a member of a damaged archive, may raise.
+DAMAGE = (
+  EOFError,
+  OSError,
+  OverflowError,
+  RuntimeError,
+  ValueError,
+  lzma.LZMAError,
+  struct.error,
+  zipfile.BadZipFile,
+  zlib.error,
 )
 
 # Notes faults; yields file, line and object.
@@ -121,8 +136,9 @@ def _archive(path: pathlib.Path, folder: pathlib.Path) -> Source:
   try:
     with zipfile.ZipFile(path) as archive:
       members = [pathlib.PurePosixPath(name) for name in archive.namelist()]
-  except (OSError, zipfile.BadZipFile, ValueError) as error:
-    raise DataError(f'{path}: not a zip archive: {error}') from error
+  except DAMAGE as error:
+    what = f'not a zip archive: {str(error)[:80]}'
+    raise DataError(f'{path}: {what}') from error
   kept: dict[str, list[str]] = {}
   for member in sorted(members):
     # What macOS adds (__MACOSX/.../._name) is no document.
@@ -165,14 +181,8 @@ def _read_each(
       row = parse_object(read())
     except Fault as fault:
       faults.add(name, fault.line, str(fault))
-    except (
-      OSError,
-      RuntimeError,
-      NotImplementedError,
-      zipfile.BadZipFile,
-      zlib.error,
-      EOFError,
-    ) as error:
-      faults.add(name, None, f'cannot be read: {error}')
+    except DAMAGE as error:
+      # zipfile puts the bytes it stumbled over into its messages.
+      faults.add(name, None, f'cannot be read: {str(error)[:80]}')
     else:
       yield name, 1, row
