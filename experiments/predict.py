@@ -1,4 +1,4 @@
-"""Tags documents with a finished run: text in, labels and scores out.
+r"""Tags documents with a finished run: text in, labels and scores out.
 
   python -m experiments.predict --workdir=DIR --input=docs.jsonl \
     --output=X.jsonl [--k=20]

@@ -1,4 +1,4 @@
-"""EURLEX57K, full documents: BiGRU-LWAN as in the paper.
+r"""EURLEX57K, full documents: BiGRU-LWAN as in the paper.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636: one layer of 300

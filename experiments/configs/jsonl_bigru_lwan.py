@@ -1,4 +1,4 @@
-"""Your own documents: BiGRU-LWAN over {split}.jsonl and labels.jsonl.
+r"""Your own documents: BiGRU-LWAN over {split}.jsonl and labels.jsonl.
 
 The model of Chalkidis et al. 2019 (https://aclanthology.org/P19-1636) over the
 first 256 words of all zones; with 27,000 labels it stays below 8 GiB.

@@ -1,4 +1,4 @@
-"""The embedded corpus: everything works, in a minute, without any download.
+r"""The embedded corpus: everything works, in a minute, without any download.
 
 A small BiGRU with label-wise attention (Chalkidis et al. 2019, Figure 1c) on a
 corpus made from a seed: 200 labels, 2,000 training documents.
