@@ -7,7 +7,7 @@ the selection (topk.py) cut the rows, over chunks and over mesh shards.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from flax import nnx, struct
 import jax
@@ -28,6 +28,7 @@ class TokenFeatures:
   lengths_B: jax.Array
 
 
+@runtime_checkable
 class Head(Protocol):
   """Scores labels chunk by chunk.
 
