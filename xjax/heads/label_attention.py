@@ -6,6 +6,7 @@ from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Float32
 import numpy as np
 
 from xjax.core.mesh import LABEL, padded_labels
@@ -64,7 +65,7 @@ class LabelAttention(nnx.Module):
 
   def logits(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
-  ) -> jax.Array:
+  ) -> Float32[Array, 'B C']:
     """logits_BC of a chunk of label rows, by masked attention over tokens."""
     hidden_BTD = features.hidden_BTD
     tokens_T = jnp.arange(hidden_BTD.shape[1])
@@ -80,11 +81,11 @@ class LabelAttention(nnx.Module):
 
 @jax.custom_vjp
 def attend(
-  hidden_BTD: jax.Array,
-  mask_BT: jax.Array,
-  attention_CD: jax.Array,
-  output_CD: jax.Array,
-) -> jax.Array:
+  hidden_BTD: Float[Array, 'B T D'],
+  mask_BT: Float32[Array, 'B T'],
+  attention_CD: Float[Array, 'C D'],
+  output_CD: Float[Array, 'C D'],
+) -> Float32[Array, 'B C']:
   """v_l . w_l for a chunk of labels.
 
   The gradient is written out: with p = dz alpha, d(h_t . w_l) = p and

@@ -12,6 +12,7 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Bool, Float32, Int32
 
 from xjax.core.mesh import DATA, LABEL, SPECS
 from xjax.heads import chunks
@@ -22,10 +23,10 @@ from xjax.losses.contract import ChunkLoss
 def head_loss(
   head: Head,
   features: Any,
-  positives_BP: jax.Array,
-  mask_B: jax.Array,
+  positives_BP: Int32[Array, 'B P'],
+  mask_B: Bool[Array, ' B'],
   loss: ChunkLoss,
-) -> jax.Array:
+) -> Float32[Array, '']:
   """Sum of the loss over documents and labels.
 
   Runs on the context mesh (`jax.set_mesh`), documents over its data axis and
@@ -107,19 +108,13 @@ def _shard_loss(static, rows, shared, features, positives_BP, mask_B):
 
 
 def _shard_gradients(static, rows, shared, features, positives_BP, mask_B):
-  """The loss and its gradients (rows, shared, float leaves of features)."""
+  """The loss and its gradients by rows, shared and features."""
   graphdef, loss, n_labels, chunk = static
   parts = HeadParts(graphdef, rows, shared)
-  leaves, structure = jax.tree.flatten(features)
-  floats = [x for x in leaves if jnp.issubdtype(x.dtype, jnp.inexact)]
+  floats, filled = _floats(features)
 
   def logits(cut, shared, floats):
-    values = iter(floats)
-    filled = [
-      next(values) if jnp.issubdtype(x.dtype, jnp.inexact) else x
-      for x in leaves
-    ]
-    return parts.logits(jax.tree.unflatten(structure, filled), cut, shared)
+    return parts.logits(filled(floats), cut, shared)
 
   def body(carry, start, size):
     total, d_rows, d_wide = carry
@@ -136,37 +131,46 @@ def _shard_gradients(static, rows, shared, features, positives_BP, mask_B):
       d_rows,
       d_cut,
     )
-    # Sums over chunks are kept in float32, whatever the products' dtype.
-    d_wide = jax.tree.map(lambda sum_, new: sum_ + new, d_wide, tuple(d_new))
+    d_wide = jax.tree.map(jnp.add, d_wide, tuple(d_new))
     return total, d_rows, d_wide
 
-  start = (
-    jnp.float32(0),
-    jax.tree.map(jnp.zeros_like, rows),
-    jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), (shared, floats)),
+  # Sums over chunks are kept in float32, whatever the products' dtype.
+  wide = jax.tree.map(
+    lambda x: jnp.zeros(x.shape, jnp.float32), (shared, floats)
   )
   total, d_rows, (d_shared, d_floats) = chunks.scan_chunks(
-    body, start, chunks.shard_rows(rows, n_labels), chunk
+    body,
+    (jnp.float32(0), jax.tree.map(jnp.zeros_like, rows), wide),
+    chunks.shard_rows(rows, n_labels),
+    chunk,
   )
-  total = lax.psum(total, (DATA, LABEL))
-  d_rows = lax.psum(d_rows, DATA)
-  d_shared = lax.psum(d_shared, (DATA, LABEL))
-  d_floats = lax.psum(d_floats, LABEL)
-  gradients = iter(d_floats)
-  d_features = jax.tree.unflatten(
-    structure,
-    [
-      next(gradients).astype(x.dtype)
-      if jnp.issubdtype(x.dtype, jnp.inexact)
-      else None
-      for x in leaves
-    ],
+  d_floats = [
+    d.astype(x.dtype) for d, x in zip(lax.psum(d_floats, LABEL), floats)
+  ]
+  return (
+    lax.psum(total, (DATA, LABEL)),
+    lax.psum(d_rows, DATA),
+    lax.psum(d_shared, (DATA, LABEL)),
+    filled(d_floats, gradient=True),
   )
-  return total, d_rows, d_shared, d_features
+
+
+def _floats(features):
+  """The leaves that have gradients, and how to put such leaves back."""
+  leaves, structure = jax.tree.flatten(features)
+  at = [i for i, x in enumerate(leaves) if jnp.issubdtype(x.dtype, jnp.inexact)]
+
+  def filled(floats, gradient=False):
+    new = [None] * len(leaves) if gradient else list(leaves)
+    for i, x in zip(at, floats):
+      new[i] = x
+    return jax.tree.unflatten(structure, new)
+
+  return [leaves[i] for i in at], filled
 
 
 def _chunk_loss(logits_BC, ids_C, positives_BP, n_labels, loss):
-  """(loss_B, dlogits_BC) of the labels ids_C; those beyond n_labels are none."""
+  """(loss_B, dlogits_BC) of labels ids_C; beyond n_labels there are none."""
   documents, size = logits_BC.shape
   # PAD and other shards' labels fall outside [0, size) and are dropped.
   at_BP = positives_BP - ids_C[0]

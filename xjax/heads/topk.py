@@ -8,6 +8,7 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Bool, Float, Float32, Int32
 
 from xjax.core.mesh import DATA, LABEL, SPECS, padded_labels
 from xjax.core.types import PAD
@@ -20,10 +21,10 @@ def head_topk(
   features: Any,
   k: int,
   *,
-  weights: jax.Array | None = None,
-  slices: Sequence[jax.Array] = (),
-  allowed: jax.Array | None = None,
-) -> tuple[jax.Array, jax.Array]:
+  weights: Float[Array, ' L_or_more'] | None = None,
+  slices: Sequence[Bool[Array, ' L_or_more']] = (),
+  allowed: Bool[Array, '*documents L_or_more'] | None = None,
+) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
   """The k best labels of a head, without a [B, L] array.
 
   Runs on the context mesh: each shard of labels keeps its own lists over its
@@ -64,13 +65,13 @@ def head_topk(
 
 
 def dense_topk(
-  scores_BL: jax.Array,
+  scores_BL: Float[Array, 'B L'],
   k: int,
   *,
-  weights: jax.Array | None = None,
-  slices: Sequence[jax.Array] = (),
-  allowed: jax.Array | None = None,
-) -> tuple[jax.Array, jax.Array]:
+  weights: Float[Array, ' L_or_more'] | None = None,
+  slices: Sequence[Bool[Array, ' L_or_more']] = (),
+  allowed: Bool[Array, '*documents L_or_more'] | None = None,
+) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
   """The same selection from logits that are all there.
 
   Args:

@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float
 
 def bce(
   logits_BC: Float[Array, 'B C'], targets_BC: Bool[Array, 'B C']
-) -> tuple[Float[Array, 'B'], Float[Array, 'B C']]:
+) -> tuple[Float[Array, ' B'], Float[Array, 'B C']]:
   """Sum over labels of the negative log likelihood of independent labels.
 
   softplus(z) - y z per label, which neither overflows nor loses digits at any

@@ -1,5 +1,6 @@
 """Bidirectional GRU with everything hoisted out of its loops that can be."""
 
+from collections.abc import Callable
 import functools
 
 from flax import nnx
@@ -43,16 +44,11 @@ class GRU(nnx.Module):
 
   def __call__(self, x_TBD: jax.Array, real_TB: jax.Array) -> jax.Array:
     """States h_TBH, in x's dtype; 0 where real_TB is False."""
-    gates_TBG = jnp.einsum(
-      'TBD,DG->TBG',
+    h_TBH = gru(
       x_TBD,
-      self.kernel[...].astype(x_TBD.dtype),
-      preferred_element_type=jnp.float32,
-    )
-    gates_TBG += self.bias[...]
-    h_TBH = recur(
-      gates_TBG,
       real_TB.astype(jnp.float32),
+      self.kernel[...].astype(x_TBD.dtype),
+      self.bias[...],
       self.recurrent[...].astype(x_TBD.dtype),
       self.candidate_bias[...],
       self.reverse,
@@ -60,119 +56,153 @@ class GRU(nnx.Module):
     return h_TBH.astype(x_TBD.dtype)
 
 
-def _three(initializer, rngs, shape):
+def _three(
+  initializer: Callable, rngs: nnx.Rngs, shape: tuple[int, int]
+) -> jax.Array:
   return jnp.concatenate(
     [initializer(rngs.params(), shape) for _ in range(3)], axis=1
   )
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
-def recur(
-  gates_TBG: jax.Array,
+@functools.partial(jax.custom_vjp, nondiff_argnums=(6,))
+def gru(
+  x_TBD: jax.Array,
   real_TB: jax.Array,
+  kernel_DG: jax.Array,
+  bias_G: jax.Array,
   recurrent_HG: jax.Array,
   candidate_bias_H: jax.Array,
   reverse: bool,
 ) -> jax.Array:
-  """The recurrence of a GRU over inputs already multiplied by W.
+  """All states of a GRU that begins with zeros.
 
   The state is zeroed at padded steps: a reversed pass reaches a document's last
   token with the zero state, however far it was padded.
 
-  Its gradient multiplies by U alone in the loop; all that does not depend on
-  the next step is made at once for all steps, U's gradient as one product.
+  Both loops hold one product with U and what must follow it. All else, W's
+  products, the gates' derivatives (made again from the states, which costs less
+  than storing them step by step) and all parameters' gradients, is done at once
+  for all steps.
 
   Args:
-    gates_TBG: float32, W x + b, G = 3H in the order r, z, n.
+    x_TBD: inputs, in the dtype of the products.
     real_TB: float32, 1 at tokens and 0 at padding.
-    recurrent_HG: U, in the dtype of its products.
+    kernel_DG: W, in x's dtype; G = 3H in the order r, z, n.
+    bias_G: b, float32.
+    recurrent_HG: U, in x's dtype.
     candidate_bias_H: c, float32.
     reverse: whether to begin at the last step.
 
   Returns:
     h_TBH: float32.
   """
-  return _recur(gates_TBG, real_TB, recurrent_HG, candidate_bias_H, reverse)[0]
+  given = x_TBD, real_TB, kernel_DG, bias_G, recurrent_HG, candidate_bias_H
+  return _gru(*given, reverse)[0]
 
 
-def _recur(gates_TBG, real_TB, recurrent_HG, candidate_bias_H, reverse):
-  """States, and per step what the gradient needs: r, z, n and U_n h + c."""
-  units = recurrent_HG.shape[0]
+def _gru(
+  x_TBD: jax.Array,
+  real_TB: jax.Array,
+  kernel_DG: jax.Array,
+  bias_G: jax.Array,
+  recurrent_HG: jax.Array,
+  candidate_bias_H: jax.Array,
+  reverse: bool,
+) -> tuple[jax.Array, tuple]:
+  """The states, and what the gradient needs."""
+  inputs_TBG = _product(x_TBD, kernel_DG)
 
-  def step(h_BH, inputs):
-    gates_BG, real_B = inputs
-    carried_BG = _product(h_BH, recurrent_HG)
-    r_BH, z_BH = jnp.split(
-      jax.nn.sigmoid(gates_BG[:, : 2 * units] + carried_BG[:, : 2 * units]),
-      2,
-      axis=1,
+  def step(h_BH: jax.Array, inputs: tuple) -> tuple[jax.Array, jax.Array]:
+    inputs_BG, real_B = inputs
+    r, z, n, _ = _gates(
+      inputs_BG + bias_G, _product(h_BH, recurrent_HG), candidate_bias_H
     )
-    q_BH = carried_BG[:, 2 * units :] + candidate_bias_H
-    n_BH = jnp.tanh(gates_BG[:, 2 * units :] + r_BH * q_BH)
-    h_BH = ((1 - z_BH) * n_BH + z_BH * h_BH) * real_B[:, None]
-    return h_BH, (h_BH, r_BH, z_BH, n_BH, q_BH)
+    h_BH = ((1 - z) * n + z * h_BH) * real_B[:, None]
+    return h_BH, h_BH
 
-  first_BH = jnp.zeros((gates_TBG.shape[1], units))
-  _, (h_TBH, *saved) = lax.scan(
-    step, first_BH, (gates_TBG, real_TB), reverse=reverse
-  )
-  return h_TBH, tuple(saved)
+  first_BH = jnp.zeros((x_TBD.shape[1], len(recurrent_HG)))
+  _, h_TBH = lax.scan(step, first_BH, (inputs_TBG, real_TB), reverse=reverse)
+  weights = kernel_DG, bias_G, recurrent_HG, candidate_bias_H
+  return h_TBH, (x_TBD, real_TB, inputs_TBG, h_TBH, weights)
 
 
-def _recur_forward(gates_TBG, real_TB, recurrent_HG, candidate_bias_H, reverse):
-  h_TBH, saved = _recur(
-    gates_TBG, real_TB, recurrent_HG, candidate_bias_H, reverse
-  )
-  return h_TBH, (h_TBH, saved, real_TB, recurrent_HG)
+def _gates(
+  inputs_G: jax.Array, carried_G: jax.Array, candidate_bias_H: jax.Array
+) -> tuple[jax.Array, ...]:
+  """r, z, n, and U_n h + c; gates on the last axis, any axes before it."""
+  units = len(candidate_bias_H)
+  rz = jax.nn.sigmoid(inputs_G[..., : 2 * units] + carried_G[..., : 2 * units])
+  r, z = rz[..., :units], rz[..., units:]
+  q = carried_G[..., 2 * units :] + candidate_bias_H
+  return r, z, jnp.tanh(inputs_G[..., 2 * units :] + r * q), q
 
 
-def _recur_backward(reverse, residuals, dh_TBH):
-  h_TBH, (r_TBH, z_TBH, n_TBH, q_TBH), real_TB, recurrent_HG = residuals
+def _gru_backward(reverse: bool, saved: tuple, dh_TBH: jax.Array) -> tuple:
+  x_TBD, real_TB, inputs_TBG, h_TBH, weights = saved
+  kernel_DG, bias_G, recurrent_HG, candidate_bias_H = weights
   before_TBH = _before(h_TBH, reverse)
-  # All gates' derivatives are a factor times that of the state.
-  by_n = (1 - z_TBH) * (1 - n_TBH**2)
-  by_q = by_n * r_TBH
-  by_r = by_n * q_TBH * r_TBH * (1 - r_TBH)
-  by_z = (before_TBH - n_TBH) * z_TBH * (1 - z_TBH)
-  factors = jnp.stack([by_r, by_z, by_q], axis=2)
+  carried_TBG = _product(before_TBH, recurrent_HG)
+  r, z, n, q = _gates(inputs_TBG + bias_G, carried_TBG, candidate_bias_H)
+  # All derivatives at a step are factors times that of its state.
+  real_TB1 = real_TB[:, :, None]
+  by_n = (1 - z) * (1 - n**2) * real_TB1
+  by_r = by_n * q * r * (1 - r)
+  by_z = (before_TBH - n) * z * (1 - z) * real_TB1
+  by_carried_TBG = jnp.concatenate([by_r, by_z, by_n * r], axis=2)
 
-  def step(carry_BH, inputs):
-    dh_BH, factors_B3H, z_BH, real_B = inputs
-    total_BH = (dh_BH + carry_BH) * real_B[:, None]
-    dcarried_B3H = total_BH[:, None] * factors_B3H
-    dcarried_BG = dcarried_B3H.reshape(total_BH.shape[0], -1)
-    carry_BH = total_BH * z_BH + _product(dcarried_BG, recurrent_HG.T)
-    return carry_BH, (total_BH, dcarried_BG)
+  def step(later_BH: jax.Array, inputs: tuple) -> tuple[jax.Array, jax.Array]:
+    dh_BH, by_carried_BG, by_h_BH = inputs
+    dh_BH += later_BH
+    dcarried_BG = jnp.tile(dh_BH, 3) * by_carried_BG
+    return dh_BH * by_h_BH + _product(dcarried_BG, recurrent_HG.T), dh_BH
 
-  _, (total_TBH, dcarried_TBG) = lax.scan(
+  _, dh_TBH = lax.scan(
     step,
     jnp.zeros_like(dh_TBH[0]),
-    (dh_TBH, factors, z_TBH, real_TB),
+    (dh_TBH, by_carried_TBG, z * real_TB1),
     reverse=not reverse,
   )
-  units = recurrent_HG.shape[0]
-  dgates_TBG = jnp.concatenate(
-    [dcarried_TBG[..., : 2 * units], total_TBH * by_n], axis=2
+  units = len(recurrent_HG)
+  dcarried_TBG = jnp.tile(dh_TBH, 3) * by_carried_TBG
+  dinputs_TBG = jnp.concatenate(
+    [dcarried_TBG[..., : 2 * units], dh_TBH * by_n], axis=2
   )
-  # Flattened by hand: an einsum over T and B would copy both sides.
-  drecurrent_HG = _product(
-    before_TBH.reshape(-1, units).T,
-    dcarried_TBG.reshape(-1, 3 * units).astype(recurrent_HG.dtype),
-  ).astype(recurrent_HG.dtype)
-  dbias_H = dcarried_TBG[..., 2 * units :].sum(axis=(0, 1))
-  return dgates_TBG, None, drecurrent_HG, dbias_H
-
-
-recur.defvjp(_recur_forward, _recur_backward)
-
-
-def _product(x, kernel):
-  return jnp.matmul(
-    x.astype(kernel.dtype), kernel, preferred_element_type=jnp.float32
+  return (
+    _product(dinputs_TBG, kernel_DG.T).astype(x_TBD.dtype),
+    None,
+    _over_steps(x_TBD, dinputs_TBG),
+    dinputs_TBG.sum(axis=(0, 1)),
+    _over_steps(before_TBH.astype(x_TBD.dtype), dcarried_TBG),
+    dcarried_TBG[..., 2 * units :].sum(axis=(0, 1)),
   )
 
 
-def _before(h_TBH, reverse):
+gru.defvjp(_gru, _gru_backward)
+
+
+def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
+  """The product over x's last and kernel's first axis, summed in float32."""
+  flat = x.reshape(-1, x.shape[-1]).astype(kernel.dtype)
+  out = jnp.matmul(flat, kernel, preferred_element_type=jnp.float32)
+  return out.reshape(*x.shape[:-1], -1)
+
+
+def _over_steps(x_TBD: jax.Array, d_TBG: jax.Array) -> jax.Array:
+  """A kernel's gradient in its dtype: the outer products' sum over T and B.
+
+  Flattened by hand: an einsum over T and B would copy both sides.
+  """
+  flat_XD = x_TBD.reshape(-1, x_TBD.shape[-1])
+  flat_XG = d_TBG.reshape(-1, d_TBG.shape[-1]).astype(x_TBD.dtype)
+  return lax.dot_general(
+    flat_XD,
+    flat_XG,
+    (((0,), (0,)), ((), ())),
+    preferred_element_type=jnp.float32,
+  ).astype(x_TBD.dtype)
+
+
+def _before(h_TBH: jax.Array, reverse: bool) -> jax.Array:
   """The state each step began with."""
   zero = jnp.zeros_like(h_TBH[:1])
   if reverse:
