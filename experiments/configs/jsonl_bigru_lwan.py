@@ -19,7 +19,8 @@ from xjax.train.config import Config, NeuralTrain
 def get_config() -> Config:
   return Config(
     data=JsonlData(
-      tokens=WordsConfig(max_tokens=256, buckets=(32, 64, 128, 256))
+      labels='all',
+      tokens=WordsConfig(max_tokens=256, buckets=(32, 64, 128, 256)),
     ),
     model=NeuralModel(
       embedding=EmbeddingConfig(dim=200),

@@ -40,8 +40,8 @@ class DataConfig:
     cache_dir: where prepared data goes; empty: $XJAX_CACHE_DIR, else
       ~/.cache/xjax.
     zones: names of the zones to read, in this order; empty: all.
-    labels: 'corpus' (what the splits use), 'all' (every descriptor), or a
-      file with one label id per line.
+    labels: 'corpus' (what the splits use), 'all' (every descriptor; what the
+      splits use where there are none), or a file with one label id per line.
     hold_out_labels: labels to hide from training, for zero-shot judging.
     on_error: raise a DataError, or skip the faulty line and count it.
     workers: threads that read batches ahead.

@@ -136,26 +136,21 @@ def _label_id(line: bytes) -> tuple[str, list[str]]:
 def order_labels(raw: RawCorpus, data: DataConfig) -> tuple[Label, ...]:
   """The training label space, in order.
 
-  That of the given list; for 'all' that of the descriptors; for 'corpus' the
-  labels that any split uses, sorted by id.
+  That of the given list; for 'all' that of the descriptors; for 'corpus', and
+  where there are no descriptors, the labels that any split uses, sorted by id.
 
   Raises:
-    ConfigError: 'all' without descriptors, or no such file.
+    ConfigError: no such file.
     DataError: the file has faults, or the splits use no label.
   """
   described = {label.id: label for label in raw.labels}
   match data.labels:
-    case 'corpus':
-      ids: Iterable[str] = sorted(raw.label_ids)
+    case 'all' if described:
+      ids: Iterable[str] = described
+    case 'all' | 'corpus':
+      ids = sorted(raw.label_ids)
       if not raw.label_ids:
         raise DataError(f'{raw.source}: no document has a label')
-    case 'all':
-      ids = described
-      if not described:
-        raise ConfigError(
-          f"data.labels='all', but {raw.source} has no label descriptors: "
-          "give them, or take 'corpus'"
-        )
     case _:
       faults = Faults(data.on_error)
       ids = read_label_list(_find_list(data), described, faults)
