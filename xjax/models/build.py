@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.errors import ConfigError
-from xjax.heads.contract import Head
 from xjax.heads.label_attention import LabelAttention
 from xjax.models.bigru import BiGRU
 from xjax.models.config import (
@@ -43,21 +42,26 @@ def build(
   Raises:
     ConfigError: a field that cannot be.
   """
-  _check(config)
-  embedding = WordEmbedding(vocab_size, config.embedding, rngs=rngs)
   match config.encoder:
     case BiGRUConfig():
-      encoder = BiGRU(config.embedding.dim, config.encoder, rngs=rngs)
+      new_encoder = BiGRU
     case _:
       raise ConfigError(f'no encoder is made from {config.encoder!r}')
-  bias = None if label_priors is None else _logit(label_priors)
   match config.head:
     case LabelAttentionConfig():
-      head: Head = LabelAttention(
-        n_labels, encoder.dim, chunk=config.head.chunk, bias=bias, rngs=rngs
-      )
+      new_head = LabelAttention
     case _:
       raise ConfigError(f'no head is made from {config.head!r}')
+  _check(config)
+  embedding = WordEmbedding(vocab_size, config.embedding, rngs=rngs)
+  encoder = new_encoder(config.embedding.dim, config.encoder, rngs=rngs)
+  head = new_head(
+    n_labels,
+    encoder.dim,
+    chunk=config.head.chunk,
+    bias=None if label_priors is None else _logit(label_priors),
+    rngs=rngs,
+  )
   return TextModel(embedding, encoder, head, dtype=dtype)
 
 
