@@ -1,4 +1,4 @@
-"""What all tests share: eight CPU devices, checked types, a cache of ours."""
+"""What all tests share: eight CPU devices, checked types, caches of ours."""
 
 import importlib.util
 import os
@@ -33,13 +33,26 @@ NEEDS = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
-  """Prepared data goes to a folder that lives as long as the tests."""
-  config.xjax_cache = tempfile.mkdtemp(prefix='xjax_tests_')
-  os.environ['XJAX_CACHE_DIR'] = config.xjax_cache
+  """Prepared data and compiled programs go to a folder that the tests remove.
+
+  Most of the tests' time is compiling, and many compile the same: a program
+  compiled once is read again. Processes that tests start, and kill, have a
+  cache of their own, since a kill may leave half an entry there.
+  """
+  config.xjax_folder = pathlib.Path(tempfile.mkdtemp(prefix='xjax_tests_'))
+  jax.config.update(
+    'jax_compilation_cache_dir', str(config.xjax_folder / 'programs')
+  )
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
+  os.environ.update(
+    XJAX_CACHE_DIR=str(config.xjax_folder / 'data'),
+    JAX_COMPILATION_CACHE_DIR=str(config.xjax_folder / 'process_programs'),
+    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0',
+  )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-  shutil.rmtree(config.xjax_cache, ignore_errors=True)
+  shutil.rmtree(config.xjax_folder, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(
