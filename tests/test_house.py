@@ -148,7 +148,7 @@ def test_every_room_is_known():
 def test_every_module_says_what_it_is():
   for path in CODE:
     tree = ast.parse(path.read_text())
-    if tree.body:
+    if tree.body and path.relative_to(ROOT).parts[0] != 'tests':
       assert ast.get_docstring(tree), f'{name(path)} has no docstring'
 
 

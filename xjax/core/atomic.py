@@ -13,9 +13,7 @@ import numpy as np
 
 
 @contextlib.contextmanager
-def atomic_write(
-  path: str | os.PathLike, mode: str = 'w'
-) -> Iterator[IO[Any]]:
+def atomic_write(path: str | os.PathLike, mode: str = 'w') -> Iterator[IO[Any]]:
   """Opens a temporary file beside path; renamed onto it on success."""
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
