@@ -3,6 +3,7 @@
 import json
 import logging
 
+import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
@@ -13,7 +14,7 @@ from xjax.data.config import (
   SyntheticData,
 )
 from xjax.data.load import load_corpus, model_view, read_input
-from xjax.data.schema import Document
+from xjax.data.schema import Document, LabelSpace
 
 SYNTHETIC = SyntheticData(n_train=60, n_dev=20, n_test=0, n_labels=20)
 
@@ -77,6 +78,30 @@ def test_another_corpus_in_a_given_space(folder, tmp_path, caplog):
   assert corpus.label_space.train_counts.tolist() == [4, 1, 1, 1, 1, 0, 0]
   assert corpus.split('test').gold[0].tolist() == [0, 6]
   assert '1 outside the label space' in caplog.text
+
+
+def test_a_saved_space_judges_a_split_as_the_run_did(folder, tmp_path):
+  """Gold outside the labels counts, whichever split it is in."""
+  (folder / 'list.txt').write_text('l1\na\nl0\n')
+  write(folder, 'dev', [{'id': 'v', 'text': 'x', 'labels': ['other', 'a']}])
+  data = JsonlData(dir=str(folder), labels='list.txt', hold_out_labels=1)
+  corpus = load_corpus(data, 0)
+  space = corpus.label_space
+  assert space.ids[3:] == ('l2', 'l3', 'new', 'other')
+  space.save(tmp_path / 'saved.jsonl')
+  loaded = LabelSpace.load(tmp_path / 'saved.jsonl', space.n_train)
+  for name in ('dev', 'test'):
+    again = load_corpus(data, 0, loaded, [name])
+    assert again.label_space.labels == space.labels
+    for kind, mask in space.masks().items():
+      np.testing.assert_array_equal(again.label_space.masks()[kind], mask)
+    split, before = again.split(name), corpus.split(name)
+    assert split.gold.values.tolist() == before.gold.values.tolist()
+  # What is new to it comes after all of these.
+  write(folder, 'test', [{'id': 't', 'text': 'x', 'labels': ['aa', 'new']}])
+  again = load_corpus(data, 0, loaded, ['test'])
+  assert again.label_space.ids == (*space.ids, 'aa')
+  assert again.label_space.n_outside == 5
 
 
 def test_an_unknown_kind_of_corpus():

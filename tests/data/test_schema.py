@@ -16,7 +16,7 @@ SPACE = LabelSpace(
     Label('b', 'Bee', ('honey', 'ü'), ('a',), 'an insect'),
     Label('a', 'Animal'),
     Label('h', 'hidden'),
-    Label('o', 'outside'),
+    Label('o', 'other'),
   ),
   train_counts=np.array([7, 60, 0, 0], np.int32),
   n_train=61,
@@ -32,18 +32,28 @@ def test_text_is_the_zones_in_order():
   assert document.text(['absent', 'body']) == 'B'
 
 
-def test_a_label_space_comes_back_but_for_what_lies_outside(tmp_path):
+def test_a_label_space_comes_back_with_what_lies_outside(tmp_path):
   path = tmp_path / 'labels.jsonl'
   SPACE.save(path)
   loaded = LabelSpace.load(path, 61)
-  assert loaded.labels == SPACE.labels[:3]
-  assert loaded.train_counts.tolist() == [7, 60, 0]
+  assert loaded.labels == SPACE.labels
+  assert loaded.train_counts.tolist() == [7, 60, 0, 0]
   assert loaded.train_counts.dtype == np.int32
   assert (loaded.n_train, loaded.n_trained, loaded.n_held_out) == (61, 2, 1)
-  assert loaded.index == {'b': 0, 'a': 1, 'h': 2}
+  assert loaded.n_outside == 1
+  assert loaded.index == {'b': 0, 'a': 1, 'h': 2, 'o': 3}
   masks = loaded.masks()
-  assert masks['held_out'].tolist() == [False, False, True]
-  assert masks['frequent'].tolist() == [False, True, False]
+  assert masks['held_out'].tolist() == [False, False, True, False]
+  assert masks['frequent'].tolist() == [False, True, False, False]
+
+
+def test_labels_out_of_order_are_damage(tmp_path):
+  path = tmp_path / 'labels.jsonl'
+  SPACE.save(path)
+  lines = path.read_text().splitlines(keepends=True)
+  path.write_text(''.join([*lines[:2], lines[3], lines[2]]))
+  with pytest.raises(DataError, match=":4: label 'h' is out of place"):
+    LabelSpace.load(path, 61)
 
 
 def test_an_absent_split_is_told_with_the_others():

@@ -6,7 +6,7 @@ import pathlib
 
 from xjax.data.faults import Faults
 from xjax.data.rows import Fields, read_rows
-from xjax.data.schema import Label
+from xjax.data.schema import Label, label_of
 
 
 class Descriptors:
@@ -80,18 +80,6 @@ class Descriptors:
             elif parent in self.labels:
               stack.append((parent, False))
     return edges
-
-
-def label_of(fields: Fields) -> Label:
-  """Reads a descriptor; what is wrong is noted in fields.faults."""
-  id_ = fields.identifier('id')
-  return Label(
-    id=id_,
-    name=fields.text('name', '') or id_,
-    alt=fields.texts('alt', ()),
-    parents=fields.identifiers('parents', ()),
-    description=fields.text('description', ''),
-  )
 
 
 def read_descriptors(path: pathlib.Path, faults: Faults) -> Descriptors:

@@ -53,7 +53,7 @@ def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
   frequency, and the held-out labels are as frequent as the candidates are.
 
   Args:
-    space: labels with their training counts; none held out yet.
+    space: trained labels with their counts; none held out or outside yet.
     n: how many to take.
     seed: decides the draw.
 
@@ -66,10 +66,9 @@ def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
   """
   if n == 0:
     return space
-  trained = np.arange(space.n_trained)
-  counts = space.train_counts[: space.n_trained]
+  counts = space.train_counts
   low, high = HOLD_OUT_RANGE
-  ranked = trained[np.argsort(counts, kind='stable')]
+  ranked = np.argsort(counts, kind='stable')
   ranked = ranked[(counts[ranked] >= low) & (counts[ranked] <= high)]
   if not 0 < n <= len(ranked):
     raise ConfigError(
@@ -80,14 +79,11 @@ def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
   draw = host_generator(seed, 'hold_out').integers(bounds[:-1], bounds[1:])
   held = np.zeros(len(space), bool)
   held[ranked[draw]] = True
-  inside = np.arange(len(space)) < space.n_trained
-  order = np.concatenate(
-    [np.flatnonzero(m) for m in (inside & ~held, held, ~inside)]
-  )
+  order = np.argsort(held, kind='stable')
   return dataclasses.replace(
     space,
     labels=tuple(space.labels[i] for i in order),
-    train_counts=np.where(held, 0, space.train_counts)[order].astype(np.int32),
+    train_counts=np.where(held, 0, counts)[order].astype(np.int32),
     n_trained=space.n_trained - n,
     n_held_out=n,
   )

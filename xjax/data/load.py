@@ -73,7 +73,7 @@ def _log(raw: RawCorpus, corpus: Corpus) -> None:
     logging.info('%s: %d documents', name, len(split))
   space = corpus.label_space
   parts = [f'{mask.sum()} {name}' for name, mask in space.masks().items()]
-  outside = len(space) - space.n_trained - space.n_held_out
+  outside = space.n_outside
   parts += [f'{outside} outside the label space'] if outside else []
   logging.info('%d labels: %s', len(space), ', '.join(parts))
 

@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import pathlib
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from xjax.data.faults import Faults
 from xjax.data.rows import Fields, parse_rows
 
 FREQUENT_FROM = 50  # training documents; 1..49 is few, 0 is zero
+# What labels.jsonl calls labels: trained (no flag), held out, outside.
+_FLAGS = ('', 'held_out', 'outside')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +50,23 @@ class Label:
   alt: tuple[str, ...] = ()
   parents: tuple[str, ...] = ()
   description: str = ''
+
+
+def label_of(fields: Fields) -> Label:
+  """Reads a descriptor; what is wrong is noted in fields.faults."""
+  id_ = fields.identifier('id')
+  return Label(
+    id=id_,
+    name=fields.text('name', '') or id_,
+    alt=fields.texts('alt', ()),
+    parents=fields.identifiers('parents', ()),
+    description=fields.text('description', ''),
+  )
+
+
+def label_row(label: Label) -> dict[str, Any]:
+  """The JSON object of a label, of which label_of makes it again."""
+  return dataclasses.asdict(label)
 
 
 def frequency_masks(train_counts: np.ndarray) -> dict[str, np.ndarray]:
@@ -86,6 +106,11 @@ class LabelSpace:
   def __len__(self) -> int:
     return len(self.labels)
 
+  @property
+  def n_outside(self) -> int:
+    """Number of gold labels outside the label space."""
+    return len(self) - self.n_trained - self.n_held_out
+
   @functools.cached_property
   def ids(self) -> tuple[str, ...]:
     """Label ids in order."""
@@ -109,13 +134,16 @@ class LabelSpace:
     return masks
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes labels.jsonl: a label per line, outside labels left out."""
+    """Writes labels.jsonl: a label per line, in order, with its count.
+
+    A label that is not trained has the field held_out or outside.
+    """
+    parts = (self.n_trained, self.n_held_out, self.n_outside)
+    flags = np.repeat(_FLAGS, parts)
     with atomic_write(path) as file:
-      for i in range(self.n_trained + self.n_held_out):
-        row = dataclasses.asdict(self.labels[i])
-        row['train_count'] = int(self.train_counts[i])
-        if i >= self.n_trained:
-          row['held_out'] = True
+      for label, count, flag in zip(self.labels, self.train_counts, flags):
+        row = {**label_row(label), 'train_count': int(count)}
+        row |= {str(flag): True} if flag else {}
         file.write(json.dumps(row, ensure_ascii=False) + '\n')
 
   @classmethod
@@ -127,15 +155,15 @@ class LabelSpace:
     """
     faults = Faults(on_error=None)
     labels: dict[str, Label] = {}
-    counts, held_out = [], []
+    counts, parts = [], []
     try:
       with pathlib.Path(path).open('rb') as file:
         for number, row in parse_rows(file, str(path), faults):
           fields = Fields(row)
-          label = _read_label(fields)
+          label = label_of(fields)
           counts.append(_read_count(fields))
-          held_out.append('held_out' in fields)
-          if label.id in labels or (held_out[-1] < max(held_out)):
+          parts.append(max(i for i, f in enumerate(_FLAGS) if f in ('', *row)))
+          if label.id in labels or parts[-1] < max(parts):
             fields.faults.append(f'label {label.id!a} is out of place')
           labels[label.id] = label
           faults.extend(path, number, fields.faults)
@@ -148,20 +176,9 @@ class LabelSpace:
       labels=tuple(labels.values()),
       train_counts=np.asarray(counts, np.int32),
       n_train=n_train,
-      n_trained=len(labels) - sum(held_out),
-      n_held_out=sum(held_out),
+      n_trained=parts.count(0),
+      n_held_out=parts.count(1),
     )
-
-
-def _read_label(fields: Fields) -> Label:
-  """A label as save writes it: every field is there."""
-  return Label(
-    id=fields.identifier('id'),
-    name=fields.text('name'),
-    alt=fields.texts('alt'),
-    parents=fields.texts('parents'),
-    description=fields.text('description'),
-  )
 
 
 def _read_count(fields: Fields) -> int:

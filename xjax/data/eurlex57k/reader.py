@@ -24,8 +24,6 @@ from xjax.data.eurlex57k.records import (
   FULL_TEXT,
   ZONES,
   document_of,
-  label_row,
-  row_label,
 )
 from xjax.data.eurlex57k.sources import find_source
 from xjax.data.faults import Faults
@@ -36,8 +34,8 @@ from xjax.data.raw import (
   StoredDocuments,
   choose_splits,
 )
-from xjax.data.rows import find_folder
-from xjax.data.schema import Document
+from xjax.data.rows import Fields, find_folder
+from xjax.data.schema import Document, label_of, label_row
 from xjax.data.tokens import default_cache_dir
 
 FORMAT = 1  # of what is prepared; a change prepares anew
@@ -150,7 +148,7 @@ def _open(
     )
   return RawCorpus(
     source=source,
-    labels=tuple(row_label(row) for row in index['labels']),
+    labels=tuple(label_of(Fields(row)) for row in index['labels']),
     label_ids=tuple(index['label_ids']),
     splits=found,
     zones=ZONES,

@@ -1,7 +1,6 @@
 """One document or concept of EURLEX57K, as its files have it."""
 
 from collections.abc import Mapping, Sequence
-import dataclasses
 import json
 import pathlib
 from typing import Any
@@ -119,15 +118,3 @@ def _key_lines(text: bytes, keys: Sequence[str]) -> dict[str, int]:
       at = found
     lines[key] = line
   return lines
-
-
-def label_row(label: Label) -> dict[str, Any]:
-  """The JSON value of a label."""
-  return dataclasses.asdict(label)
-
-
-def row_label(row: Mapping[str, Any]) -> Label:
-  """The label of a label_row."""
-  return Label(
-    **{**row, 'alt': tuple(row['alt']), 'parents': tuple(row['parents'])}
-  )
