@@ -1,5 +1,6 @@
 """Runs that are killed, asked to stop or damaged, and started again."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -13,9 +14,12 @@ import numpy as np
 import pytest
 
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
+from xjax.train.config import Config, shrink
+from xjax.train.config_json import to_json
 from xjax.train.writers import CLOCK_FIELDS
 
-PROCESS = pathlib.Path(__file__).with_name('train_process.py')
+TESTS = pathlib.Path(__file__).parents[1]
+PROCESS = TESTS / 'train' / 'fit_process.py'
 STEPS = 60
 KILLS = 10
 PREEMPTED = 75
@@ -25,22 +29,42 @@ PREEMPTED = 75
 def environment(tmp_path_factory):
   """One CPU device, so that steps queue; what is compiled is kept."""
   folder = tmp_path_factory.mktemp('compiled')
-  root = str(PROCESS.parents[2])
   return {
     **os.environ,
     'JAX_NUM_CPU_DEVICES': '1',
     'JAX_COMPILATION_CACHE_DIR': str(folder),
     'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
     'XJAX_CACHE_DIR': str(folder / 'xjax'),
-    'PYTHONPATH': root,
+    'PYTHONPATH': str(TESTS.parent),
   }
 
 
+def config():
+  """Dropout, several epochs, judgings and checkpoints out of step."""
+  small = shrink(Config())
+  return dataclasses.replace(
+    small,
+    data=dataclasses.replace(small.data, n_train=48),
+    train=dataclasses.replace(
+      small.train,
+      steps=STEPS,
+      log_every=2,
+      checkpoint_every=3,
+      judge_every=10,
+      learning_rate=0.01,
+      keep=2,
+    ),
+  )
+
+
 @pytest.fixture(scope='module')
-def start(environment):
+def start(environment, tmp_path_factory):
+  path = tmp_path_factory.mktemp('config') / 'config.json'
+  path.write_text(json.dumps(to_json(config())))
+
   def begin(workdir):
     return subprocess.Popen(
-      [sys.executable, PROCESS, workdir, str(STEPS)],
+      [sys.executable, PROCESS, path, workdir],
       env=environment,
       stdout=subprocess.PIPE,
       stderr=subprocess.STDOUT,

@@ -1,5 +1,6 @@
 """Configs that cannot work are refused, field by field."""
 
+from collections.abc import Iterator
 import dataclasses
 
 import pytest
@@ -70,6 +71,21 @@ def test_a_faulty_field_is_named(path, value, says):
   assert f'config.{path}' in message
   assert says in message
   assert '\n' not in message
+
+
+def numbers(holder: object, path: str = '') -> Iterator[str]:
+  for field in dataclasses.fields(holder):
+    value = getattr(holder, field.name)
+    if dataclasses.is_dataclass(value):
+      yield from numbers(value, f'{path}{field.name}.')
+    elif isinstance(value, int | float):
+      yield path + field.name
+
+
+@pytest.mark.parametrize('path', list(numbers(Config())))
+def test_every_number_has_a_range(path):
+  with pytest.raises(ConfigError, match=f'config.{path}=-2'):
+    check_config(broken(path, -2))
 
 
 def test_every_fault_has_its_line():

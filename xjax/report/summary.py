@@ -5,7 +5,6 @@ import os
 import pathlib
 import shlex
 import sys
-import textwrap
 
 from xjax.data.schema import Split
 from xjax.evaluate.predictions import Predictions
@@ -27,15 +26,14 @@ def run_summary(result: FitResult) -> str:
   for name, metrics in result.metrics.items():
     table = slice_table(metrics, result.prior.get(name))
     parts.append(f'{name}, checkpoint of step {result.best_step}\n{table}')
-  if result.paths:
-    name, folder = next(iter(result.paths.items()))
-    split = result.corpus.split(name)
-    predictions = Predictions.load(folder / 'predictions.npz')
-    examples = example_text(
-      predictions, split, result.corpus.label_space.labels
-    )
-    parts += [f'{name}, the first documents (* is gold)\n{examples}']
-    parts += [_next_commands(result, split)]
+  name = next(iter(result.paths), 'train')
+  split = result.corpus.split(name)
+  if name in result.paths:
+    predictions = Predictions.load(result.paths[name] / 'predictions.npz')
+    labels = result.corpus.label_space.labels
+    examples = example_text(predictions, split, labels)
+    parts.append(f'{name}, the first documents (* is gold)\n{examples}')
+  parts.append(_next_commands(result, split))
   parts.append(f'All of it is in {_shown(result.workdir)}\n{_CONTENTS}')
   return '\n\n'.join(parts)
 
@@ -44,11 +42,10 @@ def _next_commands(result: FitResult, split: Split) -> str:
   """Commands that work as they stand."""
   python = f'{_shown(sys.executable)} -m experiments'
   workdir = f'--workdir={_shown(result.workdir)}'
-  words = ' '.join(split.documents[0].text().split())
-  text = textwrap.shorten(words, _TEXT_WIDTH, placeholder='')
+  text = ' '.join(split.documents[0].text().split())[:_TEXT_WIDTH].strip()
   line = shlex.quote(json.dumps({'text': text}, ensure_ascii=False))
   return (
-    'Next, judge it again, or tag text of your own\n'
+    'Next, judge it, or tag text of your own\n'
     f'  {python}.evaluate {workdir} --split={split.name}\n'
     f'  echo {line} | {python}.predict {workdir} --k=5'
   )

@@ -55,7 +55,12 @@ _RANGES: dict[type, dict[str, _Range]] = {
     'n_labels': _COUNT,
     'corpus_seed': _NATURAL,
   },
-  EmbeddingConfig: {'dim': _COUNT, 'dropout': _RATE, 'word_dropout': _RATE},
+  EmbeddingConfig: {
+    'dim': _COUNT,
+    'dropout': _RATE,
+    'word_dropout': _RATE,
+    'init_scale': _AMOUNT,
+  },
   BiGRUConfig: {'units': _COUNT, 'layers': _COUNT, 'dropout': _RATE},
   LabelAttentionConfig: {'chunk': _COUNT},
   NeuralTrain: {

@@ -1,0 +1,163 @@
+"""One run on several meshes, and in two processes: the same results."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from xjax.core.mesh import MeshConfig
+from xjax.core.types import PAD
+from xjax.evaluate.predictions import Predictions
+from xjax.train.checkpoint import intact_steps, read_params
+from xjax.train.config import Config, shrink
+from xjax.train.config_json import to_json
+from xjax.train.fit import fit
+
+TESTS = pathlib.Path(__file__).parents[1]
+PROCESS = TESTS / 'train' / 'fit_process.py'
+STEPS = 20
+MESHES = ((8, 1), (2, 4), (1, 8))
+
+
+def config(data, label):
+  """A small run with dropout, accumulation and clipping."""
+  small = shrink(Config())
+  return dataclasses.replace(
+    small,
+    data=dataclasses.replace(small.data, n_train=48),
+    train=dataclasses.replace(
+      small.train,
+      accumulate=2,
+      clip_norm=5.0,
+      steps=STEPS,
+      checkpoint_every=10,
+      judge_every=10,
+    ),
+    mesh=MeshConfig(data, label),
+  )
+
+
+def launch(workdir, data, label, devices, *others):
+  """Starts one process on so many fake CPU devices."""
+  workdir.parent.mkdir(exist_ok=True)
+  path = workdir.with_suffix('.json')
+  path.write_text(json.dumps(to_json(config(data, label))))
+  return subprocess.Popen(
+    [sys.executable, PROCESS, path, workdir, *map(str, others)],
+    env={
+      **os.environ,
+      'JAX_NUM_CPU_DEVICES': str(devices),
+      'PYTHONPATH': str(TESTS.parent),
+    },
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
+
+
+def finish(*processes):
+  outputs = [process.communicate(timeout=240)[0] for process in processes]
+  codes = [process.returncode for process in processes]
+  assert codes == [0] * len(processes), '\n'.join(outputs)
+  return outputs
+
+
+def two(workdir, data=2, label=4):
+  """Starts two processes of four devices."""
+  with socket.socket() as free:
+    free.bind(('localhost', 0))
+    address = f'localhost:{free.getsockname()[1]}'
+  return [
+    launch(workdir, data, label, 4, address, 2, number) for number in (0, 1)
+  ]
+
+
+@pytest.fixture(scope='module')
+def one_device(tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('one') / 'run'
+  finish(launch(workdir, 1, 1, 1))
+  return workdir
+
+
+@pytest.fixture(scope='module')
+def two_processes(tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('two') / 'run'
+  return workdir, finish(*two(workdir))
+
+
+def losses(workdir):
+  lines = (workdir / 'metrics.jsonl').read_text().splitlines()
+  rows = [row for row in map(json.loads, lines) if row['kind'] == 'train']
+  assert [row['step'] for row in rows] == list(range(1, STEPS + 1))
+  return np.array([row['loss'] for row in rows])
+
+
+def assert_same_lists(found, expected):
+  """The same labels wherever neighbouring scores differ by over 1e-4."""
+  compared = 0
+  for name, lists in expected.lists.items():
+    real = lists.ids != PAD
+    np.testing.assert_array_equal(found.lists[name].ids != PAD, real)
+    scores = np.where(real, lists.scores, 0)
+    np.testing.assert_allclose(
+      np.where(real, found.lists[name].scores, 0), scores, atol=1e-5
+    )
+    # Beyond a list's ends, far below and above.
+    scores = np.where(real, lists.scores, -1e9)
+    gap = -np.diff(scores, axis=1, prepend=1e9, append=-1e9)
+    apart = (gap[:, :-1] > 1e-4) & ((gap[:, 1:] > 1e-4) | (scores == -1e9))
+    compared += int((apart & real).sum())
+    np.testing.assert_array_equal(
+      found.lists[name].ids[apart & real], lists.ids[apart & real]
+    )
+  assert compared > 200
+
+
+def assert_same(workdir, expected):
+  np.testing.assert_allclose(
+    losses(workdir), losses(expected), rtol=0, atol=1e-5
+  )
+  for split in ('dev', 'test'):
+    path = pathlib.Path('eval', split, 'predictions.npz')
+    assert_same_lists(
+      Predictions.load(workdir / path), Predictions.load(expected / path)
+    )
+
+
+@pytest.mark.parametrize('data, label', MESHES)
+def test_meshes_agree(one_device, tmp_path, data, label):
+  fit(config(data, label), tmp_path / 'run')
+  assert_same(tmp_path / 'run', one_device)
+
+
+def test_two_processes_agree_with_one(one_device, two_processes):
+  workdir, (host0, host1) = two_processes
+  assert_same(workdir, one_device)
+  # Host 0 alone tells and writes.
+  assert f'step {STEPS}/{STEPS}' in host0
+  assert 'step' not in host1
+  assert len(list((workdir / 'tb').iterdir())) == 1
+
+
+def test_two_processes_write_a_checkpoint_that_one_reads(two_processes):
+  workdir, _ = two_processes
+  folder = workdir / 'checkpoints'
+  assert intact_steps(folder) == [10, 20]
+  params = read_params(folder, 20)
+  assert params['head/output'].shape[0] == 128
+  assert all(np.isfinite(array).all() for array in params.values())
+
+
+def test_a_finished_run_resumes_on_another_mesh(two_processes):
+  workdir, _ = two_processes
+  before = (workdir / 'metrics.jsonl').read_bytes()
+  (output,) = finish(launch(workdir, 1, 1, 1))
+  assert 'config changed: mesh.data: 2 -> 1' in output
+  assert f'training was finished at step {STEPS}' in output
+  assert (workdir / 'metrics.jsonl').read_bytes() == before
