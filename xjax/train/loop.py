@@ -113,7 +113,7 @@ class Loop:
       UserError: the loss or a gradient is not finite.
       Preempted: asked to stop; the state is saved.
     """
-    # Several fake CPU devices deadlock on steps that queue up.
+    # Several CPU devices share few threads, and deadlock on steps that overlap.
     busy = jax.default_backend() == 'cpu' and jax.device_count() > 1
     pending: _Pending = collections.deque()
     self._saved = at if at.step else None
@@ -127,11 +127,13 @@ class Loop:
           state, put_batch(batch, self.mesh), self.key
         )
         at = dataclasses.replace(at, step=at.step + 1)
+        if busy:
+          jax.block_until_ready((state, metrics))
         pending.append((at.step, metrics, batch.doc_B))
         self._documents += int(batch.mask_B.sum()) * jax.process_count()
         preempted = self.preemption.reached(at.step)
         due = preempted or self._due(at.step)
-        at = self._settle(pending, at, 0 if due or busy else 1)
+        at = self._settle(pending, at, 0 if due else 1)
         self.progress.advance()
         if at.step % self.config.log_every == 0:
           at = self._log(at)
