@@ -47,7 +47,15 @@ def test_skip_logs_and_goes_on(caplog):
   faults.add('a', 7, 'x')
   with caplog.at_level(logging.WARNING, logger='absl'):
     faults.settle()
-  assert 'left out, 1 fault:\na:7: x' in caplog.text
+  assert 'left out 1 record, with 1 fault:\na:7: x' in caplog.text
+
+
+def test_records_are_counted_as_well_as_faults():
+  faults = Faults(OnError.SKIP)
+  faults.extend('a', 7, ['x', 'y'])
+  faults.extend('a', 8, ['x'])
+  faults.extend('b', 8, ['x'])
+  assert faults.check().startswith('left out 3 records, with 4 faults:\na:7: x')
 
 
 def test_skip_cannot_go_on_without_a_file():

@@ -6,6 +6,7 @@ import io
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
+from xjax.data.config import OnError
 from xjax.data.faults import Fault, Faults
 from xjax.data.rows import (
   Fields,
@@ -108,6 +109,18 @@ def test_gzip_cut_short_keeps_what_came_before(tmp_path):
   assert faults.shown == [
     f'{path}:{len(found) + 1}: the gzip file is cut short: get it anew'
   ]
+
+
+@pytest.mark.parametrize('at', [-12, -5])
+def test_what_stops_a_file_is_fatal_even_when_faults_are_skipped(tmp_path, at):
+  data = bytearray(gzip.compress(b'{"a": 1}\n' * 100))
+  data[at:] = b'' if at == -12 else b'\0' * 5
+  path = tmp_path / 'a.jsonl.gz'
+  path.write_bytes(data)
+  faults = Faults(OnError.SKIP)
+  list(read_rows(path, faults))
+  with pytest.raises(DataError, match='cut short|damaged'):
+    faults.check()
 
 
 def test_a_damaged_gzip_file(tmp_path):

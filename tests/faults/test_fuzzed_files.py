@@ -14,7 +14,7 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.data.config import JsonlData, OnError
-from xjax.data.descriptors import label_of, read_descriptors
+from xjax.data.descriptors import read_descriptors
 from xjax.data.eurlex57k.records import (
   input_document,
   read_concepts,
@@ -32,6 +32,7 @@ from xjax.data.labels import read_label_list
 from xjax.data.raw import plain_document, plain_record
 from xjax.data.record_store import to_bytes
 from xjax.data.rows import Fields
+from xjax.data.schema import label_of
 
 fuzzed = hypothesis.settings(
   max_examples=2000, derandomize=True, deadline=None, database=None

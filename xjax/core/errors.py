@@ -1,5 +1,32 @@
 """The errors a user's own mistake may cause; mains print them, no traceback."""
 
+import lzma
+import struct
+import tokenize
+import zipfile
+import zlib
+
+# All that reading a damaged file as JSON, .npz or .zip may raise, and taking
+# from it what should be there.
+DAMAGE = (
+  AttributeError,
+  EOFError,
+  IndexError,
+  KeyError,
+  MemoryError,
+  OSError,
+  OverflowError,
+  RuntimeError,
+  SyntaxError,
+  TypeError,
+  ValueError,
+  lzma.LZMAError,
+  struct.error,
+  tokenize.TokenError,
+  zipfile.BadZipFile,
+  zlib.error,
+)
+
 
 class UserError(Exception):
   """A mistake of the user's: the message says what, where and what to do."""

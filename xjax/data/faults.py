@@ -31,13 +31,16 @@ class Faults:
 
   Attributes:
     count: all faults so far.
-    shown: the first SHOWN of them, a line each.
+    left_out: records so far (lines, or files of one object) with faults.
+    shown: the first SHOWN faults, a line each.
   """
 
   def __init__(self, on_error: OnError | None = OnError.RAISE):
     self.on_error = on_error
     self.count = 0
+    self.left_out = 0
     self.shown: list[str] = []
+    self._last: tuple[str, int | None] | None = None
     self._fatal = on_error is None
 
   def add(
@@ -58,8 +61,12 @@ class Faults:
     """
     self.count += 1
     self._fatal |= fatal
+    # Faults of one line come one after the other.
+    place = os.fspath(file), line
+    self.left_out += place != self._last
+    self._last = place
     if len(self.shown) < SHOWN:
-      where = os.fspath(file) + (f':{line}' if line else '')
+      where = f'{place[0]}:{line}' if line else place[0]
       self.shown.append(f'{where}: {what}')
 
   def extend(
@@ -88,24 +95,33 @@ class Faults:
     """Ends the pass: raises, or logs how much was left out.
 
     Raises:
+      DataError: as check.
+    """
+    if summary := self.check():
+      logging.warning('%s', summary)
+
+  def check(self) -> str:
+    """Ends the pass: raises, or returns how much was left out, if anything.
+
+    Raises:
       DataError: there are faults, and they are fatal or on_error is RAISE.
     """
     if not self.count:
-      return
+      return ''
     lines = list(self.shown)
     if self.count > SHOWN:
       lines.append(f'... and {self.count - SHOWN} more')
+    faults = _plural(self.count, 'fault')
     if self.on_error is OnError.SKIP and not self._fatal:
-      lines.insert(0, f'left out, {_plural(self.count)}:')
-      logging.warning('%s', '\n'.join(lines))
-      return
+      left_out = _plural(self.left_out, 'record')
+      return '\n'.join([f'left out {left_out}, with {faults}:', *lines])
     if not self._fatal:
       lines.append(
-        f'{_plural(self.count)} in all; mend them, or leave the faulty '
-        'lines out with --config.data.on_error=skip'
+        f'{faults} in all; mend them, or leave the faulty lines out with '
+        '--config.data.on_error=skip'
       )
     raise DataError('\n'.join(lines))
 
 
-def _plural(count: int) -> str:
-  return '1 fault' if count == 1 else f'{count} faults'
+def _plural(count: int, what: str) -> str:
+  return f'{count} {what}' if count == 1 else f'{count} {what}s'

@@ -67,23 +67,28 @@ def read_lines(
   """Yields the line number and bytes of each line that is not blank.
 
   What stops a file from being read further (a damaged gzip stream, UTF-16) is
-  noted as one fault at the line where it happens.
+  noted as one fault at the line where it happens; it is fatal, since nobody
+  knows how much lies beyond it.
   """
+
+  def stop(line: int, what: str) -> None:
+    faults.add(name, line, what, fatal=True)
+
   number = 0
   try:
     for number, line in enumerate(file, 1):
       if number == 1:
         line = line.removeprefix(UTF8_MARK)
         if line.startswith(UTF16_MARKS):
-          faults.add(name, 1, 'UTF-16 text: save the file as UTF-8')
+          stop(1, 'UTF-16 text: save the file as UTF-8')
           return
       line = line.strip(b' \t\r\n')
       if line:
         yield number, line
   except EOFError:
-    faults.add(name, number + 1, 'the gzip file is cut short: get it anew')
+    stop(number + 1, 'the gzip file is cut short: get it anew')
   except (OSError, zlib.error) as error:
-    faults.add(name, number + 1, f'the file is damaged: {error}')
+    stop(number + 1, f'the file is damaged: {error}')
 
 
 @contextlib.contextmanager

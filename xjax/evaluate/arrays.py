@@ -2,30 +2,12 @@
 
 import dataclasses
 import os
-import tokenize
 from typing import NoReturn
 import zipfile
-import zlib
 
 import numpy as np
 
-from xjax.core.errors import DataError
-
-# All that NumPy and zipfile raise for a file that is damaged or no npz.
-DAMAGE = (
-  OSError,
-  EOFError,
-  ValueError,
-  KeyError,
-  TypeError,
-  SyntaxError,
-  MemoryError,
-  OverflowError,
-  RuntimeError,
-  tokenize.TokenError,
-  zipfile.BadZipFile,
-  zlib.error,
-)
+from xjax.core.errors import DAMAGE, DataError
 
 
 @dataclasses.dataclass

@@ -7,6 +7,7 @@ import http.server
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import threading
@@ -173,19 +174,50 @@ def test_a_changed_source_is_prepared_anew(folder, tmp_path):
   assert after.splits['train'].digest == before.splits['train'].digest
 
 
-@pytest.mark.parametrize('victim', ['index.json', 'train.npz'])
+@pytest.mark.parametrize(
+  'victim',
+  ['index.json', 'train.npz', '*array_record*', '**/dataset_info.json'],
+)
 def test_a_damaged_preparation_is_made_anew(folder, tmp_path, victim, caplog):
   data = config(as_lines(folder), tmp_path / 'cache')
   before = read_eurlex57k(data)
   (prepared,) = (tmp_path / 'cache' / 'eurlex57k').iterdir()
-  whole = (prepared / victim).read_bytes()
-  (prepared / victim).write_bytes(whole[: len(whole) // 2])
+  hit = next(prepared.rglob(victim))
+  whole = hit.read_bytes()
+  hit.write_bytes(whole[: len(whole) // 2])
   after = read_eurlex57k(data)
   assert 'is damaged' in caplog.text
+  assert list(prepared.parent.iterdir()) == [prepared]
+  assert len(list(after.splits['train'].documents)) == 4
   assert after.splits['train'].digest == before.splits['train'].digest
   np.testing.assert_array_equal(
     after.splits['train'].gold.values, before.splits['train'].gold.values
   )
+
+
+def test_a_preparation_without_one_of_its_files(folder, tmp_path, caplog):
+  data = config(as_lines(folder), tmp_path / 'cache')
+  read_eurlex57k(data)
+  next((tmp_path / 'cache').rglob('*dev*array_record*')).unlink()
+  assert read_eurlex57k(data).splits['dev'].documents[1].id == '30011R'
+  assert 'is damaged' in caplog.text
+
+
+def test_processes_that_find_the_same_damage(folder, tmp_path, monkeypatch):
+  data = config(as_lines(folder), tmp_path / 'cache')
+  read_eurlex57k(data)
+  (prepared,) = (tmp_path / 'cache' / 'eurlex57k').iterdir()
+  (prepared / 'index.json').write_text('{')
+  rename = pathlib.Path.rename
+
+  def second(path, target):
+    # Another process was faster.
+    if path == prepared:
+      shutil.rmtree(prepared)
+    return rename(path, target)
+
+  monkeypatch.setattr(pathlib.Path, 'rename', second)
+  assert list(read_eurlex57k(data).splits) == ['train', 'dev']
 
 
 def test_nothing_is_left_of_a_preparation_that_fails(folder, tmp_path):
@@ -207,15 +239,19 @@ def test_nothing_is_left_of_a_preparation_that_fails(folder, tmp_path):
   assert list((tmp_path / 'cache' / 'eurlex57k').iterdir()) == []
 
 
-def test_skip_leaves_documents_out(folder, tmp_path):
+def test_skip_leaves_documents_out(folder, tmp_path, caplog):
   as_folder(folder)
   (folder / 'dataset/train/30001R.json').write_text('{')
   skip = config(folder, tmp_path / 'cache', on_error=OnError.SKIP)
-  assert read_eurlex57k(skip).splits['train'].ids == (
-    '30000R',
-    '30002R',
-    '30003R',
-  )
+  for _ in range(2):  # prepared, then opened again
+    caplog.clear()
+    assert read_eurlex57k(skip).splits['train'].ids == (
+      '30000R',
+      '30002R',
+      '30003R',
+    )
+    assert caplog.text.count('left out 1 record, with 1 fault:') == 1
+    assert '30001R.json:1: not JSON' in caplog.text
   with pytest.raises(DataError):
     read_eurlex57k(config(folder, tmp_path / 'cache'))
 

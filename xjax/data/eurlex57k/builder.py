@@ -34,6 +34,7 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
   Attributes:
     draft: ids, gold and records; there once the splits are generated.
     described: the concepts; there at the same time.
+    left_out: says what was left out, if anything; there at the same time.
   """
 
   VERSION = tfds.core.Version('1.0.0')
@@ -46,6 +47,7 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
     self._on_error = on_error
     self.draft = Draft()
     self.described = Descriptors()
+    self.left_out = ''
     super().__init__(file_format='array_record', **kwargs)
 
   def _info(self) -> tfds.core.DatasetInfo:
@@ -79,7 +81,7 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
     self.draft = Draft(pathlib.Path(self.data_dir).parent)
     for name in source.splits:
       self._read_split(name, source, faults)
-    faults.settle()
+    self.left_out = faults.check()
     return {name: self._generate_examples(name) for name in source.splits}
 
   def _find(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import json
@@ -9,14 +10,14 @@ import pathlib
 import shutil
 import sys
 from typing import Any
-import zipfile
+import uuid
 
 from absl import logging
 import numpy as np
 import tensorflow_datasets as tfds
 
 from xjax.core.atomic import build_folder, write_json, write_npz
-from xjax.core.errors import DataError, UserError
+from xjax.core.errors import DAMAGE, DataError, UserError
 from xjax.core.types import Ragged
 from xjax.data.config import Eurlex57kData
 from xjax.data.eurlex57k.builder import ARCHIVE_URL, SITE, Eurlex57k
@@ -38,10 +39,8 @@ from xjax.data.rows import Fields, find_folder
 from xjax.data.schema import Document, label_of, label_row
 from xjax.data.tokens import default_cache_dir
 
-FORMAT = 1  # of what is prepared; a change prepares anew
+FORMAT = 2  # of what is prepared; a change prepares anew
 INDEX = 'index.json'
-# What reading a damaged file of ours may raise.
-DAMAGE = (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile)
 
 
 def read_eurlex57k(
@@ -62,18 +61,35 @@ def read_eurlex57k(
     DataError: no such source, faults in it, or a split wanted is absent.
   """
   folder = default_cache_dir(data) / 'eurlex57k' / _key(data)
-  if folder.is_dir():
+  source = data.dir or ARCHIVE_URL
+  raw = _open_sound(folder, source)
+  if raw is None:
+    logging.info('preparing EURLEX57K in %s', folder)
     try:
-      return _open(folder, data, splits)
-    except DAMAGE as error:
-      logging.warning('%s is damaged (%s): preparing anew', folder, error)
-      shutil.rmtree(folder)
-  logging.info('preparing EURLEX57K in %s', folder)
+      build_folder(folder, functools.partial(_prepare, data))
+    except OSError as error:
+      raise UserError(f'{folder}: cannot be written: {error}') from error
+    raw = _open(folder, source)
+  chosen = choose_splits(source, raw.splits, splits)
+  return dataclasses.replace(
+    raw, splits={name: raw.splits[name] for name in chosen}
+  )
+
+
+def _open_sound(folder: pathlib.Path, source: str) -> RawCorpus | None:
+  """What is prepared; None where nothing is, or (it goes) it is damaged."""
+  if not folder.is_dir():
+    return None
   try:
-    build_folder(folder, functools.partial(_prepare, data))
-  except OSError as error:
-    raise UserError(f'{folder}: cannot be written: {error}') from error
-  return _open(folder, data, splits)
+    return _open(folder, source)
+  except DAMAGE as error:
+    logging.warning('%s is damaged (%s): preparing anew', folder, error)
+  # Renamed first: other processes may be about to do the same.
+  aside = folder.with_name(f'.{folder.name}.{uuid.uuid4().hex}')
+  with contextlib.suppress(FileNotFoundError):
+    folder.rename(aside)
+  shutil.rmtree(aside, ignore_errors=True)
+  return None
 
 
 def _key(data: Eurlex57kData) -> str:
@@ -115,8 +131,12 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
 def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
   """Writes what is needed of every document, so that none need be read."""
   draft: Draft = builder.draft
-  index: dict[str, Any] = {'label_ids': draft.label_ids, 'splits': {}}
-  index['labels'] = [label_row(v) for v in builder.described.labels.values()]
+  index: dict[str, Any] = {
+    'label_ids': draft.label_ids,
+    'labels': [label_row(v) for v in builder.described.labels.values()],
+    'left_out': builder.left_out,
+    'splits': {},
+  }
   for name, split in draft.splits.items():
     done = split.done(())
     index['splits'][name] = {'ids': done.ids, 'digest': done.digest}
@@ -124,35 +144,56 @@ def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
       folder / f'{name}.npz',
       {'indptr': done.gold.indptr, 'values': done.gold.values},
     )
+  index['sizes'] = {
+    str(path.relative_to(folder)): path.stat().st_size
+    for path in sorted(folder.rglob('*'))
+    if path.is_file()
+  }
   write_json(folder / INDEX, index)
 
 
-def _open(
-  folder: pathlib.Path, data: Eurlex57kData, splits: Sequence[str] | None
-) -> RawCorpus:
+def _open(folder: pathlib.Path, source: str) -> RawCorpus:
+  """Opens what _prepare wrote, and logs what that left out.
+
+  Raises:
+    One of DAMAGE: it is not all there.
+  """
   index = json.loads((folder / INDEX).read_text('utf-8'))
-  source = data.dir or ARCHIVE_URL
+  for name, size in index['sizes'].items():
+    if (folder / name).stat().st_size != size:
+      raise ValueError(f'{name} is not {size} bytes long')
   builder = Eurlex57k(data_dir=folder)
-  found = {}
-  for name in choose_splits(source, index['splits'], splits):
-    # Opened here: what numpy opens stays open where the file is damaged.
-    with (folder / f'{name}.npz').open('rb') as file:
-      arrays = np.load(file, allow_pickle=False)
-      gold = Ragged(arrays['indptr'], arrays['values'])
-    row = index['splits'][name]
-    found[name] = RawSplit(
-      ids=tuple(row['ids']),
-      gold=gold,
-      documents=StoredDocuments(builder.as_data_source(split=name), _document),
-      digest=row['digest'],
-    )
-  return RawCorpus(
+  raw = RawCorpus(
     source=source,
     labels=tuple(label_of(Fields(row)) for row in index['labels']),
     label_ids=tuple(index['label_ids']),
-    splits=found,
+    splits={
+      name: _open_split(folder, builder, name, row)
+      for name, row in index['splits'].items()
+    },
     zones=ZONES,
     full_text=FULL_TEXT,
+  )
+  if index['left_out']:
+    logging.warning('%s', index['left_out'])
+  return raw
+
+
+def _open_split(
+  folder: pathlib.Path, builder: Eurlex57k, name: str, row: dict[str, Any]
+) -> RawSplit:
+  # Opened here: what numpy opens stays open where the file is damaged.
+  with (folder / f'{name}.npz').open('rb') as file:
+    arrays = np.load(file, allow_pickle=False)
+    gold = Ragged(arrays['indptr'], arrays['values'])
+  records = builder.as_data_source(split=name)
+  if not len(records) == len(gold) == len(row['ids']):
+    raise ValueError(f'{name} lacks documents')
+  return RawSplit(
+    ids=tuple(row['ids']),
+    gold=gold,
+    documents=StoredDocuments(records, _document),
+    digest=row['digest'],
   )
 
 

@@ -70,10 +70,10 @@ def read_concepts(path: pathlib.Path, faults: Faults) -> Descriptors:
     text = path.read_bytes()
     rows = parse_object(text)
   except Fault as fault:
-    faults.add(path, fault.line, str(fault))
+    faults.add(path, fault.line, str(fault), fatal=True)
     return described
   except OSError as error:
-    faults.add(path, None, f'cannot be read: {error.strerror}')
+    faults.add(path, None, f'cannot be read: {error.strerror}', fatal=True)
     return described
   before = faults.count
   lines = _key_lines(text, list(rows))

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping
 import dataclasses
-import lzma
 import pathlib
-import struct
 from typing import Any
 import zipfile
-import zlib
 
-from xjax.core.errors import DataError
+from xjax.core.errors import DAMAGE, DataError
 from xjax.data.faults import Fault, Faults
 from xjax.data.raw import USUAL
 from xjax.data.rows import find_files, parse_object, read_rows
@@ -18,19 +15,6 @@ CONCEPTS = 'eurovoc_en.json'
 EXPECTED = (
   'expected the official archive (datasets.zip, or unpacked: '
   'dataset/{train,dev,test}/*.json), or {train,dev,test}.jsonl[.gz]'
-)
-
-# What reading a file, or a member of a damaged archive, may raise.
-DAMAGE = (
-  EOFError,
-  OSError,
-  OverflowError,
-  RuntimeError,
-  ValueError,
-  lzma.LZMAError,
-  struct.error,
-  zipfile.BadZipFile,
-  zlib.error,
 )
 
 # Notes faults; yields file, line and object.
