@@ -33,8 +33,9 @@ def folder(tmp_path):
   return tmp_path
 
 
-def read(folder, splits=None, on_error=OnError.RAISE):
-  return read_jsonl(JsonlData(dir=str(folder), on_error=on_error), splits)
+def read(folder, splits=(), usual=False, on_error=OnError.RAISE):
+  data = JsonlData(dir=str(folder), on_error=on_error)
+  return read_jsonl(data, splits, usual or not splits)
 
 
 def test_a_folder(folder):
@@ -60,10 +61,32 @@ def test_without_labels_any_label_goes(folder):
 
 
 def test_usual_splits_come_first(folder):
-  for name in ('extra', 'test'):
+  for name in ('extra', 'test', 'zeta'):
     (folder / f'{name}.jsonl').write_bytes(lines(DEV))
-  assert list(read(folder).splits) == ['train', 'dev', 'test', 'extra']
+  assert list(read(folder).splits) == ['train', 'dev', 'test']
   assert list(read(folder, ['test', 'train']).splits) == ['train', 'test']
+  assert list(read(folder, ['extra']).splits) == ['extra']
+  assert list(read(folder, ['extra'], usual=True).splits) == [
+    'train',
+    'dev',
+    'test',
+    'extra',
+  ]
+
+
+def test_a_file_that_is_no_split_does_no_harm(folder):
+  (folder / 'predictions.jsonl').write_bytes(b'{"id": "d1", "labels": [{}]}')
+  (folder / 'predictions.jsonl.gz').write_bytes(b'broken')
+  assert list(read(folder).splits) == ['train', 'dev']
+  with pytest.raises(DataError, match='predictions.jsonl.gz: predictions.jso'):
+    read(folder, ['predictions'])
+
+
+def test_no_split_but_another_file(folder):
+  (folder / 'train.jsonl').rename(folder / 'all.jsonl')
+  (folder / 'dev.jsonl.gz').unlink()
+  with pytest.raises(DataError, match='no split here: .*; there are: all$'):
+    read(folder)
 
 
 def test_a_split_that_is_not_wanted_is_not_read(folder):

@@ -66,6 +66,9 @@ def test_the_label_space_is_the_same_whatever_splits_are_kept(folder):
   assert corpus.label_space.ids == load_corpus(data, 0).label_space.ids
   with pytest.raises(DataError, match="no split 'dev'; there are: train, test"):
     load_corpus(data, 0, splits=['dev'])
+  write(folder, 'own', [{'id': 't', 'text': 'x', 'labels': ['a', 'z']}])
+  corpus = load_corpus(data, 0, splits=['own'])
+  assert list(corpus.splits) == ['own'] and corpus.label_space.n_train == 4
 
 
 def test_another_corpus_in_a_given_space(folder, tmp_path, caplog):
@@ -78,6 +81,8 @@ def test_another_corpus_in_a_given_space(folder, tmp_path, caplog):
   assert corpus.label_space.train_counts.tolist() == [4, 1, 1, 1, 1, 0, 0]
   assert corpus.split('test').gold[0].tolist() == [0, 6]
   assert '1 outside the label space' in caplog.text
+  # Nobody asked for dev and train.
+  assert 'has no split' not in caplog.text
 
 
 def test_a_saved_space_judges_a_split_as_the_run_did(folder, tmp_path):

@@ -12,6 +12,7 @@ from xjax.data.rows import (
   Fields,
   find_files,
   find_folder,
+  only_file,
   parse_object,
   parse_rows,
   read_rows,
@@ -78,13 +79,19 @@ def test_files_are_found_by_name(tmp_path):
   for name in ('b.jsonl', 'a.jsonl.gz', '.c.jsonl', 'd.json', 'e.jsonl.bak'):
     (tmp_path / name).write_bytes(b'')
   (tmp_path / 'f.jsonl').mkdir()
-  faults = Faults()
-  found = find_files(tmp_path, faults)
-  assert {k: p.name for k, p in found.items()} == {
-    'a': 'a.jsonl.gz',
-    'b': 'b.jsonl',
+  (tmp_path / 'b.jsonl.gz').write_bytes(b'')
+  found = find_files(tmp_path)
+  assert {k: [p.name for p in paths] for k, paths in found.items()} == {
+    'a': ['a.jsonl.gz'],
+    'b': ['b.jsonl', 'b.jsonl.gz'],
   }
+  faults = Faults()
+  assert only_file(found['a'], faults).name == 'a.jsonl.gz'
   assert not faults.count
+  assert only_file(found['b'], faults).name == 'b.jsonl'
+  assert faults.shown == [
+    f'{tmp_path}/b.jsonl.gz: b.jsonl is here too: keep one'
+  ]
 
 
 def test_folders(tmp_path):
@@ -95,7 +102,7 @@ def test_folders(tmp_path):
     find_folder(str(tmp_path / 'absent'))
   (tmp_path / 'file').write_text('')
   with pytest.raises(DataError, match='not a folder'):
-    find_files(tmp_path / 'file', Faults())
+    find_files(tmp_path / 'file')
 
 
 def test_gzip_cut_short_keeps_what_came_before(tmp_path):

@@ -168,8 +168,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
   ),
   'no split at all': (
     lambda folder: os.remove(folder / 'train.jsonl'),
-    ': no split here: there must be a train.jsonl or train.jsonl.gz, or one '
-    'of another name',
+    ': no split here: there must be a train.jsonl or train.jsonl.gz',
   ),
   'a label described twice': (
     third_label({'id': 'a'}),

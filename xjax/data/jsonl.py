@@ -4,6 +4,7 @@ A document is {"id", "text" or "zones": {name: text}, "labels": [ids]}, a label
 {"id", "name", "alt": [...], "parents": [ids], "description"}, of which only the
 id must be there. Further fields are ignored. labels.jsonl is optional: without
 it a label's id is its name; with it every label of a document must be in it.
+Splits are train, dev and test; another file is read when a split is named so.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,7 @@ from xjax.data.rows import (
   Fields,
   find_files,
   find_folder,
+  only_file,
   open_lines,
   parse_rows,
   read_rows,
@@ -133,28 +135,31 @@ def parse_documents(
 
 
 def read_jsonl(
-  data: JsonlData, splits: Sequence[str] | None = None
+  data: JsonlData, splits: Sequence[str] = (), usual: bool = True
 ) -> RawCorpus:
   """Reads a folder of JSON lines.
 
   Args:
     data: where, and what a faulty line does.
-    splits: those to read; None: all there are.
+    splits: those that must be there.
+    usual: whether train, dev and test are read as well, where they are there.
 
   Raises:
-    DataError: no such folder, a split asked for is absent, or the files have
-      faults: all of them, in one message.
+    DataError: no such folder, no split, one of splits is absent, or the files
+      have faults: all of them, in one message.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
-  files = find_files(folder, faults)
+  files = find_files(folder)
   described = Descriptors()
   if LABELS in files:
-    described = read_descriptors(files.pop(LABELS), faults)
+    path = only_file(files.pop(LABELS), faults)
+    described = read_descriptors(path, faults)
   draft = Draft(default_cache_dir(data))
   zones: dict[str, None] = {}
-  for name in choose_splits(data.dir, files, splits):
-    zones |= _read_split(files[name], draft.begin(name), described, faults)
+  for name in choose_splits(data.dir, files, splits, usual):
+    path = only_file(files[name], faults)
+    zones |= _read_split(path, draft.begin(name), described, faults)
   faults.settle()
   return RawCorpus(
     source=data.dir,

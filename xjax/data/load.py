@@ -34,7 +34,7 @@ def load_corpus(
     seed: decides which labels are held out.
     space: a trained model's labels: their order and counts are kept, and gold
       that is not among them is appended with count 0. None: as data says.
-    splits: those to load; None: all there are.
+    splits: those to load; None: train, dev and test, where they are there.
 
   Returns:
     The corpus.
@@ -43,32 +43,32 @@ def load_corpus(
     ConfigError: a field of data that cannot be met.
     DataError: faults in the files, or a split asked for is absent.
   """
-  # A label space of our own making depends on every split.
-  raw = _read(data, splits if space is not None else None)
-  if splits is not None:
-    splits = choose_splits(raw.source, raw.splits, splits)
-  corpus = build_corpus(raw, data, seed, space, splits)
-  _log(raw, corpus)
+  # A label space of our own making depends on train, dev and test too.
+  raw = _read(data, splits or (), splits is None or space is None)
+  names = choose_splits(raw.source, raw.splits, splits or (), splits is None)
+  corpus = build_corpus(raw, data, seed, space, names)
+  if splits is None:
+    for name in USUAL:
+      if name not in names:
+        logging.info('%s has no split %s: it is left out', raw.source, name)
+  _log(corpus)
   return corpus
 
 
-def _read(data: DataConfig, splits: Sequence[str] | None) -> RawCorpus:
+def _read(data: DataConfig, splits: Sequence[str], usual: bool) -> RawCorpus:
   match data:
     case SyntheticData():
       labels, documents = make_synthetic(data)
       return RawCorpus.of('the embedded corpus', labels, documents)
     case Eurlex57kData():
-      return read_eurlex57k(data, splits)
+      return read_eurlex57k(data, splits, usual)
     case JsonlData():
-      return read_jsonl(data, splits)
+      return read_jsonl(data, splits, usual)
     case _:
       raise ConfigError(f'data: no corpus is read from {type(data).__name__}')
 
 
-def _log(raw: RawCorpus, corpus: Corpus) -> None:
-  for name in USUAL:
-    if name not in raw.splits:
-      logging.info('%s has no split %s: it is left out', raw.source, name)
+def _log(corpus: Corpus) -> None:
   for name, split in corpus.splits.items():
     logging.info('%s: %d documents', name, len(split))
   space = corpus.label_space

@@ -37,27 +37,35 @@ class RawSplit:
 
 
 def choose_splits(
-  source: str, present: Iterable[str], wanted: Sequence[str] | None
+  source: str,
+  present: Iterable[str],
+  wanted: Sequence[str] = (),
+  usual: bool = True,
 ) -> list[str]:
   """Names of the splits to read: train, dev, test, then others by name.
+
+  Args:
+    source: what to call it in messages.
+    present: all names there are.
+    wanted: those that must be there.
+    usual: whether train, dev and test are read as well, where they are there.
 
   Raises:
     DataError: there is none, or one that is wanted is not there.
   """
-  present = set(present)
-  if not present:
-    raise DataError(
-      f'{source}: no split here: there must be a train.jsonl or '
-      'train.jsonl.gz, or one of another name'
-    )
   rank = {name: i for i, name in enumerate(USUAL)}
   ordered = sorted(present, key=lambda name: (rank.get(name, len(rank)), name))
-  for name in wanted or ():
-    if name not in present:
-      raise DataError(
-        f'{source}: no split {name!r}; there are: {", ".join(ordered)}'
-      )
-  return [n for n in ordered if wanted is None or n in wanted]
+  there = f'; there are: {", ".join(ordered)}' if ordered else ''
+  for name in wanted:
+    if name not in ordered:
+      raise DataError(f'{source}: no split {name!r}{there}')
+  chosen = {*wanted, *(USUAL if usual else ())}
+  if chosen.isdisjoint(ordered):
+    raise DataError(
+      f'{source}: no split here: there must be a train.jsonl or '
+      f'train.jsonl.gz{there}'
+    )
+  return [name for name in ordered if name in chosen]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -38,10 +38,10 @@ def find_folder(path: str) -> pathlib.Path:
   return folder
 
 
-def find_files(folder: pathlib.Path, faults: Faults) -> dict[str, pathlib.Path]:
-  """Name -> its file {name}.jsonl or {name}.jsonl.gz in a folder, by name.
+def find_files(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
+  """Name -> {name}.jsonl, {name}.jsonl.gz or both in a folder, by name.
 
-  Hidden files do not count. Both forms of one name are a fault.
+  Hidden files do not count.
 
   Raises:
     DataError: the folder cannot be read.
@@ -50,15 +50,20 @@ def find_files(folder: pathlib.Path, faults: Faults) -> dict[str, pathlib.Path]:
     paths = sorted(folder.iterdir())
   except OSError as error:
     raise DataError(f'{folder}: not a folder that can be read') from error
-  found: dict[str, pathlib.Path] = {}
+  found: dict[str, list[pathlib.Path]] = {}
   for path in paths:
     match = _JSONL.fullmatch(path.name)
-    if not match or not path.is_file():
-      continue
-    other = found.setdefault(match[1], path)
-    if other != path:
-      faults.add(path, None, f'{other.name} is here too: keep one', fatal=True)
+    if match and path.is_file():
+      found.setdefault(match[1], []).append(path)
   return found
+
+
+def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
+  """The file of one name; both forms of it are noted as a fault."""
+  for path in paths[1:]:
+    what = f'{paths[0].name} is here too: keep one'
+    faults.add(path, None, what, fatal=True)
+  return paths[0]
 
 
 def read_lines(

@@ -44,21 +44,22 @@ INDEX = 'index.json'
 
 
 def read_eurlex57k(
-  data: Eurlex57kData, splits: Sequence[str] | None = None
+  data: Eurlex57kData, splits: Sequence[str] = (), usual: bool = True
 ) -> RawCorpus:
   """Reads EURLEX57K, preparing it where this source is not prepared yet.
 
   Args:
     data: the source (the archive, zipped or unpacked, or a folder of JSON
       lines; nothing: the official archive, downloaded), and the cache.
-    splits: those wanted; None: all there are.
+    splits: those that must be there.
+    usual: whether train, dev and test are opened as well, where they are there.
 
   Returns:
     The corpus. Its zones are title, header, recitals, main_body, attachments;
     the full text is without the title, which the header repeats.
 
   Raises:
-    DataError: no such source, faults in it, or a split wanted is absent.
+    DataError: no such source, faults in it, or one of splits is absent.
   """
   folder = default_cache_dir(data) / 'eurlex57k' / _key(data)
   source = data.dir or ARCHIVE_URL
@@ -70,7 +71,7 @@ def read_eurlex57k(
     except OSError as error:
       raise UserError(f'{folder}: cannot be written: {error}') from error
     raw = _open(folder, source)
-  chosen = choose_splits(source, raw.splits, splits)
+  chosen = choose_splits(source, raw.splits, splits, usual)
   return dataclasses.replace(
     raw, splits={name: raw.splits[name] for name in chosen}
   )

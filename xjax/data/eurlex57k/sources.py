@@ -9,7 +9,7 @@ import zipfile
 from xjax.core.errors import DAMAGE, DataError
 from xjax.data.faults import Fault, Faults
 from xjax.data.raw import USUAL
-from xjax.data.rows import find_files, parse_object, read_rows
+from xjax.data.rows import find_files, only_file, parse_object, read_rows
 
 CONCEPTS = 'eurovoc_en.json'
 EXPECTED = (
@@ -53,9 +53,10 @@ def find_source(path: pathlib.Path, faults: Faults) -> Source:
   """
   if path.is_file():
     return _archive(path, path.parent)
-  files = find_files(path, faults)
+  files = find_files(path)
   if any(name in files for name in USUAL):
-    return _json_lines(path, files)
+    kept = {n: only_file(files[n], faults) for n in USUAL if n in files}
+    return _json_lines(path, kept)
   for folder in (path / 'dataset', path):
     if any((folder / name).is_dir() for name in USUAL):
       return _folder(folder, path)
@@ -86,10 +87,9 @@ def _json_lines(
       (str(path), line, row) for line, row in read_rows(path, faults)
     )
 
-  kept = {name: files[name] for name in USUAL if name in files}
   return _source(
-    {name: read(path) for name, path in kept.items()},
-    list(kept.values()),
+    {name: read(path) for name, path in files.items()},
+    list(files.values()),
     _concepts(folder),
   )
 
