@@ -196,3 +196,21 @@ def test_help(main):
   assert answer.returncode == 0, answer.stderr
   assert '--workdir' in answer.stdout
   assert 'Traceback' not in answer.stderr
+
+
+def test_readme_starts_with_two_commands():
+  readme = (ROOT / 'README.md').read_text()
+  install = 'python3 -m venv .venv && .venv/bin/pip install -e '
+  assert (
+    f'{install}. && .venv/bin/python -m experiments.train '
+    '--config=experiments/configs/quickstart.py --workdir=runs/quickstart\n'
+  ) in readme
+  tests = f"{install}'.[test]' && .venv/bin/python -m pytest\n"
+  assert tests in readme
+  assert tests in (ROOT / '.ci' / 'run').read_text()
+
+
+def test_readme_lists_every_config():
+  readme = (ROOT / 'README.md').read_text()
+  for path in (ROOT / 'experiments' / 'configs').glob('*.py'):
+    assert path.stem == '__init__' or f'| `{path.stem}` |' in readme
