@@ -1,0 +1,257 @@
+"""The loop with a step of its own: order, stopping, what survives."""
+
+import dataclasses
+import json
+import math
+import os
+import signal
+
+from flax import nnx
+import grain
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from xjax.core.errors import UserError
+from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.core.types import PAD, Batch
+from xjax.train.checkpoint import Checkpoints, intact_steps, read_meta
+from xjax.train.config import NeuralTrain
+from xjax.train.loop import Loop, Position
+from xjax.train.preemption import Preempted, Preemption
+from xjax.train.state import plan_state
+from xjax.train.step import StepMetrics
+from xjax.train.writers import MetricWriter, Progress
+
+CONFIG = NeuralTrain(
+  steps=12, log_every=2, judge_every=4, checkpoint_every=3, best_metric='all/m'
+)
+
+
+class Weight(nnx.Module):
+  def __init__(self, rngs):
+    self.w = nnx.Param(jnp.zeros(3))
+
+
+@pytest.fixture(scope='module')
+def mesh():
+  return make_mesh(MeshConfig(data=8))
+
+
+@pytest.fixture(scope='module')
+def plan(mesh):
+  return plan_state(Weight, optax.sgd(1.0), mesh)
+
+
+@pytest.fixture(scope='module')
+def advance(plan):
+  return jax.jit(
+    lambda state: jax.tree.map(lambda x: x + 1, state),
+    donate_argnums=0,
+    out_shardings=plan.shardings,
+  )
+
+
+def batch(index):
+  rows = np.arange(8, dtype=np.int32)
+  return Batch(
+    tokens_BT=np.full((8, 2), index, np.int32),
+    lengths_B=np.full(8, 2, np.int32),
+    positives_BP=np.full((8, 4), PAD, np.int32),
+    mask_B=rows < 6,
+    doc_B=np.where(rows < 6, rows, PAD),
+  )
+
+
+class Run:
+  """Starts the loop in a workdir as a run does; what it met is kept.
+
+  The loss of step n is 1 / n, dev's metric is values[n].
+  """
+
+  def __init__(self, workdir, mesh, plan, advance):
+    self.workdir, self.mesh = workdir, mesh
+    self.plan, self.advance = plan, advance
+    self.judged, self.batches = [], []
+
+  def step(self, state, placed, key):
+    del key
+    self.batches.append(int(placed.tokens_BT[0, 0]))
+    number = len(self.batches) + self.first
+    state = self.advance(state)
+    loss = self.losses.get(number, 1 / number)
+    return state, StepMetrics(jnp.float32(loss), jnp.float32(0.5))
+
+  def judge(self, params, between):
+    step = int(params['w'][0])
+    if step == self.interrupt_judging_at:
+      os.kill(os.getpid(), signal.SIGTERM)
+    between()
+    self.judged.append(step)
+    return {'all': {'m': self.values.get(step, 0.0)}}
+
+  def __call__(
+    self,
+    config=CONFIG,
+    values=(),
+    losses=(),
+    dev=True,
+    sigterm_at=None,
+    interrupt_judging_at=None,
+  ):
+    self.values, self.losses = dict(values), dict(losses)
+    self.interrupt_judging_at = interrupt_judging_at
+    self.judged, self.batches = [], []
+    iterator = iter(grain.MapDataset.range(1000).map(batch).to_iter_dataset())
+    with (
+      Preemption() as preemption,
+      Checkpoints(self.workdir / 'checkpoints', config.keep) as checkpoints,
+    ):
+      if checkpoints.steps:
+        state, meta = checkpoints.restore(
+          checkpoints.steps[-1], self.plan.abstract, iterator
+        )
+        at = Position(**meta)
+      else:
+        with jax.set_mesh(self.mesh):
+          state, at = self.plan.init(jax.random.key(0)), Position()
+      self.first = at.step
+
+      def step(*arguments):
+        result = self.step(*arguments)
+        if len(self.batches) + self.first == sigterm_at:
+          os.kill(os.getpid(), signal.SIGTERM)
+        return result
+
+      with (
+        preemption.deferred(),
+        MetricWriter(self.workdir, at.step) as writer,
+        Progress(at.step, config.steps) as progress,
+      ):
+        loop = Loop(
+          config=config,
+          train_step=step,
+          mesh=self.mesh,
+          key=jax.random.key(0),
+          schedule=optax.constant_schedule(0.1),
+          describe=lambda step, doc_B: f'step {step} had {doc_B.tolist()}',
+          judge=self.judge if dev else None,
+          checkpoints=checkpoints,
+          writer=writer,
+          progress=progress,
+          preemption=preemption,
+        )
+        return loop.run(state, iterator, at)[1]
+
+  def records(self, kind):
+    lines = (self.workdir / 'metrics.jsonl').read_text().splitlines()
+    return [row for row in map(json.loads, lines) if row['kind'] == kind]
+
+  @property
+  def steps(self):
+    return intact_steps(self.workdir / 'checkpoints')
+
+
+@pytest.fixture
+def run(tmp_path, mesh, plan, advance):
+  return Run(tmp_path, mesh, plan, advance)
+
+
+def test_log_lines_are_means_since_the_last(run):
+  at = run()
+  rows = run.records('train')
+  assert [row['step'] for row in rows] == [2, 4, 6, 8, 10, 12]
+  np.testing.assert_allclose(rows[1]['loss'], (1 / 3 + 1 / 4) / 2, rtol=1e-6)
+  assert rows[0]['learning_rate'] == pytest.approx(0.1)
+  assert all(row['documents_per_second'] > 0 for row in rows)
+  assert run.batches == list(range(12))
+  assert at.step == 12 and (at.loss_sum, at.loss_count) == (0.0, 0)
+
+
+def test_best_and_regular_checkpoints(run):
+  at = run(values={4: 0.3, 8: 0.7, 12: 0.5})
+  assert run.judged == [4, 8, 12]
+  assert (at.best_step, at.best_value, at.misses) == (8, 0.7, 1)
+  # keep=3 newest of 3, 4, 6, 8, 9, 12, and the best.
+  assert run.steps == [8, 9, 12]
+  assert [r['metrics']['all']['m'] for r in run.records('judge')] == [
+    0.3,
+    0.7,
+    0.5,
+  ]
+
+
+def test_the_best_outlives_the_newest(run):
+  config = dataclasses.replace(CONFIG, keep=1, steps=24)
+  at = run(config, values={4: 0.9})
+  assert at.best_step == 4 and run.steps == [4, 24]
+
+
+def test_patience(run):
+  config = dataclasses.replace(CONFIG, patience=2, steps=40)
+  at = run(config, values={4: 0.5, 8: 0.5, 12: 0.4, 16: 0.9})
+  assert (at.step, at.stopped, at.best_step) == (12, True, 4)
+  assert read_meta(run.workdir / 'checkpoints', 12)['stopped']
+  # Started again it stays stopped, at whatever number of steps.
+  assert run(dataclasses.replace(config, steps=80)) == at
+  assert run.batches == []
+
+
+def test_without_dev_nothing_is_judged(run):
+  at = run(dev=False)
+  assert run.judged == [] and at.best_step is None
+  assert run.steps == [6, 9, 12]
+
+
+def test_more_steps_go_on_and_judge_where_they_ended(run):
+  run(dataclasses.replace(CONFIG, steps=10))
+  assert run.judged == [4, 8, 10]
+  assert run().step == 12
+  assert run.batches == [10, 11] and run.judged == [12]
+  assert run() == run() and run.batches == []
+
+
+@pytest.mark.parametrize('loss', [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_stops(run, loss):
+  with pytest.raises(UserError) as error:
+    run(losses={7: loss})
+  message = str(error.value)
+  assert 'stopped at step 7' in message
+  assert 'step 7 had [0, 1, 2, 3, 4, 5, -1, -1]' in message
+  # No state after it was saved, no record of it written.
+  assert max(run.steps) == 6
+  assert max(r['step'] for r in run.records('train')) == 6
+
+
+def test_sigterm_between_checkpoints_loses_nothing(run, tmp_path):
+  with pytest.raises(Preempted, match='saved step 7'):
+    run(sigterm_at=7)
+  assert run.steps[-1] == 7
+  at = run(values={8: 0.4})
+  assert run.batches == [7, 8, 9, 10, 11]
+  assert at.best_step == 8
+  rows = run.records('train')
+  assert [row['step'] for row in rows] == [2, 4, 6, 8, 10, 12]
+  np.testing.assert_allclose(rows[3]['loss'], (1 / 7 + 1 / 8) / 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+  'asked', [{'sigterm_at': 8}, {'interrupt_judging_at': 8}]
+)
+def test_sigterm_before_a_judging_is_done(run, asked):
+  with pytest.raises(Preempted):
+    run(values={4: 0.1, 8: 0.9}, **asked)
+  assert run.judged == [4] and run.steps[-1] == 8
+  at = run(values={8: 0.9})
+  assert run.judged == [8, 12]
+  assert at.best_step == 8
+  assert read_meta(run.workdir / 'checkpoints', 8)['best_step'] == 8
+  assert [r['step'] for r in run.records('judge')] == [4, 8, 12]
+
+
+def test_a_metric_without_a_value(run):
+  run.values = {}
+  with pytest.raises(UserError, match='best_metric=all/m'):
+    run(values={4: None})
