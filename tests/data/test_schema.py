@@ -57,7 +57,7 @@ def test_labels_out_of_order_are_damage(tmp_path):
 
 
 def test_an_absent_split_is_told_with_the_others():
-  split = Split('dev', (), Ragged.of([]), ())
+  split = Split('dev', (), Ragged.of([]), (), '')
   corpus = Corpus(SPACE, {'dev': split}, 'f')
   assert corpus.split('dev') is split
   with pytest.raises(DataError, match="no split 'test'; it has: dev"):

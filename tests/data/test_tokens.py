@@ -1,6 +1,7 @@
 """The cache of token ids: contents, keys, damage, company."""
 
 from concurrent import futures
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -17,22 +18,23 @@ VOCAB = Vocabulary(('a', 'b', 'c'))
 ROWS = [[2, 3, 4], [1], [], [4, 4]]
 
 
-def split(texts=('a b|c', 'other|', '|', '|c c'), name='train') -> Split:
+def split(
+  texts=('a b|c', 'other|', '|', '|c c'), name='train', digest='f'
+) -> Split:
   documents = [
     Document(str(i), dict(zip(('title', 'body'), text.split('|'), strict=True)))
     for i, text in enumerate(texts)
   ]
-  return Split(name, [d.id for d in documents], Ragged.of(ROWS), documents)
+  ids = [d.id for d in documents]
+  return Split(name, ids, Ragged.of(ROWS), documents, digest)
 
 
 def tokens(folder, **changes) -> Ragged:
   settings = {
     'split': split(),
     'vocab': VOCAB,
-    'zones': (),
     'max_tokens': 9,
     'cache_dir': folder,
-    'fingerprint': 'f',
     **changes,
   }
   return tokenise(**settings)
@@ -58,7 +60,7 @@ class Unread:
 
 def cached_split() -> Split:
   whole = split()
-  return Split(whole.name, whole.ids, whole.gold, Unread())
+  return dataclasses.replace(whole, documents=Unread())
 
 
 def test_tokens_are_made_once(tmp_path):
@@ -70,23 +72,17 @@ def test_tokens_are_made_once(tmp_path):
   assert len(files(tmp_path)) == 1
 
 
-def test_zones_and_length(tmp_path):
-  assert rows(tokens(tmp_path, zones=('body',))) == [[4], [], [], [4, 4]]
-  swapped = tokens(tmp_path, zones=('body', 'title'))
-  assert rows(swapped)[0] == [4, 2, 3]
-  assert rows(tokens(tmp_path, max_tokens=2))[0] == [2, 3]
-  assert len(files(tmp_path)) == 3
+def test_length(tmp_path):
+  assert rows(tokens(tmp_path, max_tokens=2)) == [[2, 3], [1], [], [4, 4]]
 
 
 @pytest.mark.parametrize(
   'changes',
   [
-    {'split': split(name='dev')},
     {'split': split(['a|'])},
+    {'split': split(['b|', 'b|', 'b|', 'b|'], digest='g')},
     {'vocab': Vocabulary(('b', 'a', 'c'))},
-    {'zones': ('title',)},
     {'max_tokens': 1},
-    {'fingerprint': 'g'},
   ],
 )
 def test_whatever_decides_the_ids_is_in_the_key(tmp_path, changes):
@@ -94,6 +90,15 @@ def test_whatever_decides_the_ids_is_in_the_key(tmp_path, changes):
   fresh = rows(tokens(tmp_path / 'fresh', **changes))
   assert rows(tokens(tmp_path, **changes)) == fresh
   assert len(files(tmp_path / 'tokens')) == 2
+
+
+def test_documents_without_words_are_told_once(tmp_path, caplog):
+  tokens(tmp_path, split=split(['a|', 'b|c']))
+  assert 'no words' not in caplog.text
+  for _ in range(2):
+    tokens(tmp_path, split=split(['a|', '|-', '.|'], digest='g'))
+  told = 'train: 2 of 3 documents have no words in the zones that are read'
+  assert caplog.text.count(told) == 1
 
 
 @pytest.mark.parametrize('texts', [(), ('|', '|')])
@@ -121,13 +126,13 @@ def test_any_damage_is_seen_and_mended(tmp_path, caplog):
 
 
 def test_another_keys_file_is_not_taken(tmp_path):
+  want = split(('b|', 'b|', 'b|', 'b|'), digest='g')
   tokens(tmp_path)
   (first,) = files(tmp_path)
-  tokens(tmp_path, fingerprint='g')
+  tokens(tmp_path, split=want)
   (second,) = set(files(tmp_path)) - {first}
   second.write_bytes(first.read_bytes())
-  want = split(('b|', 'b|', 'b|', 'b|'))
-  assert rows(tokens(tmp_path, fingerprint='g', split=want)) == [[3]] * 4
+  assert rows(tokens(tmp_path, split=want)) == [[3]] * 4
 
 
 def test_a_failed_build_leaves_nothing(tmp_path):
@@ -163,11 +168,21 @@ def test_encode_agrees_with_the_cache(tmp_path):
   assert rows(encode(texts, VOCAB, 1)) == rows(tokens(tmp_path, max_tokens=1))
 
 
-def test_default_folder(monkeypatch):
+def test_default_folder(monkeypatch, tmp_path):
   monkeypatch.setenv('XJAX_CACHE_DIR', 'there')
   assert default_cache_dir(DataConfig()) == pathlib.Path('there')
-  config = DataConfig(cache_dir='here')
-  assert default_cache_dir(config) == pathlib.Path('here')
+  config = DataConfig(cache_dir=str(tmp_path / 'here'))
+  assert default_cache_dir(config) == tmp_path / 'here'
   monkeypatch.delenv('XJAX_CACHE_DIR')
   home = pathlib.Path.home() / '.cache' / 'xjax'
   assert default_cache_dir(DataConfig()) == home
+
+
+def test_a_folder_of_another_machine(monkeypatch, tmp_path, caplog):
+  monkeypatch.setenv('XJAX_CACHE_DIR', str(tmp_path))
+  (tmp_path / 'file').write_text('')
+  config = DataConfig(cache_dir=str(tmp_path / 'file' / 'cache'))
+  for _ in range(2):
+    assert default_cache_dir(config) == tmp_path
+  assert caplog.text.count('cannot be used (Not a directory)') == 1
+  assert f'{tmp_path} is used instead' in caplog.text

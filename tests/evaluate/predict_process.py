@@ -42,7 +42,7 @@ def main(port, process, path):
     tuple(Label(f'l{i}') for i in range(L)), np.full(L, 60, np.int32), 99, L
   )
   gold = Ragged.of([[i % L] if i % 3 else [] for i in range(N)])
-  split = Split('dev', [f'd{i}' for i in range(N)], gold, [])
+  split = Split('dev', [f'd{i}' for i in range(N)], gold, [], '')
   mesh = jax.make_mesh(
     (2, 4), ('data', 'label'), axis_types=(AxisType.Auto,) * 2
   )

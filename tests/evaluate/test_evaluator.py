@@ -65,7 +65,7 @@ def make_split(n_docs, seed=0):
     for _ in range(n_docs)
   ]
   ids = [f'd{i}' for i in range(n_docs)]
-  return Split('dev', ids, Ragged.of(golds), documents=[])
+  return Split('dev', ids, Ragged.of(golds), documents=[], digest='')
 
 
 def batches(n_docs, size=8, seed=0):
@@ -184,7 +184,7 @@ def test_probabilities_are_cut_at_a_half():
 
 def test_a_split_without_gold():
   scorer, split = DenseScorer(5), make_split(5)
-  empty = Split('dev', split.ids, Ragged.of([[]] * 5), [])
+  empty = Split('dev', split.ids, Ragged.of([[]] * 5), [], '')
   metrics = judge(predict(scorer, batches(5), empty, SPACE, 4), KS)
   for name, values in metrics['xjax'].items():
     assert values['n_docs'] == 0 and values['n_skipped'] == 5

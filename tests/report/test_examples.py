@@ -16,6 +16,7 @@ SPLIT = Split(
     Document(id_, {'text': text})
     for id_, text in [('d1', 'short\ntext'), ('d2', 'word ' * 99), ('d3', 'x')]
   ),
+  digest='',
 )
 PREDICTIONS = Predictions(
   score_kind=ScoreKind.LOGIT,

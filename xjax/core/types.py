@@ -76,6 +76,12 @@ class Ragged:
     """int64 [N] entries per row."""
     return np.diff(self.indptr)
 
+  def keep(self, kept: np.ndarray) -> 'Ragged':
+    """The rows without the values where kept, bool [values], is False."""
+    before = np.zeros(len(kept) + 1, np.int64)
+    np.cumsum(kept, out=before[1:])
+    return Ragged(before[self.indptr], self.values[kept])
+
   def padded(self, rows: np.ndarray, width: int, fill: int) -> np.ndarray:
     """int32 [len(rows), width] of the given rows; a PAD row is all fill.
 

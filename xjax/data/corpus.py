@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 import hashlib
 import json
+from typing import Any
 
 import numpy as np
 
@@ -58,6 +59,7 @@ def build_corpus(
       documents=CutDocuments(split.documents, zones)
       if zones
       else split.documents,
+      digest=_digest(split.digest, zones),
     )
   return Corpus(space, made, _fingerprint(raw, names, zones, space))
 
@@ -66,26 +68,17 @@ def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
   """Rows of new indices, sorted within each row, without the hidden ones."""
   values = index[gold.values]
   rows = np.repeat(np.arange(len(gold)), gold.lengths)
-  kept = ~hidden[values]
-  values, rows = values[kept], rows[kept]
   values = values[np.lexsort((values, rows))]
-  indptr = np.zeros(len(gold) + 1, np.int64)
-  np.cumsum(np.bincount(rows, minlength=len(gold)), out=indptr[1:])
-  return Ragged(indptr, values.astype(np.int32))
+  return Ragged(gold.indptr, values).keep(~hidden[values])
 
 
 def _choose_zones(raw: RawCorpus, wanted: Sequence[str]) -> tuple[str, ...]:
   """The zones to cut documents to; empty: as they are."""
   for zone in wanted:
-    if zone not in raw.zones or list(wanted).count(zone) > 1:
-      twice = 'twice ' if zone in raw.zones else 'no such zone: '
-      hint = ''
-      if ',' in zone:
-        quoted = ','.join(repr(part.strip()) for part in zone.split(','))
-        hint = f'; write several as --config.data.zones="({quoted})"'
+    if zone not in raw.zones:
       raise ConfigError(
-        f'data.zones: {twice}{zone!r}; {raw.source} has: '
-        f'{", ".join(raw.zones)}{hint}'
+        f'data.zones: no such zone: {zone!r}; {raw.source} has: '
+        f'{", ".join(raw.zones)}'
       )
   return tuple(wanted) or raw.full_text
 
@@ -98,5 +91,8 @@ def _fingerprint(
 ) -> str:
   splits = [[name, raw.splits[name].digest] for name in names]
   sizes = [space.n_train, space.n_trained, space.n_held_out]
-  content = json.dumps([splits, zones, sizes, space.ids])
-  return hashlib.sha256(content.encode()).hexdigest()
+  return _digest(splits, zones, sizes, space.ids)
+
+
+def _digest(*parts: Any) -> str:
+  return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -199,12 +199,14 @@ class Split:
     gold: N rows of label indices, each sorted; a training split has no
       held-out labels.
     documents: N documents by random access; nothing is kept of one read.
+    digest: hex digest of the documents, and of the zones they are cut to.
   """
 
   name: str
   ids: Sequence[str]
   gold: Ragged
   documents: Sequence[Document]
+  digest: str
 
   def __len__(self) -> int:
     return len(self.ids)

@@ -5,12 +5,14 @@ little-endian int32), then a trailer with both counts and a SHA-256 of all
 before it. Its name is a digest of all that decides the ids.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+import functools
 import hashlib
 import json
 import os
 import pathlib
 import struct
+import tempfile
 from typing import IO
 
 from absl import logging
@@ -30,9 +32,33 @@ _INT32 = np.dtype('<i4')
 
 
 def default_cache_dir(config: DataConfig) -> pathlib.Path:
-  """Where prepared data goes: the config's folder, else the user's."""
-  folder = config.cache_dir or os.environ.get('XJAX_CACHE_DIR')
-  return pathlib.Path(folder or '~/.cache/xjax').expanduser()
+  """Where prepared data goes: the config's folder, else the user's.
+
+  A config may come from another machine: where its folder cannot be used here,
+  the user's is taken, and a line says so, once.
+  """
+  default = os.environ.get('XJAX_CACHE_DIR') or '~/.cache/xjax'
+  usual = pathlib.Path(default).expanduser()
+  if not config.cache_dir:
+    return usual
+  folder = pathlib.Path(config.cache_dir).expanduser()
+  return folder if _can_be_used(folder, usual) else usual
+
+
+@functools.cache
+def _can_be_used(folder: pathlib.Path, instead: pathlib.Path) -> bool:
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=folder).close()
+  except OSError as error:
+    logging.warning(
+      'data.cache_dir=%s cannot be used (%s): %s is used instead',
+      folder,
+      error.strerror,
+      instead,
+    )
+    return False
+  return True
 
 
 def encode(texts: Iterable[str], vocab: Vocabulary, max_tokens: int) -> Ragged:
@@ -43,20 +69,18 @@ def encode(texts: Iterable[str], vocab: Vocabulary, max_tokens: int) -> Ragged:
 def tokenise(
   split: Split,
   vocab: Vocabulary,
-  zones: Sequence[str],
   max_tokens: int,
   cache_dir: str | os.PathLike,
-  fingerprint: str,
 ) -> Ragged:
   """Token ids of a split's documents, from the cache or put there.
 
+  How many documents have no words is logged, if any, once.
+
   Args:
-    split: N documents.
+    split: N documents, with no more than the zones to be read.
     vocab: numbers the words.
-    zones: names of the zones to read, in this order; none: all.
     max_tokens: a document's first tokens, over its zones.
     cache_dir: folder of all caches; one that runs use together is safe.
-    fingerprint: digest of the corpus that the split is of.
 
   Returns:
     N rows, memory-mapped. A document without words has an empty row.
@@ -64,25 +88,51 @@ def tokenise(
   Raises:
     UserError: the cache cannot be written.
   """
-  parts = (fingerprint, split.name, len(split), vocab.digest, max_tokens)
-  text = json.dumps([_FORMAT.decode(), *parts, *zones])
+  text = json.dumps(
+    [_FORMAT.decode(), split.digest, len(split), vocab.digest, max_tokens]
+  )
   key = hashlib.sha256(text.encode()).digest()
   name = f'{split.name}-{key.hex()[:32]}.ids'
   path = pathlib.Path(cache_dir) / 'tokens' / name
   try:
-    if path.exists():
-      try:
-        return _read(path, key)
-      except ValueError as error:
-        logging.warning('%s is damaged (%s): it is made anew', path, error)
-    with atomic_write(path, 'wb') as file:
-      _write(file, key, split, vocab, zones, max_tokens)
-    return _read(path, key)
+    tokens = _read_or_make(path, key, split, vocab, max_tokens)
   except OSError as error:
     raise UserError(
       f'{path}: cannot be made: {error}; the cache of tokens needs a folder '
       f'that can be written: set data.cache_dir'
     ) from error
+  if empty := int((tokens.lengths == 0).sum()):
+    _tell_empty(split.name, empty, len(split), path)
+  return tokens
+
+
+@functools.cache
+def _tell_empty(name: str, empty: int, n: int, path: pathlib.Path) -> None:
+  """Logs once for each path that documents have no words."""
+  del path
+  logging.warning(
+    '%s: %d of %d documents have no words in the zones that are read',
+    name,
+    empty,
+    n,
+  )
+
+
+def _read_or_make(
+  path: pathlib.Path,
+  key: bytes,
+  split: Split,
+  vocab: Vocabulary,
+  max_tokens: int,
+) -> Ragged:
+  if path.exists():
+    try:
+      return _read(path, key)
+    except ValueError as error:
+      logging.warning('%s is damaged (%s): it is made anew', path, error)
+  with atomic_write(path, 'wb') as file:
+    _write(file, key, split, vocab, max_tokens)
+  return _read(path, key)
 
 
 def _write(
@@ -90,7 +140,6 @@ def _write(
   key: bytes,
   split: Split,
   vocab: Vocabulary,
-  zones: Sequence[str],
   max_tokens: int,
 ) -> None:
   """Writes a split's ids as they come, so that memory holds no split."""
@@ -100,7 +149,7 @@ def _write(
     len(split), desc=f'tokens of {split.name}', disable=None, delay=2
   )
   for row in rows:
-    ids = vocab.encode(split.documents[row].text(zones), max_tokens)
+    ids = vocab.encode(split.documents[row].text(), max_tokens)
     lengths[row] = len(ids)
     _put(file, checksum, ids.astype(_INT32, copy=False))
   _put(file, checksum, lengths)

@@ -28,6 +28,4 @@ def slice_masks(
 
 def cut(gold: Ragged, mask: np.ndarray) -> Ragged:
   """Keeps the gold labels where mask, bool [L], is True; rows may be empty."""
-  keep = mask[gold.values]
-  before = np.concatenate([[0], np.cumsum(keep)])
-  return Ragged(before[gold.indptr].astype(np.int64), gold.values[keep])
+  return gold.keep(mask[gold.values])

@@ -60,7 +60,7 @@ def evaluate_split(
   data = dataclasses.replace(data, dir=data_dir or data.dir)
   corpus = load_corpus(data, predictor.config.seed, predictor.space, [split])
   part, space = corpus.split(split), corpus.label_space
-  batches = predictor.batches(part, corpus.fingerprint)
+  batches = predictor.batches(part)
   predictions = predict(predictor, batches, part, space, config.depth)
   threshold = saved_threshold(Workdir.at(workdir))
   if split == 'dev':
@@ -87,7 +87,7 @@ def evaluate_file(path: str | os.PathLike, ks: Sequence[int]) -> Evaluation:
   space = _space_of(predictions)
   prior = None
   if space is not None and predictions.gold is not None:
-    split = Split('', predictions.doc_ids, predictions.gold, ())
+    split = Split('', predictions.doc_ids, predictions.gold, (), '')
     depth = predictions.lists[ALL].ids.shape[1]
     prior = judge(popularity(space, split, depth), ks)
   return Evaluation(judge(predictions, ks), prior, pathlib.Path(path).parent)

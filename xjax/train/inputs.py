@@ -4,7 +4,6 @@ from collections.abc import Sequence
 import dataclasses
 
 import jax
-import numpy as np
 
 from xjax.core.types import Ragged
 from xjax.data.config import DataConfig
@@ -28,20 +27,12 @@ class Inputs:
   config: Config
   vocab: Vocabulary
 
-  def train_batches(
-    self, split: Split, fingerprint: str, n_labels: int
-  ) -> TrainBatches:
-    """Shuffled batches of this process's rows; gold from n_labels on goes.
-
-    Args:
-      split: the documents.
-      fingerprint: of their corpus.
-      n_labels: labels trained.
-    """
+  def train_batches(self, split: Split, n_labels: int) -> TrainBatches:
+    """Shuffled batches of this process's rows; gold from n_labels on goes."""
     config = self.config
     return TrainBatches(
-      self._tokens(split, fingerprint),
-      _below(split.gold, n_labels),
+      self._tokens(split),
+      split.gold.keep(split.gold.values < n_labels),
       batch_size=config.train.batch_size,
       buckets=config.data.tokens.buckets,
       seed=config.seed,
@@ -50,9 +41,9 @@ class Inputs:
       workers=config.data.workers,
     )
 
-  def split_batches(self, split: Split, fingerprint: str) -> EvalBatches:
+  def split_batches(self, split: Split) -> EvalBatches:
     """Batches to judge a split by: every document once."""
-    return self._once(self._tokens(split, fingerprint), split.gold)
+    return self._once(self._tokens(split), split.gold)
 
   def text_batches(self, documents: Sequence[str | Document]) -> EvalBatches:
     """Batches to predict for texts, every one once."""
@@ -65,15 +56,10 @@ class Inputs:
     no_gold = Ragged.of([()] * len(documents))
     return self._once(tokens, no_gold)
 
-  def _tokens(self, split: Split, fingerprint: str) -> Ragged:
+  def _tokens(self, split: Split) -> Ragged:
     data = self.config.data
     return tokenise(
-      split,
-      self.vocab,
-      data.zones,
-      data.tokens.max_tokens,
-      default_cache_dir(data),
-      fingerprint,
+      split, self.vocab, data.tokens.max_tokens, default_cache_dir(data)
     )
 
   def _once(self, tokens: Ragged, gold: Ragged) -> EvalBatches:
@@ -98,10 +84,3 @@ def _text(document: str | Document, data: DataConfig) -> str:
   if isinstance(document, str):
     return document
   return model_view(data, document).text()
-
-
-def _below(rows: Ragged, limit: int) -> Ragged:
-  """The rows without the values from limit on."""
-  keep = rows.values < limit
-  kept_before = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])
-  return Ragged(kept_before[rows.indptr], rows.values[keep])

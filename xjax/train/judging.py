@@ -74,7 +74,7 @@ def dev_judge(
     (parameters, call between batches) -> {slice: {metric: value}}.
   """
   split, space = corpus.splits['dev'], corpus.label_space
-  batches = inputs.split_batches(split, corpus.fingerprint)
+  batches = inputs.split_batches(split)
   config = inputs.config.eval
 
   def judge_dev(
@@ -101,7 +101,7 @@ def judge_splits(
     if name not in corpus.splits:
       continue
     split = corpus.splits[name]
-    batches = inputs.split_batches(split, corpus.fingerprint)
+    batches = inputs.split_batches(split)
     predictions = predict(
       scorer, batches, split, corpus.label_space, config.depth
     )

@@ -125,7 +125,7 @@ class NeuralRun:
     """
     config, corpus = self.config.train, self.corpus
     batches = self.inputs.train_batches(
-      corpus.split('train'), corpus.fingerprint, corpus.label_space.n_trained
+      corpus.split('train'), corpus.label_space.n_trained
     )
     iterator = iter(batches.dataset())
     judge: Judge | None = None

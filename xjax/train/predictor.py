@@ -72,14 +72,9 @@ class Predictor:
     """(ids_GBK, scores_GBK) as in core.types.Scorer."""
     return self.scorer.topk(batch, k, weights, slices, allowed)
 
-  def batches(self, split: Split, fingerprint: str) -> Iterable[Batch]:
-    """Batches of a split, every document once, for the evaluator.
-
-    Args:
-      split: documents.
-      fingerprint: of their corpus, the key of cached tokens.
-    """
-    return self.inputs.split_batches(split, fingerprint)
+  def batches(self, split: Split) -> Iterable[Batch]:
+    """Batches of a split, every document once, for the evaluator."""
+    return self.inputs.split_batches(split)
 
   def predict(
     self, documents: Sequence[str | Document], k: int = 20
