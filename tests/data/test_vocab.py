@@ -1,5 +1,8 @@
 """Words of texts, and the vocabulary on disk."""
 
+import sys
+import unicodedata
+
 from hypothesis import example, given, settings, strategies as st
 import numpy as np
 import pytest
@@ -17,11 +20,27 @@ from xjax.data.vocab import Vocabulary, split_words
     ('snake_case  A1', ['snake', 'case', 'aD']),
     ('Übergröße Ελλάδα ٣', ['übergröße', 'ελλάδα', 'D']),
     ('cafe\u0301', ['café']),  # composed, not cut at the accent
+    ('हिन्दी में नमस्ते', ['हिन्दी', 'में', 'नमस्ते']),  # vowel signs
+    ("İstanbul'da", ['i\u0307stanbul', 'da']),
+    ('עִבְרִית_שָׁ', ['עִבְרִית', 'שָׁ']),
+    ('\U00011013\U00011038 x', ['\U00011013\U00011038', 'x']),  # Brahmi
+    ('\u0301 \u2764\ufe0f \u0301a', ['a']),  # marks on nothing
     (' ,.!\n', []),
   ],
 )
 def test_words(text, words):
   assert split_words(text) == words
+
+
+def test_every_mark_stays_in_its_word():
+  marks = [
+    chr(code)
+    for code in range(sys.maxunicode + 1)
+    if unicodedata.category(chr(code)).startswith('M')
+  ]
+  assert len(marks) > 2000
+  for mark in marks:
+    assert len(split_words(f'a{mark}b{mark} c')) == 2, hex(ord(mark))
 
 
 def test_fit_orders_by_count_then_word():
