@@ -72,6 +72,19 @@ def test_without_gold_and_held_out(tmp_path):
   assert 'held_out' not in after.lists and not len(after.held_out)
 
 
+def test_slices_may_lack_lists_of_their_own(tmp_path):
+  few = {k: v for k, v in predictions().lists.items() if k in ('all', 'few')}
+  predictions(lists=few).save(tmp_path / 'p.npz')
+  assert list(Predictions.load(tmp_path / 'p.npz').lists) == ['all', 'few']
+
+
+def test_cut_lists():
+  cut = lists([0, 1, 2], [4, 3, PAD]).cut(np.array([1, 0, 1, 0, 1], bool))
+  assert cut.ids.tolist() == [[0, 2, PAD], [4, PAD, PAD]]
+  assert cut.scores.tolist() == [[0, -2, NONE], [0, NONE, NONE]]
+  assert cut.lengths.tolist() == [2, 1]
+
+
 def test_no_documents(tmp_path):
   empty = {
     name: Lists(saved.ids[:0], saved.scores[:0])

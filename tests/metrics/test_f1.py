@@ -33,9 +33,11 @@ def problem(seed, n_docs=30):
   return scores, golds
 
 
-def judged(ids, scores, gold, mask=None, threshold=0.0):
+def judged(ids, scores, gold, mask=None, threshold=0.0, n_labels=L):
   mask = np.ones(len(ids), bool) if mask is None else mask
-  return ThresholdF1.empty(L).update(ids, scores, gold, mask, threshold, L)
+  whole = (ids[:, -1] == PAD) | (ids.shape[1] >= n_labels)
+  floor = np.where(whole, np.float32(-np.inf), scores[:, -1])
+  return ThresholdF1.empty(L).update(ids, scores, gold, mask, floor, threshold)
 
 
 def test_by_hand():
@@ -83,9 +85,7 @@ def test_a_list_that_ends_above_the_threshold_gives_no_number():
   # At the threshold itself nothing further is above it.
   assert int(judged(ids, scores, gold, threshold=1.0).unknown) == 0
   # Nor where the list holds every label there is.
-  mask = np.ones(2, bool)
-  full = ThresholdF1.empty(L).update(ids, scores, gold, mask, 0.0, 3)
-  assert int(full.unknown) == 0
+  assert int(judged(ids, scores, gold, n_labels=3).unknown) == 0
   ids[0, 2], scores[0, 2] = PAD, -np.inf
   assert int(judged(ids, scores, gold).unknown) == 0
   masked = judged(ids, scores, gold, np.zeros(2, bool), -9.0)

@@ -49,9 +49,13 @@ def problem(seed, n_docs=40, n_labels=12):
   return scores, golds
 
 
+def whole(ids, n_labels):
+  return (ids[:, -1] == PAD) | (ids.shape[1] >= n_labels)
+
+
 def judged(ids, gold, mask=None, ks=KS, n_labels=12):
   mask = np.ones(len(ids), bool) if mask is None else mask
-  return Ranking.empty(ks).update(ids, gold, mask, n_labels)
+  return Ranking.empty(ks).update(ids, gold, mask, whole(ids, n_labels))
 
 
 def test_by_hand():
@@ -96,15 +100,15 @@ def test_against_the_definitions(seed, labels):
 def test_a_batch_is_the_merge_of_its_parts():
   scores, golds = problem(5)
   ids, gold = lists(scores, range(12), 10), padded(golds)
-  whole = judged(ids, gold)
+  at_once = judged(ids, gold)
   parts = judged(ids[:13], gold[:13]).merge(judged(ids[13:], gold[13:]))
-  assert parts.compute() == pytest.approx(whole.compute(), abs=1e-15)
-  np.testing.assert_array_equal(parts.hits, whole.hits)
-  assert int(parts.documents) == int(whole.documents)
+  assert parts.compute() == pytest.approx(at_once.compute(), abs=1e-15)
+  np.testing.assert_array_equal(parts.hits, at_once.hits)
+  assert int(parts.documents) == int(at_once.documents)
   again = judged(ids[:13], gold[:13])
   mask = np.ones(27, bool)
-  again = again.update(ids[13:], gold[13:], mask, 12)
-  assert again.compute() == pytest.approx(whole.compute(), abs=1e-15)
+  again = again.update(ids[13:], gold[13:], mask, whole(ids[13:], 12))
+  assert again.compute() == pytest.approx(at_once.compute(), abs=1e-15)
 
 
 def test_a_mask_is_a_subset():
@@ -121,11 +125,13 @@ def test_a_document_is_judged_alone():
   scores, golds = problem(7)
   ids, gold = lists(scores, range(12), 10), padded(golds)
   with exact():
-    values, known = document_values(ids, gold, 12, KS)
+    values, known = document_values(ids, gold, whole(ids, 12), KS)
     assert values.dtype == np.float64
     for row in range(len(ids)):
       one = slice(row, row + 1)
-      alone, alone_known = document_values(ids[one], gold[one], 12, KS)
+      alone, alone_known = document_values(
+        ids[one], gold[one], whole(ids[one], 12), KS
+      )
       np.testing.assert_allclose(values[:, one], alone, rtol=1e-15)
       np.testing.assert_array_equal(known[:, one], alone_known)
 
@@ -178,6 +184,24 @@ def test_a_list_that_is_too_short_gives_no_number():
     'R-Precision',
   ]
   assert values['P@2'] == (1 / 2 + 1 / 2) / 2
+
+
+def test_what_is_left_of_a_list_may_be_too_short():
+  # Of the first document one label is left, and there may be more of them.
+  ids = np.array([[0, PAD, PAD], [2, 3, PAD]], np.int32)
+  gold, mask = padded([{0, 1}, {2}]), np.ones(2, bool)
+  state = Ranking.empty((1, 2)).update(ids, gold, mask, np.array([False] * 2))
+  assert set(state.unknowns()) == {
+    'P@2',
+    'R@2',
+    'RP@2',
+    'nDCG@2',
+    'R-Precision',
+  }
+  assert state.compute()['P@1'] == 1
+  state = Ranking.empty((1, 2)).update(ids, gold, mask, np.array([True] * 2))
+  assert state.unknowns() == {}
+  assert state.compute()['P@2'] == 0.5
 
 
 @pytest.mark.parametrize('n_labels', [2, 1])

@@ -57,6 +57,15 @@ def test_below_the_prior_is_called_out():
   ]
 
 
+def test_lists_that_are_cut_are_told():
+  notes = {'zero': {'lists': 'cut, 3 of 60 short', 'micro-F1': 'why'}}
+  lines = slice_table(MODEL | {'notes': notes}, PRIOR).splitlines()
+  assert lines[-2:] == [
+    '- zero, model, lists: cut, 3 of 60 short',
+    '- zero, model, micro-F1: why',
+  ]
+
+
 def test_nothing_to_call_out():
   lines = slice_table(PRIOR, PRIOR).splitlines()
   assert len(lines) == 5

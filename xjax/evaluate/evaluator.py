@@ -142,7 +142,8 @@ def judge(
   Returns:
     `{'xjax': {slice: {metric: value}}}`. A value is None where the saved lists
     are too short for it, or where there is nothing to judge; then
-    `{'notes': {slice: {metric: reason}}}` says why.
+    `{'notes': {slice: {metric: reason}}}` says why. There 'lists' says of a
+    slice without lists of its own how many of those cut for it are short.
 
   Raises:
     DataError: predictions without gold.

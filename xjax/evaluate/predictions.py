@@ -11,7 +11,7 @@ import numpy as np
 from xjax.core.atomic import write_npz
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.evaluate.arrays import Arrays
-from xjax.metrics.slices import HELD_OUT, slice_masks
+from xjax.metrics.slices import ALL, HELD_OUT, slice_masks
 
 SCHEMA = 1
 
@@ -29,6 +29,33 @@ class Lists:
   ids: np.ndarray
   scores: np.ndarray
 
+  @property
+  def lengths(self) -> np.ndarray:
+    """int64 [N], labels in each list."""
+    return (self.ids != PAD).sum(-1)
+
+  def floor(self, n_listable: int) -> np.ndarray:
+    """float32 [N], a score that no label outside the list is above.
+
+    Args:
+      n_listable: labels there are; lists of as many hold them all, and so do
+        lists that end in PAD. Theirs is -inf.
+    """
+    ended = self.ids[:, -1] == PAD
+    whole = ended | (self.ids.shape[1] >= n_listable)
+    return np.where(whole, np.float32(-np.inf), self.scores[:, -1])
+
+  def cut(self, mask: np.ndarray) -> 'Lists':
+    """The entries where mask, bool [L], is True; PAD and -inf after them."""
+    kept = self.ids != PAD
+    kept[kept] = mask[self.ids[kept]]
+    order = np.argsort(~kept, axis=-1, kind='stable')
+    ids = np.where(kept, self.ids, PAD)
+    scores = np.where(kept, self.scores, np.float32(-np.inf))
+    return Lists(
+      np.take_along_axis(ids, order, -1), np.take_along_axis(scores, order, -1)
+    )
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictions:
@@ -41,7 +68,8 @@ class Predictions:
     doc_ids: N document ids.
     labels: L label ids in model order.
     train_counts: int32 [L], training documents per label.
-    lists: slice name -> its lists, a list for each slice of `masks()`.
+    lists: slice name -> its lists; a slice of `masks` without its own has what
+      there is of it in those of `all`.
     gold: N rows of label indices, or None.
     held_out: int32 indices of the held-out labels.
   """
@@ -70,10 +98,10 @@ class Predictions:
     """Writes predictions.npz, atomically; read it with load.
 
     Arrays: schema, n_scored, n_train (int64), score_kind and labels_sha256
-    (text), train_counts, `<slice>/ids` and `<slice>/scores`; doc_ids and
-    labels as `bytes` (uint8, UTF-8, end to end) and `offsets` (int64);
-    held_out (int32) where labels are held out; `gold/indptr` (int64) and
-    `gold/indices` (int32) where gold is known.
+    (text), train_counts, `<slice>/ids` and `<slice>/scores` (optional but for
+    `all`); doc_ids and labels as `bytes` (uint8, UTF-8, end to end) and
+    `offsets` (int64); `held_out/labels` (int32) where labels are held out;
+    `gold/indptr` (int64) and `gold/indices` (int32) where gold is known.
     """
     arrays = {
       'schema': np.int64(SCHEMA),
@@ -154,6 +182,7 @@ def _parse(arrays: Arrays) -> Predictions:
     lists={
       name: _lists(arrays, name, mask, len(doc_ids), n_scored)
       for name, mask in masks.items()
+      if name == ALL or {f'{name}/ids', f'{name}/scores'} & set(arrays.left)
     },
     gold=_gold(arrays, len(doc_ids), len(labels)),
     held_out=held_out,

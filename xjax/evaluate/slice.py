@@ -10,9 +10,11 @@ from xjax.core.types import PAD, Ragged
 from xjax.evaluate.predictions import Lists, Predictions
 from xjax.metrics.f1 import F1, ThresholdF1
 from xjax.metrics.ranking import Ranking
-from xjax.metrics.slices import cut
+from xjax.metrics.slices import ALL, cut
 
 ROWS = 1024  # documents at a time: one shape, so one trace
+LISTS = 'lists'  # the note on lists that are cut from those of all labels
+_NONE = np.float32(-np.inf)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,30 +23,44 @@ class Slice:
 
   Attributes:
     lists: of N documents.
+    floor: float32 [N], a score that no label of the slice outside the
+      document's list is above; -inf where the list has all there are.
+    is_cut: whether the lists are what the slice has of those of all labels.
     gold: cut to the slice.
     width: of padded gold, the same for all slices.
     n_labels: labels in the slice.
-    n_listable: those of them that the scorer scores.
     n_space: labels in the label space.
   """
 
   lists: Lists
+  floor: np.ndarray
+  is_cut: bool
   gold: Ragged
   width: int
   n_labels: int
-  n_listable: int
   n_space: int
 
   @classmethod
   def of(cls, predictions: Predictions, name: str, mask: np.ndarray) -> 'Slice':
-    """The named slice, whose labels are where mask, bool [L], is True."""
+    """The named slice, whose labels are where mask, bool [L], is True.
+
+    Without lists of its own it gets what it has of the lists of all labels.
+    """
     most = int(predictions.gold.lengths.max(initial=1))
+    n_listable = int(mask[: predictions.n_scored].sum())
+    is_cut = name not in predictions.lists
+    lists = predictions.lists[ALL if is_cut else name]
+    floor = lists.floor(predictions.n_scored if is_cut else n_listable)
+    if is_cut:
+      lists = lists.cut(mask)
+      floor = np.where(lists.lengths >= n_listable, _NONE, floor)
     return cls(
-      lists=predictions.lists[name],
+      lists=lists,
+      floor=floor,
+      is_cut=is_cut,
       gold=cut(predictions.gold, mask),
       width=1 << max(most - 1, 0).bit_length(),
       n_labels=int(mask.sum()),
-      n_listable=int(mask[: predictions.n_scored].sum()),
       n_space=len(predictions.labels),
     )
 
@@ -53,13 +69,12 @@ class Slice:
     """K, the length of the lists."""
     return self.lists.ids.shape[1]
 
-  @property
-  def complete(self) -> np.ndarray:
-    """Bool [N], lists that hold every label the scorer scores."""
-    return (self.lists.ids[:, -1] == PAD) | (self.depth >= self.n_listable)
+  def n_short(self, k: int) -> int:
+    """Documents of which neither k labels nor all there are are listed."""
+    return int(((self.lists.lengths < k) & (self.floor > _NONE)).sum())
 
   def blocks(self) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yields (ids, scores, gold, mask) of ROWS documents, padded."""
+    """Yields (ids, scores, floor, gold, mask) of ROWS documents, padded."""
     n_docs = len(self.gold)
     for start in range(0, n_docs, ROWS):
       rows = np.arange(start, start + ROWS)
@@ -67,7 +82,8 @@ class Slice:
       rows_B = np.where(mask_B, rows, 0)
       gold_BP = self.gold.padded(np.where(mask_B, rows, PAD), self.width, PAD)
       ids, scores = self.lists.ids, self.lists.scores
-      yield ids[rows_B], scores[rows_B], gold_BP, mask_B
+      floor_B = self.floor[rows_B]
+      yield ids[rows_B], scores[rows_B], floor_B, gold_BP, mask_B
 
   def best_threshold(self) -> float:
     """The threshold, in the scores' unit, of best micro-F1.
@@ -91,7 +107,7 @@ class Slice:
     )
     # Halfway to the next score; the last one is above all that is lower.
     below = np.append(ranked[1:], -np.inf)
-    floor = scores[~self.complete, -1].max(initial=-np.inf)
+    floor = self.floor.max(initial=_NONE)
     micro[(below == ranked) | (below < floor)] = -1
     best = int(np.argmax(micro))
     if micro[best] < 0:
@@ -113,7 +129,8 @@ def judge_slice(
       scores have none.
 
   Returns:
-    metric -> value or None, and for each None metric -> reason.
+    metric -> value or None, and for each None metric -> reason; if the lists
+    are cut from those of all labels, LISTS -> how many are short.
   """
   ranking = Ranking.empty(ks)
   f1s = {
@@ -121,11 +138,11 @@ def judge_slice(
     for name, threshold in thresholds.items()
     if threshold is not None
   }
-  for ids_BK, scores_BK, gold_BP, mask_B in part.blocks():
-    ranking = ranking.update(ids_BK, gold_BP, mask_B, part.n_listable)
+  for ids_BK, scores_BK, floor_B, gold_BP, mask_B in part.blocks():
+    ranking = ranking.update(ids_BK, gold_BP, mask_B, floor_B == _NONE)
     for name, state in f1s.items():
       f1s[name] = state.update(
-        ids_BK, scores_BK, gold_BP, mask_B, thresholds[name], part.n_listable
+        ids_BK, scores_BK, gold_BP, mask_B, floor_B, thresholds[name]
       )
   values = {
     'n_docs': int(ranking.documents),
@@ -136,7 +153,19 @@ def judge_slice(
   for name in thresholds:
     f1 = f1s[name].compute(part.n_labels) if name in f1s else F1(None, None)
     values[f'micro-{name}'], values[f'macro-{name}'] = f1.micro, f1.macro
-  return values, _reasons(part, values, ranking, f1s)
+  reasons = _reasons(part, values, ranking, f1s)
+  if part.is_cut:
+    reasons[LISTS] = _how_cut(part, max(ks))
+  return values, reasons
+
+
+def _how_cut(part: Slice, k: int) -> str:
+  n_docs, n_short = len(part.gold), part.n_short(k)
+  return (
+    f'cut from those of all labels; of the {part.depth} saved, {n_short} of '
+    f'{n_docs} documents ({n_short / max(n_docs, 1):.1%}) have fewer than {k} '
+    'labels left'
+  )
 
 
 def _reasons(

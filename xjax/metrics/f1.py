@@ -26,8 +26,8 @@ class ThresholdF1:
     correct_L: int64 [L], predicted and gold.
     predicted_L: int64 [L].
     gold_L: int64 [L].
-    unknown: int64, documents whose list ends above the threshold although
-      there are more labels: their predictions are not all known.
+    unknown: int64, documents that may have more labels above the threshold
+      than their list has: their predictions are not all known.
   """
 
   correct_L: jax.Array
@@ -51,19 +51,19 @@ class ThresholdF1:
     scores_BK: Float[Array | np.ndarray, 'B K'],
     gold_BP: Int[Array | np.ndarray, 'B P'],
     mask_B: Bool[Array | np.ndarray, ' B'],
+    floor_B: Float[Array | np.ndarray, ' B'],
     threshold: float,
-    n_labels: int,
   ) -> 'ThresholdF1':
     """Adds documents; this state's buffers are given up (donated).
 
     Args:
-      ids_BK: int32 labels by score descending, PAD where they run out.
+      ids_BK: int32 labels by score descending, PAD beyond the list.
       scores_BK: float32 scores.
       gold_BP: int32 gold labels, each once, PAD beyond them.
       mask_B: False for rows that only fill the batch.
+      floor_B: float32, a score that no label outside the list is above; -inf
+        where the list has every label there is.
       threshold: in the unit of the scores.
-      n_labels: how many labels could be listed at all; K of as many or more
-        lists them all.
     """
     with exact():
       return _update(
@@ -72,8 +72,8 @@ class ThresholdF1:
         scores_BK,
         gold_BP,
         mask_B,
+        floor_B,
         np.float64(threshold),
-        np.int64(n_labels),
       )
 
   def merge(self, other: 'ThresholdF1') -> 'ThresholdF1':
@@ -116,20 +116,18 @@ def _update(
   scores_BK: Float[Array, 'B K'],
   gold_BP: Int[Array, 'B P'],
   mask_B: Bool[Array, ' B'],
+  floor_B: Float[Array, ' B'],
   threshold: Float[Array, ''],
-  n_labels: Int[Array, ''],
 ) -> ThresholdF1:
   above_BK = scores_BK.astype(jnp.float64) > threshold
   real_BK = mask_B[:, None] & (ids_BK != PAD)
-  all_known_B = (
-    (ids_BK[:, -1] == PAD) | (ids_BK.shape[1] >= n_labels) | ~above_BK[:, -1]
-  )
+  unknown_B = floor_B.astype(jnp.float64) > threshold
   correct_BK = hits(ids_BK, gold_BP) & above_BK
   return ThresholdF1(
     correct_L=_count(state.correct_L, ids_BK, real_BK & correct_BK),
     predicted_L=_count(state.predicted_L, ids_BK, real_BK & above_BK),
     gold_L=_count(state.gold_L, gold_BP, mask_B[:, None] & (gold_BP != PAD)),
-    unknown=state.unknown + (mask_B & ~all_known_B).sum(),
+    unknown=state.unknown + (mask_B & unknown_B).sum(),
   )
 
 

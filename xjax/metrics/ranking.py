@@ -35,7 +35,7 @@ def hits(
 def document_values(
   ids_BK: Int[Array | np.ndarray, 'B K'],
   gold_BP: Int[Array | np.ndarray, 'B P'],
-  n_labels: int | Int[Array, ''],
+  whole_B: Bool[Array | np.ndarray, ' B'],
   ks: tuple[int, ...],
 ) -> tuple[Float[Array, 'M B'], Bool[Array, 'M B']]:
   """Every ranking metric of every document.
@@ -47,10 +47,9 @@ def document_values(
   R-Precision = hits(g) / g.
 
   Args:
-    ids_BK: int32 ranked labels, PAD where they run out.
+    ids_BK: int32 ranked labels, PAD beyond the list.
     gold_BP: int32 gold labels, each once, in any order, PAD beyond them.
-    n_labels: how many labels could be listed at all; K of as many or more
-      lists them all.
+    whole_B: whether the list has every label that could be listed at all.
     ks: cut-offs.
 
   Returns:
@@ -59,38 +58,35 @@ def document_values(
     known: bool [M, B], False where the value needs more entries than the list
       has: k or, for R-Precision, g of them.
   """
-  n_listed = ids_BK.shape[1]
+  depth = ids_BK.shape[1]
+  listed_B = (jnp.asarray(ids_BK) != PAD).sum(-1)
   gold_B = (jnp.asarray(gold_BP) != PAD).sum(-1)
   hits_BK = hits(ids_BK, gold_BP)
   # found_BI[:, i] counts hits among the first i entries.
   found_BI = jnp.pad(jnp.cumsum(hits_BK, -1), ((0, 0), (1, 0)))
-  all_known_B = (
-    (jnp.asarray(ids_BK)[:, -1] == PAD)
-    | (n_listed >= n_labels)
-    | (found_BI[:, -1] == gold_B)
-  )
+  all_known_B = jnp.asarray(whole_B) | (found_BI[:, -1] == gold_B)
   real = jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
-  places = jnp.arange(max(*ks, n_listed, 1), dtype=real)
+  places = jnp.arange(max(*ks, depth, 1), dtype=real)
   discount = 1 / jnp.log2(places + 2)
   ideal = jnp.pad(jnp.cumsum(discount), (1, 0))
-  gains_BI = jnp.cumsum(hits_BK * discount[:n_listed], -1)
+  gains_BI = jnp.cumsum(hits_BK * discount[:depth], -1)
   one_B = jnp.maximum(gold_B, 1)
   rows = {}
   for k in ks:
-    at = min(k, n_listed)
+    at = min(k, depth)
     found = found_BI[:, at].astype(real)
     best = jnp.minimum(k, one_B)
     rows[f'P@{k}'] = found / k
     rows[f'R@{k}'] = found / one_B
     rows[f'RP@{k}'] = found / best
     rows[f'nDCG@{k}'] = gains_BI[:, at - 1] / ideal[best]
-  at_gold = jnp.minimum(one_B, n_listed)[:, None]
+  at_gold = jnp.minimum(one_B, depth)[:, None]
   found = jnp.take_along_axis(found_BI, at_gold, -1)[:, 0].astype(real)
   rows[R_PRECISION] = found / one_B
   known = {
-    f'{m}@{k}': k <= n_listed for m in ('P', 'R', 'RP', 'nDCG') for k in ks
+    f'{m}@{k}': k <= listed_B for m in ('P', 'R', 'RP', 'nDCG') for k in ks
   }
-  known[R_PRECISION] = gold_B <= n_listed
+  known[R_PRECISION] = gold_B <= listed_B
   names = ranking_names(ks)
   return (
     jnp.stack([rows[name] for name in names]),
@@ -138,11 +134,11 @@ class Ranking:
     ids_BK: Int[Array | np.ndarray, 'B K'],
     gold_BP: Int[Array | np.ndarray, 'B P'],
     mask_B: Bool[Array | np.ndarray, ' B'],
-    n_labels: int,
+    whole_B: Bool[Array | np.ndarray, ' B'],
   ) -> 'Ranking':
     """Adds documents, as in document_values; mask_B is False for padding."""
     with exact():
-      return _update(self, ids_BK, gold_BP, mask_B, np.int64(n_labels))
+      return _update(self, ids_BK, gold_BP, mask_B, whole_B)
 
   def merge(self, other: 'Ranking') -> 'Ranking':
     """The state over the documents of both."""
@@ -183,11 +179,11 @@ def _update(
   ids_BK: Int[Array, 'B K'],
   gold_BP: Int[Array, 'B P'],
   mask_B: Bool[Array, ' B'],
-  n_labels: Int[Array, ''],
+  whole_B: Bool[Array, ' B'],
 ) -> Ranking:
   has_gold_B = (gold_BP != PAD).any(-1)
   counted_B = mask_B & has_gold_B
-  values_MB, known_MB = document_values(ids_BK, gold_BP, n_labels, state.ks)
+  values_MB, known_MB = document_values(ids_BK, gold_BP, whole_B, state.ks)
   found_BK = jnp.cumsum(hits(ids_BK, gold_BP) & counted_B[:, None], -1)
   at = jnp.minimum(jnp.asarray(state.ks), ids_BK.shape[1]) - 1
   return state.replace(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xjax.evaluate.evaluator import NOTES, PROTOCOL
+from xjax.evaluate.slice import LISTS
 
 MODEL = 'model'
 PRIOR = 'popularity prior'
@@ -96,6 +97,8 @@ def _dashes(
   who: str, notes: Mapping[str, Mapping[str, str]], columns: Sequence[str]
 ) -> Iterable[str]:
   for name, reasons in notes.items():
+    if LISTS in reasons:
+      yield f'- {name}, {who}, lists: {reasons[LISTS]}'
     by_reason = {}
     for metric in columns:
       if metric in reasons:
