@@ -163,6 +163,12 @@ def test_documents_to_be_tagged(tmp_path, name):
   assert list(read_documents(str(tmp_path / name))) == DOCUMENTS
 
 
+def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
+  (tmp_path / 'in.jsonl').write_bytes(INPUT)
+  monkeypatch.setenv('HOME', str(tmp_path))
+  assert list(read_documents('~/in.jsonl')) == DOCUMENTS
+
+
 def test_documents_from_standard_input(monkeypatch):
   stdin = types.SimpleNamespace(buffer=io.BytesIO(INPUT))
   monkeypatch.setattr(sys, 'stdin', stdin)

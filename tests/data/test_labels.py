@@ -1,7 +1,5 @@
 """Label spaces: order, counts, propensities, held-out labels."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,6 @@ from xjax.data.labels import (
   hold_out,
   make_space,
   order_labels,
-  propensity_weights,
 )
 from xjax.data.raw import RawCorpus
 from xjax.data.schema import Document, Label, LabelSpace
@@ -123,20 +120,6 @@ def test_slices_are_by_count():
   assert masks['few'].tolist() == [False, True, True, False, False]
   assert masks['zero'].tolist() == [True, False, False, False, False]
   assert 'held_out' not in masks
-
-
-def test_propensities_by_hand():
-  weights = propensity_weights(np.array([0, 1, 100]), 1000)
-  c = (math.log(1000) - 1) * 2.5**0.55
-  expected = [1 + c * (n + 1.5) ** -0.55 for n in (0, 1, 100)]
-  np.testing.assert_allclose(weights, expected, rtol=1e-14)
-  assert weights.dtype == np.float64
-  # With n_l + B = B + 1 the formula is 1 + (ln N - 1).
-  assert propensity_weights(np.array([1]), 1000, 0.6, 2.6)[0] == (
-    pytest.approx(math.log(1000), rel=1e-14)
-  )
-  with pytest.raises(DataError, match='at least 3'):
-    propensity_weights(np.array([1]), 2)
 
 
 def space_of(counts) -> LabelSpace:

@@ -1,6 +1,8 @@
 """Records on disk by random access."""
 
 import concurrent.futures
+import gc
+import tempfile
 
 import pytest
 
@@ -38,5 +40,30 @@ def test_threads_read_at_once():
 
 def test_an_impossible_folder_is_the_users_to_mend(tmp_path):
   (tmp_path / 'file').write_text('')
-  with pytest.raises(UserError, match='data.cache_dir'):
-    RecordStore(tmp_path / 'file')
+  with pytest.raises(UserError, match='/file: .*data.cache_dir'):
+    RecordStore(tmp_path / 'file').append('x')
+
+
+def test_the_systems_folder_is_named_as_well(tmp_path, monkeypatch):
+  monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path / 'gone'))
+  with pytest.raises(UserError, match='/gone: .* variable TMPDIR'):
+    RecordStore().append('x')
+
+
+@pytest.mark.parametrize('size', [1, 100_000])  # within the buffer and beyond
+def test_a_full_disk(tmp_path, monkeypatch, size):
+  def full(dir):
+    return open('/dev/full', 'w+b')
+
+  monkeypatch.setattr(tempfile, 'TemporaryFile', full)
+  store = RecordStore(tmp_path)
+  with pytest.raises(UserError, match=f'^{tmp_path}: .*No space left'):
+    store.append('x' * size)
+    store[0]
+  del store
+  gc.collect()
+
+
+def test_nothing_is_opened_for_nothing(tmp_path):
+  store = RecordStore(tmp_path / 'new')
+  assert list(store) == [] and not (tmp_path / 'new').exists()

@@ -110,7 +110,7 @@ def _open_source(source: str) -> Iterator[tuple[BinaryIO, str]]:
   if source == '-':
     yield sys.stdin.buffer, 'standard input'
     return
-  with open_lines(pathlib.Path(source)) as file:
+  with open_lines(pathlib.Path(source).expanduser()) as file:
     yield file, source
 
 

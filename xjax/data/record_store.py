@@ -1,12 +1,13 @@
 """Records on disk by random access: what is read need not stay in memory."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+import contextlib
 import json
 import os
 import pathlib
 import tempfile
-from typing import Any
+from typing import IO, Any
 import weakref
 
 from xjax.core.errors import UserError
@@ -21,31 +22,27 @@ class RecordStore(Sequence):
   """JSON values in a temporary file, which goes when the store goes.
 
   Args:
-    folder: where the temporary file is made; None: the system's place.
-
-  Raises:
-    UserError: it cannot be made there.
+    folder: where the temporary file is made, once there is a value; None: the
+      system's place.
   """
 
   def __init__(self, folder: pathlib.Path | None = None):
-    try:
-      if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-      # Without a name in the folder, so that not even a killed run leaves it.
-      self._file = tempfile.TemporaryFile(dir=folder)
-    except OSError as error:
-      raise UserError(
-        f'{folder}: no file can be made here ({error.strerror}); give another '
-        'folder as --config.data.cache_dir'
-      ) from error
+    self._folder = folder
+    self._file: IO[bytes] | None = None
     self._ends = array('q')
     self._written = True
-    weakref.finalize(self, self._file.close)
 
   def append(self, record: Any) -> bytes:
-    """Adds a JSON value; returns its bytes."""
+    """Adds a JSON value; returns its bytes.
+
+    Raises:
+      UserError: the file cannot be made or written.
+    """
     data = to_bytes(record)
-    self._file.write(data)
+    with self._told():
+      if self._file is None:
+        self._file = self._open()
+      self._file.write(data)
     self._ends.append((self._ends[-1] if self._ends else 0) + len(data))
     self._written = False
     return data
@@ -56,9 +53,38 @@ class RecordStore(Sequence):
   def __getitem__(self, row: int) -> Any:
     row = range(len(self))[row]
     if not self._written:
-      self._file.flush()
+      with self._told():
+        self._file.flush()
       self._written = True
     start = self._ends[row - 1] if row else 0
     # pread moves no file position, so that threads can read at once.
     data = os.pread(self._file.fileno(), self._ends[row] - start, start)
     return json.loads(data)
+
+  def _open(self) -> IO[bytes]:
+    if self._folder is not None:
+      self._folder.mkdir(parents=True, exist_ok=True)
+    # Without a name in the folder, so that not even a killed run leaves it.
+    file = tempfile.TemporaryFile(dir=self._folder)
+    weakref.finalize(self, _close, file)
+    return file
+
+  @contextlib.contextmanager
+  def _told(self) -> Iterator[None]:
+    try:
+      yield
+    except OSError as error:
+      raise UserError(self._failure(error)) from error
+
+  def _failure(self, error: OSError) -> str:
+    what = f'temporary data cannot be written ({error.strerror})'
+    if self._folder is not None:
+      return f'{self._folder}: {what}; see --config.data.cache_dir'
+    folder = tempfile.tempdir or 'no temporary folder'
+    return f'{folder}: {what}; give another folder in the variable TMPDIR'
+
+
+def _close(file: IO[bytes]) -> None:
+  # What a full disk left in the buffer is not wanted any more.
+  with contextlib.suppress(OSError):
+    file.close()

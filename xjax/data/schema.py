@@ -14,6 +14,7 @@ from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.faults import Faults
+from xjax.data.propensity import propensity_weights
 from xjax.data.rows import Fields, parse_rows
 
 FREQUENT_FROM = 50  # training documents; 1..49 is few, 0 is zero
@@ -132,6 +133,18 @@ class LabelSpace:
       held_out[self.n_trained : self.n_trained + self.n_held_out] = True
       masks['held_out'] = held_out
     return masks
+
+  def propensities(self, a: float = 0.55, b: float = 1.5) -> np.ndarray:
+    """Propensities p_l (Jain et al. 2016), float64 [L], in (0, 1].
+
+    Args:
+      a: A of the formula, as in propensity_weights, whose inverses these are.
+      b: B of the formula.
+
+    Raises:
+      DataError: fewer than 3 training documents.
+    """
+    return 1 / propensity_weights(self.train_counts, self.n_train, a, b)
 
   def save(self, path: str | os.PathLike) -> None:
     """Writes labels.jsonl: a label per line, in order, with its count.

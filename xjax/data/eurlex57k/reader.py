@@ -116,7 +116,7 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
     # TFDS prints, and standard output may be where predictions go.
     with contextlib.redirect_stdout(sys.stderr):
       builder.download_and_prepare(download_dir=downloads)
-  except DataError:
+  except UserError:
     raise
   except Exception as error:
     # What a download may raise has no common type.
