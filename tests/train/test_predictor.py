@@ -1,0 +1,139 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import xjax
+from xjax.core.errors import DataError
+from xjax.core.types import PAD, ScoreKind
+from xjax.data.load import load_corpus
+from xjax.data.schema import Document
+from xjax.evaluate.predictions import Predictions
+
+
+@pytest.fixture(scope='module')
+def predictor(finished):
+  return xjax.load(finished.workdir)
+
+
+def test_predicts_what_was_judged(config, finished, predictor):
+  assert predictor.step == finished.best_step
+  split = load_corpus(config.data, config.seed).split('dev')
+  saved = Predictions.load(finished.paths['dev'] / 'predictions.npz')
+  lists = predictor.predict([split.documents[i] for i in range(len(split))], 5)
+  saved_lists = saved.lists['all']
+  for row, found in enumerate(lists):
+    ids = saved_lists.ids[row, :5]
+    assert [p.id for p in found] == [saved.labels[i] for i in ids]
+    probabilities = 1 / (1 + np.exp(-saved_lists.scores[row, :5]))
+    np.testing.assert_allclose(
+      [p.score for p in found], probabilities, atol=1e-5
+    )
+
+
+def test_texts_and_documents_alike(predictor):
+  text = 'mani gipu nipa fati'
+  document = Document('d', {'text': text})
+  (of_text,), (of_document,) = (
+    predictor.predict([item], 3) for item in (text, document)
+  )
+  assert of_text == of_document
+  names = {label.id: label.name for label in predictor.space.labels}
+  assert all(names[p.id] == p.name for p in of_text)
+  assert all(0 < p.score < 1 for p in of_text)
+  assert [p.score for p in of_text] == sorted(
+    (p.score for p in of_text), reverse=True
+  )
+
+
+def test_batch_mates_and_order_do_not_matter(predictor):
+  texts = [f'{"nipa " * n}mani' for n in range(20)]
+  together = predictor.predict(texts, 2)
+  assert len(together) == 20
+  for row in (0, 7, 19):
+    (alone,) = predictor.predict([texts[row]], 2)
+    np.testing.assert_allclose(
+      [p.score for p in alone], [p.score for p in together[row]], atol=1e-5
+    )
+
+
+def test_extremes(predictor):
+  assert predictor.predict([], 3) == []
+  (empty,) = predictor.predict([''], 3)
+  assert len(empty) == 3
+  (everything,) = predictor.predict(['mani'], 1000)
+  assert len(everything) == predictor.space.n_trained
+
+
+def test_is_a_scorer(config, predictor):
+  assert predictor.score_kind is ScoreKind.LOGIT
+  corpus = load_corpus(
+    config.data, config.seed, space=predictor.space, splits=('test',)
+  )
+  split = corpus.split('test')
+  seen = []
+  few = corpus.label_space.masks()['few']
+  for batch in predictor.batches(split):
+    ids, scores = predictor.topk(batch, 4, slices=[few])
+    assert ids.shape == scores.shape == (2, len(batch.doc_B), 4)
+    assert few[ids[1][ids[1] != PAD]].all()
+    seen += batch.doc_B[batch.mask_B].tolist()
+  assert sorted(seen) == list(range(len(split)))
+
+
+DAMAGES = {
+  'config.json': ['', '{"data": {"kind": "x"}}'],
+  'corpus.json': ['', '{}', '[]'],
+  'labels.jsonl': ['{', '{"id": "a"}\n'],
+  'features/vocab.txt': ['two words\n', 'cut'],
+}
+
+
+@pytest.mark.parametrize('name', DAMAGES)
+def test_a_damaged_or_missing_file_is_named(finished, tmp_path, name):
+  folder = shutil.copytree(finished.workdir, tmp_path / 'run')
+  for content in DAMAGES[name]:
+    (folder / name).write_text(content)
+    with pytest.raises(DataError, match=name.rpartition('/')[2]):
+      xjax.load(folder)
+  (folder / name).unlink()
+  with pytest.raises(DataError, match=name.rpartition('/')[2]):
+    xjax.load(folder)
+
+
+def test_damaged_and_missing_checkpoints(finished, tmp_path):
+  folder = shutil.copytree(finished.workdir, tmp_path / 'run')
+  meta = folder / 'checkpoints' / str(finished.best_step) / 'meta' / 'metadata'
+  if finished.best_step == finished.steps:
+    pytest.fail('the run should have its best before its end')
+  meta.write_text('{')
+  with pytest.raises(DataError, match='is damaged'):
+    xjax.load(folder)
+  shutil.rmtree(folder / 'checkpoints')
+  with pytest.raises(DataError, match='no complete checkpoint'):
+    xjax.load(folder)
+
+
+def test_another_vocabulary_does_not_fit(finished, tmp_path):
+  folder = shutil.copytree(finished.workdir, tmp_path / 'run')
+  with (folder / 'features' / 'vocab.txt').open('a') as file:
+    file.write('another\n')
+  with pytest.raises(DataError, match='its parameters are not those'):
+    xjax.load(folder)
+
+
+def test_no_run_there(tmp_path):
+  with pytest.raises(DataError, match='no run of xjax here'):
+    xjax.load(tmp_path)
+
+
+def test_needs_nothing_but_the_workdir(finished, tmp_path, predictor):
+  folder = shutil.copytree(finished.workdir, tmp_path / 'elsewhere')
+  path = folder / 'config.json'
+  config = json.loads(path.read_text())
+  config['data']['dir'] = '/gone'
+  config['mesh'] = {'data': 3, 'label': 5}  # devices of another machine
+  path.write_text(json.dumps(config))
+  moved = xjax.load(folder)
+  assert moved.predict(['nipa'], 3) == predictor.predict(['nipa'], 3)

@@ -1,0 +1,143 @@
+import dataclasses
+import logging
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh import make_mesh
+from xjax.data.schema import LabelSpace
+from xjax.data.vocab import FIRST_WORD_ID, Vocabulary
+from xjax.train.checkpoint import intact_steps, read_params
+from xjax.train.inputs import Inputs
+from xjax.train.neural import plan_neural
+from xjax.train.state import by_path
+from xjax.train.warm_start import warm_start
+from xjax.train.workdir import Workdir
+
+
+@pytest.fixture(scope='module')
+def source(finished):
+  """The labels and the vocabulary of the run to start from."""
+  workdir = Workdir.at(finished.workdir)
+  return workdir.label_space(), Vocabulary.load(workdir.vocab)
+
+
+def fresh(config, space, vocab, key=9):
+  mesh = make_mesh(config.mesh)
+  plan = plan_neural(config, space, len(vocab), mesh)
+  with jax.set_mesh(mesh):
+    return plan.init(jax.random.key(key))
+
+
+def started(config, init_from, space, vocab):
+  """(fresh, warm, saved): parameters by path, as NumPy."""
+  state = fresh(config, space, vocab)
+  before = jax.tree.map(np.array, by_path(state.params))
+  shardings = jax.tree.map(lambda x: x.sharding, state)
+  state = warm_start(state, init_from, space, Inputs(config, vocab))
+  assert jax.tree.map(lambda x: x.sharding, state) == shardings
+  assert int(state.step) == 0
+  return before, jax.tree.map(np.array, by_path(state.params))
+
+
+def test_the_same_run_loads_everything(config, finished, source, caplog):
+  caplog.set_level(logging.INFO)
+  space, vocab = source
+  before, after = started(config, str(finished.workdir), space, vocab)
+  saved = read_params(finished.workdir / 'checkpoints', finished.best_step)
+  n = space.n_trained
+  for name, array in after.items():
+    rows = slice(None, n) if name.startswith('head/') else slice(None)
+    np.testing.assert_array_equal(array[rows], saved[name][rows])
+  # Rows that only pad the labels stay fresh.
+  np.testing.assert_array_equal(
+    after['head/output'][n:], before['head/output'][n:]
+  )
+  assert f'step {finished.best_step}' in caplog.text
+  assert f'loaded  head/output: {n} of {n} labels' in caplog.text
+  assert 'fresh' not in caplog.text and 'skipped' not in caplog.text
+
+
+def test_a_named_step(config, finished, source):
+  space, vocab = source
+  steps = intact_steps(finished.workdir / 'checkpoints')
+  other = next(step for step in steps if step != finished.best_step)
+  _, after = started(config, f'{finished.workdir}@{other}', space, vocab)
+  saved = read_params(finished.workdir / 'checkpoints', other)
+  np.testing.assert_array_equal(
+    after['embedding/table'], saved['embedding/table']
+  )
+
+
+def test_label_rows_by_id_and_words_by_word(config, finished, source):
+  space, vocab = source
+  n = space.n_trained
+  # Ours: theirs backwards but the first, and one they do not have.
+  order = list(range(n - 1, 0, -1))
+  labels = [space.labels[i] for i in order]
+  labels.append(dataclasses.replace(space.labels[0], id='new'))
+  ours = LabelSpace(
+    tuple(labels), np.ones(len(labels), np.int32), space.n_train, len(labels)
+  )
+  words = Vocabulary(('unseen', *reversed(vocab.words)))
+  before, after = started(config, str(finished.workdir), ours, words)
+  saved = read_params(finished.workdir / 'checkpoints', finished.best_step)
+  for name in ('head/attention', 'head/output', 'head/bias'):
+    np.testing.assert_array_equal(
+      after[name][: n - 1], saved[name][order], err_msg=name
+    )
+    np.testing.assert_array_equal(after[name][n - 1 :], before[name][n - 1 :])
+  table, theirs = after['embedding/table'], saved['embedding/table']
+  first = FIRST_WORD_ID
+  np.testing.assert_array_equal(table[:first], theirs[:first])
+  np.testing.assert_array_equal(table[first], before['embedding/table'][first])
+  np.testing.assert_array_equal(table[first + 1 :], theirs[first:][::-1])
+
+
+def test_held_out_labels_there_are_not_taken_for_rows(config, finished, source):
+  space, vocab = source
+  held_out = space.labels[space.n_trained :]
+  assert held_out
+  ours = LabelSpace(held_out, np.ones(len(held_out), np.int32), 40, 2)
+  before, after = started(config, str(finished.workdir), ours, vocab)
+  np.testing.assert_array_equal(after['head/output'], before['head/output'])
+  assert (after['embedding/table'] != before['embedding/table']).any()
+
+
+def test_other_shapes_are_skipped_and_told(config, finished, source, caplog):
+  caplog.set_level(logging.INFO)
+  wider = dataclasses.replace(
+    config,
+    model=dataclasses.replace(
+      config.model,
+      encoder=dataclasses.replace(config.model.encoder, units=5, layers=2),
+    ),
+  )
+  space, vocab = source
+  before, after = started(wider, str(finished.workdir), space, vocab)
+  assert 'loaded  embedding/table' in caplog.text
+  assert 'skipped head/output: shape (128, 16), not (128, 10)' in caplog.text
+  assert 'fresh   encoder/' in caplog.text
+  np.testing.assert_array_equal(after['head/output'], before['head/output'])
+
+
+@pytest.mark.parametrize('suffix', ['@77', '/nothing', '@x'])
+def test_what_is_not_there(config, finished, source, suffix):
+  space, vocab = source
+  state = fresh(config, space, vocab)
+  with pytest.raises(ConfigError, match='train.init_from='):
+    warm_start(
+      state, f'{finished.workdir}{suffix}', space, Inputs(config, vocab)
+    )
+
+
+def test_a_damaged_source(config, finished, source, tmp_path):
+  space, vocab = source
+  folder = shutil.copytree(finished.workdir, tmp_path / 'run')
+  (folder / 'labels.jsonl').write_text('{')
+  state = fresh(config, space, vocab)
+  with pytest.raises(DataError, match='labels.jsonl'):
+    warm_start(state, str(folder), space, Inputs(config, vocab))
