@@ -1,0 +1,192 @@
+"""A training step of BiGRU-LWAN against LibMultiLabel's, and the hardware.
+
+  python benchmarks/bigru_lwan.py        (a minute or two, nothing else running)
+
+The same batch, sizes, dropout and Adam on both sides, two threads each, one
+side after the other in processes of their own. Prints seconds per step (the
+median) and peak memory of each, first the seconds that the bare matrix products
+of a step take; exits 1 where a ratio to the peer misses its bound.
+"""
+
+from collections.abc import Callable
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+from absl import app, flags
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xjax.core.mesh import MeshConfig, make_mesh, put_batch
+from xjax.core.types import Batch
+from xjax.losses.bce import bce
+from xjax.models.build import build
+from xjax.train.config import Config
+from xjax.train.optim import make_optimizer
+from xjax.train.state import plan_state
+from xjax.train.step import make_train_step
+
+HERE = pathlib.Path(__file__).resolve().parent
+PEERS = HERE.parent / 'tests' / 'parity' / 'peers.sh'
+SECONDS_BOUND, MEMORY_BOUND = 0.5, 1.0
+SIZES = {
+  'batch': 16,
+  'length': 500,
+  'vocab': 150_000,
+  'dim': 200,
+  'units': 300,
+  'labels': 4271,
+  'threads': 2,
+}
+
+_STEPS = flags.DEFINE_integer('steps', 8, 'Timed steps of each side.', 1)
+_SIDE = flags.DEFINE_enum(
+  'side', None, ['limit', 'ours'], 'One side alone: IN.npz OUT.npz follow.'
+)
+
+
+def main(argv: list[str]) -> None:
+  """Runs the three sides and compares."""
+  os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: SIZES['threads']])
+  if _SIDE.value:
+    given = dict(np.load(argv[1], allow_pickle=False))
+    sides = {'limit': limit, 'ours': ours}
+    np.savez(argv[2], **sides[_SIDE.value](given))
+    return
+  peer = subprocess.run([PEERS], check=True, stdout=subprocess.PIPE, text=True)
+  mine = [sys.executable, __file__, '--side']
+  commands = {
+    'limit': [*mine, 'limit'],
+    'ours': [*mine, 'ours'],
+    'LibMultiLabel': [peer.stdout.strip(), HERE / 'bigru_lwan_peer.py'],
+  }
+  found = {name: run(command) for name, command in commands.items()}
+  sys.exit(report(found))
+
+
+def run(command: list) -> dict[str, np.ndarray]:
+  """Runs one side in a process of its own, npz in and out."""
+  config = Config()
+  rng = np.random.default_rng(0)
+  shape = SIZES['batch'], SIZES['length']
+  with tempfile.TemporaryDirectory() as folder:
+    given, found = f'{folder}/in.npz', f'{folder}/out.npz'
+    np.savez(
+      given,
+      **SIZES,
+      tokens=rng.integers(2, SIZES['vocab'], shape),
+      positives=rng.integers(0, SIZES['labels'], (shape[0], 5)),
+      embedding_dropout=config.model.embedding.dropout,
+      encoder_dropout=config.model.encoder.dropout,
+      learning_rate=config.train.learning_rate,
+      steps=_STEPS.value + 2,  # the first compile, or allocate
+    )
+    done = subprocess.run(
+      [*command, given, found], stderr=subprocess.PIPE, text=True
+    )
+    if done.returncode:
+      sys.exit(done.stderr)
+    return dict(np.load(found, allow_pickle=False))
+
+
+def report(found: dict[str, dict[str, np.ndarray]]) -> int:
+  """Prints the comparison; returns the exit status."""
+  limit = float(found['limit']['seconds'])
+  print(f'bare matrix products {limit:.2f} s')
+  seconds, peak = {}, {}
+  for name in ('ours', 'LibMultiLabel'):
+    steps = found[name]['seconds'][2:]
+    seconds[name], peak[name] = np.median(steps), found[name]['peak'] / 2**30
+    print(
+      f'{name:20} {seconds[name]:.2f} s per step ({steps.min():.2f} - '
+      f'{steps.max():.2f}; {seconds[name] / limit:.2f} x the products), '
+      f'peak {peak[name]:.2f} GiB'
+    )
+  ratios = [
+    ('seconds', seconds['ours'] / seconds['LibMultiLabel'], SECONDS_BOUND),
+    ('memory', peak['ours'] / peak['LibMultiLabel'], MEMORY_BOUND),
+  ]
+  for name, ratio, bound in ratios:
+    verdict = 'ok' if ratio <= bound else 'MISSED'
+    print(f'{name} ratio {ratio:.2f} (bound {bound}): {verdict}')
+  return int(any(ratio > bound for _, ratio, bound in ratios))
+
+
+def limit(given: dict[str, np.ndarray]) -> dict[str, float]:
+  """Seconds of the products that a step cannot do without."""
+  tokens = int(given['batch'] * given['length'])
+  dim, units, labels = (int(given[n]) for n in ('dim', 'units', 'labels'))
+  # (rows, inner size, columns) of forward products, and how many there are.
+  forward = [
+    (tokens, dim, 3 * units, 2),
+    (tokens, units, 3 * units, 2),
+    (tokens, 2 * units, labels, 2),
+  ]
+  seconds = 0.0
+  for rows, inner, columns, count in forward:
+    a, b, c = (
+      jnp.ones(s) for s in ((rows, inner), (inner, columns), (rows, columns))
+    )
+    products = [lambda a, b, c: a @ b, lambda a, b, c: c @ b.T]
+    products.append(lambda a, b, c: a.T @ c)
+    for product in products:
+      seconds += count * best_of(jax.jit(product), a, b, c)
+  return {'seconds': seconds}
+
+
+def best_of(function: Callable, *args: jax.Array) -> float:
+  """Least seconds of several calls, compilation left out."""
+  jax.block_until_ready(function(*args))
+  seconds = []
+  for _ in range(5):
+    start = time.perf_counter()
+    jax.block_until_ready(function(*args))
+    seconds.append(time.perf_counter() - start)
+  return min(seconds)
+
+
+def ours(given: dict[str, np.ndarray]) -> dict[str, object]:
+  """The trainer's own step: forward, loss, backward, Adam."""
+  config = Config()
+  config.model.embedding.dim = int(given['dim'])
+  config.model.encoder.units = int(given['units'])
+  mesh = make_mesh(MeshConfig())
+  optimizer = make_optimizer(config.train)
+  plan = plan_state(
+    lambda rngs: build(
+      config.model,
+      vocab_size=int(given['vocab']),
+      n_labels=int(given['labels']),
+      rngs=rngs,
+    ),
+    optimizer,
+    mesh,
+  )
+  documents, length = given['tokens'].shape
+  batch = Batch(
+    tokens_BT=given['tokens'].astype(np.int32),
+    lengths_B=np.full(documents, length, np.int32),
+    positives_BP=given['positives'].astype(np.int32),
+    mask_B=np.ones(documents, bool),
+    doc_B=np.arange(documents, dtype=np.int32),
+  )
+  step = make_train_step(plan, optimizer, bce, mesh)
+  seconds, losses = [], []
+  with jax.set_mesh(mesh):
+    state, batch = plan.init(jax.random.key(0)), put_batch(batch, mesh)
+    for _ in range(int(given['steps'])):
+      start = time.perf_counter()
+      state, metrics = step(state, batch, jax.random.key(1))
+      losses.append(float(metrics.loss))
+      seconds.append(time.perf_counter() - start)
+  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+  return {'seconds': seconds, 'losses': losses, 'peak': peak}
+
+
+if __name__ == '__main__':
+  app.run(main)

@@ -1,0 +1,59 @@
+"""LibMultiLabel's side of bigru_lwan.py; runs in the peers' environment.
+
+  python bigru_lwan_peer.py IN.npz OUT.npz
+
+IN: tokens [B, T], positives [B, P], and the sizes vocab, dim, units, labels,
+dropouts, learning_rate, steps, threads. OUT: seconds of each step, losses,
+peak memory in bytes.
+"""
+
+import resource
+import sys
+import time
+
+from libmultilabel.nn.nn_utils import init_model
+import numpy as np
+import torch
+
+
+def main() -> None:
+  """Times training steps: forward, loss, backward, Adam."""
+  given = np.load(sys.argv[1], allow_pickle=False)
+  torch.set_num_threads(int(given['threads']))
+  torch.manual_seed(0)
+  n_labels = int(given['labels'])
+  model = init_model(
+    'BiGRULWAN',
+    {
+      'rnn_dim': 2 * int(given['units']),
+      'embed_dropout': float(given['embedding_dropout']),
+      'post_encoder_dropout': float(given['encoder_dropout']),
+    },
+    classes=[str(i) for i in range(n_labels)],
+    embed_vecs=torch.randn(int(given['vocab']), int(given['dim'])) * 0.1,
+    learning_rate=float(given['learning_rate']),
+    monitor_metrics=['P@1'],
+    silent=True,
+  )
+  model.train()
+  optimizer = model.configure_optimizers()
+  tokens = torch.from_numpy(given['tokens'].astype(np.int64))
+  label = torch.zeros(len(tokens), n_labels, dtype=torch.int64)
+  label.scatter_(1, torch.from_numpy(given['positives'].astype(np.int64)), 1)
+  length = torch.full((len(tokens),), tokens.shape[1], dtype=torch.int64)
+  batch = {'text': tokens, 'length': length, 'label': label}
+  seconds, losses = [], []
+  for _ in range(int(given['steps'])):
+    start = time.perf_counter()
+    optimizer.zero_grad()
+    loss = model.training_step(batch, 0)
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+    seconds.append(time.perf_counter() - start)
+  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+  np.savez(sys.argv[2], seconds=seconds, losses=losses, peak=peak)
+
+
+if __name__ == '__main__':
+  main()
