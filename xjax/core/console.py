@@ -1,16 +1,19 @@
 """What a person sees in the terminal: our own lines, not a library's."""
 
 import logging as python_logging
+import pathlib
 
 from absl import logging
+
+_PACKAGE = pathlib.Path(__file__).parents[1]
 
 
 class _Ours(python_logging.Filter):
   """Passes xjax's own records, and everybody's warnings."""
 
   def filter(self, record: python_logging.LogRecord) -> bool:
-    ours = record.pathname.replace('\\', '/').rpartition('/')[0]
-    return record.levelno >= python_logging.WARNING or '/xjax/' in f'{ours}/'
+    ours = pathlib.Path(record.pathname).is_relative_to(_PACKAGE)
+    return ours or record.levelno >= python_logging.WARNING
 
 
 def show_log() -> None:

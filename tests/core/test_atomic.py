@@ -1,0 +1,68 @@
+"""Files and folders that are either whole or not there."""
+
+import numpy as np
+import pytest
+
+from xjax.core.atomic import atomic_write, build_folder, write_json, write_npz
+
+
+def names(folder):
+  return sorted(path.name for path in folder.iterdir())
+
+
+def test_writes_and_makes_folders(tmp_path):
+  path = tmp_path / 'new' / 'file.txt'
+  with atomic_write(path) as file:
+    file.write('é')
+  assert path.read_text('utf-8') == 'é'
+  assert names(path.parent) == ['file.txt']
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
+  path = tmp_path / 'file.txt'
+  path.write_text('old')
+  with pytest.raises(KeyboardInterrupt), atomic_write(path) as file:
+    file.write('half')
+    raise KeyboardInterrupt
+  assert path.read_text() == 'old'
+  assert names(tmp_path) == ['file.txt']
+
+
+def test_json_refuses_what_json_has_not(tmp_path):
+  write_json(tmp_path / 'a.json', {'a': [1, 'ü']})
+  assert (tmp_path / 'a.json').read_text('utf-8').startswith('{\n  "a": [')
+  with pytest.raises(ValueError, match='not JSON compliant'):
+    write_json(tmp_path / 'b.json', float('nan'))
+  assert names(tmp_path) == ['a.json']
+
+
+def test_npz_is_never_pickled(tmp_path):
+  write_npz(tmp_path / 'a.npz', {'x/y': np.arange(3)})
+  with np.load(tmp_path / 'a.npz', allow_pickle=False) as arrays:
+    assert arrays['x/y'].tolist() == [0, 1, 2]
+  with pytest.raises(TypeError, match='bad: object'):
+    write_npz(tmp_path / 'b.npz', {'bad': np.array([None])})
+  assert names(tmp_path) == ['a.npz']
+
+
+def test_folder_appears_whole_or_not_at_all(tmp_path):
+  def fail(folder):
+    (folder / 'half').write_text('x')
+    raise OSError('disk full')
+
+  with pytest.raises(OSError, match='disk full'):
+    build_folder(tmp_path / 'made', fail)
+  assert names(tmp_path) == []
+  build_folder(tmp_path / 'made', lambda f: (f / 'whole').write_text('x'))
+  assert names(tmp_path / 'made') == ['whole']
+
+
+def test_a_folder_made_meanwhile_stays(tmp_path):
+  def late(folder):
+    (folder / 'mine').write_text('x')
+    (tmp_path / 'made').mkdir()
+    (tmp_path / 'made' / 'theirs').write_text('x')
+
+  build_folder(tmp_path / 'made', late)
+  assert names(tmp_path / 'made') == ['theirs']
+  assert names(tmp_path) == ['made']

@@ -1,0 +1,55 @@
+"""Mesh shapes, padding of labels, batches on the mesh."""
+
+import jax
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError
+from xjax.core.mesh import (
+  DATA,
+  LABEL,
+  LABEL_MULTIPLE,
+  MeshConfig,
+  make_mesh,
+  padded_labels,
+  put_batch,
+)
+from xjax.core.types import PAD, Batch
+
+
+@pytest.mark.parametrize(
+  ('data', 'label', 'shape'),
+  [(-1, 1, (8, 1)), (2, -1, (2, 4)), (1, 8, (1, 8)), (4, 2, (4, 2))],
+)
+def test_shapes(data, label, shape):
+  mesh = make_mesh(MeshConfig(data, label))
+  assert (mesh.shape[DATA], mesh.shape[LABEL]) == shape
+  assert LABEL_MULTIPLE % shape[1] == 0
+
+
+@pytest.mark.parametrize(
+  ('data', 'label'), [(3, 1), (-1, 3), (-1, -1), (0, -1), (2, 2), (-1, 16)]
+)
+def test_what_does_not_fit_the_devices_is_refused(data, label):
+  with pytest.raises(ConfigError, match=f'mesh.data={data} x mesh.label'):
+    make_mesh(MeshConfig(data, label))
+
+
+def test_padded_labels():
+  m = LABEL_MULTIPLE
+  assert [padded_labels(n) for n in (1, m, m + 1)] == [m, m, 2 * m]
+
+
+def test_a_batch_is_split_over_documents():
+  batch = Batch(
+    tokens_BT=np.arange(16, dtype=np.int32).reshape(8, 2),
+    lengths_B=np.full(8, 2, np.int32),
+    positives_BP=np.full((8, 1), PAD, np.int32),
+    mask_B=np.ones(8, bool),
+    doc_B=np.arange(8, dtype=np.int32),
+  )
+  put = put_batch(batch, make_mesh(MeshConfig(4, 2)))
+  assert put.weights_BT is None
+  jax.tree.map(np.testing.assert_array_equal, put, batch)
+  shards = {shard.data.shape for shard in put.tokens_BT.addressable_shards}
+  assert shards == {(2, 2)}
