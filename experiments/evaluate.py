@@ -29,12 +29,16 @@ def main() -> None:
   if bool(_WORKDIR.value) == bool(_PREDICTIONS.value):
     raise ConfigError('give one of --workdir and --predictions')
   if _PREDICTIONS.value:
+    for flag in (_SPLIT, _DATA_DIR):
+      if flag.present:
+        raise ConfigError(f'--{flag.name} goes with --workdir only')
     found = evaluate_file(_PREDICTIONS.value, EvalConfig().ks)
   else:
     found = evaluate_split(_WORKDIR.value, _SPLIT.value, _DATA_DIR.value)
   if is_host0():
     print(slice_table(found.metrics, found.prior))
-    print(f'\n{found.folder}')
+    if found.folder:
+      print(f'\n{found.folder}')
 
 
 if __name__ == '__main__':

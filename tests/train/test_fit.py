@@ -43,6 +43,7 @@ def test_workdir_is_as_described(config, finished):
   assert described == {
     'n_train': 40,
     'splits': {'train': 40, 'dev': 16, 'test': 16},
+    'digests': {name: s.digest for name, s in corpus.splits.items()},
     'fingerprint': corpus.fingerprint,
   }
   space = LabelSpace.load(folder / 'labels.jsonl', 40)
@@ -63,7 +64,12 @@ def test_workdir_is_as_described(config, finished):
   for name in ('dev', 'test'):
     assert finished.paths[name] == folder / 'eval' / name
     found = {path.name for path in finished.paths[name].iterdir()}
-    assert found == {'predictions.npz', 'metrics.json', 'metrics.csv'}
+    assert found == {
+      'judged.json',
+      'metrics.csv',
+      'metrics.json',
+      'predictions.npz',
+    }
 
 
 def test_result_is_what_was_written(finished):

@@ -21,6 +21,9 @@ from xjax.evaluate.slice import Slice, judge_slice
 from xjax.metrics.slices import ALL, HELD_OUT
 
 PROTOCOL = 'xjax'
+# The files of a split's evaluation.
+PREDICTIONS, METRICS, TABLE = 'predictions.npz', 'metrics.json', 'metrics.csv'
+EVALUATION = (PREDICTIONS, METRICS, TABLE)
 NOTES = 'notes'  # beside the protocols in metrics: why a value is None
 
 
@@ -224,9 +227,9 @@ def save_evaluation(
   The CSV has a row per metric: protocol, slice, metric, value (empty: None).
   """
   folder = pathlib.Path(folder)
-  predictions.save(folder / 'predictions.npz')
-  write_json(folder / 'metrics.json', metrics)
-  with atomic_write(folder / 'metrics.csv') as file:
+  predictions.save(folder / PREDICTIONS)
+  write_json(folder / METRICS, metrics)
+  with atomic_write(folder / TABLE) as file:
     writer = csv.writer(file, lineterminator='\n')
     writer.writerow(('protocol', 'slice', 'metric', 'value'))
     writer.writerows(

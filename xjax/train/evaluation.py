@@ -5,25 +5,25 @@ import dataclasses
 import os
 import pathlib
 
+from absl import logging
 import numpy as np
 
-from xjax.core.distributed import is_host0
-from xjax.core.errors import DataError
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.config import SyntheticData
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label, LabelSpace, Split
-from xjax.evaluate.evaluator import (
-  PROTOCOL,
-  judge,
-  popularity,
-  predict,
-  save_evaluation,
-  tune_threshold,
-)
+from xjax.evaluate.evaluator import judge, popularity
 from xjax.evaluate.predictions import Predictions
 from xjax.metrics.slices import ALL
-from xjax.train.judging import Metrics
+from xjax.train.judging import (
+  DEV,
+  Metrics,
+  judge_split,
+  read_judged,
+  tuned_threshold,
+)
 from xjax.train.predictor import load_predictor
-from xjax.train.workdir import Workdir, read_json
+from xjax.train.workdir import Workdir
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,12 +34,12 @@ class Evaluation:
     metrics: of the model.
     prior: of the popularity prior; None where the label order of predictions
       made elsewhere does not tell it.
-    folder: of predictions.npz, metrics.json and metrics.csv.
+    folder: that was written; None where nothing was.
   """
 
   metrics: Metrics
   prior: Metrics | None
-  folder: pathlib.Path
+  folder: pathlib.Path | None
 
 
 def evaluate_split(
@@ -47,30 +47,35 @@ def evaluate_split(
 ) -> Evaluation:
   """Judges the best checkpoint of a run and writes eval/<split>/.
 
+  Of other documents than the run's own it writes eval/<split>@<digest>/, so
+  that those of the run stay.
+
   Args:
     workdir: of the run.
-    split: name; for any but dev, micro-F1-tuned is at dev's threshold.
+    split: name; micro-F1-tuned is at the threshold that is best on the run's
+      own dev.
     data_dir: where the data is, if not where it was.
 
   Raises:
+    ConfigError: data_dir for a corpus that is not read from files.
     DataError: no such split, or a fault in the data or the workdir.
   """
-  predictor = load_predictor(workdir)
+  predictor, home = load_predictor(workdir), Workdir.at(workdir)
   data, config = predictor.config.data, predictor.config.eval
+  if data_dir and isinstance(data, SyntheticData):
+    raise ConfigError('--data_dir: the corpus of this run is made, not read')
   data = dataclasses.replace(data, dir=data_dir or data.dir)
   corpus = load_corpus(data, predictor.config.seed, predictor.space, [split])
   part, space = corpus.split(split), corpus.label_space
-  batches = predictor.batches(part)
-  predictions = predict(predictor, batches, part, space, config.depth)
-  threshold = saved_threshold(Workdir.at(workdir))
-  if split == 'dev':
-    threshold = tune_threshold(predictions)
-  metrics = judge(predictions, config.ks, threshold)
+  # A split that the run was started without may only lie where its own do.
+  unknown = '' if data_dir else part.digest
+  own = home.digests().get(split, unknown) == part.digest
+  name = split if own else f'{split}@{part.digest[:8]}'
+  threshold = None if name == DEV else saved_threshold(home, predictor.step)
+  model = dataclasses.replace(predictor, space=space)
+  metrics = judge_split(model, part, home, name, threshold)
   prior = judge(popularity(space, part, config.depth), config.ks)
-  folder = Workdir.at(workdir).evaluation(split)
-  if is_host0():
-    save_evaluation(folder, predictions, metrics)
-  return Evaluation(metrics, prior, folder)
+  return Evaluation(metrics, prior, home.evaluation(name))
 
 
 def evaluate_file(path: str | os.PathLike, ks: Sequence[int]) -> Evaluation:
@@ -90,22 +95,36 @@ def evaluate_file(path: str | os.PathLike, ks: Sequence[int]) -> Evaluation:
     split = Split('', predictions.doc_ids, predictions.gold, (), '')
     depth = predictions.lists[ALL].ids.shape[1]
     prior = judge(popularity(space, split, depth), ks)
-  return Evaluation(judge(predictions, ks), prior, pathlib.Path(path).parent)
+  return Evaluation(judge(predictions, ks), prior, None)
 
 
-def saved_threshold(workdir: Workdir) -> float | None:
-  """The threshold that judging on dev has tuned, if it was judged.
+def saved_threshold(workdir: Workdir, step: int) -> float | None:
+  """The threshold that judging on dev has tuned.
+
+  None, and a line that says so, where dev was not judged, or at another
+  checkpoint, or where what was judged is not the dev of the run.
 
   Raises:
     DataError: its metrics are damaged.
   """
-  path = workdir.evaluation('dev') / 'metrics.json'
-  if not path.exists():
+  digest = workdir.digests().get(DEV)
+  if digest is None:
+    return None
+  metrics = read_judged(workdir, DEV, step, digest)
+  if metrics is None:
+    logging.info(
+      'no tuned threshold: %s is not of the dev split at step %d; '
+      'experiments.evaluate --split=dev makes it',
+      workdir.evaluation(DEV),
+      step,
+    )
     return None
   try:
-    return read_json(path)[PROTOCOL][ALL].get('threshold-tuned')
+    return tuned_threshold(metrics)
   except (KeyError, AttributeError, TypeError) as error:
-    raise DataError(f'{path}: not metrics of xjax') from error
+    raise DataError(
+      f'{workdir.evaluation(DEV)}: not metrics of xjax'
+    ) from error
 
 
 def _space_of(predictions: Predictions) -> LabelSpace | None:

@@ -6,7 +6,6 @@ import pathlib
 
 from absl import logging
 
-from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import make_mesh
@@ -18,18 +17,18 @@ from xjax.train.config import Config, NeuralTrain
 from xjax.train.config_check import check_config
 from xjax.train.inputs import Inputs, fit_vocabulary
 from xjax.train.judging import (
-  JUDGED,
   Metrics,
   check_best_metric,
   judge_splits,
   prior_metrics,
+  read_splits,
 )
 from xjax.train.neural import NeuralRun, check_mesh
 from xjax.train.predictor import Predictor, load_predictor
 from xjax.train.preemption import Preemption
 from xjax.train.state import from_paths
 from xjax.train.warm_start import find_start
-from xjax.train.workdir import Workdir, read_json
+from xjax.train.workdir import Workdir
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,16 +119,14 @@ def _fit_neural(
   scorer = run.scorer()
   at = run.train(scorer, preemption)
   best = at.step if at.best_step is None else at.best_step
-  metrics = _judged(folder, best, corpus)
+  metrics = read_splits(corpus, folder, best)
   if metrics is None:
     like = run.plan.abstract.params
     scorer.params = from_paths(
       like, read_params(folder.checkpoints, best, like)
     )
-    metrics = judge_splits(scorer, inputs, corpus, folder)
-    if is_host0():
-      write_json(folder.evaluated, {'step': best})
-    barrier('xjax:evaluated')
+    model = Predictor(config, corpus.label_space, inputs, scorer, best)
+    metrics = judge_splits(model, corpus, folder)
   return FitResult(
     workdir=folder.path,
     steps=at.step,
@@ -149,18 +146,3 @@ def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
     logging.info('vocabulary: %d words', len(vocab.words))
   barrier('xjax:vocabulary')
   return Vocabulary.load(folder.vocab)
-
-
-def _judged(
-  folder: Workdir, step: int, corpus: Corpus
-) -> dict[str, Metrics] | None:
-  """The metrics in eval/, if they are all there and of this step."""
-  if not folder.evaluated.exists():
-    return None
-  if read_json(folder.evaluated).get('step') != step:
-    return None
-  names = [name for name in JUDGED if name in corpus.splits]
-  files = {name: folder.evaluation(name) / 'metrics.json' for name in names}
-  if not all(file.exists() for file in files.values()):
-    return None
-  return {name: read_json(file) for name, file in files.items()}

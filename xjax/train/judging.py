@@ -1,15 +1,18 @@
 """Judging the splits of a corpus, with the popularity prior beside."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from absl import logging
 
+from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError
 from xjax.core.types import Batch, Scorer
-from xjax.data.schema import Corpus
+from xjax.data.schema import Corpus, LabelSpace, Split
 from xjax.evaluate.evaluator import (
+  EVALUATION,
+  METRICS,
   PROTOCOL,
   judge,
   popularity,
@@ -17,23 +20,40 @@ from xjax.evaluate.evaluator import (
   save_evaluation,
   tune_threshold,
 )
+from xjax.metrics.slices import ALL
 from xjax.train.config import EvalConfig
 from xjax.train.inputs import Inputs
-from xjax.train.workdir import Workdir
+from xjax.train.workdir import Workdir, read_json
 
-JUDGED = ('dev', 'test')
+DEV = 'dev'
+JUDGED = (DEV, 'test')
 
 # {protocol: {slice: {metric: value}}}
 Metrics = dict[str, dict[str, dict[str, Any]]]
+
+
+class Model(Protocol):
+  """What is judged: a model at a checkpoint.
+
+  Attributes:
+    scorer: ranks labels.
+    inputs: makes the batches.
+    space: its labels, and gold outside them.
+    step: of the checkpoint.
+  """
+
+  scorer: Scorer
+  inputs: Inputs
+  space: LabelSpace
+  step: int
 
 
 def prior_metrics(corpus: Corpus, config: EvalConfig) -> dict[str, Metrics]:
   """Metrics by split of the popularity prior."""
   space = corpus.label_space
   return {
-    name: judge(popularity(space, corpus.splits[name], config.depth), config.ks)
-    for name in JUDGED
-    if name in corpus.splits
+    name: judge(popularity(space, split, config.depth), config.ks)
+    for name, split in _present(corpus).items()
   }
 
 
@@ -73,7 +93,7 @@ def dev_judge(
   Returns:
     (parameters, call between batches) -> {slice: {metric: value}}.
   """
-  split, space = corpus.splits['dev'], corpus.label_space
+  split, space = corpus.splits[DEV], corpus.label_space
   batches = inputs.split_batches(split)
   config = inputs.config.eval
 
@@ -88,31 +108,95 @@ def dev_judge(
   return judge_dev
 
 
+def judge_split(
+  model: Model,
+  split: Split,
+  workdir: Workdir,
+  name: str,
+  threshold: float | None = None,
+) -> Metrics:
+  """Judges a split and writes eval/<name>/.
+
+  Args:
+    model: at a checkpoint.
+    split: N documents.
+    workdir: of the run.
+    name: of the folder.
+    threshold: of micro-F1-tuned; for the folder dev it is tuned here.
+  """
+  config = model.inputs.config.eval
+  batches = model.inputs.split_batches(split)
+  predictions = predict(model.scorer, batches, split, model.space, config.depth)
+  if name == DEV:
+    threshold = tune_threshold(predictions)
+  metrics = judge(predictions, config.ks, threshold)
+  if is_host0():
+    mark = workdir.judged(name)
+    mark.unlink(missing_ok=True)
+    save_evaluation(workdir.evaluation(name), predictions, metrics)
+    # Last: with it the folder is complete.
+    write_json(mark, _mark(model.step, split.digest))
+    logging.info('judged %s: %s', name, workdir.evaluation(name))
+  barrier(f'xjax:judged:{name}')
+  return metrics
+
+
 def judge_splits(
-  scorer: Scorer, inputs: Inputs, corpus: Corpus, workdir: Workdir
+  model: Model, corpus: Corpus, workdir: Workdir
 ) -> dict[str, Metrics]:
-  """Judges dev and test where present and writes eval/<split>/.
+  """Judges dev and test where present, as judge_split.
 
   The threshold of micro-F1-tuned is tuned on dev and used on test as well;
   without a dev split there is none.
   """
-  config, found, threshold = inputs.config.eval, {}, None
-  for name in JUDGED:
-    if name not in corpus.splits:
-      continue
-    split = corpus.splits[name]
-    batches = inputs.split_batches(split)
-    predictions = predict(
-      scorer, batches, split, corpus.label_space, config.depth
-    )
-    if name == 'dev':
-      threshold = tune_threshold(predictions)
-    found[name] = judge(predictions, config.ks, threshold)
-    if is_host0():
-      save_evaluation(workdir.evaluation(name), predictions, found[name])
-      logging.info('judged %s: %s', name, workdir.evaluation(name))
-  barrier('xjax:judged')
+  barrier('xjax:read')  # nobody still reads what is written now
+  found = {}
+  threshold = None
+  for name, split in _present(corpus).items():
+    found[name] = judge_split(model, split, workdir, name, threshold)
+    threshold = tuned_threshold(found[name])
   return found
+
+
+def read_splits(
+  corpus: Corpus, workdir: Workdir, step: int
+) -> dict[str, Metrics] | None:
+  """What judge_splits wrote; None unless all of it is of this checkpoint."""
+  found = {
+    name: read_judged(workdir, name, step, split.digest)
+    for name, split in _present(corpus).items()
+  }
+  return None if None in found.values() else found
+
+
+def _present(corpus: Corpus) -> dict[str, Split]:
+  return {name: corpus.splits[name] for name in JUDGED if name in corpus.splits}
+
+
+def read_judged(
+  workdir: Workdir, name: str, step: int, digest: str
+) -> Metrics | None:
+  """Metrics in eval/<name>/, if they are of this checkpoint and split.
+
+  Raises:
+    DataError: a file there is damaged.
+  """
+  folder, mark = workdir.evaluation(name), workdir.judged(name)
+  files = [mark, *(folder / file for file in EVALUATION)]
+  if not all(file.exists() for file in files):
+    return None
+  if read_json(mark) != _mark(step, digest):
+    return None
+  return read_json(folder / METRICS)
+
+
+def tuned_threshold(metrics: Metrics) -> float | None:
+  """The threshold of micro-F1-tuned, if there is one."""
+  return metrics[PROTOCOL][ALL].get('threshold-tuned')
+
+
+def _mark(step: int, digest: str) -> dict[str, Any]:
+  return {'step': step, 'digest': digest}
 
 
 class _Watched:

@@ -51,10 +51,9 @@ class Workdir:
     """The folder of a split's predictions and metrics."""
     return self.path / 'eval' / name
 
-  @property
-  def evaluated(self) -> pathlib.Path:
-    """Says of which step eval/ is."""
-    return self.path / 'eval' / 'checkpoint.json'
+  def judged(self, name: str) -> pathlib.Path:
+    """Says of which checkpoint and documents evaluation(name) is."""
+    return self.evaluation(name) / 'judged.json'
 
   def compare(self, config: Config) -> list[Difference]:
     """Refuses a config that cannot go on here; writes nothing.
@@ -109,6 +108,7 @@ class Workdir:
     described = {
       'n_train': corpus.label_space.n_train,
       'splits': {name: len(split) for name, split in corpus.splits.items()},
+      'digests': {name: s.digest for name, s in corpus.splits.items()},
       'fingerprint': corpus.fingerprint,
     }
     # Without config.json, what lies here is of a start that did not get far.
@@ -125,6 +125,17 @@ class Workdir:
       if not begun or not self.labels.exists():
         corpus.label_space.save(self.labels)
       write_json(self.corpus, described)
+
+  def digests(self) -> dict[str, str]:
+    """Split name -> digest, of those the run was started with.
+
+    Raises:
+      DataError: corpus.json is absent or damaged.
+    """
+    digests = read_json(self.corpus).get('digests', {})
+    if not isinstance(digests, dict):
+      raise DataError(f'{self.corpus}: digests is no object')
+    return digests
 
   def label_space(self) -> LabelSpace:
     """The labels of the run.
