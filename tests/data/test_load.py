@@ -138,9 +138,9 @@ def test_inputs_in_the_format_of_the_corpus(tmp_path):
   path = str(tmp_path / 'in.jsonl')
   documents = read_input(Eurlex57kData(), path)
   assert [(d.id, d.text(), d.labels) for d in documents] == [
-    ('c', 'H\n1\n2', ()),
+    ('c', 'H\n1\n2', None),
     ('line-2', 'H', ('7',)),
-    ('line-3', 'plain', ()),
+    ('line-3', 'plain', None),
   ]
   with pytest.raises(DataError, match=":1: no field 'text'"):
     read_input(JsonlData(), path)

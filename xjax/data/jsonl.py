@@ -128,7 +128,7 @@ def parse_documents(
     document = read(fields, f'line-{number}', False)
     whats = split.misfits(document.id, (), Descriptors())
     if faults.extend(name, number, fields.faults + whats):
-      split.add(document.id, document.labels, plain_record(document))
+      split.add(document.id, document.labels or (), plain_record(document))
   if not split.ids:
     faults.add_empty(name, 'document', before)
   return StoredDocuments(split.records, plain_document)

@@ -1,6 +1,7 @@
 """The corpus that a config asks for."""
 
 from collections.abc import Sequence
+import dataclasses
 
 from absl import logging
 
@@ -88,7 +89,7 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
 
   Returns:
     The documents by random access, cut as by model_view; one without an id is
-    line-N of the source.
+    line-N of the source, and labels are None where there is no such field.
 
   Raises:
     DataError: the source cannot be read, has no documents, or has faults.
@@ -100,7 +101,10 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
     plain = 'text' in fields or 'zones' in fields
     eurlex = isinstance(data, Eurlex57kData) and not plain
     read_one = input_document if eurlex else document_of
-    return model_view(data, read_one(fields, default_id, need_labels))
+    document = read_one(fields, default_id, need_labels)
+    if ('concepts' if eurlex else 'labels') not in fields:
+      document = dataclasses.replace(document, labels=None)
+    return model_view(data, document)
 
   return read_documents(source, data.on_error, read)
 

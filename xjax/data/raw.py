@@ -240,9 +240,10 @@ class CutDocuments(Sequence):
 
 def plain_record(document: Document) -> list:
   """The JSON value a RecordStore keeps of a document."""
-  return [document.id, dict(document.zones), list(document.labels)]
+  return [document.id, dict(document.zones), document.labels]
 
 
 def plain_document(record: list) -> Document:
   """The document of a plain_record."""
-  return Document(record[0], record[1], tuple(record[2]))
+  id_, zones, labels = record
+  return Document(id_, zones, None if labels is None else tuple(labels))

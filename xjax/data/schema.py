@@ -29,12 +29,13 @@ class Document:
   Attributes:
     id: unique within its split.
     zones: name -> text, in reading order.
-    labels: gold label ids, as given (they may lie outside the label space).
+    labels: gold label ids, as given (they may lie outside the label space);
+      None: not known, of a document to be tagged.
   """
 
   id: str
   zones: Mapping[str, str]
-  labels: tuple[str, ...] = ()
+  labels: tuple[str, ...] | None = ()
 
   def text(self, zones: Iterable[str] = ()) -> str:
     """The named zones (none named: all), joined by newlines."""

@@ -94,6 +94,20 @@ class Predictions:
     """Slice name -> bool [L], `all` first."""
     return slice_masks(self.train_counts, self.held_out)
 
+  def of_documents(self, kept: np.ndarray) -> 'Predictions':
+    """Those of the documents where kept, bool [N], is True."""
+    rows = np.flatnonzero(kept).tolist()
+    gold = self.gold
+    return dataclasses.replace(
+      self,
+      doc_ids=tuple(self.doc_ids[row] for row in rows),
+      lists={
+        name: Lists(lists.ids[kept], lists.scores[kept])
+        for name, lists in self.lists.items()
+      },
+      gold=None if gold is None else Ragged.of([gold[row] for row in rows]),
+    )
+
   def save(self, path: str | os.PathLike) -> None:
     """Writes predictions.npz, atomically; read it with load.
 

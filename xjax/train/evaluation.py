@@ -88,7 +88,7 @@ def evaluate_file(path: str | os.PathLike, ks: Sequence[int]) -> Evaluation:
   Raises:
     DataError: it is absent, damaged or without gold.
   """
-  predictions = Predictions.load(path)
+  predictions = Predictions.load(os.path.expanduser(path))
   space = _space_of(predictions)
   prior = None
   if space is not None and predictions.gold is not None:

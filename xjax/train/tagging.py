@@ -1,17 +1,20 @@
 """Tagging a file of documents with a finished run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import dataclasses
 import os
 import pathlib
 import sys
 
+import numpy as np
+
 from xjax.core.atomic import atomic_write, write_json
 from xjax.core.errors import ConfigError
-from xjax.data.corpus import build_corpus
+from xjax.core.types import Ragged
+from xjax.data.labels import add_outside
 from xjax.data.load import read_input
 from xjax.data.raw import RawCorpus
-from xjax.data.schema import LabelSpace
+from xjax.data.schema import Document, LabelSpace, Split
 from xjax.evaluate.evaluator import judge, predict
 from xjax.evaluate.predictions import Predictions
 from xjax.evaluate.text import prediction_line
@@ -31,7 +34,8 @@ def tag_file(
 
   Needs nothing but the workdir. With an output X.jsonl, X.npz gets the lists
   of all slices, at least eval.depth long, and X.metrics.json the metrics of
-  those documents that have labels, if any has.
+  those documents that have labels, if any has. X.npz has gold if all have:
+  it cannot say of a document that its labels are not known.
 
   Args:
     workdir: of the run.
@@ -44,30 +48,28 @@ def tag_file(
     ConfigError: output or k is impossible.
     DataError: a fault in the documents or in the workdir.
   """
+  source, output = os.path.expanduser(source), os.path.expanduser(output)
   _check(source, output, k)
   predictor = load_predictor(workdir)
   config = predictor.config
   documents = read_input(config.data, source)
-  raw = RawCorpus.of(source, (), {_INPUT: documents})
-  # read_input has chosen the zones already.
-  whole = dataclasses.replace(config.data, zones=())
-  corpus = build_corpus(raw, whole, config.seed, predictor.space)
-  split, space = corpus.split(_INPUT), corpus.label_space
-  batches = predictor.inputs.text_batches(split.documents)
+  split, space, labelled = _gold_of(documents, predictor.space)
+  batches = predictor.inputs.text_batches(documents)
   depth = max(k, config.eval.depth)
   predictions = predict(predictor, batches, split, space, depth)
   lines = _lines(predictions, space, k)
   if output == STREAM:
     sys.stdout.writelines(lines)
     return
-  path = pathlib.Path(output).expanduser()
-  if not raw.label_ids:
+  path = pathlib.Path(output)
+  metrics = path.with_suffix('.metrics.json')
+  metrics.unlink(missing_ok=True)  # of another input, perhaps
+  if labelled.any():
+    threshold = saved_threshold(Workdir.at(workdir), predictor.step)
+    judged = predictions.of_documents(labelled)
+    write_json(metrics, judge(judged, config.eval.ks, threshold))
+  if not labelled.all():
     predictions = dataclasses.replace(predictions, gold=None)
-  else:
-    metrics = judge(
-      predictions, config.eval.ks, saved_threshold(Workdir.at(workdir))
-    )
-    write_json(path.with_suffix('.metrics.json'), metrics)
   predictions.save(path.with_suffix('.npz'))
   with atomic_write(path) as file:
     file.writelines(lines)
@@ -82,6 +84,30 @@ def _check(source: str, output: str, k: int) -> None:
     raise ConfigError(f'--output={output}: must end in .jsonl, or be -')
   if source != STREAM and os.path.realpath(source) == os.path.realpath(output):
     raise ConfigError(f'--output={output}: that is the input')
+
+
+def _gold_of(
+  documents: Sequence[Document], space: LabelSpace
+) -> tuple[Split, LabelSpace, np.ndarray]:
+  """Documents with their gold, where they have it.
+
+  Returns:
+    The split, with no gold for documents whose labels are not known; the space
+    with labels it lacks after its own; bool [N], whose labels are known.
+  """
+  found = [(document.id, document.labels) for document in documents]
+  used = dict.fromkeys(id_ for _, labels in found for id_ in labels or ())
+  space = add_outside(space, RawCorpus(_INPUT, (), tuple(used), {}, ()))
+  split = Split(
+    name=_INPUT,
+    ids=tuple(id_ for id_, _ in found),
+    gold=Ragged.of(
+      [sorted(space.index[id_] for id_ in labels or ()) for _, labels in found]
+    ),
+    documents=documents,
+    digest='',
+  )
+  return split, space, np.array([labels is not None for _, labels in found])
 
 
 def _lines(
