@@ -1,9 +1,12 @@
 """Files and folders that are either whole or not there."""
 
+import errno
+
 import numpy as np
 import pytest
 
 from xjax.core.atomic import atomic_write, build_folder, write_json, write_npz
+from xjax.core.errors import UserError
 
 
 def names(folder):
@@ -66,3 +69,24 @@ def test_a_folder_made_meanwhile_stays(tmp_path):
   build_folder(tmp_path / 'made', late)
   assert names(tmp_path / 'made') == ['theirs']
   assert names(tmp_path) == ['made']
+
+
+def test_what_cannot_be_written_is_named(tmp_path):
+  (tmp_path / 'file').write_text('x')
+  for path in (tmp_path / 'file' / 'a.json', tmp_path / ('n' * 300)):
+    with pytest.raises(UserError, match=f'{path}: cannot be written: '):
+      write_json(path, 1)
+    with pytest.raises(UserError, match=f'{path}: cannot be written: '):
+      build_folder(path, lambda folder: None)
+  (tmp_path / 'folder').mkdir()
+  with pytest.raises(UserError, match='folder: cannot be written: Is a dir'):
+    write_json(tmp_path / 'folder', 1)
+  assert names(tmp_path) == ['file', 'folder']
+
+
+def test_a_full_disk_is_a_line(tmp_path):
+  # What writing raises has no file name of its own.
+  with pytest.raises(UserError, match='a.txt: cannot be written: No space'):
+    with atomic_write(tmp_path / 'a.txt'):
+      raise OSError(errno.ENOSPC, 'No space left on device')
+  assert names(tmp_path) == []

@@ -11,13 +11,44 @@ from typing import IO, Any
 
 import numpy as np
 
+from xjax.core.errors import UserError
+
+
+class WriteError(UserError, OSError):
+  """A file or folder that cannot be written; the message names it."""
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike) -> Iterator[None]:
+  """Makes every OSError within a WriteError that names path."""
+  try:
+    yield
+  except WriteError:
+    raise
+  except OSError as error:
+    why = error.strerror or error
+    raise WriteError(f'{path}: cannot be written: {why}') from error
+
 
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike, mode: str = 'w') -> Iterator[IO[Any]]:
-  """Opens a temporary file beside path; renamed onto it on success."""
+  """Opens a temporary file beside path; renamed onto it on success.
+
+  Raises:
+    WriteError: it cannot be written.
+  """
   path = pathlib.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  handle, name = tempfile.mkstemp(prefix=f'.{path.name}.', dir=path.parent)
+  with writing(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f'.{path.name}.', dir=path.parent)
+    with _renamed(handle, name, path, mode) as file:
+      yield file
+
+
+@contextlib.contextmanager
+def _renamed(
+  handle: int, name: str, path: pathlib.Path, mode: str
+) -> Iterator[IO[Any]]:
   encoding = None if 'b' in mode else 'utf-8'
   try:
     with os.fdopen(handle, mode, encoding=encoding) as file:
@@ -53,18 +84,23 @@ def build_folder(
   """Fills a temporary folder with build(folder), then renames it to path.
 
   Should another process have put the folder there meanwhile, theirs stays.
+
+  Raises:
+    WriteError: it cannot be made.
   """
   path = pathlib.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  temporary = pathlib.Path(
-    tempfile.mkdtemp(prefix=f'.{path.name}.', dir=path.parent)
-  )
+  with writing(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = pathlib.Path(
+      tempfile.mkdtemp(prefix=f'.{path.name}.', dir=path.parent)
+    )
   try:
     build(temporary)
     os.chmod(temporary, 0o755)
     try:
-      temporary.rename(path)
-    except OSError:
+      with writing(path):
+        temporary.rename(path)
+    except WriteError:
       if not path.is_dir():
         raise
   finally:

@@ -22,18 +22,37 @@ def start(
     process_id: this process, where coordinator is given.
 
   Raises:
-    ConfigError: coordinator without the count and the id.
+    ConfigError: flags that do not go together; the others are not found.
   """
+  given = {
+    '--coordinator': bool(coordinator),
+    '--num_processes': num_processes != 0,
+    '--process_id': process_id != -1,
+  }
   if not multihost:
+    if any(given.values()):
+      name = next(name for name, is_given in given.items() if is_given)
+      raise ConfigError(f'{name} is of use with --multihost only')
     return
-  if not coordinator:
-    jax.distributed.initialize()
-    return
-  if num_processes < 1 or not 0 <= process_id < num_processes:
+  if any(given.values()) and not (
+    coordinator and 0 <= process_id < num_processes
+  ):
     raise ConfigError(
-      '--coordinator needs --num_processes and --process_id in its range'
+      '--coordinator, --num_processes and --process_id (below the count) must '
+      'be given together'
     )
-  jax.distributed.initialize(coordinator, num_processes, process_id)
+  try:
+    if coordinator:
+      jax.distributed.initialize(coordinator, num_processes, process_id)
+    else:
+      jax.distributed.initialize()
+  except (RuntimeError, ValueError) as error:
+    last = str(error).strip().rpartition('\n')[2]
+    raise ConfigError(
+      f'--multihost: the other processes are not found ({last}): but on TPU '
+      'pods and known clusters, give --coordinator=ADDRESS:PORT, '
+      '--num_processes and --process_id'
+    ) from error
 
 
 def is_host0() -> bool:

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from absl import logging
 
-from xjax.core.atomic import write_json
+from xjax.core.atomic import write_json, writing
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError
 from xjax.core.types import Batch, Scorer
@@ -132,7 +132,8 @@ def judge_split(
   metrics = judge(predictions, config.ks, threshold)
   if is_host0():
     mark = workdir.judged(name)
-    mark.unlink(missing_ok=True)
+    with writing(mark):
+      mark.unlink(missing_ok=True)
     save_evaluation(workdir.evaluation(name), predictions, metrics)
     # Last: with it the folder is complete.
     write_json(mark, _mark(model.step, split.digest))

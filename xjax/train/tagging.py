@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from xjax.core.atomic import atomic_write, write_json
+from xjax.core.atomic import atomic_write, write_json, writing
 from xjax.core.errors import ConfigError
 from xjax.core.types import Ragged
 from xjax.data.labels import add_outside
@@ -63,7 +63,8 @@ def tag_file(
     return
   path = pathlib.Path(output)
   metrics = path.with_suffix('.metrics.json')
-  metrics.unlink(missing_ok=True)  # of another input, perhaps
+  with writing(metrics):
+    metrics.unlink(missing_ok=True)  # of another input, perhaps
   if labelled.any():
     threshold = saved_threshold(Workdir.at(workdir), predictor.step)
     judged = predictions.of_documents(labelled)

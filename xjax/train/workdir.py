@@ -24,8 +24,19 @@ class Workdir:
 
   @classmethod
   def at(cls, path: str | os.PathLike) -> 'Workdir':
-    """The workdir at a path, whether it exists or not."""
-    return cls(pathlib.Path(path).expanduser().absolute())
+    """The workdir at a path, whether it exists or not.
+
+    Raises:
+      ConfigError: there can be none, or it cannot be read.
+    """
+    found = cls(pathlib.Path(os.path.expanduser(path)).absolute())
+    try:
+      found.config.exists()
+    except OSError as error:
+      raise ConfigError(
+        f'{found.path}: cannot be a workdir: {error.strerror}'
+      ) from error
+    return found
 
   @property
   def config(self) -> pathlib.Path:
@@ -95,7 +106,6 @@ class Workdir:
     if is_host0():
       for difference in differences:
         logging.info('config changed: %s', difference)
-      self.path.mkdir(parents=True, exist_ok=True)
       write_json(self.config, to_json(config))
     barrier('xjax:opened')
 

@@ -1,0 +1,25 @@
+"""Folders that cannot be a workdir."""
+
+import pytest
+
+from xjax.core.errors import ConfigError, UserError
+from xjax.train.fit import fit
+from xjax.train.predictor import load_predictor
+from xjax.train.workdir import Workdir
+
+
+def test_home_is_understood(tmp_path, monkeypatch):
+  monkeypatch.setenv('HOME', str(tmp_path))
+  assert Workdir.at('~/run').path == tmp_path / 'run'
+
+
+@pytest.mark.parametrize('use', [Workdir.at, load_predictor])
+def test_a_name_no_folder_can_have(use, tmp_path):
+  with pytest.raises(ConfigError, match='nnn: cannot be a workdir: File name'):
+    use(tmp_path / ('n' * 300))
+
+
+def test_a_workdir_that_cannot_be_made(config, tmp_path):
+  (tmp_path / 'file').write_text('x')
+  with pytest.raises(UserError, match='file/run.*: cannot be written: Not a'):
+    fit(config, tmp_path / 'file' / 'run')
