@@ -80,9 +80,7 @@ def gru(
   token with the zero state, however far it was padded.
 
   Both loops hold one product with U and what must follow it. All else, W's
-  products, the gates' derivatives (made again from the states, which costs less
-  than storing them step by step) and all parameters' gradients, is done at once
-  for all steps.
+  products and all parameters' gradients, is done at once for all steps.
 
   Args:
     x_TBD: inputs, in the dtype of the products.
@@ -97,10 +95,41 @@ def gru(
     h_TBH: float32.
   """
   given = x_TBD, real_TB, kernel_DG, bias_G, recurrent_HG, candidate_bias_H
-  return _gru(*given, reverse)[0]
+  return _states(*given, reverse, keep_gates=False)[0]
 
 
-def _gru(
+def _states(
+  x_TBD: jax.Array,
+  real_TB: jax.Array,
+  kernel_DG: jax.Array,
+  bias_G: jax.Array,
+  recurrent_HG: jax.Array,
+  candidate_bias_H: jax.Array,
+  reverse: bool,
+  keep_gates: bool,
+) -> tuple[jax.Array, ...]:
+  """h_TBH, and where kept, per step r, z, n and q = U_n h + c."""
+  # An array for each gate: with one that is cut in the loop, XLA's CPU code for
+  # what follows the product is not vectorised and takes as long as the product.
+  inputs = [_product(x_TBD, kernel) for kernel in jnp.split(kernel_DG, 3, 1)]
+  biases = jnp.split(bias_G, 3)
+
+  def step(h_BH: jax.Array, inputs: tuple) -> tuple[jax.Array, tuple]:
+    *inputs_BH, real_B = inputs
+    xr, xz, xn = (x + bias for x, bias in zip(inputs_BH, biases))
+    ur, uz, un = jnp.split(_product(h_BH, recurrent_HG), 3, 1)
+    r, z = jax.nn.sigmoid(xr + ur), jax.nn.sigmoid(xz + uz)
+    q = un + candidate_bias_H
+    n = jnp.tanh(xn + r * q)
+    h_BH = ((1 - z) * n + z * h_BH) * real_B[:, None]
+    return h_BH, (h_BH, r, z, n, q) if keep_gates else (h_BH,)
+
+  first_BH = jnp.zeros((x_TBD.shape[1], len(recurrent_HG)))
+  _, states = lax.scan(step, first_BH, (*inputs, real_TB), reverse=reverse)
+  return states
+
+
+def _gru_forward(
   x_TBD: jax.Array,
   real_TB: jax.Array,
   kernel_DG: jax.Array,
@@ -109,52 +138,27 @@ def _gru(
   candidate_bias_H: jax.Array,
   reverse: bool,
 ) -> tuple[jax.Array, tuple]:
-  """The states, and what the gradient needs."""
-  inputs_TBG = _product(x_TBD, kernel_DG)
-
-  def step(h_BH: jax.Array, inputs: tuple) -> tuple[jax.Array, jax.Array]:
-    inputs_BG, real_B = inputs
-    r, z, n, _ = _gates(
-      inputs_BG + bias_G, _product(h_BH, recurrent_HG), candidate_bias_H
-    )
-    h_BH = ((1 - z) * n + z * h_BH) * real_B[:, None]
-    return h_BH, h_BH
-
-  first_BH = jnp.zeros((x_TBD.shape[1], len(recurrent_HG)))
-  _, h_TBH = lax.scan(step, first_BH, (inputs_TBG, real_TB), reverse=reverse)
-  weights = kernel_DG, bias_G, recurrent_HG, candidate_bias_H
-  return h_TBH, (x_TBD, real_TB, inputs_TBG, h_TBH, weights)
-
-
-def _gates(
-  inputs_G: jax.Array, carried_G: jax.Array, candidate_bias_H: jax.Array
-) -> tuple[jax.Array, ...]:
-  """r, z, n, and U_n h + c; gates on the last axis, any axes before it."""
-  units = len(candidate_bias_H)
-  rz = jax.nn.sigmoid(inputs_G[..., : 2 * units] + carried_G[..., : 2 * units])
-  r, z = rz[..., :units], rz[..., units:]
-  q = carried_G[..., 2 * units :] + candidate_bias_H
-  return r, z, jnp.tanh(inputs_G[..., 2 * units :] + r * q), q
+  given = x_TBD, real_TB, kernel_DG, bias_G, recurrent_HG, candidate_bias_H
+  h_TBH, *gates = _states(*given, reverse, keep_gates=True)
+  return h_TBH, (x_TBD, real_TB, kernel_DG, recurrent_HG, h_TBH, gates)
 
 
 def _gru_backward(reverse: bool, saved: tuple, dh_TBH: jax.Array) -> tuple:
-  x_TBD, real_TB, inputs_TBG, h_TBH, weights = saved
-  kernel_DG, bias_G, recurrent_HG, candidate_bias_H = weights
+  x_TBD, real_TB, kernel_DG, recurrent_HG, h_TBH, (r, z, n, q) = saved
   before_TBH = _before(h_TBH, reverse)
-  carried_TBG = _product(before_TBH, recurrent_HG)
-  r, z, n, q = _gates(inputs_TBG + bias_G, carried_TBG, candidate_bias_H)
   # All derivatives at a step are factors times that of its state.
   real_TB1 = real_TB[:, :, None]
   by_n = (1 - z) * (1 - n**2) * real_TB1
   by_r = by_n * q * r * (1 - r)
   by_z = (before_TBH - n) * z * (1 - z) * real_TB1
   by_carried_TBG = jnp.concatenate([by_r, by_z, by_n * r], axis=2)
+  recurrent_GH = recurrent_HG.T
 
   def step(later_BH: jax.Array, inputs: tuple) -> tuple[jax.Array, jax.Array]:
     dh_BH, by_carried_BG, by_h_BH = inputs
     dh_BH += later_BH
     dcarried_BG = jnp.tile(dh_BH, 3) * by_carried_BG
-    return dh_BH * by_h_BH + _product(dcarried_BG, recurrent_HG.T), dh_BH
+    return dh_BH * by_h_BH + _product(dcarried_BG, recurrent_GH), dh_BH
 
   _, dh_TBH = lax.scan(
     step,
@@ -177,7 +181,7 @@ def _gru_backward(reverse: bool, saved: tuple, dh_TBH: jax.Array) -> tuple:
   )
 
 
-gru.defvjp(_gru, _gru_backward)
+gru.defvjp(_gru_forward, _gru_backward)
 
 
 def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
