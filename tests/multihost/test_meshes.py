@@ -4,9 +4,11 @@ import dataclasses
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from xjax.core.mesh import MeshConfig
 from xjax.core.types import PAD
 from xjax.evaluate.predictions import Predictions
-from xjax.train.checkpoint import intact_steps, read_params
+from xjax.train.checkpoint import intact_steps, read_meta, read_params
 from xjax.train.config import Config, shrink
 from xjax.train.config_json import to_json
 from xjax.train.fit import fit
@@ -25,7 +27,7 @@ STEPS = 20
 MESHES = ((8, 1), (2, 4), (1, 8))
 
 
-def config(data, label):
+def config(data, label, steps=STEPS):
   """A small run with dropout, accumulation and clipping."""
   small = shrink(Config())
   return dataclasses.replace(
@@ -35,7 +37,7 @@ def config(data, label):
       small.train,
       accumulate=2,
       clip_norm=5.0,
-      steps=STEPS,
+      steps=steps,
       checkpoint_every=10,
       judge_every=10,
     ),
@@ -43,11 +45,10 @@ def config(data, label):
   )
 
 
-def launch(workdir, data, label, devices, *others):
+def launch(workdir, config, devices, *others):
   """Starts one process on so many fake CPU devices."""
-  workdir.parent.mkdir(exist_ok=True)
   path = workdir.with_suffix('.json')
-  path.write_text(json.dumps(to_json(config(data, label))))
+  path.write_text(json.dumps(to_json(config)))
   return subprocess.Popen(
     [sys.executable, PROCESS, path, workdir, *map(str, others)],
     env={
@@ -68,27 +69,25 @@ def finish(*processes):
   return outputs
 
 
-def two(workdir, data=2, label=4):
+def two(workdir, config):
   """Starts two processes of four devices."""
   with socket.socket() as free:
     free.bind(('localhost', 0))
     address = f'localhost:{free.getsockname()[1]}'
-  return [
-    launch(workdir, data, label, 4, address, 2, number) for number in (0, 1)
-  ]
+  return [launch(workdir, config, 4, address, 2, number) for number in (0, 1)]
 
 
 @pytest.fixture(scope='module')
 def one_device(tmp_path_factory):
   workdir = tmp_path_factory.mktemp('one') / 'run'
-  finish(launch(workdir, 1, 1, 1))
+  finish(launch(workdir, config(1, 1), 1))
   return workdir
 
 
 @pytest.fixture(scope='module')
 def two_processes(tmp_path_factory):
   workdir = tmp_path_factory.mktemp('two') / 'run'
-  return workdir, finish(*two(workdir))
+  return workdir, finish(*two(workdir, config(2, 4)))
 
 
 def losses(workdir):
@@ -157,7 +156,21 @@ def test_two_processes_write_a_checkpoint_that_one_reads(two_processes):
 def test_a_finished_run_resumes_on_another_mesh(two_processes):
   workdir, _ = two_processes
   before = (workdir / 'metrics.jsonl').read_bytes()
-  (output,) = finish(launch(workdir, 1, 1, 1))
+  (output,) = finish(launch(workdir, config(1, 1), 1))
   assert 'config changed: mesh.data: 2 -> 1' in output
   assert f'training was finished at step {STEPS}' in output
   assert (workdir / 'metrics.jsonl').read_bytes() == before
+
+
+def test_sigterm_to_one_process_stops_both(tmp_path):
+  workdir = tmp_path / 'run'
+  processes = two(workdir, config(2, 4, steps=5000))
+  path = workdir / 'metrics.jsonl'
+  while not path.exists() or not path.read_text():
+    assert [process.poll() for process in processes] == [None, None]
+    time.sleep(0.05)
+  processes[1].send_signal(signal.SIGTERM)
+  outputs = [process.communicate(timeout=120)[0] for process in processes]
+  assert [process.returncode for process in processes] == [75, 75], outputs
+  saved = intact_steps(workdir / 'checkpoints')[-1]
+  assert saved < 5000 and read_meta(workdir / 'checkpoints', saved)

@@ -4,12 +4,13 @@ import copy
 import dataclasses
 import json
 import logging
+import re
 import shutil
 
 import numpy as np
 import pytest
 
-from xjax.core.errors import ConfigError, DataError
+from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.data.load import load_corpus
 from xjax.data.schema import LabelSpace
 from xjax.evaluate.predictions import Predictions
@@ -206,3 +207,16 @@ def test_no_dev_split(config, tmp_path, caplog):
 def test_config_is_not_changed(config, finished):
   del finished
   assert dataclasses.asdict(config)['train']['steps'] == 6
+
+
+def test_a_loss_that_is_not_finite_names_the_documents(config, tmp_path):
+  wild = changed(config, train__learning_rate=1e30, train__judge_every=16)
+  with pytest.raises(UserError) as error:
+    fit(wild, tmp_path / 'run')
+  message = str(error.value)
+  assert 'training stopped at step 2: loss' in message
+  assert 'epoch 0, batch 1, documents' in message
+  train = load_corpus(config.data, config.seed).split('train')
+  named = re.search('documents (.*?)[.] The', message)[1].split(', ')
+  assert len(named) > 4 and set(named) <= set(train.ids)
+  assert intact_steps(tmp_path / 'run' / 'checkpoints') == [1]

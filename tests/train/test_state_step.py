@@ -57,7 +57,7 @@ def batch(rng, rows=16, width=6, real=None):
 
 def start(mesh, plan):
   with jax.set_mesh(mesh):
-    return plan.init(jax.random.key(0))
+    return jax.block_until_ready(plan.init(jax.random.key(0)))
 
 
 def run(mesh, host_batch, accumulate=1, model=MODEL, steps=3, seed=1):
@@ -68,6 +68,8 @@ def run(mesh, host_batch, accumulate=1, model=MODEL, steps=3, seed=1):
     for _ in range(steps):
       placed = put_batch(host_batch, mesh)
       state, metrics = step(state, placed, jax.random.key(seed))
+      # Steps that overlap on several CPU devices would deadlock.
+      jax.block_until_ready((state, metrics))
       found.append((float(metrics.loss), float(metrics.grad_norm)))
   return state, np.array(found)
 
@@ -174,7 +176,9 @@ def test_randomness_follows_from_key_and_step():
       step=jax.device_put(jnp.int32(number), plan.shardings.step),
     )
     with jax.set_mesh(mesh):
-      _, metrics = step(state, put_batch(host, mesh), jax.random.key(1))
+      _, metrics = jax.block_until_ready(
+        step(state, put_batch(host, mesh), jax.random.key(1))
+      )
     losses.append(float(metrics.loss))
   assert losses[0] != losses[1]
 
@@ -191,7 +195,7 @@ def test_state_is_donated_and_traced_once_per_shape():
       state, metrics = step(
         state, put_batch(batch(rng, width=width), mesh), jax.random.key(0)
       )
-      metrics.loss.block_until_ready()
+      jax.block_until_ready((state, metrics))
       assert all(leaf.is_deleted() for leaf in jax.tree.leaves(before))
   assert step._cache_size() == 2
   assert int(state.step) == 5

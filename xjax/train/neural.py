@@ -179,7 +179,8 @@ class NeuralRun:
       state = warm_start(
         state, self.config.train.init_from, self.corpus.label_space, self.inputs
       )
-    return state, Position()
+    # The first step must not overlap with it on several CPU devices.
+    return jax.block_until_ready(state), Position()
 
   def _describe(
     self, batches: TrainBatches, step: int, doc_B: np.ndarray
