@@ -57,6 +57,14 @@ def test_below_the_prior_is_called_out():
   ]
 
 
+def test_documents_without_gold_are_told():
+  few = values(5988, 7, P1=0.5) | {'n_skipped': 1012}
+  lines = slice_table({'xjax': {'all': values(7000, 9, P1=0.5), 'few': few}})
+  first, second = lines.splitlines()[1:3]
+  assert first.split() == ['all', '9', '7,000', 'model', '0.500']
+  assert '  5,988 (1,012 without gold)  model' in second
+
+
 def test_lists_that_are_cut_are_told():
   notes = {'zero': {'lists': 'cut, 3 of 60 short', 'micro-F1': 'why'}}
   lines = slice_table(MODEL | {'notes': notes}, PRIOR).splitlines()

@@ -18,6 +18,7 @@ def slice_table(
 ) -> str:
   """A table with a row per slice, and the popularity prior's below it.
 
+  Documents are those with gold in the slice; how many have none stands beside.
   Slices without documents have a row of dashes. Below the table stand: each
   slice in which the model is below the prior, and why a dash is a dash.
 
@@ -33,7 +34,7 @@ def slice_table(
   columns = _columns(next(iter(slices.values())))
   rows = [('slice', 'labels', 'documents', 'ranked by', *columns)]
   for name, values in slices.items():
-    counts = name, f'{values["n_labels"]:,}', f'{values["n_docs"]:,}'
+    counts = name, f'{values["n_labels"]:,}', _documents(values)
     rows.append((*counts, MODEL, *_cells(values, columns)))
     if name in priors:
       rows.append(('', '', '', PRIOR, *_cells(priors[name], columns)))
@@ -67,6 +68,13 @@ def _columns(values: Mapping[str, Any]) -> list[str]:
   first = [f'P@{ks[0]}'] if ks[0] != k else []
   others = ['R-Precision', 'micro-F1', 'micro-F1-tuned', 'macro-F1']
   return [m for m in (*first, *at_k, *others) if m in values]
+
+
+def _documents(values: Mapping[str, Any]) -> str:
+  """Those that ranking metrics are means over, and those left out."""
+  skipped = values['n_skipped']
+  without = f' ({skipped:,} without gold)' if skipped else ''
+  return f'{values["n_docs"]:,}{without}'
 
 
 def _cells(values: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
