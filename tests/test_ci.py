@@ -1,0 +1,83 @@
+""".ci/run: runs what the README says, and fails where any of it does."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+TOOLS = ('python3', 'pip', 'python', 'ruff')
+
+
+def fake(path, body):
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text(f'#!/bin/sh\necho "$(basename "$0") $*" >> calls\n{body}\n')
+  path.chmod(0o755)
+
+
+@pytest.fixture
+def run(tmp_path):
+  """Runs .ci/run with tools that only note their calls, one of them failing."""
+  shutil.copytree(ROOT / '.ci', tmp_path / 'clone' / '.ci')
+
+  def start(failing='none', at=''):
+    for name in TOOLS:
+      body = f'case "$*" in *"{at}"*) exit 3;; esac' if name == failing else ''
+      folder = 'bin' if name == 'python3' else '.venv/bin'
+      fake(tmp_path / 'clone' / folder / name, body)
+    done = subprocess.run(
+      ['bash', '.ci/run'],
+      cwd=tmp_path / 'clone',
+      env={**os.environ, 'PATH': f'{tmp_path}/clone/bin:{os.environ["PATH"]}'},
+      timeout=60,
+    )
+    calls = (tmp_path / 'clone' / 'calls').read_text().splitlines()
+    return done.returncode, calls
+
+  return start
+
+
+def test_all_of_it(run):
+  status, calls = run()
+  assert status == 0
+  assert calls == [
+    'python3 -m venv .venv',
+    'pip install -e .[test]',
+    'python -m pytest',
+    'ruff check .',
+    'ruff format --check .',
+    'pip install torch==2.13.0',
+    'pip install -e .[test,parity]',
+    'python -m pytest -m parity',
+  ]
+
+
+@pytest.mark.parametrize(
+  ('failing', 'at', 'n_calls'),
+  [
+    ('python3', 'venv', 1),
+    ('pip', '.[test]', 2),
+    ('python', 'pytest', 3),
+    ('ruff', 'check .', 4),
+    ('ruff', 'format', 5),
+    ('pip', 'torch', 6),
+    ('pip', 'parity', 7),
+    ('python', 'parity', 8),
+  ],
+)
+def test_a_failure_ends_it(run, failing, at, n_calls):
+  status, calls = run(failing, at)
+  assert status == 3
+  assert len(calls) == n_calls
+
+
+def test_the_tests_are_started_as_the_readme_does():
+  blocks = re.findall(
+    r'```sh\n(.*?)```', (ROOT / 'README.md').read_text(), re.S
+  )
+  (command,) = [b.strip() for b in blocks if 'pytest' in b]
+  script = (ROOT / '.ci' / 'run').read_text()
+  assert command in [line.strip() for line in script.splitlines()]
