@@ -88,8 +88,8 @@ def test_the_loops_hold_one_product_each():
     )(x_TBD, *weights)
   )
   assert text.count('scan[') == 2
-  # W x; U h in its loop; U h for all; U' in its loop; dx, dW, dU.
-  assert text.count('dot_general[') == 7
+  # W x by gate; U h in its loop; U transposed in its own; dx, dW, dU.
+  assert text.count('dot_general[') == 8
 
 
 def bigru(layers, rate=0.0):
