@@ -4,7 +4,7 @@ import numpy as np
 
 from xjax.core.types import Ragged
 from xjax.data.schema import Label, LabelSpace
-from xjax.metrics.slices import cut, slice_masks
+from xjax.metrics.slices import cut, judged_masks
 
 COUNTS = np.array([100, 50, 49, 1, 0, 0], np.int32)
 
@@ -17,7 +17,7 @@ def test_masks_are_those_of_the_label_space():
     n_trained=4,
     n_held_out=1,
   )
-  masks = slice_masks(COUNTS, np.array([4]))
+  masks = judged_masks(COUNTS, np.array([4]))
   np.testing.assert_array_equal(masks.pop('all'), np.ones(6, bool))
   assert list(masks) == list(space.masks())
   for name, mask in space.masks().items():
@@ -25,7 +25,7 @@ def test_masks_are_those_of_the_label_space():
 
 
 def test_frequency_bounds():
-  masks = slice_masks(COUNTS, np.zeros(0, np.int32))
+  masks = judged_masks(COUNTS, np.zeros(0, np.int32))
   assert list(masks) == ['all', 'frequent', 'few', 'zero']
   assert np.flatnonzero(masks['frequent']).tolist() == [0, 1]
   assert np.flatnonzero(masks['few']).tolist() == [2, 3]

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import shutil
 
@@ -45,6 +46,17 @@ def test_texts_and_documents_alike(predictor):
   assert [p.score for p in of_text] == sorted(
     (p.score for p in of_text), reverse=True
   )
+
+
+def test_scores_that_are_no_logits_stay_as_they_are(predictor):
+  class Margins:
+    score_kind = ScoreKind.MARGIN
+    topk = predictor.scorer.topk
+
+  margins = dataclasses.replace(predictor, scorer=Margins())
+  (found,), (probable,) = (p.predict(['nipa'], 3) for p in (margins, predictor))
+  logits = [np.log(p.score) - np.log1p(-p.score) for p in probable]
+  np.testing.assert_allclose([p.score for p in found], logits, atol=1e-4)
 
 
 def test_batch_mates_and_order_do_not_matter(predictor):

@@ -19,7 +19,8 @@ from xjax.data.rows import Fields, parse_rows
 
 FREQUENT_FROM = 50  # training documents; 1..49 is few, 0 is zero
 # What labels.jsonl calls labels: trained (no flag), held out, outside.
-_FLAGS = ('', 'held_out', 'outside')
+HELD_OUT = 'held_out'
+_FLAGS = ('', HELD_OUT, 'outside')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,16 +72,28 @@ def label_row(label: Label) -> dict[str, Any]:
   return dataclasses.asdict(label)
 
 
-def frequency_masks(train_counts: np.ndarray) -> dict[str, np.ndarray]:
-  """Slice name -> bool [L], by training count: >= 50, 1..49, 0.
+def slice_masks(
+  train_counts: np.ndarray, held_out: np.ndarray
+) -> dict[str, np.ndarray]:
+  """Slice name -> bool [L]: frequent, few and zero, perhaps held_out.
 
-  These are the counts of Chalkidis et al. 2019, Table 1.
+  By training count they are >= 50, 1..49 and 0, as in Chalkidis et al. 2019,
+  Table 1. Held-out labels have no training documents left: they are zero-shot
+  too.
+
+  Args:
+    train_counts: int32 [L], training documents per label.
+    held_out: int32 indices of held-out labels; a slice where there are any.
   """
-  return {
+  masks = {
     'frequent': train_counts >= FREQUENT_FROM,
     'few': (train_counts > 0) & (train_counts < FREQUENT_FROM),
     'zero': train_counts == 0,
   }
+  if len(held_out):
+    masks[HELD_OUT] = np.zeros(len(train_counts), bool)
+    masks[HELD_OUT][held_out] = True
+  return masks
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -113,6 +126,12 @@ class LabelSpace:
     """Number of gold labels outside the label space."""
     return len(self) - self.n_trained - self.n_held_out
 
+  @property
+  def held_out(self) -> np.ndarray:
+    """int32 indices of the held-out labels."""
+    first = self.n_trained
+    return np.arange(first, first + self.n_held_out, dtype=np.int32)
+
   @functools.cached_property
   def ids(self) -> tuple[str, ...]:
     """Label ids in order."""
@@ -124,16 +143,8 @@ class LabelSpace:
     return {id_: i for i, id_ in enumerate(self.ids)}
 
   def masks(self) -> dict[str, np.ndarray]:
-    """Slice name -> bool [L]: frequent, few, zero and perhaps held_out.
-
-    Held-out labels have no training documents left: they are zero-shot too.
-    """
-    masks = frequency_masks(self.train_counts)
-    if self.n_held_out:
-      held_out = np.zeros(len(self), bool)
-      held_out[self.n_trained : self.n_trained + self.n_held_out] = True
-      masks['held_out'] = held_out
-    return masks
+    """Slice name -> bool [L], as slice_masks."""
+    return slice_masks(self.train_counts, self.held_out)
 
   def propensities(self, a: float = 0.55, b: float = 1.5) -> np.ndarray:
     """Propensities p_l (Jain et al. 2016), float64 [L], in (0, 1].

@@ -18,7 +18,7 @@ from xjax.core.types import PAD, Batch, ScoreKind, Scorer
 from xjax.data.schema import LabelSpace, Split
 from xjax.evaluate.predictions import Lists, Predictions
 from xjax.evaluate.slice import Slice, judge_slice
-from xjax.metrics.slices import ALL, HELD_OUT
+from xjax.metrics.slices import ALL, judged_masks
 
 PROTOCOL = 'xjax'
 # The files of a split's evaluation.
@@ -112,7 +112,6 @@ def _predictions(
   space: LabelSpace,
   lists: Mapping[str, Lists],
 ) -> Predictions:
-  held_out = space.masks().get(HELD_OUT, np.zeros(len(space), bool))
   return Predictions(
     score_kind=kind,
     n_scored=n_scored,
@@ -122,7 +121,7 @@ def _predictions(
     train_counts=np.asarray(space.train_counts, np.int32),
     lists=lists,
     gold=split.gold,
-    held_out=np.flatnonzero(held_out).astype(np.int32),
+    held_out=space.held_out,
   )
 
 
@@ -205,7 +204,7 @@ def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
   counts = np.asarray(space.train_counts[:n_scored], np.int64)
   ranked = np.argsort(-counts, kind='stable')
   lists = {}
-  masks = {ALL: np.ones(len(space), bool), **space.masks()}
+  masks = judged_masks(space.train_counts, space.held_out)
   for name, mask in masks.items():
     best = ranked[mask[ranked]][:depth]
     ids = np.full(depth, PAD, np.int32)

@@ -10,8 +10,9 @@ import numpy as np
 
 from xjax.core.atomic import write_npz
 from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.schema import HELD_OUT
 from xjax.evaluate.arrays import Arrays
-from xjax.metrics.slices import ALL, HELD_OUT, slice_masks
+from xjax.metrics.slices import ALL, judged_masks
 
 SCHEMA = 1
 
@@ -92,7 +93,7 @@ class Predictions:
   @functools.cached_property
   def masks(self) -> dict[str, np.ndarray]:
     """Slice name -> bool [L], `all` first."""
-    return slice_masks(self.train_counts, self.held_out)
+    return judged_masks(self.train_counts, self.held_out)
 
   def of_documents(self, kept: np.ndarray) -> 'Predictions':
     """Those of the documents where kept, bool [N], is True."""
@@ -185,7 +186,7 @@ def _parse(arrays: Arrays) -> Predictions:
     'train_counts', (counts < 0) | (counts > n_train), f'not in 0..{n_train}'
   )
   held_out = _held_out(arrays, len(labels))
-  masks = slice_masks(counts, held_out)
+  masks = judged_masks(counts, held_out)
   return Predictions(
     score_kind=ScoreKind(kind),
     n_scored=n_scored,

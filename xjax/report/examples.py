@@ -8,6 +8,7 @@ from xjax.data.schema import Label, Split
 from xjax.evaluate.predictions import Predictions
 from xjax.evaluate.text import readable_scores
 from xjax.metrics.slices import ALL
+from xjax.report.excerpt import excerpt
 
 _WIDTH = 79
 
@@ -51,10 +52,10 @@ def _one(
     for i, score in zip(lists.ids[row, :k].tolist(), scores_K, strict=True)
     if i != PAD
   ]
-  text = ' '.join(split.documents[row].text().split())
+  text = f'{split.ids[row]}: {split.documents[row].text()}'
   return '\n'.join(
     [
-      textwrap.shorten(f'{split.ids[row]}: {text}', _WIDTH, placeholder=' ...'),
+      excerpt(text, _WIDTH, ' ...'),
       *_listed('gold', sorted(_name(labels[i]) for i in gold)),
       *_listed('predicted', predicted),
     ]

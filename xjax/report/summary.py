@@ -9,6 +9,7 @@ import sys
 from xjax.data.schema import Split
 from xjax.evaluate.predictions import Predictions
 from xjax.report.examples import example_text
+from xjax.report.excerpt import excerpt
 from xjax.report.tables import slice_table
 from xjax.train.fit import FitResult
 
@@ -42,7 +43,7 @@ def _next_commands(result: FitResult, split: Split) -> str:
   """Commands that work as they stand."""
   python = f'{_shown(sys.executable)} -m experiments'
   workdir = f'--workdir={_shown(result.workdir)}'
-  text = ' '.join(split.documents[0].text().split())[:_TEXT_WIDTH].strip()
+  text = excerpt(split.documents[0].text(), _TEXT_WIDTH)
   line = shlex.quote(json.dumps({'text': text}, ensure_ascii=False))
   return (
     'Next, judge it, or tag text of your own\n'

@@ -13,6 +13,7 @@ from xjax.core.mesh import DATA, MeshConfig, make_mesh
 from xjax.core.types import PAD, Batch, ScoreKind
 from xjax.data.schema import Document, LabelSpace, Split
 from xjax.data.vocab import Vocabulary
+from xjax.evaluate.text import readable_scores
 from xjax.models.scorer import ModelScorer
 from xjax.train.checkpoint import read_params
 from xjax.train.config import Config
@@ -30,7 +31,7 @@ class Prediction(NamedTuple):
   Attributes:
     id: of the label.
     name: its descriptor.
-    score: probability.
+    score: a probability where the scores allow, else the score itself.
   """
 
   id: str
@@ -100,12 +101,11 @@ class Predictor:
     self, ids_K: np.ndarray, scores_K: np.ndarray
   ) -> list[Prediction]:
     real = ids_K != PAD
-    logits = scores_K[real].astype(np.float64)
-    probabilities = np.exp(-np.logaddexp(0.0, -logits))
+    scores = readable_scores(scores_K[real], self.score_kind)
     labels = (self.space.labels[i] for i in ids_K[real])
     return [
-      Prediction(label.id, label.name, float(probability))
-      for label, probability in zip(labels, probabilities)
+      Prediction(label.id, label.name, float(score))
+      for label, score in zip(labels, scores)
     ]
 
 
