@@ -114,6 +114,9 @@ def test_evaluate_agrees_with_train_and_with_its_artefact(trained):
   # The same columns but for the threshold, which is tuned on dev.
   assert again.stdout.splitlines()[1].split()[:8] == table[1].split()[:8]
   assert again.stdout.splitlines()[2].split()[:8] == table[2].split()[:8]
+  # What was written is told, and nothing where nothing was.
+  assert done.stdout.splitlines()[-1] == str(path.parent)
+  assert str(workdir) not in again.stdout
 
 
 def test_predict_writes_all_three_files(trained, tmp_path):
@@ -246,6 +249,21 @@ CONFIG = QUICK[0]
     ('evaluate', (), 'give one of --workdir and --predictions'),
     ('evaluate', ('--workdir=x',), 'no run of xjax here'),
     ('evaluate', ('--predictions=x.npz',), 'x.npz'),
+    (
+      'evaluate',
+      ('--predictions=x.npz', '--split=dev'),
+      '--split goes with --workdir only',
+    ),
+    (
+      'evaluate',
+      ('--predictions=x.npz', '--data_dir=x'),
+      '--data_dir goes with --workdir only',
+    ),
+    (
+      'train',
+      (CONFIG, '--workdir=x', '--coordinator=host:1'),
+      '--coordinator is of use with --multihost only',
+    ),
     ('predict', ('--workdir=x',), 'no run of xjax here'),
     ('predict', ('--workdir=x', '--output=y.txt'), 'must end in .jsonl'),
     ('predict', ('--workdir=x', '--k=0'), '--k=0: must be at least 1'),
@@ -295,6 +313,11 @@ def test_broken_workdirs_and_absent_splits(trained, tmp_path):
   assert done.returncode == 1
   assert 'nope' in done.stderr
   assert 'Traceback' not in done.stderr
+  done = run('evaluate', f'--workdir={workdir}', f'--data_dir={tmp_path}')
+  assert done.returncode == 1
+  assert done.stderr == (
+    'error: --data_dir: the corpus of this run is made, not read\n'
+  )
   other = run('train', CONFIG, f'--workdir={workdir}')
   assert other.returncode == 1
   assert 'data.n_train: 200 -> 2000' in other.stderr
