@@ -94,6 +94,7 @@ def test_restores_bitwise_although_the_state_was_donated(
 def test_keeps_the_newest_and_the_best(tmp_path, plan, advance):
   write(tmp_path, plan, advance, range(1, 8), keep=2, best=3)
   assert intact_steps(tmp_path) == [3, 6, 7]
+  assert intact_steps(tmp_path, newest=1) == [7]
 
 
 def test_restores_onto_another_mesh(tmp_path, plan, advance):

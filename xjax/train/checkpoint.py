@@ -8,6 +8,7 @@ it is damaged.
 
 from collections.abc import Sequence
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -176,13 +177,22 @@ class Checkpoints(contextlib.AbstractContextManager):
     write_json(folder / _FILES, _list_files(folder))
 
 
-def intact_steps(folder: str | os.PathLike) -> list[int]:
-  """Steps whose checkpoints are complete, ascending; all hosts agree."""
+def intact_steps(
+  folder: str | os.PathLike, newest: int | None = None
+) -> list[int]:
+  """Steps whose checkpoints are complete, ascending; all hosts agree.
+
+  Args:
+    folder: of all checkpoints.
+    newest: how many to look for, from the newest on; None: all. Every file
+      of a checkpoint is read to know that it is intact.
+  """
   folder = pathlib.Path(folder)
-  found = []
+  found: list[int] = []
   if is_host0() and folder.is_dir():
     steps = sorted(int(p.name) for p in folder.iterdir() if p.name.isdecimal())
-    found = [step for step in steps if not _fault(folder / str(step))]
+    intact = (s for s in reversed(steps) if not _fault(folder / str(s)))
+    found = sorted(itertools.islice(intact, newest))
   if jax.process_count() == 1:
     return found
   count = int(multihost_utils.broadcast_one_to_all(np.int32(len(found))))

@@ -27,7 +27,7 @@ from xjax.train.neural import NeuralRun, check_mesh
 from xjax.train.predictor import Predictor, load_predictor
 from xjax.train.preemption import Preemption
 from xjax.train.state import from_paths
-from xjax.train.warm_start import find_start
+from xjax.train.warm_start import best_step, find_start
 from xjax.train.workdir import Workdir
 
 
@@ -118,7 +118,7 @@ def _fit_neural(
   run = NeuralRun.prepare(config, corpus, inputs, folder)
   scorer = run.scorer()
   at = run.train(scorer, preemption)
-  best = at.step if at.best_step is None else at.best_step
+  best = best_step(folder)
   metrics = read_splits(corpus, folder, best)
   if metrics is None:
     like = run.plan.abstract.params

@@ -114,7 +114,7 @@ class Loop:
       Preempted: asked to stop; the state is saved.
     """
     # Several CPU devices share few threads, and deadlock on steps that overlap.
-    busy = jax.default_backend() == 'cpu' and jax.device_count() > 1
+    serial = jax.default_backend() == 'cpu' and jax.device_count() > 1
     pending: _Pending = collections.deque()
     self._saved = at if at.step else None
     self._clock, self._documents = time.monotonic(), 0
@@ -127,7 +127,7 @@ class Loop:
           state, put_batch(batch, self.mesh), self.key
         )
         at = dataclasses.replace(at, step=at.step + 1)
-        if busy:
+        if serial:
           jax.block_until_ready((state, metrics))
         pending.append((at.step, metrics, batch.doc_B))
         self._documents += int(batch.mask_B.sum()) * jax.process_count()

@@ -53,13 +53,25 @@ class Report:
 def best_step(workdir: Workdir) -> int | None:
   """Step of the best checkpoint, else of the newest; None: there is none.
 
-  The newest intact checkpoint knows which was the best.
+  The newest intact checkpoint knows which was the best. Should that one be
+  lost, as after damage, a warning says that the newest is used.
   """
-  steps = intact_steps(workdir.checkpoints)
+  steps = intact_steps(workdir.checkpoints, newest=1)
   if not steps:
     return None
-  best = read_meta(workdir.checkpoints, steps[-1])['best_step']
-  return steps[-1] if best is None else best
+  (newest,) = steps
+  best = read_meta(workdir.checkpoints, newest)['best_step']
+  if best is None:
+    return newest
+  if not (workdir.checkpoints / str(best)).is_dir():
+    logging.warning(
+      '%s: the best checkpoint, of step %d, is lost; that of step %d is used',
+      workdir.path,
+      best,
+      newest,
+    )
+    return newest
+  return best
 
 
 def warm_start(
