@@ -35,6 +35,13 @@ def test_what_does_not_fit_the_devices_is_refused(data, label):
     make_mesh(MeshConfig(data, label))
 
 
+def test_processes_do_not_share_documents(monkeypatch):
+  monkeypatch.setattr(jax, 'process_count', lambda: 2)
+  assert make_mesh(MeshConfig(2, 4)).shape == {'data': 2, 'label': 4}
+  with pytest.raises(ConfigError, match='multiple of the 2 processes'):
+    make_mesh(MeshConfig(1, 8))
+
+
 def test_padded_labels():
   m = LABEL_MULTIPLE
   assert [padded_labels(n) for n in (1, m, m + 1)] == [m, m, 2 * m]

@@ -51,6 +51,12 @@ def make_mesh(config: MeshConfig) -> jax.sharding.Mesh:
       f'mesh.data={config.data} x mesh.label={config.label} does not make '
       f'{count} devices: choose sizes whose product is {count} (-1: the rest)'
     )
+  processes = jax.process_count()
+  if shape[0] % processes:
+    # Each process reads documents of its own: the label axis is within one.
+    raise ConfigError(
+      f'mesh.data={shape[0]} must be a multiple of the {processes} processes'
+    )
   if LABEL_MULTIPLE % shape[1]:
     raise ConfigError(f'mesh.label={shape[1]} must divide {LABEL_MULTIPLE}')
   return jax.make_mesh(
