@@ -26,7 +26,8 @@ def get_config() -> Config:
     data=Eurlex57kData(
       zones=('header', 'recitals', 'main_body', 'attachments'),
       tokens=WordsConfig(
-        max_tokens=5000, buckets=(128, 256, 512, 1024, 2048, 5000)
+        max_tokens=5000,
+        buckets=(256, 384, 512, 768, 1024, 1536, 2048, 3072, 5000),
       ),
     ),
     model=NeuralModel(

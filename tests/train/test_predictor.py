@@ -7,6 +7,7 @@ import pytest
 
 import xjax
 from xjax.core.errors import DataError
+from xjax.core.mesh import DATA
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.load import load_corpus
 from xjax.data.schema import Document
@@ -52,11 +53,24 @@ def test_scores_that_are_no_logits_stay_as_they_are(predictor):
   class Margins:
     score_kind = ScoreKind.MARGIN
     topk = predictor.scorer.topk
+    mesh = predictor.scorer.mesh
 
   margins = dataclasses.replace(predictor, scorer=Margins())
   (found,), (probable,) = (p.predict(['nipa'], 3) for p in (margins, predictor))
   logits = [np.log(p.score) - np.log1p(-p.score) for p in probable]
   np.testing.assert_allclose([p.score for p in found], logits, atol=1e-4)
+
+
+def test_a_batch_is_no_larger_than_it_must_be(predictor):
+  devices = predictor.scorer.mesh.shape[DATA]
+  whole = predictor.config.eval.batch_size
+  for documents, rows in (
+    (1, devices),
+    (devices + 1, 2 * devices),
+    (999, whole),
+  ):
+    first = next(iter(predictor.text_batches(['nipa'] * documents)))
+    assert len(first.doc_B) == min(rows, whole)
 
 
 def test_batch_mates_and_order_do_not_matter(predictor):

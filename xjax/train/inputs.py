@@ -43,10 +43,18 @@ class Inputs:
 
   def split_batches(self, split: Split) -> EvalBatches:
     """Batches to judge a split by: every document once."""
-    return self._once(self._tokens(split), split.gold)
+    rows = self.config.eval.batch_size
+    return self._once(self._tokens(split), split.gold, rows)
 
-  def text_batches(self, documents: Sequence[str | Document]) -> EvalBatches:
-    """Batches to predict for texts, every one once."""
+  def text_batches(
+    self, documents: Sequence[str | Document], devices: int
+  ) -> EvalBatches:
+    """Batches to predict for texts, every one once.
+
+    Args:
+      documents: texts, or documents whose zones are cut as in training.
+      devices: along the data axis, among which a batch must divide.
+    """
     data = self.config.data
     tokens = encode(
       (_text(document, data) for document in documents),
@@ -54,7 +62,11 @@ class Inputs:
       data.tokens.max_tokens,
     )
     no_gold = Ragged.of([()] * len(documents))
-    return self._once(tokens, no_gold)
+    rows = self.config.eval.batch_size
+    # A few texts need no full batch; halving keeps the shapes few.
+    while rows % (2 * devices) == 0 and rows // 2 >= len(documents):
+      rows //= 2
+    return self._once(tokens, no_gold, rows)
 
   def _tokens(self, split: Split) -> Ragged:
     data = self.config.data
@@ -62,11 +74,11 @@ class Inputs:
       split, self.vocab, data.tokens.max_tokens, default_cache_dir(data)
     )
 
-  def _once(self, tokens: Ragged, gold: Ragged) -> EvalBatches:
+  def _once(self, tokens: Ragged, gold: Ragged, rows: int) -> EvalBatches:
     return eval_batches(
       tokens,
       gold,
-      batch_size=self.config.eval.batch_size,
+      batch_size=rows,
       buckets=self.config.data.tokens.buckets,
       process_index=jax.process_index(),
       process_count=jax.process_count(),

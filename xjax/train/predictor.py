@@ -77,6 +77,12 @@ class Predictor:
     """Batches of a split, every document once, for the evaluator."""
     return self.inputs.split_batches(split)
 
+  def text_batches(
+    self, documents: Sequence[str | Document]
+  ) -> Iterable[Batch]:
+    """Batches of texts, every one once; no larger than they need."""
+    return self.inputs.text_batches(documents, self.scorer.mesh.shape[DATA])
+
   def predict(
     self, documents: Sequence[str | Document], k: int = 20
   ) -> list[list[Prediction]]:
@@ -90,7 +96,7 @@ class Predictor:
       For each document its labels, best first.
     """
     lists: list[list[Prediction]] = [[] for _ in documents]
-    for batch in self.inputs.text_batches(documents):
+    for batch in self.text_batches(documents):
       ids_GBK, scores_GBK = self.topk(batch, k)
       for row, ids_K, scores_K in zip(batch.doc_B, ids_GBK[0], scores_GBK[0]):
         if row != PAD:

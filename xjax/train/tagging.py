@@ -54,7 +54,7 @@ def tag_file(
   config = predictor.config
   documents = read_input(config.data, source)
   split, space, labelled = _gold_of(documents, predictor.space)
-  batches = predictor.inputs.text_batches(documents)
+  batches = predictor.text_batches(documents)
   depth = max(k, config.eval.depth)
   predictions = predict(predictor, batches, split, space, depth)
   lines = _lines(predictions, space, k)
