@@ -216,6 +216,19 @@ def test_read_params_refuses(tmp_path, plan, advance):
     read_params(tmp_path, 1)
 
 
+def test_restore_refuses_other_shapes(tmp_path, plan, advance):
+  class Wider(Small):
+    def __init__(self, rngs):
+      super().__init__(rngs)
+      self.bias = nnx.Param(jnp.zeros(6))
+
+  write(tmp_path, plan, advance, [1])
+  wider = plan_state(Wider, optax.adam(1e-3), plan.shardings.step.mesh)
+  with Checkpoints(tmp_path, 3) as checkpoints:
+    with pytest.raises(DataError, match='1: its parameters are not those'):
+      checkpoints.restore(1, wider.abstract, batches())
+
+
 def test_list_of_files_is_readable(tmp_path, plan, advance):
   write(tmp_path, plan, advance, [1])
   listed = json.loads((tmp_path / '1' / 'files.json').read_text())

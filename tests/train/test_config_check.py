@@ -41,6 +41,7 @@ def test_defaults_pass():
     ('train.optimizer', 'adam', 'Optimizer.ADAM or ADAMW'),
     ('train.accumulate', 3, 'must divide config.train.batch_size=64'),
     ('train.warmup', 2000, 'at most config.train.steps=1000'),
+    ('train.weight_decay', 0.1, 'config.train.optimizer=Optimizer.ADAMW'),
     ('train.best_metric', 'RP@5', 'slice/metric'),
     ('train.best_metric', 'all/RP5', 'slice/metric'),
     ('train.best_metric', 'tail/RP@5', 'slice/metric'),
@@ -104,6 +105,12 @@ def test_not_a_config():
 def test_integers_are_floats():
   check_config(broken('train.clip_value', 5))
   check_config(broken('train.optimizer', Optimizer.ADAMW))
+
+
+def test_weight_decay_of_adamw_passes():
+  config = broken('train.optimizer', Optimizer.ADAMW)
+  config.train.weight_decay = 0.1
+  check_config(config)
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,25 @@ import copy
 import dataclasses
 import json
 import logging
+import os
 import re
 import shutil
+import signal
 
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.data.load import load_corpus
 from xjax.data.schema import LabelSpace
+from xjax.data.vocab import Vocabulary
 from xjax.evaluate.predictions import Predictions
-from xjax.train.checkpoint import intact_steps
+from xjax.train.checkpoint import intact_steps, read_meta, read_params
 from xjax.train.config_json import load_config
 from xjax.train.fit import fit
+from xjax.train.loop import Loop
+from xjax.train.preemption import Preempted
 
 
 @pytest.fixture
@@ -41,11 +47,13 @@ def test_workdir_is_as_described(config, finished):
   assert load_config(folder / 'config.json') == config
   corpus = load_corpus(config.data, config.seed)
   described = json.loads((folder / 'corpus.json').read_text())
+  vocab = Vocabulary.load(folder / 'features' / 'vocab.txt')
   assert described == {
     'n_train': 40,
     'splits': {'train': 40, 'dev': 16, 'test': 16},
     'digests': {name: s.digest for name, s in corpus.splits.items()},
     'fingerprint': corpus.fingerprint,
+    'vocabulary': vocab.digest,
   }
   space = LabelSpace.load(folder / 'labels.jsonl', 40)
   assert space.ids == corpus.label_space.ids
@@ -163,6 +171,69 @@ def test_another_corpus_is_refused(config, workdir):
   path.write_text(json.dumps({**described, 'fingerprint': 'other'}))
   with pytest.raises(DataError, match='was started on another corpus'):
     fit(config, workdir)
+
+
+def swap(lines):
+  return [lines[1], lines[0], *lines[2:]]
+
+
+@pytest.mark.parametrize('change', [swap, lambda lines: lines[:-1]])
+def test_another_vocabulary_is_refused(config, workdir, change):
+  path = workdir / 'features' / 'vocab.txt'
+  path.write_text(''.join(change(path.read_text().splitlines(True))))
+  with pytest.raises(DataError, match='vocab.txt: not the vocabulary that'):
+    fit(config, workdir)
+
+
+def test_a_vocabulary_without_a_digest(config, finished, workdir):
+  """Of an older run, or of one killed before the digest was written."""
+  path = workdir / 'corpus.json'
+  whole = path.read_text()
+  described = json.loads(whole)
+  del described['vocabulary']
+  path.write_text(json.dumps(described))
+  assert fit(config, workdir).metrics == finished.metrics
+  assert path.read_text() == whole
+  path.write_text(json.dumps(described))
+  vocab = workdir / 'features' / 'vocab.txt'
+  vocab.write_text(''.join(vocab.read_text().splitlines(True)[:-1]))
+  with pytest.raises(DataError, match='its parameters are not those'):
+    fit(config, workdir)
+
+
+def test_sigterm_waits_for_what_is_being_saved(config, workdir, monkeypatch):
+  close, closed = ocp.CheckpointManager.close, []
+
+  def interrupted(manager):
+    os.kill(os.getpid(), signal.SIGTERM)
+    close(manager)
+    closed.append(manager)
+
+  monkeypatch.setattr(ocp.CheckpointManager, 'close', interrupted)
+  with pytest.raises(Preempted):
+    fit(config, workdir)
+  assert len(closed) == 1
+
+
+def test_a_warm_start_is_not_looked_up_again(
+  config, workdir, tmp_path, monkeypatch
+):
+  def killed(*arguments):
+    raise KeyboardInterrupt
+
+  warm = changed(config, train__init_from=str(workdir), train__steps=1)
+  best = read_meta(workdir / 'checkpoints', 6)['best_step']
+  expected = read_params(workdir / 'checkpoints', best)
+  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr(Loop, 'run', killed)
+    fit(warm, tmp_path / 'warm')
+  folder = tmp_path / 'warm' / 'checkpoints'
+  assert intact_steps(folder) == [0]
+  np.testing.assert_array_equal(
+    read_params(folder, 0)['embedding/table'], expected['embedding/table']
+  )
+  shutil.rmtree(workdir)
+  assert fit(warm, tmp_path / 'warm').steps == 1
 
 
 @pytest.mark.parametrize(

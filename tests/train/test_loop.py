@@ -107,6 +107,7 @@ class Run:
     iterator = iter(grain.MapDataset.range(1000).map(batch).to_iter_dataset())
     with (
       Preemption() as preemption,
+      preemption.deferred(),
       Checkpoints(self.workdir / 'checkpoints', config.keep) as checkpoints,
     ):
       if checkpoints.steps:
@@ -126,8 +127,7 @@ class Run:
         return result
 
       with (
-        preemption.deferred(),
-        MetricWriter(self.workdir, at.step) as writer,
+        MetricWriter(self.workdir, at.step, at.judged) as writer,
         Progress(at.step, config.steps) as progress,
       ):
         loop = Loop(
@@ -248,6 +248,18 @@ def test_sigterm_before_a_judging_is_done(run, asked):
   assert run.judged == [8, 12]
   assert at.best_step == 8
   assert read_meta(run.workdir / 'checkpoints', 8)['best_step'] == 8
+  assert [r['step'] for r in run.records('judge')] == [4, 8, 12]
+
+
+def test_a_judging_that_was_not_saved_is_recorded_once(run):
+  with pytest.raises(Preempted):
+    run(values={4: 0.9}, sigterm_at=8)
+  # It is judged, is not the best, and is lost before a checkpoint tells so.
+  with pytest.raises(UserError):
+    run(losses={9: math.nan})
+  assert run.judged == [8] and run.steps[-1] == 8
+  run()
+  assert run.judged == [8, 12]
   assert [r['step'] for r in run.records('judge')] == [4, 8, 12]
 
 

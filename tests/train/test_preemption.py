@@ -19,12 +19,12 @@ def test_deferred_until_the_block_is_left():
   with Preemption() as preemption:
     with pytest.raises(Preempted):
       with preemption.deferred():
-        assert not preemption.reached(1)
+        assert not preemption.reached()
         ask()
-        assert preemption.reached(2)
+        assert preemption.reached()
         with pytest.raises(Preempted):
           preemption.check()
-    assert preemption.reached(3)
+    assert preemption.reached()
 
 
 def test_an_error_inside_is_not_hidden():

@@ -12,7 +12,7 @@ def records(workdir):
 
 
 def test_appends_records_and_board(tmp_path):
-  with MetricWriter(tmp_path, 0) as writer:
+  with MetricWriter(tmp_path, 0, 0) as writer:
     writer.write('train', 1, loss=2.5)
     writer.write('judge', 2, split='dev', metrics={'all': {'P@1': 0.5}})
     writer.sync()
@@ -32,18 +32,29 @@ def test_appends_records_and_board(tmp_path):
 
 
 def test_resuming_cuts_what_came_after(tmp_path):
-  with MetricWriter(tmp_path, 0) as writer:
+  with MetricWriter(tmp_path, 0, 0) as writer:
     for step in (1, 2, 3):
       writer.write('train', step, loss=float(step))
   with (tmp_path / 'metrics.jsonl').open('a') as file:
     file.write('{"kind": "train", "step": 1, "lo')  # killed while writing
-  with MetricWriter(tmp_path, 2) as writer:
+  with MetricWriter(tmp_path, 2, 2) as writer:
     writer.write('train', 3, loss=30.0)
   assert [r['loss'] for r in records(tmp_path)] == [1.0, 2.0, 30.0]
 
 
+def test_a_judging_that_the_state_does_not_know_of_is_cut(tmp_path):
+  with MetricWriter(tmp_path, 0, 0) as writer:
+    for step in (4, 8):
+      writer.write('train', step, loss=1.0)
+      writer.write('judge', step, split='dev')
+  with MetricWriter(tmp_path, 8, 4):
+    pass
+  found = [(r['kind'], r['step']) for r in records(tmp_path)]
+  assert found == [('train', 4), ('judge', 4), ('train', 8)]
+
+
 def test_a_number_that_is_not_a_number_is_no_json(tmp_path):
-  with MetricWriter(tmp_path, 0) as writer, pytest.raises(ValueError):
+  with MetricWriter(tmp_path, 0, 0) as writer, pytest.raises(ValueError):
     writer.write('train', 1, loss=float('nan'))
 
 

@@ -142,7 +142,11 @@ class Checkpoints(contextlib.AbstractContextManager):
 
     Returns:
       The state and meta.
+
+    Raises:
+      DataError: its parameters are not those of like.
     """
+    _check_shapes(self._folder / str(step), by_path(like.params))
     found = self._manager.restore(
       step,
       args=ocp.args.Composite(
@@ -228,18 +232,23 @@ def read_params(
   if fault := _fault(path):
     raise DataError(f'{path}: {fault}')
   handler = ocp.StandardCheckpointHandler()
-  saved = {
-    name: np.empty(leaf.shape, leaf.dtype)
-    for name, leaf in handler.metadata(path / 'params').items()
-  }
-  target = saved if like is None else by_path(like)
-  if _shapes(saved) != _shapes(target):
+  if like is None:
+    saved = handler.metadata(path / 'params').items()
+    target = {name: np.empty(leaf.shape, leaf.dtype) for name, leaf in saved}
+  else:
+    target = by_path(like)
+    _check_shapes(path, target)
+  args = ocp.args.StandardRestore(target)
+  return dict(handler.restore(path / 'params', args=args))
+
+
+def _check_shapes(path: pathlib.Path, target: dict[str, Any]) -> None:
+  saved = ocp.StandardCheckpointHandler().metadata(path / 'params')
+  if _shapes(dict(saved.items())) != _shapes(target):
     raise DataError(
       f'{path}: its parameters are not those that config.json, labels.jsonl '
       'and features/vocab.txt of this workdir ask for'
     )
-  args = ocp.args.StandardRestore(target)
-  return dict(handler.restore(path / 'params', args=args))
 
 
 def _shapes(leaves: dict[str, Any]) -> dict[str, tuple[int, ...]]:

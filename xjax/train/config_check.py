@@ -18,7 +18,7 @@ from xjax.models.config import (
   EmbeddingConfig,
   LabelAttentionConfig,
 )
-from xjax.train.config import Config, EvalConfig, NeuralTrain
+from xjax.train.config import Config, EvalConfig, NeuralTrain, Optimizer
 
 _SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
 _METRIC = re.compile(
@@ -211,6 +211,11 @@ def _joint_faults(config: Config) -> Iterator[str]:
     yield (
       f'config.train.warmup={train.warmup}: must be at most '
       f'config.train.steps={train.steps}'
+    )
+  if train.weight_decay and train.optimizer != Optimizer.ADAMW:
+    yield (
+      f'config.train.weight_decay={train.weight_decay}: needs '
+      'config.train.optimizer=Optimizer.ADAMW'
     )
   if not judged.ks or min(judged.ks) < 1 or max(judged.ks) > judged.depth:
     yield (

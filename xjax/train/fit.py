@@ -145,4 +145,6 @@ def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
     vocab.save(folder.vocab)
     logging.info('vocabulary: %d words', len(vocab.words))
   barrier('xjax:vocabulary')
-  return Vocabulary.load(folder.vocab)
+  vocab = folder.vocabulary()
+  folder.record_vocabulary(vocab)
+  return vocab

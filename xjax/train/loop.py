@@ -131,7 +131,7 @@ class Loop:
           jax.block_until_ready((state, metrics))
         pending.append((at.step, metrics, batch.doc_B))
         self._documents += int(batch.mask_B.sum()) * jax.process_count()
-        preempted = self.preemption.reached(at.step)
+        preempted = self.preemption.reached()
         due = preempted or self._due(at.step)
         at = self._settle(pending, at, 0 if due else 1)
         self.progress.advance()

@@ -132,11 +132,13 @@ class NeuralRun:
     if 'dev' in corpus.splits:
       judge = dev_judge(scorer, self.inputs, corpus)
     with contextlib.ExitStack() as parts:
+      # Left last: what is being saved is on disk before the signal tells.
+      parts.enter_context(preemption.deferred())
       checkpoints = parts.enter_context(
         Checkpoints(self.workdir.checkpoints, config.keep)
       )
       state, at = self._start(checkpoints, iterator)
-      parts.enter_context(preemption.deferred())
+      preemption.check()
       loop = Loop(
         config=config,
         train_step=make_train_step(
@@ -148,7 +150,9 @@ class NeuralRun:
         describe=lambda step, doc_B: self._describe(batches, step, doc_B),
         judge=judge,
         checkpoints=checkpoints,
-        writer=parts.enter_context(MetricWriter(self.workdir.path, at.step)),
+        writer=parts.enter_context(
+          MetricWriter(self.workdir.path, at.step, at.judged)
+        ),
         progress=parts.enter_context(Progress(at.step, config.steps)),
         preemption=preemption,
       )
@@ -173,14 +177,16 @@ class NeuralRun:
         )
       return state, at
     key = jax.random.fold_in(jax.random.key(self.config.seed), 2**31)
+    at, source = Position(), self.config.train.init_from
     with jax.set_mesh(self.mesh):
       state = self.plan.init(key)
-    if self.config.train.init_from:
-      state = warm_start(
-        state, self.config.train.init_from, self.corpus.label_space, self.inputs
-      )
+    if source:
+      state = warm_start(state, source, self.corpus.label_space, self.inputs)
+      # The other run may go on: its best would be another one next time.
+      meta = dataclasses.asdict(at)
+      checkpoints.save(state, at.step, iterator, meta, at.best_step)
     # The first step must not overlap with it on several CPU devices.
-    return jax.block_until_ready(state), Position()
+    return jax.block_until_ready(state), at
 
   def _describe(
     self, batches: TrainBatches, step: int, doc_B: np.ndarray

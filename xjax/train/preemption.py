@@ -19,13 +19,14 @@ class Preemption(contextlib.AbstractContextManager):
 
   Outside `deferred`, the signal raises Preempted where the main thread is:
   nothing there needs saving. Inside, it is only noted, for `reached` to tell.
-  With several processes JAX's own notifier has the signal, and all processes
-  agree on the step to stop at.
+  With several processes JAX's own notifier has the signal; all processes must
+  ask equally often, and agree on the question that is answered with yes.
   """
 
   def __init__(self) -> None:
     self._noticed = False
     self._deferred = False
+    self._asked = 0
     self._before: signal.Handlers | None = None
 
   def __enter__(self) -> 'Preemption':
@@ -53,24 +54,20 @@ class Preemption(contextlib.AbstractContextManager):
       self._deferred = False
     self.check()
 
-  @property
-  def noticed(self) -> bool:
-    """Whether this process, if it is the only one, was asked to stop."""
-    return self._noticed
-
-  def reached(self, step: int) -> bool:
-    """Whether to stop after this step; all processes ask, and agree."""
+  def reached(self) -> bool:
+    """Whether to stop here; all processes ask, and agree."""
     if jax.process_count() == 1:
       return self._noticed
-    return multihost_utils.reached_preemption_sync_point(step)
+    self._asked += 1
+    return multihost_utils.reached_preemption_sync_point(self._asked)
 
   def check(self) -> None:
-    """Leaves where the signal has come.
+    """Leaves where the signal has come; all processes ask, and agree.
 
     Raises:
       Preempted: it has.
     """
-    if self._noticed:
+    if self.reached():
       raise Preempted('asked to stop by SIGTERM; start it again to resume')
 
   def _notice(self, number: int, frame: types.FrameType | None) -> None:

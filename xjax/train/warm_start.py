@@ -100,7 +100,7 @@ def warm_start(
       space.ids[: space.n_trained],
       _trained_ids(workdir.label_space()),
     ),
-    'words': _word_matches(inputs.vocab, Vocabulary.load(workdir.vocab)),
+    'words': _word_matches(inputs.vocab, workdir.vocabulary()),
   }
   report, merged = Report(), {}
   for name, param in by_path(state.params).items():
@@ -191,9 +191,12 @@ def _row_kind(name: str, param: jax.Array) -> str | None:
 def _place(
   param: jax.Array, found: np.ndarray, values: np.ndarray
 ) -> jax.Array:
-  # In jit, so that each process fills the part that it holds.
-  put = jax.jit(
-    lambda fresh: jnp.where(found, values.astype(param.dtype), fresh),
-    out_shardings=param.sharding,
+  # Each process fills the parts that it holds.
+  mask, new = (
+    jax.make_array_from_callback(param.shape, param.sharding, whole.__getitem__)
+    for whole in (
+      np.broadcast_to(found, param.shape),
+      values.astype(param.dtype, copy=False),
+    )
   )
-  return put(param)
+  return jax.jit(jnp.where, out_shardings=param.sharding)(mask, new, param)

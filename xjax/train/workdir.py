@@ -12,8 +12,11 @@ from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Corpus, LabelSpace
+from xjax.data.vocab import Vocabulary
 from xjax.train.config import Config
 from xjax.train.config_json import Difference, diff, load_config, to_json
+
+_VOCABULARY = 'vocabulary'  # field of corpus.json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +126,8 @@ class Workdir:
     }
     # Without config.json, what lies here is of a start that did not get far.
     begun = self.config.exists() and self.corpus.exists()
-    before = read_json(self.corpus) if begun else described
+    before = dict(read_json(self.corpus) if begun else described)
+    before.pop(_VOCABULARY, None)
     if before != described:
       raise DataError(
         f'{self.path}: was started on another corpus: '
@@ -134,7 +138,18 @@ class Workdir:
     if is_host0():
       if not begun or not self.labels.exists():
         corpus.label_space.save(self.labels)
-      write_json(self.corpus, described)
+      if not begun:
+        write_json(self.corpus, described)
+
+  def record_vocabulary(self, vocab: Vocabulary) -> None:
+    """Adds the digest of vocab.txt to corpus.json, unless it is there.
+
+    A run killed before has a vocab.txt, whole, and gets the digest later.
+    """
+    described = read_json(self.corpus)
+    barrier('xjax:described')  # nobody still reads what is written now
+    if is_host0() and _VOCABULARY not in described:
+      write_json(self.corpus, {**described, _VOCABULARY: vocab.digest})
 
   def digests(self) -> dict[str, str]:
     """Split name -> digest, of those the run was started with.
@@ -157,6 +172,23 @@ class Workdir:
     if type(n_train) is not int:
       raise DataError(f'{self.corpus}: n_train is missing')
     return LabelSpace.load(self.labels, n_train)
+
+  def vocabulary(self) -> Vocabulary:
+    """The vocabulary of the run.
+
+    Raises:
+      DataError: vocab.txt or corpus.json is absent or damaged, or vocab.txt
+        is another one than that of the run.
+    """
+    vocab = Vocabulary.load(self.vocab)
+    # Older runs have no digest.
+    digest = read_json(self.corpus).get(_VOCABULARY, vocab.digest)
+    if digest != vocab.digest:
+      raise DataError(
+        f'{self.vocab}: not the vocabulary that this run was started with: '
+        'words were changed, or words are split otherwise by now'
+      )
+    return vocab
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:

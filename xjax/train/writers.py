@@ -32,15 +32,24 @@ class MetricWriter(contextlib.AbstractContextManager):
   killed run wrote after that.
   """
 
-  def __init__(self, workdir: str | os.PathLike, step: int) -> None:
-    """Opens the files of a run that is at this step."""
+  def __init__(
+    self, workdir: str | os.PathLike, step: int, judged: int
+  ) -> None:
+    """Opens the files of a run that is at this step.
+
+    Args:
+      workdir: of the run.
+      step: optimizer steps taken.
+      judged: step of the last judging that the run knows of; it is less than
+        step, too, where the state was saved before it was judged.
+    """
     self._file = self._board = None
     if not is_host0():
       return
     workdir = pathlib.Path(workdir)
     path = workdir / 'metrics.jsonl'
     if path.exists():
-      _cut(path, step)
+      _cut(path, {'train': step, 'judge': judged})
     self._file = path.open('a', encoding='utf-8')
     self._board = tensorboardX.SummaryWriter(
       str(workdir / 'tb'), purge_step=step + 1, write_to_disk=True
@@ -129,13 +138,14 @@ class Progress(contextlib.AbstractContextManager):
       logging.info('%s', message)
 
 
-def _cut(path: pathlib.Path, step: int) -> None:
-  """Keeps the whole records up to a step."""
+def _cut(path: pathlib.Path, last: Mapping[str, int]) -> None:
+  """Keeps the whole records up to the last step of their kind."""
   kept = []
   with path.open(encoding='utf-8', errors='replace') as file:
     for line in file:
       try:
-        if line.endswith('\n') and json.loads(line)['step'] <= step:
+        record = json.loads(line)
+        if line.endswith('\n') and record['step'] <= last[record['kind']]:
           kept.append(line)
       except (ValueError, KeyError, TypeError):
         continue  # cut short by the kill
