@@ -110,6 +110,16 @@ def test_bfloat16_products_keep_a_float32_softmax(head):
   assert {x.dtype for x in d_rows.values()} == {jnp.dtype('float32')}
 
 
+@pytest.mark.parametrize(('dtype', 'exact'), [('float32', 6), ('bfloat16', 0)])
+def test_float32_products_are_not_rounded(head, dtype, exact):
+  features, rows = draw()
+  given = features.replace(hidden_BTD=features.hidden_BTD.astype(dtype))
+  run = jax.grad(lambda rows: head.logits(given, rows).sum())
+  text = str(jax.make_jaxpr(run)(rows))
+  assert text.count('dot_general[') == 6
+  assert text.count('Precision.HIGHEST, Precision.HIGHEST') == exact
+
+
 def test_rows_are_padded_and_biases_given():
   with jax.set_mesh(make_mesh(MeshConfig())):
     head = LabelAttention(

@@ -5,12 +5,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xjax.core.mesh import DATA, LABEL
 from xjax.models.bigru import GRU, BiGRU, gru
 from xjax.models.config import BiGRUConfig
 
 T, B, D, H = 6, 3, 4, 5
 LENGTHS = np.array([6, 3, 1])
 REAL_TB = np.arange(T)[:, None] < LENGTHS
+
+
+@pytest.fixture(autouse=True)
+def mesh():
+  """One device: what several make of it, test_text_model.py compares."""
+  devices = np.array(jax.devices()[:1]).reshape(1, 1)
+  with jax.set_mesh(jax.sharding.Mesh(devices, (DATA, LABEL))):
+    yield
 
 
 def draw():
@@ -90,6 +99,16 @@ def test_the_loops_hold_one_product_each():
   assert text.count('scan[') == 2
   # W x by gate; U h in its loop; U transposed in its own; dx, dW, dU.
   assert text.count('dot_general[') == 8
+
+
+@pytest.mark.parametrize(('dtype', 'exact'), [('float32', 8), ('bfloat16', 0)])
+def test_float32_products_are_not_rounded(dtype, exact):
+  layer = GRU(D, H, reverse=False, rngs=nnx.Rngs(0))
+  real_TB = jnp.ones((T, B), bool)
+  run = jax.grad(lambda x: layer(x, real_TB).sum().astype(jnp.float32))
+  text = str(jax.make_jaxpr(run)(draw()[0].astype(dtype)))
+  assert text.count('dot_general[') == 8
+  assert text.count('Precision.HIGHEST, Precision.HIGHEST') == exact
 
 
 def bigru(layers, rate=0.0):

@@ -36,6 +36,16 @@ def test_no_dropout_without_randomness():
   assert dropout(x, 0.5, drawn(0)).dtype == jnp.bfloat16
 
 
+def test_rates_next_to_the_bounds():
+  x = jnp.ones((300, 1000))
+  assert dropout(x, 1e-6, drawn(0)) is x
+  few = np.asarray(dropout(x, 2**-16, drawn(0)))
+  assert 0 < (few == 0).sum() < 50
+  y = np.asarray(dropout(x, 0.999999, drawn(0)))
+  assert set(np.unique(y)) == {0, 2**16}  # one of 2^16 is kept
+  assert (y > 0).sum() < 50
+
+
 def test_embedding_drops_channels_and_words():
   config = EmbeddingConfig(dim=50, dropout=0.4, word_dropout=0.0)
   embedding = WordEmbedding(9, config, rngs=nnx.Rngs(0))

@@ -66,10 +66,8 @@ def scorer(mesh, **given):
   return ModelScorer(graphdef, params, mesh, L)
 
 
-@functools.cache
-def gradients(shape, seed):
-  """Loss and gradients on a mesh; seed None: no dropout."""
-  mesh = mesh_of(*shape)
+def differentiated(mesh, seed):
+  """(jitted function of parameters and batch, parameters) on a mesh."""
   graphdef, params = made(mesh)
 
   @jax.jit
@@ -78,6 +76,14 @@ def gradients(shape, seed):
     rngs = None if seed is None else nnx.Rngs(dropout=jax.random.key(seed))
     return nnx.merge(graphdef, params).loss(batch, bce, rngs)
 
+  return run, params
+
+
+@functools.cache
+def gradients(shape, seed):
+  """Loss and gradients on a mesh; seed None: no dropout."""
+  mesh = mesh_of(*shape)
+  run, params = differentiated(mesh, seed)
   with jax.set_mesh(mesh):
     found = jax.block_until_ready(run(params, put_batch(draw(), mesh)))
   return jax.tree.map(np.asarray, found)
@@ -93,6 +99,17 @@ def test_meshes_agree(mesh):
     d_params,
     d_expected,
   )
+
+
+@pytest.mark.parametrize('mesh', [(8, 1), (2, 4)])
+def test_no_device_sees_the_documents_of_others(mesh):
+  mesh = mesh_of(*mesh)
+  run, params = differentiated(mesh, 0)
+  with jax.set_mesh(mesh):
+    text = run.lower(params, put_batch(draw(), mesh)).compile().as_text()
+  assert 'all-reduce' in text  # the gradients' sums
+  for exchange in ('all-gather', 'all-to-all', 'collective-permute'):
+    assert exchange not in text
 
 
 def test_gradient_is_the_slope():

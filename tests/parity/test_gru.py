@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from xjax.core.mesh import DATA, LABEL
 from xjax.models.bigru import BiGRU
 from xjax.models.config import BiGRUConfig
 
@@ -66,10 +67,12 @@ def test_states_and_gradients_are_those_of_torch():
     h_TBD = nnx.merge(graphdef, params)(x_BTD.swapaxes(0, 1), real_TB, None)
     return h_TBD.swapaxes(0, 1)
 
-  found = states(params, jnp.asarray(x_BTD))
-  d_params, d_x = jax.grad(
-    lambda p, x: (states(p, x) * weight_BTD).sum(), argnums=(0, 1)
-  )(params, jnp.asarray(x_BTD))
+  one = np.array(jax.devices()[:1]).reshape(1, 1)
+  with jax.set_mesh(jax.sharding.Mesh(one, (DATA, LABEL))):
+    found = states(params, jnp.asarray(x_BTD))
+    d_params, d_x = jax.grad(
+      lambda p, x: (states(p, x) * weight_BTD).sum(), argnums=(0, 1)
+    )(params, jnp.asarray(x_BTD))
   expected, expected_x, gradients = torch_states(x_BTD, weight_BTD, model)
   np.testing.assert_allclose(found, expected, atol=1e-5)
   np.testing.assert_allclose(d_x, expected_x, 1e-5, 1e-5)

@@ -11,6 +11,7 @@ import numpy as np
 
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.heads.contract import TokenFeatures
+from xjax.heads.precision import full_precision
 
 MASKED = -1e30  # finite: a row of no tokens at all must not make NaN
 
@@ -153,10 +154,11 @@ attend.defvjp(_attend, _attend_backward)
 
 
 def _product(a: jax.Array, b: jax.Array, axes: tuple[int, int]) -> jax.Array:
-  """Contracts one axis of each matrix, in float32."""
+  """Contracts one axis of each matrix, summed in float32."""
   return lax.dot_general(
     a,
     b,
     (((axes[0],), (axes[1],)), ((), ())),
+    precision=full_precision(a.dtype),
     preferred_element_type=jnp.float32,
   )

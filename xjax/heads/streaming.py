@@ -30,8 +30,8 @@ def head_loss(
   """Sum of the loss over documents and labels.
 
   Runs on the context mesh (`jax.set_mesh`), documents over its data axis and
-  label rows over its label axis. When differentiated, the gradients are made
-  in the forward pass; the backward pass only scales them.
+  label rows over its label axis. The gradients are made in the forward
+  pass; the backward pass only scales them.
 
   Args:
     head: the head; padded label rows cost nothing.
@@ -51,13 +51,7 @@ def head_loss(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _head_loss(static, rows, shared, features, positives_BP, mask_B):
-  run = jax.shard_map(
-    functools.partial(_shard_loss, static),
-    in_specs=_IN_SPECS,
-    out_specs=P(),
-    check_vma=False,
-  )
-  return run(rows, shared, features, positives_BP, mask_B)
+  return _forward(static, rows, shared, features, positives_BP, mask_B)[0]
 
 
 def _forward(static, rows, shared, features, positives_BP, mask_B):
@@ -88,23 +82,6 @@ _IN_SPECS = (
   SPECS['batch'],
   SPECS['batch'],
 )
-
-
-def _shard_loss(static, rows, shared, features, positives_BP, mask_B):
-  """The loss alone, for judging."""
-  graphdef, loss, n_labels, chunk = static
-  parts = HeadParts(graphdef, rows, shared)
-
-  def body(total, start, size):
-    logits_BC = parts.logits(features, chunks.cut(rows, start, size), shared)
-    ids_C = chunks.labels(rows, start, size)
-    loss_B, _ = _chunk_loss(logits_BC, ids_C, positives_BP, n_labels, loss)
-    return total + jnp.where(mask_B, loss_B, 0.0).sum()
-
-  total = chunks.scan_chunks(
-    body, jnp.float32(0), chunks.shard_rows(rows, n_labels), chunk
-  )
-  return lax.psum(total, (DATA, LABEL))
 
 
 def _shard_gradients(static, rows, shared, features, positives_BP, mask_B):

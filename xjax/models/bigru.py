@@ -7,7 +7,10 @@ from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
 
+from xjax.core.mesh import DATA
+from xjax.heads.precision import full_precision
 from xjax.models.config import BiGRUConfig
 from xjax.models.layers import dropout
 
@@ -43,17 +46,41 @@ class GRU(nnx.Module):
     self.candidate_bias = nnx.Param(jnp.zeros(units))
 
   def __call__(self, x_TBD: jax.Array, real_TB: jax.Array) -> jax.Array:
-    """States h_TBH, in x's dtype; 0 where real_TB is False."""
-    h_TBH = gru(
-      x_TBD,
-      real_TB.astype(jnp.float32),
-      self.kernel[...].astype(x_TBD.dtype),
-      self.bias[...],
-      self.recurrent[...].astype(x_TBD.dtype),
-      self.candidate_bias[...],
-      self.reverse,
+    """States h_TBH, in x's dtype; 0 where real_TB is False.
+
+    Runs on the context mesh (`jax.set_mesh`), documents over its data axis.
+    """
+    over_data = P(None, DATA)
+    # By hand: the products merge T with B, and a partitioner that has to keep
+    # track of such an axis gathers the whole batch on every device.
+    run = jax.shard_map(
+      functools.partial(_shard_states, self.reverse),
+      in_specs=(over_data, over_data, P()),
+      out_specs=over_data,
     )
-    return h_TBH.astype(x_TBD.dtype)
+    weights = self.kernel, self.bias, self.recurrent, self.candidate_bias
+    return run(x_TBD, real_TB, [weight[...] for weight in weights])
+
+
+def _shard_states(
+  reverse: bool, x_TBD: jax.Array, real_TB: jax.Array, weights: list[jax.Array]
+) -> jax.Array:
+  """States of one shard's documents."""
+  dtype = x_TBD.dtype
+  # Transposed, this sums the weights' gradients over shards, in float32.
+  kernel_DG, bias_G, recurrent_HG, candidate_bias_H = lax.pcast(
+    weights, DATA, to='varying'
+  )
+  h_TBH = gru(
+    x_TBD,
+    real_TB.astype(jnp.float32),
+    kernel_DG.astype(dtype),
+    bias_G,
+    recurrent_HG.astype(dtype),
+    candidate_bias_H,
+    reverse,
+  )
+  return h_TBH.astype(dtype)
 
 
 def _three(
@@ -124,7 +151,8 @@ def _states(
     h_BH = ((1 - z) * n + z * h_BH) * real_B[:, None]
     return h_BH, (h_BH, r, z, n, q) if keep_gates else (h_BH,)
 
-  first_BH = jnp.zeros((x_TBD.shape[1], len(recurrent_HG)))
+  # Not jnp.zeros: as the later states it varies over the mesh's data axis.
+  first_BH = jnp.zeros_like(inputs[0][0])
   _, states = lax.scan(step, first_BH, (*inputs, real_TB), reverse=reverse)
   return states
 
@@ -187,7 +215,12 @@ gru.defvjp(_gru_forward, _gru_backward)
 def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
   """The product over x's last and kernel's first axis, summed in float32."""
   flat = x.reshape(-1, x.shape[-1]).astype(kernel.dtype)
-  out = jnp.matmul(flat, kernel, preferred_element_type=jnp.float32)
+  out = jnp.matmul(
+    flat,
+    kernel,
+    precision=full_precision(kernel.dtype),
+    preferred_element_type=jnp.float32,
+  )
   return out.reshape(*x.shape[:-1], -1)
 
 
@@ -202,6 +235,7 @@ def _over_steps(x_TBD: jax.Array, d_TBG: jax.Array) -> jax.Array:
     flat_XD,
     flat_XG,
     (((0,), (0,)), ((), ())),
+    precision=full_precision(x_TBD.dtype),
     preferred_element_type=jnp.float32,
   ).astype(x_TBD.dtype)
 

@@ -19,18 +19,18 @@ def dropout(
 
   Args:
     x: floats of any shape.
-    rate: in [0, 1), to the nearest 2^-16.
+    rate: in [0, 1), to the nearest 2^-16 below 1.
     rngs: stream `dropout`; None: x is returned as it is.
     shared: axes along which one draw holds for all entries.
 
   Returns:
-    As x.
+    As x; x itself where the rate is 0, if only by rounding.
   """
-  if rngs is None or rate == 0:
+  # Sixteen random bits decide an entry: half the time of drawing floats.
+  kept = max(1, round((1 - rate) * 2**16))
+  if rngs is None or kept == 2**16:
     return x
   shape = [1 if axis in shared else n for axis, n in enumerate(x.shape)]
-  # Sixteen random bits decide an entry: half the time of drawing floats.
-  kept = round((1 - rate) * 2**16)
   words = jax.random.bits(rngs.dropout(), (*shape[:-1], -(-shape[-1] // 2)))
   halves = lax.bitcast_convert_type(words, jnp.uint16)
   draws = halves.reshape(*shape[:-1], -1)[..., : shape[-1]]
