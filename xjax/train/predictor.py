@@ -12,7 +12,6 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import DATA, MeshConfig, make_mesh
 from xjax.core.types import PAD, Batch, ScoreKind
 from xjax.data.schema import Document, LabelSpace, Split
-from xjax.data.vocab import Vocabulary
 from xjax.evaluate.text import readable_scores
 from xjax.models.scorer import ModelScorer
 from xjax.train.checkpoint import read_params
@@ -128,7 +127,7 @@ def load_predictor(workdir: str | os.PathLike) -> Predictor:
     raise DataError(f'{found.path}: no run of xjax here (no config.json)')
   config = load_config(found.config)
   space = found.label_space()
-  vocab = Vocabulary.load(found.vocab)
+  vocab = found.vocabulary()
   step = best_step(found)
   if step is None:
     raise DataError(f'{found.checkpoints}: no complete checkpoint')
