@@ -152,6 +152,11 @@ def test_another_vocabulary_does_not_fit(finished, tmp_path):
   folder = shutil.copytree(finished.workdir, tmp_path / 'run')
   with (folder / 'features' / 'vocab.txt').open('a') as file:
     file.write('another\n')
+  with pytest.raises(DataError, match='not the vocabulary'):
+    xjax.load(folder)
+  corpus = json.loads((folder / 'corpus.json').read_text())
+  del corpus['vocabulary']  # as an older run has it
+  (folder / 'corpus.json').write_text(json.dumps(corpus))
   with pytest.raises(DataError, match='its parameters are not those'):
     xjax.load(folder)
 

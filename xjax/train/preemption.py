@@ -8,6 +8,9 @@ import types
 
 import jax
 from jax.experimental import multihost_utils
+import numpy as np
+
+_VOTE_EVERY = 5  # questions; a vote waits for the device
 
 
 class Preempted(Exception):
@@ -19,20 +22,22 @@ class Preemption(contextlib.AbstractContextManager):
 
   Outside `deferred`, the signal raises Preempted where the main thread is:
   nothing there needs saving. Inside, it is only noted, for `reached` to tell.
-  With several processes JAX's own notifier has the signal; all processes must
-  ask equally often, and agree on the question that is answered with yes.
+  Several processes always only note it, and vote on every fifth question, so
+  that all are answered alike; they must ask equally often. (JAX's own sync
+  point is one step number, which steps faster than its protocol run past.)
   """
 
   def __init__(self) -> None:
     self._noticed = False
     self._deferred = False
     self._asked = 0
+    self._installed = False
     self._before: signal.Handlers | None = None
 
   def __enter__(self) -> 'Preemption':
-    main = threading.current_thread() is threading.main_thread()
-    if jax.process_count() == 1 and main:
+    if threading.current_thread() is threading.main_thread():
       self._before = signal.signal(signal.SIGTERM, self._notice)
+      self._installed = True
     return self
 
   def __exit__(
@@ -41,8 +46,9 @@ class Preemption(contextlib.AbstractContextManager):
     error: BaseException | None,
     trace: types.TracebackType | None,
   ) -> None:
-    if self._before is not None:
-      signal.signal(signal.SIGTERM, self._before)
+    if self._installed:
+      # None: a handler that Python does not know, such as JAX's.
+      signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
 
   @contextlib.contextmanager
   def deferred(self) -> Iterator[None]:
@@ -59,7 +65,10 @@ class Preemption(contextlib.AbstractContextManager):
     if jax.process_count() == 1:
       return self._noticed
     self._asked += 1
-    return multihost_utils.reached_preemption_sync_point(self._asked)
+    if self._asked % _VOTE_EVERY:
+      return False
+    votes = multihost_utils.process_allgather(np.int32(self._noticed))
+    return bool(votes.any())
 
   def check(self) -> None:
     """Leaves where the signal has come; all processes ask, and agree.
@@ -73,5 +82,5 @@ class Preemption(contextlib.AbstractContextManager):
   def _notice(self, number: int, frame: types.FrameType | None) -> None:
     del number, frame
     self._noticed = True
-    if not self._deferred:
+    if not self._deferred and jax.process_count() == 1:
       self.check()
