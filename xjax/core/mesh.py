@@ -20,7 +20,6 @@ LABEL_MULTIPLE = 128
 SPECS = {
   'batch': P(DATA),  # documents first
   'label_row': P(LABEL),  # labels first: weights [L, D], biases [L]
-  'replicated': P(),
 }
 
 
