@@ -17,6 +17,7 @@ setuptools.setup(
   packages=setuptools.find_packages(
     include=['xjax', 'xjax.*', 'experiments', 'experiments.*']
   ),
+  package_data={'xjax.report': ['papers/*.csv']},
   # Floors are the oldest releases this code is run with; there are no
   # ceilings, so that a newer JAX is never kept out.
   install_requires=[
@@ -27,6 +28,7 @@ setuptools.setup(
     'importlib_resources>=6.0',  # TFDS uses it and does not ask for it
     'jax>=0.10',
     'jaxtyping>=0.3',
+    'matplotlib>=3.10',
     'ml_collections>=1.1',
     'numpy>=2.1',
     'optax>=0.2.6',
