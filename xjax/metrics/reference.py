@@ -1,9 +1,12 @@
 """The metrics' definitions, slow and plain: what the tests compare with.
 
-Everything here takes the full score of every label and Python sets of gold.
+This file has the metrics of documents; those of labels are beside it. A ranked
+list is a sequence of labels, best first: one that ends before k has nothing
+more. Gold is a Python set. g is the number of gold labels.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+import itertools
 import math
 
 import numpy as np
@@ -38,17 +41,86 @@ def r_precision(ranked: Sequence[int], gold: set[int]) -> float:
   return len(gold.intersection(ranked[: len(gold)])) / len(gold)
 
 
-def ndcg(ranked: Sequence[int], gold: set[int], k: int) -> float:
-  """nDCG@k with an ideal list of min(k, g) gold labels; log base 2."""
-  gain = sum(
-    1 / math.log2(place + 1)
+def discount(place: int) -> float:
+  """The gain of a hit at this place, 1 / log2(place + 1); the first is 1."""
+  return 1 / math.log2(place + 1)
+
+
+def ideal(places: int) -> float:
+  """The DCG of a list whose first so many places are hits."""
+  return math.fsum(discount(place) for place in range(1, places + 1))
+
+
+def dcg(
+  ranked: Sequence[int],
+  gold: set[int],
+  k: int,
+  weights: Mapping[int, float] | np.ndarray | None = None,
+) -> float:
+  """DCG@k; PSDCG@k with label weights, by which hits gain more."""
+  return math.fsum(
+    discount(place) * (1 if weights is None else weights[label])
     for place, label in enumerate(ranked[:k], 1)
     if label in gold
   )
-  best = sum(
-    1 / math.log2(place + 1) for place in range(1, min(k, len(gold)) + 1)
+
+
+def ndcg(ranked: Sequence[int], gold: set[int], k: int) -> float:
+  """nDCG@k with an ideal list of min(k, g) gold labels; log base 2."""
+  return dcg(ranked, gold, k) / ideal(min(k, len(gold)))
+
+
+def full_ndcg(ranked: Sequence[int], gold: set[int], k: int) -> float:
+  """nDCG-full@k: the ideal list has k (Schultheis 2022, eq. 2)."""
+  return dcg(ranked, gold, k) / ideal(k)
+
+
+def hit(ranked: Sequence[int], gold: set[int], k: int) -> float:
+  """Hit@k: 1 where any of the first k is gold (Schultheis 2022, eq. 12)."""
+  return float(any(label in gold for label in ranked[:k]))
+
+
+def weighted(
+  ranked: Sequence[int], gold: set[int], k: int, table_LK: np.ndarray
+) -> float:
+  """weighted@k: the sum over hits of W[label, place] (eq. 4 there)."""
+  return math.fsum(
+    table_LK[label, place]
+    for place, label in enumerate(ranked[:k])
+    if label in gold
   )
-  return gain / best
+
+
+def diversity(
+  ranked: Sequence[int], k: int, similarity: Callable[[int, int], float]
+) -> float:
+  """ILD@k: the mean of 1 - similarity over pairs (Schultheis 2022, eq. 17).
+
+  Over the pairs that there are: a list of fewer than k labels has fewer, one
+  of fewer than two has none and is 0.
+  """
+  pairs = [
+    1 - similarity(a, b) for a, b in itertools.combinations(ranked[:k], 2)
+  ]
+  return math.fsum(pairs) / max(len(pairs), 1)
+
+
+def mean(
+  value: Callable[[Sequence[int], set[int]], float],
+  lists: Sequence[Sequence[int]],
+  golds: Sequence[set[int]],
+  skip_without_gold: bool = True,
+) -> float | None:
+  """The mean of a document's value over documents; None where there are none.
+
+  Documents without gold are left out, or else count as 0.
+  """
+  values = [
+    value(ranked, gold) if gold else 0.0
+    for ranked, gold in zip(lists, golds, strict=True)
+    if gold or not skip_without_gold
+  ]
+  return math.fsum(values) / len(values) if values else None
 
 
 def ranking(

@@ -1,0 +1,154 @@
+"""Metrics of labels by definition, slow and plain.
+
+They count, over all documents, those without gold as well, a set of decisions:
+the first k of every list, or the labels above a threshold. 0 / 0 is 0.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+import dataclasses
+import math
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+  """Of one label: documents where it is predicted and gold, predicted, gold."""
+
+  correct: int = 0
+  predicted: int = 0
+  gold: int = 0
+
+  def __add__(self, other: 'Counts') -> 'Counts':
+    """The counts of two labels, or of two sets of documents, together."""
+    return Counts(
+      self.correct + other.correct,
+      self.predicted + other.predicted,
+      self.gold + other.gold,
+    )
+
+
+def count(
+  decisions: Sequence[Collection[int]],
+  golds: Sequence[set[int]],
+  labels: Collection[int],
+) -> dict[int, Counts]:
+  """The counts of every label; a decision is taken once per document."""
+  return {
+    label: Counts(
+      sum(label in d and label in g for d, g in zip(decisions, golds)),
+      sum(label in d for d in decisions),
+      sum(label in g for g in golds),
+    )
+    for label in labels
+  }
+
+
+def ratio(over: float | int, under: float | int) -> float:
+  """A quotient; 0 where it is 0 / 0."""
+  return over / under if under else 0.0
+
+
+def label_precision(counts: Counts) -> float:
+  """The share of a label's predictions that are right."""
+  return ratio(counts.correct, counts.predicted)
+
+
+def label_recall(counts: Counts) -> float:
+  """The share of a label's gold documents that are found."""
+  return ratio(counts.correct, counts.gold)
+
+
+def f_beta(counts: Counts, beta: float = 1.0) -> float:
+  """(1 + b^2) TP / ((1 + b^2) TP + b^2 FN + FP); F1 for b = 1.
+
+  0 for a label that is never predicted.
+  """
+  square = beta * beta
+  missed = counts.gold - counts.correct
+  wrong = counts.predicted - counts.correct
+  right = (1 + square) * counts.correct
+  return ratio(right, right + square * missed + wrong)
+
+
+def macro(values: Sequence[float]) -> float | None:
+  """The mean over labels; None over no labels."""
+  return math.fsum(values) / len(values) if values else None
+
+
+def micro_f1(counts: Mapping[int, Counts]) -> float:
+  """F1 of the decisions about all labels together."""
+  return f_beta(sum(counts.values(), Counts()))
+
+
+def macro_f1(counts: Mapping[int, Counts], beta: float = 1.0) -> float | None:
+  """The mean of the labels' F1 (or F_beta)."""
+  return macro([f_beta(row, beta) for row in counts.values()])
+
+
+def binned_macro_f1(
+  counts: Mapping[int, Counts],
+  train_counts: np.ndarray,
+  low: int,
+  high: int | None = None,
+) -> float | None:
+  """macro_f1 over the labels of low to high training documents, or more.
+
+  From the counts of whole lists: no list is ranked anew for a bin.
+  """
+  return macro_f1(
+    {
+      label: row
+      for label, row in counts.items()
+      if low <= train_counts[label]
+      and (high is None or train_counts[label] <= high)
+    }
+  )
+
+
+def weighted_f1(counts: Mapping[int, Counts]) -> float:
+  """The mean of the labels' F1, weighted by how often each is gold."""
+  golds = sum(row.gold for row in counts.values())
+  weighted = math.fsum(f_beta(row) * row.gold for row in counts.values())
+  return ratio(weighted, golds)
+
+
+def coverage(counts: Mapping[int, Counts]) -> float | None:
+  """The share of labels with a correct prediction."""
+  return macro([float(row.correct > 0) for row in counts.values()])
+
+
+def alpha_coverage(counts: Mapping[int, Counts], alpha: float) -> float | None:
+  """The share of labels with recall >= alpha, for 0 with recall > 0.
+
+  A label without gold has recall 0.
+  """
+  return macro(
+    [
+      float(row.correct > 0 and label_recall(row) >= alpha)
+      for row in counts.values()
+    ]
+  )
+
+
+def sampled_coverage(
+  counts: Mapping[int, Counts], n_docs: int, drawn: int
+) -> float | None:
+  """n'-coverage: what n' documents drawn with replacement cover on average.
+
+  The mean over labels of 1 - (1 - c_l / n)^n', c_l its correct predictions in
+  n documents.
+  """
+  return macro(
+    [1 - (1 - row.correct / n_docs) ** drawn for row in counts.values()]
+  )
+
+
+def entropy(counts: Mapping[int, Counts]) -> float:
+  """-sum rho log rho, in nats; 0 where nothing is correct.
+
+  rho_l is the share of the correct predictions that are l.
+  """
+  correct = [row.correct for row in counts.values() if row.correct]
+  shares = [c / sum(correct) for c in correct]
+  return -math.fsum(share * math.log(share) for share in shares)
