@@ -10,7 +10,7 @@ from experiments import flags
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
 from xjax.report.tables import slice_table
-from xjax.train.config import EvalConfig
+from xjax.evaluate.criteria import Criteria
 from xjax.train.evaluation import evaluate_file, evaluate_split
 
 _WORKDIR = absl_flags.DEFINE_string('workdir', None, 'Folder of the run.')
@@ -32,7 +32,7 @@ def main() -> None:
     for flag in (_SPLIT, _DATA_DIR):
       if flag.present:
         raise ConfigError(f'--{flag.name} goes with --workdir only')
-    found = evaluate_file(_PREDICTIONS.value, EvalConfig().ks)
+    found = evaluate_file(_PREDICTIONS.value, Criteria())
   else:
     found = evaluate_split(_WORKDIR.value, _SPLIT.value, _DATA_DIR.value)
   if is_host0():

@@ -44,7 +44,7 @@ class _TupleParser(flags.ArgumentParser):
 
 def define_config() -> flags.FlagHolder[Config]:
   """Defines --config=FILE.py and --config.<field>=<value>."""
-  for element in (int, str):
+  for element in (int, float, str):
     config_flags.register_flag_parser_for_type(
       tuple[element, ...], _TupleParser(element)
     )

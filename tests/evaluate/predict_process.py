@@ -9,7 +9,9 @@ import numpy as np
 from xjax.core import distributed
 from xjax.core.types import PAD, Batch, Ragged, ScoreKind
 from xjax.data.schema import Label, LabelSpace, Split
-from xjax.evaluate.evaluator import judge, predict
+from xjax.evaluate.criteria import Criteria
+from xjax.evaluate.evaluator import predict
+from xjax.evaluate.judge import judge
 
 N, L, ROWS = 11, 6, 3
 
@@ -50,7 +52,7 @@ def main(port, process, path):
     got = predict(RowScorer(), batches(int(process)), split, space, 2)
     # Judging is each process's own affair: only one of them does it.
     if int(process) == 1:
-      assert judge(got, (1,))['xjax']['all']['P@1'] == 1
+      assert judge(got, Criteria((1,)))['xjax']['all']['P@1'] == 1
   np.savez(path, ids=got.lists['all'].ids, scores=got.lists['all'].scores)
   distributed.barrier('done')
 

@@ -11,13 +11,9 @@ import pytest
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Batch, Ragged, ScoreKind
 from xjax.data.schema import Label, LabelSpace, Split
-from xjax.evaluate.evaluator import (
-  judge,
-  popularity,
-  predict,
-  save_evaluation,
-  tune_threshold,
-)
+from xjax.evaluate.criteria import Criteria
+from xjax.evaluate.evaluator import popularity, predict, save_evaluation
+from xjax.evaluate.judge import judge, tune_threshold
 from xjax.evaluate.predictions import Predictions
 from xjax.metrics import reference
 
@@ -120,7 +116,7 @@ def test_labels_beyond_the_scored_are_refused():
 @pytest.mark.parametrize('depth', [12, 9])
 def test_judge_against_the_definitions(depth):
   predictions, scores, golds = predicted(depth=depth)
-  metrics = judge(predictions, KS, threshold=-0.75)
+  metrics = judge(predictions, Criteria(KS), threshold=-0.75)
   assert list(metrics) == ['xjax']
   assert list(metrics['xjax']) == ['all', 'frequent', 'few', 'zero', 'held_out']
   for name, mask in predictions.masks.items():
@@ -142,14 +138,14 @@ def test_judge_against_the_definitions(depth):
 
 def test_unscored_labels_are_always_missed():
   predictions, _, _ = predicted()
-  held_out = judge(predictions, KS)['xjax']['held_out']
+  held_out = judge(predictions, Criteria(KS))['xjax']['held_out']
   assert held_out['n_docs'] > 0
   assert held_out['R@5'] == held_out['micro-F1'] == 0
 
 
 def test_lists_that_are_too_short_are_refused_with_the_count():
   predictions, scores, golds = predicted(depth=2)
-  metrics = judge(predictions, (1, 3), threshold=2.0)
+  metrics = judge(predictions, Criteria((1, 3)), threshold=2.0)
   values, notes = metrics['xjax']['all'], metrics['notes']['all']
   missing = {name for name, value in values.items() if value is None}
   assert missing == set(notes)
@@ -178,8 +174,10 @@ def test_a_slice_cut_from_all_lists_is_the_slice(depth, tmp_path):
   without_lists(predictions, *slices).save(tmp_path / 'p.npz')
   loaded = Predictions.load(tmp_path / 'p.npz')
   assert list(loaded.lists) == ['all']
-  metrics = judge(loaded, KS, threshold=-0.75)
-  assert metrics['xjax'] == judge(predictions, KS, threshold=-0.75)['xjax']
+  metrics = judge(loaded, Criteria(KS), threshold=-0.75)
+  assert (
+    metrics['xjax'] == judge(predictions, Criteria(KS), threshold=-0.75)['xjax']
+  )
   for name in slices:
     note = metrics['notes'][name].pop('lists')
     assert note.startswith('cut from those of all labels; ')
@@ -189,7 +187,9 @@ def test_a_slice_cut_from_all_lists_is_the_slice(depth, tmp_path):
 
 def test_a_slice_cut_from_short_lists_is_known_where_enough_is_left():
   predictions, scores, golds = predicted(depth=5)
-  metrics = judge(without_lists(predictions, 'few'), (1, 2, 5), threshold=1.5)
+  metrics = judge(
+    without_lists(predictions, 'few'), Criteria((1, 2, 5)), threshold=1.5
+  )
   values, notes = metrics['xjax']['few'], metrics['notes']['few']
   few = np.flatnonzero(predictions.masks['few']).tolist()
   assert len(few) == 4
@@ -226,7 +226,7 @@ def test_a_slice_cut_from_short_lists_is_known_where_enough_is_left():
 
 def test_margins_have_no_probability():
   predictions, scores, golds = predicted(kind=ScoreKind.MARGIN)
-  metrics = judge(predictions, KS, threshold=0.25)
+  metrics = judge(predictions, Criteria(KS), threshold=0.25)
   values = metrics['xjax']['all']
   assert values['micro-F1'] is None
   assert 'margins' in metrics['notes']['all']['macro-F1']
@@ -236,7 +236,7 @@ def test_margins_have_no_probability():
 
 def test_probabilities_are_cut_at_a_half():
   predictions, scores, golds = predicted(kind=ScoreKind.PROBABILITY)
-  value = judge(predictions, KS)['xjax']['all']['micro-F1']
+  value = judge(predictions, Criteria(KS))['xjax']['all']['micro-F1']
   expected = reference.f1(scores, golds, range(L), 0.5)
   assert value == pytest.approx(expected[0])
 
@@ -244,7 +244,7 @@ def test_probabilities_are_cut_at_a_half():
 def test_a_split_without_gold():
   scorer, split = DenseScorer(5), make_split(5)
   empty = Split('dev', split.ids, Ragged.of([[]] * 5), [], '')
-  metrics = judge(predict(scorer, batches(5), empty, SPACE, 4), KS)
+  metrics = judge(predict(scorer, batches(5), empty, SPACE, 4), Criteria(KS))
   for name, values in metrics['xjax'].items():
     assert values['n_docs'] == 0 and values['n_skipped'] == 5
     assert values['nDCG@5'] is values['micro-F1'] is None
@@ -258,7 +258,7 @@ def test_predictions_without_gold_are_not_judged():
   parts = vars(predict(scorer, batches(5), split, SPACE, 4)) | {'gold': None}
   parts = {k: v for k, v in parts.items() if k != 'masks'}
   with pytest.raises(DataError, match='no gold'):
-    judge(Predictions(**parts), KS)
+    judge(Predictions(**parts), Criteria(KS))
   with pytest.raises(DataError, match='no gold'):
     tune_threshold(Predictions(**parts))
 
@@ -279,7 +279,9 @@ def test_the_tuned_threshold_is_the_best():
 def test_the_tuned_threshold_is_one_that_can_be_judged(depth):
   predictions, scores, golds = predicted(depth=depth)
   threshold = tune_threshold(predictions)
-  value = judge(predictions, KS, threshold)['xjax']['all']['micro-F1-tuned']
+  value = judge(predictions, Criteria(KS), threshold)['xjax']['all'][
+    'micro-F1-tuned'
+  ]
   expected = reference.f1(scores, golds, range(L), threshold)[0]
   assert value == pytest.approx(expected, abs=1e-14)
 
@@ -290,7 +292,7 @@ def test_a_threshold_where_nothing_is_ranked():
   predictions = predict(scorer, batches(5), split, SPACE, 4)
   threshold = tune_threshold(predictions)
   assert math.isfinite(threshold)
-  values = judge(predictions, KS, threshold)['xjax']['all']
+  values = judge(predictions, Criteria(KS), threshold)['xjax']['all']
   assert values['micro-F1-tuned'] == values['P@1'] == 0
 
 
@@ -308,7 +310,7 @@ def test_the_popularity_prior():
   scores = np.tile(COUNTS / 100, (6, 1)).astype(np.float32)
   golds = [set(split.gold[i].tolist()) for i in range(6)]
   expected = reference.f1(scores, golds, range(L), 0.5)
-  values = judge(prior, KS)['xjax']['all']
+  values = judge(prior, Criteria(KS))['xjax']['all']
   assert values['micro-F1'] == pytest.approx(expected[0])
   # The label outside the space is gold, and a miss.
   scores[:, 11] = -np.inf
@@ -318,7 +320,7 @@ def test_the_popularity_prior():
 
 def test_what_is_saved(tmp_path):
   predictions, _, _ = predicted(depth=2)
-  metrics = judge(predictions, KS, threshold=0.1)
+  metrics = judge(predictions, Criteria(KS), threshold=0.1)
   save_evaluation(tmp_path / 'eval' / 'dev', predictions, metrics)
   folder = tmp_path / 'eval' / 'dev'
   assert sorted(p.name for p in folder.iterdir()) == [
@@ -327,7 +329,7 @@ def test_what_is_saved(tmp_path):
     'predictions.npz',
   ]
   assert json.loads((folder / 'metrics.json').read_text()) == metrics
-  again = judge(Predictions.load(folder / 'predictions.npz'), KS, 0.1)
+  again = judge(Predictions.load(folder / 'predictions.npz'), Criteria(KS), 0.1)
   assert again == metrics
   with (folder / 'metrics.csv').open() as file:
     rows = list(csv.DictReader(file))
@@ -341,4 +343,6 @@ def test_what_is_saved(tmp_path):
 def test_the_prior_can_be_saved(tmp_path):
   prior = popularity(SPACE, make_split(6), 5)
   prior.save(tmp_path / 'p.npz')
-  assert judge(Predictions.load(tmp_path / 'p.npz'), KS) == judge(prior, KS)
+  assert judge(Predictions.load(tmp_path / 'p.npz'), Criteria(KS)) == judge(
+    prior, Criteria(KS)
+  )

@@ -7,7 +7,8 @@ import pytest
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.load import load_corpus
-from xjax.evaluate.evaluator import judge
+from xjax.evaluate.criteria import Criteria
+from xjax.evaluate.judge import judge
 from xjax.evaluate.predictions import Predictions
 from xjax.train.tagging import tag_file
 
@@ -45,7 +46,7 @@ def test_all_have_labels(tag, rows, finished):
   values = json.loads(metrics.read_text())
   threshold = finished.metrics['dev']['xjax']['all']['threshold-tuned']
   predictions = Predictions.load(npz)
-  assert values == judge(predictions, (1, 3, 5, 10), threshold)
+  assert values == judge(predictions, Criteria(), threshold)
   assert values['xjax']['all']['micro-F1-tuned'] is not None
   found = [json.loads(line) for line in lines.read_text().splitlines()]
   assert [row['id'] for row in found] == [row['id'] for row in rows]

@@ -73,7 +73,9 @@ def label_row(label: Label) -> dict[str, Any]:
 
 
 def slice_masks(
-  train_counts: np.ndarray, held_out: np.ndarray
+  train_counts: np.ndarray,
+  held_out: np.ndarray,
+  frequent_from: int = FREQUENT_FROM,
 ) -> dict[str, np.ndarray]:
   """Slice name -> bool [L]: frequent, few and zero, perhaps held_out.
 
@@ -84,10 +86,11 @@ def slice_masks(
   Args:
     train_counts: int32 [L], training documents per label.
     held_out: int32 indices of held-out labels; a slice where there are any.
+    frequent_from: training documents from which a label is frequent.
   """
   masks = {
-    'frequent': train_counts >= FREQUENT_FROM,
-    'few': (train_counts > 0) & (train_counts < FREQUENT_FROM),
+    'frequent': train_counts >= frequent_from,
+    'few': (train_counts > 0) & (train_counts < frequent_from),
     'zero': train_counts == 0,
   }
   if len(held_out):

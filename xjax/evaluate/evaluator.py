@@ -1,8 +1,7 @@
-"""A split -> predictions -> metrics."""
+"""A split -> predictions, and how an evaluation is kept."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 import csv
-import math
 import pathlib
 from typing import Any
 
@@ -13,18 +12,16 @@ import tqdm
 
 from xjax.core.atomic import atomic_write, write_json
 from xjax.core.distributed import is_host0
-from xjax.core.errors import DataError
 from xjax.core.types import PAD, Batch, ScoreKind, Scorer
 from xjax.data.schema import LabelSpace, Split
-from xjax.evaluate.predictions import Lists, Predictions
-from xjax.evaluate.slice import Slice, judge_slice
+from xjax.evaluate.judge import INTERVALS, NOTES
+from xjax.evaluate.lists import Lists
+from xjax.evaluate.predictions import Predictions
 from xjax.metrics.slices import ALL, judged_masks
 
-PROTOCOL = 'xjax'
 # The files of a split's evaluation.
 PREDICTIONS, METRICS, TABLE = 'predictions.npz', 'metrics.json', 'metrics.csv'
 EVALUATION = (PREDICTIONS, METRICS, TABLE)
-NOTES = 'notes'  # beside the protocols in metrics: why a value is None
 
 
 def predict(
@@ -125,75 +122,6 @@ def _predictions(
   )
 
 
-def judge(
-  predictions: Predictions, ks: Sequence[int], threshold: float | None = None
-) -> dict[str, dict[str, dict[str, Any]]]:
-  """All metrics of every slice, under our own protocol.
-
-  Within a slice, ranking is by the slice's own lists and gold is cut to the
-  slice. Ranking metrics are means over the `n_docs` documents with gold there;
-  `n_skipped` have none. F1 counts all documents. Macro-F1 is the mean over the
-  `n_labels` labels of the slice.
-
-  Args:
-    predictions: with gold.
-    ks: cut-offs.
-    threshold: of micro- and macro-F1-tuned, in the unit of the scores, as from
-      tune_threshold; None: without these two.
-
-  Returns:
-    `{'xjax': {slice: {metric: value}}}`. A value is None where the saved lists
-    are too short for it, or where there is nothing to judge; then
-    `{'notes': {slice: {metric: reason}}}` says why. There 'lists' says of a
-    slice without lists of its own how many of those cut for it are short.
-
-  Raises:
-    DataError: predictions without gold.
-  """
-  _need_gold(predictions)
-  thresholds = {'F1': score_threshold(predictions.score_kind, 0.5)}
-  if threshold is not None:
-    thresholds['F1-tuned'] = threshold
-  metrics, notes = {}, {}
-  for name, mask in predictions.masks.items():
-    part = Slice.of(predictions, name, mask)
-    metrics[name], reasons = judge_slice(part, tuple(ks), thresholds)
-    if reasons:
-      notes[name] = reasons
-  if threshold is not None:
-    metrics[ALL]['threshold-tuned'] = threshold
-  return {PROTOCOL: metrics, **({NOTES: notes} if notes else {})}
-
-
-def score_threshold(kind: ScoreKind, probability: float) -> float | None:
-  """The score at a probability; None where scores say nothing of it."""
-  match kind:
-    case ScoreKind.LOGIT:
-      return math.log(probability / (1 - probability))
-    case ScoreKind.PROBABILITY:
-      return probability
-    case ScoreKind.MARGIN:
-      return None
-
-
-def tune_threshold(predictions: Predictions) -> float:
-  """The threshold of best micro-F1 over all labels, in the scores' unit.
-
-  Only thresholds are tried at which that F1 is known from the saved lists.
-
-  Raises:
-    DataError: predictions without gold.
-  """
-  _need_gold(predictions)
-  part = Slice.of(predictions, ALL, predictions.masks[ALL])
-  return part.best_threshold()
-
-
-def _need_gold(predictions: Predictions) -> None:
-  if predictions.gold is None:
-    raise DataError('these predictions have no gold labels: nothing to judge')
-
-
 def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
   """The popularity prior: for every document the most frequent labels.
 
@@ -234,7 +162,7 @@ def save_evaluation(
     writer.writerows(
       (protocol, name, metric, value)
       for protocol, slices in metrics.items()
-      if protocol != NOTES
+      if protocol not in (NOTES, INTERVALS)
       for name, values in slices.items()
       for metric, value in values.items()
     )

@@ -12,50 +12,10 @@ from xjax.core.atomic import write_npz
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import HELD_OUT
 from xjax.evaluate.arrays import Arrays
+from xjax.evaluate.lists import Lists
 from xjax.metrics.slices import ALL, judged_masks
 
 SCHEMA = 1
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Lists:
-  """Top-k lists of N documents.
-
-  Attributes:
-    ids: int32 [N, K] label indices, by score descending, then index
-      ascending; PAD where labels run out.
-    scores: float32 [N, K], -inf where ids are PAD.
-  """
-
-  ids: np.ndarray
-  scores: np.ndarray
-
-  @property
-  def lengths(self) -> np.ndarray:
-    """int64 [N], labels in each list."""
-    return (self.ids != PAD).sum(-1)
-
-  def floor(self, n_listable: int) -> np.ndarray:
-    """float32 [N], a score that no label outside the list is above.
-
-    Args:
-      n_listable: labels there are; lists of as many hold them all, and so do
-        lists that end in PAD. Theirs is -inf.
-    """
-    ended = self.ids[:, -1] == PAD
-    whole = ended | (self.ids.shape[1] >= n_listable)
-    return np.where(whole, np.float32(-np.inf), self.scores[:, -1])
-
-  def cut(self, mask: np.ndarray) -> 'Lists':
-    """The entries where mask, bool [L], is True; PAD and -inf after them."""
-    kept = self.ids != PAD
-    kept[kept] = mask[self.ids[kept]]
-    order = np.argsort(~kept, axis=-1, kind='stable')
-    ids = np.where(kept, self.ids, PAD)
-    scores = np.where(kept, self.scores, np.float32(-np.inf))
-    return Lists(
-      np.take_along_axis(ids, order, -1), np.take_along_axis(scores, order, -1)
-    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,7 +25,8 @@ class Predictions:
   Attributes:
     score_kind: what the scores are.
     n_scored: the scorer scores the labels below this index, no others.
-    n_train: number of training documents.
+    n_train: number of training documents; 0: they are not known, and there
+      are no slices by frequency.
     doc_ids: N document ids.
     labels: L label ids in model order.
     train_counts: int32 [L], training documents per label.
@@ -93,6 +54,8 @@ class Predictions:
   @functools.cached_property
   def masks(self) -> dict[str, np.ndarray]:
     """Slice name -> bool [L], `all` first."""
+    if not self.n_train and not len(self.held_out):
+      return {ALL: np.ones(len(self.labels), bool)}
     return judged_masks(self.train_counts, self.held_out)
 
   def of_documents(self, kept: np.ndarray) -> 'Predictions':

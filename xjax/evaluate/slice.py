@@ -1,19 +1,18 @@
-"""One slice's lists and gold, and every metric of it."""
+"""One slice's lists and gold, and the sums that its metrics are made of."""
 
 from collections.abc import Iterator
 import dataclasses
-from typing import Any
 
 import numpy as np
 
 from xjax.core.types import PAD, Ragged
-from xjax.evaluate.predictions import Lists, Predictions
-from xjax.metrics.f1 import F1, ThresholdF1
-from xjax.metrics.ranking import Ranking
+from xjax.evaluate.lists import Lists
+from xjax.evaluate.predictions import Predictions
 from xjax.metrics.slices import ALL, cut
+from xjax.metrics.sums import Documents
 
-ROWS = 1024  # documents at a time: one shape, so one trace
-LISTS = 'lists'  # the note on lists that are cut from those of all labels
+ROWS = 8192  # documents of a block, at most
+_FEWEST_ROWS, _FEWEST_GOLD = 64, 8  # fewer shapes, so fewer traces
 _NONE = np.float32(-np.inf)
 
 
@@ -25,44 +24,55 @@ class Slice:
     lists: of N documents.
     floor: float32 [N], a score that no label of the slice outside the
       document's list is above; -inf where the list has all there are.
-    is_cut: whether the lists are what the slice has of those of all labels.
+    is_cut: whether the lists are what other slices' lists have of this one.
     gold: cut to the slice.
-    width: of padded gold, the same for all slices.
-    n_labels: labels in the slice.
-    n_space: labels in the label space.
+    mask: bool [L], its labels.
+    train_counts: int32 [L], training documents per label of the space.
   """
 
   lists: Lists
   floor: np.ndarray
   is_cut: bool
   gold: Ragged
-  width: int
-  n_labels: int
-  n_space: int
+  mask: np.ndarray
+  train_counts: np.ndarray
 
   @classmethod
   def of(cls, predictions: Predictions, name: str, mask: np.ndarray) -> 'Slice':
     """The named slice, whose labels are where mask, bool [L], is True.
 
-    Without lists of its own it gets what it has of the lists of all labels.
+    Without lists of its own it gets what it has of the other lists.
     """
-    most = int(predictions.gold.lengths.max(initial=1))
     n_listable = int(mask[: predictions.n_scored].sum())
-    is_cut = name not in predictions.lists
-    lists = predictions.lists[ALL if is_cut else name]
-    floor = lists.floor(predictions.n_scored if is_cut else n_listable)
+    own = predictions.masks.get(name) if name in predictions.lists else None
+    is_cut = own is None or not np.array_equal(own, mask)
     if is_cut:
-      lists = lists.cut(mask)
+      lists, floor = _cut_lists(predictions, mask)
       floor = np.where(lists.lengths >= n_listable, _NONE, floor)
+    else:
+      lists = predictions.lists[name]
+      floor = lists.floor(n_listable)
     return cls(
       lists=lists,
       floor=floor,
       is_cut=is_cut,
       gold=cut(predictions.gold, mask),
-      width=1 << max(most - 1, 0).bit_length(),
-      n_labels=int(mask.sum()),
-      n_space=len(predictions.labels),
+      mask=mask,
+      train_counts=predictions.train_counts,
     )
+
+  def __len__(self) -> int:
+    return len(self.gold)
+
+  @property
+  def n_labels(self) -> int:
+    """Labels in the slice."""
+    return int(self.mask.sum())
+
+  @property
+  def n_with_gold(self) -> int:
+    """Documents with gold in the slice."""
+    return int((self.gold.lengths > 0).sum())
 
   @property
   def depth(self) -> int:
@@ -73,17 +83,31 @@ class Slice:
     """Documents of which neither k labels nor all there are are listed."""
     return int(((self.lists.lengths < k) & (self.floor > _NONE)).sum())
 
-  def blocks(self) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yields (ids, scores, floor, gold, mask) of ROWS documents, padded."""
-    n_docs = len(self.gold)
-    for start in range(0, n_docs, ROWS):
-      rows = np.arange(start, start + ROWS)
-      mask_B = rows < n_docs
-      rows_B = np.where(mask_B, rows, 0)
-      gold_BP = self.gold.padded(np.where(mask_B, rows, PAD), self.width, PAD)
-      ids, scores = self.lists.ids, self.lists.scores
-      floor_B = self.floor[rows_B]
-      yield ids[rows_B], scores[rows_B], floor_B, gold_BP, mask_B
+  def blocks(self) -> Iterator[tuple[np.ndarray, Documents]]:
+    """Yields (row of each document, documents), padded.
+
+    Documents come in the order of how many gold labels they have, so that a
+    block is not much wider than most of its rows; padding rows come last.
+    """
+    order = np.argsort(self.gold.lengths, kind='stable')
+    size = min(ROWS, max(_FEWEST_ROWS, _power_of_two(len(order))))
+    for start in range(0, len(order), size):
+      rows = order[start : start + size]
+      yield rows, self._block(rows, size)
+
+  def _block(self, rows: np.ndarray, size: int) -> Documents:
+    most = int(self.gold.lengths[rows[-1]])
+    padded = np.append(rows, np.full(size - len(rows), PAD))
+    lists_B = np.maximum(padded, 0)
+    return Documents(
+      ids_BK=self.lists.ids[lists_B],
+      gold_BP=self.gold.padded(
+        padded, max(_FEWEST_GOLD, _power_of_two(most)), PAD
+      ),
+      mask_B=padded != PAD,
+      floor_B=self.floor[lists_B],
+      scores_BK=self.lists.scores[lists_B],
+    )
 
   def best_threshold(self) -> float:
     """The threshold, in the scores' unit, of best micro-F1.
@@ -94,9 +118,8 @@ class Slice:
     ids, scores = self.lists.ids, self.lists.scores.astype(np.float64)
     rows = np.arange(len(ids), dtype=np.int64)[:, None]
     owners = np.repeat(rows[:, 0], self.gold.lengths)
-    hit = np.isin(
-      rows * self.n_space + ids, owners * self.n_space + self.gold.values
-    )
+    n_space = len(self.mask)
+    hit = np.isin(rows * n_space + ids, owners * n_space + self.gold.values)
     real = ids != PAD
     order = np.argsort(-scores[real], kind='stable')
     ranked, correct = scores[real][order], np.cumsum(hit[real][order])
@@ -117,81 +140,40 @@ class Slice:
     return float((ranked[best] + below[best]) / 2)
 
 
-def judge_slice(
-  part: Slice, ks: tuple[int, ...], thresholds: dict[str, float | None]
-) -> tuple[dict[str, Any], dict[str, str]]:
-  """All metrics of a slice.
+def _power_of_two(n: int) -> int:
+  """The smallest that is at least n."""
+  return 1 << max(n - 1, 0).bit_length()
 
-  Args:
-    part: the slice.
-    ks: cut-offs.
-    thresholds: name -> score threshold of micro- and macro-<name>; None: these
-      scores have none.
 
-  Returns:
-    metric -> value or None, and for each None metric -> reason; if the lists
-    are cut from those of all labels, LISTS -> how many are short.
-  """
-  ranking = Ranking.empty(ks)
-  f1s = {
-    name: ThresholdF1.empty(part.n_space)
-    for name, threshold in thresholds.items()
-    if threshold is not None
+def _cut_lists(
+  predictions: Predictions, mask: np.ndarray
+) -> tuple[Lists, np.ndarray]:
+  """The labels of mask in the saved lists, and the floor of what is not."""
+  lists, floor = predictions.lists[ALL], _floor(predictions, ALL)
+  others = {
+    name: predictions.lists[name]
+    for name, other in predictions.masks.items()
+    if name in predictions.lists and name != ALL and (mask & other).any()
   }
-  for ids_BK, scores_BK, floor_B, gold_BP, mask_B in part.blocks():
-    ranking = ranking.update(ids_BK, gold_BP, mask_B, floor_B == _NONE)
-    for name, state in f1s.items():
-      f1s[name] = state.update(
-        ids_BK, scores_BK, gold_BP, mask_B, floor_B, thresholds[name]
-      )
-  values = {
-    'n_docs': int(ranking.documents),
-    'n_skipped': int(ranking.skipped),
-    'n_labels': part.n_labels,
-    **ranking.compute(),
-  }
-  for name in thresholds:
-    f1 = f1s[name].compute(part.n_labels) if name in f1s else F1(None, None)
-    values[f'micro-{name}'], values[f'macro-{name}'] = f1.micro, f1.macro
-  reasons = _reasons(part, values, ranking, f1s)
-  if part.is_cut:
-    reasons[LISTS] = _how_cut(part, max(ks))
-  return values, reasons
-
-
-def _how_cut(part: Slice, k: int) -> str:
-  n_docs, n_short = len(part.gold), part.n_short(k)
-  return (
-    f'cut from those of all labels; of the {part.depth} saved, {n_short} of '
-    f'{n_docs} documents ({n_short / max(n_docs, 1):.1%}) have fewer than {k} '
-    'labels left'
+  if not others:
+    return lists.cut(mask), floor
+  # The slices of the label space may not cover it, where one has no lists.
+  covered = np.zeros_like(mask)
+  for name in others:
+    covered |= predictions.masks[name]
+  inside = [_floor(predictions, name) for name in others]
+  floors = [floor] if (mask & ~covered).any() else inside
+  floor = np.minimum(floor, np.max(floors, axis=0))
+  # What is not above the floor may stand behind labels that no list has.
+  merged = Lists.merged([lists, *others.values()]).cut(mask).above(floor)
+  short = merged.first(lists.ids.shape[1])
+  return short, np.where(
+    merged.lengths > short.lengths, short.scores[:, -1], floor
   )
 
 
-def _reasons(
-  part: Slice,
-  values: dict[str, Any],
-  ranking: Ranking,
-  f1s: dict[str, ThresholdF1],
-) -> dict[str, str]:
-  missing = [metric for metric, value in values.items() if value is None]
-  n_docs = values['n_docs']
-  if not n_docs:
-    return dict.fromkeys(missing, 'no document has a gold label here')
-  unknowns = ranking.unknowns()
-  reasons = {}
-  for metric in missing:
-    name = metric.partition('-')[2]
-    if metric in unknowns:
-      reasons[metric] = (
-        f'{unknowns[metric]} of {n_docs} documents need a list deeper than '
-        f'the {part.depth} labels saved'
-      )
-    elif name in f1s:
-      reasons[metric] = (
-        f'{int(f1s[name].unknown)} of {len(part.gold)} documents may have more '
-        f'labels above the threshold than the {part.depth} saved'
-      )
-    else:
-      reasons[metric] = 'the scores are margins, not probabilities'
-  return reasons
+def _floor(predictions: Predictions, name: str) -> np.ndarray:
+  """The floor of saved lists, over the labels that they may list."""
+  mask = predictions.masks[name]
+  n_listable = int(mask[: predictions.n_scored].sum())
+  return predictions.lists[name].floor(n_listable)

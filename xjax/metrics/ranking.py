@@ -1,6 +1,8 @@
-"""Ranking metrics from top-k lists: P, R, RP and nDCG at k, R-Precision."""
+"""What top-k lists say of each document: hits and discounted gains.
 
-from collections.abc import Sequence
+A metric is made of sums, and a *term* is what one document adds to such a sum.
+Terms have a row per document and a column per cut-off k.
+"""
 
 from flax import struct
 import jax
@@ -9,15 +11,10 @@ from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
 from xjax.core.types import PAD
-from xjax.metrics.exact import exact
 
 R_PRECISION = 'R-Precision'
-
-
-def ranking_names(ks: Sequence[int]) -> tuple[str, ...]:
-  """The metrics of this file, in the order of their columns."""
-  kinds = ('P', 'R', 'RP', 'nDCG')
-  return (*(f'{kind}@{k}' for kind in kinds for k in ks), R_PRECISION)
+# What ranking_terms gives.
+KINDS = ('hits', 'hit', 'R', 'RP', 'DCG', 'nDCG')
 
 
 def hits(
@@ -32,164 +29,124 @@ def hits(
   return same.any(-1) & (jnp.asarray(ids_BK) != PAD)
 
 
-def document_values(
-  ids_BK: Int[Array | np.ndarray, 'B K'],
-  gold_BP: Int[Array | np.ndarray, 'B P'],
-  whole_B: Bool[Array | np.ndarray, ' B'],
-  ks: tuple[int, ...],
-) -> tuple[Float[Array, 'M B'], Bool[Array, 'M B']]:
-  """Every ranking metric of every document.
-
-  With g gold labels and hits(k) of them among the first k of the list:
-  P@k = hits(k) / k; R@k = hits(k) / g; RP@k = hits(k) / min(k, g)
-  (Chalkidis et al. 2019, eq. 3); nDCG@k sums 1 / log2(i + 1) over hits i <= k
-  and divides by the same sum for a list whose first min(k, g) are gold;
-  R-Precision = hits(g) / g.
-
-  Args:
-    ids_BK: int32 ranked labels, PAD beyond the list.
-    gold_BP: int32 gold labels, each once, in any order, PAD beyond them.
-    whole_B: whether the list has every label that could be listed at all.
-    ks: cut-offs.
-
-  Returns:
-    values: float64 [M, B] (under jax.enable_x64, else float32) in the order
-      of `ranking_names(ks)`; 0 for a document without gold.
-    known: bool [M, B], False where the value needs more entries than the list
-      has: k or, for R-Precision, g of them.
-  """
-  depth = ids_BK.shape[1]
-  listed_B = (jnp.asarray(ids_BK) != PAD).sum(-1)
-  gold_B = (jnp.asarray(gold_BP) != PAD).sum(-1)
-  hits_BK = hits(ids_BK, gold_BP)
-  # found_BI[:, i] counts hits among the first i entries.
-  found_BI = jnp.pad(jnp.cumsum(hits_BK, -1), ((0, 0), (1, 0)))
-  all_known_B = jnp.asarray(whole_B) | (found_BI[:, -1] == gold_B)
-  real = jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
-  places = jnp.arange(max(*ks, depth, 1), dtype=real)
-  discount = 1 / jnp.log2(places + 2)
-  ideal = jnp.pad(jnp.cumsum(discount), (1, 0))
-  gains_BI = jnp.cumsum(hits_BK * discount[:depth], -1)
-  one_B = jnp.maximum(gold_B, 1)
-  rows = {}
-  for k in ks:
-    at = min(k, depth)
-    found = found_BI[:, at].astype(real)
-    best = jnp.minimum(k, one_B)
-    rows[f'P@{k}'] = found / k
-    rows[f'R@{k}'] = found / one_B
-    rows[f'RP@{k}'] = found / best
-    rows[f'nDCG@{k}'] = gains_BI[:, at - 1] / ideal[best]
-  at_gold = jnp.minimum(one_B, depth)[:, None]
-  found = jnp.take_along_axis(found_BI, at_gold, -1)[:, 0].astype(real)
-  rows[R_PRECISION] = found / one_B
-  known = {
-    f'{m}@{k}': k <= listed_B for m in ('P', 'R', 'RP', 'nDCG') for k in ks
-  }
-  known[R_PRECISION] = gold_B <= listed_B
-  names = ranking_names(ks)
-  return (
-    jnp.stack([rows[name] for name in names]),
-    jnp.stack([known[name] | all_known_B for name in names]),
-  )
+def real_dtype() -> type:
+  """float64 where JAX is in 64 bits, as under metrics.exact, else float32."""
+  return jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
 
 
 @struct.dataclass
-class Ranking:
-  """Mergeable sums of ranking metrics over documents that have gold.
+class Ranked:
+  """Ranked labels beside the gold ones.
 
   Attributes:
-    documents: int64, documents with gold: those a mean is over.
-    skipped: int64, documents without gold, left out of it.
-    hits: int64 [len(ks)], gold labels among the first k.
-    sums: float64 [M], of document_values.
-    unknown: int64 [M], documents whose list is too short for the metric.
-    ks: cut-offs.
+    ids_BK: int32 ranked labels, PAD beyond the list.
+    gold_BP: int32 gold labels, each once, in any order, PAD beyond them.
+    whole_B: bool, whether the list has every label that could be listed.
+    hits_BK: bool, entries that are gold.
+    gold_B: int, number of gold labels.
+    listed_B: int, length of the list.
   """
 
-  documents: jax.Array
-  skipped: jax.Array
-  hits: jax.Array
-  sums: jax.Array
-  unknown: jax.Array
-  ks: tuple[int, ...] = struct.field(pytree_node=False)
+  ids_BK: jax.Array
+  gold_BP: jax.Array
+  whole_B: jax.Array
+  hits_BK: jax.Array
+  gold_B: jax.Array
+  listed_B: jax.Array
 
   @classmethod
-  def empty(cls, ks: Sequence[int]) -> 'Ranking':
-    """The state before any document."""
-    n = len(ranking_names(ks))
-    with exact():
-      zero = jnp.zeros((), jnp.int64)
-      return cls(
-        documents=zero,
-        skipped=zero,
-        hits=jnp.zeros(len(ks), jnp.int64),
-        sums=jnp.zeros(n, jnp.float64),
-        unknown=jnp.zeros(n, jnp.int64),
-        ks=tuple(ks),
-      )
-
-  def update(
-    self,
+  def of(
+    cls,
     ids_BK: Int[Array | np.ndarray, 'B K'],
     gold_BP: Int[Array | np.ndarray, 'B P'],
-    mask_B: Bool[Array | np.ndarray, ' B'],
     whole_B: Bool[Array | np.ndarray, ' B'],
-  ) -> 'Ranking':
-    """Adds documents, as in document_values; mask_B is False for padding."""
-    with exact():
-      return _update(self, ids_BK, gold_BP, mask_B, whole_B)
+  ) -> 'Ranked':
+    """Compares the lists with gold."""
+    ids_BK, gold_BP = jnp.asarray(ids_BK), jnp.asarray(gold_BP)
+    return cls(
+      ids_BK=ids_BK,
+      gold_BP=gold_BP,
+      whole_B=jnp.asarray(whole_B),
+      hits_BK=hits(ids_BK, gold_BP),
+      gold_B=(gold_BP != PAD).sum(-1),
+      listed_B=(ids_BK != PAD).sum(-1),
+    )
 
-  def merge(self, other: 'Ranking') -> 'Ranking':
-    """The state over the documents of both."""
-    if self.ks != other.ks:
-      raise ValueError(f'cut-offs differ: {self.ks} and {other.ks}')
-    with exact():
-      return jax.tree.map(jnp.add, self, other)
-
-  def unknowns(self) -> dict[str, int]:
-    """Documents whose list is too short, for each metric that has such."""
-    counts = np.asarray(self.unknown).tolist()
-    return {
-      m: n for m, n in zip(ranking_names(self.ks), counts, strict=True) if n
-    }
-
-  def compute(self) -> dict[str, float | None]:
-    """Means over documents with gold, as fractions.
-
-    None where no document has gold, or where a list is too short.
-    """
-    names = ranking_names(self.ks)
-    documents = int(self.documents)
-    if not documents:
-      return dict.fromkeys(names)
-    sums = np.asarray(self.sums).copy()
-    # Sums of hits / k round; counts do not.
-    sums[: len(self.ks)] = np.asarray(self.hits) / np.asarray(self.ks)
-    unknown = self.unknowns()
-    return {
-      name: None if name in unknown else float(total / documents)
-      for name, total in zip(names, sums, strict=True)
-    }
+  def first(
+    self, values_BK: Float[Array, 'B K'], ks: tuple[int, ...]
+  ) -> Float[Array, 'B J']:
+    """Sums of the first k values; whole numbers add up exactly."""
+    places = jnp.arange(values_BK.shape[1])[:, None]
+    prefix_KJ = (places < jnp.asarray(ks)).astype(values_BK.dtype)
+    return jnp.matmul(values_BK, prefix_KJ, precision='highest')
 
 
-@jax.jit
-def _update(
-  state: Ranking,
-  ids_BK: Int[Array, 'B K'],
-  gold_BP: Int[Array, 'B P'],
-  mask_B: Bool[Array, ' B'],
-  whole_B: Bool[Array, ' B'],
-) -> Ranking:
-  has_gold_B = (gold_BP != PAD).any(-1)
-  counted_B = mask_B & has_gold_B
-  values_MB, known_MB = document_values(ids_BK, gold_BP, whole_B, state.ks)
-  found_BK = jnp.cumsum(hits(ids_BK, gold_BP) & counted_B[:, None], -1)
-  at = jnp.minimum(jnp.asarray(state.ks), ids_BK.shape[1]) - 1
-  return state.replace(
-    documents=state.documents + counted_B.sum(),
-    skipped=state.skipped + (mask_B & ~has_gold_B).sum(),
-    hits=state.hits + found_BK[:, at].sum(0),
-    sums=state.sums + jnp.where(counted_B, values_MB, 0).sum(-1),
-    unknown=state.unknown + (counted_B & ~known_MB).sum(-1),
-  )
+def discounts(n: int) -> Float[Array, ' n']:
+  """1 / log2(i + 1) for the places i = 1 .. n."""
+  return 1 / jnp.log2(jnp.arange(2, n + 2, dtype=real_dtype()))
+
+
+def ideal_gains(ranked: Ranked, ks: tuple[int, ...]) -> Float[Array, 'B J']:
+  """The discounted gain of a list whose first min(k, g) entries are gold.
+
+  A document without gold is treated as one with a gold label; it never hits.
+  """
+  ideal = jnp.pad(jnp.cumsum(discounts(max(ks))), (1, 0))
+  return ideal[best_hits(ranked, ks)]
+
+
+def best_hits(ranked: Ranked, ks: tuple[int, ...]) -> Int[Array, 'B J']:
+  """min(k, g), and 1 where g is 0."""
+  return jnp.minimum(jnp.maximum(ranked.gold_B, 1)[:, None], jnp.asarray(ks))
+
+
+def ranking_terms(
+  ranked: Ranked, ks: tuple[int, ...]
+) -> dict[str, Float[Array, 'B J']]:
+  """Terms of the metrics in which every label counts the same.
+
+  With g gold labels and hits(k) of them among the first k of the list:
+  `hits` is hits(k); `hit` 1 if there are any (Schultheis et al. 2022, eq. 12);
+  `R` hits(k) / g; `RP` hits(k) / min(k, g) (Chalkidis et al. 2019, eq. 3);
+  `DCG` the sum of 1 / log2(i + 1) over hits i <= k; `nDCG` that over the same
+  of a list whose first min(k, g) are gold. All are 0 without gold.
+
+  Returns:
+    kind -> float [B, len(ks)].
+  """
+  hits_BK = ranked.hits_BK.astype(real_dtype())
+  found_BJ = ranked.first(hits_BK, ks)
+  gain_BJ = ranked.first(hits_BK * discounts(hits_BK.shape[1]), ks)
+  return {
+    'hits': found_BJ,
+    'hit': (found_BJ > 0).astype(found_BJ.dtype),
+    'R': found_BJ / jnp.maximum(ranked.gold_B, 1)[:, None],
+    'RP': found_BJ / best_hits(ranked, ks),
+    'DCG': gain_BJ,
+    'nDCG': gain_BJ / ideal_gains(ranked, ks),
+  }
+
+
+def r_precision(ranked: Ranked) -> Float[Array, ' B']:
+  """hits(g) / g (Bertalis et al., section 4.5), 0 without gold."""
+  among_BK = jnp.arange(ranked.hits_BK.shape[1]) < ranked.gold_B[:, None]
+  found_B = (ranked.hits_BK & among_BK).sum(-1)
+  return found_B.astype(real_dtype()) / jnp.maximum(ranked.gold_B, 1)
+
+
+def known(ranked: Ranked, ks: tuple[int, ...]) -> Bool[Array, 'B J']:
+  """Whether the list tells the terms at k: no hit among the first k is hidden.
+
+  It does where it has k entries, or every label, or all that is gold.
+  """
+  deep_BJ = ranked.listed_B[:, None] >= jnp.asarray(ks)
+  return deep_BJ | _complete(ranked)[:, None]
+
+
+def r_precision_known(ranked: Ranked) -> Bool[Array, ' B']:
+  """The same for R-Precision, which needs g entries."""
+  return (ranked.listed_B >= ranked.gold_B) | _complete(ranked)
+
+
+def _complete(ranked: Ranked) -> Bool[Array, ' B']:
+  return ranked.whole_B | (ranked.hits_BK.sum(-1) == ranked.gold_B)

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from xjax.evaluate.evaluator import NOTES, PROTOCOL
-from xjax.evaluate.slice import LISTS
+from xjax.evaluate.judge import LISTS, NOTES, PROTOCOL
 
 MODEL = 'model'
 PRIOR = 'popularity prior'

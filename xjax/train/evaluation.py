@@ -1,6 +1,5 @@
 """Judging a finished run on a split, or predictions saved earlier."""
 
-from collections.abc import Sequence
 import dataclasses
 import os
 import pathlib
@@ -12,7 +11,9 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import SyntheticData
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label, LabelSpace, Split
-from xjax.evaluate.evaluator import judge, popularity
+from xjax.evaluate.criteria import Criteria
+from xjax.evaluate.evaluator import popularity
+from xjax.evaluate.judge import judge
 from xjax.evaluate.predictions import Predictions
 from xjax.metrics.slices import ALL
 from xjax.train.judging import (
@@ -74,16 +75,16 @@ def evaluate_split(
   threshold = None if name == DEV else saved_threshold(home, predictor.step)
   model = dataclasses.replace(predictor, space=space)
   metrics = judge_split(model, part, home, name, threshold)
-  prior = judge(popularity(space, part, config.depth), config.ks)
+  prior = judge(popularity(space, part, config.depth), config.criteria())
   return Evaluation(metrics, prior, home.evaluation(name))
 
 
-def evaluate_file(path: str | os.PathLike, ks: Sequence[int]) -> Evaluation:
+def evaluate_file(path: str | os.PathLike, criteria: Criteria) -> Evaluation:
   """Judges a predictions.npz, whoever made it, and writes nothing.
 
   Args:
     path: the file, with gold.
-    ks: cut-offs.
+    criteria: what to judge by.
 
   Raises:
     DataError: it is absent, damaged or without gold.
@@ -94,8 +95,8 @@ def evaluate_file(path: str | os.PathLike, ks: Sequence[int]) -> Evaluation:
   if space is not None and predictions.gold is not None:
     split = Split('', predictions.doc_ids, predictions.gold, (), '')
     depth = predictions.lists[ALL].ids.shape[1]
-    prior = judge(popularity(space, split, depth), ks)
-  return Evaluation(judge(predictions, ks), prior, None)
+    prior = judge(popularity(space, split, depth), criteria)
+  return Evaluation(judge(predictions, criteria), prior, None)
 
 
 def saved_threshold(workdir: Workdir, step: int) -> float | None:

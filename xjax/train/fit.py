@@ -12,6 +12,8 @@ from xjax.core.mesh import make_mesh
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus
 from xjax.data.vocab import Vocabulary
+from xjax.evaluate.calibration import Calibration
+from xjax.train.calibration import saved_calibration
 from xjax.train.checkpoint import read_params
 from xjax.train.config import Config, NeuralTrain
 from xjax.train.config_check import check_config
@@ -43,6 +45,7 @@ class FitResult:
     prior: by split, of the popularity prior.
     paths: by split, the folder of predictions and metrics.
     corpus: what it was trained and judged on.
+    calibration: of that checkpoint's scores, if there is one.
   """
 
   workdir: pathlib.Path
@@ -52,6 +55,7 @@ class FitResult:
   prior: dict[str, Metrics]
   paths: dict[str, pathlib.Path]
   corpus: Corpus
+  calibration: Calibration | None
 
 
 def fit(config: Config, workdir: str | os.PathLike) -> FitResult:
@@ -135,6 +139,9 @@ def _fit_neural(
     prior=prior,
     paths={name: folder.evaluation(name) for name in metrics},
     corpus=corpus,
+    calibration=saved_calibration(
+      folder, config.eval.calibration, best, scorer.score_kind
+    ),
   )
 
 

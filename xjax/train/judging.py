@@ -13,23 +13,18 @@ from xjax.data.schema import Corpus, LabelSpace, Split
 from xjax.evaluate.evaluator import (
   EVALUATION,
   METRICS,
-  PROTOCOL,
-  judge,
   popularity,
   predict,
   save_evaluation,
-  tune_threshold,
 )
+from xjax.evaluate.judge import PROTOCOL, Metrics, judge, tune_threshold
 from xjax.metrics.slices import ALL
+from xjax.train.calibration import DEV, calibrate_run
 from xjax.train.config import EvalConfig
 from xjax.train.inputs import Inputs
 from xjax.train.workdir import Workdir, read_json
 
-DEV = 'dev'
 JUDGED = (DEV, 'test')
-
-# {protocol: {slice: {metric: value}}}
-Metrics = dict[str, dict[str, dict[str, Any]]]
 
 
 class Model(Protocol):
@@ -52,7 +47,7 @@ def prior_metrics(corpus: Corpus, config: EvalConfig) -> dict[str, Metrics]:
   """Metrics by split of the popularity prior."""
   space = corpus.label_space
   return {
-    name: judge(popularity(space, split, config.depth), config.ks)
+    name: judge(popularity(space, split, config.depth), config.criteria())
     for name, split in _present(corpus).items()
   }
 
@@ -103,7 +98,7 @@ def dev_judge(
     scorer.params = params
     watched = _Watched(batches, between)
     predictions = predict(scorer, watched, split, space, config.depth)
-    return judge(predictions, config.ks)[PROTOCOL]
+    return judge(predictions, config.criteria())[PROTOCOL]
 
   return judge_dev
 
@@ -115,7 +110,7 @@ def judge_split(
   name: str,
   threshold: float | None = None,
 ) -> Metrics:
-  """Judges a split and writes eval/<name>/.
+  """Judges a split and writes eval/<name>/; of dev, calibration.json too.
 
   Args:
     model: at a checkpoint.
@@ -129,13 +124,17 @@ def judge_split(
   predictions = predict(model.scorer, batches, split, model.space, config.depth)
   if name == DEV:
     threshold = tune_threshold(predictions)
-  metrics = judge(predictions, config.ks, threshold)
+  metrics = judge(predictions, config.criteria(), threshold)
   if is_host0():
     mark = workdir.judged(name)
     with writing(mark):
       mark.unlink(missing_ok=True)
     save_evaluation(workdir.evaluation(name), predictions, metrics)
-    # Last: with it the folder is complete.
+    if name == DEV:
+      calibrate_run(
+        predictions, workdir, config.calibration, model.step, split.digest
+      )
+    # Last: with it all of this is complete.
     write_json(mark, _mark(model.step, split.digest))
     logging.info('judged %s: %s', name, workdir.evaluation(name))
   barrier(f'xjax:judged:{name}')

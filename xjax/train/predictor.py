@@ -12,8 +12,9 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import DATA, MeshConfig, make_mesh
 from xjax.core.types import PAD, Batch, ScoreKind
 from xjax.data.schema import Document, LabelSpace, Split
-from xjax.evaluate.text import readable_scores
+from xjax.evaluate.calibration import Calibration, readable_scores
 from xjax.models.scorer import ModelScorer
+from xjax.train.calibration import saved_calibration
 from xjax.train.checkpoint import read_params
 from xjax.train.config import Config
 from xjax.train.config_json import load_config
@@ -30,7 +31,8 @@ class Prediction(NamedTuple):
   Attributes:
     id: of the label.
     name: its descriptor.
-    score: a probability where the scores allow, else the score itself.
+    score: a probability, calibrated where the run is; a margin that is not
+      calibrated stays one.
   """
 
   id: str
@@ -48,6 +50,7 @@ class Predictor:
     inputs: makes batches as the run did.
     scorer: the model.
     step: of its checkpoint.
+    calibration: of the scores that predict shows; topk gives them raw.
   """
 
   config: Config
@@ -55,6 +58,7 @@ class Predictor:
   inputs: Inputs
   scorer: ModelScorer
   step: int
+  calibration: Calibration | None = None
 
   @property
   def score_kind(self) -> ScoreKind:
@@ -106,7 +110,7 @@ class Predictor:
     self, ids_K: np.ndarray, scores_K: np.ndarray
   ) -> list[Prediction]:
     real = ids_K != PAD
-    scores = readable_scores(scores_K[real], self.score_kind)
+    scores = readable_scores(scores_K[real], self.score_kind, self.calibration)
     labels = (self.space.labels[i] for i in ids_K[real])
     return [
       Prediction(label.id, label.name, float(score))
@@ -136,7 +140,10 @@ def load_predictor(workdir: str | os.PathLike) -> Predictor:
   like = plan.abstract.params
   params = from_paths(like, read_params(found.checkpoints, step, like))
   scorer = ModelScorer(plan.graphdef, params, mesh, space.n_trained)
-  return Predictor(config, space, Inputs(config, vocab), scorer, step)
+  method, kind = config.eval.calibration, scorer.score_kind
+  calibration = saved_calibration(found, method, step, kind)
+  inputs = Inputs(config, vocab)
+  return Predictor(config, space, inputs, scorer, step, calibration)
 
 
 def _present_mesh(config: Config) -> jax.sharding.Mesh:

@@ -15,7 +15,9 @@ from xjax.data.labels import add_outside
 from xjax.data.load import read_input
 from xjax.data.raw import RawCorpus
 from xjax.data.schema import Document, LabelSpace, Split
-from xjax.evaluate.evaluator import judge, predict
+from xjax.evaluate.calibration import Calibration
+from xjax.evaluate.evaluator import predict
+from xjax.evaluate.judge import judge
 from xjax.evaluate.predictions import Predictions
 from xjax.evaluate.text import prediction_line
 from xjax.metrics.slices import ALL
@@ -33,9 +35,9 @@ def tag_file(
   """Writes the k best labels of each document of a file, as JSON lines.
 
   Needs nothing but the workdir. With an output X.jsonl, X.npz gets the lists
-  of all slices, at least eval.depth long, and X.metrics.json the metrics of
-  those documents that have labels, if any has. X.npz has gold if all have:
-  it cannot say of a document that its labels are not known.
+  of all slices, raw scores, at least eval.depth long, and X.metrics.json the
+  metrics of those documents that have labels, if any has. X.npz has gold if
+  all have: it cannot say of a document that its labels are not known.
 
   Args:
     workdir: of the run.
@@ -57,7 +59,7 @@ def tag_file(
   batches = predictor.text_batches(documents)
   depth = max(k, config.eval.depth)
   predictions = predict(predictor, batches, split, space, depth)
-  lines = _lines(predictions, space, k)
+  lines = _lines(predictions, space, k, predictor.calibration)
   if output == STREAM:
     sys.stdout.writelines(lines)
     return
@@ -68,7 +70,7 @@ def tag_file(
   if labelled.any():
     threshold = saved_threshold(Workdir.at(workdir), predictor.step)
     judged = predictions.of_documents(labelled)
-    write_json(metrics, judge(judged, config.eval.ks, threshold))
+    write_json(metrics, judge(judged, config.eval.criteria(), threshold))
   if not labelled.all():
     predictions = dataclasses.replace(predictions, gold=None)
   predictions.save(path.with_suffix('.npz'))
@@ -112,7 +114,10 @@ def _gold_of(
 
 
 def _lines(
-  predictions: Predictions, space: LabelSpace, k: int
+  predictions: Predictions,
+  space: LabelSpace,
+  k: int,
+  calibration: Calibration | None,
 ) -> Iterator[str]:
   lists = predictions.lists[ALL]
   for row, id_ in enumerate(predictions.doc_ids):
@@ -123,6 +128,7 @@ def _lines(
         lists.scores[row, :k],
         space.labels,
         predictions.score_kind,
+        calibration,
       )
       + '\n'
     )

@@ -61,6 +61,10 @@ class Workdir:
   def checkpoints(self) -> pathlib.Path:
     return self.path / 'checkpoints'
 
+  @property
+  def calibration(self) -> pathlib.Path:
+    return self.path / 'calibration.json'
+
   def evaluation(self, name: str) -> pathlib.Path:
     """The folder of a split's predictions and metrics."""
     return self.path / 'eval' / name

@@ -1,0 +1,279 @@
+"""The sums that a slice's metrics are made of, and what is missing of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+import functools
+from functools import partial
+
+import jax
+import numpy as np
+
+from xjax.data.propensity import propensity_weights
+from xjax.evaluate.criteria import Criteria
+from xjax.evaluate.slice import Slice
+from xjax.metrics.diversity import intra_list_diversity
+from xjax.metrics.exact import exact
+from xjax.metrics.label_sums import (
+  GOLD,
+  GOLD_LABELS,
+  LABELS,
+  LabelForm,
+  in_bins,
+  named_sums,
+)
+from xjax.metrics.measures import Measure, measures
+from xjax.metrics.propensity import KINDS as PROPENSITY_KINDS
+from xjax.metrics.ranking import KINDS as RANKING_KINDS, R_PRECISION
+from xjax.metrics.sums import (
+  DOCUMENTS,
+  WITH_GOLD,
+  Documents,
+  Form,
+  Sums,
+  Weights,
+  document_terms,
+)
+
+_NO_GOLD = 'no document has a gold label here'
+_MARGINS = 'the scores are margins, not probabilities'
+_LEAST_TRAIN = 3  # fewer make the constant of the formula negative
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Evidence:
+  """All that the metrics of one slice depend on.
+
+  Attributes:
+    part: the slice.
+    weights: what labels count.
+    form: of the sums.
+    label_form: which label metrics there are beside F1.
+    cuts: what ends the name of F1 -> its threshold; None: scores have none.
+    bins: frequency bin -> bool [L], its labels in the slice.
+    given: document terms computed from the lists alone, float64 [N].
+    absent: why there are no propensity terms; empty: there are.
+  """
+
+  part: Slice
+  weights: Weights
+  form: Form
+  label_form: LabelForm
+  cuts: Mapping[str, float | None]
+  bins: Mapping[str, np.ndarray]
+  given: Mapping[str, np.ndarray]
+  absent: str
+
+  @classmethod
+  def of(
+    cls,
+    part: Slice,
+    criteria: Criteria,
+    cuts: Mapping[str, float | None],
+    n_train: int,
+  ) -> 'Evidence':
+    """Prepares what the criteria ask for.
+
+    Args:
+      part: the slice.
+      criteria: what to judge by.
+      cuts: what ends the name of F1 -> its threshold.
+      n_train: training documents; 0: not known.
+    """
+    weights, absent = _weights(part, criteria, n_train)
+    bins = in_bins(part.train_counts) if n_train else {}
+    given = _diversity(part, criteria)
+    thresholds = [cut for cut in cuts.values() if cut is not None]
+    wanted = {
+      name
+      for protocol in criteria.protocols
+      for measure in measures(
+        protocol, criteria.ks, tuple(cuts), tuple(bins), criteria.form
+      ).values()
+      for name in measure.sums
+    }
+    terms = _document_terms(criteria.ks, weights, given)
+    return cls(
+      part=part,
+      weights=weights,
+      form=Form(
+        ks=tuple(sorted(criteria.ks)),
+        terms=tuple(name for name in terms if name in wanted),
+        n_labels=len(part.mask),
+        n_thresholds=len(thresholds),
+      ),
+      label_form=criteria.form,
+      cuts=cuts,
+      bins={name: mask & part.mask for name, mask in bins.items()},
+      given=given,
+      absent=absent,
+    )
+
+  @property
+  def thresholds(self) -> dict[str, float]:
+    """What ends the name of F1 -> its threshold, where scores have one."""
+    return {n: cut for n, cut in self.cuts.items() if cut is not None}
+
+  @property
+  def sets(self) -> tuple[str, ...]:
+    """What ends the names of the sums of each set of decisions."""
+    return *(f'@{k}' for k in self.form.ks), *self.thresholds
+
+  @functools.cached_property
+  def _taken(self) -> Sums:
+    state = Sums.empty(self.form)
+    thresholds = tuple(self.thresholds.values())
+    for _, documents in self._blocks():
+      state = state.update(documents, self.weights, thresholds)
+    return state
+
+  def _blocks(self) -> Iterator[tuple[np.ndarray, Documents]]:
+    for rows, documents in self.part.blocks():
+      fill = len(documents.mask_B) - len(rows)
+      given = {
+        name: np.pad(values[rows], (0, fill))
+        for name, values in self.given.items()
+      }
+      yield rows, documents.replace(given=given)
+
+  def terms(self) -> np.ndarray:
+    """float64 [M, N], the document terms of form.terms."""
+    found = np.zeros((len(self.form.terms), len(self.part)))
+    with exact():
+      for rows, documents in self._blocks():
+        values_MB, _ = _terms(documents, self.weights, self.form)
+        found[:, rows] = np.asarray(values_MB)[:, : len(rows)]
+    return found
+
+  @functools.cached_property
+  def fixed(self) -> dict[str, int]:
+    """Sums that do not change with the documents: how many labels there are."""
+    counts = {f'{LABELS}[{n}]': int(m.sum()) for n, m in self.bins.items()}
+    return {LABELS: self.part.n_labels, **counts}
+
+  @functools.cached_property
+  def _label_sums(self) -> dict[str, dict[str, float]]:
+    """Set of decisions -> name -> sum over labels."""
+    counts, n_ks = self._taken.counts, len(self.form.ks)
+    correct_SL, predicted_SL = (
+      _cumulated(np.asarray(each), n_ks)
+      for each in (counts.correct_SL, counts.predicted_SL)
+    )
+    rest = self.bins, len(self.part), self.label_form
+    return {
+      name: named_sums(correct_L, predicted_L, counts.gold_L, name, *rest)
+      for name, correct_L, predicted_L in zip(
+        self.sets, correct_SL, predicted_SL, strict=True
+      )
+    }
+
+  @functools.cached_property
+  def sums(self) -> dict[str, float]:
+    """Name -> sum, over documents and over labels."""
+    gold_L = np.asarray(self._taken.counts.gold_L)
+    sums = {**self._taken.terms(), **self.fixed}
+    sums |= {GOLD: int(gold_L.sum()), GOLD_LABELS: int((gold_L > 0).sum())}
+    for of_set in self._label_sums.values():
+      sums |= of_set
+    return sums
+
+  @functools.cached_property
+  def short(self) -> dict[str, str]:
+    """Sum -> why the lists are too short to know it, where they are."""
+    n_docs, n_all, depth = (
+      self.part.n_with_gold,
+      len(self.part),
+      self.part.depth,
+    )
+    found = {
+      name: f'{n} of {n_docs} documents need a list deeper than the {depth} '
+      'labels saved'
+      for name, n in self._taken.unknown().items()
+    }
+    short_S = np.asarray(self._taken.short_S).tolist()
+    for decisions, n in zip(self.sets, short_S, strict=True):
+      reason = (
+        f'{n} of {n_all} documents may have more labels above the threshold '
+        f'than the {depth} saved'
+        if decisions in self.cuts
+        else f'{n} of {n_all} documents need a list deeper than the {depth} '
+        'labels saved'
+      )
+      if n:
+        found |= dict.fromkeys(self._label_sums[decisions], reason)
+    return found
+
+  def asks_for(self, measure: Measure) -> bool:
+    """Whether this metric was asked for: False where it takes more to."""
+    return not measure.over.startswith(('ILD', 'weighted')) or all(
+      name in self.sums for name in measure.sums
+    )
+
+  def missing(self, measure: Measure) -> str:
+    """Why there is no value; empty where there is one."""
+    if not self.part.n_with_gold:
+      return _NO_GOLD
+    if any(name not in self.sums for name in measure.sums):
+      return self.absent if measure.over.startswith(_WEIGHED) else _MARGINS
+    return next(
+      (self.short[name] for name in measure.sums if name in self.short), ''
+    )
+
+
+_WEIGHED = ('w-', 'PSR')
+
+
+def _cumulated(counts_SL: np.ndarray, n_ks: int) -> np.ndarray:
+  """Places 1 to k, of what each cut-off adds to the one before."""
+  counts_SL = counts_SL.copy()
+  np.cumsum(counts_SL[:n_ks], axis=0, out=counts_SL[:n_ks])
+  return counts_SL
+
+
+def _weights(
+  part: Slice, criteria: Criteria, n_train: int
+) -> tuple[Weights, str]:
+  """What labels count, and why there are no inverse propensities."""
+  weights_L, absent = criteria.weights_L, ''
+  if weights_L is None and n_train < _LEAST_TRAIN:
+    absent = (
+      f'propensities need at least {_LEAST_TRAIN} training documents'
+      if n_train
+      else 'propensities need the training labels'
+    )
+  elif weights_L is None:
+    weights_L = propensity_weights(
+      part.train_counts, n_train, *criteria.propensity
+    )
+  return Weights(weights_L, criteria.ranks_LK), absent
+
+
+def _diversity(part: Slice, criteria: Criteria) -> dict[str, np.ndarray]:
+  """The terms of intra-list diversity, where label vectors are given."""
+  if criteria.vectors_LD is None:
+    return {}
+  found = {}
+  for k in criteria.ks:
+    values_N, has_pairs_N = intra_list_diversity(
+      part.lists.ids, k, criteria.vectors_LD
+    )
+    found[f'ILD@{k}'] = values_N
+    found[f'ILD documents@{k}'] = has_pairs_N.astype(np.float64)
+  return found
+
+
+def _document_terms(
+  ks: Sequence[int], weights: Weights, given: Mapping[str, np.ndarray]
+) -> list[str]:
+  """The terms that can be taken."""
+  kinds = list(RANKING_KINDS)
+  kinds += [] if weights.labels_L is None else PROPENSITY_KINDS
+  kinds += [] if weights.ranks_LK is None else ['weighted']
+  at_ks = [f'{kind}@{k}' for kind in kinds for k in ks]
+  return [DOCUMENTS, WITH_GOLD, R_PRECISION, *at_ks, *given]
+
+
+@partial(jax.jit, static_argnames='form')
+def _terms(
+  documents: Documents, weights: Weights, form: Form
+) -> tuple[jax.Array, jax.Array]:
+  return document_terms(documents, weights, form)

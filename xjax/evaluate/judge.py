@@ -1,0 +1,176 @@
+"""Predictions -> every metric, under every protocol asked for."""
+
+from collections.abc import Mapping
+import math
+from typing import Any
+
+import numpy as np
+
+from xjax.core.errors import DataError
+from xjax.core.types import ScoreKind
+from xjax.evaluate.criteria import Criteria
+from xjax.evaluate.evidence import Evidence
+from xjax.evaluate.predictions import Predictions
+from xjax.evaluate.slice import Slice
+from xjax.metrics.measures import measures
+from xjax.metrics.protocols import XJAX, Protocol
+from xjax.metrics.slices import ALL, judged_masks
+
+PROTOCOL = XJAX.name
+# Beside the protocols in metrics: why a value is None, and how sure it is.
+NOTES, INTERVALS = 'notes', 'intervals'
+LISTS = 'lists'  # the note on lists that are cut from other lists
+# {protocol: {slice: {metric: value}}}
+Metrics = dict[str, dict[str, dict[str, Any]]]
+
+
+def judge(
+  predictions: Predictions,
+  criteria: Criteria | None = None,
+  threshold: float | None = None,
+) -> Metrics:
+  """All metrics of every slice, under the protocols asked for.
+
+  Within a slice, ranking is by the slice's own lists and gold is cut to the
+  slice. Under our own protocol ranking metrics are means over the `n_docs`
+  documents with gold there; `n_skipped` have none. F1 and coverage count all
+  documents. Macro-averages are means over the `n_labels` labels of the slice.
+
+  Args:
+    predictions: with gold.
+    criteria: what to judge by.
+    threshold: of micro- and macro-F1-tuned, in the unit of the scores, as from
+      tune_threshold; None: without these two.
+
+  Returns:
+    `{protocol: {slice: {metric: value}}}`. A value is None where the saved
+    lists are too short for it, or where there is nothing to judge; then
+    `{'notes': {slice: {metric: reason}}}` says why. There 'lists' says of a
+    slice without lists of its own how many of those cut for it are short.
+
+  Raises:
+    DataError: predictions without gold.
+  """
+  need_gold(predictions)
+  criteria = criteria or Criteria()
+  cuts = thresholds(predictions.score_kind, threshold)
+  metrics, notes = {protocol.name: {} for protocol in criteria.protocols}, {}
+  for frequent_from, protocols in _by_masks(criteria).items():
+    masks = judged_slices(predictions, criteria, frequent_from)
+    for name, mask in masks.items():
+      part = Slice.of(predictions, name, mask)
+      evidence = Evidence.of(part, criteria, cuts, predictions.n_train)
+      for protocol in protocols:
+        values, reasons = judge_slice(evidence, protocol, criteria, cuts)
+        metrics[protocol.name][name] = values
+        if reasons and protocol is criteria.protocols[0]:
+          notes[name] = reasons
+  if threshold is not None:
+    for slices in metrics.values():
+      slices[ALL]['threshold-tuned'] = threshold
+  return {**metrics, **({NOTES: notes} if notes else {})}
+
+
+def _by_masks(criteria: Criteria) -> dict[int, list[Protocol]]:
+  """The protocols that agree on which labels are frequent."""
+  found = {}
+  for protocol in criteria.protocols:
+    found.setdefault(protocol.frequent_from, []).append(protocol)
+  return found
+
+
+def judged_slices(
+  predictions: Predictions, criteria: Criteria, frequent_from: int
+) -> dict[str, np.ndarray]:
+  """Slice name -> bool [L], `all` first."""
+  masks = predictions.masks
+  if frequent_from != XJAX.frequent_from and len(masks) > 1:
+    masks = judged_masks(
+      predictions.train_counts, predictions.held_out, frequent_from
+    )
+  return {**masks, **criteria.slices}
+
+
+def thresholds(kind: ScoreKind, tuned: float | None) -> dict[str, float | None]:
+  """What ends the name of F1 -> its threshold, None where scores have none."""
+  found = {'': score_threshold(kind, 0.5)}
+  return found if tuned is None else {**found, '-tuned': tuned}
+
+
+def score_threshold(kind: ScoreKind, probability: float) -> float | None:
+  """The score at a probability; None where scores say nothing of it."""
+  match kind:
+    case ScoreKind.LOGIT:
+      return math.log(probability / (1 - probability))
+    case ScoreKind.PROBABILITY:
+      return probability
+    case ScoreKind.MARGIN:
+      return None
+
+
+def judge_slice(
+  evidence: Evidence,
+  protocol: Protocol,
+  criteria: Criteria,
+  cuts: Mapping[str, float | None],
+) -> tuple[dict[str, Any], dict[str, str]]:
+  """All metrics of a slice.
+
+  Returns:
+    metric -> value or None, and for each None metric -> reason; if the lists
+    are cut from others, LISTS -> how many are short.
+  """
+  part = evidence.part
+  values = {
+    'n_docs': part.n_with_gold,
+    'n_skipped': len(part) - part.n_with_gold,
+    'n_labels': part.n_labels,
+  }
+  reasons = {}
+  table = measures(
+    protocol, criteria.ks, tuple(cuts), tuple(evidence.bins), criteria.form
+  )
+  for name, measure in table.items():
+    if evidence.asks_for(measure):
+      reason = evidence.missing(measure)
+      value = None if reason else float(measure.value(evidence.sums))
+      if value is not None and math.isnan(value):
+        value, reason = None, 'nothing to divide by'
+      values[name] = value
+      if reason:
+        reasons[name] = reason
+  if part.is_cut:
+    reasons[LISTS] = _how_cut(part, max(criteria.ks))
+  return values, reasons
+
+
+def _how_cut(part: Slice, k: int) -> str:
+  n_docs, n_short = len(part), part.n_short(k)
+  return (
+    f'cut from those of all labels; of the {part.depth} saved, {n_short} of '
+    f'{n_docs} documents ({n_short / max(n_docs, 1):.1%}) have fewer than {k} '
+    'labels left'
+  )
+
+
+def tune_threshold(predictions: Predictions) -> float:
+  """The threshold of best micro-F1 over all labels, in the scores' unit.
+
+  Only thresholds are tried at which that F1 is known from the saved lists.
+
+  Raises:
+    DataError: predictions without gold.
+  """
+  need_gold(predictions)
+  part = Slice.of(predictions, ALL, predictions.masks[ALL])
+  return part.best_threshold()
+
+
+def need_gold(predictions: Predictions) -> None:
+  """Refuses predictions without gold.
+
+  Raises:
+    DataError: there is none.
+  """
+  if predictions.gold is None:
+    raise DataError('these predictions have no gold labels: nothing to judge')

@@ -1,0 +1,46 @@
+"""How many labels are found at all: per label, from its counts.
+
+Schultheis et al. 2022, sections 3 and 6.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def covered(correct_L: Float[Array, '*R L']) -> Float[Array, '*R L']:
+  """1 for a label with a correct prediction (eq. 13)."""
+  return (correct_L > 0).astype(correct_L.dtype)
+
+
+def covered_share(
+  correct_L: Float[Array, '*R L'], gold_L: Float[Array, '*R L'], alpha: float
+) -> Float[Array, '*R L']:
+  """1 for a label whose recall is at least alpha, in (0, 1] (eq. 28).
+
+  A label that is never gold has recall 0.
+  """
+  # As a product: correct / gold could round to below alpha.
+  enough_L = correct_L >= alpha * gold_L
+  return (enough_L & (gold_L > 0)).astype(correct_L.dtype)
+
+
+def covered_sample(
+  correct_L: Float[Array, '*R L'],
+  n_docs: Float[Array, ''] | float,
+  n_drawn: int,
+) -> Float[Array, '*R L']:
+  """The chance that some of n_drawn documents has a correct prediction.
+
+  1 - (1 - c_l / n)^n' for documents drawn with replacement (eq. 24-25).
+  """
+  share_L = jnp.minimum(correct_L / jnp.maximum(n_docs, 1), 1)
+  # log1p keeps what 1 - share loses where share is small.
+  return -jnp.expm1(n_drawn * jnp.log1p(-share_L))
+
+
+def entropy_part(correct_L: Float[Array, '*R L']) -> Float[Array, '*R L']:
+  """A label's c log2 c; log2 C - (their sum) / C is the entropy (eq. 15).
+
+  C is the sum of c over labels: rho_l = c_l / C.
+  """
+  return correct_L * jnp.log2(jnp.maximum(correct_L, 1))
