@@ -7,7 +7,8 @@ import pytest
 
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.schema import Label
-from xjax.evaluate.text import prediction_line, readable_scores
+from xjax.evaluate.calibration import readable_scores
+from xjax.evaluate.text import prediction_line
 
 LABELS = [Label('c_1', 'food additive'), Label('c_2', 'cérale')]
 

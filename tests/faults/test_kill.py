@@ -143,6 +143,8 @@ def assert_same(workdir, whole):
     for file in ('metrics.json', 'predictions.npz'):
       path = pathlib.Path('eval', name, file)
       assert (workdir / path).read_bytes() == (whole / path).read_bytes()
+  written = (w / 'calibration.json' for w in (workdir, whole))
+  assert next(written).read_bytes() == next(written).read_bytes()
 
 
 def test_killed_at_random_moments(start, whole, tmp_path):

@@ -6,6 +6,7 @@ import pytest
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import MeshConfig
 from xjax.data.config import JsonlData, OnError, SyntheticData, WordsConfig
+from xjax.evaluate.calibration import Method
 from xjax.train.config import (
   Config,
   Dtype,
@@ -33,7 +34,7 @@ def rich():
       optimizer=Optimizer.ADAMW,
       compute_dtype=Dtype.BFLOAT16,
     ),
-    eval=EvalConfig(ks=(1, 5)),
+    eval=EvalConfig(ks=(1, 5), calibration=Method.PLATT),
     mesh=MeshConfig(data=2, label=4),
   )
 

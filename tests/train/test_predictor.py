@@ -28,7 +28,8 @@ def test_predicts_what_was_judged(config, finished, predictor):
   for row, found in enumerate(lists):
     ids = saved_lists.ids[row, :5]
     assert [p.id for p in found] == [saved.labels[i] for i in ids]
-    probabilities = 1 / (1 + np.exp(-saved_lists.scores[row, :5]))
+    logits = finished.calibration.a * saved_lists.scores[row, :5]
+    probabilities = 1 / (1 + np.exp(-logits))
     np.testing.assert_allclose(
       [p.score for p in found], probabilities, atol=1e-5
     )
@@ -55,8 +56,9 @@ def test_scores_that_are_no_logits_stay_as_they_are(predictor):
     topk = predictor.scorer.topk
     mesh = predictor.scorer.mesh
 
-  margins = dataclasses.replace(predictor, scorer=Margins())
-  (found,), (probable,) = (p.predict(['nipa'], 3) for p in (margins, predictor))
+  raw = dataclasses.replace(predictor, calibration=None)
+  margins = dataclasses.replace(raw, scorer=Margins())
+  (found,), (probable,) = (p.predict(['nipa'], 3) for p in (margins, raw))
   logits = [np.log(p.score) - np.log1p(-p.score) for p in probable]
   np.testing.assert_allclose([p.score for p in found], logits, atol=1e-4)
 

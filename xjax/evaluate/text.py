@@ -7,16 +7,7 @@ import numpy as np
 
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.schema import Label
-
-
-def readable_scores(scores: np.ndarray, kind: ScoreKind) -> np.ndarray:
-  """float64 probabilities where the kind allows, margins as they are."""
-  scores = np.asarray(scores, np.float64)
-  if kind is ScoreKind.LOGIT:
-    # exp of a negative number on either side: no overflow.
-    small = np.exp(-np.abs(scores))
-    return np.where(scores >= 0, 1, small) / (1 + small)
-  return scores
+from xjax.evaluate.calibration import Calibration, readable_scores
 
 
 def prediction_line(
@@ -25,6 +16,7 @@ def prediction_line(
   scores_K: np.ndarray,
   labels: Sequence[Label],
   kind: ScoreKind,
+  calibration: Calibration | None = None,
 ) -> str:
   """`{"id", "labels": [{"id", "name", "score"}, ...]}`, best label first.
 
@@ -34,12 +26,13 @@ def prediction_line(
     scores_K: float32 scores; printed as readable_scores.
     labels: descriptors by label index.
     kind: what the scores are.
+    calibration: of these scores, if there is one.
   """
   keep = np.asarray(ids_K) != PAD
   ids = np.asarray(ids_K)[keep].tolist()
-  scores = readable_scores(np.asarray(scores_K)[keep], kind).tolist()
+  scores = readable_scores(np.asarray(scores_K)[keep], kind, calibration)
   row = [
     {'id': labels[i].id, 'name': labels[i].name, 'score': score}
-    for i, score in zip(ids, scores, strict=True)
+    for i, score in zip(ids, scores.tolist(), strict=True)
   ]
   return json.dumps({'id': doc_id, 'labels': row}, ensure_ascii=False)

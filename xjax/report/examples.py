@@ -5,8 +5,8 @@ import textwrap
 
 from xjax.core.types import PAD
 from xjax.data.schema import Label, Split
+from xjax.evaluate.calibration import Calibration, readable_scores
 from xjax.evaluate.predictions import Predictions
-from xjax.evaluate.text import readable_scores
 from xjax.metrics.slices import ALL
 from xjax.report.excerpt import excerpt
 
@@ -19,6 +19,7 @@ def example_text(
   labels: Sequence[Label],
   n: int = 3,
   k: int = 5,
+  calibration: Calibration | None = None,
 ) -> str:
   """The first n documents: text, gold labels, best k labels with scores.
 
@@ -28,12 +29,13 @@ def example_text(
     labels: descriptors by label index.
     n: documents shown.
     k: labels shown of each list.
+    calibration: of the scores, if there is one.
 
   Returns:
     Lines of at most 79 columns; a `*` marks a predicted label that is gold.
   """
   return '\n\n'.join(
-    _one(predictions, split, labels, row, k)
+    _one(predictions, split, labels, row, k, calibration)
     for row in range(min(n, len(split)))
   )
 
@@ -44,9 +46,11 @@ def _one(
   labels: Sequence[Label],
   row: int,
   k: int,
+  calibration: Calibration | None,
 ) -> str:
   lists, gold = predictions.lists[ALL], set(split.gold[row].tolist())
-  scores_K = readable_scores(lists.scores[row, :k], predictions.score_kind)
+  kind = predictions.score_kind
+  scores_K = readable_scores(lists.scores[row, :k], kind, calibration)
   predicted = [
     f'{_name(labels[i])} {score:.2f}{"*" if i in gold else ""}'
     for i, score in zip(lists.ids[row, :k].tolist(), scores_K, strict=True)

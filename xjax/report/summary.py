@@ -17,7 +17,7 @@ _CONTENTS = """\
   config.json labels.jsonl features/  what the model is
   checkpoints/                        its parameters
   metrics.jsonl tb/                   how training went
-  eval/<split>/                       predictions and metrics"""
+  eval/<split>/ calibration.json      predictions, metrics, probabilities"""
 _TEXT_WIDTH = 60
 
 
@@ -32,7 +32,9 @@ def run_summary(result: FitResult) -> str:
   if name in result.paths:
     predictions = Predictions.load(result.paths[name] / 'predictions.npz')
     labels = result.corpus.label_space.labels
-    examples = example_text(predictions, split, labels)
+    examples = example_text(
+      predictions, split, labels, calibration=result.calibration
+    )
     parts.append(f'{name}, the first documents (* is gold)\n{examples}')
   parts.append(_next_commands(result, split))
   parts.append(f'All of it is in {_shown(result.workdir)}\n{_CONTENTS}')
