@@ -120,7 +120,7 @@ def test_weight_decay_of_adamw_passes():
     ('train.learning_rat', 'did you mean learning_rate'),
     ('trian.steps', 'config.trian: no such field; did you mean train'),
     ('train.steps.more', 'config.train.steps has no fields of its own'),
-    ('eval.qqqqqq', 'the fields there are batch_size, depth, ks, cal'),
+    ('eval.qqqqqq', 'the fields there are batch_size, depth, ks'),
     ('data.n_trian', 'did you mean n_train'),
     ('mesh', 'config.mesh: set its fields one by one: data, label'),
   ],

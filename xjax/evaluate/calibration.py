@@ -1,11 +1,11 @@
 """The calibration of a model's scores: fitted on dev, kept in a file.
 
-What is fitted and judged are the entries of the saved lists of all labels,
-every document's and every entry's alike: the probabilities that are shown.
-Labels below the lists play no part, so a calibration says nothing of them: on
-its own, the sum of an all-label probability may be off. Documents without gold
-count, all of their entries being wrong. Ranking, and the metrics at a threshold
-of 0.5, are by the raw scores and stay what they are.
+What is fitted and judged are the entries of the saved lists of all labels, each
+alike: the probabilities that are shown. Being the highest of their documents,
+they are no fair draw of all (document, label) pairs, and nothing is said of the
+labels below the lists. Documents without gold count: their entries are wrong.
+Ranking, and the metrics at a threshold, at probability 0.5 as well, are by the
+raw scores and stay what they are.
 """
 
 import dataclasses
