@@ -73,11 +73,21 @@ def run(main: Callable[[], None]) -> None:
   Exit codes: 0 done; 1 a user's mistake, printed as one message without a
   traceback; 75 preempted, to be started again with the same command.
   """
-  app.run(functools.partial(_guarded, main), flags_parser=_parse)
+  app.run(
+    functools.partial(_guarded, lambda _: main()),
+    flags_parser=functools.partial(_parse, takes_arguments=False),
+  )
 
 
-def _guarded(main: Callable[[], None], argv: Sequence[str]) -> int:
-  del argv
+def run_on(main: Callable[[list[str]], None]) -> None:
+  """As run, for a main that takes the arguments that are no flags."""
+  app.run(
+    functools.partial(_guarded, main),
+    flags_parser=functools.partial(_parse, takes_arguments=True),
+  )
+
+
+def _guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
   show_log()
   try:
     if 'multihost' in flags.FLAGS:
@@ -92,7 +102,7 @@ def _guarded(main: Callable[[], None], argv: Sequence[str]) -> int:
           )
         )
       )
-    main()
+    main(list(argv[1:]))
   except UserError as error:
     return _fail(error)
   except Preempted as error:
@@ -111,12 +121,12 @@ def _fail(error: Exception) -> int:
   return EXIT_USER_ERROR
 
 
-def _parse(argv: Sequence[str]) -> list[str]:
+def _parse(argv: Sequence[str], takes_arguments: bool) -> list[str]:
   try:
     if 'config' in flags.FLAGS:
       _check_overrides(argv)
     rest = flags.FLAGS(argv)
-    if len(rest) > 1:
+    if len(rest) > 1 and not takes_arguments:
       raise UserError(f'{rest[1]!r} is no flag; flags are --name=value')
     if 'config' in flags.FLAGS:
       check_config(flags.FLAGS['config'].value)
