@@ -33,6 +33,8 @@ setuptools.setup(
     'numpy>=2.1',
     'optax>=0.2.6',
     'orbax-checkpoint>=0.12',
+    'scikit-learn>=1.6',
+    'scipy>=1.14',
     'tensorboardX>=2.6.4',
     'tensorflow-datasets>=4.9.9',
     'tqdm>=4.67',

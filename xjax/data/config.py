@@ -76,3 +76,48 @@ class Eurlex57kData(DataConfig):
 @dataclasses.dataclass
 class JsonlData(DataConfig):
   """Your own text: {split}.jsonl[.gz] and labels.jsonl[.gz] in dir."""
+
+
+@dataclasses.dataclass
+class XcRepoData(DataConfig):
+  """A raw-text folder of the Extreme Classification Repository.
+
+  trn.json, tst.json and dev.json, each perhaps gzipped, and lbl.json or Y.txt
+  with the labels' names. A label's id is its column; all columns are labels,
+  whether a split uses them or not, unless labels says otherwise.
+  """
+
+  labels: str = 'all'
+
+
+class HtcLabels(enum.Enum):
+  """Which labels of a taxonomy documents have."""
+
+  ALL = 'all'
+  LEAVES = 'leaves'
+
+
+@dataclasses.dataclass
+class HtcConfig:
+  """A taxonomy, and what is made of it.
+
+  Attributes:
+    taxonomy: file in data.dir, `parent<TAB>child<TAB>child...` a line; empty:
+      the one there that is called so.
+    labels: all: those given and all above them; leaves: those given that have
+      no label below them.
+  """
+
+  taxonomy: str = ''
+  labels: HtcLabels = HtcLabels.ALL
+
+
+@dataclasses.dataclass
+class HtcData(DataConfig):
+  """Hierarchical text classification: JSON lines and a taxonomy.
+
+  Files like wos_train.json, wos_val.json and wos_test.json, each perhaps
+  gzipped, of lines {"doc_token", "doc_label"}.
+  """
+
+  htc: HtcConfig = dataclasses.field(default_factory=HtcConfig)

@@ -159,7 +159,7 @@ def read_jsonl(
   zones: dict[str, None] = {}
   for name in choose_splits(data.dir, files, splits, usual):
     path = only_file(files[name], faults)
-    zones |= _read_split(path, draft.begin(name), described, faults)
+    zones |= read_split(path, draft.begin(name), described, faults)
   faults.settle()
   return RawCorpus(
     source=data.dir,
@@ -173,15 +173,32 @@ def read_jsonl(
   )
 
 
-def _read_split(
-  path: pathlib.Path, split: SplitDraft, described: Descriptors, faults: Faults
+def read_split(
+  path: pathlib.Path,
+  split: SplitDraft,
+  described: Descriptors,
+  faults: Faults,
+  read: ReadDocument = document_of,
+  name_lines: bool = False,
 ) -> dict[str, None]:
-  """Fills a split; returns the names of its zones, as keys in order."""
+  """Fills a split from a file of JSON lines; notes the faulty ones.
+
+  Args:
+    path: the file.
+    split: what the documents are added to.
+    described: the labels there are.
+    faults: what is wrong is noted here.
+    read: reads a document from an object's fields.
+    name_lines: whether a document without an id is line-N.
+
+  Returns:
+    The names of its zones, as keys in order.
+  """
   zones: dict[str, None] = {}
   before = faults.count
   for number, row in read_rows(path, faults):
     fields = Fields(row)
-    document = document_of(fields)
+    document = read(fields, f'line-{number}' if name_lines else None, True)
     whats = split.misfits(document.id, document.labels, described)
     if faults.extend(path, number, fields.faults + whats):
       zones.update(dict.fromkeys(document.zones))

@@ -106,7 +106,8 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> tuple[Label, ...]:
   """The training label space, in order.
 
   That of the given list; for 'all' that of the descriptors; for 'corpus', and
-  where there are no descriptors, the labels that any split uses, sorted by id.
+  where there are no descriptors, the labels that any split uses, sorted by id
+  unless the source has an order of its own.
 
   Raises:
     ConfigError: no such file.
@@ -117,8 +118,11 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> tuple[Label, ...]:
     case 'all' if described:
       ids: Iterable[str] = described
     case 'all' | 'corpus':
-      ids = sorted(raw.label_ids)
-      if not raw.label_ids:
+      used = set(raw.label_ids)
+      ids = (
+        filter(used.__contains__, described) if raw.ordered else sorted(used)
+      )
+      if not used:
         raise DataError(f'{raw.source}: no document has a label')
     case _:
       faults = Faults(data.on_error)

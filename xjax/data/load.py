@@ -9,17 +9,26 @@ from xjax.core.errors import ConfigError
 from xjax.data.config import (
   DataConfig,
   Eurlex57kData,
+  HtcData,
   JsonlData,
   SyntheticData,
+  XcRepoData,
 )
 from xjax.data.corpus import build_corpus
 from xjax.data.eurlex57k.reader import read_eurlex57k
 from xjax.data.eurlex57k.records import FULL_TEXT, input_document
-from xjax.data.jsonl import document_of, read_documents, read_jsonl
+from xjax.data.htc import htc_document, read_htc
+from xjax.data.jsonl import (
+  ReadDocument,
+  document_of,
+  read_documents,
+  read_jsonl,
+)
 from xjax.data.raw import USUAL, RawCorpus, choose_splits, cut
 from xjax.data.rows import Fields
 from xjax.data.schema import Corpus, Document, LabelSpace
 from xjax.data.synthetic import make_synthetic
+from xjax.data.xc_text import read_xc_repo, text_document
 
 
 def load_corpus(
@@ -65,6 +74,10 @@ def _read(data: DataConfig, splits: Sequence[str], usual: bool) -> RawCorpus:
       return read_eurlex57k(data, splits, usual)
     case JsonlData():
       return read_jsonl(data, splits, usual)
+    case XcRepoData():
+      return read_xc_repo(data, splits, usual)
+    case HtcData():
+      return read_htc(data, splits, usual)
     case _:
       raise ConfigError(f'data: no corpus is read from {type(data).__name__}')
 
@@ -83,13 +96,14 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
   """Reads documents to be tagged, in the format of a corpus or as JSON lines.
 
   Args:
-    data: the corpus a model was trained on; for EURLEX57K a line may also be
-      a record of that corpus, one with neither text nor zones.
+    data: the corpus a model was trained on; but for JSON lines, a line may
+      also be a record of that corpus, one with neither text nor zones.
     source: a file of JSON lines, perhaps gzipped; '-' is standard input.
 
   Returns:
     The documents by random access, cut as by model_view; one without an id is
-    line-N of the source, and labels are None where there is no such field.
+    line-N of the source, and labels are None where there is no such field;
+    labels are as given, whatever a taxonomy says of them.
 
   Raises:
     DataError: the source cannot be read, has no documents, or has faults.
@@ -99,14 +113,26 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
     fields: Fields, default_id: str | None, need_labels: bool
   ) -> Document:
     plain = 'text' in fields or 'zones' in fields
-    eurlex = isinstance(data, Eurlex57kData) and not plain
-    read_one = input_document if eurlex else document_of
+    read_one, labels = _record(JsonlData() if plain else data)
     document = read_one(fields, default_id, need_labels)
-    if ('concepts' if eurlex else 'labels') not in fields:
+    if labels not in fields:
       document = dataclasses.replace(document, labels=None)
     return model_view(data, document)
 
   return read_documents(source, data.on_error, read)
+
+
+def _record(data: DataConfig) -> tuple[ReadDocument, str]:
+  """What reads a record of a corpus, and its field of labels."""
+  match data:
+    case Eurlex57kData():
+      return input_document, 'concepts'
+    case XcRepoData():
+      return text_document, 'target_ind'
+    case HtcData():
+      return htc_document, 'doc_label'
+    case _:
+      return document_of, 'labels'
 
 
 def model_view(data: DataConfig, document: Document) -> Document:

@@ -79,6 +79,8 @@ class RawCorpus:
     splits: name -> split; an absent split is absent.
     zones: all zone names, in the order they were met.
     full_text: the zones that make the full text; empty: all of them.
+    ordered: whether the descriptors' order is the labels' even where only
+      those that the splits use are wanted.
   """
 
   source: str
@@ -87,6 +89,7 @@ class RawCorpus:
   splits: Mapping[str, RawSplit]
   zones: tuple[str, ...]
   full_text: tuple[str, ...] = ()
+  ordered: bool = False
 
   @classmethod
   def of(

@@ -16,7 +16,6 @@ from xjax.data.faults import Fault, Faults
 GZIP_MAGIC = b'\x1f\x8b'
 UTF8_MARK = b'\xef\xbb\xbf'
 UTF16_MARKS = (b'\xff\xfe', b'\xfe\xff')
-_JSONL = re.compile(r'([^.].*)\.jsonl(?:\.gz)?')
 _CONTROL = re.compile('[\x00-\x1f\x7f]')
 
 
@@ -38,10 +37,16 @@ def find_folder(path: str) -> pathlib.Path:
   return folder
 
 
-def find_files(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
+def find_files(
+  folder: pathlib.Path, ending: str = 'jsonl'
+) -> dict[str, list[pathlib.Path]]:
   """Name -> {name}.jsonl, {name}.jsonl.gz or both in a folder, by name.
 
   Hidden files do not count.
+
+  Args:
+    folder: where.
+    ending: a regular expression for what jsonl stands for here.
 
   Raises:
     DataError: the folder cannot be read.
@@ -50,9 +55,10 @@ def find_files(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
     paths = sorted(folder.iterdir())
   except OSError as error:
     raise DataError(f'{folder}: not a folder that can be read') from error
+  pattern = re.compile(rf'([^.].*)\.(?:{ending})(?:\.gz)?')
   found: dict[str, list[pathlib.Path]] = {}
   for path in paths:
-    match = _JSONL.fullmatch(path.name)
+    match = pattern.fullmatch(path.name)
     if match and path.is_file():
       found.setdefault(match[1], []).append(path)
   return found

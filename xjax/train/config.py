@@ -8,9 +8,11 @@ from xjax.data.config import (
   MAY_CHANGE,
   DataConfig,
   Eurlex57kData,
+  HtcData,
   JsonlData,
   SyntheticData,
   WordsConfig,
+  XcRepoData,
 )
 from xjax.evaluate.calibration import Method
 from xjax.evaluate.criteria import PROPENSITY, Criteria
@@ -130,6 +132,8 @@ KINDS = {
   'synthetic': SyntheticData,
   'eurlex57k': Eurlex57kData,
   'jsonl': JsonlData,
+  'xc_repo': XcRepoData,
+  'htc': HtcData,
   'words': WordsConfig,
   'neural': NeuralModel,
   'embedding': EmbeddingConfig,

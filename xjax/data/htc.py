@@ -1,0 +1,177 @@
+"""Corpora of hierarchical text classification: JSON lines and a taxonomy.
+
+A line is a document, {"doc_token": text or a list of tokens, "doc_label":
+[names]}, perhaps with an "id". The taxonomy has a line per label that has
+others below it, `parent<TAB>child<TAB>child...`, the first of them Root, which
+is no label. A label may have several parents.
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import pathlib
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.config import HtcConfig, HtcData, HtcLabels
+from xjax.data.descriptors import Descriptors
+from xjax.data.faults import Faults
+from xjax.data.jsonl import read_split
+from xjax.data.raw import (
+  Draft,
+  RawCorpus,
+  StoredDocuments,
+  choose_splits,
+  plain_document,
+)
+from xjax.data.rows import (
+  Fields,
+  find_files,
+  find_folder,
+  only_file,
+)
+from xjax.data.schema import Document, Label
+from xjax.data.taxonomy import read_taxonomy
+from xjax.data.tokens import default_cache_dir
+
+_SPLITS = {'val': 'dev', 'valid': 'dev'}
+_USUAL = ('train', 'dev', 'val', 'valid', 'test')
+
+Transfer = Callable[[tuple[str, ...]], tuple[str, ...]]
+
+
+def htc_document(
+  fields: Fields, default_id: str | None = None, need_labels: bool = True
+) -> Document:
+  """Reads a document; what is wrong is noted in fields.faults."""
+  before = len(fields.faults)
+  if isinstance(fields.row.get('doc_token'), list):
+    text = ' '.join(fields.texts('doc_token'))
+  else:
+    text = fields.text('doc_token')
+  if len(fields.faults) == before and not text.strip():
+    fields.faults.append('an empty document: no text in it')
+  return Document(
+    id=fields.identifier('id', default_id),
+    zones={'text': text},
+    labels=fields.identifiers('doc_label', None if need_labels else ()),
+  )
+
+
+def read_htc(
+  data: HtcData, splits: Sequence[str] = (), usual: bool = True
+) -> RawCorpus:
+  """Reads a folder of hierarchical text classification.
+
+  Args:
+    data: where, which labels, and what a faulty line does.
+    splits: those that must be there.
+    usual: whether train, dev and test are read as well, where they are there.
+
+  Returns:
+    The corpus, its descriptors in the order of the taxonomy, with parents.
+    Documents have their labels and all that those imply, which lie above
+    them (Bertalis et al., section 3.2), or, where data.htc.labels is leaves,
+    those alone that have no label below them (App. B), which may be none.
+
+  Raises:
+    ConfigError: no such taxonomy.
+    DataError: no such folder, no split, one of splits is absent, or the files
+      have faults: all of them, in one message.
+  """
+  folder = find_folder(data.dir)
+  faults = Faults(data.on_error)
+  files = _find_splits(folder)
+  described = read_taxonomy(_find_taxonomy(folder, data.htc), faults)
+  transfer, kept = _transfer(described, data.htc.labels)
+
+  def read(
+    fields: Fields, default_id: str | None, need_labels: bool
+  ) -> Document:
+    document = htc_document(fields, default_id, need_labels)
+    return dataclasses.replace(document, labels=transfer(document.labels))
+
+  draft = Draft(default_cache_dir(data))
+  zones: dict[str, None] = {}
+  for name in choose_splits(data.dir, files, splits, usual):
+    path = only_file(files[name], faults)
+    zones |= read_split(path, draft.begin(name), described, faults, read, True)
+  faults.settle()
+  return RawCorpus(
+    source=data.dir,
+    labels=kept,
+    label_ids=draft.label_ids,
+    splits={
+      name: split.done(StoredDocuments(split.records, plain_document))
+      for name, split in draft.splits.items()
+    },
+    zones=tuple(zones),
+  )
+
+
+def _transfer(
+  described: Descriptors, which: HtcLabels
+) -> tuple[Transfer, tuple[Label, ...]]:
+  """What becomes of a document's labels, and the labels there are then."""
+  labels = tuple(described.labels.values())
+  match which:
+    case HtcLabels.ALL:
+      return _Implied(described), labels
+    case HtcLabels.LEAVES:
+      inner = {parent for label in labels for parent in label.parents}
+      leaves = tuple(label for label in labels if label.id not in inner)
+      return lambda ids: tuple(i for i in ids if i not in inner), leaves
+
+
+class _Implied:
+  """Labels and all that lie above them, those given first."""
+
+  def __init__(self, described: Descriptors):
+    self._labels = described.labels
+    self._above: dict[str, dict[str, None]] = {}
+
+  def __call__(self, ids: tuple[str, ...]) -> tuple[str, ...]:
+    found = dict.fromkeys(ids)
+    for id_ in ids:
+      found |= self._above_of(id_)
+    return tuple(found)
+
+  def _above_of(self, id_: str) -> dict[str, None]:
+    if id_ not in self._above:
+      above: dict[str, None] = {}
+      waiting = [id_]
+      while waiting:
+        label = self._labels.get(waiting.pop())
+        new = [p for p in (label.parents if label else ()) if p not in above]
+        above.update(dict.fromkeys(new))
+        waiting += new
+      self._above[id_] = above
+    return self._above[id_]
+
+
+def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
+  """Split -> its files; of wos_train.json the last word is the split."""
+  found: dict[str, list[pathlib.Path]] = {}
+  for stem, paths in find_files(folder, 'jsonl?').items():
+    last = stem.rsplit('_', 1)[-1]
+    name = last if last in _USUAL else stem
+    found.setdefault(_SPLITS.get(name, name), []).extend(paths)
+  if not found:
+    raise DataError(
+      f'{folder}: no split here: there must be a file like train.json'
+    )
+  return found
+
+
+def _find_taxonomy(folder: pathlib.Path, config: HtcConfig) -> pathlib.Path:
+  if config.taxonomy:
+    path = folder / pathlib.Path(config.taxonomy).expanduser()
+    if not path.is_file():
+      raise ConfigError(f'data.htc.taxonomy: no such file: {path}')
+    return path
+  paths = sorted(folder.glob('*taxonomy*'))
+  if len(paths) != 1:
+    there = ', '.join(path.name for path in paths) or 'none'
+    raise ConfigError(
+      'data.htc.taxonomy is not set: give the name of the taxonomy in '
+      f'{folder}; called so: {there}'
+    )
+  return paths[0]

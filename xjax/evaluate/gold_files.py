@@ -1,0 +1,126 @@
+"""Gold labels from files of any known format."""
+
+from collections.abc import Callable
+import os
+
+import numpy as np
+
+from xjax.core.errors import DataError
+from xjax.core.types import Ragged
+from xjax.data.faults import Faults
+from xjax.data.rows import Fields, parse_rows
+from xjax.data.text_lines import open_text
+from xjax.data.xc_repo import read_xc
+from xjax.data.xc_text import target_columns
+from xjax.evaluate.file_kind import FileKind, kind_of, not_understood
+from xjax.evaluate.label_rows import LabelRows, RowsDraft
+from xjax.evaluate.predictions import Predictions
+from xjax.evaluate.sparse_npz import read_sparse_npz
+
+# Reads a document's id, if it has one, and its label ids.
+_Read = Callable[[Fields], tuple[str | None, tuple[str, ...]]]
+
+
+def read_gold(path: str | os.PathLike) -> LabelRows:
+  """Reads the gold labels of documents, of a test or a training set.
+
+  Args:
+    path: a file, told by what is in it: an XC-repository label or feature
+      file, LIBSVM multilabel rows, a sparse matrix saved by scipy (an entry of
+      0 is no label), JSON lines of ours, of EURLEX57K, of raw text
+      (target_ind) or with a hierarchy (doc_label), or a predictions.npz with
+      gold; text may be gzipped.
+
+  Returns:
+    Its labels, without scores.
+
+  Raises:
+    DataError: it cannot be read, is none of these, or has faults.
+  """
+  kind = kind_of(path)
+  match kind:
+    case FileKind.PREDICTIONS:
+      return _of_predictions(path)
+    case FileKind.SPARSE:
+      found = read_sparse_npz(path)
+      return LabelRows(
+        path, found.kept(found.scores != 0).rows, n_labels=found.n_labels
+      )
+    case FileKind.XC_SCORES | FileKind.XC_LABELS:
+      return _of_xc(path)
+    case None:
+      raise not_understood(path, 'gold labels', tuple(FileKind))
+    case _:
+      return _of_json(path, kind)
+
+
+def _of_predictions(path: str | os.PathLike) -> LabelRows:
+  found = Predictions.load(path)
+  if found.gold is None:
+    raise DataError(f'{path}: these predictions have no gold')
+  return LabelRows(
+    path, found.gold, tuple(found.labels), doc_ids=tuple(found.doc_ids)
+  )
+
+
+def _of_xc(path: str | os.PathLike) -> LabelRows:
+  found = read_xc(path, features=False)
+  first = 2 if found.header else 1
+  return LabelRows(
+    path,
+    found.gold,
+    n_labels=found.n_labels if found.header else None,
+    lines=np.arange(first, first + len(found.gold)),
+  )
+
+
+def _of_json(path: str | os.PathLike, kind: FileKind) -> LabelRows:
+  draft = RowsDraft(path)
+  faults = Faults(on_error=None)
+  with open_text(path) as file:
+    for number, row in parse_rows(file, str(path), faults):
+      fields = Fields(row)
+      id_, labels = _READ[kind](fields)
+      draft.misfits(id_, fields.faults)
+      if faults.extend(path, number, fields.faults):
+        draft.add(number, id_, labels)
+  faults.settle()
+  rows = draft.done()
+  return _by_column(rows) if kind is FileKind.XC_TEXT else rows
+
+
+def _own(fields: Fields) -> tuple[str, tuple[str, ...]]:
+  return fields.identifier('id'), fields.identifiers('labels')
+
+
+def _eurlex(fields: Fields) -> tuple[str, tuple[str, ...]]:
+  return fields.identifier('celex_id'), fields.identifiers('concepts')
+
+
+def _hierarchical(fields: Fields) -> tuple[None, tuple[str, ...]]:
+  return None, fields.identifiers('doc_label')
+
+
+def _xc_text(fields: Fields) -> tuple[str, tuple[str, ...]]:
+  uid = fields.row.get('uid')
+  id_ = str(uid) if type(uid) is int else fields.identifier('uid')
+  return id_, target_columns(fields)
+
+
+_READ: dict[FileKind, _Read] = {
+  FileKind.LISTS: _own,
+  FileKind.EURLEX: _eurlex,
+  FileKind.HTC: _hierarchical,
+  FileKind.XC_TEXT: _xc_text,
+}
+
+
+def _by_column(found: LabelRows) -> LabelRows:
+  """The same where label ids are columns."""
+  columns = np.array(list(map(int, found.labels)), np.int32)
+  return LabelRows(
+    found.path,
+    Ragged(found.rows.indptr, columns[found.rows.values]),
+    doc_ids=found.doc_ids,
+    lines=found.lines,
+  )

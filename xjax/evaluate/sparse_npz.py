@@ -1,0 +1,104 @@
+"""Sparse matrices as scipy.sparse.save_npz writes them, not yet believed."""
+
+import os
+
+import numpy as np
+
+from xjax.core.types import Ragged
+from xjax.data.svmlight import MOST
+from xjax.evaluate.arrays import Arrays
+from xjax.evaluate.label_rows import LabelRows
+
+FORMATS = ('csr', 'csc', 'coo')
+
+
+def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
+  """Reads a sparse matrix of documents by labels.
+
+  An entry that is stored is an entry, even if it is 0. Nothing is unpickled.
+
+  Returns:
+    Its rows, by ascending column where it is csc or coo, with their values as
+    scores: float32 or float64.
+
+  Raises:
+    DataError: the file is damaged, no such matrix, or impossible; an entry
+      stands twice, or is not finite.
+  """
+  arrays = Arrays.read(path)
+  arrays.left.pop('_is_array', None)
+  kind = _format(arrays)
+  n, n_labels = _shape(arrays)
+  data = _numbers(arrays, 'data', 'biuf')
+  if kind == 'coo':
+    rows = _indices(arrays, 'row', n, len(data))
+    columns = _indices(arrays, 'col', n_labels, len(data))
+    found = _by_row(rows, columns, data, n)
+  elif kind == 'csc':
+    rows = _indices(arrays, 'indices', n, len(data))
+    lengths = np.diff(_indptr(arrays, n_labels, len(data)))
+    columns = np.repeat(np.arange(n_labels, dtype=np.int32), lengths)
+    found = _by_row(rows, columns, data, n)
+  else:
+    columns = _indices(arrays, 'indices', n_labels, len(data))
+    found = Ragged(_indptr(arrays, n, len(data)), columns), data
+  arrays.finish()
+  ragged, scores = found
+  if scores.dtype not in (np.float32, np.float64):
+    scores = scores.astype(np.float64)
+  return LabelRows(path, ragged, n_labels=n_labels, scores=scores).checked()
+
+
+def _format(arrays: Arrays) -> str:
+  value = arrays.left.pop('format', np.array(0))
+  if value.shape or value.dtype.kind not in 'SU':
+    arrays.fail('format', 'missing: no sparse matrix as scipy saves it')
+  kind = value.astype('U').item()
+  if kind not in FORMATS:
+    arrays.fail('format', f'is {kind!a}: save the matrix as csr')
+  return kind
+
+
+def _shape(arrays: Arrays) -> tuple[int, int]:
+  shape = _numbers(arrays, 'shape', 'iu')
+  if len(shape) != 2 or shape.min() < 0 or shape.max() > MOST:
+    arrays.fail('shape', f'is {shape.tolist()}, should be [documents, labels]')
+  return int(shape[0]), int(shape[1])
+
+
+def _numbers(arrays: Arrays, name: str, kinds: str) -> np.ndarray:
+  """A vector of numbers of these kinds."""
+  if name not in arrays.left:
+    arrays.fail(name, 'missing')
+  array = arrays.left.pop(name)
+  if array.ndim != 1 or array.dtype.kind not in kinds:
+    arrays.fail(name, f'is {array.dtype} {list(array.shape)}')
+  return array
+
+
+def _indices(arrays: Arrays, name: str, most: int, length: int) -> np.ndarray:
+  """int32 indices below most, as many as there are entries."""
+  indices = _numbers(arrays, name, 'iu')
+  if len(indices) != length:
+    arrays.fail(name, f'{len(indices)} for {length} entries')
+  outside = (indices < 0) | (indices >= most)
+  arrays.check(name, outside, f'not in 0..{most - 1}')
+  return indices.astype(np.int32, copy=False)
+
+
+def _indptr(arrays: Arrays, n: int, length: int) -> np.ndarray:
+  indptr = _numbers(arrays, 'indptr', 'iu').astype(np.int64)
+  if len(indptr) != n + 1:
+    arrays.fail('indptr', f'{len(indptr)} bounds for {n} rows or columns')
+  arrays.check_offsets('indptr', indptr, length)
+  return indptr
+
+
+def _by_row(
+  rows: np.ndarray, columns: np.ndarray, data: np.ndarray, n: int
+) -> tuple[Ragged, np.ndarray]:
+  """Entries in any order as rows, by ascending column."""
+  order = np.lexsort((columns, rows))
+  indptr = np.zeros(n + 1, np.int64)
+  np.cumsum(np.bincount(rows, minlength=n), out=indptr[1:])
+  return Ragged(indptr, columns[order]), data[order]
