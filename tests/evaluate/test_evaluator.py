@@ -121,18 +121,18 @@ def test_judge_against_the_definitions(depth):
   assert list(metrics['xjax']) == ['all', 'frequent', 'few', 'zero', 'held_out']
   for name, mask in predictions.masks.items():
     labels = np.flatnonzero(mask).tolist()
-    values = dict(metrics['xjax'][name])
+    values = metrics['xjax'][name]
     with_gold = sum(bool(gold.intersection(labels)) for gold in golds)
-    assert values.pop('n_docs') == with_gold
-    assert values.pop('n_skipped') == 37 - with_gold
-    assert values.pop('n_labels') == len(labels)
-    values.pop('threshold-tuned', None)
+    assert values['n_docs'] == with_gold
+    assert values['n_skipped'] == 37 - with_gold
+    assert values['n_labels'] == len(labels)
     expected = reference.ranking(scores, golds, labels, KS)
     half = reference.f1(scores, golds, labels, 0.0)
     tuned = reference.f1(scores, golds, labels, -0.75)
     expected |= {'micro-F1': half[0], 'macro-F1': half[1]}
     expected |= {'micro-F1-tuned': tuned[0], 'macro-F1-tuned': tuned[1]}
-    assert values == pytest.approx(expected, abs=1e-14)
+    found = {metric: values[metric] for metric in expected}
+    assert found == pytest.approx(expected, abs=1e-14)
   assert metrics['xjax']['all']['threshold-tuned'] == -0.75
 
 

@@ -18,6 +18,7 @@ from xjax.metrics.label_sums import (
   GOLD_LABELS,
   LABELS,
   LabelForm,
+  LabelTable,
   in_bins,
   named_sums,
 )
@@ -49,7 +50,7 @@ class Evidence:
     form: of the sums.
     label_form: which label metrics there are beside F1.
     cuts: what ends the name of F1 -> its threshold; None: scores have none.
-    bins: frequency bin -> bool [L], its labels in the slice.
+    bins: frequency bin -> bool [L], its labels; of all labels alone.
     given: document terms computed from the lists alone, float64 [N].
     absent: why there are no propensity terms; empty: there are.
   """
@@ -80,7 +81,7 @@ class Evidence:
       n_train: training documents; 0: not known.
     """
     weights, absent = _weights(part, criteria, n_train)
-    bins = in_bins(part.train_counts) if n_train else {}
+    bins = _bins(part) if n_train else {}
     given = _diversity(part, criteria)
     thresholds = [cut for cut in cuts.values() if cut is not None]
     wanted = {
@@ -103,7 +104,7 @@ class Evidence:
       ),
       label_form=criteria.form,
       cuts=cuts,
-      bins={name: mask & part.mask for name, mask in bins.items()},
+      bins=bins,
       given=given,
       absent=absent,
     )
@@ -117,6 +118,11 @@ class Evidence:
   def sets(self) -> tuple[str, ...]:
     """What ends the names of the sums of each set of decisions."""
     return *(f'@{k}' for k in self.form.ks), *self.thresholds
+
+  @functools.cached_property
+  def table(self) -> LabelTable:
+    """The labels of the slice and their bins."""
+    return LabelTable.of(self.part.mask, self.bins)
 
   @functools.cached_property
   def _taken(self) -> Sums:
@@ -158,7 +164,7 @@ class Evidence:
       _cumulated(np.asarray(each), n_ks)
       for each in (counts.correct_SL, counts.predicted_SL)
     )
-    rest = self.bins, len(self.part), self.label_form
+    rest = tuple(self.bins), self.table, len(self.part), self.label_form
     return {
       name: named_sums(correct_L, predicted_L, counts.gold_L, name, *rest)
       for name, correct_L, predicted_L in zip(
@@ -247,18 +253,20 @@ def _weights(
   return Weights(weights_L, criteria.ranks_LK), absent
 
 
+def _bins(part: Slice) -> dict[str, np.ndarray]:
+  """The frequency bins that have labels; of all labels, not of a slice."""
+  bins = in_bins(part.train_counts) if part.mask.all() else {}
+  return {name: mask for name, mask in bins.items() if mask.any()}
+
+
 def _diversity(part: Slice, criteria: Criteria) -> dict[str, np.ndarray]:
   """The terms of intra-list diversity, where label vectors are given."""
   if criteria.vectors_LD is None:
     return {}
-  found = {}
-  for k in criteria.ks:
-    values_N, has_pairs_N = intra_list_diversity(
-      part.lists.ids, k, criteria.vectors_LD
-    )
-    found[f'ILD@{k}'] = values_N
-    found[f'ILD documents@{k}'] = has_pairs_N.astype(np.float64)
-  return found
+  return {
+    f'ILD@{k}': intra_list_diversity(part.lists.ids, k, criteria.vectors_LD)
+    for k in criteria.ks
+  }
 
 
 def _document_terms(

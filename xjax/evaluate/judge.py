@@ -135,7 +135,7 @@ def judge_slice(
       reason = evidence.missing(measure)
       value = None if reason else float(measure.value(evidence.sums))
       if value is not None and math.isnan(value):
-        value, reason = None, 'nothing to divide by'
+        value, reason = None, f'{" + ".join(measure.under)} is 0'
       values[name] = value
       if reason:
         reasons[name] = reason

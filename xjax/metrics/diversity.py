@@ -11,7 +11,7 @@ from xjax.core.types import PAD
 
 def intra_list_diversity(
   ids_NK: np.ndarray, k: int, vectors_LD: scipy.sparse.csr_array
-) -> tuple[np.ndarray, np.ndarray]:
+) -> np.ndarray:
   """The mean of 1 - similarity over the pairs of each list's first k labels.
 
   Args:
@@ -20,8 +20,8 @@ def intra_list_diversity(
     vectors_LD: label vectors of length 1; their product is the similarity.
 
   Returns:
-    float64 [N], 0 for a document with fewer than two labels, and bool [N],
-    False for these: they have no pairs.
+    float64 [N], over the pairs there are; 0 for a document with fewer than two
+    labels, which has none.
   """
   ids_NK = ids_NK[:, :k]
   total_N, pairs_N = np.zeros(len(ids_NK)), np.zeros(len(ids_NK), np.int64)
@@ -32,7 +32,7 @@ def intra_list_diversity(
       ours, theirs = ids_NK[rows, i], ids_NK[rows, j]
       total_N[rows] += 1 - _products(vectors_LD, ours, theirs)
       pairs_N[rows] += 1
-  return total_N / np.maximum(pairs_N, 1), pairs_N > 0
+  return total_N / np.maximum(pairs_N, 1)
 
 
 def _products(

@@ -65,7 +65,10 @@ class LabelCounts:
 def rank_sets(
   ids_BK: Int[Array, 'B K'], ks: tuple[int, ...]
 ) -> Int[Array, 'B K']:
-  """The first of the cut-offs, ascending, that each place is within."""
+  """The first of the cut-offs, ascending, that each place is within.
+
+  A place beyond them all is in set len(ks).
+  """
   places = jnp.arange(ids_BK.shape[1])
   return jnp.broadcast_to(
     jnp.searchsorted(jnp.asarray(ks), places, side='right'), ids_BK.shape
@@ -74,9 +77,9 @@ def rank_sets(
 
 def above(
   scores_BK: Float[Array, 'B K'], threshold: Float[Array, '']
-) -> Int[Array, 'B K']:
-  """Set 0 where a score is greater than the threshold, else none."""
-  return jnp.where(scores_BK.astype(threshold.dtype) > threshold, 0, 1)
+) -> Bool[Array, 'B K']:
+  """Where a score is greater than the threshold, at its precision."""
+  return scores_BK.astype(threshold.dtype) > threshold
 
 
 def _count(

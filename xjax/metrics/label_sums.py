@@ -1,12 +1,13 @@
 """Sums over labels of what each label's counts say."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 from functools import partial
 
+from flax import struct
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 import numpy as np
 
 from xjax.metrics.coverage import (
@@ -58,46 +59,69 @@ class LabelForm:
   draws: tuple[int, ...] = (1000,)
 
 
+@struct.dataclass
+class LabelTable:
+  """What sums over labels need to know of the labels.
+
+  Attributes:
+    upto_L: int64, how many labels of the slice there are up to each.
+    bins_FL: bool, the labels of each frequency bin.
+  """
+
+  upto_L: jax.Array | np.ndarray
+  bins_FL: jax.Array | np.ndarray
+
+  @classmethod
+  def of(cls, mask: np.ndarray, bins: Mapping[str, np.ndarray]) -> 'LabelTable':
+    """Of a slice, bool [L], and its bins, each bool [L]."""
+    none = np.zeros((0, len(mask)), bool)
+    return cls(np.cumsum(mask), np.stack([*bins.values()]) if bins else none)
+
+  def take(self, labels: np.ndarray) -> 'LabelTable':
+    """The columns of these labels."""
+    return LabelTable(self.upto_L[labels], self.bins_FL[:, labels])
+
+
 @partial(jax.jit, static_argnames='form')
 def label_sums(
-  correct_L: Int[Array, '*R L'],
-  predicted_L: Int[Array, '*R L'],
-  gold_L: Int[Array, '*R L'],
-  bins_FL: Bool[Array, 'F L'],
-  n_docs: Float[Array, ''],
+  correct_L: Int[Array | np.ndarray, '*R L'],
+  predicted_L: Int[Array | np.ndarray, '*R L'],
+  gold_L: Int[Array | np.ndarray, '*R L'],
+  table: LabelTable,
+  n_docs: Float[Array, ''] | np.ndarray | np.floating,
   form: LabelForm,
 ) -> tuple[dict[str, Float[Array, '*R']], Float[Array, '*R F']]:
   """Sums over labels for one set of decisions.
+
+  Labels that are neither predicted nor gold add nothing and may be left out.
 
   Args:
     correct_L: predicted and gold; leading axes are replicates.
     predicted_L: documents that the label is predicted for.
     gold_L: documents that have it.
-    bins_FL: labels of each bin.
+    table: of these labels.
     n_docs: documents there are, those without gold as well.
     form: which sums.
 
   Returns:
-    kind -> float64 sum: `correct`, `predicted`, `P`, `R`, `F1`, `gold-F1` (F1
-    weighted by gold_L), `F<beta>`, `covered`, `covered[a=<alpha>]`,
-    `covered[n=<drawn>]`, `correct-log`, of entropy_part, and `labels up to
-    largest`; and the sums of F1 per bin.
+    kind -> float64 sum: `correct`, `predicted`, `label-P`, `label-R`, `F1`,
+    `gold-F1` (F1 weighted by gold_L), `F<beta>`, `covered`,
+    `covered[a=<alpha>]`, `covered[n=<drawn>]`, `correct-log`, of entropy_part,
+    and `labels up to largest`; and the sums of F1 per bin.
   """
-  real = jnp.float64
   correct_L, predicted_L, gold_L = (
-    jnp.asarray(x).astype(real) for x in (correct_L, predicted_L, gold_L)
+    jnp.asarray(x).astype(jnp.float64) for x in (correct_L, predicted_L, gold_L)
   )
   f1_L = f_beta(correct_L, predicted_L, gold_L)
   each = {
     'correct': correct_L,
     'predicted': predicted_L,
-    'P': precision(correct_L, predicted_L),
-    'R': recall(correct_L, gold_L),
+    'label-P': precision(correct_L, predicted_L),
+    'label-R': recall(correct_L, gold_L),
     'F1': f1_L,
     'gold-F1': f1_L * gold_L,
     'covered': covered(correct_L),
     'correct-log': entropy_part(correct_L),
-    UP_TO_LARGEST: _up_to_largest(predicted_L + gold_L),
   }
   for beta in form.betas:
     each[f'F{beta:g}'] = f_beta(correct_L, predicted_L, gold_L, beta)
@@ -105,16 +129,12 @@ def label_sums(
     each[f'covered[a={alpha:g}]'] = covered_share(correct_L, gold_L, alpha)
   for n in form.draws:
     each[f'covered[n={n}]'] = covered_sample(correct_L, n_docs, n)
-  binned = [jnp.where(bins_FL[i], f1_L, 0).sum(-1) for i in range(len(bins_FL))]
   totals = {kind: values_L.sum(-1) for kind, values_L in each.items()}
-  return totals, jnp.stack(binned, -1) if binned else jnp.zeros((0,))
-
-
-def _up_to_largest(counts_L: Float[Array, '*R L']) -> Float[Array, '*R L']:
-  """1 up to the last label that is counted, 0 after it."""
-  indices = jnp.arange(1, counts_L.shape[-1] + 1, dtype=counts_L.dtype)
-  largest = jnp.where(counts_L > 0, indices, 0).max(-1, keepdims=True)
-  return (indices <= largest).astype(counts_L.dtype)
+  seen_L = jnp.where(predicted_L + gold_L > 0, table.upto_L, 0)
+  totals[UP_TO_LARGEST] = seen_L.max(-1, initial=0).astype(jnp.float64)
+  binned = [jnp.where(bin_L, f1_L, 0).sum(-1) for bin_L in table.bins_FL]
+  none = jnp.zeros((*f1_L.shape[:-1], 0))
+  return totals, jnp.stack(binned, -1) if binned else none
 
 
 def named_sums(
@@ -122,7 +142,8 @@ def named_sums(
   predicted_L: Int[Array | np.ndarray, ' L'],
   gold_L: Int[Array | np.ndarray, ' L'],
   decisions: str,
-  bins: Mapping[str, np.ndarray],
+  bins: Sequence[str],
+  table: LabelTable,
   n_docs: int,
   form: LabelForm,
 ) -> dict[str, float]:
@@ -133,16 +154,16 @@ def named_sums(
     predicted_L: the same.
     gold_L: the same.
     decisions: what ends the names: `F1@5`, and `F1@5[1-9]` for a bin.
-    bins: bin name -> bool [L].
+    bins: names of the bins of the table.
+    table: as for label_sums.
     n_docs: documents there are.
     form: which sums.
   """
-  bins_FL = np.stack([*bins.values(), np.zeros(len(gold_L), bool)])
   with exact():
     totals, binned_F = label_sums(
-      correct_L, predicted_L, gold_L, bins_FL, np.float64(n_docs), form
+      correct_L, predicted_L, gold_L, table, np.float64(n_docs), form
     )
     sums = {f'{kind}{decisions}': float(v) for kind, v in totals.items()}
-    for name, value in zip(bins, np.asarray(binned_F).tolist()):
+    for name, value in zip(bins, np.asarray(binned_F).tolist(), strict=True):
       sums[f'F1{decisions}[{name}]'] = value
   return sums

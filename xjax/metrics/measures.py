@@ -57,10 +57,11 @@ class Entropy(Measure):
   """log2 C - (sum of c log2 c) / C; Schultheis et al. 2022, eq. 15-16."""
 
   def value(self, sums: Mapping[str, Any]) -> np.ndarray:
-    """float64, in bits; NaN where nothing is correct."""
+    """float64, in bits; 0 where nothing is correct."""
     over, under = self._parts(sums)
     # Rounding may leave less than nothing of one label's entropy.
-    return np.asarray(np.maximum(np.log2(under) - over / under, 0.0))
+    bits = np.maximum(np.log2(under) - over / under, 0.0)
+    return np.asarray(np.nan_to_num(bits, nan=0.0))
 
 
 def ideal(k: int) -> float:
@@ -138,8 +139,8 @@ def label_measures(
     for bin_ in bins
   }
   betas = tuple(f'F{beta:g}' for beta in form.betas)
-  for kind in ('P', 'R', *betas):
-    table[f'macro-{kind}@{k}'] = Measure(f'{kind}@{k}', (macro_over,))
+  for kind, each in (('P', 'label-P'), ('R', 'label-R'), *zip(betas, betas)):
+    table[f'macro-{kind}@{k}'] = Measure(f'{each}@{k}', (macro_over,))
   covered_over = _universe(protocol.coverage_over, k)
   table[f'coverage@{k}'] = Measure(f'covered@{k}', (covered_over,))
   which = [f'[a={alpha:g}]' for alpha in form.alphas]
@@ -185,6 +186,6 @@ def measures(
   for k in ks:
     table |= f1_measures(f'@{k}', _universe(protocol.macro_over, k))
     table |= label_measures(k, form, bins, protocol)
-    table[f'ILD@{k}'] = Measure(f'ILD@{k}', (f'ILD documents@{k}',))
+    table[f'ILD@{k}'] = _mean(f'ILD@{k}', documents)
     table[f'weighted@{k}'] = _mean(f'weighted@{k}', documents)
   return {name: m for name, m in table.items() if protocol.prints(name)}

@@ -4,6 +4,7 @@ They count, over all documents, those without gold as well, a set of decisions:
 the first k of every list, or the labels above a threshold. 0 / 0 is 0.
 """
 
+import collections
 from collections.abc import Collection, Mapping, Sequence
 import dataclasses
 import math
@@ -34,12 +35,12 @@ def count(
   labels: Collection[int],
 ) -> dict[int, Counts]:
   """The counts of every label; a decision is taken once per document."""
+  rows = [(set(d), g) for d, g in zip(decisions, golds, strict=True)]
+  correct = collections.Counter(label for d, g in rows for label in d & g)
+  predicted = collections.Counter(label for d, _ in rows for label in d)
+  gold = collections.Counter(label for _, g in rows for label in g)
   return {
-    label: Counts(
-      sum(label in d and label in g for d, g in zip(decisions, golds)),
-      sum(label in d for d in decisions),
-      sum(label in g for g in golds),
-    )
+    label: Counts(correct[label], predicted[label], gold[label])
     for label in labels
   }
 
@@ -145,10 +146,10 @@ def sampled_coverage(
 
 
 def entropy(counts: Mapping[int, Counts]) -> float:
-  """-sum rho log rho, in nats; 0 where nothing is correct.
+  """-sum rho log2 rho, in bits; 0 where nothing is correct.
 
   rho_l is the share of the correct predictions that are l.
   """
   correct = [row.correct for row in counts.values() if row.correct]
   shares = [c / sum(correct) for c in correct]
-  return -math.fsum(share * math.log(share) for share in shares)
+  return -math.fsum(share * math.log2(share) for share in shares)

@@ -13,7 +13,7 @@ import numpy as np
 from xjax.core.types import PAD
 from xjax.metrics.exact import exact
 from xjax.metrics.label_counts import LabelCounts, above, rank_sets
-from xjax.metrics.propensity import propensity_terms, weights_of
+from xjax.metrics.propensity import propensity_terms
 from xjax.metrics.ranking import (
   R_PRECISION,
   Ranked,
@@ -96,8 +96,7 @@ def document_terms(
 
   Returns:
     values: float64 [M, B] (under metrics.exact, else float32), in the order of
-      form.terms; 0 for padding rows, and without gold, but for `documents` and
-      what is given.
+      form.terms; 0 for padding rows and without gold, but for `documents`.
     known: bool [M, B], False where the value needs a deeper list.
   """
   ranked = Ranked.of(
@@ -114,7 +113,10 @@ def document_terms(
     DOCUMENTS: (every_B, every_B),
     WITH_GOLD: (ranked.gold_B > 0, every_B),
     R_PRECISION: (r_precision(ranked), r_precision_known(ranked)),
-    **{name: (values, every_B) for name, values in documents.given.items()},
+    **{
+      name: (jnp.where(ranked.gold_B > 0, values, 0), every_B)
+      for name, values in documents.given.items()
+    },
   }
   for j, k in enumerate(form.ks):
     for kind, values_BJ in kinds.items():
@@ -132,14 +134,9 @@ def _weighted(
 ) -> Float[Array, 'B J']:
   """Sums over hits of W[label, place]."""
   depth = min(ranks_LK.shape[1], ranked.ids_BK.shape[1])
-  gain_BK = jnp.stack(
-    [
-      weights_of(jnp.asarray(ranks_LK)[:, i], ranked.ids_BK[:, i])
-      for i in range(depth)
-    ],
-    axis=-1,
-  )
-  return ranked.first(jnp.where(ranked.hits_BK[:, :depth], gain_BK, 0), ks)
+  ids_BK, hits_BK = ranked.ids_BK[:, :depth], ranked.hits_BK[:, :depth]
+  gain_BK = jnp.asarray(ranks_LK)[jnp.maximum(ids_BK, 0), jnp.arange(depth)]
+  return ranked.first(jnp.where(hits_BK, gain_BK, 0), ks)
 
 
 @struct.dataclass
@@ -245,14 +242,17 @@ def _count(
   gold_BP = jnp.where(mask_B1, documents.gold_BP, PAD)
   ranked = Ranked.of(ids_BK, gold_BP, jnp.isneginf(documents.floor_B))
   ks, hits_BK = state.form.ks, ranked.hits_BK
-  n_ks, none_BP = len(ks), jnp.full_like(gold_BP, PAD)
-  counts = state.counts.add(ids_BK, hits_BK, rank_sets(ids_BK, ks), gold_BP)
+  n_ks, n_sets = len(ks), len(state.short_S)
+  none_BP = jnp.full_like(gold_BP, PAD)
+  # n_sets is beyond all sets.
+  within_BK = rank_sets(ids_BK, ks)
+  within_BK = jnp.where(within_BK < n_ks, within_BK, n_sets)
+  counts = state.counts.add(ids_BK, hits_BK, within_BK, gold_BP)
   deep_BJ = ranked.listed_B[:, None] >= jnp.asarray(ks)
   short = [(mask_B1 & ~ranked.whole_B[:, None] & ~deep_BJ).sum(0)]
   for i in range(state.form.n_thresholds):
     chosen_BK = above(documents.scores_BK, thresholds[i])
-    # Set 0 is the threshold's, 1 none: beyond all sets.
-    set_BK = jnp.where(chosen_BK == 0, n_ks + i, len(state.short_S))
+    set_BK = jnp.where(chosen_BK, n_ks + i, n_sets)
     counts = counts.add(ids_BK, hits_BK, set_BK, none_BP)
     hidden_B = documents.floor_B.astype(thresholds.dtype) > thresholds[i]
     short.append((mask_B1[:, 0] & hidden_B).sum()[None])
