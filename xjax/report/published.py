@@ -6,7 +6,7 @@ as printed, neither averaged nor corrected; `<metric> se` is the standard error
 printed with it. What the text of a paper does not give is empty.
 
 PSP and PSnDCG stand for the ratio over the best achievable: that is what the
-tables hold, although 000's and 004's formulas leave the denominator out.
+tables hold, although the formulas printed beside some leave it out.
 """
 
 from collections.abc import Mapping

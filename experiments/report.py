@@ -1,0 +1,71 @@
+"""Puts systems judged on the same documents on one page, with pictures.
+
+python -m experiments.report A B [C ...] --output=report.html
+
+Each argument is the folder of a run (what train was given as --workdir), the
+folder of an evaluation, or a file of predictions (as evaluate takes them). Runs
+that differ in their seeds alone are one system: mean and standard error.
+"""
+
+import os
+import shlex
+import sys
+
+from absl import flags as absl_flags
+
+from experiments import flags
+from xjax.core.atomic import atomic_write
+from xjax.core.errors import ConfigError
+from xjax.report.html import render_html
+from xjax.report.markdown import render_markdown
+from xjax.report.report import report
+from xjax.report.sources import Truth
+
+_OUTPUT = absl_flags.DEFINE_string('output', None, 'HTML file to write.')
+_MARKDOWN = absl_flags.DEFINE_string(
+  'markdown', '', 'Markdown file to write as well: the tables, no pictures.'
+)
+_NAMES = absl_flags.DEFINE_list(
+  'names', [], 'Names of the systems, one per argument, separated by commas.'
+)
+_SPLIT = absl_flags.DEFINE_string(
+  'split', '', 'Split of the runs; else dev, or test where dev is not judged.'
+)
+_DATASET = absl_flags.DEFINE_string(
+  'dataset', '', 'Whose published numbers to show, if the runs do not tell.'
+)
+_GOLD = absl_flags.DEFINE_string(
+  'gold', '', 'Gold of files of predictions, where they have none.'
+)
+_TRAIN_LABELS = absl_flags.DEFINE_string(
+  'train_labels', '', 'Labels of the training documents, likewise.'
+)
+
+
+def main(arguments: list[str]) -> None:
+  """Runs what the flags say."""
+  if not arguments:
+    raise ConfigError('name the systems: folders of runs, or predictions')
+  if not _OUTPUT.value:
+    raise ConfigError('--output=FILE.html says where the report goes')
+  command = f'python -m experiments.report {shlex.join(sys.argv[1:])}'
+  page = report(
+    arguments,
+    command,
+    _SPLIT.value,
+    _NAMES.value,
+    _DATASET.value,
+    Truth(_GOLD.value, _TRAIN_LABELS.value),
+  )
+  for path, text in (
+    (_OUTPUT.value, render_html(page)),
+    (_MARKDOWN.value, render_markdown(page)),
+  ):
+    if path:
+      with atomic_write(os.path.expanduser(path)) as file:
+        file.write(text)
+      print(path)
+
+
+if __name__ == '__main__':
+  flags.run_on(main)

@@ -1,0 +1,226 @@
+"""A report of systems judged on the same documents: what is on the page."""
+
+from collections.abc import Mapping, Sequence
+import pathlib
+from typing import Any
+
+from xjax.core.errors import ConfigError
+from xjax.report.collect import (
+  SEED,
+  Group,
+  Run,
+  check_names,
+  check_same_documents,
+  common_protocol,
+  group_by_seed,
+)
+from xjax.report.corpus_table import (
+  bin_table,
+  corpus_table,
+  system_table,
+  unlike_spaces,
+)
+from xjax.report.metric_tables import (
+  USUAL_K,
+  full_tables,
+  main_table,
+  note_listing,
+)
+from xjax.report.page import Block, Fold, Page, Section, Text
+from xjax.report.pictures import (
+  binned_f1,
+  coverage_against_precision,
+  frequency_picture,
+  learning_curves,
+  rank_curves,
+  reliability_blocks,
+)
+from xjax.report.plots import system_colours
+from xjax.report.published import datasets, find_dataset
+from xjax.report.published_tables import published_folds
+from xjax.report.sources import OWN, Truth, read_runs
+from xjax.report.tally import Tally, label_tally, tally
+from xjax.report.worst_labels import worst_labels
+
+
+def report(
+  arguments: Sequence[str],
+  command: str,
+  split: str = '',
+  names: Sequence[str] = (),
+  dataset: str = '',
+  truth: Truth = OWN,
+) -> Page:
+  """Reads systems and puts all there is to say of them on a page.
+
+  Args:
+    arguments: workdirs, folders of an evaluation, files of predictions.
+    command: shown as it was typed.
+    split: of the workdirs; '': as sources.read_runs.
+    names: of the systems; (): as sources.read_runs.
+    dataset: whose published numbers stand beside ours; '': the one that the
+      config of a run tells, if it does.
+    truth: what goes with files of predictions.
+
+  Raises:
+    ConfigError: a name twice, or no such split or dataset.
+    DataError: a path or file that is none of these, no gold, or systems judged
+      on different documents.
+  """
+  if dataset and not find_dataset(dataset):
+    raise ConfigError(
+      f'--dataset={dataset}: no published numbers of it; there are some of: '
+      + ', '.join(datasets())
+    )
+  runs = read_runs(arguments, split, names, truth)
+  check_same_documents(runs)
+  groups = group_by_seed(runs)
+  check_names(groups)
+  return build_page(groups, command, dataset or _dataset_of(runs))
+
+
+def build_page(groups: Sequence[Group], command: str, dataset: str) -> Page:
+  """The page of these systems.
+
+  Args:
+    groups: judged on the same documents, of different names.
+    command: shown as it was typed.
+    dataset: as for report; '': none is known.
+  """
+  colours = system_colours([group.name for group in groups])
+  # One at a time is needed for labels; curves are of all.
+  tallies = {g.name: [tally(run.predictions) for run in g.runs] for g in groups}
+  first = groups[0].first
+  protocol = common_protocol([run for group in groups for run in group.runs])
+  return Page(
+    title=_title(groups),
+    sections=[
+      Section('What was judged', _header(groups, command)),
+      Section('Results', _results(groups, colours, protocol)),
+      Section('By place in the list', [rank_curves(groups, tallies)]),
+      Section('Frequent and rare labels', _frequencies(groups, protocol)),
+      Section('Probabilities', reliability_blocks(groups)),
+      Section('Training', [learning_curves(groups)]),
+      Section('Labels most often lost', _worst(groups, tallies)),
+      Section(
+        'Published numbers', _published(dataset, groups, colours, protocol)
+      ),
+      Section('The dataset', [corpus_table(first.predictions)]),
+      Section('All metrics', full_tables(groups)),
+    ],
+  )
+
+
+def _title(groups: Sequence[Group]) -> str:
+  names = ', '.join(group.name for group in groups)
+  split = groups[0].first.split
+  return f'{names}: judged on {split}' if split else names
+
+
+def _header(groups: Sequence[Group], command: str) -> list[Block]:
+  p = groups[0].first.predictions
+  n_runs = sum(len(group.runs) for group in groups)
+  one = f'{len(groups)} system{"s" if len(groups) > 1 else ""}'
+  seeds = f', {n_runs} runs' if n_runs > len(groups) else ''
+  spaces = {group.name: group.first.predictions for group in groups}
+  return [
+    Text(
+      f'{one}{seeds}, judged on {len(p):,} documents and {len(p.labels):,} '
+      'labels. Values are fractions; the whole of a rounded number is shown '
+      'where the pointer rests on it. ± is one standard error over seeds, '
+      'brackets are intervals.'
+    ),
+    system_table([_system_row(group) for group in groups]),
+    *map(Text, unlike_spaces(spaces)),
+    Text(command, command=True),
+  ]
+
+
+def _system_row(group: Group) -> tuple[str, ...]:
+  first = group.first
+  seeds = [run.config[SEED] for run in group.runs if run.config]
+  judged = first.split or 'a file'
+  if len(seeds) > 1:
+    judged += f', seeds {", ".join(map(str, seeds))}'
+  where = ', '.join(str(_short(run.path)) for run in group.runs)
+  depth = first.predictions.lists['all'].ids.shape[1]
+  kind = first.predictions.score_kind.value
+  return group.name, where, judged, f'{kind}, lists of {depth}'
+
+
+def _short(path: pathlib.Path) -> pathlib.Path:
+  """Relative to the current folder where it is below it."""
+  here = pathlib.Path.cwd()
+  return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _results(
+  groups: Sequence[Group], colours: Mapping[str, str], protocol: str
+) -> list[Block]:
+  notes = note_listing(groups)
+  return [
+    Text(f'Protocol {protocol}.'),
+    main_table(groups, colours, protocol),
+    *([Fold('Why values are missing', [notes])] if notes.items else []),
+  ]
+
+
+def _frequencies(groups: Sequence[Group], protocol: str) -> list[Block]:
+  first = groups[0].first
+  blocks: list[Block] = [frequency_picture(first)]
+  if first.predictions.n_train:
+    blocks.append(bin_table(first.predictions))
+  return [
+    *blocks,
+    binned_f1(groups, USUAL_K, protocol),
+    coverage_against_precision(groups, protocol),
+  ]
+
+
+def _worst(
+  groups: Sequence[Group], tallies: Mapping[str, Sequence[Tally]]
+) -> list[Block]:
+  blocks: list[Block] = []
+  names = {k: v for group in groups for k, v in group.first.names.items()}
+  for group in groups:
+    run, found = group.first, tallies[group.name][0]
+    k = min(USUAL_K, found.hits.shape[1])
+    counts = label_tally(run.predictions, found.hits, k)
+    seed = f' (seed {run.config[SEED]})' if len(group.runs) > 1 else ''
+    blocks.append(
+      Fold(
+        f'{group.name}{seed}',
+        [worst_labels(run, names, counts, k)],
+        open=not blocks,
+      )
+    )
+  return blocks
+
+
+def _published(
+  dataset: str,
+  groups: Sequence[Group],
+  colours: Mapping[str, str],
+  protocol: str,
+) -> list[Block]:
+  known = find_dataset(dataset)
+  if known is None:
+    return [
+      Text(
+        'Which published numbers to compare with is not known here; '
+        f'--dataset=NAME says it. There are some of {", ".join(datasets())}.'
+      )
+    ]
+  said = Text(f'Printed for {known}; each table says of which split.')
+  return [said, *published_folds(known, groups, colours, protocol)]
+
+
+def _dataset_of(runs: Sequence[Run]) -> str:
+  """What the configs tell: the kind of data, or the folder it is in."""
+  for run in runs:
+    data: Mapping[str, Any] = (run.config or {}).get('data', {})
+    folder = pathlib.Path(data.get('dir', '')).name
+    for name in (data.get('kind', ''), folder.partition('.')[0], folder):
+      if found := find_dataset(name):
+        return found
+  return ''
