@@ -29,6 +29,7 @@ install_import_hook(CHECKED, 'beartype.beartype')
 NEEDS = {
   'real_data': 'XJAX_DATA_DIR' in os.environ,
   'parity': importlib.util.find_spec('torch') is not None,
+  'peers': 'XJAX_PEERS_DIR' in os.environ,
 }
 
 

@@ -5,7 +5,6 @@ with gold 1 3; ranked 3 0 2 without gold.
 """
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -167,7 +166,8 @@ def test_labels():
       # A draw misses a label of one document in three with probability 2 / 3.
       'coverage[n=1]@2': 2 / 3 / 8,
       'coverage[n=2]@2': 2 * (1 - 4 / 9) / 8,
-      'entropy@2': math.log(2),
+      # Two labels, as often each: one bit.
+      'entropy@2': 1.0,
     },
   )
 
@@ -180,6 +180,12 @@ def test_documents_without_gold_count_for_labels():
   ours, theirs = judge(PROBLEM, (2,), XJAX), judge(PROBLEM, (2,), COUNTED)
   for metric in ('micro-F1@2', 'macro-F1@2', 'coverage@2', 'micro-F1'):
     assert ours[metric] == theirs[metric]
+
+
+def test_a_recall_of_alpha_is_enough():
+  # 0.55 * 20 rounds to above 11; 11 / 20 is 0.55.
+  counts = {0: by_label.Counts(correct=11, predicted=11, gold=20)}
+  assert by_label.alpha_coverage(counts, 0.55) == 1
 
 
 def test_universes_of_napkinxc():
