@@ -7,7 +7,8 @@ import numpy as np
 import scipy.sparse
 
 from xjax.metrics.label_sums import LabelForm
-from xjax.metrics.protocols import XJAX, Protocol
+from xjax.metrics.measures import Measure, measures
+from xjax.metrics.protocols import XJAX, Protocol, kind_of
 
 # A and B of the propensity formula (Jain et al. 2016), but for Amazon-670K and
 # its kin (0.6, 2.6) and Wikipedia (0.5, 0.4).
@@ -20,6 +21,7 @@ class Criteria:
 
   Attributes:
     ks: cut-offs.
+    kinds: metrics to print, as `P@k` for every cut-off; empty: all there are.
     protocols: whose conventions; the first is the one that notes are about.
     propensity: A and B of the formula, for the weights of labels.
     weights_L: float64 [L], inverse propensities to use instead.
@@ -31,6 +33,7 @@ class Criteria:
   """
 
   ks: Sequence[int] = (1, 3, 5, 10)
+  kinds: Sequence[str] = ()
   protocols: Sequence[Protocol] = (XJAX,)
   propensity: tuple[float, float] = PROPENSITY
   weights_L: np.ndarray | None = None
@@ -38,3 +41,16 @@ class Criteria:
   vectors_LD: scipy.sparse.csr_array | None = None
   ranks_LK: np.ndarray | None = None
   form: LabelForm = LabelForm()
+
+  def table(
+    self, protocol: Protocol, thresholds: Sequence[str], bins: Sequence[str]
+  ) -> dict[str, Measure]:
+    """The metrics asked for, of those that a protocol prints."""
+    every = measures(
+      protocol, self.ks, tuple(thresholds), tuple(bins), self.form
+    )
+    return {
+      name: measure
+      for name, measure in every.items()
+      if not self.kinds or kind_of(name) in self.kinds
+    }

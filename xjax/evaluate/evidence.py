@@ -22,7 +22,7 @@ from xjax.metrics.label_sums import (
   in_bins,
   named_sums,
 )
-from xjax.metrics.measures import Measure, measures
+from xjax.metrics.measures import Measure
 from xjax.metrics.propensity import KINDS as PROPENSITY_KINDS
 from xjax.metrics.ranking import KINDS as RANKING_KINDS, R_PRECISION
 from xjax.metrics.sums import (
@@ -33,6 +33,7 @@ from xjax.metrics.sums import (
   Sums,
   Weights,
   document_terms,
+  is_term,
 )
 
 _NO_GOLD = 'no document has a gold label here'
@@ -87,20 +88,20 @@ class Evidence:
     wanted = {
       name
       for protocol in criteria.protocols
-      for measure in measures(
-        protocol, criteria.ks, tuple(cuts), tuple(bins), criteria.form
-      ).values()
+      for measure in criteria.table(protocol, tuple(cuts), tuple(bins)).values()
       for name in measure.sums
     }
     terms = _document_terms(criteria.ks, weights, given)
+    # Counting labels takes as long as all else: not for nothing.
+    by_label = not all(map(is_term, wanted))
     return cls(
       part=part,
       weights=weights,
       form=Form(
         ks=tuple(sorted(criteria.ks)),
         terms=tuple(name for name in terms if name in wanted),
-        n_labels=len(part.mask),
-        n_thresholds=len(thresholds),
+        n_labels=len(part.mask) if by_label else 0,
+        n_thresholds=len(thresholds) if by_label else 0,
       ),
       label_form=criteria.form,
       cuts=cuts,
@@ -117,6 +118,8 @@ class Evidence:
   @property
   def sets(self) -> tuple[str, ...]:
     """What ends the names of the sums of each set of decisions."""
+    if not self.form.n_labels:
+      return ()
     return *(f'@{k}' for k in self.form.ks), *self.thresholds
 
   @functools.cached_property

@@ -12,7 +12,6 @@ from xjax.evaluate.criteria import Criteria
 from xjax.evaluate.evidence import Evidence
 from xjax.evaluate.predictions import Predictions
 from xjax.evaluate.slice import Slice
-from xjax.metrics.measures import measures
 from xjax.metrics.protocols import XJAX, Protocol
 from xjax.metrics.slices import ALL, judged_masks
 
@@ -127,9 +126,7 @@ def judge_slice(
     'n_labels': part.n_labels,
   }
   reasons = {}
-  table = measures(
-    protocol, criteria.ks, tuple(cuts), tuple(evidence.bins), criteria.form
-  )
+  table = criteria.table(protocol, tuple(cuts), tuple(evidence.bins))
   for name, measure in table.items():
     if evidence.asks_for(measure):
       reason = evidence.missing(measure)

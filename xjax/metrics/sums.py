@@ -13,7 +13,9 @@ import numpy as np
 from xjax.core.types import PAD
 from xjax.metrics.exact import exact
 from xjax.metrics.label_counts import LabelCounts, above, rank_sets
+from xjax.metrics.propensity import KINDS as PROPENSITY_KINDS
 from xjax.metrics.propensity import propensity_terms
+from xjax.metrics.ranking import KINDS as RANKING_KINDS
 from xjax.metrics.ranking import (
   R_PRECISION,
   Ranked,
@@ -25,6 +27,14 @@ from xjax.metrics.ranking import (
 
 # Terms of a document itself.
 DOCUMENTS, WITH_GOLD = 'documents', 'documents with gold'
+# Terms at a cut-off; the last two are given, or take weights of their own.
+TERMS_AT_K = (*RANKING_KINDS, *PROPENSITY_KINDS, 'ILD', 'weighted')
+
+
+def is_term(name: str) -> bool:
+  """Whether a sum is one over documents; the others are over labels."""
+  kind = name.partition('@')[0]
+  return kind in (*TERMS_AT_K, DOCUMENTS, WITH_GOLD, R_PRECISION)
 
 
 @dataclasses.dataclass(frozen=True)
