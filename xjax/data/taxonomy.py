@@ -63,7 +63,8 @@ class _Draft:
     whats += [f'{c!a} stands twice' for c in _twice(children)]
     if ROOT in children:
       whats.append(f'{ROOT} is below {parent!a}')
-    self._lines.setdefault(parent, number)
+    if parent:
+      self._lines.setdefault(parent, number)
     if self._faults.extend(self._path, number, whats):
       self._note(parent, children, number)
 
@@ -75,12 +76,16 @@ class _Draft:
         above[parent] = None
 
   def described(self, complete: bool) -> Descriptors:
-    """The labels; notes those that hang nowhere."""
-    if complete and ROOT not in self._lines:
+    """The labels; notes those that hang nowhere, and keeps them."""
+    rooted = ROOT in self._lines
+    if complete and not rooted:
       what = f'no line of {ROOT}, with the labels of the first level'
       self._faults.add(self._path, None, what, fatal=True)
-    for parent, line in self._lines.items():
-      if complete and parent != ROOT and parent not in self.parents:
+    hanging = [p for p in self._lines if p != ROOT and p not in self.parents]
+    for parent in hanging:
+      self.parents[parent] = {}
+      line = self._first[parent] = self._lines[parent]
+      if complete and rooted:
         what = f'{parent!a} is below nothing, not even {ROOT}'
         self._faults.add(self._path, line, what)
     described = Descriptors(complete and bool(self.parents))

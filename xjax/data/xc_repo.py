@@ -27,7 +27,7 @@ class XcFile:
   """A feature or label file.
 
   Attributes:
-    features: float32 [N, D]; None: a label file.
+    features: float32 [N, D], rows ascending; None: a label file.
     gold: N rows of labels, ascending.
     n_labels: L of the header; without one, the largest label + 1.
     header: whether a feature file starts with one; a label file always does.
@@ -143,14 +143,19 @@ def write_xc_scores(path: str | os.PathLike, scores: sparse.csr_array) -> None:
 
 def _entries(matrix: sparse.csr_array, exact: bool = False) -> Iterator[str]:
   values = matrix.data
-  rounded = np.round(values.astype(np.float64), 6).astype(values.dtype)
-  if exact or not np.array_equal(rounded, values):
+  if exact or not _six_decimals(values):
     spell = '{}:{!s}'.format  # the shortest text that is read as the same
   else:
     spell = '{}:{:.6f}'.format
   for start, end in zip(matrix.indptr, matrix.indptr[1:]):
     indices = matrix.indices[start:end].tolist()
     yield ' '.join(map(spell, indices, values[start:end]))
+
+
+def _six_decimals(values: np.ndarray) -> bool:
+  """Whether float32 values are the same when written so."""
+  rounded = np.round(values.astype(np.float64), 6).astype(np.float32)
+  return np.array_equal(rounded, values)
 
 
 def write_lines(

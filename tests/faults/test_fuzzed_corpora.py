@@ -1,0 +1,104 @@
+"""Whatever the folders of other projects hold: a corpus or a DataError."""
+
+import pathlib
+import tempfile
+
+import hypothesis
+from hypothesis import strategies as st
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.data.config import (
+  DataConfig,
+  HtcConfig,
+  HtcData,
+  HtcLabels,
+  OnError,
+  XcRepoData,
+)
+from xjax.data.hierarchy import NOWHERE, label_levels
+from xjax.data.load import load_corpus
+
+fuzzed = hypothesis.settings(
+  max_examples=400, derandomize=True, deadline=None, database=None
+)
+
+TRN = (
+  b'{"uid": "a", "title": "t", "content": "c", "target_ind": [0, 2]}\n'
+  b'{"uid": 7, "title": "u", "target_ind": [1], "target_rel": [1.0]}\n'
+)
+NAMES = b'one\ntwo\nthree\n'
+TAXONOMY = b'Root\ta\tb\na\tc\td\nb\td\n'
+DOCUMENTS = (
+  b'{"doc_token": ["x", "y"], "doc_label": ["a", "c"]}\n'
+  b'{"doc_token": "x", "doc_label": ["d"], "id": "own"}\n'
+)
+PIECES = st.one_of(
+  st.sampled_from(
+    b'a|b|c|d|Root|\t|\n|"|,|[|]|{|}|null|-1|3|1e999|1.5|[2]|"a"|"doc_label"'
+    b'|"target_ind"|"uid"|\0|\xff\xfe|\xe9|\x1f\x8b| '.split(b'|')
+  ),
+  st.binary(max_size=2),
+)
+
+
+@st.composite
+def damaged(draw, data: bytes) -> bytes:
+  for _ in range(draw(st.integers(0, 2))):
+    at = draw(st.integers(0, len(data)))
+    end = at + draw(st.integers(0, 4))
+    data = data[:at] + draw(PIECES) + data[end:]
+  return data
+
+
+@pytest.fixture(scope='module')
+def folder():
+  with tempfile.TemporaryDirectory() as name:
+    yield pathlib.Path(name)
+
+
+def check(data: DataConfig) -> None:
+  try:
+    corpus = load_corpus(data, 0)
+  except DataError as error:
+    assert str(error).startswith(data.dir)
+    return
+  space, split = corpus.label_space, corpus.split('train')
+  assert [document.id for document in split.documents] == list(split.ids) != []
+  assert split.gold.values.max(initial=0) < len(space)
+  assert len(space.train_counts) == len(space) > 0
+
+
+@fuzzed
+@hypothesis.given(damaged(TRN), damaged(NAMES), st.sampled_from(OnError))
+def test_raw_text(folder, trn, names, on_error):
+  place = folder / 'xc'
+  place.mkdir(exist_ok=True)
+  (place / 'trn.json').write_bytes(trn)
+  (place / 'Y.txt').write_bytes(names)
+  check(XcRepoData(dir=str(place), on_error=on_error))
+
+
+@fuzzed
+@hypothesis.given(
+  damaged(DOCUMENTS),
+  damaged(TAXONOMY),
+  st.sampled_from(HtcLabels),
+  st.sampled_from(OnError),
+)
+def test_hierarchies(folder, documents, taxonomy, labels, on_error):
+  place = folder / 'htc'
+  place.mkdir(exist_ok=True)
+  (place / 'train.json').write_bytes(documents)
+  (place / 'taxonomy').write_bytes(taxonomy)
+  data = HtcData(
+    dir=str(place), on_error=on_error, htc=HtcConfig(labels=labels)
+  )
+  check(data)
+  if on_error is OnError.RAISE and taxonomy == TAXONOMY:
+    try:
+      space = load_corpus(data, 0).label_space
+    except DataError:
+      return
+    if labels is HtcLabels.ALL:
+      assert NOWHERE not in label_levels(space.labels)

@@ -1,0 +1,389 @@
+"""Broken predictions, gold and filters: one clear error, with line or row."""
+
+import gzip
+import io
+import json
+import pathlib
+import pickle
+import tempfile
+import zipfile
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+from scipy import sparse
+
+from xjax.core.errors import DataError
+from xjax.evaluate.score_files import JudgeFiles, read_judged
+
+TEXT = b'3 4\n0:0.5 2:0.25\n\n3:1.0\n'
+LISTS = (
+  b'{"id": "a", "labels": [{"id": "x", "name": "X", "score": 0.5}]}\n'
+  b'{"id": "b", "labels": []}\n'
+)
+DOCUMENTS = (
+  b'{"id": "a", "text": "t", "labels": ["x"]}\n'
+  b'{"id": "b", "text": "t", "labels": ["y", "z"]}\n'
+)
+GOLD = b'3 2 4\n0,3 1:1\n 0:0.5\n\n'
+
+
+def npz(**arrays) -> bytes:
+  file = io.BytesIO()
+  np.savez(file, allow_pickle=True, **arrays)
+  return file.getvalue()
+
+
+def matrix(kind: str = 'csr', **changed) -> bytes:
+  file = io.BytesIO()
+  found = sparse.csr_array(([0.5, 0.25, 1], [0, 2, 3], [0, 2, 2, 3]), (3, 4))
+  sparse.save_npz(file, found.asformat(kind), compressed=False)
+  with np.load(io.BytesIO(file.getvalue())) as loaded:
+    return npz(**{**loaded, **changed})
+
+
+def without(data: bytes, name: str) -> bytes:
+  with np.load(io.BytesIO(data)) as loaded:
+    return npz(**{key: loaded[key] for key in loaded if key != name})
+
+
+UNDERSTOOD = (
+  'understood are: a sparse matrix saved by scipy (.npz: csr, csc or coo); '
+  'rows `label:score` under a header `N L`; predictions.npz; JSON lines with '
+  'labels'
+)
+
+PREDICTIONS: dict[str, tuple[bytes, str]] = {
+  'nothing': (b'', ' is empty'),
+  'a blank file': (b'\n\n', f' no predictions; {UNDERSTOOD}'),
+  'binary garbage': (
+    bytes(range(250, 0, -1)) * 9,
+    f' no predictions; {UNDERSTOOD}',
+  ),
+  'gold instead': (GOLD, f' no predictions; {UNDERSTOOD}'),
+  'a table': (b'doc,label,score\n', f' no predictions; {UNDERSTOOD}'),
+  'other JSON': (b'{"a": 1}\n', f' no predictions; {UNDERSTOOD}'),
+  'other arrays': (npz(a=np.zeros(2)), f' no predictions; {UNDERSTOOD}'),
+  'NaN': (TEXT.replace(b'1.0', b'nan'), '4: the score of 3 is NaN'),
+  'infinity': (TEXT.replace(b'0.25', b'-inf'), '2: the score of 2 is infinite'),
+  'beyond float32': (
+    TEXT.replace(b'0.25', b'1e39'),
+    '2: the score of label 2 is infinite',
+  ),
+  'a label out of range': (
+    TEXT.replace(b'3:1', b'4:1'),
+    '4: label 4 is not in 0..3',
+  ),
+  'a label twice': (TEXT.replace(b'2:', b'0:'), '2: label 0 stands twice'),
+  'a row too few': (TEXT[:-6], ' 2 rows, but its header says 3'),
+  'a row too many': (
+    TEXT + b'1:1\n',
+    '5: one row more than the 3 of the header',
+  ),
+  'no score': (TEXT.replace(b'2:0.25', b'2'), "2: '2' is not `label:value`"),
+  'no documents': (b'0 4\n', ' no document in it'),
+  'a header beyond reason': (
+    b'1 2000000000\n\n',
+    ' 2000000000 labels: more than 100000000 is a mistake',
+  ),
+  'gzip cut short': (
+    gzip.compress(TEXT, mtime=0)[:-8],
+    '5: the gzip file is cut short: get it anew',
+  ),
+  'NaN in a matrix': (
+    matrix(data=np.array([1, np.nan, 2])),
+    ' row 0: the score of label 2 is NaN',
+  ),
+  'infinity in a matrix': (
+    matrix('coo', data=np.array([1, 2, np.inf])),
+    ' row 2: the score of label 3 is infinite',
+  ),
+  'a label twice in a matrix': (
+    matrix(indices=np.array([2, 2, 3])),
+    ' row 0: label 2 stands twice',
+  ),
+  'an entry twice in columns': (
+    matrix('coo', row=np.array([1, 1, 2]), col=np.array([2, 2, 3])),
+    ' row 1: label 2 stands twice',
+  ),
+  'a label beyond a matrix': (
+    matrix(indices=np.array([0, 4, 3])),
+    ' indices: not in 0..3 (at [1])',
+  ),
+  'a row beyond a matrix': (
+    matrix('coo', row=np.array([0, 0, -1])),
+    ' row: not in 0..2 (at [2])',
+  ),
+  'bounds that fall': (
+    matrix(indptr=np.array([0, 2, 1, 3])),
+    ' indptr: falls (at [1])',
+  ),
+  'too few bounds': (
+    matrix('csc', indptr=np.array([0, 3])),
+    ' indptr: 2 bounds for 4 rows or columns',
+  ),
+  'fewer entries than indices': (
+    matrix(data=np.ones(2)),
+    ' indices: 3 for 2 entries',
+  ),
+  'another kind of matrix': (
+    matrix('bsr'),
+    " format: is 'bsr': save the matrix as csr",
+  ),
+  'complex scores': (matrix(data=np.ones(3) * 1j), ' data: is complex128 [3]'),
+  'a shape of three': (
+    matrix(shape=np.array([3, 4, 1])),
+    ' shape: is [3, 4, 1], should be [documents, labels]',
+  ),
+  'no data': (without(matrix(), 'data'), ' data: missing'),
+  'one array too many': (matrix(extra=np.zeros(1)), ' extra: unknown array'),
+  'a line that is not JSON': (
+    LISTS + b'{"id": "c",\n',
+    '3: not JSON: Expecting property name enclosed in double quotes at column '
+    '12',
+  ),
+  'NaN in a list': (
+    LISTS.replace(b'0.5', b'NaN'),
+    '1: not JSON: NaN',
+  ),
+  'infinity in a list': (
+    LISTS.replace(b'0.5', b'-1e999'),
+    '1: the score of labels[0] is no finite number',
+  ),
+  'a number without end': (
+    LISTS.replace(b'0.5', b'1' + b'0' * 400),
+    '1: the score of labels[0] is no finite number',
+  ),
+  'beyond float32 in a list': (
+    LISTS.replace(b'0.5', b'1e39'),
+    "1: the score of label 'x' is infinite",
+  ),
+  'a score that is text': (
+    LISTS.replace(b'0.5', b'"0.5"'),
+    '1: the score of labels[0] is no finite number',
+  ),
+  'no score in a list': (
+    LISTS.replace(b', "score": 0.5', b''),
+    '1: the score of labels[0] is no finite number',
+  ),
+  'no label in a list': (
+    LISTS.replace(b'"id": "x"', b'"i": "x"'),
+    '1: the id of labels[0] is null, not text',
+  ),
+  'bare labels in a list': (
+    LISTS + DOCUMENTS.replace(b'"a"', b'"c"')[:42],
+    '3: labels is no list of objects {"id", "score"}',
+  ),
+  'a label twice in a list': (
+    LISTS.replace(b'[]', b'[{"id": "x", "score": 1}, {"id": "x", "score": 2}]'),
+    "2: label 'x' stands twice",
+  ),
+  'a document twice': (LISTS + LISTS[:64], "3: duplicate document 'a'"),
+}
+
+
+def told(
+  folder: pathlib.Path, files: dict[str, bytes], **more: object
+) -> str | None:
+  """The one error of these files, without the folder."""
+  for name, data in files.items():
+    (folder / name).write_bytes(data)
+  paths = {name: folder / name for name in files}
+  try:
+    read_judged(JudgeFiles(**paths, **more))
+  except DataError as error:
+    return str(error).replace(f'{folder}/', '')
+  return None
+
+
+@pytest.mark.parametrize('kind', PREDICTIONS)
+def test_broken_predictions(tmp_path, kind):
+  data, message = PREDICTIONS[kind]
+  assert told(tmp_path, {'predictions': data}) == f'predictions:{message}'
+
+
+def test_files_that_are_cut_short(tmp_path):
+  for data in (matrix(), matrix('coo')):
+    for length in (4, len(data) // 2, len(data) - 30):
+      message = told(tmp_path, {'predictions': data[:length]})
+      assert message.startswith('predictions: cannot be read (')
+      assert 'damaged, or cut short' in message
+
+
+def test_nothing_is_unpickled(tmp_path):
+  class Trap:
+    def __reduce__(self):
+      return pathlib.Path.touch, (tmp_path / 'sprung',)
+
+  trap = np.array([Trap()] * 3, object)
+  assert pickle.dumps(trap) and not (tmp_path / 'sprung').exists()
+  message = told(tmp_path, {'predictions': matrix(data=trap)})
+  assert message.startswith('predictions: data: cannot be read (Object arrays')
+  message = told(tmp_path, {'predictions': npz(schema=trap)})
+  assert message.startswith('predictions: schema: cannot be read (Object')
+  assert not (tmp_path / 'sprung').exists()
+
+
+def test_files_that_are_none(tmp_path):
+  with pytest.raises(DataError, match='no: cannot be read: No such file'):
+    read_judged(JudgeFiles(tmp_path / 'no'))
+  with pytest.raises(DataError, match='cannot be read: Is a directory'):
+    read_judged(JudgeFiles(tmp_path))
+
+
+PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
+  'other documents': (
+    {'predictions': TEXT, 'gold': b'2 4\n\n\n'},
+    'gold: 2 documents, but predictions has 3',
+  ),
+  'other labels': (
+    {'predictions': TEXT, 'gold': b'3 5\n\n\n\n'},
+    'gold: 5 labels, but predictions has 4',
+  ),
+  'other labels in training': (
+    {'predictions': TEXT, 'train_labels': b'9 3\n' + b'\n' * 9},
+    'train_labels: 3 labels, but predictions has 4',
+  ),
+  'gold out of range': (
+    {'predictions': TEXT, 'gold': b'0 0:1\n4 0:1\n1 0:1\n'},
+    'gold:2: label 4 is not in 0..3',
+  ),
+  'gold with names for columns': (
+    {'predictions': TEXT, 'gold': DOCUMENTS},
+    'gold: 2 documents, but predictions has 3',
+  ),
+  'training labels with names for columns': (
+    {'predictions': TEXT, 'train_labels': DOCUMENTS},
+    "train_labels:1: label 'x' is unknown: predictions has columns, so labels "
+    'must be numbers, 0 to 3',
+  ),
+  'documents in another order': (
+    {
+      'predictions': LISTS,
+      'gold': b''.join(reversed(DOCUMENTS.splitlines(True))),
+    },
+    "gold:1: document 'b', but predictions:1 is of 'a': the same documents in "
+    'another order; both files must have the same documents in the same order',
+  ),
+  'another document': (
+    {'predictions': LISTS, 'gold': DOCUMENTS.replace(b'"b"', b'"c"')},
+    "gold:2: document 'c', but predictions:2 is of 'b': others; both files "
+    'must have the same documents in the same order',
+  ),
+  'a document more': (
+    {'predictions': LISTS, 'gold': DOCUMENTS + b'{"id": "c", "labels": []}\n'},
+    'gold: 3 documents, but predictions has 2',
+  ),
+  'predictions as gold': (
+    {'predictions': LISTS, 'gold': LISTS},
+    'gold:1: labels[0] is an object, not text',
+  ),
+  'weights for other labels': (
+    {'predictions': TEXT, 'inv_prop': b'1\n2\n3\n'},
+    'inv_prop: 3 numbers, but there are 4 labels',
+  ),
+  'weights for labels in no order': (
+    {'predictions': LISTS, 'inv_prop': b'1\n'},
+    'inv_prop: says columns, but the labels of predictions are in no order',
+  ),
+  'a filter of other documents': (
+    {'predictions': TEXT, 'filter': b'0 1\n3 1\n'},
+    'filter:2: document 3 is not in 0..2',
+  ),
+  'a filter of other labels': (
+    {'predictions': TEXT, 'filter': b'0 4\n'},
+    'filter:1: label 4 is not in 0..3',
+  ),
+  'a filter of labels in no order': (
+    {'predictions': LISTS, 'filter': b'0 0\n'},
+    'filter: says columns, but the labels of predictions are in no order',
+  ),
+  'gold that is a matrix of something else': (
+    {'predictions': TEXT, 'gold': matrix(data=np.array([1, np.nan, 1]))},
+    'gold: row 0: the score of label 2 is NaN',
+  ),
+}
+
+
+@pytest.mark.parametrize('kind', PAIRS)
+def test_files_that_do_not_fit(tmp_path, kind):
+  files, message = PAIRS[kind]
+  assert told(tmp_path, files) == message
+
+
+fuzzed = hypothesis.settings(
+  max_examples=400, derandomize=True, deadline=None, database=None
+)
+PIECES = st.one_of(
+  st.sampled_from(
+    b'3 4|\n| |:|,|nan|1e999|-1|0:1|"labels"|"target_ind"|[1]|{|}|[|]|null|\r'
+    b'|\t|\0|\xff|"id"|"doc_label"|"x"|99|2147483648|1_0|#|\x1f\x8b|PK'.split(
+      b'|'
+    )
+  ),
+  st.binary(max_size=3),
+)
+SOUND = (
+  TEXT,
+  GOLD,
+  LISTS,
+  DOCUMENTS,
+  gzip.compress(TEXT, mtime=0),
+  b'1,2 0:1\n 1:1\n0 0:1\n',
+  b'{"uid": "a", "title": "t", "target_ind": [0, 3], "target_rel": [1, 0]}\n',
+  b'{"doc_token": ["t"], "doc_label": ["x"]}\n',
+  matrix(),
+  matrix('coo'),
+)
+
+
+@st.composite
+def damaged(draw) -> bytes:
+  data = draw(st.sampled_from(SOUND))
+  for _ in range(draw(st.integers(0, 2))):
+    at = draw(st.integers(0, len(data)))
+    end = at + draw(st.integers(0, 6))
+    data = data[:at] + draw(PIECES) + data[end:]
+  return data
+
+
+@pytest.fixture(scope='module')
+def folder():
+  with tempfile.TemporaryDirectory() as name:
+    yield pathlib.Path(name)
+
+
+@fuzzed
+@hypothesis.given(damaged(), st.one_of(st.none(), damaged()), st.integers(1, 3))
+def test_whatever_predictions_and_gold_hold(folder, scores, gold, depth):
+  files = {'predictions': scores} | ({'gold': gold} if gold else {})
+  message = told(folder, files, depth=depth)
+  assert message is None or message.startswith(('predictions', 'gold'))
+
+
+@fuzzed
+@hypothesis.given(
+  damaged(), st.lists(PIECES, max_size=6), st.lists(PIECES, max_size=4)
+)
+def test_whatever_the_other_files_hold(folder, train, pairs, weights):
+  files = {
+    'predictions': TEXT,
+    'train_labels': train,
+    'filter': b'0 1\n' + b' '.join(pairs),
+    'inv_prop': b'1\n1\n1\n1\n' + b'\n'.join(weights),
+  }
+  message = told(folder, files)
+  names = ('predictions', 'train_labels', 'filter', 'inv_prop')
+  assert message is None or message.startswith(names)
+
+
+def test_sound_files_are_read(tmp_path):
+  """So that what the tests above break is what breaks."""
+  for data in (TEXT, LISTS, matrix(), matrix('csc'), gzip.compress(TEXT)):
+    assert told(tmp_path, {'predictions': data}) is None
+  assert told(tmp_path, {'predictions': TEXT, 'gold': GOLD}) is None
+  assert told(tmp_path, {'predictions': LISTS, 'gold': DOCUMENTS}) is None
+  names = zipfile.ZipFile(io.BytesIO(matrix())).namelist()
+  assert 'format.npy' in names
+  assert [json.loads(line)['id'] for line in LISTS.splitlines()] == ['a', 'b']
