@@ -49,7 +49,9 @@ GOLDS = [[1, 2], [3], []]
 
 
 def lmtc(*args, ks=(1, 2, 5), protocol=LMTC):
-  return judge(predictions(*args), Criteria(ks, (protocol,)))[protocol.name]
+  return judge(predictions(*args), Criteria(ks, protocols=(protocol,)))[
+    protocol.name
+  ]
 
 
 def assert_has(values, table):
@@ -133,7 +135,7 @@ def test_lmtc_prints_these_alone():
 
 
 def attentionxml(rows, golds, ks):
-  criteria = Criteria(ks, (ATTENTIONXML,))
+  criteria = Criteria(ks, protocols=(ATTENTIONXML,))
   return judge(predictions(rows, golds), criteria)['attentionxml']['all']
 
 
