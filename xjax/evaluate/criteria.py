@@ -1,6 +1,6 @@
 """What predictions are judged by."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 
 import numpy as np
@@ -30,6 +30,8 @@ class Criteria:
       no ILD.
     ranks_LK: float64 [L, K], W of weighted@k; None: no such metric.
     form: which label metrics there are beside F1.
+    replicates: of the bootstrap that intervals come from; 0: no intervals.
+    seed: of its draws.
   """
 
   ks: Sequence[int] = (1, 3, 5, 10)
@@ -41,9 +43,11 @@ class Criteria:
   vectors_LD: scipy.sparse.csr_array | None = None
   ranks_LK: np.ndarray | None = None
   form: LabelForm = LabelForm()
+  replicates: int = 0
+  seed: int = 0
 
   def table(
-    self, protocol: Protocol, thresholds: Sequence[str], bins: Sequence[str]
+    self, protocol: Protocol, thresholds: Sequence[str], bins: Iterable[str]
   ) -> dict[str, Measure]:
     """The metrics asked for, of those that a protocol prints."""
     every = measures(

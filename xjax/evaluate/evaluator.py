@@ -14,9 +14,10 @@ from xjax.core.atomic import atomic_write, write_json
 from xjax.core.distributed import is_host0
 from xjax.core.types import PAD, Batch, ScoreKind, Scorer
 from xjax.data.schema import LabelSpace, Split
-from xjax.evaluate.judge import INTERVALS, NOTES
+from xjax.evaluate.judge import INTERVALS
 from xjax.evaluate.lists import Lists
 from xjax.evaluate.predictions import Predictions
+from xjax.metrics.protocols import PROTOCOLS
 from xjax.metrics.slices import ALL, judged_masks
 
 # The files of a split's evaluation.
@@ -151,18 +152,27 @@ def save_evaluation(
 ) -> None:
   """Writes predictions.npz, metrics.json and metrics.csv; host 0 alone calls.
 
-  The CSV has a row per metric: protocol, slice, metric, value (empty: None).
+  The CSV has a row per metric: protocol, slice, metric, value (empty: None),
+  and the ends of its interval, where there is one.
   """
   folder = pathlib.Path(folder)
   predictions.save(folder / PREDICTIONS)
   write_json(folder / METRICS, metrics)
-  with atomic_write(folder / TABLE) as file:
+  write_table(folder / TABLE, metrics)
+
+
+def write_table(path: pathlib.Path, metrics: Mapping[str, Any]) -> None:
+  """Writes metrics.csv, as save_evaluation says."""
+  intervals = metrics.get(INTERVALS, {})
+  with atomic_write(path) as file:
     writer = csv.writer(file, lineterminator='\n')
-    writer.writerow(('protocol', 'slice', 'metric', 'value'))
-    writer.writerows(
-      (protocol, name, metric, value)
-      for protocol, slices in metrics.items()
-      if protocol not in (NOTES, INTERVALS)
-      for name, values in slices.items()
-      for metric, value in values.items()
-    )
+    writer.writerow(('protocol', 'slice', 'metric', 'value', 'low', 'high'))
+    for protocol, slices in metrics.items():
+      if protocol not in PROTOCOLS:
+        continue
+      for name, values in slices.items():
+        sure = intervals.get(protocol, {}).get(name, {})
+        writer.writerows(
+          (protocol, name, metric, value, *sure.get(metric, (None, None)))
+          for metric, value in values.items()
+        )

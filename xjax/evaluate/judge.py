@@ -9,15 +9,19 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.types import ScoreKind
 from xjax.evaluate.criteria import Criteria
+from xjax.evaluate.differences import differences, facts_of
 from xjax.evaluate.evidence import Evidence
 from xjax.evaluate.predictions import Predictions
 from xjax.evaluate.slice import Slice
+from xjax.evaluate.uncertainty import bootstrap
+from xjax.metrics.measures import Measure
 from xjax.metrics.protocols import XJAX, Protocol
 from xjax.metrics.slices import ALL, judged_masks
 
 PROTOCOL = XJAX.name
-# Beside the protocols in metrics: why a value is None, and how sure it is.
-NOTES, INTERVALS = 'notes', 'intervals'
+# Beside the protocols in metrics: why a value is None, how sure it is, and why
+# it is not that of the first protocol.
+NOTES, INTERVALS, REASONS = 'notes', 'intervals', 'reasons'
 LISTS = 'lists'  # the note on lists that are cut from other lists
 # {protocol: {slice: {metric: value}}}
 Metrics = dict[str, dict[str, dict[str, Any]]]
@@ -46,6 +50,9 @@ def judge(
     lists are too short for it, or where there is nothing to judge; then
     `{'notes': {slice: {metric: reason}}}` says why. There 'lists' says of a
     slice without lists of its own how many of those cut for it are short.
+    `{'reasons': {protocol: {slice: {metric: text}}}}` says why a value is not
+    that of the first protocol, and `{'intervals': {protocol: {slice: {metric:
+    [low, high]}}}}` is there where replicates are asked for.
 
   Raises:
     DataError: predictions without gold.
@@ -53,21 +60,33 @@ def judge(
   need_gold(predictions)
   criteria = criteria or Criteria()
   cuts = thresholds(predictions.score_kind, threshold)
-  metrics, notes = {protocol.name: {} for protocol in criteria.protocols}, {}
+  first = criteria.protocols[0]
+  found = {protocol.name: {} for protocol in criteria.protocols}
+  notes, intervals, facts = {}, {}, {}
   for frequent_from, protocols in _by_masks(criteria).items():
     masks = judged_slices(predictions, criteria, frequent_from)
     for name, mask in masks.items():
       part = Slice.of(predictions, name, mask)
       evidence = Evidence.of(part, criteria, cuts, predictions.n_train)
-      for protocol in protocols:
-        values, reasons = judge_slice(evidence, protocol, criteria, cuts)
-        metrics[protocol.name][name] = values
-        if reasons and protocol is criteria.protocols[0]:
+      tables = {
+        protocol.name: criteria.table(protocol, tuple(cuts), evidence.bins)
+        for protocol in protocols
+      }
+      for who, table in tables.items():
+        found[who][name], reasons = judge_slice(evidence, table)
+        if reasons and who == first.name:
           notes[name] = reasons
+      if first in protocols:
+        facts[name] = facts_of(evidence)
+      if criteria.replicates:
+        for who, each in _intervals(evidence, tables, criteria).items():
+          intervals.setdefault(who, {})[name] = each
   if threshold is not None:
-    for slices in metrics.values():
+    for slices in found.values():
       slices[ALL]['threshold-tuned'] = threshold
-  return {**metrics, **({NOTES: notes} if notes else {})}
+  whys = differences(found, criteria.protocols, facts)
+  extras = {NOTES: notes, INTERVALS: intervals, REASONS: whys}
+  return {**found, **{name: each for name, each in extras.items() if each}}
 
 
 def _by_masks(criteria: Criteria) -> dict[int, list[Protocol]]:
@@ -90,6 +109,24 @@ def judged_slices(
   return {**masks, **criteria.slices}
 
 
+def _intervals(
+  evidence: Evidence,
+  tables: Mapping[str, Mapping[str, Measure]],
+  criteria: Criteria,
+) -> dict[str, dict[str, list[float]]]:
+  """Protocol -> metric -> [low, high], of the same draws for all of them."""
+  together = {
+    (who, metric): measure
+    for who, table in tables.items()
+    for metric, measure in table.items()
+  }
+  found = {who: {} for who in tables}
+  sure = bootstrap(evidence, together, criteria.seed, criteria.replicates)
+  for (who, metric), interval in sure.items():
+    found[who][metric] = [interval.low, interval.high]
+  return found
+
+
 def thresholds(kind: ScoreKind, tuned: float | None) -> dict[str, float | None]:
   """What ends the name of F1 -> its threshold, None where scores have none."""
   found = {'': score_threshold(kind, 0.5)}
@@ -108,10 +145,7 @@ def score_threshold(kind: ScoreKind, probability: float) -> float | None:
 
 
 def judge_slice(
-  evidence: Evidence,
-  protocol: Protocol,
-  criteria: Criteria,
-  cuts: Mapping[str, float | None],
+  evidence: Evidence, table: Mapping[str, Measure]
 ) -> tuple[dict[str, Any], dict[str, str]]:
   """All metrics of a slice.
 
@@ -126,7 +160,6 @@ def judge_slice(
     'n_labels': part.n_labels,
   }
   reasons = {}
-  table = criteria.table(protocol, tuple(cuts), tuple(evidence.bins))
   for name, measure in table.items():
     if evidence.asks_for(measure):
       reason = evidence.missing(measure)
@@ -137,7 +170,7 @@ def judge_slice(
       if reason:
         reasons[name] = reason
   if part.is_cut:
-    reasons[LISTS] = _how_cut(part, max(criteria.ks))
+    reasons[LISTS] = _how_cut(part, max(evidence.form.ks))
   return values, reasons
 
 

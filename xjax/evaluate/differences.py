@@ -1,0 +1,103 @@
+"""Why a metric is not the same under two protocols, with the counts."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xjax.evaluate.evidence import Evidence
+from xjax.metrics.label_sums import GOLD_LABELS, UP_TO_LARGEST
+from xjax.metrics.protocols import Protocol
+from xjax.metrics.reasons import reasons
+
+# Two values of one convention, computed in another order, differ by less.
+_SAME = 1e-9
+
+
+def facts_of(evidence: Evidence) -> dict[str, Any]:
+  """The counts that reasons speak of.
+
+  Returns:
+    Field of a reason -> count; `up_to_largest` has `@k` after it, and
+    `train_counts` is those of the labels, from which `between` is counted.
+  """
+  part, sums = evidence.part, evidence.sums
+  return {
+    'without_gold': len(part) - part.n_with_gold,
+    'labels': part.n_labels,
+    'gold_labels': int(sums[GOLD_LABELS]),
+    'train_counts': part.train_counts,
+    **{
+      name.replace(UP_TO_LARGEST, 'up_to_largest'): int(value)
+      for name, value in sums.items()
+      if name.startswith(UP_TO_LARGEST)
+    },
+  }
+
+
+def differences(
+  metrics: Mapping[str, Mapping[str, Mapping[str, Any]]],
+  protocols: Sequence[Protocol],
+  facts: Mapping[str, Mapping[str, Any]],
+) -> dict[str, dict[str, dict[str, str]]]:
+  """Why metrics are not what the first protocol says they are.
+
+  Args:
+    metrics: protocol -> slice -> metric -> value.
+    protocols: of the metrics.
+    facts: slice -> its counts, as facts_of.
+
+  Returns:
+    Protocol -> slice -> metric -> sentences, of the metrics that differ.
+  """
+  us, *others = protocols
+  found = {}
+  for them in others:
+    slices = {
+      name: _of_slice(metrics[us.name][name], values, us, them, name, facts)
+      for name, values in metrics[them.name].items()
+    }
+    slices = {name: whys for name, whys in slices.items() if whys}
+    if slices:
+      found[them.name] = slices
+  return found
+
+
+def _of_slice(
+  ours: Mapping[str, Any],
+  theirs: Mapping[str, Any],
+  us: Protocol,
+  them: Protocol,
+  name: str,
+  facts: Mapping[str, Mapping[str, Any]],
+) -> dict[str, str]:
+  whys = {}
+  for metric, value in theirs.items():
+    if metric in ours and _differ(ours[metric], value):
+      counts = _counts(facts[name], metric, us, them)
+      sentences = reasons(metric, us, them, name)
+      if sentences:
+        whys[metric] = '; '.join(s.format(**counts) for s in sentences)
+  return whys
+
+
+def _differ(ours: Any, theirs: Any) -> bool:
+  if ours is None or theirs is None:
+    return ours is not theirs
+  return abs(ours - theirs) > _SAME
+
+
+def _counts(
+  facts: Mapping[str, Any], metric: str, us: Protocol, them: Protocol
+) -> dict[str, Any]:
+  """The fields of reasons for one metric, as text."""
+  k = metric.partition('@')[2]
+  low, high = sorted((us.frequent_from, them.frequent_from))
+  counts = facts['train_counts']
+  between = int(np.sum((counts >= low) & (counts < high)))
+  whole = {n: v for n, v in facts.items() if isinstance(v, int)}
+  whole |= {
+    'between': between,
+    'up_to_largest': whole.get(f'up_to_largest@{k}'),
+  }
+  return {n: '' if v is None else f'{v:,}' for n, v in whole.items()}
