@@ -183,9 +183,9 @@ def test_documents_without_gold_count_for_labels():
 
 
 def test_a_recall_of_alpha_is_enough():
-  # 0.55 * 20 rounds to above 11; 11 / 20 is 0.55.
-  counts = {0: by_label.Counts(correct=11, predicted=11, gold=20)}
-  assert by_label.alpha_coverage(counts, 0.55) == 1
+  # 0.68 * 75 rounds to above 51; 51 / 75 is 0.68.
+  counts = {0: by_label.Counts(correct=51, predicted=51, gold=75)}
+  assert by_label.alpha_coverage(counts, 0.68) == 1
 
 
 def test_universes_of_napkinxc():
