@@ -11,8 +11,9 @@ import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.evaluate.calibration import Calibration
-from xjax.evaluate.judge import INTERVALS, NOTES, PROTOCOL
+from xjax.evaluate.judge import PROTOCOL
 from xjax.evaluate.predictions import Predictions
+from xjax.metrics.protocols import PROTOCOLS
 
 SEED = 'seed'
 
@@ -116,13 +117,7 @@ def estimate(values: Sequence[float | int | None]) -> Estimate:
 
 def protocols(metrics: Mapping[str, Any]) -> list[str]:
   """Those of a metrics.json, in its order; its other keys are left out."""
-  return [
-    name
-    for name, slices in metrics.items()
-    if name not in (NOTES, INTERVALS)
-    and isinstance(slices, Mapping)
-    and all(isinstance(values, Mapping) for values in slices.values())
-  ]
+  return [name for name in metrics if name in PROTOCOLS]
 
 
 def common_protocol(runs: Sequence[Run]) -> str:

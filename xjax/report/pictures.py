@@ -105,7 +105,7 @@ def rank_curves(
     caption=(
       'Means over documents with gold labels, from K = 1 to the depth of the '
       'saved lists. RP@1 is P@1, and for large K RP@K is R@K (Chalkidis et al. '
-      '2019, Fig. 2). A line ends where a document has a shorter list.'
+      '2019, Fig. 2).'
     ),
   )
 

@@ -11,7 +11,7 @@ from xjax.core.types import PAD
 from xjax.evaluate.predictions import Predictions
 from xjax.evaluate.slice import Slice
 from xjax.metrics.exact import exact
-from xjax.metrics.ranking import Ranked, known, ranking_terms
+from xjax.metrics.ranking import Ranked, ranking_terms
 from xjax.metrics.slices import ALL
 from xjax.metrics.sums import Documents
 
@@ -25,7 +25,7 @@ class Tally:
   Attributes:
     hits: bool [N, K], entries that are gold.
     curves: P, R and RP -> float64 [K], the metric at 1, 2, ..., K: means over
-      documents with gold; NaN from where a document's list is too short.
+      documents with gold. A list that ends early has all that there is.
   """
 
   hits: np.ndarray
@@ -37,41 +37,31 @@ def tally(predictions: Predictions) -> Tally:
   part = Slice.of(predictions, ALL, predictions.masks[ALL])
   ks = tuple(range(1, part.depth + 1))
   hits = np.zeros((len(part), part.depth), bool)
-  sums, unknown = {kind: np.zeros(part.depth) for kind in CURVES}, 0
+  sums = {kind: np.zeros(part.depth) for kind in CURVES}
   with exact():
     for rows, documents in part.blocks():
-      hits_BK, sums_K, unknown_K = _block(documents, ks)
+      hits_BK, sums_K = _block(documents, ks)
       hits[rows] = np.asarray(hits_BK)[: len(rows)]
-      unknown = unknown + np.asarray(unknown_K)
       for kind, values in sums_K.items():
         sums[kind] += np.asarray(values)
+  sums['P'] /= np.asarray(ks)
   n_docs = max(part.n_with_gold, 1)
-  sums['P'] /= np.arange(1, part.depth + 1)
-  return Tally(
-    hits=hits,
-    curves={
-      kind: np.where(unknown > 0, np.nan, values / n_docs)
-      for kind, values in sums.items()
-    },
-  )
+  return Tally(hits, {kind: values / n_docs for kind, values in sums.items()})
 
 
 @functools.partial(jax.jit, static_argnames='ks')
 def _block(
   documents: Documents, ks: tuple[int, ...]
-) -> tuple[jax.Array, dict[str, jax.Array], jax.Array]:
+) -> tuple[jax.Array, dict[str, jax.Array]]:
   ranked = Ranked.of(
     documents.ids_BK, documents.gold_BP, jnp.isneginf(documents.floor_B)
   )
   terms = ranking_terms(ranked, ks)
   terms['P'] = terms['hits']
-  counted_B = documents.mask_B & (ranked.gold_B > 0)
-  sums_K = {
-    kind: jnp.where(counted_B[:, None], terms[kind], 0).sum(0)
-    for kind in CURVES
-  }
-  unknown_K = (counted_B[:, None] & ~known(ranked, ks)).sum(0)
-  return ranked.hits_BK, sums_K, unknown_K
+  # Terms are 0 without gold.
+  mask_B = jnp.asarray(documents.mask_B)[:, None]
+  sums_K = {k: jnp.where(mask_B, terms[k], 0).sum(0) for k in CURVES}
+  return ranked.hits_BK, sums_K
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

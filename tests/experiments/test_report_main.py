@@ -1,0 +1,74 @@
+"""The report from the command line: files, messages, exit codes."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from xjax.core.types import Ragged, ScoreKind
+from xjax.evaluate.lists import Lists
+from xjax.evaluate.predictions import Predictions
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess:
+  return subprocess.run(
+    [sys.executable, '-m', 'experiments.report', *map(str, arguments)],
+    cwd=ROOT,
+    env={**os.environ, 'JAX_NUM_CPU_DEVICES': '1'},
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+
+
+@pytest.fixture(scope='module')
+def files(tmp_path_factory) -> list[pathlib.Path]:
+  """Predictions of two systems."""
+  folder = tmp_path_factory.mktemp('report')
+  scores = np.tile(np.array([3, 1, -1], np.float32), (4, 1))
+  for name, ids in (('one', [0, 1, 2]), ('two', [2, 1, 0])):
+    Predictions(
+      score_kind=ScoreKind.LOGIT,
+      n_scored=3,
+      n_train=9,
+      doc_ids=tuple('abcd'),
+      labels=('x', 'y', 'z'),
+      train_counts=np.array([9, 3, 0], np.int32),
+      lists={'all': Lists(np.tile(np.array(ids, np.int32), (4, 1)), scores)},
+      gold=Ragged.of([[0], [0, 1], [2], []]),
+    ).save(folder / f'{name}.npz')
+  return [folder / 'one.npz', folder / 'two.npz']
+
+
+def test_a_report_of_two_files(files, tmp_path):
+  page, text = tmp_path / 'new' / 'r.html', tmp_path / 'r.md'
+  done = run(*files, f'--output={page}', f'--markdown={text}', '--names=A,<B>')
+  assert done.returncode == 0, done.stderr
+  assert done.stdout.splitlines() == [str(page), str(text)]
+  html = page.read_text()
+  assert '<title>A, &lt;B&gt;</title>' in html
+  assert f'experiments.report {files[0]}' in html
+  assert '| slice | system | P@1 |' in text.read_text()
+  assert [path.name for path in page.parent.iterdir()] == ['r.html']
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    ((), 'name the systems'),
+    (('{one}',), '--output=FILE.html says where'),
+    (('{one}', 'gone.npz', '--output={out}'), 'gone.npz: neither a workdir'),
+  ],
+)
+def test_mistakes_are_one_message(files, tmp_path, arguments, message):
+  out = tmp_path / 'r.html'
+  done = run(*(a.format(one=files[0], out=out) for a in arguments))
+  assert done.returncode == 1
+  assert done.stderr.startswith('error: ') and message in done.stderr
+  assert 'Traceback' not in done.stderr
+  assert not out.exists()

@@ -1,0 +1,101 @@
+"""Runs made by hand: folders as training leaves them, without training."""
+
+from collections.abc import Callable
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from xjax.core.atomic import write_json
+from xjax.core.types import Ragged, ScoreKind
+from xjax.data.schema import Label, LabelSpace
+from xjax.evaluate.calibration import Method, calibrate
+from xjax.evaluate.criteria import Criteria
+from xjax.evaluate.evaluator import save_evaluation
+from xjax.evaluate.judge import judge
+from xjax.evaluate.lists import Lists
+from xjax.evaluate.predictions import Predictions
+from xjax.train.config import Config
+from xjax.train.config_json import to_json
+from xjax.train.workdir import Workdir
+
+N_DOCS, N_LABELS, DEPTH = 12, 8, 8
+COUNTS = np.array([60, 55, 30, 12, 9, 3, 1, 0], np.int32)
+Maker = Callable[..., pathlib.Path]
+
+
+def predictions(
+  seed: int = 0, kind: ScoreKind = ScoreKind.LOGIT, n_train: int = 100
+) -> Predictions:
+  """Lists of all labels, somewhat right; every seed has the same gold."""
+  gold = np.random.default_rng(7)
+  rows = [
+    np.sort(gold.choice(N_LABELS, gold.integers(1, 4), replace=False)).tolist()
+    for _ in range(N_DOCS)
+  ]
+  scores = np.random.default_rng(seed).normal(size=(N_DOCS, N_LABELS))
+  for row, golden in enumerate(rows):
+    scores[row, golden] += 1.5
+  if kind is ScoreKind.PROBABILITY:
+    scores = 1 / (1 + np.exp(-scores))
+  ids = np.argsort(-scores, axis=-1, kind='stable')
+  return Predictions(
+    score_kind=kind,
+    n_scored=N_LABELS,
+    n_train=n_train,
+    doc_ids=tuple(f'd{i}' for i in range(N_DOCS)),
+    labels=tuple(f'l{i}' for i in range(N_LABELS)),
+    train_counts=COUNTS if n_train else np.zeros(N_LABELS, np.int32),
+    lists={
+      'all': Lists(
+        ids.astype(np.int32),
+        np.take_along_axis(scores, ids, -1).astype(np.float32),
+      )
+    },
+    gold=Ragged.of(rows),
+  )
+
+
+@pytest.fixture
+def workdir(tmp_path) -> Maker:
+  """Makes the folder of a run: workdir(name, seed, units=..., split=...)."""
+
+  def make(
+    name: str, seed: int, units: int = 16, split: str = 'dev'
+  ) -> pathlib.Path:
+    home = Workdir.at(tmp_path / name)
+    config = Config(seed=seed)
+    config.model.encoder.units = units
+    write_json(home.config, to_json(config))
+    labels = tuple(
+      Label(f'l{i}', f'label <{i}>' if i else 'l0') for i in range(N_LABELS)
+    )
+    LabelSpace(labels, COUNTS, 100, N_LABELS).save(home.labels)
+    write_json(home.corpus, {'n_train': 100})
+    found = predictions(seed)
+    metrics = judge(found, Criteria(ks=(1, 5)))
+    save_evaluation(home.evaluation(split), found, metrics)
+    write_json(home.judged(split), {'step': 20})
+    calibrate(found, Method.PLATT, 20, '').save(home.calibration)
+    records = [
+      {'kind': 'train', 'step': step, 'loss': 1 / step} for step in (10, 20)
+    ]
+    records += [
+      {
+        'kind': 'judge',
+        'step': 20,
+        'metrics': {'all': {'RP@5': 0.5 + seed / 9}},
+      }
+    ]
+    lines = ''.join(json.dumps(record) + '\n' for record in records)
+    (home.path / 'metrics.jsonl').write_text(lines)
+    return home.path
+
+  return make
+
+
+@pytest.fixture
+def predictions_of() -> Callable[..., Predictions]:
+  """predictions_of(seed, kind=..., n_train=...), all of the same documents."""
+  return predictions

@@ -1,0 +1,231 @@
+"""The whole page: numbers from metrics.json, pictures or why there is none."""
+
+import dataclasses
+import html.parser
+import json
+import re
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import ScoreKind
+from xjax.report.collect import Group
+from xjax.report.html import render_html
+from xjax.report.markdown import render_markdown
+from xjax.report.page import Fold, Picture, Table, Text
+from xjax.report.pictures import (
+  binned_f1,
+  coverage_against_precision,
+  frequency_picture,
+  learning_curves,
+  reliability_blocks,
+)
+from xjax.report.published_tables import published_folds
+from xjax.report.report import report
+from xjax.report.sources import read_runs
+
+
+@pytest.fixture
+def arguments(workdir, predictions_of, tmp_path):
+  """Two seeds of one system, and a file of another."""
+  file = tmp_path / 'other.npz'
+  predictions_of(5, ScoreKind.MARGIN).save(file)
+  return [str(workdir('s0', 0)), str(workdir('s1', 1)), str(file)]
+
+
+def sections(page):
+  return {section.title: section.blocks for section in page.sections}
+
+
+class Tables(html.parser.HTMLParser):
+  """(row's first cell, values) of every table row."""
+
+  def __init__(self):
+    super().__init__()
+    self.rows, self.inside = [], False
+
+  def handle_starttag(self, tag, attrs):
+    if tag == 'tr':
+      self.rows.append(['', []])
+    if tag == 'td':
+      self.inside = not self.rows[-1][0]
+      if 'data-value' in dict(attrs):
+        self.rows[-1][1].append(float(dict(attrs)['data-value']))
+
+  def handle_data(self, data):
+    if self.inside:
+      self.rows[-1][0], self.inside = data, False
+
+
+def test_numbers_on_the_page_are_those_of_metrics_json(workdir):
+  path = workdir('s0', 0)
+  page = report([str(path)], 'command')
+  metrics = json.loads((path / 'eval/dev/metrics.json').read_text())['xjax']
+  reader = Tables()
+  reader.feed(render_html(page))
+  shown = [row for row in reader.rows if '@' in row[0] or '-' in row[0]]
+  for values in metrics.values():
+    for metric, value in values.items():
+      if not metric.startswith('n_') and value is not None:
+        assert [metric, [value]] in shown
+
+
+def test_the_page(arguments):
+  page = report(arguments, 'python -m x', names=['lwan', 'lwan', 'other'])
+  assert page.title == 'lwan, other: judged on dev'
+  found = sections(page)
+  said, systems, command = found['What was judged']
+  assert said.text.startswith('2 systems, 3 runs, judged on 12 documents and 8')
+  assert [row[0].text for row in systems.rows] == ['lwan', 'other']
+  assert systems.rows[0][2].text == 'dev, seeds 0, 1'
+  assert systems.rows[1][3].text == 'margin, lists of 8'
+  assert command == Text('python -m x', command=True)
+  names = [f.title for f in found['Labels most often lost']]
+  assert names == ['lwan (seed 0)', 'other']
+  # The file has no names; those of the runs serve.
+  for fold in found['Labels most often lost']:
+    assert fold.blocks[0].rows[0][1].text.startswith('label <')
+  picture, why = found['Probabilities']
+  assert picture.alt.count('expected calibration error') == 2
+  assert why.text.startswith(
+    'other: no reliability diagram: its scores are mar'
+  )
+  assert isinstance(found['Training'][0], Picture)
+  assert 'whiskers' in found['Frequent and rare labels'][2].caption.lower()
+
+
+def test_the_same_page_every_time(arguments):
+  one, other = (report(arguments, 'c') for _ in range(2))
+  assert render_html(one) == render_html(other)
+  assert render_markdown(one) == render_markdown(other)
+
+
+def test_markdown_has_every_table(arguments):
+  page = report(arguments, 'c', dataset='EURLEX57K')
+
+  def tables(blocks):
+    for block in blocks:
+      if isinstance(block, Fold):
+        yield from tables(block.blocks)
+      elif isinstance(block, Table):
+        yield block
+
+  count = sum(len(list(tables(s.blocks))) for s in page.sections)
+  assert count > 12
+  assert len(re.findall(r'^\| :--', render_markdown(page), re.M)) == count
+
+
+def test_wrong_systems_are_refused(arguments, predictions_of, tmp_path):
+  with pytest.raises(ConfigError, match="called 's0'.*--names"):
+    report([arguments[0], arguments[0]], 'c')
+  with pytest.raises(
+    ConfigError, match='--dataset=Mine: no published .*Wiki10'
+  ):
+    report(arguments, 'c', dataset='Mine')
+  path = tmp_path / 'fewer.npz'
+  predictions_of().of_documents(np.arange(12) == 0).save(path)
+  with pytest.raises(DataError, match='s0 .* and fewer .*: 11 are in one'):
+    report([arguments[0], str(path)], 'c')
+
+
+def test_the_dataset_is_told_by_the_config(workdir):
+  path = workdir('s0', 0)
+  assert (
+    'is not known' in sections(report([path], 'c'))['Published numbers'][0].text
+  )
+  config = json.loads((path / 'config.json').read_text())
+  for data in ({'kind': 'eurlex57k'}, {'kind': 'jsonl', 'dir': '/d/EURLEX57K'}):
+    config['data'] = data
+    (path / 'config.json').write_text(json.dumps(config))
+    said = sections(report([path], 'c'))['Published numbers'][0]
+    assert 'EURLEX57K' in said.text
+
+
+@pytest.fixture
+def group(workdir):
+  return Group('one', tuple(read_runs([workdir('s0', 0)])))
+
+
+def changed(group, **fields):
+  return Group(group.name, (dataclasses.replace(group.first, **fields),))
+
+
+def test_pictures_that_cannot_be_are_explained(group):
+  bare = changed(
+    group, history=(), calibration=None, metrics={'xjax': {'all': {}}}
+  )
+  for block, word in (
+    (learning_curves([bare]), 'metrics.jsonl'),
+    (binned_f1([bare], 5, 'xjax'), 'not among these metrics'),
+    (coverage_against_precision([bare], 'xjax'), 'not among these metrics'),
+  ):
+    assert isinstance(block, Text) and word in block.text
+
+
+def test_whiskers_are_intervals_or_errors(group):
+  assert 'no whiskers' in binned_f1([group], 5, 'xjax').caption
+  interval = {'intervals': {'xjax': {'all': {'macro-F1@5[1-9]': [0.1, 0.2]}}}}
+  metrics = {**group.first.metrics, **interval}
+  found = binned_f1([changed(group, metrics=metrics)], 5, 'xjax')
+  assert found.caption.endswith('Whiskers: intervals of metrics.json.')
+
+
+def test_alternative_texts_have_the_numbers(group):
+  metrics = group.first.metrics['xjax']['all']
+  bars = binned_f1([group], 5, 'xjax').alt
+  assert f'1-9: {metrics["macro-F1@5[1-9]"]:.4f}' in bars
+  points = coverage_against_precision([group], 'xjax').alt
+  assert (
+    f'k 5 P {metrics["P@5"]:.4f} coverage {metrics["coverage@5"]:.4f}' in points
+  )
+  assert 'one ends at 0.05, step 20' in learning_curves([group]).alt
+  assert '3 labels with 1-9 documents' in frequency_picture(group.first).alt
+
+
+def test_a_calibrated_margin_is_a_probability(group, predictions_of):
+  margins = predictions_of(0, ScoreKind.MARGIN)
+  (picture,) = reliability_blocks([changed(group, predictions=margins)])
+  assert 'one, calibrated' in picture.alt and 'one, scores' not in picture.alt
+
+
+def test_published_beside_ours(group):
+  folds = published_folds('EURLEX57K', [group], {'one': '#1'}, 'xjax')
+  titles = [fold.title for fold in folds]
+  assert titles[:3] == [
+    'Chalkidis et al. 2019, Table 2 (test)',
+    'Chalkidis et al. 2019, Table 3 (test)',
+    'Chalkidis et al. 2019, Table 4 (dev)',
+  ]
+  assert [fold.open for fold in folds[:2]] == [True, False]
+  said, table = folds[0].blocks
+  assert 'EU Legislation' in said.text
+  assert table.columns[:3] == ('system', 'all\nRP@5', 'all\nnDCG@5')
+  assert table.marked == {0}
+  ours, *printed = table.rows
+  assert ours[0].text == 'one (dev)'
+  assert ours[1].value == group.first.metrics['xjax']['all']['RP@5']
+  assert len(printed) == 12
+  assert [cell.text for cell in printed[5]][:2] == ['BIGRU-LWAN', '0.766']
+
+
+def test_wide_tables_are_cut_and_errors_printed(group):
+  folds = published_folds('AmazonCat-13K', [group], {'one': '#1'}, 'xjax')
+  blocks = {fold.title: fold.blocks for fold in folds}
+  _, *tables = blocks['Schultheis et al. 2022, Table 1 (test)']
+  assert [len(table.columns) for table in tables] == [12, 11]
+  assert tables[0].columns[1] == 'P@1'  # of one slice, which is not repeated
+  assert 'as printed' in tables[0].rows[2][0].below
+  _, table = blocks['Schultheis et al. 2022, Table 2 (test)']
+  assert table.rows[1][1].below == '± 0.0000'
+  assert table.rows[2][1].below == '± 0.0005'
+  assert [t for t in blocks if 'benchmarks' in t] == [
+    'Bhatia et al. 2016, benchmarks (test)'
+  ]
+
+
+def test_a_system_printed_twice_has_two_rows(group):
+  folds = published_folds('Delicious-200K', [group], {'one': '#1'}, 'xjax')
+  _, table = folds[0].blocks
+  names = [row[0].text for row in table.rows]
+  assert names.count('Parabel') == 2

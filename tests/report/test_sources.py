@@ -1,0 +1,123 @@
+"""Reading runs, evaluations and files; what is wrong with them."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.evaluate.judge import judge
+from xjax.report.sources import Truth, read_history, read_runs
+
+
+def read_json(path):
+  return json.loads(path.read_text())
+
+
+def test_a_workdir(workdir):
+  path = workdir('one', 3)
+  (run,) = read_runs([str(path)])
+  assert (run.name, run.split, run.path) == ('one', 'dev', path)
+  assert run.config['seed'] == 3
+  assert run.metrics == read_json(path / 'eval' / 'dev' / 'metrics.json')
+  assert run.names['l1'] == 'label <1>'
+  assert 'l0' not in run.names  # a name that only repeats the id
+  assert [record['kind'] for record in run.history] == ['train'] * 2 + ['judge']
+
+
+def test_a_calibration_counts_for_its_own_checkpoint(workdir):
+  path = workdir('one', 3)
+  (run,) = read_runs([path])
+  assert run.calibration.step == 20
+  (path / 'eval' / 'dev' / 'judged.json').write_text('{"step": 10}')
+  (run,) = read_runs([path])
+  assert run.calibration is None
+
+
+def test_an_evaluation_and_a_file(workdir, predictions_of, tmp_path):
+  folder = workdir('one', 0) / 'eval' / 'dev'
+  file = tmp_path / 'prior.npz'
+  predictions_of(1).save(file)
+  runs = read_runs([folder, folder / 'predictions.npz', file])
+  assert [run.name for run in runs] == ['one', 'one', 'prior']
+  assert [run.split for run in runs] == [''] * 3
+  # As it was judged where it was; judged now where it was not.
+  assert 'P@3' not in runs[0].metrics['xjax']['all']
+  assert runs[1].metrics == read_json(folder / 'metrics.json')
+  assert runs[2].metrics == judge(predictions_of(1))
+
+
+def test_gold_from_another_file(predictions_of, tmp_path):
+  whole = predictions_of()
+  dataclasses.replace(whole, gold=None).save(tmp_path / 'bare.npz')
+  with pytest.raises(DataError, match=r'bare.npz: has no gold .*--gold=FILE'):
+    read_runs([tmp_path / 'bare.npz'])
+  rows = [
+    {'id': id_, 'labels': [whole.labels[i] for i in whole.gold[row]]}
+    for row, id_ in enumerate(whole.doc_ids)
+  ]
+  gold = tmp_path / 'gold.jsonl'
+  gold.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  (run,) = read_runs([tmp_path / 'bare.npz'], truth=Truth(gold=str(gold)))
+  assert run.metrics == judge(whole)
+
+
+def test_which_split(workdir):
+  one, other = workdir('one', 0), workdir('two', 1, split='test')
+  workdir('one', 0, split='test')
+  assert [run.split for run in read_runs([one])] == ['dev']
+  assert [run.split for run in read_runs([one, other])] == ['test', 'test']
+  assert [run.split for run in read_runs([one], 'test')] == ['test']
+  with pytest.raises(ConfigError, match="split 'dev' was not .* but: test; "):
+    read_runs([other], 'dev')
+  (one / 'eval' / 'test').rename(one / 'eval' / 'train')
+  with pytest.raises(ConfigError, match='one: dev, train; .*two: test'):
+    read_runs([one, other])
+
+
+def test_names(workdir):
+  paths = [workdir('one', 0), workdir('two', 1)]
+  assert [run.name for run in read_runs(paths, names=['a', 'b'])] == ['a', 'b']
+  with pytest.raises(ConfigError, match='--names: 1 names for 2 systems'):
+    read_runs(paths, names=['a'])
+
+
+def test_neither_a_run_nor_predictions(tmp_path):
+  (tmp_path / 'empty').mkdir()
+  for path in (tmp_path / 'empty', tmp_path / 'gone'):
+    where = re.escape(str(path))
+    with pytest.raises(DataError, match=f'{where}: neither a workdir'):
+      read_runs([path])
+  (tmp_path / 'notes.txt').write_text('hello')
+  with pytest.raises(DataError, match=r'notes\.txt'):
+    read_runs([tmp_path / 'notes.txt'])
+
+
+def damage(path, change):
+  metrics = read_json(path)
+  change(metrics)
+  path.write_text(json.dumps(metrics))
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (lambda m: m['xjax']['all'].update(n_docs=11), 'is of 11, 12 documents'),
+    (lambda m: m['xjax']['few'].pop('n_docs'), "not metrics of xjax: no 'n_d"),
+    (lambda m: m['xjax'].pop('all'), "no slice 'all'"),
+    (lambda m: m.clear(), "no slice 'all'"),
+  ],
+)
+def test_metrics_that_do_not_belong(workdir, change, message):
+  path = workdir('one', 0)
+  damage(path / 'eval' / 'dev' / 'metrics.json', change)
+  with pytest.raises(DataError, match=f'metrics.json: .*{message}'):
+    read_runs([path])
+
+
+def test_a_history_cut_short(tmp_path):
+  path = tmp_path / 'metrics.jsonl'
+  assert read_history(path) == ()
+  path.write_text('{"step": 1}\n[1]\n{"step": 2}\n{"st')
+  assert read_history(path) == ({'step': 1}, {'step': 2})
