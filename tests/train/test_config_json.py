@@ -5,7 +5,16 @@ import pytest
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import MeshConfig
-from xjax.data.config import JsonlData, OnError, SyntheticData, WordsConfig
+from xjax.data.config import (
+  HtcConfig,
+  HtcData,
+  HtcLabels,
+  JsonlData,
+  OnError,
+  SyntheticData,
+  WordsConfig,
+  XcRepoData,
+)
 from xjax.evaluate.calibration import Method
 from xjax.train.config import (
   Config,
@@ -39,7 +48,16 @@ def rich():
   )
 
 
-@pytest.mark.parametrize('config', [Config(), rich()], ids=['default', 'rich'])
+LEAVES = HtcData(dir='/d', htc=HtcConfig('my.taxonomy', HtcLabels.LEAVES))
+CONFIGS = {
+  'default': Config(),
+  'rich': rich(),
+  'taxonomy': Config(data=LEAVES),
+  'raw text': Config(data=XcRepoData()),
+}
+
+
+@pytest.mark.parametrize('config', CONFIGS.values(), ids=CONFIGS)
 def test_round_trip_through_a_file(tmp_path, config):
   path = tmp_path / 'config.json'
   path.write_text(json.dumps(to_json(config)))
