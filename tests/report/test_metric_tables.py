@@ -34,7 +34,7 @@ TWO = {
     }
   }
 }
-COLOURS = {'one': '#1', 'two': '#2'}
+COLOURS = {'one': 'red', 'two': 'blue'}
 
 
 def group(name, *tables):
@@ -66,7 +66,7 @@ def test_main_table():
     '3 labels',
   ]
   assert table.starts == {2}
-  assert [row[1].colour for row in table.rows] == ['#1', '#2', '#1']
+  assert [row[1].colour for row in table.rows] == ['red', 'blue', 'red']
 
 
 def test_numbers_are_those_of_the_metrics():
