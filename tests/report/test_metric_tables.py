@@ -2,7 +2,8 @@
 
 import pathlib
 
-from xjax.report.collect import Group, Run
+from xjax.report.collect import Group, Run, group_metrics
+from xjax.report.latex import metrics_latex
 from xjax.report.metric_tables import (
   full_tables,
   interval_of,
@@ -50,7 +51,9 @@ def texts(table):
 
 
 def test_main_table():
-  table = main_table([group('one', ONE), group('two', TWO)], COLOURS, 'xjax')
+  groups = group('one', ONE), group('two', TWO)
+  tables = {g.name: group_metrics(g, 'xjax') for g in groups}
+  table = main_table(tables, COLOURS, {'one': 'mean of 2 seeds'})
   assert table.columns == ('slice', 'system', 'P@1', 'P@5', 'RP@5', 'micro-F1')
   assert texts(table) == [
     ['all', 'one', '0.5000', '0.2500', '0.3333', '-'],
@@ -67,6 +70,19 @@ def test_main_table():
   ]
   assert table.starts == {2}
   assert [row[1].colour for row in table.rows] == ['red', 'blue', 'red']
+  assert table.rows[0][1].below == 'mean of 2 seeds'
+
+
+def test_metrics_as_latex():
+  lines = metrics_latex({'model': ONE, 'prior_1': TWO}).splitlines()
+  assert lines[0] == r'\begin{tabular}{llrrrr}'
+  assert r'slice & system & P@1 & P@5 & RP@5 & micro-F1 \\' in lines
+  assert (
+    r'all 1,200 labels & model & 0.5000 & 0.2500 & \textbf{0.3333} & - \\'
+  ) in lines
+  assert any(
+    line.startswith(r' & prior\_1 & \textbf{0.7500}') for line in lines
+  )
 
 
 def test_numbers_are_those_of_the_metrics():

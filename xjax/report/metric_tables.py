@@ -11,6 +11,8 @@ from xjax.report.page import Cell, Fold, Listing, Table, number_cell
 _AT_K = ('P', 'R', 'RP', 'nDCG', 'PSP', 'macro-F1', 'coverage')
 _OTHERS = ('R-Precision', 'micro-F1', 'macro-F1')
 USUAL_K = 5
+# Slice -> metric -> what the runs say of it.
+Slices = Mapping[str, Mapping[str, Estimate]]
 _COUNTS = {
   'n_docs': 'documents with gold',
   'n_skipped': 'documents without gold',
@@ -19,21 +21,20 @@ _COUNTS = {
 
 
 def main_table(
-  groups: Sequence[Group],
-  colours: Mapping[str, str],
-  protocol: str,
+  tables: Mapping[str, Slices],
+  colours: Mapping[str, str] | None = None,
+  seeds: Mapping[str, str] | None = None,
 ) -> Table:
   """A row per slice and system, a column per metric of those looked at first.
 
   The best of a slice is bold where there are several systems.
 
   Args:
-    groups: the systems.
-    colours: name of each system -> its colour.
-    protocol: whose conventions; of the groups' metrics.
+    tables: name of each system -> its metrics, as of group_metrics.
+    colours: name -> colour of its mark; None: no marks.
+    seeds: name -> what stands below it; None: nothing.
   """
-  tables = {group.name: group_metrics(group, protocol) for group in groups}
-  seeds = {group.name: group.seeds for group in groups}
+  colours, seeds = colours or {}, seeds or {}
   slices = _union(tables.values())
   columns = _main_columns([v for t in tables.values() for v in t.values()])
   rows = []
@@ -45,7 +46,7 @@ def main_table(
       rows.append(
         [
           Cell(name if not n else '', below=_labels(labels) if not n else ''),
-          Cell(who, below=seeds[who], colour=colours[who]),
+          Cell(who, below=seeds.get(who, ''), colour=colours.get(who, '')),
           *(_cell(values.get(m), None, best[m]) for m in columns),
         ]
       )

@@ -26,6 +26,8 @@ PALETTE = (
 _MARKERS = 'osD^vPX'
 _DASHES = ('-', '--', '-.', ':')
 _INK, _FAINT = '#1b1f24', '#8a939c'
+_LONGEST = 40  # characters of a name on a picture
+_ROOM = 110  # characters of a legend's row, beside the marks
 _NUMBERED = 4  # bars side by side with room for numbers above
 _WIDTH = 12.2  # inches: 1170 px, a page's width
 _STYLE = {
@@ -277,7 +279,7 @@ def reliability_diagrams(
     figure = Figure(figsize=(_WIDTH, 3.3 * n_rows + 0.4))
     grid = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
     for axes, (name, kinds) in zip(grid, diagrams.items()):
-      _label(axes, name, 'probability given', 'share that is right')
+      _label(axes, _cut(name), 'probability given', 'share that is right')
       axes.plot([0, 1], [0, 1], color=_FAINT, linewidth=1, linestyle=':')
       for i, (kind, diagram) in enumerate(kinds.items()):
         filled = diagram.counts > 0
@@ -293,7 +295,7 @@ def reliability_diagrams(
         )
       axes.set_xlim(-0.03, 1.03)
       axes.set_ylim(-0.03, 1.03)
-      axes.legend(loc='upper left', fontsize=8.5)
+      axes.legend(loc='best', fontsize=8.5)
     for axes in grid[len(diagrams) :]:
       axes.set_visible(False)
     return _svg(figure)
@@ -324,12 +326,18 @@ def _legend(figure: Figure, axes: Axes, systems: Sequence[str]) -> None:
   """One for all panels, above them, each system once."""
   handles = dict(zip(*reversed(axes.get_legend_handles_labels())))
   shown = [name for name in systems if name in handles]
+  names = [_cut(name) for name in shown]
+  abreast = _ROOM // max(map(len, names), default=1)
   figure.legend(
     [handles[name] for name in shown],
-    shown,
+    names,
     loc='outside upper left',
-    ncols=min(len(shown), 5) or 1,
+    ncols=min(max(abreast, 1), 6),
   )
+
+
+def _cut(name: str) -> str:
+  return name if len(name) <= _LONGEST else f'{name[: _LONGEST - 3]}...'
 
 
 def _svg(figure: Figure) -> str:

@@ -13,6 +13,7 @@ from xjax.report.collect import (
   check_same_documents,
   common_protocol,
   group_by_seed,
+  group_metrics,
 )
 from xjax.report.corpus_table import (
   bin_table,
@@ -158,9 +159,10 @@ def _results(
   groups: Sequence[Group], colours: Mapping[str, str], protocol: str
 ) -> list[Block]:
   notes = note_listing(groups)
+  tables = {group.name: group_metrics(group, protocol) for group in groups}
   return [
     Text(f'Protocol {protocol}.'),
-    main_table(groups, colours, protocol),
+    main_table(tables, colours, {g.name: g.seeds for g in groups}),
     *([Fold('Why values are missing', [notes])] if notes.items else []),
   ]
 
