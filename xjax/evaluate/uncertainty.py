@@ -1,0 +1,195 @@
+"""How sure the metrics of a slice are, and whether two systems differ."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+import dataclasses
+
+import jax
+import numpy as np
+
+from xjax.core.types import PAD
+from xjax.evaluate.evidence import Evidence
+from xjax.evaluate.slice import Slice
+from xjax.metrics.label_sums import GOLD
+from xjax.metrics.measures import Measure
+from xjax.metrics.outcomes import Decisions, Outcomes
+from xjax.metrics.ranking import hits
+from xjax.metrics.resampling import draws, resample, swaps
+from xjax.metrics.reweighing import Reweighing
+from xjax.metrics.significance import Interval, interval
+
+Sums = dict[str, np.ndarray]
+
+
+def bootstrap(
+  evidence: Evidence,
+  table: Mapping[str, Measure],
+  seed: int,
+  replicates: int = 1000,
+  level: float = 0.95,
+) -> dict[str, Interval]:
+  """Intervals of metrics over documents drawn with replacement.
+
+  Args:
+    evidence: of a slice.
+    table: metric -> measure.
+    seed: of the draws, which depend on it and the number of documents alone.
+    replicates: how often as many documents are drawn as there are.
+    level: of the intervals.
+
+  Returns:
+    Metric -> interval, of those that have a value; see interval for those
+    that a replicate may lack.
+  """
+  names = names_of(m for m in table.values() if has_value(evidence, m))
+  (sums,) = bootstrap_sums([evidence], names, seed, replicates)
+  return intervals(evidence, table, sums, level)
+
+
+def intervals(
+  evidence: Evidence,
+  table: Mapping[str, Measure],
+  sums: Mapping[str, np.ndarray],
+  level: float = 0.95,
+) -> dict[str, Interval]:
+  """Intervals of metrics, from the sums of bootstrap replicates.
+
+  Args:
+    evidence: of a slice.
+    table: metric -> measure; the table of another protocol may share the sums.
+    sums: as from bootstrap_sums.
+    level: of the intervals.
+
+  Returns:
+    As bootstrap.
+  """
+  found = {
+    name: interval(measure.value(sums), _value(evidence, measure), level)
+    for name, measure in table.items()
+    if has_value(evidence, measure)
+  }
+  return {name: each for name, each in found.items() if each is not None}
+
+
+def _value(evidence: Evidence, measure: Measure) -> float:
+  return float(measure.value(evidence.sums))
+
+
+def has_value(evidence: Evidence, measure: Measure) -> bool:
+  """Whether a metric was asked for, and is known."""
+  return evidence.asks_for(measure) and not evidence.missing(measure)
+
+
+def names_of(measures: Iterable[Measure]) -> frozenset[str]:
+  """The sums that they depend on."""
+  return frozenset(name for measure in measures for name in measure.sums)
+
+
+def bootstrap_sums(
+  systems: Sequence[Evidence],
+  names: Collection[str],
+  seed: int,
+  replicates: int,
+) -> list[Sums]:
+  """Sums of the same draws for each system.
+
+  Args:
+    systems: of the same documents.
+    names: of the sums.
+    seed: of the draws.
+    replicates: R.
+
+  Returns:
+    For each system: name -> float64 [R].
+  """
+  if not names:
+    return [{} for _ in systems]
+  after = [outcomes(evidence, names) for evidence in systems]
+  return resample(
+    [Reweighing(names, each.none(), each) for each in after],
+    draws(seed, len(after[0])),
+    replicates,
+    'bootstrap',
+  )
+
+
+def randomized_sums(
+  ours: Evidence,
+  theirs: Evidence,
+  names: Collection[str],
+  seed: int,
+  iterations: int,
+) -> tuple[Sums, Sums]:
+  """Sums of two systems that exchange their outputs on some documents.
+
+  Args:
+    ours: one system.
+    theirs: another, of the same documents, labels and gold.
+    names: of the sums.
+    seed: of the exchanges.
+    iterations: R.
+
+  Returns:
+    For either system: name -> float64 [R].
+  """
+  if not names:
+    return {}, {}
+  a, b = outcomes(ours, names), outcomes(theirs, names)
+  first, second = resample(
+    [Reweighing(names, a, b), Reweighing(names, b, a)],
+    swaps(seed, len(a)),
+    iterations,
+    'randomization',
+  )
+  return first, second
+
+
+def outcomes(evidence: Evidence, names: Collection[str]) -> Outcomes:
+  """What the system did with each document, as far as sums depend on it."""
+  form = evidence.form
+  wanted = tuple(name for name in form.terms if name in names)
+  # Only these are computed.
+  narrow = dataclasses.replace(
+    evidence, form=dataclasses.replace(form, terms=wanted)
+  )
+  gold = evidence.part.gold
+  terms = dict(zip(wanted, narrow.terms(), strict=True))
+  terms[GOLD] = gold.lengths.astype(np.float64)
+  sets = _decisions(evidence)
+  for end, decisions in sets.items():
+    terms[f'predicted{end}'] = decisions.per_document(len(gold))
+    terms[f'correct{end}'] = decisions.correct().per_document(len(gold))
+  return Outcomes(
+    terms=terms,
+    sets=sets,
+    gold=gold,
+    mask=evidence.part.mask,
+    bins=evidence.bins,
+    fixed=evidence.fixed,
+    form=evidence.label_form,
+  )
+
+
+def _decisions(evidence: Evidence) -> dict[str, Decisions]:
+  """What ends the names of a set's sums -> its decisions."""
+  lists, hits_NK = evidence.part.lists, _hits(evidence.part)
+  listed_NK = lists.ids != PAD
+  places_K = np.arange(lists.ids.shape[1])
+  chosen = {f'@{k}': listed_NK & (places_K < k) for k in evidence.form.ks}
+  for end, threshold in evidence.thresholds.items():
+    chosen[end] = listed_NK & (lists.scores.astype(np.float64) > threshold)
+  return {
+    end: Decisions(np.nonzero(of_set)[0], lists.ids[of_set], hits_NK[of_set])
+    for end, of_set in chosen.items()
+  }
+
+
+def _hits(part: Slice) -> np.ndarray:
+  """Which entries of the lists are gold: bool [N, K]."""
+  found = np.zeros(part.lists.ids.shape, bool)
+  for rows, documents in part.blocks():
+    hits_BK = _block_hits(documents.ids_BK, documents.gold_BP)
+    found[rows] = np.asarray(hits_BK)[: len(rows)]
+  return found
+
+
+_block_hits = jax.jit(hits)
