@@ -1,44 +1,58 @@
-"""Judges a finished run on a split, or saved predictions, and prints a table.
+"""Judges a finished run on a split, or any system's predictions from files.
 
 python -m experiments.evaluate --workdir=DIR --split=test [--data_dir=DIR]
-python -m experiments.evaluate --predictions=FILE.npz
+python -m experiments.evaluate --predictions=FILE --gold=FILE
+  [--train_labels=FILE --filter=FILE --inv_prop=FILE] [--protocol=all]
+  [--ks=1,3,5 --slices=bin:1-9,FILE --ci] [--output=DIR]
+
+Prints a table by slice, with several protocols a column for each. --output
+gets metrics.json, metrics.csv, metrics.tex and documents.jsonl.
 """
 
 from absl import flags as absl_flags
 
-from experiments import flags
+from experiments import flags, judging_flags
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
-from xjax.report.tables import slice_table
-from xjax.evaluate.criteria import Criteria
-from xjax.train.evaluation import evaluate_file, evaluate_split
+from xjax.evaluate.asked import Asked
+from xjax.report.judgement import judgement_text, write_judgement
+from xjax.train.evaluation import Evaluation, evaluate_files, evaluate_split
 
 _WORKDIR = absl_flags.DEFINE_string('workdir', None, 'Folder of the run.')
 _SPLIT = absl_flags.DEFINE_string('split', 'dev', 'Split to judge.')
 _DATA_DIR = absl_flags.DEFINE_string(
   'data_dir', '', 'Where the data is, if not where it was in training.'
 )
-_PREDICTIONS = absl_flags.DEFINE_string(
-  'predictions', None, 'A predictions.npz with gold, instead of --workdir.'
-)
+_OUTPUT = absl_flags.DEFINE_string('output', '', 'Folder for what was found.')
+judging_flags.define_files()
+judging_flags.define_judging()
 flags.define_multihost()
 
 
 def main() -> None:
   """Runs what the flags say."""
-  if bool(_WORKDIR.value) == bool(_PREDICTIONS.value):
-    raise ConfigError('give one of --workdir and --predictions')
-  if _PREDICTIONS.value:
-    for flag in (_SPLIT, _DATA_DIR):
-      if flag.present:
-        raise ConfigError(f'--{flag.name} goes with --workdir only')
-    found = evaluate_file(_PREDICTIONS.value, Criteria())
-  else:
-    found = evaluate_split(_WORKDIR.value, _SPLIT.value, _DATA_DIR.value)
+  found = _evaluated()
   if is_host0():
-    print(slice_table(found.metrics, found.prior))
+    print(judgement_text(found.metrics, found.prior))
     if found.folder:
       print(f'\n{found.folder}')
+    if _OUTPUT.value:
+      write_judgement(
+        _OUTPUT.value, found.predictions, found.criteria, found.metrics
+      )
+      print(f'\n{_OUTPUT.value}')
+
+
+def _evaluated() -> Evaluation:
+  files = judging_flags.files()
+  if bool(_WORKDIR.value) == bool(files.predictions):
+    raise ConfigError('give one of --workdir and --predictions')
+  asked = judging_flags.asked()
+  if files.predictions:
+    judging_flags.refuse(('split', 'data_dir'), 'workdir')
+    return evaluate_files(files, asked or Asked())
+  judging_flags.refuse_files()
+  return evaluate_split(_WORKDIR.value, _SPLIT.value, _DATA_DIR.value, asked)
 
 
 if __name__ == '__main__':

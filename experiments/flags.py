@@ -26,7 +26,7 @@ EXIT_PREEMPTED = 75  # a launcher starts the same command again
 EXIT_INTERRUPTED = 130
 
 
-class _TupleParser(flags.ArgumentParser):
+class TupleParser(flags.ArgumentParser):
   """Parses 'a,b' as well as "('a', 'b')" into a tuple of one type."""
 
   def __init__(self, element: type):
@@ -46,7 +46,7 @@ def define_config() -> flags.FlagHolder[Config]:
   """Defines --config=FILE.py and --config.<field>=<value>."""
   for element in (int, float, str):
     config_flags.register_flag_parser_for_type(
-      tuple[element, ...], _TupleParser(element)
+      tuple[element, ...], TupleParser(element)
     )
   holder = config_flags.DEFINE_config_file(
     'config', None, 'Python file with get_config().', lock_config=True

@@ -90,7 +90,10 @@ def _check_finite(rows: SparseRows) -> None:
 
 def _matrix(rows: SparseRows) -> sparse.csr_array:
   width = rows.header[1] if rows.header else _width(rows.entries)
-  parts = (rows.values, rows.entries.values, rows.entries.indptr)
+  indptr = rows.entries.indptr
+  if indptr[-1] < 2**31:  # LIBLINEAR and its like take no wider indices
+    indptr = indptr.astype(np.int32)
+  parts = (rows.values, rows.entries.values, indptr)
   return sparse.csr_array(parts, shape=(len(rows.entries), width))
 
 

@@ -75,9 +75,11 @@ def _of_slice(
   for metric, value in theirs.items():
     if metric in ours and _differ(ours[metric], value):
       counts = _counts(facts[name], metric, us, them)
-      sentences = reasons(metric, us, them, name)
-      if sentences:
-        whys[metric] = '; '.join(s.format(**counts) for s in sentences)
+      told = [s.format(**counts) for s in reasons(metric, us, them, name)]
+      # What holds of 0 documents or labels explains nothing.
+      told = [sentence for sentence in told if not sentence.startswith('0 ')]
+      if told:
+        whys[metric] = '; '.join(told)
   return whys
 
 

@@ -146,12 +146,18 @@ class Evidence:
 
   def terms(self) -> np.ndarray:
     """float64 [M, N], the document terms of form.terms."""
-    found = np.zeros((len(self.form.terms), len(self.part)))
+    return self.documents()[0]
+
+  def documents(self) -> tuple[np.ndarray, np.ndarray]:
+    """The terms, and bool [M, N], False where a list is too short for one."""
+    shape = len(self.form.terms), len(self.part)
+    values, known = np.zeros(shape), np.zeros(shape, bool)
     with exact():
       for rows, documents in self._blocks():
-        values_MB, _ = _terms(documents, self.weights, self.form)
-        found[:, rows] = np.asarray(values_MB)[:, : len(rows)]
-    return found
+        values_MB, known_MB = _terms(documents, self.weights, self.form)
+        values[:, rows] = np.asarray(values_MB)[:, : len(rows)]
+        known[:, rows] = np.asarray(known_MB)[:, : len(rows)]
+    return values, known
 
   @functools.cached_property
   def fixed(self) -> dict[str, int]:

@@ -19,8 +19,9 @@ def covered_share(
 
   A label that is never gold has recall 0.
   """
-  # As a product: correct / gold could round to below alpha.
-  enough_L = correct_L >= alpha * gold_L
+  # As a quotient: 51 / 75 is the float nearest to 0.68, and so is 0.68 itself,
+  # while 0.68 * 75 is more than 51.
+  enough_L = correct_L / jnp.maximum(gold_L, 1) >= alpha
   return (enough_L & (gold_L > 0)).astype(correct_L.dtype)
 
 

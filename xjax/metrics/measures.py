@@ -18,7 +18,13 @@ from xjax.metrics.label_sums import (
   UP_TO_LARGEST,
   LabelForm,
 )
-from xjax.metrics.protocols import Protocol, Ratio, Recalled, Universe
+from xjax.metrics.protocols import (
+  Protocol,
+  Ratio,
+  Recalled,
+  Universe,
+  kind_of,
+)
 from xjax.metrics.sums import DOCUMENTS, WITH_GOLD
 
 
@@ -188,4 +194,8 @@ def measures(
     table |= label_measures(k, form, bins, protocol)
     table[f'ILD@{k}'] = _mean(f'ILD@{k}', documents)
     table[f'weighted@{k}'] = _mean(f'weighted@{k}', documents)
-  return {name: m for name, m in table.items() if protocol.prints(name)}
+  kinds = list(
+    dict.fromkeys(map(kind_of, table))
+  )  # all cut-offs of one together
+  order = sorted(table, key=lambda name: kinds.index(kind_of(name)))
+  return {name: table[name] for name in order if protocol.prints(name)}

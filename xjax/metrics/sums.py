@@ -13,10 +13,9 @@ import numpy as np
 from xjax.core.types import PAD
 from xjax.metrics.exact import exact
 from xjax.metrics.label_counts import LabelCounts, above, rank_sets
-from xjax.metrics.propensity import KINDS as PROPENSITY_KINDS
-from xjax.metrics.propensity import propensity_terms
-from xjax.metrics.ranking import KINDS as RANKING_KINDS
+from xjax.metrics.propensity import KINDS as PROPENSITY_KINDS, propensity_terms
 from xjax.metrics.ranking import (
+  KINDS as RANKING_KINDS,
   R_PRECISION,
   Ranked,
   known,

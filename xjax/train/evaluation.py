@@ -8,19 +8,25 @@ from absl import logging
 import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import SyntheticData
+from xjax.core.types import Ragged
+from xjax.data.config import DataConfig, SyntheticData
 from xjax.data.load import load_corpus
-from xjax.data.schema import Label, LabelSpace, Split
+from xjax.data.raw import TRAIN
+from xjax.data.schema import Corpus, Label, LabelSpace, Split
+from xjax.evaluate.asked import Asked
 from xjax.evaluate.criteria import Criteria
-from xjax.evaluate.evaluator import popularity
-from xjax.evaluate.judge import judge
+from xjax.evaluate.evaluator import PREDICTIONS, popularity
+from xjax.evaluate.gold_files import read_gold
+from xjax.evaluate.judge import judge, need_gold
+from xjax.evaluate.matching import Universe
 from xjax.evaluate.predictions import Predictions
+from xjax.evaluate.score_files import JudgeFiles, read_judged
 from xjax.metrics.slices import ALL
 from xjax.train.judging import (
   DEV,
   Metrics,
   judge_split,
-  read_judged,
+  read_judged as read_metrics,
   tuned_threshold,
 )
 from xjax.train.predictor import load_predictor
@@ -32,19 +38,26 @@ class Evaluation:
   """A split judged.
 
   Attributes:
+    predictions: with gold.
+    criteria: what they were judged by.
     metrics: of the model.
     prior: of the popularity prior; None where the label order of predictions
       made elsewhere does not tell it.
     folder: that was written; None where nothing was.
   """
 
+  predictions: Predictions
+  criteria: Criteria
   metrics: Metrics
   prior: Metrics | None
   folder: pathlib.Path | None
 
 
 def evaluate_split(
-  workdir: str | os.PathLike, split: str, data_dir: str = ''
+  workdir: str | os.PathLike,
+  split: str,
+  data_dir: str = '',
+  asked: Asked | None = None,
 ) -> Evaluation:
   """Judges the best checkpoint of a run and writes eval/<split>/.
 
@@ -56,17 +69,22 @@ def evaluate_split(
     split: name; micro-F1-tuned is at the threshold that is best on the run's
       own dev.
     data_dir: where the data is, if not where it was.
+    asked: what to judge by instead of what the run is judged by. What is
+      written stays by the latter.
 
   Raises:
     ConfigError: data_dir for a corpus that is not read from files.
     DataError: no such split, or a fault in the data or the workdir.
   """
   predictor, home = load_predictor(workdir), Workdir.at(workdir)
-  data, config = predictor.config.data, predictor.config.eval
-  if data_dir and isinstance(data, SyntheticData):
-    raise ConfigError('--data_dir: the corpus of this run is made, not read')
-  data = dataclasses.replace(data, dir=data_dir or data.dir)
-  corpus = load_corpus(data, predictor.config.seed, predictor.space, [split])
+  config = predictor.config.eval
+  data = _data_of(predictor.config.data, data_dir)
+
+  def load(name: str) -> Corpus:
+    seed = predictor.config.seed
+    return load_corpus(data, seed, predictor.space, [name])
+
+  corpus = load(split)
   part, space = corpus.split(split), corpus.label_space
   # A split that the run was started without may only lie where its own do.
   unknown = '' if data_dir else part.digest
@@ -75,28 +93,67 @@ def evaluate_split(
   threshold = None if name == DEV else saved_threshold(home, predictor.step)
   model = dataclasses.replace(predictor, space=space)
   metrics = judge_split(model, part, home, name, threshold)
-  prior = judge(popularity(space, part, config.depth), config.criteria())
-  return Evaluation(metrics, prior, home.evaluation(name))
+  folder = home.evaluation(name)
+  predictions = Predictions.load(folder / PREDICTIONS)
+  criteria = config.criteria()
+  if asked:
+    criteria = asked.criteria(
+      predictions, None, space.labels, lambda: load(TRAIN).split(TRAIN).gold
+    )
+    threshold = tuned_threshold(metrics)
+    metrics = judge(predictions, criteria, threshold)
+  prior = judge(popularity(space, part, config.depth), prior_criteria(criteria))
+  return Evaluation(predictions, criteria, metrics, prior, folder)
 
 
-def evaluate_file(path: str | os.PathLike, criteria: Criteria) -> Evaluation:
-  """Judges a predictions.npz, whoever made it, and writes nothing.
+def _data_of(data: DataConfig, data_dir: str) -> DataConfig:
+  if data_dir and isinstance(data, SyntheticData):
+    raise ConfigError('--data_dir: the corpus of this run is made, not read')
+  return dataclasses.replace(data, dir=data_dir or data.dir)
+
+
+def evaluate_files(files: JudgeFiles, asked: Asked) -> Evaluation:
+  """Judges files of predictions, whoever made them, and writes nothing.
 
   Args:
-    path: the file, with gold.
-    criteria: what to judge by.
+    files: the files; one of them has gold.
+    asked: what to judge by.
 
   Raises:
-    DataError: it is absent, damaged or without gold.
+    ConfigError: what is asked for is unknown or takes more than is given.
+    DataError: a file is absent, damaged, or does not fit the others.
   """
-  predictions = Predictions.load(os.path.expanduser(path))
+  predictions, weights_L = read_judged(files)
+  need_gold(predictions)
+
+  def train_gold() -> Ragged:
+    columns = np.arange(len(predictions.labels), dtype=np.int32)
+    universe = Universe(predictions.labels, columns, files.train_labels)
+    return universe.place(read_gold(files.train_labels))
+
+  criteria = asked.criteria(
+    predictions, weights_L, (), train_gold if files.train_labels else None
+  )
+  metrics = judge(predictions, criteria)
+  prior = _prior(predictions, prior_criteria(criteria))
+  return Evaluation(predictions, criteria, metrics, prior, None)
+
+
+def prior_criteria(criteria: Criteria) -> Criteria:
+  """What the popularity prior beside a model is judged by: the same, once."""
+  return dataclasses.replace(
+    criteria, protocols=criteria.protocols[:1], replicates=0
+  )
+
+
+def _prior(predictions: Predictions, criteria: Criteria) -> Metrics | None:
+  """The popularity prior of the same documents, where it can be told."""
   space = _space_of(predictions)
-  prior = None
-  if space is not None and predictions.gold is not None:
-    split = Split('', predictions.doc_ids, predictions.gold, (), '')
-    depth = predictions.lists[ALL].ids.shape[1]
-    prior = judge(popularity(space, split, depth), criteria)
-  return Evaluation(judge(predictions, criteria), prior, None)
+  if space is None or not predictions.n_train:
+    return None
+  split = Split('', predictions.doc_ids, predictions.gold, (), '')
+  depth = predictions.lists[ALL].ids.shape[1]
+  return judge(popularity(space, split, depth), criteria)
 
 
 def saved_threshold(workdir: Workdir, step: int) -> float | None:
@@ -111,7 +168,7 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
   digest = workdir.digests().get(DEV)
   if digest is None:
     return None
-  metrics = read_judged(workdir, DEV, step, digest)
+  metrics = read_metrics(workdir, DEV, step, digest)
   if metrics is None:
     logging.info(
       'no tuned threshold: %s is not of the dev split at step %d; '

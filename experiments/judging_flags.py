@@ -1,0 +1,113 @@
+"""Flags that say what is judged and by what."""
+
+from absl import flags
+
+from experiments.flags import TupleParser
+from xjax.core.errors import ConfigError
+from xjax.core.types import ScoreKind
+from xjax.evaluate.asked import Asked, Similarity
+from xjax.evaluate.score_files import JudgeFiles
+
+flags.disclaim_key_flags()
+
+_ASKED, _FILES = Asked(), JudgeFiles('')
+_REPLICATES = 1000  # of the bootstrap, where intervals are asked for
+# Flags that change what a run is judged by.
+_JUDGING = (
+  *('ks', 'metrics', 'protocol', 'propensity', 'slices', 'labels'),
+  *('similarity', 'rank_weights', 'ci'),
+)
+_OF_FILES = (
+  'gold',
+  'train_labels',
+  'filter',
+  'inv_prop',
+  'score_kind',
+  'depth',
+)
+
+
+def define_judging() -> None:
+  """Defines what to judge by."""
+  _tuple('ks', int, _ASKED.ks, 'Cut-offs.')
+  _tuple('metrics', str, (), 'Metrics to print, as P,nDCG; none named: all.')
+  _tuple(
+    'protocol', str, _ASKED.protocols, 'Whose conventions; all: a column each.'
+  )
+  _tuple('propensity', float, _ASKED.propensity, 'A and B of the formula.')
+  _tuple(
+    'slices', str, (), 'More slices: bin:1-9, level:2, a file of label ids.'
+  )
+  flags.DEFINE_string('labels', '', 'File of label descriptors.')
+  flags.DEFINE_enum_class(
+    'similarity', Similarity.NONE, Similarity, 'Of labels, for ILD.'
+  )
+  flags.DEFINE_string('rank_weights', '', '.npy [L, K], W of weighted@k.')
+  flags.DEFINE_bool('ci', False, 'Bootstrap intervals of every metric.')
+  flags.DEFINE_integer('replicates', _REPLICATES, 'Of the bootstrap.', 1)
+  flags.DEFINE_integer('seed', _ASKED.seed, 'Of its draws.')
+
+
+def define_files() -> None:
+  """Defines which files have the predictions, and what goes with them."""
+  flags.DEFINE_string('predictions', None, 'File of scores or ranked labels.')
+  flags.DEFINE_string('gold', None, 'Labels of the documents.')
+  flags.DEFINE_string('train_labels', None, 'Labels of those trained on.')
+  flags.DEFINE_string('filter', None, 'Pairs that must not be predicted.')
+  flags.DEFINE_string('inv_prop', None, 'Inverse propensities, one per line.')
+  flags.DEFINE_integer('depth', _FILES.depth, 'Labels kept of a document.', 1)
+  flags.DEFINE_enum_class(
+    'score_kind', None, ScoreKind, 'Of scores, if the file does not tell.'
+  )
+
+
+def _tuple(name: str, element: type, default: tuple, text: str) -> None:
+  flags.DEFINE(
+    TupleParser(element), name, tuple(default), text, serializer=_Joined()
+  )
+
+
+class _Joined(flags.ArgumentSerializer):
+  def serialize(self, value: tuple) -> str:
+    return ','.join(map(str, value))
+
+
+def asked() -> Asked | None:
+  """What the flags ask to be judged by; None: nothing in particular."""
+  values = flags.FLAGS
+  if not any(values[name].present for name in _JUDGING):
+    return None
+  return Asked(
+    ks=values.ks,
+    kinds=values.metrics,
+    protocols=values.protocol,
+    propensity=values.propensity,
+    slices=values.slices,
+    labels=values.labels,
+    similarity=values.similarity,
+    rank_weights=values.rank_weights,
+    replicates=values.replicates if values.ci else 0,
+    seed=values.seed,
+  )
+
+
+def files() -> JudgeFiles:
+  """The files that the flags name."""
+  names = ('predictions', *_OF_FILES)
+  return JudgeFiles(**{name: flags.FLAGS[name].value for name in names})
+
+
+def refuse(names: tuple[str, ...], other: str) -> None:
+  """Refuses flags that another one makes pointless.
+
+  Raises:
+    ConfigError: one of them is given.
+  """
+  for name in names:
+    if flags.FLAGS[name].present:
+      raise ConfigError(f'--{name} goes with --{other} only')
+
+
+def refuse_files() -> None:
+  """Refuses flags that go with files of predictions."""
+  refuse(_OF_FILES, 'predictions')

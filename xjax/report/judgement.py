@@ -1,0 +1,108 @@
+"""What judging has found, on the screen and in a folder."""
+
+from collections.abc import Mapping
+import os
+import pathlib
+from typing import Any
+
+from xjax.core.atomic import atomic_write, write_json
+from xjax.evaluate.criteria import Criteria
+from xjax.evaluate.documents import document_lines
+from xjax.evaluate.evaluator import METRICS, TABLE, write_table
+from xjax.evaluate.judge import PROTOCOL
+from xjax.evaluate.predictions import Predictions
+from xjax.metrics.protocols import PROTOCOLS
+from xjax.report.latex import render_latex
+from xjax.report.metric_tables import interval_of
+from xjax.report.page import Cell, Table, number_cell
+from xjax.report.protocol_table import (
+  plain_table,
+  protocol_table,
+  why_missing,
+  why_they_differ,
+)
+from xjax.report.tables import slice_table
+
+LATEX, DOCUMENTS = 'metrics.tex', 'documents.jsonl'
+
+
+def judgement_text(
+  metrics: Mapping[str, Any], prior: Mapping[str, Any] | None = None
+) -> str:
+  """Tables to be printed.
+
+  Args:
+    metrics: as from evaluate.judge.judge.
+    prior: of the popularity prior.
+
+  Returns:
+    Under our own protocol a table by slice, beside the prior; under others,
+    or several, for each slice a table with a column per protocol, and below
+    it why they differ.
+  """
+  names = _protocols(metrics)
+  if names == [PROTOCOL]:
+    return slice_table(metrics, prior)
+  slices = dict.fromkeys(name for who in names for name in metrics[who])
+  return '\n\n'.join(_by_protocol(metrics, name) for name in slices)
+
+
+def _by_protocol(metrics: Mapping[str, Any], name: str) -> str:
+  table = plain_table(protocol_table(metrics, name))
+  whys = why_they_differ(metrics, name) + why_missing(metrics, name)
+  return '\n'.join([f'slice {name}', table, *whys])
+
+
+def _protocols(metrics: Mapping[str, Any]) -> list[str]:
+  return [name for name in metrics if name in PROTOCOLS]
+
+
+def metrics_table(metrics: Mapping[str, Any], protocol: str) -> Table:
+  """A row per metric, a column per slice; intervals beside the values."""
+  slices = metrics[protocol]
+  every = dict.fromkeys(m for values in slices.values() for m in values)
+  rows = [
+    [
+      Cell(metric),
+      *(
+        _cell(metrics, protocol, name, metric) if metric in values else Cell('')
+        for name, values in slices.items()
+      ),
+    ]
+    for metric in every
+  ]
+  return Table(('metric', *slices), rows)
+
+
+def _cell(
+  metrics: Mapping[str, Any], protocol: str, name: str, metric: str
+) -> Cell:
+  sure = interval_of(metrics, protocol, name, metric)
+  below = f'[{sure[0]:.4f}, {sure[1]:.4f}]' if sure else ''
+  return number_cell(metrics[protocol][name][metric], below=below)
+
+
+def write_judgement(
+  folder: str | os.PathLike,
+  predictions: Predictions,
+  criteria: Criteria,
+  metrics: Mapping[str, Any],
+) -> None:
+  """Writes metrics.json, metrics.csv, metrics.tex and documents.jsonl.
+
+  Args:
+    folder: made where it is not there; what it has of these is replaced.
+    predictions: that were judged.
+    criteria: what they were judged by.
+    metrics: what was found.
+  """
+  folder = pathlib.Path(folder).expanduser()
+  write_json(folder / METRICS, metrics)
+  write_table(folder / TABLE, metrics)
+  with atomic_write(folder / LATEX) as file:
+    for protocol in _protocols(metrics):
+      table = render_latex(metrics_table(metrics, protocol))
+      file.write(f'% protocol {protocol}\n{table}')
+  with atomic_write(folder / DOCUMENTS) as file:
+    for line in document_lines(predictions, criteria):
+      file.write(line + '\n')
