@@ -40,6 +40,10 @@ _GOLD = absl_flags.DEFINE_string(
 _TRAIN_LABELS = absl_flags.DEFINE_string(
   'train_labels', '', 'Labels of the training documents, likewise.'
 )
+_CI = absl_flags.DEFINE_bool(
+  'ci', False, 'Bootstrap intervals, where a run was judged without.'
+)
+_REPLICATES = 1000
 
 
 def main(arguments: list[str]) -> None:
@@ -56,6 +60,7 @@ def main(arguments: list[str]) -> None:
     _NAMES.value,
     _DATASET.value,
     Truth(_GOLD.value, _TRAIN_LABELS.value),
+    _REPLICATES if _CI.value else 0,
   )
   for path, text in (
     (_OUTPUT.value, render_html(page)),

@@ -168,7 +168,7 @@ def test_whiskers_are_intervals_or_errors(group):
   interval = {'intervals': {'xjax': {'all': {'macro-F1@5[1-9]': [0.1, 0.2]}}}}
   metrics = {**group.first.metrics, **interval}
   found = binned_f1([changed(group, metrics=metrics)], 5, 'xjax')
-  assert found.caption.endswith('Whiskers: intervals of metrics.json.')
+  assert found.caption.endswith('Whiskers: bootstrap intervals.')
 
 
 def test_alternative_texts_have_the_numbers(group):

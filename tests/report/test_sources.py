@@ -94,6 +94,20 @@ def test_neither_a_run_nor_predictions(tmp_path):
     read_runs([tmp_path / 'notes.txt'])
 
 
+def test_intervals_where_there_are_none(workdir):
+  path = workdir('one', 0)
+  (run,) = read_runs([path], replicates=20)
+  intervals = run.metrics.pop('intervals')
+  assert run.metrics == read_json(path / 'eval' / 'dev' / 'metrics.json')
+  low, high = intervals['xjax']['all']['P@5']
+  assert low <= run.metrics['xjax']['all']['P@5'] <= high
+  # Those that were computed before stay.
+  mine = {'xjax': {'all': {'P@1': [0, 1]}}}
+  damage(path / 'eval/dev/metrics.json', lambda m: m.update(intervals=mine))
+  (run,) = read_runs([path], replicates=20)
+  assert run.metrics['intervals'] == mine
+
+
 def damage(path, change):
   metrics = read_json(path)
   change(metrics)

@@ -198,9 +198,9 @@ def _bars(
 
 def _whiskers_are(groups: Sequence[Group], bars: Sequence[Bars]) -> str:
   if not any(np.isfinite(each.low).any() for each in bars):
-    return 'metrics.json has no intervals, so there are no whiskers.'
+    return 'No intervals were computed (--ci), so there are no whiskers.'
   several = any(len(group.runs) > 1 for group in groups)
-  meaning = ['intervals of metrics.json']
+  meaning = ['bootstrap intervals']
   if several:
     meaning.append('of several seeds one standard error to either side')
   return f'Whiskers: {", ".join(meaning)}.'

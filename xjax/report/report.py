@@ -51,6 +51,7 @@ def report(
   names: Sequence[str] = (),
   dataset: str = '',
   truth: Truth = OWN,
+  replicates: int = 0,
 ) -> Page:
   """Reads systems and puts all there is to say of them on a page.
 
@@ -62,6 +63,7 @@ def report(
     dataset: whose published numbers stand beside ours; '': the one that the
       config of a run tells, if it does.
     truth: what goes with files of predictions.
+    replicates: as for sources.read_runs.
 
   Raises:
     ConfigError: a name twice, or no such split or dataset.
@@ -73,7 +75,7 @@ def report(
       f'--dataset={dataset}: no published numbers of it; there are some of: '
       + ', '.join(datasets())
     )
-  runs = read_runs(arguments, split, names, truth)
+  runs = read_runs(arguments, split, names, truth, replicates)
   check_same_documents(runs)
   groups = group_by_seed(runs)
   check_names(groups)

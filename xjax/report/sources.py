@@ -9,8 +9,9 @@ from typing import Any
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.evaluate.calibration import Calibration
+from xjax.evaluate.criteria import Criteria
 from xjax.evaluate.evaluator import METRICS, PREDICTIONS
-from xjax.evaluate.judge import judge
+from xjax.evaluate.judge import INTERVALS, judge
 from xjax.evaluate.predictions import Predictions
 from xjax.evaluate.score_files import JudgeFiles, read_judged
 from xjax.metrics.slices import ALL
@@ -41,6 +42,7 @@ def read_runs(
   split: str = '',
   names: Sequence[str] = (),
   truth: Truth = OWN,
+  replicates: int = 0,
 ) -> list[Run]:
   """Reads workdirs, folders of an evaluation, and files of predictions.
 
@@ -49,6 +51,8 @@ def read_runs(
     split: of the workdirs; '': the first of SPLITS that all have.
     names: of the runs, each for one argument; (): the folders' or files'.
     truth: what goes with the files.
+    replicates: of the bootstrap, for intervals where metrics.json has none; 0:
+      none are made.
 
   Raises:
     ConfigError: fewer or more names than arguments; no such split.
@@ -61,10 +65,22 @@ def read_runs(
     )
   paths = [pathlib.Path(os.path.expanduser(a)).absolute() for a in arguments]
   split = split or _common_split([p for p in paths if _is_workdir(p)])
-  return [
+  runs = [
     _read(path, split, name, truth)
     for path, name in zip(paths, names or map(_name_of, paths))
   ]
+  return [_with_intervals(run, replicates) for run in runs]
+
+
+def _with_intervals(run: Run, replicates: int) -> Run:
+  """Metrics stay as they are; only intervals are added."""
+  if not replicates or INTERVALS in run.metrics:
+    return run
+  values = run.metrics[protocols(run.metrics)[0]][ALL]
+  ks = [int(name[2:]) for name in values if name.startswith('P@')]
+  criteria = Criteria(ks=ks or Criteria().ks, replicates=replicates)
+  found = judge(run.predictions, criteria)[INTERVALS]
+  return dataclasses.replace(run, metrics={**run.metrics, INTERVALS: found})
 
 
 def _is_workdir(path: pathlib.Path) -> bool:
