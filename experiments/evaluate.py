@@ -33,7 +33,9 @@ def main() -> None:
   """Runs what the flags say."""
   found = _evaluated()
   if is_host0():
-    print(judgement_text(found.metrics, found.prior))
+    print(
+      judgement_text(found.metrics, found.prior, bool(found.criteria.kinds))
+    )
     if found.folder:
       print(f'\n{found.folder}')
     if _OUTPUT.value:

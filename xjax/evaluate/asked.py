@@ -29,7 +29,7 @@ class Similarity(enum.Enum):
 
   NONE = 'none'
   DESCRIPTORS = 'descriptors'
-  CO_OCCURRENCE = 'co-occurrence'
+  CO_OCCURRENCE = 'co_occurrence'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Asked:
 
     if self.similarity is Similarity.CO_OCCURRENCE:
       if train_gold is None:
-        raise ConfigError('--similarity=co-occurrence needs --train_labels')
+        raise ConfigError('--similarity=co_occurrence needs --train_labels')
       return co_occurrence(train_gold(), len(predictions.labels))
     if not described:
       raise ConfigError('--similarity=descriptors needs --labels')

@@ -275,6 +275,7 @@ def _diversity(part: Slice, criteria: Criteria) -> dict[str, np.ndarray]:
   return {
     f'ILD@{k}': intra_list_diversity(part.lists.ids, k, criteria.vectors_LD)
     for k in criteria.ks
+    if k > 1
   }
 
 

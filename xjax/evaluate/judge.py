@@ -8,6 +8,7 @@ import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.core.types import ScoreKind
+from xjax.evaluate.calibration import expected_calibration_error
 from xjax.evaluate.criteria import Criteria
 from xjax.evaluate.differences import differences, facts_of
 from xjax.evaluate.evidence import Evidence
@@ -38,6 +39,8 @@ def judge(
   slice. Under our own protocol ranking metrics are means over the `n_docs`
   documents with gold there; `n_skipped` have none. F1 and coverage count all
   documents. Macro-averages are means over the `n_labels` labels of the slice.
+  ECE is the expected calibration error of the listed labels' scores as they
+  are, where they are logits or probabilities.
 
   Args:
     predictions: with gold.
@@ -84,6 +87,10 @@ def judge(
   if threshold is not None:
     for slices in found.values():
       slices[ALL]['threshold-tuned'] = threshold
+  if PROTOCOL in found and not criteria.kinds:
+    error = expected_calibration_error(predictions)
+    if error is not None:
+      found[PROTOCOL][ALL]['ECE'] = error
   whys = differences(found, criteria.protocols, facts)
   extras = {NOTES: notes, INTERVALS: intervals, REASONS: whys}
   return {**found, **{name: each for name, each in extras.items() if each}}

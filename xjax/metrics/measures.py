@@ -35,12 +35,14 @@ class Measure:
   Attributes:
     over: name of the sum above the line.
     under: names of those below it, which are added.
-    scale: of the quotient.
+    scale: of what is above.
+    per: of what is below, as k for P@k.
   """
 
   over: str
   under: tuple[str, ...]
   scale: float = 1.0
+  per: float | int = 1
 
   @property
   def sums(self) -> tuple[str, ...]:
@@ -50,7 +52,7 @@ class Measure:
   def value(self, sums: Mapping[str, Any]) -> np.ndarray:
     """float64 of the shape of the sums; NaN where nothing is below the line."""
     over, under = self._parts(sums)
-    return np.asarray(self.scale * over / under)
+    return np.asarray(self.scale * over / (self.per * under))
 
   def _parts(self, sums: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     under = np.asarray(sum(sums[name] for name in self.under), np.float64)
@@ -82,13 +84,13 @@ def document_measures(ks: Sequence[int], documents: str) -> dict[str, Measure]:
     ks: cut-offs.
     documents: the sum that a mean is over.
   """
-  table = {f'P@{k}': Measure(f'hits@{k}', (documents,), 1 / k) for k in ks}
+  table = {f'P@{k}': Measure(f'hits@{k}', (documents,), per=k) for k in ks}
   for metric in ('R', 'RP', 'nDCG'):
     table |= {f'{metric}@{k}': _mean(f'{metric}@{k}', documents) for k in ks}
   table['R-Precision'] = _mean('R-Precision', documents)
   table |= {f'Hit@{k}': _mean(f'hit@{k}', documents) for k in ks}
   table |= {
-    f'nDCG-full@{k}': Measure(f'DCG@{k}', (documents,), 1 / ideal(k))
+    f'nDCG-full@{k}': Measure(f'DCG@{k}', (documents,), per=ideal(k))
     for k in ks
   }
   return table
@@ -111,9 +113,9 @@ def propensity_measures(
   for k in ks:
     table |= {
       f'PSP@{k}': Measure(f'w-hits@{k}', (f'w-best@{k}',)),
-      f'PSP-raw@{k}': Measure(f'w-hits@{k}', (documents,), 1 / k),
+      f'PSP-raw@{k}': Measure(f'w-hits@{k}', (documents,), per=k),
       f'PSnDCG@{k}': Measure(f'w-{dcg}@{k}', (f'w-best-{dcg}@{k}',)),
-      f'PSnDCG-full@{k}': Measure(f'w-DCG@{k}', (documents,), 1 / ideal(k)),
+      f'PSnDCG-full@{k}': Measure(f'w-DCG@{k}', (documents,), per=ideal(k)),
       f'PSR@{k}': _mean(f'{psr}@{k}', documents),
       f'PSR-norm@{k}': Measure(f'{psr}@{k}', (f'{best}@{k}',)),
     }
@@ -192,7 +194,8 @@ def measures(
   for k in ks:
     table |= f1_measures(f'@{k}', _universe(protocol.macro_over, k))
     table |= label_measures(k, form, bins, protocol)
-    table[f'ILD@{k}'] = _mean(f'ILD@{k}', documents)
+    if k > 1:  # one label has nobody to differ from
+      table[f'ILD@{k}'] = _mean(f'ILD@{k}', documents)
     table[f'weighted@{k}'] = _mean(f'weighted@{k}', documents)
   kinds = list(
     dict.fromkeys(map(kind_of, table))

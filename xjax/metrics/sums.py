@@ -131,6 +131,9 @@ def document_terms(
     for kind, values_BJ in kinds.items():
       rows[f'{kind}@{k}'] = values_BJ[:, j], known_BJ[:, j]
   mask_B = jnp.asarray(documents.mask_B)
+  if not form.terms:
+    none = jnp.zeros((0, len(mask_B)))
+    return none, none.astype(bool)
   values_MB = jnp.stack(
     [jnp.where(mask_B, rows[name][0], 0) for name in form.terms]
   )

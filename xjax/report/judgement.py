@@ -9,13 +9,12 @@ from xjax.core.atomic import atomic_write, write_json
 from xjax.evaluate.criteria import Criteria
 from xjax.evaluate.documents import document_lines
 from xjax.evaluate.evaluator import METRICS, TABLE, write_table
-from xjax.evaluate.judge import PROTOCOL
+from xjax.evaluate.judge import INTERVALS, PROTOCOL
 from xjax.evaluate.predictions import Predictions
 from xjax.metrics.protocols import PROTOCOLS
 from xjax.report.latex import render_latex
-from xjax.report.metric_tables import interval_of
-from xjax.report.page import Cell, Table, number_cell
 from xjax.report.protocol_table import (
+  metrics_table,
   plain_table,
   protocol_table,
   why_missing,
@@ -27,22 +26,29 @@ LATEX, DOCUMENTS = 'metrics.tex', 'documents.jsonl'
 
 
 def judgement_text(
-  metrics: Mapping[str, Any], prior: Mapping[str, Any] | None = None
+  metrics: Mapping[str, Any],
+  prior: Mapping[str, Any] | None = None,
+  full: bool = False,
 ) -> str:
   """Tables to be printed.
 
   Args:
     metrics: as from evaluate.judge.judge.
     prior: of the popularity prior.
+    full: every metric, under our own protocol too.
 
   Returns:
-    Under our own protocol a table by slice, beside the prior; under others,
+    Under our own protocol a table by slice, beside the prior, and every metric
+    where that is asked for or there are intervals; under others,
     or several, for each slice a table with a column per protocol, and below
     it why they differ.
   """
   names = _protocols(metrics)
   if names == [PROTOCOL]:
-    return slice_table(metrics, prior)
+    text = slice_table(metrics, prior)
+    if full or INTERVALS in metrics:
+      text += '\n\n' + plain_table(metrics_table(metrics, PROTOCOL))
+    return text
   slices = dict.fromkeys(name for who in names for name in metrics[who])
   return '\n\n'.join(_by_protocol(metrics, name) for name in slices)
 
@@ -55,31 +61,6 @@ def _by_protocol(metrics: Mapping[str, Any], name: str) -> str:
 
 def _protocols(metrics: Mapping[str, Any]) -> list[str]:
   return [name for name in metrics if name in PROTOCOLS]
-
-
-def metrics_table(metrics: Mapping[str, Any], protocol: str) -> Table:
-  """A row per metric, a column per slice; intervals beside the values."""
-  slices = metrics[protocol]
-  every = dict.fromkeys(m for values in slices.values() for m in values)
-  rows = [
-    [
-      Cell(metric),
-      *(
-        _cell(metrics, protocol, name, metric) if metric in values else Cell('')
-        for name, values in slices.items()
-      ),
-    ]
-    for metric in every
-  ]
-  return Table(('metric', *slices), rows)
-
-
-def _cell(
-  metrics: Mapping[str, Any], protocol: str, name: str, metric: str
-) -> Cell:
-  sure = interval_of(metrics, protocol, name, metric)
-  below = f'[{sure[0]:.4f}, {sure[1]:.4f}]' if sure else ''
-  return number_cell(metrics[protocol][name][metric], below=below)
 
 
 def write_judgement(

@@ -6,6 +6,7 @@ from typing import Any
 
 from xjax.evaluate.judge import NOTES, REASONS
 from xjax.metrics.protocols import PROTOCOLS
+from xjax.report.metric_tables import interval_of
 from xjax.report.page import Cell, Table, number_cell
 from xjax.report.tables import align
 
@@ -26,20 +27,44 @@ def protocol_table(metrics: Mapping[str, Any], slice_name: str) -> Table:
   found = {name: metrics[name].get(slice_name, {}) for name in names}
   every = dict.fromkeys(m for values in found.values() for m in values)
   rows = [
-    [Cell(metric), *(_cell(found[name], metric) for name in names)]
+    [
+      Cell(metric),
+      *(value_cell(metrics, name, slice_name, metric) for name in names),
+    ]
     for metric in every
   ]
   return Table(('metric', *names), rows)
 
 
-def _cell(values: Mapping[str, Any], metric: str) -> Cell:
-  return number_cell(values[metric]) if metric in values else Cell('')
+def metrics_table(metrics: Mapping[str, Any], protocol: str) -> Table:
+  """A row per metric, a column per slice, under one protocol."""
+  slices = metrics[protocol]
+  every = dict.fromkeys(m for values in slices.values() for m in values)
+  rows = [
+    [Cell(metric), *(value_cell(metrics, protocol, s, metric) for s in slices)]
+    for metric in every
+  ]
+  return Table(('metric', *slices), rows)
+
+
+def value_cell(
+  metrics: Mapping[str, Any], protocol: str, slice_name: str, metric: str
+) -> Cell:
+  """A value with its interval; empty where there is no such metric."""
+  values = metrics[protocol].get(slice_name, {})
+  if metric not in values:
+    return Cell('')
+  sure = interval_of(metrics, protocol, slice_name, metric)
+  below = f'[{sure[0]:.4f}, {sure[1]:.4f}]' if sure else ''
+  return number_cell(values[metric], below=below)
 
 
 def plain_table(table: Table) -> str:
   """The table as lines of text."""
   heads = [' '.join(name.split()) for name in table.columns]
-  rows = [[cell.text or '' for cell in row] for row in table.rows]
+  rows = [
+    [f'{cell.text} {cell.below}'.rstrip() for cell in row] for row in table.rows
+  ]
   return '\n'.join(align([heads, *rows], table.n_text))
 
 

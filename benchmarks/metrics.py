@@ -1,0 +1,247 @@
+"""Judging 100,000 documents x 670,000 labels, against napkinXC and the memory.
+
+  python benchmarks/metrics.py        (some minutes, nothing else running)
+
+Top-10 lists, 5.5 gold labels per document, both Zipf. Each part in a
+process of its own, on two cores:
+  P, nDCG, PSP and PSnDCG @1..5 together, after compilation, beside napkinXC's
+  on the same ranked lists, and beside the time to look up the weight of every
+  listed and gold label once, below which no propensity metric gets;
+  every metric with intervals of 1,000 bootstrap replicates;
+  every metric of 1,000,000 documents x 3,000,000 labels: peak memory.
+Prints seconds and memory; exits 1 where one misses its bound.
+"""
+
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+from absl import app, flags
+import numpy as np
+
+from xjax.core.types import Ragged, ScoreKind
+from xjax.evaluate.criteria import Criteria
+from xjax.evaluate.judge import judge
+from xjax.evaluate.lists import Lists
+from xjax.evaluate.predictions import Predictions
+from xjax.metrics.protocols import NAPKINXC
+
+HERE = pathlib.Path(__file__).resolve().parent
+PEERS = HERE.parent / 'tests' / 'parity' / 'peers.sh'
+KS = (1, 2, 3, 4, 5)
+KINDS = ('P@k', 'nDCG@k', 'PSP@k', 'PSnDCG@k')
+DEPTH, GOLD = 10, 5.5
+SIZES = {'usual': (100_000, 670_000), 'large': (1_000_000, 3_000_000)}
+# Of napkinXC's seconds; seconds; GiB.
+RATIO_BOUND, BOOTSTRAP_BOUND, MEMORY_BOUND = 0.1, 60.0, 4.0
+
+_PART = flags.DEFINE_enum(
+  'part',
+  None,
+  ['limit', 'ours', 'bootstrap', 'large'],
+  'Alone: OUT.npz follows.',
+)
+
+
+def main(argv: list[str]) -> None:
+  """Runs all parts and compares."""
+  os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+  if _PART.value:
+    np.savez(argv[1], **PARTS[_PART.value]())
+    return
+  found = {
+    part: run([sys.executable, __file__, '--part', part]) for part in PARTS
+  }
+  peer = subprocess.run([PEERS], check=True, stdout=subprocess.PIPE, text=True)
+  found['napkinXC'] = run(
+    [peer.stdout.strip(), HERE / 'metrics_peer.py'], given=True
+  )
+  sys.exit(report(found))
+
+
+def run(command: list, given: bool = False) -> dict[str, np.ndarray]:
+  """Runs one part in a process of its own; given: the problem in a file."""
+  with tempfile.TemporaryDirectory() as folder:
+    out = f'{folder}/out.npz'
+    if given:
+      np.savez(f'{folder}/in.npz', **problem(*SIZES['usual']))
+      command = [*command, f'{folder}/in.npz']
+    done = subprocess.run([*command, out], stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+      sys.exit(done.stderr)
+    return dict(np.load(out, allow_pickle=False))
+
+
+def problem(n_docs: int, n_labels: int) -> dict[str, np.ndarray]:
+  """Ranked lists and gold, Zipf; half of the gold of a document is listed."""
+  rng = np.random.default_rng(0)
+
+  def zipf(n: int) -> np.ndarray:
+    labels = np.exp(rng.random(n) * np.log(n_labels)) - 1
+    return np.minimum(labels, n_labels - 1).astype(np.int64)
+
+  owners = np.repeat(np.arange(n_docs), rng.poisson(GOLD, n_docs))
+  pairs = np.unique(owners * n_labels + zipf(len(owners)))
+  lengths = np.bincount(pairs // n_labels, minlength=n_docs)
+  indptr = np.concatenate([[0], np.cumsum(lengths)])
+  gold = (pairs % n_labels).astype(np.int32)
+  ids = zipf(n_docs * DEPTH).reshape(n_docs, DEPTH).astype(np.int32)
+  for place in range(3):
+    has = lengths > place
+    ids[has, 2 * place] = gold[indptr[:-1][has] + place]
+  while (twice := repeated(ids)).any():
+    ids[twice] = rng.integers(0, n_labels, int(twice.sum()))
+  train = np.maximum(1e6 / np.arange(1, n_labels + 1), 1).astype(np.int32)
+  weights = 1 + 20 * (train + 1.5) ** -0.55
+  return {
+    'indptr': indptr,
+    'gold': gold,
+    'ids': ids,
+    'train': train,
+    'weights': weights,
+  }
+
+
+def repeated(ids: np.ndarray) -> np.ndarray:
+  """Where an entry stands earlier in its row."""
+  order = np.argsort(ids, axis=1, kind='stable')
+  ranked = np.take_along_axis(ids, order, 1)
+  again = np.zeros(ids.shape, bool)
+  again[:, 1:] = ranked[:, 1:] == ranked[:, :-1]
+  found = np.zeros(ids.shape, bool)
+  np.put_along_axis(found, order, again, 1)
+  return found
+
+
+def predictions(given: dict[str, np.ndarray], n_train: int) -> Predictions:
+  """The problem as predictions; n_train 0: of all labels alone."""
+  n_docs, n_labels = len(given['ids']), len(given['train'])
+  scores = -np.arange(DEPTH, dtype=np.float32)
+  return Predictions(
+    score_kind=ScoreKind.MARGIN,
+    n_scored=n_labels,
+    n_train=n_train,
+    doc_ids=range(n_docs),
+    labels=range(n_labels),
+    train_counts=given['train'],
+    lists={
+      'all': Lists(given['ids'], np.broadcast_to(scores, given['ids'].shape))
+    },
+    gold=Ragged(given['indptr'], given['gold']),
+  )
+
+
+def limit() -> dict[str, object]:
+  """Seconds to look up every weight once."""
+  given = problem(*SIZES['usual'])
+  listed, weights = given['ids'][:, : max(KS)].ravel(), given['weights']
+
+  def look_up() -> float:
+    return weights[listed].sum() + weights[given['gold']].sum()
+
+  return {'seconds': timed(look_up, 10)}
+
+
+def ours() -> dict[str, object]:
+  """Seconds of the four metrics together, and their values."""
+  given = problem(*SIZES['usual'])
+  judged = predictions(given, 0)
+  # With the conventions that the values can be compared in.
+  criteria = Criteria(KS, KINDS, (NAPKINXC,), weights_L=given['weights'])
+  values = judge(judged, criteria)[NAPKINXC.name]['all']  # compiles
+  return {
+    'seconds': timed(lambda: judge(judged, criteria), 10),
+    **{
+      kind: [values[kind.replace('@k', f'@{k}')] for k in KS] for kind in KINDS
+    },
+  }
+
+
+def bootstrap() -> dict[str, object]:
+  """Seconds of every metric with intervals, compilation included."""
+  judged = predictions(problem(*SIZES['usual']), 10**6)
+  # All labels, as the other figures are.
+  judged.__dict__['masks'] = {'all': np.ones(len(judged.labels), bool)}
+  start = time.perf_counter()
+  metrics = judge(judged, Criteria((1, 3, 5), replicates=1000))
+  seconds = time.perf_counter() - start
+  return {
+    'seconds': seconds,
+    'metrics': len(metrics['intervals']['xjax']['all']),
+    'peak': peak(),
+  }
+
+
+def large() -> dict[str, object]:
+  """Peak memory of every metric, the problem itself included."""
+  judged = predictions(problem(*SIZES['large']), 10**6)
+  start = time.perf_counter()
+  metrics = judge(judged, Criteria((1, 3, 5)))
+  seconds = time.perf_counter() - start
+  slices = metrics['xjax']
+  return {'seconds': seconds, 'slices': len(slices), 'peak': peak()}
+
+
+PARTS = {'limit': limit, 'ours': ours, 'bootstrap': bootstrap, 'large': large}
+
+
+def timed(function, times: int) -> list[float]:
+  """Seconds of each of several calls."""
+  seconds = []
+  for _ in range(times):
+    start = time.perf_counter()
+    function()
+    seconds.append(time.perf_counter() - start)
+  return seconds
+
+
+def peak() -> int:
+  """Bytes."""
+  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def report(found: dict[str, dict[str, np.ndarray]]) -> int:
+  """Prints the comparison; returns the exit status."""
+  for kind in KINDS:
+    np.testing.assert_allclose(
+      found['ours'][kind], found['napkinXC'][kind], atol=1e-9, err_msg=kind
+    )
+  seconds = {
+    name: float(np.median(found[name]['seconds']))
+    for name in ('limit', 'ours', 'napkinXC')
+  }
+  print(f'looking up every weight  {seconds["limit"]:.4f} s')
+  for name in ('ours', 'napkinXC'):
+    each = found[name]['seconds']
+    print(
+      f'P nDCG PSP PSnDCG @1..5, {name:9} {seconds[name]:.4f} s '
+      f'({each.min():.4f} - {each.max():.4f}; '
+      f'{seconds[name] / seconds["limit"]:.1f} x the look-up)'
+    )
+  sampled, big = found['bootstrap'], found['large']
+  print(
+    f'{int(sampled["metrics"])} metrics with 1,000 replicates: '
+    f'{float(sampled["seconds"]):.1f} s, peak '
+    f'{float(sampled["peak"]) / 2**30:.2f} GiB'
+  )
+  print(
+    f'1,000,000 documents x 3,000,000 labels, {int(big["slices"])} slices: '
+    f'{float(big["seconds"]):.1f} s, peak {float(big["peak"]) / 2**30:.2f} GiB'
+  )
+  bounds = [
+    ('ratio to napkinXC', seconds['ours'] / seconds['napkinXC'], RATIO_BOUND),
+    ('bootstrap seconds', float(sampled['seconds']), BOOTSTRAP_BOUND),
+    ('GiB of the large case', float(big['peak']) / 2**30, MEMORY_BOUND),
+  ]
+  for name, value, bound in bounds:
+    verdict = 'ok' if value <= bound else 'MISSED'
+    print(f'{name} {value:.3f} (bound {bound}): {verdict}')
+  return int(any(value > bound for _, value, bound in bounds))
+
+
+if __name__ == '__main__':
+  app.run(main)
