@@ -4,11 +4,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.types import PAD
 from xjax.evaluate.evidence import Evidence
 from xjax.evaluate.slice import Slice
+from xjax.metrics.exact import exact
+from xjax.metrics.f1 import f_beta
 from xjax.metrics.label_sums import GOLD
 from xjax.metrics.measures import Measure
 from xjax.metrics.outcomes import Decisions, Outcomes
@@ -167,6 +170,26 @@ def outcomes(evidence: Evidence, names: Collection[str]) -> Outcomes:
     fixed=evidence.fixed,
     form=evidence.label_form,
   )
+
+
+def label_f1(evidence: Evidence, end: str) -> np.ndarray:
+  """float64 [L], F1 of each label.
+
+  Args:
+    evidence: of a slice.
+    end: what ends the names of the sums of a set of decisions, as `@5`.
+  """
+  decisions, n_labels = _decisions(evidence)[end], len(evidence.part.mask)
+  counts = (
+    np.bincount(labels, minlength=n_labels)
+    for labels in (
+      decisions.correct().labels,
+      decisions.labels,
+      evidence.part.gold.values,
+    )
+  )
+  with exact():
+    return np.asarray(f_beta(*(jnp.asarray(c, jnp.float64) for c in counts)))
 
 
 def _decisions(evidence: Evidence) -> dict[str, Decisions]:

@@ -1,0 +1,80 @@
+"""The comparison from the command line: files, messages, exit codes."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from xjax.core.types import Ragged, ScoreKind
+from xjax.evaluate.lists import Lists
+from xjax.evaluate.predictions import Predictions
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FEW = '--iterations=50', '--replicates=20', '--metrics=P@1,macro-F1@1'
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess:
+  return subprocess.run(
+    [sys.executable, '-m', 'experiments.compare', *map(str, arguments)],
+    cwd=ROOT,
+    env={**os.environ, 'JAX_NUM_CPU_DEVICES': '1'},
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+
+
+@pytest.fixture(scope='module')
+def files(tmp_path_factory) -> list[pathlib.Path]:
+  """Predictions of two systems."""
+  folder = tmp_path_factory.mktemp('compare')
+  scores = np.tile(np.array([3, 1, -1], np.float32), (4, 1))
+  for name, ids in (('one', [0, 1, 2]), ('two', [2, 1, 0])):
+    Predictions(
+      score_kind=ScoreKind.LOGIT,
+      n_scored=3,
+      n_train=9,
+      doc_ids=tuple('abcd'),
+      labels=('x', 'y', 'z'),
+      train_counts=np.array([9, 3, 0], np.int32),
+      lists={'all': Lists(np.tile(np.array(ids, np.int32), (4, 1)), scores)},
+      gold=Ragged.of([[0], [0, 1], [2], []]),
+    ).save(folder / f'{name}.npz')
+  return [folder / 'one.npz', folder / 'two.npz']
+
+
+def test_two_runs_of_the_program_agree(files, tmp_path):
+  outs = [tmp_path / 'x', tmp_path / 'y']
+  for out in outs:
+    done = run(*files, *FEW, f'--output={out}', '--names=A,B')
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ''
+    assert done.stdout.startswith('baseline A: 4 documents, 3 labels\n')
+    assert done.stdout.endswith(f'\n{out}\n')
+  texts = [(out / 'comparison.json').read_bytes() for out in outs]
+  assert texts[0] == texts[1]
+  first, *_ = json.loads(texts[0])['differences']
+  assert (first['metric'], first['system']) == ('P@1', 'B')
+  assert first['difference'] == pytest.approx(1 / 3 - 2 / 3)
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    (('{one}',), 'name two systems or more'),
+    (('{one}', 'gone.npz'), 'gone.npz: neither a workdir'),
+    (('{one}', '{two}', '--metrics=Q'), "'Q' is unknown"),
+    (('{one}', '{two}', '--names=A'), '--names: 1 names for 2 systems'),
+    (('{one}', '{one}'), 'two systems are called'),
+  ],
+)
+def test_mistakes_are_one_message(files, arguments, message):
+  one, two = files
+  done = run(*(a.format(one=one, two=two) for a in arguments))
+  assert done.returncode == 1
+  assert done.stderr.startswith('error: ') and message in done.stderr
+  assert 'Traceback' not in done.stderr
