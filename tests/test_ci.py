@@ -9,7 +9,11 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-TOOLS = ('python3', 'pip', 'python', 'ruff')
+TOOLS = {
+  'python3': 'bin',
+  **dict.fromkeys(('pip', 'python', 'ruff'), '.venv/bin'),
+  'peers.sh': 'tests/parity',
+}
 
 
 def fake(path, body):
@@ -24,9 +28,8 @@ def run(tmp_path):
   shutil.copytree(ROOT / '.ci', tmp_path / 'clone' / '.ci')
 
   def start(failing='none', at=''):
-    for name in TOOLS:
+    for name, folder in TOOLS.items():
       body = f'case "$*" in *"{at}"*) exit 3;; esac' if name == failing else ''
-      folder = 'bin' if name == 'python3' else '.venv/bin'
       fake(tmp_path / 'clone' / folder / name, body)
     done = subprocess.run(
       ['bash', '.ci/run'],
@@ -52,6 +55,8 @@ def test_all_of_it(run):
     'pip install torch==2.13.0',
     'pip install -e .[test,parity]',
     'python -m pytest -m parity',
+    'peers.sh ',
+    'python -m pytest -m peers',
   ]
 
 
@@ -65,7 +70,9 @@ def test_all_of_it(run):
     ('ruff', 'format', 5),
     ('pip', 'torch', 6),
     ('pip', 'parity', 7),
-    ('python', 'parity', 8),
+    ('python', '-m parity', 8),
+    ('peers.sh', '', 9),
+    ('python', '-m peers', 10),
   ],
 )
 def test_a_failure_ends_it(run, failing, at, n_calls):

@@ -1,0 +1,38 @@
+r"""A hierarchy of labels: BiGRU-LWAN over JSON lines and a taxonomy.
+
+Lines {"doc_token", "doc_label"} in files like wos_train.json, and a taxonomy of
+tab-separated lines; --config.data.htc.labels=leaves takes the labels at the
+bottom alone, as for XML methods (Bertalis et al., App. B). The model of
+Chalkidis et al. 2019 (https://aclanthology.org/P19-1636).
+
+  python -m experiments.train \
+    --config=experiments/configs/htc_bigru_lwan.py \
+    --config.data.dir=DIR --workdir=runs/htc
+
+Hardware: a GPU, or two CPU cores for small corpora. Expected: not run yet.
+Time: by the corpus.
+"""
+
+from xjax.data.config import HtcData, WordsConfig
+from xjax.models.config import BiGRUConfig, EmbeddingConfig, NeuralModel
+from xjax.train.config import Config, NeuralTrain
+
+
+def get_config() -> Config:
+  return Config(
+    data=HtcData(
+      tokens=WordsConfig(max_tokens=256, buckets=(32, 64, 128, 256)),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(dim=200),
+      encoder=BiGRUConfig(units=200),
+    ),
+    train=NeuralTrain(
+      batch_size=32,
+      steps=10_000,
+      clip_value=5.0,
+      checkpoint_every=1000,
+      judge_every=1000,
+      patience=3,
+    ),
+  )

@@ -1,0 +1,37 @@
+r"""Raw text of the Extreme Classification Repository: BiGRU-LWAN.
+
+The datasets with text (LF-*): trn.json[.gz], tst.json[.gz] and the labels'
+names in lbl.json[.gz] or Y.txt. The model of Chalkidis et al. 2019
+(https://aclanthology.org/P19-1636) over the first 256 words of title and
+content.
+
+  python -m experiments.train \
+    --config=experiments/configs/xc_repo_bigru_lwan.py \
+    --config.data.dir=DIR --workdir=runs/xc_repo
+
+Hardware: a GPU. Expected: not run yet. Time: by the dataset.
+"""
+
+from xjax.data.config import WordsConfig, XcRepoData
+from xjax.models.config import BiGRUConfig, EmbeddingConfig, NeuralModel
+from xjax.train.config import Config, NeuralTrain
+
+
+def get_config() -> Config:
+  return Config(
+    data=XcRepoData(
+      tokens=WordsConfig(max_tokens=256, buckets=(32, 64, 128, 256)),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(dim=200),
+      encoder=BiGRUConfig(units=200),
+    ),
+    train=NeuralTrain(
+      batch_size=32,
+      steps=10_000,
+      clip_value=5.0,
+      checkpoint_every=1000,
+      judge_every=1000,
+      patience=3,
+    ),
+  )
