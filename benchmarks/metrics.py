@@ -12,6 +12,7 @@ process of its own, on two cores:
 Prints seconds and memory; exits 1 where one misses its bound.
 """
 
+from collections.abc import Callable
 import os
 import pathlib
 import resource
@@ -189,7 +190,7 @@ def large() -> dict[str, object]:
 PARTS = {'limit': limit, 'ours': ours, 'bootstrap': bootstrap, 'large': large}
 
 
-def timed(function, times: int) -> list[float]:
+def timed(function: Callable[[], object], times: int) -> list[float]:
   """Seconds of each of several calls."""
   seconds = []
   for _ in range(times):

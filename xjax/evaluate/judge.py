@@ -1,6 +1,6 @@
 """Predictions -> every metric, under every protocol asked for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 import math
 from typing import Any
 
@@ -66,34 +66,38 @@ def judge(
   first = criteria.protocols[0]
   found = {protocol.name: {} for protocol in criteria.protocols}
   notes, intervals, facts = {}, {}, {}
+  for name, protocols, evidence in _evidence(predictions, criteria, cuts):
+    tables = {
+      protocol.name: criteria.table(protocol, tuple(cuts), evidence.bins)
+      for protocol in protocols
+    }
+    for who, table in tables.items():
+      found[who][name], reasons = judge_slice(evidence, table)
+      if reasons and who == first.name:
+        notes[name] = reasons
+    if first in protocols:
+      facts[name] = facts_of(evidence)
+    if criteria.replicates:
+      for who, each in _intervals(evidence, tables, criteria).items():
+        intervals.setdefault(who, {})[name] = each
+  _of_all(found, predictions, criteria, threshold)
+  whys = differences(found, criteria.protocols, facts)
+  extras = {NOTES: notes, INTERVALS: intervals, REASONS: whys}
+  return {**found, **{name: each for name, each in extras.items() if each}}
+
+
+def _evidence(
+  predictions: Predictions,
+  criteria: Criteria,
+  cuts: Mapping[str, float | None],
+) -> Iterator[tuple[str, list[Protocol], Evidence]]:
+  """Yields (slice, protocols, evidence): those agree on the slice's labels."""
   for frequent_from, protocols in _by_masks(criteria).items():
     masks = judged_slices(predictions, criteria, frequent_from)
     for name, mask in masks.items():
       part = Slice.of(predictions, name, mask)
       evidence = Evidence.of(part, criteria, cuts, predictions.n_train)
-      tables = {
-        protocol.name: criteria.table(protocol, tuple(cuts), evidence.bins)
-        for protocol in protocols
-      }
-      for who, table in tables.items():
-        found[who][name], reasons = judge_slice(evidence, table)
-        if reasons and who == first.name:
-          notes[name] = reasons
-      if first in protocols:
-        facts[name] = facts_of(evidence)
-      if criteria.replicates:
-        for who, each in _intervals(evidence, tables, criteria).items():
-          intervals.setdefault(who, {})[name] = each
-  if threshold is not None:
-    for slices in found.values():
-      slices[ALL]['threshold-tuned'] = threshold
-  if PROTOCOL in found and not criteria.kinds:
-    error = expected_calibration_error(predictions)
-    if error is not None:
-      found[PROTOCOL][ALL]['ECE'] = error
-  whys = differences(found, criteria.protocols, facts)
-  extras = {NOTES: notes, INTERVALS: intervals, REASONS: whys}
-  return {**found, **{name: each for name, each in extras.items() if each}}
+      yield name, protocols, evidence
 
 
 def _by_masks(criteria: Criteria) -> dict[int, list[Protocol]]:
@@ -102,6 +106,22 @@ def _by_masks(criteria: Criteria) -> dict[int, list[Protocol]]:
   for protocol in criteria.protocols:
     found.setdefault(protocol.frequent_from, []).append(protocol)
   return found
+
+
+def _of_all(
+  found: Metrics,
+  predictions: Predictions,
+  criteria: Criteria,
+  threshold: float | None,
+) -> None:
+  """Adds what is said of all labels alone."""
+  if threshold is not None:
+    for slices in found.values():
+      slices[ALL]['threshold-tuned'] = threshold
+  if PROTOCOL in found and not criteria.kinds:
+    error = expected_calibration_error(predictions)
+    if error is not None:
+      found[PROTOCOL][ALL]['ECE'] = error
 
 
 def judged_slices(

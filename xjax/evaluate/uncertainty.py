@@ -65,12 +65,22 @@ def intervals(
   Returns:
     As bootstrap.
   """
-  found = {
-    name: interval(measure.value(sums), _value(evidence, measure), level)
-    for name, measure in table.items()
-    if has_value(evidence, measure)
-  }
-  return {name: each for name, each in found.items() if each is not None}
+  found = {}
+  for name, measure in table.items():
+    if has_value(evidence, measure):
+      values_R = measure.value(sums)
+      each = interval(values_R, _value(evidence, measure), level)
+      if each is not None:
+        found[name] = _possible(each, values_R)
+  return found
+
+
+def _possible(each: Interval, values_R: np.ndarray) -> Interval:
+  """Without what no metric can be: less than 0, or a share above 1."""
+  most = max(1.0, float(np.nanmax(values_R)))
+  return dataclasses.replace(
+    each, low=max(each.low, 0.0), high=min(each.high, most)
+  )
 
 
 def _value(evidence: Evidence, measure: Measure) -> float:
