@@ -13,7 +13,7 @@ from xjax.evaluate.slice import Slice
 from xjax.metrics.exact import exact
 from xjax.metrics.f1 import f_beta
 from xjax.metrics.label_sums import GOLD
-from xjax.metrics.measures import Measure
+from xjax.metrics.measures import Entropy, Measure
 from xjax.metrics.outcomes import Decisions, Outcomes
 from xjax.metrics.ranking import hits
 from xjax.metrics.resampling import draws, resample, swaps
@@ -71,13 +71,17 @@ def intervals(
       values_R = measure.value(sums)
       each = interval(values_R, _value(evidence, measure), level)
       if each is not None:
-        found[name] = _possible(each, values_R)
+        found[name] = _possible(each, values_R, measure)
   return found
 
 
-def _possible(each: Interval, values_R: np.ndarray) -> Interval:
+def _possible(
+  each: Interval, values_R: np.ndarray, measure: Measure
+) -> Interval:
   """Without what no metric can be: less than 0, or a share above 1."""
-  most = max(1.0, float(np.nanmax(values_R)))
+  # Bits have no end; and what is no share, as PSP-raw, is above 1 at times.
+  bits = isinstance(measure, Entropy)
+  most = np.inf if bits else max(1.0, float(np.nanmax(values_R)))
   return dataclasses.replace(
     each, low=max(each.low, 0.0), high=min(each.high, most)
   )
