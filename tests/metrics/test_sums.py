@@ -125,14 +125,14 @@ def test_counts_by_hand():
   state = Sums.empty(form).update(block, None, (0.5,))
   # Places 1; place 2; scores above a half.
   np.testing.assert_array_equal(
-    state.counts.predicted_SL, [[0, 2, 0, 0], [1, 0, 0, 1], [1, 2, 0, 0]]
+    state.counts.predicted_QL, [[0, 2, 0, 0], [1, 0, 0, 1], [1, 2, 0, 0]]
   )
   np.testing.assert_array_equal(
-    state.counts.correct_SL, [[0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
+    state.counts.correct_QL, [[0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
   )
   np.testing.assert_array_equal(state.counts.gold_L, [1, 0, 1, 0])
   assert state.terms() == {DOCUMENTS: 2, WITH_GOLD: 1, 'hits@2': 1}
-  np.testing.assert_array_equal(state.short_S, [0, 0, 0])
+  np.testing.assert_array_equal(state.short_Q, [0, 0, 0])
 
 
 def test_a_list_that_may_hide_decisions_is_counted():
@@ -144,7 +144,7 @@ def test_a_list_that_may_hide_decisions_is_counted():
   form = Form((1, 3), ('hits@1', 'hits@3'), 4, 2)
   state = Sums.empty(form).update(block, None, (0.5, 1.0))
   # At 3, and above a half, the first list may go on; nothing more is above 1.
-  np.testing.assert_array_equal(state.short_S, [0, 1, 1, 0])
+  np.testing.assert_array_equal(state.short_Q, [0, 1, 1, 0])
   assert state.unknown() == {'hits@3': 1}
 
 

@@ -169,15 +169,15 @@ class Evidence:
   def _label_sums(self) -> dict[str, dict[str, float]]:
     """Set of decisions -> name -> sum over labels."""
     counts, n_ks = self._taken.counts, len(self.form.ks)
-    correct_SL, predicted_SL = (
+    correct_QL, predicted_QL = (
       _cumulated(np.asarray(each), n_ks)
-      for each in (counts.correct_SL, counts.predicted_SL)
+      for each in (counts.correct_QL, counts.predicted_QL)
     )
     rest = tuple(self.bins), self.table, len(self.part), self.label_form
     return {
       name: named_sums(correct_L, predicted_L, counts.gold_L, name, *rest)
       for name, correct_L, predicted_L in zip(
-        self.sets, correct_SL, predicted_SL, strict=True
+        self.sets, correct_QL, predicted_QL, strict=True
       )
     }
 
@@ -204,8 +204,8 @@ class Evidence:
       'labels saved'
       for name, n in self._taken.unknown().items()
     }
-    short_S = np.asarray(self._taken.short_S).tolist()
-    for decisions, n in zip(self.sets, short_S, strict=True):
+    short_Q = np.asarray(self._taken.short_Q).tolist()
+    for decisions, n in zip(self.sets, short_Q, strict=True):
       reason = (
         f'{n} of {n_all} documents may have more labels above the threshold '
         f'than the {depth} saved'
@@ -237,11 +237,11 @@ class Evidence:
 _WEIGHED = ('w-', 'PSR')
 
 
-def _cumulated(counts_SL: np.ndarray, n_ks: int) -> np.ndarray:
+def _cumulated(counts_QL: np.ndarray, n_ks: int) -> np.ndarray:
   """Places 1 to k, of what each cut-off adds to the one before."""
-  counts_SL = counts_SL.copy()
-  np.cumsum(counts_SL[:n_ks], axis=0, out=counts_SL[:n_ks])
-  return counts_SL
+  counts_QL = counts_QL.copy()
+  np.cumsum(counts_QL[:n_ks], axis=0, out=counts_QL[:n_ks])
+  return counts_QL
 
 
 def _weights(

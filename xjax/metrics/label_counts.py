@@ -20,13 +20,13 @@ class LabelCounts:
   them is wrong.
 
   Attributes:
-    correct_SL: int64, predicted and gold, for each set of decisions.
-    predicted_SL: int64.
+    correct_QL: int64, predicted and gold, for each set of decisions.
+    predicted_QL: int64.
     gold_L: int64.
   """
 
-  correct_SL: jax.Array
-  predicted_SL: jax.Array
+  correct_QL: jax.Array
+  predicted_QL: jax.Array
   gold_L: jax.Array
 
   @classmethod
@@ -56,8 +56,8 @@ class LabelCounts:
       gold_BP: int32, PAD beyond them.
     """
     return LabelCounts(
-      _count(self.correct_SL, set_BK, jnp.where(hits_BK, ids_BK, PAD)),
-      _count(self.predicted_SL, set_BK, ids_BK),
+      _count(self.correct_QL, set_BK, jnp.where(hits_BK, ids_BK, PAD)),
+      _count(self.predicted_QL, set_BK, ids_BK),
       _count(self.gold_L[None], jnp.zeros_like(gold_BP), gold_BP)[0],
     )
 
@@ -83,10 +83,10 @@ def above(
 
 
 def _count(
-  counts_SL: Int[Array, 'S L'],
+  counts_QL: Int[Array, 'Q L'],
   set_BK: Int[Array, 'B K'],
   ids_BK: Int[Array, 'B K'],
-) -> Int[Array, 'S L']:
+) -> Int[Array, 'Q L']:
   # L is beyond the array and dropped; PAD itself would wrap around to L - 1.
-  ids_BK = jnp.where(ids_BK == PAD, counts_SL.shape[1], ids_BK)
-  return counts_SL.at[set_BK, ids_BK].add(1, mode='drop')
+  ids_BK = jnp.where(ids_BK == PAD, counts_QL.shape[1], ids_BK)
+  return counts_QL.at[set_BK, ids_BK].add(1, mode='drop')

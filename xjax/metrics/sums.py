@@ -160,14 +160,14 @@ class Sums:
     unknown_M: int64, documents with gold whose list is too short for a term.
     counts: per label; sets: a cut-off each, of the places that the one before
       lacks, then a threshold each.
-    short_S: int64, documents whose list is too short to know their decisions.
+    short_Q: int64, documents whose list is too short to know their decisions.
     form: which sums these are.
   """
 
   terms_M: jax.Array
   unknown_M: jax.Array
   counts: LabelCounts
-  short_S: jax.Array
+  short_Q: jax.Array
   form: Form = struct.field(pytree_node=False)
 
   @classmethod
@@ -179,7 +179,7 @@ class Sums:
         terms_M=jnp.zeros(len(form.terms), jnp.float64),
         unknown_M=jnp.zeros(len(form.terms), jnp.int64),
         counts=LabelCounts.empty(n_sets, form.n_labels),
-        short_S=jnp.zeros(n_sets, jnp.int64),
+        short_Q=jnp.zeros(n_sets, jnp.int64),
         form=form,
       )
 
@@ -254,7 +254,7 @@ def _count(
   gold_BP = jnp.where(mask_B1, documents.gold_BP, PAD)
   ranked = Ranked.of(ids_BK, gold_BP, jnp.isneginf(documents.floor_B))
   ks, hits_BK = state.form.ks, ranked.hits_BK
-  n_ks, n_sets = len(ks), len(state.short_S)
+  n_ks, n_sets = len(ks), len(state.short_Q)
   none_BP = jnp.full_like(gold_BP, PAD)
   # n_sets is beyond all sets.
   within_BK = rank_sets(ids_BK, ks)
@@ -269,7 +269,7 @@ def _count(
     hidden_B = documents.floor_B.astype(thresholds.dtype) > thresholds[i]
     short.append((mask_B1[:, 0] & hidden_B).sum()[None])
   return state.replace(
-    counts=counts, short_S=state.short_S + jnp.concatenate(short)
+    counts=counts, short_Q=state.short_Q + jnp.concatenate(short)
   )
 
 
