@@ -8,6 +8,13 @@ Array names end in their axes, and einsum strings use the same letters:
   P  padded positives of a document
   S  tokens of a label descriptor  G  slices of the label space
   N  documents of a split          Z  zones of a document
+
+and in judging:
+
+  J  cut-offs k                    Q  sets of decisions: the first k labels, or
+  M  sums over documents              those above a threshold
+  F  frequency bins of labels      E  decisions
+  R  replicates                    H  labels that are counted one by one
 """
 
 from collections.abc import Sequence
