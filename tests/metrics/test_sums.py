@@ -67,7 +67,10 @@ def assert_same(ours, theirs):
 
 
 @hypothesis.given(st.integers(0, 10**6), st.integers(1, 23))
-@hypothesis.settings(max_examples=25, deadline=None)
+# A smaller seed is no simpler problem: nothing is gained by shrinking.
+@hypothesis.settings(
+  max_examples=25, deadline=None, phases=[hypothesis.Phase.generate]
+)
 def test_merging_any_split_equals_the_whole(seed, n_first):
   block = documents(seed)
   order = np.random.default_rng(seed).permutation(24)
