@@ -259,3 +259,9 @@ def test_damage_is_an_error_or_does_no_harm(path):
       refused += 'predictions.npz' in str(error)
   # The rest hit bytes that say nothing, such as times of the archive.
   assert refused > 300
+
+
+def test_probabilities_are_from_0_to_1(path):
+  changed(path, 'score_kind', np.str_('probability'))
+  with pytest.raises(DataError, match=r'/scores: no probability \(at \[0, '):
+    Predictions.load(path)

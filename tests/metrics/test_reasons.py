@@ -64,8 +64,8 @@ def test_frequent():
 
 def test_propensities():
   assert filled('PSnDCG@5', XJAX, NAPKINXC) == [
-    'napkinxc divides each document by its own ideal DCG before the ratio, '
-    'xjax does not'
+    'each document is divided by its own ideal DCG before the ratio in '
+    'napkinxc, not in xjax'
   ]
   assert filled('PSnDCG@5', NAPKINXC, PYXCLIB) == []
   assert filled('PSR-norm@5', PYXCLIB, XJAX) == [

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import enum
+import math
 import os
 import pathlib
 
@@ -18,7 +19,11 @@ from xjax.data.schema import Label
 from xjax.data.taxonomy import read_taxonomy
 from xjax.evaluate.criteria import PROPENSITY, Criteria
 from xjax.evaluate.predictions import Predictions
-from xjax.evaluate.slice_names import named_slices
+from xjax.evaluate.slice_names import (
+  check_slice_names,
+  named_slices,
+  needs_labels,
+)
 from xjax.metrics.protocols import PROTOCOLS, XJAX, Protocol
 
 ALL_PROTOCOLS = 'all'
@@ -61,6 +66,43 @@ class Asked:
   replicates: int = 0
   seed: int = 0
 
+  def __post_init__(self) -> None:
+    """Finds what is wrong before anything is read.
+
+    Raises:
+      ConfigError: something is unknown, impossible, or of no use.
+    """
+    _cut_offs(self.ks)
+    kinds, protocols = _kinds(self.kinds), _protocols(self.protocols)
+    _propensity(self.propensity)
+    check_slice_names(self.slices)
+    if self.labels and not pathlib.Path(self.labels).expanduser().is_file():
+      raise ConfigError(f'--labels={self.labels}: no such file')
+    if kinds and not any(set(kinds) & set(p.kinds) for p in protocols):
+      raise ConfigError(
+        f'--metrics: {", ".join(p.name for p in protocols)} print none of them'
+      )
+    self._check_uses(kinds)
+
+  def _check_uses(self, kinds: Sequence[str]) -> None:
+    """Refuses what needs something else, and what nothing needs."""
+    similar = self.similarity is not Similarity.NONE
+    for kind, flag, given in (
+      ('ILD@k', '--similarity', similar),
+      ('weighted@k', '--rank_weights', bool(self.rank_weights)),
+    ):
+      if kind in kinds and not given:
+        raise ConfigError(f'--metrics: {kind} needs {flag}')
+      if given and kinds and kind not in kinds:
+        raise ConfigError(f'{flag} is for {kind}, which --metrics leaves out')
+    if self.labels and not (
+      self.similarity is Similarity.DESCRIPTORS
+      or any(map(needs_labels, self.slices))
+    ):
+      raise ConfigError(
+        '--labels goes with --slices=level:N or --similarity=descriptors only'
+      )
+
   def criteria(
     self,
     predictions: Predictions,
@@ -91,10 +133,28 @@ class Asked:
       weights_L=weights_L,
       slices=named_slices(self.slices, predictions, described),
       vectors_LD=self._vectors(predictions, described, train_gold),
-      ranks_LK=_rank_weights(self.rank_weights, len(predictions.labels)),
+      ranks_LK=self._rank_weights(len(predictions.labels)),
       replicates=self.replicates,
       seed=self.seed,
     )
+
+  def _rank_weights(self, n_labels: int) -> np.ndarray | None:
+    path = self.rank_weights
+    if not path:
+      return None
+    try:
+      weights_LK = np.load(os.path.expanduser(path), allow_pickle=False)
+      shape, kind = tuple(weights_LK.shape), weights_LK.dtype.kind
+    except DAMAGE as error:
+      raise DataError(f'{path}: cannot be read as .npy: {error}') from error
+    deepest = max(self.ks)
+    fits = len(shape) == 2 and shape[0] == n_labels and shape[1] >= deepest
+    if not fits or kind != 'f' or not np.isfinite(weights_LK).all():
+      raise DataError(
+        f'{path}: W of weighted@k is finite, float [{n_labels}, {deepest} or '
+        f'more], not {weights_LK.dtype} {list(shape)}'
+      )
+    return weights_LK.astype(np.float64)
 
   def _vectors(
     self,
@@ -113,6 +173,10 @@ class Asked:
       return co_occurrence(train_gold(), len(predictions.labels))
     if not described:
       raise ConfigError('--similarity=descriptors needs --labels')
+    if not described.keys() & set(predictions.labels):
+      raise ConfigError(
+        '--similarity=descriptors: --labels has none of the labels'
+      )
     known = [described.get(id_) or Label(id_) for id_ in predictions.labels]
     return descriptor_vectors(
       ' '.join((label.name, *label.alt, label.description)) for label in known
@@ -125,8 +189,6 @@ def read_described(path: pathlib.Path) -> dict[str, Label]:
   Raises:
     DataError: it has faults.
   """
-  if not path.is_file():
-    raise ConfigError(f'--labels={path}: no such file')
   faults = Faults(on_error=None)
   if path.suffixes[-1:] == ['.json']:
     found = read_concepts(path, faults)
@@ -145,22 +207,25 @@ def _cut_offs(ks: Sequence[int]) -> tuple[int, ...]:
 
 
 def _kinds(names: Sequence[str]) -> tuple[str, ...]:
-  """`P` is `P@k` where there is no metric of that very name."""
+  """`P` is `P@k`; `macro-F1` is that at the threshold and `macro-F1@k`."""
   found = []
   for name in names:
     both = {name, f'{name}@k', name.replace('@k', '@k[]')}
     kinds = [kind for kind in XJAX.kinds if kind in both]
     if not kinds:
       raise ConfigError(
-        f'--metrics: {name!r} is unknown; there are: {", ".join(XJAX.kinds)}'
+        f'--metrics: {name!r} is unknown; there are (cut-offs go to --ks): '
+        + ', '.join(XJAX.kinds)
       )
     found += kinds
   return tuple(dict.fromkeys(found))
 
 
 def _protocols(names: Sequence[str]) -> tuple[Protocol, ...]:
-  if list(names) == [ALL_PROTOCOLS]:
+  if ALL_PROTOCOLS in names:
     return tuple(PROTOCOLS.values())
+  if not names:
+    raise ConfigError('--protocol names none')
   for name in names:
     if name not in PROTOCOLS:
       raise ConfigError(
@@ -171,28 +236,8 @@ def _protocols(names: Sequence[str]) -> tuple[Protocol, ...]:
 
 
 def _propensity(values: Sequence[float]) -> tuple[float, float]:
-  if len(values) != 2 or min(values) < 0:
+  if len(values) != 2 or not all(0 <= v < math.inf for v in values):
     raise ConfigError(
       f'--propensity={values}: A and B, two numbers of at least 0'
     )
   return values[0], values[1]
-
-
-def _rank_weights(path: str, n_labels: int) -> np.ndarray | None:
-  if not path:
-    return None
-  try:
-    weights_LK = np.load(os.path.expanduser(path), allow_pickle=False)
-    fits = weights_LK.ndim == 2 and len(weights_LK) == n_labels
-  except DAMAGE as error:
-    raise DataError(f'{path}: cannot be read as .npy: {error}') from error
-  if (
-    not fits
-    or weights_LK.dtype.kind != 'f'
-    or not np.isfinite(weights_LK).all()
-  ):
-    raise DataError(
-      f'{path}: W of weighted@k is finite, float [{n_labels}, K], not '
-      f'{weights_LK.dtype} {list(weights_LK.shape)}'
-    )
-  return weights_LK.astype(np.float64)

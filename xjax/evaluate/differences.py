@@ -39,6 +39,7 @@ def differences(
   metrics: Mapping[str, Mapping[str, Mapping[str, Any]]],
   protocols: Sequence[Protocol],
   facts: Mapping[str, Mapping[str, Any]],
+  missing: Mapping[str, Mapping[str, Mapping[str, str]]],
 ) -> dict[str, dict[str, dict[str, str]]]:
   """Why metrics are not what the first protocol says they are.
 
@@ -46,18 +47,21 @@ def differences(
     metrics: protocol -> slice -> metric -> value.
     protocols: of the metrics.
     facts: slice -> its counts, as facts_of.
+    missing: protocol -> slice -> metric -> why there is no value.
 
   Returns:
-    Protocol -> slice -> metric -> sentences, of the metrics that differ.
+    Protocol -> slice -> metric -> sentences, of the metrics that differ, or
+    that the first protocol does not say the absence of.
   """
   us, *others = protocols
   found = {}
   for them in others:
-    slices = {
-      name: _of_slice(metrics[us.name][name], values, us, them, name, facts)
-      for name, values in metrics[them.name].items()
-    }
-    slices = {name: whys for name, whys in slices.items() if whys}
+    slices = {}
+    for name, values in metrics[them.name].items():
+      ours, absent = metrics[us.name][name], missing[them.name][name]
+      whys = _of_slice(ours, values, us, them, name, facts)
+      whys |= {m: why for m, why in absent.items() if _untold(m, ours, values)}
+      slices |= {name: whys} if whys else {}
     if slices:
       found[them.name] = slices
   return found
@@ -81,6 +85,13 @@ def _of_slice(
       if told:
         whys[metric] = '; '.join(told)
   return whys
+
+
+def _untold(
+  metric: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]
+) -> bool:
+  """Whether a value is absent and the first protocol does not say why."""
+  return metric in theirs and (metric not in ours or ours[metric] is not None)
 
 
 def _differ(ours: Any, theirs: Any) -> bool:

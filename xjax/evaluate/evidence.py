@@ -199,21 +199,20 @@ class Evidence:
       len(self.part),
       self.part.depth,
     )
+    too_short = f'need a list deeper than the {depth} labels saved'
     found = {
-      name: f'{n} of {n_docs} documents need a list deeper than the {depth} '
-      'labels saved'
+      name: f'{n:,} of {n_docs:,} documents {too_short}'
       for name, n in self._taken.unknown().items()
     }
     short_Q = np.asarray(self._taken.short_Q).tolist()
     for decisions, n in zip(self.sets, short_Q, strict=True):
       reason = (
-        f'{n} of {n_all} documents may have more labels above the threshold '
-        f'than the {depth} saved'
+        f'may have more labels above the threshold than the {depth} saved'
         if decisions in self.cuts
-        else f'{n} of {n_all} documents need a list deeper than the {depth} '
-        'labels saved'
+        else too_short
       )
       if n:
+        reason = f'{n:,} of {n_all:,} documents {reason}'
         found |= dict.fromkeys(self._label_sums[decisions], reason)
     return found
 

@@ -53,9 +53,10 @@ def judge(
     lists are too short for it, or where there is nothing to judge; then
     `{'notes': {slice: {metric: reason}}}` says why. There 'lists' says of a
     slice without lists of its own how many of those cut for it are short.
-    `{'reasons': {protocol: {slice: {metric: text}}}}` says why a value is not
-    that of the first protocol, and `{'intervals': {protocol: {slice: {metric:
-    [low, high]}}}}` is there where replicates are asked for.
+    These notes are about the first protocol; `{'reasons': {protocol: {slice:
+    {metric: text}}}}` says why a value is not that of the first, or is None,
+    and `{'intervals': {protocol: {slice: {metric: [low, high]}}}}` is there
+    where replicates are asked for.
 
   Raises:
     DataError: predictions without gold.
@@ -65,23 +66,23 @@ def judge(
   cuts = thresholds(predictions.score_kind, threshold)
   first = criteria.protocols[0]
   found = {protocol.name: {} for protocol in criteria.protocols}
-  notes, intervals, facts = {}, {}, {}
+  missing = {protocol.name: {} for protocol in criteria.protocols}
+  intervals, facts = {}, {}
   for name, protocols, evidence in _evidence(predictions, criteria, cuts):
     tables = {
       protocol.name: criteria.table(protocol, tuple(cuts), evidence.bins)
       for protocol in protocols
     }
     for who, table in tables.items():
-      found[who][name], reasons = judge_slice(evidence, table)
-      if reasons and who == first.name:
-        notes[name] = reasons
+      found[who][name], missing[who][name] = judge_slice(evidence, table)
     if first in protocols:
       facts[name] = facts_of(evidence)
     if criteria.replicates:
       for who, each in _intervals(evidence, tables, criteria).items():
         intervals.setdefault(who, {})[name] = each
   _of_all(found, predictions, criteria, threshold)
-  whys = differences(found, criteria.protocols, facts)
+  whys = differences(found, criteria.protocols, facts, missing)
+  notes = {name: each for name, each in missing[first.name].items() if each}
   extras = {NOTES: notes, INTERVALS: intervals, REASONS: whys}
   return {**found, **{name: each for name, each in extras.items() if each}}
 
@@ -178,7 +179,7 @@ def judge_slice(
 
   Returns:
     metric -> value or None, and for each None metric -> reason; if the lists
-    are cut from others, LISTS -> how many are short.
+    are cut from others, and some are short of it, LISTS -> how many.
   """
   part = evidence.part
   values = {
@@ -196,18 +197,14 @@ def judge_slice(
       values[name] = value
       if reason:
         reasons[name] = reason
-  if part.is_cut:
-    reasons[LISTS] = _how_cut(part, max(evidence.form.ks))
+  deepest = max(evidence.form.ks)
+  if part.is_cut and (n_short := part.n_short(deepest)):
+    reasons[LISTS] = (
+      f'cut from those of all labels; of the {part.depth} saved, {n_short:,} '
+      f'of {len(part):,} documents ({n_short / len(part):.1%}) have fewer than '
+      f'{deepest} labels left'
+    )
   return values, reasons
-
-
-def _how_cut(part: Slice, k: int) -> str:
-  n_docs, n_short = len(part), part.n_short(k)
-  return (
-    f'cut from those of all labels; of the {part.depth} saved, {n_short} of '
-    f'{n_docs} documents ({n_short / max(n_docs, 1):.1%}) have fewer than {k} '
-    'labels left'
-  )
 
 
 def tune_threshold(predictions: Predictions) -> float:

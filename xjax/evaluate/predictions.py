@@ -158,7 +158,7 @@ def _parse(arrays: Arrays) -> Predictions:
     labels=labels,
     train_counts=counts,
     lists={
-      name: _lists(arrays, name, mask, len(doc_ids), n_scored)
+      name: _lists(arrays, name, mask, len(doc_ids), n_scored, ScoreKind(kind))
       for name, mask in masks.items()
       if name == ALL or {f'{name}/ids', f'{name}/scores'} & set(arrays.left)
     },
@@ -180,7 +180,12 @@ def _held_out(arrays: Arrays, n_labels: int) -> np.ndarray:
 
 
 def _lists(
-  arrays: Arrays, name: str, mask: np.ndarray, n_docs: int, n_scored: int
+  arrays: Arrays,
+  name: str,
+  mask: np.ndarray,
+  n_docs: int,
+  n_scored: int,
+  kind: ScoreKind,
 ) -> Lists:
   ids = arrays.take(f'{name}/ids', np.int32, (n_docs, None))
   if not ids.shape[1]:
@@ -200,6 +205,9 @@ def _lists(
   check(f'{name}/scores', ~pad & np.isinf(scores), 'an infinite score')
   check(f'{name}/scores', pad & ~np.isneginf(scores), f'not -inf beside {PAD}')
   check(f'{name}/scores', scores[:, 1:] > scores[:, :-1], 'scores rise')
+  if kind is ScoreKind.PROBABILITY:
+    outside = ~pad & ((scores < 0) | (scores > 1))
+    check(f'{name}/scores', outside, 'no probability')
   return Lists(ids, scores)
 
 

@@ -8,13 +8,50 @@ import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.data.faults import Faults
-from xjax.data.hierarchy import label_levels
+from xjax.data.hierarchy import NOWHERE, label_levels
 from xjax.data.labels import read_label_list
-from xjax.data.schema import Label
+from xjax.data.schema import HELD_OUT, Label
 from xjax.evaluate.predictions import Predictions
+from xjax.metrics.slices import ALL
 
 _BIN = re.compile(r'bin:(\d+)(?:(\+)|-(\d+))')
 _LEVEL = re.compile(r'level:(\d+)')
+# Slices that are there anyway.
+_THERE = (ALL, 'frequent', 'few', 'zero', HELD_OUT)
+
+
+def check_slice_names(names: Sequence[str]) -> dict[str, str]:
+  """What slices are called.
+
+  Args:
+    names: as named_slices.
+
+  Returns:
+    What each is called -> its name.
+
+  Raises:
+    ConfigError: a name is none of those that named_slices knows, or two slices
+      would be called the same.
+  """
+  found = {}
+  for name in names:
+    called = _called(name)
+    if called in _THERE:
+      raise ConfigError(
+        f'--slices: {name}: there is a slice {called!r} anyway; call the file '
+        'something else'
+      )
+    if called in found:
+      raise ConfigError(
+        f'--slices: {found[called]} and {name} are both called {called!r}'
+      )
+    found[called] = name
+  return found
+
+
+def needs_labels(name: str) -> bool:
+  """Whether a slice is made of what descriptors say."""
+  return bool(_LEVEL.fullmatch(name))
 
 
 def named_slices(
@@ -39,24 +76,39 @@ def named_slices(
     ConfigError: a name is none of these, or what it takes is not given.
     DataError: the file has faults, or ids that are no labels.
   """
-  return dict(_slice(name, predictions, described) for name in names)
+  return {
+    called: _mask(name, predictions, described)
+    for called, name in check_slice_names(names).items()
+  }
 
 
-def _slice(
-  name: str, predictions: Predictions, described: Mapping[str, Label]
-) -> tuple[str, np.ndarray]:
+def _called(name: str) -> str:
   if found := _BIN.fullmatch(name):
     low, _, high = found.groups()
-    return name, _in_bin(name, predictions, int(low), high)
-  if found := _LEVEL.fullmatch(name):
-    return name, _at_level(name, predictions, described, int(found[1]))
+    if high is not None and int(high) < int(low):
+      raise ConfigError(
+        f'--slices: {name} holds nothing: {low} is above {high}'
+      )
+    return name
+  if _LEVEL.fullmatch(name):
+    return name
   path = pathlib.Path(name).expanduser()
   if not path.is_file():
     raise ConfigError(
       f'--slices: {name!r} is neither bin:LOW-HIGH, bin:LOW+ nor level:N, nor '
       'a file of label ids'
     )
-  return path.name.partition('.')[0], _listed(path, predictions)
+  return path.name.partition('.')[0] or path.name
+
+
+def _mask(
+  name: str, predictions: Predictions, described: Mapping[str, Label]
+) -> np.ndarray:
+  if found := _BIN.fullmatch(name):
+    return _in_bin(name, predictions, int(found[1]), found[3])
+  if found := _LEVEL.fullmatch(name):
+    return _at_level(name, predictions, described, int(found[1]))
+  return _listed(pathlib.Path(name).expanduser(), predictions)
 
 
 def _in_bin(
@@ -74,12 +126,21 @@ def _at_level(
   described: Mapping[str, Label],
   level: int,
 ) -> np.ndarray:
-  labels = [described.get(id_) or Label(id_) for id_ in predictions.labels]
   if not any(label.parents for label in described.values()):
     raise ConfigError(
       f'--slices: {name} needs labels with parents; --labels=FILE gives them'
     )
-  return label_levels(labels, tuple(described.values())) == level
+  found = label_levels(tuple(described.values())).tolist()
+  levels = dict(zip(described, found, strict=True))
+  # A label that nobody describes is at no level.
+  levels_L = np.array([levels.get(id_, NOWHERE) for id_ in predictions.labels])
+  if not (levels_L == level).any():
+    deepest = levels_L.max(initial=NOWHERE)
+    known = (
+      f'their levels are 1 to {deepest}' if deepest > 0 else 'none has any'
+    )
+    raise ConfigError(f'--slices: no label is at {name}: {known}')
+  return levels_L == level
 
 
 def _listed(path: pathlib.Path, predictions: Predictions) -> np.ndarray:

@@ -65,12 +65,12 @@ _COUNTED = (
 )
 _PSNDCG = {
   Ratio.SUMS: (
-    '{them} divides each document by its own ideal DCG before the ratio, {us} '
-    'does not'
+    'each document is divided by its own ideal DCG before the ratio in {them}, '
+    'not in {us}'
   ),
   Ratio.MEANS: (
-    '{us} divides each document by its own ideal DCG before the ratio, {them} '
-    'does not'
+    'each document is divided by its own ideal DCG before the ratio in {us}, '
+    'not in {them}'
   ),
 }
 _PSR = {

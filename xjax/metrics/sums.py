@@ -64,7 +64,8 @@ class Documents:
     floor_B: float32, a score that no label outside the list is above; -inf
       where the list has every label there is.
     scores_BK: float32; needed for thresholds only.
-    given: name -> float64 [B], terms computed elsewhere.
+    given: `<kind>@<k>` -> float64 [B], terms of the first k labels, hits or
+      not, computed elsewhere.
   """
 
   ids_BK: jax.Array | np.ndarray
@@ -123,7 +124,7 @@ def document_terms(
     WITH_GOLD: (ranked.gold_B > 0, every_B),
     R_PRECISION: (r_precision(ranked), r_precision_known(ranked)),
     **{
-      name: (jnp.where(ranked.gold_B > 0, values, 0), every_B)
+      name: (jnp.where(ranked.gold_B > 0, values, 0), _deep(ranked, name))
       for name, values in documents.given.items()
     },
   }
@@ -139,6 +140,12 @@ def document_terms(
   )
   known_MB = jnp.stack([rows[name][1] | ~mask_B for name in form.terms])
   return values_MB, known_MB
+
+
+def _deep(ranked: Ranked, term: str) -> Bool[Array, ' B']:
+  """Whether a list has the k labels that a given term, `ILD@5`, is made of."""
+  k = int(term.partition('@')[2])
+  return (ranked.listed_B >= k) | ranked.whole_B
 
 
 def _weighted(
