@@ -22,7 +22,7 @@ from xjax.evaluate.uncertainty import (
   randomized_sums,
 )
 from xjax.metrics.protocols import PROTOCOLS
-from xjax.metrics.resampling import draws, swaps
+from xjax.metrics.resampling import draws, leave_outs, n_groups, swaps
 from xjax.metrics.significance import interval, randomization_p
 
 N, L, K, TUNED = 40, 30, 6, 0.1
@@ -98,7 +98,7 @@ def judged(found, slice_name, protocol='xjax'):
 
 
 def assert_same(measure, sums, r, expected, name):
-  value = float(np.broadcast_to(measure.value(sums), 12)[r])
+  value = float(measure.value(sums)[r])
   if expected is None:
     assert np.isnan(value), name
   else:
@@ -134,6 +134,66 @@ def test_replicates_are_what_drawn_documents_are_judged_to_be(
     )
     for name, measure in table.items():
       assert_same(measure, sums, r, drawn[name], name)
+
+
+def test_the_jackknife_leaves_documents_out():
+  found = predictions(1)
+  evidence = evidence_of(found, 'all')
+  table = {
+    name: measure
+    for name, measure in table_of(evidence).items()
+    # That of a sample is of N documents, whoever is left out.
+    if has_value(evidence, measure) and '[n=' not in name
+  }
+  (sums,) = bootstrap_sums([evidence], names_of(table.values()), 5, 3)
+  left = np.array(list(leave_outs(5, N)))
+  assert len(left) == n_groups(N) and ((left == 0).sum(0) == 1).all()
+  for g in range(0, len(left), 9):
+    rest = judged(rows(found, np.flatnonzero(left[g])), 'all')
+    for name, measure in table.items():
+      assert_same(measure, sums, 3 + g, rest[name], name)
+
+
+def fresh(seed, n_docs=200, n_labels=150):
+  """New documents and the first label listed for each; labels are Zipf."""
+  rng = np.random.default_rng(seed)
+  shares = 1 / np.arange(1, n_labels + 1)
+  golds = [
+    np.unique(rng.choice(n_labels, 4, p=shares / shares.sum()))
+    for _ in range(n_docs)
+  ]
+  right = rng.random(n_docs) < 0.6
+  ids = np.where(right, [rng.choice(g) for g in golds], rng.integers(n_labels))
+  return dataclasses.replace(
+    predictions(0, n_docs=n_docs),
+    n_scored=n_labels,
+    labels=tuple(map(str, range(n_labels))),
+    train_counts=np.full(n_labels, 4, np.int32),
+    lists={
+      'all': Lists(
+        np.stack([ids, np.full(n_docs, PAD)], 1).astype(np.int32),
+        np.tile(np.array([0, -np.inf], np.float32), (n_docs, 1)),
+      )
+    },
+    gold=Ragged.of(golds),
+  )
+
+
+def test_intervals_have_what_new_documents_would_show():
+  # A replicate lacks a third of the documents, and with them labels.
+  by = Criteria((1,), ('P@k', 'coverage@k', 'macro-R@k'))
+  many = [judge(fresh(1000 + seed), by)['xjax']['all'] for seed in range(60)]
+  within = {name: 0 for name in ('P@1', 'coverage@1', 'macro-R@1')}
+  for seed in range(40):
+    found = fresh(seed)
+    part = Slice.of(found, 'all', found.masks['all'])
+    evidence = Evidence.of(part, by, {}, found.n_train)
+    table = by.table(PROTOCOLS['xjax'], (), ())
+    for name, each in bootstrap(evidence, table, seed, 200).items():
+      mean = np.mean([values[name] for values in many])
+      within[name] += each.low <= mean <= each.high
+  for name, n in within.items():
+    assert n >= 35, (name, n)
 
 
 @pytest.mark.parametrize('protocol,slice_name', CASES)

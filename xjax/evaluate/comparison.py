@@ -19,13 +19,13 @@ from xjax.evaluate.uncertainty import (
   label_f1,
   names_of,
   randomized_sums,
+  sure,
 )
 from xjax.metrics.measures import Measure
 from xjax.metrics.protocols import XJAX
 from xjax.metrics.significance import (
   Interval,
   holm,
-  interval,
   paired_t_p,
   randomization_p,
   relative,
@@ -239,9 +239,15 @@ class _Part:
     return dataclasses.replace(
       row,
       difference=value - base,
-      interval=interval(replicates_R, value - base, self.plan.level),
+      interval=self._sure(replicates_R, value - base, metric),
       p=randomization_p(value, base, *map(measure.value, exchanged)),
     )
+
+  def _sure(
+    self, values_R: np.ndarray, value: float, metric: str
+  ) -> Interval | None:
+    n_docs = len(self.evidence[self.baseline].part)
+    return sure(values_R, value, self.plan.level, n_docs, self.table[metric])
 
   def _replicates(self, metric: str, who: str) -> np.ndarray:
     return self.table[metric].value(self.sums[who])
@@ -271,8 +277,8 @@ class _Part:
     if base > 0:
       replicates_R = relative(*(self._replicates(metric, w) for w in pair))
       share = (value - base) / base
-      sure = interval(replicates_R, share, self.plan.level)
-      row = dataclasses.replace(row, relative=share, interval=sure)
+      sure_of = self._sure(replicates_R, share, metric)
+      row = dataclasses.replace(row, relative=share, interval=sure_of)
     if row.n_labels < FEWEST_LABELS:
       return row
     return dataclasses.replace(row, t_p=paired_t_p(ours_L, theirs_L))

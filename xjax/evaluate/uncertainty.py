@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +17,16 @@ from xjax.metrics.label_sums import GOLD
 from xjax.metrics.measures import Entropy, Measure
 from xjax.metrics.outcomes import Decisions, Outcomes
 from xjax.metrics.ranking import hits
-from xjax.metrics.resampling import draws, resample, swaps
+from xjax.metrics.resampling import (
+  draws,
+  leave_outs,
+  n_groups,
+  resample,
+  swaps,
+)
 from xjax.metrics.reweighing import Reweighing
 from xjax.metrics.significance import Interval, interval
+from xjax.metrics.sums import is_term
 
 Sums = dict[str, np.ndarray]
 
@@ -69,7 +77,8 @@ def intervals(
   for name, measure in table.items():
     if has_value(evidence, measure):
       values_R = measure.value(sums)
-      each = interval(values_R, _value(evidence, measure), level)
+      value = float(measure.value(evidence.sums))
+      each = sure(values_R, value, level, len(evidence.part), measure)
       if each is not None:
         found[name] = _possible(each, values_R, measure)
   return found
@@ -79,16 +88,14 @@ def _possible(
   each: Interval, values_R: np.ndarray, measure: Measure
 ) -> Interval:
   """Without what no metric can be: less than 0, or a share above 1."""
-  # Bits have no end; and what is no share, as PSP-raw, is above 1 at times.
+  # Bits have no end; what is no share, as PSP-raw, is above 1 at times, and
+  # weights of a user's may be negative.
   bits = isinstance(measure, Entropy)
   most = np.inf if bits else max(1.0, float(np.nanmax(values_R)))
+  least = min(0.0, float(np.nanmin(values_R)))
   return dataclasses.replace(
-    each, low=max(each.low, 0.0), high=min(each.high, most)
+    each, low=max(each.low, least), high=min(each.high, most)
   )
-
-
-def _value(evidence: Evidence, measure: Measure) -> float:
-  return float(measure.value(evidence.sums))
 
 
 def has_value(evidence: Evidence, measure: Measure) -> bool:
@@ -116,17 +123,48 @@ def bootstrap_sums(
     replicates: R.
 
   Returns:
-    For each system: name -> float64 [R].
+    For each system: name -> float64 [R + G], of R draws, and then without each
+    of the G groups of documents of the jackknife; see sure.
   """
   if not names:
     return [{} for _ in systems]
   after = [outcomes(evidence, names) for evidence in systems]
+  n_docs = len(after[0])
+  columns = itertools.chain(
+    itertools.islice(draws(seed, n_docs), replicates), leave_outs(seed, n_docs)
+  )
   return resample(
     [Reweighing(names, each.none(), each) for each in after],
-    draws(seed, len(after[0])),
-    replicates,
+    columns,
+    replicates + n_groups(n_docs),
     'bootstrap',
   )
+
+
+def sure(
+  values_R: np.ndarray,
+  value: float,
+  level: float,
+  n_docs: int,
+  measure: Measure,
+) -> Interval | None:
+  """The interval of a number that was computed from each replicate's sums.
+
+  Args:
+    values_R: float64 [R + G], from sums as of bootstrap_sums.
+    value: of all documents.
+    level: of the interval.
+    n_docs: N.
+    measure: what the number is made of. Of sums over documents alone the
+      bootstrap is enough.
+
+  Returns:
+    As significance.interval.
+  """
+  n_drawn = len(values_R) - n_groups(n_docs)
+  by_label = not all(map(is_term, measure.sums))
+  left_out_G = values_R[n_drawn:] if by_label else None
+  return interval(values_R[:n_drawn], value, level, left_out_G)
 
 
 def randomized_sums(

@@ -11,6 +11,7 @@ from xjax.metrics.reweighing import Reweighing
 # weights of documents in memory.
 _COUNTS, _WEIGHTS = 1 << 21, 1 << 25
 _FEWEST, _MOST = 16, 512  # replicates of a block
+_GROUPS = 100  # of documents, for the jackknife
 
 
 def draws(seed: int, n_docs: int) -> Iterator[np.ndarray]:
@@ -23,6 +24,22 @@ def draws(seed: int, n_docs: int) -> Iterator[np.ndarray]:
   while True:
     drawn = rng.integers(0, n_docs, n_docs, np.int32)
     yield np.bincount(drawn, minlength=n_docs)
+
+
+def leave_outs(seed: int, n_docs: int) -> Iterator[np.ndarray]:
+  """Yields uint8 [N] for each group of documents: 0 for those in it, else 1.
+
+  n_groups(n_docs) of them, at random, of sizes that differ by one at most.
+  """
+  rng = np.random.default_rng((seed, n_docs, 2))
+  groups = rng.permutation(n_docs) % n_groups(n_docs)
+  for group in range(n_groups(n_docs)):
+    yield (groups != group).astype(np.uint8)
+
+
+def n_groups(n_docs: int) -> int:
+  """Groups of documents that the jackknife leaves out, one after the other."""
+  return min(_GROUPS, n_docs)
 
 
 def swaps(seed: int, n_docs: int) -> Iterator[np.ndarray]:
