@@ -33,11 +33,11 @@ def main() -> None:
   """Runs what the flags say."""
   found = _evaluated()
   if is_host0():
-    print(
-      judgement_text(found.metrics, found.prior, bool(found.criteria.kinds))
-    )
+    print(judgement_text(found.metrics, found.prior, judging_flags.in_full()))
     if found.folder:
-      print(f'\n{found.folder}')
+      # What flags ask for besides is not there.
+      as_ever = ' (judged as in training)' if judging_flags.asked() else ''
+      print(f'\n{found.folder}{as_ever}')
     if _OUTPUT.value:
       write_judgement(
         _OUTPUT.value, found.predictions, found.criteria, found.metrics

@@ -10,7 +10,7 @@ from xjax.evaluate.score_files import JudgeFiles
 
 flags.disclaim_key_flags()
 
-_ASKED, _FILES = Asked(), JudgeFiles('')
+_ASKED = Asked()
 _REPLICATES = 1000  # of the bootstrap, where intervals are asked for
 # Flags that change what a run is judged by.
 _JUDGING = (
@@ -24,6 +24,10 @@ _OF_FILES = (
   'inv_prop',
   'score_kind',
   'depth',
+)
+# Flags of metrics that the table by slice does not show.
+_IN_FULL = (
+  *('ks', 'metrics', 'propensity', 'similarity', 'rank_weights', 'inv_prop'),
 )
 
 
@@ -44,8 +48,8 @@ def define_judging() -> None:
   )
   flags.DEFINE_string('rank_weights', '', '.npy [L, K], W of weighted@k.')
   flags.DEFINE_bool('ci', False, 'Bootstrap intervals of every metric.')
-  flags.DEFINE_integer('replicates', _REPLICATES, 'Of the bootstrap.', 1)
-  flags.DEFINE_integer('seed', _ASKED.seed, 'Of its draws.')
+  flags.DEFINE_integer('replicates', _REPLICATES, 'Of the bootstrap.', 2)
+  flags.DEFINE_integer('seed', _ASKED.seed, 'Of its draws.', 0)
 
 
 def define_files() -> None:
@@ -55,7 +59,7 @@ def define_files() -> None:
   flags.DEFINE_string('train_labels', None, 'Labels of those trained on.')
   flags.DEFINE_string('filter', None, 'Pairs that must not be predicted.')
   flags.DEFINE_string('inv_prop', None, 'Inverse propensities, one per line.')
-  flags.DEFINE_integer('depth', _FILES.depth, 'Labels kept of a document.', 1)
+  flags.DEFINE_integer('depth', None, 'Labels kept of a document, at most.', 1)
   flags.DEFINE_enum_class(
     'score_kind', None, ScoreKind, 'Of scores, if the file does not tell.'
   )
@@ -75,6 +79,10 @@ class _Joined(flags.ArgumentSerializer):
 def asked() -> Asked | None:
   """What the flags ask to be judged by; None: nothing in particular."""
   values = flags.FLAGS
+  if not values.ci:
+    refuse(('replicates', 'seed'), 'ci')
+  if values['inv_prop'].present and values['propensity'].present:
+    raise ConfigError('give one of --inv_prop and --propensity')
   if not any(values[name].present for name in _JUDGING):
     return None
   return Asked(
@@ -89,6 +97,11 @@ def asked() -> Asked | None:
     replicates=values.replicates if values.ci else 0,
     seed=values.seed,
   )
+
+
+def in_full() -> bool:
+  """Whether the flags ask for what the table by slice does not show."""
+  return any(flags.FLAGS[name].present for name in _IN_FULL)
 
 
 def files() -> JudgeFiles:

@@ -244,7 +244,9 @@ def saved(path: pathlib.Path, labels=('b', 'a', 'c'), **fields) -> None:
 
 def test_saved_predictions(files):
   saved(files['scores'])
-  found, _ = read_judged(JudgeFiles(files['scores'], depth=1))
+  found, _ = read_judged(JudgeFiles(files['scores'], depth=1), 3)
+  assert found.lists['all'].ids.tolist() == [[1], [0]]
+  found, _ = read_judged(JudgeFiles(files['scores']), 1)
   assert found.lists['all'].ids.tolist() == [[1, 0], [0, PAD]]
   assert set(found.lists) == {'all', 'few'} and found.n_train == 60
   assert [row.tolist() for row in found.gold] == [[2], [0, 1]]

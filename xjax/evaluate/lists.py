@@ -47,8 +47,8 @@ class Lists:
     """The entries above a score of each document, float32 [N]."""
     return self._keep((self.ids != PAD) & (self.scores > floor[:, None]))
 
-  def first(self, k: int) -> 'Lists':
-    """The first k entries."""
+  def first(self, k: int | None) -> 'Lists':
+    """The first k entries; None: all."""
     return Lists(self.ids[:, :k], self.scores[:, :k])
 
   @classmethod

@@ -17,6 +17,8 @@ from xjax.evaluate.predictions import Predictions
 from xjax.evaluate.selection import best_labels, without_pairs
 from xjax.metrics.slices import ALL
 
+DEPTH = 50  # labels kept of a document, unless more are needed
+
 
 @dataclasses.dataclass(frozen=True)
 class JudgeFiles:
@@ -30,7 +32,8 @@ class JudgeFiles:
       predictions.npz, else there are no training counts.
     filter: pairs of a document and a label that must not be predicted.
     inv_prop: inverse propensities, one per label.
-    depth: K, length of the lists; those of a predictions.npz stay as they are.
+    depth: K, labels kept of a document, at most; None: as many as are needed,
+      and all of a predictions.npz.
     score_kind: what the scores are, where the file does not say; None:
       probabilities in JSON lines if they are from 0 to 1, else margins.
   """
@@ -40,11 +43,13 @@ class JudgeFiles:
   train_labels: str | os.PathLike | None = None
   filter: str | os.PathLike | None = None
   inv_prop: str | os.PathLike | None = None
-  depth: int = 50
+  depth: int | None = None
   score_kind: ScoreKind | None = None
 
 
-def read_judged(files: JudgeFiles) -> tuple[Predictions, np.ndarray | None]:
+def read_judged(
+  files: JudgeFiles, depth: int = DEPTH
+) -> tuple[Predictions, np.ndarray | None]:
   """Reads predictions, with gold and training counts where they are given.
 
   Formats are told by what is in the files. Labels and documents are matched by
@@ -54,6 +59,7 @@ def read_judged(files: JudgeFiles) -> tuple[Predictions, np.ndarray | None]:
 
   Args:
     files: the files.
+    depth: K of scores, where files does not say.
 
   Returns:
     The predictions: `all` has the best labels of each document by score
@@ -74,7 +80,8 @@ def read_judged(files: JudgeFiles) -> tuple[Predictions, np.ndarray | None]:
   universe = universe_of(scored, tuple(others.values()))
   pairs = _pairs(files, scored, universe)
   if saved is None:
-    predictions = _of_scores(files, scored, universe, pairs)
+    depth = files.depth or depth
+    predictions = _of_scores(files, scored, universe, pairs, depth)
   else:
     predictions = _of_saved(files, saved, universe, pairs)
   if 'gold' in others:
@@ -103,10 +110,10 @@ def _of_scores(
   scored: LabelRows,
   universe: Universe,
   pairs: np.ndarray | None,
+  depth: int,
 ) -> Predictions:
   kind = _kind(files, scored)
   scored = universe.renamed(scored)
-  depth = files.depth
   if scored.ranked:
     # Lists that end where they were cut: of what is deeper nothing is known.
     longest = int(scored.rows.lengths.max())
@@ -153,7 +160,7 @@ def _of_saved(
       f'{files.predictions}: its scores are of the kind '
       f'{saved.score_kind.value}, not {files.score_kind.value}'
     )
-  lists = dict(saved.lists)
+  lists = {n: v.first(files.depth) for n, v in saved.lists.items()}
   if pairs is not None:
     path = files.predictions
     lists = {n: without_pairs(v, pairs, path) for n, v in lists.items()}

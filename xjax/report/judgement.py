@@ -9,11 +9,12 @@ from xjax.core.atomic import atomic_write, write_json
 from xjax.evaluate.criteria import Criteria
 from xjax.evaluate.documents import document_lines
 from xjax.evaluate.evaluator import METRICS, TABLE, write_table
-from xjax.evaluate.judge import INTERVALS, PROTOCOL
+from xjax.evaluate.judge import INTERVALS, NOTES, PROTOCOL
 from xjax.evaluate.predictions import Predictions
 from xjax.metrics.protocols import PROTOCOLS
 from xjax.report.latex import render_latex
 from xjax.report.protocol_table import (
+  WIDTH,
   metrics_table,
   plain_table,
   protocol_table,
@@ -39,22 +40,35 @@ def judgement_text(
 
   Returns:
     Under our own protocol a table by slice, beside the prior, and every metric
-    where that is asked for or there are intervals; under others,
-    or several, for each slice a table with a column per protocol, and below
-    it why they differ.
+    where that is asked for or there are intervals; under others, or several,
+    for each slice a table with a column per protocol, and below it why they
+    differ.
   """
   names = _protocols(metrics)
-  if names == [PROTOCOL]:
-    text = slice_table(metrics, prior)
-    if full or INTERVALS in metrics:
-      text += '\n\n' + plain_table(metrics_table(metrics, PROTOCOL))
-    return text
-  slices = dict.fromkeys(name for who in names for name in metrics[who])
-  return '\n\n'.join(_by_protocol(metrics, name) for name in slices)
+  if names != [PROTOCOL]:
+    slices = dict.fromkeys(name for who in names for name in metrics[who])
+    parts = [_by_protocol(metrics, name) for name in slices]
+  elif full or INTERVALS in metrics:
+    # What is missing is told below the table that has it all.
+    shown = {name: each for name, each in metrics.items() if name != NOTES}
+    parts = [slice_table(shown, prior), _in_full(metrics)]
+  else:
+    parts = [slice_table(metrics, prior)]
+  if INTERVALS in metrics:
+    parts.append('[low, high]: 95% intervals, by bootstrap over documents.')
+  return '\n\n'.join(parts)
+
+
+def _in_full(metrics: Mapping[str, Any]) -> str:
+  lines = [plain_table(metrics_table(metrics, PROTOCOL), WIDTH)]
+  for name in metrics[PROTOCOL]:
+    if points := why_missing(metrics, name):
+      lines += [f'slice {name}', *points]
+  return '\n'.join(lines)
 
 
 def _by_protocol(metrics: Mapping[str, Any], name: str) -> str:
-  table = plain_table(protocol_table(metrics, name))
+  table = plain_table(protocol_table(metrics, name), WIDTH)
   whys = why_they_differ(metrics, name) + why_missing(metrics, name)
   return '\n'.join([f'slice {name}', table, *whys])
 

@@ -1,6 +1,7 @@
 """Metrics as plain-text tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
+import re
 from typing import Any
 
 from xjax.evaluate.judge import LISTS, NOTES, PROTOCOL
@@ -18,8 +19,9 @@ def slice_table(
   """A table with a row per slice, and the popularity prior's below it.
 
   Documents are those with gold in the slice; how many have none stands beside.
-  Slices without documents have a row of dashes. Below the table stand: each
-  slice in which the model is below the prior, and why a dash is a dash.
+  Slices without documents have a row of dashes; the prior has no row where its
+  lists do not reach. Below the table stand: each slice in which the model is
+  below the prior, and why a dash is a dash.
 
   Args:
     metrics: of the model, as from evaluate.evaluator.judge.
@@ -29,8 +31,12 @@ def slice_table(
     Lines of text, without a newline at the end; values are fractions.
   """
   slices = metrics[PROTOCOL]
-  priors = prior[PROTOCOL] if prior else {}
   columns = _columns(next(iter(slices.values())))
+  priors = {
+    name: values
+    for name, values in (prior or {}).get(PROTOCOL, {}).items()
+    if _is_ranked(values, columns)
+  }
   rows = [('slice', 'labels', 'documents', 'ranked by', *columns)]
   for name, values in slices.items():
     counts = name, f'{values["n_labels"]:,}', _documents(values)
@@ -43,7 +49,9 @@ def slice_table(
     for line in _below(name, values, priors.get(name, {}), columns)
   ]
   remarks += _dashes(MODEL, metrics.get(NOTES, {}), columns)
-  remarks += _dashes(PRIOR, (prior or {}).get(NOTES, {}), columns)
+  notes = (prior or {}).get(NOTES, {})
+  notes = {name: reasons for name, reasons in notes.items() if name in priors}
+  remarks += _dashes(PRIOR, notes, columns)
   return '\n'.join([*align(rows, 4), *remarks])
 
 
@@ -61,12 +69,18 @@ def align(rows: Sequence[Sequence[str]], n_text: int) -> list[str]:
 
 def _columns(values: Mapping[str, Any]) -> list[str]:
   """The metrics shown: at the smallest k and at 5 (or the largest k)."""
-  ks = sorted(int(name[2:]) for name in values if name.startswith('P@'))
-  k = USUAL_K if USUAL_K in ks else ks[-1]
-  at_k = [f'{kind}@{k}' for kind in ('P', 'R', 'RP', 'nDCG')]
-  first = [f'P@{ks[0]}'] if ks[0] != k else []
+  ks = sorted({int(k) for name in values for k in re.findall(r'@(\d+)', name)})
+  k = USUAL_K if USUAL_K in ks or not ks else ks[-1]
+  at_k = [f'{kind}@{k}' for kind in ('P', 'R', 'RP', 'nDCG', 'PSP')]
+  first = [f'P@{ks[0]}'] if ks and ks[0] != k else []
   others = ['R-Precision', 'micro-F1', 'micro-F1-tuned', 'macro-F1']
   return [m for m in (*first, *at_k, *others) if m in values]
+
+
+def _is_ranked(values: Mapping[str, Any], columns: Sequence[str]) -> bool:
+  """Whether there is something to compare a model's ranking with."""
+  ranking = [m for m in columns if '@' in m] or columns
+  return any(values.get(metric) is not None for metric in ranking)
 
 
 def _documents(values: Mapping[str, Any]) -> str:

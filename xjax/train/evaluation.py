@@ -20,7 +20,7 @@ from xjax.evaluate.gold_files import read_gold
 from xjax.evaluate.judge import judge, need_gold
 from xjax.evaluate.matching import Universe
 from xjax.evaluate.predictions import Predictions
-from xjax.evaluate.score_files import JudgeFiles, read_judged
+from xjax.evaluate.score_files import DEPTH, JudgeFiles, read_judged
 from xjax.metrics.slices import ALL
 from xjax.train.judging import (
   DEV,
@@ -123,7 +123,10 @@ def evaluate_files(files: JudgeFiles, asked: Asked) -> Evaluation:
     ConfigError: what is asked for is unknown or takes more than is given.
     DataError: a file is absent, damaged, or does not fit the others.
   """
-  predictions, weights_L = read_judged(files)
+  if tuned := [name for name in asked.kinds if name.endswith('-tuned')]:
+    raise ConfigError(f'--metrics: {tuned[0]}: a --workdir alone has a dev')
+  # Whatever is asked for should not fail for want of a deeper list.
+  predictions, weights_L = read_judged(files, max(DEPTH, *asked.ks))
   need_gold(predictions)
 
   def train_gold() -> Ragged:
