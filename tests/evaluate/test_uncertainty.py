@@ -71,7 +71,7 @@ def evidence_of(found, slice_name, protocol='xjax'):
   mask = judged_slices(found, by, 50)[slice_name]
   part = Slice.of(found, slice_name, mask)
   cuts = thresholds(found.score_kind, TUNED)
-  return Evidence.of(part, by, cuts, found.n_train)
+  return Evidence.of(part, by, by.protocols, cuts, found.n_train)
 
 
 def table_of(evidence, protocol='xjax'):
@@ -187,7 +187,7 @@ def test_intervals_have_what_new_documents_would_show():
   for seed in range(40):
     found = fresh(seed)
     part = Slice.of(found, 'all', found.masks['all'])
-    evidence = Evidence.of(part, by, {}, found.n_train)
+    evidence = Evidence.of(part, by, by.protocols, {}, found.n_train)
     table = by.table(PROTOCOLS['xjax'], (), ())
     for name, each in bootstrap(evidence, table, seed, 200).items():
       mean = np.mean([values[name] for values in many])

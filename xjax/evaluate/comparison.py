@@ -124,6 +124,7 @@ def compare(systems: Mapping[str, Predictions], plan: Plan) -> Comparison:
         who: Evidence.of(
           Slice.of(predictions, name, mask),
           criteria,
+          criteria.protocols,
           thresholds(predictions.score_kind, None),
           predictions.n_train,
         )

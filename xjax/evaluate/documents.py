@@ -29,7 +29,9 @@ def document_lines(
   protocol = dataclasses.replace(criteria.protocols[0], skip_without_gold=True)
   criteria = dataclasses.replace(criteria, protocols=(protocol,))
   part = Slice.of(predictions, ALL, predictions.masks[ALL])
-  evidence = Evidence.of(part, criteria, {}, predictions.n_train)
+  evidence = Evidence.of(
+    part, criteria, criteria.protocols, {}, predictions.n_train
+  )
   table = {
     name: measure
     for name, measure in criteria.table(protocol, (), ()).items()

@@ -1,6 +1,6 @@
 """The sums that a slice's metrics are made of, and what is missing of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 from functools import partial
@@ -17,6 +17,7 @@ from xjax.metrics.label_sums import (
   GOLD,
   GOLD_LABELS,
   LABELS,
+  OF_CORRECT,
   LabelForm,
   LabelTable,
   in_bins,
@@ -24,6 +25,7 @@ from xjax.metrics.label_sums import (
 )
 from xjax.metrics.measures import Measure
 from xjax.metrics.propensity import KINDS as PROPENSITY_KINDS
+from xjax.metrics.protocols import Protocol
 from xjax.metrics.ranking import KINDS as RANKING_KINDS, R_PRECISION
 from xjax.metrics.sums import (
   DOCUMENTS,
@@ -70,6 +72,7 @@ class Evidence:
     cls,
     part: Slice,
     criteria: Criteria,
+    protocols: Sequence[Protocol],
     cuts: Mapping[str, float | None],
     n_train: int,
   ) -> 'Evidence':
@@ -78,19 +81,20 @@ class Evidence:
     Args:
       part: the slice.
       criteria: what to judge by.
+      protocols: those of the criteria that have this slice.
       cuts: what ends the name of F1 -> its threshold.
       n_train: training documents; 0: not known.
     """
     weights, absent = _weights(part, criteria, n_train)
     bins = _bins(part) if n_train else {}
-    given = _diversity(part, criteria)
     thresholds = [cut for cut in cuts.values() if cut is not None]
     wanted = {
       name
-      for protocol in criteria.protocols
+      for protocol in protocols
       for measure in criteria.table(protocol, tuple(cuts), tuple(bins)).values()
       for name in measure.sums
     }
+    given = _diversity(part, criteria, wanted)
     terms = _document_terms(criteria.ks, weights, given)
     # Counting labels takes as long as all else: not for nothing.
     by_label = not all(map(is_term, wanted))
@@ -192,8 +196,8 @@ class Evidence:
     return sums
 
   @functools.cached_property
-  def short(self) -> dict[str, str]:
-    """Sum -> why the lists are too short to know it, where they are."""
+  def short(self) -> dict[str, tuple[int, str]]:
+    """Sum -> documents whose list is too short to know it, and the reason."""
     n_docs, n_all, depth = (
       self.part.n_with_gold,
       len(self.part),
@@ -201,19 +205,24 @@ class Evidence:
     )
     too_short = f'need a list deeper than the {depth} labels saved'
     found = {
-      name: f'{n:,} of {n_docs:,} documents {too_short}'
+      name: (n, f'{n:,} of {n_docs:,} documents {too_short}')
       for name, n in self._taken.unknown().items()
     }
-    short_Q = np.asarray(self._taken.short_Q).tolist()
-    for decisions, n in zip(self.sets, short_Q, strict=True):
+    taken = self._taken
+    counts = zip(
+      self.sets, taken.short_Q.tolist(), taken.unfound_Q.tolist(), strict=True
+    )
+    for decisions, n_short, n_unfound in counts:
       reason = (
         f'may have more labels above the threshold than the {depth} saved'
         if decisions in self.cuts
         else too_short
       )
-      if n:
-        reason = f'{n:,} of {n_all:,} documents {reason}'
-        found |= dict.fromkeys(self._label_sums[decisions], reason)
+      for name in self._label_sums[decisions]:
+        # What is correct may be known where what is predicted is not.
+        n = n_unfound if name.startswith(OF_CORRECT) else n_short
+        if n:
+          found[name] = n, f'{n:,} of {n_all:,} documents {reason}'
     return found
 
   def asks_for(self, measure: Measure) -> bool:
@@ -228,9 +237,8 @@ class Evidence:
       return _NO_GOLD
     if any(name not in self.sums for name in measure.sums):
       return self.absent if measure.over.startswith(_WEIGHED) else _MARGINS
-    return next(
-      (self.short[name] for name in measure.sums if name in self.short), ''
-    )
+    short = [self.short[name] for name in measure.sums if name in self.short]
+    return max(short)[1] if short else ''
 
 
 _WEIGHED = ('w-', 'PSR')
@@ -267,15 +275,15 @@ def _bins(part: Slice) -> dict[str, np.ndarray]:
   return {name: mask for name, mask in bins.items() if mask.any()}
 
 
-def _diversity(part: Slice, criteria: Criteria) -> dict[str, np.ndarray]:
-  """The terms of intra-list diversity, where label vectors are given."""
-  if criteria.vectors_LD is None:
+def _diversity(
+  part: Slice, criteria: Criteria, wanted: Collection[str]
+) -> dict[str, np.ndarray]:
+  """The terms of intra-list diversity, where they are wanted and can be."""
+  ks = [k for k in criteria.ks if f'ILD@{k}' in wanted]
+  if criteria.vectors_LD is None or not ks:
     return {}
-  return {
-    f'ILD@{k}': intra_list_diversity(part.lists.ids, k, criteria.vectors_LD)
-    for k in criteria.ks
-    if k > 1
-  }
+  found = intra_list_diversity(part.lists.ids, ks, criteria.vectors_LD)
+  return {f'ILD@{k}': values_N for k, values_N in found.items()}
 
 
 def _document_terms(

@@ -69,12 +69,12 @@ def judge(
   missing = {protocol.name: {} for protocol in criteria.protocols}
   intervals, facts = {}, {}
   for name, protocols, evidence in _evidence(predictions, criteria, cuts):
-    tables = {
-      protocol.name: criteria.table(protocol, tuple(cuts), evidence.bins)
-      for protocol in protocols
-    }
-    for who, table in tables.items():
-      found[who][name], missing[who][name] = judge_slice(evidence, table)
+    tables = {}
+    for each in protocols:
+      table = criteria.table(each, tuple(cuts), evidence.bins)
+      tables[each.name] = table
+      judged = judge_slice(evidence, table, each)
+      found[each.name][name], missing[each.name][name] = judged
     if first in protocols:
       facts[name] = facts_of(evidence)
     if criteria.replicates:
@@ -93,20 +93,21 @@ def _evidence(
   cuts: Mapping[str, float | None],
 ) -> Iterator[tuple[str, list[Protocol], Evidence]]:
   """Yields (slice, protocols, evidence): those agree on the slice's labels."""
-  for frequent_from, protocols in _by_masks(criteria).items():
-    masks = judged_slices(predictions, criteria, frequent_from)
-    for name, mask in masks.items():
-      part = Slice.of(predictions, name, mask)
-      evidence = Evidence.of(part, criteria, cuts, predictions.n_train)
+  masks = {
+    protocol.name: judged_slices(predictions, criteria, protocol.frequent_from)
+    for protocol in criteria.protocols
+  }
+  for name in masks[criteria.protocols[0].name]:
+    by_mask: dict[bytes, list[Protocol]] = {}
+    for protocol in criteria.protocols:
+      key = masks[protocol.name][name].tobytes()
+      by_mask.setdefault(key, []).append(protocol)
+    for protocols in by_mask.values():
+      part = Slice.of(predictions, name, masks[protocols[0].name][name])
+      evidence = Evidence.of(
+        part, criteria, protocols, cuts, predictions.n_train
+      )
       yield name, protocols, evidence
-
-
-def _by_masks(criteria: Criteria) -> dict[int, list[Protocol]]:
-  """The protocols that agree on which labels are frequent."""
-  found = {}
-  for protocol in criteria.protocols:
-    found.setdefault(protocol.frequent_from, []).append(protocol)
-  return found
 
 
 def _of_all(
@@ -134,6 +135,8 @@ def judged_slices(
     masks = judged_masks(
       predictions.train_counts, predictions.held_out, frequent_from
     )
+  if twice := masks.keys() & criteria.slices.keys():
+    raise ValueError(f'slices of names that are taken: {sorted(twice)}')
   return {**masks, **criteria.slices}
 
 
@@ -173,18 +176,26 @@ def score_threshold(kind: ScoreKind, probability: float) -> float | None:
 
 
 def judge_slice(
-  evidence: Evidence, table: Mapping[str, Measure]
+  evidence: Evidence,
+  table: Mapping[str, Measure],
+  protocol: Protocol = XJAX,
 ) -> tuple[dict[str, Any], dict[str, str]]:
   """All metrics of a slice.
+
+  Args:
+    evidence: of the slice.
+    table: metric -> measure.
+    protocol: whose table it is.
 
   Returns:
     metric -> value or None, and for each None metric -> reason; if the lists
     are cut from others, and some are short of it, LISTS -> how many.
   """
   part = evidence.part
+  n_docs = part.n_with_gold if protocol.skip_without_gold else len(part)
   values = {
-    'n_docs': part.n_with_gold,
-    'n_skipped': len(part) - part.n_with_gold,
+    'n_docs': n_docs,
+    'n_skipped': len(part) - n_docs,
     'n_labels': part.n_labels,
   }
   reasons = {}

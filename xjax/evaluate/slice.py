@@ -13,6 +13,7 @@ from xjax.metrics.sums import Documents
 
 ROWS = 8192  # documents of a block, at most
 _FEWEST_ROWS, _FEWEST_GOLD = 64, 8  # fewer shapes, so fewer traces
+_ENTRIES = 1 << 19  # gold labels of a block, padding and all
 _NONE = np.float32(-np.inf)
 
 
@@ -90,20 +91,27 @@ class Slice:
     block is not much wider than most of its rows; padding rows come last.
     """
     order = np.argsort(self.gold.lengths, kind='stable')
-    size = min(ROWS, max(_FEWEST_ROWS, _power_of_two(len(order))))
-    for start in range(0, len(order), size):
+    most = min(ROWS, max(_FEWEST_ROWS, _power_of_two(len(order))))
+    start = 0
+    while start < len(order):
+      size = most
+      # A few documents with very many labels would make a block too large.
+      while size > 1 and size * self._width(order[start:][:size]) > _ENTRIES:
+        size //= 2
       rows = order[start : start + size]
       yield rows, self._block(rows, size)
+      start += size
+
+  def _width(self, rows: np.ndarray) -> int:
+    """Places for the gold of documents that come in the order of it."""
+    return max(_FEWEST_GOLD, _power_of_two(int(self.gold.lengths[rows[-1]])))
 
   def _block(self, rows: np.ndarray, size: int) -> Documents:
-    most = int(self.gold.lengths[rows[-1]])
     padded = np.append(rows, np.full(size - len(rows), PAD))
     lists_B = np.maximum(padded, 0)
     return Documents(
       ids_BK=self.lists.ids[lists_B],
-      gold_BP=self.gold.padded(
-        padded, max(_FEWEST_GOLD, _power_of_two(most)), PAD
-      ),
+      gold_BP=self.gold.padded(padded, self._width(rows), PAD),
       mask_B=padded != PAD,
       floor_B=self.floor[lists_B],
       scores_BK=self.lists.scores[lists_B],

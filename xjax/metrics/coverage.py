@@ -15,14 +15,16 @@ def covered(correct_L: Float[Array, '*R L']) -> Float[Array, '*R L']:
 def covered_share(
   correct_L: Float[Array, '*R L'], gold_L: Float[Array, '*R L'], alpha: float
 ) -> Float[Array, '*R L']:
-  """1 for a label whose recall is at least alpha, in (0, 1] (eq. 28).
+  """1 for a label whose recall is at least alpha, in [0, 1] (eq. 28).
+
+  With alpha = 0 it must be above 0, as for coverage.
 
   A label that is never gold has recall 0.
   """
   # As a quotient: 51 / 75 is the float nearest to 0.68, and so is 0.68 itself,
   # while 0.68 * 75 is more than 51.
   enough_L = correct_L / jnp.maximum(gold_L, 1) >= alpha
-  return (enough_L & (gold_L > 0)).astype(correct_L.dtype)
+  return (enough_L & (correct_L > 0)).astype(correct_L.dtype)
 
 
 def covered_sample(

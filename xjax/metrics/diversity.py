@@ -3,36 +3,43 @@
 Schultheis et al. 2022, eq. 17.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import scipy.sparse
 
 from xjax.core.types import PAD
 
+_PAIRS = 4096
+
 
 def intra_list_diversity(
-  ids_NK: np.ndarray, k: int, vectors_LD: scipy.sparse.csr_array
-) -> np.ndarray:
+  ids_NK: np.ndarray, ks: Sequence[int], vectors_LD: scipy.sparse.csr_array
+) -> dict[int, np.ndarray]:
   """The mean of 1 - similarity over the pairs of each list's first k labels.
 
   Args:
     ids_NK: int32 ranked labels, PAD beyond the list.
-    k: cut-off.
-    vectors_LD: label vectors of length 1; their product is the similarity.
+    ks: cut-offs.
+    vectors_LD: label vectors of length 1; their product is the similarity. A
+      label without a vector (all 0) resembles no other.
 
   Returns:
-    float64 [N], over the pairs there are; 0 for a document with fewer than two
-    labels, which has none.
+    k -> float64 [N], over the pairs there are; 0 for a document with fewer
+    than two labels, which has none.
   """
-  ids_NK = ids_NK[:, :k]
   total_N, pairs_N = np.zeros(len(ids_NK)), np.zeros(len(ids_NK), np.int64)
-  for j in range(1, ids_NK.shape[1]):
-    for i in range(j):
-      # A list has no gaps: where the later label is, so is the earlier.
-      rows = np.flatnonzero(ids_NK[:, j] != PAD)
+  found = {}
+  for j in range(max(ks)):
+    # A list has no gaps: where the later label is, so are the earlier.
+    rows = np.flatnonzero(ids_NK[:, j] != PAD) if j < ids_NK.shape[1] else ()
+    for i in range(j if len(rows) else 0):
       ours, theirs = ids_NK[rows, i], ids_NK[rows, j]
       total_N[rows] += 1 - _products(vectors_LD, ours, theirs)
       pairs_N[rows] += 1
-  return total_N / np.maximum(pairs_N, 1)
+    if j + 1 in ks:
+      found[j + 1] = total_N / np.maximum(pairs_N, 1)
+  return found
 
 
 def _products(
@@ -43,6 +50,10 @@ def _products(
   pairs, places = np.unique(
     pairs + np.maximum(ours, theirs), return_inverse=True
   )
-  left, right = np.divmod(pairs, vectors_LD.shape[0])
-  products = (vectors_LD[left] * vectors_LD[right]).sum(1)
-  return np.asarray(products).ravel()[places]
+  products = np.zeros(len(pairs))
+  # Some at a time: head labels have long vectors.
+  for start in range(0, len(pairs), _PAIRS):
+    some = slice(start, start + _PAIRS)
+    left, right = np.divmod(pairs[some], vectors_LD.shape[0])
+    products[some] = (vectors_LD[left] * vectors_LD[right]).sum(1)
+  return products[places]

@@ -26,6 +26,9 @@ BINS = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, None))
 LABELS, GOLD, GOLD_LABELS = 'labels', 'gold', 'labels with gold'
 # And of a set of decisions: labels up to the largest that is gold or predicted.
 UP_TO_LARGEST = 'labels up to largest'
+# How the sums begin that depend on what is correct, and not on what else is
+# predicted.
+OF_CORRECT = ('correct', 'label-R', 'covered')
 
 
 def bin_name(low: int, high: int | None) -> str:

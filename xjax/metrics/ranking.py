@@ -140,13 +140,14 @@ def known(ranked: Ranked, ks: tuple[int, ...]) -> Bool[Array, 'B J']:
   It does where it has k entries, or every label, or all that is gold.
   """
   deep_BJ = ranked.listed_B[:, None] >= jnp.asarray(ks)
-  return deep_BJ | _complete(ranked)[:, None]
+  return deep_BJ | complete(ranked)[:, None]
 
 
 def r_precision_known(ranked: Ranked) -> Bool[Array, ' B']:
   """The same for R-Precision, which needs g entries."""
-  return (ranked.listed_B >= ranked.gold_B) | _complete(ranked)
+  return (ranked.listed_B >= ranked.gold_B) | complete(ranked)
 
 
-def _complete(ranked: Ranked) -> Bool[Array, ' B']:
+def complete(ranked: Ranked) -> Bool[Array, ' B']:
+  """Whether nothing gold is missing from the list that could be in it."""
   return ranked.whole_B | (ranked.hits_BK.sum(-1) == ranked.gold_B)

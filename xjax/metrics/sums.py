@@ -7,7 +7,7 @@ from functools import partial
 from flax import struct
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 import numpy as np
 
 from xjax.core.types import PAD
@@ -18,6 +18,7 @@ from xjax.metrics.ranking import (
   KINDS as RANKING_KINDS,
   R_PRECISION,
   Ranked,
+  complete,
   known,
   r_precision,
   r_precision_known,
@@ -168,6 +169,7 @@ class Sums:
     counts: per label; sets: a cut-off each, of the places that the one before
       lacks, then a threshold each.
     short_Q: int64, documents whose list is too short to know their decisions.
+    unfound_Q: int64, those of them whose list may lack a correct one.
     form: which sums these are.
   """
 
@@ -175,6 +177,7 @@ class Sums:
   unknown_M: jax.Array
   counts: LabelCounts
   short_Q: jax.Array
+  unfound_Q: jax.Array
   form: Form = struct.field(pytree_node=False)
 
   @classmethod
@@ -187,6 +190,7 @@ class Sums:
         unknown_M=jnp.zeros(len(form.terms), jnp.int64),
         counts=LabelCounts.empty(n_sets, form.n_labels),
         short_Q=jnp.zeros(n_sets, jnp.int64),
+        unfound_Q=jnp.zeros(n_sets, jnp.int64),
         form=form,
       )
 
@@ -268,23 +272,18 @@ def _count(
   within_BK = jnp.where(within_BK < n_ks, within_BK, n_sets)
   counts = state.counts.add(ids_BK, hits_BK, within_BK, gold_BP)
   deep_BJ = ranked.listed_B[:, None] >= jnp.asarray(ks)
-  short = [(mask_B1 & ~ranked.whole_B[:, None] & ~deep_BJ).sum(0)]
+  hidden_BJ = mask_B1 & ~ranked.whole_B[:, None] & ~deep_BJ
+  short, unfound = [hidden_BJ], [hidden_BJ & ~known(ranked, ks)]
   for i in range(state.form.n_thresholds):
     chosen_BK = above(documents.scores_BK, thresholds[i])
     set_BK = jnp.where(chosen_BK, n_ks + i, n_sets)
     counts = counts.add(ids_BK, hits_BK, set_BK, none_BP)
-    hidden_B = documents.floor_B.astype(thresholds.dtype) > thresholds[i]
-    short.append((mask_B1[:, 0] & hidden_B).sum()[None])
+    floor_B1 = documents.floor_B.astype(thresholds.dtype)[:, None]
+    hidden_B1 = mask_B1 & (floor_B1 > thresholds[i])
+    short.append(hidden_B1)
+    unfound.append(hidden_B1 & ~complete(ranked)[:, None])
   return state.replace(
-    counts=counts, short_Q=state.short_Q + jnp.concatenate(short)
+    counts=counts,
+    short_Q=state.short_Q + jnp.concatenate(short, 1).sum(0),
+    unfound_Q=state.unfound_Q + jnp.concatenate(unfound, 1).sum(0),
   )
-
-
-def block(
-  ids_BK: Int[np.ndarray, 'B K'],
-  gold_BP: Int[np.ndarray, 'B P'],
-  whole_B: Bool[np.ndarray, ' B'],
-) -> Documents:
-  """A block of documents without scores or padding rows."""
-  floor_B = np.where(whole_B, np.float32(-np.inf), np.float32(0))
-  return Documents(ids_BK, gold_BP, np.ones(len(ids_BK), bool), floor_B)
