@@ -15,7 +15,7 @@ _REPLICATES = 1000  # of the bootstrap, where intervals are asked for
 # Flags that change what a run is judged by.
 _JUDGING = (
   *('ks', 'metrics', 'protocol', 'propensity', 'slices', 'labels'),
-  *('similarity', 'rank_weights', 'ci'),
+  *('similarity', 'rank_weights', 'alphas', 'draws', 'ci'),
 )
 _OF_FILES = (
   'gold',
@@ -33,12 +33,15 @@ _IN_FULL = (
 
 def define_judging() -> None:
   """Defines what to judge by."""
-  _tuple('ks', int, _ASKED.ks, 'Cut-offs.')
+  _tuple('ks', int, _ASKED.ks, "Cut-offs; else the run's, or 1,3,5,10.")
   _tuple('metrics', str, (), 'Metrics to print, as P,nDCG; none named: all.')
   _tuple(
     'protocol', str, _ASKED.protocols, 'Whose conventions; all: a column each.'
   )
-  _tuple('propensity', float, _ASKED.propensity, 'A and B of the formula.')
+  _tuple(
+    *('propensity', float, _ASKED.propensity),
+    "A and B of the formula; else the run's, or 0.55,1.5.",
+  )
   _tuple(
     'slices', str, (), 'More slices: bin:1-9, level:2, a file of label ids.'
   )
@@ -47,6 +50,8 @@ def define_judging() -> None:
     'similarity', Similarity.NONE, Similarity, 'Of labels, for ILD.'
   )
   flags.DEFINE_string('rank_weights', '', '.npy [L, K], W of weighted@k.')
+  _tuple('alphas', float, _ASKED.alphas, 'Recalls of coverage[a=...]@k.')
+  _tuple('draws', int, _ASKED.draws, 'Documents drawn, of coverage[n=...]@k.')
   flags.DEFINE_bool('ci', False, 'Bootstrap intervals of every metric.')
   flags.DEFINE_integer('replicates', _REPLICATES, 'Of the bootstrap.', 2)
   flags.DEFINE_integer('seed', _ASKED.seed, 'Of its draws.', 0)
@@ -94,6 +99,8 @@ def asked() -> Asked | None:
     labels=values.labels,
     similarity=values.similarity,
     rank_weights=values.rank_weights,
+    alphas=values.alphas,
+    draws=values.draws,
     replicates=values.replicates if values.ci else 0,
     seed=values.seed,
   )

@@ -17,13 +17,14 @@ from xjax.data.eurlex57k.records import read_concepts
 from xjax.data.faults import Faults
 from xjax.data.schema import Label
 from xjax.data.taxonomy import read_taxonomy
-from xjax.evaluate.criteria import PROPENSITY, Criteria
+from xjax.evaluate.criteria import Criteria
 from xjax.evaluate.predictions import Predictions
 from xjax.evaluate.slice_names import (
   check_slice_names,
   named_slices,
   needs_labels,
 )
+from xjax.metrics.label_sums import LabelForm
 from xjax.metrics.protocols import PROTOCOLS, XJAX, Protocol
 
 ALL_PROTOCOLS = 'all'
@@ -42,27 +43,31 @@ class Asked:
   """What a user asks to be judged by.
 
   Attributes:
-    ks: cut-offs.
+    ks: cut-offs; empty: those of the run, or the usual ones.
     kinds: metrics, as `P` or `macro-F1@k`; empty: all.
     protocols: names; `all`: every one there is.
-    propensity: A and B of the formula.
+    propensity: A and B of the formula; empty: those of the run, or the usual.
     slices: as named_slices; those by frequency are always there.
     labels: file of descriptors: labels.jsonl, eurovoc_en.json, or a taxonomy
       of tab-separated lines; '' for none but those of the run.
     similarity: of labels, for ILD.
     rank_weights: .npy file of float [L, K], W of weighted@k; '' for none.
+    alphas: recalls of alpha-coverage, from 0 to 1.
+    draws: numbers of documents of n'-coverage.
     replicates: of the bootstrap; 0: no intervals.
     seed: of its draws.
   """
 
-  ks: Sequence[int] = (1, 3, 5, 10)
+  ks: Sequence[int] = ()
   kinds: Sequence[str] = ()
   protocols: Sequence[str] = (XJAX.name,)
-  propensity: Sequence[float] = PROPENSITY
+  propensity: Sequence[float] = ()
   slices: Sequence[str] = ()
   labels: str = ''
   similarity: Similarity = Similarity.NONE
   rank_weights: str = ''
+  alphas: Sequence[float] = LabelForm.alphas
+  draws: Sequence[int] = LabelForm.draws
   replicates: int = 0
   seed: int = 0
 
@@ -75,6 +80,7 @@ class Asked:
     _cut_offs(self.ks)
     kinds, protocols = _kinds(self.kinds), _protocols(self.protocols)
     _propensity(self.propensity)
+    _label_form(self.alphas, self.draws)
     check_slice_names(self.slices)
     if self.labels and not pathlib.Path(self.labels).expanduser().is_file():
       raise ConfigError(f'--labels={self.labels}: no such file')
@@ -109,6 +115,7 @@ class Asked:
     weights_L: np.ndarray | None = None,
     labels: Sequence[Label] = (),
     train_gold: Callable[[], Ragged] | None = None,
+    usual: Criteria | None = None,
   ) -> Criteria:
     """What is asked for, of these predictions.
 
@@ -117,6 +124,7 @@ class Asked:
       weights_L: inverse propensities from a file.
       labels: descriptors that the run has.
       train_gold: gives the gold of the training documents, in label indices.
+      usual: what holds where nothing is asked for; a run's own.
 
     Raises:
       ConfigError: something is unknown, or what it takes is not given.
@@ -125,20 +133,23 @@ class Asked:
     described = {label.id: label for label in labels}
     if self.labels:
       described |= read_described(pathlib.Path(self.labels).expanduser())
+    usual = usual or Criteria()
+    ks = _cut_offs(self.ks) or tuple(usual.ks)
     return Criteria(
-      ks=_cut_offs(self.ks),
+      ks=ks,
       kinds=_kinds(self.kinds),
       protocols=_protocols(self.protocols),
-      propensity=_propensity(self.propensity),
+      propensity=_propensity(self.propensity) or usual.propensity,
       weights_L=weights_L,
       slices=named_slices(self.slices, predictions, described),
       vectors_LD=self._vectors(predictions, described, train_gold),
-      ranks_LK=self._rank_weights(len(predictions.labels)),
+      ranks_LK=self._rank_weights(len(predictions.labels), max(ks)),
+      form=_label_form(self.alphas, self.draws),
       replicates=self.replicates,
       seed=self.seed,
     )
 
-  def _rank_weights(self, n_labels: int) -> np.ndarray | None:
+  def _rank_weights(self, n_labels: int, deepest: int) -> np.ndarray | None:
     path = self.rank_weights
     if not path:
       return None
@@ -147,7 +158,6 @@ class Asked:
       shape, kind = tuple(weights_LK.shape), weights_LK.dtype.kind
     except DAMAGE as error:
       raise DataError(f'{path}: cannot be read as .npy: {error}') from error
-    deepest = max(self.ks)
     fits = len(shape) == 2 and shape[0] == n_labels and shape[1] >= deepest
     if not fits or kind != 'f' or not np.isfinite(weights_LK).all():
       raise DataError(
@@ -201,7 +211,7 @@ def read_described(path: pathlib.Path) -> dict[str, Label]:
 
 
 def _cut_offs(ks: Sequence[int]) -> tuple[int, ...]:
-  if not ks or min(ks) < 1 or len(set(ks)) < len(ks):
+  if min(ks, default=1) < 1 or len(set(ks)) < len(ks):
     raise ConfigError(f'--ks={ks}: cut-offs are positive, each once')
   return tuple(sorted(ks))
 
@@ -235,9 +245,20 @@ def _protocols(names: Sequence[str]) -> tuple[Protocol, ...]:
   return tuple(PROTOCOLS[name] for name in dict.fromkeys(names))
 
 
-def _propensity(values: Sequence[float]) -> tuple[float, float]:
-  if len(values) != 2 or not all(0 <= v < math.inf for v in values):
+def _label_form(alphas: Sequence[float], draws: Sequence[int]) -> LabelForm:
+  if not all(0 <= alpha <= 1 for alpha in alphas):
+    raise ConfigError(f'--alphas={alphas}: recalls are from 0 to 1')
+  if min(draws, default=1) < 1:
+    raise ConfigError(f'--draws={draws}: numbers of documents are positive')
+  return LabelForm(tuple(alphas), tuple(draws))
+
+
+def _propensity(values: Sequence[float]) -> tuple[float, ...]:
+  if not values:
+    return ()
+  finite = all(0 <= v < math.inf for v in values)
+  if len(values) != 2 or not finite or not values[1]:
     raise ConfigError(
-      f'--propensity={values}: A and B, two numbers of at least 0'
+      f'--propensity={values}: A and B, two numbers, A of at least 0, B above 0'
     )
   return values[0], values[1]

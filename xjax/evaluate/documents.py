@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 import dataclasses
 import json
+import math
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from xjax.evaluate.slice import Slice
 from xjax.metrics.measures import Measure
 from xjax.metrics.slices import ALL
 from xjax.metrics.sums import WITH_GOLD
+
+_ROWS = 1024  # documents at a time
 
 
 def document_lines(
@@ -38,15 +41,20 @@ def document_lines(
     if all(s in evidence.form.terms for s in measure.sums)
   }
   values = _values(evidence, table)
-  for row, id_ in enumerate(predictions.doc_ids):
-    listed = part.lists.ids[row, : max(criteria.ks)]
-    document = {
-      'id': id_,
-      'gold': _names(predictions, part.gold[row]),
-      'labels': _names(predictions, listed[listed != PAD]),
-    }
-    document |= {name: each[row] for name, each in values.items()}
-    yield json.dumps(document, ensure_ascii=False)
+  for start in range(0, len(predictions), _ROWS):
+    some = slice(start, start + _ROWS)
+    lists = {name: each[some].tolist() for name, each in values.items()}
+    for row, id_ in enumerate(predictions.doc_ids[some]):
+      listed = part.lists.ids[start + row, : max(criteria.ks)]
+      document = {
+        'id': id_,
+        'gold': _names(predictions, part.gold[start + row]),
+        'labels': _names(predictions, listed[listed != PAD]),
+      }
+      for name, each in lists.items():
+        value = each[row]
+        document[name] = None if math.isnan(value) else value
+      yield json.dumps(document, ensure_ascii=False)
 
 
 def _names(predictions: Predictions, labels: np.ndarray) -> list[str]:
@@ -55,18 +63,17 @@ def _names(predictions: Predictions, labels: np.ndarray) -> list[str]:
 
 def _values(
   evidence: Evidence, table: dict[str, Measure]
-) -> dict[str, list[float | None]]:
-  """Metric -> value of each document."""
+) -> dict[str, np.ndarray]:
+  """Metric -> float64 [N], NaN where it is not known or there is no gold."""
   terms_MN, known_MN = evidence.documents()
   rows = dict(zip(evidence.form.terms, terms_MN, strict=True))
   known = dict(zip(evidence.form.terms, known_MN, strict=True))
+  with_gold_N = evidence.part.gold.lengths > 0
+  rows[WITH_GOLD] = with_gold_N.astype(np.float64)
   found = {}
   for name, measure in table.items():
-    seen_N = np.logical_and.reduce([known[s] for s in measure.sums])
-    seen_N &= rows[WITH_GOLD] > 0
-    value_N = measure.value(rows)
-    found[name] = [
-      float(v) if ok and v == v else None
-      for v, ok in zip(value_N.tolist(), seen_N.tolist(), strict=True)
-    ]
+    seen_N = with_gold_N.copy()
+    for each in measure.sums:
+      seen_N &= known.get(each, True)
+    found[name] = np.where(seen_N, measure.value(rows), np.nan)
   return found

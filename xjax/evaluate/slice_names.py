@@ -148,4 +148,5 @@ def _listed(path: pathlib.Path, predictions: Predictions) -> np.ndarray:
   known = {id_: Label(id_) for id_ in predictions.labels}
   ids = read_label_list(path, known, faults)
   faults.settle()
-  return np.isin(np.array(predictions.labels), np.array(ids))
+  wanted, n_labels = set(ids), len(predictions.labels)
+  return np.fromiter((i in wanted for i in predictions.labels), bool, n_labels)

@@ -26,6 +26,7 @@ BINS = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, None))
 LABELS, GOLD, GOLD_LABELS = 'labels', 'gold', 'labels with gold'
 # And of a set of decisions: labels up to the largest that is gold or predicted.
 UP_TO_LARGEST = 'labels up to largest'
+BETAS = (0.5, 2.0)  # of macro-F_beta
 # How the sums begin that depend on what is correct, and not on what else is
 # predicted.
 OF_CORRECT = ('correct', 'label-R', 'covered')
@@ -52,12 +53,10 @@ class LabelForm:
   """Which label metrics there are beside F1.
 
   Attributes:
-    betas: of F_beta at a cut-off.
-    alphas: recalls from which a label counts as covered, in (0, 1].
+    alphas: recalls from which a label counts as covered, in [0, 1].
     draws: numbers of documents that coverage is expected on.
   """
 
-  betas: tuple[float, ...] = (0.5, 2.0)
   alphas: tuple[float, ...] = (0.5,)
   draws: tuple[int, ...] = (1000,)
 
@@ -126,7 +125,7 @@ def label_sums(
     'covered': covered(correct_L),
     'correct-log': entropy_part(correct_L),
   }
-  for beta in form.betas:
+  for beta in BETAS:
     each[f'F{beta:g}'] = f_beta(correct_L, predicted_L, gold_L, beta)
   for alpha in form.alphas:
     each[f'covered[a={alpha:g}]'] = covered_share(correct_L, gold_L, alpha)

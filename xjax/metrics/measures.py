@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from xjax.metrics.label_sums import (
+  BETAS,
   GOLD,
   GOLD_LABELS,
   LABELS,
@@ -123,7 +124,7 @@ def propensity_measures(
 
 
 def f1_measures(decisions: str, labels: str) -> dict[str, Measure]:
-  """Micro-, macro- and weighted F1 of a set of decisions.
+  """Micro- and macro-F1 of a set of decisions.
 
   Args:
     decisions: what ends the names of its sums, as `@5`.
@@ -133,7 +134,6 @@ def f1_measures(decisions: str, labels: str) -> dict[str, Measure]:
   return {
     f'micro-F1{decisions}': Measure(f'correct{decisions}', both, 2.0),
     f'macro-F1{decisions}': Measure(f'F1{decisions}', (labels,)),
-    f'weighted-F1{decisions}': Measure(f'gold-F1{decisions}', (GOLD,)),
   }
 
 
@@ -146,7 +146,7 @@ def label_measures(
     f'macro-F1@{k}[{bin_}]': Measure(f'F1@{k}[{bin_}]', (f'{LABELS}[{bin_}]',))
     for bin_ in bins
   }
-  betas = tuple(f'F{beta:g}' for beta in form.betas)
+  betas = tuple(f'F{beta:g}' for beta in BETAS)
   for kind, each in (('P', 'label-P'), ('R', 'label-R'), *zip(betas, betas)):
     table[f'macro-{kind}@{k}'] = Measure(f'{each}@{k}', (macro_over,))
   covered_over = _universe(protocol.coverage_over, k)
@@ -190,6 +190,7 @@ def measures(
   table = document_measures(ks, documents)
   for name in thresholds:
     table |= f1_measures(name, LABELS)
+    table[f'weighted-F1{name}'] = Measure(f'gold-F1{name}', (GOLD,))
   table |= propensity_measures(ks, documents, protocol)
   for k in ks:
     table |= f1_measures(f'@{k}', _universe(protocol.macro_over, k))

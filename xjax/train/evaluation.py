@@ -98,7 +98,10 @@ def evaluate_split(
   criteria = config.criteria()
   if asked:
     criteria = asked.criteria(
-      predictions, None, space.labels, lambda: load(TRAIN).split(TRAIN).gold
+      predictions,
+      labels=space.labels,
+      train_gold=lambda: load(TRAIN).split(TRAIN).gold,
+      usual=criteria,
     )
     threshold = tuned_threshold(metrics)
     metrics = judge(predictions, criteria, threshold)
@@ -126,7 +129,7 @@ def evaluate_files(files: JudgeFiles, asked: Asked) -> Evaluation:
   if tuned := [name for name in asked.kinds if name.endswith('-tuned')]:
     raise ConfigError(f'--metrics: {tuned[0]}: a --workdir alone has a dev')
   # Whatever is asked for should not fail for want of a deeper list.
-  predictions, weights_L = read_judged(files, max(DEPTH, *asked.ks))
+  predictions, weights_L = read_judged(files, max((DEPTH, *asked.ks)))
   need_gold(predictions)
 
   def train_gold() -> Ragged:
