@@ -80,21 +80,26 @@ def intervals(
       value = float(measure.value(evidence.sums))
       each = sure(values_R, value, level, len(evidence.part), measure)
       if each is not None:
-        found[name] = _possible(each, values_R, measure)
+        found[name] = _possible(each, values_R, value, measure)
   return found
 
 
 def _possible(
-  each: Interval, values_R: np.ndarray, measure: Measure
+  each: Interval, values_R: np.ndarray, value: float, measure: Measure
 ) -> Interval:
-  """Without what no metric can be: less than 0, or a share above 1."""
+  """With the value, and without what no metric can be.
+
+  That is less than 0, or a share above 1.
+  """
   # Bits have no end; what is no share, as PSP-raw, is above 1 at times, and
   # weights of a user's may be negative.
   bits = isinstance(measure, Entropy)
   most = np.inf if bits else max(1.0, float(np.nanmax(values_R)))
   least = min(0.0, float(np.nanmin(values_R)))
   return dataclasses.replace(
-    each, low=max(each.low, least), high=min(each.high, most)
+    each,
+    low=max(min(each.low, value), least),
+    high=min(max(each.high, value), most),
   )
 
 
