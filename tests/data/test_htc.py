@@ -130,3 +130,58 @@ def test_documents_to_be_tagged(folder):
     ('line-2', 'c', None),
     ('line-3', 'so it goes', ('art', 'music', 'jazz')),
   ]
+
+
+def test_names_of_files_in_the_wild(tmp_path):
+  (tmp_path / 'nyt.taxnomy').write_text(TAXONOMY)
+  (tmp_path / 'tax').mkdir()
+  write(tmp_path / 'tax_notes.json', {})
+  write(tmp_path / 'nyt_train_all.json', *TRAIN)
+  write(tmp_path / 'nyt-val-all.json', *DEV)
+  write(tmp_path / 'train_test_both.json', *TRAIN)
+  raw = read_htc(data(tmp_path))
+  assert len(raw.labels) == 5
+  assert {name: len(split.ids) for name, split in raw.splits.items()} == {
+    'train': 2,
+    'dev': 1,
+  }
+  # A name that ends in the split is the better one.
+  write(tmp_path / 'nyt_train.json', TRAIN[0])
+  raw = read_htc(data(tmp_path), ['nyt_train_all', 'train_test_both'])
+  assert {name: len(split.ids) for name, split in raw.splits.items()} == {
+    'train': 1,
+    'dev': 1,
+    'nyt_train_all': 2,
+    'train_test_both': 2,
+  }
+
+
+def test_fields_without_doc_before_them(folder):
+  write(
+    folder / 'my_train.json',
+    {'token': ['so', 'it', 'goes'], 'label': ['art'], 'id': 'a'},
+    {'doc_token': 'x', 'doc_label': ['law'], 'token': 1, 'label': 2},
+  )
+  train = read_htc(data(folder)).splits['train']
+  assert train.documents[0] == Document('a', {'text': 'so it goes'}, ('art',))
+  assert train.documents[1].labels == ('law',)
+  write(folder / 'my_train.json', {'token': 'x', 'label': 'art'}, {'label': []})
+  with pytest.raises(DataError) as caught:
+    read_htc(data(folder))
+  assert str(caught.value).replace(f'{folder}/my_train.json:', '').split('\n')[
+    :2
+  ] == [
+    '1: label is text, not a list',
+    "2: no field 'doc_token'",
+  ]
+
+
+def test_a_missing_split_is_one_of_json(folder):
+  for path in folder.glob('my_*.json'):
+    path.unlink()
+  with pytest.raises(DataError) as caught:
+    read_htc(data(folder))
+  assert str(caught.value) == (
+    f'{folder}: no split here: there must be a file like train.json or '
+    'wos_train.json; there are: label_map'
+  )

@@ -111,24 +111,35 @@ def test_without_a_header_sizes_are_what_is_there(tmp_path):
 
 def test_a_label_of_weight_zero_is_none_a_score_of_zero_is_one(tmp_path):
   path = tmp_path / 'f.txt'
-  path.write_bytes(b'1 4\n3:1 0:0 1:0.5\n')
+  path.write_bytes(b'1 4\n3:1 0:0 1:1.0\n')
   assert read_xc(path).gold[0].tolist() == [1, 3]
   scores = read_xc_scores(path)
   assert scores.indices.tolist() == [3, 0, 1]
-  assert scores.data.tolist() == [1, 0, 0.5]
+  assert scores.data.tolist() == [1, 0, 1]
 
 
 @pytest.mark.parametrize(
   ('read', 'text', 'message'),
   [
-    (read_xc, b'1 2 2\n0 1:nan\n', '2: the value of 1 is NaN'),
-    (read_xc, b'1 2 2\n0 1:1e39\n', '2: the value of 1 is infinite'),
-    (read_xc_scores, b'2 2\n\n1:-inf\n', '3: the score of 1 is infinite'),
-    (read_xc_scores, b'1 2\n1:NaN\n', '2: the score of 1 is NaN'),
+    (read_xc, b'1 2 2\n0 1:nan\n', '2: the value of feature 1 is NaN'),
+    (read_xc, b'1 2 2\n0 1:1e39\n', '2: the value of feature 1 is infinite'),
+    (read_xc_scores, b'2 2\n\n1:-inf\n', '3: the score of label 1 is infinite'),
+    (read_xc_scores, b'1 2\n1:NaN\n', '2: the score of label 1 is NaN'),
     (
       read_xc_scores,
       b'1 2 2\n0 1:1\n',
-      '1: no header `N L`, as a score file has',
+      '1: a header `N L`, documents and labels, is missing: a score file '
+      'starts with one',
+    ),
+    (
+      read_xc,
+      b'2 2\n0:1\n0:0 1:0.5\n',
+      '3: the value of label 1 is neither 0 nor 1: scores are no gold',
+    ),
+    (
+      read_xc,
+      b'1 2\n1:-1\n',
+      '2: the value of label 1 is neither 0 nor 1: scores are no gold',
     ),
   ],
 )

@@ -28,6 +28,7 @@ def test_written_and_read(tmp_path, name):
   weights = np.array([1.1, 1e300, 1 / 3])
   write_inv_prop(path, weights)
   np.testing.assert_array_equal(read_inv_prop(path, 3), weights)
+  np.testing.assert_array_equal(read_inv_prop(path), weights)
 
 
 def test_among():
@@ -68,6 +69,8 @@ def test_faults_of_pairs(tmp_path, text, message):
     (b'1\nnan\n', "2: 'nan' is no positive number"),
     (b'inf\n1\n', "1: 'inf' is no positive number"),
     (b'1\n0\n', "2: '0' is no positive number"),
+    (b'1\n1_0\n', "2: '1_0' is no positive number"),
+    (b'\n', ' no number in it'),
   ],
 )
 def test_faults_of_inverse_propensities(tmp_path, text, message):

@@ -153,6 +153,11 @@ def test_a_folder_that_lacks_something(folder, tmp_path):
   (empty / 'Y.txt').write_text('a\n')
   with pytest.raises(DataError, match='must be a trn.json or trn.json.gz'):
     read_xc_repo(data(empty))
+  (empty / 'x.json').write_text('{}\n')
+  with pytest.raises(
+    DataError, match='a trn.json or trn.json.gz; there are: x'
+  ):
+    read_xc_repo(data(empty))
   with pytest.raises(ConfigError, match='data.dir is not set'):
     read_xc_repo(XcRepoData())
 

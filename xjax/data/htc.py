@@ -1,7 +1,7 @@
 """Corpora of hierarchical text classification: JSON lines and a taxonomy.
 
 A line is a document, {"doc_token": text or a list of tokens, "doc_label":
-[names]}, perhaps with an "id". The taxonomy has a line per label that has
+[names]} or {"token", "label"}, perhaps with an "id". The taxonomy has a line per label that has
 others below it, `parent<TAB>child<TAB>child...`, the first of them Root, which
 is no label. A label may have several parents.
 """
@@ -9,6 +9,7 @@ is no label. A label may have several parents.
 from collections.abc import Callable, Sequence
 import dataclasses
 import pathlib
+import re
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import HtcConfig, HtcData, HtcLabels
@@ -34,6 +35,9 @@ from xjax.data.tokens import default_cache_dir
 
 _SPLITS = {'val': 'dev', 'valid': 'dev'}
 _USUAL = ('train', 'dev', 'val', 'valid', 'test')
+_EXAMPLE = 'a file like train.json or wos_train.json'
+_WORDS = re.compile('[_.-]')
+_JSON = re.compile(r'.*\.jsonl?(\.gz)?')
 
 Transfer = Callable[[tuple[str, ...]], tuple[str, ...]]
 
@@ -43,17 +47,31 @@ def htc_document(
 ) -> Document:
   """Reads a document; what is wrong is noted in fields.faults."""
   before = len(fields.faults)
-  if isinstance(fields.row.get('doc_token'), list):
-    text = ' '.join(fields.texts('doc_token'))
+  token = _spelled(fields, 'doc_token')
+  if isinstance(fields.row.get(token), list):
+    text = ' '.join(fields.texts(token))
   else:
-    text = fields.text('doc_token')
+    text = fields.text(token)
   if len(fields.faults) == before and not text.strip():
     fields.faults.append('an empty document: no text in it')
   return Document(
     id=fields.identifier('id', default_id),
     zones={'text': text},
-    labels=fields.identifiers('doc_label', None if need_labels else ()),
+    labels=hierarchy_labels(fields, None if need_labels else ()),
   )
+
+
+def hierarchy_labels(
+  fields: Fields, default: tuple[str, ...] | None = None
+) -> tuple[str, ...]:
+  """Reads doc_label, or label; without a default one must be there."""
+  return fields.identifiers(_spelled(fields, 'doc_label'), default)
+
+
+def _spelled(fields: Fields, name: str) -> str:
+  """The name of a field, with or without its doc_, as it is given."""
+  short = name.removeprefix('doc_')
+  return short if short in fields and name not in fields else name
 
 
 def read_htc(
@@ -91,7 +109,7 @@ def read_htc(
 
   draft = Draft(default_cache_dir(data))
   zones: dict[str, None] = {}
-  for name in choose_splits(data.dir, files, splits, usual):
+  for name in choose_splits(data.dir, files, splits, usual, _EXAMPLE):
     path = only_file(files[name], faults)
     zones |= read_split(path, draft.begin(name), described, faults, read, True)
   faults.settle()
@@ -148,17 +166,28 @@ class _Implied:
 
 
 def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
-  """Split -> its files; of wos_train.json the last word is the split."""
+  """Split -> its files.
+
+  A word of the name says which: the last one, as in wos_train.json, or, where
+  no file ends so, another one, as in nyt_train_all.json.
+  """
+  files = find_files(folder, 'jsonl?')
+  if not files:
+    raise DataError(f'{folder}: no split here: there must be {_EXAMPLE}')
+  words = {stem: _WORDS.split(stem) for stem in files}
+  ended = {stem: _split_of(words[stem][-1:]) for stem in files}
   found: dict[str, list[pathlib.Path]] = {}
-  for stem, paths in find_files(folder, 'jsonl?').items():
-    last = stem.rsplit('_', 1)[-1]
-    name = last if last in _USUAL else stem
-    found.setdefault(_SPLITS.get(name, name), []).extend(paths)
-  if not found:
-    raise DataError(
-      f'{folder}: no split here: there must be a file like train.json'
-    )
+  for stem, paths in files.items():
+    within = _split_of(words[stem])
+    within = '' if within in ended.values() else within
+    found.setdefault(ended[stem] or within or stem, []).extend(paths)
   return found
+
+
+def _split_of(words: Sequence[str]) -> str:
+  """The split that words name; '' where they name none, or several."""
+  named = {_SPLITS.get(word, word) for word in words if word in _USUAL}
+  return named.pop() if len(named) == 1 else ''
 
 
 def _find_taxonomy(folder: pathlib.Path, config: HtcConfig) -> pathlib.Path:
@@ -167,7 +196,8 @@ def _find_taxonomy(folder: pathlib.Path, config: HtcConfig) -> pathlib.Path:
     if not path.is_file():
       raise ConfigError(f'data.htc.taxonomy: no such file: {path}')
     return path
-  paths = sorted(folder.glob('*taxonomy*'))
+  # Some are spelled taxnomy.
+  paths = [p for p in sorted(folder.glob('*tax*')) if _is_table(p)]
   if len(paths) != 1:
     there = ', '.join(path.name for path in paths) or 'none'
     raise ConfigError(
@@ -175,3 +205,9 @@ def _find_taxonomy(folder: pathlib.Path, config: HtcConfig) -> pathlib.Path:
       f'{folder}; called so: {there}'
     )
   return paths[0]
+
+
+def _is_table(path: pathlib.Path) -> bool:
+  """Whether it is a file, and none of JSON, which may be about taxes."""
+  hidden = path.name.startswith('.')
+  return path.is_file() and not hidden and not _JSON.fullmatch(path.name)

@@ -41,6 +41,7 @@ def choose_splits(
   present: Iterable[str],
   wanted: Sequence[str] = (),
   usual: bool = True,
+  example: str = 'a train.jsonl or train.jsonl.gz',
 ) -> list[str]:
   """Names of the splits to read: train, dev, test, then others by name.
 
@@ -49,6 +50,7 @@ def choose_splits(
     present: all names there are.
     wanted: those that must be there.
     usual: whether train, dev and test are read as well, where they are there.
+    example: files of splits as this source calls them, for messages.
 
   Raises:
     DataError: there is none, or one that is wanted is not there.
@@ -61,10 +63,7 @@ def choose_splits(
       raise DataError(f'{source}: no split {name!r}{there}')
   chosen = {*wanted, *(USUAL if usual else ())}
   if chosen.isdisjoint(ordered):
-    raise DataError(
-      f'{source}: no split here: there must be a train.jsonl or '
-      f'train.jsonl.gz{there}'
-    )
+    raise DataError(f'{source}: no split here: there must be {example}{there}')
   return [name for name in ordered if name in chosen]
 
 

@@ -21,6 +21,8 @@ from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.svmlight import SparseRows, read_sparse
 
+NOT_GOLD = 'the value of label {} is neither 0 nor 1: scores are no gold'
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class XcFile:
@@ -50,11 +52,13 @@ def read_xc(path: str | os.PathLike, features: bool = True) -> XcFile:
     What it says. In a label file a value of 0 is no label.
 
   Raises:
-    DataError: as read_sparse; a value that is no finite number.
+    DataError: as read_sparse; a value that is no finite number, or, in a label
+      file, neither 0 nor 1.
   """
   rows = read_sparse(path, features)
   _check_finite(rows)
   if len(rows.header) == 2:
+    rows.check(rows.entries, ~np.isin(rows.values, (0, 1)), NOT_GOLD)
     gold = rows.entries.keep(rows.values != 0)
     return XcFile(None, _ascending(gold), rows.header[1])
   return XcFile(
@@ -77,13 +81,17 @@ def read_xc_scores(path: str | os.PathLike) -> sparse.csr_array:
   """
   rows = read_sparse(path)
   if len(rows.header) != 2:
-    raise DataError(f'{path}:1: no header `N L`, as a score file has')
+    raise DataError(
+      f'{path}:1: a header `N L`, documents and labels, is missing: a score '
+      'file starts with one'
+    )
   _check_finite(rows)
   return _matrix(rows)
 
 
 def _check_finite(rows: SparseRows) -> None:
-  what = f'the {"score" if len(rows.header) == 2 else "value"} of {{}} is '
+  of_labels = len(rows.header) == 2
+  what = f'the {"score of label" if of_labels else "value of feature"} {{}} is '
   rows.check(rows.entries, np.isnan(rows.values), what + 'NaN')
   rows.check(rows.entries, np.isinf(rows.values), what + 'infinite')
 

@@ -79,22 +79,30 @@ def among(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
   return np.append(wanted, -1)[at] == found
 
 
-def read_inv_prop(path: str | os.PathLike, n_labels: int) -> np.ndarray:
+def read_inv_prop(
+  path: str | os.PathLike, n_labels: int | None = None
+) -> np.ndarray:
   """Reads inverse propensities, a positive number a line, in label order.
+
+  Args:
+    path: the file.
+    n_labels: how many there must be; None: the file says.
 
   Returns:
     float64 [L].
 
   Raises:
     DataError: the file cannot be read, a line is no such number, or there
-      are not as many as labels.
+      are none, or not as many as labels.
   """
   weights: list[float] = []
   with open_text(path) as file:
     for number, line in numbered_lines(file, path):
       if line.strip():
         weights.append(_weight(line, f'{path}:{number}'))
-  if len(weights) != n_labels:
+  if not weights:
+    raise DataError(f'{path}: no number in it')
+  if n_labels not in (None, len(weights)):
     raise DataError(
       f'{path}: {len(weights)} numbers, but there are {n_labels} labels'
     )
@@ -103,7 +111,8 @@ def read_inv_prop(path: str | os.PathLike, n_labels: int) -> np.ndarray:
 
 def _weight(line: bytes, where: str) -> float:
   try:
-    weight = float(line)
+    # Python alone takes 1_0 for 10.
+    weight = math.nan if b'_' in line else float(line)
   except ValueError:
     weight = math.nan
   if not 0 < weight < math.inf:

@@ -36,6 +36,7 @@ ZONES = ('title', 'content')
 _SPLITS = {'trn': 'train', 'tst': 'test'}
 _LABELS = 'lbl'
 _NAMES = 'Y'
+_EXAMPLE = 'a trn.json or trn.json.gz'
 
 
 def text_document(
@@ -107,12 +108,10 @@ def read_xc_repo(
   described = _read_labels(folder, files.pop(_LABELS, []), faults)
   files = {_SPLITS.get(name, name): paths for name, paths in files.items()}
   if not files:
-    raise DataError(
-      f'{data.dir}: no split here: there must be a trn.json or trn.json.gz'
-    )
+    raise DataError(f'{data.dir}: no split here: there must be {_EXAMPLE}')
   draft = Draft(default_cache_dir(data))
   zones: dict[str, None] = {}
-  for name in choose_splits(data.dir, files, splits, usual):
+  for name in choose_splits(data.dir, files, splits, usual, _EXAMPLE):
     path = only_file(files[name], faults)
     split = draft.begin(name)
     zones |= read_split(path, split, described, faults, text_document)
