@@ -36,7 +36,7 @@ def reasons(
   ):
     found.append(_FREQUENT)
   if us.skip_without_gold != them.skip_without_gold:
-    if kind in DOCUMENT_KINDS:
+    if kind in (*DOCUMENT_KINDS, *_COUNTS):
       found.append(_SKIPPED if us.skip_without_gold else _COUNTED)
   if us.psndcg != them.psndcg and kind == 'PSnDCG@k':
     found.append(_PSNDCG[us.psndcg])
@@ -51,6 +51,7 @@ def reasons(
   return tuple(_fill(sentence, names | known) for sentence in found)
 
 
+_COUNTS = ('n_docs', 'n_skipped')
 _FREQUENT = (
   '{between} labels are frequent for only one of the two: {us} asks for '
   '{our_from} training documents, {them} for {their_from}'

@@ -25,25 +25,37 @@ def protocol_table(metrics: Mapping[str, Any], slice_name: str) -> Table:
     The table; empty cells: the tool does not print that metric. Of a slice in
     which no metric has a value, the counts.
   """
-  names = [name for name in metrics if name in PROTOCOLS]
-  found = {name: metrics[name].get(slice_name, {}) for name in names}
-  every = dict.fromkeys(m for values in found.values() for m in values)
+  found = _of_slice(metrics, slice_name)
+  every = _metrics(found)
   if all(map(is_empty, found.values())):
     every = [m for m in every if m.startswith('n_')]
   rows = [
     [
       Cell(metric),
-      *(value_cell(metrics, name, slice_name, metric) for name in names),
+      *(value_cell(metrics, name, slice_name, metric) for name in found),
     ]
     for metric in every
   ]
-  return Table(('metric', *names), rows)
+  return Table(('metric', *found), rows)
+
+
+def _of_slice(
+  metrics: Mapping[str, Any], slice_name: str
+) -> dict[str, Mapping[str, Any]]:
+  """Protocol -> metric -> value."""
+  names = [name for name in metrics if name in PROTOCOLS]
+  return {name: metrics[name].get(slice_name, {}) for name in names}
+
+
+def _metrics(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+  """All there are, in the order of a table."""
+  return list(dict.fromkeys(m for values in found.values() for m in values))
 
 
 def metrics_table(metrics: Mapping[str, Any], protocol: str) -> Table:
   """A row per metric, a column per slice, under one protocol."""
   slices = metrics[protocol]
-  every = dict.fromkeys(m for values in slices.values() for m in values)
+  every = _metrics(slices)
   rows = [
     [Cell(metric), *(value_cell(metrics, protocol, s, metric) for s in slices)]
     for metric in every
@@ -103,8 +115,9 @@ def why_they_differ(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
         shared = re.sub(rf'\b{protocol}\b', _THEM, sentence)
         protocols, which = found.setdefault(shared, ({}, {}))
         protocols[protocol], which[metric] = None, None
+  order = _metrics(_of_slice(metrics, slice_name))
   return [
-    _told(shared, list(protocols), list(which))
+    _told(shared, list(protocols), sorted(which, key=order.index))
     for shared, (protocols, which) in found.items()
   ]
 
@@ -125,8 +138,8 @@ def why_missing(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
   found: dict[str, list[str]] = {}
   for metric, reason in notes.items():
     found.setdefault(reason, []).append(metric)
-  names = [name for name in metrics if name in PROTOCOLS]
-  all_missing = is_empty(metrics[names[0]].get(slice_name, {}))
+  first, *_ = _of_slice(metrics, slice_name).values()
+  all_missing = is_empty(first)
   return [
     _point(
       f'{"all metrics" if all_missing and which != [LISTS] else _shown(which)}'
