@@ -6,7 +6,7 @@ python -m experiments.evaluate --predictions=FILE --gold=FILE
   [--ks=1,3,5 --slices=bin:1-9,FILE --ci] [--output=DIR]
 
 Prints a table by slice, with several protocols a column for each. --output
-gets metrics.json, metrics.csv, metrics.tex and documents.jsonl.
+gets predictions.npz, metrics.json, metrics.csv, metrics.tex, documents.jsonl.
 """
 
 from absl import flags as absl_flags

@@ -16,7 +16,10 @@ from xjax.evaluate.predictions import Predictions
 from xjax.metrics.protocols import PECOS, PROTOCOLS, XJAX
 from xjax.report.judgement import judgement_text, write_judgement
 
-FILES = ['documents.jsonl', 'metrics.csv', 'metrics.json', 'metrics.tex']
+FILES = [
+  *('documents.jsonl', 'metrics.csv', 'metrics.json', 'metrics.tex'),
+  'predictions.npz',
+]
 
 
 def predictions(seed=0, depth=6, **fields):
@@ -187,4 +190,4 @@ def test_what_was_there_is_replaced_or_stays_whole(tmp_path, monkeypatch):
   assert sorted(path.name for path in tmp_path.iterdir()) == FILES
   assert (tmp_path / 'documents.jsonl').read_text() == 'old'
   write_judgement(tmp_path, predictions(), criteria, metrics)
-  assert 'old' not in {path.read_text() for path in tmp_path.iterdir()}
+  assert b'old' not in {path.read_bytes() for path in tmp_path.iterdir()}

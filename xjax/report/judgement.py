@@ -8,7 +8,7 @@ from typing import Any
 from xjax.core.atomic import atomic_write, write_json
 from xjax.evaluate.criteria import Criteria
 from xjax.evaluate.documents import document_lines
-from xjax.evaluate.evaluator import METRICS, TABLE, write_table
+from xjax.evaluate.evaluator import METRICS, PREDICTIONS, TABLE, write_table
 from xjax.evaluate.judge import INTERVALS, NOTES, PROTOCOL
 from xjax.evaluate.predictions import Predictions
 from xjax.metrics.protocols import PROTOCOLS
@@ -83,7 +83,9 @@ def write_judgement(
   criteria: Criteria,
   metrics: Mapping[str, Any],
 ) -> None:
-  """Writes metrics.json, metrics.csv, metrics.tex and documents.jsonl.
+  """Writes predictions.npz, metrics as .json, .csv and .tex, documents.jsonl.
+
+  So it is an evaluation that experiments.compare and .report take.
 
   Args:
     folder: made where it is not there; what it has of these is replaced.
@@ -92,6 +94,7 @@ def write_judgement(
     metrics: what was found.
   """
   folder = pathlib.Path(folder).expanduser()
+  predictions.save(folder / PREDICTIONS)
   write_json(folder / METRICS, metrics)
   write_table(folder / TABLE, metrics)
   with atomic_write(folder / LATEX) as file:
