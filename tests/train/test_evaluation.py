@@ -10,8 +10,10 @@ import pytest
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import JsonlData
 from xjax.data.synthetic import make_synthetic
+from xjax.evaluate.asked import Asked, Similarity
+from xjax.evaluate.score_files import JudgeFiles
 from xjax.train.evaluation import (
-  evaluate_file,
+  evaluate_files,
   evaluate_split,
   saved_threshold,
 )
@@ -83,7 +85,9 @@ def test_again_on_its_own_documents(read_run, workdir, corpus_dir, split):
   assert found.folder == workdir.evaluation(split)
   assert contents(workdir.path / 'eval') == before
   moved = shutil.copytree(corpus_dir, workdir.path.parent / 'moved')
-  assert evaluate_split(workdir.path, split, str(moved)) == found
+  again = evaluate_split(workdir.path, split, str(moved))
+  assert (again.metrics, again.prior) == (found.metrics, found.prior)
+  assert again.folder == found.folder
   assert contents(workdir.path / 'eval') == before
 
 
@@ -156,10 +160,60 @@ def test_a_made_corpus_lies_nowhere(finished, tmp_path):
 def test_saved_predictions_are_judged_and_nothing_is_written(read_run):
   folder = read_run.paths['dev']
   before = contents(folder)
-  found = evaluate_file(folder / 'predictions.npz', (1, 3, 5, 10))
+  files = JudgeFiles(folder / 'predictions.npz')
+  found = evaluate_files(files, Asked(ks=(1, 3, 5, 10)))
   assert found.folder is None
   assert contents(folder) == before
   assert found.prior == read_run.prior['dev']
   for name, values in found.metrics['xjax'].items():
     saved = read_run.metrics['dev']['xjax'][name]
     assert values == {metric: saved[metric] for metric in values}
+
+
+def test_what_is_asked_for_is_judged_and_not_written(
+  read_config, read_run, workdir
+):
+  before = contents(workdir.path)
+  asked = Asked(
+    ks=(2, 4),
+    kinds=('P', 'ILD', 'micro-F1-tuned'),
+    protocols=('lmtc', 'xjax'),
+    slices=('bin:1-9',),
+    similarity=Similarity.CO_OCCURRENCE,
+    replicates=20,
+  )
+  found = evaluate_split(workdir.path, 'dev', asked=asked)
+  assert contents(workdir.path) == before
+  assert found.folder == workdir.evaluation('dev')
+  assert [*found.metrics][:2] == ['lmtc', 'xjax']
+  slices = found.metrics['xjax']
+  assert 'bin:1-9' in slices
+  counts = {'n_docs', 'n_skipped', 'n_labels', 'threshold-tuned'}
+  assert set(slices['all']) - counts == {
+    *('P@2', 'P@4', 'ILD@2', 'ILD@4', 'micro-F1-tuned'),
+  }
+  # The threshold is the one that the run's dev has tuned.
+  own = read_run.metrics['dev']['xjax']['all']
+  for name in ('threshold-tuned', 'micro-F1-tuned'):
+    assert slices['all'][name] == own[name]
+  assert found.metrics['intervals']['xjax']['all']['P@2']
+  assert found.prior.keys() <= {'lmtc', 'notes'}  # once, without intervals
+  # Where nothing is said of cut-offs, the run's hold.
+  alike = evaluate_split(workdir.path, 'dev', asked=Asked(kinds=('P',)))
+  assert alike.criteria.ks == read_config.eval.criteria().ks
+
+
+def test_labels_of_the_run_have_descriptors(workdir):
+  asked = Asked(ks=(3,), kinds=('ILD',), similarity=Similarity.DESCRIPTORS)
+  found = evaluate_split(workdir.path, 'dev', asked=asked)
+  by_words = found.metrics['xjax']['all']['ILD@3']
+  asked = dataclasses.replace(asked, similarity=Similarity.CO_OCCURRENCE)
+  found = evaluate_split(workdir.path, 'dev', asked=asked)
+  assert by_words != found.metrics['xjax']['all']['ILD@3']
+  assert 0 < by_words <= 1
+
+
+def test_thresholds_are_tuned_on_the_dev_of_a_run(read_run):
+  files = JudgeFiles(read_run.paths['dev'] / 'predictions.npz')
+  with pytest.raises(ConfigError, match='micro-F1-tuned: a --workdir alone'):
+    evaluate_files(files, Asked(kinds=('P', 'micro-F1-tuned')))
