@@ -30,6 +30,15 @@ SCORES = sparse.csr_array(
 BEST = [[1, 0, 4], [3, 2, PAD], [0, 2, 4]]
 BEST_SCORES = [[0.75, 0.5, 0.5], [0, -1, -INF], [0.25, 0.25, 0.25]]
 GOLD = [[1, 4], [], [2]]
+# The same with a row of all labels: so nothing was cut.
+WHOLE = sparse.csr_array(
+  (
+    np.array([0.5, 0.75, 0.25, 0.25, 0.5, -1, 0, 0.25, 0.25, 0.25]),
+    np.array([0, 1, 2, 3, 4, 2, 3, 0, 2, 4], np.int32),
+    np.array([0, 5, 7, 10]),
+  ),
+  shape=(3, 5),
+)
 
 
 def lines(*rows) -> bytes:
@@ -87,8 +96,8 @@ def json_lines(field: str, name: str, convert):
 
 def gold_npz(path: pathlib.Path, rows: list[list[int]]) -> None:
   places = [(i, label) for i, row in enumerate(rows) for label in row]
-  # Any value makes a label gold, but an entry of 0 does not.
-  values = [0.5] * len(places) + [0]
+  # An entry of 0 is no label.
+  values = [1] * len(places) + [0]
   matrix = sparse.coo_array(
     (values, np.transpose([*places, (0, 3)])), (len(rows), 5)
   )
@@ -130,9 +139,9 @@ def test_scores_of_every_format(files, kind):
   assert found.n_train == 0 and found.train_counts.tolist() == [0] * 5
   assert found.doc_ids == ('0', '1', '2') and found.gold is None
   assert found.labels == ('0', '1', '2', '3', '4') and weights is None
+  # Rows of three abound: what is deeper is not known.
   deep, _ = read_judged(JudgeFiles(files['scores'], depth=7))
-  assert deep.lists['all'].ids[:, :3].tolist() == BEST
-  assert (deep.lists['all'].ids[:, 3:] == PAD).all()
+  assert deep.lists['all'].ids.tolist() == BEST
   first, _ = read_judged(JudgeFiles(files['scores'], depth=1))
   assert first.lists['all'].ids.tolist() == [[1], [3], [0]]
 
@@ -204,17 +213,18 @@ def test_lists_as_text_whose_ids_are_columns(files):
   assert found.labels == ('0', '1', '2', '3', '4')
   assert found.lists['all'].ids.tolist() == [[4, 0]]
   # Nobody says how many columns there are: those that are used.
-  features(None)(files['gold'], [[7]])
+  features(None)(files['gold'], [[4, 7]])
   found, _ = read_judged(JudgeFiles(files['scores'], files['gold']))
   assert found.labels == ('0', '4', '7')
-  assert found.gold.values.tolist() == [2]
+  assert found.gold.values.tolist() == [1, 2]
   files['scores'].write_bytes(listed(('x', [('fish', 0.5)])))
   label_file(files['gold'], [[4]])
   with pytest.raises(DataError) as caught:
     read_judged(JudgeFiles(files['scores'], files['gold']))
   assert str(caught.value) == (
     f"{files['scores']}:1: label 'fish' is unknown: {files['gold']} has "
-    'columns, so labels must be numbers, 0 to 4'
+    'columns, so labels must be numbers, 0 to 4, or a file of labels must name '
+    'the columns'
   )
 
 
@@ -287,13 +297,21 @@ def test_saved_predictions_and_columns(files):
 
 
 def test_a_filter_comes_before_selection(files):
-  score_text(files['scores'], SCORES)
+  score_text(files['scores'], WHOLE)
   write_pairs(files['more'], np.array([[0, 1], [1, 0], [2, 0], [2, 4]]))
   found, _ = read_judged(
     JudgeFiles(files['scores'], filter=files['more'], depth=2)
   )
   # What moves up is there; the score of 0 in the second row stays.
   assert found.lists['all'].ids.tolist() == [[0, 4], [3, 2], [2, PAD]]
+  # Of rows that were cut nobody knows what moves up.
+  score_text(files['scores'], SCORES)
+  with pytest.raises(DataError, match='deeper lists'):
+    write_pairs(files['more'], np.array([[0, 1], [0, 0], [0, 4]]))
+    read_judged(JudgeFiles(files['scores'], filter=files['more']))
+  write_pairs(files['more'], np.array([[0, 1], [1, 3], [2, 4]]))
+  found, _ = read_judged(JudgeFiles(files['scores'], filter=files['more']))
+  assert found.lists['all'].ids.tolist() == [[0, 4], [2, PAD], [0, 2]]
 
 
 def test_inverse_propensities(files):
@@ -310,7 +328,7 @@ def test_the_kind_of_scores(files):
   found, _ = read_judged(JudgeFiles(files['scores'], score_kind=kind))
   assert found.score_kind is kind
   score_text(files['scores'], SCORES)
-  with pytest.raises(DataError, match='scores:3: .* 2 is no probability'):
+  with pytest.raises(DataError, match='scores:3: .* label 2 is no probability'):
     read_judged(JudgeFiles(files['scores'], score_kind=kind))
   saved(files['scores'])
   with pytest.raises(DataError, match='of the kind logit, not probability'):

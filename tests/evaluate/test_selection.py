@@ -9,12 +9,13 @@ import pytest
 from scipy import sparse
 
 from xjax.core.errors import DataError
-from xjax.core.types import PAD
+from xjax.core.types import PAD, Ragged
 from xjax.data.xc_repo import write_xc_scores as text
 from xjax.data.xc_sidecars import write_pairs
+from xjax.evaluate.label_rows import LabelRows
 from xjax.evaluate.lists import Lists
 from xjax.evaluate.score_files import JudgeFiles, read_judged
-from xjax.evaluate.selection import without_pairs
+from xjax.evaluate.selection import cut_length, without_pairs
 
 INF = np.inf
 
@@ -43,6 +44,22 @@ def test_a_filter_of_lists_that_were_cut():
   every = np.array([[1, 0], [1, 1], [1, 2]])
   with pytest.raises(DataError, match='^f: row 1: the filter takes out all'):
     without_pairs(lists, every, 'f')
+
+
+def test_rows_that_were_cut():
+  def length(lengths: list[int], n_labels: int | None, **more) -> int:
+    rows = Ragged.of([range(n) for n in lengths])
+    return cut_length(LabelRows('f', rows, n_labels=n_labels, **more))
+
+  assert length([5, 5, 2, 5], 9) == 5
+  # As many of the longest as of others, the empty ones apart.
+  assert length([5, 4, 5, 2, 0], 9) == 5
+  assert length([5, 4, 5, 2, 1, 0], 9) == 0
+  # Who scores all labels cuts nothing.
+  assert length([5, 5], 5) == 0
+  assert length([0, 0], 5) == 0
+  assert length([3, 2, 1], None, ranked=True) == 3
+  assert length([0], None, ranked=True) == 1
 
 
 def test_scores_are_compared_as_they_are_given(files):
@@ -97,11 +114,26 @@ def test_selection_is_that_of_a_plain_sort(files, data):
   with pytest.MonkeyPatch.context() as patch:
     block = data.draw(st.integers(1, 9))
     patch.setattr('xjax.evaluate.selection._BLOCK', block)
-    found, _ = read_judged(
-      JudgeFiles(files['scores'], filter=files['more'], depth=depth)
-    )
-  for i, row in enumerate(rows):
-    left = {v: s for v, s in row.items() if (i, v) not in pairs}
-    best = sorted(left, key=lambda v: (-left[v], v))[:depth]
-    padded = best + [PAD] * (depth - len(best))
-    assert found.lists['all'].ids[i].tolist() == padded
+    judge = JudgeFiles(files['scores'], filter=files['more'], depth=depth)
+    best = [
+      [
+        v
+        for v in sorted(row, key=lambda v: (-row[v], v))
+        if (i, v) not in pairs
+      ]
+      for i, row in enumerate(rows)
+    ]
+    longest = max(map(len, rows))
+    most = [len(row) == longest for row in rows]
+    if 0 < longest < 7 and 2 * sum(most) >= sum(map(bool, rows)):
+      certain = [len(b) for b, cut in zip(best, most) if cut]
+      depth = min(depth, *certain, longest)
+    if not depth:
+      with pytest.raises(DataError, match='deeper lists'):
+        read_judged(judge)
+      return
+    found, _ = read_judged(judge)
+  for ids, labels in zip(found.lists['all'].ids, best):
+    kept = labels[:depth]
+    assert ids.tolist() == kept + [PAD] * (len(ids) - len(kept))
+    assert len(ids) == depth

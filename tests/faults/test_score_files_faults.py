@@ -65,8 +65,11 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   'a table': (b'doc,label,score\n', f' no predictions; {UNDERSTOOD}'),
   'other JSON': (b'{"a": 1}\n', f' no predictions; {UNDERSTOOD}'),
   'other arrays': (npz(a=np.zeros(2)), f' no predictions; {UNDERSTOOD}'),
-  'NaN': (TEXT.replace(b'1.0', b'nan'), '4: the score of 3 is NaN'),
-  'infinity': (TEXT.replace(b'0.25', b'-inf'), '2: the score of 2 is infinite'),
+  'NaN': (TEXT.replace(b'1.0', b'nan'), '4: the score of label 3 is NaN'),
+  'infinity': (
+    TEXT.replace(b'0.25', b'-inf'),
+    '2: the score of label 2 is infinite',
+  ),
   'beyond float32': (
     TEXT.replace(b'0.25', b'1e39'),
     '2: the score of label 2 is infinite',
@@ -109,11 +112,11 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   ),
   'a label beyond a matrix': (
     matrix(indices=np.array([0, 4, 3])),
-    ' indices: not in 0..3 (at [1])',
+    ' row 0: label 4 is not in 0..3',
   ),
   'a row beyond a matrix': (
     matrix('coo', row=np.array([0, 0, -1])),
-    ' row: not in 0..2 (at [2])',
+    ' label 3: row -1 is not in 0..2',
   ),
   'bounds that fall': (
     matrix(indptr=np.array([0, 2, 1, 3])),
@@ -242,7 +245,7 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
     'gold: 5 labels, but predictions has 4',
   ),
   'other labels in training': (
-    {'predictions': TEXT, 'train_labels': b'9 3\n' + b'\n' * 9},
+    {'predictions': TEXT, 'train_labels': b'9 3\n0:1\n' + b'\n' * 8},
     'train_labels: 3 labels, but predictions has 4',
   ),
   'gold out of range': (
@@ -256,7 +259,7 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   'training labels with names for columns': (
     {'predictions': TEXT, 'train_labels': DOCUMENTS},
     "train_labels:1: label 'x' is unknown: predictions has columns, so labels "
-    'must be numbers, 0 to 3',
+    'must be numbers, 0 to 3, or a file of labels must name the columns',
   ),
   'documents in another order': (
     {
@@ -281,11 +284,12 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   ),
   'weights for other labels': (
     {'predictions': TEXT, 'inv_prop': b'1\n2\n3\n'},
-    'inv_prop: 3 numbers, but there are 4 labels',
+    'inv_prop: 3 labels, but predictions has 4',
   ),
   'weights for labels in no order': (
     {'predictions': LISTS, 'inv_prop': b'1\n'},
-    'inv_prop: says columns, but the labels of predictions are in no order',
+    "predictions:1: label 'x' is unknown: inv_prop has columns, so labels must "
+    'be numbers, 0 to 0, or a file of labels must name the columns',
   ),
   'a filter of other documents': (
     {'predictions': TEXT, 'filter': b'0 1\n3 1\n'},

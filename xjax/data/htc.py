@@ -1,9 +1,9 @@
 """Corpora of hierarchical text classification: JSON lines and a taxonomy.
 
 A line is a document, {"doc_token": text or a list of tokens, "doc_label":
-[names]} or {"token", "label"}, perhaps with an "id". The taxonomy has a line per label that has
-others below it, `parent<TAB>child<TAB>child...`, the first of them Root, which
-is no label. A label may have several parents.
+[names]} or {"token", "label"}, perhaps with an "id". The taxonomy has a line
+per label that has others below it, `parent<TAB>child<TAB>child...`, the first
+of them Root, which is no label. A label may have several parents.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,7 @@
 """What a file is, told by what is in it, whatever it is called."""
 
 import enum
+import gzip
 import os
 import zipfile
 
@@ -29,6 +30,7 @@ _FIELDS = {
   'concepts': FileKind.EURLEX,
   'target_ind': FileKind.XC_TEXT,
   'doc_label': FileKind.HTC,
+  'label': FileKind.HTC,
 }
 _ZIP = b'PK\x03\x04'
 
@@ -40,12 +42,16 @@ def kind_of(path: str | os.PathLike) -> FileKind | None:
     DataError: it cannot be read, or nothing is in it.
   """
   with open_text(path) as file:
+    zipped = isinstance(file, gzip.GzipFile)
     try:
       start = file.peek(len(_ZIP))[: len(_ZIP)]
     except DAMAGE:
       start = b''  # what is wrong with it is said below
-    if start != _ZIP:
+  if start != _ZIP:
+    with open_text(path) as file:
       return _text_kind(file, path)
+  if zipped:
+    raise DataError(f'{path}: a gzipped .npz: unpack it, as gunzip does')
   return _npz_kind(path)
 
 

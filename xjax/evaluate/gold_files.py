@@ -8,9 +8,10 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.faults import Faults
+from xjax.data.htc import hierarchy_labels
 from xjax.data.rows import Fields, parse_rows
 from xjax.data.text_lines import open_text
-from xjax.data.xc_repo import read_xc
+from xjax.data.xc_repo import NOT_GOLD, read_xc
 from xjax.data.xc_text import target_columns
 from xjax.evaluate.file_kind import FileKind, kind_of, not_understood
 from xjax.evaluate.label_rows import LabelRows, RowsDraft
@@ -28,30 +29,67 @@ def read_gold(path: str | os.PathLike) -> LabelRows:
     path: a file, told by what is in it: an XC-repository label or feature
       file, LIBSVM multilabel rows, a sparse matrix saved by scipy (an entry of
       0 is no label), JSON lines of ours, of EURLEX57K, of raw text
-      (target_ind) or with a hierarchy (doc_label), or a predictions.npz with
-      gold; text may be gzipped.
+      (target_ind) or with a hierarchy (doc_label or label), or a
+      predictions.npz with gold; text may be gzipped.
 
   Returns:
     Its labels, without scores.
 
   Raises:
-    DataError: it cannot be read, is none of these, or has faults.
+    DataError: it cannot be read, is none of these, or has faults; values of
+      labels are neither 0 nor 1; rows have features, but none a label.
   """
   kind = kind_of(path)
   match kind:
     case FileKind.PREDICTIONS:
       return _of_predictions(path)
     case FileKind.SPARSE:
-      found = read_sparse_npz(path)
-      return LabelRows(
-        path, found.kept(found.scores != 0).rows, n_labels=found.n_labels
-      )
+      return _of_matrix(path)
     case FileKind.XC_SCORES | FileKind.XC_LABELS:
       return _of_xc(path)
     case None:
       raise not_understood(path, 'gold labels', tuple(FileKind))
     case _:
       return _of_json(path, kind)
+
+
+def read_training(path: str | os.PathLike) -> tuple[LabelRows, int]:
+  """Reads how often labels occur in training.
+
+  Args:
+    path: as read_gold; or a predictions.npz, whose training counts are taken,
+      and not its gold, which is that of other documents.
+
+  Returns:
+    Labels, whose number is how often they stand there, or, where they have
+    scores, these; and the number of training documents.
+
+  Raises:
+    DataError: as read_gold; no label occurs, or training counts are not known.
+  """
+  if kind_of(path) is FileKind.PREDICTIONS:
+    saved = Predictions.load(path)
+    used = np.flatnonzero(saved.train_counts)
+    found = LabelRows(
+      path,
+      Ragged.of([range(len(used))]),
+      labels=tuple(saved.labels[i] for i in used.tolist()),
+      scores=saved.train_counts[used].astype(np.float64),
+    )
+    n = saved.n_train
+  else:
+    found = read_gold(path)
+    n = len(found)
+  if not len(found.rows.values):
+    raise DataError(f'{path}: no label occurs in it: these train nothing')
+  return found, n
+
+
+def _of_matrix(path: str | os.PathLike) -> LabelRows:
+  found = read_sparse_npz(path)
+  found.check(~np.isin(found.scores, (0, 1)), NOT_GOLD)
+  kept = found.kept(found.scores != 0)
+  return LabelRows(path, kept.rows, n_labels=found.n_labels)
 
 
 def _of_predictions(path: str | os.PathLike) -> LabelRows:
@@ -65,6 +103,12 @@ def _of_predictions(path: str | os.PathLike) -> LabelRows:
 
 def _of_xc(path: str | os.PathLike) -> LabelRows:
   found = read_xc(path, features=False)
+  # Features are looked for only where something is amiss.
+  if not len(found.gold.values) and _has_features(path):
+    raise DataError(
+      f'{path}: not one label in it; if its rows are `label:value`, it lacks '
+      'the header `N L`, documents and labels'
+    )
   first = 2 if found.header else 1
   return LabelRows(
     path,
@@ -72,6 +116,11 @@ def _of_xc(path: str | os.PathLike) -> LabelRows:
     n_labels=found.n_labels if found.header else None,
     lines=np.arange(first, first + len(found.gold)),
   )
+
+
+def _has_features(path: str | os.PathLike) -> bool:
+  features = read_xc(path).features
+  return features is not None and features.nnz > 0
 
 
 def _of_json(path: str | os.PathLike, kind: FileKind) -> LabelRows:
@@ -98,7 +147,7 @@ def _eurlex(fields: Fields) -> tuple[str, tuple[str, ...]]:
 
 
 def _hierarchical(fields: Fields) -> tuple[None, tuple[str, ...]]:
-  return None, fields.identifiers('doc_label')
+  return None, hierarchy_labels(fields)
 
 
 def _xc_text(fields: Fields) -> tuple[str, tuple[str, ...]]:

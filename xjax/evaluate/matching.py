@@ -5,10 +5,12 @@ import dataclasses
 import functools
 import os
 
+from absl import logging
 import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
+from xjax.evaluate.label_order import column_numbers
 from xjax.evaluate.label_rows import LabelRows
 
 MOST_LABELS = 100_000_000  # more is a mistake in a header
@@ -20,7 +22,8 @@ class Universe:
 
   Attributes:
     labels: L label ids, those that are predicted from first.
-    columns: int32, the label of each column; None: columns mean nothing here.
+    columns: integers, the label of each column, -1 for none; None: columns
+      mean nothing here.
     path: the file that says so, for messages.
   """
 
@@ -40,7 +43,7 @@ class Universe:
       DataError: a label is not in the universe, or the file has another
         number of columns.
     """
-    values = self._of(found)[found.rows.values]
+    values = self.of(found)[found.rows.values]
     row = np.repeat(np.arange(len(found.rows)), found.rows.lengths)
     order = np.lexsort((values, row))
     return Ragged(found.rows.indptr, values[order].astype(np.int32))
@@ -51,30 +54,35 @@ class Universe:
     Raises:
       DataError: as place.
     """
-    values = self._of(found)[found.rows.values].astype(np.int32)
+    values = self.of(found)[found.rows.values].astype(np.int32)
     return dataclasses.replace(
       found, rows=Ragged(found.rows.indptr, values), labels=self.labels
     )
 
-  def by_column(self, path: str | os.PathLike) -> np.ndarray:
-    """The label of each column, int32, for a file that knows no ids.
+  def by_column(self, found: LabelRows) -> np.ndarray:
+    """The label of each column of a file, int64; -1: none of the universe.
 
     Raises:
-      DataError: columns mean nothing here.
+      DataError: columns mean nothing here, or there are others.
     """
-    if self.columns is None:
+    if found.labels is None and self.columns is None:
       raise DataError(
-        f'{path}: says columns, but the labels of {self.path} are in no order'
+        f'{found.path}: says columns, but the labels of {self.path} are in no '
+        'order'
       )
-    return self.columns
+    return self.of(found)
 
-  def _of(self, found: LabelRows) -> np.ndarray:
-    """The label of each label, or of each column, of a file."""
+  def of(self, found: LabelRows) -> np.ndarray:
+    """The label of each label, or of each column, of a file, int64.
+
+    Raises:
+      DataError: as place.
+    """
     if found.labels is not None:
       return self._of_ids(found)
     if self.columns is None:
       used = np.unique(found.rows.values)
-      of = np.zeros(used.max(initial=-1) + 1, np.int32)
+      of = np.zeros(used.max(initial=-1) + 1, np.int64)
       of[used] = [self.index[str(column)] for column in used.tolist()]
       return of
     n = len(self.columns)
@@ -83,6 +91,11 @@ class Universe:
         f'{found.path}: {found.n_labels} labels, but {self.path} has {n}'
       )
     found.check(found.rows.values >= n, f'label {{}} is not in 0..{n - 1}')
+    found.check(
+      self.columns[found.rows.values] < 0,
+      f'label {{}} is none of {self.path}; a header `N L` would say how many '
+      'there are',
+    )
     return self.columns
 
   def _of_ids(self, found: LabelRows) -> np.ndarray:
@@ -90,7 +103,8 @@ class Universe:
     found.check(
       of[found.rows.values] < 0,
       f'label {{}} is unknown: {self.path} has columns, so labels must be '
-      f'numbers, 0 to {len(self.labels) - 1}',
+      f'numbers, 0 to {len(self.labels) - 1}, or a file of labels must name '
+      'the columns',
     )
     return of
 
@@ -100,9 +114,13 @@ def universe_of(scored: LabelRows, others: Sequence[LabelRows]) -> Universe:
 
   Where the predictions are a matrix its columns are the labels: other files
   have as many, or ids that are their numbers. Where they have ids, these are
-  matched, and labels that only other files have come after them, sorted; such
-  predictions meet a file of columns by order if theirs is known, by numbers
-  if their ids are such.
+  matched, and labels that only other files have come after them, sorted.
+
+  Files of columns meet ids so: if all ids are decimal numbers, those are the
+  columns; columns that the predictions lack are labels that come after them
+  if a header says how many there are, and are refused if not. Other ids are
+  the columns in their order, if they have one and each file of columns has a
+  header of as many.
 
   Args:
     scored: labels that are predicted from; n_labels beside ids says that they
@@ -110,37 +128,111 @@ def universe_of(scored: LabelRows, others: Sequence[LabelRows]) -> Universe:
     others: the other files.
 
   Raises:
-    DataError: too many labels, or ids have nothing to do with columns.
+    DataError: too many labels, ids have nothing to do with columns, or none
+      of those predicted is in any other file.
   """
-  told = [o for o in others if o.labels is None and o.n_labels is not None]
-  if scored.labels is None or (scored.n_labels is None and told):
-    source = scored if scored.labels is None else told[0]
-    n = source.n_labels
-    if n > MOST_LABELS:
-      raise DataError(
-        f'{source.path}: {n} labels: more than {MOST_LABELS} is a mistake'
-      )
-    numbers = np.arange(n, dtype=np.int32)
-    return Universe(tuple(map(str, range(n))), numbers, source.path)
+  blind = [o for o in others if o.labels is None]
+  told = [o for o in blind if o.n_labels is not None]
+  if scored.labels is None:
+    return _of_columns(scored)
+  if scored.n_labels is None and told:
+    return _of_columns(told[0])
+  _check_related(scored, others)
   further = {id_ for other in others for id_ in other.labels or ()}
-  if scored.n_labels is not None:
-    labels = scored.labels + tuple(sorted(further - set(scored.labels)))
-    return Universe(labels, _numbered(scored.labels), scored.path)
-  for other in others:
-    if other.labels is None:
+  if scored.n_labels is None:
+    for other in blind:
       further |= set(map(str, np.unique(other.rows.values).tolist()))
-  labels = tuple(sorted(further | set(scored.labels)))
-  return Universe(labels, None, scored.path)
+    labels = tuple(sorted(further | set(scored.labels)))
+    return Universe(labels, None, scored.path)
+  if not blind:
+    return Universe(_with(scored, further), None, scored.path)
+  numbers = column_numbers(scored.labels)
+  if np.any(numbers < 0):
+    _check_by_order(scored, blind)
+    columns = np.arange(len(numbers))
+    return Universe(_with(scored, further), columns, scored.path)
+  n = int(numbers.max(initial=-1)) + 1
+  if told:
+    n = _width(scored, numbers, told[0])
+    further |= set(map(str, range(n)))
+  labels = _with(scored, further)
+  path = told[0].path if told else scored.path
+  return Universe(labels, _numbered(labels, n), path)
 
 
-def _numbered(labels: tuple[str, ...]) -> np.ndarray:
-  """The label of each column: by number if all ids are such, else by order."""
-  numbers = {str(i) for i in range(len(labels))}
-  if numbers != set(labels):
-    return np.arange(len(labels), dtype=np.int32)
-  columns = np.zeros(len(labels), np.int32)
-  columns[[int(id_) for id_ in labels]] = np.arange(len(labels))
+def _of_columns(source: LabelRows) -> Universe:
+  n = source.n_labels
+  _check_count(source)
+  return Universe(tuple(map(str, range(n))), np.arange(n), source.path)
+
+
+def _check_count(source: LabelRows) -> None:
+  if source.n_labels > MOST_LABELS:
+    raise DataError(
+      f'{source.path}: {source.n_labels} labels: more than {MOST_LABELS} is a '
+      'mistake'
+    )
+
+
+def _with(scored: LabelRows, further: set[str]) -> tuple[str, ...]:
+  """Labels that are predicted from, then others, sorted."""
+  return scored.labels + tuple(sorted(further - set(scored.labels)))
+
+
+def _width(scored: LabelRows, numbers: np.ndarray, told: LabelRows) -> int:
+  """The number of columns that a header says, where ids are their numbers."""
+  _check_count(told)
+  if np.any(numbers >= told.n_labels):
+    id_ = scored.labels[int(numbers.argmax())]
+    raise DataError(
+      f'{scored.path}: label {id_!a} is no column of {told.path}, which has '
+      f'{told.n_labels}: ids that are numbers must be its columns'
+    )
+  return told.n_labels
+
+
+def _numbered(labels: Sequence[str], n: int) -> np.ndarray:
+  """int64 [n], the label whose id is the number; -1: there is none."""
+  numbers = column_numbers(labels)
+  used = np.flatnonzero((numbers >= 0) & (numbers < n))
+  columns = np.full(n, -1)
+  columns[numbers[used]] = used
   return columns
+
+
+def _check_by_order(scored: LabelRows, blind: Sequence[LabelRows]) -> None:
+  """Refuses files of columns that do not say that they have these labels."""
+  for other in blind:
+    if other.n_labels is None:
+      raise DataError(
+        f'{other.path}: says columns, but not how many, and the labels of '
+        f'{scored.path} have names, as {scored.labels[0]!a}: give labels by '
+        'id, or with a header `N L`, or a file of labels that names the columns'
+      )
+  logging.info(
+    'labels are matched by order: column 0 of %s is %a of %s, and so on',
+    blind[0].path,
+    scored.labels[0],
+    scored.path,
+  )
+
+
+def _check_related(scored: LabelRows, others: Sequence[LabelRows]) -> None:
+  """Refuses ids none of which is in any other file."""
+  known: dict[str, LabelRows] = {}
+  for other in others:
+    ids = other.labels
+    if ids is None and scored.n_labels is not None:
+      return  # it has their columns
+    if ids is None:
+      ids = map(str, np.unique(other.rows.values).tolist())
+    known |= dict.fromkeys(ids, other)
+  if known and scored.labels and known.keys().isdisjoint(scored.labels):
+    id_, other = next(iter(known.items()))
+    raise DataError(
+      f'{other.path}: has none of the labels of {scored.path}: label {id_!a} '
+      f'here, {scored.labels[0]!a} there: both must name labels alike'
+    )
 
 
 def check_documents(scored: LabelRows, other: LabelRows) -> None:

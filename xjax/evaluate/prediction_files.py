@@ -9,7 +9,7 @@ from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.faults import Faults
 from xjax.data.rows import Fields, parse_rows
-from xjax.data.text_lines import open_text
+from xjax.data.text_lines import numbered_lines, open_text
 from xjax.data.xc_repo import read_xc_scores
 from xjax.evaluate.file_kind import FileKind, kind_of, not_understood
 from xjax.evaluate.label_rows import LabelRows, RowsDraft
@@ -58,11 +58,20 @@ def read_predictions(
         n_labels=len(saved.labels),
         doc_ids=tuple(saved.doc_ids),
       )
+    case FileKind.XC_LABELS if _is_bare(path):
+      scored = _of_text(path)
     case _:
       raise not_understood(path, 'predictions', _PREDICTED)
   if not len(scored):
     raise DataError(f'{path}: no document in it')
   return scored, saved
+
+
+def _is_bare(path: str | os.PathLike) -> bool:
+  """Whether rows `label:value` stand in a file that has no header."""
+  with open_text(path) as file:
+    rows = (line.split() for _, line in numbered_lines(file, path))
+    return b':' in next(filter(None, rows))[0]
 
 
 def _of_text(path: str | os.PathLike) -> LabelRows:

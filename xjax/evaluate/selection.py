@@ -53,6 +53,32 @@ def _blocks(indptr: np.ndarray) -> Iterator[tuple[int, int]]:
     start = end
 
 
+def cut_length(found: LabelRows) -> int:
+  """The number of labels K at which the rows were cut, if they were.
+
+  A file of scores does not say whether what it lacks scored less or was never
+  scored. Where one system after the other writes its best K labels, rows of K
+  abound, and none is longer; a threshold, or a tree's few candidates, leave
+  rows of many lengths. So rows are lists cut at K, the longest length, if K is
+  below L and at least half of the rows that are not empty have it. Shorter
+  ones ended by themselves. Where that is not so, rows hold all that is
+  predicted.
+
+  Args:
+    found: N rows of scored labels; ranked ones are lists always.
+
+  Returns:
+    K, at least 1; 0: they were not cut.
+  """
+  lengths = found.rows.lengths
+  longest = int(lengths.max(initial=0))
+  if found.ranked:
+    return max(longest, 1)
+  of_all = found.n_labels is not None and longest >= found.n_labels
+  abound = 2 * np.sum(lengths == longest) >= np.sum(lengths > 0)
+  return longest if abound and not of_all else 0
+
+
 def without_pairs(lists: Lists, pairs: np.ndarray, path: object) -> Lists:
   """Lists that were cut before, without pairs of a document and a label.
 

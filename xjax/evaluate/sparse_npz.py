@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 
+from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.svmlight import MOST
 from xjax.evaluate.arrays import Arrays
@@ -31,19 +32,22 @@ def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
   n, n_labels = _shape(arrays)
   data = _numbers(arrays, 'data', 'biuf')
   if kind == 'coo':
-    rows = _indices(arrays, 'row', n, len(data))
-    columns = _indices(arrays, 'col', n_labels, len(data))
-    found = _by_row(rows, columns, data, n)
+    rows = _indices(arrays, 'row', len(data))
+    columns = _indices(arrays, 'col', len(data))
   elif kind == 'csc':
-    rows = _indices(arrays, 'indices', n, len(data))
-    lengths = np.diff(_indptr(arrays, n_labels, len(data)))
-    columns = np.repeat(np.arange(n_labels, dtype=np.int32), lengths)
-    found = _by_row(rows, columns, data, n)
+    rows = _indices(arrays, 'indices', len(data))
+    columns = _owners(_indptr(arrays, n_labels, len(data)))
   else:
-    columns = _indices(arrays, 'indices', n_labels, len(data))
-    found = Ragged(_indptr(arrays, n, len(data)), columns), data
+    columns = _indices(arrays, 'indices', len(data))
+    indptr = _indptr(arrays, n, len(data))
+    rows = _owners(indptr)
   arrays.finish()
-  ragged, scores = found
+  _check_places(path, rows, columns, (n, n_labels))
+  columns = columns.astype(np.int32, copy=False)
+  if kind == 'csr':
+    ragged, scores = Ragged(indptr, columns), data
+  else:
+    ragged, scores = _by_row(rows, columns, data, n)
   if scores.dtype not in (np.float32, np.float64):
     scores = scores.astype(np.float64)
   return LabelRows(path, ragged, n_labels=n_labels, scores=scores).checked()
@@ -76,14 +80,35 @@ def _numbers(arrays: Arrays, name: str, kinds: str) -> np.ndarray:
   return array
 
 
-def _indices(arrays: Arrays, name: str, most: int, length: int) -> np.ndarray:
-  """int32 indices below most, as many as there are entries."""
+def _indices(arrays: Arrays, name: str, length: int) -> np.ndarray:
+  """Integers, as many as there are entries."""
   indices = _numbers(arrays, name, 'iu')
   if len(indices) != length:
     arrays.fail(name, f'{len(indices)} for {length} entries')
-  outside = (indices < 0) | (indices >= most)
-  arrays.check(name, outside, f'not in 0..{most - 1}')
-  return indices.astype(np.int32, copy=False)
+  return indices
+
+
+def _owners(indptr: np.ndarray) -> np.ndarray:
+  """The row or column of each entry, int32, by the bounds of all."""
+  return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+
+
+def _check_places(
+  path: str | os.PathLike,
+  rows: np.ndarray,
+  columns: np.ndarray,
+  shape: tuple[int, int],
+) -> None:
+  """Fails where an entry is not in the matrix, naming its row and label."""
+  for places, most, told in (
+    (rows, shape[0], 'label {1}: row {0}'),
+    (columns, shape[1], 'row {0}: label {1}'),
+  ):
+    outside = (places < 0) | (places >= most)
+    if np.any(outside):
+      at = int(np.argmax(outside))
+      told = told.format(rows[at], columns[at])
+      raise DataError(f'{path}: {told} is not in 0..{most - 1}')
 
 
 def _indptr(arrays: Arrays, n: int, length: int) -> np.ndarray:

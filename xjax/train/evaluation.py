@@ -1,6 +1,7 @@
 """Judging a finished run on a split, or predictions saved earlier."""
 
 import dataclasses
+import functools
 import os
 import pathlib
 
@@ -8,7 +9,6 @@ from absl import logging
 import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.types import Ragged
 from xjax.data.config import DataConfig, SyntheticData
 from xjax.data.load import load_corpus
 from xjax.data.raw import TRAIN
@@ -16,11 +16,14 @@ from xjax.data.schema import Corpus, Label, LabelSpace, Split
 from xjax.evaluate.asked import Asked
 from xjax.evaluate.criteria import Criteria
 from xjax.evaluate.evaluator import PREDICTIONS, popularity
-from xjax.evaluate.gold_files import read_gold
 from xjax.evaluate.judge import judge, need_gold
-from xjax.evaluate.matching import Universe
 from xjax.evaluate.predictions import Predictions
-from xjax.evaluate.score_files import DEPTH, JudgeFiles, read_judged
+from xjax.evaluate.score_files import (
+  DEPTH,
+  JudgeFiles,
+  read_judged,
+  read_train_gold,
+)
 from xjax.metrics.slices import ALL
 from xjax.train.judging import (
   DEV,
@@ -132,14 +135,9 @@ def evaluate_files(files: JudgeFiles, asked: Asked) -> Evaluation:
   predictions, weights_L = read_judged(files, max((DEPTH, *asked.ks)))
   need_gold(predictions)
 
-  def train_gold() -> Ragged:
-    columns = np.arange(len(predictions.labels), dtype=np.int32)
-    universe = Universe(predictions.labels, columns, files.train_labels)
-    return universe.place(read_gold(files.train_labels))
-
-  criteria = asked.criteria(
-    predictions, weights_L, (), train_gold if files.train_labels else None
-  )
+  given = files.train_labels is not None
+  train_gold = functools.partial(read_train_gold, files) if given else None
+  criteria = asked.criteria(predictions, weights_L, (), train_gold)
   metrics = judge(predictions, criteria)
   prior = _prior(predictions, prior_criteria(criteria))
   return Evaluation(predictions, criteria, metrics, prior, None)
