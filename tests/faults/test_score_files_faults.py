@@ -85,6 +85,11 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
     '5: one row more than the 3 of the header',
   ),
   'no score': (TEXT.replace(b'2:0.25', b'2'), "2: '2' is not `label:value`"),
+  'no header': (
+    TEXT[4:].replace(b'0:', b'3:'),
+    '1: a header `N L`, documents and labels, is missing: a score file starts '
+    'with one',
+  ),
   'no documents': (b'0 4\n', ' no document in it'),
   'a header beyond reason': (
     b'1 2000000000\n\n',
@@ -93,6 +98,17 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   'gzip cut short': (
     gzip.compress(TEXT, mtime=0)[:-8],
     '5: the gzip file is cut short: get it anew',
+  ),
+  **{
+    f'gzip cut to {n} bytes': (
+      gzip.compress(TEXT, mtime=0)[:n],
+      '1: the gzip file is cut short: get it anew',
+    )
+    for n in (2, 5, 9, 10)
+  },
+  'a gzipped matrix': (
+    gzip.compress(matrix()),
+    ' a gzipped .npz: unpack it, as gunzip does',
   ),
   'NaN in a matrix': (
     matrix(data=np.array([1, np.nan, 2])),
@@ -113,6 +129,14 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   'a label beyond a matrix': (
     matrix(indices=np.array([0, 4, 3])),
     ' row 0: label 4 is not in 0..3',
+  ),
+  'a label beyond columns': (
+    matrix('coo', col=np.array([0, 2, -2])),
+    ' row 2: label -2 is not in 0..3',
+  ),
+  'a row beyond columns': (
+    matrix('csc', indices=np.array([0, 3, 2])),
+    ' label 2: row 3 is not in 0..2',
   ),
   'a row beyond a matrix': (
     matrix('coo', row=np.array([0, 0, -1])),
@@ -281,6 +305,43 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   'predictions as gold': (
     {'predictions': LISTS, 'gold': LISTS},
     'gold:1: labels[0] is an object, not text',
+  ),
+  'scores as gold': (
+    {'predictions': TEXT, 'gold': TEXT},
+    'gold:2: the value of label 0 is neither 0 nor 1: scores are no gold',
+  ),
+  'a matrix of scores as gold': (
+    {'predictions': TEXT, 'gold': matrix()},
+    'gold: row 0: the value of label 0 is neither 0 nor 1: scores are no gold',
+  ),
+  'gold without a header': (
+    {'predictions': TEXT, 'gold': b'0:1.0 2:1.0\n\n3:1.0\n'},
+    'gold: not one label in it; if its rows are `label:value`, it lacks the '
+    'header `N L`, documents and labels',
+  ),
+  'training labels without a header': (
+    {'predictions': TEXT, 'train_labels': b'0:1.0 2:1.0\n3:1.0\n'},
+    'train_labels: not one label in it; if its rows are `label:value`, it '
+    'lacks the header `N L`, documents and labels',
+  ),
+  'gold of features alone': (
+    {'predictions': TEXT, 'gold': b'3 5 4\n 0:1\n\n 3:1\n'},
+    'gold: not one label in it; if its rows are `label:value`, it lacks the '
+    'header `N L`, documents and labels',
+  ),
+  'no training label': (
+    {'predictions': TEXT, 'train_labels': b'2 4\n\n\n'},
+    'train_labels: no label occurs in it: these train nothing',
+  ),
+  'other names': (
+    {'predictions': LISTS, 'gold': DOCUMENTS.replace(b'"x"', b'"X"')},
+    "gold: has none of the labels of predictions: label 'X' here, 'x' there: "
+    'both must name labels alike',
+  ),
+  'names and columns without a header': (
+    {'predictions': LISTS, 'gold': b'0,3 1:1\n1 1:1\n'},
+    "gold: has none of the labels of predictions: label '0' here, 'x' there: "
+    'both must name labels alike',
   ),
   'weights for other labels': (
     {'predictions': TEXT, 'inv_prop': b'1\n2\n3\n'},

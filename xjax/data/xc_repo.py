@@ -21,6 +21,10 @@ from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.svmlight import SparseRows, read_sparse
 
+NO_HEADER = (
+  'a header `N L`, documents and labels, is missing: a score file starts with '
+  'one'
+)
 NOT_GOLD = 'the value of label {} is neither 0 nor 1: scores are no gold'
 
 
@@ -81,10 +85,7 @@ def read_xc_scores(path: str | os.PathLike) -> sparse.csr_array:
   """
   rows = read_sparse(path)
   if len(rows.header) != 2:
-    raise DataError(
-      f'{path}:1: a header `N L`, documents and labels, is missing: a score '
-      'file starts with one'
-    )
+    raise DataError(f'{path}:1: {NO_HEADER}')
   _check_finite(rows)
   return _matrix(rows)
 

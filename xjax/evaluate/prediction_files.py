@@ -10,7 +10,7 @@ from xjax.core.types import Ragged
 from xjax.data.faults import Faults
 from xjax.data.rows import Fields, parse_rows
 from xjax.data.text_lines import numbered_lines, open_text
-from xjax.data.xc_repo import read_xc_scores
+from xjax.data.xc_repo import NO_HEADER, read_xc_scores
 from xjax.evaluate.file_kind import FileKind, kind_of, not_understood
 from xjax.evaluate.label_rows import LabelRows, RowsDraft
 from xjax.evaluate.predictions import Predictions
@@ -59,7 +59,7 @@ def read_predictions(
         doc_ids=tuple(saved.doc_ids),
       )
     case FileKind.XC_LABELS if _is_bare(path):
-      scored = _of_text(path)
+      raise DataError(f'{path}:1: {NO_HEADER}')
     case _:
       raise not_understood(path, 'predictions', _PREDICTED)
   if not len(scored):

@@ -1,5 +1,6 @@
 """Sparse matrices as scipy.sparse.save_npz writes them, not yet believed."""
 
+import dataclasses
 import os
 
 import numpy as np
@@ -31,26 +32,26 @@ def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
   kind = _format(arrays)
   n, n_labels = _shape(arrays)
   data = _numbers(arrays, 'data', 'biuf')
-  if kind == 'coo':
+  if kind == 'csr':
+    columns = _indices(arrays, 'indices', len(data))
+    ragged = Ragged(_indptr(arrays, n, len(data)), columns)
+  elif kind == 'csc':
+    columns = _owners(_indptr(arrays, n_labels, len(data)))
+    rows = _indices(arrays, 'indices', len(data))
+    ragged, data = _by_row(path, rows, columns, data, n)
+  else:
     rows = _indices(arrays, 'row', len(data))
     columns = _indices(arrays, 'col', len(data))
-  elif kind == 'csc':
-    rows = _indices(arrays, 'indices', len(data))
-    columns = _owners(_indptr(arrays, n_labels, len(data)))
-  else:
-    columns = _indices(arrays, 'indices', len(data))
-    indptr = _indptr(arrays, n, len(data))
-    rows = _owners(indptr)
+    ragged, data = _by_row(path, rows, columns, data, n)
   arrays.finish()
-  _check_places(path, rows, columns, (n, n_labels))
-  columns = columns.astype(np.int32, copy=False)
-  if kind == 'csr':
-    ragged, scores = Ragged(indptr, columns), data
-  else:
-    ragged, scores = _by_row(rows, columns, data, n)
-  if scores.dtype not in (np.float32, np.float64):
-    scores = scores.astype(np.float64)
-  return LabelRows(path, ragged, n_labels=n_labels, scores=scores).checked()
+  if data.dtype not in (np.float32, np.float64):
+    data = data.astype(np.float64)
+  found = LabelRows(path, ragged, n_labels=n_labels, scores=data)
+  outside = (ragged.values < 0) | (ragged.values >= n_labels)
+  found.check(outside, f'label {{}} is not in 0..{n_labels - 1}')
+  ids = ragged.values.astype(np.int32, copy=False)
+  ragged = Ragged(ragged.indptr, ids)
+  return dataclasses.replace(found, rows=ragged).checked()
 
 
 def _format(arrays: Arrays) -> str:
@@ -89,26 +90,8 @@ def _indices(arrays: Arrays, name: str, length: int) -> np.ndarray:
 
 
 def _owners(indptr: np.ndarray) -> np.ndarray:
-  """The row or column of each entry, int32, by the bounds of all."""
+  """The column of each entry, int32, by the bounds of all."""
   return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
-
-
-def _check_places(
-  path: str | os.PathLike,
-  rows: np.ndarray,
-  columns: np.ndarray,
-  shape: tuple[int, int],
-) -> None:
-  """Fails where an entry is not in the matrix, naming its row and label."""
-  for places, most, told in (
-    (rows, shape[0], 'label {1}: row {0}'),
-    (columns, shape[1], 'row {0}: label {1}'),
-  ):
-    outside = (places < 0) | (places >= most)
-    if np.any(outside):
-      at = int(np.argmax(outside))
-      told = told.format(rows[at], columns[at])
-      raise DataError(f'{path}: {told} is not in 0..{most - 1}')
 
 
 def _indptr(arrays: Arrays, n: int, length: int) -> np.ndarray:
@@ -120,9 +103,19 @@ def _indptr(arrays: Arrays, n: int, length: int) -> np.ndarray:
 
 
 def _by_row(
-  rows: np.ndarray, columns: np.ndarray, data: np.ndarray, n: int
+  path: str | os.PathLike,
+  rows: np.ndarray,
+  columns: np.ndarray,
+  data: np.ndarray,
+  n: int,
 ) -> tuple[Ragged, np.ndarray]:
   """Entries in any order as rows, by ascending column."""
+  outside = (rows < 0) | (rows >= n)
+  if np.any(outside):
+    at = int(np.argmax(outside))
+    raise DataError(
+      f'{path}: label {columns[at]}: row {rows[at]} is not in 0..{n - 1}'
+    )
   order = np.lexsort((columns, rows))
   indptr = np.zeros(n + 1, np.int64)
   np.cumsum(np.bincount(rows, minlength=n), out=indptr[1:])
