@@ -81,10 +81,21 @@ def _of_slice(
       counts = _counts(facts[name], metric, us, them)
       told = [s.format(**counts) for s in reasons(metric, us, them, name)]
       # What holds of 0 documents or labels explains nothing.
-      told = [sentence for sentence in told if not sentence.startswith('0 ')]
+      told = [_one(each) for each in told if not each.startswith('0 ')]
       if told:
         whys[metric] = '; '.join(told)
   return whys
+
+
+def _one(sentence: str) -> str:
+  """The sentence as it is said of one."""
+  for many, one in (
+    ('documents have', 'document has'),
+    ('labels are', 'label is'),
+  ):
+    if sentence.startswith(f'1 {many} '):
+      return sentence.replace(many, one, 1)
+  return sentence
 
 
 def _untold(
