@@ -9,12 +9,11 @@ that differ in their seeds alone are one system.
 
 from absl import flags as absl_flags
 
-from experiments import flags
+from experiments import flags, judging_flags
 from xjax.core.errors import ConfigError
 from xjax.evaluate.comparison_plan import Plan
 from xjax.report.challengers import compare_runs
 from xjax.report.comparison_table import comparison_text, save_comparison
-from xjax.report.sources import Truth
 
 _PLAN = Plan()
 _SPLIT = absl_flags.DEFINE_string(
@@ -23,34 +22,20 @@ _SPLIT = absl_flags.DEFINE_string(
 _METRICS = absl_flags.DEFINE_list(
   'metrics', list(_PLAN.metrics), 'Metrics, as P@5,macro-F1@5[1-9].'
 )
-_SLICES = absl_flags.DEFINE_bool(
-  'slices', _PLAN.slices, 'Compare in frequent, few and zero labels as well.'
+_BY_FREQUENCY = absl_flags.DEFINE_bool(
+  'by_frequency', _PLAN.by_frequency, 'In frequent, few and zero labels too.'
 )
 _ITERATIONS = absl_flags.DEFINE_integer(
   'iterations', _PLAN.iterations, 'Of approximate randomization.', 1
 )
-_REPLICATES = absl_flags.DEFINE_integer(
-  'replicates', _PLAN.replicates, 'Of the bootstrap.', 2
-)
-_SEED = absl_flags.DEFINE_integer('seed', _PLAN.seed, 'Of both.', 0)
-_PROPENSITY = absl_flags.DEFINE(
-  flags.TupleParser(float),
-  'propensity',
-  (),
-  'A and B of the formula; else as the baseline was judged.',
-)
 _NAMES = absl_flags.DEFINE_list(
   'names', [], 'Names of the systems, one per argument, separated by commas.'
-)
-_GOLD = absl_flags.DEFINE_string(
-  'gold', '', 'Gold of files of predictions, where they have none.'
-)
-_TRAIN_LABELS = absl_flags.DEFINE_string(
-  'train_labels', '', 'Labels of the training documents, likewise.'
 )
 _OUTPUT = absl_flags.DEFINE_string(
   'output', '', 'Folder for comparison.json, .csv and .tex.'
 )
+judging_flags.define_companions()
+judging_flags.define_shared()
 
 
 def main(arguments: list[str]) -> None:
@@ -62,14 +47,12 @@ def main(arguments: list[str]) -> None:
     )
   plan = Plan(
     metrics=tuple(dict.fromkeys(_METRICS.value)),
-    slices=_SLICES.value,
+    by_frequency=_BY_FREQUENCY.value,
     iterations=_ITERATIONS.value,
-    replicates=_REPLICATES.value,
-    seed=_SEED.value,
-    propensity=_PROPENSITY.value,
+    **judging_flags.shared(),
   )
-  truth = Truth(_GOLD.value, _TRAIN_LABELS.value)
-  found = compare_runs(arguments, plan, _SPLIT.value, _NAMES.value, truth)
+  files = judging_flags.files()
+  found = compare_runs(arguments, plan, _SPLIT.value, _NAMES.value, files)
   print(comparison_text(found))
   if _OUTPUT.value:
     save_comparison(found, _OUTPUT.value)

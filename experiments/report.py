@@ -13,13 +13,12 @@ import sys
 
 from absl import flags as absl_flags
 
-from experiments import flags
+from experiments import flags, judging_flags
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import ConfigError
 from xjax.report.html import render_html
 from xjax.report.markdown import render_markdown
-from xjax.report.report import report
-from xjax.report.sources import Truth
+from xjax.report.report import AS_JUDGED, report
 
 _OUTPUT = absl_flags.DEFINE_string('output', None, 'HTML file to write.')
 _MARKDOWN = absl_flags.DEFINE_string(
@@ -34,16 +33,8 @@ _SPLIT = absl_flags.DEFINE_string(
 _DATASET = absl_flags.DEFINE_string(
   'dataset', '', 'Whose published numbers to show, if the runs do not tell.'
 )
-_GOLD = absl_flags.DEFINE_string(
-  'gold', '', 'Gold of files of predictions, where they have none.'
-)
-_TRAIN_LABELS = absl_flags.DEFINE_string(
-  'train_labels', '', 'Labels of the training documents, likewise.'
-)
-_CI = absl_flags.DEFINE_bool(
-  'ci', False, 'Bootstrap intervals, where a run was judged without.'
-)
-_REPLICATES = 1000
+judging_flags.define_companions()
+judging_flags.define_conventions()
 
 
 def main(arguments: list[str]) -> None:
@@ -59,8 +50,8 @@ def main(arguments: list[str]) -> None:
     _SPLIT.value,
     _NAMES.value,
     _DATASET.value,
-    Truth(_GOLD.value, _TRAIN_LABELS.value),
-    _REPLICATES if _CI.value else 0,
+    judging_flags.files(),
+    judging_flags.asked() or AS_JUDGED,
   )
   for path, text in (
     (_OUTPUT.value, render_html(page)),

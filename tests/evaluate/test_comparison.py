@@ -8,21 +8,24 @@ import scipy.stats
 
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.evaluate.comparison import compare
+from xjax.evaluate.comparison import compare as compare_by, within
 from xjax.evaluate.comparison_plan import Plan
 from xjax.evaluate.judge import judge
 from xjax.evaluate.lists import Lists
 from xjax.evaluate.predictions import Predictions
-from xjax.metrics.significance import holm
+from xjax.metrics.significance import Interval, holm
 
 N, L, K = 60, 40, 12
 
 
-def predictions(seed, skill):
+def golds():
   fixed = np.random.default_rng(3)
-  golds = [fixed.choice(L, fixed.integers(1, 5), False) for _ in range(N)]
+  return [fixed.choice(L, fixed.integers(1, 5), False) for _ in range(N)]
+
+
+def predictions(seed, skill):
   ranked = np.random.default_rng(seed).random((N, L)).astype(np.float32)
-  for row, gold in enumerate(golds):
+  for row, gold in enumerate(golds()):
     ranked[row, gold] += skill
   ids = np.argsort(-ranked, axis=1)[:, :K].astype(np.int32)
   return Predictions(
@@ -33,8 +36,13 @@ def predictions(seed, skill):
     labels=tuple(map(str, range(L))),
     train_counts=np.repeat([0, 5, 20, 120], [3, 12, 15, 10]).astype(np.int32),
     lists={'all': Lists(ids, np.take_along_axis(ranked, ids, 1) / 2)},
-    gold=Ragged.of(golds),
+    gold=Ragged.of(golds()),
   )
+
+
+def compare(systems, plan):
+  criteria = plan.asked().criteria(next(iter(systems.values())))
+  return compare_by(systems, criteria, plan)
 
 
 SYSTEMS = {
@@ -149,7 +157,7 @@ def test_a_system_beside_itself():
 
 
 def test_slices_and_what_is_missing_in_them():
-  plan = dataclasses.replace(PLAN, slices=True, metrics=('P@1', 'RP@10'))
+  plan = dataclasses.replace(PLAN, by_frequency=True, metrics=('P@1', 'RP@10'))
   rows = compare(SYSTEMS, plan).differences
   assert list(dict.fromkeys(row.slice for row in rows)) == [
     *('all', 'frequent', 'few', 'zero')
@@ -200,3 +208,48 @@ def test_what_cannot_be_compared(fields, message):
   plan = dataclasses.replace(PLAN, **fields)
   with pytest.raises(ConfigError, match=message):
     compare(SYSTEMS, plan)
+
+
+@pytest.mark.parametrize(
+  ('ends', 'value', 'least', 'most', 'expected'),
+  [
+    ((-0.8937, -0.8937), -0.89362, -1.0, 1.0, (-0.8937, -0.89362)),
+    ((0.3, 0.3), 0.2, -1.0, 1.0, (0.2, 0.3)),
+    ((-1.4, -0.5), -0.9, -1.0, 1.0, (-1, -0.5)),
+    ((0.5, 1.4), 0.9, -1.0, np.inf, (0.5, 1.4)),
+  ],
+)
+def test_intervals_have_the_value_and_nothing_impossible(
+  ends, value, least, most, expected
+):
+  found = within(Interval(*ends, 0.1), value, least, most)
+  assert (found.low, found.high) == expected
+
+
+def test_differences_lie_in_their_intervals():
+  """Also where the systems could not be farther apart."""
+  base = SYSTEMS['base']
+  wrong = np.array([[x for x in range(L) if x not in g][:K] for g in golds()])
+  scores = base.lists['all'].scores
+  none = dataclasses.replace(
+    base, lists={'all': Lists(wrong.astype(np.int32), scores)}
+  )
+  best = np.array(
+    [[*g, *(x for x in range(L) if x not in g)][:K] for g in golds()]
+  )
+  all_of_it = dataclasses.replace(
+    base, lists={'all': Lists(best.astype(np.int32), scores)}
+  )
+  metrics = 'P@1', 'RP@5', 'PSP-raw@1', 'coverage@5', 'macro-F1@5', 'entropy@3'
+  plan = dataclasses.replace(PLAN, metrics=metrics, replicates=40)
+  for pair in ({'a': none, 'b': all_of_it}, {'a': all_of_it, 'b': none}):
+    found = compare(pair, plan)
+    for row in found.differences:
+      assert row.interval.low <= row.difference <= row.interval.high
+      if not row.metric.startswith(('entropy', 'PSP-raw')):
+        assert -1 <= row.interval.low <= row.interval.high <= 1
+    for row in found.gains:
+      if row.relative is not None:
+        assert -1 <= row.interval.low <= row.relative <= row.interval.high
+  raw = next(r for r in found.differences if r.metric == 'PSP-raw@1')
+  assert raw.difference < -1  # no share: it is not cut

@@ -79,6 +79,20 @@ def test_documents_in_another_order(predictions_of, tmp_path):
     assert dataclasses.replace(other, system='same') == one
 
 
+def test_labels_in_another_order(predictions_of, tmp_path):
+  base, same = predictions_of(0), predictions_of(1)
+  for name, found in (
+    ('base', base),
+    ('same', same),
+    ('turned', relabelled(same)),
+  ):
+    found.save(tmp_path / f'{name}.npz')
+  paths = [tmp_path / f'{name}.npz' for name in ('base', 'same', 'turned')]
+  rows = compare_runs(paths, PLAN).comparison.differences
+  for one, other in zip(rows[::2], rows[1::2]):
+    assert dataclasses.replace(other, system='same') == one
+
+
 def renamed(found):
   return dataclasses.replace(found, labels=tuple(f'm{i}' for i in range(8)))
 
@@ -104,7 +118,12 @@ def relabelled(found):
       'different documents',
     ),
     (renamed, "different gold labels for 'd0'"),
-    (relabelled, 'do not rank the same labels in the same order'),
+    (
+      lambda p: dataclasses.replace(
+        p, labels=(*p.labels, 'more'), train_counts=np.append(p.train_counts, 0)
+      ),
+      'do not rank the same labels in the same order: 8 and 9 labels',
+    ),
     (
       lambda p: dataclasses.replace(p, n_train=101),
       'do not agree on the training documents .* 100 and 101',

@@ -10,6 +10,7 @@ import pytest
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import ScoreKind
+from xjax.evaluate.asked import Asked
 from xjax.report.collect import Group
 from xjax.report.html import render_html
 from xjax.report.markdown import render_markdown
@@ -22,6 +23,7 @@ from xjax.report.pictures import (
   reliability_blocks,
 )
 from xjax.report.published_tables import published_folds
+from xjax.report.rejudging import judge_runs
 from xjax.report.report import report
 from xjax.report.sources import read_runs
 
@@ -74,11 +76,12 @@ def test_the_page(arguments):
   page = report(arguments, 'python -m x', names=['lwan', 'lwan', 'other'])
   assert page.title == 'lwan, other: judged on dev'
   found = sections(page)
-  said, systems, command = found['What was judged']
+  said, systems, by, command = found['What was judged']
   assert said.text.startswith('2 systems, 3 runs, judged on 12 documents and 8')
   assert [row[0].text for row in systems.rows] == ['lwan', 'other']
   assert systems.rows[0][2].text == 'dev, seeds 0, 1'
   assert systems.rows[1][3].text == 'margin, lists of 8'
+  assert by == Text('Propensities: A 0.55, B 1.5.')
   assert command == Text('python -m x', command=True)
   names = [f.title for f in found['Labels most often lost']]
   assert names == ['lwan (seed 0)', 'other']
@@ -143,7 +146,8 @@ def test_the_dataset_is_told_by_the_config(workdir):
 
 @pytest.fixture
 def group(workdir):
-  return Group('one', tuple(read_runs([workdir('s0', 0)])))
+  runs = judge_runs(read_runs([workdir('s0', 0)]), Asked())
+  return Group('one', tuple(runs))
 
 
 def changed(group, **fields):
@@ -189,7 +193,7 @@ def test_a_calibrated_margin_is_a_probability(group, predictions_of):
 
 
 def test_published_beside_ours(group):
-  folds = published_folds('EURLEX57K', [group], {'one': 'red'}, 'xjax')
+  folds = published_folds('EURLEX57K', [group], {'one': 'red'})
   titles = [fold.title for fold in folds]
   assert titles[:3] == [
     'Chalkidis et al. 2019, Table 2 (test)',
@@ -209,7 +213,7 @@ def test_published_beside_ours(group):
 
 
 def test_wide_tables_are_cut_and_errors_printed(group):
-  folds = published_folds('AmazonCat-13K', [group], {'one': 'red'}, 'xjax')
+  folds = published_folds('AmazonCat-13K', [group], {'one': 'red'})
   blocks = {fold.title: fold.blocks for fold in folds}
   _, *tables = blocks['Schultheis et al. 2022, Table 1 (test)']
   assert [len(table.columns) for table in tables] == [12, 11]
@@ -224,7 +228,7 @@ def test_wide_tables_are_cut_and_errors_printed(group):
 
 
 def test_a_system_printed_twice_has_two_rows(group):
-  folds = published_folds('Delicious-200K', [group], {'one': 'red'}, 'xjax')
+  folds = published_folds('Delicious-200K', [group], {'one': 'red'})
   _, table = folds[0].blocks
   names = [row[0].text for row in table.rows]
   assert names.count('Parabel') == 2

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.evaluate.judge import judge
-from xjax.report.sources import Truth, read_history, read_runs
+from xjax.evaluate.score_files import JudgeFiles
+from xjax.report.sources import read_history, read_runs
 
 
 def read_json(path):
@@ -42,10 +42,10 @@ def test_an_evaluation_and_a_file(workdir, predictions_of, tmp_path):
   runs = read_runs([folder, folder / 'predictions.npz', file])
   assert [run.name for run in runs] == ['one', 'one', 'prior']
   assert [run.split for run in runs] == [''] * 3
-  # As it was judged where it was; judged now where it was not.
+  # As it was judged where it was.
   assert 'P@3' not in runs[0].metrics['xjax']['all']
   assert runs[1].metrics == read_json(folder / 'metrics.json')
-  assert runs[2].metrics == judge(predictions_of(1))
+  assert runs[2].metrics == {}
 
 
 def test_gold_from_another_file(predictions_of, tmp_path):
@@ -59,8 +59,25 @@ def test_gold_from_another_file(predictions_of, tmp_path):
   ]
   gold = tmp_path / 'gold.jsonl'
   gold.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-  (run,) = read_runs([tmp_path / 'bare.npz'], truth=Truth(gold=str(gold)))
-  assert run.metrics == judge(whole)
+  files = JudgeFiles('', gold=str(gold))
+  (run,) = read_runs([tmp_path / 'bare.npz'], files=files)
+  assert run.predictions.gold.values.tolist() == whole.gold.values.tolist()
+
+
+def test_files_beside_workdirs_alone_are_refused(workdir):
+  path = workdir('one', 0)
+  for name in ('gold', 'train_labels', 'filter', 'inv_prop', 'depth'):
+    with pytest.raises(ConfigError, match=f'--{name} goes with files of pred'):
+      read_runs([path], files=JudgeFiles('', **{name: 'some'}))
+
+
+def test_an_evaluation_is_judged_anew_with_other_files(workdir, tmp_path):
+  folder = workdir('one', 0) / 'eval' / 'dev'
+  (run,) = read_runs([folder])
+  run.predictions.save(tmp_path / 'gold.npz')
+  files = JudgeFiles('', gold=str(tmp_path / 'gold.npz'))
+  (again,) = read_runs([folder], files=files)
+  assert run.metrics and not again.metrics
 
 
 def test_which_split(workdir):
@@ -92,20 +109,6 @@ def test_neither_a_run_nor_predictions(tmp_path):
   (tmp_path / 'notes.txt').write_text('hello')
   with pytest.raises(DataError, match=r'notes\.txt'):
     read_runs([tmp_path / 'notes.txt'])
-
-
-def test_intervals_where_there_are_none(workdir):
-  path = workdir('one', 0)
-  (run,) = read_runs([path], replicates=20)
-  intervals = run.metrics.pop('intervals')
-  assert run.metrics == read_json(path / 'eval' / 'dev' / 'metrics.json')
-  low, high = intervals['xjax']['all']['P@5']
-  assert low <= run.metrics['xjax']['all']['P@5'] <= high
-  # Those that were computed before stay.
-  mine = {'xjax': {'all': {'P@1': [0, 1]}}}
-  damage(path / 'eval/dev/metrics.json', lambda m: m.update(intervals=mine))
-  (run,) = read_runs([path], replicates=20)
-  assert run.metrics['intervals'] == mine
 
 
 def damage(path, change):

@@ -21,7 +21,7 @@ from xjax.evaluate.uncertainty import (
   randomized_sums,
   sure,
 )
-from xjax.metrics.measures import Measure
+from xjax.metrics.measures import Entropy, Measure
 from xjax.metrics.protocols import XJAX
 from xjax.metrics.significance import (
   Interval,
@@ -30,7 +30,6 @@ from xjax.metrics.significance import (
   randomization_p,
   relative,
 )
-from xjax.metrics.slices import ALL
 
 # A t-test is over the labels of a bin; with fewer it says little (paper on
 # binned macro-F1, section 5.2).
@@ -103,23 +102,25 @@ class Comparison:
   gains: Sequence[Gain]
 
 
-def compare(systems: Mapping[str, Predictions], plan: Plan) -> Comparison:
+def compare(
+  systems: Mapping[str, Predictions], criteria: Criteria, plan: Plan
+) -> Comparison:
   """Compares systems with the first of them, under our own protocol.
 
   Args:
     systems: name -> predictions, of the same documents, labels, gold and
       training counts, in the same order.
+    criteria: what they are judged by, as of plan.asked().
     plan: what to compare in.
 
   Raises:
-    ConfigError: a metric is unknown.
+    ConfigError: a metric is not there.
   """
-  criteria = plan.criteria()
   baseline = next(iter(systems.values()))
   masks = judged_slices(baseline, criteria, XJAX.frequent_from)
   parts = []
   for name, mask in masks.items():
-    if name == ALL or plan.slices:
+    if plan.has(name):
       evidence = {
         who: Evidence.of(
           Slice.of(predictions, name, mask),
@@ -237,12 +238,25 @@ class _Part:
     replicates_R = self._replicates(metric, who) - self._replicates(
       metric, self.baseline
     )
+    interval = self._sure(replicates_R, value - base, metric)
+    if interval is not None:
+      reach = self._reach(metric, who)
+      interval = within(interval, value - base, -reach, reach)
     return dataclasses.replace(
       row,
       difference=value - base,
-      interval=self._sure(replicates_R, value - base, metric),
+      interval=interval,
       p=randomization_p(value, base, *map(measure.value, exchanged)),
     )
+
+  def _reach(self, metric: str, who: str) -> float:
+    """The largest difference there can be; shares differ by 1 at most."""
+    if isinstance(self.table[metric], Entropy):
+      return np.inf  # bits have no end
+    values = [self._replicates(metric, each) for each in (who, self.baseline)]
+    # What is no share, as PSP-raw, is above 1 at times.
+    least, most = np.nanmin(values), np.nanmax(values)
+    return max(1.0, float(most)) - min(0.0, float(least))
 
   def _sure(
     self, values_R: np.ndarray, value: float, metric: str
@@ -278,11 +292,31 @@ class _Part:
     if base > 0:
       replicates_R = relative(*(self._replicates(metric, w) for w in pair))
       share = (value - base) / base
-      sure_of = self._sure(replicates_R, share, metric)
-      row = dataclasses.replace(row, relative=share, interval=sure_of)
+      interval = self._sure(replicates_R, share, metric)
+      if interval is not None:  # nothing loses more than all
+        interval = within(interval, share, -1.0, np.inf)
+      row = dataclasses.replace(row, relative=share, interval=interval)
     if row.n_labels < FEWEST_LABELS:
       return row
     return dataclasses.replace(row, t_p=paired_t_p(ours_L, theirs_L))
+
+
+def within(
+  interval: Interval, value: float, least: float, most: float
+) -> Interval:
+  """With the value, and without what cannot be.
+
+  Args:
+    interval: of the value.
+    value: it is rounded to another last digit at times, and no replicate may
+      differ from another.
+    least: that there can be.
+    most: likewise.
+  """
+  low, high = max(interval.low, least), min(interval.high, most)
+  return dataclasses.replace(
+    interval, low=min(low, value), high=max(high, value)
+  )
 
 
 def _corrected(

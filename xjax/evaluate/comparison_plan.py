@@ -7,7 +7,8 @@ import re
 import numpy as np
 
 from xjax.core.errors import ConfigError
-from xjax.evaluate.criteria import PROPENSITY, Criteria
+from xjax.data.schema import HELD_OUT
+from xjax.evaluate.asked import Asked
 from xjax.metrics.protocols import XJAX, kind_of
 
 METRICS = (
@@ -17,6 +18,7 @@ METRICS = (
 # What takes more than predictions.
 _OUT_OF_REACH = ('ILD@k', 'weighted@k')
 _BINNED = 'macro-F1@k'
+BY_FREQUENCY = 'frequent', 'few', 'zero', HELD_OUT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,16 +27,20 @@ class Plan:
 
   Attributes:
     metrics: names, as `P@5` or `macro-F1@5[1-9]`.
-    slices: whether slices by frequency are compared in, beside all labels.
+    by_frequency: whether slices by frequency are compared in as well.
+    slices: further ones, as slice_names.named_slices.
+    labels: file of descriptors; as Asked.
     iterations: of approximate randomization.
     replicates: of the bootstrap.
     seed: of both.
     level: of the intervals.
-    propensity: A and B of the propensity formula; (): PROPENSITY.
+    propensity: A and B of the propensity formula; empty: the usual.
   """
 
   metrics: Sequence[str] = METRICS
-  slices: bool = False
+  by_frequency: bool = False
+  slices: Sequence[str] = ()
+  labels: str = ''
   iterations: int = 10_000
   replicates: int = 1000
   seed: int = 0
@@ -49,11 +55,16 @@ class Plan:
     }
     return tuple(sorted(found))
 
-  def criteria(self) -> Criteria:
+  def has(self, slice_name: str) -> bool:
+    """Whether a slice is compared in."""
+    return self.by_frequency or slice_name not in BY_FREQUENCY
+
+  def asked(self) -> Asked:
     """What all systems are judged by.
 
     Raises:
-      ConfigError: a metric is unknown, or A and B are no such numbers.
+      ConfigError: a metric or a slice is unknown, or A and B are no such
+        numbers.
     """
     if not self.metrics:
       raise ConfigError('--metrics: name one at least, as P@5')
@@ -68,14 +79,13 @@ class Plan:
           f'--metrics: {name!r} is unknown; there are, with a number for k: '
           + ', '.join(known)
         )
-    propensity = tuple(self.propensity) or PROPENSITY
-    if len(propensity) != 2 or min(propensity) < 0:
-      raise ConfigError(
-        f'--propensity={propensity}: A and B, two numbers of at least 0'
-      )
     kinds = {*map(kind_of, self.metrics), _BINNED, f'{_BINNED}[]'}
-    return Criteria(
-      ks=self.ks or (1,), kinds=sorted(kinds), propensity=propensity
+    return Asked(
+      ks=self.ks or (1,),
+      kinds=sorted(kinds),
+      propensity=self.propensity,
+      slices=self.slices,
+      labels=self.labels,
     )
 
   def binned(self, bins: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -9,12 +9,12 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged
 from xjax.evaluate.comparison import Comparison, compare
 from xjax.evaluate.comparison_plan import Plan
-from xjax.evaluate.criteria import PROPENSITY
+from xjax.evaluate.criteria import Criteria
 from xjax.evaluate.evaluator import METRICS
 from xjax.evaluate.judge import PROTOCOL, judge
 from xjax.evaluate.lists import Lists
 from xjax.evaluate.predictions import Predictions
-from xjax.metrics.slices import ALL
+from xjax.evaluate.score_files import DEPTH, JudgeFiles
 from xjax.report.collect import (
   Estimate,
   Group,
@@ -24,7 +24,8 @@ from xjax.report.collect import (
   estimate,
   group_by_seed,
 )
-from xjax.report.sources import OWN, Truth, read_runs
+from xjax.report.rejudging import propensity_of, shared_weights
+from xjax.report.sources import OWN, read_runs
 from xjax.train.judging import DEV
 from xjax.train.workdir import Workdir, read_json
 
@@ -63,7 +64,7 @@ def compare_runs(
   plan: Plan,
   split: str = '',
   names: Sequence[str] = (),
-  truth: Truth = OWN,
+  files: JudgeFiles = OWN,
 ) -> Compared:
   """Reads systems and compares them with the first.
 
@@ -73,18 +74,18 @@ def compare_runs(
 
   Args:
     arguments: workdirs, folders of an evaluation, files of predictions.
-    plan: what to compare; without a propensity: that of the baseline's config.
+    plan: what to compare; without a propensity: that of the first config.
     split: of the workdirs; '': as sources.read_runs.
     names: as sources.read_runs.
-    truth: what goes with files of predictions.
+    files: as sources.read_runs.
 
   Raises:
     ConfigError: fewer than two systems, a name twice, an unknown metric.
     DataError: other documents, labels, gold or training counts; a file with
       faults.
   """
-  plan.criteria()  # refuses what is unknown before anything is read
-  runs = read_runs(arguments, split, names, truth)
+  plan.asked()  # refuses what is unknown before anything is read
+  runs = read_runs(arguments, split, names, files, max((DEPTH, *plan.ks)))
   check_same_documents(runs)
   groups = group_by_seed(runs)
   if len(groups) < 2:
@@ -94,21 +95,30 @@ def compare_runs(
     )
   check_names(groups)
   check_same_labels(runs)
-  first = groups[0].first.predictions
+  plan = dataclasses.replace(
+    plan, propensity=plan.propensity or propensity_of(runs)
+  )
   tested = {group.name: best_on_dev(group) for group in groups}
+  seeds = [row for group in groups for row in seed_rows(group, plan)]
+  return Compared(groups, tested, plan, _compared(runs, tested, plan), seeds)
+
+
+def _compared(
+  runs: Sequence[Run], tested: Mapping[str, Run], plan: Plan
+) -> Comparison:
+  first = runs[0].predictions
   systems = {
     name: in_order(run.predictions, first.doc_ids)
     for name, run in tested.items()
   }
-  plan = dataclasses.replace(
-    plan, propensity=plan.propensity or _propensity(groups[0].first)
-  )
-  seeds = [row for group in groups for row in seed_rows(group, plan)]
-  return Compared(groups, tested, plan, compare(systems, plan), seeds)
+  return compare(systems, criteria_of(runs, plan), plan)
 
 
-def _propensity(run: Run) -> Sequence[float]:
-  return (run.config or {}).get('eval', {}).get('propensity', PROPENSITY)
+def criteria_of(runs: Sequence[Run], plan: Plan) -> Criteria:
+  """What all are judged by; their labels are the same."""
+  weights_L, *_ = shared_weights(runs)
+  described = next((run.labels for run in runs if run.labels), ())
+  return plan.asked().criteria(runs[0].predictions, weights_L, described)
 
 
 def check_same_labels(runs: Sequence[Run]) -> None:
@@ -180,7 +190,7 @@ def seed_rows(group: Group, plan: Plan) -> list[Seeds]:
   """Mean and standard error of each metric; none of a single run."""
   if len(group.runs) < 2:
     return []
-  criteria = plan.criteria()
+  criteria = criteria_of(group.runs, plan)
   found = [judge(run.predictions, criteria)[PROTOCOL] for run in group.runs]
   return [
     Seeds(
@@ -190,7 +200,7 @@ def seed_rows(group: Group, plan: Plan) -> list[Seeds]:
       estimate([metrics[slice_name][metric] for metrics in found]),
     )
     for slice_name, values in found[0].items()
-    if slice_name == ALL or plan.slices
+    if plan.has(slice_name)
     for metric in plan.metrics
     if metric in values
   ]

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
+from xjax.data.schema import Label
 from xjax.evaluate.calibration import Calibration
+from xjax.evaluate.criteria import Criteria
 from xjax.evaluate.judge import PROTOCOL
 from xjax.evaluate.predictions import Predictions
 from xjax.metrics.protocols import PROTOCOLS
@@ -27,11 +29,14 @@ class Run:
     path: the workdir, folder or file it was read from.
     split: of a workdir; '' where a file does not tell.
     config: the JSON of config.json; None of a file.
-    metrics: as metrics.json.
+    metrics: as metrics.json; empty: it was not judged.
     predictions: with gold.
-    names: label id -> name, of the labels that have one.
+    labels: what is known of labels; of a workdir alone.
     history: records of metrics.jsonl.
     calibration: of these scores; None: there is none.
+    weights_L: float64 [L], inverse propensities from a file; None: by formula.
+    criteria: what the metrics are judged by, as far as is known.
+    remark: what a reader should know of how it was judged; '' for nothing.
   """
 
   name: str
@@ -40,9 +45,17 @@ class Run:
   config: Mapping[str, Any] | None
   metrics: Mapping[str, Any]
   predictions: Predictions
-  names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  labels: Sequence[Label] = ()
   history: Sequence[Mapping[str, Any]] = ()
   calibration: Calibration | None = None
+  weights_L: np.ndarray | None = None
+  criteria: Criteria = Criteria()
+  remark: str = ''
+
+  @property
+  def names(self) -> dict[str, str]:
+    """Label id -> name, of the labels that have one."""
+    return {x.id: x.name for x in self.labels if x.name != x.id}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -132,6 +145,7 @@ def common_protocol(runs: Sequence[Run]) -> str:
     raise DataError(
       'the systems were judged by different protocols: '
       + '; '.join(f'{r.name}: {", ".join(protocols(r.metrics))}' for r in runs)
+      + '; --protocol=NAME judges all by one'
     )
   return PROTOCOL if PROTOCOL in common else common[0]
 

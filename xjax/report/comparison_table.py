@@ -70,11 +70,23 @@ def _remarks(compared: Compared) -> Iterator[str]:
   stars = ', '.join(f'{star} p < {p:g}' for p, star in reversed(_STARS))
   several = len(compared.groups) > 2
   yield stars + (', after Holm over the systems' if several else '')
+  yield from _by_what(compared)
   for group in compared.groups:
+    yield from (run.remark for run in group.runs if run.remark)
     if len(group.runs) > 1:
       run = compared.tested[group.name]
       yield f'{group.name}: tests are of {run.path}, the best run on dev'
   yield from _why_missing(compared.comparison.differences)
+
+
+def _by_what(compared: Compared) -> Iterator[str]:
+  """By what labels weigh, where a metric depends on that."""
+  if any(metric.startswith('PS') for metric in compared.plan.metrics):
+    if any(run.weights_L is not None for run in compared.groups[0].runs):
+      yield 'labels weigh what --inv_prop says'
+    else:
+      a, b = compared.plan.propensity
+      yield f'propensities: A {a:g}, B {b:g}'
 
 
 def _why_missing(rows: Sequence[Difference]) -> Iterator[str]:

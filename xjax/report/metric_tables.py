@@ -13,6 +13,8 @@ _OTHERS = ('R-Precision', 'micro-F1', 'macro-F1')
 USUAL_K = 5
 # Slice -> metric -> what the runs say of it.
 Slices = Mapping[str, Mapping[str, Estimate]]
+# Slice -> metric -> [low, high].
+Intervals = Mapping[str, Mapping[str, Sequence[float]]]
 _COUNTS = {
   'n_docs': 'documents with gold',
   'n_skipped': 'documents without gold',
@@ -24,6 +26,7 @@ def main_table(
   tables: Mapping[str, Slices],
   colours: Mapping[str, str] | None = None,
   seeds: Mapping[str, str] | None = None,
+  sure: Mapping[str, Intervals] | None = None,
 ) -> Table:
   """A row per slice and system, a column per metric of those looked at first.
 
@@ -33,8 +36,9 @@ def main_table(
     tables: name of each system -> its metrics, as of group_metrics.
     colours: name -> colour of its mark; None: no marks.
     seeds: name -> what stands below it; None: nothing.
+    sure: name -> intervals of its metrics; None: there are none.
   """
-  colours, seeds = colours or {}, seeds or {}
+  colours, seeds, sure = colours or {}, seeds or {}, sure or {}
   slices = _union(tables.values())
   columns = _main_columns([v for t in tables.values() for v in t.values()])
   rows = []
@@ -43,11 +47,12 @@ def main_table(
     best = {metric: _best(metric, found) for metric in columns}
     for n, (who, values) in enumerate(found.items()):
       labels = values.get('n_labels', Estimate(None, None, 0)).mean
+      ends = sure.get(who, {}).get(name, {})
       rows.append(
         [
           Cell(name if not n else '', below=_labels(labels) if not n else ''),
           Cell(who, below=seeds.get(who, ''), colour=colours.get(who, '')),
-          *(_cell(values.get(m), None, best[m]) for m in columns),
+          *(_cell(values.get(m), ends.get(m), best[m]) for m in columns),
         ]
       )
   starts = (n for n, row in enumerate(rows) if n and row[0].text)
@@ -140,8 +145,12 @@ def interval_of(
   metrics: Mapping[str, Any], protocol: str, slice_name: str, metric: str
 ) -> Sequence[float] | None:
   """[low, high] of a metric where metrics.json has intervals, else None."""
-  slices = metrics.get(INTERVALS, {}).get(protocol, {})
-  return slices.get(slice_name, {}).get(metric)
+  return intervals_of(metrics, protocol).get(slice_name, {}).get(metric)
+
+
+def intervals_of(metrics: Mapping[str, Any], protocol: str) -> Intervals:
+  """Slice -> metric -> [low, high] of a metrics.json; empty: it has none."""
+  return metrics.get(INTERVALS, {}).get(protocol, {})
 
 
 def _best(

@@ -23,9 +23,14 @@ from xjax.report.plots import (
   scatter_lines,
 )
 from xjax.report.tally import Tally
+from xjax.train.judging import DEV
 
 _CURVE_NAMES = {'P': 'Precision', 'R': 'Recall', 'RP': 'R-precision at K'}
 _BEST = 'all/RP@5'
+_ON_DEV = (
+  ' The calibration was fitted on these documents, dev: of others it may be '
+  'less right.'
+)
 
 
 def learning_curves(groups: Sequence[Group]) -> Block:
@@ -294,9 +299,15 @@ def _reliability_picture(
       'often a label is right that was given this probability. Below the '
       'diagonal a system is too sure, above it not sure enough. ECE, the '
       'expected calibration error, is the mean distance, weighted by the '
-      'entries of a bin.' + (' Of several seeds, the first.' if several else '')
+      'entries of a bin.'
+      + (' Of several seeds, the first.' if several else '')
+      + (_ON_DEV if any(map(_fitted_here, groups)) else '')
     ),
   )
+
+
+def _fitted_here(group: Group) -> bool:
+  return group.first.calibration is not None and group.first.split == DEV
 
 
 def _diagrams(run: Run) -> dict[str, Reliability]:

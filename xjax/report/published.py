@@ -16,6 +16,8 @@ import functools
 import importlib.resources
 import re
 
+from xjax.metrics.protocols import LMTC, NAPKINXC, PYXCLIB, XJAX, Protocol
+
 _ERROR = ' se'
 _KEYS = ('table', 'dataset', 'split', 'slice', 'system', 'note')
 
@@ -29,12 +31,15 @@ class Paper:
     authors: short.
     year: None where the copy at hand has no date.
     title: of the paper.
+    protocol: the tool whose conventions its numbers follow; our own where the
+      paper says of none that they differ.
   """
 
   file: str
   authors: str
   year: int | None
   title: str
+  protocol: Protocol = XJAX
 
   def __str__(self) -> str:
     return f'{self.authors} {self.year}' if self.year else self.authors
@@ -46,6 +51,7 @@ PAPERS = (
     'Chalkidis et al.',
     2019,
     'Large-Scale Multi-Label Text Classification on EU Legislation',
+    LMTC,
   ),
   Paper(
     'tail_labels',
@@ -67,12 +73,14 @@ PAPERS = (
     2022,
     'Beyond Standard Performance Measures in Extreme Multi-label '
     'Classification',
+    NAPKINXC,
   ),
   Paper(
     'bhatia2016',
     'Bhatia et al.',
     2016,
     'The Extreme Classification Repository: Multi-label Datasets & Code',
+    PYXCLIB,
   ),
 )
 

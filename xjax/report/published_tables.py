@@ -1,11 +1,15 @@
 """Published numbers beside ours, a table per printed table."""
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+import dataclasses
+import re
 
+from xjax.evaluate.judge import judge
+from xjax.metrics.protocols import XJAX, kind_of
 from xjax.report.collect import Estimate, Group, group_metrics
 from xjax.report.page import Cell, Fold, Table, Text, number_cell
-from xjax.report.published import Published, published
+from xjax.report.published import Paper, Published, published
 
 _WIDEST = 12  # columns of metrics on a page
 # A system, its colour, and its slices' metrics.
@@ -13,38 +17,80 @@ _Ours = tuple[Group, str, Mapping[str, Mapping[str, Estimate]]]
 
 
 def published_folds(
-  dataset: str,
-  groups: Sequence[Group],
-  colours: Mapping[str, str],
-  protocol: str,
+  dataset: str, groups: Sequence[Group], colours: Mapping[str, str]
 ) -> list[Fold]:
   """A fold per printed table of a dataset, the first one open.
 
-  Our systems come first, then the table's rows in its order. Columns are the
-  printed metrics, by slice.
+  Our systems come first, judged by the paper's conventions, then the table's
+  rows in its order. Columns are the printed metrics, by slice.
 
   Args:
     dataset: a name in published.datasets().
     groups: our systems.
     colours: name of each -> its colour.
-    protocol: by which ours are judged.
   """
-  ours = [
-    (group, colours[group.name], group_metrics(group, protocol))
-    for group in groups
-  ]
   tables: dict[tuple, list[Published]] = {}
   for row in published():
     if row.dataset == dataset:
       tables.setdefault((row.paper, row.table, row.split), []).append(row)
+  metrics: dict[Paper, dict[str, None]] = {}
+  for (paper, *_), rows in tables.items():
+    names = (metric for row in rows for metric in row.values)
+    metrics.setdefault(paper, {}).update(dict.fromkeys(names))
+  ours = {
+    paper: [(g, colours[g.name], _judged(g, paper, names)) for g in groups]
+    for paper, names in metrics.items()
+  }
   return [
     Fold(
       f'{paper}, {f"Table {table}" if table else "benchmarks"} ({split})',
-      [Text(f'{paper.title}. Ours are marked.'), *_tables(rows, ours)],
+      [
+        Text(f'{paper.title}. {_by_whom(paper, metrics[paper])}'),
+        *_tables(rows, ours[paper]),
+      ],
       open=not n,
     )
     for n, ((paper, table, split), rows) in enumerate(tables.items())
   ]
+
+
+def _judged(
+  group: Group, paper: Paper, metrics: Collection[str]
+) -> dict[str, dict[str, Estimate]]:
+  """Slice -> metric -> what the runs say of it, by the paper's conventions.
+
+  What the tool does not print is by our own.
+  """
+  ks = {int(k) for name in metrics for k in re.findall(r'@(\d+)', name)}
+  runs = []
+  for run in group.runs:
+    criteria = dataclasses.replace(
+      run.criteria,
+      ks=tuple(sorted(ks)) or run.criteria.ks,
+      kinds=tuple(set(map(kind_of, metrics))),
+      protocols=tuple(dict.fromkeys((paper.protocol, XJAX))),
+      slices={},
+      replicates=0,
+    )
+    found = judge(run.predictions, criteria)
+    runs.append(dataclasses.replace(run, metrics=found))
+  both = Group(group.name, tuple(runs))
+  own, theirs = (group_metrics(both, p.name) for p in (XJAX, paper.protocol))
+  return {name: values | theirs.get(name, {}) for name, values in own.items()}
+
+
+def _by_whom(paper: Paper, metrics: Collection[str]) -> str:
+  """Whose conventions ours follow, which are marked."""
+  tool = paper.protocol
+  if tool is XJAX:
+    return 'Ours are marked, judged by our own conventions (xjax).'
+  said = f'Ours are marked, judged by the conventions of {tool.title}'
+  others = [name for name in metrics if not tool.prints(name)]
+  return (
+    f'{said}; {", ".join(others)}, which it does not print, by xjax.'
+    if others
+    else f'{said}.'
+  )
 
 
 def _tables(rows: Sequence[Published], ours: Sequence[_Ours]) -> list[Table]:

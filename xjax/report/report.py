@@ -5,6 +5,8 @@ import pathlib
 from typing import Any
 
 from xjax.core.errors import ConfigError
+from xjax.evaluate.asked import Asked
+from xjax.evaluate.score_files import DEPTH, JudgeFiles
 from xjax.report.collect import (
   SEED,
   Group,
@@ -24,6 +26,7 @@ from xjax.report.corpus_table import (
 from xjax.report.metric_tables import (
   USUAL_K,
   full_tables,
+  intervals_of,
   main_table,
   note_listing,
 )
@@ -39,9 +42,12 @@ from xjax.report.pictures import (
 from xjax.report.plots import system_colours
 from xjax.report.published import datasets, find_dataset
 from xjax.report.published_tables import published_folds
-from xjax.report.sources import OWN, Truth, read_runs
+from xjax.report.rejudging import judge_runs
+from xjax.report.sources import OWN, read_runs
 from xjax.report.tally import Tally, label_tally, tally
 from xjax.report.worst_labels import worst_labels
+
+AS_JUDGED = Asked()  # nothing in particular is asked for
 
 
 def report(
@@ -50,8 +56,8 @@ def report(
   split: str = '',
   names: Sequence[str] = (),
   dataset: str = '',
-  truth: Truth = OWN,
-  replicates: int = 0,
+  files: JudgeFiles = OWN,
+  asked: Asked = AS_JUDGED,
 ) -> Page:
   """Reads systems and puts all there is to say of them on a page.
 
@@ -62,8 +68,8 @@ def report(
     names: of the systems; (): as sources.read_runs.
     dataset: whose published numbers stand beside ours; '': the one that the
       config of a run tells, if it does.
-    truth: what goes with files of predictions.
-    replicates: as for sources.read_runs.
+    files: as for sources.read_runs.
+    asked: as for rejudging.judge_runs.
 
   Raises:
     ConfigError: a name twice, or no such split or dataset.
@@ -75,8 +81,10 @@ def report(
       f'--dataset={dataset}: no published numbers of it; there are some of: '
       + ', '.join(datasets())
     )
-  runs = read_runs(arguments, split, names, truth, replicates)
+  depth = max((DEPTH, *asked.ks))
+  runs = read_runs(arguments, split, names, files, depth)
   check_same_documents(runs)
+  runs = judge_runs(runs, asked)
   groups = group_by_seed(runs)
   check_names(groups)
   return build_page(groups, command, dataset or _dataset_of(runs))
@@ -105,9 +113,7 @@ def build_page(groups: Sequence[Group], command: str, dataset: str) -> Page:
       Section('Probabilities', reliability_blocks(groups)),
       Section('Training', [learning_curves(groups)]),
       Section('Labels most often lost', _worst(groups, tallies)),
-      Section(
-        'Published numbers', _published(dataset, groups, colours, protocol)
-      ),
+      Section('Published numbers', _published(dataset, groups, colours)),
       Section('The dataset', [corpus_table(first.predictions)]),
       Section('All metrics', full_tables(groups)),
     ],
@@ -134,9 +140,21 @@ def _header(groups: Sequence[Group], command: str) -> list[Block]:
       'brackets are intervals.'
     ),
     system_table([_system_row(group) for group in groups]),
-    *map(Text, unlike_spaces(spaces)),
+    *map(Text, (*_propensities(groups), *unlike_spaces(spaces))),
     Text(command, command=True),
   ]
+
+
+def _propensities(groups: Sequence[Group]) -> list[str]:
+  """By what labels weigh in PSP and its kin, and whose metrics that changed."""
+  first = groups[0].first
+  a, b = first.criteria.propensity
+  remarks = [run.remark for group in groups for run in group.runs if run.remark]
+  if first.criteria.weights_L is not None:
+    return ['Labels weigh what --inv_prop says.', *remarks]
+  if not first.predictions.n_train or (remarks and len(groups) == 1):
+    return remarks
+  return [f'Propensities: A {a:g}, B {b:g}.', *remarks]
 
 
 def _system_row(group: Group) -> tuple[str, ...]:
@@ -164,7 +182,12 @@ def _results(
   tables = {group.name: group_metrics(group, protocol) for group in groups}
   return [
     Text(f'Protocol {protocol}.'),
-    main_table(tables, colours, {g.name: g.seeds for g in groups}),
+    main_table(
+      tables,
+      colours,
+      {g.name: g.seeds for g in groups},
+      {g.name: intervals_of(g.first.metrics, protocol) for g in groups},
+    ),
     *([Fold('Why values are missing', [notes])] if notes.items else []),
   ]
 
@@ -202,10 +225,7 @@ def _worst(
 
 
 def _published(
-  dataset: str,
-  groups: Sequence[Group],
-  colours: Mapping[str, str],
-  protocol: str,
+  dataset: str, groups: Sequence[Group], colours: Mapping[str, str]
 ) -> list[Block]:
   known = find_dataset(dataset)
   if known is None:
@@ -216,7 +236,7 @@ def _published(
       )
     ]
   said = Text(f'Printed for {known}; each table says of which split.')
-  return [said, *published_folds(known, groups, colours, protocol)]
+  return [said, *published_folds(known, groups, colours)]
 
 
 def _dataset_of(runs: Sequence[Run]) -> str:

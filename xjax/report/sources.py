@@ -9,40 +9,24 @@ from typing import Any
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.evaluate.calibration import Calibration
-from xjax.evaluate.criteria import Criteria
 from xjax.evaluate.evaluator import METRICS, PREDICTIONS
-from xjax.evaluate.judge import INTERVALS, judge
 from xjax.evaluate.predictions import Predictions
-from xjax.evaluate.score_files import JudgeFiles, read_judged
+from xjax.evaluate.score_files import DEPTH, JudgeFiles, read_judged
 from xjax.metrics.slices import ALL
 from xjax.report.collect import SEED, Run, protocols
+from xjax.report.lender import lend
 from xjax.train.workdir import Workdir, read_json
 
 SPLITS = ('dev', 'test')  # which is taken where none is named
-
-
-@dataclasses.dataclass(frozen=True)
-class Truth:
-  """Files that go with files of predictions; those of a run need none.
-
-  Attributes:
-    gold: path of the documents' labels; '': the predictions have them.
-    train_labels: path of the training documents' labels; '' likewise.
-  """
-
-  gold: str = ''
-  train_labels: str = ''
-
-
-OWN = Truth()  # the files have what they need
+OWN = JudgeFiles('')  # files have what they need: nothing goes with them
 
 
 def read_runs(
   arguments: Sequence[str],
   split: str = '',
   names: Sequence[str] = (),
-  truth: Truth = OWN,
-  replicates: int = 0,
+  files: JudgeFiles = OWN,
+  depth: int = DEPTH,
 ) -> list[Run]:
   """Reads workdirs, folders of an evaluation, and files of predictions.
 
@@ -50,37 +34,43 @@ def read_runs(
     arguments: paths.
     split: of the workdirs; '': the first of SPLITS that all have.
     names: of the runs, each for one argument; (): the folders' or files'.
-    truth: what goes with the files.
-    replicates: of the bootstrap, for intervals where metrics.json has none; 0:
-      none are made.
+    files: what goes with the files of predictions, and replaces what they
+      have of it; what they lack then, others of the arguments lend.
+    depth: labels kept of a document, of files of scores; as read_judged.
+
+  Returns:
+    With gold; those that were judged with their metrics, others without.
 
   Raises:
-    ConfigError: fewer or more names than arguments; no such split.
-    DataError: a path is none of these, a file is damaged, there is no gold, or
-      the runs are not of the same documents.
+    ConfigError: fewer or more names than arguments; no such split; files
+      beside workdirs alone.
+    DataError: a path is none of these, a file is damaged, or there is no gold.
   """
   if names and len(names) != len(arguments):
     raise ConfigError(
       f'--names: {len(names)} names for {len(arguments)} systems'
     )
   paths = [pathlib.Path(os.path.expanduser(a)).absolute() for a in arguments]
-  split = split or _common_split([p for p in paths if _is_workdir(p)])
+  workdirs = [path for path in paths if _is_workdir(path)]
+  if len(workdirs) == len(paths):
+    _refuse(files)
+  split = split or _common_split(workdirs)
   runs = [
-    _read(path, split, name, truth)
+    _read(path, split, name, files, depth)
     for path, name in zip(paths, names or map(_name_of, paths))
   ]
-  return [_with_intervals(run, replicates) for run in runs]
+  return lend(runs)
 
 
-def _with_intervals(run: Run, replicates: int) -> Run:
-  """Metrics stay as they are; only intervals are added."""
-  if not replicates or INTERVALS in run.metrics:
-    return run
-  values = run.metrics[protocols(run.metrics)[0]][ALL]
-  ks = [int(name[2:]) for name in values if name.startswith('P@')]
-  criteria = Criteria(ks=ks or Criteria().ks, replicates=replicates)
-  found = judge(run.predictions, criteria)[INTERVALS]
-  return dataclasses.replace(run, metrics={**run.metrics, INTERVALS: found})
+def _refuse(files: JudgeFiles) -> None:
+  """Refuses files that nothing here would be read with."""
+  for field in dataclasses.fields(files):
+    if getattr(files, field.name) != getattr(OWN, field.name):
+      # That flag is a file of descriptors.
+      name = 'label_order' if field.name == 'labels' else field.name
+      raise ConfigError(
+        f'--{name} goes with files of predictions; a workdir has its own'
+      )
 
 
 def _is_workdir(path: pathlib.Path) -> bool:
@@ -112,7 +102,9 @@ def _name_of(path: pathlib.Path) -> str:
   return path.name if path.is_dir() else path.name.partition('.')[0]
 
 
-def _read(path: pathlib.Path, split: str, name: str, truth: Truth) -> Run:
+def _read(
+  path: pathlib.Path, split: str, name: str, files: JudgeFiles, depth: int
+) -> Run:
   if _is_workdir(path):
     return _read_workdir(Workdir.at(path), split, name)
   folder = path if path.is_dir() else path.parent
@@ -122,13 +114,13 @@ def _read(path: pathlib.Path, split: str, name: str, truth: Truth) -> Run:
       f'{path}: neither a workdir (a folder with config.json), nor a folder '
       f'with {PREDICTIONS}, nor a file of predictions'
     )
-  # An evaluation is taken as it was judged, unless other gold is given.
+  predictions, weights_L = read_judged(
+    dataclasses.replace(files, predictions=file), depth
+  )
+  run = Run(name, path, '', None, {}, predictions, weights_L=weights_L)
+  # An evaluation is taken as it was judged, unless it is to be read otherwise.
   judged = file.name == PREDICTIONS and (folder / METRICS).is_file()
-  if judged and truth == OWN:
-    run = Run(name, path, '', None, {}, read_predictions(file))
-    return _judged(run, folder / METRICS)
-  run = Run(name, path, '', None, {}, read_predictions(file, truth))
-  return _judged(run, None)
+  return _judged(run, folder / METRICS) if judged and files == OWN else run
 
 
 def _read_workdir(home: Workdir, split: str, name: str) -> Run:
@@ -145,12 +137,8 @@ def _read_workdir(home: Workdir, split: str, name: str) -> Run:
     split=split,
     config={SEED: None, **read_json(home.config)},
     metrics={},
-    predictions=read_predictions(folder / PREDICTIONS),
-    names={
-      label.id: label.name
-      for label in home.label_space().labels
-      if label.name != label.id
-    },
+    predictions=Predictions.load(folder / PREDICTIONS),
+    labels=home.label_space().labels,
     history=read_history(home.path / 'metrics.jsonl'),
     calibration=_calibration(home, split),
   )
@@ -164,22 +152,6 @@ def _calibration(home: Workdir, split: str) -> Calibration | None:
   found = Calibration.load(home.calibration)
   same = found.step == read_json(home.judged(split)).get('step')
   return found if same and not found.reason else None
-
-
-def read_predictions(path: pathlib.Path, truth: Truth = OWN) -> Predictions:
-  """Predictions with gold, from whatever file they are in.
-
-  Raises:
-    DataError: the file is damaged, or has no gold.
-  """
-  files = JudgeFiles(path, truth.gold or None, truth.train_labels or None)
-  predictions, _ = read_judged(files)
-  if predictions.gold is None:
-    raise DataError(
-      f'{path}: has no gold labels, so there is nothing to report; --gold=FILE '
-      'gives them'
-    )
-  return predictions
 
 
 def read_history(path: pathlib.Path) -> tuple[dict[str, Any], ...]:
@@ -197,10 +169,8 @@ def read_history(path: pathlib.Path) -> tuple[dict[str, Any], ...]:
   return tuple(records)
 
 
-def _judged(run: Run, path: pathlib.Path | None) -> Run:
-  """With the metrics of the file; computed where there is none."""
-  if path is None:
-    return dataclasses.replace(run, metrics=judge(run.predictions))
+def _judged(run: Run, path: pathlib.Path) -> Run:
+  """With the metrics of a file."""
   metrics = read_json(path)
   _check_metrics(metrics, len(run.predictions), path)
   return dataclasses.replace(run, metrics=metrics)
