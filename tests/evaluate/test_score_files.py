@@ -117,6 +117,7 @@ GOLDS = {
   'ours': json_lines('labels', 'id', str),
   'raw text': json_lines('target_ind', 'uid', int),
   'hierarchy': json_lines('doc_label', 'x', str),
+  'hierarchy in short': json_lines('label', 'x', str),
   'EURLEX57K': json_lines('concepts', 'celex_id', str),
 }
 

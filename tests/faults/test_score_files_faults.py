@@ -43,11 +43,6 @@ def matrix(kind: str = 'csr', **changed) -> bytes:
     return npz(**{**loaded, **changed})
 
 
-def without(data: bytes, name: str) -> bytes:
-  with np.load(io.BytesIO(data)) as loaded:
-    return npz(**{key: loaded[key] for key in loaded if key != name})
-
-
 UNDERSTOOD = (
   'understood are: a sparse matrix saved by scipy (.npz: csr, csc or coo); '
   'rows `label:score` under a header `N L`; predictions.npz; JSON lines with '
@@ -110,61 +105,6 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
     gzip.compress(matrix()),
     ' a gzipped .npz: unpack it, as gunzip does',
   ),
-  'NaN in a matrix': (
-    matrix(data=np.array([1, np.nan, 2])),
-    ' row 0: the score of label 2 is NaN',
-  ),
-  'infinity in a matrix': (
-    matrix('coo', data=np.array([1, 2, np.inf])),
-    ' row 2: the score of label 3 is infinite',
-  ),
-  'a label twice in a matrix': (
-    matrix(indices=np.array([2, 2, 3])),
-    ' row 0: label 2 stands twice',
-  ),
-  'an entry twice in columns': (
-    matrix('coo', row=np.array([1, 1, 2]), col=np.array([2, 2, 3])),
-    ' row 1: label 2 stands twice',
-  ),
-  'a label beyond a matrix': (
-    matrix(indices=np.array([0, 4, 3])),
-    ' row 0: label 4 is not in 0..3',
-  ),
-  'a label beyond columns': (
-    matrix('coo', col=np.array([0, 2, -2])),
-    ' row 2: label -2 is not in 0..3',
-  ),
-  'a row beyond columns': (
-    matrix('csc', indices=np.array([0, 3, 2])),
-    ' label 2: row 3 is not in 0..2',
-  ),
-  'a row beyond a matrix': (
-    matrix('coo', row=np.array([0, 0, -1])),
-    ' label 3: row -1 is not in 0..2',
-  ),
-  'bounds that fall': (
-    matrix(indptr=np.array([0, 2, 1, 3])),
-    ' indptr: falls (at [1])',
-  ),
-  'too few bounds': (
-    matrix('csc', indptr=np.array([0, 3])),
-    ' indptr: 2 bounds for 4 rows or columns',
-  ),
-  'fewer entries than indices': (
-    matrix(data=np.ones(2)),
-    ' indices: 3 for 2 entries',
-  ),
-  'another kind of matrix': (
-    matrix('bsr'),
-    " format: is 'bsr': save the matrix as csr",
-  ),
-  'complex scores': (matrix(data=np.ones(3) * 1j), ' data: is complex128 [3]'),
-  'a shape of three': (
-    matrix(shape=np.array([3, 4, 1])),
-    ' shape: is [3, 4, 1], should be [documents, labels]',
-  ),
-  'no data': (without(matrix(), 'data'), ' data: missing'),
-  'one array too many': (matrix(extra=np.zeros(1)), ' extra: unknown array'),
   'a line that is not JSON': (
     LISTS + b'{"id": "c",\n',
     '3: not JSON: Expecting property name enclosed in double quotes at column '
