@@ -65,6 +65,7 @@ def test_workdir_is_as_described(config, finished):
     'labels.jsonl',
     'features',
     'checkpoints',
+    'calibration.json',
     'metrics.jsonl',
     'tb',
     'eval',
