@@ -8,6 +8,7 @@ import pytest
 from xjax.core.errors import DataError
 from xjax.data.propensity import propensity_weights
 from xjax.data.schema import Label, LabelSpace
+from xjax.data.xc_repo import read_xc
 
 
 def test_propensities_by_hand():
@@ -31,3 +32,21 @@ def test_a_label_space_has_them():
   expected = [1 / (1 + c * (n + 2.6) ** -0.6) for n in (0, 1, 100)]
   np.testing.assert_allclose(space.propensities(0.6, 2.6), expected, rtol=1e-14)
   assert (np.diff(space.propensities()) > 0).all()
+
+
+@pytest.mark.real_data
+def test_those_of_bibtex(data_dir):
+  gold = read_xc(data_dir / 'bibtex' / 'train.txt', features=False).gold
+  counts = np.bincount(gold.values, minlength=159)
+  assert counts[[0, 1, 2, 56, 134]].tolist() == [39, 85, 51, 28, 691]
+  weights = propensity_weights(counts, len(gold), 0.55, 1.5)
+  c = (math.log(4880) - 1) * 2.5**0.55
+  by_hand = [1 + c * (n + 1.5) ** -0.55 for n in (39, 85, 51, 28, 691)]
+  # As napkinXC 0.7.2 computes them in float64.
+  theirs = [2.619633337659476, 2.0669845015374966, 2.4042012437437434]
+  theirs += [2.928034769059508, 1.3398490752239192]
+  for expected in (by_hand, theirs):
+    found = weights[[0, 1, 2, 56, 134]]
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+  assert weights.sum() == pytest.approx(369.59091369060343, rel=1e-13)
+  assert (weights.max(), weights.min()) == (weights[56], weights[134])
