@@ -133,6 +133,17 @@ def test_why_values_are_missing():
   assert why_missing({'xjax': {'all': {}}}, 'all') == []
 
 
+def test_several_reasons_why_no_metric_has_a_value():
+  values = {'n_docs': 3, 'P@1': None, 'ILD@2': None}
+  notes = {'P@1': '1 of 3', 'ILD@2': '2 of 3', 'lists': 'cut'}
+  metrics = {'xjax': {'all': values}, 'notes': {'all': notes}}
+  assert why_missing(metrics, 'all') == [
+    '- P @1: 1 of 3.',
+    '- ILD @2: 2 of 3.',
+    '- lists: cut.',
+  ]
+
+
 def test_points_are_no_wider_than_tables():
   long = METRICS | {'notes': {'all': {'P@5': 'far too short ' * 30}}}
   (point,) = why_missing(long, 'all')

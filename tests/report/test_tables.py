@@ -74,6 +74,30 @@ def test_lists_that_are_cut_are_told():
   ]
 
 
+def test_what_is_said_of_several_slices_is_said_once():
+  notes = dict.fromkeys(('all', 'zero'), {'micro-F1': 'why'})
+  lines = slice_table(MODEL | {'notes': notes}, PRIOR).splitlines()
+  assert lines[-1] == '- all, zero, model, micro-F1: why'
+
+
+def test_a_prior_that_says_nothing_has_no_row():
+  bare = {name: None for name in PRIOR['xjax']['zero'] if '@' in name}
+  zero = PRIOR['xjax']['zero'] | bare
+  prior = {
+    'xjax': PRIOR['xjax'] | {'zero': zero},
+    'notes': {'zero': dict.fromkeys(bare, 'too short')},
+  }
+  table = slice_table(MODEL, prior)
+  assert table.count('popularity prior') == 1
+  assert 'too short' not in table
+
+
+def test_metrics_without_cut_offs():
+  row = {'n_docs': 1, 'n_skipped': 0, 'n_labels': 2, 'R-Precision': 0.5}
+  header, line = slice_table({'xjax': {'all': row}}).splitlines()
+  assert header.split()[5:] == ['R-Precision'] and line.endswith(' 0.500')
+
+
 def test_nothing_to_call_out():
   lines = slice_table(PRIOR, PRIOR).splitlines()
   assert len(lines) == 5

@@ -139,10 +139,10 @@ def why_missing(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
   for metric, reason in notes.items():
     found.setdefault(reason, []).append(metric)
   first, *_ = _of_slice(metrics, slice_name).values()
-  all_missing = is_empty(first)
+  one_reason = is_empty(first) and len(set(found) - {notes.get(LISTS)}) == 1
   return [
     _point(
-      f'{"all metrics" if all_missing and which != [LISTS] else _shown(which)}'
+      f'{"all metrics" if one_reason and which != [LISTS] else _shown(which)}'
       f': {reason}.'
     )
     for reason, which in found.items()

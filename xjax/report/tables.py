@@ -117,13 +117,17 @@ def _below(
 def _dashes(
   who: str, notes: Mapping[str, Mapping[str, str]], columns: Sequence[str]
 ) -> Iterable[str]:
+  """Why a dash is a dash; slices of which the same is said share a line."""
+  found: dict[tuple[str, str], list[str]] = {}
   for name, reasons in notes.items():
     if LISTS in reasons:
-      yield f'- {name}, {who}, lists: {reasons[LISTS]}'
+      found.setdefault(('lists', reasons[LISTS]), []).append(name)
     by_reason = {}
     for metric in columns:
       if metric in reasons:
         by_reason.setdefault(reasons[metric], []).append(metric)
     for reason, metrics in by_reason.items():
       which = 'all' if len(metrics) == len(columns) else ', '.join(metrics)
-      yield f'- {name}, {who}, {which}: {reason}'
+      found.setdefault((which, reason), []).append(name)
+  for (which, reason), names in found.items():
+    yield f'- {", ".join(names)}, {who}, {which}: {reason}'
