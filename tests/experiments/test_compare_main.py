@@ -62,6 +62,28 @@ def test_two_runs_of_the_program_agree(files, tmp_path):
   assert first['difference'] == pytest.approx(1 / 3 - 2 / 3)
 
 
+def test_slices_filter_and_weights(files, tmp_path):
+  (tmp_path / 'inv.txt').write_text('1\n2\n4\n')
+  (tmp_path / 'pairs.txt').write_text('0 0\n')
+  (tmp_path / 'order.txt').write_text('x\ny\nz\n')
+  few = '--iterations=50', '--replicates=20', '--metrics=P@1,PSP@1'
+  beside = f'--inv_prop={tmp_path}/inv.txt', f'--filter={tmp_path}/pairs.txt'
+  slices = (
+    *('--by_frequency', '--slices=bin:1-9'),
+    f'--label_order={tmp_path}/order.txt',
+  )
+  done = run(*files, *few, *beside, *slices, f'--output={tmp_path}')
+  assert done.returncode == 0, done.stderr
+  assert 'labels weigh what --inv_prop says' in done.stdout
+  rows = json.loads((tmp_path / 'comparison.json').read_text())['differences']
+  names = list(dict.fromkeys(row['slice'] for row in rows))
+  assert names == ['all', 'frequent', 'few', 'zero', 'bin:1-9']
+  weighed = next(row for row in rows if row['metric'] == 'PSP@1')
+  # The first document's only gold is filtered out of the first place.
+  assert weighed['baseline'] == pytest.approx(1 / (1 + 2 + 4))
+  assert weighed['value'] == pytest.approx(4 / (1 + 2 + 4))
+
+
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
@@ -70,6 +92,9 @@ def test_two_runs_of_the_program_agree(files, tmp_path):
     (('{one}', '{two}', '--metrics=Q'), "'Q' is unknown"),
     (('{one}', '{two}', '--names=A'), '--names: 1 names for 2 systems'),
     (('{one}', '{one}'), 'two systems are called'),
+    (('{one}', '{two}', '--propensity=1'), 'two numbers'),
+    (('{one}', '{two}', '--slices=few'), "'few'"),
+    (('{one}', '{two}', '--inv_prop=a', '--propensity=1,2'), 'give one of'),
   ],
 )
 def test_mistakes_are_one_message(files, arguments, message):

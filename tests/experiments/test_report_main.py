@@ -2,11 +2,13 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from xjax.core.types import Ragged, ScoreKind
 from xjax.evaluate.lists import Lists
@@ -57,12 +59,37 @@ def test_a_report_of_two_files(files, tmp_path):
   assert [path.name for path in page.parent.iterdir()] == ['r.html']
 
 
+def test_scores_and_gold_of_columns_beside_a_file_with_ids(files, tmp_path):
+  """Which also lends training counts; judged as the flags say."""
+  matrix = scipy.sparse.csr_matrix(np.tile([1.0, 3.0, 2.0], (4, 1)))
+  scipy.sparse.save_npz(tmp_path / 'scores.npz', matrix)
+  gold = tmp_path / 'tst.txt'
+  gold.write_text('4 3\n0:1\n0:1 1:1\n2:1\n\n')
+  page, text = tmp_path / 'r.html', tmp_path / 'r.md'
+  flags = '--ks=2', '--propensity=0.6,2.6', '--protocol=all', '--ci'
+  done = run(
+    *(files[0], tmp_path / 'scores.npz', f'--gold={gold}', *flags),
+    *('--replicates=20', f'--output={page}', f'--markdown={text}'),
+  )
+  assert done.returncode == 0, done.stderr
+  found = text.read_text()
+  assert 'scores has no ids: its rows and columns are taken' in found
+  assert 'Propensities: A 0.6, B 2.6.' in found
+  assert '| slice | system | P@2 |' in found and 'protocol pyxclib' in found
+  number = r'0\.\d{4}'
+  assert re.search(
+    rf'\| all .* \| one \| \*\*{number}\*\* \\\[{number}, {number}\\\]', found
+  )
+
+
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
     ((), 'name the systems'),
     (('{one}',), '--output=FILE.html says where'),
     (('{one}', 'gone.npz', '--output={out}'), 'gone.npz: neither a workdir'),
+    (('{one}', '--replicates=9', '--output={out}'), 'goes with --ci only'),
+    (('{one}', '--protocol=mine', '--output={out}'), "'mine' is unknown"),
   ],
 )
 def test_mistakes_are_one_message(files, tmp_path, arguments, message):

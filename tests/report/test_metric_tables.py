@@ -7,6 +7,7 @@ from xjax.report.latex import metrics_latex
 from xjax.report.metric_tables import (
   full_tables,
   interval_of,
+  intervals_of,
   main_table,
   note_listing,
   slice_table,
@@ -71,6 +72,21 @@ def test_main_table():
   assert table.starts == {2}
   assert [row[1].colour for row in table.rows] == ['red', 'blue', 'red']
   assert table.rows[0][1].below == 'mean of 2 seeds'
+
+
+def test_intervals_in_the_main_table():
+  tables = {g.name: group_metrics(g, 'xjax') for g in (group('one', ONE),)}
+  table = main_table(tables, sure={'one': intervals_of(ONE, 'xjax')})
+  assert [cell.below for cell in table.rows[0][2:4]] == [
+    '[0.4000,\n0.6000]',
+    '',
+  ]
+  assert not any(cell.below for cell in table.rows[1][1:])
+  # Of several seeds the error stands there.
+  seeds = group('one', ONE, TWO)
+  tables = {'one': group_metrics(seeds, 'xjax')}
+  table = main_table(tables, sure={'one': intervals_of(ONE, 'xjax')})
+  assert table.rows[0][2].below == '± 0.1250'
 
 
 def test_metrics_as_latex():

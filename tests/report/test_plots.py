@@ -98,7 +98,20 @@ def test_many_labels_are_few_points():
   assert len(svg) < 200_000
 
 
-def test_whiskers_may_miss_the_value():
-  # A percentile interval of a skewed metric need not contain it.
-  bars = Bars('a', np.array([0.5]), np.array([0.6]), np.array([0.7]))
-  ElementTree.fromstring(grouped_bars(['x'], [bars], '', 'x', 'y'))
+@pytest.mark.parametrize(('low', 'high'), [(0.6, 0.7), (0.3, 0.4)])
+def test_whiskers_have_the_value(low, high):
+  with pytest.raises(ValueError, match='a: 0.5 is not within its whiskers'):
+    Bars('a', np.array([0.5]), np.array([low]), np.array([high]))
+  Bars('a', np.array([NAN]), np.array([low]), np.array([high]))
+
+
+def test_whiskers_are_drawn_where_there_are_any():
+  def drawn(low, high):
+    return grouped_bars(
+      ['x'], [Bars('a', np.array([0.5]), low, high)], '', 'x', 'y'
+    )
+
+  none = drawn(np.array([NAN]), np.array([NAN]))
+  some = drawn(np.array([0.4]), np.array([0.7]))
+  other = drawn(np.array([0.4]), np.array([0.8]))
+  assert len(none) < len(some) and some != other

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.types import ScoreKind
+from xjax.core.types import Ragged, ScoreKind
 from xjax.evaluate.asked import Asked
+from xjax.evaluate.criteria import Criteria
+from xjax.evaluate.judge import judge
+from xjax.metrics.protocols import PYXCLIB, XJAX
 from xjax.report.collect import Group
 from xjax.report.html import render_html
 from xjax.report.markdown import render_markdown
@@ -26,6 +29,8 @@ from xjax.report.published_tables import published_folds
 from xjax.report.rejudging import judge_runs
 from xjax.report.report import report
 from xjax.report.sources import read_runs
+
+COLOUR = {'one': 'red'}
 
 
 @pytest.fixture
@@ -168,7 +173,7 @@ def test_pictures_that_cannot_be_are_explained(group):
 
 def test_whiskers_are_intervals_or_errors(group):
   assert 'no whiskers' in binned_f1([group], 5, 'xjax').caption
-  interval = {'intervals': {'xjax': {'all': {'macro-F1@5[1-9]': [0.1, 0.2]}}}}
+  interval = {'intervals': {'xjax': {'all': {'macro-F1@5[1-9]': [0.1, 0.6]}}}}
   metrics = {**group.first.metrics, **interval}
   found = binned_f1([changed(group, metrics=metrics)], 5, 'xjax')
   assert found.caption.endswith('Whiskers: bootstrap intervals.')
@@ -192,8 +197,55 @@ def test_a_calibrated_margin_is_a_probability(group, predictions_of):
   assert 'one, calibrated' in picture.alt and 'one, scores' not in picture.alt
 
 
+def test_a_calibration_fitted_here_is_told(group):
+  said = 'was fitted on these documents, dev'
+  (picture,) = reliability_blocks([group])
+  assert said in picture.caption
+  (picture,) = reliability_blocks([changed(group, split='test')])
+  assert said not in picture.caption
+  (picture,) = reliability_blocks([changed(group, calibration=None)])
+  assert said not in picture.caption
+
+
+def test_ours_are_judged_as_the_paper_does(group, predictions_of):
+  gold = Ragged.of(
+    [[], *(group.first.predictions.gold[i] for i in range(1, 12))]
+  )
+  one = dataclasses.replace(predictions_of(0), gold=gold)
+  folds = published_folds('Bibtex', [changed(group, predictions=one)], COLOUR)
+  said, table = folds[0].blocks
+  assert said.text.endswith('by the conventions of pyxclib, April 2025.')
+  criteria = Criteria(ks=(1, 3, 5), protocols=(XJAX, PYXCLIB))
+  by = judge(one, criteria)
+  for name, cell in zip(table.columns[1:], table.rows[0][1:]):
+    assert cell.value == by['pyxclib']['all'][name]
+  assert by['pyxclib']['all']['P@1'] != by['xjax']['all']['P@1']
+  folds = published_folds('AmazonCat-13K', [group], COLOUR)
+  texts = {fold.title: fold.blocks[0].text for fold in folds}
+  said = texts['Schultheis et al. 2022, Table 1 (test)']
+  assert 'napkinXC 0.7.2; nDCG-full@1' in said and said.endswith('by xjax.')
+  said = texts['Bertalis et al., Table 4 (test)']
+  assert said.endswith('by our own conventions (xjax).')
+
+
+def test_propensities_are_named(workdir, predictions_of, tmp_path):
+  one, file = workdir('s0', 0), tmp_path / 'file.npz'
+  other = workdir('s1', 1, units=8)
+  config = json.loads((other / 'config.json').read_text())
+  config['eval']['propensity'] = [0.6, 2.6]
+  (other / 'config.json').write_text(json.dumps(config))
+  header = sections(report([one, other], 'c'))['What was judged']
+  assert [b.text for b in header if isinstance(b, Text)][1:3] == [
+    'Propensities: A 0.55, B 1.5.',
+    's1 was judged with A 0.6, B 2.6; what depends on them is anew here.',
+  ]
+  predictions_of(0, n_train=0).save(file)
+  header = sections(report([file], 'c'))['What was judged']
+  assert not any('ropensit' in b.text for b in header if isinstance(b, Text))
+
+
 def test_published_beside_ours(group):
-  folds = published_folds('EURLEX57K', [group], {'one': 'red'})
+  folds = published_folds('EURLEX57K', [group], COLOUR)
   titles = [fold.title for fold in folds]
   assert titles[:3] == [
     'Chalkidis et al. 2019, Table 2 (test)',
@@ -213,7 +265,7 @@ def test_published_beside_ours(group):
 
 
 def test_wide_tables_are_cut_and_errors_printed(group):
-  folds = published_folds('AmazonCat-13K', [group], {'one': 'red'})
+  folds = published_folds('AmazonCat-13K', [group], COLOUR)
   blocks = {fold.title: fold.blocks for fold in folds}
   _, *tables = blocks['Schultheis et al. 2022, Table 1 (test)']
   assert [len(table.columns) for table in tables] == [12, 11]
@@ -228,7 +280,7 @@ def test_wide_tables_are_cut_and_errors_printed(group):
 
 
 def test_a_system_printed_twice_has_two_rows(group):
-  folds = published_folds('Delicious-200K', [group], {'one': 'red'})
+  folds = published_folds('Delicious-200K', [group], COLOUR)
   _, table = folds[0].blocks
   names = [row[0].text for row in table.rows]
   assert names.count('Parabel') == 2

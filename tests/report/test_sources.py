@@ -117,6 +117,10 @@ def damage(path, change):
   path.write_text(json.dumps(metrics))
 
 
+def with_ends(ends):
+  return lambda m: m.update(intervals={'xjax': {'all': {'P@1': ends}}})
+
+
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
@@ -124,6 +128,9 @@ def damage(path, change):
     (lambda m: m['xjax']['few'].pop('n_docs'), "not metrics of xjax: no 'n_d"),
     (lambda m: m['xjax'].pop('all'), "no slice 'all'"),
     (lambda m: m.clear(), "no slice 'all'"),
+    (with_ends([0.9, 0.95]), r'P@1 of all, 0.\d+, is not within .*0.9, 0.95'),
+    (with_ends([0.9]), 'its intervals are not those of xjax'),
+    (with_ends('ab'), 'its intervals are not those of xjax'),
   ],
 )
 def test_metrics_that_do_not_belong(workdir, change, message):

@@ -104,14 +104,29 @@ def test_not_a_config():
 
 
 def test_integers_are_floats():
-  check_config(broken('train.clip_value', 5))
-  check_config(broken('train.optimizer', Optimizer.ADAMW))
+  assert faults('train.clip_value', 5) == faults('train.clip_value', 5.0) == ''
+  assert 'config.train.clip_value' in faults('train.clip_value', True)
+  assert 'config.train.clip_value' in faults('train.clip_value', '5')
 
 
-def test_weight_decay_of_adamw_passes():
-  config = broken('train.optimizer', Optimizer.ADAMW)
+def faults(path: str, value: object) -> str:
+  try:
+    check_config(broken(path, value))
+  except ConfigError as error:
+    return str(error)
+  return ''
+
+
+@pytest.mark.parametrize('optimizer', Optimizer)
+def test_weight_decay_is_for_adamw_alone(optimizer):
+  assert faults('train.optimizer', optimizer) == ''
+  config = broken('train.optimizer', optimizer)
   config.train.weight_decay = 0.1
-  check_config(config)
+  if optimizer is Optimizer.ADAMW:
+    assert check_config(config) is None
+  else:
+    with pytest.raises(ConfigError, match='config.train.weight_decay'):
+      check_config(config)
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,16 @@ def protocols(metrics: Mapping[str, Any]) -> list[str]:
   return [name for name in metrics if name in PROTOCOLS]
 
 
+def every_metric(metrics: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
+  """Protocol, slice, name and value of every metric."""
+  return [
+    (protocol, name, metric, value)
+    for protocol in protocols(metrics)
+    for name, values in metrics[protocol].items()
+    for metric, value in values.items()
+  ]
+
+
 def common_protocol(runs: Sequence[Run]) -> str:
   """Our own where all were judged by it, else the first that all were.
 

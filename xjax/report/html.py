@@ -41,7 +41,7 @@ td.words { overflow-wrap: break-word; }
 tr.marked td { background: #eef5fc; }
 tr.start td { border-top: 2px solid #c3cad1; }
 td small { display: block; color: #4d5660; font-size: 12px;
-  white-space: nowrap; }
+  white-space: pre; line-height: 1.25; }
 .system { border-left: 10px solid; padding-left: 7px; }
 figure { margin: 18px 0 24px; }
 figure img { display: block; max-width: 100%; height: auto; }

@@ -11,6 +11,7 @@ from xjax.report.page import Cell, Fold, Listing, Table, number_cell
 _AT_K = ('P', 'R', 'RP', 'nDCG', 'PSP', 'macro-F1', 'coverage')
 _OTHERS = ('R-Precision', 'micro-F1', 'macro-F1')
 USUAL_K = 5
+_NARROW = ',\n'  # between the ends of intervals where columns are many
 # Slice -> metric -> what the runs say of it.
 Slices = Mapping[str, Mapping[str, Estimate]]
 # Slice -> metric -> [low, high].
@@ -52,7 +53,9 @@ def main_table(
         [
           Cell(name if not n else '', below=_labels(labels) if not n else ''),
           Cell(who, below=seeds.get(who, ''), colour=colours.get(who, '')),
-          *(_cell(values.get(m), ends.get(m), best[m]) for m in columns),
+          *(
+            _cell(values.get(m), ends.get(m), best[m], _NARROW) for m in columns
+          ),
         ]
       )
   starts = (n for n, row in enumerate(rows) if n and row[0].text)
@@ -123,6 +126,7 @@ def _cell(
   value: Estimate | None,
   interval: Sequence[float] | None,
   best: float | None,
+  between: str = ', ',
 ) -> Cell:
   if value is None:
     return number_cell(None)
@@ -130,7 +134,7 @@ def _cell(
   if value.error is not None and type(value.mean) is float:
     below = f'± {value.error:.4f}'
   elif interval is not None and value.mean is not None:
-    below = f'[{interval[0]:.4f}, {interval[1]:.4f}]'
+    below = f'[{interval[0]:.4f}{between}{interval[1]:.4f}]'
   is_best = best is not None and value.mean == best
   return number_cell(value.mean, below=below, best=is_best)
 

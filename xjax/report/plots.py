@@ -79,13 +79,20 @@ class Bars:
   Attributes:
     system: its name.
     heights: float [n]; NaN: no bar.
-    low, high: float [n], of the whiskers; NaN: none.
+    low, high: float [n], of the whiskers, the height within; NaN: none.
   """
 
   system: str
   heights: np.ndarray
   low: np.ndarray
   high: np.ndarray
+
+  def __post_init__(self) -> None:
+    """Refuses a height outside of its whiskers."""
+    outside = (self.heights < self.low) | (self.heights > self.high)
+    if outside.any():
+      height = self.heights[np.argmax(outside)]
+      raise ValueError(f'{self.system}: {height} is not within its whiskers')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,12 +220,11 @@ def _whiskers(axes: Axes, x: np.ndarray, bars: Bars) -> None:
   known &= np.isfinite(bars.heights)
   if known.any():
     middle = bars.heights[known]
-    # Of a skewed metric the value may lie outside its own interval.
     reach = np.stack([middle - bars.low[known], bars.high[known] - middle])
     axes.errorbar(
       x[known],
       middle,
-      yerr=np.maximum(reach, 0),
+      yerr=reach,
       fmt='none',
       ecolor=_INK,
       elinewidth=1.1,

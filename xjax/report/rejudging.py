@@ -16,7 +16,7 @@ from xjax.evaluate.judge import INTERVALS, NOTES, Metrics, judge
 from xjax.evaluate.slice_names import needs_labels
 from xjax.metrics.protocols import PROTOCOLS, kind_of
 from xjax.metrics.slices import ALL
-from xjax.report.collect import Run, protocols
+from xjax.report.collect import Run, every_metric, protocols
 
 _PROPENSITY_KINDS = tuple(
   dict.fromkeys(
@@ -105,19 +105,9 @@ def _criteria(run: Run, asked: Asked, propensity: Sequence[float]) -> Criteria:
 
 
 def _cut_offs(run: Run) -> tuple[int, ...]:
-  names = [metric for _, _, metric, _ in _every(run.metrics)]
+  names = [metric for _, _, metric, _ in every_metric(run.metrics)]
   found = {int(k) for name in names for k in re.findall(r'@(\d+)', name)}
   return tuple(sorted(found))
-
-
-def _every(metrics: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
-  """Protocol, slice, name and value of every metric."""
-  return [
-    (protocol, name, metric, value)
-    for protocol in protocols(metrics)
-    for name, values in metrics[protocol].items()
-    for metric, value in values.items()
-  ]
 
 
 def _threshold(run: Run) -> float | None:
@@ -155,7 +145,7 @@ def _kept(
 def _slices(run: Run) -> list[str]:
   """The further slices that can be told from their names."""
   described = any(label.parents for label in run.labels)
-  names = dict.fromkeys(name for _, name, *_ in _every(run.metrics))
+  names = dict.fromkeys(name for _, name, *_ in every_metric(run.metrics))
   return [
     name
     for name in names
@@ -168,12 +158,14 @@ def _same_propensities(run: Run, criteria: Criteria) -> bool:
   """Whether its metrics are by these weights, as its config says or they do."""
   if told := _told(run):
     return told == tuple(criteria.propensity) and criteria.weights_L is None
-  if not any(_is_weighed(metric) for _, _, metric, _ in _every(run.metrics)):
+  if not any(
+    _is_weighed(metric) for _, _, metric, _ in every_metric(run.metrics)
+  ):
     return True
   found = _weighed(run, criteria)
   pairs = (
     (run.metrics[protocol].get(name, {}).get(metric, value), value)
-    for protocol, name, metric, value in _every(found)
+    for protocol, name, metric, value in every_metric(found)
   )
   return all(starmap(_alike, pairs))
 
@@ -210,7 +202,7 @@ def _unknown(run: Run) -> str:
 def _replaced(run: Run, criteria: Criteria) -> dict[str, Any]:
   """The metrics, those that depend on propensities by these criteria."""
   found, metrics = _weighed(run, criteria), copy.deepcopy(dict(run.metrics))
-  for protocol, name, metric, _ in _every(run.metrics):
+  for protocol, name, metric, _ in every_metric(run.metrics):
     if _is_weighed(metric):
       value = found[protocol].get(name, {}).get(metric)
       metrics[protocol][name][metric] = value
@@ -228,7 +220,7 @@ def _with_intervals(
   """With the intervals found, of metrics that have a value and none yet."""
   metrics = copy.deepcopy(dict(metrics))
   sure = metrics.setdefault(INTERVALS, {})
-  for protocol, name, metric, ends in _every(found.get(INTERVALS, {})):
+  for protocol, name, metric, ends in every_metric(found.get(INTERVALS, {})):
     known = metrics[protocol].get(name, {}).get(metric) is not None
     if known and not (but_weighed and _is_weighed(metric)):
       slices = sure.setdefault(protocol, {})

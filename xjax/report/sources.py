@@ -10,10 +10,11 @@ from typing import Any
 from xjax.core.errors import ConfigError, DataError
 from xjax.evaluate.calibration import Calibration
 from xjax.evaluate.evaluator import METRICS, PREDICTIONS
+from xjax.evaluate.judge import INTERVALS
 from xjax.evaluate.predictions import Predictions
 from xjax.evaluate.score_files import DEPTH, JudgeFiles, read_judged
 from xjax.metrics.slices import ALL
-from xjax.report.collect import SEED, Run, protocols
+from xjax.report.collect import SEED, Run, every_metric, protocols
 from xjax.report.lender import lend
 from xjax.train.workdir import Workdir, read_json
 
@@ -190,8 +191,23 @@ def _check_metrics(
     raise DataError(f'{path}: not metrics of xjax: no {error}') from error
   if missing or not counts:
     raise DataError(f'{path}: not metrics of xjax: no slice {ALL!r}')
+  _check_intervals(metrics, path)
   if counts != {n_docs}:
     raise DataError(
       f'{path}: is of {", ".join(map(str, sorted(counts)))} documents, '
       f'{PREDICTIONS} beside it of {n_docs}; experiments.evaluate makes both'
     )
+
+
+def _check_intervals(metrics: Mapping[str, Any], path: pathlib.Path) -> None:
+  try:
+    found = every_metric(metrics.get(INTERVALS, {}))
+    for protocol, name, metric, (low, high) in found:
+      value = metrics[protocol][name][metric]
+      if not low <= value <= high:
+        raise DataError(
+          f'{path}: {metric} of {name}, {value}, is not within its interval '
+          f'[{low}, {high}]; experiments.evaluate makes both'
+        )
+  except (AttributeError, KeyError, TypeError, ValueError) as error:
+    raise DataError(f'{path}: its intervals are not those of xjax') from error
