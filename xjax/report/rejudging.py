@@ -40,13 +40,17 @@ def judge_runs(runs: Sequence[Run], asked: Asked) -> list[Run]:
   Args:
     runs: of the same documents.
     asked: what to judge by; Asked(): nothing in particular. Replicates alone
-      add intervals where there are none.
+      add intervals where there are none. Where it has no cut-offs those are
+      the run's, of one that was not judged the first's.
 
   Raises:
     ConfigError: what is asked for takes more than is given.
     DataError: a label without a weight.
   """
-  propensity = tuple(asked.propensity) or propensity_of(runs)
+  usual = Criteria(
+    ks=next(filter(None, map(_cut_offs, runs)), Criteria.ks),
+    propensity=tuple(asked.propensity) or propensity_of(runs),
+  )
   runs = [
     dataclasses.replace(run, weights_L=weights_L)
     for run, weights_L in zip(runs, shared_weights(runs))
@@ -55,9 +59,9 @@ def judge_runs(runs: Sequence[Run], asked: Asked) -> list[Run]:
   found = []
   for run in runs:
     if anew or not run.metrics:
-      found.append(_judged(run, asked, propensity))
+      found.append(_judged(run, asked, usual))
     else:
-      found.append(_kept(run, asked, propensity, alone=len(runs) == 1))
+      found.append(_kept(run, asked, usual, alone=len(runs) == 1))
   return found
 
 
@@ -92,16 +96,16 @@ def shared_weights(runs: Sequence[Run]) -> list[np.ndarray | None]:
   return found
 
 
-def _judged(run: Run, asked: Asked, propensity: Sequence[float]) -> Run:
-  criteria = _criteria(run, asked, propensity)
+def _judged(run: Run, asked: Asked, usual: Criteria) -> Run:
+  criteria = _criteria(run, asked, usual)
   metrics = judge(run.predictions, criteria, _threshold(run))
   return dataclasses.replace(run, metrics=metrics, criteria=criteria)
 
 
-def _criteria(run: Run, asked: Asked, propensity: Sequence[float]) -> Criteria:
-  """What is asked for, else what the run was judged by."""
-  usual = Criteria(ks=_cut_offs(run) or Criteria.ks, propensity=propensity)
-  return asked.criteria(run.predictions, run.weights_L, run.labels, usual=usual)
+def _criteria(run: Run, asked: Asked, usual: Criteria) -> Criteria:
+  """What is asked for, else what the run was judged by, else the usual."""
+  own = dataclasses.replace(usual, ks=_cut_offs(run) or usual.ks)
+  return asked.criteria(run.predictions, run.weights_L, run.labels, usual=own)
 
 
 def _cut_offs(run: Run) -> tuple[int, ...]:
@@ -119,14 +123,12 @@ def _threshold(run: Run) -> float | None:
   return None
 
 
-def _kept(
-  run: Run, asked: Asked, propensity: Sequence[float], alone: bool
-) -> Run:
+def _kept(run: Run, asked: Asked, usual: Criteria, alone: bool) -> Run:
   """As it was judged, but for what other propensities change."""
   again = dataclasses.replace(
     asked, protocols=protocols(run.metrics), slices=_slices(run)
   )
-  criteria = _criteria(run, again, propensity)
+  criteria = _criteria(run, again, usual)
   same = _same_propensities(run, criteria)
   if same or alone:
     remark = '' if same else _unknown(run)
