@@ -183,7 +183,7 @@ def test_intervals_have_what_new_documents_would_show():
   # A replicate lacks a third of the documents, and with them labels.
   by = Criteria((1,), ('P@k', 'coverage@k', 'macro-R@k'))
   many = [judge(fresh(1000 + seed), by)['xjax']['all'] for seed in range(60)]
-  within = {name: 0 for name in ('P@1', 'coverage@1', 'macro-R@1')}
+  within = dict.fromkeys(('P@1', 'coverage@1', 'macro-R@1'), 0)
   for seed in range(40):
     found = fresh(seed)
     part = Slice.of(found, 'all', found.masks['all'])
