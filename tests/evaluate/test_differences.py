@@ -1,6 +1,7 @@
 """Why protocols differ, with the counts, of documents made by hand."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -48,8 +49,11 @@ def judged(*protocols, ks=(1, 2), **fields):
   return judge(problem(**fields), Criteria(ks, protocols=protocols or ALL))
 
 
+under_all = functools.cache(judged)
+
+
 def told(slice_name, protocol, metric, metrics=None):
-  reasons = (metrics or judged())[REASONS]
+  reasons = (metrics or under_all())[REASONS]
   return reasons[protocol][slice_name].get(metric)
 
 
