@@ -25,11 +25,14 @@ CHECKED = [
 ]
 install_import_hook(CHECKED, 'beartype.beartype')
 
+PEERS = pathlib.Path(os.environ.get('XJAX_PEERS_DIR', '/nowhere'))
+
 # What a test may need that a clone does not have; without it, it is left out.
 NEEDS = {
   'real_data': 'XJAX_DATA_DIR' in os.environ,
   'parity': importlib.util.find_spec('torch') is not None,
-  'peers': 'XJAX_PEERS_DIR' in os.environ,
+  # Made last, so that it is all there.
+  'peers': (PEERS / 'made_from.txt').exists(),
 }
 
 
