@@ -3,7 +3,6 @@
 import pathlib
 
 from xjax.report.collect import Group, Run, group_metrics
-from xjax.report.latex import metrics_latex
 from xjax.report.metric_tables import (
   full_tables,
   interval_of,
@@ -87,18 +86,6 @@ def test_intervals_in_the_main_table():
   tables = {'one': group_metrics(seeds, 'xjax')}
   table = main_table(tables, sure={'one': intervals_of(ONE, 'xjax')})
   assert table.rows[0][2].below == '± 0.1250'
-
-
-def test_metrics_as_latex():
-  lines = metrics_latex({'model': ONE, 'prior_1': TWO}).splitlines()
-  assert lines[0] == r'\begin{tabular}{llrrrr}'
-  assert r'slice & system & P@1 & P@5 & RP@5 & micro-F1 \\' in lines
-  assert (
-    r'all 1,200 labels & model & 0.5000 & 0.2500 & \textbf{0.3333} & - \\'
-  ) in lines
-  assert any(
-    line.startswith(r' & prior\_1 & \textbf{0.7500}') for line in lines
-  )
 
 
 def test_numbers_are_those_of_the_metrics():

@@ -1,11 +1,5 @@
 """A table as LaTeX, with the rules of the package booktabs."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from xjax.evaluate.judge import PROTOCOL
-from xjax.report.collect import Estimate
-from xjax.report.metric_tables import main_table
 from xjax.report.page import Cell, Table
 
 _SPECIAL = str.maketrans(
@@ -39,28 +33,6 @@ def render_latex(table: Table) -> str:
     '\\end{tabular}',
   ]
   return '\n'.join(lines) + '\n'
-
-
-def metrics_latex(
-  systems: Mapping[str, Mapping[str, Any]], protocol: str = PROTOCOL
-) -> str:
-  """The metrics looked at first, by slice and system, as a tabular.
-
-  Args:
-    systems: name -> metrics, as metrics.json.
-    protocol: by which all of them were judged.
-  """
-  return render_latex(
-    main_table(
-      {
-        name: {
-          slice_name: {m: Estimate(v, None, 1) for m, v in values.items()}
-          for slice_name, values in metrics[protocol].items()
-        }
-        for name, metrics in systems.items()
-      }
-    )
-  )
 
 
 def escape_latex(text: str) -> str:
