@@ -19,9 +19,7 @@ from xjax.data.jsonl import read_split
 from xjax.data.raw import (
   Draft,
   RawCorpus,
-  StoredDocuments,
   choose_splits,
-  plain_document,
 )
 from xjax.data.rows import (
   Fields,
@@ -113,16 +111,7 @@ def read_htc(
     path = only_file(files[name], faults)
     zones |= read_split(path, draft.begin(name), described, faults, read, True)
   faults.settle()
-  return RawCorpus(
-    source=data.dir,
-    labels=kept,
-    label_ids=draft.label_ids,
-    splits={
-      name: split.done(StoredDocuments(split.records, plain_document))
-      for name, split in draft.splits.items()
-    },
-    zones=tuple(zones),
-  )
+  return draft.corpus(data.dir, kept, zones)
 
 
 def _transfer(

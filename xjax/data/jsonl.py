@@ -161,16 +161,7 @@ def read_jsonl(
     path = only_file(files[name], faults)
     zones |= read_split(path, draft.begin(name), described, faults)
   faults.settle()
-  return RawCorpus(
-    source=data.dir,
-    labels=tuple(described.labels.values()),
-    label_ids=draft.label_ids,
-    splits={
-      name: split.done(StoredDocuments(split.records, plain_document))
-      for name, split in draft.splits.items()
-    },
-    zones=tuple(zones),
-  )
+  return draft.corpus(data.dir, described.labels.values(), zones)
 
 
 def read_split(

@@ -137,6 +137,33 @@ class Draft:
     self.splits[name] = SplitDraft(self._labels, self._folder)
     return self.splits[name]
 
+  def corpus(
+    self,
+    source: str,
+    labels: Iterable[Label],
+    zones: Iterable[str],
+    ordered: bool = False,
+  ) -> RawCorpus:
+    """All that was read, where records are those of plain_record.
+
+    Args:
+      source: what to call it in messages.
+      labels: descriptors in the given order.
+      zones: all zone names, in the order they were met.
+      ordered: as of RawCorpus.
+    """
+    return RawCorpus(
+      source=source,
+      labels=tuple(labels),
+      label_ids=self.label_ids,
+      splits={
+        name: split.done(StoredDocuments(split.records, plain_document))
+        for name, split in self.splits.items()
+      },
+      zones=tuple(zones),
+      ordered=ordered,
+    )
+
 
 class SplitDraft:
   """One split while it is being read.

@@ -16,9 +16,7 @@ from xjax.data.jsonl import read_split
 from xjax.data.raw import (
   Draft,
   RawCorpus,
-  StoredDocuments,
   choose_splits,
-  plain_document,
 )
 from xjax.data.rows import (
   Fields,
@@ -116,17 +114,7 @@ def read_xc_repo(
     split = draft.begin(name)
     zones |= read_split(path, split, described, faults, text_document)
   faults.settle()
-  return RawCorpus(
-    source=data.dir,
-    labels=tuple(described.labels.values()),
-    label_ids=draft.label_ids,
-    splits={
-      name: split.done(StoredDocuments(split.records, plain_document))
-      for name, split in draft.splits.items()
-    },
-    zones=tuple(zones),
-    ordered=True,
-  )
+  return draft.corpus(data.dir, described.labels.values(), zones, ordered=True)
 
 
 def _read_labels(
