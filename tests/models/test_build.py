@@ -56,24 +56,6 @@ def test_biases_begin_at_the_priors():
     made(small(), label_priors=counts / 200)
 
 
-@pytest.mark.parametrize(
-  'field',
-  ['embedding__dim', 'encoder__units', 'encoder__layers', 'head__chunk'],
-)
-def test_sizes_are_checked(field):
-  with pytest.raises(ConfigError, match=field.replace('__', '.')):
-    made(small(**{field: 0}))
-
-
-@pytest.mark.parametrize(
-  'field', ['embedding__dropout', 'embedding__word_dropout', 'encoder__dropout']
-)
-@pytest.mark.parametrize('rate', [-0.1, 1.0])
-def test_rates_are_checked(field, rate):
-  with pytest.raises(ConfigError, match=field.replace('__', '.')):
-    made(small(**{field: rate}))
-
-
 def test_unknown_parts():
   config = small()
   config.encoder = config.embedding

@@ -23,7 +23,7 @@ MESHES = [(1, 1), (8, 1), (2, 4), (1, 8)]
 CONFIG = NeuralModel(
   EmbeddingConfig(dim=6, init_scale=1.0),
   BiGRUConfig(units=5),
-  LabelAttentionConfig(chunk=64),
+  head=LabelAttentionConfig(chunk=64),
 )
 
 

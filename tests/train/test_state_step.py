@@ -25,7 +25,7 @@ from xjax.train.step import make_train_step
 MODEL = NeuralModel(
   EmbeddingConfig(dim=4, dropout=0.0, word_dropout=0.0),
   BiGRUConfig(units=3, dropout=0.0),
-  LabelAttentionConfig(chunk=64),
+  head=LabelAttentionConfig(chunk=64),
 )
 DROPOUT = dataclasses.replace(
   MODEL, embedding=EmbeddingConfig(dim=4, dropout=0.5)

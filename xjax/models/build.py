@@ -5,12 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.errors import ConfigError
+from xjax.heads.contract import Head
 from xjax.heads.label_attention import LabelAttention
 from xjax.models.bigru import BiGRU
 from xjax.models.config import (
   BiGRUConfig,
+  EmbeddingConfig,
+  EncoderConfig,
+  HeadConfig,
+  InputConfig,
   LabelAttentionConfig,
   NeuralModel,
+  NoPooling,
+  PoolingConfig,
 )
 from xjax.models.layers import WordEmbedding
 from xjax.models.text_model import TextModel
@@ -42,27 +49,53 @@ def build(
   Raises:
     ConfigError: a field that cannot be.
   """
-  match config.encoder:
+  bias = None if label_priors is None else _logit(label_priors)
+  embedding = _embedding(config.embedding, vocab_size, rngs)
+  encoder = _encoder(config.encoder, embedding.dim, rngs)
+  pooling = _pooling(config.pooling, encoder.dim, rngs)
+  head = _head(config.head, encoder.dim, n_labels, bias, rngs)
+  return TextModel(embedding, encoder, pooling, head, dtype=dtype)
+
+
+def _embedding(
+  config: InputConfig, vocab_size: int, rngs: nnx.Rngs
+) -> nnx.Module:
+  match config:
+    case EmbeddingConfig():
+      return WordEmbedding(vocab_size, config, rngs=rngs)
+  raise ConfigError(f'no embedding is made from {config!r}')
+
+
+def _encoder(config: EncoderConfig, dim: int, rngs: nnx.Rngs) -> nnx.Module:
+  match config:
     case BiGRUConfig():
-      new_encoder = BiGRU
-    case _:
-      raise ConfigError(f'no encoder is made from {config.encoder!r}')
-  match config.head:
+      return BiGRU(dim, config, rngs=rngs)
+  raise ConfigError(f'no encoder is made from {config!r}')
+
+
+def _pooling(
+  config: PoolingConfig, dim: int, rngs: nnx.Rngs
+) -> nnx.Module | None:
+  match config:
+    case NoPooling():
+      return None
+  raise ConfigError(f'no pooling is made from {config!r}')
+
+
+def _head(
+  config: HeadConfig,
+  dim: int,
+  n_labels: int,
+  bias: np.ndarray | None,
+  rngs: nnx.Rngs,
+) -> Head:
+  """A head that reads features of size dim."""
+  match config:
     case LabelAttentionConfig():
-      new_head = LabelAttention
-    case _:
-      raise ConfigError(f'no head is made from {config.head!r}')
-  _check(config)
-  embedding = WordEmbedding(vocab_size, config.embedding, rngs=rngs)
-  encoder = new_encoder(config.embedding.dim, config.encoder, rngs=rngs)
-  head = new_head(
-    n_labels,
-    encoder.dim,
-    chunk=config.head.chunk,
-    bias=None if label_priors is None else _logit(label_priors),
-    rngs=rngs,
-  )
-  return TextModel(embedding, encoder, head, dtype=dtype)
+      return LabelAttention(
+        n_labels, dim, chunk=config.chunk, bias=bias, rngs=rngs
+      )
+  raise ConfigError(f'no head is made from {config!r}')
 
 
 def smoothed_priors(train_counts: np.ndarray, n_train: int) -> np.ndarray:
@@ -80,23 +113,3 @@ def _logit(priors: np.ndarray) -> np.ndarray:
   if not np.all((priors > 0) & (priors < 1)):
     raise ValueError('label priors must lie strictly between 0 and 1')
   return np.log(priors) - np.log1p(-priors)
-
-
-def _check(config: NeuralModel) -> None:
-  sizes = {
-    'embedding.dim': config.embedding.dim,
-    'encoder.units': config.encoder.units,
-    'encoder.layers': config.encoder.layers,
-    'head.chunk': config.head.chunk,
-  }
-  rates = {
-    'embedding.dropout': config.embedding.dropout,
-    'embedding.word_dropout': config.embedding.word_dropout,
-    'encoder.dropout': config.encoder.dropout,
-  }
-  for name, value in sizes.items():
-    if value < 1:
-      raise ConfigError(f'model.{name} is {value}: it must be at least 1')
-  for name, value in rates.items():
-    if not 0 <= value < 1:
-      raise ConfigError(f'model.{name} is {value}: it must be in [0, 1)')

@@ -1,27 +1,40 @@
-"""What a neural model is made of: embedding, encoder, head."""
+"""What a model is made of: embedding, encoder, pooling, head."""
 
 import dataclasses
 
 
 @dataclasses.dataclass
-class EmbeddingConfig:
-  """Trained word embeddings.
+class InputConfig:
+  """How a batch's documents become vectors."""
+
+
+@dataclasses.dataclass
+class EmbeddingConfig(InputConfig):
+  """Word embeddings, trained or pretrained.
 
   Attributes:
     dim: size of a word vector.
     dropout: rate over whole channels of a document (spatial dropout).
     word_dropout: rate over whole words.
-    init_scale: standard deviation of the first vectors' entries.
+    init_scale: standard deviation of the first vectors' entries, of words that
+      have no pretrained vector.
+    frozen: whether the vectors stay as they begin.
   """
 
   dim: int = 200
   dropout: float = 0.2
   word_dropout: float = 0.02
   init_scale: float = 0.1
+  frozen: bool = False
 
 
 @dataclasses.dataclass
-class BiGRUConfig:
+class EncoderConfig:
+  """What makes vectors in context of a document's vectors."""
+
+
+@dataclasses.dataclass
+class BiGRUConfig(EncoderConfig):
   """Bidirectional GRU.
 
   Attributes:
@@ -37,8 +50,18 @@ class BiGRUConfig:
 
 
 @dataclasses.dataclass
-class LabelAttentionConfig:
-  """Label-wise attention (LWAN) head.
+class PoolingConfig:
+  """What makes one vector of a document's vectors."""
+
+
+@dataclasses.dataclass
+class NoPooling(PoolingConfig):
+  """None: the head reads tokens."""
+
+
+@dataclasses.dataclass
+class HeadConfig:
+  """What scores labels.
 
   Attributes:
     chunk: labels scored at a time; bounds memory, never changes results.
@@ -48,13 +71,15 @@ class LabelAttentionConfig:
 
 
 @dataclasses.dataclass
-class NeuralModel:
-  """embedding -> encoder -> head."""
+class LabelAttentionConfig(HeadConfig):
+  """Label-wise attention (LWAN) head."""
 
-  embedding: EmbeddingConfig = dataclasses.field(
-    default_factory=EmbeddingConfig
-  )
-  encoder: BiGRUConfig = dataclasses.field(default_factory=BiGRUConfig)
-  head: LabelAttentionConfig = dataclasses.field(
-    default_factory=LabelAttentionConfig
-  )
+
+@dataclasses.dataclass
+class NeuralModel:
+  """embedding -> encoder -> pooling -> head."""
+
+  embedding: InputConfig = dataclasses.field(default_factory=EmbeddingConfig)
+  encoder: EncoderConfig = dataclasses.field(default_factory=BiGRUConfig)
+  pooling: PoolingConfig = dataclasses.field(default_factory=NoPooling)
+  head: HeadConfig = dataclasses.field(default_factory=LabelAttentionConfig)

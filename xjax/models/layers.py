@@ -5,6 +5,7 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 
+from xjax.heads.frozen import Frozen
 from xjax.models.config import EmbeddingConfig
 
 
@@ -38,10 +39,11 @@ def dropout(
 
 
 class WordEmbedding(nnx.Module):
-  """Trained word vectors with dropout of channels and of words.
+  """Word vectors with dropout of channels and of words.
 
   Attributes:
     table: float32 [vocabulary, D].
+    dim: D.
   """
 
   def __init__(
@@ -49,8 +51,10 @@ class WordEmbedding(nnx.Module):
   ):
     """Small random vectors: what is learnt soon outweighs them."""
     self.config = config
+    self.dim = config.dim
     normal = nnx.initializers.normal(config.init_scale)
-    self.table = nnx.Param(normal(rngs.params(), (vocab_size, config.dim)))
+    variable = Frozen if config.frozen else nnx.Param
+    self.table = variable(normal(rngs.params(), (vocab_size, config.dim)))
 
   def __call__(
     self, tokens_TB: jax.Array, dtype: jnp.dtype, rngs: nnx.Rngs | None
@@ -65,6 +69,9 @@ class WordEmbedding(nnx.Module):
     Returns:
       x_TBD.
     """
-    x_TBD = self.table[...][tokens_TB].astype(dtype)
+    table = self.table[...]
+    if self.config.frozen:
+      table = lax.stop_gradient(table)
+    x_TBD = table[tokens_TB].astype(dtype)
     x_TBD = dropout(x_TBD, self.config.dropout, rngs, shared=(0,))
     return dropout(x_TBD, self.config.word_dropout, rngs, shared=(2,))

@@ -1,4 +1,4 @@
-"""A document in, scores of labels out: embedding, encoder, head."""
+"""A document in, scores of labels out: embedding, encoder, pooling, head."""
 
 from collections.abc import Sequence
 
@@ -14,46 +14,50 @@ from xjax.heads.contract import Head, TokenFeatures
 from xjax.heads.streaming import head_loss
 from xjax.heads.topk import head_topk
 from xjax.losses.contract import ChunkLoss
-from xjax.models.bigru import BiGRU
-from xjax.models.layers import WordEmbedding
 
 
 class TextModel(nnx.Module):
-  """embedding -> encoder -> head.
+  """embedding -> encoder -> pooling -> head.
 
   A document's scores do not depend on the documents it is batched with, nor on
   the length they are padded to.
 
   Attributes:
-    embedding, encoder, head: its parts.
+    embedding: (tokens_TB, dtype, rngs) -> x_TBD.
+    encoder: (x_TBD, real_TB, rngs) -> h_TBD, 0 at padding.
+    pooling: TokenFeatures -> document_BD; None: the head reads tokens.
+    head: scores labels.
     dtype: of activations and products; parameters, softmax, loss and sums stay
       float32.
   """
 
   def __init__(
     self,
-    embedding: WordEmbedding,
-    encoder: BiGRU,
+    embedding: nnx.Module,
+    encoder: nnx.Module,
+    pooling: nnx.Module | None,
     head: Head,
     *,
     dtype: jnp.dtype,
   ):
     self.embedding = embedding
     self.encoder = encoder
+    self.pooling = pooling
     self.head = head
     self.dtype = jnp.dtype(dtype)
 
   def features(
     self, batch: Batch, rngs: nnx.Rngs | None = None
-  ) -> TokenFeatures:
-    """Encoded tokens of a batch on the context mesh.
+  ) -> TokenFeatures | jax.Array:
+    """What the head reads of a batch on the context mesh.
 
     Args:
       batch: documents; rows that only fill it may have length 0.
       rngs: stream `dropout`; None: no dropout, as in judging.
 
     Returns:
-      The head's features, 0 beyond a document's length.
+      Encoded tokens, 0 beyond a document's length, or where there is a pooling
+      document_BD.
     """
     tokens_TB = _over_data(batch.tokens_BT.T)
     steps_T = jnp.arange(tokens_TB.shape[0])
@@ -61,7 +65,8 @@ class TextModel(nnx.Module):
     x_TBD = self.embedding(tokens_TB, self.dtype, rngs)
     h_TBD = self.encoder(_over_data(x_TBD), real_TB, rngs)
     hidden_BTD = _over_data(h_TBD).transpose(1, 0, 2)
-    return TokenFeatures(hidden_BTD, batch.lengths_B)
+    tokens = TokenFeatures(hidden_BTD, batch.lengths_B)
+    return tokens if self.pooling is None else self.pooling(tokens)
 
   def loss(
     self, batch: Batch, loss: ChunkLoss, rngs: nnx.Rngs | None = None

@@ -21,6 +21,7 @@ from xjax.models.config import (
   EmbeddingConfig,
   LabelAttentionConfig,
   NeuralModel,
+  NoPooling,
 )
 
 
@@ -138,6 +139,7 @@ KINDS = {
   'neural': NeuralModel,
   'embedding': EmbeddingConfig,
   'bigru': BiGRUConfig,
+  'no_pooling': NoPooling,
   'label_attention': LabelAttentionConfig,
   'gradient': NeuralTrain,
 }
@@ -187,9 +189,17 @@ def shrink(config: Config) -> Config:
 
 
 def _shrink_model(model: NeuralModel) -> NeuralModel:
+  """Every size of every part, whatever its kind."""
+  parts = {field.name for field in dataclasses.fields(model)}
   return dataclasses.replace(
-    model,
-    embedding=dataclasses.replace(model.embedding, dim=8),
-    encoder=dataclasses.replace(model.encoder, units=8),
-    head=dataclasses.replace(model.head, chunk=8),
+    model, **{name: _shrink_part(getattr(model, name)) for name in parts}
   )
+
+
+_SMALL = {'dim': 8, 'units': 8, 'chunk': 8}
+
+
+def _shrink_part(part: object) -> object:
+  names = {field.name for field in dataclasses.fields(part)}
+  sizes = {name: size for name, size in _SMALL.items() if name in names}
+  return dataclasses.replace(part, **sizes)

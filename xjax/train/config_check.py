@@ -16,7 +16,7 @@ from xjax.data.config import DataConfig, SyntheticData, WordsConfig
 from xjax.models.config import (
   BiGRUConfig,
   EmbeddingConfig,
-  LabelAttentionConfig,
+  HeadConfig,
 )
 from xjax.train.config import Config, EvalConfig, NeuralTrain, Optimizer
 
@@ -62,7 +62,7 @@ _RANGES: dict[type, dict[str, _Range]] = {
     'init_scale': _AMOUNT,
   },
   BiGRUConfig: {'units': _COUNT, 'layers': _COUNT, 'dropout': _RATE},
-  LabelAttentionConfig: {'chunk': _COUNT},
+  HeadConfig: {'chunk': _COUNT},
   NeuralTrain: {
     'batch_size': _COUNT,
     'accumulate': _COUNT,

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
 import optax
 
+from xjax.heads.frozen import Frozen
+
 
 @struct.dataclass
 class TrainState:
@@ -17,8 +19,9 @@ class TrainState:
 
   Attributes:
     step: int32, optimizer steps taken.
-    params: the model's parameters, float32.
-    opt_state: slots of the optimizer; each has its parameter's sharding.
+    params: the model's parameters, float32; the frozen ones too.
+    opt_state: slots of the optimizer, of what is trained; each has its
+      parameter's sharding.
   """
 
   step: jax.Array
@@ -62,7 +65,8 @@ def plan_state(
 
   def init(key: jax.Array) -> TrainState:
     params = nnx.state(build(nnx.Rngs(key)), nnx.Param)
-    return TrainState(jnp.int32(0), params, optimizer.init(params))
+    trained, _ = split_frozen(params)
+    return TrainState(jnp.int32(0), params, optimizer.init(trained))
 
   with jax.set_mesh(mesh):
     graphdef = nnx.graphdef(nnx.eval_shape(lambda: build(nnx.Rngs(0))))
@@ -76,6 +80,12 @@ def plan_state(
     shardings,
   )
   return StatePlan(graphdef, abstract, jax.jit(init, out_shardings=shardings))
+
+
+def split_frozen(params: nnx.State) -> tuple[nnx.State, nnx.State]:
+  """The parameters that training changes, and those that it does not."""
+  frozen, trained = nnx.split_state(params, Frozen, ...)
+  return trained, frozen
 
 
 def shardings_of(tree: Any, mesh: jax.sharding.Mesh) -> Any:

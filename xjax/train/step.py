@@ -1,6 +1,7 @@
 """One optimizer step, compiled once per batch shape."""
 
 from collections.abc import Callable
+import functools
 
 from flax import nnx, struct
 import jax
@@ -12,7 +13,7 @@ from xjax.core.mesh import DATA
 from xjax.core.rng import step_key
 from xjax.core.types import Batch
 from xjax.losses.contract import ChunkLoss
-from xjax.train.state import StatePlan, TrainState
+from xjax.train.state import StatePlan, TrainState, split_frozen
 
 
 @struct.dataclass
@@ -57,22 +58,28 @@ def make_train_step(
     The jitted step. Its randomness follows from the key and state.step alone.
   """
 
-  def loss_sum(params: nnx.State, batch: Batch, key: jax.Array) -> jax.Array:
-    model = nnx.merge(plan.graphdef, params)
+  def loss_sum(
+    trained: nnx.State, batch: Batch, key: jax.Array, frozen: nnx.State
+  ) -> jax.Array:
+    model = nnx.merge(plan.graphdef, trained, frozen)
     return model.loss(batch, loss, rngs=nnx.Rngs(dropout=key))
 
   def step(
     state: TrainState, batch: Batch, key: jax.Array
   ) -> tuple[TrainState, StepMetrics]:
     key = step_key(key, state.step)
-    sum_and_grads = jax.value_and_grad(loss_sum)
+    trained, frozen = split_frozen(state.params)
+    sum_and_grads = jax.value_and_grad(
+      functools.partial(loss_sum, frozen=frozen)
+    )
     if accumulate > 1:
       sum_and_grads = _accumulated(sum_and_grads, accumulate, mesh)
-    total, grads = sum_and_grads(state.params, batch, key)
+    total, grads = sum_and_grads(trained, batch, key)
     documents = jnp.maximum(batch.mask_B.sum(), 1).astype(jnp.float32)
     grads = jax.tree.map(lambda grad: grad / documents, grads)
-    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, updates)
+    updates, opt_state = optimizer.update(grads, state.opt_state, trained)
+    trained = optax.apply_updates(trained, updates)
+    params = nnx.merge_state(trained, frozen)
     metrics = StepMetrics(total / documents, optax.tree.norm(grads))
     return TrainState(state.step + 1, params, opt_state), metrics
 
@@ -95,14 +102,14 @@ def _accumulated(
     return jax.lax.with_sharding_constraint(micro, rows)
 
   def summed(
-    params: nnx.State, batch: Batch, key: jax.Array
+    trained: nnx.State, batch: Batch, key: jax.Array
   ) -> tuple[jax.Array, nnx.State]:
     def add(carry: tuple, micro: tuple) -> tuple[tuple, None]:
       index, documents = micro
-      found = sum_and_grads(params, documents, jax.random.fold_in(key, index))
+      found = sum_and_grads(trained, documents, jax.random.fold_in(key, index))
       return jax.tree.map(jnp.add, carry, found), None
 
-    zero = (jnp.float32(0), jax.tree.map(jnp.zeros_like, params))
+    zero = (jnp.float32(0), jax.tree.map(jnp.zeros_like, trained))
     micros = (jnp.arange(accumulate), jax.tree.map(cut, batch))
     return jax.lax.scan(add, zero, micros)[0]
 
