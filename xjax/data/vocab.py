@@ -56,6 +56,11 @@ def split_words(text: str) -> list[str]:
   return _WORD.findall(_DIGIT.sub('D', text))
 
 
+def find_words(text: str) -> list[tuple[int, int]]:
+  """[start, end) of the words of a text in lower case and NFC, in order."""
+  return [found.span() for found in _WORD.finditer(_DIGIT.sub('D', text))]
+
+
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
   """Words and their ids: 0 pads, 1 is the unknown word, then words in order.
