@@ -23,12 +23,15 @@ class WordsConfig:
     buckets: static lengths, ascending, the last one max_tokens.
     min_count: rarer words (in training tokens) become the unknown word.
     max_words: size limit of the vocabulary, most frequent first.
+    by_zone: whether zones are kept apart, for models that read them one by one;
+      max_tokens and buckets are then those of a zone.
   """
 
   max_tokens: int = 512
   buckets: tuple[int, ...] = (64, 128, 256, 512)
   min_count: int = 2
   max_words: int = 150_000
+  by_zone: bool = False
 
 
 @dataclasses.dataclass

@@ -7,19 +7,27 @@ import numpy as np
 from xjax.core.errors import ConfigError
 from xjax.heads.contract import Head
 from xjax.heads.label_attention import LabelAttention
+from xjax.heads.ova import OneVsAll
 from xjax.models.bigru import BiGRU
+from xjax.models.cnn import CNN
 from xjax.models.config import (
   BiGRUConfig,
+  CNNConfig,
   EmbeddingConfig,
   EncoderConfig,
+  HANConfig,
   HeadConfig,
   InputConfig,
   LabelAttentionConfig,
   NeuralModel,
   NoPooling,
+  OneVsAllConfig,
   PoolingConfig,
+  SelfAttentionConfig,
 )
+from xjax.models.han import HAN
 from xjax.models.layers import WordEmbedding
+from xjax.models.self_attention import SelfAttention
 from xjax.models.text_model import TextModel
 
 
@@ -70,6 +78,10 @@ def _encoder(config: EncoderConfig, dim: int, rngs: nnx.Rngs) -> nnx.Module:
   match config:
     case BiGRUConfig():
       return BiGRU(dim, config, rngs=rngs)
+    case CNNConfig():
+      return CNN(dim, config, rngs=rngs)
+    case HANConfig():
+      return HAN(dim, config, rngs=rngs)
   raise ConfigError(f'no encoder is made from {config!r}')
 
 
@@ -79,6 +91,8 @@ def _pooling(
   match config:
     case NoPooling():
       return None
+    case SelfAttentionConfig():
+      return SelfAttention(dim, rngs=rngs)
   raise ConfigError(f'no pooling is made from {config!r}')
 
 
@@ -95,6 +109,8 @@ def _head(
       return LabelAttention(
         n_labels, dim, chunk=config.chunk, bias=bias, rngs=rngs
       )
+    case OneVsAllConfig():
+      return OneVsAll(n_labels, dim, chunk=config.chunk, bias=bias, rngs=rngs)
   raise ConfigError(f'no head is made from {config!r}')
 
 

@@ -50,6 +50,40 @@ class BiGRUConfig(EncoderConfig):
 
 
 @dataclasses.dataclass
+class CNNConfig(EncoderConfig):
+  """One convolution over time.
+
+  Attributes:
+    filters: size of the output.
+    width: tokens that a filter sees.
+    dropout: rate over the output.
+  """
+
+  filters: int = 200
+  width: int = 3
+  dropout: float = 0.1
+
+
+@dataclasses.dataclass
+class HANConfig(EncoderConfig):
+  """Hierarchical attention: words make zones, zones make the document.
+
+  Needs data.tokens.by_zone. Zones are the tokens of the pooling and the head.
+
+  Attributes:
+    units: per direction, over a zone's words.
+    layers: over words, as of BiGRUConfig.
+    zone_units: per direction, over a document's zones.
+    dropout: rate, as of BiGRUConfig, over words and over zones.
+  """
+
+  units: int = 300
+  layers: int = 1
+  zone_units: int = 300
+  dropout: float = 0.3
+
+
+@dataclasses.dataclass
 class PoolingConfig:
   """What makes one vector of a document's vectors."""
 
@@ -57,6 +91,11 @@ class PoolingConfig:
 @dataclasses.dataclass
 class NoPooling(PoolingConfig):
   """None: the head reads tokens."""
+
+
+@dataclasses.dataclass
+class SelfAttentionConfig(PoolingConfig):
+  """A sum weighted by attention that all labels share."""
 
 
 @dataclasses.dataclass
@@ -73,6 +112,11 @@ class HeadConfig:
 @dataclasses.dataclass
 class LabelAttentionConfig(HeadConfig):
   """Label-wise attention (LWAN) head."""
+
+
+@dataclasses.dataclass
+class OneVsAllConfig(HeadConfig):
+  """A dense layer on a document's one vector; needs a pooling."""
 
 
 @dataclasses.dataclass

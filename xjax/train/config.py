@@ -18,10 +18,14 @@ from xjax.evaluate.calibration import Method
 from xjax.evaluate.criteria import PROPENSITY, Criteria
 from xjax.models.config import (
   BiGRUConfig,
+  CNNConfig,
   EmbeddingConfig,
+  HANConfig,
   LabelAttentionConfig,
   NeuralModel,
   NoPooling,
+  OneVsAllConfig,
+  SelfAttentionConfig,
 )
 
 
@@ -139,8 +143,12 @@ KINDS = {
   'neural': NeuralModel,
   'embedding': EmbeddingConfig,
   'bigru': BiGRUConfig,
+  'cnn': CNNConfig,
+  'han': HANConfig,
   'no_pooling': NoPooling,
+  'self_attention': SelfAttentionConfig,
   'label_attention': LabelAttentionConfig,
+  'one_vs_all': OneVsAllConfig,
   'gradient': NeuralTrain,
 }
 
@@ -196,7 +204,7 @@ def _shrink_model(model: NeuralModel) -> NeuralModel:
   )
 
 
-_SMALL = {'dim': 8, 'units': 8, 'chunk': 8}
+_SMALL = {'dim': 8, 'units': 8, 'zone_units': 8, 'filters': 8, 'chunk': 8}
 
 
 def _shrink_part(part: object) -> object:

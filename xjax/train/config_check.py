@@ -15,8 +15,13 @@ from xjax.core.mesh import MeshConfig
 from xjax.data.config import DataConfig, SyntheticData, WordsConfig
 from xjax.models.config import (
   BiGRUConfig,
+  CNNConfig,
   EmbeddingConfig,
+  HANConfig,
   HeadConfig,
+  NeuralModel,
+  NoPooling,
+  OneVsAllConfig,
 )
 from xjax.train.config import Config, EvalConfig, NeuralTrain, Optimizer
 
@@ -62,6 +67,13 @@ _RANGES: dict[type, dict[str, _Range]] = {
     'init_scale': _AMOUNT,
   },
   BiGRUConfig: {'units': _COUNT, 'layers': _COUNT, 'dropout': _RATE},
+  CNNConfig: {'filters': _COUNT, 'width': _COUNT, 'dropout': _RATE},
+  HANConfig: {
+    'units': _COUNT,
+    'layers': _COUNT,
+    'zone_units': _COUNT,
+    'dropout': _RATE,
+  },
   HeadConfig: {'chunk': _COUNT},
   NeuralTrain: {
     'batch_size': _COUNT,
@@ -198,6 +210,11 @@ def _joint_faults(config: Config) -> Iterator[str]:
       f'config.data.tokens.buckets={buckets}: the last one must be '
       f'config.data.tokens.max_tokens={tokens.max_tokens}'
     )
+  if tokens.by_zone != isinstance(config.model.encoder, HANConfig):
+    yield (
+      f'config.data.tokens.by_zone={tokens.by_zone}: must be True with '
+      'config.model.encoder=HANConfig(...), and False with any other'
+    )
   if len(set(config.data.zones)) != len(config.data.zones):
     yield f'config.data.zones={config.data.zones}: a zone is named twice'
   if not config.data.labels:
@@ -222,7 +239,18 @@ def _joint_faults(config: Config) -> Iterator[str]:
       f'config.eval.ks={judged.ks}: must be from 1 to '
       f'config.eval.depth={judged.depth}'
     )
+  yield from _part_faults(config.model)
   yield from _metric_faults(train.best_metric, judged.ks)
+
+
+def _part_faults(model: NeuralModel) -> Iterator[str]:
+  pooled = not isinstance(model.pooling, NoPooling)
+  if pooled != isinstance(model.head, OneVsAllConfig):
+    yield (
+      f'config.model.pooling={type(model.pooling).__name__}(): '
+      f'config.model.head={type(model.head).__name__}(...) '
+      + ('reads tokens: NoPooling()' if pooled else 'needs a pooling')
+    )
 
 
 def _metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
