@@ -103,8 +103,14 @@ class HeadConfig:
   """What scores labels.
 
   Attributes:
+    attends: whether labels attend to tokens, so that it can say why.
+    describes: whether labels are known by descriptors, so that more can be
+      added by name.
     chunk: labels scored at a time; bounds memory, never changes results.
   """
+
+  attends = False
+  describes = False
 
   chunk: int = 512
 
@@ -112,6 +118,8 @@ class HeadConfig:
 @dataclasses.dataclass
 class LabelAttentionConfig(HeadConfig):
   """Label-wise attention (LWAN) head."""
+
+  attends = True
 
 
 @dataclasses.dataclass

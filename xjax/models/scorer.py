@@ -44,6 +44,7 @@ class ModelScorer:
     self._topk = jax.jit(
       functools.partial(_topk, graphdef), static_argnames='k'
     )
+    self._attention = jax.jit(functools.partial(_attention, graphdef))
 
   def topk(
     self,
@@ -87,7 +88,33 @@ class ModelScorer:
       )
     return np.asarray(ids), np.asarray(scores)
 
+  def attention(self, batch: Batch, ids_BK: np.ndarray) -> np.ndarray:
+    """How much labels attend to each token of their documents.
+
+    Args:
+      batch: as of topk.
+      ids_BK: int32, labels of this process's rows, PAD beyond a list.
+
+    Returns:
+      alpha_BKT: as heads.attention_weights; NumPy, this process's rows.
+    """
+    put, get = (
+      multihost_utils.host_local_array_to_global_array,
+      multihost_utils.global_array_to_host_local_array,
+    )
+    with jax.set_mesh(self.mesh):
+      alpha = self._attention(
+        self.params,
+        put_batch(batch, self.mesh),
+        put(ids_BK, self.mesh, P(DATA)),
+      )
+      return np.asarray(get(alpha, self.mesh, P(DATA)))
+
 
 def _topk(graphdef, params, batch, *, k, weights, slices, allowed):
   model = nnx.merge(graphdef, params)
   return model.topk(batch, k, weights, slices, allowed)
+
+
+def _attention(graphdef, params, batch, ids_BK):
+  return nnx.merge(graphdef, params).attention(batch, ids_BK)
