@@ -1,16 +1,17 @@
 """The head contract: logits of one chunk of labels.
 
-A head is an nnx.Module whose parameters of one row per label are created with
+A head is a module whose parameters of one row per label are created with
 `out_sharding=(LABEL, ...)` and padded to core.mesh.padded_labels(n_labels)
 rows. It says only how a chunk of labels is scored; the loss (streaming.py) and
 the selection (topk.py) cut the rows, over chunks and over mesh shards.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from flax import nnx, struct
 import jax
+import jax.numpy as jnp
 
 from xjax.core.mesh import LABEL
 
@@ -27,9 +28,13 @@ class TokenFeatures:
   hidden_BTD: jax.Array
   lengths_B: jax.Array
 
+  @property
+  def real_BT(self) -> jax.Array:
+    """bool [B, T], False beyond a document's length."""
+    return jnp.arange(self.hidden_BTD.shape[1]) < self.lengths_B[:, None]
 
-@runtime_checkable
-class Head(Protocol):
+
+class Head(nnx.Module):
   """Scores labels chunk by chunk.
 
   Attributes:
@@ -44,14 +49,31 @@ class Head(Protocol):
     """Scores of a chunk of labels.
 
     Args:
-      features: the encoder's, a pytree of arrays with documents first.
+      features: what prepare returned, a pytree of arrays with documents first.
       chunk: this head's label rows by attribute name, cut to C of them; its
         other parameters are read from self.
 
     Returns:
       logits_BC: float32.
     """
-    ...
+    raise NotImplementedError
+
+  def prepare(self, features: Any) -> Any:
+    """What all chunks share, computed once from the encoder's features."""
+    return features
+
+  def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array | None:
+    """bool_C, the labels that the loss is over; None: all."""
+    del chunk
+
+  def thinned(self, rngs: nnx.Rngs) -> 'Head':
+    """The head of one training step, in which a part may be dropped.
+
+    Args:
+      rngs: stream `dropout`.
+    """
+    del rngs
+    return self
 
 
 class HeadParts(NamedTuple):
@@ -73,6 +95,11 @@ class HeadParts(NamedTuple):
     """logits_BC of cut rows, as a pure function of the parameters."""
     head = nnx.merge(self.graphdef, rows, shared)
     return head.logits(features, nnx.to_pure_dict(rows))
+
+  def learns(self, rows: nnx.State, shared: nnx.State) -> jax.Array | None:
+    """bool_C, of cut rows: the labels that the loss is over; None: all."""
+    head = nnx.merge(self.graphdef, rows, shared)
+    return head.learns(nnx.to_pure_dict(rows))
 
 
 def split_head(head: Head) -> HeadParts:

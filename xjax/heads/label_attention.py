@@ -10,13 +10,14 @@ from jaxtyping import Array, Float, Float32
 import numpy as np
 
 from xjax.core.mesh import LABEL, padded_labels
+from xjax.heads.attention_weights import AttentionHead
 from xjax.heads.contract import TokenFeatures
 from xjax.heads.precision import full_precision
 
 MASKED = -1e30  # finite: a row of no tokens at all must not make NaN
 
 
-class LabelAttention(nnx.Module):
+class LabelAttention(AttentionHead):
   """BIGRU-LWAN's head (Mullenbach et al. 2018; Chalkidis et al. 2019, Sec. 4).
 
   a_tl = h_t . u_l; alpha = softmax of a over the document's tokens;
@@ -69,15 +70,22 @@ class LabelAttention(nnx.Module):
   ) -> Float32[Array, 'B C']:
     """logits_BC of a chunk of label rows, by masked attention over tokens."""
     hidden_BTD = features.hidden_BTD
-    tokens_T = jnp.arange(hidden_BTD.shape[1])
-    real_BT = tokens_T < features.lengths_B[:, None]
     attended_BC = attend(
       hidden_BTD,
-      jnp.where(real_BT, 0.0, MASKED),
-      chunk['attention'].astype(hidden_BTD.dtype),
+      token_mask(features),
+      self.queries(chunk).astype(hidden_BTD.dtype),
       chunk['output'].astype(hidden_BTD.dtype),
     )
     return attended_BC + chunk['bias']
+
+  def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C D']:
+    """u_CD."""
+    return chunk['attention']
+
+
+def token_mask(features: TokenFeatures) -> Float32[Array, 'B T']:
+  """0 at a document's tokens and MASKED beyond them."""
+  return jnp.where(features.real_BT, 0.0, MASKED)
 
 
 @jax.custom_vjp

@@ -98,8 +98,11 @@ def _shard_gradients(static, rows, shared, features, positives_BP, mask_B):
     cut = chunks.cut(rows, start, size)
     logits_BC, pull = jax.vjp(logits, cut, shared, floats)
     ids_C = chunks.labels(rows, start, size)
+    learnt_C = ids_C < n_labels
+    if (learns_C := parts.learns(cut, shared)) is not None:
+      learnt_C &= learns_C
     loss_B, dlogits_BC = _chunk_loss(
-      logits_BC, ids_C, positives_BP, n_labels, loss
+      logits_BC, ids_C, positives_BP, learnt_C, loss
     )
     total += jnp.where(mask_B, loss_B, 0.0).sum()
     d_cut, *d_new = pull(jnp.where(mask_B[:, None], dlogits_BC, 0.0))
@@ -146,8 +149,8 @@ def _floats(features):
   return [leaves[i] for i in at], filled
 
 
-def _chunk_loss(logits_BC, ids_C, positives_BP, n_labels, loss):
-  """(loss_B, dlogits_BC) of labels ids_C; beyond n_labels there are none."""
+def _chunk_loss(logits_BC, ids_C, positives_BP, learnt_C, loss):
+  """(loss_B, dlogits_BC) of labels ids_C; those not learnt cost nothing."""
   documents, size = logits_BC.shape
   # PAD and other shards' labels fall outside [0, size) and are dropped.
   at_BP = positives_BP - ids_C[0]
@@ -157,5 +160,4 @@ def _chunk_loss(logits_BC, ids_C, positives_BP, n_labels, loss):
     .at[jnp.arange(documents)[:, None], at_BP]
     .set(True, mode='drop')
   )
-  exists_C = ids_C < n_labels
-  return loss(jnp.where(exists_C, logits_BC, -jnp.inf), targets_BC & exists_C)
+  return loss(jnp.where(learnt_C, logits_BC, -jnp.inf), targets_BC & learnt_C)

@@ -1,6 +1,7 @@
 """A document in, scores of labels out: embedding, encoder, pooling, head."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from flax import nnx
 import jax
@@ -10,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from xjax.core.mesh import DATA
 from xjax.core.types import Batch
+from xjax.heads.attention_weights import attention_weights
 from xjax.heads.contract import Head, TokenFeatures
 from xjax.heads.streaming import head_loss
 from xjax.heads.topk import head_topk
@@ -48,7 +50,7 @@ class TextModel(nnx.Module):
 
   def features(
     self, batch: Batch, rngs: nnx.Rngs | None = None
-  ) -> TokenFeatures | jax.Array:
+  ) -> Any:
     """What the head reads of a batch on the context mesh.
 
     Args:
@@ -56,24 +58,24 @@ class TextModel(nnx.Module):
       rngs: stream `dropout`; None: no dropout, as in judging.
 
     Returns:
-      Encoded tokens, 0 beyond a document's length, or where there is a pooling
-      document_BD.
+      A pytree of arrays with documents first: what the head prepares of the
+      encoded tokens, or where there is a pooling, of document_BD.
     """
-    tokens_TB = _over_data(batch.tokens_BT.T)
-    steps_T = jnp.arange(tokens_TB.shape[0])
-    real_TB = steps_T[:, None] < batch.lengths_B
+    tokens_TB = _over_data(jnp.moveaxis(batch.tokens_BT, -1, 0))
+    real_TB = _real(batch)
     x_TBD = self.embedding(tokens_TB, self.dtype, rngs)
     h_TBD = self.encoder(_over_data(x_TBD), real_TB, rngs)
     hidden_BTD = _over_data(h_TBD).transpose(1, 0, 2)
-    tokens = TokenFeatures(hidden_BTD, batch.lengths_B)
-    return tokens if self.pooling is None else self.pooling(tokens)
+    tokens = TokenFeatures(hidden_BTD, _encoded_lengths(batch))
+    pooled = tokens if self.pooling is None else self.pooling(tokens)
+    return self.head.prepare(pooled)
 
   def loss(
     self, batch: Batch, loss: ChunkLoss, rngs: nnx.Rngs | None = None
   ) -> jax.Array:
     """float32 scalar: sum of the loss over labels and real documents."""
     return head_loss(
-      self.head,
+      self.head if rngs is None else self.head.thinned(rngs),
       self.features(batch, rngs),
       batch.positives_BP,
       batch.mask_B,
@@ -98,7 +100,24 @@ class TextModel(nnx.Module):
       allowed=allowed,
     )
 
+  def attention(self, batch: Batch, ids_BK: jax.Array) -> jax.Array:
+    """alpha_BKT as attention_weights, of a head whose labels attend."""
+    return attention_weights(self.head, self.features(batch), ids_BK)
+
 
 def _over_data(x_TB: jax.Array) -> jax.Array:
   """Documents, the second axis, over the mesh's data axis."""
   return lax.with_sharding_constraint(x_TB, P(None, DATA))
+
+
+def _real(batch: Batch) -> jax.Array:
+  """bool [T, B], or by zone [T, B, Z], False at padding."""
+  steps_T = jnp.arange(batch.tokens_BT.shape[-1])
+  return steps_T.reshape(-1, *[1] * batch.lengths_B.ndim) < batch.lengths_B
+
+
+def _encoded_lengths(batch: Batch) -> jax.Array:
+  """int32 [B] of the encoder's output: tokens, or by zone the zones."""
+  if batch.lengths_B.ndim == 1:
+    return batch.lengths_B
+  return (batch.lengths_B > 0).sum(axis=1, dtype=jnp.int32)
