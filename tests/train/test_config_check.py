@@ -46,7 +46,7 @@ def test_defaults_pass():
     ('train.best_metric', 'all/RP5', 'slice/metric'),
     ('train.best_metric', 'tail/RP@5', 'slice/metric'),
     ('train.best_metric', 'all/RP@7', 'config.eval.ks'),
-    ('data.tokens', None, 'must be WordsConfig'),
+    ('data.tokens', None, 'must be TokensConfig'),
     ('data.tokens.buckets', (), 'ascending'),
     ('data.tokens.buckets', (64, 32, 512), 'ascending'),
     ('data.tokens.buckets', (64, 128), 'max_tokens=512'),

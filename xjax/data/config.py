@@ -1,4 +1,4 @@
-"""Where a corpus comes from and how its text becomes tokens."""
+"""Where a corpus comes from and what models read of it."""
 
 import dataclasses
 import enum
@@ -15,23 +15,49 @@ class OnError(enum.Enum):
 
 
 @dataclasses.dataclass
-class WordsConfig:
-  """Word tokens: lower case, digits -> D, vocabulary from train.
+class TokensConfig:
+  """What a model reads of a document.
 
   Attributes:
     max_tokens: a document's first tokens, over its zones in order.
     buckets: static lengths, ascending, the last one max_tokens.
+  """
+
+  max_tokens: int = 512
+  buckets: tuple[int, ...] = (64, 128, 256, 512)
+
+
+@dataclasses.dataclass
+class WordsConfig(TokensConfig):
+  """Word tokens: lower case, digits -> D, vocabulary from train.
+
+  Attributes:
     min_count: rarer words (in training tokens) become the unknown word.
     max_words: size limit of the vocabulary, most frequent first.
     by_zone: whether zones are kept apart, for models that read them one by one;
       max_tokens and buckets are then those of a zone.
   """
 
-  max_tokens: int = 512
-  buckets: tuple[int, ...] = (64, 128, 256, 512)
   min_count: int = 2
   max_words: int = 150_000
   by_zone: bool = False
+
+
+@dataclasses.dataclass
+class FeatureFilesConfig(TokensConfig):
+  """Vectors that an outside encoder made, one per document or per token.
+
+  Per split {split}.npy and {split}.ids.txt, of token states {split}.lengths.npy
+  as well (feature_files.py). A document with one vector has one token.
+
+  Attributes:
+    dir: their folder; empty: data.dir. The embedded corpus has none in files:
+      where both are empty, its vectors are made of its words.
+  """
+
+  max_tokens: int = 1
+  buckets: tuple[int, ...] = (1,)
+  dir: str = dataclasses.field(default='', metadata=MAY_CHANGE)
 
 
 @dataclasses.dataclass
@@ -57,7 +83,7 @@ class DataConfig:
   hold_out_labels: int = 0
   on_error: OnError = OnError.RAISE
   workers: int = dataclasses.field(default=2, metadata=MAY_CHANGE)
-  tokens: WordsConfig = dataclasses.field(default_factory=WordsConfig)
+  tokens: TokensConfig = dataclasses.field(default_factory=WordsConfig)
 
 
 @dataclasses.dataclass

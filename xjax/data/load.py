@@ -17,6 +17,7 @@ from xjax.data.config import (
 from xjax.data.corpus import build_corpus
 from xjax.data.eurlex57k.reader import read_eurlex57k
 from xjax.data.eurlex57k.records import FULL_TEXT, input_document
+from xjax.data.feature_files import with_features
 from xjax.data.htc import htc_document, read_htc
 from xjax.data.jsonl import (
   ReadDocument,
@@ -57,6 +58,7 @@ def load_corpus(
   raw = _read(data, splits or (), splits is None or space is None)
   names = choose_splits(raw.source, raw.splits, splits or (), splits is None)
   corpus = build_corpus(raw, data, seed, space, names)
+  corpus = with_features(corpus, data)
   if splits is None:
     for name in USUAL:
       if name not in names:

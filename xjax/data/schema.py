@@ -14,13 +14,14 @@ from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.faults import Faults
+from xjax.data.feature_rows import FeatureRows
 from xjax.data.propensity import propensity_weights
 from xjax.data.rows import Fields, parse_rows
 
 FREQUENT_FROM = 50  # training documents; 1..49 is few, 0 is zero
-# What labels.jsonl calls labels: trained (no flag), held out, outside.
+# What labels.jsonl calls labels: trained (no flag), held out, new, outside.
 HELD_OUT = 'held_out'
-_FLAGS = ('', HELD_OUT, 'outside')
+_FLAGS = ('', HELD_OUT, 'new', 'outside')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,18 +102,19 @@ def slice_masks(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelSpace:
-  """Labels in model order: trained first, then held out, then outside.
+  """Labels in model order: trained, then held out, then new, then outside.
 
   An index into `labels` is a label's identity everywhere, and breaks ties.
 
   Attributes:
     labels: L descriptors. The first n_trained form the training label space;
-      then the held-out ones; then gold labels found outside the space, which
-      no model scores.
-    train_counts: int32 [L], training documents per label; 0 for the last two.
+      then the held-out ones; then those added by name when predicting; then
+      gold labels found outside the space, which no model scores.
+    train_counts: int32 [L], training documents per label; 0 for the last three.
     n_train: number of training documents.
     n_trained: size of the training label space.
     n_held_out: number of held-out labels.
+    n_new: number of labels added after training.
   """
 
   labels: tuple[Label, ...]
@@ -120,6 +122,7 @@ class LabelSpace:
   n_train: int
   n_trained: int
   n_held_out: int = 0
+  n_new: int = 0
 
   def __len__(self) -> int:
     return len(self.labels)
@@ -127,7 +130,7 @@ class LabelSpace:
   @property
   def n_outside(self) -> int:
     """Number of gold labels outside the label space."""
-    return len(self) - self.n_trained - self.n_held_out
+    return len(self) - self.n_trained - self.n_held_out - self.n_new
 
   @property
   def held_out(self) -> np.ndarray:
@@ -164,9 +167,9 @@ class LabelSpace:
   def save(self, path: str | os.PathLike) -> None:
     """Writes labels.jsonl: a label per line, in order, with its count.
 
-    A label that is not trained has the field held_out or outside.
+    A label that is not trained has the field held_out, new or outside.
     """
-    parts = (self.n_trained, self.n_held_out, self.n_outside)
+    parts = (self.n_trained, self.n_held_out, self.n_new, self.n_outside)
     flags = np.repeat(_FLAGS, parts)
     with atomic_write(path) as file:
       for label, count, flag in zip(self.labels, self.train_counts, flags):
@@ -206,6 +209,7 @@ class LabelSpace:
       n_train=n_train,
       n_trained=parts.count(0),
       n_held_out=parts.count(1),
+      n_new=parts.count(2),
     )
 
 
@@ -228,6 +232,7 @@ class Split:
       held-out labels.
     documents: N documents by random access; nothing is kept of one read.
     digest: hex digest of the documents, and of the zones they are cut to.
+    features: vectors of the N documents, where models read such.
   """
 
   name: str
@@ -235,6 +240,7 @@ class Split:
   gold: Ragged
   documents: Sequence[Document]
   digest: str
+  features: FeatureRows | None = None
 
   def __len__(self) -> int:
     return len(self.ids)

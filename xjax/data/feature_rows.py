@@ -1,0 +1,127 @@
+"""Vectors of documents, by random access."""
+
+from collections.abc import Sequence
+import dataclasses
+import hashlib
+
+import numpy as np
+
+from xjax.core.errors import DataError
+from xjax.core.types import PAD
+
+_DIGESTED = 64  # documents whose vectors the digest is of
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FeatureRows:
+  """The vectors of N documents, by random access.
+
+  Attributes:
+    source: where they are from; for messages.
+    ids: N document ids; for messages.
+    vectors: float32 or float16 [all tokens, D], perhaps memory-mapped.
+    starts: int64 [N], a document's first vector.
+    lengths: int64 [N], how many it has.
+  """
+
+  source: str
+  ids: Sequence[str]
+  vectors: np.ndarray
+  starts: np.ndarray
+  lengths: np.ndarray
+
+  @classmethod
+  def of(
+    cls,
+    source: str,
+    ids: Sequence[str],
+    vectors: np.ndarray,
+    lengths: np.ndarray,
+  ) -> 'FeatureRows':
+    """Documents whose vectors lie end to end."""
+    lengths = np.asarray(lengths, np.int64)
+    return cls(source, ids, vectors, np.cumsum(lengths) - lengths, lengths)
+
+  @classmethod
+  def joined(
+    cls,
+    source: str,
+    ids: Sequence[str],
+    arrays: Sequence[np.ndarray],
+    dim: int,
+  ) -> 'FeatureRows':
+    """Documents in memory.
+
+    Args:
+      source: where they are from.
+      ids: N document ids.
+      arrays: N of them, float [D] or [tokens, D].
+      dim: D.
+
+    Raises:
+      DataError: one of another shape.
+    """
+    found = [np.zeros((0, dim), np.float32)]
+    for id_, array in zip(ids, arrays, strict=True):
+      array = np.asarray(array, np.float32)
+      if array.ndim not in (1, 2) or array.shape[-1] != dim:
+        raise DataError(
+          f'{source}: document {id_!a}: shape {array.shape}, not [{dim}] or '
+          f'[tokens, {dim}]'
+        )
+      found.append(np.atleast_2d(array))
+    lengths = [len(array) for array in found[1:]]
+    return cls.of(source, ids, np.concatenate(found), lengths)
+
+  def __len__(self) -> int:
+    return len(self.starts)
+
+  @property
+  def dim(self) -> int:
+    """D."""
+    return self.vectors.shape[1]
+
+  def documents(self, rows: np.ndarray, ids: Sequence[str]) -> 'FeatureRows':
+    """The vectors of some documents, in this order.
+
+    Args:
+      rows: integers.
+      ids: of these documents.
+    """
+    starts, lengths = self.starts[rows], self.lengths[rows]
+    return dataclasses.replace(self, ids=ids, starts=starts, lengths=lengths)
+
+  def first(self, max_tokens: int) -> 'FeatureRows':
+    """The first vectors of each document."""
+    lengths = np.minimum(self.lengths, max_tokens)
+    return dataclasses.replace(self, lengths=lengths)
+
+  def padded(self, rows: np.ndarray, width: int) -> np.ndarray:
+    """float32 [len(rows), width, D]; 0 beyond a document, and for a PAD row.
+
+    Raises:
+      DataError: a value is NaN or infinite; that is found here, since to look
+        for it before would be to read everything.
+    """
+    starts = np.where(rows == PAD, 0, self.starts[rows])
+    lengths = np.where(rows == PAD, 0, self.lengths[rows])
+    inside = np.arange(width) < lengths[:, None]
+    at = starts[:, None] + np.arange(width)
+    out = np.zeros((len(rows), width, self.dim), np.float32)
+    out[inside] = self.vectors[at[inside]]
+    if not np.isfinite(out).all():
+      bad = np.flatnonzero(~np.isfinite(out).all(axis=(1, 2)))
+      raise DataError(
+        f'{self.source}: document {self.ids[rows[bad[0]]]!a} has values that '
+        'are NaN or infinite'
+      )
+    return out
+
+  def digest(self) -> str:
+    """Hex digest of the lengths and of some of the vectors."""
+    kind = f'{self.vectors.dtype} {self.dim} '
+    found = hashlib.sha256(kind.encode() + self.lengths.tobytes())
+    step = max(1, len(self) // _DIGESTED)
+    for start, length in zip(self.starts[::step], self.lengths[::step]):
+      found.update(np.ascontiguousarray(self.vectors[start : start + length]))
+    return found.hexdigest()
