@@ -1,5 +1,6 @@
 """Documents, saved label spaces, splits of a corpus."""
 
+import dataclasses
 import json
 
 import hypothesis
@@ -45,6 +46,16 @@ def test_a_label_space_comes_back_with_what_lies_outside(tmp_path):
   masks = loaded.masks()
   assert masks['held_out'].tolist() == [False, False, True, False]
   assert masks['frequent'].tolist() == [False, True, False, False]
+
+
+def test_labels_added_after_training_are_not_outside(tmp_path):
+  path = tmp_path / 'labels.jsonl'
+  dataclasses.replace(SPACE, n_held_out=0, n_new=1).save(path)
+  loaded = LabelSpace.load(path, 61)
+  assert (loaded.n_trained, loaded.n_held_out, loaded.n_new) == (2, 0, 1)
+  assert loaded.n_outside == 1
+  assert list(loaded.masks()) == ['frequent', 'few', 'zero']
+  assert loaded.masks()['zero'].tolist() == [False, False, True, True]
 
 
 def test_labels_out_of_order_are_damage(tmp_path):

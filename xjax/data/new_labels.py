@@ -1,0 +1,133 @@
+"""Labels that are added to a trained model's, by name alone."""
+
+from collections.abc import Collection, Iterator, Sequence
+import dataclasses
+import os
+
+import numpy as np
+
+from xjax.core.errors import DataError
+from xjax.data.faults import Fault, Faults
+from xjax.data.rows import Fields, parse_object, read_lines
+from xjax.data.schema import Label, LabelSpace, label_of
+from xjax.data.text_lines import open_text
+from xjax.data.vocab import split_words
+
+_JSON_ENDINGS = ('.jsonl', '.jsonl.gz')
+
+
+def read_new_labels(
+  path: str | os.PathLike, space: LabelSpace
+) -> tuple[Label, ...]:
+  """Reads labels to be added to those of a run.
+
+  Args:
+    path: JSON lines as in labels.jsonl, of which only `name` must be there, or
+      plain text with a name on each line; perhaps gzipped. A label without an
+      id has its name as its id.
+    space: the run's labels.
+
+  Returns:
+    The labels, in the order of the file.
+
+  Raises:
+    DataError: the file cannot be read or has faults: no label, a name without
+      a word, an id that comes twice or that the run has.
+  """
+  path = os.path.expanduser(path)
+  faults = Faults(on_error=None)
+  taken = dict.fromkeys(_scored(space), 'the run has the label {} already')
+  labels = []
+  with open_text(path) as file:
+    for number, line, as_json in _lines(read_lines(file, path, faults), path):
+      label, whats = _read(line, as_json)
+      if label.id in taken:
+        whats.append(taken[label.id].format(ascii(label.id)))
+      if label.id:
+        taken.setdefault(label.id, f'label {{}} is on line {number} already')
+      if faults.extend(path, number, whats):
+        labels.append(label)
+  if not labels:
+    faults.add_empty(path, 'label', 0)
+  faults.settle()
+  return tuple(labels)
+
+
+def _lines(
+  lines: Iterator[tuple[int, bytes]], path: str
+) -> Iterator[tuple[int, bytes, bool]]:
+  """Yields with each line whether the file is JSON lines."""
+  as_json = None
+  for number, line in lines:
+    if as_json is None:
+      as_json = path.endswith(_JSON_ENDINGS) or line.startswith(b'{')
+    yield number, line, as_json
+
+
+def _read(line: bytes, as_json: bool) -> tuple[Label, list[str]]:
+  """The label on a line, and what is wrong with it."""
+  try:
+    row = parse_object(line) if as_json else {'name': line.decode()}
+  except UnicodeDecodeError as error:
+    return Label(''), [f'not UTF-8: {error.reason} at byte {error.start + 1}']
+  except Fault as fault:
+    return Label(''), [str(fault)]
+  fields = Fields(row)
+  name = fields.text('name')
+  if not fields.faults and not split_words(name):
+    fields.faults.append(f'the name {name!a} has no word in it')
+  if fields.faults:
+    return Label(''), fields.faults
+  fields = Fields({'id': name.strip(), **row})
+  return label_of(fields), fields.faults
+
+
+def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
+  """A label space with labels that were added after training.
+
+  They stand, in the given order, after all labels that the model scores, with
+  training counts of 0. Gold outside the space, which nothing scores, stays
+  behind them; where a new label is one of those it is not outside any more.
+
+  Args:
+    space: a run's labels.
+    labels: those to add.
+
+  Raises:
+    DataError: no label, a name without a word, an id that comes twice or that
+      the space scores already.
+  """
+  scored = _scored(space)
+  new = [label.id for label in labels]
+  if not new:
+    raise DataError('no new label was given')
+  if had := _twice([*scored, *new]):
+    raise DataError(
+      f'new labels must have ids of their own: {", ".join(map(ascii, had))}'
+    )
+  if bare := [label.id for label in labels if not split_words(label.name)]:
+    raise DataError(
+      f'new labels need names of words: {", ".join(map(ascii, bare))}'
+    )
+  outside = [
+    label for label in space.labels[len(scored) :] if label.id not in set(new)
+  ]
+  counts = np.zeros(len(scored) + len(new) + len(outside), np.int32)
+  counts[: len(scored)] = space.train_counts[: len(scored)]
+  return dataclasses.replace(
+    space,
+    labels=(*space.labels[: len(scored)], *labels, *outside),
+    train_counts=counts,
+    n_new=space.n_new + len(new),
+  )
+
+
+def _scored(space: LabelSpace) -> tuple[str, ...]:
+  """Ids of all labels but those outside."""
+  return space.ids[: len(space) - space.n_outside]
+
+
+def _twice(ids: Collection[str]) -> list[str]:
+  """The ids that come more than once, in the order they do."""
+  seen: set[str] = set()
+  return [id_ for id_ in ids if id_ in seen or seen.add(id_)]
