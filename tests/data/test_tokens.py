@@ -83,6 +83,7 @@ def test_length(tmp_path):
     {'split': split(['b|', 'b|', 'b|', 'b|'], digest='g')},
     {'vocab': Vocabulary(('b', 'a', 'c'))},
     {'max_tokens': 1},
+    {'by_zone': True},
   ],
 )
 def test_whatever_decides_the_ids_is_in_the_key(tmp_path, changes):
@@ -163,9 +164,27 @@ def test_a_cache_that_cannot_be_written(tmp_path):
 
 
 def test_encode_agrees_with_the_cache(tmp_path):
-  texts = [d.text() for d in split().documents]
-  assert rows(encode(texts, VOCAB, 9)) == ROWS
-  assert rows(encode(texts, VOCAB, 1)) == rows(tokens(tmp_path, max_tokens=1))
+  documents = split().documents
+  assert rows(encode(documents, VOCAB, 9)) == ROWS
+  for changes in ({'max_tokens': 1}, {'by_zone': True}):
+    cached = tokens(tmp_path, **changes)
+    settings = {'max_tokens': 9, **changes}
+    assert rows(encode(documents, VOCAB, **settings)) == rows(cached)
+
+
+def test_zones_are_told_apart(tmp_path):
+  texts = ('a b|c', 'other|', '|', '|c c', 'a b c|c b a')
+  apart = [[2, 3, 0, 4], [1], [], [4, 4], [2, 3, 4, 0, 4, 3, 2]]
+  whole = split(texts)
+  assert rows(tokens(tmp_path, split=whole, by_zone=True)) == apart
+  # Each zone's first tokens.
+  assert rows(tokens(tmp_path, split=whole, by_zone=True, max_tokens=1)) == [
+    [2, 0, 4],
+    [1],
+    [],
+    [4],
+    [2, 0, 4],
+  ]
 
 
 def test_default_folder(monkeypatch, tmp_path):

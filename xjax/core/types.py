@@ -33,6 +33,9 @@ PAD = -1  # fills padded ids: positives_BP, short top-k lists, doc_B
 class Batch:
   """A padded batch of documents; NumPy on the host, jax.Array on a mesh.
 
+  Where zones are kept apart (data.tokens.by_zone), tokens are [B, Z, T] and
+  lengths [B, Z]; a document's zones without any token come last, of length 0.
+
   Attributes:
     tokens_BT: int32 token ids, 0 beyond a document's length.
     lengths_B: int32 number of tokens.

@@ -1,7 +1,8 @@
 """Batches of a few static shapes, by random access through grain.
 
-A document goes to the smallest bucket its tokens fit in; a batch holds
-documents of one bucket, so jit traces one program per bucket. What is in
+A document goes to the smallest bucket its tokens, or those of its longest zone,
+fit in; a batch holds documents of one bucket (and as many zones as the bucket's
+document of most zones), so jit traces one program per bucket. What is in
 batch i of a seed is the same for any number of threads and processes.
 """
 
@@ -16,6 +17,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD, Batch, Ragged
 from xjax.data.vocab import PAD_ID, UNKNOWN_ID
+from xjax.data.zones import Zones
 
 MIN_POSITIVES = 4
 
@@ -25,7 +27,7 @@ class _Buckets:
 
   def __init__(
     self,
-    tokens: Ragged,
+    tokens: Ragged | Zones,
     gold: Ragged,
     *,
     batch_size: int,
@@ -46,8 +48,9 @@ class _Buckets:
     if len(tokens) != len(gold):
       raise ValueError(f'{len(tokens)} token rows, {len(gold)} gold rows')
     if len(tokens) and tokens.lengths.max() > widths[-1]:
+      what = 'zone' if isinstance(tokens, Zones) else 'document'
       raise ConfigError(
-        f'a document has {tokens.lengths.max()} tokens, but the last of '
+        f'a {what} has {tokens.lengths.max()} tokens, but the last of '
         f'data.tokens.buckets is {widths[-1]}: it must be max_tokens'
       )
     self._tokens, self._gold = tokens, gold
@@ -56,6 +59,11 @@ class _Buckets:
     self._mine = slice(process_index * rows, (process_index + 1) * rows)
     self._lengths_N = tokens.lengths.astype(np.int32)
     self._bucket_N = np.searchsorted(widths, self._lengths_N).astype(np.int16)
+    if isinstance(tokens, Zones):
+      self._most_zones = [
+        int(tokens.counts[self._bucket_N == i].max(initial=1))
+        for i in range(len(widths))
+      ]
     self._shapes = [
       (int(width), _positives_width(gold.lengths[self._bucket_N == i]))
       for i, width in enumerate(widths)
@@ -91,19 +99,28 @@ class _Buckets:
   def _batch(self, rows: np.ndarray, bucket: int) -> Batch:
     """This process's share of a batch; rows is that of all processes."""
     rows = rows[self._mine]
-    width, positives = self._shapes[bucket]
-    real = rows != PAD
-    lengths_B = np.where(real, self._lengths_N[rows], 0)
-    tokens_BT = self._tokens.padded(rows, width, PAD_ID)
+    tokens_BT, lengths_B = self._words(rows, bucket)
     # An empty row would make a softmax over its tokens NaN.
-    tokens_BT[lengths_B == 0, 0] = UNKNOWN_ID
+    first_B = lengths_B.reshape(len(rows), -1)[:, 0]
+    tokens_BT.reshape(len(rows), -1)[first_B == 0, 0] = UNKNOWN_ID
+    np.maximum(first_B, 1, out=first_B)
     return Batch(
       tokens_BT=tokens_BT,
-      lengths_B=np.maximum(lengths_B, 1),
-      positives_BP=self._gold.padded(rows, positives, PAD),
-      mask_B=real,
+      lengths_B=lengths_B,
+      positives_BP=self._gold.padded(rows, self._shapes[bucket][1], PAD),
+      mask_B=rows != PAD,
       doc_B=rows,
     )
+
+  def _words(
+    self, rows: np.ndarray, bucket: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens and lengths of documents, or of each of their zones."""
+    width = self._shapes[bucket][0]
+    if isinstance(self._tokens, Zones):
+      return self._tokens.padded(rows, self._most_zones[bucket], width)
+    lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
+    return self._tokens.padded(rows, width, PAD_ID), lengths_B
 
 
 def _positives_width(counts: np.ndarray) -> int:
@@ -125,7 +142,7 @@ class TrainBatches(_Buckets):
 
   def __init__(
     self,
-    tokens: Ragged,
+    tokens: Ragged | Zones,
     gold: Ragged,
     *,
     batch_size: int,
@@ -138,7 +155,7 @@ class TrainBatches(_Buckets):
     """Prepares the buckets; nothing is read yet.
 
     Args:
-      tokens: N rows of token ids.
+      tokens: N rows of token ids, or N documents' zones.
       gold: N rows of label indices.
       batch_size: documents of a batch, over all processes.
       buckets: static lengths T, ascending; the last holds the longest row.
@@ -209,7 +226,7 @@ class EvalBatches(_Buckets):
 
 
 def eval_batches(
-  tokens: Ragged,
+  tokens: Ragged | Zones,
   gold: Ragged,
   *,
   batch_size: int,
@@ -224,7 +241,7 @@ def eval_batches(
   and documents without tokens have the length 1, a single unknown token.
 
   Args:
-    tokens: N rows of token ids.
+    tokens: N rows of token ids, or N documents' zones.
     gold: N rows of label indices (empty rows where there is no gold).
     batch_size: documents of a batch, over all processes.
     buckets: static lengths T, ascending; the last holds the longest row.

@@ -5,7 +5,7 @@ little-endian int32), then a trailer with both counts and a SHA-256 of all
 before it. Its name is a digest of all that decides the ids.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 import functools
 import hashlib
 import json
@@ -23,12 +23,13 @@ from xjax.core.atomic import atomic_write
 from xjax.core.errors import UserError
 from xjax.core.types import Ragged
 from xjax.data.config import DataConfig
-from xjax.data.schema import Split
-from xjax.data.vocab import Vocabulary
+from xjax.data.schema import Document, Split
+from xjax.data.vocab import PAD_ID, Vocabulary
 
 _FORMAT = b'xjaxtok1'
 _TRAILER = struct.Struct('<8sqq32s')  # format, ids, documents, checksum
 _INT32 = np.dtype('<i4')
+_BETWEEN = np.array([PAD_ID], np.int32)
 
 
 def default_cache_dir(config: DataConfig) -> pathlib.Path:
@@ -61,9 +62,16 @@ def _can_be_used(folder: pathlib.Path, instead: pathlib.Path) -> bool:
   return True
 
 
-def encode(texts: Iterable[str], vocab: Vocabulary, max_tokens: int) -> Ragged:
-  """Token ids of texts in memory, each its first max_tokens."""
-  return Ragged.of([vocab.encode(text, max_tokens) for text in texts])
+def encode(
+  documents: Iterable[Document],
+  vocab: Vocabulary,
+  max_tokens: int,
+  by_zone: bool = False,
+) -> Ragged:
+  """Token ids of documents in memory, as tokenise."""
+  return Ragged.of(
+    [_ids(document, vocab, max_tokens, by_zone) for document in documents]
+  )
 
 
 def tokenise(
@@ -71,6 +79,7 @@ def tokenise(
   vocab: Vocabulary,
   max_tokens: int,
   cache_dir: str | os.PathLike,
+  by_zone: bool = False,
 ) -> Ragged:
   """Token ids of a split's documents, from the cache or put there.
 
@@ -81,6 +90,8 @@ def tokenise(
     vocab: numbers the words.
     max_tokens: a document's first tokens, over its zones.
     cache_dir: folder of all caches; one that runs use together is safe.
+    by_zone: whether max_tokens are each zone's, and zones are told apart: there
+      is a PAD_ID between them, and zones without words are left out.
 
   Returns:
     N rows, memory-mapped. A document without words has an empty row.
@@ -88,14 +99,15 @@ def tokenise(
   Raises:
     UserError: the cache cannot be written.
   """
-  text = json.dumps(
-    [_FORMAT.decode(), split.digest, len(split), vocab.digest, max_tokens]
-  )
-  key = hashlib.sha256(text.encode()).digest()
+  parts = [_FORMAT.decode(), split.digest, len(split), vocab.digest, max_tokens]
+  parts += ['by zone'] if by_zone else []
+  key = hashlib.sha256(json.dumps(parts).encode()).digest()
   name = f'{split.name}-{key.hex()[:32]}.ids'
   path = pathlib.Path(cache_dir) / 'tokens' / name
   try:
-    tokens = _read_or_make(path, key, split, vocab, max_tokens)
+    tokens = _read_or_make(
+      path, key, split, lambda d: _ids(d, vocab, max_tokens, by_zone)
+    )
   except OSError as error:
     raise UserError(
       f'{path}: cannot be made: {error}; the cache of tokens needs a folder '
@@ -104,6 +116,16 @@ def tokenise(
   if empty := int((tokens.lengths == 0).sum()):
     _tell_empty(split.name, empty, len(split), path)
   return tokens
+
+
+def _ids(
+  document: Document, vocab: Vocabulary, max_tokens: int, by_zone: bool
+) -> np.ndarray:
+  if not by_zone:
+    return vocab.encode(document.text(), max_tokens)
+  zones = [vocab.encode(text, max_tokens) for text in document.zones.values()]
+  apart = [part for ids in zones if len(ids) for part in (_BETWEEN, ids)]
+  return np.concatenate(apart[1:] or [_BETWEEN[:0]])
 
 
 @functools.cache
@@ -122,8 +144,7 @@ def _read_or_make(
   path: pathlib.Path,
   key: bytes,
   split: Split,
-  vocab: Vocabulary,
-  max_tokens: int,
+  encoded: Callable[[Document], np.ndarray],
 ) -> Ragged:
   if path.exists():
     try:
@@ -131,7 +152,7 @@ def _read_or_make(
     except ValueError as error:
       logging.warning('%s is damaged (%s): it is made anew', path, error)
   with atomic_write(path, 'wb') as file:
-    _write(file, key, split, vocab, max_tokens)
+    _write(file, key, split, encoded)
   return _read(path, key)
 
 
@@ -139,8 +160,7 @@ def _write(
   file: IO[bytes],
   key: bytes,
   split: Split,
-  vocab: Vocabulary,
-  max_tokens: int,
+  encoded: Callable[[Document], np.ndarray],
 ) -> None:
   """Writes a split's ids as they come, so that memory holds no split."""
   checksum = hashlib.sha256(key)
@@ -149,7 +169,7 @@ def _write(
     len(split), desc=f'tokens of {split.name}', disable=None, delay=2
   )
   for row in rows:
-    ids = vocab.encode(split.documents[row].text(), max_tokens)
+    ids = encoded(split.documents[row])
     lengths[row] = len(ids)
     _put(file, checksum, ids.astype(_INT32, copy=False))
   _put(file, checksum, lengths)

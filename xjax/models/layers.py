@@ -62,7 +62,8 @@ class WordEmbedding(nnx.Module):
     """Vectors of tokens.
 
     Args:
-      tokens_TB: int32 ids, time first.
+      tokens_TB: int32 ids, time first; or [T, B, Z], whose every zone is to
+        dropout a document.
       dtype: of the result.
       rngs: stream `dropout`, or None: no dropout.
 
@@ -74,4 +75,5 @@ class WordEmbedding(nnx.Module):
       table = lax.stop_gradient(table)
     x_TBD = table[tokens_TB].astype(dtype)
     x_TBD = dropout(x_TBD, self.config.dropout, rngs, shared=(0,))
-    return dropout(x_TBD, self.config.word_dropout, rngs, shared=(2,))
+    word = (x_TBD.ndim - 1,)
+    return dropout(x_TBD, self.config.word_dropout, rngs, shared=word)

@@ -210,9 +210,10 @@ def _joint_faults(config: Config) -> Iterator[str]:
       f'config.data.tokens.buckets={buckets}: the last one must be '
       f'config.data.tokens.max_tokens={tokens.max_tokens}'
     )
-  if tokens.by_zone != isinstance(config.model.encoder, HANConfig):
+  by_zone = isinstance(tokens, WordsConfig) and tokens.by_zone
+  if by_zone != isinstance(config.model.encoder, HANConfig):
     yield (
-      f'config.data.tokens.by_zone={tokens.by_zone}: must be True with '
+      f'config.data.tokens.by_zone={by_zone}: must be True with '
       'config.model.encoder=HANConfig(...), and False with any other'
     )
   if len(set(config.data.zones)) != len(config.data.zones):

@@ -1,6 +1,6 @@
 """From documents to batches, as one run reads them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import dataclasses
 
 import jax
@@ -12,6 +12,7 @@ from xjax.data.pipeline import EvalBatches, TrainBatches, eval_batches
 from xjax.data.schema import Document, Split
 from xjax.data.tokens import default_cache_dir, encode, tokenise
 from xjax.data.vocab import Vocabulary
+from xjax.data.zones import Zones
 from xjax.train.config import Config
 
 
@@ -56,10 +57,13 @@ class Inputs:
       devices: along the data axis, among which a batch must divide.
     """
     data = self.config.data
-    tokens = encode(
-      (_text(document, data) for document in documents),
-      self.vocab,
-      data.tokens.max_tokens,
+    tokens = self._apart(
+      encode(
+        (_document(document, data) for document in documents),
+        self.vocab,
+        data.tokens.max_tokens,
+        data.tokens.by_zone,
+      )
     )
     no_gold = Ragged.of([()] * len(documents))
     rows = self.config.eval.batch_size
@@ -68,13 +72,24 @@ class Inputs:
       rows //= 2
     return self._once(tokens, no_gold, rows)
 
-  def _tokens(self, split: Split) -> Ragged:
+  def _tokens(self, split: Split) -> Ragged | Zones:
     data = self.config.data
-    return tokenise(
-      split, self.vocab, data.tokens.max_tokens, default_cache_dir(data)
+    return self._apart(
+      tokenise(
+        split,
+        self.vocab,
+        data.tokens.max_tokens,
+        default_cache_dir(data),
+        data.tokens.by_zone,
+      )
     )
 
-  def _once(self, tokens: Ragged, gold: Ragged, rows: int) -> EvalBatches:
+  def _apart(self, tokens: Ragged) -> Ragged | Zones:
+    return Zones.of(tokens) if self.config.data.tokens.by_zone else tokens
+
+  def _once(
+    self, tokens: Ragged | Zones, gold: Ragged, rows: int
+  ) -> EvalBatches:
     return eval_batches(
       tokens,
       gold,
@@ -87,12 +102,19 @@ class Inputs:
 
 def fit_vocabulary(split: Split, data: DataConfig) -> Vocabulary:
   """The vocabulary of a training split."""
-  documents = (split.documents[row] for row in range(len(split)))
-  texts = (document.text(data.zones) for document in documents)
+  texts = (
+    text
+    for row in range(len(split))
+    for text in _texts(split.documents[row], data.tokens.by_zone)
+  )
   return Vocabulary.fit(texts, data.tokens)
 
 
-def _text(document: str | Document, data: DataConfig) -> str:
+def _texts(document: Document, by_zone: bool) -> Iterable[str]:
+  return document.zones.values() if by_zone else [document.text()]
+
+
+def _document(document: str | Document, data: DataConfig) -> Document:
   if isinstance(document, str):
-    return document
-  return model_view(data, document).text()
+    return Document('', {'text': document})
+  return model_view(data, document)
