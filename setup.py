@@ -24,6 +24,7 @@ setuptools.setup(
     'absl-py>=2.1',
     'array_record>=0.8.1',
     'flax>=0.12',
+    'gensim>=4.4',
     'grain>=0.2.15',
     'importlib_resources>=6.0',  # TFDS uses it and does not ask for it
     'jax>=0.10',
