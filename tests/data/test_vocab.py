@@ -71,6 +71,19 @@ def test_digest_follows_words_and_their_order():
   assert Vocabulary(('a', 'b')).digest == Vocabulary(('a', 'b')).digest
 
 
+def test_extended(tmp_path):
+  vocab = Vocabulary(('the', 'DD'))
+  more = vocab.extended(iter(['of', 'the', 'a', 'of', 'DD']))
+  assert more.words == ('the', 'DD', 'of', 'a')
+  assert vocab.words == ('the', 'DD')
+  assert more.encode('A the of').tolist() == [5, 2, 4]
+  assert more.digest == Vocabulary(more.words).digest != vocab.digest
+  assert vocab.extended(['a', 'of']) != more
+  assert vocab.extended([]) == vocab
+  more.save(tmp_path / 'vocab.txt')
+  assert Vocabulary.load(tmp_path / 'vocab.txt') == more
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(max_size=30), max_size=8))
 @example(['a\x85b a\u2028b'])

@@ -85,6 +85,16 @@ class Vocabulary:
     kept.sort()
     return cls(tuple(word for _, word in kept[: config.max_words]))
 
+  def extended(self, words: Iterable[str]) -> 'Vocabulary':
+    """This vocabulary and after it, in the order given, the words it lacks.
+
+    The ids of its own words stay.
+
+    Args:
+      words: as split_words makes them; one may come several times.
+    """
+    return Vocabulary(tuple(dict.fromkeys((*self.words, *words))))
+
   def __len__(self) -> int:
     """The number of ids, pad and unknown included."""
     return len(self.words) + FIRST_WORD_ID

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from xjax.data.config import MAY_CHANGE
+
 
 @dataclasses.dataclass
 class InputConfig:
@@ -18,6 +20,8 @@ class EmbeddingConfig(InputConfig):
     word_dropout: rate over whole words.
     init_scale: standard deviation of the first vectors' entries, of words that
       have no pretrained vector.
+    vectors: file of pretrained vectors, of size dim, that words begin with
+      (word2vec text or binary, or GloVe); empty: none.
     frozen: whether the vectors stay as they begin.
   """
 
@@ -25,6 +29,7 @@ class EmbeddingConfig(InputConfig):
   dropout: float = 0.2
   word_dropout: float = 0.02
   init_scale: float = 0.1
+  vectors: str = dataclasses.field(default='', metadata=MAY_CHANGE)
   frozen: bool = False
 
 

@@ -210,4 +210,5 @@ _SMALL = {'dim': 8, 'units': 8, 'zone_units': 8, 'filters': 8, 'chunk': 8}
 def _shrink_part(part: object) -> object:
   names = {field.name for field in dataclasses.fields(part)}
   sizes = {name: size for name, size in _SMALL.items() if name in names}
-  return dataclasses.replace(part, **sizes)
+  files = {'vectors': ''} if 'vectors' in names else {}
+  return dataclasses.replace(part, **sizes, **files)

@@ -30,6 +30,7 @@ from xjax.train.predictor import Predictor, load_predictor
 from xjax.train.preemption import Preemption
 from xjax.train.state import from_paths
 from xjax.train.warm_start import best_step, find_start
+from xjax.train.word_start import check_word_vectors
 from xjax.train.workdir import Workdir
 
 
@@ -80,8 +81,10 @@ def fit(config: Config, workdir: str | os.PathLike) -> FitResult:
     # A config that is refused, here or further on, leaves nothing behind.
     folder.compare(config)
     check_mesh(config, make_mesh(config.mesh))
-    if config.train.init_from and not folder.checkpoints.exists():
-      find_start(config.train.init_from)
+    if not folder.checkpoints.exists():
+      check_word_vectors(config.model.embedding)
+      if config.train.init_from:
+        find_start(config.train.init_from)
     corpus = load_corpus(config.data, config.seed)
     if 'train' not in corpus.splits:
       raise DataError(

@@ -28,6 +28,7 @@ from xjax.train.preemption import Preemption
 from xjax.train.state import StatePlan, TrainState, plan_state
 from xjax.train.step import make_train_step
 from xjax.train.warm_start import warm_start
+from xjax.train.word_start import start_words
 from xjax.train.workdir import Workdir
 from xjax.train.writers import MetricWriter, Progress
 
@@ -180,6 +181,8 @@ class NeuralRun:
     at, source = Position(), self.config.train.init_from
     with jax.set_mesh(self.mesh):
       state = self.plan.init(key)
+    words = self.config.model.embedding
+    state = start_words(state, words, self.inputs.vocab)
     if source:
       state = warm_start(state, source, self.corpus.label_space, self.inputs)
       # The other run may go on: its best would be another one next time.

@@ -169,7 +169,7 @@ def _merge(
     return param
   if kind is None:
     report.loaded[name] = 'all'
-    return _place(param, np.ones((1,) * param.ndim, bool), other)
+    return with_values(param, np.ones((1,) * param.ndim, bool), other)
   source = np.full(len(param), -1)
   source[: len(rows[kind])] = rows[kind]
   found = source >= 0
@@ -178,7 +178,7 @@ def _merge(
     return param
   report.loaded[name] = f'{found.sum()} of {len(rows[kind])} {kind}'
   values = other[np.where(found, source, 0)]
-  return _place(param, found.reshape(-1, *(1,) * (param.ndim - 1)), values)
+  return with_values(param, found.reshape(-1, *(1,) * (param.ndim - 1)), values)
 
 
 def _row_kind(name: str, param: jax.Array) -> str | None:
@@ -188,9 +188,16 @@ def _row_kind(name: str, param: jax.Array) -> str | None:
   return 'words' if name == WORD_VECTORS else None
 
 
-def _place(
+def with_values(
   param: jax.Array, found: np.ndarray, values: np.ndarray
 ) -> jax.Array:
+  """A parameter with other values in some places, sharded as before.
+
+  Args:
+    param: float32, of any shape.
+    found: bool, broadcast to that shape, where values count.
+    values: of that shape, the same on every process.
+  """
   # Each process fills the parts that it holds.
   mask, new = (
     jax.make_array_from_callback(param.shape, param.sharding, whole.__getitem__)
