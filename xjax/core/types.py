@@ -37,22 +37,26 @@ class Batch:
   lengths [B, Z]; a document's zones without any token come last, of length 0.
 
   Attributes:
-    tokens_BT: int32 token ids, 0 beyond a document's length.
-    lengths_B: int32 number of tokens.
+    tokens_BT: int32 token ids, 0 beyond a document's length; None where
+      documents come as features.
+    lengths_B: int32 number of tokens, or of features.
     positives_BP: int32 gold label indices, PAD beyond a document's labels.
     mask_B: bool, False for rows that only fill the batch.
     doc_B: int32 row of the document in its split, PAD for filling rows.
     weights_BT: float32 weights of sparse features, or None.
     segments_BT: int32 packed document per token, or None.
+    features_BTD: float32 vectors of an outside encoder, 0 beyond a document's
+      length, or None.
   """
 
-  tokens_BT: jax.Array
+  tokens_BT: jax.Array | None
   lengths_B: jax.Array
   positives_BP: jax.Array
   mask_B: jax.Array
   doc_B: jax.Array
   weights_BT: jax.Array | None = None
   segments_BT: jax.Array | None = None
+  features_BTD: jax.Array | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

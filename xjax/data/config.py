@@ -51,8 +51,8 @@ class FeatureFilesConfig(TokensConfig):
   as well (feature_files.py). A document with one vector has one token.
 
   Attributes:
-    dir: their folder; empty: data.dir. The embedded corpus has none in files:
-      where both are empty, its vectors are made of its words.
+    dir: their folder; empty: data.dir. Those of the embedded corpus are made of
+      its words, unless a folder is named.
   """
 
   max_tokens: int = 1

@@ -59,22 +59,28 @@ def read_features(stem: str | os.PathLike, ids: Sequence[str]) -> FeatureRows:
   return found.documents(order, ids)
 
 
-def with_features(corpus: Corpus, data: DataConfig) -> Corpus:
-  """The corpus with the features of its documents, where data has such.
+def in_files(data: DataConfig) -> bool:
+  """Whether the vectors of a corpus' documents are in files.
 
-  The embedded corpus has none in files, unless a folder is named. The digests
-  of splits and corpus tell other features as they tell other documents.
+  Those of the embedded corpus are made of words, unless a folder is named.
+  """
+  return not isinstance(data, SyntheticData) or bool(data.tokens.dir)
+
+
+def with_features(corpus: Corpus, data: DataConfig) -> Corpus:
+  """The corpus with the features of its documents, where they are in files.
+
+  The digests of splits and corpus tell other features as they tell other
+  documents.
 
   Raises:
     ConfigError: there is no folder to look in.
     DataError: as read_features.
   """
-  if not isinstance(data.tokens, FeatureFilesConfig):
+  if not isinstance(data.tokens, FeatureFilesConfig) or not in_files(data):
     return corpus
   folder = data.tokens.dir or data.dir
   if not folder:
-    if isinstance(data, SyntheticData):
-      return corpus
     raise ConfigError(
       'data.tokens.dir is not set: give the folder with the features as '
       '--config.data.tokens.dir=FOLDER'

@@ -16,10 +16,13 @@ import numpy as np
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD, Batch, Ragged
+from xjax.data.feature_rows import FeatureRows
 from xjax.data.vocab import PAD_ID, UNKNOWN_ID
 from xjax.data.zones import Zones
 
 MIN_POSITIVES = 4
+
+Documents = Ragged | Zones | FeatureRows  # what models read of N of them
 
 
 class _Buckets:
@@ -27,7 +30,7 @@ class _Buckets:
 
   def __init__(
     self,
-    tokens: Ragged | Zones,
+    tokens: Documents,
     gold: Ragged,
     *,
     batch_size: int,
@@ -99,28 +102,38 @@ class _Buckets:
   def _batch(self, rows: np.ndarray, bucket: int) -> Batch:
     """This process's share of a batch; rows is that of all processes."""
     rows = rows[self._mine]
-    tokens_BT, lengths_B = self._words(rows, bucket)
-    # An empty row would make a softmax over its tokens NaN.
-    first_B = lengths_B.reshape(len(rows), -1)[:, 0]
-    tokens_BT.reshape(len(rows), -1)[first_B == 0, 0] = UNKNOWN_ID
-    np.maximum(first_B, 1, out=first_B)
     return Batch(
-      tokens_BT=tokens_BT,
-      lengths_B=lengths_B,
+      **self._read(rows, bucket),
       positives_BP=self._gold.padded(rows, self._shapes[bucket][1], PAD),
       mask_B=rows != PAD,
       doc_B=rows,
     )
 
-  def _words(
+  def _read(
     self, rows: np.ndarray, bucket: int
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens and lengths of documents, or of each of their zones."""
+  ) -> dict[str, np.ndarray | None]:
+    """The fields of a batch that models read; no length is 0."""
     width = self._shapes[bucket][0]
-    if isinstance(self._tokens, Zones):
-      return self._tokens.padded(rows, self._most_zones[bucket], width)
     lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
-    return self._tokens.padded(rows, width, PAD_ID), lengths_B
+    features_BTD = None
+    if isinstance(self._tokens, FeatureRows):
+      tokens_BT = None
+      features_BTD = self._tokens.padded(rows, width)
+    elif isinstance(self._tokens, Zones):
+      most = self._most_zones[bucket]
+      tokens_BT, lengths_B = self._tokens.padded(rows, most, width)
+    else:
+      tokens_BT = self._tokens.padded(rows, width, PAD_ID)
+    # An empty row would make a softmax over its tokens NaN.
+    first_B = lengths_B.reshape(len(rows), -1)[:, 0]
+    if tokens_BT is not None:
+      tokens_BT.reshape(len(rows), -1)[first_B == 0, 0] = UNKNOWN_ID
+    np.maximum(first_B, 1, out=first_B)
+    return {
+      'tokens_BT': tokens_BT,
+      'lengths_B': lengths_B,
+      'features_BTD': features_BTD,
+    }
 
 
 def _positives_width(counts: np.ndarray) -> int:
@@ -136,13 +149,14 @@ class TrainBatches(_Buckets):
   epoch has every document exactly once; its plan (which documents share a
   batch, and the order of batches) follows from seed and epoch alone. Rows
   that fill a bucket's last batch have mask False and doc PAD. Such a row and
-  a document without tokens have the length 1, a single unknown token.
+  a document without tokens have the length 1, a single unknown token, or where
+  documents come as features, a feature of zeros.
   Positives are as wide as the bucket needs, a power of two: never truncated.
   """
 
   def __init__(
     self,
-    tokens: Ragged | Zones,
+    tokens: Documents,
     gold: Ragged,
     *,
     batch_size: int,
@@ -155,7 +169,7 @@ class TrainBatches(_Buckets):
     """Prepares the buckets; nothing is read yet.
 
     Args:
-      tokens: N rows of token ids, or N documents' zones.
+      tokens: N rows of token ids, or N documents' zones or features.
       gold: N rows of label indices.
       batch_size: documents of a batch, over all processes.
       buckets: static lengths T, ascending; the last holds the longest row.
@@ -226,7 +240,7 @@ class EvalBatches(_Buckets):
 
 
 def eval_batches(
-  tokens: Ragged | Zones,
+  tokens: Documents,
   gold: Ragged,
   *,
   batch_size: int,
@@ -238,10 +252,11 @@ def eval_batches(
 
   Every process has the same number of batches, of the same shapes, and its
   own rows of each. Rows that fill a batch have mask False and doc PAD; they
-  and documents without tokens have the length 1, a single unknown token.
+  and documents without tokens have the length 1, a single unknown token, or
+  where documents come as features, a feature of zeros.
 
   Args:
-    tokens: N rows of token ids, or N documents' zones.
+    tokens: N rows of token ids, or N documents' zones or features.
     gold: N rows of label indices (empty rows where there is no gold).
     batch_size: documents of a batch, over all processes.
     buckets: static lengths T, ascending; the last holds the longest row.

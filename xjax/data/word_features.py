@@ -1,6 +1,6 @@
 """Vectors made of words: the embedded corpus' stand-in for an encoder."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import functools
 
 import numpy as np
@@ -11,7 +11,7 @@ from xjax.data.vocab import split_words
 
 
 def word_features(
-  ids: Sequence[str], texts: Sequence[str], dim: int, max_tokens: int
+  ids: Sequence[str], texts: Iterable[str], dim: int, max_tokens: int
 ) -> FeatureRows:
   """Random vectors of words, the same wherever a word stands.
 

@@ -15,18 +15,23 @@ from xjax.models.config import (
   CNNConfig,
   EmbeddingConfig,
   EncoderConfig,
+  FeaturesConfig,
   HANConfig,
   HeadConfig,
   InputConfig,
   LabelAttentionConfig,
+  MeanConfig,
   NeuralModel,
+  NoEncoder,
   NoPooling,
   OneVsAllConfig,
   PoolingConfig,
   SelfAttentionConfig,
 )
+from xjax.models.features import Features, Identity
 from xjax.models.han import HAN
 from xjax.models.layers import WordEmbedding
+from xjax.models.mean import Mean
 from xjax.models.self_attention import SelfAttention
 from xjax.models.text_model import TextModel
 
@@ -44,7 +49,7 @@ def build(
 
   Args:
     config: its parts.
-    vocab_size: word ids, padding and unknown included.
+    vocab_size: word ids, padding and unknown included; 0 where there are none.
     n_labels: labels to score.
     label_priors: [L] probabilities strictly between 0 and 1 (`smoothed_priors`)
       at whose logits the output biases begin; None: biases begin at 0.
@@ -71,6 +76,8 @@ def _embedding(
   match config:
     case EmbeddingConfig():
       return WordEmbedding(vocab_size, config, rngs=rngs)
+    case FeaturesConfig():
+      return Features(config)
   raise ConfigError(f'no embedding is made from {config!r}')
 
 
@@ -82,6 +89,8 @@ def _encoder(config: EncoderConfig, dim: int, rngs: nnx.Rngs) -> nnx.Module:
       return CNN(dim, config, rngs=rngs)
     case HANConfig():
       return HAN(dim, config, rngs=rngs)
+    case NoEncoder():
+      return Identity(dim)
   raise ConfigError(f'no encoder is made from {config!r}')
 
 
@@ -93,6 +102,8 @@ def _pooling(
       return None
     case SelfAttentionConfig():
       return SelfAttention(dim, rngs=rngs)
+    case MeanConfig():
+      return Mean(dim)
   raise ConfigError(f'no pooling is made from {config!r}')
 
 

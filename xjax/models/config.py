@@ -34,8 +34,26 @@ class EmbeddingConfig(InputConfig):
 
 
 @dataclasses.dataclass
+class FeaturesConfig(InputConfig):
+  """Vectors that an outside encoder made; needs FeatureFilesConfig as data's.
+
+  Attributes:
+    dim: size of a vector, as in the files.
+    dropout: rate over whole channels of a document.
+  """
+
+  dim: int = 768
+  dropout: float = 0.0
+
+
+@dataclasses.dataclass
 class EncoderConfig:
   """What makes vectors in context of a document's vectors."""
+
+
+@dataclasses.dataclass
+class NoEncoder(EncoderConfig):
+  """None: vectors stay as they are."""
 
 
 @dataclasses.dataclass
@@ -96,6 +114,11 @@ class PoolingConfig:
 @dataclasses.dataclass
 class NoPooling(PoolingConfig):
   """None: the head reads tokens."""
+
+
+@dataclasses.dataclass
+class MeanConfig(PoolingConfig):
+  """The mean over tokens; of a document of one vector, that vector."""
 
 
 @dataclasses.dataclass

@@ -25,7 +25,7 @@ class TextModel(nnx.Module):
   the length they are padded to.
 
   Attributes:
-    embedding: (tokens_TB, dtype, rngs) -> x_TBD.
+    embedding: (tokens_TB or features_TBD, dtype, rngs) -> x_TBD.
     encoder: (x_TBD, real_TB, rngs) -> h_TBD, 0 at padding.
     pooling: TokenFeatures -> document_BD; None: the head reads tokens.
     head: scores labels.
@@ -48,9 +48,7 @@ class TextModel(nnx.Module):
     self.head = head
     self.dtype = jnp.dtype(dtype)
 
-  def features(
-    self, batch: Batch, rngs: nnx.Rngs | None = None
-  ) -> Any:
+  def features(self, batch: Batch, rngs: nnx.Rngs | None = None) -> Any:
     """What the head reads of a batch on the context mesh.
 
     Args:
@@ -61,9 +59,9 @@ class TextModel(nnx.Module):
       A pytree of arrays with documents first: what the head prepares of the
       encoded tokens, or where there is a pooling, of document_BD.
     """
-    tokens_TB = _over_data(jnp.moveaxis(batch.tokens_BT, -1, 0))
-    real_TB = _real(batch)
-    x_TBD = self.embedding(tokens_TB, self.dtype, rngs)
+    given_TB = _over_data(_time_first(batch))
+    real_TB = _real(len(given_TB), batch.lengths_B)
+    x_TBD = self.embedding(given_TB, self.dtype, rngs)
     h_TBD = self.encoder(_over_data(x_TBD), real_TB, rngs)
     hidden_BTD = _over_data(h_TBD).transpose(1, 0, 2)
     tokens = TokenFeatures(hidden_BTD, _encoded_lengths(batch))
@@ -110,10 +108,16 @@ def _over_data(x_TB: jax.Array) -> jax.Array:
   return lax.with_sharding_constraint(x_TB, P(None, DATA))
 
 
-def _real(batch: Batch) -> jax.Array:
-  """bool [T, B], or by zone [T, B, Z], False at padding."""
-  steps_T = jnp.arange(batch.tokens_BT.shape[-1])
-  return steps_T.reshape(-1, *[1] * batch.lengths_B.ndim) < batch.lengths_B
+def _time_first(batch: Batch) -> jax.Array:
+  """Word ids [T, B], or by zone [T, B, Z]; or features_TBD."""
+  if batch.features_BTD is not None:
+    return jnp.moveaxis(batch.features_BTD, 1, 0)
+  return jnp.moveaxis(batch.tokens_BT, -1, 0)
+
+
+def _real(steps: int, lengths: jax.Array) -> jax.Array:
+  """Real tokens, bool [T, B], or by zone [T, B, Z]; padding is False."""
+  return jnp.arange(steps).reshape(-1, *[1] * lengths.ndim) < lengths
 
 
 def _encoded_lengths(batch: Batch) -> jax.Array:

@@ -8,9 +8,11 @@ from xjax.data.config import (
   MAY_CHANGE,
   DataConfig,
   Eurlex57kData,
+  FeatureFilesConfig,
   HtcData,
   JsonlData,
   SyntheticData,
+  TokensConfig,
   WordsConfig,
   XcRepoData,
 )
@@ -20,9 +22,12 @@ from xjax.models.config import (
   BiGRUConfig,
   CNNConfig,
   EmbeddingConfig,
+  FeaturesConfig,
   HANConfig,
   LabelAttentionConfig,
+  MeanConfig,
   NeuralModel,
+  NoEncoder,
   NoPooling,
   OneVsAllConfig,
   SelfAttentionConfig,
@@ -140,12 +145,16 @@ KINDS = {
   'xc_repo': XcRepoData,
   'htc': HtcData,
   'words': WordsConfig,
+  'feature_files': FeatureFilesConfig,
   'neural': NeuralModel,
   'embedding': EmbeddingConfig,
+  'features': FeaturesConfig,
+  'no_encoder': NoEncoder,
   'bigru': BiGRUConfig,
   'cnn': CNNConfig,
   'han': HANConfig,
   'no_pooling': NoPooling,
+  'mean': MeanConfig,
   'self_attention': SelfAttentionConfig,
   'label_attention': LabelAttentionConfig,
   'one_vs_all': OneVsAllConfig,
@@ -166,13 +175,7 @@ def shrink(config: Config) -> Config:
     n_labels=16,
     hold_out_labels=min(config.data.hold_out_labels, 2),
     workers=1,
-    tokens=dataclasses.replace(
-      config.data.tokens,
-      max_tokens=16,
-      buckets=(8, 16),
-      min_count=1,
-      max_words=64,
-    ),
+    tokens=_shrink_tokens(config.data.tokens),
   )
   train = dataclasses.replace(
     config.train,
@@ -194,6 +197,18 @@ def shrink(config: Config) -> Config:
     eval=judging,
     mesh=MeshConfig(),
   )
+
+
+def _shrink_tokens(tokens: TokensConfig) -> TokensConfig:
+  match tokens:
+    case FeatureFilesConfig(max_tokens=1):
+      # In no file: the embedded corpus makes vectors of its words.
+      return dataclasses.replace(tokens, dir='')
+    case FeatureFilesConfig():
+      sizes = {'dir': ''}
+    case _:
+      sizes = {'min_count': 1, 'max_words': 64}
+  return dataclasses.replace(tokens, max_tokens=16, buckets=(8, 16), **sizes)
 
 
 def _shrink_model(model: NeuralModel) -> NeuralModel:

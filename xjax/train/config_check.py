@@ -12,11 +12,18 @@ from typing import Any
 
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import MeshConfig
-from xjax.data.config import DataConfig, SyntheticData, WordsConfig
+from xjax.data.config import (
+  DataConfig,
+  FeatureFilesConfig,
+  SyntheticData,
+  TokensConfig,
+  WordsConfig,
+)
 from xjax.models.config import (
   BiGRUConfig,
   CNNConfig,
   EmbeddingConfig,
+  FeaturesConfig,
   HANConfig,
   HeadConfig,
   NeuralModel,
@@ -47,8 +54,8 @@ _AMOUNT = _Range(lambda v: 0 <= v < math.inf, 'at least 0')
 _AXIS = _Range(lambda v: v == -1 or v >= 1, 'at least 1, or -1: the rest')
 
 _RANGES: dict[type, dict[str, _Range]] = {
+  TokensConfig: {'max_tokens': _COUNT},
   WordsConfig: {
-    'max_tokens': _COUNT,
     'min_count': _COUNT,
     'max_words': _COUNT,
   },
@@ -66,6 +73,7 @@ _RANGES: dict[type, dict[str, _Range]] = {
     'word_dropout': _RATE,
     'init_scale': _AMOUNT,
   },
+  FeaturesConfig: {'dim': _COUNT, 'dropout': _RATE},
   BiGRUConfig: {'units': _COUNT, 'layers': _COUNT, 'dropout': _RATE},
   CNNConfig: {'filters': _COUNT, 'width': _COUNT, 'dropout': _RATE},
   HANConfig: {
@@ -215,6 +223,13 @@ def _joint_faults(config: Config) -> Iterator[str]:
     yield (
       f'config.data.tokens.by_zone={by_zone}: must be True with '
       'config.model.encoder=HANConfig(...), and False with any other'
+    )
+  from_files = isinstance(tokens, FeatureFilesConfig)
+  if from_files != isinstance(config.model.embedding, FeaturesConfig):
+    yield (
+      f'config.model.embedding={type(config.model.embedding).__name__}(...): '
+      'FeaturesConfig(...) goes with config.data.tokens=FeatureFilesConfig(...)'
+      ', and each with nothing else'
     )
   if len(set(config.data.zones)) != len(config.data.zones):
     yield f'config.data.zones={config.data.zones}: a zone is named twice'

@@ -5,28 +5,42 @@ import dataclasses
 
 import jax
 
+from xjax.core.errors import ConfigError
 from xjax.core.types import Ragged
 from xjax.data.config import DataConfig
+from xjax.data.feature_rows import FeatureRows
 from xjax.data.load import model_view
-from xjax.data.pipeline import EvalBatches, TrainBatches, eval_batches
+from xjax.data.pipeline import (
+  Documents,
+  EvalBatches,
+  TrainBatches,
+  eval_batches,
+)
 from xjax.data.schema import Document, Split
 from xjax.data.tokens import default_cache_dir, encode, tokenise
 from xjax.data.vocab import Vocabulary
+from xjax.data.word_places import WordPlace, document_words
 from xjax.data.zones import Zones
 from xjax.train.config import Config
+from xjax.train.document_features import document_features, split_features
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Inputs:
-  """Turns documents into batches of word ids.
+  """Turns documents into batches of word ids, or of features.
 
   Attributes:
     config: of the run.
-    vocab: numbers the words.
+    vocab: numbers the words; None where documents come as features.
   """
 
   config: Config
-  vocab: Vocabulary
+  vocab: Vocabulary | None
+
+  @property
+  def vocab_size(self) -> int:
+    """Word ids, padding and unknown included; 0 where there are no words."""
+    return 0 if self.vocab is None else len(self.vocab)
 
   def train_batches(self, split: Split, n_labels: int) -> TrainBatches:
     """Shuffled batches of this process's rows; gold from n_labels on goes."""
@@ -48,23 +62,22 @@ class Inputs:
     return self._once(self._tokens(split), split.gold, rows)
 
   def text_batches(
-    self, documents: Sequence[str | Document], devices: int
+    self,
+    documents: Sequence[str | Document],
+    devices: int,
+    features: FeatureRows | None = None,
   ) -> EvalBatches:
     """Batches to predict for texts, every one once.
 
     Args:
       documents: texts, or documents whose zones are cut as in training.
       devices: along the data axis, among which a batch must divide.
+      features: of the documents, where the run reads such.
+
+    Raises:
+      ConfigError: features are missing, not read, or of another size.
     """
-    data = self.config.data
-    tokens = self._apart(
-      encode(
-        (_document(document, data) for document in documents),
-        self.vocab,
-        data.tokens.max_tokens,
-        data.tokens.by_zone,
-      )
-    )
+    tokens = self._texts(documents, features)
     no_gold = Ragged.of([()] * len(documents))
     rows = self.config.eval.batch_size
     # A few texts need no full batch; halving keeps the shapes few.
@@ -72,7 +85,35 @@ class Inputs:
       rows //= 2
     return self._once(tokens, no_gold, rows)
 
-  def _tokens(self, split: Split) -> Ragged | Zones:
+  def document(self, document: str | Document) -> Document:
+    """What is read of a text or a document: the zones of the run."""
+    return _document(document, self.config.data)
+
+  def words(self, document: str | Document) -> list[WordPlace]:
+    """The words that are read of it, where they are read one after the other.
+
+    Word t is what a batch has as token t.
+    """
+    places = document_words(self.document(document))
+    return places[: self.config.data.tokens.max_tokens]
+
+  def _texts(
+    self, documents: Sequence[str | Document], features: FeatureRows | None
+  ) -> Documents:
+    data = self.config.data
+    found = (_document(document, data) for document in documents)
+    if self.vocab is None:
+      return document_features(list(found), features, self.config)
+    if features is not None:
+      raise ConfigError('this run reads the words of documents, no features')
+    tokens = data.tokens
+    return self._apart(
+      encode(found, self.vocab, tokens.max_tokens, tokens.by_zone)
+    )
+
+  def _tokens(self, split: Split) -> Documents:
+    if self.vocab is None:
+      return split_features(split, self.config)
     data = self.config.data
     return self._apart(
       tokenise(
@@ -87,9 +128,7 @@ class Inputs:
   def _apart(self, tokens: Ragged) -> Ragged | Zones:
     return Zones.of(tokens) if self.config.data.tokens.by_zone else tokens
 
-  def _once(
-    self, tokens: Ragged | Zones, gold: Ragged, rows: int
-  ) -> EvalBatches:
+  def _once(self, tokens: Documents, gold: Ragged, rows: int) -> EvalBatches:
     return eval_batches(
       tokens,
       gold,

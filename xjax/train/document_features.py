@@ -1,0 +1,84 @@
+"""Vectors of documents, as a run that reads no words reads them."""
+
+from collections.abc import Iterable, Sequence
+
+from xjax.core.errors import ConfigError
+from xjax.data.config import FeatureFilesConfig
+from xjax.data.feature_files import in_files
+from xjax.data.feature_rows import FeatureRows
+from xjax.data.schema import Corpus, Document, Split
+from xjax.data.word_features import word_features
+from xjax.train.config import Config
+
+_GIVE = (
+  'this run reads vectors of an outside encoder: give those of the documents '
+  'as --features=STEM (STEM.npy and STEM.ids.txt), from Python as features'
+)
+
+
+def reads_features(config: Config) -> bool:
+  """Whether documents come as vectors and not as words."""
+  return isinstance(config.data.tokens, FeatureFilesConfig)
+
+
+def check_features(corpus: Corpus, config: Config) -> None:
+  """Refuses vectors of another size than the model's, in any split.
+
+  Raises:
+    ConfigError: with both sizes.
+  """
+  for split in corpus.splits.values():
+    if split.features is not None:
+      _check_size(split.features, config)
+
+
+def split_features(split: Split, config: Config) -> FeatureRows:
+  """The vectors of a split; of the embedded corpus made of words.
+
+  Raises:
+    ConfigError: as check_features.
+  """
+  if split.features is None:
+    documents = (split.documents[row] for row in range(len(split)))
+    return _made(split.ids, documents, config)
+  _check_size(split.features, config)
+  return split.features
+
+
+def document_features(
+  documents: Sequence[Document], features: FeatureRows | None, config: Config
+) -> FeatureRows:
+  """The vectors of documents to be tagged.
+
+  Args:
+    documents: N of them.
+    features: N rows; None: they are made of words, as in training.
+    config: of the run.
+
+  Raises:
+    ConfigError: as check_features, or they cannot be made.
+  """
+  if features is None:
+    if in_files(config.data):
+      raise ConfigError(_GIVE)
+    ids = [document.id for document in documents]
+    return _made(ids, documents, config)
+  _check_size(features, config)
+  return features.first(config.data.tokens.max_tokens)
+
+
+def _made(
+  ids: Sequence[str], documents: Iterable[Document], config: Config
+) -> FeatureRows:
+  texts = (document.text() for document in documents)
+  size = config.model.embedding.dim
+  return word_features(ids, texts, size, config.data.tokens.max_tokens)
+
+
+def _check_size(features: FeatureRows, config: Config) -> None:
+  dim = config.model.embedding.dim
+  if features.dim != dim:
+    raise ConfigError(
+      f'config.model.embedding.dim={dim}: {features.source} has vectors of '
+      f'size {features.dim}'
+    )
