@@ -1,0 +1,54 @@
+r"""EURLEX57K, full documents: BIGRU-ATT as in the paper.
+
+Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
+Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
+BIGRU-ATT, with the sizes of Table 5: one layer of 300 units per direction,
+dropout 0.2 and of words 0.02, batches of 12, Adam with gradients clipped to
++-5. The embeddings are trained from random values here; the paper's are
+GloVe's, frozen.
+
+  python -m experiments.train \
+    --config=experiments/configs/eurlex57k_bigru_att.py \
+    --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_att
+
+Hardware: one GPU. Expected (the paper, test): RP@5 0.758, nDCG@5 0.789,
+micro-F1 0.689. Time: hours.
+"""
+
+from xjax.data.config import Eurlex57kData, WordsConfig
+from xjax.models.config import (
+  BiGRUConfig,
+  EmbeddingConfig,
+  NeuralModel,
+  OneVsAllConfig,
+  SelfAttentionConfig,
+)
+from xjax.train.config import Config, NeuralTrain
+
+_EPOCH = 3750  # steps of 12 documents in the 45,000 of train
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals', 'main_body', 'attachments'),
+      tokens=WordsConfig(
+        max_tokens=5000,
+        buckets=(256, 384, 512, 768, 1024, 1536, 2048, 3072, 5000),
+      ),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(dim=200, dropout=0.2, word_dropout=0.02),
+      encoder=BiGRUConfig(units=300, dropout=0.2),
+      pooling=SelfAttentionConfig(),
+      head=OneVsAllConfig(),
+    ),
+    train=NeuralTrain(
+      batch_size=12,
+      steps=20 * _EPOCH,
+      clip_value=5.0,
+      checkpoint_every=_EPOCH,
+      judge_every=_EPOCH,
+      patience=3,
+    ),
+  )

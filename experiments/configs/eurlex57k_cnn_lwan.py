@@ -1,0 +1,52 @@
+r"""EURLEX57K, full documents: CNN-LWAN as in the paper.
+
+Mullenbach et al. 2018 in Chalkidis et al., "Large-Scale Multi-Label Text
+Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636,
+Table 2, row CNN-LWAN, with the sizes of Table 5: 200 filters, dropout 0.1 and
+of words 0.01, batches of 12, Adam with gradients clipped to +-5. A filter sees
+three words, as in the authors' code. The embeddings are trained from random
+values here; the paper's are GloVe's, frozen.
+
+  python -m experiments.train \
+    --config=experiments/configs/eurlex57k_cnn_lwan.py \
+    --config.data.dir=DIR --workdir=runs/eurlex57k_cnn_lwan
+
+Hardware: one GPU. Expected (the paper, test): RP@5 0.716, nDCG@5 0.746,
+micro-F1 0.642. Time: hours.
+"""
+
+from xjax.data.config import Eurlex57kData, WordsConfig
+from xjax.models.config import (
+  CNNConfig,
+  EmbeddingConfig,
+  LabelAttentionConfig,
+  NeuralModel,
+)
+from xjax.train.config import Config, NeuralTrain
+
+_EPOCH = 3750  # steps of 12 documents in the 45,000 of train
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals', 'main_body', 'attachments'),
+      tokens=WordsConfig(
+        max_tokens=5000,
+        buckets=(256, 384, 512, 768, 1024, 1536, 2048, 3072, 5000),
+      ),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(dim=200, dropout=0.1, word_dropout=0.01),
+      encoder=CNNConfig(filters=200, width=3, dropout=0.1),
+      head=LabelAttentionConfig(),
+    ),
+    train=NeuralTrain(
+      batch_size=12,
+      steps=20 * _EPOCH,
+      clip_value=5.0,
+      checkpoint_every=_EPOCH,
+      judge_every=_EPOCH,
+      patience=3,
+    ),
+  )

@@ -1,0 +1,56 @@
+r"""EURLEX57K, full documents: HAN as in the paper.
+
+Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
+Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row HAN,
+with the sizes of Table 5: one layer of 300 units per direction over the words
+of a zone, one over zones, dropout 0.3 and of words 0.02, batches of 16. Of each
+zone the first 2,000 words are read. Gradients are clipped to +-2, as the
+authors' code has it for HAN. The embeddings are trained from random values
+here; the paper's are GloVe's, frozen.
+
+  python -m experiments.train \
+    --config=experiments/configs/eurlex57k_han.py \
+    --config.data.dir=DIR --workdir=runs/eurlex57k_han
+
+Hardware: one GPU. Expected (the paper, test): RP@5 0.746, nDCG@5 0.778,
+micro-F1 0.680. Time: hours.
+"""
+
+from xjax.data.config import Eurlex57kData, WordsConfig
+from xjax.models.config import (
+  EmbeddingConfig,
+  HANConfig,
+  NeuralModel,
+  OneVsAllConfig,
+  SelfAttentionConfig,
+)
+from xjax.train.config import Config, NeuralTrain
+
+_EPOCH = 2813  # steps of 16 documents in the 45,000 of train
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals', 'main_body', 'attachments'),
+      tokens=WordsConfig(
+        max_tokens=2000,
+        buckets=(96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2000),
+        by_zone=True,
+      ),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(dim=200, dropout=0.3, word_dropout=0.02),
+      encoder=HANConfig(units=300, zone_units=300, dropout=0.3),
+      pooling=SelfAttentionConfig(),
+      head=OneVsAllConfig(),
+    ),
+    train=NeuralTrain(
+      batch_size=16,
+      steps=20 * _EPOCH,
+      clip_value=2.0,
+      checkpoint_every=_EPOCH,
+      judge_every=_EPOCH,
+      patience=3,
+    ),
+  )
