@@ -1,17 +1,23 @@
 r"""Tags documents with a finished run: text in, labels and scores out.
 
   python -m experiments.predict --workdir=DIR --input=docs.jsonl \
-    --output=X.jsonl [--k=20]
+    --output=X.jsonl [--k=20] [--explain=5] [--labels=labels.jsonl]
 
 A document is {"text": "..."} or {"zones": {...}}, perhaps with "id" and
 "labels", or a record of the corpus that the run was trained on. Beside X.jsonl,
 X.npz gets the ranked lists and, where the input has labels, X.metrics.json what
 they are worth. "-" is standard input or output.
+
+--explain=5 tells the 5 words that each label attends to most, and writes
+X.html, where the first documents' words are shaded by attention. --labels adds
+labels to those of the run, by their names: JSON lines {"name", perhaps "id",
+"alt"}, or a name on each line.
 """
 
 from absl import flags as absl_flags
 
 from experiments import flags
+from xjax.report.attention_page import save_page
 from xjax.train.tagging import tag_file
 
 _WORKDIR = absl_flags.DEFINE_string(
@@ -24,11 +30,30 @@ _OUTPUT = absl_flags.DEFINE_string(
   'output', '-', 'A file X.jsonl; - is standard output.'
 )
 _K = absl_flags.DEFINE_integer('k', 20, 'Labels per document.')
+_LABELS = absl_flags.DEFINE_string(
+  'labels', '', 'File of labels to score beside those of the run.'
+)
+_EXPLAIN = absl_flags.DEFINE_integer(
+  'explain', 0, 'Words to tell of each label, those it attends to most.'
+)
+_FEATURES = absl_flags.DEFINE_string(
+  'features', '', 'STEM of STEM.npy and STEM.ids.txt, for runs on features.'
+)
 
 
 def main() -> None:
   """Runs what the flags say."""
-  tag_file(_WORKDIR.value, _INPUT.value, _OUTPUT.value, _K.value)
+  explained = tag_file(
+    _WORKDIR.value,
+    _INPUT.value,
+    _OUTPUT.value,
+    _K.value,
+    _LABELS.value,
+    _EXPLAIN.value,
+    _FEATURES.value,
+  )
+  if explained:
+    save_page(explained)
 
 
 if __name__ == '__main__':

@@ -8,6 +8,9 @@ import numpy as np
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.schema import Label
 from xjax.evaluate.calibration import Calibration, readable_scores
+from xjax.evaluate.explained import AttendedWord
+
+_DIGITS = 6  # of weights
 
 
 def prediction_line(
@@ -17,8 +20,11 @@ def prediction_line(
   labels: Sequence[Label],
   kind: ScoreKind,
   calibration: Calibration | None = None,
+  whys: Sequence[Sequence[AttendedWord]] | None = None,
 ) -> str:
   """`{"id", "labels": [{"id", "name", "score"}, ...]}`, best label first.
+
+  With whys, each label has `"why": [{"word", "weight", "zone", "at"}, ...]`.
 
   Args:
     doc_id: the document's id.
@@ -27,6 +33,7 @@ def prediction_line(
     labels: descriptors by label index.
     kind: what the scores are.
     calibration: of these scores, if there is one.
+    whys: for each of the K labels, the words that it attends to.
   """
   keep = np.asarray(ids_K) != PAD
   ids = np.asarray(ids_K)[keep].tolist()
@@ -35,4 +42,8 @@ def prediction_line(
     {'id': labels[i].id, 'name': labels[i].name, 'score': score}
     for i, score in zip(ids, scores.tolist(), strict=True)
   ]
+  for label, why in zip(row, whys or ()):
+    label['why'] = [
+      {**word._asdict(), 'weight': round(word.weight, _DIGITS)} for word in why
+    ]
   return json.dumps({'id': doc_id, 'labels': row}, ensure_ascii=False)

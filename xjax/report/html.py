@@ -59,13 +59,24 @@ def render_html(page: Page) -> str:
   """
   body = [f'<h1>{escape(page.title)}</h1>', _contents(page)]
   body += [_section(i, section) for i, section in enumerate(page.sections)]
+  return html_file(page.title, '\n'.join(body))
+
+
+def html_file(title: str, body: str, style: str = '') -> str:
+  """A file that needs no other.
+
+  Args:
+    title: text.
+    body: HTML.
+    style: CSS, beside that of all pages.
+  """
   return (
     '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     # Without an icon of its own a browser asks the server for one.
     '<link rel="icon" href="data:,">\n'
-    f'<title>{escape(page.title)}</title>\n<style>\n{_STYLE}</style>\n'
-    '</head>\n<body>\n' + '\n'.join(body) + '\n</body>\n</html>\n'
+    f'<title>{escape(title)}</title>\n<style>\n{_STYLE}{style}</style>\n'
+    f'</head>\n<body>\n{body}\n</body>\n</html>\n'
   )
 
 

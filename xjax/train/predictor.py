@@ -11,13 +11,19 @@ import numpy as np
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import DATA, MeshConfig, make_mesh
 from xjax.core.types import PAD, Batch, ScoreKind
-from xjax.data.schema import Document, LabelSpace, Split
+from xjax.data.feature_rows import FeatureRows
+from xjax.data.new_labels import add_new_labels
+from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.evaluate.calibration import Calibration, readable_scores
+from xjax.evaluate.explained import AttendedWord, attended_words
 from xjax.models.scorer import ModelScorer
+from xjax.train.abilities import check_describes, check_explains
+from xjax.train.attention import Attention, attention_of
 from xjax.train.calibration import saved_calibration
 from xjax.train.checkpoint import read_params
 from xjax.train.config import Config
 from xjax.train.config_json import load_config
+from xjax.train.document_features import given_features, reads_features
 from xjax.train.inputs import Inputs
 from xjax.train.neural import plan_neural
 from xjax.train.state import from_paths
@@ -38,6 +44,20 @@ class Prediction(NamedTuple):
   id: str
   name: str
   score: float
+
+
+class Explained(NamedTuple):
+  """A label predicted for a document, and why.
+
+  Attributes:
+    id, name, score: as of Prediction.
+    why: the words that it attends to most, most first.
+  """
+
+  id: str
+  name: str
+  score: float
+  why: tuple[AttendedWord, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -81,30 +101,111 @@ class Predictor:
     return self.inputs.split_batches(split)
 
   def text_batches(
-    self, documents: Sequence[str | Document]
+    self,
+    documents: Sequence[str | Document],
+    features: FeatureRows | None = None,
   ) -> Iterable[Batch]:
     """Batches of texts, every one once; no larger than they need."""
-    return self.inputs.text_batches(documents, self.scorer.mesh.shape[DATA])
+    devices = self.scorer.mesh.shape[DATA]
+    return self.inputs.text_batches(documents, devices, features)
 
   def predict(
-    self, documents: Sequence[str | Document], k: int = 20
+    self,
+    documents: Sequence[str | Document],
+    k: int = 20,
+    features: Sequence[np.ndarray] | None = None,
   ) -> list[list[Prediction]]:
     """The k best labels of each document.
 
     Args:
       documents: texts, or documents, of which the zones of the run are read.
       k: length of the lists; shorter where labels run out.
+      features: of each document, where the run reads such: float [D], or
+        [tokens, D].
 
     Returns:
       For each document its labels, best first.
+
+    Raises:
+      ConfigError: features are missing, not read, or of another size.
+      DataError: features that cannot be.
     """
-    lists: list[list[Prediction]] = [[] for _ in documents]
-    for batch in self.text_batches(documents):
+    rows = given_features(features, len(documents), self.config)
+    ids_NK, scores_NK = self._lists(documents, k, rows)
+    return [
+      self._predictions(ids_K, scores_K)
+      for ids_K, scores_K in zip(ids_NK, scores_NK, strict=True)
+    ]
+
+  def explain(
+    self, documents: Sequence[str | Document], k: int = 20, words: int = 5
+  ) -> list[list[Explained]]:
+    """As predict, with the words that each label attends to most.
+
+    Args:
+      documents, k: as of predict.
+      words: at most so many of each label.
+
+    Raises:
+      ConfigError: labels of this run do not attend to words.
+    """
+    check_explains(self.config)
+    ids_NK, scores_NK = self._lists(documents, k)
+    batches = self.text_batches(documents)
+    found = attention_of(self.scorer, batches, ids_NK, words)
+    return [
+      [
+        Explained(*label, why)
+        for label, why in zip(
+          self._predictions(ids_NK[row], scores_NK[row]),
+          self.why(document, found, row),
+        )
+      ]
+      for row, document in enumerate(documents)
+    ]
+
+  def why(
+    self, document: str | Document, attention: Attention, row: int
+  ) -> list[tuple[AttendedWord, ...]]:
+    """The words that the K labels of a row attend to most."""
+    read, words = self.inputs.document(document), self.inputs.words(document)
+    return [
+      attended_words(read, words, at_W, weights_W)
+      for at_W, weights_W in zip(
+        attention.at_NKW[row], attention.weights_NKW[row], strict=True
+      )
+    ]
+
+  def with_labels(self, labels: Sequence[Label]) -> 'Predictor':
+    """A predictor that scores these labels beside the run's, by their names.
+
+    Args:
+      labels: with names, and ids that the run does not score.
+
+    Raises:
+      ConfigError: labels of this run are not known by their names.
+      DataError: an id or a name cannot be.
+    """
+    check_describes(self.config)
+    space = add_new_labels(self.space, labels)
+    scorer = self.scorer.with_labels(labels, self.inputs.vocab)
+    return dataclasses.replace(self, space=space, scorer=scorer)
+
+  def _lists(
+    self,
+    documents: Sequence[str | Document],
+    k: int,
+    features: FeatureRows | None = None,
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """(ids_NK, scores_NK) over all labels."""
+    ids_NK = np.full((len(documents), k), PAD, np.int32)
+    scores_NK = np.full((len(documents), k), -np.inf, np.float32)
+    for batch in self.text_batches(documents, features):
       ids_GBK, scores_GBK = self.topk(batch, k)
-      for row, ids_K, scores_K in zip(batch.doc_B, ids_GBK[0], scores_GBK[0]):
-        if row != PAD:
-          lists[row] = self._predictions(ids_K, scores_K)
-    return lists
+      real_B = batch.doc_B != PAD
+      ids_NK[batch.doc_B[real_B]] = ids_GBK[0, real_B]
+      scores_NK[batch.doc_B[real_B]] = scores_GBK[0, real_B]
+    return ids_NK, scores_NK
 
   def _predictions(
     self, ids_K: np.ndarray, scores_K: np.ndarray
@@ -131,18 +232,18 @@ def load_predictor(workdir: str | os.PathLike) -> Predictor:
     raise DataError(f'{found.path}: no run of xjax here (no config.json)')
   config = load_config(found.config)
   space = found.label_space()
-  vocab = found.vocabulary()
+  vocab = None if reads_features(config) else found.vocabulary()
   step = best_step(found)
   if step is None:
     raise DataError(f'{found.checkpoints}: no complete checkpoint')
   mesh = _present_mesh(config)
-  plan = plan_neural(config, space, len(vocab), mesh)
+  inputs = Inputs(config, vocab)
+  plan = plan_neural(config, space, inputs.vocab_size, mesh)
   like = plan.abstract.params
   params = from_paths(like, read_params(found.checkpoints, step, like))
   scorer = ModelScorer(plan.graphdef, params, mesh, space.n_trained)
   method, kind = config.eval.calibration, scorer.score_kind
   calibration = saved_calibration(found, method, step, kind)
-  inputs = Inputs(config, vocab)
   return Predictor(config, space, inputs, scorer, step, calibration)
 
 

@@ -1,6 +1,6 @@
 """Tagging a file of documents with a finished run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 import dataclasses
 import os
 import pathlib
@@ -11,27 +11,38 @@ import numpy as np
 from xjax.core.atomic import atomic_write, write_json, writing
 from xjax.core.errors import ConfigError
 from xjax.core.types import Ragged
+from xjax.data.feature_files import read_features
+from xjax.data.feature_rows import FeatureRows
 from xjax.data.labels import add_outside
 from xjax.data.load import read_input
+from xjax.data.new_labels import read_new_labels
 from xjax.data.raw import RawCorpus
 from xjax.data.schema import Document, LabelSpace, Split
-from xjax.evaluate.calibration import Calibration
 from xjax.evaluate.evaluator import predict
+from xjax.evaluate.explained import Explanations
 from xjax.evaluate.judge import judge
 from xjax.evaluate.predictions import Predictions
-from xjax.evaluate.text import prediction_line
-from xjax.metrics.slices import ALL
+from xjax.train.abilities import check_describes, check_explains
+from xjax.train.document_features import check_reads_features
 from xjax.train.evaluation import saved_threshold
-from xjax.train.predictor import load_predictor
+from xjax.train.predictor import Predictor, load_predictor
+from xjax.train.tagged import Tagged
 from xjax.train.workdir import Workdir
 
 STREAM = '-'  # standard input or output
 _INPUT = 'input'
+_SHOWN = 500  # documents on a page of explanations
 
 
 def tag_file(
-  workdir: str | os.PathLike, source: str, output: str, k: int
-) -> None:
+  workdir: str | os.PathLike,
+  source: str,
+  output: str,
+  k: int,
+  labels: str = '',
+  explain: int = 0,
+  features: str = '',
+) -> Explanations | None:
   """Writes the k best labels of each document of a file, as JSON lines.
 
   Needs nothing but the workdir. With an output X.jsonl, X.npz gets the lists
@@ -45,42 +56,84 @@ def tag_file(
       lines; '-' is standard input.
     output: a file X.jsonl; '-' is standard output.
     k: length of the lists.
+    labels: a file of labels to score as well, as read_new_labels; '': none.
+    explain: how many words to tell of each label; 0: without.
+    features: of the documents, as read_features has them; '': none.
+
+  Returns:
+    What a page beside X.jsonl shows, where labels are explained.
 
   Raises:
-    ConfigError: output or k is impossible.
-    DataError: a fault in the documents or in the workdir.
+    ConfigError: output, k or explain is impossible, or the run's head cannot
+      do what is asked for.
+    DataError: a fault in the documents, the labels or the workdir.
   """
   source, output = os.path.expanduser(source), os.path.expanduser(output)
-  _check(source, output, k)
+  _check(source, output, k, explain)
   predictor = load_predictor(workdir)
-  config = predictor.config
-  documents = read_input(config.data, source)
+  if explain:
+    check_explains(predictor.config)
+  if labels:
+    check_describes(predictor.config)
+    new = read_new_labels(labels, predictor.space)
+    predictor = predictor.with_labels(new)
+  documents = read_input(predictor.config.data, source)
   split, space, labelled = _gold_of(documents, predictor.space)
-  batches = predictor.text_batches(documents)
-  depth = max(k, config.eval.depth)
-  predictions = predict(predictor, batches, split, space, depth)
-  lines = _lines(predictions, space, k, predictor.calibration)
+  rows = _features_of(split, features, predictor)
+  batches = predictor.text_batches(documents, rows)
+  depth = max(k, predictor.config.eval.depth)
+  n_scored = predictor.scorer.n_labels
+  predictions = predict(predictor, batches, split, space, depth, n_scored)
+  tagged = Tagged(predictor, predictions, split, space, k)
+  attention = tagged.attention(explain, _SHOWN) if explain else None
   if output == STREAM:
-    sys.stdout.writelines(lines)
-    return
+    sys.stdout.writelines(tagged.lines(attention))
+    return None
   path = pathlib.Path(output)
+  _save_beside(path, predictions, labelled, predictor, Workdir.at(workdir))
+  with atomic_write(path) as file:
+    file.writelines(tagged.lines(attention))
+  if attention is None:
+    return None
+  shown = (tagged.explained(attention, i) for i in range(len(attention.first)))
+  return Explanations(path, tuple(shown), len(split), explain)
+
+
+def _features_of(
+  split: Split, stem: str, predictor: Predictor
+) -> FeatureRows | None:
+  if not stem:
+    return None
+  check_reads_features(predictor.config)
+  return read_features(stem, split.ids)
+
+
+def _save_beside(
+  path: pathlib.Path,
+  predictions: Predictions,
+  labelled: np.ndarray,
+  predictor: Predictor,
+  workdir: Workdir,
+) -> None:
+  """X.npz and X.metrics.json, of X.jsonl; labelled: whose gold is known."""
   metrics = path.with_suffix('.metrics.json')
   with writing(metrics):
     metrics.unlink(missing_ok=True)  # of another input, perhaps
   if labelled.any():
-    threshold = saved_threshold(Workdir.at(workdir), predictor.step)
+    threshold = saved_threshold(workdir, predictor.step)
+    criteria = predictor.config.eval.criteria()
     judged = predictions.of_documents(labelled)
-    write_json(metrics, judge(judged, config.eval.criteria(), threshold))
+    write_json(metrics, judge(judged, criteria, threshold))
   if not labelled.all():
     predictions = dataclasses.replace(predictions, gold=None)
   predictions.save(path.with_suffix('.npz'))
-  with atomic_write(path) as file:
-    file.writelines(lines)
 
 
-def _check(source: str, output: str, k: int) -> None:
+def _check(source: str, output: str, k: int, explain: int) -> None:
   if k < 1:
     raise ConfigError(f'--k={k}: must be at least 1')
+  if explain < 0:
+    raise ConfigError(f'--explain={explain}: a number of words, or 0')
   if output == STREAM:
     return
   if not output.endswith('.jsonl'):
@@ -111,24 +164,3 @@ def _gold_of(
     digest='',
   )
   return split, space, np.array([labels is not None for _, labels in found])
-
-
-def _lines(
-  predictions: Predictions,
-  space: LabelSpace,
-  k: int,
-  calibration: Calibration | None,
-) -> Iterator[str]:
-  lists = predictions.lists[ALL]
-  for row, id_ in enumerate(predictions.doc_ids):
-    yield (
-      prediction_line(
-        id_,
-        lists.ids[row, :k],
-        lists.scores[row, :k],
-        space.labels,
-        predictions.score_kind,
-        calibration,
-      )
-      + '\n'
-    )

@@ -1,0 +1,54 @@
+"""What a run's model can do beside ranking its own labels."""
+
+from collections.abc import Iterable
+
+from xjax.core.errors import ConfigError
+from xjax.data.config import WordsConfig
+from xjax.models.config import HeadConfig
+from xjax.train.config import KINDS, Config
+
+
+def check_explains(config: Config) -> None:
+  """Refuses to say to which words labels attend where they do not.
+
+  Raises:
+    ConfigError: which heads can; or that the model reads no words one by one.
+  """
+  head, tokens = config.model.head, config.data.tokens
+  if not head.attends:
+    able = _names(kind for kind in _heads() if kind.attends)
+    raise ConfigError(
+      f'labels of the head {_names([type(head)])} cannot be explained: they do '
+      f'not attend to words; those of these heads can: {able}'
+    )
+  if not isinstance(tokens, WordsConfig):
+    raise ConfigError('labels cannot be explained: this run reads no words')
+  if tokens.by_zone:
+    raise ConfigError(
+      'labels cannot be explained by words: in this run they attend to zones '
+      '(data.tokens.by_zone)'
+    )
+
+
+def check_describes(config: Config) -> None:
+  """Refuses to add labels by name where they are not known by descriptors.
+
+  Raises:
+    ConfigError: which heads can.
+  """
+  head = config.model.head
+  if not head.describes:
+    able = _names(kind for kind in _heads() if kind.describes)
+    raise ConfigError(
+      f'the head {_names([type(head)])} cannot score new labels: it does not '
+      f'read their names; these heads can: {able}'
+    )
+
+
+def _heads() -> list[type[HeadConfig]]:
+  return [kind for kind in KINDS.values() if issubclass(kind, HeadConfig)]
+
+
+def _names(kinds: Iterable[type]) -> str:
+  names = {kind: name for name, kind in KINDS.items()}
+  return ', '.join(names[kind] for kind in kinds)
