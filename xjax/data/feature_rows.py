@@ -59,10 +59,12 @@ class FeatureRows:
       dim: D.
 
     Raises:
-      DataError: one of another shape.
+      DataError: one of another shape, or more or fewer of them.
     """
+    if len(arrays) != len(ids):
+      raise DataError(f'{source}: {len(arrays)} for {len(ids)} documents')
     found = [np.zeros((0, dim), np.float32)]
-    for id_, array in zip(ids, arrays, strict=True):
+    for id_, array in zip(ids, arrays):
       array = np.asarray(array, np.float32)
       if array.ndim not in (1, 2) or array.shape[-1] != dim:
         raise DataError(

@@ -46,11 +46,15 @@ def _next_commands(result: FitResult, split: Split) -> str:
   python = f'{_shown(sys.executable)} -m experiments'
   workdir = f'--workdir={_shown(result.workdir)}'
   text = excerpt(split.documents[0].text(), _TEXT_WIDTH)
-  line = shlex.quote(json.dumps({'text': text}, ensure_ascii=False))
+  document, more = {'text': text}, ''
+  if split.features is not None:
+    document = {'id': split.ids[0], **document}
+    more = f' --features={_shown(split.features.source)}'
+  line = shlex.quote(json.dumps(document, ensure_ascii=False))
   return (
     'Next, judge it, or tag text of your own\n'
     f'  {python}.evaluate {workdir} --split={split.name}\n'
-    f'  echo {line} | {python}.predict {workdir} --k=5'
+    f'  echo {line} | {python}.predict {workdir} --k=5{more}'
   )
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from xjax.core.errors import ConfigError
 from xjax.data.config import FeatureFilesConfig
 from xjax.data.feature_files import in_files
@@ -43,6 +45,41 @@ def split_features(split: Split, config: Config) -> FeatureRows:
     return _made(split.ids, documents, config)
   _check_size(split.features, config)
   return split.features
+
+
+def given_features(
+  features: Sequence[np.ndarray] | None, n: int, config: Config
+) -> FeatureRows | None:
+  """Vectors that are in memory.
+
+  Args:
+    features: float [D] or [tokens, D] each; None: none.
+    n: documents that they are of.
+    config: of the run.
+
+  Raises:
+    ConfigError: the run reads none.
+    DataError: they are more or fewer than documents, or have other shapes.
+  """
+  if features is None:
+    return None
+  check_reads_features(config)
+  ids = [f'documents[{row}]' for row in range(n)]
+  return FeatureRows.joined(
+    'features', ids, features, config.model.embedding.dim
+  )
+
+
+def check_reads_features(config: Config) -> None:
+  """Refuses features where words are read.
+
+  Raises:
+    ConfigError: the run reads words.
+  """
+  if not reads_features(config):
+    raise ConfigError(
+      'this run reads the words of documents: give it no features'
+    )
 
 
 def document_features(

@@ -17,6 +17,7 @@ from xjax.train.calibration import saved_calibration
 from xjax.train.checkpoint import read_params
 from xjax.train.config import Config, NeuralTrain
 from xjax.train.config_check import check_config
+from xjax.train.document_features import check_features, reads_features
 from xjax.train.inputs import Inputs, fit_vocabulary
 from xjax.train.judging import (
   Metrics,
@@ -90,6 +91,7 @@ def fit(config: Config, workdir: str | os.PathLike) -> FitResult:
       raise DataError(
         'this corpus has no train split; it has: ' + ', '.join(corpus.splits)
       )
+    check_features(corpus, config)
     prior = prior_metrics(corpus, config.eval)
     if 'dev' in prior:
       check_best_metric(config.train.best_metric, prior['dev'])
@@ -121,7 +123,10 @@ def _fit_neural(
   prior: dict[str, Metrics],
   preemption: Preemption,
 ) -> FitResult:
-  inputs = Inputs(config, _vocabulary(config, corpus, folder))
+  vocab = None
+  if not reads_features(config):
+    vocab = _vocabulary(config, corpus, folder)
+  inputs = Inputs(config, vocab)
   run = NeuralRun.prepare(config, corpus, inputs, folder)
   scorer = run.scorer()
   at = run.train(scorer, preemption)

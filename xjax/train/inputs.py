@@ -5,7 +5,6 @@ import dataclasses
 
 import jax
 
-from xjax.core.errors import ConfigError
 from xjax.core.types import Ragged
 from xjax.data.config import DataConfig
 from xjax.data.feature_rows import FeatureRows
@@ -75,7 +74,7 @@ class Inputs:
       features: of the documents, where the run reads such.
 
     Raises:
-      ConfigError: features are missing, not read, or of another size.
+      ConfigError: features are missing, or of another size.
     """
     tokens = self._texts(documents, features)
     no_gold = Ragged.of([()] * len(documents))
@@ -104,8 +103,6 @@ class Inputs:
     found = (_document(document, data) for document in documents)
     if self.vocab is None:
       return document_features(list(found), features, self.config)
-    if features is not None:
-      raise ConfigError('this run reads the words of documents, no features')
     tokens = data.tokens
     return self._apart(
       encode(found, self.vocab, tokens.max_tokens, tokens.by_zone)

@@ -102,7 +102,7 @@ class NeuralRun:
     """Lays the run out on the mesh of the config."""
     mesh = make_mesh(config.mesh)
     check_mesh(config, mesh)
-    plan = plan_neural(config, corpus.label_space, len(inputs.vocab), mesh)
+    plan = plan_neural(config, corpus.label_space, inputs.vocab_size, mesh)
     return cls(config, corpus, inputs, workdir, mesh, plan)
 
   def scorer(self) -> ModelScorer:

@@ -100,8 +100,9 @@ def warm_start(
       space.ids[: space.n_trained],
       _trained_ids(workdir.label_space()),
     ),
-    'words': _word_matches(inputs.vocab, workdir.vocabulary()),
   }
+  if inputs.vocab and WORD_VECTORS in others:
+    rows['words'] = _word_matches(inputs.vocab, workdir.vocabulary())
   report, merged = Report(), {}
   for name, param in by_path(state.params).items():
     if name in others:
