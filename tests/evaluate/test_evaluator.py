@@ -232,6 +232,15 @@ def test_margins_have_no_probability():
   assert values['micro-F1-tuned'] == pytest.approx(expected[0])
 
 
+def test_what_the_scorer_itself_assigns_is_judged():
+  predictions, scores, golds = predicted(kind=ScoreKind.MARGIN)
+  own = dataclasses.replace(predictions, assigned_above=0.25)
+  values = judge(own, Criteria(KS))['xjax']['all']
+  expected = reference.f1(scores, golds, range(L), 0.25)
+  assert values['micro-F1'] == pytest.approx(expected[0])
+  assert values['macro-F1'] == pytest.approx(expected[1])
+
+
 def test_probabilities_are_cut_at_a_half():
   predictions, scores, golds = predicted(kind=ScoreKind.PROBABILITY)
   value = judge(predictions, Criteria(KS))['xjax']['all']['micro-F1']

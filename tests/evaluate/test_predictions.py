@@ -72,6 +72,17 @@ def test_without_gold_and_held_out(tmp_path):
   assert 'held_out' not in after.lists and not len(after.held_out)
 
 
+def test_what_is_assigned_is_kept(tmp_path):
+  path = tmp_path / 'p.npz'
+  predictions(assigned_above=0.1).save(path)
+  assert Predictions.load(path).assigned_above == 0.1
+  predictions().save(path)
+  assert Predictions.load(path).assigned_above is None
+  predictions(assigned_above=float('nan')).save(path)
+  with pytest.raises(DataError, match='assigned_above: is nan, not finite'):
+    Predictions.load(path)
+
+
 def test_slices_may_lack_lists_of_their_own(tmp_path):
   few = {k: v for k, v in predictions().lists.items() if k in ('all', 'few')}
   predictions(lists=few).save(tmp_path / 'p.npz')

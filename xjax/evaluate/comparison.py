@@ -126,7 +126,7 @@ def compare(
           Slice.of(predictions, name, mask),
           criteria,
           criteria.protocols,
-          thresholds(predictions.score_kind, None),
+          thresholds(predictions, None),
           predictions.n_train,
         )
         for who, predictions in systems.items()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 import csv
+import dataclasses
 import pathlib
 from typing import Any
 
@@ -32,6 +33,7 @@ def predict(
   space: LabelSpace,
   depth: int,
   n_scored: int | None = None,
+  assigned_above: float | None = None,
 ) -> Predictions:
   """Top-k lists over all labels and per slice, in one pass.
 
@@ -46,6 +48,7 @@ def predict(
     depth: length of the lists.
     n_scored: the scorer scores the labels below this index; None: the
       training label space.
+    assigned_above: as of Predictions.
 
   Raises:
     ValueError: the batches do not hold every document exactly once, or the
@@ -73,13 +76,14 @@ def predict(
   if ids.size and ids.max() >= n_scored:
     raise ValueError(f'label {ids.max()} ranked, but only {n_scored} scored')
   names = (ALL, *masks)
-  return _predictions(
+  found = _predictions(
     scorer.score_kind,
     n_scored,
     split,
     space,
     {name: Lists(ids[g], scores[g]) for g, name in enumerate(names)},
   )
+  return dataclasses.replace(found, assigned_above=assigned_above)
 
 
 def _progress(batches: Iterable[Batch], what: str) -> Iterable[Batch]:

@@ -39,6 +39,8 @@ def judge(
   slice. Under our own protocol ranking metrics are means over the `n_docs`
   documents with gold there; `n_skipped` have none. F1 and coverage count all
   documents. Macro-averages are means over the `n_labels` labels of the slice.
+  F1 without a cut-off is of the labels above probability 0.5, or of those
+  that the scorer itself assigns (Predictions.assigned_above).
   ECE is the expected calibration error of the listed labels' scores as they
   are, where they are logits or probabilities.
 
@@ -63,7 +65,7 @@ def judge(
   """
   need_gold(predictions)
   criteria = criteria or Criteria()
-  cuts = thresholds(predictions.score_kind, threshold)
+  cuts = thresholds(predictions, threshold)
   first = criteria.protocols[0]
   found = {protocol.name: {} for protocol in criteria.protocols}
   missing = {protocol.name: {} for protocol in criteria.protocols}
@@ -158,9 +160,14 @@ def _intervals(
   return found
 
 
-def thresholds(kind: ScoreKind, tuned: float | None) -> dict[str, float | None]:
+def thresholds(
+  predictions: Predictions, tuned: float | None
+) -> dict[str, float | None]:
   """What ends the name of F1 -> its threshold, None where scores have none."""
-  found = {'': score_threshold(kind, 0.5)}
+  own = predictions.assigned_above
+  if own is None:
+    own = score_threshold(predictions.score_kind, 0.5)
+  found = {'': own}
   return found if tuned is None else {**found, '-tuned': tuned}
 
 

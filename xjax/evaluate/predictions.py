@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import hashlib
+import math
 import os
 
 import numpy as np
@@ -34,6 +35,8 @@ class Predictions:
       there is of it in those of `all`.
     gold: N rows of label indices, or None.
     held_out: int32 indices of the held-out labels.
+    assigned_above: the score above which the scorer itself assigns labels;
+      None: probability 0.5, if its scores tell.
   """
 
   score_kind: ScoreKind
@@ -47,6 +50,7 @@ class Predictions:
   held_out: np.ndarray = dataclasses.field(
     default_factory=lambda: np.zeros(0, np.int32)
   )
+  assigned_above: float | None = None
 
   def __len__(self) -> int:
     return len(self.doc_ids)
@@ -79,7 +83,8 @@ class Predictions:
     (text), train_counts, `<slice>/ids` and `<slice>/scores` (optional but for
     `all`); doc_ids and labels as `bytes` (uint8, UTF-8, end to end) and
     `offsets` (int64); `held_out/labels` (int32) where labels are held out;
-    `gold/indptr` (int64) and `gold/indices` (int32) where gold is known.
+    `gold/indptr` (int64) and `gold/indices` (int32) where gold is known;
+    `assigned_above` (float64) where there is one.
     """
     arrays = {
       'schema': np.int64(SCHEMA),
@@ -100,6 +105,8 @@ class Predictions:
       arrays[f'{name}/scores'] = lists.scores
     if len(self.held_out):
       arrays['held_out/labels'] = np.asarray(self.held_out, np.int32)
+    if self.assigned_above is not None:
+      arrays['assigned_above'] = np.float64(self.assigned_above)
     if self.gold is not None:
       arrays['gold/indptr'] = np.asarray(self.gold.indptr, np.int64)
       arrays['gold/indices'] = np.asarray(self.gold.values, np.int32)
@@ -164,7 +171,17 @@ def _parse(arrays: Arrays) -> Predictions:
     },
     gold=_gold(arrays, len(doc_ids), len(labels)),
     held_out=held_out,
+    assigned_above=_assigned_above(arrays),
   )
+
+
+def _assigned_above(arrays: Arrays) -> float | None:
+  if 'assigned_above' not in arrays.left:
+    return None
+  score = float(arrays.take('assigned_above', np.float64, ()))
+  if not math.isfinite(score):
+    arrays.fail('assigned_above', f'is {score}, not finite')
+  return score
 
 
 def _held_out(arrays: Arrays, n_labels: int) -> np.ndarray:
