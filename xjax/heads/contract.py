@@ -30,7 +30,7 @@ class TokenFeatures:
 
   @property
   def real_BT(self) -> jax.Array:
-    """bool [B, T], False beyond a document's length."""
+    """Where tokens are: bool [B, T], False beyond a document's length."""
     return jnp.arange(self.hidden_BTD.shape[1]) < self.lengths_B[:, None]
 
 

@@ -10,14 +10,15 @@ from jaxtyping import Array, Float32
 import numpy as np
 
 from xjax.core.mesh import LABEL, padded_labels
-from xjax.heads.contract import Head, TokenFeatures
+from xjax.heads.attention_weights import AttentionHead
+from xjax.heads.contract import TokenFeatures
 from xjax.heads.frozen import Frozen
 from xjax.heads.label_attention import attend, token_mask
 from xjax.heads.precision import full_precision
 from xjax.heads.zero_shot import label_row
 
 
-class Unified(Head):
+class Unified(AttentionHead):
   """Label-wise attention with u_l, w_l and b_l of two parts each.
 
   u_l = m_l a_l + P e_l, w_l = m_l o_l + Q e_l, b_l = m_l c_l + q . e_l + r,
@@ -109,6 +110,10 @@ class Unified(Head):
       + self.unseen_offset[...]
     )
     return jnp.where(chunk['seen'] > 0, logits_BC, calibrated_BC)
+
+  def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C D']:
+    """u_CD."""
+    return self._label_vectors(chunk)[0]
 
   def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array:
     """bool_C, the labels with training documents."""

@@ -9,13 +9,14 @@ from jaxtyping import Array, Float32
 import numpy as np
 
 from xjax.core.mesh import LABEL, padded_labels
-from xjax.heads.contract import Head, TokenFeatures
+from xjax.heads.attention_weights import AttentionHead
+from xjax.heads.contract import TokenFeatures
 from xjax.heads.frozen import Frozen
 from xjax.heads.label_attention import attend, token_mask
 from xjax.heads.precision import full_precision
 
 
-class ZeroShot(Head):
+class ZeroShot(AttentionHead):
   """The head of ZERO-CNN-LWAN and ZERO-BIGRU-LWAN.
 
   With e_l the frozen embedding of a label's descriptor, k_t = tanh(W h_t + b),
@@ -81,12 +82,15 @@ class ZeroShot(Head):
   ) -> Float32[Array, 'B C']:
     """logits_BC of a chunk of descriptors."""
     keys_BTE = features.hidden_BTD
-    embedding_CE = jax.lax.stop_gradient(chunk['descriptors'])
-    embedding_CE = embedding_CE.astype(keys_BTE.dtype)
+    embedding_CE = self.queries(chunk).astype(keys_BTE.dtype)
     attended_BC = attend(
       keys_BTE, token_mask(features), embedding_CE, embedding_CE
     )
     return attended_BC + self.offset[...]
+
+  def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C E']:
+    """e_CE."""
+    return jax.lax.stop_gradient(chunk['descriptors'])
 
   def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array:
     """bool_C, the labels with training documents."""
