@@ -82,10 +82,12 @@ class FoundLabels:
   Attributes:
     score_kind: MARGIN; all scores are positive.
     n_labels: labels that are looked for.
+    assigned_above: 0; what is found is assigned.
     devices: 1; batches need not divide.
   """
 
   score_kind = ScoreKind.MARGIN
+  assigned_above = 0.0
   devices = 1
 
   def __init__(self, n_labels: int):

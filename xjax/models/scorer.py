@@ -19,9 +19,11 @@ class ModelScorer:
   Attributes:
     score_kind: LOGIT.
     n_labels: labels the model scores; later ones are never selected.
+    assigned_above: None; as of Predictions.
   """
 
   score_kind = ScoreKind.LOGIT
+  assigned_above = None
 
   def __init__(
     self,
@@ -45,6 +47,11 @@ class ModelScorer:
       functools.partial(_topk, graphdef), static_argnames='k'
     )
     self._attention = jax.jit(functools.partial(_attention, graphdef))
+
+  @property
+  def devices(self) -> int:
+    """Along the data axis, among which a batch must divide."""
+    return self.mesh.shape[DATA]
 
   def topk(
     self,

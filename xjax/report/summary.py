@@ -13,11 +13,14 @@ from xjax.report.excerpt import excerpt
 from xjax.report.tables import slice_table
 from xjax.train.fit import FitResult
 
-_CONTENTS = """\
-  config.json labels.jsonl features/  what the model is
-  checkpoints/                        its parameters
-  metrics.jsonl tb/                   how training went
-  eval/<split>/ calibration.json      predictions, metrics, probabilities"""
+# What a workdir has, by the first of each.
+_CONTENTS = {
+  'config.json': 'config.json labels.jsonl features/  what the model is',
+  'checkpoints': 'checkpoints/                        its parameters',
+  'metrics.jsonl': 'metrics.jsonl tb/                   how training went',
+  'eval': 'eval/<split>/ calibration.json      predictions, metrics, '
+  'probabilities',
+}
 _TEXT_WIDTH = 60
 
 
@@ -26,7 +29,8 @@ def run_summary(result: FitResult) -> str:
   parts = []
   for name, metrics in result.metrics.items():
     table = slice_table(metrics, result.prior.get(name))
-    parts.append(f'{name}, checkpoint of step {result.best_step}\n{table}')
+    of = f', checkpoint of step {result.best_step}' if result.steps else ''
+    parts.append(f'{name}{of}\n{table}')
   name = next(iter(result.paths), 'train')
   split = result.corpus.split(name)
   if name in result.paths:
@@ -37,8 +41,13 @@ def run_summary(result: FitResult) -> str:
     )
     parts.append(f'{name}, the first documents (* is gold)\n{examples}')
   parts.append(_next_commands(result, split))
-  parts.append(f'All of it is in {_shown(result.workdir)}\n{_CONTENTS}')
+  parts.append(_contents(result.workdir))
   return '\n\n'.join(parts)
+
+
+def _contents(workdir: pathlib.Path) -> str:
+  there = [text for at, text in _CONTENTS.items() if (workdir / at).exists()]
+  return '\n  '.join([f'All of it is in {_shown(workdir)}', *there])
 
 
 def _next_commands(result: FitResult, split: Split) -> str:

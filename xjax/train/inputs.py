@@ -86,7 +86,7 @@ class Inputs:
 
   def document(self, document: str | Document) -> Document:
     """What is read of a text or a document: the zones of the run."""
-    return _document(document, self.config.data)
+    return as_read(document, self.config.data)
 
   def words(self, document: str | Document) -> list[WordPlace]:
     """The words that are read of it, where they are read one after the other.
@@ -100,7 +100,7 @@ class Inputs:
     self, documents: Sequence[str | Document], features: FeatureRows | None
   ) -> Documents:
     data = self.config.data
-    found = (_document(document, data) for document in documents)
+    found = (as_read(document, data) for document in documents)
     if self.vocab is None:
       return document_features(list(found), features, self.config)
     tokens = data.tokens
@@ -150,7 +150,8 @@ def _texts(document: Document, by_zone: bool) -> Iterable[str]:
   return document.zones.values() if by_zone else [document.text()]
 
 
-def _document(document: str | Document, data: DataConfig) -> Document:
+def as_read(document: str | Document, data: DataConfig) -> Document:
+  """What is read of a text or a document: the zones of a run."""
   if isinstance(document, str):
     return Document('', {'text': document})
   return model_view(data, document)
