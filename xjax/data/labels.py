@@ -40,18 +40,10 @@ def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
   if n == 0:
     return space
   counts = space.train_counts
-  low, high = HOLD_OUT_RANGE
-  ranked = np.argsort(counts, kind='stable')
-  ranked = ranked[(counts[ranked] >= low) & (counts[ranked] <= high)]
-  if not 0 < n <= len(ranked):
-    raise ConfigError(
-      f'data.hold_out_labels={n}: {len(ranked)} labels have {low} to {high} '
-      'training documents and could be held out'
-    )
-  bounds = np.arange(n + 1) * len(ranked) // n
-  draw = host_generator(seed, 'hold_out').integers(bounds[:-1], bounds[1:])
+  rng = host_generator(seed, 'hold_out')
+  drawn = draw_labels(counts, n, HOLD_OUT_RANGE, rng)
   held = np.zeros(len(space), bool)
-  held[ranked[draw]] = True
+  held[drawn] = True
   order = np.argsort(held, kind='stable')
   return dataclasses.replace(
     space,
@@ -60,6 +52,43 @@ def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
     n_trained=space.n_trained - n,
     n_held_out=n,
   )
+
+
+def draw_labels(
+  train_counts: np.ndarray,
+  n: int,
+  counts: tuple[int, int],
+  rng: np.random.Generator,
+) -> np.ndarray:
+  """Draws labels evenly over the ranks by frequency of those in a range.
+
+  The candidates in the order of their counts, then of their index, are cut
+  into n runs of equal length; one is drawn from each.
+
+  Args:
+    train_counts: int [L].
+    n: how many, at least 1.
+    counts: the least and the most training documents of a candidate.
+    rng: decides the draw.
+
+  Returns:
+    int64 [n] indices.
+
+  Raises:
+    ConfigError: fewer than n candidates.
+  """
+  low, high = counts
+  ranked = np.argsort(train_counts, kind='stable')
+  inside = (train_counts[ranked] >= low) & (train_counts[ranked] <= high)
+  ranked = ranked[inside]
+  if not 0 < n <= len(ranked):
+    raise ConfigError(
+      f'{n} labels cannot be set apart (data.hold_out_labels, '
+      f'model.head.hidden_labels): {len(ranked)} have {low} to {high} training '
+      'documents'
+    )
+  bounds = np.arange(n + 1) * len(ranked) // n
+  return ranked[rng.integers(bounds[:-1], bounds[1:])]
 
 
 def read_label_list(

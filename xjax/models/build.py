@@ -8,6 +8,8 @@ from xjax.core.errors import ConfigError
 from xjax.heads.contract import Head
 from xjax.heads.label_attention import LabelAttention
 from xjax.heads.ova import OneVsAll
+from xjax.heads.unified import Unified
+from xjax.heads.zero_shot import ZeroShot
 from xjax.models.bigru import BiGRU
 from xjax.models.cnn import CNN
 from xjax.models.config import (
@@ -27,6 +29,8 @@ from xjax.models.config import (
   OneVsAllConfig,
   PoolingConfig,
   SelfAttentionConfig,
+  UnifiedConfig,
+  ZeroShotConfig,
 )
 from xjax.models.features import Features, Identity
 from xjax.models.han import HAN
@@ -42,6 +46,8 @@ def build(
   vocab_size: int,
   n_labels: int,
   label_priors: np.ndarray | None = None,
+  unseen: np.ndarray | None = None,
+  hidden: np.ndarray | None = None,
   dtype: jnp.dtype = jnp.float32,
   rngs: nnx.Rngs,
 ) -> TextModel:
@@ -53,6 +59,9 @@ def build(
     n_labels: labels to score.
     label_priors: [L] probabilities strictly between 0 and 1 (`smoothed_priors`)
       at whose logits the output biases begin; None: biases begin at 0.
+    unseen: bool [L], labels without training documents; None: none are.
+    hidden: bool [L], further labels that a unified head calibrates by; None:
+      none are.
     dtype: of activations and products.
     rngs: stream `params`.
 
@@ -66,7 +75,14 @@ def build(
   embedding = _embedding(config.embedding, vocab_size, rngs)
   encoder = _encoder(config.encoder, embedding.dim, rngs)
   pooling = _pooling(config.pooling, encoder.dim, rngs)
-  head = _head(config.head, encoder.dim, n_labels, bias, rngs)
+  none = np.zeros(n_labels, bool)
+  unseen, hidden = (none if x is None else x for x in (unseen, hidden))
+  if config.head.describes:
+    head = _descriptor_head(
+      config, encoder.dim, bias, ~(unseen | hidden), hidden, rngs
+    )
+  else:
+    head = _head(config.head, encoder.dim, n_labels, bias, rngs)
   return TextModel(embedding, encoder, pooling, head, dtype=dtype)
 
 
@@ -123,6 +139,44 @@ def _head(
     case OneVsAllConfig():
       return OneVsAll(n_labels, dim, chunk=config.chunk, bias=bias, rngs=rngs)
   raise ConfigError(f'no head is made from {config!r}')
+
+
+def _descriptor_head(
+  config: NeuralModel,
+  dim: int,
+  bias: np.ndarray | None,
+  seen: np.ndarray,
+  hidden: np.ndarray,
+  rngs: nnx.Rngs,
+) -> Head:
+  """A head whose descriptors are as large as the word vectors."""
+  size = config.embedding.dim
+  match config.head:
+    case ZeroShotConfig(chunk=chunk):
+      offset = 0.0 if bias is None or not seen.any() else bias[seen].mean()
+      # All but the unseen labels are learnt from: none need be hidden.
+      return ZeroShot(
+        len(seen),
+        dim,
+        size,
+        chunk=chunk,
+        seen=seen,
+        offset=float(offset),
+        rngs=rngs,
+      )
+    case UnifiedConfig(chunk=chunk, row_dropout=row_dropout):
+      return Unified(
+        len(seen),
+        dim,
+        size,
+        chunk=chunk,
+        seen=seen,
+        hidden=hidden,
+        row_dropout=row_dropout,
+        bias=bias,
+        rngs=rngs,
+      )
+  raise ConfigError(f'no head is made from {config.head!r}')
 
 
 def smoothed_priors(train_counts: np.ndarray, n_train: int) -> np.ndarray:

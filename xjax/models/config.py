@@ -1,6 +1,7 @@
-"""What a model is made of: embedding, encoder, pooling, head."""
+"""What a model is made of: of neural ones embedding, encoder, pooling, head."""
 
 import dataclasses
+import enum
 
 from xjax.data.config import MAY_CHANGE
 
@@ -155,11 +156,87 @@ class OneVsAllConfig(HeadConfig):
   """A dense layer on a document's one vector; needs a pooling."""
 
 
+class DescriptorWeights(enum.Enum):
+  """What the words of descriptors count."""
+
+  UNIFORM = 'uniform'
+  IDF = 'idf'
+
+
 @dataclasses.dataclass
-class NeuralModel:
+class DescriptorConfig:
+  """How a label's descriptor becomes a vector: a mean of word vectors.
+
+  Attributes:
+    alt: whether the words of alternative names count as well.
+    weights: uniform (Chalkidis et al. 2019: the centroid), or by the inverse
+      frequency of a word in the descriptors of all labels.
+    max_words: of each name, its first ones.
+  """
+
+  alt: bool = False
+  weights: DescriptorWeights = DescriptorWeights.UNIFORM
+  max_words: int = 15
+
+
+@dataclasses.dataclass
+class DescriptorHeadConfig(HeadConfig):
+  """A head that knows labels by their descriptors.
+
+  Attributes:
+    descriptor: how these become vectors.
+  """
+
+  attends = True
+  describes = True
+
+  descriptor: DescriptorConfig = dataclasses.field(
+    default_factory=DescriptorConfig
+  )
+
+
+@dataclasses.dataclass
+class ZeroShotConfig(DescriptorHeadConfig):
+  """Label attention by descriptors alone (ZERO-BIGRU-LWAN)."""
+
+
+@dataclasses.dataclass
+class UnifiedConfig(DescriptorHeadConfig):
+  """Label attention by rows of a label's own and by its descriptor.
+
+  Attributes:
+    row_dropout: share of the labels that go without their rows in a step.
+    hidden_labels: rare labels that are seen in no other way than to learn how
+      scores of unseen labels compare with those of seen ones.
+  """
+
+  row_dropout: float = 0.3
+  hidden_labels: int = 50
+
+
+@dataclasses.dataclass
+class ModelConfig:
+  """What ranks labels."""
+
+
+@dataclasses.dataclass
+class NeuralModel(ModelConfig):
   """embedding -> encoder -> pooling -> head."""
 
   embedding: InputConfig = dataclasses.field(default_factory=EmbeddingConfig)
   encoder: EncoderConfig = dataclasses.field(default_factory=BiGRUConfig)
   pooling: PoolingConfig = dataclasses.field(default_factory=NoPooling)
   head: HeadConfig = dataclasses.field(default_factory=LabelAttentionConfig)
+
+
+@dataclasses.dataclass
+class ExactMatchModel(ModelConfig):
+  """Labels whose names are found in the document; nothing is learnt.
+
+  It reads the first data.tokens.max_tokens words.
+
+  Attributes:
+    alt: whether a label is found by its alternative names as well.
+  """
+
+  alt: bool = False

@@ -21,16 +21,21 @@ from xjax.evaluate.criteria import PROPENSITY, Criteria
 from xjax.models.config import (
   BiGRUConfig,
   CNNConfig,
+  DescriptorConfig,
   EmbeddingConfig,
+  ExactMatchModel,
   FeaturesConfig,
   HANConfig,
   LabelAttentionConfig,
   MeanConfig,
+  ModelConfig,
   NeuralModel,
   NoEncoder,
   NoPooling,
   OneVsAllConfig,
   SelfAttentionConfig,
+  UnifiedConfig,
+  ZeroShotConfig,
 )
 
 
@@ -51,7 +56,17 @@ class Dtype(enum.Enum):
 
 
 @dataclasses.dataclass
-class NeuralTrain:
+class TrainConfig:
+  """How a model is trained."""
+
+
+@dataclasses.dataclass
+class NoTrain(TrainConfig):
+  """Not at all: the model has nothing to learn."""
+
+
+@dataclasses.dataclass
+class NeuralTrain(TrainConfig):
   """Training by gradient steps.
 
   Attributes:
@@ -129,8 +144,8 @@ class Config:
 
   seed: int = 0
   data: DataConfig = dataclasses.field(default_factory=SyntheticData)
-  model: NeuralModel = dataclasses.field(default_factory=NeuralModel)
-  train: NeuralTrain = dataclasses.field(default_factory=NeuralTrain)
+  model: ModelConfig = dataclasses.field(default_factory=NeuralModel)
+  train: TrainConfig = dataclasses.field(default_factory=NeuralTrain)
   eval: EvalConfig = dataclasses.field(default_factory=EvalConfig)
   mesh: MeshConfig = dataclasses.field(
     default_factory=MeshConfig, metadata=MAY_CHANGE
@@ -158,7 +173,12 @@ KINDS = {
   'self_attention': SelfAttentionConfig,
   'label_attention': LabelAttentionConfig,
   'one_vs_all': OneVsAllConfig,
+  'descriptor': DescriptorConfig,
+  'zero_shot': ZeroShotConfig,
+  'unified': UnifiedConfig,
   'gradient': NeuralTrain,
+  'exact_match': ExactMatchModel,
+  'none': NoTrain,
 }
 
 
@@ -177,23 +197,12 @@ def shrink(config: Config) -> Config:
     workers=1,
     tokens=_shrink_tokens(config.data.tokens),
   )
-  train = dataclasses.replace(
-    config.train,
-    batch_size=16,
-    accumulate=min(config.train.accumulate, 2),
-    steps=2,
-    warmup=min(config.train.warmup, 1),
-    log_every=1,
-    checkpoint_every=1,
-    judge_every=1,
-    init_from='',
-  )
   judging = dataclasses.replace(config.eval, batch_size=16, depth=16)
   return dataclasses.replace(
     config,
     data=data,
     model=_shrink_model(config.model),
-    train=train,
+    train=_shrink_train(config.train),
     eval=judging,
     mesh=MeshConfig(),
   )
@@ -211,8 +220,26 @@ def _shrink_tokens(tokens: TokensConfig) -> TokensConfig:
   return dataclasses.replace(tokens, max_tokens=16, buckets=(8, 16), **sizes)
 
 
-def _shrink_model(model: NeuralModel) -> NeuralModel:
+def _shrink_train(train: TrainConfig) -> TrainConfig:
+  if not isinstance(train, NeuralTrain):
+    return dataclasses.replace(train)
+  return dataclasses.replace(
+    train,
+    batch_size=16,
+    accumulate=min(train.accumulate, 2),
+    steps=2,
+    warmup=min(train.warmup, 1),
+    log_every=1,
+    checkpoint_every=1,
+    judge_every=1,
+    init_from='',
+  )
+
+
+def _shrink_model(model: ModelConfig) -> ModelConfig:
   """Every size of every part, whatever its kind."""
+  if not isinstance(model, NeuralModel):
+    return dataclasses.replace(model)
   parts = {field.name for field in dataclasses.fields(model)}
   return dataclasses.replace(
     model, **{name: _shrink_part(getattr(model, name)) for name in parts}
@@ -225,5 +252,7 @@ _SMALL = {'dim': 8, 'units': 8, 'zone_units': 8, 'filters': 8, 'chunk': 8}
 def _shrink_part(part: object) -> object:
   names = {field.name for field in dataclasses.fields(part)}
   sizes = {name: size for name, size in _SMALL.items() if name in names}
+  if 'hidden_labels' in names:
+    sizes['hidden_labels'] = min(part.hidden_labels, 1)
   files = {'vectors': ''} if 'vectors' in names else {}
   return dataclasses.replace(part, **sizes, **files)

@@ -22,15 +22,24 @@ from xjax.data.config import (
 from xjax.models.config import (
   BiGRUConfig,
   CNNConfig,
+  DescriptorConfig,
   EmbeddingConfig,
+  ExactMatchModel,
   FeaturesConfig,
   HANConfig,
   HeadConfig,
   NeuralModel,
   NoPooling,
   OneVsAllConfig,
+  UnifiedConfig,
 )
-from xjax.train.config import Config, EvalConfig, NeuralTrain, Optimizer
+from xjax.train.config import (
+  Config,
+  EvalConfig,
+  NeuralTrain,
+  NoTrain,
+  Optimizer,
+)
 
 _SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
 _METRIC = re.compile(
@@ -82,6 +91,8 @@ _RANGES: dict[type, dict[str, _Range]] = {
     'zone_units': _COUNT,
     'dropout': _RATE,
   },
+  DescriptorConfig: {'max_words': _COUNT},
+  UnifiedConfig: {'row_dropout': _RATE, 'hidden_labels': _NATURAL},
   HeadConfig: {'chunk': _COUNT},
   NeuralTrain: {
     'batch_size': _COUNT,
@@ -209,8 +220,26 @@ def _spell(hint: Any) -> str:
 
 
 def _joint_faults(config: Config) -> Iterator[str]:
-  tokens, train, judged = config.data.tokens, config.train, config.eval
-  buckets = tokens.buckets
+  yield from _data_faults(config.data)
+  yield from _judging_faults(config.eval)
+  match config.model, config.train:
+    case NeuralModel(), NeuralTrain():
+      yield from _input_faults(config)
+      yield from _part_faults(config.model)
+      yield from _train_faults(config.train)
+      yield from _metric_faults(config.train.best_metric, config.eval.ks)
+    case ExactMatchModel(), NoTrain():
+      yield from _text_faults(config.data.tokens)
+    case model, train:
+      yield (
+        f'config.train={type(train).__name__}(): does not go with '
+        f'config.model={type(model).__name__}(): NeuralModel needs NeuralTrain,'
+        ' ExactMatchModel needs NoTrain'
+      )
+
+
+def _data_faults(data: DataConfig) -> Iterator[str]:
+  tokens, buckets = data.tokens, data.tokens.buckets
   if not buckets or min(buckets) < 1 or list(buckets) != sorted(set(buckets)):
     yield f'config.data.tokens.buckets={buckets}: must be ascending lengths'
   elif buckets[-1] != tokens.max_tokens:
@@ -218,6 +247,34 @@ def _joint_faults(config: Config) -> Iterator[str]:
       f'config.data.tokens.buckets={buckets}: the last one must be '
       f'config.data.tokens.max_tokens={tokens.max_tokens}'
     )
+  if len(set(data.zones)) != len(data.zones):
+    yield f'config.data.zones={data.zones}: a zone is named twice'
+  if not data.labels:
+    yield "config.data.labels='': must be corpus, all, or a file"
+
+
+def _judging_faults(judged: EvalConfig) -> Iterator[str]:
+  if not judged.ks or min(judged.ks) < 1 or max(judged.ks) > judged.depth:
+    yield (
+      f'config.eval.ks={judged.ks}: must be from 1 to '
+      f'config.eval.depth={judged.depth}'
+    )
+
+
+def _text_faults(tokens: TokensConfig) -> Iterator[str]:
+  """What a model that reads whole texts cannot take."""
+  if not isinstance(tokens, WordsConfig):
+    yield (
+      f'config.data.tokens={type(tokens).__name__}(...): this model reads '
+      'words: WordsConfig(...)'
+    )
+  elif tokens.by_zone:
+    yield 'config.data.tokens.by_zone=True: this model reads zones as one text'
+
+
+def _input_faults(config: Config) -> Iterator[str]:
+  """Tokens and the parts that read them."""
+  tokens = config.data.tokens
   by_zone = isinstance(tokens, WordsConfig) and tokens.by_zone
   if by_zone != isinstance(config.model.encoder, HANConfig):
     yield (
@@ -231,10 +288,9 @@ def _joint_faults(config: Config) -> Iterator[str]:
       'FeaturesConfig(...) goes with config.data.tokens=FeatureFilesConfig(...)'
       ', and each with nothing else'
     )
-  if len(set(config.data.zones)) != len(config.data.zones):
-    yield f'config.data.zones={config.data.zones}: a zone is named twice'
-  if not config.data.labels:
-    yield "config.data.labels='': must be corpus, all, or a file"
+
+
+def _train_faults(train: NeuralTrain) -> Iterator[str]:
   if train.batch_size % train.accumulate:
     yield (
       f'config.train.accumulate={train.accumulate}: must divide '
@@ -250,13 +306,6 @@ def _joint_faults(config: Config) -> Iterator[str]:
       f'config.train.weight_decay={train.weight_decay}: needs '
       'config.train.optimizer=Optimizer.ADAMW'
     )
-  if not judged.ks or min(judged.ks) < 1 or max(judged.ks) > judged.depth:
-    yield (
-      f'config.eval.ks={judged.ks}: must be from 1 to '
-      f'config.eval.depth={judged.depth}'
-    )
-  yield from _part_faults(config.model)
-  yield from _metric_faults(train.best_metric, judged.ks)
 
 
 def _part_faults(model: NeuralModel) -> Iterator[str]:

@@ -13,6 +13,7 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus
 from xjax.data.vocab import Vocabulary
 from xjax.evaluate.calibration import Calibration
+from xjax.models.descriptors import all_words
 from xjax.train.calibration import saved_calibration
 from xjax.train.checkpoint import read_params
 from xjax.train.config import Config, NeuralTrain
@@ -137,7 +138,7 @@ def _fit_neural(
     scorer.params = from_paths(
       like, read_params(folder.checkpoints, best, like)
     )
-    model = Predictor(config, corpus.label_space, inputs, scorer, best)
+    model = Predictor(config, corpus.label_space, inputs, scorer, best, folder)
     metrics = judge_splits(model, corpus, folder)
   return FitResult(
     workdir=folder.path,
@@ -157,6 +158,8 @@ def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
   """The run's vocabulary, from its workdir once it is there."""
   if is_host0() and not folder.vocab.exists():
     vocab = fit_vocabulary(corpus.split('train'), config.data)
+    if config.model.head.describes:
+      vocab = vocab.extended(all_words(corpus.label_space.labels))
     vocab.save(folder.vocab)
     logging.info('vocabulary: %d words', len(vocab.words))
   barrier('xjax:vocabulary')

@@ -97,7 +97,9 @@ def dev_judge(
   ) -> dict[str, dict[str, Any]]:
     scorer.params = params
     watched = _Watched(batches, between)
-    predictions = predict(scorer, watched, split, space, config.depth)
+    predictions = predict(
+      scorer, watched, split, space, config.depth, scorer.n_labels
+    )
     return judge(predictions, config.criteria())[PROTOCOL]
 
   return judge_dev
@@ -121,7 +123,14 @@ def judge_split(
   """
   config = model.inputs.config.eval
   batches = model.inputs.split_batches(split)
-  predictions = predict(model.scorer, batches, split, model.space, config.depth)
+  predictions = predict(
+    model.scorer,
+    batches,
+    split,
+    model.space,
+    config.depth,
+    model.scorer.n_labels,
+  )
   if name == DEV:
     threshold = tune_threshold(predictions)
   metrics = judge(predictions, config.criteria(), threshold)

@@ -13,13 +13,22 @@ import numpy as np
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import DATA, make_mesh
+from xjax.core.rng import host_generator
+from xjax.data.labels import draw_labels
 from xjax.data.pipeline import TrainBatches
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.losses.bce import bce
 from xjax.models.build import build, smoothed_priors
+from xjax.models.config import NeuralModel, UnifiedConfig
+from xjax.models.descriptors import DescriptorEncoder
 from xjax.models.scorer import ModelScorer
 from xjax.train.checkpoint import Checkpoints
 from xjax.train.config import Config
+from xjax.train.descriptor_start import (
+  save_words,
+  start_descriptors,
+  words_of,
+)
 from xjax.train.inputs import Inputs
 from xjax.train.judging import dev_judge
 from xjax.train.loop import Judge, Loop, Position
@@ -32,6 +41,7 @@ from xjax.train.word_start import start_words
 from xjax.train.workdir import Workdir
 from xjax.train.writers import MetricWriter, Progress
 
+HIDDEN_RANGE = (1, 20)  # training documents of a label to calibrate by
 _SHOWN = 16  # document ids that an error names
 
 
@@ -54,19 +64,48 @@ def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
       )
 
 
+def scored_labels(model: NeuralModel, space: LabelSpace) -> int:
+  """How many labels, the first ones of the space, a model scores."""
+  if model.head.describes:
+    return len(space) - space.n_outside
+  return space.n_trained
+
+
+def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
+  """The labels that a unified head calibrates by, bool [L].
+
+  Drawn evenly over the frequencies of those with 1 to 20 training documents:
+  what is not learnt of them costs little.
+
+  Raises:
+    ConfigError: there are not so many.
+  """
+  hidden = np.zeros(len(train_counts), bool)
+  head = config.model.head
+  if isinstance(head, UnifiedConfig) and head.hidden_labels:
+    rng = host_generator(config.seed, 'hidden_labels')
+    drawn = draw_labels(train_counts, head.hidden_labels, HIDDEN_RANGE, rng)
+    hidden[drawn] = True
+  return hidden
+
+
 def plan_neural(
   config: Config, space: LabelSpace, vocab_size: int, mesh: jax.sharding.Mesh
 ) -> StatePlan:
   """The structure of a run's state; no array is made."""
-  n_labels = space.n_trained
-  priors = smoothed_priors(space.train_counts[:n_labels], space.n_train)
+  n_labels = scored_labels(config.model, space)
+  counts = space.train_counts[:n_labels]
+  unseen = counts == 0
+  hidden = hidden_labels(config, counts)
 
   return plan_state(
     lambda rngs: build(
       config.model,
       vocab_size=vocab_size,
       n_labels=n_labels,
-      label_priors=priors,
+      label_priors=smoothed_priors(counts, space.n_train),
+      unseen=unseen,
+      hidden=hidden,
       dtype=jnp.dtype(config.train.compute_dtype.value),
       rngs=rngs,
     ),
@@ -107,7 +146,7 @@ class NeuralRun:
 
   def scorer(self) -> ModelScorer:
     """A scorer that has no parameters yet."""
-    n_labels = self.corpus.label_space.n_trained
+    n_labels = scored_labels(self.config.model, self.corpus.label_space)
     return ModelScorer(self.plan.graphdef, None, self.mesh, n_labels)
 
   def train(self, scorer: ModelScorer, preemption: Preemption) -> Position:
@@ -181,8 +220,7 @@ class NeuralRun:
     at, source = Position(), self.config.train.init_from
     with jax.set_mesh(self.mesh):
       state = self.plan.init(key)
-    words = self.config.model.embedding
-    state = start_words(state, words, self.inputs.vocab)
+    state = self._pretrained(state)
     if source:
       state = warm_start(state, source, self.corpus.label_space, self.inputs)
       # The other run may go on: its best would be another one next time.
@@ -190,6 +228,20 @@ class NeuralRun:
       checkpoints.save(state, at.step, iterator, meta, at.best_step)
     # The first step must not overlap with it on several CPU devices.
     return jax.block_until_ready(state), at
+
+  def _pretrained(self, state: TrainState) -> TrainState:
+    """A fresh state with word vectors and the descriptors made of them."""
+    model, vocab = self.config.model, self.inputs.vocab
+    state, found = start_words(state, model.embedding, vocab)
+    if not model.head.describes:
+      return state
+    words = words_of(state, vocab, found)
+    if is_host0():
+      save_words(self.workdir.word_vectors, words)
+    space = self.corpus.label_space
+    labels = space.labels[: scored_labels(model, space)]
+    encoder = DescriptorEncoder.of(labels, model.head.descriptor, vocab, words)
+    return start_descriptors(state, labels, encoder)
 
   def _describe(
     self, batches: TrainBatches, step: int, doc_B: np.ndarray

@@ -18,6 +18,7 @@ from xjax.evaluate.calibration import Calibration, readable_scores
 from xjax.evaluate.explained import AttendedWord, attended_words
 from xjax.models.scorer import ModelScorer
 from xjax.train.abilities import check_describes, check_explains
+from xjax.train.added_labels import describe, widened
 from xjax.train.attention import Attention, attention_of
 from xjax.train.calibration import saved_calibration
 from xjax.train.checkpoint import read_params
@@ -25,7 +26,7 @@ from xjax.train.config import Config
 from xjax.train.config_json import load_config
 from xjax.train.document_features import given_features, reads_features
 from xjax.train.inputs import Inputs
-from xjax.train.neural import plan_neural
+from xjax.train.neural import plan_neural, scored_labels
 from xjax.train.state import from_paths
 from xjax.train.warm_start import best_step
 from xjax.train.workdir import Workdir
@@ -70,6 +71,7 @@ class Predictor:
     inputs: makes batches as the run did.
     scorer: the model.
     step: of its checkpoint.
+    workdir: its files.
     calibration: of the scores that predict shows; topk gives them raw.
   """
 
@@ -78,6 +80,7 @@ class Predictor:
   inputs: Inputs
   scorer: ModelScorer
   step: int
+  workdir: Workdir
   calibration: Calibration | None = None
 
   @property
@@ -188,7 +191,9 @@ class Predictor:
     """
     check_describes(self.config)
     space = add_new_labels(self.space, labels)
-    scorer = self.scorer.with_labels(labels, self.inputs.vocab)
+    vocab = self.inputs.vocab
+    rows = describe(labels, self.space, self.config, vocab, self.workdir)
+    scorer = widened(self.scorer, self.config, space, vocab, rows)
     return dataclasses.replace(self, space=space, scorer=scorer)
 
   def _lists(
@@ -241,10 +246,11 @@ def load_predictor(workdir: str | os.PathLike) -> Predictor:
   plan = plan_neural(config, space, inputs.vocab_size, mesh)
   like = plan.abstract.params
   params = from_paths(like, read_params(found.checkpoints, step, like))
-  scorer = ModelScorer(plan.graphdef, params, mesh, space.n_trained)
+  n_labels = scored_labels(config.model, space)
+  scorer = ModelScorer(plan.graphdef, params, mesh, n_labels)
   method, kind = config.eval.calibration, scorer.score_kind
   calibration = saved_calibration(found, method, step, kind)
-  return Predictor(config, space, inputs, scorer, step, calibration)
+  return Predictor(config, space, inputs, scorer, step, found, calibration)
 
 
 def _present_mesh(config: Config) -> jax.sharding.Mesh:

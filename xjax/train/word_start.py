@@ -3,6 +3,8 @@
 import dataclasses
 import os
 
+import numpy as np
+
 from xjax.core.errors import ConfigError
 from xjax.data.vocab import Vocabulary
 from xjax.data.word_vectors import read_word_vectors, vector_dim
@@ -29,7 +31,7 @@ def check_word_vectors(config: InputConfig) -> None:
 
 def start_words(
   state: TrainState, config: InputConfig, vocab: Vocabulary
-) -> TrainState:
+) -> tuple[TrainState, np.ndarray | None]:
   """Puts the pretrained vectors, if the config names any, in a fresh state.
 
   Words that the file lacks, padding and the unknown word keep what they have.
@@ -41,6 +43,7 @@ def start_words(
 
   Returns:
     The state, sharded as before.
+    found: bool [vocabulary], the words that the file has; None: no file.
 
   Raises:
     ConfigError: the vectors have another dimension than the embedding.
@@ -48,14 +51,15 @@ def start_words(
   """
   path = _path(config)
   if not path:
-    return state
+    return state, None
   check_word_vectors(config)
   words = read_word_vectors(path, vocab)
   params = by_path(state.params)
   params[WORD_VECTORS] = with_values(
     params[WORD_VECTORS], words.found[:, None], words.vectors
   )
-  return dataclasses.replace(state, params=from_paths(state.params, params))
+  params = from_paths(state.params, params)
+  return dataclasses.replace(state, params=params), words.found
 
 
 def _path(config: InputConfig) -> str:

@@ -54,6 +54,11 @@ class Workdir:
     return self.path / 'features' / 'vocab.txt'
 
   @property
+  def word_vectors(self) -> pathlib.Path:
+    """The word vectors that label descriptors are made of."""
+    return self.path / 'features' / 'word_vectors.npz'
+
+  @property
   def corpus(self) -> pathlib.Path:
     return self.path / 'corpus.json'
 
