@@ -1,0 +1,57 @@
+r"""Trains word vectors on the documents of a corpus (word2vec).
+
+  python -m experiments.embeddings --config=FILE.py --output=l2v.bin \
+    [--config.data.dir=DIR ...]
+
+The same command again goes on after the last epoch finished. A model takes
+them by
+
+  python -m experiments.train --config=FILE.py --workdir=DIR \
+    --config.model.embedding.vectors=l2v.bin --config.model.embedding.dim=200
+"""
+
+from absl import flags as absl_flags
+
+from experiments import flags
+from xjax.train.word_training import WordTraining, train_word_vectors
+
+_CONFIG = flags.define_config()
+_OUTPUT = absl_flags.DEFINE_string(
+  'output', None, 'File to write, in word2vec binary format.', required=True
+)
+_DIM = absl_flags.DEFINE_integer('dim', WordTraining.dim, 'Of vectors.', 1)
+_WINDOW = absl_flags.DEFINE_integer(
+  'window', WordTraining.window, 'Neighbours of a word on either side.', 1
+)
+_EPOCHS = absl_flags.DEFINE_integer(
+  'epochs', WordTraining.epochs, 'Passes over the documents.', 1
+)
+_MIN_COUNT = absl_flags.DEFINE_integer(
+  'min_count', WordTraining.min_count, 'Rarer words get no vector.', 1
+)
+_SKIPGRAM = absl_flags.DEFINE_bool(
+  'skipgram', WordTraining.skipgram, 'Skip-gram; else CBOW, which is faster.'
+)
+_WORKERS = absl_flags.DEFINE_integer(
+  'workers', 2, 'Threads; only with 1 are two runs the same.', 1
+)
+
+
+def main() -> None:
+  """Runs what the flags say."""
+  training = WordTraining(
+    dim=_DIM.value,
+    window=_WINDOW.value,
+    epochs=_EPOCHS.value,
+    min_count=_MIN_COUNT.value,
+    skipgram=_SKIPGRAM.value,
+    seed=_CONFIG.value.seed,
+  )
+  state = train_word_vectors(
+    _CONFIG.value.data, training, _OUTPUT.value, _WORKERS.value
+  )
+  print(f'{_OUTPUT.value}: {len(state.words)} words, {training.dim} dimensions')
+
+
+if __name__ == '__main__':
+  flags.run(main)
