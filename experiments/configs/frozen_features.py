@@ -1,0 +1,44 @@
+r"""Vectors of an outside encoder: a dense layer on one vector per document.
+
+For any encoder: save a vector of each document as DIR/{split}.npy with its ids
+in {split}.ids.txt (README, Frozen features), beside {split}.jsonl. What is
+trained is the output layer alone, as that of BERT-BASE in Chalkidis et al. 2019
+(https://aclanthology.org/P19-1636), Section 4, on vectors that stay as they
+are. For states of tokens with label-wise attention, set in this file
+max_tokens and buckets, NoPooling() and LabelAttentionConfig().
+
+  python -m experiments.train \
+    --config=experiments/configs/frozen_features.py --config.data.dir=DIR \
+    --config.model.embedding.dim=768 --workdir=runs/frozen
+
+Hardware: two CPU cores. Expected: by the encoder. Time: minutes.
+"""
+
+from xjax.data.config import FeatureFilesConfig, JsonlData
+from xjax.models.config import (
+  FeaturesConfig,
+  MeanConfig,
+  NeuralModel,
+  NoEncoder,
+  OneVsAllConfig,
+)
+from xjax.train.config import Config, NeuralTrain
+
+
+def get_config() -> Config:
+  return Config(
+    data=JsonlData(labels='all', tokens=FeatureFilesConfig()),
+    model=NeuralModel(
+      embedding=FeaturesConfig(dim=768, dropout=0.1),
+      encoder=NoEncoder(),
+      pooling=MeanConfig(),
+      head=OneVsAllConfig(),
+    ),
+    train=NeuralTrain(
+      batch_size=64,
+      steps=10_000,
+      checkpoint_every=1000,
+      judge_every=1000,
+      patience=3,
+    ),
+  )
