@@ -63,7 +63,8 @@ def test_found_words_begin_with_theirs_and_others_as_before(
   with jax.set_mesh(mesh):
     state = plan.init(jax.random.key(0))
   before = jax.tree.map(np.array, by_path(state.params))
-  state = start_words(state, config.model.embedding, vocab)
+  state, found = start_words(state, config.model.embedding, vocab)
+  assert np.flatnonzero(found).tolist() == [*range(2, len(vocab), 2)]
   shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
   assert shardings == plan.shardings
   after = jax.tree.map(np.array, by_path(state.params))
@@ -73,8 +74,8 @@ def test_found_words_begin_with_theirs_and_others_as_before(
   np.testing.assert_array_equal(table[FIRST_WORD_ID::2], values)
   rest = [0, 1, *range(FIRST_WORD_ID + 1, len(vocab), 2)]
   np.testing.assert_array_equal(table[rest], before[TABLE][rest])
-  assert start_words(state, EmbeddingConfig(), vocab) is state
-  assert start_words(state, InputConfig(), vocab) is state
+  for none in (EmbeddingConfig(), InputConfig()):
+    assert start_words(state, none, vocab) == (state, None)
 
 
 def test_frozen_words_stay_and_a_resumed_run_reads_nothing(
