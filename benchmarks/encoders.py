@@ -1,0 +1,244 @@
+"""Steps per second of each encoder against torch's, and the hardware.
+
+  python benchmarks/encoders.py        (a minute or two, nothing else running)
+
+A step is forward, backward (to the inputs too, as if embeddings were trained)
+and Adam. The same inputs, sizes and dropout on both sides, two threads each, in
+processes of their own that take turns. Prints the median of each and their
+ratio, and how many steps the bare matrix products of a step would allow; exits
+1 where a ratio misses its bound.
+"""
+
+from collections.abc import Callable
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+from absl import app, flags
+from flax import nnx
+import jax
+from jax import lax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.models.bigru import BiGRU
+from xjax.models.cnn import CNN
+from xjax.models.config import BiGRUConfig, CNNConfig, HANConfig
+from xjax.models.han import HAN
+
+HERE = pathlib.Path(__file__).resolve().parent
+PEERS = HERE.parent / 'tests' / 'parity' / 'peers.sh'
+BOUNDS = {'bigru': 1.1, 'cnn': 1.1, 'han': 0.0}
+SIZES = {
+  'batch': 32,
+  'tokens': 256,
+  'zones': 4,  # of HAN, each of a zone's share of the tokens
+  'dim': 200,
+  'units': 300,
+  'filters': 200,
+  'width': 3,
+  'dropout': 0.2,
+  'learning_rate': 1e-3,
+  'threads': 2,
+}
+
+_STEPS = flags.DEFINE_integer('steps', 5, 'Steps of a turn.', 1)
+_TURNS = flags.DEFINE_integer('turns', 4, 'Turns of each side.', 1)
+_SIDE = flags.DEFINE_bool('side', False, 'Our side alone, asked by line.')
+
+
+def main(argv: list[str]) -> None:
+  """Starts both sides and lets them take turns."""
+  del argv
+  os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: SIZES['threads']])
+  if _SIDE.value:
+    serve()
+    return
+  peer = subprocess.run([PEERS], check=True, stdout=subprocess.PIPE, text=True)
+  sides = {
+    'ours': Side([sys.executable, __file__, '--side']),
+    'torch': Side(
+      [peer.stdout.strip(), HERE / 'encoders_peer.py', json.dumps(SIZES)]
+    ),
+  }
+  missed = 0
+  for name, bound in BOUNDS.items():
+    limit = sides['ours'].ask('limit', name, 1)[0]
+    seconds: dict[str, list[float]] = {side: [] for side in sides}
+    for _ in range(1 + _TURNS.value):  # the first compiles, or allocates
+      for side, process in sides.items():
+        seconds[side].append(process.ask('step', name, _STEPS.value))
+    missed += report(name, bound, limit, seconds)
+  sys.exit(int(missed > 0))
+
+
+class Side:
+  """A process that times steps when it is asked to."""
+
+  def __init__(self, command: list):
+    """Starts it."""
+    self._process = subprocess.Popen(
+      command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+  def ask(self, what: str, name: str, count: int) -> list[float]:
+    """Seconds of each of count steps of an encoder."""
+    self._process.stdin.write(f'{what} {name} {count}\n')
+    self._process.stdin.flush()
+    answer = self._process.stdout.readline()
+    if not answer:
+      sys.exit(f'a side ended: {self._process.args}')
+    return json.loads(answer)
+
+
+def report(
+  name: str, bound: float, limit: float, seconds: dict[str, list[list[float]]]
+) -> int:
+  """Prints the comparison of an encoder; 1 where its bound is missed."""
+  median = {side: np.median(turns[1:]) for side, turns in seconds.items()}
+  ratio = median['torch'] / median['ours']
+  verdict = f' (bound {bound}: {"ok" if ratio >= bound else "MISSED"})'
+  print(
+    f'{name:6} ours {1 / median["ours"]:6.2f} steps/s, torch '
+    f'{1 / median["torch"]:6.2f}, ratio {ratio:.2f}'
+    + (verdict if bound else '')
+    + f'; the bare products {1 / limit:.2f} steps/s',
+    flush=True,
+  )
+  return int(ratio < bound)
+
+
+def serve() -> None:
+  """Answers lines `step|limit ENCODER COUNT` with the seconds of each."""
+  steps: dict[str, Callable[[], None]] = {}
+  with jax.set_mesh(make_mesh(MeshConfig())):
+    for line in sys.stdin:
+      what, name, count = line.split()
+      if what == 'limit':
+        seconds = [limit(name)]
+      else:
+        if name not in steps:
+          steps[name] = make_step(name)
+        seconds = [seconds_of(steps[name]) for _ in range(int(count))]
+      print(json.dumps(seconds), flush=True)
+
+
+def seconds_of(call: Callable[[], None]) -> float:
+  """Seconds of one call."""
+  start = time.perf_counter()
+  call()
+  return time.perf_counter() - start
+
+
+def make_step(name: str) -> Callable[[], None]:
+  """A training step of an encoder."""
+  encoder = make_encoder(name)
+  graphdef, params = nnx.split(encoder)
+  optimizer = optax.adam(SIZES['learning_rate'])
+  rng = np.random.default_rng(0)
+  given, shape = SIZES['tokens'], (SIZES['batch'],)
+  if name == 'han':
+    given, shape = given // SIZES['zones'], (*shape, SIZES['zones'])
+  x = jnp.asarray(rng.normal(size=(given, *shape, SIZES['dim'])), jnp.float32)
+  real = jnp.ones((given, *shape), bool)
+
+  def loss(params: nnx.State, x: jax.Array, key: jax.Array) -> jax.Array:
+    rngs = nnx.Rngs(dropout=key)
+    return (nnx.merge(graphdef, params)(x, real, rngs) ** 2).mean()
+
+  @jax.jit
+  def step(params: nnx.State, slots: optax.OptState, key: jax.Array) -> tuple:
+    gradients, d_x = jax.grad(loss, argnums=(0, 1))(params, x, key)
+    updates, slots = optimizer.update(gradients, slots, params)
+    return optax.apply_updates(params, updates), slots, d_x
+
+  state = [params, optimizer.init(params)]
+  keys = iter(jax.random.split(jax.random.key(0), 10_000))
+
+  def call() -> None:
+    *state[:], _ = jax.block_until_ready(step(*state, next(keys)))
+
+  return call
+
+
+def make_encoder(name: str) -> nnx.Module:
+  """An encoder of the sizes compared."""
+  dim, units, rate = SIZES['dim'], SIZES['units'], SIZES['dropout']
+  rngs = nnx.Rngs(0)
+  match name:
+    case 'bigru':
+      return BiGRU(dim, BiGRUConfig(units, 1, rate), rngs=rngs)
+    case 'cnn':
+      filters = CNNConfig(SIZES['filters'], SIZES['width'], rate)
+      return CNN(dim, filters, rngs=rngs)
+  return HAN(dim, HANConfig(units, 1, units, rate), rngs=rngs)
+
+
+def limit(name: str) -> float:
+  """Seconds of the products that a step cannot do without."""
+  dim, units, zones = SIZES['dim'], SIZES['units'], SIZES['zones']
+  rows, tokens = SIZES['batch'], SIZES['tokens']
+  match name:
+    case 'bigru':
+      return bigru_limit(tokens, rows, dim, units)
+    case 'cnn':
+      return products(tokens * rows, SIZES['width'] * dim, SIZES['filters'])
+  return (
+    bigru_limit(tokens // zones, rows * zones, dim, units)
+    + products(tokens * rows, 2 * units, 2 * units)
+    + bigru_limit(zones, rows, 2 * units, units)
+  )
+
+
+def bigru_limit(steps: int, rows: int, dim: int, units: int) -> float:
+  """Of one layer, both directions; the recurrent products step by step."""
+  inputs = products(steps * rows, dim, 3 * units)
+  a, b = (jnp.ones((steps * rows, n * units)) for n in (1, 3))
+  recurrent = best_of(lambda a, b: a.T @ b, a, b)
+  h, kernel = jnp.ones((rows, units)), jnp.zeros((units, 3 * units))
+  recurrent += repeated(
+    steps, lambda h, kernel: sum(jnp.split(h @ kernel, 3, 1)), h, kernel
+  )
+  recurrent += repeated(
+    steps, lambda h, kernel: jnp.tile(h, 3) @ kernel, h, kernel.T
+  )
+  return 2 * (inputs + recurrent)
+
+
+def repeated(
+  steps: int, product: Callable, h: jax.Array, kernel: jax.Array
+) -> float:
+  """Seconds of one product after the other."""
+
+  def run(h: jax.Array, kernel: jax.Array) -> jax.Array:
+    return lax.fori_loop(0, steps, lambda _, h: product(h, kernel), h)
+
+  return best_of(run, h, kernel)
+
+
+def products(rows: int, inner: int, columns: int) -> float:
+  """Seconds of a product and of the two of its gradient."""
+  a, b, c = (
+    jnp.ones(s) for s in ((rows, inner), (inner, columns), (rows, columns))
+  )
+  return (
+    best_of(lambda a, b: a @ b, a, b)
+    + best_of(lambda c, b: c @ b.T, c, b)
+    + best_of(lambda a, c: a.T @ c, a, c)
+  )
+
+
+def best_of(function: Callable, *args: jax.Array) -> float:
+  """Least seconds of several calls, compilation left out."""
+  compiled = jax.jit(function).lower(*args).compile()
+  calls = [lambda: jax.block_until_ready(compiled(*args))] * 6
+  return min(map(seconds_of, calls))
+
+
+if __name__ == '__main__':
+  app.run(main)
