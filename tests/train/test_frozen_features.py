@@ -11,6 +11,7 @@ import pytest
 import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import FeatureFilesConfig, JsonlData, WordsConfig
+from xjax.data.schema import Label
 from xjax.evaluate.predictions import Predictions
 from xjax.models.config import (
   EmbeddingConfig,
@@ -22,6 +23,7 @@ from xjax.models.config import (
   NoEncoder,
   NoPooling,
   OneVsAllConfig,
+  ZeroShotConfig,
 )
 from xjax.train.config import Config, NeuralTrain, shrink
 from xjax.train.config_check import check_config
@@ -254,6 +256,33 @@ def test_another_run_begins_with_its_rows(settings, frozen, tmp_path):
   again = fit(config, tmp_path / 'run')
   a, b = scores_of(again), scores_of(frozen)
   np.testing.assert_allclose(a.scores, b.scores, atol=1e-4)
+
+
+def test_labels_with_vectors_are_scored_unseen(settings, folder, tmp_path):
+  there = copied(folder, tmp_path / 'there')
+  config = moved(settings, there)
+  config.data.hold_out_labels = 2
+  config.model.pooling, config.model.head = NoPooling(), ZeroShotConfig()
+  labels = [f'l{i:02d}' for i in range(L)]
+  with pytest.raises(DataError, match=r'labels\.npy: no such file'):
+    fit(config, tmp_path / 'run')
+  vectors = np.eye(L, dtype=np.float32)
+  save_features(there, 'labels', vectors[1:], labels[1:])
+  with pytest.raises(DataError, match="1 of 12 .* missing, such as 'l00'"):
+    fit(config, tmp_path / 'run')
+  save_features(there, 'labels', vectors[:, :7], labels)
+  with pytest.raises(ConfigError, match=r'dim=12: .*labels\.npy .* size 7'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+  save_features(there, 'labels', vectors[::-1], labels[::-1])
+  result = fit(config, tmp_path / 'run')
+  saved = Predictions.load(result.paths['dev'] / 'predictions.npz')
+  ranked = saved.lists['held_out'].ids[:, :2]
+  assert (np.sort(ranked, axis=1) == saved.held_out).all()
+  predictor = xjax.load(result.workdir)
+  assert len(predictor.predict(['a'], L, [np.ones(L)])[0]) == L
+  with pytest.raises(ConfigError, match='cannot be scored by name'):
+    predictor.with_labels([Label('new', 'new label')])
 
 
 def test_words_are_not_features(finished, tmp_path):

@@ -4,6 +4,7 @@ STEM.npy has vectors, float32 or float16, and STEM.ids.txt the documents' ids,
 one per line, in the order of the vectors. Without STEM.lengths.npy a document
 is one vector; with it, integers, the states of its tokens, and those of all
 documents lie end to end. Nothing but what a batch needs is read into memory.
+Labels may have vectors too, one each, in files of the stem `labels`.
 """
 
 from collections.abc import Sequence
@@ -67,6 +68,20 @@ def in_files(data: DataConfig) -> bool:
   return not isinstance(data, SyntheticData) or bool(data.tokens.dir)
 
 
+def features_folder(data: DataConfig) -> str:
+  """The folder of the features of a corpus that has them in files.
+
+  Raises:
+    ConfigError: none is named.
+  """
+  if folder := data.tokens.dir or data.dir:
+    return folder
+  raise ConfigError(
+    'data.tokens.dir is not set: give the folder with the features as '
+    '--config.data.tokens.dir=FOLDER'
+  )
+
+
 def with_features(corpus: Corpus, data: DataConfig) -> Corpus:
   """The corpus with the features of its documents, where they are in files.
 
@@ -79,12 +94,7 @@ def with_features(corpus: Corpus, data: DataConfig) -> Corpus:
   """
   if not isinstance(data.tokens, FeatureFilesConfig) or not in_files(data):
     return corpus
-  folder = data.tokens.dir or data.dir
-  if not folder:
-    raise ConfigError(
-      'data.tokens.dir is not set: give the folder with the features as '
-      '--config.data.tokens.dir=FOLDER'
-    )
+  folder = features_folder(data)
   splits = {}
   for name, split in corpus.splits.items():
     found = read_features(os.path.join(folder, name), split.ids)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from xjax.core.errors import ConfigError
 from xjax.data.config import WordsConfig
-from xjax.models.config import HeadConfig
+from xjax.models.config import ExactMatchModel, HeadConfig, NeuralModel
 from xjax.train.config import KINDS, Config
 
 
@@ -14,6 +14,11 @@ def check_explains(config: Config) -> None:
   Raises:
     ConfigError: which heads can; or that the model reads no words one by one.
   """
+  if not isinstance(config.model, NeuralModel):
+    raise ConfigError(
+      f'labels of {_names([type(config.model)])} cannot be explained: they do '
+      'not attend to words'
+    )
   head, tokens = config.model.head, config.data.tokens
   if not head.attends:
     able = _names(kind for kind in _heads() if kind.attends)
@@ -36,12 +41,19 @@ def check_describes(config: Config) -> None:
   Raises:
     ConfigError: which heads can.
   """
+  if isinstance(config.model, ExactMatchModel):
+    return
   head = config.model.head
   if not head.describes:
     able = _names(kind for kind in _heads() if kind.describes)
     raise ConfigError(
       f'the head {_names([type(head)])} cannot score new labels: it does not '
       f'read their names; these heads can: {able}'
+    )
+  if not isinstance(config.data.tokens, WordsConfig):
+    raise ConfigError(
+      'new labels cannot be scored by name: this run knows labels by vectors '
+      'of an outside encoder'
     )
 
 

@@ -1,6 +1,5 @@
 """The descriptors of a run's labels: made at its start, kept for new labels."""
 
-from collections.abc import Sequence
 import dataclasses
 import os
 
@@ -10,11 +9,9 @@ import numpy as np
 
 from xjax.core.atomic import atomic_write
 from xjax.core.distributed import is_host0
-from xjax.data.schema import Label
 from xjax.data.vocab import FIRST_WORD_ID, Vocabulary
 from xjax.data.word_vectors import WordVectors
 from xjax.evaluate.arrays import Arrays
-from xjax.models.descriptors import DescriptorEncoder
 from xjax.train.state import TrainState, by_path, from_paths
 from xjax.train.warm_start import WORD_VECTORS, with_values
 
@@ -37,33 +34,30 @@ def words_of(
   return WordVectors(np.asarray(by_path(state.params)[WORD_VECTORS]), found)
 
 
-def start_descriptors(
-  state: TrainState, labels: Sequence[Label], encoder: DescriptorEncoder
-) -> TrainState:
+def start_descriptors(state: TrainState, rows: np.ndarray) -> TrainState:
   """Puts the embeddings of the labels' descriptors in a fresh state.
 
   Args:
     state: fresh; its descriptors are used up.
-    labels: those of the head, in order.
-    encoder: of the run.
+    rows: float32 [L, E], of the head's labels in order.
 
   Returns:
     The state, sharded as before.
   """
   params = by_path(state.params)
   like: jax.Array = params[DESCRIPTORS]
-  rows = np.zeros(like.shape, np.float32)
-  rows[: len(labels)] = encoder.encode(labels)
-  bare = int((~rows[: len(labels)].any(axis=1)).sum())
+  padded = np.zeros(like.shape, np.float32)
+  padded[: len(rows)] = rows
+  bare = int((~rows.any(axis=1)).sum())
   if bare and is_host0():
     logging.warning(
       '%d of %d labels have no word with a vector in their descriptors: what '
       'is known of them is their own rows, if the head has any',
       bare,
-      len(labels),
+      len(rows),
     )
   everywhere = np.ones((1, 1), bool)
-  params[DESCRIPTORS] = with_values(like, everywhere, rows)
+  params[DESCRIPTORS] = with_values(like, everywhere, padded)
   return dataclasses.replace(state, params=from_paths(state.params, params))
 
 

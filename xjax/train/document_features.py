@@ -1,14 +1,19 @@
 """Vectors of documents, as a run that reads no words reads them."""
 
 from collections.abc import Iterable, Sequence
+import os
 
 import numpy as np
 
-from xjax.core.errors import ConfigError
+from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import FeatureFilesConfig
-from xjax.data.feature_files import in_files
+from xjax.data.feature_files import (
+  features_folder,
+  in_files,
+  read_features,
+)
 from xjax.data.feature_rows import FeatureRows
-from xjax.data.schema import Corpus, Document, Split
+from xjax.data.schema import Corpus, Document, Label, Split
 from xjax.data.word_features import word_features
 from xjax.train.config import Config
 
@@ -24,14 +29,20 @@ def reads_features(config: Config) -> bool:
 
 
 def check_features(corpus: Corpus, config: Config) -> None:
-  """Refuses vectors of another size than the model's, in any split.
+  """Refuses vectors of another size than the model's, or none of its labels.
 
   Raises:
     ConfigError: with both sizes.
+    DataError: as label_features.
   """
+  if not reads_features(config):
+    return
   for split in corpus.splits.values():
     if split.features is not None:
       _check_size(split.features, config)
+  if config.model.head.describes:
+    space = corpus.label_space
+    label_features(space.labels[: len(space) - space.n_outside], config)
 
 
 def split_features(split: Split, config: Config) -> FeatureRows:
@@ -45,6 +56,35 @@ def split_features(split: Split, config: Config) -> FeatureRows:
     return _made(split.ids, documents, config)
   _check_size(split.features, config)
   return split.features
+
+
+def label_features(labels: Sequence[Label], config: Config) -> np.ndarray:
+  """What a head that knows labels by descriptors knows of them here.
+
+  Of the embedded corpus it is made of the words of their names.
+
+  Args:
+    labels: L of them.
+    config: of the run.
+
+  Returns:
+    float32 [L, E], E as documents' vectors.
+
+  Raises:
+    ConfigError: as check_features.
+    DataError: a fault in the files, or a label that they lack.
+  """
+  ids = [label.id for label in labels]
+  if in_files(config.data):
+    stem = os.path.join(features_folder(config.data), 'labels')
+    found = read_features(stem, ids)
+    if (found.lengths != 1).any():
+      raise DataError(f'{stem}.lengths.npy: a label has one vector')
+  else:
+    names = (label.name for label in labels)
+    found = word_features(ids, names, config.model.embedding.dim, 1)
+  _check_size(found, config)
+  return found.padded(np.arange(len(labels)), 1)[:, 0]
 
 
 def given_features(

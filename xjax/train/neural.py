@@ -29,6 +29,7 @@ from xjax.train.descriptor_start import (
   start_descriptors,
   words_of,
 )
+from xjax.train.document_features import label_features
 from xjax.train.inputs import Inputs
 from xjax.train.judging import dev_judge
 from xjax.train.loop import Judge, Loop, Position
@@ -230,18 +231,20 @@ class NeuralRun:
     return jax.block_until_ready(state), at
 
   def _pretrained(self, state: TrainState) -> TrainState:
-    """A fresh state with word vectors and the descriptors made of them."""
+    """A fresh state with its word vectors and its labels' descriptors."""
     model, vocab = self.config.model, self.inputs.vocab
     state, found = start_words(state, model.embedding, vocab)
     if not model.head.describes:
       return state
+    space = self.corpus.label_space
+    labels = space.labels[: scored_labels(model, space)]
+    if vocab is None:
+      return start_descriptors(state, label_features(labels, self.config))
     words = words_of(state, vocab, found)
     if is_host0():
       save_words(self.workdir.word_vectors, words)
-    space = self.corpus.label_space
-    labels = space.labels[: scored_labels(model, space)]
     encoder = DescriptorEncoder.of(labels, model.head.descriptor, vocab, words)
-    return start_descriptors(state, labels, encoder)
+    return start_descriptors(state, encoder.encode(labels))
 
   def _describe(
     self, batches: TrainBatches, step: int, doc_B: np.ndarray
