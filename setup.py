@@ -34,6 +34,7 @@ setuptools.setup(
     'numpy>=2.1',
     'optax>=0.2.6',
     'orbax-checkpoint>=0.12',
+    'pyahocorasick>=2.1',
     'scikit-learn>=1.6',
     'scipy>=1.14',
     'tensorboardX>=2.6.4',

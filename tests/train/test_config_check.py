@@ -1,18 +1,20 @@
 """Configs that cannot work are refused, field by field."""
 
 from collections.abc import Iterator
+import copy
 import dataclasses
 
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.data.config import Eurlex57kData, SyntheticData
-from xjax.train.config import Config, Optimizer
+from xjax.data.config import Eurlex57kData, FeatureFilesConfig, SyntheticData
+from xjax.models.config import ExactMatchModel
+from xjax.train.config import Config, NeuralTrain, NoTrain, Optimizer
 from xjax.train.config_check import check_config, field_fault
 
 
-def broken(path: str, value: object) -> Config:
-  config = Config()
+def broken(path: str, value: object, whole: Config | None = None) -> Config:
+  config = copy.deepcopy(whole or Config())
   *holders, name = path.split('.')
   holder = config
   for part in holders:
@@ -73,6 +75,37 @@ def test_a_faulty_field_is_named(path, value, says):
   assert f'config.{path}' in message
   assert says in message
   assert '\n' not in message
+
+
+MATCH = Config(model=ExactMatchModel(), train=NoTrain())
+
+
+def test_exact_match_has_no_training():
+  check_config(MATCH)
+  for config in (
+    dataclasses.replace(MATCH, train=NeuralTrain()),
+    dataclasses.replace(Config(), train=NoTrain()),
+  ):
+    with pytest.raises(ConfigError, match='does not go with') as raised:
+      check_config(config)
+    assert str(raised.value).startswith('config.train=')
+
+
+@pytest.mark.parametrize(
+  ('path', 'value', 'says'),
+  [
+    ('model.alt', 1, 'must be bool'),
+    ('eval.ks', (5, 100), 'config.eval.depth=50'),
+    ('data.tokens.by_zone', True, 'reads zones as one text'),
+    ('data.tokens', FeatureFilesConfig(), 'reads words'),
+    ('train.steps', 3, 'no such field'),
+  ],
+)
+def test_faults_of_exact_match(path, value, says):
+  with pytest.raises(ConfigError) as raised:
+    check_config(broken(path, value, MATCH))
+  assert f'config.{path}' in str(raised.value)
+  assert says in str(raised.value)
 
 
 def numbers(holder: object, path: str = '') -> Iterator[str]:

@@ -16,11 +16,13 @@ from xjax.data.config import (
   XcRepoData,
 )
 from xjax.evaluate.calibration import Method
+from xjax.models.config import ExactMatchModel
 from xjax.train.config import (
   Config,
   Dtype,
   EvalConfig,
   NeuralTrain,
+  NoTrain,
   Optimizer,
   Schedule,
   shrink,
@@ -54,6 +56,7 @@ CONFIGS = {
   'rich': rich(),
   'taxonomy': Config(data=LEAVES),
   'raw text': Config(data=XcRepoData()),
+  'exact match': Config(model=ExactMatchModel(alt=True), train=NoTrain()),
 }
 
 
@@ -76,6 +79,16 @@ def test_kinds_stand_in_the_json():
   assert 'kind' not in written['mesh']
 
 
+def test_models_that_are_not_trained_shrink():
+  config = CONFIGS['exact match']
+  small = shrink(config)
+  assert (small.model, small.train) == (config.model, config.train)
+  assert isinstance(small.data, SyntheticData)
+  written = to_json(small)
+  assert written['model'] == {'kind': 'exact_match', 'alt': True}
+  assert written['train'] == {'kind': 'none'}
+
+
 def test_absent_fields_take_their_defaults():
   assert from_json({'seed': 4}) == Config(seed=4)
 
@@ -88,7 +101,10 @@ def test_absent_fields_take_their_defaults():
     ({'data': {'kind': 'cvs'}}, 'data: unknown kind'),
     ({'data': {'kind': 'bigru'}}, 'data: unknown kind'),
     ({'seed': '1'}, 'seed: expected'),
-    ({'train': {'schedule': 'square'}}, "'constant', 'linear', 'cosine'"),
+    (
+      {'train': {'kind': 'gradient', 'schedule': 'square'}},
+      "'constant', 'linear', 'cosine'",
+    ),
     ({'eval': {'ks': [1, 'a']}}, 'eval.ks'),
     ({'mesh': 3}, 'mesh: expected an object'),
     ([], 'config: expected an object'),

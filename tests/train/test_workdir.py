@@ -3,8 +3,7 @@
 import pytest
 
 from xjax.core.errors import ConfigError, UserError
-from xjax.train.fit import fit
-from xjax.train.predictor import load_predictor
+from xjax.train.fit import fit, load
 from xjax.train.workdir import Workdir
 
 
@@ -13,7 +12,7 @@ def test_home_is_understood(tmp_path, monkeypatch):
   assert Workdir.at('~/run').path == tmp_path / 'run'
 
 
-@pytest.mark.parametrize('use', [Workdir.at, load_predictor])
+@pytest.mark.parametrize('use', [Workdir.at, load])
 def test_a_name_no_folder_can_have(use, tmp_path):
   with pytest.raises(ConfigError, match='nnn: cannot be a workdir: File name'):
     use(tmp_path / ('n' * 300))

@@ -25,6 +25,7 @@ from xjax.evaluate.score_files import (
   read_train_gold,
 )
 from xjax.metrics.slices import ALL
+from xjax.train.fit import load as load_run
 from xjax.train.judging import (
   DEV,
   Metrics,
@@ -32,7 +33,6 @@ from xjax.train.judging import (
   read_judged as read_metrics,
   tuned_threshold,
 )
-from xjax.train.predictor import load_predictor
 from xjax.train.workdir import Workdir
 
 
@@ -79,7 +79,7 @@ def evaluate_split(
     ConfigError: data_dir for a corpus that is not read from files.
     DataError: no such split, or a fault in the data or the workdir.
   """
-  predictor, home = load_predictor(workdir), Workdir.at(workdir)
+  predictor, home = load_run(workdir), Workdir.at(workdir)
   config = predictor.config.eval
   data = _data_of(predictor.config.data, data_dir)
 

@@ -1,38 +1,33 @@
-"""Training from a config to judged predictions, and loading the result."""
+"""From a config to a model and its judged predictions, and loading them.
+
+The one place that tells kinds of models apart; all that they have in common is
+done here.
+"""
 
 import dataclasses
 import os
 import pathlib
 
-from absl import logging
-
-from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.mesh import make_mesh
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus
-from xjax.data.vocab import Vocabulary
 from xjax.evaluate.calibration import Calibration
-from xjax.models.descriptors import all_words
+from xjax.models.config import ExactMatchModel, NeuralModel
 from xjax.train.calibration import saved_calibration
-from xjax.train.checkpoint import read_params
-from xjax.train.config import Config, NeuralTrain
+from xjax.train.config import Config
 from xjax.train.config_check import check_config
-from xjax.train.document_features import check_features, reads_features
-from xjax.train.inputs import Inputs, fit_vocabulary
+from xjax.train.config_json import load_config
+from xjax.train.exact_match_run import ExactMatchFit, load_exact_match
+from xjax.train.fitted import Fit
 from xjax.train.judging import (
   Metrics,
-  check_best_metric,
   judge_splits,
   prior_metrics,
   read_splits,
 )
-from xjax.train.neural import NeuralRun, check_mesh
-from xjax.train.predictor import Predictor, load_predictor
+from xjax.train.neural_fit import NeuralFit, load_neural
+from xjax.train.predictor import Predictor
 from xjax.train.preemption import Preemption
-from xjax.train.state import from_paths
-from xjax.train.warm_start import best_step, find_start
-from xjax.train.word_start import check_word_vectors
 from xjax.train.workdir import Workdir
 
 
@@ -42,7 +37,7 @@ class FitResult:
 
   Attributes:
     workdir: its folder.
-    steps: optimizer steps taken.
+    steps: optimizer steps taken; 0: the model takes none.
     best_step: of the checkpoint judged.
     metrics: by split, of that checkpoint.
     prior: by split, of the popularity prior.
@@ -79,33 +74,37 @@ def fit(config: Config, workdir: str | os.PathLike) -> FitResult:
   """
   check_config(config)
   folder = Workdir.at(workdir)
+  run = _fit_of(config, folder)
   with Preemption() as preemption:
     # A config that is refused, here or further on, leaves nothing behind.
     folder.compare(config)
-    check_mesh(config, make_mesh(config.mesh))
-    if not folder.checkpoints.exists():
-      check_word_vectors(config.model.embedding)
-      if config.train.init_from:
-        find_start(config.train.init_from)
+    run.check_start()
     corpus = load_corpus(config.data, config.seed)
     if 'train' not in corpus.splits:
       raise DataError(
         'this corpus has no train split; it has: ' + ', '.join(corpus.splits)
       )
-    check_features(corpus, config)
     prior = prior_metrics(corpus, config.eval)
-    if 'dev' in prior:
-      check_best_metric(config.train.best_metric, prior['dev'])
-    elif is_host0():
-      logging.info(
-        'no dev split: no early stopping, and the last checkpoint is judged'
-      )
+    run.check_corpus(corpus, prior)
     folder.record_corpus(corpus)
     folder.open(config)
-    match config.train:
-      case NeuralTrain():
-        return _fit_neural(config, corpus, folder, prior, preemption)
-    raise ConfigError(f'no training is made from {config.train!r}')
+    fitted = run.fit(corpus, preemption)
+    best = fitted.best_step
+    metrics = read_splits(corpus, folder, best)
+    if metrics is None:
+      metrics = judge_splits(fitted.model(), corpus, folder)
+    return FitResult(
+      workdir=folder.path,
+      steps=fitted.steps,
+      best_step=best,
+      metrics=metrics,
+      prior=prior,
+      paths={name: folder.evaluation(name) for name in metrics},
+      corpus=corpus,
+      calibration=saved_calibration(
+        folder, config.eval.calibration, best, fitted.score_kind
+      ),
+    )
 
 
 def load(workdir: str | os.PathLike) -> Predictor:
@@ -114,55 +113,26 @@ def load(workdir: str | os.PathLike) -> Predictor:
   Raises:
     DataError: there is no run, or a file of it is missing or damaged.
   """
-  return load_predictor(workdir)
+  folder = Workdir.at(workdir)
+  if not folder.config.exists():
+    raise DataError(f'{folder.path}: no run of xjax here (no config.json)')
+  config = load_config(folder.config)
+  match config.model:
+    case NeuralModel():
+      return load_neural(folder, config)
+    case ExactMatchModel():
+      return load_exact_match(folder, config)
+  raise _unknown(config)
 
 
-def _fit_neural(
-  config: Config,
-  corpus: Corpus,
-  folder: Workdir,
-  prior: dict[str, Metrics],
-  preemption: Preemption,
-) -> FitResult:
-  vocab = None
-  if not reads_features(config):
-    vocab = _vocabulary(config, corpus, folder)
-  inputs = Inputs(config, vocab)
-  run = NeuralRun.prepare(config, corpus, inputs, folder)
-  scorer = run.scorer()
-  at = run.train(scorer, preemption)
-  best = best_step(folder)
-  metrics = read_splits(corpus, folder, best)
-  if metrics is None:
-    like = run.plan.abstract.params
-    scorer.params = from_paths(
-      like, read_params(folder.checkpoints, best, like)
-    )
-    model = Predictor(config, corpus.label_space, inputs, scorer, best, folder)
-    metrics = judge_splits(model, corpus, folder)
-  return FitResult(
-    workdir=folder.path,
-    steps=at.step,
-    best_step=best,
-    metrics=metrics,
-    prior=prior,
-    paths={name: folder.evaluation(name) for name in metrics},
-    corpus=corpus,
-    calibration=saved_calibration(
-      folder, config.eval.calibration, best, scorer.score_kind
-    ),
-  )
+def _fit_of(config: Config, folder: Workdir) -> Fit:
+  match config.model:
+    case NeuralModel():
+      return NeuralFit(config, folder)
+    case ExactMatchModel():
+      return ExactMatchFit(config, folder)
+  raise _unknown(config)
 
 
-def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
-  """The run's vocabulary, from its workdir once it is there."""
-  if is_host0() and not folder.vocab.exists():
-    vocab = fit_vocabulary(corpus.split('train'), config.data)
-    if config.model.head.describes:
-      vocab = vocab.extended(all_words(corpus.label_space.labels))
-    vocab.save(folder.vocab)
-    logging.info('vocabulary: %d words', len(vocab.words))
-  barrier('xjax:vocabulary')
-  vocab = folder.vocabulary()
-  folder.record_vocabulary(vocab)
-  return vocab
+def _unknown(config: Config) -> ConfigError:
+  return ConfigError(f'no model is made from {config.model!r}')

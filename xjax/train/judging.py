@@ -130,6 +130,7 @@ def judge_split(
     model.space,
     config.depth,
     model.scorer.n_labels,
+    model.scorer.assigned_above,
   )
   if name == DEV:
     threshold = tune_threshold(predictions)

@@ -2,33 +2,25 @@
 
 from collections.abc import Iterable, Sequence
 import dataclasses
-import os
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
-from xjax.core.errors import ConfigError, DataError
-from xjax.core.mesh import DATA, MeshConfig, make_mesh
 from xjax.core.types import PAD, Batch, ScoreKind
 from xjax.data.feature_rows import FeatureRows
 from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.evaluate.calibration import Calibration, readable_scores
 from xjax.evaluate.explained import AttendedWord, attended_words
+from xjax.linear.exact_match import FoundLabels
 from xjax.models.scorer import ModelScorer
 from xjax.train.abilities import check_describes, check_explains
 from xjax.train.added_labels import describe, widened
 from xjax.train.attention import Attention, attention_of
-from xjax.train.calibration import saved_calibration
-from xjax.train.checkpoint import read_params
 from xjax.train.config import Config
-from xjax.train.config_json import load_config
-from xjax.train.document_features import given_features, reads_features
+from xjax.train.document_features import given_features
 from xjax.train.inputs import Inputs
-from xjax.train.neural import plan_neural, scored_labels
-from xjax.train.state import from_paths
-from xjax.train.warm_start import best_step
+from xjax.train.text_inputs import TextInputs
 from xjax.train.workdir import Workdir
 
 
@@ -77,8 +69,8 @@ class Predictor:
 
   config: Config
   space: LabelSpace
-  inputs: Inputs
-  scorer: ModelScorer
+  inputs: Inputs | TextInputs
+  scorer: ModelScorer | FoundLabels
   step: int
   workdir: Workdir
   calibration: Calibration | None = None
@@ -109,7 +101,7 @@ class Predictor:
     features: FeatureRows | None = None,
   ) -> Iterable[Batch]:
     """Batches of texts, every one once; no larger than they need."""
-    devices = self.scorer.mesh.shape[DATA]
+    devices = self.scorer.devices
     return self.inputs.text_batches(documents, devices, features)
 
   def predict(
@@ -222,44 +214,3 @@ class Predictor:
       Prediction(label.id, label.name, float(score))
       for label, score in zip(labels, scores)
     ]
-
-
-def load_predictor(workdir: str | os.PathLike) -> Predictor:
-  """The best checkpoint of a run (else the newest) on the present devices.
-
-  Needs nothing but the workdir.
-
-  Raises:
-    DataError: there is no run, or a file of it is missing or damaged.
-  """
-  found = Workdir.at(workdir)
-  if not found.config.exists():
-    raise DataError(f'{found.path}: no run of xjax here (no config.json)')
-  config = load_config(found.config)
-  space = found.label_space()
-  vocab = None if reads_features(config) else found.vocabulary()
-  step = best_step(found)
-  if step is None:
-    raise DataError(f'{found.checkpoints}: no complete checkpoint')
-  mesh = _present_mesh(config)
-  inputs = Inputs(config, vocab)
-  plan = plan_neural(config, space, inputs.vocab_size, mesh)
-  like = plan.abstract.params
-  params = from_paths(like, read_params(found.checkpoints, step, like))
-  n_labels = scored_labels(config.model, space)
-  scorer = ModelScorer(plan.graphdef, params, mesh, n_labels)
-  method, kind = config.eval.calibration, scorer.score_kind
-  calibration = saved_calibration(found, method, step, kind)
-  return Predictor(config, space, inputs, scorer, step, found, calibration)
-
-
-def _present_mesh(config: Config) -> jax.sharding.Mesh:
-  """The run's mesh, or where it does not fit all devices for documents."""
-  try:
-    mesh = make_mesh(config.mesh)
-  except ConfigError:
-    mesh = make_mesh(MeshConfig())
-  if config.eval.batch_size % mesh.shape[DATA]:
-    # The label axis divides whatever the batch is.
-    mesh = make_mesh(MeshConfig(data=1, label=-1))
-  return mesh

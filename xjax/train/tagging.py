@@ -25,7 +25,8 @@ from xjax.evaluate.predictions import Predictions
 from xjax.train.abilities import check_describes, check_explains
 from xjax.train.document_features import check_reads_features
 from xjax.train.evaluation import saved_threshold
-from xjax.train.predictor import Predictor, load_predictor
+from xjax.train.fit import load
+from xjax.train.predictor import Predictor
 from xjax.train.tagged import Tagged
 from xjax.train.workdir import Workdir
 
@@ -70,7 +71,7 @@ def tag_file(
   """
   source, output = os.path.expanduser(source), os.path.expanduser(output)
   _check(source, output, k, explain)
-  predictor = load_predictor(workdir)
+  predictor = load(workdir)
   if explain:
     check_explains(predictor.config)
   if labels:
@@ -82,8 +83,16 @@ def tag_file(
   rows = _features_of(split, features, predictor)
   batches = predictor.text_batches(documents, rows)
   depth = max(k, predictor.config.eval.depth)
-  n_scored = predictor.scorer.n_labels
-  predictions = predict(predictor, batches, split, space, depth, n_scored)
+  scorer = predictor.scorer
+  predictions = predict(
+    scorer,
+    batches,
+    split,
+    space,
+    depth,
+    scorer.n_labels,
+    scorer.assigned_above,
+  )
   tagged = Tagged(predictor, predictions, split, space, k)
   attention = tagged.attention(explain, _SHOWN) if explain else None
   if output == STREAM:

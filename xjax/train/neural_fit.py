@@ -1,0 +1,150 @@
+"""Runs of neural models: checked, trained, loaded."""
+
+from collections.abc import Mapping
+import dataclasses
+
+from absl import logging
+import jax
+
+from xjax.core.distributed import barrier, is_host0
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh import DATA, MeshConfig, make_mesh
+from xjax.data.schema import Corpus
+from xjax.data.vocab import Vocabulary
+from xjax.models.descriptors import all_words
+from xjax.models.scorer import ModelScorer
+from xjax.train.calibration import saved_calibration
+from xjax.train.checkpoint import read_params
+from xjax.train.config import Config
+from xjax.train.document_features import check_features, reads_features
+from xjax.train.fitted import Fitted
+from xjax.train.inputs import Inputs, fit_vocabulary
+from xjax.train.judging import Metrics, check_best_metric
+from xjax.train.neural import (
+  NeuralRun,
+  check_mesh,
+  plan_neural,
+  scored_labels,
+)
+from xjax.train.predictor import Predictor
+from xjax.train.preemption import Preemption
+from xjax.train.state import from_paths
+from xjax.train.warm_start import best_step, find_start
+from xjax.train.word_start import check_word_vectors
+from xjax.train.workdir import Workdir
+
+
+@dataclasses.dataclass(frozen=True)
+class NeuralFit:
+  """A neural model's run in its workdir (fitted.Fit).
+
+  Attributes:
+    config: of the run.
+    workdir: where it is kept.
+  """
+
+  config: Config
+  workdir: Workdir
+
+  def check_start(self) -> None:
+    """Refuses batches that do not fit the mesh, and beginnings that are not.
+
+    Raises:
+      ConfigError: with the field.
+    """
+    config = self.config
+    check_mesh(config, make_mesh(config.mesh))
+    if not self.workdir.checkpoints.exists():
+      check_word_vectors(config.model.embedding)
+      if config.train.init_from:
+        find_start(config.train.init_from)
+
+  def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
+    """Refuses vectors of another size, and a best_metric without a value.
+
+    Raises:
+      ConfigError: that is so.
+    """
+    check_features(corpus, self.config)
+    if 'dev' in prior:
+      check_best_metric(self.config.train.best_metric, prior['dev'])
+    elif is_host0():
+      logging.info(
+        'no dev split: no early stopping, and the last checkpoint is judged'
+      )
+
+  def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
+    """Trains from where the workdir stands to the end.
+
+    Raises:
+      UserError: the loss or a gradient is not finite.
+      Preempted: asked to stop; the state is saved.
+    """
+    config, folder = self.config, self.workdir
+    vocab = None
+    if not reads_features(config):
+      vocab = _vocabulary(config, corpus, folder)
+    inputs = Inputs(config, vocab)
+    run = NeuralRun.prepare(config, corpus, inputs, folder)
+    scorer = run.scorer()
+    at = run.train(scorer, preemption)
+    best = best_step(folder)
+
+    def model() -> Predictor:
+      like = run.plan.abstract.params
+      scorer.params = from_paths(
+        like, read_params(folder.checkpoints, best, like)
+      )
+      space = corpus.label_space
+      return Predictor(config, space, inputs, scorer, best, folder)
+
+    return Fitted(at.step, best, scorer.score_kind, model)
+
+
+def load_neural(found: Workdir, config: Config) -> Predictor:
+  """The best checkpoint of a run (else the newest) on the present devices.
+
+  Raises:
+    DataError: a file of the workdir is missing or damaged.
+  """
+  space = found.label_space()
+  vocab = None if reads_features(config) else found.vocabulary()
+  step = best_step(found)
+  if step is None:
+    raise DataError(f'{found.checkpoints}: no complete checkpoint')
+  mesh = _present_mesh(config)
+  inputs = Inputs(config, vocab)
+  plan = plan_neural(config, space, inputs.vocab_size, mesh)
+  like = plan.abstract.params
+  params = from_paths(like, read_params(found.checkpoints, step, like))
+  n_labels = scored_labels(config.model, space)
+  scorer = ModelScorer(plan.graphdef, params, mesh, n_labels)
+  method, kind = config.eval.calibration, scorer.score_kind
+  calibration = saved_calibration(found, method, step, kind)
+  return Predictor(config, space, inputs, scorer, step, found, calibration)
+
+
+def _present_mesh(config: Config) -> jax.sharding.Mesh:
+  """The run's mesh, or where it does not fit all devices for documents."""
+  try:
+    mesh = make_mesh(config.mesh)
+  except ConfigError:
+    mesh = make_mesh(MeshConfig())
+  if config.eval.batch_size % mesh.shape[DATA]:
+    # The label axis divides whatever the batch is.
+    mesh = make_mesh(MeshConfig(data=1, label=-1))
+  return mesh
+
+
+def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
+  """The run's vocabulary, from its workdir once it is there."""
+  if is_host0() and not folder.vocab.exists():
+    vocab = fit_vocabulary(corpus.split('train'), config.data)
+    if config.model.head.describes:
+      vocab = vocab.extended(all_words(corpus.label_space.labels))
+    vocab.save(folder.vocab)
+    logging.info('vocabulary: %d words', len(vocab.words))
+  barrier('xjax:vocabulary')
+  vocab = folder.vocabulary()
+  folder.record_vocabulary(vocab)
+  return vocab
