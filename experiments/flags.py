@@ -43,13 +43,16 @@ class TupleParser(flags.ArgumentParser):
 
 
 def define_config() -> flags.FlagHolder[Config]:
-  """Defines --config=FILE.py and --config.<field>=<value>."""
+  """Defines --config=FILE.py[:NAME] and --config.<field>=<value>."""
   for element in (int, float, str):
     config_flags.register_flag_parser_for_type(
       tuple[element, ...], TupleParser(element)
     )
   holder = config_flags.DEFINE_config_file(
-    'config', None, 'Python file with get_config().', lock_config=True
+    'config',
+    None,
+    'Python file with get_config(), or FILE.py:NAME for get_config(NAME).',
+    lock_config=True,
   )
   flags.mark_flag_as_required('config')
   return holder
@@ -168,7 +171,9 @@ def _config_arguments(argv: Sequence[str]) -> tuple[str | None, list[str]]:
 
 
 def _load(path: str) -> Config:
-  if not pathlib.Path(path).is_file():
+  # FILE.py:NAME asks a file that makes several configs for one of them.
+  file = path.partition(':')[0]
+  if not pathlib.Path(file).is_file():
     raise ConfigError(f'--config={path}: no such file')
   try:
     config = flags.FLAGS['config'].parser.parse(path)

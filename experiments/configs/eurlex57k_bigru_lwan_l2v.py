@@ -1,0 +1,60 @@
+r"""EURLEX57K, full documents: BiGRU-LWAN with domain vectors.
+
+Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
+Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
+BIGRU-LWAN (L2V), with the sizes of Table 5: one layer of 300
+units per direction, dropout 0.4, batches of 16, Adam with gradients clipped to
++-5. The vectors are frozen, and trained on the corpus itself here; the paper's
+on more legislation (Chalkidis & Kampas 2018).
+
+  python -m experiments.embeddings \
+    --config=experiments/configs/eurlex57k_bigru_lwan_l2v.py \
+    --config.data.dir=DIR --output=runs/eurlex57k_l2v.bin
+  python -m experiments.train \
+    --config=experiments/configs/eurlex57k_bigru_lwan_l2v.py \
+    --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_lwan_l2v
+
+Hardware: one GPU. Expected (the paper, test): RP@5 0.775, nDCG@5 0.804,
+micro-F1 0.711.
+Time: hours.
+"""
+
+from xjax.data.config import Eurlex57kData, WordsConfig
+from xjax.models.config import (
+  BiGRUConfig,
+  EmbeddingConfig,
+  NeuralModel,
+)
+from xjax.train.config import Config, NeuralTrain
+
+_EPOCH = 2813  # steps of 16 documents in the 45,000 of train
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals', 'main_body', 'attachments'),
+      tokens=WordsConfig(
+        max_tokens=5000,
+        buckets=(256, 384, 512, 768, 1024, 1536, 2048, 3072, 5000),
+      ),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(
+        dim=200,
+        dropout=0.4,
+        word_dropout=0.0,
+        vectors='runs/eurlex57k_l2v.bin',
+        frozen=True,
+      ),
+      encoder=BiGRUConfig(units=300, dropout=0.4),
+    ),
+    train=NeuralTrain(
+      batch_size=16,
+      steps=20 * _EPOCH,
+      clip_value=5.0,
+      checkpoint_every=_EPOCH,
+      judge_every=_EPOCH,
+      patience=3,
+    ),
+  )

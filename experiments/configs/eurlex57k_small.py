@@ -1,0 +1,105 @@
+r"""EURLEX57K, header and recitals cut to 128 words: all systems, small.
+
+Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
+Legislation", ACL 2019, https://aclanthology.org/P19-1636: the systems of Table
+2 that read words, and the unified one, sized so that each trains about ten
+minutes on two CPU cores. The word vectors are trained on the corpus once, for
+all of them:
+
+  python -m experiments.embeddings \
+    --config=experiments/configs/eurlex57k_bigru_lwan_l2v.py \
+    --config.data.dir=DIR --output=runs/eurlex57k_l2v.bin
+  python -m experiments.train \
+    --config=experiments/configs/eurlex57k_small.py:SYSTEM \
+    --config.data.dir=DIR --config.data.labels=label_universe.txt \
+    --workdir=runs/eurlex57k_small/SYSTEM
+
+with SYSTEM one of those below. To judge labels never seen, hide some from
+training: --config.data.hold_out_labels=300 --config.train.steps=...
+
+Hardware: two CPU cores. Expected: the table in README.md. Time: ten minutes
+each, and one for judging.
+"""
+
+from xjax.data.config import Eurlex57kData, WordsConfig
+from xjax.models.config import (
+  BiGRUConfig,
+  CNNConfig,
+  DescriptorConfig,
+  DescriptorWeights,
+  EmbeddingConfig,
+  HANConfig,
+  NeuralModel,
+  OneVsAllConfig,
+  SelfAttentionConfig,
+  UnifiedConfig,
+  ZeroShotConfig,
+)
+from xjax.train.config import Config, NeuralTrain, Schedule
+
+# Steps of 64 documents that take ten minutes.
+SYSTEMS = {
+  'bigru_att': 5000,
+  'han': 4000,
+  'cnn_lwan': 1800,
+  'bigru_lwan': 1500,
+  'bigru_lwan_l2v': 1500,
+  'zero_bigru_lwan': 2500,
+  'unified': 1500,
+}
+
+
+def get_config(system: str = 'unified') -> Config:
+  """The config of one of SYSTEMS."""
+  if system not in SYSTEMS:
+    raise ValueError(f'no system {system!r}; there are {", ".join(SYSTEMS)}')
+  tokens = WordsConfig(max_tokens=128, buckets=(32, 64, 96, 128))
+  if system == 'han':
+    tokens = WordsConfig(max_tokens=64, buckets=(32, 64), by_zone=True)
+  steps = SYSTEMS[system]
+  return Config(
+    data=Eurlex57kData(zones=('header', 'recitals'), tokens=tokens),
+    model=_model(system),
+    train=NeuralTrain(
+      batch_size=64,
+      steps=steps,
+      learning_rate=2e-3,
+      warmup=100,
+      schedule=Schedule.COSINE,
+      clip_norm=20.0,
+      checkpoint_every=steps,
+      judge_every=steps,
+    ),
+  )
+
+
+def _model(system: str) -> NeuralModel:
+  vectors = EmbeddingConfig(
+    dropout=0.2,
+    word_dropout=0.02,
+    vectors='runs/eurlex57k_l2v.bin',
+    frozen=True,
+  )
+  bigru = BiGRUConfig(units=100, dropout=0.2)
+  match system:
+    case 'bigru_att':
+      return NeuralModel(
+        vectors, bigru, SelfAttentionConfig(), OneVsAllConfig()
+      )
+    case 'han':
+      han = HANConfig(units=100, zone_units=100, dropout=0.2)
+      return NeuralModel(vectors, han, SelfAttentionConfig(), OneVsAllConfig())
+    case 'cnn_lwan':
+      return NeuralModel(vectors, CNNConfig(filters=200, dropout=0.2))
+    case 'bigru_lwan':
+      trained = EmbeddingConfig(dropout=0.2, word_dropout=0.02)
+      return NeuralModel(trained, bigru)
+    case 'bigru_lwan_l2v':
+      return NeuralModel(vectors, bigru)
+    case 'zero_bigru_lwan':
+      return NeuralModel(vectors, bigru, head=ZeroShotConfig())
+    case 'unified':
+      descriptor = DescriptorConfig(weights=DescriptorWeights.IDF)
+      return NeuralModel(
+        vectors, bigru, head=UnifiedConfig(descriptor=descriptor)
+      )

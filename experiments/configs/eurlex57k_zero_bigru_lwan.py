@@ -1,0 +1,61 @@
+r"""EURLEX57K, full documents: ZERO-BIGRU-LWAN knows labels by descriptors.
+
+Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
+Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
+ZERO-BIGRU-LWAN, with the sizes of Table 5: one layer of 100
+units per direction, dropout 0.1, batches of 16, Adam with gradients clipped to
++-5. Word vectors and the labels' embeddings made of them are frozen.
+
+  python -m experiments.embeddings \
+    --config=experiments/configs/eurlex57k_zero_bigru_lwan.py \
+    --config.data.dir=DIR --output=runs/eurlex57k_l2v.bin
+  python -m experiments.train \
+    --config=experiments/configs/eurlex57k_zero_bigru_lwan.py \
+    --config.data.dir=DIR --workdir=runs/eurlex57k_zero_bigru_lwan
+
+Hardware: one GPU. Expected (the paper, test): RP@5 0.718, nDCG@5 0.752,
+micro-F1 0.652; zero-shot RP@5 0.438, nDCG@5 0.345.
+Time: hours.
+"""
+
+from xjax.data.config import Eurlex57kData, WordsConfig
+from xjax.models.config import (
+  BiGRUConfig,
+  EmbeddingConfig,
+  NeuralModel,
+  ZeroShotConfig,
+)
+from xjax.train.config import Config, NeuralTrain
+
+_EPOCH = 2813  # steps of 16 documents in the 45,000 of train
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals', 'main_body', 'attachments'),
+      tokens=WordsConfig(
+        max_tokens=5000,
+        buckets=(256, 384, 512, 768, 1024, 1536, 2048, 3072, 5000),
+      ),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(
+        dim=200,
+        dropout=0.1,
+        word_dropout=0.0,
+        vectors='runs/eurlex57k_l2v.bin',
+        frozen=True,
+      ),
+      encoder=BiGRUConfig(units=100, dropout=0.1),
+      head=ZeroShotConfig(),
+    ),
+    train=NeuralTrain(
+      batch_size=16,
+      steps=20 * _EPOCH,
+      clip_value=5.0,
+      checkpoint_every=_EPOCH,
+      judge_every=_EPOCH,
+      patience=3,
+    ),
+  )

@@ -1,0 +1,58 @@
+r"""TIB-SID library records, 26,976 labels: rows of their own and descriptors.
+
+English records of the TIB-SID collection with GND subjects (D'Souza et al.,
+"SemEval-2025 Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1),
+half of whose labels have one training document, and thousands none: they are
+scored by names and alternative names. The encoder is that of BIGRU-LWAN
+(Chalkidis et al. 2019, https://aclanthology.org/P19-1636).
+
+  python -m experiments.embeddings \
+    --config=experiments/configs/tib_sid_unified.py \
+    --config.data.dir=DIR --output=runs/tib_sid_vectors.bin
+  python -m experiments.train \
+    --config=experiments/configs/tib_sid_unified.py \
+    --config.data.dir=DIR --workdir=runs/tib_sid_unified
+
+Hardware: a GPU, or two CPU cores with patience. Expected: not run yet. Time:
+1 to 2 s a step on two CPU cores.
+"""
+
+from xjax.data.config import JsonlData, WordsConfig
+from xjax.models.config import (
+  BiGRUConfig,
+  DescriptorConfig,
+  DescriptorWeights,
+  EmbeddingConfig,
+  NeuralModel,
+  UnifiedConfig,
+)
+from xjax.train.config import Config, NeuralTrain
+
+
+def get_config() -> Config:
+  return Config(
+    data=JsonlData(
+      labels='all',
+      tokens=WordsConfig(max_tokens=128, buckets=(32, 64, 128)),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(
+        dim=200,
+        vectors='runs/tib_sid_vectors.bin',
+        frozen=True,
+      ),
+      encoder=BiGRUConfig(units=100),
+      head=UnifiedConfig(
+        descriptor=DescriptorConfig(alt=True, weights=DescriptorWeights.IDF),
+        hidden_labels=200,
+      ),
+    ),
+    train=NeuralTrain(
+      batch_size=32,
+      steps=10_000,
+      clip_value=5.0,
+      checkpoint_every=1000,
+      judge_every=1000,
+      patience=3,
+    ),
+  )

@@ -1,0 +1,97 @@
+"""Every system, as shipped but small, learns 64 documents by heart."""
+
+import dataclasses
+import importlib
+import pathlib
+
+import pytest
+
+from xjax.data.config import WordsConfig
+from xjax.evaluate.evaluator import predict
+from xjax.evaluate.judge import judge
+from xjax.models.config import NeuralModel
+from xjax.train.config import shrink
+from xjax.train.fit import fit, load
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SIZES = {'dim': 48, 'units': 24, 'zone_units': 24, 'filters': 48, 'chunk': 64}
+RATES = {'dropout': 0.0, 'word_dropout': 0.0, 'row_dropout': 0.0}
+
+
+def shipped():
+  """(name, config) of every neural config, variants too."""
+  for path in sorted((ROOT / 'experiments' / 'configs').glob('[!_]*.py')):
+    module = importlib.import_module(f'experiments.configs.{path.stem}')
+    for system in getattr(module, 'SYSTEMS', [None]):
+      config = module.get_config(*[system] if system else [])
+      if isinstance(config.model, NeuralModel):
+        yield f'{path.stem}:{system}' if system else path.stem, config
+
+
+def roomy(config):
+  """A config on 64 documents of the embedded corpus, with what it needs."""
+  small = shrink(config)
+  tokens = small.data.tokens
+  if isinstance(tokens, WordsConfig):
+    tokens = dataclasses.replace(
+      tokens, max_tokens=96, buckets=(96,), max_words=4000
+    )
+  parts = {}
+  for field in dataclasses.fields(small.model):
+    part = getattr(small.model, field.name)
+    have = {f.name for f in dataclasses.fields(part)}
+    given = {k: v for k, v in {**SIZES, **RATES}.items() if k in have}
+    if 'init_scale' in have:
+      given['init_scale'] = 1.0
+    if 'hidden_labels' in have:
+      given['hidden_labels'] = 0
+    parts[field.name] = dataclasses.replace(part, **given)
+  return dataclasses.replace(
+    small,
+    data=dataclasses.replace(
+      small.data, n_train=64, n_dev=16, n_test=0, n_labels=40, tokens=tokens
+    ),
+    model=NeuralModel(**parts),
+    train=dataclasses.replace(
+      small.train,
+      batch_size=32,
+      accumulate=1,
+      steps=120,
+      learning_rate=1e-2,
+      warmup=0,
+      clip_norm=5.0,
+      log_every=100,
+      checkpoint_every=120,
+      judge_every=120,
+    ),
+  )
+
+
+def kinds(config):
+  """What configs share that differ in sizes, rates and training alone."""
+  small = roomy(config)
+  parts = [type(part) for part in vars(small.model).values()]
+  return str([small.data.tokens, *parts])
+
+
+CASES = {kinds(config): (name, config) for name, config in shipped()}
+
+
+@pytest.mark.parametrize(
+  'config', [pytest.param(c, id=name) for name, c in CASES.values()]
+)
+def test_learns_by_heart(config, tmp_path):
+  config = roomy(config)
+  result = fit(config, tmp_path)
+  model = load(tmp_path)
+  split = result.corpus.split('train')
+  predictions = predict(
+    model.scorer,
+    model.batches(split),
+    split,
+    model.space,
+    16,
+    model.scorer.n_labels,
+  )
+  metrics = judge(predictions, config.eval.criteria())['xjax']['all']
+  assert metrics['RP@5'] > 0.97
