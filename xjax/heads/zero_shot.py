@@ -68,13 +68,17 @@ class ZeroShot(AttentionHead):
     self.offset = nnx.Param(jnp.float32(offset))
 
   def prepare(self, features: TokenFeatures) -> TokenFeatures:
-    """Keys k_BTE in the descriptors' space; arbitrary at padding."""
+    """Keys k_BTE in the descriptors' space, 0 at padding.
+
+    So a document of no token has the logit c, as the sum over its tokens says.
+    """
     hidden_BTD = features.hidden_BTD
     kernel_DE = self.kernel[...].astype(hidden_BTD.dtype)
     keys_BTE = jnp.matmul(
       hidden_BTD, kernel_DE, precision=full_precision(hidden_BTD.dtype)
     )
     keys_BTE = jnp.tanh(keys_BTE + self.bias[...].astype(keys_BTE.dtype))
+    keys_BTE = jnp.where(features.real_BT[:, :, None], keys_BTE, 0)
     return TokenFeatures(keys_BTE, features.lengths_B)
 
   def logits(
