@@ -149,6 +149,33 @@ def test_predict_writes_all_three_files(trained, tmp_path):
   assert again.returncode == 0, again.stderr
 
 
+def test_predict_explains_labels_on_a_page(trained, tmp_path):
+  workdir, _ = trained
+  documents(tmp_path / 'in.jsonl', None)
+  out = tmp_path / 'out.jsonl'
+  flags = (f'--workdir={workdir}', f'--input={tmp_path / "in.jsonl"}', '--k=3')
+  done = run('predict', *flags, f'--output={out}', '--explain=2')
+  assert done.returncode == 0, done.stderr
+  texts = 'one of two texts', 'the other'
+  for row, text in zip(rows_of(out.read_text()), texts, strict=True):
+    for label in row['labels']:
+      assert len(label['why']) == 2
+      for word in label['why']:
+        assert text[slice(*word['at'])] == word['word']
+  page = out.with_suffix('.html').read_text()
+  assert page.count('<article ') == 2 and page.count('<button ') == 6
+
+
+def test_predict_cannot_add_labels_to_any_run(trained, tmp_path):
+  (tmp_path / 'new.txt').write_text('a name\n')
+  flags = (f'--workdir={trained[0]}', f'--labels={tmp_path / "new.txt"}')
+  done = run('predict', *flags, stdin='{"text": "a"}')
+  assert done.returncode == 1 and not done.stdout
+  (line,) = done.stderr.splitlines()
+  assert line.startswith('error: the head label_attention cannot score new')
+  assert line.endswith('these heads can: zero_shot, unified')
+
+
 def test_streams_files_and_python_agree(trained, tmp_path):
   workdir, _ = trained
   documents(tmp_path / 'in.jsonl', None)
@@ -267,6 +294,7 @@ CONFIG = QUICK[0]
     ('predict', ('--workdir=x',), 'no run of xjax here'),
     ('predict', ('--workdir=x', '--output=y.txt'), 'must end in .jsonl'),
     ('predict', ('--workdir=x', '--k=0'), '--k=0: must be at least 1'),
+    ('predict', ('--workdir=x', '--explain=-1'), '--explain=-1: a number of'),
   ],
 )
 def test_a_mistake_is_one_line_and_exit_code_1(main, arguments, says, tmp_path):

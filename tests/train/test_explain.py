@@ -23,6 +23,7 @@ from xjax.train.tagging import tag_file
 
 ODD = 'İl "Nipa" <MANI> cafe\u0301, gipu! 2003/87 fati'
 LONG = 'mani nipa ' * 20
+K = 3  # everywhere: each length of lists is a program to compile
 
 
 @pytest.fixture(scope='module')
@@ -41,7 +42,7 @@ def test_the_weights_are_those_by_which_it_was_scored(predictor, documents):
   params = jax.tree.map(np.asarray, scorer.params)
   output, bias = (np.asarray(params.head[x][...]) for x in ('output', 'bias'))
   for batch in predictor.text_batches([*documents, 'nipa', '', LONG]):
-    ids_GBK, scores_GBK = predictor.topk(batch, 4)
+    ids_GBK, scores_GBK = predictor.topk(batch, K)
     alpha_BKT = scorer.attention(batch, ids_GBK[0])
     np.testing.assert_allclose(alpha_BKT.sum(axis=2), 1, atol=1e-5)
     beyond = np.arange(alpha_BKT.shape[2]) >= batch.lengths_B[:, None, None]
@@ -70,7 +71,7 @@ def hidden(predictor, batch):
 def test_explains_what_it_predicts(predictor, documents):
   texts = [*documents[:5], ODD]
   for found, expected, text in zip(
-    predictor.explain(texts, 3, 4), predictor.predict(texts, 3), texts
+    predictor.explain(texts, K, 4), predictor.predict(texts, K), texts
   ):
     assert [x[:2] for x in found] == [x[:2] for x in expected]
     np.testing.assert_allclose(
@@ -87,23 +88,23 @@ def test_explains_what_it_predicts(predictor, documents):
 
 
 def test_all_words_of_a_text_and_no_more(predictor):
-  (labels,) = predictor.explain([ODD], 2, 99)
+  (labels,) = predictor.explain([ODD], K, 99)
   for label in labels:
     words = [x.word for x in sorted(label.why, key=lambda x: x.at)]
     assert words == 'İl Nipa MANI cafe\u0301 gipu 2003 87 fati'.split()
     assert sum(x.weight for x in label.why) == pytest.approx(1, abs=1e-5)
   longest = predictor.config.data.tokens.max_tokens
-  (labels,) = predictor.explain([LONG], 1, 99)
+  (labels,) = predictor.explain([LONG], K, 99)
   assert len(labels[0].why) == longest
   assert max(x.at[1] for x in labels[0].why) == longest * 5 - 1
-  (labels,) = predictor.explain(['?!'], 1, 5)
+  (labels,) = predictor.explain(['?!'], K, 5)
   assert labels[0].why == ()
-  assert predictor.explain([], 2, 5) == []
+  assert predictor.explain([], K, 5) == []
 
 
 def test_it_knows_the_zone(predictor):
   body = Document('d', {'title': 'nipa', 'empty': '', 'body': 'mani gipu'})
-  (labels,) = predictor.explain([body], 1, 5)
+  (labels,) = predictor.explain([body], K, 5)
   places = {(x.zone, x.at, x.word) for x in labels[0].why}
   assert places == {
     ('title', (0, 4), 'nipa'),
@@ -114,9 +115,9 @@ def test_it_knows_the_zone(predictor):
 
 def test_order_and_company_do_not_matter(predictor, documents):
   texts = [LONG, 'nipa', *documents[:7], 'mani gipu']
-  together = predictor.explain(texts, 2, 3)
+  together = predictor.explain(texts, K, 3)
   for row in (0, 1, 9):
-    (alone,) = predictor.explain([texts[row]], 2, 3)
+    (alone,) = predictor.explain([texts[row]], K, 3)
     for a, b in zip(alone, together[row], strict=True):
       assert a.id == b.id
       np.testing.assert_allclose(
@@ -127,10 +128,10 @@ def test_order_and_company_do_not_matter(predictor, documents):
 def test_lists_that_run_out_and_weights_that_are_kept(predictor):
   texts = ['nipa mani', 'gipu', 'fati fati fati']
   batches = predictor.text_batches(texts)
-  ids = np.full((3, 4), PAD, np.int32)
+  ids = np.full((3, K), PAD, np.int32)
   ids[:, 0] = 1
   found = attention_of(predictor.scorer, batches, ids, 2, n_first=2)
-  assert found.at_NKW.shape == (3, 4, 2)
+  assert found.at_NKW.shape == (3, K, 2)
   np.testing.assert_allclose(found.weights_NKW[:, 1:], 0)
   np.testing.assert_allclose(found.weights_NKW[1, 0], [1, 0], atol=1e-6)
   assert len(found.first) == 2
@@ -156,12 +157,12 @@ def test_heads_without_attention_say_which_have_it(predictor):
 
 @pytest.fixture
 def tag(finished, tmp_path):
-  def run(rows, output='out.jsonl', k=3, **more):
+  def run(rows, output='out.jsonl', **more):
     source = tmp_path / 'in.jsonl'
     source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
     path = str(tmp_path / output) if output != '-' else '-'
     return tmp_path / output, tag_file(
-      finished.workdir, str(source), path, k, **more
+      finished.workdir, str(source), path, K, **more
     )
 
   return run
@@ -169,7 +170,7 @@ def tag(finished, tmp_path):
 
 def test_lines_and_page_of_a_file(tag, predictor):
   rows = [{'text': ODD}, {'id': 'b', 'zones': {'t': 'nipa', 'u': 'mani'}}]
-  rows[1]['labels'] = [predictor.predict(['nipa\nmani'], 1)[0][0].id]
+  rows[1]['labels'] = [predictor.predict(['nipa\nmani'], K)[0][0].id]
   path, none = tag(rows, 'plain.jsonl')
   plain = [json.loads(line) for line in path.read_text().splitlines()]
   assert none is None and not path.with_suffix('.html').exists()
@@ -187,7 +188,7 @@ def test_lines_and_page_of_a_file(tag, predictor):
   assert shown.path == path and shown.n_documents == 2 and shown.words == 2
   first, second = shown.documents
   assert first.document.zones == {'text': ODD} and len(first.words) == 8
-  assert [x.is_gold for x in first.labels] == [None] * 3
+  assert [x.is_gold for x in first.labels] == [None] * K
   assert [x.is_gold for x in second.labels] == [True, False, False]
   for one in shown.documents:
     for label in one.labels:

@@ -26,8 +26,9 @@ HEADS = {
 def workdir(request, config, tmp_path_factory):
   """A run whose labels are known by descriptors, two of them held out."""
   model = dataclasses.replace(config.model, head=HEADS[request.param])
-  folder = tmp_path_factory.mktemp('described') / 'run'
-  return fit(dataclasses.replace(config, model=model), folder).workdir
+  train = dataclasses.replace(config.train, steps=2, judge_every=2)
+  config = dataclasses.replace(config, model=model, train=train)
+  return fit(config, tmp_path_factory.mktemp('described') / 'run').workdir
 
 
 @pytest.fixture(scope='module')
