@@ -15,7 +15,8 @@ from xjax.train.fit import FitResult
 
 # What a workdir has, by the first of each.
 _CONTENTS = {
-  'config.json': 'config.json labels.jsonl features/  what the model is',
+  'config.json': 'config.json labels.jsonl            what the model is',
+  'features': 'features/                           the words it knows',
   'checkpoints': 'checkpoints/                        its parameters',
   'metrics.jsonl': 'metrics.jsonl tb/                   how training went',
   'eval': 'eval/<split>/ calibration.json      predictions, metrics, '
