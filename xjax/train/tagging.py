@@ -71,28 +71,11 @@ def tag_file(
   """
   source, output = os.path.expanduser(source), os.path.expanduser(output)
   _check(source, output, k, explain)
-  predictor = load(workdir)
-  if explain:
-    check_explains(predictor.config)
-  if labels:
-    check_describes(predictor.config)
-    new = read_new_labels(labels, predictor.space)
-    predictor = predictor.with_labels(new)
+  predictor = _load(workdir, labels, explain)
   documents = read_input(predictor.config.data, source)
   split, space, labelled = _gold_of(documents, predictor.space)
   rows = _features_of(split, features, predictor)
-  batches = predictor.text_batches(documents, rows)
-  depth = max(k, predictor.config.eval.depth)
-  scorer = predictor.scorer
-  predictions = predict(
-    scorer,
-    batches,
-    split,
-    space,
-    depth,
-    scorer.n_labels,
-    scorer.assigned_above,
-  )
+  predictions = _ranked(predictor, split, space, k, rows)
   tagged = Tagged(predictor, predictions, split, space, k)
   attention = tagged.attention(explain, _SHOWN) if explain else None
   if output == STREAM:
@@ -106,6 +89,36 @@ def tag_file(
     return None
   shown = (tagged.explained(attention, i) for i in range(len(attention.first)))
   return Explanations(path, tuple(shown), len(split), explain)
+
+
+def _load(workdir: str | os.PathLike, labels: str, explain: int) -> Predictor:
+  predictor = load(workdir)
+  if explain:
+    check_explains(predictor.config)
+  if not labels:
+    return predictor
+  check_describes(predictor.config)
+  return predictor.with_labels(read_new_labels(labels, predictor.space))
+
+
+def _ranked(
+  predictor: Predictor,
+  split: Split,
+  space: LabelSpace,
+  k: int,
+  features: FeatureRows | None,
+) -> Predictions:
+  """Lists of all slices, at least k long."""
+  scorer = predictor.scorer
+  return predict(
+    scorer,
+    predictor.text_batches(split.documents, features),
+    split,
+    space,
+    max(k, predictor.config.eval.depth),
+    scorer.n_labels,
+    scorer.assigned_above,
+  )
 
 
 def _features_of(
