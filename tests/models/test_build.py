@@ -7,8 +7,9 @@ import pytest
 
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import LABEL, MeshConfig, make_mesh
+from xjax.heads.frozen import Frozen
 from xjax.models.build import build, smoothed_priors
-from xjax.models.config import NeuralModel
+from xjax.models.config import NeuralModel, UnifiedConfig, ZeroShotConfig
 
 
 def small(**fields):
@@ -54,6 +55,91 @@ def test_biases_begin_at_the_priors():
   np.testing.assert_array_equal(made(small()).head.bias[...], 0)
   with pytest.raises(ValueError, match='between 0 and 1'):
     made(small(), label_priors=counts / 200)
+
+
+SHARED = {  # of heads with descriptors: shapes of what labels share
+  ZeroShotConfig: {'kernel': (6, 4), 'bias': (4,), 'offset': ()},
+  UnifiedConfig: {
+    'attention_kernel': (4, 6),
+    'output_kernel': (4, 6),
+    'bias_kernel': (4,),
+    'offset': (),
+    'unseen_scale': (),
+    'unseen_offset': (),
+  },
+}
+ROWS = {  # and of their label rows
+  ZeroShotConfig: {'descriptors': (256, 4), 'seen': (256,)},
+  UnifiedConfig: {
+    'attention': (256, 6),
+    'output': (256, 6),
+    'bias': (256,),
+    'descriptors': (256, 4),
+    'seen': (256,),
+    'own': (256,),
+    'hidden': (256,),
+  },
+}
+FROZEN = {'descriptors', 'seen', 'own', 'hidden'}
+
+
+def described(kind, **given):
+  config = small()
+  config.head = kind(chunk=8)
+  return made(config, **given)
+
+
+@pytest.mark.parametrize('kind', SHARED)
+def test_heads_with_descriptors(kind):
+  head = described(kind).head
+  params = nnx.state(head)
+  shapes = {name: x.shape for name, x in nnx.to_pure_dict(params).items()}
+  assert shapes == SHARED[kind] | ROWS[kind]
+  specs = nnx.to_pure_dict(nnx.get_partition_spec(params))
+  for name in SHARED[kind]:
+    assert not specs[name], name
+  for name, shape in ROWS[kind].items():
+    assert specs[name] == P(LABEL, *[None] * (len(shape) - 1)), name
+  for name in shapes:
+    assert isinstance(getattr(head, name), Frozen) == (name in FROZEN), name
+  assert head.chunk == 8 and not head.descriptors[...].any()
+
+
+def masks():
+  """Labels 1, 6, ... have no training documents, 2, 7, ... calibrate."""
+  kind = np.arange(130) % 5
+  return {'unseen': kind == 1, 'hidden': kind == 2}
+
+
+def test_which_labels_are_seen():
+  head = described(UnifiedConfig, **masks()).head
+  unseen, hidden = masks().values()
+  seen = ~(unseen | hidden)
+  for name, row in (('seen', seen), ('own', seen), ('hidden', hidden)):
+    np.testing.assert_array_equal(
+      getattr(head, name)[...], np.pad(row, (0, 126)), err_msg=name
+    )
+  assert head.row_dropout == UnifiedConfig.row_dropout
+  # Nothing calibrates a head without rows: it is asked for none.
+  zero_shot = described(ZeroShotConfig, unseen=unseen).head
+  np.testing.assert_array_equal(zero_shot.seen[:130], ~unseen)
+  np.testing.assert_array_equal(described(ZeroShotConfig).head.seen[:130], 1)
+
+
+def test_offsets_are_the_mean_of_the_seen():
+  priors = smoothed_priors(np.arange(130), 200)
+  logits = np.log(priors / (1 - priors))
+  given = masks() | {'label_priors': priors}
+  seen = ~(given['unseen'] | given['hidden'])
+  for kind in SHARED:
+    head = described(kind, **given).head
+    np.testing.assert_allclose(head.offset[...], logits[seen].mean(), rtol=1e-5)
+  np.testing.assert_allclose(
+    head.bias[:130] + head.offset[...], logits, rtol=1e-5
+  )
+  none = {'unseen': seen | True, 'label_priors': priors}
+  for kind in SHARED:
+    assert described(kind, **none).head.offset[...] == 0
 
 
 def test_unknown_parts():

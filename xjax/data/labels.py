@@ -41,7 +41,8 @@ def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
     return space
   counts = space.train_counts
   rng = host_generator(seed, 'hold_out')
-  drawn = draw_labels(counts, n, HOLD_OUT_RANGE, rng)
+  field = 'data.hold_out_labels'
+  drawn = draw_labels(counts, n, HOLD_OUT_RANGE, rng, field)
   held = np.zeros(len(space), bool)
   held[drawn] = True
   order = np.argsort(held, kind='stable')
@@ -59,6 +60,7 @@ def draw_labels(
   n: int,
   counts: tuple[int, int],
   rng: np.random.Generator,
+  field: str,
 ) -> np.ndarray:
   """Draws labels evenly over the ranks by frequency of those in a range.
 
@@ -70,6 +72,7 @@ def draw_labels(
     n: how many, at least 1.
     counts: the least and the most training documents of a candidate.
     rng: decides the draw.
+    field: of the config, that n is the value of.
 
   Returns:
     int64 [n] indices.
@@ -83,9 +86,8 @@ def draw_labels(
   ranked = ranked[inside]
   if not 0 < n <= len(ranked):
     raise ConfigError(
-      f'{n} labels cannot be set apart (data.hold_out_labels, '
-      f'model.head.hidden_labels): {len(ranked)} have {low} to {high} training '
-      'documents'
+      f'{field}={n}: {len(ranked)} labels have {low} to {high} training '
+      'documents and could be set apart'
     )
   bounds = np.arange(n + 1) * len(ranked) // n
   return ranked[rng.integers(bounds[:-1], bounds[1:])]

@@ -68,7 +68,7 @@ class DescriptorEncoder:
   def encode(self, labels: Sequence[Label]) -> np.ndarray:
     """Embeddings, float32 [len(labels), E]; 0 where no word has a vector."""
     rows = [self._embedding(label) for label in labels]
-    return np.asarray(rows, np.float32).reshape(len(labels), -1)
+    return np.asarray(rows, np.float32).reshape(len(labels), self.words.dim)
 
   def _embedding(self, label: Label) -> np.ndarray:
     words = [
@@ -79,7 +79,7 @@ class DescriptorEncoder:
     ]
     total = sum(weight for _, weight in words)
     if not total:
-      return np.zeros(self.words.vectors.shape[1], np.float32)
+      return np.zeros(self.words.dim, np.float32)
     ids, weights = zip(*words)
     return np.asarray(weights) @ self.words.vectors[list(ids)] / total
 

@@ -85,7 +85,8 @@ def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
   head = config.model.head
   if isinstance(head, UnifiedConfig) and head.hidden_labels:
     rng = host_generator(config.seed, 'hidden_labels')
-    drawn = draw_labels(train_counts, head.hidden_labels, HIDDEN_RANGE, rng)
+    n, field = head.hidden_labels, 'model.head.hidden_labels'
+    drawn = draw_labels(train_counts, n, HIDDEN_RANGE, rng, field)
     hidden[drawn] = True
   return hidden
 

@@ -23,6 +23,7 @@ from xjax.train.judging import Metrics, check_best_metric
 from xjax.train.neural import (
   NeuralRun,
   check_mesh,
+  hidden_labels,
   plan_neural,
   scored_labels,
 )
@@ -62,10 +63,13 @@ class NeuralFit:
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
     """Refuses vectors of another size, and a best_metric without a value.
 
+    And more labels to calibrate by than there are.
+
     Raises:
       ConfigError: that is so.
     """
     check_features(corpus, self.config)
+    hidden_labels(self.config, corpus.label_space.train_counts)
     if 'dev' in prior:
       check_best_metric(self.config.train.best_metric, prior['dev'])
     elif is_host0():
