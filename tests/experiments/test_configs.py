@@ -8,6 +8,7 @@ import pytest
 
 from xjax.train.config import Config, NeuralTrain, shrink
 from xjax.train.config_check import check_config
+from xjax.train.config_json import to_json
 from xjax.train.fit import fit
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -22,6 +23,20 @@ def module_of(name: str):
   return importlib.import_module(f'experiments.configs.{name}')
 
 
+def systems_of(name: str):
+  """The names that a config file goes by: its own, or one for each system."""
+  systems = getattr(module_of(name), 'SYSTEMS', ())
+  return [f'{name}:{system}' for system in systems] or [name]
+
+
+CONFIGS = [config for name in NAMES for config in systems_of(name)]
+
+
+def config_of(name: str):
+  file, *system = name.split(':')
+  return module_of(file).get_config(*system)
+
+
 def test_all_are_here():
   assert {'quickstart', 'jsonl_bigru_lwan'} <= set(NAMES)
 
@@ -34,17 +49,30 @@ def test_docstring_says_what_to_expect(name):
     assert word in text or (word == 'al. 2019' and 'ACL 2019' in text), word
 
 
-@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('name', CONFIGS)
 def test_is_valid(name):
-  config = module_of(name).get_config()
+  config = config_of(name)
   assert isinstance(config, Config)
   check_config(config)
-  assert config is not module_of(name).get_config()
+  assert config is not config_of(name)
 
 
 @pytest.mark.parametrize('name', NAMES)
+def test_file_alone_is_a_config(name):
+  systems = [to_json(config_of(system)) for system in systems_of(name)]
+  assert to_json(config_of(name)) in systems
+
+
+@pytest.mark.parametrize('name', [n for n in CONFIGS if ':' in n])
+def test_no_such_system(name):
+  file, system = name.split(':')
+  with pytest.raises(ValueError, match=system):
+    config_of(f'{file}:no_such')
+
+
+@pytest.mark.parametrize('name', CONFIGS)
 def test_two_steps(name, tmp_path):
-  config = shrink(module_of(name).get_config())
+  config = shrink(config_of(name))
   check_config(config)
   result = fit(config, tmp_path / 'run')
   trained = isinstance(config.train, NeuralTrain)
