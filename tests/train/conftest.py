@@ -1,9 +1,14 @@
-"""One small finished run that tests of this room share."""
+"""Two small finished runs that tests of this room share."""
 
 import dataclasses
 
 import pytest
 
+from xjax.models.config import (
+  DescriptorConfig,
+  DescriptorWeights,
+  UnifiedConfig,
+)
 from xjax.train.config import Config, shrink
 from xjax.train.fit import fit
 
@@ -25,3 +30,24 @@ def config():
 def finished(config, tmp_path_factory):
   """What fit returned; its workdir must not be changed: copy it."""
   return fit(config, tmp_path_factory.mktemp('finished') / 'run')
+
+
+@pytest.fixture(scope='session')
+def described_config(config):
+  """Labels known by rows of their own and by descriptors of frozen words."""
+  head = UnifiedConfig(
+    chunk=8,
+    hidden_labels=2,
+    descriptor=DescriptorConfig(alt=True, weights=DescriptorWeights.IDF),
+  )
+  embedding = dataclasses.replace(
+    config.model.embedding, frozen=True, init_scale=1.0
+  )
+  model = dataclasses.replace(config.model, head=head, embedding=embedding)
+  return dataclasses.replace(config, model=model)
+
+
+@pytest.fixture(scope='session')
+def described(described_config, tmp_path_factory):
+  """What fit returned of it; its workdir must not be changed: copy it."""
+  return fit(described_config, tmp_path_factory.mktemp('described') / 'run')
