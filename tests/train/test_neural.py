@@ -1,0 +1,81 @@
+"""Which labels a neural model scores, and which it calibrates by."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError
+from xjax.data.load import load_corpus
+from xjax.models.config import (
+  LabelAttentionConfig,
+  NeuralModel,
+  OneVsAllConfig,
+  UnifiedConfig,
+  ZeroShotConfig,
+)
+from xjax.train.config import Config
+from xjax.train.fit import fit
+from xjax.train.neural import hidden_labels, scored_labels
+
+COUNTS = np.random.default_rng(0).permutation(
+  [0] * 30 + [21, 500] * 10 + list(range(1, 21)) * 4
+)
+
+
+def config_of(head, seed=0):
+  return Config(seed=seed, model=NeuralModel(head=head))
+
+
+@pytest.mark.parametrize('n', [1, 8, 80])
+def test_hidden_labels_are_rare_ones_of_all_frequencies(n):
+  hidden = hidden_labels(config_of(UnifiedConfig(hidden_labels=n)), COUNTS)
+  assert hidden.dtype == bool and hidden.shape == COUNTS.shape
+  drawn = np.sort(COUNTS[hidden])
+  runs = np.sort(COUNTS[(COUNTS >= 1) & (COUNTS <= 20)]).reshape(n, -1)
+  assert ((runs[:, 0] <= drawn) & (drawn <= runs[:, -1])).all()
+
+
+def test_hidden_labels_follow_from_the_seed_and_the_counts():
+  head = UnifiedConfig(hidden_labels=8)
+  first, again, other = (
+    hidden_labels(config_of(head, seed), COUNTS) for seed in (3, 3, 4)
+  )
+  np.testing.assert_array_equal(first, again)
+  assert (first != other).any()
+  # Labels that are added later change nothing.
+  more = hidden_labels(config_of(head, 3), np.pad(COUNTS, (0, 9)))
+  np.testing.assert_array_equal(more, np.pad(first, (0, 9)))
+
+
+def test_other_heads_hide_no_labels():
+  heads = (
+    LabelAttentionConfig(),
+    OneVsAllConfig(),
+    ZeroShotConfig(),
+    UnifiedConfig(hidden_labels=0),
+  )
+  for head in heads:
+    assert not hidden_labels(config_of(head), COUNTS).any()
+
+
+def test_held_out_labels_are_scored_by_descriptors_alone(config):
+  space = load_corpus(config.data, config.seed).label_space
+  assert (space.n_trained, space.n_held_out) == (14, 2)
+  for head, n_labels in (
+    (LabelAttentionConfig(), 14),
+    (OneVsAllConfig(), 14),
+    (ZeroShotConfig(), 16),
+    (UnifiedConfig(), 16),
+  ):
+    assert scored_labels(NeuralModel(head=head), space) == n_labels
+
+
+def test_too_many_hidden_labels_leave_nothing(described_config, tmp_path):
+  head = dataclasses.replace(described_config.model.head, hidden_labels=15)
+  model = dataclasses.replace(described_config.model, head=head)
+  config = dataclasses.replace(described_config, model=model)
+  says = r'^model.head.hidden_labels=15: \d+ labels have 1 to 20 training '
+  with pytest.raises(ConfigError, match=says):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
