@@ -136,7 +136,7 @@ def test_mains_are_thin(main):
 @pytest.mark.parametrize('path', CODE, ids=name)
 def test_files_are_named_by_a_noun(path):
   assert path.stem not in DRAWERS
-  assert not re.search(r'(_v?\d+|_new|_old|_final|_copy)$', path.stem)
+  assert not re.search(r'(_v\d+|_\d{1,2}|_new|_old|_final|_copy)$', path.stem)
 
 
 def public_functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:

@@ -222,21 +222,29 @@ class NeuralRun:
     at, source = Position(), self.config.train.init_from
     with jax.set_mesh(self.mesh):
       state = self.plan.init(key)
-    state = self._pretrained(state)
+    embedding, vocab = self.config.model.embedding, self.inputs.vocab
+    state, found = start_words(state, embedding, vocab)
     if source:
       state = warm_start(state, source, self.corpus.label_space, self.inputs)
+    if self.config.model.head.describes:
+      state = self._described(state, found)
+    if source:
       # The other run may go on: its best would be another one next time.
       meta = dataclasses.asdict(at)
       checkpoints.save(state, at.step, iterator, meta, at.best_step)
     # The first step must not overlap with it on several CPU devices.
     return jax.block_until_ready(state), at
 
-  def _pretrained(self, state: TrainState) -> TrainState:
-    """A fresh state with its word vectors and its labels' descriptors."""
+  def _described(
+    self, state: TrainState, found: np.ndarray | None
+  ) -> TrainState:
+    """A fresh state with descriptors, of the words that it begins with.
+
+    Args:
+      state: with its word vectors, be they random, pretrained or another run's.
+      found: as of start_words.
+    """
     model, vocab = self.config.model, self.inputs.vocab
-    state, found = start_words(state, model.embedding, vocab)
-    if not model.head.describes:
-      return state
     space = self.corpus.label_space
     labels = space.labels[: scored_labels(model, space)]
     if vocab is None:

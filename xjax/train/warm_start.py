@@ -1,7 +1,8 @@
 """A new run that begins with the parameters of another.
 
 Parameters are matched by path, label rows by label id, word vectors by word:
-the other run may have had other labels and another vocabulary.
+the other run may have had other labels and another vocabulary. What of a label
+is not trained, such as its descriptor, is this run's own.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,12 @@ from xjax.data.schema import LabelSpace
 from xjax.data.vocab import FIRST_WORD_ID, Vocabulary
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
 from xjax.train.inputs import Inputs
-from xjax.train.state import TrainState, by_path, from_paths
+from xjax.train.state import (
+  TrainState,
+  by_path,
+  from_paths,
+  split_frozen,
+)
 from xjax.train.workdir import Workdir
 
 WORD_VECTORS = 'embedding/table'
@@ -104,8 +110,13 @@ def warm_start(
   if inputs.vocab and WORD_VECTORS in others:
     rows['words'] = _word_matches(inputs.vocab, workdir.vocabulary())
   report, merged = Report(), {}
+  _, frozen = split_frozen(state.params)
   for name, param in by_path(state.params).items():
-    if name in others:
+    if name in by_path(frozen) and _row_kind(name, param) == 'labels':
+      others.pop(name, None)
+      report.skipped[name] = 'not trained: as this run has it'
+      merged[name] = param
+    elif name in others:
       merged[name] = _merge(name, param, others.pop(name), rows, report)
     else:
       report.fresh.append(name)
