@@ -10,7 +10,10 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import make_mesh
 from xjax.data.schema import LabelSpace
 from xjax.data.vocab import FIRST_WORD_ID, Vocabulary
+from xjax.models.descriptors import DescriptorEncoder
 from xjax.train.checkpoint import intact_steps, read_params
+from xjax.train.descriptor_start import load_words
+from xjax.train.fit import fit
 from xjax.train.inputs import Inputs
 from xjax.train.neural import plan_neural
 from xjax.train.state import by_path
@@ -141,3 +144,55 @@ def test_a_damaged_source(config, finished, source, tmp_path):
   state = fresh(config, space, vocab)
   with pytest.raises(DataError, match='labels.jsonl'):
     warm_start(state, str(folder), space, Inputs(config, vocab))
+
+
+def test_rows_that_are_not_trained_stay(described_config, described, caplog):
+  """Which labels are seen, and their descriptors, is this run's own."""
+  caplog.set_level(logging.INFO)
+  workdir = Workdir.at(described.workdir)
+  space, vocab = workdir.label_space(), workdir.vocabulary()
+  # Of labels that were hidden there, one has no training documents here.
+  theirs = read_params(workdir.checkpoints, described.best_step)
+  hidden = np.flatnonzero(theirs['head/hidden'])
+  counts = np.maximum(space.train_counts, 1)
+  counts[hidden[0]] = 0
+  ours = dataclasses.replace(space, train_counts=counts)
+  source = f'{workdir.path}@{described.best_step}'
+  before, after = started(described_config, source, ours, vocab)
+  assert not np.array_equal(before['head/seen'], theirs['head/seen'])
+  for name in ('seen', 'own', 'hidden', 'descriptors'):
+    name = f'head/{name}'
+    np.testing.assert_array_equal(after[name], before[name], err_msg=name)
+    assert f'skipped {name}: not trained' in caplog.text
+  for name in ('head/output_kernel', 'embedding/table'):
+    np.testing.assert_array_equal(after[name], theirs[name], err_msg=name)
+
+
+@pytest.mark.parametrize('kind', ['finished', 'described'])
+def test_descriptors_are_of_the_words_that_were_loaded(
+  described_config, kind, request, tmp_path
+):
+  """Held-out labels too, whatever the head of the other run was."""
+  other = request.getfixturevalue(kind)
+  source = f'{other.workdir}@{other.best_step}'
+  train = dataclasses.replace(described_config.train, steps=1, init_from=source)
+  run = fit(
+    dataclasses.replace(described_config, seed=5, train=train),
+    tmp_path / 'run',
+  )
+  workdir = Workdir.at(run.workdir)
+  space, vocab = workdir.label_space(), workdir.vocabulary()
+  there = Workdir.at(other.workdir).vocabulary()
+  table, theirs = (
+    read_params(x.workdir / 'checkpoints', step)['embedding/table']
+    for x, step in ((run, 1), (other, other.best_step))
+  )
+  for word, row in there.index.items():
+    np.testing.assert_array_equal(table[vocab.index[word]], theirs[row])
+  words = load_words(workdir.word_vectors, vocab)
+  np.testing.assert_array_equal(words.vectors, table)
+  labels = space.labels[: space.n_trained + space.n_held_out]
+  descriptor = described_config.model.head.descriptor
+  encoder = DescriptorEncoder.of(labels, descriptor, vocab, words)
+  found = read_params(workdir.checkpoints, 1)['head/descriptors']
+  np.testing.assert_array_equal(found[: len(labels)], encoder.encode(labels))

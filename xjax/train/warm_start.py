@@ -109,18 +109,16 @@ def warm_start(
   }
   if inputs.vocab and WORD_VECTORS in others:
     rows['words'] = _word_matches(inputs.vocab, workdir.vocabulary())
-  report, merged = Report(), {}
-  _, frozen = split_frozen(state.params)
-  for name, param in by_path(state.params).items():
-    if name in by_path(frozen) and _row_kind(name, param) == 'labels':
-      others.pop(name, None)
-      report.skipped[name] = 'not trained: as this run has it'
-      merged[name] = param
-    elif name in others:
-      merged[name] = _merge(name, param, others.pop(name), rows, report)
-    else:
+  report, merged = Report(), by_path(state.params)
+  own = _own_rows(state)
+  for name, param in merged.items():
+    other = others.pop(name, None)
+    if other is None:
       report.fresh.append(name)
-      merged[name] = param
+    elif name in own:
+      report.skipped[name] = 'not trained: stays as this run has it'
+    else:
+      merged[name] = _merge(name, param, other, rows, report)
   report.unused = sorted(others)
   if not report.loaded:
     raise ConfigError(f'train.init_from={source}: none of it fits:\n{report}')
@@ -191,6 +189,13 @@ def _merge(
   report.loaded[name] = f'{found.sum()} of {len(rows[kind])} {kind}'
   values = other[np.where(found, source, 0)]
   return with_values(param, found.reshape(-1, *(1,) * (param.ndim - 1)), values)
+
+
+def _own_rows(state: TrainState) -> set[str]:
+  """Label rows that are not trained: they follow from the run itself."""
+  _, frozen = split_frozen(state.params)
+  params = by_path(frozen).items()
+  return {name for name, x in params if _row_kind(name, x) == 'labels'}
 
 
 def _row_kind(name: str, param: jax.Array) -> str | None:
