@@ -14,7 +14,7 @@ import pytest
 from xjax.core.mesh import DATA, LABEL
 from xjax.core.types import PAD
 from xjax.heads.attention_weights import attention_weights
-from xjax.heads.contract import TokenFeatures, split_head
+from xjax.heads.contract import Head, TokenFeatures, split_head
 from xjax.heads.streaming import head_loss
 from xjax.heads.topk import head_topk
 from xjax.losses.bce import bce
@@ -45,7 +45,7 @@ class Trial:
     learnt: bool [L], the labels that the loss is over.
   """
 
-  make: Callable[[int], nnx.Module]
+  make: Callable[[int], Head]
   learnt: np.ndarray
 
   def streamed(

@@ -9,7 +9,7 @@ import pytest
 
 from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.types import PAD
-from xjax.heads.contract import TokenFeatures
+from xjax.heads.contract import Head, TokenFeatures
 from xjax.heads.label_attention import LabelAttention
 from xjax.heads.streaming import head_loss
 from xjax.losses.bce import bce
@@ -191,7 +191,7 @@ class Bag:
   x_BD: jax.Array
 
 
-class Cosine(nnx.Module):
+class Cosine(Head):
   """A head with a parameter that all labels share."""
 
   def __init__(self, chunk):

@@ -6,6 +6,7 @@ import pytest
 
 from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.types import PAD
+from xjax.heads.contract import Head
 from xjax.heads.topk import dense_topk, head_topk
 
 B, L, K = 8, 300, 7
@@ -22,7 +23,7 @@ class Row:
   at_B: jax.Array
 
 
-class Given(nnx.Module):
+class Given(Head):
   """A head that has every document's scores; padding's are the highest."""
 
   def __init__(self, scores_BL, chunk):
