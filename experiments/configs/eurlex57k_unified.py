@@ -4,7 +4,8 @@ Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
 BIGRU-LWAN (L2V), with the sizes of Table 5: one layer of 300
 units per direction, dropout 0.4, batches of 16, Adam with gradients clipped to
-+-5. Every label has, beside its own rows, what its descriptor says (xjax).
++-5. Every label has, beside its own rows, what its descriptor says, in the word
+vectors that the run begins with; those of documents are tuned.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_unified.py \
@@ -48,7 +49,6 @@ def get_config() -> Config:
         dropout=0.4,
         word_dropout=0.0,
         vectors='runs/eurlex57k_l2v.bin',
-        frozen=True,
       ),
       encoder=BiGRUConfig(units=300, dropout=0.4),
       head=UnifiedConfig(

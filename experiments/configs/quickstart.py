@@ -17,6 +17,8 @@ with SYSTEM one of those below.
 Hardware: two CPU cores. Expected: dev RP@5 0.86. Time: about a minute.
 """
 
+import dataclasses
+
 from xjax.data.config import SyntheticData, WordsConfig
 from xjax.models.config import (
   BiGRUConfig,
@@ -95,4 +97,6 @@ def _model(system: str) -> ModelConfig:
     case 'zero_bigru_lwan':
       return NeuralModel(frozen, bigru, head=ZeroShotConfig())
     case 'unified':
-      return NeuralModel(frozen, bigru, head=UnifiedConfig(hidden_labels=5))
+      tuned = dataclasses.replace(frozen, frozen=False, dropout=0.3)
+      bigru = dataclasses.replace(bigru, dropout=0.3)
+      return NeuralModel(tuned, bigru, head=UnifiedConfig(hidden_labels=5))

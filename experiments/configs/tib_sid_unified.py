@@ -39,7 +39,6 @@ def get_config() -> Config:
       embedding=EmbeddingConfig(
         dim=200,
         vectors='runs/tib_sid_vectors.bin',
-        frozen=True,
       ),
       encoder=BiGRUConfig(units=100),
       head=UnifiedConfig(
