@@ -9,10 +9,10 @@ from jaxtyping import Array, Float32
 import numpy as np
 
 from xjax.core.mesh import LABEL, padded_labels
+from xjax.heads.attend import attend_by_one, token_mask
 from xjax.heads.attention_weights import AttentionHead
 from xjax.heads.contract import TokenFeatures
 from xjax.heads.frozen import Frozen
-from xjax.heads.label_attention import attend, token_mask
 from xjax.heads.precision import full_precision
 
 
@@ -87,9 +87,7 @@ class ZeroShot(AttentionHead):
     """logits_BC of a chunk of descriptors."""
     keys_BTE = features.hidden_BTD
     embedding_CE = self.queries(chunk).astype(keys_BTE.dtype)
-    attended_BC = attend(
-      keys_BTE, token_mask(features), embedding_CE, embedding_CE
-    )
+    attended_BC = attend_by_one(keys_BTE, token_mask(features), embedding_CE)
     return attended_BC + self.offset[...]
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C E']:

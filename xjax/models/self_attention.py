@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
 from xjax.core.mesh import DATA, SPECS
+from xjax.heads.attend import MASKED
 from xjax.heads.contract import TokenFeatures
-from xjax.heads.label_attention import MASKED
 from xjax.heads.precision import full_precision
 
 
