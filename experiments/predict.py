@@ -17,8 +17,8 @@ labels to those of the run, by their names: JSON lines {"name", perhaps "id",
 from absl import flags as absl_flags
 
 from experiments import flags
-from xjax.report.attention_page import save_page
-from xjax.train.tagging import tag_file
+from xjax.report.attention_page import remove_page, save_page
+from xjax.train.tagging import STREAM, tag_file
 
 _WORKDIR = absl_flags.DEFINE_string(
   'workdir', None, 'Folder of the run.', required=True
@@ -54,6 +54,8 @@ def main() -> None:
   )
   if explained:
     save_page(explained)
+  elif _OUTPUT.value != STREAM:
+    remove_page(_OUTPUT.value)
 
 
 if __name__ == '__main__':

@@ -41,13 +41,13 @@ from xjax.train.config import Config, NeuralTrain, Schedule
 
 # Steps of 64 documents that take ten minutes.
 SYSTEMS = {
-  'bigru_att': 5000,
+  'bigru_att': 7000,
   'han': 4000,
-  'cnn_lwan': 1800,
-  'bigru_lwan': 1500,
-  'bigru_lwan_l2v': 1500,
-  'zero_bigru_lwan': 2500,
-  'unified': 1500,
+  'cnn_lwan': 1430,
+  'bigru_lwan': 1350,
+  'bigru_lwan_l2v': 1350,
+  'zero_bigru_lwan': 2200,
+  'unified': 1350,
 }
 
 

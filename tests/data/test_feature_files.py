@@ -230,13 +230,15 @@ def test_a_corpus_has_the_features_of_its_folder(tmp_path, stem):
   assert changed.splits['dev'].digest != corpus.splits['dev'].digest
 
 
-def test_features_may_lie_elsewhere(tmp_path):
+def test_features_may_lie_elsewhere(tmp_path, caplog):
   (tmp_path / 'there').mkdir()
   data = jsonl(tmp_path, dir=str(tmp_path / 'there'), max_tokens=2)
   save(tmp_path / 'there/train', numbers(8), lengths=[5, 1, 2, 0])
   save(tmp_path / 'there/dev', numbers(1), ['e'])
   corpus = load_corpus(data, 0, splits=('train',))
   assert corpus.splits['train'].features.lengths.tolist() == [2, 1, 2, 0]
+  (told,) = [x for x in caplog.messages if 'max_tokens' in x]
+  assert told.startswith('train: 1 of 4 documents have more vectors than')
 
 
 def test_no_folder_at_all():

@@ -38,6 +38,11 @@ def test_names_on_lines(read):
     assert labels == tuple(Label(name, name) for name in expected)
 
 
+def test_names_in_brackets(read):
+  (label,) = read('[obsolete] fish')
+  assert label.name == '[obsolete] fish'
+
+
 def test_json_lines(read):
   rows = [
     {'id': '7', 'name': 'fish', 'alt': ['cod'], 'parents': ['c'], 'x': 1},
@@ -77,6 +82,9 @@ def test_what_a_run_wrote_is_read(tmp_path):
     ('{"name": null}', ['new.txt:1: name is null, not text']),
     ('{"name": "fish"}\nlaw\n', ['new.txt:2: not JSON']),
     ('{"name": "x", "id": ""}', ['new.txt:1: id is empty']),
+    ('[{"name": "fish"}]', ['new.txt:1: a list, not a JSON object']),
+    ('[ "fish", "law"]', ['new.txt:1: a list, not a JSON object']),
+    ('[\n{"name": "fish"}\n]', [f'new.txt:{i}: not JSON' for i in (1, 3)]),
     ('{"name": "x", "alt": "y"}', ['new.txt:1: alt is text, not a list']),
     (
       '{"name": "x", "id": "a"}\n{"name": "y"}\n{"name": "z", "id": "y"}\n{',

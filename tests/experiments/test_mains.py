@@ -164,6 +164,9 @@ def test_predict_explains_labels_on_a_page(trained, tmp_path):
         assert text[slice(*word['at'])] == word['word']
   page = out.with_suffix('.html').read_text()
   assert page.count('<article ') == 2 and page.count('<button ') == 6
+  done = run('predict', *flags, f'--output={out}')
+  assert done.returncode == 0, done.stderr
+  assert not out.with_suffix('.html').exists()
 
 
 def test_predict_cannot_add_labels_to_any_run(trained, tmp_path):

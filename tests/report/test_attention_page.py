@@ -12,7 +12,7 @@ from xjax.evaluate.explained import (
   ExplainedLabel,
   Explanations,
 )
-from xjax.report.attention_page import attention_page, save_page
+from xjax.report.attention_page import attention_page, remove_page, save_page
 
 TEXT = '<b>One</b> & "two"\nthree İVE three'
 
@@ -196,3 +196,15 @@ def test_it_stands_beside_the_lines(page, tmp_path):
   assert path == tmp_path / 'a.b.html'
   assert path.read_text() == attention_page(there)
   assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_a_page_of_that_file_is_removed(page, tmp_path):
+  lines, other = tmp_path / 'a&b.jsonl', tmp_path / 'c.jsonl'
+  remove_page(lines)
+  path = save_page(Explanations(lines, page.documents, 4, 2))
+  own = path.rename(tmp_path / 'c.html')  # says that it is of another file
+  remove_page(other)
+  assert own.exists()
+  own.rename(path)
+  remove_page(lines)
+  assert not list(tmp_path.iterdir())

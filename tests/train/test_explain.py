@@ -102,6 +102,14 @@ def test_all_words_of_a_text_and_no_more(predictor):
   assert predictor.explain([], K, 5) == []
 
 
+def test_more_words_than_any_document_has(predictor):
+  ids = np.zeros((1, K), np.int32)
+  found = predictor.attention([LONG], ids, 10**12)
+  longest = predictor.config.data.tokens.max_tokens
+  assert found.at_NKW.shape == found.weights_NKW.shape == (1, K, longest)
+  assert np.sort(found.at_NKW[0, 0]).tolist() == list(range(longest))
+
+
 def test_it_knows_the_zone(predictor):
   body = Document('d', {'title': 'nipa', 'empty': '', 'body': 'mani gipu'})
   (labels,) = predictor.explain([body], K, 5)

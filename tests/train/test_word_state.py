@@ -38,10 +38,13 @@ def test_saved_and_loaded_is_the_same(folder):
 
 def test_other_settings_are_refused_by_name(folder):
   before = {'--dim': 200, '--epochs': 5, '--seed': 0}
-  folder.open(before)
-  folder.open(dict(reversed(before.items())))
+  folder.compare(before)
+  assert not folder.path.exists()
+  folder.begin(before, STATE)
+  assert folder.load().epoch == STATE.epoch
+  folder.compare(dict(reversed(before.items())))
   with pytest.raises(ConfigError) as caught:
-    folder.open({'--dim': 200, '--epochs': 6, '--new': 1})
+    folder.compare({'--dim': 200, '--epochs': 6, '--new': 1})
   message = str(caught.value)
   assert '\n  --epochs: 5 -> 6\n  --seed: 0 -> None\n  --new: None' in message
   assert '--dim' not in message and str(folder.path) in message
@@ -50,10 +53,10 @@ def test_other_settings_are_refused_by_name(folder):
 
 @pytest.mark.parametrize('content', [b'', b'{', b'[]', b'\xff'])
 def test_damaged_settings(folder, content):
-  folder.open({'a': 1})
+  folder.begin({'a': 1}, STATE)
   folder.settings.write_bytes(content)
   with pytest.raises(DataError, match=r'settings.json: .* remove .*x.bin'):
-    folder.open({'a': 1})
+    folder.compare({'a': 1})
 
 
 @pytest.mark.parametrize(

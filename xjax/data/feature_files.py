@@ -13,6 +13,7 @@ import hashlib
 import os
 import pathlib
 
+from absl import logging
 import numpy as np
 
 from xjax.core.errors import DAMAGE, ConfigError, DataError
@@ -98,12 +99,26 @@ def with_features(corpus: Corpus, data: DataConfig) -> Corpus:
   splits = {}
   for name, split in corpus.splits.items():
     found = read_features(os.path.join(folder, name), split.ids)
-    found = found.first(data.tokens.max_tokens)
+    found = _cut(found, name, data.tokens.max_tokens)
     digest = _joined(split.digest, found.digest())
     splits[name] = dataclasses.replace(split, features=found, digest=digest)
   digests = (split.digest for split in splits.values())
   fingerprint = _joined(corpus.fingerprint, *digests)
   return Corpus(corpus.label_space, splits, fingerprint)
+
+
+def _cut(features: FeatureRows, split: str, max_tokens: int) -> FeatureRows:
+  """The first vectors of each document; logs of how many that is not all."""
+  if longer := int((features.lengths > max_tokens).sum()):
+    logging.warning(
+      '%s: %d of %d documents have more vectors than data.tokens.max_tokens=%d:'
+      ' the first are read',
+      split,
+      longer,
+      len(features),
+      max_tokens,
+    )
+  return features.first(max_tokens)
 
 
 def _joined(*digests: str) -> str:

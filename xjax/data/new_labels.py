@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 import dataclasses
 import os
+import re
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from xjax.data.text_lines import open_text
 from xjax.data.vocab import split_words
 
 _JSON_ENDINGS = ('.jsonl', '.jsonl.gz')
+# Or a list of them, of which it is said what is wrong: no name begins so.
+_JSON = re.compile(rb'\{|\[\s*[{"]|\[$')
 
 
 def read_new_labels(
@@ -60,7 +63,7 @@ def _lines(
   as_json = None
   for number, line in lines:
     if as_json is None:
-      as_json = path.endswith(_JSON_ENDINGS) or line.startswith(b'{')
+      as_json = path.endswith(_JSON_ENDINGS) or bool(_JSON.match(line))
     yield number, line, as_json
 
 

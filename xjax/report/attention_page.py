@@ -5,12 +5,14 @@ Without scripts the words of each document's best label are shaded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+import contextlib
 from html import escape
+import os
 import pathlib
 
 import numpy as np
 
-from xjax.core.atomic import atomic_write
+from xjax.core.atomic import atomic_write, writing
 from xjax.data.vocab import split_words
 from xjax.evaluate.explained import (
   ExplainedDocument,
@@ -20,6 +22,7 @@ from xjax.evaluate.explained import (
 )
 from xjax.report.html import html_file
 
+_HEAD = 4096  # bytes of a file that have its title
 _LEVELS = 8
 _DARKEST = (245, 166, 35)  # dark text on it has a contrast of 8
 
@@ -83,9 +86,34 @@ def save_page(explanations: Explanations) -> pathlib.Path:
   return path
 
 
+def remove_page(lines: str | os.PathLike) -> None:
+  """Removes the X.html of an earlier X.jsonl, which told of other documents.
+
+  A file that is no such page is left alone.
+
+  Args:
+    lines: the file X.jsonl.
+
+  Raises:
+    WriteError: it cannot be removed.
+  """
+  lines = pathlib.Path(os.path.expanduser(lines))
+  path = lines.with_suffix('.html')
+  mark = f'<title>{escape(_title(lines))}</title>'.encode()
+  with writing(path), contextlib.suppress(FileNotFoundError):
+    with path.open('rb') as file:
+      is_page = mark in file.read(_HEAD)
+    if is_page:
+      path.unlink()
+
+
+def _title(lines: pathlib.Path) -> str:
+  return f'What the labels of {lines.name} attend to'
+
+
 def attention_page(explanations: Explanations) -> str:
   """The page as HTML that needs nothing else."""
-  title = f'What the labels of {explanations.path.name} attend to'
+  title = _title(explanations.path)
   shown, n_documents = explanations.documents, explanations.n_documents
   count = f'{n_documents:,} documents'
   if len(shown) < n_documents:

@@ -146,8 +146,7 @@ class Predictor:
     """
     check_explains(self.config)
     ids_NK, scores_NK = self._lists(documents, k)
-    batches = self.text_batches(documents)
-    found = attention_of(self.scorer, batches, ids_NK, words)
+    found = self.attention(documents, ids_NK, words)
     return [
       [
         Explained(*label, why)
@@ -158,6 +157,19 @@ class Predictor:
       ]
       for row, document in enumerate(documents)
     ]
+
+  def attention(
+    self,
+    documents: Sequence[str | Document],
+    ids_NK: np.ndarray,
+    words: int,
+    n_first: int = 0,
+  ) -> Attention:
+    """What labels attend to, as attention_of; goes over all documents."""
+    # No document has more words: a large number takes no more memory.
+    words = min(words, self.config.data.tokens.max_tokens)
+    batches = self.text_batches(documents)
+    return attention_of(self.scorer, batches, ids_NK, words, n_first)
 
   def why(
     self, document: str | Document, attention: Attention, row: int

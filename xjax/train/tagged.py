@@ -12,7 +12,7 @@ from xjax.evaluate.explained import ExplainedDocument, ExplainedLabel
 from xjax.evaluate.predictions import Predictions
 from xjax.evaluate.text import prediction_line
 from xjax.metrics.slices import ALL
-from xjax.train.attention import Attention, attention_of
+from xjax.train.attention import Attention
 from xjax.train.predictor import Predictor
 
 
@@ -45,10 +45,10 @@ class Tagged:
     return self.predictions.lists[ALL].scores[:, : self.k]
 
   def attention(self, words: int, n_first: int) -> Attention:
-    """What the labels attend to, as attention_of; goes over all documents."""
-    batches = self.predictor.text_batches(self.split.documents)
-    scorer = self.predictor.scorer
-    return attention_of(scorer, batches, self.ids_NK, words, n_first)
+    """What the labels attend to, as Predictor.attention."""
+    return self.predictor.attention(
+      self.split.documents, self.ids_NK, words, n_first
+    )
 
   def lines(self, attention: Attention | None) -> Iterator[str]:
     """A JSON line per document, with words where there is attention."""

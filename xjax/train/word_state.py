@@ -59,8 +59,21 @@ class StateFolder:
     """The state after the last epoch."""
     return self.path / 'state.npz'
 
-  def open(self, settings: Mapping[str, Any]) -> None:
-    """Notes what training begins with, or sees that it is as before.
+  def begin(self, settings: Mapping[str, Any], state: WordState) -> None:
+    """Notes what training begins with, and saves its first state.
+
+    Args:
+      settings: JSON values by what a user calls them.
+      state: before the first epoch.
+
+    Raises:
+      WriteError: it cannot be written.
+    """
+    write_json(self.settings, dict(settings))
+    self.save(state)
+
+  def compare(self, settings: Mapping[str, Any]) -> None:
+    """Sees that training, if it has begun, did so with these settings.
 
     Args:
       settings: JSON values by what a user calls them.
@@ -70,7 +83,6 @@ class StateFolder:
       DataError: the file is damaged.
     """
     if not self.settings.exists():
-      write_json(self.settings, dict(settings))
       return
     before = self._read_settings()
     differences = [

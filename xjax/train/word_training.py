@@ -93,11 +93,12 @@ def train_word_vectors(
     )
   with Preemption() as preemption:
     split = load_corpus(data, training.seed, splits=('train',)).split('train')
-    folder.open(_settings(training, split))
+    settings = _settings(training, split)
+    folder.compare(settings)
     state = folder.load()
     if state is None:
       state = _first_state(split, training)
-      folder.save(state)
+      folder.begin(settings, state)
     if state.epoch < training.epochs:
       vocab = Vocabulary(state.words)
       tokens = tokenise(split, vocab, _ALL, default_cache_dir(data))
