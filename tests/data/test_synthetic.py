@@ -187,3 +187,19 @@ def test_other_sizes(n_train, n_labels):
 def test_impossible_sizes(sizes):
   with pytest.raises(ConfigError, match='embedded corpus needs'):
     make_synthetic(SyntheticData(**sizes))
+
+
+def test_verbatim_decides_how_often_names_are_said():
+  shares = []
+  for verbatim in (0.3, 0.8, 1.0):
+    labels, splits = make_synthetic(
+      SyntheticData(n_train=200, n_dev=0, n_test=0, verbatim=verbatim)
+    )
+    names = {label.id: label.name for label in labels}
+    found = [
+      names[id_] in document.text().lower()
+      for document in splits['train']
+      for id_ in document.labels
+    ]
+    shares.append(np.mean(found))
+  assert shares[0] < 0.4 < shares[1] < shares[2]

@@ -88,13 +88,22 @@ class DataConfig:
 
 @dataclasses.dataclass
 class SyntheticData(DataConfig):
-  """The embedded corpus: made from a seed, nothing is read."""
+  """The embedded corpus: made from a seed, nothing is read.
+
+  Attributes:
+    n_train, n_dev, n_test: documents.
+    n_labels: labels, some of them in no training document.
+    corpus_seed: decides language, labels and documents.
+    verbatim: how often each word of a label's name is there where a document
+      speaks of the label; the fewer, the less is found by the names alone.
+  """
 
   n_train: int = 2000
   n_dev: int = 400
   n_test: int = 400
   n_labels: int = 200
   corpus_seed: int = 0
+  verbatim: float = 0.8
 
 
 @dataclasses.dataclass

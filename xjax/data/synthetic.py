@@ -76,7 +76,7 @@ def make_synthetic(
   language = _make_language(rng, n_topics)
   labels = _make_labels(rng, language, starts)
   rank_L = rng.permutation(config.n_labels)
-  author = _Author(language, labels, starts, rank_L)
+  author = _Author(language, labels, starts, rank_L, config.verbatim)
   return labels, {
     name: author.documents(config.corpus_seed, name, n)
     for name, n in sizes.items()
@@ -156,8 +156,10 @@ class _Author:
     labels: Sequence[Label],
     starts: np.ndarray,
     rank_L: np.ndarray,
+    verbatim: float,
   ) -> None:
     self._language = language
+    self._verbatim = verbatim
     self._labels = labels
     self._starts = starts
     self._topic_L = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
@@ -230,7 +232,7 @@ class _Author:
     name = descriptor.name
     if descriptor.alt and rng.random() < 0.3:
       name = descriptor.alt[0]
-    words = [word for word in name.split() if rng.random() < 0.8]
+    words = [word for word in name.split() if rng.random() < self._verbatim]
     if parents and rng.random() < 0.25:
       words.insert(0, parents[rng.integers(len(parents))])
     return words

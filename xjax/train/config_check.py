@@ -58,6 +58,7 @@ class _Range:
 _COUNT = _Range(lambda v: v >= 1, 'at least 1')
 _NATURAL = _Range(lambda v: v >= 0, 'at least 0')
 _RATE = _Range(lambda v: 0 <= v < 1, 'from 0 to below 1')
+_SHARE = _Range(lambda v: 0 < v <= 1, 'above 0, to 1')
 _POSITIVE = _Range(lambda v: 0 < v < math.inf, 'above 0')
 _AMOUNT = _Range(lambda v: 0 <= v < math.inf, 'at least 0')
 _AXIS = _Range(lambda v: v == -1 or v >= 1, 'at least 1, or -1: the rest')
@@ -75,6 +76,7 @@ _RANGES: dict[type, dict[str, _Range]] = {
     'n_test': _NATURAL,
     'n_labels': _COUNT,
     'corpus_seed': _NATURAL,
+    'verbatim': _SHARE,
   },
   EmbeddingConfig: {
     'dim': _COUNT,
