@@ -7,9 +7,28 @@ import dataclasses
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.data.config import Eurlex57kData, FeatureFilesConfig, SyntheticData
-from xjax.models.config import ExactMatchModel
-from xjax.train.config import Config, NeuralTrain, NoTrain, Optimizer
+from xjax.data.config import (
+  DataConfig,
+  Eurlex57kData,
+  FeatureFilesConfig,
+  SyntheticData,
+  TokensConfig,
+)
+from xjax.models.config import (
+  DescriptorHeadConfig,
+  EncoderConfig,
+  ExactMatchModel,
+  InputConfig,
+  ModelConfig,
+  PoolingConfig,
+)
+from xjax.train.config import (
+  Config,
+  NeuralTrain,
+  NoTrain,
+  Optimizer,
+  TrainConfig,
+)
 from xjax.train.config_check import check_config, field_fault
 
 
@@ -49,6 +68,14 @@ def test_defaults_pass():
     ('train.best_metric', 'tail/RP@5', 'slice/metric'),
     ('train.best_metric', 'all/RP@7', 'config.eval.ks'),
     ('data.tokens', None, 'must be TokensConfig'),
+    ('data', DataConfig(), 'one of SyntheticData, Eurlex57kData, '),
+    ('data.tokens', TokensConfig(), 'one of WordsConfig, FeatureFilesConfig'),
+    ('model', ModelConfig(), 'one of NeuralModel, ExactMatchModel'),
+    ('model.embedding', InputConfig(), 'one of EmbeddingConfig, '),
+    ('model.encoder', EncoderConfig(), 'one of NoEncoder, BiGRUConfig, '),
+    ('model.pooling', PoolingConfig(), 'one of NoPooling, MeanConfig, '),
+    ('model.head', DescriptorHeadConfig(), 'of ZeroShotConfig, UnifiedConfig'),
+    ('train', TrainConfig(), 'one of NeuralTrain, NoTrain'),
     ('data.tokens.buckets', (), 'ascending'),
     ('data.tokens.buckets', (64, 32, 512), 'ascending'),
     ('data.tokens.buckets', (64, 128), 'max_tokens=512'),

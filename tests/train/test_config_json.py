@@ -100,6 +100,11 @@ def test_absent_fields_take_their_defaults():
     ({'train': {'kind': 'gradient', 'stps': 1}}, "'train.stps'"),
     ({'data': {'kind': 'cvs'}}, 'data: unknown kind'),
     ({'data': {'kind': 'bigru'}}, 'data: unknown kind'),
+    ({'data': {'dir': 'x'}}, 'data: has no "kind", .* \'jsonl\', '),
+    (
+      {'model': {'kind': 'neural', 'head': {'chunk': 4}}},
+      'model.head: has no "kind"',
+    ),
     ({'seed': '1'}, 'seed: expected'),
     (
       {'train': {'kind': 'gradient', 'schedule': 'square'}},

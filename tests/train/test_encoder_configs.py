@@ -6,16 +6,19 @@ import dataclasses
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.data.config import SyntheticData, WordsConfig
+from xjax.data.config import FeatureFilesConfig, SyntheticData, WordsConfig
 from xjax.models.config import (
   BiGRUConfig,
   CNNConfig,
+  DescriptorConfig,
+  FeaturesConfig,
   HANConfig,
   LabelAttentionConfig,
   NeuralModel,
   NoPooling,
   OneVsAllConfig,
   SelfAttentionConfig,
+  ZeroShotConfig,
 )
 from xjax.train.config import Config, shrink
 from xjax.train.config_check import check_config
@@ -72,3 +75,17 @@ def test_what_does_not_go_together(name, part, value, says):
     check_config(dataclasses.replace(CONFIGS[name], model=model))
   assert says in str(raised.value)
   assert '\n' not in str(raised.value)
+
+
+def test_vectors_of_labels_are_made_of_no_words():
+  """What would not be read is refused."""
+  head = ZeroShotConfig()
+  config = Config(
+    data=SyntheticData(tokens=FeatureFilesConfig()),
+    model=NeuralModel(embedding=FeaturesConfig(), head=head),
+  )
+  check_config(config)
+  head.descriptor = DescriptorConfig(alt=True)
+  with pytest.raises(ConfigError, match='config.model.head.descriptor=.*alt'):
+    check_config(config)
+  check_config(Config(model=NeuralModel(head=head)))

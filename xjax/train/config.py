@@ -182,6 +182,13 @@ KINDS = {
 }
 
 
+def choices(kind: type) -> tuple[type, ...]:
+  """The kinds among which a union chooses; none where kind is no union."""
+  if kind in KINDS.values():
+    return ()
+  return tuple(one for one in KINDS.values() if issubclass(one, kind))
+
+
 def shrink(config: Config) -> Config:
   """A tiny twin of a config, for tests: two steps on the embedded corpus.
 

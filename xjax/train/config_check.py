@@ -39,6 +39,7 @@ from xjax.train.config import (
   NeuralTrain,
   NoTrain,
   Optimizer,
+  choices,
 )
 
 _SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
@@ -184,6 +185,9 @@ def _faults(holder: Any, where: str) -> Iterator[str]:
     value, path = getattr(holder, name), f'{where}.{name}'
     if not _is(value, hints[name]):
       yield f'{path}={value!r}: must be {_spell(hints[name])}'
+    elif kinds := choices(type(value)):
+      names = ', '.join(kind.__name__ for kind in kinds)
+      yield f'{path}={type(value).__name__}(...): must be one of {names}'
     elif dataclasses.is_dataclass(value):
       yield from _faults(value, path)
     else:
@@ -289,6 +293,12 @@ def _input_faults(config: Config) -> Iterator[str]:
       f'config.model.embedding={type(config.model.embedding).__name__}(...): '
       'FeaturesConfig(...) goes with config.data.tokens=FeatureFilesConfig(...)'
       ', and each with nothing else'
+    )
+  head = config.model.head
+  if from_files and head.describes and head.descriptor != DescriptorConfig():
+    yield (
+      f'config.model.head.descriptor={head.descriptor}: labels have vectors of '
+      'the outside encoder here, and no words are read: DescriptorConfig()'
     )
 
 

@@ -9,7 +9,7 @@ import typing
 from typing import Any
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.train.config import KINDS, Config
+from xjax.train.config import KINDS, Config, choices
 
 _KIND_OF = {cls: kind for kind, cls in KINDS.items()}
 
@@ -65,6 +65,9 @@ def _dataclass(value: Any, cls: type, path: str) -> Any:
     if known is None or not issubclass(known, cls):
       raise ConfigError(f'{path}: unknown kind {kind!r}')
     cls = known
+  elif kinds := choices(cls):
+    names = ', '.join(repr(_KIND_OF[one]) for one in kinds)
+    raise ConfigError(f'{path}: has no "kind", which is one of {names}')
   hints = typing.get_type_hints(cls)
   if unknown := sorted(set(value) - set(hints)):
     raise ConfigError(f'unknown field {_join(path, unknown[0])!r}')
