@@ -22,8 +22,9 @@ class Unified(AttentionHead):
   """Label-wise attention with u_l, w_l and b_l of two parts each.
 
   u_l = m_l a_l + P e_l, w_l = m_l o_l + Q e_l, b_l = m_l c_l + q . e_l + r,
-  with e_l the frozen embedding of the label's descriptor, rows a_l, o_l, c_l of
-  its own, and m_l = 1 for labels that are seen in training. An unseen label is
+  with e_l the frozen embedding of the label's descriptor, brought to length 1,
+  rows a_l, o_l, c_l of its own, and m_l = 1 for labels that are seen in
+  training, those set apart for calibration left out. An unseen label is
   scored by its descriptor; the scores of both are made comparable by logit =
   s z + t for unseen labels, with s and t learnt on labels that are hidden from
   all else (calibrated stacking: Chao et al. 2016; Liu et al. 2018).
@@ -33,7 +34,7 @@ class Unified(AttentionHead):
 
   Attributes:
     attention, output, bias: a and o, float32 [L, D], and c, [L].
-    descriptors: e, float32 [L, E], frozen.
+    descriptors: e at its own length, float32 [L, E], frozen.
     seen: float32 [L], frozen; 1 for labels that have rows of their own.
     own: m, float32 [L], frozen; as seen, but in a thinned head.
     hidden: float32 [L], frozen; 1 for the labels that calibrate.

@@ -50,9 +50,7 @@ class SelfAttention(nnx.Module):
 
     Runs on the context mesh (`jax.set_mesh`), documents over its data axis.
     """
-    steps_T = jnp.arange(features.hidden_BTD.shape[1])
-    real_BT = steps_T < features.lengths_B[:, None]
-    return self._pooled(features.hidden_BTD, real_BT, 1)
+    return self._pooled(features.hidden_BTD, features.real_BT, 1)
 
   def over_time(self, h_TBD: jax.Array, real_TB: jax.Array) -> jax.Array:
     """The same of vectors with time first, as encoders have them.
