@@ -75,8 +75,9 @@ def get_config(system: str = 'bigru_lwan') -> Config:
 def _model(system: str) -> ModelConfig:
   words = EmbeddingConfig(dim=64, dropout=0.1, word_dropout=0.0)
   # Random, but never changed: a label's descriptor and a document's words meet.
+  # Few dimensions, lest the few labels there are be told apart one by one.
   frozen = EmbeddingConfig(
-    dim=64, dropout=0.1, word_dropout=0.0, init_scale=1.0, frozen=True
+    dim=32, dropout=0.1, word_dropout=0.0, init_scale=1.0, frozen=True
   )
   bigru = BiGRUConfig(units=64, dropout=0.1)
   cnn = CNNConfig(filters=128, dropout=0.1)
@@ -97,6 +98,6 @@ def _model(system: str) -> ModelConfig:
     case 'zero_bigru_lwan':
       return NeuralModel(frozen, bigru, head=ZeroShotConfig())
     case 'unified':
-      tuned = dataclasses.replace(frozen, frozen=False, dropout=0.3)
+      tuned = dataclasses.replace(words, init_scale=1.0, dropout=0.3)
       bigru = dataclasses.replace(bigru, dropout=0.3)
       return NeuralModel(tuned, bigru, head=UnifiedConfig(hidden_labels=5))
