@@ -70,7 +70,7 @@ def evidence_of(found, slice_name, protocol='xjax'):
   by = criteria(protocol)
   mask = judged_slices(found, by, 50)[slice_name]
   part = Slice.of(found, slice_name, mask)
-  cuts = thresholds(found.score_kind, TUNED)
+  cuts = thresholds(found, TUNED)
   return Evidence.of(part, by, by.protocols, cuts, found.n_train)
 
 
