@@ -138,10 +138,11 @@ class Unified(AttentionHead):
     """u_CD, w_CD and b_C."""
     embedding_CE = _unit(lax.stop_gradient(chunk['descriptors']))
     own_C = lax.stop_gradient(chunk['own'])
-    precision = full_precision(embedding_CE.dtype)
-    project = lambda kernel: jnp.matmul(  # noqa: E731
-      embedding_CE, kernel[...], precision=precision
-    )
+
+    def project(kernel: nnx.Param) -> jax.Array:
+      precision = full_precision(embedding_CE.dtype)
+      return jnp.matmul(embedding_CE, kernel[...], precision=precision)
+
     attention_CD = own_C[:, None] * chunk['attention']
     output_CD = own_C[:, None] * chunk['output']
     return (
