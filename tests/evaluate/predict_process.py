@@ -20,6 +20,8 @@ class RowScorer:
   """Ranks label (document mod L) first; knows nothing of other processes."""
 
   score_kind = ScoreKind.LOGIT
+  n_labels = L
+  assigned_above = None
 
   def topk(self, batch, k, weights=None, slices=(), allowed=None):
     shape = (1 + len(slices), len(batch.doc_B), k)

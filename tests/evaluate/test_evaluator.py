@@ -33,7 +33,10 @@ SPACE = LabelSpace(
 class DenseScorer:
   """Scores drawn once for every document; ranked by sorting."""
 
-  def __init__(self, n_docs, kind=ScoreKind.LOGIT, seed=0):
+  assigned_above = None
+
+  def __init__(self, n_docs, kind=ScoreKind.LOGIT, seed=0, n_labels=SCORED):
+    self.n_labels = n_labels
     rng = np.random.default_rng(seed)
     self.score_kind = kind
     scores = (rng.integers(-6, 5, (n_docs, L)) / 2).astype(np.float32)
@@ -112,7 +115,7 @@ def test_documents_missing_or_twice_are_refused():
 
 def test_labels_beyond_the_scored_are_refused():
   with pytest.raises(ValueError, match='only 3 scored'):
-    predict(DenseScorer(8), batches(8), make_split(8), SPACE, 3, n_scored=3)
+    predict(DenseScorer(8, n_labels=3), batches(8), make_split(8), SPACE, 3)
 
 
 @pytest.mark.parametrize('depth', [12, 9])

@@ -85,13 +85,6 @@ def test_learns_by_heart(config, tmp_path):
   result = fit(config, tmp_path)
   model = load(tmp_path)
   split = result.corpus.split('train')
-  predictions = predict(
-    model.scorer,
-    model.batches(split),
-    split,
-    model.space,
-    16,
-    model.scorer.n_labels,
-  )
+  predictions = predict(model, model.batches(split), split, model.space, 16)
   metrics = judge(predictions, config.eval.criteria())['xjax']['all']
   assert metrics['RP@5'] > 0.97

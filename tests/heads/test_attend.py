@@ -56,7 +56,9 @@ def test_values_and_gradients_are_those_of_the_definition(name, scale):
   weight_BC = np.random.default_rng(1).normal(size=(B, C))
 
   def run(function):
-    total = lambda *given: (function(*given) * weight_BC).sum()  # noqa: E731
+    def total(*given):
+      return (function(*given) * weight_BC).sum()
+
     return function(*given), jax.grad(total, argnums=range(1 + count))(*given)
 
   found, wanted = run(ours), run(expected)

@@ -122,9 +122,18 @@ class ScoreKind(enum.Enum):
 
 
 class Scorer(Protocol):
-  """All that evaluation, prediction and strategies know of a model."""
+  """All that evaluation, prediction and strategies know of a model.
+
+  Attributes:
+    score_kind: what its scores are.
+    n_labels: it ranks the labels below this index, no others.
+    assigned_above: the score above which it assigns labels itself; None:
+      probability 0.5, where its scores tell.
+  """
 
   score_kind: ScoreKind
+  n_labels: int
+  assigned_above: float | None
 
   def topk(
     self,

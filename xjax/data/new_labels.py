@@ -127,7 +127,7 @@ def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
 
 def _scored(space: LabelSpace) -> tuple[str, ...]:
   """Ids of all labels but those outside."""
-  return space.ids[: len(space) - space.n_outside]
+  return space.ids[: space.n_inside]
 
 
 def _twice(ids: Collection[str]) -> list[str]:

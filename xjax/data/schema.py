@@ -130,7 +130,12 @@ class LabelSpace:
   @property
   def n_outside(self) -> int:
     """Number of gold labels outside the label space."""
-    return len(self) - self.n_trained - self.n_held_out - self.n_new
+    return len(self) - self.n_inside
+
+  @property
+  def n_inside(self) -> int:
+    """Number of labels of the space, the first ones: all but those outside."""
+    return self.n_trained + self.n_held_out + self.n_new
 
   @property
   def held_out(self) -> np.ndarray:

@@ -32,8 +32,6 @@ def predict(
   split: Split,
   space: LabelSpace,
   depth: int,
-  n_scored: int | None = None,
-  assigned_above: float | None = None,
 ) -> Predictions:
   """Top-k lists over all labels and per slice, in one pass.
 
@@ -46,16 +44,12 @@ def predict(
     split: the documents, for ids and gold.
     space: the labels; its slices are masks over all of them.
     depth: length of the lists.
-    n_scored: the scorer scores the labels below this index; None: the
-      training label space.
-    assigned_above: as of Predictions.
 
   Raises:
     ValueError: the batches do not hold every document exactly once, or the
       scorer ranks a label it should not know.
   """
   masks = space.masks()
-  n_scored = space.n_trained if n_scored is None else n_scored
   shape = (1 + len(masks), len(split), depth)
   ids = np.full(shape, PAD, np.int32)
   scores = np.full(shape, -np.inf, np.float32)
@@ -73,17 +67,19 @@ def predict(
       f'{(seen == 0).sum()} documents of {split.name} in no batch, '
       f'{(seen > 1).sum()} in several'
     )
-  if ids.size and ids.max() >= n_scored:
-    raise ValueError(f'label {ids.max()} ranked, but only {n_scored} scored')
+  if ids.size and ids.max() >= scorer.n_labels:
+    raise ValueError(
+      f'label {ids.max()} ranked, but only {scorer.n_labels} scored'
+    )
   names = (ALL, *masks)
   found = _predictions(
     scorer.score_kind,
-    n_scored,
+    scorer.n_labels,
     split,
     space,
     {name: Lists(ids[g], scores[g]) for g, name in enumerate(names)},
   )
-  return dataclasses.replace(found, assigned_above=assigned_above)
+  return dataclasses.replace(found, assigned_above=scorer.assigned_above)
 
 
 def _progress(batches: Iterable[Batch], what: str) -> Iterable[Batch]:
@@ -133,7 +129,7 @@ def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
   Scores are n_l / n_train; ties, all labels of the zero slice among them, go
   to the lower index. Gold found outside the label space is not ranked.
   """
-  n_scored = space.n_trained + space.n_held_out
+  n_scored = space.n_inside
   counts = np.asarray(space.train_counts[:n_scored], np.int64)
   ranked = np.argsort(-counts, kind='stable')
   lists = {}

@@ -38,6 +38,7 @@ def describe(
     DataError: labels without a word that the run has a vector of.
   """
   words = load_words(workdir.word_vectors, vocab)
+  # Labels added before do not count: weights are those of the run.
   own = space.labels[: space.n_trained + space.n_held_out]
   descriptor = config.model.head.descriptor
   encoder = DescriptorEncoder.of(own, descriptor, vocab, words)

@@ -42,7 +42,7 @@ def check_features(corpus: Corpus, config: Config) -> None:
       _check_size(split.features, config)
   if config.model.head.describes:
     space = corpus.label_space
-    label_features(space.labels[: len(space) - space.n_outside], config)
+    label_features(space.labels[: space.n_inside], config)
 
 
 def split_features(split: Split, config: Config) -> FeatureRows:

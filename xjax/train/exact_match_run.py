@@ -37,7 +37,7 @@ def by_names(
   Raises:
     DataError: no label has a name.
   """
-  labels = space.labels[: len(space) - space.n_outside]
+  labels = space.labels[: space.n_inside]
   names = [
     (label.name, *(label.alt if config.model.alt else ())) for label in labels
   ]

@@ -97,9 +97,7 @@ def dev_judge(
   ) -> dict[str, dict[str, Any]]:
     scorer.params = params
     watched = _Watched(batches, between)
-    predictions = predict(
-      scorer, watched, split, space, config.depth, scorer.n_labels
-    )
+    predictions = predict(scorer, watched, split, space, config.depth)
     return judge(predictions, config.criteria())[PROTOCOL]
 
   return judge_dev
@@ -123,15 +121,7 @@ def judge_split(
   """
   config = model.inputs.config.eval
   batches = model.inputs.split_batches(split)
-  predictions = predict(
-    model.scorer,
-    batches,
-    split,
-    model.space,
-    config.depth,
-    model.scorer.n_labels,
-    model.scorer.assigned_above,
-  )
+  predictions = predict(model.scorer, batches, split, model.space, config.depth)
   if name == DEV:
     threshold = tune_threshold(predictions)
   metrics = judge(predictions, config.criteria(), threshold)

@@ -68,7 +68,7 @@ def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
 def scored_labels(model: NeuralModel, space: LabelSpace) -> int:
   """How many labels, the first ones of the space, a model scores."""
   if model.head.describes:
-    return len(space) - space.n_outside
+    return space.n_inside
   return space.n_trained
 
 

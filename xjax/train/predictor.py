@@ -80,6 +80,16 @@ class Predictor:
     """What the scores of topk are."""
     return self.scorer.score_kind
 
+  @property
+  def n_labels(self) -> int:
+    """Labels that it ranks, the first ones of the space."""
+    return self.scorer.n_labels
+
+  @property
+  def assigned_above(self) -> float | None:
+    """As of core.types.Scorer."""
+    return self.scorer.assigned_above
+
   def topk(
     self,
     batch: Batch,

@@ -109,15 +109,12 @@ def _ranked(
   features: FeatureRows | None,
 ) -> Predictions:
   """Lists of all slices, at least k long."""
-  scorer = predictor.scorer
   return predict(
-    scorer,
+    predictor,
     predictor.text_batches(split.documents, features),
     split,
     space,
     max(k, predictor.config.eval.depth),
-    scorer.n_labels,
-    scorer.assigned_above,
   )
 
 
