@@ -2,10 +2,10 @@ r"""EURLEX57K, full documents: BiGRU-LWAN with domain vectors.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
-BIGRU-LWAN (L2V), with the sizes of Table 5: one layer of 300
-units per direction, dropout 0.4, batches of 16, Adam with gradients clipped to
-+-5. The vectors are frozen, and trained on the corpus itself here; the paper's
-on more legislation (Chalkidis & Kampas 2018).
+BIGRU-LWAN (L2V), with the sizes of Table 5: one layer of 300 units per
+direction, dropout 0.4, batches of 16, Adam with gradients clipped to +-5. The
+vectors are frozen, and trained on the corpus itself here; the paper's on more
+legislation (Chalkidis & Kampas 2018).
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_bigru_lwan_l2v.py \
@@ -15,8 +15,7 @@ on more legislation (Chalkidis & Kampas 2018).
     --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_lwan_l2v
 
 Hardware: one GPU. Expected (the paper, test): RP@5 0.775, nDCG@5 0.804,
-micro-F1 0.711.
-Time: hours.
+micro-F1 0.711. Time: hours.
 """
 
 from xjax.data.config import Eurlex57kData, WordsConfig

@@ -2,9 +2,9 @@ r"""EURLEX57K, the first 512 words: BiGRU-LWAN with domain vectors.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
-BIGRU-LWAN (L2V) *, with the sizes of Table 5: one layer of 300
-units per direction, dropout 0.4, batches of 16, Adam with gradients clipped to
-+-5. The vectors are frozen, and trained on the corpus itself here.
+BIGRU-LWAN (L2V) *, with the sizes of Table 5: one layer of 300 units per
+direction, dropout 0.4, batches of 16, Adam with gradients clipped to +-5. The
+vectors are frozen, and trained on the corpus itself here.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_bigru_lwan_l2v_512.py \
@@ -14,8 +14,7 @@ units per direction, dropout 0.4, batches of 16, Adam with gradients clipped to
     --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_lwan_l2v_512
 
 Hardware: one GPU. Expected (the paper, test): RP@5 0.770, nDCG@5 0.796,
-micro-F1 0.709.
-Time: hours.
+micro-F1 0.709. Time: hours.
 """
 
 from xjax.data.config import Eurlex57kData, WordsConfig

@@ -11,11 +11,11 @@ all of them:
     --config.data.dir=DIR --output=runs/eurlex57k_l2v.bin
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_small.py:SYSTEM \
-    --config.data.dir=DIR --config.data.labels=label_universe.txt \
-    --workdir=runs/eurlex57k_small/SYSTEM
+    --config.data.dir=DIR --workdir=runs/eurlex57k_small/SYSTEM
 
-with SYSTEM one of those below. To judge labels never seen, hide some from
-training: --config.data.hold_out_labels=300 --config.train.steps=...
+with SYSTEM one of those below. Labels are the 4,271 that the three splits use;
+without the test split, --config.data.labels=FILE names them. To judge labels
+never seen, hide some from training: --config.data.hold_out_labels=300.
 
 Hardware: two CPU cores. Expected: the table in README.md. Time: ten minutes
 each, and one for judging.

@@ -2,10 +2,10 @@ r"""EURLEX57K, full documents: labels have rows of their own and descriptors.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
-BIGRU-LWAN (L2V), with the sizes of Table 5: one layer of 300
-units per direction, dropout 0.4, batches of 16, Adam with gradients clipped to
-+-5. Every label has, beside its own rows, what its descriptor says, in the word
-vectors that the run begins with; those of documents are tuned.
+BIGRU-LWAN (L2V), with the sizes of Table 5: one layer of 300 units per
+direction, dropout 0.4, batches of 16, Adam with gradients clipped to +-5. Every
+label has, beside its own rows, what its descriptor says, in the word vectors
+that the run begins with; those of documents are tuned.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_unified.py \
@@ -16,8 +16,7 @@ vectors that the run begins with; those of documents are tuned.
 
 Hardware: one GPU. Expected: not run yet; to beat on test are the paper's
 BIGRU-LWAN (L2V), RP@5 0.775, few-shot 0.656, and ZERO-BIGRU-LWAN, zero-shot
-RP@5 0.438.
-Time: hours.
+RP@5 0.438. Time: hours.
 """
 
 from xjax.data.config import Eurlex57kData, WordsConfig

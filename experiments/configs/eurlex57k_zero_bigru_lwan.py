@@ -2,9 +2,10 @@ r"""EURLEX57K, full documents: ZERO-BIGRU-LWAN knows labels by descriptors.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
-ZERO-BIGRU-LWAN, with the sizes of Table 5: one layer of 100
-units per direction, dropout 0.1, batches of 16, Adam with gradients clipped to
-+-5. Word vectors and the labels' embeddings made of them are frozen.
+ZERO-BIGRU-LWAN, with the sizes of Table 5: one layer of 100 units per
+direction, dropout 0.1, batches of 16, Adam with gradients clipped to +-5. Word
+vectors and the labels' embeddings made of them are frozen; the vectors are
+trained on the corpus itself here, the paper's are GloVe's.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_zero_bigru_lwan.py \
@@ -14,8 +15,7 @@ units per direction, dropout 0.1, batches of 16, Adam with gradients clipped to
     --config.data.dir=DIR --workdir=runs/eurlex57k_zero_bigru_lwan
 
 Hardware: one GPU. Expected (the paper, test): RP@5 0.718, nDCG@5 0.752,
-micro-F1 0.652; zero-shot RP@5 0.438, nDCG@5 0.345.
-Time: hours.
+micro-F1 0.652; zero-shot RP@5 0.438, nDCG@5 0.345. Time: hours.
 """
 
 from xjax.data.config import Eurlex57kData, WordsConfig

@@ -2,9 +2,10 @@ r"""EURLEX57K, full documents: ZERO-CNN-LWAN knows labels by descriptors.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
-ZERO-CNN-LWAN, with the sizes of Table 5: 200 filters of
-width 3, dropout 0.1, batches of 16, Adam with gradients clipped to +-5. Word
-vectors and the labels' embeddings made of them are frozen.
+ZERO-CNN-LWAN, with the sizes of Table 5: 200 filters of width 3, dropout 0.1,
+batches of 16, Adam with gradients clipped to +-5. Word vectors and the labels'
+embeddings made of them are frozen; the vectors are trained on the corpus itself
+here, the paper's are GloVe's.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_zero_cnn_lwan.py \
@@ -14,8 +15,7 @@ vectors and the labels' embeddings made of them are frozen.
     --config.data.dir=DIR --workdir=runs/eurlex57k_zero_cnn_lwan
 
 Hardware: one GPU. Expected (the paper, test): RP@5 0.684, nDCG@5 0.717,
-micro-F1 0.618; zero-shot RP@5 0.321, nDCG@5 0.264.
-Time: hours.
+micro-F1 0.618; zero-shot RP@5 0.321, nDCG@5 0.264. Time: hours.
 """
 
 from xjax.data.config import Eurlex57kData, WordsConfig

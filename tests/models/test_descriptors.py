@@ -49,6 +49,15 @@ def test_words_of_a_label():
   assert descriptor_words(Label('x'), config) == ()
 
 
+def test_mere_numbers_say_nothing():
+  """A label without a name has its id for one."""
+  config = DescriptorConfig(alt=True)
+  labels = [Label('17', '17'), Label('18', '18', alt=('2003/87', 'fish 2'))]
+  assert descriptor_words(labels[0], config) == ()
+  assert descriptor_words(labels[1], config) == ('fish', 'D')
+  assert list(all_words(labels)) == ['fish', 'D']
+
+
 def test_the_first_words_of_each_name():
   label = Label('x', 'a b c d', alt=('e f g', 'h'))
   config = DescriptorConfig(max_words=2)

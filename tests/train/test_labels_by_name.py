@@ -11,8 +11,11 @@ import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
+from xjax.evaluate.asked import Asked
 from xjax.evaluate.predictions import Predictions
+from xjax.evaluate.score_files import JudgeFiles
 from xjax.models.config import UnifiedConfig, ZeroShotConfig
+from xjax.train.evaluation import evaluate_files
 from xjax.train.fit import fit
 from xjax.train.tagging import tag_file
 
@@ -115,6 +118,12 @@ def test_the_artefact_has_them(tag, workdir, predictor, documents):
   assert {own, own + 1} <= set(zero[0].tolist())
   metrics = json.loads(path.with_suffix('.metrics.json').read_text())
   assert metrics['xjax']['zero']['R@10'] == pytest.approx(1 / 2)
+  # The prior beside them ranks the run's own zero-shot labels, then the new.
+  n = int(predictions.masks['zero'][:own].sum())
+  files = JudgeFiles(path.with_suffix('.npz'))
+  prior = evaluate_files(files, Asked(ks=(n, n + 1))).prior['xjax']['zero']
+  assert prior[f'R@{n}'] == 0
+  assert prior[f'R@{n + 1}'] == pytest.approx(1 / 2)
   lines = [json.loads(line) for line in path.read_text().splitlines()]
   assert [len(row['labels']) for row in lines] == [4, 4]
   assert all(len(x['why']) == 1 for x in lines[0]['labels'])
@@ -129,7 +138,7 @@ def test_faults_leave_nothing(tag, predictor, tmp_path):
   ] == [
     f"new.txt:2: the run has the label '{space.ids[0]}' already",
     "new.txt:3: label 'mani' is on line 1 already",
-    "new.txt:4: the name '??' has no word in it",
+    "new.txt:4: the name '??' has no letter in it",
   ]
   with pytest.raises(DataError, match="no vector for any word.*'qqqq'"):
     tag([{'text': 'x'}], 'qqqq\n')

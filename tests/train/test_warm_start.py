@@ -127,6 +127,27 @@ def test_other_shapes_are_skipped_and_told(config, finished, source, caplog):
   np.testing.assert_array_equal(after['head/output'], before['head/output'])
 
 
+@pytest.mark.parametrize(
+  ('ours', 'theirs'),
+  [('config', 'described'), ('described_config', 'finished')],
+)
+def test_a_head_of_another_kind_starts_afresh(ours, theirs, request, caplog):
+  """A bias is absolute in one, relative to an offset in the other."""
+  caplog.set_level(logging.INFO)
+  config, run = map(request.getfixturevalue, (ours, theirs))
+  workdir = Workdir.at(run.workdir)
+  source = f'{run.workdir}@{run.best_step}'
+  before, after = started(
+    config, source, workdir.label_space(), workdir.vocabulary()
+  )
+  saved = read_params(workdir.checkpoints, run.best_step)
+  for name, values in after.items():
+    head = name.startswith('head/')
+    expected = before[name] if head else saved[name]
+    np.testing.assert_array_equal(values, expected, err_msg=name)
+  assert 'skipped head/bias: means something else' in caplog.text
+
+
 @pytest.mark.parametrize('suffix', ['@77', '/nothing', '@x'])
 def test_what_is_not_there(config, finished, source, suffix):
   space, vocab = source

@@ -68,6 +68,11 @@ def padded_labels(n_labels: int) -> int:
   return -(-n_labels // LABEL_MULTIPLE) * LABEL_MULTIPLE
 
 
+def documents_second(x_TB: jax.Array) -> jax.Array:
+  """Constrains the second axis, the documents, to the data axis."""
+  return jax.lax.with_sharding_constraint(x_TB, P(None, DATA))
+
+
 def put_batch(batch: Batch, mesh: jax.sharding.Mesh) -> Batch:
   """Puts this process's rows on the mesh, as part of the global batch."""
   sharding = NamedSharding(mesh, SPECS['batch'])

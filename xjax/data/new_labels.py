@@ -12,7 +12,7 @@ from xjax.data.faults import Fault, Faults
 from xjax.data.rows import Fields, parse_object, read_lines
 from xjax.data.schema import Label, LabelSpace, label_of
 from xjax.data.text_lines import open_text
-from xjax.data.vocab import split_words
+from xjax.data.vocab import has_letters
 
 _JSON_ENDINGS = ('.jsonl', '.jsonl.gz')
 # Or a list of them, of which it is said what is wrong: no name begins so.
@@ -35,7 +35,7 @@ def read_new_labels(
 
   Raises:
     DataError: the file cannot be read or has faults: no label, a name without
-      a word, an id that comes twice or that the run has.
+      a letter, an id that comes twice or that the run has.
   """
   path = os.path.expanduser(path)
   faults = Faults(on_error=None)
@@ -77,8 +77,8 @@ def _read(line: bytes, as_json: bool) -> tuple[Label, list[str]]:
     return Label(''), [str(fault)]
   fields = Fields(row)
   name = fields.text('name')
-  if not fields.faults and not split_words(name):
-    fields.faults.append(f'the name {name!a} has no word in it')
+  if not fields.faults and not has_letters(name):
+    fields.faults.append(f'the name {name!a} has no letter in it')
   if fields.faults:
     return Label(''), fields.faults
   fields = Fields({'id': name.strip(), **row})
@@ -97,7 +97,7 @@ def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
     labels: those to add.
 
   Raises:
-    DataError: no label, a name without a word, an id that comes twice or that
+    DataError: no label, a name without a letter, an id that comes twice or that
       the space scores already.
   """
   scored = _scored(space)
@@ -108,7 +108,7 @@ def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
     raise DataError(
       f'new labels must have ids of their own: {", ".join(map(ascii, had))}'
     )
-  if bare := [label.id for label in labels if not split_words(label.name)]:
+  if bare := [label.id for label in labels if not has_letters(label.name)]:
     raise DataError(
       f'new labels need names of words: {", ".join(map(ascii, bare))}'
     )

@@ -149,8 +149,9 @@ class TrainBatches(_Buckets):
   epoch has every document exactly once; its plan (which documents share a
   batch, and the order of batches) follows from seed and epoch alone. Rows
   that fill a bucket's last batch have mask False and doc PAD. Such a row and
-  a document without tokens have the length 1, a single unknown token, or where
-  documents come as features, a feature of zeros.
+  a document without tokens have the length 1 (by zone: that of the first zone,
+  the others 0), a single unknown token, or where documents come as features, a
+  feature of zeros.
   Positives are as wide as the bucket needs, a power of two: never truncated.
   """
 
@@ -252,8 +253,9 @@ def eval_batches(
 
   Every process has the same number of batches, of the same shapes, and its
   own rows of each. Rows that fill a batch have mask False and doc PAD; they
-  and documents without tokens have the length 1, a single unknown token, or
-  where documents come as features, a feature of zeros.
+  and documents without tokens have the length 1 (by zone: that of the first
+  zone, the others 0), a single unknown token, or where documents come as
+  features, a feature of zeros.
 
   Args:
     tokens: N rows of token ids, or N documents' zones or features.

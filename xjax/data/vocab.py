@@ -61,6 +61,11 @@ def find_words(text: str) -> list[tuple[int, int]]:
   return [found.span() for found in _WORD.finditer(_DIGIT.sub('D', text))]
 
 
+def has_letters(name: str) -> bool:
+  """False for mere numbers, such as the ids of labels that have no name."""
+  return any(map(str.isalpha, name))
+
+
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
   """Words and their ids: 0 pads, 1 is the unknown word, then words in order.

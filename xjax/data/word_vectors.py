@@ -65,9 +65,10 @@ def read_word_vectors(
   numbers of wanted words are read, and checked.
 
   A word is looked up exactly as the vocabulary has it; of several rows of one
-  word the first counts. Digits: where the vocabulary has DDDD, the first row
-  of the file that is four digits counts, in files ordered by frequency the
-  most frequent such number; in a file without one, as law2vec, the row DDDD.
+  word the first counts. Digits: for a word with digits, such as DDDD, the first
+  row of the file that has digits there counts, in files ordered by frequency
+  the most frequent such number; in a file without one, as law2vec, the row
+  DDDD itself.
 
   Args:
     path: word2vec text or binary, or GloVe text, each perhaps gzipped.

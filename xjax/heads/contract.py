@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from flax import nnx, struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xjax.core.mesh import LABEL
 
@@ -74,6 +75,14 @@ class Head(nnx.Module):
     """
     del rngs
     return self
+
+
+def label_row(values: np.ndarray | None, rows: int) -> jax.Array:
+  """float32 [rows] of one value per label, 0 at padding; None: all 0."""
+  padded = np.zeros(rows, np.float32)
+  if values is not None:
+    padded[: len(values)] = values
+  return jnp.asarray(padded)
 
 
 class HeadParts(NamedTuple):

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 
 from flax import nnx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float32
 import numpy as np
 
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.heads.attend import attend, token_mask
 from xjax.heads.attention_weights import AttentionHead
-from xjax.heads.contract import TokenFeatures
+from xjax.heads.contract import TokenFeatures, label_row
 
 
 class LabelAttention(AttentionHead):
@@ -57,10 +56,7 @@ class LabelAttention(AttentionHead):
     self.output = nnx.Param(
       normal(rngs.params(), (rows, dim)), out_sharding=row_sharding
     )
-    first = np.zeros(rows, np.float32)
-    if bias is not None:
-      first[:n_labels] = bias
-    self.bias = nnx.Param(jnp.asarray(first), out_sharding=(LABEL,))
+    self.bias = nnx.Param(label_row(bias, rows), out_sharding=(LABEL,))
 
   def logits(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]

@@ -12,10 +12,9 @@ import numpy as np
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.heads.attend import attend, token_mask
 from xjax.heads.attention_weights import AttentionHead
-from xjax.heads.contract import TokenFeatures
+from xjax.heads.contract import TokenFeatures, label_row
 from xjax.heads.frozen import Frozen
 from xjax.heads.precision import full_precision
-from xjax.heads.zero_shot import label_row
 
 
 class Unified(AttentionHead):

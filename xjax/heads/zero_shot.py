@@ -11,7 +11,7 @@ import numpy as np
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.heads.attend import attend_by_one, token_mask
 from xjax.heads.attention_weights import AttentionHead
-from xjax.heads.contract import TokenFeatures
+from xjax.heads.contract import TokenFeatures, label_row
 from xjax.heads.frozen import Frozen
 from xjax.heads.precision import full_precision
 
@@ -97,10 +97,3 @@ class ZeroShot(AttentionHead):
   def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array:
     """bool_C, the labels with training documents."""
     return chunk['seen'] > 0
-
-
-def label_row(values: np.ndarray, rows: int) -> jax.Array:
-  """float32 [rows] of one value per label, 0 at padding."""
-  padded = np.zeros(rows, np.float32)
-  padded[: len(values)] = values
-  return jnp.asarray(padded)

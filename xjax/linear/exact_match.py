@@ -14,7 +14,7 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Batch, Ragged, ScoreKind
 from xjax.data.sparse_batches import SparseRows
-from xjax.data.vocab import find_words
+from xjax.data.vocab import find_words, has_letters
 
 
 class DescriptorMatcher:
@@ -41,7 +41,7 @@ class DescriptorMatcher:
     labels: dict[str, list[int]] = {}
     for label, of_label in enumerate(names):
       for text in dict.fromkeys(map(_spaced, map(_words, of_label))):
-        if any(map(str.isalpha, text)):
+        if has_letters(text):
           labels.setdefault(text, []).append(label)
     if not labels:
       raise DataError(

@@ -8,23 +8,33 @@ import math
 import numpy as np
 
 from xjax.data.schema import Label
-from xjax.data.vocab import FIRST_WORD_ID, Vocabulary, split_words
+from xjax.data.vocab import (
+  FIRST_WORD_ID,
+  Vocabulary,
+  has_letters,
+  split_words,
+)
 from xjax.data.word_vectors import WordVectors
 from xjax.models.config import DescriptorConfig, DescriptorWeights
 
 
 def descriptor_words(label: Label, config: DescriptorConfig) -> tuple[str, ...]:
-  """The words of a label's name, perhaps of its other names too."""
+  """The words of a label's name, perhaps of its other names too.
+
+  Of names without a letter, which are mere numbers, there are none.
+  """
   names = (label.name, *label.alt) if config.alt else (label.name,)
   return tuple(
-    word for name in names for word in split_words(name)[: config.max_words]
+    word
+    for name in filter(has_letters, names)
+    for word in split_words(name)[: config.max_words]
   )
 
 
 def all_words(labels: Iterable[Label]) -> Iterator[str]:
   """The words of all names of labels, in order."""
   for label in labels:
-    for name in (label.name, *label.alt):
+    for name in filter(has_letters, (label.name, *label.alt)):
       yield from split_words(name)
 
 

@@ -2,10 +2,8 @@
 
 from flax import nnx
 import jax
-from jax import lax
-from jax.sharding import PartitionSpec as P
 
-from xjax.core.mesh import DATA
+from xjax.core.mesh import documents_second
 from xjax.models.bigru import BiGRU
 from xjax.models.config import BiGRUConfig, HANConfig
 from xjax.models.self_attention import SelfAttention
@@ -52,15 +50,11 @@ class HAN(nnx.Module):
     steps, documents, zones, dim = x_TBZD.shape
     # A zone is to the first level what a document is to other encoders.
     each = steps, documents * zones
-    x_TXD = _over_data(x_TBZD.reshape(*each, dim))
-    real_TX = _over_data(real_TBZ.reshape(each))
-    h_TXD = _over_data(self.words(x_TXD, real_TX, rngs))
+    x_TXD = documents_second(x_TBZD.reshape(*each, dim))
+    real_TX = documents_second(real_TBZ.reshape(each))
+    h_TXD = documents_second(self.words(x_TXD, real_TX, rngs))
     zone_XD = self.attention.over_time(h_TXD, real_TX)
     zone_ZBD = zone_XD.reshape(documents, zones, -1).swapaxes(0, 1)
     real_ZB = real_TBZ.any(axis=0).T
-    return self.zones(_over_data(zone_ZBD), _over_data(real_ZB), rngs)
-
-
-def _over_data(x_TB: jax.Array) -> jax.Array:
-  """Documents, the second axis, over the mesh's data axis."""
-  return lax.with_sharding_constraint(x_TB, P(None, DATA))
+    zone_ZBD, real_ZB = map(documents_second, (zone_ZBD, real_ZB))
+    return self.zones(zone_ZBD, real_ZB, rngs)

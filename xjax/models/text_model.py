@@ -5,11 +5,9 @@ from typing import Any
 
 from flax import nnx
 import jax
-from jax import lax
 import jax.numpy as jnp
-from jax.sharding import PartitionSpec as P
 
-from xjax.core.mesh import DATA
+from xjax.core.mesh import documents_second
 from xjax.core.types import Batch
 from xjax.heads.attention_weights import attention_weights
 from xjax.heads.contract import Head, TokenFeatures
@@ -59,11 +57,11 @@ class TextModel(nnx.Module):
       A pytree of arrays with documents first: what the head prepares of the
       encoded tokens, or where there is a pooling, of document_BD.
     """
-    given_TB = _over_data(_time_first(batch))
+    given_TB = documents_second(_time_first(batch))
     real_TB = _real(len(given_TB), batch.lengths_B)
     x_TBD = self.embedding(given_TB, self.dtype, rngs)
-    h_TBD = self.encoder(_over_data(x_TBD), real_TB, rngs)
-    hidden_BTD = _over_data(h_TBD).transpose(1, 0, 2)
+    h_TBD = self.encoder(documents_second(x_TBD), real_TB, rngs)
+    hidden_BTD = documents_second(h_TBD).transpose(1, 0, 2)
     tokens = TokenFeatures(hidden_BTD, _encoded_lengths(batch))
     pooled = tokens if self.pooling is None else self.pooling(tokens)
     return self.head.prepare(pooled)
@@ -101,11 +99,6 @@ class TextModel(nnx.Module):
   def attention(self, batch: Batch, ids_BK: jax.Array) -> jax.Array:
     """alpha_BKT as attention_weights, of a head whose labels attend."""
     return attention_weights(self.head, self.features(batch), ids_BK)
-
-
-def _over_data(x_TB: jax.Array) -> jax.Array:
-  """Documents, the second axis, over the mesh's data axis."""
-  return lax.with_sharding_constraint(x_TB, P(None, DATA))
 
 
 def _time_first(batch: Batch) -> jax.Array:

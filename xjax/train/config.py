@@ -88,7 +88,9 @@ class NeuralTrain(TrainConfig):
     judge_every: steps between judgings on dev.
     best_metric: 'slice/metric' that chooses the best checkpoint.
     patience: judgings without improvement before stopping; 0: never stop.
-    init_from: WORKDIR[@step] whose parameters warm-start this run.
+    init_from: WORKDIR[@step] whose parameters warm-start this run. Words that
+      both runs have get the other's vectors, whatever model.embedding.vectors
+      says of them.
   """
 
   batch_size: int = 64

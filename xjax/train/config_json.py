@@ -37,8 +37,8 @@ def from_json(value: Any, cls: type = Config) -> Any:
     cls: dataclass to build, where value has no "kind".
 
   Raises:
-    ConfigError: an unknown kind or field, or a value of the wrong type; the
-      message names it by its dotted path.
+    ConfigError: an unknown kind or field, a union without its kind, or a value
+      of the wrong type; the message names it by its dotted path.
   """
   return _dataclass(value, cls, '')
 

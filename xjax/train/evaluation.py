@@ -201,4 +201,5 @@ def _space_of(predictions: Predictions) -> LabelSpace | None:
     n_train=predictions.n_train,
     n_trained=first,
     n_held_out=len(held_out),
+    n_new=max(0, predictions.n_scored - first - len(held_out)),
   )

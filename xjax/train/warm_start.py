@@ -2,10 +2,11 @@
 
 Parameters are matched by path, label rows by label id, word vectors by word:
 the other run may have had other labels and another vocabulary. What of a label
-is not trained, such as its descriptor, is this run's own.
+is not trained, such as its descriptor, is this run's own, and so is the head,
+where the other run's is of another kind.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import dataclasses
 from typing import Any
 
@@ -30,6 +31,7 @@ from xjax.train.state import (
 from xjax.train.workdir import Workdir
 
 WORD_VECTORS = 'embedding/table'
+_HEAD = 'head/'
 
 
 @dataclasses.dataclass
@@ -110,13 +112,15 @@ def warm_start(
   if inputs.vocab and WORD_VECTORS in others:
     rows['words'] = _word_matches(inputs.vocab, workdir.vocabulary())
   report, merged = Report(), by_path(state.params)
-  own = _own_rows(state)
+  own, same_head = _own_rows(state), _heads(merged) == _heads(others)
   for name, param in merged.items():
     other = others.pop(name, None)
     if other is None:
       report.fresh.append(name)
     elif name in own:
       report.skipped[name] = 'not trained: stays as this run has it'
+    elif name.startswith(_HEAD) and not same_head:
+      report.skipped[name] = 'means something else in a head of another kind'
     else:
       merged[name] = _merge(name, param, other, rows, report)
   report.unused = sorted(others)
@@ -147,6 +151,11 @@ def find_start(source: str) -> tuple[Workdir, int]:
       f'{", ".join(map(str, steps)) or "none"}'
     )
   return workdir, step
+
+
+def _heads(params: Iterable[str]) -> set[str]:
+  """What a head is made of, which tells its kind."""
+  return {name for name in params if name.startswith(_HEAD)}
 
 
 def _trained_ids(space: LabelSpace) -> Sequence[str]:
