@@ -9,7 +9,7 @@ import json
 import pathlib
 import sys
 
-from absl import flags as absl_flags
+from absl import flags as absl_flags, logging
 import numpy as np
 import pytest
 import scipy.sparse
@@ -38,6 +38,7 @@ def evaluate() -> Callable[..., Done]:
     for name in ours:
       absl_flags.FLAGS[name].unparse()
     out, err = io.StringIO(), io.StringIO()
+    verbosity = logging.get_verbosity()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
       try:
         argv = ['evaluate', *map(str, arguments)]
@@ -45,6 +46,9 @@ def evaluate() -> Callable[..., Done]:
         code = flags._guarded(lambda _: main.main(), argv)
       except SystemExit as left:
         code = left.code
+      finally:
+        # A main shows its log; the tests after this one do not ask for it.
+        logging.set_verbosity(verbosity)
     return Done(code, out.getvalue(), err.getvalue())
 
   yield call
