@@ -77,8 +77,8 @@ class Head(nnx.Module):
     return self
 
 
-def label_row(values: np.ndarray | None, rows: int) -> jax.Array:
-  """float32 [rows] of one value per label, 0 at padding; None: all 0."""
+def padded_row(values: np.ndarray | None, rows: int) -> jax.Array:
+  """float32 [rows] of a value for each label [L], then 0; None: all 0."""
   padded = np.zeros(rows, np.float32)
   if values is not None:
     padded[: len(values)] = values

@@ -10,7 +10,7 @@ import numpy as np
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.heads.attend import attend, token_mask
 from xjax.heads.attention_weights import AttentionHead
-from xjax.heads.contract import TokenFeatures, label_row
+from xjax.heads.contract import TokenFeatures, padded_row
 
 
 class LabelAttention(AttentionHead):
@@ -56,7 +56,7 @@ class LabelAttention(AttentionHead):
     self.output = nnx.Param(
       normal(rngs.params(), (rows, dim)), out_sharding=row_sharding
     )
-    self.bias = nnx.Param(label_row(bias, rows), out_sharding=(LABEL,))
+    self.bias = nnx.Param(padded_row(bias, rows), out_sharding=(LABEL,))
 
   def logits(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Float32
 import numpy as np
 
 from xjax.core.mesh import LABEL, padded_labels
-from xjax.heads.contract import Head, label_row
+from xjax.heads.contract import Head, padded_row
 from xjax.heads.precision import full_precision
 
 
@@ -49,7 +49,7 @@ class OneVsAll(Head):
     self.kernel = nnx.Param(
       normal(rngs.params(), (rows, dim)), out_sharding=(LABEL, None)
     )
-    self.bias = nnx.Param(label_row(bias, rows), out_sharding=(LABEL,))
+    self.bias = nnx.Param(padded_row(bias, rows), out_sharding=(LABEL,))
 
   def logits(
     self, document_BD: Float[Array, 'B D'], chunk: Mapping[str, jax.Array]

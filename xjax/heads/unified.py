@@ -12,7 +12,7 @@ import numpy as np
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.heads.attend import attend, token_mask
 from xjax.heads.attention_weights import AttentionHead
-from xjax.heads.contract import TokenFeatures, label_row
+from xjax.heads.contract import TokenFeatures, padded_row
 from xjax.heads.frozen import Frozen
 from xjax.heads.precision import full_precision
 
@@ -79,11 +79,11 @@ class Unified(AttentionHead):
     normal = nnx.initializers.normal(dim**-0.5)
     self.attention = nnx.Param(jnp.zeros((rows, dim)), **matrix)
     self.output = nnx.Param(jnp.zeros((rows, dim)), **matrix)
-    self.bias = nnx.Param(label_row(bias - offset, rows), **row)
+    self.bias = nnx.Param(padded_row(bias - offset, rows), **row)
     self.descriptors = Frozen(jnp.zeros((rows, size)), **matrix)
-    self.seen = Frozen(label_row(seen, rows), **row)
-    self.own = Frozen(label_row(seen, rows), **row)
-    self.hidden = Frozen(label_row(hidden, rows), **row)
+    self.seen = Frozen(padded_row(seen, rows), **row)
+    self.own = Frozen(padded_row(seen, rows), **row)
+    self.hidden = Frozen(padded_row(hidden, rows), **row)
     self.attention_kernel = nnx.Param(normal(rngs.params(), (size, dim)))
     self.output_kernel = nnx.Param(normal(rngs.params(), (size, dim)))
     self.bias_kernel = nnx.Param(jnp.zeros(size))

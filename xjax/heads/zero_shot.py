@@ -11,7 +11,7 @@ import numpy as np
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.heads.attend import attend_by_one, token_mask
 from xjax.heads.attention_weights import AttentionHead
-from xjax.heads.contract import TokenFeatures, label_row
+from xjax.heads.contract import TokenFeatures, padded_row
 from xjax.heads.frozen import Frozen
 from xjax.heads.precision import full_precision
 
@@ -61,7 +61,7 @@ class ZeroShot(AttentionHead):
     self.descriptors = Frozen(
       jnp.zeros((rows, size)), out_sharding=(LABEL, None)
     )
-    self.seen = Frozen(label_row(seen, rows), out_sharding=(LABEL,))
+    self.seen = Frozen(padded_row(seen, rows), out_sharding=(LABEL,))
     glorot = nnx.initializers.glorot_uniform()
     self.kernel = nnx.Param(glorot(rngs.params(), (dim, size)))
     self.bias = nnx.Param(jnp.zeros(size))

@@ -105,14 +105,13 @@ def warm_start(
   others = read_params(workdir.checkpoints, step)
   rows = {
     'labels': _matches(
-      space.ids[: space.n_trained],
-      _trained_ids(workdir.label_space()),
+      _trained_ids(space), _trained_ids(workdir.label_space())
     ),
   }
   if inputs.vocab and WORD_VECTORS in others:
     rows['words'] = _word_matches(inputs.vocab, workdir.vocabulary())
   report, merged = Report(), by_path(state.params)
-  own, same_head = _own_rows(state), _heads(merged) == _heads(others)
+  own, same_head = _own_rows(state), _head_paths(merged) == _head_paths(others)
   for name, param in merged.items():
     other = others.pop(name, None)
     if other is None:
@@ -153,7 +152,7 @@ def find_start(source: str) -> tuple[Workdir, int]:
   return workdir, step
 
 
-def _heads(params: Iterable[str]) -> set[str]:
+def _head_paths(params: Iterable[str]) -> set[str]:
   """What a head is made of, which tells its kind."""
   return {name for name in params if name.startswith(_HEAD)}
 
