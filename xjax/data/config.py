@@ -44,6 +44,20 @@ class WordsConfig(TokensConfig):
 
 
 @dataclasses.dataclass
+class SubwordsConfig(TokensConfig):
+  """Pieces of words, numbered by the tokenizer of a pretrained encoder.
+
+  max_tokens counts the special tokens at a text's beginning and end as well.
+
+  Attributes:
+    packed: whether the documents of a batch share rows of max_tokens, so that
+      short ones cost what they have; buckets then play no part.
+  """
+
+  packed: bool = False
+
+
+@dataclasses.dataclass
 class FeatureFilesConfig(TokensConfig):
   """Vectors that an outside encoder made, one per document or per token.
 

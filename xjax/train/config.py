@@ -11,6 +11,7 @@ from xjax.data.config import (
   FeatureFilesConfig,
   HtcData,
   JsonlData,
+  SubwordsConfig,
   SyntheticData,
   TokensConfig,
   WordsConfig,
@@ -162,6 +163,7 @@ KINDS = {
   'xc_repo': XcRepoData,
   'htc': HtcData,
   'words': WordsConfig,
+  'subwords': SubwordsConfig,
   'feature_files': FeatureFilesConfig,
   'neural': NeuralModel,
   'embedding': EmbeddingConfig,
@@ -224,6 +226,8 @@ def _shrink_tokens(tokens: TokensConfig) -> TokensConfig:
       return dataclasses.replace(tokens, dir='')
     case FeatureFilesConfig():
       sizes = {'dir': ''}
+    case SubwordsConfig():
+      sizes = {}
     case _:
       sizes = {'min_count': 1, 'max_words': 64}
   return dataclasses.replace(tokens, max_tokens=16, buckets=(8, 16), **sizes)

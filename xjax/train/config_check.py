@@ -15,6 +15,7 @@ from xjax.core.mesh import MeshConfig
 from xjax.data.config import (
   DataConfig,
   FeatureFilesConfig,
+  SubwordsConfig,
   SyntheticData,
   TokensConfig,
   WordsConfig,
@@ -66,6 +67,9 @@ _AXIS = _Range(lambda v: v == -1 or v >= 1, 'at least 1, or -1: the rest')
 
 _RANGES: dict[type, dict[str, _Range]] = {
   TokensConfig: {'max_tokens': _COUNT},
+  SubwordsConfig: {
+    'max_tokens': _Range(lambda v: v >= 3, 'at least 3: two are special tokens')
+  },
   WordsConfig: {
     'min_count': _COUNT,
     'max_words': _COUNT,
