@@ -44,7 +44,10 @@ class Batch:
     mask_B: bool, False for rows that only fill the batch.
     doc_B: int32 row of the document in its split, PAD for filling rows.
     weights_BT: float32 weights of sparse features, or None.
-    segments_BT: int32 packed document per token, or None.
+    segments_BT: where documents share rows, int32 [rows, T] as tokens_BT is:
+      0 at padding, then 1, 2, ... by document of a row; or None.
+    first_B: with segments, int32 place of a document's first token in the rows
+      of its device laid end to end; or None.
     features_BTD: float32 vectors of an outside encoder, 0 beyond a document's
       length, or None.
   """
@@ -56,6 +59,7 @@ class Batch:
   doc_B: jax.Array
   weights_BT: jax.Array | None = None
   segments_BT: jax.Array | None = None
+  first_B: jax.Array | None = None
   features_BTD: jax.Array | None = None
 
 

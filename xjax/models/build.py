@@ -10,10 +10,15 @@ from xjax.heads.label_attention import LabelAttention
 from xjax.heads.ova import OneVsAll
 from xjax.heads.unified import Unified
 from xjax.heads.zero_shot import ZeroShot
+from xjax.models.architecture import Architecture
+from xjax.models.bert import Bert
 from xjax.models.bigru import BiGRU
+from xjax.models.cls import Cls
 from xjax.models.cnn import CNN
 from xjax.models.config import (
+  BertConfig,
   BiGRUConfig,
+  ClsConfig,
   CNNConfig,
   EmbeddingConfig,
   EncoderConfig,
@@ -24,6 +29,7 @@ from xjax.models.config import (
   LabelAttentionConfig,
   MeanConfig,
   NeuralModel,
+  NoEmbedding,
   NoEncoder,
   NoPooling,
   OneVsAllConfig,
@@ -45,6 +51,7 @@ def build(
   *,
   vocab_size: int,
   n_labels: int,
+  architecture: Architecture | None = None,
   label_priors: np.ndarray | None = None,
   unseen: np.ndarray | None = None,
   hidden: np.ndarray | None = None,
@@ -57,6 +64,7 @@ def build(
     config: its parts.
     vocab_size: word ids, padding and unknown included; 0 where there are none.
     n_labels: labels to score.
+    architecture: of a pretrained encoder; None: there is none.
     label_priors: [L] probabilities strictly between 0 and 1 (`smoothed_priors`)
       at whose logits the output biases begin; None: biases begin at 0.
     unseen: bool [L], labels without training documents; None: none are.
@@ -73,13 +81,18 @@ def build(
   """
   bias = None if label_priors is None else _logit(label_priors)
   embedding = _embedding(config.embedding, vocab_size, rngs)
-  encoder = _encoder(config.encoder, embedding.dim, rngs)
+  if isinstance(config.encoder, BertConfig):
+    encoder = Bert(architecture, config.encoder, dtype=dtype, rngs=rngs)
+  else:
+    encoder = _encoder(config.encoder, embedding.dim, rngs)
   pooling = _pooling(config.pooling, encoder.dim, rngs)
   none = np.zeros(n_labels, bool)
   unseen, hidden = (none if x is None else x for x in (unseen, hidden))
   if config.head.describes:
+    # Descriptors are of word vectors, or of the encoder's own.
+    size = encoder.dim if embedding is None else embedding.dim
     head = _descriptor_head(
-      config, encoder.dim, bias, ~(unseen | hidden), hidden, rngs
+      config.head, encoder.dim, size, bias, ~(unseen | hidden), hidden, rngs
     )
   else:
     head = _head(config.head, encoder.dim, n_labels, bias, rngs)
@@ -88,12 +101,14 @@ def build(
 
 def _embedding(
   config: InputConfig, vocab_size: int, rngs: nnx.Rngs
-) -> nnx.Module:
+) -> nnx.Module | None:
   match config:
     case EmbeddingConfig():
       return WordEmbedding(vocab_size, config, rngs=rngs)
     case FeaturesConfig():
       return Features(config)
+    case NoEmbedding():
+      return None
   raise ConfigError(f'no embedding is made from {config!r}')
 
 
@@ -120,6 +135,8 @@ def _pooling(
       return SelfAttention(dim, rngs=rngs)
     case MeanConfig():
       return Mean(dim)
+    case ClsConfig():
+      return Cls(dim, config, rngs=rngs)
   raise ConfigError(f'no pooling is made from {config!r}')
 
 
@@ -142,16 +159,16 @@ def _head(
 
 
 def _descriptor_head(
-  config: NeuralModel,
+  config: HeadConfig,
   dim: int,
+  size: int,
   bias: np.ndarray | None,
   seen: np.ndarray,
   hidden: np.ndarray,
   rngs: nnx.Rngs,
 ) -> Head:
-  """A head whose descriptors are as large as the word vectors."""
-  size = config.embedding.dim
-  match config.head:
+  """A head that reads features of size dim, and descriptors of another."""
+  match config:
     case ZeroShotConfig(chunk=chunk):
       offset = 0.0 if bias is None or not seen.any() else bias[seen].mean()
       # All but the unseen labels are learnt from: none need be hidden.
@@ -176,7 +193,7 @@ def _descriptor_head(
         bias=bias,
         rngs=rngs,
       )
-  raise ConfigError(f'no head is made from {config.head!r}')
+  raise ConfigError(f'no head is made from {config!r}')
 
 
 def smoothed_priors(train_counts: np.ndarray, n_train: int) -> np.ndarray:

@@ -48,6 +48,11 @@ class FeaturesConfig(InputConfig):
 
 
 @dataclasses.dataclass
+class NoEmbedding(InputConfig):
+  """They do not: the encoder reads token ids."""
+
+
+@dataclasses.dataclass
 class EncoderConfig:
   """What makes vectors in context of a document's vectors."""
 
@@ -108,6 +113,30 @@ class HANConfig(EncoderConfig):
 
 
 @dataclasses.dataclass
+class BertConfig(EncoderConfig):
+  """A pretrained transformer of the BERT family, fine-tuned.
+
+  Needs SubwordsConfig as data's, and NoEmbedding.
+
+  Attributes:
+    folder: in Hugging Face's layout, with config.json, model.safetensors and
+      the tokenizer; or the name of a model in the local Hugging Face cache. It
+      is read when a run begins, never after. Empty: a small encoder with fresh
+      weights that reads the words of train.
+    dropout: rate over the embeddings and over what each part of a layer adds.
+    attention_dropout: rate over attention's weights; at 0 GPUs use a flash
+      kernel.
+    remat: whether layers are computed again for gradients: less memory, more
+      time, the same result.
+  """
+
+  folder: str = dataclasses.field(default='', metadata=MAY_CHANGE)
+  dropout: float = 0.1
+  attention_dropout: float = 0.1
+  remat: bool = dataclasses.field(default=False, metadata=MAY_CHANGE)
+
+
+@dataclasses.dataclass
 class PoolingConfig:
   """What makes one vector of a document's vectors."""
 
@@ -125,6 +154,20 @@ class MeanConfig(PoolingConfig):
 @dataclasses.dataclass
 class SelfAttentionConfig(PoolingConfig):
   """A sum weighted by attention that all labels share."""
+
+
+@dataclasses.dataclass
+class ClsConfig(PoolingConfig):
+  """The first token's vector, [CLS].
+
+  Attributes:
+    dropout: rate over it.
+    pooler: whether a dense layer with tanh, pretrained where the folder has
+      one, comes before.
+  """
+
+  dropout: float = 0.1
+  pooler: bool = False
 
 
 @dataclasses.dataclass

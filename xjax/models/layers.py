@@ -1,4 +1,4 @@
-"""Word embeddings and dropout."""
+"""Word embeddings, dropout, dense layers and norms."""
 
 from flax import nnx
 import jax
@@ -6,6 +6,7 @@ from jax import lax
 import jax.numpy as jnp
 
 from xjax.heads.frozen import Frozen
+from xjax.heads.precision import full_precision
 from xjax.models.config import EmbeddingConfig
 
 
@@ -77,3 +78,63 @@ class WordEmbedding(nnx.Module):
     x_TBD = dropout(x_TBD, self.config.dropout, rngs, shared=(0,))
     word = (x_TBD.ndim - 1,)
     return dropout(x_TBD, self.config.word_dropout, rngs, shared=word)
+
+
+class Dense(nnx.Module):
+  """x W + b.
+
+  Attributes:
+    kernel: W, float32 [inputs, outputs].
+    bias: b, float32 [outputs].
+  """
+
+  def __init__(
+    self, inputs: int, outputs: int, *, stddev: float, rngs: nnx.Rngs
+  ):
+    """A normal kernel and no bias.
+
+    Args:
+      inputs, outputs: sizes.
+      stddev: of the kernel.
+      rngs: stream `params`.
+    """
+    normal = nnx.initializers.normal(stddev)
+    self.kernel = nnx.Param(normal(rngs.params(), (inputs, outputs)))
+    self.bias = nnx.Param(jnp.zeros(outputs))
+
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """[..., outputs] in x's dtype."""
+    product = jnp.matmul(
+      x,
+      self.kernel[...].astype(x.dtype),
+      precision=full_precision(x.dtype),
+    )
+    return product + self.bias[...].astype(x.dtype)
+
+
+class Norm(nnx.Module):
+  """Layer norm over the last axis (Ba et al. 2016), in float32.
+
+  Attributes:
+    scale, bias: float32 [D].
+  """
+
+  def __init__(self, dim: int, eps: float):
+    """Scale 1, bias 0.
+
+    Args:
+      dim: D.
+      eps: added to the variance.
+    """
+    self.eps = eps
+    self.scale = nnx.Param(jnp.ones(dim))
+    self.bias = nnx.Param(jnp.zeros(dim))
+
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """As x, in its dtype."""
+    wide = x.astype(jnp.float32)
+    mean = wide.mean(axis=-1, keepdims=True)
+    centred = wide - mean
+    variance = jnp.square(centred).mean(axis=-1, keepdims=True)
+    normed = centred * lax.rsqrt(variance + self.eps)
+    return (normed * self.scale[...] + self.bias[...]).astype(x.dtype)

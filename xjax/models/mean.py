@@ -18,8 +18,16 @@ class Mean(nnx.Module):
     """For vectors of size dim."""
     self.dim = dim
 
-  def __call__(self, features: TokenFeatures) -> jax.Array:
-    """document_BD in the features' dtype; 0 for a document of no tokens."""
+  def __call__(
+    self, features: TokenFeatures, rngs: nnx.Rngs | None = None
+  ) -> jax.Array:
+    """document_BD in the features' dtype; 0 for a document of no tokens.
+
+    Args:
+      features: encoded tokens.
+      rngs: not read.
+    """
+    del rngs
     hidden_BTD = features.hidden_BTD
     # Padding is 0, so that all may be summed.
     total_BD = hidden_BTD.sum(axis=1, dtype=jnp.float32)

@@ -45,11 +45,18 @@ class SelfAttention(nnx.Module):
     self.bias = nnx.Param(jnp.zeros(dim))
     self.query = nnx.Param(normal(rngs.params(), (dim,)))
 
-  def __call__(self, features: TokenFeatures) -> jax.Array:
+  def __call__(
+    self, features: TokenFeatures, rngs: nnx.Rngs | None = None
+  ) -> jax.Array:
     """document_BD in the features' dtype; 0 for a document of no tokens.
 
     Runs on the context mesh (`jax.set_mesh`), documents over its data axis.
+
+    Args:
+      features: encoded tokens.
+      rngs: not read.
     """
+    del rngs
     return self._pooled(features.hidden_BTD, features.real_BT, 1)
 
   def over_time(self, h_TBD: jax.Array, real_TB: jax.Array) -> jax.Array:

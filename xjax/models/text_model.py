@@ -14,6 +14,7 @@ from xjax.heads.contract import Head, TokenFeatures
 from xjax.heads.streaming import head_loss
 from xjax.heads.topk import head_topk
 from xjax.losses.contract import ChunkLoss
+from xjax.models.unpacking import unpacked
 
 
 class TextModel(nnx.Module):
@@ -23,9 +24,10 @@ class TextModel(nnx.Module):
   the length they are padded to.
 
   Attributes:
-    embedding: (tokens_TB or features_TBD, dtype, rngs) -> x_TBD.
+    embedding: (tokens_TB or features_TBD, dtype, rngs) -> x_TBD; None: the
+      encoder reads tokens_TB.
     encoder: (x_TBD, real_TB, rngs) -> h_TBD, 0 at padding.
-    pooling: TokenFeatures -> document_BD; None: the head reads tokens.
+    pooling: (TokenFeatures, rngs) -> document_BD; None: the head reads tokens.
     head: scores labels.
     dtype: of activations and products; parameters, softmax, loss and sums stay
       float32.
@@ -33,7 +35,7 @@ class TextModel(nnx.Module):
 
   def __init__(
     self,
-    embedding: nnx.Module,
+    embedding: nnx.Module | None,
     encoder: nnx.Module,
     pooling: nnx.Module | None,
     head: Head,
@@ -57,13 +59,16 @@ class TextModel(nnx.Module):
       A pytree of arrays with documents first: what the head prepares of the
       encoded tokens, or where there is a pooling, of document_BD.
     """
-    given_TB = documents_second(_time_first(batch))
-    real_TB = _real(len(given_TB), batch.lengths_B)
-    x_TBD = self.embedding(given_TB, self.dtype, rngs)
-    h_TBD = self.encoder(documents_second(x_TBD), real_TB, rngs)
-    hidden_BTD = documents_second(h_TBD).transpose(1, 0, 2)
+    x_TBD = documents_second(_time_first(batch))
+    real_TB = _real(len(x_TBD), batch)
+    if self.embedding is not None:
+      x_TBD = documents_second(self.embedding(x_TBD, self.dtype, rngs))
+    h_TBD = self.encoder(x_TBD, real_TB, rngs)
+    hidden_BTD = documents_second(h_TBD).swapaxes(0, 1)
+    if batch.first_B is not None:
+      hidden_BTD = unpacked(hidden_BTD, batch.first_B, batch.lengths_B)
     tokens = TokenFeatures(hidden_BTD, _encoded_lengths(batch))
-    pooled = tokens if self.pooling is None else self.pooling(tokens)
+    pooled = tokens if self.pooling is None else self.pooling(tokens, rngs)
     return self.head.prepare(pooled)
 
   def loss(
@@ -108,8 +113,14 @@ def _time_first(batch: Batch) -> jax.Array:
   return jnp.moveaxis(batch.tokens_BT, -1, 0)
 
 
-def _real(steps: int, lengths: jax.Array) -> jax.Array:
-  """Real tokens, bool [T, B], or by zone [T, B, Z]; padding is False."""
+def _real(steps: int, batch: Batch) -> jax.Array:
+  """Real tokens, bool [T, B], or by zone [T, B, Z]; padding is False.
+
+  Where documents are packed, int32 [T, rows]: whose token it is.
+  """
+  if batch.segments_BT is not None:
+    return documents_second(batch.segments_BT.T)
+  lengths = batch.lengths_B
   return jnp.arange(steps).reshape(-1, *[1] * lengths.ndim) < lengths
 
 
