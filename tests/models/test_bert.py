@@ -204,13 +204,13 @@ def test_unpacking_stays_on_its_device():
     np.asarray(run(made(), ids, segments)).swapaxes(0, 1), (4, 1, 1)
   )
   with jax.set_mesh(mesh):
-    run = jax.jit(unpacked).lower(
+    lowered = jax.jit(unpacked).lower(
       *(
         jax.device_put(x, jax.NamedSharding(mesh, jax.P(DATA)))
         for x in (rows, np.tile(first, 4), np.tile(LENGTHS, 4))
       )
     )
-    assert 'all-gather' not in run.compile().as_text()
+    assert 'all-gather' not in lowered.compile().as_text()
   with one_device():
     want = unpacked(rows[:3], first, jnp.array(LENGTHS))
   with jax.set_mesh(mesh):

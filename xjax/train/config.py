@@ -20,7 +20,9 @@ from xjax.data.config import (
 from xjax.evaluate.calibration import Method
 from xjax.evaluate.criteria import PROPENSITY, Criteria
 from xjax.models.config import (
+  BertConfig,
   BiGRUConfig,
+  ClsConfig,
   CNNConfig,
   DescriptorConfig,
   EmbeddingConfig,
@@ -31,6 +33,7 @@ from xjax.models.config import (
   MeanConfig,
   ModelConfig,
   NeuralModel,
+  NoEmbedding,
   NoEncoder,
   NoPooling,
   OneVsAllConfig,
@@ -168,13 +171,16 @@ KINDS = {
   'neural': NeuralModel,
   'embedding': EmbeddingConfig,
   'features': FeaturesConfig,
+  'no_embedding': NoEmbedding,
   'no_encoder': NoEncoder,
   'bigru': BiGRUConfig,
   'cnn': CNNConfig,
   'han': HANConfig,
+  'bert': BertConfig,
   'no_pooling': NoPooling,
   'mean': MeanConfig,
   'self_attention': SelfAttentionConfig,
+  'cls': ClsConfig,
   'label_attention': LabelAttentionConfig,
   'one_vs_all': OneVsAllConfig,
   'descriptor': DescriptorConfig,
@@ -267,5 +273,5 @@ def _shrink_part(part: object) -> object:
   sizes = {name: size for name, size in _SMALL.items() if name in names}
   if 'hidden_labels' in names:
     sizes['hidden_labels'] = min(part.hidden_labels, 1)
-  files = {'vectors': ''} if 'vectors' in names else {}
+  files = {name: '' for name in ('vectors', 'folder') if name in names}
   return dataclasses.replace(part, **sizes, **files)

@@ -21,15 +21,19 @@ from xjax.data.config import (
   WordsConfig,
 )
 from xjax.models.config import (
+  BertConfig,
   BiGRUConfig,
+  ClsConfig,
   CNNConfig,
   DescriptorConfig,
+  DescriptorWeights,
   EmbeddingConfig,
   ExactMatchModel,
   FeaturesConfig,
   HANConfig,
   HeadConfig,
   NeuralModel,
+  NoEmbedding,
   NoPooling,
   OneVsAllConfig,
   UnifiedConfig,
@@ -98,6 +102,8 @@ _RANGES: dict[type, dict[str, _Range]] = {
     'zone_units': _COUNT,
     'dropout': _RATE,
   },
+  BertConfig: {'dropout': _RATE, 'attention_dropout': _RATE},
+  ClsConfig: {'dropout': _RATE},
   DescriptorConfig: {'max_words': _COUNT},
   UnifiedConfig: {'row_dropout': _RATE, 'hidden_labels': _NATURAL},
   HeadConfig: {'chunk': _COUNT},
@@ -298,11 +304,39 @@ def _input_faults(config: Config) -> Iterator[str]:
       'FeaturesConfig(...) goes with config.data.tokens=FeatureFilesConfig(...)'
       ', and each with nothing else'
     )
+  yield from _subword_faults(config)
   head = config.model.head
   if from_files and head.describes and head.descriptor != DescriptorConfig():
     yield (
       f'config.model.head.descriptor={head.descriptor}: labels have vectors of '
       'the outside encoder here, and no words are read: DescriptorConfig()'
+    )
+
+
+def _subword_faults(config: Config) -> Iterator[str]:
+  """Encoders of the BERT family, and what belongs to them."""
+  model, tokens = config.model, config.data.tokens
+  pretrained = isinstance(model.encoder, BertConfig)
+  theirs = {
+    'config.data.tokens': (tokens, SubwordsConfig),
+    'config.model.embedding': (model.embedding, NoEmbedding),
+  }
+  for field, (found, kind) in theirs.items():
+    if isinstance(found, kind) != pretrained:
+      yield (
+        f'{field}={type(found).__name__}(...): {kind.__name__}(...) goes with '
+        'config.model.encoder=BertConfig(...), and each with nothing else'
+      )
+  if isinstance(model.pooling, ClsConfig) and not pretrained:
+    yield (
+      'config.model.pooling=ClsConfig(...): needs '
+      'config.model.encoder=BertConfig(...), which reads a token [CLS]'
+    )
+  weights = getattr(getattr(model.head, 'descriptor', None), 'weights', None)
+  if pretrained and weights not in (None, DescriptorWeights.UNIFORM):
+    yield (
+      f'config.model.head.descriptor.weights={weights}: the encoder reads '
+      'names as a whole: DescriptorWeights.UNIFORM'
     )
 
 

@@ -59,6 +59,20 @@ class Workdir:
     return self.path / 'features' / 'word_vectors.npz'
 
   @property
+  def encoder(self) -> pathlib.Path:
+    """The sizes of the pretrained encoder, its config.json."""
+    return self.path / 'features' / 'encoder.json'
+
+  @property
+  def encoder_weights(self) -> pathlib.Path:
+    """The weights that label descriptors are made with."""
+    return self.path / 'features' / 'encoder.safetensors'
+
+  @property
+  def tokenizer(self) -> pathlib.Path:
+    return self.path / 'features' / 'tokenizer.json'
+
+  @property
   def corpus(self) -> pathlib.Path:
     return self.path / 'corpus.json'
 
