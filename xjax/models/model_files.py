@@ -1,0 +1,75 @@
+"""Single files of a model's folder, which anyone may have made."""
+
+import json
+import os
+import pathlib
+import re
+from typing import Any
+
+from xjax.core.errors import DAMAGE, DataError
+
+_PLAIN = re.compile(r'[\w-][\w.-]*', re.ASCII)
+_LARGEST_JSON = 2**26  # bytes; a shard index of 100,000 tensors has 2**23
+
+
+def has_file(folder: pathlib.Path, name: str) -> bool:
+  """Whether anything of that name is in the folder, a broken link as well."""
+  return os.path.lexists(folder / name)
+
+
+def file_of(folder: pathlib.Path, name: str) -> pathlib.Path:
+  """The file of a name that a model's folder has, or that its index lists.
+
+  Links must stay within the folder; in Hugging Face's cache, where a folder's
+  files are links to blobs/, within the model's part of the cache.
+
+  Raises:
+    DataError: the name leads elsewhere, or there is no such file.
+  """
+  if not _PLAIN.fullmatch(name):
+    raise DataError(
+      f'{folder}: {json.dumps(name)[:200]} is not the name of a file in this '
+      'folder; files elsewhere are not read'
+    )
+  path = folder / name
+  try:
+    real, home = path.resolve(strict=True), folder.resolve(strict=True)
+  except (OSError, RuntimeError) as error:
+    raise DataError(f'{path}: there is no such file') from error
+  if not any(real.is_relative_to(place) for place in _places(home)):
+    raise DataError(
+      f'{path}: is a link to {real}, outside the folder; put the file itself '
+      'there'
+    )
+  if not real.is_file():
+    raise DataError(f'{path}: is not a file')
+  return path
+
+
+def read_object(folder: pathlib.Path, name: str) -> dict[str, Any]:
+  """The JSON object in a file of the folder.
+
+  Raises:
+    DataError: the file is absent, elsewhere, or holds anything else.
+  """
+  path = file_of(folder, name)
+  try:
+    size = path.stat().st_size
+    if size > _LARGEST_JSON:
+      raise DataError(f'{path}: {size} bytes are too many for such a file')
+    value = json.loads(path.read_bytes())
+  except DAMAGE as error:
+    what = str(error)[:200]
+    raise DataError(f'{path}: cannot be read as JSON: {what}') from error
+  if not isinstance(value, dict):
+    raise DataError(f'{path}: is not a JSON object')
+  return value
+
+
+def _places(home: pathlib.Path) -> list[pathlib.Path]:
+  """Where the files of a folder may really lie."""
+  # models--NAME/snapshots/COMMIT/config.json -> ../../blobs/HASH
+  in_cache = home.parent.name == 'snapshots' and home.parent.parent.name
+  if in_cache and in_cache.startswith('models--'):
+    return [home, home.parent.parent / 'blobs']
+  return [home]

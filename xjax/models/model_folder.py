@@ -1,0 +1,162 @@
+"""A folder with an encoder, as Hugging Face's transformers reads and writes."""
+
+from collections.abc import Iterable, Mapping
+import dataclasses
+import os
+import pathlib
+import shutil
+from typing import Any
+
+import numpy as np
+
+from xjax.core.atomic import WriteError, build_folder, write_json, writing
+from xjax.core.errors import DataError
+from xjax.models.architecture import Architecture, architecture_of
+from xjax.models.convert import (
+  from_hugging_face,
+  to_hugging_face,
+  wanted_names,
+)
+from xjax.models.hub_cache import find_model
+from xjax.models.model_files import file_of, has_file, read_object
+from xjax.models.weight_files import WeightFiles, write_weights
+
+CONFIG = 'config.json'
+TOKENIZERS = ('tokenizer.json', 'vocab.txt')  # the first that is there counts
+
+# transformers' classes for encoders that are saved alone.
+_CLASSES = {
+  'bert': 'BertModel',
+  'roberta': 'RobertaModel',
+  'xlm-roberta': 'XLMRobertaModel',
+  'camembert': 'CamembertModel',
+}
+# Of the model that it was; what is written has other weights and no code.
+_NOT_WRITTEN = ('_name_or_path', 'auto_map', 'dtype', 'torch_dtype')
+_UNUSED_ROWS = (8, 16, 32, 64, 128)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelFolder:
+  """An encoder's folder; of its weights nothing is read yet.
+
+  Attributes:
+    path: the folder.
+    config: its config.json.
+    architecture: what that says.
+  """
+
+  path: pathlib.Path
+  config: Mapping[str, Any]
+  architecture: Architecture
+
+  @classmethod
+  def at(cls, name: str) -> 'ModelFolder':
+    """The folder of a path, or of a name in Hugging Face's local cache.
+
+    Raises:
+      DataError: there is none, or its config.json is absent, damaged, or asks
+        for what is not implemented.
+    """
+    path = find_model(name)
+    config = read_object(path, CONFIG)
+    return cls(path, config, architecture_of(config, str(path / CONFIG)))
+
+  @property
+  def tokenizer(self) -> pathlib.Path:
+    """Its tokenizer.json, else its vocab.txt.
+
+    Raises:
+      DataError: it has neither.
+    """
+    for name in TOKENIZERS:
+      if has_file(self.path, name):
+        return file_of(self.path, name)
+    raise DataError(
+      f'{self.path}: has neither {" nor ".join(TOKENIZERS)}; write one with '
+      "transformers: AutoTokenizer.from_pretrained('FOLDER')"
+      ".save_pretrained('FOLDER')"
+    )
+
+  def parameters(self) -> dict[str, np.ndarray]:
+    """Our parameters by path (convert.from_hugging_face), float32.
+
+    Raises:
+      DataError: a file is missing, damaged or elsewhere, or tensors are not
+        those that config.json asks for, or not finite.
+    """
+    files = WeightFiles.of(self.path)
+    where = str(files.where)
+    names = wanted_names(files.headers, self.architecture, where)
+    tensors = files.read(names.values())
+    return from_hugging_face(tensors, self.architecture, where)
+
+
+def check_vocabulary(size: int, architecture: Architecture, where: str) -> None:
+  """Refuses a tokenizer that is not the one of an encoder.
+
+  Word tables may end in rows that no token has, where they are rounded up to a
+  multiple of 8, 16, 32, 64 or 128.
+
+  Args:
+    size: ids of the tokenizer, one more than its largest.
+    architecture: of the encoder.
+    where: the tokenizer's file, for messages.
+
+  Raises:
+    DataError: it has more ids than the word table rows, or fewer.
+  """
+  rows = architecture.vocab_size
+  rounded = (-(-size // to) * to for to in _UNUSED_ROWS)
+  if size == rows or (architecture.pad_id < size < rows and rows in rounded):
+    return
+  raise DataError(
+    f'{where}: the tokenizer has {size} ids and the word table {rows} rows '
+    f'("vocab_size" of {CONFIG}); these are not of one model: take the '
+    'tokenizer that belongs to the weights'
+  )
+
+
+def write_model_folder(
+  path: str | os.PathLike,
+  config: Mapping[str, Any],
+  params: Mapping[str, Any],
+  tokenizer: Iterable[str | os.PathLike] = (),
+) -> None:
+  """Writes a folder that transformers loads; all of it or nothing.
+
+  Args:
+    path: of the folder, which must not be there yet, unless empty.
+    config: config.json of the folder that the encoder came from.
+    params: ours by path; pooling/dense, if there, becomes the pooler, and what
+      else is not of the encoder is left out.
+    tokenizer: files to copy, under their own names.
+
+  Raises:
+    DataError: params are not those that config asks for.
+    WriteError: the folder cannot be written, or is there.
+  """
+  path = pathlib.Path(path)
+  architecture = architecture_of(config, CONFIG)
+  tensors = to_hugging_face(params, architecture, str(path))
+  with writing(path):
+    if os.path.lexists(path) and not (path.is_dir() and not os.listdir(path)):
+      raise WriteError(f'{path}: is there already; name a new folder')
+
+  def build(folder: pathlib.Path) -> None:
+    with writing(path):
+      write_json(folder / CONFIG, _written(config))
+      write_weights(folder, tensors)
+      for file in map(pathlib.Path, tokenizer):
+        shutil.copyfile(file, folder / file.name)
+
+  build_folder(path, build)
+
+
+def _written(config: Mapping[str, Any]) -> dict[str, Any]:
+  return {
+    **{name: x for name, x in config.items() if name not in _NOT_WRITTEN},
+    'architectures': [_CLASSES[config['model_type']]],
+    # Newer releases call it dtype, and read this.
+    'torch_dtype': 'float32',
+  }
