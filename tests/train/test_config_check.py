@@ -69,7 +69,11 @@ def test_defaults_pass():
     ('train.best_metric', 'all/RP@7', 'config.eval.ks'),
     ('data.tokens', None, 'must be TokensConfig'),
     ('data', DataConfig(), 'one of SyntheticData, Eurlex57kData, '),
-    ('data.tokens', TokensConfig(), 'one of WordsConfig, FeatureFilesConfig'),
+    (
+      'data.tokens',
+      TokensConfig(),
+      'one of WordsConfig, SubwordsConfig, FeatureFilesConfig',
+    ),
     ('model', ModelConfig(), 'one of NeuralModel, ExactMatchModel'),
     ('model.embedding', InputConfig(), 'one of EmbeddingConfig, '),
     ('model.encoder', EncoderConfig(), 'one of NoEncoder, BiGRUConfig, '),

@@ -52,6 +52,7 @@ class Unified(AttentionHead):
     seen: np.ndarray,
     hidden: np.ndarray,
     row_dropout: float,
+    aligned: bool = False,
     bias: np.ndarray | None = None,
     rngs: nnx.Rngs,
   ):
@@ -65,6 +66,7 @@ class Unified(AttentionHead):
       seen: bool [L], the labels with rows of their own.
       hidden: bool [L], unseen ones with training documents, to calibrate by.
       row_dropout: share of the seen labels that go without in a step.
+      aligned: whether P and Q begin as the identity, for E = D; else random.
       bias: [L] first biases c_l + r; None: zeros.
       rngs: stream `params`.
     """
@@ -76,7 +78,10 @@ class Unified(AttentionHead):
     offset = bias[seen].mean() if seen.any() else 0.0
     matrix = {'out_sharding': (LABEL, None)}
     row = {'out_sharding': (LABEL,)}
-    normal = nnx.initializers.normal(dim**-0.5)
+    if aligned:
+      start = nnx.initializers.constant(jnp.eye(size, dim))
+    else:
+      start = nnx.initializers.normal(dim**-0.5)
     self.attention = nnx.Param(jnp.zeros((rows, dim)), **matrix)
     self.output = nnx.Param(jnp.zeros((rows, dim)), **matrix)
     self.bias = nnx.Param(padded_row(bias - offset, rows), **row)
@@ -84,8 +89,8 @@ class Unified(AttentionHead):
     self.seen = Frozen(padded_row(seen, rows), **row)
     self.own = Frozen(padded_row(seen, rows), **row)
     self.hidden = Frozen(padded_row(hidden, rows), **row)
-    self.attention_kernel = nnx.Param(normal(rngs.params(), (size, dim)))
-    self.output_kernel = nnx.Param(normal(rngs.params(), (size, dim)))
+    self.attention_kernel = nnx.Param(start(rngs.params(), (size, dim)))
+    self.output_kernel = nnx.Param(start(rngs.params(), (size, dim)))
     self.bias_kernel = nnx.Param(jnp.zeros(size))
     self.offset = nnx.Param(jnp.float32(offset))
     self.unseen_scale = nnx.Param(jnp.float32(1.0))

@@ -181,15 +181,16 @@ def _descriptor_head(
         offset=float(offset),
         rngs=rngs,
       )
-    case UnifiedConfig(chunk=chunk, row_dropout=row_dropout):
+    case UnifiedConfig():
       return Unified(
         len(seen),
         dim,
         size,
-        chunk=chunk,
+        chunk=config.chunk,
         seen=seen,
         hidden=hidden,
-        row_dropout=row_dropout,
+        row_dropout=config.row_dropout,
+        aligned=config.aligned,
         bias=bias,
         rngs=rngs,
       )

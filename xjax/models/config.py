@@ -251,10 +251,14 @@ class UnifiedConfig(DescriptorHeadConfig):
     row_dropout: share of the labels that go without their rows in a step.
     hidden_labels: rare labels that are seen in no other way than to learn how
       scores of unseen labels compare with those of seen ones.
+    aligned: whether descriptors and tokens are of one space from the start, as
+      one pretrained encoder makes them: labels then begin with their
+      descriptors as queries and outputs, and not with random maps of them.
   """
 
   row_dropout: float = 0.3
   hidden_labels: int = 50
+  aligned: bool = False
 
 
 @dataclasses.dataclass

@@ -13,7 +13,7 @@ from xjax.heads.attention_weights import attention_weights
 from xjax.heads.contract import Head, TokenFeatures
 from xjax.heads.streaming import head_loss
 from xjax.heads.topk import head_topk
-from xjax.losses.contract import ChunkLoss
+from xjax.losses.contract import ChunkLoss, LabelWeights
 from xjax.models.unpacking import unpacked
 
 
@@ -72,7 +72,11 @@ class TextModel(nnx.Module):
     return self.head.prepare(pooled)
 
   def loss(
-    self, batch: Batch, loss: ChunkLoss, rngs: nnx.Rngs | None = None
+    self,
+    batch: Batch,
+    loss: ChunkLoss,
+    rngs: nnx.Rngs | None = None,
+    weights: LabelWeights | None = None,
   ) -> jax.Array:
     """float32 scalar: sum of the loss over labels and real documents."""
     return head_loss(
@@ -81,6 +85,7 @@ class TextModel(nnx.Module):
       batch.positives_BP,
       batch.mask_B,
       loss,
+      weights,
     )
 
   def topk(

@@ -34,6 +34,7 @@ from xjax.models.config import (
   HeadConfig,
   NeuralModel,
   NoEmbedding,
+  NoEncoder,
   NoPooling,
   OneVsAllConfig,
   UnifiedConfig,
@@ -306,11 +307,24 @@ def _input_faults(config: Config) -> Iterator[str]:
     )
   yield from _subword_faults(config)
   head = config.model.head
+  if getattr(head, 'aligned', False) and not _of_one_space(config.model):
+    yield (
+      'config.model.head.aligned=True: descriptors and tokens are of one space '
+      'with BertConfig(...), or FeaturesConfig(...) and NoEncoder()'
+    )
   if from_files and head.describes and head.descriptor != DescriptorConfig():
     yield (
       f'config.model.head.descriptor={head.descriptor}: labels have vectors of '
       'the outside encoder here, and no words are read: DescriptorConfig()'
     )
+
+
+def _of_one_space(model: NeuralModel) -> bool:
+  """Whether the encoder's output is where descriptors are from."""
+  match model.embedding, model.encoder:
+    case (NoEmbedding(), BertConfig()) | (FeaturesConfig(), NoEncoder()):
+      return True
+  return False
 
 
 def _subword_faults(config: Config) -> Iterator[str]:

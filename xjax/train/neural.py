@@ -18,6 +18,7 @@ from xjax.data.labels import draw_labels
 from xjax.data.pipeline import TrainBatches
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.losses.bce import bce
+from xjax.models.architecture import Architecture
 from xjax.models.build import build, smoothed_priors
 from xjax.models.config import NeuralModel, UnifiedConfig
 from xjax.models.descriptors import DescriptorEncoder
@@ -92,9 +93,21 @@ def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
 
 
 def plan_neural(
-  config: Config, space: LabelSpace, vocab_size: int, mesh: jax.sharding.Mesh
+  config: Config,
+  space: LabelSpace,
+  vocab_size: int,
+  mesh: jax.sharding.Mesh,
+  architecture: Architecture | None = None,
 ) -> StatePlan:
-  """The structure of a run's state; no array is made."""
+  """The structure of a run's state; no array is made.
+
+  Args:
+    config: of the run.
+    space: its labels.
+    vocab_size: word ids; 0 where there are none.
+    mesh: the devices.
+    architecture: of a pretrained encoder; None: there is none.
+  """
   n_labels = scored_labels(config.model, space)
   counts = space.train_counts[:n_labels]
   unseen = counts == 0
@@ -105,6 +118,7 @@ def plan_neural(
       config.model,
       vocab_size=vocab_size,
       n_labels=n_labels,
+      architecture=architecture,
       label_priors=smoothed_priors(counts, space.n_train),
       unseen=unseen,
       hidden=hidden,
