@@ -86,7 +86,8 @@ class Trial:
       at = np.flatnonzero(self.learnt)
       logits = head.logits(features, cut)[:, at]
       targets = (positives_BP[:, :, None] == at).any(axis=1)
-      return jnp.where(mask_B, loss(logits, targets)[0], 0).sum()
+      loss_BL, _ = loss(logits, targets)
+      return jnp.where(mask_B[:, None], loss_BL, 0).sum()
 
     return self.streamed(total=total)
 

@@ -13,6 +13,7 @@ from xjax.heads.contract import Head, TokenFeatures
 from xjax.heads.label_attention import LabelAttention
 from xjax.heads.streaming import head_loss
 from xjax.losses.bce import bce
+from xjax.losses.contract import LabelWeights
 
 B, T, D, L = 8, 5, 6, 300
 MESHES = [(1, 1), (8, 1), (2, 4), (1, 8)]
@@ -37,14 +38,17 @@ def draw():
   )
 
 
-def dense_loss(head, features, positives_BP, mask_B):
+def dense_loss(head, features, positives_BP, mask_B, weights=None):
   rows = {
     name: getattr(head, name)[:L] for name in ('attention', 'output', 'bias')
   }
   logits_BL = head.logits(features, rows)
   targets_BL = (positives_BP[:, :, None] == jnp.arange(L)).any(axis=1)
-  loss_B, _ = bce(logits_BL, targets_BL)
-  return jnp.where(mask_B, loss_B, 0).sum()
+  loss_BL, _ = bce(logits_BL, targets_BL)
+  if weights is not None:
+    positive_L, negative_L = (x[:L] for x in jax.tree.leaves(weights))
+    loss_BL *= jnp.where(targets_BL, positive_L, negative_L)
+  return jnp.where(mask_B, loss_BL.sum(axis=1), 0).sum()
 
 
 def value_and_gradients(loss, head, features, mask_B):
@@ -95,6 +99,47 @@ def test_is_the_dense_loss(mesh, chunk):
     found[1],
     expected()[1],
   )
+
+
+def label_weights():
+  """Other ones for every label; what pads them is no reason to count it."""
+  rng = np.random.default_rng(5)
+  draw = rng.uniform(0, 3, (2, padded_labels(L))).astype(np.float32)
+  draw[:, 7] = 0
+  return LabelWeights(*map(jnp.asarray, draw))
+
+
+@functools.cache
+def weighted(mesh, chunk, total):
+  """The leaves of the weighted loss and its gradients."""
+  features, positives_BP, mask_B = draw()
+  extra = (bce,) if total is head_loss else ()
+  with jax.set_mesh(mesh_of(*mesh)):
+    head = LabelAttention(L, D, chunk=chunk, rngs=nnx.Rngs(0))
+    weights = jax.device_put(label_weights(), jax.P(LABEL))
+    found = value_and_gradients(
+      lambda head, f, m: total(head, f, positives_BP, m, *extra, weights),
+      head,
+      features,
+      mask_B,
+    )
+  return jax.tree.leaves(found)
+
+
+@pytest.mark.parametrize(
+  ('mesh', 'chunk'), [((2, 4), 48), ((1, 8), 48), ((1, 1), 299)]
+)
+def test_weights_are_cut_and_sharded_as_label_rows(mesh, chunk):
+  found, twin = (
+    weighted(mesh, chunk, head_loss),
+    weighted((1, 1), L, dense_loss),
+  )
+  assert abs(twin[0] - expected()[0]) > 1
+  np.testing.assert_allclose(found[0], twin[0], rtol=1e-6)
+  for a, b in zip(found[1:], twin[1:], strict=True):
+    np.testing.assert_allclose(a, b, 1e-5, 1e-5)
+    if len(a) == padded_labels(L):
+      np.testing.assert_array_equal(a[7], 0)
 
 
 def test_without_gradients_it_is_the_same():

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float32, Int32
 from xjax.core.mesh import DATA, LABEL, SPECS
 from xjax.heads import chunks
 from xjax.heads.contract import Head, HeadParts, split_head
-from xjax.losses.contract import ChunkLoss
+from xjax.losses.contract import ChunkLoss, LabelWeights
 
 
 def head_loss(
@@ -26,6 +26,7 @@ def head_loss(
   positives_BP: Int32[Array, 'B P'],
   mask_B: Bool[Array, ' B'],
   loss: ChunkLoss,
+  weights: LabelWeights | None = None,
 ) -> Float32[Array, '']:
   """Sum of the loss over documents and labels.
 
@@ -39,29 +40,33 @@ def head_loss(
     positives_BP: int32 gold labels, PAD elsewhere; labels this head does not
       score are ignored.
     mask_B: bool, False for rows that only fill the batch: they cost nothing.
-    loss: gives (loss_B, dlogits_BC) of a chunk.
+    loss: gives (loss_BC, dlogits_BC) of a chunk.
+    weights: float32, of as many rows as the head's parameters have, and cut and
+      sharded like them; None: all labels count alike.
 
   Returns:
     float32 scalar.
   """
   graphdef, rows, shared = split_head(head)
   static = (graphdef, loss, head.n_labels, head.chunk)
-  return _head_loss(static, rows, shared, features, positives_BP, mask_B)
+  gold = (positives_BP, mask_B)
+  return _head_loss(static, rows, shared, features, weights, *gold)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _head_loss(static, rows, shared, features, positives_BP, mask_B):
-  return _forward(static, rows, shared, features, positives_BP, mask_B)[0]
+def _head_loss(static, rows, shared, features, weights, positives_BP, mask_B):
+  given = (rows, shared, features, weights, positives_BP, mask_B)
+  return _forward(static, *given)[0]
 
 
-def _forward(static, rows, shared, features, positives_BP, mask_B):
+def _forward(static, *given):
   run = jax.shard_map(
     functools.partial(_shard_gradients, static),
     in_specs=_IN_SPECS,
     out_specs=(P(), SPECS['label_row'], P(), SPECS['batch']),
     check_vma=False,
   )
-  total, *gradients = run(rows, shared, features, positives_BP, mask_B)
+  total, *gradients = run(*given)
   return total, tuple(gradients)
 
 
@@ -70,7 +75,7 @@ def _backward(static, gradients, cotangent):
   d_rows, d_shared, d_features = jax.tree.map(
     lambda x: (x * cotangent).astype(x.dtype), gradients
   )
-  return d_rows, d_shared, d_features, None, None
+  return d_rows, d_shared, d_features, None, None, None
 
 
 _head_loss.defvjp(_forward, _backward)
@@ -79,12 +84,15 @@ _IN_SPECS = (
   SPECS['label_row'],
   P(),
   SPECS['batch'],
+  SPECS['label_row'],
   SPECS['batch'],
   SPECS['batch'],
 )
 
 
-def _shard_gradients(static, rows, shared, features, positives_BP, mask_B):
+def _shard_gradients(
+  static, rows, shared, features, weights, positives_BP, mask_B
+):
   """The loss and its gradients by rows, shared and features."""
   graphdef, loss, n_labels, chunk = static
   parts = HeadParts(graphdef, rows, shared)
@@ -101,10 +109,13 @@ def _shard_gradients(static, rows, shared, features, positives_BP, mask_B):
     learnt_C = ids_C < n_labels
     if (learns_C := parts.learns(cut, shared)) is not None:
       learnt_C &= learns_C
-    loss_B, dlogits_BC = _chunk_loss(
-      logits_BC, ids_C, positives_BP, learnt_C, loss
+    targets_BC = _targets(positives_BP, ids_C) & learnt_C
+    loss_BC, dlogits_BC = _weighted(
+      loss(jnp.where(learnt_C, logits_BC, -jnp.inf), targets_BC),
+      targets_BC,
+      chunks.cut(weights, start, size),
     )
-    total += jnp.where(mask_B, loss_B, 0.0).sum()
+    total += jnp.where(mask_B, loss_BC.sum(axis=1), 0.0).sum()
     d_cut, *d_new = pull(jnp.where(mask_B[:, None], dlogits_BC, 0.0))
     d_rows = jax.tree.map(
       lambda all_, new: lax.dynamic_update_slice_in_dim(all_, new, start, 0),
@@ -149,15 +160,22 @@ def _floats(features):
   return [leaves[i] for i in at], filled
 
 
-def _chunk_loss(logits_BC, ids_C, positives_BP, learnt_C, loss):
-  """(loss_B, dlogits_BC) of labels ids_C; those not learnt cost nothing."""
-  documents, size = logits_BC.shape
+def _targets(positives_BP, ids_C):
+  """bool_BC, whether a label of the chunk is gold."""
+  (documents, _), (size,) = positives_BP.shape, ids_C.shape
   # PAD and other shards' labels fall outside [0, size) and are dropped.
   at_BP = positives_BP - ids_C[0]
   at_BP = jnp.where((at_BP >= 0) & (at_BP < size), at_BP, size)
-  targets_BC = (
+  return (
     jnp.zeros((documents, size), bool)
     .at[jnp.arange(documents)[:, None], at_BP]
     .set(True, mode='drop')
   )
-  return loss(jnp.where(learnt_C, logits_BC, -jnp.inf), targets_BC & learnt_C)
+
+
+def _weighted(found, targets_BC, weights):
+  """(loss_BC, dlogits_BC) times the labels' weights, if there are any."""
+  if weights is None:
+    return found
+  weight_BC = jnp.where(targets_BC, weights.positive_L, weights.negative_L)
+  return jax.tree.map(lambda x_BC: x_BC * weight_BC, found)

@@ -1,0 +1,73 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError
+from xjax.core.types import ScoreKind
+from xjax.data.propensity import propensity_weights
+from xjax.losses.bce import bce
+from xjax.losses.build import (
+  chunk_loss,
+  first_scores,
+  label_weights,
+  score_kind,
+)
+from xjax.losses.config import (
+  BCEConfig,
+  ClassBalancedWeights,
+  EvenWeights,
+  FocalConfig,
+  LabelWeightsConfig,
+  LossConfig,
+  PropensityWeights,
+  SquaredHingeConfig,
+)
+from xjax.losses.focal import Focal
+from xjax.losses.squared_hinge import squared_hinge
+
+COUNTS = np.array([40, 3, 1, 0])
+
+
+@pytest.mark.parametrize(
+  ('config', 'loss', 'kind'),
+  [
+    (BCEConfig(), bce, ScoreKind.LOGIT),
+    (FocalConfig(1.5, 0.3), Focal(1.5, 0.3), ScoreKind.LOGIT),
+    (SquaredHingeConfig(), squared_hinge, ScoreKind.MARGIN),
+  ],
+)
+def test_losses(config, loss, kind):
+  assert chunk_loss(config) == loss
+  assert score_kind(config) is kind
+
+
+@pytest.mark.parametrize('config', [BCEConfig(), SquaredHingeConfig()])
+def test_first_scores_cost_least(config):
+  prior, loss = 0.2, chunk_loss(config)
+  scores = jnp.linspace(-3, 3, 6001)[None]
+  gold = jnp.ones(scores.shape, bool)
+  cost = prior * loss(scores, gold)[0] + (1 - prior) * loss(scores, ~gold)[0]
+  best = scores[0, np.argmin(cost)]
+  found = first_scores(config, np.array([prior]))
+  np.testing.assert_allclose(found, [best], atol=2e-2)
+
+
+def test_label_weights():
+  def weights(config):
+    return label_weights(config, COUNTS, 44, (0.6, 2.6))
+
+  assert weights(EvenWeights()) is None
+  balanced = weights(ClassBalancedWeights(0.9))
+  np.testing.assert_array_equal(balanced.positive_L, balanced.negative_L)
+  assert balanced.positive_L[:3].mean() == pytest.approx(1)
+  found = weights(PropensityWeights())
+  np.testing.assert_array_equal(found.negative_L, 1)
+  inverse = propensity_weights(COUNTS, 44, 0.6, 2.6)
+  np.testing.assert_allclose(found.positive_L, 2 * inverse - 1)
+
+
+def test_what_names_nothing():
+  with pytest.raises(ConfigError, match='no loss'):
+    chunk_loss(LossConfig())
+  with pytest.raises(ConfigError, match='no label weights'):
+    label_weights(LabelWeightsConfig(), COUNTS, 44, (0.6, 2.6))

@@ -1,0 +1,49 @@
+"""Focal loss: what is already right with certainty counts for little."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+
+@dataclasses.dataclass(frozen=True)
+class Focal:
+  """-a_t (1 - p_t)^gamma log p_t (Lin et al. 2017, Equations 4 and 5).
+
+  p_t is the probability given to what is so: sigmoid(z) of a gold label and
+  1 - sigmoid(z) of another. With gamma 0 it is binary cross entropy.
+
+  Attributes:
+    gamma: at least 0.
+    alpha: a_t of gold labels, 1 - alpha of others; 0: 1 for both.
+  """
+
+  gamma: float
+  alpha: float = 0.0
+
+  def __call__(
+    self, logits_BC: Float[Array, 'B C'], targets_BC: Bool[Array, 'B C']
+  ) -> tuple[Float[Array, 'B C'], Float[Array, 'B C']]:
+    """The loss of each label; -inf that is no target costs nothing.
+
+    Args:
+      logits_BC: float32.
+      targets_BC: whether the label is gold.
+
+    Returns:
+      loss_BC: float32 nats.
+      dlogits_BC: its derivative by the logits.
+    """
+    # In terms of m = z for gold labels and -z for others, of which p_t is the
+    # sigmoid: no digits are lost where p_t is nearly 0 or nearly 1.
+    sign_BC = jnp.where(targets_BC, 1.0, -1.0)
+    margin_BC = sign_BC * logits_BC
+    wrong_BC = jax.nn.sigmoid(-margin_BC)  # 1 - p_t
+    nats_BC = jax.nn.softplus(-margin_BC)  # -log p_t
+    share_BC = wrong_BC**self.gamma
+    if self.alpha:
+      share_BC *= jnp.where(targets_BC, self.alpha, 1 - self.alpha)
+    right_BC = jax.nn.sigmoid(margin_BC)
+    slope_BC = self.gamma * right_BC * nats_BC + wrong_BC
+    return share_BC * nats_BC, -sign_BC * share_BC * slope_BC

@@ -1,0 +1,38 @@
+"""Label weights from training counts."""
+
+from jaxtyping import Float64, Num
+import numpy as np
+
+
+def class_balanced(
+  train_counts: Num[np.ndarray, ' L'], beta: float
+) -> Float64[np.ndarray, ' L']:
+  """(1 - beta) / (1 - beta^n_l), of mean 1 (Cui et al. 2019, Equation 6).
+
+  The mean is over labels with training documents; those without weigh as if
+  they had one.
+
+  Args:
+    train_counts: training documents per label, n_l.
+    beta: from 0 to below 1.
+  """
+  counts_L = np.maximum(np.asarray(train_counts, np.float64), 1)
+  weights_L = (1 - beta) / (1 - beta**counts_L)
+  seen_L = np.asarray(train_counts) > 0
+  mean = weights_L[seen_L].mean() if seen_L.any() else 1.0
+  return weights_L / mean
+
+
+def unbiased_positives(
+  inverse_propensities: Float64[np.ndarray, ' L'],
+) -> Float64[np.ndarray, ' L']:
+  """2 / p_l - 1, what gold labels count, with 1 for all others.
+
+  For gold labels that are each recorded with probability p_l alone, this is the
+  convex upper bound of the unbiased binary cross entropy and squared hinge
+  (Qaraei et al. 2021, Section 3).
+
+  Args:
+    inverse_propensities: 1 / p_l, at least 1.
+  """
+  return 2 * inverse_propensities - 1
