@@ -292,7 +292,8 @@ def _norm(path: str, name: str, dim: int) -> Iterator[_Pair]:
 
 
 def _joined(parts: list[np.ndarray], kernel: bool) -> np.ndarray:
-  return np.concatenate([x.T if kernel else x for x in parts], axis=-1)
+  whole = np.concatenate([x.T if kernel else x for x in parts], axis=-1)
+  return np.ascontiguousarray(whole)
 
 
 def _parted(param: Any, pair: _Pair) -> list[np.ndarray]:
