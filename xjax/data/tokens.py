@@ -5,15 +5,16 @@ little-endian int32), then a trailer with both counts and a SHA-256 of all
 before it. Its name is a digest of all that decides the ids.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import functools
 import hashlib
+import itertools
 import json
 import os
 import pathlib
 import struct
 import tempfile
-from typing import IO
+from typing import IO, Protocol
 
 from absl import logging
 import numpy as np
@@ -24,12 +25,31 @@ from xjax.core.errors import UserError
 from xjax.core.types import Ragged
 from xjax.data.config import DataConfig
 from xjax.data.schema import Document, Split
-from xjax.data.vocab import PAD_ID, Vocabulary
+from xjax.data.vocab import PAD_ID
 
 _FORMAT = b'xjaxtok1'
 _TRAILER = struct.Struct('<8sqq32s')  # format, ids, documents, checksum
 _INT32 = np.dtype('<i4')
 _BETWEEN = np.array([PAD_ID], np.int32)
+_AT_ONCE = 256  # documents that memory holds
+
+
+class Tokenizer(Protocol):
+  """What numbers tokens: a Vocabulary, or Subwords.
+
+  Attributes:
+    digest: of all that decides the ids.
+    n_special: tokens that even an empty text has.
+  """
+
+  digest: str
+  n_special: int
+
+  def encode_all(
+    self, texts: Sequence[str], max_tokens: int | None = None
+  ) -> list[np.ndarray]:
+    """int32 [n] of each text, n at most max_tokens."""
+    ...
 
 
 def default_cache_dir(config: DataConfig) -> pathlib.Path:
@@ -64,19 +84,17 @@ def _can_be_used(folder: pathlib.Path, instead: pathlib.Path) -> bool:
 
 def encode(
   documents: Iterable[Document],
-  vocab: Vocabulary,
+  vocab: Tokenizer,
   max_tokens: int,
   by_zone: bool = False,
 ) -> Ragged:
   """Token ids of documents in memory, as tokenise."""
-  return Ragged.of(
-    [_ids(document, vocab, max_tokens, by_zone) for document in documents]
-  )
+  return Ragged.of(list(_ids(documents, vocab, max_tokens, by_zone)))
 
 
 def tokenise(
   split: Split,
-  vocab: Vocabulary,
+  vocab: Tokenizer,
   max_tokens: int,
   cache_dir: str | os.PathLike,
   by_zone: bool = False,
@@ -87,14 +105,15 @@ def tokenise(
 
   Args:
     split: N documents, with no more than the zones to be read.
-    vocab: numbers the words.
+    vocab: numbers the tokens.
     max_tokens: a document's first tokens, over its zones.
     cache_dir: folder of all caches; one that runs use together is safe.
     by_zone: whether max_tokens are each zone's, and zones are told apart: there
       is a PAD_ID between them, and zones without words are left out.
 
   Returns:
-    N rows, memory-mapped. A document without words has an empty row.
+    N rows, memory-mapped. A document without words has a row of no more than
+    the special tokens.
 
   Raises:
     UserError: the cache cannot be written.
@@ -106,26 +125,35 @@ def tokenise(
   path = pathlib.Path(cache_dir) / 'tokens' / name
   try:
     tokens = _read_or_make(
-      path, key, split, lambda d: _ids(d, vocab, max_tokens, by_zone)
+      path, key, split, lambda ds: _ids(ds, vocab, max_tokens, by_zone)
     )
   except OSError as error:
     raise UserError(
       f'{path}: cannot be made: {error}; the cache of tokens needs a folder '
       f'that can be written: set data.cache_dir'
     ) from error
-  if empty := int((tokens.lengths == 0).sum()):
+  if empty := int((tokens.lengths <= vocab.n_special).sum()):
     _tell_empty(split.name, empty, len(split), path)
   return tokens
 
 
 def _ids(
-  document: Document, vocab: Vocabulary, max_tokens: int, by_zone: bool
-) -> np.ndarray:
-  if not by_zone:
-    return vocab.encode(document.text(), max_tokens)
-  zones = [vocab.encode(text, max_tokens) for text in document.zones.values()]
-  apart = [part for ids in zones if len(ids) for part in (_BETWEEN, ids)]
-  return np.concatenate(apart[1:] or [_BETWEEN[:0]])
+  documents: Iterable[Document],
+  vocab: Tokenizer,
+  max_tokens: int,
+  by_zone: bool,
+) -> Iterator[np.ndarray]:
+  """The row of each document, int32."""
+  documents = iter(documents)
+  while some := list(itertools.islice(documents, _AT_ONCE)):
+    if not by_zone:
+      texts = [document.text() for document in some]
+      yield from vocab.encode_all(texts, max_tokens)
+      continue
+    for document in some:
+      zones = vocab.encode_all(list(document.zones.values()), max_tokens)
+      apart = [part for ids in zones if len(ids) for part in (_BETWEEN, ids)]
+      yield np.concatenate(apart[1:] or [_BETWEEN[:0]])
 
 
 @functools.cache
@@ -144,7 +172,7 @@ def _read_or_make(
   path: pathlib.Path,
   key: bytes,
   split: Split,
-  encoded: Callable[[Document], np.ndarray],
+  encoded: Callable[[Iterable[Document]], Iterable[np.ndarray]],
 ) -> Ragged:
   if path.exists():
     try:
@@ -160,16 +188,19 @@ def _write(
   file: IO[bytes],
   key: bytes,
   split: Split,
-  encoded: Callable[[Document], np.ndarray],
+  encoded: Callable[[Iterable[Document]], Iterable[np.ndarray]],
 ) -> None:
   """Writes a split's ids as they come, so that memory holds no split."""
   checksum = hashlib.sha256(key)
   lengths = np.zeros(len(split), _INT32)
-  rows = tqdm.trange(
-    len(split), desc=f'tokens of {split.name}', disable=None, delay=2
+  rows = tqdm.tqdm(
+    encoded(split.documents[row] for row in range(len(split))),
+    total=len(split),
+    desc=f'tokens of {split.name}',
+    disable=None,
+    delay=2,
   )
-  for row in rows:
-    ids = encoded(split.documents[row])
+  for row, ids in enumerate(rows):
     lengths[row] = len(ids)
     _put(file, checksum, ids.astype(_INT32, copy=False))
   _put(file, checksum, lengths)

@@ -8,7 +8,7 @@ included, separates words and is dropped.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -16,6 +16,7 @@ import itertools
 import os
 import pathlib
 import re
+from typing import ClassVar
 import unicodedata
 
 import numpy as np
@@ -72,9 +73,11 @@ class Vocabulary:
 
   Attributes:
     words: word i has the id i + 2.
+    n_special: tokens that are not words: none is put around a text.
   """
 
   words: tuple[str, ...]
+  n_special: ClassVar[int] = 0
 
   @classmethod
   def fit(cls, texts: Iterable[str], config: WordsConfig) -> 'Vocabulary':
@@ -120,6 +123,12 @@ class Vocabulary:
     words = split_words(text)[:max_tokens]
     ids = map(self.index.get, words, itertools.repeat(UNKNOWN_ID))
     return np.fromiter(ids, np.int32, len(words))
+
+  def encode_all(
+    self, texts: Sequence[str], max_tokens: int | None = None
+  ) -> list[np.ndarray]:
+    """The ids of each text, as encode gives them."""
+    return [self.encode(text, max_tokens) for text in texts]
 
   def save(self, path: str | os.PathLike) -> None:
     """Writes one word per line, without pad and unknown."""

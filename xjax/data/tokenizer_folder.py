@@ -1,0 +1,146 @@
+"""The tokenizer in the folder of a pretrained encoder."""
+
+import json
+import os
+import pathlib
+
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers, processors
+
+from xjax.core.errors import DataError
+from xjax.data.faults import Fault
+from xjax.data.subwords import Subwords
+from xjax.data.tokenizer_settings import (
+  Settings,
+  read_settings,
+  understood,
+  word_pieces,
+)
+
+TOKENIZER = 'tokenizer.json'
+WORD_PIECES = 'vocab.txt'
+BYTE_PAIRS = ('vocab.json', 'merges.txt')
+
+# What tokenizer_config.json calls settings of tokenizer.json, by their part.
+_RENAMED = {
+  'normalizer': (
+    'BertNormalizer',
+    {
+      'do_lower_case': 'lowercase',
+      'strip_accents': 'strip_accents',
+      'tokenize_chinese_chars': 'handle_chinese_chars',
+    },
+  ),
+  'pre_tokenizer': ('ByteLevel', {'add_prefix_space': 'add_prefix_space'}),
+}
+
+
+def read_tokenizer(folder: str | os.PathLike) -> Subwords:
+  """Reads the tokenizer of a Hugging Face folder.
+
+  Of tokenizer.json, else vocab.txt (BERT), else vocab.json with merges.txt
+  (RoBERTa). What tokenizer_config.json says of lower case, accents, Chinese
+  characters and a space at the beginning goes before what tokenizer.json says.
+
+  Raises:
+    DataError: none is there, or it cannot be used.
+  """
+  folder = pathlib.Path(folder)
+  config = _config(folder)
+  if (folder / TOKENIZER).exists():
+    path = folder / TOKENIZER
+    settings = _overridden(read_settings(path), config)
+  elif (folder / WORD_PIECES).exists():
+    path = folder / WORD_PIECES
+    settings = _read_word_pieces(path, config)
+  elif all((folder / name).exists() for name in BYTE_PAIRS):
+    path = folder / BYTE_PAIRS[0]
+    settings = _read_byte_pairs(folder, config)
+  else:
+    raise DataError(
+      f'{folder}: has no tokenizer: neither {TOKENIZER} nor {WORD_PIECES}, nor '
+      f'{" with ".join(BYTE_PAIRS)}'
+    )
+  return Subwords(settings, str(path), [_token(config, 'pad_token', '')])
+
+
+def _config(folder: pathlib.Path) -> Settings:
+  """What is said beside the tokenizer, of both files where they are there."""
+  config = {}
+  for name in ('special_tokens_map.json', 'tokenizer_config.json'):
+    if (folder / name).exists():
+      found = read_settings(folder / name)
+      config |= {key: v for key, v in found.items() if v is not None}
+  return config
+
+
+def _token(config: Settings, name: str, default: str) -> str:
+  """A special token, which stands there bare or in an object."""
+  token = config.get(name, default)
+  if isinstance(token, dict):
+    token = token.get('content')
+  return token if isinstance(token, str) else default
+
+
+def _overridden(settings: Settings, config: Settings) -> Settings:
+  """The settings, as far as tokenizer_config.json does not say otherwise."""
+  settings = dict(settings)
+  for part, (kind, names) in _RENAMED.items():
+    held = settings.get(part)
+    if isinstance(held, dict) and held.get('type') == kind:
+      said = {new: config[old] for old, new in names.items() if old in config}
+      settings[part] = held | said
+  return settings
+
+
+def _read_word_pieces(path: pathlib.Path, config: Settings) -> Settings:
+  with understood(str(path)):
+    lines = path.read_text('utf-8').split('\n')
+    ids = {piece: i for i, piece in enumerate(lines)}
+    if not lines[-1]:
+      del ids['']
+    roles = {'unknown': 'unk', 'first': 'cls', 'last': 'sep'}
+    tokens = {
+      role: _token(config, f'{name}_token', f'[{name.upper()}]')
+      for role, name in roles.items()
+    }
+    for token in tokens.values():
+      if token not in ids:
+        raise Fault(f'it has no {token}')
+    others = [
+      _token(config, f'{n}_token', f'[{n.upper()}]') for n in ('pad', 'mask')
+    ]
+    return word_pieces(
+      ids,
+      **tokens,
+      others=others,
+      lowercase=config.get('do_lower_case', True),
+      strip_accents=config.get('strip_accents'),
+      handle_chinese_chars=config.get('tokenize_chinese_chars', True),
+    )
+
+
+def _read_byte_pairs(folder: pathlib.Path, config: Settings) -> Settings:
+  """Of RoBERTa's kind: byte pairs (Radford et al. 2019)."""
+  with understood(' with '.join(str(folder / name) for name in BYTE_PAIRS)):
+    ids, merges = models.BPE.read_file(*[str(folder / n) for n in BYTE_PAIRS])
+    first = _token(config, 'cls_token', '<s>')
+    last = _token(config, 'sep_token', '</s>')
+    for token in (first, last):
+      if token not in ids:
+        raise Fault(f'it has no {token}')
+    space = config.get('add_prefix_space', False)
+    made = tokenizers.Tokenizer(models.BPE(ids, merges))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
+    made.decoder = decoders.ByteLevel()
+    made.post_processor = processors.RobertaProcessing(
+      (last, ids[last]), (first, ids[first]), add_prefix_space=space
+    )
+    others = {
+      'unk_token': '<unk>',
+      'pad_token': '<pad>',
+      'mask_token': '<mask>',
+    }
+    tokens = [first, last, *(_token(config, *one) for one in others.items())]
+    made.add_special_tokens([token for token in tokens if token in ids])
+    return json.loads(made.to_str())
