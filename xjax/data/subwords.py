@@ -16,6 +16,7 @@ from tokenizers import normalizers, pre_tokenizers
 
 from xjax.core.atomic import atomic_write
 from xjax.data.faults import Fault
+from xjax.data.tokenizer_folder import folder_settings
 from xjax.data.tokenizer_settings import (
   Settings,
   ends_words_at_spaces,
@@ -52,23 +53,19 @@ class Subwords:
     before, after: ids of the special tokens around every text.
   """
 
-  def __init__(
-    self, settings: Settings, source: str, pad_names: Sequence[str] = ()
-  ) -> None:
+  def __init__(self, settings: Settings, source: str) -> None:
     """Takes a tokenizer over, without what truncates, pads, or is random.
 
     Args:
       settings: the object in a tokenizer.json.
       source: where it is from; for messages.
-      pad_names: of the token that pads; the first that it has. Those that the
-        settings tell and [PAD] and <pad> come after these.
 
     Raises:
       DataError: it cannot be used.
     """
     self.source = source
     with understood(source):
-      names = (*pad_names, *pad_tokens(settings), *_PAD_TOKENS)
+      names = (*pad_tokens(settings), *_PAD_TOKENS)
       settings = plain(settings)
       self._tokenizer = tokenizers.Tokenizer.from_str(spelled(settings))
       ids = self._tokenizer.get_vocab()
@@ -105,6 +102,16 @@ class Subwords:
     pieces = dict.fromkeys((*special, *letters, *inside, *words))
     ids = {piece: i for i, piece in enumerate(pieces)}
     return cls(word_pieces(ids), 'the tokenizer of the training split')
+
+  @classmethod
+  def of_folder(cls, folder: str | os.PathLike) -> 'Subwords':
+    """Reads the tokenizer of a Hugging Face folder (tokenizer_folder.py).
+
+    Raises:
+      DataError: none is there, or it is damaged, or as load.
+    """
+    settings, path = folder_settings(folder)
+    return cls(settings, str(path))
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Subwords':

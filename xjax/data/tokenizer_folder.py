@@ -9,7 +9,6 @@ from tokenizers import decoders, models, pre_tokenizers, processors
 
 from xjax.core.errors import DataError
 from xjax.data.faults import Fault
-from xjax.data.subwords import Subwords
 from xjax.data.tokenizer_settings import (
   Settings,
   read_settings,
@@ -35,15 +34,21 @@ _RENAMED = {
 }
 
 
-def read_tokenizer(folder: str | os.PathLike) -> Subwords:
-  """Reads the tokenizer of a Hugging Face folder.
+def folder_settings(
+  folder: str | os.PathLike,
+) -> tuple[Settings, pathlib.Path]:
+  """What a tokenizer.json of a Hugging Face folder's tokenizer says.
 
-  Of tokenizer.json, else vocab.txt (BERT), else vocab.json with merges.txt
-  (RoBERTa). What tokenizer_config.json says of lower case, accents, Chinese
-  characters and a space at the beginning goes before what tokenizer.json says.
+  It is made of tokenizer.json, else of vocab.txt (BERT), else of vocab.json and
+  merges.txt (RoBERTa). What tokenizer_config.json says of lower case, accents,
+  Chinese characters, a space at the beginning and the token that pads goes
+  before what tokenizer.json says.
+
+  Returns:
+    The settings, and the file that they are of.
 
   Raises:
-    DataError: none is there, or it cannot be used.
+    DataError: none of these is there, or one is damaged.
   """
   folder = pathlib.Path(folder)
   config = _config(folder)
@@ -61,7 +66,9 @@ def read_tokenizer(folder: str | os.PathLike) -> Subwords:
       f'{folder}: has no tokenizer: neither {TOKENIZER} nor {WORD_PIECES}, nor '
       f'{" with ".join(BYTE_PAIRS)}'
     )
-  return Subwords(settings, str(path), [_token(config, 'pad_token', '')])
+  if pad := _token(config, 'pad_token', ''):
+    settings['padding'] = {'pad_token': pad}
+  return settings, path
 
 
 def _config(folder: pathlib.Path) -> Settings:
