@@ -21,7 +21,10 @@ class TokensConfig:
   Attributes:
     max_tokens: a document's first tokens, over its zones in order.
     buckets: static lengths, ascending, the last one max_tokens.
+    by_zone: whether zones are kept apart; a field where they can be.
   """
+
+  by_zone = False
 
   max_tokens: int = 512
   buckets: tuple[int, ...] = (64, 128, 256, 512)

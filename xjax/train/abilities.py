@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from xjax.core.errors import ConfigError
-from xjax.data.config import WordsConfig
+from xjax.data.config import FeatureFilesConfig, WordsConfig
 from xjax.models.config import ExactMatchModel, HeadConfig, NeuralModel
 from xjax.train.config import KINDS, Config
 
@@ -50,7 +50,7 @@ def check_describes(config: Config) -> None:
       f'the head {_names([type(head)])} cannot score new labels: it does not '
       f'read their names; these heads can: {able}'
     )
-  if not isinstance(config.data.tokens, WordsConfig):
+  if isinstance(config.data.tokens, FeatureFilesConfig):
     raise ConfigError(
       'new labels cannot be scored by name: this run knows labels by vectors '
       'of an outside encoder'

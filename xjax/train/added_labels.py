@@ -8,11 +8,15 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.mesh import LABEL
 from xjax.data.schema import Label, LabelSpace
+from xjax.data.subwords import Subwords
 from xjax.data.vocab import Vocabulary
+from xjax.models.architecture import Architecture
 from xjax.models.descriptors import DescriptorEncoder
 from xjax.models.scorer import ModelScorer
 from xjax.train.config import Config
 from xjax.train.descriptor_start import DESCRIPTORS, load_words
+from xjax.train.encoder_start import reads_subwords
+from xjax.train.name_descriptors import saved_name_encoder
 from xjax.train.neural import plan_neural, scored_labels
 from xjax.train.state import by_path, from_paths
 from xjax.train.workdir import Workdir
@@ -22,7 +26,7 @@ def describe(
   labels: Sequence[Label],
   space: LabelSpace,
   config: Config,
-  vocab: Vocabulary,
+  vocab: Vocabulary | Subwords,
   workdir: Workdir,
 ) -> np.ndarray:
   """Embeddings of new labels' descriptors, float32 [len(labels), E].
@@ -32,16 +36,19 @@ def describe(
     space: the run's own labels.
     config: of the run.
     vocab: of the run.
-    workdir: of the run, for its word vectors.
+    workdir: of the run, for its word vectors or its encoder.
 
   Raises:
     DataError: labels without a word that the run has a vector of.
   """
-  words = load_words(workdir.word_vectors, vocab)
-  # Labels added before do not count: weights are those of the run.
-  own = space.labels[: space.n_trained + space.n_held_out]
   descriptor = config.model.head.descriptor
-  encoder = DescriptorEncoder.of(own, descriptor, vocab, words)
+  if reads_subwords(config):
+    encoder = saved_name_encoder(workdir, descriptor)
+  else:
+    words = load_words(workdir.word_vectors, vocab)
+    # Labels added before do not count: weights are those of the run.
+    own = space.labels[: space.n_trained + space.n_held_out]
+    encoder = DescriptorEncoder.of(own, descriptor, vocab, words)
   rows = encoder.encode(labels)
   bare = [labels[i].name for i in np.flatnonzero(~rows.any(axis=1))]
   if bare:
@@ -56,8 +63,9 @@ def widened(
   scorer: ModelScorer,
   config: Config,
   space: LabelSpace,
-  vocab: Vocabulary,
+  vocab_size: int,
   rows: np.ndarray,
+  architecture: Architecture | None,
 ) -> ModelScorer:
   """The scorer with further labels, which have no rows of their own.
 
@@ -65,10 +73,11 @@ def widened(
     scorer: of the run.
     config: of the run.
     space: its labels, and after all it scores the new ones.
-    vocab: of the run.
+    vocab_size: word ids of the run.
     rows: embeddings of the new labels' descriptors, in their order.
+    architecture: of the run's pretrained encoder, if it has one.
   """
-  plan = plan_neural(config, space, len(vocab), scorer.mesh)
+  plan = plan_neural(config, space, vocab_size, scorer.mesh, architecture)
   params = by_path(scorer.params)
   wider = {
     name: _wider(params[name], like, scorer.n_labels, name, rows)

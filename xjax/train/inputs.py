@@ -16,6 +16,7 @@ from xjax.data.pipeline import (
   eval_batches,
 )
 from xjax.data.schema import Document, Split
+from xjax.data.subwords import Subwords
 from xjax.data.tokens import default_cache_dir, encode, tokenise
 from xjax.data.vocab import Vocabulary
 from xjax.data.word_places import WordPlace, document_words
@@ -30,15 +31,16 @@ class Inputs:
 
   Attributes:
     config: of the run.
-    vocab: numbers the words; None where documents come as features.
+    vocab: numbers the words, or cuts texts into the pieces that a pretrained
+      encoder reads; None where documents come as features.
   """
 
   config: Config
-  vocab: Vocabulary | None
+  vocab: Vocabulary | Subwords | None
 
   @property
   def vocab_size(self) -> int:
-    """Word ids, padding and unknown included; 0 where there are no words."""
+    """Token ids, padding and unknown included; 0 where there are none."""
     return 0 if self.vocab is None else len(self.vocab)
 
   def train_batches(self, split: Split, n_labels: int) -> TrainBatches:

@@ -31,9 +31,11 @@ from xjax.train.descriptor_start import (
   words_of,
 )
 from xjax.train.document_features import label_features
+from xjax.train.encoder_start import reads_subwords, start_encoder
 from xjax.train.inputs import Inputs
 from xjax.train.judging import dev_judge
 from xjax.train.loop import Judge, Loop, Position
+from xjax.train.name_descriptors import start_name_encoder
 from xjax.train.optim import make_optimizer, make_schedule
 from xjax.train.preemption import Preemption
 from xjax.train.state import StatePlan, TrainState, plan_state
@@ -157,7 +159,13 @@ class NeuralRun:
     """Lays the run out on the mesh of the config."""
     mesh = make_mesh(config.mesh)
     check_mesh(config, mesh)
-    plan = plan_neural(config, corpus.label_space, inputs.vocab_size, mesh)
+    plan = plan_neural(
+      config,
+      corpus.label_space,
+      inputs.vocab_size,
+      mesh,
+      workdir.architecture(),
+    )
     return cls(config, corpus, inputs, workdir, mesh, plan)
 
   def scorer(self) -> ModelScorer:
@@ -238,6 +246,7 @@ class NeuralRun:
       state = self.plan.init(key)
     embedding, vocab = self.config.model.embedding, self.inputs.vocab
     state, found = start_words(state, embedding, vocab)
+    state = start_encoder(state, self.config)
     if source:
       state = warm_start(state, source, self.corpus.label_space, self.inputs)
     if self.config.model.head.describes:
@@ -263,6 +272,9 @@ class NeuralRun:
     labels = space.labels[: scored_labels(model, space)]
     if vocab is None:
       return start_descriptors(state, label_features(labels, self.config))
+    if reads_subwords(self.config):
+      names = start_name_encoder(state, self.workdir, model.head.descriptor)
+      return start_descriptors(state, names.encode(labels))
     words = words_of(state, vocab, found)
     if is_host0():
       save_words(self.workdir.word_vectors, words)

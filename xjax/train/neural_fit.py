@@ -17,6 +17,11 @@ from xjax.train.calibration import saved_calibration
 from xjax.train.checkpoint import read_params
 from xjax.train.config import Config
 from xjax.train.document_features import check_features, reads_features
+from xjax.train.encoder_start import (
+  check_encoder,
+  keep_encoder,
+  reads_subwords,
+)
 from xjax.train.fitted import Fitted
 from xjax.train.inputs import Inputs, fit_vocabulary
 from xjax.train.judging import Metrics, check_best_metric
@@ -57,6 +62,7 @@ class NeuralFit:
     check_mesh(config, make_mesh(config.mesh))
     if not self.workdir.checkpoints.exists():
       check_word_vectors(config.model.embedding)
+      check_encoder(config)
       if config.train.init_from:
         find_start(config.train.init_from)
 
@@ -85,8 +91,11 @@ class NeuralFit:
       Preempted: asked to stop; the state is saved.
     """
     config, folder = self.config, self.workdir
-    vocab = None
-    if not reads_features(config):
+    if reads_features(config):
+      vocab = None
+    elif reads_subwords(config):
+      vocab = keep_encoder(config, corpus.split('train'), folder)
+    else:
       vocab = _vocabulary(config, corpus, folder)
     inputs = Inputs(config, vocab)
     run = NeuralRun.prepare(config, corpus, inputs, folder)
@@ -112,13 +121,20 @@ def load_neural(found: Workdir, config: Config) -> Predictor:
     DataError: a file of the workdir is missing or damaged.
   """
   space = found.label_space()
-  vocab = None if reads_features(config) else found.vocabulary()
+  if reads_features(config):
+    vocab = None
+  elif reads_subwords(config):
+    vocab = found.subwords()
+  else:
+    vocab = found.vocabulary()
   step = best_step(found)
   if step is None:
     raise DataError(f'{found.checkpoints}: no complete checkpoint')
   mesh = _present_mesh(config)
   inputs = Inputs(config, vocab)
-  plan = plan_neural(config, space, inputs.vocab_size, mesh)
+  plan = plan_neural(
+    config, space, inputs.vocab_size, mesh, found.architecture()
+  )
   like = plan.abstract.params
   params = from_paths(like, read_params(found.checkpoints, step, like))
   n_labels = scored_labels(config.model, space)

@@ -207,7 +207,14 @@ class Predictor:
     space = add_new_labels(self.space, labels)
     vocab = self.inputs.vocab
     rows = describe(labels, self.space, self.config, vocab, self.workdir)
-    scorer = widened(self.scorer, self.config, space, vocab, rows)
+    scorer = widened(
+      self.scorer,
+      self.config,
+      space,
+      self.inputs.vocab_size,
+      rows,
+      self.workdir.architecture(),
+    )
     return dataclasses.replace(self, space=space, scorer=scorer)
 
   def _lists(

@@ -108,7 +108,7 @@ def warm_start(
       _trained_ids(space), _trained_ids(workdir.label_space())
     ),
   }
-  if inputs.vocab and WORD_VECTORS in others:
+  if WORD_VECTORS in by_path(state.params) and WORD_VECTORS in others:
     rows['words'] = _word_matches(inputs.vocab, workdir.vocabulary())
   report, merged = Report(), by_path(state.params)
   own, same_head = _own_rows(state), _head_paths(merged) == _head_paths(others)

@@ -12,7 +12,9 @@ from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Corpus, LabelSpace
+from xjax.data.subwords import Subwords
 from xjax.data.vocab import Vocabulary
+from xjax.models.architecture import Architecture, architecture_of
 from xjax.train.config import Config
 from xjax.train.config_json import Difference, diff, load_config, to_json
 
@@ -66,7 +68,7 @@ class Workdir:
   @property
   def encoder_weights(self) -> pathlib.Path:
     """The weights that label descriptors are made with."""
-    return self.path / 'features' / 'encoder.safetensors'
+    return self.path / 'features' / 'encoder.npz'
 
   @property
   def tokenizer(self) -> pathlib.Path:
@@ -164,10 +166,10 @@ class Workdir:
       if not begun:
         write_json(self.corpus, described)
 
-  def record_vocabulary(self, vocab: Vocabulary) -> None:
-    """Adds the digest of vocab.txt to corpus.json, unless it is there.
+  def record_vocabulary(self, vocab: Vocabulary | Subwords) -> None:
+    """Adds the digest of a vocabulary to corpus.json, unless it is there.
 
-    A run killed before has a vocab.txt, whole, and gets the digest later.
+    A run killed before has its file, whole, and gets the digest later.
     """
     described = read_json(self.corpus)
     barrier('xjax:described')  # nobody still reads what is written now
@@ -204,14 +206,36 @@ class Workdir:
         is another one than that of the run.
     """
     vocab = Vocabulary.load(self.vocab)
-    # Older runs have no digest.
-    digest = read_json(self.corpus).get(_VOCABULARY, vocab.digest)
-    if digest != vocab.digest:
-      raise DataError(
-        f'{self.vocab}: not the vocabulary that this run was started with: '
-        'words were changed, or words are split otherwise by now'
-      )
+    self._check_digest(self.vocab, vocab.digest)
     return vocab
+
+  def subwords(self) -> Subwords:
+    """The tokenizer of the run's encoder.
+
+    Raises:
+      DataError: as vocabulary, of tokenizer.json.
+    """
+    tokenizer = Subwords.load(self.tokenizer)
+    self._check_digest(self.tokenizer, tokenizer.digest)
+    return tokenizer
+
+  def architecture(self) -> Architecture | None:
+    """The sizes of the run's pretrained encoder; None: it has none.
+
+    Raises:
+      DataError: encoder.json is damaged.
+    """
+    if not self.encoder.exists():
+      return None
+    return architecture_of(read_json(self.encoder), str(self.encoder))
+
+  def _check_digest(self, path: pathlib.Path, digest: str) -> None:
+    # Older runs have no digest.
+    if read_json(self.corpus).get(_VOCABULARY, digest) != digest:
+      raise DataError(
+        f'{path}: not the vocabulary that this run was started with: it was '
+        'changed, or texts are split otherwise by now'
+      )
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:

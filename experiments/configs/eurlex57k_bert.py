@@ -1,0 +1,48 @@
+r"""BERT-BASE on EURLEX57K: [CLS] and a dense layer, fine-tuned.
+
+Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
+Legislation", ACL 2019, https://aclanthology.org/P19-1636: the first 512
+WordPieces of a document, dropout 0.1, Adam with a constant rate of 5e-5,
+batches of 8, eight to nine epochs, early stopping without patience
+(Appendix B).
+
+  python -m experiments.train \
+    --config=experiments/configs/eurlex57k_bert.py \
+    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
+    --workdir=runs/eurlex57k_bert
+
+with FOLDER bert-base-uncased as Hugging Face has it. Labels are the 4,271 that
+the three splits use.
+
+Hardware: a GPU (--config.train.compute_dtype=bfloat16). Expected: not run yet;
+the paper has RP@5 .796, nDCG@5 .823 on test. Time: 5,625 steps an epoch.
+"""
+
+from xjax.data.config import Eurlex57kData, SubwordsConfig
+from xjax.models.config import (
+  BertConfig,
+  ClsConfig,
+  NeuralModel,
+  NoEmbedding,
+  OneVsAllConfig,
+)
+from xjax.train.config import Config, NeuralTrain
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      tokens=SubwordsConfig(max_tokens=512, buckets=(128, 256, 512)),
+    ),
+    model=NeuralModel(
+      NoEmbedding(), BertConfig(), ClsConfig(dropout=0.1), OneVsAllConfig()
+    ),
+    train=NeuralTrain(
+      batch_size=8,
+      steps=9 * 5625,
+      learning_rate=5e-5,
+      checkpoint_every=5625,
+      judge_every=5625,
+      patience=1,
+    ),
+  )

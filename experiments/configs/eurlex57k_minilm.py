@@ -1,0 +1,55 @@
+r"""MiniLM on EURLEX57K: header and recitals, 128 pieces, [CLS] and a dense layer.
+
+The system of BERT-BASE in Chalkidis et al., "Large-Scale Multi-Label Text
+Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636,
+with a small encoder: all-MiniLM-L6-v2 (Wang et al. 2020,
+https://arxiv.org/abs/2002.10957), six layers of 384.
+
+  python -m experiments.train \
+    --config=experiments/configs/eurlex57k_minilm.py \
+    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
+    --workdir=runs/eurlex57k_minilm
+
+with FOLDER as Hugging Face has it. Labels are the 4,271 that the three splits
+use; without the test split, --config.data.labels=FILE names them. On a GPU,
+whole documents: --config.data.zones= --config.data.tokens.max_tokens=512
+--config.data.tokens.buckets=128,256,512 --config.train.compute_dtype=bfloat16.
+
+Hardware: two CPU cores. Expected: the table in README.md. Time: 40 minutes, and
+a few for judging.
+"""
+
+from xjax.data.config import Eurlex57kData, SubwordsConfig
+from xjax.models.config import (
+  BertConfig,
+  ClsConfig,
+  NeuralModel,
+  NoEmbedding,
+  OneVsAllConfig,
+)
+from xjax.train.config import Config, NeuralTrain, Optimizer, Schedule
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals'),
+      tokens=SubwordsConfig(max_tokens=128, buckets=(64, 96, 128)),
+    ),
+    model=NeuralModel(
+      NoEmbedding(), BertConfig(), ClsConfig(), OneVsAllConfig()
+    ),
+    train=NeuralTrain(
+      batch_size=32,
+      steps=1000,
+      learning_rate=2e-3,
+      rates=('encoder/*=0.1',),
+      warmup=100,
+      schedule=Schedule.LINEAR,
+      optimizer=Optimizer.ADAMW,
+      weight_decay=0.01,
+      clip_norm=1.0,
+      checkpoint_every=500,
+      judge_every=1000,
+    ),
+  )

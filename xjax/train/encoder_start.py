@@ -1,0 +1,134 @@
+"""A new run whose encoder begins with pretrained weights.
+
+What of the encoder's folder is needed later goes to the workdir's features/:
+its sizes (encoder.json) and its tokenizer. The folder may go then.
+"""
+
+import dataclasses
+
+from absl import logging
+import numpy as np
+
+from xjax.core.atomic import write_json
+from xjax.core.distributed import barrier, is_host0
+from xjax.core.errors import ConfigError
+from xjax.data.config import SubwordsConfig
+from xjax.data.schema import Split
+from xjax.data.subwords import Subwords
+from xjax.models.config import ClsConfig
+from xjax.models.convert import parameter_shapes
+from xjax.models.model_folder import ModelFolder, check_vocabulary
+from xjax.train.config import Config
+from xjax.train.state import TrainState, by_path, from_paths
+from xjax.train.warm_start import with_values
+from xjax.train.workdir import Workdir
+
+# Of an encoder that nobody trained.
+_SMALL = {
+  'model_type': 'bert',
+  'hidden_size': 16,
+  'num_hidden_layers': 2,
+  'num_attention_heads': 2,
+  'intermediate_size': 32,
+}
+
+
+def reads_subwords(config: Config) -> bool:
+  """Whether documents are cut by the tokenizer of an encoder."""
+  return isinstance(config.data.tokens, SubwordsConfig)
+
+
+def check_encoder(config: Config) -> None:
+  """Refuses an encoder's folder before anything is made for a run.
+
+  Raises:
+    ConfigError: documents are longer than what it reads, or the folder has no
+      pooler and the config asks for it.
+    DataError: there is no such folder, or it has a fault.
+  """
+  if not reads_subwords(config) or not config.model.encoder.folder:
+    return
+  folder = ModelFolder.at(config.model.encoder.folder)
+  _tokenizer(folder)
+  longest, asked = folder.architecture.max_tokens, config.data.tokens.max_tokens
+  if asked > longest:
+    raise ConfigError(
+      f'config.data.tokens.max_tokens={asked}: the encoder of {folder.path} '
+      f'reads at most {longest}'
+    )
+
+
+def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
+  """The run's tokenizer, from its workdir once it is there.
+
+  Args:
+    config: of the run.
+    train: whose words an encoder without a folder reads.
+    workdir: of the run.
+
+  Raises:
+    DataError: as check_encoder, or a file of the workdir is damaged.
+  """
+  if is_host0() and not workdir.encoder.exists():
+    if config.model.encoder.folder:
+      folder = ModelFolder.at(config.model.encoder.folder)
+      tokenizer, sizes = _tokenizer(folder), dict(folder.config)
+    else:
+      texts = (train.documents[row].text() for row in range(len(train)))
+      tokenizer = Subwords.fit(texts)
+      sizes = {
+        **_SMALL,
+        'vocab_size': len(tokenizer),
+        'max_position_embeddings': config.data.tokens.max_tokens,
+      }
+    tokenizer.save(workdir.tokenizer)
+    # Last: with it both are there.
+    write_json(workdir.encoder, sizes)
+  barrier('xjax:encoder')
+  tokenizer = workdir.subwords()
+  workdir.record_vocabulary(tokenizer)
+  return tokenizer
+
+
+def start_encoder(state: TrainState, config: Config) -> TrainState:
+  """Puts pretrained weights, if the config names any, in a fresh state.
+
+  Args:
+    state: fresh; its encoder and pooler are used up.
+    config: of the run.
+
+  Returns:
+    The state, sharded as before.
+
+  Raises:
+    ConfigError: the config asks for a pooler that the folder lacks.
+    DataError: there is no such folder, or it has a fault.
+  """
+  if not reads_subwords(config) or not config.model.encoder.folder:
+    return state
+  folder = ModelFolder.at(config.model.encoder.folder)
+  found, params = folder.parameters(), by_path(state.params)
+  wanted = parameter_shapes(folder.architecture, _has_pooler(config))
+  if lacking := sorted(set(wanted) - set(found)):
+    raise ConfigError(
+      f'config.model.pooling.pooler=True: {folder.path} has no pooler '
+      f'({", ".join(lacking)}): set it to False'
+    )
+  for path in wanted:
+    everywhere = np.ones((1,) * found[path].ndim, bool)
+    params[path] = with_values(params[path], everywhere, found[path])
+  if is_host0():
+    size = sum(found[path].size for path in wanted)
+    logging.info('%s: %d pretrained weights', folder.path, size)
+  return dataclasses.replace(state, params=from_paths(state.params, params))
+
+
+def _tokenizer(folder: ModelFolder) -> Subwords:
+  tokenizer = Subwords.of_folder(folder.path)
+  check_vocabulary(len(tokenizer), folder.architecture, str(folder.tokenizer))
+  return tokenizer
+
+
+def _has_pooler(config: Config) -> bool:
+  pooling = config.model.pooling
+  return isinstance(pooling, ClsConfig) and pooling.pooler
