@@ -14,6 +14,7 @@ from xjax.data.config import (
   SyntheticData,
   TokensConfig,
 )
+from xjax.losses.config import LabelWeightsConfig, LossConfig
 from xjax.models.config import (
   DescriptorHeadConfig,
   EncoderConfig,
@@ -22,6 +23,7 @@ from xjax.models.config import (
   ModelConfig,
   PoolingConfig,
 )
+from xjax.train.average import AverageConfig
 from xjax.train.config import (
   Config,
   NeuralTrain,
@@ -80,6 +82,9 @@ def test_defaults_pass():
     ('model.pooling', PoolingConfig(), 'one of NoPooling, MeanConfig, '),
     ('model.head', DescriptorHeadConfig(), 'of ZeroShotConfig, UnifiedConfig'),
     ('train', TrainConfig(), 'one of NeuralTrain, NoTrain'),
+    ('train.loss', LossConfig(), 'one of BCEConfig, FocalConfig, Squared'),
+    ('train.label_weights', LabelWeightsConfig(), 'one of EvenWeights, Class'),
+    ('train.average', AverageConfig(), 'one of NoAverage, EMAConfig, SWA'),
     ('data.tokens.buckets', (), 'ascending'),
     ('data.tokens.buckets', (64, 32, 512), 'ascending'),
     ('data.tokens.buckets', (64, 128), 'max_tokens=512'),
@@ -201,6 +206,7 @@ def test_weight_decay_is_for_adamw_alone(optimizer):
     ('train.steps.more', 'config.train.steps has no fields of its own'),
     ('eval.qqqqqq', 'the fields there are batch_size, depth, ks'),
     ('data.n_trian', 'did you mean n_train'),
+    ('train.loss', 'config.train.loss: another kind is chosen in the config'),
     ('mesh', 'config.mesh: set its fields one by one: data, label'),
   ],
 )
@@ -211,4 +217,6 @@ def test_field_faults_are_told_their_neighbours(path, says):
 def test_known_fields_pass():
   config = Config()
   for field in dataclasses.fields(config.train):
-    assert field_fault(config, f'train.{field.name}') is None
+    parts = dataclasses.is_dataclass(getattr(config.train, field.name))
+    fault = field_fault(config, f'train.{field.name}')
+    assert (fault is None) != parts

@@ -16,7 +16,9 @@ from xjax.data.config import (
   XcRepoData,
 )
 from xjax.evaluate.calibration import Method
+from xjax.losses.config import ClassBalancedWeights, FocalConfig
 from xjax.models.config import ExactMatchModel
+from xjax.train.average import SWAConfig
 from xjax.train.config import (
   Config,
   Dtype,
@@ -44,6 +46,11 @@ def rich():
       schedule=Schedule.COSINE,
       optimizer=Optimizer.ADAMW,
       compute_dtype=Dtype.BFLOAT16,
+      rates=('encoder/*=0.1', 'pooling/*=0.5'),
+      freeze=('embedding/*',),
+      loss=FocalConfig(gamma=1.5),
+      label_weights=ClassBalancedWeights(beta=0.99),
+      average=SWAConfig(start=500, every=100),
     ),
     eval=EvalConfig(ks=(1, 5), calibration=Method.PLATT),
     mesh=MeshConfig(data=2, label=4),
@@ -76,6 +83,13 @@ def test_kinds_stand_in_the_json():
   assert written['data']['tokens']['kind'] == 'words'
   assert written['model']['encoder']['kind'] == 'bigru'
   assert written['data']['on_error'] == 'skip'
+  assert written['train']['rates'] == ['encoder/*=0.1', 'pooling/*=0.5']
+  assert written['train']['loss']['kind'] == 'focal'
+  assert written['train']['average'] == {
+    'kind': 'swa',
+    'start': 500,
+    'every': 100,
+  }
   assert 'kind' not in written['mesh']
 
 
@@ -178,3 +192,5 @@ def test_shrink_is_small_and_keeps_the_kinds():
   assert small.train.optimizer is Optimizer.ADAMW
   assert small.train.compute_dtype is Dtype.BFLOAT16
   assert type(small.model) is type(rich().model)
+  assert small.train.average == SWAConfig(start=1, every=1)
+  assert small.train.loss == rich().train.loss

@@ -19,6 +19,16 @@ from xjax.data.config import (
 )
 from xjax.evaluate.calibration import Method
 from xjax.evaluate.criteria import PROPENSITY, Criteria
+from xjax.losses.config import (
+  BCEConfig,
+  ClassBalancedWeights,
+  EvenWeights,
+  FocalConfig,
+  LabelWeightsConfig,
+  LossConfig,
+  PropensityWeights,
+  SquaredHingeConfig,
+)
 from xjax.models.config import (
   BertConfig,
   BiGRUConfig,
@@ -41,6 +51,7 @@ from xjax.models.config import (
   UnifiedConfig,
   ZeroShotConfig,
 )
+from xjax.train.average import AverageConfig, EMAConfig, NoAverage, SWAConfig
 
 
 class Optimizer(enum.Enum):
@@ -52,6 +63,7 @@ class Schedule(enum.Enum):
   CONSTANT = 'constant'
   LINEAR = 'linear'
   COSINE = 'cosine'
+  SLANTED = 'slanted'
 
 
 class Dtype(enum.Enum):
@@ -79,18 +91,30 @@ class NeuralTrain(TrainConfig):
     steps: optimizer steps; the schedule ends there.
     learning_rate: peak.
     warmup: steps of linear warm-up.
-    schedule: how it falls after the warm-up, to 0 at the last step.
+    schedule: how it falls after the warm-up: not, or to 0 after the last step;
+      slanted: from peak / ratio up to the peak, and down to there again.
+    ratio: of the peak to the lowest rate of the slanted schedule.
+    rates: GLOB=FACTOR by which the learning rate of the parameters with such
+      paths is multiplied, such as 'encoder/*=0.1'; the first that matches
+      counts.
+    layer_decay: factor from each encoder layer to the one below it, and from
+      the lowest to the encoder's embeddings; times that of rates.
+    freeze: globs of the parameters that are not trained.
     optimizer: Adam or AdamW (decoupled weight decay).
     weight_decay: of AdamW.
     b1, b2, eps: of Adam.
     clip_value: element-wise gradient clipping (paper: 5); 0: none.
     clip_norm: global-norm gradient clipping; 0: none.
+    loss: what is minimised.
+    label_weights: how much each label counts in it.
+    average: the mean of the parameters over steps, if any.
     compute_dtype: of activations and products; parameters stay float32.
     log_every: steps between log lines.
     checkpoint_every: steps between checkpoints.
     keep: newest checkpoints to keep, beside the best.
     judge_every: steps between judgings on dev.
-    best_metric: 'slice/metric' that chooses the best checkpoint.
+    best_metric: 'slice/metric' that chooses the best checkpoint; of the mean
+      where there is one.
     patience: judgings without improvement before stopping; 0: never stop.
     init_from: WORKDIR[@step] whose parameters warm-start this run. Words that
       both runs have get the other's vectors, whatever model.embedding.vectors
@@ -103,6 +127,10 @@ class NeuralTrain(TrainConfig):
   learning_rate: float = 1e-3
   warmup: int = 0
   schedule: Schedule = Schedule.CONSTANT
+  ratio: float = 32.0
+  rates: tuple[str, ...] = ()
+  layer_decay: float = 1.0
+  freeze: tuple[str, ...] = ()
   optimizer: Optimizer = Optimizer.ADAM
   weight_decay: float = 0.0
   b1: float = 0.9
@@ -110,6 +138,11 @@ class NeuralTrain(TrainConfig):
   eps: float = 1e-8
   clip_value: float = 0.0
   clip_norm: float = 0.0
+  loss: LossConfig = dataclasses.field(default_factory=BCEConfig)
+  label_weights: LabelWeightsConfig = dataclasses.field(
+    default_factory=EvenWeights
+  )
+  average: AverageConfig = dataclasses.field(default_factory=NoAverage)
   compute_dtype: Dtype = Dtype.FLOAT32
   log_every: int = dataclasses.field(default=50, metadata=MAY_CHANGE)
   checkpoint_every: int = 500
@@ -187,6 +220,15 @@ KINDS = {
   'zero_shot': ZeroShotConfig,
   'unified': UnifiedConfig,
   'gradient': NeuralTrain,
+  'bce': BCEConfig,
+  'focal': FocalConfig,
+  'squared_hinge': SquaredHingeConfig,
+  'even_weights': EvenWeights,
+  'class_balanced': ClassBalancedWeights,
+  'propensity': PropensityWeights,
+  'no_average': NoAverage,
+  'ema': EMAConfig,
+  'swa': SWAConfig,
   'exact_match': ExactMatchModel,
   'none': NoTrain,
 }
@@ -251,8 +293,18 @@ def _shrink_train(train: TrainConfig) -> TrainConfig:
     log_every=1,
     checkpoint_every=1,
     judge_every=1,
+    average=_shrink_average(train.average),
     init_from='',
   )
+
+
+def _shrink_average(average: AverageConfig) -> AverageConfig:
+  match average:
+    case EMAConfig():
+      return dataclasses.replace(average, start=min(average.start, 1))
+    case SWAConfig():
+      return SWAConfig(start=min(average.start, 1), every=1)
+  return dataclasses.replace(average)
 
 
 def _shrink_model(model: ModelConfig) -> ModelConfig:

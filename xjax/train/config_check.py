@@ -1,135 +1,50 @@
 """Refuses a config that cannot work, naming the field."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 import dataclasses
 import difflib
 import enum
-import math
 import re
 import types
 import typing
 from typing import Any
 
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import MeshConfig
 from xjax.data.config import (
   DataConfig,
   FeatureFilesConfig,
   SubwordsConfig,
-  SyntheticData,
   TokensConfig,
   WordsConfig,
 )
 from xjax.models.config import (
   BertConfig,
-  BiGRUConfig,
   ClsConfig,
-  CNNConfig,
   DescriptorConfig,
   DescriptorWeights,
-  EmbeddingConfig,
   ExactMatchModel,
   FeaturesConfig,
   HANConfig,
-  HeadConfig,
   NeuralModel,
   NoEmbedding,
   NoEncoder,
   NoPooling,
   OneVsAllConfig,
-  UnifiedConfig,
 )
 from xjax.train.config import (
   Config,
   EvalConfig,
   NeuralTrain,
   NoTrain,
-  Optimizer,
   choices,
 )
+from xjax.train.config_ranges import RANGES
+from xjax.train.recipe_check import recipe_faults
 
 _SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
 _METRIC = re.compile(
   r'(?:P|R|RP|nDCG)@(?P<k>[1-9]\d*)|R-Precision|(?:micro|macro)-F1'
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Range:
-  """Values a field may have."""
-
-  holds: Callable[[Any], bool]
-  text: str
-
-
-_COUNT = _Range(lambda v: v >= 1, 'at least 1')
-_NATURAL = _Range(lambda v: v >= 0, 'at least 0')
-_RATE = _Range(lambda v: 0 <= v < 1, 'from 0 to below 1')
-_SHARE = _Range(lambda v: 0 < v <= 1, 'above 0, to 1')
-_POSITIVE = _Range(lambda v: 0 < v < math.inf, 'above 0')
-_AMOUNT = _Range(lambda v: 0 <= v < math.inf, 'at least 0')
-_AXIS = _Range(lambda v: v == -1 or v >= 1, 'at least 1, or -1: the rest')
-
-_RANGES: dict[type, dict[str, _Range]] = {
-  TokensConfig: {'max_tokens': _COUNT},
-  SubwordsConfig: {
-    'max_tokens': _Range(lambda v: v >= 3, 'at least 3: two are special tokens')
-  },
-  WordsConfig: {
-    'min_count': _COUNT,
-    'max_words': _COUNT,
-  },
-  DataConfig: {'hold_out_labels': _NATURAL, 'workers': _NATURAL},
-  SyntheticData: {
-    'n_train': _COUNT,
-    'n_dev': _NATURAL,
-    'n_test': _NATURAL,
-    'n_labels': _COUNT,
-    'corpus_seed': _NATURAL,
-    'verbatim': _SHARE,
-  },
-  EmbeddingConfig: {
-    'dim': _COUNT,
-    'dropout': _RATE,
-    'word_dropout': _RATE,
-    'init_scale': _AMOUNT,
-  },
-  FeaturesConfig: {'dim': _COUNT, 'dropout': _RATE},
-  BiGRUConfig: {'units': _COUNT, 'layers': _COUNT, 'dropout': _RATE},
-  CNNConfig: {'filters': _COUNT, 'width': _COUNT, 'dropout': _RATE},
-  HANConfig: {
-    'units': _COUNT,
-    'layers': _COUNT,
-    'zone_units': _COUNT,
-    'dropout': _RATE,
-  },
-  BertConfig: {'dropout': _RATE, 'attention_dropout': _RATE},
-  ClsConfig: {'dropout': _RATE},
-  DescriptorConfig: {'max_words': _COUNT},
-  UnifiedConfig: {'row_dropout': _RATE, 'hidden_labels': _NATURAL},
-  HeadConfig: {'chunk': _COUNT},
-  NeuralTrain: {
-    'batch_size': _COUNT,
-    'accumulate': _COUNT,
-    'steps': _COUNT,
-    'learning_rate': _POSITIVE,
-    'warmup': _NATURAL,
-    'weight_decay': _AMOUNT,
-    'b1': _RATE,
-    'b2': _RATE,
-    'eps': _POSITIVE,
-    'clip_value': _AMOUNT,
-    'clip_norm': _AMOUNT,
-    'log_every': _COUNT,
-    'checkpoint_every': _COUNT,
-    'keep': _COUNT,
-    'judge_every': _COUNT,
-    'patience': _NATURAL,
-  },
-  EvalConfig: {'batch_size': _COUNT, 'depth': _COUNT},
-  MeshConfig: {'data': _AXIS, 'label': _AXIS},
-  Config: {'seed': _NATURAL},
-}
 
 
 def field_fault(holder: Any, path: str) -> str | None:
@@ -154,6 +69,8 @@ def field_fault(holder: Any, path: str) -> str | None:
     holder = getattr(holder, name)
   if known := _field_names(holder):
     return f'config.{path}: set its fields one by one: {", ".join(known)}'
+  if dataclasses.is_dataclass(holder):
+    return f'config.{path}: another kind is chosen in the config file alone'
   return None
 
 
@@ -209,7 +126,7 @@ def _out_of_range(
   kind: type, name: str, value: Any, path: str
 ) -> Iterator[str]:
   for base in kind.__mro__:
-    limit = _RANGES.get(base, {}).get(name)
+    limit = RANGES.get(base, {}).get(name)
     if limit and not limit.holds(value):
       yield f'{path}={value!r}: must be {limit.text}'
 
@@ -243,7 +160,7 @@ def _joint_faults(config: Config) -> Iterator[str]:
     case NeuralModel(), NeuralTrain():
       yield from _input_faults(config)
       yield from _part_faults(config.model)
-      yield from _train_faults(config.train)
+      yield from recipe_faults(config.train)
       yield from _metric_faults(config.train.best_metric, config.eval.ks)
     case ExactMatchModel(), NoTrain():
       yield from _text_faults(config.data.tokens)
@@ -351,24 +268,6 @@ def _subword_faults(config: Config) -> Iterator[str]:
     yield (
       f'config.model.head.descriptor.weights={weights}: the encoder reads '
       'names as a whole: DescriptorWeights.UNIFORM'
-    )
-
-
-def _train_faults(train: NeuralTrain) -> Iterator[str]:
-  if train.batch_size % train.accumulate:
-    yield (
-      f'config.train.accumulate={train.accumulate}: must divide '
-      f'config.train.batch_size={train.batch_size}'
-    )
-  if train.warmup > train.steps:
-    yield (
-      f'config.train.warmup={train.warmup}: must be at most '
-      f'config.train.steps={train.steps}'
-    )
-  if train.weight_decay and train.optimizer != Optimizer.ADAMW:
-    yield (
-      f'config.train.weight_decay={train.weight_decay}: needs '
-      'config.train.optimizer=Optimizer.ADAMW'
     )
 
 

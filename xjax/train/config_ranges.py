@@ -1,0 +1,116 @@
+"""Values that the fields of a config may have, each for itself."""
+
+from collections.abc import Callable
+import dataclasses
+import math
+from typing import Any
+
+from xjax.core.mesh import MeshConfig
+from xjax.data.config import (
+  DataConfig,
+  SubwordsConfig,
+  SyntheticData,
+  TokensConfig,
+  WordsConfig,
+)
+from xjax.losses.config import ClassBalancedWeights, FocalConfig
+from xjax.models.config import (
+  BertConfig,
+  BiGRUConfig,
+  ClsConfig,
+  CNNConfig,
+  DescriptorConfig,
+  EmbeddingConfig,
+  FeaturesConfig,
+  HANConfig,
+  HeadConfig,
+  UnifiedConfig,
+)
+from xjax.train.average import EMAConfig, SWAConfig
+from xjax.train.config import Config, EvalConfig, NeuralTrain
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+  """Values a field may have."""
+
+  holds: Callable[[Any], bool]
+  text: str
+
+
+_COUNT = Range(lambda v: v >= 1, 'at least 1')
+_NATURAL = Range(lambda v: v >= 0, 'at least 0')
+_RATE = Range(lambda v: 0 <= v < 1, 'from 0 to below 1')
+_SHARE = Range(lambda v: 0 < v <= 1, 'above 0, to 1')
+_POSITIVE = Range(lambda v: 0 < v < math.inf, 'above 0')
+_AMOUNT = Range(lambda v: 0 <= v < math.inf, 'at least 0')
+_RATIO = Range(lambda v: 1 <= v < math.inf, 'at least 1')
+_AXIS = Range(lambda v: v == -1 or v >= 1, 'at least 1, or -1: the rest')
+
+# By the class that has the field; a field of a base holds for all its kinds.
+RANGES: dict[type, dict[str, Range]] = {
+  TokensConfig: {'max_tokens': _COUNT},
+  SubwordsConfig: {
+    'max_tokens': Range(lambda v: v >= 3, 'at least 3: two are special tokens')
+  },
+  WordsConfig: {
+    'min_count': _COUNT,
+    'max_words': _COUNT,
+  },
+  DataConfig: {'hold_out_labels': _NATURAL, 'workers': _NATURAL},
+  SyntheticData: {
+    'n_train': _COUNT,
+    'n_dev': _NATURAL,
+    'n_test': _NATURAL,
+    'n_labels': _COUNT,
+    'corpus_seed': _NATURAL,
+    'verbatim': _SHARE,
+  },
+  EmbeddingConfig: {
+    'dim': _COUNT,
+    'dropout': _RATE,
+    'word_dropout': _RATE,
+    'init_scale': _AMOUNT,
+  },
+  FeaturesConfig: {'dim': _COUNT, 'dropout': _RATE},
+  BiGRUConfig: {'units': _COUNT, 'layers': _COUNT, 'dropout': _RATE},
+  CNNConfig: {'filters': _COUNT, 'width': _COUNT, 'dropout': _RATE},
+  HANConfig: {
+    'units': _COUNT,
+    'layers': _COUNT,
+    'zone_units': _COUNT,
+    'dropout': _RATE,
+  },
+  BertConfig: {'dropout': _RATE, 'attention_dropout': _RATE},
+  ClsConfig: {'dropout': _RATE},
+  DescriptorConfig: {'max_words': _COUNT},
+  UnifiedConfig: {'row_dropout': _RATE, 'hidden_labels': _NATURAL},
+  HeadConfig: {'chunk': _COUNT},
+  NeuralTrain: {
+    'batch_size': _COUNT,
+    'accumulate': _COUNT,
+    'steps': _COUNT,
+    'learning_rate': _POSITIVE,
+    'warmup': _NATURAL,
+    'ratio': _RATIO,
+    'layer_decay': _SHARE,
+    'weight_decay': _AMOUNT,
+    'b1': _RATE,
+    'b2': _RATE,
+    'eps': _POSITIVE,
+    'clip_value': _AMOUNT,
+    'clip_norm': _AMOUNT,
+    'log_every': _COUNT,
+    'checkpoint_every': _COUNT,
+    'keep': _COUNT,
+    'judge_every': _COUNT,
+    'patience': _NATURAL,
+  },
+  FocalConfig: {'gamma': _AMOUNT, 'alpha': _RATE},
+  ClassBalancedWeights: {'beta': _RATE},
+  EMAConfig: {'decay': _RATE, 'start': _NATURAL},
+  SWAConfig: {'start': _NATURAL, 'every': _COUNT},
+  EvalConfig: {'batch_size': _COUNT, 'depth': _COUNT},
+  MeshConfig: {'data': _AXIS, 'label': _AXIS},
+  Config: {'seed': _NATURAL},
+}

@@ -1,0 +1,52 @@
+"""Refuses a recipe of training that cannot work, naming the field."""
+
+from collections.abc import Iterator
+
+from xjax.train.average import averages
+from xjax.train.config import NeuralTrain, Optimizer, Schedule
+from xjax.train.parameter_globs import is_glob, parse_rate
+
+
+def recipe_faults(train: NeuralTrain) -> Iterator[str]:
+  """Yields what fields of a training ask of one another."""
+  if train.batch_size % train.accumulate:
+    yield (
+      f'config.train.accumulate={train.accumulate}: must divide '
+      f'config.train.batch_size={train.batch_size}'
+    )
+  if train.warmup > train.steps:
+    yield (
+      f'config.train.warmup={train.warmup}: must be at most '
+      f'config.train.steps={train.steps}'
+    )
+  if train.weight_decay and train.optimizer != Optimizer.ADAMW:
+    yield (
+      f'config.train.weight_decay={train.weight_decay}: needs '
+      'config.train.optimizer=Optimizer.ADAMW'
+    )
+  if train.ratio != NeuralTrain.ratio and train.schedule != Schedule.SLANTED:
+    yield (
+      f'config.train.ratio={train.ratio}: needs '
+      'config.train.schedule=Schedule.SLANTED'
+    )
+  if averages(train.average) and train.average.start >= train.steps:
+    yield (
+      f'config.train.average.start={train.average.start}: must be below '
+      f'config.train.steps={train.steps}'
+    )
+  yield from _glob_faults(train)
+
+
+def _glob_faults(train: NeuralTrain) -> Iterator[str]:
+  for entry in train.rates:
+    if parse_rate(entry) is None:
+      yield (
+        f'config.train.rates={train.rates}: {entry!r} is not GLOB=FACTOR with '
+        "a factor above 0, such as 'encoder/*=0.1'"
+      )
+  for glob in train.freeze:
+    if not is_glob(glob):
+      yield (
+        f'config.train.freeze={train.freeze}: {glob!r} is no glob over the '
+        "paths of parameters, such as 'encoder/*'"
+      )
