@@ -33,6 +33,7 @@ setuptools.setup(
     'ml_collections>=1.1',
     'numpy>=2.1',
     'optax>=0.2.6',
+    'optuna>=5.0',
     'orbax-checkpoint>=0.12',
     'pyahocorasick>=2.1',
     'safetensors>=0.8',
