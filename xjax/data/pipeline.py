@@ -2,7 +2,8 @@
 
 A document goes to the smallest bucket its tokens, or those of its longest zone,
 fit in; a batch holds documents of one bucket (and as many zones as the bucket's
-document of most zones), so jit traces one program per bucket. What is in
+document of most zones), so jit traces one program per bucket. Packed documents
+are all in one bucket, and there is a program per number of rows. What is in
 batch i of a seed is the same for any number of threads and processes.
 """
 
@@ -17,6 +18,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD, Batch, Ragged
 from xjax.data.feature_rows import FeatureRows
+from xjax.data.packing import Packing
 from xjax.data.vocab import PAD_ID, UNKNOWN_ID
 from xjax.data.zones import Zones
 
@@ -37,6 +39,8 @@ class _Buckets:
     buckets: Sequence[int],
     process_index: int,
     process_count: int,
+    padding: int,
+    packing: Packing | None,
   ) -> None:
     widths = np.asarray(buckets, np.int64)
     if not len(widths) or widths[0] < 1 or (np.diff(widths) < 1).any():
@@ -56,7 +60,11 @@ class _Buckets:
         f'a {what} has {tokens.lengths.max()} tokens, but the last of '
         f'data.tokens.buckets is {widths[-1]}: it must be max_tokens'
       )
+    if packing:
+      packing.check(batch_size)
+      widths = widths[-1:]
     self._tokens, self._gold = tokens, gold
+    self._padding, self._packing = padding, packing
     self._batch_size = batch_size
     rows = batch_size // process_count
     self._mine = slice(process_index * rows, (process_index + 1) * rows)
@@ -74,7 +82,7 @@ class _Buckets:
 
   @property
   def shapes(self) -> set[tuple[int, int]]:
-    """The (T, P) of all batches: one trace each."""
+    """The (T, P) of all batches: one trace each, unless they are packed."""
     return {self._shapes[i] for i in np.unique(self._bucket_N)}
 
   def _arrange(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -101,13 +109,34 @@ class _Buckets:
 
   def _batch(self, rows: np.ndarray, bucket: int) -> Batch:
     """This process's share of a batch; rows is that of all processes."""
+    if self._packing:
+      read = self._pack(rows, self._packing)
+    else:
+      read = self._read(rows[self._mine], bucket)
     rows = rows[self._mine]
     return Batch(
-      **self._read(rows, bucket),
+      **read,
       positives_BP=self._gold.padded(rows, self._shapes[bucket][1], PAD),
       mask_B=rows != PAD,
       doc_B=rows,
     )
+
+  def _pack(self, rows: np.ndarray, packing: Packing) -> dict[str, np.ndarray]:
+    """The fields of a packed batch that models read; no length is 0."""
+    lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
+    lengths_B = np.maximum(lengths_B, 1)
+    plan = packing.plan(lengths_B, self._shapes[0][0])
+    documents = [
+      self._tokens[row] if row != PAD and self._lengths_N[row] else [UNKNOWN_ID]
+      for row in rows[self._mine]
+    ]
+    tokens_BT, segments_BT = plan.filled(documents, self._mine, self._padding)
+    return {
+      'tokens_BT': tokens_BT,
+      'segments_BT': segments_BT,
+      'lengths_B': lengths_B[self._mine],
+      'first_B': plan.first_B[self._mine],
+    }
 
   def _read(
     self, rows: np.ndarray, bucket: int
@@ -123,7 +152,7 @@ class _Buckets:
       most = self._most_zones[bucket]
       tokens_BT, lengths_B = self._tokens.padded(rows, most, width)
     else:
-      tokens_BT = self._tokens.padded(rows, width, PAD_ID)
+      tokens_BT = self._tokens.padded(rows, width, self._padding)
     # An empty row would make a softmax over its tokens NaN.
     first_B = lengths_B.reshape(len(rows), -1)[:, 0]
     if tokens_BT is not None:
@@ -150,8 +179,8 @@ class TrainBatches(_Buckets):
   batch, and the order of batches) follows from seed and epoch alone. Rows
   that fill a bucket's last batch have mask False and doc PAD. Such a row and
   a document without tokens have the length 1 (by zone: that of the first zone,
-  the others 0), a single unknown token, or where documents come as features, a
-  feature of zeros.
+  the others 0), a single unknown token (the id 1), or where documents come as
+  features, a feature of zeros.
   Positives are as wide as the bucket needs, a power of two: never truncated.
   """
 
@@ -166,6 +195,8 @@ class TrainBatches(_Buckets):
     process_index: int = 0,
     process_count: int = 1,
     workers: int = 2,
+    padding: int = PAD_ID,
+    packing: Packing | None = None,
   ) -> None:
     """Prepares the buckets; nothing is read yet.
 
@@ -179,10 +210,13 @@ class TrainBatches(_Buckets):
       process_count: processes that share a batch, each batch_size /
         process_count consecutive rows.
       workers: threads that assemble batches ahead; 0: none.
+      padding: token id beyond documents.
+      packing: of token rows, in the last bucket's length; None: to each
+        document a row.
 
     Raises:
       ConfigError: buckets do not ascend or do not hold the longest document,
-        or the batch does not divide among the processes.
+        or the batch does not divide among processes, devices, micro-batches.
       DataError: there are no documents.
     """
     super().__init__(
@@ -192,6 +226,8 @@ class TrainBatches(_Buckets):
       buckets=buckets,
       process_index=process_index,
       process_count=process_count,
+      padding=padding,
+      packing=packing,
     )
     if not len(tokens):
       raise DataError('the training split has no documents')
@@ -248,6 +284,8 @@ def eval_batches(
   buckets: Sequence[int],
   process_index: int = 0,
   process_count: int = 1,
+  padding: int = PAD_ID,
+  packing: Packing | None = None,
 ) -> EvalBatches:
   """Batches of a split to judge or to predict; doc_B says which documents.
 
@@ -264,6 +302,9 @@ def eval_batches(
     buckets: static lengths T, ascending; the last holds the longest row.
     process_index: this process.
     process_count: processes that share a batch.
+    padding: token id beyond documents.
+    packing: of token rows, in the last bucket's length; None: to each document
+      a row.
 
   Raises:
     ConfigError: as for TrainBatches.
@@ -275,4 +316,6 @@ def eval_batches(
     buckets=buckets,
     process_index=process_index,
     process_count=process_count,
+    padding=padding,
+    packing=packing,
   )
