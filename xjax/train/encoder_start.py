@@ -38,6 +38,12 @@ def reads_subwords(config: Config) -> bool:
   return isinstance(config.data.tokens, SubwordsConfig)
 
 
+def has_pooler(config: Config) -> bool:
+  """Whether the dense layer on [CLS] begins with pretrained weights."""
+  pooling = config.model.pooling
+  return isinstance(pooling, ClsConfig) and pooling.pooler
+
+
 def check_encoder(config: Config) -> None:
   """Refuses an encoder's folder before anything is made for a run.
 
@@ -108,7 +114,7 @@ def start_encoder(state: TrainState, config: Config) -> TrainState:
     return state
   folder = ModelFolder.at(config.model.encoder.folder)
   found, params = folder.parameters(), by_path(state.params)
-  wanted = parameter_shapes(folder.architecture, _has_pooler(config))
+  wanted = parameter_shapes(folder.architecture, has_pooler(config))
   if lacking := sorted(set(wanted) - set(found)):
     raise ConfigError(
       f'config.model.pooling.pooler=True: {folder.path} has no pooler '
@@ -127,8 +133,3 @@ def _tokenizer(folder: ModelFolder) -> Subwords:
   tokenizer = Subwords.of_folder(folder.path)
   check_vocabulary(len(tokenizer), folder.architecture, str(folder.tokenizer))
   return tokenizer
-
-
-def _has_pooler(config: Config) -> bool:
-  pooling = config.model.pooling
-  return isinstance(pooling, ClsConfig) and pooling.pooler
