@@ -1,4 +1,4 @@
-r"""MiniLM on EURLEX57K: header and recitals, 128 pieces, [CLS] and a dense layer.
+r"""MiniLM on EURLEX57K: header and recitals, [CLS] and a dense layer.
 
 The system of BERT-BASE in Chalkidis et al., "Large-Scale Multi-Label Text
 Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636,

@@ -1,0 +1,51 @@
+r"""MiniLM with label-wise attention on EURLEX57K: header and recitals.
+
+The head of BIGRU-LWAN in Chalkidis et al., "Large-Scale Multi-Label Text
+Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636,
+over the tokens of a pretrained encoder, as Chalkidis et al. 2020 have it over
+BERT (https://aclanthology.org/2020.emnlp-main.607): all-MiniLM-L6-v2 (Wang et
+al. 2020, https://arxiv.org/abs/2002.10957).
+
+  python -m experiments.train \
+    --config=experiments/configs/eurlex57k_minilm_lwan.py \
+    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
+    --workdir=runs/eurlex57k_minilm_lwan
+
+with FOLDER as Hugging Face has it. Labels are the 4,271 that the three splits
+use; without the test split, --config.data.labels=FILE names them.
+
+Hardware: two CPU cores. Expected: the table in README.md. Time: 40 minutes, and
+a few for judging.
+"""
+
+from xjax.data.config import Eurlex57kData, SubwordsConfig
+from xjax.models.config import (
+  BertConfig,
+  LabelAttentionConfig,
+  NeuralModel,
+  NoEmbedding,
+)
+from xjax.train.config import Config, NeuralTrain, Optimizer, Schedule
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals'),
+      tokens=SubwordsConfig(max_tokens=128, buckets=(64, 96, 128)),
+    ),
+    model=NeuralModel(NoEmbedding(), BertConfig(), head=LabelAttentionConfig()),
+    train=NeuralTrain(
+      batch_size=32,
+      steps=900,
+      learning_rate=2e-3,
+      rates=('encoder/*=0.1',),
+      warmup=100,
+      schedule=Schedule.LINEAR,
+      optimizer=Optimizer.ADAMW,
+      weight_decay=0.01,
+      clip_norm=1.0,
+      checkpoint_every=450,
+      judge_every=900,
+    ),
+  )

@@ -1,0 +1,62 @@
+r"""MiniLM with the unified head on TIB-SID library records, 26,976 labels.
+
+English records of the TIB-SID collection with GND subjects (D'Souza et al.,
+"SemEval-2025 Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1),
+half of whose labels have one training document, and thousands none: they are
+scored by names and alternative names, as all-MiniLM-L6-v2 embeds them (Wang et
+al. 2020, https://arxiv.org/abs/2002.10957). The head is BIGRU-LWAN's of
+Chalkidis et al. 2019 (https://aclanthology.org/P19-1636), unified. Titles and
+abstracts are short: several share a row.
+
+  python -m experiments.train \
+    --config=experiments/configs/tib_sid_minilm.py \
+    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
+    --workdir=runs/tib_sid_minilm
+
+with FOLDER as Hugging Face has it.
+
+Hardware: a GPU, or two CPU cores with patience. Expected: not run yet. Time:
+10,000 steps.
+"""
+
+from xjax.data.config import JsonlData, SubwordsConfig
+from xjax.models.config import (
+  BertConfig,
+  DescriptorConfig,
+  NeuralModel,
+  NoEmbedding,
+  UnifiedConfig,
+)
+from xjax.train.config import Config, NeuralTrain, Optimizer, Schedule
+
+
+def get_config() -> Config:
+  return Config(
+    data=JsonlData(
+      labels='all',
+      tokens=SubwordsConfig(max_tokens=128, buckets=(128,), packed=True),
+    ),
+    model=NeuralModel(
+      NoEmbedding(),
+      BertConfig(),
+      head=UnifiedConfig(
+        aligned=True,
+        descriptor=DescriptorConfig(alt=True),
+        hidden_labels=200,
+      ),
+    ),
+    train=NeuralTrain(
+      batch_size=32,
+      steps=10_000,
+      learning_rate=2e-3,
+      rates=('encoder/*=0.1',),
+      warmup=500,
+      schedule=Schedule.LINEAR,
+      optimizer=Optimizer.ADAMW,
+      weight_decay=0.01,
+      clip_norm=1.0,
+      checkpoint_every=1000,
+      judge_every=1000,
+      patience=3,
+    ),
+  )
