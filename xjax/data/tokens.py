@@ -39,10 +39,12 @@ class Tokenizer(Protocol):
 
   Attributes:
     digest: of all that decides the ids.
+    pad_id: the id that pads.
     n_special: tokens that even an empty text has.
   """
 
   digest: str
+  pad_id: int
   n_special: int
 
   def encode_all(

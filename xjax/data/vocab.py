@@ -73,10 +73,12 @@ class Vocabulary:
 
   Attributes:
     words: word i has the id i + 2.
-    n_special: tokens that are not words: none is put around a text.
+    pad_id: the id that pads.
+    n_special: tokens that are put around a text: none.
   """
 
   words: tuple[str, ...]
+  pad_id: ClassVar[int] = PAD_ID
   n_special: ClassVar[int] = 0
 
   @classmethod

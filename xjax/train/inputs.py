@@ -6,9 +6,10 @@ import dataclasses
 import jax
 
 from xjax.core.types import Ragged
-from xjax.data.config import DataConfig
+from xjax.data.config import DataConfig, SubwordsConfig, WordsConfig
 from xjax.data.feature_rows import FeatureRows
 from xjax.data.load import model_view
+from xjax.data.packing import Packing
 from xjax.data.pipeline import (
   Documents,
   EvalBatches,
@@ -18,7 +19,7 @@ from xjax.data.pipeline import (
 from xjax.data.schema import Document, Split
 from xjax.data.subwords import Subwords
 from xjax.data.tokens import default_cache_dir, encode, tokenise
-from xjax.data.vocab import Vocabulary
+from xjax.data.vocab import PAD_ID, Vocabulary
 from xjax.data.word_places import WordPlace, document_words
 from xjax.data.zones import Zones
 from xjax.train.config import Config
@@ -33,10 +34,12 @@ class Inputs:
     config: of the run.
     vocab: numbers the words, or cuts texts into the pieces that a pretrained
       encoder reads; None where documents come as features.
+    devices: along the data axis; documents share rows within one.
   """
 
   config: Config
   vocab: Vocabulary | Subwords | None
+  devices: int = 1
 
   @property
   def vocab_size(self) -> int:
@@ -55,12 +58,14 @@ class Inputs:
       process_index=jax.process_index(),
       process_count=jax.process_count(),
       workers=config.data.workers,
+      padding=self._padding,
+      packing=self._packing(self.devices, config.train.accumulate),
     )
 
   def split_batches(self, split: Split) -> EvalBatches:
     """Batches to judge a split by: every document once."""
     rows = self.config.eval.batch_size
-    return self._once(self._tokens(split), split.gold, rows)
+    return self._once(self._tokens(split), split.gold, rows, self.devices)
 
   def text_batches(
     self,
@@ -84,7 +89,7 @@ class Inputs:
     # A few texts need no full batch; halving keeps the shapes few.
     while rows % (2 * devices) == 0 and rows // 2 >= len(documents):
       rows //= 2
-    return self._once(tokens, no_gold, rows)
+    return self._once(tokens, no_gold, rows, devices)
 
   def document(self, document: str | Document) -> Document:
     """What is read of a text or a document: the zones of the run."""
@@ -107,7 +112,7 @@ class Inputs:
       return document_features(list(found), features, self.config)
     tokens = data.tokens
     return self._apart(
-      encode(found, self.vocab, tokens.max_tokens, tokens.by_zone)
+      encode(found, self.vocab, tokens.max_tokens, self._by_zone)
     )
 
   def _tokens(self, split: Split) -> Documents:
@@ -120,14 +125,30 @@ class Inputs:
         self.vocab,
         data.tokens.max_tokens,
         default_cache_dir(data),
-        data.tokens.by_zone,
+        self._by_zone,
       )
     )
 
-  def _apart(self, tokens: Ragged) -> Ragged | Zones:
-    return Zones.of(tokens) if self.config.data.tokens.by_zone else tokens
+  @property
+  def _by_zone(self) -> bool:
+    tokens = self.config.data.tokens
+    return isinstance(tokens, WordsConfig) and tokens.by_zone
 
-  def _once(self, tokens: Documents, gold: Ragged, rows: int) -> EvalBatches:
+  def _apart(self, tokens: Ragged) -> Ragged | Zones:
+    return Zones.of(tokens) if self._by_zone else tokens
+
+  @property
+  def _padding(self) -> int:
+    return PAD_ID if self.vocab is None else self.vocab.pad_id
+
+  def _packing(self, devices: int, accumulate: int = 1) -> Packing | None:
+    tokens = self.config.data.tokens
+    packed = isinstance(tokens, SubwordsConfig) and tokens.packed
+    return Packing(devices, accumulate) if packed else None
+
+  def _once(
+    self, tokens: Documents, gold: Ragged, rows: int, devices: int
+  ) -> EvalBatches:
     return eval_batches(
       tokens,
       gold,
@@ -135,6 +156,8 @@ class Inputs:
       buckets=self.config.data.tokens.buckets,
       process_index=jax.process_index(),
       process_count=jax.process_count(),
+      padding=self._padding,
+      packing=self._packing(devices),
     )
 
 

@@ -97,7 +97,8 @@ class NeuralFit:
       vocab = keep_encoder(config, corpus.split('train'), folder)
     else:
       vocab = _vocabulary(config, corpus, folder)
-    inputs = Inputs(config, vocab)
+    devices = make_mesh(config.mesh).shape[DATA]
+    inputs = Inputs(config, vocab, devices)
     run = NeuralRun.prepare(config, corpus, inputs, folder)
     scorer = run.scorer()
     at = run.train(scorer, preemption)
@@ -131,7 +132,7 @@ def load_neural(found: Workdir, config: Config) -> Predictor:
   if step is None:
     raise DataError(f'{found.checkpoints}: no complete checkpoint')
   mesh = _present_mesh(config)
-  inputs = Inputs(config, vocab)
+  inputs = Inputs(config, vocab, mesh.shape[DATA])
   plan = plan_neural(
     config, space, inputs.vocab_size, mesh, found.architecture()
   )

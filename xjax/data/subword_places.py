@@ -1,0 +1,34 @@
+"""Where the pieces of words that an encoder reads stand in a document."""
+
+import bisect
+
+from xjax.data.schema import Document
+from xjax.data.subwords import Subwords
+from xjax.data.word_places import WordPlace
+
+
+def document_subwords(
+  document: Document, tokenizer: Subwords, max_tokens: int | None = None
+) -> list[WordPlace | None]:
+  """The places of tokenizer.encode(document.text(), max_tokens), one by one.
+
+  A special token around the text has none. A piece that goes over the newline
+  between zones, as that of several spaces may, is said to be of the first.
+
+  Raises:
+    DataError: the tokenizer fails.
+  """
+  zones = [(zone, text) for zone, text in document.zones.items() if text]
+  begins, begin = [], 0
+  for _, text in zones:
+    begins.append(begin)
+    begin += len(text) + 1  # a newline joins them
+
+  def place(span: tuple[int, int] | None) -> WordPlace | None:
+    if span is None:
+      return None
+    at = bisect.bisect_right(begins, span[0]) - 1
+    (zone, text), begin = zones[at], begins[at]
+    return WordPlace(zone, span[0] - begin, min(span[1] - begin, len(text)))
+
+  return [*map(place, tokenizer.spans(document.text(), max_tokens))]
