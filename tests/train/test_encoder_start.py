@@ -1,0 +1,217 @@
+"""Runs whose encoder comes from a folder: what they keep of it, and ask."""
+
+import dataclasses
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+import xjax
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.config import SubwordsConfig
+from xjax.data.schema import Label
+from xjax.data.subwords import Subwords
+from xjax.models.architecture import architecture_of
+from xjax.models.config import (
+  BertConfig,
+  ClsConfig,
+  MeanConfig,
+  NeuralModel,
+  NoEmbedding,
+  NoPooling,
+  OneVsAllConfig,
+  UnifiedConfig,
+)
+from xjax.models.convert import parameter_shapes
+from xjax.models.model_folder import write_model_folder
+from xjax.train.checkpoint import read_params
+from xjax.train.encoder_start import start_encoder
+from xjax.train.fit import fit
+from xjax.train.neural import plan_neural
+from xjax.train.state import by_path
+from xjax.train.workdir import Workdir
+
+SIZES = {
+  'model_type': 'bert',
+  'hidden_size': 8,
+  'num_hidden_layers': 1,
+  'num_attention_heads': 2,
+  'intermediate_size': 12,
+  'max_position_embeddings': 20,
+}
+
+
+def write_encoder(folder, pooler):
+  """A folder as others write it, of random weights."""
+  tokenizer = Subwords.fit(['pa te ko lu be', 'Directive 2003/87/EC of the'])
+  config = {**SIZES, 'vocab_size': len(tokenizer)}
+  rng = np.random.default_rng(0)
+  params = {
+    path: rng.normal(size=shape).astype(np.float32)
+    for path, shape in parameter_shapes(
+      architecture_of(config, 'c'), pooler
+    ).items()
+  }
+  texts = {'tokenizer.json': tokenizer.text}
+  write_model_folder(folder, config, params, texts)
+  return params
+
+
+@pytest.fixture(scope='module')
+def encoder(tmp_path_factory):
+  """(folder, parameters by path) of an encoder with a pooler."""
+  path = tmp_path_factory.mktemp('encoder')
+  params = write_encoder(path / 'model', pooler=True)
+  return path / 'model', params
+
+
+@pytest.fixture
+def from_folder(config, encoder):
+  """The small config with this encoder and its pooler."""
+  tokens = SubwordsConfig(max_tokens=16, buckets=(16,))
+  return dataclasses.replace(
+    config,
+    data=dataclasses.replace(config.data, tokens=tokens),
+    model=NeuralModel(
+      NoEmbedding(),
+      BertConfig(folder=str(encoder[0])),
+      ClsConfig(pooler=True),
+      OneVsAllConfig(chunk=8),
+    ),
+    train=dataclasses.replace(config.train, steps=2, judge_every=2),
+  )
+
+
+def changed(config, part, **fields):
+  new = dataclasses.replace(getattr(config.model, part), **fields)
+  model = dataclasses.replace(config.model, **{part: new})
+  return dataclasses.replace(config, model=model)
+
+
+def test_the_run_begins_with_the_weights(from_folder, encoder, tmp_path):
+  folder = Workdir.at(tmp_path / 'run')
+  result = fit(from_folder, folder.path)
+  mesh = xjax.load(folder.path).scorer.mesh
+  space = result.corpus.label_space
+  plan = plan_neural(from_folder, space, 0, mesh, folder.architecture())
+  with jax.set_mesh(mesh):
+    state = plan.init(jax.random.key(0))
+  started = by_path(start_encoder(state, from_folder).params)
+  for path, values in encoder[1].items():
+    np.testing.assert_array_equal(started[path], values, err_msg=path)
+  after = read_params(folder.checkpoints, 2)
+  moved = after['encoder/layers/0/ffn/inner/kernel']
+  assert not np.array_equal(moved, started['encoder/layers/0/ffn/inner/kernel'])
+
+
+def test_the_folder_may_go_after_the_start(
+  from_folder, encoder, tmp_path_factory
+):
+  path = tmp_path_factory.mktemp('gone')
+  shutil.copytree(encoder[0], path / 'model')
+  config = changed(from_folder, 'encoder', folder=str(path / 'model'))
+  fit(config, path / 'run')
+  before = xjax.load(path / 'run').predict(['pa te'], 3)
+  shutil.rmtree(path / 'model')
+  assert xjax.load(path / 'run').predict(['pa te'], 3) == before
+  longer = dataclasses.replace(config.train, steps=3)
+  assert fit(dataclasses.replace(config, train=longer), path / 'run').steps == 3
+
+
+def test_resumed_runs_end_where_others_do(from_folder, tmp_path):
+  def trained(steps, workdir):
+    train = dataclasses.replace(from_folder.train, steps=steps)
+    fit(dataclasses.replace(from_folder, train=train), workdir)
+    return read_params(Workdir.at(workdir).checkpoints, steps)
+
+  trained(2, tmp_path / 'resumed')
+  resumed = trained(4, tmp_path / 'resumed')
+  whole = trained(4, tmp_path / 'whole')
+  for path, values in whole.items():
+    np.testing.assert_array_equal(resumed[path], values, err_msg=path)
+
+
+def test_the_tokenizer_is_the_run_s_own(from_folder, tmp_path):
+  fit(from_folder, tmp_path / 'run')
+  kept = tmp_path / 'run' / 'features' / 'tokenizer.json'
+  other = Subwords.fit(['other words'])
+  other.save(kept)
+  with pytest.raises(DataError, match='not the vocabulary'):
+    xjax.load(tmp_path / 'run')
+
+
+def test_no_such_folder(from_folder, tmp_path):
+  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'none'))
+  with pytest.raises(DataError, match='none'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_longer_documents_than_it_reads(from_folder, tmp_path):
+  tokens = SubwordsConfig(max_tokens=24, buckets=(24,))
+  data = dataclasses.replace(from_folder.data, tokens=tokens)
+  config = dataclasses.replace(from_folder, data=data)
+  with pytest.raises(ConfigError, match='max_tokens=24.* at most 20'):
+    fit(config, tmp_path / 'run')
+
+
+def test_a_pooler_that_is_not_there(from_folder, tmp_path):
+  write_encoder(tmp_path / 'model', pooler=False)
+  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
+  with pytest.raises(ConfigError, match='has no pooler.*set it to False'):
+    fit(config, tmp_path / 'run')
+
+
+def test_a_tokenizer_of_another_model(from_folder, encoder, tmp_path):
+  shutil.copytree(encoder[0], tmp_path / 'model')
+  Subwords.fit(['only these']).save(tmp_path / 'model' / 'tokenizer.json')
+  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
+  with pytest.raises(DataError, match='not of one model'):
+    fit(config, tmp_path / 'run')
+
+
+def unified(config):
+  return dataclasses.replace(
+    config,
+    model=dataclasses.replace(
+      config.model,
+      pooling=NoPooling(),
+      head=UnifiedConfig(chunk=8, hidden_labels=2, aligned=True),
+    ),
+  )
+
+
+def test_labels_added_by_name(from_folder, tmp_path):
+  fit(unified(from_folder), tmp_path / 'run')
+  predictor = xjax.load(tmp_path / 'run')
+  held = predictor.space.labels[predictor.space.held_out[0]]
+  twin = Label('twin', held.name)
+  more = predictor.with_labels([twin, Label('other', 'te lu')])
+  (labels,) = more.predict(['pa te ko lu'], 99)
+  scores = {label.id: label.score for label in labels}
+  # The name alone tells what a label is that was never seen.
+  assert scores['twin'] == pytest.approx(scores[held.id], abs=1e-6)
+  assert scores['other'] != pytest.approx(scores['twin'], abs=1e-6)
+  with pytest.raises(DataError, match='number'):
+    predictor.with_labels([Label('number', '2003')])
+
+
+def test_packed_documents_train_alike(from_folder, tmp_path):
+  config = changed(from_folder, 'encoder', dropout=0.0, attention_dropout=0.0)
+  config = dataclasses.replace(
+    config,
+    model=dataclasses.replace(config.model, pooling=MeanConfig()),
+  )
+  losses = {}
+  for packed in (False, True):
+    tokens = dataclasses.replace(config.data.tokens, packed=packed)
+    data = dataclasses.replace(config.data, tokens=tokens)
+    workdir = tmp_path / str(packed)
+    fit(dataclasses.replace(config, data=data), workdir)
+    lines = (workdir / 'metrics.jsonl').read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    losses[packed] = [r['loss'] for r in records if r['kind'] == 'train']
+  assert len(losses[True]) == 2
+  np.testing.assert_allclose(losses[True], losses[False], rtol=1e-5)
