@@ -110,7 +110,6 @@ def test_the_tokenizer_is_the_file_that_says_most(tmp_path):
 
 
 def test_what_is_written_is_read(tmp_path):
-  (tmp_path / 'tokenizer.json').write_text('{}')
   config = CONFIG | {
     'architectures': ['BertForMaskedLM'],
     'auto_map': {'AutoModel': 'code.py'},
@@ -120,12 +119,13 @@ def test_what_is_written_is_read(tmp_path):
   params = {path: jnp.asarray(x) for path, x in params_of().items()}
   params['head/kernel'] = jnp.zeros(3)
   target = tmp_path / 'deep' / 'to'
-  write_model_folder(target, config, params, [tmp_path / 'tokenizer.json'])
+  write_model_folder(target, config, params, {'tokenizer.json': '"é"'})
   assert sorted(file.name for file in target.iterdir()) == [
     'config.json',
     'model.safetensors',
     'tokenizer.json',
   ]
+  assert (target / 'tokenizer.json').read_text('utf-8') == '"é"'
   found = ModelFolder.at(str(target))
   assert same(found.parameters(), params_of())
   assert found.config == CONFIG | {
@@ -145,9 +145,9 @@ def test_nothing_is_written_over(tmp_path):
 
 
 def test_nothing_half_written_stays(tmp_path):
-  absent = tmp_path / 'tokenizer.json'
+  texts = {'absent/tokenizer.json': ''}
   with pytest.raises(WriteError, match='m: cannot be written'):
-    write_model_folder(tmp_path / 'm', CONFIG, params_of(), [absent])
+    write_model_folder(tmp_path / 'm', CONFIG, params_of(), texts)
   params = params_of() | {'encoder/embeddings/word': np.zeros((3, 4))}
   with pytest.raises(DataError, match=r'word is \[3, 4\], not \[11, 4\]'):
     write_model_folder(tmp_path / 'm', CONFIG, params)

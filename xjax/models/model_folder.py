@@ -1,10 +1,9 @@
 """A folder with an encoder, as Hugging Face's transformers reads and writes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 import dataclasses
 import os
 import pathlib
-import shutil
 from typing import Any
 
 import numpy as np
@@ -121,7 +120,7 @@ def write_model_folder(
   path: str | os.PathLike,
   config: Mapping[str, Any],
   params: Mapping[str, Any],
-  tokenizer: Iterable[str | os.PathLike] = (),
+  texts: Mapping[str, str] | None = None,
 ) -> None:
   """Writes a folder that transformers loads; all of it or nothing.
 
@@ -130,7 +129,7 @@ def write_model_folder(
     config: config.json of the folder that the encoder came from.
     params: ours by path; pooling/dense, if there, becomes the pooler, and what
       else is not of the encoder is left out.
-    tokenizer: files to copy, under their own names.
+    texts: further files, name -> content: the tokenizer's.
 
   Raises:
     DataError: params are not those that config asks for.
@@ -147,8 +146,8 @@ def write_model_folder(
     with writing(path):
       write_json(folder / CONFIG, _written(config))
       write_weights(folder, tensors)
-      for file in map(pathlib.Path, tokenizer):
-        shutil.copyfile(file, folder / file.name)
+      for name, text in (texts or {}).items():
+        (folder / name).write_text(text, 'utf-8')
 
   build_folder(path, build)
 

