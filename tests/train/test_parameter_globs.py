@@ -56,7 +56,7 @@ def test_layers_decay_from_the_top():
   ],
 )
 def test_groups_that_are(fields):
-  assert check_groups(NeuralTrain(**fields), PATHS) is None
+  assert check_groups(NeuralTrain(**fields), PATHS, PATHS[:1]) is None
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_groups_that_are(fields):
 )
 def test_groups_that_are_not(fields, says):
   with pytest.raises(ConfigError, match=says):
-    check_groups(NeuralTrain(**fields), PATHS)
+    check_groups(NeuralTrain(**fields), PATHS, [])
 
 
 def test_layer_decay_needs_layers():
   with pytest.raises(ConfigError, match='layer_decay=0.9: this encoder has no'):
-    check_groups(NeuralTrain(layer_decay=0.9), ['encoder/forward/kernel'])
+    check_groups(NeuralTrain(layer_decay=0.9), *[['encoder/kernel']] * 2)

@@ -47,20 +47,20 @@ def score_kind(config: LossConfig) -> ScoreKind:
   return ScoreKind.LOGIT
 
 
-def first_scores(config: LossConfig, priors: np.ndarray) -> np.ndarray:
-  """The scores at which the loss of labels with these frequencies is least.
+def first_priors(config: LossConfig, priors: np.ndarray) -> np.ndarray:
+  """Probabilities at whose logits scores begin: there the loss is least.
 
   Args:
-    config: of the loss; no label weights are thought of.
-    priors: float64 [L], probabilities strictly between 0 and 1.
+    config: of the loss; label weights do not count.
+    priors: float64 [L], of labels, strictly between 0 and 1.
 
   Returns:
-    float64 [L]: logits of the priors, or margins 2 p - 1.
+    float64 [L]: the same, or where scores are margins, those whose logits are
+    2 p - 1.
   """
-  priors = np.asarray(priors, np.float64)
   if score_kind(config) is ScoreKind.MARGIN:
-    return 2 * priors - 1
-  return np.log(priors) - np.log1p(-priors)
+    return 1 / (1 + np.exp(1 - 2 * priors))
+  return priors
 
 
 def label_weights(

@@ -17,13 +17,10 @@ class ModelScorer:
   """Top-k of a TextModel on a mesh (a core.types.Scorer).
 
   Attributes:
-    score_kind: LOGIT.
+    score_kind: of the head's scores: LOGIT or MARGIN.
     n_labels: labels the model scores; later ones are never selected.
-    assigned_above: None; as of Predictions.
+    assigned_above: as of Predictions: 0 for margins, else None.
   """
-
-  score_kind = ScoreKind.LOGIT
-  assigned_above = None
 
   def __init__(
     self,
@@ -31,6 +28,7 @@ class ModelScorer:
     params: nnx.State,
     mesh: jax.sharding.Mesh,
     n_labels: int,
+    score_kind: ScoreKind = ScoreKind.LOGIT,
   ):
     """Nothing is compiled before the first batch, then once per shape.
 
@@ -39,10 +37,13 @@ class ModelScorer:
       params: its parameters on the mesh; may be set anew between batches.
       mesh: the (data, label) mesh.
       n_labels: labels of the model's head.
+      score_kind: what the loss has made of its scores.
     """
     self.params = params
     self.mesh = mesh
     self.n_labels = n_labels
+    self.score_kind = score_kind
+    self.assigned_above = 0.0 if score_kind is ScoreKind.MARGIN else None
     self._topk = jax.jit(
       functools.partial(_topk, graphdef), static_argnames='k'
     )

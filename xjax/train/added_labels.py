@@ -88,6 +88,7 @@ def widened(
     from_paths(plan.abstract.params, wider),
     scorer.mesh,
     scored_labels(config.model, space),
+    scorer.score_kind,
   )
 
 

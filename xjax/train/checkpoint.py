@@ -1,9 +1,9 @@
 """Checkpoints: written in the background, verified before they are used.
 
-A step's folder holds params, optimizer, data (the batch iterator), meta
-(JSON) and files.json, the size and CRC-32 of the others' files. The latter is
-written last: a folder without it was cut off by a kill, one that contradicts
-it is damaged.
+A step's folder holds params, optimizer, averages (where means of parameters
+are kept), data (the batch iterator), meta (JSON) and files.json, the size and
+CRC-32 of the others' files. The latter is written last: a folder without it was
+cut off by a kill, one that contradicts it is damaged.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from xjax.train.state import TrainState, by_path, from_paths
 
 _FILES = 'files.json'
 _DAMAGED = 'damaged'
-_ITEMS = ('params', 'optimizer', 'data', 'meta')
+_ITEMS = ('params', 'optimizer', 'averages', 'data', 'meta')
 
 
 class _NewestAndBest:
@@ -117,12 +117,15 @@ class Checkpoints(contextlib.AbstractContextManager):
       self._manager.delete(step)
     self._policy.best = best
     self._saving = step
+    arrays = {
+      item: ocp.args.StandardSave(leaves)
+      for item, leaves in _leaves(state).items()
+    }
     self._manager.save(
       step,
       force=True,
       args=ocp.args.Composite(
-        params=ocp.args.StandardSave(by_path(state.params)),
-        optimizer=ocp.args.StandardSave(_optimizer_leaves(state)),
+        **arrays,
         data=grain.checkpoint.CheckpointSave(iterator),
         meta=ocp.args.JsonSave(meta),
       ),
@@ -144,24 +147,29 @@ class Checkpoints(contextlib.AbstractContextManager):
       The state and meta.
 
     Raises:
-      DataError: its parameters are not those of like.
+      DataError: its parameters, or their means, are not those of like.
     """
-    _check_shapes(self._folder / str(step), by_path(like.params))
+    wanted = _leaves(like)
+    for item in wanted.keys() - {'optimizer'}:
+      _check_shapes(self._folder / str(step), item, wanted[item])
+    arrays = {
+      item: ocp.args.StandardRestore(leaves) for item, leaves in wanted.items()
+    }
     found = self._manager.restore(
       step,
-      args=ocp.args.Composite(
-        params=ocp.args.StandardRestore(by_path(like.params)),
-        optimizer=ocp.args.StandardRestore(_optimizer_leaves(like)),
-        meta=ocp.args.JsonRestore(),
-      ),
+      args=ocp.args.Composite(**arrays, meta=ocp.args.JsonRestore()),
     )
     data = self._folder / str(step) / 'data'
     iterator.set_state(json.loads(min(data.glob('process_*.json')).read_text()))
     optimizer = dict(found['optimizer'])
+    means = None
+    if like.averages is not None:
+      means = from_paths(like.averages, found['averages'])
     state = TrainState(
       step=optimizer.pop('step'),
       params=from_paths(like.params, found['params']),
       opt_state=from_paths(like.opt_state, optimizer),
+      averages=means,
     )
     return state, found['meta']
 
@@ -214,7 +222,7 @@ def read_meta(folder: str | os.PathLike, step: int) -> dict[str, Any]:
 def read_params(
   folder: str | os.PathLike, step: int, like: Any = None
 ) -> dict[str, Any]:
-  """The parameters of a step, by path.
+  """The parameters of a step, by path; the means of those that have one.
 
   Handlers read it, not a manager: nothing is changed beside a run that may
   be training.
@@ -231,22 +239,40 @@ def read_params(
   path = pathlib.Path(folder).absolute() / str(step)
   if fault := _fault(path):
     raise DataError(f'{path}: {fault}')
-  handler = ocp.StandardCheckpointHandler()
-  if like is None:
-    saved = handler.metadata(path / 'params').items()
-    target = {name: np.empty(leaf.shape, leaf.dtype) for name, leaf in saved}
-  else:
+  target = None
+  if like is not None:
     target = by_path(like)
-    _check_shapes(path, target)
+    _check_shapes(path, 'params', target)
+  found = _read_arrays(path, 'params', target)
+  if (path / 'averages').is_dir():
+    found |= _read_arrays(path, 'averages', target)
+  return found
+
+
+def _read_arrays(
+  path: pathlib.Path, item: str, like: dict[str, Any] | None
+) -> dict[str, Any]:
+  """What is saved of an item, placed as in like; None: NumPy arrays."""
+  handler = ocp.StandardCheckpointHandler()
+  saved = dict(handler.metadata(path / item).items())
+  target = {
+    name: np.empty(leaf.shape, leaf.dtype) if like is None else like[name]
+    for name, leaf in saved.items()
+  }
   args = ocp.args.StandardRestore(target)
-  return dict(handler.restore(path / 'params', args=args))
+  return dict(handler.restore(path / item, args=args))
 
 
-def _check_shapes(path: pathlib.Path, target: dict[str, Any]) -> None:
-  saved = ocp.StandardCheckpointHandler().metadata(path / 'params')
-  if _shapes(dict(saved.items())) != _shapes(target):
+def _check_shapes(
+  path: pathlib.Path, item: str, target: dict[str, Any]
+) -> None:
+  found = {}
+  if (path / item).is_dir():
+    found = dict(ocp.StandardCheckpointHandler().metadata(path / item).items())
+  if _shapes(found) != _shapes(target):
+    named = item.replace('params', 'parameters')
     raise DataError(
-      f'{path}: its parameters are not those that config.json, labels.jsonl '
+      f'{path}: its {named} are not those that config.json, labels.jsonl '
       'and features/vocab.txt of this workdir ask for'
     )
 
@@ -255,8 +281,15 @@ def _shapes(leaves: dict[str, Any]) -> dict[str, tuple[int, ...]]:
   return {name: tuple(leaf.shape) for name, leaf in leaves.items()}
 
 
-def _optimizer_leaves(state: TrainState) -> dict[str, Any]:
-  return {'step': state.step, **by_path(state.opt_state)}
+def _leaves(state: TrainState) -> dict[str, dict[str, Any]]:
+  """Arrays by item and path; no means where none are kept."""
+  leaves = {
+    'params': by_path(state.params),
+    'optimizer': {'step': state.step, **by_path(state.opt_state)},
+  }
+  if state.averages is not None:
+    leaves['averages'] = by_path(state.averages)
+  return leaves
 
 
 def _list_files(folder: pathlib.Path) -> dict[str, list[int]]:

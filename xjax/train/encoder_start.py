@@ -5,6 +5,7 @@ its sizes (encoder.json) and its tokenizer. The folder may go then.
 """
 
 import dataclasses
+from typing import Any
 
 from absl import logging
 import numpy as np
@@ -15,6 +16,7 @@ from xjax.core.errors import ConfigError
 from xjax.data.config import SubwordsConfig
 from xjax.data.schema import Split
 from xjax.data.subwords import Subwords
+from xjax.models.architecture import Architecture, architecture_of
 from xjax.models.config import ClsConfig
 from xjax.models.convert import parameter_shapes
 from xjax.models.model_folder import ModelFolder, check_vocabulary
@@ -31,6 +33,7 @@ _SMALL = {
   'num_attention_heads': 2,
   'intermediate_size': 32,
 }
+_SOME_WORDS = 64
 
 
 def reads_subwords(config: Config) -> bool:
@@ -64,6 +67,21 @@ def check_encoder(config: Config) -> None:
     )
 
 
+def planned_architecture(config: Config) -> Architecture | None:
+  """The sizes that a run's encoder will have; None: it has no such encoder.
+
+  Of one without a folder, how many words it will read is a guess.
+
+  Raises:
+    DataError: there is no such folder, or it has a fault.
+  """
+  if not reads_subwords(config):
+    return None
+  if config.model.encoder.folder:
+    return ModelFolder.at(config.model.encoder.folder).architecture
+  return architecture_of(_small(config, _SOME_WORDS), 'an encoder of no folder')
+
+
 def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
   """The run's tokenizer, from its workdir once it is there.
 
@@ -82,11 +100,7 @@ def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
     else:
       texts = (train.documents[row].text() for row in range(len(train)))
       tokenizer = Subwords.fit(texts)
-      sizes = {
-        **_SMALL,
-        'vocab_size': len(tokenizer),
-        'max_position_embeddings': config.data.tokens.max_tokens,
-      }
+      sizes = _small(config, len(tokenizer))
     tokenizer.save(workdir.tokenizer)
     # Last: with it both are there.
     write_json(workdir.encoder, sizes)
@@ -127,6 +141,14 @@ def start_encoder(state: TrainState, config: Config) -> TrainState:
     size = sum(found[path].size for path in wanted)
     logging.info('%s: %d pretrained weights', folder.path, size)
   return dataclasses.replace(state, params=from_paths(state.params, params))
+
+
+def _small(config: Config, words: int) -> dict[str, Any]:
+  return {
+    **_SMALL,
+    'vocab_size': words,
+    'max_position_embeddings': config.data.tokens.max_tokens,
+  }
 
 
 def _tokenizer(folder: ModelFolder) -> Subwords:

@@ -16,6 +16,7 @@ import optax
 from xjax.core.errors import UserError
 from xjax.core.mesh import put_batch
 from xjax.core.types import Batch
+from xjax.train.average import differs
 from xjax.train.checkpoint import Checkpoints
 from xjax.train.config import NeuralTrain
 from xjax.train.preemption import Preempted, Preemption
@@ -32,7 +33,8 @@ class Position:
     step: optimizer steps taken.
     loss_sum, loss_count: of the steps since the last log line.
     judged: step of the last judging.
-    best_step, best_value: of the best judging so far.
+    best_step, best_value: of the best judging so far; where the mean of the
+      parameters is judged, of that.
     misses: judgings since then.
     stopped: whether patience has run out.
   """
@@ -59,8 +61,10 @@ class Position:
     )
 
 
-# (parameters, call between batches) -> {slice: {metric: value}}.
-Judge = Callable[[nnx.State, Callable[[], None]], dict[str, dict[str, Any]]]
+Metrics = dict[str, dict[str, Any]]  # {slice: {metric: value}}
+
+# (parameters, call between batches) -> their metrics.
+Judge = Callable[[nnx.State, Callable[[], None]], Metrics]
 
 _Pending = collections.deque[tuple[int, StepMetrics, np.ndarray]]
 
@@ -194,10 +198,10 @@ class Loop:
     judging = last or at.step % self.config.judge_every == 0
     if self.judge and at.judged < at.step and judging:
       try:
-        metrics = self.judge(state.params, self.preemption.check)
+        judged = self._judged(state, at.step)
       except Preempted:
         self._leave(state, iterator, at)
-      at = self._take_in(metrics, at, time.monotonic() - start)
+      at = self._take_in(judged, at, time.monotonic() - start)
       judged_best = at.best_step == at.step
     else:
       judged_best = False
@@ -207,21 +211,32 @@ class Loop:
     self._clock += time.monotonic() - start
     return at
 
+  def _judged(self, state: TrainState, step: int) -> dict[str, Metrics]:
+    """The metrics of what is chosen by, and beside those of a mean the raw."""
+    check = self.preemption.check
+    if not differs(self.config.average, step):
+      return {'metrics': self.judge(state.params, check)}
+    return {
+      'metrics': self.judge(state.averaged_params(), check),
+      'raw_metrics': self.judge(state.params, check),
+    }
+
   def _take_in(
-    self, metrics: dict[str, dict[str, Any]], at: Position, seconds: float
+    self, judged: dict[str, Metrics], at: Position, seconds: float
   ) -> Position:
     slice_name, _, metric = self.config.best_metric.partition('/')
-    value = metrics[slice_name][metric]
+    value = judged['metrics'][slice_name][metric]
     if value is None:
       raise UserError(
         f'train.best_metric={self.config.best_metric} cannot be told on dev at '
         f'step {at.step}: choose another one, or a greater eval.depth'
       )
-    self.writer.write(
-      'judge', at.step, split='dev', metrics=metrics, seconds=seconds
-    )
+    self.writer.write('judge', at.step, split='dev', **judged, seconds=seconds)
     at = at.after_judging(value, self.config.patience)
     text = f'step {at.step}: dev {self.config.best_metric} {value:.4f}'
+    if 'raw_metrics' in judged:
+      raw = judged['raw_metrics'][slice_name][metric]
+      text += f' of averaged weights ({raw:.4f} of the raw)'
     if at.best_step == at.step:
       text += ', the best so far'
     else:

@@ -17,7 +17,13 @@ from xjax.core.rng import host_generator
 from xjax.data.labels import draw_labels
 from xjax.data.pipeline import TrainBatches
 from xjax.data.schema import Corpus, LabelSpace
-from xjax.losses.bce import bce
+from xjax.losses.build import (
+  chunk_loss,
+  first_priors,
+  label_weights,
+  score_kind,
+)
+from xjax.losses.contract import LabelWeights
 from xjax.models.architecture import Architecture
 from xjax.models.build import build, smoothed_priors
 from xjax.models.config import NeuralModel, UnifiedConfig
@@ -37,9 +43,10 @@ from xjax.train.judging import dev_judge
 from xjax.train.loop import Judge, Loop, Position
 from xjax.train.name_descriptors import start_name_encoder
 from xjax.train.optim import make_optimizer, make_schedule
+from xjax.train.parameter_globs import check_groups
 from xjax.train.preemption import Preemption
-from xjax.train.state import StatePlan, TrainState, plan_state
-from xjax.train.step import make_train_step
+from xjax.train.state import StatePlan, TrainState, by_path, plan_state
+from xjax.train.step import make_train_step, place_weights
 from xjax.train.warm_start import warm_start
 from xjax.train.word_start import start_words
 from xjax.train.workdir import Workdir
@@ -109,27 +116,52 @@ def plan_neural(
     vocab_size: word ids; 0 where there are none.
     mesh: the devices.
     architecture: of a pretrained encoder; None: there is none.
+
+  Raises:
+    ConfigError: groups of parameters that are empty.
   """
+  train = config.train
   n_labels = scored_labels(config.model, space)
   counts = space.train_counts[:n_labels]
   unseen = counts == 0
   hidden = hidden_labels(config, counts)
 
-  return plan_state(
+  priors = smoothed_priors(counts, space.n_train)
+  plan = plan_state(
     lambda rngs: build(
       config.model,
       vocab_size=vocab_size,
       n_labels=n_labels,
       architecture=architecture,
-      label_priors=smoothed_priors(counts, space.n_train),
+      label_priors=first_priors(train.loss, priors),
       unseen=unseen,
       hidden=hidden,
-      dtype=jnp.dtype(config.train.compute_dtype.value),
+      dtype=jnp.dtype(train.compute_dtype.value),
       rngs=rngs,
     ),
-    make_optimizer(config.train),
+    make_optimizer(train),
     mesh,
+    train.freeze,
+    train.average,
   )
+  params = plan.abstract.params
+  check_groups(
+    train, list(by_path(params)), list(by_path(plan.split(params)[0]))
+  )
+  return plan
+
+
+def _loss_weights(
+  config: Config, space: LabelSpace, mesh: jax.sharding.Mesh
+) -> LabelWeights | None:
+  """The weights of the labels a model scores, on the mesh; None: all alike."""
+  weights = label_weights(
+    config.train.label_weights,
+    space.train_counts[: scored_labels(config.model, space)],
+    space.n_train,
+    config.eval.propensity,
+  )
+  return place_weights(weights, mesh)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -171,7 +203,8 @@ class NeuralRun:
   def scorer(self) -> ModelScorer:
     """A scorer that has no parameters yet."""
     n_labels = scored_labels(self.config.model, self.corpus.label_space)
-    return ModelScorer(self.plan.graphdef, None, self.mesh, n_labels)
+    kind = score_kind(self.config.train.loss)
+    return ModelScorer(self.plan.graphdef, None, self.mesh, n_labels, kind)
 
   def train(self, scorer: ModelScorer, preemption: Preemption) -> Position:
     """Trains from where the workdir stands to the end.
@@ -206,7 +239,12 @@ class NeuralRun:
       loop = Loop(
         config=config,
         train_step=make_train_step(
-          self.plan, make_optimizer(config), bce, self.mesh, config.accumulate
+          self.plan,
+          make_optimizer(config),
+          chunk_loss(config.loss),
+          self.mesh,
+          config.accumulate,
+          _loss_weights(self.config, corpus.label_space, self.mesh),
         ),
         mesh=self.mesh,
         key=jax.random.key(self.config.seed),
@@ -251,6 +289,7 @@ class NeuralRun:
       state = warm_start(state, source, self.corpus.label_space, self.inputs)
     if self.config.model.head.describes:
       state = self._described(state, found)
+    state = self.plan.begin_averages(state)
     if source:
       # The other run may go on: its best would be another one next time.
       meta = dataclasses.asdict(at)

@@ -9,8 +9,9 @@ import jax
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import DATA, MeshConfig, make_mesh
-from xjax.data.schema import Corpus
+from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.vocab import Vocabulary
+from xjax.losses.build import score_kind
 from xjax.models.descriptors import all_words
 from xjax.models.scorer import ModelScorer
 from xjax.train.calibration import saved_calibration
@@ -20,6 +21,7 @@ from xjax.train.document_features import check_features, reads_features
 from xjax.train.encoder_start import (
   check_encoder,
   keep_encoder,
+  planned_architecture,
   reads_subwords,
 )
 from xjax.train.fitted import Fitted
@@ -38,6 +40,8 @@ from xjax.train.state import from_paths
 from xjax.train.warm_start import best_step, find_start
 from xjax.train.word_start import check_word_vectors
 from xjax.train.workdir import Workdir
+
+_SOME_WORDS = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,13 +73,16 @@ class NeuralFit:
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
     """Refuses vectors of another size, and a best_metric without a value.
 
-    And more labels to calibrate by than there are.
+    And more labels to calibrate by than there are, and groups of parameters
+    that are empty.
 
     Raises:
       ConfigError: that is so.
     """
     check_features(corpus, self.config)
     hidden_labels(self.config, corpus.label_space.train_counts)
+    if not self.workdir.config.exists():
+      _check_groups(self.config, corpus.label_space)
     if 'dev' in prior:
       check_best_metric(self.config.train.best_metric, prior['dev'])
     elif is_host0():
@@ -139,10 +146,19 @@ def load_neural(found: Workdir, config: Config) -> Predictor:
   like = plan.abstract.params
   params = from_paths(like, read_params(found.checkpoints, step, like))
   n_labels = scored_labels(config.model, space)
-  scorer = ModelScorer(plan.graphdef, params, mesh, n_labels)
-  method, kind = config.eval.calibration, scorer.score_kind
+  kind, method = score_kind(config.train.loss), config.eval.calibration
+  scorer = ModelScorer(plan.graphdef, params, mesh, n_labels, kind)
   calibration = saved_calibration(found, method, step, kind)
   return Predictor(config, space, inputs, scorer, step, found, calibration)
+
+
+def _check_groups(config: Config, space: LabelSpace) -> None:
+  """Refuses groups of parameters before anything is made for a run."""
+  train = config.train
+  if train.rates or train.freeze or train.layer_decay != 1:
+    mesh, architecture = make_mesh(config.mesh), planned_architecture(config)
+    # The paths of parameters do not depend on the number of words.
+    plan_neural(config, space, _SOME_WORDS, mesh, architecture)
 
 
 def _present_mesh(config: Config) -> jax.sharding.Mesh:

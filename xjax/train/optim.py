@@ -6,16 +6,20 @@ import jax
 import optax
 
 from xjax.train.config import NeuralTrain, Optimizer, Schedule
+from xjax.train.parameter_globs import rate_factors
+from xjax.train.state import by_path, from_paths
 
 
 def make_schedule(config: NeuralTrain) -> optax.Schedule:
-  """Learning rate by step: linear warm-up, then constant or down to 0.
+  """Learning rate by step: linear warm-up, then constant or down.
 
   Step 0 of a warm-up of w steps has the rate peak / (w + 1), so that no step
-  is lost; a falling schedule reaches 0 after the last step.
+  is lost; linear and cosine schedules reach 0 after the last step. The slanted
+  triangular one (Howard & Ruder 2018, Equation 3, with cut = warmup) begins at
+  peak / ratio, and is there again after the last step.
   """
   peak, warmup = config.learning_rate, config.warmup
-  rest = max(1, config.steps - warmup)
+  first, rest = peak / (warmup + 1), max(1, config.steps - warmup)
   match config.schedule:
     case Schedule.CONSTANT:
       after = optax.constant_schedule(peak)
@@ -23,9 +27,11 @@ def make_schedule(config: NeuralTrain) -> optax.Schedule:
       after = optax.linear_schedule(peak, 0.0, rest)
     case Schedule.COSINE:
       after = optax.cosine_decay_schedule(peak, rest)
+    case Schedule.SLANTED:
+      first = peak / config.ratio
+      after = optax.linear_schedule(peak, first, rest)
   if not warmup:
     return after
-  first = peak / (warmup + 1)
   before = optax.linear_schedule(first, peak, warmup)
   return optax.join_schedules([before, after], [warmup])
 
@@ -33,8 +39,10 @@ def make_schedule(config: NeuralTrain) -> optax.Schedule:
 def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
   """Clipping, then Adam (Kingma & Ba 2015) or AdamW (Loshchilov & Hutter 2019).
 
-  Element-wise clipping comes first, then clipping by the global norm. Weight
-  decay spares vectors and scalars (biases).
+  Element-wise clipping comes first, then clipping by the global norm, of what
+  is trained. Weight decay spares vectors and scalars (biases). Learning rates
+  by group are part of the decay, too; the highest layer of layer_decay is the
+  highest that is trained.
   """
   chain = []
   if config.clip_value:
@@ -47,8 +55,22 @@ def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
       pass
     case Optimizer.ADAMW:
       chain.append(optax.add_decayed_weights(config.weight_decay, _matrices))
+  if config.rates or config.layer_decay != 1:
+    chain.append(_scale_by_group(config))
   chain.append(optax.scale_by_learning_rate(make_schedule(config)))
   return optax.chain(*chain)
+
+
+def _scale_by_group(config: NeuralTrain) -> optax.GradientTransformation:
+  def scaled(updates: Any, params: Any) -> Any:
+    del params
+    leaves = by_path(updates)
+    factors = rate_factors(config, leaves)
+    return from_paths(
+      updates, {path: x * factors[path] for path, x in leaves.items()}
+    )
+
+  return optax.stateless(scaled)
 
 
 def _matrices(params: Any) -> Any:

@@ -43,7 +43,7 @@ def rate_factors(config: NeuralTrain, paths: Iterable[str]) -> dict[str, float]:
 
   Args:
     config: whose rates and layer_decay count, both.
-    paths: of all parameters; the highest layer is found by them.
+    paths: of parameters; the highest layer is found by them.
   """
   paths = list(paths)
   rates = [parse_rate(entry) for entry in config.rates]
@@ -56,12 +56,15 @@ def rate_factors(config: NeuralTrain, paths: Iterable[str]) -> dict[str, float]:
   return {path: factor(path) for path in paths}
 
 
-def check_groups(config: NeuralTrain, paths: Sequence[str]) -> None:
+def check_groups(
+  config: NeuralTrain, paths: Sequence[str], trained: Sequence[str]
+) -> None:
   """Refuses groups that are empty, and a model of which nothing is trained.
 
   Args:
     config: of training.
     paths: of all parameters of the model.
+    trained: those of them that are.
 
   Raises:
     ConfigError: with the field, and the paths that come close.
@@ -76,7 +79,7 @@ def check_groups(config: NeuralTrain, paths: Sequence[str]) -> None:
   for glob in config.freeze:
     if not any(matches(path, [glob]) for path in paths):
       raise _empty('freeze', glob, glob, paths)
-  if all(matches(path, config.freeze) for path in paths):
+  if not trained:
     raise ConfigError(
       f'config.train.freeze={config.freeze}: nothing would be left to train'
     )

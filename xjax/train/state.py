@@ -1,6 +1,6 @@
 """What a training step changes, and where it lies on the mesh."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import dataclasses
 from typing import Any
 
@@ -11,6 +11,8 @@ from jax.sharding import NamedSharding, PartitionSpec as P
 import optax
 
 from xjax.heads.frozen import Frozen
+from xjax.train.average import AverageConfig, NoAverage, averages
+from xjax.train.parameter_globs import matches
 
 
 @struct.dataclass
@@ -22,11 +24,20 @@ class TrainState:
     params: the model's parameters, float32; the frozen ones too.
     opt_state: slots of the optimizer, of what is trained; each has its
       parameter's sharding.
+    averages: the mean over steps of what is trained, each with its parameter's
+      sharding; None: none is kept.
   """
 
   step: jax.Array
   params: nnx.State
   opt_state: optax.OptState
+  averages: nnx.State | None = None
+
+  def averaged_params(self) -> nnx.State:
+    """The parameters, with the means in place of what is trained."""
+    if self.averages is None:
+      return self.params
+    return nnx.merge_state(self.params, self.averages)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,22 +48,41 @@ class StatePlan:
     graphdef: of the model, to merge with parameters.
     abstract: a TrainState of ShapeDtypeStructs that carry shardings.
     init: makes the arrays from a key, each on its own devices.
+    freeze: globs of parameters that training leaves as they are.
+    average: the mean over steps that is kept.
   """
 
   graphdef: nnx.GraphDef
   abstract: TrainState
   init: Callable[[jax.Array], TrainState]
+  freeze: tuple[str, ...]
+  average: AverageConfig
 
   @property
   def shardings(self) -> TrainState:
     """A TrainState of NamedShardings."""
     return jax.tree.map(lambda leaf: leaf.sharding, self.abstract)
 
+  def split(self, params: nnx.State) -> tuple[nnx.State, nnx.State]:
+    """The parameters that training changes, and those that it does not."""
+    return split_frozen(params, self.freeze)
+
+  def begin_averages(self, state: TrainState) -> TrainState:
+    """A fresh state once its parameters are what they begin with."""
+    if state.averages is None:
+      return state
+    trained, _ = self.split(state.params)
+    # Copied: both are donated to the first step.
+    copy = jax.jit(_copied, out_shardings=self.shardings.averages)
+    return dataclasses.replace(state, averages=copy(trained))
+
 
 def plan_state(
   build: Callable[[nnx.Rngs], nnx.Module],
   optimizer: optax.GradientTransformation,
   mesh: jax.sharding.Mesh,
+  freeze: Sequence[str] = (),
+  average: AverageConfig | None = None,
 ) -> StatePlan:
   """Lays out the state of a model and its optimizer on a mesh.
 
@@ -61,12 +91,16 @@ def plan_state(
     optimizer: whose slots get their parameters' specs. Left to jit alone,
       they would be replicated.
     mesh: the devices.
+    freeze: globs over the paths of parameters that are not trained.
+    average: the mean over steps that is kept; None: none.
   """
+  average = NoAverage() if average is None else average
 
   def init(key: jax.Array) -> TrainState:
     params = nnx.state(build(nnx.Rngs(key)), nnx.Param)
-    trained, _ = split_frozen(params)
-    return TrainState(jnp.int32(0), params, optimizer.init(trained))
+    trained, _ = split_frozen(params, freeze)
+    mean = _copied(trained) if averages(average) else None
+    return TrainState(jnp.int32(0), params, optimizer.init(trained), mean)
 
   with jax.set_mesh(mesh):
     graphdef = nnx.graphdef(nnx.eval_shape(lambda: build(nnx.Rngs(0))))
@@ -79,13 +113,35 @@ def plan_state(
     shapes,
     shardings,
   )
-  return StatePlan(graphdef, abstract, jax.jit(init, out_shardings=shardings))
+  return StatePlan(
+    graphdef,
+    abstract,
+    jax.jit(init, out_shardings=shardings),
+    tuple(freeze),
+    average,
+  )
 
 
-def split_frozen(params: nnx.State) -> tuple[nnx.State, nnx.State]:
-  """The parameters that training changes, and those that it does not."""
-  frozen, trained = nnx.split_state(params, Frozen, ...)
+def split_frozen(
+  params: nnx.State, freeze: Sequence[str] = ()
+) -> tuple[nnx.State, nnx.State]:
+  """The parameters that training changes, and those that it does not.
+
+  Args:
+    params: of a model.
+    freeze: globs over paths, of further ones that it does not change.
+  """
+
+  def held(path: tuple[Any, ...], variable: Any) -> bool:
+    del variable
+    return matches('/'.join(map(str, path)), freeze)
+
+  frozen, trained = nnx.split_state(params, nnx.Any(Frozen, held), ...)
   return trained, frozen
+
+
+def _copied(params: nnx.State) -> nnx.State:
+  return jax.tree.map(jnp.copy, params)
 
 
 def shardings_of(tree: Any, mesh: jax.sharding.Mesh) -> Any:

@@ -7,13 +7,15 @@ from flax import nnx, struct
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
+import numpy as np
 import optax
 
-from xjax.core.mesh import DATA
+from xjax.core.mesh import DATA, SPECS, padded_labels
 from xjax.core.rng import step_key
 from xjax.core.types import Batch
-from xjax.losses.contract import ChunkLoss
-from xjax.train.state import StatePlan, TrainState, split_frozen
+from xjax.losses.contract import ChunkLoss, LabelWeights
+from xjax.train.average import newest_share, with_newest
+from xjax.train.state import StatePlan, TrainState
 
 
 @struct.dataclass
@@ -42,6 +44,7 @@ def make_train_step(
   loss: ChunkLoss,
   mesh: jax.sharding.Mesh,
   accumulate: int = 1,
+  weights: LabelWeights | None = None,
 ) -> TrainStep:
   """Compiles (state, batch, key) -> (state, metrics); state is donated.
 
@@ -53,24 +56,33 @@ def make_train_step(
     accumulate: micro-batches, one after the other. Their gradients are summed
       and divided by the documents of the whole batch, so without dropout
       the step is that of the whole batch.
+    weights: of the labels in the loss, as place_weights gives them; None: all
+      count alike.
 
   Returns:
     The jitted step. Its randomness follows from the key and state.step alone.
   """
 
   def loss_sum(
-    trained: nnx.State, batch: Batch, key: jax.Array, frozen: nnx.State
+    trained: nnx.State,
+    batch: Batch,
+    key: jax.Array,
+    frozen: nnx.State,
+    weights: LabelWeights | None,
   ) -> jax.Array:
     model = nnx.merge(plan.graphdef, trained, frozen)
-    return model.loss(batch, loss, rngs=nnx.Rngs(dropout=key))
+    return model.loss(batch, loss, nnx.Rngs(dropout=key), weights)
 
   def step(
-    state: TrainState, batch: Batch, key: jax.Array
+    state: TrainState,
+    batch: Batch,
+    key: jax.Array,
+    weights: LabelWeights | None = None,
   ) -> tuple[TrainState, StepMetrics]:
     key = step_key(key, state.step)
-    trained, frozen = split_frozen(state.params)
+    trained, frozen = plan.split(state.params)
     sum_and_grads = jax.value_and_grad(
-      functools.partial(loss_sum, frozen=frozen)
+      functools.partial(loss_sum, frozen=frozen, weights=weights)
     )
     if accumulate > 1:
       sum_and_grads = _accumulated(sum_and_grads, accumulate, mesh)
@@ -80,14 +92,41 @@ def make_train_step(
     updates, opt_state = optimizer.update(grads, state.opt_state, trained)
     trained = optax.apply_updates(trained, updates)
     params = nnx.merge_state(trained, frozen)
+    averages = state.averages
+    if averages is not None:
+      share = newest_share(plan.average, state.step + 1)
+      averages = with_newest(averages, trained, share)
     metrics = StepMetrics(total / documents, optax.tree.norm(grads))
-    return TrainState(state.step + 1, params, opt_state), metrics
+    return TrainState(state.step + 1, params, opt_state, averages), metrics
 
-  return jax.jit(
+  compiled = jax.jit(
     step,
     donate_argnums=0,
     out_shardings=(plan.shardings, NamedSharding(mesh, P())),
   )
+  if weights is None:
+    return compiled
+  # An argument, not a constant of the program: it is as long as the labels.
+  return functools.partial(compiled, weights=weights)
+
+
+def place_weights(
+  weights: LabelWeights | None, mesh: jax.sharding.Mesh
+) -> LabelWeights | None:
+  """Label weights as the loss takes them, float32 and sharded as label rows.
+
+  Args:
+    weights: NumPy [L], the same on every process; rows that pad them become 0.
+    mesh: the devices.
+  """
+  sharding = NamedSharding(mesh, SPECS['label_row'])
+
+  def placed(weights_L: np.ndarray) -> jax.Array:
+    rows = np.zeros(padded_labels(len(weights_L)), np.float32)
+    rows[: len(weights_L)] = weights_L
+    return jax.make_array_from_callback(rows.shape, sharding, rows.__getitem__)
+
+  return jax.tree.map(placed, weights)
 
 
 def _accumulated(

@@ -27,7 +27,9 @@ CLOCK_FIELDS = ('documents_per_second', 'seconds')
 class MetricWriter(contextlib.AbstractContextManager):
   """Appends records to metrics.jsonl and TensorBoard.
 
-  A record is `{"kind": "train" | "judge", "step": int, ...}`. Steps never go
+  A record is `{"kind": "train" | "judge", "step": int, ...}`; a judge record's
+  `metrics` are of the averaged weights once there are any, with `raw_metrics`
+  of the raw ones beside them, and else of the raw ones. Steps never go
   down in the file: opening it for a run resumed at a step cuts off what a
   killed run wrote after that.
   """
