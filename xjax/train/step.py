@@ -89,15 +89,9 @@ def make_train_step(
     total, grads = sum_and_grads(trained, batch, key)
     documents = jnp.maximum(batch.mask_B.sum(), 1).astype(jnp.float32)
     grads = jax.tree.map(lambda grad: grad / documents, grads)
-    updates, opt_state = optimizer.update(grads, state.opt_state, trained)
-    trained = optax.apply_updates(trained, updates)
-    params = nnx.merge_state(trained, frozen)
-    averages = state.averages
-    if averages is not None:
-      share = newest_share(plan.average, state.step + 1)
-      averages = with_newest(averages, trained, share)
-    metrics = StepMetrics(total / documents, optax.tree.norm(grads))
-    return TrainState(state.step + 1, params, opt_state, averages), metrics
+    norm = optax.tree.norm(grads)
+    state = _advanced(state, grads, plan, optimizer)
+    return state, StepMetrics(total / documents, norm)
 
   compiled = jax.jit(
     step,
@@ -108,6 +102,24 @@ def make_train_step(
     return compiled
   # An argument, not a constant of the program: it is as long as the labels.
   return functools.partial(compiled, weights=weights)
+
+
+def _advanced(
+  state: TrainState,
+  grads: nnx.State,
+  plan: StatePlan,
+  optimizer: optax.GradientTransformation,
+) -> TrainState:
+  """The state after a step with these gradients of what is trained."""
+  trained, frozen = plan.split(state.params)
+  updates, opt_state = optimizer.update(grads, state.opt_state, trained)
+  trained = optax.apply_updates(trained, updates)
+  step, averages = state.step + 1, state.averages
+  if averages is not None:
+    share = newest_share(plan.average, step)
+    averages = with_newest(averages, trained, share)
+  params = nnx.merge_state(trained, frozen)
+  return TrainState(step, params, opt_state, averages)
 
 
 def place_weights(
