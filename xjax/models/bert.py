@@ -5,10 +5,13 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 
-from xjax.heads.precision import full_precision
-from xjax.models.architecture import Activation, Architecture
+from xjax.models.activation import activated_product
+from xjax.models.architecture import Architecture
+from xjax.models.attention import self_attention
+from xjax.models.coins import dropped, seeds_of
 from xjax.models.config import BertConfig
-from xjax.models.layers import Dense, Norm, dropout
+from xjax.models.layers import Dense, Norm
+from xjax.models.residual import add_and_norm
 
 _STDDEV = 0.02  # of fresh weights
 
@@ -79,14 +82,15 @@ class Bert(nnx.Module):
       ids_TB, segments_TB, rngs: as of a call.
     """
     segments_BT = segments_TB.T
-    mask_B1TT = _attends(segments_BT)
-    h_BTD = self.embeddings(ids_TB.T, _positions(segments_BT), rngs)
+    seeds: list[jax.Array | None] = [None] * (1 + len(self.layers))
+    if rngs is not None:
+      seeds = list(seeds_of(rngs.dropout(), len(seeds), 3))
+    h_BTD = self.embeddings(ids_TB.T, _positions(segments_BT), seeds[0])
     states = [h_BTD.astype(self.dtype)]
-    for layer in self.layers:
-      key = None if rngs is None else rngs.dropout()
+    for layer, layer_seeds in zip(self.layers, seeds[1:]):
       # Called in a trace of its own where it is computed again.
       run = jax.checkpoint(layer) if self.remat else layer
-      states.append(run(states[-1], mask_B1TT, key))
+      states.append(run(states[-1], segments_BT, layer_seeds))
     return states
 
 
@@ -98,14 +102,6 @@ def _positions(segments_BT: jax.Array) -> jax.Array:
   changed = segments_BT[:, 1:] != segments_BT[:, :-1]
   first = jnp.pad(jnp.where(changed, places_1T[:, 1:], 0), ((0, 0), (1, 0)))
   return places_1T - lax.cummax(first, axis=1)
-
-
-def _attends(segments_BT: jax.Array) -> jax.Array:
-  """Which tokens (last) are seen: bool [B, 1, T, T] or [B, 1, 1, T]."""
-  if segments_BT.dtype == jnp.bool_:
-    return segments_BT[:, None, None, :]
-  same = segments_BT[:, :, None] == segments_BT[:, None, :]
-  return (same & (segments_BT != 0)[:, None, :])[:, None]
 
 
 class _Embeddings(nnx.Module):
@@ -128,12 +124,12 @@ class _Embeddings(nnx.Module):
     self.rate = rate
 
   def __call__(
-    self, ids_BT: jax.Array, places_BT: jax.Array, rngs: nnx.Rngs | None
+    self, ids_BT: jax.Array, places_BT: jax.Array, seeds: jax.Array | None
   ) -> jax.Array:
     word_BTD = self.word[...][ids_BT]
     position_BTD = self.position[...][places_BT + self.offset]
     h_BTD = self.norm(word_BTD + position_BTD + self.type[0])
-    return dropout(h_BTD, self.rate, rngs)
+    return dropped(h_BTD, self.rate, None if seeds is None else seeds[0])
 
 
 class _Layer(nnx.Module):
@@ -146,10 +142,14 @@ class _Layer(nnx.Module):
     self.ffn = _FeedForward(architecture, config, rngs)
 
   def __call__(
-    self, h_BTD: jax.Array, mask_B1TT: jax.Array, key: jax.Array | None
+    self,
+    h_BTD: jax.Array,
+    segments_BT: jax.Array,
+    seeds: jax.Array | None,
   ) -> jax.Array:
-    rngs = None if key is None else nnx.Rngs(dropout=key)
-    return self.ffn(self.attention(h_BTD, mask_B1TT, rngs), rngs)
+    weights, attention, ffn = [None] * 3 if seeds is None else seeds
+    h_BTD = self.attention(h_BTD, segments_BT, weights, attention)
+    return self.ffn(h_BTD, ffn)
 
 
 class _Attention(nnx.Module):
@@ -166,19 +166,21 @@ class _Attention(nnx.Module):
     self.norm = Norm(dim, architecture.norm_eps)
 
   def __call__(
-    self, h_BTD: jax.Array, mask_B1TT: jax.Array, rngs: nnx.Rngs | None
+    self,
+    h_BTD: jax.Array,
+    segments_BT: jax.Array,
+    weights_seeds: jax.Array | None,
+    seeds: jax.Array | None,
   ) -> jax.Array:
-    batch, tokens, dim = h_BTD.shape
-    query, key, value = jnp.split(self.inputs(h_BTD), 3, axis=2)
-    heads = (batch, tokens, self.heads, dim // self.heads)
-    mixed = _attend(
-      *(x.reshape(heads) for x in (query, key, value)),
-      mask_B1TT,
+    mixed_BTD = self_attention(
+      self.inputs(h_BTD),
+      segments_BT,
+      self.heads,
       self.weights_rate,
-      rngs,
+      weights_seeds,
     )
-    out_BTD = self.output(mixed.reshape(h_BTD.shape))
-    return self.norm(h_BTD + dropout(out_BTD, self.rate, rngs))
+    out_BTD = self.output(mixed_BTD)
+    return _added(h_BTD, out_BTD, self.norm, self.rate, seeds)
 
 
 class _FeedForward(nnx.Module):
@@ -194,42 +196,25 @@ class _FeedForward(nnx.Module):
     self.output = Dense(inner, dim, stddev=_STDDEV, rngs=rngs)
     self.norm = Norm(dim, architecture.norm_eps)
 
-  def __call__(self, h_BTD: jax.Array, rngs: nnx.Rngs | None) -> jax.Array:
-    inner = _activated(self.inner(h_BTD), self.activation)
-    return self.norm(h_BTD + dropout(self.output(inner), self.rate, rngs))
+  def __call__(self, h_BTD: jax.Array, seeds: jax.Array | None) -> jax.Array:
+    dtype = h_BTD.dtype
+    out_BTD = activated_product(
+      self.inner.product(h_BTD),
+      self.inner.bias[...].astype(dtype),
+      self.output.kernel[...].astype(dtype),
+      self.activation,
+    )
+    out_BTD += self.output.bias[...].astype(dtype)
+    return _added(h_BTD, out_BTD, self.norm, self.rate, seeds)
 
 
-def _activated(x: jax.Array, kind: Activation) -> jax.Array:
-  match kind:
-    case Activation.GELU:
-      return jax.nn.gelu(x, approximate=False)
-    case Activation.GELU_TANH:
-      return jax.nn.gelu(x, approximate=True)
-    case Activation.RELU:
-      return jax.nn.relu(x)
-
-
-def _attend(
-  query: jax.Array,
-  key: jax.Array,
-  value: jax.Array,
-  mask: jax.Array,
+def _added(
+  h_BTD: jax.Array,
+  x_BTD: jax.Array,
+  norm: Norm,
   rate: float,
-  rngs: nnx.Rngs | None,
+  seeds: jax.Array | None,
 ) -> jax.Array:
-  """Scaled dot-product attention of [B, T, heads, D / heads] each."""
-  if rngs is None or not rate:
-    return jax.nn.dot_product_attention(query, key, value, mask=mask)
-  precision = full_precision(query.dtype)
-  score = jnp.einsum(
-    'BTND,BSND->BNTS',
-    query,
-    key,
-    precision=precision,
-    preferred_element_type=jnp.float32,
-  )
-  score = jnp.where(mask, score * query.shape[-1] ** -0.5, -1e30)
-  weight = dropout(jax.nn.softmax(score), rate, rngs)
-  return jnp.einsum(
-    'BNTS,BSND->BTND', weight.astype(query.dtype), value, precision=precision
+  return add_and_norm(
+    h_BTD, x_BTD, norm.scale[...], norm.bias[...], seeds, rate, norm.eps
   )

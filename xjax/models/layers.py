@@ -104,12 +104,12 @@ class Dense(nnx.Module):
 
   def __call__(self, x: jax.Array) -> jax.Array:
     """[..., outputs] in x's dtype."""
-    product = jnp.matmul(
-      x,
-      self.kernel[...].astype(x.dtype),
-      precision=full_precision(x.dtype),
-    )
-    return product + self.bias[...].astype(x.dtype)
+    return self.product(x) + self.bias[...].astype(x.dtype)
+
+  def product(self, x: jax.Array) -> jax.Array:
+    """The product with the kernel alone, x W."""
+    kernel = self.kernel[...].astype(x.dtype)
+    return jnp.matmul(x, kernel, precision=full_precision(x.dtype))
 
 
 class Norm(nnx.Module):
