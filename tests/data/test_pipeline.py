@@ -81,6 +81,18 @@ def test_a_batch_has_what_its_documents_have():
       assert (ids[length:] == 0).all()
 
 
+def test_padding_may_be_another_id():
+  plain, other = train(), train(padding=77)
+  for i in range(plain.steps_per_epoch):
+    inside = (
+      np.arange(plain[i].tokens_BT.shape[1]) < plain[i].lengths_B[:, None]
+    )
+    assert not inside.all()
+    np.testing.assert_array_equal(
+      other[i].tokens_BT, np.where(inside, plain[i].tokens_BT, 77)
+    )
+
+
 def test_the_longest_gold_fits_and_shapes_are_few():
   tokens, gold = corpus(200)
   batches = train(200)

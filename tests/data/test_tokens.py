@@ -11,10 +11,12 @@ from xjax.core.errors import UserError
 from xjax.core.types import Ragged
 from xjax.data.config import DataConfig
 from xjax.data.schema import Document, Split
+from xjax.data.subwords import Subwords
 from xjax.data.tokens import default_cache_dir, encode, tokenise
 from xjax.data.vocab import Vocabulary
 
 VOCAB = Vocabulary(('a', 'b', 'c'))
+SUBWORDS = Subwords.fit(['a b c b'])  # ##c is in no word of them
 ROWS = [[2, 3, 4], [1], [], [4, 4]]
 
 
@@ -82,6 +84,7 @@ def test_length(tmp_path):
     {'split': split(['a|'])},
     {'split': split(['b|', 'b|', 'b|', 'b|'], digest='g')},
     {'vocab': Vocabulary(('b', 'a', 'c'))},
+    {'vocab': SUBWORDS},
     {'max_tokens': 1},
     {'by_zone': True},
   ],
@@ -185,6 +188,46 @@ def test_zones_are_told_apart(tmp_path):
     [4],
     [2, 0, 4],
   ]
+
+
+def test_subwords_are_made_once(tmp_path):
+  whole = split(['a b|c', 'abc a ' * 9 + '|', '|', 'other|c'])
+  pieces = {'[CLS]': 2, '[SEP]': 3, 'a': 5, 'b': 6, '##b': 9, 'c': 7, '##c': 10}
+  expected = [
+    [pieces[p] for p in text.split()]
+    for text in (
+      '[CLS] a b c [SEP]',
+      '[CLS] a ##b ##c a a [SEP]',
+      '[CLS] [SEP]',
+      '[CLS] c [SEP]',
+    )
+  ]
+  expected[3].insert(1, 1)  # no piece of another word is known
+  settings = {'vocab': SUBWORDS, 'max_tokens': 7}
+  assert rows(tokens(tmp_path, split=whole, **settings)) == expected
+  unread = dataclasses.replace(whole, documents=Unread())
+  assert rows(tokens(tmp_path, split=unread, **settings)) == expected
+  assert rows(encode(whole.documents, SUBWORDS, 7)) == expected
+  # Another tokenizer has other ids.
+  other = Subwords.fit(['a b c d'])
+  tokens(tmp_path, split=whole, vocab=other, max_tokens=7)
+  assert len(files(tmp_path)) == 2
+
+
+def test_documents_of_special_tokens_alone_are_told(tmp_path, caplog):
+  whole = split(['a|', '|', '|'], name='dev')
+  tokens(tmp_path, split=whole, vocab=SUBWORDS)
+  assert 'dev: 2 of 3 documents have no words' in caplog.text
+
+
+def test_more_documents_than_are_read_at_once(tmp_path):
+  n = 600
+  documents = [Document(str(i), {'text': 'ab ' * (i % 7)}) for i in range(n)]
+  ids = [d.id for d in documents]
+  whole = Split('train', ids, Ragged.of([[]] * n), documents, 'f')
+  for vocab in (VOCAB, SUBWORDS):
+    found = rows(tokens(tmp_path, split=whole, vocab=vocab))
+    assert found == [vocab.encode(d.text(), 9).tolist() for d in documents]
 
 
 def test_default_folder(monkeypatch, tmp_path):
