@@ -10,11 +10,8 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.data.schema import Document
-from xjax.data.subword_places import document_subwords
 from xjax.data.subwords import Subwords, _first_words
 from xjax.data.tokenizer_settings import word_pieces
-from xjax.data.word_places import WordPlace
 
 PIECES = (
   '[PAD] [UNK] [CLS] [SEP] [MASK] a b ##a ##b the house ##s . é e'.split()
@@ -22,17 +19,6 @@ PIECES = (
 IDS = {piece: i for i, piece in enumerate(PIECES)}
 CLS, SEP = IDS['[CLS]'], IDS['[SEP]']
 TOKENIZER = Subwords(word_pieces(IDS), 'here')
-
-# Of RoBERTa's kind: letters and a space, by bytes, and what is merged.
-BYTES = '<s> <pad> </s> <unk> Ġ a b c d e h o s t . th the ĠĠ <mask>'.split()
-MERGES = '#version: 0.2\nt h\nth e\nĠ Ġ\n'
-
-
-@pytest.fixture(scope='module')
-def roberta(tmp_path_factory) -> Subwords:
-  folder = tmp_path_factory.mktemp('roberta')
-  write_roberta(folder)
-  return Subwords.of_folder(folder)
 
 
 def settings(**changes) -> dict:
@@ -45,15 +31,6 @@ def ids(text: str, max_tokens: int | None = None) -> list[int]:
 
 def numbers(pieces: str) -> list[int]:
   return [IDS[piece] for piece in pieces.split()]
-
-
-def write_roberta(folder, **config):
-  table = {piece: i for i, piece in enumerate(BYTES)}
-  (folder / 'vocab.json').write_text(json.dumps(table))
-  (folder / 'merges.txt').write_text(MERGES)
-  if config:
-    (folder / 'tokenizer_config.json').write_text(json.dumps(config))
-  return table
 
 
 def test_ids_of_a_text():
@@ -196,9 +173,8 @@ def test_the_digest_is_of_all_that_decides_ids():
   assert len(digests) == 3
 
 
-def test_settings_of_the_file_that_would_disturb_are_overridden(tmp_path):
-  write_roberta(tmp_path)
-  made = json.loads(Subwords.of_folder(tmp_path).text)
+def test_settings_of_the_file_that_would_disturb_are_overridden(roberta):
+  made = json.loads(roberta.text)
   made['model']['dropout'] = 0.9
   made['truncation'] = {
     'max_length': 3,
@@ -207,50 +183,11 @@ def test_settings_of_the_file_that_would_disturb_are_overridden(tmp_path):
     'direction': 'Left',
   }
   made['padding']['strategy'] = {'Fixed': 128}
-  noisy, plain = Subwords(made, ''), Subwords.of_folder(tmp_path)
+  noisy = Subwords(made, '')
   text = 'the cast the toast ' * 9
   for _ in range(5):
-    assert noisy.encode(text).tolist() == plain.encode(text).tolist()
-  assert noisy.digest == plain.digest
-
-
-def test_word_pieces_of_a_folder(tmp_path):
-  (tmp_path / 'vocab.txt').write_text('\n'.join(PIECES) + '\n')
-  found = Subwords.of_folder(tmp_path)
-  assert found.text == TOKENIZER.text
-  config = {'do_lower_case': False, 'pad_token': {'content': '[MASK]'}}
-  (tmp_path / 'tokenizer_config.json').write_text(json.dumps(config))
-  cased = Subwords.of_folder(tmp_path)
-  assert cased.pad_id == IDS['[MASK]']
-  assert cased.encode('The É').tolist() == numbers('[CLS] [UNK] [UNK] [SEP]')
-  accents = {'do_lower_case': True, 'strip_accents': False}
-  (tmp_path / 'tokenizer_config.json').write_text(json.dumps(accents))
-  assert Subwords.of_folder(tmp_path).encode('É')[1] == IDS['é']
-  assert ids('É')[1] == IDS['e']
-
-
-def test_what_is_beside_tokenizer_json_goes_before_it(tmp_path):
-  TOKENIZER.save(tmp_path / 'tokenizer.json')
-  (tmp_path / 'vocab.txt').write_text('not read')
-  assert Subwords.of_folder(tmp_path).digest == TOKENIZER.digest
-  (tmp_path / 'tokenizer_config.json').write_text('{"do_lower_case": false}')
-  assert Subwords.of_folder(tmp_path).encode('The')[1] == IDS['[UNK]']
-
-
-def test_byte_pairs_of_a_folder(tmp_path):
-  table = write_roberta(tmp_path)
-  found = Subwords.of_folder(tmp_path)
-  assert found.pad_id == table['<pad>'] == 1
-  assert (found.before, found.after) == ((0,), (2,))
-  pieces = '<s> the Ġ b a t </s>'.split()
-  assert found.encode('the bat').tolist() == [table[p] for p in pieces]
-  assert found.encode('').tolist() == [0, 2]
-  write_roberta(tmp_path, add_prefix_space=True)
-  spaced = Subwords.of_folder(tmp_path)
-  assert spaced.encode('the')[1] == table['Ġ']
-  # Read back from a workdir, it is the same.
-  spaced.save(tmp_path / 'tokenizer.json')
-  assert Subwords.load(tmp_path / 'tokenizer.json').digest == spaced.digest
+    assert noisy.encode(text).tolist() == roberta.encode(text).tolist()
+  assert noisy.digest == roberta.digest
 
 
 def test_a_tokenizer_made_of_texts():
@@ -334,62 +271,9 @@ def test_faulty_files(tmp_path, name):
     assert 'anew' in str(caught.value)
 
 
-@pytest.mark.parametrize(
-  ('names', 'said'),
-  [
-    ({}, 'has no tokenizer: neither tokenizer.json nor vocab.txt'),
-    ({'vocab.json': '{}'}, 'has no tokenizer'),
-    ({'vocab.txt': 'a\nb\n'}, r'vocab.txt: .*it has no \[UNK\]'),
-    ({'vocab.txt': ''}, 'vocab.txt'),
-    ({'vocab.txt': '[UNK]\n[CLS]\n[SEP]\n'}, 'none of its 3 tokens pads'),
-    ({'vocab.json': '{"a": 1}', 'merges.txt': ''}, 'vocab.json.*has no <s>'),
-    ({'vocab.json': '{', 'merges.txt': ''}, 'vocab.json.*merges.txt'),
-    ({'vocab.txt': 'a', 'tokenizer_config.json': '7'}, 'tokenizer_config.json'),
-    (
-      {
-        'vocab.txt': '\n'.join(PIECES),
-        'tokenizer_config.json': '{"do_lower_case": "yes"}',
-      },
-      'vocab.txt',
-    ),
-  ],
-)
-def test_faulty_folders(tmp_path, names, said):
-  for name, text in names.items():
-    (tmp_path / name).write_text(text)
-  with pytest.raises(DataError, match=said):
-    Subwords.of_folder(tmp_path)
-
-
 def test_absent_files(tmp_path):
   with pytest.raises(DataError, match='cannot be read: No such file'):
     Subwords.load(tmp_path / 'tokenizer.json')
-
-
-def test_places_of_pieces():
-  document = Document(
-    '1', {'title': 'The hÖuses 🙂', 'empty': '', 'body': 'a  [MASK]\nbab'}
-  )
-  places = document_subwords(document, TOKENIZER)
-  found = TOKENIZER.encode(document.text())
-  assert len(places) == len(found)
-  assert places[0] is places[-1] is None
-  texts = [document.zones[p.zone][p.start : p.end] for p in places[1:-1]]
-  assert texts == ['The', 'hÖuse', 's', '🙂', 'a', '[MASK]', 'b', 'a', 'b']
-  assert places[4] == WordPlace('title', 11, 12)
-  assert places[5] == WordPlace('body', 0, 1)
-  short = document_subwords(document, TOKENIZER, 4)
-  assert short == [*places[:3], None]
-  assert document_subwords(Document('2', {'a': ''}), TOKENIZER) == [None, None]
-
-
-def test_a_piece_over_a_newline_between_zones(roberta):
-  document = Document('1', {'title': 'the', 'body': 'a bat'})
-  places = document_subwords(document, roberta)
-  assert len(places) == len(roberta.encode(document.text()))
-  for place in filter(None, places):
-    text = document.zones[place.zone]
-    assert 0 <= place.start <= place.end <= len(text)
 
 
 def test_processes_started_meanwhile_are_quiet():
