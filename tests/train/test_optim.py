@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -5,6 +6,7 @@ import pytest
 
 from xjax.train.config import NeuralTrain, Optimizer, Schedule
 from xjax.train.optim import make_optimizer, make_schedule
+from xjax.train.state import by_path
 
 
 def rates(**fields):
@@ -28,6 +30,20 @@ def test_cosine():
   np.testing.assert_allclose(
     rates(schedule=Schedule.COSINE), expected, atol=1e-6
   )
+
+
+def test_slanted_triangle():
+  # Howard & Ruder 2018, Equation 3: T = 10, cut = 2, ratio = 4.
+  t = np.arange(11)
+  p = np.where(t < 2, t / 2, 1 - (t - 2) / (2 * (1 / 0.2 - 1)))
+  found = rates(schedule=Schedule.SLANTED, warmup=2, ratio=4.0)
+  np.testing.assert_allclose(found, (1 + p * 3) / 4, rtol=1e-6)
+  assert found[0] == found[10] == 0.25 and found[2] == 1
+
+
+def test_slanted_without_a_warm_up_falls_at_once():
+  found = rates(schedule=Schedule.SLANTED, ratio=5.0)
+  np.testing.assert_allclose(found, np.linspace(1, 0.2, 11), rtol=1e-6)
 
 
 def update(config, grads, params):
@@ -73,6 +89,44 @@ def test_weight_decay_of_matrices_alone():
   updates = update(config, grads, params)
   np.testing.assert_allclose(updates['w'], -0.05, rtol=1e-6)
   np.testing.assert_array_equal(updates['b'], 0)
+
+
+def test_groups_learn_at_rates_of_their_own():
+  params = {
+    'encoder': {
+      'embeddings': {'word': jnp.ones((2, 2))},
+      'layers': {0: {'bias': jnp.ones(2)}, 1: {'bias': jnp.ones(2)}},
+    },
+    'head': {'kernel': jnp.ones((2, 2))},
+  }
+  config = NeuralTrain(
+    learning_rate=0.1,
+    optimizer=Optimizer.ADAMW,
+    weight_decay=0.5,
+    rates=('encoder/*=0.5',),
+    layer_decay=0.25,
+  )
+  grads = jax.tree.map(jnp.ones_like, params)
+  found = by_path(update(config, grads, params))
+  # Adam's first step is 1, AdamW's of a matrix of ones 1 + 0.5.
+  expected = {
+    'encoder/embeddings/word': 0.5 * 0.25**2 * 1.5,
+    'encoder/layers/0/bias': 0.5 * 0.25,
+    'encoder/layers/1/bias': 0.5,
+    'head/kernel': 1.5,
+  }
+  assert found.keys() == expected.keys()
+  for path, factor in expected.items():
+    np.testing.assert_allclose(found[path], -0.1 * factor, rtol=1e-5)
+
+
+def test_rates_of_one_change_no_bit():
+  grads = {'w': jnp.array([[0.3, -2.0]]), 'b': jnp.array([1e-4])}
+  params = jax.tree.map(jnp.ones_like, grads)
+  plain, scaled = (
+    update(NeuralTrain(rates=rates), grads, params) for rates in ((), ('*=1',))
+  )
+  jax.tree.map(np.testing.assert_array_equal, plain, scaled)
 
 
 @pytest.mark.parametrize('optimizer', Optimizer)

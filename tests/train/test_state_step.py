@@ -10,17 +10,22 @@ import pytest
 from xjax.core.mesh import LABEL, MeshConfig, make_mesh, put_batch
 from xjax.core.types import PAD, Batch
 from xjax.losses.bce import bce
+from xjax.losses.contract import LabelWeights
 from xjax.models.build import build
 from xjax.models.config import (
   BiGRUConfig,
   EmbeddingConfig,
   LabelAttentionConfig,
+  MeanConfig,
   NeuralModel,
+  NoEncoder,
+  OneVsAllConfig,
 )
+from xjax.train.average import EMAConfig, SWAConfig
 from xjax.train.config import NeuralTrain, Optimizer
 from xjax.train.optim import make_optimizer
 from xjax.train.state import by_path, from_paths, plan_state
-from xjax.train.step import make_train_step
+from xjax.train.step import make_train_step, place_weights
 
 MODEL = NeuralModel(
   EmbeddingConfig(dim=4, dropout=0.0, word_dropout=0.0),
@@ -30,15 +35,21 @@ MODEL = NeuralModel(
 DROPOUT = dataclasses.replace(
   MODEL, embedding=EmbeddingConfig(dim=4, dropout=0.5)
 )
+SMALL = NeuralModel(
+  MODEL.embedding, NoEncoder(), MeanConfig(), OneVsAllConfig(chunk=64)
+)
 WORDS, LABELS = 11, 20
 
 
 def planned(mesh, config=None, model=MODEL):
-  optimizer = make_optimizer(config or NeuralTrain())
+  config = config or NeuralTrain()
+  optimizer = make_optimizer(config)
   plan = plan_state(
     lambda rngs: build(model, vocab_size=WORDS, n_labels=LABELS, rngs=rngs),
     optimizer,
     mesh,
+    config.freeze,
+    config.average,
   )
   return plan, optimizer
 
@@ -60,16 +71,29 @@ def start(mesh, plan):
     return jax.block_until_ready(plan.init(jax.random.key(0)))
 
 
-def run(mesh, host_batch, accumulate=1, model=MODEL, steps=3, seed=1):
-  plan, optimizer = planned(mesh, model=model)
-  step = make_train_step(plan, optimizer, bce, mesh, accumulate)
+def run(
+  mesh,
+  host_batch,
+  accumulate=1,
+  model=MODEL,
+  steps=3,
+  seed=1,
+  config=None,
+  weights=None,
+  seen=lambda state: None,
+):
+  plan, optimizer = planned(mesh, config, model)
+  weights = place_weights(weights, mesh)
+  step = make_train_step(plan, optimizer, bce, mesh, accumulate, weights)
   state, found = start(mesh, plan), []
+  seen(state)
   with jax.set_mesh(mesh):
     for _ in range(steps):
       placed = put_batch(host_batch, mesh)
       state, metrics = step(state, placed, jax.random.key(seed))
       # Steps that overlap on several CPU devices would deadlock.
       jax.block_until_ready((state, metrics))
+      seen(state)
       found.append((float(metrics.loss), float(metrics.grad_norm)))
   return state, np.array(found)
 
@@ -125,17 +149,111 @@ def test_paths_and_back():
     from_paths(state.params, {})
 
 
-@pytest.mark.parametrize('real', [16, 9])
-def test_accumulation_is_the_big_batch(real):
+def label_weights():
+  rng = np.random.default_rng(7)
+  return LabelWeights(*rng.uniform(0.2, 3, (2, LABELS)))
+
+
+MEANS = NeuralTrain(average=EMAConfig(0.5))
+
+
+@pytest.mark.parametrize(
+  ('real', 'given'),
+  [
+    (16, {}),
+    (9, {'model': SMALL, 'config': MEANS, 'weights': label_weights()}),
+  ],
+)
+def test_accumulation_is_the_big_batch(real, given):
   mesh = make_mesh(MeshConfig(data=2, label=4))
   host = batch(np.random.default_rng(0), real=real)
-  whole, metrics = run(mesh, host)
-  parts, summed = run(mesh, host, accumulate=4)
+  whole, metrics = run(mesh, host, **given)
+  parts, summed = run(mesh, host, accumulate=4, **given)
   np.testing.assert_allclose(summed, metrics, rtol=1e-5)
-  for name, param in by_path(whole.params).items():
-    np.testing.assert_allclose(
-      by_path(parts.params)[name], param, atol=1e-5, err_msg=name
-    )
+  assert (whole.averages is None) == (not given)
+  for tree in ('params', 'averages'):
+    found = by_path(getattr(parts, tree))
+    for name, param in by_path(getattr(whole, tree)).items():
+      np.testing.assert_allclose(found[name], param, atol=1e-5, err_msg=name)
+
+
+def test_weights_multiply_the_loss_of_labels():
+  mesh = make_mesh(MeshConfig(data=2, label=4))
+  host, zero = batch(np.random.default_rng(0)), np.zeros(LABELS)
+  _, plain = run(mesh, host, model=SMALL, steps=1)
+  gold, others = (
+    run(mesh, host, 1, SMALL, 1, weights=LabelWeights(*given))[1][0, 0]
+    for given in ((zero + 2, zero), (zero, zero + 3))
+  )
+  np.testing.assert_allclose(gold / 2 + others / 3, plain[0, 0], rtol=1e-5)
+  assert 0 < gold < others
+
+
+def test_what_is_frozen_has_no_slots_no_updates_and_no_gradient():
+  mesh = make_mesh(MeshConfig(data=2, label=4))
+  freeze = ('encoder/*', 'embedding/*', 'head/bias')
+  config = NeuralTrain(freeze=freeze, average=EMAConfig())
+  host, states = batch(np.random.default_rng(0)), []
+  run(
+    mesh,
+    host,
+    config=config,
+    seen=lambda state: states.append(jax.tree.map(np.array, state)),
+  )
+  first, last = by_path(states[0].params), by_path(states[-1].params)
+  moved = {name for name in first if (first[name] != last[name]).any()}
+  assert moved == {'head/attention', 'head/output'}
+  assert by_path(states[0].averages).keys() == moved
+  slots = by_path(states[0].opt_state)
+  assert sum(slot.ndim > 0 for slot in slots.values()) == 2 * len(moved)
+  # The encoder's backward pass is not in the program.
+  assert operations(mesh, host, config) < 0.75 * operations(mesh, host, None)
+
+
+def operations(mesh, host, config):
+  plan, optimizer = planned(mesh, config)
+  step = make_train_step(plan, optimizer, bce, mesh)
+  with jax.set_mesh(mesh):
+    placed = put_batch(host, mesh)
+    lowered = step.lower(plan.abstract, placed, jax.random.key(0))
+  return lowered.compile().cost_analysis()['flops']
+
+
+def test_averages_are_those_of_the_parameters():
+  mesh = make_mesh(MeshConfig(data=2, label=4))
+  config = NeuralTrain(learning_rate=0.1, average=SWAConfig(start=2, every=2))
+  params, means = [], []
+
+  def seen(state):
+    for tree, kept in ((state.params, params), (state.averages, means)):
+      kept.append(jax.tree.map(np.array, by_path(tree)))
+    placed = by_path(jax.tree.map(lambda x: x.sharding, state.params))
+    for name, mean in by_path(state.averages).items():
+      assert mean.sharding == placed[name]
+
+  host = batch(np.random.default_rng(0))
+  state, _ = run(mesh, host, 1, SMALL, 7, config=config, seen=seen)
+  for step, mean in enumerate(means):
+    taken = params[2 : step + 1 : 2] if step > 2 else [params[step]]
+    assert mean.keys() == params[0].keys()
+    for name, found in mean.items():
+      expected = np.mean([p[name] for p in taken], axis=0)
+      np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=name)
+  for name, used in by_path(state.averaged_params()).items():
+    np.testing.assert_array_equal(used, means[-1][name])
+    assert (used != params[-1][name]).any()
+
+
+def test_averages_begin_with_what_the_run_begins_with():
+  mesh = make_mesh(MeshConfig(data=8))
+  plan, _ = planned(mesh, MEANS, SMALL)
+  state = start(mesh, plan)
+  params = jax.tree.map(lambda x: x + 1, state.params)
+  state = plan.begin_averages(dataclasses.replace(state, params=params))
+  means = by_path(state.averages)
+  for name, param in by_path(params).items():
+    np.testing.assert_array_equal(means[name], param)
+    assert means[name] is not param
 
 
 def test_loss_is_the_mean_over_real_documents():
