@@ -1,3 +1,5 @@
+import dataclasses
+import functools
 import json
 import logging
 
@@ -11,6 +13,7 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.core.mesh import LABEL, MeshConfig, make_mesh
+from xjax.train.average import EMAConfig
 from xjax.train.checkpoint import (
   Checkpoints,
   intact_steps,
@@ -89,6 +92,54 @@ def test_restores_bitwise_although_the_state_was_donated(
       assert meta == {'third': step / 3}
       assert next(iterator) == step
       assert jax.tree.map(lambda x: x.sharding, state) == plan.shardings
+
+
+@pytest.fixture(scope='module')
+def averaged():
+  """A plan with means of what is trained, and how to advance its state."""
+  mesh = make_mesh(MeshConfig(data=2, label=4))
+  plan = plan_state(
+    Small, optax.adam(1e-3), mesh, freeze=('bias',), average=EMAConfig()
+  )
+
+  @functools.partial(jax.jit, out_shardings=plan.shardings)
+  def advance(state):
+    means = jax.tree.map(lambda x: x + 0.5, state.averages)
+    state = jax.tree.map(lambda x: x + 1, state)
+    return dataclasses.replace(state, averages=means)
+
+  return plan, advance
+
+
+def test_means_are_restored_beside_what_they_are_of(tmp_path, averaged):
+  plan, advance = averaged
+  held = write(tmp_path, plan, advance, [1, 2])
+  with Checkpoints(tmp_path, 3) as checkpoints:
+    state, _ = checkpoints.restore(2, plan.abstract, batches())
+  assert equal(state, held[2])
+  assert by_path(state.averages).keys() == {'rows'}
+  assert jax.tree.map(lambda x: x.sharding, state) == plan.shardings
+  path = next(p for p in (tmp_path / '2/averages').rglob('*') if p.is_file())
+  path.unlink()
+  assert intact_steps(tmp_path) == [1]
+
+
+@pytest.mark.parametrize('placed', [False, True])
+def test_parameters_are_read_as_means(tmp_path, averaged, placed):
+  plan, advance = averaged
+  held = write(tmp_path, plan, advance, [1])
+  found = read_params(tmp_path, 1, plan.abstract.params if placed else None)
+  assert found.keys() == {'rows', 'bias'}
+  np.testing.assert_array_equal(found['bias'], held[1].params['bias'][...])
+  np.testing.assert_array_equal(found['rows'], held[1].averages['rows'][...])
+  assert (found['rows'] != held[1].params['rows'][...]).all()
+
+
+def test_means_that_a_checkpoint_lacks(tmp_path, plan, advance, averaged):
+  write(tmp_path, plan, advance, [1])
+  with Checkpoints(tmp_path, 3) as checkpoints:
+    with pytest.raises(DataError, match='1: its averages are not those'):
+      checkpoints.restore(1, averaged[0].abstract, batches())
 
 
 def test_keeps_the_newest_and_the_best(tmp_path, plan, advance):

@@ -1,7 +1,9 @@
 """The loop with a step of its own: order, stopping, what survives."""
 
 import dataclasses
+import functools
 import json
+import logging
 import math
 import os
 import signal
@@ -17,7 +19,13 @@ import pytest
 from xjax.core.errors import UserError
 from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.core.types import PAD, Batch
-from xjax.train.checkpoint import Checkpoints, intact_steps, read_meta
+from xjax.train.average import EMAConfig
+from xjax.train.checkpoint import (
+  Checkpoints,
+  intact_steps,
+  read_meta,
+  read_params,
+)
 from xjax.train.config import NeuralTrain
 from xjax.train.loop import Loop, Position
 from xjax.train.preemption import Preempted, Preemption
@@ -68,7 +76,8 @@ def batch(index):
 class Run:
   """Starts the loop in a workdir as a run does; what it met is kept.
 
-  The loss of step n is 1 / n, dev's metric is values[n].
+  The loss of step n is 1 / n, dev's metric is values[n], and of the mean of
+  parameters, where there is one, means[n].
   """
 
   def __init__(self, workdir, mesh, plan, advance):
@@ -86,6 +95,9 @@ class Run:
 
   def judge(self, params, between):
     step = int(params['w'][0])
+    if step < 0:  # the mean
+      between()
+      return {'all': {'m': self.means[-step]}}
     if step == self.interrupt_judging_at:
       os.kill(os.getpid(), signal.SIGTERM)
     between()
@@ -96,12 +108,14 @@ class Run:
     self,
     config=CONFIG,
     values=(),
+    means=(),
     losses=(),
     dev=True,
     sigterm_at=None,
     interrupt_judging_at=None,
   ):
-    self.values, self.losses = dict(values), dict(losses)
+    self.values, self.means = dict(values), dict(means)
+    self.losses = dict(losses)
     self.interrupt_judging_at = interrupt_judging_at
     self.judged, self.batches = [], []
     iterator = iter(grain.MapDataset.range(1000).map(batch).to_iter_dataset())
@@ -267,3 +281,49 @@ def test_a_metric_without_a_value(run):
   run.values = {}
   with pytest.raises(UserError, match='best_metric=all/m'):
     run(values={4: None})
+
+
+@pytest.fixture
+def averaged_run(tmp_path, mesh):
+  """Parameters of step n are n, and their mean is -n."""
+  plan = plan_state(Weight, optax.sgd(1.0), mesh, average=EMAConfig(start=4))
+
+  @functools.partial(jax.jit, donate_argnums=0, out_shardings=plan.shardings)
+  def advance(state):
+    means = jax.tree.map(lambda x: x - 1, state.averages)
+    state = jax.tree.map(lambda x: x + 1, state)
+    return dataclasses.replace(state, averages=means)
+
+  return Run(tmp_path, mesh, plan, advance)
+
+
+AVERAGED = dataclasses.replace(CONFIG, average=EMAConfig(start=4))
+
+
+def test_the_mean_is_judged_beside_and_chosen_by(averaged_run, caplog):
+  caplog.set_level(logging.INFO)
+  values, means = {4: 0.5, 8: 0.8, 12: 0.1}, {8: 0.25, 12: 0.75}
+  at = averaged_run(AVERAGED, values=values, means=means)
+  assert (at.best_step, at.best_value, at.misses) == (12, 0.75, 0)
+  rows = averaged_run.records('judge')
+  found = [
+    {name: row[name]['all']['m'] for name in row if name.endswith('metrics')}
+    for row in rows
+  ]
+  assert found == [
+    {'metrics': 0.5},  # up to its start the mean is the parameters
+    {'metrics': 0.25, 'raw_metrics': 0.8},
+    {'metrics': 0.75, 'raw_metrics': 0.1},
+  ]
+  assert 'all/m 0.7500 of averaged weights (0.1000 of the raw)' in caplog.text
+  saved = read_params(averaged_run.workdir / 'checkpoints', 12)
+  np.testing.assert_array_equal(saved['w'], -12)
+
+
+def test_sigterm_before_the_raw_weights_are_judged(averaged_run):
+  given = {'values': {4: 0.1, 8: 0.9}, 'means': {8: 0.7, 12: 0.2}}
+  with pytest.raises(Preempted):
+    averaged_run(AVERAGED, interrupt_judging_at=8, **given)
+  at = averaged_run(AVERAGED, **given)
+  assert at.best_step == 8
+  assert [r['step'] for r in averaged_run.records('judge')] == [4, 8, 12]
