@@ -6,6 +6,9 @@ import pathlib
 
 import pytest
 
+from xjax.search.config import Range
+from xjax.search.overrides import overridden
+from xjax.search.sweep_check import check_sweep
 from xjax.train.config import Config, NeuralTrain, shrink
 from xjax.train.config_check import check_config
 from xjax.train.config_json import to_json
@@ -32,9 +35,32 @@ def systems_of(name: str):
 CONFIGS = [config for name in NAMES for config in systems_of(name)]
 
 
+# Sweeps have the configs of other files: of each file one trial is enough.
+SWEEPS = [config for config in CONFIGS if config.startswith('sweep_')]
+TRAINED = [n for n in CONFIGS if n not in SWEEPS]
+TRAINED += [n for n in NAMES if n.startswith('sweep_')]
+
+
 def config_of(name: str):
   file, *system = name.split(':')
   return module_of(file).get_config(*system)
+
+
+def sweep_of(name: str):
+  file, *system = name.split(':')
+  return module_of(file).get_sweep(*system)
+
+
+def trial_of(name: str):
+  """A config as it stands; of a sweep with the last values of its space."""
+  if not name.startswith('sweep_'):
+    return config_of(name)
+  space = sweep_of(name).search.space
+  values = {
+    key: values.high if isinstance(values, Range) else values[-1]
+    for key, values in space.items()
+  }
+  return overridden(config_of(name), values)
 
 
 def test_all_are_here():
@@ -70,9 +96,14 @@ def test_no_such_system(name):
     config_of(f'{file}:no_such')
 
 
-@pytest.mark.parametrize('name', CONFIGS)
+@pytest.mark.parametrize('name', SWEEPS)
+def test_every_trial_is_valid(name):
+  check_sweep(sweep_of(name), config_of(name), seeds=5)
+
+
+@pytest.mark.parametrize('name', TRAINED)
 def test_two_steps(name, tmp_path):
-  config = shrink(config_of(name))
+  config = shrink(trial_of(name))
   check_config(config)
   result = fit(config, tmp_path / 'run')
   trained = isinstance(config.train, NeuralTrain)

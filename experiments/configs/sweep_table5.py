@@ -1,0 +1,84 @@
+r"""EURLEX57K: the space that the paper's hyper-parameters were searched in.
+
+Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
+Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 5: one or two
+layers, 200, 300 or 400 hidden units, dropout 0.1 to 0.5, dropout of words 0,
+0.01 or 0.02, batches of 8, 12 or 16, by a tree-structured Parzen estimator
+(HYPEROPT there). The paper takes the least loss on dev, this the best RP@5, and
+it does not say how many trials there were.
+
+  python -m experiments.sweep \
+    --config=experiments/configs/sweep_table5.py:SYSTEM \
+    --config.data.dir=DIR --workdir=runs/sweep_table5_SYSTEM
+
+with SYSTEM one of those below: each is its own config with other values.
+
+Hardware: one GPU, or several (--workers=4 --gpus=0,1,2,3). Expected (the
+paper's best for BIGRU-LWAN): 1 layer, 300 units, dropout 0.4 and 0, batches of
+16, RP@5 0.766. Time: days.
+"""
+
+from experiments.configs import (
+  eurlex57k_bigru_att,
+  eurlex57k_bigru_lwan,
+  eurlex57k_cnn_lwan,
+  eurlex57k_han,
+  eurlex57k_zero_bigru_lwan,
+  eurlex57k_zero_cnn_lwan,
+)
+from xjax.search.config import MedianPruning, Space, Sweep, Tpe
+from xjax.train.config import Config
+
+_DOCUMENTS = 45_000  # of train
+_EPOCHS = 20
+_RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
+
+# The config of each, and what its hidden units are; the zero-shot ones have as
+# many as word vectors have dimensions, and the CNN has one layer.
+SYSTEMS = {
+  'bigru_lwan': (eurlex57k_bigru_lwan, 'model.encoder.units'),
+  'bigru_att': (eurlex57k_bigru_att, 'model.encoder.units'),
+  'han': (eurlex57k_han, 'model.encoder.units,model.encoder.zone_units'),
+  'cnn_lwan': (eurlex57k_cnn_lwan, 'model.encoder.filters'),
+  'zero_cnn_lwan': (eurlex57k_zero_cnn_lwan, ''),
+  'zero_bigru_lwan': (eurlex57k_zero_bigru_lwan, ''),
+}
+
+
+def get_config(system: str = 'bigru_lwan') -> Config:
+  """The config of one of SYSTEMS."""
+  if system not in SYSTEMS:
+    raise ValueError(f'no system {system!r}; there are {", ".join(SYSTEMS)}')
+  return SYSTEMS[system][0].get_config()
+
+
+def get_sweep(system: str = 'bigru_lwan') -> Sweep:
+  """The sweep of one of SYSTEMS."""
+  return Sweep(
+    search=Tpe(space=_space(system), n_trials=40),
+    pruning=MedianPruning(startup_trials=5, warmup_judgings=2),
+  )
+
+
+def _space(system: str) -> Space:
+  space = {
+    'model.embedding.dropout,model.encoder.dropout': _RATES,
+    'model.embedding.word_dropout': (0.0, 0.01, 0.02),
+    'train': tuple(_batches(size) for size in (8, 12, 16)),
+  }
+  if units := SYSTEMS[system][1]:
+    space[units] = (200, 300, 400)
+  if not system.endswith('cnn_lwan'):
+    space['model.encoder.layers'] = (1, 2)
+  return space
+
+
+def _batches(size: int) -> dict[str, int]:
+  """Batches of a size, and the same number of epochs whatever it is."""
+  epoch = -(-_DOCUMENTS // size)
+  return {
+    'batch_size': size,
+    'steps': _EPOCHS * epoch,
+    'checkpoint_every': epoch,
+    'judge_every': epoch,
+  }

@@ -1,0 +1,87 @@
+"""A sweep as a user has it, of runs as small as they can be."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SWEEP = """
+import dataclasses
+
+from experiments.configs import quickstart
+from xjax.models.config import (
+  EmbeddingConfig,
+  MeanConfig,
+  NeuralModel,
+  NoEncoder,
+  OneVsAllConfig,
+)
+from xjax.search.config import Grid, Sweep
+from xjax.train.config import Config, shrink
+
+
+def get_config(field: str = '') -> Config:
+  parts = NoEncoder(), MeanConfig(), OneVsAllConfig()
+  model = NeuralModel(EmbeddingConfig(dim=8), *parts)
+  return shrink(dataclasses.replace(quickstart.get_config(), model=model))
+
+
+def get_sweep(field: str = 'train.learning_rate') -> Sweep:
+  return Sweep(Grid({field: (0.001, 0.1)}))
+"""
+
+
+def run(main: str, *arguments: object) -> subprocess.CompletedProcess:
+  return subprocess.run(
+    [sys.executable, '-m', f'experiments.{main}', *map(str, arguments)],
+    cwd=ROOT,
+    env={**os.environ, 'JAX_NUM_CPU_DEVICES': '1'},
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+
+
+@pytest.fixture
+def file(tmp_path) -> pathlib.Path:
+  path = tmp_path / 'small.py'
+  path.write_text(SWEEP)
+  return path
+
+
+def figure(workdir: pathlib.Path) -> float:
+  path = workdir / 'eval' / 'dev' / 'metrics.json'
+  return json.loads(path.read_text())['xjax']['all']['RP@5']
+
+
+def test_best_config_runs_again_to_the_same_figure(file, tmp_path):
+  workdir = tmp_path / 'sweep'
+  flags = f'--config={file}', '--config.data.n_dev=12', f'--workdir={workdir}'
+  done = run('sweep', *flags, '--workers=2')
+  assert done.returncode == 0, done.stderr
+  assert '2 complete, 0 pruned, 0 failed, 0 unfinished' in done.stdout
+  assert '(2 of 2 trials done)' in done.stderr
+  trials = [workdir / 'trials' / name for name in ('0000', '0001')]
+  config = json.loads((trials[1] / 'config.json').read_text())
+  assert config['train']['learning_rate'] == 0.1
+  assert config['data']['n_dev'] == 12
+  again = tmp_path / 'again'
+  done = run('train', f'--config={workdir}/best.py', f'--workdir={again}')
+  assert done.returncode == 0, done.stderr
+  best = max(trials, key=figure)
+  lists = 'eval/dev/predictions.npz'
+  assert (again / lists).read_bytes() == (best / lists).read_bytes()
+  assert figure(again) == figure(best)
+
+
+def test_a_wrong_field_is_one_error(file, tmp_path):
+  flags = f'--config={file}:train.lr', f'--workdir={tmp_path / "sweep"}'
+  done = run('sweep', *flags)
+  assert done.returncode == 1
+  assert 'config.train.lr: no such field' in done.stderr
+  assert 'Traceback' not in done.stderr
+  assert not (tmp_path / 'sweep').exists()

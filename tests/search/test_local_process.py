@@ -1,0 +1,91 @@
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from xjax.search.local_process import LocalProcess
+
+
+def ended(process: LocalProcess, seconds: float = 20) -> int:
+  until = time.monotonic() + seconds
+  while (code := process.poll()) is None:
+    assert time.monotonic() < until
+    time.sleep(0.01)
+  return code
+
+
+def written(path: pathlib.Path, seconds: float = 20) -> str:
+  until = time.monotonic() + seconds
+  while not path.exists() or not path.read_text():
+    assert time.monotonic() < until
+    time.sleep(0.01)
+  return path.read_text()
+
+
+def start(folder, script, *words, device=''):
+  command = ('/bin/sh', '-c', script, *words)
+  return LocalProcess(command, folder / 'a.pid', folder / 'a.txt', device)
+
+
+@pytest.mark.parametrize('code', [0, 1, 75])
+def test_says_how_it_ended(tmp_path, code):
+  assert ended(start(tmp_path, f'echo out; echo err >&2; exit {code}')) == code
+  assert (tmp_path / 'a.txt').read_text() == 'out\nerr\n'
+  assert int((tmp_path / 'a.pid').read_text()) > 0
+
+
+def test_sees_its_device(tmp_path):
+  ended(start(tmp_path, 'echo $CUDA_VISIBLE_DEVICES', device='3'))
+  assert (tmp_path / 'a.txt').read_text() == '3\n'
+
+
+def test_words_stay_words(tmp_path):
+  ended(start(tmp_path, 'echo "$0|$1"', 'a  b', '$HOME "c"'))
+  assert (tmp_path / 'a.txt').read_text() == 'a  b|$HOME "c"\n'
+
+
+def test_is_asked_to_leave(tmp_path):
+  process = start(tmp_path, "trap 'exit 75' TERM; echo on; sleep 60 & wait")
+  written(tmp_path / 'a.txt')
+  process.terminate()
+  assert ended(process) == 75
+  os.killpg(int((tmp_path / 'a.pid').read_text()), signal.SIGKILL)  # its sleep
+
+
+# One that starts a process as a sweep does, and is killed.
+PARENT = """
+import pathlib, sys, time
+from xjax.search.local_process import LocalProcess
+folder = pathlib.Path(sys.argv[1])
+LocalProcess(
+  ('/bin/sh', '-c', 'trap "echo left; exit 75" TERM; echo on; '
+   'while :; do sleep 0.1; done'),
+  folder / 'a.pid', folder / 'a.txt')
+time.sleep(60)
+"""
+
+
+def test_outlives_a_killed_parent_and_makes_room(tmp_path):
+  parent = subprocess.Popen([sys.executable, '-c', PARENT, str(tmp_path)])
+  log = tmp_path / 'a.txt'
+  written(log)
+  parent.kill()
+  parent.wait()
+  orphan = int((tmp_path / 'a.pid').read_text())
+  os.kill(orphan, 0)  # it lives
+  process = start(tmp_path, 'echo next')
+  assert ended(process) == 0
+  assert log.read_text() == 'on\nleft\nnext\n'
+
+
+def test_need_not_start_when_asked_to_leave_before(tmp_path):
+  first = start(tmp_path, "trap 'exit 75' TERM; echo on; sleep 0.5 & wait")
+  written(tmp_path / 'a.txt')
+  second = start(tmp_path, 'echo never')
+  second.terminate()
+  assert ended(first) == 75 and ended(second) == 0
+  assert (tmp_path / 'a.txt').read_text() == 'on\n'

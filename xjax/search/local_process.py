@@ -1,0 +1,97 @@
+"""A command in a process of its own on this machine, never twice at once."""
+
+from collections.abc import Sequence
+import contextlib
+import fcntl
+import os
+import pathlib
+import signal
+import subprocess
+
+from absl import logging
+
+# The process notes its own id before it becomes the command: nobody can be
+# killed between the two.
+_NOTED = 'echo $$ > "$0" && exec "$@"'
+
+
+class LocalProcess:
+  """Starts a command, and tells when it is done.
+
+  While the command lives it has its pid file locked. Should the process that
+  started it be killed, the next one finds it by that, asks it to leave, as
+  SIGTERM does, and starts the command again when it has left.
+  """
+
+  def __init__(
+    self,
+    command: Sequence[str],
+    pid: pathlib.Path,
+    log: pathlib.Path,
+    device: str = '',
+  ) -> None:
+    """Starts it, or begins to wait until it can be started.
+
+    Args:
+      command: its words.
+      pid: file for its process id.
+      log: file that what it prints is added to.
+      device: number of the GPU it sees; '': what this process sees.
+    """
+    self._command = command
+    self._pid, self._log = pid, log
+    self._environment = dict(os.environ)
+    if device:
+      self._environment['CUDA_VISIBLE_DEVICES'] = device
+    self._child: subprocess.Popen | None = None
+    self._asked = False
+    self.poll()
+
+  def poll(self) -> int | None:
+    """Its exit code; None while it is at work. A signal's is negative."""
+    if self._child is not None:
+      return self._child.poll()
+    with self._pid.open('a') as file:
+      try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      except BlockingIOError:
+        self._ask_to_leave()
+      else:
+        self._start(file.fileno())
+    return None
+
+  def terminate(self) -> None:
+    """Asks it to save and leave; it is done when poll says so."""
+    if self._child is None:
+      self._command = ('true',)  # there is nothing to start any more
+    else:
+      self._child.terminate()
+
+  def _start(self, lock: int) -> None:
+    with self._log.open('ab') as log:
+      self._child = subprocess.Popen(
+        ['/bin/sh', '-c', _NOTED, str(self._pid), *self._command],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env=self._environment,
+        # The lock lasts as long as a process has the file open.
+        pass_fds=(lock,),
+        # Ctrl-C in a terminal is for us alone: we ask it to save.
+        start_new_session=True,
+      )
+
+  def _ask_to_leave(self) -> None:
+    if self._asked:
+      return
+    # Empty for a moment while it is written: then it is asked next time.
+    if text := self._pid.read_text().strip():
+      self._asked = True
+      logging.info(
+        'process %s of a sweep that was killed is still at work on %s: waiting '
+        'until it has saved and left',
+        text,
+        self._pid.stem,
+      )
+      with contextlib.suppress(ProcessLookupError):
+        os.kill(int(text), signal.SIGTERM)

@@ -1,0 +1,148 @@
+"""Trials side by side, in processes of their own on this machine."""
+
+from collections.abc import Sequence
+import time
+
+from absl import logging
+from optuna.trial import Trial
+
+from xjax.search.attempt import Attempt
+from xjax.search.folder import Place
+from xjax.search.local_process import LocalProcess
+from xjax.search.overrides import overridden
+from xjax.search.signals import Signals
+from xjax.search.store import Outcome, State, Store, best_of
+from xjax.search.sweep_check import spelled
+from xjax.search.sweep_file import write_config
+from xjax.search.trials import count
+from xjax.search.work import Work
+
+_LOOK_EVERY = 0.2  # seconds
+
+
+class Workers:
+  """Runs trials; what a killed sweep had under way goes on first."""
+
+  def __init__(
+    self, work: Work, workers: int, devices: Sequence[str] = ()
+  ) -> None:
+    """Opens the store.
+
+    Args:
+      work: begun.
+      workers: trials at a time.
+      devices: GPUs that they take turns at; (): each sees all there are.
+
+    Raises:
+      DataError: the store is damaged.
+    """
+    self._work = work
+    self._store = Store(
+      work.folder.store, work.sweep.search, work.sweep.pruning
+    )
+    self._free = list(range(workers))
+    self._busy: dict[int, Attempt] = {}
+    self._devices = devices
+
+  def run(self) -> list[Outcome]:
+    """Runs what is left, and writes best.py.
+
+    Returns:
+      What each trial has come to, by number.
+
+    Raises:
+      Preempted, KeyboardInterrupt: asked to stop; all that was under way has
+        saved, and running again goes on.
+    """
+    waiting = self._store.unfinished()
+    self._say('sweep')
+    self._write_best()
+    with Signals() as signals:
+      try:
+        while not signals.noticed and self._occupied(waiting):
+          time.sleep(_LOOK_EVERY)
+          self._look()
+      finally:
+        self._stop()
+      if signals.noticed:
+        signals.leave()
+    return self._store.outcomes()
+
+  def _occupied(self, waiting: list[Trial]) -> bool:
+    """Gives every free worker a trial; whether there was one for any."""
+    while self._free and (trial := self._next(waiting)):
+      self._start(trial)
+    return bool(self._busy)
+
+  def _look(self) -> None:
+    """Sees to the trials under way, and frees workers of those that ended."""
+    for worker, attempt in list(self._busy.items()):
+      if attempt.advance():
+        self._free.append(worker)
+        del self._busy[worker]
+        self._tell(attempt.number)
+
+  def _next(self, waiting: list[Trial]) -> Trial | None:
+    if waiting:
+      return waiting.pop(0)
+    if len(self._store) < count(self._work.sweep.search):
+      return self._store.begin()
+    return None
+
+  def _start(self, trial: Trial) -> None:
+    values = self._store.values(trial.number)
+    self._free.sort()
+    worker = self._free.pop(0)
+    device = self._devices[worker % len(self._devices)] if self._devices else ''
+
+    def launch(place: Place) -> LocalProcess:
+      command = self._work.command(place)
+      return LocalProcess(command, place.pid, place.log, device)
+
+    runs = self._work.runs(trial.number, values)
+    logging.info('trial %d: %s', trial.number, spelled(values))
+    self._busy[worker] = Attempt(
+      trial, runs, self._work.metric, self._store, launch
+    )
+
+  def _tell(self, number: int) -> None:
+    """A line on a trial that has ended, and best.py if it is the best."""
+    outcome = self._store.outcomes()[number]
+    text = outcome.state.value
+    if outcome.state is State.FAILED:
+      text += f': {outcome.error:.160}'
+    elif outcome.value is not None:
+      text += f': {outcome.value:.4f}'
+    if best_of(self._store.outcomes()) == outcome:
+      text += ', the best so far'
+      self._write_best()
+    self._say(f'trial {number} {text}')
+
+  def _write_best(self) -> None:
+    best = best_of(self._store.outcomes())
+    if best is None:
+      return
+    values = self._store.values(best.number)
+    file = self._work.folder.best
+    each = ', '.join(str(value) for value in best.values)
+    of = ' (by seed)' if len(best.values) > 1 else ''
+    remarks = [
+      f'The best trial of a sweep, number {best.number}: {spelled(values)}',
+      f'dev {self._work.metric}: {each}{of}',
+      '',
+      f'  python -m experiments.train --config={file} --workdir=DIR',
+    ]
+    write_config(file, overridden(self._work.config, values), remarks)
+
+  def _stop(self) -> None:
+    """Asks all that is under way to save, and waits until it has."""
+    for attempt in self._busy.values():
+      attempt.terminate()
+    while not all(attempt.left() for attempt in self._busy.values()):
+      time.sleep(_LOOK_EVERY)
+
+  def _say(self, text: str) -> None:
+    states = [one.state for one in self._store.outcomes()]
+    done = len(states) - states.count(State.UNFINISHED)
+    trials = count(self._work.sweep.search)
+    logging.info('%s (%d of %d trials done)', text, done, trials)
