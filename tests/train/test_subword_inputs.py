@@ -14,7 +14,7 @@ from xjax.data.subwords import Subwords
 from xjax.train.config import Config, NeuralTrain
 from xjax.train.inputs import Inputs
 
-T, DEVICES = 128, 4
+T, DEVICES = 512, 4
 
 
 @pytest.fixture(scope='module')
