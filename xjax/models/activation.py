@@ -48,24 +48,37 @@ def activated_product(
 def _forward(
   x_BTF: jax.Array, bias_F: jax.Array, kernel_FD: jax.Array, kind: Activation
 ) -> tuple[jax.Array, tuple]:
-  out_BTD = jnp.matmul(
-    activated(x_BTF + bias_F, kind),
-    kernel_FD,
-    precision=full_precision(x_BTF.dtype),
-  )
-  return out_BTD, (x_BTF, bias_F, kernel_FD)
+  activated_XF = _flat(activated(x_BTF + bias_F, kind))
+  out_XD = _product(activated_XF, kernel_FD, (1, 0))
+  saved = x_BTF, bias_F, kernel_FD
+  return out_XD.reshape(*x_BTF.shape[:-1], -1), saved
 
 
 def _backward(kind: Activation, saved: tuple, d_BTD: jax.Array) -> tuple:
   # Without the barrier the compiler finds out that it has seen all this.
   x_BTF, bias_F, kernel_FD = lax.optimization_barrier(saved)
-  activated_BTF, pull = jax.vjp(lambda x: activated(x, kind), x_BTF + bias_F)
-  product = functools.partial(
-    lax.dot_general, precision=full_precision(x_BTF.dtype)
+  d_XD = _flat(d_BTD)
+  activated_XF, pull = jax.vjp(
+    lambda x_XF: activated(x_XF + bias_F, kind), _flat(x_BTF)
   )
-  (d_BTF,) = pull(product(d_BTD, kernel_FD, (((2,), (1,)), ((), ()))))
-  d_kernel_FD = product(activated_BTF, d_BTD, (((0, 1), (0, 1)), ((), ())))
-  return d_BTF, d_BTF.sum(axis=(0, 1)), d_kernel_FD
+  (d_XF,) = pull(_product(d_XD, kernel_FD, (1, 1)))
+  d_kernel_FD = _product(activated_XF, d_XD, (0, 0))
+  return d_XF.reshape(x_BTF.shape), d_XF.sum(axis=0), d_kernel_FD
 
 
 activated_product.defvjp(_forward, _backward)
+
+
+def _flat(x: jax.Array) -> jax.Array:
+  """Rows of all tokens: a sum over two axes would copy what it adds up."""
+  return x.reshape(-1, x.shape[-1])
+
+
+def _product(a: jax.Array, b: jax.Array, axes: tuple[int, int]) -> jax.Array:
+  """Contracts one axis of each matrix."""
+  return lax.dot_general(
+    a,
+    b,
+    (((axes[0],), (axes[1],)), ((), ())),
+    precision=full_precision(a.dtype),
+  )

@@ -1,6 +1,7 @@
 """Self-attention of all heads, head after head where arrays live in a cache."""
 
 import functools
+import math
 
 import jax
 from jax import lax
@@ -51,7 +52,9 @@ def self_attention(
     seeds = None
   batch, tokens, _ = inputs_BTE.shape
   group = _group(heads, batch * tokens**2) if on_cpu else heads
-  return _by_group(inputs_BTE, segments_BT, seeds, heads, group, rate)
+  size = group, inputs_BTE.shape[2] // 3 // heads
+  inputs_BT3D = inputs_BTE.reshape(batch, tokens, 3, -1)
+  return _by_group(inputs_BT3D, segments_BT, seeds, size, rate)
 
 
 def _group(heads: int, entries: int) -> int:
@@ -91,36 +94,32 @@ def _sees(segments_BT: jax.Array) -> jax.Array:
   return same & (segments_BT != 0)[:, None, :]
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def _by_group(
-  inputs_BTE: jax.Array,
+  inputs_BT3D: jax.Array,
   segments_BT: jax.Array,
   seeds: jax.Array | None,
-  heads: int,
-  group: int,
+  size: tuple[int, int],
   rate: float,
 ) -> jax.Array:
-  """As self_attention, of group heads at a time."""
-  return _forward(inputs_BTE, segments_BT, seeds, heads, group, rate)[0]
+  """As self_attention; size is that of a turn: heads, features of a head."""
+  return _forward(inputs_BT3D, segments_BT, seeds, size, rate)[0]
 
 
 def _forward(
-  inputs_BTE: jax.Array,
+  inputs_BT3D: jax.Array,
   segments_BT: jax.Array,
   seeds: jax.Array | None,
-  heads: int,
-  group: int,
+  size: tuple[int, int],
   rate: float,
 ) -> tuple[jax.Array, tuple]:
   """The result, and what its gradient needs."""
-  batch, tokens, width = inputs_BTE.shape
-  dim = width // 3
-  cut = functools.partial(_heads_of, group=group, size=dim // heads)
-  scale = (dim // heads) ** -0.5  # of small arrays: a pass fewer over scores
+  batch, tokens, _, dim = inputs_BT3D.shape
   sees = _sees(segments_BT)[:, None]
+  scale = size[1] ** -0.5  # of small arrays: a pass fewer over scores
 
-  def step(out_BTD: jax.Array, turn: jax.Array) -> tuple[jax.Array, jax.Array]:
-    query, key, value = (cut(inputs_BTE, turn, i * dim) for i in range(3))
+  def step(out_BT1D: jax.Array, turn: jax.Array) -> tuple[jax.Array, jax.Array]:
+    query, key, value = _cut(inputs_BT3D, turn, size)
     score = _scores(query * scale, key, sees)
     top = score.max(axis=3, keepdims=True)
     # Sums divide what they weight, a T-th of the weights' number.
@@ -128,67 +127,81 @@ def _forward(
     total = weight.sum(axis=3, keepdims=True)
     weight = dropped(weight, rate, seeds, turn)
     mixed = _product(weight.astype(value.dtype), value, (3, 2)) / total
-    out_BTD = _put(out_BTD, mixed, turn, 0)
-    return out_BTD, top + jnp.log(total)
+    return _put(out_BT1D, mixed, turn, 0), top + jnp.log(total)
 
-  out_BTD = jnp.zeros((batch, tokens, dim), inputs_BTE.dtype)
-  out_BTD, log_total = lax.scan(step, out_BTD, jnp.arange(heads // group))
-  return out_BTD, (inputs_BTE, segments_BT, seeds, out_BTD, log_total)
+  out_BT1D = jnp.zeros((batch, tokens, 1, dim), inputs_BT3D.dtype)
+  turns = jnp.arange(dim // math.prod(size))
+  out_BT1D, log_total = lax.scan(step, out_BT1D, turns)
+  saved = inputs_BT3D, segments_BT, seeds, out_BT1D, log_total
+  return out_BT1D[:, :, 0], saved
 
 
 def _backward(
-  heads: int, group: int, rate: float, saved: tuple, d_BTD: jax.Array
+  size: tuple[int, int], rate: float, saved: tuple, d_BTD: jax.Array
 ) -> tuple:
-  inputs_BTE, segments_BT, seeds, out_BTD, log_total = saved
-  dim = inputs_BTE.shape[2] // 3
-  cut = functools.partial(_heads_of, group=group, size=dim // heads)
-  scale = (dim // heads) ** -0.5  # of small arrays: a pass fewer over scores
+  inputs_BT3D, segments_BT, seeds, out_BT1D, log_total = saved
   sees = _sees(segments_BT)[:, None]
+  scale = size[1] ** -0.5
+  d_BT1D = d_BTD[:, :, None]
+  means = _means(out_BT1D, d_BT1D, size)
 
-  def step(d_BTE: jax.Array, turn: tuple) -> tuple[jax.Array, None]:
-    turn, log_total = turn
-    query, key, value = (cut(inputs_BTE, turn, i * dim) for i in range(3))
-    d_mixed = cut(d_BTD, turn, 0)
-    mixed = cut(out_BTD, turn, 0).astype(jnp.float32)
+  def step(x_BT3D: jax.Array, turn: tuple) -> tuple[jax.Array, None]:
+    turn, log_total, mean = turn
+    query, key, value = _cut(x_BT3D, turn, size)
+    (d_mixed,) = _cut(d_BT1D, turn, size)
     query *= scale
     weight = jnp.exp(_scores(query, key, sees) - log_total)
     d_weight = dropped(_product(d_mixed, value, (3, 3)), rate, seeds, turn)
-    mean = (mixed * d_mixed).sum(axis=3, keepdims=True)
     d_score = (weight * (d_weight - mean)).astype(value.dtype)
     weight = dropped(weight, rate, seeds, turn).astype(value.dtype)
-    d_BTE = _put(d_BTE, _product(d_score, key, (3, 2)) * scale, turn, 0)
-    d_BTE = _put(d_BTE, _transposed_product(d_score, query), turn, dim)
-    d_BTE = _put(d_BTE, _transposed_product(weight, d_mixed), turn, 2 * dim)
-    return d_BTE, None
+    # A turn's gradients take the places of what they are the gradients of: no
+    # second array. The key's is first: it needs all that is read of x, which
+    # XLA would else copy to be safe.
+    x_BT3D = _put(x_BT3D, _transposed_product(d_score, query), turn, 1)
+    x_BT3D = _put(x_BT3D, _transposed_product(weight, d_mixed), turn, 2)
+    x_BT3D = _put(x_BT3D, _product(d_score, key, (3, 2)) * scale, turn, 0)
+    return x_BT3D, None
 
-  turns = jnp.arange(heads // group), log_total
-  d_BTE, _ = lax.scan(step, jnp.zeros_like(inputs_BTE), turns)
-  return d_BTE, None, None
+  turns = jnp.arange(len(log_total)), log_total, means
+  d_BT3D, _ = lax.scan(step, inputs_BT3D, turns)
+  return d_BT3D, None, None
 
 
 _by_group.defvjp(_forward, _backward)
 
 
-def _heads_of(
-  x_BTD: jax.Array, turn: jax.Array, start: int, *, group: int, size: int
+def _means(
+  out_BT1D: jax.Array, d_BT1D: jax.Array, size: tuple[int, int]
 ) -> jax.Array:
-  """[B, group, T, size]: a turn's heads of those that begin at start."""
-  batch, tokens, _ = x_BTD.shape
-  width = group * size
-  cut = lax.dynamic_slice_in_dim(x_BTD, start + turn * width, width, axis=2)
-  return cut.reshape(batch, tokens, group, size).swapaxes(1, 2)
+  """float32 [turns, B, group, T, 1]: d(score)'s mean, weighted as values are.
+
+  Equal to the result's product with its gradient, of one T-th of the size.
+  """
+  products = out_BT1D.astype(jnp.float32) * d_BT1D.astype(jnp.float32)
+  batch, tokens = products.shape[:2]
+  products = products.reshape(batch, tokens, -1, *size).sum(axis=4)
+  return jnp.moveaxis(products, (2, 3), (0, 2))[..., None]
+
+
+def _cut(
+  x: jax.Array, turn: jax.Array, size: tuple[int, int]
+) -> list[jax.Array]:
+  """A turn's heads of each part of [B, T, parts, D]: [B, group, T, size]."""
+  batch, tokens, parts, _ = x.shape
+  width = math.prod(size)
+  cut = lax.dynamic_slice_in_dim(x, turn * width, width, axis=3)
+  cut = cut.reshape(batch, tokens, parts, *size)
+  return [cut[:, :, part].swapaxes(1, 2) for part in range(parts)]
 
 
 def _put(
-  x_BTD: jax.Array, heads: jax.Array, turn: jax.Array, start: int
+  x: jax.Array, heads: jax.Array, turn: jax.Array, part: int
 ) -> jax.Array:
-  """Puts a turn's [B, group, T, size] where _heads_of finds them in x."""
+  """Puts a turn's heads of a part where _cut finds them in x."""
   batch, group, tokens, size = heads.shape
-  wide = heads.swapaxes(1, 2).reshape(batch, tokens, group * size)
-  place = start + turn * group * size
-  return lax.dynamic_update_slice_in_dim(
-    x_BTD, wide.astype(x_BTD.dtype), place, axis=2
-  )
+  wide = heads.swapaxes(1, 2).reshape(batch, tokens, 1, group * size)
+  place = 0, 0, part, turn * group * size
+  return lax.dynamic_update_slice(x, wide.astype(x.dtype), place)
 
 
 def _scores(query: jax.Array, key: jax.Array, sees: jax.Array) -> jax.Array:

@@ -108,8 +108,12 @@ class Dense(nnx.Module):
 
   def product(self, x: jax.Array) -> jax.Array:
     """The product with the kernel alone, x W."""
+    # Flattened by hand: the kernel's gradient, a sum over several axes, would
+    # copy both its factors.
+    flat = x.reshape(-1, x.shape[-1])
     kernel = self.kernel[...].astype(x.dtype)
-    return jnp.matmul(x, kernel, precision=full_precision(x.dtype))
+    product = jnp.matmul(flat, kernel, precision=full_precision(x.dtype))
+    return product.reshape(*x.shape[:-1], -1)
 
 
 class Norm(nnx.Module):
