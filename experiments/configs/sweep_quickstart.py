@@ -7,7 +7,8 @@ et al. 2019, Figure 1c): its units, dropout and learning rate.
     --config=experiments/configs/sweep_quickstart.py \
     --workdir=runs/sweep_quickstart --workers=2
 
-Hardware: two CPU cores. Expected: dev RP@5 0.86 or more. Time: ten minutes.
+Hardware: two CPU cores. Expected: not run yet; quickstart as it stands has dev
+RP@5 0.86. Time: about ten minutes.
 """
 
 from experiments.configs import quickstart

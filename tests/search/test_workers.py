@@ -1,7 +1,7 @@
 """Whole sweeps, whose runs a stand-in trains in no time."""
 
+import json
 import os
-import pickle
 import runpy
 import signal
 import subprocess
@@ -135,11 +135,17 @@ def test_a_trial_that_was_preempted_goes_on(work_of):
   thread.join()
 
 
-# A sweep in a process of its own, to be killed.
+# The sweep of work_of in a process of its own, to be killed.
 SWEEP = """
-import pickle, sys
+import json, sys
+from xjax.search.config import Listed, Sweep
+from xjax.search.folder import SweepFolder
+from xjax.search.work import Work
 from xjax.search.workers import Workers
-work = pickle.loads(sys.stdin.buffer.read())
+from xjax.train.config import Config, NeuralTrain
+trials, folder, train = map(json.loads, sys.argv[1:])
+sweep, config = Sweep(Listed(tuple(trials))), Config(train=NeuralTrain(steps=8))
+work = Work(sweep, config, SweepFolder.at(folder), 1, train)
 with work.begun():
   Workers(work, 3).run()
 """
@@ -148,9 +154,9 @@ with work.begun():
 def test_kill_loses_nothing_and_makes_nothing_twice(work_of):
   trials = [{RATE: (n + 1) / 16, WAIT: int(n in (2, 4, 5))} for n in range(12)]
   work = work_of([{**t, FAIL: int(n == 1)} for n, t in enumerate(trials)])
-  sweep = subprocess.Popen([sys.executable, '-c', SWEEP], stdin=subprocess.PIPE)
-  sweep.stdin.write(pickle.dumps(work))
-  sweep.stdin.close()
+  given = work.sweep.search.trials, str(work.folder.path), work.train
+  words = [sys.executable, '-c', SWEEP, *map(json.dumps, given)]
+  sweep = subprocess.Popen(words)
   held = [work.folder.place(n, None).workdir for n in (2, 4, 5)]
   wait_for(lambda: all(judgings(w) == 2 for w in held), 60)
   sweep.kill()

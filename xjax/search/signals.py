@@ -2,20 +2,22 @@
 
 import contextlib
 import signal
+import threading
 import types
 
 from xjax.train.preemption import Preempted
 
 
 class Signals(contextlib.AbstractContextManager):
-  """Notes the two signals while it is entered, in the main thread."""
+  """Notes the two signals while it is entered; outside the main thread none."""
 
   def __init__(self) -> None:
     self._noticed: int | None = None
     self._before: dict[int, signal.Handlers] = {}
 
   def __enter__(self) -> 'Signals':
-    for number in (signal.SIGTERM, signal.SIGINT):
+    main = threading.current_thread() is threading.main_thread()
+    for number in (signal.SIGTERM, signal.SIGINT) if main else ():
       self._before[number] = signal.signal(number, self._notice)
     return self
 
