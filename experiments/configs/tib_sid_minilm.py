@@ -34,7 +34,7 @@ def get_config() -> Config:
   return Config(
     data=JsonlData(
       labels='all',
-      tokens=SubwordsConfig(max_tokens=128, buckets=(128,), packed=True),
+      tokens=SubwordsConfig(max_tokens=256, buckets=(256,), packed=True),
     ),
     model=NeuralModel(
       NoEmbedding(),

@@ -19,20 +19,20 @@ def test_places_of_pieces():
   places = document_subwords(document, TOKENIZER)
   found = TOKENIZER.encode(document.text())
   assert len(places) == len(found)
-  assert places[0] is places[-1] is None
+  assert places[0] == ('title', 0, 0) and places[-1] == ('body', 13, 13)
   texts = [document.zones[p.zone][p.start : p.end] for p in places[1:-1]]
   assert texts == ['The', 'hÖuse', 's', '🙂', 'a', '[MASK]', 'b', 'a', 'b']
   assert places[4] == WordPlace('title', 11, 12)
   assert places[5] == WordPlace('body', 0, 1)
   short = document_subwords(document, TOKENIZER, 4)
-  assert short == [*places[:3], None]
-  assert document_subwords(Document('2', {'a': ''}), TOKENIZER) == [None, None]
+  assert short == [*places[:3], ('title', 9, 9)]
+  assert document_subwords(Document('2', {'a': ''}), TOKENIZER) == []
 
 
 def test_a_piece_over_a_newline_between_zones(roberta):
   document = Document('1', {'title': 'the', 'body': 'a bat'})
   places = document_subwords(document, roberta)
   assert len(places) == len(roberta.encode(document.text()))
-  for place in filter(None, places):
+  for place in places:
     text = document.zones[place.zone]
     assert 0 <= place.start <= place.end <= len(text)

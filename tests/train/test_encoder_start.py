@@ -10,6 +10,7 @@ import pytest
 
 import xjax
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh import MeshConfig
 from xjax.data.config import SubwordsConfig
 from xjax.data.schema import Label
 from xjax.data.subwords import Subwords
@@ -198,20 +199,47 @@ def test_labels_added_by_name(from_folder, tmp_path):
     predictor.with_labels([Label('number', '2003')])
 
 
+def test_labels_say_which_pieces_they_attend_to(from_folder, tmp_path):
+  fit(unified(from_folder), tmp_path / 'run')
+  predictor = xjax.load(tmp_path / 'run')
+  text = 'Pa directives, te 2003.'
+  (labels,) = predictor.explain([text], 3, 99)
+  for label in labels:
+    spans = sorted(word.at for word in label.why)
+    pieces = [text[start:end] for start, end in spans]
+    assert ''.join(pieces) == text.replace(' ', '')
+    # The rest is of the special tokens.
+    assert 0.01 < sum(word.weight for word in label.why) < 0.999
+  (nothing,) = predictor.explain([''], 3)
+  assert all(label.why == () for label in nothing)
+
+
 def test_packed_documents_train_alike(from_folder, tmp_path):
-  config = changed(from_folder, 'encoder', dropout=0.0, attention_dropout=0.0)
+  # Texts of 45 to 131 pieces.
+  tokens = SubwordsConfig(max_tokens=256, buckets=(256,))
+  model = NeuralModel(
+    NoEmbedding(),
+    BertConfig(dropout=0.0, attention_dropout=0.0),
+    MeanConfig(),
+    OneVsAllConfig(chunk=8),
+  )
   config = dataclasses.replace(
-    config,
-    model=dataclasses.replace(config.model, pooling=MeanConfig()),
+    from_folder,
+    data=dataclasses.replace(from_folder.data, tokens=tokens),
+    model=model,
+    mesh=MeshConfig(data=2, label=4),
   )
   losses = {}
   for packed in (False, True):
     tokens = dataclasses.replace(config.data.tokens, packed=packed)
     data = dataclasses.replace(config.data, tokens=tokens)
     workdir = tmp_path / str(packed)
-    fit(dataclasses.replace(config, data=data), workdir)
+    result = fit(dataclasses.replace(config, data=data), workdir)
     lines = (workdir / 'metrics.jsonl').read_text().splitlines()
     records = [json.loads(line) for line in lines]
     losses[packed] = [r['loss'] for r in records if r['kind'] == 'train']
+    predictor, split = xjax.load(workdir), result.corpus.split('dev')
+    (batch,) = predictor.batches(split)
+    assert (len(batch.tokens_BT) < len(split)) == packed
   assert len(losses[True]) == 2
   np.testing.assert_allclose(losses[True], losses[False], rtol=1e-5)

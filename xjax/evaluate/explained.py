@@ -87,7 +87,8 @@ def attended_words(
 
   Args:
     document: whose words they are.
-    words: all that the model read.
+    words: all that the model read; those without characters, an encoder's
+      special tokens, are left out.
     at_W: integers into words; those beyond them are left out.
     weights_W: of each.
   """
@@ -99,5 +100,5 @@ def attended_words(
       (words[at].start, words[at].end),
     )
     for at, weight in zip(at_W.tolist(), weights_W, strict=True)
-    if at < len(words)
+    if at < len(words) and words[at].start < words[at].end
   )

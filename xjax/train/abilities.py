@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from xjax.core.errors import ConfigError
-from xjax.data.config import FeatureFilesConfig, WordsConfig
+from xjax.data.config import FeatureFilesConfig
 from xjax.models.config import ExactMatchModel, HeadConfig, NeuralModel
 from xjax.train.config import KINDS, Config
 
@@ -26,7 +26,7 @@ def check_explains(config: Config) -> None:
       f'labels of the head {_names([type(head)])} cannot be explained: they do '
       f'not attend to words; those of these heads can: {able}'
     )
-  if not isinstance(tokens, WordsConfig):
+  if isinstance(tokens, FeatureFilesConfig):
     raise ConfigError('labels cannot be explained: this run reads no words')
   if tokens.by_zone:
     raise ConfigError(

@@ -17,6 +17,7 @@ from xjax.data.pipeline import (
   eval_batches,
 )
 from xjax.data.schema import Document, Split
+from xjax.data.subword_places import document_subwords
 from xjax.data.subwords import Subwords
 from xjax.data.tokens import default_cache_dir, encode, tokenise
 from xjax.data.vocab import PAD_ID, Vocabulary
@@ -98,10 +99,12 @@ class Inputs:
   def words(self, document: str | Document) -> list[WordPlace]:
     """The words that are read of it, where they are read one after the other.
 
-    Word t is what a batch has as token t.
+    Word t is what a batch has as token t; of subwords, it may be a piece.
     """
-    places = document_words(self.document(document))
-    return places[: self.config.data.tokens.max_tokens]
+    read, longest = self.document(document), self.config.data.tokens.max_tokens
+    if isinstance(self.vocab, Subwords):
+      return document_subwords(read, self.vocab, longest)
+    return document_words(read)[:longest]
 
   def _texts(
     self, documents: Sequence[str | Document], features: FeatureRows | None
