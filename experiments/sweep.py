@@ -58,13 +58,13 @@ def main() -> None:
   sweep = with_trials(read_sweep(file), _N_TRIALS.value)
   folder = SweepFolder.at(_WORKDIR.value)
   work = Work(sweep, _CONFIG.value, folder, _SEEDS.value)
-  with work.begun():
-    match _LAUNCHER.value:
-      case Launcher.PRINT:
-        text = '\n'.join(work.commands())
-      case Launcher.LOCAL:
+  match _LAUNCHER.value:
+    case Launcher.PRINT:
+      text = '\n'.join(work.commands())
+    case Launcher.LOCAL:
+      with work.begun():
         outcomes = Workers(work, _WORKERS.value, _GPUS.value).run()
-        text = sweep_summary(work, outcomes)
+      text = sweep_summary(work, outcomes)
   print(text)
 
 

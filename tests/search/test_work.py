@@ -9,8 +9,7 @@ from xjax.search.config import Sweep, Tpe
 
 def test_prints_a_command_for_every_run(work_of, stand_in):
   work = work_of([{'train.learning_rate': 0.25}, {'seed': 4}])
-  with work.begun():
-    lines = list(work.commands())
+  lines = list(work.commands())
   assert len(lines) == 2
   for number, line in enumerate(lines):
     *command, config, workdir = shlex.split(line)
@@ -24,15 +23,16 @@ def test_prints_a_command_for_every_run(work_of, stand_in):
 
 def test_each_seed_has_a_run(work_of):
   work = work_of([{}], seeds=3, seed=2)
-  with work.begun():
-    assert len(list(work.commands())) == 3
+  assert len(list(work.commands())) == 3
   assert [run.config.seed for run in work.runs(0, {})] == [2, 3, 4]
 
 
 def test_cannot_tell_what_tpe_will_choose(work_of):
   space = {'model.encoder.units': (8, 16)}
+  work = work_of(Sweep(Tpe(space, 2)))
   with pytest.raises(ConfigError, match='no commands to print beforehand'):
-    list(work_of(Sweep(Tpe(space, 2))).commands())
+    list(work.commands())
+  assert not work.folder.path.exists()
 
 
 def test_a_sweep_that_is_refused_leaves_nothing(work_of):

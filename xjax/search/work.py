@@ -89,7 +89,8 @@ class Work:
     """The command of every run, for a shell; config files are written.
 
     Raises:
-      ConfigError: trials follow from the results of others.
+      ConfigError: trials follow from the results of others, or as begun.
+      DataError: as begun.
     """
     rows = prescribed(self.sweep.search)
     if rows is None:
@@ -98,6 +99,7 @@ class Work:
         'results of those before it: there are no commands to print '
         'beforehand. --launcher=local runs them; Grid and Listed can be printed'
       )
-    for number, values in enumerate(rows):
-      for run in self.runs(number, values):
-        yield shlex.join(self.command(run.place))
+    with self.begun():
+      for number, values in enumerate(rows):
+        for run in self.runs(number, values):
+          yield shlex.join(self.command(run.place))
