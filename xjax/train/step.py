@@ -63,16 +63,6 @@ def make_train_step(
     The jitted step. Its randomness follows from the key and state.step alone.
   """
 
-  def loss_sum(
-    trained: nnx.State,
-    batch: Batch,
-    key: jax.Array,
-    frozen: nnx.State,
-    weights: LabelWeights | None,
-  ) -> jax.Array:
-    model = nnx.merge(plan.graphdef, trained, frozen)
-    return model.loss(batch, loss, nnx.Rngs(dropout=key), weights)
-
   def step(
     state: TrainState,
     batch: Batch,
@@ -82,7 +72,7 @@ def make_train_step(
     key = step_key(key, state.step)
     trained, frozen = plan.split(state.params)
     sum_and_grads = jax.value_and_grad(
-      functools.partial(loss_sum, frozen=frozen, weights=weights)
+      functools.partial(_loss_sum, plan, loss, frozen, weights)
     )
     if accumulate > 1:
       sum_and_grads = _accumulated(sum_and_grads, accumulate, mesh)
@@ -102,6 +92,19 @@ def make_train_step(
     return compiled
   # An argument, not a constant of the program: it is as long as the labels.
   return functools.partial(compiled, weights=weights)
+
+
+def _loss_sum(
+  plan: StatePlan,
+  loss: ChunkLoss,
+  frozen: nnx.State,
+  weights: LabelWeights | None,
+  trained: nnx.State,
+  batch: Batch,
+  key: jax.Array,
+) -> jax.Array:
+  model = nnx.merge(plan.graphdef, trained, frozen)
+  return model.loss(batch, loss, nnx.Rngs(dropout=key), weights)
 
 
 def _advanced(
