@@ -1,0 +1,315 @@
+r"""Steps of BERT encoders against transformers', and the hardware.
+
+  python benchmarks/bert.py --peer_python=PYTHON    (quarter of an hour, alone)
+  python benchmarks/bert.py --device=cuda --dtype=bfloat16 --batch=32 \
+    --rows='base 512 train,base 512 infer' --bound=0.8
+
+PYTHON has torch and transformers (the extra `parity`); by default it is this
+one. A training step is forward, backward, clipping and AdamW of all weights
+under [CLS] and a dense layer over 4,271 labels; an inference step ends with the
+best 50 labels. Random weights; the same sizes and dropout on both sides, in
+processes of their own that take turns: ours is the trainer's own step, the
+peer's attention is torch's scaled_dot_product_attention, plain and compiled
+(frozen for inference). First come the bare matrix products of a step, one after
+the other, then the medians, the share of our time that those products would
+take, and the ratio of ours to the better peer; exits 1 where it exceeds the
+bound.
+"""
+
+from collections.abc import Callable
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+from absl import app, flags
+from flax import nnx
+import jax
+from jax import lax
+import jax.numpy as jnp
+import numpy as np
+
+from xjax.core.mesh import MeshConfig, make_mesh, put_batch
+from xjax.core.types import Batch
+from xjax.losses.bce import bce
+from xjax.models.architecture import Activation, Architecture, Family
+from xjax.models.build import build
+from xjax.models.config import (
+  BertConfig,
+  ClsConfig,
+  NeuralModel,
+  NoEmbedding,
+  OneVsAllConfig,
+)
+from xjax.train.config import NeuralTrain, Optimizer
+from xjax.train.optim import make_optimizer
+from xjax.train.state import plan_state
+from xjax.train.step import make_train_step
+
+HERE = pathlib.Path(__file__).resolve().parent
+SIZES = {
+  # Features, layers, heads, inner features.
+  'models': {'minilm': (384, 6, 12, 1536), 'base': (768, 12, 12, 3072)},
+  'vocab': 30_522,
+  'labels': 4271,
+  'positives': 5,
+  'learning_rate': 5e-5,
+  'threads': 2,
+}
+ROWS = [
+  f'{model} {tokens} {kind}'
+  for model in SIZES['models']
+  for tokens in (128, 512)
+  for kind in ('train', 'infer')
+]
+
+_PEER = flags.DEFINE_string('peer_python', sys.executable, 'With torch.')
+_ROWS = flags.DEFINE_list('rows', ROWS, 'MODEL TOKENS train|infer, ...')
+_COMPILED = flags.DEFINE_bool('compiled', True, "Whether torch.compile's too.")
+_TURNS = flags.DEFINE_integer('turns', 5, 'Turns of each side.', 1)
+_STEPS = flags.DEFINE_integer('steps', 1, 'Steps of a turn.', 1)
+_BATCH = flags.DEFINE_integer('batch', 8, 'Documents of a step.', 1)
+_BOUND = flags.DEFINE_float('bound', 0.75, 'Of the ratios.')
+_DEVICE = flags.DEFINE_enum('device', 'cpu', ['cpu', 'cuda'], 'For both.')
+_DTYPE = flags.DEFINE_enum(
+  'dtype', 'float32', ['float32', 'bfloat16'], 'Of products; weights are 32.'
+)
+_DROPOUT = flags.DEFINE_float('dropout', 0.1, 'Of what layers add.')
+_ATTENTION_DROPOUT = flags.DEFINE_float(
+  'attention_dropout', 0.1, "Of attention's weights."
+)
+_SIDE = flags.DEFINE_bool('side', False, 'Our side alone, asked by line.')
+
+
+def main(argv: list[str]) -> None:
+  """Starts all sides and lets them take turns."""
+  if _DEVICE.value == 'cpu':
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[: SIZES['threads']])
+  if _SIDE.value:
+    serve()
+    return
+  ours = Side([sys.executable, __file__, '--side', *sys.argv[1:]])
+  sides = {'ours': ours, 'eager': peer(compiled=False)}
+  if _COMPILED.value:
+    sides['compiled'] = peer(compiled=True)
+  missed = 0
+  for row in _ROWS.value:
+    limit = ours.ask('limit', row, 1)[0]
+    seconds: dict[str, list[float]] = {side: [] for side in sides}
+    for turn in range(1 + _TURNS.value):
+      for side, process in sides.items():
+        taken = process.ask('step', row, _STEPS.value)
+        seconds[side] += taken if turn else []  # the first compiles
+    missed += report(row, limit, seconds)
+  sys.exit(int(missed > 0))
+
+
+def peer(compiled: bool) -> 'Side':
+  """A process of torch's."""
+  sizes = SIZES | {
+    'batch': _BATCH.value,
+    'dropout': _DROPOUT.value,
+    'attention_dropout': _ATTENTION_DROPOUT.value,
+    'device': _DEVICE.value,
+    'dtype': _DTYPE.value,
+    'compiled': compiled,
+  }
+  return Side([_PEER.value, HERE / 'bert_peer.py', json.dumps(sizes)])
+
+
+class Side:
+  """A process that times steps when it is asked to."""
+
+  def __init__(self, command: list):
+    """Starts it; what it allocates on a GPU it does not keep from others."""
+    self._process = subprocess.Popen(
+      command,
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      text=True,
+      env=os.environ | {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'},
+    )
+
+  def ask(self, what: str, row: str, count: int) -> list[float]:
+    """Seconds of each of count steps; none where it cannot."""
+    self._process.stdin.write(f'{what} {row} {count}\n')
+    self._process.stdin.flush()
+    answer = self._process.stdout.readline()
+    if not answer:
+      sys.exit(f'a side ended: {self._process.args}')
+    return json.loads(answer)
+
+
+def report(row: str, limit: float, seconds: dict[str, list[float]]) -> int:
+  """Prints the comparison of a row; 1 where its bound is missed."""
+  median = {side: float(np.median(t)) for side, t in seconds.items() if t}
+  ours = median['ours']
+  ratio = ours / min(median[side] for side in median if side != 'ours')
+  verdict = 'ok' if ratio <= _BOUND.value else 'MISSED'
+  print(
+    f'{row:17} products {limit:8.4f} s'
+    + ''.join(f', {side} {taken:8.4f}' for side, taken in median.items())
+    + f'; share of the products {limit / ours:.2f}, ratio {ratio:.2f} '
+    f'(bound {_BOUND.value}: {verdict})',
+    flush=True,
+  )
+  return int(verdict == 'MISSED')
+
+
+def serve() -> None:
+  """Answers lines `step|limit MODEL TOKENS train|infer COUNT`."""
+  row, step = None, None
+  mesh = make_mesh(MeshConfig())
+  with jax.set_mesh(mesh):
+    for line in sys.stdin:
+      what, model, tokens, kind, count = line.split()
+      asked = model, int(tokens), kind
+      if what == 'limit':
+        row, step = None, None  # the last one's memory is free first
+        seconds = [limit(*asked)]
+      else:
+        if asked != row:
+          row, step = asked, make_step(*asked, mesh)
+        seconds = [seconds_of(step) for _ in range(int(count))]
+      print(json.dumps(seconds), flush=True)
+
+
+def seconds_of(call: Callable[[], None]) -> float:
+  """Seconds of one call."""
+  start = time.perf_counter()
+  call()
+  return time.perf_counter() - start
+
+
+def make_step(
+  model: str, tokens: int, kind: str, mesh: jax.sharding.Mesh
+) -> Callable[[], None]:
+  """The trainer's step, or a scorer's."""
+  train = NeuralTrain(
+    learning_rate=SIZES['learning_rate'],
+    optimizer=Optimizer.ADAMW,
+    weight_decay=0.01,
+    clip_norm=1.0,
+  )
+  optimizer = make_optimizer(train)
+  plan = plan_state(lambda rngs: tagger(model, tokens, rngs), optimizer, mesh)
+  state = [plan.init(jax.random.key(0))]
+  batch = put_batch(documents(tokens), mesh)
+  if kind == 'train':
+    step = make_train_step(plan, optimizer, bce, mesh)
+
+    def call() -> None:
+      state[0], metrics = step(state[0], batch, jax.random.key(1))
+      jax.block_until_ready((state, metrics))
+
+    return call
+
+  @jax.jit
+  def best(params: nnx.State, batch: Batch) -> tuple[jax.Array, jax.Array]:
+    return nnx.merge(plan.graphdef, params).topk(batch, 50)
+
+  params = state.pop().params  # of the optimizer's slots there is no need
+  return lambda: jax.block_until_ready(best(params, batch))
+
+
+def tagger(model: str, tokens: int, rngs: nnx.Rngs) -> nnx.Module:
+  """The model of a row."""
+  dim, layers, heads, inner = SIZES['models'][model]
+  encoder = BertConfig(
+    dropout=_DROPOUT.value, attention_dropout=_ATTENTION_DROPOUT.value
+  )
+  pooling = ClsConfig(dropout=_DROPOUT.value)
+  return build(
+    NeuralModel(NoEmbedding(), encoder, pooling, OneVsAllConfig()),
+    vocab_size=SIZES['vocab'],
+    n_labels=SIZES['labels'],
+    architecture=Architecture(
+      family=Family.BERT,
+      vocab_size=SIZES['vocab'],
+      dim=dim,
+      layers=layers,
+      heads=heads,
+      inner=inner,
+      positions=max(tokens, 512),
+      token_types=2,
+      activation=Activation.GELU,
+      norm_eps=1e-12,
+      pad_id=0,
+      position_offset=0,
+    ),
+    dtype=jnp.dtype(_DTYPE.value),
+    rngs=rngs,
+  )
+
+
+def documents(tokens: int) -> Batch:
+  """A batch without padding."""
+  rng, size = np.random.default_rng(0), _BATCH.value
+  gold = np.arange(SIZES['positives'], dtype=np.int32)
+  return Batch(
+    tokens_BT=rng.integers(1, SIZES['vocab'], (size, tokens)).astype(np.int32),
+    lengths_B=np.full(size, tokens, np.int32),
+    positives_BP=np.tile(gold, (size, 1)),
+    mask_B=np.ones(size, bool),
+    doc_B=np.arange(size, dtype=np.int32),
+  )
+
+
+def limit(model: str, tokens: int, kind: str) -> float:
+  """Seconds of the products that a step cannot do without."""
+  dim, layers, heads, inner = SIZES['models'][model]
+  rows = _BATCH.value * tokens
+  of_layer = [(rows, dim, 3 * dim), (rows, dim, dim)]
+  of_layer += [(rows, dim, inner), (rows, inner, dim)]
+  seconds = sum(products((), *sizes, kind) for sizes in of_layer)
+  # Where there is a cache to keep them in, one head's weights after another's.
+  turns = heads if _DEVICE.value == 'cpu' else 1
+  stack = (_BATCH.value, heads // turns)
+  size = dim // heads
+  for sizes in ((tokens, size, tokens), (tokens, tokens, size)):
+    seconds += turns * products(stack, *sizes, kind)
+  head = products((), _BATCH.value, dim, SIZES['labels'], kind)
+  return layers * seconds + head
+
+
+def products(
+  stack: tuple[int, ...], rows: int, inner: int, columns: int, kind: str
+) -> float:
+  """Seconds of a stack of products, and for training of their gradients'."""
+  a = jnp.ones((*stack, rows, inner), _DTYPE.value)
+  b = jnp.ones((*stack, inner, columns), _DTYPE.value)
+  c = jnp.ones((*stack, rows, columns), _DTYPE.value)
+  seconds = best_of(jnp.matmul, a, b)
+  if kind == 'train':
+    seconds += best_of(lambda c, b: c @ b.mT, c, b)
+    seconds += best_of(lambda a, c: a.mT @ c, a, c)
+  return seconds
+
+
+def best_of(product: Callable, a: jax.Array, b: jax.Array) -> float:
+  """Seconds of a product, of many in a row that write to the same memory."""
+
+  @jax.jit
+  def repeated(count: int, a: jax.Array, b: jax.Array) -> jax.Array:
+    def step(_: int, carried: tuple) -> tuple[jax.Array, jax.Array]:
+      a, out = carried
+      # It reads what the one before it made, so that none is left out.
+      first = (0,) * a.ndim
+      return a.at[first].add(0 * out[first]), product(a, b)
+
+    return lax.fori_loop(0, count, step, (a, product(a, b)))[1]
+
+  def taken(count: int) -> float:
+    calls = [lambda: jax.block_until_ready(repeated(count, a, b))] * 3
+    return min(map(seconds_of, calls))
+
+  taken(1)
+  count = 2 + int(0.2 / taken(1))
+  return (taken(1 + count) - taken(1)) / count
+
+
+if __name__ == '__main__':
+  app.run(main)
