@@ -11,7 +11,7 @@ from xjax.heads.precision import full_precision
 from xjax.models.coins import dropped
 
 _MASKED = -1e30  # finite: a row that sees no token at all must not make NaN
-_FLASH_HEAD = 128  # the largest head that cuDNN's kernels take everywhere
+_FLASH_HEAD = 128  # features of the largest that cuDNN takes on all GPUs
 
 # Weights of as many heads as make up this many at a time: 8 MiB of float32,
 # of which a handful fit into the last cache of a CPU.
@@ -72,6 +72,7 @@ def _library(
   arguments = {'implementation': 'xla'}
   sixteen_bits = inputs_BTE.dtype in (jnp.bfloat16, jnp.float16)
   fits = split.shape[-1] % 8 == 0 and split.shape[-1] <= _FLASH_HEAD
+  fits &= tokens % 2 == 0
   if jax.default_backend() == 'gpu' and sixteen_bits and fits:
     arguments['implementation'] = 'cudnn'
   if segments_BT.dtype == jnp.bool_:
