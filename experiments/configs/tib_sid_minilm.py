@@ -5,8 +5,7 @@ English records of the TIB-SID collection with GND subjects (D'Souza et al.,
 half of whose labels have one training document, and thousands none: they are
 scored by names and alternative names, as all-MiniLM-L6-v2 embeds them (Wang et
 al. 2020, https://arxiv.org/abs/2002.10957). The head is BIGRU-LWAN's of
-Chalkidis et al. 2019 (https://aclanthology.org/P19-1636), unified. Titles and
-abstracts are short: several share a row.
+Chalkidis et al. 2019 (https://aclanthology.org/P19-1636), unified.
 
   python -m experiments.train \
     --config=experiments/configs/tib_sid_minilm.py \
@@ -34,7 +33,7 @@ def get_config() -> Config:
   return Config(
     data=JsonlData(
       labels='all',
-      tokens=SubwordsConfig(max_tokens=256, buckets=(256,), packed=True),
+      tokens=SubwordsConfig(max_tokens=256, buckets=(64, 128, 192, 256)),
     ),
     model=NeuralModel(
       NoEmbedding(),
