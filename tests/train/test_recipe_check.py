@@ -41,6 +41,11 @@ from xjax.train.config_check import check_config
       'average.start',
       'below config.train.steps=1000',
     ),
+    (
+      {'average': SWAConfig(start=900, every=101)},
+      'average.every',
+      'a second point at step 1001, beyond config.train.steps=1000',
+    ),
   ],
 )
 def test_a_faulty_field_is_named(fields, path, says):
@@ -60,7 +65,7 @@ def test_recipes_pass():
         ratio=16.0,
         rates=('encoder/layers/[0-3]/*=0.1', 'pooling/*=.5', '*/bias=2e0'),
         freeze=('embedding/*',),
-        average=SWAConfig(start=999, every=10),
+        average=SWAConfig(start=990, every=10),
         loss=FocalConfig(gamma=0.0, alpha=0.25),
       )
     )

@@ -43,7 +43,7 @@ class SWAConfig(AverageConfig):
 
   Attributes:
     start: step whose parameters are the first of the mean.
-    every: steps from one to the next.
+    every: steps from one to the next; the second must be within the training.
   """
 
   start: int = 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from xjax.train.average import averages
+from xjax.train.average import AverageConfig, SWAConfig, averages
 from xjax.train.config import NeuralTrain, Optimizer, Schedule
 from xjax.train.parameter_globs import is_glob, parse_rate
 
@@ -34,7 +34,21 @@ def recipe_faults(train: NeuralTrain) -> Iterator[str]:
       f'config.train.average.start={train.average.start}: must be below '
       f'config.train.steps={train.steps}'
     )
+  elif (short := _steps_of_second_point(train.average)) > train.steps:
+    yield (
+      f'config.train.average.every={train.average.every}: with '
+      f'config.train.average.start={train.average.start} the mean takes in a '
+      f'second point at step {short}, beyond config.train.steps={train.steps}: '
+      'all that is trained after the start would be lost'
+    )
   yield from _glob_faults(train)
+
+
+def _steps_of_second_point(average: AverageConfig) -> int:
+  """Steps until a plain mean is of two points; 0 where there is no such."""
+  if not isinstance(average, SWAConfig):
+    return 0
+  return average.start + average.every
 
 
 def _glob_faults(train: NeuralTrain) -> Iterator[str]:
