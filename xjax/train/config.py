@@ -98,7 +98,8 @@ class NeuralTrain(TrainConfig):
       paths is multiplied, such as 'encoder/*=0.1'; the first that matches
       counts.
     layer_decay: factor from each encoder layer to the one below it, and from
-      the lowest to the encoder's embeddings; times that of rates.
+      the lowest to the encoder's embeddings; times that of rates. Below 1 it
+      needs BertConfig as the encoder.
     freeze: globs of the parameters that are not trained.
     optimizer: Adam or AdamW (decoupled weight decay).
     weight_decay: of AdamW.

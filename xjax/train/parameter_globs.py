@@ -85,8 +85,9 @@ def check_groups(
     )
   if config.layer_decay != 1 and not any(map(_LAYER.match, paths)):
     raise ConfigError(
-      f'config.train.layer_decay={config.layer_decay}: this encoder has no '
-      'layers (encoder/layers/<i>/...)'
+      f'config.train.layer_decay={config.layer_decay}: needs parameters '
+      'encoder/layers/<i>/..., which config.model.encoder=BertConfig(...) has '
+      'and this encoder has not; set it to 1'
     )
 
 
