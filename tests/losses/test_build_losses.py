@@ -52,6 +52,12 @@ def test_first_scores_cost_least(config):
   np.testing.assert_allclose(np.log(p / (1 - p)), [best], atol=2e-2)
 
 
+def test_first_scores_of_focal_loss_are_the_prior():
+  """Which is not where it is least: with gamma nearer to 0."""
+  prior = np.array([0.2])
+  np.testing.assert_array_equal(first_priors(FocalConfig(), prior), prior)
+
+
 def test_label_weights():
   def weights(config):
     return label_weights(config, COUNTS, 44, (0.6, 2.6))

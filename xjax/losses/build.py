@@ -48,10 +48,13 @@ def score_kind(config: LossConfig) -> ScoreKind:
 
 
 def first_priors(config: LossConfig, priors: np.ndarray) -> np.ndarray:
-  """Probabilities at whose logits scores begin: there the loss is least.
+  """Probabilities at whose logits scores begin: the prior, whatever the loss.
+
+  Binary cross entropy and the squared hinge are least there, as long as labels
+  have no weights; with weights, and of focal loss, it is elsewhere.
 
   Args:
-    config: of the loss; label weights do not count.
+    config: of the loss.
     priors: float64 [L], of labels, strictly between 0 and 1.
 
   Returns:

@@ -51,6 +51,10 @@ class EvenWeights(LabelWeightsConfig):
 class ClassBalancedWeights(LabelWeightsConfig):
   """By the effective number of a label's documents (Cui et al. 2019).
 
+  They weigh all terms of an example by its one gold class. For many labels, our
+  reading: each label's own term, where it is not gold as well. Adam undoes what
+  this does to parameters of one label alone.
+
   Attributes:
     beta: 0: all alike; towards 1: by the inverse of the frequency.
   """

@@ -7,10 +7,12 @@ import numpy as np
 def class_balanced(
   train_counts: Num[np.ndarray, ' L'], beta: float
 ) -> Float64[np.ndarray, ' L']:
-  """(1 - beta) / (1 - beta^n_l), of mean 1 (Cui et al. 2019, Equation 6).
+  """(1 - beta) / (1 - beta^n_l), of mean 1 (Cui et al. 2019).
 
-  The mean is over labels with training documents; those without weigh as if
-  they had one.
+  There a weight is of all terms of an example, by its one gold class; for many
+  labels our reading is that it is of the label's own term, whether the label is
+  gold or not. The mean is over labels with training documents; those without
+  weigh as if they had one.
 
   Args:
     train_counts: training documents per label, n_l.
