@@ -68,6 +68,10 @@ def dropped(
 ) -> jax.Array:
   """Zeroes entries with probability rate and scales up what is left.
 
+  For the layers of pretrained encoders, whose hand-written gradients flip the
+  same coins again from their seeds. Elsewhere, and where a draw is shared along
+  axes, layers.dropout serves.
+
   Args:
     x: floats of any shape.
     rate: in [0, 1).

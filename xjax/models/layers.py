@@ -19,6 +19,10 @@ def dropout(
 ) -> jax.Array:
   """Zeroes entries with probability rate and scales up what is left.
 
+  For all layers but those of the pretrained encoders: what was drawn is kept
+  for the gradient, and a draw may be shared along axes. Where that array is
+  large, and a gradient is written by hand, coins.dropped draws again instead.
+
   Args:
     x: floats of any shape.
     rate: in [0, 1), to the nearest 2^-16 below 1.
