@@ -1,4 +1,4 @@
-"""The errors a user's own mistake may cause; mains print them, no traceback."""
+"""What mains print without a traceback: a user's own mistake, and a stop."""
 
 import lzma
 import struct
@@ -38,3 +38,7 @@ class DataError(UserError):
 
 class ConfigError(UserError):
   """A config field that is unknown, of the wrong type, or impossible."""
+
+
+class Preempted(Exception):
+  """A run was asked to stop; starting it again resumes it."""

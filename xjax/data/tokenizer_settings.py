@@ -16,10 +16,21 @@ from tokenizers import (
   processors,
 )
 
-from xjax.core.errors import DataError
+from xjax.core.errors import DataError, Preempted
 from xjax.data.rows import parse_object
 
 Settings = dict[str, Any]  # the object in a tokenizer.json
+
+# What is raised while a tokenizer works and is not its fault: a signal's handler
+# runs, and raises, wherever the main thread is.
+_NOT_ITS_FAULT = (
+  DataError,
+  GeneratorExit,
+  KeyboardInterrupt,
+  MemoryError,
+  Preempted,
+  SystemExit,
+)
 
 # What is done to texts first, and what cuts them into words then: with these
 # two, a space that follows a word ends it, whatever comes after.
@@ -30,11 +41,12 @@ _CUT_AT_SPACES = {('BertNormalizer', 'BertPreTokenizer'), (None, 'ByteLevel')}
 def understood(source: str) -> Iterator[None]:
   """Makes whatever a faulty tokenizer raises within a DataError.
 
-  A panic of the library is no Exception to Python.
+  A panic of the library is no Exception to Python. What comes from outside, as
+  signals do, stays as it is.
   """
   try:
     yield
-  except (DataError, KeyboardInterrupt, SystemExit, GeneratorExit):
+  except _NOT_ITS_FAULT:
     raise
   except BaseException as error:
     raise DataError(

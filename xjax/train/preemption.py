@@ -10,11 +10,9 @@ import jax
 from jax.experimental import multihost_utils
 import numpy as np
 
+from xjax.core.errors import Preempted
+
 _VOTE_EVERY = 5  # questions; a vote waits for the device
-
-
-class Preempted(Exception):
-  """The run was asked to stop; starting it again resumes it."""
 
 
 class Preemption(contextlib.AbstractContextManager):
