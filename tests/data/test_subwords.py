@@ -272,7 +272,7 @@ def test_faulty_files(tmp_path, name):
 
 
 def test_absent_files(tmp_path):
-  with pytest.raises(DataError, match='cannot be read: No such file'):
+  with pytest.raises(DataError, match='json: there is no such file'):
     Subwords.load(tmp_path / 'tokenizer.json')
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 import hashlib
 import os
+import pathlib
 
 import numpy as np
 import tokenizers
@@ -16,6 +17,7 @@ from tokenizers import normalizers, pre_tokenizers
 
 from xjax.core.atomic import atomic_write
 from xjax.data.faults import Fault
+from xjax.data.model_files import read_object
 from xjax.data.tokenizer_folder import folder_settings
 from xjax.data.tokenizer_settings import (
   Settings,
@@ -23,7 +25,6 @@ from xjax.data.tokenizer_settings import (
   pad_tokens,
   padding_of,
   plain,
-  read_settings,
   spelled,
   understood,
   word_pieces,
@@ -108,7 +109,7 @@ class Subwords:
     """Reads the tokenizer of a Hugging Face folder (tokenizer_folder.py).
 
     Raises:
-      DataError: none is there, or it is damaged, or as load.
+      DataError: none is there, or it is damaged or elsewhere, or as load.
     """
     settings, path = folder_settings(folder)
     return cls(settings, str(path))
@@ -118,10 +119,11 @@ class Subwords:
     """Reads a tokenizer.json.
 
     Raises:
-      DataError: the file is absent or damaged, or its tokenizer puts no special
-        tokens around texts.
+      DataError: as read_object, or its tokenizer puts no special tokens around
+        texts.
     """
-    return cls(read_settings(path), str(path))
+    path = pathlib.Path(path)
+    return cls(read_object(path.parent, path.name), str(path))
 
   def save(self, path: str | os.PathLike) -> None:
     """Writes a tokenizer.json."""
@@ -131,6 +133,11 @@ class Subwords:
   def __len__(self) -> int:
     """The number of ids that an encoder must have."""
     return self.size
+
+  @property
+  def pieces(self) -> list[str | None]:
+    """The piece of each id, special tokens included; None: it has none."""
+    return [self._tokenizer.id_to_token(i) for i in range(self.size)]
 
   @property
   def n_special(self) -> int:

@@ -1,5 +1,6 @@
 """The tokenizer in the folder of a pretrained encoder."""
 
+import io
 import json
 import os
 import pathlib
@@ -9,9 +10,14 @@ from tokenizers import decoders, models, pre_tokenizers, processors
 
 from xjax.core.errors import DataError
 from xjax.data.faults import Fault
+from xjax.data.model_files import (
+  has_file,
+  read_object,
+  read_small,
+  small_file,
+)
 from xjax.data.tokenizer_settings import (
   Settings,
-  read_settings,
   understood,
   word_pieces,
 )
@@ -48,18 +54,19 @@ def folder_settings(
     The settings, and the file that they are of.
 
   Raises:
-    DataError: none of these is there, or one is damaged.
+    DataError: none of these is there, or one is damaged, or a link out of the
+      folder.
   """
   folder = pathlib.Path(folder)
   config = _config(folder)
-  if (folder / TOKENIZER).exists():
-    path = folder / TOKENIZER
-    settings = _overridden(read_settings(path), config)
-  elif (folder / WORD_PIECES).exists():
-    path = folder / WORD_PIECES
-    settings = _read_word_pieces(path, config)
-  elif all((folder / name).exists() for name in BYTE_PAIRS):
-    path = folder / BYTE_PAIRS[0]
+  if has_file(folder, TOKENIZER):
+    name = TOKENIZER
+    settings = _overridden(read_object(folder, name), config)
+  elif has_file(folder, WORD_PIECES):
+    name = WORD_PIECES
+    settings = _read_word_pieces(folder, config)
+  elif all(has_file(folder, name) for name in BYTE_PAIRS):
+    name = BYTE_PAIRS[0]
     settings = _read_byte_pairs(folder, config)
   else:
     raise DataError(
@@ -68,15 +75,15 @@ def folder_settings(
     )
   if pad := _token(config, 'pad_token', ''):
     settings['padding'] = {'pad_token': pad}
-  return settings, path
+  return settings, folder / name
 
 
 def _config(folder: pathlib.Path) -> Settings:
   """What is said beside the tokenizer, of both files where they are there."""
   config = {}
   for name in ('special_tokens_map.json', 'tokenizer_config.json'):
-    if (folder / name).exists():
-      found = read_settings(folder / name)
+    if has_file(folder, name):
+      found = read_object(folder, name)
       config |= {key: v for key, v in found.items() if v is not None}
   return config
 
@@ -100,9 +107,10 @@ def _overridden(settings: Settings, config: Settings) -> Settings:
   return settings
 
 
-def _read_word_pieces(path: pathlib.Path, config: Settings) -> Settings:
-  with understood(str(path)):
-    lines = path.read_text('utf-8').split('\n')
+def _read_word_pieces(folder: pathlib.Path, config: Settings) -> Settings:
+  with understood(str(folder / WORD_PIECES)):
+    text = read_small(folder, WORD_PIECES).decode('utf-8')
+    lines = io.StringIO(text, newline=None).read().split('\n')
     ids = {piece: i for i, piece in enumerate(lines)}
     if not lines[-1]:
       del ids['']
@@ -130,7 +138,8 @@ def _read_word_pieces(path: pathlib.Path, config: Settings) -> Settings:
 def _read_byte_pairs(folder: pathlib.Path, config: Settings) -> Settings:
   """Of RoBERTa's kind: byte pairs (Radford et al. 2019)."""
   with understood(' with '.join(str(folder / name) for name in BYTE_PAIRS)):
-    ids, merges = models.BPE.read_file(*[str(folder / n) for n in BYTE_PAIRS])
+    paths = [str(small_file(folder, name)) for name in BYTE_PAIRS]
+    ids, merges = models.BPE.read_file(*paths)
     first = _token(config, 'cls_token', '<s>')
     last = _token(config, 'sep_token', '</s>')
     for token in (first, last):

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 import contextlib
 import json
-import os
-import pathlib
 from typing import Any
 
 import tokenizers
@@ -17,12 +15,11 @@ from tokenizers import (
 )
 
 from xjax.core.errors import DataError, Preempted
-from xjax.data.rows import parse_object
 
 Settings = dict[str, Any]  # the object in a tokenizer.json
 
-# What is raised while a tokenizer works and is not its fault: a signal's handler
-# runs, and raises, wherever the main thread is.
+# What is raised while a tokenizer works and is not its fault: the handler of a
+# signal raises wherever the main thread is.
 _NOT_ITS_FAULT = (
   DataError,
   GeneratorExit,
@@ -53,20 +50,6 @@ def understood(source: str) -> Iterator[None]:
       f'{source}: no tokenizer that can be used here: {error}; get the folder '
       'of the encoder anew'
     ) from error
-
-
-def read_settings(path: str | os.PathLike) -> Settings:
-  """Reads a JSON object.
-
-  Raises:
-    DataError: the file is absent or damaged.
-  """
-  try:
-    content = pathlib.Path(path).read_bytes()
-  except OSError as error:
-    raise DataError(f'{path}: cannot be read: {error.strerror}') from error
-  with understood(str(path)):
-    return parse_object(content)
 
 
 def spelled(settings: Settings) -> str:

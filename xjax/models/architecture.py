@@ -6,10 +6,10 @@ Devlin et al. 2019 (BERT), Liu et al. 2019 (RoBERTa).
 from collections.abc import Iterator, Mapping
 import dataclasses
 import enum
-import json
 from typing import Any
 
 from xjax.core.errors import DataError
+from xjax.data.model_files import shown
 
 
 class Family(enum.Enum):
@@ -111,7 +111,7 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
   if family is None:
     kinds = ', '.join(_FAMILIES)
     raise DataError(
-      f'{where}: "model_type" is {_shown(model)}; only these kinds of encoder '
+      f'{where}: "model_type" is {shown(model)}; only these kinds of encoder '
       f'can be read: {kinds}'
     )
   faults = [*_size_faults(config, family), *_other_faults(config)]
@@ -150,7 +150,7 @@ def _size_faults(config: Mapping[str, Any], family: Family) -> Iterator[str]:
 def _outside(name: str, value: Any, least: int, most: int) -> Iterator[str]:
   if type(value) is not int or not least <= value <= most:
     yield (
-      f'"{name}" is {_shown(value)}; it must be a whole number from {least} '
+      f'"{name}" is {shown(value)}; it must be a whole number from {least} '
       f'to {most}'
     )
 
@@ -158,20 +158,20 @@ def _outside(name: str, value: Any, least: int, most: int) -> Iterator[str]:
 def _other_faults(config: Mapping[str, Any]) -> Iterator[str]:
   eps = _given(config, 'layer_norm_eps', 1e-12)
   if type(eps) not in (int, float) or not 0 < eps < 1:
-    yield f'"layer_norm_eps" is {_shown(eps)}; it must be between 0 and 1'
+    yield f'"layer_norm_eps" is {shown(eps)}; it must be between 0 and 1'
   activation = _given(config, 'hidden_act', 'gelu')
   if not isinstance(activation, str) or activation not in _ACTIVATIONS:
     kinds = ', '.join(_ACTIVATIONS)
-    yield f'"hidden_act" is {_shown(activation)}; implemented are: {kinds}'
+    yield f'"hidden_act" is {shown(activation)}; implemented are: {kinds}'
   places = _given(config, 'position_embedding_type', 'absolute')
   if places != 'absolute':
     yield (
-      f'"position_embedding_type" is {_shown(places)}; only absolute '
+      f'"position_embedding_type" is {shown(places)}; only absolute '
       'positions are implemented'
     )
   for name in ('is_decoder', 'add_cross_attention', 'pruned_heads'):
     if config.get(name):
-      yield f'"{name}" is {_shown(config[name])}; it is not implemented'
+      yield f'"{name}" is {shown(config[name])}; it is not implemented'
   if _given(config, 'quantization_config', None) is not None:
     yield 'has a "quantization_config"; quantized weights cannot be read'
 
@@ -186,7 +186,7 @@ def _joint_faults(config: Mapping[str, Any], family: Family) -> Iterator[str]:
   narrow = _given(config, 'embedding_size', dim)
   if narrow != dim:
     yield (
-      f'"embedding_size" is {_shown(narrow)} and "hidden_size" is {dim}; only '
+      f'"embedding_size" is {shown(narrow)} and "hidden_size" is {dim}; only '
       'equal ones are implemented'
     )
   pad_id, size = _pad_id(config, family), config['vocab_size']
@@ -212,7 +212,3 @@ def _position_offset(config: Mapping[str, Any], family: Family) -> int:
 def _given(config: Mapping[str, Any], name: str, default: Any) -> Any:
   value = config.get(name)
   return default if value is None else value
-
-
-def _shown(value: Any) -> str:
-  return 'missing' if value is None else json.dumps(value)[:80]

@@ -10,6 +10,7 @@ import numpy as np
 
 from xjax.core.atomic import WriteError, build_folder, write_json, writing
 from xjax.core.errors import DataError
+from xjax.data.model_files import file_of, has_file, read_object
 from xjax.models.architecture import Architecture, architecture_of
 from xjax.models.convert import (
   from_hugging_face,
@@ -17,7 +18,6 @@ from xjax.models.convert import (
   wanted_names,
 )
 from xjax.models.hub_cache import find_model
-from xjax.models.model_files import file_of, has_file, read_object
 from xjax.models.weight_files import WeightFiles, write_weights
 
 CONFIG = 'config.json'

@@ -3,17 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping
 import contextlib
 import dataclasses
-import json
 import pathlib
-from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from xjax.core.errors import DataError
+from xjax.data.model_files import file_of, has_file, read_object, shown
 from xjax.models.convert import Header
-from xjax.models.model_files import file_of, has_file, read_object
 
 WEIGHTS = 'model.safetensors'
 INDEX = 'model.safetensors.index.json'
@@ -113,10 +111,10 @@ def _of_index(folder: pathlib.Path) -> WeightFiles:
     for name, header in _headers(path).items():
       if listed.get(name) != shard:
         at = listed.get(name, 'no shard')
-        faults.append(f'{_shown(name)} is in {shard}, listed in {at}')
+        faults.append(f'{shown(name)} is in {shard}, listed in {at}')
       headers[name], files[name] = header, path
   faults += [
-    f'{_shown(name)} is in no shard, listed in {shard}'
+    f'{shown(name)} is in no shard, listed in {shard}'
     for name, shard in listed.items()
     if name not in headers
   ]
@@ -132,13 +130,13 @@ def _listed(folder: pathlib.Path) -> dict[str, str]:
   listed = read_object(folder, INDEX).get('weight_map')
   if not isinstance(listed, dict) or not listed:
     raise DataError(
-      f'{folder / INDEX}: "weight_map" is {_shown(listed)}; it must list the '
+      f'{folder / INDEX}: "weight_map" is {shown(listed)}; it must list the '
       'file of every tensor'
     )
   for name, file in listed.items():
     if not isinstance(file, str):
       raise DataError(
-        f'{folder / INDEX}: the file of {_shown(name)} is {_shown(file)}, not '
+        f'{folder / INDEX}: the file of {shown(name)} is {shown(file)}, not '
         'a name'
       )
   return listed
@@ -196,7 +194,3 @@ def _first(faults: list[str], title: str) -> str:
   rest = len(faults) - _SHOWN
   more = [f'and {rest} more'] if rest > 0 else []
   return '\n  '.join([title, *faults[:_SHOWN], *more])
-
-
-def _shown(value: Any) -> str:
-  return 'missing' if value is None else json.dumps(value)[:200]

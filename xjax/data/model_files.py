@@ -6,10 +6,12 @@ import pathlib
 import re
 from typing import Any
 
-from xjax.core.errors import DAMAGE, DataError
+from xjax.core.errors import DataError
+from xjax.data.faults import Fault
+from xjax.data.rows import parse_object
 
 _PLAIN = re.compile(r'[\w-][\w.-]*', re.ASCII)
-_LARGEST_JSON = 2**26  # bytes; a shard index of 100,000 tensors has 2**23
+_LARGEST = 2**26  # bytes; a tokenizer of 250,000 pieces has 2**24
 
 
 def has_file(folder: pathlib.Path, name: str) -> bool:
@@ -46,24 +48,47 @@ def file_of(folder: pathlib.Path, name: str) -> pathlib.Path:
   return path
 
 
+def small_file(folder: pathlib.Path, name: str) -> pathlib.Path:
+  """As file_of, of a file that is not weights.
+
+  Raises:
+    DataError: as file_of, or it is too large to be one.
+  """
+  path = file_of(folder, name)
+  size = path.stat().st_size
+  if size > _LARGEST:
+    raise DataError(f'{path}: {size} bytes are too many for such a file')
+  return path
+
+
+def read_small(folder: pathlib.Path, name: str) -> bytes:
+  """What is in a file that is not weights.
+
+  Raises:
+    DataError: as small_file, or it cannot be read.
+  """
+  path = small_file(folder, name)
+  try:
+    return path.read_bytes()
+  except OSError as error:
+    raise DataError(f'{path}: cannot be read: {error.strerror}') from error
+
+
 def read_object(folder: pathlib.Path, name: str) -> dict[str, Any]:
   """The JSON object in a file of the folder.
 
   Raises:
-    DataError: the file is absent, elsewhere, or holds anything else.
+    DataError: as read_small, or it holds anything else.
   """
-  path = file_of(folder, name)
   try:
-    size = path.stat().st_size
-    if size > _LARGEST_JSON:
-      raise DataError(f'{path}: {size} bytes are too many for such a file')
-    value = json.loads(path.read_bytes())
-  except DAMAGE as error:
-    what = str(error)[:200]
-    raise DataError(f'{path}: cannot be read as JSON: {what}') from error
-  if not isinstance(value, dict):
-    raise DataError(f'{path}: is not a JSON object')
-  return value
+    return parse_object(read_small(folder, name))
+  except Fault as fault:
+    raise DataError(f'{folder / name}: {fault}; get the file anew') from fault
+
+
+def shown(value: Any) -> str:
+  """A value of a file, as messages show it: no control characters, not long."""
+  return 'missing' if value is None else json.dumps(value)[:200]
 
 
 def _places(home: pathlib.Path) -> list[pathlib.Path]:
