@@ -99,16 +99,6 @@ def test_a_snapshot_of_the_cache_is_links_to_blobs(tmp_path, monkeypatch):
   assert same(ModelFolder.at('org/name').parameters(), params_of())
 
 
-def test_the_tokenizer_is_the_file_that_says_most(tmp_path):
-  make(tmp_path / 'm')
-  found = ModelFolder.at(str(tmp_path / 'm'))
-  with pytest.raises(DataError, match='neither tokenizer.json nor vocab.txt'):
-    _ = found.tokenizer
-  for name in ('vocab.txt', 'tokenizer.json'):
-    (tmp_path / 'm' / name).write_text('')
-    assert found.tokenizer == tmp_path / 'm' / name
-
-
 def test_what_is_written_is_read(tmp_path):
   config = CONFIG | {
     'architectures': ['BertForMaskedLM'],

@@ -275,7 +275,7 @@ def test_minilm_embeds_texts_as_transformers_does():
   import torch
 
   found = ModelFolder.at(str(minilm()))
-  tokenizer = tokenizers.Tokenizer.from_file(str(found.tokenizer))
+  tokenizer = tokenizers.Tokenizer.from_file(str(found.path / 'tokenizer.json'))
   tokenizer.enable_truncation(128)
   tokenizer.enable_padding()
   encoded = tokenizer.encode_batch(list(TEXTS))

@@ -44,10 +44,15 @@ SIZES = {
 }
 
 
-def write_encoder(folder, pooler):
+def write_encoder(folder, pooler, words='Directive 2003/87/EC of the', **sizes):
   """A folder as others write it, of random weights."""
-  tokenizer = Subwords.fit(['pa te ko lu be', 'Directive 2003/87/EC of the'])
-  config = {**SIZES, 'vocab_size': len(tokenizer)}
+  tokenizer = Subwords.fit(['pa te ko lu be', words])
+  texts = {'tokenizer.json': tokenizer.text}
+  config = {**SIZES, 'vocab_size': len(tokenizer), **sizes}
+  return write_weights(folder, pooler, config, texts)
+
+
+def write_weights(folder, pooler, config, texts):
   rng = np.random.default_rng(0)
   params = {
     path: rng.normal(size=shape).astype(np.float32)
@@ -55,7 +60,6 @@ def write_encoder(folder, pooler):
       architecture_of(config, 'c'), pooler
     ).items()
   }
-  texts = {'tokenizer.json': tokenizer.text}
   write_model_folder(folder, config, params, texts)
   return params
 
@@ -141,6 +145,21 @@ def test_the_tokenizer_is_the_run_s_own(from_folder, tmp_path):
   other.save(kept)
   with pytest.raises(DataError, match='not the vocabulary'):
     xjax.load(tmp_path / 'run')
+
+
+def test_byte_pairs_without_a_tokenizer_json(from_folder, tmp_path):
+  pieces = '<s> <pad> </s> <unk> Ġ a b d e i k l o p r t u pa te'.split()
+  config = SIZES | {'model_type': 'roberta', 'vocab_size': len(pieces)}
+  texts = {
+    'vocab.json': json.dumps({piece: i for i, piece in enumerate(pieces)}),
+    'merges.txt': '#version: 0.2\np a\nt e\n',
+  }
+  write_weights(tmp_path / 'model', True, config, texts)
+  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
+  fit(config, tmp_path / 'run')
+  tokenizer = xjax.load(tmp_path / 'run').inputs.vocab
+  expected = [pieces.index(piece) for piece in '<s> te Ġ pa </s>'.split()]
+  assert tokenizer.encode('te pa').tolist() == expected
 
 
 def test_no_such_folder(from_folder, tmp_path):

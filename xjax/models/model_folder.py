@@ -10,7 +10,7 @@ import numpy as np
 
 from xjax.core.atomic import WriteError, build_folder, write_json, writing
 from xjax.core.errors import DataError
-from xjax.data.model_files import file_of, has_file, read_object
+from xjax.data.model_files import read_object
 from xjax.models.architecture import Architecture, architecture_of
 from xjax.models.convert import (
   from_hugging_face,
@@ -21,7 +21,6 @@ from xjax.models.hub_cache import find_model
 from xjax.models.weight_files import WeightFiles, write_weights
 
 CONFIG = 'config.json'
-TOKENIZERS = ('tokenizer.json', 'vocab.txt')  # the first that is there counts
 
 # transformers' classes for encoders that are saved alone.
 _CLASSES = {
@@ -60,22 +59,6 @@ class ModelFolder:
     path = find_model(name)
     config = read_object(path, CONFIG)
     return cls(path, config, architecture_of(config, str(path / CONFIG)))
-
-  @property
-  def tokenizer(self) -> pathlib.Path:
-    """Its tokenizer.json, else its vocab.txt.
-
-    Raises:
-      DataError: it has neither.
-    """
-    for name in TOKENIZERS:
-      if has_file(self.path, name):
-        return file_of(self.path, name)
-    raise DataError(
-      f'{self.path}: has neither {" nor ".join(TOKENIZERS)}; write one with '
-      "transformers: AutoTokenizer.from_pretrained('FOLDER')"
-      ".save_pretrained('FOLDER')"
-    )
 
   def parameters(self) -> dict[str, np.ndarray]:
     """Our parameters by path (convert.from_hugging_face), float32.

@@ -153,5 +153,5 @@ def _small(config: Config, words: int) -> dict[str, Any]:
 
 def _tokenizer(folder: ModelFolder) -> Subwords:
   tokenizer = Subwords.of_folder(folder.path)
-  check_vocabulary(len(tokenizer), folder.architecture, str(folder.tokenizer))
+  check_vocabulary(len(tokenizer), folder.architecture, tokenizer.source)
   return tokenizer
