@@ -7,6 +7,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 import xjax
 from xjax.core.errors import ConfigError, DataError
@@ -182,6 +183,38 @@ def test_a_pooler_that_is_not_there(from_folder, tmp_path):
   config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
   with pytest.raises(ConfigError, match='has no pooler.*set it to False'):
     fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def narrow(folder):
+  weights = load_file(folder / 'model.safetensors')
+  weights['pooler.dense.bias'] = np.zeros(3, np.float32)
+  save_file(weights, folder / 'model.safetensors')
+
+
+def without_a_shard(folder):
+  (folder / 'model.safetensors').rename(folder / 'one.safetensors')
+  listed = dict.fromkeys(
+    load_file(folder / 'one.safetensors'), 'one.safetensors'
+  )
+  index = {'weight_map': listed | {'more': 'two.safetensors'}}
+  path = folder / 'model.safetensors.index.json'
+  path.write_text(json.dumps(index))
+
+
+@pytest.mark.parametrize(
+  ('damage', 'said'),
+  [(narrow, r'is \[3\], not \[8\]'), (without_a_shard, 'two.safetensors')],
+)
+def test_weights_are_looked_at_first(
+  damage, said, from_folder, encoder, tmp_path
+):
+  shutil.copytree(encoder[0], tmp_path / 'model')
+  damage(tmp_path / 'model')
+  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
+  with pytest.raises(DataError, match=said):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
 
 
 def test_a_tokenizer_of_another_model(from_folder, encoder, tmp_path):

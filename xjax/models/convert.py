@@ -6,7 +6,7 @@ the left: kernels are transposed. Query, key and value are three of theirs and,
 side by side, one of ours.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 import dataclasses
 import json
 import re
@@ -145,6 +145,18 @@ def wanted_names(
   return names
 
 
+def made_paths(
+  names: Iterable[str], architecture: Architecture
+) -> frozenset[str]:
+  """Paths of the parameters that tensors make; a pooler's, if there is one.
+
+  Args:
+    names: plain ones, as of wanted_names.
+    architecture: of the encoder.
+  """
+  return frozenset(pair.path for pair in _present(names, architecture))
+
+
 def to_hugging_face(
   params: Mapping[str, Any], architecture: Architecture, where: str
 ) -> dict[str, np.ndarray]:
@@ -234,7 +246,7 @@ _POOLER_PATH = 'pooling/dense/'
 
 
 def _present(
-  names: Mapping[str, str], architecture: Architecture
+  names: Iterable[str], architecture: Architecture
 ) -> Iterator[_Pair]:
   """The parameters asked for: a pooler only where there is some of one."""
   yield from _encoder(architecture)

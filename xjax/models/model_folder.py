@@ -14,6 +14,7 @@ from xjax.data.model_files import read_object
 from xjax.models.architecture import Architecture, architecture_of
 from xjax.models.convert import (
   from_hugging_face,
+  made_paths,
   to_hugging_face,
   wanted_names,
 )
@@ -67,11 +68,24 @@ class ModelFolder:
       DataError: a file is missing, damaged or elsewhere, or tensors are not
         those that config.json asks for, or not finite.
     """
+    files, names = self._tensors()
+    tensors = files.read(names.values())
+    return from_hugging_face(tensors, self.architecture, str(files.where))
+
+  def paths(self) -> frozenset[str]:
+    """Those of parameters(), of which only the files' headers are read.
+
+    Raises:
+      DataError: as parameters, of what headers tell: not of values.
+    """
+    _, names = self._tensors()
+    return made_paths(names, self.architecture)
+
+  def _tensors(self) -> tuple[WeightFiles, dict[str, str]]:
+    """The files, and the tensors that are read: plain name -> its name."""
     files = WeightFiles.of(self.path)
     where = str(files.where)
-    names = wanted_names(files.headers, self.architecture, where)
-    tensors = files.read(names.values())
-    return from_hugging_face(tensors, self.architecture, where)
+    return files, wanted_names(files.headers, self.architecture, where)
 
 
 def check_vocabulary(size: int, architecture: Architecture, where: str) -> None:

@@ -53,11 +53,12 @@ def check_encoder(config: Config) -> None:
   Raises:
     ConfigError: documents are longer than what it reads, or the folder has no
       pooler and the config asks for it.
-    DataError: there is no such folder, or it has a fault.
+    DataError: there is no such folder, or it has a fault. The weights are not
+      read yet, only what files say of them.
   """
   if not reads_subwords(config) or not config.model.encoder.folder:
     return
-  folder = ModelFolder.at(config.model.encoder.folder)
+  folder = _folder(config)
   _tokenizer(folder)
   longest, asked = folder.architecture.max_tokens, config.data.tokens.max_tokens
   if asked > longest:
@@ -126,14 +127,9 @@ def start_encoder(state: TrainState, config: Config) -> TrainState:
   """
   if not reads_subwords(config) or not config.model.encoder.folder:
     return state
-  folder = ModelFolder.at(config.model.encoder.folder)
+  folder = _folder(config)
   found, params = folder.parameters(), by_path(state.params)
   wanted = parameter_shapes(folder.architecture, has_pooler(config))
-  if lacking := sorted(set(wanted) - set(found)):
-    raise ConfigError(
-      f'config.model.pooling.pooler=True: {folder.path} has no pooler '
-      f'({", ".join(lacking)}): set it to False'
-    )
   for path in wanted:
     everywhere = np.ones((1,) * found[path].ndim, bool)
     params[path] = with_values(params[path], everywhere, found[path])
@@ -149,6 +145,18 @@ def _small(config: Config, words: int) -> dict[str, Any]:
     'vocab_size': words,
     'max_position_embeddings': config.data.tokens.max_tokens,
   }
+
+
+def _folder(config: Config) -> ModelFolder:
+  """The encoder's, once the headers of its weights say that all are there."""
+  folder = ModelFolder.at(config.model.encoder.folder)
+  wanted = parameter_shapes(folder.architecture, has_pooler(config))
+  if lacking := sorted(set(wanted) - folder.paths()):
+    raise ConfigError(
+      f'config.model.pooling.pooler=True: {folder.path} has no pooler '
+      f'({", ".join(lacking)}): set it to False'
+    )
+  return folder
 
 
 def _tokenizer(folder: ModelFolder) -> Subwords:
