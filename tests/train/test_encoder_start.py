@@ -28,6 +28,7 @@ from xjax.models.config import (
 )
 from xjax.models.convert import parameter_shapes
 from xjax.models.model_folder import write_model_folder
+from xjax.train import neural
 from xjax.train.checkpoint import read_params
 from xjax.train.encoder_start import start_encoder
 from xjax.train.fit import fit
@@ -168,6 +169,36 @@ def test_no_such_folder(from_folder, tmp_path):
   with pytest.raises(DataError, match='none'):
     fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
+
+
+class Killed(Exception):
+  """Before the first checkpoint."""
+
+
+def test_starts_that_did_not_get_far(from_folder, tmp_path, monkeypatch):
+  def kill(*_):
+    raise Killed
+
+  def begin(name):
+    folder = str(tmp_path / name)
+    fit(changed(from_folder, 'encoder', folder=folder), tmp_path / 'run')
+
+  write_encoder(tmp_path / 'first', pooler=True)
+  write_encoder(tmp_path / 'words', pooler=True, words='other')
+  write_encoder(tmp_path / 'sizes', pooler=True, num_hidden_layers=2)
+  shutil.copytree(tmp_path / 'first', tmp_path / 'alike')
+  monkeypatch.setattr(neural, 'start_encoder', kill)
+  with pytest.raises(Killed):
+    begin('first')
+  assert (tmp_path / 'run' / 'checkpoints').is_dir()
+  with pytest.raises(ConfigError, match='another tokenizer.*a new workdir'):
+    begin('words')
+  with pytest.raises(ConfigError, match='other sizes.*a new workdir'):
+    begin('sizes')
+  with pytest.raises(DataError, match='gone'):
+    begin('gone')
+  with pytest.raises(Killed):
+    begin('alike')
 
 
 def test_longer_documents_than_it_reads(from_folder, tmp_path):

@@ -33,7 +33,7 @@ _SMALL = {
   'num_attention_heads': 2,
   'intermediate_size': 32,
 }
-_SOME_WORDS = 64
+SOME_WORDS = 64  # a guess, where sizes do not depend on it
 
 
 def reads_subwords(config: Config) -> bool:
@@ -47,19 +47,24 @@ def has_pooler(config: Config) -> bool:
   return isinstance(pooling, ClsConfig) and pooling.pooler
 
 
-def check_encoder(config: Config) -> None:
+def check_encoder(config: Config, workdir: Workdir) -> None:
   """Refuses an encoder's folder before anything is made for a run.
+
+  Args:
+    config: of the run.
+    workdir: of the run, which has no complete checkpoint.
 
   Raises:
     ConfigError: documents are longer than what it reads, or the folder has no
-      pooler and the config asks for it.
+      pooler and the config asks for it; or the workdir keeps another encoder's
+      tokenizer or sizes.
     DataError: there is no such folder, or it has a fault. The weights are not
       read yet, only what files say of them.
   """
   if not reads_subwords(config) or not config.model.encoder.folder:
     return
   folder = _folder(config)
-  _tokenizer(folder)
+  _check_kept(folder, _tokenizer(folder), workdir)
   longest, asked = folder.architecture.max_tokens, config.data.tokens.max_tokens
   if asked > longest:
     raise ConfigError(
@@ -80,7 +85,7 @@ def planned_architecture(config: Config) -> Architecture | None:
     return None
   if config.model.encoder.folder:
     return ModelFolder.at(config.model.encoder.folder).architecture
-  return architecture_of(_small(config, _SOME_WORDS), 'an encoder of no folder')
+  return architecture_of(_small(config, SOME_WORDS), 'an encoder of no folder')
 
 
 def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
@@ -145,6 +150,21 @@ def _small(config: Config, words: int) -> dict[str, Any]:
     'vocab_size': words,
     'max_position_embeddings': config.data.tokens.max_tokens,
   }
+
+
+def _check_kept(
+  folder: ModelFolder, tokenizer: Subwords, workdir: Workdir
+) -> None:
+  """Refuses another encoder than the one of a start that did not get far."""
+  if not workdir.encoder.exists():
+    return
+  alike = workdir.subwords().digest == tokenizer.digest
+  if not alike or workdir.architecture() != folder.architecture:
+    raise ConfigError(
+      f'config.model.encoder.folder: {workdir.path} began with an encoder of '
+      f'{"other sizes" if alike else "another tokenizer"} than that of '
+      f'{folder.path}; take a new workdir, or the folder that it began with'
+    )
 
 
 def _folder(config: Config) -> ModelFolder:

@@ -15,10 +15,11 @@ from xjax.losses.build import score_kind
 from xjax.models.descriptors import all_words
 from xjax.models.scorer import ModelScorer
 from xjax.train.calibration import saved_calibration
-from xjax.train.checkpoint import read_params
+from xjax.train.checkpoint import intact_steps, read_params
 from xjax.train.config import Config
 from xjax.train.document_features import check_features, reads_features
 from xjax.train.encoder_start import (
+  SOME_WORDS,
   check_encoder,
   keep_encoder,
   planned_architecture,
@@ -41,8 +42,6 @@ from xjax.train.warm_start import best_step, find_start
 from xjax.train.word_start import check_word_vectors
 from xjax.train.workdir import Workdir
 
-_SOME_WORDS = 64
-
 
 @dataclasses.dataclass(frozen=True)
 class NeuralFit:
@@ -64,9 +63,10 @@ class NeuralFit:
     """
     config = self.config
     check_mesh(config, make_mesh(config.mesh))
-    if not self.workdir.checkpoints.exists():
+    # Before the first is complete, everything begins anew.
+    if not intact_steps(self.workdir.checkpoints, newest=1):
       check_word_vectors(config.model.embedding)
-      check_encoder(config)
+      check_encoder(config, self.workdir)
       if config.train.init_from:
         find_start(config.train.init_from)
 
@@ -158,7 +158,7 @@ def _check_groups(config: Config, space: LabelSpace) -> None:
   if train.rates or train.freeze or train.layer_decay != 1:
     mesh, architecture = make_mesh(config.mesh), planned_architecture(config)
     # The paths of parameters do not depend on the number of words.
-    plan_neural(config, space, _SOME_WORDS, mesh, architecture)
+    plan_neural(config, space, SOME_WORDS, mesh, architecture)
 
 
 def _present_mesh(config: Config) -> jax.sharding.Mesh:
