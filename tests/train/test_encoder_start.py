@@ -19,6 +19,7 @@ from xjax.models.architecture import architecture_of
 from xjax.models.config import (
   BertConfig,
   ClsConfig,
+  DescriptorConfig,
   MeanConfig,
   NeuralModel,
   NoEmbedding,
@@ -30,7 +31,11 @@ from xjax.models.convert import parameter_shapes
 from xjax.models.model_folder import write_model_folder
 from xjax.train import neural
 from xjax.train.checkpoint import read_params
-from xjax.train.encoder_start import start_encoder
+from xjax.train.encoder_start import (
+  check_encoder,
+  planned_architecture,
+  start_encoder,
+)
 from xjax.train.fit import fit
 from xjax.train.neural import plan_neural
 from xjax.train.state import by_path
@@ -207,6 +212,23 @@ def test_longer_documents_than_it_reads(from_folder, tmp_path):
   config = dataclasses.replace(from_folder, data=data)
   with pytest.raises(ConfigError, match='max_tokens=24.* at most 20'):
     fit(config, tmp_path / 'run')
+
+
+def test_longer_names_than_it_reads(from_folder, tmp_path):
+  def named(n):
+    head = UnifiedConfig(descriptor=DescriptorConfig(max_words=n))
+    model = dataclasses.replace(
+      from_folder.model, pooling=NoPooling(), head=head
+    )
+    return dataclasses.replace(from_folder, model=model)
+
+  with pytest.raises(ConfigError, match='max_words=19: .* at most 20 .* 2 of'):
+    fit(named(19), tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+  check_encoder(named(18), Workdir.at(tmp_path / 'run'))
+  # One that is made here reads them all.
+  made = changed(named(30), 'encoder', folder='')
+  assert planned_architecture(made).max_tokens == 32
 
 
 def test_a_pooler_that_is_not_there(from_folder, tmp_path):

@@ -214,7 +214,9 @@ class DescriptorConfig:
     alt: whether the words of alternative names count as well.
     weights: uniform (Chalkidis et al. 2019: the centroid), or by the inverse
       frequency of a word in the descriptors of all labels.
-    max_words: of each name, its first ones.
+    max_words: of each name, its first ones; with BertConfig its first pieces,
+      which with the special tokens around them must not be more than the
+      encoder reads.
   """
 
   alt: bool = False

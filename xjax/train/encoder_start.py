@@ -33,6 +33,7 @@ _SMALL = {
   'num_attention_heads': 2,
   'intermediate_size': 32,
 }
+_SPECIAL = 2  # tokens that its tokenizer puts around a text
 SOME_WORDS = 64  # a guess, where sizes do not depend on it
 
 
@@ -55,7 +56,7 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
     workdir: of the run, which has no complete checkpoint.
 
   Raises:
-    ConfigError: documents are longer than what it reads, or the folder has no
+    ConfigError: documents or names are longer than what it reads, or it has no
       pooler and the config asks for it; or the workdir keeps another encoder's
       tokenizer or sizes.
     DataError: there is no such folder, or it has a fault. The weights are not
@@ -64,13 +65,9 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
   if not reads_subwords(config) or not config.model.encoder.folder:
     return
   folder = _folder(config)
-  _check_kept(folder, _tokenizer(folder), workdir)
-  longest, asked = folder.architecture.max_tokens, config.data.tokens.max_tokens
-  if asked > longest:
-    raise ConfigError(
-      f'config.data.tokens.max_tokens={asked}: the encoder of {folder.path} '
-      f'reads at most {longest}'
-    )
+  tokenizer = _tokenizer(folder)
+  _check_lengths(config, folder, tokenizer.n_special)
+  _check_kept(folder, tokenizer, workdir)
 
 
 def planned_architecture(config: Config) -> Architecture | None:
@@ -145,11 +142,30 @@ def start_encoder(state: TrainState, config: Config) -> TrainState:
 
 
 def _small(config: Config, words: int) -> dict[str, Any]:
+  longest, head = config.data.tokens.max_tokens, config.model.head
+  if head.describes:
+    longest = max(longest, head.descriptor.max_words + _SPECIAL)
   return {
     **_SMALL,
     'vocab_size': words,
-    'max_position_embeddings': config.data.tokens.max_tokens,
+    'max_position_embeddings': longest,
   }
+
+
+def _check_lengths(config: Config, folder: ModelFolder, special: int) -> None:
+  """Refuses texts beyond an encoder's positions, special tokens included."""
+  longest, head = folder.architecture.max_tokens, config.model.head
+  fields = {'config.data.tokens.max_tokens': (config.data.tokens.max_tokens, 0)}
+  if head.describes:
+    words = head.descriptor.max_words
+    fields['config.model.head.descriptor.max_words'] = words, special
+  for field, (asked, more) in fields.items():
+    if asked + more > longest:
+      besides = f', {more} of them special ones' if more else ''
+      raise ConfigError(
+        f'{field}={asked}: the encoder of {folder.path} reads at most '
+        f'{longest} tokens{besides}'
+      )
 
 
 def _check_kept(
