@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import MeshConfig
-from xjax.data.config import SubwordsConfig
+from xjax.data.config import JsonlData, SubwordsConfig
 from xjax.data.schema import Label
 from xjax.data.subwords import Subwords
 from xjax.models.architecture import architecture_of
@@ -167,6 +167,14 @@ def test_byte_pairs_without_a_tokenizer_json(from_folder, tmp_path):
   tokenizer = xjax.load(tmp_path / 'run').inputs.vocab
   expected = [pieces.index(piece) for piece in '<s> te Ġ pa </s>'.split()]
   assert tokenizer.encode('te pa').tolist() == expected
+
+
+def test_an_encoder_that_nobody_trained(from_folder, tmp_path):
+  made = changed(from_folder, 'encoder', folder='')
+  check_encoder(made, Workdir.at(tmp_path / 'run'))
+  data = JsonlData(dir=str(tmp_path), tokens=made.data.tokens)
+  with pytest.raises(ConfigError, match="config.model.encoder.folder='': name"):
+    fit(dataclasses.replace(made, data=data), tmp_path / 'run')
 
 
 def test_no_such_folder(from_folder, tmp_path):

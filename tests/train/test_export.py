@@ -79,8 +79,8 @@ def test_the_tokenizer_is_that_of_the_run(run, tmp_path):
 def test_another_run_begins_with_it(run, tmp_path):
   export_encoder(run, tmp_path / 'm')
   config = config_of(str(tmp_path / 'm'))
-  check_encoder(config)
   kept = Workdir.at(run)
+  check_encoder(config, kept)
   space, words = kept.label_space(), len(kept.subwords())
   mesh = make_mesh(config.mesh)
   plan = plan_neural(config, space, words, mesh, kept.architecture())

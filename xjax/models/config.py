@@ -121,8 +121,9 @@ class BertConfig(EncoderConfig):
   Attributes:
     folder: in Hugging Face's layout, with config.json, model.safetensors and
       the tokenizer; or the name of a model in the local Hugging Face cache. It
-      is read when a run begins, never after. Empty: a small encoder with fresh
-      weights that reads the words of train.
+      is read when a run begins, never after; of several hosts each reads it, so
+      each needs it, at this path. Empty: a small encoder with fresh weights
+      that reads the words of train, with SyntheticData alone.
     dropout: rate over the embeddings and over what each part of a layer adds.
     attention_dropout: rate over attention's weights; at 0 GPUs use a flash
       kernel.

@@ -13,7 +13,7 @@ import numpy as np
 from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError
-from xjax.data.config import SubwordsConfig
+from xjax.data.config import SubwordsConfig, SyntheticData
 from xjax.data.schema import Split
 from xjax.data.subwords import Subwords
 from xjax.models.architecture import Architecture, architecture_of
@@ -56,13 +56,17 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
     workdir: of the run, which has no complete checkpoint.
 
   Raises:
-    ConfigError: documents or names are longer than what it reads, or it has no
+    ConfigError: no folder is named, other than for the embedded corpus;
+      documents or names are longer than what it reads, or it has no
       pooler and the config asks for it; or the workdir keeps another encoder's
       tokenizer or sizes.
     DataError: there is no such folder, or it has a fault. The weights are not
       read yet, only what files say of them.
   """
-  if not reads_subwords(config) or not config.model.encoder.folder:
+  if not reads_subwords(config):
+    return
+  if not config.model.encoder.folder:
+    _check_made(config)
     return
   folder = _folder(config)
   tokenizer = _tokenizer(folder)
@@ -150,6 +154,17 @@ def _small(config: Config, words: int) -> dict[str, Any]:
     'vocab_size': words,
     'max_position_embeddings': longest,
   }
+
+
+def _check_made(config: Config) -> None:
+  """Refuses a small encoder that nobody trained where there is real text."""
+  if not isinstance(config.data, SyntheticData):
+    raise ConfigError(
+      "config.model.encoder.folder='': name the pretrained encoder, with "
+      '--config.model.encoder.folder=FOLDER: a folder as Hugging Face has it '
+      '(config.json, model.safetensors and the tokenizer), or the name of a '
+      'model in the local Hugging Face cache'
+    )
 
 
 def _check_lengths(config: Config, folder: ModelFolder, special: int) -> None:
