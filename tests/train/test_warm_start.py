@@ -40,7 +40,7 @@ def started(config, init_from, space, vocab):
   state = fresh(config, space, vocab)
   before = jax.tree.map(np.array, by_path(state.params))
   shardings = jax.tree.map(lambda x: x.sharding, state)
-  state = warm_start(state, init_from, space, Inputs(config, vocab))
+  state, _ = warm_start(state, init_from, space, Inputs(config, vocab))
   assert jax.tree.map(lambda x: x.sharding, state) == shardings
   assert int(state.step) == 0
   return before, jax.tree.map(np.array, by_path(state.params))

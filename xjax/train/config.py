@@ -119,7 +119,8 @@ class NeuralTrain(TrainConfig):
     patience: judgings without improvement before stopping; 0: never stop.
     init_from: WORKDIR[@step] whose parameters warm-start this run. Words that
       both runs have get the other's vectors, whatever model.embedding.vectors
-      says of them.
+      says of them; so do pieces of pretrained encoders. A head that goes on
+      from there has its descriptors made as they were there.
   """
 
   batch_size: int = 64

@@ -13,25 +13,42 @@ from xjax.data.vocab import FIRST_WORD_ID, Vocabulary
 from xjax.data.word_vectors import WordVectors
 from xjax.evaluate.arrays import Arrays
 from xjax.train.state import TrainState, by_path, from_paths
-from xjax.train.warm_start import WORD_VECTORS, with_values
-
-DESCRIPTORS = 'head/descriptors'
+from xjax.train.vocabulary_rows import with_rows, word_rows
+from xjax.train.warm_start import DESCRIPTORS, WORD_VECTORS, with_values
+from xjax.train.workdir import Workdir
 
 
 def words_of(
-  state: TrainState, vocab: Vocabulary, found: np.ndarray | None
+  state: TrainState,
+  vocab: Vocabulary,
+  found: np.ndarray | None,
+  describer: Workdir | None = None,
 ) -> WordVectors:
-  """The word vectors that a fresh state begins with.
+  """The word vectors that the descriptors of a new run are made of.
 
   Args:
     state: fresh, with what is pretrained in it.
     vocab: its words.
     found: bool [vocabulary], the pretrained words; None: nothing is, and all
       words' random vectors tell them apart.
+    describer: a run whose descriptors were of other vectors than those that it
+      ended with: words that it has are as its descriptors have them.
+
+  Raises:
+    DataError: a file of the describer is damaged.
   """
   if found is None:
     found = np.arange(len(vocab)) >= FIRST_WORD_ID
-  return WordVectors(np.asarray(by_path(state.params)[WORD_VECTORS]), found)
+  vectors = np.asarray(by_path(state.params)[WORD_VECTORS])
+  if describer is None or not describer.word_vectors.exists():
+    return WordVectors(vectors, found)
+  there = describer.vocabulary()
+  theirs = load_words(describer.word_vectors, there)
+  rows = word_rows(vocab, there)
+  return WordVectors(
+    with_rows(vectors, rows, theirs.vectors),
+    with_rows(found, rows, theirs.found),
+  )
 
 
 def start_descriptors(state: TrainState, rows: np.ndarray) -> TrainState:

@@ -285,10 +285,12 @@ class NeuralRun:
     embedding, vocab = self.config.model.embedding, self.inputs.vocab
     state, found = start_words(state, embedding, vocab)
     state = start_encoder(state, self.config)
+    describer = None
     if source:
-      state = warm_start(state, source, self.corpus.label_space, self.inputs)
+      space = self.corpus.label_space
+      state, describer = warm_start(state, source, space, self.inputs)
     if self.config.model.head.describes:
-      state = self._described(state, found)
+      state = self._described(state, found, describer)
     state = self.plan.begin_averages(state)
     if source:
       # The other run may go on: its best would be another one next time.
@@ -298,13 +300,17 @@ class NeuralRun:
     return jax.block_until_ready(state), at
 
   def _described(
-    self, state: TrainState, found: np.ndarray | None
+    self,
+    state: TrainState,
+    found: np.ndarray | None,
+    describer: Workdir | None,
   ) -> TrainState:
     """A fresh state with descriptors, of the words that it begins with.
 
     Args:
       state: with its word vectors, be they random, pretrained or another run's.
       found: as of start_words.
+      describer: as of warm_start.
     """
     model, vocab = self.config.model, self.inputs.vocab
     space = self.corpus.label_space
@@ -312,9 +318,11 @@ class NeuralRun:
     if vocab is None:
       return start_descriptors(state, label_features(labels, self.config))
     if reads_subwords(self.config):
-      names = start_name_encoder(state, self.workdir, model.head.descriptor)
+      names = start_name_encoder(
+        state, self.workdir, model.head.descriptor, describer
+      )
       return start_descriptors(state, names.encode(labels))
-    words = words_of(state, vocab, found)
+    words = words_of(state, vocab, found, describer)
     if is_host0():
       save_words(self.workdir.word_vectors, words)
     encoder = DescriptorEncoder.of(labels, model.head.descriptor, vocab, words)

@@ -1,12 +1,13 @@
 """A new run that begins with the parameters of another.
 
-Parameters are matched by path, label rows by label id, word vectors by word:
-the other run may have had other labels and another vocabulary. What of a label
-is not trained, such as its descriptor, is this run's own, and so is the head,
-where the other run's is of another kind.
+Parameters are matched by path, label rows by label id, word vectors by word and
+a pretrained encoder's by piece: the other run may have had other labels and
+another vocabulary. What of a label is not trained is this run's own, and so is
+the head, where the other run's is of another kind. Where it is not, what this
+run makes of descriptors is what it was there: the head is trained on that.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -19,7 +20,6 @@ from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import LABEL
 from xjax.data.schema import LabelSpace
-from xjax.data.vocab import FIRST_WORD_ID, Vocabulary
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
 from xjax.train.inputs import Inputs
 from xjax.train.state import (
@@ -28,10 +28,14 @@ from xjax.train.state import (
   from_paths,
   split_frozen,
 )
+from xjax.train.vocabulary_rows import matches, piece_rows, word_rows
 from xjax.train.workdir import Workdir
 
 WORD_VECTORS = 'embedding/table'
+PIECE_VECTORS = 'encoder/embeddings/word'
+DESCRIPTORS = 'head/descriptors'
 _HEAD = 'head/'
+_VOCABULARIES = {WORD_VECTORS: 'words', PIECE_VECTORS: 'pieces'}
 
 
 @dataclasses.dataclass
@@ -84,7 +88,7 @@ def best_step(workdir: Workdir) -> int | None:
 
 def warm_start(
   state: TrainState, source: str, space: LabelSpace, inputs: Inputs
-) -> TrainState:
+) -> tuple[TrainState, Workdir | None]:
   """Puts another run's parameters in a fresh state, and logs a report.
 
   Args:
@@ -96,6 +100,8 @@ def warm_start(
 
   Returns:
     The state, sharded as before.
+    describer: the other run, where the head goes on with descriptors as they
+      were there; None: it has none, or starts afresh.
 
   Raises:
     ConfigError: source names no checkpoint, or nothing of it fits.
@@ -103,15 +109,12 @@ def warm_start(
   """
   workdir, step = find_start(source)
   others = read_params(workdir.checkpoints, step)
-  rows = {
-    'labels': _matches(
-      _trained_ids(space), _trained_ids(workdir.label_space())
-    ),
-  }
-  if WORD_VECTORS in by_path(state.params) and WORD_VECTORS in others:
-    rows['words'] = _word_matches(inputs.vocab, workdir.vocabulary())
   report, merged = Report(), by_path(state.params)
+  labels = _trained_ids(space), _trained_ids(workdir.label_space())
+  rows = {'labels': matches(*labels)}
+  rows |= _vocabulary_rows(merged, others, inputs, workdir)
   own, same_head = _own_rows(state), _head_paths(merged) == _head_paths(others)
+  describes = same_head and _width(merged) == _width(others) != ()
   for name, param in merged.items():
     other = others.pop(name, None)
     if other is None:
@@ -127,7 +130,8 @@ def warm_start(
     raise ConfigError(f'train.init_from={source}: none of it fits:\n{report}')
   if is_host0():
     logging.info('warm start from %s, step %d:\n%s', workdir.path, step, report)
-  return dataclasses.replace(state, params=from_paths(state.params, merged))
+  state = dataclasses.replace(state, params=from_paths(state.params, merged))
+  return state, workdir if describes else None
 
 
 def find_start(source: str) -> tuple[Workdir, int]:
@@ -161,16 +165,27 @@ def _trained_ids(space: LabelSpace) -> Sequence[str]:
   return space.ids[: space.n_trained]
 
 
-def _matches(ours: Sequence[str], theirs: Sequence[str]) -> np.ndarray:
-  """int64 [len(ours)]: row of each name in theirs, -1 where it has none."""
-  index = {name: row for row, name in enumerate(theirs)}
-  return np.array([index.get(name, -1) for name in ours], np.int64)
+def _width(params: Mapping[str, Any]) -> tuple[int, ...]:
+  """(E,) of descriptors; (): there are none."""
+  return params[DESCRIPTORS].shape[1:] if DESCRIPTORS in params else ()
 
 
-def _word_matches(ours: Vocabulary, theirs: Vocabulary) -> np.ndarray:
-  found = _matches(ours.words, theirs.words)
-  shifted = np.where(found < 0, -1, found + FIRST_WORD_ID)
-  return np.concatenate([np.arange(FIRST_WORD_ID), shifted])
+def _vocabulary_rows(
+  ours: Mapping[str, jax.Array],
+  theirs: Mapping[str, np.ndarray],
+  inputs: Inputs,
+  workdir: Workdir,
+) -> dict[str, np.ndarray]:
+  """Rows by kind of what both have a table of, unless all are the same."""
+  if WORD_VECTORS in ours and WORD_VECTORS in theirs:
+    return {'words': word_rows(inputs.vocab, workdir.vocabulary())}
+  if PIECE_VECTORS not in ours or PIECE_VECTORS not in theirs:
+    return {}
+  tokenizer = workdir.subwords()
+  same_size = ours[PIECE_VECTORS].shape == theirs[PIECE_VECTORS].shape
+  if same_size and tokenizer.digest == inputs.vocab.digest:
+    return {}
+  return {'pieces': piece_rows(inputs.vocab, tokenizer)}
 
 
 def _merge(
@@ -182,6 +197,8 @@ def _merge(
 ) -> jax.Array:
   """The parameter with what fits of another's values in it."""
   kind = _row_kind(name, param)
+  if kind not in rows:
+    kind = None
   if param.shape[bool(kind) :] != other.shape[bool(kind) :]:
     report.skipped[name] = f'shape {other.shape}, not {param.shape}'
     return param
@@ -210,7 +227,7 @@ def _row_kind(name: str, param: jax.Array) -> str | None:
   spec: Any = param.sharding.spec
   if spec and spec[0] == LABEL:
     return 'labels'
-  return 'words' if name == WORD_VECTORS else None
+  return _VOCABULARIES.get(name)
 
 
 def with_values(
