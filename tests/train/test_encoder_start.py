@@ -145,13 +145,20 @@ def test_resumed_runs_end_where_others_do(from_folder, tmp_path):
     np.testing.assert_array_equal(resumed[path], values, err_msg=path)
 
 
-def test_the_tokenizer_is_the_run_s_own(from_folder, tmp_path):
+def test_the_tokenizer_and_the_sizes_are_the_run_s_own(from_folder, tmp_path):
   fit(from_folder, tmp_path / 'run')
   kept = tmp_path / 'run' / 'features' / 'tokenizer.json'
+  own = kept.read_text()
   other = Subwords.fit(['other words'])
   other.save(kept)
   with pytest.raises(DataError, match='not the vocabulary'):
     xjax.load(tmp_path / 'run')
+  kept.write_text(own)
+  sizes = kept.with_name('encoder.json')
+  for content in ('{', '{}', None):
+    sizes.unlink() if content is None else sizes.write_text(content)
+    with pytest.raises(DataError, match='features/encoder.json: '):
+      xjax.load(tmp_path / 'run')
 
 
 def test_byte_pairs_without_a_tokenizer_json(from_folder, tmp_path):

@@ -273,7 +273,7 @@ def _check_shapes(
     named = item.replace('params', 'parameters')
     raise DataError(
       f'{path}: its {named} are not those that config.json, labels.jsonl '
-      'and features/vocab.txt of this workdir ask for'
+      'and features/ of this workdir ask for'
     )
 
 

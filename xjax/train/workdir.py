@@ -223,9 +223,10 @@ class Workdir:
     """The sizes of the run's pretrained encoder; None: it has none.
 
     Raises:
-      DataError: encoder.json is damaged.
+      DataError: encoder.json is damaged, or gone from beside tokenizer.json.
     """
-    if not self.encoder.exists():
+    # Of these two it is written last.
+    if not self.encoder.exists() and not self.tokenizer.exists():
       return None
     return architecture_of(read_json(self.encoder), str(self.encoder))
 
