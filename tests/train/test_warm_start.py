@@ -12,7 +12,7 @@ from xjax.data.schema import LabelSpace
 from xjax.data.vocab import FIRST_WORD_ID, Vocabulary
 from xjax.models.descriptors import DescriptorEncoder
 from xjax.train.checkpoint import intact_steps, read_params
-from xjax.train.descriptor_start import load_words
+from xjax.train.descriptor_start import load_words, words_of
 from xjax.train.fit import fit
 from xjax.train.inputs import Inputs
 from xjax.train.neural import plan_neural
@@ -217,3 +217,49 @@ def test_descriptors_are_of_the_words_that_were_loaded(
   encoder = DescriptorEncoder.of(labels, descriptor, vocab, words)
   found = read_params(workdir.checkpoints, 1)['head/descriptors']
   np.testing.assert_array_equal(found[: len(labels)], encoder.encode(labels))
+
+
+def test_words_that_were_trained_since_describe_no_labels(
+  described_config, tmp_path
+):
+  """The head knows labels by the vectors that the other run began with."""
+  embedding = dataclasses.replace(
+    described_config.model.embedding, frozen=False
+  )
+  model = dataclasses.replace(described_config.model, embedding=embedding)
+  config = dataclasses.replace(
+    described_config,
+    model=model,
+    train=dataclasses.replace(
+      described_config.train, steps=1, judge_every=1, learning_rate=0.1
+    ),
+  )
+  source = fit(config, tmp_path / 'source')
+  space = source.corpus.label_space
+  there = Workdir.at(source.workdir)
+  vocab = there.vocabulary()
+  begun = load_words(there.word_vectors, vocab)
+  ended = read_params(there.checkpoints, 1)
+  assert np.abs(ended['embedding/table'] - begun.vectors).max() > 0.05
+  # Ours: theirs backwards, and one that they do not have.
+  ours = Vocabulary(('unseen', *reversed(vocab.words)))
+  state = fresh(config, space, ours)
+  own = np.array(by_path(state.params)['embedding/table'])
+  state, describer = warm_start(
+    state, str(source.workdir), space, Inputs(config, ours)
+  )
+  words = words_of(state, ours, None, describer)
+  first = FIRST_WORD_ID
+  np.testing.assert_array_equal(words.vectors[first], own[first])
+  np.testing.assert_array_equal(
+    words.vectors[first + 1 :], begun.vectors[first:][::-1]
+  )
+  assert words.found[first:].all() and not words.found[:first].any()
+  encoder = DescriptorEncoder.of(
+    space.labels, config.model.head.descriptor, ours, words
+  )
+  np.testing.assert_allclose(
+    encoder.encode(space.labels),
+    ended['head/descriptors'][: len(space.labels)],
+    atol=1e-6,
+  )
