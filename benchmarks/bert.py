@@ -9,11 +9,15 @@ one. A training step is forward, backward, clipping and AdamW of all weights
 under [CLS] and a dense layer over 4,271 labels; an inference step ends with the
 best 50 labels. Random weights; the same sizes and dropout on both sides, in
 processes of their own that take turns: ours is the trainer's own step, the
-peer's attention is torch's scaled_dot_product_attention, plain and compiled
-(frozen for inference). First come the bare matrix products of a step, one after
-the other, then the medians, the share of our time that those products would
-take, and the ratio of ours to the better peer; exits 1 where it exceeds the
-bound.
+peer's attention is torch's scaled_dot_product_attention, plain and compiled.
+First come the bare matrix products of a step, one after the other, then the
+medians, the share of our time that those products would take, and the ratio of
+ours to the better peer; exits 1 where it exceeds the bound.
+
+On CPUs that are not Intel's, MKL's products may take twice the time of oneDNN's
+or XLA's. --frozen gives the compiled peer oneDNN's for inference, by an option
+of inductor that torch calls experimental: then a step of either side takes
+little more than the bare products, and no ratio far below 1 is to be had.
 """
 
 from collections.abc import Callable
@@ -68,6 +72,7 @@ ROWS = [
 _PEER = flags.DEFINE_string('peer_python', sys.executable, 'With torch.')
 _ROWS = flags.DEFINE_list('rows', ROWS, 'MODEL TOKENS train|infer, ...')
 _COMPILED = flags.DEFINE_bool('compiled', True, "Whether torch.compile's too.")
+_FROZEN = flags.DEFINE_bool('frozen', False, 'Whether its weights are frozen.')
 _TURNS = flags.DEFINE_integer('turns', 5, 'Turns of each side.', 1)
 _STEPS = flags.DEFINE_integer('steps', 1, 'Steps of a turn.', 1)
 _BATCH = flags.DEFINE_integer('batch', 8, 'Documents of a step.', 1)
@@ -116,6 +121,7 @@ def peer(compiled: bool) -> 'Side':
     'device': _DEVICE.value,
     'dtype': _DTYPE.value,
     'compiled': compiled,
+    'frozen': _FROZEN.value,
   }
   return Side([_PEER.value, HERE / 'bert_peer.py', json.dumps(sizes)])
 

@@ -57,9 +57,14 @@ def make_step(
   mask = torch.ones_like(ids)
   gold = torch.zeros(shape[0], labels, device=device)
   gold[:, : sizes['positives']] = 1
-  # For what is never trained again: weights are laid out once and for all.
-  torch._inductor.config.freezing = kind == 'infer'
-  run = torch.compile(tagger) if sizes['compiled'] else tagger
+  # Sizes left open and weights laid out for good (inductor's freezing, for
+  # inference alone) bring oneDNN's products in the place of MKL's.
+  frozen = sizes['frozen'] and kind == 'infer'
+  torch._dynamo.reset()  # else a second length leaves sizes open by itself
+  torch._inductor.config.freezing = frozen
+  run = tagger
+  if sizes['compiled']:
+    run = torch.compile(tagger, dynamic=True if frozen else None)
   mixed = torch.autocast(
     device.type, torch.bfloat16, enabled=sizes['dtype'] == 'bfloat16'
   )
