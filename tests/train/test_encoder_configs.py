@@ -6,8 +6,14 @@ import dataclasses
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.data.config import FeatureFilesConfig, SyntheticData, WordsConfig
+from xjax.data.config import (
+  FeatureFilesConfig,
+  SubwordsConfig,
+  SyntheticData,
+  WordsConfig,
+)
 from xjax.models.config import (
+  BertConfig,
   BiGRUConfig,
   CNNConfig,
   DescriptorConfig,
@@ -15,6 +21,7 @@ from xjax.models.config import (
   HANConfig,
   LabelAttentionConfig,
   NeuralModel,
+  NoEmbedding,
   NoPooling,
   OneVsAllConfig,
   SelfAttentionConfig,
@@ -75,6 +82,24 @@ def test_what_does_not_go_together(name, part, value, says):
     check_config(dataclasses.replace(CONFIGS[name], model=model))
   assert says in str(raised.value)
   assert '\n' not in str(raised.value)
+
+
+def test_packed_rows_are_of_one_length():
+  """Shorter buckets would be read by nobody."""
+  tokens = SubwordsConfig(64, buckets=(64,), packed=True)
+  config = Config(
+    data=SyntheticData(tokens=tokens),
+    model=NeuralModel(NoEmbedding(), BertConfig()),
+  )
+  check_config(config)
+  small = shrink(config)
+  check_config(small)
+  assert small.data.tokens == SubwordsConfig(16, (16,), packed=True)
+  tokens.buckets = (32, 64)
+  with pytest.raises(ConfigError, match=r'buckets=\(32, 64\): .* \(64,\)'):
+    check_config(config)
+  tokens.packed = False
+  check_config(config)
 
 
 def test_vectors_of_labels_are_made_of_no_words():

@@ -54,7 +54,9 @@ class SubwordsConfig(TokensConfig):
 
   Attributes:
     packed: whether the documents of a batch share rows of max_tokens, so that
-      short ones cost what they have; buckets then play no part.
+      short ones cost the encoder what they have; buckets is (max_tokens,) then.
+      Poolings and heads see max_tokens of every document, however short: it
+      pays where the encoder is most of the work.
   """
 
   packed: bool = False

@@ -276,6 +276,8 @@ def _shrink_tokens(tokens: TokensConfig) -> TokensConfig:
       return dataclasses.replace(tokens, dir='')
     case FeatureFilesConfig():
       sizes = {'dir': ''}
+    case SubwordsConfig(packed=True):
+      return dataclasses.replace(tokens, max_tokens=16, buckets=(16,))
     case SubwordsConfig():
       sizes = {}
     case _:

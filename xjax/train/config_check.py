@@ -181,6 +181,12 @@ def _data_faults(data: DataConfig) -> Iterator[str]:
       f'config.data.tokens.buckets={buckets}: the last one must be '
       f'config.data.tokens.max_tokens={tokens.max_tokens}'
     )
+  elif getattr(tokens, 'packed', False) and len(buckets) > 1:
+    yield (
+      f'config.data.tokens.buckets={buckets}: with '
+      'config.data.tokens.packed=True all rows are of max_tokens: '
+      f'{buckets[-1:]}'
+    )
   if len(set(data.zones)) != len(data.zones):
     yield f'config.data.zones={data.zones}: a zone is named twice'
   if not data.labels:
