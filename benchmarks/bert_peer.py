@@ -2,8 +2,8 @@
 
   python bert_peer.py SIZES      (JSON)
 
-Answers lines `step MODEL TOKENS train|infer COUNT` with the seconds of each step, or
-with none where torch.compile does not work.
+Answers lines `step MODEL TOKENS train|infer COUNT` with the seconds of each
+step, or with none where torch.compile does not work.
 """
 
 from collections.abc import Callable
