@@ -13,6 +13,12 @@ import pytest
 # Before any backend starts: sharding is never a no-op in the tests.
 jax.config.update('jax_num_cpu_devices', 8)
 
+# Nor is most of the time spent in LLVM's optimizer, for programs that run a few
+# times: XLA's own passes, which decide what is computed how, stay as they are.
+os.environ['XLA_FLAGS'] = ' '.join(
+  [os.environ.get('XLA_FLAGS', ''), '--xla_backend_optimization_level=0']
+)
+
 # Shapes and types of these rooms are checked at every call. Done here, before
 # any test imports them. Contracts are left out: what they declare are pytrees,
 # which JAX's transformations fill with specs and None instead of arrays.
