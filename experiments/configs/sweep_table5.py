@@ -5,7 +5,10 @@ Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 5: one or two
 layers, 200, 300 or 400 hidden units, dropout 0.1 to 0.5, dropout of words 0,
 0.01 or 0.02, batches of 8, 12 or 16, by a tree-structured Parzen estimator
 (HYPEROPT there). The paper takes the least loss on dev, this the best RP@5, and
-it does not say how many trials there were.
+it does not say how many trials there were. For HAN it gives layers and units by
+level, words and zones: here both levels have the same units, as in all that it
+reports, and one or two layers are over words alone; over zones there is one, as
+in the paper's best. One dropout is over embeddings and encoder.
 
   python -m experiments.sweep \
     --config=experiments/configs/sweep_table5.py:SYSTEM \

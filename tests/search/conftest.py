@@ -1,22 +1,29 @@
 """A stand-in for experiments.train, and sweeps that it trains in no time."""
 
+from collections.abc import Iterator
 import pathlib
 import sys
 
 import pytest
+import sqlalchemy
+import sqlalchemy.event
 
+from xjax.search import workers
 from xjax.search.config import Listed, Sweep
 from xjax.search.folder import SweepFolder
 from xjax.search.work import Work
 from xjax.train.config import Config, NeuralTrain
 
 # Its figure at a judging grows to train.learning_rate; with train.clip_norm=1
-# it fails, with train.warmup=1 it waits at its second judging. Two at once in a
-# workdir end in `twice`.
+# it fails, with train.warmup=1 it waits at its second judging, with 2 also when
+# it is asked to leave. Two at once in a workdir end in `twice`.
 STAND_IN = """
 import ast, json, os, pathlib, signal, sys, time
 
 def leave(*_):
+  (workdir / 'asked').touch()
+  if train['warmup'] == 2:
+    return
   alive.unlink()
   sys.exit(75)
 
@@ -31,8 +38,8 @@ alive = workdir / 'alive'
 if alive.exists():
   (workdir / 'twice').touch()
 alive.touch()
-signal.signal(signal.SIGTERM, leave)
 train = config['train']
+signal.signal(signal.SIGTERM, leave)
 path = workdir / 'metrics.jsonl'
 lines = path.read_text().splitlines() if path.exists() else []
 for number in range(len(lines) + 1, 5):
@@ -53,6 +60,25 @@ value = json.loads(path.read_text().splitlines()[-1])['metrics']['all']['RP@5']
   json.dumps({'xjax': {'all': {'RP@5': value}}}))
 alive.unlink()
 """
+
+
+@pytest.fixture(autouse=True)
+def no_sleep(monkeypatch) -> None:
+  """What a stand-in does is done at once."""
+  monkeypatch.setattr(workers, '_LOOK_EVERY', 0.01)
+
+
+@pytest.fixture(autouse=True)
+def no_disk() -> Iterator[None]:
+  """Nobody waits for the disk: a kill loses nothing without, a blackout may."""
+
+  def hurry(connection, _) -> None:
+    connection.execute('PRAGMA synchronous=OFF')
+
+  event = sqlalchemy.Engine, 'connect', hurry
+  sqlalchemy.event.listen(*event)
+  yield
+  sqlalchemy.event.remove(*event)
 
 
 @pytest.fixture

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 import os
 import pathlib
 import signal
@@ -10,19 +11,20 @@ import pytest
 from xjax.search.local_process import LocalProcess
 
 
-def ended(process: LocalProcess, seconds: float = 20) -> int:
+def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
   until = time.monotonic() + seconds
-  while (code := process.poll()) is None:
+  while not condition():
     assert time.monotonic() < until
     time.sleep(0.01)
-  return code
 
 
-def written(path: pathlib.Path, seconds: float = 20) -> str:
-  until = time.monotonic() + seconds
-  while not path.exists() or not path.read_text():
-    assert time.monotonic() < until
-    time.sleep(0.01)
+def ended(process: LocalProcess) -> int:
+  wait_for(lambda: process.poll() is not None)
+  return process.poll()
+
+
+def written(path: pathlib.Path) -> str:
+  wait_for(lambda: path.exists() and path.read_text())
   return path.read_text()
 
 
@@ -69,6 +71,23 @@ time.sleep(60)
 """
 
 
+def test_kills_what_does_not_leave(tmp_path):
+  stubborn = "trap '' TERM; echo $0; while :; do sleep 0.1; done"
+  first = start(tmp_path, stubborn, 'on')
+  written(tmp_path / 'a.txt')
+  first.terminate()
+  first.kill()
+  assert first.poll() == -signal.SIGKILL
+  first = start(tmp_path, stubborn, 'again')
+  log = tmp_path / 'a.txt'
+  wait_for(lambda: first.poll() is None and 'again' in log.read_text())
+  # One that a killed sweep left, while the next waits for it.
+  second = start(tmp_path, 'echo never')
+  second.kill()
+  assert ended(first) == -signal.SIGKILL and ended(second) == 0
+  assert log.read_text() == 'on\nagain\n'
+
+
 def test_outlives_a_killed_parent_and_makes_room(tmp_path):
   parent = subprocess.Popen([sys.executable, '-c', PARENT, str(tmp_path)])
   log = tmp_path / 'a.txt'
@@ -83,7 +102,7 @@ def test_outlives_a_killed_parent_and_makes_room(tmp_path):
 
 
 def test_need_not_start_when_asked_to_leave_before(tmp_path):
-  first = start(tmp_path, "trap 'exit 75' TERM; echo on; sleep 0.5 & wait")
+  first = start(tmp_path, "trap 'exit 75' TERM; echo on; sleep 0.2 & wait")
   written(tmp_path / 'a.txt')
   second = start(tmp_path, 'echo never')
   second.terminate()

@@ -44,8 +44,8 @@ class Attempt:
     self._store, self._launch = store, launch
     self._values: list[float] = []
     self._judgings = Judgings(runs[0].place.workdir, metric)
-    self._reported = store.reported(trial)
-    self._pruned = self._reported > 0 and trial.should_prune()
+    self._decided = store.decided(trial)
+    self._pruned = store.stopped(trial)
     self._process = launch(runs[0].place)
     if self._pruned:
       self._process.terminate()
@@ -53,6 +53,10 @@ class Attempt:
   def terminate(self) -> None:
     """Asks the run under way to save and leave."""
     self._process.terminate()
+
+  def kill(self) -> None:
+    """Ends the run under way at once; it goes on from what it last saved."""
+    self._process.kill()
 
   def left(self) -> bool:
     """Whether the run under way has ended, by itself or as it was asked."""
@@ -88,15 +92,16 @@ class Attempt:
     train = self._runs[0].config.train
     last = train.steps if isinstance(train, NeuralTrain) else 0
     judgings = enumerate(self._judgings.read(), 1)
-    for number, (step, value) in list(judgings)[self._reported :]:
-      self._reported = number
+    for number, (step, value) in list(judgings)[self._decided :]:
+      self._decided = number
       if value is None:
         continue
       logging.info(
         'trial %d: %s %.4f at step %d', self.number, self._metric, value, step
       )
-      self._trial.report(value, number)
-      if step < last and self._trial.should_prune():
+      if number > self._store.reported(self._trial):
+        self._trial.report(value, number)
+      if self._store.decide(self._trial, number, may_stop=step < last):
         self._pruned = True
         self._process.terminate()
         return

@@ -86,10 +86,13 @@ class NoPruning(Pruning):
 
 @dataclasses.dataclass(frozen=True)
 class MedianPruning(Pruning):
-  """Those whose best judging is below the median of others by then.
+  """Those whose best judging so far is below a median of others.
 
-  The others are the complete trials. The last judging of a run stops nothing.
-  With several seeds the first one's run decides.
+  By Optuna's rule: at its n-th judging, a trial's best value so far is compared
+  with the median of the values, not the best so far, that the complete trials
+  had at their n-th. Pruned and failed trials do not count, nor do those that
+  ended before. The judging at train.steps stops nothing. With several seeds the
+  first one's run decides.
 
   Attributes:
     startup_trials: complete before any is stopped.

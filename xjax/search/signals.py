@@ -3,9 +3,13 @@
 import contextlib
 import signal
 import threading
+import time
 import types
 
 from xjax.train.preemption import Preempted
+
+# Some launchers send a signal to a process and to its group: it comes twice.
+_ECHO = 0.5  # seconds
 
 
 class Signals(contextlib.AbstractContextManager):
@@ -13,6 +17,8 @@ class Signals(contextlib.AbstractContextManager):
 
   def __init__(self) -> None:
     self._noticed: int | None = None
+    self._noticed_at = 0.0
+    self._urgent = False
     self._before: dict[int, signal.Handlers] = {}
 
   def __enter__(self) -> 'Signals':
@@ -35,6 +41,11 @@ class Signals(contextlib.AbstractContextManager):
     """Whether one has come."""
     return self._noticed is not None
 
+  @property
+  def urgent(self) -> bool:
+    """Whether another came later: nobody waits for what hangs."""
+    return self._urgent
+
   def leave(self) -> None:
     """Leaves as the signal asks.
 
@@ -44,8 +55,13 @@ class Signals(contextlib.AbstractContextManager):
     """
     if self._noticed == signal.SIGINT:
       raise KeyboardInterrupt
-    raise Preempted('all trials have saved; start it again to go on')
+    how = 'trials were killed' if self._urgent else 'all trials have saved'
+    raise Preempted(f'{how}; start it again to go on')
 
   def _notice(self, number: int, frame: types.FrameType | None) -> None:
     del frame
-    self._noticed = number
+    now = time.monotonic()
+    if self._noticed is None:
+      self._noticed, self._noticed_at = number, now
+    elif now - self._noticed_at >= _ECHO:
+      self._urgent = True

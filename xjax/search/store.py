@@ -26,6 +26,8 @@ _NAME = 'sweep'
 _FIELDS = 'fields'
 _SEEDS = 'values by seed'
 _ERROR = 'error'
+_DECIDED = 'judgings decided on'
+_STOPPED = 'stopped'
 
 
 class State(enum.Enum):
@@ -123,6 +125,31 @@ class Store:
   def reported(self, trial: Trial) -> int:
     """The number of a trial's last judging that is here; 0: none is."""
     return self._trials()[trial.number].last_step or 0
+
+  def decided(self, trial: Trial) -> int:
+    """The number of the last judging that a decision was made on; 0: none."""
+    return trial.user_attrs.get(_DECIDED, 0)
+
+  def stopped(self, trial: Trial) -> bool:
+    """Whether the decision was to stop it, though it may not have ended."""
+    return trial.user_attrs.get(_STOPPED, False)
+
+  def decide(self, trial: Trial, number: int, may_stop: bool) -> bool:
+    """Whether to stop a trial at its last judging that is here.
+
+    The answer is kept: more of the others are complete when a killed sweep
+    goes on, and what was let live must not be stopped by them.
+
+    Args:
+      trial: under way.
+      number: of the judging, from 1.
+      may_stop: False: it is not stopped, however bad it is.
+    """
+    stop = may_stop and trial.should_prune()
+    if stop:
+      trial.set_user_attr(_STOPPED, True)
+    trial.set_user_attr(_DECIDED, number)
+    return stop
 
   def complete(self, trial: Trial, values: Sequence[float]) -> None:
     """Ends a trial with a value for each seed."""

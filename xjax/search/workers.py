@@ -52,7 +52,8 @@ class Workers:
 
     Raises:
       Preempted, KeyboardInterrupt: asked to stop; all that was under way has
-        saved, and running again goes on.
+        saved, or was killed where a second signal came, and running again goes
+        on.
     """
     waiting = self._store.unfinished()
     self._say('sweep')
@@ -63,7 +64,7 @@ class Workers:
           time.sleep(_LOOK_EVERY)
           self._look()
       finally:
-        self._stop()
+        self._stop(signals)
       if signals.noticed:
         signals.leave()
     return self._store.outcomes()
@@ -134,11 +135,21 @@ class Workers:
     ]
     write_config(file, overridden(self._work.config, values), remarks)
 
-  def _stop(self) -> None:
-    """Asks all that is under way to save, and waits until it has."""
+  def _stop(self, signals: Signals) -> None:
+    """Asks all that is under way to save, and waits until it has.
+
+    A second signal kills what has not. To the store nothing is told: there the
+    trials are under way, and go on.
+    """
+    if self._busy:
+      logging.info('waiting until runs have saved; Ctrl-C now kills them')
     for attempt in self._busy.values():
       attempt.terminate()
     while not all(attempt.left() for attempt in self._busy.values()):
+      if signals.urgent:
+        for attempt in self._busy.values():
+          attempt.kill()
+        return
       time.sleep(_LOOK_EVERY)
 
   def _say(self, text: str) -> None:
