@@ -252,7 +252,7 @@ CONFIG = QUICK[0]
     (
       'train',
       (CONFIG, '--workdir=x', '--config.train.schedule=steep'),
-      'should be one of <constant|linear|cosine>',
+      'should be one of <constant|linear|cosine|slanted>',
     ),
     (
       'train',
