@@ -12,6 +12,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from xjax.core import distributed
+from xjax.core.allocation import keep_freed_memory
 from xjax.core.console import show_log
 from xjax.core.errors import ConfigError, UserError
 from xjax.train.config import Config
@@ -91,6 +92,7 @@ def run_on(main: Callable[[list[str]], None]) -> None:
 
 
 def _guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
+  keep_freed_memory()
   show_log()
   try:
     if 'multihost' in flags.FLAGS:

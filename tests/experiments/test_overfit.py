@@ -16,7 +16,7 @@ from xjax.train.fit import fit, load
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIZES = {'dim': 48, 'units': 24, 'zone_units': 24, 'filters': 48, 'chunk': 64}
 RATES = dict.fromkeys(
-  ('dropout', 'attention_dropout', 'word_dropout', 'row_dropout'), 0.0
+  ['dropout', 'attention_dropout', 'word_dropout', 'row_dropout'], 0.0
 )
 
 
