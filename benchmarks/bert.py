@@ -53,8 +53,8 @@ from xjax.train.state import plan_state
 from xjax.train.step import make_train_step
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Of both sides: freed memory is kept, as our mains have it (core/allocation.py);
-# the peer's steps are faster by it as well.
+# Of both sides: freed memory is kept, as our mains have it
+# (core/allocation.py); the peer gains by it as well.
 _ENVIRONMENT = {
   'MALLOC_ARENA_MAX': '1',
   'MALLOC_MMAP_MAX_': '0',
