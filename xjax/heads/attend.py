@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Float32
 
 from xjax.heads.contract import TokenFeatures
-from xjax.heads.precision import full_precision
+from xjax.heads.precision import product
 
 MASKED = -1e30  # finite: a row of no tokens at all must not make NaN
 
@@ -51,8 +51,8 @@ def _attend(
   documents, tokens, dim = hidden_BTD.shape
   hidden_XD = hidden_BTD.reshape(documents * tokens, dim)
   shape = (len(attention_CD), documents, tokens)
-  score_CBT = _product(attention_CD, hidden_XD, (1, 1)).reshape(shape)
-  value_CBT = _product(output_CD, hidden_XD, (1, 1)).reshape(shape)
+  score_CBT = product(attention_CD, hidden_XD, (1, 1)).reshape(shape)
+  value_CBT = product(output_CD, hidden_XD, (1, 1)).reshape(shape)
   score_CBT += mask_BT
   # exp(score - max), whose sum divides only what was summed over tokens.
   weight_CBT = jnp.exp(score_CBT - score_CBT.max(axis=2, keepdims=True))
@@ -76,13 +76,13 @@ def _attend_backward(saved: tuple, cotangent_BC: jax.Array) -> tuple:
       dscore_CBT.astype(dtype).reshape(shape),
     )
   )
-  dhidden_XD = _product(dscore_CX, attention_CD, (0, 0))
-  dhidden_XD += _product(dvalue_CX, output_CD, (0, 0))
+  dhidden_XD = product(dscore_CX, attention_CD, (0, 0))
+  dhidden_XD += product(dvalue_CX, output_CD, (0, 0))
   return (
     dhidden_XD.astype(dtype).reshape(*value_CBT.shape[1:], -1),
     None,
-    _product(dscore_CX, hidden_XD, (1, 0)).astype(dtype),
-    _product(dvalue_CX, hidden_XD, (1, 0)).astype(dtype),
+    product(dscore_CX, hidden_XD, (1, 0)).astype(dtype),
+    product(dvalue_CX, hidden_XD, (1, 0)).astype(dtype),
   )
 
 
@@ -115,7 +115,7 @@ def _attend_by_one(
   documents, tokens, dim = hidden_BTD.shape
   hidden_XD = hidden_BTD.reshape(documents * tokens, dim)
   shape = (len(rows_CD), documents, tokens)
-  score_CBT = _product(rows_CD, hidden_XD, (1, 1)).reshape(shape)
+  score_CBT = product(rows_CD, hidden_XD, (1, 1)).reshape(shape)
   masked_CBT = score_CBT + mask_BT
   weight_CBT = jnp.exp(masked_CBT - masked_CBT.max(axis=2, keepdims=True))
   total_CB = weight_CBT.sum(axis=2)
@@ -130,23 +130,12 @@ def _attend_by_one_backward(saved: tuple, cotangent_BC: jax.Array) -> tuple:
   dscore_CBT = weight_CBT * (cotangent_BC.T / total_CB)[:, :, None]
   dscore_CBT *= 1 + score_CBT - attended_CB[:, :, None]
   dscore_CX = dscore_CBT.astype(dtype).reshape(len(rows_CD), -1)
-  dhidden_XD = _product(dscore_CX, rows_CD, (0, 0)).astype(dtype)
+  dhidden_XD = product(dscore_CX, rows_CD, (0, 0)).astype(dtype)
   return (
     dhidden_XD.reshape(*score_CBT.shape[1:], -1),
     None,
-    _product(dscore_CX, hidden_XD, (1, 0)).astype(dtype),
+    product(dscore_CX, hidden_XD, (1, 0)).astype(dtype),
   )
 
 
 attend_by_one.defvjp(_attend_by_one, _attend_by_one_backward)
-
-
-def _product(a: jax.Array, b: jax.Array, axes: tuple[int, int]) -> jax.Array:
-  """Contracts one axis of each matrix, summed in float32."""
-  return lax.dot_general(
-    a,
-    b,
-    (((axes[0],), (axes[1],)), ((), ())),
-    precision=full_precision(a.dtype),
-    preferred_element_type=jnp.float32,
-  )

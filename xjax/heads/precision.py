@@ -1,5 +1,6 @@
-"""What products of float32 matrices are computed in."""
+"""Products of matrices, and what they are computed in."""
 
+import jax
 from jax import lax
 import jax.numpy as jnp
 
@@ -12,3 +13,32 @@ def full_precision(dtype: jnp.dtype) -> lax.Precision | None:
   Operands that are bfloat16 already are exact as they are: None.
   """
   return lax.Precision.HIGHEST if dtype == jnp.float32 else None
+
+
+def product(
+  a: jax.Array,
+  b: jax.Array,
+  axes: tuple[int, int],
+  *,
+  shared: int = 0,
+  into: jnp.dtype = jnp.float32,
+) -> jax.Array:
+  """Contracts one axis of each of two arrays, at full_precision.
+
+  Args:
+    a, b: arrays of one dtype.
+    axes: of a and of b, to be contracted.
+    shared: first axes that both have: a product for each of their places.
+    into: dtype of the result.
+
+  Returns:
+    The shared axes, those left of a, those left of b.
+  """
+  both = tuple(range(shared))
+  return lax.dot_general(
+    a,
+    b,
+    (((axes[0],), (axes[1],)), (both, both)),
+    precision=full_precision(a.dtype),
+    preferred_element_type=into,
+  )

@@ -6,7 +6,7 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 
-from xjax.heads.precision import full_precision
+from xjax.heads.precision import product
 from xjax.models.architecture import Activation
 
 
@@ -49,7 +49,7 @@ def _forward(
   x_BTF: jax.Array, bias_F: jax.Array, kernel_FD: jax.Array, kind: Activation
 ) -> tuple[jax.Array, tuple]:
   activated_XF = _flat(activated(x_BTF + bias_F, kind))
-  out_XD = _product(activated_XF, kernel_FD, (1, 0))
+  out_XD = product(activated_XF, kernel_FD, (1, 0), into=kernel_FD.dtype)
   saved = x_BTF, bias_F, kernel_FD
   return out_XD.reshape(*x_BTF.shape[:-1], -1), saved
 
@@ -61,8 +61,8 @@ def _backward(kind: Activation, saved: tuple, d_BTD: jax.Array) -> tuple:
   activated_XF, pull = jax.vjp(
     lambda x_XF: activated(x_XF + bias_F, kind), _flat(x_BTF)
   )
-  (d_XF,) = pull(_product(d_XD, kernel_FD, (1, 1)))
-  d_kernel_FD = _product(activated_XF, d_XD, (0, 0))
+  (d_XF,) = pull(product(d_XD, kernel_FD, (1, 1), into=kernel_FD.dtype))
+  d_kernel_FD = product(activated_XF, d_XD, (0, 0), into=kernel_FD.dtype)
   return d_XF.reshape(x_BTF.shape), d_XF.sum(axis=0), d_kernel_FD
 
 
@@ -72,13 +72,3 @@ activated_product.defvjp(_forward, _backward)
 def _flat(x: jax.Array) -> jax.Array:
   """Rows of all tokens: a sum over two axes would copy what it adds up."""
   return x.reshape(-1, x.shape[-1])
-
-
-def _product(a: jax.Array, b: jax.Array, axes: tuple[int, int]) -> jax.Array:
-  """Contracts one axis of each matrix."""
-  return lax.dot_general(
-    a,
-    b,
-    (((axes[0],), (axes[1],)), ((), ())),
-    precision=full_precision(a.dtype),
-  )

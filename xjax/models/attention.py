@@ -7,7 +7,7 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 
-from xjax.heads.precision import full_precision
+from xjax.heads.precision import product
 from xjax.models.coins import dropped
 
 _MASKED = -1e30  # finite: a row that sees no token at all must not make NaN
@@ -127,7 +127,7 @@ def _forward(
     weight = jnp.exp(score - top)
     total = weight.sum(axis=3, keepdims=True)
     weight = dropped(weight, rate, seeds, turn)
-    mixed = _product(weight.astype(value.dtype), value, (3, 2)) / total
+    mixed = product(weight.astype(value.dtype), value, (3, 2), shared=2) / total
     return _put(out_BT1D, mixed, turn, 0), top + jnp.log(total)
 
   out_BT1D = jnp.zeros((batch, tokens, 1, dim), inputs_BT3D.dtype)
@@ -152,7 +152,9 @@ def _backward(
     (d_mixed,) = _cut(d_BT1D, turn, size)
     query *= scale
     weight = jnp.exp(_scores(query, key, sees) - log_total)
-    d_weight = dropped(_product(d_mixed, value, (3, 3)), rate, seeds, turn)
+    d_weight = dropped(
+      product(d_mixed, value, (3, 3), shared=2), rate, seeds, turn
+    )
     d_score = (weight * (d_weight - mean)).astype(value.dtype)
     weight = dropped(weight, rate, seeds, turn).astype(value.dtype)
     # A turn's gradients take the places of what they are the gradients of: no
@@ -160,7 +162,9 @@ def _backward(
     # XLA would else copy to be safe.
     x_BT3D = _put(x_BT3D, _transposed_product(d_score, query), turn, 1)
     x_BT3D = _put(x_BT3D, _transposed_product(weight, d_mixed), turn, 2)
-    x_BT3D = _put(x_BT3D, _product(d_score, key, (3, 2)) * scale, turn, 0)
+    x_BT3D = _put(
+      x_BT3D, product(d_score, key, (3, 2), shared=2) * scale, turn, 0
+    )
     return x_BT3D, None
 
   turns = jnp.arange(len(log_total)), log_total, means
@@ -207,20 +211,9 @@ def _put(
 
 def _scores(query: jax.Array, key: jax.Array, sees: jax.Array) -> jax.Array:
   """float32 [B, group, T, T], _MASKED where a token is not seen."""
-  return jnp.where(sees, _product(query, key, (3, 3)), _MASKED)
-
-
-def _product(a: jax.Array, b: jax.Array, axes: tuple[int, int]) -> jax.Array:
-  """Contracts one axis of each head's matrices, summed in float32."""
-  return lax.dot_general(
-    a,
-    b,
-    (((axes[0],), (axes[1],)), ((0, 1), (0, 1))),
-    precision=full_precision(a.dtype),
-    preferred_element_type=jnp.float32,
-  )
+  return jnp.where(sees, product(query, key, (3, 3), shared=2), _MASKED)
 
 
 def _transposed_product(weight: jax.Array, x: jax.Array) -> jax.Array:
   """weight^T x, as (x^T weight)^T: it is the small arrays that are copied."""
-  return _product(x.swapaxes(2, 3), weight, (3, 2)).swapaxes(2, 3)
+  return product(x.swapaxes(2, 3), weight, (3, 2), shared=2).swapaxes(2, 3)

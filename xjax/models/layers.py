@@ -140,9 +140,24 @@ class Norm(nnx.Module):
 
   def __call__(self, x: jax.Array) -> jax.Array:
     """As x, in its dtype."""
-    wide = x.astype(jnp.float32)
-    mean = wide.mean(axis=-1, keepdims=True)
-    centred = wide - mean
-    variance = jnp.square(centred).mean(axis=-1, keepdims=True)
-    normed = centred * lax.rsqrt(variance + self.eps)
+    normed, *_ = standardised(x.astype(jnp.float32), self.eps)
     return (normed * self.scale[...] + self.bias[...]).astype(x.dtype)
+
+
+def standardised(
+  x: jax.Array, eps: float
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """Entries along the last axis brought to mean 0 and variance 1.
+
+  Args:
+    x: float32.
+    eps: added to the variance.
+
+  Returns:
+    As x; the mean; and one over the standard deviation, both of last axis 1.
+  """
+  mean = x.mean(axis=-1, keepdims=True)
+  centred = x - mean
+  variance = jnp.square(centred).mean(axis=-1, keepdims=True)
+  inverse = lax.rsqrt(variance + eps)
+  return centred * inverse, mean, inverse

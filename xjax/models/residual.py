@@ -3,10 +3,10 @@
 import functools
 
 import jax
-from jax import lax
 import jax.numpy as jnp
 
 from xjax.models.coins import dropped
+from xjax.models.layers import standardised
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6))
@@ -50,11 +50,8 @@ def _forward(
 ) -> tuple[jax.Array, tuple]:
   wide = x_BTD.astype(jnp.float32)
   total_BTD = h_BTD.astype(jnp.float32) + dropped(wide, rate, seeds)
-  mean_BT1 = total_BTD.mean(axis=2, keepdims=True)
-  centred = total_BTD - mean_BT1
-  variance_BT1 = jnp.square(centred).mean(axis=2, keepdims=True)
-  inverse_BT1 = lax.rsqrt(variance_BT1 + eps)
-  out_BTD = (centred * inverse_BT1 * scale_D + bias_D).astype(h_BTD.dtype)
+  normed, mean_BT1, inverse_BT1 = standardised(total_BTD, eps)
+  out_BTD = (normed * scale_D + bias_D).astype(h_BTD.dtype)
   saved = total_BTD.astype(h_BTD.dtype), mean_BT1, inverse_BT1, scale_D, seeds
   return out_BTD, saved
 
