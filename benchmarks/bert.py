@@ -1,6 +1,6 @@
 r"""Steps of BERT encoders against transformers', and the hardware.
 
-  python benchmarks/bert.py --peer_python=PYTHON    (quarter of an hour, alone)
+  python benchmarks/bert.py --peer_python=PYTHON    (quarter of an hour, alone, 24 GiB)
   python benchmarks/bert.py --device=cuda --dtype=bfloat16 --batch=32 \
     --rows='base 512 train,base 512 infer' --bound=0.8
 
@@ -106,11 +106,14 @@ def main(argv: list[str]) -> None:
     serve()
     return
   ours = Side([sys.executable, __file__, '--side', *sys.argv[1:]])
-  sides = {'ours': ours, 'eager': peer(compiled=False)}
+  peers = {'eager': peer(compiled=False)}
   if _COMPILED.value:
-    sides['compiled'] = peer(compiled=True)
+    peers['compiled'] = peer(compiled=True)
+  sides = {'ours': ours, **peers}
   missed = 0
   for row in _ROWS.value:
+    for process in peers.values():
+      process.ask('step', row, 0)  # it has started and is idle
     limit = ours.ask('limit', row, 1)[0]
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     for turn in range(1 + _TURNS.value):
@@ -294,17 +297,19 @@ def products(
   stack: tuple[int, ...], rows: int, inner: int, columns: int, kind: str
 ) -> float:
   """Seconds of a stack of products, and for training of their gradients'."""
-  a = jnp.ones((*stack, rows, inner), _DTYPE.value)
-  b = jnp.ones((*stack, inner, columns), _DTYPE.value)
-  c = jnp.ones((*stack, rows, columns), _DTYPE.value)
-  seconds = best_of(jnp.matmul, a, b)
+  sizes = [(rows, inner, columns)]
   if kind == 'train':
-    seconds += best_of(lambda c, b: c @ b.mT, c, b)
-    seconds += best_of(lambda a, c: a.mT @ c, a, c)
-  return seconds
+    sizes += [(rows, columns, inner), (inner, rows, columns)]
+  return sum(
+    best_of(
+      jnp.ones((*stack, n, k), _DTYPE.value),
+      jnp.ones((*stack, k, m), _DTYPE.value),
+    )
+    for n, k, m in sizes
+  )
 
 
-def best_of(product: Callable, a: jax.Array, b: jax.Array) -> float:
+def best_of(a: jax.Array, b: jax.Array) -> float:
   """Seconds of a product, of many in a row that write to the same memory."""
 
   @jax.jit
@@ -313,9 +318,9 @@ def best_of(product: Callable, a: jax.Array, b: jax.Array) -> float:
       a, out = carried
       # It reads what the one before it made, so that none is left out.
       first = (0,) * a.ndim
-      return a.at[first].add(0 * out[first]), product(a, b)
+      return a.at[first].add(0 * out[first]), a @ b
 
-    return lax.fori_loop(0, count, step, (a, product(a, b)))[1]
+    return lax.fori_loop(0, count, step, (a, a @ b))[1]
 
   def taken(count: int) -> float:
     calls = [lambda: jax.block_until_ready(repeated(count, a, b))] * 3
