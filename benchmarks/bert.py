@@ -1,6 +1,6 @@
 r"""Steps of BERT encoders against transformers', and the hardware.
 
-  python benchmarks/bert.py --peer_python=PYTHON    (quarter of an hour, alone, 24 GiB)
+  python benchmarks/bert.py --peer_python=PYTHON    (10 minutes, alone, 24 GiB)
   python benchmarks/bert.py --device=cuda --dtype=bfloat16 --batch=32 \
     --rows='base 512 train,base 512 infer' --bound=0.8
 

@@ -33,6 +33,9 @@ install_import_hook(CHECKED, 'beartype.beartype')
 
 PEERS = pathlib.Path(os.environ.get('XJAX_PEERS_DIR', '/nowhere'))
 
+# Of one run of pytest; its workers find it here.
+FOLDER = 'XJAX_TESTS_FOLDER'
+
 # What a test may need that a clone does not have; without it, it is left out.
 NEEDS = {
   'real_data': 'XJAX_DATA_DIR' in os.environ,
@@ -46,23 +49,23 @@ def pytest_configure(config: pytest.Config) -> None:
   """Prepared data and compiled programs go to a folder that the tests remove.
 
   Most of the tests' time is compiling, and many compile the same: a program
-  compiled once is read again. Processes that tests start, and kill, have a
-  cache of their own, since a kill may leave half an entry there.
+  compiled once is read again, by the other workers too. Processes that tests
+  start, and kill, have a cache of their own, since a kill may leave half an
+  entry there.
   """
-  config.xjax_folder = pathlib.Path(tempfile.mkdtemp(prefix='xjax_tests_'))
-  jax.config.update(
-    'jax_compilation_cache_dir', str(config.xjax_folder / 'programs')
-  )
+  folder = os.environ.get(FOLDER)
+  if folder is None:  # this is no worker
+    folder = tempfile.mkdtemp(prefix='xjax_tests_')
+    os.environ[FOLDER] = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+  jax.config.update('jax_compilation_cache_dir', f'{folder}/programs')
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
+  own = pathlib.Path(folder, os.environ.get('PYTEST_XDIST_WORKER', 'alone'))
   os.environ.update(
-    XJAX_CACHE_DIR=str(config.xjax_folder / 'data'),
-    JAX_COMPILATION_CACHE_DIR=str(config.xjax_folder / 'process_programs'),
+    XJAX_CACHE_DIR=str(own / 'data'),
+    JAX_COMPILATION_CACHE_DIR=str(own / 'programs'),
     JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0',
   )
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-  shutil.rmtree(config.xjax_folder, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(

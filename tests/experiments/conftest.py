@@ -1,19 +1,24 @@
-"""experiments.evaluate in this process, and files for it to judge."""
+"""The mains in this process, and files to judge."""
 
 from collections.abc import Callable
 import contextlib
 import dataclasses
+import functools
 import importlib
+import inspect
 import io
 import json
 import pathlib
 import sys
+import types
+import warnings
 
 from absl import flags as absl_flags, logging
 import numpy as np
 import pytest
 import scipy.sparse
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 N_DOCS, N_TRAIN, L = 40, 120, 12
 
 
@@ -21,42 +26,58 @@ N_DOCS, N_TRAIN, L = 40, 120, 12
 class Done:
   """What a command has left."""
 
-  code: int
-  out: str
-  err: str
+  returncode: int
+  stdout: str
+  stderr: str
 
 
-@pytest.fixture(scope='module')
-def evaluate() -> Callable[..., Done]:
-  """Runs experiments.evaluate here: a process of its own takes seconds."""
-  before = set(absl_flags.FLAGS)
-  main = importlib.import_module('experiments.evaluate')
-  flags = importlib.import_module('experiments.flags')
-  ours = set(absl_flags.FLAGS) - before
+@pytest.fixture(scope='session')
+def run_main() -> Callable[..., Done]:
+  """Runs experiments.<name> here: a process of its own takes seconds."""
 
-  def call(*arguments: object) -> Done:
-    for name in ours:
-      absl_flags.FLAGS[name].unparse()
+  def run(name: str, *arguments: object, stdin: str = '') -> Done:
+    argv = [name, *map(str, arguments)]
     out, err = io.StringIO(), io.StringIO()
-    verbosity = logging.get_verbosity()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+      stack.enter_context(warnings.catch_warnings())
+      # As Python itself has it, whatever the tests make of warnings.
+      warnings.simplefilter('ignore', DeprecationWarning)
+      patch.chdir(ROOT)
+      patch.setattr(sys, 'argv', argv)  # config_flags reads it
+      patch.setattr(sys, 'stdin', io.TextIOWrapper(io.BytesIO(stdin.encode())))
+      patch.setattr(logging.get_absl_handler().python_handler, 'stream', err)
+      stack.enter_context(contextlib.redirect_stdout(out))
+      stack.enter_context(contextlib.redirect_stderr(err))
+      stack.callback(logging.set_verbosity, logging.get_verbosity())
+      # Other mains have flags of the same names.
+      stack.callback(forget, f'experiments.{name}', set(absl_flags.FLAGS))
       try:
-        argv = ['evaluate', *map(str, arguments)]
-        flags._parse(argv, takes_arguments=False)
-        code = flags._guarded(lambda _: main.main(), argv)
+        code = _called(importlib.import_module(f'experiments.{name}'), argv)
       except SystemExit as left:
         code = left.code
-      finally:
-        # A main shows its log; the tests after this one do not ask for it.
-        logging.set_verbosity(verbosity)
     return Done(code, out.getvalue(), err.getvalue())
 
-  yield call
-  # Other mains have flags of the same names.
-  for name in ours:
+  return run
+
+
+def _called(main: types.ModuleType, argv: list[str]) -> int:
+  takes_arguments = bool(inspect.signature(main.main).parameters)
+  call = main.main if takes_arguments else lambda _: main.main()
+  return main.flags._guarded(call, main.flags._parse(argv, takes_arguments))
+
+
+def forget(module: str, flags_before: set[str]) -> None:
+  """Makes as if a main had never been imported."""
+  for name in set(absl_flags.FLAGS) - flags_before:
     delattr(absl_flags.FLAGS, name)
-  for name in ('experiments.evaluate', 'experiments.judging_flags'):
+  for name in (module, 'experiments.judging_flags'):
     sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope='session')
+def evaluate(run_main) -> Callable[..., Done]:
+  """Runs experiments.evaluate here."""
+  return functools.partial(run_main, 'evaluate')
 
 
 @pytest.fixture(scope='module')
@@ -126,8 +147,8 @@ def judged(evaluate, given, tmp_path_factory) -> Callable[..., dict]:
 
   def call(*arguments: object, files: tuple[str, ...] = given) -> dict:
     done = evaluate(*files, *arguments, f'--output={out}')
-    assert done.code == 0, done.err
+    assert done.returncode == 0, done.stderr
     metrics = json.loads((out / 'metrics.json').read_text())
-    return metrics | {'printed': done.out}
+    return metrics | {'printed': done.stdout}
 
   return call

@@ -1,10 +1,9 @@
 """The comparison from the command line: files, messages, exit codes."""
 
+from collections.abc import Callable
+import functools
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,19 +12,12 @@ from xjax.core.types import Ragged, ScoreKind
 from xjax.evaluate.lists import Lists
 from xjax.evaluate.predictions import Predictions
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 FEW = '--iterations=50', '--replicates=20', '--metrics=P@1,macro-F1@1'
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess:
-  return subprocess.run(
-    [sys.executable, '-m', 'experiments.compare', *map(str, arguments)],
-    cwd=ROOT,
-    env={**os.environ, 'JAX_NUM_CPU_DEVICES': '1'},
-    capture_output=True,
-    text=True,
-    timeout=300,
-  )
+@pytest.fixture
+def run(run_main) -> Callable:
+  return functools.partial(run_main, 'compare')
 
 
 @pytest.fixture(scope='module')
@@ -47,7 +39,7 @@ def files(tmp_path_factory) -> list[pathlib.Path]:
   return [folder / 'one.npz', folder / 'two.npz']
 
 
-def test_two_runs_of_the_program_agree(files, tmp_path):
+def test_two_runs_of_the_program_agree(run, files, tmp_path):
   outs = [tmp_path / 'x', tmp_path / 'y']
   for out in outs:
     done = run(*files, *FEW, f'--output={out}', '--names=A,B')
@@ -62,7 +54,7 @@ def test_two_runs_of_the_program_agree(files, tmp_path):
   assert first['difference'] == pytest.approx(1 / 3 - 2 / 3)
 
 
-def test_slices_filter_and_weights(files, tmp_path):
+def test_slices_filter_and_weights(run, files, tmp_path):
   (tmp_path / 'inv.txt').write_text('1\n2\n4\n')
   (tmp_path / 'pairs.txt').write_text('0 0\n')
   (tmp_path / 'order.txt').write_text('x\ny\nz\n')
@@ -97,7 +89,7 @@ def test_slices_filter_and_weights(files, tmp_path):
     (('{one}', '{two}', '--inv_prop=a', '--propensity=1,2'), 'give one of'),
   ],
 )
-def test_mistakes_are_one_message(files, arguments, message):
+def test_mistakes_are_one_message(run, files, arguments, message):
   one, two = files
   done = run(*(a.format(one=one, two=two) for a in arguments))
   assert done.returncode == 1

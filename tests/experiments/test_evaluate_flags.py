@@ -94,22 +94,22 @@ MISTAKES = {
 @pytest.mark.parametrize('argument', MISTAKES)
 def test_a_mistake_is_one_message(evaluate, given, argument, monkeypatch):
   monkeypatch.chdir(ROOT)
-  done = evaluate(*given, argument)
-  assert done.code == 1
-  assert done.err.startswith('error: ') and done.err.count('\n') == 1
-  assert MISTAKES[argument] in done.err
-  assert not done.out or argument.startswith('--output')
+  done = evaluate(*given, '--score_kind=margin', argument)
+  assert done.returncode == 1
+  assert done.stderr.startswith('error: ') and done.stderr.count('\n') == 1
+  assert MISTAKES[argument] in done.stderr
+  assert not done.stdout or argument.startswith('--output')
 
 
 def test_two_sources_of_weights(evaluate, given, folder):
   done = evaluate(
     *given, f'--inv_prop={folder}/inv_prop.txt', '--propensity=0.5,0.4'
   )
-  assert done.code == 1
-  assert done.err == 'error: give one of --inv_prop and --propensity\n'
+  assert done.returncode == 1
+  assert done.stderr == 'error: give one of --inv_prop and --propensity\n'
 
 
 def test_nothing_is_written_where_judging_fails(evaluate, given, tmp_path):
   done = evaluate(*given, '--slices=level:1', f'--output={tmp_path}/out')
-  assert done.code == 1
+  assert done.returncode == 1
   assert not (tmp_path / 'out').exists()

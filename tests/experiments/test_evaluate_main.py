@@ -74,9 +74,9 @@ def test_every_protocol_beside_each_other(judged):
 
 def test_the_files_of_output(evaluate, given, tmp_path):
   done = evaluate(*given, '--ci', '--replicates=20', f'--output={tmp_path}/a/b')
-  assert done.code == 0, done.err
+  assert done.returncode == 0, done.stderr
   assert sorted(p.name for p in (tmp_path / 'a/b').iterdir()) == FILES
-  assert done.out.splitlines()[-1] == f'{tmp_path}/a/b'
+  assert done.stdout.splitlines()[-1] == f'{tmp_path}/a/b'
   assert (tmp_path / 'a/b/metrics.csv').read_text().startswith('protocol,slice')
   rows = (tmp_path / 'a/b/documents.jsonl').read_text().splitlines()
   rows = [json.loads(row) for row in rows]
@@ -88,7 +88,7 @@ def test_the_files_of_output(evaluate, given, tmp_path):
   assert sum(with_gold) / len(with_gold) == pytest.approx(values['P@5'])
   # What was judged can be judged again.
   again = evaluate(f'--predictions={tmp_path}/a/b/predictions.npz')
-  assert again.code == 0 and again.out.splitlines()[1] in done.out
+  assert again.returncode == 0 and again.stdout.splitlines()[1] in done.stdout
 
 
 def test_slices_of_every_kind(judged, folder):
@@ -164,18 +164,19 @@ def test_gold_in_every_format(evaluate, given, folder, kind):
     f'--gold={folder}/gold.{kind}',
     f'--train_labels={folder}/train.{kind}',
   )
-  assert done.code == 0, done.err
-  assert done.out == usual.out
+  assert done.returncode == 0, done.stderr
+  assert done.stdout == usual.stdout
 
 
 def test_without_training_labels(evaluate, given):
   done = evaluate(*given[:2], '--protocol=all')
-  assert done.code == 0, done.err
-  assert 'slice few' not in done.out
-  assert 'propensities need the training labels' in ' '.join(done.out.split())
-  done = evaluate(*given[:2], '--slices=bin:1-9')
-  assert (done.code, done.out) == (1, '')
-  assert done.err == 'error: --slices: bin:1-9 needs the training labels\n'
+  assert done.returncode == 0, done.stderr
+  assert 'slice few' not in done.stdout
+  said = ' '.join(done.stdout.split())
+  assert 'propensities need the training labels' in said
+  done = evaluate(*given[:2], '--score_kind=margin', '--slices=bin:1-9')
+  assert (done.returncode, done.stdout) == (1, '')
+  assert done.stderr == 'error: --slices: bin:1-9 needs the training labels\n'
 
 
 @pytest.fixture(scope='module')
@@ -193,8 +194,8 @@ def contents(folder):
 def test_a_run_with_and_without_flags_of_judging(evaluate, workdir, tmp_path):
   before = contents(workdir)
   plain = evaluate(f'--workdir={workdir}', f'--output={tmp_path}/plain')
-  assert plain.code == 0, plain.err
-  assert plain.out.splitlines()[-3:] == [
+  assert plain.returncode == 0, plain.stderr
+  assert plain.stdout.splitlines()[-3:] == [
     f'{workdir}/eval/dev',
     '',
     f'{tmp_path}/plain',
@@ -205,21 +206,21 @@ def test_a_run_with_and_without_flags_of_judging(evaluate, workdir, tmp_path):
     *(f'--workdir={workdir}', '--protocol=all', '--ks=2'),
     *('--slices=bin:1-9', f'--output={tmp_path}/asked'),
   )
-  assert done.code == 0, done.err
+  assert done.returncode == 0, done.stderr
   # The run's own folder is as it was; the other has what was asked for.
   assert contents(workdir) == before
-  assert f'{workdir}/eval/dev (judged as in training)\n' in done.out
+  assert f'{workdir}/eval/dev (judged as in training)\n' in done.stdout
   found = json.loads((tmp_path / 'asked' / 'metrics.json').read_text())
   assert set(found['pecos']) >= {'all', 'bin:1-9'}
   assert 'P@2' in found['xjax']['all'] and 'P@5' not in found['xjax']['all']
-  assert 'slice bin:1-9' in done.out and 'P@5' not in done.out
+  assert 'slice bin:1-9' in done.stdout and 'P@5' not in done.stdout
 
 
 def test_flags_of_files_do_not_go_with_a_run(evaluate, workdir):
   for flag in ('gold', 'train_labels', 'filter', 'inv_prop'):
     done = evaluate(f'--workdir={workdir}', f'--{flag}=x')
-    assert done.code == 1
-    assert done.err == f'error: --{flag} goes with --predictions only\n'
+    assert done.returncode == 1
+    assert done.stderr == f'error: --{flag} goes with --predictions only\n'
 
 
 def test_predictions_of_another_convention_agree(evaluate, folder, tmp_path):
@@ -247,8 +248,8 @@ def test_predictions_of_another_convention_agree(evaluate, folder, tmp_path):
     *(f'--predictions={folder}/scores.npz', train, '--protocol=all'),
     f'--gold={folder}/gold.npz',
   )
-  assert ours.code == 0, ours.err
-  assert ours.out == theirs.out
+  assert ours.returncode == 0, ours.stderr
+  assert ours.stdout == theirs.stdout
 
 
 def test_a_process_of_its_own(evaluate, given, tmp_path):
@@ -267,7 +268,7 @@ def test_a_process_of_its_own(evaluate, given, tmp_path):
   # What was not told is guessed, and said.
   assert done.stderr.count('\n') == 1 and '--score_kind says' in done.stderr
   here = evaluate(*given, '--protocol=xjax,pecos', f'--output={tmp_path}/here')
-  assert here.out.splitlines()[:-1] == done.stdout.splitlines()[:-1]
+  assert here.stdout.splitlines()[:-1] == done.stdout.splitlines()[:-1]
   for name in ('metrics.json', 'metrics.csv', 'documents.jsonl'):
     ours, theirs = (tmp_path / w / name for w in ('here', 'out'))
     assert ours.read_bytes() == theirs.read_bytes()

@@ -1,10 +1,7 @@
 """Zero-shot judging from the command line: labels held out of own data."""
 
+from collections.abc import Callable
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,21 +9,19 @@ import pytest
 from xjax.data.config import SyntheticData
 from xjax.data.synthetic import make_synthetic
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 HELD_OUT = 5
 
 
-def run(main, *flags):
-  done = subprocess.run(
-    [sys.executable, '-m', f'experiments.{main}', *flags],
-    cwd=ROOT,
-    env={**os.environ, 'JAX_NUM_CPU_DEVICES': '1'},
-    capture_output=True,
-    text=True,
-    timeout=300,
-  )
-  assert done.returncode == 0, done.stderr
-  return done.stdout
+@pytest.fixture(scope='module')
+def run(run_main) -> Callable[..., str]:
+  """What a main prints, where it has no fault to find."""
+
+  def printed(main: str, *flags: str) -> str:
+    done = run_main(main, *flags)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+  return printed
 
 
 def lines(rows):
@@ -54,7 +49,7 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def trained(data, tmp_path_factory):
+def trained(run, data, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('held_out') / 'run'
   printed = run(
     'train',
@@ -104,7 +99,7 @@ def test_trained_labels_are_in_the_order_of_the_list(trained, data):
 
 
 @pytest.mark.parametrize('split', ['dev', 'test'])
-def test_evaluate_tells_the_same(trained, split):
+def test_evaluate_tells_the_same(run, trained, split):
   workdir, printed = trained
   path = workdir / 'eval' / split / 'metrics.json'
   before = path.read_bytes()
@@ -115,7 +110,7 @@ def test_evaluate_tells_the_same(trained, split):
   assert all(row in printed for row in rows)
 
 
-def test_predict_runs(trained, data):
+def test_predict_runs(run, trained, data):
   workdir, _ = trained
   flags = (f'--workdir={workdir}', f'--input={data / "dev.jsonl"}', '--k=3')
   answer = run('predict', *flags)

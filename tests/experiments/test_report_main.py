@@ -1,10 +1,9 @@
 """The report from the command line: files, messages, exit codes."""
 
-import os
+from collections.abc import Callable
+import functools
 import pathlib
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,18 +13,10 @@ from xjax.core.types import Ragged, ScoreKind
 from xjax.evaluate.lists import Lists
 from xjax.evaluate.predictions import Predictions
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-
-def run(*arguments: object) -> subprocess.CompletedProcess:
-  return subprocess.run(
-    [sys.executable, '-m', 'experiments.report', *map(str, arguments)],
-    cwd=ROOT,
-    env={**os.environ, 'JAX_NUM_CPU_DEVICES': '1'},
-    capture_output=True,
-    text=True,
-    timeout=300,
-  )
+@pytest.fixture
+def run(run_main) -> Callable:
+  return functools.partial(run_main, 'report')
 
 
 @pytest.fixture(scope='module')
@@ -47,7 +38,7 @@ def files(tmp_path_factory) -> list[pathlib.Path]:
   return [folder / 'one.npz', folder / 'two.npz']
 
 
-def test_a_report_of_two_files(files, tmp_path):
+def test_a_report_of_two_files(run, files, tmp_path):
   page, text = tmp_path / 'new' / 'r.html', tmp_path / 'r.md'
   done = run(*files, f'--output={page}', f'--markdown={text}', '--names=A,<B>')
   assert done.returncode == 0, done.stderr
@@ -59,7 +50,7 @@ def test_a_report_of_two_files(files, tmp_path):
   assert [path.name for path in page.parent.iterdir()] == ['r.html']
 
 
-def test_scores_and_gold_of_columns_beside_a_file_with_ids(files, tmp_path):
+def test_scores_and_gold_of_columns_beside_ids(run, files, tmp_path):
   """Which also lends training counts; judged as the flags say."""
   matrix = scipy.sparse.csr_matrix(np.tile([1.0, 3.0, 2.0], (4, 1)))
   scipy.sparse.save_npz(tmp_path / 'scores.npz', matrix)
@@ -92,7 +83,7 @@ def test_scores_and_gold_of_columns_beside_a_file_with_ids(files, tmp_path):
     (('{one}', '--protocol=mine', '--output={out}'), "'mine' is unknown"),
   ],
 )
-def test_mistakes_are_one_message(files, tmp_path, arguments, message):
+def test_mistakes_are_one_message(run, files, tmp_path, arguments, message):
   out = tmp_path / 'r.html'
   done = run(*(a.format(one=files[0], out=out) for a in arguments))
   assert done.returncode == 1
