@@ -1,7 +1,9 @@
 """Two small finished runs that tests of this room share."""
 
+import contextlib
 import dataclasses
 
+import jax
 import pytest
 
 from xjax.models.config import (
@@ -11,6 +13,26 @@ from xjax.models.config import (
 )
 from xjax.train.config import Config, shrink
 from xjax.train.fit import fit
+
+
+@contextlib.contextmanager
+def devices(count):
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(jax, 'device_count', lambda: count)
+    yield
+
+
+@pytest.fixture(scope='module', autouse=True)
+def one_device():
+  """Programs for all eight take twice the time to compile."""
+  with devices(1):
+    yield
+
+
+@pytest.fixture
+def all_devices(one_device):
+  with devices(len(jax.devices())):
+    yield
 
 
 @pytest.fixture(scope='session')
@@ -29,7 +51,8 @@ def config():
 @pytest.fixture(scope='session')
 def finished(config, tmp_path_factory):
   """What fit returned; its workdir must not be changed: copy it."""
-  return fit(config, tmp_path_factory.mktemp('finished') / 'run')
+  with devices(1):
+    return fit(config, tmp_path_factory.mktemp('finished') / 'run')
 
 
 @pytest.fixture(scope='session')
@@ -50,4 +73,5 @@ def described_config(config):
 @pytest.fixture(scope='session')
 def described(described_config, tmp_path_factory):
   """What fit returned of it; its workdir must not be changed: copy it."""
-  return fit(described_config, tmp_path_factory.mktemp('described') / 'run')
+  with devices(1):
+    return fit(described_config, tmp_path_factory.mktemp('described') / 'run')

@@ -118,7 +118,7 @@ def test_rows_go_on_with_nothing_of_their_own(predictor):
     assert param.sharding == old[name].sharding, name
 
 
-def test_on_another_mesh(described, tmp_path, split, before):
+def test_on_another_mesh(all_devices, described, tmp_path, split, before):
   folder = shutil.copytree(described.workdir, tmp_path / 'run')
   path = folder / 'config.json'
   config = json.loads(path.read_text())

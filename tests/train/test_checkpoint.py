@@ -32,6 +32,11 @@ class Small(nnx.Module):
     self.bias = nnx.Param(jnp.zeros(5))
 
 
+@pytest.fixture(scope='module', autouse=True)
+def one_device():
+  """Here it is all of them."""
+
+
 @pytest.fixture(scope='module')
 def plan():
   mesh = make_mesh(MeshConfig(data=2, label=4))

@@ -334,7 +334,7 @@ def test_labels_say_which_pieces_they_attend_to(from_folder, tmp_path):
   assert all(label.why == () for label in nothing)
 
 
-def test_packed_documents_train_alike(from_folder, tmp_path):
+def test_packed_documents_train_alike(all_devices, from_folder, tmp_path):
   # Texts of 45 to 131 pieces.
   tokens = SubwordsConfig(max_tokens=256, buckets=(256,))
   model = NeuralModel(

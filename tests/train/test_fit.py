@@ -252,7 +252,7 @@ def test_a_warm_start_is_not_looked_up_again(
     ({'train__init_from': '/nowhere'}, 'init_from=/nowhere: no checkpoints'),
   ],
 )
-def test_impossible_configs(config, tmp_path, fields, says):
+def test_impossible_configs(all_devices, config, tmp_path, fields, says):
   with pytest.raises(ConfigError, match=says):
     fit(changed(config, **fields), tmp_path / 'run')
 

@@ -43,6 +43,11 @@ class Weight(nnx.Module):
     self.w = nnx.Param(jnp.zeros(3))
 
 
+@pytest.fixture(scope='module', autouse=True)
+def one_device():
+  """Here it is all of them."""
+
+
 @pytest.fixture(scope='module')
 def mesh():
   return make_mesh(MeshConfig(data=8))

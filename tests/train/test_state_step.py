@@ -41,6 +41,11 @@ SMALL = NeuralModel(
 WORDS, LABELS = 11, 20
 
 
+@pytest.fixture(scope='module', autouse=True)
+def one_device():
+  """Here it is all of them."""
+
+
 def planned(mesh, config=None, model=MODEL):
   config = config or NeuralTrain()
   optimizer = make_optimizer(config)
