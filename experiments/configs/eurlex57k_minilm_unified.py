@@ -41,7 +41,7 @@ def get_config() -> Config:
     ),
     train=NeuralTrain(
       batch_size=32,
-      steps=900,
+      steps=1850,
       learning_rate=2e-3,
       rates=('encoder/*=0.1',),
       warmup=100,
@@ -49,7 +49,7 @@ def get_config() -> Config:
       optimizer=Optimizer.ADAMW,
       weight_decay=0.01,
       clip_norm=1.0,
-      checkpoint_every=450,
-      judge_every=900,
+      checkpoint_every=925,
+      judge_every=925,
     ),
   )
