@@ -296,7 +296,7 @@ def limit(model: str, tokens: int, kind: str) -> float:
 def products(
   stack: tuple[int, ...], rows: int, inner: int, columns: int, kind: str
 ) -> float:
-  """Seconds of a stack of products, and for training of their gradients'."""
+  """Seconds of a stack of products; for training, of gradients' sizes too."""
   sizes = [(rows, inner, columns)]
   if kind == 'train':
     sizes += [(rows, columns, inner), (inner, rows, columns)]

@@ -10,7 +10,8 @@ import jax
 from jaxtyping import install_import_hook
 import pytest
 
-# Before any backend starts: sharding is never a no-op in the tests.
+# Before any backend starts: sharding is no no-op, but in whole runs whose tests
+# ask for one device; test_overfit.py trains each kind of system on all.
 jax.config.update('jax_num_cpu_devices', 8)
 
 # Nor is most of the time spent in LLVM's optimizer, for programs that run a few

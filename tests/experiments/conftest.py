@@ -1,19 +1,20 @@
 """The mains in this process, and files to judge."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 import contextlib
 import dataclasses
 import functools
 import importlib
-import inspect
 import io
 import json
+import logging as python_logging
 import pathlib
+import runpy
 import sys
-import types
 import warnings
 
-from absl import flags as absl_flags, logging
+from absl import app, flags as absl_flags, logging
+import jax
 import numpy as np
 import pytest
 import scipy.sparse
@@ -34,44 +35,57 @@ class Done:
 @pytest.fixture(scope='session')
 def run_main() -> Callable[..., Done]:
   """Runs experiments.<name> here: a process of its own takes seconds."""
+  # These define flags that must outlive a main's.
+  app.define_help_flags()
+  for library in ('xjax.train.fit', 'xjax.report.summary'):
+    importlib.import_module(library)
+  shared = importlib.import_module('experiments.flags')
 
   def run(name: str, *arguments: object, stdin: str = '') -> Done:
-    argv = [name, *map(str, arguments)]
     out, err = io.StringIO(), io.StringIO()
     with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-      stack.enter_context(warnings.catch_warnings())
-      # As Python itself has it, whatever the tests make of warnings.
-      warnings.simplefilter('ignore', DeprecationWarning)
       patch.chdir(ROOT)
-      patch.setattr(sys, 'argv', argv)  # config_flags reads it
+      patch.setattr(sys, 'argv', [name, *map(str, arguments)])
       patch.setattr(sys, 'stdin', io.TextIOWrapper(io.BytesIO(stdin.encode())))
-      patch.setattr(logging.get_absl_handler().python_handler, 'stream', err)
+      patch.setattr(jax, 'device_count', lambda: 1)  # the usual case
+      patch.setattr(shared, 'keep_freed_memory', lambda: None)
       stack.enter_context(contextlib.redirect_stdout(out))
       stack.enter_context(contextlib.redirect_stderr(err))
-      stack.callback(logging.set_verbosity, logging.get_verbosity())
-      # Other mains have flags of the same names.
-      stack.callback(forget, f'experiments.{name}', set(absl_flags.FLAGS))
-      try:
-        code = _called(importlib.import_module(f'experiments.{name}'), argv)
-      except SystemExit as left:
-        code = left.code
-    return Done(code, out.getvalue(), err.getvalue())
+      stack.enter_context(log_to(err))
+      stack.enter_context(own_flags())
+      stack.enter_context(warnings.catch_warnings())
+      # By which ml_collections loads config files.
+      warnings.filterwarnings('ignore', r'.*load_module\(\)')
+      with pytest.raises(SystemExit) as left:
+        runpy.run_module(f'experiments.{name}', run_name='__main__')
+    return Done(left.value.code, out.getvalue(), err.getvalue())
 
   return run
 
 
-def _called(main: types.ModuleType, argv: list[str]) -> int:
-  takes_arguments = bool(inspect.signature(main.main).parameters)
-  call = main.main if takes_arguments else lambda _: main.main()
-  return main.flags._guarded(call, main.flags._parse(argv, takes_arguments))
+@contextlib.contextmanager
+def log_to(stream: io.StringIO) -> Iterator[None]:
+  """absl's log goes there, and then is as it was before a main's show_log."""
+  root, handler = python_logging.getLogger(), logging.get_absl_handler()
+  handlers, filters = root.handlers[:], handler.filters[:]
+  formatter, level = handler.formatter, logging.get_absl_logger().level
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(handler.python_handler, 'stream', stream)
+    yield
+  root.handlers[:], handler.filters[:] = handlers, filters
+  handler.setFormatter(formatter)
+  logging.get_absl_logger().setLevel(level)
 
 
-def forget(module: str, flags_before: set[str]) -> None:
-  """Makes as if a main had never been imported."""
-  for name in set(absl_flags.FLAGS) - flags_before:
+@contextlib.contextmanager
+def own_flags() -> Iterator[None]:
+  """Flags are those of one main: others have flags of the same names."""
+  before = set(absl_flags.FLAGS)
+  yield
+  for name in set(absl_flags.FLAGS) - before:
     delattr(absl_flags.FLAGS, name)
-  for name in (module, 'experiments.judging_flags'):
-    sys.modules.pop(name, None)
+  absl_flags.FLAGS.unparse_flags()
+  sys.modules.pop('experiments.judging_flags', None)
 
 
 @pytest.fixture(scope='session')

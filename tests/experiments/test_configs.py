@@ -104,7 +104,7 @@ def test_every_trial_is_valid(name):
 
 @pytest.mark.parametrize('name', TRAINED)
 def test_two_steps(name, tmp_path, monkeypatch):
-  # Programs for all eight take twice the time to compile.
+  # On one device: programs for all eight take twice the time to compile.
   monkeypatch.setattr(jax, 'device_count', lambda: 1)
   config = shrink(trial_of(name))
   check_config(config)

@@ -12,8 +12,7 @@ from xjax.data.config import SyntheticData
 from xjax.train.word_training import WordTraining, train_word_vectors
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-COMMAND = (
-  *(sys.executable, '-m', 'experiments.embeddings'),
+QUICK = (
   '--config=experiments/configs/quickstart.py',
   '--config.data.n_train=400',
   '--config.seed=4',
@@ -24,7 +23,13 @@ ENVIRONMENT = {**os.environ, 'JAX_NUM_CPU_DEVICES': '1'}
 
 def start(*arguments: object) -> subprocess.Popen:
   return subprocess.Popen(
-    [*COMMAND, *map(str, arguments)],
+    [
+      sys.executable,
+      '-m',
+      'experiments.embeddings',
+      *QUICK,
+      *map(str, arguments),
+    ],
     cwd=ROOT,
     env=ENVIRONMENT,
     stdout=subprocess.PIPE,
@@ -65,7 +70,7 @@ def test_stopped_and_started_again_is_as_if_it_had_not_been(tmp_path):
   ],
 )
 def test_a_mistake_is_one_line_and_exit_code_1(run_main, arguments, says):
-  done = run_main('embeddings', *COMMAND[3:], *arguments)
+  done = run_main('embeddings', *QUICK, *arguments)
   assert done.returncode == 1 and not done.stdout
   *_, last = done.stderr.strip().splitlines()
   assert last.startswith('error: ') or says == 'output'

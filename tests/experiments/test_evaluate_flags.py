@@ -92,8 +92,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize('argument', MISTAKES)
-def test_a_mistake_is_one_message(evaluate, given, argument, monkeypatch):
-  monkeypatch.chdir(ROOT)
+def test_a_mistake_is_one_message(evaluate, given, argument):
   done = evaluate(*given, '--score_kind=margin', argument)
   assert done.returncode == 1
   assert done.stderr.startswith('error: ') and done.stderr.count('\n') == 1

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 import scipy.sparse
@@ -182,8 +183,10 @@ def test_without_training_labels(evaluate, given):
 @pytest.fixture(scope='module')
 def workdir(tmp_path_factory) -> pathlib.Path:
   """A run of two steps."""
-  config = shrink(Config())
-  return fit(config, tmp_path_factory.mktemp('evaluate') / 'run').workdir
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(jax, 'device_count', lambda: 1)  # as run_main has it
+    folder = tmp_path_factory.mktemp('evaluate') / 'run'
+    return fit(shrink(Config()), folder).workdir
 
 
 def contents(folder):

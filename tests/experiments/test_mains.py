@@ -37,9 +37,7 @@ def rows_of(text: str) -> list[dict]:
 def trained(run_main, tmp_path_factory) -> tuple[pathlib.Path, str]:
   """A workdir and what training it printed."""
   workdir = tmp_path_factory.mktemp('mains') / 'run'
-  done = run_main(
-    'train', *QUICK, '--config.train.steps=30', f'--workdir={workdir}'
-  )
+  done = run_main('train', *QUICK, f'--workdir={workdir}')
   assert done.returncode == 0, done.stderr
   return workdir, done.stdout
 
@@ -197,9 +195,7 @@ def test_streams_files_and_python_agree(run_main, trained, tmp_path):
 
 def test_a_finished_run_is_not_trained_again(run_main, trained):
   workdir, printed = trained
-  done = run_main(
-    'train', *QUICK, '--config.train.steps=30', f'--workdir={workdir}'
-  )
+  done = run_main('train', *QUICK, f'--workdir={workdir}')
   assert done.returncode == 0, done.stderr
   assert 'step 30/30' not in done.stderr
   assert done.stdout == printed
@@ -318,13 +314,13 @@ def test_a_mistake_in_a_process():
   assert done.stderr == 'error: --config=none.py: no such file\n'
 
 
-def test_zones_may_be_given_with_commas(run_main, tmp_path):
+def test_zones_may_be_given_with_commas(run_main):
   done = run_main('train', *QUICK, '--config.data.zones=a,b', '--workdir=x')
   assert done.returncode == 1
   assert "no such zone: 'a'" in done.stderr
 
 
-def test_mistakes_in_documents_name_their_lines(run_main, trained, tmp_path):
+def test_mistakes_in_documents_name_their_lines(run_main, trained):
   workdir, _ = trained
   done = run_main(
     'predict', f'--workdir={workdir}', stdin='{"text": "a"}\n{"txt": 1}\n{'

@@ -131,9 +131,11 @@ def test_a_second_signal_leaves_what_hangs(work_of, monkeypatch):
     workdirs = place.workdir, other.workdir
     wait_for(lambda: [judgings(one) for one in workdirs] == [2, 2])
     os.kill(os.getpid(), signal.SIGTERM)
-    wait_for((place.workdir / 'asked').exists)
-    wait_for(lambda: not (other.workdir / 'alive').exists())
-    os.kill(os.getpid(), signal.SIGTERM)
+    try:
+      wait_for((place.workdir / 'asked').exists)
+      wait_for(lambda: not (other.workdir / 'alive').exists())
+    finally:
+      os.kill(os.getpid(), signal.SIGTERM)
 
   thread = threading.Thread(target=stop)
   thread.start()
@@ -142,6 +144,7 @@ def test_a_second_signal_leaves_what_hangs(work_of, monkeypatch):
   thread.join()
   with pytest.raises(ProcessLookupError):
     os.kill(int(place.pid.read_text()), 0)
+  assert not (other.workdir / 'alive').exists()
   outcomes = run(work, workers=2)
   assert states(outcomes) == ['complete'] * 2
   assert [one.value for one in outcomes] == [0.25, 0.5]

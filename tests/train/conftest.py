@@ -24,7 +24,7 @@ def devices(count):
 
 @pytest.fixture(scope='module', autouse=True)
 def one_device():
-  """Programs for all eight take twice the time to compile."""
+  """Runs use one: programs for eight take twice the time to compile."""
   with devices(1):
     yield
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.core.mesh import DATA, LABEL, put_batch
+from xjax.core.mesh import LABEL, make_mesh, put_batch
 from xjax.data.load import load_corpus
 from xjax.data.vocab import FIRST_WORD_ID, Vocabulary
 from xjax.data.word_vectors import WordVectors
@@ -46,10 +46,9 @@ def vocab(described):
 
 
 @pytest.fixture
-def planned(described_config, corpus, vocab):
+def planned(all_devices, described_config, corpus, vocab):
   """The mesh of two axes, and the plan of a state on it."""
-  devices = np.array(jax.devices()).reshape(2, 4)
-  mesh = jax.sharding.Mesh(devices, (DATA, LABEL))
+  mesh = make_mesh(dataclasses.replace(described_config.mesh, data=2, label=4))
   return mesh, plan_neural(
     described_config, corpus.label_space, len(vocab), mesh
   )

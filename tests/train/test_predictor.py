@@ -63,7 +63,8 @@ def test_scores_that_are_no_logits_stay_as_they_are(predictor):
   np.testing.assert_allclose([p.score for p in found], logits, atol=1e-4)
 
 
-def test_a_batch_is_no_larger_than_it_must_be(predictor):
+def test_a_batch_is_no_larger_than_it_must_be(all_devices, finished):
+  predictor = xjax.load(finished.workdir)
   devices = predictor.scorer.mesh.shape[DATA]
   whole = predictor.config.eval.batch_size
   for documents, rows in (
