@@ -1,5 +1,7 @@
 """What all tests share: eight CPU devices, checked types, caches of ours."""
 
+from collections.abc import Callable, Iterator
+import contextlib
 import importlib.util
 import os
 import pathlib
@@ -10,8 +12,8 @@ import jax
 from jaxtyping import install_import_hook
 import pytest
 
-# Before any backend starts: sharding is no no-op, but in whole runs whose tests
-# ask for one device; test_overfit.py trains each kind of system on all.
+# Before any backend starts: sharding is no no-op. Whole runs mostly ask for one
+# device (`devices`); test_overfit.py trains each kind of system on all.
 jax.config.update('jax_num_cpu_devices', 8)
 
 # Nor is most of the time spent in LLVM's optimizer, for programs that run a few
@@ -83,3 +85,16 @@ def pytest_collection_modifyitems(
 def data_dir() -> pathlib.Path:
   """The folder of real data, for tests marked real_data."""
   return pathlib.Path(os.environ['XJAX_DATA_DIR'])
+
+
+@pytest.fixture(scope='session')
+def devices() -> Callable[[int], contextlib.AbstractContextManager]:
+  """As if there were so many: programs for eight compile twice as long."""
+
+  @contextlib.contextmanager
+  def so_many(count: int) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+      patch.setattr(jax, 'device_count', lambda: count)
+      yield
+
+  return so_many

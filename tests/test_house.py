@@ -186,7 +186,7 @@ def test_it_speaks_of_itself_alone():
   # Not of a machine's folders, nor of who wrote it when and why. .ci/run alone
   # may say where the real data lies.
   foreign = re.compile(
-    r'/root/|/home/\w|/tmp/\w|(\.\./)+shared'
+    r'/(root|home|tmp)/\w|\.\./shared'
     r'|\bissues?\b(?! tracking)|(?<![\w&/])#\d+\b',
     re.I,
   )

@@ -14,7 +14,6 @@ import sys
 import warnings
 
 from absl import app, flags as absl_flags, logging
-import jax
 import numpy as np
 import pytest
 import scipy.sparse
@@ -33,7 +32,7 @@ class Done:
 
 
 @pytest.fixture(scope='session')
-def run_main() -> Callable[..., Done]:
+def run_main(devices) -> Callable[..., Done]:
   """Runs experiments.<name> here: a process of its own takes seconds."""
   # These define flags that must outlive a main's.
   app.define_help_flags()
@@ -47,8 +46,8 @@ def run_main() -> Callable[..., Done]:
       patch.chdir(ROOT)
       patch.setattr(sys, 'argv', [name, *map(str, arguments)])
       patch.setattr(sys, 'stdin', io.TextIOWrapper(io.BytesIO(stdin.encode())))
-      patch.setattr(jax, 'device_count', lambda: 1)  # the usual case
       patch.setattr(shared, 'keep_freed_memory', lambda: None)
+      stack.enter_context(devices(1))  # the usual case
       stack.enter_context(contextlib.redirect_stdout(out))
       stack.enter_context(contextlib.redirect_stderr(err))
       stack.enter_context(log_to(err))
@@ -71,21 +70,25 @@ def log_to(stream: io.StringIO) -> Iterator[None]:
   formatter, level = handler.formatter, logging.get_absl_logger().level
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(handler.python_handler, 'stream', stream)
-    yield
-  root.handlers[:], handler.filters[:] = handlers, filters
-  handler.setFormatter(formatter)
-  logging.get_absl_logger().setLevel(level)
+    try:
+      yield
+    finally:
+      root.handlers[:], handler.filters[:] = handlers, filters
+      handler.setFormatter(formatter)
+      logging.get_absl_logger().setLevel(level)
 
 
 @contextlib.contextmanager
 def own_flags() -> Iterator[None]:
   """Flags are those of one main: others have flags of the same names."""
   before = set(absl_flags.FLAGS)
-  yield
-  for name in set(absl_flags.FLAGS) - before:
-    delattr(absl_flags.FLAGS, name)
-  absl_flags.FLAGS.unparse_flags()
-  sys.modules.pop('experiments.judging_flags', None)
+  try:
+    yield
+  finally:
+    for name in set(absl_flags.FLAGS) - before:
+      delattr(absl_flags.FLAGS, name)
+    absl_flags.FLAGS.unparse_flags()
+    sys.modules.pop('experiments.judging_flags', None)
 
 
 @pytest.fixture(scope='session')

@@ -4,7 +4,6 @@ import importlib
 import json
 import pathlib
 
-import jax
 import pytest
 
 from xjax.search.config import Range
@@ -103,12 +102,11 @@ def test_every_trial_is_valid(name):
 
 
 @pytest.mark.parametrize('name', TRAINED)
-def test_two_steps(name, tmp_path, monkeypatch):
-  # On one device: programs for all eight take twice the time to compile.
-  monkeypatch.setattr(jax, 'device_count', lambda: 1)
+def test_two_steps(name, tmp_path, devices):
   config = shrink(trial_of(name))
   check_config(config)
-  result = fit(config, tmp_path / 'run')
+  with devices(1):
+    result = fit(config, tmp_path / 'run')
   trained = isinstance(config.train, NeuralTrain)
   assert result.steps == (2 if trained else 0)
   path = tmp_path / 'run' / 'metrics.jsonl'

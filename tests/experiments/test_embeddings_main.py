@@ -12,6 +12,7 @@ from xjax.data.config import SyntheticData
 from xjax.train.word_training import WordTraining, train_word_vectors
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+COMMAND = sys.executable, '-m', 'experiments.embeddings'
 QUICK = (
   '--config=experiments/configs/quickstart.py',
   '--config.data.n_train=400',
@@ -23,13 +24,7 @@ ENVIRONMENT = {**os.environ, 'JAX_NUM_CPU_DEVICES': '1'}
 
 def start(*arguments: object) -> subprocess.Popen:
   return subprocess.Popen(
-    [
-      sys.executable,
-      '-m',
-      'experiments.embeddings',
-      *QUICK,
-      *map(str, arguments),
-    ],
+    [*COMMAND, *QUICK, *map(str, arguments)],
     cwd=ROOT,
     env=ENVIRONMENT,
     stdout=subprocess.PIPE,

@@ -1,10 +1,7 @@
 """The flags of experiments.evaluate: each does something, or says what not."""
 
-import pathlib
-
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Of each flag a value that changes something, and what it changes.
 CHANGES = {
   'ks': ('2,4', 'P@4'),

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 
-import jax
 import numpy as np
 import pytest
 import scipy.sparse
@@ -181,11 +180,10 @@ def test_without_training_labels(evaluate, given):
 
 
 @pytest.fixture(scope='module')
-def workdir(tmp_path_factory) -> pathlib.Path:
+def workdir(devices, tmp_path_factory) -> pathlib.Path:
   """A run of two steps."""
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(jax, 'device_count', lambda: 1)  # as run_main has it
-    folder = tmp_path_factory.mktemp('evaluate') / 'run'
+  folder = tmp_path_factory.mktemp('evaluate') / 'run'
+  with devices(1):  # as run_main has it
     return fit(shrink(Config()), folder).workdir
 
 

@@ -1,9 +1,7 @@
 """Two small finished runs that tests of this room share."""
 
-import contextlib
 import dataclasses
 
-import jax
 import pytest
 
 from xjax.models.config import (
@@ -15,23 +13,22 @@ from xjax.train.config import Config, shrink
 from xjax.train.fit import fit
 
 
-@contextlib.contextmanager
-def devices(count):
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(jax, 'device_count', lambda: count)
-    yield
+@pytest.fixture(scope='module')
+def n_devices():
+  """Of a module's runs; those on meshes have another."""
+  return 1
 
 
 @pytest.fixture(scope='module', autouse=True)
-def one_device():
-  """Runs use one: programs for eight take twice the time to compile."""
-  with devices(1):
+def so_many_devices(devices, n_devices):
+  with devices(n_devices):
     yield
 
 
 @pytest.fixture
-def all_devices(one_device):
-  with devices(len(jax.devices())):
+def all_devices(devices, so_many_devices):
+  """For a test on a mesh in a module of others."""
+  with devices(8):
     yield
 
 
@@ -49,7 +46,7 @@ def config():
 
 
 @pytest.fixture(scope='session')
-def finished(config, tmp_path_factory):
+def finished(devices, config, tmp_path_factory):
   """What fit returned; its workdir must not be changed: copy it."""
   with devices(1):
     return fit(config, tmp_path_factory.mktemp('finished') / 'run')
@@ -71,7 +68,7 @@ def described_config(config):
 
 
 @pytest.fixture(scope='session')
-def described(described_config, tmp_path_factory):
+def described(devices, described_config, tmp_path_factory):
   """What fit returned of it; its workdir must not be changed: copy it."""
   with devices(1):
     return fit(described_config, tmp_path_factory.mktemp('described') / 'run')

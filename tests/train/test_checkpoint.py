@@ -32,9 +32,9 @@ class Small(nnx.Module):
     self.bias = nnx.Param(jnp.zeros(5))
 
 
-@pytest.fixture(scope='module', autouse=True)
-def one_device():
-  """Here it is all of them."""
+@pytest.fixture(scope='module')
+def n_devices():
+  return 8
 
 
 @pytest.fixture(scope='module')

@@ -43,9 +43,9 @@ class Weight(nnx.Module):
     self.w = nnx.Param(jnp.zeros(3))
 
 
-@pytest.fixture(scope='module', autouse=True)
-def one_device():
-  """Here it is all of them."""
+@pytest.fixture(scope='module')
+def n_devices():
+  return 8
 
 
 @pytest.fixture(scope='module')

@@ -41,9 +41,9 @@ SMALL = NeuralModel(
 WORDS, LABELS = 11, 20
 
 
-@pytest.fixture(scope='module', autouse=True)
-def one_device():
-  """Here it is all of them."""
+@pytest.fixture(scope='module')
+def n_devices():
+  return 8
 
 
 def planned(mesh, config=None, model=MODEL):

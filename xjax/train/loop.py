@@ -118,7 +118,7 @@ class Loop:
       Preempted: asked to stop; the state is saved.
     """
     # Several CPU devices share few threads, and deadlock on steps that overlap.
-    serial = jax.default_backend() == 'cpu' and jax.device_count() > 1
+    serial = jax.default_backend() == 'cpu' and self.mesh.size > 1
     pending: _Pending = collections.deque()
     self._saved = at if at.step else None
     self._clock, self._documents = time.monotonic(), 0
