@@ -42,8 +42,8 @@ def get_config() -> Config:
     train=NeuralTrain(
       batch_size=32,
       steps=2400,
-      learning_rate=2e-3,
-      rates=('encoder/*=0.1',),
+      learning_rate=1e-2,
+      rates=('encoder/*=0.02',),
       warmup=100,
       schedule=Schedule.LINEAR,
       optimizer=Optimizer.ADAMW,
