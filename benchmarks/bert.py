@@ -148,7 +148,7 @@ class Side:
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       text=True,
-      env=os.environ | _ENVIRONMENT,
+      env=os.environ | _ENVIRONMENT | {'JAX_PLATFORMS': _DEVICE.value},
     )
 
   def ask(self, what: str, row: str, count: int) -> list[float]:

@@ -13,6 +13,7 @@ from absl import flags as absl_flags
 from ml_collections import config_flags
 
 from experiments import flags
+from xjax.core.errors import ConfigError
 from xjax.report.sweep_summary import sweep_summary
 from xjax.search.folder import SweepFolder
 from xjax.search.sweep_file import read_sweep
@@ -60,6 +61,11 @@ def main() -> None:
   work = Work(sweep, _CONFIG.value, folder, _SEEDS.value)
   match _LAUNCHER.value:
     case Launcher.PRINT:
+      if _WORKERS.value > 1 or _GPUS.value:
+        raise ConfigError(
+          '--launcher=print starts nothing: --workers and --gpus are of '
+          '--launcher=local'
+        )
       text = '\n'.join(work.commands())
     case Launcher.LOCAL:
       with work.begun():

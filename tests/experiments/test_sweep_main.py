@@ -78,6 +78,15 @@ def test_best_config_runs_again_to_the_same_figure(file, tmp_path):
   assert figure(again) == figure(best)
 
 
+def test_what_is_only_printed_has_no_workers(run_main, file, tmp_path):
+  for more in ('--workers=2', '--gpus=0,1'):
+    flags = f'--config={file}', f'--workdir={tmp_path / "sweep"}', more
+    done = run_main('sweep', *flags, '--launcher=print')
+    assert done.returncode == 1
+    assert '--launcher=print starts nothing' in done.stderr
+  assert not (tmp_path / 'sweep').exists()
+
+
 def test_a_wrong_field_is_one_error(file, tmp_path):
   flags = f'--config={file}:train.lr', f'--workdir={tmp_path / "sweep"}'
   done = run('sweep', *flags)

@@ -108,6 +108,8 @@ def test_the_shards_are_sound(sharded):
     (b'[' * 100_000, 'config.json: not JSON'),
     (b'[1]', 'config.json: a list, not a JSON object'),
     (b'{}', 'config.json: "model_type" is missing'),
+    (b'{"initializer_range": 1e999}', 'config.json: Out of range float'),
+    (b'{"_name_or_path": "\\ud800"}', 'surrogates not allowed'),
     (
       json.dumps(CONFIG | {'hidden_size': 2**60}).encode(),
       'config.json: "hidden_size" is 1152921504606846976; it must be',

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xjax.data.schema import Document
-from xjax.data.word_places import document_words
+from xjax.data.word_places import WordPlace, document_words
 from xjax.evaluate.explained import (
   ExplainedDocument,
   ExplainedLabel,
@@ -161,6 +161,15 @@ def test_what_is_not_read_is_told(elements):
   assert unread['text'] == ' d. e' and unread['title']
   assert elements.of('p', 'why')[2]['text'] == 'name z: no words'
   assert elements.of('p', 'why')[3]['text'] == ''
+
+
+def test_pieces_of_one_character():
+  places = [WordPlace('text', *span) for span in ((0, 1), (2, 4), (3, 4))]
+  document = Document('d', {'text': 'a éé b'})
+  shown = ExplainedDocument(document, places, [label('x', [0.4, 0.3, 0.3])])
+  page = attention_page(Explanations(pathlib.Path('X.jsonl'), [shown], 1, 3))
+  (text,) = Elements(page).of('div', 'text')
+  assert text['text'] == 'a éé b'
 
 
 def test_how_many_are_shown(page, elements):

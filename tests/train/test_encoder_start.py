@@ -29,6 +29,7 @@ from xjax.models.config import (
 )
 from xjax.models.convert import parameter_shapes
 from xjax.models.model_folder import write_model_folder
+from xjax.report.attention_page import attention_page
 from xjax.train import neural
 from xjax.train.checkpoint import read_params
 from xjax.train.encoder_start import (
@@ -39,6 +40,7 @@ from xjax.train.encoder_start import (
 from xjax.train.fit import fit
 from xjax.train.neural import plan_neural
 from xjax.train.state import by_path
+from xjax.train.tagging import tag_file
 from xjax.train.workdir import Workdir
 
 SIZES = {
@@ -229,6 +231,22 @@ def test_longer_documents_than_it_reads(from_folder, tmp_path):
     fit(config, tmp_path / 'run')
 
 
+def test_no_room_beside_special_tokens(from_folder, tmp_path):
+  tokenizer = json.loads(Subwords.fit(['pa te']).text)
+  first, *pieces, last = tokenizer['post_processor']['single']
+  tokenizer['post_processor']['single'] = [first, first, *pieces, last, last]
+  vocabulary = len(tokenizer['model']['vocab'])
+  config = SIZES | {'vocab_size': vocabulary}
+  texts = {'tokenizer.json': json.dumps(tokenizer)}
+  write_weights(tmp_path / 'model', True, config, texts)
+  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
+  tokens = SubwordsConfig(max_tokens=4, buckets=(4,))
+  data = dataclasses.replace(config.data, tokens=tokens)
+  with pytest.raises(ConfigError, match='max_tokens=4: .* 4 special tokens'):
+    fit(dataclasses.replace(config, data=data), tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
 def test_longer_names_than_it_reads(from_folder, tmp_path):
   def named(n):
     head = UnifiedConfig(descriptor=DescriptorConfig(max_words=n))
@@ -330,8 +348,17 @@ def test_labels_say_which_pieces_they_attend_to(from_folder, tmp_path):
     assert ''.join(pieces) == text.replace(' ', '')
     # The rest is of the special tokens.
     assert 0.01 < sum(word.weight for word in label.why) < 0.999
+  # Those take no place of a word.
+  (first,) = predictor.explain([text], 3, 1)
+  assert [x.why for x in first] == [x.why[:1] for x in labels]
   (nothing,) = predictor.explain([''], 3)
   assert all(label.why == () for label in nothing)
+  path = tmp_path / 'text.jsonl'
+  path.write_text(json.dumps({'id': 'one', 'text': text}))
+  output = str(tmp_path / 'tags.jsonl')
+  shown = tag_file(tmp_path / 'run', str(path), output, k=3, explain=1)
+  page = attention_page(shown)
+  assert f'{first[0].why[0].word} ' in page and 'no words' not in page
 
 
 def test_packed_documents_train_alike(all_devices, from_folder, tmp_path):

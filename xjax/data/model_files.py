@@ -78,12 +78,16 @@ def read_object(folder: pathlib.Path, name: str) -> dict[str, Any]:
   """The JSON object in a file of the folder.
 
   Raises:
-    DataError: as read_small, or it holds anything else.
+    DataError: as read_small, or it holds anything else, or what cannot be
+      written again.
   """
   try:
-    return parse_object(read_small(folder, name))
-  except Fault as fault:
+    found = parse_object(read_small(folder, name))
+    # Workdirs keep it: 1e999 and \ud800 are read, but not written.
+    json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
+  except (Fault, ValueError) as fault:
     raise DataError(f'{folder / name}: {fault}; get the file anew') from fault
+  return found
 
 
 def shown(value: Any) -> str:

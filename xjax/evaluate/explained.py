@@ -35,7 +35,8 @@ class ExplainedLabel:
     id, name: of the label.
     score: as it is shown to readers.
     is_gold: whether the document has it; None: not known.
-    weights_T: float32, of each word that the model read.
+    weights_T: float32, of each word that the model read; 0 of an encoder's
+      special tokens.
   """
 
   id: str

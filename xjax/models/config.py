@@ -125,8 +125,8 @@ class BertConfig(EncoderConfig):
       each needs it, at this path. Empty: a small encoder with fresh weights
       that reads the words of train, with SyntheticData alone.
     dropout: rate over the embeddings and over what each part of a layer adds.
-    attention_dropout: rate over attention's weights; at 0 GPUs use a flash
-      kernel.
+    attention_dropout: rate over attention's weights; at 0, and with
+      train.compute_dtype=bfloat16, GPUs use a flash kernel.
     remat: whether layers are computed again for gradients: less memory, more
       time, the same result.
   """

@@ -38,9 +38,10 @@ def find_model(name: str) -> pathlib.Path:
 
 
 def cache_folder() -> pathlib.Path:
-  """Where the cache is: $HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub.
+  """Where the cache is, by the first of its variables that is set.
 
-  The first of these whose variable is set.
+  $HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub or
+  $XDG_CACHE_HOME/huggingface/hub; without any, ~/.cache/huggingface/hub.
   """
   for variable, below in (
     ('HF_HUB_CACHE', ''),

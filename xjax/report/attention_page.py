@@ -267,10 +267,11 @@ def _words(
       parts += [
         escape(text[done : place.start]),
         f'<span class="{classes}"{title}>',
-        escape(text[place.start : place.end]),
+        # Pieces of an encoder may be parts of one character.
+        escape(text[max(done, place.start) : place.end]),
         '</span>',
       ]
-      done = place.end
+      done = max(done, place.end)
   return ''.join(parts) + escape(text[done:])
 
 

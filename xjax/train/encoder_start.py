@@ -168,8 +168,13 @@ def _check_made(config: Config) -> None:
 
 
 def _check_lengths(config: Config, folder: ModelFolder, special: int) -> None:
-  """Refuses texts beyond an encoder's positions, special tokens included."""
+  """Refuses texts beyond an encoder's positions, or without room for one."""
   longest, head = folder.architecture.max_tokens, config.model.head
+  if config.data.tokens.max_tokens <= special:
+    raise ConfigError(
+      f'config.data.tokens.max_tokens={config.data.tokens.max_tokens}: the '
+      f'tokenizer of {folder.path} puts {special} special tokens around a text'
+    )
   fields = {'config.data.tokens.max_tokens': (config.data.tokens.max_tokens, 0)}
   if head.describes:
     words = head.descriptor.max_words

@@ -179,7 +179,8 @@ class Predictor:
     # No document has more words: a large number takes no more memory.
     words = min(words, self.config.data.tokens.max_tokens)
     batches = self.text_batches(documents)
-    return attention_of(self.scorer, batches, ids_NK, words, n_first)
+    special = self.inputs.vocab.n_special
+    return attention_of(self.scorer, batches, ids_NK, words, special, n_first)
 
   def why(
     self, document: str | Document, attention: Attention, row: int
@@ -187,7 +188,7 @@ class Predictor:
     """The words that the K labels of a row attend to most."""
     read, words = self.inputs.document(document), self.inputs.words(document)
     return [
-      attended_words(read, words, at_W, weights_W)
+      attended_words(read, words, at_W, weights_W)[: attention.words]
       for at_W, weights_W in zip(
         attention.at_NKW[row], attention.weights_NKW[row], strict=True
       )

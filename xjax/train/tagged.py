@@ -71,6 +71,7 @@ class Tagged:
     """One of the first documents, as a page shows it."""
     inputs, given = self.predictor.inputs, self.split.documents[row]
     words = inputs.words(given)
+    is_word_T = np.array([word.start < word.end for word in words], bool)
     real = self.ids_NK[row] != PAD
     scores = readable_scores(
       self.scores_NK[row, real],
@@ -83,7 +84,7 @@ class Tagged:
         name=label.name,
         score=float(score),
         is_gold=None if given.labels is None else label.id in given.labels,
-        weights_T=weights_T[: len(words)],
+        weights_T=weights_T[: len(words)] * is_word_T,
       )
       for at, score, weights_T in zip(
         self.ids_NK[row, real], scores, attention.first[row][real], strict=True
