@@ -245,6 +245,7 @@ def test_missing_shards(sharded):
     (b'{"weight_map": ["a"]}', '"weight_map" is ["a"]; it must list'),
     (b'{"weight_map": {"a": 3}}', 'the file of "a" is 3, not a name'),
     (b'{"weight_map": {"a": null}}', 'the file of "a" is missing, not a name'),
+    (b'{"weight_map": {"a": "\\ud800"}}', "'utf-8' codec can't encode"),
   ],
 )
 def test_indices_that_are_none(index, said, sharded):
@@ -262,7 +263,6 @@ def test_indices_that_are_none(index, said, sharded):
     '.',
     '',
     'a\0b',
-    '\ud800',
     'a\x1b[2J',
     '..\\secret',
   ],
