@@ -83,11 +83,20 @@ def read_object(folder: pathlib.Path, name: str) -> dict[str, Any]:
   """
   try:
     found = parse_object(read_small(folder, name))
-    # Workdirs keep it: 1e999 and \ud800 are read, but not written.
-    json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
-  except (Fault, ValueError) as fault:
+    _check_written(found)
+  except Fault as fault:
     raise DataError(f'{folder / name}: {fault}; get the file anew') from fault
   return found
+
+
+def _check_written(found: dict[str, Any]) -> None:
+  """Workdirs keep such an object: not all that is read can be written."""
+  try:
+    json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
+  except UnicodeEncodeError as error:
+    raise Fault('holds half of a surrogate pair') from error
+  except ValueError as error:
+    raise Fault('holds a number beyond float64') from error
 
 
 def shown(value: Any) -> str:

@@ -15,8 +15,8 @@ class Attention:
   """What the labels of N documents attend to.
 
   Attributes:
-    at_NKW: int32, the W words with the most attention of each label, most
-      first, ties to the first in the text. Where a document has fewer words,
+    at_NKW: int32, the W tokens with the most attention of each label, most
+      first, ties to the first in the text. Where a document has fewer tokens,
       what follows is beyond them.
     weights_NKW: float32, their weights.
     words: how many to tell of each label, at most W.
