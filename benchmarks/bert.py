@@ -38,7 +38,7 @@ import numpy as np
 from xjax.core.mesh import MeshConfig, make_mesh, put_batch
 from xjax.core.types import Batch
 from xjax.losses.bce import bce
-from xjax.models.architecture import Activation, Architecture, Family
+from xjax.models.architecture import Activation, Architecture
 from xjax.models.build import build
 from xjax.models.config import (
   BertConfig,
@@ -245,7 +245,6 @@ def tagger(model: str, tokens: int, rngs: nnx.Rngs) -> nnx.Module:
     vocab_size=SIZES['vocab'],
     n_labels=SIZES['labels'],
     architecture=Architecture(
-      family=Family.BERT,
       vocab_size=SIZES['vocab'],
       dim=dim,
       layers=layers,

@@ -49,7 +49,7 @@ _N_TRIALS = absl_flags.DEFINE_integer(
   'n_trials', None, 'In place of that of get_sweep().', lower_bound=1
 )
 _GPUS = absl_flags.DEFINE_list(
-  'gpus', [], 'Numbers of the GPUs that workers take turns at; all see all.'
+  'gpus', [], 'Numbers of GPUs, one per worker; else each worker sees all.'
 )
 
 
@@ -68,6 +68,8 @@ def main() -> None:
         )
       text = '\n'.join(work.commands())
     case Launcher.LOCAL:
+      if _GPUS.value and _WORKERS.value > len(_GPUS.value):
+        raise ConfigError('--gpus: names fewer than --workers; none is shared')
       with work.begun():
         outcomes = Workers(work, _WORKERS.value, _GPUS.value).run()
       text = sweep_summary(work, outcomes)

@@ -87,6 +87,14 @@ def test_what_is_only_printed_has_no_workers(run_main, file, tmp_path):
   assert not (tmp_path / 'sweep').exists()
 
 
+def test_workers_share_no_gpu(run_main, file, tmp_path):
+  flags = f'--config={file}', f'--workdir={tmp_path / "sweep"}', '--gpus=0,1'
+  done = run_main('sweep', *flags, '--workers=3')
+  assert done.returncode == 1
+  assert '--gpus: names fewer than --workers' in done.stderr
+  assert not (tmp_path / 'sweep').exists()
+
+
 def test_a_wrong_field_is_one_error(file, tmp_path):
   flags = f'--config={file}:train.lr', f'--workdir={tmp_path / "sweep"}'
   done = run('sweep', *flags)

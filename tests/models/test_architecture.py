@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.models.architecture import Activation, Family, architecture_of
+from xjax.models.architecture import Activation, architecture_of
 
 CONFIG = {
   'model_type': 'bert',
@@ -28,7 +28,6 @@ def test_sizes_are_those_of_the_config():
     'c',
   )
   assert dataclasses.asdict(found) == {
-    'family': Family.BERT,
     'vocab_size': 30522,
     'dim': 384,
     'layers': 6,
@@ -55,7 +54,6 @@ def test_absent_fields_have_the_values_of_transformers():
 def test_roberta_keeps_positions_for_padding(kind):
   config = CONFIG | {'model_type': kind, 'max_position_embeddings': 514}
   found = architecture_of(config, 'c')
-  assert found.family is Family.ROBERTA
   assert (found.positions, found.position_offset) == (514, 2)
   assert found.max_tokens == 512
   found = architecture_of(config | {'pad_token_id': 3}, 'c')

@@ -86,6 +86,22 @@ def test_the_librarys_is_the_same(kind, monkeypatch):
   np.testing.assert_allclose(gradient, gradient_, atol=2e-6)
 
 
+def test_the_librarys_products_are_exact(monkeypatch):
+  monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+  segments, (inputs, direction) = jnp.asarray(SEGMENTS['packed']), drawn()
+
+  def gradient(x):
+    return jax.vjp(lambda x: self_attention(x, segments, H), x)[1](
+      jnp.asarray(direction, x.dtype)
+    )
+
+  products = re.findall(
+    r'precision=(\S+)', str(jax.make_jaxpr(gradient)(inputs))
+  )
+  assert len(products) >= 5  # two forward, three back
+  assert all('HIGHEST' in precision for precision in products), products
+
+
 def test_flash_is_asked_for(monkeypatch):
   asked = []
 

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import DATA, LABEL
-from xjax.models.architecture import Activation, Architecture, Family
+from xjax.models.architecture import Activation, Architecture
 from xjax.models.bert import Bert
 from xjax.models.config import BertConfig
 from xjax.models.unpacking import unpacked
 
 ARCHITECTURE = Architecture(
-  family=Family.BERT,
   vocab_size=50,
   dim=16,
   layers=2,

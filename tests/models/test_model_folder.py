@@ -147,14 +147,26 @@ def test_nothing_half_written_stays(tmp_path):
 @pytest.mark.parametrize(
   ('size', 'rows'), [(30522, 30522), (30522, 30528), (30522, 30592), (5, 8)]
 )
-def test_tokenizers_that_fit(size, rows):
+def test_tokenizers_that_fit(size, rows, caplog):
   found = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
   check_vocabulary(size, found, 't')
+  assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+  ('size', 'rows'), [(250002, 250037), (31102, 32102), (24, 25)]
+)
+def test_few_rows_to_spare_are_told(size, rows, caplog):
+  found = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
+  check_vocabulary(size, found, 't')
+  (said,) = caplog.messages
+  assert said.startswith(f't: the tokenizer has {size} ids')
+  assert f'{rows} rows' in said
 
 
 @pytest.mark.parametrize(
   ('size', 'rows'),
-  [(30523, 30522), (30521, 30522), (30000, 30528), (0, 8), (7, 11)],
+  [(30523, 30522), (28996, 30522), (29000, 30528), (0, 8), (7, 11), (23, 25)],
 )
 def test_tokenizers_of_another_model(size, rows):
   found = architecture_of(CONFIG | {'vocab_size': rows}, 'c')

@@ -1,6 +1,7 @@
 """Trials whose runs are lines that the test writes; the store is a real one."""
 
 import json
+import signal
 
 import pytest
 
@@ -104,6 +105,16 @@ def test_the_last_judging_stops_nothing_when_killed_after_it(sweep_of, seeds):
   assert not sweep.resume()
   ended = [sweep.finish(seed, 0.6) for seed in range(seeds)]
   assert ended == [False, True][-seeds:]
+  assert sweep.state is State.COMPLETE
+
+
+@pytest.mark.parametrize('code', [75, -signal.SIGTERM])
+def test_asked_to_leave_by_others_it_goes_on(sweep_of, code):
+  sweep = sweep_of()
+  asked, sweep.process.code = sweep.process, code
+  assert not sweep.attempt.advance()
+  assert sweep.process is not asked
+  assert sweep.finish(0, 0.5)
   assert sweep.state is State.COMPLETE
 
 

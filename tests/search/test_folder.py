@@ -4,8 +4,11 @@ import json
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
+from xjax.data.config import FeatureFilesConfig, JsonlData
+from xjax.models.config import BertConfig, EmbeddingConfig, NeuralModel
 from xjax.search.config import Grid, MedianPruning, Sweep, Tpe
 from xjax.search.folder import SweepFolder
+from xjax.search.overrides import overridden
 from xjax.train.config import Config, NeuralTrain
 
 UNITS = {'model.encoder.units': (8, 16)}
@@ -33,6 +36,28 @@ def test_goes_on_with_the_same_sweep_alone(tmp_path):
     with pytest.raises(ConfigError, match='another sweep') as error:
       folder.open(sweep, config, seeds)
     assert shown in str(error.value)
+
+
+@pytest.mark.parametrize(
+  'path',
+  [
+    'data.dir',
+    'data.tokens.dir',
+    'model.embedding.vectors',
+    'model.encoder.folder',
+  ],
+)
+def test_all_trials_read_the_same(path, tmp_path):
+  config = Config(
+    data=JsonlData(dir='a', tokens=FeatureFilesConfig(dir='a')),
+    model=NeuralModel(EmbeddingConfig(vectors='a'), BertConfig(folder='a')),
+  )
+  folder = SweepFolder.at(tmp_path / 'sweep')
+  with folder.alone():
+    folder.open(Sweep(Grid(UNITS)), config, 1)
+  other = overridden(config, {path: 'b'})
+  with pytest.raises(ConfigError, match=f'config.{path}: "?a"? -> "?b"?'):
+    folder.open(Sweep(Grid(UNITS)), other, 1)
 
 
 def test_order_of_values_matters_and_is_kept(tmp_path):

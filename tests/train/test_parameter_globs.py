@@ -4,7 +4,7 @@ from xjax.core.errors import ConfigError
 from xjax.train.config import NeuralTrain
 from xjax.train.parameter_globs import (
   check_groups,
-  matches,
+  in_group,
   parse_rate,
   rate_factors,
 )
@@ -20,10 +20,10 @@ PATHS = [
 
 
 def test_globs():
-  assert matches('encoder/layers/0/norm/bias', ['encoder/*'])
-  assert matches('head/bias', ['pooling/*', '*/bias'])
-  assert not matches('head/bias', ['Head/*', 'head', ''])
-  assert not matches('encoder/layers/10/bias', ['encoder/layers/1/*'])
+  assert in_group('encoder/layers/0/norm/bias', ['encoder/*'])
+  assert in_group('head/bias', ['pooling/*', '*/bias'])
+  assert not in_group('head/bias', ['Head/*', 'head', ''])
+  assert not in_group('encoder/layers/10/bias', ['encoder/layers/1/*'])
 
 
 def test_rates_are_parsed():
@@ -56,7 +56,7 @@ def test_layers_decay_from_the_top():
   ],
 )
 def test_groups_that_are(fields):
-  assert check_groups(NeuralTrain(**fields), PATHS, PATHS[:1]) is None
+  assert check_groups(NeuralTrain(**fields), PATHS, PATHS) is None
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,19 @@ def test_groups_that_are(fields):
 )
 def test_groups_that_are_not(fields, says):
   with pytest.raises(ConfigError, match=says):
-    check_groups(NeuralTrain(**fields), PATHS, [])
+    check_groups(NeuralTrain(**fields), PATHS, PATHS * ('nothing' not in says))
 
 
-def test_layer_decay_needs_layers():
+@pytest.mark.parametrize(
+  ('fields', 'says'),
+  [
+    ({'rates': ('head/*=2', 'encoder/*=0.1')}, "'encoder/.*not trained"),
+    ({'layer_decay': 0.9}, 'layer_decay=0.9.*encoder=BertConfig'),
+  ],
+)
+def test_what_is_not_trained_has_no_rate(fields, says):
+  trained = ['pooling/dense/kernel', 'head/kernel']
+  with pytest.raises(ConfigError, match=says):
+    check_groups(NeuralTrain(**fields), PATHS, trained)
   with pytest.raises(ConfigError, match='layer_decay=0.9.*encoder=BertConfig'):
     check_groups(NeuralTrain(layer_decay=0.9), *[['encoder/kernel']] * 2)

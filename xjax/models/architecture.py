@@ -12,13 +12,6 @@ from xjax.core.errors import DataError
 from xjax.data.model_files import shown
 
 
-class Family(enum.Enum):
-  """How positions are numbered, and how tensors are named in files."""
-
-  BERT = 'bert'
-  ROBERTA = 'roberta'
-
-
 class Activation(enum.Enum):
   """What follows the inner layer of a block's feed-forward network."""
 
@@ -32,7 +25,6 @@ class Architecture:
   """An encoder's sizes.
 
   Attributes:
-    family: of the file's names and of positions.
     vocab_size: token ids, rows of the word table.
     dim: features of a token (D).
     layers: blocks.
@@ -46,7 +38,6 @@ class Architecture:
     position_offset: row of the position table for a document's first token.
   """
 
-  family: Family
   vocab_size: int
   dim: int
   layers: int
@@ -66,13 +57,7 @@ class Architecture:
 
 
 # The kinds of model that are built alike, and the ids they pad with.
-_FAMILIES = {
-  'bert': Family.BERT,
-  'roberta': Family.ROBERTA,
-  'xlm-roberta': Family.ROBERTA,
-  'camembert': Family.ROBERTA,
-}
-_PAD_IDS = {Family.BERT: 0, Family.ROBERTA: 1}
+_PAD_IDS = {'bert': 0, 'roberta': 1, 'xlm-roberta': 1, 'camembert': 1}
 _ACTIVATIONS = {
   'gelu': Activation.GELU,
   'gelu_new': Activation.GELU_TANH,
@@ -107,20 +92,17 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
       implemented; one line per fault.
   """
   model = _given(config, 'model_type', None)
-  family = _FAMILIES.get(model) if isinstance(model, str) else None
-  if family is None:
-    kinds = ', '.join(_FAMILIES)
+  if not isinstance(model, str) or model not in _PAD_IDS:
+    kinds = ', '.join(_PAD_IDS)
     raise DataError(
       f'{where}: "model_type" is {shown(model)}; only these kinds of encoder '
       f'can be read: {kinds}'
     )
-  faults = [*_size_faults(config, family), *_other_faults(config)]
-  faults = faults or [*_joint_faults(config, family)]
+  faults = [*_size_faults(config), *_other_faults(config)]
+  faults = faults or [*_joint_faults(config)]
   if faults:
     raise DataError('\n'.join(f'{where}: {fault}' for fault in faults))
-  pad_id = _pad_id(config, family)
   return Architecture(
-    family=family,
     vocab_size=config['vocab_size'],
     dim=config['hidden_size'],
     layers=config['num_hidden_layers'],
@@ -130,12 +112,12 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
     token_types=_given(config, 'type_vocab_size', 2),
     activation=_ACTIVATIONS[_given(config, 'hidden_act', 'gelu')],
     norm_eps=float(_given(config, 'layer_norm_eps', 1e-12)),
-    pad_id=pad_id,
-    position_offset=_position_offset(config, family),
+    pad_id=_pad_id(config),
+    position_offset=_position_offset(config),
   )
 
 
-def _size_faults(config: Mapping[str, Any], family: Family) -> Iterator[str]:
+def _size_faults(config: Mapping[str, Any]) -> Iterator[str]:
   for name, most in _SIZES.items():
     if name not in config:
       yield f'"{name}" is missing'
@@ -143,7 +125,7 @@ def _size_faults(config: Mapping[str, Any], family: Family) -> Iterator[str]:
       yield from _outside(name, config[name], 1, most)
   types = _given(config, 'type_vocab_size', 2)
   yield from _outside('type_vocab_size', types, 1, _TOKEN_TYPES)
-  pad_id = _pad_id(config, family)
+  pad_id = _pad_id(config)
   yield from _outside('pad_token_id', pad_id, 0, _SIZES['vocab_size'])
 
 
@@ -176,7 +158,7 @@ def _other_faults(config: Mapping[str, Any]) -> Iterator[str]:
     yield 'has a "quantization_config"; quantized weights cannot be read'
 
 
-def _joint_faults(config: Mapping[str, Any], family: Family) -> Iterator[str]:
+def _joint_faults(config: Mapping[str, Any]) -> Iterator[str]:
   dim, heads = config['hidden_size'], config['num_attention_heads']
   if dim % heads:
     yield (
@@ -189,24 +171,24 @@ def _joint_faults(config: Mapping[str, Any], family: Family) -> Iterator[str]:
       f'"embedding_size" is {shown(narrow)} and "hidden_size" is {dim}; only '
       'equal ones are implemented'
     )
-  pad_id, size = _pad_id(config, family), config['vocab_size']
+  pad_id, size = _pad_id(config), config['vocab_size']
   if pad_id >= size:
     yield f'"pad_token_id" is {pad_id}, and "vocab_size" is only {size}'
   positions = config['max_position_embeddings']
-  if positions - _position_offset(config, family) <= _SPECIAL_TOKENS:
+  if positions - _position_offset(config) <= _SPECIAL_TOKENS:
     yield (
       f'"max_position_embeddings" is {positions}, which leaves no room for a '
       'document'
     )
 
 
-def _pad_id(config: Mapping[str, Any], family: Family) -> Any:
-  return _given(config, 'pad_token_id', _PAD_IDS[family])
+def _pad_id(config: Mapping[str, Any]) -> Any:
+  return _given(config, 'pad_token_id', _PAD_IDS[config['model_type']])
 
 
-def _position_offset(config: Mapping[str, Any], family: Family) -> int:
-  # RoBERTa keeps the rows up to that of its padding id for padding.
-  return _pad_id(config, family) + 1 if family is Family.ROBERTA else 0
+def _position_offset(config: Mapping[str, Any]) -> int:
+  # RoBERTa and its kin keep the rows up to that of the padding id for padding.
+  return 0 if config['model_type'] == 'bert' else _pad_id(config) + 1
 
 
 def _given(config: Mapping[str, Any], name: str, default: Any) -> Any:

@@ -7,10 +7,10 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 
+from xjax.heads.attend import MASKED
 from xjax.heads.precision import product
 from xjax.models.coins import dropped
 
-_MASKED = -1e30  # finite: a row that sees no token at all must not make NaN
 _FLASH_HEAD = 128  # features of the largest that cuDNN takes on all GPUs
 
 # Weights of as many heads as make up this many at a time: 8 MiB of float32,
@@ -81,9 +81,12 @@ def _library(
     arguments['key_value_seq_lengths'] = lengths_B
   else:
     arguments['mask'] = _sees(segments_BT)[:, None]
-  out = jax.nn.dot_product_attention(
-    *(split[:, :, i] for i in range(3)), **arguments
-  )
+  # As precision.full_precision, which the library cannot be given.
+  exact = 'highest' if inputs_BTE.dtype == jnp.float32 else None
+  with jax.default_matmul_precision(exact):
+    out = jax.nn.dot_product_attention(
+      *(split[:, :, i] for i in range(3)), **arguments
+    )
   return out.reshape(batch, tokens, width // 3)
 
 
@@ -210,8 +213,8 @@ def _put(
 
 
 def _scores(query: jax.Array, key: jax.Array, sees: jax.Array) -> jax.Array:
-  """float32 [B, group, T, T], _MASKED where a token is not seen."""
-  return jnp.where(sees, product(query, key, (3, 3), shared=2), _MASKED)
+  """float32 [B, group, T, T], MASKED where a token is not seen."""
+  return jnp.where(sees, product(query, key, (3, 3), shared=2), MASKED)
 
 
 def _transposed_product(weight: jax.Array, x: jax.Array) -> jax.Array:

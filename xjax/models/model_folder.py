@@ -6,6 +6,7 @@ import os
 import pathlib
 from typing import Any
 
+from absl import logging
 import numpy as np
 
 from xjax.core.atomic import WriteError, build_folder, write_json, writing
@@ -32,7 +33,8 @@ _CLASSES = {
 }
 # Of the model that it was; what is written has other weights and no code.
 _NOT_WRITTEN = ('_name_or_path', 'auto_map', 'dtype', 'torch_dtype')
-_UNUSED_ROWS = (8, 16, 32, 64, 128)
+_ROUNDED_TO = (8, 16, 32, 64, 128)
+_SPARE = 0.04  # of the rows; models with 3 % are in use
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,8 +93,8 @@ class ModelFolder:
 def check_vocabulary(size: int, architecture: Architecture, where: str) -> None:
   """Refuses a tokenizer that is not the one of an encoder.
 
-  Word tables may end in rows that no token has, where they are rounded up to a
-  multiple of 8, 16, 32, 64 or 128.
+  Word tables may end in rows that no token has: up to a multiple of 8, 16, 32,
+  64 or 128; where it is for no such reason, up to 4 % of them, with a warning.
 
   Args:
     size: ids of the tokenizer, one more than its largest.
@@ -100,17 +102,22 @@ def check_vocabulary(size: int, architecture: Architecture, where: str) -> None:
     where: the tokenizer's file, for messages.
 
   Raises:
-    DataError: it has more ids than the word table rows, or fewer.
+    DataError: it has more ids than the word table rows, or far fewer.
   """
   rows = architecture.vocab_size
-  rounded = (-(-size // to) * to for to in _UNUSED_ROWS)
-  if size == rows or (architecture.pad_id < size < rows and rows in rounded):
+  rounded = (-(-size // to) * to for to in _ROUNDED_TO)
+  if size == rows or (architecture.pad_id < size and rows in rounded):
     return
-  raise DataError(
+  both = (
     f'{where}: the tokenizer has {size} ids and the word table {rows} rows '
-    f'("vocab_size" of {CONFIG}); these are not of one model: take the '
-    'tokenizer that belongs to the weights'
+    f'("vocab_size" of {CONFIG})'
   )
+  if not 0 < rows - size <= _SPARE * rows:
+    raise DataError(
+      f'{both}; these are not of one model: take the tokenizer that belongs to '
+      'the weights'
+    )
+  logging.warning('%s; the last rows are not used', both)
 
 
 def write_model_folder(

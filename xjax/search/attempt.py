@@ -15,7 +15,9 @@ from xjax.search.store import Store
 from xjax.search.work import Run
 from xjax.train.config import NeuralTrain
 
-_EXIT_PREEMPTED = 75  # of experiments.train: the same command goes on
+# The same command goes on: what experiments.train says, and what is left of it
+# where SIGTERM comes before it listens, or when it no longer does.
+_GOES_ON = (75, -signal.SIGTERM)
 
 
 class Attempt:
@@ -73,7 +75,7 @@ class Attempt:
       self._store.prune(self._trial)
     elif code == 0:
       return self._take_value()
-    elif code == _EXIT_PREEMPTED:
+    elif code in _GOES_ON:
       self._process = self._launch(self._run.place)
       return False
     else:

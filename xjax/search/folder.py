@@ -19,9 +19,14 @@ from xjax.train.config import Config
 from xjax.train.config_json import diff, from_json, to_json
 from xjax.train.workdir import read_json
 
-# What may differ between runs that go on, but would set trials of one sweep
-# apart.
-_SAME_FOR_ALL = 'train.steps'
+# What may differ when a run goes on, but would set trials of one sweep apart.
+_SAME_FOR_ALL = (
+  'train.steps',
+  'data.dir',
+  'data.tokens.dir',
+  'model.embedding.vectors',
+  'model.encoder.folder',
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +112,7 @@ class SweepFolder:
     Raises:
       ConfigError: it was started as another sweep; the message shows what
         differs. Of a config's fields those that a run may change may differ,
-        but for train.steps.
+        but for train.steps and what trials read: data, vectors, encoder.
       DataError: sweep.json is damaged, or gone from beside the trials.
     """
     described = {
@@ -130,7 +135,7 @@ class SweepFolder:
       raise DataError(f'{self.sweep}: not a sweep of xjax: {error}') from error
     refused = _differences({**old, 'config': {}}, {**new, 'config': {}})
     for difference in diff(before, config):
-      if difference.may_change and difference.path != _SAME_FOR_ALL:
+      if difference.may_change and difference.path not in _SAME_FOR_ALL:
         logging.info('config changed: %s', difference)
       else:
         refused.append(f'config.{difference}')

@@ -36,10 +36,6 @@ def check_sweep(sweep: Sweep, config: Config, seeds: int) -> None:
   Raises:
     ConfigError: saying which field of the sweep or of a trial is wrong.
   """
-  if not isinstance(sweep, Sweep):
-    raise ConfigError(
-      f'get_sweep() must return a Sweep, not {type(sweep).__name__}'
-    )
   if faults := list(_faults(sweep, config, seeds)):
     raise ConfigError('\n'.join(faults))
   for values in _examples(sweep.search):

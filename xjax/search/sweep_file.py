@@ -19,22 +19,28 @@ def read_sweep(path: str) -> Sweep:
     path: FILE.py, or FILE.py:NAME for get_sweep(NAME).
 
   Raises:
-    ConfigError: the file fails, or has no get_sweep().
+    ConfigError: the file fails, has no get_sweep(), or that makes no Sweep.
   """
   file, _, name = path.partition(':')
   try:
     make = runpy.run_path(file).get('get_sweep')
-    if make is not None:
-      return make(name) if name else make()
+    made = None if make is None else make(name) if name else make()
   except Exception as error:  # whatever a user's Python file may raise
     last = str(error).strip().rpartition('\n')[2]
     raise ConfigError(
       f'--config={path}: get_sweep(): {type(error).__name__}: {last}'
     ) from error
-  raise ConfigError(
-    f'--config={path}: has no get_sweep(): a file that can be swept has one, '
-    'as experiments/configs/sweep_quickstart.py'
-  )
+  if make is None:
+    raise ConfigError(
+      f'--config={path}: has no get_sweep(): a file that can be swept has one, '
+      'as experiments/configs/sweep_quickstart.py'
+    )
+  if not isinstance(made, Sweep):
+    raise ConfigError(
+      f'--config={path}: get_sweep() must return a Sweep, not '
+      f'{type(made).__name__}'
+    )
+  return made
 
 
 def write_config(

@@ -31,7 +31,7 @@ class Workers:
     Args:
       work: begun.
       workers: trials at a time.
-      devices: GPUs that they take turns at; (): each sees all there are.
+      devices: a GPU for each, at least; (): each sees all there are.
 
     Raises:
       DataError: the store is damaged.
@@ -94,7 +94,7 @@ class Workers:
     values = self._store.values(trial.number)
     self._free.sort()
     worker = self._free.pop(0)
-    device = self._devices[worker % len(self._devices)] if self._devices else ''
+    device = self._devices[worker] if self._devices else ''
 
     def launch(place: Place) -> LocalProcess:
       command = self._work.command(place)
@@ -126,7 +126,7 @@ class Workers:
     values = self._store.values(best.number)
     file = self._work.folder.best
     each = ', '.join(str(value) for value in best.values)
-    of = ' (by seed)' if len(best.values) > 1 else ''
+    of = ' (by seed; below is the first)' if len(best.values) > 1 else ''
     remarks = [
       f'The best trial of a sweep, number {best.number}: {spelled(values)}',
       f'dev {self._work.metric}: {each}{of}',

@@ -92,7 +92,7 @@ class NeuralTrain(TrainConfig):
     learning_rate: peak.
     warmup: steps of linear warm-up.
     schedule: how it falls after the warm-up: not, or to 0 after the last step;
-      slanted: from peak / ratio up to the peak, and down to there again.
+      slanted: to peak / ratio, where its warm-up begins as well.
     ratio: of the peak to the lowest rate of the slanted schedule.
     rates: GLOB=FACTOR by which the learning rate of the parameters with such
       paths is multiplied, such as 'encoder/*=0.1'; the first that matches

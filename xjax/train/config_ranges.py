@@ -31,27 +31,27 @@ from xjax.train.config import Config, EvalConfig, NeuralTrain
 
 
 @dataclasses.dataclass(frozen=True)
-class Range:
+class Allowed:
   """Values a field may have."""
 
   holds: Callable[[Any], bool]
   text: str
 
 
-_COUNT = Range(lambda v: v >= 1, 'at least 1')
-_NATURAL = Range(lambda v: v >= 0, 'at least 0')
-_RATE = Range(lambda v: 0 <= v < 1, 'from 0 to below 1')
-_SHARE = Range(lambda v: 0 < v <= 1, 'above 0, to 1')
-_POSITIVE = Range(lambda v: 0 < v < math.inf, 'above 0')
-_AMOUNT = Range(lambda v: 0 <= v < math.inf, 'at least 0')
-_RATIO = Range(lambda v: 1 <= v < math.inf, 'at least 1')
-_AXIS = Range(lambda v: v == -1 or v >= 1, 'at least 1, or -1: the rest')
+_COUNT = Allowed(lambda v: v >= 1, 'at least 1')
+_NATURAL = Allowed(lambda v: v >= 0, 'at least 0')
+_RATE = Allowed(lambda v: 0 <= v < 1, 'from 0 to below 1')
+_SHARE = Allowed(lambda v: 0 < v <= 1, 'above 0, to 1')
+_POSITIVE = Allowed(lambda v: 0 < v < math.inf, 'above 0')
+_AMOUNT = Allowed(lambda v: 0 <= v < math.inf, 'at least 0')
+_RATIO = Allowed(lambda v: 1 <= v < math.inf, 'at least 1')
+_AXIS = Allowed(lambda v: v == -1 or v >= 1, 'at least 1, or -1: the rest')
 
 # By the class that has the field; a field of a base holds for all its kinds.
-RANGES: dict[type, dict[str, Range]] = {
+RANGES: dict[type, dict[str, Allowed]] = {
   TokensConfig: {'max_tokens': _COUNT},
   SubwordsConfig: {
-    'max_tokens': Range(lambda v: v >= 3, 'at least 3: two are special tokens')
+    'max_tokens': Allowed(lambda v: v >= 3, 'at least 3: two are special tokens')
   },
   WordsConfig: {
     'min_count': _COUNT,

@@ -16,7 +16,8 @@ def make_schedule(config: NeuralTrain) -> optax.Schedule:
   Step 0 of a warm-up of w steps has the rate peak / (w + 1), so that no step
   is lost; linear and cosine schedules reach 0 after the last step. The slanted
   triangular one (Howard & Ruder 2018, Equation 3, with cut = warmup) begins at
-  peak / ratio, and is there again after the last step.
+  peak / ratio, at the peak if there is no warm-up, and is at peak / ratio after
+  the last step.
   """
   peak, warmup = config.learning_rate, config.warmup
   first, rest = peak / (warmup + 1), max(1, config.steps - warmup)

@@ -29,7 +29,7 @@ def parse_rate(entry: str) -> tuple[str, float] | None:
   return (glob, factor) if is_glob(glob) and 0 < factor < math.inf else None
 
 
-def matches(path: str, globs: Iterable[str]) -> bool:
+def in_group(path: str, globs: Iterable[str]) -> bool:
   """Whether a parameter is of a group; case counts, * spans slashes."""
   return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
 
@@ -50,7 +50,7 @@ def rate_factors(config: NeuralTrain, paths: Iterable[str]) -> dict[str, float]:
   top = max((_height(path, 0) for path in paths), default=0)
 
   def factor(path: str) -> float:
-    found = (by for glob, by in rates if matches(path, [glob]))
+    found = (by for glob, by in rates if in_group(path, [glob]))
     return next(found, 1.0) * config.layer_decay ** (top - _height(path, top))
 
   return {path: factor(path) for path in paths}
@@ -69,25 +69,25 @@ def check_groups(
   Raises:
     ConfigError: with the field, and the paths that come close.
   """
-  left = list(paths)
+  left = list(trained)
   for entry in config.rates:
     glob, _ = parse_rate(entry)
-    found = [path for path in left if matches(path, [glob])]
+    found = [path for path in left if in_group(path, [glob])]
     if not found:
       raise _empty('rates', entry, glob, paths)
     left = [path for path in left if path not in found]
   for glob in config.freeze:
-    if not any(matches(path, [glob]) for path in paths):
+    if not any(in_group(path, [glob]) for path in paths):
       raise _empty('freeze', glob, glob, paths)
   if not trained:
     raise ConfigError(
       f'config.train.freeze={config.freeze}: nothing would be left to train'
     )
-  if config.layer_decay != 1 and not any(map(_LAYER.match, paths)):
+  if config.layer_decay != 1 and not any(map(_LAYER.match, trained)):
     raise ConfigError(
       f'config.train.layer_decay={config.layer_decay}: needs parameters '
-      'encoder/layers/<i>/..., which config.model.encoder=BertConfig(...) has '
-      'and this encoder has not; set it to 1'
+      'encoder/layers/<i>/... that are trained, which only '
+      'config.model.encoder=BertConfig(...) has; set it to 1'
     )
 
 
@@ -103,9 +103,10 @@ def _empty(
   field: str, entry: str, glob: str, paths: Sequence[str]
 ) -> ConfigError:
   where = f'config.train.{field}: {entry!r}'
-  if any(matches(path, [glob]) for path in paths):
+  if any(in_group(path, [glob]) for path in paths):
     return ConfigError(
-      f'{where} never counts: entries before it match the same'
+      f'{where} never counts: what it matches is not trained, or entries '
+      'before it match the same'
     )
   near = difflib.get_close_matches(glob, paths, n=_SHOWN, cutoff=0.0)
   return ConfigError(

@@ -12,7 +12,7 @@ import optax
 
 from xjax.heads.frozen import Frozen
 from xjax.train.average import AverageConfig, NoAverage, averages
-from xjax.train.parameter_globs import matches
+from xjax.train.parameter_globs import in_group
 
 
 @struct.dataclass
@@ -134,7 +134,7 @@ def split_frozen(
 
   def held(path: tuple[Any, ...], variable: Any) -> bool:
     del variable
-    return matches('/'.join(map(str, path)), freeze)
+    return in_group('/'.join(map(str, path)), freeze)
 
   frozen, trained = nnx.split_state(params, nnx.Any(Frozen, held), ...)
   return trained, frozen
