@@ -51,7 +51,9 @@ _AXIS = Allowed(lambda v: v == -1 or v >= 1, 'at least 1, or -1: the rest')
 RANGES: dict[type, dict[str, Allowed]] = {
   TokensConfig: {'max_tokens': _COUNT},
   SubwordsConfig: {
-    'max_tokens': Allowed(lambda v: v >= 3, 'at least 3: two are special tokens')
+    'max_tokens': Allowed(
+      lambda v: v >= 3, 'at least 3: two are special tokens'
+    )
   },
   WordsConfig: {
     'min_count': _COUNT,
