@@ -147,26 +147,31 @@ def test_nothing_half_written_stays(tmp_path):
 @pytest.mark.parametrize(
   ('size', 'rows'), [(30522, 30522), (30522, 30528), (30522, 30592), (5, 8)]
 )
-def test_tokenizers_that_fit(size, rows, caplog):
+def test_tokenizers_that_fit(size, rows):
   found = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
   check_vocabulary(size, found, 't')
-  assert not caplog.messages
 
 
 @pytest.mark.parametrize(
-  ('size', 'rows'), [(250002, 250037), (31102, 32102), (24, 25)]
+  ('size', 'rows'), [(250002, 250037), (31102, 32102), (1, 9)]
 )
-def test_few_rows_to_spare_are_told(size, rows, caplog):
+def test_spare_rows_are_asked_for(size, rows):
   found = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
-  check_vocabulary(size, found, 't')
-  (said,) = caplog.messages
-  assert said.startswith(f't: the tokenizer has {size} ids')
-  assert f'{rows} rows' in said
+  check_vocabulary(size, found, 't', spare_rows=True)
+  with pytest.raises(DataError, match=f' {rows - size} rows .*spare_rows=True'):
+    check_vocabulary(size, found, 't')
+
+
+@pytest.mark.parametrize(('size', 'rows'), [(30523, 30522), (0, 8)])
+def test_no_rows_are_to_spare(size, rows):
+  found = architecture_of(CONFIG | {'vocab_size': rows}, 'c')
+  with pytest.raises(DataError, match='belongs to the weights$'):
+    check_vocabulary(size, found, 't', spare_rows=True)
 
 
 @pytest.mark.parametrize(
   ('size', 'rows'),
-  [(30523, 30522), (28996, 30522), (29000, 30528), (0, 8), (7, 11), (23, 25)],
+  [(30523, 30522), (30521, 30522), (30000, 30528), (0, 8), (7, 11)],
 )
 def test_tokenizers_of_another_model(size, rows):
   found = architecture_of(CONFIG | {'vocab_size': rows}, 'c')

@@ -309,6 +309,10 @@ def test_a_tokenizer_of_another_model(from_folder, encoder, tmp_path):
   config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
   with pytest.raises(DataError, match='not of one model'):
     fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+  fit(changed(config, 'encoder', spare_rows=True), tmp_path / 'run')
+  kept = Workdir.at(tmp_path / 'run')
+  assert len(kept.subwords()) < kept.architecture().vocab_size
 
 
 def unified(config):

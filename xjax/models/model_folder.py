@@ -6,7 +6,6 @@ import os
 import pathlib
 from typing import Any
 
-from absl import logging
 import numpy as np
 
 from xjax.core.atomic import WriteError, build_folder, write_json, writing
@@ -34,7 +33,6 @@ _CLASSES = {
 # Of the model that it was; what is written has other weights and no code.
 _NOT_WRITTEN = ('_name_or_path', 'auto_map', 'dtype', 'torch_dtype')
 _ROUNDED_TO = (8, 16, 32, 64, 128)
-_SPARE = 0.04  # of the rows; models with 3 % are in use
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,34 +88,37 @@ class ModelFolder:
     return files, wanted_names(files.headers, self.architecture, where)
 
 
-def check_vocabulary(size: int, architecture: Architecture, where: str) -> None:
+def check_vocabulary(
+  size: int, architecture: Architecture, where: str, spare_rows: bool = False
+) -> None:
   """Refuses a tokenizer that is not the one of an encoder.
 
-  Word tables may end in rows that no token has: up to a multiple of 8, 16, 32,
-  64 or 128; where it is for no such reason, up to 4 % of them, with a warning.
+  Word tables may end in rows that no token has, where they are rounded up to a
+  multiple of 8, 16, 32, 64 or 128, or where the user says so.
 
   Args:
     size: ids of the tokenizer, one more than its largest.
     architecture: of the encoder.
     where: the tokenizer's file, for messages.
+    spare_rows: whether the table may end in any number of them.
 
   Raises:
-    DataError: it has more ids than the word table rows, or far fewer.
+    DataError: it has more ids than the word table rows, or fewer.
   """
   rows = architecture.vocab_size
   rounded = (-(-size // to) * to for to in _ROUNDED_TO)
-  if size == rows or (architecture.pad_id < size and rows in rounded):
+  fewer = architecture.pad_id < size < rows
+  if size == rows or (fewer and (spare_rows or rows in rounded)):
     return
-  both = (
-    f'{where}: the tokenizer has {size} ids and the word table {rows} rows '
-    f'("vocab_size" of {CONFIG})'
+  unless = (
+    f'; should it be this one, its last {rows - size} rows being spare, set '
+    'config.model.encoder.spare_rows=True'
   )
-  if not 0 < rows - size <= _SPARE * rows:
-    raise DataError(
-      f'{both}; these are not of one model: take the tokenizer that belongs to '
-      'the weights'
-    )
-  logging.warning('%s; the last rows are not used', both)
+  raise DataError(
+    f'{where}: the tokenizer has {size} ids and the word table {rows} rows '
+    f'("vocab_size" of {CONFIG}); these are not of one model: take the '
+    f'tokenizer that belongs to the weights{unless if fewer else ""}'
+  )
 
 
 def write_model_folder(

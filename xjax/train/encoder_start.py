@@ -69,7 +69,7 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
     _check_made(config)
     return
   folder = _folder(config)
-  tokenizer = _tokenizer(folder)
+  tokenizer = _tokenizer(folder, config)
   _check_lengths(config, folder, tokenizer.n_special)
   _check_kept(folder, tokenizer, workdir)
 
@@ -103,7 +103,7 @@ def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
   if is_host0() and not workdir.encoder.exists():
     if config.model.encoder.folder:
       folder = ModelFolder.at(config.model.encoder.folder)
-      tokenizer, sizes = _tokenizer(folder), dict(folder.config)
+      tokenizer, sizes = _tokenizer(folder, config), dict(folder.config)
     else:
       texts = (train.documents[row].text() for row in range(len(train)))
       tokenizer = Subwords.fit(texts)
@@ -215,7 +215,8 @@ def _folder(config: Config) -> ModelFolder:
   return folder
 
 
-def _tokenizer(folder: ModelFolder) -> Subwords:
+def _tokenizer(folder: ModelFolder, config: Config) -> Subwords:
   tokenizer = Subwords.of_folder(folder.path)
-  check_vocabulary(len(tokenizer), folder.architecture, tokenizer.source)
+  sizes = len(tokenizer), folder.architecture
+  check_vocabulary(*sizes, tokenizer.source, config.model.encoder.spare_rows)
   return tokenizer
