@@ -7,8 +7,9 @@ et al. 2019, Figure 1c): its units, dropout and learning rate.
     --config=experiments/configs/sweep_quickstart.py \
     --workdir=runs/sweep_quickstart --workers=2
 
-Hardware: two CPU cores. Expected: not run yet; quickstart as it stands has dev
-RP@5 0.86. Time: about ten minutes.
+Hardware: two CPU cores. Expected: the best has dev RP@5 0.877, quickstart as it
+stands 0.871; what several workers draw depends on who ends first. Time: three
+minutes.
 """
 
 from experiments.configs import quickstart
