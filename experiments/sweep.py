@@ -69,7 +69,7 @@ def main() -> None:
       text = '\n'.join(work.commands())
     case Launcher.LOCAL:
       if _GPUS.value and _WORKERS.value > len(_GPUS.value):
-        raise ConfigError('--gpus: names fewer than --workers; none is shared')
+        raise ConfigError(f'--gpus: needs {_WORKERS.value}, one per worker')
       with work.begun():
         outcomes = Workers(work, _WORKERS.value, _GPUS.value).run()
       text = sweep_summary(work, outcomes)

@@ -91,7 +91,7 @@ def test_workers_share_no_gpu(run_main, file, tmp_path):
   flags = f'--config={file}', f'--workdir={tmp_path / "sweep"}', '--gpus=0,1'
   done = run_main('sweep', *flags, '--workers=3')
   assert done.returncode == 1
-  assert '--gpus: names fewer than --workers' in done.stderr
+  assert '--gpus: needs 3, one per worker' in done.stderr
   assert not (tmp_path / 'sweep').exists()
 
 

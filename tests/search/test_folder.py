@@ -56,7 +56,7 @@ def test_all_trials_read_the_same(path, tmp_path):
   with folder.alone():
     folder.open(Sweep(Grid(UNITS)), config, 1)
   other = overridden(config, {path: 'b'})
-  with pytest.raises(ConfigError, match=f'config.{path}: "?a"? -> "?b"?'):
+  with pytest.raises(ConfigError, match=f'config.{path}: "a" -> "b"'):
     folder.open(Sweep(Grid(UNITS)), other, 1)
 
 

@@ -74,18 +74,27 @@ def test_groups_that_are(fields):
       {'rates': ('encoder/*=0.1', '*/layers/0/*=0.5')},
       "'[*]/layers/0/[*]=0.5' never counts",
     ),
-    ({'freeze': ('encoder/*', '*/*')}, 'nothing would be left to train'),
   ],
 )
 def test_groups_that_are_not(fields, says):
   with pytest.raises(ConfigError, match=says):
-    check_groups(NeuralTrain(**fields), PATHS, PATHS * ('nothing' not in says))
+    check_groups(NeuralTrain(**fields), PATHS, PATHS)
+
+
+@pytest.mark.parametrize('rates', [(), ('encoder/*=0.1',)])
+def test_nothing_is_trained(rates):
+  config = NeuralTrain(freeze=('encoder/*', '*/*'), rates=rates)
+  with pytest.raises(ConfigError, match='nothing would be left to train'):
+    check_groups(config, PATHS, [])
 
 
 @pytest.mark.parametrize(
   ('fields', 'says'),
   [
-    ({'rates': ('head/*=2', 'encoder/*=0.1')}, "'encoder/.*not trained"),
+    (
+      {'rates': ('head/*=2', 'encoder/*=0.1')},
+      "rates: 'encoder/.* not trained: leave it out",
+    ),
     ({'layer_decay': 0.9}, 'layer_decay=0.9.*encoder=BertConfig'),
   ],
 )
@@ -93,5 +102,8 @@ def test_what_is_not_trained_has_no_rate(fields, says):
   trained = ['pooling/dense/kernel', 'head/kernel']
   with pytest.raises(ConfigError, match=says):
     check_groups(NeuralTrain(**fields), PATHS, trained)
+
+
+def test_layer_decay_needs_layers():
   with pytest.raises(ConfigError, match='layer_decay=0.9.*encoder=BertConfig'):
     check_groups(NeuralTrain(layer_decay=0.9), *[['encoder/kernel']] * 2)

@@ -129,16 +129,16 @@ class BertConfig(EncoderConfig):
       train.compute_dtype=bfloat16, GPUs use a flash kernel.
     remat: whether layers are computed again for gradients: less memory, more
       time, the same result.
-    spare_rows: whether the word table of the folder may end in rows that its
-      tokenizer has no ids for, as in some that were published; else that is
-      taken for the tokenizer of another model.
+    spare_rows: whether the word table of the folder may end in any number of
+      rows that its tokenizer has no ids for; without it, only up to a multiple
+      of 8 to 128, and what has more is taken for another model's tokenizer.
   """
 
   folder: str = dataclasses.field(default='', metadata=MAY_CHANGE)
   dropout: float = 0.1
   attention_dropout: float = 0.1
   remat: bool = dataclasses.field(default=False, metadata=MAY_CHANGE)
-  spare_rows: bool = False
+  spare_rows: bool = dataclasses.field(default=False, metadata=MAY_CHANGE)
 
 
 @dataclasses.dataclass

@@ -111,8 +111,8 @@ def check_vocabulary(
   if size == rows or (fewer and (spare_rows or rows in rounded)):
     return
   unless = (
-    f'; should it be this one, its last {rows - size} rows being spare, set '
-    'config.model.encoder.spare_rows=True'
+    f'; should it be this one, and the last {rows - size} rows of the table be '
+    'spare, set config.model.encoder.spare_rows=True'
   )
   raise DataError(
     f'{where}: the tokenizer has {size} ids and the word table {rows} rows '

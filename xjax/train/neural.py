@@ -43,9 +43,8 @@ from xjax.train.judging import dev_judge
 from xjax.train.loop import Judge, Loop, Position
 from xjax.train.name_descriptors import start_name_encoder
 from xjax.train.optim import make_optimizer, make_schedule
-from xjax.train.parameter_globs import check_groups
 from xjax.train.preemption import Preemption
-from xjax.train.state import StatePlan, TrainState, by_path, plan_state
+from xjax.train.state import StatePlan, TrainState, plan_state
 from xjax.train.step import make_train_step, place_weights
 from xjax.train.warm_start import warm_start
 from xjax.train.word_start import start_words
@@ -116,9 +115,6 @@ def plan_neural(
     vocab_size: word ids; 0 where there are none.
     mesh: the devices.
     architecture: of a pretrained encoder; None: there is none.
-
-  Raises:
-    ConfigError: groups of parameters that are empty.
   """
   train = config.train
   n_labels = scored_labels(config.model, space)
@@ -127,7 +123,7 @@ def plan_neural(
   hidden = hidden_labels(config, counts)
 
   priors = smoothed_priors(counts, space.n_train)
-  plan = plan_state(
+  return plan_state(
     lambda rngs: build(
       config.model,
       vocab_size=vocab_size,
@@ -144,11 +140,6 @@ def plan_neural(
     train.freeze,
     train.average,
   )
-  params = plan.abstract.params
-  check_groups(
-    train, list(by_path(params)), list(by_path(plan.split(params)[0]))
-  )
-  return plan
 
 
 def _loss_weights(

@@ -35,9 +35,10 @@ from xjax.train.neural import (
   plan_neural,
   scored_labels,
 )
+from xjax.train.parameter_globs import check_groups
 from xjax.train.predictor import Predictor
 from xjax.train.preemption import Preemption
-from xjax.train.state import from_paths
+from xjax.train.state import by_path, from_paths
 from xjax.train.warm_start import best_step, find_start
 from xjax.train.word_start import check_word_vectors
 from xjax.train.workdir import Workdir
@@ -158,7 +159,10 @@ def _check_groups(config: Config, space: LabelSpace) -> None:
   if train.rates or train.freeze or train.layer_decay != 1:
     mesh, architecture = make_mesh(config.mesh), planned_architecture(config)
     # The paths of parameters do not depend on the number of words.
-    plan_neural(config, space, SOME_WORDS, mesh, architecture)
+    plan = plan_neural(config, space, SOME_WORDS, mesh, architecture)
+    params = plan.abstract.params
+    trained, _ = plan.split(params)
+    check_groups(train, list(by_path(params)), list(by_path(trained)))
 
 
 def _present_mesh(config: Config) -> jax.sharding.Mesh:

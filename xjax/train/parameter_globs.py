@@ -69,20 +69,21 @@ def check_groups(
   Raises:
     ConfigError: with the field, and the paths that come close.
   """
+  for glob in config.freeze:
+    if not any(in_group(path, [glob]) for path in paths):
+      raise ConfigError(f'config.train.freeze: {_no_match(glob, glob, paths)}')
+  if not trained:
+    raise ConfigError(
+      f'config.train.freeze={config.freeze}: nothing would be left to train'
+    )
   left = list(trained)
   for entry in config.rates:
     glob, _ = parse_rate(entry)
     found = [path for path in left if in_group(path, [glob])]
     if not found:
-      raise _empty('rates', entry, glob, paths)
+      said = _never_counts(entry, glob, paths, trained)
+      raise ConfigError(f'config.train.rates: {said}')
     left = [path for path in left if path not in found]
-  for glob in config.freeze:
-    if not any(in_group(path, [glob]) for path in paths):
-      raise _empty('freeze', glob, glob, paths)
-  if not trained:
-    raise ConfigError(
-      f'config.train.freeze={config.freeze}: nothing would be left to train'
-    )
   if config.layer_decay != 1 and not any(map(_LAYER.match, trained)):
     raise ConfigError(
       f'config.train.layer_decay={config.layer_decay}: needs parameters '
@@ -99,16 +100,16 @@ def _height(path: str, other: int) -> int:
   return 1 + int(layer[1]) if layer else other
 
 
-def _empty(
-  field: str, entry: str, glob: str, paths: Sequence[str]
-) -> ConfigError:
-  where = f'config.train.{field}: {entry!r}'
+def _never_counts(
+  entry: str, glob: str, paths: Sequence[str], trained: Sequence[str]
+) -> str:
+  if any(in_group(path, [glob]) for path in trained):
+    return f'{entry!r} never counts: entries before it match the same'
   if any(in_group(path, [glob]) for path in paths):
-    return ConfigError(
-      f'{where} never counts: what it matches is not trained, or entries '
-      'before it match the same'
-    )
+    return f'{entry!r} matches only what is not trained: leave it out'
+  return _no_match(entry, glob, paths)
+
+
+def _no_match(entry: str, glob: str, paths: Sequence[str]) -> str:
   near = difflib.get_close_matches(glob, paths, n=_SHOWN, cutoff=0.0)
-  return ConfigError(
-    f'{where} matches no parameter; close to it are {", ".join(near)}'
-  )
+  return f'{entry!r} matches no parameter; close to it are {", ".join(near)}'
