@@ -62,16 +62,14 @@ def main() -> None:
   match _LAUNCHER.value:
     case Launcher.PRINT:
       if _WORKERS.value > 1 or _GPUS.value:
-        raise ConfigError(
-          '--launcher=print starts nothing: --workers and --gpus are of '
-          '--launcher=local'
-        )
+        raise ConfigError('--workers, --gpus: --launcher=print starts nothing')
       text = '\n'.join(work.commands())
     case Launcher.LOCAL:
-      if _GPUS.value and _WORKERS.value > len(_GPUS.value):
+      gpus = list(dict.fromkeys(_GPUS.value))  # each once
+      if gpus and _WORKERS.value > len(gpus):
         raise ConfigError(f'--gpus: needs {_WORKERS.value}, one per worker')
       with work.begun():
-        outcomes = Workers(work, _WORKERS.value, _GPUS.value).run()
+        outcomes = Workers(work, _WORKERS.value, gpus).run()
       text = sweep_summary(work, outcomes)
   print(text)
 

@@ -87,9 +87,10 @@ def test_what_is_only_printed_has_no_workers(run_main, file, tmp_path):
   assert not (tmp_path / 'sweep').exists()
 
 
-def test_workers_share_no_gpu(run_main, file, tmp_path):
-  flags = f'--config={file}', f'--workdir={tmp_path / "sweep"}', '--gpus=0,1'
-  done = run_main('sweep', *flags, '--workers=3')
+@pytest.mark.parametrize('gpus', ['0,1', '0,1,0'])
+def test_workers_share_no_gpu(gpus, run_main, file, tmp_path):
+  flags = f'--config={file}', f'--workdir={tmp_path / "sweep"}'
+  done = run_main('sweep', *flags, '--workers=3', f'--gpus={gpus}')
   assert done.returncode == 1
   assert '--gpus: needs 3, one per worker' in done.stderr
   assert not (tmp_path / 'sweep').exists()

@@ -8,7 +8,7 @@ from jax import lax
 import jax.numpy as jnp
 
 from xjax.heads.attend import MASKED
-from xjax.heads.precision import product
+from xjax.heads.precision import full_precision, product
 from xjax.models.coins import dropped
 
 _FLASH_HEAD = 128  # features of the largest that cuDNN takes on all GPUs
@@ -81,9 +81,9 @@ def _library(
     arguments['key_value_seq_lengths'] = lengths_B
   else:
     arguments['mask'] = _sees(segments_BT)[:, None]
-  # As precision.full_precision, which the library cannot be given.
-  exact = 'highest' if inputs_BTE.dtype == jnp.float32 else None
-  with jax.default_matmul_precision(exact):
+  # The library takes no precision; the surroundings take its name.
+  precision = full_precision(inputs_BTE.dtype)
+  with jax.default_matmul_precision(precision and precision.name.lower()):
     out = jax.nn.dot_product_attention(
       *(split[:, :, i] for i in range(3)), **arguments
     )

@@ -130,8 +130,9 @@ class BertConfig(EncoderConfig):
     remat: whether layers are computed again for gradients: less memory, more
       time, the same result.
     spare_rows: whether the word table of the folder may end in any number of
-      rows that its tokenizer has no ids for; without it, only up to a multiple
-      of 8 to 128, and what has more is taken for another model's tokenizer.
+      rows that its tokenizer has no ids for. Else it may where it is rounded up
+      to a multiple of 8, 16, 32, 64 or 128, and a table of any other size is
+      taken for that of another model.
   """
 
   folder: str = dataclasses.field(default='', metadata=MAY_CHANGE)

@@ -22,15 +22,16 @@ def read_sweep(path: str) -> Sweep:
     ConfigError: the file fails, has no get_sweep(), or that makes no Sweep.
   """
   file, _, name = path.partition(':')
+  arguments = [name] if name else []
   try:
     make = runpy.run_path(file).get('get_sweep')
-    made = None if make is None else make(name) if name else make()
+    made = make(*arguments) if make else None
   except Exception as error:  # whatever a user's Python file may raise
     last = str(error).strip().rpartition('\n')[2]
     raise ConfigError(
       f'--config={path}: get_sweep(): {type(error).__name__}: {last}'
     ) from error
-  if make is None:
+  if not make:
     raise ConfigError(
       f'--config={path}: has no get_sweep(): a file that can be swept has one, '
       'as experiments/configs/sweep_quickstart.py'

@@ -217,6 +217,10 @@ def _folder(config: Config) -> ModelFolder:
 
 def _tokenizer(folder: ModelFolder, config: Config) -> Subwords:
   tokenizer = Subwords.of_folder(folder.path)
-  sizes = len(tokenizer), folder.architecture
-  check_vocabulary(*sizes, tokenizer.source, config.model.encoder.spare_rows)
+  check_vocabulary(
+    len(tokenizer),
+    folder.architecture,
+    tokenizer.source,
+    config.model.encoder.spare_rows,
+  )
   return tokenizer

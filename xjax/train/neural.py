@@ -115,6 +115,9 @@ def plan_neural(
     vocab_size: word ids; 0 where there are none.
     mesh: the devices.
     architecture: of a pretrained encoder; None: there is none.
+
+  Raises:
+    ConfigError: as hidden_labels.
   """
   train = config.train
   n_labels = scored_labels(config.model, space)
