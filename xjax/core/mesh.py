@@ -13,8 +13,8 @@ DATA = 'data'
 LABEL = 'label'
 
 # Every parameter's label axis is padded to this multiple, whatever the mesh,
-# so that a checkpoint restores onto any label axis that divides it.
-LABEL_MULTIPLE = 128
+# so that a checkpoint restores onto any mesh whose devices divide it.
+LABEL_MULTIPLE = 1536  # 512 times 3
 
 # The one rules table: specs by what an array holds.
 SPECS = {

@@ -1,13 +1,13 @@
 """Walking over a shard's label rows, a chunk at a time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 from jax import lax
 import jax.numpy as jnp
 
-from xjax.core.mesh import LABEL
+from xjax.core.mesh import DATA, LABEL
 
 
 def shard_rows(rows: Any, n_labels: int) -> int:
@@ -55,8 +55,45 @@ def cut(rows: Any, start: jax.Array, size: int) -> Any:
   return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size), rows)
 
 
-def labels(rows: Any, start: jax.Array, size: int) -> jax.Array:
+def written(rows: Any, new: Any, start: jax.Array) -> Any:
+  """The rows with a chunk replaced, in place where they are carried."""
+  return jax.tree.map(
+    lambda all_, x: lax.dynamic_update_slice_in_dim(all_, x, start, 0),
+    rows,
+    new,
+  )
+
+
+def labels(
+  rows: Any, axes: Sequence[str], start: jax.Array, size: int
+) -> jax.Array:
   """int32 [C] label indices of a chunk of this shard."""
   per_shard = jax.tree.leaves(rows)[0].shape[0]
-  first = lax.axis_index(LABEL) * per_shard + start
+  first = lax.axis_index(tuple(axes)) * per_shard + start
   return first + jnp.arange(size, dtype=jnp.int32)
+
+
+def all_documents(documents: Any, axes: Sequence[str]) -> Any:
+  """The documents that a shard of label rows scores.
+
+  Where rows lie on the data axis as well, each device has the rows of no other
+  one: it scores the documents of all.
+
+  Args:
+    documents: a tree of arrays of this device's documents.
+    axes: the mesh axes of label rows.
+  """
+  if DATA not in axes:
+    return documents
+  return jax.tree.map(
+    lambda x: lax.all_gather(x, DATA, axis=0, tiled=True), documents
+  )
+
+
+def own_documents(sums: Any, axes: Sequence[str]) -> Any:
+  """Sums over label shards, of this device's documents: of all_documents."""
+  if DATA in axes:
+    sums = jax.tree.map(
+      lambda x: lax.psum_scatter(x, DATA, scatter_dimension=0, tiled=True), sums
+    )
+  return lax.psum(sums, LABEL)

@@ -1,9 +1,10 @@
 """The head contract: logits of one chunk of labels.
 
 A head is a module whose parameters of one row per label are created with
-`out_sharding=(LABEL, ...)` and padded to core.mesh.padded_labels(n_labels)
-rows. It says only how a chunk of labels is scored; the loss (streaming.py) and
-the selection (topk.py) cut the rows, over chunks and over mesh shards.
+`out_sharding=(LABEL, ...)`, or `((LABEL, DATA), ...)` where `axes` says so, and
+padded to core.mesh.padded_labels(n_labels) rows. It says only how a chunk of
+labels is scored; the loss (streaming.py) and the selection (topk.py) cut the
+rows, over chunks and over mesh shards.
 """
 
 from collections.abc import Mapping
@@ -12,9 +13,12 @@ from typing import Any, NamedTuple
 from flax import nnx, struct
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
 import numpy as np
 
-from xjax.core.mesh import LABEL
+from xjax.core.mesh import DATA, LABEL
+
+ALL_DEVICES = (LABEL, DATA)
 
 
 @struct.dataclass
@@ -41,10 +45,14 @@ class Head(nnx.Module):
   Attributes:
     n_labels: labels that exist; further rows are padding.
     chunk: labels scored at a time.
+    axes: mesh axes that label rows are divided among. On the data axis as well,
+      no row is on two devices and no row's gradient is sent: documents are,
+      which pays where their features are small.
   """
 
   n_labels: int
   chunk: int
+  axes: tuple[str, ...] = (LABEL,)
 
   def logits(self, features: Any, chunk: Mapping[str, jax.Array]) -> jax.Array:
     """Scores of a chunk of labels.
@@ -119,4 +127,9 @@ def split_head(head: Head) -> HeadParts:
 def _is_label_row(path: tuple, variable: Any) -> bool:
   del path
   spec = variable.get_metadata().get('out_sharding')
-  return bool(spec) and spec[0] == LABEL
+  return bool(spec) and spec[0] in (LABEL, ALL_DEVICES)
+
+
+def row_spec(axes: tuple[str, ...]) -> P:
+  """The partition spec of label rows on these mesh axes."""
+  return P(axes) if len(axes) > 1 else P(*axes)

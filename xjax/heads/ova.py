@@ -4,25 +4,35 @@ from collections.abc import Mapping
 
 from flax import nnx
 import jax
-from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Float32
 import numpy as np
 
-from xjax.core.mesh import LABEL, padded_labels
-from xjax.heads.contract import Head, padded_row
-from xjax.heads.precision import full_precision
+from xjax.core.mesh import padded_labels
+from xjax.heads.contract import ALL_DEVICES, Head, padded_row
+from xjax.heads.precision import product
+from xjax.heads.rounding import random_bits
+from xjax.heads.storage import Storage, stored, weights
 
 
 class OneVsAll(Head):
   """A dense output layer, logit_l = document . k_l + b_l.
 
-  BIGRU-ATT's and HAN's (Chalkidis et al. 2019, Section 4).
+  BIGRU-ATT's and HAN's (Chalkidis et al. 2019, Section 4), and the classifier
+  of XMC systems from four thousand labels to a hundred million: label rows lie
+  on all devices, each a part of its own, and may be stored in 2 bytes or 1 a
+  weight where training writes them itself (heads/fused.py).
 
   Attributes:
-    kernel: k, float32 [L, D].
+    kernel: k, [L, D] of storage.dtype.
+    exponent: of Storage.FLOAT8, int8 [L]: k is kernel 2^exponent.
     bias: b, float32 [L].
+    bottleneck: float32 [document's size, D], what makes D features of a
+      document's vector; or None.
+    storage: what the kernel is stored as.
   """
+
+  axes = ALL_DEVICES
 
   def __init__(
     self,
@@ -31,35 +41,82 @@ class OneVsAll(Head):
     *,
     chunk: int,
     bias: np.ndarray | None = None,
+    storage: Storage = Storage.FLOAT32,
+    bottleneck: int = 0,
     rngs: nnx.Rngs,
   ):
     """Random rows of about unit length.
 
     Args:
       n_labels: labels; rows are padded to a multiple that shards evenly.
-      dim: size D of a document's vector.
+      dim: size of a document's vector.
       chunk: labels scored at a time.
       bias: [L] first biases; None: zeros.
+      storage: what the kernel is stored as.
+      bottleneck: size D of what label rows read; 0: the document's vector.
       rngs: stream `params`.
     """
     self.n_labels = n_labels
     self.chunk = chunk
+    self.storage = storage
+    self.bottleneck = None
+    if bottleneck:
+      normal = nnx.initializers.normal(dim**-0.5)
+      self.bottleneck = nnx.Param(normal(rngs.params(), (dim, bottleneck)))
+      dim = bottleneck
     rows = padded_labels(n_labels)
     normal = nnx.initializers.normal(dim**-0.5)
-    self.kernel = nnx.Param(
-      normal(rngs.params(), (rows, dim)), out_sharding=(LABEL, None)
-    )
-    self.bias = nnx.Param(padded_row(bias, rows), out_sharding=(LABEL,))
+    values_LD = normal(rngs.params(), (rows, dim))
+    bits_LD = random_bits(jnp.uint32(0), jnp.arange(rows, dtype=jnp.int32), dim)
+    arrays = stored(storage, values_LD, bits_LD)
+    sharding = (ALL_DEVICES, None)
+    self.kernel = nnx.Param(arrays['kernel'], out_sharding=sharding)
+    self.bias = nnx.Param(padded_row(bias, rows), out_sharding=sharding[:1])
+    if 'exponent' in arrays:
+      exponent = arrays['exponent']
+      self.exponent = nnx.Param(exponent, out_sharding=sharding[:1])
+
+  def prepare(self, document_BD: Float[Array, 'B E']) -> Float[Array, 'B D']:
+    """What label rows read of a document's vector."""
+    if self.bottleneck is None:
+      return document_BD
+    dtype = document_BD.dtype
+    into = self.bottleneck.astype(dtype)
+    return product(document_BD, into, (1, 0), into=dtype)
 
   def logits(
     self, document_BD: Float[Array, 'B D'], chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
     """logits_BC of a chunk of label rows, summed in float32."""
-    product_BC = lax.dot_general(
-      document_BD,
-      chunk['kernel'].astype(document_BD.dtype),
-      (((1,), (1,)), ((), ())),
-      precision=full_precision(document_BD.dtype),
-      preferred_element_type=jnp.float32,
-    )
-    return product_BC + chunk['bias']
+    kernel_CD = weights(chunk, document_BD.dtype)
+    return scores(document_BD, kernel_CD) + chunk['bias']
+
+
+@jax.custom_vjp
+def scores(
+  document_BD: Float[Array, 'B D'], kernel_CD: Float[Array, 'C D']
+) -> Float32[Array, 'B C']:
+  """document . k_l, whose gradients are products of operands of one dtype.
+
+  Those that JAX derives multiply float32 derivatives with rounded operands:
+  slow where such are what the hardware is fast in.
+  """
+  return product(document_BD, kernel_CD, (1, 1))
+
+
+def _scores(document_BD: jax.Array, kernel_CD: jax.Array) -> tuple:
+  return scores(document_BD, kernel_CD), (document_BD, kernel_CD)
+
+
+def scores_backward(saved: tuple, dlogits_BC: jax.Array) -> tuple:
+  """Gradients (d_document_BD, d_kernel_CD), in the dtype of what they are of."""
+  document_BD, kernel_CD = saved
+  dtype = document_BD.dtype
+  dlogits_BC = dlogits_BC.astype(dtype)
+  return (
+    product(dlogits_BC, kernel_CD, (1, 0)).astype(dtype),
+    product(dlogits_BC, document_BD, (0, 0)).astype(dtype),
+  )
+
+
+scores.defvjp(_scores, scores_backward)

@@ -16,7 +16,8 @@ from jaxtyping import Array, Bool, Float32, Int32
 
 from xjax.core.mesh import DATA, LABEL, SPECS
 from xjax.heads import chunks
-from xjax.heads.contract import Head, HeadParts, split_head
+from xjax.heads.contract import Head, HeadParts, row_spec, split_head
+from xjax.heads.terms import Chunk, Normaliser, chunk_loss, gold_of
 from xjax.losses.contract import ChunkLoss, LabelWeights
 
 
@@ -40,7 +41,7 @@ def head_loss(
     positives_BP: int32 gold labels, PAD elsewhere; labels this head does not
       score are ignored.
     mask_B: bool, False for rows that only fill the batch: they cost nothing.
-    loss: gives (loss_BC, dlogits_BC) of a chunk.
+    loss: of a chunk. A normalised one takes a pass more over the labels.
     weights: float32, of as many rows as the head's parameters have, and cut and
       sharded like them; None: all labels count alike.
 
@@ -48,7 +49,7 @@ def head_loss(
     float32 scalar.
   """
   graphdef, rows, shared = split_head(head)
-  static = (graphdef, loss, head.n_labels, head.chunk)
+  static = (graphdef, loss, head.n_labels, head.chunk, head.axes)
   gold = (positives_BP, mask_B)
   return _head_loss(static, rows, shared, features, weights, *gold)
 
@@ -60,10 +61,12 @@ def _head_loss(static, rows, shared, features, weights, positives_BP, mask_B):
 
 
 def _forward(static, *given):
+  row = row_spec(static[-1])
+  batch = SPECS['batch']
   run = jax.shard_map(
     functools.partial(_shard_gradients, static),
-    in_specs=_IN_SPECS,
-    out_specs=(P(), SPECS['label_row'], P(), SPECS['batch']),
+    in_specs=(row, P(), batch, row, batch, batch),
+    out_specs=(P(), row, P(), batch),
     check_vma=False,
   )
   total, *gradients = run(*given)
@@ -80,67 +83,61 @@ def _backward(static, gradients, cotangent):
 
 _head_loss.defvjp(_forward, _backward)
 
-_IN_SPECS = (
-  SPECS['label_row'],
-  P(),
-  SPECS['batch'],
-  SPECS['label_row'],
-  SPECS['batch'],
-  SPECS['batch'],
-)
-
 
 def _shard_gradients(
   static, rows, shared, features, weights, positives_BP, mask_B
 ):
   """The loss and its gradients by rows, shared and features."""
-  graphdef, loss, n_labels, chunk = static
+  graphdef, loss, n_labels, chunk, axes = static
   parts = HeadParts(graphdef, rows, shared)
-  floats, filled = _floats(features)
+  gold = chunks.all_documents(gold_of(positives_BP, mask_B), axes)
+  floats, filled = _floats(chunks.all_documents(features, axes))
 
   def logits(cut, shared, floats):
     return parts.logits(filled(floats), cut, shared)
+
+  def chunk_at(start, size, cut):
+    ids_C = chunks.labels(rows, axes, start, size)
+    learnt_C = ids_C < n_labels
+    if (learns_C := parts.learns(cut, shared)) is not None:
+      learnt_C &= learns_C
+    return Chunk(ids_C[0], learnt_C, chunks.cut(weights, start, size))
+
+  def look(seen, start, size):
+    cut = chunks.cut(rows, start, size)
+    logits_BC = logits(cut, shared, floats)
+    return seen.with_chunk(logits_BC, gold, chunk_at(start, size, cut))
 
   def body(carry, start, size):
     total, d_rows, d_wide = carry
     cut = chunks.cut(rows, start, size)
     logits_BC, pull = jax.vjp(logits, cut, shared, floats)
-    ids_C = chunks.labels(rows, start, size)
-    learnt_C = ids_C < n_labels
-    if (learns_C := parts.learns(cut, shared)) is not None:
-      learnt_C &= learns_C
-    targets_BC = _targets(positives_BP, ids_C) & learnt_C
-    loss_BC, dlogits_BC = _weighted(
-      loss(jnp.where(learnt_C, logits_BC, -jnp.inf), targets_BC),
-      targets_BC,
-      chunks.cut(weights, start, size),
+    new, dlogits_BC = chunk_loss(
+      loss, logits_BC, gold, chunk_at(start, size, cut)
     )
-    total += jnp.where(mask_B, loss_BC.sum(axis=1), 0.0).sum()
-    d_cut, *d_new = pull(jnp.where(mask_B[:, None], dlogits_BC, 0.0))
-    d_rows = jax.tree.map(
-      lambda all_, new: lax.dynamic_update_slice_in_dim(all_, new, start, 0),
-      d_rows,
-      d_cut,
-    )
-    d_wide = jax.tree.map(jnp.add, d_wide, tuple(d_new))
-    return total, d_rows, d_wide
+    d_cut, *d_new = pull(dlogits_BC)
+    d_rows = chunks.written(d_rows, d_cut, start)
+    return total + new, d_rows, jax.tree.map(jnp.add, d_wide, tuple(d_new))
 
+  scan = functools.partial(
+    chunks.scan_chunks, rows=chunks.shard_rows(rows, n_labels), chunk=chunk
+  )
+  if loss.normalised:
+    seen = scan(look, Normaliser.start(len(gold.mask_B)))
+    loss = seen.over(axes, loss)
   # Sums over chunks are kept in float32, whatever the products' dtype.
   wide = jax.tree.map(
     lambda x: jnp.zeros(x.shape, jnp.float32), (shared, floats)
   )
-  total, d_rows, (d_shared, d_floats) = chunks.scan_chunks(
-    body,
-    (jnp.float32(0), jax.tree.map(jnp.zeros_like, rows), wide),
-    chunks.shard_rows(rows, n_labels),
-    chunk,
-  )
+  start = (jnp.float32(0), jax.tree.map(jnp.zeros_like, rows), wide)
+  total, d_rows, (d_shared, d_floats) = scan(body, start)
   d_floats = [
-    d.astype(x.dtype) for d, x in zip(lax.psum(d_floats, LABEL), floats)
+    d.astype(x.dtype)
+    for d, x in zip(chunks.own_documents(d_floats, axes), floats)
   ]
   return (
     lax.psum(total, (DATA, LABEL)),
-    lax.psum(d_rows, DATA),
+    d_rows if DATA in axes else lax.psum(d_rows, DATA),
     lax.psum(d_shared, (DATA, LABEL)),
     filled(d_floats, gradient=True),
   )
@@ -158,24 +155,3 @@ def _floats(features):
     return jax.tree.unflatten(structure, new)
 
   return [leaves[i] for i in at], filled
-
-
-def _targets(positives_BP, ids_C):
-  """bool_BC, whether a label of the chunk is gold."""
-  (documents, _), (size,) = positives_BP.shape, ids_C.shape
-  # PAD and other shards' labels fall outside [0, size) and are dropped.
-  at_BP = positives_BP - ids_C[0]
-  at_BP = jnp.where((at_BP >= 0) & (at_BP < size), at_BP, size)
-  return (
-    jnp.zeros((documents, size), bool)
-    .at[jnp.arange(documents)[:, None], at_BP]
-    .set(True, mode='drop')
-  )
-
-
-def _weighted(found, targets_BC, weights):
-  """(loss_BC, dlogits_BC) times the labels' weights, if there are any."""
-  if weights is None:
-    return found
-  weight_BC = jnp.where(targets_BC, weights.positive_L, weights.negative_L)
-  return jax.tree.map(lambda x_BC: x_BC * weight_BC, found)

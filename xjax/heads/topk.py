@@ -124,7 +124,7 @@ def _shard_topk(static, rows, shared, features, filters):
 
   def body(best, start, size):
     logits_BC = parts.logits(features, chunks.cut(rows, start, size), shared)
-    ids_C = chunks.labels(rows, start, size)
+    ids_C = chunks.labels(rows, (LABEL,), start, size)
     cut = {
       name: lax.dynamic_slice_in_dim(x, start, size, axis=-1)
       for name, x in filters.items()

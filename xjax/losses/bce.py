@@ -1,26 +1,75 @@
 """Binary cross entropy on logits."""
 
+import dataclasses
+import math
+
 import jax
+from jax import lax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Float32
+
+from xjax.core.sums import total
+from xjax.losses.contract import LabelLoss
+
+_FOLDED = 16  # documents whose losses share a logarithm
 
 
-def bce(
-  logits_BC: Float[Array, 'B C'], targets_BC: Bool[Array, 'B C']
-) -> tuple[Float[Array, 'B C'], Float[Array, 'B C']]:
+@dataclasses.dataclass(frozen=True)
+class BCE(LabelLoss):
   """The negative log likelihood of independent labels.
 
   softplus(z) - y z per label, which neither overflows nor loses digits at any
-  logit. A logit of -inf that is no target costs nothing (padded labels).
-
-  Args:
-    logits_BC: float32.
-    targets_BC: whether the label is gold.
-
-  Returns:
-    loss_BC: float32 nats.
-    dlogits_BC: sigmoid(z) - y.
+  logit; its derivative is sigmoid(z) - y.
   """
-  loss_BC = jax.nn.softplus(logits_BC) - jnp.where(targets_BC, logits_BC, 0.0)
-  dlogits_BC = jax.nn.sigmoid(logits_BC) - targets_BC
-  return loss_BC, dlogits_BC
+
+  def __call__(
+    self, logits_BC: Float[Array, 'B C'], targets_BC: Bool[Array, 'B C']
+  ) -> tuple[Float[Array, 'B C'], Float[Array, 'B C']]:
+    """The loss of each label; -inf that is no target costs nothing.
+
+    Args:
+      logits_BC: float32.
+      targets_BC: whether the label is gold.
+
+    Returns:
+      loss_BC: float32 nats.
+      dlogits_BC: sigmoid(z) - y.
+    """
+    loss_BC = jax.nn.softplus(logits_BC) - jnp.where(targets_BC, logits_BC, 0.0)
+    return loss_BC, jax.nn.sigmoid(logits_BC) - targets_BC
+
+  def absent(
+    self, logits_BC: jax.Array, weight_C: jax.Array | None = None
+  ) -> tuple[jax.Array, jax.Array]:
+    if weight_C is not None:
+      return super().absent(logits_BC, weight_C)
+    loss = lax.platform_dependent(
+      logits_BC, cpu=_folded, default=lambda z_BC: jax.nn.softplus(z_BC).sum()
+    )
+    return loss, jax.nn.sigmoid(logits_BC)
+
+
+def _folded(logits_BC: Float32[Array, 'B C']) -> Float32[Array, '']:
+  """The sum of softplus(z), with one logarithm for several documents.
+
+  softplus(z) = max(z, 0) + log(1 + e) with e = exp(-|z|), and
+  (1 + s)(1 + e) = 1 + (s + e + s e), of which no digit is lost however small
+  s and e are. On CPUs the logarithm is most of the loss.
+  """
+  documents, labels = logits_BC.shape
+  count = math.gcd(documents, _FOLDED)
+
+  def fold(carry: tuple, logits_BC: jax.Array) -> tuple[tuple, None]:
+    above_BC, folded_BC = carry
+    e_BC = jnp.exp(-jnp.abs(logits_BC))
+    folded_BC += e_BC + folded_BC * e_BC
+    return (above_BC + jnp.maximum(logits_BC, 0.0), folded_BC), None
+
+  zero_BC = jnp.zeros((documents // count, labels))
+  (above_BC, folded_BC), _ = lax.scan(
+    fold, (zero_BC, zero_BC), logits_BC.reshape(count, -1, labels)
+  )
+  return total(above_BC + jnp.log1p(folded_BC))
+
+
+bce = BCE()

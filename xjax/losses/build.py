@@ -16,11 +16,13 @@ from xjax.losses.config import (
   LabelWeightsConfig,
   LossConfig,
   PropensityWeights,
+  SoftmaxConfig,
   SquaredHingeConfig,
 )
 from xjax.losses.contract import ChunkLoss, LabelWeights
 from xjax.losses.focal import Focal
 from xjax.losses.label_weights import class_balanced, unbiased_positives
+from xjax.losses.softmax import Softmax
 from xjax.losses.squared_hinge import squared_hinge
 
 
@@ -37,12 +39,17 @@ def chunk_loss(config: LossConfig) -> ChunkLoss:
       return Focal(gamma, alpha)
     case SquaredHingeConfig():
       return squared_hinge
+    case SoftmaxConfig(averaged=averaged):
+      return Softmax(averaged)
   raise ConfigError(f'no loss is made from {config!r}')
 
 
 def score_kind(config: LossConfig) -> ScoreKind:
-  """What the scores are of a model that a loss has trained."""
-  if isinstance(config, SquaredHingeConfig):
+  """What the scores are of a model that a loss has trained.
+
+  Those of softmax are no logits of labels by themselves.
+  """
+  if isinstance(config, SquaredHingeConfig | SoftmaxConfig):
     return ScoreKind.MARGIN
   return ScoreKind.LOGIT
 
@@ -51,17 +58,18 @@ def first_priors(config: LossConfig, priors: np.ndarray) -> np.ndarray:
   """Probabilities at whose logits scores begin: the prior, whatever the loss.
 
   Binary cross entropy and the squared hinge are least there, as long as labels
-  have no weights; with weights, and of focal loss, it is elsewhere.
+  have no weights, and softmax is near; with weights, and of focal loss, it is
+  elsewhere.
 
   Args:
     config: of the loss.
     priors: float64 [L], of labels, strictly between 0 and 1.
 
   Returns:
-    float64 [L]: the same, or where scores are margins, those whose logits are
+    float64 [L]: the same, or of the squared hinge, those whose logits are
     2 p - 1.
   """
-  if score_kind(config) is ScoreKind.MARGIN:
+  if isinstance(config, SquaredHingeConfig):
     return 1 / (1 + np.exp(1 - 2 * priors))
   return priors
 

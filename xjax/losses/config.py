@@ -38,6 +38,23 @@ class SquaredHingeConfig(LossConfig):
 
 
 @dataclasses.dataclass
+class SoftmaxConfig(LossConfig):
+  """Softmax cross entropy with each gold label; scores are margins.
+
+  Labels compete: a score tells little by itself, only beside the others of its
+  document. What is shown as a probability is calibrated on dev, and of F1 the
+  micro-F1-tuned counts. A head's
+  products are computed twice for it. Of label weights those of gold labels
+  count.
+
+  Attributes:
+    averaged: whether a document counts as one, however many gold labels.
+  """
+
+  averaged: bool = True
+
+
+@dataclasses.dataclass
 class LabelWeightsConfig:
   """How much each label counts in the loss, whichever loss it is."""
 

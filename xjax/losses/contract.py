@@ -1,20 +1,14 @@
-"""What a loss gives for one chunk of labels, and how much labels count."""
+"""What a loss gives for one chunk of labels, and how much labels count.
 
-from collections.abc import Callable
+Nearly no label of a document is gold. So a loss comes in two parts: one that is
+dense, of labels as if they were not gold, and one of the few that are.
+"""
 
 from flax import struct
 import jax
+import jax.numpy as jnp
 
-# (logits_BC, targets_BC) -> (loss_BC, dlogits_BC), elementwise.
-#
-#   logits_BC: float32; -inf where a column is no label at all, which must cost
-#     nothing and have derivative 0 where it is no target.
-#   targets_BC: bool.
-#   loss_BC: float32.
-#   dlogits_BC: float32, the derivative of loss_BC by logits_BC.
-#
-# It is hashable, since compiled steps are known by it.
-ChunkLoss = Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+from xjax.core.sums import total
 
 
 @struct.dataclass
@@ -29,3 +23,71 @@ class LabelWeights:
 
   positive_L: jax.Array
   negative_L: jax.Array
+
+
+class ChunkLoss:
+  """A loss over all labels, one chunk after the other.
+
+  It is hashable, since compiled steps are known by it.
+
+  Attributes:
+    normalised: whether a label's loss depends on the logits of all others, so
+      that a first pass finds their sum and `given` is called.
+  """
+
+  normalised = False
+
+  def gold(self, logits_BP: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(loss_BP, dlogits_BP) float32 of gold labels, of finite logits."""
+    raise NotImplementedError
+
+  def absent(
+    self, logits_BC: jax.Array, weight_C: jax.Array | None = None
+  ) -> tuple[jax.Array, jax.Array]:
+    """What labels that are not gold cost.
+
+    Args:
+      logits_BC: float32; -inf, which costs nothing, of labels that pad and in
+        rows that only fill the batch. So are gold labels, but those of a
+        normalised loss: they have a part in this one.
+      weight_C: float32, what each label's part counts; None: all 1.
+
+    Returns:
+      loss: float32, the sum over documents and labels.
+      dlogits_BC: float32, its derivative; 0 where logits are -inf.
+    """
+    raise NotImplementedError
+
+  def given(self, normaliser_B: jax.Array, gold_B: jax.Array) -> 'ChunkLoss':
+    """A normalised loss once all logits were seen.
+
+    Args:
+      normaliser_B: float32, the logarithm of the sum of exp(logit) over labels.
+      gold_B: float32, the sum of the gold labels' weights.
+    """
+    raise NotImplementedError
+
+
+class LabelLoss(ChunkLoss):
+  """A loss of each label by itself: (logits_BC, targets_BC) -> the same.
+
+  Called, it gives loss_BC and dlogits_BC, float32 and elementwise. Where
+  targets_BC is False and the logit -inf, both are 0.
+  """
+
+  def __call__(
+    self, logits_BC: jax.Array, targets_BC: jax.Array
+  ) -> tuple[jax.Array, jax.Array]:
+    """Elementwise loss and derivative; targets_BC: bool, whether gold."""
+    raise NotImplementedError
+
+  def gold(self, logits_BP: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return self(logits_BP, jnp.ones_like(logits_BP, bool))
+
+  def absent(
+    self, logits_BC: jax.Array, weight_C: jax.Array | None = None
+  ) -> tuple[jax.Array, jax.Array]:
+    loss_BC, dlogits_BC = self(logits_BC, jnp.zeros_like(logits_BC, bool))
+    if weight_C is not None:
+      loss_BC, dlogits_BC = loss_BC * weight_C, dlogits_BC * weight_C
+    return total(loss_BC), dlogits_BC

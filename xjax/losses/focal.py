@@ -6,9 +6,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from xjax.losses.contract import LabelLoss
+
 
 @dataclasses.dataclass(frozen=True)
-class Focal:
+class Focal(LabelLoss):
   """-a_t (1 - p_t)^gamma log p_t (Lin et al. 2017, Equations 4 and 5).
 
   p_t is the probability given to what is so: sigmoid(z) of a gold label and

@@ -1,0 +1,72 @@
+"""What rounding leaves out of the rows of labels with many documents.
+
+Stored beside rows of bfloat16 and added to the next change, it makes them as
+good as 16 bits of fraction (Kahan summation; of head labels as in ELMO, ICML
+2025). Labels are divided into LABEL_MULTIPLE blocks of consecutive rows, each
+with as many places as the block of most such labels needs: so places shard as
+rows do, on any mesh.
+"""
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jaxtyping import Array, BFloat16, Bool, Float32, UInt32
+import numpy as np
+
+from xjax.core.mesh import LABEL_MULTIPLE, padded_labels
+from xjax.core.types import PAD
+from xjax.heads.contract import ALL_DEVICES
+from xjax.heads.rounding import to_bfloat16
+
+# Beside a rule's slots: of labels, the place in their block, int32 [L], PAD of
+# those without; and by place what was left out, bfloat16 [places, D].
+PLACE, LEFT_OUT = 'place', 'left_out'
+
+
+def kahan_slots(
+  compensated: Bool[np.ndarray, ' L'], dim: int
+) -> dict[str, jax.Array]:
+  """The slots of labels to be compensated, nothing left out yet."""
+  marked = np.zeros(padded_labels(len(compensated)), bool)
+  marked[: len(compensated)] = compensated
+  blocks = marked.reshape(LABEL_MULTIPLE, -1)
+  place = np.where(blocks, np.cumsum(blocks, axis=1) - 1, PAD)
+  most = max(1, int(blocks.sum(axis=1).max()))
+  return {
+    PLACE: jnp.asarray(place.reshape(-1), jnp.int32),
+    LEFT_OUT: jnp.zeros((LABEL_MULTIPLE * most, dim), jnp.bfloat16),
+  }
+
+
+def kahan_step(
+  values_CD: Float32[Array, 'C D'],
+  change_CD: Float32[Array, 'C D'],
+  bits_CD: UInt32[Array, 'C D'],
+  slots: dict[str, jax.Array],
+  start: jax.Array,
+) -> tuple[BFloat16[Array, 'C D'], BFloat16[Array, 'places D']]:
+  """Rows after a change, and what rounding has left out by now.
+
+  Args:
+    values_CD: the stored rows.
+    change_CD: to be added.
+    bits_CD: random, for rows that are not compensated.
+    slots: as of kahan_slots, this shard's.
+    start: the shard's row that the chunk begins with.
+  """
+  place_R, left_out_XD = slots[PLACE], slots[LEFT_OUT]
+  row_C = start + jnp.arange(len(values_CD))
+  place_C = place_R[row_C]
+  blocks = LABEL_MULTIPLE // lax.axis_size(ALL_DEVICES)  # of this shard
+  rows, places = len(place_R) // blocks, len(left_out_XD) // blocks
+  at_C = row_C // rows * places + place_C
+  has_C = place_C != PAD
+  carried_CD = jnp.where(has_C[:, None], left_out_XD[at_C], 0)
+  exact_CD = values_CD + (change_CD + carried_CD.astype(jnp.float32))
+  nearest_CD = exact_CD.astype(jnp.bfloat16)
+  rest_CD = (exact_CD - nearest_CD.astype(jnp.float32)).astype(jnp.bfloat16)
+  beyond = len(left_out_XD)
+  return (
+    jnp.where(has_C[:, None], nearest_CD, to_bfloat16(exact_CD, bits_CD)),
+    left_out_XD.at[jnp.where(has_C, at_C, beyond)].set(rest_CD, mode='drop'),
+  )
