@@ -1,5 +1,7 @@
 """Mesh shapes, padding of labels, batches on the mesh."""
 
+import types
+
 import jax
 from jax.sharding import NamedSharding, PartitionSpec as P
 import numpy as np
@@ -38,6 +40,16 @@ def test_shapes(data, label, shape):
 def test_what_does_not_fit_the_devices_is_refused(data, label):
   with pytest.raises(ConfigError, match=f'mesh.data={data} x mesh.label'):
     make_mesh(MeshConfig(data, label))
+
+
+def test_processes_must_share_alike(monkeypatch):
+  # The second process has the last device of one row, and all of the other.
+  of = np.frompyfunc(lambda p: types.SimpleNamespace(process_index=p), 1, 1)
+  devices = of(np.array([[0, 0, 0, 1], [1, 1, 1, 1]]))
+  mesh = types.SimpleNamespace(devices=devices)
+  monkeypatch.setattr(jax, 'make_mesh', lambda *_, **__: mesh)
+  with pytest.raises(ConfigError, match='mesh.data=2 x mesh.label=4: proc'):
+    make_mesh(MeshConfig(2, 4))
 
 
 def test_padded_labels():

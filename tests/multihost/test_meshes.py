@@ -109,11 +109,23 @@ def records_in(path):
   return path.exists() and path.read_text()
 
 
-def losses(workdir):
+def train_rows(workdir):
   lines = (workdir / 'metrics.jsonl').read_text().splitlines()
-  rows = [row for row in map(json.loads, lines) if row['kind'] == 'train']
+  return [row for row in map(json.loads, lines) if row['kind'] == 'train']
+
+
+def losses(workdir):
+  rows = train_rows(workdir)
   assert [row['step'] for row in rows] == list(range(1, STEPS + 1))
   return np.array([row['loss'] for row in rows])
+
+
+def documents(workdir):
+  """Trained on at each step, as the logged speed has it."""
+  return [
+    round(row['documents_per_second'] * row['seconds'])
+    for row in train_rows(workdir)
+  ]
 
 
 def assert_same_lists(found, expected):
@@ -165,6 +177,8 @@ def test_two_processes_agree_with_one(one_device, two_processes):
 
 def test_labels_may_be_divided_among_processes(one_device, labels_apart):
   assert_same(labels_apart, one_device)
+  # What both processes read counts once.
+  assert documents(labels_apart) == documents(one_device)
   assert intact_steps(labels_apart / 'checkpoints') == [10, 20]
 
 

@@ -58,8 +58,8 @@ def shares(devices_DL: np.ndarray) -> dict[int, Share]:
     devices_DL: devices, data axis first; each has a process_index.
 
   Raises:
-    ConfigError: two processes have some of their rows in common and others not,
-      or one has more than another.
+    ConfigError: two processes have some of their rows in common and others
+      not, or one has more than another.
   """
   parts = collections.defaultdict(set)
   for (part, _), device in np.ndenumerate(devices_DL):
