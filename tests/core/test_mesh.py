@@ -1,6 +1,9 @@
 """Mesh shapes, padding of labels, batches on the mesh."""
 
+import types
+
 import jax
+from jax.sharding import NamedSharding, PartitionSpec as P
 import numpy as np
 import pytest
 
@@ -11,9 +14,12 @@ from xjax.core.mesh import (
   LABEL_MULTIPLE,
   MeshConfig,
   make_mesh,
+  own_rows,
   padded_labels,
   put_batch,
+  share_of,
 )
+from xjax.core.share import Share
 from xjax.core.types import PAD, Batch
 
 
@@ -25,6 +31,7 @@ def test_shapes(data, label, shape):
   mesh = make_mesh(MeshConfig(data, label))
   assert (mesh.shape[DATA], mesh.shape[LABEL]) == shape
   assert LABEL_MULTIPLE % shape[1] == 0
+  assert share_of(mesh) == Share(tuple(range(shape[0])), shape[0])
 
 
 @pytest.mark.parametrize(
@@ -35,11 +42,14 @@ def test_what_does_not_fit_the_devices_is_refused(data, label):
     make_mesh(MeshConfig(data, label))
 
 
-def test_processes_do_not_share_documents(monkeypatch):
-  monkeypatch.setattr(jax, 'process_count', lambda: 2)
-  assert make_mesh(MeshConfig(2, 4)).shape == {'data': 2, 'label': 4}
-  with pytest.raises(ConfigError, match='multiple of the 2 processes'):
-    make_mesh(MeshConfig(1, 8))
+def test_processes_must_share_alike(monkeypatch):
+  # The second process has the last device of one row, and all of the other.
+  of = np.frompyfunc(lambda p: types.SimpleNamespace(process_index=p), 1, 1)
+  devices = of(np.array([[0, 0, 0, 1], [1, 1, 1, 1]]))
+  mesh = types.SimpleNamespace(devices=devices)
+  monkeypatch.setattr(jax, 'make_mesh', lambda *_, **__: mesh)
+  with pytest.raises(ConfigError, match='mesh.data=2 x mesh.label=4: proc'):
+    make_mesh(MeshConfig(2, 4))
 
 
 def test_padded_labels():
@@ -60,3 +70,11 @@ def test_a_batch_is_split_over_documents():
   jax.tree.map(np.testing.assert_array_equal, put, batch)
   shards = {shard.data.shape for shard in put.tokens_BT.addressable_shards}
   assert shards == {(2, 2)}
+  np.testing.assert_array_equal(own_rows(put.tokens_BT), batch.tokens_BT)
+
+
+def test_rows_are_fetched_along_any_axis():
+  mesh = make_mesh(MeshConfig(4, 2))
+  array = np.arange(48).reshape(3, 8, 2)
+  put = jax.device_put(array, NamedSharding(mesh, P(None, DATA)))
+  np.testing.assert_array_equal(own_rows(put, axis=1), array)

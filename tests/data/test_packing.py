@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.share import WHOLE, Share
 from xjax.core.types import PAD, Batch, Ragged
 from xjax.data.packing import Packing, first_fit
 from xjax.data.pipeline import TrainBatches, eval_batches
@@ -165,16 +166,29 @@ def test_shapes_are_few():
 @pytest.mark.parametrize('packing', [Packing(4), Packing(4, 2)])
 @pytest.mark.parametrize('count', [2, 4])
 def test_shares_of_all_processes_make_the_batch(packing, count):
-  def share(**processes):
-    return train(batch_size=16, packing=packing, **processes)
+  def read(share):
+    return train(batch_size=16, packing=packing, share=share)
 
-  whole = share()
-  parts = [share(process_index=i, process_count=count) for i in range(count)]
+  whole = read(WHOLE)
+  parts = [read(Share((i,), count)) for i in range(count)]
   for i in range(2 * whole.steps_per_epoch):
     joined = jax.tree.map(
       lambda *x: np.concatenate(x), *[part[i] for part in parts]
     )
     jax.tree.map(np.testing.assert_array_equal, joined, whole[i])
+
+
+def test_a_share_of_parts_that_lie_apart():
+  def read(*parts):
+    share = Share(parts, 4)
+    return train(batch_size=16, packing=Packing(4, 2), share=share)
+
+  whole, apart = read(0, 1, 2, 3), read(0, 2)
+  for i in range(whole.steps_per_epoch):
+    wanted = jax.tree.map(
+      lambda x: np.concatenate(np.split(x, 4)[::2]), whole[i]
+    )
+    jax.tree.map(np.testing.assert_array_equal, apart[i], wanted)
 
 
 def test_batches_that_do_not_divide():

@@ -14,6 +14,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.share import Share
 from xjax.core.types import PAD, Batch, Ragged
 from xjax.data.pipeline import TrainBatches, eval_batches
 
@@ -141,7 +142,7 @@ def test_threads_do_not_matter(workers):
 @pytest.mark.parametrize('count', [2, 4])
 def test_shares_of_all_processes_make_the_batch(count):
   whole = train()
-  parts = [train(process_index=i, process_count=count) for i in range(count)]
+  parts = [train(share=Share((i,), count)) for i in range(count)]
   for i in range(2 * whole.steps_per_epoch):
     shares = [part[i] for part in parts]
     assert all(len(s.doc_B) == 8 // count for s in shares)
@@ -229,9 +230,7 @@ def test_eval_shares_are_alike_and_make_the_batch():
   settings = {'batch_size': 8, 'buckets': BUCKETS}
   whole = list(eval_batches(tokens, gold, **settings))
   parts = [
-    list(
-      eval_batches(tokens, gold, **settings, process_index=i, process_count=2)
-    )
+    list(eval_batches(tokens, gold, **settings, share=Share((i,), 2)))
     for i in range(2)
   ]
   assert len(parts[0]) == len(parts[1]) == len(whole)
@@ -247,7 +246,7 @@ def test_eval_shares_are_alike_and_make_the_batch():
     ({'buckets': ()}, 'ascend'),
     ({'buckets': (0, 16)}, 'ascend'),
     ({'buckets': (4, 8)}, '16 tokens.*last.*is 8'),
-    ({'process_count': 3}, 'does not divide among 3'),
+    ({'share': Share((0,), 3)}, '8 documents does not divide into 3'),
     ({'batch_size': 0}, 'batch of 0'),
   ],
 )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError
+from xjax.core.share import Share
 from xjax.core.types import PAD, Ragged
 from xjax.data.sparse_batches import SparseBatches, SparseRows
 
@@ -25,8 +26,7 @@ def batches(size, index=0, count=1):
     GOLD,
     letters,
     batch_size=size,
-    process_index=index,
-    process_count=count,
+    share=Share((index,), count),
   )
 
 

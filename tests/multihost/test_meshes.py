@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,8 +24,9 @@ from xjax.train.fit import fit
 
 TESTS = pathlib.Path(__file__).parents[1]
 PROCESS = TESTS / 'train' / 'fit_process.py'
+TURNS = pathlib.Path(__file__).with_name('turns_process.py')
 STEPS = 20
-MESHES = ((8, 1), (2, 4), (1, 8))
+MESHES = ((8, 1), (2, 4))  # (1, 8): in two processes
 
 
 def config(data, label, steps=STEPS):
@@ -45,12 +47,12 @@ def config(data, label, steps=STEPS):
   )
 
 
-def launch(workdir, config, devices, *others):
+def launch(workdir, config, devices, *others, script=PROCESS):
   """Starts one process on so many fake CPU devices."""
   path = workdir.with_suffix('.json')
   path.write_text(json.dumps(to_json(config)))
   return subprocess.Popen(
-    [sys.executable, PROCESS, path, workdir, *map(str, others)],
+    [sys.executable, script, path, workdir, *map(str, others)],
     env={
       **os.environ,
       'JAX_NUM_CPU_DEVICES': str(devices),
@@ -71,12 +73,15 @@ def finish(*processes):
   return outputs
 
 
-def two(workdir, config):
+def two(workdir, config, script=PROCESS):
   """Starts two processes of four devices."""
   with socket.socket() as free:
     free.bind(('localhost', 0))
     address = f'localhost:{free.getsockname()[1]}'
-  return [launch(workdir, config, 4, address, 2, number) for number in (0, 1)]
+  return [
+    launch(workdir, config, 4, address, 2, number, script=script)
+    for number in (0, 1)
+  ]
 
 
 @pytest.fixture(scope='module')
@@ -92,15 +97,35 @@ def two_processes(tmp_path_factory):
   return workdir, finish(*two(workdir, config(2, 4)))
 
 
+@pytest.fixture(scope='module')
+def labels_apart(tmp_path_factory):
+  """A run whose labels are divided among two processes."""
+  workdir = tmp_path_factory.mktemp('apart') / 'run'
+  finish(*two(workdir, config(1, 8)))
+  return workdir
+
+
 def records_in(path):
   return path.exists() and path.read_text()
 
 
-def losses(workdir):
+def train_rows(workdir):
   lines = (workdir / 'metrics.jsonl').read_text().splitlines()
-  rows = [row for row in map(json.loads, lines) if row['kind'] == 'train']
+  return [row for row in map(json.loads, lines) if row['kind'] == 'train']
+
+
+def losses(workdir):
+  rows = train_rows(workdir)
   assert [row['step'] for row in rows] == list(range(1, STEPS + 1))
   return np.array([row['loss'] for row in rows])
+
+
+def documents(workdir):
+  """Trained on at each step, as the logged speed has it."""
+  return [
+    round(row['documents_per_second'] * row['seconds'])
+    for row in train_rows(workdir)
+  ]
 
 
 def assert_same_lists(found, expected):
@@ -148,6 +173,30 @@ def test_two_processes_agree_with_one(one_device, two_processes):
   assert f'step {STEPS}/{STEPS}' in host0
   assert 'step' not in host1
   assert len(list((workdir / 'tb').iterdir())) == 1
+
+
+def test_labels_may_be_divided_among_processes(one_device, labels_apart):
+  assert_same(labels_apart, one_device)
+  # What both processes read counts once.
+  assert documents(labels_apart) == documents(one_device)
+  assert intact_steps(labels_apart / 'checkpoints') == [10, 20]
+
+
+def test_processes_may_take_turns_on_the_mesh(one_device, tmp_path):
+  # Both have a half of the labels, for all rows.
+  finish(*two(tmp_path / 'run', config(2, 4), TURNS))
+  assert_same(tmp_path / 'run', one_device)
+
+
+def test_one_process_goes_on_where_two_with_divided_labels_were(
+  one_device, labels_apart, tmp_path
+):
+  workdir = tmp_path / 'run'
+  shutil.copytree(labels_apart, workdir)
+  shutil.rmtree(workdir / 'checkpoints' / '20')
+  (output,) = finish(launch(workdir, config(1, 1), 1))
+  assert f'resuming at step 10 of {STEPS}' in output
+  assert_same(workdir, one_device)
 
 
 def test_two_processes_write_a_checkpoint_that_one_reads(two_processes):

@@ -54,7 +54,6 @@ def test_scores_that_are_no_logits_stay_as_they_are(predictor):
   class Margins:
     score_kind = ScoreKind.MARGIN
     topk = predictor.scorer.topk
-    devices = predictor.scorer.devices
 
   raw = dataclasses.replace(predictor, calibration=None)
   margins = dataclasses.replace(raw, scorer=Margins())

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from xjax.core.share import Share
 from xjax.core.types import PAD
 from xjax.data.config import SubwordsConfig, SyntheticData
 from xjax.data.load import load_corpus
@@ -28,12 +29,14 @@ def tokenizer(corpus) -> Subwords:
   return Subwords.fit(documents[row].text() for row in range(40))
 
 
-def inputs_of(tokenizer, packed: bool, accumulate: int = 1) -> Inputs:
+def inputs_of(
+  tokenizer, packed: bool, accumulate: int = 1, devices: int = DEVICES
+) -> Inputs:
   tokens = SubwordsConfig(max_tokens=T, buckets=(8, T), packed=packed)
   train = NeuralTrain(batch_size=16, accumulate=accumulate)
   config = Config(data=SyntheticData(tokens=tokens), train=train)
   config.eval = dataclasses.replace(config.eval, batch_size=16)
-  return Inputs(config, tokenizer, DEVICES)
+  return Inputs(config, tokenizer, Share(tuple(range(devices)), devices))
 
 
 def by_document(batches, devices: int = DEVICES) -> dict[int, list[int]]:
@@ -66,9 +69,10 @@ def test_batches_have_what_the_tokenizer_gives(corpus, tokenizer, packed):
     }
     assert by_document(inputs.split_batches(split)) == expected
     for devices in (1, 2):
-      predicted = inputs.text_batches(texts, devices)
+      other = inputs_of(tokenizer, packed, devices=devices)
+      predicted = other.text_batches(texts)
       assert by_document(predicted, devices) == expected
-  few = list(inputs.text_batches(['nipa', ''], 1))
+  few = list(inputs_of(tokenizer, packed, devices=1).text_batches(['nipa', '']))
   assert by_document(few, 1)[1] == [*tokenizer.before, *tokenizer.after]
   assert len(few[0].doc_B) == 2
 

@@ -74,7 +74,7 @@ def test_each_zone_has_its_first_words(read):
 def test_prediction_reads_as_judging(read, zones):
   inputs, split = read[zones]
   whole = load_corpus(config_of().data, 0).split('dev').documents
-  predicted = by_document(inputs.text_batches(list(whole), 1))
+  predicted = by_document(inputs.text_batches(list(whole)))
   assert predicted == by_document(inputs.split_batches(split))
   assert {len(zones_) for zones_ in predicted} == {len(zones) or 2}
 
@@ -85,7 +85,7 @@ def test_texts_and_more_zones_than_in_training(read):
   words = [word for word in index if word.islower()]  # not DDDD
   many = Document('x', {str(i): word for i, word in enumerate(words[:9])})
   empty = Document('y', {'title': '...', 'body': words[0]})
-  found = by_document(inputs.text_batches([words[3], many, empty], 1))
+  found = by_document(inputs.text_batches([words[3], many, empty]))
   expected = [[words[3]], words[:9], [words[0]]]
   assert found == [[[index[word]] for word in zones] for zones in expected]
 

@@ -1,13 +1,14 @@
 """The device mesh: its two axes, and which array axis lies on which."""
 
 import dataclasses
+from typing import Any
 
 import jax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 import numpy as np
 
 from xjax.core.errors import ConfigError
-from xjax.core.types import Batch
+from xjax.core.share import Share, shares
 
 DATA = 'data'
 LABEL = 'label'
@@ -35,10 +36,11 @@ def make_mesh(config: MeshConfig) -> jax.sharding.Mesh:
   """A (data, label) mesh of all devices.
 
   Axes are Auto: scans with carries, embedding gathers and top-k over sharded
-  labels raise under Explicit axes.
+  labels raise under Explicit axes. Both axes may span processes; those that
+  lie on the same rows of a batch read the same documents (share.shares).
 
   Raises:
-    ConfigError: the shape does not fit the devices.
+    ConfigError: the shape does not fit the devices, or the processes.
   """
   count = jax.device_count()
   shape = [config.data, config.label]
@@ -50,17 +52,18 @@ def make_mesh(config: MeshConfig) -> jax.sharding.Mesh:
       f'mesh.data={config.data} x mesh.label={config.label} does not make '
       f'{count} devices: choose sizes whose product is {count} (-1: the rest)'
     )
-  processes = jax.process_count()
-  if shape[0] % processes:
-    # Each process reads documents of its own: the label axis is within one.
-    raise ConfigError(
-      f'mesh.data={shape[0]} must be a multiple of the {processes} processes'
-    )
   if LABEL_MULTIPLE % shape[1]:
     raise ConfigError(f'mesh.label={shape[1]} must divide {LABEL_MULTIPLE}')
-  return jax.make_mesh(
+  mesh = jax.make_mesh(
     tuple(shape), (DATA, LABEL), axis_types=(AxisType.Auto,) * 2
   )
+  shares(mesh.devices)
+  return mesh
+
+
+def share_of(mesh: jax.sharding.Mesh) -> Share:
+  """The rows of a batch that this process reads: those of its devices."""
+  return shares(mesh.devices)[jax.process_index()]
 
 
 def padded_labels(n_labels: int) -> int:
@@ -73,10 +76,32 @@ def documents_second(x_TB: jax.Array) -> jax.Array:
   return jax.lax.with_sharding_constraint(x_TB, P(None, DATA))
 
 
-def put_batch(batch: Batch, mesh: jax.sharding.Mesh) -> Batch:
-  """Puts this process's rows on the mesh, as part of the global batch."""
+def put_batch(batch: Any, mesh: jax.sharding.Mesh) -> Any:
+  """Puts this process's rows on the mesh, as part of the global batch.
+
+  Args:
+    batch: a Batch, or any tree of NumPy arrays with documents first: the rows
+      that share_of(mesh) tells. Processes with the same have the same values.
+    mesh: the devices.
+  """
   sharding = NamedSharding(mesh, SPECS['batch'])
   return jax.tree.map(
     lambda x: jax.make_array_from_process_local_data(sharding, np.asarray(x)),
     batch,
   )
+
+
+def own_rows(array: jax.Array, axis: int = 0) -> np.ndarray:
+  """This process's rows of what was computed of a batch: put_batch undone.
+
+  Args:
+    array: whose axis of documents lies on the data axis.
+    axis: that one; no other is cut.
+  """
+  parts = {
+    shard.index[axis].start or 0: shard.data
+    for shard in array.addressable_shards
+  }
+  # Those of the label axis have the same rows: one of them is fetched.
+  rows = jax.device_get([parts[start] for start in sorted(parts)])
+  return np.concatenate(rows, axis)

@@ -10,6 +10,7 @@ import dataclasses
 import numpy as np
 
 from xjax.core.errors import ConfigError
+from xjax.core.share import Share
 
 _SHAPES = 8  # numbers of rows that batches may have, so that traces are few
 
@@ -96,7 +97,7 @@ class RowPlan:
   first_B: np.ndarray
 
   def filled(
-    self, documents: Sequence[np.ndarray], mine: slice, padding: int
+    self, documents: Sequence[np.ndarray], share: Share, padding: int
   ) -> tuple[np.ndarray, np.ndarray]:
     """The rows of a process.
 
@@ -105,18 +106,17 @@ class RowPlan:
 
     Args:
       documents: token ids of its documents.
-      mine: these, of all; as large a share as that of the rows.
+      share: of the process, in documents as in rows.
       padding: token id beyond documents.
 
     Returns:
       tokens_BT, segments_BT: int32 [rows of this process, T], as
         core.types.Batch has them.
     """
-    start, stop, _ = mine.indices(len(self.row_B))
-    rows = self.rows * (stop - start) // len(self.row_B)
-    tokens_BT = np.full((rows, self.width), padding, np.int32)
+    mine, rows = share.rows(len(self.row_B)), share.rows(self.rows)
+    tokens_BT = np.full((len(rows), self.width), padding, np.int32)
     segments_BT = np.zeros_like(tokens_BT)
-    row_B = self.row_B[mine] - self.rows * start // len(self.row_B)
+    row_B = np.searchsorted(rows, self.row_B[mine])
     end_B = (self.column_B + self.lengths_B)[mine]
     spans = map(slice, self.column_B[mine], end_B)
     for row, span, segment, ids in zip(

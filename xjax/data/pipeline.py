@@ -16,6 +16,7 @@ import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
+from xjax.core.share import WHOLE, Share
 from xjax.core.types import PAD, Batch, Ragged
 from xjax.data.feature_rows import FeatureRows
 from xjax.data.packing import Packing
@@ -37,8 +38,7 @@ class _Buckets:
     *,
     batch_size: int,
     buckets: Sequence[int],
-    process_index: int,
-    process_count: int,
+    share: Share,
     padding: int,
     packing: Packing | None,
   ) -> None:
@@ -46,11 +46,6 @@ class _Buckets:
     if not len(widths) or widths[0] < 1 or (np.diff(widths) < 1).any():
       raise ConfigError(
         f'data.tokens.buckets={tuple(buckets)} must ascend from at least 1'
-      )
-    if batch_size < 1 or batch_size % process_count:
-      raise ConfigError(
-        f'a batch of {batch_size} documents does not divide among '
-        f'{process_count} process(es)'
       )
     if len(tokens) != len(gold):
       raise ValueError(f'{len(tokens)} token rows, {len(gold)} gold rows')
@@ -66,8 +61,7 @@ class _Buckets:
     self._tokens, self._gold = tokens, gold
     self._padding, self._packing = padding, packing
     self._batch_size = batch_size
-    rows = batch_size // process_count
-    self._mine = slice(process_index * rows, (process_index + 1) * rows)
+    self._share, self._mine = share, share.rows(batch_size)
     self._lengths_N = tokens.lengths.astype(np.int32)
     self._bucket_N = np.searchsorted(widths, self._lengths_N).astype(np.int16)
     if isinstance(tokens, Zones):
@@ -130,7 +124,7 @@ class _Buckets:
       self._tokens[row] if row != PAD and self._lengths_N[row] else [UNKNOWN_ID]
       for row in rows[self._mine]
     ]
-    tokens_BT, segments_BT = plan.filled(documents, self._mine, self._padding)
+    tokens_BT, segments_BT = plan.filled(documents, self._share, self._padding)
     return {
       'tokens_BT': tokens_BT,
       'segments_BT': segments_BT,
@@ -192,8 +186,7 @@ class TrainBatches(_Buckets):
     batch_size: int,
     buckets: Sequence[int],
     seed: int,
-    process_index: int = 0,
-    process_count: int = 1,
+    share: Share = WHOLE,
     workers: int = 2,
     padding: int = PAD_ID,
     packing: Packing | None = None,
@@ -206,9 +199,7 @@ class TrainBatches(_Buckets):
       batch_size: documents of a batch, over all processes.
       buckets: static lengths T, ascending; the last holds the longest row.
       seed: decides the shuffling, with the epoch.
-      process_index: this process, whose rows the batches have.
-      process_count: processes that share a batch, each batch_size /
-        process_count consecutive rows.
+      share: of this process, whose rows the batches have.
       workers: threads that assemble batches ahead; 0: none.
       padding: token id beyond documents.
       packing: of token rows, in the last bucket's length; None: to each
@@ -216,7 +207,8 @@ class TrainBatches(_Buckets):
 
     Raises:
       ConfigError: buckets do not ascend or do not hold the longest document,
-        or the batch does not divide among processes, devices, micro-batches.
+        or the batch does not divide into shares, or among devices and
+        micro-batches.
       DataError: there are no documents.
     """
     super().__init__(
@@ -224,8 +216,7 @@ class TrainBatches(_Buckets):
       gold,
       batch_size=batch_size,
       buckets=buckets,
-      process_index=process_index,
-      process_count=process_count,
+      share=share,
       padding=padding,
       packing=packing,
     )
@@ -282,15 +273,14 @@ def eval_batches(
   *,
   batch_size: int,
   buckets: Sequence[int],
-  process_index: int = 0,
-  process_count: int = 1,
+  share: Share = WHOLE,
   padding: int = PAD_ID,
   packing: Packing | None = None,
 ) -> EvalBatches:
   """Batches of a split to judge or to predict; doc_B says which documents.
 
-  Every process has the same number of batches, of the same shapes, and its
-  own rows of each. Rows that fill a batch have mask False and doc PAD; they
+  Every process has the same number of batches, of the same shapes, and the rows
+  of its share. Rows that fill a batch have mask False and doc PAD; they
   and documents without tokens have the length 1 (by zone: that of the first
   zone, the others 0), a single unknown token, or where documents come as
   features, a feature of zeros.
@@ -300,8 +290,7 @@ def eval_batches(
     gold: N rows of label indices (empty rows where there is no gold).
     batch_size: documents of a batch, over all processes.
     buckets: static lengths T, ascending; the last holds the longest row.
-    process_index: this process.
-    process_count: processes that share a batch.
+    share: of this process.
     padding: token id beyond documents.
     packing: of token rows, in the last bucket's length; None: to each document
       a row.
@@ -314,8 +303,7 @@ def eval_batches(
     gold,
     batch_size=batch_size,
     buckets=buckets,
-    process_index=process_index,
-    process_count=process_count,
+    share=share,
     padding=padding,
     packing=packing,
   )

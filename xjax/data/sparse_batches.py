@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from xjax.core.errors import ConfigError
+from xjax.core.share import WHOLE, Share
 from xjax.core.types import PAD, Batch, Ragged
 
 
@@ -38,7 +38,7 @@ class SparseBatches:
   In a batch tokens_BT are ids of features and weights_BT their weights, both 0
   beyond a document's lengths_B, which may be 0. Each batch is as wide as its
   longest row. Rows that fill the last batch have mask False and doc PAD.
-  Every process has the same number of batches and its own rows of each.
+  Every process has the same number of batches and the rows of its share.
   """
 
   def __init__(
@@ -48,8 +48,7 @@ class SparseBatches:
     featurise: Featurise,
     *,
     batch_size: int,
-    process_index: int = 0,
-    process_count: int = 1,
+    share: Share = WHOLE,
   ) -> None:
     """Reads nothing yet.
 
@@ -58,22 +57,14 @@ class SparseBatches:
       gold: N rows of label indices (empty rows where there is no gold).
       featurise: texts -> their features.
       batch_size: documents of a batch, over all processes.
-      process_index: this process.
-      process_count: processes that share a batch, each batch_size /
-        process_count consecutive rows.
+      share: of this process, whose rows the batches have.
 
     Raises:
-      ConfigError: the batch does not divide among the processes.
+      ConfigError: the batch does not divide into shares.
     """
-    if batch_size < 1 or batch_size % process_count:
-      raise ConfigError(
-        f'a batch of {batch_size} documents does not divide among '
-        f'{process_count} process(es)'
-      )
     self._text_of, self._gold, self._featurise = text_of, gold, featurise
     self._batch_size = batch_size
-    rows = batch_size // process_count
-    self._mine = slice(process_index * rows, (process_index + 1) * rows)
+    self._mine = share.rows(batch_size)
     self._positives = max(1, int(gold.lengths.max(initial=0)))
 
   def __len__(self) -> int:

@@ -35,7 +35,7 @@ def predict(
 ) -> Predictions:
   """Top-k lists over all labels and per slice, in one pass.
 
-  With several processes, each scores its own rows and all get all of them.
+  With several processes, each scores the rows it reads and all get all of them.
 
   Args:
     scorer: ranks labels.
@@ -91,16 +91,18 @@ def _progress(batches: Iterable[Batch], what: str) -> Iterable[Batch]:
 def _all_rows(
   doc_B: jax.Array, ids_GBK: jax.Array, scores_GBK: jax.Array
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """The rows of all processes, one after the other."""
+  """The rows of all processes, once where several have the same."""
   rows = np.asarray(doc_B), np.asarray(ids_GBK), np.asarray(scores_GBK)
   if jax.process_count() == 1:
     return rows
-  doc_HB, ids_HGBK, scores_HGBK = multihost_utils.process_allgather(rows)
-  return (
-    np.concatenate(doc_HB),
-    np.concatenate(ids_HGBK, axis=1),
-    np.concatenate(scores_HGBK, axis=1),
-  )
+  doc_HB = multihost_utils.process_allgather(rows[0])
+  # Along a mesh's label axis, processes read the same documents.
+  _, different = np.unique(doc_HB, axis=0, return_index=True)
+  if len(different) == 1:
+    return rows
+  lists = multihost_utils.process_allgather(rows[1:])
+  ids_GBK, scores_GBK = (np.concatenate(x[different], axis=1) for x in lists)
+  return np.concatenate(doc_HB[different]), ids_GBK, scores_GBK
 
 
 def _predictions(

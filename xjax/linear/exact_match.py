@@ -83,12 +83,10 @@ class FoundLabels:
     score_kind: MARGIN; all scores are positive.
     n_labels: labels that are looked for.
     assigned_above: 0; what is found is assigned.
-    devices: 1; batches need not divide.
   """
 
   score_kind = ScoreKind.MARGIN
   assigned_above = 0.0
-  devices = 1
 
   def __init__(self, n_labels: int):
     self.n_labels = n_labels

@@ -5,11 +5,10 @@ import functools
 
 from flax import nnx
 import jax
-from jax.experimental import multihost_utils
-from jax.sharding import PartitionSpec as P
+from jax.sharding import NamedSharding, PartitionSpec as P
 import numpy as np
 
-from xjax.core.mesh import DATA, put_batch
+from xjax.core.mesh import DATA, SPECS, own_rows, put_batch
 from xjax.core.types import Batch, ScoreKind
 
 
@@ -45,14 +44,14 @@ class ModelScorer:
     self.score_kind = score_kind
     self.assigned_above = 0.0 if score_kind is ScoreKind.MARGIN else None
     self._topk = jax.jit(
-      functools.partial(_topk, graphdef), static_argnames='k'
+      functools.partial(_topk, graphdef),
+      static_argnames='k',
+      out_shardings=NamedSharding(mesh, P(None, DATA)),
     )
-    self._attention = jax.jit(functools.partial(_attention, graphdef))
-
-  @property
-  def devices(self) -> int:
-    """Along the data axis, among which a batch must divide."""
-    return self.mesh.shape[DATA]
+    self._attention = jax.jit(
+      functools.partial(_attention, graphdef),
+      out_shardings=NamedSharding(mesh, SPECS['batch']),
+    )
 
   def topk(
     self,
@@ -79,9 +78,7 @@ class ModelScorer:
     ]
     weights, allowed, slices = cut[0], cut[1], tuple(cut[2:])
     if allowed is not None and allowed.ndim == 2:
-      allowed = multihost_utils.host_local_array_to_global_array(
-        allowed, self.mesh, P(DATA)
-      )
+      allowed = put_batch(allowed, self.mesh)
     with jax.set_mesh(self.mesh):
       best = self._topk(
         self.params,
@@ -91,10 +88,8 @@ class ModelScorer:
         slices=slices,
         allowed=allowed,
       )
-      ids, scores = multihost_utils.global_array_to_host_local_array(
-        best, self.mesh, P(None, DATA)
-      )
-    return np.asarray(ids), np.asarray(scores)
+    ids_GBK, scores_GBK = (own_rows(x, axis=1) for x in best)
+    return ids_GBK, scores_GBK
 
   def attention(self, batch: Batch, ids_BK: np.ndarray) -> np.ndarray:
     """How much labels attend to each token of their documents.
@@ -106,17 +101,9 @@ class ModelScorer:
     Returns:
       alpha_BKT: as heads.attention_weights; NumPy, this process's rows.
     """
-    put, get = (
-      multihost_utils.host_local_array_to_global_array,
-      multihost_utils.global_array_to_host_local_array,
-    )
     with jax.set_mesh(self.mesh):
-      alpha = self._attention(
-        self.params,
-        put_batch(batch, self.mesh),
-        put(ids_BK, self.mesh, P(DATA)),
-      )
-      return np.asarray(get(alpha, self.mesh, P(DATA)))
+      given = put_batch((batch, ids_BK), self.mesh)
+      return own_rows(self._attention(self.params, *given))
 
 
 def _topk(graphdef, params, batch, *, k, weights, slices, allowed):

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Sequence
 import dataclasses
 
-import jax
-
+from xjax.core.share import WHOLE, Share
 from xjax.core.types import Ragged
 from xjax.data.config import DataConfig, SubwordsConfig, WordsConfig
 from xjax.data.feature_rows import FeatureRows
@@ -35,12 +34,13 @@ class Inputs:
     config: of the run.
     vocab: numbers the words, or cuts texts into the pieces that a pretrained
       encoder reads; None where documents come as features.
-    devices: along the data axis; documents share rows within one.
+    share: of this process, in parts for the devices along the data axis;
+      documents share rows within one.
   """
 
   config: Config
   vocab: Vocabulary | Subwords | None
-  devices: int = 1
+  share: Share = WHOLE
 
   @property
   def vocab_size(self) -> int:
@@ -56,29 +56,26 @@ class Inputs:
       batch_size=config.train.batch_size,
       buckets=config.data.tokens.buckets,
       seed=config.seed,
-      process_index=jax.process_index(),
-      process_count=jax.process_count(),
+      share=self.share,
       workers=config.data.workers,
       padding=self._padding,
-      packing=self._packing(self.devices, config.train.accumulate),
+      packing=self._packing(config.train.accumulate),
     )
 
   def split_batches(self, split: Split) -> EvalBatches:
     """Batches to judge a split by: every document once."""
     rows = self.config.eval.batch_size
-    return self._once(self._tokens(split), split.gold, rows, self.devices)
+    return self._once(self._tokens(split), split.gold, rows)
 
   def text_batches(
     self,
     documents: Sequence[str | Document],
-    devices: int,
     features: FeatureRows | None = None,
   ) -> EvalBatches:
     """Batches to predict for texts, every one once.
 
     Args:
       documents: texts, or documents whose zones are cut as in training.
-      devices: along the data axis, among which a batch must divide.
       features: of the documents, where the run reads such.
 
     Raises:
@@ -88,9 +85,9 @@ class Inputs:
     no_gold = Ragged.of([()] * len(documents))
     rows = self.config.eval.batch_size
     # A few texts need no full batch; halving keeps the shapes few.
-    while rows % (2 * devices) == 0 and rows // 2 >= len(documents):
+    while rows % (2 * self.share.of) == 0 and rows // 2 >= len(documents):
       rows //= 2
-    return self._once(tokens, no_gold, rows, devices)
+    return self._once(tokens, no_gold, rows)
 
   def document(self, document: str | Document) -> Document:
     """What is read of a text or a document: the zones of the run."""
@@ -144,23 +141,20 @@ class Inputs:
   def _padding(self) -> int:
     return PAD_ID if self.vocab is None else self.vocab.pad_id
 
-  def _packing(self, devices: int, accumulate: int = 1) -> Packing | None:
+  def _packing(self, accumulate: int = 1) -> Packing | None:
     tokens = self.config.data.tokens
     packed = isinstance(tokens, SubwordsConfig) and tokens.packed
-    return Packing(devices, accumulate) if packed else None
+    return Packing(self.share.of, accumulate) if packed else None
 
-  def _once(
-    self, tokens: Documents, gold: Ragged, rows: int, devices: int
-  ) -> EvalBatches:
+  def _once(self, tokens: Documents, gold: Ragged, rows: int) -> EvalBatches:
     return eval_batches(
       tokens,
       gold,
       batch_size=rows,
       buckets=self.config.data.tokens.buckets,
-      process_index=jax.process_index(),
-      process_count=jax.process_count(),
+      share=self.share,
       padding=self._padding,
-      packing=self._packing(devices),
+      packing=self._packing(),
     )
 
 

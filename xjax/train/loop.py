@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from xjax.core.errors import UserError
-from xjax.core.mesh import put_batch
+from xjax.core.mesh import put_batch, share_of
 from xjax.core.types import Batch
 from xjax.train.average import differs
 from xjax.train.checkpoint import Checkpoints
@@ -119,6 +119,7 @@ class Loop:
     """
     # Several CPU devices share few threads, and deadlock on steps that overlap.
     serial = jax.default_backend() == 'cpu' and self.mesh.size > 1
+    readers = share_of(self.mesh).readers
     pending: _Pending = collections.deque()
     self._saved = at if at.step else None
     self._clock, self._documents = time.monotonic(), 0
@@ -134,7 +135,7 @@ class Loop:
         if serial:
           jax.block_until_ready((state, metrics))
         pending.append((at.step, metrics, batch.doc_B))
-        self._documents += int(batch.mask_B.sum()) * jax.process_count()
+        self._documents += int(batch.mask_B.sum()) * readers
         preempted = self.preemption.reached()
         due = preempted or self._due(at.step)
         at = self._settle(pending, at, 0 if due else 1)

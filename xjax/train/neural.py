@@ -14,6 +14,7 @@ from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import DATA, make_mesh
 from xjax.core.rng import host_generator
+from xjax.core.types import PAD
 from xjax.data.labels import draw_labels
 from xjax.data.pipeline import TrainBatches
 from xjax.data.schema import Corpus, LabelSpace
@@ -329,7 +330,9 @@ class NeuralRun:
     if jax.process_count() > 1:
       doc_B = multihost_utils.process_allgather(doc_B)
     ids = self.corpus.splits['train'].ids
-    names = [ids[doc] for doc in np.ravel(doc_B) if doc >= 0]
+    # Several processes may have read the same.
+    read = dict.fromkeys(np.ravel(doc_B).tolist())
+    names = [ids[doc] for doc in read if doc != PAD]
     epoch, batch = divmod(step - 1, batches.steps_per_epoch)
     more = len(names) - _SHOWN
     return (

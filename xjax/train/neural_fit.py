@@ -8,7 +8,7 @@ import jax
 
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.mesh import DATA, MeshConfig, make_mesh
+from xjax.core.mesh import DATA, MeshConfig, make_mesh, share_of
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.vocab import Vocabulary
 from xjax.losses.build import score_kind
@@ -105,8 +105,7 @@ class NeuralFit:
       vocab = keep_encoder(config, corpus.split('train'), folder)
     else:
       vocab = _vocabulary(config, corpus, folder)
-    devices = make_mesh(config.mesh).shape[DATA]
-    inputs = Inputs(config, vocab, devices)
+    inputs = Inputs(config, vocab, share_of(make_mesh(config.mesh)))
     run = NeuralRun.prepare(config, corpus, inputs, folder)
     scorer = run.scorer()
     at = run.train(scorer, preemption)
@@ -140,7 +139,7 @@ def load_neural(found: Workdir, config: Config) -> Predictor:
   if step is None:
     raise DataError(f'{found.checkpoints}: no complete checkpoint')
   mesh = _present_mesh(config)
-  inputs = Inputs(config, vocab, mesh.shape[DATA])
+  inputs = Inputs(config, vocab, share_of(mesh))
   plan = plan_neural(
     config, space, inputs.vocab_size, mesh, found.architecture()
   )

@@ -111,8 +111,7 @@ class Predictor:
     features: FeatureRows | None = None,
   ) -> Iterable[Batch]:
     """Batches of texts, every one once; no larger than they need."""
-    devices = self.scorer.devices
-    return self.inputs.text_batches(documents, devices, features)
+    return self.inputs.text_batches(documents, features)
 
   def predict(
     self,

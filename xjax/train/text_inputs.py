@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 import dataclasses
 
-import jax
-
+from xjax.core.share import own_share
 from xjax.core.types import Ragged
 from xjax.data.feature_rows import FeatureRows
 from xjax.data.schema import Document, Split
@@ -33,14 +32,12 @@ class TextInputs:
   def text_batches(
     self,
     documents: Sequence[str | Document],
-    devices: int,
     features: FeatureRows | None = None,
   ) -> SparseBatches:
     """Batches to predict for texts, every one once.
 
     Args:
       documents: texts, or documents whose zones are cut as in training.
-      devices: among which a batch must divide.
       features: None; of other runs.
 
     Raises:
@@ -58,6 +55,5 @@ class TextInputs:
       gold,
       self.featurise,
       batch_size=self.config.eval.batch_size,
-      process_index=jax.process_index(),
-      process_count=jax.process_count(),
+      share=own_share(),
     )
