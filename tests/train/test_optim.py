@@ -5,7 +5,8 @@ import optax
 import pytest
 
 from xjax.train.config import NeuralTrain, Optimizer, Schedule
-from xjax.train.optim import make_optimizer, make_schedule
+from xjax.train.optim import make_optimizer
+from xjax.train.schedule import make_schedule
 from xjax.train.state import by_path
 
 

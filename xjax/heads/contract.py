@@ -121,10 +121,11 @@ class HeadParts(NamedTuple):
 
 def split_head(head: Head) -> HeadParts:
   """Tells a head's label rows from its other parameters."""
-  return HeadParts(*nnx.split(head, _is_label_row, ...))
+  return HeadParts(*nnx.split(head, is_label_row, ...))
 
 
-def _is_label_row(path: tuple, variable: Any) -> bool:
+def is_label_row(path: tuple, variable: Any) -> bool:
+  """Whether a variable has a row per label; a filter of nnx."""
   del path
   spec = variable.get_metadata().get('out_sharding')
   return bool(spec) and spec[0] in (LABEL, ALL_DEVICES)

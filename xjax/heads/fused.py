@@ -49,6 +49,20 @@ class Pace:
   key: jax.Array
 
 
+class RowStep(NamedTuple):
+  """How rows are changed.
+
+  Attributes:
+    rule: by which.
+    slots: what it remembers, and of Storage.COMPENSATED what rounding left out.
+    pace: how far.
+  """
+
+  rule: RowRule
+  slots: Slots
+  pace: Pace
+
+
 @dataclasses.dataclass(frozen=True)
 class _Static:
   """What a compiled pass is known by."""
@@ -64,13 +78,11 @@ class _Static:
 
 def fused_loss(
   head: OneVsAll,
-  slots: Slots,
   document_BD: Float[Array, 'B D'],
   positives_BP: Int32[Array, 'B P'],
   mask_B: Bool[Array, ' B'],
   loss: ChunkLoss,
-  rule: RowRule,
-  pace: Pace,
+  step: RowStep,
   label_weights: LabelWeights | None = None,
 ) -> tuple[Float32[Array, ''], tuple[nnx.State, Slots]]:
   """The loss, and the rows after a step on its mean over documents.
@@ -80,11 +92,8 @@ def fused_loss(
 
   Args:
     head: whose rows are changed.
-    slots: what the rule remembers, and of Storage.COMPENSATED what rounding
-      left out.
     document_BD, positives_BP, mask_B, loss: as of head_loss.
-    rule: that they are changed by.
-    pace: of the step.
+    step: how the rows are changed.
     label_weights: the weights of head_loss.
 
   Returns:
@@ -94,10 +103,16 @@ def fused_loss(
   graphdef, rows, shared = split_head(head)
   del shared  # of the bottleneck, which document_BD has passed
   static = _Static(
-    graphdef, loss, rule, head.storage, head.n_labels, head.chunk, head.axes
+    graphdef,
+    loss,
+    step.rule,
+    head.storage,
+    head.n_labels,
+    head.chunk,
+    head.axes,
   )
   pure = nnx.to_pure_dict(rows)
-  given = (pure, slots, pace, document_BD, label_weights)
+  given = (pure, step.slots, step.pace, document_BD, label_weights)
   total, pure, slots = _fused(static, *given, positives_BP, mask_B)
   nnx.replace_by_pure_dict(rows, pure)
   return total, (rows, slots)
@@ -180,13 +195,12 @@ def _shard_step(
     # Of the mean over documents.
     gradient = jax.tree.map(lambda g: g / documents, gradient)
     bits_CD = random_bits(pace.key, ids(start, size), all_BD.shape[1])
-    return _Carry(
-      carry.total + new,
-      carry.d_document_BD + product(rounded_BC, kernel_CD, (1, 0)),
-      *_stepped(
-        static, carry.rows, carry.slots, gradient, pace, bits_CD, start
-      ),
+    rows, slots = _stepped(
+      static, carry.rows, carry.slots, gradient, pace, bits_CD, start
     )
+    d_document_BD = product(rounded_BC, kernel_CD, (1, 0))
+    d_document_BD += carry.d_document_BD
+    return _Carry(carry.total + new, d_document_BD, rows, slots)
 
   zero_BD = jnp.zeros(all_BD.shape, jnp.float32)
   found = scan(body, _Carry(jnp.float32(0), zero_BD, rows, slots))

@@ -96,7 +96,7 @@ class OneVsAll(Head):
 def scores(
   document_BD: Float[Array, 'B D'], kernel_CD: Float[Array, 'C D']
 ) -> Float32[Array, 'B C']:
-  """document . k_l, whose gradients are products of operands of one dtype.
+  """The scores document . k_l, with gradients of products in one dtype.
 
   Those that JAX derives multiply float32 derivatives with rounded operands:
   slow where such are what the hardware is fast in.
@@ -108,8 +108,7 @@ def _scores(document_BD: jax.Array, kernel_CD: jax.Array) -> tuple:
   return scores(document_BD, kernel_CD), (document_BD, kernel_CD)
 
 
-def scores_backward(saved: tuple, dlogits_BC: jax.Array) -> tuple:
-  """Gradients (d_document_BD, d_kernel_CD), in the dtype of what they are of."""
+def _scores_backward(saved: tuple, dlogits_BC: jax.Array) -> tuple:
   document_BD, kernel_CD = saved
   dtype = document_BD.dtype
   dlogits_BC = dlogits_BC.astype(dtype)
@@ -119,4 +118,4 @@ def scores_backward(saved: tuple, dlogits_BC: jax.Array) -> tuple:
   )
 
 
-scores.defvjp(_scores, scores_backward)
+scores.defvjp(_scores, _scores_backward)

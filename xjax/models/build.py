@@ -154,7 +154,15 @@ def _head(
         n_labels, dim, chunk=config.chunk, bias=bias, rngs=rngs
       )
     case OneVsAllConfig():
-      return OneVsAll(n_labels, dim, chunk=config.chunk, bias=bias, rngs=rngs)
+      return OneVsAll(
+        n_labels,
+        dim,
+        chunk=config.chunk,
+        bias=bias,
+        storage=config.storage,
+        bottleneck=config.bottleneck,
+        rngs=rngs,
+      )
   raise ConfigError(f'no head is made from {config!r}')
 
 

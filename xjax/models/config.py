@@ -4,6 +4,7 @@ import dataclasses
 import enum
 
 from xjax.data.config import MAY_CHANGE
+from xjax.heads.storage import Storage
 
 
 @dataclasses.dataclass
@@ -202,7 +203,17 @@ class LabelAttentionConfig(HeadConfig):
 
 @dataclasses.dataclass
 class OneVsAllConfig(HeadConfig):
-  """A dense layer on a document's one vector; needs a pooling."""
+  """A dense layer on a document's one vector; needs a pooling.
+
+  Attributes:
+    storage: what a weight is stored as; but for FLOAT32 it needs label rows
+      that training changes by themselves, train.rows.
+    bottleneck: size that a dense layer before it makes of the vector; 0: none.
+  """
+
+  chunk: int = 8192
+  storage: Storage = Storage.FLOAT32
+  bottleneck: int = 0
 
 
 class DescriptorWeights(enum.Enum):

@@ -11,8 +11,10 @@ from xjax.core.mesh import documents_second
 from xjax.core.types import Batch
 from xjax.heads.attention_weights import attention_weights
 from xjax.heads.contract import Head, TokenFeatures
+from xjax.heads.fused import RowStep, fused_loss
 from xjax.heads.streaming import head_loss
 from xjax.heads.topk import head_topk
+from xjax.heads.update import Slots
 from xjax.losses.contract import ChunkLoss, LabelWeights
 from xjax.models.unpacking import unpacked
 
@@ -85,6 +87,25 @@ class TextModel(nnx.Module):
       batch.positives_BP,
       batch.mask_B,
       loss,
+      weights,
+    )
+
+  def fused_loss(
+    self,
+    batch: Batch,
+    loss: ChunkLoss,
+    rngs: nnx.Rngs | None,
+    weights: LabelWeights | None,
+    rows: RowStep,
+  ) -> tuple[jax.Array, tuple[nnx.State, Slots]]:
+    """The loss, and the head's rows and their slots after a step of them."""
+    return fused_loss(
+      self.head,
+      self.features(batch, rngs),
+      batch.positives_BP,
+      batch.mask_B,
+      loss,
+      rows,
       weights,
     )
 

@@ -31,6 +31,7 @@ from xjax.train.state import TrainState, by_path, from_paths
 
 _FILES = 'files.json'
 _DAMAGED = 'damaged'
+_SLOTS = 'row_slots'
 _ITEMS = ('params', 'optimizer', 'averages', 'data', 'meta')
 
 
@@ -170,6 +171,7 @@ class Checkpoints(contextlib.AbstractContextManager):
       params=from_paths(like.params, found['params']),
       opt_state=from_paths(like.opt_state, optimizer),
       averages=means,
+      row_slots=from_paths({_SLOTS: like.row_slots}, optimizer)[_SLOTS],
     )
     return state, found['meta']
 
@@ -285,7 +287,11 @@ def _leaves(state: TrainState) -> dict[str, dict[str, Any]]:
   """Arrays by item and path; no means where none are kept."""
   leaves = {
     'params': by_path(state.params),
-    'optimizer': {'step': state.step, **by_path(state.opt_state)},
+    'optimizer': {
+      'step': state.step,
+      **by_path(state.opt_state),
+      **by_path({_SLOTS: state.row_slots}),
+    },
   }
   if state.averages is not None:
     leaves['averages'] = by_path(state.averages)

@@ -27,6 +27,7 @@ from xjax.losses.config import (
   LabelWeightsConfig,
   LossConfig,
   PropensityWeights,
+  SoftmaxConfig,
   SquaredHingeConfig,
 )
 from xjax.models.config import (
@@ -82,6 +83,50 @@ class NoTrain(TrainConfig):
 
 
 @dataclasses.dataclass
+class RowsConfig:
+  """How the label rows of a one-vs-all head are trained."""
+
+
+@dataclasses.dataclass
+class ByOptimizer(RowsConfig):
+  """As all else, by the optimizer, to which their gradient [L, D] is given."""
+
+
+@dataclasses.dataclass
+class FusedSGD(RowsConfig):
+  """By SGD in the pass that finds their gradient, a chunk of labels at a time.
+
+  No array as large as the rows is made, and with OneVsAllConfig's storage they
+  take 1 or 2 bytes a weight. Clipping, freeze, rates and averages are of all
+  other parameters.
+
+  Attributes:
+    learning_rate: peak; it follows train.schedule.
+    momentum: share of the last direction in the next; above 0 it takes 4 bytes
+      a weight.
+    weight_decay: decoupled; biases do not decay.
+  """
+
+  learning_rate: float = 0.05
+  momentum: float = 0.0
+  weight_decay: float = 0.0
+
+
+@dataclasses.dataclass
+class FusedAdagrad(RowsConfig):
+  """As FusedSGD, by Adagrad with one sum of squares per label.
+
+  Attributes:
+    learning_rate, weight_decay: as of FusedSGD.
+    eps: added to the root of the sum.
+  """
+
+  learning_rate: float = 0.05
+  eps: float = 1e-8
+  weight_decay: float = 0.0
+
+
+@dataclasses.dataclass
 class NeuralTrain(TrainConfig):
   """Training by gradient steps.
 
@@ -106,6 +151,7 @@ class NeuralTrain(TrainConfig):
     b1, b2, eps: of Adam.
     clip_value: element-wise gradient clipping (paper: 5); 0: none.
     clip_norm: global-norm gradient clipping; 0: none.
+    rows: how the label rows of OneVsAllConfig are trained.
     loss: what is minimised.
     label_weights: how much each label counts in it.
     average: the mean of the parameters over steps, if any.
@@ -140,6 +186,7 @@ class NeuralTrain(TrainConfig):
   eps: float = 1e-8
   clip_value: float = 0.0
   clip_norm: float = 0.0
+  rows: RowsConfig = dataclasses.field(default_factory=ByOptimizer)
   loss: LossConfig = dataclasses.field(default_factory=BCEConfig)
   label_weights: LabelWeightsConfig = dataclasses.field(
     default_factory=EvenWeights
@@ -225,6 +272,10 @@ KINDS = {
   'bce': BCEConfig,
   'focal': FocalConfig,
   'squared_hinge': SquaredHingeConfig,
+  'softmax': SoftmaxConfig,
+  'by_optimizer': ByOptimizer,
+  'fused_sgd': FusedSGD,
+  'fused_adagrad': FusedAdagrad,
   'even_weights': EvenWeights,
   'class_balanced': ClassBalancedWeights,
   'propensity': PropensityWeights,

@@ -17,6 +17,7 @@ from xjax.data.config import (
   TokensConfig,
   WordsConfig,
 )
+from xjax.heads.storage import Storage
 from xjax.models.config import (
   BertConfig,
   ClsConfig,
@@ -31,7 +32,9 @@ from xjax.models.config import (
   NoPooling,
   OneVsAllConfig,
 )
+from xjax.train.average import averages
 from xjax.train.config import (
+  ByOptimizer,
   Config,
   EvalConfig,
   NeuralTrain,
@@ -160,6 +163,7 @@ def _joint_faults(config: Config) -> Iterator[str]:
     case NeuralModel(), NeuralTrain():
       yield from _input_faults(config)
       yield from _part_faults(config.model)
+      yield from _row_faults(config)
       yield from recipe_faults(config.train)
       yield from _metric_faults(config.train.best_metric, config.eval.ks)
     case ExactMatchModel(), NoTrain():
@@ -285,6 +289,30 @@ def _part_faults(model: NeuralModel) -> Iterator[str]:
       f'config.model.head={type(model.head).__name__}(...) '
       + ('reads tokens: NoPooling()' if pooled else 'needs a pooling')
     )
+
+
+def _row_faults(config: Config) -> Iterator[str]:
+  """Label rows that training changes by themselves."""
+  head, train = config.model.head, config.train
+  storage = getattr(head, 'storage', Storage.FLOAT32)
+  kind = f'config.train.rows={type(train.rows).__name__}(...)'
+  if isinstance(train.rows, ByOptimizer):
+    if storage is not Storage.FLOAT32:
+      yield (
+        f'config.model.head.storage={storage}: needs '
+        'config.train.rows=FusedSGD(...) or FusedAdagrad(...); the optimizer '
+        'trains float32'
+      )
+    return
+  if not isinstance(head, OneVsAllConfig):
+    yield f'{kind}: needs config.model.head=OneVsAllConfig(...)'
+  if train.accumulate > 1:
+    yield (
+      f'{kind}: rows are changed once per batch: '
+      f'config.train.accumulate={train.accumulate} must be 1'
+    )
+  if averages(train.average):
+    yield f'{kind}: config.train.average must be NoAverage()'
 
 
 def _metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:

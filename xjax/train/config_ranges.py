@@ -24,10 +24,17 @@ from xjax.models.config import (
   FeaturesConfig,
   HANConfig,
   HeadConfig,
+  OneVsAllConfig,
   UnifiedConfig,
 )
 from xjax.train.average import EMAConfig, SWAConfig
-from xjax.train.config import Config, EvalConfig, NeuralTrain
+from xjax.train.config import (
+  Config,
+  EvalConfig,
+  FusedAdagrad,
+  FusedSGD,
+  NeuralTrain,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +95,17 @@ RANGES: dict[type, dict[str, Allowed]] = {
   DescriptorConfig: {'max_words': _COUNT},
   UnifiedConfig: {'row_dropout': _RATE, 'hidden_labels': _NATURAL},
   HeadConfig: {'chunk': _COUNT},
+  OneVsAllConfig: {'bottleneck': _NATURAL},
+  FusedSGD: {
+    'learning_rate': _POSITIVE,
+    'momentum': _RATE,
+    'weight_decay': _AMOUNT,
+  },
+  FusedAdagrad: {
+    'learning_rate': _POSITIVE,
+    'eps': _POSITIVE,
+    'weight_decay': _AMOUNT,
+  },
   NeuralTrain: {
     'batch_size': _COUNT,
     'accumulate': _COUNT,

@@ -39,12 +39,14 @@ from xjax.train.descriptor_start import (
 )
 from xjax.train.document_features import label_features
 from xjax.train.encoder_start import reads_subwords, start_encoder
+from xjax.train.fused_rows import fused_rows
 from xjax.train.inputs import Inputs
 from xjax.train.judging import dev_judge
 from xjax.train.loop import Judge, Loop, Position
 from xjax.train.name_descriptors import start_name_encoder
-from xjax.train.optim import make_optimizer, make_schedule
+from xjax.train.optim import make_optimizer
 from xjax.train.preemption import Preemption
+from xjax.train.schedule import make_schedule
 from xjax.train.state import StatePlan, TrainState, plan_state
 from xjax.train.step import make_train_step, place_weights
 from xjax.train.warm_start import warm_start
@@ -143,6 +145,7 @@ def plan_neural(
     mesh,
     train.freeze,
     train.average,
+    fused_rows(train, counts),
   )
 
 

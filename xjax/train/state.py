@@ -10,8 +10,10 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
 import optax
 
+from xjax.heads.contract import is_label_row
 from xjax.heads.frozen import Frozen
 from xjax.train.average import AverageConfig, NoAverage, averages
+from xjax.train.fused_rows import FusedRows
 from xjax.train.parameter_globs import in_group
 
 
@@ -26,12 +28,15 @@ class TrainState:
       parameter's sharding.
     averages: the mean over steps of what is trained, each with its parameter's
       sharding; None: none is kept.
+    row_slots: what is remembered of label rows that are not the optimizer's,
+      sharded as they are; None: there are no such rows.
   """
 
   step: jax.Array
   params: nnx.State
   opt_state: optax.OptState
   averages: nnx.State | None = None
+  row_slots: nnx.State | None = None
 
   def averaged_params(self) -> nnx.State:
     """The parameters, with the means in place of what is trained."""
@@ -50,6 +55,7 @@ class StatePlan:
     init: makes the arrays from a key, each on its own devices.
     freeze: globs of parameters that training leaves as they are.
     average: the mean over steps that is kept.
+    rows: how label rows are changed; None: by the optimizer.
   """
 
   graphdef: nnx.GraphDef
@@ -57,6 +63,7 @@ class StatePlan:
   init: Callable[[jax.Array], TrainState]
   freeze: tuple[str, ...]
   average: AverageConfig
+  rows: FusedRows | None = None
 
   @property
   def shardings(self) -> TrainState:
@@ -64,8 +71,8 @@ class StatePlan:
     return jax.tree.map(lambda leaf: leaf.sharding, self.abstract)
 
   def split(self, params: nnx.State) -> tuple[nnx.State, nnx.State]:
-    """The parameters that training changes, and those that it does not."""
-    return split_frozen(params, self.freeze)
+    """The parameters that the optimizer changes, and those that it does not."""
+    return split_frozen(params, self.freeze, self.rows is not None)
 
   def begin_averages(self, state: TrainState) -> TrainState:
     """A fresh state once its parameters are what they begin with."""
@@ -83,6 +90,7 @@ def plan_state(
   mesh: jax.sharding.Mesh,
   freeze: Sequence[str] = (),
   average: AverageConfig | None = None,
+  rows: FusedRows | None = None,
 ) -> StatePlan:
   """Lays out the state of a model and its optimizer on a mesh.
 
@@ -93,14 +101,18 @@ def plan_state(
     mesh: the devices.
     freeze: globs over the paths of parameters that are not trained.
     average: the mean over steps that is kept; None: none.
+    rows: how label rows are changed; None: by the optimizer.
   """
   average = NoAverage() if average is None else average
 
   def init(key: jax.Array) -> TrainState:
-    params = nnx.state(build(nnx.Rngs(key)), nnx.Param)
-    trained, _ = split_frozen(params, freeze)
+    model = build(nnx.Rngs(key))
+    params = nnx.state(model, nnx.Param)
+    trained, _ = split_frozen(params, freeze, rows is not None)
     mean = _copied(trained) if averages(average) else None
-    return TrainState(jnp.int32(0), params, optimizer.init(trained), mean)
+    slots = None if rows is None else rows.slots(model.head)
+    opt_state = optimizer.init(trained)
+    return TrainState(jnp.int32(0), params, opt_state, mean, slots)
 
   with jax.set_mesh(mesh):
     graphdef = nnx.graphdef(nnx.eval_shape(lambda: build(nnx.Rngs(0))))
@@ -119,21 +131,24 @@ def plan_state(
     jax.jit(init, out_shardings=shardings),
     tuple(freeze),
     average,
+    rows,
   )
 
 
 def split_frozen(
-  params: nnx.State, freeze: Sequence[str] = ()
+  params: nnx.State, freeze: Sequence[str] = (), rows: bool = False
 ) -> tuple[nnx.State, nnx.State]:
-  """The parameters that training changes, and those that it does not.
+  """The parameters that the optimizer changes, and those that it does not.
 
   Args:
     params: of a model.
     freeze: globs over paths, of further ones that it does not change.
+    rows: whether label rows are among the latter.
   """
 
   def held(path: tuple[Any, ...], variable: Any) -> bool:
-    del variable
+    if rows and is_label_row(path, variable):
+      return True
     return in_group('/'.join(map(str, path)), freeze)
 
   frozen, trained = nnx.split_state(params, nnx.Any(Frozen, held), ...)

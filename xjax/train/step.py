@@ -1,6 +1,7 @@
 """One optimizer step, compiled once per batch shape."""
 
 from collections.abc import Callable
+import dataclasses
 import functools
 
 from flax import nnx, struct
@@ -13,6 +14,8 @@ import optax
 from xjax.core.mesh import DATA, SPECS, padded_labels
 from xjax.core.rng import step_key
 from xjax.core.types import Batch
+from xjax.heads.fused import RowStep
+from xjax.heads.update import Slots
 from xjax.losses.contract import ChunkLoss, LabelWeights
 from xjax.train.average import newest_share, with_newest
 from xjax.train.state import StatePlan, TrainState
@@ -25,8 +28,8 @@ class StepMetrics:
   Attributes:
     loss: float32, summed over labels, mean over the batch's documents, of the
       parameters before the step.
-    grad_norm: float32, global norm of the gradient before clipping; while it
-      and the loss are finite, so are the new parameters.
+    grad_norm: float32, global norm of the optimizer's gradient before clipping;
+      while it and the loss are finite, so are the new parameters.
   """
 
   loss: jax.Array
@@ -70,18 +73,21 @@ def make_train_step(
     weights: LabelWeights | None = None,
   ) -> tuple[TrainState, StepMetrics]:
     key = step_key(key, state.step)
-    trained, frozen = plan.split(state.params)
+    trained, held = plan.split(state.params)
     sum_and_grads = jax.value_and_grad(
-      functools.partial(_loss_sum, plan, loss, frozen, weights)
+      functools.partial(
+        _loss_sum, plan, loss, held, weights, _row_step(plan, state, key)
+      ),
+      has_aux=True,
     )
     if accumulate > 1:
       sum_and_grads = _accumulated(sum_and_grads, accumulate, mesh)
-    total, grads = sum_and_grads(trained, batch, key)
+    (total, rows), grads = sum_and_grads(trained, batch, key)
     documents = jnp.maximum(batch.mask_B.sum(), 1).astype(jnp.float32)
     grads = jax.tree.map(lambda grad: grad / documents, grads)
     norm = optax.tree.norm(grads)
     state = _advanced(state, grads, plan, optimizer)
-    return state, StepMetrics(total / documents, norm)
+    return _with_rows(state, rows), StepMetrics(total / documents, norm)
 
   compiled = jax.jit(
     step,
@@ -97,14 +103,41 @@ def make_train_step(
 def _loss_sum(
   plan: StatePlan,
   loss: ChunkLoss,
-  frozen: nnx.State,
+  held: nnx.State,
   weights: LabelWeights | None,
+  rows: RowStep | None,
   trained: nnx.State,
   batch: Batch,
   key: jax.Array,
-) -> jax.Array:
-  model = nnx.merge(plan.graphdef, trained, frozen)
-  return model.loss(batch, loss, nnx.Rngs(dropout=key), weights)
+) -> tuple[jax.Array, tuple[nnx.State, Slots] | None]:
+  """The loss, and the head's rows and slots where they are not trained's."""
+  model, rngs = nnx.merge(plan.graphdef, trained, held), nnx.Rngs(dropout=key)
+  if rows is None:
+    return model.loss(batch, loss, rngs, weights), None
+  return model.fused_loss(batch, loss, rngs, weights, rows)
+
+
+def _row_step(
+  plan: StatePlan, state: TrainState, key: jax.Array
+) -> RowStep | None:
+  """How label rows are changed; None: by the optimizer."""
+  if plan.rows is None:
+    return None
+  pace = plan.rows.pace(state.step, key)
+  return RowStep(plan.rows.rule, nnx.to_pure_dict(state.row_slots), pace)
+
+
+def _with_rows(
+  state: TrainState, changed: tuple[nnx.State, Slots] | None
+) -> TrainState:
+  """The state with the head's rows and slots, if they were changed."""
+  if changed is None:
+    return state
+  rows, slots = changed
+  params = nnx.merge_state(state.params, nnx.State({'head': rows}))
+  row_slots = state.row_slots
+  nnx.replace_by_pure_dict(row_slots, slots)
+  return dataclasses.replace(state, params=params, row_slots=row_slots)
 
 
 def _advanced(
@@ -122,7 +155,7 @@ def _advanced(
     share = newest_share(plan.average, step)
     averages = with_newest(averages, trained, share)
   params = nnx.merge_state(trained, frozen)
-  return TrainState(step, params, opt_state, averages)
+  return TrainState(step, params, opt_state, averages, state.row_slots)
 
 
 def place_weights(
@@ -157,13 +190,14 @@ def _accumulated(
 
   def summed(
     trained: nnx.State, batch: Batch, key: jax.Array
-  ) -> tuple[jax.Array, nnx.State]:
+  ) -> tuple[tuple[jax.Array, None], nnx.State]:
     def add(carry: tuple, micro: tuple) -> tuple[tuple, None]:
       index, documents = micro
       found = sum_and_grads(trained, documents, jax.random.fold_in(key, index))
       return jax.tree.map(jnp.add, carry, found), None
 
-    zero = (jnp.float32(0), jax.tree.map(jnp.zeros_like, trained))
+    zeros = jax.tree.map(jnp.zeros_like, trained)
+    zero = ((jnp.float32(0), None), zeros)
     micros = (jnp.arange(accumulate), jax.tree.map(cut, batch))
     return jax.lax.scan(add, zero, micros)[0]
 

@@ -1,0 +1,94 @@
+"""Label rows that training changes in the pass that finds their gradient."""
+
+import dataclasses
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from xjax.heads.contract import ALL_DEVICES
+from xjax.heads.fused import Pace
+from xjax.heads.kahan import kahan_slots
+from xjax.heads.ova import OneVsAll
+from xjax.heads.storage import Storage
+from xjax.heads.update import SGD, AdagradRow, RowRule
+from xjax.train.config import ByOptimizer, FusedAdagrad, FusedSGD, NeuralTrain
+from xjax.train.schedule import make_schedule
+
+FREQUENT = 50  # training documents of a label that is compensated, at least
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FusedRows:
+  """How rows are changed, and what is remembered of them.
+
+  Attributes:
+    rule: that they are changed by.
+    rate: their learning rate by step.
+    weight_decay: decoupled.
+    compensated: bool [L], labels of which Storage.COMPENSATED keeps what
+      rounding leaves out.
+  """
+
+  rule: RowRule
+  rate: optax.Schedule
+  weight_decay: float
+  compensated: np.ndarray
+
+  def slots(self, head: OneVsAll) -> nnx.State:
+    """What is remembered of a fresh head's rows, and lies where they lie."""
+    labels, dim = head.kernel.shape
+    arrays = self.rule.slots(labels, dim)
+    if head.storage is Storage.COMPENSATED:
+      arrays |= kahan_slots(self.compensated, dim)
+    return nnx.State(
+      {
+        name: nnx.Param(
+          array, out_sharding=(ALL_DEVICES, *[None] * (array.ndim - 1))
+        )
+        for name, array in arrays.items()
+      }
+    )
+
+  def pace(self, step: jax.Array, key: jax.Array) -> Pace:
+    """Of a step.
+
+    Args:
+      step: int32, steps taken before it.
+      key: of this step alone.
+    """
+    return Pace(
+      rate=jnp.float32(self.rate(step)),
+      decay=jnp.float32(self.weight_decay),
+      key=jax.random.bits(jax.random.fold_in(key, _ROUNDING)),
+    )
+
+
+_ROUNDING = 2**30  # what else is drawn of a step's key folds in smaller numbers
+
+
+def fused_rows(
+  config: NeuralTrain, train_counts: np.ndarray
+) -> FusedRows | None:
+  """How label rows are changed; None: by the optimizer, as all else.
+
+  Args:
+    config: of training.
+    train_counts: int [L], training documents of the labels scored.
+  """
+  match config.rows:
+    case ByOptimizer():
+      return None
+    case FusedSGD(momentum=momentum):
+      rule = SGD(momentum)
+    case FusedAdagrad(eps=eps):
+      rule = AdagradRow(eps)
+  schedule, peak = make_schedule(config), config.learning_rate
+  return FusedRows(
+    rule,
+    lambda step: config.rows.learning_rate / peak * schedule(step),
+    config.rows.weight_decay,
+    np.asarray(train_counts) >= FREQUENT,
+  )
