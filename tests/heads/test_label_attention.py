@@ -125,6 +125,6 @@ def test_rows_are_padded_and_biases_given():
     head = LabelAttention(
       130, 6, chunk=2, bias=np.arange(130.0), rngs=nnx.Rngs(0)
     )
-  assert head.attention.shape == head.output.shape == (256, 6)
+  assert head.attention.shape == head.output.shape == (padded_labels(130), 6)
   np.testing.assert_array_equal(head.bias[:130], np.arange(130))
   np.testing.assert_array_equal(head.bias[130:], 0)
