@@ -124,8 +124,8 @@ class MemoryHeld:
     slots: what the rule or Adam remembers of them.
     gradient: of rows, [L, D], where Adam needs it.
     features: those of all documents, their gradient, and gold labels.
-    chunk: a chunk's logits, their derivative in float32 and as an operand; its
-      rows as an operand and changed, their gradient, and random bits.
+    chunk: a chunk's logits, their derivative, its rows as operands, and their
+      gradient; all else is made of these in passing.
   """
 
   rows: int
@@ -184,9 +184,9 @@ def _moved(given: HeadPass, in_cache: bool) -> MemoryMoved:
 
   Each chunk reads all, and reads and writes the sums of their gradient.
   """
-  reads = (1 if in_cache else 3) + given.normalised
-  if given.rule is None:
-    reads += 1  # by Adam
+  reads = (1 if in_cache else 2) + given.normalised
+  if given.rule is None or not in_cache:
+    reads += 1  # by the step of them
   logit = 0
   if not in_cache:
     # Each is written and read, the operand read twice.
@@ -227,8 +227,7 @@ def _collectives(given: HeadPass) -> Collectives:
 def _held(given: HeadPass) -> MemoryHeld:
   document = given.dim * (given.feature_bytes + _FLOAT32)
   document += given.positives * _INT32 + _BOOL
-  logit = 2 * _FLOAT32 + given.feature_bytes
-  weight = given.feature_bytes + 3 * _FLOAT32
+  logit = weight = _FLOAT32 + given.feature_bytes
   return MemoryHeld(
     rows=_row_bytes(given),
     slots=_slot_bytes(given),
