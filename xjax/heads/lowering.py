@@ -38,7 +38,7 @@ def lowered_pass(
       _placed(rows, mesh, row_spec(ALL_DEVICES)),
       _placed(_slots(given), mesh, row_spec(ALL_DEVICES)),
       _placed(_documents(given), mesh, SPECS['batch']),
-      _placed(jax.eval_shape(_pace), mesh, P()),
+      _placed(_pace(), mesh, P()),
     )
     run = jax.jit(_pass_of(graphdef, given, loss), donate_argnums=(0, 1))
     platforms = None if platform is None else (platform,)
@@ -77,8 +77,10 @@ def _documents(given: HeadPass) -> tuple[jax.ShapeDtypeStruct, ...]:
   )
 
 
-def _pace() -> Pace:
-  return Pace(jnp.float32(0), jnp.float32(0), jnp.uint32(0))
+def _pace() -> list[jax.ShapeDtypeStruct]:
+  """The fields of Pace."""
+  dtypes = jnp.float32, jnp.float32, jnp.uint32
+  return [jax.ShapeDtypeStruct((), dtype) for dtype in dtypes]
 
 
 def _placed(tree, mesh, spec):
@@ -103,7 +105,7 @@ def _pass_of(graphdef: nnx.GraphDef, given: HeadPass, loss: ChunkLoss):
     return jax.value_and_grad(total, argnums=(0, 1))(rows, documents[0])
 
   def fused(rows, slots, documents, pace):
-    step = RowStep(given.rule, slots, pace)
+    step = RowStep(given.rule, slots, Pace(*pace))
 
     def total(document_BD):
       return fused_loss(
