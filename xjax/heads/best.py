@@ -10,8 +10,9 @@ from jaxtyping import Array, Float32, Int, Int32
 
 from xjax.core.types import PAD
 
-# A chunk of so many labels is looked through before it is sorted: in blocks of
-# so many, of which so many at most may hold anything new.
+# A chunk of _LEAST labels or more is looked through before anything is sorted,
+# in blocks of _BLOCK labels. After the first chunks no more than _FEW blocks of
+# a document have anything new, and only the labels of these are sorted in.
 _LEAST, _BLOCK, _FEW = 1024, 16, 8
 
 
@@ -77,8 +78,6 @@ def _exactly(
   scores_BC = jnp.pad(
     scores_BC, [(0, 0), (0, -size % _BLOCK)], constant_values=-jnp.inf
   )
-  # Else XLA makes the scores twice, once for the comparison alone.
-  scores_BC = lax.optimization_barrier(scores_BC)
   # Only what is above the last of a list enters it: of two equal scores that
   # with the lower index is there. Not `>`, in which NaN would be lost.
   new_BC = ~(scores_BC <= best.scores[:, -1:])
@@ -108,12 +107,12 @@ def _of_few(
   """As _of_all, where no more than _FEW blocks have anything new."""
   documents, blocks = new_BN.shape
   earliest_N = -jnp.arange(blocks, dtype=jnp.float32)
-  _, at_BF = lax.top_k(jnp.where(new_BN, earliest_N, -jnp.inf), _FEW)
+  _, at_BN = lax.top_k(jnp.where(new_BN, earliest_N, -jnp.inf), _FEW)
   # In the order of labels, but for blocks without anything new.
-  at_BE = at_BF[:, None, :] + blocks * jnp.arange(_BLOCK)[:, None]
-  at_BE = at_BE.reshape(documents, -1)
-  found_BE = jnp.take_along_axis(scores_BC, at_BE, axis=1)
-  return _joined(best, found_BE, at_BE, first)
+  at_BC = at_BN[:, None, :] + blocks * jnp.arange(_BLOCK)[:, None]
+  at_BC = at_BC.reshape(documents, -1)
+  found_BC = jnp.take_along_axis(scores_BC, at_BC, axis=1)
+  return _joined(best, found_BC, at_BC, first)
 
 
 def _nearly(
@@ -129,13 +128,13 @@ def _nearly(
 
 def _joined(
   best: Best,
-  scores_BE: Float32[Array, 'B E'],
-  at_BE: Int32[Array, 'B E'],
+  scores_BC: Float32[Array, 'B C'],
+  at_BC: Int32[Array, 'B C'],
   first: Int[Array, ''],
 ) -> Best:
   """The best of the lists and of labels of the chunk, by their places in it."""
   both = Best(
-    jnp.concatenate([best.ids, first + at_BE], axis=1),
-    jnp.concatenate([best.scores, scores_BE], axis=1),
+    jnp.concatenate([best.ids, first + at_BC], axis=1),
+    jnp.concatenate([best.scores, scores_BC], axis=1),
   )
   return both.first(best.ids.shape[1])
