@@ -130,7 +130,8 @@ def test_on_another_mesh(all_devices, described, tmp_path, split, before):
   more = predictor.with_labels(namesakes(predictor, at))
   descriptors = by_path(more.scorer.params)[DESCRIPTORS]
   assert descriptors.sharding.spec[0] == LABEL
-  assert {x.data.shape for x in descriptors.addressable_shards} == {(64, 8)}
+  shapes = {x.data.shape for x in descriptors.addressable_shards}
+  assert shapes == {(LABEL_MULTIPLE // 4, 8)}
   assert len(descriptors.sharding.device_set) == jax.device_count()
   found = scores(more, split)
   np.testing.assert_allclose(found[:, :16], before, atol=1e-5)
