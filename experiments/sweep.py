@@ -27,9 +27,9 @@ _LAUNCHER = absl_flags.DEFINE_enum_class(
   'launcher',
   Launcher.LOCAL,
   Launcher,
-  'local: processes here. print: only the commands, of a grid or a list. slurm, '
-  'tpu, jobset: a job each, by the scripts in tpu_scripts/, whose settings are '
-  'environment variables.',
+  'local: processes here. print: only the commands, of a grid or a list. '
+  'slurm, tpu, jobset: jobs, by tpu_scripts/ and the environment variables '
+  'that these take.',
 )
 _WORKERS = absl_flags.DEFINE_integer(
   'workers', 1, 'Trials at a time.', lower_bound=1

@@ -109,9 +109,7 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(
-  tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> Cluster:
+def cluster(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
   """Stand-ins come first in PATH: no test asks a real cluster anything."""
   folder = tmp_path / 'cluster'
   (folder / 'bin').mkdir(parents=True)

@@ -43,12 +43,22 @@ started() {
 look() {
   local now states
   now=$(state) || return 0
-  [ "$now" = ACTIVE ] || { code=75 && return; }
+  case $now in
+    ACTIVE) ;;
+    ABSENT | DELETING)
+      # Nobody does that but a person, who wants no other.
+      echo "error: $NAME: the TPU VM was deleted" >&2
+      code=1 && return
+      ;;
+    *) code=75 && return ;;
+  esac
   states=$(on all "$worker state") || return 0
   [ "$states" = "$before" ] || echo "$states" >&2
   before=$states
   case $states in
-    *': gone'*': running'* | *': running'*': gone'*) on all "$worker stop" ;;
+    *': gone'*': running'* | *': running'*': gone'*)
+      on all "$worker stop" || true
+      ;;
     *': running'*) ;;
     *)
       # A failure of one counts for all, and then that one was stopped.
@@ -68,6 +78,7 @@ while [ "$code" = 75 ] && [ -z "$asked" ]; do
     # Of a VM that was just taken away another is made; else it is a mistake.
     failures=$((failures + 1))
     [ "$failures" -lt 3 ] || code=1
+    nap
     continue
   fi
   failures=0

@@ -159,5 +159,7 @@ def test_what_kubernetes_refuses_is_one_error(answers, says):
   )
   assert done.returncode == 1
   (line,) = done.stderr.splitlines()
-  assert line.startswith('error: --multihost: the other processes are not found')
+  assert line.startswith(
+    'error: --multihost: the other processes are not found'
+  )
   assert says in line and '--coordinator=ADDRESS:PORT' in line

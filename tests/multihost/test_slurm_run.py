@@ -55,7 +55,11 @@ def losses(workdir):
 def test_preempted_it_comes_back_to_the_same_end(
   cluster, devices, tmp_path, monkeypatch
 ):
-  job, log, workdir = 4096 + free_port() - FIRST, tmp_path / 'log', tmp_path / 'run'
+  job, log, workdir = (
+    4096 + free_port() - FIRST,
+    tmp_path / 'log',
+    tmp_path / 'run',
+  )
   for name, value in {
     'TASKS': '2',
     'JOB_ID': str(job),

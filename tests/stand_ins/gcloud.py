@@ -78,8 +78,8 @@ def create(arguments):
 
 def delete(arguments):
   del arguments
+  STATES.write_text('DELETING\nDELETING\nGONE')
   take_away()
-  STATES.write_text('DELETING\nGONE')
   return 0
 
 

@@ -51,8 +51,9 @@ def sbatch(arguments):
 
 def keep(job, words):
   """As the controller: runs a job, again where it was put into the queue."""
+  until = time.monotonic() + 60
   while not (FOLDER / 'started').exists():
-    if read(job)['state'] == 'CANCELLED':
+    if read(job)['state'] == 'CANCELLED' or time.monotonic() > until:
       return
     time.sleep(0.02)
   while True:

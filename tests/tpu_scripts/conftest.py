@@ -17,7 +17,7 @@ echo "${HOME##*/} $*" >> STARTS
 code=$(sed -n "$(grep -c "^${HOME##*/} " STARTS)p" CODES)
 echo "out $code"
 trap 'echo saved; exit 75' TERM
-while [ "$code" = wait ]; do sleep 0.05; done
+while [ "$code" = wait ] && [ $SECONDS -lt 60 ]; do sleep 0.05; done
 [ "$code" != 1 ] || echo 'error: not today'
 exit "$code"
 """
@@ -39,7 +39,9 @@ class Job:
 
   @property
   def starts(self) -> list[str]:
-    return self._starts.read_text().splitlines() if self._starts.exists() else []
+    return (
+      self._starts.read_text().splitlines() if self._starts.exists() else []
+    )
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ def said(tmp_path) -> Callable[[], str]:
   return lambda: (tmp_path / 'said.txt').read_text()
 
 
-def _wait_for(condition: Callable[[], object], seconds: float = 20) -> None:
+def _wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
   until = time.monotonic() + seconds
   while not condition():
     assert time.monotonic() < until

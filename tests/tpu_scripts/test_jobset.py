@@ -59,7 +59,7 @@ def test_again_it_finds_the_jobset(cluster, job, begin, wait_for):
   second = begin('jobset.sh', *job.words)
   wait_for(lambda: len(cluster.calls('get jobset')) > looks + 1)
   second.terminate()
-  assert second.wait(20) == 75
+  assert second.wait(60) == 75
   assert len(cluster.calls('apply')) == 1 and len(job.starts) == 1
   assert 'saved' in (cluster.folder / 'log').read_text()
 
@@ -70,7 +70,7 @@ def test_what_others_delete_has_failed(cluster, job, begin, wait_for, said):
   wait_for(lambda: job.starts)
   words = '--cascade=foreground', '--ignore-not-found'
   subprocess.run(['kubectl', 'delete', 'jobset', 'mine', *words], check=True)
-  assert process.wait(20) == 1
+  assert process.wait(60) == 1
   assert said() == 'error: mine: the JobSet was deleted\n'
 
 
@@ -87,7 +87,7 @@ def test_the_manifest(device, cluster, job, begin, wait_for, monkeypatch):
   wait_for(lambda: len(job.starts) == 4)
   manifest = applied(cluster)
   process.terminate()
-  assert process.wait(20) == 75
+  assert process.wait(60) == 75
   assert manifest['metadata']['name'] == 'mine'
   (train,) = manifest['spec']['replicatedJobs']
   spec = train['template']['spec']

@@ -31,7 +31,9 @@ def test_a_job_goes_back_into_the_queue_on_75_only(
   assert len(cluster.calls('srun ')) == times
   assert len(cluster.calls('scontrol requeue 100')) == times - 1
   printed = (tmp_path / 'mine.txt').read_text().splitlines()
-  assert [x for x in printed if 'out' in x] == [f'out {c}' for c in codes[:times]]
+  assert [x for x in printed if 'out' in x] == [
+    f'out {c}' for c in codes[:times]
+  ]
 
 
 def test_the_file_tells_slurm_what_it_needs():
@@ -54,7 +56,7 @@ def test_again_it_finds_the_job(cluster, job, begin, run, wait_for):
   second = begin('slurm.sh', *job.words)
   wait_for(lambda: len(cluster.calls('show job')) > looks)
   second.terminate()
-  assert second.wait(20) == 75
+  assert second.wait(60) == 75
   assert len(cluster.calls('sbatch ')) == 1 and len(job.starts) == 1
 
 
@@ -65,7 +67,7 @@ def test_asked_to_leave_it_saves_and_does_not_come_back(
   process = begin('slurm.sh', *job.words)
   wait_for(lambda: job.starts)
   process.terminate()
-  assert process.wait(20) == 75
+  assert process.wait(60) == 75
   assert 'saved' in (tmp_path / 'mine.txt').read_text()
   assert cluster.calls('scancel') == ['scancel --signal=TERM 100']
   assert len(job.starts) == 1
@@ -78,7 +80,7 @@ def test_asked_to_leave_before_it_starts_it_is_cancelled(
   process = begin('slurm.sh', *job.words)
   wait_for(lambda: cluster.calls('show job'))
   process.terminate()
-  assert process.wait(20) == 75
+  assert process.wait(60) == 75
   assert cluster.calls('scancel') == ['scancel --state=PENDING 100']
   assert not job.starts
 
@@ -91,5 +93,7 @@ def test_a_job_that_others_cancel_has_failed(
   wait_for(lambda: cluster.calls('show job'))
   file = cluster.folder / 'jobs' / '100.json'
   file.write_text(file.read_text().replace('PENDING', 'CANCELLED'))
-  assert process.wait(20) == 1
-  assert said() == 'mine: job 100: CANCELLED, exit code 1; it printed to mine.txt\n'
+  assert process.wait(60) == 1
+  assert (
+    said() == 'mine: job 100: CANCELLED, exit code 1; it printed to mine.txt\n'
+  )

@@ -182,19 +182,24 @@ def test_run_comes_back_to_what_goes_on(
   for worker in ('worker0', 'worker1'):
     pid = (cluster.folder / worker / 'xjax_run' / 'pid').read_text()
     os.kill(int(pid), signal.SIGTERM)
-  assert second.wait(20) == 0
+  assert second.wait(60) == 0
   assert len(job.starts) == 4
 
 
-def test_run_asked_to_leave_lets_it_save(
+def test_run_is_left_by_a_key_and_asked_to_leave_lets_it_save(
   cluster, job, begin, said, wait_for, monkeypatch
 ):
-  monkeypatch.setenv('DELETE', '1')
   job.ends_with('wait', 0)
   process = begin('run.sh', *job.words)
   wait_for(lambda: len(job.starts) == 2)
+  process.send_signal(signal.SIGINT)
+  assert process.wait(60) == 130
+  assert 'the same command comes back to the run' in said()
+  monkeypatch.setenv('DELETE', '1')
+  process = begin('run.sh', *job.words)
+  wait_for(lambda: len(cluster.calls('worker.sh start')) == 2)
   process.terminate()
-  assert process.wait(20) == 75
+  assert process.wait(60) == 75
   assert ': exit 75' in said()
   assert changes(cluster)[-2:] == ['stop', 'delete']
   assert len(job.starts) == 2
@@ -209,8 +214,20 @@ def test_run_asked_to_leave_before_there_is_a_vm(
   process = begin('run.sh', *job.words)
   wait_for(lambda: len(cluster.calls('describe')) > 3)
   process.terminate()
-  assert process.wait(20) == 75
+  assert process.wait(60) == 75
   assert changes(cluster) == ['create', 'delete']
+
+
+def test_run_makes_no_other_of_a_vm_that_was_deleted(
+  cluster, job, begin, run, said, wait_for
+):
+  job.ends_with('wait')
+  process = begin('run.sh', *job.words)
+  wait_for(lambda: len(job.starts) == 2)
+  assert run('delete.sh') == 0
+  assert process.wait(60) == 1
+  assert 'error: tpu: the TPU VM was deleted' in said().splitlines()
+  assert changes(cluster)[-1] == 'delete'
 
 
 def test_a_worker_that_started_anew_stops_the_others(
@@ -222,7 +239,7 @@ def test_a_worker_that_started_anew_stops_the_others(
   folder = cluster.folder / 'worker1' / 'xjax_run'
   wait_for((folder / 'pid').exists)
   os.killpg(os.getpgid(int((folder / 'pid').read_text())), signal.SIGKILL)
-  assert process.wait(20) == 0
+  assert process.wait(60) == 0
   assert changes(cluster)[2:] == ['start', 'stop', 'start']
 
 
@@ -232,4 +249,4 @@ def test_logs_are_followed(job, run, begin, said, wait_for):
   process = begin('logs.sh')
   wait_for(lambda: 'out 0' in said())
   os.killpg(process.pid, signal.SIGTERM)
-  assert process.wait(20)
+  assert process.wait(60)

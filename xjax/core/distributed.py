@@ -55,8 +55,8 @@ def start(
   except Exception as error:  # whatever asking a cluster may raise
     raise ConfigError(
       f'--multihost: the other processes are not found ({_reason(error)}). JAX '
-      'finds them on TPU pods, under srun (SLURM) and mpirun (Open MPI), and in '
-      'Jobs and JobSets of Kubernetes; elsewhere give '
+      'finds them on TPU pods, under srun (SLURM) and mpirun (Open MPI), and '
+      'in Jobs and JobSets of Kubernetes; elsewhere give '
       '--coordinator=ADDRESS:PORT, --num_processes and --process_id'
     ) from error
 

@@ -67,7 +67,7 @@ def check_launcher(
         raise ConfigError(f'--workers, --gpus: {name} starts nothing')
     case _:
       if gpus:
-        raise ConfigError(f"--gpus: are this machine's; {name} trains elsewhere")
+        raise ConfigError(f'--gpus: are of this machine; {name} is not')
       _check_job(name, *_JOBS[launcher])
 
 
