@@ -47,18 +47,19 @@ from xjax.losses.bce import bce
 
 HERE = pathlib.Path(__file__).resolve().parent
 POSITIVES = 8
-# Labels, features, documents, storage.
+# Labels, features, documents, storage, labels of a chunk.
 ROWS = {
   'cpu': [
-    f'{size} {documents} float32'
-    for size in ('655360 64', '131072 768')
-    for documents in (64, 256)
+    '655360 64 64 float32 8192',
+    '655360 64 256 float32 8192',
+    '131072 768 64 float32 2048',
+    '131072 768 256 float32 2048',
   ],
   'cuda': [
-    '2800000 768 1024 bfloat16',
-    '2800000 768 1024 float8',
-    '100000000 64 1024 bfloat16',
-    '100000000 768 256 float8',
+    '2800000 768 1024 bfloat16 16384',
+    '2800000 768 1024 float8 16384',
+    '100000000 64 1024 bfloat16 65536',
+    '100000000 768 256 float8 65536',
   ],
 }
 SIDES = ('products', 'fused', 'dense', 'torch')
@@ -68,8 +69,7 @@ _DENSE_LOGITS = 4e9
 
 _PEER = flags.DEFINE_string('peer_python', '', "With torch; '': none.")
 _DEVICE = flags.DEFINE_enum('device', 'cpu', ['cpu', 'cuda'], 'For all sides.')
-_ROWS = flags.DEFINE_list('rows', None, 'LABELS FEATURES DOCUMENTS STORAGE,...')
-_CHUNK = flags.DEFINE_integer('chunk', 8192, 'Labels scored at a time.')
+_ROWS = flags.DEFINE_list('rows', None, 'As in ROWS, with commas.')
 _TURNS = flags.DEFINE_integer('turns', 7, 'Turns of each side.', 1)
 _SIDE = flags.DEFINE_string('side', '', 'One of ours alone, asked by line.')
 
@@ -93,7 +93,7 @@ def main(argv: list[str]) -> None:
 
 def compare(row: str) -> list[str]:
   """Prints a row's lines; returns the bounds that it exceeds."""
-  labels, dim, documents, storage = row.split()
+  labels, dim, documents, storage, chunk = row.split()
   labels, dim, documents = int(labels), int(dim), int(documents)
   sides = {name: Side(name, row) for name in sides_of(labels, documents)}
   times = {name: [] for name in sides}
@@ -124,11 +124,11 @@ def compare(row: str) -> list[str]:
       f'{flops / seconds["products"] / 1e12:,.0f} bare',
       flush=True,
     )
-    chunk = 10 * documents * _CHUNK.value
+    logits = 10 * documents * int(chunk)
     features = 8 * documents * dim
     allowed = {
       'of products': (seconds['fused'] / seconds['products'], 1 / 0.45),
-      'memory': (memory['fused'] / (weights + features + chunk), 1.1),
+      'memory': (memory['fused'] / (weights + features + logits), 1.1),
     }
   else:
     allowed = {
@@ -161,13 +161,13 @@ class Side:
 
   def __init__(self, name: str, row: str):
     """Starts it and waits until it has made a first step."""
-    flag_values = [f'--device={_DEVICE.value}', f'--chunk={_CHUNK.value}']
     command = [sys.executable, __file__, f'--side={name}', f'--rows={row}']
-    command += flag_values
+    command.append(f'--device={_DEVICE.value}')
     if name.startswith('torch'):
-      chunk = _CHUNK.value if name.endswith('chunks') else 0
-      command = [_PEER.value, str(HERE / 'ova_head_peer.py')]
-      command += [_DEVICE.value, str(chunk), *row.split()]
+      *sizes, _, chunk = row.split()
+      sizes.append(chunk if name.endswith('chunks') else '0')
+      command = [_PEER.value, str(HERE / 'ova_head_peer.py'), _DEVICE.value]
+      command += sizes
     self._process = subprocess.Popen(
       command,
       stdin=subprocess.PIPE,
@@ -191,13 +191,18 @@ class Side:
 
 def serve(name: str, row: str) -> None:
   """Answers lines of standard input."""
-  labels, dim, documents, storage = row.split()
-  sizes = int(labels), int(dim), int(documents), Storage(storage)
+  *sizes, storage, chunk = row.split()
+  labels, dim, documents = map(int, sizes)
   jax.block_until_ready(jax.jit(lambda x: x @ x)(jnp.ones((512, 512))))
   idle = resident()
-  make = {'products': products, 'fused': fused, 'dense': dense}[name]
   with jax.set_mesh(make_mesh(MeshConfig())):
-    step = make(*sizes)
+    match name:
+      case 'products':
+        step = products(labels, dim, documents)
+      case 'dense':
+        step = dense(labels, dim, documents)
+      case 'fused':
+        step = fused(labels, dim, documents, Storage(storage), int(chunk))
     for line in sys.stdin:
       if line.strip() == 'memory':
         print(peak(idle), flush=True)
@@ -241,33 +246,33 @@ def batch(labels: int, dim: int, documents: int) -> tuple[jax.Array, ...]:
 
 
 def fused(
-  labels: int, dim: int, documents: int, storage: Storage
+  labels: int, dim: int, documents: int, storage: Storage, chunk: int
 ) -> Callable[[], Any]:
   """Ours: rows are changed where they lie, chunk by chunk."""
 
-  def init() -> nnx.State:
+  def head() -> OneVsAll:
     rngs = nnx.Rngs(0)
-    chunk = _CHUNK.value
-    return nnx.state(
-      OneVsAll(labels, dim, chunk=chunk, storage=storage, rngs=rngs)
-    )
+    return OneVsAll(labels, dim, chunk=chunk, storage=storage, rngs=rngs)
 
-  graphdef = nnx.graphdef(
-    nnx.eval_shape(
-      lambda: OneVsAll(
-        labels, dim, chunk=_CHUNK.value, storage=storage, rngs=nnx.Rngs(0)
-      )
-    )
-  )
-  state = {'params': jax.jit(init)(), 'step': jnp.uint32(0)}
+  graphdef = nnx.graphdef(nnx.eval_shape(head))
+  state = {
+    'params': jax.jit(lambda: nnx.state(head()))(),
+    'step': jnp.uint32(0),
+  }
   given = batch(labels, dim, documents)
 
   def total(document_BD, positives_BP, params, key):
-    head = nnx.merge(graphdef, params)
     pace = Pace(jnp.float32(0.01), jnp.float32(0), key)
     mask_B = jnp.ones(documents, bool)
     row_step = RowStep(SGD(), {}, pace)
-    return fused_loss(head, document_BD, positives_BP, mask_B, bce, row_step)
+    return fused_loss(
+      nnx.merge(graphdef, params),
+      document_BD,
+      positives_BP,
+      mask_B,
+      bce,
+      row_step,
+    )
 
   run = jax.jit(jax.value_and_grad(total, has_aux=True), donate_argnums=2)
 
@@ -281,11 +286,8 @@ def fused(
   return step
 
 
-def dense(
-  labels: int, dim: int, documents: int, storage: Storage
-) -> Callable[[], Any]:
+def dense(labels: int, dim: int, documents: int) -> Callable[[], Any]:
   """The dense twin: all logits, all gradients, then the change."""
-  del storage
   init = jax.jit(lambda key: jax.random.normal(key, (labels, dim), dtype()))
   state = {'kernel': init(jax.random.key(0)), 'bias': jnp.zeros(labels)}
   document_BD, positives_BP = batch(labels, dim, documents)
@@ -313,14 +315,11 @@ def dense(
   return step
 
 
-def products(
-  labels: int, dim: int, documents: int, storage: Storage
-) -> Callable[[], Any]:
+def products(labels: int, dim: int, documents: int) -> Callable[[], Any]:
   """The limit: three products, one after the other; in parts where too large.
 
   A part has as many labels as dense logits of it fit.
   """
-  del storage
   part = labels
   if _DEVICE.value == 'cuda':
     part = min(labels, int(_DENSE_LOGITS / 4 / max(documents, dim)))

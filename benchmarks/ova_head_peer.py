@@ -1,6 +1,6 @@
 """The torch side of ova_head.py; runs where torch is installed.
 
-  python ova_head_peer.py DEVICE CHUNK LABELS FEATURES DOCUMENTS STORAGE
+  python ova_head_peer.py DEVICE LABELS FEATURES DOCUMENTS CHUNK
 
 CHUNK 0: linear, BCE with logits, backward, SGD, dense; else in chunks of
 labels, each with its own backward and its rows changed at once. Answers lines
@@ -20,10 +20,9 @@ POSITIVES = 8
 
 
 def make_step(
-  device: str, chunk: int, labels: int, dim: int, documents: int, storage: str
+  device: str, labels: int, dim: int, documents: int, chunk: int
 ) -> Callable[[], None]:
   """A step of a fresh layer."""
-  del storage  # of ours; here weights are of the products' dtype
   dtype = torch.bfloat16 if device == 'cuda' else torch.float32
   kernel = torch.empty(labels, dim, device=device, dtype=dtype).normal_()
   bias = torch.zeros(labels, device=device, dtype=dtype)
@@ -67,13 +66,12 @@ def resident(name: str) -> int:
 
 def main() -> None:
   """Answers lines of standard input."""
-  device, chunk, labels, dim, documents, storage = sys.argv[1:]
+  device, *sizes = sys.argv[1:]
   if device == 'cpu':
     torch.set_num_threads(2)
   torch.ones(512, 512, device=device) @ torch.ones(512, 512, device=device)
   idle = resident('VmRSS')
-  sizes = int(chunk), int(labels), int(dim), int(documents)
-  step = make_step(device, *sizes, storage)
+  step = make_step(device, *map(int, sizes))
   for line in sys.stdin:
     if line.strip() == 'memory':
       cuda = device == 'cuda'
