@@ -47,7 +47,7 @@ def with_chunk(
 ) -> Best:
   """The lists [B, K] after a chunk of labels, all of higher index than theirs.
 
-  Beside the scores themselves it holds less than one more array of that size.
+  Of 1024 labels or more, nothing of the size of the scores is held beside them.
 
   Args:
     best: lists so far.
