@@ -47,7 +47,8 @@ def with_chunk(
 ) -> Best:
   """The lists [B, K] after a chunk of labels, all of higher index than theirs.
 
-  Of 1024 labels or more, nothing of the size of the scores is held beside them.
+  Of 1024 labels or more, nothing as large as the scores is held beside them; a
+  padded copy, where they are no multiple of 16.
 
   Args:
     best: lists so far.
