@@ -47,7 +47,8 @@ def with_chunk(
 ) -> Best:
   """The lists [B, K] after a chunk of labels, all of higher index than theirs.
 
-  Beside the scores themselves it holds less than one more array of that size.
+  Of 1024 labels or more, nothing as large as the scores is held beside them; a
+  padded copy, where they are no multiple of 16.
 
   Args:
     best: lists so far.

@@ -31,7 +31,8 @@ def head_topk(
   Runs on the context mesh: each shard of labels keeps its own lists over its
   chunks, and only those lists are gathered and merged. Exact, ties to the
   lower index, the same for any chunk size and mesh given the same scores.
-  Beside the lists, two chunks of logits are held at most, whatever the slices.
+  With chunks of 1024 labels or more, two chunks of logits are held at most
+  beside the lists, whatever the slices.
 
   Args:
     head: the head, whose scores are logits.
