@@ -112,5 +112,6 @@ def _check_job(
     raise ConfigError(f'{name}: there is no {program} on this machine')
   if missing := [one for one in settings if not os.environ.get(one)]:
     raise ConfigError(
-      f'{name}: set {", ".join(missing)} in the environment, as {SCRIPTS} says'
+      f'{name}: set {", ".join(missing)} in the environment, as the first '
+      f'lines of {SCRIPTS / script} say'
     )
