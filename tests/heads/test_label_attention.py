@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.core.mesh import MeshConfig, make_mesh, padded_labels
 from xjax.heads.contract import TokenFeatures
 from xjax.heads.label_attention import LabelAttention
 

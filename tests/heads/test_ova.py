@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh
-from xjax.heads.contract import split_head
+from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh, padded_labels
+from xjax.heads.contract import ALL_DEVICES, split_head
 from xjax.heads.ova import OneVsAll
 from xjax.heads.streaming import head_loss
 from xjax.heads.topk import head_topk
@@ -105,11 +105,14 @@ def test_meshes_and_chunks_agree(shape, chunk):
 
 def test_rows_are_padded_and_biases_given():
   head = made(make_mesh(MeshConfig()))
-  assert head.kernel.shape == (256, D)
+  assert head.kernel.shape == (padded_labels(L), D)
   np.testing.assert_allclose(head.bias[:L], np.linspace(-2, 2, L), rtol=1e-6)
   np.testing.assert_array_equal(head.bias[L:], 0)
   specs = nnx.to_pure_dict(nnx.get_partition_spec(nnx.state(head)))
-  assert specs == {'kernel': jax.P(LABEL, None), 'bias': jax.P(LABEL)}
+  assert specs == {
+    'kernel': jax.P(ALL_DEVICES, None),
+    'bias': jax.P(ALL_DEVICES),
+  }
   length = np.linalg.norm(head.kernel[:L], axis=1).mean()
   assert 0.7 < length < 1.3
 

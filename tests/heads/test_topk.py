@@ -7,6 +7,7 @@ import pytest
 from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.types import PAD
 from xjax.heads.contract import Head
+from xjax.heads.ova import OneVsAll
 from xjax.heads.topk import dense_topk, head_topk
 
 B, L, K = 8, 300, 7
@@ -163,3 +164,98 @@ def test_no_array_has_documents_and_all_labels():
   assert f'{padded_labels(L)},{B}]' in text and f'{B},48]' in text
   for width in (L, padded_labels(L)):
     assert f'[{B},{width}' not in text and f',{B},{width}' not in text
+
+
+LARGE, D = 200_000, 4
+
+
+@pytest.fixture(scope='module')
+def large():
+  """Whole numbers, so that scores are exact and many are equal."""
+  rng = np.random.default_rng(3)
+  kernel_LD = rng.integers(-4, 5, (LARGE, D)).astype(np.float32)
+  document_BD = rng.integers(-4, 5, (B, D)).astype(np.float32)
+  scores_BL = document_BD @ kernel_LD.T
+  assert len(np.unique(scores_BL)) < 200
+  return kernel_LD, document_BD, scores_BL
+
+
+def select(large, mesh, chunk, **filters):
+  kernel_LD, document_BD, _ = large
+  with jax.set_mesh(mesh_of(*mesh)):
+    head = OneVsAll(LARGE, D, chunk=chunk, rngs=nnx.Rngs(0))
+    rows = padded_labels(LARGE) - LARGE
+    head.kernel[...] = np.pad(
+      kernel_LD, [(0, rows), (0, 0)], constant_values=99
+    )
+    graphdef, params = nnx.split(head)
+
+    @jax.jit
+    def run(params, document_BD, filters):
+      head = nnx.merge(graphdef, params)
+      return head_topk(head, document_BD, 50, **filters)
+
+    given = jax.tree.map(jnp.asarray, (document_BD, filters))
+    return jax.tree.map(np.asarray, jax.block_until_ready(run(params, *given)))
+
+
+LAYOUTS = [
+  ((1, 1), 700),
+  ((1, 1), 4096),
+  ((1, 1), LARGE),
+  ((8, 1), 30_001),
+  ((2, 4), 2000),
+  ((1, 8), 9000),
+]
+
+
+@pytest.mark.parametrize('mesh, chunk', LAYOUTS)
+def test_a_large_label_space(large, mesh, chunk):
+  rng = np.random.default_rng(4)
+  slices = tuple(rng.random((2, LARGE)) < [[0.5], [1e-4]])
+  allowed_BL = rng.random((B, LARGE)) < 0.7
+  ids, scores = select(large, mesh, chunk, slices=slices, allowed=allowed_BL)
+  for g, may in enumerate([np.ones(LARGE, bool), *slices]):
+    expected = by_definition(large[2], 50, may & allowed_BL)
+    assert_same((ids[g], scores[g]), expected)
+  assert (ids[2, :, -1] == PAD).all()  # about 14 labels
+
+
+@pytest.mark.parametrize('mesh, chunk', [((1, 1), 4096), ((2, 4), 9000)])
+def test_a_large_label_space_with_weights(large, mesh, chunk):
+  rng = np.random.default_rng(5)
+  weights = rng.choice(np.float32([0, 0.5, 1, 2]), LARGE)
+  allowed_L = rng.random(LARGE) < 0.7
+  found = select(large, mesh, chunk, weights=weights, allowed=allowed_L)
+  ranked = jax.nn.log_sigmoid(large[2]) + jnp.log(weights)
+  may_BL = np.broadcast_to(allowed_L, (B, LARGE))
+  expected = by_definition(np.asarray(ranked), 50, may_BL)
+  assert_same(jax.tree.map(lambda x: x[0], found), expected)
+
+
+@pytest.mark.parametrize('n_slices', [0, 4])
+@pytest.mark.parametrize('n_labels', [3_000_000, 3_000_100])
+def test_no_more_than_two_chunks_of_logits(n_labels, n_slices):
+  documents, dim, chunk, k = 32, 4, 8192, 50
+
+  def run(params, document_BD, slices, allowed_BL):
+    head = nnx.merge(graphdef, params)
+    return head_topk(head, document_BD, k, slices=slices, allowed=allowed_BL)
+
+  def make():
+    return OneVsAll(n_labels, dim, chunk=chunk, rngs=nnx.Rngs(0))
+
+  with jax.set_mesh(mesh_of(1, 1)):
+    graphdef, params = nnx.split(nnx.eval_shape(make))
+    mask_L = jax.ShapeDtypeStruct((n_labels,), bool)
+    given = (
+      jax.ShapeDtypeStruct((documents, dim), jnp.float32),
+      (mask_L,) * n_slices,
+      jax.ShapeDtypeStruct((documents, n_labels), bool),
+    )
+    program = jax.jit(run).lower(params, *given).compile()
+  logits = 4 * documents * chunk
+  lists = (1 + n_slices) * documents * k * (4 + 4)
+  # Of the lists there are those so far, the new ones, and copies of them.
+  held = program.memory_analysis().temp_size_in_bytes
+  assert logits < held < 2 * logits + 4 * lists

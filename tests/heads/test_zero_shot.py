@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.core.mesh import MeshConfig, make_mesh, padded_labels
 from xjax.heads.contract import TokenFeatures
 from xjax.heads.frozen import Frozen
 from xjax.heads.zero_shot import ZeroShot
@@ -152,7 +152,7 @@ def test_attention_weights_make_the_logit(trial, expected, documents, mesh):
     np.take_along_axis(expected, ids_BK, axis=1),
     atol=1e-5,
   )
-  assert alpha_BKT.max(axis=2)[features.lengths_B > 1].max() > 0.9
+  assert alpha_BKT.max(axis=2)[features.lengths_B > 1].max() > 0.8
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
@@ -180,6 +180,11 @@ def test_descriptors_wait_to_be_put_in():
   with jax.set_mesh(make_mesh(MeshConfig())):
     head = ZeroShot(L, D, E, chunk=9, seen=SEEN, offset=-2.5, rngs=nnx.Rngs(0))
   assert isinstance(head.descriptors, Frozen) and isinstance(head.seen, Frozen)
-  assert head.descriptors.shape == (384, E) and not head.descriptors[...].any()
-  np.testing.assert_array_equal(head.seen[...], np.pad(SEEN, (0, 84)))
+  assert (
+    head.descriptors.shape == (padded_labels(L), E)
+    and not head.descriptors[...].any()
+  )
+  np.testing.assert_array_equal(
+    head.seen[...], np.pad(SEEN, (0, padded_labels(L) - L))
+  )
   assert head.offset[...] == -2.5

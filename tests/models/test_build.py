@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import LABEL, MeshConfig, make_mesh
+from xjax.core.mesh import LABEL, MeshConfig, make_mesh, padded_labels
 from xjax.heads.frozen import Frozen
 from xjax.models.build import build, smoothed_priors
 from xjax.models.config import NeuralModel, UnifiedConfig, ZeroShotConfig
@@ -57,6 +57,7 @@ def test_biases_begin_at_the_priors():
     made(small(), label_priors=counts / 200)
 
 
+ROWS_OF_130 = padded_labels(130)
 SHARED = {  # of heads with descriptors: shapes of what labels share
   ZeroShotConfig: {'kernel': (6, 4), 'bias': (4,), 'offset': ()},
   UnifiedConfig: {
@@ -69,15 +70,15 @@ SHARED = {  # of heads with descriptors: shapes of what labels share
   },
 }
 ROWS = {  # and of their label rows
-  ZeroShotConfig: {'descriptors': (256, 4), 'seen': (256,)},
+  ZeroShotConfig: {'descriptors': (ROWS_OF_130, 4), 'seen': (ROWS_OF_130,)},
   UnifiedConfig: {
-    'attention': (256, 6),
-    'output': (256, 6),
-    'bias': (256,),
-    'descriptors': (256, 4),
-    'seen': (256,),
-    'own': (256,),
-    'hidden': (256,),
+    'attention': (ROWS_OF_130, 6),
+    'output': (ROWS_OF_130, 6),
+    'bias': (ROWS_OF_130,),
+    'descriptors': (ROWS_OF_130, 4),
+    'seen': (ROWS_OF_130,),
+    'own': (ROWS_OF_130,),
+    'hidden': (ROWS_OF_130,),
   },
 }
 FROZEN = {'descriptors', 'seen', 'own', 'hidden'}
@@ -117,7 +118,9 @@ def test_which_labels_are_seen():
   seen = ~(unseen | hidden)
   for name, row in (('seen', seen), ('own', seen), ('hidden', hidden)):
     np.testing.assert_array_equal(
-      getattr(head, name)[...], np.pad(row, (0, 126)), err_msg=name
+      getattr(head, name)[...],
+      np.pad(row, (0, ROWS_OF_130 - 130)),
+      err_msg=name,
     )
   assert head.row_dropout == UnifiedConfig.row_dropout
   # Nothing calibrates a head without rows: it is asked for none.

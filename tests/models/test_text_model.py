@@ -9,6 +9,7 @@ import pytest
 from xjax.core.mesh import DATA, LABEL, put_batch
 from xjax.core.types import PAD, Batch, ScoreKind
 from xjax.losses.bce import bce
+from xjax.models import text_model
 from xjax.models.build import build, smoothed_priors
 from xjax.models.config import (
   BiGRUConfig,
@@ -205,3 +206,20 @@ def test_bfloat16_activations():
   assert found.dtype == np.float32
   cosine = found @ wanted / np.linalg.norm(found) / np.linalg.norm(wanted)
   assert cosine > 0.99
+
+
+def test_recall_reaches_the_selection(monkeypatch):
+  mesh = mesh_of(1, 1)
+  graphdef, params = made(mesh)
+
+  class Asked(Exception):
+    pass
+
+  def spy(*given, recall, **others):
+    raise Asked(recall)
+
+  monkeypatch.setattr(text_model, 'head_topk', spy)
+  for given, recall in (({}, 1.0), ({'recall': 0.5}, 0.5)):
+    asked = ModelScorer(graphdef, params, mesh, L, **given)
+    with pytest.raises(Asked, match=f'^{recall}'):
+      asked.topk(draw(), 3)

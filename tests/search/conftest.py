@@ -11,6 +11,7 @@ import sqlalchemy.event
 from xjax.search import workers
 from xjax.search.config import Listed, Sweep
 from xjax.search.folder import SweepFolder
+from xjax.search.launchers import Launcher
 from xjax.search.work import Work
 from xjax.train.config import Config, NeuralTrain
 
@@ -27,7 +28,7 @@ def leave(*_):
   alive.unlink()
   sys.exit(75)
 
-config, workdir = (a.partition('=')[2] for a in sys.argv[1:])
+config, workdir = (a.partition('=')[2] for a in sys.argv[1:3])
 text = pathlib.Path(config).read_text().partition('_CONFIG = ')[2]
 config = ast.literal_eval(text.partition('def get_config')[0].strip())
 workdir = pathlib.Path(workdir)
@@ -93,12 +94,12 @@ def stand_in(tmp_path) -> tuple[str, ...]:
 def work_of(tmp_path, stand_in):
   """Makes the work of a sweep, or of a list of trials."""
 
-  def make(sweep, seeds=1, **config) -> Work:
+  def make(sweep, seeds=1, launcher=Launcher.LOCAL, **config) -> Work:
     if not isinstance(sweep, Sweep):
       sweep = Sweep(Listed(tuple(sweep)))
     folder = SweepFolder.at(tmp_path / 'sweep')
     config = Config(**{'train': NeuralTrain(steps=8), **config})
-    return Work(sweep, config, folder, seeds, stand_in)
+    return Work(sweep, config, folder, seeds, launcher, stand_in)
 
   return make
 

@@ -176,7 +176,7 @@ from xjax.train.config import Config, NeuralTrain
 workers._LOOK_EVERY = 0.01
 trials, folder, train = map(json.loads, sys.argv[1:])
 sweep, config = Sweep(Listed(tuple(trials))), Config(train=NeuralTrain(steps=8))
-work = Work(sweep, config, SweepFolder.at(folder), 1, train)
+work = Work(sweep, config, SweepFolder.at(folder), 1, train=train)
 with work.begun():
   workers.Workers(work, 3).run()
 """

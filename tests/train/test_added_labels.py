@@ -10,7 +10,7 @@ import pytest
 
 import xjax
 from xjax.core.errors import DataError
-from xjax.core.mesh import LABEL, MeshConfig
+from xjax.core.mesh import LABEL, LABEL_MULTIPLE, MeshConfig
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
 from xjax.train.added_labels import describe
@@ -94,9 +94,9 @@ def test_added_one_after_the_other(predictor, split):
 
 
 def test_more_than_the_padding_has_room_for(predictor, split, before):
-  held = predictor.space.held_out
-  at = np.resize(held, 240)  # 16 labels and these: 256 rows, to the last one
-  for count, rows in ((112, 128), (113, 256), (240, 256)):
+  held, m = predictor.space.held_out, LABEL_MULTIPLE
+  at = np.resize(held, 2 * m - 16)  # 16 labels and these: to the last row
+  for count, rows in ((m - 16, m), (m - 15, 2 * m), (2 * m - 16, 2 * m)):
     more = predictor.with_labels(namesakes(predictor, at[:count]))
     params = by_path(more.scorer.params)
     assert params[DESCRIPTORS].shape == (rows, 8)
@@ -130,7 +130,8 @@ def test_on_another_mesh(all_devices, described, tmp_path, split, before):
   more = predictor.with_labels(namesakes(predictor, at))
   descriptors = by_path(more.scorer.params)[DESCRIPTORS]
   assert descriptors.sharding.spec[0] == LABEL
-  assert {x.data.shape for x in descriptors.addressable_shards} == {(64, 8)}
+  shapes = {x.data.shape for x in descriptors.addressable_shards}
+  assert shapes == {(LABEL_MULTIPLE // 4, 8)}
   assert len(descriptors.sharding.device_set) == jax.device_count()
   found = scores(more, split)
   np.testing.assert_allclose(found[:, :16], before, atol=1e-5)

@@ -1,6 +1,7 @@
 """Which labels a neural model scores, and which it calibrates by."""
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from xjax.models.config import (
 )
 from xjax.train.config import Config
 from xjax.train.fit import fit
-from xjax.train.neural import hidden_labels, scored_labels
+from xjax.train.neural import NeuralRun, hidden_labels, scored_labels
 
 COUNTS = np.random.default_rng(0).permutation(
   [0] * 30 + [21, 500] * 10 + list(range(1, 21)) * 4
@@ -79,3 +80,13 @@ def test_too_many_hidden_labels_leave_nothing(described_config, tmp_path):
   with pytest.raises(ConfigError, match=says):
     fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
+
+
+def test_scorers_look_for_the_recall_that_is_asked_for(config):
+  assert config.eval.recall == 1
+  judging = dataclasses.replace(config.eval, recall=0.5)
+  config = dataclasses.replace(config, eval=judging)
+  corpus = load_corpus(config.data, config.seed)
+  plan = types.SimpleNamespace(graphdef=None)
+  run = NeuralRun(config, corpus, None, None, None, plan)
+  assert run.scorer().recall == 0.5

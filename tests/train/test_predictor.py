@@ -177,3 +177,12 @@ def test_needs_nothing_but_the_workdir(finished, tmp_path, predictor):
   path.write_text(json.dumps(config))
   moved = xjax.load(folder)
   assert moved.predict(['nipa'], 3) == predictor.predict(['nipa'], 3)
+
+
+def test_recall_is_that_of_the_run(finished, predictor, tmp_path):
+  workdir = shutil.copytree(finished.workdir, tmp_path / 'run')
+  saved = json.loads((workdir / 'config.json').read_text())
+  assert (saved['eval']['recall'], predictor.scorer.recall) == (1, 1)
+  saved['eval']['recall'] = 0.5
+  (workdir / 'config.json').write_text(json.dumps(saved))
+  assert xjax.load(workdir).scorer.recall == 0.5

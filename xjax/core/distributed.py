@@ -1,5 +1,9 @@
 """Several processes: start-up, the host that writes, barriers."""
 
+import importlib.util
+import os
+import warnings
+
 import jax
 from jax.experimental import multihost_utils
 
@@ -16,8 +20,9 @@ def start(
 
   Args:
     multihost: whether this run has several processes at all.
-    coordinator: address:port of process 0; empty on TPU pods, where JAX finds
-      it (and the two numbers) by itself.
+    coordinator: address:port of process 0; empty where JAX finds it (and the
+      two numbers) by itself: on TPU pods, under SLURM's srun and Open MPI's
+      mpirun, and in Jobs and JobSets of Kubernetes.
     num_processes: count, where coordinator is given.
     process_id: this process, where coordinator is given.
 
@@ -41,18 +46,26 @@ def start(
       '--coordinator, --num_processes and --process_id (below the count) must '
       'be given together'
     )
+  others = (coordinator, num_processes, process_id) if coordinator else ()
   try:
-    if coordinator:
-      jax.distributed.initialize(coordinator, num_processes, process_id)
-    else:
-      jax.distributed.initialize()
-  except (RuntimeError, ValueError) as error:
-    last = str(error).strip().rpartition('\n')[2]
+    with warnings.catch_warnings():
+      # Told below, where it matters.
+      warnings.filterwarnings('ignore', 'Kubernetes environment detected')
+      jax.distributed.initialize(*others)
+  except Exception as error:  # whatever asking a cluster may raise
     raise ConfigError(
-      f'--multihost: the other processes are not found ({last}): but on TPU '
-      'pods and known clusters, give --coordinator=ADDRESS:PORT, '
-      '--num_processes and --process_id'
+      f'--multihost: the other processes are not found ({_reason(error)}). JAX '
+      'finds them on TPU pods, under srun (SLURM) and mpirun (Open MPI), and '
+      'in Jobs and JobSets of Kubernetes; elsewhere give '
+      '--coordinator=ADDRESS:PORT, --num_processes and --process_id'
     ) from error
+
+
+def _reason(error: Exception) -> str:
+  in_kubernetes = 'KUBERNETES_SERVICE_HOST' in os.environ
+  if in_kubernetes and not importlib.util.find_spec('kubernetes'):
+    return "in Kubernetes it takes a package: pip install 'xjax[k8s]'"
+  return f'{type(error).__name__}: {" ".join(str(error).split())}'
 
 
 def is_host0() -> bool:

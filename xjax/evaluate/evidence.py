@@ -10,6 +10,7 @@ import numpy as np
 
 from xjax.data.propensity import propensity_weights
 from xjax.evaluate.criteria import Criteria
+from xjax.evaluate.seen_labels import SeenLabels
 from xjax.evaluate.slice import Slice
 from xjax.metrics.diversity import intra_list_diversity
 from xjax.metrics.exact import exact
@@ -49,7 +50,8 @@ class Evidence:
 
   Attributes:
     part: the slice.
-    weights: what labels count.
+    seen: those of its labels that are counted.
+    weights: what these count.
     form: of the sums.
     label_form: which label metrics there are beside F1.
     cuts: what ends the name of F1 -> its threshold; None: scores have none.
@@ -59,6 +61,7 @@ class Evidence:
   """
 
   part: Slice
+  seen: SeenLabels
   weights: Weights
   form: Form
   label_form: LabelForm
@@ -98,13 +101,15 @@ class Evidence:
     terms = _document_terms(criteria.ks, weights, given)
     # Counting labels takes as long as all else: not for nothing.
     by_label = not all(map(is_term, wanted))
+    seen = SeenLabels.of(part) if by_label else SeenLabels.every(part)
     return cls(
       part=part,
-      weights=weights,
+      seen=seen,
+      weights=seen.weights(weights),
       form=Form(
         ks=tuple(sorted(criteria.ks)),
         terms=tuple(name for name in terms if name in wanted),
-        n_labels=len(part.mask) if by_label else 0,
+        n_labels=seen.n_places if by_label else 0,
         n_thresholds=len(thresholds) if by_label else 0,
       ),
       label_form=criteria.form,
@@ -128,8 +133,8 @@ class Evidence:
 
   @functools.cached_property
   def table(self) -> LabelTable:
-    """The labels of the slice and their bins."""
-    return LabelTable.of(self.part.mask, self.bins)
+    """The labels of the slice that are counted, and their bins."""
+    return self.seen.table(LabelTable.of(self.part.mask, self.bins))
 
   @functools.cached_property
   def _taken(self) -> Sums:
@@ -146,7 +151,7 @@ class Evidence:
         name: np.pad(values[rows], (0, fill))
         for name, values in self.given.items()
       }
-      yield rows, documents.replace(given=given)
+      yield rows, self.seen.documents(documents).replace(given=given)
 
   def terms(self) -> np.ndarray:
     """float64 [M, N], the document terms of form.terms."""

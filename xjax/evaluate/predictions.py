@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import hashlib
+import itertools
 import math
 import os
 
@@ -95,10 +96,11 @@ class Predictions:
       'train_counts': np.asarray(self.train_counts, np.int32),
     }
     for name, strings in (('doc_ids', self.doc_ids), ('labels', self.labels)):
-      packed = [string.encode() for string in strings]
-      arrays[f'{name}/bytes'] = np.frombuffer(b''.join(packed), np.uint8)
+      packed = ''.join(strings).encode()
+      lengths = (len(string.encode()) for string in strings)
+      arrays[f'{name}/bytes'] = np.frombuffer(packed, np.uint8)
       arrays[f'{name}/offsets'] = np.cumsum(
-        [0, *map(len, packed)], dtype=np.int64
+        np.fromiter(itertools.chain([0], lengths), np.int64)
       )
     for name, lists in self.lists.items():
       arrays[f'{name}/ids'] = lists.ids

@@ -91,7 +91,7 @@ class Slice:
     block is not much wider than most of its rows; padding rows come last.
     """
     order = np.argsort(self.gold.lengths, kind='stable')
-    most = min(ROWS, max(_FEWEST_ROWS, _power_of_two(len(order))))
+    most = min(ROWS, max(_FEWEST_ROWS, power_of_two(len(order))))
     start = 0
     while start < len(order):
       size = most
@@ -104,7 +104,7 @@ class Slice:
 
   def _width(self, rows: np.ndarray) -> int:
     """Places for the gold of documents that come in the order of it."""
-    return max(_FEWEST_GOLD, _power_of_two(int(self.gold.lengths[rows[-1]])))
+    return max(_FEWEST_GOLD, power_of_two(int(self.gold.lengths[rows[-1]])))
 
   def _block(self, rows: np.ndarray, size: int) -> Documents:
     padded = np.append(rows, np.full(size - len(rows), PAD))
@@ -148,7 +148,7 @@ class Slice:
     return float((ranked[best] + below[best]) / 2)
 
 
-def _power_of_two(n: int) -> int:
+def power_of_two(n: int) -> int:
   """The smallest that is at least n."""
   return 1 << max(n - 1, 0).bit_length()
 

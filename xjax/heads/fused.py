@@ -184,7 +184,9 @@ def _shard_step(
     loss = scan(look, Normaliser.start(len(all_BD))).over(axes, loss)
 
   def body(carry, start, size):
-    cut = chunks.cut(carry.rows, start, size)
+    # Without the barrier the rows are read again where they are written, for
+    # which XLA keeps a second copy of all of them.
+    cut = lax.optimization_barrier(chunks.cut(carry.rows, start, size))
     kernel_CD = weights(cut, all_BD.dtype)
     logits_BC = _logits(all_BD, cut, kernel_CD)
     new, dlogits_BC = chunk_loss(loss, logits_BC, gold, chunk_at(start, size))
@@ -195,9 +197,10 @@ def _shard_step(
     # Of the mean over documents.
     gradient = jax.tree.map(lambda g: g / documents, gradient)
     bits_CD = random_bits(pace.key, ids(start, size), all_BD.shape[1])
-    rows, slots = _stepped(
-      static, carry.rows, carry.slots, gradient, pace, bits_CD, start
+    cut, slots = _stepped(
+      static, cut, carry.slots, gradient, pace, bits_CD, start
     )
+    rows = chunks.written(carry.rows, cut, start)
     d_document_BD = product(rounded_BC, kernel_CD, (1, 0))
     d_document_BD += carry.d_document_BD
     return _Carry(carry.total + new, d_document_BD, rows, slots)
@@ -217,16 +220,15 @@ def _logits(
 
 def _stepped(
   static: _Static,
-  rows: Rows,
+  cut: Rows,
   slots: Slots,
   gradient: RowGradient,
   pace: Pace,
   bits_CD: jax.Array,
   start: jax.Array,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-  """All rows and slots after a step of the chunk that begins at start."""
+  """The chunk's rows and all slots after a step; start is its first row."""
   size = len(gradient.bias_C)
-  cut = chunks.cut(rows, start, size)
   ours = {name: slots[name] for name in static.rule.names}
   towards, new_slots = static.rule.direction(
     gradient, chunks.cut(ours, start, size)
@@ -242,5 +244,4 @@ def _stepped(
   else:
     new = stored(static.storage, values_CD + change_CD, bits_CD)
   new['bias'] = cut['bias'] - pace.rate * towards.bias_C
-  slots = {**slots, **chunks.written(ours, new_slots, start), **left_out}
-  return chunks.written(rows, new, start), slots
+  return new, {**slots, **chunks.written(ours, new_slots, start), **left_out}

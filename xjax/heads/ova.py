@@ -4,15 +4,14 @@ from collections.abc import Mapping
 
 from flax import nnx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float, Float32
 import numpy as np
 
 from xjax.core.mesh import padded_labels
 from xjax.heads.contract import ALL_DEVICES, Head, padded_row
+from xjax.heads.first_rows import first_rows
 from xjax.heads.precision import product
-from xjax.heads.rounding import random_bits
-from xjax.heads.storage import Storage, stored, weights
+from xjax.heads.storage import Storage, weights
 
 
 class OneVsAll(Head):
@@ -25,7 +24,8 @@ class OneVsAll(Head):
 
   Attributes:
     kernel: k, [L, D] of storage.dtype.
-    exponent: of Storage.FLOAT8, int8 [L]: k is kernel 2^exponent.
+    exponent: of Storage.FLOAT8, int8 [L]: k is what kernel says times
+      2^exponent.
     bias: b, float32 [L].
     bottleneck: float32 [document's size, D], what makes D features of a
       document's vector; or None.
@@ -65,10 +65,7 @@ class OneVsAll(Head):
       self.bottleneck = nnx.Param(normal(rngs.params(), (dim, bottleneck)))
       dim = bottleneck
     rows = padded_labels(n_labels)
-    normal = nnx.initializers.normal(dim**-0.5)
-    values_LD = normal(rngs.params(), (rows, dim))
-    bits_LD = random_bits(jnp.uint32(0), jnp.arange(rows, dtype=jnp.int32), dim)
-    arrays = stored(storage, values_LD, bits_LD)
+    arrays = first_rows(rngs.params(), rows, dim, storage)
     sharding = (ALL_DEVICES, None)
     self.kernel = nnx.Param(arrays['kernel'], out_sharding=sharding)
     self.bias = nnx.Param(padded_row(bias, rows), out_sharding=sharding[:1])

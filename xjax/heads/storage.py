@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import enum
 
 import jax
+from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Float32, UInt32
 
@@ -26,6 +27,8 @@ class Storage(enum.Enum):
   COMPENSATED: as BFLOAT16, and labels with many documents keep what rounding
     left out in 2 bytes more (Kahan summation).
   FLOAT8: 1 byte, E4M3, rounded stochastically, with a power of 2 for each row.
+    The array is of the numbers' bits: on CPUs, XLA converts arrays of 8-bit
+    floats as a whole where a chunk of them is written.
   """
 
   FLOAT32 = 'float32'
@@ -47,7 +50,7 @@ class Storage(enum.Enum):
       case Storage.BFLOAT16 | Storage.COMPENSATED:
         return jnp.dtype(jnp.bfloat16)
       case Storage.FLOAT8:
-        return jnp.dtype(E4M3)
+        return jnp.dtype(jnp.uint8)
 
 
 def stored(
@@ -72,12 +75,14 @@ def stored(
       return {'kernel': to_bfloat16(values_CD, bits_CD)}
     case Storage.FLOAT8:
       rounded_CD, exponent_C = to_e4m3(values_CD, bits_CD)
-      return {'kernel': rounded_CD, 'exponent': exponent_C}
+      bits_CD = lax.bitcast_convert_type(rounded_CD, jnp.uint8)
+      return {'kernel': bits_CD, 'exponent': exponent_C}
 
 
 def weights(rows: Rows, dtype: jnp.dtype) -> Float[Array, 'C D']:
   """The stored weights as numbers of dtype."""
   if 'exponent' not in rows:
     return rows['kernel'].astype(dtype)
+  kernel_CD = lax.bitcast_convert_type(rows['kernel'], E4M3)
   scale_C = power_of_2(rows['exponent']).astype(dtype)
-  return rows['kernel'].astype(dtype) * scale_C[:, None]
+  return kernel_CD.astype(dtype) * scale_C[:, None]

@@ -11,9 +11,9 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Float32, Int32
 
 from xjax.core.mesh import DATA, LABEL, SPECS, padded_labels
-from xjax.core.types import PAD
 from xjax.heads import chunks
-from xjax.heads.contract import Head, HeadParts, split_head
+from xjax.heads.best import Best, with_chunk
+from xjax.heads.contract import Head, HeadParts, row_spec, split_head
 
 
 def head_topk(
@@ -24,12 +24,15 @@ def head_topk(
   weights: Float[Array, ' L_or_more'] | None = None,
   slices: Sequence[Bool[Array, ' L_or_more']] = (),
   allowed: Bool[Array, '*documents L_or_more'] | None = None,
+  recall: float = 1.0,
 ) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
   """The k best labels of a head, without a [B, L] array.
 
   Runs on the context mesh: each shard of labels keeps its own lists over its
   chunks, and only those lists are gathered and merged. Exact, ties to the
   lower index, the same for any chunk size and mesh given the same scores.
+  With chunks of 1024 labels or more, two chunks of logits are held at most
+  beside the lists, whatever the slices.
 
   Args:
     head: the head, whose scores are logits.
@@ -37,6 +40,11 @@ def head_topk(
     k: length of the lists.
     weights, slices, allowed: as in core.types.Scorer; entries beyond the head's
       labels are ignored.
+    recall: below 1, on a TPU: the share of the k best labels that is at least
+      expected in a list, if labels come in random order. It is that of every
+      chunk's own k best; the best of all are among them, and none is lost more
+      often than its last, since a label is lost to better ones alone. Lists of
+      chunks and of shards are merged exactly.
 
   Returns:
     ids_GBK: int32, G = 1 + len(slices); PAD where labels run out.
@@ -45,23 +53,24 @@ def head_topk(
   """
   graphdef, rows, shared = split_head(head)
   filters = _filters(head.n_labels, weights, slices, allowed)
-  width = padded_labels(head.n_labels)
-  filters = {
-    name: jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])])
-    for name, x in filters.items()
-  }
+  mesh = jax.sharding.get_abstract_mesh()
+  if any(mesh.shape[axis] > 1 for axis in head.axes):
+    width = padded_labels(head.n_labels)
+    filters = jax.tree.map(functools.partial(_resized, width), filters)
+  static = (graphdef, head.n_labels, head.chunk, k, recall, head.axes)
+  row = row_spec(head.axes)
   run = jax.shard_map(
-    functools.partial(_shard_topk, (graphdef, head.n_labels, head.chunk, k)),
+    functools.partial(_shard_topk, static),
     in_specs=(
-      SPECS['label_row'],
+      row,
       P(),
       SPECS['batch'],
-      {name: _FILTER_SPECS[name] for name in filters},
+      {name: _filter_spec(name, head.axes) for name in filters},
     ),
-    out_specs=(P(None, DATA), P(None, DATA)),
+    out_specs=P(None, DATA),
     check_vma=False,
   )
-  return run(rows, shared, features, filters)
+  return tuple(run(rows, shared, features, filters))
 
 
 def dense_topk(
@@ -83,17 +92,18 @@ def dense_topk(
   """
   documents, n_labels = scores_BL.shape
   filters = _filters(n_labels, weights, slices, allowed)
-  ids_L = jnp.arange(n_labels, dtype=jnp.int32)
-  candidates_GBC = _candidates(scores_BL, ids_L, n_labels, filters)
-  return _merge(_empty(filters, documents, k), ids_L, candidates_GBC)
+  filters = jax.tree.map(functools.partial(_resized, n_labels), filters)
+  best = Best.none(1 + len(slices), documents, k)
+  real_L = jnp.ones(n_labels, bool)
+  return tuple(_with_chunk(best, scores_BL, jnp.int32(0), real_L, filters))
 
 
-_FILTER_SPECS = {
-  'weights_L': P(LABEL),
-  'slices_GL': P(None, LABEL),
-  'allowed_L': P(LABEL),
-  'allowed_BL': P(DATA, LABEL),
-}
+def _filter_spec(name: str, axes: tuple[str, ...]) -> P:
+  """Filters lie as label rows do; those by document, with what is scored."""
+  if name != 'allowed_BL':
+    return row_spec(axes)
+  documents = None if DATA in axes else DATA
+  return P(documents, *row_spec(axes))
 
 
 def _filters(
@@ -101,59 +111,91 @@ def _filters(
   weights: jax.Array | None,
   slices: Sequence[jax.Array],
   allowed: jax.Array | None,
-) -> dict[str, jax.Array]:
-  """The filters that are given, by name, cut to the scored labels."""
+) -> dict[str, Any]:
+  """The filters that are given, by name.
+
+  Slices stay apart, as a tuple: joined, they would be copied.
+  """
   filters = {}
   if weights is not None:
     filters['weights_L'] = jnp.asarray(weights, jnp.float32)
   if len(slices):
-    filters['slices_GL'] = jnp.stack([jnp.asarray(x, bool) for x in slices])
+    filters['slices_L'] = tuple(jnp.asarray(x, bool) for x in slices)
   if allowed is not None:
     allowed = jnp.asarray(allowed, bool)
     filters['allowed_L' if allowed.ndim == 1 else 'allowed_BL'] = allowed
-  for name, x in filters.items():
-    if x.shape[-1] < n_labels:
-      raise ValueError(f'{name} has {x.shape[-1]} of {n_labels} labels')
-  return {name: x[..., :n_labels] for name, x in filters.items()}
+  for name, given in filters.items():
+    for x in jax.tree.leaves(given):
+      if x.shape[-1] < n_labels:
+        raise ValueError(f'{name} has {x.shape[-1]} of {n_labels} labels')
+  return filters
+
+
+def _resized(width: int, x: jax.Array) -> jax.Array:
+  """Cut or padded to so many labels."""
+  missing = max(0, width - x.shape[-1])
+  return jnp.pad(x[..., :width], [(0, 0)] * (x.ndim - 1) + [(0, missing)])
 
 
 def _shard_topk(static, rows, shared, features, filters):
-  graphdef, n_labels, chunk, k = static
+  graphdef, n_labels, chunk, k, recall, axes = static
   parts = HeadParts(graphdef, rows, shared)
+  features = chunks.all_documents(features, axes)
   documents = jax.tree.leaves(features)[0].shape[0]
 
-  def body(best, start, size):
+  per_shard = chunks.shard_rows(rows, n_labels)
+  size = chunks.chunk_size(per_shard, chunk)
+
+  def body(i, best):
+    # The last chunk reaches back into the one before: all have one size, and
+    # there is one program, with one chunk's logits.
+    start = jnp.minimum(i * size, per_shard - size)
     logits_BC = parts.logits(features, chunks.cut(rows, start, size), shared)
-    ids_C = chunks.labels(rows, (LABEL,), start, size)
-    cut = {
-      name: lax.dynamic_slice_in_dim(x, start, size, axis=-1)
-      for name, x in filters.items()
-    }
-    return _merge(best, ids_C, _candidates(logits_BC, ids_C, n_labels, cut))
+    ids_C = chunks.labels(rows, axes, start, size)
+    real_C = (ids_C < n_labels) & (start + jnp.arange(size) >= i * size)
+    cut = jax.tree.map(
+      lambda x: lax.dynamic_slice_in_dim(x, start, size, axis=-1), filters
+    )
+    return _with_chunk(best, logits_BC, ids_C[0], real_C, cut, recall)
 
-  ids_GBK, scores_GBK = chunks.scan_chunks(
-    body,
-    _empty(filters, documents, k),
-    chunks.shard_rows(rows, n_labels),
-    chunk,
-  )
-  if lax.axis_size(LABEL) == 1:
-    return ids_GBK, scores_GBK
+  best = Best.none(1 + len(filters.get('slices_L', ())), documents, k)
+  best = lax.fori_loop(0, -(-per_shard // size), body, best)
+  if lax.axis_size(axes) == 1:
+    return best
   # Shards come in the order of their labels: ties still go to the lower index.
-  ids = lax.all_gather(ids_GBK, LABEL, axis=2, tiled=True)
-  scores = lax.all_gather(scores_GBK, LABEL, axis=2, tiled=True)
-  return _best(ids, scores, k)
+  if DATA in axes:
+    best = lax.all_to_all(best, DATA, split_axis=1, concat_axis=2, tiled=True)
+  return lax.all_gather(best, LABEL, axis=2, tiled=True).first(k)
 
 
-def _candidates(
+def _with_chunk(
+  best: Best,
   logits_BC: jax.Array,
-  ids_C: jax.Array,
-  n_labels: int,
-  filters: Mapping[str, jax.Array],
+  first: jax.Array,
+  real_C: jax.Array,
+  filters: Mapping[str, Any],
+  recall: float = 1.0,
+) -> Best:
+  """Lists [G, B, K] after a chunk of labels, those where real_C."""
+  scores_BC = _scores(logits_BC, real_C, filters)
+  every_C = jnp.ones_like(real_C)
+  masks_GC = jnp.stack([every_C, *filters.get('slices_L', ())])
+
+  def of_slice(given):
+    best, mask_C = given
+    masked_BC = jnp.where(mask_C, scores_BC, -jnp.inf)
+    return with_chunk(best, masked_BC, first, recall)
+
+  # One after the other: one masked copy of the scores at a time.
+  return lax.map(of_slice, (best, masks_GC))
+
+
+def _scores(
+  logits_BC: jax.Array, real_C: jax.Array, filters: Mapping[str, Any]
 ) -> jax.Array:
-  """Ranking scores per slice, -inf where a label may not be selected."""
+  """Ranking scores, -inf where a label may not be selected."""
   scores_BC = logits_BC.astype(jnp.float32)
-  allowed_BC = (ids_C < n_labels)[None]
+  allowed_BC = real_C[None]
   if 'weights_L' in filters:
     # In logs: the product with a probability would saturate.
     scores_BC = jax.nn.log_sigmoid(scores_BC) + jnp.log(filters['weights_L'])
@@ -161,32 +203,4 @@ def _candidates(
     allowed_BC = allowed_BC & filters['allowed_L']
   if 'allowed_BL' in filters:
     allowed_BC = allowed_BC & filters['allowed_BL']
-  masks_GBC = allowed_BC[None]
-  if 'slices_GL' in filters:
-    sliced = allowed_BC & filters['slices_GL'][:, None]
-    masks_GBC = jnp.concatenate([masks_GBC, sliced])
-  return jnp.where(masks_GBC, scores_BC, -jnp.inf)
-
-
-def _empty(
-  filters: Mapping[str, jax.Array], documents: int, k: int
-) -> tuple[jax.Array, jax.Array]:
-  count = 1 + (len(filters['slices_GL']) if 'slices_GL' in filters else 0)
-  shape = (count, documents, k)
-  return jnp.full(shape, PAD, jnp.int32), jnp.full(shape, -jnp.inf)
-
-
-def _merge(best, ids_C, candidates_GBC):
-  """Lists of the k best of the lists so far and of a chunk of higher ids."""
-  ids_GBK, scores_GBK = best
-  scores = jnp.concatenate([scores_GBK, candidates_GBC], axis=2)
-  ids_GBC = jnp.broadcast_to(ids_C, candidates_GBC.shape)
-  ids = jnp.concatenate([ids_GBK, ids_GBC], axis=2)
-  return _best(ids, scores, ids_GBK.shape[2])
-
-
-def _best(ids, scores, k):
-  """top_k keeps the order of equal scores, and ids of a list ascend in them."""
-  scores_GBK, at_GBK = lax.top_k(scores, k)
-  ids_GBK = jnp.take_along_axis(ids, at_GBK, axis=2)
-  return jnp.where(scores_GBK == -jnp.inf, PAD, ids_GBK), scores_GBK
+  return jnp.where(allowed_BC, scores_BC, -jnp.inf)

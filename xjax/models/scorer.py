@@ -19,6 +19,7 @@ class ModelScorer:
     score_kind: of the head's scores: LOGIT or MARGIN.
     n_labels: labels the model scores; later ones are never selected.
     assigned_above: as of Predictions: 0 for margins, else None.
+    recall: as given.
   """
 
   def __init__(
@@ -28,6 +29,7 @@ class ModelScorer:
     mesh: jax.sharding.Mesh,
     n_labels: int,
     score_kind: ScoreKind = ScoreKind.LOGIT,
+    recall: float = 1.0,
   ):
     """Nothing is compiled before the first batch, then once per shape.
 
@@ -37,14 +39,16 @@ class ModelScorer:
       mesh: the (data, label) mesh.
       n_labels: labels of the model's head.
       score_kind: what the loss has made of its scores.
+      recall: of heads.topk.head_topk; 1: exact.
     """
     self.params = params
     self.mesh = mesh
     self.n_labels = n_labels
     self.score_kind = score_kind
+    self.recall = recall
     self.assigned_above = 0.0 if score_kind is ScoreKind.MARGIN else None
     self._topk = jax.jit(
-      functools.partial(_topk, graphdef),
+      functools.partial(_topk, graphdef, recall),
       static_argnames='k',
       out_shardings=NamedSharding(mesh, P(None, DATA)),
     )
@@ -106,9 +110,9 @@ class ModelScorer:
       return own_rows(self._attention(self.params, *given))
 
 
-def _topk(graphdef, params, batch, *, k, weights, slices, allowed):
+def _topk(graphdef, recall, params, batch, *, k, weights, slices, allowed):
   model = nnx.merge(graphdef, params)
-  return model.topk(batch, k, weights, slices, allowed)
+  return model.topk(batch, k, weights, slices, allowed, recall)
 
 
 def _attention(graphdef, params, batch, ids_BK):

@@ -116,8 +116,9 @@ class TextModel(nnx.Module):
     weights: jax.Array | None = None,
     slices: Sequence[jax.Array] = (),
     allowed: jax.Array | None = None,
+    recall: float = 1.0,
   ) -> tuple[jax.Array, jax.Array]:
-    """(ids_GBK, scores_GBK) as in core.types.Scorer."""
+    """(ids_GBK, scores_GBK) as in core.types.Scorer; recall as of head_topk."""
     return head_topk(
       self.head,
       self.features(batch),
@@ -125,6 +126,7 @@ class TextModel(nnx.Module):
       weights=weights,
       slices=slices,
       allowed=allowed,
+      recall=recall,
     )
 
   def attention(self, batch: Batch, ids_BK: jax.Array) -> jax.Array:

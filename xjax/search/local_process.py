@@ -22,7 +22,8 @@ class LocalProcess:
 
   While the command lives it has its pid file locked. Should the process that
   started it be killed, the next one finds it by that, asks it to leave, as
-  SIGTERM does, and starts the command again when it has left.
+  SIGTERM does, and starts the command again when it has left. One that waits
+  for a job is killed instead: the job goes on, and is waited for again.
   """
 
   def __init__(
@@ -31,6 +32,7 @@ class LocalProcess:
     pid: pathlib.Path,
     log: pathlib.Path,
     device: str = '',
+    job: bool = False,
   ) -> None:
     """Starts it, or begins to wait until it can be started.
 
@@ -39,6 +41,7 @@ class LocalProcess:
       pid: file for its process id.
       log: file that what it prints is added to.
       device: number of the GPU it sees; '': what this process sees.
+      job: whether it only waits for a job elsewhere, and finds it again.
     """
     self._command = command
     self._pid, self._log = pid, log
@@ -46,6 +49,7 @@ class LocalProcess:
     if device:
       self._environment['CUDA_VISIBLE_DEVICES'] = device
     self._child: subprocess.Popen | None = None
+    self._job = job
     self._asked = False
     self.poll()
 
@@ -101,6 +105,9 @@ class LocalProcess:
     # Empty for a moment while it is written: then it is asked next time.
     if text := self._pid.read_text().strip():
       self._asked = True
+      if self._job:
+        _kill_group(text)
+        return
       logging.info(
         'process %s of a sweep that was killed is still at work on %s: waiting '
         'until it has saved and left',

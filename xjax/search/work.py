@@ -4,19 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import shlex
-import sys
 from typing import Any
 
 from xjax.core.errors import ConfigError
 from xjax.search.config import Sweep
 from xjax.search.folder import Place, SweepFolder
+from xjax.search.launchers import Launcher, job_words, train_words
 from xjax.search.overrides import overridden
 from xjax.search.sweep_check import check_sweep, metric_of, spelled
 from xjax.search.sweep_file import write_config
 from xjax.search.trials import prescribed
 from xjax.train.config import Config
-
-TRAIN = (sys.executable, '-m', 'experiments.train')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,14 +39,17 @@ class Work:
     config: that they set fields of.
     folder: where all is.
     seeds: with which each trial is run, from config.seed on.
-    train: the words of the command that trains a config.
+    launcher: how runs are started.
+    train: the words of the command that trains a config, other than those of
+      experiments.train.
   """
 
   sweep: Sweep
   config: Config
   folder: SweepFolder
   seeds: int = 1
-  train: Sequence[str] = TRAIN
+  launcher: Launcher = Launcher.LOCAL
+  train: Sequence[str] = ()
 
   @property
   def metric(self) -> str:
@@ -83,7 +84,8 @@ class Work:
   def command(self, place: Place) -> list[str]:
     """The words of the command that makes a run, or goes on with it."""
     options = f'--config={place.config}', f'--workdir={place.workdir}'
-    return [*self.train, *options]
+    train = self.train or train_words(self.launcher)
+    return [*job_words(self.launcher, place), *train, *options]
 
   def commands(self) -> Iterator[str]:
     """The command of every run, for a shell; config files are written.

@@ -1,4 +1,4 @@
-"""Trials side by side, in processes of their own on this machine."""
+"""Trials side by side, each in a process of its own or as a job elsewhere."""
 
 from collections.abc import Sequence
 import time
@@ -8,6 +8,7 @@ from optuna.trial import Trial
 
 from xjax.search.attempt import Attempt
 from xjax.search.folder import Place
+from xjax.search.launchers import is_job
 from xjax.search.local_process import LocalProcess
 from xjax.search.overrides import overridden
 from xjax.search.signals import Signals
@@ -98,7 +99,8 @@ class Workers:
 
     def launch(place: Place) -> LocalProcess:
       command = self._work.command(place)
-      return LocalProcess(command, place.pid, place.log, device)
+      job = is_job(self._work.launcher)
+      return LocalProcess(command, place.pid, place.log, device, job)
 
     runs = self._work.runs(trial.number, values)
     logging.info('trial %d: %s', trial.number, spelled(values))

@@ -89,6 +89,7 @@ def widened(
     scorer.mesh,
     scored_labels(config.model, space),
     scorer.score_kind,
+    scorer.recall,
   )
 
 

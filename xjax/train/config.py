@@ -213,6 +213,8 @@ class EvalConfig:
     propensity: A and B of the propensity formula: 0.55 and 1.5; for Amazon-670K
       and its kin 0.6 and 2.6; for Wikipedia 0.5 and 0.4.
     calibration: how the scores shown become probabilities, fitted on dev.
+    recall: of the saved lists; below 1, TPUs look for them faster and miss
+      some labels: the expected share that they find.
   """
 
   batch_size: int = 64
@@ -220,6 +222,7 @@ class EvalConfig:
   ks: tuple[int, ...] = (1, 3, 5, 10)
   propensity: tuple[float, ...] = PROPENSITY
   calibration: Method = Method.AUTO
+  recall: float = 1.0
 
   def criteria(self) -> Criteria:
     """What a run is judged by."""

@@ -130,7 +130,7 @@ RANGES: dict[type, dict[str, Allowed]] = {
   ClassBalancedWeights: {'beta': _RATE},
   EMAConfig: {'decay': _RATE, 'start': _NATURAL},
   SWAConfig: {'start': _NATURAL, 'every': _COUNT},
-  EvalConfig: {'batch_size': _COUNT, 'depth': _COUNT},
+  EvalConfig: {'batch_size': _COUNT, 'depth': _COUNT, 'recall': _SHARE},
   MeshConfig: {'data': _AXIS, 'label': _AXIS},
   Config: {'seed': _NATURAL},
 }

@@ -202,7 +202,10 @@ class NeuralRun:
     """A scorer that has no parameters yet."""
     n_labels = scored_labels(self.config.model, self.corpus.label_space)
     kind = score_kind(self.config.train.loss)
-    return ModelScorer(self.plan.graphdef, None, self.mesh, n_labels, kind)
+    recall = self.config.eval.recall
+    return ModelScorer(
+      self.plan.graphdef, None, self.mesh, n_labels, kind, recall
+    )
 
   def train(self, scorer: ModelScorer, preemption: Preemption) -> Position:
     """Trains from where the workdir stands to the end.

@@ -147,7 +147,9 @@ def load_neural(found: Workdir, config: Config) -> Predictor:
   params = from_paths(like, read_params(found.checkpoints, step, like))
   n_labels = scored_labels(config.model, space)
   kind, method = score_kind(config.train.loss), config.eval.calibration
-  scorer = ModelScorer(plan.graphdef, params, mesh, n_labels, kind)
+  scorer = ModelScorer(
+    plan.graphdef, params, mesh, n_labels, kind, config.eval.recall
+  )
   calibration = saved_calibration(found, method, step, kind)
   return Predictor(config, space, inputs, scorer, step, found, calibration)
 

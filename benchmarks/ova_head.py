@@ -1,0 +1,354 @@
+r"""A step of the one-vs-all head beside bare products, dense ones, and torch.
+
+  python benchmarks/ova_head.py --peer_python=PYTHON        (10 minutes, alone)
+  python benchmarks/ova_head.py --device=cuda --peer_python=PYTHON
+
+PYTHON has torch. A step is the loss of all labels (binary cross entropy), the
+gradient of the documents' features, that of the rows, and SGD of the rows. The
+limit is the three matrix products of it: [B, D] [D, L], [B, L] [L, D] and
+[L, B] [B, D], which are timed bare, one after the other, in the same run. Next
+to them: the dense formulation in JAX and in torch (linear, BCE with logits,
+SGD), and on GPUs torch's in chunks of labels. Each side has a process of its
+own, and they take turns; medians. Memory is the peak beyond the process with an
+idle device. On CPUs it exits 1 where a bound is exceeded:
+
+  time / bare products                 0.85
+  time / the better dense formulation  0.5 (D = 64), 0.75 (D = 768)
+  memory / weights                     1.15
+
+On GPUs the products are in bfloat16, and the bounds are 1 / 0.45 of the bare
+products and 1.1 of the memory of weights, features and one chunk; the largest
+heads that fit are run for their speed alone.
+"""
+
+from collections.abc import Callable
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+from absl import app, flags
+from flax import nnx
+import jax
+from jax import lax
+import jax.numpy as jnp
+
+from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.heads.fused import Pace, RowStep, fused_loss
+from xjax.heads.ova import OneVsAll
+from xjax.heads.precision import full_precision, product
+from xjax.heads.storage import Storage
+from xjax.heads.update import SGD
+from xjax.losses.bce import bce
+
+HERE = pathlib.Path(__file__).resolve().parent
+POSITIVES = 8
+# Labels, features, documents, storage, labels of a chunk.
+ROWS = {
+  'cpu': [
+    '655360 64 64 float32 8192',
+    '655360 64 256 float32 8192',
+    '131072 768 64 float32 2048',
+    '131072 768 256 float32 2048',
+  ],
+  'cuda': [
+    '2800000 768 1024 bfloat16 16384',
+    '2800000 768 1024 float8 16384',
+    '100000000 64 1024 bfloat16 65536',
+    '100000000 768 256 float8 65536',
+  ],
+}
+SIDES = ('products', 'fused', 'dense', 'torch')
+BOUNDS = {'products': 0.85, 64: 0.5, 768: 0.75, 'memory': 1.15}
+# Of a GPU: dense formulations of more than this do not fit.
+_DENSE_LOGITS = 4e9
+
+_PEER = flags.DEFINE_string('peer_python', '', "With torch; '': none.")
+_DEVICE = flags.DEFINE_enum('device', 'cpu', ['cpu', 'cuda'], 'For all sides.')
+_ROWS = flags.DEFINE_list('rows', None, 'As in ROWS, with commas.')
+_TURNS = flags.DEFINE_integer('turns', 7, 'Turns of each side.', 1)
+_SIDE = flags.DEFINE_string('side', '', 'One of ours alone, asked by line.')
+
+
+def main(argv: list[str]) -> None:
+  """Starts the sides of each row and lets them take turns."""
+  del argv
+  if _DEVICE.value == 'cpu':
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+  if _SIDE.value:
+    serve(_SIDE.value, _ROWS.value[0])
+    return
+  print(
+    '| labels | features | documents | storage | side | seconds | of products '
+    '| of dense | memory | of weights |\n|' + '---|' * 10
+  )
+  rows = _ROWS.value or ROWS[_DEVICE.value]
+  failed = [fault for row in rows for fault in compare(row)]
+  sys.exit('\n'.join(failed) if failed else 0)
+
+
+def compare(row: str) -> list[str]:
+  """Prints a row's lines; returns the bounds that it exceeds."""
+  labels, dim, documents, storage, chunk = row.split()
+  labels, dim, documents = int(labels), int(dim), int(documents)
+  sides = {name: Side(name, row) for name in sides_of(labels, documents)}
+  times = {name: [] for name in sides}
+  for _ in range(_TURNS.value):
+    for name, side in sides.items():
+      times[name].append(side.ask('step'))
+  seconds = {name: statistics.median(each) for name, each in times.items()}
+  memory = {name: side.ask('memory') for name, side in sides.items()}
+  for side in sides.values():
+    side.close()
+  weights = labels * dim * jnp.dtype(Storage(storage).dtype).itemsize
+  dense = [s for name, s in seconds.items() if name in ('dense', 'torch')]
+  for name in sides:
+    of = [seconds[name] / seconds['products']]
+    of += [seconds[name] / min(dense)] if dense else []
+    print(
+      f'| {labels:,} | {dim} | {documents} | {storage} | {name} '
+      f'| {seconds[name]:.3f} | {of[0]:.2f} '
+      f'| {f"{of[1]:.2f}" if dense else ""} '
+      f'| {memory[name] / 2**20:,.0f} MiB | {memory[name] / weights:.2f} |',
+      flush=True,
+    )
+  if _DEVICE.value == 'cuda':
+    flops = 6 * labels * dim * documents
+    print(
+      f'{documents / seconds["fused"]:,.0f} documents/s, '
+      f'{flops / seconds["fused"] / 1e12:,.0f} TFLOP/s of '
+      f'{flops / seconds["products"] / 1e12:,.0f} bare',
+      flush=True,
+    )
+    logits = 10 * documents * int(chunk)
+    features = 8 * documents * dim
+    allowed = {
+      'of products': (seconds['fused'] / seconds['products'], 1 / 0.45),
+      'memory': (memory['fused'] / (weights + features + logits), 1.1),
+    }
+  else:
+    allowed = {
+      'of products': (seconds['fused'] / seconds['products'], 0.85),
+      'of dense': (seconds['fused'] / min(dense), BOUNDS[dim]),
+      'memory': (memory['fused'] / weights, BOUNDS['memory']),
+    }
+  return [
+    f'{row}: {name} {found:.2f} exceeds {bound:.2f}'
+    for name, (found, bound) in allowed.items()
+    if found > bound
+  ]
+
+
+def sides_of(labels: int, documents: int) -> list[str]:
+  """The sides that a row has on this device."""
+  names = ['products', 'fused']
+  fits = _DEVICE.value == 'cpu' or labels * documents < _DENSE_LOGITS
+  if fits:
+    names.append('dense')
+  if _PEER.value and fits:
+    names.append('torch')
+    if _DEVICE.value == 'cuda':
+      names.append('torch in chunks')
+  return names
+
+
+class Side:
+  """A process that answers lines with a number each."""
+
+  def __init__(self, name: str, row: str):
+    """Starts it and waits until it has made a first step."""
+    command = [sys.executable, __file__, f'--side={name}', f'--rows={row}']
+    command.append(f'--device={_DEVICE.value}')
+    if name.startswith('torch'):
+      *sizes, _, chunk = row.split()
+      sizes.append(chunk if name.endswith('chunks') else '0')
+      command = [_PEER.value, str(HERE / 'ova_head_peer.py'), _DEVICE.value]
+      command += sizes
+    self._process = subprocess.Popen(
+      command,
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      text=True,
+      env={**os.environ, 'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'},
+    )
+    self.ask('step')
+
+  def ask(self, what: str) -> float:
+    """`step`: seconds of one; `memory`: bytes at most, beyond an idle one."""
+    self._process.stdin.write(what + '\n')
+    self._process.stdin.flush()
+    return json.loads(self._process.stdout.readline())
+
+  def close(self) -> None:
+    """Ends it."""
+    self._process.stdin.close()
+    self._process.wait()
+
+
+def serve(name: str, row: str) -> None:
+  """Answers lines of standard input."""
+  *sizes, storage, chunk = row.split()
+  labels, dim, documents = map(int, sizes)
+  jax.block_until_ready(jax.jit(lambda x: x @ x)(jnp.ones((512, 512))))
+  idle = resident()
+  with jax.set_mesh(make_mesh(MeshConfig())):
+    match name:
+      case 'products':
+        step = products(labels, dim, documents)
+      case 'dense':
+        step = dense(labels, dim, documents)
+      case 'fused':
+        step = fused(labels, dim, documents, Storage(storage), int(chunk))
+    for line in sys.stdin:
+      if line.strip() == 'memory':
+        print(peak(idle), flush=True)
+        continue
+      start = time.perf_counter()
+      jax.block_until_ready(step())
+      print(time.perf_counter() - start, flush=True)
+
+
+def resident() -> int:
+  """Bytes of this process on the device, now."""
+  if _DEVICE.value == 'cuda':
+    return jax.devices()[0].memory_stats()['bytes_in_use']
+  return _status('VmRSS')
+
+
+def peak(idle: int) -> int:
+  """Bytes at most since the start, beyond the idle process."""
+  if _DEVICE.value == 'cuda':
+    return jax.devices()[0].memory_stats()['peak_bytes_in_use'] - idle
+  return _status('VmHWM') - idle
+
+
+def _status(name: str) -> int:
+  text = pathlib.Path('/proc/self/status').read_text()
+  line = next(line for line in text.splitlines() if line.startswith(name))
+  return int(line.split()[1]) * 1024
+
+
+def dtype() -> jnp.dtype:
+  """Of products and features."""
+  return jnp.dtype('bfloat16' if _DEVICE.value == 'cuda' else 'float32')
+
+
+def batch(labels: int, dim: int, documents: int) -> tuple[jax.Array, ...]:
+  """(document_BD, positives_BP)."""
+  key = jax.random.key(1)
+  document_BD = jax.random.normal(key, (documents, dim), dtype())
+  positives = jax.random.randint(key, (documents, POSITIVES), 0, labels)
+  return document_BD / dim**0.5, positives
+
+
+def fused(
+  labels: int, dim: int, documents: int, storage: Storage, chunk: int
+) -> Callable[[], Any]:
+  """Ours: rows are changed where they lie, chunk by chunk."""
+
+  def head() -> OneVsAll:
+    rngs = nnx.Rngs(0)
+    return OneVsAll(labels, dim, chunk=chunk, storage=storage, rngs=rngs)
+
+  graphdef = nnx.graphdef(nnx.eval_shape(head))
+  state = {
+    'params': jax.jit(lambda: nnx.state(head()))(),
+    'step': jnp.uint32(0),
+  }
+  given = batch(labels, dim, documents)
+
+  def total(document_BD, positives_BP, params, key):
+    pace = Pace(jnp.float32(0.01), jnp.float32(0), key)
+    mask_B = jnp.ones(documents, bool)
+    row_step = RowStep(SGD(), {}, pace)
+    return fused_loss(
+      nnx.merge(graphdef, params),
+      document_BD,
+      positives_BP,
+      mask_B,
+      bce,
+      row_step,
+    )
+
+  run = jax.jit(jax.value_and_grad(total, has_aux=True), donate_argnums=2)
+
+  def step():
+    (loss, (rows, _)), d_document_BD = run(
+      *given, state['params'], state['step']
+    )
+    state['params'], state['step'] = rows, state['step'] + 1
+    return loss, d_document_BD, rows
+
+  return step
+
+
+def dense(labels: int, dim: int, documents: int) -> Callable[[], Any]:
+  """The dense twin: all logits, all gradients, then the change."""
+  init = jax.jit(lambda key: jax.random.normal(key, (labels, dim), dtype()))
+  state = {'kernel': init(jax.random.key(0)), 'bias': jnp.zeros(labels)}
+  document_BD, positives_BP = batch(labels, dim, documents)
+
+  def total(kernel_LD, bias_L, document_BD):
+    logits_BL = product(document_BD, kernel_LD, (1, 1)) + bias_L
+    gold_BP = jnp.take_along_axis(logits_BL, positives_BP, axis=1)
+    return jax.nn.softplus(logits_BL).sum() - gold_BP.sum()
+
+  def change(kernel_LD, bias_L, document_BD):
+    loss, (d_kernel_LD, d_bias_L, d_document_BD) = jax.value_and_grad(
+      total, argnums=(0, 1, 2)
+    )(kernel_LD, bias_L, document_BD)
+    kernel_LD -= 0.01 / documents * d_kernel_LD
+    return kernel_LD, bias_L - 0.01 / documents * d_bias_L, loss, d_document_BD
+
+  run = jax.jit(change, donate_argnums=(0, 1))
+
+  def step():
+    state['kernel'], state['bias'], *found = run(
+      state['kernel'], state['bias'], document_BD
+    )
+    return found, state['kernel']
+
+  return step
+
+
+def products(labels: int, dim: int, documents: int) -> Callable[[], Any]:
+  """The limit: three products, one after the other; in parts where too large.
+
+  A part has as many labels as dense logits of it fit.
+  """
+  part = labels
+  if _DEVICE.value == 'cuda':
+    part = min(labels, int(_DENSE_LOGITS / 4 / max(documents, dim)))
+  kinds = [
+    ((documents, dim), (part, dim), (1, 1)),
+    ((documents, part), (part, dim), (1, 0)),
+    ((documents, part), (documents, dim), (0, 0)),
+  ]
+
+  def bare(a, b, axes):
+    contracted = (((axes[0],), (axes[1],)), ((), ()))
+    precision = full_precision(a.dtype)
+    return lax.dot_general(a, b, contracted, precision=precision)
+
+  init = jax.jit(jax.random.normal, static_argnums=(1, 2))
+  made = {
+    shape: init(jax.random.key(0), shape, dtype())
+    for *shapes, _ in kinds
+    for shape in shapes
+  }
+  runs = [(jax.jit(bare, static_argnums=2), *kind) for kind in kinds]
+
+  def step():
+    for _ in range(-(-labels // part)):
+      for run, a, b, axes in runs:
+        jax.block_until_ready(run(made[a], made[b], axes))
+
+  return step
+
+
+if __name__ == '__main__':
+  app.run(main)

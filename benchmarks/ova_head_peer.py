@@ -1,0 +1,87 @@
+"""The torch side of ova_head.py; runs where torch is installed.
+
+  python ova_head_peer.py DEVICE LABELS FEATURES DOCUMENTS CHUNK
+
+CHUNK 0: linear, BCE with logits, backward, SGD, dense; else in chunks of
+labels, each with its own backward and its rows changed at once. Answers lines
+`step` with the seconds of one, and `memory` with the peak bytes beyond the idle
+process.
+"""
+
+from collections.abc import Callable
+import pathlib
+import sys
+import time
+
+import torch
+from torch.nn import functional
+
+POSITIVES = 8
+
+
+def make_step(
+  device: str, labels: int, dim: int, documents: int, chunk: int
+) -> Callable[[], None]:
+  """A step of a fresh layer."""
+  dtype = torch.bfloat16 if device == 'cuda' else torch.float32
+  kernel = torch.empty(labels, dim, device=device, dtype=dtype).normal_()
+  bias = torch.zeros(labels, device=device, dtype=dtype)
+  document = torch.randn(documents, dim, device=device, dtype=dtype)
+  gold = torch.randint(0, labels, (documents, POSITIVES), device=device)
+  rows = torch.arange(documents, device=device)[:, None]
+  rows = rows.expand_as(gold)
+  rate = 0.01 / documents
+
+  def part(first: int, size: int, features: torch.Tensor) -> None:
+    weights = kernel[first : first + size].requires_grad_()
+    offset = bias[first : first + size].requires_grad_()
+    logits = functional.linear(features, weights, offset)
+    target = torch.zeros_like(logits)
+    inside = (gold >= first) & (gold < first + size)
+    target[rows[inside], gold[inside] - first] = 1
+    loss = functional.binary_cross_entropy_with_logits(
+      logits, target, reduction='sum'
+    )
+    loss.backward()
+    with torch.no_grad():
+      kernel[first : first + size] -= rate * weights.grad
+      bias[first : first + size] -= rate * offset.grad
+
+  def step() -> None:
+    features = document.detach().requires_grad_()
+    for first in range(0, labels, chunk or labels):
+      part(first, min(chunk or labels, labels - first), features)
+    if device == 'cuda':
+      torch.cuda.synchronize()
+
+  return step
+
+
+def resident(name: str) -> int:
+  """Bytes of this process."""
+  text = pathlib.Path('/proc/self/status').read_text()
+  line = next(line for line in text.splitlines() if line.startswith(name))
+  return int(line.split()[1]) * 1024
+
+
+def main() -> None:
+  """Answers lines of standard input."""
+  device, *sizes = sys.argv[1:]
+  if device == 'cpu':
+    torch.set_num_threads(2)
+  torch.ones(512, 512, device=device) @ torch.ones(512, 512, device=device)
+  idle = resident('VmRSS')
+  step = make_step(device, *map(int, sizes))
+  for line in sys.stdin:
+    if line.strip() == 'memory':
+      cuda = device == 'cuda'
+      peak = resident('VmHWM') - idle
+      print(torch.cuda.max_memory_allocated() if cuda else peak, flush=True)
+      continue
+    start = time.perf_counter()
+    step()
+    print(time.perf_counter() - start, flush=True)
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,238 @@
+"""Exact top-50 of 670,000 and 3,000,000 labels, against the bare product.
+
+  python benchmarks/topk.py        (two minutes, nothing else running)
+
+32 documents, one-vs-all in float32, two threads. The limit is the product of
+documents and label rows alone, chunk by chunk; how fast it reads the rows says
+whether memory bounds it. Beside it: ours, over all labels and with three slices
+in the same pass; a dense twin, all logits and then lax.top_k; and NumPy, all
+logits, argpartition, and a sort of the 50. All take turns; the best of each
+counts. Then, in a process of its own, what selecting from 3,000,000 labels for
+2,000 documents, and judging that, add to the memory held at most. Exits 1 where
+a bound is missed.
+"""
+
+from collections.abc import Callable
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+from typing import Any
+
+from absl import app, flags
+from flax import nnx
+import jax
+from jax import lax
+import jax.numpy as jnp
+import numpy as np
+
+from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.core.types import Batch, Ragged, ScoreKind
+from xjax.data.schema import Label, LabelSpace, Split
+from xjax.evaluate.criteria import Criteria
+from xjax.evaluate.evaluator import predict
+from xjax.evaluate.judge import judge
+from xjax.heads.ova import OneVsAll
+from xjax.heads.topk import head_topk
+
+SIZES = (670_000, 3_000_000)
+DOCUMENTS, K, CHUNK, SLICES = 32, 50, 8192, 3
+# Of the dense twin's seconds; of the bytes of one batch's scores of all labels.
+BOUND, MEMORY_BOUND = 1.0, 0.5
+JUDGED, DIM = 2000, 16  # of the measure of memory
+
+_DIM = flags.DEFINE_integer('dim', 64, "Size of a document's vector.", 1)
+_TURNS = flags.DEFINE_integer('turns', 7, 'Turns of each side.', 1)
+_MEMORY = flags.DEFINE_bool('memory', False, 'The measure of memory alone.')
+
+
+def main(argv: list[str]) -> None:
+  """Times both sizes, then measures memory."""
+  del argv
+  os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+  jax.set_mesh(make_mesh(MeshConfig()))
+  if _MEMORY.value:
+    sys.exit(int(select_and_judge(SIZES[-1])))
+  missed = [compare(n_labels, _DIM.value) for n_labels in SIZES]
+  done = subprocess.run([sys.executable, __file__, '--memory'])
+  sys.exit(int(any(missed) or done.returncode != 0))
+
+
+def compare(n_labels: int, dim: int) -> bool:
+  """Prints a table; returns whether ours is slower than the dense twin."""
+  head = OneVsAll(n_labels, dim, chunk=CHUNK, rngs=nnx.Rngs(0))
+  document_BD = jax.random.normal(jax.random.key(1), (DOCUMENTS, dim))
+  rng = np.random.default_rng(0)
+  slices = tuple(map(jnp.asarray, rng.random((SLICES, n_labels)) < 0.3))
+  graphdef, params = nnx.split(head)
+  kernel_LD = head.kernel[...]
+  kernel, document = np.asarray(kernel_LD), np.asarray(document_BD)
+
+  @jax.jit
+  def ours(params, document_BD, slices):
+    return head_topk(nnx.merge(graphdef, params), document_BD, K, slices=slices)
+
+  sides = {
+    'bare product': lambda: product(kernel_LD, document_BD),
+    'ours': lambda: ours(params, document_BD, ()),
+    f'ours, and {SLICES} slices': lambda: ours(params, document_BD, slices),
+    'dense twin': lambda: dense(kernel_LD[:n_labels], document_BD),
+    'NumPy': lambda: by_numpy(kernel[:n_labels], document),
+  }
+  found = {name: jax.block_until_ready(run()) for name, run in sides.items()}
+  np.testing.assert_allclose(found['ours'][1][0], found['NumPy'], rtol=1e-4)
+  best = dict.fromkeys(sides, np.inf)
+  for _ in range(_TURNS.value):
+    for name, run in sides.items():
+      best[name] = min(best[name], seconds(run))
+  limit = best['bare product']
+  print(
+    f'{DOCUMENTS} documents x {n_labels:,} labels, D = {dim}, k = {K}, chunks '
+    f'of {CHUNK}: the product does '
+    f'{2e-9 * DOCUMENTS * kernel.size / limit:.0f} GFLOP/s and reads '
+    f'{1e-9 * kernel.nbytes / limit:.1f} GB/s'
+  )
+  for name, value in best.items():
+    print(f'  {name:20} {value:.3f} s  {value / limit:5.2f} x the product')
+  ratio = best['ours'] / best['dense twin']
+  verdict = 'ok' if ratio <= BOUND else 'MISSED'
+  print(f'  ours / dense twin {ratio:.2f} (bound {BOUND}): {verdict}')
+  return ratio > BOUND
+
+
+@jax.jit
+def product(kernel_LD: jax.Array, document_BD: jax.Array) -> jax.Array:
+  """Logits of one chunk after the other, each in the place of the last."""
+
+  def body(i: jax.Array, logits_BC: jax.Array) -> jax.Array:
+    del logits_BC
+    rows_CD = lax.dynamic_slice_in_dim(kernel_LD, i * CHUNK, CHUNK)
+    return jnp.matmul(document_BD, rows_CD.T, precision='highest')
+
+  none_BC = jnp.zeros((len(document_BD), CHUNK))
+  return lax.fori_loop(0, len(kernel_LD) // CHUNK, body, none_BC)
+
+
+@jax.jit
+def dense(kernel_LD: jax.Array, document_BD: jax.Array) -> tuple:
+  """The twin: logits of all labels at once."""
+  logits_BL = jnp.matmul(document_BD, kernel_LD.T, precision='highest')
+  return lax.top_k(logits_BL, K)
+
+
+def by_numpy(kernel_LD: np.ndarray, document_BD: np.ndarray) -> np.ndarray:
+  """Scores of the best K, best first."""
+  logits_BL = document_BD @ kernel_LD.T
+  at_BK = np.argpartition(logits_BL, -K, axis=1)[:, -K:]
+  return -np.sort(-np.take_along_axis(logits_BL, at_BK, axis=1), axis=1)
+
+
+def seconds(run: Callable[[], object]) -> float:
+  """Of one call."""
+  start = time.perf_counter()
+  jax.block_until_ready(run())
+  return time.perf_counter() - start
+
+
+class Drawn:
+  """A one-vs-all head on drawn documents (a core.types.Scorer)."""
+
+  score_kind, assigned_above = ScoreKind.LOGIT, None
+
+  def __init__(self, n_labels: int):
+    self.n_labels = n_labels
+    graphdef, self.params = nnx.split(
+      OneVsAll(n_labels, DIM, chunk=CHUNK, rngs=nnx.Rngs(0))
+    )
+
+    @jax.jit
+    def run(params, document_BD, slices):
+      head = nnx.merge(graphdef, params)
+      return head_topk(head, document_BD, K, slices=slices)
+
+    self._run = run
+
+  def topk(
+    self,
+    batch: Batch,
+    k: int,
+    weights: None = None,
+    slices: tuple = (),
+    allowed: None = None,
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """As core.types.Scorer, for k = K and slices alone."""
+    del weights, allowed
+    assert k == K
+    return jax.device_get(self._run(self.params, batch.features_BTD, slices))
+
+
+def select_and_judge(n_labels: int) -> bool:
+  """Prints seconds and memory of lists and metrics; whether it is too much."""
+  rng = np.random.default_rng(0)
+  scorer = Drawn(n_labels)
+  space = LabelSpace(
+    labels=tuple(Label(str(i)) for i in range(n_labels)),
+    train_counts=rng.poisson(3, n_labels).astype(np.int32),
+    n_train=10**6,
+    n_trained=n_labels,
+  )
+  gold = Ragged(
+    np.arange(0, 5 * JUDGED + 1, 5),
+    rng.integers(0, n_labels, (JUDGED, 5)).astype(np.int32).ravel(),
+  )
+  split = Split('test', tuple(map(str, range(JUDGED))), gold, (), '')
+  dense_mib = 4 * DOCUMENTS * n_labels / 2**20
+  print(
+    f'{JUDGED:,} documents x {n_labels:,} labels, D = {DIM}: a kernel of '
+    f'{scorer.params.kernel.nbytes / 2**20:.0f} MiB; two chunks of logits are '
+    f'{8 * DOCUMENTS * CHUNK / 2**20:.0f} MiB, all logits of '
+    f'{DOCUMENTS} documents {dense_mib:.0f} MiB'
+  )
+  found = batches(rng)
+  lists, added = measured(
+    'lists', lambda: predict(scorer, found, split, space, K)
+  )
+  measured('metrics', lambda: judge(lists, Criteria()))
+  ratio = added / dense_mib
+  verdict = 'ok' if ratio <= MEMORY_BOUND else 'MISSED'
+  print(f'  lists / all logits {ratio:.2f} (bound {MEMORY_BOUND}): {verdict}')
+  return ratio > MEMORY_BOUND
+
+
+def measured(name: str, run: Callable[[], Any]) -> tuple[Any, float]:
+  """What run gives, and the MiB that it adds to what is held, at most."""
+  pathlib.Path('/proc/self/clear_refs').write_text('5')  # the peak begins anew
+  before, start = memory('VmRSS'), time.perf_counter()
+  found = run()
+  spent, added = time.perf_counter() - start, memory('VmHWM') - before
+  print(f'  {name:8} {spent:5.1f} s, {added:4.0f} MiB beside {before:.0f} MiB')
+  return found, added
+
+
+def batches(rng: np.random.Generator) -> list[Batch]:
+  """All documents, as vectors."""
+  documents = np.arange(-(-JUDGED // DOCUMENTS) * DOCUMENTS, dtype=np.int32)
+  documents[JUDGED:] = -1
+  return [
+    Batch(
+      tokens_BT=None,
+      lengths_B=None,
+      positives_BP=None,
+      mask_B=doc_B >= 0,
+      doc_B=doc_B,
+      features_BTD=rng.normal(size=(DOCUMENTS, DIM)).astype(np.float32),
+    )
+    for doc_B in documents.reshape(-1, DOCUMENTS)
+  ]
+
+
+def memory(name: str) -> float:
+  """MiB that this process holds (VmRSS), or has held at most (VmHWM)."""
+  status = pathlib.Path('/proc/self/status').read_text()
+  return int(re.search(rf'{name}:\s+(\d+) kB', status)[1]) / 2**10
+
+
+if __name__ == '__main__':
+  app.run(main)

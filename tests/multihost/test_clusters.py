@@ -1,0 +1,165 @@
+"""Two processes that find each other as on SLURM and on Kubernetes."""
+
+import contextlib
+import os
+import pathlib
+import random
+import socket
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+FIRST = 65536 - 4096
+# Joins the others, and says where they are and what they are together.
+JOIN = """
+import jax, numpy as np
+from jax.experimental import multihost_utils
+from xjax.core.distributed import start
+from xjax.core.errors import ConfigError
+try:
+  start(True)
+except ConfigError as error:
+  raise SystemExit(f'error: {error}')
+together = multihost_utils.process_allgather(np.int32(jax.process_index() + 1))
+print(jax.process_index(), jax.process_count(), together.tolist())
+"""
+
+# A JobSet of two pods as its API server tells of it, and the names of its pods.
+KUBERNETES = """
+import builtins, io, json, os, socket, sys, types
+from jax._src.clusters import K8sCluster
+
+answers = json.loads(os.environ['ANSWERS'])
+
+class Object:
+  def __init__(self, fields):
+    for name, value in fields.items():
+      setattr(self, name, Object(value) if name in PARTS else value)
+
+PARTS = 'metadata', 'spec'
+
+class Denied(Exception):
+  status, reason = 403, 'Forbidden'
+
+class Core:
+  def list_namespaced_pod(self, namespace, field_selector):
+    if answers == 'denied':
+      raise Denied
+    assert (namespace, field_selector) == ('ours', 'status.podIP=10.0.0.7')
+    owner = types.SimpleNamespace(controller=True, kind='Job')
+    meta = {'labels': {'job-name': 'mine-train-0'}, 'owner_references': [owner]}
+    pod = Object({'metadata': {**meta, 'name': 'pod'}, 'spec': {}})
+    return types.SimpleNamespace(items=[pod])
+
+class Batch:
+  def read_namespaced_job(self, name, namespace):
+    assert (name, namespace) == ('mine-train-0', 'ours')
+    label = {'jobset.sigs.k8s.io/jobset-name': 'mine'}
+    return Object({'metadata': {'name': name, 'labels': label},
+                   'spec': {'parallelism': 2}})
+
+fake = types.ModuleType('kubernetes')
+fake.__spec__ = types.SimpleNamespace()
+fake.config = types.SimpleNamespace(load_incluster_config=lambda: None)
+errors = types.SimpleNamespace(ApiException=Denied)
+fake.client = types.SimpleNamespace(
+  CoreV1Api=Core, BatchV1Api=Batch, exceptions=errors)
+if answers != 'no package':
+  sys.modules['kubernetes'] = fake
+
+hosts = {'pod': '10.0.0.7', 'mine-train-0-0.mine': '127.0.0.1'}
+socket.gethostbyname = hosts.__getitem__
+real_open = builtins.open
+token = '/var/run/secrets/kubernetes.io/serviceaccount/namespace'
+builtins.open = lambda file, *a, **k: (
+  io.StringIO('ours') if file == token else real_open(file, *a, **k))
+
+# gRPC resolves names by itself.
+find = K8sCluster.get_coordinator_address
+def resolved(cls, **settings):
+  host, _, port = find(**settings).partition(':')
+  return f'{hosts[host]}:{port}'
+K8sCluster.get_coordinator_address = classmethod(resolved)
+"""
+
+
+def free_port():
+  """Of the last 4096 that there are, one that nobody has."""
+  for port in random.sample(range(FIRST, 65536), 100):
+    with socket.socket() as free, contextlib.suppress(OSError):
+      free.bind(('localhost', port))
+      return port
+  raise AssertionError('all ports are taken')
+
+
+def both(program, *environments):
+  processes = [
+    subprocess.Popen(
+      [sys.executable, '-c', program],
+      cwd=ROOT,
+      env={**os.environ, 'JAX_NUM_CPU_DEVICES': '1', **environment},
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for environment in environments
+  ]
+  outputs = [process.communicate(timeout=120) for process in processes]
+  assert all(p.returncode == 0 for p in processes), outputs
+  return [output.splitlines()[-1] for output, _ in outputs]  # gloo says more
+
+
+def test_tasks_of_srun_find_each_other():
+  # JAX takes the port by the job's number.
+  step = {
+    'SLURM_JOB_ID': str(4096 * 3 + free_port() - FIRST),
+    'SLURM_STEP_NODELIST': 'localhost',
+    'SLURM_STEP_NUM_NODES': '1',
+    'SLURM_NTASKS': '2',
+  }
+  tasks = [
+    {**step, 'SLURM_PROCID': str(n), 'SLURM_LOCALID': str(n)} for n in (0, 1)
+  ]
+  assert both(JOIN, *tasks) == ['0 2 [1, 2]', '1 2 [1, 2]']
+
+
+def pod(index, port, answers='{}'):
+  return {
+    'KUBERNETES_SERVICE_HOST': '10.0.0.1',
+    'HOSTNAME': 'pod',
+    'JOB_COMPLETION_INDEX': str(index),
+    'ANSWERS': answers,
+    'JAX_COORDINATOR_PORT': str(port),
+  }
+
+
+def test_pods_of_a_jobset_find_each_other():
+  port = free_port()
+  found = both(KUBERNETES + JOIN, pod(0, port), pod(1, port))
+  assert found == ['0 2 [1, 2]', '1 2 [1, 2]']
+
+
+@pytest.mark.parametrize(
+  ('answers', 'says'),
+  [
+    ('"denied"', 'RuntimeError: Kubernetes API Error: 403 - Forbidden'),
+    ('"no package"', "takes a package: pip install 'xjax[k8s]'"),
+  ],
+)
+def test_what_kubernetes_refuses_is_one_error(answers, says):
+  done = subprocess.run(
+    [sys.executable, '-c', KUBERNETES + JOIN],
+    cwd=ROOT,
+    env={**os.environ, **pod(0, 1, answers)},
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
+  assert done.returncode == 1
+  (line,) = done.stderr.splitlines()
+  assert line.startswith(
+    'error: --multihost: the other processes are not found'
+  )
+  assert says in line and '--coordinator=ADDRESS:PORT' in line

@@ -1,0 +1,97 @@
+"""A run of two processes as a SLURM job: preempted, resumed, the same end."""
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import random
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from xjax.core.mesh import MeshConfig
+from xjax.models.config import (
+  EmbeddingConfig,
+  MeanConfig,
+  NeuralModel,
+  NoEncoder,
+  OneVsAllConfig,
+)
+from xjax.search.sweep_file import write_config
+from xjax.train.config import Config, shrink
+from xjax.train.fit import fit
+
+ROOT = pathlib.Path(__file__).parents[2]
+FIRST = 65536 - 4096  # JAX takes a port from here on, by the job's number
+STEPS = 30
+
+
+def config(data):
+  parts = NoEncoder(), MeanConfig(), OneVsAllConfig()  # quickly compiled
+  model = NeuralModel(EmbeddingConfig(dim=8), *parts)
+  small = shrink(Config(model=model))
+  train = dataclasses.replace(small.train, steps=STEPS, judge_every=STEPS)
+  return dataclasses.replace(small, train=train, mesh=MeshConfig(data, 1))
+
+
+def free_port():
+  for port in random.sample(range(FIRST, 65536), 100):
+    with socket.socket() as free, contextlib.suppress(OSError):
+      free.bind(('localhost', port))
+      return port
+  raise AssertionError('all ports are taken')
+
+
+def losses(workdir):
+  lines = (workdir / 'metrics.jsonl').read_text().splitlines()
+  rows = [row for row in map(json.loads, lines) if row['kind'] == 'train']
+  assert [row['step'] for row in rows] == list(range(1, STEPS + 1))
+  return np.array([row['loss'] for row in rows])
+
+
+def test_preempted_it_comes_back_to_the_same_end(
+  cluster, devices, tmp_path, monkeypatch
+):
+  job, log, workdir = (
+    4096 + free_port() - FIRST,
+    tmp_path / 'log',
+    tmp_path / 'run',
+  )
+  for name, value in {
+    'TASKS': '2',
+    'JOB_ID': str(job),
+    'NAME': 'run',
+    'LOG': str(log),
+    'JAX_NUM_CPU_DEVICES': '1',
+  }.items():
+    monkeypatch.setenv(name, value)
+  write_config(tmp_path / 'config.py', config(2), [])
+  train = sys.executable, '-m', 'experiments.train'
+  flags = f'--config={tmp_path}/config.py', f'--workdir={workdir}'
+  process = subprocess.Popen(
+    [ROOT / 'tpu_scripts' / 'slurm.sh', *train, *flags],
+    cwd=ROOT,
+    stdin=subprocess.DEVNULL,
+  )
+  while process.poll() is None and not (workdir / 'metrics.jsonl').exists():
+    time.sleep(0.005)
+  # As SLURM does two minutes before a job's time is over.
+  subprocess.run(['scancel', '--signal=TERM', str(job)], check=True)
+  assert process.wait(240) == 0, log.read_text()
+  assert len(cluster.calls('srun ')) == 2
+  assert len(cluster.calls('scontrol requeue')) == 1
+  said = log.read_text()
+  assert said.count('preempted: ') == 2 and 'resume' in said, said
+  with devices(1):
+    fit(config(1), tmp_path / 'alone')
+  np.testing.assert_allclose(
+    losses(workdir), losses(tmp_path / 'alone'), rtol=0, atol=1e-5
+  )
+  tables = [
+    json.loads((folder / 'eval' / 'dev' / 'metrics.json').read_text())
+    for folder in (workdir, tmp_path / 'alone')
+  ]
+  assert tables[0]['xjax']['all']['RP@5'] == tables[1]['xjax']['all']['RP@5']

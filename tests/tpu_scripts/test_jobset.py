@@ -1,0 +1,127 @@
+"""jobset.sh and its manifest, beside a kubectl that notes its calls."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+import yaml
+
+SCRIPTS = pathlib.Path(__file__).parents[2] / 'tpu_scripts'
+SETTINGS = {
+  'NAME': 'mine',
+  'IMAGE': 'registry/xjax:1&2',
+  'ACCELERATOR': 'tpu-v5-lite-podslice',
+  'TOPOLOGY': '4x4',
+  'HOSTS': '4',
+  'DEVICES': '4',
+  'CLAIM': 'nfs',
+}
+
+
+@pytest.fixture(autouse=True)
+def settings(monkeypatch):
+  for name, value in {**SETTINGS, 'HOSTS': '1'}.items():
+    monkeypatch.setenv(name, value)
+
+
+def applied(cluster):
+  return json.loads((cluster.folder / 'jobset.json').read_text())
+
+
+@pytest.mark.parametrize(
+  ('codes', 'code', 'times'),
+  [((75, 143, 0), 0, 3), ((75, 1, 0), 1, 2)],
+)
+def test_a_jobset_starts_again_on_75_only(
+  codes, code, times, cluster, job, run, said
+):
+  job.ends_with(*codes)
+  assert run('jobset.sh', *job.words) == code
+  assert job.starts == ['here --workdir=a b --multihost'] * times
+  assert len(cluster.calls('apply')) == 1
+  # What has ended is not in the way of the next.
+  assert cluster.calls()[-1].startswith('kubectl delete jobset mine')
+  assert not (cluster.folder / 'jobset.json').exists()
+  if code == 1:
+    assert 'error: not today' in said().splitlines()
+
+
+def test_again_it_finds_the_jobset(cluster, job, begin, wait_for):
+  job.ends_with('wait')
+  first = begin('jobset.sh', *job.words)
+  wait_for(lambda: job.starts)
+  os.killpg(first.pid, signal.SIGKILL)
+  first.wait()
+  looks = len(cluster.calls('get jobset'))
+  second = begin('jobset.sh', *job.words)
+  wait_for(lambda: len(cluster.calls('get jobset')) > looks + 1)
+  second.terminate()
+  assert second.wait(60) == 75
+  assert len(cluster.calls('apply')) == 1 and len(job.starts) == 1
+  assert 'saved' in (cluster.folder / 'log').read_text()
+
+
+def test_what_others_delete_has_failed(cluster, job, begin, wait_for, said):
+  job.ends_with('wait')
+  process = begin('jobset.sh', *job.words)
+  wait_for(lambda: job.starts)
+  words = '--cascade=foreground', '--ignore-not-found'
+  subprocess.run(['kubectl', 'delete', 'jobset', 'mine', *words], check=True)
+  assert process.wait(60) == 1
+  assert said() == 'error: mine: the JobSet was deleted\n'
+
+
+@pytest.mark.parametrize('device', ['tpu', 'gpu'])
+def test_the_manifest(device, cluster, job, begin, wait_for, monkeypatch):
+  monkeypatch.setenv('SPOT', '1')
+  monkeypatch.setenv('HOSTS', '4')
+  if device == 'gpu':
+    monkeypatch.delenv('TOPOLOGY')
+    monkeypatch.setenv('ACCELERATOR', 'nvidia-h100-80gb')
+  job.ends_with(*['wait'] * 4)
+  words = *job.words, 'a "b" \\ $NAME & c'
+  process = begin('jobset.sh', *words)
+  wait_for(lambda: len(job.starts) == 4)
+  manifest = applied(cluster)
+  process.terminate()
+  assert process.wait(60) == 75
+  assert manifest['metadata']['name'] == 'mine'
+  (train,) = manifest['spec']['replicatedJobs']
+  spec = train['template']['spec']
+  assert spec['completionMode'] == 'Indexed'
+  assert spec['parallelism'] == spec['completions'] == 4
+  pod = spec['template']['spec']
+  google = 'cloud.google.com/gke-'
+  assert pod['nodeSelector'] == {
+    f'{google}spot': 'true',
+    **(
+      {
+        f'{google}tpu-accelerator': 'tpu-v5-lite-podslice',
+        f'{google}tpu-topology': '4x4',
+      }
+      if device == 'tpu'
+      else {f'{google}accelerator': 'nvidia-h100-80gb'}
+    ),
+  }
+  (container,) = pod['containers']
+  assert container['command'] == [*words, '--multihost']
+  assert container['image'] == 'registry/xjax:1&2'
+  limits = {'google.com/tpu' if device == 'tpu' else 'nvidia.com/gpu': 4}
+  assert container['resources']['limits'] == limits
+  assert container['volumeMounts'][0]['mountPath'] == '/shared'
+  assert pod['volumes'][0]['persistentVolumeClaim']['claimName'] == 'nfs'
+
+
+def test_the_manifests_are_yaml():
+  (jobset,) = yaml.safe_load_all((SCRIPTS / 'jobset.yaml').read_text())
+  assert jobset['apiVersion'] == 'jobset.x-k8s.io/v1alpha2'
+  access = list(
+    yaml.safe_load_all((SCRIPTS / 'jobset_access.yaml').read_text())
+  )
+  kinds = [one['kind'] for one in access]
+  assert kinds == ['ServiceAccount', 'Role', 'RoleBinding']
+  pod = jobset['spec']['replicatedJobs'][0]['template']['spec']['template']
+  assert pod['spec']['serviceAccountName'] == access[0]['metadata']['name']

@@ -1,0 +1,99 @@
+"""slurm.sh and slurm.sbatch, beside a SLURM that notes its calls."""
+
+import os
+import pathlib
+import signal
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def settings(monkeypatch):
+  monkeypatch.setenv('NAME', 'mine')
+  monkeypatch.setenv('OPTIONS', '--nodes=2  --time=8:00:00')
+
+
+@pytest.mark.parametrize(
+  ('codes', 'code', 'times'),
+  [((75, 143, 0), 0, 3), ((75, 1, 0), 1, 2)],
+)
+def test_a_job_goes_back_into_the_queue_on_75_only(
+  codes, code, times, cluster, job, run, tmp_path
+):
+  job.ends_with(*codes)
+  assert run('slurm.sh', *job.words) == code
+  assert job.starts == ['here --workdir=a b --multihost'] * times
+  (submitted,) = cluster.calls('sbatch ')
+  assert submitted.startswith(
+    'sbatch --parsable --job-name=mine --output=mine.txt --nodes=2 '
+    '--time=8:00:00 '
+  )
+  assert len(cluster.calls('srun ')) == times
+  assert len(cluster.calls('scontrol requeue 100')) == times - 1
+  printed = (tmp_path / 'mine.txt').read_text().splitlines()
+  assert [x for x in printed if 'out' in x] == [
+    f'out {c}' for c in codes[:times]
+  ]
+
+
+def test_the_file_tells_slurm_what_it_needs():
+  file = pathlib.Path(__file__).parents[2] / 'tpu_scripts' / 'slurm.sbatch'
+  options = [
+    line.split()[1]
+    for line in file.read_text().splitlines()
+    if line.startswith('#SBATCH ')
+  ]
+  assert {'--requeue', '--signal=TERM@120', '--open-mode=append'} < set(options)
+
+
+def test_again_it_finds_the_job(cluster, job, begin, run, wait_for):
+  job.ends_with('wait')
+  first = begin('slurm.sh', *job.words)
+  wait_for(lambda: job.starts)
+  os.killpg(first.pid, signal.SIGKILL)
+  first.wait()
+  looks = len(cluster.calls('show job'))
+  second = begin('slurm.sh', *job.words)
+  wait_for(lambda: len(cluster.calls('show job')) > looks)
+  second.terminate()
+  assert second.wait(60) == 75
+  assert len(cluster.calls('sbatch ')) == 1 and len(job.starts) == 1
+
+
+def test_asked_to_leave_it_saves_and_does_not_come_back(
+  cluster, job, begin, wait_for, tmp_path
+):
+  job.ends_with('wait', 0)
+  process = begin('slurm.sh', *job.words)
+  wait_for(lambda: job.starts)
+  process.terminate()
+  assert process.wait(60) == 75
+  assert 'saved' in (tmp_path / 'mine.txt').read_text()
+  assert cluster.calls('scancel') == ['scancel --signal=TERM 100']
+  assert len(job.starts) == 1
+
+
+def test_asked_to_leave_before_it_starts_it_is_cancelled(
+  cluster, job, begin, wait_for
+):
+  (cluster.folder / 'started').unlink()
+  process = begin('slurm.sh', *job.words)
+  wait_for(lambda: cluster.calls('show job'))
+  process.terminate()
+  assert process.wait(60) == 75
+  assert cluster.calls('scancel') == ['scancel --state=PENDING 100']
+  assert not job.starts
+
+
+def test_a_job_that_others_cancel_has_failed(
+  cluster, job, begin, wait_for, said
+):
+  (cluster.folder / 'started').unlink()
+  process = begin('slurm.sh', *job.words)
+  wait_for(lambda: cluster.calls('show job'))
+  file = cluster.folder / 'jobs' / '100.json'
+  file.write_text(file.read_text().replace('PENDING', 'CANCELLED'))
+  assert process.wait(60) == 1
+  assert (
+    said() == 'mine: job 100: CANCELLED, exit code 1; it printed to mine.txt\n'
+  )

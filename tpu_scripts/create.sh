@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Creates a TPU VM as a queued resource, and waits until it is ACTIVE. One that
+# was taken away (SUSPENDED) or came to nothing (FAILED) is created anew.
+#
+#   NAME=my-tpu ZONE=us-west4-a TYPE=v5litepod-16 SPOT=1 tpu_scripts/create.sh
+#
+# Safe to run again: what is there is waited for. Settings: settings.sh.
+# shellcheck source=tpu_scripts/settings.sh
+source "$(dirname "$0")/settings.sh"
+[ $# = 0 ] && [ -n "${TYPE:-}" ] || usage 'TYPE=... tpu_scripts/create.sh'
+check 'TYPE=... tpu_scripts/create.sh'
+
+image() {
+  case $TYPE in
+    v5litepod-*) echo v2-alpha-tpuv5-lite ;;
+    v5p-*) echo v2-alpha-tpuv5 ;;
+    v6e-*) echo v2-alpha-tpuv6e ;;
+    *) echo tpu-ubuntu2204-base ;;
+  esac
+}
+
+create() {
+  local options=("--node-id=$NAME" "--accelerator-type=$TYPE")
+  options+=("--runtime-version=${RUNTIME:-$(image)}" --async)
+  [ "${SPOT:-0}" != 1 ] || options+=(--spot)
+  # Another script may have been quicker.
+  queued create "${options[@]}" || [ "$(state)" != ABSENT ]
+}
+
+created=
+before=
+while :; do
+  now=$(state)
+  [ "$now" = "$before" ] || echo "$NAME: $now" >&2
+  before=$now
+  case $now in
+    ACTIVE) exit 0 ;;
+    ABSENT)
+      create
+      created=1
+      ;;
+    SUSPENDED) "$scripts/delete.sh" ;;
+    FAILED)
+      # Not for ever: what we have asked for may be impossible.
+      if [ -n "$created" ]; then
+        queued describe --format='yaml(state)' >&2
+        echo "error: $NAME: the TPU VM could not be created" >&2
+        exit 1
+      fi
+      "$scripts/delete.sh"
+      ;;
+  esac
+  nap
+done

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Installs this checkout of xjax on all workers of a TPU VM.
+#
+#   NAME=my-tpu ZONE=us-west4-a \
+#     PREPARE='sudo mkdir -p /nfs && sudo mount 10.0.0.2:/share /nfs' \
+#     tpu_scripts/setup.sh
+#
+# Safe to run again: it installs what has changed. PREPARE must be, too.
+# Settings: settings.sh.
+# shellcheck source=tpu_scripts/settings.sh
+source "$(dirname "$0")/settings.sh"
+[ $# = 0 ] || usage tpu_scripts/setup.sh
+check tpu_scripts/setup.sh
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+tar --exclude=__pycache__ -czf "$folder/xjax.tar.gz" -C "$scripts/.." \
+  README.md pyproject.toml setup.py experiments tpu_scripts xjax
+gcloud compute tpus tpu-vm scp "$folder/xjax.tar.gz" "$NAME:" "${where[@]}" \
+  --worker=all
+
+# The images' own Python is older than xjax needs: uv brings one. The last line
+# tells run.sh that all of this is done.
+on all "set -e
+rm -f xjax/ready
+mkdir -p xjax
+tar -xzf xjax.tar.gz -C xjax
+python3 -m pip install --quiet --user uv
+[ -x xjax/.venv/bin/python ] \
+|| ~/.local/bin/uv venv --quiet --python=3.12 xjax/.venv
+~/.local/bin/uv pip install --quiet --python=xjax/.venv -e 'xjax[tpu]'
+${PREPARE:-true}
+touch xjax/ready"

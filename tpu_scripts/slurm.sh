@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Runs a command as a SLURM job (slurm.sbatch), and waits for its end.
+#
+#   NAME=mine OPTIONS='--nodes=2 --ntasks-per-node=8 --gpus-per-node=8' \
+#     tpu_scripts/slurm.sh \
+#     python -m experiments.train --config=FILE.py --workdir=/nfs/runs/mine
+#
+#   NAME     of the job
+#   OPTIONS  more of sbatch, separated by spaces
+#   LOG      the file for what the job prints; else NAME.txt
+#   POLL     seconds between two looks; else 10
+#
+# Safe to run again: it waits for a job of this NAME that is there. Ctrl-C
+# leaves the job, SIGTERM lets it save and end. Exit code: the command's; 75: it
+# has saved.
+set -euo pipefail
+
+if [ $# = 0 ] || [ -z "${NAME:-}" ]; then
+  echo 'error: usage: NAME=... tpu_scripts/slurm.sh COMMAND...' >&2
+  exit 1
+fi
+scripts=$(cd "$(dirname "$0")" && pwd)
+log=${LOG:-$NAME.txt}
+
+asked=
+nap=
+trap 'asked=1; [ -z "$nap" ] || kill "$nap" || true' TERM
+
+find_job() {
+  local user ids
+  user=$(id -un)
+  ids=$(squeue --noheader --user="$user" --name="$NAME" --format=%A)
+  echo "${ids%%$'\n'*}"
+}
+
+submit() {
+  local options
+  read -ra options <<< "${OPTIONS:-}"
+  sbatch --parsable --job-name="$NAME" --output="$log" "${options[@]}" \
+    "$scripts/slurm.sbatch" "$@"
+}
+
+# leave STATE: has the job save and end, and not come back.
+leave() {
+  if [ "$1" != RUNNING ]; then
+    scancel --state=PENDING "$id"
+  elif [ -z "$told" ]; then
+    scontrol update "JobId=$id" Requeue=0
+    scancel --signal=TERM "$id"
+    told=1
+  fi
+}
+
+# end CODE
+end() {
+  echo "$NAME: job $id: $state, exit code $1; it printed to $log" >&2
+  exit "$1"
+}
+
+id=$(find_job)
+[ -n "$id" ] || id=$(submit "$@")
+id=${id%%;*}
+told=
+while :; do
+  if ! job=$(scontrol --oneliner show job "$id" 2>&1); then
+    state=LOST
+    [[ $job != *'Invalid job id'* ]] || end 1
+  elif [[ $job =~ JobState=([A-Z_]+) ]]; then
+    state=${BASH_REMATCH[1]}
+    [[ $job =~ ExitCode=([0-9]+):([0-9]+) ]]
+    code=${BASH_REMATCH[1]} signal=${BASH_REMATCH[2]}
+    case $state in
+      COMPLETED) end 0 ;;
+      PREEMPTED | NODE_FAIL | BOOT_FAIL) end 75 ;;
+      CANCELLED) end "$((${asked:-0} ? 75 : 1))" ;;
+      FAILED) end "$((signal == 15 ? 75 : code ? code : 1))" ;;
+      TIMEOUT | OUT_OF_MEMORY | DEADLINE) end 1 ;;
+      *) [ -z "$asked" ] || leave "$state" || true ;;
+    esac
+  fi
+  sleep "${POLL:-10}" &
+  nap=$!
+  wait "$nap" || true
+  nap=
+done
