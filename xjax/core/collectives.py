@@ -44,11 +44,18 @@ def lowered_collectives(lowered: jax.stages.Lowered) -> list[Collective]:
   Those among groups of one device send nothing and are left out, here as in
   compiled_collectives.
   """
-  module = lowered.compiler_ir('stablehlo')
-  return [*_of_operation(module.operation, looped=False)]
+  functions = {
+    function.attributes['sym_name'].value: function.operation
+    for function in lowered.compiler_ir('stablehlo').body.operations
+    if function.operation.name == 'func.func'
+  }
+  return [*_of_operation(functions['main'], functions, looped=False)]
 
 
-def _of_operation(operation: Any, looped: bool) -> Iterator[Collective]:
+def _of_operation(
+  operation: Any, functions: dict[str, Any], looped: bool
+) -> Iterator[Collective]:
+  """Those in an operation of StableHLO, and in what it calls."""
   kind = operation.name.removeprefix('stablehlo.').replace('_', '-')
   if kind in _KINDS:
     groups = operation.attributes[
@@ -59,10 +66,13 @@ def _of_operation(operation: Any, looped: bool) -> Iterator[Collective]:
     if groups.type.shape[1] > 1:
       yield _collective(kind, arrays, looped)
   looped |= kind == 'while'
+  if kind == 'func.call':
+    called = functions[operation.attributes['callee'].value]
+    yield from _of_operation(called, functions, looped)
   for region in operation.regions:
     for block in region.blocks:
       for inner in block.operations:
-        yield from _of_operation(inner.operation, looped)
+        yield from _of_operation(inner.operation, functions, looped)
 
 
 def compiled_collectives(text: str) -> list[Collective]:
