@@ -1,13 +1,13 @@
 r"""BERT-base and a one-vs-all head on text of Amazon-3M's size.
 
 2,812,281 labels, 1,717,899 training documents with 36 labels each (the Extreme
-Classification Repository, http://manikvarma.org/downloads/XC/XMLRepository.html;
-McAuley and Leskovec 2013), or any folder like it: trn.json[.gz], tst.json[.gz]
-and the labels' names. BERT-base (Devlin et al. 2019,
-https://aclanthology.org/N19-1423) reads the first 128 pieces; the head scores
-all labels at every step (Renee, Jain et al. 2023) with rows of 2 bytes a weight
-and SGD without momentum in the pass that finds their gradient (ELMO, ICML 2025).
-Rows of 1 byte: --config.model.head.storage=FLOAT8.
+Classification Repository, http://manikvarma.org/downloads/XC/XMLRepository.html),
+or any folder like it: trn.json[.gz], tst.json[.gz] and the labels' names.
+BERT-base (Devlin et al. 2019, https://aclanthology.org/N19-1423) reads the first
+128 pieces. The head scores all labels at every step (Renee, Jain et al. 2023),
+with rows of 2 bytes a weight, which SGD without momentum changes in the pass that
+finds their gradient (ELMO, ICML 2025). Rows of 1 byte:
+--config.model.head.storage=FLOAT8.
 
   python -m experiments.train \
     --config=experiments/configs/amazon_3m_like.py \
@@ -16,8 +16,8 @@ Rows of 1 byte: --config.model.head.storage=FLOAT8.
 
 with FOLDER bert-base-uncased as Hugging Face has it.
 
-Hardware: one GPU of 80 GB, or more GPUs or TPUs, among which rows are divided.
-Expected: not run yet; learning rates are guesses. Time: 3,356 steps an epoch.
+Hardware: a GPU, or several GPUs or TPUs, among which rows are divided. Expected:
+not run yet; learning rates are guesses. Time: 3,356 steps an epoch.
 """
 
 from xjax.data.config import SubwordsConfig, XcRepoData
