@@ -1,4 +1,4 @@
-r"""EURLEX57K, the header zone alone: BIGRU-ATT, its label rows in 4, 2 or 1 bytes.
+r"""EURLEX57K, the header zone: BIGRU-ATT with label rows in 4, 2 or 1 bytes.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636 (BIGRU-ATT); the
