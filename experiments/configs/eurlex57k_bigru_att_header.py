@@ -10,7 +10,8 @@ storage of label rows is that of ELMO, ICML 2025.
 
 STORAGE is adam: float32 rows, trained by Adam as all else; or float32,
 bfloat16, compensated or float8: rows changed by Adagrad in the pass that finds
-their gradient. Hardware: two CPU cores.
+their gradient. Hardware: two CPU cores. Expected: not run yet. Time: about ten
+minutes.
 """
 
 from xjax.core.errors import ConfigError
@@ -32,7 +33,7 @@ from xjax.train.config import (
   Schedule,
 )
 
-_KINDS = ('adam', *(storage.value for storage in Storage))
+SYSTEMS = ('adam', *(storage.value for storage in Storage))
 
 
 def get_config(kind: str = 'adam') -> Config:
@@ -62,8 +63,8 @@ def get_config(kind: str = 'adam') -> Config:
 
 
 def _rows(kind: str) -> tuple[OneVsAllConfig, RowsConfig]:
-  if kind not in _KINDS:
-    raise ConfigError(f'{kind!r} is none of {", ".join(_KINDS)}')
+  if kind not in SYSTEMS:
+    raise ConfigError(f'{kind!r} is none of {", ".join(SYSTEMS)}')
   if kind == 'adam':
     return OneVsAllConfig(), ByOptimizer()
   return OneVsAllConfig(storage=Storage(kind)), FusedAdagrad(learning_rate=0.05)
