@@ -9,8 +9,8 @@ limit is the three matrix products of it: [B, D] [D, L], [B, L] [L, D] and
 [L, B] [B, D], which are timed bare, one after the other, in the same run. Next
 to them: the dense formulation in JAX and in torch (linear, BCE with logits,
 SGD), and on GPUs torch's in chunks of labels. Each side has a process of its
-own, and they take turns; medians. Memory is the peak beyond the process with an
-idle device. On CPUs it exits 1 where a bound is exceeded:
+own, and they take turns; medians. Memory is the peak beyond the idle process,
+its programs compiled. On CPUs it exits 1 where a bound is exceeded:
 
   time / bare products                 0.85
   time / the better dense formulation  0.5 (D = 64), 0.75 (D = 768)
@@ -22,6 +22,8 @@ heads that fit are run for their speed alone.
 """
 
 from collections.abc import Callable
+import ctypes
+import functools
 import json
 import os
 import pathlib
@@ -193,19 +195,22 @@ def serve(name: str, row: str) -> None:
   """Answers lines of standard input."""
   *sizes, storage, chunk = row.split()
   labels, dim, documents = map(int, sizes)
-  jax.block_until_ready(jax.jit(lambda x: x @ x)(jnp.ones((512, 512))))
-  idle = resident()
   with jax.set_mesh(make_mesh(MeshConfig())):
-    match name:
-      case 'products':
-        step = products(labels, dim, documents)
-      case 'dense':
-        step = dense(labels, dim, documents)
-      case 'fused':
-        step = fused(labels, dim, documents, Storage(storage), int(chunk))
+    make = {
+      'products': products,
+      'dense': dense,
+      'fused': functools.partial(
+        fused, storage=Storage(storage), chunk=int(chunk)
+      ),
+    }[name]
+    # What a library makes or reads when it is first used is not the step's.
+    jax.block_until_ready(make(4096, dim, documents)()())
+    begin = make(labels, dim, documents)
+    idle = resident()
+    step = begin()
     for line in sys.stdin:
       if line.strip() == 'memory':
-        print(peak(idle), flush=True)
+        print(peak() - idle, flush=True)
         continue
       start = time.perf_counter()
       jax.block_until_ready(step())
@@ -213,17 +218,19 @@ def serve(name: str, row: str) -> None:
 
 
 def resident() -> int:
-  """Bytes of this process on the device, now."""
+  """Bytes of this process on the device, now; the peak begins anew."""
   if _DEVICE.value == 'cuda':
     return jax.devices()[0].memory_stats()['bytes_in_use']
+  ctypes.CDLL(None).malloc_trim(0)  # what compiling has left behind
+  pathlib.Path('/proc/self/clear_refs').write_text('5')
   return _status('VmRSS')
 
 
-def peak(idle: int) -> int:
-  """Bytes at most since the start, beyond the idle process."""
+def peak() -> int:
+  """Bytes of this process on the device at most, since it was idle."""
   if _DEVICE.value == 'cuda':
-    return jax.devices()[0].memory_stats()['peak_bytes_in_use'] - idle
-  return _status('VmHWM') - idle
+    return jax.devices()[0].memory_stats()['peak_bytes_in_use']
+  return _status('VmHWM')
 
 
 def _status(name: str) -> int:
@@ -254,65 +261,72 @@ def fused(
     rngs = nnx.Rngs(0)
     return OneVsAll(labels, dim, chunk=chunk, storage=storage, rngs=rngs)
 
-  graphdef = nnx.graphdef(nnx.eval_shape(head))
-  state = {
-    'params': jax.jit(lambda: nnx.state(head()))(),
-    'step': jnp.uint32(0),
-  }
-  given = batch(labels, dim, documents)
+  graphdef, abstract = nnx.split(nnx.eval_shape(head))
+  init = jax.jit(lambda: nnx.state(head())).lower().compile()
+  document_BD, positives_BP = batch(labels, dim, documents)
 
-  def total(document_BD, positives_BP, params, key):
+  def total(document_BD, params, key):
     pace = Pace(jnp.float32(0.01), jnp.float32(0), key)
-    mask_B = jnp.ones(documents, bool)
-    row_step = RowStep(SGD(), {}, pace)
     return fused_loss(
       nnx.merge(graphdef, params),
       document_BD,
       positives_BP,
-      mask_B,
+      jnp.ones(documents, bool),
       bce,
-      row_step,
+      RowStep(SGD(), {}, pace),
     )
 
-  run = jax.jit(jax.value_and_grad(total, has_aux=True), donate_argnums=2)
+  run = jax.jit(jax.value_and_grad(total, has_aux=True), donate_argnums=1)
+  run = run.lower(document_BD, abstract, jnp.uint32(0)).compile()
 
-  def step():
-    (loss, (rows, _)), d_document_BD = run(
-      *given, state['params'], state['step']
-    )
-    state['params'], state['step'] = rows, state['step'] + 1
-    return loss, d_document_BD, rows
+  def begin() -> Callable[[], Any]:
+    state = {'params': init()}
 
-  return step
+    def step():
+      (loss, (rows, _)), d_document_BD = run(
+        document_BD, state['params'], jnp.uint32(0)
+      )
+      state['params'] = rows
+      return loss, d_document_BD, rows
+
+    return step
+
+  return begin
 
 
 def dense(labels: int, dim: int, documents: int) -> Callable[[], Any]:
   """The dense twin: all logits, all gradients, then the change."""
-  init = jax.jit(lambda key: jax.random.normal(key, (labels, dim), dtype()))
-  state = {'kernel': init(jax.random.key(0)), 'bias': jnp.zeros(labels)}
   document_BD, positives_BP = batch(labels, dim, documents)
+  init = jax.jit(lambda: jax.random.normal(jax.random.key(0), shape, dtype()))
+  shape = labels, dim
 
   def total(kernel_LD, bias_L, document_BD):
     logits_BL = product(document_BD, kernel_LD, (1, 1)) + bias_L
     gold_BP = jnp.take_along_axis(logits_BL, positives_BP, axis=1)
     return jax.nn.softplus(logits_BL).sum() - gold_BP.sum()
 
-  def change(kernel_LD, bias_L, document_BD):
+  def change(kernel_LD, bias_L):
     loss, (d_kernel_LD, d_bias_L, d_document_BD) = jax.value_and_grad(
       total, argnums=(0, 1, 2)
     )(kernel_LD, bias_L, document_BD)
     kernel_LD -= 0.01 / documents * d_kernel_LD
     return kernel_LD, bias_L - 0.01 / documents * d_bias_L, loss, d_document_BD
 
-  run = jax.jit(change, donate_argnums=(0, 1))
+  kernel = jax.ShapeDtypeStruct(shape, dtype())
+  bias = jax.ShapeDtypeStruct((labels,), jnp.float32)
+  run = jax.jit(change, donate_argnums=(0, 1)).lower(kernel, bias).compile()
+  init = init.lower().compile()
 
-  def step():
-    state['kernel'], state['bias'], *found = run(
-      state['kernel'], state['bias'], document_BD
-    )
-    return found, state['kernel']
+  def begin() -> Callable[[], Any]:
+    state = [init(), jnp.zeros(labels)]
 
-  return step
+    def step():
+      *state[:], loss, d_document_BD = run(*state)
+      return loss, d_document_BD, state[0]
+
+    return step
+
+  return begin
 
 
 def products(labels: int, dim: int, documents: int) -> Callable[[], Any]:
@@ -328,26 +342,29 @@ def products(labels: int, dim: int, documents: int) -> Callable[[], Any]:
     ((documents, part), (part, dim), (1, 0)),
     ((documents, part), (documents, dim), (0, 0)),
   ]
+  init = jax.jit(
+    lambda shape: jax.random.normal(jax.random.key(0), shape, dtype()),
+    static_argnums=0,
+  )
 
   def bare(a, b, axes):
     contracted = (((axes[0],), (axes[1],)), ((), ()))
     precision = full_precision(a.dtype)
     return lax.dot_general(a, b, contracted, precision=precision)
 
-  init = jax.jit(jax.random.normal, static_argnums=(1, 2))
-  made = {
-    shape: init(jax.random.key(0), shape, dtype())
-    for *shapes, _ in kinds
-    for shape in shapes
-  }
-  runs = [(jax.jit(bare, static_argnums=2), *kind) for kind in kinds]
+  run = jax.jit(bare, static_argnums=2)
 
-  def step():
-    for _ in range(-(-labels // part)):
-      for run, a, b, axes in runs:
-        jax.block_until_ready(run(made[a], made[b], axes))
+  def begin() -> Callable[[], Any]:
+    made = {shape: init(shape) for *shapes, _ in kinds for shape in shapes}
 
-  return step
+    def step():
+      for _ in range(-(-labels // part)):
+        for a, b, axes in kinds:
+          jax.block_until_ready(run(made[a], made[b], axes))
+
+    return step
+
+  return begin
 
 
 if __name__ == '__main__':

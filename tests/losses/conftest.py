@@ -52,6 +52,27 @@ class Trial:
       np.testing.assert_allclose(all_BC[:, :4], real_BC, rtol=1e-6)
       np.testing.assert_array_equal(all_BC[:, 4:], 0)
 
+  def parts_are_the_whole(self):
+    """What is dense and what is of gold labels alone, as __call__ has it."""
+    logits_BC, targets_BC = draw()
+    weight_C = jnp.linspace(0, 2, 7)
+    loss_BC, dlogits_BC = self.loss(logits_BC, targets_BC)
+    gold = [np.asarray(x) for x in self.loss.gold(logits_BC)]
+    others_BC = jnp.where(targets_BC, -jnp.inf, logits_BC)
+    for given in (None, weight_C):
+      loss, d_others_BC = self.loss.absent(others_BC, given)
+      weigh_C = 1 if given is None else given
+      np.testing.assert_allclose(
+        loss, jnp.where(targets_BC, 0, loss_BC * weigh_C).sum(), rtol=1e-6
+      )
+      np.testing.assert_array_equal(d_others_BC[targets_BC], 0)
+      expected_BC = jnp.where(targets_BC, 0, dlogits_BC * weigh_C)
+      np.testing.assert_allclose(d_others_BC, expected_BC, 1e-6, 1e-7)
+    for found_BC, expected_BC in zip(gold, (loss_BC, dlogits_BC)):
+      np.testing.assert_allclose(
+        found_BC[targets_BC], expected_BC[targets_BC], rtol=1e-6
+      )
+
   def at(self, logit, target):
     """(loss, derivative) of one label."""
     found = self.loss(jnp.array([[logit]], jnp.float32), jnp.array([[target]]))
@@ -63,6 +84,7 @@ class Trial:
     self.derivative_is_the_slope()
     self.documents_are_independent()
     self.no_label_costs_nothing()
+    self.parts_are_the_whole()
 
 
 def draw(seed=0, documents=5, labels=7):

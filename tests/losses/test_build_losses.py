@@ -20,9 +20,11 @@ from xjax.losses.config import (
   LabelWeightsConfig,
   LossConfig,
   PropensityWeights,
+  SoftmaxConfig,
   SquaredHingeConfig,
 )
 from xjax.losses.focal import Focal
+from xjax.losses.softmax import Softmax
 from xjax.losses.squared_hinge import squared_hinge
 
 COUNTS = np.array([40, 3, 1, 0])
@@ -34,6 +36,7 @@ COUNTS = np.array([40, 3, 1, 0])
     (BCEConfig(), bce, ScoreKind.LOGIT),
     (FocalConfig(1.5, 0.3), Focal(1.5, 0.3), ScoreKind.LOGIT),
     (SquaredHingeConfig(), squared_hinge, ScoreKind.MARGIN),
+    (SoftmaxConfig(averaged=False), Softmax(False), ScoreKind.MARGIN),
   ],
 )
 def test_losses(config, loss, kind):

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 from typing import NamedTuple
 
-from flax import nnx, struct
+from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
@@ -33,8 +33,7 @@ from xjax.heads.update import RowGradient, RowRule, Slots
 from xjax.losses.contract import ChunkLoss, LabelWeights
 
 
-@struct.dataclass
-class Pace:
+class Pace(NamedTuple):
   """How far a step goes.
 
   Attributes:

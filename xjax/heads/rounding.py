@@ -60,9 +60,10 @@ def to_e4m3(
     exponent_C: int8, from -126 to 117, the least that none of the row is above
       the largest E4M3.
   """
-  largest_C = jnp.abs(values_CD).max(axis=1)
-  _, exponent_C = jnp.frexp(largest_C / _LARGEST)
-  # frexp's mantissa is from 1/2 to below 1: at 1/2 exactly one less would do.
+  fraction_C, exponent_C = jnp.frexp(jnp.abs(values_CD).max(axis=1))
+  # The largest is 7/8 of 2^9: compared so, it is found exactly, and what is
+  # stored already has no exponent above its own.
+  exponent_C += (fraction_C > _LARGEST / 2**9) - 9
   exponent_C = jnp.clip(exponent_C, -126, 117)
   scaled_CD = jnp.abs(values_CD) * power_of_2(-exponent_C)[:, None]
   # Below the least normal number spacing is even, as it is just above.

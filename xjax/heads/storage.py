@@ -12,6 +12,7 @@ import enum
 import jax
 from jax import lax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Float32, UInt32
 
 from xjax.heads.rounding import E4M3, power_of_2, to_bfloat16, to_e4m3
@@ -79,7 +80,7 @@ def stored(
       return {'kernel': bits_CD, 'exponent': exponent_C}
 
 
-def weights(rows: Rows, dtype: jnp.dtype) -> Float[Array, 'C D']:
+def weights(rows: Rows, dtype: DTypeLike) -> Float[Array, 'C D']:
   """The stored weights as numbers of dtype."""
   if 'exponent' not in rows:
     return rows['kernel'].astype(dtype)

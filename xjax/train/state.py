@@ -114,7 +114,7 @@ def plan_state(
     opt_state = optimizer.init(trained)
     return TrainState(jnp.int32(0), params, opt_state, mean, slots)
 
-  with jax.set_mesh(mesh):
+  with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
     graphdef = nnx.graphdef(nnx.eval_shape(lambda: build(nnx.Rngs(0))))
     shapes = jax.eval_shape(init, jax.random.key(0))
     shardings = shardings_of(shapes, mesh)

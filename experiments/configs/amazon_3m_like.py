@@ -1,0 +1,72 @@
+r"""BERT-base and a one-vs-all head on text of Amazon-3M's size.
+
+2,812,281 labels, 1,717,899 training documents with 36 labels each (the Extreme
+Classification Repository, http://manikvarma.org/downloads/XC/XMLRepository.html),
+or any folder like it: trn.json[.gz], tst.json[.gz] and the labels' names.
+BERT-base (Devlin et al. 2019, https://aclanthology.org/N19-1423) reads the first
+128 pieces. The head scores all labels at every step (Renee, Jain et al. 2023),
+with rows of 2 bytes a weight, which SGD without momentum changes in the pass that
+finds their gradient (ELMO, ICML 2025). Rows of 1 byte:
+--config.model.head.storage=FLOAT8.
+
+  python -m experiments.train \
+    --config=experiments/configs/amazon_3m_like.py \
+    --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
+    --workdir=runs/amazon_3m_like
+
+with FOLDER bert-base-uncased as Hugging Face has it.
+
+Hardware: a GPU, or several GPUs or TPUs, among which rows are divided. Expected:
+not run yet; learning rates are guesses. Time: 3,356 steps an epoch.
+"""
+
+from xjax.data.config import SubwordsConfig, XcRepoData
+from xjax.heads.storage import Storage
+from xjax.models.config import (
+  BertConfig,
+  ClsConfig,
+  NeuralModel,
+  NoEmbedding,
+  OneVsAllConfig,
+)
+from xjax.train.config import (
+  Config,
+  Dtype,
+  EvalConfig,
+  FusedSGD,
+  NeuralTrain,
+  Optimizer,
+  Schedule,
+)
+
+EPOCH = 3356  # steps
+
+
+def get_config() -> Config:
+  return Config(
+    data=XcRepoData(
+      tokens=SubwordsConfig(max_tokens=128, buckets=(32, 64, 128)),
+    ),
+    model=NeuralModel(
+      NoEmbedding(),
+      # Without this dropout GPUs use a flash kernel.
+      BertConfig(attention_dropout=0.0),
+      ClsConfig(dropout=0.1),
+      OneVsAllConfig(chunk=8192, storage=Storage.BFLOAT16),
+    ),
+    train=NeuralTrain(
+      batch_size=512,
+      steps=30 * EPOCH,
+      learning_rate=1e-4,
+      warmup=5000,
+      schedule=Schedule.LINEAR,
+      optimizer=Optimizer.ADAMW,
+      weight_decay=0.01,
+      rows=FusedSGD(learning_rate=0.05),
+      compute_dtype=Dtype.BFLOAT16,
+      checkpoint_every=EPOCH,
+      judge_every=EPOCH,
+      patience=3,
+    ),
+    eval=EvalConfig(batch_size=512, ks=(1, 3, 5), propensity=(0.6, 2.6)),
+  )

@@ -1,0 +1,70 @@
+r"""EURLEX57K, the header zone: BIGRU-ATT with label rows in 4, 2 or 1 bytes.
+
+Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
+Legislation", ACL 2019, https://aclanthology.org/P19-1636 (BIGRU-ATT); the
+storage of label rows is that of ELMO, ICML 2025.
+
+  python -m experiments.train \
+    --config=experiments/configs/eurlex57k_bigru_att_header.py:STORAGE \
+    --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_att_header/STORAGE
+
+STORAGE is adam: float32 rows, trained by Adam as all else; or float32,
+bfloat16, compensated or float8: rows changed by Adagrad in the pass that finds
+their gradient. Hardware: two CPU cores. Expected: not run yet. Time: about ten
+minutes.
+"""
+
+from xjax.core.errors import ConfigError
+from xjax.data.config import Eurlex57kData, WordsConfig
+from xjax.heads.storage import Storage
+from xjax.models.config import (
+  BiGRUConfig,
+  EmbeddingConfig,
+  NeuralModel,
+  OneVsAllConfig,
+  SelfAttentionConfig,
+)
+from xjax.train.config import (
+  ByOptimizer,
+  Config,
+  FusedAdagrad,
+  NeuralTrain,
+  RowsConfig,
+  Schedule,
+)
+
+SYSTEMS = ('adam', *(storage.value for storage in Storage))
+
+
+def get_config(kind: str = 'adam') -> Config:
+  head, rows = _rows(kind)
+  return Config(
+    data=Eurlex57kData(
+      zones=('header',),
+      tokens=WordsConfig(max_tokens=96, buckets=(32, 48, 64, 96)),
+    ),
+    model=NeuralModel(
+      embedding=EmbeddingConfig(dim=200, dropout=0.2, word_dropout=0.02),
+      encoder=BiGRUConfig(units=200, dropout=0.2),
+      pooling=SelfAttentionConfig(),
+      head=head,
+    ),
+    train=NeuralTrain(
+      batch_size=64,
+      steps=1500,
+      learning_rate=2e-3,
+      warmup=150,
+      schedule=Schedule.COSINE,
+      clip_norm=20.0,
+      rows=rows,
+      judge_every=500,
+    ),
+  )
+
+
+def _rows(kind: str) -> tuple[OneVsAllConfig, RowsConfig]:
+  if kind not in SYSTEMS:
+    raise ConfigError(f'{kind!r} is none of {", ".join(SYSTEMS)}')
+  if kind == 'adam':
+    return OneVsAllConfig(), ByOptimizer()
+  return OneVsAllConfig(storage=Storage(kind)), FusedAdagrad(learning_rate=0.05)

@@ -1,0 +1,164 @@
+"""Softmax over all labels, through a head whose documents are their logits."""
+
+import functools
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xjax.core.mesh import DATA, LABEL, padded_labels
+from xjax.core.types import PAD
+from xjax.heads.ova import OneVsAll
+from xjax.heads.streaming import head_loss
+from xjax.losses.contract import LabelWeights
+from xjax.losses.softmax import Softmax
+
+B, L = 8, 37
+MASK_B = np.arange(B) < B - 1
+POSITIVES_BP = np.array(
+  [
+    [3, 3, 36, L + 5],  # twice the same; none of this head
+    [0, 1, 2, 3],
+    [PAD] * 4,  # no gold label
+    [7, PAD, PAD, PAD],
+    [5, 9, PAD, 20],
+    [36, PAD, PAD, 0],
+    [11, 12, 13, PAD],
+    [2, 4, PAD, PAD],  # only fills
+  ],
+  np.int32,
+)
+
+
+def mesh_of(data, label):
+  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
+  return jax.sharding.Mesh(devices, (DATA, LABEL))
+
+
+@functools.cache
+def program(loss, mesh, chunk):
+  """(logits_BL, weights) -> the loss's sum and its slope by logits."""
+  with jax.set_mesh(mesh_of(*mesh)):
+    head = OneVsAll(L, L, chunk=chunk, rngs=nnx.Rngs(0))
+    head.kernel[...] = jnp.eye(padded_labels(L), L)
+
+  def run(logits_BL, weights):
+    given = (jnp.asarray(POSITIVES_BP), jnp.asarray(MASK_B))
+    return head_loss(head, logits_BL, *given, loss, weights)
+
+  return jax.jit(jax.value_and_grad(run))
+
+
+def found(loss, logits_BL, weights=None, mesh=(1, 1), chunk=16):
+  with jax.set_mesh(mesh_of(*mesh)):
+    given = jnp.asarray(logits_BL, jnp.float32)
+    pair = program(loss, mesh, chunk)(given, weights)
+    return jax.tree.map(np.asarray, jax.block_until_ready(pair))
+
+
+def shares(averaged, weight_L):
+  """a_BL of the definition: of each document's gold labels."""
+  gold_BL = (POSITIVES_BP[:, :, None] == np.arange(L)).any(axis=1)
+  a_BL = np.where(gold_BL & MASK_B[:, None], weight_L, 0.0)
+  sum_B1 = a_BL.sum(axis=1, keepdims=True)
+  return a_BL / np.where(sum_B1 > 0, sum_B1, 1) if averaged else a_BL
+
+
+def reference(logits_BL, a_BL):
+  """The loss and its slope by definition, float64."""
+  z_BL = np.asarray(logits_BL, np.float64)
+  highest_B1 = z_BL.max(axis=1, keepdims=True)
+  e_BL = np.exp(z_BL - highest_B1)
+  log_B1 = highest_B1 + np.log(e_BL.sum(axis=1, keepdims=True))
+  p_BL = np.exp(z_BL - log_B1)
+  slope_BL = a_BL.sum(axis=1, keepdims=True) * p_BL - a_BL
+  return (a_BL * (log_B1 - z_BL)).sum(), slope_BL
+
+
+def draw(scale=3):
+  return scale * np.random.default_rng(0).normal(size=(B, L)).astype(np.float32)
+
+
+def weights():
+  """Of gold labels other ones for each, and any of the others."""
+  draw = np.random.default_rng(1).uniform(0.2, 3, (2, padded_labels(L)))
+  draw[0, 12] = 0
+  return LabelWeights(*jnp.asarray(draw, jnp.float32))
+
+
+def test_the_reference_is_its_own_slope():
+  logits_BL, a_BL = draw().astype(np.float64), shares(True, 1.0)
+  _, slope_BL = reference(logits_BL, a_BL)
+  step_BL = np.random.default_rng(2).normal(size=(B, L))
+  more, less = (
+    reference(logits_BL + h * step_BL, a_BL)[0] for h in (1e-5, -1e-5)
+  )
+  np.testing.assert_allclose(
+    (more - less) / 2e-5, (slope_BL * step_BL).sum(), rtol=1e-8
+  )
+
+
+@pytest.mark.parametrize('averaged', [True, False])
+@pytest.mark.parametrize('weighted', [False, True])
+def test_definition(averaged, weighted):
+  given = weights() if weighted else None
+  weight_L = np.asarray(given.positive_L[:L]) if weighted else 1.0
+  total, slope_BL = reference(draw(), shares(averaged, weight_L))
+  loss, dlogits_BL = found(Softmax(averaged), draw(), given)
+  np.testing.assert_allclose(loss, total, rtol=1e-6)
+  np.testing.assert_allclose(dlogits_BL, slope_BL, 1e-5, 1e-6)
+  # Neither filling rows nor documents without gold labels count.
+  np.testing.assert_array_equal(dlogits_BL[[2, 7]], 0)
+
+
+@pytest.mark.parametrize(
+  ('mesh', 'chunk'), [((2, 4), 16), ((1, 8), 7), ((8, 1), 16), ((1, 1), 1)]
+)
+def test_meshes_and_chunks(mesh, chunk):
+  given = weights()
+  total, slope_BL = reference(
+    draw(), shares(True, np.asarray(given.positive_L[:L]))
+  )
+  loss, dlogits_BL = found(Softmax(), draw(), given, mesh, chunk)
+  np.testing.assert_allclose(loss, total, rtol=1e-6)
+  np.testing.assert_allclose(dlogits_BL, slope_BL, 1e-5, 1e-6)
+
+
+def test_golden():
+  logits_BL = np.full((B, L), -100.0)
+  logits_BL[3, [7, 8]] = np.log([1.0, 3.0])
+  logits_BL[3, 9] = np.log(4.0)
+  _, dlogits_BL = found(Softmax(), logits_BL)
+  # 1/8, 3/8 and 4/8; label 7 is gold.
+  np.testing.assert_allclose(
+    dlogits_BL[3, [7, 8, 9, 10]], [-7 / 8, 3 / 8, 1 / 2, 0], 1e-5, 1e-12
+  )
+
+
+@pytest.mark.parametrize('sign', [1, -1])
+@pytest.mark.parametrize('all_labels', [False, True])
+def test_extremes(sign, all_labels):
+  logits_BL = draw(1.0)
+  logits_BL[:, slice(None) if all_labels else slice(0, L, 2)] += sign * 1e4
+  total, slope_BL = reference(logits_BL, shares(True, 1.0))
+  loss, dlogits_BL = found(Softmax(), logits_BL)
+  np.testing.assert_allclose(loss, total, rtol=1e-6, atol=1e-2)
+  # Logits of 10,000 have three digits after the point.
+  np.testing.assert_allclose(dlogits_BL, slope_BL, atol=2e-3)
+  assert np.isfinite(dlogits_BL).all()
+
+
+def test_averaged_documents_count_as_one():
+  once, slope_BL = found(Softmax(True), draw())
+  each, slopes_BL = found(Softmax(False), draw())
+  gold = (shares(False, 1.0) > 0).sum(axis=1)
+  np.testing.assert_allclose(
+    slope_BL * np.maximum(gold, 1)[:, None], slopes_BL, 1e-5, 1e-6
+  )
+  assert once < each
+
+
+def test_equal_ones_are_one_key():
+  assert {Softmax(), Softmax(True)} == {Softmax()} != {Softmax(False)}
