@@ -100,14 +100,15 @@ class ModelScorer:
 
     def put(given: np.ndarray) -> jax.Array:
       key = id(given)
-      found = last[key][1] if key in last else self._put(given)
-      # The array given is kept: no other one has its id meanwhile.
-      self._placed[key] = given, found
-      return found
+      if key not in self._placed:
+        # The array given is kept: no other one has its id meanwhile.
+        self._placed[key] = last.get(key) or (given, self._put(given))
+      return self._placed[key][1]
 
     return jax.tree.map(put, filters)
 
   def _put(self, given: np.ndarray) -> jax.Array:
+    """Its first n_labels, bool or float32."""
     if len(given) < self.n_labels:
       raise ValueError(f'a filter has {len(given)} of {self.n_labels} labels')
     rows = given[: self.n_labels]

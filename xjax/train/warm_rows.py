@@ -20,7 +20,7 @@ from xjax.train.checkpoint import read_some
 KERNEL, EXPONENT = 'head/kernel', 'head/exponent'
 
 
-def has_label_rows(param: jax.Array) -> bool:
+def has_label_rows(param: jax.Array | jax.ShapeDtypeStruct) -> bool:
   """Whether a parameter has a row per label, as its sharding tells."""
   spec: Any = param.sharding.spec
   return bool(spec) and spec[0] in (LABEL, ALL_DEVICES)
@@ -71,7 +71,7 @@ def _of_label(param: jax.Array) -> NamedSharding:
 
 
 def _in_place(source: np.ndarray) -> bool:
-  """Whether every label has one row here and there."""
+  """Whether the first labels have rows there, each in its place, alone."""
   count = int((source >= 0).sum())
   return np.array_equal(source[:count], np.arange(count))
 
@@ -100,7 +100,6 @@ def _in_storage(
   given = {name: x for name, x in rows.items() if name in (KERNEL, EXPONENT)}
   convert = jax.jit(
     functools.partial(_converted, storage),
-    donate_argnums=0,
     out_shardings=_of_label(rows[KERNEL]),
   )
   return rows | convert(given)
