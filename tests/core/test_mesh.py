@@ -17,6 +17,7 @@ from xjax.core.mesh import (
   own_rows,
   padded_labels,
   put_batch,
+  put_labels,
   share_of,
 )
 from xjax.core.share import Share
@@ -78,3 +79,17 @@ def test_rows_are_fetched_along_any_axis():
   array = np.arange(48).reshape(3, 8, 2)
   put = jax.device_put(array, NamedSharding(mesh, P(None, DATA)))
   np.testing.assert_array_equal(own_rows(put, axis=1), array)
+
+
+@pytest.mark.parametrize('shape', [(5,), (LABEL_MULTIPLE,), (2000, 3)])
+def test_rows_of_labels_are_padded_and_divided(shape):
+  mesh = make_mesh(MeshConfig(2, 4))
+  rows = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+  sharding = NamedSharding(mesh, P((LABEL, DATA)))
+  put = put_labels(rows, sharding)
+  length = padded_labels(len(rows))
+  assert put.sharding == sharding and put.dtype == np.float32
+  shards = {shard.data.shape for shard in put.addressable_shards}
+  assert shards == {(length // 8, *shape[1:])}
+  np.testing.assert_array_equal(put[: len(rows)], rows)
+  np.testing.assert_array_equal(put[len(rows) :], 0)

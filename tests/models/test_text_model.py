@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.mesh import DATA, LABEL, put_batch
+from xjax.core.mesh import DATA, LABEL, padded_labels, put_batch, put_labels
 from xjax.core.types import PAD, Batch, ScoreKind
 from xjax.losses.bce import bce
-from xjax.models import text_model
+from xjax.models import scorer as model_scorer, text_model
 from xjax.models.build import build, smoothed_priors
 from xjax.models.config import (
   BiGRUConfig,
@@ -179,6 +179,33 @@ def test_scorer_takes_weights_and_allowed_labels():
   np.testing.assert_array_equal(ids[0, :, 0], np.arange(8) + 20)
   np.testing.assert_array_equal(ids[0, :, 1], PAD)
   assert ours.score_kind == ScoreKind.LOGIT
+
+
+def test_filters_go_to_the_devices_once(monkeypatch):
+  mesh = mesh_of(2, 4)
+  ours, put = scorer(mesh), []
+
+  def spy(rows, sharding):
+    put.append(put_labels(rows, sharding))
+    return put[-1]
+
+  monkeypatch.setattr(model_scorer, 'put_labels', spy)
+  even, odd = np.arange(L) % 2 == 0, np.arange(L) % 2 == 1
+  weights = np.linspace(0.1, 1, L)
+  for _ in range(2):
+    first, _ = ours.topk(draw(), 3, weights, (even, odd), odd)
+  assert len(put) == 3
+  assert {x.sharding.spec for x in put} == {jax.P(LABEL)}
+  assert {x.shape for x in put} == {(padded_labels(L),)}
+  assert ours._topk._cache_size() == 1
+  ids, _ = ours.topk(draw(), 3, weights, (even, odd), even)
+  assert len(put) == 3  # the same, as something else
+  assert set((first[0] % 2).ravel()) == {1} and set((ids[0] % 2).ravel()) == {0}
+  ours.topk(draw(), 3)
+  ours.topk(draw(), 3, allowed=even)
+  assert len(put) == 4  # those of the last call alone are kept
+  with pytest.raises(ValueError, match=f'149 of {L} labels'):
+    ours.topk(draw(), 3, allowed=even[:-1])
 
 
 def test_one_trace_per_shape():

@@ -122,7 +122,7 @@ def test_other_shapes_are_skipped_and_told(config, finished, source, caplog):
   space, vocab = source
   before, after = started(wider, str(finished.workdir), space, vocab)
   assert 'loaded  embedding/table' in caplog.text
-  assert 'skipped head/output: shape (128, 16), not (128, 10)' in caplog.text
+  assert 'skipped head/output: shape (1536, 16), not (1536, 10)' in caplog.text
   assert 'fresh   encoder/' in caplog.text
   np.testing.assert_array_equal(after['head/output'], before['head/output'])
 

@@ -71,6 +71,25 @@ def padded_labels(n_labels: int) -> int:
   return -(-n_labels // LABEL_MULTIPLE) * LABEL_MULTIPLE
 
 
+def put_labels(rows: np.ndarray, sharding: NamedSharding) -> jax.Array:
+  """Puts rows of labels on devices, padded to padded_labels with zeros.
+
+  Args:
+    rows: [L, ...], the same on every process; each puts the parts that its
+      devices hold.
+    sharding: of the padded rows.
+  """
+  shape = (padded_labels(len(rows)), *rows.shape[1:])
+
+  def part(index: tuple[slice, ...]) -> np.ndarray:
+    start, stop, _ = index[0].indices(shape[0])
+    own = rows[index]
+    filled = [(0, stop - start - len(own)), *[(0, 0)] * (rows.ndim - 1)]
+    return np.pad(own, filled)
+
+  return jax.make_array_from_callback(shape, sharding, part)
+
+
 def documents_second(x_TB: jax.Array) -> jax.Array:
   """Constrains the second axis, the documents, to the data axis."""
   return jax.lax.with_sharding_constraint(x_TB, P(None, DATA))

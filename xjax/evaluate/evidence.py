@@ -51,7 +51,7 @@ class Evidence:
   Attributes:
     part: the slice.
     seen: those of its labels that are counted.
-    weights: what these count.
+    weights: what these count, on the device.
     form: of the sums.
     label_form: which label metrics there are beside F1.
     cuts: what ends the name of F1 -> its threshold; None: scores have none.
@@ -102,10 +102,13 @@ class Evidence:
     # Counting labels takes as long as all else: not for nothing.
     by_label = not all(map(is_term, wanted))
     seen = SeenLabels.of(part) if by_label else SeenLabels.every(part)
+    with exact():
+      # Once: they are as many as labels, and every block needs them.
+      weights = jax.device_put(seen.weights(weights))
     return cls(
       part=part,
       seen=seen,
-      weights=seen.weights(weights),
+      weights=weights,
       form=Form(
         ks=tuple(sorted(criteria.ks)),
         terms=tuple(name for name in terms if name in wanted),

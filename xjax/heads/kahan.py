@@ -10,7 +10,7 @@ rows do, on any mesh.
 import jax
 from jax import lax
 import jax.numpy as jnp
-from jaxtyping import Array, BFloat16, Bool, Float32, UInt16, UInt32
+from jaxtyping import Array, BFloat16, Bool, Float32, Int32, UInt16, UInt32
 import numpy as np
 
 from xjax.core.mesh import LABEL_MULTIPLE, padded_labels
@@ -24,17 +24,25 @@ from xjax.heads.rounding import to_bfloat16
 PLACE, LEFT_OUT = 'place', 'left_out'
 
 
+def kahan_places(
+  compensated: Bool[np.ndarray, ' L'],
+) -> Int32[np.ndarray, ' padded']:
+  """The slot PLACE of labels to be compensated, by padded row."""
+  marked = np.zeros(padded_labels(len(compensated)), bool)
+  marked[: len(compensated)] = compensated
+  blocks = marked.reshape(LABEL_MULTIPLE, -1)
+  counted = np.cumsum(blocks, axis=1, dtype=np.int32)
+  return np.where(blocks, counted - 1, np.int32(PAD)).reshape(-1)
+
+
 def kahan_slots(
   compensated: Bool[np.ndarray, ' L'], dim: int
 ) -> dict[str, jax.Array]:
   """The slots of labels to be compensated, nothing left out yet."""
-  marked = np.zeros(padded_labels(len(compensated)), bool)
-  marked[: len(compensated)] = compensated
-  blocks = marked.reshape(LABEL_MULTIPLE, -1)
-  place = np.where(blocks, np.cumsum(blocks, axis=1) - 1, PAD)
-  most = max(1, int(blocks.sum(axis=1).max()))
+  place_R = kahan_places(compensated)
+  most = max(1, int(place_R.max()) + 1)
   return {
-    PLACE: jnp.asarray(place.reshape(-1), jnp.int32),
+    PLACE: jnp.asarray(place_R),
     LEFT_OUT: jnp.zeros((LABEL_MULTIPLE * most, dim), jnp.uint16),
   }
 

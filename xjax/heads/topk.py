@@ -23,7 +23,7 @@ def head_topk(
   *,
   weights: Float[Array, ' L_or_more'] | None = None,
   slices: Sequence[Bool[Array, ' L_or_more']] = (),
-  allowed: Bool[Array, '*documents L_or_more'] | None = None,
+  allowed: Bool[Array, '*documents _'] | None = None,
   recall: float = 1.0,
 ) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
   """The k best labels of a head, without a [B, L] array.
@@ -39,7 +39,8 @@ def head_topk(
     features: the encoder's, a pytree of arrays with documents first.
     k: length of the lists.
     weights, slices, allowed: as in core.types.Scorer; entries beyond the head's
-      labels are ignored.
+      labels are ignored, and those by document need not be as many. Where they
+      lie as label rows do and are as many, nothing of them is copied.
     recall: below 1, on a TPU: the share of the k best labels that is at least
       expected in a list, if labels come in random order. It is that of every
       chunk's own k best; the best of all are among them, and none is lost more

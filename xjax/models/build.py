@@ -79,7 +79,7 @@ def build(
   Raises:
     ConfigError: a field that cannot be.
   """
-  bias = None if label_priors is None else _logit(label_priors)
+  bias = None if label_priors is None else first_biases(label_priors)
   embedding = _embedding(config.embedding, vocab_size, rngs)
   if isinstance(config.encoder, BertConfig):
     encoder = Bert(architecture, config.encoder, dtype=dtype, rngs=rngs)
@@ -215,7 +215,8 @@ def smoothed_priors(train_counts: np.ndarray, n_train: int) -> np.ndarray:
   return (np.asarray(train_counts, np.float64) + 0.5) / (n_train + 1)
 
 
-def _logit(priors: np.ndarray) -> np.ndarray:
+def first_biases(priors: np.ndarray) -> np.ndarray:
+  """float64 [L], logits of label probabilities, at which biases begin."""
   priors = np.asarray(priors, np.float64)
   if not np.all((priors > 0) & (priors < 1)):
     raise ValueError('label priors must lie strictly between 0 and 1')

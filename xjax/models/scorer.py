@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 import functools
+from typing import Any
 
 from flax import nnx
 import jax
 from jax.sharding import NamedSharding, PartitionSpec as P
 import numpy as np
 
-from xjax.core.mesh import DATA, SPECS, own_rows, put_batch
+from xjax.core.mesh import DATA, SPECS, own_rows, put_batch, put_labels
 from xjax.core.types import Batch, ScoreKind
+from xjax.heads.contract import row_spec
 
 
 class ModelScorer:
@@ -41,12 +43,14 @@ class ModelScorer:
       score_kind: what the loss has made of its scores.
       recall: of heads.topk.head_topk; 1: exact.
     """
+    self._graphdef = graphdef
     self.params = params
     self.mesh = mesh
     self.n_labels = n_labels
     self.score_kind = score_kind
     self.recall = recall
     self.assigned_above = 0.0 if score_kind is ScoreKind.MARGIN else None
+    self._placed: dict[int, tuple[np.ndarray, jax.Array]] = {}
     self._topk = jax.jit(
       functools.partial(_topk, graphdef, recall),
       static_argnames='k',
@@ -71,29 +75,47 @@ class ModelScorer:
       batch: NumPy, this process's rows; all processes call with as many.
       k: length of the lists.
       weights, slices, allowed: NumPy; may be longer than n_labels, allowed_BL
-        has this process's rows.
+        has this process's rows. The others go to the devices once, for as long
+        as each call is given the same arrays: change no array between calls,
+        make another.
 
     Returns:
       ids_GBK, scores_GBK: NumPy, this process's rows.
     """
-    cut = [
-      None if x is None else np.asarray(x)[..., : self.n_labels]
-      for x in (weights, allowed, *slices)
-    ]
-    weights, allowed, slices = cut[0], cut[1], tuple(cut[2:])
-    if allowed is not None and allowed.ndim == 2:
-      allowed = put_batch(allowed, self.mesh)
+    filters = {'weights': weights, 'slices': tuple(slices)}
+    if np.ndim(allowed) < 2:
+      filters = self._put_rows(filters | {'allowed': allowed})
+    else:
+      own_BL = put_batch(allowed[:, : self.n_labels], self.mesh)
+      filters = self._put_rows(filters) | {'allowed': own_BL}
     with jax.set_mesh(self.mesh):
-      best = self._topk(
-        self.params,
-        put_batch(batch, self.mesh),
-        k=k,
-        weights=weights,
-        slices=slices,
-        allowed=allowed,
-      )
+      batch = put_batch(batch, self.mesh)
+      best = self._topk(self.params, batch, k=k, **filters)
     ids_GBK, scores_GBK = (own_rows(x, axis=1) for x in best)
     return ids_GBK, scores_GBK
+
+  def _put_rows(self, filters: dict[str, Any]) -> dict[str, Any]:
+    """Arrays [L] on the mesh as label rows are; the last call's are there."""
+    last, self._placed = self._placed, {}
+
+    def put(given: np.ndarray) -> jax.Array:
+      key = id(given)
+      if key not in self._placed:
+        # The array given is kept: no other one has its id meanwhile.
+        self._placed[key] = last.get(key) or (given, self._put(given))
+      return self._placed[key][1]
+
+    return jax.tree.map(put, filters)
+
+  def _put(self, given: np.ndarray) -> jax.Array:
+    """Its first n_labels, bool or float32."""
+    if len(given) < self.n_labels:
+      raise ValueError(f'a filter has {len(given)} of {self.n_labels} labels')
+    rows = given[: self.n_labels]
+    if rows.dtype != bool:
+      rows = rows.astype(np.float32)
+    axes = nnx.merge(self._graphdef, self.params).head.axes
+    return put_labels(rows, NamedSharding(self.mesh, row_spec(axes)))
 
   def attention(self, batch: Batch, ids_BK: np.ndarray) -> np.ndarray:
     """How much labels attend to each token of their documents.

@@ -1,12 +1,13 @@
 """A trained model that scores more labels, known by their descriptors."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.errors import DataError
-from xjax.core.mesh import LABEL
 from xjax.data.schema import Label, LabelSpace
 from xjax.data.subwords import Subwords
 from xjax.data.vocab import Vocabulary
@@ -19,6 +20,7 @@ from xjax.train.encoder_start import reads_subwords
 from xjax.train.name_descriptors import saved_name_encoder
 from xjax.train.neural import plan_neural, scored_labels
 from xjax.train.state import by_path, from_paths
+from xjax.train.warm_rows import has_label_rows
 from xjax.train.workdir import Workdir
 
 
@@ -78,14 +80,15 @@ def widened(
     architecture: of the run's pretrained encoder, if it has one.
   """
   plan = plan_neural(config, space, vocab_size, scorer.mesh, architecture)
-  params = by_path(scorer.params)
-  wider = {
-    name: _wider(params[name], like, scorer.n_labels, name, rows)
-    for name, like in by_path(plan.abstract.params).items()
-  }
+  params, like = by_path(scorer.params), by_path(plan.abstract.params)
+  like = {name: leaf for name, leaf in like.items() if has_label_rows(leaf)}
+  wider = jax.jit(
+    functools.partial(_wider, scorer.n_labels, like),
+    out_shardings={name: leaf.sharding for name, leaf in like.items()},
+  )({name: params[name] for name in like}, rows)
   return ModelScorer(
     plan.graphdef,
-    from_paths(plan.abstract.params, wider),
+    from_paths(plan.abstract.params, params | wider),
     scorer.mesh,
     scored_labels(config.model, space),
     scorer.score_kind,
@@ -94,20 +97,25 @@ def widened(
 
 
 def _wider(
-  param: jax.Array,
-  like: jax.ShapeDtypeStruct,
   before: int,
-  name: str,
-  rows: np.ndarray,
-) -> jax.Array:
-  """A parameter whose label rows go on with zeros, or with descriptors."""
-  spec = like.sharding.spec
-  if not spec or spec[0] != LABEL:
-    return param
-  values = np.zeros(like.shape, like.dtype)
-  values[:before] = np.asarray(param)[:before]
-  if name == DESCRIPTORS:
-    values[before : before + len(rows)] = rows
-  return jax.make_array_from_callback(
-    values.shape, like.sharding, values.__getitem__
-  )
+  like: Mapping[str, jax.ShapeDtypeStruct],
+  params: Mapping[str, jax.Array],
+  rows: jax.Array,
+) -> dict[str, jax.Array]:
+  """Label rows that go on with zeros, or with descriptors.
+
+  Args:
+    before: labels that have rows.
+    like: those to be made, by path.
+    params: those there are.
+    rows: of descriptors, for the labels after those.
+  """
+  wider = {
+    name: jnp.zeros(leaf.shape, leaf.dtype)
+    .at[:before]
+    .set(params[name][:before])
+    for name, leaf in like.items()
+  }
+  last = before + len(rows)
+  wider[DESCRIPTORS] = wider[DESCRIPTORS].at[before:last].set(rows)
+  return wider

@@ -6,7 +6,7 @@ CRC-32 of the others' files. The latter is written last: a folder without it was
 cut off by a kill, one that contradicts it is damaged.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import contextlib
 import itertools
 import json
@@ -215,6 +215,19 @@ def intact_steps(
   return multihost_utils.broadcast_one_to_all(padded).tolist()
 
 
+def fault_of(folder: str | os.PathLike, step: int) -> str:
+  """What is wrong with a step's checkpoint; empty: nothing.
+
+  All hosts call it and agree; host 0 reads every file of the checkpoint.
+  """
+  path = pathlib.Path(folder) / str(step)
+  fault = _fault(path) if is_host0() else ''
+  if jax.process_count() > 1:
+    intact = multihost_utils.broadcast_one_to_all(np.bool_(not fault))
+    fault = fault or ('' if intact else 'host 0 finds it damaged')
+  return fault
+
+
 def read_meta(folder: str | os.PathLike, step: int) -> dict[str, Any]:
   """The meta that was saved with a step, whose checkpoint is intact."""
   handler = ocp.JsonCheckpointHandler()
@@ -226,8 +239,7 @@ def read_params(
 ) -> dict[str, Any]:
   """The parameters of a step, by path; the means of those that have one.
 
-  Handlers read it, not a manager: nothing is changed beside a run that may
-  be training.
+  All hosts call it.
 
   Args:
     folder: of all checkpoints.
@@ -239,39 +251,73 @@ def read_params(
       not those of like.
   """
   path = pathlib.Path(folder).absolute() / str(step)
-  if fault := _fault(path):
+  if fault := fault_of(folder, step):
     raise DataError(f'{path}: {fault}')
-  target = None
-  if like is not None:
-    target = by_path(like)
-    _check_shapes(path, 'params', target)
-  found = _read_arrays(path, 'params', target)
-  if (path / 'averages').is_dir():
-    found |= _read_arrays(path, 'averages', target)
+  if like is None:
+    return read_some(folder, step, saved_params(folder, step))
+  _check_shapes(path, 'params', by_path(like))
+  return read_some(folder, step, by_path(like))
+
+
+def saved_params(
+  folder: str | os.PathLike, step: int
+) -> dict[str, jax.ShapeDtypeStruct]:
+  """The parameters of a step by path, whose checkpoint is intact."""
+  found = _saved(pathlib.Path(folder).absolute() / str(step), 'params')
+  return {
+    name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    for name, leaf in found.items()
+  }
+
+
+def read_some(
+  folder: str | os.PathLike,
+  step: int,
+  wanted: Mapping[str, jax.ShapeDtypeStruct],
+) -> dict[str, Any]:
+  """Some of the parameters of a step, as read_params.
+
+  Handlers read it, not a manager: nothing is changed beside a run that may
+  be training.
+
+  Args:
+    folder, step: of an intact checkpoint; all hosts call.
+    wanted: by path, each to be placed as its sharding says; without one it is
+      read as a NumPy array, whole on every host.
+  """
+  path = pathlib.Path(folder).absolute() / str(step)
+  target = {
+    name: leaf if leaf.sharding else np.empty(leaf.shape, leaf.dtype)
+    for name, leaf in wanted.items()
+  }
+  means = target.keys() & _saved(path, 'averages').keys()
+  found = {}
+  for item, names in (('params', target.keys() - means), ('averages', means)):
+    if names:
+      found |= _read_arrays(path / item, {name: target[name] for name in names})
   return found
 
 
-def _read_arrays(
-  path: pathlib.Path, item: str, like: dict[str, Any] | None
-) -> dict[str, Any]:
-  """What is saved of an item, placed as in like; None: NumPy arrays."""
-  handler = ocp.StandardCheckpointHandler()
-  saved = dict(handler.metadata(path / item).items())
-  target = {
-    name: np.empty(leaf.shape, leaf.dtype) if like is None else like[name]
-    for name, leaf in saved.items()
-  }
-  args = ocp.args.StandardRestore(target)
-  return dict(handler.restore(path / item, args=args))
+def _read_arrays(path: pathlib.Path, target: dict[str, Any]) -> dict[str, Any]:
+  args = ocp.args.PyTreeRestore(
+    item=target,
+    restore_args=ocp.checkpoint_utils.construct_restore_args(target),
+    partial_restore=True,
+  )
+  return dict(ocp.PyTreeCheckpointHandler().restore(path, args=args))
+
+
+def _saved(path: pathlib.Path, item: str) -> dict[str, Any]:
+  """What there is of an item, by path; empty: there is no such item."""
+  if not (path / item).is_dir():
+    return {}
+  return dict(ocp.StandardCheckpointHandler().metadata(path / item).items())
 
 
 def _check_shapes(
   path: pathlib.Path, item: str, target: dict[str, Any]
 ) -> None:
-  found = {}
-  if (path / item).is_dir():
-    found = dict(ocp.StandardCheckpointHandler().metadata(path / item).items())
-  if _shapes(found) != _shapes(target):
+  if _shapes(_saved(path, item)) != _shapes(target):
     named = item.replace('params', 'parameters')
     raise DataError(
       f'{path}: its {named} are not those that config.json, labels.jsonl '

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from xjax.core.types import PAD
 from xjax.heads.contract import ALL_DEVICES
 from xjax.heads.fused import Pace
-from xjax.heads.kahan import kahan_slots
+from xjax.heads.kahan import LEFT_OUT, PLACE, kahan_slots
 from xjax.heads.ova import OneVsAll
 from xjax.heads.storage import Storage
 from xjax.heads.update import SGD, AdagradRow, RowRule
@@ -38,11 +39,18 @@ class FusedRows:
   compensated: np.ndarray
 
   def slots(self, head: OneVsAll) -> nnx.State:
-    """What is remembered of a fresh head's rows, and lies where they lie."""
+    """What is remembered of a fresh head's rows, and lies where they lie.
+
+    But for the labels' places where what rounding leaves out is kept: here no
+    label has one, and label_start.py puts them in.
+    """
     labels, dim = head.kernel.shape
     arrays = self.rule.slots(labels, dim)
     if head.storage is Storage.COMPENSATED:
-      arrays |= kahan_slots(self.compensated, dim)
+      slots = jax.eval_shape(lambda: kahan_slots(self.compensated, dim))
+      left_out = slots[LEFT_OUT]
+      arrays[LEFT_OUT] = jnp.zeros(left_out.shape, left_out.dtype)
+      arrays[PLACE] = jnp.full(labels, PAD, jnp.int32)
     return nnx.State(
       {
         name: nnx.Param(

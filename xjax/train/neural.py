@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 
 from absl import logging
+from flax import nnx
 import grain
 import jax
 from jax.experimental import multihost_utils
@@ -26,7 +27,7 @@ from xjax.losses.build import (
 )
 from xjax.losses.contract import LabelWeights
 from xjax.models.architecture import Architecture
-from xjax.models.build import build, smoothed_priors
+from xjax.models.build import build, first_biases, smoothed_priors
 from xjax.models.config import NeuralModel, UnifiedConfig
 from xjax.models.descriptors import DescriptorEncoder
 from xjax.models.scorer import ModelScorer
@@ -42,6 +43,7 @@ from xjax.train.encoder_start import reads_subwords, start_encoder
 from xjax.train.fused_rows import fused_rows
 from xjax.train.inputs import Inputs
 from xjax.train.judging import dev_judge
+from xjax.train.label_start import with_label_start
 from xjax.train.loop import Judge, Loop, Position
 from xjax.train.name_descriptors import start_name_encoder
 from xjax.train.optim import make_optimizer
@@ -128,14 +130,16 @@ def plan_neural(
   unseen = counts == 0
   hidden = hidden_labels(config, counts)
 
-  priors = smoothed_priors(counts, space.n_train)
-  return plan_state(
+  priors = first_priors(train.loss, smoothed_priors(counts, space.n_train))
+  describes = config.model.head.describes
+  plan = plan_state(
     lambda rngs: build(
       config.model,
       vocab_size=vocab_size,
       n_labels=n_labels,
       architecture=architecture,
-      label_priors=first_priors(train.loss, priors),
+      # Of these heads, biases are relative to what descriptors make of labels.
+      label_priors=priors if describes else None,
       unseen=unseen,
       hidden=hidden,
       dtype=jnp.dtype(train.compute_dtype.value),
@@ -147,19 +151,7 @@ def plan_neural(
     train.average,
     fused_rows(train, counts),
   )
-
-
-def _loss_weights(
-  config: Config, space: LabelSpace, mesh: jax.sharding.Mesh
-) -> LabelWeights | None:
-  """The weights of the labels a model scores, on the mesh; None: all alike."""
-  weights = label_weights(
-    config.train.label_weights,
-    space.train_counts[: scored_labels(config.model, space)],
-    space.n_train,
-    config.eval.propensity,
-  )
-  return place_weights(weights, mesh)
+  return with_label_start(plan, None if describes else first_biases(priors))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -245,7 +237,7 @@ class NeuralRun:
           chunk_loss(config.loss),
           self.mesh,
           config.accumulate,
-          _loss_weights(self.config, corpus.label_space, self.mesh),
+          self._loss_weights(),
         ),
         mesh=self.mesh,
         key=jax.random.key(self.config.seed),
@@ -261,6 +253,18 @@ class NeuralRun:
       )
       _, at = loop.run(state, iterator, at)
       return at
+
+  def _loss_weights(self) -> LabelWeights | None:
+    """The weights of the labels it scores, on the mesh; None: all alike."""
+    config, space = self.config, self.corpus.label_space
+    weights = label_weights(
+      config.train.label_weights,
+      space.train_counts[: scored_labels(config.model, space)],
+      space.n_train,
+      config.eval.propensity,
+    )
+    model = nnx.merge(self.plan.graphdef, self.plan.abstract.params)
+    return place_weights(weights, self.mesh, model.head.axes)
 
   def _start(
     self, checkpoints: Checkpoints, iterator: grain.DatasetIterator

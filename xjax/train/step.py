@@ -11,9 +11,10 @@ from jax.sharding import NamedSharding, PartitionSpec as P
 import numpy as np
 import optax
 
-from xjax.core.mesh import DATA, SPECS, padded_labels
+from xjax.core.mesh import DATA, LABEL, put_labels
 from xjax.core.rng import step_key
 from xjax.core.types import Batch
+from xjax.heads.contract import row_spec
 from xjax.heads.fused import RowStep
 from xjax.heads.update import Slots
 from xjax.losses.contract import ChunkLoss, LabelWeights
@@ -159,22 +160,22 @@ def _advanced(
 
 
 def place_weights(
-  weights: LabelWeights | None, mesh: jax.sharding.Mesh
+  weights: LabelWeights | None,
+  mesh: jax.sharding.Mesh,
+  axes: tuple[str, ...] = (LABEL,),
 ) -> LabelWeights | None:
   """Label weights as the loss takes them, float32 and sharded as label rows.
 
   Args:
     weights: NumPy [L], the same on every process; rows that pad them become 0.
     mesh: the devices.
+    axes: of the head.
   """
-  sharding = NamedSharding(mesh, SPECS['label_row'])
-
-  def placed(weights_L: np.ndarray) -> jax.Array:
-    rows = np.zeros(padded_labels(len(weights_L)), np.float32)
-    rows[: len(weights_L)] = weights_L
-    return jax.make_array_from_callback(rows.shape, sharding, rows.__getitem__)
-
-  return jax.tree.map(placed, weights)
+  sharding = NamedSharding(mesh, row_spec(axes))
+  return jax.tree.map(
+    lambda weights_L: put_labels(np.asarray(weights_L, np.float32), sharding),
+    weights,
+  )
 
 
 def _accumulated(

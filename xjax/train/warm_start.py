@@ -7,8 +7,9 @@ the head, where the other run's is of another kind. Where it is not, what this
 run makes of descriptors is what it was there: the head is trained on that.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Set
 import dataclasses
+import pathlib
 from typing import Any
 
 from absl import logging
@@ -18,9 +19,14 @@ import numpy as np
 
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import LABEL
 from xjax.data.schema import LabelSpace
-from xjax.train.checkpoint import intact_steps, read_meta, read_params
+from xjax.train.checkpoint import (
+  fault_of,
+  intact_steps,
+  read_meta,
+  read_some,
+  saved_params,
+)
 from xjax.train.inputs import Inputs
 from xjax.train.state import (
   TrainState,
@@ -29,6 +35,13 @@ from xjax.train.state import (
   split_frozen,
 )
 from xjax.train.vocabulary_rows import matches, piece_rows, word_rows
+from xjax.train.warm_rows import (
+  EXPONENT,
+  KERNEL,
+  has_label_rows,
+  storage_of,
+  take_rows,
+)
 from xjax.train.workdir import Workdir
 
 WORD_VECTORS = 'embedding/table'
@@ -108,29 +121,19 @@ def warm_start(
     DataError: a file of the other workdir is damaged.
   """
   workdir, step = find_start(source)
-  others = read_params(workdir.checkpoints, step)
-  report, merged = Report(), by_path(state.params)
-  labels = _trained_ids(space), _trained_ids(workdir.label_space())
-  rows = {'labels': matches(*labels)}
-  rows |= _vocabulary_rows(merged, others, inputs, workdir)
-  own, same_head = _own_rows(state), _head_paths(merged) == _head_paths(others)
-  describes = same_head and _width(merged) == _width(others) != ()
-  for name, param in merged.items():
-    other = others.pop(name, None)
-    if other is None:
-      report.fresh.append(name)
-    elif name in own:
-      report.skipped[name] = 'not trained: stays as this run has it'
-    elif name.startswith(_HEAD) and not same_head:
-      report.skipped[name] = 'means something else in a head of another kind'
-    else:
-      merged[name] = _merge(name, param, other, rows, report)
-  report.unused = sorted(others)
+  checkpoint = workdir.checkpoints, step
+  theirs, ours = saved_params(*checkpoint), by_path(state.params)
+  rows = {'labels': _label_rows(space, workdir.label_space())}
+  rows |= _vocabulary_rows(ours, theirs, inputs, workdir)
+  same_head = _head_paths(ours) == _head_paths(theirs)
+  report = _report(ours, theirs, rows, _own_rows(state), same_head)
   if not report.loaded:
     raise ConfigError(f'train.init_from={source}: none of it fits:\n{report}')
   if is_host0():
     logging.info('warm start from %s, step %d:\n%s', workdir.path, step, report)
+  merged = _merged(ours, theirs, rows, report.loaded.keys(), checkpoint)
   state = dataclasses.replace(state, params=from_paths(state.params, merged))
+  describes = same_head and _width(ours) == _width(theirs) != ()
   return state, workdir if describes else None
 
 
@@ -144,11 +147,11 @@ def find_start(source: str) -> tuple[Workdir, int]:
   if not at or not number.isdecimal():
     path, number = source, ''
   workdir = Workdir.at(path)
-  steps = intact_steps(workdir.checkpoints)
   step = int(number) if number else best_step(workdir)
   if step is None:
     raise ConfigError(f'train.init_from={source}: no checkpoints there')
-  if step not in steps:
+  if fault_of(workdir.checkpoints, step):
+    steps = intact_steps(workdir.checkpoints)
     raise ConfigError(
       f'train.init_from={source}: no checkpoint of step {step}; there are '
       f'{", ".join(map(str, steps)) or "none"}'
@@ -157,12 +160,15 @@ def find_start(source: str) -> tuple[Workdir, int]:
 
 
 def _head_paths(params: Iterable[str]) -> set[str]:
-  """What a head is made of, which tells its kind."""
-  return {name for name in params if name.startswith(_HEAD)}
+  """What a head is made of, which tells its kind, however it is stored."""
+  return {name for name in params if name.startswith(_HEAD)} - {EXPONENT}
 
 
-def _trained_ids(space: LabelSpace) -> Sequence[str]:
-  return space.ids[: space.n_trained]
+def _label_rows(ours: LabelSpace, theirs: LabelSpace) -> np.ndarray:
+  """int64: row there of each trained label here; -1: it has none."""
+  ids = [space.ids[: space.n_trained] for space in (ours, theirs)]
+  # Of many labels, an index of names takes far more than the names.
+  return np.arange(len(ids[0])) if ids[0] == ids[1] else matches(*ids)
 
 
 def _width(params: Mapping[str, Any]) -> tuple[int, ...]:
@@ -172,7 +178,7 @@ def _width(params: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _vocabulary_rows(
   ours: Mapping[str, jax.Array],
-  theirs: Mapping[str, np.ndarray],
+  theirs: Mapping[str, jax.ShapeDtypeStruct],
   inputs: Inputs,
   workdir: Workdir,
 ) -> dict[str, np.ndarray]:
@@ -188,30 +194,88 @@ def _vocabulary_rows(
   return {'pieces': piece_rows(inputs.vocab, tokenizer)}
 
 
-def _merge(
+def _report(
+  ours: Mapping[str, jax.Array],
+  theirs: Mapping[str, jax.ShapeDtypeStruct],
+  rows: Mapping[str, np.ndarray],
+  own: Set[str],
+  same_head: bool,
+) -> Report:
+  """What will become of each parameter, as shapes tell.
+
+  Of the exponents of a kernel nothing is said: they go with it.
+  """
+  report = Report()
+  for name, param in ours.items():
+    if name == EXPONENT:
+      continue
+    if name not in theirs:
+      report.fresh.append(name)
+    elif name in own:
+      report.skipped[name] = 'not trained: stays as this run has it'
+    elif name.startswith(_HEAD) and not same_head:
+      report.skipped[name] = 'means something else in a head of another kind'
+    else:
+      _fit(name, param, theirs[name], rows.get(_row_kind(name, param)), report)
+  there = storage_of(theirs)
+  if KERNEL in report.loaded and there is not storage_of(ours):
+    report.loaded[KERNEL] += f', stored as {there.value} there'
+  report.unused = sorted(theirs.keys() - ours.keys() - {EXPONENT})
+  return report
+
+
+def _fit(
   name: str,
   param: jax.Array,
-  other: np.ndarray,
-  rows: dict[str, np.ndarray],
+  other: jax.ShapeDtypeStruct,
+  source: np.ndarray | None,
   report: Report,
-) -> jax.Array:
-  """The parameter with what fits of another's values in it."""
-  kind = _row_kind(name, param)
-  if kind not in rows:
-    kind = None
-  if param.shape[bool(kind) :] != other.shape[bool(kind) :]:
+) -> None:
+  """Reports how much of another's parameter fits; source: None: by no rows."""
+  by_row = source is not None
+  if param.shape[by_row:] != other.shape[by_row:]:
     report.skipped[name] = f'shape {other.shape}, not {param.shape}'
-    return param
-  if kind is None:
+  elif not by_row:
     report.loaded[name] = 'all'
-    return with_values(param, np.ones((1,) * param.ndim, bool), other)
-  source = np.full(len(param), -1)
-  source[: len(rows[kind])] = rows[kind]
-  found = source >= 0
-  if not found.any():
+  elif (source < 0).all():
+    kind = _row_kind(name, param)
     report.skipped[name] = f'none of its {kind} are ours'
-    return param
-  report.loaded[name] = f'{found.sum()} of {len(rows[kind])} {kind}'
+  else:
+    kind = _row_kind(name, param)
+    report.loaded[name] = f'{(source >= 0).sum()} of {len(source)} {kind}'
+
+
+def _merged(
+  ours: Mapping[str, jax.Array],
+  theirs: Mapping[str, jax.ShapeDtypeStruct],
+  rows: Mapping[str, np.ndarray],
+  loaded: Set[str],
+  checkpoint: tuple[pathlib.Path, int],
+) -> dict[str, jax.Array]:
+  """This run's parameters, with the other's in those that are loaded."""
+  merged = dict(ours)
+  labels = {name: ours[name] for name in loaded if has_label_rows(ours[name])}
+  if KERNEL in labels and EXPONENT in ours:
+    labels[EXPONENT] = ours[EXPONENT]
+  if labels:
+    merged |= take_rows(labels, theirs, rows['labels'], checkpoint)
+  rest = loaded - labels.keys()
+  found = read_some(*checkpoint, {name: theirs[name] for name in rest})
+  for name, other in found.items():
+    source = rows.get(_row_kind(name, ours[name]))
+    merged[name] = _merge(ours[name], other, source)
+  return merged
+
+
+def _merge(
+  param: jax.Array, other: np.ndarray, source: np.ndarray | None
+) -> jax.Array:
+  """The parameter with another's values, or with its rows where it has any."""
+  if source is None:
+    return with_values(param, np.ones((1,) * param.ndim, bool), other)
+  beyond = len(param) - len(source)
+  source = np.pad(source, (0, beyond), constant_values=-1)
+  found = source >= 0
   values = other[np.where(found, source, 0)]
   return with_values(param, found.reshape(-1, *(1,) * (param.ndim - 1)), values)
 
@@ -223,11 +287,9 @@ def _own_rows(state: TrainState) -> set[str]:
   return {name for name, x in params if _row_kind(name, x) == 'labels'}
 
 
-def _row_kind(name: str, param: jax.Array) -> str | None:
-  spec: Any = param.sharding.spec
-  if spec and spec[0] == LABEL:
-    return 'labels'
-  return _VOCABULARIES.get(name)
+def _row_kind(name: str, param: jax.Array) -> str:
+  """Of what a parameter has rows, that runs may have others of; '': nothing."""
+  return 'labels' if has_label_rows(param) else _VOCABULARIES.get(name, '')
 
 
 def with_values(

@@ -1,0 +1,113 @@
+"""Numbers of each label that rows begin with are in no compiled program."""
+
+import dataclasses
+
+from flax import nnx
+import jax
+import numpy as np
+import pytest
+
+from xjax.core.mesh import MeshConfig, make_mesh, padded_labels
+from xjax.core.types import PAD
+from xjax.data.schema import LabelSpace
+from xjax.heads.kahan import LEFT_OUT, PLACE, kahan_slots
+from xjax.heads.storage import Storage
+from xjax.models.build import build, smoothed_priors
+from xjax.models.config import (
+  EmbeddingConfig,
+  LabelAttentionConfig,
+  MeanConfig,
+  NeuralModel,
+  NoEncoder,
+  NoPooling,
+  OneVsAllConfig,
+)
+from xjax.train import neural
+from xjax.train.average import EMAConfig
+from xjax.train.config import Config, FusedSGD
+from xjax.train.fused_rows import FREQUENT
+
+WORDS, N_TRAIN = 9, 4000
+HEADS = {
+  'attention': (NoPooling(), LabelAttentionConfig(chunk=512), {}),
+  'one_vs_all': (
+    MeanConfig(),
+    OneVsAllConfig(chunk=512, storage=Storage.COMPENSATED),
+    {'rows': FusedSGD()},
+  ),
+}
+
+
+@pytest.fixture(scope='module')
+def n_devices():
+  return 8
+
+
+def space_of(labels):
+  counts = np.arange(labels, dtype=np.int32) % (2 * FREQUENT)
+  return LabelSpace((), counts, N_TRAIN, labels)
+
+
+def config_of(head, **train):
+  pooling, head, fields = HEADS[head]
+  config = Config()
+  embedding = EmbeddingConfig(dim=4)
+  return dataclasses.replace(
+    config,
+    model=NeuralModel(embedding, NoEncoder(), pooling, head),
+    train=dataclasses.replace(config.train, **fields, **train),
+  )
+
+
+def planned(head, labels, **train):
+  mesh = make_mesh(MeshConfig(2, 4))
+  config = config_of(head, **train)
+  return mesh, neural.plan_neural(config, space_of(labels), WORDS, mesh)
+
+
+@pytest.mark.parametrize('head', HEADS)
+def test_rows_begin_as_the_model_alone_has_them(head):
+  labels, config = 1700, config_of(head)
+  mesh, plan = planned(head, labels)
+  key, space = jax.random.key(3), space_of(labels)
+  with jax.set_mesh(mesh):
+    state = plan.init(key)
+    model = build(
+      config.model,
+      vocab_size=WORDS,
+      n_labels=labels,
+      label_priors=smoothed_priors(space.train_counts, N_TRAIN),
+      rngs=nnx.Rngs(key),
+    )
+  assert jax.tree.map(lambda x: x.sharding, state) == plan.shardings
+  bias = np.asarray(state.params['head']['bias'])
+  np.testing.assert_array_equal(bias, model.head.bias)
+  assert len(set(bias[: 2 * FREQUENT])) == 2 * FREQUENT
+  if head == 'one_vs_all':
+    slots = kahan_slots(space.train_counts >= FREQUENT, 4)
+    for name in (PLACE, LEFT_OUT):
+      np.testing.assert_array_equal(state.row_slots[name], slots[name])
+    assert (np.asarray(state.row_slots[PLACE]) != PAD).sum() > labels // 3
+
+
+@pytest.mark.parametrize('head', HEADS)
+def test_programs_do_not_grow_with_labels(head, monkeypatch):
+  monkeypatch.setattr(neural, 'with_label_start', lambda plan, biases: plan)
+  texts = []
+  for labels in (1, 1500):
+    assert padded_labels(labels) == padded_labels(1)
+    mesh, plan = planned(head, labels)
+    with jax.set_mesh(mesh):
+      texts.append(plan.init.lower(jax.random.key(0)).as_text())
+  few, many = map(len, texts)
+  # Of one label, the places for what rounding leaves out are the same.
+  assert abs(many - few) < 100 and many < 100_000
+
+
+def test_means_begin_as_the_rows_do():
+  mesh, plan = planned('attention', 9, average=EMAConfig())
+  with jax.set_mesh(mesh):
+    state = plan.init(jax.random.key(0))
+  bias = state.params['head']['bias']
+  assert np.asarray(bias).any()
+  np.testing.assert_array_equal(state.averages['head']['bias'], bias)
