@@ -1,12 +1,12 @@
 r"""BERT-base and a one-vs-all head on text of Amazon-3M's size.
 
 2,812,281 labels, 1,717,899 training documents with 36 labels each (the Extreme
-Classification Repository, http://manikvarma.org/downloads/XC/XMLRepository.html),
-or any folder like it: trn.json[.gz], tst.json[.gz] and the labels' names.
-BERT-base (Devlin et al. 2019, https://aclanthology.org/N19-1423) reads the first
-128 pieces. The head scores all labels at every step (Renee, Jain et al. 2023),
-with rows of 2 bytes a weight, which SGD without momentum changes in the pass that
-finds their gradient (ELMO, ICML 2025). Rows of 1 byte:
+Classification Repository, manikvarma.org/downloads/XC/XMLRepository.html) or
+any such folder: trn.json[.gz], tst.json[.gz] and the labels' names. BERT-base
+(Devlin et al. 2019, https://aclanthology.org/N19-1423) reads the first 128
+pieces. The head scores all labels at every step (Renee, Jain et al. 2023), with
+rows of 2 bytes a weight, which SGD without momentum changes in the pass that
+finds their gradient (ELMO, ICML 2025). Rows of 1 byte a weight:
 --config.model.head.storage=FLOAT8.
 
   python -m experiments.train \
@@ -16,8 +16,8 @@ finds their gradient (ELMO, ICML 2025). Rows of 1 byte:
 
 with FOLDER bert-base-uncased as Hugging Face has it.
 
-Hardware: a GPU, or several GPUs or TPUs, among which rows are divided. Expected:
-not run yet; learning rates are guesses. Time: 3,356 steps an epoch.
+Hardware: a GPU, or several GPUs or TPUs, among which rows are divided.
+Expected: not run yet; learning rates are guesses. Time: 3,356 steps an epoch.
 """
 
 from xjax.data.config import SubwordsConfig, XcRepoData

@@ -26,7 +26,10 @@ def mesh_of(data, label):
 
 @functools.cache
 def after(mesh, chunks=1, frequent=True):
-  """Rows that begin as 1, and what is left out, after many small steps."""
+  """Rows that begin as 1, and what is left out, after many small steps.
+
+  Both float64.
+  """
   rows = padded_labels(L)
   marked = FREQUENT if frequent else np.zeros(L, bool)
 
@@ -59,7 +62,9 @@ def after(mesh, chunks=1, frequent=True):
       )
     )
     found = run(jnp.ones((rows, D), jnp.bfloat16), kahan_slots(marked, D))
-    return [np.asarray(x, np.float64) for x in jax.block_until_ready(found)]
+    kernel_RD, left_out_XD = map(np.asarray, jax.block_until_ready(found))
+  left_out_XD = left_out_XD.view(jnp.bfloat16)
+  return [x.astype(np.float64) for x in (kernel_RD, left_out_XD)]
 
 
 def test_places():
@@ -71,7 +76,7 @@ def test_places():
   # Every third of two rows: never both of a block, which has one place.
   assert set(place_L) == {PAD, 0}
   assert slots[LEFT_OUT].shape == (LABEL_MULTIPLE, D)
-  assert slots[LEFT_OUT].dtype == jnp.bfloat16
+  assert slots[LEFT_OUT].dtype == jnp.uint16  # the bits of bfloat16
   both = np.zeros(L, bool)
   both[[0, 1, 5]] = True
   slots = kahan_slots(both, D)

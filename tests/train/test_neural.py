@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError
+from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.data.load import load_corpus
 from xjax.models.config import (
   LabelAttentionConfig,
@@ -88,5 +89,6 @@ def test_scorers_look_for_the_recall_that_is_asked_for(config):
   config = dataclasses.replace(config, eval=judging)
   corpus = load_corpus(config.data, config.seed)
   plan = types.SimpleNamespace(graphdef=None)
-  run = NeuralRun(config, corpus, None, None, None, plan)
+  mesh = make_mesh(MeshConfig())
+  run = NeuralRun(config, corpus, None, None, mesh, plan)
   assert run.scorer().recall == 0.5

@@ -181,11 +181,13 @@ def _shard_step(
   loss, documents = static.loss, jnp.maximum(gold.mask_B.sum(), 1)
   if loss.normalised:
     loss = scan(look, Normaliser.start(len(all_BD))).over(axes, loss)
+  exponents = {name: rows[name] for name in rows if name == 'exponent'}
 
   def body(carry, start, size):
     # Without the barrier the rows are read again where they are written, for
-    # which XLA keeps a second copy of all of them.
-    cut = lax.optimization_barrier(chunks.cut(carry.rows, start, size))
+    # which XLA keeps a second copy. Exponents are read as they were.
+    cut = chunks.cut(carry.rows | exponents, start, size)
+    cut = lax.optimization_barrier(cut)
     kernel_CD = weights(cut, all_BD.dtype)
     logits_BC = _logits(all_BD, cut, kernel_CD)
     new, dlogits_BC = chunk_loss(loss, logits_BC, gold, chunk_at(start, size))
@@ -199,10 +201,10 @@ def _shard_step(
     cut, slots = _stepped(
       static, cut, carry.slots, gradient, pace, bits_CD, start
     )
-    rows = chunks.written(carry.rows, cut, start)
+    carried = chunks.written(carry.rows, cut, start)
     d_document_BD = product(rounded_BC, kernel_CD, (1, 0))
     d_document_BD += carry.d_document_BD
-    return _Carry(carry.total + new, d_document_BD, rows, slots)
+    return _Carry(carry.total + new, d_document_BD, carried, slots)
 
   zero_BD = jnp.zeros(all_BD.shape, jnp.float32)
   found = scan(body, _Carry(jnp.float32(0), zero_BD, rows, slots))
@@ -227,11 +229,13 @@ def _stepped(
   start: jax.Array,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
   """The chunk's rows and all slots after a step; start is its first row."""
-  size = len(gradient.bias_C)
-  ours = {name: slots[name] for name in static.rule.names}
-  towards, new_slots = static.rule.direction(
-    gradient, chunks.cut(ours, start, size)
+  size, rule = len(gradient.bias_C), static.rule
+  ours = {name: slots[name] for name in rule.names}
+  ours = chunks.written(
+    ours, rule.remembered(gradient, chunks.cut(ours, start, size)), start
   )
+  # Of what is written by now: read before, XLA would keep a second copy.
+  towards = rule.direction(gradient, chunks.cut(ours, start, size))
   values_CD = weights(cut, jnp.float32)
   change_CD = -pace.rate * (towards.kernel_CD + pace.decay * values_CD)
   left_out = {}
@@ -243,4 +247,4 @@ def _stepped(
   else:
     new = stored(static.storage, values_CD + change_CD, bits_CD)
   new['bias'] = cut['bias'] - pace.rate * towards.bias_C
-  return new, {**slots, **chunks.written(ours, new_slots, start), **left_out}
+  return new, {**slots, **ours, **left_out}

@@ -10,7 +10,7 @@ rows do, on any mesh.
 import jax
 from jax import lax
 import jax.numpy as jnp
-from jaxtyping import Array, BFloat16, Bool, Float32, Int32, UInt32
+from jaxtyping import Array, BFloat16, Bool, Float32, Int32, UInt16, UInt32
 import numpy as np
 
 from xjax.core.mesh import LABEL_MULTIPLE, padded_labels
@@ -19,7 +19,8 @@ from xjax.heads.contract import ALL_DEVICES
 from xjax.heads.rounding import to_bfloat16
 
 # Beside a rule's slots: of labels, the place in their block, int32 [L], PAD of
-# those without; and by place what was left out, bfloat16 [places, D].
+# those without; and by place what was left out, [places, D]: the bits of
+# bfloat16, of which CPUs would make float32 as a whole to write a few.
 PLACE, LEFT_OUT = 'place', 'left_out'
 
 
@@ -42,7 +43,7 @@ def kahan_slots(
   most = max(1, int(place_R.max()) + 1)
   return {
     PLACE: jnp.asarray(place_R),
-    LEFT_OUT: jnp.zeros((LABEL_MULTIPLE * most, dim), jnp.bfloat16),
+    LEFT_OUT: jnp.zeros((LABEL_MULTIPLE * most, dim), jnp.uint16),
   }
 
 
@@ -52,7 +53,7 @@ def kahan_step(
   bits_CD: UInt32[Array, 'C D'],
   slots: dict[str, jax.Array],
   start: jax.Array,
-) -> tuple[BFloat16[Array, 'C D'], BFloat16[Array, 'places D']]:
+) -> tuple[BFloat16[Array, 'C D'], UInt16[Array, 'places D']]:
   """Rows after a change, and what rounding has left out by now.
 
   Args:
@@ -69,10 +70,12 @@ def kahan_step(
   rows, places = len(place_R) // blocks, len(left_out_XD) // blocks
   at_C = row_C // rows * places + place_C
   has_C = place_C != PAD
-  carried_CD = jnp.where(has_C[:, None], left_out_XD[at_C], 0)
-  exact_CD = values_CD + (change_CD + carried_CD.astype(jnp.float32))
+  left_out_CD = lax.bitcast_convert_type(left_out_XD[at_C], jnp.bfloat16)
+  carried_CD = jnp.where(has_C[:, None], left_out_CD, 0).astype(jnp.float32)
+  exact_CD = values_CD + (change_CD + carried_CD)
   nearest_CD = exact_CD.astype(jnp.bfloat16)
   rest_CD = (exact_CD - nearest_CD.astype(jnp.float32)).astype(jnp.bfloat16)
+  rest_CD = lax.bitcast_convert_type(rest_CD, jnp.uint16)
   beyond = len(left_out_XD)
   return (
     jnp.where(has_C[:, None], nearest_CD, to_bfloat16(exact_CD, bits_CD)),

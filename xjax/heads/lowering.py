@@ -63,7 +63,7 @@ def _slots(given: HeadPass) -> dict[str, jax.ShapeDtypeStruct]:
   if given.storage is Storage.COMPENSATED:
     places = LABEL_MULTIPLE * max(1, given.compensated)
     slots[PLACE] = jax.ShapeDtypeStruct((given.labels,), jnp.int32)
-    slots[LEFT_OUT] = jax.ShapeDtypeStruct((places, given.dim), jnp.bfloat16)
+    slots[LEFT_OUT] = jax.ShapeDtypeStruct((places, given.dim), jnp.uint16)
   return slots
 
 

@@ -119,6 +119,9 @@ class Collectives:
 class MemoryHeld:
   """Bytes a device holds at the peak of the pass.
 
+  What a compiler copies comes on top: on CPUs, with momentum, and with 16-bit
+  rows and a normalised loss, XLA keeps all of a device's rows as float32.
+
   Attributes:
     rows: label rows; they are overwritten where they lie.
     slots: what the rule or Adam remembers of them.

@@ -43,10 +43,19 @@ class RowRule:
     """What it remembers at first, float32, by name, labels first."""
     raise NotImplementedError
 
-  def direction(
+  def remembered(
     self, gradient: RowGradient, slots: Slots
-  ) -> tuple[RowGradient, dict[str, jax.Array]]:
-    """Where to go, and what it remembers then."""
+  ) -> dict[str, jax.Array]:
+    """What it remembers once it has seen a gradient."""
+    raise NotImplementedError
+
+  def direction(self, gradient: RowGradient, slots: Slots) -> RowGradient:
+    """Where to go.
+
+    Args:
+      gradient: of this step.
+      slots: what is remembered by now, this gradient included.
+    """
     raise NotImplementedError
 
 
@@ -68,17 +77,21 @@ class SGD(RowRule):
       'bias_momentum': jnp.zeros(labels, jnp.float32),
     }
 
-  def direction(
+  def remembered(
     self, gradient: RowGradient, slots: Slots
-  ) -> tuple[RowGradient, dict[str, jax.Array]]:
+  ) -> dict[str, jax.Array]:
     if not self.momentum:
-      return gradient, {}
-    last = RowGradient(slots['kernel_momentum'], slots['bias_momentum'])
-    found = jax.tree.map(lambda m, g: self.momentum * m + g, last, gradient)
-    return found, {
-      'kernel_momentum': found.kernel_CD,
-      'bias_momentum': found.bias_C,
+      return {}
+    share = self.momentum
+    return {
+      'kernel_momentum': share * slots['kernel_momentum'] + gradient.kernel_CD,
+      'bias_momentum': share * slots['bias_momentum'] + gradient.bias_C,
     }
+
+  def direction(self, gradient: RowGradient, slots: Slots) -> RowGradient:
+    if not self.momentum:
+      return gradient
+    return RowGradient(slots['kernel_momentum'], slots['bias_momentum'])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,12 +112,15 @@ class AdagradRow(RowRule):
     del dim
     return {'squares': jnp.zeros(labels, jnp.float32)}
 
-  def direction(
+  def remembered(
     self, gradient: RowGradient, slots: Slots
-  ) -> tuple[RowGradient, dict[str, jax.Array]]:
+  ) -> dict[str, jax.Array]:
     kernel_CD, bias_C = gradient
     square_C = (kernel_CD**2).sum(axis=1) + bias_C**2
-    squares_C = slots['squares'] + square_C / (kernel_CD.shape[1] + 1)
-    factor_C = 1 / (jnp.sqrt(squares_C) + self.eps)
-    found = RowGradient(kernel_CD * factor_C[:, None], bias_C * factor_C)
-    return found, {'squares': squares_C}
+    mean_C = square_C / (kernel_CD.shape[1] + 1)
+    return {'squares': slots['squares'] + mean_C}
+
+  def direction(self, gradient: RowGradient, slots: Slots) -> RowGradient:
+    factor_C = 1 / (jnp.sqrt(slots['squares']) + self.eps)
+    kernel_CD, bias_C = gradient
+    return RowGradient(kernel_CD * factor_C[:, None], bias_C * factor_C)

@@ -22,11 +22,12 @@ def step(step_trial, request):
 
 
 def numbers_of(dtype):
-  """All finite ones, ascending."""
-  unsigned = {1: np.uint8, 2: np.uint16}[dtype.itemsize]
-  bits = np.arange(1 << 8 * dtype.itemsize, dtype=np.uint32)
-  numbers = bits.astype(unsigned).view(dtype)
-  return np.unique(numbers[np.isfinite(numbers)].astype(np.float64))
+  """All finite ones of bfloat16 or E4M3, ascending."""
+  unsigned = {jnp.bfloat16: np.uint16, E4M3: np.uint8}[dtype]
+  # The first that is not finite: 255 as an exponent, or all bits of the rest.
+  end = {jnp.bfloat16: 0x7F80, E4M3: 0x7F}[dtype]
+  numbers = np.arange(end).astype(unsigned).view(dtype).astype(np.float64)
+  return np.concatenate([-numbers[:0:-1], numbers])
 
 
 def nearest(found_LD, exact_LD, numbers):
@@ -45,14 +46,14 @@ def nearest(found_LD, exact_LD, numbers):
 
 def test_weights_become_neighbours(step):
   found, exact_LD = step.fused(), step.dense().rows['kernel']
-  kernel_LD = found.rows['kernel'].astype(np.float64)
+  kernel_LD, numbers = found.kernel(), numbers_of(jnp.bfloat16)
   if step.storage is Storage.FLOAT8:
     scale_L1 = 2.0 ** found.rows['exponent'].astype(np.float64)[:, None]
-    exact_LD = exact_LD / scale_L1
+    kernel_LD, exact_LD = kernel_LD / scale_L1, exact_LD / scale_L1
+    numbers = numbers_of(E4M3)
     largest_L = np.abs(exact_LD).max(axis=1)
     assert (largest_L > 224 * (1 - 1e-6)).all()
     assert (largest_L < 448 * (1 + 1e-6)).all()
-  numbers = numbers_of(np.dtype(step.storage.dtype))
   drawn = np.ones(len(kernel_LD), bool)
   if step.storage is Storage.COMPENSATED:
     drawn = ~step.frequent
@@ -62,16 +63,22 @@ def test_weights_become_neighbours(step):
 
 
 def test_numbers_of_types():
-  assert len(numbers_of(np.dtype(E4M3))) == 253  # 256 less -0 and two NaN
-  assert np.diff(numbers_of(np.dtype(jnp.bfloat16))).min() > 0
+  assert len(numbers_of(E4M3)) == 253  # 256 less -0 and two NaN
+  assert numbers_of(E4M3).max() == 448
+  assert np.diff(numbers_of(jnp.bfloat16)).min() > 0
+
+
+def left_out(found):
+  """By label, float64: the places of a block of one row are labels'."""
+  return found.slots[LEFT_OUT].view(jnp.bfloat16).astype(np.float64)
 
 
 def test_what_rounding_leaves_out_is_kept(step_trial):
   step = step_trial(storage=Storage.COMPENSATED, rule=AdagradRow())
   found, exact_LD = step.fused(), step.dense().rows['kernel']
-  kernel_LD, left_out_LD = found.kernel(), found.slots[LEFT_OUT]
+  kernel_LD, left_out_LD = found.kernel(), left_out(found)
   spacing_LD = 2.0 ** (np.floor(np.log2(np.abs(kernel_LD))) - 7)
-  off_LD = np.abs(kernel_LD + left_out_LD.astype(np.float64) - exact_LD)
+  off_LD = np.abs(kernel_LD + left_out_LD - exact_LD)
   assert (off_LD <= spacing_LD * 2.0**-9 + 1e-6)[step.frequent].all()
   assert np.abs(kernel_LD - exact_LD)[step.frequent].max() > 1e-3
   np.testing.assert_array_equal(left_out_LD[~step.frequent], 0)
