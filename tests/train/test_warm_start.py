@@ -11,13 +11,14 @@ from xjax.core.mesh import make_mesh
 from xjax.data.schema import LabelSpace
 from xjax.data.vocab import FIRST_WORD_ID, Vocabulary
 from xjax.models.descriptors import DescriptorEncoder
+from xjax.train import checkpoint
 from xjax.train.checkpoint import intact_steps, read_params
 from xjax.train.descriptor_start import load_words, words_of
 from xjax.train.fit import fit
 from xjax.train.inputs import Inputs
 from xjax.train.neural import plan_neural
 from xjax.train.state import by_path
-from xjax.train.warm_start import warm_start
+from xjax.train.warm_start import find_start, warm_start
 from xjax.train.workdir import Workdir
 
 
@@ -146,6 +147,20 @@ def test_a_head_of_another_kind_starts_afresh(ours, theirs, request, caplog):
     expected = before[name] if head else saved[name]
     np.testing.assert_array_equal(values, expected, err_msg=name)
   assert 'skipped head/bias: means something else' in caplog.text
+
+
+def test_of_a_named_step_no_other_checkpoint_is_read(finished, monkeypatch):
+  read, fault = [], checkpoint._fault
+
+  def spy(folder):
+    read.append(folder.name)
+    return fault(folder)
+
+  monkeypatch.setattr(checkpoint, '_fault', spy)
+  for step in intact_steps(finished.workdir / 'checkpoints'):
+    read.clear()
+    _, found = find_start(f'{finished.workdir}@{step}')
+    assert found == step and read == [str(step)]
 
 
 @pytest.mark.parametrize('suffix', ['@77', '/nothing', '@x'])
