@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 
@@ -80,3 +81,8 @@ def test_all_labels_where_most_are_seen(predictions, monkeypatch):
     dataclasses.replace(predictions, gold=every), ALL, predictions.masks[ALL]
   )
   assert seen_labels.SeenLabels.of(part).labels_H is None
+
+
+def test_weights_go_to_the_device_once(predictions):
+  weights = evidence_of(predictions).weights.labels_L
+  assert isinstance(weights, jax.Array) and weights.dtype == np.float64
