@@ -3,11 +3,12 @@
 import dataclasses
 import types
 
+import jax
 import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh
 from xjax.data.load import load_corpus
 from xjax.models.config import (
   LabelAttentionConfig,
@@ -18,7 +19,12 @@ from xjax.models.config import (
 )
 from xjax.train.config import Config
 from xjax.train.fit import fit
-from xjax.train.neural import NeuralRun, hidden_labels, scored_labels
+from xjax.train.neural import (
+  NeuralRun,
+  check_mesh,
+  hidden_labels,
+  scored_labels,
+)
 
 COUNTS = np.random.default_rng(0).permutation(
   [0] * 30 + [21, 500] * 10 + list(range(1, 21)) * 4
@@ -92,3 +98,19 @@ def test_scorers_look_for_the_recall_that_is_asked_for(config):
   mesh = make_mesh(MeshConfig())
   run = NeuralRun(config, corpus, None, None, mesh, plan)
   assert run.scorer().recall == 0.5
+
+
+@pytest.mark.parametrize('count', [6, 5, 7])
+def test_rows_on_all_devices_divide_among_them(count):
+  """Those of a head whose rows lie on the label axis alone need not."""
+  devices = np.array(jax.devices()[:count])[:, None]
+  mesh = jax.sharding.Mesh(devices, (DATA, LABEL))
+  config = config_of(OneVsAllConfig())
+  config.train.batch_size = config.eval.batch_size = 60 * 7
+  if count == 6:
+    check_mesh(config, mesh)
+  else:
+    with pytest.raises(ConfigError, match=f'{count} devices, .* divide 1536'):
+      check_mesh(config, mesh)
+  config.model.head = LabelAttentionConfig()
+  check_mesh(config, mesh)

@@ -13,7 +13,7 @@ import numpy as np
 
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
-from xjax.core.mesh import DATA, make_mesh
+from xjax.core.mesh import DATA, LABEL_MULTIPLE, make_mesh
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD
 from xjax.data.labels import draw_labels
@@ -28,7 +28,7 @@ from xjax.losses.build import (
 from xjax.losses.contract import LabelWeights
 from xjax.models.architecture import Architecture
 from xjax.models.build import build, first_biases, smoothed_priors
-from xjax.models.config import NeuralModel, UnifiedConfig
+from xjax.models.config import NeuralModel, OneVsAllConfig, UnifiedConfig
 from xjax.models.descriptors import DescriptorEncoder
 from xjax.models.scorer import ModelScorer
 from xjax.train.checkpoint import Checkpoints
@@ -61,11 +61,17 @@ _SHOWN = 16  # document ids that an error names
 
 
 def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
-  """Refuses batches that do not divide among the devices.
+  """Refuses batches and label rows that do not divide among the devices.
 
   Raises:
     ConfigError: with the multiple that they must be.
   """
+  rows_on_all = isinstance(config.model.head, OneVsAllConfig)
+  if rows_on_all and LABEL_MULTIPLE % mesh.size:
+    raise ConfigError(
+      f'mesh: label rows of OneVsAllConfig(...) lie on all {mesh.size} '
+      f'devices, whose number must divide {LABEL_MULTIPLE}'
+    )
   devices = mesh.shape[DATA]
   needs = {
     'train.batch_size': (config.train.batch_size, config.train.accumulate),
