@@ -14,21 +14,29 @@ from xjax.data.config import (
   SyntheticData,
   TokensConfig,
 )
+from xjax.heads.storage import Storage
 from xjax.losses.config import LabelWeightsConfig, LossConfig
 from xjax.models.config import (
   DescriptorHeadConfig,
   EncoderConfig,
   ExactMatchModel,
   InputConfig,
+  MeanConfig,
   ModelConfig,
+  NeuralModel,
+  OneVsAllConfig,
   PoolingConfig,
 )
-from xjax.train.average import AverageConfig
+from xjax.train.average import AverageConfig, EMAConfig
 from xjax.train.config import (
+  ByOptimizer,
   Config,
+  FusedAdagrad,
+  FusedSGD,
   NeuralTrain,
   NoTrain,
   Optimizer,
+  RowsConfig,
   TrainConfig,
 )
 from xjax.train.config_check import check_config, field_fault
@@ -83,6 +91,8 @@ def test_defaults_pass():
     ('model.head', DescriptorHeadConfig(), 'of ZeroShotConfig, UnifiedConfig'),
     ('train', TrainConfig(), 'one of NeuralTrain, NoTrain'),
     ('train.loss', LossConfig(), 'one of BCEConfig, FocalConfig, Squared'),
+    ('train.rows', RowsConfig(), 'one of ByOptimizer, FusedSGD, FusedAdagrad'),
+    ('train.rows', FusedSGD(), 'needs config.model.head=OneVsAllConfig(...)'),
     ('train.label_weights', LabelWeightsConfig(), 'one of EvenWeights, Class'),
     ('train.average', AverageConfig(), 'one of NoAverage, EMAConfig, SWA'),
     ('data.tokens.buckets', (), 'ascending'),
@@ -157,6 +167,43 @@ def numbers(holder: object, path: str = '') -> Iterator[str]:
 def test_every_number_has_a_range(path):
   with pytest.raises(ConfigError, match=f'config.{path}=-2'):
     check_config(broken(path, -2))
+
+
+FUSED = Config(
+  model=NeuralModel(
+    pooling=MeanConfig(),
+    head=OneVsAllConfig(storage=Storage.FLOAT8, bottleneck=64),
+  ),
+  train=NeuralTrain(rows=FusedSGD(momentum=0.9)),
+)
+
+
+def test_rows_that_training_changes_by_themselves():
+  for rows in (FusedSGD(), FusedAdagrad()):
+    for storage in Storage:
+      config = broken('train.rows', rows, FUSED)
+      check_config(broken('model.head.storage', storage, config))
+
+
+@pytest.mark.parametrize(
+  ('path', 'value', 'says'),
+  [
+    ('train.rows', ByOptimizer(), 'the optimizer trains float32'),
+    ('train.accumulate', 2, 'rows are changed once per batch'),
+    ('train.average', EMAConfig(), 'must be NoAverage()'),
+    ('train.rows.learning_rate', 0.0, 'above 0'),
+    ('train.rows.momentum', 1.0, 'from 0 to below 1'),
+    ('train.rows.weight_decay', -0.1, 'at least 0'),
+    ('train.rows', FusedAdagrad(eps=0.0), 'above 0'),
+    ('model.head.storage', 'float8', 'Storage.FLOAT32 or BFLOAT16 or'),
+    ('model.head.bottleneck', -1, 'at least 0'),
+  ],
+)
+def test_faults_of_rows_that_training_changes(path, value, says):
+  with pytest.raises(ConfigError) as raised:
+    check_config(broken(path, value, FUSED))
+  assert says in str(raised.value)
+  assert str(raised.value).startswith('config.')
 
 
 def test_every_fault_has_its_line():

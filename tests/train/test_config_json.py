@@ -16,13 +16,20 @@ from xjax.data.config import (
   XcRepoData,
 )
 from xjax.evaluate.calibration import Method
-from xjax.losses.config import ClassBalancedWeights, FocalConfig
-from xjax.models.config import ExactMatchModel
+from xjax.heads.storage import Storage
+from xjax.losses.config import ClassBalancedWeights, FocalConfig, SoftmaxConfig
+from xjax.models.config import (
+  ExactMatchModel,
+  MeanConfig,
+  NeuralModel,
+  OneVsAllConfig,
+)
 from xjax.train.average import SWAConfig
 from xjax.train.config import (
   Config,
   Dtype,
   EvalConfig,
+  FusedAdagrad,
   NeuralTrain,
   NoTrain,
   Optimizer,
@@ -58,10 +65,17 @@ def rich():
 
 
 LEAVES = HtcData(dir='/d', htc=HtcConfig('my.taxonomy', HtcLabels.LEAVES))
+ROWS = Config(
+  model=NeuralModel(
+    pooling=MeanConfig(), head=OneVsAllConfig(storage=Storage.COMPENSATED)
+  ),
+  train=NeuralTrain(rows=FusedAdagrad(eps=1e-6), loss=SoftmaxConfig()),
+)
 CONFIGS = {
   'default': Config(),
   'rich': rich(),
   'taxonomy': Config(data=LEAVES),
+  'rows': ROWS,
   'raw text': Config(data=XcRepoData()),
   'exact match': Config(model=ExactMatchModel(alt=True), train=NoTrain()),
 }
@@ -91,6 +105,20 @@ def test_kinds_stand_in_the_json():
     'every': 100,
   }
   assert 'kind' not in written['mesh']
+
+
+def test_rows_and_their_storage_stand_in_the_json():
+  written = to_json(ROWS)
+  assert written['model']['head']['storage'] == 'compensated'
+  assert written['train']['rows'] == {
+    'kind': 'fused_adagrad',
+    'learning_rate': 0.05,
+    'eps': 1e-6,
+    'weight_decay': 0.0,
+  }
+  small = shrink(ROWS)
+  assert small.train.rows == ROWS.train.rows
+  assert small.model.head.storage is Storage.COMPENSATED
 
 
 def test_models_that_are_not_trained_shrink():

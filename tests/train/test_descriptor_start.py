@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.core.mesh import LABEL, make_mesh, put_batch
+from xjax.core.mesh import LABEL, make_mesh, padded_labels, put_batch
 from xjax.data.load import load_corpus
 from xjax.data.vocab import FIRST_WORD_ID, Vocabulary
 from xjax.data.word_vectors import WordVectors
@@ -86,7 +86,8 @@ def test_rows_are_put_in_and_nothing_else_changes(planned, caplog):
   assert descriptors.sharding.spec[0] == LABEL
   after = host(state.params)
   np.testing.assert_array_equal(
-    after.pop(DESCRIPTORS), np.pad(rows, [(0, 112), (0, 0)])
+    after.pop(DESCRIPTORS),
+    np.pad(rows, [(0, padded_labels(16) - 16), (0, 0)]),
   )
   for name, values in after.items():
     np.testing.assert_array_equal(values, before[name], err_msg=name)
@@ -110,7 +111,7 @@ def test_a_runs_rows_are_means_of_its_words(described, corpus, vocab):
   np.testing.assert_array_equal(words.vectors, table)
   found = read_params(described.workdir / 'checkpoints', 6)[DESCRIPTORS]
   texts = [' '.join((x.name, *x.alt)).lower().split() for x in labels]
-  assert len(labels) == 16 and found.shape == (128, 8)
+  assert len(labels) == 16 and found.shape == (padded_labels(16), 8)
   for row, text in zip(found, texts):
     shares = [
       np.log(17 / (1 + sum(word in other for other in texts))) + 1

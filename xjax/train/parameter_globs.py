@@ -7,7 +7,7 @@ import math
 import re
 
 from xjax.core.errors import ConfigError
-from xjax.train.config import NeuralTrain
+from xjax.train.config import ByOptimizer, NeuralTrain
 
 _LAYER = re.compile(r'encoder/layers/(\d+)/')
 _EMBEDDINGS = 'encoder/embeddings/'
@@ -72,7 +72,7 @@ def check_groups(
   for glob in config.freeze:
     if not any(in_group(path, [glob]) for path in paths):
       raise ConfigError(f'config.train.freeze: {_no_match(glob, glob, paths)}')
-  if not trained:
+  if not trained and isinstance(config.rows, ByOptimizer):
     raise ConfigError(
       f'config.train.freeze={config.freeze}: nothing would be left to train'
     )

@@ -1,0 +1,212 @@
+"""Runs whose label rows lie on all devices: killed, and resumed elsewhere."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from xjax.core.mesh import (
+  DATA,
+  LABEL,
+  MeshConfig,
+  make_mesh,
+  padded_labels,
+)
+from xjax.heads.storage import Storage
+from xjax.models.config import MeanConfig, NoEncoder, OneVsAllConfig
+from xjax.train.checkpoint import Checkpoints, intact_steps
+from xjax.train.config import Config, FusedAdagrad, FusedSGD, shrink
+from xjax.train.config_json import to_json
+from xjax.train.fit import fit
+from xjax.train.neural import plan_neural
+from xjax.train.state import by_path
+from xjax.train.workdir import Workdir
+
+TESTS = pathlib.Path(__file__).parents[1]
+PROCESS = TESTS / 'train' / 'fit_process.py'
+EVERY, FOREVER = 10, 100_000
+RULES = {
+  Storage.COMPENSATED: FusedSGD(learning_rate=0.1, momentum=0.8),
+  Storage.FLOAT8: FusedAdagrad(learning_rate=0.05),
+}
+
+
+def config(storage, mesh, steps):
+  small = shrink(Config())
+  model = dataclasses.replace(
+    small.model,
+    encoder=NoEncoder(),
+    pooling=MeanConfig(),
+    head=OneVsAllConfig(chunk=8, storage=storage),
+  )
+  train = dataclasses.replace(
+    small.train,
+    rows=RULES[storage],
+    steps=steps,
+    checkpoint_every=EVERY,
+    judge_every=FOREVER,
+  )
+  return dataclasses.replace(
+    small,
+    data=dataclasses.replace(small.data, n_train=160),
+    model=model,
+    train=train,
+    mesh=MeshConfig(*mesh),
+  )
+
+
+def launch(workdir, config, devices, *others):
+  """Starts one process on so many fake CPU devices."""
+  path = workdir.with_suffix('.json')
+  path.write_text(json.dumps(to_json(config)))
+  return subprocess.Popen(
+    [sys.executable, PROCESS, path, workdir, *map(str, others)],
+    env={
+      **os.environ,
+      'JAX_NUM_CPU_DEVICES': str(devices),
+      'XLA_FLAGS': '--xla_backend_optimization_level=0',
+      'PYTHONPATH': str(TESTS.parent),
+    },
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
+
+
+def killed(folder, storage):
+  """(workdir, step) of a run on mesh 2x4 that was killed after that step."""
+  workdir = folder / 'run'
+  process = launch(workdir, config(storage, (2, 4), FOREVER), 8)
+  # The second one: a checkpoint is whole once the next is being made.
+  second = workdir / 'checkpoints' / str(2 * EVERY)
+  end = time.monotonic() + 200
+  while process.poll() is None and not second.is_dir():
+    assert time.monotonic() < end
+    time.sleep(0.02)
+  process.send_signal(signal.SIGKILL)
+  output, _ = process.communicate(timeout=60)
+  assert process.returncode == -signal.SIGKILL, output
+  return workdir, intact_steps(workdir / 'checkpoints')[-1]
+
+
+@pytest.fixture(scope='module', params=RULES)
+def run(request, tmp_path_factory):
+  folder = tmp_path_factory.mktemp(request.param.value)
+  return request.param, *killed(folder, request.param)
+
+
+def saved(workdir, step):
+  """All arrays of a checkpoint, by path."""
+  found, handler = {}, ocp.StandardCheckpointHandler()
+  for item in ('params', 'optimizer'):
+    path = workdir / 'checkpoints' / str(step) / item
+    like = {
+      name: np.empty(leaf.shape, leaf.dtype)
+      for name, leaf in handler.metadata(path).items()
+    }
+    found |= handler.restore(path, args=ocp.args.StandardRestore(like))
+  return found
+
+
+class Position:
+  """Takes an iterator's state and forgets it."""
+
+  def set_state(self, state):
+    del state
+
+
+def restored(workdir, step, storage, shape):
+  """What a run on this mesh begins with, by path."""
+  found = Workdir.at(workdir)
+  mesh = make_mesh(MeshConfig(*shape))
+  plan = plan_neural(
+    config(storage, shape, FOREVER),
+    found.label_space(),
+    len(found.vocabulary()),
+    mesh,
+  )
+  with Checkpoints(found.checkpoints, 3) as checkpoints:
+    state, _ = checkpoints.restore(step, plan.abstract, Position())
+  assert jax.tree.map(lambda x: x.sharding, state) == plan.shardings
+  return {
+    **by_path(state.params),
+    **by_path(state.opt_state),
+    **by_path({'row_slots': state.row_slots}),
+    'step': state.step,
+  }
+
+
+def later_losses(workdir, step):
+  lines = (workdir / 'metrics.jsonl').read_text().splitlines()
+  rows = [row for row in map(json.loads, lines) if row['kind'] == 'train']
+  assert [row['step'] for row in rows] == list(range(1, step + EVERY + 1))
+  return np.array([row['loss'] for row in rows][step:])
+
+
+def resumed(run, shape, folder):
+  """Losses of the steps after the kill, of a copy that went on there."""
+  storage, workdir, step = run
+  copy = shutil.copytree(workdir, folder / 'run')
+  fit(config(storage, shape, step + EVERY), copy)
+  return later_losses(copy, step)
+
+
+@pytest.fixture(scope='module')
+def as_before(run, tmp_path_factory):
+  """Losses of the run that went on where it was killed."""
+  return resumed(run, (2, 4), tmp_path_factory.mktemp('before'))
+
+
+@pytest.mark.parametrize('shape', [(8, 1), (1, 1)])
+def test_a_killed_run_goes_on_on_another_mesh(
+  run, as_before, shape, tmp_path, devices
+):
+  storage, workdir, step = run
+  copy = shutil.copytree(workdir, tmp_path / 'copy')
+  with devices(shape[0] * shape[1]):
+    state = restored(copy, step, storage, shape)
+    losses = resumed(run, shape, tmp_path)
+  expected = saved(workdir, step)
+  assert state.keys() == expected.keys()
+  for name, array in expected.items():
+    assert state[name].dtype == array.dtype, name
+    np.testing.assert_array_equal(np.asarray(state[name]), array, err_msg=name)
+  rows = state['head/kernel']
+  assert rows.sharding.spec[0] == (LABEL, DATA)
+  per_device = {len(shard.data) for shard in rows.addressable_shards}
+  assert per_device == {padded_labels(16) // (shape[0] * shape[1])}
+  slots = {name for name in expected if name.startswith('row_slots/')}
+  assert slots and all((expected[name] != 0).any() for name in slots)
+  np.testing.assert_allclose(losses, as_before, rtol=0, atol=1e-5)
+
+
+def test_two_processes_agree_with_one(tmp_path):
+  given = config(Storage.FLOAT8, (2, 4), EVERY)
+  with socket.socket() as free:
+    free.bind(('localhost', 0))
+    address = f'localhost:{free.getsockname()[1]}'
+  both = [
+    launch(tmp_path / 'two', given, 4, address, 2, number) for number in (0, 1)
+  ]
+  outputs = [process.communicate(timeout=240)[0] for process in both]
+  assert [p.returncode for p in both] == [0, 0], '\n'.join(outputs)
+  fit(given, tmp_path / 'one')
+  one, two = (later_losses(tmp_path / name, 0) for name in ('one', 'two'))
+  np.testing.assert_allclose(two, one, rtol=0, atol=1e-5)
+  first, second = (saved(tmp_path / name, EVERY) for name in ('one', 'two'))
+  for name in ('head/kernel', 'head/exponent', 'row_slots/squares'):
+    same = first[name] == second[name]
+    # Sums are in another order: what was drawn is mostly the same.
+    close = np.isclose(first[name], second[name], rtol=1e-5)
+    assert (same | close).mean() > 0.99, name
