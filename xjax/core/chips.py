@@ -124,7 +124,8 @@ _TPUS = (
 
 CHIPS = {chip.name: chip for chip in (_LAPTOP, *_GPUS, *_TPUS)}
 
-# What jax.Device.device_kind begins with; the first that fits counts.
+# What jax.Device.device_kind is, or begins with before a space or a hyphen; the
+# first that fits counts.
 _KINDS = {
   'NVIDIA H200': 'h200',
   'NVIDIA H100': 'h100-80',
@@ -139,7 +140,9 @@ _KINDS = {
   'TPU v5 lite': 'v5e',
   'TPU v5e': 'v5e',
   'TPU v5': 'v5p',
+  'TPU v5p': 'v5p',
   'TPU v6': 'v6e',
+  'TPU v6e': 'v6e',
 }
 
 
@@ -154,7 +157,7 @@ def chip_named(name: str) -> Chip:
     kind = jax.devices()[0].device_kind
     if jax.default_backend() == 'cpu':
       return _this_cpu()
-    name = next((n for k, n in _KINDS.items() if kind.startswith(k)), '')
+    name = next((n for k, n in _KINDS.items() if _begins(kind, k)), '')
     if not name:
       raise ConfigError(
         f'--chip: {kind!r}, a device of this machine, is not among those '
@@ -163,6 +166,10 @@ def chip_named(name: str) -> Chip:
   if name not in CHIPS:
     raise ConfigError(f'--chip={name}: must be one of {known}')
   return CHIPS[name]
+
+
+def _begins(kind: str, with_: str) -> bool:
+  return kind == with_ or kind.startswith((f'{with_} ', f'{with_}-'))
 
 
 def _this_cpu() -> Chip:
