@@ -71,9 +71,7 @@ def make_mesh(config: MeshConfig) -> jax.sharding.Mesh:
   return mesh
 
 
-def abstract_mesh(
-  config: MeshConfig, count: int
-) -> jax.sharding.AbstractMesh:
+def abstract_mesh(config: MeshConfig, count: int) -> jax.sharding.AbstractMesh:
   """The mesh of so many devices, none of which need be here.
 
   Raises:

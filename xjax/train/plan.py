@@ -13,8 +13,9 @@ from xjax.train.config import Config
 from xjax.train.neural import check_mesh
 from xjax.train.plan_memory import Held, held, held_compiled
 from xjax.train.plan_sizes import BatchShape, Sizes, check_sizes
-from xjax.train.plan_step import DeviceShare
+from xjax.train.plan_step import DeviceShare, Mesh, planned_state
 from xjax.train.plan_time import StepTime, step_time
+from xjax.train.state import StatePlan
 
 USABLE = 0.9  # of a device's memory; the rest is programs, and what falls apart
 
@@ -67,6 +68,7 @@ class Planner:
   def __init__(self, sizes: Sizes, chip: Chip):
     self.sizes, self.chip = sizes, chip
     self._works: dict[str, Work] = {}
+    self._states: dict[str, StatePlan] = {}
 
   def plan(self, config: Config, devices: int, compile_: bool = False) -> Plan:
     """Of a run on so many devices.
@@ -88,12 +90,13 @@ class Planner:
     sizes = _batched(self.sizes, config)
     compile_ &= jax.default_backend() == self.chip.platform.value
     longest = sizes.longest
+    state = self._state(config, sizes, mesh)
     find = held_compiled if compile_ else held
     work = self._work(config, sizes, longest, mesh)
     times = {
       shape: step_time(
         config,
-        sizes,
+        state,
         shape,
         mesh,
         self.chip,
@@ -108,13 +111,22 @@ class Planner:
       devices,
       mesh.shape[DATA],
       mesh.shape[LABEL],
-      find(config, sizes, mesh, self.chip, work),
+      find(config, sizes, state, mesh, self.chip, work),
       times[longest],
       sum(sizes.steps.values()),
       sum(times[shape].bound * n for shape, n in sizes.steps.items()),
     )
 
-  def _work(self, config, sizes, shape, mesh) -> Work:
+  def _state(self, config: Config, sizes: Sizes, mesh: Mesh) -> StatePlan:
+    # Of what else is in a config, only what is held while it is computed.
+    key = repr((config.model, config.train, sizes.labels, mesh))
+    if key not in self._states:
+      self._states[key] = planned_state(config, sizes, mesh)
+    return self._states[key]
+
+  def _work(
+    self, config: Config, sizes: Sizes, shape: BatchShape, mesh: Mesh
+  ) -> Work:
     share = DeviceShare.of(config, sizes, shape, mesh)
     key = share.traced_key
     if key not in self._works:

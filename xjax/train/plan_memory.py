@@ -25,7 +25,6 @@ from xjax.train.plan_step import (
   batch_of,
   is_one_vs_all,
   label_shards,
-  planned_state,
 )
 from xjax.train.state import StatePlan
 
@@ -55,26 +54,38 @@ class Held:
 
 
 def held(
-  config: Config, sizes: Sizes, mesh: Mesh, chip: Chip, work: Work
+  config: Config,
+  sizes: Sizes,
+  plan: StatePlan,
+  mesh: Mesh,
+  chip: Chip,
+  work: Work,
 ) -> Held:
   """Of the longest batch; what is computed is estimated.
 
   Args:
     config, sizes: of the run.
+    plan: of its state.
     mesh: of the devices.
     chip: each of them.
     work: of the device's share of that batch (DeviceShare.traced).
   """
-  return Held(_parts(config, sizes, mesh, chip, work), compiled=False)
+  parts = _parts(config, sizes, plan, mesh, chip, work)
+  return Held(parts, compiled=False)
 
 
 def held_compiled(
-  config: Config, sizes: Sizes, mesh: Mesh, chip: Chip, work: Work
+  config: Config,
+  sizes: Sizes,
+  plan: StatePlan,
+  mesh: Mesh,
+  chip: Chip,
+  work: Work,
 ) -> Held:
   """As held, with XLA's figure of what is computed; takes up to minutes."""
-  parts = _parts(config, sizes, mesh, chip, work)
+  parts = _parts(config, sizes, plan, mesh, chip, work)
   share = DeviceShare.of(config, sizes, sizes.longest, mesh)
-  found = share.compiled() + _of_other_documents(config, sizes, mesh)
+  found = share.compiled() + _of_other_documents(config, sizes, plan, mesh)
   for name in (GRADIENTS, PASS):
     parts[name] = min(parts.get(name, 0), found)
     found -= parts[name]
@@ -84,9 +95,13 @@ def held_compiled(
 
 
 def _parts(
-  config: Config, sizes: Sizes, mesh: Mesh, chip: Chip, work: Work
+  config: Config,
+  sizes: Sizes,
+  plan: StatePlan,
+  mesh: Mesh,
+  chip: Chip,
+  work: Work,
 ) -> dict[str, int]:
-  plan = planned_state(config, sizes, mesh)
   state = plan.abstract
   rows, others = nnx.split_state(state.params, is_label_row, ...)
   trained, _ = plan.split(state.params)
@@ -121,18 +136,17 @@ def _parts(
   return {name: size for name, size in parts.items() if size}
 
 
-def _of_other_documents(config: Config, sizes: Sizes, mesh: Mesh) -> int:
+def _of_other_documents(
+  config: Config, sizes: Sizes, plan: StatePlan, mesh: Mesh
+) -> int:
   """What a pass needs more for the documents of other devices."""
   if not is_one_vs_all(config):
     return 0
-  plan = planned_state(config, sizes, mesh)
   shape = sizes.longest
   own = dataclasses.replace(
     shape, documents=shape.documents // mesh.shape[DATA]
   )
-  all_, few = (
-    traffic_of(config, plan, one, mesh).held for one in (shape, own)
-  )
+  all_, few = (traffic_of(config, plan, one, mesh).held for one in (shape, own))
   return all_.features + all_.chunk - few.features - few.chunk
 
 

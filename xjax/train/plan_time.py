@@ -12,10 +12,9 @@ from xjax.core.program import Work
 from xjax.heads.contract import is_label_row
 from xjax.train.config import Config
 from xjax.train.plan_memory import on_device, operand_bytes, traffic_of
-from xjax.train.plan_sizes import BatchShape, Sizes
-from xjax.train.plan_step import Mesh, is_one_vs_all, planned_state
+from xjax.train.plan_sizes import BatchShape
+from xjax.train.plan_step import Mesh, is_one_vs_all
 from xjax.train.state import StatePlan
-
 
 _FLOAT32 = 4
 
@@ -51,7 +50,7 @@ class StepTime:
 
 def step_time(
   config: Config,
-  sizes: Sizes,
+  plan: StatePlan,
   shape: BatchShape,
   mesh: Mesh,
   chip: Chip,
@@ -60,13 +59,14 @@ def step_time(
   """Of a batch of that shape.
 
   Args:
-    config, sizes: of the run.
+    config: of the run.
+    plan: of its state.
     shape: of the batch.
     mesh: of the devices.
     chip: each of them.
     work: of the device's share of the batch (DeviceShare.traced).
   """
-  plan, micro = planned_state(config, sizes, mesh), config.train.accumulate
+  micro = config.train.accumulate
   operations, moved = micro * work.operations, micro * work.moved
   if is_one_vs_all(config):
     in_cache = chip.platform is Platform.CPU
