@@ -1,22 +1,25 @@
 """The flags of a plan, and what it prints."""
 
+from collections.abc import Callable
+from typing import Any
+
 from absl import flags
 
 from xjax.core.chips import CHIPS, chip_named
-from xjax.core.errors import ConfigError
 from xjax.report.plan_text import plan_text
 from xjax.train.config import Config
-from xjax.train.plan import Planner
+from xjax.train.plan import Planner, planned_mesh
 from xjax.train.plan_advice import advice
 from xjax.train.plan_sizes import corpus_sizes, given_sizes
 
 flags.disclaim_key_flags()
 
-_OTHERS = ('chip', 'devices', 'plan_labels', 'plan_documents')
+_SIZES = ('plan_labels', 'plan_documents')
+_OTHERS = ('chip', 'devices', *_SIZES)
 
 
 def define() -> None:
-  """Defines --plan and what it is of."""
+  """Defines --plan and what it is of; --workdir and --multihost are there."""
   flags.DEFINE_bool(
     'plan', False, 'Print memory and time of the run; train nothing.'
   )
@@ -32,27 +35,40 @@ def define() -> None:
   flags.DEFINE_integer(
     'plan_documents', None, 'and its training documents.', lower_bound=1
   )
+  _refuse_what_is_of_no_use()
 
 
-def asked() -> bool:
-  """Whether a plan is asked for.
+def _refuse_what_is_of_no_use() -> None:
+  for name in _OTHERS:
+    _check((name, 'plan'), lambda _, plan: plan, f'--{name} needs --plan')
+  _check(
+    ('multihost', 'plan'),
+    lambda _, plan: not plan,
+    'one process makes a plan',
+  )
+  for one, other in (_SIZES, _SIZES[::-1]):
+    _check((one, other), lambda _, other: other, f'--{other} is missing')
+  flags.register_multi_flags_validator(
+    ['workdir', 'plan'],
+    lambda values: values['workdir'] or values['plan'],
+    '--workdir is missing, the folder of the run',
+  )
 
-  Raises:
-    ConfigError: a flag is given that is of no use.
-  """
-  given = {name for name in _OTHERS if flags.FLAGS[name].present}
-  if not flags.FLAGS['plan'].value:
-    if given:
-      raise ConfigError(f'--{sorted(given)[0]}: needs --plan')
-    return False
-  if flags.FLAGS['multihost'].value:
-    raise ConfigError('--multihost: a plan is made by one process')
-  if len(given & {'plan_labels', 'plan_documents'}) == 1:
-    raise ConfigError('--plan_labels, --plan_documents: give both or neither')
-  return True
+
+def _check(
+  names: tuple[str, str], allowed: Callable[[Any, Any], Any], message: str
+) -> None:
+  """Refuses the first of two flags where it is set and not allowed."""
+  flags.register_multi_flags_validator(
+    names,
+    lambda values: (
+      not values[names[0]] or bool(allowed(*map(values.get, names)))
+    ),
+    message,
+  )
 
 
-def run(config: Config) -> bool:
+def print_plan(config: Config) -> bool:
   """Prints the plan, and what to change if it does not fit.
 
   Returns:
@@ -66,6 +82,7 @@ def run(config: Config) -> bool:
   devices = values['devices']
   if devices is None:
     devices = max(1, config.mesh.data) * max(1, config.mesh.label)
+  planned_mesh(config, devices)  # refused before the corpus is read
   if values['plan_labels'] is None:
     sizes = corpus_sizes(config)
   else:

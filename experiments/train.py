@@ -15,7 +15,6 @@ from absl import flags as absl_flags
 
 from experiments import flags, plan_flags
 from xjax.core.distributed import is_host0
-from xjax.core.errors import ConfigError
 from xjax.report.summary import run_summary
 from xjax.train.fit import fit
 
@@ -29,12 +28,10 @@ plan_flags.define()
 
 def main() -> None:
   """Runs what the flags say."""
-  if plan_flags.asked():
-    if not plan_flags.run(_CONFIG.value):
+  if absl_flags.FLAGS.plan:
+    if not plan_flags.print_plan(_CONFIG.value):
       sys.exit(flags.EXIT_USER_ERROR)
     return
-  if not _WORKDIR.value:
-    raise ConfigError('--workdir: name the folder of the run')
   result = fit(_CONFIG.value, _WORKDIR.value)
   if is_host0():
     print(run_summary(result))

@@ -104,13 +104,17 @@ _DEAR = set(
 _IN_PLACE = {'dynamic_update_slice', 'scatter', 'scatter-add'}
 
 
-def _work(closed: jex.ClosedJaxpr, between: str) -> Work:
+def _work(
+  closed: jex.ClosedJaxpr, between: str = '', carried: slice = slice(0)
+) -> Work:
+  """As work_of; what it is given at `carried` may be overwritten."""
   names = {var: _Value(var.aval) for var in closed.jaxpr.invars}
   names |= {var: _Value(var.aval) for var in closed.jaxpr.constvars}
   given = set(names.values())
+  free = {names[var] for var in closed.jaxpr.invars[carried]}
   steps = [*_flat(closed.jaxpr, names, between)]
   returned = [_named(names, var) for var in closed.jaxpr.outvars]
-  return _Program(steps, given, returned, between).work()
+  return _Program(steps, given, free, returned, between).work()
 
 
 def _flat(
@@ -153,11 +157,12 @@ class _Program:
     self,
     steps: list[_Step],
     given: set[_Value],
+    free: set[_Value],
     returned: list[_Value],
     between: str,
   ):
-    self._steps, self._given, self._returned = steps, given, returned
-    self._between = between
+    self._steps, self._returned, self._between = steps, returned, between
+    self._given, self._kept = given, given - free
     self._maker = {out: step for step in steps for out in step.outputs}
     self._arrays: set[_Value] = set()
     readers: dict[_Value, int] = {}
@@ -243,8 +248,11 @@ class _Program:
   ) -> list[int]:
     """Bytes of arrays that are alive at each step, and 0 after the last."""
     change = [0] * (len(self._steps) + 2)
-    taken = self._taken(last)
+    taken, given = self._taken(last), set(self._given)
     for value, at in born.items():
+      if taken.get(value) in given:
+        given.add(value)  # in the caller's memory
+        continue
       # In the place of an array that dies with this step.
       change[at + (value in taken)] += value.bytes
       change[last.get(value, at) + 1] -= value.bytes
@@ -254,14 +262,15 @@ class _Program:
       held.append(now)
     return [*held, 0]
 
-  def _taken(self, last: dict[_Value, int]) -> set[_Value]:
+  def _taken(self, last: dict[_Value, int]) -> dict[_Value, _Value]:
     """Arrays that are written in the place of another."""
-    taken, used = set(), set()
+    taken: dict[_Value, _Value] = {}
+    used: set[_Value] = set()
     for at, step in enumerate(self._steps):
       for source, out in _places(step):
-        for value in self._sources([source]) - self._given - used:
+        for value in self._sources([source]) - self._kept - used:
           if last.get(value) == at and value.bytes == out.bytes:
-            taken.add(out)
+            taken[out] = value
             used.add(value)
             break
     return taken
@@ -270,13 +279,14 @@ class _Program:
     """The work inside an operation."""
     match step.name:
       case 'scan':
-        turn = _work(step.params['jaxpr'], '')
+        first, count = step.params['num_consts'], step.params['num_carry']
+        turn = _work(step.params['jaxpr'], carried=slice(first, first + count))
         turns = step.params['length']
         return Work(turns * turn.operations, turns * turn.moved, turn.held)
       case 'while':
-        return _work(step.params['body_jaxpr'], '')
+        return _work(step.params['body_jaxpr'])
       case 'cond':
-        branches = [_work(one, '') for one in step.params['branches']]
+        branches = [_work(one) for one in step.params['branches']]
         return max(branches, key=lambda work: work.held)
       case 'dot_general' | 'conv_general_dilated':
         return Work(_operations(step))
@@ -294,7 +304,7 @@ def _places(step: _Step) -> list[tuple[_Value, _Value]]:
   if step.name == 'scan':
     first, count = step.params['num_consts'], step.params['num_carry']
     return [*zip(step.inputs[first : first + count], step.outputs)]
-  if step.name in _FUSED or step.name in _DEAR:
+  if step.name in _FUSED | _DEAR:
     return [(value, step.outputs[0]) for value in step.inputs]
   return []
 

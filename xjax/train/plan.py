@@ -57,6 +57,19 @@ class Plan:
     return self.held.total <= self.usable
 
 
+def planned_mesh(config: Config, devices: int) -> jax.sharding.AbstractMesh:
+  """The mesh of so many devices.
+
+  Raises:
+    ConfigError: as Planner.plan.
+  """
+  if not isinstance(config.model, NeuralModel):
+    raise ConfigError('--plan: nothing is trained by this config')
+  mesh = abstract_mesh(config.mesh, devices)
+  check_mesh(config, mesh)
+  return mesh
+
+
 class Planner:
   """Plans of variants of a run; what they share is traced once.
 
@@ -82,10 +95,7 @@ class Planner:
       ConfigError: batches or the mesh do not fit the devices, or the model
         takes no steps.
     """
-    if not isinstance(config.model, NeuralModel):
-      raise ConfigError('--plan: nothing is trained by this config')
-    mesh = abstract_mesh(config.mesh, devices)
-    check_mesh(config, mesh)
+    mesh = planned_mesh(config, devices)
     check_sizes(config, self.sizes)
     sizes = _batched(self.sizes, config)
     compile_ &= jax.default_backend() == self.chip.platform.value

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xjax.core.chips import Chip
+from xjax.core.chips import Chip, Platform
 from xjax.core.mesh import DATA, LABEL, LABEL_MULTIPLE
 from xjax.core.program import Work
 from xjax.heads.contract import is_label_row
@@ -116,6 +116,10 @@ def _parts(
   peak = max(work.held, between + passing)
   if config.train.accumulate > 1:
     peak += gradients  # the sums, beside those of a micro-batch
+  if chip.platform is Platform.CPU:
+    # XLA makes the squares there that the gradient's norm is the sum of.
+    sizes_of_all = map(on_device, jax.tree.leaves(plan.split(state.params)[0]))
+    peak += max(sizes_of_all, default=0)
   fused = state.row_slots is not None
   copied = fused and config.model.head.storage is Storage.FLOAT8
   weighted = not isinstance(config.train.label_weights, EvenWeights)
