@@ -3,25 +3,35 @@ r"""Trains a model, judges it, and shows what it predicts.
   python -m experiments.train --config=FILE.py --workdir=DIR \
     [--config.FIELD=VALUE ...]
 
-The same command again resumes.
+The same command again resumes. What a run will need, before anything is made:
+
+  python -m experiments.train --config=FILE.py --plan [--chip=CHIP] \
+    [--devices=N] [--plan_labels=L --plan_documents=N]
 """
+
+import sys
 
 from absl import flags as absl_flags
 
-from experiments import flags
+from experiments import flags, plan_flags
 from xjax.core.distributed import is_host0
 from xjax.report.summary import run_summary
 from xjax.train.fit import fit
 
 _CONFIG = flags.define_config()
 _WORKDIR = absl_flags.DEFINE_string(
-  'workdir', None, 'Folder of the run; made where absent.', required=True
+  'workdir', None, 'Folder of the run; made where absent.'
 )
 flags.define_multihost()
+plan_flags.define()
 
 
 def main() -> None:
   """Runs what the flags say."""
+  if absl_flags.FLAGS.plan:
+    if not plan_flags.print_plan(_CONFIG.value):
+      sys.exit(flags.EXIT_USER_ERROR)
+    return
   result = fit(_CONFIG.value, _WORKDIR.value)
   if is_host0():
     print(run_summary(result))

@@ -32,17 +32,12 @@ class MeshConfig:
   label: int = 1
 
 
-def make_mesh(config: MeshConfig) -> jax.sharding.Mesh:
-  """A (data, label) mesh of all devices.
-
-  Axes are Auto: scans with carries, embedding gathers and top-k over sharded
-  labels raise under Explicit axes. Both axes may span processes; those that
-  lie on the same rows of a batch read the same documents (share.shares).
+def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
+  """Sizes of the data and the label axis of so many devices.
 
   Raises:
-    ConfigError: the shape does not fit the devices, or the processes.
+    ConfigError: the shape does not fit the devices.
   """
-  count = jax.device_count()
   shape = [config.data, config.label]
   if shape.count(-1) == 1:
     rest = max(1, -shape[0] * shape[1])
@@ -54,11 +49,37 @@ def make_mesh(config: MeshConfig) -> jax.sharding.Mesh:
     )
   if LABEL_MULTIPLE % shape[1]:
     raise ConfigError(f'mesh.label={shape[1]} must divide {LABEL_MULTIPLE}')
+  return shape[0], shape[1]
+
+
+def make_mesh(config: MeshConfig) -> jax.sharding.Mesh:
+  """A (data, label) mesh of all devices.
+
+  Axes are Auto: scans with carries, embedding gathers and top-k over sharded
+  labels raise under Explicit axes. Both axes may span processes; those that
+  lie on the same rows of a batch read the same documents (share.shares).
+
+  Raises:
+    ConfigError: the shape does not fit the devices, or the processes.
+  """
   mesh = jax.make_mesh(
-    tuple(shape), (DATA, LABEL), axis_types=(AxisType.Auto,) * 2
+    mesh_shape(config, jax.device_count()),
+    (DATA, LABEL),
+    axis_types=(AxisType.Auto,) * 2,
   )
   shares(mesh.devices)
   return mesh
+
+
+def abstract_mesh(config: MeshConfig, count: int) -> jax.sharding.AbstractMesh:
+  """The mesh of so many devices, none of which need be here.
+
+  Raises:
+    ConfigError: as mesh_shape.
+  """
+  shape = mesh_shape(config, count)
+  axis_types = (AxisType.Auto,) * 2
+  return jax.sharding.AbstractMesh(shape, (DATA, LABEL), axis_types=axis_types)
 
 
 def share_of(mesh: jax.sharding.Mesh) -> Share:

@@ -79,6 +79,23 @@ class _Buckets:
     """The (T, P) of all batches: one trace each, unless they are packed."""
     return {self._shapes[i] for i in np.unique(self._bucket_N)}
 
+  @property
+  def steps_by_shape(self) -> dict[tuple[int, ...], int]:
+    """Batches that hold every document once, by (T, P), or (Z, T, P)."""
+    counts = np.bincount(self._bucket_N, minlength=len(self._shapes))
+    steps: dict[tuple[int, ...], int] = {}
+    for bucket in np.flatnonzero(counts):
+      shape = self._shapes[bucket]
+      if isinstance(self._tokens, Zones):
+        shape = (self._most_zones[bucket], *shape)
+      steps[shape] = -(-int(counts[bucket]) // self._batch_size)
+    return steps
+
+  @property
+  def mean_length(self) -> float:
+    """Tokens of a document; by zone those of its longest zone."""
+    return float(self._lengths_N.mean())
+
   def _arrange(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Cuts documents, in this order, into batches of one bucket each.
 

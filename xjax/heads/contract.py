@@ -87,9 +87,10 @@ class Head(nnx.Module):
 
 def padded_row(values: np.ndarray | None, rows: int) -> jax.Array:
   """float32 [rows] of a value for each label [L], then 0; None: all 0."""
+  if values is None:
+    return jnp.zeros(rows)  # nothing is made where only shapes are asked for
   padded = np.zeros(rows, np.float32)
-  if values is not None:
-    padded[: len(values)] = values
+  padded[: len(values)] = values
   return jnp.asarray(padded)
 
 

@@ -59,11 +59,12 @@ class OneVsAll(Head):
     self.n_labels = n_labels
     self.chunk = chunk
     self.storage = storage
-    self.bottleneck = None
     if bottleneck:
       normal = nnx.initializers.normal(dim**-0.5)
       self.bottleneck = nnx.Param(normal(rngs.params(), (dim, bottleneck)))
       dim = bottleneck
+    else:
+      self.bottleneck = None
     rows = padded_labels(n_labels)
     arrays = first_rows(rngs.params(), rows, dim, storage)
     sharding = (ALL_DEVICES, None)

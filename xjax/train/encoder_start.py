@@ -101,13 +101,7 @@ def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
     DataError: as check_encoder, or a file of the workdir is damaged.
   """
   if is_host0() and not workdir.encoder.exists():
-    if config.model.encoder.folder:
-      folder = ModelFolder.at(config.model.encoder.folder)
-      tokenizer, sizes = _tokenizer(folder, config), dict(folder.config)
-    else:
-      texts = (train.documents[row].text() for row in range(len(train)))
-      tokenizer = Subwords.fit(texts)
-      sizes = _small(config, len(tokenizer))
+    tokenizer, sizes = begun_encoder(config, train)
     tokenizer.save(workdir.tokenizer)
     # Last: with it both are there.
     write_json(workdir.encoder, sizes)
@@ -115,6 +109,26 @@ def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
   tokenizer = workdir.subwords()
   workdir.record_vocabulary(tokenizer)
   return tokenizer
+
+
+def begun_encoder(
+  config: Config, train: Split
+) -> tuple[Subwords, dict[str, Any]]:
+  """The tokenizer and the sizes (architecture_of) that a run begins with.
+
+  Args:
+    config: of the run.
+    train: whose words an encoder without a folder reads.
+
+  Raises:
+    DataError: as check_encoder.
+  """
+  if config.model.encoder.folder:
+    folder = ModelFolder.at(config.model.encoder.folder)
+    return _tokenizer(folder, config), dict(folder.config)
+  texts = (train.documents[row].text() for row in range(len(train)))
+  tokenizer = Subwords.fit(texts)
+  return tokenizer, _small(config, len(tokenizer))
 
 
 def start_encoder(state: TrainState, config: Config) -> TrainState:

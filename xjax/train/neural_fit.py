@@ -181,12 +181,18 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
 def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
   """The run's vocabulary, from its workdir once it is there."""
   if is_host0() and not folder.vocab.exists():
-    vocab = fit_vocabulary(corpus.split('train'), config.data)
-    if config.model.head.describes:
-      vocab = vocab.extended(all_words(corpus.label_space.labels))
+    vocab = begun_vocabulary(config, corpus)
     vocab.save(folder.vocab)
     logging.info('vocabulary: %d words', len(vocab.words))
   barrier('xjax:vocabulary')
   vocab = folder.vocabulary()
   folder.record_vocabulary(vocab)
+  return vocab
+
+
+def begun_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:
+  """The vocabulary that a run begins with: of train, and perhaps of labels."""
+  vocab = fit_vocabulary(corpus.split('train'), config.data)
+  if config.model.head.describes:
+    vocab = vocab.extended(all_words(corpus.label_space.labels))
   return vocab

@@ -77,7 +77,7 @@ def make_train_step(
     trained, held = plan.split(state.params)
     sum_and_grads = jax.value_and_grad(
       functools.partial(
-        _loss_sum, plan, loss, held, weights, _row_step(plan, state, key)
+        loss_sum, plan, loss, held, weights, _row_step(plan, state, key)
       ),
       has_aux=True,
     )
@@ -101,7 +101,7 @@ def make_train_step(
   return functools.partial(compiled, weights=weights)
 
 
-def _loss_sum(
+def loss_sum(
   plan: StatePlan,
   loss: ChunkLoss,
   held: nnx.State,
