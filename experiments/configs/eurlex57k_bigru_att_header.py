@@ -14,7 +14,6 @@ their gradient. Hardware: two CPU cores. Expected: not run yet. Time: about ten
 minutes.
 """
 
-from xjax.core.errors import ConfigError
 from xjax.data.config import Eurlex57kData, WordsConfig
 from xjax.heads.storage import Storage
 from xjax.models.config import (
@@ -64,7 +63,7 @@ def get_config(kind: str = 'adam') -> Config:
 
 def _rows(kind: str) -> tuple[OneVsAllConfig, RowsConfig]:
   if kind not in SYSTEMS:
-    raise ConfigError(f'{kind!r} is none of {", ".join(SYSTEMS)}')
+    raise ValueError(f'{kind!r} is none of {", ".join(SYSTEMS)}')
   if kind == 'adam':
     return OneVsAllConfig(), ByOptimizer()
   return OneVsAllConfig(storage=Storage(kind)), FusedAdagrad(learning_rate=0.05)
