@@ -105,7 +105,7 @@ def bert():
 
 
 TINY_BERT = dataclasses.replace(
-  BERT_BASE, vocab_size=5000, dim=64, layers=2, heads=2, inner=256
+  BERT_BASE, vocab_size=5000, dim=64, layers=1, heads=2, inner=256
 )
 
 

@@ -3,6 +3,7 @@
 import datetime
 import math
 
+from xjax.core.chips import Platform
 from xjax.train.plan import Plan
 from xjax.train.plan_advice import Advice, Change
 
@@ -85,6 +86,8 @@ def _notes(plan: Plan) -> list[str]:
       f'{plan.chip.neighbours} devices are joined at the rate assumed; beyond '
       'them the network may be slower'
     )
+  if plan.chip.platform is Platform.TPU:
+    lines.append('TPUs pad arrays to tiles of 8 x 128: that is not counted')
   lines += [f'assumed: {what}' for what in plan.sizes.assumed]
   return lines
 
