@@ -18,7 +18,7 @@ from xjax.core.collectives import (
   compiled_collectives,
   lowered_collectives,
 )
-from xjax.core.mesh import DATA, LABEL, SPECS, MeshConfig, make_mesh
+from xjax.core.mesh import BATCH, DATA, LABEL, MeshConfig, make_mesh
 from xjax.core.types import Batch
 from xjax.data.schema import LabelSpace
 from xjax.heads.storage import Storage
@@ -63,7 +63,7 @@ def step_of(config, labels, architecture, mesh):
   step = make_train_step(
     plan, make_optimizer(train), chunk_loss(train.loss), mesh
   )
-  sharding = jax.NamedSharding(mesh, SPECS['batch'])
+  sharding = jax.NamedSharding(mesh, BATCH)
 
   def documents(dtype, *sizes):
     shape = (train.batch_size, *sizes)

@@ -56,7 +56,7 @@ def test_layers_decay_from_the_top():
   ],
 )
 def test_groups_that_are(fields):
-  assert check_groups(NeuralTrain(**fields), PATHS, PATHS) is None
+  assert check_groups(NeuralTrain(**fields), PATHS, PATHS, []) is None
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,14 @@ def test_groups_that_are(fields):
 )
 def test_groups_that_are_not(fields, says):
   with pytest.raises(ConfigError, match=says):
-    check_groups(NeuralTrain(**fields), PATHS, PATHS)
+    check_groups(NeuralTrain(**fields), PATHS, PATHS, [])
 
 
 @pytest.mark.parametrize('rates', [(), ('encoder/*=0.1',)])
 def test_nothing_is_trained(rates):
   config = NeuralTrain(freeze=('encoder/*', '*/*'), rates=rates)
   with pytest.raises(ConfigError, match='nothing would be left to train'):
-    check_groups(config, PATHS, [])
+    check_groups(config, PATHS, [], [])
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_nothing_is_trained(rates):
   [
     (
       {'rates': ('head/*=2', 'encoder/*=0.1')},
-      "rates: 'encoder/.* not trained: leave it out",
+      "rates: 'encoder/.* trains none of it: leave it out",
     ),
     ({'layer_decay': 0.9}, 'layer_decay=0.9.*encoder=BertConfig'),
   ],
@@ -101,9 +101,22 @@ def test_nothing_is_trained(rates):
 def test_what_is_not_trained_has_no_rate(fields, says):
   trained = ['pooling/dense/kernel', 'head/kernel']
   with pytest.raises(ConfigError, match=says):
-    check_groups(NeuralTrain(**fields), PATHS, trained)
+    check_groups(NeuralTrain(**fields), PATHS, trained, [])
 
 
 def test_layer_decay_needs_layers():
   with pytest.raises(ConfigError, match='layer_decay=0.9.*encoder=BertConfig'):
-    check_groups(NeuralTrain(layer_decay=0.9), *[['encoder/kernel']] * 2)
+    check_groups(NeuralTrain(layer_decay=0.9), *[['encoder/kernel']] * 2, [])
+
+
+def test_label_rows_that_train_themselves():
+  others = [path for path in PATHS if path != 'head/kernel']
+  given = (PATHS, others, ['head/kernel'])
+  check_groups(NeuralTrain(freeze=('encoder/*',)), *given)
+  with pytest.raises(ConfigError, match="freeze: 'head/.*config.train.rows"):
+    check_groups(NeuralTrain(freeze=('head/*',)), *given)
+  with pytest.raises(ConfigError, match='trains none of it: leave'):
+    check_groups(NeuralTrain(rates=('head/kernel=2',)), *given)
+  # All that the optimizer trains may be frozen: the rows are left to train.
+  frozen = NeuralTrain(freeze=tuple(others))
+  check_groups(frozen, PATHS, [], ['head/kernel'])

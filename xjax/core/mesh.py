@@ -17,11 +17,7 @@ LABEL = 'label'
 # so that a checkpoint restores onto any mesh whose devices divide it.
 LABEL_MULTIPLE = 1536  # 512 times 3
 
-# The one rules table: specs by what an array holds.
-SPECS = {
-  'batch': P(DATA),  # documents first
-  'label_row': P(LABEL),  # labels first: weights [L, D], biases [L]
-}
+BATCH = P(DATA)  # the spec of arrays with documents first
 
 
 @dataclasses.dataclass
@@ -124,7 +120,7 @@ def put_batch(batch: Any, mesh: jax.sharding.Mesh) -> Any:
       that share_of(mesh) tells. Processes with the same have the same values.
     mesh: the devices.
   """
-  sharding = NamedSharding(mesh, SPECS['batch'])
+  sharding = NamedSharding(mesh, BATCH)
   return jax.tree.map(
     lambda x: jax.make_array_from_process_local_data(sharding, np.asarray(x)),
     batch,

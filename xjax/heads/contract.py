@@ -128,7 +128,11 @@ def split_head(head: Head) -> HeadParts:
 def is_label_row(path: tuple, variable: Any) -> bool:
   """Whether a variable has a row per label; a filter of nnx."""
   del path
-  spec = variable.get_metadata().get('out_sharding')
+  return on_labels(variable.get_metadata().get('out_sharding'))
+
+
+def on_labels(spec: Any) -> bool:
+  """Whether a partition spec is of arrays with labels first."""
   return bool(spec) and spec[0] in (LABEL, ALL_DEVICES)
 
 

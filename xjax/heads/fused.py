@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Float32, Int32
 
-from xjax.core.mesh import DATA, LABEL, SPECS
+from xjax.core.mesh import BATCH, DATA, LABEL
 from xjax.core.sums import column_sums
 from xjax.heads import chunks
 from xjax.heads.contract import row_spec, split_head
@@ -123,7 +123,7 @@ def _fused(static, *given):
 
 
 def _forward(static, *given):
-  row, batch = row_spec(static.axes), SPECS['batch']
+  row, batch = row_spec(static.axes), BATCH
   run = jax.shard_map(
     functools.partial(_shard_step, static),
     in_specs=(row, row, P(), batch, row, batch, batch),

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
 
-from xjax.core.mesh import LABEL_MULTIPLE, SPECS
+from xjax.core.mesh import BATCH, LABEL_MULTIPLE
 from xjax.heads.contract import ALL_DEVICES, row_spec
 from xjax.heads.fused import Pace, RowStep, fused_loss
 from xjax.heads.kahan import LEFT_OUT, PLACE
@@ -37,7 +37,7 @@ def lowered_pass(
     arguments = (
       _placed(rows, mesh, row_spec(ALL_DEVICES)),
       _placed(_slots(given), mesh, row_spec(ALL_DEVICES)),
-      _placed(_documents(given), mesh, SPECS['batch']),
+      _placed(_documents(given), mesh, BATCH),
       _placed(_pace(), mesh, P()),
     )
     run = jax.jit(_pass_of(graphdef, given, loss), donate_argnums=(0, 1))

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float32, Int32
 
-from xjax.core.mesh import DATA, LABEL, SPECS
+from xjax.core.mesh import BATCH, DATA, LABEL
 from xjax.heads import chunks
 from xjax.heads.contract import Head, HeadParts, row_spec, split_head
 from xjax.heads.terms import Chunk, Normaliser, chunk_loss, gold_of
@@ -32,8 +32,8 @@ def head_loss(
   """Sum of the loss over documents and labels.
 
   Runs on the context mesh (`jax.set_mesh`), documents over its data axis and
-  label rows over its label axis. The gradients are made in the forward
-  pass; the backward pass only scales them.
+  label rows over the head's axes. The gradients are made in the forward pass;
+  the backward pass only scales them.
 
   Args:
     head: the head; padded label rows cost nothing.
@@ -62,7 +62,7 @@ def _head_loss(static, rows, shared, features, weights, positives_BP, mask_B):
 
 def _forward(static, *given):
   row = row_spec(static[-1])
-  batch = SPECS['batch']
+  batch = BATCH
   run = jax.shard_map(
     functools.partial(_shard_gradients, static),
     in_specs=(row, P(), batch, row, batch, batch),

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Float32, Int32
 
-from xjax.core.mesh import DATA, LABEL, SPECS, padded_labels
+from xjax.core.mesh import BATCH, DATA, LABEL, padded_labels
 from xjax.heads import chunks
 from xjax.heads.best import Best, with_chunk
 from xjax.heads.contract import Head, HeadParts, row_spec, split_head
@@ -65,7 +65,7 @@ def head_topk(
     in_specs=(
       row,
       P(),
-      SPECS['batch'],
+      BATCH,
       {name: _filter_spec(name, head.axes) for name in filters},
     ),
     out_specs=P(None, DATA),

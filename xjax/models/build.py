@@ -74,7 +74,8 @@ def build(
     rngs: stream `params`.
 
   Returns:
-    The model: label rows sharded over the label axis, all else replicated.
+    The model: label rows sharded over the label axis, those of OneVsAll over
+    all devices; all else replicated.
 
   Raises:
     ConfigError: a field that cannot be.

@@ -9,7 +9,7 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec as P
 import numpy as np
 
-from xjax.core.mesh import DATA, SPECS, own_rows, put_batch, put_labels
+from xjax.core.mesh import BATCH, DATA, own_rows, put_batch, put_labels
 from xjax.core.types import Batch, ScoreKind
 from xjax.heads.contract import row_spec
 
@@ -58,7 +58,7 @@ class ModelScorer:
     )
     self._attention = jax.jit(
       functools.partial(_attention, graphdef),
-      out_shardings=NamedSharding(mesh, SPECS['batch']),
+      out_shardings=NamedSharding(mesh, BATCH),
     )
 
   def topk(

@@ -8,7 +8,7 @@ from jax import lax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
-from xjax.core.mesh import DATA, SPECS
+from xjax.core.mesh import BATCH, DATA
 from xjax.heads.attend import MASKED
 from xjax.heads.contract import TokenFeatures
 from xjax.heads.precision import full_precision
@@ -72,12 +72,12 @@ class SelfAttention(nnx.Module):
     return self._pooled(h_TBD, real_TB, 0)
 
   def _pooled(self, h: jax.Array, real: jax.Array, axis: int) -> jax.Array:
-    given = P(None, DATA) if axis == 0 else SPECS['batch']
+    given = P(None, DATA) if axis == 0 else BATCH
     # By hand, as in bigru.py: a partitioner may gather the whole batch.
     run = jax.shard_map(
       functools.partial(_shard_pooled, axis),
       in_specs=(given, given, P()),
-      out_specs=SPECS['batch'],
+      out_specs=BATCH,
     )
     weights = self.kernel, self.bias, self.query
     return run(h, real, [weight[...] for weight in weights])

@@ -31,8 +31,8 @@ class TextModel(nnx.Module):
     encoder: (x_TBD, real_TB, rngs) -> h_TBD, 0 at padding.
     pooling: (TokenFeatures, rngs) -> document_BD; None: the head reads tokens.
     head: scores labels.
-    dtype: of activations and products; parameters, softmax, loss and sums stay
-      float32.
+    dtype: of activations and products; softmax, loss and sums stay float32, and
+      parameters, but for label rows that are stored otherwise.
   """
 
   def __init__(

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
-from xjax.core.mesh import DATA, SPECS
+from xjax.core.mesh import BATCH, DATA
 
 
 def unpacked(
@@ -25,8 +25,8 @@ def unpacked(
   """
   run = jax.shard_map(
     _shard_unpacked,
-    in_specs=(P(DATA), SPECS['batch'], SPECS['batch']),
-    out_specs=SPECS['batch'],
+    in_specs=(P(DATA), BATCH, BATCH),
+    out_specs=BATCH,
   )
   return run(hidden_BTD, first_B, lengths_B)
 

@@ -97,8 +97,8 @@ class FusedSGD(RowsConfig):
   """By SGD in the pass that finds their gradient, a chunk of labels at a time.
 
   No array as large as the rows is made, and with OneVsAllConfig's storage they
-  take 1 or 2 bytes a weight. Clipping, freeze, rates and averages are of all
-  other parameters.
+  take 1 or 2 bytes a weight. Clipping and rates are of all other parameters,
+  and freeze must name none of the rows.
 
   Attributes:
     learning_rate: peak; it follows train.schedule.
@@ -155,7 +155,8 @@ class NeuralTrain(TrainConfig):
     loss: what is minimised.
     label_weights: how much each label counts in it.
     average: the mean of the parameters over steps, if any.
-    compute_dtype: of activations and products; parameters stay float32.
+    compute_dtype: of activations and products; parameters stay float32, label
+      rows as model.head.storage says.
     log_every: steps between log lines.
     checkpoint_every: steps between checkpoints.
     keep: newest checkpoints to keep, beside the best.

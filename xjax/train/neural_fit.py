@@ -4,6 +4,7 @@ from collections.abc import Mapping
 import dataclasses
 
 from absl import logging
+from flax import nnx
 import jax
 
 from xjax.core.distributed import barrier, is_host0
@@ -11,6 +12,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import DATA, MeshConfig, make_mesh, share_of
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.vocab import Vocabulary
+from xjax.heads.contract import is_label_row
 from xjax.losses.build import score_kind
 from xjax.models.descriptors import all_words
 from xjax.models.scorer import ModelScorer
@@ -163,7 +165,8 @@ def _check_groups(config: Config, space: LabelSpace) -> None:
     plan = plan_neural(config, space, SOME_WORDS, mesh, architecture)
     params = plan.abstract.params
     trained, _ = plan.split(params)
-    check_groups(train, list(by_path(params)), list(by_path(trained)))
+    rows = nnx.filter_state(params, is_label_row) if plan.rows else {}
+    check_groups(train, *map(list, map(by_path, (params, trained, rows))))
 
 
 def _present_mesh(config: Config) -> jax.sharding.Mesh:

@@ -7,7 +7,7 @@ import math
 import re
 
 from xjax.core.errors import ConfigError
-from xjax.train.config import ByOptimizer, NeuralTrain
+from xjax.train.config import NeuralTrain
 
 _LAYER = re.compile(r'encoder/layers/(\d+)/')
 _EMBEDDINGS = 'encoder/embeddings/'
@@ -57,14 +57,18 @@ def rate_factors(config: NeuralTrain, paths: Iterable[str]) -> dict[str, float]:
 
 
 def check_groups(
-  config: NeuralTrain, paths: Sequence[str], trained: Sequence[str]
+  config: NeuralTrain,
+  paths: Sequence[str],
+  trained: Sequence[str],
+  rows: Sequence[str],
 ) -> None:
   """Refuses groups that are empty, and a model of which nothing is trained.
 
   Args:
     config: of training.
     paths: of all parameters of the model.
-    trained: those of them that are.
+    trained: those of them that the optimizer trains.
+    rows: those of them that config.rows trains instead.
 
   Raises:
     ConfigError: with the field, and the paths that come close.
@@ -72,7 +76,13 @@ def check_groups(
   for glob in config.freeze:
     if not any(in_group(path, [glob]) for path in paths):
       raise ConfigError(f'config.train.freeze: {_no_match(glob, glob, paths)}')
-  if not trained and isinstance(config.rows, ByOptimizer):
+    if any(in_group(path, [glob]) for path in rows):
+      raise ConfigError(
+        f'config.train.freeze: {glob!r} matches label rows, which '
+        'config.train.rows trains: leave them out of freeze, or set '
+        'config.train.rows=ByOptimizer()'
+      )
+  if not trained and not rows:
     raise ConfigError(
       f'config.train.freeze={config.freeze}: nothing would be left to train'
     )
@@ -106,7 +116,9 @@ def _never_counts(
   if any(in_group(path, [glob]) for path in trained):
     return f'{entry!r} never counts: entries before it match the same'
   if any(in_group(path, [glob]) for path in paths):
-    return f'{entry!r} matches only what is not trained: leave it out'
+    return (
+      f'{entry!r} matches only what the optimizer does not train: leave it out'
+    )
   return _no_match(entry, glob, paths)
 
 

@@ -15,9 +15,9 @@ from jax.sharding import NamedSharding
 import numpy as np
 
 from xjax.core.mesh import (
+  BATCH,
   DATA,
   LABEL,
-  SPECS,
   MeshConfig,
   abstract_mesh,
   padded_labels,
@@ -171,7 +171,7 @@ class DeviceShare:
 
 def batch_of(config: Config, shape: BatchShape, mesh: Mesh) -> Batch:
   """An abstract batch, its documents over the mesh's data axis."""
-  sharding = NamedSharding(mesh, SPECS['batch'])
+  sharding = NamedSharding(mesh, BATCH)
 
   def array(dtype: Any, *sizes: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(sizes, dtype, sharding=sharding)

@@ -30,7 +30,9 @@ class StepMetrics:
     loss: float32, summed over labels, mean over the batch's documents, of the
       parameters before the step.
     grad_norm: float32, global norm of the optimizer's gradient before clipping;
-      while it and the loss are finite, so are the new parameters.
+      while it and the loss are finite, so are the parameters that it changes.
+      Label rows that are changed in the pass are not in it: where they cease to
+      be finite, so does the next loss.
   """
 
   loss: jax.Array

@@ -10,7 +10,7 @@ from jax.sharding import NamedSharding, PartitionSpec as P
 import numpy as np
 
 from xjax.core.mesh import put_labels
-from xjax.heads.contract import ALL_DEVICES, LABEL
+from xjax.heads.contract import on_labels
 from xjax.heads.rounding import random_bits
 from xjax.heads.storage import Storage, stored, weights
 from xjax.train.checkpoint import read_some
@@ -22,8 +22,7 @@ KERNEL, EXPONENT = 'head/kernel', 'head/exponent'
 
 def has_label_rows(param: jax.Array | jax.ShapeDtypeStruct) -> bool:
   """Whether a parameter has a row per label, as its sharding tells."""
-  spec: Any = param.sharding.spec
-  return bool(spec) and spec[0] in (LABEL, ALL_DEVICES)
+  return on_labels(param.sharding.spec)
 
 
 def storage_of(params: Mapping[str, Any]) -> Storage | None:
