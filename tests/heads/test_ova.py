@@ -103,6 +103,36 @@ def test_meshes_and_chunks_agree(shape, chunk):
   )
 
 
+def test_bottleneck_is_a_product_before_the_rows():
+  wide_BE = np.random.default_rng(1).normal(size=(B, 11)).astype(np.float32)
+  _, positives_BP = draw()
+  target_BL = np.zeros((B, L), bool)
+  target_BL[np.arange(B)[:, None], positives_BP] = True
+  with jax.set_mesh(mesh_of(2, 4)):
+    head = OneVsAll(L, 11, chunk=64, bottleneck=D, rngs=nnx.Rngs(0))
+    graphdef, params = nnx.split(head)
+    assert params['kernel'].shape == (padded_labels(L), D)
+
+    def loss(params, wide_BE):
+      head, mask_B = nnx.merge(graphdef, params), jnp.ones(B, bool)
+      gold_BP = jnp.asarray(positives_BP)
+      return head_loss(head, head.prepare(wide_BE), gold_BP, mask_B, bce)
+
+    found = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(params, wide_BE)
+
+  def plain(params, wide_BE):
+    document_BD = wide_BE @ params['bottleneck'][...]
+    z_BL = dense(document_BD, params['kernel'][:L], params['bias'][:L])
+    return (jnp.logaddexp(0, z_BL) - target_BL * z_BL).sum()
+
+  params = jax.tree.map(np.asarray, params)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5),
+    found,
+    jax.value_and_grad(plain, argnums=(0, 1))(params, wide_BE),
+  )
+
+
 def test_rows_are_padded_and_biases_given():
   head = made(make_mesh(MeshConfig()))
   assert head.kernel.shape == (padded_labels(L), D)

@@ -239,3 +239,14 @@ def test_bits_are_even_and_differ_by_key_row_and_column():
   for name, found in pairs.items():
     error = 0.5 / np.sqrt(found.size)
     assert (np.abs(ones(found) - 0.5) < 4.5 * error).all(), name
+
+
+@pytest.mark.parametrize('wrong', [np.inf, -np.inf, np.nan])
+def test_rows_that_are_not_finite_stay_so(wrong):
+  values_CD = np.array([[2, wrong, -1e30], [2, 1, -1]], np.float32)
+  rounded_CD, _ = to_e4m3(jnp.asarray(values_CD), bits(2, 3))
+  assert np.isnan(np.asarray(rounded_CD, np.float32)).all(axis=1).tolist() == [
+    True,
+    False,
+  ]
+  assert not np.isfinite(half_precision(values_CD, bits(2, 3))[0, 1])

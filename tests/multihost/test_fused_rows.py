@@ -23,6 +23,7 @@ from xjax.core.mesh import (
   make_mesh,
   padded_labels,
 )
+from xjax.heads.rounding import E4M3
 from xjax.heads.storage import Storage
 from xjax.models.config import MeanConfig, NoEncoder, OneVsAllConfig
 from xjax.train.checkpoint import Checkpoints, intact_steps
@@ -205,8 +206,11 @@ def test_two_processes_agree_with_one(tmp_path):
   one, two = (later_losses(tmp_path / name, 0) for name in ('one', 'two'))
   np.testing.assert_allclose(two, one, rtol=0, atol=1e-5)
   first, second = (saved(tmp_path / name, EVERY) for name in ('one', 'two'))
-  for name in ('head/kernel', 'head/exponent', 'row_slots/squares'):
-    same = first[name] == second[name]
-    # Sums are in another order: what was drawn is mostly the same.
-    close = np.isclose(first[name], second[name], rtol=1e-5)
-    assert (same | close).mean() > 0.99, name
+  rows = [found['head/kernel'][:16].view(E4M3) for found in (first, second)]
+  found, other = (row.astype(np.float32) for row in rows)
+  assert np.abs(found).max() > 0
+  # Sums are in another order: what was drawn is mostly the same.
+  assert (found == other).mean() > 0.95
+  for name in ('head/bias', 'row_slots/squares'):
+    found, other = (each[name][:16] for each in (first, second))
+    np.testing.assert_allclose(found, other, rtol=1e-4, err_msg=name)

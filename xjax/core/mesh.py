@@ -1,5 +1,6 @@
 """The device mesh: its two axes, and which array axis lies on which."""
 
+from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
@@ -22,7 +23,11 @@ BATCH = P(DATA)  # the spec of arrays with documents first
 
 @dataclasses.dataclass
 class MeshConfig:
-  """Devices along each axis; one of them may be -1: all that are left."""
+  """Devices along each axis; one of them may be -1: all that are left.
+
+  Both axes divide the label rows of OneVsAll, so that their product must divide
+  LABEL_MULTIPLE: 512 devices at most.
+  """
 
   data: int = -1
   label: int = 1
@@ -48,8 +53,10 @@ def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
   return shape[0], shape[1]
 
 
-def make_mesh(config: MeshConfig) -> jax.sharding.Mesh:
-  """A (data, label) mesh of all devices.
+def make_mesh(
+  config: MeshConfig, devices: Sequence[jax.Device] | None = None
+) -> jax.sharding.Mesh:
+  """A (data, label) mesh of the devices, or of all.
 
   Axes are Auto: scans with carries, embedding gathers and top-k over sharded
   labels raise under Explicit axes. Both axes may span processes; those that
@@ -58,10 +65,12 @@ def make_mesh(config: MeshConfig) -> jax.sharding.Mesh:
   Raises:
     ConfigError: the shape does not fit the devices, or the processes.
   """
+  devices = jax.devices() if devices is None else devices
   mesh = jax.make_mesh(
-    mesh_shape(config, jax.device_count()),
+    mesh_shape(config, len(devices)),
     (DATA, LABEL),
     axis_types=(AxisType.Auto,) * 2,
+    devices=devices,
   )
   shares(mesh.devices)
   return mesh

@@ -4,7 +4,8 @@ Stored beside rows of bfloat16 and added to the next change, it makes them as
 good as 16 bits of fraction (Kahan summation; of head labels as in ELMO, ICML
 2025). Labels are divided into LABEL_MULTIPLE blocks of consecutive rows, each
 with as many places as the block of most such labels needs: so places shard as
-rows do, on any mesh.
+rows do, on any mesh. Where labels are in the order of their frequency, a block
+may be full of such labels, and every row has a place then.
 """
 
 import jax

@@ -56,16 +56,19 @@ def to_e4m3(
   when the scale of its row changes.
 
   Returns:
-    rounded_CD: float8_e4m3fn, values / 2^exponent.
+    rounded_CD: float8_e4m3fn, values / 2^exponent; NaN throughout a row that
+      has a value that is not finite.
     exponent_C: int8, from -126 to 117, the least that none of the row is above
       the largest E4M3.
   """
-  fraction_C, exponent_C = jnp.frexp(jnp.abs(values_CD).max(axis=1))
+  largest_C = jnp.abs(values_CD).max(axis=1)
+  fraction_C, exponent_C = jnp.frexp(largest_C)
   # The largest is 7/8 of 2^9: compared so, it is found exactly, and what is
   # stored already has no exponent above its own.
   exponent_C += (fraction_C > _LARGEST / 2**9) - 9
   exponent_C = jnp.clip(exponent_C, -126, 117)
-  scaled_CD = jnp.abs(values_CD) * power_of_2(-exponent_C)[:, None]
+  scale_C = jnp.where(jnp.isfinite(largest_C), power_of_2(-exponent_C), jnp.nan)
+  scaled_CD = jnp.abs(values_CD) * scale_C[:, None]
   # Below the least normal number spacing is even, as it is just above.
   lift_CD = jnp.where(scaled_CD < _LEAST_NORMAL, _LEAST_NORMAL, 0.0)
   rounded_CD = _truncated(scaled_CD + lift_CD, bits_CD, _E4M3_BITS) - lift_CD

@@ -119,8 +119,8 @@ class Collectives:
 class MemoryHeld:
   """Bytes a device holds at the peak of the pass.
 
-  What a compiler copies comes on top: on CPUs, with momentum, and with 16-bit
-  rows and a normalised loss, XLA keeps all of a device's rows as float32.
+  What a compiler copies comes on top: on CPUs, with rows of bfloat16 and a
+  normalised loss, XLA keeps all of a device's rows as float32.
 
   Attributes:
     rows: label rows; they are overwritten where they lie.

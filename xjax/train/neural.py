@@ -66,12 +66,7 @@ def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
   Raises:
     ConfigError: with the multiple that they must be.
   """
-  rows_on_all = isinstance(config.model.head, OneVsAllConfig)
-  if rows_on_all and LABEL_MULTIPLE % mesh.size:
-    raise ConfigError(
-      f'mesh: label rows of OneVsAllConfig(...) lie on all {mesh.size} '
-      f'devices, whose number must divide {LABEL_MULTIPLE}'
-    )
+  check_rows(config, mesh.size)
   devices = mesh.shape[DATA]
   needs = {
     'train.batch_size': (config.train.batch_size, config.train.accumulate),
@@ -83,6 +78,25 @@ def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
         f'{name}={size} must be a multiple of {devices * micro}: mesh.data is '
         f'{devices}' + (f', train.accumulate is {micro}' if micro > 1 else '')
       )
+
+
+def rows_divide(config: Config, devices: int) -> bool:
+  """Whether label rows that lie on all devices divide among so many."""
+  on_all = isinstance(config.model.head, OneVsAllConfig)
+  return not on_all or LABEL_MULTIPLE % devices == 0
+
+
+def check_rows(config: Config, devices: int) -> None:
+  """Refuses devices among which label rows do not divide.
+
+  Raises:
+    ConfigError: with the number that theirs must divide.
+  """
+  if not rows_divide(config, devices):
+    raise ConfigError(
+      f'mesh: label rows of OneVsAllConfig(...) lie on all {devices} '
+      f'devices, whose number must divide {LABEL_MULTIPLE}'
+    )
 
 
 def scored_labels(model: NeuralModel, space: LabelSpace) -> int:

@@ -33,8 +33,10 @@ from xjax.train.judging import Metrics, check_best_metric
 from xjax.train.neural import (
   NeuralRun,
   check_mesh,
+  check_rows,
   hidden_labels,
   plan_neural,
+  rows_divide,
   scored_labels,
 )
 from xjax.train.parameter_globs import check_groups
@@ -170,14 +172,26 @@ def _check_groups(config: Config, space: LabelSpace) -> None:
 
 
 def _present_mesh(config: Config) -> jax.sharding.Mesh:
-  """The run's mesh, or where it does not fit all devices for documents."""
+  """The run's mesh, or where it does not fit all devices for documents.
+
+  Where label rows do not divide among all, the last ones are left out.
+
+  Raises:
+    ConfigError: they would have to be, of several processes.
+  """
+  count = jax.device_count()
+  if jax.process_count() > 1:
+    check_rows(config, count)
+  while not rows_divide(config, count):
+    count -= 1
+  devices = jax.devices()[:count]
   try:
-    mesh = make_mesh(config.mesh)
+    mesh = make_mesh(config.mesh, devices)
   except ConfigError:
-    mesh = make_mesh(MeshConfig())
+    mesh = make_mesh(MeshConfig(), devices)
   if config.eval.batch_size % mesh.shape[DATA]:
     # The label axis divides whatever the batch is.
-    mesh = make_mesh(MeshConfig(data=1, label=-1))
+    mesh = make_mesh(MeshConfig(data=1, label=-1), devices)
   return mesh
 
 
