@@ -44,8 +44,8 @@ def make_step(
     )
     loss.backward()
     with torch.no_grad():
-      kernel[first : first + size] -= rate * weights.grad
-      bias[first : first + size] -= rate * offset.grad
+      kernel[first : first + size].sub_(weights.grad, alpha=rate)
+      bias[first : first + size].sub_(offset.grad, alpha=rate)
 
   def step() -> None:
     features = document.detach().requires_grad_()
