@@ -1,4 +1,4 @@
-"""Every system, as shipped but small, learns 64 documents by heart."""
+"""Every system, as shipped but small, learns 32 documents by heart."""
 
 import dataclasses
 import importlib
@@ -31,7 +31,7 @@ def shipped():
 
 
 def roomy(config):
-  """A config on 64 documents of the embedded corpus, with what it needs."""
+  """A config on 32 documents of the embedded corpus, with what it needs."""
   small = shrink(config)
   tokens = small.data.tokens
   if isinstance(tokens, WordsConfig):
@@ -54,12 +54,12 @@ def roomy(config):
   return dataclasses.replace(
     small,
     data=dataclasses.replace(
-      small.data, n_train=64, n_dev=16, n_test=0, n_labels=40, tokens=tokens
+      small.data, n_train=32, n_dev=16, n_test=0, n_labels=40, tokens=tokens
     ),
     model=NeuralModel(**parts),
     train=dataclasses.replace(
       small.train,
-      batch_size=32,
+      batch_size=16,
       accumulate=1,
       steps=steps,
       learning_rate=5e-3 if transformer else 1e-2,
