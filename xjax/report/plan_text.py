@@ -97,10 +97,13 @@ def _advice(advice: Advice) -> list[str]:
   if advice.changes:
     lines.append('to make it fit, each with those before it, GiB of a device:')
     lines += map(_change, advice.changes)
-  if advice.fits and devices:
-    lines += ['or as it is, on more devices:', _change(devices)]
-  elif devices:
-    lines += ['and on more devices:', _change(devices)]
+  if devices:
+    how = 'or as it is,' if advice.fits else 'and'
+    if not advice.changes:
+      how = 'to make it fit, GiB of a device,'
+    lines += [f'{how} on more devices:', _change(devices)]
+  elif not advice.changes:
+    lines.append('no change makes it fit, nor do more devices: a smaller model')
   elif not advice.fits:
     lines.append('which is not enough, nor are more devices: a smaller model')
   return lines

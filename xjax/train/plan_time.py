@@ -90,13 +90,16 @@ def _update(config: Config, plan: StatePlan) -> int:
   """Bytes that the optimizer reads and writes, but of one-vs-all rows.
 
   Gradients are read for their norm and for the update; parameters, slots and
-  averages are read and written.
+  averages are read and written. Before that, those of a micro-batch are read
+  and added to sums, which are read and written.
   """
   trained, _ = plan.split(plan.abstract.params)
   changed = [trained, plan.abstract.opt_state, plan.abstract.averages]
   if is_one_vs_all(config):
     trained, *changed = map(_no_rows, (trained, *changed))
-  return 2 * on_device(trained) + 2 * sum(map(on_device, changed))
+  micro = config.train.accumulate
+  sums = 3 * micro if micro > 1 else 0
+  return (2 + sums) * on_device(trained) + 2 * sum(map(on_device, changed))
 
 
 def _no_rows(tree: Any) -> list[nnx.Variable]:
