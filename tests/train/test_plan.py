@@ -44,7 +44,7 @@ from xjax.train.config import (
 )
 from xjax.train.optim import make_optimizer
 from xjax.train.plan import Planner
-from xjax.train.plan_memory import ACTIVATIONS, ROWS
+from xjax.train.plan_memory import ACTIVATIONS, GRADIENTS, PASS, ROWS
 from xjax.train.plan_sizes import (
   BERT_BASE,
   POSITIVES,
@@ -138,12 +138,12 @@ def asked(config, sizes):
 
 
 def compared(config, labels, mesh, compile_):
-  """(planned, asked), bytes of a device."""
+  """(plan, bytes of a device that are asked for)."""
   config.mesh = MeshConfig(*mesh)
   sizes = sizes_of(config, labels)
   plan = Planner(sizes, LAPTOP).plan(config, mesh[0] * mesh[1], compile_)
   assert plan.held.compiled == compile_
-  return plan.held.total, asked(config, sizes)
+  return plan, asked(config, sizes)
 
 
 @pytest.mark.parametrize(
@@ -157,15 +157,14 @@ def compared(config, labels, mesh, compile_):
 )
 def test_rows_of_many_labels_need_what_is_estimated(rows, head, mesh):
   planned, found = compared(one_vs_all(rows, **head), 200_000, mesh, False)
-  assert planned == pytest.approx(found, rel=0.15)
+  assert planned.held.total == pytest.approx(found, rel=0.15)
 
 
-@pytest.mark.parametrize('batch', [64, 1024])
-def test_micro_batches_need_what_is_estimated(batch):
+def test_micro_batches_need_what_is_estimated():
   config = one_vs_all()
-  config.train.batch_size, config.train.accumulate = batch, 4
+  config.train.batch_size, config.train.accumulate = 1024, 4
   planned, found = compared(config, 200_000, (8, 1), False)
-  assert planned == pytest.approx(found, rel=0.15)
+  assert planned.held.total == pytest.approx(found, rel=0.15)
 
 
 @pytest.mark.parametrize(
@@ -174,8 +173,17 @@ def test_micro_batches_need_what_is_estimated(batch):
 def test_a_share_compiled_alone_needs_what_it_needs_among_all(
   config, labels, mesh
 ):
-  planned, found = compared(config(), labels, mesh, True)
-  assert planned == pytest.approx(found, rel=0.15)
+  config = config()
+  planned, found = compared(config, labels, mesh, True)
+  assert planned.held.total == pytest.approx(found, rel=0.15)
+  # XLA for CPUs orders and fuses as it likes: the estimate is less, not much.
+  planner = Planner(planned.sizes, planned.chip)
+  estimate = planner.plan(config, planned.devices)
+  assert 1 < computed(planned) / computed(estimate) < 2
+
+
+def computed(plan):
+  return sum(plan.held.parts.get(part, 0) for part in (PASS, ACTIVATIONS))
 
 
 def plan_of(
@@ -196,7 +204,7 @@ def plan_of(
 
 def test_remat_and_micro_batches_hold_less():
   configs = bert(), bert(), bert()
-  deep = dataclasses.replace(TINY_BERT, layers=6)
+  deep = dataclasses.replace(TINY_BERT, layers=4)
   configs[1].model.encoder.remat = True
   configs[2].train.accumulate = 4
   usual, again, micro = (
@@ -221,6 +229,16 @@ def test_each_micro_batch_passes_over_all_rows():
   passes = 2 * rows + 4 * rows
   assert micro.longest.moved - once.longest.moved == 3 * passes + 3 * rows
   assert micro.longest.operations == once.longest.operations
+
+
+def test_gradients_are_sent_once_a_micro_batch():
+  config = bigru()
+  once, _ = plan_of(config, devices=2, labels=1000)
+  config.train.accumulate = 2
+  twice, _ = plan_of(config, devices=2, labels=1000)
+  # In a ring of two each sends as much as it has.
+  gradients = once.held.parts[GRADIENTS]
+  assert twice.longest.sent - once.longest.sent == gradients
 
 
 def test_operations_and_what_is_sent_of_a_head_by_hand():

@@ -118,15 +118,17 @@ def _sent(
   """Bytes that a device sends, in rings.
 
   An all-reduce of n bytes over k devices sends 2 n (k - 1) / k, a
-  reduce-scatter half of that, an all-gather n (k - 1).
+  reduce-scatter half of that, an all-gather n (k - 1). Gradients of parameters
+  are summed over devices in each micro-batch.
   """
   data, label = mesh.shape[DATA], mesh.shape[LABEL]
   over_data, over_label = (data - 1) / data, (label - 1) / label
   trained, _ = plan.split(plan.abstract.params)
+  summed = 2 * config.train.accumulate * over_data
   if is_one_vs_all(config):
     found = traffic_of(config, plan, shape, mesh).collectives
     return (
-      2 * over_data * on_device(_no_rows(trained))
+      summed * on_device(_no_rows(trained))
       + (data - 1) * found.all_gather
       + over_data * found.reduce_scatter
       + 2 * over_label * found.all_reduce
@@ -138,6 +140,6 @@ def _sent(
   sizes = [x.shape[-1] for x in jax.tree.leaves(rows) if len(x.shape) > 1]
   tokens = shape.documents // data * (shape.zones or shape.tokens)
   return (
-    2 * over_data * on_device(trained)
+    summed * on_device(trained)
     + 2 * over_label * tokens * max(sizes) * _FLOAT32
   )
