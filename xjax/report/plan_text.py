@@ -18,8 +18,8 @@ _UNITS = (
 # What is known of estimates of what is computed.
 _ESTIMATES = {
   Platform.CPU: 'XLA may ask for 4 times as much',
-  Platform.GPU: 'what XLA asks for on GPUs it was not compared with',
-  Platform.TPU: 'XLA asked for 0.9 to 1.8 times as much of some models',
+  Platform.GPU: 'not compared with what XLA asks for on GPUs',
+  Platform.TPU: 'for some models XLA asked for 0.9 to 1.8 times as much',
 }
 
 
