@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from absl import flags
+import jax
 
 from xjax.core.chips import CHIPS, chip_named
+from xjax.core.mesh import MeshConfig
 from xjax.report.plan_text import plan_text
 from xjax.train.config import Config
 from xjax.train.plan import Planner, planned_mesh
@@ -27,7 +29,11 @@ def define() -> None:
     'chip', '', f'What to plan for: {", ".join(CHIPS)}; empty: this machine.'
   )
   flags.DEFINE_integer(
-    'devices', None, 'How many; else mesh.data x mesh.label.', lower_bound=1
+    'devices',
+    None,
+    'How many; else mesh.data x mesh.label, of which -1 is all that this '
+    'machine has; with --chip it is 1.',
+    lower_bound=1,
   )
   flags.DEFINE_integer(
     'plan_labels', None, 'Plan without the corpus: its labels.', lower_bound=1
@@ -79,9 +85,7 @@ def print_plan(config: Config) -> bool:
   """
   values = {name: flags.FLAGS[name].value for name in _OTHERS}
   chip = chip_named(values['chip'])
-  devices = values['devices']
-  if devices is None:
-    devices = max(1, config.mesh.data) * max(1, config.mesh.label)
+  devices = values['devices'] or devices_of(config.mesh, values['chip'])
   planned_mesh(config, devices)  # refused before the corpus is read
   if values['plan_labels'] is None:
     sizes = corpus_sizes(config)
@@ -91,3 +95,15 @@ def print_plan(config: Config) -> bool:
   plan = planner.plan(config, devices, compile_=True)
   print(plan_text(plan, None if plan.fits else advice(plan, planner)))
   return plan.fits
+
+
+def devices_of(mesh: MeshConfig, chip: str) -> int:
+  """Those of the mesh.
+
+  Args:
+    mesh: of the run; -1 is 1, but all that are left on this machine.
+    chip: as asked for; empty: this machine's.
+  """
+  if not chip and -1 in (mesh.data, mesh.label):
+    return jax.device_count()
+  return max(1, mesh.data) * max(1, mesh.label)

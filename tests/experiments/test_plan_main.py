@@ -4,6 +4,9 @@ import re
 
 import pytest
 
+from experiments.plan_flags import devices_of
+from xjax.core.mesh import MeshConfig
+
 QUICK = '--config=experiments/configs/quickstart.py'
 AMAZON = '--config=experiments/configs/amazon_3m_like.py'
 SIZES = ('--plan_labels=2812281', '--plan_documents=1717899')
@@ -67,3 +70,11 @@ def test_flags_of_no_use_are_refused(run_main, flags, said):
   assert done.returncode == 1
   assert said in done.stderr and not done.stdout
   assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+  ('mesh', 'chip', 'count'),
+  [((-1, 1), '', 8), ((2, -1), '', 8), ((-1, 2), 'l4', 2), ((2, 2), '', 4)],
+)
+def test_so_many_devices_as_a_run_takes(mesh, chip, count):
+  assert devices_of(MeshConfig(*mesh), chip) == count

@@ -7,7 +7,6 @@ those that partitioning adds are in programs compiled for 8 CPU devices.
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 from jax.sharding import AbstractMesh, AxisType
 import numpy as np
 import pytest
@@ -18,17 +17,17 @@ from xjax.core.collectives import (
   compiled_collectives,
   lowered_collectives,
 )
-from xjax.core.mesh import BATCH, DATA, LABEL, MeshConfig, make_mesh
-from xjax.core.types import Batch
+from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh
 from xjax.data.schema import LabelSpace
 from xjax.heads.storage import Storage
-from xjax.heads.traffic import HeadPass, head_traffic
-from xjax.heads.update import SGD
 from xjax.losses.build import chunk_loss
 from xjax.models.architecture import Activation, Architecture
 from xjax.train.config import Dtype
 from xjax.train.neural import plan_neural
 from xjax.train.optim import make_optimizer
+from xjax.train.plan_memory import on_device, traffic_of
+from xjax.train.plan_sizes import BatchShape
+from xjax.train.plan_step import batch_of
 from xjax.train.step import make_train_step
 
 LABELS, DOCUMENTS = 2_812_281, 1_717_899
@@ -63,19 +62,7 @@ def step_of(config, labels, architecture, mesh):
   step = make_train_step(
     plan, make_optimizer(train), chunk_loss(train.loss), mesh
   )
-  sharding = jax.NamedSharding(mesh, BATCH)
-
-  def documents(dtype, *sizes):
-    shape = (train.batch_size, *sizes)
-    return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
-
-  batch = Batch(
-    tokens_BT=documents(jnp.int32, config.data.tokens.max_tokens),
-    lengths_B=documents(jnp.int32),
-    positives_BP=documents(jnp.int32, POSITIVES),
-    mask_B=documents(bool),
-    doc_B=documents(jnp.int32),
-  )
+  batch = batch_of(config, shape_of(config), mesh)
   key = jax.eval_shape(lambda: jax.random.key(0))
 
   def lowered(platform):
@@ -86,32 +73,9 @@ def step_of(config, labels, architecture, mesh):
   return plan, lowered
 
 
-def traffic_of(config, plan, mesh):
-  """The formula, of what the plan says."""
-  head, train = config.model.head, config.train
-  labels, dim = plan.abstract.params['head']['kernel'].shape
-  return head_traffic(
-    HeadPass(
-      documents=train.batch_size,
-      positives=POSITIVES,
-      labels=labels,
-      dim=dim,
-      data=mesh.shape[DATA],
-      label=mesh.shape[LABEL],
-      feature_bytes=jnp.dtype(train.compute_dtype.value).itemsize,
-      storage=head.storage,
-      rule=SGD(),
-      chunk=head.chunk,
-    )
-  )
-
-
-def on_a_device(tree):
-  """Bytes of a device's part of abstract arrays."""
-  return sum(
-    np.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
-    for x in jax.tree.leaves(tree)
-  )
+def shape_of(config):
+  size = config.train.batch_size
+  return BatchShape(size, size, config.data.tokens.max_tokens, 0, POSITIVES)
 
 
 # cuDNN's attention can be asked for on a GPU alone; dropout does without it.
@@ -134,7 +98,7 @@ def test_lowers_for_many_devices(
   plan, lowered = step_of(config, LABELS, BERT_BASE, mesh)
   found = lowered_collectives(lowered(platform))
 
-  expected = traffic_of(config, plan, mesh)
+  expected = traffic_of(config, plan, shape_of(config), mesh)
   sent = expected.collectives
   assert bytes_by_kind(found) == {
     'all-gather': sent.all_gather,
@@ -146,7 +110,7 @@ def test_lowers_for_many_devices(
   documents, dim = config.train.batch_size, BERT_BASE.dim
   sizes = {n for one in found for operand in one.shapes for n in operand}
   assert sizes <= {documents, documents // shape[0], dim, POSITIVES}
-  assert on_a_device(plan.abstract.params['head']) == expected.held.rows
+  assert on_device(plan.abstract.params['head']) == expected.held.rows
 
 
 @pytest.mark.parametrize('shape', [(2, 4), (8, 1)])
@@ -157,9 +121,9 @@ def test_compiled_for_eight_devices(shape, all_devices):
   found = compiled_collectives(lowered('cpu').compile().as_text())
 
   trained, _ = plan.split(plan.abstract.params)
-  encoder = on_a_device(trained)
+  encoder = on_device(trained)
   count = 4  # of documents, an int32
-  sent = traffic_of(config, plan, mesh).collectives
+  sent = traffic_of(config, plan, shape_of(config), mesh).collectives
   assert bytes_by_kind(found) == {
     'all-gather': sent.all_gather,
     'reduce-scatter': sent.reduce_scatter,

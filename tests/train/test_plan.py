@@ -34,7 +34,6 @@ from xjax.models.config import (
   SelfAttentionConfig,
 )
 from xjax.report.plan_text import plan_text
-from xjax.train import plan_advice
 from xjax.train.config import (
   Config,
   Dtype,
@@ -45,8 +44,7 @@ from xjax.train.config import (
 )
 from xjax.train.optim import make_optimizer
 from xjax.train.plan import Planner
-from xjax.train.plan_advice import advice
-from xjax.train.plan_memory import ACTIVATIONS, ROWS
+from xjax.train.plan_memory import ACTIVATIONS, GRADIENTS, PASS, ROWS
 from xjax.train.plan_sizes import (
   BERT_BASE,
   POSITIVES,
@@ -121,7 +119,11 @@ def asked(config, sizes):
   mesh = make_mesh(config.mesh)
   plan = planned_state(config, sizes, mesh)
   step = make_train_step(
-    plan, make_optimizer(config.train), chunk_loss(config.train.loss), mesh
+    plan,
+    make_optimizer(config.train),
+    chunk_loss(config.train.loss),
+    mesh,
+    config.train.accumulate,
   )
   batch = batch_of(config, sizes.longest, mesh)
   key = jax.eval_shape(lambda: jax.random.key(0))
@@ -136,12 +138,12 @@ def asked(config, sizes):
 
 
 def compared(config, labels, mesh, compile_):
-  """(planned, asked), bytes of a device."""
+  """(plan, bytes of a device that are asked for)."""
   config.mesh = MeshConfig(*mesh)
   sizes = sizes_of(config, labels)
   plan = Planner(sizes, LAPTOP).plan(config, mesh[0] * mesh[1], compile_)
   assert plan.held.compiled == compile_
-  return plan.held.total, asked(config, sizes)
+  return plan, asked(config, sizes)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,14 @@ def compared(config, labels, mesh, compile_):
 )
 def test_rows_of_many_labels_need_what_is_estimated(rows, head, mesh):
   planned, found = compared(one_vs_all(rows, **head), 200_000, mesh, False)
-  assert planned == pytest.approx(found, rel=0.15)
+  assert planned.held.total == pytest.approx(found, rel=0.15)
+
+
+def test_micro_batches_need_what_is_estimated():
+  config = one_vs_all()
+  config.train.batch_size, config.train.accumulate = 1024, 4
+  planned, found = compared(config, 200_000, (8, 1), False)
+  assert planned.held.total == pytest.approx(found, rel=0.15)
 
 
 @pytest.mark.parametrize(
@@ -164,8 +173,17 @@ def test_rows_of_many_labels_need_what_is_estimated(rows, head, mesh):
 def test_a_share_compiled_alone_needs_what_it_needs_among_all(
   config, labels, mesh
 ):
-  planned, found = compared(config(), labels, mesh, True)
-  assert planned == pytest.approx(found, rel=0.15)
+  config = config()
+  planned, found = compared(config, labels, mesh, True)
+  assert planned.held.total == pytest.approx(found, rel=0.15)
+  # XLA for CPUs orders and fuses as it likes: the estimate is less, not much.
+  planner = Planner(planned.sizes, planned.chip)
+  estimate = planner.plan(config, planned.devices)
+  assert 1 < computed(planned) / computed(estimate) < 2
+
+
+def computed(plan):
+  return sum(plan.held.parts.get(part, 0) for part in (PASS, ACTIVATIONS))
 
 
 def plan_of(
@@ -186,7 +204,7 @@ def plan_of(
 
 def test_remat_and_micro_batches_hold_less():
   configs = bert(), bert(), bert()
-  deep = dataclasses.replace(TINY_BERT, layers=6)
+  deep = dataclasses.replace(TINY_BERT, layers=4)
   configs[1].model.encoder.remat = True
   configs[2].train.accumulate = 4
   usual, again, micro = (
@@ -198,6 +216,29 @@ def test_remat_and_micro_batches_hold_less():
   # What is computed again is counted.
   assert again.longest.operations > 1.2 * usual.longest.operations
   assert micro.longest.operations == usual.longest.operations
+
+
+def test_each_micro_batch_passes_over_all_rows():
+  config = one_vs_all()
+  once, _ = plan_of(config)
+  config.train.accumulate = 4
+  micro, _ = plan_of(config)
+  rows = padded_labels(100_000) * (128 + 1) * 4
+  # Read by two products; the gradient is written, read, and added to a sum that
+  # is read and written: 1 gradient more than once was written anyway.
+  passes = 2 * rows + 4 * rows
+  assert micro.longest.moved - once.longest.moved == 3 * passes + 3 * rows
+  assert micro.longest.operations == once.longest.operations
+
+
+def test_gradients_are_sent_once_a_micro_batch():
+  config = bigru()
+  once, _ = plan_of(config, devices=2, labels=1000)
+  config.train.accumulate = 2
+  twice, _ = plan_of(config, devices=2, labels=1000)
+  # In a ring of two each sends as much as it has.
+  gradients = once.held.parts[GRADIENTS]
+  assert twice.longest.sent - once.longest.sent == gradients
 
 
 def test_operations_and_what_is_sent_of_a_head_by_hand():
@@ -229,34 +270,6 @@ def test_narrow_rows_are_held_twice_where_they_are_not_written_in_place():
   tpu, _ = plan_of(config, 'v5e')
   rows = gpu.held.parts[ROWS]
   assert tpu.held.total == gpu.held.total + rows
-
-
-def test_what_does_not_fit_is_told_what_to_change():
-  config = one_vs_all()
-  usual, _ = plan_of(config)
-  plan, planner = plan_of(config, memory=0.6 * usual.held.total)
-  assert not plan.fits
-  told = advice(plan, planner)
-  assert told.fits and 'FusedSGD' in told.changes[0].text
-  totals = [plan.held.total, *(change.total for change in told.changes)]
-  assert totals == sorted(totals, reverse=True)
-  assert totals[-1] <= plan.usable
-  assert told.devices.text.startswith('2 devices')
-  text = plan_text(plan, told)
-  assert 'DOES NOT FIT' in text and 'to make it fit' in text
-
-
-def test_more_devices_where_no_change_is_enough(monkeypatch):
-  config = bigru()
-  usual, _ = plan_of(config)
-  plan, planner = plan_of(config, memory=0.3 * usual.held.total)
-  told = advice(plan, planner)
-  assert not told.fits and 'mesh.label' in told.devices.text
-  assert 'and on more devices' in plan_text(plan, told)
-  monkeypatch.setattr(plan_advice, 'MOST_DEVICES', 2)
-  told = advice(plan, planner)
-  assert not told.fits and told.devices is None
-  assert 'not enough' in plan_text(plan, told)
 
 
 def test_sizes_are_those_that_training_reads():

@@ -124,24 +124,23 @@ _TPUS = (
 
 CHIPS = {chip.name: chip for chip in (_LAPTOP, *_GPUS, *_TPUS)}
 
-# What jax.Device.device_kind is, or begins with before a space or a hyphen; the
-# first that fits counts.
+# By jax.Device.device_kind, as a whole: what begins alike is slower (PCIe, NVL)
+# or a part of a device (MIG).
 _KINDS = {
   'NVIDIA H200': 'h200',
-  'NVIDIA H100': 'h100-80',
+  'NVIDIA H100 80GB HBM3': 'h100-80',
   'NVIDIA A100-SXM4-40GB': 'a100-40',
-  'NVIDIA A100-PCIE-40GB': 'a100-40',
-  'NVIDIA A100': 'a100-80',
+  'NVIDIA A100-SXM4-80GB': 'a100-80',
   'NVIDIA A10': 'a10',
   'NVIDIA L4': 'l4',
   'Tesla V100-SXM2-32GB': 'v100-32',
-  'Tesla V100': 'v100-16',
+  'Tesla V100-SXM2-16GB': 'v100-16',
   'TPU v4': 'v4',
   'TPU v5 lite': 'v5e',
   'TPU v5e': 'v5e',
   'TPU v5': 'v5p',
   'TPU v5p': 'v5p',
-  'TPU v6': 'v6e',
+  'TPU v6 lite': 'v6e',
   'TPU v6e': 'v6e',
 }
 
@@ -157,7 +156,7 @@ def chip_named(name: str) -> Chip:
     kind = jax.devices()[0].device_kind
     if jax.default_backend() == 'cpu':
       return _this_cpu()
-    name = next((n for k, n in _KINDS.items() if _begins(kind, k)), '')
+    name = _KINDS.get(kind, '')
     if not name:
       raise ConfigError(
         f'--chip: {kind!r}, a device of this machine, is not among those '
@@ -166,10 +165,6 @@ def chip_named(name: str) -> Chip:
   if name not in CHIPS:
     raise ConfigError(f'--chip={name}: must be one of {known}')
   return CHIPS[name]
-
-
-def _begins(kind: str, with_: str) -> bool:
-  return kind == with_ or kind.startswith((f'{with_} ', f'{with_}-'))
 
 
 def _this_cpu() -> Chip:

@@ -23,7 +23,7 @@ _MOMENTS = 2  # of Adam
 
 @dataclasses.dataclass(frozen=True)
 class HeadPass:
-  """A pass over all label rows and the step of them.
+  """The passes of a batch over all label rows, and the step of them.
 
   Attributes:
     documents: B, of the whole batch.
@@ -39,6 +39,8 @@ class HeadPass:
     chunk: labels scored at a time, at most.
     compensated: of Storage.COMPENSATED, the most compensated labels among the
       rows of one of LABEL_MULTIPLE blocks (kahan.py).
+    accumulate: micro-batches, each with a pass of its own, whose gradients are
+      summed; above 1 there is no rule.
   """
 
   documents: int
@@ -53,6 +55,7 @@ class HeadPass:
   normalised: bool = False
   chunk: int = 8192
   compensated: int = 0
+  accumulate: int = 1
 
   @property
   def rows(self) -> int:
@@ -117,7 +120,7 @@ class Collectives:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryHeld:
-  """Bytes a device holds at the peak of the pass.
+  """Bytes a device holds at the peak of a pass.
 
   What a compiler copies comes on top: on CPUs, with rows of bfloat16 and a
   normalised loss, XLA keeps all of a device's rows as float32.
@@ -125,8 +128,9 @@ class MemoryHeld:
   Attributes:
     rows: label rows; they are overwritten where they lie.
     slots: what the rule or Adam remembers of them.
-    gradient: of rows, [L, D], where Adam needs it.
-    features: those of all documents, their gradient, and gold labels.
+    gradient: of rows, [L, D], where Adam needs it; and the sums, where those of
+      micro-batches are summed.
+    features: those of a pass's documents, their gradient, and gold labels.
     chunk: a chunk's logits, their derivative, its rows as operands, and their
       gradient; all else is made of these in passing.
   """
@@ -187,7 +191,7 @@ def _moved(given: HeadPass, in_cache: bool) -> MemoryMoved:
 
   Each chunk reads all, and reads and writes the sums of their gradient.
   """
-  reads = (1 if in_cache else 2) + given.normalised
+  reads = given.accumulate * ((1 if in_cache else 2) + given.normalised)
   if given.rule is None or not in_cache:
     reads += 1  # by the step of them
   logit = 0
@@ -208,8 +212,11 @@ def _moved(given: HeadPass, in_cache: bool) -> MemoryMoved:
 
 def _gradient_passes(given: HeadPass, in_cache: bool) -> int:
   """How often the rows' gradient is written or read."""
-  if given.rule is None:
+  if given.rule is None and given.accumulate == 1:
     return 3  # written, and read for its norm and by Adam
+  if given.rule is None:
+    # Each is written, read, and added to sums, which are read and written.
+    return 4 * given.accumulate + 2
   return 0 if in_cache else 2
 
 
@@ -218,25 +225,27 @@ def _collectives(given: HeadPass) -> Collectives:
   gold = given.positives * _INT32 + _BOOL
   features = given.dim * given.feature_bytes
   gradient = given.dim * _FLOAT32
-  scalars = _FLOAT32 * (1 + 3 * given.documents * given.normalised)
+  scalars = given.accumulate + 3 * given.documents * given.normalised
   return Collectives(
     all_gather=own * (gold + features) * (given.data > 1),
     reduce_scatter=given.documents * gradient * (given.data > 1),
     all_reduce=own * gradient * (given.label > 1),
-    scalars=scalars * (given.data * given.label > 1),
+    scalars=_FLOAT32 * scalars * (given.data * given.label > 1),
   )
 
 
 def _held(given: HeadPass) -> MemoryHeld:
+  documents = given.documents // given.accumulate
+  gradients = (given.rule is None) * min(given.accumulate, 2)
   document = given.dim * (given.feature_bytes + _FLOAT32)
   document += given.positives * _INT32 + _BOOL
   logit = weight = _FLOAT32 + given.feature_bytes
   return MemoryHeld(
     rows=_row_bytes(given),
     slots=_slot_bytes(given),
-    gradient=_gradient_bytes(given) if given.rule is None else 0,
-    features=given.documents * document,
-    chunk=given.chunk_rows * (given.documents * logit + given.dim * weight),
+    gradient=gradients * _gradient_bytes(given),
+    features=documents * document,
+    chunk=given.chunk_rows * (documents * logit + given.dim * weight),
   )
 
 

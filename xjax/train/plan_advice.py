@@ -1,20 +1,25 @@
 """What to change of a run that does not fit."""
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 import copy
 import dataclasses
+import enum
 import functools
+from typing import Any
 
 from xjax.core.errors import ConfigError
-from xjax.heads.storage import Storage
-from xjax.models.config import BertConfig, OneVsAllConfig
-from xjax.train.average import NoAverage
-from xjax.train.config import ByOptimizer, Config, FusedSGD
+from xjax.train.config import Config
 from xjax.train.plan import Plan, Planner
+from xjax.train.plan_moves import (
+  MOVES,
+  Fields,
+  Move,
+  fused,
+  narrower_features,
+)
 
 MOST_DEVICES = 1 << 14
 _ENOUGH = 0.05  # of what a device holds; what saves less is not worth a line
-_LEAST_BOTTLENECK = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +40,8 @@ class Advice:
   """What makes a run fit.
 
   Attributes:
-    changes: each with those before it, what helps most first; what makes
-      another model of it last.
+    changes: each with those before it, no field twice; what helps most first,
+      what makes another model of it last.
     fits: whether they are enough.
     devices: instead of them, or where they are not enough with them, the fewest
       devices; None: so many do not help.
@@ -47,10 +52,6 @@ class Advice:
   devices: Change | None
 
 
-# Makes (text, config) of a config that can be changed so, else None.
-_Move = Callable[[Config], tuple[str, Config] | None]
-
-
 def advice(plan: Plan, planner: Planner) -> Advice:
   """Changes of a plan that does not fit.
 
@@ -58,26 +59,34 @@ def advice(plan: Plan, planner: Planner) -> Advice:
   """
   estimate = planner.plan(plan.config, plan.devices)
   trial = _Trial(planner, plan, plan.held.total / estimate.held.total)
-  alone = {move: _alone(move, trial, plan.config) for move in _MOVES}
-  config, total, changes = plan.config, float(plan.held.total), []
-  for move in (*sorted(_MOVES, key=alone.get), _narrower_features):
-    while total > plan.usable and (found := move(config)):
-      text, changed = found
-      less = trial.total(changed)
-      if less is None or less > (1 - _ENOUGH) * total:
-        break
-      config, total = changed, less
-      changes.append(Change(text, total))
-  fits = total <= plan.usable
+  config, chosen = trial.chosen([])
+  if not trial.fits(config) and (fields := fused(plan.config)):
+    # Micro-batches may have been in its way: they exclude one another.
+    other, found = trial.chosen([fields])
+    if trial.total(other) < trial.total(config):
+      config, chosen = other, found
+  fits = trial.fits(config)
   devices = trial.devices(plan.config if fits else config)
-  return Advice(tuple(changes), fits, devices)
+  return Advice(tuple(_told(chosen, trial)), fits, devices)
 
 
-def _alone(move: _Move, trial: '_Trial', config: Config) -> float:
-  """The total with nothing but this change."""
-  found = move(config)
-  total = None if found is None else trial.total(found[1])
-  return float('inf') if total is None else total
+def _choose(chosen: list[Fields], fields: Fields) -> None:
+  """Adds what is to be set; what is set again stands where it first stood."""
+  for one in chosen:
+    if one.keys() == fields.keys():
+      one.update(fields)
+      return
+  chosen[:] = [one for one in chosen if not one.keys() & fields.keys()]
+  chosen.append(fields)
+
+
+def _told(chosen: list[Fields], trial: '_Trial') -> Iterator[Change]:
+  """What is left to set, each with those before it."""
+  config = trial.plan.config
+  for fields in chosen:
+    fields = {at: to for at, to in fields.items() if _get(config, at) != to}
+    config = _with(config, fields)
+    yield Change(_text(fields), trial.total(config))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +97,31 @@ class _Trial:
   plan: Plan
   scale: float
 
+  def chosen(self, first: list[Fields]) -> tuple[Config, list[Fields]]:
+    """(changed config, what is set), after the first what saves most, in turn.
+
+    Until it fits, or nothing saves any more.
+    """
+    config, chosen = functools.reduce(_with, first, self.plan.config), [*first]
+    while not self.fits(config):
+      fields = self.best(MOVES, config) or self.best(
+        [narrower_features], config
+      )
+      if fields is None:
+        break
+      config = _with(config, fields)
+      _choose(chosen, fields)
+    return config, chosen
+
+  def best(self, moves: Sequence[Move], config: Config) -> Fields | None:
+    """What saves most; None: nothing saves what is worth a line."""
+    best, most = None, (1 - _ENOUGH) * self.total(config)
+    for fields in filter(None, (move(config) for move in moves)):
+      less = self.total(_with(config, fields))
+      if less is not None and less <= most:
+        best, most = fields, less
+    return best
+
   def total(self, config: Config, devices: int = 0) -> float | None:
     """None: this cannot be, with a batch that does not divide, say."""
     try:
@@ -95,6 +129,9 @@ class _Trial:
     except ConfigError:
       return None
     return self.scale * found.held.total
+
+  def fits(self, config: Config) -> bool:
+    return self.total(config) <= self.plan.usable
 
   def devices(self, config: Config) -> Change | None:
     """The fewest, by twos, with documents or else labels among all of them."""
@@ -111,84 +148,32 @@ class _Trial:
     return None
 
 
-def _fused(config: Config) -> tuple[str, Config] | None:
-  if not isinstance(config.model.head, OneVsAllConfig):
-    return None
-  if not isinstance(config.train.rows, ByOptimizer):
-    return None
+def _get(config: Config, path: str) -> Any:
+  return functools.reduce(getattr, path.split('.'), config)
+
+
+def _with(config: Config, fields: Fields) -> Config:
+  """A config with these fields set."""
   changed = copy.deepcopy(config)
-  train = changed.train
-  train.rows, train.accumulate, train.average = FusedSGD(), 1, NoAverage()
-  return 'in the config file, train.rows=FusedSGD()', changed
+  for path, value in fields.items():
+    *parents, name = path.split('.')
+    setattr(functools.reduce(getattr, parents, changed), name, value)
+  return changed
 
 
-def _narrower_storage(config: Config) -> tuple[str, Config] | None:
-  head = config.model.head
-  if not isinstance(head, OneVsAllConfig):
-    return None
-  if isinstance(config.train.rows, ByOptimizer):
-    return None
-  for storage in (Storage.BFLOAT16, Storage.FLOAT8):
-    if storage.bytes < head.storage.bytes:
-      _, changed = _set(config, 'model.head.storage', storage)
-      return f'--config.model.head.storage={storage.name}', changed
-  return None
+def _text(fields: Fields) -> str:
+  """The flags that set fields; what has no flag is for the config file."""
+  if any(map(dataclasses.is_dataclass, fields.values())):
+    pairs = (f'{path}={_spelt(value)}' for path, value in fields.items())
+    return 'in the config file, ' + ', '.join(pairs)
+  return ' '.join(f'--config.{at}={_spelt(to)}' for at, to in fields.items())
 
 
-def _no_momentum(config: Config) -> tuple[str, Config] | None:
-  if not getattr(config.train.rows, 'momentum', 0.0):
-    return None
-  return _set(config, 'train.rows.momentum', 0.0)
-
-
-def _remat(config: Config) -> tuple[str, Config] | None:
-  encoder = config.model.encoder
-  if not isinstance(encoder, BertConfig) or encoder.remat:
-    return None
-  return _set(config, 'model.encoder.remat', True)
-
-
-def _smaller_batch(config: Config) -> tuple[str, Config] | None:
-  """Micro-batches where there may be some, which change no result."""
-  batch, micro = config.train.batch_size, config.train.accumulate
-  if isinstance(config.train.rows, ByOptimizer) and batch % (2 * micro) == 0:
-    return _set(config, 'train.accumulate', 2 * micro)
-  if batch % 2:
-    return None
-  return _set(config, 'train.batch_size', batch // 2)
-
-
-def _smaller_chunk(config: Config) -> tuple[str, Config] | None:
-  chunk = config.model.head.chunk
-  if chunk < 128:
-    return None
-  return _set(config, 'model.head.chunk', chunk // 4)
-
-
-def _narrower_features(config: Config) -> tuple[str, Config] | None:
-  """A head that reads fewer features: another model."""
-  head = config.model.head
-  if not isinstance(head, OneVsAllConfig):
-    return None
-  size = head.bottleneck // 2 if head.bottleneck else 4 * _LEAST_BOTTLENECK
-  if size < _LEAST_BOTTLENECK:
-    return None
-  return _set(config, 'model.head.bottleneck', size)
-
-
-_MOVES: tuple[_Move, ...] = (
-  _fused,
-  _narrower_storage,
-  _no_momentum,
-  _remat,
-  _smaller_batch,
-  _smaller_chunk,
-)
-
-
-def _set(config: Config, path: str, value: object) -> tuple[str, Config]:
-  """The flag that sets a field, and a config with it."""
-  changed = copy.deepcopy(config)
-  *parents, name = path.split('.')
-  setattr(functools.reduce(getattr, parents, changed), name, value)
-  return f'--config.{path}={value}', changed
+def _spelt(value: Any) -> str:
+  if isinstance(value, enum.Enum):
+    return value.name
+  return (
+    f'{type(value).__name__}()'
+    if dataclasses.is_dataclass(value)
+    else f'{value}'
+  )

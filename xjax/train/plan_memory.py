@@ -116,8 +116,9 @@ def _parts(
   peak = max(work.held, between + passing)
   if config.train.accumulate > 1:
     peak += gradients  # the sums, beside those of a micro-batch
-  if chip.platform is Platform.CPU:
-    # XLA makes the squares there that the gradient's norm is the sum of.
+  elif chip.platform is Platform.CPU:
+    # XLA makes the squares there that the gradient's norm is the sum of; after
+    # micro-batches they lie where the gradients of the last one lay.
     sizes_of_all = map(on_device, jax.tree.leaves(plan.split(state.params)[0]))
     peak += max(sizes_of_all, default=0)
   fused = state.row_slots is not None
@@ -183,6 +184,7 @@ def traffic_of(
       normalised=chunk_loss(train.loss).normalised,
       chunk=head.chunk,
       compensated=places // LABEL_MULTIPLE,
+      accumulate=train.accumulate,
     ),
     in_cache,
   )

@@ -90,13 +90,16 @@ def _update(config: Config, plan: StatePlan) -> int:
   """Bytes that the optimizer reads and writes, but of one-vs-all rows.
 
   Gradients are read for their norm and for the update; parameters, slots and
-  averages are read and written.
+  averages are read and written. Before that, those of a micro-batch are read
+  and added to sums, which are read and written.
   """
   trained, _ = plan.split(plan.abstract.params)
   changed = [trained, plan.abstract.opt_state, plan.abstract.averages]
   if is_one_vs_all(config):
     trained, *changed = map(_no_rows, (trained, *changed))
-  return 2 * on_device(trained) + 2 * sum(map(on_device, changed))
+  micro = config.train.accumulate
+  sums = 3 * micro if micro > 1 else 0
+  return (2 + sums) * on_device(trained) + 2 * sum(map(on_device, changed))
 
 
 def _no_rows(tree: Any) -> list[nnx.Variable]:
@@ -115,15 +118,17 @@ def _sent(
   """Bytes that a device sends, in rings.
 
   An all-reduce of n bytes over k devices sends 2 n (k - 1) / k, a
-  reduce-scatter half of that, an all-gather n (k - 1).
+  reduce-scatter half of that, an all-gather n (k - 1). Gradients of parameters
+  are summed over devices in each micro-batch.
   """
   data, label = mesh.shape[DATA], mesh.shape[LABEL]
   over_data, over_label = (data - 1) / data, (label - 1) / label
   trained, _ = plan.split(plan.abstract.params)
+  summed = 2 * config.train.accumulate * over_data
   if is_one_vs_all(config):
     found = traffic_of(config, plan, shape, mesh).collectives
     return (
-      2 * over_data * on_device(_no_rows(trained))
+      summed * on_device(_no_rows(trained))
       + (data - 1) * found.all_gather
       + over_data * found.reduce_scatter
       + 2 * over_label * found.all_reduce
@@ -135,6 +140,6 @@ def _sent(
   sizes = [x.shape[-1] for x in jax.tree.leaves(rows) if len(x.shape) > 1]
   tokens = shape.documents // data * (shape.zones or shape.tokens)
   return (
-    2 * over_data * on_device(trained)
+    summed * on_device(trained)
     + 2 * over_label * tokens * max(sizes) * _FLOAT32
   )
