@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import sys
 import tempfile
+import time
 
 import jax
 from jaxtyping import install_import_hook
@@ -125,6 +126,19 @@ def cluster(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
   monkeypatch.setenv('STAND_IN', str(folder))
   monkeypatch.setenv('POLL', '0.05')
   return Cluster(folder)
+
+
+@pytest.fixture
+def wait_for() -> Callable[..., None]:
+  """Waits until a condition is met, in seconds at most."""
+
+  def wait(condition: Callable[[], object], seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+      assert time.monotonic() < until
+      time.sleep(0.01)
+
+  return wait
 
 
 @pytest.fixture(scope='session')

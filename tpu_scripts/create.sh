@@ -4,7 +4,8 @@
 #
 #   NAME=my-tpu ZONE=us-west4-a TYPE=v5litepod-16 SPOT=1 tpu_scripts/create.sh
 #
-# Safe to run again: what is there is waited for. Settings: settings.sh.
+# Safe to run again: what is there is waited for. What others delete meanwhile
+# is not made again. Settings: settings.sh.
 # shellcheck source=tpu_scripts/settings.sh
 source "$(dirname "$0")/settings.sh"
 [ $# = 0 ] && [ -n "${TYPE:-}" ] || usage 'TYPE=... tpu_scripts/create.sh'
@@ -27,7 +28,13 @@ create() {
   queued create "${options[@]}" || [ "$(state)" != ABSENT ]
 }
 
+delete() {
+  "$scripts/delete.sh"
+  there=
+}
+
 created=
+there=
 before=
 while :; do
   now=$(state)
@@ -36,10 +43,15 @@ while :; do
   case $now in
     ACTIVE) exit 0 ;;
     ABSENT)
+      if [ -n "$there" ]; then
+        echo "error: $NAME: the TPU VM was deleted" >&2
+        exit 1
+      fi
       create
-      created=1
+      created=1 there=1
       ;;
-    SUSPENDED) "$scripts/delete.sh" ;;
+    DELETING) ;;
+    SUSPENDED) delete ;;
     FAILED)
       # Not for ever: what we have asked for may be impossible.
       if [ -n "$created" ]; then
@@ -47,8 +59,9 @@ while :; do
         echo "error: $NAME: the TPU VM could not be created" >&2
         exit 1
       fi
-      "$scripts/delete.sh"
+      delete
       ;;
+    *) there=1 ;;
   esac
   nap
 done

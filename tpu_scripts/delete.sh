@@ -9,11 +9,16 @@ source "$(dirname "$0")/settings.sh"
 [ $# = 0 ] || usage tpu_scripts/delete.sh
 check tpu_scripts/delete.sh
 
-asked=
+told=
+failures=0
 while now=$(state) && [ "$now" != ABSENT ]; do
-  if [ -z "$asked" ] && [ "$now" != DELETING ]; then
-    queued delete --force --quiet --async
-    asked=1
+  if [ -z "$told" ] && [ "$now" != DELETING ]; then
+    if queued delete --force --quiet --async; then
+      told=1
+    else
+      failures=$((failures + 1))
+      [ "$failures" -lt 3 ] || exit 1
+    fi
   fi
   nap
 done

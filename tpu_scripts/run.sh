@@ -7,9 +7,9 @@
 #     tpu_scripts/run.sh \
 #     python -m experiments.train --config=FILE.py --workdir=/nfs/runs/mine
 #
-# Safe to run again: it comes back to a run that is going on. Ctrl-C leaves it
-# going, SIGTERM lets it save. Exit code: the command's; 75: it has saved.
-# Settings: settings.sh.
+# Safe to run again: it comes back to a run that is going on; before it starts
+# one, it sets up what has changed here. Ctrl-C leaves a run going, SIGTERM lets
+# it save. Exit code: the command's; 75: it has saved. Settings: settings.sh.
 # shellcheck source=tpu_scripts/settings.sh
 source "$(dirname "$0")/settings.sh"
 [ $# -gt 0 ] || usage 'TYPE=... tpu_scripts/run.sh COMMAND...'
@@ -17,10 +17,16 @@ check 'TYPE=... tpu_scripts/run.sh COMMAND...'
 worker=xjax/tpu_scripts/worker.sh
 printf -v command '%q ' "$@" --multihost
 
-asked=
 before=
 trap 'asked=1; nap_no_more' TERM
-trap 'echo "left; the same command comes back to the run" >&2; exit 130' INT
+trap left INT
+
+# shellcheck disable=SC2329
+left() {
+  nap_no_more # what is in the background does not hear the key
+  echo 'left; the same command comes back to the run' >&2
+  exit 130
+}
 
 # await COMMAND...: asked to leave, so is it, and its end is waited for.
 await() {
@@ -34,8 +40,21 @@ await() {
   return "$status"
 }
 
+# ask: sets states to those of the workers; false where they do not answer.
+ask() {
+  local status=0
+  states=$(on all "[ ! -e $worker ] || $worker state $command") || status=$?
+  # The VM is another command's: nothing there is ours to change or delete.
+  [ "$status" != 3 ] || exit 1
+  return "$status"
+}
+
 started() {
-  on all 'test -e xjax/ready' || await "$scripts/setup.sh" || return
+  local states
+  ask || return
+  [[ $states != *': running'* ]] || return 0
+  on all "grep -sqxF \"$(mark)\" xjax/ready" || await "$scripts/setup.sh" ||
+    return
   on all "$worker start $command"
 }
 
@@ -46,32 +65,44 @@ look() {
   case $now in
     ACTIVE) ;;
     ABSENT | DELETING)
+      [ -z "$asked" ] || { code=75 && return; }
       # Nobody does that but a person, who wants no other.
       echo "error: $NAME: the TPU VM was deleted" >&2
       code=1 && return
       ;;
     *) code=75 && return ;;
   esac
-  states=$(on all "$worker state") || return 0
+  ask || return 0
   [ "$states" = "$before" ] || echo "$states" >&2
   before=$states
   case $states in
     *': gone'*': running'* | *': running'*': gone'*)
-      on all "$worker stop" || true
+      on all "$worker stop $command" || true
       ;;
-    *': running'*) ;;
+    *': running'*) [ -z "$asked" ] || on all "$worker stop $command" || true ;;
+    # Of a lost worker the others die, too (134). '': nothing is set up.
+    *': gone'* | '') code=75 ;;
     *)
       # A failure of one counts for all, and then that one was stopped.
       code=$(sed -n 's/^worker .*: exit //p' <<< "$states" |
         sort -n | grep -vxE '0|75|143' | head -n 1) || true
-      [[ -n $code || ! $states =~ gone|\ 75|\ 143 ]] || code=75
+      [[ -n $code || ! $states =~ \ 75|\ 143 ]] || code=75
       code=${code:-0}
       ;;
   esac
 }
 
+watch() {
+  code=
+  while [ -z "$code" ]; do
+    nap
+    look
+  done
+}
+
 code=75
 failures=0
+[ -z "$asked" ] || watch
 while [ "$code" = 75 ] && [ -z "$asked" ]; do
   await "$scripts/create.sh" || { code=$((${asked:-0} ? 75 : 1)) && break; }
   if ! started; then
@@ -82,16 +113,12 @@ while [ "$code" = 75 ] && [ -z "$asked" ]; do
     continue
   fi
   failures=0
-  code=
-  while [ -z "$code" ]; do
-    nap
-    [ -z "$asked" ] || on all "$worker stop" || true
-    look
-  done
+  watch
 done
 
 if [ "$code" != 0 ] && [ "$code" != 75 ]; then
   on 0 'tail -n 20 xjax_run/log' || true
 fi
-[ "${DELETE:-0}" != 1 ] || "$scripts/delete.sh"
+[ "${DELETE:-0}" != 1 ] || "$scripts/delete.sh" ||
+  echo "warning: $NAME is still there; delete.sh deletes it" >&2
 exit "$code"

@@ -13,25 +13,15 @@
 #   DELETE   run: 1 deletes the TPU VM when the run has ended; else 0
 #   WORKER   logs: of which worker; else 0
 #   POLL     seconds between two looks; else 30
-set -euo pipefail
-
-poll=${POLL:-30}
-# shellcheck disable=SC2034
+#   LEAVE    run: 1 ends what is at work, as SIGTERM does, and starts nothing
+: "${POLL:=30}"
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-
+# shellcheck source=tpu_scripts/waiting.sh
+source "$scripts/waiting.sh"
 trap 'nap_no_more; exit 143' TERM
 
-# nap: where signals are heard at once, not when it is over.
-nap() {
-  sleep "$poll" &
-  wait $! || true
-}
-
-nap_no_more() {
-  local naps
-  mapfile -t naps < <(jobs -pr)
-  [ ${#naps[@]} = 0 ] || kill "${naps[@]}" || true
-}
+# shellcheck disable=SC2034
+installed=(README.md pyproject.toml setup.py experiments tpu_scripts xjax)
 
 usage() {
   echo "error: usage: NAME=... ZONE=... $1; tpu_scripts/settings.sh has all" >&2
@@ -64,6 +54,21 @@ state() {
   done
   echo "$answer" >&2
   return 1
+}
+
+# mark: what a worker has in xjax/ready, in words that it completes itself: its
+# files and PREPARE are these, and it has not started anew, without its mounts.
+mark() {
+  local version
+  version=$(
+    cd "$scripts/.."
+    {
+      find "${installed[@]}" -type f ! -name '*.pyc' -print0 | sort -z |
+        xargs -0 sha256sum
+      echo "${PREPARE:-}"
+    } | sha256sum
+  )
+  echo "${version%% *} \$(cat /proc/sys/kernel/random/boot_id)"
 }
 
 # on WORKERS COMMAND: runs it there, by ssh.

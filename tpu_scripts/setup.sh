@@ -12,10 +12,11 @@ source "$(dirname "$0")/settings.sh"
 [ $# = 0 ] || usage tpu_scripts/setup.sh
 check tpu_scripts/setup.sh
 
+ready=$(mark)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 tar --exclude=__pycache__ -czf "$folder/xjax.tar.gz" -C "$scripts/.." \
-  README.md pyproject.toml setup.py experiments tpu_scripts xjax
+  "${installed[@]}"
 gcloud compute tpus tpu-vm scp "$folder/xjax.tar.gz" "$NAME:" "${where[@]}" \
   --worker=all
 
@@ -30,4 +31,4 @@ python3 -m pip install --quiet --user uv
 || ~/.local/bin/uv venv --quiet --python=3.12 xjax/.venv
 ~/.local/bin/uv pip install --quiet --python=xjax/.venv -e 'xjax[tpu]'
 ${PREPARE:-true}
-touch xjax/ready"
+echo \"$ready\" > xjax/ready"

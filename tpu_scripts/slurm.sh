@@ -9,11 +9,13 @@
 #   OPTIONS  more of sbatch, separated by spaces
 #   LOG      the file for what the job prints; else NAME.txt
 #   POLL     seconds between two looks; else 10
+#   LEAVE    1 ends the job, as SIGTERM does, and submits none
 #
-# Safe to run again: it waits for a job of this NAME that is there. Ctrl-C
-# leaves the job, SIGTERM lets it save and end. Exit code: the command's; 75: it
-# has saved.
-set -euo pipefail
+# Safe to run again: it waits for a job of this NAME and command that is there.
+# Ctrl-C leaves the job, SIGTERM lets it save and end. Exit code: the command's;
+# 75: it has saved.
+# shellcheck source=tpu_scripts/waiting.sh
+source "$(dirname "$0")/waiting.sh"
 
 if [ $# = 0 ] || [ -z "${NAME:-}" ]; then
   echo 'error: usage: NAME=... tpu_scripts/slurm.sh COMMAND...' >&2
@@ -21,23 +23,23 @@ if [ $# = 0 ] || [ -z "${NAME:-}" ]; then
 fi
 scripts=$(cd "$(dirname "$0")" && pwd)
 log=${LOG:-$NAME.txt}
+printf -v words '%q ' "$@"
+words=${words% }
 
-asked=
-nap=
-trap 'asked=1; [ -z "$nap" ] || kill "$nap" || true' TERM
-
+# find_job: prints the id and the words of a job of this NAME.
 find_job() {
-  local user ids
+  local user jobs
   user=$(id -un)
-  ids=$(squeue --noheader --user="$user" --name="$NAME" --format=%A)
-  echo "${ids%%$'\n'*}"
+  jobs=$(squeue --noheader --user="$user" --name="$NAME" --format='%A %k') ||
+    return
+  echo "${jobs%%$'\n'*}"
 }
 
 submit() {
   local options
   read -ra options <<< "${OPTIONS:-}"
-  sbatch --parsable --job-name="$NAME" --output="$log" "${options[@]}" \
-    "$scripts/slurm.sbatch" "$@"
+  sbatch --parsable --job-name="$NAME" --comment="$words" --output="$log" \
+    "${options[@]}" "$scripts/slurm.sbatch" "$@"
 }
 
 # leave STATE: has the job save and end, and not come back.
@@ -45,9 +47,8 @@ leave() {
   if [ "$1" != RUNNING ]; then
     scancel --state=PENDING "$id"
   elif [ -z "$told" ]; then
-    scontrol update "JobId=$id" Requeue=0
-    scancel --signal=TERM "$id"
-    told=1
+    scontrol update "JobId=$id" Requeue=0 && scancel --signal=TERM "$id" &&
+      told=1
   fi
 }
 
@@ -57,9 +58,19 @@ end() {
   exit "$1"
 }
 
-id=$(find_job)
-[ -n "$id" ] || id=$(submit "$@")
-id=${id%%;*}
+until found=$(find_job); do
+  [ -n "$asked" ] || exit 1
+  nap
+done
+read -r id theirs <<< "$found"
+if [ -z "$id" ]; then
+  [ -z "$asked" ] || exit 75
+  id=$(submit "$@")
+  id=${id%%;*}
+elif [ "$theirs" != "$words" ]; then
+  echo "error: $NAME: job $id is another command: $theirs" >&2
+  exit 1
+fi
 told=
 while :; do
   if ! job=$(scontrol --oneliner show job "$id" 2>&1); then
@@ -78,8 +89,5 @@ while :; do
       *) [ -z "$asked" ] || leave "$state" || true ;;
     esac
   fi
-  sleep "${POLL:-10}" &
-  nap=$!
-  wait "$nap" || true
-  nap=
+  nap
 done

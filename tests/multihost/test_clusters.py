@@ -1,17 +1,13 @@
 """Two processes that find each other as on SLURM and on Kubernetes."""
 
-import contextlib
 import os
 import pathlib
-import random
-import socket
 import subprocess
 import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-FIRST = 65536 - 4096
 # Joins the others, and says where they are and what they are together.
 JOIN = """
 import jax, numpy as np
@@ -85,15 +81,6 @@ K8sCluster.get_coordinator_address = classmethod(resolved)
 """
 
 
-def free_port():
-  """Of the last 4096 that there are, one that nobody has."""
-  for port in random.sample(range(FIRST, 65536), 100):
-    with socket.socket() as free, contextlib.suppress(OSError):
-      free.bind(('localhost', port))
-      return port
-  raise AssertionError('all ports are taken')
-
-
 def both(program, *environments):
   processes = [
     subprocess.Popen(
@@ -111,10 +98,9 @@ def both(program, *environments):
   return [output.splitlines()[-1] for output, _ in outputs]  # gloo says more
 
 
-def test_tasks_of_srun_find_each_other():
-  # JAX takes the port by the job's number.
+def test_tasks_of_srun_find_each_other(free_port):
   step = {
-    'SLURM_JOB_ID': str(4096 * 3 + free_port() - FIRST),
+    'SLURM_JOB_ID': str(free_port),
     'SLURM_STEP_NODELIST': 'localhost',
     'SLURM_STEP_NUM_NODES': '1',
     'SLURM_NTASKS': '2',
@@ -135,9 +121,9 @@ def pod(index, port, answers='{}'):
   }
 
 
-def test_pods_of_a_jobset_find_each_other():
-  port = free_port()
-  found = both(KUBERNETES + JOIN, pod(0, port), pod(1, port))
+def test_pods_of_a_jobset_find_each_other(free_port):
+  pods = pod(0, free_port), pod(1, free_port)
+  found = both(KUBERNETES + JOIN, *pods)
   assert found == ['0 2 [1, 2]', '1 2 [1, 2]']
 
 
@@ -145,7 +131,7 @@ def test_pods_of_a_jobset_find_each_other():
   ('answers', 'says'),
   [
     ('"denied"', 'RuntimeError: Kubernetes API Error: 403 - Forbidden'),
-    ('"no package"', "takes a package: pip install 'xjax[k8s]'"),
+    ('"no package"', "takes pip install 'xjax[k8s]'; ValueError: coord"),
   ],
 )
 def test_what_kubernetes_refuses_is_one_error(answers, says):

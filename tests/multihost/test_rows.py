@@ -2,20 +2,16 @@
 
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
 SCRIPT = pathlib.Path(__file__).with_name('rows_process.py')
 
 
-def test_each_process_puts_and_gets_its_rows():
-  with socket.socket() as free:
-    free.bind(('localhost', 0))
-    port = str(free.getsockname()[1])
+def test_each_process_puts_and_gets_its_rows(free_port):
   running = [
     subprocess.Popen(
-      [sys.executable, SCRIPT, port, str(process)],
+      [sys.executable, SCRIPT, str(free_port), str(process)],
       env=os.environ | {'PYTHONPATH': str(SCRIPT.parents[2])},
       stdout=subprocess.PIPE,
       stderr=subprocess.STDOUT,

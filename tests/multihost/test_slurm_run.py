@@ -1,11 +1,8 @@
 """A run of two processes as a SLURM job: preempted, resumed, the same end."""
 
-import contextlib
 import dataclasses
 import json
 import pathlib
-import random
-import socket
 import subprocess
 import sys
 import time
@@ -25,7 +22,6 @@ from xjax.train.config import Config, shrink
 from xjax.train.fit import fit
 
 ROOT = pathlib.Path(__file__).parents[2]
-FIRST = 65536 - 4096  # JAX takes a port from here on, by the job's number
 STEPS = 30
 
 
@@ -37,14 +33,6 @@ def config(data):
   return dataclasses.replace(small, train=train, mesh=MeshConfig(data, 1))
 
 
-def free_port():
-  for port in random.sample(range(FIRST, 65536), 100):
-    with socket.socket() as free, contextlib.suppress(OSError):
-      free.bind(('localhost', port))
-      return port
-  raise AssertionError('all ports are taken')
-
-
 def losses(workdir):
   lines = (workdir / 'metrics.jsonl').read_text().splitlines()
   rows = [row for row in map(json.loads, lines) if row['kind'] == 'train']
@@ -53,16 +41,12 @@ def losses(workdir):
 
 
 def test_preempted_it_comes_back_to_the_same_end(
-  cluster, devices, tmp_path, monkeypatch
+  cluster, devices, tmp_path, monkeypatch, free_port
 ):
-  job, log, workdir = (
-    4096 + free_port() - FIRST,
-    tmp_path / 'log',
-    tmp_path / 'run',
-  )
+  job, log, workdir = str(free_port), tmp_path / 'log', tmp_path / 'run'
   for name, value in {
     'TASKS': '2',
-    'JOB_ID': str(job),
+    'JOB_ID': job,
     'NAME': 'run',
     'LOG': str(log),
     'JAX_NUM_CPU_DEVICES': '1',
@@ -79,7 +63,7 @@ def test_preempted_it_comes_back_to_the_same_end(
   while process.poll() is None and not (workdir / 'metrics.jsonl').exists():
     time.sleep(0.005)
   # As SLURM does two minutes before a job's time is over.
-  subprocess.run(['scancel', '--signal=TERM', str(job)], check=True)
+  subprocess.run(['scancel', '--signal=TERM', job], check=True)
   assert process.wait(240) == 0, log.read_text()
   assert len(cluster.calls('srun ')) == 2
   assert len(cluster.calls('scontrol requeue')) == 1

@@ -2,16 +2,18 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
 from xjax.core.errors import ConfigError
 from xjax.search.config import Listed, MedianPruning, Sweep
 from xjax.search.launchers import Launcher, check_launcher
+from xjax.search.local_process import LocalProcess
+from xjax.search.store import State, Store
 from xjax.search.workers import Workers
 
 RATE, FAIL, WAIT = 'train.learning_rate', 'train.clip_norm', 'train.warmup'
@@ -41,13 +43,6 @@ def settings(monkeypatch):
 def run(work):
   with work.begun():
     return Workers(work, 1).run()
-
-
-def wait_for(condition, seconds=60):
-  until = time.monotonic() + seconds
-  while not condition():
-    assert time.monotonic() < until
-    time.sleep(0.01)
 
 
 @pytest.mark.parametrize('launcher', JOBS)
@@ -84,15 +79,62 @@ with work.begun():
 """
 
 
-@pytest.mark.parametrize('launcher', JOBS)
-def test_a_killed_sweep_finds_its_job(launcher, work_of, cluster):
-  work = work_of([{RATE: 0.5, WAIT: 1}], launcher=launcher)
-  words = launcher.value, str(work.folder.path), *work.train
+def killed(work, wait_for):
+  """Has a sweep killed that has a job."""
+  words = work.launcher.value, str(work.folder.path), *work.train
   sweep = subprocess.Popen([sys.executable, '-c', SWEEP, *words])
-  place = work.folder.place(0, None)
-  wait_for((place.workdir / 'alive').exists, 60)
+  wait_for((work.folder.place(0, None).workdir / 'alive').exists)
   sweep.kill()
   sweep.wait()
+  return sweep
+
+
+def abandoned(work, wait_for, stopped=False):
+  """Makes what a killed sweep leaves, and is quicker."""
+  with work.begun():
+    store = Store(work.folder.store, work.sweep.search, work.sweep.pruning)
+    trial = store.begin()
+    trial.set_user_attr('stopped', stopped)
+    (one,) = work.runs(0, store.values(0))
+  files = one.place.pid, one.place.log
+  waits = LocalProcess(work.command(one.place), *files, job=True)
+  wait_for((one.place.workdir / 'alive').exists)
+  return waits
+
+
+@pytest.mark.parametrize('launcher', JOBS)
+@pytest.mark.parametrize('waited_for', [True, False])
+def test_killed_when_it_had_decided_to_prune_it_ends_the_job(
+  launcher, waited_for, work_of, cluster, wait_for
+):
+  work = work_of([{RATE: 0.5, WAIT: 1}], launcher=launcher)
+  waits = abandoned(work, wait_for, stopped=True)
+  place = work.folder.place(0, None)
+  if not waited_for:
+    waits.kill()
+  (outcome,) = run(work)
+  assert waits.poll() == -signal.SIGKILL
+  assert outcome.state is State.PRUNED
+  assert (place.workdir / 'asked').exists()
+  assert not (place.workdir / 'alive').exists()
+  assert (place.workdir / 'starts').read_text() == '.'
+  assert len(cluster.calls(SUBMITS[launcher])) == 1
+
+
+@pytest.mark.parametrize(
+  ('launcher', 'leave'),
+  [
+    (Launcher.SLURM, killed),
+    (Launcher.TPU, abandoned),
+    (Launcher.JOBSET, abandoned),
+  ],
+)
+def test_a_killed_sweep_finds_its_job(
+  launcher, leave, work_of, cluster, wait_for
+):
+  work = work_of([{RATE: 0.5, WAIT: 1}], launcher=launcher)
+  left = leave(work, wait_for)
+  place = work.folder.place(0, None)
   waits = place.pid.read_text()
   os.kill(int(waits), 0)  # it lives
 
@@ -106,6 +148,7 @@ def test_a_killed_sweep_finds_its_job(launcher, work_of, cluster):
   thread.start()
   (outcome,) = run(work)
   thread.join()
+  assert left.poll() == -signal.SIGKILL
   assert outcome.value == 0.5
   assert not (place.workdir / 'twice').exists()
   assert (place.workdir / 'starts').read_text() == '.'

@@ -28,9 +28,9 @@ def written(path: pathlib.Path) -> str:
   return path.read_text()
 
 
-def start(folder, script, *words, device=''):
+def start(folder, script, *words, device='', job=False):
   command = ('/bin/sh', '-c', script, *words)
-  return LocalProcess(command, folder / 'a.pid', folder / 'a.txt', device)
+  return LocalProcess(command, folder / 'a.pid', folder / 'a.txt', device, job)
 
 
 @pytest.mark.parametrize('code', [0, 1, 75])
@@ -108,3 +108,20 @@ def test_need_not_start_when_asked_to_leave_before(tmp_path):
   second.terminate()
   assert ended(first) == 75 and ended(second) == 0
   assert (tmp_path / 'a.txt').read_text() == 'on\n'
+
+
+# What waits for a job: without LEAVE=1 it would make one.
+WAITS = 'echo "on $LEAVE"; [ -n "$LEAVE" ] || sleep 60'
+
+
+@pytest.mark.parametrize('orphan', [False, True])
+def test_a_job_is_ended_where_nobody_has_heard(tmp_path, orphan):
+  process = first = start(tmp_path, WAITS, job=True)
+  log = tmp_path / 'a.txt'
+  assert written(log) == 'on \n'
+  if orphan:  # of a killed sweep; the next need not make the job again
+    process = start(tmp_path, WAITS, job=True)
+  process.terminate()
+  assert ended(process) == 0
+  assert log.read_text() == 'on \non 1\n'
+  assert ended(first) == (-signal.SIGKILL if orphan else 0)

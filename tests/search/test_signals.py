@@ -20,7 +20,7 @@ def test_a_second_signal_is_urgent_an_echo_is_not(monkeypatch):
     monkeypatch.setattr(signals, '_ECHO', 0)
     os.kill(os.getpid(), signal.SIGINT)
     assert seen.urgent
-    with pytest.raises(Preempted, match='were killed'):
+    with pytest.raises(Preempted, match='^not all trials have saved'):
       seen.leave()
 
 

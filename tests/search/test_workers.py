@@ -139,7 +139,7 @@ def test_a_second_signal_leaves_what_hangs(work_of, monkeypatch):
 
   thread = threading.Thread(target=stop)
   thread.start()
-  with pytest.raises(Preempted, match='were killed'):
+  with pytest.raises(Preempted, match='^not all trials have saved'):
     run(work, workers=2)
   thread.join()
   with pytest.raises(ProcessLookupError):

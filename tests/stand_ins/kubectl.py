@@ -32,7 +32,9 @@ def apply():
   (manifest,) = yaml.safe_load_all(sys.stdin)
   assert manifest['kind'] == 'JobSet'
   write(JOBSET, manifest)
-  write(STATUS, {'name': manifest['metadata']['name'], 'state': ''})
+  meta = manifest['metadata']
+  command = meta['annotations']['command']
+  write(STATUS, {'name': meta['name'], 'command': command, 'state': ''})
   if os.fork() == 0:
     os.setsid()
     with (FOLDER / 'log').open('a') as file:
@@ -45,6 +47,7 @@ def apply():
 def control(spec):
   """As the controller, until the JobSet has ended."""
   job = spec['replicatedJobs'][0]['template']['spec']
+  restarts = 0
   while JOBSET.exists():
     codes = run_pods(job)
     if not any(codes):
@@ -52,9 +55,11 @@ def control(spec):
     reason = reason_of(job['podFailurePolicy']['rules'], max(codes))
     rules = spec['failurePolicy']['rules']
     action = [r['action'] for r in rules if reason in r['onJobFailureReasons']]
-    if action == ['FailJobSet']:
+    again = action == ['RestartJobSet']
+    assert again or action == ['FailJobSet']
+    restarts += 1
+    if not again or restarts > spec['failurePolicy']['maxRestarts']:
       end('Failed', codes)
-    assert action == ['RestartJobSetAndIgnoreMaxRestarts']
 
 
 def run_pods(job):
@@ -113,9 +118,10 @@ def main():
   match words:
     case ['apply', '--filename=-']:
       apply()
-    case ['get', 'jobset', name, *_]:
+    case ['get', 'jobset', name, _, output]:
       if STATUS.exists() and status()['name'] == name:
-        print(name, status()['state'], end='')
+        field = 'command' if 'annotations.command' in output else 'state'
+        print(name, status()[field], end='')
     case ['get', 'pods', *_]:
       print(*status()['codes'], end='')
     case ['logs', *_]:

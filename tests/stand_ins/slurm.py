@@ -38,6 +38,7 @@ def sbatch(arguments):
   script = next(i for i, a in enumerate(arguments) if not a.startswith('--'))
   name, output = value(arguments, '--job-name'), value(arguments, '--output')
   change(job, name=name, state='PENDING', code=0, requeue=1, again=0)
+  change(job, words=value(arguments, '--comment'))
   print(f'{job};here', flush=True)
   if os.fork() == 0:
     os.setsid()
@@ -90,7 +91,7 @@ def squeue(arguments):
   for path in sorted(JOBS.glob('*.json')):
     known = read(path.stem)
     if known['name'] == name and known['state'] in AT_WORK:
-      print(path.stem)
+      print(path.stem, known['words'])
   return 0
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 import pathlib
 import subprocess
-import time
 
 import pytest
 
@@ -16,7 +15,7 @@ JOB = """
 echo "${HOME##*/} $*" >> STARTS
 code=$(sed -n "$(grep -c "^${HOME##*/} " STARTS)p" CODES)
 echo "out $code"
-sleep 3 > /dev/null 2>&1 & # what a command leaves behind
+sleep 2 > /dev/null 2>&1 & # what a command leaves behind
 trap 'echo saved; exit 75' TERM
 while [ "$code" = wait ] && [ $SECONDS -lt 60 ]; do sleep 0.05; done
 [ "$code" != 1 ] || echo 'error: not today'
@@ -34,6 +33,7 @@ class Job:
     text = JOB.replace('STARTS', str(self._starts))
     path.write_text(text.replace('CODES', str(self._codes)))
     self.words = 'bash', str(path), '--workdir=a b'
+    self.spelled = f'bash {path} --workdir=a\\ b'
 
   def ends_with(self, *codes: int | str) -> None:
     self._codes.write_text('\n'.join(map(str, codes)) + '\n')
@@ -75,18 +75,35 @@ def run(begin) -> Callable[..., int]:
   return lambda *words: begin(*words).wait(60)
 
 
+# A program that fails at first where it is called with a word.
+STUMBLES = """#!/bin/sh
+case "$*" in *"WORD"*)
+  if [ -s TIMES ]; then
+    sed -i 1d TIMES
+    exit 1
+  fi ;;
+esac
+exec PROGRAM "$@"
+"""
+
+
+@pytest.fixture
+def stumble(cluster) -> Callable[[str, str, int], None]:
+  """Has a program of the cluster fail some times, where called with a word."""
+
+  def prepare(program: str, word: str, times: int) -> None:
+    path = cluster.folder / 'bin' / program
+    behind = cluster.folder / 'behind'
+    behind.mkdir()
+    text = STUMBLES.replace('PROGRAM', str(path.rename(behind / program)))
+    text = text.replace('TIMES', str(behind / 'times')).replace('WORD', word)
+    (behind / 'times').write_text('again\n' * times)
+    path.write_text(text)
+    path.chmod(0o755)
+
+  return prepare
+
+
 @pytest.fixture
 def said(tmp_path) -> Callable[[], str]:
   return lambda: (tmp_path / 'said.txt').read_text()
-
-
-def _wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
-  until = time.monotonic() + seconds
-  while not condition():
-    assert time.monotonic() < until
-    time.sleep(0.01)
-
-
-@pytest.fixture
-def wait_for() -> Callable[..., None]:
-  return _wait_for

@@ -28,9 +28,11 @@ def test_shellcheck():
 @pytest.mark.parametrize('path', FILES, ids=lambda path: path.name)
 def test_files_are_strict_and_start_themselves(path):
   text = path.read_text()
-  strict = 'set -euo pipefail\n', 'source "$(dirname "$0")/settings.sh"\n'
+  sourced = 'waiting.sh', 'settings.sh'
+  strict = [f'source "$(dirname "$0")/{name}"\n' for name in sourced]
+  strict += ['source "$scripts/waiting.sh"\n', 'set -euo pipefail\n']
   assert any(line in text for line in strict)
-  if path.name != 'settings.sh':
+  if path.name not in sourced:
     assert text.startswith('#!/usr/bin/env bash\n')
     assert os.access(path, os.X_OK) or path.suffix == '.sbatch'
 

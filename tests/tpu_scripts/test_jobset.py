@@ -19,6 +19,7 @@ SETTINGS = {
   'DEVICES': '4',
   'CLAIM': 'nfs',
 }
+EXCLUSIVE = 'alpha.jobset.sigs.k8s.io/exclusive-topology'
 
 
 @pytest.fixture(autouse=True)
@@ -33,11 +34,12 @@ def applied(cluster):
 
 @pytest.mark.parametrize(
   ('codes', 'code', 'times'),
-  [((75, 143, 0), 0, 3), ((75, 1, 0), 1, 2)],
+  [((75, 143, 134, 0), 0, 4), ((75, 1, 0), 1, 2)],
 )
-def test_a_jobset_starts_again_on_75_only(
-  codes, code, times, cluster, job, run, said
+def test_a_jobset_starts_again_on_what_is_no_failure_of_its_own(
+  codes, code, times, cluster, job, run, said, stumble
 ):
+  stumble('kubectl', 'delete jobset', 2)
   job.ends_with(*codes)
   assert run('jobset.sh', *job.words) == code
   assert job.starts == ['here --workdir=a b --multihost'] * times
@@ -49,7 +51,43 @@ def test_a_jobset_starts_again_on_75_only(
     assert 'error: not today' in said().splitlines()
 
 
-def test_again_it_finds_the_jobset(cluster, job, begin, wait_for):
+@pytest.mark.parametrize(('again', 'code'), [(134, 134), (143, 75)])
+def test_it_does_not_start_again_for_ever(
+  again, code, cluster, job, run, monkeypatch
+):
+  monkeypatch.setenv('RESTARTS', '1')
+  job.ends_with(again, again, 0)
+  assert run('jobset.sh', *job.words) == code
+  assert len(job.starts) == 2
+
+
+def test_a_jobset_that_remains_is_no_failure_of_the_run(
+  cluster, job, run, said, stumble
+):
+  stumble('kubectl', 'delete jobset', 3)
+  job.ends_with(0)
+  assert run('jobset.sh', *job.words) == 0
+  assert 'warning: mine: the JobSet has ended, and is still there' in said()
+
+
+def test_told_to_leave_at_once_it_ends_what_is_at_work(
+  cluster, job, begin, run, wait_for, monkeypatch
+):
+  job.ends_with('wait')
+  first = begin('jobset.sh', *job.words)
+  wait_for(lambda: job.starts)
+  os.killpg(first.pid, signal.SIGKILL)
+  first.wait()
+  monkeypatch.setenv('LEAVE', '1')
+  for _ in range(2):  # where there is none, none is made
+    assert run('jobset.sh', *job.words) == 75
+    assert len(cluster.calls('apply')) == len(job.starts) == 1
+    assert not (cluster.folder / 'jobset.json').exists()
+
+
+def test_again_it_finds_the_jobset(
+  cluster, job, begin, run, wait_for, said, stumble
+):
   job.ends_with('wait')
   first = begin('jobset.sh', *job.words)
   wait_for(lambda: job.starts)
@@ -58,6 +96,10 @@ def test_again_it_finds_the_jobset(cluster, job, begin, wait_for):
   looks = len(cluster.calls('get jobset'))
   second = begin('jobset.sh', *job.words)
   wait_for(lambda: len(cluster.calls('get jobset')) > looks + 1)
+  assert run('jobset.sh', 'other') == 1
+  text = f'error: mine: the JobSet is another command: {job.spelled}\n'
+  assert said() == text
+  stumble('kubectl', 'delete jobset', 1)
   second.terminate()
   assert second.wait(60) == 75
   assert len(cluster.calls('apply')) == 1 and len(job.starts) == 1
@@ -82,13 +124,17 @@ def test_the_manifest(device, cluster, job, begin, wait_for, monkeypatch):
     monkeypatch.delenv('TOPOLOGY')
     monkeypatch.setenv('ACCELERATOR', 'nvidia-h100-80gb')
   job.ends_with(*['wait'] * 4)
-  words = *job.words, 'a "b" \\ $NAME & c'
+  words = *job.words, 'a "b" \\ $NAME & c\nd\te'
   process = begin('jobset.sh', *words)
-  wait_for(lambda: len(job.starts) == 4)
+  wait_for(lambda: sum('here' in line for line in job.starts) == 4)
   manifest = applied(cluster)
   process.terminate()
   assert process.wait(60) == 75
-  assert manifest['metadata']['name'] == 'mine'
+  meta = manifest['metadata']
+  assert meta['name'] == 'mine'
+  # The hosts of one TPU slice are the nodes of one pool.
+  alone = meta['annotations'].get(EXCLUSIVE)
+  assert alone == ('cloud.google.com/gke-nodepool' if device == 'tpu' else None)
   (train,) = manifest['spec']['replicatedJobs']
   spec = train['template']['spec']
   assert spec['completionMode'] == 'Indexed'

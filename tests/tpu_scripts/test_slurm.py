@@ -25,8 +25,8 @@ def test_a_job_goes_back_into_the_queue_on_75_only(
   assert job.starts == ['here --workdir=a b --multihost'] * times
   (submitted,) = cluster.calls('sbatch ')
   assert submitted.startswith(
-    'sbatch --parsable --job-name=mine --output=mine.txt --nodes=2 '
-    '--time=8:00:00 '
+    f'sbatch --parsable --job-name=mine --comment={job.spelled} '
+    '--output=mine.txt --nodes=2 --time=8:00:00 '
   )
   assert len(cluster.calls('srun ')) == times
   assert len(cluster.calls('scontrol requeue 100')) == times - 1
@@ -46,7 +46,7 @@ def test_the_file_tells_slurm_what_it_needs():
   assert {'--requeue', '--signal=TERM@120', '--open-mode=append'} < set(options)
 
 
-def test_again_it_finds_the_job(cluster, job, begin, run, wait_for):
+def test_again_it_finds_the_job(cluster, job, begin, run, wait_for, said):
   job.ends_with('wait')
   first = begin('slurm.sh', *job.words)
   wait_for(lambda: job.starts)
@@ -55,6 +55,8 @@ def test_again_it_finds_the_job(cluster, job, begin, run, wait_for):
   looks = len(cluster.calls('show job'))
   second = begin('slurm.sh', *job.words)
   wait_for(lambda: len(cluster.calls('show job')) > looks)
+  assert run('slurm.sh', *job.words, 'other') == 1
+  assert f'error: mine: job 100 is another command: {job.spelled}\n' == said()
   second.terminate()
   assert second.wait(60) == 75
   assert len(cluster.calls('sbatch ')) == 1 and len(job.starts) == 1
@@ -71,6 +73,21 @@ def test_asked_to_leave_it_saves_and_does_not_come_back(
   assert 'saved' in (tmp_path / 'mine.txt').read_text()
   assert cluster.calls('scancel') == ['scancel --signal=TERM 100']
   assert len(job.starts) == 1
+
+
+def test_told_to_leave_at_once_it_ends_what_is_at_work(
+  cluster, job, begin, run, wait_for, stumble, monkeypatch
+):
+  job.ends_with('wait', 0)
+  first = begin('slurm.sh', *job.words)
+  wait_for(lambda: job.starts)
+  os.killpg(first.pid, signal.SIGKILL)
+  first.wait()
+  monkeypatch.setenv('LEAVE', '1')
+  stumble('scancel', 'TERM', 1)
+  for _ in range(2):  # where there is none, none is submitted
+    assert run('slurm.sh', *job.words) == 75
+    assert len(cluster.calls('sbatch ')) == len(job.starts) == 1
 
 
 def test_asked_to_leave_before_it_starts_it_is_cancelled(

@@ -84,12 +84,36 @@ def test_create_does_not_insist_on_the_impossible(cluster, plan, run, said):
   )
 
 
+def test_create_makes_no_other_of_what_is_deleted_meanwhile(
+  cluster, plan, begin, run, said, wait_for
+):
+  plan(['WAITING_FOR_RESOURCES'])
+  process = begin('create.sh')
+  wait_for(lambda: len(cluster.calls('describe')) > 3)
+  assert run('delete.sh') == 0
+  assert process.wait(60) == 1
+  assert changes(cluster) == ['create', 'delete']
+  assert 'error: tpu: the TPU VM was deleted' in said().splitlines()
+
+
 def test_delete_takes_the_node_with_it_and_may_come_twice(cluster, run):
   (cluster.folder / 'states').write_text('ACTIVE')
   assert run('delete.sh') == 0
   assert cluster.calls('delete') == [DELETE]
   assert run('delete.sh') == 0
   assert cluster.calls('delete') == [DELETE]
+
+
+@pytest.mark.parametrize(('times', 'remains'), [(2, False), (3, True)])
+def test_a_delete_that_fails_is_tried_again_and_is_no_failure_of_the_run(
+  times, remains, cluster, job, run, said, stumble, monkeypatch
+):
+  monkeypatch.setenv('DELETE', '1')
+  stumble('gcloud', 'resources delete', times)
+  job.ends_with(0)
+  assert run('run.sh', *job.words) == 0
+  assert (cluster.folder / 'states').exists() == remains
+  assert ('warning: tpu is still there' in said()) == remains
 
 
 def test_setup_installs_on_all_workers_and_may_come_twice(
@@ -162,7 +186,7 @@ def test_run_makes_a_vm_that_was_taken_away_anew(
 
 
 def test_run_comes_back_to_what_goes_on(
-  cluster, job, begin, run, said, wait_for
+  cluster, job, begin, run, said, wait_for, monkeypatch
 ):
   job.ends_with('wait', 0)
   first = begin('run.sh', *job.words)
@@ -170,13 +194,16 @@ def test_run_comes_back_to_what_goes_on(
   os.killpg(first.pid, signal.SIGKILL)
   first.wait()
   second = begin('run.sh', *job.words)
-  wait_for(lambda: len(cluster.calls('worker.sh start')) == 2)
   states = len(cluster.calls('worker.sh state'))
-  wait_for(lambda: len(cluster.calls('worker.sh state')) > states)
+  wait_for(lambda: len(cluster.calls('worker.sh state')) > states + 1)
   assert len(job.starts) == 2
-  # Another command has to wait until this one has ended.
-  assert run('run.sh', 'true') == 1
-  assert 'error: another command is at work here: bash' in said()
+  # Another command has to wait for its end, and takes nothing away.
+  for name in ('DELETE', 'LEAVE'):
+    before = changes(cluster)
+    monkeypatch.setenv(name, '1')
+    assert run('run.sh', 'true') == 1
+    assert 'error: another command is at work here: bash' in said()
+    assert changes(cluster) == before
   assert second.poll() is None
   # As the system asks the processes themselves, say.
   for worker in ('worker0', 'worker1'):
@@ -196,14 +223,49 @@ def test_run_is_left_by_a_key_and_asked_to_leave_lets_it_save(
   assert process.wait(60) == 130
   assert 'the same command comes back to the run' in said()
   monkeypatch.setenv('DELETE', '1')
+  looks = len(cluster.calls('worker.sh state'))
   process = begin('run.sh', *job.words)
-  wait_for(lambda: len(cluster.calls('worker.sh start')) == 2)
+  wait_for(lambda: len(cluster.calls('worker.sh state')) > looks)
   process.terminate()
   assert process.wait(60) == 75
   assert ': exit 75' in said()
   assert changes(cluster)[-2:] == ['stop', 'delete']
   assert len(job.starts) == 2
   assert not (cluster.folder / 'states').exists()
+
+
+def test_told_to_leave_at_once_it_ends_what_is_at_work(
+  cluster, job, begin, run, wait_for, monkeypatch
+):
+  job.ends_with('wait')
+  first = begin('run.sh', *job.words)
+  wait_for(lambda: len(job.starts) == 2)
+  os.killpg(first.pid, signal.SIGKILL)
+  first.wait()
+  monkeypatch.setenv('DELETE', '1')
+  monkeypatch.setenv('LEAVE', '1')
+  for _ in range(2):  # where there is nothing, nothing is made
+    assert run('run.sh', *job.words) == 75
+    assert changes(cluster) == ['create', 'copy', 'start', 'stop', 'delete']
+
+
+def test_a_key_leaves_nothing_that_creates(
+  cluster, plan, job, begin, said, wait_for
+):
+  plan(['WAITING_FOR_RESOURCES'])
+  process = begin('run.sh', *job.words)
+  wait_for(lambda: len(cluster.calls('describe')) > 2)
+  os.killpg(process.pid, signal.SIGINT)  # as the terminal does
+  assert process.wait(60) == 130
+
+  def alone():
+    try:
+      os.killpg(process.pid, 0)
+    except ProcessLookupError:
+      return True
+
+  wait_for(alone, 5)
+  assert changes(cluster) == ['create']
 
 
 def test_run_asked_to_leave_before_there_is_a_vm(
@@ -227,20 +289,60 @@ def test_run_makes_no_other_of_a_vm_that_was_deleted(
   assert run('delete.sh') == 0
   assert process.wait(60) == 1
   assert 'error: tpu: the TPU VM was deleted' in said().splitlines()
-  assert changes(cluster)[-1] == 'delete'
+  assert changes(cluster).count('create') == 1
 
 
-def test_a_worker_that_started_anew_stops_the_others(
-  cluster, job, begin, wait_for
+@pytest.mark.parametrize('aborts', [False, True])
+def test_a_worker_that_started_anew_is_set_up_and_all_start_again(
+  aborts, cluster, job, begin, said, wait_for, monkeypatch
 ):
+  monkeypatch.setenv('PREPARE', 'echo mounted >> mounts')
   job.ends_with('wait', 0)
   process = begin('run.sh', *job.words)
   wait_for(lambda: len(job.starts) == 2)
-  folder = cluster.folder / 'worker1' / 'xjax_run'
-  wait_for((folder / 'pid').exists)
-  os.killpg(os.getpgid(int((folder / 'pid').read_text())), signal.SIGKILL)
+  files = [cluster.folder / f'worker{n}' / 'xjax_run' / 'pid' for n in (0, 1)]
+  wait_for(lambda: all(file.exists() for file in files))
+  pids = [int(file.read_text()) for file in files]
+  if aborts:  # JAX does where another is lost
+    os.kill(pids[0], signal.SIGABRT)
+    wait_for(lambda: 'worker' in said() and ': exit 134' in said())
+  home = cluster.folder / 'worker1'
+  reboot(home)
+  os.killpg(os.getpgid(pids[1]), signal.SIGKILL)
   assert process.wait(60) == 0
-  assert changes(cluster)[2:] == ['start', 'stop', 'start']
+  again = ['copy', 'start'] if aborts else ['stop', 'copy', 'start']
+  assert changes(cluster) == ['create', 'copy', 'start', *again]
+  assert len(job.starts) == 4
+  assert (home / 'mounts').read_text() == 'mounted\n' * 2
+
+
+def reboot(home):
+  """What the disk has is from another boot then."""
+  ready = home / 'xjax' / 'ready'
+  ready.write_text(f'{ready.read_text().split()[0]} another-boot\n')
+
+
+def test_what_has_changed_is_set_up_but_not_under_a_run(
+  cluster, job, begin, run, wait_for, monkeypatch
+):
+  job.ends_with(0, 'wait', 0)
+  assert run('run.sh', *job.words) == 0
+  monkeypatch.setenv('PREPARE', 'true # otherwise')
+  process = begin('run.sh', *job.words)
+  wait_for(lambda: len(job.starts) == 4)
+  once = ['copy', 'start']
+  assert changes(cluster) == ['create', *once * 2]
+  os.killpg(process.pid, signal.SIGKILL)
+  process.wait()
+  looks = len(cluster.calls('worker.sh state'))
+  monkeypatch.setenv('PREPARE', 'true # and again')
+  process = begin('run.sh', *job.words)
+  wait_for(lambda: len(cluster.calls('worker.sh state')) > looks + 1)
+  assert changes(cluster) == ['create', *once * 2]
+  process.terminate()
+  assert process.wait(60) == 75
+  assert run('run.sh', *job.words) == 0
+  assert changes(cluster) == ['create', *once * 2, 'stop', *once]
 
 
 def test_logs_are_followed(job, run, begin, said, wait_for):

@@ -62,10 +62,11 @@ def start(
 
 
 def _reason(error: Exception) -> str:
+  reason = f'{type(error).__name__}: {" ".join(str(error).split())}'
   in_kubernetes = 'KUBERNETES_SERVICE_HOST' in os.environ
   if in_kubernetes and not importlib.util.find_spec('kubernetes'):
-    return "in Kubernetes it takes a package: pip install 'xjax[k8s]'"
-  return f'{type(error).__name__}: {" ".join(str(error).split())}'
+    return f"in Kubernetes it takes pip install 'xjax[k8s]'; {reason}"
+  return reason
 
 
 def is_host0() -> bool:

@@ -16,6 +16,9 @@ _NOTED = 'echo $$ > "$0" && exec "$@"'
 
 _DIES_WITHIN = 5  # seconds
 
+# Of a job's command that SIGTERM has ended, as it did not listen yet.
+_UNHEARD = -signal.SIGTERM, 128 + signal.SIGTERM
+
 
 class LocalProcess:
   """Starts a command, and tells when it is done.
@@ -23,7 +26,9 @@ class LocalProcess:
   While the command lives it has its pid file locked. Should the process that
   started it be killed, the next one finds it by that, asks it to leave, as
   SIGTERM does, and starts the command again when it has left. One that waits
-  for a job is killed instead: the job goes on, and is waited for again.
+  for a job is killed instead: the job goes on, and is waited for again. Where
+  none heard that it was asked to leave, it is started with LEAVE=1 in its
+  environment: only that ends a job which an earlier one has made.
   """
 
   def __init__(
@@ -51,12 +56,16 @@ class LocalProcess:
     self._child: subprocess.Popen | None = None
     self._job = job
     self._asked = False
+    self._leaving = False
     self.poll()
 
   def poll(self) -> int | None:
     """Its exit code; None while it is at work. A signal's is negative."""
     if self._child is not None:
-      return self._child.poll()
+      code = self._child.poll()
+      if not (self._job and self._leaving and code in _UNHEARD):
+        return code
+      self._child = None
     with self._pid.open('a') as file:
       try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,9 +77,8 @@ class LocalProcess:
 
   def terminate(self) -> None:
     """Asks it to save and leave; it is done when poll says so."""
-    if self._child is None:
-      self._command = ('true',)  # there is nothing to start any more
-    else:
+    self._leaving = True
+    if self._child is not None:
       self._child.terminate()
 
   def kill(self) -> None:
@@ -88,7 +96,7 @@ class LocalProcess:
   def _start(self, lock: int) -> None:
     with self._log.open('ab') as log:
       self._child = subprocess.Popen(
-        ['/bin/sh', '-c', _NOTED, str(self._pid), *self._command],
+        ['/bin/sh', '-c', _NOTED, str(self._pid), *self._words()],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
@@ -98,6 +106,12 @@ class LocalProcess:
         # Ctrl-C in a terminal is for us alone: we ask it to save.
         start_new_session=True,
       )
+
+  def _words(self) -> Sequence[str]:
+    if not self._leaving:
+      return self._command
+    # Of a process here there is nothing to start any more.
+    return ('env', 'LEAVE=1', *self._command) if self._job else ('true',)
 
   def _ask_to_leave(self) -> None:
     if self._asked:

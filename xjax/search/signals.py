@@ -55,7 +55,7 @@ class Signals(contextlib.AbstractContextManager):
     """
     if self._noticed == signal.SIGINT:
       raise KeyboardInterrupt
-    how = 'trials were killed' if self._urgent else 'all trials have saved'
+    how = ('not all' if self._urgent else 'all') + ' trials have saved'
     raise Preempted(f'{how}; start it again to go on')
 
   def _notice(self, number: int, frame: types.FrameType | None) -> None:

@@ -53,8 +53,8 @@ class Workers:
 
     Raises:
       Preempted, KeyboardInterrupt: asked to stop; all that was under way has
-        saved, or was killed where a second signal came, and running again goes
-        on.
+        saved, or where a second signal came was killed (jobs: left alone), and
+        running again goes on.
     """
     waiting = self._store.unfinished()
     self._say('sweep')
@@ -140,11 +140,14 @@ class Workers:
   def _stop(self, signals: Signals) -> None:
     """Asks all that is under way to save, and waits until it has.
 
-    A second signal kills what has not. To the store nothing is told: there the
-    trials are under way, and go on.
+    A second signal kills what has not; jobs it leaves alone. To the store
+    nothing is told: there the trials are under way, and go on.
     """
     if self._busy:
-      logging.info('waiting until runs have saved; Ctrl-C now kills them')
+      then = 'kills them'
+      if is_job(self._work.launcher):
+        then = 'leaves the jobs; the same command finds them'
+      logging.info('waiting until runs have saved; Ctrl-C now %s', then)
     for attempt in self._busy.values():
       attempt.terminate()
     while not all(attempt.left() for attempt in self._busy.values()):
