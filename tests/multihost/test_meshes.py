@@ -24,7 +24,6 @@ from xjax.train.fit import fit
 
 TESTS = pathlib.Path(__file__).parents[1]
 PROCESS = TESTS / 'train' / 'fit_process.py'
-TURNS = pathlib.Path(__file__).with_name('turns_process.py')
 STEPS = 20
 MESHES = ((8, 1), (2, 4))  # (1, 8): in two processes
 
@@ -47,12 +46,12 @@ def config(data, label, steps=STEPS):
   )
 
 
-def launch(workdir, config, devices, *others, script=PROCESS):
+def launch(workdir, config, devices, *others):
   """Starts one process on so many fake CPU devices."""
   path = workdir.with_suffix('.json')
   path.write_text(json.dumps(to_json(config)))
   return subprocess.Popen(
-    [sys.executable, script, path, workdir, *map(str, others)],
+    [sys.executable, PROCESS, path, workdir, *map(str, others)],
     env={
       **os.environ,
       'JAX_NUM_CPU_DEVICES': str(devices),
@@ -73,15 +72,12 @@ def finish(*processes):
   return outputs
 
 
-def two(workdir, config, script=PROCESS):
+def two(workdir, config):
   """Starts two processes of four devices."""
   with socket.socket() as free:
     free.bind(('localhost', 0))
     address = f'localhost:{free.getsockname()[1]}'
-  return [
-    launch(workdir, config, 4, address, 2, number, script=script)
-    for number in (0, 1)
-  ]
+  return [launch(workdir, config, 4, address, 2, number) for number in (0, 1)]
 
 
 @pytest.fixture(scope='module')
@@ -180,12 +176,6 @@ def test_labels_may_be_divided_among_processes(one_device, labels_apart):
   # What both processes read counts once.
   assert documents(labels_apart) == documents(one_device)
   assert intact_steps(labels_apart / 'checkpoints') == [10, 20]
-
-
-def test_processes_may_take_turns_on_the_mesh(one_device, tmp_path):
-  # Both have a half of the labels, for all rows.
-  finish(*two(tmp_path / 'run', config(2, 4), TURNS))
-  assert_same(tmp_path / 'run', one_device)
 
 
 def test_one_process_goes_on_where_two_with_divided_labels_were(
