@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import pathlib
+import signal
 import subprocess
 
 import pytest
@@ -64,6 +65,8 @@ def begin(cluster, tmp_path) -> Callable[..., subprocess.Popen]:
         stdout=said,
         stderr=said,
         start_new_session=True,
+        # Shells ignore it in the background, which tests may run in.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
       )
 
   return start
