@@ -66,4 +66,11 @@ def _rows(kind: str) -> tuple[OneVsAllConfig, RowsConfig]:
     raise ValueError(f'{kind!r} is none of {", ".join(SYSTEMS)}')
   if kind == 'adam':
     return OneVsAllConfig(), ByOptimizer()
-  return OneVsAllConfig(storage=Storage(kind)), FusedAdagrad(learning_rate=0.05)
+  storage = Storage(kind)
+  head = OneVsAllConfig(chunk=_chunk(storage), storage=storage)
+  return head, FusedAdagrad(learning_rate=0.05)
+
+
+def _chunk(storage: Storage) -> int:
+  """All labels at once, the dense layer to compare with, or some."""
+  return 8192 if storage is Storage.FLOAT32 else 1024
