@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 import pathlib
-import signal
 import subprocess
 
 import pytest
@@ -59,14 +58,13 @@ def begin(cluster, tmp_path) -> Callable[..., subprocess.Popen]:
   def start(script: str, *words: str) -> subprocess.Popen:
     with (tmp_path / 'said.txt').open('a') as said:
       return subprocess.Popen(
-        [SCRIPTS / script, *words],
+        # Shells ignore it in the background, which tests may run in.
+        ['env', '--default-signal=INT', SCRIPTS / script, *words],
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
         stdout=said,
         stderr=said,
         start_new_session=True,
-        # Shells ignore it in the background, which tests may run in.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
       )
 
   return start
