@@ -10,8 +10,11 @@ storage of label rows is that of ELMO, ICML 2025.
 
 STORAGE is adam: float32 rows, trained by Adam as all else; or float32,
 bfloat16, compensated or float8: rows changed by Adagrad in the pass that finds
-their gradient. Hardware: two CPU cores. Expected: not run yet. Time: about ten
-minutes.
+their gradient, float32 all at once, the others 1,024 labels at a time.
+Hardware: two CPU cores. Expected, all/RP@5 on dev: float32 .667, .671 and .678
+with seeds 0, 1 and 2; bfloat16 .670 and float8 .669 with seed 0; adam and
+compensated were not run to the end. Time: eight minutes of training each, two
+runs at a time.
 """
 
 from xjax.data.config import Eurlex57kData, WordsConfig
