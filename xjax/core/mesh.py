@@ -1,6 +1,5 @@
 """The device mesh: its two axes, and which array axis lies on which."""
 
-from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
@@ -53,10 +52,8 @@ def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
   return shape[0], shape[1]
 
 
-def make_mesh(
-  config: MeshConfig, devices: Sequence[jax.Device] | None = None
-) -> jax.sharding.Mesh:
-  """A (data, label) mesh of the devices, or of all.
+def make_mesh(config: MeshConfig, count: int = 0) -> jax.sharding.Mesh:
+  """A (data, label) mesh of the first so many devices; 0: of all.
 
   Axes are Auto: scans with carries, embedding gathers and top-k over sharded
   labels raise under Explicit axes. Both axes may span processes; those that
@@ -65,12 +62,10 @@ def make_mesh(
   Raises:
     ConfigError: the shape does not fit the devices, or the processes.
   """
-  devices = jax.devices() if devices is None else devices
   mesh = jax.make_mesh(
-    mesh_shape(config, len(devices)),
+    mesh_shape(config, count or jax.device_count()),
     (DATA, LABEL),
     axis_types=(AxisType.Auto,) * 2,
-    devices=devices,
   )
   shares(mesh.devices)
   return mesh

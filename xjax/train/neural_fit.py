@@ -184,14 +184,13 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
     check_rows(config, count)
   while not rows_divide(config, count):
     count -= 1
-  devices = jax.devices()[:count]
   try:
-    mesh = make_mesh(config.mesh, devices)
+    mesh = make_mesh(config.mesh, count)
   except ConfigError:
-    mesh = make_mesh(MeshConfig(), devices)
+    mesh = make_mesh(MeshConfig(), count)
   if config.eval.batch_size % mesh.shape[DATA]:
     # The label axis divides whatever the batch is.
-    mesh = make_mesh(MeshConfig(data=1, label=-1), devices)
+    mesh = make_mesh(MeshConfig(data=1, label=-1), count)
   return mesh
 
 
