@@ -16,7 +16,7 @@ from jaxtyping import install_import_hook
 import pytest
 
 # Before any backend starts: sharding is no no-op. Whole runs mostly ask for one
-# device (`devices`); test_overfit.py trains each kind of system on all.
+# device (`devices`); test_overfit.py trains each kind of system on two.
 jax.config.update('jax_num_cpu_devices', 8)
 
 # Nor is most of the time spent in LLVM's optimizer, for programs that run a few

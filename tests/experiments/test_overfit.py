@@ -86,11 +86,12 @@ CASES = {kinds(config): (name, config) for name, config in shipped()}
 @pytest.mark.parametrize(
   'config', [pytest.param(c, id=name) for name, c in CASES.values()]
 )
-def test_learns_by_heart(config, tmp_path):
+def test_learns_by_heart(config, tmp_path, devices):
   config = roomy(config)
-  result = fit(config, tmp_path)
-  model = load(tmp_path)
-  split = result.corpus.split('train')
-  predictions = predict(model, model.batches(split), split, model.space, 16)
+  with devices(2):
+    result = fit(config, tmp_path)
+    model = load(tmp_path)
+    split = result.corpus.split('train')
+    predictions = predict(model, model.batches(split), split, model.space, 16)
   metrics = judge(predictions, config.eval.criteria())['xjax']['all']
   assert metrics['RP@5'] > 0.97

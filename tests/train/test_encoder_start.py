@@ -365,7 +365,7 @@ def test_labels_say_which_pieces_they_attend_to(from_folder, tmp_path):
   assert f'{first[0].why[0].word} ' in page and 'no words' not in page
 
 
-def test_packed_documents_train_alike(all_devices, from_folder, tmp_path):
+def test_packed_documents_train_alike(devices, from_folder, tmp_path):
   # Texts of 45 to 131 pieces.
   tokens = SubwordsConfig(max_tokens=256, buckets=(256,))
   model = NeuralModel(
@@ -378,14 +378,15 @@ def test_packed_documents_train_alike(all_devices, from_folder, tmp_path):
     from_folder,
     data=dataclasses.replace(from_folder.data, tokens=tokens),
     model=model,
-    mesh=MeshConfig(data=2, label=4),
+    mesh=MeshConfig(data=2, label=1),
   )
   losses = {}
   for packed in (False, True):
     tokens = dataclasses.replace(config.data.tokens, packed=packed)
     data = dataclasses.replace(config.data, tokens=tokens)
     workdir = tmp_path / str(packed)
-    result = fit(dataclasses.replace(config, data=data), workdir)
+    with devices(2):
+      result = fit(dataclasses.replace(config, data=data), workdir)
     lines = (workdir / 'metrics.jsonl').read_text().splitlines()
     records = [json.loads(line) for line in lines]
     losses[packed] = [r['loss'] for r in records if r['kind'] == 'train']

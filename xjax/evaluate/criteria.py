@@ -51,7 +51,7 @@ class Criteria:
   ) -> dict[str, Measure]:
     """The metrics asked for, of those that a protocol prints."""
     every = measures(
-      protocol, self.ks, tuple(thresholds), tuple(bins), self.form
+      protocol, tuple(self.ks), tuple(thresholds), tuple(bins), self.form
     )
     return {
       name: measure

@@ -7,6 +7,8 @@ another tool is another table of the same measures.
 
 from collections.abc import Mapping, Sequence
 import dataclasses
+import functools
+import types
 from typing import Any
 
 import numpy as np
@@ -170,13 +172,14 @@ def _universe(universe: Universe, k: int) -> str:
       return f'{UP_TO_LARGEST}@{k}'
 
 
+@functools.lru_cache(maxsize=128)  # every slice asks for the same few
 def measures(
   protocol: Protocol,
-  ks: Sequence[int],
-  thresholds: Sequence[str],
-  bins: Sequence[str],
+  ks: tuple[int, ...],
+  thresholds: tuple[str, ...],
+  bins: tuple[str, ...],
   form: LabelForm,
-) -> dict[str, Measure]:
+) -> Mapping[str, Measure]:
   """The metrics that a protocol prints, by name, in the order of a table.
 
   Args:
@@ -202,4 +205,5 @@ def measures(
     dict.fromkeys(map(kind_of, table))
   )  # all cut-offs of one together
   order = sorted(table, key=lambda name: kinds.index(kind_of(name)))
-  return {name: table[name] for name in order if protocol.prints(name)}
+  printed = {name: table[name] for name in order if protocol.prints(name)}
+  return types.MappingProxyType(printed)

@@ -8,6 +8,7 @@ of sums over documents, and count every document in F1 and coverage.
 
 import dataclasses
 import enum
+import functools
 import re
 import types
 
@@ -88,6 +89,7 @@ class Protocol:
     return kind_of(metric) in self.kinds
 
 
+@functools.cache  # of the few thousand names there are
 def kind_of(metric: str) -> str:
   """The kind of a metric: 'P@5' is a 'P@k', 'macro-F1@5[1-9]' 'macro-F1@k[]'.
 
