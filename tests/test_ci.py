@@ -49,7 +49,7 @@ def test_all_of_it(run):
   assert calls == [
     'python3 -m venv .venv',
     'pip install -e .[test]',
-    'python -m pytest -n 2',
+    'python -m pytest -n 3',
     'ruff check .',
     'ruff format --check .',
     'pip install torch==2.13.0',

@@ -230,7 +230,7 @@ def test_readme_starts_with_two_commands():
     f'{install}. && .venv/bin/python -m experiments.train '
     '--config=experiments/configs/quickstart.py --workdir=runs/quickstart\n'
   ) in readme
-  tests = f"{install}'.[test]' && .venv/bin/python -m pytest -n 2\n"
+  tests = f"{install}'.[test]' && .venv/bin/python -m pytest -n 3\n"
   assert tests in readme
   assert tests in (ROOT / '.ci' / 'run').read_text()
 

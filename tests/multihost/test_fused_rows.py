@@ -76,7 +76,6 @@ def launch(workdir, config, devices, *others):
     env={
       **os.environ,
       'JAX_NUM_CPU_DEVICES': str(devices),
-      'XLA_FLAGS': '--xla_backend_optimization_level=0',
       'PYTHONPATH': str(TESTS.parent),
     },
     stdout=subprocess.PIPE,
