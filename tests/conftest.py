@@ -21,7 +21,7 @@ jax.config.update('jax_num_cpu_devices', 8)
 
 # Nor is most of the time spent in LLVM's optimizer, or in emitters that fuse by
 # way of MLIR, for programs that run a few times: XLA's own passes, which decide
-# what is computed how, stay as they are. XLA ends where it does not know a flag.
+# what is computed how, stay as they are. XLA exits at a flag it does not know.
 FLAGS = ['--xla_backend_optimization_level=0']
 if jax.__version_info__[:2] == (0, 10):
   FLAGS.append('--xla_cpu_use_fusion_emitters=false')  # a third of the time
