@@ -127,8 +127,8 @@ def test_replicates_are_what_drawn_documents_are_judged_to_be(
     if has_value(evidence, measure)
   }
   assert len(table) > 10
-  (sums,) = bootstrap_sums([evidence], names_of(table.values()), 5, 6)
-  for r, counts in enumerate(itertools.islice(draws(5, N), 6)):
+  (sums,) = bootstrap_sums([evidence], names_of(table.values()), 5, 12)
+  for r, counts in enumerate(itertools.islice(draws(5, N), 12)):
     drawn = judged(
       rows(found, np.repeat(np.arange(N), counts)), slice_name, protocol
     )
@@ -208,9 +208,9 @@ def test_exchanges_are_what_mixed_systems_are_judged_to_be(
     if all(has_value(evidence, measure) for evidence in pair)
   }
   assert len(table) > 10
-  both = randomized_sums(*pair, names_of(table.values()), 5, 6)
+  both = randomized_sums(*pair, names_of(table.values()), 5, 12)
   stacked = rows(ours, np.arange(N)), rows(theirs, np.arange(N))
-  for r, coins in enumerate(itertools.islice(swaps(5, N), 6)):
+  for r, coins in enumerate(itertools.islice(swaps(5, N), 12)):
     for system, sums in enumerate(both):
       taken = np.where(coins, 1 - system, system)
       lists = Lists(

@@ -1,6 +1,7 @@
 """Every shipped config: says what it is, is valid, and trains two steps."""
 
 import dataclasses
+import enum
 import importlib
 import json
 import pathlib
@@ -61,22 +62,22 @@ def trial_of(name: str):
   return overridden(config_of(name), values)
 
 
-def classes(part) -> tuple:
-  """The classes of a config, whatever its numbers, options and flags."""
-  if not dataclasses.is_dataclass(part):
-    return ()
-  fields = [getattr(part, field.name) for field in dataclasses.fields(part)]
-  return type(part).__name__, *filter(None, map(classes, fields))
+def choices(part) -> tuple:
+  """The classes, options and flags of a config, whatever its numbers."""
+  if dataclasses.is_dataclass(part):
+    fields = [getattr(part, field.name) for field in dataclasses.fields(part)]
+    return type(part).__name__, *map(choices, fields)
+  return (part,) if isinstance(part, (enum.Enum, bool)) else ()
 
 
 def made_of(name: str) -> str:
   small = shrink(trial_of(name))
   return str(
-    [classes(x) for x in (small.data.tokens, small.model, small.train)]
+    [choices(x) for x in (small.data.tokens, small.model, small.train)]
   )
 
 
-# Of those made of the same parts, one.
+# Of those that differ in numbers alone, which shrinking makes equal, one.
 TRAINED = {made_of(name): name for name in CONFIGS}.values()
 
 

@@ -35,10 +35,10 @@ from xjax.data.rows import Fields
 from xjax.data.schema import label_of
 
 fuzzed = hypothesis.settings(
-  max_examples=500, derandomize=True, deadline=None, database=None
+  max_examples=2000, derandomize=True, deadline=None, database=None
 )
 
-typed = hypothesis.settings(fuzzed, max_examples=100)  # no reader by itself
+typed = hypothesis.settings(fuzzed, max_examples=300)  # no reader by itself
 
 DOCUMENT = [
   b'{"id": "d1", "text": "one \\u00e9", "labels": ["a", "b"]}\n',

@@ -21,7 +21,7 @@ from xjax.train.writers import CLOCK_FIELDS
 TESTS = pathlib.Path(__file__).parents[1]
 PROCESS = TESTS / 'train' / 'fit_process.py'
 STEPS = 60
-KILLS = 5
+KILLS = 10
 PREEMPTED = 75
 
 

@@ -100,10 +100,6 @@ def killed(folder, storage):
   return workdir, intact_steps(workdir / 'checkpoints')[-1]
 
 
-# Where it goes on.
-MESHES = {Storage.COMPENSATED: (8, 1), Storage.FLOAT8: (1, 1)}
-
-
 @pytest.fixture(scope='module', params=RULES)
 def run(request, tmp_path_factory):
   folder = tmp_path_factory.mktemp(request.param.value)
@@ -172,11 +168,11 @@ def as_before(run, tmp_path_factory):
   return resumed(run, (2, 4), tmp_path_factory.mktemp('before'))
 
 
+@pytest.mark.parametrize('shape', [(8, 1), (1, 1)])
 def test_a_killed_run_goes_on_on_another_mesh(
-  run, as_before, tmp_path, devices
+  run, as_before, shape, tmp_path, devices
 ):
   storage, workdir, step = run
-  shape = MESHES[storage]
   copy = shutil.copytree(workdir, tmp_path / 'copy')
   with devices(shape[0] * shape[1]):
     state = restored(copy, step, storage, shape)

@@ -378,14 +378,14 @@ def test_packed_documents_train_alike(devices, from_folder, tmp_path):
     from_folder,
     data=dataclasses.replace(from_folder.data, tokens=tokens),
     model=model,
-    mesh=MeshConfig(data=2, label=1),
+    mesh=MeshConfig(data=2, label=2),
   )
   losses = {}
   for packed in (False, True):
     tokens = dataclasses.replace(config.data.tokens, packed=packed)
     data = dataclasses.replace(config.data, tokens=tokens)
     workdir = tmp_path / str(packed)
-    with devices(2):
+    with devices(4):
       result = fit(dataclasses.replace(config, data=data), workdir)
     lines = (workdir / 'metrics.jsonl').read_text().splitlines()
     records = [json.loads(line) for line in lines]
