@@ -1,6 +1,6 @@
 r"""A step of the one-vs-all head beside bare products, dense ones, and torch.
 
-  python benchmarks/ova_head.py --peer_python=PYTHON        (10 minutes, alone)
+  python benchmarks/ova_head.py --peer_python=PYTHON        (a quarter of an hour, alone)
   python benchmarks/ova_head.py --device=cuda --peer_python=PYTHON
 
 PYTHON has torch. A step is the loss of all labels (binary cross entropy), the
@@ -11,8 +11,8 @@ JAX runs them, with results in new memory, whose pages have to be cleared first,
 and in place, where the results of the step before lie, without any such cost.
 Next to them: the dense formulation in JAX and in torch (linear, BCE with
 logits, SGD), and on GPUs torch's in chunks of labels. Each side has a process
-of its own, and they take turns; the best turn of each counts, which a busy
-neighbour disturbs least. Memory is the peak beyond the idle process, its
+of its own, and they take turns of some steps, as in training one follows the
+other; the best step of each counts, which a busy neighbour disturbs least. Memory is the peak beyond the idle process, its
 programs compiled. On CPUs it exits 1 where a bound is exceeded:
 
   time / bare products                 0.85
@@ -56,7 +56,7 @@ IN_PLACE = 'products in place'
 # Labels, features, documents, storage, labels of a chunk.
 ROWS = {
   'cpu': [
-    '655360 64 64 float32 8192',
+    '655360 64 64 float32 4096',
     '655360 64 256 float32 2048',
     '131072 768 64 float32 1024',
     '131072 768 256 float32 1024',
@@ -76,7 +76,8 @@ _DENSE_LOGITS = 4e9
 _PEER = flags.DEFINE_string('peer_python', '', "With torch; '': none.")
 _DEVICE = flags.DEFINE_enum('device', 'cpu', ['cpu', 'cuda'], 'For all sides.')
 _ROWS = flags.DEFINE_list('rows', None, 'As in ROWS, with commas.')
-_TURNS = flags.DEFINE_integer('turns', 11, 'Turns of each side.', 1)
+_TURNS = flags.DEFINE_integer('turns', 6, 'Turns of each side.', 1)
+_STEPS = flags.DEFINE_integer('steps', 3, 'Steps of a turn.', 1)
 _SIDE = flags.DEFINE_string('side', '', 'One of ours alone, asked by line.')
 
 
@@ -105,7 +106,7 @@ def compare(row: str) -> list[str]:
   times = {name: [] for name in sides}
   for _ in range(_TURNS.value):
     for name, side in sides.items():
-      times[name].append(side.ask('step'))
+      times[name] += [side.ask('step') for _ in range(_STEPS.value)]
   seconds = {name: min(each) for name, each in times.items()}
   memory = {name: side.ask('memory') for name, side in sides.items()}
   for side in sides.values():
