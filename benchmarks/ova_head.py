@@ -1,6 +1,6 @@
 r"""A step of the one-vs-all head beside bare products, dense ones, and torch.
 
-  python benchmarks/ova_head.py --peer_python=PYTHON        (a quarter of an hour, alone)
+  python benchmarks/ova_head.py --peer_python=PYTHON    (a quarter of an hour)
   python benchmarks/ova_head.py --device=cuda --peer_python=PYTHON
 
 PYTHON has torch. A step is the loss of all labels (binary cross entropy), the
@@ -12,7 +12,8 @@ and in place, where the results of the step before lie, without any such cost.
 Next to them: the dense formulation in JAX and in torch (linear, BCE with
 logits, SGD), and on GPUs torch's in chunks of labels. Each side has a process
 of its own, and they take turns of some steps, as in training one follows the
-other; the best step of each counts, which a busy neighbour disturbs least. Memory is the peak beyond the idle process, its
+other; the best step of each counts, which a busy neighbour disturbs least.
+Nothing else should run. Memory is the peak beyond the idle process, its
 programs compiled. On CPUs it exits 1 where a bound is exceeded:
 
   time / bare products                 0.85
