@@ -29,7 +29,6 @@ from collections.abc import Callable
 import ctypes
 import functools
 import json
-import math
 import os
 import pathlib
 import subprocess
@@ -116,8 +115,10 @@ def compare(row: str) -> list[str]:
   dense = [s for name, s in seconds.items() if name in ('dense', 'torch')]
   for name in sides:
     best = {'products': seconds['products'], IN_PLACE: seconds[IN_PLACE]}
-    best['dense'] = min(dense, default=math.inf)
-    of = ' | '.join(f'{seconds[name] / s:.2f}' for s in best.values())
+    best['dense'] = min(dense, default=None)
+    of = ' | '.join(
+      f'{seconds[name] / s:.2f}' if s else '' for s in best.values()
+    )
     print(
       f'| {labels:,} | {dim} | {documents} | {storage} | {name} '
       f'| {seconds[name]:.3f} | {of} | {memory[name] / 2**20:,.0f} MiB '

@@ -36,7 +36,7 @@ for setting in NAME IMAGE ACCELERATOR CLAIM; do
   fi
 done
 label=jobset.sigs.k8s.io/jobset-name=$NAME
-printf -v words '%q ' "$@"
+words=$(export LC_ALL=C && printf '%q ' "$@")
 words=${words% }
 
 # json WORDS...: each as JSON, with commas between.

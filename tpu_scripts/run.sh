@@ -30,12 +30,13 @@ left() {
 
 # await COMMAND...: asked to leave, so is it, and its end is waited for.
 await() {
-  local status=0
+  local status=0 job
   "$@" &
+  job=$!
   [ -z "$asked" ] || nap_no_more
-  wait $! || status=$?
+  wait "$job" || status=$?
   while [ -n "$(jobs -pr)" ]; do
-    wait $! || status=$?
+    wait "$job" || status=$?
   done
   return "$status"
 }
@@ -56,6 +57,12 @@ started() {
   on all "grep -sqxF \"$(mark)\" xjax/ready" || await "$scripts/setup.sh" ||
     return
   on all "$worker start $command"
+}
+
+# failure CODES: prints a worker's exit code that is none of these.
+failure() {
+  sed -n 's/^worker .*: exit //p' <<< "$states" | sort -n |
+    grep -vxE "$1" | head -n 1 || true
 }
 
 # look: sets code to the exit code of the run; '' while it is at work.
@@ -80,12 +87,14 @@ look() {
       on all "$worker stop $command" || true
       ;;
     *': running'*) [ -z "$asked" ] || on all "$worker stop $command" || true ;;
-    # Of a lost worker the others die, too (134). '': nothing is set up.
-    *': gone'* | '') code=75 ;;
+    # A failure of one counts for all, and then that one was stopped. Of a lost
+    # worker the others die, too (134), which is none. '': nothing is set up.
+    *': gone'* | '')
+      code=$(failure '0|75|134|143')
+      code=${code:-75}
+      ;;
     *)
-      # A failure of one counts for all, and then that one was stopped.
-      code=$(sed -n 's/^worker .*: exit //p' <<< "$states" |
-        sort -n | grep -vxE '0|75|143' | head -n 1) || true
+      code=$(failure '0|75|143')
       [[ -n $code || ! $states =~ \ 75|\ 143 ]] || code=75
       code=${code:-0}
       ;;

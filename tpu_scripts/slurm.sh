@@ -23,10 +23,13 @@ if [ $# = 0 ] || [ -z "${NAME:-}" ]; then
 fi
 scripts=$(cd "$(dirname "$0")" && pwd)
 log=${LOG:-$NAME.txt}
-printf -v words '%q ' "$@"
+# A comment of a job has 1,024 characters at most.
+words=$(export LC_ALL=C && printf '%q ' "$@")
 words=${words% }
+digest=$(sha256sum <<< "$words")
+digest=${digest%% *}
 
-# find_job: prints the id and the words of a job of this NAME.
+# find_job: prints a job of this NAME: id, digest and begin of its words.
 find_job() {
   local user jobs
   user=$(id -un)
@@ -38,8 +41,8 @@ find_job() {
 submit() {
   local options
   read -ra options <<< "${OPTIONS:-}"
-  sbatch --parsable --job-name="$NAME" --comment="$words" --output="$log" \
-    "${options[@]}" "$scripts/slurm.sbatch" "$@"
+  sbatch --parsable --job-name="$NAME" --comment="$digest ${words:0:500}" \
+    --output="$log" "${options[@]}" "$scripts/slurm.sbatch" "$@"
 }
 
 # leave STATE: has the job save and end, and not come back.
@@ -62,12 +65,12 @@ until found=$(find_job); do
   [ -n "$asked" ] || exit 1
   nap
 done
-read -r id theirs <<< "$found"
+read -r id known theirs <<< "$found"
 if [ -z "$id" ]; then
   [ -z "$asked" ] || exit 75
   id=$(submit "$@")
   id=${id%%;*}
-elif [ "$theirs" != "$words" ]; then
+elif [ "$known" != "$digest" ]; then
   echo "error: $NAME: job $id is another command: $theirs" >&2
   exit 1
 fi

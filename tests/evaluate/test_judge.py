@@ -93,7 +93,7 @@ def expected(predictions, mask, protocol, criteria):
 @hypothesis.given(st.integers(0, 10**6))
 # A smaller seed is no simpler problem: nothing is gained by shrinking.
 @hypothesis.settings(
-  max_examples=4, deadline=None, phases=[hypothesis.Phase.generate]
+  max_examples=8, deadline=None, phases=[hypothesis.Phase.generate]
 )
 def test_every_metric_under_every_protocol(seed):
   predictions = problem(seed, depth=L)

@@ -210,6 +210,8 @@ def test_two_processes_agree_with_one(tmp_path):
   assert np.abs(found).max() > 0
   # Sums are in another order: what was drawn is mostly the same.
   assert (found == other).mean() > 0.95
+  scales = [each['head/exponent'][:16] for each in (first, second)]
+  assert (scales[0] == scales[1]).mean() > 0.9
   for name in ('head/bias', 'row_slots/squares'):
     found, other = (each[name][:16] for each in (first, second))
     np.testing.assert_allclose(found, other, rtol=1e-4, err_msg=name)

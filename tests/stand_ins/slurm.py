@@ -33,6 +33,8 @@ def value(arguments, flag):
 
 
 def sbatch(arguments):
+  if len(value(arguments, '--comment').encode()) > 1024:
+    return 'sbatch: error: Batch job submission failed'
   JOBS.mkdir(exist_ok=True)
   job = int(os.environ.get('JOB_ID', 100)) + len(list(JOBS.glob('*.json')))
   script = next(i for i, a in enumerate(arguments) if not a.startswith('--'))

@@ -24,9 +24,9 @@ def test_a_job_goes_back_into_the_queue_on_75_only(
   assert run('slurm.sh', *job.words) == code
   assert job.starts == ['here --workdir=a b --multihost'] * times
   (submitted,) = cluster.calls('sbatch ')
-  assert submitted.startswith(
-    f'sbatch --parsable --job-name=mine --comment={job.spelled} '
-    '--output=mine.txt --nodes=2 --time=8:00:00 '
+  assert submitted.startswith('sbatch --parsable --job-name=mine --comment=')
+  assert (
+    f' {job.spelled} --output=mine.txt --nodes=2 --time=8:00:00 ' in submitted
   )
   assert len(cluster.calls('srun ')) == times
   assert len(cluster.calls('scontrol requeue 100')) == times - 1
@@ -44,6 +44,11 @@ def test_the_file_tells_slurm_what_it_needs():
     if line.startswith('#SBATCH ')
   ]
   assert {'--requeue', '--signal=TERM@120', '--open-mode=append'} < set(options)
+
+
+def test_a_command_may_be_longer_than_a_comment(cluster, job, run):
+  job.ends_with(0)
+  assert run('slurm.sh', *job.words, 'é' * 2000) == 0
 
 
 def test_again_it_finds_the_job(cluster, job, begin, run, wait_for, said):

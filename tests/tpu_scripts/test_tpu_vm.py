@@ -316,6 +316,22 @@ def test_a_worker_that_started_anew_is_set_up_and_all_start_again(
   assert (home / 'mounts').read_text() == 'mounted\n' * 2
 
 
+def test_a_failure_counts_though_another_worker_is_lost(
+  cluster, job, begin, said, wait_for
+):
+  job.ends_with('wait', 0)
+  process = begin('run.sh', *job.words)
+  wait_for(lambda: len(job.starts) == 2)
+  files = [cluster.folder / f'worker{n}' / 'xjax_run' / 'pid' for n in (0, 1)]
+  wait_for(lambda: all(file.exists() for file in files))
+  pids = [int(file.read_text()) for file in files]
+  os.kill(pids[0], signal.SIGKILL)
+  wait_for(lambda: ': exit 137' in said())
+  os.killpg(os.getpgid(pids[1]), signal.SIGKILL)
+  assert process.wait(60) == 137
+  assert len(job.starts) == 2
+
+
 def reboot(home):
   """What the disk has is from another boot then."""
   ready = home / 'xjax' / 'ready'

@@ -7,7 +7,7 @@ import pytest
 
 import xjax
 from xjax.core.errors import DataError
-from xjax.core.mesh import DATA
+from xjax.core.mesh import DATA, LABEL
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.load import load_corpus
 from xjax.data.schema import Document
@@ -73,6 +73,18 @@ def test_a_batch_is_no_larger_than_it_must_be(all_devices, finished):
   ):
     first = next(iter(predictor.text_batches(['nipa'] * documents)))
     assert len(first.doc_B) == min(rows, whole)
+
+
+@pytest.mark.parametrize('present', [5, 7])
+def test_devices_that_do_not_divide_labels_are_left_out(
+  config, finished, present, devices
+):
+  assert config.eval.batch_size % present
+  with devices(present):
+    predictor = xjax.load(finished.workdir)
+    assert predictor.scorer.mesh.shape == {DATA: 1, LABEL: present - 1}
+    (found,) = predictor.predict(['nipa'], k=1)
+  assert len(found) == 1
 
 
 def test_batch_mates_and_order_do_not_matter(predictor):

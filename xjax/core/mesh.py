@@ -25,7 +25,7 @@ class MeshConfig:
   """Devices along each axis; one of them may be -1: all that are left.
 
   Both axes divide the label rows of OneVsAll, so that their product must divide
-  LABEL_MULTIPLE: 512 devices at most.
+  LABEL_MULTIPLE: of powers of 2, 512 at most.
   """
 
   data: int = -1

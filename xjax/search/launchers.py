@@ -76,6 +76,10 @@ def train_words(launcher: Launcher) -> tuple[str, ...]:
   match launcher:
     case Launcher.TPU | Launcher.JOBSET:
       return 'python', *_TRAIN  # of the installation there
+    case Launcher.SLURM:
+      # However it was called here: a job is known by its words.
+      python = pathlib.Path(sys.executable).with_name('python3')
+      return str(python) if python.exists() else sys.executable, *_TRAIN
     case _:
       return sys.executable, *_TRAIN
 

@@ -9,7 +9,13 @@ import jax
 
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.mesh import DATA, MeshConfig, make_mesh, share_of
+from xjax.core.mesh import (
+  DATA,
+  LABEL_MULTIPLE,
+  MeshConfig,
+  make_mesh,
+  share_of,
+)
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.vocab import Vocabulary
 from xjax.heads.contract import is_label_row
@@ -174,7 +180,8 @@ def _check_groups(config: Config, space: LabelSpace) -> None:
 def _present_mesh(config: Config) -> jax.sharding.Mesh:
   """The run's mesh, or where it does not fit all devices for documents.
 
-  Where label rows do not divide among all, the last ones are left out.
+  Where label rows, or labels alone, do not divide among all, the last ones are
+  left out.
 
   Raises:
     ConfigError: they would have to be, of several processes.
@@ -189,7 +196,9 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
   except ConfigError:
     mesh = make_mesh(MeshConfig(), count)
   if config.eval.batch_size % mesh.shape[DATA]:
-    # The label axis divides whatever the batch is.
+    # The label axis divides whatever the batch is, among so many.
+    while jax.process_count() == 1 and LABEL_MULTIPLE % count:
+      count -= 1
     mesh = make_mesh(MeshConfig(data=1, label=-1), count)
   return mesh
 
