@@ -49,6 +49,7 @@ setuptools.setup(
       'beartype>=0.22',
       'hypothesis>=6.150',
       'pytest>=9.0',
+      'pytest-timeout>=2.4',
       'pytest-xdist>=3.8',
       'pyyaml>=6.0',
       'ruff>=0.15',

@@ -90,6 +90,8 @@ look() {
     # A failure of one counts for all, and then that one was stopped. Of a lost
     # worker the others die, too (134), which is none. '': nothing is set up.
     *': gone'* | '')
+      # With the VM, perhaps: then its state says so next time.
+      [ "$(state)" = ACTIVE ] || return 0
       code=$(failure '0|75|134|143')
       code=${code:-75}
       ;;

@@ -40,7 +40,7 @@ def apply():
     with (FOLDER / 'log').open('a') as file:
       os.dup2(file.fileno(), 1)
       os.dup2(file.fileno(), 2)
-    os.closerange(3, 64)
+    os.closerange(3, os.sysconf('SC_OPEN_MAX'))
     control(manifest['spec'])
 
 

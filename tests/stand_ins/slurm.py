@@ -47,7 +47,7 @@ def sbatch(arguments):
     with open(output, 'a') as file:
       os.dup2(file.fileno(), 1)
       os.dup2(file.fileno(), 2)
-    os.closerange(3, 64)
+    os.closerange(3, os.sysconf('SC_OPEN_MAX'))
     keep(job, arguments[script:])
   return 0
 
