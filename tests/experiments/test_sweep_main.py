@@ -108,7 +108,7 @@ class Failed:
 @pytest.mark.parametrize(
   ('launcher', 'script', 'python'),
   [
-    ('slurm', 'slurm.sh', sys.executable),
+    ('slurm', 'slurm.sh', str(pathlib.Path(sys.executable).parent / 'python3')),
     ('tpu', 'run.sh', 'python'),
     ('jobset', 'jobset.sh', 'python'),
   ],
