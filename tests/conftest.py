@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 
+import hypothesis
 import jax
 from jaxtyping import install_import_hook
 import pytest
@@ -26,6 +27,10 @@ FLAGS = ['--xla_backend_optimization_level=0']
 if jax.__version_info__[:2] == (0, 10):
   FLAGS.append('--xla_cpu_use_fusion_emitters=false')  # a third of the time
 os.environ['XLA_FLAGS'] = ' '.join([os.environ.get('XLA_FLAGS', ''), *FLAGS])
+
+# No test is timed: a machine may be busy.
+hypothesis.settings.register_profile('untimed', deadline=None)
+hypothesis.settings.load_profile('untimed')
 
 # Shapes and types of these rooms are checked at every call. Done here, before
 # any test imports them. Contracts are left out: what they declare are pytrees,
