@@ -52,6 +52,7 @@ from xjax.losses.bce import bce
 
 HERE = pathlib.Path(__file__).resolve().parent
 POSITIVES = 8
+STEPS = 3  # of a turn
 IN_PLACE = 'products in place'
 # Labels, features, documents, storage, labels of a chunk.
 ROWS = {
@@ -77,7 +78,6 @@ _PEER = flags.DEFINE_string('peer_python', '', "With torch; '': none.")
 _DEVICE = flags.DEFINE_enum('device', 'cpu', ['cpu', 'cuda'], 'For all sides.')
 _ROWS = flags.DEFINE_list('rows', None, 'As in ROWS, with commas.')
 _TURNS = flags.DEFINE_integer('turns', 6, 'Turns of each side.', 1)
-_STEPS = flags.DEFINE_integer('steps', 3, 'Steps of a turn.', 1)
 _SIDE = flags.DEFINE_string('side', '', 'One of ours alone, asked by line.')
 
 
@@ -106,7 +106,7 @@ def compare(row: str) -> list[str]:
   times = {name: [] for name in sides}
   for _ in range(_TURNS.value):
     for name, side in sides.items():
-      times[name] += [side.ask('step') for _ in range(_STEPS.value)]
+      times[name] += [side.ask('step') for _ in range(STEPS)]
   seconds = {name: min(each) for name, each in times.items()}
   memory = {name: side.ask('memory') for name, side in sides.items()}
   for side in sides.values():

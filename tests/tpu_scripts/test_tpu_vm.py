@@ -299,10 +299,7 @@ def test_a_worker_that_started_anew_is_set_up_and_all_start_again(
   monkeypatch.setenv('PREPARE', 'echo mounted >> mounts')
   job.ends_with('wait', 0)
   process = begin('run.sh', *job.words)
-  wait_for(lambda: len(job.starts) == 2)
-  files = [cluster.folder / f'worker{n}' / 'xjax_run' / 'pid' for n in (0, 1)]
-  wait_for(lambda: all(file.exists() for file in files))
-  pids = [int(file.read_text()) for file in files]
+  pids = pids_of(cluster, job, wait_for)
   if aborts:  # JAX does where another is lost
     os.kill(pids[0], signal.SIGABRT)
     wait_for(lambda: 'worker' in said() and ': exit 134' in said())
@@ -321,15 +318,20 @@ def test_a_failure_counts_though_another_worker_is_lost(
 ):
   job.ends_with('wait', 0)
   process = begin('run.sh', *job.words)
-  wait_for(lambda: len(job.starts) == 2)
-  files = [cluster.folder / f'worker{n}' / 'xjax_run' / 'pid' for n in (0, 1)]
-  wait_for(lambda: all(file.exists() for file in files))
-  pids = [int(file.read_text()) for file in files]
+  pids = pids_of(cluster, job, wait_for)
   os.kill(pids[0], signal.SIGKILL)
   wait_for(lambda: ': exit 137' in said())
   os.killpg(os.getpgid(pids[1]), signal.SIGKILL)
   assert process.wait(60) == 137
   assert len(job.starts) == 2
+
+
+def pids_of(cluster, job, wait_for):
+  """The processes of both workers, once they have started."""
+  wait_for(lambda: len(job.starts) == 2)
+  files = [cluster.folder / f'worker{n}' / 'xjax_run' / 'pid' for n in (0, 1)]
+  wait_for(lambda: all(file.exists() for file in files))
+  return [int(file.read_text()) for file in files]
 
 
 def reboot(home):
