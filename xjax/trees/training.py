@@ -1,0 +1,162 @@
+"""The classifiers of a label tree, trained block by block."""
+
+from collections.abc import Callable, Iterator, Sequence
+import concurrent.futures
+import dataclasses
+import threading
+
+import numpy as np
+from scipy import sparse
+import tqdm
+
+from xjax.core.types import Ragged
+from xjax.linear.block_weights import BlockWeights, Classifiers
+from xjax.linear.dual import WIDTH, Solver, Workspace, solve_block
+from xjax.linear.part_files import PartFiles
+from xjax.trees.label_tree import LabelTree
+
+_PART = 1024  # classifiers of a part, about: what a killed run loses
+
+
+@dataclasses.dataclass(frozen=True)
+class _Task:
+  """Some classifiers of one block.
+
+  Attributes:
+    parent: the node whose children they tell apart.
+    first, last: the children.
+  """
+
+  parent: int
+  first: int
+  last: int
+
+
+def fit_tree(
+  rows: sparse.csr_array,
+  gold: Ragged,
+  tree: LabelTree,
+  solver: Solver,
+  *,
+  seed: int,
+  threshold: float,
+  workers: int,
+  parts: PartFiles,
+  between: Callable[[], None],
+) -> BlockWeights:
+  """Trains a classifier of every node but the root.
+
+  A node's classifier learns from the documents that are positive for its
+  parent (of the root's children: all documents): its own are positive, those
+  of its siblings alone are negative (teacher forcing).
+
+  Args:
+    rows: float32 [N, D] with sorted indices.
+    gold: N rows of labels; those that the tree lacks are left out.
+    tree: over labels.
+    solver: how.
+    seed: of the order of documents; classifiers do not depend on workers.
+    threshold: weights of a smaller size become 0.
+    workers: threads.
+    parts: where finished parts are kept, and taken from.
+    between: called after each part; may raise.
+  """
+  documents = _documents(gold, tree, rows.shape[0])
+  local = threading.local()
+
+  def run(task: _Task) -> Classifiers:
+    if not hasattr(local, 'workspace'):
+      local.workspace = Workspace(rows.shape[1])
+    return _solve(rows, documents, task, solver, seed, threshold, local.workspace)
+
+  found = []
+  total = len(tree) - 1
+  with (
+    concurrent.futures.ThreadPoolExecutor(workers) as pool,
+    tqdm.tqdm(total=total, desc='training nodes', leave=False, disable=None) as bar,
+  ):
+    for part in _parts(tree):
+      name = f'nodes-{part[0].first}'
+      arrays = parts.load(name)
+      if arrays is None:
+        made = Classifiers.joined(_run_all(pool, run, part, documents))
+        parts.save(name, dataclasses.asdict(made))
+        between()
+      else:
+        made = Classifiers(**arrays)
+      found.append(made)
+      bar.update(len(made.bias))
+  return BlockWeights.of(Classifiers.joined(found), tree.columns, rows.shape[1])
+
+
+def _run_all(
+  pool: concurrent.futures.Executor,
+  run: Callable[[_Task], Classifiers],
+  tasks: Sequence[_Task],
+  documents: Ragged,
+) -> list[Classifiers]:
+  """In the order of tasks; those that take longest begin first."""
+  sizes = [len(documents[task.parent]) for task in tasks]
+  futures = {
+    at: pool.submit(run, tasks[at])
+    for at in np.argsort(np.negative(sizes), kind='stable').tolist()
+  }
+  return [futures[at].result() for at in range(len(tasks))]
+
+
+def _parts(tree: LabelTree) -> Iterator[list[_Task]]:
+  """All tasks in the order of nodes, in parts that end with a depth."""
+  part: list[_Task] = []
+  for parent in tree.inner.tolist():
+    first, last = tree.first_child[parent], tree.first_child[parent + 1]
+    full = part and part[-1].last - part[0].first >= _PART
+    if full or (part and first in tree.levels):
+      yield part
+      part = []
+    part += [
+      _Task(parent, at, min(at + WIDTH, int(last)))
+      for at in range(int(first), int(last), WIDTH)
+    ]
+  if part:
+    yield part
+
+
+def _documents(gold: Ragged, tree: LabelTree, n: int) -> Ragged:
+  """For each node the documents that are positive for it; the root has all."""
+  labels, nodes = tree.positive()
+  ones = np.ones
+  above = sparse.csr_array(
+    (ones(len(labels), np.int32), (labels, nodes)),
+    (max(tree.n_labels, int(gold.values.max(initial=0)) + 1), len(tree)),
+  )
+  shape = (n, above.shape[0])
+  given = (ones(len(gold.values), np.int32), gold.values, gold.indptr)
+  positive = (sparse.csr_array(given, shape) @ above).tocsc()
+  positive.sort_indices()
+  counts = np.diff(positive.indptr).astype(np.int64)
+  counts[0] = n
+  indices = np.concatenate([np.arange(n), positive.indices])
+  indptr = np.append(np.int64(0), np.cumsum(counts))
+  return Ragged(indptr, indices.astype(np.int32))
+
+
+def _solve(
+  rows: sparse.csr_array,
+  documents: Ragged,
+  task: _Task,
+  solver: Solver,
+  seed: int,
+  threshold: float,
+  workspace: Workspace,
+) -> Classifiers:
+  learnt_from = documents[task.parent]
+  width = task.last - task.first
+  positive = np.zeros((len(learnt_from), width), bool)
+  for column in range(width):
+    own = documents[task.first + column]
+    positive[np.searchsorted(learnt_from, own), column] = True
+  order = np.random.SeedSequence([seed, task.first]).generate_state(1)[0]
+  weights, bias = solve_block(
+    rows, learnt_from, positive, solver, int(order), workspace
+  )
+  return Classifiers.of(weights, bias, width, threshold)
