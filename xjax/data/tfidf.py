@@ -1,26 +1,22 @@
 """Sparse features of texts: n-grams of words, weighted by TF-IDF."""
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 import dataclasses
 import functools
 import hashlib
-import heapq
 import itertools
 import json
 import os
-import re
 
 import numpy as np
 from scipy import sparse
-import tqdm
 
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DAMAGE, DataError
 from xjax.data.config import TfidfConfig
+from xjax.data.ngrams import frequent_ngrams, ngrams, split_words
 
-_WORD = re.compile(r'\b\w\w+\b')  # as scikit-learn's TfidfVectorizer
 _UNKNOWN = -1
 
 
@@ -44,42 +40,26 @@ class Tfidf:
 
   @classmethod
   def fit(cls, texts: Collection[str], config: TfidfConfig) -> 'Tfidf':
-    """Chooses the n-grams of training texts and weighs them.
-
-    Of those that min_count and max_share leave, the most frequent ones (in
-    occurrences) stay; ties go to those of fewer words, then to the first one in
-    the order of code points.
+    """Takes the frequent_ngrams of training texts, and weighs them.
 
     Args:
-      texts: read once for each number of words, so that no more n-grams than
-        those of one number are in memory.
+      texts: read once.
       config: which n-grams.
 
     Raises:
       DataError: none is left.
     """
-    most = config.max_share * len(texts)
-    kept: list[tuple[int, int, str, int]] = []
-    for n in range(config.min_ngram, config.max_ngram + 1):
-      totals, documents = _count(texts, n, config.first_words)
-      found = (
-        (-totals[term], n, term, count)
-        for term, count in documents.items()
-        if config.min_count <= count <= most
-      )
-      kept = heapq.nsmallest(config.max_features, itertools.chain(kept, found))
-    if not kept:
+    counts = frequent_ngrams(texts, config)
+    if not counts:
       raise DataError(
         f'no n-gram of {config.min_ngram} to {config.max_ngram} words is in at '
         f'least data.tokens.min_count={config.min_count} and in at most '
         f'data.tokens.max_share={config.max_share} of the {len(texts)} '
         'documents of train'
       )
-    counts = {term: count for _, _, term, count in kept}
-    terms = tuple(sorted(counts))
-    counts_D = np.array([counts[term] for term in terms], np.float64)
+    counts_D = np.array(list(counts.values()), np.float64)
     idf_D = np.log((1 + len(texts)) / (1 + counts_D)) + 1
-    return cls(config, terms, idf_D.astype(np.float32))
+    return cls(config, tuple(counts), idf_D.astype(np.float32))
 
   @property
   def n_features(self) -> int:
@@ -112,9 +92,9 @@ class Tfidf:
     return sparse.csr_array((weights, ids, indptr), shape)
 
   def _row(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-    words = _words(text, self.config.first_words)
+    words = split_words(text, self.config.first_words)
     sizes = range(self.config.min_ngram, self.config.max_ngram + 1)
-    terms = itertools.chain.from_iterable(_ngrams(words, n) for n in sizes)
+    terms = itertools.chain.from_iterable(ngrams(words, n) for n in sizes)
     found = map(self.index.get, terms, itertools.repeat(_UNKNOWN))
     ids, counts = np.unique(np.fromiter(found, np.int32), return_counts=True)
     ids, counts = ids[ids != _UNKNOWN], counts[ids != _UNKNOWN]
@@ -162,26 +142,3 @@ class Tfidf:
     if made.digest != told:
       raise DataError(f'{path}: damaged: its digest does not fit')
     return made
-
-
-def _count(
-  texts: Collection[str], n: int, first_words: int
-) -> tuple[Counter, Counter]:
-  """How often each n-gram of n words is there, and in how many texts."""
-  totals, documents = Counter(), Counter()
-  for text in tqdm.tqdm(texts, f'{n}-grams', disable=None, delay=2):
-    terms = list(_ngrams(_words(text, first_words), n))
-    totals.update(terms)
-    documents.update(set(terms))
-  return totals, documents
-
-
-def _words(text: str, first_words: int) -> list[str]:
-  words = _WORD.findall(text.lower())
-  return words[:first_words] if first_words else words
-
-
-def _ngrams(words: Sequence[str], n: int) -> Iterable[str]:
-  if n == 1:
-    return words
-  return map(' '.join, zip(*(words[start:] for start in range(n))))
