@@ -48,15 +48,17 @@ def frequent_ngrams(
   corpus = _Corpus.of(texts, config.first_words)
   most = config.max_share * len(texts)
   kept = np.zeros((4, 0), np.int64)
-  numbers = corpus.ids.astype(np.int64)
+  numbers = corpus.ids
   for n in range(1, config.max_ngram + 1):
     at, keys = corpus.keys(numbers, n)
     found = _count(keys, corpus.docs[at])
+    del keys
     often = found.documents >= config.min_count
     # An n-gram is in no more documents than the shorter ones within it.
-    numbers = np.full(len(corpus.ids), _RARE, np.int64)
+    numbers = np.full_like(corpus.places, _RARE)
     numbers[at[found.order]] = np.repeat(
-      np.where(often, np.cumsum(often) - 1, _RARE), found.totals
+      np.where(often, np.cumsum(often) - 1, _RARE).astype(numbers.dtype),
+      found.totals,
     )
     if n >= config.min_ngram:
       chosen = often & (found.documents <= most)
@@ -79,12 +81,14 @@ class _Corpus:
     ids: int32 [W], their numbers as they stand in the texts.
     docs: int32 [W], the text that each stands in.
     ends: int64 [N], where texts end.
+    places: 0 to W - 1, of a type as narrow as holds them.
   """
 
   words: Sequence[str]
   ids: np.ndarray
   docs: np.ndarray
   ends: np.ndarray
+  places: np.ndarray
 
   @classmethod
   def of(cls, texts: Collection[str], first_words: int) -> '_Corpus':
@@ -99,24 +103,29 @@ class _Corpus:
     docs = np.repeat(
       np.arange(len(ends), dtype=np.int32), np.diff(ends, prepend=0)
     )
-    return cls(list(known), np.asarray(ids, np.int32), docs, ends)
+    places = np.arange(len(ids), dtype=np.int32 if len(ids) < 2**31 else None)
+    return cls(list(known), np.asarray(ids, np.int32), docs, ends, places)
 
   def keys(self, numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Where n-grams begin that may be frequent, and a key of each.
 
     Args:
-      numbers: int64 [W] of the n-grams that begin there, of one word less (of a
-        word if n is 1), RARE if none does or it is rare.
+      numbers: [W] of the n-grams of one word less that begin there (of words,
+        if n is 1), RARE if none does or it is rare.
       n: words.
 
     Returns:
-      int64 places, ascending, and int64 keys, the same for the same n-gram.
+      Places, ascending, and int64 keys, the same for the same n-gram.
     """
     if n == 1:
-      return np.arange(len(numbers)), numbers
-    at = np.flatnonzero((numbers[:-1] != _RARE) & (numbers[1:] != _RARE))
-    at = at[at + n <= self.ends[self.docs[at]]]
-    return at, numbers[at] * len(self.words) + self.ids[at + n - 1]
+      return self.places, numbers.astype(np.int64)
+    at = self.places[:-1]
+    at = at[(numbers[:-1] != _RARE) & (numbers[1:] != _RARE)]
+    at = at[self.ends[self.docs[at]] - at >= n]
+    keys = numbers[at].astype(np.int64)
+    keys *= len(self.words)
+    keys += self.ids[n - 1 :][at]
+    return at, keys
 
   def ngram(self, at: int, n: int) -> str:
     """The n-gram that begins at a place."""
@@ -154,6 +163,8 @@ def _count(keys: np.ndarray, docs: np.ndarray) -> _Counts:
   new_doc = new_key.copy()
   new_doc[1:] |= docs[1:] != docs[:-1]
   starts = np.flatnonzero(new_key)
-  before = np.concatenate([np.zeros(1, np.int64), np.cumsum(new_doc)])
-  ends = np.append(starts[1:], len(keys))
-  return _Counts(order, starts, ends - starts, before[ends] - before[starts])
+  totals = np.diff(starts, append=len(keys))
+  documents = np.zeros(0, np.int64)
+  if len(starts):  # of no group there is no sum
+    documents = np.add.reduceat(new_doc, starts, dtype=np.int64)
+  return _Counts(order, starts, totals, documents)

@@ -54,15 +54,10 @@ def read_xc_features(
   names = [path for name in _NAMES for path in files.pop(name, ())]
   chosen = choose_splits(data.dir, files, splits, usual, _EXAMPLE)
   paths = {name: only_file(files[name], faults) for name in chosen}
-  named = read_names(only_file(names, faults), faults).labels if names else {}
+  named = _read_names(names, faults)
   faults.settle()
   found = {path: _read(path) for path in paths.values()}
-  n_labels = _count_labels(found)
-  labels = tuple(named.values()) or tuple(map(_unnamed, range(n_labels)))
-  if len(labels) != n_labels:
-    raise DataError(
-      f'{names[0]}: {len(labels)} names, but there are {n_labels} labels'
-    )
+  labels = _labels(found, names, named)
   documents = {
     name: _documents(path, found[path], data.tokens.norm)
     for name, path in paths.items()
@@ -110,26 +105,42 @@ def _read(path: pathlib.Path) -> XcFile:
   return found
 
 
-def _count_labels(files: Mapping[pathlib.Path, XcFile]) -> int:
-  """L, on which headers must agree; without one, the largest label + 1."""
+def _read_names(
+  paths: Sequence[pathlib.Path], faults: Faults
+) -> tuple[Label, ...]:
+  """The labels of the file of names, if there is one."""
+  if not paths:
+    return ()
+  return tuple(read_names(only_file(paths, faults), faults).labels.values())
+
+
+def _labels(
+  files: Mapping[pathlib.Path, XcFile],
+  names: Sequence[pathlib.Path],
+  named: tuple[Label, ...],
+) -> tuple[Label, ...]:
+  """All columns: as many as headers and names say, else the largest and 1.
+
+  Raises:
+    DataError: files disagree.
+  """
   told = {path: xc.n_labels for path, xc in files.items() if xc.header}
+  if named:
+    told[names[0]] = len(named)
+  most = max(xc.n_labels for xc in files.values())
+  first, n_labels = next(iter(told.items()), (None, most))
   for path, count in told.items():
-    first, wanted = next(iter(told.items()))
-    if count != wanted:
+    if count != n_labels:
       raise DataError(
-        f'{path}:1: {count} labels, but there are {wanted} in {first}'
+        f'{path}: {count} labels, but there are {n_labels} in {first}'
       )
-  most = max(told.values(), default=0)
   for path, xc in files.items():
-    if told and xc.n_labels > most:
+    if xc.n_labels > n_labels:
       raise DataError(
-        f'{path}: label {xc.n_labels - 1} is not in 0..{most - 1}'
+        f'{path}: label {xc.n_labels - 1} is not in 0..{n_labels - 1}, those '
+        f'in {first}'
       )
-  return most or max(xc.n_labels for xc in files.values())
-
-
-def _unnamed(column: int) -> Label:
-  return Label(str(column), str(column))
+  return named or tuple(Label(str(i), str(i)) for i in range(n_labels))
 
 
 def _documents(
