@@ -1,32 +1,32 @@
 """Batches of sparse features: every document once, whatever the shares."""
 
+from hypothesis import given, strategies as st
 import numpy as np
 import pytest
+from scipy import sparse
 
 from xjax.core.errors import ConfigError
 from xjax.core.share import Share
 from xjax.core.types import PAD, Ragged
-from xjax.data.sparse_batches import SparseBatches, SparseRows
+from xjax.data.sparse_batches import SparseBatches, batch_rows
 
 TEXTS = ['aab', '', 'c', 'abcd', 'b', '', 'dd']
 GOLD = Ragged.of([(0, 1, 2), (), (1,), (2,), (), (0,), (3, 4)])
 
 
-def letters(texts):
+def letters(at):
   """Ids are places in the alphabet, weights how often a letter is there."""
+  texts = [TEXTS[row] for row in at]
   rows = [sorted(set(text)) for text in texts]
   counts = [text.count(x) for text, row in zip(texts, rows) for x in row]
   ids = Ragged.of([[ord(x) - ord('a') for x in row] for row in rows])
-  return SparseRows(ids, np.array(counts, np.float32))
+  parts = np.array(counts, np.float32), ids.values, ids.indptr
+  return sparse.csr_array(parts, shape=(len(texts), 26))
 
 
 def batches(size, index=0, count=1):
   return SparseBatches(
-    TEXTS.__getitem__,
-    GOLD,
-    letters,
-    batch_size=size,
-    share=Share((index,), count),
+    letters, GOLD, batch_size=size, share=Share((index,), count)
   )
 
 
@@ -87,5 +87,37 @@ def test_shares_must_be_whole(size, count):
 
 
 def test_nothing_to_read():
-  empty = SparseBatches(TEXTS.__getitem__, Ragged.of([]), letters, batch_size=4)
+  empty = SparseBatches(letters, Ragged.of([]), batch_size=4)
   assert len(empty) == 0 and list(empty) == []
+
+
+def the_same(one, other):
+  return one.shape == other.shape and all(
+    np.array_equal(getattr(one, name), getattr(other, name))
+    for name in ('indptr', 'indices', 'data')
+  )
+
+
+matrices = st.lists(
+  st.dictionaries(
+    st.integers(0, 8), st.floats(-9, 9, width=32) | st.just(0.0), max_size=6
+  ),
+  min_size=1,
+  max_size=9,
+)
+
+
+@given(matrices, st.integers(1, 4))
+def test_padding_has_an_inverse(rows, size):
+  # Weights of 0 are entries like others.
+  ids = Ragged.of([sorted(row) for row in rows])
+  weights = [row[id_] for row in rows for id_ in sorted(row)]
+  parts = np.array(weights, np.float32), ids.values, ids.indptr
+  matrix = sparse.csr_array(parts, shape=(len(rows), 9))
+  gold = Ragged.of([()] * len(rows))
+  found = SparseBatches(matrix.__getitem__, gold, batch_size=size)
+  rows = [batch_rows(batch, 9) for batch in found]
+  assert all(row.indices.dtype == row.indptr.dtype == np.int32 for row in rows)
+  joined = sparse.vstack(rows, format='csr')
+  assert the_same(joined[: len(gold)], matrix)
+  assert joined[len(gold) :].nnz == 0

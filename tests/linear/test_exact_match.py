@@ -23,10 +23,10 @@ def found(names, text, max_words=PLENTY):
   """Label -> score, of names as ('a', 'b') or (('a', 'other'), ...)."""
   lists = [(name,) if isinstance(name, str) else name for name in names]
   rows = DescriptorMatcher(lists, max_words)([text])
-  assert len(rows.ids) == 1
-  assert rows.weights.dtype == np.float32
-  assert (np.diff(rows.ids[0]) > 0).all()
-  return dict(zip(rows.ids[0].tolist(), rows.weights.tolist(), strict=True))
+  assert rows.shape == (1, len(names))
+  assert rows.dtype == np.float32
+  assert (np.diff(rows.indices) > 0).all()
+  return dict(zip(rows.indices.tolist(), rows.data.tolist(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,11 @@ def test_texts_to_lists():
   matcher = DescriptorMatcher([('meat',), ('fish',), ('bread',)], PLENTY)
   gold = Ragged.of([(1,), (), (0, 2)])
   for size in (1, 2, 8):
-    batches = SparseBatches(texts.__getitem__, gold, matcher, batch_size=size)
+    batches = SparseBatches(
+      lambda rows: matcher([texts[row] for row in rows]),
+      gold,
+      batch_size=size,
+    )
     ids, scores = np.full((3, 2), PAD), np.full((3, 2), -np.inf)
     for batch in batches:
       found_ids, found_scores = FoundLabels(3).topk(batch, 2)

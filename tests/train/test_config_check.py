@@ -143,7 +143,7 @@ def test_exact_match_has_no_training():
     ('model.alt', 1, 'must be bool'),
     ('eval.ks', (5, 100), 'config.eval.depth=50'),
     ('data.tokens.by_zone', True, 'reads zones as one text'),
-    ('data.tokens', FeatureFilesConfig(), 'reads words'),
+    ('data.tokens', FeatureFilesConfig(), 'ExactMatchModel(...) reads Words'),
     ('train.steps', 3, 'no such field'),
   ],
 )

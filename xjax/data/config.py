@@ -16,7 +16,12 @@ class OnError(enum.Enum):
 
 @dataclasses.dataclass
 class TokensConfig:
-  """What a model reads of a document.
+  """What a model reads of a document."""
+
+
+@dataclasses.dataclass
+class PaddedConfig(TokensConfig):
+  """Tokens in their order, in rows that are padded to a few lengths.
 
   Attributes:
     max_tokens: a document's first tokens, over its zones in order.
@@ -31,7 +36,7 @@ class TokensConfig:
 
 
 @dataclasses.dataclass
-class WordsConfig(TokensConfig):
+class WordsConfig(PaddedConfig):
   """Word tokens: lower case, digits -> D, vocabulary from train.
 
   Attributes:
@@ -47,7 +52,7 @@ class WordsConfig(TokensConfig):
 
 
 @dataclasses.dataclass
-class SubwordsConfig(TokensConfig):
+class SubwordsConfig(PaddedConfig):
   """Pieces of words, numbered by the tokenizer of a pretrained encoder.
 
   max_tokens counts the special tokens at a text's beginning and end as well.
@@ -63,7 +68,7 @@ class SubwordsConfig(TokensConfig):
 
 
 @dataclasses.dataclass
-class FeatureFilesConfig(TokensConfig):
+class FeatureFilesConfig(PaddedConfig):
   """Vectors that an outside encoder made, one per document or per token.
 
   Per split {split}.npy and {split}.ids.txt, of token states {split}.lengths.npy
@@ -77,6 +82,49 @@ class FeatureFilesConfig(TokensConfig):
   max_tokens: int = 1
   buckets: tuple[int, ...] = (1,)
   dir: str = dataclasses.field(default='', metadata=MAY_CHANGE)
+
+
+@dataclasses.dataclass
+class TfidfConfig(TokensConfig):
+  """Sparse features of a text: its n-grams of words, weighted by TF-IDF.
+
+  Words are in lower case, of two letters or digits at least.
+
+  Attributes:
+    min_ngram, max_ngram: the least and the most words of an n-gram.
+    max_features: the n-grams that are most frequent in train, so many at most.
+    min_count: n-grams in fewer documents of train are left out.
+    max_share: those in a larger share of them are left out as well; 1: none.
+    sublinear: whether an n-gram that is there n times counts 1 + log n.
+    first_words: of a document, all that is read; 0: every word.
+  """
+
+  min_ngram: int = 1
+  max_ngram: int = 2
+  max_features: int = 200_000
+  min_count: int = 2
+  max_share: float = 1.0
+  sublinear: bool = True
+  first_words: int = 0
+
+
+class Norm(enum.Enum):
+  """How long a document's row of features is made."""
+
+  NONE = 'none'
+  L2 = 'l2'
+
+
+@dataclasses.dataclass
+class GivenFeaturesConfig(TokensConfig):
+  """Sparse features as the files of XcFeaturesData have them.
+
+  Attributes:
+    norm: NONE: rows as they are; L2: of length 1, which linear models need,
+      except rows of zeros.
+  """
+
+  norm: Norm = Norm.NONE
 
 
 @dataclasses.dataclass
@@ -145,6 +193,20 @@ class XcRepoData(DataConfig):
   """
 
   labels: str = 'all'
+
+
+@dataclasses.dataclass
+class XcFeaturesData(DataConfig):
+  """Feature files of the Extreme Classification Repository.
+
+  train.txt, test.txt and dev.txt, each perhaps gzipped, and perhaps Y.txt with
+  the labels' names, a line each. A document's id is its row, a label's id its
+  column, both from 0. All columns are labels, as of XcRepoData. There is no
+  text, so there are no zones.
+  """
+
+  labels: str = 'all'
+  tokens: TokensConfig = dataclasses.field(default_factory=GivenFeaturesConfig)
 
 
 class HtcLabels(enum.Enum):

@@ -12,6 +12,7 @@ from xjax.data.config import (
   HtcData,
   JsonlData,
   SyntheticData,
+  XcFeaturesData,
   XcRepoData,
 )
 from xjax.data.corpus import build_corpus
@@ -29,6 +30,7 @@ from xjax.data.raw import USUAL, RawCorpus, choose_splits, cut
 from xjax.data.rows import Fields
 from xjax.data.schema import Corpus, Document, LabelSpace
 from xjax.data.synthetic import make_synthetic
+from xjax.data.xc_features import read_feature_documents, read_xc_features
 from xjax.data.xc_text import read_xc_repo, text_document
 
 
@@ -78,6 +80,8 @@ def _read(data: DataConfig, splits: Sequence[str], usual: bool) -> RawCorpus:
       return read_jsonl(data, splits, usual)
     case XcRepoData():
       return read_xc_repo(data, splits, usual)
+    case XcFeaturesData():
+      return read_xc_features(data, splits, usual)
     case HtcData():
       return read_htc(data, splits, usual)
     case _:
@@ -100,16 +104,20 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
   Args:
     data: the corpus a model was trained on; but for JSON lines, a line may
       also be a record of that corpus, one with neither text nor zones.
-    source: a file of JSON lines, perhaps gzipped; '-' is standard input.
+    source: a file of JSON lines, perhaps gzipped; '-' is standard input. For a
+      corpus of feature files, such a file.
 
   Returns:
     The documents by random access, cut as by model_view; one without an id is
     line-N of the source, and labels are None where there is no such field;
-    labels are as given, whatever a taxonomy says of them.
+    labels are as given, whatever a taxonomy says of them. Of a feature file,
+    SparseDocuments.
 
   Raises:
     DataError: the source cannot be read, has no documents, or has faults.
   """
+  if isinstance(data, XcFeaturesData):
+    return read_feature_documents(data, source)
 
   def read(
     fields: Fields, default_id: str | None, need_labels: bool

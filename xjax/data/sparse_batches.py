@@ -1,51 +1,31 @@
-"""Batches of sparse features, made of texts as they are read."""
+"""Batches of sparse features, found as they are read."""
 
-from collections.abc import Callable, Iterator, Sequence
-import dataclasses
+from collections.abc import Callable, Iterator
 
 import numpy as np
+from scipy import sparse
 
 from xjax.core.share import WHOLE, Share
 from xjax.core.types import PAD, Batch, Ragged
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class SparseRows:
-  """Sparse features of documents.
-
-  Attributes:
-    ids: N rows of feature ids, each sorted, none twice.
-    weights: float32, parallel to ids.values; none is 0.
-  """
-
-  ids: Ragged
-  weights: np.ndarray
-
-  def padded(self, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """(int32 ids, float32 weights), both [N, width], 0 beyond a row's end."""
-    ids_BT = self.ids.padded(np.arange(len(self.ids)), width, 0)
-    weights_BT = np.zeros(ids_BT.shape, np.float32)
-    weights_BT[np.arange(width) < self.ids.lengths[:, None]] = self.weights
-    return ids_BT, weights_BT
-
-
-Featurise = Callable[[Sequence[str]], SparseRows]
+# Rows of documents -> their features, [len(rows), D], columns ascending.
+Features = Callable[[np.ndarray], sparse.csr_array]
 
 
 class SparseBatches:
-  """Every document once, in order; features are made batch by batch.
+  """Every document once, in order; features are asked for batch by batch.
 
   In a batch tokens_BT are ids of features and weights_BT their weights, both 0
-  beyond a document's lengths_B, which may be 0. Each batch is as wide as its
-  longest row. Rows that fill the last batch have mask False and doc PAD.
-  Every process has the same number of batches and the rows of its share.
+  beyond a document's lengths_B, which may be 0; all that a row has is there, a
+  weight of 0 as well. Each batch is as wide as its longest row. Rows that fill
+  the last batch have mask False and doc PAD. Every process has the same number
+  of batches and the rows of its share.
   """
 
   def __init__(
     self,
-    text_of: Callable[[int], str],
+    features: Features,
     gold: Ragged,
-    featurise: Featurise,
     *,
     batch_size: int,
     share: Share = WHOLE,
@@ -53,16 +33,15 @@ class SparseBatches:
     """Reads nothing yet.
 
     Args:
-      text_of: the text of a document, by row.
+      features: of documents, by row.
       gold: N rows of label indices (empty rows where there is no gold).
-      featurise: texts -> their features.
       batch_size: documents of a batch, over all processes.
       share: of this process, whose rows the batches have.
 
     Raises:
       ConfigError: the batch does not divide into shares.
     """
-    self._text_of, self._gold, self._featurise = text_of, gold, featurise
+    self._features, self._gold = features, gold
     self._batch_size = batch_size
     self._mine = share.rows(batch_size)
     self._positives = max(1, int(gold.lengths.max(initial=0)))
@@ -78,10 +57,13 @@ class SparseBatches:
 
   def _batch(self, rows: np.ndarray) -> Batch:
     real = rows != PAD
-    texts = [self._text_of(int(row)) if row != PAD else '' for row in rows]
-    features = self._featurise(texts)
-    lengths_B = features.ids.lengths.astype(np.int32)
-    ids_BT, weights_BT = features.padded(max(1, int(lengths_B.max())))
+    features = self._features(rows[real])
+    lengths_B = np.zeros(len(rows), np.int32)
+    lengths_B[real] = np.diff(features.indptr)
+    inside_BT = np.arange(max(1, lengths_B.max())) < lengths_B[:, None]
+    ids_BT = np.zeros(inside_BT.shape, np.int32)
+    weights_BT = np.zeros(inside_BT.shape, np.float32)
+    ids_BT[inside_BT], weights_BT[inside_BT] = features.indices, features.data
     return Batch(
       tokens_BT=ids_BT,
       lengths_B=lengths_B,
@@ -90,3 +72,20 @@ class SparseBatches:
       doc_B=rows,
       weights_BT=weights_BT,
     )
+
+
+def batch_rows(batch: Batch, n_features: int) -> sparse.csr_array:
+  """The features of a batch of SparseBatches, as they were before padding.
+
+  Args:
+    batch: NumPy arrays, on the host.
+    n_features: D.
+
+  Returns:
+    float32 [B, D], int32 indices; rows that only fill the batch are empty.
+  """
+  inside_BT = np.arange(batch.tokens_BT.shape[1]) < batch.lengths_B[:, None]
+  indptr = np.zeros(len(batch.lengths_B) + 1, np.int32)
+  np.cumsum(batch.lengths_B, out=indptr[1:])
+  parts = batch.weights_BT[inside_BT], batch.tokens_BT[inside_BT], indptr
+  return sparse.csr_array(parts, shape=(len(batch.lengths_B), n_features))

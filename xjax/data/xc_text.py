@@ -129,7 +129,12 @@ def _read_labels(
       f'{folder}: neither lbl.json nor Y.txt: the names of the labels are '
       'needed, a line each'
     )
-  return _described(_names(only_file(names, faults), faults))
+  return read_names(only_file(names, faults), faults)
+
+
+def read_names(path: pathlib.Path, faults: Faults) -> Descriptors:
+  """The labels of a Y.txt by column; what is wrong is noted in faults."""
+  return _described(_names(path, faults))
 
 
 def _described(names: dict[int, Label]) -> Descriptors:

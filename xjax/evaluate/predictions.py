@@ -10,10 +10,10 @@ import os
 
 import numpy as np
 
+from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import HELD_OUT
-from xjax.evaluate.arrays import Arrays
 from xjax.evaluate.lists import Lists
 from xjax.metrics.slices import ALL, judged_masks
 

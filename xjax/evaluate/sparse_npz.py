@@ -5,10 +5,10 @@ import os
 
 import numpy as np
 
+from xjax.core.arrays import Arrays
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.svmlight import MOST
-from xjax.evaluate.arrays import Arrays
 from xjax.evaluate.label_rows import LabelRows
 
 FORMATS = ('csr', 'csc', 'coo')

@@ -10,10 +10,10 @@ import unicodedata
 
 import ahocorasick
 import numpy as np
+from scipy import sparse
 
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Batch, Ragged, ScoreKind
-from xjax.data.sparse_batches import SparseRows
 from xjax.data.vocab import find_words, has_letters
 
 
@@ -37,7 +37,7 @@ class DescriptorMatcher:
     Raises:
       DataError: no label has a name.
     """
-    self._max_words = max_words
+    self._n_labels, self._max_words = len(names), max_words
     labels: dict[str, list[int]] = {}
     for label, of_label in enumerate(names):
       for text in dict.fromkeys(map(_spaced, map(_words, of_label))):
@@ -54,12 +54,14 @@ class DescriptorMatcher:
       self._automaton.add_word(text, (found, text.count(' ') - 1))
     self._automaton.make_automaton()
 
-  def __call__(self, texts: Sequence[str]) -> SparseRows:
-    """The labels found in each text, and their scores, as features."""
+  def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
+    """float32 [N, L]: the scores of the labels found in each text."""
     rows = [self._match(text) for text in texts]
     ids = Ragged.of([sorted(row) for row in rows])
     scores = (row[label] for row in rows for label in sorted(row))
-    return SparseRows(ids, np.fromiter(scores, np.float32, len(ids.values)))
+    scores = np.fromiter(scores, np.float32, len(ids.values))
+    shape = (len(texts), self._n_labels)
+    return sparse.csr_array((scores, ids.values, ids.indptr), shape)
 
   def _match(self, text: str) -> dict[int, float]:
     """Label -> score."""

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from xjax.core.errors import ConfigError
 from xjax.data.config import FeatureFilesConfig
 from xjax.models.config import ExactMatchModel, HeadConfig, NeuralModel
-from xjax.train.config import KINDS, Config
+from xjax.train.config import Config
+from xjax.train.kinds import KINDS
 
 
 def check_explains(config: Config) -> None:

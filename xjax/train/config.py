@@ -7,50 +7,24 @@ from xjax.core.mesh import MeshConfig
 from xjax.data.config import (
   MAY_CHANGE,
   DataConfig,
-  Eurlex57kData,
   FeatureFilesConfig,
-  HtcData,
-  JsonlData,
+  GivenFeaturesConfig,
   SubwordsConfig,
   SyntheticData,
+  TfidfConfig,
   TokensConfig,
-  WordsConfig,
-  XcRepoData,
 )
 from xjax.evaluate.calibration import Method
 from xjax.evaluate.criteria import PROPENSITY, Criteria
 from xjax.losses.config import (
   BCEConfig,
-  ClassBalancedWeights,
   EvenWeights,
-  FocalConfig,
   LabelWeightsConfig,
   LossConfig,
-  PropensityWeights,
-  SoftmaxConfig,
-  SquaredHingeConfig,
 )
 from xjax.models.config import (
-  BertConfig,
-  BiGRUConfig,
-  ClsConfig,
-  CNNConfig,
-  DescriptorConfig,
-  EmbeddingConfig,
-  ExactMatchModel,
-  FeaturesConfig,
-  HANConfig,
-  LabelAttentionConfig,
-  MeanConfig,
   ModelConfig,
   NeuralModel,
-  NoEmbedding,
-  NoEncoder,
-  NoPooling,
-  OneVsAllConfig,
-  SelfAttentionConfig,
-  UnifiedConfig,
-  ZeroShotConfig,
 )
 from xjax.train.average import AverageConfig, EMAConfig, NoAverage, SWAConfig
 
@@ -244,60 +218,6 @@ class Config:
   )
 
 
-# Tags of config.json; a new kind of data, model or training adds a line.
-KINDS = {
-  'synthetic': SyntheticData,
-  'eurlex57k': Eurlex57kData,
-  'jsonl': JsonlData,
-  'xc_repo': XcRepoData,
-  'htc': HtcData,
-  'words': WordsConfig,
-  'subwords': SubwordsConfig,
-  'feature_files': FeatureFilesConfig,
-  'neural': NeuralModel,
-  'embedding': EmbeddingConfig,
-  'features': FeaturesConfig,
-  'no_embedding': NoEmbedding,
-  'no_encoder': NoEncoder,
-  'bigru': BiGRUConfig,
-  'cnn': CNNConfig,
-  'han': HANConfig,
-  'bert': BertConfig,
-  'no_pooling': NoPooling,
-  'mean': MeanConfig,
-  'self_attention': SelfAttentionConfig,
-  'cls': ClsConfig,
-  'label_attention': LabelAttentionConfig,
-  'one_vs_all': OneVsAllConfig,
-  'descriptor': DescriptorConfig,
-  'zero_shot': ZeroShotConfig,
-  'unified': UnifiedConfig,
-  'gradient': NeuralTrain,
-  'bce': BCEConfig,
-  'focal': FocalConfig,
-  'squared_hinge': SquaredHingeConfig,
-  'softmax': SoftmaxConfig,
-  'by_optimizer': ByOptimizer,
-  'fused_sgd': FusedSGD,
-  'fused_adagrad': FusedAdagrad,
-  'even_weights': EvenWeights,
-  'class_balanced': ClassBalancedWeights,
-  'propensity': PropensityWeights,
-  'no_average': NoAverage,
-  'ema': EMAConfig,
-  'swa': SWAConfig,
-  'exact_match': ExactMatchModel,
-  'none': NoTrain,
-}
-
-
-def choices(kind: type) -> tuple[type, ...]:
-  """The kinds among which a union chooses; none where kind is no union."""
-  if kind in KINDS.values():
-    return ()
-  return tuple(one for one in KINDS.values() if issubclass(one, kind))
-
-
 def shrink(config: Config) -> Config:
   """A tiny twin of a config, for tests: two steps on the embedded corpus.
 
@@ -335,6 +255,19 @@ def _shrink_tokens(tokens: TokensConfig) -> TokensConfig:
       return dataclasses.replace(tokens, max_tokens=16, buckets=(16,))
     case SubwordsConfig():
       sizes = {}
+    case GivenFeaturesConfig():
+      # The embedded corpus is text.
+      return _shrink_tokens(TfidfConfig())
+    case TfidfConfig():
+      return dataclasses.replace(
+        tokens,
+        max_ngram=min(tokens.max_ngram, 3),
+        min_ngram=min(tokens.min_ngram, 3),
+        max_features=64,
+        min_count=1,
+        max_share=1.0,
+        first_words=min(tokens.first_words, 16),
+      )
     case _:
       sizes = {'min_count': 1, 'max_words': 64}
   return dataclasses.replace(tokens, max_tokens=16, buckets=(8, 16), **sizes)

@@ -10,25 +10,10 @@ import typing
 from typing import Any
 
 from xjax.core.errors import ConfigError
-from xjax.data.config import (
-  DataConfig,
-  FeatureFilesConfig,
-  SubwordsConfig,
-  TokensConfig,
-  WordsConfig,
-)
 from xjax.heads.storage import Storage
 from xjax.models.config import (
-  BertConfig,
-  ClsConfig,
-  DescriptorConfig,
-  DescriptorWeights,
   ExactMatchModel,
-  FeaturesConfig,
-  HANConfig,
   NeuralModel,
-  NoEmbedding,
-  NoEncoder,
   NoPooling,
   OneVsAllConfig,
 )
@@ -39,9 +24,10 @@ from xjax.train.config import (
   EvalConfig,
   NeuralTrain,
   NoTrain,
-  choices,
 )
 from xjax.train.config_ranges import RANGES
+from xjax.train.input_check import input_faults
+from xjax.train.kinds import choices
 from xjax.train.recipe_check import recipe_faults
 
 _SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
@@ -157,17 +143,16 @@ def _spell(hint: Any) -> str:
 
 
 def _joint_faults(config: Config) -> Iterator[str]:
-  yield from _data_faults(config.data)
+  yield from input_faults(config)
   yield from _judging_faults(config.eval)
   match config.model, config.train:
     case NeuralModel(), NeuralTrain():
-      yield from _input_faults(config)
       yield from _part_faults(config.model)
       yield from _row_faults(config)
       yield from recipe_faults(config.train)
       yield from _metric_faults(config.train.best_metric, config.eval.ks)
     case ExactMatchModel(), NoTrain():
-      yield from _text_faults(config.data.tokens)
+      pass
     case model, train:
       yield (
         f'config.train={type(train).__name__}(): does not go with '
@@ -176,108 +161,11 @@ def _joint_faults(config: Config) -> Iterator[str]:
       )
 
 
-def _data_faults(data: DataConfig) -> Iterator[str]:
-  tokens, buckets = data.tokens, data.tokens.buckets
-  if not buckets or min(buckets) < 1 or list(buckets) != sorted(set(buckets)):
-    yield f'config.data.tokens.buckets={buckets}: must be ascending lengths'
-  elif buckets[-1] != tokens.max_tokens:
-    yield (
-      f'config.data.tokens.buckets={buckets}: the last one must be '
-      f'config.data.tokens.max_tokens={tokens.max_tokens}'
-    )
-  elif getattr(tokens, 'packed', False) and len(buckets) > 1:
-    yield (
-      f'config.data.tokens.buckets={buckets}: with '
-      'config.data.tokens.packed=True all rows are of max_tokens: '
-      f'{buckets[-1:]}'
-    )
-  if len(set(data.zones)) != len(data.zones):
-    yield f'config.data.zones={data.zones}: a zone is named twice'
-  if not data.labels:
-    yield "config.data.labels='': must be corpus, all, or a file"
-
-
 def _judging_faults(judged: EvalConfig) -> Iterator[str]:
   if not judged.ks or min(judged.ks) < 1 or max(judged.ks) > judged.depth:
     yield (
       f'config.eval.ks={judged.ks}: must be from 1 to '
       f'config.eval.depth={judged.depth}'
-    )
-
-
-def _text_faults(tokens: TokensConfig) -> Iterator[str]:
-  """What a model that reads whole texts cannot take."""
-  if not isinstance(tokens, WordsConfig):
-    yield (
-      f'config.data.tokens={type(tokens).__name__}(...): this model reads '
-      'words: WordsConfig(...)'
-    )
-  elif tokens.by_zone:
-    yield 'config.data.tokens.by_zone=True: this model reads zones as one text'
-
-
-def _input_faults(config: Config) -> Iterator[str]:
-  """Tokens and the parts that read them."""
-  tokens = config.data.tokens
-  by_zone = isinstance(tokens, WordsConfig) and tokens.by_zone
-  if by_zone != isinstance(config.model.encoder, HANConfig):
-    yield (
-      f'config.data.tokens.by_zone={by_zone}: must be True with '
-      'config.model.encoder=HANConfig(...), and False with any other'
-    )
-  from_files = isinstance(tokens, FeatureFilesConfig)
-  if from_files != isinstance(config.model.embedding, FeaturesConfig):
-    yield (
-      f'config.model.embedding={type(config.model.embedding).__name__}(...): '
-      'FeaturesConfig(...) goes with config.data.tokens=FeatureFilesConfig(...)'
-      ', and each with nothing else'
-    )
-  yield from _subword_faults(config)
-  head = config.model.head
-  if getattr(head, 'aligned', False) and not _of_one_space(config.model):
-    yield (
-      'config.model.head.aligned=True: descriptors and tokens are of one space '
-      'with BertConfig(...), or FeaturesConfig(...) and NoEncoder()'
-    )
-  if from_files and head.describes and head.descriptor != DescriptorConfig():
-    yield (
-      f'config.model.head.descriptor={head.descriptor}: labels have vectors of '
-      'the outside encoder here, and no words are read: DescriptorConfig()'
-    )
-
-
-def _of_one_space(model: NeuralModel) -> bool:
-  """Whether the encoder's output is where descriptors are from."""
-  match model.embedding, model.encoder:
-    case (NoEmbedding(), BertConfig()) | (FeaturesConfig(), NoEncoder()):
-      return True
-  return False
-
-
-def _subword_faults(config: Config) -> Iterator[str]:
-  """Encoders of the BERT family, and what belongs to them."""
-  model, tokens = config.model, config.data.tokens
-  pretrained = isinstance(model.encoder, BertConfig)
-  theirs = {
-    'config.data.tokens': (tokens, SubwordsConfig),
-    'config.model.embedding': (model.embedding, NoEmbedding),
-  }
-  for field, (found, kind) in theirs.items():
-    if isinstance(found, kind) != pretrained:
-      yield (
-        f'{field}={type(found).__name__}(...): {kind.__name__}(...) goes with '
-        'config.model.encoder=BertConfig(...), and each with nothing else'
-      )
-  if isinstance(model.pooling, ClsConfig) and not pretrained:
-    yield (
-      'config.model.pooling=ClsConfig(...): needs '
-      'config.model.encoder=BertConfig(...), which reads a token [CLS]'
-    )
-  weights = getattr(getattr(model.head, 'descriptor', None), 'weights', None)
-  if pretrained and weights not in (None, DescriptorWeights.UNIFORM):
-    yield (
-      f'config.model.head.descriptor.weights={weights}: the encoder reads '
-      'names as a whole: DescriptorWeights.UNIFORM'
     )
 
 

@@ -9,7 +9,8 @@ import typing
 from typing import Any
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.train.config import KINDS, Config, choices
+from xjax.train.config import Config
+from xjax.train.kinds import KINDS, choices
 
 _KIND_OF = {cls: kind for kind, cls in KINDS.items()}
 

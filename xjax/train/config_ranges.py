@@ -8,9 +8,10 @@ from typing import Any
 from xjax.core.mesh import MeshConfig
 from xjax.data.config import (
   DataConfig,
+  PaddedConfig,
   SubwordsConfig,
   SyntheticData,
-  TokensConfig,
+  TfidfConfig,
   WordsConfig,
 )
 from xjax.losses.config import ClassBalancedWeights, FocalConfig
@@ -56,7 +57,7 @@ _AXIS = Allowed(lambda v: v == -1 or v >= 1, 'at least 1, or -1: the rest')
 
 # By the class that has the field; a field of a base holds for all its kinds.
 RANGES: dict[type, dict[str, Allowed]] = {
-  TokensConfig: {'max_tokens': _COUNT},
+  PaddedConfig: {'max_tokens': _COUNT},
   SubwordsConfig: {
     'max_tokens': Allowed(
       lambda v: v >= 3, 'at least 3: two are special tokens'
@@ -65,6 +66,14 @@ RANGES: dict[type, dict[str, Allowed]] = {
   WordsConfig: {
     'min_count': _COUNT,
     'max_words': _COUNT,
+  },
+  TfidfConfig: {
+    'min_ngram': _COUNT,
+    'max_ngram': _COUNT,
+    'max_features': _COUNT,
+    'min_count': _COUNT,
+    'max_share': _SHARE,
+    'first_words': _NATURAL,
   },
   DataConfig: {'hold_out_labels': _NATURAL, 'workers': _NATURAL},
   SyntheticData: {

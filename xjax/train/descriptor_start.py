@@ -7,11 +7,11 @@ from absl import logging
 import jax
 import numpy as np
 
+from xjax.core.arrays import Arrays
 from xjax.core.atomic import atomic_write
 from xjax.core.distributed import is_host0
 from xjax.data.vocab import FIRST_WORD_ID, Vocabulary
 from xjax.data.word_vectors import WordVectors
-from xjax.evaluate.arrays import Arrays
 from xjax.train.state import TrainState, by_path, from_paths
 from xjax.train.vocabulary_rows import with_rows, word_rows
 from xjax.train.warm_start import DESCRIPTORS, WORD_VECTORS, with_values

@@ -11,9 +11,9 @@ from absl import logging
 from flax import nnx
 import numpy as np
 
+from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.distributed import is_host0
-from xjax.evaluate.arrays import Arrays
 from xjax.models.bert import Bert
 from xjax.models.config import BertConfig, DescriptorConfig
 from xjax.models.convert import parameter_shapes

@@ -1,59 +1,175 @@
-"""From the text of documents to batches of sparse features."""
+"""From documents to batches of sparse features, and to rows to train on."""
 
+import abc
 from collections.abc import Callable, Sequence
 import dataclasses
 
+import numpy as np
+from scipy import sparse
+import tqdm
+
+from xjax.core.errors import ConfigError
 from xjax.core.share import own_share
 from xjax.core.types import Ragged
+from xjax.data.config import GivenFeaturesConfig, TfidfConfig
 from xjax.data.feature_rows import FeatureRows
 from xjax.data.schema import Document, Split
-from xjax.data.sparse_batches import Featurise, SparseBatches
+from xjax.data.sparse_batches import Features, SparseBatches
+from xjax.data.sparse_documents import SparseDocuments
+from xjax.data.tfidf import Tfidf
 from xjax.train.config import Config
 from xjax.train.document_features import check_reads_features
 from xjax.train.inputs import as_read
 
+_CHUNK = 512  # documents whose features are made at a time
+
+# Texts -> their features, [N, D], columns ascending.
+Featurise = Callable[[Sequence[str]], sparse.csr_array]
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TextInputs:
-  """Turns documents into batches of what is made of their text.
+class SparseInputs(abc.ABC):
+  """Turns documents into batches of sparse features.
 
   Attributes:
     config: of the run.
-    featurise: texts -> their features.
   """
 
   config: Config
-  featurise: Featurise
+
+  @abc.abstractmethod
+  def features(self, documents: Sequence[str | Document]) -> Features:
+    """What tells the features of these documents.
+
+    Raises:
+      ConfigError, DataError: the run cannot read them.
+    """
 
   def split_batches(self, split: Split) -> SparseBatches:
     """Batches to judge a split by: every document once."""
-    return self._once(lambda row: split.documents[row].text(), split.gold)
+    return self._once(self.features(split.documents), split.gold)
 
   def text_batches(
     self,
     documents: Sequence[str | Document],
     features: FeatureRows | None = None,
   ) -> SparseBatches:
-    """Batches to predict for texts, every one once.
+    """Batches to predict for documents, every one once.
 
     Args:
-      documents: texts, or documents whose zones are cut as in training.
+      documents: as the run reads them: texts, or documents whose zones are cut
+        as in training; or SparseDocuments.
       features: None; of other runs.
 
     Raises:
-      ConfigError: features are given.
+      ConfigError: features are given, or documents that the run cannot read.
+      DataError: these have features beyond those of training.
     """
     if features is not None:
       check_reads_features(self.config)
-    data = self.config.data
     no_gold = Ragged.of([()] * len(documents))
-    return self._once(lambda row: as_read(documents[row], data).text(), no_gold)
+    return self._once(self.features(documents), no_gold)
 
-  def _once(self, text_of: Callable[[int], str], gold: Ragged) -> SparseBatches:
+  def split_rows(self, split: Split) -> sparse.csr_array:
+    """The features of all documents of a split, float32 [N, D]."""
+    features, rows = self.features(split.documents), np.arange(len(split))
+    title = f'features of {split.name}'
+    with tqdm.tqdm(rows, title, disable=None, delay=2) as bar:
+      parts = []
+      for start in range(0, max(1, len(rows)), _CHUNK):
+        parts.append(features(rows[start : start + _CHUNK]))
+        bar.update(parts[-1].shape[0])
+    return sparse.vstack(parts, format='csr')
+
+  def _once(self, features: Features, gold: Ragged) -> SparseBatches:
     return SparseBatches(
-      text_of,
+      features,
       gold,
-      self.featurise,
       batch_size=self.config.eval.batch_size,
       share=own_share(),
     )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TextInputs(SparseInputs):
+  """Features that are made of a document's text.
+
+  Attributes:
+    featurise: texts -> their features.
+  """
+
+  featurise: Featurise
+
+  def features(self, documents: Sequence[str | Document]) -> Features:
+    """Made of the zones of the run, as they are asked for."""
+    data = self.config.data
+    return lambda rows: self.featurise(
+      [as_read(documents[row], data).text() for row in rows.tolist()]
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RowInputs(SparseInputs):
+  """Features that documents come with.
+
+  Attributes:
+    n_features: D of the training split.
+  """
+
+  n_features: int
+
+  def features(self, documents: Sequence[str | Document]) -> Features:
+    """The rows of SparseDocuments.
+
+    Raises:
+      ConfigError: these are other documents.
+      DataError: they have features beyond D.
+    """
+    return self._rows(documents).__getitem__
+
+  def split_rows(self, split: Split) -> sparse.csr_array:
+    """As SparseInputs, without a copy."""
+    return self._rows(split.documents)
+
+  def _rows(self, documents: Sequence[str | Document]) -> sparse.csr_array:
+    if not isinstance(documents, SparseDocuments):
+      raise ConfigError(
+        'this run reads no text: give it the features of documents, as in the '
+        'files it was trained on'
+      )
+    return documents.of_width(self.n_features).rows
+
+
+def fit_inputs(split: Split, config: Config) -> TextInputs | RowInputs:
+  """What reads documents as config.data.tokens says.
+
+  Args:
+    split: of training.
+    config: of a run whose model reads sparse features.
+
+  Raises:
+    ConfigError: tokens are none of sparse features.
+    DataError: no n-gram is left.
+  """
+  match config.data.tokens:
+    case TfidfConfig() as tokens:
+      return TextInputs(config, Tfidf.fit(Texts(split.documents), tokens))
+    case GivenFeaturesConfig():
+      return RowInputs(config, split.documents.n_features)
+    case tokens:
+      raise ConfigError(
+        f'config.data.tokens={type(tokens).__name__}(...): no sparse features'
+      )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Texts(Sequence):
+  """The texts of documents, read as they are asked for."""
+
+  documents: Sequence[Document]
+
+  def __len__(self) -> int:
+    return len(self.documents)
+
+  def __getitem__(self, row: int) -> str:
+    return self.documents[range(len(self))[row]].text()
