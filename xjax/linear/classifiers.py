@@ -1,0 +1,196 @@
+"""Linear classifiers, one per label: what training gives and scoring reads."""
+
+from collections.abc import Sequence
+import dataclasses
+import os
+
+import numpy as np
+from scipy import sparse
+
+from xjax.core.atomic import write_npz
+from xjax.core.errors import DAMAGE, DataError
+
+_DTYPES = {
+  'data': np.float32,
+  'indices': np.int32,
+  'indptr': np.int64,
+  'bias': np.float32,
+  'n_features': np.int64,
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Classifiers:
+  """Scores are X @ weights + bias.
+
+  Attributes:
+    weights: float32 CSC [D, L]; features of a label ascend.
+    bias: float32 [L].
+  """
+
+  weights: sparse.csc_array
+  bias: np.ndarray
+
+  @property
+  def n_labels(self) -> int:
+    """L."""
+    return len(self.bias)
+
+  @property
+  def n_features(self) -> int:
+    """D."""
+    return self.weights.shape[0]
+
+  @property
+  def nbytes(self) -> int:
+    """Of all arrays."""
+    return sum(x.nbytes for x in self.arrays().values())
+
+  @classmethod
+  def pruned(
+    cls, weights_DC: np.ndarray, bias_C: np.ndarray, threshold: float
+  ) -> 'Classifiers':
+    """Of dense weights, without those below a threshold.
+
+    DiSMEC (Babbar and Schoelkopf 2017), Section 3.3; biases stay.
+
+    Args:
+      weights_DC: of any float type, finite.
+      bias_C: of any float type, finite.
+      threshold: weights of smaller absolute value are left out, as are zeros.
+    """
+    kept_CD = (np.abs(weights_DC) >= threshold).T & (weights_DC != 0).T
+    _, indices = np.nonzero(kept_CD)
+    indptr = np.zeros(len(bias_C) + 1, np.int64)
+    np.cumsum(kept_CD.sum(axis=1), out=indptr[1:])
+    data = weights_DC.T[kept_CD].astype(np.float32)
+    parts = data, indices.astype(np.int32), indptr
+    return cls(_matrix(*parts, len(weights_DC)), bias_C.astype(np.float32))
+
+  @classmethod
+  def joined(cls, parts: Sequence['Classifiers']) -> 'Classifiers':
+    """Of the labels of all parts, one after the other."""
+    matrices = [part.weights for part in parts]
+    starts = np.cumsum([0, *(len(m.data) for m in matrices)])
+    indptr = [m.indptr[:-1] + start for m, start in zip(matrices, starts)]
+    weights = _matrix(
+      np.concatenate([m.data for m in matrices]),
+      np.concatenate([m.indices for m in matrices]),
+      np.concatenate([*indptr, starts[-1:]]).astype(np.int64),
+      parts[0].n_features,
+    )
+    return cls(weights, np.concatenate([part.bias for part in parts]))
+
+  def with_last(self, last_L: np.ndarray, norm: float) -> 'Classifiers':
+    """Puts some labels after all others, whatever the document.
+
+    Labels that nothing was learnt of are scored alike by a bias alone, and are
+    no better than the worst of those that were trained: were it, say, -1, they
+    would be listed before trained labels that score less, all of them at once.
+    Their bias is 1 below the least that a trained label can score by its norm.
+
+    Args:
+      last_L: bool, whether a label is to be last.
+      norm: of documents' rows, at most.
+    """
+    squares_D = self.weights.multiply(self.weights)
+    norm_L = np.sqrt(np.asarray(squares_D.sum(axis=0)).ravel())
+    least_L = self.bias - norm * norm_L
+    least = least_L[~last_L].min() if not last_L.all() else 0.0
+    bias_L = np.where(last_L, np.float32(least - 1), self.bias)
+    kept = np.repeat(~last_L, np.diff(self.weights.indptr))
+    before = np.concatenate([[0], np.cumsum(kept)])
+    weights = _matrix(
+      self.weights.data[kept],
+      self.weights.indices[kept],
+      before[self.weights.indptr],
+      self.n_features,
+    )
+    return Classifiers(weights, bias_L)
+
+  def arrays(self) -> dict[str, np.ndarray]:
+    """What is saved; `of_arrays` undoes it."""
+    return {
+      'data': self.weights.data,
+      'indices': self.weights.indices.astype(np.int32, copy=False),
+      'indptr': self.weights.indptr.astype(np.int64, copy=False),
+      'bias': self.bias,
+      'n_features': np.int64(self.n_features),
+    }
+
+  @classmethod
+  def of_arrays(cls, arrays: dict[str, np.ndarray]) -> 'Classifiers':
+    """Of what was saved.
+
+    Raises:
+      ValueError: these are no classifiers; the message says why.
+    """
+    for name, dtype in _DTYPES.items():
+      if name not in arrays:
+        raise ValueError(f'{name} is missing')
+      have, ndim = arrays[name], int(name != 'n_features')
+      if have.dtype != dtype or have.ndim != ndim:
+        raise ValueError(
+          f'{name} is {have.dtype} of {have.ndim} axes, should be '
+          f'{np.dtype(dtype)} of {ndim}'
+        )
+    data, indices, indptr, bias = (arrays[name] for name in list(_DTYPES)[:4])
+    n_features = int(arrays['n_features'])
+    _check(data, indices, indptr, bias, n_features)
+    return cls(_matrix(data, indices, indptr, n_features), bias)
+
+  def save(self, path: str | os.PathLike) -> None:
+    """Writes an .npz file.
+
+    Raises:
+      WriteError: it cannot be written.
+    """
+    write_npz(path, self.arrays())
+
+  @classmethod
+  def load(cls, path: str | os.PathLike) -> 'Classifiers':
+    """Reads what `save` wrote, and checks it.
+
+    Raises:
+      DataError: there is no such file, or it is damaged.
+    """
+    try:
+      with open(path, 'rb') as raw, np.load(raw, allow_pickle=False) as file:
+        return cls.of_arrays({name: file[name] for name in file.files})
+    except FileNotFoundError as error:
+      raise DataError(f'{path}: no such file') from error
+    except DAMAGE as error:
+      raise DataError(
+        f'{path}: cannot be read ({error}): damaged, or no linear classifiers; '
+        'train again'
+      ) from error
+
+
+def _matrix(
+  data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_features: int
+) -> sparse.csc_array:
+  shape = (n_features, len(indptr) - 1)
+  return sparse.csc_array((data, indices, indptr), shape=shape)
+
+
+def _check(
+  data: np.ndarray,
+  indices: np.ndarray,
+  indptr: np.ndarray,
+  bias: np.ndarray,
+  n_features: int,
+) -> None:
+  """Raises ValueError where arrays do not fit together."""
+  if len(indptr) != len(bias) + 1 or len(data) != len(indices):
+    raise ValueError('arrays of different lengths')
+  if indptr[0] or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
+    raise ValueError('indptr does not count the weights')
+  rises = np.diff(indices) > 0
+  rises[indptr[1:-1][(indptr[1:-1] > 0) & (indptr[1:-1] < len(data))] - 1] = (
+    True
+  )
+  inside = not len(indices) or 0 <= indices.min() <= indices.max() < n_features
+  if not (inside and rises.all()):
+    raise ValueError('features of a label must ascend from 0 to n_features')
+  if not (np.isfinite(data).all() and np.isfinite(bias).all()):
+    raise ValueError('weights that are not finite')
