@@ -69,13 +69,16 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
     file.write('\n')
 
 
-def write_npz(path: str | os.PathLike, arrays: dict[str, np.ndarray]) -> None:
-  """Writes arrays as an uncompressed .npz (never pickled objects)."""
+def write_npz(
+  path: str | os.PathLike, arrays: dict[str, np.ndarray], packed: bool = False
+) -> None:
+  """Writes arrays as an .npz (never pickled objects), packed or not."""
   for name, array in arrays.items():
     if np.asarray(array).dtype.hasobject:
       raise TypeError(f'{name}: object arrays cannot be saved')
   with atomic_write(path, 'wb') as file:
-    np.savez(file, allow_pickle=False, **arrays)
+    save = np.savez_compressed if packed else np.savez
+    save(file, allow_pickle=False, **arrays)
 
 
 def build_folder(

@@ -8,60 +8,15 @@ products of Etter et al. 2022, "Accelerating Inference for Sparse Extreme
 Multi-Label Ranking Trees").
 """
 
-from collections.abc import Sequence
 import dataclasses
 from typing import Self
 
 import numpy as np
 
-from xjax.core.errors import DataError
+from xjax.core.arrays import Arrays
+from xjax.linear.classifiers import Classifiers
 
 NARROW = 2**16  # classifiers of a block that 16 bits can tell apart
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Classifiers:
-  """Sparse classifiers as they are trained: entries in no layout yet.
-
-  Attributes:
-    features: int32 [entries].
-    columns: int32 [entries], the classifier of each.
-    values: float32 [entries].
-    bias: float32 [C].
-  """
-
-  features: np.ndarray
-  columns: np.ndarray
-  values: np.ndarray
-  bias: np.ndarray
-
-  @classmethod
-  def of(
-    cls, weights: np.ndarray, bias: np.ndarray, width: int, threshold: float
-  ) -> Self:
-    """The first width columns, without weights of a size below threshold."""
-    kept = np.abs(weights[:, :width]) >= max(threshold, np.float32(1e-30))
-    features, columns = np.nonzero(kept)
-    return cls(
-      features.astype(np.int32),
-      columns.astype(np.int32),
-      weights[features, columns],
-      bias[:width].copy(),
-    )
-
-  @classmethod
-  def joined(cls, parts: Sequence['Classifiers']) -> Self:
-    """The columns of all parts, one after the other."""
-    starts = np.cumsum([0, *(len(part.bias) for part in parts)])
-    columns = [
-      part.columns + np.int32(start) for part, start in zip(parts, starts)
-    ]
-    return cls(
-      np.concatenate([part.features for part in parts]),
-      np.concatenate(columns),
-      np.concatenate([part.values for part in parts]),
-      np.concatenate([part.bias for part in parts]),
-    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -89,94 +44,102 @@ class BlockWeights:
   bias: np.ndarray
 
   @classmethod
-  def of(
-    cls, classifiers: Classifiers, columns: np.ndarray, n_features: int
-  ) -> Self:
+  def of(cls, classifiers: Classifiers, columns: np.ndarray) -> Self:
     """Lays classifiers out.
 
     Args:
       classifiers: of all blocks.
       columns: int64 [blocks + 1], the first classifier of each block.
-      n_features: D.
     """
-    block = np.searchsorted(columns, classifiers.columns, 'right') - 1
-    order = np.lexsort((classifiers.columns, classifiers.features, block))
-    block, features = block[order], classifiers.features[order]
-    new = np.ones(len(order), bool)
-    new[1:] = (features[1:] != features[:-1]) | (block[1:] != block[:-1])
-    first = np.flatnonzero(new)
+    given = classifiers.weights
+    column = np.repeat(np.arange(classifiers.n_labels), np.diff(given.indptr))
+    block = np.searchsorted(columns, column, 'right') - 1
+    # A stable sort, since columns of a feature ascend as they are.
+    cell = block * np.int64(classifiers.n_features) + given.indices
+    order = np.argsort(cell, kind='stable')
+    cell, block, column = cell[order], block[order], column[order]
+    first = np.flatnonzero(np.append(True, cell[1:] != cell[:-1])[: len(cell)])
     widest = int(np.diff(columns).max(initial=0))
-    places = classifiers.columns[order] - columns[block]
     return cls(
-      n_features=n_features,
+      n_features=classifiers.n_features,
       columns=np.asarray(columns, np.int64),
       rows=np.searchsorted(block[first], np.arange(len(columns))),
-      features=features[first],
+      features=given.indices[order][first].astype(np.int32),
       entries=np.append(first, len(order)).astype(np.int64),
-      places=places.astype(np.uint16 if widest <= NARROW else np.int32),
-      values=classifiers.values[order],
-      bias=np.asarray(classifiers.bias, np.float32),
+      places=(column - columns[block]).astype(
+        np.uint16 if widest <= NARROW else np.int32
+      ),
+      values=given.data[order],
+      bias=classifiers.bias,
     )
 
-  @property
-  def nbytes(self) -> int:
-    """Bytes of all arrays."""
-    return sum(array.nbytes for array in self.arrays().values())
-
   def arrays(self) -> dict[str, np.ndarray]:
-    """All there is, as arrays of a file."""
+    """All there is but columns, as arrays of a file that pack well."""
+    steps = np.diff(self.features, prepend=0)
+    starts = self.rows[:-1][np.diff(self.rows) > 0]
+    steps[starts] = self.features[starts]
     return {
-      field.name: np.asarray(getattr(self, field.name))
-      for field in dataclasses.fields(self)
+      'n_features': np.int64(self.n_features),
+      'rows': self.rows,
+      'feature_steps': steps.astype(np.int32),
+      'row_lengths': np.diff(self.entries).astype(np.int32),
+      'places': self.places,
+      'values': self.values,
+      'bias': self.bias,
     }
 
   @classmethod
-  def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Self:
-    """What arrays gave.
+  def take(cls, arrays: Arrays, prefix: str, columns: np.ndarray) -> Self:
+    """What arrays gave, of a file.
+
+    Args:
+      arrays: of the file.
+      prefix: of their names there.
+      columns: as the attribute.
 
     Raises:
-      DataError: these cannot be the weights of blocks.
+      DataError: they cannot be the weights of these blocks.
     """
+    widest = int(np.diff(columns).max(initial=0))
+    kind = np.uint16 if widest <= NARROW else np.int32
+    rows = arrays.take(f'{prefix}/rows', np.int64, (len(columns),))
+    steps = arrays.take(f'{prefix}/feature_steps', np.int32, (None,))
+    lengths = arrays.take(f'{prefix}/row_lengths', np.int32, (len(steps),))
+    values = arrays.take(f'{prefix}/values', np.float32, (None,))
     made = cls(
-      **{
-        field.name: arrays[field.name]
-        for field in dataclasses.fields(cls)
-        if field.name != 'n_features'
-      },
-      n_features=int(arrays['n_features']),
+      n_features=arrays.count(f'{prefix}/n_features'),
+      columns=columns,
+      rows=rows,
+      features=steps,
+      entries=np.append(np.int64(0), np.cumsum(lengths, dtype=np.int64)),
+      places=arrays.take(f'{prefix}/places', kind, (len(values),)),
+      values=values,
+      bias=arrays.take(f'{prefix}/bias', np.float32, (int(columns[-1]),)),
     )
-    made.check()
+    arrays.check_offsets(f'{prefix}/rows', rows, len(steps))
+    arrays.check_offsets(f'{prefix}/row_lengths', made.entries, len(values))
+    made = dataclasses.replace(made, features=_summed(steps, rows))
+    if fault := made._fault():
+      arrays.fail(prefix, fault)
     return made
 
-  def check(self) -> None:
-    """Refuses arrays that scoring would read beyond.
-
-    Raises:
-      DataError: that is so.
-    """
-    bounds = (
-      (self.columns, len(self.bias)),
-      (self.rows, len(self.features)),
-      (self.entries, len(self.values)),
-    )
-    whole = all(
-      len(ends) and ends[0] == 0 and ends[-1] == n and (np.diff(ends) >= 0).all()
-      for ends, n in bounds
-    )
-    if (
-      not whole
-      or len(self.columns) != len(self.rows)
-      or len(self.entries) != len(self.features) + 1
-      or len(self.places) != len(self.values)
-      or not _below(self.features, self.n_features)
-    ):
-      raise DataError('the weights of a model do not fit together')
-    widths = np.repeat(
-      np.diff(self.columns), np.diff(self.entries[self.rows])
-    )
-    if not (self.places < widths).all() or (self.places < 0).any():
-      raise DataError('the weights of a model name classifiers that are not')
+  def _fault(self) -> str | None:
+    """What scoring would read beyond the arrays for."""
+    widths = np.repeat(np.diff(self.columns), np.diff(self.entries[self.rows]))
+    if (self.places >= widths).any() or (self.places < 0).any():
+      return 'a weight of a classifier that is not in its block'
+    block = np.repeat(np.arange(len(self.rows) - 1), np.diff(self.rows))
+    falls = (np.diff(self.features) <= 0) & (np.diff(block) == 0)
+    inside = (self.features >= 0) & (self.features < self.n_features)
+    if falls.any() or not inside.all():
+      return 'features of a block do not ascend from 0'
+    if not np.isfinite(self.values).all() or not np.isfinite(self.bias).all():
+      return 'a weight is not finite'
+    return None
 
 
-def _below(values: np.ndarray, limit: int) -> bool:
-  return not len(values) or (values.min() >= 0 and values.max() < limit)
+def _summed(steps: np.ndarray, rows: np.ndarray) -> np.ndarray:
+  """int32, sums of steps that begin anew with each block of rows."""
+  sums = np.cumsum(steps, dtype=np.int64)
+  before = np.where(rows[:-1] > 0, sums[rows[:-1] - 1], 0)
+  return (sums - np.repeat(before, np.diff(rows))).astype(np.int32)

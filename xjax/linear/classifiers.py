@@ -81,6 +81,14 @@ class Classifiers:
     )
     return cls(weights, np.concatenate([part.bias for part in parts]))
 
+  def of_features(self, features: np.ndarray, n_features: int) -> 'Classifiers':
+    """The same, where feature i is features[i], ascending, of n_features."""
+    given = self.weights
+    indices = features[given.indices].astype(np.int32)
+    return Classifiers(
+      _matrix(given.data, indices, given.indptr, n_features), self.bias
+    )
+
   def with_last(self, last_L: np.ndarray, norm: float) -> 'Classifiers':
     """Puts some labels after all others, whatever the document.
 

@@ -21,7 +21,7 @@ from numba import njit
 import numpy as np
 from scipy import sparse
 
-from xjax.linear.losses import Loss
+from xjax.linear.config import Loss
 
 WIDTH = 16  # labels of a block: float32 that fill a cache line
 
@@ -54,12 +54,11 @@ class Solver:
 
 
 class Workspace:
-  """Arrays that one thread uses again and again."""
+  """Arrays that one thread uses again and again; 65 bytes a feature."""
 
   def __init__(self, n_features: int):
-    """Takes 4 (WIDTH + 1) bytes a feature."""
     self.weights = np.zeros((n_features, WIDTH), np.float32)
-    self.bias = np.zeros(WIDTH, np.float32)
+    self.used = np.zeros(n_features, bool)
 
 
 def solve_block(
@@ -69,7 +68,7 @@ def solve_block(
   solver: Solver,
   seed: int,
   workspace: Workspace,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """The classifiers of at most WIDTH labels.
 
   Args:
@@ -78,36 +77,46 @@ def solve_block(
     positive: bool [M, C], C <= WIDTH.
     solver: how.
     seed: of the order in which documents are visited; it alone decides it.
-    workspace: of D features; what it holds is written over.
+    workspace: of D features.
 
   Returns:
-    weights: float32 [D, WIDTH], in the workspace; columns from C on are 0.
-    bias: float32 [WIDTH], likewise.
+    features: int64 [F], those that the documents have, ascending.
+    weights: float32 [F, C]; of all other features they are 0.
+    bias: float32 [C].
   """
   width = positive.shape[1]
   sign = np.full((len(documents), WIDTH), -1, np.float32)
   sign[:, :width][positive] = 1
-  workspace.weights[:] = 0
-  workspace.bias[:] = 0
+  bias = np.zeros(WIDTH, np.float32)
+  indices = rows.indices.view(np.uint32)
+  _mark(rows.indptr, indices, documents, workspace.used)
   solve = _squared_hinge if solver.loss is Loss.SQUARED_HINGE else _logistic
   solve(
     rows.indptr,
-    rows.indices.view(np.uint32),
+    indices,
     rows.data,
     documents,
     sign,
     workspace.weights,
-    workspace.bias,
+    bias,
     np.float32(solver.c),
     np.float32(solver.eps),
     solver.max_epochs,
     seed,
     width,
   )
-  # What is left of columns that stand for no label is not theirs to keep.
-  workspace.weights[:, width:] = 0
-  workspace.bias[width:] = 0
-  return workspace.weights, workspace.bias
+  features = np.flatnonzero(workspace.used)
+  weights = workspace.weights[features, :width]
+  workspace.weights[features] = 0
+  workspace.used[features] = False
+  return features, weights, bias[:width]
+
+
+@njit(**_JIT)
+def _mark(indptr, indices, documents, used):
+  for document in documents:
+    for e in range(indptr[document], indptr[document + 1]):
+      used[indices[e]] = True
 
 
 @njit(**_JIT)
@@ -251,7 +260,7 @@ def _norms(indptr, values, documents):
 
 @njit(**_JIT)
 def _score(indices, values, first, last, weights, bias, scores):
-  """scores = bias + the sum of value times weights; eight features a turn.
+  """Scores = bias + the sum of value times weights; eight features a turn.
 
   Of one feature a turn, the compiler would gather along features instead of
   loading the weights of a feature at once.

@@ -5,6 +5,7 @@ import enum
 
 from xjax.data.config import MAY_CHANGE
 from xjax.heads.storage import Storage
+from xjax.trees.config import ClusterTree, TreeConfig
 
 
 @dataclasses.dataclass
@@ -306,3 +307,29 @@ class ExactMatchModel(ModelConfig):
   """
 
   alt: bool = False
+
+
+@dataclasses.dataclass
+class LinearModel(ModelConfig):
+  """One weight vector per label over sparse features of documents."""
+
+
+@dataclasses.dataclass
+class TreeModel(ModelConfig):
+  """Linear classifiers at the nodes of a label tree.
+
+  With the logistic loss a probabilistic label tree (Jasinska et al. 2016), with
+  the squared hinge XR-Linear (Yu et al. 2022, "PECOS").
+
+  Attributes:
+    tree: over the labels.
+    n_trees: of an ensemble; each has a seed of its own.
+    beam: nodes of a depth that are opened for a document.
+    exact: whether every node is opened that may have one of the best labels
+      below it, beyond the beam; of ensembles, for each tree.
+  """
+
+  tree: TreeConfig = dataclasses.field(default_factory=ClusterTree)
+  n_trees: int = 1
+  beam: int = dataclasses.field(default=10, metadata=MAY_CHANGE)
+  exact: bool = dataclasses.field(default=False, metadata=MAY_CHANGE)

@@ -44,6 +44,11 @@ def check_describes(config: Config) -> None:
   """
   if isinstance(config.model, ExactMatchModel):
     return
+  if not isinstance(config.model, NeuralModel):
+    raise ConfigError(
+      f'{_names([type(config.model)])} cannot score new labels: it knows labels'
+      ' by their documents'
+    )
   head = config.model.head
   if not head.describes:
     able = _names(kind for kind in _heads() if kind.describes)

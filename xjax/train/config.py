@@ -22,10 +22,7 @@ from xjax.losses.config import (
   LabelWeightsConfig,
   LossConfig,
 )
-from xjax.models.config import (
-  ModelConfig,
-  NeuralModel,
-)
+from xjax.models.config import ModelConfig, NeuralModel, TreeModel
 from xjax.train.average import AverageConfig, EMAConfig, NoAverage, SWAConfig
 
 
@@ -301,6 +298,12 @@ def _shrink_average(average: AverageConfig) -> AverageConfig:
 
 def _shrink_model(model: ModelConfig) -> ModelConfig:
   """Every size of every part, whatever its kind."""
+  if isinstance(model, TreeModel):
+    small = {'arity': 2, 'max_leaf': 4}
+    names = {field.name for field in dataclasses.fields(model.tree)}
+    sizes = {name: small[name] for name in names & small.keys()}
+    tree = dataclasses.replace(model.tree, **sizes)
+    return dataclasses.replace(model, tree=tree)
   if not isinstance(model, NeuralModel):
     return dataclasses.replace(model)
   parts = {field.name for field in dataclasses.fields(model)}

@@ -13,9 +13,11 @@ from xjax.core.errors import ConfigError
 from xjax.heads.storage import Storage
 from xjax.models.config import (
   ExactMatchModel,
+  LinearModel,
   NeuralModel,
   NoPooling,
   OneVsAllConfig,
+  TreeModel,
 )
 from xjax.train.average import averages
 from xjax.train.config import (
@@ -28,7 +30,9 @@ from xjax.train.config import (
 from xjax.train.config_ranges import RANGES
 from xjax.train.input_check import input_faults
 from xjax.train.kinds import choices
+from xjax.train.linear_config import LinearTrain, TreeTrain
 from xjax.train.recipe_check import recipe_faults
+from xjax.trees.config import Clusters, TreeConfig
 
 _SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
 _METRIC = re.compile(
@@ -153,12 +157,25 @@ def _joint_faults(config: Config) -> Iterator[str]:
       yield from _metric_faults(config.train.best_metric, config.eval.ks)
     case ExactMatchModel(), NoTrain():
       pass
+    case LinearModel(), LinearTrain():
+      pass
+    case TreeModel(), TreeTrain():
+      yield from _tree_faults(config.model.tree)
     case model, train:
       yield (
         f'config.train={type(train).__name__}(): does not go with '
         f'config.model={type(model).__name__}(): NeuralModel needs NeuralTrain,'
-        ' ExactMatchModel needs NoTrain'
+        ' ExactMatchModel NoTrain, LinearModel LinearTrain, TreeModel TreeTrain'
       )
+
+
+def _tree_faults(tree: TreeConfig) -> Iterator[str]:
+  halved = getattr(tree, 'clusters', None) is Clusters.TWO_MEANS
+  if halved and tree.arity & (tree.arity - 1):
+    yield (
+      f'config.model.tree.arity={tree.arity}: must be a power of 2 with '
+      'config.model.tree.clusters=Clusters.TWO_MEANS'
+    )
 
 
 def _judging_faults(judged: EvalConfig) -> Iterator[str]:

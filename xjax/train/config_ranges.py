@@ -26,6 +26,7 @@ from xjax.models.config import (
   HANConfig,
   HeadConfig,
   OneVsAllConfig,
+  TreeModel,
   UnifiedConfig,
 )
 from xjax.train.average import EMAConfig, SWAConfig
@@ -36,6 +37,13 @@ from xjax.train.config import (
   FusedSGD,
   NeuralTrain,
 )
+from xjax.train.linear_config import (
+  Liblinear,
+  LinearTrain,
+  Newton,
+  TreeTrain,
+)
+from xjax.trees.config import ClusterTree, CompleteTree, HuffmanTree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +55,7 @@ class Allowed:
 
 
 _COUNT = Allowed(lambda v: v >= 1, 'at least 1')
+_PLURAL = Allowed(lambda v: v >= 2, 'at least 2')
 _NATURAL = Allowed(lambda v: v >= 0, 'at least 0')
 _RATE = Allowed(lambda v: 0 <= v < 1, 'from 0 to below 1')
 _SHARE = Allowed(lambda v: 0 < v <= 1, 'above 0, to 1')
@@ -139,6 +148,25 @@ RANGES: dict[type, dict[str, Allowed]] = {
   ClassBalancedWeights: {'beta': _RATE},
   EMAConfig: {'decay': _RATE, 'start': _NATURAL},
   SWAConfig: {'start': _NATURAL, 'every': _COUNT},
+  LinearTrain: {'c': _POSITIVE, 'threshold': _AMOUNT},
+  Liblinear: {
+    'eps': _POSITIVE,
+    'max_iter': _COUNT,
+    'batch_labels': _COUNT,
+    'workers': _COUNT,
+  },
+  Newton: {'tolerance': _POSITIVE, 'chunk': _COUNT},
+  TreeTrain: {
+    'c': _POSITIVE,
+    'eps': _POSITIVE,
+    'max_epochs': _COUNT,
+    'threshold': _AMOUNT,
+    'workers': _COUNT,
+  },
+  TreeModel: {'n_trees': _COUNT, 'beam': _COUNT},
+  ClusterTree: {'arity': _PLURAL, 'max_leaf': _COUNT},
+  CompleteTree: {'arity': _PLURAL},
+  HuffmanTree: {'arity': _PLURAL},
   EvalConfig: {'batch_size': _COUNT, 'depth': _COUNT, 'recall': _SHARE},
   MeshConfig: {'data': _AXIS, 'label': _AXIS},
   Config: {'seed': _NATURAL},

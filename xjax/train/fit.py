@@ -12,7 +12,12 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus
 from xjax.evaluate.calibration import Calibration
-from xjax.models.config import ExactMatchModel, NeuralModel
+from xjax.models.config import (
+  ExactMatchModel,
+  LinearModel,
+  NeuralModel,
+  TreeModel,
+)
 from xjax.train.calibration import saved_calibration
 from xjax.train.config import Config
 from xjax.train.config_check import check_config
@@ -28,6 +33,7 @@ from xjax.train.judging import (
 from xjax.train.neural_fit import NeuralFit, load_neural
 from xjax.train.predictor import Predictor
 from xjax.train.preemption import Preemption
+from xjax.train.sparse_run import SparseFit, load_sparse
 from xjax.train.workdir import Workdir
 
 
@@ -122,6 +128,8 @@ def load(workdir: str | os.PathLike) -> Predictor:
       return load_neural(folder, config)
     case ExactMatchModel():
       return load_exact_match(folder, config)
+    case LinearModel() | TreeModel():
+      return load_sparse(folder, config)
   raise _unknown(config)
 
 
@@ -131,6 +139,8 @@ def _fit_of(config: Config, folder: Workdir) -> Fit:
       return NeuralFit(config, folder)
     case ExactMatchModel():
       return ExactMatchFit(config, folder)
+    case LinearModel() | TreeModel():
+      return SparseFit(config, folder)
   raise _unknown(config)
 
 

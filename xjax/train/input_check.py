@@ -22,10 +22,12 @@ from xjax.models.config import (
   ExactMatchModel,
   FeaturesConfig,
   HANConfig,
+  LinearModel,
   ModelConfig,
   NeuralModel,
   NoEmbedding,
   NoEncoder,
+  TreeModel,
 )
 from xjax.train.config import Config
 
@@ -33,6 +35,8 @@ from xjax.train.config import Config
 READS: dict[type[ModelConfig], tuple[type[TokensConfig], ...]] = {
   NeuralModel: (WordsConfig, SubwordsConfig, FeatureFilesConfig),
   ExactMatchModel: (WordsConfig,),
+  LinearModel: (TfidfConfig, GivenFeaturesConfig),
+  TreeModel: (TfidfConfig, GivenFeaturesConfig),
 }
 
 

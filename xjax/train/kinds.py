@@ -33,6 +33,7 @@ from xjax.models.config import (
   FeaturesConfig,
   HANConfig,
   LabelAttentionConfig,
+  LinearModel,
   MeanConfig,
   NeuralModel,
   NoEmbedding,
@@ -40,6 +41,7 @@ from xjax.models.config import (
   NoPooling,
   OneVsAllConfig,
   SelfAttentionConfig,
+  TreeModel,
   UnifiedConfig,
   ZeroShotConfig,
 )
@@ -50,6 +52,18 @@ from xjax.train.config import (
   FusedSGD,
   NeuralTrain,
   NoTrain,
+)
+from xjax.train.linear_config import (
+  Liblinear,
+  LinearTrain,
+  Newton,
+  TreeTrain,
+)
+from xjax.trees.config import (
+  ClusterTree,
+  CompleteTree,
+  HuffmanTree,
+  TaxonomyTree,
 )
 
 # Tags of config.json; a new kind of data, model or training adds a line.
@@ -99,6 +113,16 @@ KINDS = {
   'swa': SWAConfig,
   'exact_match': ExactMatchModel,
   'none': NoTrain,
+  'linear': LinearModel,
+  'linear_train': LinearTrain,
+  'liblinear': Liblinear,
+  'newton': Newton,
+  'label_tree': TreeModel,
+  'tree_train': TreeTrain,
+  'cluster_tree': ClusterTree,
+  'complete_tree': CompleteTree,
+  'huffman_tree': HuffmanTree,
+  'taxonomy_tree': TaxonomyTree,
 }
 
 

@@ -6,21 +6,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xjax.core.types import PAD, Batch, ScoreKind
+from xjax.core.types import PAD, Batch, ScoreKind, Scorer
 from xjax.data.feature_rows import FeatureRows
 from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.evaluate.calibration import Calibration, readable_scores
 from xjax.evaluate.explained import AttendedWord, attended_words
-from xjax.linear.exact_match import FoundLabels
-from xjax.models.scorer import ModelScorer
 from xjax.train.abilities import check_describes, check_explains
 from xjax.train.added_labels import describe, widened
 from xjax.train.attention import Attention, attention_of
 from xjax.train.config import Config
 from xjax.train.document_features import given_features
 from xjax.train.inputs import Inputs
-from xjax.train.text_inputs import TextInputs
+from xjax.train.text_inputs import SparseInputs
 from xjax.train.workdir import Workdir
 
 
@@ -69,8 +67,8 @@ class Predictor:
 
   config: Config
   space: LabelSpace
-  inputs: Inputs | TextInputs
-  scorer: ModelScorer | FoundLabels
+  inputs: Inputs | SparseInputs
+  scorer: Scorer
   step: int
   workdir: Workdir
   calibration: Calibration | None = None

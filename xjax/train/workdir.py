@@ -75,6 +75,15 @@ class Workdir:
     return self.path / 'features' / 'tokenizer.json'
 
   @property
+  def tfidf(self) -> pathlib.Path:
+    return self.path / 'features' / 'tfidf.npz'
+
+  @property
+  def model(self) -> pathlib.Path:
+    """The folder of linear models and label trees."""
+    return self.path / 'model'
+
+  @property
   def corpus(self) -> pathlib.Path:
     return self.path / 'corpus.json'
 

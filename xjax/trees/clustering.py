@@ -74,7 +74,11 @@ def _similarities(
   with concurrent.futures.ThreadPoolExecutor(max(1, workers)) as pool:
     done = [
       pool.submit(
-        _products, *arrays, members[own], centres_DK, similar[own[0] : own[-1] + 1]
+        _products,
+        *arrays,
+        members[own],
+        centres_DK,
+        similar[own[0] : own[-1] + 1],
       )
       for own in halves
       if len(own)

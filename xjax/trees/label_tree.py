@@ -6,6 +6,7 @@ from typing import Self
 
 import numpy as np
 
+from xjax.core.arrays import Arrays
 from xjax.core.errors import DataError
 
 NO_LABEL = -1
@@ -162,16 +163,21 @@ class LabelTree:
     }
 
   @classmethod
-  def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Self:
-    """What arrays gave.
+  def take(cls, arrays: Arrays, prefix: str) -> Self:
+    """What arrays gave, of a file where their names have a prefix.
 
     Raises:
       DataError: these are no tree.
     """
-    made = cls(
-      arrays['first_child'], arrays['label'], int(arrays['n_labels'])
+    label = arrays.take(f'{prefix}/label', np.int32, (None,))
+    first_child = arrays.take(
+      f'{prefix}/first_child', np.int32, (len(label) + 1,)
     )
-    made.check()
+    made = cls(first_child, label, arrays.count(f'{prefix}/n_labels'))
+    try:
+      made.check()
+    except DataError as error:
+      arrays.fail(prefix, str(error))
     return made
 
 

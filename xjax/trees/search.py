@@ -12,8 +12,10 @@ which finds k labels, and then opens every node whose bound is not below the
 worst of them: none that is left can have a better label.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import math
+from typing import Self
 
 from numba import njit
 import numpy as np
@@ -25,6 +27,7 @@ from xjax.trees.label_tree import NO_LABEL, LabelTree
 from xjax.trees.links import Link
 
 _JIT = {'nogil': True, 'cache': True, 'error_model': 'numpy'}
+_LINKS = (Link.NONE, Link.SIGMOID, Link.L3_HINGE)
 _EVERY = 2**31 - 1  # nodes of a depth that are opened at most: all
 _FEW = 2  # documents at a node for which no look-up is worth making
 
@@ -37,20 +40,44 @@ class Found:
     ids: int32 [N, K], by key descending, then label ascending; PAD where
       labels run out.
     keys: float64 [N, K], -inf where ids are PAD.
+    scores: float64 [N, K], the sums of links alone, likewise.
     opened: int64 [N], nodes whose children were scored.
   """
 
   ids: np.ndarray
   keys: np.ndarray
+  scores: np.ndarray
   opened: np.ndarray
+
+  @classmethod
+  def none(cls, n: int, k: int) -> Self:
+    """Empty lists."""
+    return cls(
+      np.full((n, k), PAD, np.int32),
+      np.full((n, k), -np.inf),
+      np.full((n, k), -np.inf),
+      np.zeros(n, np.int64),
+    )
+
+  @classmethod
+  def joined(cls, parts: Sequence['Found']) -> Self:
+    """Of the documents of all parts, one after the other."""
+    fields = ('ids', 'keys', 'scores', 'opened')
+    return cls(
+      *(np.concatenate([getattr(p, f) for p in parts]) for f in fields)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Squash:
-  """Probabilities of margins, sigmoid(a z + b), a > 0; None of log ones."""
+  """Log probabilities of scores: log sigmoid(a score + b), a > 0."""
 
   a: float
   b: float
+
+  def __call__(self, scores: np.ndarray) -> np.ndarray:
+    """As the search has it."""
+    return -np.logaddexp(0, -self.a * scores - self.b)
 
 
 class TreeSearch:
@@ -115,11 +142,7 @@ class TreeSearch:
     if log_weights_L is None:
       log_weights_L = np.zeros(tree.n_labels)
     n = rows.shape[0]
-    found = Found(
-      np.full((n, k), PAD, np.int32),
-      np.full((n, k), -np.inf),
-      np.zeros(n, np.int64),
-    )
+    found = Found.none(n, k)
     _search(
       (rows.indptr, rows.indices, rows.data),
       (tree.first_child, tree.label, self._block),
@@ -135,18 +158,18 @@ class TreeSearch:
       log_weights_L,
       tree.widest_below(log_weights_L),
       weights.n_features,
-      self.link is Link.SIGMOID,
+      _LINKS.index(self.link),
       (squash is not None, *((squash.a, squash.b) if squash else (1.0, 0.0))),
       width,
       floors,
-      (found.ids, found.keys, found.opened),
+      (found.ids, found.keys, found.scores, found.opened),
     )
     return found
 
 
 @njit(**_JIT)
 def _search(
-  rows, tree, blocks, log_weights, bounds, n_features, sigmoid, squash, width,
+  rows, tree, blocks, log_weights, bounds, n_features, link, squash, width,
   floors, found,
 ):  # fmt: skip
   """Fills found; see TreeSearch."""
@@ -159,7 +182,7 @@ def _search(
     ends = _child_ends(tree[0], nodes)
     children = np.empty(ends[-1])
     _score_children(
-      rows, tree, blocks, sigmoid, starts, nodes, scores, ends, places, children
+      rows, tree, blocks, link, starts, nodes, scores, ends, places, children
     )
     starts, nodes, scores = _open_next(
       tree, log_weights, bounds, squash, width, floors, starts, nodes, ends,
@@ -178,7 +201,7 @@ def _child_ends(first_child, nodes):
 
 @njit(**_JIT)
 def _score_children(
-  rows, tree, blocks, sigmoid, starts, nodes, scores, ends, places, children
+  rows, tree, blocks, link, starts, nodes, scores, ends, places, children
 ):
   """Scores of all children of opened nodes, a node's documents together."""
   document = np.empty(len(nodes), np.int64)
@@ -201,7 +224,7 @@ def _score_children(
         _add_looked_up(rows, blocks, block, document[p], places, own)
       else:
         _add_searched(rows, blocks, block, document[p], own)
-      _chain(own, scores[p], sigmoid)
+      _chain(own, scores[p], link)
     if looked_up:
       _mark(blocks, block, places, 0)
     at = end
@@ -257,12 +280,12 @@ def _add_row(blocks, row, value, out):
 
 
 @njit(**_JIT)
-def _chain(scores, above, sigmoid):
+def _chain(scores, above, link):
   """The links of scores, and what was there above them."""
   for i in range(len(scores)):
-    if sigmoid:
+    if link == 1:
       scores[i] = above + _log_sigmoid(scores[i])
-    else:
+    elif link == 2:
       short = max(0.0, 1.0 - scores[i])
       scores[i] = above - short * short * short
 
@@ -281,7 +304,7 @@ def _open_next(
 ):  # fmt: skip
   """Takes the labels among children; says which of them to open."""
   first_child, label, block = tree
-  ids, keys, opened = found
+  ids, keys, sums, opened = found
   n = len(floors)
   next_starts = np.zeros(n + 1, np.int64)
   next_nodes = np.empty(len(children), np.int32)
@@ -299,7 +322,7 @@ def _open_next(
           shown = _log_sigmoid(squash[1] * score + squash[2])
         if label[node] != NO_LABEL:
           key = log_weights[label[node]] + shown
-          _keep(ids[d], keys[d], label[node], key)
+          _keep(ids[d], keys[d], sums[d], label[node], key, score)
         bound = bounds[node] + shown
         if block[node] >= 0 and bound > -np.inf and bound >= floors[d]:
           next_nodes[end] = node
@@ -317,7 +340,7 @@ def _open_next(
 
 
 @njit(**_JIT)
-def _keep(ids, keys, label, key):
+def _keep(ids, keys, scores, label, key, score):
   """Puts a label into a list where it belongs, if it does."""
   at = len(ids) - 1
   if at < 0 or key == -np.inf:
@@ -327,6 +350,6 @@ def _keep(ids, keys, label, key):
   while at > 0 and (
     key > keys[at - 1] or (key == keys[at - 1] and label < ids[at - 1])
   ):
-    ids[at], keys[at] = ids[at - 1], keys[at - 1]
+    ids[at], keys[at], scores[at] = ids[at - 1], keys[at - 1], scores[at - 1]
     at -= 1
-  ids[at], keys[at] = label, key
+  ids[at], keys[at], scores[at] = label, key, score

@@ -10,7 +10,8 @@ from scipy import sparse
 import tqdm
 
 from xjax.core.types import Ragged
-from xjax.linear.block_weights import BlockWeights, Classifiers
+from xjax.linear.block_weights import BlockWeights
+from xjax.linear.classifiers import Classifiers
 from xjax.linear.dual import WIDTH, Solver, Workspace, solve_block
 from xjax.linear.part_files import PartFiles
 from xjax.trees.label_tree import LabelTree
@@ -67,26 +68,30 @@ def fit_tree(
   def run(task: _Task) -> Classifiers:
     if not hasattr(local, 'workspace'):
       local.workspace = Workspace(rows.shape[1])
-    return _solve(rows, documents, task, solver, seed, threshold, local.workspace)
+    return _solve(
+      rows, documents, task, solver, seed, threshold, local.workspace
+    )
 
   found = []
   total = len(tree) - 1
   with (
     concurrent.futures.ThreadPoolExecutor(workers) as pool,
-    tqdm.tqdm(total=total, desc='training nodes', leave=False, disable=None) as bar,
+    tqdm.tqdm(
+      total=total, desc='training nodes', leave=False, disable=None
+    ) as bar,
   ):
     for part in _parts(tree):
       name = f'nodes-{part[0].first}'
       arrays = parts.load(name)
       if arrays is None:
         made = Classifiers.joined(_run_all(pool, run, part, documents))
-        parts.save(name, dataclasses.asdict(made))
+        parts.save(name, made.arrays())
         between()
       else:
-        made = Classifiers(**arrays)
+        made = Classifiers.of_arrays(arrays)
       found.append(made)
-      bar.update(len(made.bias))
-  return BlockWeights.of(Classifiers.joined(found), tree.columns, rows.shape[1])
+      bar.update(made.n_labels)
+  return BlockWeights.of(Classifiers.joined(found), tree.columns)
 
 
 def _run_all(
@@ -156,7 +161,8 @@ def _solve(
     own = documents[task.first + column]
     positive[np.searchsorted(learnt_from, own), column] = True
   order = np.random.SeedSequence([seed, task.first]).generate_state(1)[0]
-  weights, bias = solve_block(
+  features, weights, bias = solve_block(
     rows, learnt_from, positive, solver, int(order), workspace
   )
-  return Classifiers.of(weights, bias, width, threshold)
+  made = Classifiers.pruned(weights, bias, threshold)
+  return made.of_features(features, rows.shape[1])

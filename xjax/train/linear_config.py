@@ -1,0 +1,81 @@
+"""How linear classifiers are trained, of labels and of nodes of label trees."""
+
+import dataclasses
+
+from xjax.data.config import MAY_CHANGE
+from xjax.linear.config import Loss
+from xjax.train.config import TrainConfig
+
+
+@dataclasses.dataclass
+class SolverConfig:
+  """What trains one-vs-all classifiers."""
+
+
+@dataclasses.dataclass
+class Liblinear(SolverConfig):
+  """LIBLINEAR, a label at a time, on CPUs.
+
+  Attributes:
+    eps: its tolerance.
+    max_iter: passes over the documents, at most.
+    batch_labels: labels of a part; what a killed run loses.
+    workers: processes.
+  """
+
+  eps: float = 0.1
+  max_iter: int = 1000
+  batch_labels: int = 64
+  workers: int = dataclasses.field(default=2, metadata=MAY_CHANGE)
+
+
+@dataclasses.dataclass
+class Newton(SolverConfig):
+  """Newton's method for many labels at once, on the devices of the mesh.
+
+  Attributes:
+    tolerance: of the gradient, relative to where it began.
+    chunk: labels at a time, over all devices.
+  """
+
+  tolerance: float = 1e-2
+  chunk: int = 256
+
+
+@dataclasses.dataclass
+class LinearTrain(TrainConfig):
+  """Training one classifier per label.
+
+  Attributes:
+    loss: of a document.
+    c: weight of the losses beside the regulariser (LIBLINEAR's C).
+    threshold: weights of a smaller size become 0.
+    solver: what trains.
+  """
+
+  loss: Loss = Loss.SQUARED_HINGE
+  c: float = 1.0
+  threshold: float = 0.01
+  solver: SolverConfig = dataclasses.field(default_factory=Liblinear)
+
+
+@dataclasses.dataclass
+class TreeTrain(TrainConfig):
+  """Training the classifiers of a label tree, a node's children at a time.
+
+  Attributes:
+    loss: of a document.
+    c: weight of the losses beside the regulariser (LIBLINEAR's C).
+    eps: violation of the optimality conditions at which training ends, as of
+      LIBLINEAR.
+    max_epochs: visits of every document, at most.
+    threshold: weights of a smaller size become 0.
+    workers: threads.
+  """
+
+  loss: Loss = Loss.SQUARED_HINGE
+  c: float = 1.0
+  eps: float = 0.1
+  max_epochs: int = 100
+  threshold: float = 0.1
+  workers: int = dataclasses.field(default=2, metadata=MAY_CHANGE)

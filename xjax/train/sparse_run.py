@@ -1,0 +1,188 @@
+"""Runs of linear models and label trees, over sparse features of documents."""
+
+from collections.abc import Callable, Mapping
+import dataclasses
+import pathlib
+import shutil
+import time
+
+from absl import logging
+
+from xjax.core.atomic import write_json
+from xjax.core.errors import DataError
+from xjax.core.types import ScoreKind
+from xjax.data.config import TfidfConfig
+from xjax.data.raw import TRAIN
+from xjax.data.schema import Corpus, LabelSpace
+from xjax.data.tfidf import Tfidf
+from xjax.linear.config import Loss
+from xjax.linear.part_files import PartFiles
+from xjax.models.config import LinearModel
+from xjax.train.calibration import saved_calibration
+from xjax.train.config import Config
+from xjax.train.fitted import Fitted
+from xjax.train.judging import Metrics
+from xjax.train.predictor import Predictor
+from xjax.train.preemption import Preemption
+from xjax.train.sparse_training import TrainingData, train_linear, train_tree
+from xjax.train.text_inputs import (
+  RowInputs,
+  SparseInputs,
+  TextInputs,
+  fit_inputs,
+)
+from xjax.train.workdir import Workdir
+from xjax.trees.files import load_tree, save_tree
+from xjax.trees.links import Link
+from xjax.trees.scorer import TreeScorer
+from xjax.trees.search import TreeSearch
+
+_STEP = 0  # there are no others
+_FLAT = 1  # nodes to open where all labels are below the root
+
+
+def load_sparse(folder: Workdir, config: Config) -> Predictor:
+  """The model of a run, from its workdir alone.
+
+  Raises:
+    DataError: a file of the workdir is missing or damaged.
+  """
+  searches = _searches(folder, config)
+  inputs = _saved_inputs(folder, config, searches[0].weights.n_features)
+  return _predictor(folder, config, inputs, folder.label_space(), searches)
+
+
+@dataclasses.dataclass(frozen=True)
+class SparseFit:
+  """A run in its workdir (fitted.Fit).
+
+  Attributes:
+    config: of the run.
+    workdir: where it is kept.
+  """
+
+  config: Config
+  workdir: Workdir
+
+  def check_start(self) -> None:
+    """Nothing can be wrong that the config alone does not tell."""
+
+  def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
+    """Refuses a corpus without a label that has documents.
+
+    Raises:
+      DataError: that is so.
+    """
+    del prior
+    if not corpus.label_space.train_counts.any():
+      raise DataError('no document of train has a label: nothing is to learn')
+
+  def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
+    """Trains what is not trained yet."""
+    inputs = self._inputs(corpus)
+    if not all(path.exists() for path in _files(self.workdir, self.config)):
+      with preemption.deferred():
+        self._train(corpus, inputs, preemption.check)
+    return Fitted(0, _STEP, _kind(self.config), lambda: self._model(corpus))
+
+  def _model(self, corpus: Corpus) -> Predictor:
+    made = load_sparse(self.workdir, self.config)
+    return dataclasses.replace(made, space=corpus.label_space)
+
+  def _inputs(self, corpus: Corpus) -> SparseInputs:
+    path = self.workdir.tfidf
+    if path.exists():
+      return _saved_inputs(self.workdir, self.config, 0)
+    inputs = fit_inputs(corpus.splits[TRAIN], self.config)
+    if isinstance(inputs, TextInputs):
+      inputs.featurise.save(path)
+    return inputs
+
+  def _train(
+    self, corpus: Corpus, inputs: SparseInputs, between: Callable[[], None]
+  ) -> None:
+    started = time.monotonic()
+    split, space = corpus.splits[TRAIN], corpus.label_space
+    gold = split.gold.keep(split.gold.values < space.n_trained)
+    data = TrainingData(split, inputs.split_rows(split), gold, space, inputs)
+    between()
+    begun = time.monotonic()
+    for number, path in enumerate(_files(self.workdir, self.config)):
+      if not path.exists():
+        self._train_file(path, number, data, between)
+    seconds = {
+      'features': begun - started,
+      'training': time.monotonic() - begun,
+    }
+    write_json(self.workdir.model / 'seconds.json', seconds)
+
+  def _train_file(
+    self,
+    path: pathlib.Path,
+    number: int,
+    data: TrainingData,
+    between: Callable[[], None],
+  ) -> None:
+    parts = PartFiles(path.with_suffix('.parts'))
+    if isinstance(self.config.model, LinearModel):
+      tree, weights = train_linear(self.config, data, parts, between)
+    else:
+      tree, weights = train_tree(self.config, data, number, parts, between)
+    save_tree(path, tree, weights)
+    shutil.rmtree(parts.folder, ignore_errors=True)
+    logging.info('%s: %s; %d weights', path.name, tree, len(weights.values))
+
+
+def _files(folder: Workdir, config: Config) -> list[pathlib.Path]:
+  """Of all trees; one-vs-all is a tree of one depth."""
+  if isinstance(config.model, LinearModel):
+    return [folder.model / 'labels.npz']
+  return [
+    folder.model / f'tree_{number}.npz'
+    for number in range(config.model.n_trees)
+  ]
+
+
+def _saved_inputs(
+  folder: Workdir, config: Config, n_features: int
+) -> SparseInputs:
+  if isinstance(config.data.tokens, TfidfConfig):
+    return TextInputs(config, Tfidf.load(folder.tfidf))
+  return RowInputs(config, n_features)
+
+
+def _searches(folder: Workdir, config: Config) -> list[TreeSearch]:
+  link = _link(config)
+  return [TreeSearch(*load_tree(path), link) for path in _files(folder, config)]
+
+
+def _link(config: Config) -> Link:
+  if isinstance(config.model, LinearModel):
+    return Link.NONE
+  logistic = config.train.loss is Loss.LOGISTIC
+  return Link.SIGMOID if logistic else Link.L3_HINGE
+
+
+def _kind(config: Config) -> ScoreKind:
+  logistic = config.train.loss is Loss.LOGISTIC
+  return ScoreKind.LOGIT if logistic else ScoreKind.MARGIN
+
+
+def _predictor(
+  folder: Workdir,
+  config: Config,
+  inputs: SparseInputs,
+  space: LabelSpace,
+  searches: list[TreeSearch],
+) -> Predictor:
+  flat = isinstance(config.model, LinearModel)
+  kind = _kind(config)
+  scorer = TreeScorer(
+    searches,
+    kind,
+    beam=_FLAT if flat else config.model.beam,
+    exact=not flat and config.model.exact,
+    workers=config.data.workers,
+  )
+  calibration = saved_calibration(folder, config.eval.calibration, _STEP, kind)
+  return Predictor(config, space, inputs, scorer, _STEP, folder, calibration)

@@ -1,0 +1,169 @@
+"""What trains linear models and label trees: data in, weights out."""
+
+from collections.abc import Callable
+import dataclasses
+import pathlib
+
+import numpy as np
+from scipy import sparse
+
+from xjax.core.errors import ConfigError
+from xjax.core.types import Ragged
+from xjax.data.faults import Faults
+from xjax.data.ngrams import split_words
+from xjax.data.schema import LabelSpace, Split
+from xjax.data.taxonomy import read_taxonomy
+from xjax.linear.block_weights import BlockWeights
+from xjax.linear.dual import Solver
+from xjax.linear.liblinear import fit_liblinear
+from xjax.linear.part_files import PartFiles
+from xjax.train.config import Config
+from xjax.train.linear_config import Liblinear, LinearTrain
+from xjax.train.text_inputs import SparseInputs, TextInputs
+from xjax.trees.build import complete_tree
+from xjax.trees.config import LabelFeatures, TaxonomyTree
+from xjax.trees.growing import grow_tree
+from xjax.trees.label_features import pifa
+from xjax.trees.label_tree import LabelTree
+from xjax.trees.training import fit_tree
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrainingData:
+  """What classifiers learn from.
+
+  Attributes:
+    split: of training.
+    rows: float32 [N, D], its features.
+    gold: N rows of trained labels.
+    space: the labels.
+    inputs: made the features.
+  """
+
+  split: Split
+  rows: sparse.csr_array
+  gold: Ragged
+  space: LabelSpace
+  inputs: SparseInputs
+
+
+def train_linear(
+  config: Config,
+  data: TrainingData,
+  parts: PartFiles,
+  between: Callable[[], None],
+) -> tuple[LabelTree, BlockWeights]:
+  """One classifier per label, below one root.
+
+  Args:
+    config: with LinearTrain.
+    data: to learn from.
+    parts: where finished batches of labels are kept, and taken from.
+    between: called now and then; may raise.
+  """
+  n_labels, train = data.space.n_trained, config.train
+  options = {
+    'loss': train.loss,
+    'c': train.c,
+    'threshold': train.threshold,
+    'parts': parts,
+    'between': between,
+  }
+  made = _solved(train, data, n_labels, options)
+  tree = complete_tree(n_labels, max(2, n_labels))
+  return tree, BlockWeights.of(made, tree.columns)
+
+
+def _solved(
+  train: LinearTrain, data: TrainingData, n_labels: int, options: dict
+):
+  match train.solver:
+    case Liblinear(eps, max_iter, batch_labels, workers):
+      return fit_liblinear(
+        data.rows,
+        data.gold,
+        n_labels,
+        eps=eps,
+        max_iter=max_iter,
+        batch_labels=batch_labels,
+        workers=workers,
+        **options,
+      )
+  raise TypeError(f'nothing trains by {train.solver!r}')
+
+
+def train_tree(
+  config: Config,
+  data: TrainingData,
+  number: int,
+  parts: PartFiles,
+  between: Callable[[], None],
+) -> tuple[LabelTree, BlockWeights]:
+  """A label tree and its classifiers.
+
+  Args:
+    config: with TreeModel and TreeTrain.
+    data: to learn from.
+    number: of the tree in its ensemble; decides its seed.
+    parts: where finished parts are kept, and taken from.
+    between: called after each part; may raise.
+  """
+  train, shape = config.train, config.model.tree
+  seed = config.seed * 1000 + number
+  tree = grow_tree(
+    shape,
+    data.space,
+    data.gold,
+    lambda: _label_features(shape.features, data),
+    _parents(shape, data.space),
+    seed,
+    train.workers,
+  )
+  solver = Solver(train.loss, train.c, train.eps, train.max_epochs)
+  weights = fit_tree(
+    data.rows,
+    data.gold,
+    tree,
+    solver,
+    seed=seed,
+    threshold=train.threshold,
+    workers=train.workers,
+    parts=parts.of(data.rows, data.gold, tree, solver, seed, train.threshold),
+    between=between,
+  )
+  return tree, weights
+
+
+def _label_features(
+  kind: LabelFeatures, data: TrainingData
+) -> sparse.csr_array:
+  n_labels = data.space.n_trained
+  match kind:
+    case LabelFeatures.PIFA:
+      return pifa(data.rows, data.gold, n_labels)
+    case LabelFeatures.PIFA_BY_LENGTH:
+      words = [len(split_words(x.text())) for x in data.split.documents]
+      return pifa(data.rows, data.gold, n_labels, np.array(words))
+    case LabelFeatures.NAMES:
+      names = [' '.join((x.name, *x.alt)) for x in data.space.labels]
+      assert isinstance(data.inputs, TextInputs)  # config_check sees to it
+      return data.inputs.featurise(names[:n_labels])
+
+
+def _parents(shape: TaxonomyTree, space: LabelSpace) -> dict:
+  """Id -> parents."""
+  if not isinstance(shape, TaxonomyTree):
+    return {}
+  labels = space.labels[: space.n_trained]
+  if shape.file:
+    faults = Faults(on_error=None)
+    found = read_taxonomy(pathlib.Path(shape.file).expanduser(), faults)
+    faults.settle()
+    labels = found.labels.values()
+  parents = {label.id: label.parents for label in labels}
+  if not any(parents.values()):
+    raise ConfigError(
+      'config.model.tree=TaxonomyTree(): no label has a parent; name a taxonomy'
+      ' in config.model.tree.file'
+    )
+  return parents

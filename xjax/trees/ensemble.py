@@ -1,0 +1,49 @@
+"""The labels that several trees find, as one list."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xjax.core.types import PAD
+from xjax.trees.search import Found, Squash
+
+
+def combined(
+  found: Sequence[Found],
+  k: int,
+  log_weights_L: np.ndarray,
+  squash: Squash | None,
+) -> Found:
+  """The k best labels by the mean of the exponentials of trees' scores.
+
+  Args:
+    found: what each tree listed for the same N documents.
+    k: length of the lists.
+    log_weights_L: float64, added to the logarithm of the mean.
+    squash: what is done to that logarithm before.
+
+  Returns:
+    Lists; a label that a tree did not list has an exponential of 0 there.
+  """
+  ids = np.concatenate([each.ids for each in found], axis=1)
+  scores = np.concatenate([each.scores for each in found], axis=1)
+  document, place = np.nonzero(ids != PAD)
+  n_labels = len(log_weights_L)
+  cells = document * np.int64(n_labels) + ids[document, place]
+  cells, which = np.unique(cells, return_inverse=True)
+  sums = np.bincount(which, np.exp(scores[document, place]), len(cells))
+  document, label = np.divmod(cells, n_labels)
+  with np.errstate(divide='ignore'):  # an exponential so small that it is 0
+    means = np.log(sums / len(found))
+  keys = log_weights_L[label] + (squash(means) if squash else means)
+  order = np.lexsort((label, -keys, document))
+  document, label, keys = document[order], label[order], keys[order]
+  first = np.searchsorted(document, np.arange(len(ids)))
+  rank = np.arange(len(document)) - first[document]
+  kept = (rank < k) & (keys > -np.inf)
+  best = Found.none(len(ids), k)
+  at = document[kept], rank[kept]
+  best.ids[at], best.keys[at] = label[kept], keys[kept]
+  best.scores[at] = means[order][kept]
+  best.opened[:] = sum(each.opened for each in found)
+  return best
