@@ -36,7 +36,7 @@ def frequent_ngrams(
 
   Of those that min_count and max_share leave, the most frequent ones (in
   occurrences) stay; ties go to those of fewer words, then to the first one in
-  the texts. Memory is about 60 bytes a word, whatever max_ngram is.
+  the texts. Memory is about 70 bytes a word, whatever max_ngram is.
 
   Args:
     texts: read once.
