@@ -14,6 +14,7 @@ from xjax.data.config import (
   HtcData,
   HtcLabels,
   OnError,
+  XcFeaturesData,
   XcRepoData,
 )
 from xjax.data.hierarchy import NOWHERE, label_levels
@@ -27,6 +28,7 @@ TRN = (
   b'{"uid": "a", "title": "t", "content": "c", "target_ind": [0, 2]}\n'
   b'{"uid": 7, "title": "u", "target_ind": [1], "target_rel": [1.0]}\n'
 )
+ROWS = b'3 4 3\n0,2 0:1 3:0.5\n 1:2\n1 2:1.5\n'
 NAMES = b'one\ntwo\nthree\n'
 TAXONOMY = b'Root\ta\tb\na\tc\td\nb\td\n'
 DOCUMENTS = (
@@ -77,6 +79,16 @@ def test_raw_text(folder, trn, names, on_error):
   (place / 'trn.json').write_bytes(trn)
   (place / 'Y.txt').write_bytes(names)
   check(XcRepoData(dir=str(place), on_error=on_error))
+
+
+@fuzzed
+@hypothesis.given(damaged(ROWS), damaged(NAMES))
+def test_features(folder, rows, names):
+  place = folder / 'features'
+  place.mkdir(exist_ok=True)
+  (place / 'train.txt').write_bytes(rows)
+  (place / 'Y.txt').write_bytes(names)
+  check(XcFeaturesData(dir=str(place)))
 
 
 @fuzzed

@@ -6,13 +6,17 @@ import pytest
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import MeshConfig
 from xjax.data.config import (
+  GivenFeaturesConfig,
   HtcConfig,
   HtcData,
   HtcLabels,
   JsonlData,
+  Norm,
   OnError,
   SyntheticData,
+  TfidfConfig,
   WordsConfig,
+  XcFeaturesData,
   XcRepoData,
 )
 from xjax.evaluate.calibration import Method
@@ -77,6 +81,10 @@ CONFIGS = {
   'taxonomy': Config(data=LEAVES),
   'rows': ROWS,
   'raw text': Config(data=XcRepoData()),
+  'features': Config(
+    data=XcFeaturesData(tokens=GivenFeaturesConfig(norm=Norm.L2))
+  ),
+  'tfidf': Config(data=JsonlData(tokens=TfidfConfig(max_ngram=5))),
   'exact match': Config(model=ExactMatchModel(alt=True), train=NoTrain()),
 }
 

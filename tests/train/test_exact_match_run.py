@@ -5,12 +5,14 @@ import json
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import ScoreKind
 from xjax.data.config import JsonlData, WordsConfig
 from xjax.data.schema import Document, Label
+from xjax.data.sparse_documents import SparseDocuments
 from xjax.data.vocab import split_words
 from xjax.evaluate.predictions import Predictions
 from xjax.models.config import ExactMatchModel
@@ -212,3 +214,18 @@ def test_nothing_is_found_at_all(tmp_path):
   values = result.metrics['dev']['xjax']['all']
   assert values['RP@5'] == values['micro-F1'] == 0
   assert run_summary(fit(config, tmp_path / 'run')) == run_summary(result)
+
+
+def test_what_is_next_is_told_as_the_run_reads_documents(matched):
+  assert 'echo ' in run_summary(matched)
+  rows = sparse.csr_array((N_DEV, 3), dtype=np.float32)
+  splits = {
+    name: dataclasses.replace(
+      split, documents=SparseDocuments(f'my files/{name}.txt', rows)
+    )
+    for name, split in matched.corpus.splits.items()
+  }
+  corpus = dataclasses.replace(matched.corpus, splits=splits)
+  told = run_summary(dataclasses.replace(matched, corpus=corpus))
+  assert 'predict --workdir' in told and 'echo ' not in told
+  assert "--k=5 --input='my files/dev.txt'\n" in told

@@ -36,7 +36,7 @@ def frequent_ngrams(
 
   Of those that min_count and max_share leave, the most frequent ones (in
   occurrences) stay; ties go to those of fewer words, then to the first one in
-  the texts. Memory is about 60 bytes a word, whatever max_ngram is.
+  the texts. Memory is about 70 bytes a word, whatever max_ngram is.
 
   Args:
     texts: read once.
@@ -47,6 +47,7 @@ def frequent_ngrams(
   """
   corpus = _Corpus.of(texts, config.first_words)
   most = config.max_share * len(texts)
+  # Occurrences, negative; words; the first place; documents.
   kept = np.zeros((4, 0), np.int64)
   numbers = corpus.ids
   for n in range(1, config.max_ngram + 1):
@@ -62,14 +63,14 @@ def frequent_ngrams(
     )
     if n >= config.min_ngram:
       chosen = often & (found.documents <= most)
+      totals, documents = found.totals[chosen], found.documents[chosen]
       firsts = at[found.order[found.starts[chosen]]]
-      counts = -found.totals[chosen], np.full(len(firsts), n), firsts
-      rows = np.stack([*counts, found.documents[chosen]])
-      kept = np.concatenate([kept, rows], axis=1)
-      best = np.lexsort(kept[2::-1])[: config.max_features]
-      kept = kept[:, best]
-  chosen = {corpus.ngram(at, n): count for _, n, at, count in kept.T.tolist()}
-  return dict(sorted(chosen.items()))
+      rows = -totals, np.full(len(totals), n), firsts, documents
+      kept = np.concatenate([kept, np.stack(rows)], axis=1)
+      # The last key of lexsort is the first to count.
+      kept = kept[:, np.lexsort(kept[2::-1])[: config.max_features]]
+  named = {corpus.ngram(at, n): count for _, n, at, count in kept.T.tolist()}
+  return dict(sorted(named.items()))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -139,6 +139,9 @@ class Tfidf:
     told = arrays.text('sha256')
     arrays.finish()
     made = cls(config, terms, idf)
-    if made.digest != told:
-      raise DataError(f'{path}: damaged: its digest does not fit')
+    if made.digest != told or list(terms) != sorted(terms):
+      raise DataError(
+        f'{path}: damaged: it is not what was written; the run must be begun '
+        'anew'
+      )
     return made

@@ -7,6 +7,7 @@ import shlex
 import sys
 
 from xjax.data.schema import Split
+from xjax.data.sparse_documents import SparseDocuments
 from xjax.evaluate.predictions import Predictions
 from xjax.report.examples import example_text
 from xjax.report.excerpt import excerpt
@@ -55,17 +56,24 @@ def _next_commands(result: FitResult, split: Split) -> str:
   """Commands that work as they stand."""
   python = f'{_shown(sys.executable)} -m experiments'
   workdir = f'--workdir={_shown(result.workdir)}'
+  return (
+    'Next, judge it, or tag documents of your own\n'
+    f'  {python}.evaluate {workdir} --split={split.name}\n'
+    f'  {_tagging(split, f"{python}.predict {workdir} --k=5")}'
+  )
+
+
+def _tagging(split: Split, predict: str) -> str:
+  """What tags a document as this run reads such."""
+  if isinstance(split.documents, SparseDocuments):
+    return f'{predict} --input={_shown(split.documents.source)}'
   text = excerpt(split.documents[0].text(), _TEXT_WIDTH)
   document, more = {'text': text}, ''
   if split.features is not None:
     document = {'id': split.ids[0], **document}
     more = f' --features={_shown(split.features.source)}'
   line = shlex.quote(json.dumps(document, ensure_ascii=False))
-  return (
-    'Next, judge it, or tag text of your own\n'
-    f'  {python}.evaluate {workdir} --split={split.name}\n'
-    f'  echo {line} | {python}.predict {workdir} --k=5{more}'
-  )
+  return f'echo {line} | {predict}{more}'
 
 
 def _shown(path: str | os.PathLike) -> str:
