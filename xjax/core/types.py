@@ -27,6 +27,7 @@ import jax
 import numpy as np
 
 PAD = -1  # fills padded ids: positives_BP, short top-k lists, doc_B
+AS_LOGITS = (1.0, 0.0)  # a and b of a sigmoid of scores as they are
 
 
 @struct.dataclass
