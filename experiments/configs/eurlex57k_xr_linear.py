@@ -1,0 +1,29 @@
+r"""EURLEX57K, full documents: XR-Linear, a label tree of linear classifiers.
+
+TF-IDF of words and pairs of words, labels clustered by balanced k-means over
+their documents' features, squared hinge, beam search: the linear model of Yu
+et al., "PECOS: Prediction for Enormous and Correlated Output Spaces", JMLR
+2022.
+
+  python -m experiments.train --config=experiments/configs/eurlex57k_xr_linear.py \
+    --config.data.dir=DIR --workdir=runs/eurlex57k_xr_linear
+
+Hardware: two CPU cores. Expected: not run yet. Time: minutes.
+"""
+
+from xjax.data.config import Eurlex57kData, TfidfConfig
+from xjax.models.config import TreeModel
+from xjax.train.config import Config, EvalConfig
+from xjax.train.linear_config import TreeTrain
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals', 'main_body', 'attachments'),
+      tokens=TfidfConfig(),
+    ),
+    model=TreeModel(),
+    train=TreeTrain(),
+    eval=EvalConfig(batch_size=512),
+  )

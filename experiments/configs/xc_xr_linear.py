@@ -1,0 +1,24 @@
+r"""A folder of feature files (Extreme Classification Repository): XR-Linear.
+
+train.txt, test.txt and perhaps dev.txt. Rows are made of length 1. The model is
+that of eurlex57k_xr_linear.py.
+
+  python -m experiments.train --config=experiments/configs/xc_xr_linear.py \
+    --config.data.dir=DIR --workdir=runs/xc_xr_linear
+
+Hardware: two CPU cores. Expected: not run yet. Time: by the dataset.
+"""
+
+from xjax.data.config import GivenFeaturesConfig, Norm, XcFeaturesData
+from xjax.models.config import TreeModel
+from xjax.train.config import Config, EvalConfig
+from xjax.train.linear_config import TreeTrain
+
+
+def get_config() -> Config:
+  return Config(
+    data=XcFeaturesData(tokens=GivenFeaturesConfig(norm=Norm.L2)),
+    model=TreeModel(),
+    train=TreeTrain(),
+    eval=EvalConfig(batch_size=512),
+  )
