@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.linear.classifiers import Classifiers
 from xjax.linear.block_weights import BlockWeights
+from xjax.linear.classifiers import Classifiers
 from xjax.trees.build import complete_tree
 from xjax.trees.files import load_tree, save_tree
 
