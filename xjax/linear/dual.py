@@ -199,6 +199,7 @@ def _logistic(
   logits = np.full_like(sign, np.log(1e-8))
   scores, change = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
   worst = np.empty(WIDTH, np.float32)
+  within = min(np.float32(1e-3), np.float32(0.5) * eps)
   for _ in range(max_epochs):
     _shuffle(order)
     worst[:] = 0
@@ -211,7 +212,7 @@ def _logistic(
         old = logits[at, k]
         worst[k] = max(worst[k], abs(margin + old))
         before = c * _sigmoid(old)
-        new = _root(margin - norms[at] * before, norms[at] * c, old)
+        new = _root(margin - norms[at] * before, norms[at] * c, old, within)
         logits[at, k] = new
         change[k] = (c * _sigmoid(new) - before) * sign[at, k]
         moved = max(moved, abs(change[k]))
@@ -222,14 +223,18 @@ def _logistic(
 
 
 @njit(**_JIT)
-def _root(shift, slope, start):
-  """The u with u + shift + slope sigmoid(u) = 0, for a slope above 0."""
+def _root(shift, slope, start, within):
+  """The u with u + shift + slope sigmoid(u) = 0, for a slope above 0.
+
+  Where it starts within so much of 0 it stays: a smaller eps than that would
+  never be reached.
+  """
   low, high = -shift - slope, -shift
   u = min(max(start, low), high)
   for _ in range(_INNER):
     share = _sigmoid(u)
     error = u + shift + slope * share
-    if abs(error) < np.float32(1e-3):
+    if abs(error) < within:
       break
     if error > 0:
       high = u

@@ -81,12 +81,15 @@ def _part(
   if config.clusters is Clusters.K_MEANS:
     return balanced_kmeans(features, labels, k, seed, **options)
   found = np.zeros(len(labels), np.int64)
-  for halving in range(k.bit_length() - 1):
+  for halving in range((k - 1).bit_length()):
     # From the last on: what a cluster becomes, 2 c and 2 c + 1, is free then.
     for cluster in reversed(range(2**halving)):
       own = np.flatnonzero(found == cluster)
+      if len(own) < 2:  # fewer labels than parts: k is no power of 2
+        found[own] = 2 * cluster
+        continue
       half = balanced_kmeans(
         features, labels[own], 2, (*seed, halving, cluster), **options
       )
       found[own] = 2 * cluster + half
-  return found
+  return np.unique(found, return_inverse=True)[1]

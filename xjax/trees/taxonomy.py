@@ -41,13 +41,14 @@ def taxonomy_tree(
       todo.append(above)
     parent.append(_ROOT if above is None else numbers[above])
     label.append(len(label) - 1 if len(label) <= len(ids) else NO_LABEL)
-  _add_leaves(parent, label, _closed(parent, len(ids), gold))
   try:
-    return LabelTree.of(parent, label, len(ids))
+    LabelTree.of(parent, label, len(ids))
   except DataError as error:
     raise DataError(
       f'the parents of labels make no tree: {error}: is one its own ancestor?'
     ) from error
+  _add_leaves(parent, label, _closed(parent, len(ids), gold))
+  return LabelTree.of(parent, label, len(ids))
 
 
 def _add_leaves(
