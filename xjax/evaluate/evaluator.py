@@ -52,7 +52,7 @@ def predict(
   ids = np.full(shape, PAD, np.int32)
   scores = np.full(shape, -np.inf, np.float32)
   seen = np.zeros(len(split), np.int64)
-  for batch in _progress(batches, f'judging {split.name}'):
+  for batch in progress(batches, f'judging {split.name}'):
     lists = scorer.topk(batch, depth, slices=tuple(masks.values()))
     doc_B, ids_GBK, scores_GBK = all_rows(batch.doc_B, *lists)
     real_B = doc_B != PAD
@@ -80,7 +80,8 @@ def predict(
   return dataclasses.replace(found, assigned_above=scorer.assigned_above)
 
 
-def _progress(batches: Iterable[Batch], what: str) -> Iterable[Batch]:
+def progress(batches: Iterable[Batch], what: str) -> Iterable[Batch]:
+  """The batches, with a bar that shows how far they are."""
   # disable=None: a bar on a terminal, nothing elsewhere.
   off = None if is_host0() else True
   return tqdm.tqdm(batches, what, leave=False, disable=off, unit='batch')

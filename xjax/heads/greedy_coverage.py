@@ -9,7 +9,6 @@ document of which that cannot be said, a new window begins. What is selected is
 what Algorithm 1 selects, up to the rounding of float32 products.
 """
 
-from collections.abc import Callable
 import dataclasses
 
 import numpy as np
@@ -41,13 +40,12 @@ class Greedy:
   window: int = _WINDOW
 
   def cover(
-    self, order_N: np.ndarray, progress: Callable[[int], None]
+    self, order_N: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Goes through all N documents once.
 
     Args:
       order_N: their rows, as they are to be visited.
-      progress: called with the number of documents done since.
 
     Returns:
       ids_NK: int32, by gain descending, then index ascending; PAD where all
@@ -69,7 +67,6 @@ class Greedy:
       # A longer list has all there are in the end.
       listed = usual if n else min(2 * listed, n_labels)
       width = min(max(2 * n, _LEAST), self.window)
-      progress(n)
     scores_NK = self.documents.scores_of(found.logits_NK)
     scores_NK[found.ids_NK == PAD] = -np.inf
     return found.ids_NK, found.logs_NK, scores_NK, asked - done

@@ -4,7 +4,6 @@ The strategies that Schultheis et al. 2022, Section 5.5, compare, for any
 core.types.Scorer: each asks for nothing but its lists.
 """
 
-from collections.abc import Callable
 import dataclasses
 from typing import NamedTuple
 
@@ -91,19 +90,13 @@ class Chosen(NamedTuple):
   asked_again: int = 0
 
 
-def choose(
-  strategy: Strategy,
-  documents: Ranked,
-  k: int,
-  progress: Callable[[int], None] = lambda _: None,
-) -> Chosen:
+def choose(strategy: Strategy, documents: Ranked, k: int) -> Chosen:
   """The labels of every document.
 
   Args:
     strategy: how.
     documents: N of them.
     k: labels of each; fewer where labels run out.
-    progress: called with the number of documents that have been done since.
   """
   rows_N = np.arange(documents.n_documents)
   match strategy:
@@ -116,7 +109,7 @@ def choose(
       return _weighted(documents, rows_N, k, weights_L)
     case Coverage(beta, seed):
       order_N = document_order(seed, len(rows_N))
-      return Chosen(*Greedy(documents, k, beta).cover(order_N, progress))
+      return Chosen(*Greedy(documents, k, beta).cover(order_N))
 
 
 def document_order(seed: int, n: int) -> np.ndarray:
