@@ -97,9 +97,7 @@ def test_labels_of_all_documents_and_of_none(data, loss):
 def test_features_are_those_of_the_documents(data):
   rows, _ = data
   documents = np.array([3, 7, 20, 21])
-  features, _, _ = solve(
-    data, solver(Loss.SQUARED_HINGE), documents=documents
-  )
+  features, _, _ = solve(data, solver(Loss.SQUARED_HINGE), documents=documents)
   assert features.tolist() == sorted(set(rows[documents].indices.tolist()))
   assert features.dtype == np.int64
 

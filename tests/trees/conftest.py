@@ -73,7 +73,9 @@ def a_tree(rng, n_nodes):
   """Of any shape: leaves have labels, as some nodes within; some are in no tree."""
   bend = rng.choice([0.3, 1.0, 3.0])  # from chains to stars
   above = [-1] + [int(i * rng.random() ** bend) for i in range(1, n_nodes)]
-  has = (rng.random(n_nodes) < 0.3) | (np.bincount(above[1:], None, n_nodes) == 0)
+  has = (rng.random(n_nodes) < 0.3) | (
+    np.bincount(above[1:], None, n_nodes) == 0
+  )
   has[0] = False
   n_labels = has.sum() + rng.integers(3)
   label = np.full(n_nodes, NO_LABEL)

@@ -131,9 +131,7 @@ def least(counts, arity):
   return cost
 
 
-@given(
-  st.lists(st.integers(0, 50), min_size=2, max_size=30), st.integers(2, 6)
-)
+@given(st.lists(st.integers(0, 50), min_size=2, max_size=30), st.integers(2, 6))
 def test_huffman_trees_cost_the_least(counts, arity):
   tree = huffman_tree(np.array(counts), arity)
   assert visited(tree, np.array(counts)) == least(counts, arity)

@@ -74,7 +74,11 @@ def test_any_tree(make_tree, seed, n_nodes):
   assert list(zip(*(x.tolist() for x in tree.positive()))) == wanted
   values = np.random.default_rng(seed).normal(size=tree.n_labels)
   below = [
-    [values[label[n]] for n in range(n_nodes) if label[n] >= 0 and v in paths[n]]
+    [
+      values[label[n]]
+      for n in range(n_nodes)
+      if label[n] >= 0 and v in paths[n]
+    ]
     for v in range(n_nodes)
   ]
   assert tree.widest_below(values).tolist() == [max(each) for each in below]
