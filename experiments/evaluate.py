@@ -1,6 +1,7 @@
 """Judges a finished run on a split, or any system's predictions from files.
 
 python -m experiments.evaluate --workdir=DIR --split=test [--data_dir=DIR]
+  [--strategy=coverage --strategy_k=5 --beta=0.25]
 python -m experiments.evaluate --predictions=FILE --gold=FILE
   [--train_labels=FILE --filter=FILE --inv_prop=FILE] [--protocol=all]
   [--ks=1,3,5 --slices=bin:1-9,FILE --ci] [--output=DIR]
@@ -11,7 +12,7 @@ gets predictions.npz, metrics.json, metrics.csv, metrics.tex, documents.jsonl.
 
 from absl import flags as absl_flags
 
-from experiments import flags, judging_flags
+from experiments import flags, judging_flags, strategy_flags
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
 from xjax.evaluate.asked import Asked
@@ -26,6 +27,7 @@ _DATA_DIR = absl_flags.DEFINE_string(
 _OUTPUT = absl_flags.DEFINE_string('output', '', 'Folder for what was found.')
 judging_flags.define_files()
 judging_flags.define_judging()
+strategy_flags.define('5')
 flags.define_multihost()
 
 
@@ -33,7 +35,9 @@ def main() -> None:
   """Runs what the flags say."""
   found = _evaluated()
   if is_host0():
-    print(judgement_text(found.metrics, found.prior, judging_flags.in_full()))
+    # Coverage stands in the full table alone.
+    full = judging_flags.in_full() or strategy_flags.given()
+    print(judgement_text(found.metrics, found.prior, full))
     if found.folder:
       # What flags ask for besides is not there.
       as_ever = ' (judged as in training)' if judging_flags.asked() else ''
@@ -49,12 +53,14 @@ def _evaluated() -> Evaluation:
   files = judging_flags.files()
   if bool(_WORKDIR.value) == bool(files.predictions):
     raise ConfigError('give one of --workdir and --predictions')
-  asked = judging_flags.asked()
+  asked, strategy = judging_flags.asked(), strategy_flags.asked(k=5)
   if files.predictions:
-    judging_flags.refuse(('split', 'data_dir'), 'workdir')
+    judging_flags.refuse(('split', 'data_dir', 'strategy'), 'workdir')
     return evaluate_files(files, asked or Asked())
   judging_flags.refuse_files()
-  return evaluate_split(_WORKDIR.value, _SPLIT.value, _DATA_DIR.value, asked)
+  return evaluate_split(
+    _WORKDIR.value, _SPLIT.value, _DATA_DIR.value, asked, strategy
+  )
 
 
 if __name__ == '__main__':

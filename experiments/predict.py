@@ -11,12 +11,13 @@ they are worth. "-" is standard input or output.
 --explain=5 tells the 5 words that each label attends to most, and writes
 X.html, where the first documents' words are shaded by attention. --labels adds
 labels to those of the run, by their names: JSON lines {"name", perhaps "id",
-"alt"}, or a name on each line.
+"alt"}, or a name on each line. --strategy=coverage --beta=0.25 chooses labels
+otherwise than by score; it may also be propensity, bounded_random or cost.
 """
 
 from absl import flags as absl_flags
 
-from experiments import flags
+from experiments import flags, strategy_flags
 from xjax.report.attention_page import remove_page, save_page
 from xjax.train.tagging import STREAM, tag_file
 
@@ -39,6 +40,7 @@ _EXPLAIN = absl_flags.DEFINE_integer(
 _FEATURES = absl_flags.DEFINE_string(
   'features', '', 'STEM of STEM.npy and STEM.ids.txt, for runs on features.'
 )
+strategy_flags.define('--k')
 
 
 def main() -> None:
@@ -51,6 +53,7 @@ def main() -> None:
     _LABELS.value,
     _EXPLAIN.value,
     _FEATURES.value,
+    strategy_flags.asked(_K.value),
   )
   if explained:
     save_page(explained)

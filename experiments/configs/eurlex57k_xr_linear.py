@@ -3,12 +3,14 @@ r"""EURLEX57K, full documents: XR-Linear, a label tree of linear classifiers.
 TF-IDF of words and pairs of words, labels clustered by balanced k-means over
 their documents' features, squared hinge, beam search: the linear model of Yu
 et al., "PECOS: Prediction for Enormous and Correlated Output Spaces", JMLR
-2022.
+2022, https://jmlr.org/papers/v23/20-1085.html.
 
-  python -m experiments.train --config=experiments/configs/eurlex57k_xr_linear.py \
+  python -m experiments.train \
+    --config=experiments/configs/eurlex57k_xr_linear.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_xr_linear
 
-Hardware: two CPU cores. Expected: not run yet. Time: minutes.
+--config.model.n_trees=3 makes it an ensemble. Hardware: two CPU cores.
+Expected: not run yet. Time: minutes.
 """
 
 from xjax.data.config import Eurlex57kData, TfidfConfig

@@ -1,9 +1,10 @@
 r"""A folder of feature files (Extreme Classification Repository): XR-Linear.
 
-train.txt, test.txt and perhaps dev.txt. Rows are made of length 1. The model is
-that of eurlex57k_xr_linear.py.
+train.txt, test.txt and perhaps dev.txt, each perhaps gzipped; rows are made of
+length 1. The model is that of eurlex57k_xr_linear.py.
 
-  python -m experiments.train --config=experiments/configs/xc_xr_linear.py \
+  python -m experiments.train \
+    --config=experiments/configs/xc_xr_linear.py \
     --config.data.dir=DIR --workdir=runs/xc_xr_linear
 
 Hardware: two CPU cores. Expected: not run yet. Time: by the dataset.

@@ -168,6 +168,16 @@ def test_selection_is_that_of_dense_scores(k, names):
   assert ids.dtype == np.int32 and scores.dtype == np.float32
 
 
+def test_weights_multiply_calibrated_probabilities():
+  batch, dense = a_batch()
+  given = {'weights': FILTERS['weights'], 'sigmoid': (0.5, -1.5)}
+  ids, scores = FoundLabels(L).topk(batch, 4, **given)
+  given['weights'] = jnp.asarray(given['weights'])
+  wanted_ids, wanted_scores = dense_topk(jnp.asarray(dense), 4, **given)
+  np.testing.assert_array_equal(ids, wanted_ids)
+  np.testing.assert_allclose(scores, wanted_scores, rtol=1e-6)
+
+
 def test_each_document_may_have_labels_of_its_own():
   batch, dense = a_batch()
   allowed = RNG.random((N, L + 3)) < 0.5

@@ -1,4 +1,4 @@
-"""Several processes: start-up, the host that writes, barriers."""
+"""Several processes: start-up, the host that writes, barriers, all rows."""
 
 import importlib.util
 import os
@@ -6,6 +6,7 @@ import warnings
 
 import jax
 from jax.experimental import multihost_utils
+import numpy as np
 
 from xjax.core.errors import ConfigError
 
@@ -78,3 +79,28 @@ def barrier(name: str) -> None:
   """Waits until every process is here."""
   if jax.process_count() > 1:
     multihost_utils.sync_global_devices(name)
+
+
+def all_rows(
+  doc_B: jax.Array, ids_GBK: jax.Array, scores_GBK: jax.Array
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """The lists of all processes' documents, once where several have the same.
+
+  Args:
+    doc_B: int32, which documents this process's rows are.
+    ids_GBK, scores_GBK: their lists, as core.types.Scorer gives them.
+
+  Returns:
+    doc_B, ids_GBK, scores_GBK: NumPy, the same on every process.
+  """
+  rows = np.asarray(doc_B), np.asarray(ids_GBK), np.asarray(scores_GBK)
+  if jax.process_count() == 1:
+    return rows
+  doc_HB = multihost_utils.process_allgather(rows[0])
+  # Along a mesh's label axis, processes read the same documents.
+  _, different = np.unique(doc_HB, axis=0, return_index=True)
+  if len(different) == 1:
+    return rows
+  lists = multihost_utils.process_allgather(rows[1:])
+  ids_GBK, scores_GBK = (np.concatenate(x[different], axis=1) for x in lists)
+  return np.concatenate(doc_HB[different]), ids_GBK, scores_GBK

@@ -20,7 +20,7 @@ and in judging:
 from collections.abc import Sequence
 import dataclasses
 import enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from flax import struct
 import jax
@@ -126,6 +126,7 @@ class ScoreKind(enum.Enum):
   MARGIN = 'margin'
 
 
+@runtime_checkable
 class Scorer(Protocol):
   """All that evaluation, prediction and strategies know of a model.
 
@@ -147,6 +148,7 @@ class Scorer(Protocol):
     weights: jax.Array | None = None,
     slices: Sequence[jax.Array] = (),
     allowed: jax.Array | None = None,
+    sigmoid: tuple[float, float] = AS_LOGITS,
   ) -> tuple[jax.Array, jax.Array]:
     """The k best labels of each document, over all labels and per slice.
 
@@ -154,14 +156,17 @@ class Scorer(Protocol):
       batch: documents; padded rows get lists too, to be ignored.
       k: length of the lists.
       weights: float32 [L], non-negative label weights. Ranking is by weight
-        times probability (for logits: log weight + log sigmoid); a label of
-        weight 0 is never selected.
+        times probability; a label of weight 0 is never selected.
       slices: bool [L] masks, a further list each, of their labels alone.
       allowed: bool [L] or [B, L], labels that may be selected.
+      sigmoid: a > 0 and b. With weights, the probability of a margin z is
+        sigmoid(a z + b). Probabilities take no notice of it.
 
     Returns:
       ids: int32 [G, B, K], G = 1 + len(slices), row 0 over all labels; by
         score descending then index ascending; PAD where labels run out.
-      scores: float32 [G, B, K], -inf where ids are PAD.
+      scores: float32 [G, B, K], -inf where ids are PAD. With weights they are
+        what is ranked by: weight times probability where score_kind is that,
+        else the logarithm of it.
     """
     ...

@@ -1,6 +1,6 @@
 """Sparse features of texts: n-grams of words, weighted by TF-IDF."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -10,14 +10,13 @@ import os
 
 import numpy as np
 from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DAMAGE, DataError
 from xjax.data.config import TfidfConfig
 from xjax.data.ngrams import frequent_ngrams, ngrams, split_words
-
-_UNKNOWN = -1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -81,30 +80,28 @@ class Tfidf:
 
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
     """float32 [N, D], rows of length 1, or empty; columns ascend."""
-    rows = [self._row(text) for text in texts]
-    indptr = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([len(ids) for ids, _ in rows], out=indptr[1:])
-    nothing = (np.zeros(0, np.int32), np.zeros(0, np.float32))
-    ids, weights = map(np.concatenate, zip(nothing, *rows))
-    shape = (len(rows), self.n_features)
-    if indptr[-1] < 2**31:  # LIBLINEAR and its like take no wider indices
-      indptr = indptr.astype(np.int32)
-    return sparse.csr_array((weights, ids, indptr), shape)
+    if not len(texts):  # of which scikit-learn will not hear
+      return sparse.csr_array((0, self.n_features), dtype=np.float32)
+    rows = sparse.csr_array(self._vectorizer.transform(texts))
+    rows.sort_indices()
+    return rows
 
-  def _row(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+  @functools.cached_property
+  def _vectorizer(self) -> TfidfVectorizer:
+    made = TfidfVectorizer(
+      analyzer=self._terms,
+      vocabulary=self.index,
+      sublinear_tf=self.config.sublinear,
+      dtype=np.float32,
+    )
+    made.idf_ = self.idf
+    return made
+
+  def _terms(self, text: str) -> Iterable[str]:
+    """All n-grams of a text."""
     words = split_words(text, self.config.first_words)
     sizes = range(self.config.min_ngram, self.config.max_ngram + 1)
-    terms = itertools.chain.from_iterable(ngrams(words, n) for n in sizes)
-    found = map(self.index.get, terms, itertools.repeat(_UNKNOWN))
-    ids, counts = np.unique(np.fromiter(found, np.int32), return_counts=True)
-    ids, counts = ids[ids != _UNKNOWN], counts[ids != _UNKNOWN]
-    weights = counts.astype(np.float32)
-    if self.config.sublinear:
-      weights = 1 + np.log(weights)
-    weights *= self.idf[ids]
-    if len(weights):
-      weights /= np.linalg.norm(weights)
-    return ids, weights
+    return itertools.chain.from_iterable(ngrams(words, n) for n in sizes)
 
   def save(self, path: str | os.PathLike) -> None:
     """Writes an .npz file that load reads as the same."""

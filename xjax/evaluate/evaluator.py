@@ -6,13 +6,11 @@ import dataclasses
 import pathlib
 from typing import Any
 
-import jax
-from jax.experimental import multihost_utils
 import numpy as np
 import tqdm
 
 from xjax.core.atomic import atomic_write, write_json
-from xjax.core.distributed import is_host0
+from xjax.core.distributed import all_rows, is_host0
 from xjax.core.types import PAD, Batch, ScoreKind, Scorer
 from xjax.data.schema import LabelSpace, Split
 from xjax.evaluate.judge import INTERVALS
@@ -54,9 +52,9 @@ def predict(
   ids = np.full(shape, PAD, np.int32)
   scores = np.full(shape, -np.inf, np.float32)
   seen = np.zeros(len(split), np.int64)
-  for batch in _progress(batches, f'judging {split.name}'):
+  for batch in progress(batches, f'judging {split.name}'):
     lists = scorer.topk(batch, depth, slices=tuple(masks.values()))
-    doc_B, ids_GBK, scores_GBK = _all_rows(batch.doc_B, *lists)
+    doc_B, ids_GBK, scores_GBK = all_rows(batch.doc_B, *lists)
     real_B = doc_B != PAD
     doc_B = doc_B[real_B]
     np.add.at(seen, doc_B, 1)
@@ -82,27 +80,11 @@ def predict(
   return dataclasses.replace(found, assigned_above=scorer.assigned_above)
 
 
-def _progress(batches: Iterable[Batch], what: str) -> Iterable[Batch]:
+def progress(batches: Iterable[Batch], what: str) -> Iterable[Batch]:
+  """The batches, with a bar that shows how far they are."""
   # disable=None: a bar on a terminal, nothing elsewhere.
   off = None if is_host0() else True
   return tqdm.tqdm(batches, what, leave=False, disable=off, unit='batch')
-
-
-def _all_rows(
-  doc_B: jax.Array, ids_GBK: jax.Array, scores_GBK: jax.Array
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """The rows of all processes, once where several have the same."""
-  rows = np.asarray(doc_B), np.asarray(ids_GBK), np.asarray(scores_GBK)
-  if jax.process_count() == 1:
-    return rows
-  doc_HB = multihost_utils.process_allgather(rows[0])
-  # Along a mesh's label axis, processes read the same documents.
-  _, different = np.unique(doc_HB, axis=0, return_index=True)
-  if len(different) == 1:
-    return rows
-  lists = multihost_utils.process_allgather(rows[1:])
-  ids_GBK, scores_GBK = (np.concatenate(x[different], axis=1) for x in lists)
-  return np.concatenate(doc_HB[different]), ids_GBK, scores_GBK
 
 
 def _predictions(

@@ -38,6 +38,9 @@ class Predictions:
     held_out: int32 indices of the held-out labels.
     assigned_above: the score above which the scorer itself assigns labels;
       None: probability 0.5, if its scores tell.
+    strategy: how the labels in the lists of `all` were chosen; '': they are
+      those of highest score. The scores of chosen ones are margins: what they
+      are ranked by. Of slices the lists are by score, whatever the strategy.
   """
 
   score_kind: ScoreKind
@@ -52,6 +55,7 @@ class Predictions:
     default_factory=lambda: np.zeros(0, np.int32)
   )
   assigned_above: float | None = None
+  strategy: str = ''
 
   def __len__(self) -> int:
     return len(self.doc_ids)
@@ -85,7 +89,7 @@ class Predictions:
     `all`); doc_ids and labels as `bytes` (uint8, UTF-8, end to end) and
     `offsets` (int64); `held_out/labels` (int32) where labels are held out;
     `gold/indptr` (int64) and `gold/indices` (int32) where gold is known;
-    `assigned_above` (float64) where there is one.
+    `assigned_above` (float64) and `strategy` (text) where there is one.
     """
     arrays = {
       'schema': np.int64(SCHEMA),
@@ -109,6 +113,8 @@ class Predictions:
       arrays['held_out/labels'] = np.asarray(self.held_out, np.int32)
     if self.assigned_above is not None:
       arrays['assigned_above'] = np.float64(self.assigned_above)
+    if self.strategy:
+      arrays['strategy'] = np.str_(self.strategy)
     if self.gold is not None:
       arrays['gold/indptr'] = np.asarray(self.gold.indptr, np.int64)
       arrays['gold/indices'] = np.asarray(self.gold.values, np.int32)
@@ -174,6 +180,7 @@ def _parse(arrays: Arrays) -> Predictions:
     gold=_gold(arrays, len(doc_ids), len(labels)),
     held_out=held_out,
     assigned_above=_assigned_above(arrays),
+    strategy=arrays.text('strategy') if 'strategy' in arrays.left else '',
   )
 
 

@@ -158,6 +158,10 @@ def _cut_lists(
 ) -> tuple[Lists, np.ndarray]:
   """The labels of mask in the saved lists, and the floor of what is not."""
   lists, floor = predictions.lists[ALL], _floor(predictions, ALL)
+  if predictions.strategy:
+    # They are not by score as those of slices are: nothing is taken of them.
+    lists = lists.cut(np.zeros_like(mask))
+    floor = np.full_like(floor, np.inf)
   others = {
     name: predictions.lists[name]
     for name, other in predictions.masks.items()
@@ -173,8 +177,9 @@ def _cut_lists(
   floors = [floor] if (mask & ~covered).any() else inside
   floor = np.minimum(floor, np.max(floors, axis=0))
   # What is not above the floor may stand behind labels that no list has.
-  merged = Lists.merged([lists, *others.values()]).cut(mask).above(floor)
-  short = merged.first(lists.ids.shape[1])
+  parts = [lists, *others.values()]
+  merged = Lists.merged(parts).cut(mask).above(floor)
+  short = merged.first(max(part.ids.shape[1] for part in parts))
   return short, np.where(
     merged.lengths > short.lengths, short.scores[:, -1], floor
   )

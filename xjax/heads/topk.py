@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Float32, Int32
 
 from xjax.core.mesh import BATCH, DATA, LABEL, padded_labels
+from xjax.core.types import AS_LOGITS
 from xjax.heads import chunks
 from xjax.heads.best import Best, with_chunk
 from xjax.heads.contract import Head, HeadParts, row_spec, split_head
@@ -24,6 +25,7 @@ def head_topk(
   weights: Float[Array, ' L_or_more'] | None = None,
   slices: Sequence[Bool[Array, ' L_or_more']] = (),
   allowed: Bool[Array, '*documents _'] | None = None,
+  sigmoid: tuple[float, float] = AS_LOGITS,
   recall: float = 1.0,
 ) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
   """The k best labels of a head, without a [B, L] array.
@@ -41,6 +43,7 @@ def head_topk(
     weights, slices, allowed: as in core.types.Scorer; entries beyond the head's
       labels are ignored, and those by document need not be as many. Where they
       lie as label rows do and are as many, nothing of them is copied.
+    sigmoid: as in core.types.Scorer; static.
     recall: below 1, on a TPU: the share of the k best labels that is at least
       expected in a list, if labels come in random order. It is that of every
       chunk's own k best; the best of all are among them, and none is lost more
@@ -49,8 +52,8 @@ def head_topk(
 
   Returns:
     ids_GBK: int32, G = 1 + len(slices); PAD where labels run out.
-    scores_GBK: float32 logits, or log weight + log sigmoid(logit) where weights
-      are given; -inf where ids are PAD.
+    scores_GBK: float32 logits, or log weight + log sigmoid(a logit + b) where
+      weights are given; -inf where ids are PAD.
   """
   graphdef, rows, shared = split_head(head)
   filters = _filters(head.n_labels, weights, slices, allowed)
@@ -58,7 +61,7 @@ def head_topk(
   if any(mesh.shape[axis] > 1 for axis in head.axes):
     width = padded_labels(head.n_labels)
     filters = jax.tree.map(functools.partial(_resized, width), filters)
-  static = (graphdef, head.n_labels, head.chunk, k, recall, head.axes)
+  static = (graphdef, head.n_labels, head.chunk, k, sigmoid, recall, head.axes)
   row = row_spec(head.axes)
   run = jax.shard_map(
     functools.partial(_shard_topk, static),
@@ -81,12 +84,13 @@ def dense_topk(
   weights: Float[Array, ' L_or_more'] | None = None,
   slices: Sequence[Bool[Array, ' L_or_more']] = (),
   allowed: Bool[Array, '*documents L_or_more'] | None = None,
+  sigmoid: tuple[float, float] = AS_LOGITS,
 ) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
   """The same selection from logits that are all there.
 
   Args:
     scores_BL: float32 logits.
-    k, weights, slices, allowed: as in head_topk.
+    k, weights, slices, allowed, sigmoid: as in head_topk.
 
   Returns:
     ids_GBK, scores_GBK: as head_topk.
@@ -96,7 +100,8 @@ def dense_topk(
   filters = jax.tree.map(functools.partial(_resized, n_labels), filters)
   best = Best.none(1 + len(slices), documents, k)
   real_L = jnp.ones(n_labels, bool)
-  return tuple(_with_chunk(best, scores_BL, jnp.int32(0), real_L, filters))
+  found = _with_chunk(best, scores_BL, jnp.int32(0), real_L, filters, sigmoid)
+  return tuple(found)
 
 
 def _filter_spec(name: str, axes: tuple[str, ...]) -> P:
@@ -139,7 +144,7 @@ def _resized(width: int, x: jax.Array) -> jax.Array:
 
 
 def _shard_topk(static, rows, shared, features, filters):
-  graphdef, n_labels, chunk, k, recall, axes = static
+  graphdef, n_labels, chunk, k, sigmoid, recall, axes = static
   parts = HeadParts(graphdef, rows, shared)
   features = chunks.all_documents(features, axes)
   documents = jax.tree.leaves(features)[0].shape[0]
@@ -157,7 +162,8 @@ def _shard_topk(static, rows, shared, features, filters):
     cut = jax.tree.map(
       lambda x: lax.dynamic_slice_in_dim(x, start, size, axis=-1), filters
     )
-    return _with_chunk(best, logits_BC, ids_C[0], real_C, cut, recall)
+    first = ids_C[0]
+    return _with_chunk(best, logits_BC, first, real_C, cut, sigmoid, recall)
 
   best = Best.none(1 + len(filters.get('slices_L', ())), documents, k)
   best = lax.fori_loop(0, -(-per_shard // size), body, best)
@@ -175,10 +181,11 @@ def _with_chunk(
   first: jax.Array,
   real_C: jax.Array,
   filters: Mapping[str, Any],
+  sigmoid: tuple[float, float],
   recall: float = 1.0,
 ) -> Best:
   """Lists [G, B, K] after a chunk of labels, those where real_C."""
-  scores_BC = _scores(logits_BC, real_C, filters)
+  scores_BC = _scores(logits_BC, real_C, filters, sigmoid)
   every_C = jnp.ones_like(real_C)
   masks_GC = jnp.stack([every_C, *filters.get('slices_L', ())])
 
@@ -192,13 +199,18 @@ def _with_chunk(
 
 
 def _scores(
-  logits_BC: jax.Array, real_C: jax.Array, filters: Mapping[str, Any]
+  logits_BC: jax.Array,
+  real_C: jax.Array,
+  filters: Mapping[str, Any],
+  sigmoid: tuple[float, float],
 ) -> jax.Array:
   """Ranking scores, -inf where a label may not be selected."""
   scores_BC = logits_BC.astype(jnp.float32)
   allowed_BC = real_C[None]
   if 'weights_L' in filters:
     # In logs: the product with a probability would saturate.
+    if sigmoid != AS_LOGITS:
+      scores_BC = sigmoid[0] * scores_BC + sigmoid[1]
     scores_BC = jax.nn.log_sigmoid(scores_BC) + jnp.log(filters['weights_L'])
   if 'allowed_L' in filters:
     allowed_BC = allowed_BC & filters['allowed_L']

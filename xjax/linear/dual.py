@@ -88,13 +88,13 @@ def solve_block(
   sign = np.full((len(documents), WIDTH), -1, np.float32)
   sign[:, :width][positive] = 1
   bias = np.zeros(WIDTH, np.float32)
-  indices = rows.indices.view(np.uint32)
-  _mark(rows.indptr, indices, documents, workspace.used)
+  indptr, indices, values = csr_arrays(rows)
+  _mark(indptr, indices, documents, workspace.used)
   solve = _squared_hinge if solver.loss is Loss.SQUARED_HINGE else _logistic
   solve(
-    rows.indptr,
+    indptr,
     indices,
-    rows.data,
+    values,
     documents,
     sign,
     workspace.weights,
@@ -110,6 +110,17 @@ def solve_block(
   workspace.weights[features] = 0
   workspace.used[features] = False
   return features, weights, bias[:width]
+
+
+def csr_arrays(
+  rows: sparse.csr_array,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Row bounds, uint32 columns and values, as compiled loops read them.
+
+  Of unsigned indices these need not ask whether they count from the end.
+  """
+  columns = rows.indices.astype(np.int32, copy=False).view(np.uint32)
+  return rows.indptr, columns, rows.data
 
 
 @njit(**_JIT)

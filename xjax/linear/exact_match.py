@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.errors import DataError
-from xjax.core.types import PAD, Batch, Ragged, ScoreKind
+from xjax.core.types import AS_LOGITS, PAD, Batch, Ragged, ScoreKind
 from xjax.data.vocab import find_words, has_letters
 
 
@@ -100,16 +100,20 @@ class FoundLabels:
     weights: np.ndarray | None = None,
     slices: Sequence[np.ndarray] = (),
     allowed: np.ndarray | None = None,
+    sigmoid: tuple[float, float] = AS_LOGITS,
   ) -> tuple[np.ndarray, np.ndarray]:
     """As core.types.Scorer: heads.topk.dense_topk of what was found.
 
-    With weights, ranking is by log weight + log sigmoid(score).
+    With weights, ranking is by log weight + log sigmoid(a score + b).
     """
     ids_BT, scores_BT = batch.tokens_BT, batch.weights_BT
     if weights is not None:
       with np.errstate(divide='ignore'):  # log 0: never selected
         logs_L = np.log(np.asarray(weights, np.float32))
-      scores_BT = logs_L[ids_BT] - np.logaddexp(np.float32(0), -scores_BT)
+      a, b = np.float32(sigmoid)
+      scores_BT = logs_L[ids_BT] - np.logaddexp(
+        np.float32(0), -a * scores_BT - b
+      )
     listed_BT = np.arange(ids_BT.shape[1]) < batch.lengths_B[:, None]
     if allowed is not None:
       rows_L = np.broadcast_to(allowed, (len(ids_BT), np.shape(allowed)[-1]))

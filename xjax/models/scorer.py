@@ -10,7 +10,7 @@ from jax.sharding import NamedSharding, PartitionSpec as P
 import numpy as np
 
 from xjax.core.mesh import BATCH, DATA, own_rows, put_batch, put_labels
-from xjax.core.types import Batch, ScoreKind
+from xjax.core.types import AS_LOGITS, Batch, ScoreKind
 from xjax.heads.contract import row_spec
 
 
@@ -53,7 +53,7 @@ class ModelScorer:
     self._placed: dict[int, tuple[np.ndarray, jax.Array]] = {}
     self._topk = jax.jit(
       functools.partial(_topk, graphdef, recall),
-      static_argnames='k',
+      static_argnames=('k', 'sigmoid'),
       out_shardings=NamedSharding(mesh, P(None, DATA)),
     )
     self._attention = jax.jit(
@@ -68,6 +68,7 @@ class ModelScorer:
     weights: np.ndarray | None = None,
     slices: Sequence[np.ndarray] = (),
     allowed: np.ndarray | None = None,
+    sigmoid: tuple[float, float] = AS_LOGITS,
   ) -> tuple[np.ndarray, np.ndarray]:
     """As core.types.Scorer, for this process's rows.
 
@@ -78,6 +79,7 @@ class ModelScorer:
         has this process's rows. The others go to the devices once, for as long
         as each call is given the same arrays: change no array between calls,
         make another.
+      sigmoid: each other one is compiled for.
 
     Returns:
       ids_GBK, scores_GBK: NumPy, this process's rows.
@@ -90,7 +92,7 @@ class ModelScorer:
       filters = self._put_rows(filters) | {'allowed': own_BL}
     with jax.set_mesh(self.mesh):
       batch = put_batch(batch, self.mesh)
-      best = self._topk(self.params, batch, k=k, **filters)
+      best = self._topk(self.params, batch, k=k, sigmoid=sigmoid, **filters)
     ids_GBK, scores_GBK = (own_rows(x, axis=1) for x in best)
     return ids_GBK, scores_GBK
 
@@ -132,9 +134,11 @@ class ModelScorer:
       return own_rows(self._attention(self.params, *given))
 
 
-def _topk(graphdef, recall, params, batch, *, k, weights, slices, allowed):
+def _topk(
+  graphdef, recall, params, batch, *, k, weights, slices, allowed, sigmoid
+):
   model = nnx.merge(graphdef, params)
-  return model.topk(batch, k, weights, slices, allowed, recall)
+  return model.topk(batch, k, weights, slices, allowed, sigmoid, recall)
 
 
 def _attention(graphdef, params, batch, ids_BK):

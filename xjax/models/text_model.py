@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from xjax.core.mesh import documents_second
-from xjax.core.types import Batch
+from xjax.core.types import AS_LOGITS, Batch
 from xjax.heads.attention_weights import attention_weights
 from xjax.heads.contract import Head, TokenFeatures
 from xjax.heads.fused import RowStep, fused_loss
@@ -116,6 +116,7 @@ class TextModel(nnx.Module):
     weights: jax.Array | None = None,
     slices: Sequence[jax.Array] = (),
     allowed: jax.Array | None = None,
+    sigmoid: tuple[float, float] = AS_LOGITS,
     recall: float = 1.0,
   ) -> tuple[jax.Array, jax.Array]:
     """(ids_GBK, scores_GBK) as in core.types.Scorer; recall as of head_topk."""
@@ -126,6 +127,7 @@ class TextModel(nnx.Module):
       weights=weights,
       slices=slices,
       allowed=allowed,
+      sigmoid=sigmoid,
       recall=recall,
     )
 

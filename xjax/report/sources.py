@@ -99,7 +99,9 @@ def _name_of(path: pathlib.Path) -> str:
   if path.name == PREDICTIONS:
     path = path.parent
   if path.parent.name == 'eval' and _is_workdir(path.parent.parent):
-    path = path.parent.parent
+    # Several strategies of a run may be compared.
+    _, dot, strategy = path.name.partition('.')
+    return f'{path.parent.parent.name}{dot}{strategy}'
   return path.name if path.is_dir() else path.name.partition('.')[0]
 
 

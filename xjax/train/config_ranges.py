@@ -164,7 +164,11 @@ RANGES: dict[type, dict[str, Allowed]] = {
     'workers': _COUNT,
   },
   TreeModel: {'n_trees': _COUNT, 'beam': _COUNT},
-  ClusterTree: {'arity': _PLURAL, 'max_leaf': _COUNT},
+  ClusterTree: {
+    'arity': _PLURAL,
+    'max_leaf': _COUNT,
+    'max_features': _NATURAL,
+  },
   CompleteTree: {'arity': _PLURAL},
   HuffmanTree: {'arity': _PLURAL},
   EvalConfig: {'batch_size': _COUNT, 'depth': _COUNT, 'recall': _SHARE},

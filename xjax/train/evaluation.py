@@ -8,6 +8,7 @@ import pathlib
 from absl import logging
 import numpy as np
 
+from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import DataConfig, SyntheticData
 from xjax.data.load import load_corpus
@@ -15,7 +16,12 @@ from xjax.data.raw import TRAIN
 from xjax.data.schema import Corpus, Label, LabelSpace, Split
 from xjax.evaluate.asked import Asked
 from xjax.evaluate.criteria import Criteria
-from xjax.evaluate.evaluator import PREDICTIONS, popularity
+from xjax.evaluate.evaluator import (
+  PREDICTIONS,
+  popularity,
+  predict,
+  save_evaluation,
+)
 from xjax.evaluate.judge import judge, need_gold
 from xjax.evaluate.predictions import Predictions
 from xjax.evaluate.score_files import (
@@ -30,10 +36,15 @@ from xjax.train.judging import (
   DEV,
   Metrics,
   judge_split,
+  kept,
   read_judged as read_metrics,
   tuned_threshold,
 )
+from xjax.train.predictor import Predictor
+from xjax.train.strategy import AskedStrategy, choose_labels
 from xjax.train.workdir import Workdir
+
+STRATEGY = 'strategy.json'  # how labels were chosen, in an evaluation's folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,11 +72,13 @@ def evaluate_split(
   split: str,
   data_dir: str = '',
   asked: Asked | None = None,
+  strategy: AskedStrategy | None = None,
 ) -> Evaluation:
   """Judges the best checkpoint of a run and writes eval/<split>/.
 
   Of other documents than the run's own it writes eval/<split>@<digest>/, so
-  that those of the run stay.
+  that those of the run stay; of labels that a strategy chooses
+  eval/<split>.<strategy>/, with strategy.json beside the rest.
 
   Args:
     workdir: of the run.
@@ -74,11 +87,18 @@ def evaluate_split(
     data_dir: where the data is, if not where it was.
     asked: what to judge by instead of what the run is judged by. What is
       written stays by the latter.
+    strategy: how labels are chosen; None: by score, as deep as eval.depth.
 
   Raises:
-    ConfigError: data_dir for a corpus that is not read from files.
+    ConfigError: data_dir for a corpus that is not read from files; cut-offs
+      beyond the labels that are chosen; a strategy that takes what the run has
+      not.
     DataError: no such split, or a fault in the data or the workdir.
   """
+  if asked and strategy and max(asked.ks, default=0) > strategy.k:
+    raise ConfigError(
+      f'--ks={max(asked.ks)}: only --strategy_k={strategy.k} labels are chosen'
+    )
   predictor, home = load_run(workdir), Workdir.at(workdir)
   config = predictor.config.eval
   data = _data_of(predictor.config.data, data_dir)
@@ -93,12 +113,16 @@ def evaluate_split(
   unknown = '' if data_dir else part.digest
   own = home.digests().get(split, unknown) == part.digest
   name = split if own else f'{split}@{part.digest[:8]}'
-  threshold = None if name == DEV else saved_threshold(home, predictor.step)
   model = dataclasses.replace(predictor, space=space)
-  metrics = judge_split(model, part, home, name, threshold)
+  criteria = config.criteria()
+  if strategy:
+    criteria = strategy.criteria(criteria)
+    name, metrics = _judge_chosen(strategy, model, part, home, name)
+  else:
+    threshold = None if name == DEV else saved_threshold(home, predictor.step)
+    metrics = judge_split(model, part, home, name, threshold)
   folder = home.evaluation(name)
   predictions = Predictions.load(folder / PREDICTIONS)
-  criteria = config.criteria()
   if asked:
     criteria = asked.criteria(
       predictions,
@@ -106,10 +130,31 @@ def evaluate_split(
       train_gold=lambda: load(TRAIN).split(TRAIN).gold,
       usual=criteria,
     )
-    threshold = tuned_threshold(metrics)
-    metrics = judge(predictions, criteria, threshold)
+    metrics = judge(predictions, criteria, tuned_threshold(metrics))
   prior = judge(popularity(space, part, config.depth), prior_criteria(criteria))
   return Evaluation(predictions, criteria, metrics, prior, folder)
+
+
+def _judge_chosen(
+  strategy: AskedStrategy,
+  model: Predictor,
+  split: Split,
+  workdir: Workdir,
+  name: str,
+) -> tuple[str, Metrics]:
+  """Writes the evaluation of chosen labels; returns its name and metrics."""
+  config = model.config.eval
+  batches = model.inputs.split_batches(split)
+  by_score = predict(model.scorer, batches, split, model.space, config.depth)
+  chosen = choose_labels(strategy, model, by_score, split, split.features)
+  metrics = judge(chosen.predictions, strategy.criteria(config.criteria()))
+  name = f'{name}.{strategy.kind.value}'
+  with kept(workdir, name, model.step, split.digest) as here:
+    if here:
+      folder = workdir.evaluation(name)
+      save_evaluation(folder, chosen.predictions, metrics)
+      write_json(folder / STRATEGY, strategy.parameters() | chosen.facts())
+  return name, metrics
 
 
 def _data_of(data: DataConfig, data_dir: str) -> DataConfig:

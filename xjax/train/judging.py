@@ -1,6 +1,7 @@
 """Judging the splits of a corpus, with the popularity prior beside."""
 
 from collections.abc import Callable, Iterable, Iterator
+import contextlib
 from typing import Any, Protocol
 
 from absl import logging
@@ -125,20 +126,39 @@ def judge_split(
   if name == DEV:
     threshold = tune_threshold(predictions)
   metrics = judge(predictions, config.criteria(), threshold)
-  if is_host0():
-    mark = workdir.judged(name)
-    with writing(mark):
-      mark.unlink(missing_ok=True)
-    save_evaluation(workdir.evaluation(name), predictions, metrics)
-    if name == DEV:
+  with kept(workdir, name, model.step, split.digest) as here:
+    if here:
+      save_evaluation(workdir.evaluation(name), predictions, metrics)
+    if here and name == DEV:
       calibrate_run(
         predictions, workdir, config.calibration, model.step, split.digest
       )
+  return metrics
+
+
+@contextlib.contextmanager
+def kept(workdir: Workdir, name: str, step: int, digest: str) -> Iterator[bool]:
+  """While an evaluation is written; all processes leave it together.
+
+  Args:
+    workdir: of the run.
+    name: of the folder.
+    step: of the checkpoint that was judged.
+    digest: of the documents.
+
+  Yields:
+    Whether it is this process that writes.
+  """
+  mark = workdir.judged(name)
+  if is_host0():
+    with writing(mark):
+      mark.unlink(missing_ok=True)
+  yield is_host0()
+  if is_host0():
     # Last: with it all of this is complete.
-    write_json(mark, _mark(model.step, split.digest))
+    write_json(mark, _mark(step, digest))
     logging.info('judged %s: %s', name, workdir.evaluation(name))
   barrier(f'xjax:judged:{name}')
-  return metrics
 
 
 def judge_splits(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xjax.core.types import PAD, Batch, ScoreKind, Scorer
+from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
 from xjax.data.feature_rows import FeatureRows
 from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace, Split
@@ -95,9 +95,10 @@ class Predictor:
     weights: np.ndarray | None = None,
     slices: Sequence[np.ndarray] = (),
     allowed: np.ndarray | None = None,
+    sigmoid: tuple[float, float] = AS_LOGITS,
   ) -> tuple[np.ndarray, np.ndarray]:
     """(ids_GBK, scores_GBK) as in core.types.Scorer."""
-    return self.scorer.topk(batch, k, weights, slices, allowed)
+    return self.scorer.topk(batch, k, weights, slices, allowed, sigmoid)
 
   def batches(self, split: Split) -> Iterable[Batch]:
     """Batches of a split, every document once, for the evaluator."""

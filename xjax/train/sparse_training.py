@@ -6,6 +6,7 @@ import pathlib
 
 import numpy as np
 from scipy import sparse
+from sklearn.preprocessing import normalize
 
 from xjax.core.errors import ConfigError
 from xjax.core.types import Ragged
@@ -21,9 +22,9 @@ from xjax.train.config import Config
 from xjax.train.linear_config import Liblinear, LinearTrain
 from xjax.train.text_inputs import SparseInputs, TextInputs
 from xjax.trees.build import complete_tree
-from xjax.trees.config import LabelFeatures, TaxonomyTree
+from xjax.trees.config import ClusterTree, LabelFeatures, TaxonomyTree
 from xjax.trees.growing import grow_tree
-from xjax.trees.label_features import pifa
+from xjax.trees.label_features import pifa, strongest
 from xjax.trees.label_tree import LabelTree
 from xjax.trees.training import fit_tree
 
@@ -114,7 +115,7 @@ def train_tree(
     shape,
     data.space,
     data.gold,
-    lambda: _label_features(shape.features, data),
+    lambda: _clustered_by(shape, data),
     _parents(shape, data.space),
     seed,
     train.workers,
@@ -132,6 +133,14 @@ def train_tree(
     between=between,
   )
   return tree, weights
+
+
+def _clustered_by(shape: ClusterTree, data: TrainingData) -> sparse.csr_array:
+  features = _label_features(shape.features, data)
+  if not shape.max_features:
+    return features
+  features = strongest(features, shape.max_features)
+  return normalize(features, copy=False) if shape.spherical else features
 
 
 def _label_features(

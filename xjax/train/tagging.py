@@ -22,13 +22,14 @@ from xjax.evaluate.evaluator import predict
 from xjax.evaluate.explained import Explanations
 from xjax.evaluate.judge import judge
 from xjax.evaluate.predictions import Predictions
+from xjax.metrics.slices import ALL
 from xjax.train.abilities import check_describes, check_explains
 from xjax.train.document_features import check_reads_features
 from xjax.train.evaluation import saved_threshold
 from xjax.train.fit import load
 from xjax.train.predictor import Predictor
+from xjax.train.strategy import AskedStrategy, choose_labels
 from xjax.train.tagged import Tagged
-from xjax.train.workdir import Workdir
 
 STREAM = '-'  # standard input or output
 _INPUT = 'input'
@@ -43,6 +44,7 @@ def tag_file(
   labels: str = '',
   explain: int = 0,
   features: str = '',
+  strategy: AskedStrategy | None = None,
 ) -> Explanations | None:
   """Writes the k best labels of each document of a file, as JSON lines.
 
@@ -60,13 +62,16 @@ def tag_file(
     labels: a file of labels to score as well, as read_new_labels; '': none.
     explain: how many words to tell of each label; 0: without.
     features: of the documents, as read_features has them; '': none.
+    strategy: how the labels are chosen, and how many; they are told in the
+      order it ranks them by, which X.npz has as the lists of all labels, and
+      X.metrics.json is of them. None: the k best by score.
 
   Returns:
     What a page beside X.jsonl shows, where labels are explained.
 
   Raises:
     ConfigError: output, k or explain is impossible, or the run's head cannot
-      do what is asked for.
+      do what is asked for, or the strategy takes what the run has not.
     DataError: a fault in the documents, the labels or the workdir.
   """
   source, output = os.path.expanduser(source), os.path.expanduser(output)
@@ -76,13 +81,17 @@ def tag_file(
   split, space, labelled = _gold_of(documents, predictor.space)
   rows = _features_of(split, features, predictor)
   predictions = _ranked(predictor, split, space, k, rows)
-  tagged = Tagged(predictor, predictions, split, space, k)
+  lists = predictions.lists[ALL].first(k)
+  if strategy:
+    chosen = choose_labels(strategy, predictor, predictions, split, rows)
+    predictions, lists = chosen.predictions, chosen.lists
+  tagged = Tagged(predictor, lists, split, space)
   attention = tagged.attention(explain, _SHOWN) if explain else None
   if output == STREAM:
     sys.stdout.writelines(tagged.lines(attention))
     return None
   path = pathlib.Path(output)
-  _save_beside(path, predictions, labelled, predictor, Workdir.at(workdir))
+  _save_beside(path, predictions, labelled, predictor, strategy)
   with atomic_write(path) as file:
     file.writelines(tagged.lines(attention))
   if attention is None:
@@ -132,15 +141,18 @@ def _save_beside(
   predictions: Predictions,
   labelled: np.ndarray,
   predictor: Predictor,
-  workdir: Workdir,
+  strategy: AskedStrategy | None,
 ) -> None:
   """X.npz and X.metrics.json, of X.jsonl; labelled: whose gold is known."""
   metrics = path.with_suffix('.metrics.json')
   with writing(metrics):
     metrics.unlink(missing_ok=True)  # of another input, perhaps
   if labelled.any():
-    threshold = saved_threshold(workdir, predictor.step)
     criteria = predictor.config.eval.criteria()
+    if strategy:
+      criteria, threshold = strategy.criteria(criteria), None
+    else:
+      threshold = saved_threshold(predictor.workdir, predictor.step)
     judged = predictions.of_documents(labelled)
     write_json(metrics, judge(judged, criteria, threshold))
   if not labelled.all():

@@ -6,6 +6,8 @@ from numba import njit
 import numpy as np
 from scipy import sparse
 
+from xjax.linear.dual import csr_arrays
+
 _JIT = {
   'nogil': True,
   'cache': True,
@@ -69,7 +71,7 @@ def _similarities(
 ) -> np.ndarray:
   """float32 [M, K]."""
   similar = np.empty((len(members), centres_DK.shape[1]), np.float32)
-  arrays = features.indptr, features.indices.view(np.uint32), features.data
+  arrays = csr_arrays(features)
   halves = np.array_split(np.arange(len(members)), max(1, workers))
   with concurrent.futures.ThreadPoolExecutor(max(1, workers)) as pool:
     done = [
@@ -97,7 +99,7 @@ def _centre(
   centres_DK: np.ndarray,
   spherical: bool,
 ) -> None:
-  arrays = features.indptr, features.indices.view(np.uint32), features.data
+  arrays = csr_arrays(features)
   _sums(*arrays, members, part, centres_DK)
   if spherical:
     sizes = np.sqrt((centres_DK**2).sum(axis=0))

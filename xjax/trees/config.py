@@ -43,6 +43,7 @@ class ClusterTree(TreeConfig):
     max_leaf: labels of a cluster, at most.
     clusters: how they are found.
     features: what labels are clustered by.
+    max_features: of a label, the largest ones that count; 0: all.
     spherical: whether the cosine tells who is close, or else the distance.
   """
 
@@ -50,6 +51,7 @@ class ClusterTree(TreeConfig):
   max_leaf: int = 100
   clusters: Clusters = Clusters.K_MEANS
   features: LabelFeatures = LabelFeatures.PIFA
+  max_features: int = 1000
   spherical: bool = True
 
 

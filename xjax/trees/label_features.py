@@ -35,3 +35,21 @@ def pifa(
   each = 1 / np.maximum(np.asarray(lengths, np.float32), 1)
   weighed = positive.multiply(each[:, None]).tocsr()
   return (weighed.T @ rows).tocsr()
+
+
+def strongest(features: sparse.csr_array, n: int) -> sparse.csr_array:
+  """The n largest values of each row; of equal ones the first columns.
+
+  Args:
+    features: float32 [L, D], none negative.
+    n: at least 1; shorter rows stay as they are.
+  """
+  starts, data = features.indptr, features.data
+  kept = np.ones(len(data), bool)
+  for row in np.flatnonzero(np.diff(starts) > n):
+    own = slice(starts[row], starts[row + 1])
+    kept[own] = False
+    kept[own.start + np.argsort(-data[own], kind='stable')[:n]] = True
+  ends = np.append(0, np.cumsum(kept))[starts]
+  parts = data[kept], features.indices[kept], ends
+  return sparse.csr_array(parts, features.shape)

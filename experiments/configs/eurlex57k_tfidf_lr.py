@@ -1,0 +1,31 @@
+r"""EURLEX57K, full documents: TF-IDF of 1- to 5-grams and logistic regression.
+
+Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
+Legislation", ACL 2019, https://aclanthology.org/P19-1636, Section 4 and Table
+2; its public code keeps 200,000 n-grams or fewer.
+
+  python -m experiments.train \
+    --config=experiments/configs/eurlex57k_tfidf_lr.py \
+    --config.data.dir=DIR --workdir=runs/eurlex57k_tfidf_lr
+
+Hardware: two CPU cores. Expected: not run yet; the paper (test): RP@5 0.710,
+nDCG@5 0.741, micro-F1 0.539. Time: an hour.
+"""
+
+from xjax.data.config import Eurlex57kData, TfidfConfig
+from xjax.linear.config import Loss
+from xjax.models.config import LinearModel
+from xjax.train.config import Config, EvalConfig
+from xjax.train.linear_config import LinearTrain
+
+
+def get_config() -> Config:
+  return Config(
+    data=Eurlex57kData(
+      zones=('header', 'recitals', 'main_body', 'attachments'),
+      tokens=TfidfConfig(max_ngram=5),
+    ),
+    model=LinearModel(),
+    train=LinearTrain(loss=Loss.LOGISTIC),
+    eval=EvalConfig(batch_size=512),
+  )

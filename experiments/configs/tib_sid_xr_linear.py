@@ -1,0 +1,27 @@
+r"""TIB-SID library records, 26,976 subjects, half of them seen once: XR-Linear.
+
+Titles and abstracts. The model is that of eurlex57k_xr_linear.py, with a wider
+beam.
+
+  python -m experiments.train \
+    --config=experiments/configs/tib_sid_xr_linear.py \
+    --config.data.dir=DIR --workdir=runs/tib_sid_xr_linear
+
+Hardware: two CPU cores. Expected: not run yet. Time: minutes.
+"""
+
+from xjax.data.config import JsonlData, TfidfConfig
+from xjax.models.config import TreeModel
+from xjax.train.config import Config, EvalConfig
+from xjax.train.linear_config import TreeTrain
+
+
+def get_config() -> Config:
+  return Config(
+    data=JsonlData(
+      zones=('title', 'abstract'), labels='all', tokens=TfidfConfig()
+    ),
+    model=TreeModel(beam=20),
+    train=TreeTrain(),
+    eval=EvalConfig(batch_size=512),
+  )

@@ -1,0 +1,29 @@
+r"""A folder of feature files (Extreme Classification Repository): a PLT.
+
+train.txt, test.txt and perhaps dev.txt, each perhaps gzipped; rows are made of
+length 1. The model is that of eurlex57k_plt.py.
+
+  python -m experiments.train \
+    --config=experiments/configs/xc_plt.py \
+    --config.data.dir=DIR --workdir=runs/xc_plt
+
+Hardware: two CPU cores. Expected: not run yet. Time: by the dataset.
+"""
+
+from xjax.data.config import GivenFeaturesConfig, Norm, XcFeaturesData
+from xjax.linear.config import Loss
+from xjax.models.config import TreeModel
+from xjax.train.config import Config, EvalConfig
+from xjax.train.linear_config import TreeTrain
+from xjax.trees.config import Clusters, ClusterTree
+
+
+def get_config() -> Config:
+  return Config(
+    data=XcFeaturesData(tokens=GivenFeaturesConfig(norm=Norm.L2)),
+    model=TreeModel(
+      tree=ClusterTree(arity=2, clusters=Clusters.TWO_MEANS), exact=True
+    ),
+    train=TreeTrain(loss=Loss.LOGISTIC, c=10.0),
+    eval=EvalConfig(batch_size=512),
+  )

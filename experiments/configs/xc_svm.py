@@ -1,0 +1,25 @@
+r"""A folder of feature files (Extreme Classification Repository): SVMs.
+
+train.txt, test.txt and perhaps dev.txt, each perhaps gzipped; rows are made of
+length 1. The model is that of eurlex57k_tfidf_svm.py, one per label.
+
+  python -m experiments.train \
+    --config=experiments/configs/xc_svm.py \
+    --config.data.dir=DIR --workdir=runs/xc_svm
+
+Hardware: two CPU cores. Expected: not run yet. Time: by the dataset.
+"""
+
+from xjax.data.config import GivenFeaturesConfig, Norm, XcFeaturesData
+from xjax.models.config import LinearModel
+from xjax.train.config import Config, EvalConfig
+from xjax.train.linear_config import LinearTrain
+
+
+def get_config() -> Config:
+  return Config(
+    data=XcFeaturesData(tokens=GivenFeaturesConfig(norm=Norm.L2)),
+    model=LinearModel(),
+    train=LinearTrain(),
+    eval=EvalConfig(batch_size=512),
+  )
