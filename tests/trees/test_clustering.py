@@ -49,6 +49,19 @@ def test_two_obvious_clusters_are_found(spherical, seed):
   assert abs(np.corrcoef(part, group)[0, 1]) == pytest.approx(1)
 
 
+@pytest.mark.parametrize('seed', range(8))
+def test_near_and_far_groups_are_told_apart(seed):
+  """By distance: by products alone the far ones would draw all others."""
+  for draw in (0, 2, 4):
+    rng = np.random.default_rng(draw)
+    group = rng.permutation(np.arange(60) % 6)
+    centres = rng.random((6, 8)) * rng.choice([1, 3, 9], 6)[:, None]
+    dense = centres[group] + 0.3 * rng.random((60, 8))
+    rows = sparse.csr_array(dense.astype(np.float32))
+    part = balanced_kmeans(rows, np.arange(60), 6, seed, spherical=False)
+    assert len(set(zip(part.tolist(), group.tolist(), strict=True))) == 6
+
+
 def test_those_stay_to_whom_it_matters_most():
   """Six are nearest to the first of two clusters, which has room for four."""
   angles = np.array([0, 0.02, 0.04, 0.3, 0.5, 0.6, 1.5, 1.55])
