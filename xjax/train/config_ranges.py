@@ -38,6 +38,7 @@ from xjax.train.config import (
   NeuralTrain,
 )
 from xjax.train.linear_config import (
+  Blocks,
   Liblinear,
   LinearTrain,
   Newton,
@@ -149,6 +150,7 @@ RANGES: dict[type, dict[str, Allowed]] = {
   EMAConfig: {'decay': _RATE, 'start': _NATURAL},
   SWAConfig: {'start': _NATURAL, 'every': _COUNT},
   LinearTrain: {'c': _POSITIVE, 'threshold': _AMOUNT},
+  Blocks: {'eps': _POSITIVE, 'max_epochs': _COUNT, 'workers': _COUNT},
   Liblinear: {
     'eps': _POSITIVE,
     'max_iter': _COUNT,

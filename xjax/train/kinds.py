@@ -54,6 +54,7 @@ from xjax.train.config import (
   NoTrain,
 )
 from xjax.train.linear_config import (
+  Blocks,
   Liblinear,
   LinearTrain,
   Newton,
@@ -115,6 +116,7 @@ KINDS = {
   'none': NoTrain,
   'linear': LinearModel,
   'linear_train': LinearTrain,
+  'blocks': Blocks,
   'liblinear': Liblinear,
   'newton': Newton,
   'label_tree': TreeModel,
