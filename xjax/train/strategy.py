@@ -75,6 +75,17 @@ class AskedStrategy:
     if self.kind is Kind.COST and not self.costs:
       raise ConfigError('--strategy=cost needs --costs=FILE')
 
+  def check_cut_offs(self, ks: Sequence[int]) -> None:
+    """Refuses cut-offs that the labels chosen are not enough for.
+
+    Raises:
+      ConfigError: there is one.
+    """
+    if max(ks, default=0) > self.k:
+      raise ConfigError(
+        f'--ks={max(ks)}: only --strategy_k={self.k} labels are chosen'
+      )
+
   def parameters(self) -> dict[str, Any]:
     """What decides which labels are chosen, by name."""
     found = {'strategy': self.kind.value, 'k': self.k}
@@ -216,13 +227,16 @@ def _sigmoid(predictor: Predictor, asked: AskedStrategy) -> tuple[float, float]:
   if predictor.score_kind is not ScoreKind.MARGIN:
     return AS_LOGITS
   if found is None or found.method is Method.NONE:
-    why = f' ({found.reason})' if found else ''
+    what = (
+      f'on dev they could not be calibrated ({found.reason})'
+      if found
+      else 'experiments.evaluate --split=dev calibrates them, unless '
+      'eval.calibration is none'
+    )
     raise ConfigError(
       f'--strategy={asked.kind.value} takes probabilities, and the scores of '
-      f'this run are margins that are not calibrated{why}: '
-      'experiments.evaluate --split=dev calibrates them, unless '
-      'eval.calibration is none; --strategy=standard and bounded_random take '
-      'scores of any kind'
+      f'this run are margins: {what}; --strategy=standard and bounded_random '
+      'take scores of any kind'
     )
   return float(found.a), float(found.b)
 
