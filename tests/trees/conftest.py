@@ -70,7 +70,7 @@ def linked(z, link):
 
 
 def a_tree(rng, n_nodes):
-  """Of any shape: leaves have labels, as some nodes within; some are in no tree."""
+  """Of any shape; nodes within may have labels, and some labels no node."""
   bend = rng.choice([0.3, 1.0, 3.0])  # from chains to stars
   above = [-1] + [int(i * rng.random() ** bend) for i in range(1, n_nodes)]
   has = (rng.random(n_nodes) < 0.3) | (
@@ -86,7 +86,7 @@ def a_tree(rng, n_nodes):
 
 
 def classified(rng, tree):
-  """Weights of few bits, so that sums have no rounding and ties are frequent."""
+  """Weights of few bits: sums are not rounded, and ties are frequent."""
   shape = N_FEATURES, len(tree) - 1
   weights_DV = rng.integers(-8, 9, shape) / 8 * (rng.random(shape) < 0.2)
   bias_V = rng.integers(-4, 5, shape[1]) / 2

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from xjax.core.types import Ragged
-from xjax.trees.label_features import pifa
+from xjax.trees.label_features import pifa, strongest
 
 N, D, L = 12, 7, 5
 EMPTY = 2
@@ -50,3 +50,20 @@ def test_rows_are_left_as_they_were(data):
   pifa(rows, gold, L)
   pifa(rows, gold, L, np.arange(N))
   np.testing.assert_array_equal(rows.toarray(), before.toarray())
+
+
+@pytest.mark.parametrize('n', [1, 2, 4, 99])
+def test_the_strongest_features_are_kept(n):
+  """Of equal ones the first; shorter rows stay, empty ones as well."""
+  rng = np.random.default_rng(0)
+  dense = rng.integers(0, 4, (9, D)) * (rng.random((9, D)) < 0.7)
+  dense[EMPTY] = 0
+  features = sparse.csr_array(dense.astype(np.float32))
+  found = strongest(features, n)
+  wanted = np.zeros_like(dense)
+  for row in range(9):
+    best = np.argsort(-dense[row], kind='stable')[:n]
+    wanted[row, best] = dense[row, best]
+  np.testing.assert_array_equal(found.toarray(), wanted)
+  assert found.dtype == np.float32 and found.nnz == (wanted > 0).sum()
+  np.testing.assert_array_equal(features.toarray(), dense)

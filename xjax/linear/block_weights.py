@@ -140,6 +140,6 @@ class BlockWeights:
 
 def _summed(steps: np.ndarray, rows: np.ndarray) -> np.ndarray:
   """int32, sums of steps that begin anew with each block of rows."""
-  sums = np.cumsum(steps, dtype=np.int64)
-  before = np.where(rows[:-1] > 0, sums[rows[:-1] - 1], 0)
-  return (sums - np.repeat(before, np.diff(rows))).astype(np.int32)
+  sums = np.append(np.int64(0), np.cumsum(steps, dtype=np.int64))
+  before = sums[rows[:-1]]
+  return (sums[1:] - np.repeat(before, np.diff(rows))).astype(np.int32)

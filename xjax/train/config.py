@@ -299,7 +299,7 @@ def _shrink_average(average: AverageConfig) -> AverageConfig:
 def _shrink_model(model: ModelConfig) -> ModelConfig:
   """Every size of every part, whatever its kind."""
   if isinstance(model, TreeModel):
-    small = {'arity': 2, 'max_leaf': 4}
+    small = {'arity': 2, 'max_leaf': 4, 'file': ''}
     names = {field.name for field in dataclasses.fields(model.tree)}
     sizes = {name: small[name] for name in names & small.keys()}
     tree = dataclasses.replace(model.tree, **sizes)

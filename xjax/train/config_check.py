@@ -10,6 +10,7 @@ import typing
 from typing import Any
 
 from xjax.core.errors import ConfigError
+from xjax.data.config import TfidfConfig, TokensConfig
 from xjax.heads.storage import Storage
 from xjax.models.config import (
   ExactMatchModel,
@@ -32,7 +33,7 @@ from xjax.train.input_check import input_faults
 from xjax.train.kinds import choices
 from xjax.train.linear_config import LinearTrain, TreeTrain
 from xjax.train.recipe_check import recipe_faults
-from xjax.trees.config import Clusters, TreeConfig
+from xjax.trees.config import Clusters, LabelFeatures, TreeConfig
 
 _SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
 _METRIC = re.compile(
@@ -160,7 +161,7 @@ def _joint_faults(config: Config) -> Iterator[str]:
     case LinearModel(), LinearTrain():
       pass
     case TreeModel(), TreeTrain():
-      yield from _tree_faults(config.model.tree)
+      yield from _tree_faults(config.model.tree, config.data.tokens)
     case model, train:
       yield (
         f'config.train={type(train).__name__}(): does not go with '
@@ -169,12 +170,18 @@ def _joint_faults(config: Config) -> Iterator[str]:
       )
 
 
-def _tree_faults(tree: TreeConfig) -> Iterator[str]:
+def _tree_faults(tree: TreeConfig, tokens: TokensConfig) -> Iterator[str]:
   halved = getattr(tree, 'clusters', None) is Clusters.TWO_MEANS
   if halved and tree.arity & (tree.arity - 1):
     yield (
       f'config.model.tree.arity={tree.arity}: must be a power of 2 with '
       'config.model.tree.clusters=Clusters.TWO_MEANS'
+    )
+  features = getattr(tree, 'features', LabelFeatures.PIFA)
+  if features is not LabelFeatures.PIFA and not isinstance(tokens, TfidfConfig):
+    yield (
+      f'config.model.tree.features={features}: needs texts, '
+      'config.data.tokens=TfidfConfig(...); LabelFeatures.PIFA needs none'
     )
 
 

@@ -1,6 +1,6 @@
 """Runs of linear models and label trees, over sparse features of documents."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import pathlib
 import shutil
@@ -9,6 +9,7 @@ import time
 from absl import logging
 
 from xjax.core.atomic import write_json
+from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import DataError
 from xjax.core.types import ScoreKind
 from xjax.data.config import TfidfConfig
@@ -17,21 +18,26 @@ from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.tfidf import Tfidf
 from xjax.linear.config import Loss
 from xjax.linear.part_files import PartFiles
-from xjax.models.config import LinearModel
+from xjax.models.config import LinearModel, TreeModel
 from xjax.train.calibration import saved_calibration
 from xjax.train.config import Config
 from xjax.train.fitted import Fitted
-from xjax.train.judging import Metrics
+from xjax.train.judging import JUDGED, Metrics
 from xjax.train.predictor import Predictor
 from xjax.train.preemption import Preemption
-from xjax.train.sparse_training import TrainingData, train_linear, train_tree
+from xjax.train.sparse_training import (
+  TrainingData,
+  check_tree,
+  train_linear,
+  train_tree,
+)
 from xjax.train.text_inputs import (
   RowInputs,
   SparseInputs,
   TextInputs,
   fit_inputs,
 )
-from xjax.train.workdir import Workdir
+from xjax.train.workdir import Workdir, read_json
 from xjax.trees.files import load_tree, save_tree
 from xjax.trees.links import Link
 from xjax.trees.scorer import TreeScorer
@@ -47,9 +53,10 @@ def load_sparse(folder: Workdir, config: Config) -> Predictor:
   Raises:
     DataError: a file of the workdir is missing or damaged.
   """
-  searches = _searches(folder, config)
+  searches, space = _searches(folder, config), folder.label_space()
   inputs = _saved_inputs(folder, config, searches[0].weights.n_features)
-  return _predictor(folder, config, inputs, folder.label_space(), searches)
+  _check_sizes(_files(folder, config), searches, inputs, space)
+  return _predictor(folder, config, inputs, space, searches)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,14 +75,16 @@ class SparseFit:
     """Nothing can be wrong that the config alone does not tell."""
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
-    """Refuses a corpus without a label that has documents.
+    """Refuses a corpus without a label that has documents, or without a tree.
 
     Raises:
-      DataError: that is so.
+      ConfigError, DataError: that is so.
     """
     del prior
     if not corpus.label_space.train_counts.any():
       raise DataError('no document of train has a label: nothing is to learn')
+    if isinstance(self.config.model, TreeModel):
+      check_tree(self.config.model.tree, corpus.label_space)
 
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
     """Trains what is not trained yet."""
@@ -83,11 +92,27 @@ class SparseFit:
     if not all(path.exists() for path in _files(self.workdir, self.config)):
       with preemption.deferred():
         self._train(corpus, inputs, preemption.check)
+    self._note_search()
     return Fitted(0, _STEP, _kind(self.config), lambda: self._model(corpus))
 
   def _model(self, corpus: Corpus) -> Predictor:
     made = load_sparse(self.workdir, self.config)
     return dataclasses.replace(made, space=corpus.label_space)
+
+  def _note_search(self) -> None:
+    """Has splits judged anew where another search would judge them."""
+    model = self.config.model
+    if isinstance(model, LinearModel):
+      return
+    path = self.workdir.model / 'search.json'
+    search = {'beam': model.beam, 'exact': model.exact}
+    same = path.exists() and read_json(path) == search
+    barrier('xjax:search')  # nobody still reads what is written now
+    if is_host0() and not same:
+      for split in JUDGED:
+        self.workdir.judged(split).unlink(missing_ok=True)
+      write_json(path, search)
+    barrier('xjax:searched')
 
   def _inputs(self, corpus: Corpus) -> SparseInputs:
     path = self.workdir.tfidf
@@ -156,6 +181,23 @@ def _searches(folder: Workdir, config: Config) -> list[TreeSearch]:
   return [TreeSearch(*load_tree(path), link) for path in _files(folder, config)]
 
 
+def _check_sizes(
+  files: Sequence[pathlib.Path],
+  searches: Sequence[TreeSearch],
+  inputs: SparseInputs,
+  space: LabelSpace,
+) -> None:
+  """Refuses files that are of other labels or features than the run."""
+  read = inputs.featurise if isinstance(inputs, TextInputs) else inputs
+  for path, search in zip(files, searches, strict=True):
+    have = search.tree.n_labels, search.weights.n_features
+    if have != (space.n_trained, read.n_features):
+      raise DataError(
+        f'{path}: is of {have[0]} labels and {have[1]} features; the run has '
+        f'{space.n_trained} and {read.n_features}: a file of another run?'
+      )
+
+
 def _link(config: Config) -> Link:
   if isinstance(config.model, LinearModel):
     return Link.NONE
@@ -182,7 +224,7 @@ def _predictor(
     kind,
     beam=_FLAT if flat else config.model.beam,
     exact=not flat and config.model.exact,
-    workers=config.data.workers,
+    workers=max(1, config.data.workers),
   )
   calibration = saved_calibration(folder, config.eval.calibration, _STEP, kind)
   return Predictor(config, space, inputs, scorer, _STEP, folder, calibration)

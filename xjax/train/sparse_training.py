@@ -22,10 +22,16 @@ from xjax.train.config import Config
 from xjax.train.linear_config import Blocks, Liblinear
 from xjax.train.text_inputs import SparseInputs, TextInputs
 from xjax.trees.build import complete_tree
-from xjax.trees.config import ClusterTree, LabelFeatures, TaxonomyTree
+from xjax.trees.config import (
+  ClusterTree,
+  LabelFeatures,
+  TaxonomyTree,
+  TreeConfig,
+)
 from xjax.trees.growing import grow_tree
 from xjax.trees.label_features import pifa, strongest
 from xjax.trees.label_tree import LabelTree
+from xjax.trees.taxonomy import taxonomy_tree
 from xjax.trees.training import fit_tree
 
 
@@ -167,11 +173,23 @@ def _label_features(
       return data.inputs.featurise(names[:n_labels])
 
 
-def _parents(shape: TaxonomyTree, space: LabelSpace) -> dict:
-  """Id -> parents."""
+def check_tree(shape: TreeConfig, space: LabelSpace) -> None:
+  """Refuses a taxonomy in which labels make no tree; of other kinds they do.
+
+  Raises:
+    ConfigError: no label has a parent.
+    DataError: a fault in its file, or a label that is its own ancestor.
+  """
+  if isinstance(shape, TaxonomyTree):
+    parents, ids = _parents(shape, space), space.ids[: space.n_trained]
+    taxonomy_tree(ids, parents, Ragged.of([]))
+
+
+def _parents(shape: TreeConfig, space: LabelSpace) -> dict:
+  """Id -> parents; of labels that are not trained too, between others."""
   if not isinstance(shape, TaxonomyTree):
     return {}
-  labels = space.labels[: space.n_trained]
+  labels = space.labels
   if shape.file:
     faults = Faults(on_error=None)
     found = read_taxonomy(pathlib.Path(shape.file).expanduser(), faults)

@@ -31,10 +31,13 @@ def combined(
   n_labels = len(log_weights_L)
   cells = document * np.int64(n_labels) + ids[document, place]
   cells, which = np.unique(cells, return_inverse=True)
-  sums = np.bincount(which, np.exp(scores[document, place]), len(cells))
+  listed = scores[document, place]
+  # Beside the best of a label's scores: their exponentials may all be 0.
+  best_score = np.full(len(cells), -np.inf)
+  np.maximum.at(best_score, which, listed)
+  sums = np.bincount(which, np.exp(listed - best_score[which]), len(cells))
+  means = best_score + np.log(sums / len(found))
   document, label = np.divmod(cells, n_labels)
-  with np.errstate(divide='ignore'):  # an exponential so small that it is 0
-    means = np.log(sums / len(found))
   keys = log_weights_L[label] + (squash(means) if squash else means)
   order = np.lexsort((label, -keys, document))
   document, label, keys = document[order], label[order], keys[order]

@@ -125,7 +125,7 @@ class TreeSearch:
   ) -> Found:
     """The k best of all labels; width is of the beam that goes before."""
     first = self.beam(rows, k, width, log_weights_L, squash)
-    floors = first.keys[:, -1]
+    floors = first.keys[:, -1].copy()  # contiguous, as beam has them
     found = self._run(rows, k, _EVERY, floors, log_weights_L, squash)
     return dataclasses.replace(found, opened=found.opened + first.opened)
 

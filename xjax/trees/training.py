@@ -81,7 +81,7 @@ def fit_tree(
     ) as bar,
   ):
     for part in _parts(tree):
-      name = f'nodes-{part[0].first}'
+      name = f'nodes-{part[0].first}-{part[-1].last}'
       arrays = parts.load(name)
       if arrays is None:
         made = Classifiers.joined(_run_all(pool, run, part, documents))
