@@ -17,7 +17,7 @@ model is trained, and before training. Lists are the best 500 labels; where a
 search ends with fewer, they are all that it reaches. Then what ours take of the
 peer that they are to equal; exits 1 where that exceeds a bound.
 
---folder keeps what peers did, and what is there is not done again.
+--folder keeps what all did; what peers did there is not done again.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,6 +27,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -130,7 +131,7 @@ _DATASET = flags.DEFINE_enum('dataset', 'bibtex', list(DATASETS), 'Which.')
 _DATA = flags.DEFINE_string('data', None, 'Its folder.', required=True)
 _PEER = flags.DEFINE_string('peer_python', None, 'Of the peers.')
 _ONLY = flags.DEFINE_list('only', [], 'Some systems; none named: all.')
-_FOLDER = flags.DEFINE_string('folder', None, 'For what peers did.')
+_FOLDER = flags.DEFINE_string('folder', None, 'For what all did.')
 _TIMED = flags.DEFINE_string('timed', None, 'Alone: times a run of ours.')
 
 
@@ -277,6 +278,7 @@ def ours(
   for feature files.
   """
   workdir = folder / name.replace(' ', '_')
+  shutil.rmtree(workdir, ignore_errors=True)  # or it would go on in there
   config = HERE.parent / 'experiments' / 'configs' / f'{dataset.ours[name]}.py'
   command = [sys.executable, '-m', 'experiments.train', f'--config={config}']
   command += [f'--config.data.dir={_DATA.value}', f'--workdir={workdir}']

@@ -295,7 +295,7 @@ class LogisticRegression(Svm):
     """The classifier of a label."""
     from sklearn.linear_model import LogisticRegression
 
-    return LogisticRegression()
+    return LogisticRegression(solver='liblinear')
 
 
 SYSTEMS = {
