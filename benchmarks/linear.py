@@ -1,14 +1,15 @@
 r"""Label trees and one-vs-all beside PECOS, napkinXC, omikuji, LibMultiLabel.
 
-  python benchmarks/linear.py --dataset=bibtex --data=DIR --peer_python=PYTHON
-  python benchmarks/linear.py --dataset=eurlex57k --data=DIR --peer_python=...
-    (half an hour, alone, 12 GiB)
+  python benchmarks/linear.py --dataset=bibtex --data=DIR      (some minutes)
+  python benchmarks/linear.py --dataset=eurlex57k --data=DIR --folder=DIR
+    (an hour, alone, 12 GiB)
 
-PYTHON is that of tests/parity/peers.sh. All sides are trained on the same rows,
-each in a process of its own, one after the other, on two cores, and judged by
-our evaluator: eurlex57k and tib_sid_en (their dev) on TF-IDF of words and pairs
-of words, bibtex (its test) on its rows at length 1 and again as they are. Peers
-are as linear_systems.py says; --only names some of them, or of ours.
+The peers' Python is that of tests/parity/peers.sh, or --peer_python. All sides
+are trained on the same rows, each in a process of its own, one after the other,
+on two cores, and judged by our evaluator: eurlex57k and tib_sid_en (their dev)
+on TF-IDF of words and pairs of words, bibtex (its test) on its rows at length 1
+and again as they are. Peers are as linear_systems.py says; --only names some of
+them, or of ours.
 
 Prints a line for every system and way of predicting: metrics; seconds of
 training alone; milliseconds of a document, of the best 100 labels where all
@@ -20,37 +21,31 @@ peer that they are to equal; exits 1 where that exceeds a bound.
 --folder keeps what all did; what peers did there is not done again.
 """
 
-from collections.abc import Callable, Iterator
-import contextlib
+from collections.abc import Callable
 import dataclasses
 import json
 import os
 import pathlib
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 from absl import app, flags
-import jax
+from linear_ours import trained
 from linear_rows import Rows, problems
 import numpy as np
 from scipy import sparse
 
 from xjax.core.types import ScoreKind
 from xjax.data.config import DataConfig, Eurlex57kData, JsonlData
-from xjax.data.load import load_corpus
 from xjax.evaluate.criteria import Criteria
 from xjax.evaluate.judge import PROTOCOL, judge
 from xjax.evaluate.predictions import Predictions
 from xjax.evaluate.score_files import JudgeFiles, read_judged
-from xjax.train.evaluation import evaluate_split
-from xjax.train.fit import load
 
 HERE = pathlib.Path(__file__).resolve().parent
-THREADS, TIMED = 2, 100  # TIMED labels are predicted where that is timed
+PEERS = HERE.parent / 'tests' / 'parity' / 'peers.sh'
+THREADS = 2
 KINDS = ('P@k', 'RP@k', 'nDCG@k', 'PSP@k', 'coverage@k')
 COLUMNS = {
   'P@1': ('all', 'P@1'),
@@ -95,10 +90,10 @@ DATASETS = {
     peers=TREES,
     beam=10,
     ours={
-      'ours xr_linear': 'eurlex57k_xr_linear',
-      'ours plt': 'eurlex57k_plt',
-      'ours svm': 'eurlex57k_tfidf_svm',
-      'ours lr': 'eurlex57k_tfidf_lr',
+      'ours_xr_linear': 'eurlex57k_xr_linear',
+      'ours_plt': 'eurlex57k_plt',
+      'ours_svm': 'eurlex57k_tfidf_svm',
+      'ours_lr': 'eurlex57k_tfidf_lr',
     },
     bounded=True,
   ),
@@ -107,7 +102,7 @@ DATASETS = {
     data=JsonlData(labels='all', zones=('title', 'abstract')),
     peers=('pecos',),
     beam=20,
-    ours={'ours xr_linear': 'tib_sid_xr_linear'},
+    ours={'ours_xr_linear': 'tib_sid_xr_linear'},
   ),
   'bibtex': Dataset(
     split='test',
@@ -115,24 +110,23 @@ DATASETS = {
     peers=TREES + FLAT,
     beam=10,
     ours={
-      'ours xr_linear': 'xc_xr_linear',
-      'ours plt': 'xc_plt',
-      'ours svm': 'xc_svm',
+      'ours_xr_linear': 'xc_xr_linear',
+      'ours_plt': 'xc_plt',
+      'ours_svm': 'xc_svm',
     },
   ),
 }
 # Of ours: (peer, its way of predicting, bound of each of BOUNDED's ratios).
 BOUNDS = {
-  'ours xr_linear': ('pecos', 'beam', (1.0, 1.0, 1.0, 1.0)),
-  'ours plt': ('napkinxc', 'exact', (0.8, 0.2, 1.0, 1.0)),
+  'ours_xr_linear': ('pecos', 'beam', (1.0, 1.0, 1.0, 1.0)),
+  'ours_plt': ('napkinxc', 'exact', (0.8, 0.2, 1.0, 1.0)),
 }
 
 _DATASET = flags.DEFINE_enum('dataset', 'bibtex', list(DATASETS), 'Which.')
 _DATA = flags.DEFINE_string('data', None, 'Its folder.', required=True)
-_PEER = flags.DEFINE_string('peer_python', None, 'Of the peers.')
+_PEER = flags.DEFINE_string('peer_python', None, 'Has the peers.')
 _ONLY = flags.DEFINE_list('only', [], 'Some systems; none named: all.')
 _FOLDER = flags.DEFINE_string('folder', None, 'For what all did.')
-_TIMED = flags.DEFINE_string('timed', None, 'Alone: times a run of ours.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,12 +158,12 @@ def main(argv: list[str]) -> None:
   """Runs all systems and compares."""
   del argv
   os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
-  if _TIMED.value:
-    print(milliseconds(_TIMED.value))
-    return
   dataset = DATASETS[_DATASET.value]
+  known = {*dataset.peers, *dataset.ours}
+  if unknown := set(_ONLY.value) - known:
+    sys.exit(f'--only: no {sorted(unknown)} among {sorted(known)}')
   with tempfile.TemporaryDirectory() as made:
-    folder = pathlib.Path(_FOLDER.value or made)
+    folder = pathlib.Path(_FOLDER.value or made).absolute()
     missed = 0
     for name, rows in problems(
       _DATASET.value, dataset.data, _DATA.value, dataset.split
@@ -198,13 +192,11 @@ def compare(
     f'{"GiB":>7}{"before":>7}'
   )
   found = []
-  wanted = _ONLY.value or [*dataset.peers, *dataset.ours]
-  for each in [*dataset.peers, *dataset.ours]:
-    if each in wanted:
-      run = peer if each in dataset.peers else ours
-      for row in run(each, dataset, name, folder):
-        print(line(row), flush=True)
-        found.append(row)
+  for each in _ONLY.value or [*dataset.peers, *dataset.ours]:
+    run = peer if each in dataset.peers else ours
+    for row in run(each, dataset, name, folder):
+      print(line(row), flush=True)
+      found.append(row)
   return sum(verdicts(row, found, dataset.bounded) for row in found)
 
 
@@ -216,10 +208,11 @@ def peer(
   out = folder / name
   if not (out / 'figures.json').exists():
     out.mkdir()  # what is half done is for the user to look at
-    command = [_PEER.value, HERE / 'linear_peer.py', name, folder / 'rows', out]
+    script = HERE / 'linear_peer.py'
+    command = [peer_python(), script, name, folder / 'rows', out, dataset.beam]
     with (out / 'log.txt').open('w') as log:
       done = subprocess.run(
-        [*command, str(dataset.beam)], stdout=log, stderr=log, env=environment()
+        map(str, command), stdout=log, stderr=log, env=environment()
       )
     if done.returncode:
       sys.exit(f'{name} failed:\n' + (out / 'log.txt').read_text()[-2000:])
@@ -237,6 +230,14 @@ def peer(
     )
     for way, ms in figures['ways'].items()
   ]
+
+
+def peer_python() -> str:
+  """The Python that has the peers."""
+  if _PEER.value:
+    return _PEER.value
+  made = subprocess.run([PEERS], check=True, stdout=subprocess.PIPE, text=True)
+  return made.stdout.strip()
 
 
 def environment() -> dict[str, str]:
@@ -271,93 +272,24 @@ def metrics_of(predictions: Predictions) -> dict[str, float | None]:
 def ours(
   name: str, dataset: Dataset, problem: str, folder: pathlib.Path
 ) -> list[Row]:
-  """Trains a model of ours by its config; this is all that knows of them.
-
-  Relies on model/train.json in the workdir, {"seconds", "features_seconds"} of
-  training, on the folder model/, and on the field data.tokens.norm of configs
-  for feature files.
-  """
-  workdir = folder / name.replace(' ', '_')
-  shutil.rmtree(workdir, ignore_errors=True)  # or it would go on in there
+  """Trains a model of ours by its config."""
   config = HERE.parent / 'experiments' / 'configs' / f'{dataset.ours[name]}.py'
-  command = [sys.executable, '-m', 'experiments.train', f'--config={config}']
-  command += [f'--config.data.dir={_DATA.value}', f'--workdir={workdir}']
+  fields = {'data.dir': pathlib.Path(_DATA.value).absolute()}
   if dataset.data is None:
-    norm = 'none' if problem.endswith('raw') else 'l2'
-    command.append(f'--config.data.tokens.norm={norm}')
+    fields['data.tokens.norm'] = 'none' if problem.endswith('raw') else 'l2'
   else:
-    command.append(f'--config.data.labels={dataset.data.labels}')
-  peak = peak_of(command)
-  model = workdir / 'model'
-  seconds = json.loads((model / 'train.json').read_text())['seconds']
-  timed = [sys.executable, __file__, f'--timed={workdir}', *sys.argv[1:]]
-  done = subprocess.run(
-    timed, stdout=subprocess.PIPE, text=True, check=True, env=environment()
-  )
-  found = evaluate_split(workdir, dataset.split).predictions
-  files = [path for path in model.rglob('*') if path.is_file()]
+    fields['data.labels'] = dataset.data.labels
+  run = trained(config, fields, folder / name, dataset.split, environment())
   row = Row(
     name,
     dataset.ours[name],
-    metrics=metrics_of(found),
-    train=seconds,
-    ms=float(done.stdout.split()[-1]),
-    model=sum(path.stat().st_size for path in files),
-    peak=peak,
+    metrics=metrics_of(run.predictions),
+    train=run.seconds,
+    ms=run.ms,
+    model=run.model,
+    peak=run.peak,
   )
   return [row]
-
-
-def milliseconds(workdir: str) -> float:
-  """Of a document, by a run of ours; features are there already."""
-  predictor, dataset = load(workdir), DATASETS[_DATASET.value]
-  config = predictor.config
-  corpus = load_corpus(
-    config.data, config.seed, predictor.space, [dataset.split]
-  )
-  split = corpus.split(dataset.split)
-  batches = list(predictor.batches(split))
-
-  def predict() -> None:
-    jax.block_until_ready([predictor.topk(batch, TIMED) for batch in batches])
-
-  predict()  # compiles, for every width that batches have
-  start = time.perf_counter()
-  predict()
-  return 1000 * (time.perf_counter() - start) / len(split)
-
-
-def peak_of(command: list[str]) -> int:
-  """Runs a command; bytes that it and its processes held at most together."""
-  process = subprocess.Popen(
-    command, cwd=HERE.parent, env=environment(), start_new_session=True
-  )
-  most = 0
-  while process.poll() is None:
-    # Its own peak is exact; of several processes, memory they share is once.
-    together = sum(held(pid, 'smaps_rollup', 'Pss') for pid in session(process))
-    most = max(most, together, held(process.pid, 'status', 'VmHWM'))
-    time.sleep(0.2)
-  if process.returncode:
-    sys.exit(f'failed: {" ".join(command)}')
-  return most
-
-
-def session(leader: subprocess.Popen) -> Iterator[int]:
-  """Yields the processes that one has started, and itself."""
-  for path in pathlib.Path('/proc').glob('[0-9]*'):
-    with contextlib.suppress(OSError):
-      if os.getsid(int(path.name)) == leader.pid:
-        yield int(path.name)
-
-
-def held(pid: int, file: str, name: str) -> int:
-  """Bytes, as a file of /proc has them; 0 where the process has ended."""
-  with contextlib.suppress(OSError):
-    text = pathlib.Path(f'/proc/{pid}/{file}').read_text()
-    found = re.search(rf'^{name}:\s+(\d+) kB', text, re.M)
-    return int(found[1]) * 1024 if found else 0
-  return 0
 
 
 def line(row: Row) -> str:
