@@ -1,4 +1,4 @@
-"""The systems that linear_peer.py runs, each as its own papers set it.
+"""The systems that linear_peer.py runs, by their defaults, two threads each.
 
 In the peers' environment. A system is imported where it is used: none should be
 held while another one is measured.
