@@ -31,6 +31,7 @@ from xjax.evaluate.score_files import (
   read_train_gold,
 )
 from xjax.metrics.slices import ALL
+from xjax.train.chooser import Chooser
 from xjax.train.fit import load as load_run
 from xjax.train.judging import (
   DEV,
@@ -41,7 +42,7 @@ from xjax.train.judging import (
   tuned_threshold,
 )
 from xjax.train.predictor import Predictor
-from xjax.train.strategy import AskedStrategy, choose_labels
+from xjax.train.strategy import AskedStrategy
 from xjax.train.workdir import Workdir
 
 STRATEGY = 'strategy.json'  # how labels were chosen, in an evaluation's folder
@@ -151,10 +152,10 @@ def _judge_chosen(
   name: str,
 ) -> tuple[str, Metrics]:
   """Writes the evaluation of chosen labels; returns its name and metrics."""
-  config = model.config.eval
+  chooser, config = Chooser.of(strategy, model), model.config.eval
   batches = model.inputs.split_batches(split)
   by_score = predict(model.scorer, batches, split, model.space, config.depth)
-  chosen = choose_labels(strategy, model, by_score, split, split.features)
+  chosen = chooser.choose(by_score, split, split.features)
   metrics = judge(chosen.predictions, strategy.criteria(config.criteria()))
   name = f'{name}.{strategy.kind.value}'
   with kept(workdir, name, model.step, split.digest) as here:

@@ -25,11 +25,12 @@ from xjax.evaluate.lists import Lists
 from xjax.evaluate.predictions import Predictions
 from xjax.metrics.slices import ALL
 from xjax.train.abilities import check_describes, check_explains
+from xjax.train.chooser import Chooser
 from xjax.train.document_features import check_reads_features
 from xjax.train.evaluation import saved_threshold
 from xjax.train.fit import load
 from xjax.train.predictor import Predictor
-from xjax.train.strategy import AskedStrategy, choose_labels
+from xjax.train.strategy import AskedStrategy
 from xjax.train.tagged import Tagged
 
 STREAM = '-'  # standard input or output
@@ -116,12 +117,13 @@ def _ranked(
   strategy: AskedStrategy | None,
 ) -> tuple[Predictions, Lists]:
   """Lists of all slices, by score at least k long, and the labels to tell."""
+  chooser = Chooser.of(strategy, predictor) if strategy else None
   batches = predictor.text_batches(split.documents, features)
   depth = max(k, predictor.config.eval.depth)
   found = predict(predictor, batches, split, space, depth)
-  if strategy is None:
+  if chooser is None:
     return found, found.lists[ALL].first(k)
-  chosen = choose_labels(strategy, predictor, found, split, features)
+  chosen = chooser.choose(found, split, features)
   return chosen.predictions, chosen.lists
 
 
