@@ -41,7 +41,7 @@ from xjax.train.linear_config import (
   Blocks,
   Liblinear,
   LinearTrain,
-  Newton,
+  OnDevices,
   TreeTrain,
 )
 from xjax.trees.config import ClusterTree, CompleteTree, HuffmanTree
@@ -157,7 +157,11 @@ RANGES: dict[type, dict[str, Allowed]] = {
     'batch_labels': _COUNT,
     'workers': _COUNT,
   },
-  Newton: {'tolerance': _POSITIVE, 'chunk': _COUNT},
+  OnDevices: {
+    'tolerance': _POSITIVE,
+    'max_steps': _COUNT,
+    'chunk': _COUNT,
+  },
   TreeTrain: {
     'c': _POSITIVE,
     'eps': _POSITIVE,

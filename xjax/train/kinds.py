@@ -57,7 +57,7 @@ from xjax.train.linear_config import (
   Blocks,
   Liblinear,
   LinearTrain,
-  Newton,
+  OnDevices,
   TreeTrain,
 )
 from xjax.trees.config import (
@@ -118,7 +118,7 @@ KINDS = {
   'linear_train': LinearTrain,
   'blocks': Blocks,
   'liblinear': Liblinear,
-  'newton': Newton,
+  'on_devices': OnDevices,
   'label_tree': TreeModel,
   'tree_train': TreeTrain,
   'cluster_tree': ClusterTree,

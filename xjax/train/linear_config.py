@@ -45,15 +45,17 @@ class Liblinear(SolverConfig):
 
 
 @dataclasses.dataclass
-class Newton(SolverConfig):
-  """Newton's method for many labels at once, on the devices of the mesh.
+class OnDevices(SolverConfig):
+  """Many labels at once, on the devices of the mesh (linear/batched.py).
 
   Attributes:
-    tolerance: of the gradient, relative to where it began.
-    chunk: labels at a time, over all devices.
+    tolerance: how far above its minimum, relatively, the objective may be.
+    max_steps: of a label.
+    chunk: labels at a time, over all devices; what a killed run loses.
   """
 
-  tolerance: float = 1e-2
+  tolerance: float = 1e-3
+  max_steps: int = 200
   chunk: int = 256
 
 

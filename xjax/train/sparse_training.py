@@ -9,17 +9,19 @@ from scipy import sparse
 from sklearn.preprocessing import normalize
 
 from xjax.core.errors import ConfigError
+from xjax.core.mesh import make_mesh
 from xjax.core.types import Ragged
 from xjax.data.faults import Faults
 from xjax.data.ngrams import split_words
 from xjax.data.schema import LabelSpace, Split
 from xjax.data.taxonomy import read_taxonomy
+from xjax.linear.batched import fit_batched
 from xjax.linear.block_weights import BlockWeights
 from xjax.linear.dual import Solver
 from xjax.linear.liblinear import fit_liblinear
 from xjax.linear.part_files import PartFiles
 from xjax.train.config import Config
-from xjax.train.linear_config import Blocks, Liblinear
+from xjax.train.linear_config import Blocks, Liblinear, OnDevices
 from xjax.train.text_inputs import SparseInputs, TextInputs
 from xjax.trees.build import complete_tree
 from xjax.trees.config import (
@@ -71,25 +73,21 @@ def train_linear(
   n_labels, train = data.space.n_trained, config.train
   flat = complete_tree(n_labels, max(2, n_labels))
   common = {'threshold': train.threshold, 'parts': parts, 'between': between}
+  problem = {'loss': train.loss, 'c': train.c, **common}
   match train.solver:
     case Blocks(eps, max_epochs, workers):
       solver = Solver(train.loss, train.c, eps, max_epochs)
       return flat, _fit_tree(data, flat, solver, config.seed, workers, **common)
-    case Liblinear(eps, max_iter, batch_labels, workers):
-      made = fit_liblinear(
-        data.rows,
-        data.gold,
-        n_labels,
-        loss=train.loss,
-        c=train.c,
-        eps=eps,
-        max_iter=max_iter,
-        batch_labels=batch_labels,
-        workers=workers,
-        **common,
-      )
-      return flat, BlockWeights.of(made, flat.columns)
-  raise TypeError(f'nothing trains by {train.solver!r}')
+    case Liblinear():
+      options = dataclasses.asdict(train.solver) | problem
+      made = fit_liblinear(data.rows, data.gold, n_labels, **options)
+    case OnDevices():
+      options = dataclasses.asdict(train.solver) | problem
+      options['mesh'] = make_mesh(config.mesh)
+      made = fit_batched(data.rows, data.gold, n_labels, **options)
+    case solver:
+      raise TypeError(f'nothing trains by {solver!r}')
+  return flat, BlockWeights.of(made, flat.columns)
 
 
 def train_tree(
