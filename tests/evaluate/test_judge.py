@@ -179,6 +179,35 @@ def test_a_slice_is_cut_from_the_lists_of_other_slices(depth):
   assert sum(less) < sum(known)
 
 
+def test_slices_are_not_cut_from_what_a_strategy_chose():
+  predictions = problem(3, n_docs=60)
+  # Two labels of each document, of scores that are no others'.
+  chosen = Lists(
+    predictions.lists['all'].ids[:, :1:-5], np.float32([[3, -2]] * 60)
+  )
+  lists = {**predictions.lists, 'all': chosen}
+  changed = dataclasses.replace(
+    predictions, lists=lists, strategy='coverage(k=2)'
+  )
+  bins = {'bin': (COUNTS > 1) & (COUNTS < 80)}
+  criteria = Criteria((1, 2), protocols=(XJAX, LMTC), slices=bins)
+  before, after = judge(predictions, criteria), judge(changed, criteria)
+  for who in ('xjax', 'lmtc'):
+    for name in ('frequent', 'few', 'zero', 'bin'):
+      # Where all lists were of use, fewer values may be known.
+      same = {
+        metric: value
+        for metric, value in after[who][name].items()
+        if value is not None
+      }
+      assert same.items() <= before[who][name].items()
+      assert same['P@2'] > 0
+    assert after[who]['all']['P@1'] != before[who]['all']['P@1']
+  # Of labels that no slice lists, nothing is known.
+  alone = dataclasses.replace(changed, lists={'all': chosen})
+  assert judge(alone, criteria)['xjax']['bin']['P@1'] is None
+
+
 def test_without_training_labels_there_are_no_bins_and_no_propensities():
   predictions = problem(3)
   unknown = dataclasses.replace(

@@ -63,6 +63,12 @@ def test_round_trip(path):
   assert len(after) == 3
 
 
+def test_a_strategy_is_kept(path, tmp_path):
+  assert Predictions.load(path).strategy == ''
+  predictions(strategy='coverage(k=3)').save(tmp_path / 'p.npz')
+  assert Predictions.load(tmp_path / 'p.npz').strategy == 'coverage(k=3)'
+
+
 def test_without_gold_and_held_out(tmp_path):
   few = {k: v for k, v in predictions().lists.items() if k != 'held_out'}
   none = np.zeros(0, np.int32)

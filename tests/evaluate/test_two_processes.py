@@ -8,6 +8,8 @@ import sys
 
 import numpy as np
 
+from xjax.heads.strategies import document_order
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = pathlib.Path(__file__).with_name('predict_process.py')
 
@@ -41,3 +43,6 @@ def test_both_get_every_row(tmp_path):
     with np.load(path) as file:
       np.testing.assert_array_equal(file['ids'][:, 0], np.arange(11) % 6)
       np.testing.assert_array_equal(file['scores'][:, 0], np.arange(11) + 0.5)
+      # Documents are scored by their places in the order they are visited in.
+      places = np.argsort(document_order(0, 11))
+      np.testing.assert_array_equal(file['covered'][:, 0], places % 6)

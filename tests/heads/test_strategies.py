@@ -2,7 +2,6 @@
 
 import hypothesis
 from hypothesis import strategies as st
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,7 +16,6 @@ from xjax.heads.strategies import (
   choose,
   document_order,
 )
-from xjax.heads.topk import dense_topk
 
 N, L = 60, 40
 KINDS = list(ScoreKind)
@@ -381,24 +379,3 @@ def test_orders_are_permutations_of_their_own():
   assert orders[0] != list(range(50))
   assert orders[0] != orders[1] != orders[2]
   assert orders[0] == document_order(0, 50).tolist()
-
-
-def test_heads_weigh_margins_by_their_sigmoid():
-  """As the scorer of these tests does."""
-  scores_NL = 3 * logits(4)
-  weights_L = np.random.default_rng(4).random(L).astype(np.float32)
-  weights_L[3] = 0
-  ids, scores = dense_topk(
-    jnp.asarray(scores_NL), 5, weights=jnp.asarray(weights_L), sigmoid=SIGMOID
-  )
-  margins_NL = SIGMOID[0] * scores_NL.astype(np.float64) + SIGMOID[1]
-  gains_NL = weights_L / (1 + np.exp(-margins_NL))
-  expected = padded([best(gains_L, 5) for gains_L in gains_NL], 5)
-  np.testing.assert_array_equal(ids[0], expected)
-  plain, _ = dense_topk(
-    jnp.asarray(scores_NL), 5, weights=jnp.asarray(weights_L)
-  )
-  assert (plain != ids).any()
-  np.testing.assert_allclose(
-    np.exp(scores[0]), np.take_along_axis(gains_NL, expected, 1), rtol=1e-5
-  )

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import DATA, LABEL, padded_labels
-from xjax.core.types import PAD
+from xjax.core.types import AS_LOGITS, PAD
 from xjax.heads.contract import Head
 from xjax.heads.ova import OneVsAll
 from xjax.heads.topk import dense_topk, head_topk
@@ -43,14 +43,16 @@ def draw(n_labels=L, kinds=12):
   return rng.integers(-kinds, kinds, (B, n_labels)).astype(np.float32) / 4
 
 
-def streamed(scores_BL, k=K, mesh=(1, 1), chunk=48, **filters):
+def streamed(
+  scores_BL, k=K, mesh=(1, 1), chunk=48, sigmoid=AS_LOGITS, **filters
+):
   with jax.set_mesh(mesh_of(*mesh)):
     graphdef, params = nnx.split(Given(scores_BL, chunk))
 
     @jax.jit
     def run(params, at_B, filters):
       head = nnx.merge(graphdef, params)
-      return head_topk(head, Row(at_B), k, **filters)
+      return head_topk(head, Row(at_B), k, sigmoid=sigmoid, **filters)
 
     best = run(params, jnp.arange(B), jax.tree.map(jnp.asarray, filters))
     return jax.tree.map(np.asarray, jax.block_until_ready(best))
@@ -134,6 +136,25 @@ def test_weights(mesh):
   np.testing.assert_allclose(product, best, rtol=1e-5)
   np.testing.assert_allclose(found[0], np.log(best), atol=1e-5)
   assert (ids[0] % 3 > 0).all()
+
+
+@pytest.mark.parametrize('mesh', [(1, 1), (2, 4)])
+def test_weights_multiply_the_probabilities_of_margins(mesh):
+  scores, (a, b) = draw(), (1.7, -0.4)
+  weights = np.random.default_rng(2).random(L).astype(np.float32)
+  given = {'weights': weights, 'sigmoid': (a, b)}
+  ids, found = streamed(scores, mesh=mesh, **given)
+  gains = weights / (1 + np.exp(-(a * scores.astype(np.float64) + b)))
+  best = -np.sort(-gains, axis=1)[:, :K]
+  np.testing.assert_allclose(
+    np.take_along_axis(gains, ids[0], axis=1), best, rtol=1e-5
+  )
+  np.testing.assert_allclose(found[0], np.log(best), atol=1e-5)
+  assert (ids != streamed(scores, mesh=mesh, weights=weights)[0]).any()
+  dense = dense_topk(
+    jnp.asarray(scores), K, **given | {'weights': jnp.asarray(weights)}
+  )
+  np.testing.assert_array_equal(dense[0], ids)
 
 
 def test_weight_0_is_never_selected():

@@ -29,6 +29,7 @@ from xjax.train.config import Config, NeuralTrain, shrink
 from xjax.train.config_check import check_config
 from xjax.train.evaluation import evaluate_split
 from xjax.train.fit import fit
+from xjax.train.strategy import AskedStrategy, Kind
 from xjax.train.tagging import tag_file
 
 L, SIZES = 12, {'train': 40, 'dev': 10, 'test': 9}
@@ -247,6 +248,17 @@ def test_a_file_is_tagged_with_its_features(frozen, folder, tmp_path):
   with pytest.raises(DataError, match='9 of 9 documents are missing'):
     other = str(folder / 'dev')
     tag_file(frozen.workdir, str(source), str(out), 2, features=other)
+
+
+def test_strategies_read_features_too(frozen, folder, tmp_path):
+  asked = AskedStrategy(Kind.COVERAGE, 2)
+  judged = evaluate_split(frozen.workdir, 'test', strategy=asked).predictions
+  source, out = str(folder / 'test.jsonl'), tmp_path / 'out.jsonl'
+  stem = str(folder / 'test')
+  tag_file(frozen.workdir, source, str(out), 2, features=stem, strategy=asked)
+  ids_NK = Predictions.load(out.with_suffix('.npz')).lists['all'].ids
+  np.testing.assert_array_equal(ids_NK, judged.lists['all'].ids)
+  assert (ids_NK >= 0).all()
 
 
 def test_another_run_begins_with_its_rows(settings, frozen, tmp_path):

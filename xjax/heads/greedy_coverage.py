@@ -6,7 +6,8 @@ by the gains that they have before it. Gains only fall. So the gain of the last
 label listed bounds that of all labels that are not, and as long as the k-th
 best of the listed ones is above it, nothing else is needed. At the first
 document of which that cannot be said, a new window begins. What is selected is
-what Algorithm 1 selects, up to the rounding of float32 products.
+what Algorithm 1 selects, up to the rounding of float32 products, provided that
+the scorer's lists are exact.
 """
 
 import dataclasses

@@ -66,6 +66,7 @@ class Ranked:
       ids_NK: int32, PAD where labels run out.
       logs_NK: float64, log weight + log probability; -inf where ids are PAD.
     """
+    log_weights_L = log_weights_L[: self.scorer.n_labels]
     top = float(log_weights_L.max(initial=-np.inf))
     if top == -np.inf:  # there is nothing to select
       return no_lists(len(rows_N), k)

@@ -115,8 +115,7 @@ def choose(strategy: Strategy, documents: Ranked, k: int) -> Chosen:
 def document_order(seed: int, n: int) -> np.ndarray:
   """The order in which coverage visits n documents: a permutation.
 
-  It follows from the two numbers alone, and there is no seed of which it is
-  the order of the file.
+  It follows from the two numbers alone. No seed stands for the file's order.
   """
   return host_generator(seed, 'coverage').permutation(n)
 

@@ -68,6 +68,17 @@ class Classifiers:
     return cls(_matrix(*parts, len(weights_DC)), bias_C.astype(np.float32))
 
   @classmethod
+  def none(cls, n_features: int, n_labels: int) -> 'Classifiers':
+    """Of zeros."""
+    shape = n_features, n_labels
+    weights = sparse.csc_array(shape, dtype=np.float32)
+    return cls(weights, np.zeros(n_labels, np.float32))
+
+  def take(self, labels_X: np.ndarray) -> 'Classifiers':
+    """Those of some labels, in this order."""
+    return Classifiers(self.weights[:, labels_X], self.bias[labels_X])
+
+  @classmethod
   def joined(cls, parts: Sequence['Classifiers']) -> 'Classifiers':
     """Of the labels of all parts, one after the other."""
     matrices = [part.weights for part in parts]

@@ -30,6 +30,7 @@ from xjax.linear.liblinear_batches import (
 )
 from xjax.linear.liblinear_processes import train_in_processes
 from xjax.linear.part_files import PartFiles
+from xjax.linear.problem import check_rows, documents_of_labels, largest_norm
 
 
 def fit_liblinear(
@@ -90,7 +91,7 @@ def fit_liblinear(
       _here(problem, left, settings, parts, between, bar)
     elif left:
       train_in_processes(problem, left, settings, parts, between, bar, workers)
-  return _joined(batches, parts, _largest_norm(rows))
+  return _joined(batches, parts, largest_norm(rows))
 
 
 def _check(settings: Settings, batch_labels: int, workers: int) -> None:
@@ -114,8 +115,7 @@ def _problem(rows: sparse.csr_array, gold: Ragged, n_labels: int) -> Problem:
       f'{rows.nnz} features of all documents are more than LIBLINEAR takes '
       '(2^31): keep fewer features'
     )
-  if not np.isfinite(rows.data).all():
-    raise DataError('features of documents must be finite')
+  check_rows(rows, gold)
   indptr = np.append(rows.indptr, rows.nnz).astype(np.int32)
   rows64 = sparse.csr_array(
     (rows.data.astype(np.float64), rows.indices.astype(np.int32), indptr),
@@ -123,31 +123,6 @@ def _problem(rows: sparse.csr_array, gold: Ragged, n_labels: int) -> Problem:
   )
   rows64.sum_duplicates()
   return Problem(rows64, *documents_of_labels(gold, n_labels))
-
-
-def documents_of_labels(
-  gold: Ragged, n_labels: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """The documents that have each label: gold transposed.
-
-  Returns:
-    indptr: int64 [L + 1].
-    documents: int32, ascending in each label.
-  """
-  docs = np.repeat(np.arange(len(gold), dtype=np.int32), gold.lengths)
-  known = gold.values < n_labels
-  order = np.argsort(gold.values[known], kind='stable')
-  indptr = np.zeros(n_labels + 1, np.int64)
-  np.cumsum(np.bincount(gold.values[known], minlength=n_labels), out=indptr[1:])
-  return indptr, docs[known][order]
-
-
-def _largest_norm(rows: sparse.csr_array) -> float:
-  """Of the documents' rows."""
-  squares = sparse.csr_array(
-    (rows.data.astype(np.float64) ** 2, rows.indices, rows.indptr), rows.shape
-  )
-  return float(np.sqrt(squares.sum(axis=1).max(initial=0)))
 
 
 def _here(

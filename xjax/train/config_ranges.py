@@ -38,9 +38,10 @@ from xjax.train.config import (
   NeuralTrain,
 )
 from xjax.train.linear_config import (
+  Blocks,
   Liblinear,
   LinearTrain,
-  Newton,
+  OnDevices,
   TreeTrain,
 )
 from xjax.trees.config import ClusterTree, CompleteTree, HuffmanTree
@@ -149,13 +150,18 @@ RANGES: dict[type, dict[str, Allowed]] = {
   EMAConfig: {'decay': _RATE, 'start': _NATURAL},
   SWAConfig: {'start': _NATURAL, 'every': _COUNT},
   LinearTrain: {'c': _POSITIVE, 'threshold': _AMOUNT},
+  Blocks: {'eps': _POSITIVE, 'max_epochs': _COUNT, 'workers': _COUNT},
   Liblinear: {
     'eps': _POSITIVE,
     'max_iter': _COUNT,
     'batch_labels': _COUNT,
     'workers': _COUNT,
   },
-  Newton: {'tolerance': _POSITIVE, 'chunk': _COUNT},
+  OnDevices: {
+    'tolerance': _POSITIVE,
+    'max_steps': _COUNT,
+    'chunk': _COUNT,
+  },
   TreeTrain: {
     'c': _POSITIVE,
     'eps': _POSITIVE,

@@ -31,6 +31,7 @@ from xjax.evaluate.score_files import (
   read_train_gold,
 )
 from xjax.metrics.slices import ALL
+from xjax.train.chooser import Chooser
 from xjax.train.fit import load as load_run
 from xjax.train.judging import (
   DEV,
@@ -41,7 +42,7 @@ from xjax.train.judging import (
   tuned_threshold,
 )
 from xjax.train.predictor import Predictor
-from xjax.train.strategy import AskedStrategy, choose_labels
+from xjax.train.strategy import AskedStrategy
 from xjax.train.workdir import Workdir
 
 STRATEGY = 'strategy.json'  # how labels were chosen, in an evaluation's folder
@@ -90,15 +91,12 @@ def evaluate_split(
     strategy: how labels are chosen; None: by score, as deep as eval.depth.
 
   Raises:
-    ConfigError: data_dir for a corpus that is not read from files; cut-offs
-      beyond the labels that are chosen; a strategy that takes what the run has
-      not.
+    ConfigError: data_dir for a corpus that is not read from files; a strategy
+      that the run has no probabilities for, or cut-offs beyond its labels.
     DataError: no such split, or a fault in the data or the workdir.
   """
-  if asked and strategy and max(asked.ks, default=0) > strategy.k:
-    raise ConfigError(
-      f'--ks={max(asked.ks)}: only --strategy_k={strategy.k} labels are chosen'
-    )
+  if asked and strategy:
+    strategy.check_cut_offs(asked.ks)
   predictor, home = load_run(workdir), Workdir.at(workdir)
   config = predictor.config.eval
   data = _data_of(predictor.config.data, data_dir)
@@ -109,18 +107,14 @@ def evaluate_split(
 
   corpus = load(split)
   part, space = corpus.split(split), corpus.label_space
-  # A split that the run was started without may only lie where its own do.
-  unknown = '' if data_dir else part.digest
-  own = home.digests().get(split, unknown) == part.digest
-  name = split if own else f'{split}@{part.digest[:8]}'
+  name = _name_of(part, home, data_dir)
   model = dataclasses.replace(predictor, space=space)
   criteria = config.criteria()
   if strategy:
     criteria = strategy.criteria(criteria)
     name, metrics = _judge_chosen(strategy, model, part, home, name)
   else:
-    threshold = None if name == DEV else saved_threshold(home, predictor.step)
-    metrics = judge_split(model, part, home, name, threshold)
+    metrics = _judge_by_score(model, part, home, name)
   folder = home.evaluation(name)
   predictions = Predictions.load(folder / PREDICTIONS)
   if asked:
@@ -135,6 +129,21 @@ def evaluate_split(
   return Evaluation(predictions, criteria, metrics, prior, folder)
 
 
+def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
+  """Of the folder for a split of these documents."""
+  # A split that the run was started without may only lie where its own do.
+  unknown = '' if data_dir else split.digest
+  own = workdir.digests().get(split.name, unknown) == split.digest
+  return split.name if own else f'{split.name}@{split.digest[:8]}'
+
+
+def _judge_by_score(
+  model: Predictor, split: Split, workdir: Workdir, name: str
+) -> Metrics:
+  threshold = None if name == DEV else saved_threshold(workdir, model.step)
+  return judge_split(model, split, workdir, name, threshold)
+
+
 def _judge_chosen(
   strategy: AskedStrategy,
   model: Predictor,
@@ -143,10 +152,10 @@ def _judge_chosen(
   name: str,
 ) -> tuple[str, Metrics]:
   """Writes the evaluation of chosen labels; returns its name and metrics."""
-  config = model.config.eval
+  chooser, config = Chooser.of(strategy, model), model.config.eval
   batches = model.inputs.split_batches(split)
   by_score = predict(model.scorer, batches, split, model.space, config.depth)
-  chosen = choose_labels(strategy, model, by_score, split, split.features)
+  chosen = chooser.choose(by_score, split, split.features)
   metrics = judge(chosen.predictions, strategy.criteria(config.criteria()))
   name = f'{name}.{strategy.kind.value}'
   with kept(workdir, name, model.step, split.digest) as here:

@@ -54,9 +54,10 @@ from xjax.train.config import (
   NoTrain,
 )
 from xjax.train.linear_config import (
+  Blocks,
   Liblinear,
   LinearTrain,
-  Newton,
+  OnDevices,
   TreeTrain,
 )
 from xjax.trees.config import (
@@ -115,8 +116,9 @@ KINDS = {
   'none': NoTrain,
   'linear': LinearModel,
   'linear_train': LinearTrain,
+  'blocks': Blocks,
   'liblinear': Liblinear,
-  'newton': Newton,
+  'on_devices': OnDevices,
   'label_tree': TreeModel,
   'tree_train': TreeTrain,
   'cluster_tree': ClusterTree,

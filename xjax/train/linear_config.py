@@ -13,6 +13,21 @@ class SolverConfig:
 
 
 @dataclasses.dataclass
+class Blocks(SolverConfig):
+  """LIBLINEAR's method, for sixteen labels at once, on CPUs.
+
+  Attributes:
+    eps: LIBLINEAR's tolerance.
+    max_epochs: visits of every document, at most.
+    workers: threads.
+  """
+
+  eps: float = 0.1
+  max_epochs: int = 100
+  workers: int = dataclasses.field(default=2, metadata=MAY_CHANGE)
+
+
+@dataclasses.dataclass
 class Liblinear(SolverConfig):
   """LIBLINEAR, a label at a time, on CPUs.
 
@@ -30,15 +45,17 @@ class Liblinear(SolverConfig):
 
 
 @dataclasses.dataclass
-class Newton(SolverConfig):
-  """Newton's method for many labels at once, on the devices of the mesh.
+class OnDevices(SolverConfig):
+  """Many labels at once, on the devices of the mesh (linear/batched.py).
 
   Attributes:
-    tolerance: of the gradient, relative to where it began.
-    chunk: labels at a time, over all devices.
+    tolerance: how far above its minimum, relatively, the objective may be.
+    max_steps: of a label.
+    chunk: labels at a time, over all devices; what a killed run loses.
   """
 
-  tolerance: float = 1e-2
+  tolerance: float = 1e-3
+  max_steps: int = 200
   chunk: int = 256
 
 
@@ -56,7 +73,7 @@ class LinearTrain(TrainConfig):
   loss: Loss = Loss.SQUARED_HINGE
   c: float = 1.0
   threshold: float = 0.01
-  solver: SolverConfig = dataclasses.field(default_factory=Liblinear)
+  solver: SolverConfig = dataclasses.field(default_factory=Blocks)
 
 
 @dataclasses.dataclass

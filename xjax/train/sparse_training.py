@@ -9,17 +9,19 @@ from scipy import sparse
 from sklearn.preprocessing import normalize
 
 from xjax.core.errors import ConfigError
+from xjax.core.mesh import make_mesh
 from xjax.core.types import Ragged
 from xjax.data.faults import Faults
 from xjax.data.ngrams import split_words
 from xjax.data.schema import LabelSpace, Split
 from xjax.data.taxonomy import read_taxonomy
+from xjax.linear.batched import fit_batched
 from xjax.linear.block_weights import BlockWeights
 from xjax.linear.dual import Solver
 from xjax.linear.liblinear import fit_liblinear
 from xjax.linear.part_files import PartFiles
 from xjax.train.config import Config
-from xjax.train.linear_config import Liblinear, LinearTrain
+from xjax.train.linear_config import Blocks, Liblinear, OnDevices
 from xjax.train.text_inputs import SparseInputs, TextInputs
 from xjax.trees.build import complete_tree
 from xjax.trees.config import (
@@ -69,34 +71,23 @@ def train_linear(
     between: called now and then; may raise.
   """
   n_labels, train = data.space.n_trained, config.train
-  options = {
-    'loss': train.loss,
-    'c': train.c,
-    'threshold': train.threshold,
-    'parts': parts,
-    'between': between,
-  }
-  made = _solved(train, data, n_labels, options)
-  tree = complete_tree(n_labels, max(2, n_labels))
-  return tree, BlockWeights.of(made, tree.columns)
-
-
-def _solved(
-  train: LinearTrain, data: TrainingData, n_labels: int, options: dict
-):
+  flat = complete_tree(n_labels, max(2, n_labels))
+  common = {'threshold': train.threshold, 'parts': parts, 'between': between}
+  problem = {'loss': train.loss, 'c': train.c, **common}
   match train.solver:
-    case Liblinear(eps, max_iter, batch_labels, workers):
-      return fit_liblinear(
-        data.rows,
-        data.gold,
-        n_labels,
-        eps=eps,
-        max_iter=max_iter,
-        batch_labels=batch_labels,
-        workers=workers,
-        **options,
-      )
-  raise TypeError(f'nothing trains by {train.solver!r}')
+    case Blocks(eps, max_epochs, workers):
+      solver = Solver(train.loss, train.c, eps, max_epochs)
+      return flat, _fit_tree(data, flat, solver, config.seed, workers, **common)
+    case Liblinear():
+      options = dataclasses.asdict(train.solver) | problem
+      made = fit_liblinear(data.rows, data.gold, n_labels, **options)
+    case OnDevices():
+      options = dataclasses.asdict(train.solver) | problem
+      options['mesh'] = make_mesh(config.mesh)
+      made = fit_batched(data.rows, data.gold, n_labels, **options)
+    case solver:
+      raise TypeError(f'nothing trains by {solver!r}')
+  return flat, BlockWeights.of(made, flat.columns)
 
 
 def train_tree(
@@ -127,18 +118,33 @@ def train_tree(
     train.workers,
   )
   solver = Solver(train.loss, train.c, train.eps, train.max_epochs)
-  weights = fit_tree(
+  return tree, _fit_tree(
+    data, tree, solver, seed, train.workers, train.threshold, parts, between
+  )
+
+
+def _fit_tree(
+  data: TrainingData,
+  tree: LabelTree,
+  solver: Solver,
+  seed: int,
+  workers: int,
+  threshold: float,
+  parts: PartFiles,
+  between: Callable[[], None],
+) -> BlockWeights:
+  """The classifiers of a tree; parts are told by all that decides them."""
+  return fit_tree(
     data.rows,
     data.gold,
     tree,
     solver,
     seed=seed,
-    threshold=train.threshold,
-    workers=train.workers,
-    parts=parts.of(data.rows, data.gold, tree, solver, seed, train.threshold),
+    threshold=threshold,
+    workers=workers,
+    parts=parts.of(data.rows, data.gold, tree, solver, seed, threshold),
     between=between,
   )
-  return tree, weights
 
 
 def _clustered_by(shape: ClusterTree, data: TrainingData) -> sparse.csr_array:

@@ -1,37 +1,23 @@
-"""The labels that a finished run chooses by a strategy."""
+"""How a user asks for labels to be chosen."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 import dataclasses
 import enum
 import math
-import time
 from typing import Any
 
-from absl import logging
-import numpy as np
-
 from xjax.core.errors import ConfigError
-from xjax.core.types import AS_LOGITS, Batch, ScoreKind
-from xjax.data.feature_rows import FeatureRows
 from xjax.data.propensity import propensity_weights
-from xjax.data.schema import Document, LabelSpace, Split
-from xjax.evaluate.calibration import Method
+from xjax.data.schema import LabelSpace
 from xjax.evaluate.criteria import Criteria
-from xjax.evaluate.evaluator import progress
 from xjax.evaluate.label_costs import read_label_costs
-from xjax.evaluate.lists import Lists
-from xjax.evaluate.predictions import Predictions
-from xjax.heads.ranked import Ranked
 from xjax.heads.strategies import (
   BoundedRandom,
   Coverage,
   Standard,
   Strategy,
   Weighted,
-  choose,
 )
-from xjax.metrics.slices import ALL
-from xjax.train.predictor import Predictor
 
 
 class Kind(enum.Enum):
@@ -75,6 +61,17 @@ class AskedStrategy:
     if self.kind is Kind.COST and not self.costs:
       raise ConfigError('--strategy=cost needs --costs=FILE')
 
+  def check_cut_offs(self, ks: Sequence[int]) -> None:
+    """Refuses cut-offs that the labels chosen are not enough for.
+
+    Raises:
+      ConfigError: there is one.
+    """
+    if max(ks, default=0) > self.k:
+      raise ConfigError(
+        f'--ks={max(ks)}: only --strategy_k={self.k} labels are chosen'
+      )
+
   def parameters(self) -> dict[str, Any]:
     """What decides which labels are chosen, by name."""
     found = {'strategy': self.kind.value, 'k': self.k}
@@ -117,151 +114,3 @@ class AskedStrategy:
         return Weighted(propensity_weights(counts, space.n_train, *propensity))
       case Kind.COST:
         return Weighted(read_label_costs(self.costs, space.index))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ChosenLabels:
-  """What a strategy chose for N documents.
-
-  Attributes:
-    predictions: with the chosen labels as the lists of `all`.
-    lists: the same labels in the same order, with the scorer's own scores.
-    asked_again: of heads.strategies.Chosen.
-    seconds: that choosing took, making and scoring batches and perhaps
-      compiling for them; without the lists of slices.
-  """
-
-  predictions: Predictions
-  lists: Lists
-  asked_again: int
-  seconds: float
-
-  def facts(self) -> dict[str, int | float]:
-    """What choosing took, by name."""
-    n = len(self.predictions)
-    return {
-      'documents': n,
-      'asked_again': self.asked_again,
-      'ms_per_document': 1000 * self.seconds / max(n, 1),
-    }
-
-
-def choose_labels(
-  asked: AskedStrategy,
-  predictor: Predictor,
-  predictions: Predictions,
-  split: Split,
-  features: FeatureRows | None = None,
-) -> ChosenLabels:
-  """Chooses labels for documents that were scored; several processes alike.
-
-  Args:
-    asked: the strategy.
-    predictor: the model that scored them.
-    predictions: its lists by score.
-    split: the documents.
-    features: of the documents, where the run reads such.
-
-  Raises:
-    ConfigError: the strategy takes probabilities, and the run has none.
-    DataError: as AskedStrategy.strategy.
-  """
-  config = predictor.config.eval
-  strategy = asked.strategy(predictor.space, config.propensity)
-  takes_probabilities = isinstance(strategy, Weighted | Coverage)
-  sigmoid = _sigmoid(predictor, asked) if takes_probabilities else AS_LOGITS
-  by_score = predictions.lists[ALL]
-  documents = Ranked(
-    predictor,
-    _batches_of(predictor, split, features, asked.kind.value),
-    len(split),
-    sigmoid,
-    (by_score.ids, by_score.scores),
-  )
-  start = time.perf_counter()
-  chosen = choose(strategy, documents, asked.k)
-  seconds = time.perf_counter() - start
-  found = ChosenLabels(
-    _with_lists(predictions, asked, Lists(chosen.ids_NK, chosen.ranks_NK)),
-    Lists(chosen.ids_NK, chosen.scores_NK),
-    chosen.asked_again,
-    seconds,
-  )
-  _log(found)
-  return found
-
-
-def _with_lists(
-  predictions: Predictions, asked: AskedStrategy, lists: Lists
-) -> Predictions:
-  lists = Lists(lists.ids, lists.scores.astype(np.float32))
-  changed = dataclasses.replace(
-    predictions, lists={**predictions.lists, ALL: lists}
-  )
-  if asked.kind is Kind.STANDARD:
-    return changed
-  named = asked.parameters()
-  name = named.pop('strategy')
-  return dataclasses.replace(
-    changed,
-    score_kind=ScoreKind.MARGIN,
-    assigned_above=None,
-    strategy=f'{name}({", ".join(f"{n}={v}" for n, v in named.items())})',
-  )
-
-
-def _sigmoid(predictor: Predictor, asked: AskedStrategy) -> tuple[float, float]:
-  """How margins become probabilities."""
-  found = predictor.calibration
-  if predictor.score_kind is not ScoreKind.MARGIN:
-    return AS_LOGITS
-  if found is None or found.method is Method.NONE:
-    why = f' ({found.reason})' if found else ''
-    raise ConfigError(
-      f'--strategy={asked.kind.value} takes probabilities, and the scores of '
-      f'this run are margins that are not calibrated{why}: '
-      'experiments.evaluate --split=dev calibrates them, unless '
-      'eval.calibration is none; --strategy=standard and bounded_random take '
-      'scores of any kind'
-    )
-  return float(found.a), float(found.b)
-
-
-def _batches_of(
-  predictor: Predictor, split: Split, features: FeatureRows | None, what: str
-) -> Callable[[np.ndarray], Iterable[Batch]]:
-  """Makes batches of some documents, as heads.ranked wants them."""
-
-  def batches_of(rows_N: np.ndarray) -> Iterable[Batch]:
-    given = features
-    if given is not None:
-      given = given.documents(rows_N, [split.ids[row] for row in rows_N])
-    documents = _Some(split.documents, rows_N)
-    return progress(predictor.text_batches(documents, given), what)
-
-  return batches_of
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Some(Sequence[Document]):
-  """Some of many documents; nothing is kept of one read."""
-
-  documents: Sequence[Document]
-  rows_N: np.ndarray
-
-  def __len__(self) -> int:
-    return len(self.rows_N)
-
-  def __getitem__(self, place: int) -> Document:
-    return self.documents[int(self.rows_N[place])]
-
-
-def _log(found: ChosenLabels) -> None:
-  facts = found.facts()
-  logging.info(
-    'labels chosen by %s: %.3g ms for each of %s documents, %s asked again',
-    found.predictions.strategy or Kind.STANDARD.value,
-    facts['ms_per_document'],
-    f'{facts["documents"]:,}',
-    f'{facts["asked_again"]:,}',
-  )

@@ -21,14 +21,16 @@ from xjax.data.schema import Document, LabelSpace, Split
 from xjax.evaluate.evaluator import predict
 from xjax.evaluate.explained import Explanations
 from xjax.evaluate.judge import judge
+from xjax.evaluate.lists import Lists
 from xjax.evaluate.predictions import Predictions
 from xjax.metrics.slices import ALL
 from xjax.train.abilities import check_describes, check_explains
+from xjax.train.chooser import Chooser
 from xjax.train.document_features import check_reads_features
 from xjax.train.evaluation import saved_threshold
 from xjax.train.fit import load
 from xjax.train.predictor import Predictor
-from xjax.train.strategy import AskedStrategy, choose_labels
+from xjax.train.strategy import AskedStrategy
 from xjax.train.tagged import Tagged
 
 STREAM = '-'  # standard input or output
@@ -80,11 +82,7 @@ def tag_file(
   documents = read_input(predictor.config.data, source)
   split, space, labelled = _gold_of(documents, predictor.space)
   rows = _features_of(split, features, predictor)
-  predictions = _ranked(predictor, split, space, k, rows)
-  lists = predictions.lists[ALL].first(k)
-  if strategy:
-    chosen = choose_labels(strategy, predictor, predictions, split, rows)
-    predictions, lists = chosen.predictions, chosen.lists
+  predictions, lists = _ranked(predictor, split, space, k, rows, strategy)
   tagged = Tagged(predictor, lists, split, space)
   attention = tagged.attention(explain, _SHOWN) if explain else None
   if output == STREAM:
@@ -116,15 +114,17 @@ def _ranked(
   space: LabelSpace,
   k: int,
   features: FeatureRows | None,
-) -> Predictions:
-  """Lists of all slices, at least k long."""
-  return predict(
-    predictor,
-    predictor.text_batches(split.documents, features),
-    split,
-    space,
-    max(k, predictor.config.eval.depth),
-  )
+  strategy: AskedStrategy | None,
+) -> tuple[Predictions, Lists]:
+  """Lists of all slices, by score at least k long, and the labels to tell."""
+  chooser = Chooser.of(strategy, predictor) if strategy else None
+  batches = predictor.text_batches(split.documents, features)
+  depth = max(k, predictor.config.eval.depth)
+  found = predict(predictor, batches, split, space, depth)
+  if chooser is None:
+    return found, found.lists[ALL].first(k)
+  chosen = chooser.choose(found, split, features)
+  return chosen.predictions, chosen.lists
 
 
 def _features_of(
