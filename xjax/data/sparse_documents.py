@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 import dataclasses
 
+import numpy as np
 from scipy import sparse
 
 from xjax.core.errors import DataError
@@ -37,6 +38,10 @@ class SparseDocuments(Sequence):
   def n_features(self) -> int:
     """D."""
     return self.rows.shape[1]
+
+  def some(self, rows: np.ndarray) -> 'SparseDocuments':
+    """Some of them, in this order, without their labels."""
+    return SparseDocuments(self.source, self.rows[rows])
 
   def of_width(self, n_features: int) -> 'SparseDocuments':
     """The same documents with as many columns as a model reads.

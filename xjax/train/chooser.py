@@ -11,6 +11,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import AS_LOGITS, Batch, ScoreKind
 from xjax.data.feature_rows import FeatureRows
 from xjax.data.schema import Document, Split
+from xjax.data.sparse_documents import SparseDocuments
 from xjax.evaluate.calibration import Method
 from xjax.evaluate.evaluator import progress
 from xjax.evaluate.lists import Lists
@@ -165,7 +166,11 @@ def _batches_of(
     given = features
     if given is not None:
       given = given.documents(rows_N, [split.ids[row] for row in rows_N])
-    documents = _Some(split.documents, rows_N)
+    documents = split.documents
+    if isinstance(documents, SparseDocuments):
+      documents = documents.some(rows_N)
+    else:
+      documents = _Some(documents, rows_N)
     return progress(predictor.text_batches(documents, given), what)
 
   return batches_of
