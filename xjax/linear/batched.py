@@ -22,6 +22,7 @@ import numpy as np
 from scipy import sparse
 import tqdm
 
+from xjax.core import distributed
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, Ragged
 from xjax.heads.contract import ALL_DEVICES
@@ -141,6 +142,8 @@ def fit_batched(
       found[at] = trainer.train(of_labels)
       if jax.process_index() == 0:
         parts.save(_name(at), found[at])
+  if left and jax.process_count() > 1:
+    distributed.barrier('parts')  # all are there from now on
   _warn_of_unconverged(found)
   last = Classifiers.none(rows.shape[1], n_labels - n_trained)
   joined = Classifiers.joined([*map(Classifiers.of_arrays, found), last])
