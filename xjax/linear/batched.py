@@ -12,6 +12,7 @@ document.
 from collections.abc import Callable
 import dataclasses
 import functools
+from typing import NamedTuple
 
 from absl import logging
 import jax
@@ -21,6 +22,7 @@ import numpy as np
 from scipy import sparse
 import tqdm
 
+from xjax.core import distributed
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, Ragged
 from xjax.heads.contract import ALL_DEVICES
@@ -140,6 +142,8 @@ def fit_batched(
       found[at] = trainer.train(of_labels)
       if jax.process_index() == 0:
         parts.save(_name(at), found[at])
+  if left and jax.process_count() > 1:
+    distributed.barrier('parts')  # all are there from now on
   _warn_of_unconverged(found)
   last = Classifiers.none(rows.shape[1], n_labels - n_trained)
   joined = Classifiers.joined([*map(Classifiers.of_arrays, found), last])
@@ -176,6 +180,34 @@ def _warn_of_unconverged(found: list[dict[str, np.ndarray]]) -> None:
     )
 
 
+class _Programs(NamedTuple):
+  """What devices do, each for its own labels."""
+
+  start: Callable[..., State]
+  step: Callable[..., State]
+  halve: Callable[..., State]
+  left: Callable[..., tuple[jax.Array, jax.Array]]
+
+
+@functools.cache
+def _programs(mesh: jax.sharding.Mesh, n_features: int) -> _Programs:
+  """Compiled once for all that is trained on a mesh."""
+  on = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
+  by_label = P(ALL_DEVICES)
+  begin = functools.partial(start, n_features)
+  return _Programs(
+    start=jax.jit(
+      on(begin, in_specs=(_ON_LABELS, by_label, P()), out_specs=_STATE)
+    ),
+    step=jax.jit(
+      on(step, in_specs=(P(), _STATE, P(), P()), out_specs=_STATE),
+      donate_argnums=1,
+    ),
+    halve=jax.jit(on(halve, in_specs=(_STATE,), out_specs=_STATE)),
+    left=jax.jit(on(_left, in_specs=by_label, out_specs=P())),
+  )
+
+
 class _Trainer:
   """Documents on all devices, and what is done with them."""
 
@@ -194,20 +226,7 @@ class _Trainer:
     self._documents = _documents(rows, mesh)
     devices = mesh.devices.size
     self._width = -(-width // devices) * devices
-    on = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
-    self._start = jax.jit(
-      on(
-        functools.partial(start, rows.shape[1] + 1),
-        in_specs=(_ON_LABELS, P(ALL_DEVICES), P()),
-        out_specs=_STATE,
-      )
-    )
-    self._step = jax.jit(
-      on(step, in_specs=(P(), _STATE, P(), P()), out_specs=_STATE),
-      donate_argnums=1,
-    )
-    self._halve = jax.jit(on(halve, in_specs=(_STATE,), out_specs=_STATE))
-    self._left = jax.jit(on(_left, in_specs=P(ALL_DEVICES), out_specs=P()))
+    self._programs = _programs(mesh, rows.shape[1] + 1)
 
   def train(self, of_labels: list[np.ndarray]) -> dict[str, np.ndarray]:
     """The part of a chunk, of labels that these documents have."""
@@ -217,10 +236,10 @@ class _Trainer:
     left = len(of_labels)
     for _ in range(self._settings.max_steps):
       self._between()
-      state = self._step(
+      state = self._programs.step(
         self._documents, state, self._goal, self._settings.tolerance
       )
-      most, still = map(int, jax.device_get(self._left(state.done_C)))
+      most, still = map(int, jax.device_get(self._programs.left(state.done_C)))
       self._bar.update(left - still)
       left = still
       if not left:
@@ -228,7 +247,7 @@ class _Trainer:
       width = len(state.label_C) // self._mesh.devices.size
       if most <= width // 2 and width // 2 >= _NARROWEST:
         _put_weights(state, weights_DC)
-        state = self._halve(state)
+        state = self._programs.halve(state)
     self._bar.update(left)
     _put_weights(state, weights_DC)
     found = Classifiers.pruned(
@@ -244,7 +263,7 @@ class _Trainer:
       positive_NC[documents, at] = True
     label_C = np.full(self._width, PAD, np.int32)
     label_C[: len(of_labels)] = np.arange(len(of_labels))
-    return self._start(
+    return self._programs.start(
       _put(positive_NC, NamedSharding(self._mesh, _STATE.positive_NC)),
       _put(label_C, NamedSharding(self._mesh, _STATE.label_C)),
       self._goal,

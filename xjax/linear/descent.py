@@ -21,6 +21,7 @@ from xjax.linear.preconditioner import Preconditioner
 from xjax.linear.tiles import Tiles, product
 
 _LINE_STEPS, _BIAS_STEPS = 5, 30
+_SLACK = 1e-4  # of a length
 _TINY = 1e-30  # a divisor instead of 0
 
 
@@ -201,7 +202,9 @@ def _line_minimum(
     high_C = jnp.where(slope_C < 0, high_C, at_C)
     next_C = at_C - slope_C / jnp.maximum(curve_C, _TINY)
     middle_C = jnp.where(jnp.isinf(high_C), 2 * low_C, (low_C + high_C) / 2)
-    inside_C = (next_C >= low_C) & (next_C <= high_C)  # equal at the end
+    # At the minimum rounding may put it outside, or bounds the wrong way.
+    slack_C = _SLACK * at_C
+    inside_C = (next_C >= low_C - slack_C) & (next_C <= high_C + slack_C)
     return jnp.where(inside_C, next_C, middle_C), low_C, high_C
 
   one_C = jnp.ones(start_C.shape)

@@ -1,0 +1,54 @@
+"""One of two processes that train linear models; argv: port, id, folder."""
+
+import pathlib
+import sys
+
+import jax
+import numpy as np
+from scipy import sparse
+
+from xjax.core import distributed
+from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.core.types import Ragged
+from xjax.linear.batched import fit_batched
+from xjax.linear.config import Loss
+from xjax.linear.part_files import PartFiles
+
+
+def train(folder, mesh, between=lambda: None):
+  rng = np.random.default_rng(0)
+  gold_NL = rng.random((60, 6)) < 0.3
+  rows_ND = np.where(rng.random((60, 20)) < 0.3, rng.random((60, 20)), 0)
+  rows_ND[:, :6] += gold_NL
+  return fit_batched(
+    sparse.csr_array(rows_ND.astype(np.float32)),
+    Ragged.of([np.flatnonzero(row) for row in gold_NL]),
+    6,
+    loss=Loss.LOGISTIC,
+    c=1.0,
+    tolerance=1e-9,
+    max_steps=4,
+    threshold=0.0,
+    chunk=4,
+    mesh=mesh,
+    parts=PartFiles(folder),
+    between=between,
+  )
+
+
+def never():
+  raise AssertionError('all parts are there')
+
+
+def main(port, process, folder):
+  jax.config.update('jax_num_cpu_devices', 2)
+  distributed.start(True, f'localhost:{port}', 2, int(process))
+  folder = pathlib.Path(folder)
+  found = train(folder / 'parts', make_mesh(MeshConfig()))
+  train(folder / 'parts', make_mesh(MeshConfig()), never)
+  found.save(folder / f'{process}.npz')
+  distributed.barrier('done')
+
+
+if __name__ == '__main__':
+  main(*sys.argv[1:])

@@ -1,0 +1,44 @@
+"""Linear models of labels that lie on the devices of two processes."""
+
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+
+from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.linear.classifiers import Classifiers
+
+SCRIPT = pathlib.Path(__file__).with_name('linear_process.py')
+
+
+def test_two_processes_train_as_one_does(free_port, tmp_path):
+  running = [
+    subprocess.Popen(
+      [sys.executable, SCRIPT, str(free_port), str(process), tmp_path],
+      env=os.environ | {'PYTHONPATH': str(SCRIPT.parents[2])},
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+    )
+    for process in range(2)
+  ]
+  try:
+    outputs = [process.communicate(timeout=120)[0] for process in running]
+  finally:
+    for process in running:
+      process.kill()
+  assert [process.returncode for process in running] == [0, 0], outputs
+  assert len(list((tmp_path / 'parts').iterdir())) == 2
+  spec = importlib.util.spec_from_file_location('linear_process', SCRIPT)
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  one = module.train(tmp_path / 'one', make_mesh(MeshConfig(), count=1))
+  for process in range(2):
+    found = Classifiers.load(tmp_path / f'{process}.npz')
+    np.testing.assert_allclose(
+      found.weights.toarray(), one.weights.toarray(), atol=1e-5
+    )
+    np.testing.assert_allclose(found.bias, one.bias, atol=1e-5)
