@@ -31,6 +31,7 @@ setuptools.setup(
     'jaxtyping>=0.3',
     'matplotlib>=3.10',
     'ml_collections>=1.1',
+    'numba>=0.68',
     'numpy>=2.1',
     'optax>=0.2.6',
     'optuna>=5.0',
