@@ -27,7 +27,15 @@ from xjax.report.summary import run_summary
 from xjax.train.config import Config, EvalConfig
 from xjax.train.evaluation import evaluate_split
 from xjax.train.fit import fit
-from xjax.train.linear_config import Liblinear, LinearTrain, TreeTrain
+from xjax.train.linear_config import (
+  Blocks,
+  Liblinear,
+  LinearTrain,
+  OnDevices,
+  TreeTrain,
+)
+from xjax.train.sparse_run import SparseFit
+from xjax.train.workdir import Workdir
 from xjax.trees.config import (
   Clusters,
   ClusterTree,
@@ -79,6 +87,8 @@ RUNS = {
   'complete': (TreeModel(CompleteTree(3), beam=4), XR),
   'huffman': (TreeModel(HuffmanTree(), exact=True), PLT),
   'taxonomy': (TreeModel(TaxonomyTree(), exact=True), PLT),
+  'blocks': (LinearModel(), LinearTrain()),
+  'devices': (LinearModel(), LinearTrain(solver=OnDevices(chunk=64))),
   'svm': (LinearModel(), LinearTrain(solver=LIBLINEAR)),
   'lr': (
     LinearModel(),
@@ -212,6 +222,20 @@ def test_workers_change_nothing(finished, tmp_path):
   found, whole = contents(tmp_path / 'run'), contents(finished('xr').workdir)
   del found['config.json'], whole['config.json']
   assert found == whole
+
+
+@pytest.mark.parametrize('solver', [Blocks(), OnDevices()])
+def test_several_processes_train_on_devices_alone(
+  tmp_path, monkeypatch, solver
+):
+  config = config_of(LinearModel(), LinearTrain(solver=solver))
+  run = SparseFit(config, Workdir.at(tmp_path))
+  monkeypatch.setattr('jax.process_count', lambda: 2)
+  if isinstance(solver, OnDevices):
+    run.check_start()
+  else:
+    with pytest.raises(ConfigError, match='one process'):
+      run.check_start()
 
 
 def test_another_config_is_refused(finished):

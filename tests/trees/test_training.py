@@ -149,7 +149,7 @@ def test_sizes_of_parts_do_not_matter(wide, tmp_path, monkeypatch):
   monkeypatch.setattr(training, '_PART', 5)
   assert_same(train(data, tree, tmp_path / '2'), one)
   names = {path.name for path in (tmp_path / '2').iterdir()}
-  assert len(names) == 3
+  assert len(names) == 4
   assert len(list((tmp_path / '1').iterdir())) == 2  # one for each depth
 
 
@@ -214,3 +214,14 @@ def test_parts_of_other_data_are_not_taken(data, tree, tmp_path, caplog):
     )
   assert len(calls) == 4  # two depths, twice
   assert 'of other data or settings' in caplog.text
+
+
+def test_one_block_has_several_parts():
+  """As of one-vs-all: what a killed run loses is no more than a part."""
+  tree = complete_tree(600, 600)
+  parts = list(training._parts(tree))
+  assert len(parts) > 2
+  tasks = [task for part in parts for task in part]
+  assert [task.first for task in tasks] == list(range(1, 601, WIDTH))
+  assert [task.last for task in tasks[:-1]] == [t.first for t in tasks[1:]]
+  assert tasks[-1].last == 601

@@ -7,10 +7,11 @@ import shutil
 import time
 
 from absl import logging
+import jax
 
 from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
-from xjax.core.errors import DataError
+from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import ScoreKind
 from xjax.data.config import TfidfConfig
 from xjax.data.raw import TRAIN
@@ -23,6 +24,7 @@ from xjax.train.calibration import saved_calibration
 from xjax.train.config import Config
 from xjax.train.fitted import Fitted
 from xjax.train.judging import JUDGED, Metrics
+from xjax.train.linear_config import OnDevices
 from xjax.train.predictor import Predictor
 from xjax.train.preemption import Preemption
 from xjax.train.sparse_training import (
@@ -53,10 +55,19 @@ def load_sparse(folder: Workdir, config: Config) -> Predictor:
   Raises:
     DataError: a file of the workdir is missing or damaged.
   """
+  made = _trained(folder, config)
+  method, kind = config.eval.calibration, made.score_kind
+  calibration = saved_calibration(folder, method, _STEP, kind)
+  return dataclasses.replace(made, calibration=calibration)
+
+
+def _trained(folder: Workdir, config: Config) -> Predictor:
+  """The model, not calibrated."""
   searches, space = _searches(folder, config), folder.label_space()
   inputs = _saved_inputs(folder, config, searches[0].weights.n_features)
   _check_sizes(_files(folder, config), searches, inputs, space)
-  return _predictor(folder, config, inputs, space, searches)
+  scorer = _scorer(config, searches)
+  return Predictor(config, space, inputs, scorer, _STEP, folder)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +83,18 @@ class SparseFit:
   workdir: Workdir
 
   def check_start(self) -> None:
-    """Nothing can be wrong that the config alone does not tell."""
+    """Refuses several processes where they would all do the same.
+
+    Raises:
+      ConfigError: that is so.
+    """
+    solver = getattr(self.config.train, 'solver', None)
+    if jax.process_count() > 1 and not isinstance(solver, OnDevices):
+      raise ConfigError(
+        f'{type(self.config.model).__name__} is trained by one process, with '
+        'threads: start it on one host; LinearModel with '
+        'config.train.solver=OnDevices(...) takes several'
+      )
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
     """Refuses a corpus without a label that has documents, or without a tree.
@@ -96,7 +118,8 @@ class SparseFit:
     return Fitted(0, _STEP, _kind(self.config), lambda: self._model(corpus))
 
   def _model(self, corpus: Corpus) -> Predictor:
-    made = load_sparse(self.workdir, self.config)
+    # Calibrated where dev is judged, which is next.
+    made = _trained(self.workdir, self.config)
     return dataclasses.replace(made, space=corpus.label_space)
 
   def _note_search(self) -> None:
@@ -119,8 +142,9 @@ class SparseFit:
     if path.exists():
       return _saved_inputs(self.workdir, self.config, 0)
     inputs = fit_inputs(corpus.splits[TRAIN], self.config)
-    if isinstance(inputs, TextInputs):
+    if isinstance(inputs, TextInputs) and is_host0():
       inputs.featurise.save(path)
+    barrier('xjax:features')
     return inputs
 
   def _train(
@@ -139,7 +163,8 @@ class SparseFit:
       'features': begun - started,
       'training': time.monotonic() - begun,
     }
-    write_json(self.workdir.model / 'seconds.json', seconds)
+    if is_host0():  # of the last start
+      write_json(self.workdir.model / 'seconds.json', seconds)
 
   def _train_file(
     self,
@@ -153,8 +178,11 @@ class SparseFit:
       tree, weights = train_linear(self.config, data, parts, between)
     else:
       tree, weights = train_tree(self.config, data, number, parts, between)
-    save_tree(path, tree, weights)
-    shutil.rmtree(parts.folder, ignore_errors=True)
+    barrier('xjax:trained')  # nobody still looks for the file, or for parts
+    if is_host0():
+      save_tree(path, tree, weights)
+      shutil.rmtree(parts.folder, ignore_errors=True)
+    barrier('xjax:saved')
     logging.info('%s: %s; %d weights', path.name, tree, len(weights.values))
 
 
@@ -210,21 +238,12 @@ def _kind(config: Config) -> ScoreKind:
   return ScoreKind.LOGIT if logistic else ScoreKind.MARGIN
 
 
-def _predictor(
-  folder: Workdir,
-  config: Config,
-  inputs: SparseInputs,
-  space: LabelSpace,
-  searches: list[TreeSearch],
-) -> Predictor:
+def _scorer(config: Config, searches: list[TreeSearch]) -> TreeScorer:
   flat = isinstance(config.model, LinearModel)
-  kind = _kind(config)
-  scorer = TreeScorer(
+  return TreeScorer(
     searches,
-    kind,
+    _kind(config),
     beam=_FLAT if flat else config.model.beam,
     exact=not flat and config.model.exact,
     workers=max(1, config.data.workers),
   )
-  calibration = saved_calibration(folder, config.eval.calibration, _STEP, kind)
-  return Predictor(config, space, inputs, scorer, _STEP, folder, calibration)

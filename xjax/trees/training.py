@@ -16,7 +16,7 @@ from xjax.linear.dual import WIDTH, Solver, Workspace, solve_block
 from xjax.linear.part_files import PartFiles
 from xjax.trees.label_tree import LabelTree
 
-_PART = 1024  # classifiers of a part, about: what a killed run loses
+_PART = 256  # classifiers of a part, about: what a killed run loses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,18 +112,21 @@ def _run_all(
 def _parts(tree: LabelTree) -> Iterator[list[_Task]]:
   """All tasks in the order of nodes, in parts that end with a depth."""
   part: list[_Task] = []
-  for parent in tree.inner.tolist():
-    first, last = tree.first_child[parent], tree.first_child[parent + 1]
+  for task in _tasks(tree):
     full = part and part[-1].last - part[0].first >= _PART
-    if full or (part and first in tree.levels):
+    if full or (part and task.first in tree.levels):
       yield part
       part = []
-    part += [
-      _Task(parent, at, min(at + WIDTH, int(last)))
-      for at in range(int(first), int(last), WIDTH)
-    ]
+    part.append(task)
   if part:
     yield part
+
+
+def _tasks(tree: LabelTree) -> Iterator[_Task]:
+  for parent in tree.inner.tolist():
+    last = int(tree.first_child[parent + 1])
+    for first in range(int(tree.first_child[parent]), last, WIDTH):
+      yield _Task(parent, first, min(first + WIDTH, last))
 
 
 def _documents(gold: Ragged, tree: LabelTree, n: int) -> Ragged:
