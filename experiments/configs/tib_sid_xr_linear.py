@@ -1,6 +1,7 @@
 r"""TIB-SID library records, 26,976 subjects, half of them seen once: XR-Linear.
 
-Titles and abstracts. The model is that of eurlex57k_xr_linear.py, with a wider
+Titles and abstracts. The model is that of Yu et al. 2022,
+as in eurlex57k_xr_linear.py, with a wider
 beam.
 
   python -m experiments.train \

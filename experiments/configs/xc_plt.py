@@ -1,7 +1,8 @@
 r"""A folder of feature files (Extreme Classification Repository): a PLT.
 
 train.txt, test.txt and perhaps dev.txt, each perhaps gzipped; rows are made of
-length 1. The model is that of eurlex57k_plt.py.
+length 1. The model is that of Jasinska et al. 2016,
+as in eurlex57k_plt.py.
 
   python -m experiments.train \
     --config=experiments/configs/xc_plt.py \

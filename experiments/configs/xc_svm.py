@@ -1,7 +1,8 @@
 r"""A folder of feature files (Extreme Classification Repository): SVMs.
 
 train.txt, test.txt and perhaps dev.txt, each perhaps gzipped; rows are made of
-length 1. The model is that of eurlex57k_tfidf_svm.py, one per label.
+length 1. Support vector machines, one per
+label (Fan et al. 2008), as in eurlex57k_tfidf_svm.py.
 
   python -m experiments.train \
     --config=experiments/configs/xc_svm.py \

@@ -1,7 +1,8 @@
 r"""A folder of feature files (Extreme Classification Repository): XR-Linear.
 
 train.txt, test.txt and perhaps dev.txt, each perhaps gzipped; rows are made of
-length 1. The model is that of eurlex57k_xr_linear.py.
+length 1. The model is that of Yu et al. 2022,
+as in eurlex57k_xr_linear.py.
 
   python -m experiments.train \
     --config=experiments/configs/xc_xr_linear.py \
