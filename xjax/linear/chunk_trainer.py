@@ -119,7 +119,8 @@ class ChunkTrainer:
   def train(self, of_labels: list[np.ndarray], bar: tqdm.tqdm) -> Part:
     """The part of a chunk, of labels that these documents have."""
     state = self._begin(of_labels)
-    weights_DC = np.zeros((state.weights_DC.shape[0], len(of_labels)))
+    shape = state.weights_DC.shape[0], len(of_labels)
+    weights_DC = np.zeros(shape, np.float32)
     most = self._width // self._mesh.devices.size  # of a device, not done
     left = len(of_labels)
     for _ in range(self._settings.max_steps):
