@@ -8,7 +8,7 @@ from xjax.core.collectives import compiled_collectives, lowered_collectives
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.core.types import Ragged
-from xjax.linear import batched
+from xjax.linear import chunk_trainer
 from xjax.linear.batched import fit_batched
 from xjax.linear.config import Loss
 from xjax.linear.descent import Objective
@@ -99,24 +99,24 @@ def test_weights_are_pruned_and_labels_keep_their_places(documents, tmp_path):
 def halved(monkeypatch):
   """Chunks halve down to one label; the widths of a device that were."""
   widths = []
-  halve = batched.halve
+  halve = chunk_trainer.halve
 
   def noted(state):
     widths.append(len(state.label_C))
     return halve(state)
 
-  monkeypatch.setattr(batched, '_NARROWEST', 1)
-  monkeypatch.setattr(batched, 'halve', noted)
-  batched._programs.cache_clear()
+  monkeypatch.setattr(chunk_trainer, '_NARROWEST', 1)
+  monkeypatch.setattr(chunk_trainer, 'halve', noted)
+  chunk_trainer._programs.cache_clear()
   yield widths
-  batched._programs.cache_clear()
+  chunk_trainer._programs.cache_clear()
 
 
 def test_labels_that_are_done_are_left_out(documents, tmp_path, halved):
   """Every label stops where it would beside others."""
   found = fit(documents, tmp_path / 'halved', threshold=0.0, chunk=7)
   assert halved[0] == 7
-  batched._NARROWEST = 16
+  chunk_trainer._NARROWEST = 16
   whole = fit(documents, tmp_path / 'whole', threshold=0.0, chunk=7)
   np.testing.assert_allclose(
     found.weights.toarray(), whole.weights.toarray(), atol=1e-5
@@ -220,9 +220,11 @@ def test_rows_that_cannot_be_trained_on(tmp_path):
 def test_no_device_waits_for_another():
   """But for the count of labels that are left: steps have no collectives."""
   mesh = make_mesh(MeshConfig())
-  programs = batched._programs(mesh, 5)
+  programs = chunk_trainer._programs(mesh, 5)
   goal = Objective(Loss.LOGISTIC, np.float32(1))
-  documents = batched._documents(sparse.csr_array(np.eye(4, dtype='f')), mesh)
+  documents = chunk_trainer._documents(
+    sparse.csr_array(np.eye(4, dtype='f')), mesh
+  )
   positive_NC = np.zeros((4, 16), bool)
   state = programs.start(positive_NC, np.arange(16, dtype=np.int32), goal)
   steps = programs.step.lower(documents, state, goal, 1e-3)

@@ -52,7 +52,7 @@ class Classifiers:
   ) -> 'Classifiers':
     """Of dense weights, without those below a threshold.
 
-    DiSMEC (Babbar and Schoelkopf 2017), Section 3.3; biases stay.
+    As DiSMEC does (Babbar and Schoelkopf 2017); biases stay.
 
     Args:
       weights_DC: of any float type, finite.

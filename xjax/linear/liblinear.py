@@ -4,9 +4,9 @@ min 0.5 (|w|^2 + b^2) + C sum_i loss(y_i (w.x_i + b)) for each label, in its
 dual by coordinate descent (Hsieh et al. 2008; logistic: Yu et al. 2011), as
 scikit-learn ships it. The bias is the weight of a feature that is always 1.
 
-Memory: documents as float64 CSR, 12 bytes per entry, once, since processes map
-the same files; and in each process 16 bytes per entry, LIBLINEAR's own copy,
-with 8 bytes per feature.
+Memory: documents as float64 CSR, 12 bytes per entry, here, and once more in
+files that all other processes map; in each process that trains 16 bytes per
+entry, LIBLINEAR's own copy, made anew for each label, and 8 per feature.
 """
 
 from collections.abc import Callable
