@@ -114,22 +114,18 @@ def halved(monkeypatch):
 
 def test_labels_that_are_done_are_left_out(documents, tmp_path, halved):
   """Every label stops where it would beside others."""
-  found = fit(documents, tmp_path / 'halved', threshold=0.0, chunk=7)
+  given = {'threshold': 0.0, 'chunk': 7, 'tolerance': 1e-5}
+  found = fit(documents, tmp_path / 'halved', **given)
   assert halved[0] == 7
   chunk_trainer._NARROWEST = 16
-  whole = fit(documents, tmp_path / 'whole', threshold=0.0, chunk=7)
+  whole = fit(documents, tmp_path / 'whole', **given)
   np.testing.assert_allclose(
     found.weights.toarray(), whole.weights.toarray(), atol=1e-5
   )
   np.testing.assert_allclose(found.bias, whole.bias, atol=1e-5)
 
 
-MESHES = pytest.mark.parametrize(
-  'config', [MeshConfig(), MeshConfig(2, 4)], ids=str
-)
-
-
-@MESHES
+@pytest.mark.parametrize('config', [MeshConfig(), MeshConfig(2, 4)], ids=str)
 def test_eight_devices_train_the_same(documents, tmp_path, config):
   """So many steps; with more, one may find a label done a step earlier."""
   given = {'threshold': 0.0, 'tolerance': 1e-9, 'max_steps': 4, 'chunk': 12}
