@@ -4,8 +4,8 @@
 
 prints milliseconds of a document for 5 and for 100 labels, by a run whose
 features are there.
-This is all that the comparison knows of our models: that training leaves
-model/train.json, {"seconds"} of training alone, and the model itself in model/.
+All that the comparison knows of our models: they are in model/, and the seconds
+of training alone in model/seconds.json.
 """
 
 from collections.abc import Iterator, Mapping
@@ -75,7 +75,7 @@ def trained(
   files = [path for path in model.rglob('*') if path.is_file()]
   return Run(
     predictions=evaluate_split(workdir, split).predictions,
-    seconds=json.loads((model / 'train.json').read_text())['seconds'],
+    seconds=json.loads((model / 'seconds.json').read_text())['training'],
     ms=[float(ms) for ms in timed.stdout.split()[-len(TIMED) :]],
     model=sum(path.stat().st_size for path in files),
     peak=peak,

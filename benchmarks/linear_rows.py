@@ -4,16 +4,14 @@ from collections.abc import Callable, Iterator
 import dataclasses
 import pathlib
 
-import numpy as np
 from scipy import sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 
-from xjax.core.types import Ragged
-from xjax.data.config import DataConfig
+from xjax.data.config import DataConfig, TfidfConfig
 from xjax.data.load import load_corpus
-from xjax.data.schema import Split
+from xjax.data.tfidf import Tfidf
 from xjax.data.xc_repo import read_xc
+from xjax.train.text_inputs import Texts
 
 # X_train, Y_train, X_dev, Y_dev; dev is whatever is judged.
 Rows = dict[str, sparse.csr_matrix]
@@ -50,35 +48,14 @@ def given(folder: str, split: str, of: Callable) -> Rows:
 
 
 def featurised(data: DataConfig, split: str) -> Rows:
-  """TF-IDF of a corpus.
-
-  xjax.data.tfidf takes scikit-learn's place here, so that rows are those of our
-  configs, term by term.
-  """
+  """TF-IDF of a corpus, as our configs have it."""
   corpus = load_corpus(data, 0, splits=('train', split))
   train, dev = corpus.split('train'), corpus.split(split)
-  tfidf = TfidfVectorizer(
-    ngram_range=(1, 2),
-    max_features=200_000,
-    sublinear_tf=True,
-    dtype=np.float32,
-  )
+  tfidf = Tfidf.fit(Texts(train.documents), TfidfConfig())
   n_labels = len(corpus.label_space)
   return {
-    'X_train': sparse.csr_matrix(tfidf.fit_transform(texts(train))),
+    'X_train': sparse.csr_matrix(tfidf(Texts(train.documents))),
     'Y_train': gold_matrix(train.gold, n_labels),
-    'X_dev': sparse.csr_matrix(tfidf.transform(texts(dev))),
+    'X_dev': sparse.csr_matrix(tfidf(Texts(dev.documents))),
     'Y_dev': gold_matrix(dev.gold, n_labels),
   }
-
-
-def texts(split: Split) -> Iterator[str]:
-  """Yields the text of every document."""
-  return (split.documents[row].text() for row in range(len(split)))
-
-
-def gold_matrix(gold: Ragged, n_labels: int) -> sparse.csr_matrix:
-  """Gold as ones."""
-  ones = np.ones(len(gold.values), np.float32)
-  parts = ones, gold.values, gold.indptr
-  return sparse.csr_matrix(parts, (len(gold), n_labels))
