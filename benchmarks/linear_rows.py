@@ -59,3 +59,10 @@ def featurised(data: DataConfig, split: str) -> Rows:
     'X_dev': sparse.csr_matrix(tfidf(Texts(dev.documents))),
     'Y_dev': gold_matrix(dev.gold, n_labels),
   }
+
+
+def gold_matrix(gold: Ragged, n_labels: int) -> sparse.csr_matrix:
+  """Gold as ones."""
+  ones = np.ones(len(gold.values), np.float32)
+  parts = ones, gold.values, gold.indptr
+  return sparse.csr_matrix(parts, (len(gold), n_labels))
