@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 import dataclasses
 import pathlib
 
+import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import normalize
 
+from xjax.core.types import Ragged
 from xjax.data.config import DataConfig, TfidfConfig
 from xjax.data.load import load_corpus
 from xjax.data.tfidf import Tfidf
