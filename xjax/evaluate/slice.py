@@ -177,9 +177,10 @@ def _cut_lists(
   floors = [floor] if (mask & ~covered).any() else inside
   floor = np.minimum(floor, np.max(floors, axis=0))
   # What is not above the floor may stand behind labels that no list has.
-  parts = [lists, *others.values()]
-  merged = Lists.merged(parts).cut(mask).above(floor)
-  short = merged.first(max(part.ids.shape[1] for part in parts))
+  merged = Lists.merged([lists, *others.values()]).cut(mask).above(floor)
+  # Lists that a strategy chose are as short as it was asked for.
+  deep = list(others.values()) if predictions.strategy and others else [lists]
+  short = merged.first(max(part.ids.shape[1] for part in deep))
   return short, np.where(
     merged.lengths > short.lengths, short.scores[:, -1], floor
   )
