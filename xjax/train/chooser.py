@@ -19,6 +19,7 @@ from xjax.evaluate.predictions import Predictions
 from xjax.heads.ranked import Ranked
 from xjax.heads.strategies import Coverage, Strategy, Weighted, choose
 from xjax.metrics.slices import ALL
+from xjax.train.calibration import DEV
 from xjax.train.predictor import Predictor
 from xjax.train.strategy import AskedStrategy, Kind
 
@@ -143,12 +144,15 @@ def _sigmoid(predictor: Predictor, asked: AskedStrategy) -> tuple[float, float]:
   if predictor.score_kind is not ScoreKind.MARGIN:
     return AS_LOGITS
   if found is None or found.method is Method.NONE:
-    what = (
-      f'on dev they could not be calibrated ({found.reason})'
-      if found
-      else 'experiments.evaluate --split=dev calibrates them, unless '
-      'eval.calibration is none'
-    )
+    if found:
+      what = f'on dev they could not be calibrated ({found.reason})'
+    elif DEV in predictor.workdir.digests():
+      what = (
+        'experiments.evaluate --split=dev calibrates them, unless '
+        'eval.calibration is none'
+      )
+    else:
+      what = 'there is no dev to calibrate them on; logistic losses need none'
     raise ConfigError(
       f'--strategy={asked.kind.value} takes probabilities, and the scores of '
       f'this run are margins: {what}; --strategy=standard and bounded_random '

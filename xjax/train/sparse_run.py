@@ -159,6 +159,8 @@ class SparseFit:
     for number, path in enumerate(_files(self.workdir, self.config)):
       if not path.exists():
         self._train_file(path, number, data, between)
+      # It may have been killed before it came to that.
+      shutil.rmtree(_parts_of(path), ignore_errors=True)
     seconds = {
       'features': begun - started,
       'training': time.monotonic() - begun,
@@ -173,7 +175,7 @@ class SparseFit:
     data: TrainingData,
     between: Callable[[], None],
   ) -> None:
-    parts = PartFiles(path.with_suffix('.parts'))
+    parts = PartFiles(_parts_of(path))
     if isinstance(self.config.model, LinearModel):
       tree, weights = train_linear(self.config, data, parts, between)
     else:
@@ -181,7 +183,6 @@ class SparseFit:
     barrier('xjax:trained')  # nobody still looks for the file, or for parts
     if is_host0():
       save_tree(path, tree, weights)
-      shutil.rmtree(parts.folder, ignore_errors=True)
     barrier('xjax:saved')
     logging.info('%s: %s; %d weights', path.name, tree, len(weights.values))
 
@@ -194,6 +195,11 @@ def _files(folder: Workdir, config: Config) -> list[pathlib.Path]:
     folder.model / f'tree_{number}.npz'
     for number in range(config.model.n_trees)
   ]
+
+
+def _parts_of(path: pathlib.Path) -> pathlib.Path:
+  """The folder of what is done of a file."""
+  return path.with_suffix('.parts')
 
 
 def _saved_inputs(

@@ -149,10 +149,9 @@ def _fit_tree(
 
 def _clustered_by(shape: ClusterTree, data: TrainingData) -> sparse.csr_array:
   features = _label_features(shape.features, data)
-  if not shape.max_features:
-    return features
-  features = strongest(features, shape.max_features)
-  return normalize(features, copy=False) if shape.spherical else features
+  if shape.max_features:
+    features = strongest(features, shape.max_features)
+  return normalize(features) if shape.spherical else features
 
 
 def _label_features(

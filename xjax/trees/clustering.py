@@ -1,5 +1,6 @@
 """Balanced k-means over sparse rows."""
 
+from collections.abc import Sequence
 import concurrent.futures
 
 from numba import njit
@@ -22,7 +23,7 @@ def balanced_kmeans(
   features: sparse.csr_array,
   members: np.ndarray,
   k: int,
-  seed: int,
+  seed: int | Sequence[int],
   *,
   spherical: bool = True,
   workers: int = 1,

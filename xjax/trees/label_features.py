@@ -38,10 +38,10 @@ def pifa(
 
 
 def strongest(features: sparse.csr_array, n: int) -> sparse.csr_array:
-  """The n largest values of each row; of equal ones the first columns.
+  """The n values of each row that are largest in size; of equal ones the first.
 
   Args:
-    features: float32 [L, D], none negative.
+    features: float32 [L, D].
     n: at least 1; shorter rows stay as they are.
   """
   starts, data = features.indptr, features.data
@@ -49,7 +49,7 @@ def strongest(features: sparse.csr_array, n: int) -> sparse.csr_array:
   for row in np.flatnonzero(np.diff(starts) > n):
     own = slice(starts[row], starts[row + 1])
     kept[own] = False
-    kept[own.start + np.argsort(-data[own], kind='stable')[:n]] = True
+    kept[own.start + np.argsort(-np.abs(data[own]), kind='stable')[:n]] = True
   ends = np.append(0, np.cumsum(kept))[starts]
   parts = data[kept], features.indices[kept], ends
   return sparse.csr_array(parts, features.shape)
