@@ -2,13 +2,9 @@
 
 from collections.abc import Sequence
 import dataclasses
-import os
 
 import numpy as np
 from scipy import sparse
-
-from xjax.core.atomic import write_npz
-from xjax.core.errors import DAMAGE, DataError
 
 _DTYPES = {
   'data': np.float32,
@@ -40,11 +36,6 @@ class Classifiers:
   def n_features(self) -> int:
     """D."""
     return self.weights.shape[0]
-
-  @property
-  def nbytes(self) -> int:
-    """Of all arrays."""
-    return sum(x.nbytes for x in self.arrays().values())
 
   @classmethod
   def pruned(
@@ -157,32 +148,6 @@ class Classifiers:
     n_features = int(arrays['n_features'])
     _check(data, indices, indptr, bias, n_features)
     return cls(_matrix(data, indices, indptr, n_features), bias)
-
-  def save(self, path: str | os.PathLike) -> None:
-    """Writes an .npz file.
-
-    Raises:
-      WriteError: it cannot be written.
-    """
-    write_npz(path, self.arrays())
-
-  @classmethod
-  def load(cls, path: str | os.PathLike) -> 'Classifiers':
-    """Reads what `save` wrote, and checks it.
-
-    Raises:
-      DataError: there is no such file, or it is damaged.
-    """
-    try:
-      with open(path, 'rb') as raw, np.load(raw, allow_pickle=False) as file:
-        return cls.of_arrays({name: file[name] for name in file.files})
-    except FileNotFoundError as error:
-      raise DataError(f'{path}: no such file') from error
-    except DAMAGE as error:
-      raise DataError(
-        f'{path}: cannot be read ({error}): damaged, or no linear classifiers; '
-        'train again'
-      ) from error
 
 
 def _matrix(

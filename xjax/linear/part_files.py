@@ -67,11 +67,6 @@ class PartFiles:
     own = {_KEY: np.array(self.key), _DIGEST: np.array(said)}
     write_npz(self._path(name), {**arrays, **own})
 
-  def clear(self) -> None:
-    """Removes all parts, once what they are parts of is saved."""
-    for path in self.folder.glob(f'*{_SUFFIX}'):
-      path.unlink(missing_ok=True)
-
   def _path(self, name: str) -> pathlib.Path:
     return self.folder / f'{name}{_SUFFIX}'
 
