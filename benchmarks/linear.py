@@ -13,16 +13,16 @@ them, or of ours.
 
 Prints a line for every system and way of predicting: metrics; seconds of
 training alone; milliseconds of a document, for its best 5 and best 100 labels,
-of 2,000 at once; MB of the model on disk; GiB held at most until a peer's model
-is trained, and before (ours: by the whole run, features and all). Lists are the
-best 500 labels; where a search ends with fewer, they are all that it reaches.
-Then what ours take of the peer that they are to equal; exits 1 where that
-exceeds a bound.
+of 2,000 at once; MB of the model on disk; GiB held at most until a model is
+trained on rows, and before. Lists are the best 500 labels; where a search ends
+with fewer, they are all that it reaches. Then ours beside the peers that they
+are to equal: metrics, and the share of the first peer's time and bytes that
+ours take; exits 1 where a bound is missed.
 
 --folder keeps what all did; what peers did there is not done again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import json
 import os
@@ -32,13 +32,13 @@ import sys
 import tempfile
 
 from absl import app, flags
+from linear_datasets import DATASETS, Dataset, Duel
 from linear_ours import trained
 from linear_rows import Rows, problems
 import numpy as np
 from scipy import sparse
 
 from xjax.core.types import ScoreKind
-from xjax.data.config import DataConfig, Eurlex57kData, JsonlData
 from xjax.evaluate.criteria import Criteria
 from xjax.evaluate.judge import PROTOCOL, judge
 from xjax.evaluate.predictions import Predictions
@@ -58,70 +58,7 @@ COLUMNS = {
   'few RP@5': ('few', 'RP@5'),
   'cov@5': ('all', 'coverage@5'),
 }
-FLAT = ('pecos_flat', 'napkinxc_flat', 'libmultilabel_flat', 'svm', 'lr')
-TREES = ('pecos', 'napkinxc', 'omikuji', 'libmultilabel')
 BOUNDED = ('train', 'ms@5', 'ms@100', 'model', 'peak')
-
-
-@dataclasses.dataclass(frozen=True)
-class Dataset:
-  """What is run on a dataset.
-
-  Attributes:
-    split: that is judged.
-    data: of ours, but for the folder; None: files of features.
-    peers: names of linear_systems.SYSTEMS.
-    beam: of searches.
-    ours: what a model of ours is called -> its config.
-    bounded: whether ratios to peers are held to their bounds.
-  """
-
-  split: str
-  data: DataConfig | None
-  peers: tuple[str, ...]
-  beam: int
-  ours: dict[str, str]
-  bounded: bool = False
-
-
-DATASETS = {
-  'eurlex57k': Dataset(
-    split='dev',
-    data=Eurlex57kData(labels='label_universe.txt'),
-    peers=TREES,
-    beam=10,
-    ours={
-      'ours_xr_linear': 'eurlex57k_xr_linear',
-      'ours_plt': 'eurlex57k_plt',
-      'ours_svm': 'eurlex57k_tfidf_svm',
-      'ours_lr': 'eurlex57k_tfidf_lr',
-    },
-    bounded=True,
-  ),
-  'tib_sid_en': Dataset(
-    split='dev',
-    data=JsonlData(labels='all', zones=('title', 'abstract')),
-    peers=('pecos',),
-    beam=20,
-    ours={'ours_xr_linear': 'tib_sid_xr_linear'},
-  ),
-  'bibtex': Dataset(
-    split='test',
-    data=None,
-    peers=TREES + FLAT,
-    beam=10,
-    ours={
-      'ours_xr_linear': 'xc_xr_linear',
-      'ours_plt': 'xc_plt',
-      'ours_svm': 'xc_svm',
-    },
-  ),
-}
-# Of ours: (peer, its way of predicting, bound of each of BOUNDED's ratios).
-BOUNDS = {
-  'ours_xr_linear': ('pecos', 'beam', (1.0, 1.0, 1.0, 1.0, 1.0)),
-  'ours_plt': ('napkinxc', 'exact', (0.8, 0.2, 0.2, 1.0, 1.0)),
-}
 
 _DATASET = flags.DEFINE_enum('dataset', 'bibtex', list(DATASETS), 'Which.')
 _DATA = flags.DEFINE_string('data', None, 'Its folder.', required=True)
@@ -142,7 +79,7 @@ class Row:
     ms: of a document, for its best 5 and its best 100 labels.
     model: bytes on disk.
     peak: bytes held at most until it is trained.
-    before: bytes held before training; None: not known.
+    before: bytes held before training.
   """
 
   name: str
@@ -152,7 +89,7 @@ class Row:
   ms: list[float]
   model: int
   peak: int
-  before: int | None = None
+  before: int
 
   def figures(self) -> tuple[float, ...]:
     """Those of BOUNDED."""
@@ -202,7 +139,8 @@ def compare(
     for row in run(each, dataset, name, folder):
       print(line(row), flush=True)
       found.append(row)
-  return sum(verdicts(row, found, dataset.bounded) for row in found)
+  kept = [ok for duel in dataset.duels for ok in verdicts(duel, found)]
+  return kept.count(False)
 
 
 def peer(
@@ -284,7 +222,14 @@ def ours(
     fields['data.tokens.norm'] = 'none' if problem.endswith('raw') else 'l2'
   else:
     fields['data.labels'] = dataset.data.labels
-  run = trained(config, fields, folder / name, dataset.split, environment())
+  run = trained(
+    config,
+    fields,
+    folder / 'rows',
+    folder / name,
+    dataset.split,
+    environment(),
+  )
   row = Row(
     name,
     dataset.ours[name],
@@ -293,6 +238,7 @@ def ours(
     ms=run.ms,
     model=run.model,
     peak=run.peak,
+    before=run.before,
   )
   return [row]
 
@@ -303,30 +249,48 @@ def line(row: Row) -> str:
     f'{"-":>10}' if value is None else f'{100 * value:10.2f}'
     for value in row.metrics.values()
   )
-  before = '' if row.before is None else f'{row.before / 2**30:7.2f}'
   return (
     f'{f"{row.name}, {row.way}":36}{metrics}{row.train:10.2f}'
     f'{row.ms[0]:9.3f}{row.ms[1]:9.3f}'
-    f'{row.model / 1e6:8.1f}{row.peak / 2**30:7.2f}{before}'
+    f'{row.model / 1e6:8.1f}{row.peak / 2**30:7.2f}{row.before / 2**30:7.2f}'
   )
 
 
-def verdicts(row: Row, found: list[Row], bounded: bool) -> int:
-  """Prints what a row of ours takes of its peer; how many bounds it misses."""
-  name, way, bounds = BOUNDS.get(row.name, ('', '', ()))
-  peers = [r for r in found if r.name == name and r.way.startswith(way)]
-  missed = 0
-  for other in peers[:1]:
-    pairs = zip(row.figures(), other.figures())
-    for field, bound, (mine, theirs) in zip(BOUNDED, bounds, pairs):
-      ratio = mine / theirs
-      verdict = 'ok' if ratio <= bound else 'MISSED'
-      missed += bounded and ratio > bound
-      print(
-        f'{row.name} / {name}, {other.way}: {field} {ratio:.2f}'
-        + (f' (bound {bound}: {verdict})' if bounded else '')
-      )
-  return missed
+def verdicts(duel: Duel, found: Sequence[Row]) -> Iterator[bool]:
+  """Prints ours beside its peers; yields whether each bound is kept."""
+  mine = [row for row in found if row.name == duel.ours]
+  ways = [[row for row in found if row.name == peer][:1] for peer in duel.peers]
+  peers = [row for rows in ways for row in rows]
+  if not mine or not peers:  # --only
+    return
+  for column in duel.columns:
+    have, best = (
+      value_of(mine[0], column),
+      max(value_of(p, column) for p in peers),
+    )
+    yield said(
+      duel, f'{column} {have:.4f}, {best:.4f}', have >= best - duel.slack
+    )
+  for column, least in duel.least.items():
+    have = value_of(mine[0], column)
+    yield said(duel, f'{column} {have:.4f}, least {least}', have >= least)
+  pairs = zip(mine[0].figures(), peers[0].figures())
+  for field, bound, (own, other) in zip(BOUNDED, duel.shares, pairs):
+    text = f'{field} {own / other:.2f} of it, at most {bound}'
+    yield said(duel, text, own / other <= bound)
+
+
+def value_of(row: Row, column: str) -> float:
+  """A metric; -inf where lists are too short to tell."""
+  value = row.metrics[column]
+  return -np.inf if value is None else value
+
+
+def said(duel: Duel, text: str, kept: bool) -> bool:
+  """Prints whether a bound is kept."""
+  verdict = 'ok' if kept else 'MISSED'
+  print(f'{duel.ours} beside {" ".join(duel.peers)}: {text}: {verdict}')
+  return kept
 
 
 if __name__ == '__main__':

@@ -1,32 +1,40 @@
 """Our side of linear.py: runs of experiments.train, as a user has them.
 
-  python linear_ours.py WORKDIR SPLIT
+  python linear_ours.py predict WORKDIR SPLIT
 
 prints milliseconds of a document for 5 and for 100 labels, by a run whose
 features are there.
-All that the comparison knows of our models: they are in model/, and the seconds
-of training alone in model/seconds.json.
+
+  python linear_ours.py train WORKDIR ROWS
+
+trains such a run's model once more, on the rows that peers get and not on text,
+and prints seconds, and bytes held before that and at most until its end.
+All that the comparison knows of our models: they are in model/.
 """
 
-from collections.abc import Iterator, Mapping
-import contextlib
+from collections.abc import Mapping
 import dataclasses
-import json
-import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 import jax
+from linear_peer import held, seconds_of
+import numpy as np
+from scipy import sparse
 
-from xjax.core.types import Batch, Scorer
+from xjax.core.types import Batch, Ragged, Scorer
 from xjax.data.load import load_corpus
+from xjax.data.schema import Split
 from xjax.evaluate.predictions import Predictions
+from xjax.linear.part_files import PartFiles
+from xjax.models.config import LinearModel
 from xjax.train.evaluation import evaluate_split
 from xjax.train.fit import load
+from xjax.train.sparse_training import TrainingData, train_linear, train_tree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # As in linear_peer.py: labels of a document; documents; seconds of all turns.
@@ -39,10 +47,11 @@ class Run:
 
   Attributes:
     predictions: of the judged split.
-    seconds: of training alone.
+    seconds: of training alone, on rows.
     ms: of a document, for each number of TIMED.
     model: bytes of the model on disk.
-    peak: bytes held at most by the whole run, features and judging included.
+    peak: bytes held at most until it is trained on rows.
+    before: bytes held before that.
   """
 
   predictions: Predictions
@@ -50,11 +59,13 @@ class Run:
   ms: list[float]
   model: int
   peak: int
+  before: int
 
 
 def trained(
   config: pathlib.Path,
   fields: Mapping[str, object],
+  rows: pathlib.Path,
   workdir: pathlib.Path,
   split: str,
   environment: Mapping[str, str],
@@ -63,23 +74,61 @@ def trained(
   shutil.rmtree(workdir, ignore_errors=True)  # or it would go on in there
   command = [sys.executable, '-m', 'experiments.train', f'--config={config}']
   command += [f'--config.{name}={value}' for name, value in fields.items()]
-  peak = peak_of([*command, f'--workdir={workdir}'], environment)
-  model = workdir / 'model'
-  timed = subprocess.run(
-    [sys.executable, __file__, workdir, split],
-    stdout=subprocess.PIPE,
-    text=True,
-    check=True,
-    env=environment,
-  )
-  files = [path for path in model.rglob('*') if path.is_file()]
+  command.append(f'--workdir={workdir}')
+  subprocess.run(command, cwd=ROOT, env=environment, check=True)
+  ms = printed('predict', workdir, split, environment)
+  seconds, before, peak = printed('train', workdir, rows, environment)
+  files = [path for path in (workdir / 'model').rglob('*') if path.is_file()]
   return Run(
     predictions=evaluate_split(workdir, split).predictions,
-    seconds=json.loads((model / 'seconds.json').read_text())['training'],
-    ms=[float(ms) for ms in timed.stdout.split()[-len(TIMED) :]],
+    seconds=seconds,
+    ms=ms,
     model=sum(path.stat().st_size for path in files),
-    peak=peak,
+    peak=int(peak),
+    before=int(before),
   )
+
+
+def printed(
+  what: str,
+  workdir: pathlib.Path,
+  of: str | pathlib.Path,
+  environment: Mapping[str, str],
+) -> list[float]:
+  """What this script prints last, in a process of its own."""
+  command = [sys.executable, __file__, what, workdir, of]
+  done = subprocess.run(
+    command, stdout=subprocess.PIPE, text=True, check=True, env=environment
+  )
+  return [float(number) for number in done.stdout.splitlines()[-1].split()]
+
+
+def trained_on_rows(workdir: str, folder: str) -> list[float]:
+  """Seconds of training, bytes held before it and at most until its end."""
+  run = load(workdir)
+  x, y = (
+    sparse.csr_array(
+      sparse.load_npz(pathlib.Path(folder) / f'{part}_train.npz')
+    )
+    for part in 'XY'
+  )
+  gold = Ragged(y.indptr.astype(np.int64), y.indices.astype(np.int32))
+  # No documents: a tree by texts of labels is not among those compared.
+  data = TrainingData(
+    Split('train', (), gold, (), ''), x, gold, run.space, None
+  )
+
+  def train(parts: pathlib.Path) -> None:
+    if isinstance(run.config.model, LinearModel):
+      train_linear(run.config, data, PartFiles(parts), lambda: None)
+      return
+    for tree in range(run.config.model.n_trees):
+      train_tree(run.config, data, tree, PartFiles(parts), lambda: None)
+
+  before = held('VmRSS')
+  with tempfile.TemporaryDirectory() as parts:
+    seconds = seconds_of(lambda: train(pathlib.Path(parts)))
+  return [seconds, before, held('VmHWM')]
 
 
 def milliseconds(workdir: str, split_name: str) -> list[float]:
@@ -105,38 +154,6 @@ def best_of(run: Scorer, batches: list[Batch], k: int) -> float:
   return min(seconds[1:])
 
 
-def peak_of(command: list[str], environment: Mapping[str, str]) -> int:
-  """Runs a command; bytes that it and its processes held at most together."""
-  process = subprocess.Popen(
-    command, cwd=ROOT, env=environment, start_new_session=True
-  )
-  most = 0
-  while process.poll() is None:
-    # Its own peak is exact; of several processes, memory they share is once.
-    together = sum(held(pid, 'smaps_rollup', 'Pss') for pid in session(process))
-    most = max(most, together, held(process.pid, 'status', 'VmHWM'))
-    time.sleep(0.2)
-  if process.returncode:
-    sys.exit(f'failed: {" ".join(command)}')
-  return most
-
-
-def session(leader: subprocess.Popen) -> Iterator[int]:
-  """Yields the processes that one has started, and itself."""
-  for path in pathlib.Path('/proc').glob('[0-9]*'):
-    with contextlib.suppress(OSError):
-      if os.getsid(int(path.name)) == leader.pid:
-        yield int(path.name)
-
-
-def held(pid: int, file: str, name: str) -> int:
-  """Bytes, as a file of /proc has them; 0 where the process has ended."""
-  with contextlib.suppress(OSError):
-    text = pathlib.Path(f'/proc/{pid}/{file}').read_text()
-    found = re.search(rf'^{name}:\s+(\d+) kB', text, re.M)
-    return int(found[1]) * 1024 if found else 0
-  return 0
-
-
 if __name__ == '__main__':
-  print(*milliseconds(sys.argv[1], sys.argv[2]))
+  _, what, *given = sys.argv
+  print(*{'predict': milliseconds, 'train': trained_on_rows}[what](*given))

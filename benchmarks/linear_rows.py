@@ -13,7 +13,7 @@ from xjax.data.config import DataConfig, TfidfConfig
 from xjax.data.load import load_corpus
 from xjax.data.tfidf import Tfidf
 from xjax.data.xc_repo import read_xc
-from xjax.train.text_inputs import Texts
+from xjax.train.sparse_inputs import Texts
 
 # X_train, Y_train, X_dev, Y_dev; dev is whatever is judged.
 Rows = dict[str, sparse.csr_matrix]

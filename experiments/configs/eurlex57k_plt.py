@@ -1,9 +1,9 @@
 r"""EURLEX57K, full documents: a probabilistic label tree.
 
-TF-IDF of words and pairs of words; labels clustered by balanced 2-means down
-to clusters of 100; logistic regression at every node: the PLT of Jasinska et
-al., "Extreme F-measure Maximization using Sparse Probability Estimates", ICML
-2016, as Schultheis et al. 2022, Section 5.5 train it, one tree of it.
+TF-IDF of words and pairs of words; labels clustered by balanced k-means, as in
+eurlex57k_xr_linear.py; logistic regression at every node: the PLT of Jasinska
+et al., "Extreme F-measure Maximization using Sparse Probability Estimates",
+ICML 2016, as Schultheis et al. 2022, Section 5.5 train it, one tree of it.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_plt.py \
@@ -17,8 +17,7 @@ from xjax.data.config import Eurlex57kData, TfidfConfig
 from xjax.linear.config import Loss
 from xjax.models.config import TreeModel
 from xjax.train.config import Config, EvalConfig
-from xjax.train.linear_config import TreeTrain
-from xjax.trees.config import Clusters, ClusterTree
+from xjax.train.sparse_config import TreeTrain
 
 
 def get_config() -> Config:
@@ -27,9 +26,7 @@ def get_config() -> Config:
       zones=('header', 'recitals', 'main_body', 'attachments'),
       tokens=TfidfConfig(),
     ),
-    model=TreeModel(
-      tree=ClusterTree(arity=2, clusters=Clusters.TWO_MEANS), exact=True
-    ),
+    model=TreeModel(exact=True),
     train=TreeTrain(loss=Loss.LOGISTIC, c=10.0),
     eval=EvalConfig(batch_size=512),
   )

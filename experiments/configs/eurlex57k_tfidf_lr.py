@@ -16,7 +16,7 @@ from xjax.data.config import Eurlex57kData, TfidfConfig
 from xjax.linear.config import Loss
 from xjax.models.config import LinearModel
 from xjax.train.config import Config, EvalConfig
-from xjax.train.linear_config import LinearTrain
+from xjax.train.sparse_config import LinearTrain
 
 
 def get_config() -> Config:

@@ -16,7 +16,7 @@ Hardware: two CPU cores. Expected: not run yet. Time: half an hour.
 from xjax.data.config import Eurlex57kData, TfidfConfig
 from xjax.models.config import LinearModel
 from xjax.train.config import Config, EvalConfig
-from xjax.train.linear_config import Blocks, Liblinear, LinearTrain
+from xjax.train.sparse_config import Blocks, Liblinear, LinearTrain
 
 SYSTEMS = ('blocks', 'liblinear')
 

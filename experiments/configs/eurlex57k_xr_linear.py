@@ -16,7 +16,7 @@ Expected: not run yet. Time: minutes.
 from xjax.data.config import Eurlex57kData, TfidfConfig
 from xjax.models.config import TreeModel
 from xjax.train.config import Config, EvalConfig
-from xjax.train.linear_config import TreeTrain
+from xjax.train.sparse_config import TreeTrain
 
 
 def get_config() -> Config:

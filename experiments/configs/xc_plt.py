@@ -15,16 +15,13 @@ from xjax.data.config import GivenFeaturesConfig, Norm, XcFeaturesData
 from xjax.linear.config import Loss
 from xjax.models.config import TreeModel
 from xjax.train.config import Config, EvalConfig
-from xjax.train.linear_config import TreeTrain
-from xjax.trees.config import Clusters, ClusterTree
+from xjax.train.sparse_config import TreeTrain
 
 
 def get_config() -> Config:
   return Config(
     data=XcFeaturesData(tokens=GivenFeaturesConfig(norm=Norm.L2)),
-    model=TreeModel(
-      tree=ClusterTree(arity=2, clusters=Clusters.TWO_MEANS), exact=True
-    ),
+    model=TreeModel(exact=True),
     train=TreeTrain(loss=Loss.LOGISTIC, c=10.0),
     eval=EvalConfig(batch_size=512),
   )

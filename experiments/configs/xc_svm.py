@@ -14,7 +14,7 @@ Hardware: two CPU cores. Expected: not run yet. Time: by the dataset.
 from xjax.data.config import GivenFeaturesConfig, Norm, XcFeaturesData
 from xjax.models.config import LinearModel
 from xjax.train.config import Config, EvalConfig
-from xjax.train.linear_config import LinearTrain
+from xjax.train.sparse_config import LinearTrain
 
 
 def get_config() -> Config:

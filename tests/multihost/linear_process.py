@@ -46,7 +46,7 @@ def main(port, process, folder):
   folder = pathlib.Path(folder)
   found = train(folder / 'parts', make_mesh(MeshConfig()))
   train(folder / 'parts', make_mesh(MeshConfig()), never)
-  found.save(folder / f'{process}.npz')
+  np.savez(folder / f'{process}.npz', **found.arrays())
   distributed.barrier('done')
 
 

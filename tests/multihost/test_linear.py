@@ -37,7 +37,8 @@ def test_two_processes_train_as_one_does(free_port, tmp_path):
   spec.loader.exec_module(module)
   one = module.train(tmp_path / 'one', make_mesh(MeshConfig(), count=1))
   for process in range(2):
-    found = Classifiers.load(tmp_path / f'{process}.npz')
+    with np.load(tmp_path / f'{process}.npz') as arrays:
+      found = Classifiers.of_arrays(dict(arrays))
     np.testing.assert_allclose(
       found.weights.toarray(), one.weights.toarray(), atol=1e-5
     )

@@ -17,7 +17,7 @@ from xjax.models.config import LinearModel, TreeModel
 from xjax.train.config import Config, NeuralTrain, NoTrain, shrink
 from xjax.train.config_check import check_config
 from xjax.train.config_json import load_config, to_json
-from xjax.train.linear_config import (
+from xjax.train.sparse_config import (
   Liblinear,
   LinearTrain,
   SolverConfig,
@@ -73,7 +73,11 @@ FAULTS = [
     'tree.arity=12: must be a power of 2',
   ),
   (of_trees(ClusterTree(features=NAMES), ROWS), 'NAMES: needs texts'),
-  (of_trees(ClusterTree(features=BY_LENGTH), ROWS), 'LENGTH: needs texts'),
+  (
+    of_trees(ClusterTree(features=BY_LENGTH, spherical=False), ROWS),
+    'LENGTH: needs texts',
+  ),
+  (of_trees(ClusterTree(features=BY_LENGTH)), 'tree.spherical=False; the'),
   (linear(c=-1.0), 'train.c=-1.0: must be above 0'),
   (linear(solver=SolverConfig()), 'train.solver=SolverConfig(...): must be'),
   (linear(solver=Liblinear(workers=0)), 'solver.workers=0: must be at least'),
@@ -106,7 +110,8 @@ def test_powers_of_2_and_texts_pass():
   halved = ClusterTree(arity=16, clusters=Clusters.TWO_MEANS)
   check_config(of_trees(halved, ROWS))
   for features in LabelFeatures:
-    check_config(of_trees(ClusterTree(features=features)))
+    tree = ClusterTree(features=features, spherical=features is not BY_LENGTH)
+    check_config(of_trees(tree))
 
 
 @pytest.mark.parametrize('tree', TREES, ids=lambda x: type(x).__name__)

@@ -27,7 +27,7 @@ from xjax.report.summary import run_summary
 from xjax.train.config import Config, EvalConfig
 from xjax.train.evaluation import evaluate_split
 from xjax.train.fit import fit
-from xjax.train.linear_config import (
+from xjax.train.sparse_config import (
   Blocks,
   Liblinear,
   LinearTrain,

@@ -31,9 +31,14 @@ from xjax.train.config import (
 from xjax.train.config_ranges import RANGES
 from xjax.train.input_check import input_faults
 from xjax.train.kinds import choices
-from xjax.train.linear_config import LinearTrain, TreeTrain
 from xjax.train.recipe_check import recipe_faults
-from xjax.trees.config import Clusters, LabelFeatures, TreeConfig
+from xjax.train.sparse_config import LinearTrain, TreeTrain
+from xjax.trees.config import (
+  Clusters,
+  ClusterTree,
+  LabelFeatures,
+  TreeConfig,
+)
 
 _SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
 _METRIC = re.compile(
@@ -171,17 +176,23 @@ def _joint_faults(config: Config) -> Iterator[str]:
 
 
 def _tree_faults(tree: TreeConfig, tokens: TokensConfig) -> Iterator[str]:
-  halved = getattr(tree, 'clusters', None) is Clusters.TWO_MEANS
-  if halved and tree.arity & (tree.arity - 1):
+  if not isinstance(tree, ClusterTree):
+    return
+  if tree.clusters is Clusters.TWO_MEANS and tree.arity & (tree.arity - 1):
     yield (
       f'config.model.tree.arity={tree.arity}: must be a power of 2 with '
       'config.model.tree.clusters=Clusters.TWO_MEANS'
     )
-  features = getattr(tree, 'features', LabelFeatures.PIFA)
-  if features is not LabelFeatures.PIFA and not isinstance(tokens, TfidfConfig):
+  texts = isinstance(tokens, TfidfConfig)
+  if tree.features is not LabelFeatures.PIFA and not texts:
     yield (
-      f'config.model.tree.features={features}: needs texts, '
+      f'config.model.tree.features={tree.features}: needs texts, '
       'config.data.tokens=TfidfConfig(...); LabelFeatures.PIFA needs none'
+    )
+  if tree.features is LabelFeatures.PIFA_BY_LENGTH and tree.spherical:
+    yield (
+      f'config.model.tree.features={tree.features}: needs '
+      'config.model.tree.spherical=False; the cosine sees no lengths'
     )
 
 

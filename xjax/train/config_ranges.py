@@ -37,7 +37,7 @@ from xjax.train.config import (
   FusedSGD,
   NeuralTrain,
 )
-from xjax.train.linear_config import (
+from xjax.train.sparse_config import (
   Blocks,
   Liblinear,
   LinearTrain,

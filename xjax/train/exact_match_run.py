@@ -12,7 +12,7 @@ from xjax.train.fitted import Fitted
 from xjax.train.judging import Metrics
 from xjax.train.predictor import Predictor
 from xjax.train.preemption import Preemption
-from xjax.train.text_inputs import TextInputs
+from xjax.train.sparse_inputs import TextInputs
 from xjax.train.workdir import Workdir
 
 _STEP = 0  # there are no others

@@ -53,7 +53,7 @@ from xjax.train.config import (
   NeuralTrain,
   NoTrain,
 )
-from xjax.train.linear_config import (
+from xjax.train.sparse_config import (
   Blocks,
   Liblinear,
   LinearTrain,

@@ -18,7 +18,7 @@ from xjax.train.attention import Attention, attention_of
 from xjax.train.config import Config
 from xjax.train.document_features import given_features
 from xjax.train.inputs import Inputs
-from xjax.train.text_inputs import SparseInputs
+from xjax.train.sparse_inputs import SparseInputs
 from xjax.train.workdir import Workdir
 
 

@@ -24,20 +24,20 @@ from xjax.train.calibration import saved_calibration
 from xjax.train.config import Config
 from xjax.train.fitted import Fitted
 from xjax.train.judging import JUDGED, Metrics
-from xjax.train.linear_config import OnDevices
 from xjax.train.predictor import Predictor
 from xjax.train.preemption import Preemption
+from xjax.train.sparse_config import OnDevices
+from xjax.train.sparse_inputs import (
+  RowInputs,
+  SparseInputs,
+  TextInputs,
+  fit_inputs,
+)
 from xjax.train.sparse_training import (
   TrainingData,
   check_tree,
   train_linear,
   train_tree,
-)
-from xjax.train.text_inputs import (
-  RowInputs,
-  SparseInputs,
-  TextInputs,
-  fit_inputs,
 )
 from xjax.train.workdir import Workdir, read_json
 from xjax.trees.files import load_tree, save_tree

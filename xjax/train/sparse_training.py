@@ -21,8 +21,8 @@ from xjax.linear.dual import Solver
 from xjax.linear.liblinear import fit_liblinear
 from xjax.linear.part_files import PartFiles
 from xjax.train.config import Config
-from xjax.train.linear_config import Blocks, Liblinear, OnDevices
-from xjax.train.text_inputs import SparseInputs, TextInputs
+from xjax.train.sparse_config import Blocks, Liblinear, OnDevices
+from xjax.train.sparse_inputs import SparseInputs, TextInputs
 from xjax.trees.build import complete_tree
 from xjax.trees.config import (
   ClusterTree,

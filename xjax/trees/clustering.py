@@ -49,42 +49,41 @@ def balanced_kmeans(
     int64 [M], the cluster of each member.
   """
   rng = np.random.default_rng(seed)
-  first = rng.choice(members, k, replace=False)
-  centres = np.ascontiguousarray(features[first].toarray().T)
+  rows = _of_own_features(features[members])
+  first = rng.choice(len(members), k, replace=False)
+  centres = np.ascontiguousarray(rows[first].toarray().T)
   before = -np.inf
   for _ in range(_ROUNDS):
-    similar = _similarities(features, members, centres, spherical, workers)
+    similar = _similarities(rows, centres, spherical, workers)
     part = _assign(similar)
     mean = similar[np.arange(len(members)), part].mean(dtype=np.float64)
     if mean - before < _GAIN * abs(mean):
       break
     before = mean
-    _centre(features, members, part, centres, spherical)
+    _centre(rows, part, centres, spherical)
   return part
 
 
+def _of_own_features(rows: sparse.csr_array) -> sparse.csr_array:
+  """Without the features that no row has: few rows have few of a million."""
+  used, columns = np.unique(rows.indices, return_inverse=True)
+  parts = rows.data, columns.astype(np.int32), rows.indptr
+  return sparse.csr_array(parts, (rows.shape[0], len(used)))
+
+
 def _similarities(
-  features: sparse.csr_array,
-  members: np.ndarray,
-  centres_DK: np.ndarray,
-  spherical: bool,
-  workers: int,
+  rows: sparse.csr_array, centres_DK: np.ndarray, spherical: bool, workers: int
 ) -> np.ndarray:
   """float32 [M, K]."""
-  similar = np.empty((len(members), centres_DK.shape[1]), np.float32)
-  arrays = csr_arrays(features)
-  halves = np.array_split(np.arange(len(members)), max(1, workers))
-  with concurrent.futures.ThreadPoolExecutor(max(1, workers)) as pool:
+  m = rows.shape[0]
+  similar = np.empty((m, centres_DK.shape[1]), np.float32)
+  bounds = np.linspace(0, m, workers + 1).astype(int)
+  with concurrent.futures.ThreadPoolExecutor(workers) as pool:
     done = [
       pool.submit(
-        _products,
-        *arrays,
-        members[own],
-        centres_DK,
-        similar[own[0] : own[-1] + 1],
+        _products, *csr_arrays(rows), first, last, centres_DK, similar
       )
-      for own in halves
-      if len(own)
+      for first, last in zip(bounds, bounds[1:])
     ]
     for each in done:
       each.result()
@@ -94,14 +93,12 @@ def _similarities(
 
 
 def _centre(
-  features: sparse.csr_array,
-  members: np.ndarray,
+  rows: sparse.csr_array,
   part: np.ndarray,
   centres_DK: np.ndarray,
   spherical: bool,
 ) -> None:
-  arrays = csr_arrays(features)
-  _sums(*arrays, members, part, centres_DK)
+  _sums(*csr_arrays(rows), part, centres_DK)
   if spherical:
     sizes = np.sqrt((centres_DK**2).sum(axis=0))
   else:
@@ -133,20 +130,20 @@ def _assign(similar_MK: np.ndarray) -> np.ndarray:
 
 
 @njit(**_JIT)
-def _products(indptr, indices, values, members, centres, out):
+def _products(indptr, indices, values, first, last, centres, out):
   k = centres.shape[1]
-  for i in range(len(members)):
+  for i in range(first, last):
     own = out[i]
     own[:] = 0
-    for e in range(indptr[members[i]], indptr[members[i] + 1]):
+    for e in range(indptr[i], indptr[i + 1]):
       value, row = values[e], centres[indices[e]]
       for j in range(k):
         own[j] += value * row[j]
 
 
 @njit(**_JIT)
-def _sums(indptr, indices, values, members, part, centres):
+def _sums(indptr, indices, values, part, centres):
   centres[:] = 0
-  for i in range(len(members)):
-    for e in range(indptr[members[i]], indptr[members[i] + 1]):
+  for i in range(len(part)):
+    for e in range(indptr[i], indptr[i + 1]):
       centres[indices[e], part[i]] += values[e]

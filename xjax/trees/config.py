@@ -40,7 +40,7 @@ class ClusterTree(TreeConfig):
   Attributes:
     arity: children of a node that has no labels below it, at most; with
       TWO_MEANS a power of 2.
-    max_leaf: labels of a cluster, at most.
+    max_leaf: labels of a cluster, at most; 16 are trained at once.
     clusters: how they are found.
     features: what labels are clustered by.
     max_features: of a label, the largest ones that count; 0: all.
@@ -48,7 +48,7 @@ class ClusterTree(TreeConfig):
   """
 
   arity: int = 16
-  max_leaf: int = 100
+  max_leaf: int = 80
   clusters: Clusters = Clusters.K_MEANS
   features: LabelFeatures = LabelFeatures.PIFA
   max_features: int = 1000

@@ -11,7 +11,8 @@ from xjax.trees.search import Found, Squash
 def combined(
   found: Sequence[Found],
   k: int,
-  log_weights_L: np.ndarray,
+  n_labels: int,
+  log_weights_L: np.ndarray | None,
   squash: Squash | None,
 ) -> Found:
   """The k best labels by the mean of the exponentials of trees' scores.
@@ -19,7 +20,8 @@ def combined(
   Args:
     found: what each tree listed for the same N documents.
     k: length of the lists.
-    log_weights_L: float64, added to the logarithm of the mean.
+    n_labels: L.
+    log_weights_L: float64, added to the logarithm of the mean; None: 0.
     squash: what is done to that logarithm before.
 
   Returns:
@@ -28,7 +30,6 @@ def combined(
   ids = np.concatenate([each.ids for each in found], axis=1)
   scores = np.concatenate([each.scores for each in found], axis=1)
   document, place = np.nonzero(ids != PAD)
-  n_labels = len(log_weights_L)
   cells = document * np.int64(n_labels) + ids[document, place]
   cells, which = np.unique(cells, return_inverse=True)
   listed = scores[document, place]
@@ -38,7 +39,9 @@ def combined(
   sums = np.bincount(which, np.exp(listed - best_score[which]), len(cells))
   means = best_score + np.log(sums / len(found))
   document, label = np.divmod(cells, n_labels)
-  keys = log_weights_L[label] + (squash(means) if squash else means)
+  keys = squash(means) if squash else means
+  if log_weights_L is not None:
+    keys = log_weights_L[label] + keys
   order = np.lexsort((label, -keys, document))
   document, label, keys = document[order], label[order], keys[order]
   first = np.searchsorted(document, np.arange(len(ids)))

@@ -91,20 +91,29 @@ class TreeScorer:
     allowed: np.ndarray | None,
     sigmoid: tuple[float, float],
   ) -> tuple[np.ndarray, np.ndarray]:
-    log_weights_L = np.zeros(self.n_labels)
+    log_weights_L = None
     if weights is not None:
       with np.errstate(divide='ignore'):  # log 0: never selected
         log_weights_L = np.log(weights[: self.n_labels].astype(np.float64))
     if allowed is not None:
-      log_weights_L = _only(log_weights_L, allowed)
+      log_weights_L = self._only(log_weights_L, allowed)
     squash = self._squash(sigmoid) if weights is not None else None
-    logs = [log_weights_L, *(_only(log_weights_L, each) for each in slices)]
+    logs = [
+      log_weights_L,
+      *(self._only(log_weights_L, each) for each in slices),
+    ]
     found = [self._found(rows, k, each, squash) for each in logs]
     ids_GBK = np.stack([each.ids for each in found])
     keys_GBK = np.stack([each.keys for each in found])
     if weights is None and self._link is Link.SIGMOID:
       keys_GBK = _logits(keys_GBK)
     return ids_GBK, keys_GBK.astype(np.float32)
+
+  def _only(
+    self, log_weights_L: np.ndarray | None, mask: np.ndarray
+  ) -> np.ndarray:
+    kept = 0.0 if log_weights_L is None else log_weights_L
+    return np.where(mask[: self.n_labels], kept, -np.inf)
 
   def _squash(self, sigmoid: tuple[float, float]) -> Squash | None:
     """Scores of probabilistic trees are log probabilities already."""
@@ -118,7 +127,7 @@ class TreeScorer:
     self,
     rows: sparse.csr_array,
     k: int,
-    log_weights_L: np.ndarray,
+    log_weights_L: np.ndarray | None,
     squash: Squash | None,
   ) -> Found:
     if len(self._searches) == 1:
@@ -127,14 +136,14 @@ class TreeScorer:
       self._search(each, rows, _DEEPER * k, log_weights_L, squash)
       for each in self._searches
     ]
-    return combined(found, k, log_weights_L, squash)
+    return combined(found, k, self.n_labels, log_weights_L, squash)
 
   def _search(
     self,
     search: TreeSearch,
     rows: sparse.csr_array,
     k: int,
-    log_weights_L: np.ndarray,
+    log_weights_L: np.ndarray | None,
     squash: Squash | None,
   ) -> Found:
     run: Callable[..., Found] = search.exact if self._exact else search.beam
@@ -147,10 +156,6 @@ class TreeScorer:
       if start < end
     ]
     return Found.joined([each.result() for each in done])
-
-
-def _only(log_weights_L: np.ndarray, mask: np.ndarray) -> np.ndarray:
-  return np.where(mask[: len(log_weights_L)], log_weights_L, -np.inf)
 
 
 def _logits(logs: np.ndarray) -> np.ndarray:

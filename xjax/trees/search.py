@@ -94,6 +94,8 @@ class TreeSearch:
     """Prepares nothing that grows with labels times features."""
     self.tree, self.weights, self.link = tree, weights, link
     self._inner = tree.degree > 0
+    even_L = np.zeros(tree.n_labels)
+    self._even = even_L, tree.widest_below(even_L)
     self._blocks = (
       np.cumsum(self._inner) - 1,
       weights.columns,
@@ -149,9 +151,9 @@ class TreeSearch:
     squash: Squash | None,
   ) -> Found:
     tree, n = self.tree, rows.shape[0]
-    if log_weights_L is None:
-      log_weights_L = np.zeros(tree.n_labels)
-    bounds = tree.widest_below(log_weights_L)
+    weights = self._even
+    if log_weights_L is not None:
+      weights = log_weights_L, tree.widest_below(log_weights_L)
     indptr, indices, values = csr_arrays(rows)
     # Always of the same types, since loops are compiled for each.
     documents = indptr.astype(np.int64, copy=False), indices, values
@@ -174,7 +176,7 @@ class TreeSearch:
       shown = squash or _AS_IT_IS
       opened = open_next(
         (tree.first_child, tree.label, self._inner),
-        (log_weights_L, bounds),
+        weights,
         (squash is not None, float(shown.a), float(shown.b)),
         (width, floors),
         (*opened, ends, children),

@@ -14,6 +14,7 @@ from xjax.linear.block_weights import BlockWeights
 from xjax.linear.classifiers import Classifiers
 from xjax.linear.dual import WIDTH, Solver, Workspace, solve_block
 from xjax.linear.part_files import PartFiles
+from xjax.linear.problem import largest_norm
 from xjax.trees.label_tree import LabelTree
 
 _PART = 256  # classifiers of a part, about: what a killed run loses
@@ -49,7 +50,8 @@ def fit_tree(
 
   A node's classifier learns from the documents that are positive for its
   parent (of the root's children: all documents): its own are positive, those
-  of its siblings alone are negative (teacher forcing).
+  of its siblings alone are negative (teacher forcing). A node without documents
+  comes after all others (Classifiers.with_last).
 
   Args:
     rows: float32 [N, D] with sorted indices.
@@ -74,12 +76,8 @@ def fit_tree(
 
   found = []
   total = len(tree) - 1
-  with (
-    concurrent.futures.ThreadPoolExecutor(workers) as pool,
-    tqdm.tqdm(
-      total=total, desc='training nodes', leave=False, disable=None
-    ) as bar,
-  ):
+  bar = tqdm.tqdm(total=total, desc='nodes', leave=False, disable=None)
+  with concurrent.futures.ThreadPoolExecutor(workers) as pool, bar:
     for part in _parts(tree):
       name = f'nodes-{part[0].first}-{part[-1].last}'
       arrays = parts.load(name)
@@ -91,7 +89,9 @@ def fit_tree(
         made = Classifiers.of_arrays(arrays)
       found.append(made)
       bar.update(made.n_labels)
-  return BlockWeights.of(Classifiers.joined(found), tree.columns)
+  unseen_C = documents.lengths[1:] == 0
+  joined = Classifiers.joined(found).with_last(unseen_C, largest_norm(rows))
+  return BlockWeights.of(joined, tree.columns)
 
 
 def _run_all(

@@ -17,7 +17,7 @@ from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document
 from xjax.data.sparse_batches import batch_rows
 from xjax.train.config import Config, EvalConfig, shrink
-from xjax.train.text_inputs import RowInputs, TextInputs, Texts, fit_inputs
+from xjax.train.sparse_inputs import RowInputs, TextInputs, Texts, fit_inputs
 
 JUDGED = EvalConfig(batch_size=8)
 
@@ -87,7 +87,7 @@ def test_more_documents_than_are_read_at_a_time(made, monkeypatch):
   config, corpus = made
   inputs = fit_inputs(corpus.split('train'), config)
   before = inputs.split_rows(corpus.split('train'))
-  monkeypatch.setattr('xjax.train.text_inputs._CHUNK', 7)
+  monkeypatch.setattr('xjax.train.sparse_inputs._CHUNK', 7)
   assert the_same(before, inputs.split_rows(corpus.split('train')))
 
 

@@ -1,0 +1,119 @@
+"""Which systems linear.py runs on which dataset, and what ours are held to."""
+
+from collections.abc import Mapping
+import dataclasses
+
+from xjax.data.config import DataConfig, Eurlex57kData, JsonlData
+
+FLAT = ('pecos_flat', 'napkinxc_flat', 'libmultilabel_flat', 'svm', 'lr')
+TREES = ('pecos', 'napkinxc', 'omikuji', 'libmultilabel')
+
+
+@dataclasses.dataclass(frozen=True)
+class Duel:
+  """What a system of ours is held to.
+
+  Attributes:
+    ours: its name.
+    peers: names; of each metric their best counts, of each one's first way.
+    columns: of COLUMNS; none may be further below than slack.
+    slack: of a metric in [0, 1].
+    shares: of each of BOUNDED, of the first peer at most; none: not held.
+    least: column -> value, whatever the peers have.
+  """
+
+  ours: str
+  peers: tuple[str, ...]
+  columns: tuple[str, ...]
+  slack: float
+  shares: tuple[float, ...] = ()
+  least: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+  """What is run on a dataset.
+
+  Attributes:
+    split: that is judged.
+    data: of ours, but for the folder; None: files of features.
+    peers: names of linear_systems.SYSTEMS.
+    beam: of searches.
+    ours: what a model of ours is called -> its config.
+    duels: what ours are held to.
+  """
+
+  split: str
+  data: DataConfig | None
+  peers: tuple[str, ...]
+  beam: int
+  ours: dict[str, str]
+  duels: tuple[Duel, ...]
+
+
+LISTS = ('RP@5', 'nDCG@5', 'PSP@5')
+PRECISIONS = ('P@1', 'P@3', 'P@5')
+DATASETS = {
+  'eurlex57k': Dataset(
+    split='dev',
+    data=Eurlex57kData(labels='label_universe.txt'),
+    peers=TREES,
+    beam=10,
+    ours={
+      'ours_xr_linear': 'eurlex57k_xr_linear',
+      'ours_plt': 'eurlex57k_plt',
+      'ours_svm': 'eurlex57k_tfidf_svm',
+      'ours_lr': 'eurlex57k_tfidf_lr',
+    },
+    duels=(
+      Duel(
+        'ours_xr_linear',
+        ('pecos',),
+        (*LISTS, 'few RP@5'),
+        slack=0.003,
+        shares=(1.0, 1.0, 1.0, 1.0, 1.0),
+      ),
+      Duel(
+        'ours_plt',
+        ('napkinxc',),
+        (*LISTS, 'few RP@5'),
+        slack=0.003,
+        shares=(0.8, 0.2, 0.2, 1.0, 1.0),
+      ),
+      Duel(
+        'ours_svm', ('libmultilabel',), LISTS, 0.0, least={'few RP@5': 0.67}
+      ),
+    ),
+  ),
+  'tib_sid_en': Dataset(
+    split='dev',
+    data=JsonlData(labels='all', zones=('title', 'abstract')),
+    peers=('pecos',),
+    beam=20,
+    ours={'ours_xr_linear': 'tib_sid_xr_linear'},
+    duels=(
+      Duel('ours_xr_linear', ('pecos',), ('P@5', 'RP@5', 'PSP@5'), 0.003),
+    ),
+  ),
+  'bibtex': Dataset(
+    split='test',
+    data=None,
+    peers=TREES + FLAT,
+    beam=10,
+    ours={
+      'ours_xr_linear': 'xc_xr_linear',
+      'ours_plt': 'xc_plt',
+      'ours_svm': 'xc_svm',
+    },
+    duels=(
+      Duel(
+        'ours_xr_linear',
+        ('pecos', 'omikuji', 'libmultilabel'),
+        PRECISIONS,
+        slack=0.003,
+      ),
+      Duel('ours_plt', ('napkinxc',), PRECISIONS, slack=0.003),
+      Duel('ours_svm', FLAT, PRECISIONS, slack=0.003),
+    ),
+  ),
+}
