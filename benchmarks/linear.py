@@ -216,7 +216,8 @@ def ours(
   name: str, dataset: Dataset, problem: str, folder: pathlib.Path
 ) -> list[Row]:
   """Trains a model of ours by its config."""
-  config = HERE.parent / 'experiments' / 'configs' / f'{dataset.ours[name]}.py'
+  file, _, system = dataset.ours[name].partition(':')
+  config = f'experiments/configs/{file}.py' + (system and f':{system}')
   fields = {'data.dir': pathlib.Path(_DATA.value).absolute()}
   if dataset.data is None:
     fields['data.tokens.norm'] = 'none' if problem.endswith('raw') else 'l2'

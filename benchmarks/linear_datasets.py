@@ -39,7 +39,7 @@ class Dataset:
     data: of ours, but for the folder; None: files of features.
     peers: names of linear_systems.SYSTEMS.
     beam: of searches.
-    ours: what a model of ours is called -> its config.
+    ours: what a model of ours is called -> its config, with its system.
     duels: what ours are held to.
   """
 
@@ -62,8 +62,7 @@ DATASETS = {
     ours={
       'ours_xr_linear': 'eurlex57k_xr_linear',
       'ours_plt': 'eurlex57k_plt',
-      'ours_svm': 'eurlex57k_tfidf_svm',
-      'ours_lr': 'eurlex57k_tfidf_lr',
+      'ours_large': 'eurlex57k_xr_linear:large',
     },
     duels=(
       Duel(

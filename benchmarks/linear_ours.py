@@ -63,7 +63,7 @@ class Run:
 
 
 def trained(
-  config: pathlib.Path,
+  config: str,
   fields: Mapping[str, object],
   rows: pathlib.Path,
   workdir: pathlib.Path,
