@@ -32,9 +32,11 @@ from xjax.data.schema import Split
 from xjax.evaluate.predictions import Predictions
 from xjax.linear.part_files import PartFiles
 from xjax.models.config import LinearModel
+from xjax.train.config_json import load_config
 from xjax.train.evaluation import evaluate_split
 from xjax.train.fit import load
 from xjax.train.sparse_training import TrainingData, train_linear, train_tree
+from xjax.train.workdir import Workdir
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # As in linear_peer.py: labels of a document; documents; seconds of all turns.
@@ -105,25 +107,20 @@ def printed(
 
 def trained_on_rows(workdir: str, folder: str) -> list[float]:
   """Seconds of training, bytes held before it and at most until its end."""
-  run = load(workdir)
-  x, y = (
-    sparse.csr_array(
-      sparse.load_npz(pathlib.Path(folder) / f'{part}_train.npz')
-    )
-    for part in 'XY'
-  )
+  home = Workdir.at(workdir)
+  config, space = load_config(home.config), home.label_space()
+  files = (pathlib.Path(folder) / f'{part}_train.npz' for part in 'XY')
+  x, y = (sparse.csr_array(sparse.load_npz(file)) for file in files)
   gold = Ragged(y.indptr.astype(np.int64), y.indices.astype(np.int32))
   # No documents: a tree by texts of labels is not among those compared.
-  data = TrainingData(
-    Split('train', (), gold, (), ''), x, gold, run.space, None
-  )
+  data = TrainingData(Split('train', (), gold, (), ''), x, gold, space, None)
 
   def train(parts: pathlib.Path) -> None:
-    if isinstance(run.config.model, LinearModel):
-      train_linear(run.config, data, PartFiles(parts), lambda: None)
+    if isinstance(config.model, LinearModel):
+      train_linear(config, data, PartFiles(parts), lambda: None)
       return
-    for tree in range(run.config.model.n_trees):
-      train_tree(run.config, data, tree, PartFiles(parts), lambda: None)
+    for tree in range(config.model.n_trees):
+      train_tree(config, data, tree, PartFiles(parts), lambda: None)
 
   before = held('VmRSS')
   with tempfile.TemporaryDirectory() as parts:

@@ -90,7 +90,7 @@ def compare(
   """Prints a line for each way; nodes that exact search opens of a document."""
   print(f'\nbest {k} labels by {name}')
   print(f'{"":8}{"ms":>9}{"opened":>9}{"not exact":>11}{"labels missed":>15}')
-  exact, ms = timed(lambda part: search.exact(part, k, 10, log_weights_L), rows)
+  exact, ms = timed(lambda part: search.exact(part, k, log_weights_L), rows)
   opened = float(exact.opened.mean())
   print(f'{"exact":8}{ms:9.3f}{opened:9.1f}')
   for beam in BEAMS:

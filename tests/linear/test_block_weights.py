@@ -1,6 +1,7 @@
 """Weights in blocks: what they are, in files, and when they are damaged."""
 
 import dataclasses
+from unittest import mock
 
 from hypothesis import given, settings, strategies as st
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from xjax.core.arrays import Arrays
 from xjax.core.errors import DataError
+from xjax.linear import block_weights
 from xjax.linear.block_weights import NARROW, BlockWeights
 from xjax.linear.classifiers import Classifiers
 
@@ -45,11 +47,13 @@ def dense(blocks):
   st.integers(0, 99),
   st.sampled_from([0, 0.05, 0.5, 1]),
   st.lists(st.integers(1, 5), min_size=1, max_size=6),
+  st.sampled_from([0, 9, 2**20]),
 )
-def test_they_are_the_classifiers(seed, share, widths):
+def test_they_are_the_classifiers(seed, share, widths, at_once):
   columns = np.cumsum([0, *widths])
   weights_DC, bias_C = some(seed, share, columns)
-  blocks = laid_out(weights_DC, bias_C, columns)
+  with mock.patch.object(block_weights, '_GROUP', at_once):
+    blocks = laid_out(weights_DC, bias_C, columns)
   np.testing.assert_array_equal(dense(blocks), weights_DC)
   np.testing.assert_array_equal(blocks.bias, bias_C)
   for first, last in zip(blocks.rows, blocks.rows[1:]):

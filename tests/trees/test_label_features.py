@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 
 from xjax.core.types import Ragged
+from xjax.trees import label_features
 from xjax.trees.label_features import pifa, strongest
 
 N, D, L = 12, 7, 5
@@ -42,6 +43,15 @@ def test_sums_of_documents_by_their_length(data):
   assert found.dtype == np.float32 and found.shape == (L, D)
   np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-5, atol=1e-6)
   assert found[[EMPTY]].nnz == 0
+
+
+@pytest.mark.parametrize('lengths', [None, np.arange(N)])
+def test_some_labels_at_a_time_are_all_at_once(data, lengths, monkeypatch):
+  rows, gold, _ = data
+  whole = strongest(pifa(rows, gold, L, lengths), 2)
+  monkeypatch.setattr(label_features, '_CHUNK', 2)
+  found = pifa(rows, gold, L, lengths, 2)
+  np.testing.assert_array_equal(found.toarray(), whole.toarray())
 
 
 def test_rows_are_left_as_they_were(data):

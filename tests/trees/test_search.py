@@ -1,5 +1,7 @@
 """Search of label trees equals what scoring every label says."""
 
+import functools
+
 from hypothesis import given, settings, strategies as st
 import numpy as np
 import pytest
@@ -52,16 +54,16 @@ def test_beams_as_wide_as_the_tree_find_the_best(
 
 
 @settings(max_examples=100)
-@given(**PROBLEMS, width=st.integers(1, 4))
+@given(**PROBLEMS)
 def test_exact_search_finds_the_best(
-  make_tree, make_model, make_rows, seed, n_nodes, k, width, link, squash
+  make_tree, make_model, make_rows, seed, n_nodes, k, link, squash
 ):
   rng = np.random.default_rng(seed)
   model = make_model(rng, make_tree(rng, n_nodes))
   rows = make_rows(rng, 4)
   search = TreeSearch(model.tree, model.weights, link)
   for logs in (None, random_weights(rng, model.tree.n_labels)):
-    found = search.exact(rows, k, width, logs, squash)
+    found = search.exact(rows, k, logs, squash)
     assert_lists(found, model, rows, link, k, logs, squash)
 
 
@@ -92,7 +94,7 @@ def test_exact_search_of_2000_labels_opens_fewer_nodes(large, link, weighed):
   with np.errstate(divide='ignore'):
     logs = np.log(weights_L) if weighed else None
   search = TreeSearch(model.tree, model.weights, link)
-  found = search.exact(rows, 10, 10, logs)
+  found = search.exact(rows, 10, logs)
   assert_lists(found, model, rows, link, 10, logs, None)
   # Those of the beam are counted as well, so some are counted twice.
   assert found.opened.mean() < len(model.tree.inner) / 2
@@ -106,7 +108,7 @@ def test_beams_open_so_many_nodes(large):
   model, rows, _ = large
   search = TreeSearch(model.tree, model.weights, Link.SIGMOID)
   nodes = np.diff(model.tree.levels)[:-1]
-  best = search.exact(rows, 5, 1).keys
+  best = search.exact(rows, 5).keys
   for width in (1, 3, 10, 100):
     found = search.beam(rows, 5, width)
     assert (found.opened == np.minimum(nodes, width).sum()).all()
@@ -142,7 +144,7 @@ def test_nodes_without_a_label_that_counts_are_not_opened(large):
   depth = len(model.tree.levels) - 2
   assert (found.opened == depth).all()
   assert_lists(found, model, rows, Link.SIGMOID, 20, logs, None)
-  nothing = search.exact(rows, 20, 1, np.full(2000, -np.inf))
+  nothing = search.exact(rows, 20, np.full(2000, -np.inf))
   assert (nothing.ids == PAD).all() and (nothing.opened == 2).all()
 
 
@@ -158,18 +160,20 @@ def test_documents_do_not_change_each_other(large, link):
   real = rows * np.float32(0.1234567)  # now sums are rounded
   search = TreeSearch(model.tree, model.weights, link)
   logs = np.log(weights_L + 0.01)
-  for run in (search.beam, search.exact):
-    whole = run(real, 9, 4, logs)
-    parts = [run(real[[i]], 9, 4, logs) for i in range(real.shape[0])]
+  for run in (functools.partial(search.beam, width=4), search.exact):
+    whole = run(real, 9, log_weights_L=logs)
+    parts = [
+      run(real[[i]], 9, log_weights_L=logs) for i in range(real.shape[0])
+    ]
     assert_same(Found.joined(parts), whole)
-    assert_same(run(real, 9, 4, logs), whole)
+    assert_same(run(real, 9, log_weights_L=logs), whole)
 
 
 def test_without_documents(large):
   model, rows, _ = large
   search = TreeSearch(model.tree, model.weights, Link.SIGMOID)
-  for run in (search.beam, search.exact):
-    found = run(rows[:0], 3, 2)
+  for run in (functools.partial(search.beam, width=2), search.exact):
+    found = run(rows[:0], 3)
     assert found.ids.shape == found.keys.shape == (0, 3)
 
 
@@ -178,7 +182,7 @@ def test_documents_without_features_have_lists(large):
   search = TreeSearch(model.tree, model.weights, Link.SIGMOID)
   empty = rows[:4] * np.float32(0)
   empty.eliminate_zeros()
-  found = search.exact(empty, 5, 3)
+  found = search.exact(empty, 5)
   assert_lists(found, model, empty, Link.SIGMOID, 5, None, None)
   assert (found.ids == found.ids[0]).all()
 
@@ -188,6 +192,6 @@ def test_scores_far_from_0_are_numbers(link, make_model, make_rows):
   rng = np.random.default_rng(0)
   model = make_model(rng, complete_tree(20, 3))
   rows = make_rows(rng, 10) * np.float32(1e4)
-  found = TreeSearch(model.tree, model.weights, link).exact(rows, 20, 2)
+  found = TreeSearch(model.tree, model.weights, link).exact(rows, 20)
   assert np.isfinite(found.keys).all() and (found.ids != PAD).all()
   assert (found.keys <= 0).all()

@@ -8,6 +8,7 @@ products of Etter et al. 2022, "Accelerating Inference for Sparse Extreme
 Multi-Label Ranking Trees").
 """
 
+from collections.abc import Iterator
 import dataclasses
 from typing import Self
 
@@ -16,6 +17,7 @@ import numpy as np
 from xjax.core.arrays import Arrays
 from xjax.linear.classifiers import Classifiers
 
+_GROUP = 2**20  # weights that are laid out at once
 NARROW = 2**16  # classifiers of a block that 16 bits can tell apart
 
 
@@ -51,25 +53,37 @@ class BlockWeights:
       classifiers: of all blocks.
       columns: int64 [blocks + 1], the first classifier of each block.
     """
-    given = classifiers.weights
-    column = np.repeat(np.arange(classifiers.n_labels), np.diff(given.indptr))
-    block = np.searchsorted(columns, column, 'right') - 1
-    # A stable sort, since columns of a feature ascend as they are.
-    cell = block * np.int64(classifiers.n_features) + given.indices
-    order = np.argsort(cell, kind='stable')
-    cell, block, column = cell[order], block[order], column[order]
-    first = np.flatnonzero(np.append(True, cell[1:] != cell[:-1])[: len(cell)])
+    given, d = classifiers.weights, classifiers.n_features
+    indptr = given.indptr.astype(np.int64, copy=False)
     widest = int(np.diff(columns).max(initial=0))
+    kind = np.uint16 if widest <= NARROW else np.int32
+    places, values = np.empty(given.nnz, kind), np.empty(given.nnz, np.float32)
+    counts, features, entries = [], [], []
+    for first, last in _groups(indptr[columns]):
+      begin, end = indptr[columns[[first, last]]]
+      own = slice(begin, end)
+      sizes = np.diff(indptr[columns[first] : columns[last] + 1])
+      column = np.repeat(np.arange(columns[first], columns[last]), sizes)
+      block = np.searchsorted(columns, column, 'right') - 1
+      # A stable sort, since columns of a feature ascend as they are.
+      cell = (block - first) * np.int64(d) + given.indices[own]
+      order = np.argsort(cell, kind='stable')
+      places[own] = (column - columns[block])[order]
+      values[own] = given.data[own][order]
+      cell = cell[order]
+      starts = np.flatnonzero(np.diff(cell, prepend=-1))
+      row_block, row_feature = np.divmod(cell[starts], d)
+      counts.append(np.bincount(row_block, minlength=last - first))
+      features.append(row_feature.astype(np.int32))
+      entries.append(begin + starts)
     return cls(
-      n_features=classifiers.n_features,
+      n_features=d,
       columns=np.asarray(columns, np.int64),
-      rows=np.searchsorted(block[first], np.arange(len(columns))),
-      features=given.indices[order][first].astype(np.int32),
-      entries=np.append(first, len(order)).astype(np.int64),
-      places=(column - columns[block]).astype(
-        np.uint16 if widest <= NARROW else np.int32
-      ),
-      values=given.data[order],
+      rows=np.cumsum(np.concatenate([[0], *counts])),
+      features=np.concatenate([np.empty(0, np.int32), *features]),
+      entries=np.concatenate([*entries, [given.nnz]]).astype(np.int64),
+      places=places,
+      values=values,
       bias=classifiers.bias,
     )
 
@@ -136,6 +150,15 @@ class BlockWeights:
     if not np.isfinite(self.values).all() or not np.isfinite(self.bias).all():
       return 'a weight is not finite'
     return None
+
+
+def _groups(bounds: np.ndarray) -> Iterator[tuple[int, int]]:
+  """Yields the first and last blocks of groups of about _GROUP entries."""
+  first, n = 0, len(bounds) - 1
+  while first < n:
+    last = int(np.searchsorted(bounds, bounds[first] + _GROUP, 'right')) - 1
+    yield first, max(first + 1, last)
+    first = max(first + 1, last)
 
 
 def _summed(steps: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -103,20 +103,20 @@ class Classifiers:
       last_L: bool, whether a label is to be last.
       norm: of documents' rows, at most.
     """
-    squares_D = self.weights.multiply(self.weights)
-    norm_L = np.sqrt(np.asarray(squares_D.sum(axis=0)).ravel())
+    indptr, n_features = self.weights.indptr, self.n_features
+    squares = self.weights.data**2, self.weights.indices, indptr
+    norm_L = np.sqrt(_matrix(*squares, n_features).sum(axis=0))
     least_L = self.bias - norm * norm_L
     least = least_L[~last_L].min() if not last_L.all() else 0.0
     bias_L = np.where(last_L, np.float32(least - 1), self.bias)
-    kept = np.repeat(~last_L, np.diff(self.weights.indptr))
+    if not np.diff(indptr)[last_L].any():
+      return Classifiers(self.weights, bias_L)
+    kept = np.repeat(~last_L, np.diff(indptr))
     before = np.concatenate([[0], np.cumsum(kept)])
-    weights = _matrix(
-      self.weights.data[kept],
-      self.weights.indices[kept],
-      before[self.weights.indptr],
-      self.n_features,
+    data, indices = self.weights.data[kept], self.weights.indices[kept]
+    return Classifiers(
+      _matrix(data, indices, before[indptr], n_features), bias_L
     )
-    return Classifiers(weights, bias_L)
 
   def arrays(self) -> dict[str, np.ndarray]:
     """What is saved; `of_arrays` undoes it."""

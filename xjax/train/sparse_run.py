@@ -114,6 +114,8 @@ class SparseFit:
     if not all(path.exists() for path in _files(self.workdir, self.config)):
       with preemption.deferred():
         self._train(corpus, inputs, preemption.check)
+    for path in _files(self.workdir, self.config):
+      shutil.rmtree(_parts_of(path), ignore_errors=True)
     self._note_search()
     return Fitted(0, _STEP, _kind(self.config), lambda: self._model(corpus))
 
@@ -159,8 +161,6 @@ class SparseFit:
     for number, path in enumerate(_files(self.workdir, self.config)):
       if not path.exists():
         self._train_file(path, number, data, between)
-      # It may have been killed before it came to that.
-      shutil.rmtree(_parts_of(path), ignore_errors=True)
     seconds = {
       'features': begun - started,
       'training': time.monotonic() - begun,

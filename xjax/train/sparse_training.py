@@ -148,26 +148,25 @@ def _fit_tree(
 
 
 def _clustered_by(shape: ClusterTree, data: TrainingData) -> sparse.csr_array:
-  features = _label_features(shape.features, data)
-  if shape.max_features:
-    features = strongest(features, shape.max_features)
-  return normalize(features) if shape.spherical else features
+  features = _label_features(shape.features, shape.max_features, data)
+  return normalize(features, copy=False) if shape.spherical else features
 
 
 def _label_features(
-  kind: LabelFeatures, data: TrainingData
+  kind: LabelFeatures, n: int, data: TrainingData
 ) -> sparse.csr_array:
   n_labels = data.space.n_trained
   match kind:
     case LabelFeatures.PIFA:
-      return pifa(data.rows, data.gold, n_labels)
+      return pifa(data.rows, data.gold, n_labels, n=n)
     case LabelFeatures.PIFA_BY_LENGTH:
       words = [len(split_words(x.text())) for x in data.split.documents]
-      return pifa(data.rows, data.gold, n_labels, np.array(words))
+      return pifa(data.rows, data.gold, n_labels, np.array(words), n)
     case LabelFeatures.NAMES:
       names = [' '.join((x.name, *x.alt)) for x in data.space.labels]
       assert isinstance(data.inputs, TextInputs)  # config_check sees to it
-      return data.inputs.featurise(names[:n_labels])
+      features = data.inputs.featurise(names[:n_labels])
+      return strongest(features, n) if n else features
 
 
 def check_tree(shape: TreeConfig, space: LabelSpace) -> None:

@@ -6,12 +6,15 @@ from sklearn.preprocessing import normalize
 
 from xjax.core.types import Ragged
 
+_CHUNK = 256  # labels whose features are whole at a time
+
 
 def pifa(
   rows: sparse.csr_array,
   gold: Ragged,
   n_labels: int,
   lengths: np.ndarray | None = None,
+  n: int = 0,
 ) -> sparse.csr_array:
   """Positive-instance feature aggregation: the sum of a label's documents.
 
@@ -23,18 +26,24 @@ def pifa(
       the sums stay as they are (Bertalis et al., Section 3.3), so that labels
       are told apart by how frequent they are as well. None: each sum is
       divided by its L2 norm (as CascadeXML and PECOS have it).
+    n: values of a label, its strongest; 0: all.
 
   Returns:
     float32 [L, D]; a label without documents has an empty row.
   """
-  shape = (len(gold), n_labels)
-  ones = np.ones(len(gold.values), np.float32)
-  positive = sparse.csr_array((ones, gold.values, gold.indptr), shape)
-  if lengths is None:
-    return normalize((positive.T @ rows).tocsr(), copy=False)
-  each = 1 / np.maximum(np.asarray(lengths, np.float32), 1)
-  weighed = positive.multiply(each[:, None]).tocsr()
-  return (weighed.T @ rows).tocsr()
+  parts = np.ones(len(gold.values), np.float32), gold.values, gold.indptr
+  weights = sparse.csr_array(parts, (len(gold), n_labels))
+  if lengths is not None:
+    each = 1 / np.maximum(np.asarray(lengths, np.float32), 1)
+    weights = weights.multiply(each[:, None])
+  weights = weights.T.tocsr()
+  found = []
+  for first in range(0, n_labels, _CHUNK):
+    sums = weights[first : first + _CHUNK] @ rows
+    if lengths is None:
+      sums = normalize(sums, copy=False)
+    found.append(strongest(sums, n) if n else sums)
+  return sparse.vstack(found, 'csr')
 
 
 def strongest(features: sparse.csr_array, n: int) -> sparse.csr_array:
@@ -51,5 +60,5 @@ def strongest(features: sparse.csr_array, n: int) -> sparse.csr_array:
     kept[own] = False
     kept[own.start + np.argsort(-np.abs(data[own]), kind='stable')[:n]] = True
   ends = np.append(0, np.cumsum(kept))[starts]
-  parts = data[kept], features.indices[kept], ends
+  parts = data[kept], features.indices[kept].astype(np.int32), ends
   return sparse.csr_array(parts, features.shape)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 import concurrent.futures
+import functools
 
 import numpy as np
 from scipy import sparse
@@ -146,11 +147,13 @@ class TreeScorer:
     log_weights_L: np.ndarray | None,
     squash: Squash | None,
   ) -> Found:
-    run: Callable[..., Found] = search.exact if self._exact else search.beam
+    run: Callable[..., Found] = search.exact
+    if not self._exact:
+      run = functools.partial(search.beam, width=self._beam)
     bounds = np.linspace(0, rows.shape[0], self._workers + 1).astype(int)
     done = [
       self._pool.submit(
-        run, rows[start:end], k, self._beam, log_weights_L, squash
+        run, rows[start:end], k, log_weights_L=log_weights_L, squash=squash
       )
       for start, end in zip(bounds, bounds[1:])
       if start < end

@@ -7,13 +7,14 @@ by log w plus that. A node's bound is its own score plus the log of the largest
 weight below it: no label below has a better one, since links add at most 0
 (Schultheis et al. 2022, Appendix A.2, as a bound from above).
 
-Beam search opens the best nodes of each depth. Exact search begins with that,
-which finds k labels, and then opens every node whose bound is not below the
-worst of them: none that is left can have a better label.
+Beam search opens the best nodes of each depth. Exact search begins with a
+narrow one, which finds k labels, and then opens every node whose bound is not
+below the worst of them: none that is left can have a better label.
 """
 
 from collections.abc import Sequence
 import dataclasses
+import math
 from typing import Self
 
 import numpy as np
@@ -22,11 +23,12 @@ from scipy import sparse
 from xjax.core.types import PAD
 from xjax.linear.block_weights import BlockWeights
 from xjax.linear.dual import csr_arrays
-from xjax.trees.label_tree import LabelTree
+from xjax.trees.label_tree import NO_LABEL, LabelTree
 from xjax.trees.links import Link
 from xjax.trees.search_loops import open_next, score_children
 
 _LINKS = (Link.NONE, Link.SIGMOID, Link.L3_HINGE)
+_AHEAD = 2  # times k: labels that the beam before exact search should find
 _EVERY = 2**31 - 1  # nodes of a depth that are opened at most: all
 
 
@@ -94,6 +96,8 @@ class TreeSearch:
     """Prepares nothing that grows with labels times features."""
     self.tree, self.weights, self.link = tree, weights, link
     self._inner = tree.degree > 0
+    parents = np.unique(tree.parent[tree.label != NO_LABEL])
+    self._labels_of_parent = tree.n_labels / max(1, len(parents))
     even_L = np.zeros(tree.n_labels)
     self._even = even_L, tree.widest_below(even_L)
     self._blocks = (
@@ -131,11 +135,11 @@ class TreeSearch:
     self,
     rows: sparse.csr_array,
     k: int,
-    width: int,
     log_weights_L: np.ndarray | None = None,
     squash: Squash | None = None,
   ) -> Found:
-    """The k best of all labels; width is of the beam that goes before."""
+    """The k best of all labels; arguments are as of beam."""
+    width = 1 + math.ceil(_AHEAD * k / self._labels_of_parent)
     first = self.beam(rows, k, width, log_weights_L, squash)
     floors = first.keys[:, -1].copy()  # contiguous, as beam has them
     found = self._run(rows, k, _EVERY, floors, log_weights_L, squash)

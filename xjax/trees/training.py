@@ -90,8 +90,10 @@ def fit_tree(
       found.append(made)
       bar.update(made.n_labels)
   unseen_C = documents.lengths[1:] == 0
-  joined = Classifiers.joined(found).with_last(unseen_C, largest_norm(rows))
-  return BlockWeights.of(joined, tree.columns)
+  made = Classifiers.joined(found)
+  found.clear()  # there are many
+  made = made.with_last(unseen_C, largest_norm(rows))
+  return BlockWeights.of(made, tree.columns)
 
 
 def _run_all(
@@ -167,5 +169,6 @@ def _solve(
   features, weights, bias = solve_block(
     rows, learnt_from, positive, solver, int(order), workspace
   )
+  weights[:, ~positive.any(axis=0)] = 0
   made = Classifiers.pruned(weights, bias, threshold)
   return made.of_features(features, rows.shape[1])

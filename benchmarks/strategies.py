@@ -1,0 +1,107 @@
+r"""Strategies of choosing labels, as Table 2 of Schultheis et al. 2022.
+
+  python benchmarks/strategies.py --workdir=DIR [--split=dev]
+
+of a finished run of sparse features. Chooses 5 labels for each document by
+standard, propensity, coverage (beta 0 and 0.25) and bounded_random, and prints
+precision, propensity-scored precision, coverage, and milliseconds of a document
+(the best of three turns after one that compiles; features are there before).
+Then whether coverage@5 rises and P@1 falls from standard over propensity to
+coverage, as the paper has it, and whether beta 0.25 lies between.
+"""
+
+import dataclasses
+import math
+import time
+
+from absl import app, flags
+import numpy as np
+
+from xjax.core.types import Ragged
+from xjax.data.load import load_corpus
+from xjax.data.sparse_batches import SparseBatches
+from xjax.evaluate.criteria import Criteria
+from xjax.evaluate.evaluator import predict
+from xjax.evaluate.judge import PROTOCOL, judge
+from xjax.evaluate.lists import Lists
+from xjax.heads.ranked import Ranked
+from xjax.heads.strategies import Chosen, choose
+from xjax.metrics.slices import ALL
+from xjax.train.chooser import Chooser
+from xjax.train.fit import load
+from xjax.train.strategy import AskedStrategy, Kind
+
+K, TURNS, BATCH = 5, 3, 512
+ASKED = {
+  'standard': AskedStrategy(Kind.STANDARD, K),
+  'propensity': AskedStrategy(Kind.PROPENSITY, K),
+  'coverage': AskedStrategy(Kind.COVERAGE, K),
+  'beta 0.25': AskedStrategy(Kind.COVERAGE, K, beta=0.25),
+  'bounded_random': AskedStrategy(Kind.BOUNDED_RANDOM, K),
+}
+CRITERIA = Criteria((1, 3, 5), ('P@k', 'PSP@k', 'coverage@k'))
+COLUMNS = [
+  f'{kind}@{k}' for kind in ('P', 'PSP', 'coverage') for k in (1, 3, 5)
+]
+
+_WORKDIR = flags.DEFINE_string('workdir', None, 'Of the run.', required=True)
+_SPLIT = flags.DEFINE_string('split', 'dev', 'Whose documents.')
+
+
+def main(argv: list[str]) -> None:
+  """Chooses in all ways."""
+  del argv
+  run = load(_WORKDIR.value)
+  config, split = run.config, _SPLIT.value
+  corpus = load_corpus(config.data, config.seed, run.space, [split])
+  split = corpus.split(split)
+  rows = run.inputs.split_rows(split)
+
+  def batches_of(
+    rows_N: np.ndarray, gold: Ragged | None = None
+  ) -> SparseBatches:
+    gold = gold or Ragged.of([()] * len(rows_N))
+    return SparseBatches(rows[rows_N].__getitem__, gold, batch_size=BATCH)
+
+  every = np.arange(len(split))
+  batches, depth = batches_of(every, split.gold), config.eval.depth
+  by_score = predict(run.scorer, batches, split, run.space, depth)
+  known = by_score.lists[ALL].ids, by_score.lists[ALL].scores
+  print(f'{"":16}' + ''.join(f'{name:>12}' for name in [*COLUMNS, 'ms']))
+  found = {}
+  for name, asked in ASKED.items():
+    chooser = Chooser.of(asked, run)
+    ranked = Ranked(run, batches_of, len(split), chooser.sigmoid, known)
+    chosen, ms = timed(chooser, ranked)
+    lists = Lists(chosen.ids_NK, chosen.ranks_NK.astype(np.float32))
+    lists = {**by_score.lists, ALL: lists}
+    judged = dataclasses.replace(by_score, lists=lists)
+    found[name] = judge(judged, CRITERIA)[PROTOCOL][ALL]
+    values = ''.join(f'{100 * found[name][each]:12.2f}' for each in COLUMNS)
+    print(f'{name:16}{values}{ms:12.3f}', flush=True)
+  coverage = {name: values['coverage@5'] for name, values in found.items()}
+  first = {name: values['P@1'] for name, values in found.items()}
+  between = coverage['standard'] < coverage['beta 0.25'] < coverage['coverage']
+  print(f'coverage@5 rises: {rises(coverage)}')
+  print(f'P@1 falls: {rises({name: -value for name, value in first.items()})}')
+  print(f'coverage@5 of beta 0.25 lies between: {between}')
+
+
+def timed(chooser: Chooser, documents: Ranked) -> tuple[Chosen, float]:
+  """What is chosen, and milliseconds of a document."""
+  best = math.inf
+  for turn in range(1 + TURNS):
+    start = time.perf_counter()
+    chosen = choose(chooser.strategy, documents, K)
+    if turn:
+      best = min(best, time.perf_counter() - start)
+  return chosen, 1000 * best / documents.n_documents
+
+
+def rises(values: dict[str, float]) -> bool:
+  """From standard over propensity to coverage."""
+  return values['standard'] < values['propensity'] < values['coverage']
+
+
+if __name__ == '__main__':
+  app.run(main)
