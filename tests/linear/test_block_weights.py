@@ -27,7 +27,8 @@ def some(seed=0, share=0.3, columns=COLUMNS):
 
 
 def laid_out(weights_DC, bias_C, columns=COLUMNS):
-  return BlockWeights.of(Classifiers.pruned(weights_DC, bias_C, 0), columns)
+  made = Classifiers.pruned(weights_DC, bias_C, 0)
+  return BlockWeights.of([made], columns, made.weights.nnz)
 
 
 def dense(blocks):

@@ -91,7 +91,7 @@ def classified(rng, tree):
   weights_DV = rng.integers(-8, 9, shape) / 8 * (rng.random(shape) < 0.2)
   bias_V = rng.integers(-4, 5, shape[1]) / 2
   made = Classifiers.pruned(weights_DV, bias_V, 0)
-  weights = BlockWeights.of(made, tree.columns)
+  weights = BlockWeights.of([made], tree.columns, made.weights.nnz)
   return Model(tree, weights, weights_DV, bias_V)
 
 

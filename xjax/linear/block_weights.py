@@ -8,7 +8,7 @@ products of Etter et al. 2022, "Accelerating Inference for Sparse Extreme
 Multi-Label Ranking Trees").
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 import dataclasses
 from typing import Self
 
@@ -17,7 +17,7 @@ import numpy as np
 from xjax.core.arrays import Arrays
 from xjax.linear.classifiers import Classifiers
 
-_GROUP = 2**20  # weights that are laid out at once
+_GROUP = 2**18  # weights that are laid out at once
 NARROW = 2**16  # classifiers of a block that 16 bits can tell apart
 
 
@@ -46,45 +46,43 @@ class BlockWeights:
   bias: np.ndarray
 
   @classmethod
-  def of(cls, classifiers: Classifiers, columns: np.ndarray) -> Self:
+  def of(
+    cls, parts: Iterable[Classifiers], columns: np.ndarray, n_weights: int
+  ) -> Self:
     """Lays classifiers out.
 
     Args:
-      classifiers: of all blocks.
+      parts: of one or more whole blocks each, all in order; none is looked at
+        twice.
       columns: int64 [blocks + 1], the first classifier of each block.
+      n_weights: of all parts.
     """
-    given, d = classifiers.weights, classifiers.n_features
-    indptr = given.indptr.astype(np.int64, copy=False)
     widest = int(np.diff(columns).max(initial=0))
     kind = np.uint16 if widest <= NARROW else np.int32
-    places, values = np.empty(given.nnz, kind), np.empty(given.nnz, np.float32)
-    counts, features, entries = [], [], []
-    for first, last in _groups(indptr[columns]):
-      begin, end = indptr[columns[[first, last]]]
-      own = slice(begin, end)
-      sizes = np.diff(indptr[columns[first] : columns[last] + 1])
-      column = np.repeat(np.arange(columns[first], columns[last]), sizes)
-      block = np.searchsorted(columns, column, 'right') - 1
-      # A stable sort, since columns of a feature ascend as they are.
-      cell = (block - first) * np.int64(d) + given.indices[own]
-      order = np.argsort(cell, kind='stable')
-      places[own] = (column - columns[block])[order]
-      values[own] = given.data[own][order]
-      cell = cell[order]
-      starts = np.flatnonzero(np.diff(cell, prepend=-1))
-      row_block, row_feature = np.divmod(cell[starts], d)
-      counts.append(np.bincount(row_block, minlength=last - first))
-      features.append(row_feature.astype(np.int32))
-      entries.append(begin + starts)
+    places, values = np.empty(n_weights, kind), np.empty(n_weights, np.float32)
+    counts, features, lengths, bias = [], [], [], []
+    done = first = 0
+    for part in parts:
+      end = columns[first] + part.n_labels
+      last = int(np.searchsorted(columns, end))
+      assert columns[last] == end, 'a part ends within a block'
+      for group in _groups(part, columns[first : last + 1] - columns[first]):
+        own = slice(done, done + len(group.values))
+        places[own], values[own], done = group.places, group.values, own.stop
+        counts.append(group.counts)
+        features.append(group.features)
+        lengths.append(group.lengths)
+      bias.append(part.bias)
+      first, d = last, part.n_features
     return cls(
       n_features=d,
       columns=np.asarray(columns, np.int64),
-      rows=np.cumsum(np.concatenate([[0], *counts])),
-      features=np.concatenate([np.empty(0, np.int32), *features]),
-      entries=np.concatenate([*entries, [given.nnz]]).astype(np.int64),
+      rows=np.cumsum(np.concatenate([[0], *counts]), dtype=np.int64),
+      features=np.concatenate(features),
+      entries=_ends(np.concatenate(lengths)),
       places=places,
       values=values,
-      bias=classifiers.bias,
+      bias=np.concatenate(bias),
     )
 
   def arrays(self) -> dict[str, np.ndarray]:
@@ -125,7 +123,7 @@ class BlockWeights:
       columns=columns,
       rows=rows,
       features=steps,
-      entries=np.append(np.int64(0), np.cumsum(lengths, dtype=np.int64)),
+      entries=_ends(lengths),
       places=arrays.take(f'{prefix}/places', kind, (len(values),)),
       values=values,
       bias=arrays.take(f'{prefix}/bias', np.float32, (int(columns[-1]),)),
@@ -152,13 +150,54 @@ class BlockWeights:
     return None
 
 
-def _groups(bounds: np.ndarray) -> Iterator[tuple[int, int]]:
-  """Yields the first and last blocks of groups of about _GROUP entries."""
-  first, n = 0, len(bounds) - 1
-  while first < n:
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Group:
+  """Some whole blocks: rows of each, and of each row the length; else alike."""
+
+  counts: np.ndarray
+  features: np.ndarray
+  lengths: np.ndarray
+  places: np.ndarray
+  values: np.ndarray
+
+
+def _groups(part: Classifiers, columns: np.ndarray) -> Iterator[_Group]:
+  """Yields blocks with about _GROUP weights together, laid out."""
+  bounds, first = part.weights.indptr[columns], 0
+  while first < len(columns) - 1:
     last = int(np.searchsorted(bounds, bounds[first] + _GROUP, 'right')) - 1
-    yield first, max(first + 1, last)
-    first = max(first + 1, last)
+    last = max(first + 1, last)
+    yield _laid_out(part, columns[first : last + 1])
+    first = last
+
+
+def _laid_out(part: Classifiers, columns: np.ndarray) -> _Group:
+  """Blocks that are side by side."""
+  given, d = part.weights, np.int64(part.n_features)
+  sizes = np.diff(given.indptr[columns[0] : columns[-1] + 1])
+  own = slice(given.indptr[columns[0]], given.indptr[columns[-1]])
+  column = np.repeat(np.arange(columns[0], columns[-1]), sizes)
+  block = np.searchsorted(columns, column, 'right') - 1
+  # A stable sort, since columns of a feature ascend as they are.
+  cell = block * d + given.indices[own]
+  order = np.argsort(cell, kind='stable')
+  cell = cell[order]
+  starts = np.flatnonzero(np.diff(cell, prepend=-1))
+  row_block, row_feature = np.divmod(cell[starts], d)
+  return _Group(
+    counts=np.bincount(row_block, minlength=len(columns) - 1),
+    features=row_feature.astype(np.int32),
+    lengths=np.diff(starts, append=len(cell)).astype(np.int32),
+    places=(column - columns[block])[order],
+    values=given.data[own][order],
+  )
+
+
+def _ends(lengths: np.ndarray) -> np.ndarray:
+  """int64, where each begins, and the end."""
+  ends = np.zeros(len(lengths) + 1, np.int64)
+  np.cumsum(lengths, out=ends[1:])
+  return ends
 
 
 def _summed(steps: np.ndarray, rows: np.ndarray) -> np.ndarray:

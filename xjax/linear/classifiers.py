@@ -50,13 +50,19 @@ class Classifiers:
       bias_C: of any float type, finite.
       threshold: weights of smaller absolute value are left out, as are zeros.
     """
-    kept_CD = (np.abs(weights_DC) >= threshold).T & (weights_DC != 0).T
-    _, indices = np.nonzero(kept_CD)
-    indptr = np.zeros(len(bias_C) + 1, np.int64)
-    np.cumsum(kept_CD.sum(axis=1), out=indptr[1:])
-    data = weights_DC.T[kept_CD].astype(np.float32)
-    parts = data, indices.astype(np.int32), indptr
-    return cls(_matrix(*parts, len(weights_DC)), bias_C.astype(np.float32))
+    kept = [
+      np.flatnonzero((np.abs(weights_D) >= threshold) & (weights_D != 0))
+      for weights_D in weights_DC.T
+    ]
+    data = [weights_D[own] for weights_D, own in zip(weights_DC.T, kept)]
+    indptr = np.cumsum([0, *map(len, kept)], dtype=np.int64)
+    weights = _matrix(
+      np.concatenate([np.empty(0, np.float32), *data], dtype=np.float32),
+      np.concatenate([np.empty(0, np.int32), *kept], dtype=np.int32),
+      indptr,
+      len(weights_DC),
+    )
+    return cls(weights, bias_C.astype(np.float32))
 
   @classmethod
   def none(cls, n_features: int, n_labels: int) -> 'Classifiers':
@@ -103,20 +109,22 @@ class Classifiers:
       last_L: bool, whether a label is to be last.
       norm: of documents' rows, at most.
     """
-    indptr, n_features = self.weights.indptr, self.n_features
-    squares = self.weights.data**2, self.weights.indices, indptr
-    norm_L = np.sqrt(_matrix(*squares, n_features).sum(axis=0))
-    least_L = self.bias - norm * norm_L
-    least = least_L[~last_L].min() if not last_L.all() else 0.0
-    bias_L = np.where(last_L, np.float32(least - 1), self.bias)
-    if not np.diff(indptr)[last_L].any():
-      return Classifiers(self.weights, bias_L)
-    kept = np.repeat(~last_L, np.diff(indptr))
+    bias_L = bias_of_last(self.bias, self.lowest(norm), last_L)
+    kept = np.repeat(~last_L, np.diff(self.weights.indptr))
     before = np.concatenate([[0], np.cumsum(kept)])
-    data, indices = self.weights.data[kept], self.weights.indices[kept]
-    return Classifiers(
-      _matrix(data, indices, before[indptr], n_features), bias_L
+    weights = _matrix(
+      self.weights.data[kept],
+      self.weights.indices[kept],
+      before[self.weights.indptr],
+      self.n_features,
     )
+    return Classifiers(weights, bias_L)
+
+  def lowest(self, norm: float) -> np.ndarray:
+    """float32 [L], the least that rows of this norm at most can score."""
+    squares = self.weights.data**2, self.weights.indices, self.weights.indptr
+    norm_L = np.sqrt(_matrix(*squares, self.n_features).sum(axis=0))
+    return self.bias - norm * norm_L
 
   def arrays(self) -> dict[str, np.ndarray]:
     """What is saved; `of_arrays` undoes it."""
@@ -148,6 +156,14 @@ class Classifiers:
     n_features = int(arrays['n_features'])
     _check(data, indices, indptr, bias, n_features)
     return cls(_matrix(data, indices, indptr, n_features), bias)
+
+
+def bias_of_last(
+  bias_L: np.ndarray, lowest_L: np.ndarray, last_L: np.ndarray
+) -> np.ndarray:
+  """The biases of Classifiers.with_last, of what each label scores at least."""
+  lowest = lowest_L[~last_L].min() if not last_L.all() else 0.0
+  return np.where(last_L, np.float32(lowest - 1), bias_L)
 
 
 def _matrix(

@@ -87,7 +87,7 @@ def train_linear(
       made = fit_batched(data.rows, data.gold, n_labels, **options)
     case solver:
       raise TypeError(f'nothing trains by {solver!r}')
-  return flat, BlockWeights.of(made, flat.columns)
+  return flat, BlockWeights.of([made], flat.columns, made.weights.nnz)
 
 
 def train_tree(

@@ -6,7 +6,7 @@ from sklearn.preprocessing import normalize
 
 from xjax.core.types import Ragged
 
-_CHUNK = 256  # labels whose features are whole at a time
+_CHUNK = 32  # labels whose features are whole at a time
 
 
 def pifa(
@@ -31,7 +31,9 @@ def pifa(
   Returns:
     float32 [L, D]; a label without documents has an empty row.
   """
-  parts = np.ones(len(gold.values), np.float32), gold.values, gold.indptr
+  # Of int64 offsets the product would have, and copy the rows to, int64.
+  offsets = gold.indptr.astype(np.int32)
+  parts = np.ones(len(gold.values), np.float32), gold.values, offsets
   weights = sparse.csr_array(parts, (len(gold), n_labels))
   if lengths is not None:
     each = 1 / np.maximum(np.asarray(lengths, np.float32), 1)

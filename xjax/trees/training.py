@@ -9,9 +9,10 @@ import numpy as np
 from scipy import sparse
 import tqdm
 
+from xjax.core.errors import UserError
 from xjax.core.types import Ragged
 from xjax.linear.block_weights import BlockWeights
-from xjax.linear.classifiers import Classifiers
+from xjax.linear.classifiers import Classifiers, bias_of_last
 from xjax.linear.dual import WIDTH, Solver, Workspace, solve_block
 from xjax.linear.part_files import PartFiles
 from xjax.linear.problem import largest_norm
@@ -74,26 +75,46 @@ def fit_tree(
       rows, documents, task, solver, seed, threshold, local.workspace
     )
 
-  found = []
-  total = len(tree) - 1
-  bar = tqdm.tqdm(total=total, desc='nodes', leave=False, disable=None)
+  names, lowest, n_weights, norm = [], [], 0, largest_norm(rows)
+  bar = tqdm.tqdm(total=len(tree) - 1, desc='nodes', leave=False, disable=None)
   with concurrent.futures.ThreadPoolExecutor(workers) as pool, bar:
     for part in _parts(tree):
-      name = f'nodes-{part[0].first}-{part[-1].last}'
-      arrays = parts.load(name)
+      names.append(f'nodes-{part[0].first}-{part[-1].last}')
+      arrays = parts.load(names[-1])
       if arrays is None:
         made = Classifiers.joined(_run_all(pool, run, part, documents))
-        parts.save(name, made.arrays())
+        parts.save(names[-1], made.arrays())
         between()
       else:
         made = Classifiers.of_arrays(arrays)
-      found.append(made)
+      lowest.append(made.lowest(norm))
+      n_weights += made.weights.nnz
       bar.update(made.n_labels)
+  whole = _whole_blocks(names, parts, tree.columns)
+  weights = BlockWeights.of(whole, tree.columns, n_weights)
   unseen_C = documents.lengths[1:] == 0
-  made = Classifiers.joined(found)
-  found.clear()  # there are many
-  made = made.with_last(unseen_C, largest_norm(rows))
-  return BlockWeights.of(made, tree.columns)
+  bias_C = bias_of_last(weights.bias, np.concatenate(lowest), unseen_C)
+  return dataclasses.replace(weights, bias=bias_C)
+
+
+def _whole_blocks(
+  names: Sequence[str], parts: PartFiles, columns: np.ndarray
+) -> Iterator[Classifiers]:
+  """Yields saved parts, those of a block that is cut joined.
+
+  Raises:
+    UserError: a part has gone or was damaged since it was saved.
+  """
+  held, done = [], 0
+  for name in names:
+    arrays = parts.load(name)
+    if arrays is None:
+      raise UserError(f'{parts.folder}: {name} is gone; start again')
+    held.append(Classifiers.of_arrays(arrays))
+    done += held[-1].n_labels
+    if done in columns:
+      yield Classifiers.joined(held)
+      held = []
 
 
 def _run_all(
@@ -112,11 +133,16 @@ def _run_all(
 
 
 def _parts(tree: LabelTree) -> Iterator[list[_Task]]:
-  """All tasks in the order of nodes, in parts that end with a depth."""
+  """All tasks in the order of nodes, in parts that end with a depth.
+
+  They end with a block as well, but for blocks that are longer than a part.
+  """
   part: list[_Task] = []
   for task in _tasks(tree):
+    begins = task.first == tree.first_child[task.parent]
+    may_cut = begins or tree.degree[task.parent] > _PART
     full = part and part[-1].last - part[0].first >= _PART
-    if full or (part and task.first in tree.levels):
+    if (full and may_cut) or (part and task.first in tree.levels):
       yield part
       part = []
     part.append(task)
