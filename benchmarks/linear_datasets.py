@@ -5,7 +5,8 @@ import dataclasses
 
 from xjax.data.config import DataConfig, Eurlex57kData, JsonlData
 
-FLAT = ('pecos_flat', 'napkinxc_flat', 'libmultilabel_flat', 'svm', 'lr')
+SVMS = ('pecos_flat', 'libmultilabel_flat', 'svm')
+LOGISTIC = ('napkinxc_flat', 'lr')
 TREES = ('pecos', 'napkinxc', 'omikuji', 'libmultilabel')
 
 
@@ -40,7 +41,8 @@ class Dataset:
     peers: names of linear_systems.SYSTEMS.
     beam: of searches.
     ours: what a model of ours is called -> its config, with its system.
-    duels: what ours are held to.
+    duels: what ours are held to, on rows of length 1.
+    fields: of some of ours, what is set otherwise than in the config.
   """
 
   split: str
@@ -49,6 +51,9 @@ class Dataset:
   beam: int
   ours: dict[str, str]
   duels: tuple[Duel, ...]
+  fields: Mapping[str, Mapping[str, object]] = dataclasses.field(
+    default_factory=dict
+  )
 
 
 LISTS = ('RP@5', 'nDCG@5', 'PSP@5')
@@ -101,22 +106,23 @@ DATASETS = {
   'bibtex': Dataset(
     split='test',
     data=None,
-    peers=TREES + FLAT,
+    peers=TREES + SVMS + LOGISTIC,
     beam=10,
     ours={
       'ours_xr_linear': 'xc_xr_linear',
       'ours_plt': 'xc_plt',
       'ours_svm': 'xc_svm',
+      'ours_logistic': 'xc_svm',
     },
     duels=(
+      # Not omikuji: it draws anew each time, and P@1 is from .631 to .643.
       Duel(
-        'ours_xr_linear',
-        ('pecos', 'omikuji', 'libmultilabel'),
-        PRECISIONS,
-        slack=0.003,
+        'ours_xr_linear', ('pecos', 'libmultilabel'), PRECISIONS, slack=0.003
       ),
       Duel('ours_plt', ('napkinxc',), PRECISIONS, slack=0.003),
-      Duel('ours_svm', FLAT, PRECISIONS, slack=0.003),
+      Duel('ours_svm', SVMS, PRECISIONS, slack=0.003),
+      Duel('ours_logistic', LOGISTIC, PRECISIONS, slack=0.003),
     ),
+    fields={'ours_logistic': {'train.loss': 'LOGISTIC', 'train.c': 10.0}},
   ),
 }

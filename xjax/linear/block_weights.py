@@ -74,12 +74,15 @@ class BlockWeights:
         lengths.append(group.lengths)
       bias.append(part.bias)
       first, d = last, part.n_features
+    # One after the other: there are many, and what is joined goes.
+    features = np.concatenate(features)
+    lengths = np.concatenate(lengths)
     return cls(
       n_features=d,
       columns=np.asarray(columns, np.int64),
       rows=np.cumsum(np.concatenate([[0], *counts]), dtype=np.int64),
-      features=np.concatenate(features),
-      entries=_ends(np.concatenate(lengths)),
+      features=features,
+      entries=_ends(lengths),
       places=places,
       values=values,
       bias=np.concatenate(bias),

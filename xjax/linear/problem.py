@@ -6,6 +6,8 @@ from scipy import sparse
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 
+_ROWS = 4096  # that are squared at a time
+
 
 def check_rows(rows: sparse.csr_array, gold: Ragged) -> None:
   """Raises DataError where documents cannot be trained on."""
@@ -36,7 +38,9 @@ def documents_of_labels(
 
 def largest_norm(rows: sparse.csr_array) -> float:
   """Of the documents' rows."""
-  squares = sparse.csr_array(
-    (rows.data.astype(np.float64) ** 2, rows.indices, rows.indptr), rows.shape
-  )
-  return float(np.sqrt(squares.sum(axis=1).max(initial=0)))
+  largest = 0.0
+  for first in range(0, rows.shape[0], _ROWS):
+    part = rows[first : first + _ROWS].astype(np.float64)
+    part.data **= 2
+    largest = max(largest, float(part.sum(axis=1).max(initial=0)))
+  return largest**0.5
