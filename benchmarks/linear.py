@@ -13,11 +13,11 @@ them, or of ours.
 
 Prints a line for every system and way of predicting: metrics; seconds of
 training alone; milliseconds of a document, for its best 5 and best 100 labels,
-of 2,000 at once; MB of the model on disk; GiB held at most until a model is
-trained on rows, and before. Lists are the best 500 labels; where a search ends
-with fewer, they are all that it reaches. Then ours beside the peers that they
-are to equal: metrics, and the share of the first peer's time and bytes that
-ours take; exits 1 where a bound is missed.
+of about 2,000 (ours batch by batch); MB of the model on disk; GiB held at most
+until a model is trained on rows, and before. Lists are the best 500 labels;
+where a search ends with fewer, they are all that it reaches. Then ours beside
+the peers that they are to equal: metrics, and the share of the first peer's
+time and bytes that ours take; exits 1 where a bound is missed.
 
 --folder keeps what all did; what peers did there is not done again.
 """

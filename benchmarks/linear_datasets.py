@@ -39,7 +39,7 @@ class Dataset:
     split: that is judged.
     data: of ours, but for the folder; None: files of features.
     peers: names of linear_systems.SYSTEMS.
-    beam: of searches.
+    beam: of peers' searches; configs of ours have the same.
     ours: what a model of ours is called -> its config, with its system.
     duels: what ours are held to, on rows of length 1.
     fields: of some of ours, what is set otherwise than in the config.

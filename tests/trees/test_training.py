@@ -150,7 +150,7 @@ def test_sizes_of_parts_do_not_matter(wide, tmp_path, monkeypatch):
   monkeypatch.setattr(training, '_PART', 5)
   assert_same(train(data, tree, tmp_path / '2'), one)
   names = {path.name for path in (tmp_path / '2').iterdir()}
-  assert len(names) == 4
+  assert len(names) == 1 + 3 + 1  # the second depth has a long block
   assert len(list((tmp_path / '1').iterdir())) == 2  # one for each depth
 
 
@@ -226,3 +226,17 @@ def test_one_block_has_several_parts():
   assert [task.first for task in tasks] == list(range(1, 601, WIDTH))
   assert [task.last for task in tasks[:-1]] == [t.first for t in tasks[1:]]
   assert tasks[-1].last == 601
+
+
+@pytest.mark.usefixtures('small_parts')
+def test_long_blocks_have_parts_of_their_own():
+  """Parts joined until a block ends are then one long block at most."""
+  below = np.repeat([1, 2, 3, 4, 5], [3, 20, 19, 2, 40])
+  tree = LabelTree.of([-1, *[0] * 5, *below], [-1] * 6 + [*range(84)], 84)
+  columns, done, parts = tree.columns.tolist(), 0, list(training._parts(tree))
+  for part in parts:
+    done += part[-1].last - part[0].first
+    if len({task.parent for task in part}) > 1:
+      assert done in columns
+      assert max(tree.degree[task.parent] for task in part) <= 5
+  assert done == columns[-1] and len(parts) > 5

@@ -98,7 +98,7 @@ class Classifiers:
     )
 
   def with_last(self, last_L: np.ndarray, norm: float) -> 'Classifiers':
-    """Puts some labels after all others, whatever the document.
+    """Puts some labels after all others, of documents no longer than norm.
 
     Labels that nothing was learnt of are scored alike by a bias alone, and are
     no better than the worst of those that were trained: were it, say, -1, they

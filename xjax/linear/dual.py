@@ -13,7 +13,7 @@ are read once, and the weights of a feature lie side by side, WIDTH of them, so
 that a visit is a few wide additions per feature and label instead of WIDTH
 walks over scattered weights. Documents whose duals all but stay where they are
 rest until the others have come to theirs (shrinking, as LIBLINEAR's); a block
-ends when a visit of all documents finds no more than eps.
+ends when a visit of all documents finds no more than eps, or at max_epochs.
 """
 
 import dataclasses
@@ -213,8 +213,8 @@ def _logistic(
   logits = np.full_like(sign, np.log(1e-8))
   scores, change = np.empty(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
   worst = np.zeros(WIDTH, np.float32)
-  within = min(np.float32(1e-3), np.float32(0.5) * eps)
   calm = _CALM * eps
+  within = min(np.float32(1e-3), calm)
   for _ in range(max_epochs):
     _shuffle(order[:visited])
     worst[:] = 0

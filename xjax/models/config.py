@@ -324,9 +324,9 @@ class TreeModel(ModelConfig):
   Attributes:
     tree: over the labels.
     n_trees: of an ensemble; each has a seed of its own.
-    beam: nodes of a depth that are opened for a document.
-    exact: whether every node is opened that may have one of the best labels
-      below it, beyond the beam; of ensembles, for each tree.
+    beam: nodes of a depth that are opened for a document, unless exact.
+    exact: whether instead every node is opened that may have one of the best
+      labels below it; of ensembles, one of the best of each tree.
   """
 
   tree: TreeConfig = dataclasses.field(default_factory=ClusterTree)

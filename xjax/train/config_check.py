@@ -192,7 +192,7 @@ def _tree_faults(tree: TreeConfig, tokens: TokensConfig) -> Iterator[str]:
   if tree.features is LabelFeatures.PIFA_BY_LENGTH and tree.spherical:
     yield (
       f'config.model.tree.features={tree.features}: needs '
-      'config.model.tree.spherical=False; the cosine sees no lengths'
+      'config.model.tree.spherical=False; the cosine sees no frequencies'
     )
 
 

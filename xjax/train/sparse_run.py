@@ -130,7 +130,8 @@ class SparseFit:
     if isinstance(model, LinearModel):
       return
     path = self.workdir.model / 'search.json'
-    search = {'beam': model.beam, 'exact': model.exact}
+    beam = None if model.exact else model.beam
+    search = {'beam': beam, 'exact': model.exact}
     same = path.exists() and read_json(path) == search
     barrier('xjax:search')  # nobody still reads what is written now
     if is_host0() and not same:

@@ -44,8 +44,8 @@ class TreeScorer:
     Args:
       searches: of one tree or more, of the same link.
       kind: of scores.
-      beam: nodes of a depth that are opened.
-      exact: whether what may be better is opened as well.
+      beam: nodes of a depth that are opened, unless exact.
+      exact: whether instead all that may have one of the best labels is.
       workers: threads that share a batch's documents.
     """
     self._searches = searches

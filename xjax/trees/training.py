@@ -52,7 +52,7 @@ def fit_tree(
   A node's classifier learns from the documents that are positive for its
   parent (of the root's children: all documents): its own are positive, those
   of its siblings alone are negative (teacher forcing). A node without documents
-  comes after all others (Classifiers.with_last).
+  scores less than all others do (Classifiers.with_last).
 
   Args:
     rows: float32 [N, D] with sorted indices.
@@ -109,7 +109,7 @@ def _whole_blocks(
   for name in names:
     arrays = parts.load(name)
     if arrays is None:
-      raise UserError(f'{parts.folder}: {name} is gone; start again')
+      raise UserError(f'{parts.folder}: {name} is gone or damaged; start again')
     held.append(Classifiers.of_arrays(arrays))
     done += held[-1].n_labels
     if done in columns:
@@ -135,16 +135,20 @@ def _run_all(
 def _parts(tree: LabelTree) -> Iterator[list[_Task]]:
   """All tasks in the order of nodes, in parts that end with a depth.
 
-  They end with a block as well, but for blocks that are longer than a part.
+  A part has whole blocks, or some of a block that is longer than a part.
   """
+  long, starts = tree.degree > _PART, set(tree.levels.tolist())
   part: list[_Task] = []
   for task in _tasks(tree):
-    begins = task.first == tree.first_child[task.parent]
-    may_cut = begins or tree.degree[task.parent] > _PART
-    full = part and part[-1].last - part[0].first >= _PART
-    if (full and may_cut) or (part and task.first in tree.levels):
-      yield part
-      part = []
+    if part:
+      full = part[-1].last - part[0].first >= _PART
+      if task.parent == part[-1].parent:
+        cut = full and long[task.parent]
+      else:
+        cut = full or long[task.parent] or long[part[-1].parent]
+      if cut or task.first in starts:
+        yield part
+        part = []
     part.append(task)
   if part:
     yield part
