@@ -39,23 +39,9 @@ def assert_lists(found, model, rows, link, k, logs, squash):
     np.testing.assert_allclose(have, wanted, rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=60)
-@given(**PROBLEMS)
-def test_beams_as_wide_as_the_tree_find_the_best(
-  make_tree, make_model, make_rows, seed, n_nodes, k, link, squash
-):
-  rng = np.random.default_rng(seed)
-  model = make_model(rng, make_tree(rng, n_nodes))
-  rows = make_rows(rng, 4)
-  search = TreeSearch(model.tree, model.weights, link)
-  for logs in (None, random_weights(rng, model.tree.n_labels)):
-    found = search.beam(rows, k, EVERY, logs, squash)
-    assert_lists(found, model, rows, link, k, logs, squash)
-
-
 @settings(max_examples=100)
 @given(**PROBLEMS)
-def test_exact_search_finds_the_best(
+def test_exact_search_and_beams_as_wide_as_the_tree_find_the_best(
   make_tree, make_model, make_rows, seed, n_nodes, k, link, squash
 ):
   rng = np.random.default_rng(seed)
@@ -63,8 +49,11 @@ def test_exact_search_finds_the_best(
   rows = make_rows(rng, 4)
   search = TreeSearch(model.tree, model.weights, link)
   for logs in (None, random_weights(rng, model.tree.n_labels)):
-    found = search.exact(rows, k, logs, squash)
-    assert_lists(found, model, rows, link, k, logs, squash)
+    for found in (
+      search.exact(rows, k, logs, squash),
+      search.beam(rows, k, EVERY, logs, squash),
+    ):
+      assert_lists(found, model, rows, link, k, logs, squash)
 
 
 def test_one_vs_all_is_a_tree_of_one_depth(make_model, make_rows):

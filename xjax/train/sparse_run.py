@@ -162,12 +162,11 @@ class SparseFit:
     for number, path in enumerate(_files(self.workdir, self.config)):
       if not path.exists():
         self._train_file(path, number, data, between)
-    seconds = {
-      'features': begun - started,
-      'training': time.monotonic() - begun,
-    }
-    if is_host0():  # of the last start
-      write_json(self.workdir.model / 'seconds.json', seconds)
+    logging.info(
+      'features: %.1f s; training, since this start: %.1f s',
+      begun - started,
+      time.monotonic() - begun,
+    )
 
   def _train_file(
     self,
