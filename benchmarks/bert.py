@@ -35,20 +35,20 @@ from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
+from xjax.config.run import NeuralTrain, Optimizer
 from xjax.core.mesh import MeshConfig, make_mesh, put_batch
 from xjax.core.types import Batch
 from xjax.losses.bce import bce
-from xjax.models.architecture import Activation, Architecture
-from xjax.models.build import build
-from xjax.models.config import (
+from xjax.score.build import build
+from xjax.score.config import (
   BertConfig,
   ClsConfig,
   NeuralModel,
   NoEmbedding,
   OneVsAllConfig,
 )
-from xjax.train.config import NeuralTrain, Optimizer
-from xjax.train.optim import make_optimizer
+from xjax.score.pretrained.architecture import Activation, Architecture
+from xjax.train.optimizer import make_optimizer
 from xjax.train.state import plan_state
 from xjax.train.step import make_train_step
 

@@ -22,12 +22,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xjax.config.run import Config
 from xjax.core.mesh import MeshConfig, make_mesh, put_batch
 from xjax.core.types import Batch
 from xjax.losses.bce import bce
-from xjax.models.build import build
-from xjax.train.config import Config
-from xjax.train.optim import make_optimizer
+from xjax.score.build import build
+from xjax.train.optimizer import make_optimizer
 from xjax.train.state import plan_state
 from xjax.train.step import make_train_step
 

@@ -26,10 +26,10 @@ import numpy as np
 import optax
 
 from xjax.core.mesh import MeshConfig, make_mesh
-from xjax.models.bigru import BiGRU
-from xjax.models.cnn import CNN
-from xjax.models.config import BiGRUConfig, CNNConfig, HANConfig
-from xjax.models.han import HAN
+from xjax.score.config import BiGRUConfig, CNNConfig, HANConfig
+from xjax.score.encoders.bigru import BiGRU
+from xjax.score.encoders.cnn import CNN
+from xjax.score.encoders.han import HAN
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = HERE.parent / 'tests' / 'parity' / 'peers.sh'

@@ -39,10 +39,10 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.types import ScoreKind
-from xjax.evaluate.criteria import Criteria
-from xjax.evaluate.judge import PROTOCOL, judge
-from xjax.evaluate.predictions import Predictions
-from xjax.evaluate.score_files import JudgeFiles, read_judged
+from xjax.judge.criteria import Criteria
+from xjax.judge.files.judged import JudgeFiles, read_judged
+from xjax.judge.judge import PROTOCOL, judge
+from xjax.judge.predictions import Predictions
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = HERE.parent / 'tests' / 'parity' / 'peers.sh'

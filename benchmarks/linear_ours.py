@@ -26,16 +26,16 @@ from linear_peer import held, seconds_of
 import numpy as np
 from scipy import sparse
 
+from xjax.config.json import load_config
 from xjax.core.types import Batch, Ragged, Scorer
 from xjax.data.load import load_corpus
 from xjax.data.schema import Split
-from xjax.evaluate.predictions import Predictions
-from xjax.linear.part_files import PartFiles
-from xjax.models.config import LinearModel
-from xjax.train.config_json import load_config
-from xjax.train.evaluation import evaluate_split
-from xjax.train.fit import load
-from xjax.train.sparse_training import TrainingData, train_linear, train_tree
+from xjax.judge.predictions import Predictions
+from xjax.run.evaluate import evaluate_split
+from xjax.run.fit import load
+from xjax.run.sparse_training import TrainingData, train_linear, train_tree
+from xjax.score.config import LinearModel
+from xjax.score.linear.part_files import PartFiles
 from xjax.train.workdir import Workdir
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -28,14 +28,14 @@ from sklearn.preprocessing import normalize
 from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.core.types import Ragged
 from xjax.data.config import Eurlex57kData
+from xjax.data.formats.xc_files import read_xc
 from xjax.data.load import load_corpus
-from xjax.data.xc_repo import read_xc
-from xjax.linear.batched import fit_batched
-from xjax.linear.classifiers import Classifiers
-from xjax.linear.config import Loss
-from xjax.linear.liblinear import fit_liblinear
-from xjax.linear.part_files import PartFiles
-from xjax.linear.problem import documents_of_labels
+from xjax.score.linear.batched import fit_batched
+from xjax.score.linear.classifiers import Classifiers
+from xjax.score.linear.config import Loss
+from xjax.score.linear.liblinear import fit_liblinear
+from xjax.score.linear.part_files import PartFiles
+from xjax.score.linear.problem import documents_of_labels
 
 LABELS, FEATURES = 256, 50_000
 TOLERANCE, BOUND = 1e-3, 1.001

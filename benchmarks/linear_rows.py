@@ -10,9 +10,9 @@ from sklearn.preprocessing import normalize
 
 from xjax.core.types import Ragged
 from xjax.data.config import DataConfig, TfidfConfig
+from xjax.data.formats.xc_files import read_xc
 from xjax.data.load import load_corpus
-from xjax.data.tfidf import Tfidf
-from xjax.data.xc_repo import read_xc
+from xjax.data.text.tfidf import Tfidf
 from xjax.train.sparse_inputs import Texts
 
 # X_train, Y_train, X_dev, Y_dev; dev is whatever is judged.

@@ -25,11 +25,11 @@ from absl import app, flags
 import numpy as np
 
 from xjax.core.types import Ragged, ScoreKind
-from xjax.evaluate.criteria import Criteria
-from xjax.evaluate.judge import judge
-from xjax.evaluate.lists import Lists
-from xjax.evaluate.predictions import Predictions
-from xjax.metrics.protocols import NAPKINXC
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import judge
+from xjax.judge.lists import Lists
+from xjax.judge.metrics.protocols import NAPKINXC
+from xjax.judge.predictions import Predictions
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = HERE.parent / 'tests' / 'parity' / 'peers.sh'

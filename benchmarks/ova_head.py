@@ -43,12 +43,12 @@ from jax import lax
 import jax.numpy as jnp
 
 from xjax.core.mesh import MeshConfig, make_mesh
-from xjax.heads.fused import Pace, RowStep, fused_loss
-from xjax.heads.ova import OneVsAll
-from xjax.heads.precision import full_precision, product
-from xjax.heads.storage import Storage
-from xjax.heads.update import SGD
+from xjax.core.precision import full_precision, product
 from xjax.losses.bce import bce
+from xjax.score.heads.fused import Pace, RowStep, fused_loss
+from xjax.score.heads.ova import OneVsAll
+from xjax.score.heads.storage import Storage
+from xjax.score.heads.update import SGD
 
 HERE = pathlib.Path(__file__).resolve().parent
 POSITIVES = 8

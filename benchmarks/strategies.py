@@ -18,18 +18,18 @@ from absl import app, flags
 import numpy as np
 
 from xjax.core.types import Ragged
+from xjax.data.batches.sparse import SparseBatches
 from xjax.data.load import load_corpus
-from xjax.data.sparse_batches import SparseBatches
-from xjax.evaluate.criteria import Criteria
-from xjax.evaluate.evaluator import predict
-from xjax.evaluate.judge import PROTOCOL, judge
-from xjax.evaluate.lists import Lists
-from xjax.heads.ranked import Ranked
-from xjax.heads.strategies import Chosen, choose
-from xjax.metrics.slices import ALL
-from xjax.train.chooser import Chooser
-from xjax.train.fit import load
-from xjax.train.strategy import AskedStrategy, Kind
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import PROTOCOL, judge
+from xjax.judge.lists import Lists
+from xjax.judge.metrics.slices import ALL
+from xjax.judge.predict import predict
+from xjax.run.chosen_strategy import AskedStrategy, Kind
+from xjax.run.fit import load
+from xjax.run.strategy import Chooser
+from xjax.select.ranked import Ranked
+from xjax.select.strategies import Chosen, choose
 
 K, TURNS, BATCH = 5, 3, 512
 ASKED = {

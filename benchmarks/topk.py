@@ -31,11 +31,11 @@ import numpy as np
 from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.core.types import Batch, Ragged, ScoreKind
 from xjax.data.schema import Label, LabelSpace, Split
-from xjax.evaluate.criteria import Criteria
-from xjax.evaluate.evaluator import predict
-from xjax.evaluate.judge import judge
-from xjax.heads.ova import OneVsAll
-from xjax.heads.topk import head_topk
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import judge
+from xjax.judge.predict import predict
+from xjax.score.heads.ova import OneVsAll
+from xjax.select.topk import head_topk
 
 SIZES = (670_000, 3_000_000)
 DOCUMENTS, K, CHUNK, SLICES = 32, 50, 8192, 3

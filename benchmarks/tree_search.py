@@ -21,16 +21,16 @@ import numpy as np
 from scipy import sparse
 
 from xjax.core.types import PAD
+from xjax.data.batches.sparse import batch_rows
 from xjax.data.load import load_corpus
 from xjax.data.propensity import propensity_weights
-from xjax.data.sparse_batches import batch_rows
-from xjax.linear.block_weights import BlockWeights
-from xjax.linear.config import Loss
-from xjax.train.fit import load
-from xjax.train.predictor import Predictor
-from xjax.trees.files import load_tree
-from xjax.trees.links import Link
-from xjax.trees.search import Found, TreeSearch
+from xjax.run.fit import load
+from xjax.run.predictor import Predictor
+from xjax.score.linear.block_weights import BlockWeights
+from xjax.score.linear.config import Loss
+from xjax.score.trees.files import load_tree
+from xjax.score.trees.links import Link
+from xjax.select.tree_search import Found, TreeSearch
 
 BEAMS, KS = (1, 5, 10, 20, 50), (5, 100)
 BATCH, TURNS = 256, 3

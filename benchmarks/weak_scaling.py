@@ -15,13 +15,13 @@ from absl import app
 import jax
 import numpy as np
 
-from xjax.core.collectives import bytes_by_kind, compiled_collectives
 from xjax.core.mesh import DATA, LABEL
-from xjax.heads.lowering import lowered_pass
-from xjax.heads.storage import Storage
-from xjax.heads.traffic import HeadPass
-from xjax.heads.update import SGD
 from xjax.losses.bce import bce
+from xjax.plan.collectives import bytes_by_kind, compiled_collectives
+from xjax.plan.head_traffic import HeadPass
+from xjax.plan.lowering import lowered_pass
+from xjax.score.heads.storage import Storage
+from xjax.score.heads.update import SGD
 
 ROWS = 10752  # of a device: 2.75 million labels on 256
 DOCUMENTS = 512

@@ -11,9 +11,9 @@ from absl import flags as absl_flags
 
 from experiments import flags, judging_flags
 from xjax.core.errors import ConfigError
-from xjax.evaluate.comparison_plan import Plan
-from xjax.report.challengers import compare_runs
-from xjax.report.comparison_table import comparison_text, save_comparison
+from xjax.judge.comparison_plan import Plan
+from xjax.report.comparison import compare_runs
+from xjax.report.tables.comparison import comparison_text, save_comparison
 
 _PLAN = Plan()
 _SPLIT = absl_flags.DEFINE_string(

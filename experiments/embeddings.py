@@ -13,7 +13,7 @@ them by
 from absl import flags as absl_flags
 
 from experiments import flags
-from xjax.train.word_training import WordTraining, train_word_vectors
+from xjax.train.word2vec import WordTraining, train_word_vectors
 
 _CONFIG = flags.define_config()
 _OUTPUT = absl_flags.DEFINE_string(

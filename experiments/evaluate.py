@@ -15,9 +15,9 @@ from absl import flags as absl_flags
 from experiments import flags, judging_flags, strategy_flags
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
-from xjax.evaluate.asked import Asked
-from xjax.report.judgement import judgement_text, write_judgement
-from xjax.train.evaluation import Evaluation, evaluate_files, evaluate_split
+from xjax.judge.request import Asked
+from xjax.report.terminal.judged import judgement_text, write_judgement
+from xjax.run.evaluate import Evaluation, evaluate_files, evaluate_split
 
 _WORKDIR = absl_flags.DEFINE_string('workdir', None, 'Folder of the run.')
 _SPLIT = absl_flags.DEFINE_string('split', 'dev', 'Split to judge.')

@@ -11,7 +11,7 @@ trained (config.model.pooling.pooler).
 from absl import flags as absl_flags
 
 from experiments import flags
-from xjax.train.export import export_encoder
+from xjax.run.export import export_encoder
 
 _WORKDIR = absl_flags.DEFINE_string(
   'workdir', None, 'Folder of the run.', required=True

@@ -11,12 +11,12 @@ from typing import Any
 from absl import app, flags
 from ml_collections import config_flags
 
+from xjax.config.check import check_config, field_fault
+from xjax.config.run import Config
 from xjax.core import distributed
 from xjax.core.allocation import keep_freed_memory
 from xjax.core.console import show_log
 from xjax.core.errors import ConfigError, UserError
-from xjax.train.config import Config
-from xjax.train.config_check import check_config, field_fault
 from xjax.train.preemption import Preempted
 
 # Flags defined here belong to the main that asks for them, and to its --help.

@@ -8,9 +8,9 @@ from absl import flags
 from experiments.flags import TupleParser
 from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
-from xjax.evaluate.asked import Asked, Similarity
-from xjax.evaluate.comparison_plan import Plan
-from xjax.evaluate.score_files import JudgeFiles
+from xjax.judge.comparison_plan import Plan
+from xjax.judge.files.judged import JudgeFiles
+from xjax.judge.request import Asked, Similarity
 
 flags.disclaim_key_flags()
 

@@ -6,13 +6,13 @@ from typing import Any
 from absl import flags
 import jax
 
-from xjax.core.chips import CHIPS, chip_named
+from xjax.config.run import Config
 from xjax.core.mesh import MeshConfig
-from xjax.report.plan_text import plan_text
-from xjax.train.config import Config
-from xjax.train.plan import Planner, planned_mesh
-from xjax.train.plan_advice import advice
-from xjax.train.plan_sizes import corpus_sizes, given_sizes
+from xjax.plan.advice import advice
+from xjax.plan.chips import CHIPS, chip_named
+from xjax.plan.plan import Planner, planned_mesh
+from xjax.plan.sizes import corpus_sizes, given_sizes
+from xjax.report.terminal.plan import plan_text
 
 flags.disclaim_key_flags()
 

@@ -18,8 +18,8 @@ otherwise than by score; it may also be propensity, bounded_random or cost.
 from absl import flags as absl_flags
 
 from experiments import flags, strategy_flags
-from xjax.report.attention_page import remove_page, save_page
-from xjax.train.tagging import STREAM, tag_file
+from xjax.report.page.attention import remove_page, save_page
+from xjax.run.tag import STREAM, tag_file
 
 _WORKDIR = absl_flags.DEFINE_string(
   'workdir', None, 'Folder of the run.', required=True

@@ -16,8 +16,8 @@ from absl import flags as absl_flags
 from experiments import flags, judging_flags
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import ConfigError
-from xjax.report.html import render_html
-from xjax.report.markdown import render_markdown
+from xjax.report.page.html import render_html
+from xjax.report.page.markdown import render_markdown
 from xjax.report.report import AS_JUDGED, report
 
 _OUTPUT = absl_flags.DEFINE_string('output', None, 'HTML file to write.')

@@ -11,13 +11,13 @@ from absl import flags as absl_flags
 from ml_collections import config_flags
 
 from experiments import flags
-from xjax.report.sweep_summary import sweep_summary
-from xjax.search.folder import SweepFolder
-from xjax.search.launchers import Launcher, check_launcher
-from xjax.search.sweep_file import read_sweep
-from xjax.search.trials import with_trials
-from xjax.search.work import Work
-from xjax.search.workers import Workers
+from xjax.report.terminal.sweep import sweep_summary
+from xjax.sweep.folder import SweepFolder
+from xjax.sweep.launchers import Launcher, check_launcher
+from xjax.sweep.sweep_file import read_sweep
+from xjax.sweep.trials import with_trials
+from xjax.sweep.work import Work
+from xjax.sweep.workers import Workers
 
 _CONFIG = flags.define_config()
 _WORKDIR = absl_flags.DEFINE_string(

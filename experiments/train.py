@@ -15,8 +15,8 @@ from absl import flags as absl_flags
 
 from experiments import flags, plan_flags
 from xjax.core.distributed import is_host0
-from xjax.report.summary import run_summary
-from xjax.train.fit import fit
+from xjax.report.terminal.fitted import run_summary
+from xjax.run.fit import fit
 
 _CONFIG = flags.define_config()
 _WORKDIR = absl_flags.DEFINE_string(

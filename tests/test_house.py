@@ -82,13 +82,13 @@ def lines_of(node: ast.stmt) -> int:
 
 def test_the_rules_see_what_they_should():
   lazy = 'def f():\n  from xjax.train import fit\n'
-  assert arrows(lazy, 'xjax.data.jsonl') == [
+  assert arrows(lazy, 'xjax.data.formats.jsonl') == [
     '2: xjax.train',
-    '2: xjax.train.fit',
+    '2: xjax.run.fit',
   ]
   assert arrows('from xjax import train', 'xjax.core.rng') == ['1: xjax.train']
-  assert arrows('from ..train import fit', 'xjax.data.jsonl')
-  assert not arrows('import xjax.core.rng', 'xjax.data.jsonl')
+  assert arrows('from ..train import fit', 'xjax.data.formats.jsonl')
+  assert not arrows('import xjax.core.rng', 'xjax.data.formats.jsonl')
   long = 'def f():\n' + '  x = 1\n' * 61
   assert list(sized(ast.parse(long))) == [('f', 62, 60)]
   beside = 'def f():\n  for _ in x:\n    pass\n' + '  x = 1\n' * 61

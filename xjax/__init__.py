@@ -4,7 +4,7 @@ import os
 import typing
 
 if typing.TYPE_CHECKING:
-  from xjax.train.predictor import Predictor
+  from xjax.run.predictor import Predictor
 
 
 def load(workdir: str | os.PathLike) -> 'Predictor':
@@ -17,6 +17,6 @@ def load(workdir: str | os.PathLike) -> 'Predictor':
     DataError: there is no run, or a file of it is missing or damaged.
   """
   # Imported on use: not everyone who imports a room wants all of JAX's.
-  from xjax.train import fit
+  from xjax.run import fit
 
   return fit.load(workdir)

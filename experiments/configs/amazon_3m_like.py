@@ -20,16 +20,7 @@ Hardware: a GPU, or several GPUs or TPUs, among which rows are divided.
 Expected: not run yet; learning rates are guesses. Time: 3,356 steps an epoch.
 """
 
-from xjax.data.config import SubwordsConfig, XcRepoData
-from xjax.heads.storage import Storage
-from xjax.models.config import (
-  BertConfig,
-  ClsConfig,
-  NeuralModel,
-  NoEmbedding,
-  OneVsAllConfig,
-)
-from xjax.train.config import (
+from xjax.config.run import (
   Config,
   Dtype,
   EvalConfig,
@@ -38,6 +29,15 @@ from xjax.train.config import (
   Optimizer,
   Schedule,
 )
+from xjax.data.config import SubwordsConfig, XcRepoData
+from xjax.score.config import (
+  BertConfig,
+  ClsConfig,
+  NeuralModel,
+  NoEmbedding,
+  OneVsAllConfig,
+)
+from xjax.score.heads.storage import Storage
 
 EPOCH = 3356  # steps
 

@@ -18,15 +18,15 @@ Hardware: a GPU (--config.train.compute_dtype=bfloat16). Expected: not run yet;
 the paper has RP@5 .796, nDCG@5 .823 on test. Time: 5,625 steps an epoch.
 """
 
+from xjax.config.run import Config, NeuralTrain
 from xjax.data.config import Eurlex57kData, SubwordsConfig
-from xjax.models.config import (
+from xjax.score.config import (
   BertConfig,
   ClsConfig,
   NeuralModel,
   NoEmbedding,
   OneVsAllConfig,
 )
-from xjax.train.config import Config, NeuralTrain
 
 
 def get_config() -> Config:

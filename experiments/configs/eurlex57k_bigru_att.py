@@ -15,15 +15,15 @@ Hardware: one GPU. Expected (the paper, test): RP@5 0.758, nDCG@5 0.789,
 micro-F1 0.689. Time: hours.
 """
 
+from xjax.config.run import Config, NeuralTrain
 from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.models.config import (
+from xjax.score.config import (
   BiGRUConfig,
   EmbeddingConfig,
   NeuralModel,
   OneVsAllConfig,
   SelfAttentionConfig,
 )
-from xjax.train.config import Config, NeuralTrain
 
 _EPOCH = 3750  # steps of 12 documents in the 45,000 of train
 

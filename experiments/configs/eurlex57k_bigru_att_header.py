@@ -17,16 +17,7 @@ compensated were not run to the end. Time: eight minutes of training each, two
 runs at a time.
 """
 
-from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.heads.storage import Storage
-from xjax.models.config import (
-  BiGRUConfig,
-  EmbeddingConfig,
-  NeuralModel,
-  OneVsAllConfig,
-  SelfAttentionConfig,
-)
-from xjax.train.config import (
+from xjax.config.run import (
   ByOptimizer,
   Config,
   FusedAdagrad,
@@ -34,6 +25,15 @@ from xjax.train.config import (
   RowsConfig,
   Schedule,
 )
+from xjax.data.config import Eurlex57kData, WordsConfig
+from xjax.score.config import (
+  BiGRUConfig,
+  EmbeddingConfig,
+  NeuralModel,
+  OneVsAllConfig,
+  SelfAttentionConfig,
+)
+from xjax.score.heads.storage import Storage
 
 SYSTEMS = ('adam', *(storage.value for storage in Storage))
 

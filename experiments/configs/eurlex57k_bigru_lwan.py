@@ -21,9 +21,9 @@ Table 4, by zones: the same command with
   --config.data.zones=main_body                        0.643, 0.674, 0.590
 """
 
+from xjax.config.run import Config, NeuralTrain
 from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.models.config import BiGRUConfig, EmbeddingConfig, NeuralModel
-from xjax.train.config import Config, NeuralTrain
+from xjax.score.config import BiGRUConfig, EmbeddingConfig, NeuralModel
 
 _EPOCH = 2813  # steps of 16 documents in the 45,000 of train
 

@@ -12,9 +12,9 @@ Hardware: two CPU cores. Expected: dev RP@5 0.765, nDCG@5 0.798, micro-F1 0.713
 too, of it 0.35 to 1 s a step.
 """
 
+from xjax.config.run import Config, NeuralTrain, Schedule
 from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.models.config import BiGRUConfig, EmbeddingConfig, NeuralModel
-from xjax.train.config import Config, NeuralTrain, Schedule
+from xjax.score.config import BiGRUConfig, EmbeddingConfig, NeuralModel
 
 _EPOCH = 704  # steps of 64 documents in the 45,000 of train
 

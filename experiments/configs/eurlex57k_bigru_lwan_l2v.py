@@ -18,13 +18,9 @@ Hardware: one GPU. Expected (the paper, test): RP@5 0.775, nDCG@5 0.804,
 micro-F1 0.711. Time: hours.
 """
 
+from xjax.config.run import Config, NeuralTrain
 from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.models.config import (
-  BiGRUConfig,
-  EmbeddingConfig,
-  NeuralModel,
-)
-from xjax.train.config import Config, NeuralTrain
+from xjax.score.config import BiGRUConfig, EmbeddingConfig, NeuralModel
 
 _EPOCH = 2813  # steps of 16 documents in the 45,000 of train
 

@@ -15,14 +15,14 @@ Hardware: one GPU. Expected (the paper, test): RP@5 0.716, nDCG@5 0.746,
 micro-F1 0.642. Time: hours.
 """
 
+from xjax.config.run import Config, NeuralTrain
 from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.models.config import (
+from xjax.score.config import (
   CNNConfig,
   EmbeddingConfig,
   LabelAttentionConfig,
   NeuralModel,
 )
-from xjax.train.config import Config, NeuralTrain
 
 _EPOCH = 3750  # steps of 12 documents in the 45,000 of train
 

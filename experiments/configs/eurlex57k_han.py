@@ -16,15 +16,15 @@ Hardware: one GPU. Expected (the paper, test): RP@5 0.746, nDCG@5 0.778,
 micro-F1 0.680. Time: hours.
 """
 
+from xjax.config.run import Config, NeuralTrain
 from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.models.config import (
+from xjax.score.config import (
   EmbeddingConfig,
   HANConfig,
   NeuralModel,
   OneVsAllConfig,
   SelfAttentionConfig,
 )
-from xjax.train.config import Config, NeuralTrain
 
 _EPOCH = 2813  # steps of 16 documents in the 45,000 of train
 

@@ -20,14 +20,14 @@ Hardware: two CPU cores. Expected: the table in README.md. Time: 40 minutes, and
 a few for judging.
 """
 
+from xjax.config.run import Config, NeuralTrain, Optimizer, Schedule
 from xjax.data.config import Eurlex57kData, SubwordsConfig
-from xjax.models.config import (
+from xjax.score.config import (
   BertConfig,
   NeuralModel,
   NoEmbedding,
   UnifiedConfig,
 )
-from xjax.train.config import Config, NeuralTrain, Optimizer, Schedule
 
 
 def get_config() -> Config:

@@ -14,11 +14,11 @@ exact lists. Hardware: two CPU cores. Expected: RP@5 0.796, nDCG@5 0.820 on dev.
 Time: 6 minutes.
 """
 
+from xjax.config.run import Config, EvalConfig
+from xjax.config.sparse import TreeTrain
 from xjax.data.config import Eurlex57kData, TfidfConfig
-from xjax.linear.config import Loss
-from xjax.models.config import TreeModel
-from xjax.train.config import Config, EvalConfig
-from xjax.train.sparse_config import TreeTrain
+from xjax.score.config import TreeModel
+from xjax.score.linear.config import Loss
 
 
 def get_config() -> Config:

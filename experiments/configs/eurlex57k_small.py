@@ -23,8 +23,9 @@ each, and one for judging.
 
 import dataclasses
 
+from xjax.config.run import Config, NeuralTrain, Schedule
 from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.models.config import (
+from xjax.score.config import (
   BiGRUConfig,
   CNNConfig,
   DescriptorConfig,
@@ -37,7 +38,6 @@ from xjax.models.config import (
   UnifiedConfig,
   ZeroShotConfig,
 )
-from xjax.train.config import Config, NeuralTrain, Schedule
 
 # Steps of 64 documents that take ten minutes.
 SYSTEMS = {

@@ -12,11 +12,11 @@ Hardware: two CPU cores. Expected: not run yet; the paper (test): RP@5 0.710,
 nDCG@5 0.741, micro-F1 0.539. Time: an hour.
 """
 
+from xjax.config.run import Config, EvalConfig
+from xjax.config.sparse import LinearTrain
 from xjax.data.config import Eurlex57kData, TfidfConfig
-from xjax.linear.config import Loss
-from xjax.models.config import LinearModel
-from xjax.train.config import Config, EvalConfig
-from xjax.train.sparse_config import LinearTrain
+from xjax.score.config import LinearModel
+from xjax.score.linear.config import Loss
 
 
 def get_config() -> Config:

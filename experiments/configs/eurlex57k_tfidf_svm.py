@@ -13,10 +13,10 @@ label at a time and many times slower.
 Hardware: two CPU cores. Expected: not run yet. Time: half an hour.
 """
 
+from xjax.config.run import Config, EvalConfig
+from xjax.config.sparse import Blocks, Liblinear, LinearTrain
 from xjax.data.config import Eurlex57kData, TfidfConfig
-from xjax.models.config import LinearModel
-from xjax.train.config import Config, EvalConfig
-from xjax.train.sparse_config import Blocks, Liblinear, LinearTrain
+from xjax.score.config import LinearModel
 
 SYSTEMS = ('blocks', 'liblinear')
 

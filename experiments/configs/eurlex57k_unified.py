@@ -19,8 +19,9 @@ BIGRU-LWAN (L2V), RP@5 0.775, few-shot 0.656, and ZERO-BIGRU-LWAN, zero-shot
 RP@5 0.438. Time: hours.
 """
 
+from xjax.config.run import Config, NeuralTrain
 from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.models.config import (
+from xjax.score.config import (
   BiGRUConfig,
   DescriptorConfig,
   DescriptorWeights,
@@ -28,7 +29,6 @@ from xjax.models.config import (
   NeuralModel,
   UnifiedConfig,
 )
-from xjax.train.config import Config, NeuralTrain
 
 _EPOCH = 2813  # steps of 16 documents in the 45,000 of train
 

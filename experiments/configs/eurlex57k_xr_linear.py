@@ -15,11 +15,11 @@ it an ensemble. Hardware: two CPU cores. Expected: on dev RP@5 0.801, nDCG@5
 0.826; large 0.810, 0.834. Time: 6 minutes.
 """
 
+from xjax.config.run import Config, EvalConfig
+from xjax.config.sparse import TreeTrain
 from xjax.data.config import Eurlex57kData, TfidfConfig
-from xjax.models.config import TreeModel
-from xjax.train.config import Config, EvalConfig
-from xjax.train.sparse_config import TreeTrain
-from xjax.trees.config import ClusterTree
+from xjax.score.config import TreeModel
+from xjax.score.trees.config import ClusterTree
 
 SYSTEMS = ('small', 'large')
 

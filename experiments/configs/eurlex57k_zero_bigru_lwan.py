@@ -18,14 +18,14 @@ Hardware: one GPU. Expected (the paper, test): RP@5 0.718, nDCG@5 0.752,
 micro-F1 0.652; zero-shot RP@5 0.438, nDCG@5 0.345. Time: hours.
 """
 
+from xjax.config.run import Config, NeuralTrain
 from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.models.config import (
+from xjax.score.config import (
   BiGRUConfig,
   EmbeddingConfig,
   NeuralModel,
   ZeroShotConfig,
 )
-from xjax.train.config import Config, NeuralTrain
 
 _EPOCH = 2813  # steps of 16 documents in the 45,000 of train
 

@@ -18,14 +18,14 @@ Hardware: one GPU. Expected (the paper, test): RP@5 0.684, nDCG@5 0.717,
 micro-F1 0.618; zero-shot RP@5 0.321, nDCG@5 0.264. Time: hours.
 """
 
+from xjax.config.run import Config, NeuralTrain
 from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.models.config import (
+from xjax.score.config import (
   CNNConfig,
   EmbeddingConfig,
   NeuralModel,
   ZeroShotConfig,
 )
-from xjax.train.config import Config, NeuralTrain
 
 _EPOCH = 2813  # steps of 16 documents in the 45,000 of train
 

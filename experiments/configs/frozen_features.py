@@ -14,15 +14,15 @@ max_tokens and buckets, NoPooling() and LabelAttentionConfig().
 Hardware: two CPU cores. Expected: by the encoder. Time: minutes.
 """
 
+from xjax.config.run import Config, NeuralTrain
 from xjax.data.config import FeatureFilesConfig, JsonlData
-from xjax.models.config import (
+from xjax.score.config import (
   FeaturesConfig,
   MeanConfig,
   NeuralModel,
   NoEncoder,
   OneVsAllConfig,
 )
-from xjax.train.config import Config, NeuralTrain
 
 
 def get_config() -> Config:

@@ -13,9 +13,9 @@ Hardware: a GPU, or two CPU cores for small corpora. Expected: not run yet.
 Time: by the corpus.
 """
 
+from xjax.config.run import Config, NeuralTrain
 from xjax.data.config import HtcData, WordsConfig
-from xjax.models.config import BiGRUConfig, EmbeddingConfig, NeuralModel
-from xjax.train.config import Config, NeuralTrain
+from xjax.score.config import BiGRUConfig, EmbeddingConfig, NeuralModel
 
 
 def get_config() -> Config:

@@ -11,9 +11,9 @@ Hardware: two CPU cores for small label sets, else a GPU. Expected: well above
 the popularity prior in the table. Time: by the corpus.
 """
 
+from xjax.config.run import Config, NeuralTrain
 from xjax.data.config import JsonlData, WordsConfig
-from xjax.models.config import BiGRUConfig, EmbeddingConfig, NeuralModel
-from xjax.train.config import Config, NeuralTrain
+from xjax.score.config import BiGRUConfig, EmbeddingConfig, NeuralModel
 
 
 def get_config() -> Config:

@@ -19,8 +19,9 @@ Hardware: two CPU cores. Expected: dev RP@5 0.87. Time: about a minute.
 
 import dataclasses
 
+from xjax.config.run import Config, NeuralTrain, NoTrain
 from xjax.data.config import SyntheticData, WordsConfig
-from xjax.models.config import (
+from xjax.score.config import (
   BiGRUConfig,
   CNNConfig,
   EmbeddingConfig,
@@ -33,7 +34,6 @@ from xjax.models.config import (
   UnifiedConfig,
   ZeroShotConfig,
 )
-from xjax.train.config import Config, NeuralTrain, NoTrain
 
 SYSTEMS = (
   'exact_match',

@@ -13,8 +13,8 @@ minutes.
 """
 
 from experiments.configs import quickstart
-from xjax.search.config import MedianPruning, Range, Sweep, Tpe
-from xjax.train.config import Config
+from xjax.config.run import Config
+from xjax.sweep.config import MedianPruning, Range, Sweep, Tpe
 
 
 def get_config() -> Config:

@@ -29,8 +29,8 @@ from experiments.configs import (
   eurlex57k_zero_bigru_lwan,
   eurlex57k_zero_cnn_lwan,
 )
-from xjax.search.config import MedianPruning, Space, Sweep, Tpe
-from xjax.train.config import Config
+from xjax.config.run import Config
+from xjax.sweep.config import MedianPruning, Space, Sweep, Tpe
 
 _DOCUMENTS = 45_000  # of train
 _EPOCHS = 20

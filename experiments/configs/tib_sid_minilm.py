@@ -18,15 +18,15 @@ Hardware: a GPU, or two CPU cores with patience. Expected: not run yet. Time:
 10,000 steps.
 """
 
+from xjax.config.run import Config, NeuralTrain, Optimizer, Schedule
 from xjax.data.config import JsonlData, SubwordsConfig
-from xjax.models.config import (
+from xjax.score.config import (
   BertConfig,
   DescriptorConfig,
   NeuralModel,
   NoEmbedding,
   UnifiedConfig,
 )
-from xjax.train.config import Config, NeuralTrain, Optimizer, Schedule
 
 
 def get_config() -> Config:

@@ -17,8 +17,9 @@ Hardware: a GPU, or two CPU cores with patience. Expected: not run yet. Time:
 1 to 2 s a step on two CPU cores.
 """
 
+from xjax.config.run import Config, NeuralTrain
 from xjax.data.config import JsonlData, WordsConfig
-from xjax.models.config import (
+from xjax.score.config import (
   BiGRUConfig,
   DescriptorConfig,
   DescriptorWeights,
@@ -26,7 +27,6 @@ from xjax.models.config import (
   NeuralModel,
   UnifiedConfig,
 )
-from xjax.train.config import Config, NeuralTrain
 
 
 def get_config() -> Config:

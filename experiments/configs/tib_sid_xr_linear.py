@@ -12,10 +12,10 @@ Hardware: two CPU cores. Expected: RP@5 0.441, nDCG@5 0.417 on dev. Time: 3
 minutes.
 """
 
+from xjax.config.run import Config, EvalConfig
+from xjax.config.sparse import TreeTrain
 from xjax.data.config import JsonlData, TfidfConfig
-from xjax.models.config import TreeModel
-from xjax.train.config import Config, EvalConfig
-from xjax.train.sparse_config import TreeTrain
+from xjax.score.config import TreeModel
 
 
 def get_config() -> Config:

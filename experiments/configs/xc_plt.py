@@ -12,11 +12,11 @@ Hardware: two CPU cores. Expected: on Bibtex (test)
 P@1 0.631, P@5 0.286. Time: by the dataset.
 """
 
+from xjax.config.run import Config, EvalConfig
+from xjax.config.sparse import TreeTrain
 from xjax.data.config import GivenFeaturesConfig, Norm, XcFeaturesData
-from xjax.linear.config import Loss
-from xjax.models.config import TreeModel
-from xjax.train.config import Config, EvalConfig
-from xjax.train.sparse_config import TreeTrain
+from xjax.score.config import TreeModel
+from xjax.score.linear.config import Loss
 
 
 def get_config() -> Config:

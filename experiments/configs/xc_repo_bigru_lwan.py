@@ -12,9 +12,9 @@ content.
 Hardware: a GPU. Expected: not run yet. Time: by the dataset.
 """
 
+from xjax.config.run import Config, NeuralTrain
 from xjax.data.config import WordsConfig, XcRepoData
-from xjax.models.config import BiGRUConfig, EmbeddingConfig, NeuralModel
-from xjax.train.config import Config, NeuralTrain
+from xjax.score.config import BiGRUConfig, EmbeddingConfig, NeuralModel
 
 
 def get_config() -> Config:

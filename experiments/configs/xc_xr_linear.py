@@ -12,10 +12,10 @@ Hardware: two CPU cores. Expected: on Bibtex (test)
 P@1 0.637, P@5 0.280. Time: by the dataset.
 """
 
+from xjax.config.run import Config, EvalConfig
+from xjax.config.sparse import TreeTrain
 from xjax.data.config import GivenFeaturesConfig, Norm, XcFeaturesData
-from xjax.models.config import TreeModel
-from xjax.train.config import Config, EvalConfig
-from xjax.train.sparse_config import TreeTrain
+from xjax.score.config import TreeModel
 
 
 def get_config() -> Config:

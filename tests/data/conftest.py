@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from xjax.data.subwords import Subwords
+from xjax.data.text.subwords import Subwords
 
 # Letters and a space, by bytes, and what is merged of them.
 BYTES = '<s> <pad> </s> <unk> Ġ a b c d e h o s t . th the ĠĠ <mask>'.split()

@@ -6,7 +6,7 @@ import pytest
 from xjax.core.errors import ConfigError
 from xjax.data.config import DataConfig
 from xjax.data.corpus import build_corpus
-from xjax.data.raw import RawCorpus
+from xjax.data.formats.draft import RawCorpus
 from xjax.data.schema import Document, Label, LabelSpace
 
 TRAIN = [('d1', 'ba'), ('d2', 'c'), ('d3', ''), ('d4', 'cab'), ('d5', 'a')]

@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import (
-  DataConfig,
-  Eurlex57kData,
-  JsonlData,
-  SyntheticData,
-)
+from xjax.data.config import DataConfig, Eurlex57kData, JsonlData, SyntheticData
 from xjax.data.load import load_corpus, model_view, read_input
 from xjax.data.schema import Document, LabelSpace
 

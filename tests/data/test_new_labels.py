@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
+from xjax.data.formats.draft import RawCorpus
 from xjax.data.labels import add_outside
 from xjax.data.new_labels import add_new_labels, read_new_labels
-from xjax.data.raw import RawCorpus
 from xjax.data.schema import Label, LabelSpace
 
 SPACE = LabelSpace(

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
+from xjax.data.formats.xc_files import read_xc
 from xjax.data.propensity import propensity_weights
 from xjax.data.schema import Label, LabelSpace
-from xjax.data.xc_repo import read_xc
 
 
 def test_propensities_by_hand():

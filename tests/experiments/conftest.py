@@ -36,7 +36,7 @@ def run_main(devices) -> Callable[..., Done]:
   """Runs experiments.<name> here: a process of its own takes seconds."""
   # These define flags that must outlive a main's.
   app.define_help_flags()
-  for library in ('xjax.train.fit', 'xjax.report.summary'):
+  for library in ('xjax.run.fit', 'xjax.report.terminal.fitted'):
     importlib.import_module(library)
   shared = importlib.import_module('experiments.flags')
 

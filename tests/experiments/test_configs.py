@@ -7,13 +7,13 @@ import re
 
 import pytest
 
-from xjax.search.config import Range
-from xjax.search.overrides import overridden
-from xjax.search.sweep_check import check_sweep
-from xjax.train.config import Config, NeuralTrain, shrink
-from xjax.train.config_check import check_config
-from xjax.train.config_json import to_json
-from xjax.train.fit import fit
+from xjax.config.check import check_config
+from xjax.config.json import to_json
+from xjax.config.run import Config, NeuralTrain, shrink
+from xjax.run.fit import fit
+from xjax.sweep.config import Range
+from xjax.sweep.overrides import overridden
+from xjax.sweep.sweep_check import check_sweep
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAMES = sorted(

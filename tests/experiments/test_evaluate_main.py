@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from xjax.config.run import Config, shrink
 from xjax.core.types import Ragged, ScoreKind
-from xjax.evaluate.lists import Lists
-from xjax.evaluate.predictions import Predictions
-from xjax.train.config import Config, shrink
-from xjax.train.fit import fit
+from xjax.judge.lists import Lists
+from xjax.judge.predictions import Predictions
+from xjax.run.fit import fit
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 N_DOCS, L = 40, 12

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xjax.data.config import SyntheticData
-from xjax.data.synthetic import make_synthetic
+from xjax.data.formats.synthetic import make_synthetic
 
 HELD_OUT = 5
 

@@ -6,12 +6,12 @@ import pathlib
 
 import pytest
 
+from xjax.config.run import shrink
 from xjax.data.config import WordsConfig
-from xjax.evaluate.evaluator import predict
-from xjax.evaluate.judge import judge
-from xjax.models.config import BertConfig, NeuralModel
-from xjax.train.config import shrink
-from xjax.train.fit import fit, load
+from xjax.judge.judge import judge
+from xjax.judge.predict import predict
+from xjax.run.fit import fit, load
+from xjax.score.config import BertConfig, NeuralModel
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIZES = {'dim': 48, 'units': 24, 'zone_units': 24, 'filters': 48, 'chunk': 64}

@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse
 
 from xjax.core.types import Ragged, ScoreKind
-from xjax.evaluate.lists import Lists
-from xjax.evaluate.predictions import Predictions
+from xjax.judge.lists import Lists
+from xjax.judge.predictions import Predictions
 
 
 @pytest.fixture

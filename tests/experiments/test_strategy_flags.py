@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from xjax.models.config import ExactMatchModel
-from xjax.train.config import Config, NoTrain, shrink
-from xjax.train.fit import fit
+from xjax.config.run import Config, NoTrain, shrink
+from xjax.run.fit import fit
+from xjax.score.config import ExactMatchModel
 
 
 @pytest.fixture(scope='module')

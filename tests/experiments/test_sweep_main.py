@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from xjax.search import workers
+from xjax.sweep import workers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SWEEP = """

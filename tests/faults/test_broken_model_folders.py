@@ -13,9 +13,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from xjax.core.errors import DataError
-from xjax.models.architecture import architecture_of
-from xjax.models.convert import parameter_shapes, to_hugging_face
-from xjax.models.model_folder import ModelFolder
+from xjax.score.pretrained.architecture import architecture_of
+from xjax.score.pretrained.convert import parameter_shapes, to_hugging_face
+from xjax.score.pretrained.model_folder import ModelFolder
 
 CONFIG = {
   'model_type': 'bert',

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.data.subwords import Subwords
+from xjax.data.text.subwords import Subwords
 
 PIECES = '[PAD] [UNK] [CLS] [SEP] [MASK] a b ##a ##b the'.split()
 BYTES = '<s> <pad> </s> <unk> Ġ a b t h e th the <mask>'.split()

@@ -14,24 +14,24 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.data.config import JsonlData, OnError
-from xjax.data.descriptors import read_descriptors
-from xjax.data.eurlex57k.records import (
+from xjax.data.files.faults import Faults
+from xjax.data.files.json_lines import Fields
+from xjax.data.formats.descriptors import read_descriptors
+from xjax.data.formats.draft import plain_document, plain_record
+from xjax.data.formats.eurlex57k.records import (
   input_document,
   read_concepts,
   read_record,
 )
-from xjax.data.eurlex57k.sources import find_source
-from xjax.data.faults import Faults
-from xjax.data.jsonl import (
+from xjax.data.formats.eurlex57k.sources import find_source
+from xjax.data.formats.jsonl import (
   document_of,
   parse_documents,
   read_documents,
   read_jsonl,
 )
+from xjax.data.formats.record_store import to_bytes
 from xjax.data.labels import read_label_list
-from xjax.data.raw import plain_document, plain_record
-from xjax.data.record_store import to_bytes
-from xjax.data.rows import Fields
 from xjax.data.schema import label_of
 
 fuzzed = hypothesis.settings(

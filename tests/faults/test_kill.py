@@ -13,9 +13,9 @@ import time
 import numpy as np
 import pytest
 
+from xjax.config.json import to_json
+from xjax.config.run import Config, shrink
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
-from xjax.train.config import Config, shrink
-from xjax.train.config_json import to_json
 from xjax.train.writers import CLOCK_FIELDS
 
 TESTS = pathlib.Path(__file__).parents[1]

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from xjax.core.errors import DataError
-from xjax.evaluate.sparse_npz import read_sparse_npz
+from xjax.judge.files.sparse_npz import read_sparse_npz
 
 
 def npz(**arrays) -> bytes:

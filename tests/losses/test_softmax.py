@@ -10,10 +10,10 @@ import pytest
 
 from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.core.types import PAD
-from xjax.heads.ova import OneVsAll
-from xjax.heads.streaming import head_loss
 from xjax.losses.contract import LabelWeights
 from xjax.losses.softmax import Softmax
+from xjax.score.heads.ova import OneVsAll
+from xjax.score.heads.streaming import head_loss
 
 B, L = 8, 37
 MASK_B = np.arange(B) < B - 1

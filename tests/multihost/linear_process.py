@@ -10,9 +10,9 @@ from scipy import sparse
 from xjax.core import distributed
 from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.core.types import Ragged
-from xjax.linear.batched import fit_batched
-from xjax.linear.config import Loss
-from xjax.linear.part_files import PartFiles
+from xjax.score.linear.batched import fit_batched
+from xjax.score.linear.config import Loss
+from xjax.score.linear.part_files import PartFiles
 
 
 def train(folder, mesh, between=lambda: None):

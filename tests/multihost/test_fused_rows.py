@@ -16,21 +16,15 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from xjax.core.mesh import (
-  DATA,
-  LABEL,
-  MeshConfig,
-  make_mesh,
-  padded_labels,
-)
-from xjax.heads.rounding import E4M3
-from xjax.heads.storage import Storage
-from xjax.models.config import MeanConfig, NoEncoder, OneVsAllConfig
+from xjax.config.json import to_json
+from xjax.config.run import Config, FusedAdagrad, FusedSGD, shrink
+from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh, padded_labels
+from xjax.run.fit import fit
+from xjax.run.neural_training import plan_neural
+from xjax.score.config import MeanConfig, NoEncoder, OneVsAllConfig
+from xjax.score.heads.rounding import E4M3
+from xjax.score.heads.storage import Storage
 from xjax.train.checkpoint import Checkpoints, intact_steps
-from xjax.train.config import Config, FusedAdagrad, FusedSGD, shrink
-from xjax.train.config_json import to_json
-from xjax.train.fit import fit
-from xjax.train.neural import plan_neural
 from xjax.train.state import by_path
 from xjax.train.workdir import Workdir
 

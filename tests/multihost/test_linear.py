@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 from xjax.core.mesh import MeshConfig, make_mesh
-from xjax.linear.classifiers import Classifiers
+from xjax.score.linear.classifiers import Classifiers
 
 SCRIPT = pathlib.Path(__file__).with_name('linear_process.py')
 

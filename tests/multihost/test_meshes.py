@@ -14,13 +14,13 @@ import time
 import numpy as np
 import pytest
 
+from xjax.config.json import to_json
+from xjax.config.run import Config, shrink
 from xjax.core.mesh import MeshConfig, padded_labels
 from xjax.core.types import PAD
-from xjax.evaluate.predictions import Predictions
+from xjax.judge.predictions import Predictions
+from xjax.run.fit import fit
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
-from xjax.train.config import Config, shrink
-from xjax.train.config_json import to_json
-from xjax.train.fit import fit
 
 TESTS = pathlib.Path(__file__).parents[1]
 PROCESS = TESTS / 'train' / 'fit_process.py'

@@ -9,17 +9,17 @@ import time
 
 import numpy as np
 
+from xjax.config.run import Config, shrink
 from xjax.core.mesh import MeshConfig
-from xjax.models.config import (
+from xjax.run.fit import fit
+from xjax.score.config import (
   EmbeddingConfig,
   MeanConfig,
   NeuralModel,
   NoEncoder,
   OneVsAllConfig,
 )
-from xjax.search.sweep_file import write_config
-from xjax.train.config import Config, shrink
-from xjax.train.fit import fit
+from xjax.sweep.sweep_file import write_config
 
 ROOT = pathlib.Path(__file__).parents[2]
 STEPS = 30

@@ -12,10 +12,10 @@ import pytest
 import tokenizers
 
 from xjax.core.mesh import DATA, LABEL
-from xjax.models.bert import Bert
-from xjax.models.config import BertConfig
-from xjax.models.convert import from_hugging_face, parameter_shapes
-from xjax.models.model_folder import ModelFolder, write_model_folder
+from xjax.score.config import BertConfig
+from xjax.score.encoders.bert import Bert
+from xjax.score.pretrained.convert import from_hugging_face, parameter_shapes
+from xjax.score.pretrained.model_folder import ModelFolder, write_model_folder
 from xjax.train.state import by_path, from_paths
 
 pytestmark = pytest.mark.parity

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import DATA, LABEL
-from xjax.heads.contract import TokenFeatures
-from xjax.heads.label_attention import LabelAttention
-from xjax.models.bigru import BiGRU
-from xjax.models.cnn import CNN
-from xjax.models.config import BiGRUConfig, CNNConfig
+from xjax.score.config import BiGRUConfig, CNNConfig
+from xjax.score.encoders.bigru import BiGRU
+from xjax.score.encoders.cnn import CNN
+from xjax.score.heads.contract import TokenFeatures
+from xjax.score.heads.label_attention import LabelAttention
 
 T, B, D, H, F, L = 9, 4, 6, 5, 7, 11
 LENGTHS = np.array([9, 7, 2, 1])

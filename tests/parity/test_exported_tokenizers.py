@@ -8,10 +8,10 @@ import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers, processors, trainers
 
-from xjax.data.subwords import Subwords
-from xjax.data.tokenizer_settings import word_pieces
-from xjax.models.architecture import architecture_of
-from xjax.train.export import tokenizer_files
+from xjax.data.text.subwords import Subwords
+from xjax.data.text.tokenizer_settings import word_pieces
+from xjax.run.export import tokenizer_files
+from xjax.score.pretrained.architecture import architecture_of
 
 pytestmark = pytest.mark.parity
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import DATA, LABEL
-from xjax.models.bigru import BiGRU
-from xjax.models.config import BiGRUConfig
+from xjax.score.config import BiGRUConfig
+from xjax.score.encoders.bigru import BiGRU
 
 pytestmark = pytest.mark.parity
 

@@ -15,12 +15,11 @@ import pytest
 
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.propensity import propensity_weights
-from xjax.evaluate.criteria import Criteria
-from xjax.evaluate.judge import judge
-from xjax.evaluate.lists import Lists
-from xjax.evaluate.predictions import Predictions
-from xjax.metrics import reference_judge
-from xjax.metrics.protocols import (
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import judge
+from xjax.judge.lists import Lists
+from xjax.judge.metrics import reference_judge
+from xjax.judge.metrics.protocols import (
   LIBMULTILABEL,
   NAPKINXC,
   PECOS,
@@ -29,6 +28,7 @@ from xjax.metrics.protocols import (
   Recalled,
   Universe,
 )
+from xjax.judge.predictions import Predictions
 
 HERE = pathlib.Path(__file__).parent
 GOLDEN = HERE.parent / 'golden'

@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-from xjax.data.subwords import Subwords
+from xjax.data.text.subwords import Subwords
 
 pytestmark = pytest.mark.parity
 

@@ -7,17 +7,17 @@ import pathlib
 import numpy as np
 import pytest
 
+from xjax.config.json import to_json
+from xjax.config.run import Config
 from xjax.core.atomic import write_json
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.schema import Label, LabelSpace
-from xjax.evaluate.calibration import Method, calibrate
-from xjax.evaluate.criteria import Criteria
-from xjax.evaluate.evaluator import save_evaluation
-from xjax.evaluate.judge import judge
-from xjax.evaluate.lists import Lists
-from xjax.evaluate.predictions import Predictions
-from xjax.train.config import Config
-from xjax.train.config_json import to_json
+from xjax.judge.calibration import Method, calibrate
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import judge
+from xjax.judge.lists import Lists
+from xjax.judge.predict import save_evaluation
+from xjax.judge.predictions import Predictions
 from xjax.train.workdir import Workdir
 
 N_DOCS, N_LABELS, DEPTH = 12, 8, 8

@@ -6,11 +6,11 @@ import json
 import numpy as np
 
 from xjax.core.atomic import write_json
-from xjax.evaluate.asked import Asked
-from xjax.evaluate.criteria import Criteria
-from xjax.evaluate.evaluator import save_evaluation
-from xjax.evaluate.judge import judge
-from xjax.metrics.protocols import PROTOCOLS, PYXCLIB, XJAX
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import judge
+from xjax.judge.metrics.protocols import PROTOCOLS, PYXCLIB, XJAX
+from xjax.judge.predict import save_evaluation
+from xjax.judge.request import Asked
 from xjax.report.rejudging import judge_runs
 from xjax.report.sources import read_runs
 

@@ -10,25 +10,25 @@ import pytest
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged, ScoreKind
-from xjax.evaluate.asked import Asked
-from xjax.evaluate.criteria import Criteria
-from xjax.evaluate.judge import judge
-from xjax.metrics.protocols import PYXCLIB, XJAX
-from xjax.report.collect import Group
-from xjax.report.html import render_html
-from xjax.report.markdown import render_markdown
-from xjax.report.page import Fold, Picture, Table, Text
-from xjax.report.pictures import (
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import judge
+from xjax.judge.metrics.protocols import PYXCLIB, XJAX
+from xjax.judge.request import Asked
+from xjax.report.figures.figures import (
   binned_f1,
   coverage_against_precision,
   frequency_picture,
   learning_curves,
   reliability_blocks,
 )
-from xjax.report.published_tables import published_folds
+from xjax.report.page.html import render_html
+from xjax.report.page.markdown import render_markdown
+from xjax.report.page.page import Fold, Picture, Table, Text
 from xjax.report.rejudging import judge_runs
 from xjax.report.report import report
+from xjax.report.runs import Group
 from xjax.report.sources import read_runs
+from xjax.report.tables.published_tables import published_folds
 
 COLOUR = {'one': 'red'}
 

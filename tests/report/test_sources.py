@@ -7,7 +7,7 @@ import re
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.evaluate.score_files import JudgeFiles
+from xjax.judge.files.judged import JudgeFiles
 from xjax.report.sources import read_history, read_runs
 
 

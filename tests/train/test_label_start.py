@@ -7,13 +7,13 @@ import jax
 import numpy as np
 import pytest
 
+from xjax.config.run import Config, FusedSGD
 from xjax.core.mesh import MeshConfig, make_mesh, padded_labels
 from xjax.core.types import PAD
 from xjax.data.schema import LabelSpace
-from xjax.heads.kahan import LEFT_OUT, PLACE, kahan_slots
-from xjax.heads.storage import Storage
-from xjax.models.build import build, smoothed_priors
-from xjax.models.config import (
+from xjax.run import neural_training as neural
+from xjax.score.build import build, smoothed_priors
+from xjax.score.config import (
   EmbeddingConfig,
   LabelAttentionConfig,
   MeanConfig,
@@ -22,9 +22,9 @@ from xjax.models.config import (
   NoPooling,
   OneVsAllConfig,
 )
-from xjax.train import neural
+from xjax.score.heads.kahan import LEFT_OUT, PLACE, kahan_slots
+from xjax.score.heads.storage import Storage
 from xjax.train.average import EMAConfig
-from xjax.train.config import Config, FusedSGD
 from xjax.train.fused_rows import FREQUENT
 
 WORDS, N_TRAIN = 9, 4000

@@ -16,6 +16,7 @@ import numpy as np
 import optax
 import pytest
 
+from xjax.config.run import NeuralTrain
 from xjax.core.errors import UserError
 from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.core.types import PAD, Batch
@@ -26,7 +27,6 @@ from xjax.train.checkpoint import (
   read_meta,
   read_params,
 )
-from xjax.train.config import NeuralTrain
 from xjax.train.loop import Loop, Position
 from xjax.train.preemption import Preempted, Preemption
 from xjax.train.state import plan_state

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from xjax.config.run import Config, EvalConfig, shrink
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
+from xjax.data.batches.sparse import batch_rows
 from xjax.data.config import (
   GivenFeaturesConfig,
   Norm,
@@ -15,8 +17,6 @@ from xjax.data.config import (
 )
 from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document
-from xjax.data.sparse_batches import batch_rows
-from xjax.train.config import Config, EvalConfig, shrink
 from xjax.train.sparse_inputs import RowInputs, TextInputs, Texts, fit_inputs
 
 JUDGED = EvalConfig(batch_size=8)

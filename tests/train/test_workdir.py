@@ -3,7 +3,7 @@
 import pytest
 
 from xjax.core.errors import ConfigError, UserError
-from xjax.train.fit import fit, load
+from xjax.run.fit import fit, load
 from xjax.train.workdir import Workdir
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from xjax.core.errors import ConfigError
 from xjax.core.types import Ragged
 from xjax.data.config import DataConfig
+from xjax.data.formats.draft import TRAIN, CutDocuments, RawCorpus
 from xjax.data.labels import add_outside, hold_out, make_space, order_labels
-from xjax.data.raw import TRAIN, CutDocuments, RawCorpus
 from xjax.data.schema import Corpus, LabelSpace, Split
 
 

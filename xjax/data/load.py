@@ -6,6 +6,7 @@ import dataclasses
 from absl import logging
 
 from xjax.core.errors import ConfigError
+from xjax.data.batches.feature_files import with_features
 from xjax.data.config import (
   DataConfig,
   Eurlex57kData,
@@ -16,22 +17,24 @@ from xjax.data.config import (
   XcRepoData,
 )
 from xjax.data.corpus import build_corpus
-from xjax.data.eurlex57k.reader import read_eurlex57k
-from xjax.data.eurlex57k.records import FULL_TEXT, input_document
-from xjax.data.feature_files import with_features
-from xjax.data.htc import htc_document, read_htc
-from xjax.data.jsonl import (
+from xjax.data.files.json_lines import Fields
+from xjax.data.formats.draft import USUAL, RawCorpus, choose_splits, cut
+from xjax.data.formats.eurlex57k.reader import read_eurlex57k
+from xjax.data.formats.eurlex57k.records import FULL_TEXT, input_document
+from xjax.data.formats.htc import htc_document, read_htc
+from xjax.data.formats.jsonl import (
   ReadDocument,
   document_of,
   read_documents,
   read_jsonl,
 )
-from xjax.data.raw import USUAL, RawCorpus, choose_splits, cut
-from xjax.data.rows import Fields
+from xjax.data.formats.synthetic import make_synthetic
+from xjax.data.formats.xc_features import (
+  read_feature_documents,
+  read_xc_features,
+)
+from xjax.data.formats.xc_text import read_xc_repo, text_document
 from xjax.data.schema import Corpus, Document, LabelSpace
-from xjax.data.synthetic import make_synthetic
-from xjax.data.xc_features import read_feature_documents, read_xc_features
-from xjax.data.xc_text import read_xc_repo, text_document
 
 
 def load_corpus(

@@ -8,11 +8,11 @@ import re
 import numpy as np
 
 from xjax.core.errors import DataError
-from xjax.data.faults import Fault, Faults
-from xjax.data.rows import Fields, parse_object, read_lines
+from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.json_lines import Fields, parse_object, read_lines
+from xjax.data.files.text_lines import open_text
 from xjax.data.schema import Label, LabelSpace, label_of
-from xjax.data.text_lines import open_text
-from xjax.data.vocab import has_letters
+from xjax.data.text.words import has_letters
 
 _JSON_ENDINGS = ('.jsonl', '.jsonl.gz')
 # Or a list of them, of which it is said what is wrong: no name begins so.

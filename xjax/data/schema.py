@@ -13,10 +13,10 @@ import numpy as np
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.faults import Faults
-from xjax.data.feature_rows import FeatureRows
+from xjax.data.batches.feature_rows import FeatureRows
+from xjax.data.files.faults import Faults
+from xjax.data.files.json_lines import Fields, parse_rows
 from xjax.data.propensity import propensity_weights
-from xjax.data.rows import Fields, parse_rows
 
 FREQUENT_FROM = 50  # training documents; 1..49 is few, 0 is zero
 # What labels.jsonl calls labels: trained (no flag), held out, new, outside.

@@ -8,7 +8,7 @@ from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32
 
-from xjax.core.sums import total
+from xjax.core.numerics import total
 from xjax.losses.contract import LabelLoss
 
 _FOLDED = 16  # documents whose losses share a logarithm

@@ -8,7 +8,7 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 
-from xjax.core.sums import total
+from xjax.core.numerics import total
 
 
 @struct.dataclass

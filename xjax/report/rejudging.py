@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from xjax.core.errors import DataError
-from xjax.evaluate.asked import Asked
-from xjax.evaluate.criteria import PROPENSITY, Criteria
-from xjax.evaluate.judge import INTERVALS, NOTES, Metrics, judge
-from xjax.evaluate.slice_names import needs_labels
-from xjax.metrics.protocols import PROTOCOLS, kind_of
-from xjax.metrics.slices import ALL
-from xjax.report.collect import Run, every_metric, protocols
+from xjax.judge.criteria import PROPENSITY, Criteria
+from xjax.judge.judge import INTERVALS, NOTES, Metrics, judge
+from xjax.judge.metrics.protocols import PROTOCOLS, kind_of
+from xjax.judge.metrics.slices import ALL
+from xjax.judge.request import Asked
+from xjax.judge.slice_names import needs_labels
+from xjax.report.runs import Run, every_metric, protocols
 
 _PROPENSITY_KINDS = tuple(
   dict.fromkeys(

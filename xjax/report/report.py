@@ -5,9 +5,21 @@ import pathlib
 from typing import Any
 
 from xjax.core.errors import ConfigError
-from xjax.evaluate.asked import Asked
-from xjax.evaluate.score_files import DEPTH, JudgeFiles
-from xjax.report.collect import (
+from xjax.judge.files.judged import DEPTH, JudgeFiles
+from xjax.judge.request import Asked
+from xjax.report.figures.figures import (
+  binned_f1,
+  coverage_against_precision,
+  frequency_picture,
+  learning_curves,
+  rank_curves,
+  reliability_blocks,
+)
+from xjax.report.figures.plots import system_colours
+from xjax.report.figures.tally import Tally, label_tally, tally
+from xjax.report.page.page import Block, Fold, Page, Section, Text
+from xjax.report.rejudging import judge_runs
+from xjax.report.runs import (
   SEED,
   Group,
   Run,
@@ -17,35 +29,23 @@ from xjax.report.collect import (
   group_by_seed,
   group_metrics,
 )
-from xjax.report.corpus_table import (
+from xjax.report.sources import OWN, read_runs
+from xjax.report.tables.corpus import (
   bin_table,
   corpus_table,
   system_table,
   unlike_spaces,
 )
-from xjax.report.metric_tables import (
+from xjax.report.tables.metrics import (
   USUAL_K,
   full_tables,
   intervals_of,
   main_table,
   note_listing,
 )
-from xjax.report.page import Block, Fold, Page, Section, Text
-from xjax.report.pictures import (
-  binned_f1,
-  coverage_against_precision,
-  frequency_picture,
-  learning_curves,
-  rank_curves,
-  reliability_blocks,
-)
-from xjax.report.plots import system_colours
-from xjax.report.published import datasets, find_dataset
-from xjax.report.published_tables import published_folds
-from xjax.report.rejudging import judge_runs
-from xjax.report.sources import OWN, read_runs
-from xjax.report.tally import Tally, label_tally, tally
-from xjax.report.worst_labels import worst_labels
+from xjax.report.tables.published import datasets, find_dataset
+from xjax.report.tables.published_tables import published_folds
+from xjax.report.tables.worst_labels import worst_labels
 
 AS_JUDGED = Asked()  # nothing in particular is asked for
 

@@ -8,14 +8,14 @@ import pathlib
 from typing import Any
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.evaluate.calibration import Calibration
-from xjax.evaluate.evaluator import METRICS, PREDICTIONS
-from xjax.evaluate.judge import INTERVALS
-from xjax.evaluate.predictions import Predictions
-from xjax.evaluate.score_files import DEPTH, JudgeFiles, read_judged
-from xjax.metrics.slices import ALL
-from xjax.report.collect import SEED, Run, every_metric, protocols
-from xjax.report.lender import lend
+from xjax.judge.calibration import Calibration
+from xjax.judge.files.judged import DEPTH, JudgeFiles, read_judged
+from xjax.judge.judge import INTERVALS
+from xjax.judge.metrics.slices import ALL
+from xjax.judge.predict import METRICS, PREDICTIONS
+from xjax.judge.predictions import Predictions
+from xjax.report.lent import lend
+from xjax.report.runs import SEED, Run, every_metric, protocols
 from xjax.train.workdir import Workdir, read_json
 
 SPLITS = ('dev', 'test')  # which is taken where none is named

@@ -5,17 +5,17 @@ import os
 
 import numpy as np
 
+from xjax.config.run import Config
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import FeatureFilesConfig
-from xjax.data.feature_files import (
+from xjax.data.batches.feature_files import (
   features_folder,
   in_files,
   read_features,
 )
-from xjax.data.feature_rows import FeatureRows
+from xjax.data.batches.feature_rows import FeatureRows
+from xjax.data.batches.word_features import word_features
+from xjax.data.config import FeatureFilesConfig
 from xjax.data.schema import Corpus, Document, Label, Split
-from xjax.data.word_features import word_features
-from xjax.train.config import Config
 
 _GIVE = (
   'this run reads vectors of an outside encoder: give those of the documents '

@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from xjax.config.run import ByOptimizer, FusedAdagrad, FusedSGD, NeuralTrain
 from xjax.core.types import PAD
-from xjax.heads.contract import ALL_DEVICES
-from xjax.heads.fused import Pace
-from xjax.heads.kahan import LEFT_OUT, PLACE, kahan_slots
-from xjax.heads.ova import OneVsAll
-from xjax.heads.storage import Storage
-from xjax.heads.update import SGD, AdagradRow, RowRule
-from xjax.train.config import ByOptimizer, FusedAdagrad, FusedSGD, NeuralTrain
+from xjax.score.heads.contract import ALL_DEVICES
+from xjax.score.heads.fused import Pace
+from xjax.score.heads.kahan import LEFT_OUT, PLACE, kahan_slots
+from xjax.score.heads.ova import OneVsAll
+from xjax.score.heads.storage import Storage
+from xjax.score.heads.update import SGD, AdagradRow, RowRule
 from xjax.train.schedule import make_schedule
 
 FREQUENT = 50  # training documents of a label that is compensated, at least

@@ -3,26 +3,26 @@
 from collections.abc import Iterable, Sequence
 import dataclasses
 
+from xjax.config.run import Config
 from xjax.core.share import WHOLE, Share
 from xjax.core.types import Ragged
-from xjax.data.config import DataConfig, SubwordsConfig, WordsConfig
-from xjax.data.feature_rows import FeatureRows
-from xjax.data.load import model_view
-from xjax.data.packing import Packing
-from xjax.data.pipeline import (
+from xjax.data.batches.dense import (
   Documents,
   EvalBatches,
   TrainBatches,
   eval_batches,
 )
+from xjax.data.batches.feature_rows import FeatureRows
+from xjax.data.batches.packing import Packing
+from xjax.data.batches.zones import Zones
+from xjax.data.config import DataConfig, SubwordsConfig, WordsConfig
+from xjax.data.load import model_view
 from xjax.data.schema import Document, Split
-from xjax.data.subword_places import document_subwords
-from xjax.data.subwords import Subwords
-from xjax.data.tokens import default_cache_dir, encode, tokenise
-from xjax.data.vocab import PAD_ID, Vocabulary
-from xjax.data.word_places import WordPlace, document_words
-from xjax.data.zones import Zones
-from xjax.train.config import Config
+from xjax.data.text.subword_places import document_subwords
+from xjax.data.text.subwords import Subwords
+from xjax.data.text.token_cache import default_cache_dir, encode, tokenise
+from xjax.data.text.word_places import WordPlace, document_words
+from xjax.data.text.words import PAD_ID, Vocabulary
 from xjax.train.document_features import document_features, split_features
 
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from xjax.core.mesh import put_labels
-from xjax.heads.kahan import PLACE, kahan_places
+from xjax.score.heads.kahan import PLACE, kahan_places
 from xjax.train.state import StatePlan, TrainState, by_path, from_paths
 
 BIASES = 'head/bias'

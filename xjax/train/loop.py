@@ -13,12 +13,12 @@ import jax
 import numpy as np
 import optax
 
+from xjax.config.run import NeuralTrain
 from xjax.core.errors import UserError
 from xjax.core.mesh import put_batch, share_of
 from xjax.core.types import Batch
 from xjax.train.average import differs
 from xjax.train.checkpoint import Checkpoints
-from xjax.train.config import NeuralTrain
 from xjax.train.preemption import Preempted, Preemption
 from xjax.train.state import TrainState
 from xjax.train.step import StepMetrics, TrainStep

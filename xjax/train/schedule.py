@@ -2,7 +2,7 @@
 
 import optax
 
-from xjax.train.config import NeuralTrain, Schedule
+from xjax.config.run import NeuralTrain, Schedule
 
 
 def make_schedule(config: NeuralTrain) -> optax.Schedule:

@@ -8,16 +8,16 @@ import numpy as np
 from scipy import sparse
 import tqdm
 
+from xjax.config.run import Config
 from xjax.core.errors import ConfigError
 from xjax.core.share import own_share
 from xjax.core.types import Ragged
+from xjax.data.batches.feature_rows import FeatureRows
+from xjax.data.batches.sparse import Features, SparseBatches
+from xjax.data.batches.sparse_documents import SparseDocuments
 from xjax.data.config import GivenFeaturesConfig, TfidfConfig
-from xjax.data.feature_rows import FeatureRows
 from xjax.data.schema import Document, Split
-from xjax.data.sparse_batches import Features, SparseBatches
-from xjax.data.sparse_documents import SparseDocuments
-from xjax.data.tfidf import Tfidf
-from xjax.train.config import Config
+from xjax.data.text.tfidf import Tfidf
 from xjax.train.document_features import check_reads_features
 from xjax.train.inputs import as_read
 

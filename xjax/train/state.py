@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
 import optax
 
-from xjax.heads.contract import is_label_row
-from xjax.heads.frozen import Frozen
+from xjax.config.parameter_groups import in_group
+from xjax.score.heads.contract import is_label_row
+from xjax.score.heads.frozen import Frozen
 from xjax.train.average import AverageConfig, NoAverage, averages
 from xjax.train.fused_rows import FusedRows
-from xjax.train.parameter_globs import in_group
 
 
 @struct.dataclass

@@ -14,10 +14,10 @@ import optax
 from xjax.core.mesh import DATA, LABEL, put_labels
 from xjax.core.rng import step_key
 from xjax.core.types import Batch
-from xjax.heads.contract import row_spec
-from xjax.heads.fused import RowStep
-from xjax.heads.update import Slots
 from xjax.losses.contract import ChunkLoss, LabelWeights
+from xjax.score.heads.contract import row_spec
+from xjax.score.heads.fused import RowStep
+from xjax.score.heads.update import Slots
 from xjax.train.average import newest_share, with_newest
 from xjax.train.state import StatePlan, TrainState
 

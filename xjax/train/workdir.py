@@ -8,15 +8,15 @@ from typing import Any
 
 from absl import logging
 
+from xjax.config.json import Difference, diff, load_config, to_json
+from xjax.config.run import Config
 from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Corpus, LabelSpace
-from xjax.data.subwords import Subwords
-from xjax.data.vocab import Vocabulary
-from xjax.models.architecture import Architecture, architecture_of
-from xjax.train.config import Config
-from xjax.train.config_json import Difference, diff, load_config, to_json
+from xjax.data.text.subwords import Subwords
+from xjax.data.text.words import Vocabulary
+from xjax.score.pretrained.architecture import Architecture, architecture_of
 
 _VOCABULARY = 'vocabulary'  # field of corpus.json
 

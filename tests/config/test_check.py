@@ -1,0 +1,269 @@
+"""Configs that cannot work are refused, field by field."""
+
+from collections.abc import Iterator
+import copy
+import dataclasses
+
+import pytest
+
+from xjax.config.check import check_config, field_fault
+from xjax.config.run import (
+  ByOptimizer,
+  Config,
+  FusedAdagrad,
+  FusedSGD,
+  NeuralTrain,
+  NoTrain,
+  Optimizer,
+  RowsConfig,
+  TrainConfig,
+)
+from xjax.core.errors import ConfigError
+from xjax.data.config import (
+  DataConfig,
+  Eurlex57kData,
+  FeatureFilesConfig,
+  SyntheticData,
+  TokensConfig,
+)
+from xjax.losses.config import LabelWeightsConfig, LossConfig
+from xjax.score.config import (
+  DescriptorHeadConfig,
+  EncoderConfig,
+  ExactMatchModel,
+  InputConfig,
+  MeanConfig,
+  ModelConfig,
+  NeuralModel,
+  OneVsAllConfig,
+  PoolingConfig,
+)
+from xjax.score.heads.storage import Storage
+from xjax.train.average import AverageConfig, EMAConfig
+
+
+def broken(path: str, value: object, whole: Config | None = None) -> Config:
+  config = copy.deepcopy(whole or Config())
+  *holders, name = path.split('.')
+  holder = config
+  for part in holders:
+    holder = getattr(holder, part)
+  setattr(holder, name, value)
+  return config
+
+
+def test_defaults_pass():
+  check_config(Config())
+  check_config(Config(data=Eurlex57kData(dir='somewhere')))
+
+
+@pytest.mark.parametrize(
+  ('path', 'value', 'says'),
+  [
+    ('seed', 1.5, 'must be int'),
+    ('seed', True, 'must be int'),
+    ('seed', -1, 'at least 0'),
+    ('train.learning_rate', '0.1', 'must be float'),
+    ('train.learning_rate', 0.0, 'above 0'),
+    ('train.learning_rate', float('nan'), 'above 0'),
+    ('train.learning_rate', float('inf'), 'above 0'),
+    ('train.b2', 1.0, 'below 1'),
+    ('train.steps', 0, 'at least 1'),
+    ('train.optimizer', 'adam', 'Optimizer.ADAM or ADAMW'),
+    ('train.accumulate', 3, 'must divide config.train.batch_size=64'),
+    ('train.warmup', 2000, 'at most config.train.steps=1000'),
+    ('train.weight_decay', 0.1, 'config.train.optimizer=Optimizer.ADAMW'),
+    ('train.best_metric', 'RP@5', 'slice/metric'),
+    ('train.best_metric', 'all/RP5', 'slice/metric'),
+    ('train.best_metric', 'tail/RP@5', 'slice/metric'),
+    ('train.best_metric', 'all/RP@7', 'config.eval.ks'),
+    ('data.tokens', None, 'must be TokensConfig'),
+    ('data', DataConfig(), 'one of SyntheticData, Eurlex57kData, '),
+    (
+      'data.tokens',
+      TokensConfig(),
+      'one of WordsConfig, SubwordsConfig, FeatureFilesConfig',
+    ),
+    ('model', ModelConfig(), 'one of NeuralModel, ExactMatchModel'),
+    ('model.embedding', InputConfig(), 'one of EmbeddingConfig, '),
+    ('model.encoder', EncoderConfig(), 'one of NoEncoder, BiGRUConfig, '),
+    ('model.pooling', PoolingConfig(), 'one of NoPooling, MeanConfig, '),
+    ('model.head', DescriptorHeadConfig(), 'of ZeroShotConfig, UnifiedConfig'),
+    ('train', TrainConfig(), 'one of NeuralTrain, NoTrain'),
+    ('train.loss', LossConfig(), 'one of BCEConfig, FocalConfig, Squared'),
+    ('train.rows', RowsConfig(), 'one of ByOptimizer, FusedSGD, FusedAdagrad'),
+    ('train.rows', FusedSGD(), 'needs config.model.head=OneVsAllConfig(...)'),
+    ('train.label_weights', LabelWeightsConfig(), 'one of EvenWeights, Class'),
+    ('train.average', AverageConfig(), 'one of NoAverage, EMAConfig, SWA'),
+    ('data.tokens.buckets', (), 'ascending'),
+    ('data.tokens.buckets', (64, 32, 512), 'ascending'),
+    ('data.tokens.buckets', (64, 128), 'max_tokens=512'),
+    ('data.tokens.buckets', (64, 512.0), 'a tuple of int'),
+    ('data.tokens.buckets', 512, 'a tuple of int'),
+    ('data.zones', 'header', 'a tuple of str'),
+    ('data.zones', ('header', 'header'), 'named twice'),
+    ('data.labels', '', 'corpus, all, or a file'),
+    ('data.hold_out_labels', -1, 'at least 0'),
+    ('data.n_train', 0, 'at least 1'),
+    ('model.embedding.dropout', 1.0, 'below 1'),
+    ('model.head.chunk', 0, 'at least 1'),
+    ('eval.ks', (5, 100), 'config.eval.depth=50'),
+    ('eval.calibration', 'platt', 'Method.AUTO or NONE or TEMP'),
+    ('mesh.label', 0, '-1: the rest'),
+    ('train.stepz', 3, 'did you mean steps'),
+    ('data.directory', 'x', 'no such field; did you mean dir'),
+  ],
+)
+def test_a_faulty_field_is_named(path, value, says):
+  with pytest.raises(ConfigError) as raised:
+    check_config(broken(path, value))
+  message = str(raised.value)
+  assert f'config.{path}' in message
+  assert says in message
+  assert '\n' not in message
+
+
+MATCH = Config(model=ExactMatchModel(), train=NoTrain())
+
+
+def test_exact_match_has_no_training():
+  check_config(MATCH)
+  for config in (
+    dataclasses.replace(MATCH, train=NeuralTrain()),
+    dataclasses.replace(Config(), train=NoTrain()),
+  ):
+    with pytest.raises(ConfigError, match='does not go with') as raised:
+      check_config(config)
+    assert str(raised.value).startswith('config.train=')
+
+
+@pytest.mark.parametrize(
+  ('path', 'value', 'says'),
+  [
+    ('model.alt', 1, 'must be bool'),
+    ('eval.ks', (5, 100), 'config.eval.depth=50'),
+    ('data.tokens.by_zone', True, 'reads zones as one text'),
+    ('data.tokens', FeatureFilesConfig(), 'ExactMatchModel(...) reads Words'),
+    ('train.steps', 3, 'no such field'),
+  ],
+)
+def test_faults_of_exact_match(path, value, says):
+  with pytest.raises(ConfigError) as raised:
+    check_config(broken(path, value, MATCH))
+  assert f'config.{path}' in str(raised.value)
+  assert says in str(raised.value)
+
+
+def numbers(holder: object, path: str = '') -> Iterator[str]:
+  for field in dataclasses.fields(holder):
+    value = getattr(holder, field.name)
+    if dataclasses.is_dataclass(value):
+      yield from numbers(value, f'{path}{field.name}.')
+    elif isinstance(value, int | float):
+      yield path + field.name
+
+
+@pytest.mark.parametrize('path', list(numbers(Config())))
+def test_every_number_has_a_range(path):
+  with pytest.raises(ConfigError, match=f'config.{path}=-2'):
+    check_config(broken(path, -2))
+
+
+FUSED = Config(
+  model=NeuralModel(
+    pooling=MeanConfig(),
+    head=OneVsAllConfig(storage=Storage.FLOAT8, bottleneck=64),
+  ),
+  train=NeuralTrain(rows=FusedSGD(momentum=0.9)),
+)
+
+
+def test_rows_that_training_changes_by_themselves():
+  for rows in (FusedSGD(), FusedAdagrad()):
+    for storage in Storage:
+      config = broken('train.rows', rows, FUSED)
+      check_config(broken('model.head.storage', storage, config))
+
+
+@pytest.mark.parametrize(
+  ('path', 'value', 'says'),
+  [
+    ('train.rows', ByOptimizer(), 'the optimizer trains float32'),
+    ('train.accumulate', 2, 'rows are changed once per batch'),
+    ('train.average', EMAConfig(), 'must be NoAverage()'),
+    ('train.rows.learning_rate', 0.0, 'above 0'),
+    ('train.rows.momentum', 1.0, 'from 0 to below 1'),
+    ('train.rows.weight_decay', -0.1, 'at least 0'),
+    ('train.rows', FusedAdagrad(eps=0.0), 'above 0'),
+    ('model.head.storage', 'float8', 'Storage.FLOAT32 or BFLOAT16 or'),
+    ('model.head.bottleneck', -1, 'at least 0'),
+  ],
+)
+def test_faults_of_rows_that_training_changes(path, value, says):
+  with pytest.raises(ConfigError) as raised:
+    check_config(broken(path, value, FUSED))
+  assert says in str(raised.value)
+  assert str(raised.value).startswith('config.')
+
+
+def test_every_fault_has_its_line():
+  config = Config(seed=-1, data=SyntheticData(n_train=0))
+  config.train.steps = 'many'
+  with pytest.raises(ConfigError) as raised:
+    check_config(config)
+  assert len(str(raised.value).splitlines()) == 3
+
+
+def test_not_a_config():
+  with pytest.raises(ConfigError, match='must return a Config, not dict'):
+    check_config({})
+
+
+def test_integers_are_floats():
+  assert faults('train.clip_value', 5) == faults('train.clip_value', 5.0) == ''
+  assert 'config.train.clip_value' in faults('train.clip_value', True)
+  assert 'config.train.clip_value' in faults('train.clip_value', '5')
+
+
+def faults(path: str, value: object) -> str:
+  try:
+    check_config(broken(path, value))
+  except ConfigError as error:
+    return str(error)
+  return ''
+
+
+@pytest.mark.parametrize('optimizer', Optimizer)
+def test_weight_decay_is_for_adamw_alone(optimizer):
+  assert faults('train.optimizer', optimizer) == ''
+  config = broken('train.optimizer', optimizer)
+  config.train.weight_decay = 0.1
+  if optimizer is Optimizer.ADAMW:
+    assert check_config(config) is None
+  else:
+    with pytest.raises(ConfigError, match='config.train.weight_decay'):
+      check_config(config)
+
+
+@pytest.mark.parametrize(
+  ('path', 'says'),
+  [
+    ('train.learning_rat', 'did you mean learning_rate'),
+    ('trian.steps', 'config.trian: no such field; did you mean train'),
+    ('train.steps.more', 'config.train.steps has no fields of its own'),
+    ('eval.qqqqqq', 'the fields there are batch_size, depth, ks'),
+    ('data.n_trian', 'did you mean n_train'),
+    ('train.loss', 'config.train.loss: another kind is chosen in the config'),
+    ('mesh', 'config.mesh: set its fields one by one: data, label'),
+  ],
+)
+def test_field_faults_are_told_their_neighbours(path, says):
+  assert says in field_fault(Config(), path)
+
+
+def test_known_fields_pass():
+  config = Config()
+  for field in dataclasses.fields(config.train):
+    parts = dataclasses.is_dataclass(getattr(config.train, field.name))
+    fault = field_fault(config, f'train.{field.name}')
+    assert (fault is None) != parts

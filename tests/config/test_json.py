@@ -1,0 +1,232 @@
+import dataclasses
+import json
+
+import pytest
+
+from xjax.config.json import diff, from_json, load_config, to_json
+from xjax.config.run import (
+  Config,
+  Dtype,
+  EvalConfig,
+  FusedAdagrad,
+  NeuralTrain,
+  NoTrain,
+  Optimizer,
+  Schedule,
+  shrink,
+)
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh import MeshConfig
+from xjax.data.config import (
+  GivenFeaturesConfig,
+  HtcConfig,
+  HtcData,
+  HtcLabels,
+  JsonlData,
+  Norm,
+  OnError,
+  SyntheticData,
+  TfidfConfig,
+  WordsConfig,
+  XcFeaturesData,
+  XcRepoData,
+)
+from xjax.judge.calibration import Method
+from xjax.losses.config import ClassBalancedWeights, FocalConfig, SoftmaxConfig
+from xjax.score.config import (
+  ExactMatchModel,
+  MeanConfig,
+  NeuralModel,
+  OneVsAllConfig,
+)
+from xjax.score.heads.storage import Storage
+from xjax.train.average import SWAConfig
+
+
+def rich():
+  return Config(
+    seed=3,
+    data=JsonlData(
+      dir='/d',
+      zones=('title', 'body'),
+      on_error=OnError.SKIP,
+      tokens=WordsConfig(max_tokens=32, buckets=(8, 32)),
+    ),
+    train=NeuralTrain(
+      learning_rate=0.1 + 0.2,
+      schedule=Schedule.COSINE,
+      optimizer=Optimizer.ADAMW,
+      compute_dtype=Dtype.BFLOAT16,
+      rates=('encoder/*=0.1', 'pooling/*=0.5'),
+      freeze=('embedding/*',),
+      loss=FocalConfig(gamma=1.5),
+      label_weights=ClassBalancedWeights(beta=0.99),
+      average=SWAConfig(start=500, every=100),
+    ),
+    eval=EvalConfig(ks=(1, 5), calibration=Method.PLATT),
+    mesh=MeshConfig(data=2, label=4),
+  )
+
+
+LEAVES = HtcData(dir='/d', htc=HtcConfig('my.taxonomy', HtcLabels.LEAVES))
+ROWS = Config(
+  model=NeuralModel(
+    pooling=MeanConfig(), head=OneVsAllConfig(storage=Storage.COMPENSATED)
+  ),
+  train=NeuralTrain(rows=FusedAdagrad(eps=1e-6), loss=SoftmaxConfig()),
+)
+CONFIGS = {
+  'default': Config(),
+  'rich': rich(),
+  'taxonomy': Config(data=LEAVES),
+  'rows': ROWS,
+  'raw text': Config(data=XcRepoData()),
+  'features': Config(
+    data=XcFeaturesData(tokens=GivenFeaturesConfig(norm=Norm.L2))
+  ),
+  'tfidf': Config(data=JsonlData(tokens=TfidfConfig(max_ngram=5))),
+  'exact match': Config(model=ExactMatchModel(alt=True), train=NoTrain()),
+}
+
+
+@pytest.mark.parametrize('config', CONFIGS.values(), ids=CONFIGS)
+def test_round_trip_through_a_file(tmp_path, config):
+  path = tmp_path / 'config.json'
+  path.write_text(json.dumps(to_json(config)))
+  again = load_config(path)
+  assert again == config
+  assert type(again.data) is type(config.data)
+  assert diff(config, again) == []
+
+
+def test_kinds_stand_in_the_json():
+  written = to_json(rich())
+  assert written['data']['kind'] == 'jsonl'
+  assert written['data']['tokens']['kind'] == 'words'
+  assert written['model']['encoder']['kind'] == 'bigru'
+  assert written['data']['on_error'] == 'skip'
+  assert written['train']['rates'] == ['encoder/*=0.1', 'pooling/*=0.5']
+  assert written['train']['loss']['kind'] == 'focal'
+  assert written['train']['average'] == {
+    'kind': 'swa',
+    'start': 500,
+    'every': 100,
+  }
+  assert 'kind' not in written['mesh']
+
+
+def test_rows_and_their_storage_stand_in_the_json():
+  written = to_json(ROWS)
+  assert written['model']['head']['storage'] == 'compensated'
+  assert written['train']['rows'] == {
+    'kind': 'fused_adagrad',
+    'learning_rate': 0.05,
+    'eps': 1e-6,
+    'weight_decay': 0.0,
+  }
+  small = shrink(ROWS)
+  assert small.train.rows == ROWS.train.rows
+  assert small.model.head.storage is Storage.COMPENSATED
+
+
+def test_models_that_are_not_trained_shrink():
+  config = CONFIGS['exact match']
+  small = shrink(config)
+  assert (small.model, small.train) == (config.model, config.train)
+  assert isinstance(small.data, SyntheticData)
+  written = to_json(small)
+  assert written['model'] == {'kind': 'exact_match', 'alt': True}
+  assert written['train'] == {'kind': 'none'}
+
+
+def test_absent_fields_take_their_defaults():
+  assert from_json({'seed': 4}) == Config(seed=4)
+
+
+@pytest.mark.parametrize(
+  'value, says',
+  [
+    ({'sed': 1}, "'sed'"),
+    ({'train': {'kind': 'gradient', 'stps': 1}}, "'train.stps'"),
+    ({'data': {'kind': 'cvs'}}, 'data: unknown kind'),
+    ({'data': {'kind': 'bigru'}}, 'data: unknown kind'),
+    ({'data': {'dir': 'x'}}, 'data: has no "kind", .* \'jsonl\', '),
+    (
+      {'model': {'kind': 'neural', 'head': {'chunk': 4}}},
+      'model.head: has no "kind"',
+    ),
+    ({'seed': '1'}, 'seed: expected'),
+    (
+      {'train': {'kind': 'gradient', 'schedule': 'square'}},
+      "'constant', 'linear', 'cosine'",
+    ),
+    ({'eval': {'ks': [1, 'a']}}, 'eval.ks'),
+    ({'mesh': 3}, 'mesh: expected an object'),
+    ([], 'config: expected an object'),
+  ],
+)
+def test_wrong_json_is_named(value, says):
+  with pytest.raises(ConfigError, match=says):
+    from_json(value)
+
+
+def test_damaged_file_is_a_data_error(tmp_path):
+  path = tmp_path / 'config.json'
+  with pytest.raises(DataError, match='config.json'):
+    load_config(path)
+  path.write_text('{"seed": ')
+  with pytest.raises(DataError, match='config.json'):
+    load_config(path)
+
+
+def test_diff_names_paths_and_what_may_change():
+  old = Config()
+  new = dataclasses.replace(
+    old,
+    seed=1,
+    data=dataclasses.replace(old.data, dir='/x'),
+    train=dataclasses.replace(old.train, steps=7, batch_size=8),
+    mesh=MeshConfig(data=1, label=2),
+  )
+  found = {d.path: (d.old, d.new, d.may_change) for d in diff(old, new)}
+  assert found == {
+    'seed': (0, 1, False),
+    'data.dir': ('', '/x', True),
+    'train.batch_size': (64, 8, False),
+    'train.steps': (1000, 7, True),
+    'mesh.data': (-1, 1, True),
+    'mesh.label': (1, 2, True),
+  }
+  assert str(diff(old, new)[0]) == 'seed: 0 -> 1'
+
+
+def test_diff_of_other_kinds():
+  old, new = Config(data=SyntheticData()), Config(data=JsonlData())
+  paths = [d.path for d in diff(old, new)]
+  assert paths[0] == 'data.kind'
+  assert 'data.n_train' in paths
+  assert not diff(old, new)[0].may_change
+
+
+def sizes(value, path=''):
+  if dataclasses.is_dataclass(value):
+    for field in dataclasses.fields(value):
+      yield from sizes(getattr(value, field.name), f'{path}.{field.name}')
+  elif isinstance(value, tuple):
+    for item in value:
+      yield from sizes(item, path)
+  elif type(value) is int:
+    yield path, value
+
+
+def test_shrink_is_small_and_keeps_the_kinds():
+  small = shrink(rich())
+  vocabulary = {'.data.tokens.max_words'}
+  assert [p for p, n in sizes(small) if n > 16 and p not in vocabulary] == []
+  assert small.train.steps == 2
+  assert isinstance(small.data, SyntheticData)
+  assert small.train.optimizer is Optimizer.ADAMW
+  assert small.train.compute_dtype is Dtype.BFLOAT16
+  assert type(small.model) is type(rich().model)
+  assert small.train.average == SWAConfig(start=1, every=1)
+  assert small.train.loss == rich().train.loss

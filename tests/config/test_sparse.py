@@ -1,0 +1,124 @@
+"""Configs of linear models and label trees: what is refused, what shrinks."""
+
+import dataclasses
+import json
+
+import pytest
+
+from xjax.config.check import check_config
+from xjax.config.json import load_config, to_json
+from xjax.config.run import Config, NeuralTrain, NoTrain, shrink
+from xjax.config.sparse import Liblinear, LinearTrain, SolverConfig, TreeTrain
+from xjax.core.errors import ConfigError
+from xjax.data.config import (
+  GivenFeaturesConfig,
+  SyntheticData,
+  TfidfConfig,
+  XcFeaturesData,
+)
+from xjax.score.config import LinearModel, TreeModel
+from xjax.score.linear.config import Loss
+from xjax.score.trees.config import (
+  Clusters,
+  ClusterTree,
+  CompleteTree,
+  HuffmanTree,
+  LabelFeatures,
+  TaxonomyTree,
+  TreeConfig,
+)
+
+TEXTS = SyntheticData(tokens=TfidfConfig())
+ROWS = XcFeaturesData(tokens=GivenFeaturesConfig())
+TREES = [ClusterTree(), CompleteTree(), HuffmanTree(), TaxonomyTree('x')]
+
+
+def of_trees(tree=None, data=TEXTS, **train):
+  model = TreeModel(tree or ClusterTree())
+  return Config(data=data, model=model, train=TreeTrain(**train))
+
+
+def linear(**train):
+  return Config(data=TEXTS, model=LinearModel(), train=LinearTrain(**train))
+
+
+@pytest.mark.parametrize('data', [TEXTS, ROWS])
+def test_what_passes(data):
+  for tree in TREES:
+    check_config(of_trees(tree, data))
+  check_config(dataclasses.replace(linear(), data=data))
+
+
+NAMES = LabelFeatures.NAMES
+BY_LENGTH = LabelFeatures.PIFA_BY_LENGTH
+FAULTS = [
+  (of_trees(c=0.0), 'train.c=0.0: must be above 0'),
+  (of_trees(eps=0.0), 'train.eps=0.0: must be above 0'),
+  (of_trees(max_epochs=0), 'train.max_epochs=0: must be at least 1'),
+  (of_trees(threshold=-0.1), 'train.threshold=-0.1: must be at least 0'),
+  (of_trees(workers=0), 'train.workers=0: must be at least 1'),
+  (of_trees(loss='logistic'), 'Loss.SQUARED_HINGE or LOGISTIC'),
+  (of_trees(TreeConfig()), 'one of ClusterTree, CompleteTree, HuffmanTree'),
+  (of_trees(ClusterTree(arity=1)), 'tree.arity=1: must be at least 2'),
+  (of_trees(ClusterTree(max_leaf=0)), 'tree.max_leaf=0: must be at least 1'),
+  (of_trees(CompleteTree(1)), 'tree.arity=1: must be at least 2'),
+  (of_trees(HuffmanTree(1)), 'tree.arity=1: must be at least 2'),
+  (
+    of_trees(ClusterTree(arity=12, clusters=Clusters.TWO_MEANS)),
+    'tree.arity=12: must be a power of 2',
+  ),
+  (of_trees(ClusterTree(features=NAMES), ROWS), 'NAMES: needs texts'),
+  (
+    of_trees(ClusterTree(features=BY_LENGTH, spherical=False), ROWS),
+    'LENGTH: needs texts',
+  ),
+  (of_trees(ClusterTree(features=BY_LENGTH)), 'tree.spherical=False; the'),
+  (linear(c=-1.0), 'train.c=-1.0: must be above 0'),
+  (linear(solver=SolverConfig()), 'train.solver=SolverConfig(...): must be'),
+  (linear(solver=Liblinear(workers=0)), 'solver.workers=0: must be at least'),
+  (
+    dataclasses.replace(linear(), data=SyntheticData()),
+    'LinearModel(...) reads TfidfConfig(...) or GivenFeaturesConfig(...)',
+  ),
+]
+
+
+@pytest.mark.parametrize(('config', 'says'), FAULTS, ids=lambda x: str(x)[:40])
+def test_a_faulty_field_is_named(config, says):
+  with pytest.raises(ConfigError) as raised:
+    check_config(config)
+  message = str(raised.value)
+  assert says in message and message.startswith('config.')
+  assert '\n' not in message
+
+
+@pytest.mark.parametrize('model', [LinearModel(), TreeModel()])
+@pytest.mark.parametrize('other', [NeuralTrain(), NoTrain(), None])
+def test_models_and_trainings_that_do_not_go_together(model, other):
+  swapped = TreeTrain() if isinstance(model, LinearModel) else LinearTrain()
+  config = Config(data=TEXTS, model=model, train=other or swapped)
+  with pytest.raises(ConfigError, match='does not go with config.model'):
+    check_config(config)
+
+
+def test_powers_of_2_and_texts_pass():
+  halved = ClusterTree(arity=16, clusters=Clusters.TWO_MEANS)
+  check_config(of_trees(halved, ROWS))
+  for features in LabelFeatures:
+    tree = ClusterTree(features=features, spherical=features is not BY_LENGTH)
+    check_config(of_trees(tree))
+
+
+@pytest.mark.parametrize('tree', TREES, ids=lambda x: type(x).__name__)
+def test_what_is_saved_is_loaded(tree, tmp_path):
+  config = of_trees(tree, loss=Loss.LOGISTIC)
+  (tmp_path / 'config.json').write_text(json.dumps(to_json(config)))
+  assert load_config(tmp_path / 'config.json') == config
+
+
+def test_shrunk_trees_are_small_and_read_no_file():
+  small = shrink(of_trees(ClusterTree(clusters=Clusters.TWO_MEANS)))
+  assert small.model.tree.arity == 2 and small.model.tree.max_leaf == 4
+  assert small.model.tree.clusters is Clusters.TWO_MEANS
+  assert shrink(of_trees(TaxonomyTree('file'))).model.tree == TaxonomyTree()
+  assert isinstance(shrink(of_trees(data=ROWS)).data.tokens, TfidfConfig)

@@ -1,0 +1,84 @@
+"""Faults: told together, twenty at most, or left out and counted."""
+
+import logging
+
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.data.config import OnError
+from xjax.data.files.faults import Faults
+
+
+def test_nothing_wrong_raises_nothing():
+  Faults().settle()
+
+
+def test_every_fault_has_its_line():
+  faults = Faults()
+  faults.add('a.jsonl', 3, 'broken')
+  assert not faults.extend('b.jsonl', 1, ['odd', 'empty'])
+  assert faults.extend('b.jsonl', 2, [])
+  faults.add('c.jsonl', None, 'absent')
+  with pytest.raises(DataError) as caught:
+    faults.settle()
+  lines = str(caught.value).split('\n')
+  assert lines[:4] == [
+    'a.jsonl:3: broken',
+    'b.jsonl:1: odd',
+    'b.jsonl:1: empty',
+    'c.jsonl: absent',
+  ]
+  assert lines[4].startswith('4 faults in all') and 'on_error=skip' in lines[4]
+
+
+def test_twenty_are_shown_and_the_rest_counted():
+  faults = Faults()
+  for line in range(1, 124):
+    faults.add('a', line, 'x')
+  with pytest.raises(DataError) as caught:
+    faults.settle()
+  lines = str(caught.value).split('\n')
+  assert lines[19:21] == ['a:20: x', '... and 103 more']
+  assert lines[21].startswith('123 faults in all') and len(lines) == 22
+
+
+def test_skip_logs_and_goes_on(caplog):
+  faults = Faults(OnError.SKIP)
+  faults.add('a', 7, 'x')
+  with caplog.at_level(logging.WARNING, logger='absl'):
+    faults.settle()
+  assert 'left out 1 record, with 1 fault:\na:7: x' in caplog.text
+
+
+def test_records_are_counted_as_well_as_faults():
+  faults = Faults(OnError.SKIP)
+  faults.extend('a', 7, ['x', 'y'])
+  faults.extend('a', 8, ['x'])
+  faults.extend('b', 8, ['x'])
+  assert faults.check().startswith('left out 3 records, with 4 faults:\na:7: x')
+
+
+def test_skip_cannot_go_on_without_a_file():
+  faults = Faults(OnError.SKIP)
+  faults.add('a', None, 'absent', fatal=True)
+  with pytest.raises(DataError, match='^a: absent$'):
+    faults.settle()
+
+
+@pytest.mark.parametrize(
+  ('on_error', 'earlier', 'message'),
+  [
+    (OnError.RAISE, 0, 'a: no label in it'),
+    (OnError.SKIP, 0, 'a: no label in it'),
+    (OnError.RAISE, 1, 'a:1: x\n1 fault in all'),
+    (OnError.SKIP, 1, 'a:1: x\na: no label in it without a fault'),
+  ],
+)
+def test_an_empty_file_is_told_by_its_cause(on_error, earlier, message):
+  faults = Faults(on_error)
+  for line in range(earlier):
+    faults.add('a', line + 1, 'x')
+  faults.add_empty('a', 'label', before=0)
+  with pytest.raises(DataError) as caught:
+    faults.settle()
+  assert str(caught.value).startswith(message)

@@ -1,0 +1,173 @@
+"""Lines of JSON and the fields of their objects."""
+
+import gzip
+import io
+
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.config import OnError
+from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.json_lines import (
+  Fields,
+  find_files,
+  find_folder,
+  only_file,
+  parse_object,
+  parse_rows,
+  read_rows,
+)
+
+
+def rows(data: bytes):
+  faults = Faults()
+  found = list(parse_rows(io.BytesIO(data), 'f', faults))
+  return found, faults.shown
+
+
+def test_rows_keep_their_line_numbers():
+  found, faults = rows(b'{"a": 1}\n\n  {"b": "\xc3\xa9"} \r\n')
+  assert found == [(1, {'a': 1}), (3, {'b': 'é'})]
+  assert not faults
+
+
+def test_a_utf8_mark_is_no_text():
+  assert rows(b'\xef\xbb\xbf{"a": 1}\n') == ([(1, {'a': 1})], [])
+
+
+def test_a_faulty_line_does_not_hide_the_next():
+  found, faults = rows(b'{"a": 1\n{"b": 2}\n[3]\nnull\n')
+  assert found == [(2, {'b': 2})]
+  assert faults == [
+    "f:1: not JSON: Expecting ',' delimiter at column 8",
+    'f:3: a list, not a JSON object {...}',
+    'f:4: null, not a JSON object {...}',
+  ]
+
+
+@pytest.mark.parametrize(
+  ('text', 'what'),
+  [
+    (b'{"a": NaN}', 'not JSON: NaN'),
+    (b'{"a": -Infinity}', 'not JSON: -Infinity'),
+    (b'{"a": ' + b'[' * 100_000, 'not JSON: nested too deeply'),
+    (b'{"a": ' + b'9' * 5000 + b'}', 'not JSON: a number is too long'),
+    (b'{"a": 1, "a": 2}', "field 'a' stands twice in one object"),
+    (b'{"a": {"b": 1, "b": 1}}', "field 'b' stands twice in one object"),
+    (b'{"a": "\xe9"}', 'not UTF-8: invalid continuation byte at byte 8'),
+    (b'3', 'a number, not a JSON object {...}'),
+    (b'true', 'true or false, not a JSON object {...}'),
+    (b'"a"', 'text, not a JSON object {...}'),
+  ],
+)
+def test_what_is_no_object(text, what):
+  with pytest.raises(Fault) as caught:
+    parse_object(text)
+  assert str(caught.value) == what
+
+
+def test_a_fault_knows_its_line():
+  with pytest.raises(Fault) as caught:
+    parse_object(b'{"a": 1,\n"b": 2\n"c": 3}')
+  assert caught.value.line == 3
+  with pytest.raises(Fault) as caught:
+    parse_object(b'{"a": 1,\n"b": "\xff"}')
+  assert caught.value.line == 2
+
+
+def test_files_are_found_by_name(tmp_path):
+  for name in ('b.jsonl', 'a.jsonl.gz', '.c.jsonl', 'd.json', 'e.jsonl.bak'):
+    (tmp_path / name).write_bytes(b'')
+  (tmp_path / 'f.jsonl').mkdir()
+  (tmp_path / 'b.jsonl.gz').write_bytes(b'')
+  found = find_files(tmp_path)
+  assert {k: [p.name for p in paths] for k, paths in found.items()} == {
+    'a': ['a.jsonl.gz'],
+    'b': ['b.jsonl', 'b.jsonl.gz'],
+  }
+  faults = Faults()
+  assert only_file(found['a'], faults).name == 'a.jsonl.gz'
+  assert not faults.count
+  assert only_file(found['b'], faults).name == 'b.jsonl'
+  assert faults.shown == [
+    f'{tmp_path}/b.jsonl.gz: b.jsonl is here too: keep one'
+  ]
+
+
+def test_folders(tmp_path):
+  assert find_folder(str(tmp_path)) == tmp_path
+  with pytest.raises(ConfigError, match='--config.data.dir'):
+    find_folder('')
+  with pytest.raises(DataError, match='no such folder'):
+    find_folder(str(tmp_path / 'absent'))
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(DataError, match='not a folder'):
+    find_files(tmp_path / 'file')
+
+
+def test_gzip_cut_short_keeps_what_came_before(tmp_path):
+  lines = [b'{"id": "%d", "x": "%d"}\n' % (i, i**9) for i in range(20_000)]
+  data = gzip.compress(b''.join(lines))
+  path = tmp_path / 'a.jsonl.gz'
+  path.write_bytes(data[: len(data) // 2])
+  faults = Faults()
+  found = list(read_rows(path, faults))
+  assert 5_000 < len(found) < 20_000
+  assert faults.shown == [
+    f'{path}:{len(found) + 1}: the gzip file is cut short: get it anew'
+  ]
+
+
+@pytest.mark.parametrize('at', [-12, -5])
+def test_what_stops_a_file_is_fatal_even_when_faults_are_skipped(tmp_path, at):
+  data = bytearray(gzip.compress(b'{"a": 1}\n' * 100))
+  data[at:] = b'' if at == -12 else b'\0' * 5
+  path = tmp_path / 'a.jsonl.gz'
+  path.write_bytes(data)
+  faults = Faults(OnError.SKIP)
+  list(read_rows(path, faults))
+  with pytest.raises(DataError, match='cut short|damaged'):
+    faults.check()
+
+
+def test_a_damaged_gzip_file(tmp_path):
+  data = bytearray(gzip.compress(b'{"a": 1}\n' * 100))
+  data[-8] ^= 1  # the checksum
+  path = tmp_path / 'a.jsonl.gz'
+  path.write_bytes(data)
+  faults = Faults()
+  list(read_rows(path, faults))
+  assert faults.count == 1 and 'the file is damaged' in faults.shown[0]
+
+
+def test_fields_of_the_right_kind():
+  fields = Fields({'id': 'x', 't': 'a b', 'l': ['u', 'v']})
+  assert fields.identifier('id') == 'x'
+  assert fields.text('t') == 'a b'
+  assert fields.texts('l') == ('u', 'v')
+  assert fields.identifiers('l') == ('u', 'v')
+  assert fields.text('absent', 'd') == 'd'
+  assert fields.texts('absent', ()) == ()
+  assert not fields.faults
+
+
+def test_fields_note_all_that_is_wrong():
+  fields = Fields(
+    {'id': 3, 't': None, 'l': 'u', 'm': ['a', 1, 'a', ' b'], 's': '\ud800'}
+  )
+  fields.identifier('id')
+  fields.text('t')
+  fields.texts('l')
+  fields.identifiers('m')
+  fields.text('s')
+  fields.text('absent')
+  assert fields.faults == [
+    'id is a number, not text',
+    't is null, not text',
+    'l is text, not a list',
+    'm[1] is a number, not text',
+    "m[3] ' b' has spaces around it or control characters in it",
+    "'a' stands twice in m",
+    's holds half of a surrogate pair',
+    "no field 'absent'",
+  ]

@@ -1,0 +1,187 @@
+"""Corpora of hierarchical text classification."""
+
+import json
+
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.config import HtcConfig, HtcData, HtcLabels, OnError
+from xjax.data.formats.hierarchy import label_levels
+from xjax.data.formats.htc import read_htc
+from xjax.data.load import load_corpus, read_input
+from xjax.data.schema import Document
+
+TAXONOMY = 'Root\tart\tlaw\nart\tmusic\tfilm\nmusic\tjazz\nlaw\tfilm\n'
+TRAIN = [
+  {'doc_token': ['so', 'it', 'goes'], 'doc_label': ['art', 'music', 'jazz']},
+  {'doc_token': 'some text', 'doc_label': ['law'], 'doc_topic': []},
+]
+DEV = [{'doc_token': 'x', 'doc_label': ['film', 'music'], 'id': 'own'}]
+
+
+def write(path, *rows):
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+
+
+@pytest.fixture
+def folder(tmp_path):
+  (tmp_path / 'my.taxonomy').write_text(TAXONOMY)
+  write(tmp_path / 'my_train.json', *TRAIN)
+  write(tmp_path / 'my_val.json', *DEV)
+  write(tmp_path / 'label_map.json', {'art': 0})
+  return tmp_path
+
+
+def data(folder, labels=HtcLabels.ALL, **fields) -> HtcData:
+  return HtcData(dir=str(folder), htc=HtcConfig(labels=labels), **fields)
+
+
+def labels_of(split) -> list[tuple[str, ...]]:
+  return [document.labels for document in split.documents]
+
+
+def test_all_labels_and_what_they_imply(folder):
+  raw = read_htc(data(folder))
+  assert list(raw.splits) == ['train', 'dev']
+  train = raw.splits['train']
+  assert train.documents[0] == Document(
+    'line-1', {'text': 'so it goes'}, ('art', 'music', 'jazz')
+  )
+  assert train.documents[1].text() == 'some text'
+  # Film lies below art and below law.
+  assert labels_of(raw.splits['dev']) == [('film', 'music', 'art', 'law')]
+  assert raw.splits['dev'].ids == ('own',)
+  assert [label.id for label in raw.labels] == [
+    *('art', 'law', 'music', 'film', 'jazz')
+  ]
+  assert label_levels(raw.labels).tolist() == [1, 1, 2, 2, 3]
+
+
+def test_leaves_have_no_label_below_them(folder):
+  raw = read_htc(data(folder, HtcLabels.LEAVES))
+  assert [label.id for label in raw.labels] == ['film', 'jazz']
+  assert labels_of(raw.splits['train']) == [('jazz',), ()]
+  assert labels_of(raw.splits['dev']) == [('film',)]
+  corpus = load_corpus(data(folder, HtcLabels.LEAVES), 0)
+  assert corpus.label_space.ids == ('film', 'jazz')
+  assert corpus.split('train').gold.lengths.tolist() == [1, 0]
+  everything = load_corpus(data(folder), 0)
+  assert everything.fingerprint != corpus.fingerprint
+  assert everything.label_space.labels[0].id == 'art'
+
+
+def test_faults(folder):
+  bad = [
+    {'doc_token': 'x', 'doc_label': ['nothing']},
+    {'doc_token': 'x', 'doc_label': ['art', 'art']},
+    {'doc_token': [' '], 'doc_label': []},
+    {'doc_token': ['a', 1], 'doc_label': []},
+    {'doc_token': 'x'},
+    {'doc_token': 'x', 'doc_label': ['Root']},
+  ]
+  write(folder / 'my_train.json', *TRAIN, *bad)
+  for labels in HtcLabels:
+    with pytest.raises(DataError) as caught:
+      load_corpus(data(folder, labels), 0)
+    assert str(caught.value).replace(f'{folder}/my_train.json:', '').split(
+      '\n'
+    )[:6] == [
+      "3: unknown label 'nothing': it has no descriptor",
+      "4: 'art' stands twice in doc_label",
+      '5: an empty document: no text in it',
+      '6: doc_token[1] is a number, not text',
+      "7: no field 'doc_label'",
+      "8: unknown label 'Root': it has no descriptor",
+    ]
+  corpus = load_corpus(data(folder, on_error=OnError.SKIP), 0)
+  assert len(corpus.split('train')) == 2
+
+
+def test_where_the_taxonomy_is(folder):
+  (folder / 'taxonomy.txt').write_text('Root\tart\n')
+  with pytest.raises(ConfigError, match='not set.*my.taxonomy, taxonomy.txt'):
+    read_htc(data(folder))
+  config = HtcConfig(taxonomy='my.taxonomy')
+  assert len(read_htc(HtcData(dir=str(folder), htc=config)).labels) == 5
+  config = HtcConfig(taxonomy='none')
+  with pytest.raises(ConfigError, match='no such file: .*none'):
+    read_htc(HtcData(dir=str(folder), htc=config))
+
+
+def test_no_split(folder):
+  for path in folder.glob('*.json'):
+    path.unlink()
+  with pytest.raises(DataError, match='a file like train.json'):
+    read_htc(data(folder))
+
+
+def test_the_same_split_twice(folder):
+  write(folder / 'other_train.json', *TRAIN)
+  with pytest.raises(DataError, match='my_train.json is here too: keep one'):
+    read_htc(data(folder))
+
+
+def test_documents_to_be_tagged(folder):
+  path = folder / 'in.jsonl'
+  write(path, {'doc_token': ['a', 'b']}, {'text': 'c'}, TRAIN[0])
+  found = read_input(data(folder), str(path))
+  assert [(d.id, d.text(), d.labels) for d in found] == [
+    ('line-1', 'a b', None),
+    ('line-2', 'c', None),
+    ('line-3', 'so it goes', ('art', 'music', 'jazz')),
+  ]
+
+
+def test_names_of_files_in_the_wild(tmp_path):
+  (tmp_path / 'nyt.taxnomy').write_text(TAXONOMY)
+  (tmp_path / 'tax').mkdir()
+  write(tmp_path / 'tax_notes.json', {})
+  write(tmp_path / 'nyt_train_all.json', *TRAIN)
+  write(tmp_path / 'nyt-val-all.json', *DEV)
+  write(tmp_path / 'train_test_both.json', *TRAIN)
+  raw = read_htc(data(tmp_path))
+  assert len(raw.labels) == 5
+  assert {name: len(split.ids) for name, split in raw.splits.items()} == {
+    'train': 2,
+    'dev': 1,
+  }
+  # A name that ends in the split is the better one.
+  write(tmp_path / 'nyt_train.json', TRAIN[0])
+  raw = read_htc(data(tmp_path), ['nyt_train_all', 'train_test_both'])
+  assert {name: len(split.ids) for name, split in raw.splits.items()} == {
+    'train': 1,
+    'dev': 1,
+    'nyt_train_all': 2,
+    'train_test_both': 2,
+  }
+
+
+def test_fields_without_doc_before_them(folder):
+  write(
+    folder / 'my_train.json',
+    {'token': ['so', 'it', 'goes'], 'label': ['art'], 'id': 'a'},
+    {'doc_token': 'x', 'doc_label': ['law'], 'token': 1, 'label': 2},
+  )
+  train = read_htc(data(folder)).splits['train']
+  assert train.documents[0] == Document('a', {'text': 'so it goes'}, ('art',))
+  assert train.documents[1].labels == ('law',)
+  write(folder / 'my_train.json', {'token': 'x', 'label': 'art'}, {'label': []})
+  with pytest.raises(DataError) as caught:
+    read_htc(data(folder))
+  assert str(caught.value).replace(f'{folder}/my_train.json:', '').split('\n')[
+    :2
+  ] == [
+    '1: label is text, not a list',
+    "2: no field 'doc_token'",
+  ]
+
+
+def test_a_missing_split_is_one_of_json(folder):
+  for path in folder.glob('my_*.json'):
+    path.unlink()
+  with pytest.raises(DataError) as caught:
+    read_htc(data(folder))
+  assert str(caught.value) == (
+    f'{folder}: no split here: there must be a file like train.json or '
+    'wos_train.json; there are: label_map'
+  )

@@ -1,0 +1,204 @@
+"""Your own JSON lines: documents, labels, documents to be tagged."""
+
+import gzip
+import io
+import json
+import sys
+import types
+
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.data.config import JsonlData, OnError
+from xjax.data.formats.jsonl import read_documents, read_jsonl
+from xjax.data.schema import Document, Label
+
+TRAIN = [
+  {'id': 'd1', 'text': 'one', 'labels': ['b', 'a'], 'year': 1999},
+  {'id': 'd2', 'zones': {'title': 'T', 'body': 'ü\n'}, 'labels': []},
+]
+DEV = [{'id': 'd1', 'text': 'x', 'labels': ['c']}]
+LABELS = [{'id': 'c', 'name': 'C'}, {'id': 'b'}, {'id': 'a', 'parents': ['c']}]
+
+
+def lines(rows) -> bytes:
+  return b''.join(json.dumps(row).encode() + b'\n' for row in rows)
+
+
+@pytest.fixture
+def folder(tmp_path):
+  (tmp_path / 'train.jsonl').write_bytes(lines(TRAIN))
+  (tmp_path / 'dev.jsonl.gz').write_bytes(gzip.compress(lines(DEV)))
+  (tmp_path / 'labels.jsonl').write_bytes(lines(LABELS))
+  return tmp_path
+
+
+def read(folder, splits=(), usual=False, on_error=OnError.RAISE):
+  data = JsonlData(dir=str(folder), on_error=on_error)
+  return read_jsonl(data, splits, usual or not splits)
+
+
+def test_a_folder(folder):
+  raw = read(folder)
+  assert list(raw.splits) == ['train', 'dev']
+  assert [label.id for label in raw.labels] == ['c', 'b', 'a']
+  assert raw.labels[2] == Label('a', 'a', parents=('c',))
+  assert raw.label_ids == ('b', 'a', 'c')
+  assert raw.zones == ('text', 'title', 'body')
+  train = raw.splits['train']
+  assert train.ids == ('d1', 'd2')
+  assert [list(row) for row in train.gold] == [[0, 1], []]
+  assert list(train.documents) == [
+    Document('d1', {'text': 'one'}, ('b', 'a')),
+    Document('d2', {'title': 'T', 'body': 'ü\n'}, ()),
+  ]
+
+
+def test_without_labels_any_label_goes(folder):
+  (folder / 'labels.jsonl').unlink()
+  raw = read(folder)
+  assert raw.labels == () and raw.label_ids == ('b', 'a', 'c')
+
+
+def test_usual_splits_come_first(folder):
+  for name in ('extra', 'test', 'zeta'):
+    (folder / f'{name}.jsonl').write_bytes(lines(DEV))
+  assert list(read(folder).splits) == ['train', 'dev', 'test']
+  assert list(read(folder, ['test', 'train']).splits) == ['train', 'test']
+  assert list(read(folder, ['extra']).splits) == ['extra']
+  assert list(read(folder, ['extra'], usual=True).splits) == [
+    'train',
+    'dev',
+    'test',
+    'extra',
+  ]
+
+
+def test_a_file_that_is_no_split_does_no_harm(folder):
+  (folder / 'predictions.jsonl').write_bytes(b'{"id": "d1", "labels": [{}]}')
+  (folder / 'predictions.jsonl.gz').write_bytes(b'broken')
+  assert list(read(folder).splits) == ['train', 'dev']
+  with pytest.raises(DataError, match='predictions.jsonl.gz: predictions.jso'):
+    read(folder, ['predictions'])
+
+
+def test_no_split_but_another_file(folder):
+  (folder / 'train.jsonl').rename(folder / 'all.jsonl')
+  (folder / 'dev.jsonl.gz').unlink()
+  with pytest.raises(DataError, match='no split here: .*; there are: all$'):
+    read(folder)
+
+
+def test_a_split_that_is_not_wanted_is_not_read(folder):
+  (folder / 'dev.jsonl.gz').write_bytes(b'broken')
+  assert list(read(folder, ['train']).splits) == ['train']
+
+
+def test_a_split_that_is_wanted_must_be_there(folder):
+  with pytest.raises(DataError, match="no split 'test'; there are: train, dev"):
+    read(folder, ['test'])
+
+
+def test_digests_follow_the_content(folder):
+  before = {n: s.digest for n, s in read(folder).splits.items()}
+  assert {n: s.digest for n, s in read(folder).splits.items()} == before
+  changed = [TRAIN[0], {**TRAIN[1], 'zones': {'title': 'T', 'body': 'u'}}]
+  (folder / 'train.jsonl').write_bytes(lines(changed))
+  after = {n: s.digest for n, s in read(folder).splits.items()}
+  assert after['train'] != before['train'] and after['dev'] == before['dev']
+
+
+def test_all_faults_of_all_files_in_one_pass(folder):
+  rows = [{'id': 'x'}, TRAIN[0], {'id': 'd1', 'text': ' ', 'labels': ['q']}]
+  (folder / 'train.jsonl').write_bytes(lines(rows) + b'{\n')
+  (folder / 'labels.jsonl').write_bytes(lines([*LABELS, {'id': 'c'}]))
+  (folder / 'dev.jsonl.gz').write_bytes(gzip.compress(lines([{'id': 7}])))
+  with pytest.raises(DataError) as caught:
+    read(folder)
+  told = str(caught.value).replace(f'{folder}/', '').split('\n')
+  assert told[:-1] == [
+    "labels.jsonl:4: duplicate label 'c'",
+    "train.jsonl:1: no field 'text'",
+    "train.jsonl:1: no field 'labels'",
+    'train.jsonl:3: an empty document: no text in it',
+    "train.jsonl:3: unknown label 'q': it has no descriptor",
+    "train.jsonl:3: duplicate id 'd1'",
+    'train.jsonl:4: not JSON: Expecting property name enclosed in double '
+    'quotes at column 2',
+    'dev.jsonl.gz:1: id is a number, not text',
+    "dev.jsonl.gz:1: no field 'text'",
+    "dev.jsonl.gz:1: no field 'labels'",
+  ]
+  assert told[-1].startswith('10 faults in all')
+
+
+def test_skip_leaves_the_faulty_lines_out(folder):
+  rows = [{'id': 'x'}, *TRAIN, {'id': 'y', 'text': 'y', 'labels': ['q']}]
+  (folder / 'train.jsonl').write_bytes(lines(rows))
+  raw = read(folder, on_error=OnError.SKIP)
+  assert raw.splits['train'].ids == ('d1', 'd2')
+  assert raw.label_ids == ('b', 'a', 'c')
+  assert [d.id for d in raw.splits['train'].documents] == ['d1', 'd2']
+
+
+def test_skip_needs_something_left(folder):
+  (folder / 'train.jsonl').write_bytes(b'{\n')
+  with pytest.raises(DataError, match=r'train.jsonl: no document in it with'):
+    read(folder, on_error=OnError.SKIP)
+
+
+INPUT = (
+  b'{"text": "one"}\n\n{"id": "x", "zones": {"t": "two"}, "labels": ["q"]}\n'
+)
+DOCUMENTS = [
+  Document('line-1', {'text': 'one'}, ()),
+  Document('x', {'t': 'two'}, ('q',)),
+]
+
+
+@pytest.mark.parametrize('name', ['in.jsonl', 'in.jsonl.gz'])
+def test_documents_to_be_tagged(tmp_path, name):
+  data = gzip.compress(INPUT) if name.endswith('.gz') else INPUT
+  (tmp_path / name).write_bytes(data)
+  assert list(read_documents(str(tmp_path / name))) == DOCUMENTS
+
+
+def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
+  (tmp_path / 'in.jsonl').write_bytes(INPUT)
+  monkeypatch.setenv('HOME', str(tmp_path))
+  assert list(read_documents('~/in.jsonl')) == DOCUMENTS
+
+
+def test_documents_from_standard_input(monkeypatch):
+  stdin = types.SimpleNamespace(buffer=io.BytesIO(INPUT))
+  monkeypatch.setattr(sys, 'stdin', stdin)
+  assert list(read_documents('-')) == DOCUMENTS
+
+
+@pytest.mark.parametrize(
+  ('data', 'what'),
+  [
+    (b'', ': no document in it'),
+    (b'plain text\n', ':1: not JSON'),
+    (b'{"id": "a", "text": "x"}\n' * 2, ":2: duplicate id 'a'"),
+    (b'{"text": "x", "labels": "a"}\n', ':1: labels is text, not a list'),
+  ],
+)
+def test_faults_of_documents_to_be_tagged(tmp_path, data, what):
+  path = tmp_path / 'in.jsonl'
+  path.write_bytes(data)
+  with pytest.raises(DataError) as caught:
+    read_documents(str(path))
+  assert str(caught.value).startswith(f'{path}{what}')
+
+
+def test_documents_without_the_faulty_ones(tmp_path):
+  path = tmp_path / 'in.jsonl'
+  path.write_bytes(b'{\n' + INPUT)
+  documents = read_documents(str(path), OnError.SKIP)
+  assert [d.id for d in documents] == ['line-2', 'x']
+
+
+def test_an_input_that_is_not_there(tmp_path):
+  with pytest.raises(DataError, match=r'in.jsonl: cannot be read: No such'):
+    read_documents(str(tmp_path / 'in.jsonl'))

@@ -1,0 +1,207 @@
+"""Folders of feature files: rows, labels, norms, and what does not fit."""
+
+import gzip
+import logging
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from xjax.core.errors import DataError
+from xjax.core.types import Ragged
+from xjax.data.batches.sparse_documents import SparseDocuments
+from xjax.data.config import GivenFeaturesConfig, Norm, XcFeaturesData
+from xjax.data.formats.xc_files import read_xc
+from xjax.data.load import load_corpus, read_input
+from xjax.data.schema import Document
+
+TRAIN = '4 6 5\n0,3 0:3 2:4\n 5:2\n3 1:1\n\n'
+TEST = '2 6 5\n1 0:1 5:1\n3,4 2:0.5\n'
+
+
+@pytest.fixture
+def folder(tmp_path):
+  (tmp_path / 'train.txt').write_text(TRAIN)
+  (tmp_path / 'test.txt.gz').write_bytes(gzip.compress(TEST.encode()))
+  return tmp_path
+
+
+def data(folder, norm=Norm.NONE, **fields) -> XcFeaturesData:
+  tokens = GivenFeaturesConfig(norm)
+  return XcFeaturesData(dir=str(folder), tokens=tokens, **fields)
+
+
+def load(folder, **fields):
+  return load_corpus(data(folder, **fields), 0)
+
+
+def test_rows_and_labels(folder):
+  corpus = load(folder)
+  assert list(corpus.splits) == ['train', 'test']
+  train, test = corpus.splits.values()
+  assert train.ids == ('0', '1', '2', '3') and len(train.documents) == 4
+  assert train.documents[0] == Document('0', {}, ('0', '3'))
+  assert train.documents[-1] == Document('3', {}, ())
+  assert [document.text() for document in test.documents] == ['', '']
+  rows = train.documents.rows
+  assert rows.dtype == np.float32 and rows.indices.dtype == np.int32
+  assert rows.toarray().tolist() == [
+    [3, 0, 4, 0, 0, 0],
+    [0, 0, 0, 0, 0, 2],
+    [0, 1, 0, 0, 0, 0],
+    [0] * 6,
+  ]
+  assert test.documents.rows.toarray()[1].tolist() == [0, 0, 0.5, 0, 0, 0]
+  assert corpus.label_space.ids == ('0', '1', '2', '3', '4')
+  assert corpus.label_space.train_counts.tolist() == [1, 0, 0, 2, 0]
+  assert [gold.tolist() for gold in test.gold] == [[1], [3, 4]]
+
+
+def test_rows_are_made_of_length_1(folder):
+  rows = load(folder, norm=Norm.L2).split('train').documents.rows
+  np.testing.assert_allclose(
+    rows.toarray()[:, [0, 1, 2, 5]],
+    [[0.6, 0, 0.8, 0], [0, 0, 0, 1], [0, 1, 0, 0], [0, 0, 0, 0]],
+    rtol=1e-7,
+  )
+  assert rows.dtype == np.float32
+
+
+def test_raw_rows_are_told(folder, caplog):
+  with caplog.at_level(logging.WARNING, logger='absl'):
+    load(folder, norm=Norm.L2)
+    load_corpus(data(folder), 0, load(folder).label_space, ['test'])
+  assert len(caplog.records) == 1
+  told = caplog.records[0].getMessage()
+  assert told.startswith(f'{folder}/train.txt: 2 of 4 rows are not of length 1')
+  assert '--config.data.tokens.norm=l2' in told
+
+
+def test_labels_that_are_used_or_listed_or_held_out(folder):
+  used = load(folder, labels='corpus')
+  assert used.label_space.ids == ('0', '1', '3', '4')
+  assert [gold.tolist() for gold in used.split('test').gold] == [[1], [2, 3]]
+  (folder / 'mine.list').write_text('3\n2\n')
+  listed = load(folder, labels='mine.list').label_space
+  assert listed.ids[: listed.n_trained] == ('3', '2')
+  assert listed.n_outside == 3
+  held = load(folder, hold_out_labels=1)
+  (hidden,) = held.label_space.held_out
+  assert hidden not in held.split('train').gold.values
+
+
+@pytest.mark.parametrize('name', ['Y.txt', 'labels.txt'])
+def test_names(folder, name):
+  (folder / name).write_text('cat\ndog\n\nfish\nfowl\n')
+  labels = load(folder).label_space.labels
+  assert [label.name for label in labels] == ['cat', 'dog', '2', 'fish', 'fowl']
+  # A file without a header does not say how many labels there are.
+  (folder / 'test.txt.gz').unlink()
+  (folder / 'test.txt').write_text('1 0:1\n')
+  assert len(load(folder).label_space) == 5
+  assert len(load_corpus(data(folder), 0, None, ['test']).label_space) == 5
+
+
+def test_files_without_headers(folder):
+  for name in ('train.txt', 'test.txt.gz'):
+    text = (folder / name).read_bytes()
+    text = gzip.decompress(text) if name.endswith('gz') else text
+    (folder / name).unlink()
+    lines = text.split(b'\n', 1)[1]
+    (folder / name.removesuffix('.gz')).write_bytes(lines)
+  corpus = load(folder)
+  assert len(corpus.label_space) == 5
+  assert corpus.split('train').documents.rows.shape == (4, 6)
+  assert corpus.split('test').documents.rows.shape == (2, 6)
+
+
+@pytest.mark.parametrize(
+  ('name', 'text', 'says'),
+  [
+    ('dev.txt', '1 7 5\n0 6:1\n', r'dev.txt: feature 6 is not in 0..5'),
+    (
+      'dev.txt',
+      '1 6 4\n0 5:1\n',
+      r'dev.txt: 4 labels, but there are 5 in .*tr',
+    ),
+    ('dev.txt', '5 0:1\n', r'dev.txt: label 5 is not in 0..4'),
+    ('dev.txt', '1 5\n0:1\n', r'dev.txt:1: the header of a label file'),
+    ('dev.txt', '0 6 5\n', r'dev.txt: no document in it'),
+    ('dev.txt', '1 6 5\n0 1:nan\n', r'dev.txt:2: .* is NaN'),
+    ('dev.txt', '1 6 5\n0 3:1 1:1\n', r'dev.txt:2: .*ascend'),
+    ('dev.txt.gz', '1 6 5\n0 1:1\n', None),
+    ('test.txt', TEST, r'test.txt.gz: test.txt is here too'),
+    ('Y.txt', 'a\nb\n', r'Y.txt: 2 labels, but there are 5'),
+  ],
+)
+def test_faults(folder, name, text, says):
+  (folder / name).write_text(text)
+  if says is None:
+    assert list(load(folder).splits) == ['train', 'dev', 'test']
+    return
+  with pytest.raises(DataError, match=says):
+    load(folder)
+
+
+def test_no_such_files(folder, tmp_path_factory):
+  empty = tmp_path_factory.mktemp('empty')
+  with pytest.raises(DataError, match='there must be a train.txt'):
+    load(empty)
+  with pytest.raises(DataError, match="no split 'own'; there are: train, test"):
+    load_corpus(data(folder), 0, splits=['own'])
+
+
+def test_the_digest_tells_rows_and_gold(folder):
+  before = load(folder)
+  assert load(folder).fingerprint == before.fingerprint
+  for changed in (TRAIN.replace('0:3', '0:2'), TRAIN.replace('0,3', '0,2')):
+    (folder / 'train.txt').write_text(changed)
+    after = load(folder)
+    assert after.fingerprint != before.fingerprint
+    assert after.split('train').digest != before.split('train').digest
+    assert after.split('test').digest == before.split('test').digest
+
+
+def test_a_file_to_be_tagged(folder):
+  path = folder / 'new.txt'
+  path.write_text('2 9 7\n6 0:3 8:4\n 1:1\n')
+  found = read_input(data(folder, norm=Norm.L2), str(path))
+  assert isinstance(found, SparseDocuments) and len(found) == 2
+  assert [document.labels for document in found] == [('6',), ()]
+  assert found.rows.toarray()[0, 8] == np.float32(0.8)
+  path.write_text('2 9 7\n 0:3\n 1:1\n')
+  found = read_input(data(folder), str(path))
+  assert [document.labels for document in found] == [None, None]
+  with pytest.raises(DataError, match='standard input'):
+    read_input(data(folder), '-')
+
+
+def test_rows_as_wide_as_a_model_reads():
+  rows = matrix([[0, 2], []], 3)
+  documents = SparseDocuments('new.txt', rows, Ragged.of([(), ()]))
+  assert documents.of_width(3) is documents
+  wide = documents.of_width(5)
+  assert wide.rows.shape == (2, 5) and len(wide) == 2
+  assert wide.of_width(3).rows.shape == (2, 3)
+  with pytest.raises(DataError, match=r'new.txt: feature 2 is not in 0..1'):
+    documents.of_width(2)
+
+
+def matrix(rows, width):
+  ids = Ragged.of(rows)
+  ones = np.ones(len(ids.values), np.float32)
+  return sparse.csr_array((ones, ids.values, ids.indptr), (len(rows), width))
+
+
+@pytest.mark.real_data
+def test_bibtex(data_dir):
+  folder = data_dir / 'bibtex'
+  corpus = load(folder, norm=Norm.L2)
+  sizes = [split.documents.rows.shape for split in corpus.splits.values()]
+  assert sizes == [(4880, 1836), (2515, 1836)]
+  assert len(corpus.label_space) == 159
+  rows = corpus.split('train').documents.rows
+  raw = read_xc(folder / 'train.txt').features
+  assert np.array_equal(rows.indices, raw.indices)
+  lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
+  np.testing.assert_allclose(lengths[lengths > 0], 1, rtol=1e-6)

@@ -1,0 +1,162 @@
+"""Feature, label and score files: read, and written back without loss."""
+
+import gzip
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+from scipy import sparse
+
+from xjax.core.errors import DataError
+from xjax.core.types import Ragged
+from xjax.data.formats.xc_files import (
+  XcFile,
+  read_xc,
+  read_xc_scores,
+  write_xc,
+  write_xc_scores,
+)
+
+CANONICAL = {
+  'features': b'3 4 5\n1,4 0:0.500000 3:1.000000\n 2:-0.250000\n\n',
+  'long values': b'1 2 1\n0 0:0.1234567 1:1e-30\n',
+  'LIBSVM': b'0 1:1.000000\n 1:2.000000\n2\n',
+  'labels': b'3 5\n0:1.0 4:1.0\n\n2:1.0\n',
+}
+
+
+@pytest.mark.parametrize('kind', CANONICAL)
+def test_the_same_bytes_again(tmp_path, kind):
+  path, again = tmp_path / 'a.txt', tmp_path / 'b.txt'
+  path.write_bytes(CANONICAL[kind])
+  write_xc(again, read_xc(path))
+  assert again.read_bytes() == CANONICAL[kind]
+  zipped = tmp_path / 'c.txt.gz'
+  write_xc(zipped, read_xc(again))
+  assert gzip.decompress(zipped.read_bytes()) == CANONICAL[kind]
+  assert same(read_xc(zipped), read_xc(path))
+
+
+def same(one: XcFile, two: XcFile) -> bool:
+  assert one.header == two.header and one.n_labels == two.n_labels
+  np.testing.assert_array_equal(one.gold.indptr, two.gold.indptr)
+  np.testing.assert_array_equal(one.gold.values, two.gold.values)
+  assert (one.features is None) == (two.features is None)
+  return one.features is None or same_matrix(one.features, two.features)
+
+
+def same_matrix(one: sparse.csr_array, two: sparse.csr_array) -> bool:
+  assert one.shape == two.shape and one.dtype == two.dtype
+  for part in ('indptr', 'indices', 'data'):
+    np.testing.assert_array_equal(getattr(one, part), getattr(two, part))
+  return True
+
+
+FINITE = {'allow_nan': False, 'allow_infinity': False}
+
+
+@st.composite
+def matrices(draw, values, dtype, n: int | None = None) -> sparse.csr_array:
+  n = draw(st.integers(1, 4)) if n is None else n
+  width = draw(st.integers(1, 6))
+  entries = st.dictionaries(st.integers(0, width - 1), values, max_size=4)
+  rows = [sorted(draw(entries).items()) for _ in range(n)]
+  return sparse.csr_array(
+    (
+      np.array([v for row in rows for _, v in row], dtype),
+      np.array([i for row in rows for i, _ in row], np.int32),
+      np.cumsum([0, *map(len, rows)]),
+    ),
+    shape=(n, width),
+  )
+
+
+@hypothesis.settings(
+  max_examples=100,
+  derandomize=True,
+  deadline=None,
+  database=None,
+  suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+@hypothesis.given(st.data())
+def test_written_and_read(tmp_path, data):
+  features = data.draw(matrices(st.floats(width=32, **FINITE), np.float32))
+  n = features.shape[0]
+  labels = st.lists(st.integers(0, 7), unique=True, max_size=3).map(sorted)
+  gold = Ragged.of([data.draw(labels) for _ in range(n)])
+  path = tmp_path / 'f.txt'
+  xc = XcFile(features, gold, n_labels=8)
+  write_xc(path, xc)
+  assert same(read_xc(path), xc)
+  assert read_xc(path, features=False).features is None
+  xc = XcFile(None, gold, n_labels=8)
+  write_xc(path, xc)
+  assert same(read_xc(path), xc)
+  scores = data.draw(matrices(st.floats(**FINITE), np.float64))
+  write_xc_scores(path, scores)
+  assert same_matrix(read_xc_scores(path), scores)
+
+
+def test_without_a_header_sizes_are_what_is_there(tmp_path):
+  path = tmp_path / 'f.txt'
+  path.write_bytes(b'3,1 2:1\n\n')
+  found = read_xc(path)
+  assert found.features.shape == (2, 3) and found.n_labels == 4
+  assert not found.header
+  path.write_bytes(b'\n')
+  found = read_xc(path)
+  assert found.features.shape == (1, 0) and found.n_labels == 0
+
+
+def test_a_label_of_weight_zero_is_none_a_score_of_zero_is_one(tmp_path):
+  path = tmp_path / 'f.txt'
+  path.write_bytes(b'1 4\n3:1 0:0 1:1.0\n')
+  assert read_xc(path).gold[0].tolist() == [1, 3]
+  scores = read_xc_scores(path)
+  assert scores.indices.tolist() == [3, 0, 1]
+  assert scores.data.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+  ('read', 'text', 'message'),
+  [
+    (read_xc, b'1 2 2\n0 1:nan\n', '2: the value of feature 1 is NaN'),
+    (read_xc, b'1 2 2\n0 1:1e39\n', '2: the value of feature 1 is infinite'),
+    (read_xc_scores, b'2 2\n\n1:-inf\n', '3: the score of label 1 is infinite'),
+    (read_xc_scores, b'1 2\n1:NaN\n', '2: the score of label 1 is NaN'),
+    (
+      read_xc_scores,
+      b'1 2 2\n0 1:1\n',
+      '1: a header `N L`, documents and labels, is missing: a score file '
+      'starts with one',
+    ),
+    (
+      read_xc,
+      b'2 2\n0:1\n0:0 1:0.5\n',
+      '3: the value of label 1 is neither 0 nor 1: scores are no gold',
+    ),
+    (
+      read_xc,
+      b'1 2\n1:-1\n',
+      '2: the value of label 1 is neither 0 nor 1: scores are no gold',
+    ),
+  ],
+)
+def test_faults(tmp_path, read, text, message):
+  path = tmp_path / 'f.txt'
+  path.write_bytes(text)
+  with pytest.raises(DataError) as caught:
+    read(path)
+  assert str(caught.value) == f'{path}:{message}'
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize(('name', 'n'), [('train', 4880), ('test', 2515)])
+def test_bibtex(data_dir, tmp_path, name, n):
+  path = data_dir / 'bibtex' / f'{name}.txt'
+  found = read_xc(path)
+  assert found.features.shape == (n, 1836) and found.n_labels == 159
+  assert len(found.gold) == n and found.gold.lengths.min() >= 1
+  write_xc(tmp_path / 'again.txt', found)
+  assert (tmp_path / 'again.txt').read_bytes() == path.read_bytes()

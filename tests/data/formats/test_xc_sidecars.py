@@ -1,0 +1,81 @@
+"""Filters of reciprocal pairs, and inverse propensities."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.core.types import Ragged
+from xjax.data.formats.xc_sidecars import (
+  among,
+  read_inv_prop,
+  read_pairs,
+  write_inv_prop,
+  write_pairs,
+)
+
+
+@pytest.mark.parametrize('name', ['f.txt', 'f.txt.gz'])
+def test_written_and_read(tmp_path, name):
+  path = tmp_path / name
+  pairs = np.array([[3, 1], [0, 2], [3, 1]])
+  write_pairs(path, pairs)
+  text = b'3 1\n0 2\n3 1\n'
+  data = path.read_bytes()
+  assert (gzip.decompress(data) if name.endswith('.gz') else data) == text
+  np.testing.assert_array_equal(read_pairs(path, 4, 3), pairs)
+  weights = np.array([1.1, 1e300, 1 / 3])
+  write_inv_prop(path, weights)
+  np.testing.assert_array_equal(read_inv_prop(path, 3), weights)
+  np.testing.assert_array_equal(read_inv_prop(path), weights)
+
+
+def test_among():
+  rows = Ragged.of([[0, 5], [], [5], [1, 0]])
+  pairs = np.array([[3, 0], [0, 5], [0, 5], [1, 2], [9, 9]])
+  assert among(rows, pairs).tolist() == [False, True, False, False, True]
+  # Row and label together must not run over.
+  last = 2**31 - 2
+  rows = Ragged(np.array([0, 1, 2]), np.array([last, 0], np.int32))
+  assert among(rows, np.array([[0, last]])).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    (b'', ' no pair in it'),
+    (b'0 1\n\n0 3\n', '3: label 3 is not in 0..2'),
+    (b'2 1\n', '1: document 2 is not in 0..1'),
+    (b'0 1\n0 1 2\n', '2: not a pair `document label`'),
+    (b'0 -1\n', '1: not a pair `document label`'),
+    (b'0:1\n', '1: not a pair `document label`'),
+  ],
+)
+def test_faults_of_pairs(tmp_path, text, message):
+  path = tmp_path / 'f'
+  path.write_bytes(text)
+  with pytest.raises(DataError) as caught:
+    read_pairs(path, 2, 3)
+  assert str(caught.value) == f'{path}:{message}'
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    (b'1.5\n', ' 1 numbers, but there are 2 labels'),
+    (b'1\n2\n3\n', ' 3 numbers, but there are 2 labels'),
+    (b'1\n\nx\n', "3: 'x' is no positive number"),
+    (b'1\nnan\n', "2: 'nan' is no positive number"),
+    (b'inf\n1\n', "1: 'inf' is no positive number"),
+    (b'1\n0\n', "2: '0' is no positive number"),
+    (b'1\n1_0\n', "2: '1_0' is no positive number"),
+    (b'\n', ' no number in it'),
+  ],
+)
+def test_faults_of_inverse_propensities(tmp_path, text, message):
+  path = tmp_path / 'f'
+  path.write_bytes(text)
+  with pytest.raises(DataError) as caught:
+    read_inv_prop(path, 2)
+  assert str(caught.value) == f'{path}:{message}'

@@ -1,0 +1,291 @@
+"""Subword tokenizers: read, made, judged; ids with special tokens."""
+
+from concurrent import futures
+import json
+import subprocess
+import sys
+
+from hypothesis import given, strategies as st
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.data.text.subwords import Subwords, _first_words
+from xjax.data.text.tokenizer_settings import word_pieces
+
+PIECES = (
+  '[PAD] [UNK] [CLS] [SEP] [MASK] a b ##a ##b the house ##s . é e'.split()
+)
+IDS = {piece: i for i, piece in enumerate(PIECES)}
+CLS, SEP = IDS['[CLS]'], IDS['[SEP]']
+TOKENIZER = Subwords(word_pieces(IDS), 'here')
+
+
+def settings(**changes) -> dict:
+  return {**word_pieces(IDS), **changes}
+
+
+def ids(text: str, max_tokens: int | None = None) -> list[int]:
+  return TOKENIZER.encode(text, max_tokens).tolist()
+
+
+def numbers(pieces: str) -> list[int]:
+  return [IDS[piece] for piece in pieces.split()]
+
+
+def test_ids_of_a_text():
+  assert ids('The houses, bab.') == numbers(
+    '[CLS] the house ##s [UNK] b ##a ##b . [SEP]'
+  )
+  assert TOKENIZER.encode('a').dtype == np.int32
+  assert (TOKENIZER.before, TOKENIZER.after) == ((CLS,), (SEP,))
+  assert TOKENIZER.n_special == 2
+  assert len(TOKENIZER) == len(PIECES) and TOKENIZER.pad_id == 0
+
+
+def test_a_text_without_words_has_special_tokens():
+  for text in ('', ' \n', '\x00\x7f'):
+    assert ids(text) == ids(text, 2) == [CLS, SEP]
+  assert ids('a', 2) == [CLS, SEP]
+  with pytest.raises(ValueError, match='special'):
+    ids('a', 1)
+
+
+def test_the_first_pieces_are_kept_and_special_tokens_stay():
+  whole = ids('the houses. ' * 9)
+  for n in range(2, len(whole) + 3):
+    assert ids('the houses. ' * 9, n) == [*whole[:-1][: n - 1], SEP]
+
+
+def test_halves_of_surrogates_are_no_characters():
+  assert ids('a \ud83d b') == numbers('[CLS] a [UNK] b [SEP]')
+
+
+WORDS = st.sampled_from(
+  [
+    'the',
+    'houses',
+    'x' * 120,
+    'é',
+    '中国',
+    '[MASK]',
+    '.',
+    "don't",
+    't\x1che',
+    '',
+  ]
+)
+GAPS = st.sampled_from(
+  [' ', '    ', '\n', '\t ', '\u00a0', ' \u2003', '\x1c ', '']
+)
+
+
+TEXTS = st.lists(st.tuples(WORDS, GAPS), max_size=30).map(
+  lambda parts: ''.join(word + gap for word, gap in parts)
+)
+
+
+@given(TEXTS, st.integers(0, 60), st.booleans())
+def test_a_texts_first_words_have_its_first_ids(roberta, text, length, bytes_):
+  tokenizer = roberta if bytes_ else TOKENIZER
+  first = _first_words(text, length)
+  assert text.startswith(first)
+  begun = tokenizer.encode(first).tolist()[:-1]
+  assert tokenizer.encode(text).tolist()[: len(begun)] == begun
+
+
+def test_long_texts_are_cut_and_still_fill_their_places(roberta):
+  assert TOKENIZER._may_cut and roberta._may_cut
+  assert len(_first_words('the houses ' * 99, 50)) == 47
+  texts = [
+    'the ' * 99,
+    ' ' * 500 + 'the ' * 50,
+    'x' * 120 + ' the' * 9,
+    'a' * 99,
+  ]
+  for text in texts:
+    for tokenizer in (TOKENIZER, roberta):
+      whole = tokenizer.encode(text)
+      for n in (2, 3, 9, 60):
+        expected = [*whole[:-1][: n - 1], whole[-1]]
+        assert tokenizer.encode(text, n).tolist() == expected
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [
+    {'normalizer': {'type': 'NFC'}},
+    {'normalizer': None},
+    {'pre_tokenizer': {'type': 'Whitespace'}},
+    {'pre_tokenizer': None},
+    {
+      'added_tokens': [
+        {
+          'id': 15,
+          'content': 'the house',
+          'single_word': False,
+          'lstrip': False,
+          'rstrip': False,
+          'normalized': False,
+          'special': False,
+        }
+      ]
+    },
+  ],
+)
+def test_other_kinds_are_not_cut(changes):
+  assert not Subwords(settings(**changes), 'here')._may_cut
+
+
+def test_many_texts_are_as_each():
+  texts = ['', 'the', 'a b ' * 300, 'x' * 400, 'houses'] * 20
+  many = TOKENIZER.encode_all(texts, 9)
+  for text, found in zip(texts, many, strict=True):
+    assert found.tolist() == ids(text, 9)
+  with futures.ThreadPoolExecutor(4) as pool:
+    for again in pool.map(lambda _: TOKENIZER.encode_all(texts, 9), range(8)):
+      assert list(map(list, again)) == list(map(list, many))
+
+
+def test_saved_and_loaded(tmp_path):
+  TOKENIZER.save(tmp_path / 'tokenizer.json')
+  again = Subwords.load(tmp_path / 'tokenizer.json')
+  assert again.digest == TOKENIZER.digest and again.text == TOKENIZER.text
+  again.save(tmp_path / 'again.json')
+  assert Subwords.load(tmp_path / 'again.json').text == TOKENIZER.text
+
+
+def test_the_digest_is_of_all_that_decides_ids():
+  turned = Subwords(
+    dict(reversed(settings().items())) | {'padding': None}, 'there'
+  )
+  assert turned.digest == TOKENIZER.digest
+  truncated = {
+    'max_length': 4,
+    'strategy': 'LongestFirst',
+    'stride': 0,
+    'direction': 'Right',
+  }
+  assert Subwords(settings(truncation=truncated), '').digest == TOKENIZER.digest
+  cased = word_pieces(IDS, lowercase=False)
+  swapped = word_pieces({**IDS, 'a': IDS['b'], 'b': IDS['a']})
+  digests = {Subwords(s, '').digest for s in (settings(), cased, swapped)}
+  assert len(digests) == 3
+
+
+def test_settings_of_the_file_that_would_disturb_are_overridden(roberta):
+  made = json.loads(roberta.text)
+  made['model']['dropout'] = 0.9
+  made['truncation'] = {
+    'max_length': 3,
+    'strategy': 'LongestFirst',
+    'stride': 0,
+    'direction': 'Left',
+  }
+  made['padding']['strategy'] = {'Fixed': 128}
+  noisy = Subwords(made, '')
+  text = 'the cast the toast ' * 9
+  for _ in range(5):
+    assert noisy.encode(text).tolist() == roberta.encode(text).tolist()
+  assert noisy.digest == roberta.digest
+
+
+def test_a_tokenizer_made_of_texts():
+  texts = ['The house, the mouse', 'the mouse ate 中 É']
+  made = Subwords.fit(texts, max_words=2)
+  assert made.text == Subwords.fit(texts, max_words=2).text
+  pieces = json.loads(made.text)['model']['vocab']
+  special = '[PAD] [UNK] [CLS] [SEP] [MASK]'.split()
+  assert [pieces[piece] for piece in special] == list(range(5))
+  letters = sorted(set('thehousemouseate,中'))
+  assert pieces.keys() == {
+    *special,
+    *letters,
+    *(f'##{c}' for c in letters),
+    'the',
+    'mouse',
+  }
+  assert made.encode('THE mouse').tolist() == [
+    2,
+    pieces['the'],
+    pieces['mouse'],
+    3,
+  ]
+  # Not only what it was made of: no word is unknown whose letters it knows.
+  assert made.encode('seat')[1:-1].tolist() == [
+    pieces[p] for p in ('s', '##e', '##a', '##t')
+  ]
+  assert len(Subwords.fit([])) == 5
+
+
+FAULTY = {
+  'no JSON': '{',
+  'no object': '[]',
+  'no text': b'\xff\xfe',
+  'nested': '[' * 100_000,
+  'nothing': '{}',
+  'twice': '{"model": 1, "model": 2}',
+  'model': settings(model=3),
+  'kind': settings(model={'type': 'Magic'}),
+  'pieces': settings(model={**settings()['model'], 'vocab': [1, 2]}),
+  'ids': settings(model={**settings()['model'], 'vocab': {'a': -1}}),
+  'large ids': settings(model={**settings()['model'], 'vocab': {'a': 2**40}}),
+  'surrogate': settings(model={**settings()['model'], 'unk_token': '\ud800'}),
+  'empty': settings(
+    model={**settings()['model'], 'vocab': {}}, added_tokens=[]
+  ),
+  'no unknown': settings(model={**settings()['model'], 'unk_token': 'zzz'}),
+  'no special': settings(post_processor=None),
+  'one side': settings(
+    post_processor=json.loads(
+      json.dumps(settings()['post_processor']).replace(
+        '{"SpecialToken": {"id": "[SEP]", "type_id": 0}}',
+        '{"Sequence": {"id": "A", "type_id": 0}}',
+      )
+    )
+  ),
+  'special beyond': settings(
+    post_processor=json.loads(
+      json.dumps(settings()['post_processor']).replace('[3]', '[3000]')
+    )
+  ),
+  'added': settings(added_tokens=[{'id': 'x'}]),
+  'normalizer': settings(normalizer={'type': 'Precompiled'}),
+  'truncation of an odd type': settings(normalizer=17),
+}
+
+
+@pytest.mark.parametrize('name', FAULTY)
+def test_faulty_files(tmp_path, name):
+  content = FAULTY[name]
+  path = tmp_path / 'tokenizer.json'
+  if isinstance(content, dict):
+    content = json.dumps(content)
+  if isinstance(content, str):
+    content = content.encode()
+  path.write_bytes(content)
+  for read in (Subwords.load, lambda _: Subwords.of_folder(tmp_path)):
+    with pytest.raises(DataError) as caught:
+      read(path)
+    assert str(caught.value).startswith(f'{path}: ')
+    assert 'anew' in str(caught.value)
+
+
+def test_absent_files(tmp_path):
+  with pytest.raises(DataError, match='json: there is no such file'):
+    Subwords.load(tmp_path / 'tokenizer.json')
+
+
+def test_processes_started_meanwhile_are_quiet():
+  program = """
+import os
+from xjax.data.subwords import Subwords, _first_words
+tokenizer = Subwords.fit(['a b'])
+tokenizer.encode_all(['a b'] * 99)
+import subprocess, sys
+subprocess.run([sys.executable, '-c', 'pass'], check=True)
+"""
+  answer = subprocess.run(
+    [sys.executable, '-c', program], capture_output=True, text=True, timeout=60
+  )
+  assert (answer.returncode, answer.stderr) == (0, '')

@@ -1,0 +1,250 @@
+"""The cache of token ids: contents, keys, damage, company."""
+
+from concurrent import futures
+import dataclasses
+import pathlib
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import UserError
+from xjax.core.types import Ragged
+from xjax.data.config import DataConfig
+from xjax.data.schema import Document, Split
+from xjax.data.text.subwords import Subwords
+from xjax.data.text.token_cache import default_cache_dir, encode, tokenise
+from xjax.data.text.words import Vocabulary
+
+VOCAB = Vocabulary(('a', 'b', 'c'))
+SUBWORDS = Subwords.fit(['a b c b'])  # ##c is in no word of them
+ROWS = [[2, 3, 4], [1], [], [4, 4]]
+
+
+def split(
+  texts=('a b|c', 'other|', '|', '|c c'), name='train', digest='f'
+) -> Split:
+  documents = [
+    Document(str(i), dict(zip(('title', 'body'), text.split('|'), strict=True)))
+    for i, text in enumerate(texts)
+  ]
+  ids = [d.id for d in documents]
+  return Split(name, ids, Ragged.of(ROWS), documents, digest)
+
+
+def tokens(folder, **changes) -> Ragged:
+  settings = {
+    'split': split(),
+    'vocab': VOCAB,
+    'max_tokens': 9,
+    'cache_dir': folder,
+    **changes,
+  }
+  return tokenise(**settings)
+
+
+def rows(ragged: Ragged) -> list[list[int]]:
+  return [ragged[i].tolist() for i in range(len(ragged))]
+
+
+def files(folder: pathlib.Path) -> list[pathlib.Path]:
+  return sorted(p for p in folder.rglob('*') if p.is_file())
+
+
+class Unread:
+  """Documents that must not be read."""
+
+  def __len__(self):
+    return len(ROWS)
+
+  def __getitem__(self, row):
+    raise AssertionError('a document was read')
+
+
+def cached_split() -> Split:
+  whole = split()
+  return dataclasses.replace(whole, documents=Unread())
+
+
+def test_tokens_are_made_once(tmp_path):
+  assert rows(tokens(tmp_path)) == ROWS
+  again = tokens(tmp_path, split=cached_split())
+  assert rows(again) == ROWS
+  assert isinstance(again.values, np.memmap)
+  assert again.values.dtype == np.int32 and again.indptr.dtype == np.int64
+  assert len(files(tmp_path)) == 1
+
+
+def test_length(tmp_path):
+  assert rows(tokens(tmp_path, max_tokens=2)) == [[2, 3], [1], [], [4, 4]]
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [
+    {'split': split(['a|'])},
+    {'split': split(['b|', 'b|', 'b|', 'b|'], digest='g')},
+    {'vocab': Vocabulary(('b', 'a', 'c'))},
+    {'vocab': SUBWORDS},
+    {'max_tokens': 1},
+    {'by_zone': True},
+  ],
+)
+def test_whatever_decides_the_ids_is_in_the_key(tmp_path, changes):
+  tokens(tmp_path)
+  fresh = rows(tokens(tmp_path / 'fresh', **changes))
+  assert rows(tokens(tmp_path, **changes)) == fresh
+  assert len(files(tmp_path / 'tokens')) == 2
+
+
+def test_documents_without_words_are_told_once(tmp_path, caplog):
+  tokens(tmp_path, split=split(['a|', 'b|c']))
+  assert 'no words' not in caplog.text
+  for _ in range(2):
+    tokens(tmp_path, split=split(['a|', '|-', '.|'], digest='g'))
+  told = 'train: 2 of 3 documents have no words in the zones that are read'
+  assert caplog.text.count(told) == 1
+
+
+@pytest.mark.parametrize('texts', [(), ('|', '|')])
+def test_nothing_to_tokenise(tmp_path, texts):
+  for _ in range(2):
+    assert rows(tokens(tmp_path, split=split(texts))) == [[]] * len(texts)
+
+
+def test_any_damage_is_seen_and_mended(tmp_path, caplog):
+  tokens(tmp_path)
+  (path,) = files(tmp_path)
+  whole = path.read_bytes()
+  damaged = [whole[:i] for i in range(len(whole))]
+  damaged += [
+    whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1 :]
+    for i in range(len(whole))
+  ]
+  damaged += [whole + b'\0' * 4, whole * 2]
+  for content in damaged:
+    path.write_bytes(content)
+    caplog.clear()
+    assert rows(tokens(tmp_path)) == ROWS
+    assert f'{path} is damaged' in caplog.text
+    assert path.read_bytes() == whole
+
+
+def test_another_keys_file_is_not_taken(tmp_path):
+  want = split(('b|', 'b|', 'b|', 'b|'), digest='g')
+  tokens(tmp_path)
+  (first,) = files(tmp_path)
+  tokens(tmp_path, split=want)
+  (second,) = set(files(tmp_path)) - {first}
+  second.write_bytes(first.read_bytes())
+  assert rows(tokens(tmp_path, split=want)) == [[3]] * 4
+
+
+def test_a_failed_build_leaves_nothing(tmp_path):
+  with pytest.raises(AssertionError):
+    tokens(tmp_path, split=cached_split())
+  assert files(tmp_path) == []
+
+
+def test_builders_at_once(tmp_path):
+  with futures.ThreadPoolExecutor(8) as pool:
+    results = list(pool.map(lambda _: rows(tokens(tmp_path)), range(32)))
+  assert results == [ROWS] * 32
+  assert len(files(tmp_path)) == 1
+
+
+def test_mapped_ids_outlive_their_file(tmp_path):
+  held = tokens(tmp_path)
+  (path,) = files(tmp_path)
+  path.unlink()
+  tokens(tmp_path)
+  assert rows(held) == ROWS
+
+
+def test_a_cache_that_cannot_be_written(tmp_path):
+  (tmp_path / 'tokens').write_text('in the way')
+  with pytest.raises(UserError, match='set data.cache_dir'):
+    tokens(tmp_path)
+
+
+def test_encode_agrees_with_the_cache(tmp_path):
+  documents = split().documents
+  assert rows(encode(documents, VOCAB, 9)) == ROWS
+  for changes in ({'max_tokens': 1}, {'by_zone': True}):
+    cached = tokens(tmp_path, **changes)
+    settings = {'max_tokens': 9, **changes}
+    assert rows(encode(documents, VOCAB, **settings)) == rows(cached)
+
+
+def test_zones_are_told_apart(tmp_path):
+  texts = ('a b|c', 'other|', '|', '|c c', 'a b c|c b a')
+  apart = [[2, 3, 0, 4], [1], [], [4, 4], [2, 3, 4, 0, 4, 3, 2]]
+  whole = split(texts)
+  assert rows(tokens(tmp_path, split=whole, by_zone=True)) == apart
+  # Each zone's first tokens.
+  assert rows(tokens(tmp_path, split=whole, by_zone=True, max_tokens=1)) == [
+    [2, 0, 4],
+    [1],
+    [],
+    [4],
+    [2, 0, 4],
+  ]
+
+
+def test_subwords_are_made_once(tmp_path):
+  whole = split(['a b|c', 'abc a ' * 9 + '|', '|', 'other|c'])
+  pieces = {'[CLS]': 2, '[SEP]': 3, 'a': 5, 'b': 6, '##b': 9, 'c': 7, '##c': 10}
+  expected = [
+    [pieces[p] for p in text.split()]
+    for text in (
+      '[CLS] a b c [SEP]',
+      '[CLS] a ##b ##c a a [SEP]',
+      '[CLS] [SEP]',
+      '[CLS] c [SEP]',
+    )
+  ]
+  expected[3].insert(1, 1)  # no piece of another word is known
+  settings = {'vocab': SUBWORDS, 'max_tokens': 7}
+  assert rows(tokens(tmp_path, split=whole, **settings)) == expected
+  unread = dataclasses.replace(whole, documents=Unread())
+  assert rows(tokens(tmp_path, split=unread, **settings)) == expected
+  assert rows(encode(whole.documents, SUBWORDS, 7)) == expected
+  # Another tokenizer has other ids.
+  other = Subwords.fit(['a b c d'])
+  tokens(tmp_path, split=whole, vocab=other, max_tokens=7)
+  assert len(files(tmp_path)) == 2
+
+
+def test_documents_of_special_tokens_alone_are_told(tmp_path, caplog):
+  whole = split(['a|', '|', '|'], name='dev')
+  tokens(tmp_path, split=whole, vocab=SUBWORDS)
+  assert 'dev: 2 of 3 documents have no words' in caplog.text
+
+
+def test_more_documents_than_are_read_at_once(tmp_path):
+  n = 600
+  documents = [Document(str(i), {'text': 'ab ' * (i % 7)}) for i in range(n)]
+  ids = [d.id for d in documents]
+  whole = Split('train', ids, Ragged.of([[]] * n), documents, 'f')
+  for vocab in (VOCAB, SUBWORDS):
+    found = rows(tokens(tmp_path, split=whole, vocab=vocab))
+    assert found == [vocab.encode(d.text(), 9).tolist() for d in documents]
+
+
+def test_default_folder(monkeypatch, tmp_path):
+  monkeypatch.setenv('XJAX_CACHE_DIR', 'there')
+  assert default_cache_dir(DataConfig()) == pathlib.Path('there')
+  config = DataConfig(cache_dir=str(tmp_path / 'here'))
+  assert default_cache_dir(config) == tmp_path / 'here'
+  monkeypatch.delenv('XJAX_CACHE_DIR')
+  home = pathlib.Path.home() / '.cache' / 'xjax'
+  assert default_cache_dir(DataConfig()) == home
+
+
+def test_a_folder_of_another_machine(monkeypatch, tmp_path, caplog):
+  monkeypatch.setenv('XJAX_CACHE_DIR', str(tmp_path))
+  (tmp_path / 'file').write_text('')
+  config = DataConfig(cache_dir=str(tmp_path / 'file' / 'cache'))
+  for _ in range(2):
+    assert default_cache_dir(config) == tmp_path
+  assert caplog.text.count('cannot be used (Not a directory)') == 1
+  assert f'{tmp_path} is used instead' in caplog.text

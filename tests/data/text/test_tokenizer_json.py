@@ -1,0 +1,83 @@
+"""Tokenizers of folders, as Hugging Face has them."""
+
+import json
+import shutil
+
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.data.text.subwords import Subwords
+from xjax.data.text.tokenizer_settings import word_pieces
+
+PIECES = (
+  '[PAD] [UNK] [CLS] [SEP] [MASK] a b ##a ##b the house ##s . é e'.split()
+)
+IDS = {piece: i for i, piece in enumerate(PIECES)}
+TOKENIZER = Subwords(word_pieces(IDS), 'here')
+
+
+def test_word_pieces_of_a_folder(tmp_path):
+  (tmp_path / 'vocab.txt').write_text('\n'.join(PIECES) + '\n')
+  found = Subwords.of_folder(tmp_path)
+  assert found.text == TOKENIZER.text
+  config = {'do_lower_case': False, 'pad_token': {'content': '[MASK]'}}
+  (tmp_path / 'tokenizer_config.json').write_text(json.dumps(config))
+  cased = Subwords.of_folder(tmp_path)
+  assert cased.pad_id == IDS['[MASK]']
+  assert cased.encode('The É').tolist() == [2, 1, 1, 3]
+  accents = {'do_lower_case': True, 'strip_accents': False}
+  (tmp_path / 'tokenizer_config.json').write_text(json.dumps(accents))
+  assert Subwords.of_folder(tmp_path).encode('É')[1] == IDS['é']
+  assert TOKENIZER.encode('É')[1] == IDS['e']
+
+
+def test_what_is_beside_tokenizer_json_goes_before_it(tmp_path):
+  TOKENIZER.save(tmp_path / 'tokenizer.json')
+  (tmp_path / 'vocab.txt').write_text('not read')
+  assert Subwords.of_folder(tmp_path).digest == TOKENIZER.digest
+  (tmp_path / 'tokenizer_config.json').write_text('{"do_lower_case": false}')
+  assert Subwords.of_folder(tmp_path).encode('The')[1] == IDS['[UNK]']
+
+
+def test_byte_pairs_of_a_folder(roberta_folder, tmp_path):
+  found = Subwords.of_folder(roberta_folder)
+  table = json.loads((roberta_folder / 'vocab.json').read_text())
+  assert found.pad_id == table['<pad>'] == 1
+  assert (found.before, found.after) == ((0,), (2,))
+  pieces = '<s> the Ġ b a t </s>'.split()
+  assert found.encode('the bat').tolist() == [table[p] for p in pieces]
+  assert found.encode('').tolist() == [0, 2]
+  shutil.copytree(roberta_folder, tmp_path, dirs_exist_ok=True)
+  (tmp_path / 'tokenizer_config.json').write_text('{"add_prefix_space": true}')
+  spaced = Subwords.of_folder(tmp_path)
+  assert spaced.encode('the')[1] == table['Ġ']
+  # Read back from a workdir, it is the same.
+  spaced.save(tmp_path / 'tokenizer.json')
+  assert Subwords.load(tmp_path / 'tokenizer.json').digest == spaced.digest
+
+
+@pytest.mark.parametrize(
+  ('names', 'said'),
+  [
+    ({}, 'has no tokenizer: neither tokenizer.json nor vocab.txt'),
+    ({'vocab.json': '{}'}, 'has no tokenizer'),
+    ({'vocab.txt': 'a\nb\n'}, r'vocab.txt: .*it has no \[UNK\]'),
+    ({'vocab.txt': ''}, 'vocab.txt'),
+    ({'vocab.txt': '[UNK]\n[CLS]\n[SEP]\n'}, 'none of its 3 tokens pads'),
+    ({'vocab.json': '{"a": 1}', 'merges.txt': ''}, 'vocab.json.*has no <s>'),
+    ({'vocab.json': '{', 'merges.txt': ''}, 'vocab.json.*merges.txt'),
+    ({'vocab.txt': 'a', 'tokenizer_config.json': '7'}, 'tokenizer_config.json'),
+    (
+      {
+        'vocab.txt': '\n'.join(PIECES),
+        'tokenizer_config.json': '{"do_lower_case": "yes"}',
+      },
+      'vocab.txt',
+    ),
+  ],
+)
+def test_faulty_folders(tmp_path, names, said):
+  for name, text in names.items():
+    (tmp_path / name).write_text(text)
+  with pytest.raises(DataError, match=said):
+    Subwords.of_folder(tmp_path)

@@ -1,0 +1,93 @@
+import unicodedata
+
+from hypothesis import given, settings, strategies as st
+import pytest
+
+from xjax.data.schema import Document
+from xjax.data.text.word_places import WordPlace, document_words, word_spans
+from xjax.data.text.words import split_words
+
+
+def surfaces(text):
+  return [text[start:end] for start, end in word_spans(text)]
+
+
+@pytest.mark.parametrize(
+  ('text', 'words'),
+  [
+    ('', []),
+    ('Directive 2003/87/EC', ['Directive', '2003', '87', 'EC']),
+    (' a\n-b- ', ['a', 'b']),
+    # One letter in capitals, two of small ones: all behind it would be off.
+    ('İZMİR and Port', ['İZMİR', 'and', 'Port']),
+    # Letter and accent, two characters where NFC has one.
+    ('cafe\u0301 Noir', ['cafe\u0301', 'Noir']),
+    # Hangul in letters, of which NFC makes a syllable.
+    (
+      '\u1112\u1161\u11ab\u1100\u1173\u11af 말',
+      ['\u1112\u1161\u11ab\u1100\u1173\u11af', '말'],
+    ),
+    # One character of which NFC makes two, of a mark that goes on a word.
+    ('\u0958\u093e x', ['\u0958\u093e', 'x']),
+    ('ΟΔΟΣ Α', ['ΟΔΟΣ', 'Α']),
+    ('\u0301a b\u0323\u0301', ['a', 'b\u0323\u0301']),
+    ('x\U0001f600y\U00010400z', ['x', 'y\U00010400z']),
+  ],
+)
+def test_words_as_they_stand(text, words):
+  assert surfaces(text) == words
+  assert len(split_words(text)) == len(words)
+
+
+def folded(words):
+  # Sigma has two small forms, and what follows a word decides which.
+  return [word.replace('ς', 'σ') for word in words]
+
+
+# Letters, marks, jamo, digits and all that case and NFC change in length.
+CHARS = st.one_of(
+  st.sampled_from(
+    'aZ9 .\nİıΣςÅ\u212b\u0301\u0323\u0307\u0345\u1100\u1161\u11a8'
+  ),
+  st.sampled_from('\u0958\u093c\u09c7\u09be\u09d7\u0344\u2126ﬁ\U0001d15f가각'),
+  st.characters(exclude_categories=('Cs',)),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text(CHARS, max_size=30))
+def test_every_word_has_its_place(text):
+  spans = word_spans(text)
+  words = split_words(text)
+  assert len(spans) == len(words)
+  assert all(0 <= start < end <= len(text) for start, end in spans)
+  assert spans == sorted(spans)
+  for (start, end), word in zip(spans, words, strict=True):
+    assert (
+      folded([word])[0]
+      in folded([unicodedata.normalize('NFC', _digits(text[start:end]))])[0]
+    )
+
+
+def _digits(text):
+  return ''.join('D' if c.isdecimal() else c for c in text.lower())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text(CHARS, max_size=12), max_size=4))
+def test_zones_are_read_one_after_the_other(texts):
+  document = Document('d', {f'z{i}': text for i, text in enumerate(texts)})
+  places = document_words(document)
+  assert len(places) == len(split_words(document.text()))
+  assert [(p.start, p.end) for p in places if p.zone == 'z0'] == (
+    word_spans(texts[0]) if texts else []
+  )
+
+
+def test_places_are_within_zones():
+  document = Document('d', {'title': 'A b', 'empty': '', 'body': 'c'})
+  assert document_words(document) == [
+    WordPlace('title', 0, 1),
+    WordPlace('title', 2, 3),
+    WordPlace('body', 0, 1),
+  ]

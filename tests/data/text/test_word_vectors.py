@@ -1,0 +1,258 @@
+"""Word vectors in three formats, those of a vocabulary."""
+
+import gzip
+import logging
+import tracemalloc
+
+from gensim.models import KeyedVectors
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.data.text.word_vectors import (
+  read_word_vectors,
+  vector_dim,
+  write_word_vectors,
+)
+from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
+
+WORDS = ('the', 'über', 'DDDD', 'of')
+VOCAB = Vocabulary(('of', 'absent', 'über', 'the'))
+VECTORS = np.array([[1.5, -2], [0.1, 3e-5], [7, 8], [-0.25, 1e10]], np.float32)
+
+
+def lines(words=WORDS, vectors=VECTORS, header=True):
+  """Text in the format of word2vec or GloVe."""
+  first = f'{len(vectors)} {vectors.shape[1]}\n' if header else ''
+  rows = zip(words, vectors, strict=True)
+  return first + ''.join(f'{w} {" ".join(map(str, v))}\n' for w, v in rows)
+
+
+def binary(words=WORDS, vectors=VECTORS, end=b''):
+  """word2vec binary, perhaps with newlines as the first tool has them."""
+  rows = zip(words, vectors, strict=True)
+  return b'%d %d\n' % vectors.shape + b''.join(
+    w.encode() + b' ' + v.astype('<f4').tobytes() + end for w, v in rows
+  )
+
+
+FORMATS = {
+  'word2vec': lines().encode(),
+  'glove': lines(header=False).encode(),
+  'trailing_spaces': lines().replace('\n', ' \n').encode(),
+  'carriage_returns': lines().replace('\n', '\r\n').encode(),
+  'no_last_newline': lines().encode()[:-1],
+  'binary': binary(),
+  'binary_newlines': binary(end=b'\n'),
+}
+
+
+def read(tmp_path, content, vocab=VOCAB):
+  path = tmp_path / 'vectors'
+  path.write_bytes(content)
+  return read_word_vectors(path, vocab)
+
+
+@pytest.mark.parametrize('zipped', [False, True])
+@pytest.mark.parametrize('name', FORMATS)
+def test_formats(tmp_path, name, zipped):
+  content = FORMATS[name]
+  got = read(tmp_path, gzip.compress(content) if zipped else content)
+  assert got.vectors.dtype == np.float32 and got.vectors.shape == (6, 2)
+  assert got.dim == vector_dim(tmp_path / 'vectors') == 2
+  np.testing.assert_array_equal(got.found, [0, 0, 1, 0, 1, 1])
+  np.testing.assert_array_equal(got.vectors[[2, 4, 5]], VECTORS[[3, 1, 0]])
+  assert not got.vectors[~got.found].any()
+
+
+def test_what_is_found_is_told(tmp_path, caplog):
+  caplog.set_level(logging.INFO)
+  read(tmp_path, FORMATS['glove'])
+  assert 'vectors: 3 of 4 words found, 2 dimensions' in caplog.text
+
+
+@pytest.mark.parametrize('make', [lines, binary])
+def test_of_several_rows_the_first_counts(tmp_path, make):
+  content = make(('a', 'b', 'a'), VECTORS[:3])
+  content = content.encode() if isinstance(content, str) else content
+  got = read(tmp_path, content, Vocabulary(('a',)))
+  np.testing.assert_array_equal(got.vectors[2], VECTORS[0])
+
+
+def test_digits(tmp_path):
+  vocab = Vocabulary(('DDDD', 'aD', 'D', 'x'))
+  # A file that has digits: its D is a letter. 1999 before 2000.
+  words = ('D', '1999', 'DDDD', '2000', '7', 'b2')
+  vectors = np.arange(6, dtype=np.float32)[:, None]
+  got = read(tmp_path, lines(words, vectors).encode(), vocab)
+  assert got.vectors[2:, 0].tolist() == [1, 0, 4, 0]
+  assert got.found[2:].tolist() == [True, False, True, False]
+  # One that has none: as it is.
+  words = ('D', 'DDDD', 'aD', 'DD', 'a', 'b')
+  got = read(tmp_path, lines(words, vectors).encode(), vocab)
+  assert got.vectors[2:, 0].tolist() == [1, 2, 0, 0]
+
+
+def test_words_that_no_vocabulary_has_are_passed_over(tmp_path):
+  content = (
+    b'of 1 2\n. . 3 4\n\xff\xfe 5 6\nat name@domain.com 7 8\n\xc3 9 9\n'
+    b'THE nan 1\nthe 5 6\n'
+  )
+  vocab = Vocabulary(('of', 'the', 'at'))
+  got = read(tmp_path, content, vocab)
+  assert got.vectors[2:].tolist() == [[1, 2], [5, 6], [0, 0]]
+
+
+SHORT = binary()[:-3]
+FAULTS = {
+  b'': 'vectors: the file is empty',
+  b' \n\n': 'vectors: the file is empty',
+  b'word\n': 'vectors:1: neither word2vec .* nor GloVe',
+  b'some words here\n': 'vectors:1: neither',
+  b'{"a": 1}\n': 'vectors:1: neither',
+  b'\xff\xfea\0 \0001\0\n\0': 'vectors:1: UTF-16',
+  b'0 3\n': 'vectors:1: 0 words of 3 numbers',
+  b'3 0\n': 'vectors:1: 3 words of 0 numbers',
+  b'1 3\n': 'vectors:1: promises 1 words, but there are 0',
+  b'3 1\nof 1\na 2\n': 'vectors:1: promises 3 words, but there are 2',
+  b'1 1\nof 1\na 2\n': 'vectors:1: promises 1 words, but there are 2',
+  b'2 2\nof 1 2\na 2\n': 'vectors:3: 1 numbers; the others have 2',
+  b'of 1 2\na 2 3 4\n': 'vectors:2: 3 numbers; the others have 2',
+  b'of 1 2\n\na 3 4\n': 'vectors:2: 0 numbers',
+  b'of 1 2\nthe 1 x\n': "vectors:2: the word 'the': not all",
+  b'of 1 2\nthe 1 nan\n': "vectors:2: the word 'the': not all",
+  b'of 1 2\nthe 1 -inf\n': "vectors:2: the word 'the': not all",
+  b'of 1 2\nthe 1 1e39\n': "vectors:2: the word 'the': not all",
+  b'of 1 2\nthe 1_0 1\n': "vectors:2: the word 'the': not all",
+  b'of 1 2\nthe 1 --1\n': "vectors:2: the word 'the': not all",
+  b'1 2\nof 1 x\n': "vectors:2: the word 'of': not all",
+  b'1 99999999999\nof 1 2\n': 'vectors:2: 2 numbers; the others have 99999',
+  gzip.compress(b'of 1 2\n' * 99)[:-9]: 'vectors:.*cut short',
+  gzip.compress(b'of 1 2\n')[:10] + b'\xff' * 9: 'vectors: the file is damaged',
+  SHORT: 'vectors: byte 43, word 4 of 4: the file is cut short',
+  gzip.compress(SHORT): 'byte 43, word 4 of 4: the file is cut short',
+  gzip.compress(binary())[:-9]: 'vectors: the gzip file is cut short',
+  binary() + b'x': 'vectors: byte 54: more than the 4 words of 2 numbers',
+  b'3' + binary()[1:]: 'vectors: byte 43: more than the 3 words',
+  b'5' + binary()[1:]: 'byte 54, word 5 of 5: the file is cut short',
+  b'4 3' + binary()[3:]: 'vectors: byte .* cut short',
+  b'9 1' + binary()[3:]: 'vectors: byte ',
+  b'2 1\n' + b'\0' * 200_000: 'byte 4, word 1 of 2: no word ends here',
+  binary(vectors=VECTORS * np.float32([np.nan])): (
+    "vectors: byte 4: the word 'the': not all"
+  ),
+  binary(vectors=VECTORS + np.float32([0, np.inf])): (
+    "vectors: byte 4: the word 'the': not all"
+  ),
+}
+
+
+@pytest.mark.parametrize('number', range(len(FAULTS)))
+def test_faults(tmp_path, number):
+  content, said = list(FAULTS.items())[number]
+  with pytest.raises(DataError, match=said) as caught:
+    read(tmp_path, content)
+  assert '\n' not in str(caught.value)
+
+
+def test_no_such_file(tmp_path):
+  with pytest.raises(DataError, match='nothing: cannot be read: No such'):
+    read_word_vectors(tmp_path / 'nothing', VOCAB)
+  with pytest.raises(DataError, match='cannot be read'):
+    vector_dim(tmp_path)
+
+
+def test_memory_stays_small(tmp_path):
+  """Rows over several chunks of a file, of which hardly any is kept."""
+  n, dim = 20_000, 100
+  vectors = np.random.default_rng(0).normal(size=(n, dim)).astype(np.float32)
+  words = [f'w{row}' for row in range(n)]
+  path = tmp_path / 'big'
+  write_word_vectors(path, words, vectors)
+  vocab = Vocabulary(('wD', 'w19999', 'nothing'))
+  tracemalloc.start()
+  got = read_word_vectors(path, vocab)
+  peak = tracemalloc.get_traced_memory()[1]
+  tracemalloc.stop()
+  assert peak < path.stat().st_size * 2
+  assert got.found.tolist() == [False, False, True, True, False]
+  np.testing.assert_array_equal(got.vectors[2:4], vectors[[0, -1]])
+
+
+word = st.text(
+  st.characters(codec='utf-8', exclude_categories=['Z', 'C', 'N']), min_size=1
+).filter(lambda text: text.split() == [text])
+number = st.floats(-(2.0**99), 2.0**99, width=32)
+
+
+@st.composite
+def tables(draw):
+  words = draw(st.lists(word, unique=True, min_size=1, max_size=5))
+  dim = draw(st.integers(2, 5))
+  row = st.lists(number, min_size=dim, max_size=dim)
+  rows = st.lists(row, min_size=len(words), max_size=len(words))
+  vectors = np.array(draw(rows), np.float32)
+  vectors[0, 0] = 0.5  # it could be text if all of its bytes were letters
+  return words, vectors
+
+
+quick = hypothesis.settings(
+  max_examples=150,
+  deadline=None,
+  derandomize=True,
+  database=None,
+  suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+
+
+@quick
+@hypothesis.given(tables())
+def test_gensim_reads_what_we_write_and_we_what_it_writes(tmp_path, table):
+  words, vectors = table
+  vocab, path = Vocabulary(tuple(words)), tmp_path / 'vectors'
+  write_word_vectors(path, words, vectors)
+  theirs = KeyedVectors.load_word2vec_format(path, binary=True)
+  assert theirs.index_to_key == words
+  np.testing.assert_array_equal(theirs.vectors, vectors)
+  for form in ({'binary': True}, {}, {'write_header': False}):
+    theirs.save_word2vec_format(path, **form)
+    ours = read_word_vectors(path, vocab)
+    assert ours.found[FIRST_WORD_ID:].all()
+    np.testing.assert_array_equal(ours.vectors[FIRST_WORD_ID:], vectors)
+
+
+PIECES = st.one_of(
+  st.binary(max_size=3),
+  st.sampled_from([b' ', b'\n', b'nan', b'1e99', b'-', b'0', b'\0', b'9']),
+)
+
+
+@st.composite
+def damaged(draw):
+  content = draw(st.sampled_from(list(FORMATS.values())))
+  for _ in range(draw(st.integers(1, 3))):
+    at = draw(st.integers(0, len(content)))
+    end = at + draw(st.integers(0, 8))
+    content = content[:at] + draw(PIECES) + content[end:]
+  return draw(st.sampled_from([content, gzip.compress(content)]))
+
+
+@hypothesis.settings(quick, max_examples=1500)
+@hypothesis.given(st.one_of(damaged(), st.binary(max_size=30)))
+def test_whatever_a_file_holds(tmp_path, content):
+  try:
+    got = read(tmp_path, content)
+  except DataError as error:
+    assert '\n' not in str(error)
+  else:
+    assert np.isfinite(got.vectors).all()
+
+
+def test_only_words_and_whole_tables_are_written(tmp_path):
+  path = tmp_path / 'vectors'
+  for words in (('a b', 'c'), ('', 'c'), ('a\n', 'c'), ('a',)):
+    with pytest.raises(ValueError):
+      write_word_vectors(path, words, VECTORS[:2])
+  assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,114 @@
+"""Words of texts, and the vocabulary on disk."""
+
+import sys
+import unicodedata
+
+from hypothesis import example, given, settings, strategies as st
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.data.config import WordsConfig
+from xjax.data.text.words import Vocabulary, split_words
+
+
+@pytest.mark.parametrize(
+  ('text', 'words'),
+  [
+    ('Directive 2003/87/EC', ['directive', 'DDDD', 'DD', 'ec']),
+    ("The Member's co-operation.", 'the member s co operation'.split()),
+    ('snake_case  A1', ['snake', 'case', 'aD']),
+    ('Übergröße Ελλάδα ٣', ['übergröße', 'ελλάδα', 'D']),
+    ('cafe\u0301', ['café']),  # composed, not cut at the accent
+    ('हिन्दी में नमस्ते', ['हिन्दी', 'में', 'नमस्ते']),  # vowel signs
+    ("İstanbul'da", ['i\u0307stanbul', 'da']),
+    ('עִבְרִית_שָׁ', ['עִבְרִית', 'שָׁ']),
+    ('\U00011013\U00011038 x', ['\U00011013\U00011038', 'x']),  # Brahmi
+    ('\u0301 \u2764\ufe0f \u0301a', ['a']),  # marks on nothing
+    (' ,.!\n', []),
+  ],
+)
+def test_words(text, words):
+  assert split_words(text) == words
+
+
+def test_every_mark_stays_in_its_word():
+  marks = [
+    chr(code)
+    for code in range(sys.maxunicode + 1)
+    if unicodedata.category(chr(code)).startswith('M')
+  ]
+  assert len(marks) > 2000
+  for mark in marks:
+    assert len(split_words(f'a{mark}b{mark} c')) == 2, hex(ord(mark))
+
+
+def test_fit_orders_by_count_then_word():
+  texts = ['b b a a c', 'c d d d', 'e']
+  config = WordsConfig(min_count=2)
+  assert Vocabulary.fit(texts, config).words == ('d', 'a', 'b', 'c')
+  config = WordsConfig(min_count=2, max_words=2)
+  assert Vocabulary.fit(iter(texts), config).words == ('d', 'a')
+
+
+def test_fit_counts_the_tokens_that_are_read():
+  config = WordsConfig(min_count=1, max_tokens=2)
+  assert Vocabulary.fit(['a b c', 'b a c'], config).words == ('a', 'b')
+
+
+def test_encode():
+  vocab = Vocabulary(('the', 'DD'))
+  ids = vocab.encode('The 10, others: the')
+  assert ids.dtype == np.int32 and ids.tolist() == [2, 3, 1, 2]
+  assert vocab.encode('The 10, others: the', 3).tolist() == [2, 3, 1]
+  assert vocab.encode('').tolist() == []
+  assert len(vocab) == 4  # with pad and unknown
+
+
+def test_digest_follows_words_and_their_order():
+  digests = {Vocabulary(w).digest for w in (('a', 'b'), ('b', 'a'), ('ab',))}
+  assert len(digests) == 3
+  assert Vocabulary(('a', 'b')).digest == Vocabulary(('a', 'b')).digest
+
+
+def test_extended(tmp_path):
+  vocab = Vocabulary(('the', 'DD'))
+  more = vocab.extended(iter(['of', 'the', 'a', 'of', 'DD']))
+  assert more.words == ('the', 'DD', 'of', 'a')
+  assert vocab.words == ('the', 'DD')
+  assert more.encode('A the of').tolist() == [5, 2, 4]
+  assert more.digest == Vocabulary(more.words).digest != vocab.digest
+  assert vocab.extended(['a', 'of']) != more
+  assert vocab.extended([]) == vocab
+  more.save(tmp_path / 'vocab.txt')
+  assert Vocabulary.load(tmp_path / 'vocab.txt') == more
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text(max_size=30), max_size=8))
+@example(['a\x85b a\u2028b'])
+def test_saved_and_loaded_is_the_same(tmp_path_factory, texts):
+  vocab = Vocabulary.fit(texts, WordsConfig(min_count=1))
+  path = tmp_path_factory.mktemp('vocab') / 'features' / 'vocab.txt'
+  vocab.save(path)
+  assert Vocabulary.load(path) == vocab
+
+
+@pytest.mark.parametrize(
+  ('content', 'said'),
+  [
+    (b'a\nb\na\n', "vocab.txt:3: the word 'a' comes twice"),
+    (b'a\n\nb\n', "vocab.txt:2: '' is not one word"),
+    (b'a\nb c\n', "vocab.txt:2: 'b c' is not one word"),
+    (b'a\r\nb\r\n', 'vocab.txt:1: .* is not one word'),
+    (b'a\nlong wo', 'vocab.txt:2: the last line is cut short'),
+    (b'a\n\xff\n', 'vocab.txt: is not UTF-8'),
+    (None, 'vocab.txt: cannot be read: No such file'),
+  ],
+)
+def test_a_damaged_file(tmp_path, content, said):
+  path = tmp_path / 'vocab.txt'
+  if content is not None:
+    path.write_bytes(content)
+  with pytest.raises(DataError, match=said):
+    Vocabulary.load(path)

@@ -1,0 +1,49 @@
+"""What labels are worth: read from JSON lines, or refused with the line."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.judge.files.label_costs import read_label_costs
+
+INDEX = {'a': 0, 'b': 1, 'ä c': 2}
+
+
+def test_labels_without_a_weight_weigh_1(tmp_path):
+  path = tmp_path / 'costs.jsonl'
+  text = '{"id": "ä c", "weight": 2.5}\n\n{"id": "a", "weight": 0}\n'
+  path.write_text(text)
+  np.testing.assert_array_equal(read_label_costs(path, INDEX), [0, 1, 2.5])
+  zipped = tmp_path / 'costs.jsonl.gz'
+  zipped.write_bytes(gzip.compress(text.encode()))
+  np.testing.assert_array_equal(read_label_costs(zipped, INDEX), [0, 1, 2.5])
+
+
+@pytest.mark.parametrize(
+  ('text', 'says'),
+  [
+    ('', 'no label in it'),
+    ('{"id": "a", "weight": 1}\n{"id": "x", "weight": 1}', ":2: 'x' is no lab"),
+    ('{"id": "a", "weight": 1}\n{"id": "a", "weight": 2}', 'on line 1 already'),
+    ('{"id": "a", "weight": -1}', 'weight is no finite number'),
+    ('{"id": "a", "weight": 1e999}', 'weight is no finite number'),
+    ('{"id": "a", "weight": ' + '9' * 400 + '}', 'weight is no finite number'),
+    ('{"id": "a", "weight": true}', 'weight is no finite number'),
+    ('{"id": "a"}', 'weight is no finite number'),
+    ('{"weight": 1}', "no field 'id'"),
+    ('a\t1', ':1: not JSON'),
+  ],
+)
+def test_what_cannot_be_is_told_with_its_line(tmp_path, text, says):
+  path = tmp_path / 'costs.jsonl'
+  path.write_text(text)
+  with pytest.raises(DataError, match='costs.jsonl') as error:
+    read_label_costs(path, INDEX)
+  assert says in str(error.value)
+
+
+def test_no_such_file(tmp_path):
+  with pytest.raises(DataError, match='none.jsonl: cannot be read'):
+    read_label_costs(tmp_path / 'none.jsonl', INDEX)

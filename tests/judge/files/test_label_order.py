@@ -1,0 +1,71 @@
+"""Labels in order, from a file."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.core.types import Ragged
+from xjax.data.schema import Label, LabelSpace
+from xjax.judge.files.label_order import (
+  LabelOrder,
+  column_numbers,
+  read_label_order,
+)
+from xjax.judge.files.rows import LabelRows
+
+
+def test_numbers_of_columns():
+  ids = ['0', '10', '01', 'x', '-1', '', '99999999', '100000000', '\u0661']
+  assert column_numbers(ids).tolist() == [
+    *(0, 10, -1, -1, -1, -1, 99999999, -1, -1)
+  ]
+
+
+def test_every_form(tmp_path):
+  path = tmp_path / 'l'
+  path.write_bytes(b'law\nsea of \xc3\xa9\n0\n')
+  order = read_label_order(path)
+  assert order.labels == ('law', 'sea of é', '0') and not order.numbered
+  path.write_bytes(gzip.compress(b'3\n5\n'))
+  order = read_label_order(path)
+  assert order.labels == ('3', '5') and order.numbered
+  space = LabelSpace((Label('b'), Label('a')), np.array([2, 1]), 3, 2)
+  path = tmp_path / 'labels.jsonl'
+  space.save(path)
+  assert read_label_order(path).labels == ('b', 'a')
+
+
+def test_columns_are_named():
+  order = LabelOrder('l', ('b', 'a', 'c'))
+  rows = Ragged.of([[2], [0]])
+  named = order.name(LabelRows('f', rows))
+  assert named.labels == ('b', 'a', 'c') and named.n_labels == 3
+  # Whoever has ids keeps them.
+  ids = LabelRows('f', rows, ('x', 'y', 'z'))
+  assert order.name(ids) is ids
+  with pytest.raises(DataError, match='^f: 4 labels, but l names 3$'):
+    order.name(LabelRows('f', rows, n_labels=4))
+  with pytest.raises(DataError, match='^f: row 1: label 3 is not in 0..2, wh'):
+    order.name(LabelRows('f', Ragged.of([[2], [3]])))
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    (b'', ': no label in it'),
+    (b'a\n\nb\n', ':2: the id is empty'),
+    (b'a\nb\na\n', ":3: duplicate label 'a'"),
+    (b'a\tb\n', ":1: the id 'a\\tb' has spaces around it or control"),
+    (b'\xff\n', ':1: the id holds half of a surrogate pair'),
+    (b'{"id": "a"}\n{"id": "a"}\n', ":2: duplicate label 'a'"),
+    (b'2\n0\n1\n', ': its ids are numbers of columns, but not in their order'),
+  ],
+)
+def test_faults(tmp_path, text, message):
+  path = tmp_path / 'l'
+  path.write_bytes(text)
+  with pytest.raises(DataError) as caught:
+    read_label_order(path)
+  assert str(caught.value).startswith(f'{path}{message}')

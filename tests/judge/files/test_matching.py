@@ -1,0 +1,279 @@
+"""Labels and documents of files that know ids, columns, or both."""
+
+import dataclasses
+import json
+
+from absl import logging
+import numpy as np
+import pytest
+from scipy import sparse
+
+from xjax.core.errors import DataError
+from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.formats.xc_files import XcFile, write_xc, write_xc_scores
+from xjax.data.formats.xc_sidecars import write_inv_prop, write_pairs
+from xjax.judge.files.judged import JudgeFiles, read_judged, read_train_gold
+from xjax.judge.lists import Lists
+from xjax.judge.predictions import Predictions
+
+NAMES = ('law', 'tax', 'sea')
+
+
+@pytest.fixture
+def files(tmp_path):
+  names = ('scores', 'gold', 'train', 'more', 'labels')
+  return {name: tmp_path / name for name in names}
+
+
+@pytest.fixture
+def said(monkeypatch):
+  """Lines that were logged."""
+  lines = []
+  monkeypatch.setattr(
+    logging, 'info', lambda text, *values: lines.append(text % values)
+  )
+  return lines
+
+
+def saved(path, labels, **fields) -> None:
+  """One document, with all labels from the first on."""
+  n = len(labels)
+  lists = Lists(
+    np.arange(n, dtype=np.int32)[None], -np.arange(n, dtype=np.float32)[None]
+  )
+  Predictions(
+    **{
+      'score_kind': ScoreKind.LOGIT,
+      'n_scored': n,
+      'n_train': 0,
+      'doc_ids': ('d',),
+      'labels': tuple(labels),
+      'train_counts': np.zeros(n, np.int32),
+      'lists': {'all': lists},
+      **fields,
+    }
+  ).save(path)
+
+
+def matrix(path, n: int = 3, n_docs: int = 1) -> None:
+  """Documents with every label, the first one best."""
+  scores = np.tile(np.arange(n, 0, -1.0), (n_docs, 1))
+  write_xc_scores(path, sparse.csr_array(scores))
+
+
+def with_header(path, rows: list[list[int]], n: int) -> None:
+  write_xc(path, XcFile(None, Ragged.of(rows), n))
+
+
+def without(path, rows: list[list[int]]) -> None:
+  lines = (','.join(map(str, row)) + ' 0:1\n' for row in rows)
+  path.write_text(''.join(lines))
+
+
+def by_id(path, *rows: tuple[str, ...]) -> None:
+  lines = (
+    json.dumps({'id': f'd{i}', 'labels': row}) + '\n'
+    for i, row in enumerate(rows)
+  )
+  path.write_text(''.join(lines))
+
+
+def told(**files) -> str:
+  with pytest.raises(DataError) as caught:
+    read_judged(JudgeFiles(**files))
+  text = str(caught.value)
+  for path in files.values():
+    text = text.replace(f'{path.parent}/', '')
+  return text
+
+
+def test_ids_that_are_numbers_are_the_columns(files, said):
+  """Sorted as text, and some columns were never trained."""
+  saved(files['scores'], ('0', '1', '10', '2'))
+  with_header(files['gold'], [[2, 3, 10]], 12)
+  without(files['train'], [[2], [10, 2], [11]])
+  write_inv_prop(files['more'], np.arange(1.0, 13))
+  asked = JudgeFiles(
+    files['scores'], files['gold'], files['train'], inv_prop=files['more']
+  )
+  found, weights = read_judged(asked)
+  # The columns of the header that are not predicted from come after.
+  assert found.labels == (
+    *('0', '1', '10', '2'),
+    *('11', '3', '4', '5', '6', '7', '8', '9'),
+  )
+  assert found.n_scored == 4
+  assert [found.labels[i] for i in found.gold[0]] == ['10', '2', '3']
+  counts = dict(zip(found.labels, found.train_counts.tolist()))
+  assert {k: v for k, v in counts.items() if v} == {'10': 1, '2': 2, '11': 1}
+  assert weights.tolist() == [int(id_) + 1 for id_ in found.labels]
+  assert [row.tolist() for row in read_train_gold(asked)] == [[3], [2, 3], [4]]
+  assert not any('by order' in line for line in said)
+
+
+def test_columns_that_nobody_knows(files):
+  saved(files['scores'], ('0', '1', '10', '2'))
+  without(files['gold'], [[1, 3]])
+  assert told(predictions=files['scores'], gold=files['gold']) == (
+    'gold:1: label 3 is none of scores; a header `N L` would say how many '
+    'there are'
+  )
+  without(files['gold'], [[1, 11]])
+  assert told(predictions=files['scores'], gold=files['gold']) == (
+    'gold:1: label 11 is not in 0..10'
+  )
+  # Descriptors of a thesaurus are numbers, too, but of no column.
+  with_header(files['gold'], [[1, 3]], 4)
+  assert told(predictions=files['scores'], gold=files['gold']) == (
+    "scores: label '10' is no column of gold, which has 4: ids that are "
+    'numbers must be its columns'
+  )
+  without(files['gold'], [[1, 10]])
+  write_pairs(files['more'], np.array([[0, 0], [0, 3]]))
+  found, _ = read_judged(
+    JudgeFiles(files['scores'], files['gold'], filter=files['more'])
+  )
+  # A pair of a label that is never predicted takes nothing out.
+  assert found.lists['all'].ids.tolist() == [[1, 2, 3]]
+
+
+def test_names_are_columns_by_order_where_both_say_how_many(files, said):
+  saved(files['scores'], NAMES)
+  with_header(files['gold'], [[2]], 3)
+  found, _ = read_judged(JudgeFiles(files['scores'], files['gold']))
+  assert found.gold.values.tolist() == [2] and found.labels == NAMES
+  assert said == [
+    f"labels are matched by order: column 0 of {files['gold']} is 'law' of "
+    f'{files["scores"]}, and so on'
+  ]
+  with_header(files['gold'], [[2]], 4)
+  assert told(predictions=files['scores'], gold=files['gold']) == (
+    'gold: 4 labels, but scores has 3'
+  )
+  without(files['gold'], [[2]])
+  assert told(predictions=files['scores'], gold=files['gold']).startswith(
+    'gold: says columns, but not how many, and the labels of scores have names'
+    ", as 'law': give labels by id"
+  )
+  write_pairs(files['more'], np.array([[0, 1]]))
+  assert told(predictions=files['scores'], filter=files['more']).startswith(
+    'more: says columns, but not how many'
+  )
+
+
+def test_labels_in_order_name_the_columns(files):
+  matrix(files['scores'])
+  by_id(files['gold'], ('sea', 'new'))
+  by_id(files['train'], ('tax',), ('tax', 'old'))
+  message = told(predictions=files['scores'], gold=files['gold'])
+  assert message == (
+    "gold:1: label 'sea' is unknown: scores has columns, so labels must be "
+    'numbers, 0 to 2, or a file of labels must name the columns'
+  )
+  files['labels'].write_text('law\ntax\nsea\n')
+  write_pairs(files['more'], np.array([[0, 1]]))
+  asked = JudgeFiles(
+    files['scores'],
+    files['gold'],
+    files['train'],
+    files['more'],
+    labels=files['labels'],
+  )
+  found, _ = read_judged(asked)
+  assert found.labels == (*NAMES, 'new', 'old')
+  assert found.lists['all'].ids.tolist() == [[0, 2] + [PAD] * 48]
+  assert found.gold.values.tolist() == [2, 3]
+  assert found.train_counts.tolist() == [0, 2, 0, 0, 1]
+  assert read_train_gold(asked).values.tolist() == [1, 1, 4]
+  # Documents are those of the gold.
+  assert found.doc_ids == ('d0',)
+
+
+def test_labels_in_order_name_the_columns_of_gold_as_well(files):
+  row = [{'id': name, 'score': 0.5} for name in ('sea', 'law')]
+  files['scores'].write_text(json.dumps({'id': 'd', 'labels': row}) + '\n')
+  without(files['gold'], [[1, 2]])
+  files['labels'].write_text('law\ntax\nsea\n')
+  write_inv_prop(files['more'], np.array([1.0, 2, 3]))
+  found, weights = read_judged(
+    JudgeFiles(
+      files['scores'],
+      files['gold'],
+      inv_prop=files['more'],
+      labels=files['labels'],
+    )
+  )
+  assert found.labels == ('law', 'sea', 'tax')
+  assert found.lists['all'].ids.tolist() == [[1, 0]]
+  assert found.gold.values.tolist() == [1, 2]
+  assert weights.tolist() == [1, 3, 2]
+
+
+def test_labels_in_order_that_are_numbers_are_columns_still(files):
+  """Two columns of four were scored; the gold knows all."""
+  matrix(files['scores'], 2)
+  files['labels'].write_text('1\n3\n')
+  with_header(files['gold'], [[0, 3]], 4)
+  found, _ = read_judged(
+    JudgeFiles(files['scores'], files['gold'], labels=files['labels'])
+  )
+  assert found.labels == ('1', '3', '0', '2')
+  assert found.gold.values.tolist() == [1, 2]
+  assert found.lists['all'].ids[0, :2].tolist() == [0, 1]
+
+
+def test_documents_are_those_of_the_gold(files):
+  matrix(files['scores'], n_docs=2)
+  by_id(files['gold'], ('0',), ())
+  found, _ = read_judged(JudgeFiles(files['scores'], files['gold']))
+  assert found.doc_ids == ('d0', 'd1')
+  with_header(files['gold'], [[0], []], 3)
+  found, _ = read_judged(JudgeFiles(files['scores'], files['gold']))
+  assert found.doc_ids == ('0', '1')
+
+
+def test_training_counts_of_saved_predictions(files):
+  matrix(files['scores'])
+  counts = np.array([0, 7, 60, 0], np.int32)
+  gold = Ragged.of([[0, 3]])
+  saved(
+    files['train'],
+    ('x', '2', '0', 'y'),
+    n_train=60,
+    train_counts=counts,
+    gold=gold,
+  )
+  asked = JudgeFiles(files['scores'], train_labels=files['train'])
+  found, _ = read_judged(asked)
+  # Not its gold, which is that of documents that are judged.
+  assert found.n_train == 60 and found.train_counts.tolist() == [60, 0, 7]
+  with pytest.raises(DataError, match='training counts, but not the labels of'):
+    read_train_gold(asked)
+  saved(files['train'], ('0', '1'))
+  message = told(predictions=files['scores'], train_labels=files['train'])
+  assert message.endswith('no label occurs in it: these train nothing')
+
+
+def test_what_is_taken_for_granted_is_said(files, said):
+  matrix(files['scores'], 4)
+  read_judged(JudgeFiles(files['scores']))
+  kind = (
+    f'{files["scores"]}: the kind of its scores is taken to be margin; '
+    '--score_kind says otherwise'
+  )
+  assert said == [kind]
+  cut = sparse.csr_array(([2.0, 1], [0, 1], [0, 2]), (1, 4))
+  write_xc_scores(files['scores'], cut)
+  read_judged(JudgeFiles(files['scores']))
+  lists = (
+    f'{files["scores"]}: rows are lists of the best 2: deeper metrics cannot '
+    'be told'
+  )
+  assert said == [kind, kind, lists]
+  row = {'id': 'd', 'labels': [{'id': 'a', 'score': 1}]}
+  files['scores'].write_text(json.dumps(row) + '\n')
+  asked = JudgeFiles(files['scores'])
+  read_judged(asked)
+  assert said[3:] == [kind.replace('margin', 'probability')]
+  read_judged(dataclasses.replace(asked, score_kind=ScoreKind.MARGIN))
+  assert len(said) == 4

@@ -1,0 +1,139 @@
+"""The best labels of sparse scores: exact, after the filter."""
+
+import pathlib
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+from scipy import sparse
+
+from xjax.core.errors import DataError
+from xjax.core.types import PAD, Ragged
+from xjax.data.formats.xc_files import write_xc_scores as text
+from xjax.data.formats.xc_sidecars import write_pairs
+from xjax.judge.files.judged import JudgeFiles, read_judged
+from xjax.judge.files.rows import LabelRows
+from xjax.judge.files.selection import cut_length, without_pairs
+from xjax.judge.lists import Lists
+
+INF = np.inf
+
+
+def npz(path: pathlib.Path, matrix: sparse.csr_array) -> None:
+  with path.open('wb') as file:
+    sparse.save_npz(file, matrix)
+
+
+@pytest.fixture
+def files(tmp_path):
+  return {name: tmp_path / name for name in ('scores', 'more')}
+
+
+def test_a_filter_of_lists_that_were_cut():
+  """What would move up is not known, so that all become shorter."""
+  ids = np.array([[0, 1, 2], [2, 1, 0], [1, PAD, PAD]], np.int32)
+  scores = np.where(ids == PAD, -INF, [[3.0, 2, 1]]).astype(np.float32)
+  lists = Lists(ids, scores)
+  left = without_pairs(lists, np.array([[0, 1], [2, 1]]), 'f')
+  assert left.ids.tolist() == [[0, 2], [2, 1], [PAD, PAD]]
+  assert left.scores.tolist() == [[3, 1], [3, 2], [-INF, -INF]]
+  # A list that ended before says all there is, and shortens no other.
+  left = without_pairs(lists, np.array([[2, 1]]), 'f')
+  assert left.ids.tolist() == [[0, 1, 2], [2, 1, 0], [PAD, PAD, PAD]]
+  every = np.array([[1, 0], [1, 1], [1, 2]])
+  with pytest.raises(DataError, match='^f: row 1: the filter takes out all'):
+    without_pairs(lists, every, 'f')
+
+
+def test_rows_that_were_cut():
+  def length(lengths: list[int], n_labels: int | None, **more) -> int:
+    rows = Ragged.of([range(n) for n in lengths])
+    return cut_length(LabelRows('f', rows, n_labels=n_labels, **more))
+
+  assert length([5, 5, 2, 5], 9) == 5
+  # As many of the longest as of others, the empty ones apart.
+  assert length([5, 4, 5, 2, 0], 9) == 5
+  assert length([5, 4, 5, 2, 1, 0], 9) == 0
+  # Who scores all labels cuts nothing.
+  assert length([5, 5], 5) == 0
+  assert length([0, 0], 5) == 0
+  assert length([3, 2, 1], None, ranked=True) == 3
+  assert length([0], None, ranked=True) == 1
+
+
+def test_scores_are_compared_as_they_are_given(files):
+  close = np.array([1.0, 1 + 1e-12, 1.0])
+  matrix = sparse.csr_array((close, [0, 1, 2], [0, 3]), shape=(1, 3))
+  for write in (npz, text):
+    write(files['scores'], matrix)
+    found, _ = read_judged(JudgeFiles(files['scores'], depth=3))
+    assert found.lists['all'].ids.tolist() == [[1, 0, 2]]
+  for dtype in (np.int64, bool):
+    npz(files['scores'], matrix.astype(dtype))
+    found, _ = read_judged(JudgeFiles(files['scores'], depth=3))
+    assert found.lists['all'].ids.tolist() == [[0, 1, 2]]
+
+
+@hypothesis.settings(
+  max_examples=60,
+  derandomize=True,
+  deadline=None,
+  database=None,
+  suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+@hypothesis.given(st.data())
+def test_selection_is_that_of_a_plain_sort(files, data):
+  rows = data.draw(
+    st.lists(
+      st.dictionaries(st.integers(0, 6), st.integers(-2, 2), max_size=7),
+      min_size=1,
+      max_size=6,
+    )
+  )
+  pairs = data.draw(
+    st.lists(
+      st.tuples(st.integers(0, len(rows) - 1), st.integers(0, 6)),
+      min_size=1,
+      max_size=5,
+    )
+  )
+  depth = data.draw(st.integers(1, 8))
+  order = [data.draw(st.permutations(sorted(row))) for row in rows]
+  matrix = sparse.csr_array(
+    (
+      np.array([r[v] for r, o in zip(rows, order) for v in o], np.float64),
+      np.array([v for o in order for v in o], np.int32),
+      np.cumsum([0, *map(len, rows)]),
+    ),
+    shape=(len(rows), 7),
+  )
+  save = data.draw(st.sampled_from([text, npz]))
+  save(files['scores'], matrix)
+  write_pairs(files['more'], np.array(pairs))
+  with pytest.MonkeyPatch.context() as patch:
+    block = data.draw(st.integers(1, 9))
+    patch.setattr('xjax.judge.files.selection._BLOCK', block)
+    judge = JudgeFiles(files['scores'], filter=files['more'], depth=depth)
+    best = [
+      [
+        v
+        for v in sorted(row, key=lambda v: (-row[v], v))
+        if (i, v) not in pairs
+      ]
+      for i, row in enumerate(rows)
+    ]
+    longest = max(map(len, rows))
+    most = [len(row) == longest for row in rows]
+    if 0 < longest < 7 and 2 * sum(most) >= sum(map(bool, rows)):
+      certain = [len(b) for b, cut in zip(best, most) if cut]
+      depth = min(depth, *certain, longest)
+    if not depth:
+      with pytest.raises(DataError, match='deeper lists'):
+        read_judged(judge)
+      return
+    found, _ = read_judged(judge)
+  for ids, labels in zip(found.lists['all'].ids, best):
+    kept = labels[:depth]
+    assert ids.tolist() == kept + [PAD] * (len(ids) - len(kept))
+    assert len(ids) == depth

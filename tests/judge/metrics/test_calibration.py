@@ -1,0 +1,277 @@
+"""Fitted sigmoids and reliability, against slow loops and scikit-learn."""
+
+import math
+
+from hypothesis import given, settings, strategies as st
+import numpy as np
+import pytest
+from sklearn.calibration import _sigmoid_calibration
+from sklearn.linear_model import LogisticRegression
+
+from xjax.judge.metrics.calibration import (
+  IDENTITY,
+  CannotFit,
+  Sigmoid,
+  fit_platt,
+  fit_temperature,
+  log_loss,
+  platt_targets,
+  reliability,
+  sigmoid,
+)
+
+FITS = (fit_temperature, fit_platt)
+
+
+def drawn(n, a, b, seed=0, spread=3.0):
+  """Scores whose probability of being right is sigmoid(a z + b)."""
+  rng = np.random.default_rng(seed)
+  scores = rng.normal(0, spread, n).astype(np.float32)
+  return scores, rng.random(n) < sigmoid(a * scores + b)
+
+
+def slow_ece(probabilities, correct, n_bins):
+  bins = [[] for _ in range(n_bins)]
+  for p, c in zip(probabilities.tolist(), correct.tolist()):
+    first = next(i for i in range(n_bins) if p <= (i + 1) / n_bins)
+    bins[first].append((p, c))
+  n = len(correct)
+  return sum(
+    len(b) / n * abs(math.fsum(c - p for p, c in b) / len(b)) for b in bins if b
+  )
+
+
+def slow_loss(a, b, scores, correct, targets=(0, 1)):
+  total = []
+  for z, c in zip(scores.tolist(), correct.tolist()):
+    p = 1 / (1 + math.exp(-(a * z + b)))
+    t = targets[1] if c else targets[0]
+    total.append(-t * math.log(p) - (1 - t) * math.log(1 - p))
+  return math.fsum(total) / len(total)
+
+
+@pytest.mark.parametrize('temperature', [0.4, 1.0, 2.5])
+def test_a_known_temperature_is_found(temperature):
+  found = fit_temperature(*drawn(400_000, 1 / temperature, 0))
+  assert 1 / found.a == pytest.approx(temperature, rel=0.02)
+  assert found.b == 0
+
+
+@pytest.mark.parametrize(('a', 'b'), [(1, 0), (0.3, -1.5), (4, 2), (2, -9)])
+def test_a_known_sigmoid_is_found(a, b):
+  found = fit_platt(*drawn(400_000, a, b))
+  assert (found.a, found.b) == pytest.approx((a, b), rel=0.03, abs=0.03)
+
+
+@pytest.mark.parametrize('seed', range(4))
+@pytest.mark.parametrize(('a', 'b'), [(1, 0), (0.02, -3), (6, 1)])
+def test_platt_as_scikit_learn_has_it(a, b, seed):
+  scores, correct = drawn(800, a, b, seed)
+  found = fit_platt(scores, correct)
+  # Theirs stops early: it is at most as good, and nearly the same.
+  theirs = Sigmoid(*(-v for v in _sigmoid_calibration(scores, correct)))
+  targets = platt_targets(correct)
+  losses = [log_loss(f, scores, correct, targets) for f in (found, theirs)]
+  assert losses[0] <= losses[1] + 1e-15
+  assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+  # Run to the end, with a decision of weight t and one of weight 1 - t each.
+  t = np.where(correct, targets[1], targets[0])
+  exact = LogisticRegression(C=np.inf, solver='newton-cholesky', tol=1e-12).fit(
+    np.tile(scores.astype(np.float64), 2)[:, None],
+    np.repeat([1, 0], len(scores)),
+    sample_weight=np.concatenate([t, 1 - t]),
+  )
+  assert found.a == pytest.approx(exact.coef_[0, 0], rel=1e-6)
+  assert found.b == pytest.approx(exact.intercept_[0], rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize('seed', range(4))
+@pytest.mark.parametrize('a', [0.1, 1, 5])
+def test_a_temperature_as_scikit_learn_has_it(a, seed):
+  scores, correct = drawn(800, a, 0.5, seed)
+  exact = LogisticRegression(
+    C=np.inf, fit_intercept=False, solver='newton-cholesky', tol=1e-12
+  ).fit(scores.astype(np.float64)[:, None], correct)
+  found = fit_temperature(scores, correct)
+  assert found.a == pytest.approx(exact.coef_[0, 0], rel=1e-6)
+
+
+def test_scores_far_from_zero_and_of_another_unit():
+  scores, correct = drawn(2000, 1, 0)
+  found = fit_platt(scores.astype(np.float64), correct)
+  moved = fit_platt(1e-3 * scores.astype(np.float64) + 1e4, correct)
+  assert moved.a == pytest.approx(1e3 * found.a, rel=1e-6)
+  assert moved.b == pytest.approx(found.b - 1e7 * found.a, rel=1e-6)
+
+
+def test_blocks_do_not_matter(monkeypatch):
+  scores, correct = drawn(1000, 0.5, 1)
+  whole = fit_platt(scores, correct)
+  monkeypatch.setattr('xjax.judge.metrics.calibration._BLOCK', 7)
+  parts = fit_platt(scores, correct)
+  assert (parts.a, parts.b) == pytest.approx((whole.a, whole.b), rel=1e-9)
+
+
+def test_the_same_bits_again():
+  scores, correct = drawn(5000, 0.5, 1)
+  for fit in FITS:
+    assert fit(scores, correct) == fit(scores.copy(), correct.copy())
+
+
+decisions = st.lists(
+  st.tuples(st.floats(-50, 50, width=32), st.booleans()), min_size=1
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(decisions)
+def test_no_sigmoid_on_a_grid_is_better(pairs):
+  scores = np.array([z for z, _ in pairs], np.float32)
+  correct = np.array([c for _, c in pairs])
+  for fit, targets, shifts in (
+    (fit_temperature, (0.0, 1.0), (0.0,)),
+    (fit_platt, platt_targets(correct), (-3.0, -1.0, 0.0, 0.5, 2.0)),
+  ):
+    try:
+      found = fit(scores, correct)
+    except CannotFit:
+      continue
+    assert found.a > 0
+    best = log_loss(found, scores, correct, targets)
+    assert best <= log_loss(IDENTITY, scores, correct, targets) + 1e-12
+    for a in (1e-6, 0.01, 0.1, 0.5, 2.0, 10.0):
+      for b in shifts:
+        other = log_loss(Sigmoid(a, b), scores, correct, targets)
+        assert best <= other + 1e-12
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+  st.lists(
+    st.tuples(
+      st.sampled_from([-1e30, -1, -1e-30, 0, 1e-30, 2, 1e30]), st.booleans()
+    ),
+    min_size=1,
+    max_size=12,
+  )
+)
+def test_extreme_scores_give_finite_sigmoids(pairs):
+  scores = np.array([z for z, _ in pairs], np.float32)
+  correct = np.array([c for _, c in pairs])
+  for fit in FITS:
+    try:
+      found = fit(scores, correct)
+    except CannotFit:
+      continue
+    assert found.a > 0 and math.isfinite(found.a) and math.isfinite(found.b)
+    probabilities = found(np.sort(scores))
+    assert ((probabilities >= 0) & (probabilities <= 1)).all()
+    assert (np.diff(probabilities) >= 0).all()
+
+
+def test_log_loss_by_hand():
+  scores = np.array([2, -1, 0.5], np.float32)
+  correct = np.array([True, False, False])
+  for a, b, targets in ((1, 0, (0.0, 1.0)), (0.5, -2, (0.25, 0.6))):
+    expected = slow_loss(a, b, scores, correct, targets)
+    assert log_loss(
+      Sigmoid(float(a), float(b)), scores, correct, targets
+    ) == pytest.approx(expected, abs=1e-12)
+  huge = np.array([1e30, -1e30], np.float32)
+  right = np.array([True, False])
+  assert log_loss(IDENTITY, huge, right) == 0
+  assert log_loss(IDENTITY, huge, ~right) == pytest.approx(1e30)
+
+
+@pytest.mark.parametrize('fit', FITS)
+@pytest.mark.parametrize(
+  ('scores', 'correct', 'says'),
+  [
+    ([], [], 'no decisions'),
+    ([1, -1], [True, True], 'every listed label is correct'),
+    ([1, -1], [False, False], 'every listed label is wrong'),
+    ([2, 2, 2], [True, False, True], 'all scores are equal'),
+    ([1, np.inf, -1], [True, False, True], 'not finite'),
+    ([1, np.nan, -1], [True, False, True], 'not finite'),
+    ([3, -1, -2, 1], [False, True, False, False], 'do not have the higher'),
+  ],
+)
+def test_where_nothing_can_be_fitted_it_says_why(fit, scores, correct, says):
+  with pytest.raises(CannotFit, match=says):
+    fit(np.array(scores, np.float32), np.array(correct, bool))
+
+
+def test_separated_scores_have_no_temperature_but_a_sigmoid():
+  scores = np.array([4, 3, -1, -2], np.float32)
+  correct = np.array([True, True, False, False])
+  with pytest.raises(CannotFit, match='the sign of the scores alone'):
+    fit_temperature(scores, correct)
+  found = fit_platt(scores, correct)
+  high, low = 3 / 4, 1 / 4  # what the targets allow
+  assert platt_targets(correct) == (low, high)
+  np.testing.assert_allclose(
+    found(scores[[0, 1]]).mean() + found(scores[[2, 3]]).mean(), high + low
+  )
+
+
+def test_sigmoid_has_no_overflow():
+  scores = np.array([-np.inf, -1e30, -800, -1, 0, 1, 800, 1e30], np.float32)
+  e = np.e
+  np.testing.assert_allclose(
+    sigmoid(scores), [0, 0, 0, 1 / (1 + e), 0.5, e / (1 + e), 1, 1]
+  )
+  np.testing.assert_allclose(Sigmoid(2.0, 1.0)(scores), sigmoid(2 * scores + 1))
+
+
+def test_a_diagram_by_hand():
+  found = reliability(
+    np.array([0, 0.1, 0.25, 0.3, 0.5, 0.9, 1.0]),
+    np.array([False, True, False, True, True, False, True]),
+    n_bins=4,
+  )
+  np.testing.assert_array_equal(found.edges, [0, 0.25, 0.5, 0.75, 1])
+  np.testing.assert_array_equal(found.counts, [3, 2, 0, 2])
+  assert found.counts.dtype == np.int64
+  np.testing.assert_allclose(found.confidence, [0.35 / 3, 0.4, 0, 0.95])
+  np.testing.assert_allclose(found.accuracy, [1 / 3, 1, 0, 0.5])
+  # (|1 - .35| + |2 - .8| + |1 - 1.9|) / 7
+  assert found.ece == pytest.approx((0.65 + 1.2 + 0.9) / 7)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+  st.lists(
+    st.tuples(
+      st.one_of(st.floats(0, 1), st.sampled_from([0, 1 / 15, 0.2, 0.5, 1.0])),
+      st.booleans(),
+    ),
+    min_size=1,
+  ),
+  st.sampled_from([1, 2, 10, 15]),
+)
+def test_ece_is_that_of_a_slow_loop(pairs, n_bins):
+  probabilities = np.array([p for p, _ in pairs], np.float64)
+  correct = np.array([c for _, c in pairs])
+  found = reliability(probabilities, correct, n_bins)
+  assert found.ece == pytest.approx(
+    slow_ece(probabilities, correct, n_bins), abs=1e-12
+  )
+  assert found.counts.sum() == len(pairs)
+
+
+def test_true_probabilities_are_reliable_and_others_are_not():
+  scores, correct = drawn(300_000, 1, 0)
+  assert reliability(sigmoid(scores), correct).ece < 0.005
+  assert reliability(sigmoid(3 * scores), correct).ece > 0.05
+
+
+def test_extremes_of_reliability():
+  none = reliability(np.zeros(0), np.zeros(0, bool))
+  assert none.ece == 0 and none.counts.tolist() == [0] * 15
+  assert not np.isnan([none.confidence, none.accuracy]).any()
+  certain = np.array([1.0, 1.0, 0.0])
+  assert reliability(certain, certain == 1).ece == 0
+  assert reliability(certain, certain == 0).ece == 1
+  for wrong in (1.5, -0.1, np.nan):
+    with pytest.raises(ValueError, match='from 0 to 1'):
+      reliability(np.array([0.5, wrong]), np.array([True, False]))

@@ -1,0 +1,79 @@
+"""Intra-list diversity, by hand and pair by pair."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from xjax.core.types import PAD
+from xjax.judge.metrics.diversity import intra_list_diversity
+
+
+def unit(rows):
+  rows = np.asarray(rows, np.float64)
+  lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+  return scipy.sparse.csr_array(rows / np.maximum(lengths, 1e-300))
+
+
+def test_by_hand():
+  # Labels 0 and 1 are alike, 2 is like neither, 3 is half like both.
+  vectors = unit([[1, 0, 0], [1, 0, 0], [0, 1, 0], [1, 0, np.sqrt(3)]])
+  ids = np.array([[0, 1, 2], [2, 0, 3], [1, 3, 0]], np.int32)
+  found = intra_list_diversity(ids, (2, 3), vectors)
+  np.testing.assert_allclose(found[2], [0, 1, 0.5], atol=1e-15)
+  np.testing.assert_allclose(
+    found[3], [2 / 3, (1 + 1 + 0.5) / 3, (0.5 + 0 + 0.5) / 3]
+  )
+
+
+def test_short_lists():
+  vectors = unit(np.eye(3))
+  ids = np.array([[0, 1, PAD], [2, PAD, PAD], [PAD, PAD, PAD]], np.int32)
+  found = intra_list_diversity(ids, (1, 2, 3, 7), vectors)
+  assert list(found) == [1, 2, 3, 7]
+  assert found[1].tolist() == [0, 0, 0]
+  for k in (2, 3, 7):
+    assert found[k].tolist() == [1, 0, 0]
+
+
+def test_labels_without_vectors_resemble_nobody():
+  vectors = unit([[0, 0], [0, 0], [1, 1]])
+  found = intra_list_diversity(np.array([[0, 1, 2]], np.int32), (3,), vectors)
+  assert found[3].tolist() == [1]
+
+
+def test_no_documents():
+  none = np.zeros((0, 4), np.int32)
+  assert intra_list_diversity(none, (2,), unit(np.eye(3)))[2].shape == (0,)
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_pair_by_pair(seed):
+  rng = np.random.default_rng(seed)
+  vectors = unit(np.abs(rng.normal(size=(200, 6))))
+  ids = np.array([rng.permutation(200)[:9] for _ in range(80)], np.int32)
+  for row, n in enumerate(rng.integers(0, 10, 80)):
+    ids[row, n:] = PAD
+  ks = (2, 5, 9)
+  found = intra_list_diversity(ids, ks, vectors)
+  dense = vectors.toarray()
+  for k in ks:
+    for row, listed in enumerate(ids[:, :k].tolist()):
+      labels = [i for i in listed if i != PAD]
+      pairs = [
+        1 - dense[a] @ dense[b] for a, b in itertools.combinations(labels, 2)
+      ]
+      wanted = np.mean(pairs) if pairs else 0
+      assert found[k][row] == pytest.approx(wanted, abs=1e-12)
+
+
+def test_many_pairs_at_once():
+  # More distinct pairs than are multiplied at a time.
+  ids = np.arange(100, dtype=np.int32).reshape(1, -1).repeat(2, 0)
+  ids[1] = ids[1, ::-1]
+  vectors = unit(np.eye(100)[:, :1] + np.eye(100))
+  found = intra_list_diversity(ids, (100,), vectors)[100]
+  # The first label is a little like all others, which are like no other.
+  alike = 1 / np.sqrt(2**2 + 99)
+  np.testing.assert_allclose(found, 1 - 99 * alike / (100 * 99 / 2))

@@ -1,0 +1,152 @@
+"""Sums over labels: by hand, of slices, of replicates."""
+
+import jax
+import numpy as np
+import pytest
+
+from xjax.judge.metrics.exact import exact
+from xjax.judge.metrics.label_sums import (
+  BINS,
+  LabelForm,
+  LabelTable,
+  bin_name,
+  in_bins,
+  label_sums,
+  named_sums,
+)
+
+# Five labels, of which the last is neither predicted nor gold.
+CORRECT = np.array([2, 0, 1, 0, 0])
+PREDICTED = np.array([4, 3, 1, 0, 0])
+GOLD = np.array([2, 1, 4, 5, 0])
+FORM = LabelForm(alphas=(0.0, 0.25, 1.0), draws=(1, 3))
+N_DOCS = 10
+EVERY = np.ones(5, bool)
+
+
+def summed(
+  correct=CORRECT, predicted=PREDICTED, gold=GOLD, table=None, form=FORM
+):
+  table = table or LabelTable.of(EVERY, {})
+  with exact():
+    found = label_sums(
+      correct, predicted, gold, table, np.float64(N_DOCS), form
+    )
+    return jax.tree.map(np.asarray, found)
+
+
+def test_by_hand():
+  totals, _ = summed()
+  f1 = [2 * 2 / (4 + 2), 0, 2 * 1 / (1 + 4), 0, 0]
+  assert {name: float(value) for name, value in totals.items()} == (
+    pytest.approx(
+      {
+        'correct': 3,
+        'predicted': 8,
+        'label-P': 2 / 4 + 1,
+        'label-R': 1 + 1 / 4,
+        'F1': sum(f1),
+        'gold-F1': f1[0] * 2 + f1[2] * 4,
+        'F0.5': 1.25 * 2 / (0.25 * 2 + 4) + 1.25 / (0.25 * 4 + 1),
+        'F2': 5 * 2 / (4 * 2 + 4) + 5 / (4 * 4 + 1),
+        'covered': 2,
+        'covered[a=0]': 2,
+        'covered[a=0.25]': 2,
+        'covered[a=1]': 1,
+        'covered[n=1]': 0.2 + 0.1,
+        'covered[n=3]': (1 - 0.8**3) + (1 - 0.9**3),
+        'correct-log': 2 * np.log2(2) + 0,
+        'labels up to largest': 4,
+      },
+      rel=1e-14,
+    )
+  )
+
+
+def test_a_recall_that_is_met_to_the_last_bit():
+  for correct, gold, alpha in ((51, 75, 0.68), (7, 10, 0.7), (1, 3, 1 / 3)):
+    counts = (np.array([n]) for n in (correct, correct, gold))
+    form = LabelForm(alphas=(alpha,), draws=())
+    one = LabelTable.of(np.ones(1, bool), {})
+    totals, _ = summed(*counts, one, form)
+    assert totals[f'covered[a={alpha:g}]'] == 1
+
+
+def test_counts_beyond_float32():
+  big = np.array([2**24 + 1])
+  totals, _ = summed(big, big, big, LabelTable.of(np.ones(1, bool), {}))
+  assert float(totals['correct']) == 2**24 + 1
+
+
+def test_labels_up_to_the_largest_are_those_of_the_slice():
+  mask = np.array([1, 0, 1, 1, 1], bool)
+  totals, _ = summed(*(x * mask for x in (CORRECT, PREDICTED, GOLD)))
+  assert totals['labels up to largest'] == 4
+  table = LabelTable.of(mask, {})
+  totals, _ = summed(*(x * mask for x in (CORRECT, PREDICTED, GOLD)), table)
+  assert totals['labels up to largest'] == 3
+  none = np.zeros(5, np.int64)
+  assert summed(none, none, none, table)[0]['labels up to largest'] == 0
+  # Predicted, and never gold, is seen too.
+  last = np.array([0, 0, 0, 0, 1])
+  assert summed(none, last, none, table)[0]['labels up to largest'] == 4
+
+
+def test_bins():
+  bins = {'a': np.array([1, 1, 0, 0, 0], bool), 'b': ~EVERY}
+  _, binned = summed(table=LabelTable.of(EVERY, bins))
+  np.testing.assert_allclose(binned, [2 / 3, 0])
+  assert summed()[1].shape == (0,)
+
+
+def test_replicates_are_sums_of_their_own():
+  weights = np.array([1, 2, 0, 3])[:, None]
+  bins = {'a': np.array([1, 1, 0, 0, 0], bool)}
+  table = LabelTable.of(EVERY, bins)
+  many = [x * weights for x in (CORRECT, PREDICTED, GOLD)]
+  totals_R, binned_RF = summed(*many, table)
+  for r in range(4):
+    totals, binned = summed(*(x[r] for x in many), table)
+    for name, value in totals.items():
+      assert totals_R[name][r] == pytest.approx(float(value), abs=1e-14), name
+    np.testing.assert_allclose(binned_RF[r], binned, atol=1e-14)
+
+
+def test_labels_without_decisions_may_be_left_out():
+  bins = {'a': np.array([1, 0, 1, 0, 1], bool)}
+  table = LabelTable.of(EVERY, bins)
+  kept = np.array([0, 1, 2, 3])
+  whole = summed(table=table)
+  part = summed(
+    *(x[kept] for x in (CORRECT, PREDICTED, GOLD)), table.take(kept)
+  )
+  for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(part), strict=True):
+    np.testing.assert_allclose(a, b, rtol=1e-15)
+
+
+def test_names():
+  bins = {'1-9': np.array([1, 0, 1, 0, 0], bool)}
+  found = named_sums(
+    *(CORRECT, PREDICTED, GOLD, '@5', list(bins)),
+    *(LabelTable.of(EVERY, bins), N_DOCS, FORM),
+  )
+  assert found['correct@5'] == 3
+  assert found['covered[a=0.25]@5'] == 2
+  assert found['F1@5[1-9]'] == pytest.approx(2 / 3 + 2 / 5)
+  assert found['labels up to largest@5'] == 4
+  assert all(type(value) is float for value in found.values())
+
+
+def test_names_of_bins():
+  assert [bin_name(*ends) for ends in BINS] == [
+    *('0', '1-9', '10-99', '100-999', '1000+'),
+  ]
+  counts = np.array([0, 1, 9, 10, 99, 100, 999, 1000, 10**9])
+  found = in_bins(counts)
+  assert {name: counts[mask].tolist() for name, mask in found.items()} == {
+    '0': [0],
+    '1-9': [1, 9],
+    '10-99': [10, 99],
+    '100-999': [100, 999],
+    '1000+': [1000, 10**9],
+  }

@@ -1,0 +1,201 @@
+"""Ranking metrics: by hand, against the definitions, and their algebra."""
+
+import math
+
+import jax
+from jax.sharding import AxisType
+import numpy as np
+import pytest
+
+from xjax.core.types import PAD
+from xjax.judge.metrics import reference, sums
+from xjax.judge.metrics.measures import document_measures
+from xjax.judge.metrics.ranking import hits
+from xjax.judge.metrics.sums import WITH_GOLD, Documents, Form, Sums
+
+KS = (1, 3, 5, 10)
+
+
+def lists(scores_NL, labels, depth):
+  """Top lists by the slow definition; PAD where labels run out."""
+  ids = np.full((len(scores_NL), depth), PAD, np.int32)
+  for row, scores in enumerate(scores_NL):
+    best = reference.rank(scores, labels)[:depth]
+    ids[row, : len(best)] = best
+  return ids
+
+
+def padded(golds, width=8):
+  out = np.full((len(golds), width), PAD, np.int32)
+  for row, gold in enumerate(golds):
+    # In no order: the metrics must not need one.
+    out[row, : len(gold)] = list(gold)[::-1]
+  return out
+
+
+def problem(seed, n_docs=40, n_labels=12):
+  rng = np.random.default_rng(seed)
+  # Few distinct scores: most neighbours are ties.
+  scores = rng.integers(0, 4, (n_docs, n_labels)).astype(np.float32)
+  golds = [
+    {int(v) for v in rng.choice(n_labels, rng.integers(0, 7), replace=False)}
+    for _ in range(n_docs)
+  ]
+  return scores, golds
+
+
+def whole(ids, n_labels):
+  return (ids[:, -1] == PAD) | (ids.shape[1] >= n_labels)
+
+
+def judged(ids, gold, mask=None, ks=KS, n_labels=12, all_listed=None):
+  """The sums of these documents, and the metrics made of them."""
+  mask = np.ones(len(ids), bool) if mask is None else mask
+  listed = whole(ids, n_labels) if all_listed is None else all_listed
+  floor = np.where(listed, np.float32(-np.inf), np.float32(0))
+  terms = {name for m in table(ks).values() for name in m.sums}
+  state = Sums.empty(Form(ks, tuple(sorted(terms))))
+  return state.update(Documents(ids, gold, mask, floor))
+
+
+def table(ks):
+  names = ('P', 'R', 'RP', 'nDCG')
+  return {
+    name: measure
+    for name, measure in document_measures(ks, WITH_GOLD).items()
+    if name.partition('@')[0] in names or name == 'R-Precision'
+  }
+
+
+def values_of(state):
+  return {
+    name: float(measure.value(state.terms()))
+    for name, measure in table(state.form.ks).items()
+  }
+
+
+def unknown_of(state):
+  """Metric -> documents whose list is too short for it."""
+  unknown = state.unknown()
+  return {
+    name: unknown[measure.over]
+    for name, measure in table(state.form.ks).items()
+    if measure.over in unknown
+  }
+
+
+def test_by_hand():
+  # Gold 4, 7, 9; ranked 7, 1, 9, 2: hits at places 1 and 3.
+  ids = np.array([[7, 1, 9, 2]], np.int32)
+  state = judged(ids, padded([{4, 7, 9}]), ks=(1, 2, 4), n_labels=100)
+  dcg = 1 + 1 / math.log2(4)
+  ideal3 = 1 + 1 / math.log2(3) + 1 / math.log2(4)
+  assert values_of(state) == pytest.approx(
+    {
+      'P@1': 1,
+      'P@2': 1 / 2,
+      'P@4': 2 / 4,
+      'R@1': 1 / 3,
+      'R@2': 1 / 3,
+      'R@4': 2 / 3,
+      'RP@1': 1,
+      'RP@2': 1 / 2,
+      'RP@4': 2 / 3,
+      'nDCG@1': 1,
+      'nDCG@2': 1 / (1 + 1 / math.log2(3)),
+      'nDCG@4': dcg / ideal3,
+      'R-Precision': 2 / 3,
+    },
+    abs=1e-15,
+  )
+
+
+@pytest.mark.parametrize('seed', range(4))
+@pytest.mark.parametrize('labels', [range(12), (1, 4, 5, 9), (7,)])
+def test_against_the_definitions(seed, labels):
+  scores, golds = problem(seed)
+  cut = [gold.intersection(labels) for gold in golds]
+  # Depth 12 holds every label: short lists are padded.
+  state = judged(lists(scores, labels, 12), padded(cut))
+  expected = reference.ranking(scores, golds, labels, KS)
+  assert values_of(state) == pytest.approx(expected, abs=1e-14)
+  assert state.terms()[WITH_GOLD] == sum(map(bool, cut))
+
+
+def test_best_and_worst():
+  gold = padded([{0, 1}, {2}, {3, 4, 5}])
+  best = np.array([[0, 1, 9], [2, 8, 9], [5, 3, 4]], np.int32)
+  values = values_of(judged(best, gold, ks=(1, 3), n_labels=50))
+  precision = values.pop('P@3')
+  assert precision == (2 + 1 + 3) / 9
+  values.pop('R@1')
+  assert set(values.values()) == {1.0}
+  worst = np.array([[9, 8, 7]] * 3, np.int32)
+  values = values_of(judged(worst, gold, ks=(1, 3), n_labels=50))
+  assert set(values.values()) == {0.0}
+
+
+def test_ids_above_24_bits_do_not_collide():
+  big = 2**24
+  ids = np.array([[big + 1, big + 3, 2**31 - 1]], np.int32)
+  gold = np.array([[big, big + 3, 2**31 - 2]], np.int32)
+  np.testing.assert_array_equal(hits(ids, gold), [[False, True, False]])
+
+
+def test_padding_is_never_a_hit():
+  ids = np.full((1, 4), PAD, np.int32)
+  gold = np.array([[3, PAD, PAD]], np.int32)
+  assert not hits(ids, gold).any()
+
+
+def test_a_list_that_is_too_short_is_counted():
+  # Two labels saved; the gold of the second document is larger.
+  ids = np.array([[0, 1], [2, 3], [4, 5]], np.int32)
+  gold = padded([{0}, {2, 6, 7}, set()])
+  state = judged(ids, gold, ks=(1, 2, 3), n_labels=10)
+  # The first document has found all its gold; nothing deeper can change it.
+  names = 'P@3', 'R@3', 'RP@3', 'nDCG@3', 'R-Precision'
+  assert unknown_of(state) == dict.fromkeys(names, 1)
+  assert values_of(state)['P@2'] == (1 / 2 + 1 / 2) / 2
+
+
+def test_what_is_left_of_a_list_may_be_too_short():
+  # Of the first document one label is left, and there may be more of them.
+  ids = np.array([[0, PAD, PAD], [2, 3, PAD]], np.int32)
+  gold = padded([{0, 1}, {2}])
+  state = judged(ids, gold, ks=(1, 2), all_listed=np.array([False] * 2))
+  names = 'P@2', 'R@2', 'RP@2', 'nDCG@2', 'R-Precision'
+  assert set(unknown_of(state)) == set(names)
+  assert values_of(state)['P@1'] == 1
+  state = judged(ids, gold, ks=(1, 2), all_listed=np.array([True] * 2))
+  assert unknown_of(state) == {}
+  assert values_of(state)['P@2'] == 0.5
+
+
+@pytest.mark.parametrize('n_labels', [2, 1])
+def test_a_list_of_all_labels_is_deep_enough(n_labels):
+  ids = np.array([[0, 1]], np.int32)
+  gold = padded([{0, 6, 7}])
+  values = values_of(judged(ids, gold, ks=(3,), n_labels=n_labels))
+  assert values['P@3'] == values['R-Precision'] == 1 / 3
+  short = np.array([[0, PAD]], np.int32)
+  assert values_of(judged(short, gold, ks=(3,), n_labels=9)) == values
+
+
+def test_sums_have_64_bits_in_any_mesh():
+  scores, golds = problem(8)
+  ids, gold = lists(scores, range(12), 10), padded(golds)
+  plain = judged(ids, gold)
+  before = sums._update._cache_size()
+  mesh = jax.make_mesh(
+    (2, 4), ('data', 'label'), axis_types=(AxisType.Auto,) * 2
+  )
+  with jax.set_mesh(mesh):
+    inside = judged(ids, gold)
+  assert sums._update._cache_size() == before
+  for state in (plain, inside):
+    assert state.terms_M.dtype == np.float64
+    assert state.unknown_M.dtype == np.int64
+    assert len(state.terms_M.devices()) == 1
+  assert values_of(inside) == values_of(plain)
+  assert not jax.config.jax_enable_x64

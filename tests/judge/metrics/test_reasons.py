@@ -1,0 +1,112 @@
+"""Reasons: for each convention that differs a sentence, and for no other."""
+
+import dataclasses
+import string
+
+import pytest
+
+from xjax.judge.metrics.protocols import (
+  LMTC,
+  NAPKINXC,
+  PROTOCOLS,
+  PYXCLIB,
+  XJAX,
+  Protocol,
+)
+from xjax.judge.metrics.reasons import reasons
+
+COUNTS = {
+  'without_gold': 34,
+  'labels': 100,
+  'gold_labels': 60,
+  'up_to_largest': 90,
+  'between': 7,
+}
+
+
+def filled(*args):
+  return [sentence.format(**COUNTS) for sentence in reasons(*args)]
+
+
+def test_documents_without_gold():
+  sentence = (
+    '34 documents have no gold label: skipped by lmtc, counted as 0 by pyxclib'
+  )
+  assert filled('nDCG@5', LMTC, PYXCLIB) == [sentence]
+  assert filled('P@5', PYXCLIB, LMTC) == [
+    '34 documents have no gold label: counted as 0 by pyxclib, skipped by lmtc'
+  ]
+  # A ratio of sums is the same either way.
+  assert filled('PSP@5', XJAX, PYXCLIB) == []
+
+
+def test_labels():
+  assert filled('coverage@5', XJAX, NAPKINXC) == [
+    'coverage is over all 100 labels in xjax, over the 60 labels that are gold '
+    'here in napkinxc'
+  ]
+  assert filled('macro-F1@5', NAPKINXC, XJAX) == [
+    'the mean is over the 90 labels up to the largest that is gold or listed '
+    'in napkinxc, over all 100 labels in xjax'
+  ]
+  assert filled('macro-F1', XJAX, NAPKINXC) == []
+
+
+def test_frequent():
+  sentence = (
+    '7 labels are frequent for only one of the two: xjax asks for 50 training '
+    'documents, lmtc for 51'
+  )
+  assert filled('RP@5', XJAX, LMTC, 'few') == [sentence]
+  assert filled('RP@5', XJAX, LMTC, 'zero') == []
+  assert filled('RP@5', XJAX, LMTC) == []
+
+
+def test_propensities():
+  assert filled('PSnDCG@5', XJAX, NAPKINXC) == [
+    'each document is divided by its own ideal DCG before the ratio in '
+    'napkinxc, not in xjax'
+  ]
+  assert filled('PSnDCG@5', NAPKINXC, PYXCLIB) == []
+  assert filled('PSR-norm@5', PYXCLIB, XJAX) == [
+    'a document is divided by the number of its gold labels in pyxclib, by '
+    'their weights in xjax'
+  ]
+
+
+CONVENTIONS = {
+  'skip_without_gold': 'P@5',
+  'psndcg': 'PSnDCG@5',
+  'psr': 'PSR@5',
+  'coverage_over': 'coverage@5',
+  'macro_over': 'macro-P@5',
+}
+
+
+@pytest.mark.parametrize('field', CONVENTIONS)
+def test_every_convention_has_a_sentence(field):
+  others = {getattr(protocol, field) for protocol in PROTOCOLS.values()} - {
+    getattr(XJAX, field)
+  }
+  assert others
+  for value in others:
+    them = dataclasses.replace(XJAX, name='them', **{field: value})
+    assert len(filled(CONVENTIONS[field], XJAX, them)) == 1
+    assert len(filled(CONVENTIONS[field], them, XJAX)) == 1
+
+
+def test_no_convention_is_forgotten():
+  words = {'name', 'title', 'source', 'kinds', 'ties', 'frequent_from'}
+  assert {f.name for f in dataclasses.fields(Protocol)} == {
+    *words,
+    *CONVENTIONS,
+  }
+
+
+def test_sentences_ask_for_known_counts_alone():
+  for us in PROTOCOLS.values():
+    for them in PROTOCOLS.values():
+      for metric in ('P@1', 'PSR@1', 'PSnDCG@1', 'coverage@1', 'macro-F1@1'):
+        for sentence in reasons(metric, us, them, 'few'):
+          asked = {name for _, name, *_ in string.Formatter().parse(sentence)}
+          assert asked - {None} <= set(COUNTS)

@@ -1,0 +1,251 @@
+"""The definitions, against values worked out on paper.
+
+Three documents of eight labels. Ranked 2 0 4 1 with gold 0 1 5; ranked 1 alone
+with gold 1 3; ranked 3 0 2 without gold.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from xjax.judge.metrics import (
+  reference,
+  reference_labels as by_label,
+  reference_propensity as scored,
+)
+from xjax.judge.metrics.protocols import PROTOCOLS, XJAX, Ratio
+from xjax.judge.metrics.reference_judge import Problem, judge
+
+LISTS = [[2, 0, 4, 1], [1], [3, 0, 2]]
+GOLDS = [{0, 1, 5}, {1, 3}, set()]
+WEIGHTS = np.array([1.0, 2, 4, 1, 3, 5, 1, 1])
+TRAIN = np.array([1, 9, 10, 99, 100, 1000, 0, 0])
+TABLE_LK = np.arange(40.0).reshape(8, 5)
+PROBLEM = Problem(
+  LISTS,
+  GOLDS,
+  range(8),
+  weights=WEIGHTS,
+  train_counts=TRAIN,
+  decisions=[{2, 0}, {1}, {3, 0}],
+  similarity=lambda a, b: 1 / (1 + abs(a - b)),
+  table_LK=TABLE_LK,
+  alphas=(0.0, 0.5, 0.6, 1.0),
+  drawn=(1, 2),
+)
+COUNTED = dataclasses.replace(XJAX, skip_without_gold=False)
+
+# 1 / log2(3), and ideal lists of one, two and three.
+T = 0.6309297535714575
+I2 = 1.6309297535714575
+I3 = 2.1309297535714575
+
+
+def test_constants():
+  assert reference.discount(2) == pytest.approx(T, abs=1e-15)
+  assert reference.discount(3) == 0.5
+  assert reference.ideal(2) == pytest.approx(I2, abs=1e-15)
+  assert reference.ideal(3) == pytest.approx(I3, abs=1e-15)
+
+
+def expect(ks, protocol, table, problem=PROBLEM):
+  found = judge(problem, ks, protocol)
+  assert {name: found[name] for name in table} == pytest.approx(
+    table, abs=1e-14
+  )
+
+
+def test_means_over_documents_with_gold():
+  expect(
+    (1, 2, 3, 5),
+    XJAX,
+    {
+      # One hit among two, and one among one: the list that ended is over k.
+      'P@1': 1 / 2,
+      'P@2': 1 / 2,
+      'P@5': (2 / 5 + 1 / 5) / 2,
+      'R@2': (1 / 3 + 1 / 2) / 2,
+      'R@5': (2 / 3 + 1 / 2) / 2,
+      'RP@2': (1 / 2 + 1 / 2) / 2,
+      'RP@3': (1 / 3 + 1 / 2) / 2,
+      'nDCG@2': (T / I2 + 1 / I2) / 2,
+      'nDCG@3': (T / I3 + 1 / I2) / 2,
+      'nDCG-full@3': (T / I3 + 1 / I3) / 2,
+      'Hit@1': 1 / 2,
+      'Hit@2': 1.0,
+      'R-Precision': (1 / 3 + 1 / 2) / 2,
+    },
+  )
+
+
+def test_means_over_all_documents():
+  expect(
+    (2, 3),
+    COUNTED,
+    {
+      'P@2': 1 / 3,
+      'R@2': (1 / 3 + 1 / 2) / 3,
+      'RP@3': (1 / 3 + 1 / 2) / 3,
+      'nDCG@3': (T / I3 + 1 / I2) / 3,
+      'nDCG-full@3': (T + 1) / I3 / 3,
+      'Hit@2': 2 / 3,
+      'R-Precision': (1 / 3 + 1 / 2) / 3,
+      'PSP-raw@2': (1 / 2 + 2 / 2) / 3,
+      'PSR@3': (1 / 8 + 2 / 3) / 3,
+      # Ratios of sums do not move.
+      'PSP@2': 3 / 10,
+      'PSnDCG@3': (T + 2) / (5 + 2 * T + 1 / 2 + 2 + T),
+    },
+  )
+
+
+def test_propensity_scored():
+  # The gold weigh 1 2 5 (together 8) and 2 1; label 0, then label 1 is hit.
+  expect(
+    (1, 2, 3),
+    XJAX,
+    {
+      'PSP@1': 2 / (5 + 2),
+      'PSP@2': (1 + 2) / (7 + 3),
+      'PSP-raw@2': (1 / 2 + 2 / 2) / 2,
+      'PSnDCG@3': (T + 2) / (5 + 2 * T + 1 / 2 + 2 + T),
+      'PSnDCG-full@3': (T + 2) / I3 / 2,
+      'PSR@3': (1 / 8 + 2 / 3) / 2,
+      'PSR-norm@1': (0 + 2 / 3) / (5 / 8 + 2 / 3),
+      'PSR-norm@3': (1 / 8 + 2 / 3) / (1 + 1),
+    },
+  )
+
+
+@pytest.mark.parametrize('tool', ['pyxclib', 'napkinxc'])
+def test_propensity_scored_by_pyxclib_and_napkinxc(tool):
+  best = (5 + 2 * T + 1 / 2) / I3 + (2 + T) / I2
+  expect(
+    (1, 3),
+    PROTOCOLS[tool],
+    {
+      'PSnDCG@3': (T / I3 + 2 / I2) / best,
+      'PSR@3': (1 / 3 + 2 / 2) / 3,
+      'PSR-norm@1': (0 + 2 / 2) / (5 / 3 + 2 / 2),
+      'PSP@1': 2 / 7,
+    },
+  )
+
+
+def test_attentionxml_sums_before_it_divides():
+  protocol = PROTOCOLS['attentionxml']
+  assert protocol.psndcg is Ratio.SUMS
+  sums = (T + 2) / (5 + 2 * T + 1 / 2 + 2 + T)
+  table = {'P@2': 1 / 3, 'PSP@2': 3 / 10, 'PSnDCG@3': sums}
+  expect((2, 3), protocol, table)
+
+
+def test_labels():
+  # Among the first two: 0 is hit once of two predictions, 1 once of one;
+  # 2 and 3 are predicted in vain; 1, 3 and 5 are missed.
+  expect(
+    (2,),
+    XJAX,
+    {
+      'micro-F1@2': 2 * 2 / (5 + 5),
+      'macro-F1@2': (2 / 3 + 2 / 3) / 8,
+      'macro-F0.5@2': (1.25 / 2.25 + 1.25 / 1.5) / 8,
+      'macro-F2@2': (5 / 6 + 5 / 9) / 8,
+      'macro-P@2': (1 / 2 + 1) / 8,
+      'macro-R@2': (1 + 1 / 2) / 8,
+      'macro-F1@2[1-9]': 2 / 3,
+      'macro-F1@2[10-99]': 0.0,
+      'macro-F1@2[100-999]': 0.0,
+      'macro-F1@2[1000+]': 0.0,
+      'coverage@2': 2 / 8,
+      'coverage[a=0]@2': 2 / 8,
+      'coverage[a=0.5]@2': 2 / 8,
+      'coverage[a=0.6]@2': 1 / 8,
+      'coverage[a=1]@2': 1 / 8,
+      # A draw misses a label of one document in three with probability 2 / 3.
+      'coverage[n=1]@2': 2 / 3 / 8,
+      'coverage[n=2]@2': 2 * (1 - 4 / 9) / 8,
+      # Two labels, as often each: one bit.
+      'entropy@2': 1.0,
+    },
+  )
+
+
+def test_documents_without_gold_count_for_labels():
+  # Its prediction of 0 is one more that is wrong, whatever the protocol.
+  assert by_label.count([{0}, {0}], [{0}, set()], [0])[0] == by_label.Counts(
+    correct=1, predicted=2, gold=1
+  )
+  ours, theirs = judge(PROBLEM, (2,), XJAX), judge(PROBLEM, (2,), COUNTED)
+  for metric in ('micro-F1@2', 'macro-F1@2', 'coverage@2', 'micro-F1'):
+    assert ours[metric] == theirs[metric]
+
+
+def test_a_recall_of_alpha_is_enough():
+  # 0.68 * 75 rounds to above 51; 51 / 75 is 0.68.
+  counts = {0: by_label.Counts(correct=51, predicted=51, gold=75)}
+  assert by_label.alpha_coverage(counts, 0.68) == 1
+
+
+def test_universes_of_napkinxc():
+  # Gold are 0 1 3 5, so 5 is the largest that is seen; 6 and 7 are not.
+  table = {'coverage@2': 2 / 4, 'macro-F1@2': (2 / 3 + 2 / 3) / 6}
+  expect((2,), PROTOCOLS['napkinxc'], table)
+
+
+def test_at_a_threshold():
+  table = {
+    'micro-F1': 2 * 2 / (5 + 5),
+    'macro-F1': (2 / 3 + 2 / 3) / 8,
+    # 0 is gold once, 1 twice, in all five gold labels.
+    'weighted-F1': (2 / 3 + 2 * 2 / 3) / 5,
+  }
+  expect((), XJAX, table)
+
+
+def test_weighted_by_label_and_place():
+  # Label 0 at the second place: 0 * 5 + 1; label 1 at the fourth and first.
+  expect((5,), XJAX, {'weighted@5': ((1 + 8) + 5) / 2})
+  # With 1 / k everywhere it is P@k (eq. 5 of Schultheis et al. 2022).
+  flat = dataclasses.replace(PROBLEM, table_LK=np.full((8, 3), 1 / 3))
+  expect((3,), XJAX, {'weighted@3': judge(flat, (3,), XJAX)['P@3']}, flat)
+
+
+def test_diversity():
+  def similarity(a, b):
+    return 1 / (1 + abs(a - b))
+
+  # Distances 2, 2 and 4: dissimilar by 2/3, 2/3 and 4/5.
+  three = reference.diversity([2, 0, 4], 3, similarity)
+  assert three == pytest.approx((2 / 3 + 2 / 3 + 4 / 5) / 3, abs=1e-15)
+  assert reference.diversity([2, 0, 4], 2, similarity) == pytest.approx(2 / 3)
+  # One label has no pair.
+  assert reference.diversity([2], 3, similarity) == 0
+  expect((3,), XJAX, {'ILD@3': (three + 0) / 2})
+
+
+def test_nothing_to_be_a_mean_of():
+  none = Problem([[0]], [set()], range(2), weights=WEIGHTS)
+  found = judge(none, (1,), XJAX)
+  for metric in ('P@1', 'nDCG@1', 'PSP@1', 'PSnDCG@1', 'PSR-norm@1'):
+    assert found[metric] is None
+  # Labels are there without gold as well: 0 / 0 is 0.
+  for metric in ('micro-F1@1', 'macro-F1@1', 'coverage@1', 'entropy@1'):
+    assert found[metric] == 0
+  assert judge(none, (1,), COUNTED)['P@1'] == 0
+  assert by_label.macro_f1({}) is None
+
+
+def test_extremes():
+  best = [sorted(gold) for gold in GOLDS]
+  perfect = judge(dataclasses.replace(PROBLEM, lists=best), (3,), XJAX)
+  ones = 'R@3 RP@3 nDCG@3 Hit@3 R-Precision PSP@3 PSR@3 PSR-norm@3 micro-F1@3'
+  assert {perfect[name] for name in ones.split()} == {1.0}
+  worst = judge(dataclasses.replace(PROBLEM, lists=[[7]] * 3), (3,), XJAX)
+  zeros = f'P@3 PSnDCG@3 coverage@3 entropy@3 {ones}'
+  assert {worst[name] for name in zeros.split()} == {0.0}
+
+
+def test_best_list():
+  assert scored.best_list({0, 1, 5}, WEIGHTS) == [5, 1, 0]

@@ -1,0 +1,193 @@
+"""Sums of metrics: their algebra, what is counted, and who is too short."""
+
+import hypothesis
+from hypothesis import strategies as st
+import jax
+import numpy as np
+import pytest
+
+from xjax.core.types import PAD
+from xjax.judge.metrics import sums
+from xjax.judge.metrics.exact import exact
+from xjax.judge.metrics.propensity import KINDS as PROPENSITY_KINDS
+from xjax.judge.metrics.ranking import KINDS as RANKING_KINDS, R_PRECISION
+from xjax.judge.metrics.sums import (
+  DOCUMENTS,
+  WITH_GOLD,
+  Documents,
+  Form,
+  Sums,
+  Weights,
+  document_terms,
+)
+
+L, K, P = 12, 6, 4
+KS = (1, 3, 6)
+TERMS = (
+  DOCUMENTS,
+  WITH_GOLD,
+  R_PRECISION,
+  *(f'{kind}@{k}' for kind in (*RANKING_KINDS, *PROPENSITY_KINDS) for k in KS),
+)
+FORM = Form(KS, TERMS, n_labels=L, n_thresholds=1)
+WEIGHTS = Weights(np.linspace(1, 5, L))
+
+
+def documents(seed, n_docs=24, size=None):
+  """Random documents, some without gold, some lists short; size with rows."""
+  rng = np.random.default_rng(seed)
+  size = size or n_docs
+  ids = np.full((size, K), PAD, np.int32)
+  gold = np.full((size, P), PAD, np.int32)
+  scores = np.full((size, K), -np.inf, np.float32)
+  for row in range(size):
+    n, g = rng.integers(0, K + 1), rng.integers(0, P + 1)
+    ids[row, :n] = rng.choice(L, n, replace=False)
+    scores[row, :n] = np.sort(rng.integers(-4, 5, n))[::-1] / 2
+    gold[row, :g] = rng.choice(L, g, replace=False)
+  whole = (ids[:, -1] == PAD) | (rng.random(size) < 0.5)
+  floor = np.where(whole, np.float32(-np.inf), scores[:, -1])
+  return Documents(ids, gold, np.arange(size) < n_docs, floor, scores)
+
+
+def rows_of(block, kept):
+  return jax.tree.map(lambda x: np.asarray(x)[kept], block)
+
+
+def taken(block):
+  return Sums.empty(FORM).update(block, WEIGHTS, (0.5,))
+
+
+def assert_same(ours, theirs):
+  for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+    if np.asarray(a).dtype.kind == 'i':
+      np.testing.assert_array_equal(a, b)
+    else:
+      np.testing.assert_allclose(a, b, rtol=1e-14, atol=1e-14)
+
+
+@hypothesis.given(st.integers(0, 10**6), st.integers(1, 23))
+# A smaller seed is no simpler problem: nothing is gained by shrinking.
+@hypothesis.settings(
+  max_examples=25, deadline=None, phases=[hypothesis.Phase.generate]
+)
+def test_merging_any_split_equals_the_whole(seed, n_first):
+  block = documents(seed)
+  order = np.random.default_rng(seed).permutation(24)
+  first, second = np.zeros(24, bool), np.zeros(24, bool)
+  first[order[:n_first]], second[order[n_first:]] = True, True
+  # One shape: what is left out is masked.
+  parts = [block.replace(mask_B=kept) for kept in (first, second)]
+  merged = taken(parts[0]).merge(taken(parts[1]))
+  assert_same(merged, taken(block))
+
+
+def test_masked_rows_count_for_nothing():
+  block = documents(3, n_docs=17, size=24)
+  assert_same(taken(block), taken(rows_of(block, np.arange(17))))
+
+
+def test_a_batch_is_its_documents():
+  block = documents(4)
+  with exact():
+    values_MB, known_MB = document_terms(block, WEIGHTS, FORM)
+    for row in range(24):
+      value_M, known_M = document_terms(
+        rows_of(block, slice(row, row + 1)), WEIGHTS, FORM
+      )
+      np.testing.assert_allclose(
+        values_MB[:, row], value_M[:, 0], rtol=1e-15, atol=1e-15
+      )
+      np.testing.assert_array_equal(known_MB[:, row], known_M[:, 0])
+
+
+def test_eight_devices_equal_one():
+  block = documents(5)
+  alone = taken(block)
+  auto = (jax.sharding.AxisType.Auto,)
+  mesh = jax.make_mesh((8,), ('data',), axis_types=auto)
+  sharded = jax.NamedSharding(mesh, jax.P('data'))
+  everywhere = jax.NamedSharding(mesh, jax.P())
+  with jax.enable_x64(True):
+    spread = jax.tree.map(lambda x: jax.device_put(x, sharded), block)
+    state, weights = jax.device_put((Sums.empty(FORM), WEIGHTS), everywhere)
+    together = sums._update(state, spread, weights, np.array([0.5]))
+  assert len(spread.ids_BK.sharding.device_set) == 8
+  assert_same(together, alone)
+  with jax.set_mesh(mesh):  # as within a training run
+    assert_same(taken(block), alone)
+
+
+def test_counts_by_hand():
+  ids = np.array([[1, 0, 2], [1, 3, PAD]], np.int32)
+  scores = np.array([[2, 1, -1], [3, 0, -np.inf]], np.float32)
+  gold = np.array([[0, 2], [PAD, PAD]], np.int32)
+  floor = np.array([-1, -np.inf], np.float32)
+  block = Documents(ids, gold, np.ones(2, bool), floor, scores)
+  form = Form((1, 2), (DOCUMENTS, WITH_GOLD, 'hits@2'), 4, 1)
+  state = Sums.empty(form).update(block, None, (0.5,))
+  # Places 1; place 2; scores above a half.
+  np.testing.assert_array_equal(
+    state.counts.predicted_QL, [[0, 2, 0, 0], [1, 0, 0, 1], [1, 2, 0, 0]]
+  )
+  np.testing.assert_array_equal(
+    state.counts.correct_QL, [[0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
+  )
+  np.testing.assert_array_equal(state.counts.gold_L, [1, 0, 1, 0])
+  assert state.terms() == {DOCUMENTS: 2, WITH_GOLD: 1, 'hits@2': 1}
+  np.testing.assert_array_equal(state.short_Q, [0, 0, 0])
+
+
+def test_a_list_that_may_hide_decisions_is_counted():
+  ids = np.array([[0, 1], [0, PAD]], np.int32)
+  scores = np.array([[3, 1], [3, -np.inf]], np.float32)
+  gold = np.array([[0, 2], [0, 3]], np.int32)
+  floor = np.array([1, -np.inf], np.float32)
+  block = Documents(ids, gold, np.ones(2, bool), floor, scores)
+  form = Form((1, 3), ('hits@1', 'hits@3'), 4, 2)
+  state = Sums.empty(form).update(block, None, (0.5, 1.0))
+  # At 3, and above a half, the first list may go on; nothing more is above 1.
+  np.testing.assert_array_equal(state.short_Q, [0, 1, 1, 0])
+  assert state.unknown() == {'hits@3': 1}
+
+
+def test_ids_beyond_float32_are_told_apart():
+  ids = np.array([[2**24, 2**24 + 1]], np.int32)
+  gold = np.array([[2**24 + 1]], np.int32)
+  block = Documents(ids, gold, np.ones(1, bool), np.full(1, -np.inf))
+  state = Sums.empty(Form((1, 2), ('hits@1', 'hits@2'))).update(block)
+  assert state.terms() == {'hits@1': 0, 'hits@2': 1}
+
+
+def test_more_gold_than_is_compared_in_pairs():
+  rng = np.random.default_rng(0)
+  gold = rng.permutation(400)[:100].astype(np.int32)
+  weights = rng.random(400) + 1
+  ids = np.array([[gold[0], 399, gold[7]]], np.int32)
+  form = Form((3,), ('w-hits@3', 'w-best@3', 'w-best-DCG@3'))
+  block = Documents(ids, gold[None], np.ones(1, bool), np.full(1, -np.inf))
+  state = Sums.empty(form).update(block, Weights(weights))
+  best = np.sort(weights[gold])[::-1][:3]
+  hits = weights[[i for i in ids[0] if i in set(gold.tolist())]].sum()
+  assert state.terms() == pytest.approx(
+    {
+      'w-hits@3': hits,
+      'w-best@3': best.sum(),
+      'w-best-DCG@3': (best / np.log2([2, 3, 4])).sum(),
+    },
+    rel=1e-15,
+  )
+
+
+def test_sums_of_different_things_do_not_merge():
+  with pytest.raises(ValueError, match='different sums'):
+    Sums.empty(Form((1,), ('hits@1',))).merge(Sums.empty(FORM))
+
+
+def test_one_trace_for_each_shape():
+  form = Form((1, 2), ('hits@1', 'RP@2'))
+  state = Sums.empty(form)
+  before = sums._update._cache_size()
+  for seed in range(3):
+    state = state.update(documents(seed, n_docs=40))
+  assert sums._update._cache_size() == before + 1

@@ -1,0 +1,221 @@
+"""A calibration of predictions: what it is fitted to, and its file."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.judge.calibration import (
+  Calibration,
+  Method,
+  calibrate,
+  decisions,
+  expected_calibration_error,
+  readable_scores,
+  reliability_of,
+)
+from xjax.judge.metrics.calibration import fit_platt, fit_temperature, sigmoid
+from xjax.judge.predictions import Lists, Predictions
+
+N, K, L = 200, 6, 40
+
+
+def predictions(kind=ScoreKind.LOGIT, a=0.5, b=0.0, seed=0):
+  """Gold is drawn with probability sigmoid(a z + b); some lists are short."""
+  rng = np.random.default_rng(seed)
+  scores = np.sort(rng.normal(-1, 3, (N, K)).astype(np.float32))[:, ::-1].copy()
+  ids = np.argsort(rng.random((N, L)))[:, :K].astype(np.int32)
+  gold = rng.random((N, K)) < sigmoid(a * scores + b)
+  rows = [sorted(ids[i][gold[i]].tolist()) for i in range(N)]
+  if kind is ScoreKind.PROBABILITY:
+    scores = sigmoid(scores).astype(np.float32)
+  ids[::7, K - 2 :], scores[::7, K - 2 :] = PAD, -np.inf
+  return Predictions(
+    score_kind=kind,
+    n_scored=L,
+    n_train=100,
+    doc_ids=tuple(f'd{i}' for i in range(N)),
+    labels=tuple(f'l{i}' for i in range(L)),
+    train_counts=np.ones(L, np.int32),
+    lists={'all': Lists(ids, scores)},
+    gold=Ragged.of(rows),
+  )
+
+
+def with_scores(found, scores):
+  lists = Lists(found.lists['all'].ids, np.asarray(scores, np.float32))
+  return dataclasses.replace(found, lists={'all': lists})
+
+
+def test_decisions_are_the_list_entries():
+  found = predictions()
+  lists, listed = found.lists['all'], []
+  for row in range(N):
+    for id_, score in zip(lists.ids[row], lists.scores[row]):
+      if id_ != PAD:
+        listed.append((score, id_ in found.gold[row]))
+  scores, correct = decisions(found)
+  np.testing.assert_array_equal(scores, [s for s, _ in listed])
+  np.testing.assert_array_equal(correct, [c for _, c in listed])
+  with pytest.raises(DataError, match='no gold'):
+    decisions(dataclasses.replace(found, gold=None))
+
+
+@pytest.mark.parametrize(
+  ('kind', 'method', 'fit'),
+  [
+    (ScoreKind.LOGIT, Method.TEMPERATURE, fit_temperature),
+    (ScoreKind.MARGIN, Method.PLATT, fit_platt),
+  ],
+)
+def test_auto_is_by_kind(kind, method, fit):
+  found = predictions(kind, b=-1.0)
+  calibration = calibrate(found, Method.AUTO, 7, 'digest')
+  assert calibration.method is method
+  scores, correct = decisions(found)
+  expected = fit(scores, correct)
+  assert (calibration.a, calibration.b) == (expected.a, expected.b)
+  assert calibration == calibrate(found, method, 7, 'digest')
+  assert calibration.n_documents == N
+  assert calibration.n_decisions == len(scores)
+  assert calibration.n_correct == correct.sum()
+  assert (calibration.step, calibration.digest) == (7, 'digest')
+  margin = kind is ScoreKind.MARGIN
+  assert (calibration.ece_before is None) == margin
+  assert (calibration.log_loss_before is None) == margin
+  assert calibration.reason is None
+
+
+@pytest.mark.parametrize('method', [Method.TEMPERATURE, Method.PLATT])
+@pytest.mark.parametrize('kind', [ScoreKind.LOGIT, ScoreKind.PROBABILITY])
+def test_overconfident_scores_get_better(kind, method):
+  found = predictions(kind, a=0.3)
+  calibration = calibrate(found, method, 0, '')
+  assert calibration.log_loss_after < calibration.log_loss_before
+  assert calibration.ece_after < calibration.ece_before
+  assert expected_calibration_error(found) == pytest.approx(
+    calibration.ece_before, abs=1e-6
+  )
+  assert expected_calibration_error(found, calibration) == pytest.approx(
+    calibration.ece_after, abs=1e-12
+  )
+  logits = calibrate(predictions(a=0.3), method, 0, '')
+  assert calibration.a == pytest.approx(logits.a, rel=1e-3)
+
+
+def test_the_ranking_stays():
+  scores, _ = decisions(predictions())
+  calibration = calibrate(predictions(), Method.PLATT, 0, '')
+  shown = readable_scores(np.sort(scores), ScoreKind.LOGIT, calibration)
+  assert (np.diff(shown) >= 0).all()
+  assert ((shown > 0) & (shown < 1)).all()
+
+
+def test_certain_probabilities_are_finite_logits():
+  found = predictions(ScoreKind.PROBABILITY)
+  scores = found.lists['all'].scores.copy()
+  scores[:, 0] = 1
+  scores[:, -1] = np.where(np.isinf(scores[:, -1]), -np.inf, 0)
+  calibration = calibrate(with_scores(found, scores), Method.AUTO, 0, '')
+  assert calibration.method is Method.TEMPERATURE
+  assert np.isfinite([calibration.a, calibration.log_loss_before]).all()
+  edges = np.array([-np.inf, 0, 1])
+  shown = readable_scores(edges, ScoreKind.PROBABILITY, calibration)
+  assert 0 < shown[0] == shown[1] < 0.5 < shown[2] < 1
+
+
+@pytest.mark.parametrize('kind', list(ScoreKind))
+def test_what_cannot_be_fitted_stays_and_says_why(kind):
+  found = predictions(kind)
+  scores = np.where(found.lists['all'].ids == PAD, -np.inf, 0.5)
+  found = with_scores(found, scores)
+  calibration = calibrate(found, Method.AUTO, 0, '')
+  assert calibration.method is Method.NONE
+  assert calibration.reason == 'all scores are equal'
+  assert (calibration.a, calibration.b) == (1, 0)
+  assert calibration.ece_after == calibration.ece_before
+  shown = readable_scores(scores, kind, calibration)
+  np.testing.assert_array_equal(shown, readable_scores(scores, kind))
+  margin = kind is ScoreKind.MARGIN
+  assert (expected_calibration_error(found, calibration) is None) == margin
+
+
+def test_infinite_logits_are_said_not_raised():
+  found = predictions()
+  scores = found.lists['all'].scores.copy()
+  scores[0, 0] = np.inf
+  calibration = calibrate(with_scores(found, scores), Method.AUTO, 0, '')
+  assert calibration.reason == 'a score is not finite'
+  assert calibration.log_loss_before is None
+
+
+def test_no_documents(tmp_path):
+  empty = predictions().of_documents(np.zeros(N, bool))
+  calibration = calibrate(empty, Method.AUTO, 0, '')
+  assert calibration.reason == 'no decisions to fit to'
+  assert expected_calibration_error(empty) is None
+  calibration.save(tmp_path / 'c.json')
+  assert Calibration.load(tmp_path / 'c.json') == calibration
+
+
+def test_documents_without_gold_count():
+  found = predictions()
+  none = dataclasses.replace(found, gold=Ragged.of([[]] * N))
+  assert not decisions(none)[1].any()
+  assert reliability_of(none).accuracy.tolist() == [0] * 15
+  assert calibrate(none, Method.AUTO, 0, '').reason.endswith('is wrong')
+
+
+@pytest.mark.parametrize('kind', list(ScoreKind))
+def test_a_file_gives_back_what_it_got(tmp_path, kind):
+  calibration = calibrate(predictions(kind), Method.AUTO, 3, 'ab12')
+  calibration.save(tmp_path / 'calibration.json')
+  assert Calibration.load(tmp_path / 'calibration.json') == calibration
+  first = (tmp_path / 'calibration.json').read_bytes()
+  calibration.save(tmp_path / 'calibration.json')
+  assert (tmp_path / 'calibration.json').read_bytes() == first
+  assert [path.name for path in tmp_path.iterdir()] == ['calibration.json']
+
+
+WRONG = [
+  {'a': -1.0},
+  {'a': 0},
+  {'a': None},
+  {'a': '1'},
+  {'b': True},
+  {'b': float('nan')},
+  {'method': 'auto'},
+  {'method': 'magic'},
+  {'method': 'none'},
+  {'reason': 'why not'},
+  {'score_kind': 'points'},
+  {'step': -1},
+  {'step': 1.5},
+  {'digest': None},
+  {'n_decisions': '3'},
+  {'ece_after': float('inf')},
+  {'log_loss_before': 'low'},
+  {'more': 1},
+]
+
+
+@pytest.mark.parametrize('change', WRONG, ids=str)
+def test_an_impossible_field_is_refused(tmp_path, change):
+  path = tmp_path / 'calibration.json'
+  calibrate(predictions(), Method.AUTO, 3, 'ab12').save(path)
+  path.write_text(json.dumps(json.loads(path.read_text()) | change))
+  with pytest.raises(DataError, match='calibration.json: not a calibration'):
+    Calibration.load(path)
+
+
+@pytest.mark.parametrize('content', [b'', b'{', b'[]', b'3', b'\xff', b'{}'])
+def test_a_damaged_file_is_named(tmp_path, content):
+  path = tmp_path / 'calibration.json'
+  with pytest.raises(DataError, match='calibration.json'):
+    Calibration.load(path)
+  path.write_bytes(content)
+  with pytest.raises(DataError, match='calibration.json.*makes it again'):
+    Calibration.load(path)

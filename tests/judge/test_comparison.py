@@ -1,0 +1,255 @@
+"""Systems beside a baseline, beside the same put together by hand."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from xjax.core.errors import ConfigError
+from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.judge.comparison import compare as compare_by, within
+from xjax.judge.comparison_plan import Plan
+from xjax.judge.judge import judge
+from xjax.judge.lists import Lists
+from xjax.judge.metrics.significance import Interval, holm
+from xjax.judge.predictions import Predictions
+
+N, L, K = 60, 40, 12
+
+
+def golds():
+  fixed = np.random.default_rng(3)
+  return [fixed.choice(L, fixed.integers(1, 5), False) for _ in range(N)]
+
+
+def predictions(seed, skill):
+  ranked = np.random.default_rng(seed).random((N, L)).astype(np.float32)
+  for row, gold in enumerate(golds()):
+    ranked[row, gold] += skill
+  ids = np.argsort(-ranked, axis=1)[:, :K].astype(np.int32)
+  return Predictions(
+    score_kind=ScoreKind.PROBABILITY,
+    n_scored=L,
+    n_train=200,
+    doc_ids=tuple(map(str, range(N))),
+    labels=tuple(map(str, range(L))),
+    train_counts=np.repeat([0, 5, 20, 120], [3, 12, 15, 10]).astype(np.int32),
+    lists={'all': Lists(ids, np.take_along_axis(ranked, ids, 1) / 2)},
+    gold=Ragged.of(golds()),
+  )
+
+
+def compare(systems, plan):
+  criteria = plan.asked().criteria(next(iter(systems.values())))
+  return compare_by(systems, criteria, plan)
+
+
+SYSTEMS = {
+  'base': predictions(0, 0.3),
+  'better': predictions(1, 0.9),
+  'alike': predictions(2, 0.32),
+}
+METRICS = 'RP@5', 'PSP@3', 'macro-F1@5', 'micro-F1', 'entropy@3'
+PLAN = Plan(metrics=METRICS, iterations=300, replicates=200)
+
+
+@pytest.fixture(scope='module')
+def found():
+  return compare(SYSTEMS, PLAN)
+
+
+def test_values_are_those_of_judging(found):
+  values = {who: judge(p)['xjax']['all'] for who, p in SYSTEMS.items()}
+  pairs = [(row.metric, row.system) for row in found.differences]
+  assert pairs == [(m, who) for m in METRICS for who in ('better', 'alike')]
+  for row in found.differences:
+    ours, base = values[row.system][row.metric], values['base'][row.metric]
+    assert (row.baseline, row.value) == pytest.approx((base, ours), rel=1e-12)
+    assert row.difference == pytest.approx(ours - base, rel=1e-9)
+    assert row.interval.low < row.difference < row.interval.high
+    assert (row.slice, row.note) == ('all', '')
+
+
+def test_what_differs_is_significant(found):
+  for row in found.differences:
+    if row.metric == 'RP@5':
+      clear = row.system == 'better'
+      assert (row.p < 0.01) == clear
+      assert (row.interval.low > 0) == clear
+
+
+def test_p_values_are_corrected_within_a_metric(found):
+  for rows in zip(found.differences[::2], found.differences[1::2]):
+    assert [row.holm for row in rows] == holm([row.p for row in rows])
+
+
+def test_one_system_needs_no_correction():
+  pair = {name: SYSTEMS[name] for name in ('base', 'better')}
+  for row in compare(pair, PLAN).differences:
+    assert row.holm == row.p
+
+
+def test_swapping_who_is_the_baseline_turns_the_sign():
+  pair = {name: SYSTEMS[name] for name in ('base', 'better')}
+  turned = dict(reversed(pair.items()))
+  there, back = compare(pair, PLAN), compare(turned, PLAN)
+  for one, other in zip(there.differences, back.differences, strict=True):
+    assert one.difference == -other.difference
+    assert one.p == other.p
+    assert one.interval.low == pytest.approx(-other.interval.high, abs=1e-12)
+    assert one.interval.error == pytest.approx(other.interval.error)
+
+
+def label_f1(found, k):
+  lists, values = found.lists['all'].ids[:, :k], np.zeros(L)
+  for label in range(L):
+    gold = np.array([label in found.gold[row] for row in range(N)])
+    predicted = (lists == label).any(1)
+    both = gold.sum() + predicted.sum()
+    values[label] = 2 * (gold & predicted).sum() / both if both else 0
+  return values
+
+
+def test_gains_by_bin(found):
+  counts = SYSTEMS['base'].train_counts
+  bins = {'0': 0, '1-9': 5, '10-99': 20, '100-999': 120}
+  assert [(row.metric, row.system) for row in found.gains] == [
+    (f'macro-F1@5[{name}]', who) for name in bins for who in ('better', 'alike')
+  ]
+  f1 = {who: label_f1(p, 5) for who, p in SYSTEMS.items()}
+  for row in found.gains:
+    inside = counts == bins[row.metric[11:-1]]
+    ours, base = f1[row.system][inside], f1['base'][inside]
+    assert row.n_labels == inside.sum()
+    assert row.value == pytest.approx(ours.mean())
+    assert row.relative == pytest.approx(ours.mean() / base.mean() - 1)
+    assert row.interval.low < row.relative < row.interval.high
+    if row.n_labels > 10:
+      expected = scipy.stats.ttest_rel(ours, base).pvalue
+      assert row.t_p == pytest.approx(expected)
+    else:
+      assert row.t_p is row.holm is None
+
+
+def test_a_bin_without_a_hit_has_no_relative_gain():
+  base = SYSTEMS['base']
+  none = np.where(base.train_counts[base.lists['all'].ids] == 5, PAD, 1)
+  ids = np.where(none == PAD, PAD, base.lists['all'].ids)
+  order = np.argsort(ids == PAD, axis=1, kind='stable')
+  ids = np.take_along_axis(ids, order, 1)
+  scores = np.where(ids == PAD, -np.inf, -np.arange(K)).astype(np.float32)
+  lacking = dataclasses.replace(base, lists={'all': Lists(ids, scores)})
+  rows = compare({'none': lacking, 'some': base}, PLAN).gains
+  (row,) = (row for row in rows if row.metric == 'macro-F1@5[1-9]')
+  assert row.baseline == 0 < row.value
+  assert row.relative is row.interval is None
+  assert row.t_p < 0.05
+
+
+def test_a_system_beside_itself():
+  same = compare({'a': SYSTEMS['base'], 'b': SYSTEMS['base']}, PLAN)
+  for row in same.differences:
+    assert (row.difference, row.p) == (0, 1)
+    assert abs(row.interval.low) < 1e-12 and row.interval.error < 1e-12
+  for row in same.gains:
+    assert row.relative == 0 and row.t_p in (None, 1)
+
+
+def test_slices_and_what_is_missing_in_them():
+  plan = dataclasses.replace(PLAN, by_frequency=True, metrics=('P@1', 'RP@10'))
+  rows = compare(SYSTEMS, plan).differences
+  assert list(dict.fromkeys(row.slice for row in rows)) == [
+    *('all', 'frequent', 'few', 'zero')
+  ]
+  values = judge(SYSTEMS['better'])['xjax']
+  for row in rows:
+    if row.system == 'better':
+      assert row.value == values[row.slice][row.metric]
+    if row.value is None or row.baseline is None:
+      assert row.difference is row.interval is row.p is row.holm is None
+      assert 'need a list deeper' in row.note
+  missing = [row for row in rows if row.note]
+  assert {row.metric for row in missing if row.slice == 'few'} == {'RP@10'}
+  assert {row.slice for row in missing} == {'frequent', 'few', 'zero'}
+
+
+def test_thresholds_only_where_scores_have_them():
+  margin = dataclasses.replace(SYSTEMS['alike'], score_kind=ScoreKind.MARGIN)
+  systems = {'base': SYSTEMS['base'], 'margin': margin}
+  plan = dataclasses.replace(PLAN, metrics=('micro-F1', 'P@1'))
+  for pair in (systems, dict(reversed(systems.items()))):
+    lacking, known = compare(pair, plan).differences
+    assert lacking.note.startswith('margin: the scores are margins')
+    assert lacking.p is None and known.p is not None
+
+
+def test_the_seed_decides():
+  def of(seed):
+    return compare(SYSTEMS, dataclasses.replace(PLAN, seed=seed))
+
+  assert of(1) == of(1) != of(2)
+
+
+@pytest.mark.parametrize(
+  ('fields', 'message'),
+  [
+    ({'metrics': ('Q@5',)}, r"'Q@5' is unknown; there are.*P@k"),
+    ({'metrics': ('P@k',)}, "'P@k' is unknown"),
+    ({'metrics': ('P@0',)}, "'P@0' is unknown"),
+    ({'metrics': ('ILD@5',)}, "'ILD@5' is unknown"),
+    ({'metrics': ('micro-F1-tuned',)}, 'is unknown'),
+    ({'metrics': ('macro-F1@5[7-8]',)}, r"there is no 'macro-F1@5\[7-8\]'"),
+    ({'metrics': ()}, 'name one'),
+    ({'propensity': (1.0,)}, 'two numbers'),
+  ],
+)
+def test_what_cannot_be_compared(fields, message):
+  plan = dataclasses.replace(PLAN, **fields)
+  with pytest.raises(ConfigError, match=message):
+    compare(SYSTEMS, plan)
+
+
+@pytest.mark.parametrize(
+  ('ends', 'value', 'least', 'most', 'expected'),
+  [
+    ((-0.8937, -0.8937), -0.89362, -1.0, 1.0, (-0.8937, -0.89362)),
+    ((0.3, 0.3), 0.2, -1.0, 1.0, (0.2, 0.3)),
+    ((-1.4, -0.5), -0.9, -1.0, 1.0, (-1, -0.5)),
+    ((0.5, 1.4), 0.9, -1.0, np.inf, (0.5, 1.4)),
+  ],
+)
+def test_intervals_have_the_value_and_nothing_impossible(
+  ends, value, least, most, expected
+):
+  found = within(Interval(*ends, 0.1), value, least, most)
+  assert (found.low, found.high) == expected
+
+
+def test_differences_lie_in_their_intervals():
+  """Also where the systems could not be farther apart."""
+  base = SYSTEMS['base']
+  wrong = np.array([[x for x in range(L) if x not in g][:K] for g in golds()])
+  scores = base.lists['all'].scores
+  none = dataclasses.replace(
+    base, lists={'all': Lists(wrong.astype(np.int32), scores)}
+  )
+  best = np.array(
+    [[*g, *(x for x in range(L) if x not in g)][:K] for g in golds()]
+  )
+  all_of_it = dataclasses.replace(
+    base, lists={'all': Lists(best.astype(np.int32), scores)}
+  )
+  metrics = 'P@1', 'RP@5', 'PSP-raw@1', 'coverage@5', 'macro-F1@5', 'entropy@3'
+  plan = dataclasses.replace(PLAN, metrics=metrics, replicates=40)
+  for pair in ({'a': none, 'b': all_of_it}, {'a': all_of_it, 'b': none}):
+    found = compare(pair, plan)
+    for row in found.differences:
+      assert row.interval.low <= row.difference <= row.interval.high
+      if not row.metric.startswith(('entropy', 'PSP-raw')):
+        assert -1 <= row.interval.low <= row.interval.high <= 1
+    for row in found.gains:
+      if row.relative is not None:
+        assert -1 <= row.interval.low <= row.relative <= row.interval.high
+  raw = next(r for r in found.differences if r.metric == 'PSP-raw@1')
+  assert raw.difference < -1  # no share: it is not cut

@@ -1,0 +1,332 @@
+"""Replicates and exchanges, beside judging documents drawn one by one."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.judge.criteria import Criteria
+from xjax.judge.evidence import Evidence
+from xjax.judge.intervals import (
+  bootstrap,
+  bootstrap_sums,
+  has_value,
+  names_of,
+  randomized_sums,
+)
+from xjax.judge.judge import judge, judged_slices, thresholds
+from xjax.judge.lists import Lists
+from xjax.judge.metrics.protocols import PROTOCOLS
+from xjax.judge.metrics.resampling import draws, leave_outs, n_groups, swaps
+from xjax.judge.metrics.significance import interval, randomization_p
+from xjax.judge.predictions import Predictions
+from xjax.judge.slice import Slice
+
+N, L, K, TUNED = 40, 30, 6, 0.1
+TRAIN = 100
+
+
+def predictions(seed, skill=0.5, n_docs=N):
+  """Lists of random length, some documents without gold."""
+  gold_rng = np.random.default_rng(7)
+  golds = [
+    gold_rng.choice(L, gold_rng.integers(0, 6), False) for _ in range(n_docs)
+  ]
+  rng = np.random.default_rng(seed)
+  ids = np.full((n_docs, K), PAD, np.int32)
+  scores = np.full((n_docs, K), -np.inf, np.float32)
+  for row, gold in enumerate(golds):
+    ranked = rng.random(L) + skill * np.isin(np.arange(L), gold)
+    best = np.argsort(-ranked)[: K - (row % 3 == 0)]
+    ids[row, : len(best)] = best
+    scores[row, : len(best)] = ranked[best] - 1
+  counts = np.repeat([0, 4, 40, 60], [3, 12, 12, 3]).astype(np.int32)
+  return Predictions(
+    score_kind=ScoreKind.LOGIT,
+    n_scored=L,
+    n_train=TRAIN,
+    doc_ids=tuple(map(str, range(n_docs))),
+    labels=tuple(map(str, range(L))),
+    train_counts=counts,
+    lists={'all': Lists(ids, scores)},
+    gold=Ragged.of(golds),
+  )
+
+
+def criteria(protocol='xjax'):
+  rng = np.random.default_rng(1)
+  return Criteria(
+    ks=(1, 3, 5),
+    protocols=(PROTOCOLS[protocol],),
+    slices={'odd': np.arange(L) % 2 == 1},
+    ranks_LK=rng.random((L, 5)),
+  )
+
+
+def evidence_of(found, slice_name, protocol='xjax'):
+  by = criteria(protocol)
+  mask = judged_slices(found, by, 50)[slice_name]
+  part = Slice.of(found, slice_name, mask)
+  cuts = thresholds(found, TUNED)
+  return Evidence.of(part, by, by.protocols, cuts, found.n_train)
+
+
+def table_of(evidence, protocol='xjax'):
+  cuts, bins = tuple(evidence.cuts), tuple(evidence.bins)
+  return criteria(protocol).table(PROTOCOLS[protocol], cuts, bins)
+
+
+def rows(found, which):
+  """The documents of these rows, as often as they come."""
+  lists = {
+    name: Lists(each.ids[which], each.scores[which])
+    for name, each in found.lists.items()
+  }
+  return dataclasses.replace(
+    found,
+    doc_ids=tuple(f'd{i}' for i in range(len(which))),
+    lists=lists,
+    gold=Ragged.of([found.gold[row] for row in which]),
+  )
+
+
+def judged(found, slice_name, protocol='xjax'):
+  return judge(found, criteria(protocol), TUNED)[protocol][slice_name]
+
+
+def assert_same(measure, sums, r, expected, name):
+  value = float(measure.value(sums)[r])
+  if expected is None:
+    assert np.isnan(value), name
+  else:
+    assert value == pytest.approx(expected, rel=1e-12, abs=1e-13), name
+
+
+CASES = [
+  ('xjax', 'all'),
+  ('xjax', 'few'),
+  ('xjax', 'odd'),
+  ('napkinxc', 'all'),
+  ('napkinxc', 'odd'),
+  ('pyxclib', 'all'),
+]
+
+
+@pytest.mark.parametrize('protocol,slice_name', CASES)
+def test_replicates_are_what_drawn_documents_are_judged_to_be(
+  protocol, slice_name
+):
+  found = predictions(1)
+  evidence = evidence_of(found, slice_name, protocol)
+  table = {
+    name: measure
+    for name, measure in table_of(evidence, protocol).items()
+    if has_value(evidence, measure)
+  }
+  assert len(table) > 10
+  (sums,) = bootstrap_sums([evidence], names_of(table.values()), 5, 12)
+  for r, counts in enumerate(itertools.islice(draws(5, N), 12)):
+    drawn = judged(
+      rows(found, np.repeat(np.arange(N), counts)), slice_name, protocol
+    )
+    for name, measure in table.items():
+      assert_same(measure, sums, r, drawn[name], name)
+
+
+def test_the_jackknife_leaves_documents_out():
+  found = predictions(1)
+  evidence = evidence_of(found, 'all')
+  table = {
+    name: measure
+    for name, measure in table_of(evidence).items()
+    # That of a sample is of N documents, whoever is left out.
+    if has_value(evidence, measure) and '[n=' not in name
+  }
+  (sums,) = bootstrap_sums([evidence], names_of(table.values()), 5, 3)
+  left = np.array(list(leave_outs(5, N)))
+  assert len(left) == n_groups(N) and ((left == 0).sum(0) == 1).all()
+  for g in range(0, len(left), 9):
+    rest = judged(rows(found, np.flatnonzero(left[g])), 'all')
+    for name, measure in table.items():
+      assert_same(measure, sums, 3 + g, rest[name], name)
+
+
+def fresh(seed, n_docs=200, n_labels=150):
+  """New documents and the first label listed for each; labels are Zipf."""
+  rng = np.random.default_rng(seed)
+  shares = 1 / np.arange(1, n_labels + 1)
+  golds = [
+    np.unique(rng.choice(n_labels, 4, p=shares / shares.sum()))
+    for _ in range(n_docs)
+  ]
+  right = rng.random(n_docs) < 0.6
+  ids = np.where(right, [rng.choice(g) for g in golds], rng.integers(n_labels))
+  return dataclasses.replace(
+    predictions(0, n_docs=n_docs),
+    n_scored=n_labels,
+    labels=tuple(map(str, range(n_labels))),
+    train_counts=np.full(n_labels, 4, np.int32),
+    lists={
+      'all': Lists(
+        np.stack([ids, np.full(n_docs, PAD)], 1).astype(np.int32),
+        np.tile(np.array([0, -np.inf], np.float32), (n_docs, 1)),
+      )
+    },
+    gold=Ragged.of(golds),
+  )
+
+
+def test_intervals_have_what_new_documents_would_show():
+  # A replicate lacks a third of the documents, and with them labels.
+  by = Criteria((1,), ('P@k', 'coverage@k', 'macro-R@k'))
+  many = [judge(fresh(1000 + seed), by)['xjax']['all'] for seed in range(60)]
+  within = dict.fromkeys(('P@1', 'coverage@1', 'macro-R@1'), 0)
+  for seed in range(40):
+    found = fresh(seed)
+    part = Slice.of(found, 'all', found.masks['all'])
+    evidence = Evidence.of(part, by, by.protocols, {}, found.n_train)
+    table = by.table(PROTOCOLS['xjax'], (), ())
+    for name, each in bootstrap(evidence, table, seed, 200).items():
+      mean = np.mean([values[name] for values in many])
+      within[name] += each.low <= mean <= each.high
+  for name, n in within.items():
+    assert n >= 35, (name, n)
+
+
+@pytest.mark.parametrize('protocol,slice_name', CASES)
+def test_exchanges_are_what_mixed_systems_are_judged_to_be(
+  protocol, slice_name
+):
+  ours, theirs = predictions(1), predictions(2, 0.8)
+  pair = [evidence_of(p, slice_name, protocol) for p in (ours, theirs)]
+  table = {
+    name: measure
+    for name, measure in table_of(pair[0], protocol).items()
+    if all(has_value(evidence, measure) for evidence in pair)
+  }
+  assert len(table) > 10
+  both = randomized_sums(*pair, names_of(table.values()), 5, 12)
+  stacked = rows(ours, np.arange(N)), rows(theirs, np.arange(N))
+  for r, coins in enumerate(itertools.islice(swaps(5, N), 12)):
+    for system, sums in enumerate(both):
+      taken = np.where(coins, 1 - system, system)
+      lists = Lists(
+        *(
+          np.where(
+            taken[:, None],
+            getattr(stacked[1].lists['all'], field),
+            getattr(stacked[0].lists['all'], field),
+          )
+          for field in ('ids', 'scores')
+        )
+      )
+      mixed = dataclasses.replace(ours, lists={'all': lists})
+      values = judged(mixed, slice_name, protocol)
+      for name, measure in table.items():
+        assert_same(measure, sums, r, values[name], name)
+
+
+def test_every_metric_with_a_value_has_an_interval():
+  evidence = evidence_of(predictions(1), 'all')
+  table = table_of(evidence)
+  found = bootstrap(evidence, table, 0, 200)
+  values = judged(predictions(1), 'all')
+  assert set(found) == {n for n in table if values.get(n) is not None}
+  assert {'macro-F1@5[10-99]', 'PSP@3', 'entropy@5', 'micro-F1-tuned'} <= set(
+    found
+  )
+  for name, each in found.items():
+    assert each.low <= values[name] <= each.high, name
+    assert each.error >= 0
+  assert (
+    found['macro-F1@5'].low < values['macro-F1@5'] < (found['macro-F1@5'].high)
+  )
+
+
+def test_what_is_missing_has_no_interval():
+  found = dataclasses.replace(
+    predictions(1), score_kind=ScoreKind.MARGIN, n_train=0
+  )
+  evidence = evidence_of(found, 'all')
+  intervals = bootstrap(evidence, table_of(evidence), 0, 50)
+  assert 'P@1' in intervals
+  assert not {'micro-F1', 'PSP@1', 'macro-F1@5[1-9]', 'ILD@1'} & set(intervals)
+  none = dataclasses.replace(found, gold=Ragged.of([[]] * N))
+  evidence = evidence_of(none, 'all')
+  assert bootstrap(evidence, table_of(evidence), 0, 50) == {}
+
+
+def test_seeds_reproduce_to_the_bit():
+  evidence = evidence_of(predictions(1), 'few')
+  table = table_of(evidence)
+  again = evidence_of(predictions(1), 'few')
+  first = bootstrap(evidence, table, 4, 60)
+  assert bootstrap(again, table, 4, 60) == first
+  assert bootstrap(again, table, 5, 60) != first
+
+
+def test_the_error_of_a_mean_is_known():
+  evidence = evidence_of(predictions(3, n_docs=300), 'all')
+  name = 'RP@5'
+  sums = evidence.sums
+  names = evidence.form.terms
+  terms = evidence.terms()[names.index(name)]
+  kept = evidence.terms()[names.index('documents with gold')] > 0
+  found = bootstrap(evidence, table_of(evidence), 0, 2000)[name]
+  assert sums[name] == pytest.approx(terms.sum())
+  assert found.error == pytest.approx(scipy.stats.sem(terms[kept]), rel=0.06)
+  assert found.high - found.low == pytest.approx(3.92 * found.error, rel=0.06)
+
+
+def p_values(ours, theirs, seed=0, iterations=200):
+  pair = evidence_of(ours, 'all'), evidence_of(theirs, 'all')
+  table = {
+    name: measure
+    for name, measure in table_of(pair[0]).items()
+    if all(has_value(evidence, measure) for evidence in pair)
+  }
+  sums = randomized_sums(*pair, names_of(table.values()), seed, iterations)
+  return {
+    name: randomization_p(
+      *(float(measure.value(evidence.sums)) for evidence in pair),
+      *(np.broadcast_to(measure.value(s), iterations) for s in sums),
+    )
+    for name, measure in table.items()
+  }
+
+
+def test_a_system_does_not_differ_from_itself():
+  assert set(p_values(predictions(1), predictions(1)).values()) == {1}
+
+
+def test_who_comes_first_does_not_matter():
+  ours, theirs = predictions(1), predictions(2, 0.9)
+  there = p_values(ours, theirs)
+  assert p_values(theirs, ours) == there
+  assert p_values(ours, theirs, seed=1) != there
+  assert there['RP@5'] < 0.05 < there['coverage[n=1000]@1']
+
+
+def test_alike_systems_are_as_often_significant_as_chance_has_it():
+  names = 'RP@5', 'macro-F1@5', 'nDCG@5'
+  found = {name: [] for name in names}
+  for seed in range(60):
+    p = p_values(predictions(2 * seed), predictions(2 * seed + 1), seed)
+    for name in names:
+      found[name].append(p[name])
+  for name in names:
+    assert scipy.stats.kstest(found[name], 'uniform').pvalue > 0.01, name
+
+
+def test_a_difference_is_surer_of_the_same_draws():
+  ours = predictions(1)
+  theirs = dataclasses.replace(ours, lists={'all': ours.lists['all'].first(4)})
+  pair = evidence_of(ours, 'all'), evidence_of(theirs, 'all')
+  measure = table_of(pair[0])['RP@3']
+  both = bootstrap_sums(pair, names_of([measure]), 0, 100)
+  one, other = (measure.value(sums) for sums in both)
+  np.testing.assert_allclose(one, other)
+  assert interval(one - other, 0.0).error < 1e-12

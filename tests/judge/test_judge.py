@@ -1,0 +1,228 @@
+"""Every metric under every protocol, against the slow definitions."""
+
+import dataclasses
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+import scipy.sparse
+
+from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.propensity import propensity_weights
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import NOTES, judge
+from xjax.judge.lists import Lists
+from xjax.judge.metrics import reference_judge
+from xjax.judge.metrics.label_sums import LabelForm, in_bins
+from xjax.judge.metrics.protocols import LMTC, PROTOCOLS, XJAX
+from xjax.judge.metrics.slices import judged_masks
+from xjax.judge.predictions import Predictions
+
+L, K = 14, 8
+KS = (1, 2, 5, 8)
+FORM = LabelForm(alphas=(0.3, 1.0), draws=(1, 7))
+# 50 and 51 are where the protocols disagree on what is frequent.
+COUNTS = np.array([90, 12, 60, 50, 0, 49, 3, 12, 0, 51, 1, 2000, 0, 700])
+
+
+def problem(seed, n_docs=23, depth=K, kind=ScoreKind.LOGIT):
+  """Coarse scores with ties; ranked lists of all labels and of each slice."""
+  rng = np.random.default_rng(seed)
+  scores = (rng.integers(-6, 5, (n_docs, L)) / 2).astype(np.float32)
+  golds = [
+    sorted(rng.choice(L, rng.integers(0, 7), replace=False).tolist())
+    for _ in range(n_docs)
+  ]
+  masks = judged_masks(COUNTS, np.zeros(0, np.int32))
+  return Predictions(
+    score_kind=kind,
+    n_scored=L,
+    n_train=3000,
+    doc_ids=tuple(f'd{i}' for i in range(n_docs)),
+    labels=tuple(f'l{i}' for i in range(L)),
+    train_counts=COUNTS.astype(np.int32),
+    lists={name: lists_of(scores, mask, depth) for name, mask in masks.items()},
+    gold=Ragged.of(golds),
+  )
+
+
+def lists_of(scores, mask, depth):
+  masked = np.where(mask, scores, -np.inf)
+  order = np.argsort(-masked, axis=1, kind='stable')[:, :depth]
+  values = np.take_along_axis(masked, order, 1)
+  return Lists(
+    np.where(np.isneginf(values), PAD, order).astype(np.int32),
+    values.astype(np.float32),
+  )
+
+
+def unit_vectors(seed):
+  vectors = np.abs(np.random.default_rng(seed).normal(size=(L, 5)))
+  vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+  return scipy.sparse.csr_array(vectors)
+
+
+def expected(predictions, mask, protocol, criteria):
+  """By the definitions, of the same lists cut to the slice."""
+  labels = np.flatnonzero(mask).tolist()
+  # All labels are listed somewhere, so that cutting loses nothing.
+  ids, scores = predictions.lists['all'].ids, predictions.lists['all'].scores
+  rows = [[i for i in row if i in labels] for row in ids.tolist()]
+  vectors = criteria.vectors_LD.toarray()
+  ranked = reference_judge.Problem(
+    lists=rows,
+    golds=[
+      {int(v) for v in predictions.gold[i] if mask[v]} for i in range(len(ids))
+    ],
+    labels=labels,
+    weights=propensity_weights(COUNTS, predictions.n_train),
+    train_counts=COUNTS,
+    decisions=[
+      [i for i, z in zip(row, values, strict=True) if z > 0 and i in labels]
+      for row, values in zip(ids.tolist(), scores.tolist(), strict=True)
+    ],
+    similarity=lambda a, b: float(vectors[a] @ vectors[b]),
+    table_LK=criteria.ranks_LK,
+    alphas=FORM.alphas,
+    drawn=FORM.draws,
+  )
+  return reference_judge.judge(ranked, KS, protocol)
+
+
+@hypothesis.given(st.integers(0, 10**6))
+# A smaller seed is no simpler problem: nothing is gained by shrinking.
+@hypothesis.settings(
+  max_examples=8, deadline=None, phases=[hypothesis.Phase.generate]
+)
+def test_every_metric_under_every_protocol(seed):
+  predictions = problem(seed, depth=L)
+  criteria = Criteria(
+    ks=KS,
+    protocols=tuple(PROTOCOLS.values()),
+    vectors_LD=unit_vectors(seed),
+    ranks_LK=np.random.default_rng(seed).random((L, K)),
+    form=FORM,
+  )
+  metrics = judge(predictions, criteria)
+  assert NOTES not in metrics
+  for protocol in criteria.protocols:
+    masks = judged_masks(COUNTS, np.zeros(0, np.int32), protocol.frequent_from)
+    for name, mask in masks.items():
+      values = metrics[protocol.name][name]
+      wanted = expected(predictions, mask, protocol, criteria)
+      judged = {m: v for m, v in values.items() if not m.startswith('n_')}
+      # A bin of labels never seen is ours, and bins are of all labels.
+      judged = {m: v for m, v in judged.items() if '[0]' not in m}
+      # Of scores, not of lists.
+      assert ('ECE' in judged) == ((protocol.name, name) == ('xjax', 'all'))
+      judged.pop('ECE', None)
+      assert set(judged) == {
+        m
+        for m in wanted
+        if m != 'ILD@1'  # of one label
+        if protocol.prints(m)
+        and (name == 'all' or '@' not in m.split('[')[0] or not m.endswith(']'))
+      }
+      for metric, value in judged.items():
+        assert value == pytest.approx(wanted[metric], abs=1e-12), metric
+
+
+def test_precision_at_one_and_recall_in_the_limit():
+  # Chalkidis et al. 2019, Fig. 2.
+  values = judge(problem(0, depth=L), Criteria((1, 14)))['xjax']['all']
+  assert values['RP@1'] == values['P@1']
+  assert values['RP@14'] == values['R@14'] == 1
+
+
+def test_slices_asked_for():
+  predictions = problem(1, depth=L)
+  bins = in_bins(COUNTS)
+  asked = {'bin:1-9': bins['1-9'], 'mine': np.arange(L) % 2 == 0}
+  criteria = Criteria(KS, slices=asked, vectors_LD=unit_vectors(0))
+  metrics = judge(predictions, dataclasses.replace(criteria, form=FORM))
+  for name, mask in asked.items():
+    values = metrics['xjax'][name]
+    wanted = expected(
+      predictions,
+      mask,
+      XJAX,
+      dataclasses.replace(criteria, ranks_LK=np.ones((L, K))),
+    )
+    for metric in ('P@1', 'nDCG@5', 'PSP@5', 'macro-F1@2', 'coverage@8'):
+      assert values[metric] == pytest.approx(wanted[metric], abs=1e-12)
+    assert values['n_labels'] == mask.sum()
+
+
+@pytest.mark.parametrize('depth', [2, 3, 5])
+def test_a_slice_is_cut_from_the_lists_of_other_slices(depth):
+  # Few without labels of 50 documents: neither protocol has its own lists.
+  predictions = problem(2, depth=depth, n_docs=60)
+  whole = problem(2, depth=L, n_docs=60)
+  criteria = Criteria((1, 2), protocols=(LMTC,))
+  ours = judge(predictions, criteria)['lmtc']
+  theirs = judge(whole, criteria)['lmtc']
+  for name, values in ours.items():
+    for metric, value in values.items():
+      if value is not None:
+        assert value == pytest.approx(theirs[name][metric], abs=1e-14)
+  # What is cut of lists of all labels alone is known less often.
+  alone = dataclasses.replace(
+    predictions, lists={'all': predictions.lists['all']}
+  )
+  known = [v is not None for s in ours.values() for v in s.values()]
+  less = [
+    v is not None
+    for s in judge(alone, criteria)['lmtc'].values()
+    for v in s.values()
+  ]
+  assert sum(less) < sum(known)
+
+
+def test_slices_are_not_cut_from_what_a_strategy_chose():
+  predictions = problem(3, n_docs=60)
+  # Two labels of each document, of scores that are no others'.
+  chosen = Lists(
+    predictions.lists['all'].ids[:, :1:-5], np.float32([[3, -2]] * 60)
+  )
+  lists = {**predictions.lists, 'all': chosen}
+  changed = dataclasses.replace(
+    predictions, lists=lists, strategy='coverage(k=2)'
+  )
+  bins = {'bin': (COUNTS > 1) & (COUNTS < 80)}
+  criteria = Criteria((1, 2), protocols=(XJAX, LMTC), slices=bins)
+  before, after = judge(predictions, criteria), judge(changed, criteria)
+  for who in ('xjax', 'lmtc'):
+    for name in ('frequent', 'few', 'zero', 'bin'):
+      # Where all lists were of use, fewer values may be known.
+      same = {
+        metric: value
+        for metric, value in after[who][name].items()
+        if value is not None
+      }
+      assert same.items() <= before[who][name].items()
+      assert same['P@2'] > 0
+    assert after[who]['all']['P@1'] != before[who]['all']['P@1']
+  # Of labels that no slice lists, nothing is known.
+  alone = dataclasses.replace(changed, lists={'all': chosen})
+  assert judge(alone, criteria)['xjax']['bin']['P@1'] is None
+
+
+def test_without_training_labels_there_are_no_bins_and_no_propensities():
+  predictions = problem(3)
+  unknown = dataclasses.replace(
+    predictions,
+    n_train=0,
+    train_counts=np.zeros(L, np.int32),
+    lists={'all': predictions.lists['all']},
+  )
+  metrics = judge(unknown, Criteria(KS))
+  values = metrics['xjax']['all']
+  assert list(metrics['xjax']) == ['all']
+  assert values['PSP@5'] is None
+  assert metrics['notes']['all']['PSP@5'] == (
+    'propensities need the training labels'
+  )
+  assert 'macro-F1@5[1-9]' not in values
+  given = judge(unknown, Criteria(KS, weights_L=np.ones(L)))['xjax']['all']
+  assert given['PSP@5'] > 0

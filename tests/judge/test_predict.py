@@ -1,0 +1,358 @@
+"""From a scorer to metrics, against the slow definitions."""
+
+import csv
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.core.types import PAD, Batch, Ragged, ScoreKind
+from xjax.data.schema import Label, LabelSpace, Split
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import judge, tune_threshold
+from xjax.judge.metrics import reference
+from xjax.judge.predict import popularity, predict, save_evaluation
+from xjax.judge.predictions import Predictions
+
+KS = (1, 3, 5)
+# Trained labels, then two held out, then one outside the label space.
+COUNTS = np.array([90, 12, 60, 50, 0, 49, 3, 12, 0, 0, 0, 0], np.int32)
+L, SCORED = 12, 9
+SPACE = LabelSpace(
+  labels=tuple(Label(f'l{i}') for i in range(L)),
+  train_counts=COUNTS,
+  n_train=100,
+  n_trained=SCORED,
+  n_held_out=2,
+)
+
+
+class DenseScorer:
+  """Scores drawn once for every document; ranked by sorting."""
+
+  assigned_above = None
+
+  def __init__(self, n_docs, kind=ScoreKind.LOGIT, seed=0, n_labels=SCORED):
+    self.n_labels = n_labels
+    rng = np.random.default_rng(seed)
+    self.score_kind = kind
+    scores = (rng.integers(-6, 5, (n_docs, L)) / 2).astype(np.float32)
+    if kind is ScoreKind.PROBABILITY:
+      scores = (scores + 3) / 5
+    scores[:, SCORED:] = -np.inf
+    self.scores_NL = scores
+
+  def topk(self, batch, k, weights=None, slices=(), allowed=None):
+    # Rows that only fill the batch get a list too, as the contract says.
+    scores_BL = self.scores_NL[np.maximum(batch.doc_B, 0)]
+    ids, scores = [], []
+    for mask in (np.ones(L, bool), *slices):
+      masked = np.where(mask, scores_BL, -np.inf)
+      best = np.argsort(-masked, axis=1, kind='stable')
+      best = np.pad(best, ((0, 0), (0, k)))[:, :k]
+      values = np.take_along_axis(masked, best, 1)
+      values[:, L:] = -np.inf
+      ids.append(np.where(np.isneginf(values), PAD, best).astype(np.int32))
+      scores.append(values)
+    return np.stack(ids), np.stack(scores)
+
+
+def make_split(n_docs, seed=0):
+  rng = np.random.default_rng(seed)
+  golds = [
+    sorted(rng.choice(L, rng.integers(0, 5), replace=False).tolist())
+    for _ in range(n_docs)
+  ]
+  ids = [f'd{i}' for i in range(n_docs)]
+  return Split('dev', ids, Ragged.of(golds), documents=[], digest='')
+
+
+def batches(n_docs, size=8, seed=0):
+  rows = np.random.default_rng(seed).permutation(n_docs)
+  rows = np.append(rows, np.full(-n_docs % size, PAD)).astype(np.int32)
+  for doc_B in rows.reshape(-1, size):
+    none = np.zeros((size, 1), np.int32)
+    yield Batch(none, none[:, 0], none, doc_B != PAD, doc_B)
+
+
+def predicted(n_docs=37, depth=12, kind=ScoreKind.LOGIT):
+  scorer, split = DenseScorer(n_docs, kind), make_split(n_docs)
+  return (
+    predict(scorer, batches(n_docs), split, SPACE, depth),
+    scorer.scores_NL,
+    [set(split.gold[i].tolist()) for i in range(n_docs)],
+  )
+
+
+def test_every_document_is_in_its_row():
+  predictions, scores, _ = predicted(depth=4)
+  for name, mask in predictions.masks.items():
+    lists = predictions.lists[name]
+    assert lists.ids.shape == (37, 4)
+    for row in range(37):
+      best = reference.rank(scores[row], np.flatnonzero(mask).tolist())[:4]
+      assert lists.ids[row, : len(best)].tolist() == best
+      assert (lists.ids[row, len(best) :] == PAD).all()
+      np.testing.assert_array_equal(
+        lists.scores[row, : len(best)], scores[row, best]
+      )
+  assert predictions.n_scored == SCORED and predictions.n_train == 100
+  assert predictions.held_out.tolist() == [9, 10]
+  assert predictions.doc_ids[36] == 'd36' and predictions.labels[11] == 'l11'
+
+
+def test_documents_missing_or_twice_are_refused():
+  scorer, split = DenseScorer(20), make_split(20)
+  with pytest.raises(ValueError, match='4 documents of dev in no batch'):
+    predict(scorer, batches(16), split, SPACE, 3)
+  twice = [*batches(20), *batches(20)]
+  with pytest.raises(ValueError, match='0 documents .* 20 in several'):
+    predict(scorer, twice, split, SPACE, 3)
+
+
+def test_labels_beyond_the_scored_are_refused():
+  with pytest.raises(ValueError, match='only 3 scored'):
+    predict(DenseScorer(8, n_labels=3), batches(8), make_split(8), SPACE, 3)
+
+
+@pytest.mark.parametrize('depth', [12, 9])
+def test_judge_against_the_definitions(depth):
+  predictions, scores, golds = predicted(depth=depth)
+  metrics = judge(predictions, Criteria(KS), threshold=-0.75)
+  assert list(metrics) == ['xjax']
+  assert list(metrics['xjax']) == ['all', 'frequent', 'few', 'zero', 'held_out']
+  for name, mask in predictions.masks.items():
+    labels = np.flatnonzero(mask).tolist()
+    values = metrics['xjax'][name]
+    with_gold = sum(bool(gold.intersection(labels)) for gold in golds)
+    assert values['n_docs'] == with_gold
+    assert values['n_skipped'] == 37 - with_gold
+    assert values['n_labels'] == len(labels)
+    expected = reference.ranking(scores, golds, labels, KS)
+    half = reference.f1(scores, golds, labels, 0.0)
+    tuned = reference.f1(scores, golds, labels, -0.75)
+    expected |= {'micro-F1': half[0], 'macro-F1': half[1]}
+    expected |= {'micro-F1-tuned': tuned[0], 'macro-F1-tuned': tuned[1]}
+    found = {metric: values[metric] for metric in expected}
+    assert found == pytest.approx(expected, abs=1e-14)
+  assert metrics['xjax']['all']['threshold-tuned'] == -0.75
+
+
+def test_unscored_labels_are_always_missed():
+  predictions, _, _ = predicted()
+  held_out = judge(predictions, Criteria(KS))['xjax']['held_out']
+  assert held_out['n_docs'] > 0
+  assert held_out['R@5'] == held_out['micro-F1'] == 0
+
+
+def test_lists_that_are_too_short_are_refused_with_the_count():
+  predictions, scores, golds = predicted(depth=2)
+  metrics = judge(predictions, Criteria((1, 3)), threshold=2.0)
+  values, notes = metrics['xjax']['all'], metrics['notes']['all']
+  missing = {name for name, value in values.items() if value is None}
+  assert missing == set(notes)
+  deep = sum(len(gold) > 2 for gold in golds)
+  assert notes['R-Precision'].startswith(f'{deep} of {values["n_docs"]} ')
+  above = ((scores > 0).sum(1) > 2).sum()
+  # A list may be known to be whole only where its last score is low enough.
+  ends = (np.sort(scores, 1)[:, -2] > 0).sum()
+  assert ends >= above
+  assert notes['micro-F1'].startswith(f'{ends} of 37 ')
+  # 2.0 is the highest score: nothing is above it.
+  assert values['micro-F1-tuned'] == 0
+  # Two labels are all of the zero slice that is scored.
+  assert 'zero' not in metrics['notes']
+
+
+def without_lists(predictions, *names):
+  lists = {n: v for n, v in predictions.lists.items() if n not in names}
+  return dataclasses.replace(predictions, lists=lists)
+
+
+@pytest.mark.parametrize('depth', [12, 9])
+def test_a_slice_cut_from_all_lists_is_the_slice(depth, tmp_path):
+  predictions, _, _ = predicted(depth=depth)
+  slices = ('frequent', 'few', 'zero', 'held_out')
+  without_lists(predictions, *slices).save(tmp_path / 'p.npz')
+  loaded = Predictions.load(tmp_path / 'p.npz')
+  assert list(loaded.lists) == ['all']
+  metrics = judge(loaded, Criteria(KS), threshold=-0.75)
+  assert (
+    metrics['xjax'] == judge(predictions, Criteria(KS), threshold=-0.75)['xjax']
+  )
+  assert 'notes' not in metrics
+
+
+def test_a_slice_cut_from_short_lists_is_known_where_enough_is_left():
+  predictions, scores, golds = predicted(depth=5)
+  metrics = judge(
+    without_lists(predictions, 'few'), Criteria((1, 2, 5)), threshold=1.5
+  )
+  values, notes = metrics['xjax']['few'], metrics['notes']['few']
+  few = np.flatnonzero(predictions.masks['few']).tolist()
+  assert len(few) == 4
+  top = [reference.rank(row, range(L))[:5] for row in scores]
+  left = [len(set(row).intersection(few)) for row in top]
+  # With all four of the slice, the list is the slice's own.
+  short = sum(n < 4 for n in left)
+  assert (
+    f'{short} of 37 documents ({short / 37:.1%}) have fewer' in (notes['lists'])
+  )
+  cut = [gold.intersection(few) for gold in golds]
+  for k in (1, 2, 5):
+    known = [
+      n >= min(k, 4) or gold.issubset(row)
+      for n, gold, row in zip(left, cut, top)
+      if gold
+    ]
+    expected = reference.ranking(scores, golds, few, (k,))[f'P@{k}']
+    if all(known):
+      assert values[f'P@{k}'] == pytest.approx(expected)
+    else:
+      assert values[f'P@{k}'] is None
+      unknown = len(known) - sum(known)
+      assert notes[f'P@{k}'].startswith(f'{unknown} of {len(known)} ')
+  # At or below the last saved score, what is predicted is known.
+  last = np.sort(scores, 1)[:, -5]
+  assert (last <= 1.5).all()
+  expected = reference.f1(scores, golds, few, 1.5)
+  assert values['micro-F1-tuned'] == pytest.approx(expected[0])
+  unknown = sum(score > 0 and n < 4 for score, n in zip(last, left))
+  assert values['micro-F1'] is None
+  assert notes['micro-F1'].startswith(f'{unknown} of 37 ')
+
+
+def test_margins_have_no_probability():
+  predictions, scores, golds = predicted(kind=ScoreKind.MARGIN)
+  metrics = judge(predictions, Criteria(KS), threshold=0.25)
+  values = metrics['xjax']['all']
+  assert values['micro-F1'] is None
+  assert 'margins' in metrics['notes']['all']['macro-F1']
+  expected = reference.f1(scores, golds, range(L), 0.25)
+  assert values['micro-F1-tuned'] == pytest.approx(expected[0])
+
+
+def test_what_the_scorer_itself_assigns_is_judged():
+  predictions, scores, golds = predicted(kind=ScoreKind.MARGIN)
+  own = dataclasses.replace(predictions, assigned_above=0.25)
+  values = judge(own, Criteria(KS))['xjax']['all']
+  expected = reference.f1(scores, golds, range(L), 0.25)
+  assert values['micro-F1'] == pytest.approx(expected[0])
+  assert values['macro-F1'] == pytest.approx(expected[1])
+
+
+def test_probabilities_are_cut_at_a_half():
+  predictions, scores, golds = predicted(kind=ScoreKind.PROBABILITY)
+  value = judge(predictions, Criteria(KS))['xjax']['all']['micro-F1']
+  expected = reference.f1(scores, golds, range(L), 0.5)
+  assert value == pytest.approx(expected[0])
+
+
+def test_a_split_without_gold():
+  scorer, split = DenseScorer(5), make_split(5)
+  empty = Split('dev', split.ids, Ragged.of([[]] * 5), [], '')
+  metrics = judge(predict(scorer, batches(5), empty, SPACE, 4), Criteria(KS))
+  for name, values in metrics['xjax'].items():
+    assert values['n_docs'] == 0 and values['n_skipped'] == 5
+    assert values['nDCG@5'] is values['micro-F1'] is None
+    assert set(metrics['notes'][name].values()) == {
+      'no document has a gold label here'
+    }
+
+
+def test_predictions_without_gold_are_not_judged():
+  scorer, split = DenseScorer(5), make_split(5)
+  parts = vars(predict(scorer, batches(5), split, SPACE, 4)) | {'gold': None}
+  parts = {k: v for k, v in parts.items() if k != 'masks'}
+  with pytest.raises(DataError, match='no gold'):
+    judge(Predictions(**parts), Criteria(KS))
+  with pytest.raises(DataError, match='no gold'):
+    tune_threshold(Predictions(**parts))
+
+
+def test_the_tuned_threshold_is_the_best():
+  predictions, scores, golds = predicted()
+  threshold = tune_threshold(predictions)
+  found = reference.f1(scores, golds, range(L), threshold)[0]
+  tried = [
+    reference.f1(scores, golds, range(L), t)[0]
+    for t in np.arange(-3.25, 3, 0.25)
+  ]
+  assert found == pytest.approx(max(tried), abs=1e-14)
+  assert min(tried) < found
+
+
+@pytest.mark.parametrize('depth', range(1, 9))
+def test_the_tuned_threshold_is_one_that_can_be_judged(depth):
+  predictions, scores, golds = predicted(depth=depth)
+  threshold = tune_threshold(predictions)
+  value = judge(predictions, Criteria(KS), threshold)['xjax']['all'][
+    'micro-F1-tuned'
+  ]
+  expected = reference.f1(scores, golds, range(L), threshold)[0]
+  assert value == pytest.approx(expected, abs=1e-14)
+
+
+def test_a_threshold_where_nothing_is_ranked():
+  scorer, split = DenseScorer(5), make_split(5)
+  scorer.scores_NL[:] = -np.inf
+  predictions = predict(scorer, batches(5), split, SPACE, 4)
+  threshold = tune_threshold(predictions)
+  assert math.isfinite(threshold)
+  values = judge(predictions, Criteria(KS), threshold)['xjax']['all']
+  assert values['micro-F1-tuned'] == values['P@1'] == 0
+
+
+def test_the_popularity_prior():
+  split = make_split(6)
+  prior = popularity(SPACE, split, 5)
+  assert prior.lists['all'].ids[3].tolist() == [0, 2, 3, 5, 1]
+  assert prior.lists['few'].ids[0].tolist() == [5, 1, 7, 6, PAD]
+  assert prior.lists['zero'].ids[0].tolist() == [4, 8, 9, 10, PAD]
+  assert prior.lists['held_out'].ids[0].tolist() == [9, 10, PAD, PAD, PAD]
+  np.testing.assert_allclose(
+    prior.lists['few'].scores[5], [0.49, 0.12, 0.12, 0.03, -np.inf], rtol=1e-6
+  )
+  assert prior.score_kind is ScoreKind.PROBABILITY
+  scores = np.tile(COUNTS / 100, (6, 1)).astype(np.float32)
+  golds = [set(split.gold[i].tolist()) for i in range(6)]
+  expected = reference.f1(scores, golds, range(L), 0.5)
+  values = judge(prior, Criteria(KS))['xjax']['all']
+  assert values['micro-F1'] == pytest.approx(expected[0])
+  # The label outside the space is gold, and a miss.
+  scores[:, 11] = -np.inf
+  ranking = reference.ranking(scores, golds, range(L), (5,))
+  assert values['P@5'] == pytest.approx(ranking['P@5'])
+
+
+def test_what_is_saved(tmp_path):
+  predictions, _, _ = predicted(depth=2)
+  metrics = judge(predictions, Criteria(KS), threshold=0.1)
+  save_evaluation(tmp_path / 'eval' / 'dev', predictions, metrics)
+  folder = tmp_path / 'eval' / 'dev'
+  assert sorted(p.name for p in folder.iterdir()) == [
+    'metrics.csv',
+    'metrics.json',
+    'predictions.npz',
+  ]
+  assert json.loads((folder / 'metrics.json').read_text()) == metrics
+  again = judge(Predictions.load(folder / 'predictions.npz'), Criteria(KS), 0.1)
+  assert again == metrics
+  with (folder / 'metrics.csv').open() as file:
+    rows = list(csv.DictReader(file))
+  assert {row['protocol'] for row in rows} == {'xjax'}
+  for row in rows:
+    value = metrics['xjax'][row['slice']][row['metric']]
+    assert row['value'] == ('' if value is None else str(value))
+  assert len(rows) == sum(map(len, metrics['xjax'].values()))
+
+
+def test_the_prior_can_be_saved(tmp_path):
+  prior = popularity(SPACE, make_split(6), 5)
+  prior.save(tmp_path / 'p.npz')
+  assert judge(Predictions.load(tmp_path / 'p.npz'), Criteria(KS)) == judge(
+    prior, Criteria(KS)
+  )

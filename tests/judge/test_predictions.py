@@ -1,0 +1,284 @@
+"""predictions.npz: what is saved is loaded; what is damaged is refused."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.judge.predictions import Lists, Predictions, labels_sha256
+
+COUNTS = np.array([60, 50, 49, 1, 0, 0], np.int32)
+NONE = -np.inf
+
+
+def lists(*rows):
+  ids = np.array(rows, np.int32)
+  steps = np.broadcast_to(np.arange(0, -ids.shape[1], -1), ids.shape)
+  return Lists(ids, np.where(ids == PAD, NONE, steps).astype(np.float32))
+
+
+def predictions(**changes):
+  # Labels 4 and 5 are held out; label 5 is not scored.
+  parts = {
+    'score_kind': ScoreKind.LOGIT,
+    'n_scored': 5,
+    'n_train': 100,
+    'doc_ids': ('31979D0509', 'ä/β', ''),
+    'labels': ('l0', 'l1', 'étiquette', 'l3', 'l4', 'l5'),
+    'train_counts': COUNTS,
+    'lists': {
+      'all': lists([0, 1, 2], [4, 3, 2], [1, 0, 4]),
+      'frequent': lists([0, 1, PAD], [1, 0, PAD], [1, 0, PAD]),
+      'few': lists([2, 3, PAD], [3, 2, PAD], [2, 3, PAD]),
+      'zero': lists([4, PAD, PAD], [4, PAD, PAD], [4, PAD, PAD]),
+      'held_out': lists([4, PAD, PAD], [4, PAD, PAD], [PAD, PAD, PAD]),
+    },
+    'gold': Ragged.of([[0, 5], [], [1, 2, 3]]),
+    'held_out': np.array([4, 5], np.int32),
+  }
+  return Predictions(**(parts | changes))
+
+
+@pytest.fixture
+def path(tmp_path):
+  predictions().save(tmp_path / 'predictions.npz')
+  return tmp_path / 'predictions.npz'
+
+
+def test_round_trip(path):
+  before, after = predictions(), Predictions.load(path)
+  for name in ('score_kind', 'n_scored', 'n_train', 'doc_ids', 'labels'):
+    assert getattr(after, name) == getattr(before, name)
+  np.testing.assert_array_equal(after.train_counts, before.train_counts)
+  np.testing.assert_array_equal(after.held_out, before.held_out)
+  np.testing.assert_array_equal(after.gold.indptr, before.gold.indptr)
+  np.testing.assert_array_equal(after.gold.values, before.gold.values)
+  assert list(after.lists) == list(after.masks) == list(before.lists)
+  for name, saved in before.lists.items():
+    np.testing.assert_array_equal(after.lists[name].ids, saved.ids)
+    np.testing.assert_array_equal(after.lists[name].scores, saved.scores)
+  assert len(after) == 3
+
+
+def test_a_strategy_is_kept(path, tmp_path):
+  assert Predictions.load(path).strategy == ''
+  predictions(strategy='coverage(k=3)').save(tmp_path / 'p.npz')
+  assert Predictions.load(tmp_path / 'p.npz').strategy == 'coverage(k=3)'
+
+
+def test_without_gold_and_held_out(tmp_path):
+  few = {k: v for k, v in predictions().lists.items() if k != 'held_out'}
+  none = np.zeros(0, np.int32)
+  predictions(gold=None, held_out=none, lists=few).save(tmp_path / 'p.npz')
+  after = Predictions.load(tmp_path / 'p.npz')
+  assert after.gold is None
+  assert 'held_out' not in after.lists and not len(after.held_out)
+
+
+def test_what_is_assigned_is_kept(tmp_path):
+  path = tmp_path / 'p.npz'
+  predictions(assigned_above=0.1).save(path)
+  assert Predictions.load(path).assigned_above == 0.1
+  predictions().save(path)
+  assert Predictions.load(path).assigned_above is None
+  predictions(assigned_above=float('nan')).save(path)
+  with pytest.raises(DataError, match='assigned_above: is nan, not finite'):
+    Predictions.load(path)
+
+
+def test_slices_may_lack_lists_of_their_own(tmp_path):
+  few = {k: v for k, v in predictions().lists.items() if k in ('all', 'few')}
+  predictions(lists=few).save(tmp_path / 'p.npz')
+  assert list(Predictions.load(tmp_path / 'p.npz').lists) == ['all', 'few']
+
+
+def test_cut_lists():
+  cut = lists([0, 1, 2], [4, 3, PAD]).cut(np.array([1, 0, 1, 0, 1], bool))
+  assert cut.ids.tolist() == [[0, 2, PAD], [4, PAD, PAD]]
+  assert cut.scores.tolist() == [[0, -2, NONE], [0, NONE, NONE]]
+  assert cut.lengths.tolist() == [2, 1]
+
+
+def test_no_documents(tmp_path):
+  empty = {
+    name: Lists(saved.ids[:0], saved.scores[:0])
+    for name, saved in predictions().lists.items()
+  }
+  nothing = predictions(doc_ids=(), lists=empty, gold=Ragged.of([]))
+  nothing.save(tmp_path / 'p.npz')
+  assert len(Predictions.load(tmp_path / 'p.npz')) == 0
+
+
+def test_the_digest_is_that_of_ids_and_newlines(path):
+  # printf 'a\nb\n' | sha256sum
+  expected = '911169ddaaf146aff539f58c26c489af3b892dff0fe283c1c264c65ae5aa59a2'
+  assert labels_sha256(['a', 'b']) == expected
+  with np.load(path, allow_pickle=False) as file:
+    assert str(file['labels_sha256']) == labels_sha256(predictions().labels)
+
+
+def changed(path, name, array):
+  with np.load(path) as file:
+    arrays = dict(file)
+  if array is None:
+    del arrays[name]
+  else:
+    arrays[name] = array(arrays[name]) if callable(array) else array
+  np.savez(path, **arrays)
+
+
+def at(index, value):
+  def change(array):
+    array = array.copy()
+    array[index] = value
+    return array
+
+  return change
+
+
+ARRAYS = (
+  'schema score_kind n_scored n_train labels_sha256 train_counts '
+  'doc_ids/bytes doc_ids/offsets labels/bytes labels/offsets all/ids '
+  'all/scores frequent/ids few/scores zero/ids held_out/ids gold/indptr '
+  'gold/indices'
+).split()
+
+
+@pytest.mark.parametrize('name', ARRAYS)
+def test_a_missing_array_is_named(path, name):
+  changed(path, name, None)
+  with pytest.raises(DataError, match=f'predictions.npz: {name}: missing'):
+    Predictions.load(path)
+
+
+@pytest.mark.parametrize('name', ARRAYS)
+def test_another_type_is_refused(path, name):
+  changed(path, name, lambda array: np.zeros(array.shape, np.complex64))
+  with pytest.raises(DataError, match=f'predictions.npz: {name}: is complex64'):
+    Predictions.load(path)
+
+
+@pytest.mark.parametrize('name', ARRAYS)
+def test_another_shape_is_refused(path, name):
+  changed(path, name, lambda array: array[None])
+  with pytest.raises(DataError, match=rf'predictions.npz: {name}: is .* \[1'):
+    Predictions.load(path)
+
+
+@pytest.mark.parametrize(
+  ('name', 'change', 'what'),
+  [
+    ('schema', np.int64(2), 'is 2, this version reads 1'),
+    ('score_kind', np.str_('odds'), "is 'odds', which is unknown"),
+    ('n_scored', np.int64(-1), 'should not be negative'),
+    ('n_scored', np.int64(7), 'but there are 6 labels'),
+    ('n_train', np.int64(59), None),
+    ('train_counts', at(0, -3), r'not in 0..100 \(at \[0\]\)'),
+    ('train_counts', lambda a: a[:5], r'is int32 \[5\], should be int32 \[6\]'),
+    ('labels_sha256', np.str_('0' * 64), 'is not that of the labels'),
+    ('labels/bytes', at(1, ord('7')), None),
+    ('labels/bytes', at(3, ord('0')), 'the same string twice'),
+    ('labels/bytes', at(4, 0xFF), 'not UTF-8'),
+    ('labels/offsets', at(0, 1), 'should go from 0 to'),
+    ('labels/offsets', at(1, -5), 'falls'),
+    ('doc_ids/offsets', at(-1, 3), 'should go from 0 to'),
+    ('doc_ids/offsets', lambda a: a[:0], 'should go from 0 to'),
+    ('doc_ids/offsets', lambda a: a[[0, 1, 3]], None),
+    ('all/ids', at((0, 0), -2), r'neither -1 nor in 0..4 \(at \[0, 0\]\)'),
+    ('all/ids', at((1, 0), 5), 'neither -1 nor in 0..4'),
+    ('all/ids', at((1, 0), 3), r'a label twice in the list \(at \[1\]\)'),
+    ('all/ids', at((1, 1), -1), r'a label after -1'),
+    ('all/ids', lambda a: a[:, :0], 'lists of length 0'),
+    (
+      'all/ids',
+      lambda a: a[:2],
+      r'is int32 \[2, 3\], should be int32 \[3, any',
+    ),
+    ('few/ids', at((0, 1), 0), r'a label outside the slice \(at \[0, 1\]\)'),
+    ('all/scores', at((2, 1), np.nan), r'NaN \(at \[2, 1\]\)'),
+    ('all/scores', at((2, 0), np.inf), 'an infinite score'),
+    ('all/scores', at((2, 2), NONE), 'an infinite score'),
+    ('few/scores', at((0, 2), -9), 'not -inf beside -1'),
+    ('all/scores', at((0, 2), 0.5), 'scores rise'),
+    ('all/scores', lambda a: a[:, :2], r'should be float32 \[3, 3\]'),
+    ('all/scores', lambda a: a.astype(np.float64), 'is float64'),
+    ('gold/indices', at(0, 6), 'not in 0..5'),
+    ('gold/indices', at(1, 0), 'a label twice in one document'),
+    ('gold/indptr', lambda a: a[:-1], r'should be int64 \[4\]'),
+    ('gold/indptr', at(1, 9), 'falls'),
+    ('held_out/labels', at(0, 6), 'not in 0..5'),
+    ('held_out/labels', at(0, 5), 'each once'),
+    ('held_out/labels', lambda a: a[:0], 'each once'),
+    ('bin:1-9/ids', np.zeros((3, 3), np.int32), 'unknown array'),
+  ],
+)
+def test_the_impossible_is_refused(path, name, change, what):
+  changed(path, name, change)
+  # None: the fault shows in another array, which depends on this one.
+  expected = f'predictions.npz: {name}: .*{what}' if what else 'npz: .*: '
+  with pytest.raises(DataError, match=expected):
+    Predictions.load(path)
+
+
+def test_pickled_objects_are_refused(path):
+  changed(path, 'doc_ids/bytes', np.array([{'a': 1}], object))
+  with pytest.raises(DataError, match='doc_ids/bytes: cannot be read'):
+    Predictions.load(path)
+
+
+def test_other_files_are_refused(tmp_path):
+  path = tmp_path / 'p.npz'
+  with pytest.raises(DataError, match='no such file'):
+    Predictions.load(path)
+  with pytest.raises(DataError, match='cannot be read'):
+    Predictions.load(tmp_path)
+  for content in (b'', b'{"id": 1}\n', b'PK\x03\x04'):
+    path.write_bytes(content)
+    with pytest.raises(DataError, match='cannot be read'):
+      Predictions.load(path)
+  array = io.BytesIO()
+  np.save(array, np.zeros(3))
+  path.write_bytes(array.getvalue())
+  with pytest.raises(DataError, match='cannot be read'):
+    Predictions.load(path)
+  with zipfile.ZipFile(path, 'w') as zipped:
+    zipped.writestr('schema.npy', b'\x93NUMPY\x01\x00\xff\xff{')
+  with pytest.raises(DataError, match='schema: cannot be read'):
+    Predictions.load(path)
+  with zipfile.ZipFile(path, 'w') as zipped:
+    zipped.writestr('schema', b'1')
+  with pytest.raises(DataError, match='schema'):
+    Predictions.load(path)
+
+
+def test_a_truncated_file_is_refused(path):
+  content = path.read_bytes()
+  for size in range(0, len(content), 101):
+    path.write_bytes(content[:size])
+    with pytest.raises(DataError):
+      Predictions.load(path)
+
+
+def test_damage_is_an_error_or_does_no_harm(path):
+  content, rng = path.read_bytes(), np.random.default_rng(0)
+  refused = 0
+  for _ in range(400):
+    damaged = bytearray(content)
+    for where in rng.integers(0, len(content), rng.integers(1, 4)):
+      damaged[where] = rng.integers(256)
+    path.write_bytes(damaged)
+    try:
+      Predictions.load(path)
+    except DataError as error:
+      refused += 'predictions.npz' in str(error)
+  # The rest hit bytes that say nothing, such as times of the archive.
+  assert refused > 300
+
+
+def test_probabilities_are_from_0_to_1(path):
+  changed(path, 'score_kind', np.str_('probability'))
+  with pytest.raises(DataError, match=r'/scores: no probability \(at \[0, '):
+    Predictions.load(path)

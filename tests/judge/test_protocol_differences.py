@@ -1,0 +1,192 @@
+"""Why protocols differ, with the counts, of documents made by hand."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+
+from xjax.core.types import Ragged, ScoreKind
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import NOTES, REASONS, judge
+from xjax.judge.lists import Lists
+from xjax.judge.metrics.protocols import (
+  LMTC,
+  NAPKINXC,
+  PECOS,
+  PROTOCOLS,
+  PYXCLIB,
+  XJAX,
+)
+from xjax.judge.predictions import Predictions
+
+ALL = tuple(PROTOCOLS.values())
+# Two labels of 50 training documents; one that no document is trained on.
+COUNTS = np.array([90, 50, 8, 50, 51, 0, 3, 2], np.int32)
+# Two documents without gold. Label 7 is neither gold nor listed first.
+GOLD = [[0, 1], [], [2], [0, 4], [], [3, 6]]
+FIRST = [[0, 2], [1, 3], [4, 2], [0, 1], [3, 0], [6, 3]]
+
+
+def problem(**fields):
+  """Every list has all eight labels, the first two as in FIRST."""
+  rows = [first + [i for i in range(8) if i not in first] for first in FIRST]
+  scores = np.tile(np.arange(8, 0, -1, dtype=np.float32), (len(rows), 1))
+  found = Predictions(
+    score_kind=ScoreKind.MARGIN,
+    n_scored=8,
+    n_train=200,
+    doc_ids=tuple('uvwxyz'),
+    labels=tuple('abcdefgh'),
+    train_counts=COUNTS,
+    lists={'all': Lists(np.array(rows, np.int32), scores)},
+    gold=Ragged.of(GOLD),
+  )
+  return dataclasses.replace(found, **fields)
+
+
+def judged(*protocols, ks=(1, 2), **fields):
+  return judge(problem(**fields), Criteria(ks, protocols=protocols or ALL))
+
+
+under_all = functools.cache(judged)
+
+
+def told(slice_name, protocol, metric, metrics=None):
+  reasons = (metrics or under_all())[REASONS]
+  return reasons[protocol][slice_name].get(metric)
+
+
+SKIPPED = '{} documents have no gold label: skipped by xjax, counted as 0 by {}'
+
+
+@pytest.mark.parametrize(
+  'protocol', ['pyxclib', 'napkinxc', 'libmultilabel', 'attentionxml', 'pecos']
+)
+def test_documents_without_gold(protocol):
+  for metric in ('n_docs', 'n_skipped', 'P@1', 'P@2'):
+    assert told('all', protocol, metric) == SKIPPED.format(2, protocol)
+  # Of labels 2, 6 and 7, two are gold, in one document each.
+  assert told('few', protocol, 'P@2') == SKIPPED.format(4, protocol)
+
+
+def test_means_are_less_by_as_many_documents():
+  metrics = judged()
+  ours, theirs = metrics['xjax']['all'], metrics['pecos']['all']
+  assert (ours['n_docs'], ours['n_skipped']) == (4, 2)
+  assert (theirs['n_docs'], theirs['n_skipped']) == (6, 0)
+  assert theirs['P@1'] == pytest.approx(ours['P@1'] * 4 / 6)
+  assert 'lmtc' not in metrics[REASONS] or 'all' not in metrics[REASONS]['lmtc']
+
+
+def test_labels_that_only_one_calls_frequent():
+  metrics = judged()
+  assert metrics['xjax']['frequent']['n_labels'] == 4
+  assert metrics['lmtc']['frequent']['n_labels'] == 2
+  why = (
+    '2 labels are frequent for only one of the two: xjax asks for 50 training '
+    'documents, lmtc for 51'
+  )
+  for name in ('frequent', 'few'):
+    assert told(name, 'lmtc', 'n_labels', metrics) == why
+    assert set(metrics[REASONS]['lmtc'][name].values()) == {why}
+  assert set(metrics[REASONS]['lmtc']) == {'frequent', 'few'}
+
+
+def test_universes_of_labels():
+  metrics = judged(ks=(1, 2, 3))
+  # Gold are a, b, c, d, e and g: six of eight. The first of no list is h.
+  assert told('all', 'napkinxc', 'coverage@1', metrics) == (
+    'coverage is over all 8 labels in xjax, over the 6 labels that are gold '
+    'here in napkinxc'
+  )
+  ours, theirs = metrics['xjax']['all'], metrics['napkinxc']['all']
+  assert theirs['coverage@1'] == pytest.approx(ours['coverage@1'] * 8 / 6)
+  for k in (1, 2):
+    assert told('all', 'napkinxc', f'macro-F1@{k}', metrics) == (
+      'the mean is over all 8 labels in xjax, over the 7 labels up to the '
+      'largest that is gold or listed in napkinxc'
+    )
+    assert theirs[f'macro-F1@{k}'] == pytest.approx(
+      ours[f'macro-F1@{k}'] * 8 / 7
+    )
+  # Counted up to the largest of the slice; and h is listed where few are left.
+  assert told('few', 'napkinxc', 'macro-F1@1', metrics) == (
+    'the mean is over all 3 labels in xjax, over the 2 labels up to the '
+    'largest that is gold or listed in napkinxc'
+  )
+  assert 'macro-F1@3' not in metrics[REASONS]['napkinxc']['few']
+
+
+def test_propensities():
+  assert told('all', 'pyxclib', 'PSnDCG@2') == (
+    'each document is divided by its own ideal DCG before the ratio in '
+    'pyxclib, not in xjax'
+  )
+  # Of one label either is the same, and nothing is to be told.
+  assert told('all', 'pyxclib', 'PSnDCG@1') is None
+  both = told('all', 'napkinxc', 'PSR@2').split('; ')
+  assert both == [
+    SKIPPED.format(2, 'napkinxc'),
+    'a document is divided by the weights of its gold labels in xjax, by their '
+    'number in napkinxc',
+  ]
+
+
+def test_every_difference_has_a_reason_and_nothing_else_has():
+  metrics = judged()
+  for protocol in ALL[1:]:
+    for name, values in metrics[protocol.name].items():
+      whys = metrics[REASONS].get(protocol.name, {}).get(name, {})
+      ours = metrics['xjax'][name]
+      differ = set()
+      for metric in values.keys() & ours.keys():
+        both = ours[metric], values[metric]
+        if both[0] != both[1]:
+          if None in both or abs(both[0] - both[1]) > 1e-9:
+            differ.add(metric)
+      assert set(whys) == differ
+      # What is told of nobody explains nothing.
+      assert not any(why.startswith('0 ') for why in whys.values())
+
+
+def test_the_first_protocol_is_what_others_are_compared_with():
+  metrics = judged(PYXCLIB, XJAX, LMTC)
+  why = '2 documents have no gold label: counted as 0 by pyxclib, skipped by {}'
+  for protocol in (XJAX, LMTC):
+    found = told('all', protocol.name, 'P@1', metrics)
+    assert found == why.format(protocol.name)
+  assert 'pyxclib' not in metrics[REASONS]
+
+
+def test_alike_are_not_told_of():
+  every = [row or [0] for row in GOLD]
+  metrics = judged(LMTC, PECOS, gold=Ragged.of(every))
+  assert 'all' not in metrics.get(REASONS, {}).get('pecos', {})
+  assert REASONS not in judged(XJAX)
+
+
+def test_why_a_protocol_of_its_own_has_no_value():
+  lists = problem().lists['all'].first(2)
+  metrics = judged(XJAX, LMTC, NAPKINXC, ks=(1, 3), lists={'all': lists})
+  deep = 'of 4 documents need a list deeper than the 2 labels saved'
+  assert deep in metrics[NOTES]['all']['P@3']
+  # What the first has not either is told once, in the notes.
+  assert 'P@3' not in metrics[REASONS]['napkinxc']['all']
+  # All that xjax calls few is listed; of the two labels more nothing is known.
+  few = problem().lists['all'].cut(np.isin(np.arange(8), [2, 6, 7]))
+  metrics = judged(XJAX, LMTC, lists={'all': lists, 'few': few})
+  assert metrics['xjax']['few']['P@2'] is not None
+  assert metrics['lmtc']['few']['P@2'] is None
+  why = metrics[REASONS]['lmtc']['few']['P@2']
+  assert 'need a list deeper than the 2 labels saved' in why
+  # Training labels are not given: what the first does not print is told too.
+  bare = judged(
+    *(PECOS, NAPKINXC),
+    n_train=0,
+    train_counts=np.zeros(8, np.int32),
+  )
+  assert bare['napkinxc']['all']['PSP@1'] is None
+  assert bare[REASONS]['napkinxc']['all']['PSP@1'] == (
+    'propensities need the training labels'
+  )

@@ -1,0 +1,219 @@
+"""What a user asks for, in words: what it becomes, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import Ragged, ScoreKind
+from xjax.data.schema import Label
+from xjax.judge.criteria import Criteria
+from xjax.judge.lists import Lists
+from xjax.judge.metrics.protocols import PROTOCOLS, PYXCLIB, XJAX
+from xjax.judge.predictions import Predictions
+from xjax.judge.request import Asked, Similarity, read_described
+
+LABELS = ('a', 'b', 'c')
+
+
+def predictions():
+  return Predictions(
+    score_kind=ScoreKind.MARGIN,
+    n_scored=3,
+    n_train=60,
+    doc_ids=('x',),
+    labels=LABELS,
+    train_counts=np.array([55, 9, 0], np.int32),
+    lists={'all': Lists(np.array([[0, 1]]), np.ones((1, 2), np.float32))},
+    gold=Ragged.of([[0]]),
+  )
+
+
+def criteria(asked, **given):
+  return asked.criteria(predictions(), **given)
+
+
+def test_nothing_in_particular():
+  ours, usual = criteria(Asked()), Criteria()
+  for field in ('ks', 'kinds', 'protocols', 'propensity', 'slices', 'seed'):
+    assert getattr(ours, field) == getattr(usual, field)
+  assert ours.vectors_LD is ours.ranks_LK is ours.weights_L is None
+  assert not ours.replicates
+
+
+def test_what_a_run_is_judged_by_is_usual():
+  usual = Criteria(ks=(2, 7), propensity=(0.6, 2.6))
+  found = criteria(Asked(kinds=('P',)), usual=usual)
+  assert (found.ks, found.propensity) == ((2, 7), (0.6, 2.6))
+  found = criteria(Asked(ks=(3,), propensity=(0.5, 0.4)), usual=usual)
+  assert (found.ks, found.propensity) == ((3,), (0.5, 0.4))
+
+
+def test_what_is_said_arrives(tmp_path):
+  np.save(tmp_path / 'w.npy', np.ones((3, 4), np.float32))
+  asked = Asked(
+    ks=(4, 1),
+    protocols=('pyxclib', 'xjax', 'pyxclib'),
+    propensity=(0.6, 2.6),
+    slices=('bin:1-9',),
+    rank_weights=str(tmp_path / 'w.npy'),
+    alphas=(0.25,),
+    draws=(9, 99),
+    replicates=7,
+    seed=3,
+  )
+  found = criteria(asked, weights_L=np.arange(3.0))
+  assert found.ks == (1, 4)
+  assert found.protocols == (PYXCLIB, XJAX)
+  assert found.propensity == (0.6, 2.6)
+  assert found.slices['bin:1-9'].tolist() == [False, True, False]
+  assert found.weights_L.tolist() == [0, 1, 2]
+  assert (found.form.alphas, found.form.draws) == ((0.25,), (9, 99))
+  assert found.ranks_LK.shape == (3, 4) and found.ranks_LK.dtype == np.float64
+  assert (found.replicates, found.seed) == (7, 3)
+
+
+@pytest.mark.parametrize('names', [('all',), ('lmtc', 'all')])
+def test_every_protocol(names):
+  assert criteria(Asked(protocols=names)).protocols == tuple(PROTOCOLS.values())
+
+
+@pytest.mark.parametrize(
+  ('name', 'kinds'),
+  [
+    ('P', {'P@k'}),
+    ('P@k', {'P@k'}),
+    ('R-Precision', {'R-Precision'}),
+    ('macro-F1', {'macro-F1', 'macro-F1@k'}),
+    ('macro-F1@k', {'macro-F1@k', 'macro-F1@k[]'}),
+    ('coverage', {'coverage@k'}),
+    ('coverage[a]', {'coverage[a]@k'}),
+  ],
+)
+def test_metrics_by_name(name, kinds):
+  assert set(criteria(Asked(kinds=(name, name))).kinds) == kinds
+
+
+@pytest.mark.parametrize(
+  ('field', 'value', 'message'),
+  [
+    ('ks', (0, 1), 'cut-offs are positive, each once'),
+    ('ks', (5, 5), 'cut-offs are positive, each once'),
+    ('kinds', ('Q',), "'Q' is unknown; there are .* P@k, "),
+    ('kinds', ('P@5',), "'P@5' is unknown; .*cut-offs go to --ks"),
+    ('kinds', ('ILD',), 'ILD@k needs --similarity'),
+    ('kinds', ('weighted',), 'weighted@k needs --rank_weights'),
+    ('protocols', (), 'names none'),
+    ('protocols', ('lmct',), "'lmct' is unknown; there are: all, xjax, lmtc"),
+    ('propensity', (0.5,), 'two numbers'),
+    ('alphas', (0.5, 1.1), 'recalls are from 0 to 1'),
+    ('alphas', (float('nan'),), 'recalls are from 0 to 1'),
+    ('draws', (0,), 'numbers of documents are positive'),
+    ('propensity', (0.5, 1.5, 2.5), 'two numbers'),
+    ('propensity', (-0.1, 1.5), 'two numbers'),
+    ('propensity', (0.5, 0.0), 'B above 0'),
+    ('propensity', (float('nan'), 1.5), 'two numbers'),
+    ('propensity', (0.5, float('inf')), 'two numbers'),
+    ('slices', ('bin:9',), "'bin:9' is neither bin:LOW-HIGH"),
+    ('labels', 'gone.jsonl', '--labels=gone.jsonl: no such file'),
+  ],
+)
+def test_what_is_refused_at_once(field, value, message):
+  with pytest.raises(ConfigError, match=message):
+    Asked(**{field: value})
+
+
+def test_what_would_change_nothing_is_refused(tmp_path):
+  (tmp_path / 'labels.txt').write_text('Root\ta\n')
+  labels = str(tmp_path / 'labels.txt')
+  with pytest.raises(ConfigError, match='--labels goes with --slices=level:N'):
+    Asked(labels=labels, slices=('bin:1-9',))
+  with pytest.raises(ConfigError, match='--similarity is for ILD@k, which'):
+    Asked(kinds=('P',), similarity=Similarity.CO_OCCURRENCE)
+  with pytest.raises(ConfigError, match='--rank_weights is for weighted@k'):
+    Asked(kinds=('P',), rank_weights='w.npy')
+  with pytest.raises(ConfigError, match='pecos, lmtc print none of them'):
+    Asked(kinds=('PSP',), protocols=('pecos', 'lmtc'))
+  Asked(kinds=('PSP',), protocols=('pecos', 'pyxclib'))
+
+
+@pytest.mark.parametrize(
+  ('array', 'message'),
+  [
+    (np.ones((2, 9)), r'float \[3, 5 or more\], not float64 \[2, 9\]'),
+    (np.ones((3, 4)), r'not float64 \[3, 4\]'),
+    (np.ones(3), r'not float64 \[3\]'),
+    (np.ones((3, 5), np.int64), r'not int64 \[3, 5\]'),
+    (np.full((3, 5), np.nan), 'W of weighted@k is finite'),
+    (None, 'cannot be read as .npy'),
+    (b'not an array', 'cannot be read as .npy'),
+  ],
+)
+def test_rank_weights_that_do_not_fit(tmp_path, array, message):
+  path = tmp_path / 'w.npy'
+  if isinstance(array, bytes):
+    path.write_bytes(array)
+  elif array is not None:
+    np.save(path, array)
+  with pytest.raises(DataError, match=message):
+    criteria(Asked(ks=(1, 5), rank_weights=str(path)))
+
+
+def test_descriptors_of_three_kinds_of_files(tmp_path):
+  ours = tmp_path / 'labels.jsonl'
+  rows = {'id': 'a', 'name': 'air'}, {'id': 'b', 'name': 'b', 'parents': ['a']}
+  ours.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  eurovoc = tmp_path / 'eurovoc_en.json'
+  eurovoc.write_text(
+    json.dumps(
+      {
+        'a': {'label': 'air', 'alt_labels': [], 'parents': []},
+        'b': {'label': 'b', 'alt_labels': ['x'], 'parents': ['a']},
+      }
+    )
+  )
+  taxonomy = tmp_path / 'taxonomy.txt'
+  taxonomy.write_text('Root\ta\na\tb\n')
+  for path in (ours, eurovoc, taxonomy):
+    found = read_described(path)
+    assert set(found) == {'a', 'b'}
+    assert found['b'].parents == ('a',) and not found['a'].parents
+  assert read_described(eurovoc)['b'].alt == ('x',)
+  ours.write_text('{"id": "a"}\n{"id": "a"}\n')
+  with pytest.raises(DataError, match='labels.jsonl:2: duplicate label'):
+    read_described(ours)
+
+
+def test_labels_alike_by_their_descriptors(tmp_path):
+  asked = Asked(similarity=Similarity.DESCRIPTORS)
+  given = Label('a', 'sea fish'), Label('b', 'fish'), Label('c', 'law')
+  vectors = criteria(asked, labels=given).vectors_LD.toarray()
+  assert 0 < vectors[0] @ vectors[1] < 1
+  assert vectors[0] @ vectors[2] == 0
+  # A file's descriptors go before those of the run.
+  path = tmp_path / 'labels.jsonl'
+  path.write_text('{"id": "c", "name": "fish"}\n')
+  asked = Asked(similarity=Similarity.DESCRIPTORS, labels=str(path))
+  vectors = criteria(asked, labels=given).vectors_LD.toarray()
+  assert vectors[1] @ vectors[2] == pytest.approx(1)
+
+
+def test_labels_alike_by_documents_they_share():
+  asked = Asked(similarity=Similarity.CO_OCCURRENCE)
+  gold = Ragged.of([[0, 1], [0], [2]])
+  vectors = criteria(asked, train_gold=lambda: gold).vectors_LD.toarray()
+  assert vectors[0] @ vectors[1] == pytest.approx(1 / np.sqrt(2))
+  assert vectors[0] @ vectors[2] == 0
+
+
+def test_similarities_that_take_more_than_is_there():
+  with pytest.raises(ConfigError, match='co_occurrence needs --train_labels'):
+    criteria(Asked(similarity=Similarity.CO_OCCURRENCE))
+  asked = Asked(similarity=Similarity.DESCRIPTORS)
+  with pytest.raises(ConfigError, match='descriptors needs --labels'):
+    criteria(asked)
+  with pytest.raises(ConfigError, match='has none of the labels'):
+    criteria(asked, labels=[Label('elsewhere', 'x')])
+  with pytest.raises(DataError, match='have no words'):
+    criteria(asked, labels=[Label('a', '--')])

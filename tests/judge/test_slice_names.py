@@ -1,0 +1,183 @@
+"""Slices by their names: bins, levels of hierarchies, lists of labels."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import Ragged, ScoreKind
+from xjax.data.schema import Label
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import judge
+from xjax.judge.lists import Lists
+from xjax.judge.predictions import Predictions
+from xjax.judge.request import read_described
+from xjax.judge.slice_names import check_slice_names, named_slices
+
+LABELS = ('art', 'fish', 'law', 'sea', 'tuna')
+COUNTS = (1000, 9, 0, 1, 10)
+# Of sea, fish below it and tuna below that; law stands alone.
+PARENTS = {'sea': (), 'fish': ('sea',), 'tuna': ('fish',), 'law': ()}
+
+
+def predictions(**fields):
+  ids = np.array([[0, 1, 4], [2, 3, 1]], np.int32)
+  found = Predictions(
+    score_kind=ScoreKind.MARGIN,
+    n_scored=5,
+    n_train=2000,
+    doc_ids=('x', 'y'),
+    labels=LABELS,
+    train_counts=np.array(COUNTS, np.int32),
+    lists={'all': Lists(ids, np.ones(ids.shape, np.float32))},
+    gold=Ragged.of([[1, 4], [2]]),
+  )
+  return dataclasses.replace(found, **fields)
+
+
+def described(parents=PARENTS):
+  return {id_: Label(id_, parents=above) for id_, above in parents.items()}
+
+
+def labels_in(name, labels=None, **fields):
+  ((_, mask),) = named_slices(
+    [name], predictions(**fields), labels or {}
+  ).items()
+  assert mask.dtype == bool and mask.shape == (5,)
+  return [id_ for id_, inside in zip(LABELS, mask) if inside]
+
+
+@pytest.mark.parametrize(
+  ('name', 'labels'),
+  [
+    ('bin:1-9', ['fish', 'sea']),
+    ('bin:0-0', ['law']),
+    ('bin:10-10', ['tuna']),
+    ('bin:1000+', ['art']),
+    ('bin:10+', ['art', 'tuna']),
+    ('bin:0-1000', list(LABELS)),
+    ('bin:2000+', []),
+  ],
+)
+def test_bins(name, labels):
+  assert labels_in(name) == labels
+
+
+def test_levels():
+  labels = described()
+  assert labels_in('level:2', labels) == ['fish']
+  assert labels_in('level:3', labels) == ['tuna']
+  # Nobody says where art stands: it is at no level.
+  assert labels_in('level:1', labels) == ['law', 'sea']
+  # The way up leads through labels that nobody predicts.
+  through = described({'tuna': ('animal',), 'animal': ('life',), 'life': ()})
+  assert labels_in('level:3', through) == ['tuna']
+
+
+def test_levels_from_files(tmp_path):
+  ours = tmp_path / 'labels.jsonl'
+  rows = ({'id': i, 'parents': list(p)} for i, p in PARENTS.items())
+  ours.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  eurovoc = tmp_path / 'eurovoc_en.json'
+  concepts = {
+    i: {'label': i, 'alt_labels': [], 'parents': list(p)}
+    for i, p in PARENTS.items()
+  }
+  eurovoc.write_text(json.dumps(concepts))
+  taxonomy = tmp_path / 'taxonomy'
+  taxonomy.write_text('Root\tsea\tlaw\nsea\tfish\nfish\ttuna\n')
+  for path in (ours, eurovoc, taxonomy):
+    labels = read_described(path)
+    assert labels_in('level:1', labels) == ['law', 'sea']
+    assert labels_in('level:2', labels) == ['fish']
+
+
+def test_lists(tmp_path):
+  path = tmp_path / 'marine.labels.txt'
+  path.write_text('tuna\nsea\n')
+  assert list(named_slices([str(path)], predictions(), {})) == ['marine']
+  assert labels_in(str(path)) == ['sea', 'tuna']
+  path.write_text('tuna\nship\ntuna\n')
+  with pytest.raises(DataError) as error:
+    labels_in(str(path))
+  first, second = str(error.value).splitlines()[:2]
+  assert first.startswith(f'{path}:2: ') and "'ship'" in first
+  assert second.startswith(f'{path}:3: ') and 'duplicate' in second
+  path.write_text('')
+  with pytest.raises(DataError, match='marine.labels.txt: '):
+    labels_in(str(path))
+
+
+def test_names_are_given_once(tmp_path):
+  one, other = tmp_path / 'rare.txt', tmp_path / 'new' / 'rare.csv'
+  other.parent.mkdir()
+  for path in (one, other):
+    path.write_text('tuna\n')
+  check_slice_names([str(one), 'bin:1-9', 'level:1'])
+  with pytest.raises(ConfigError, match="rare.csv are both called 'rare'"):
+    check_slice_names([str(one), str(other)])
+  with pytest.raises(ConfigError, match="both called 'bin:1-9'"):
+    check_slice_names(['bin:1-9', 'bin:1-9'])
+  for name in ('all', 'frequent', 'few', 'zero', 'held_out'):
+    path = tmp_path / f'{name}.txt'
+    path.write_text('tuna\n')
+    with pytest.raises(ConfigError, match=f'there is a slice {name!r} anyway'):
+      check_slice_names([str(path)])
+  hidden = tmp_path / '.rare'
+  hidden.write_text('tuna\n')
+  assert check_slice_names([str(hidden)]) == {'.rare': str(hidden)}
+
+
+@pytest.mark.parametrize(
+  ('name', 'message'),
+  [
+    ('bin:5', "'bin:5' is neither bin:LOW-HIGH"),
+    ('bin:1-', 'neither'),
+    ('bin:-1-5', 'neither'),
+    ('bin:9-1', 'bin:9-1 holds nothing: 9 is above 1'),
+    ('level:', 'neither'),
+    ('level:two', 'neither'),
+    ('none.txt', "'none.txt' is neither"),
+    ('', "'' is neither"),
+  ],
+)
+def test_names_that_mean_nothing(name, message):
+  with pytest.raises(ConfigError, match=message):
+    check_slice_names([name])
+
+
+def test_what_a_slice_takes():
+  with pytest.raises(ConfigError, match='bin:1-9 needs the training labels'):
+    labels_in('bin:1-9', n_train=0)
+  for labels in ({}, described(dict.fromkeys(PARENTS, ()))):
+    with pytest.raises(ConfigError, match='level:2 needs labels with parents'):
+      labels_in('level:2', labels)
+  for level in (0, 4):
+    with pytest.raises(
+      ConfigError,
+      match=f'no label is at level:{level}: their levels are 1 to 3',
+    ):
+      labels_in(f'level:{level}', described())
+  elsewhere = described({'ship': ('thing',), 'thing': ()})
+  with pytest.raises(ConfigError, match='no label is at level:1: none has any'):
+    labels_in('level:1', elsewhere)
+
+
+def test_slices_are_judged():
+  slices = named_slices(['bin:1-9', 'level:2'], predictions(), described())
+  metrics = judge(predictions(), Criteria((1, 2), slices=slices))['xjax']
+  assert list(metrics) == [
+    *('all', 'frequent', 'few', 'zero'),
+    *('bin:1-9', 'level:2'),
+  ]
+  # Of x fish is gold, and first of fish and sea; y has neither.
+  values = metrics['bin:1-9']
+  assert (values['n_docs'], values['n_skipped'], values['n_labels']) == (
+    1,
+    1,
+    2,
+  )
+  assert values['P@1'] == 1
+  assert metrics['level:2']['n_labels'] == 1

@@ -1,0 +1,144 @@
+"""What runs that do not fit are told, as it would be typed."""
+
+import copy
+import dataclasses
+import functools
+import re
+
+import pytest
+
+from xjax.config.check import check_config
+from xjax.config.run import Config, Dtype, FusedSGD, NeuralTrain
+from xjax.data.config import FeatureFilesConfig, JsonlData, WordsConfig
+from xjax.plan import advice as plan_advice
+from xjax.plan.advice import Advice, advice
+from xjax.plan.chips import CHIPS
+from xjax.plan.plan import Planner
+from xjax.plan.sizes import given_sizes
+from xjax.report.terminal.plan import plan_text
+from xjax.score.config import (
+  BiGRUConfig,
+  EmbeddingConfig,
+  FeaturesConfig,
+  MeanConfig,
+  NeuralModel,
+  NoEncoder,
+  OneVsAllConfig,
+)
+from xjax.score.heads.storage import Storage
+from xjax.train.average import EMAConfig, NoAverage
+
+
+def one_vs_all(**train):
+  return Config(
+    data=JsonlData(dir='here', tokens=FeatureFilesConfig()),
+    model=NeuralModel(
+      FeaturesConfig(dim=128), NoEncoder(), MeanConfig(), OneVsAllConfig(2048)
+    ),
+    train=NeuralTrain(**train),
+  )
+
+
+def pooled():
+  """Of which micro-batches save most, and then are in the way."""
+  return Config(
+    data=JsonlData(
+      dir='here', tokens=WordsConfig(max_tokens=64, buckets=(64,))
+    ),
+    model=NeuralModel(
+      EmbeddingConfig(dim=32),
+      BiGRUConfig(units=32),
+      MeanConfig(),
+      OneVsAllConfig(256),
+    ),
+    train=NeuralTrain(batch_size=132),
+  )
+
+
+def short_of(config, share, labels=100_000):
+  """(plan, planner) on a device of that share of what the config needs."""
+  sizes = given_sizes(config, labels, 10_000)
+  sizes = dataclasses.replace(sizes, vocab_size=min(sizes.vocab_size, 5000))
+  chip = CHIPS['h200']
+  needed = Planner(sizes, chip).plan(config, 1).held.total
+  planner = Planner(sizes, dataclasses.replace(chip, memory=share * needed))
+  plan = planner.plan(config, 1)
+  assert not plan.fits
+  return plan, planner
+
+
+def test_what_does_not_fit_is_told_what_to_change():
+  plan, planner = short_of(one_vs_all(batch_size=64), 0.6)
+  told = advice(plan, planner)
+  assert told.fits and 'FusedSGD' in told.changes[0].text
+  totals = [plan.held.total, *(change.total for change in told.changes)]
+  assert totals == sorted(totals, reverse=True)
+  assert totals[-1] <= plan.usable
+  assert told.devices.text.startswith('2 devices')
+  text = plan_text(plan, told)
+  assert 'DOES NOT FIT' in text and 'to make it fit, each' in text
+  assert 'or as it is, on more devices' in text
+
+
+def test_more_devices_where_no_change_is_enough(monkeypatch):
+  plan, planner = short_of(one_vs_all(batch_size=64), 0.005)
+  told = advice(plan, planner)
+  assert not told.fits and 'mesh.label' in told.devices.text
+  assert '\nand on more devices' in plan_text(plan, told)
+  bare = plan_text(plan, Advice((), False, told.devices))
+  assert 'to make it fit, GiB of a device, on more devices:' in bare
+  monkeypatch.setattr(plan_advice, 'MOST_DEVICES', 2)
+  told = advice(plan, planner)
+  assert not told.fits and told.devices is None
+  assert 'which is not enough' in plan_text(plan, told)
+  bare = plan_text(plan, Advice((), False, None))
+  assert 'no change makes it fit' in bare and 'which is' not in bare
+
+
+LABELS = 1536
+NAMES = {'FusedSGD': FusedSGD, 'NoAverage': NoAverage, **Storage.__members__}
+
+
+def typed(text):
+  """(path, value) of what a line of advice sets."""
+  pairs = re.findall(r'([a-z_.0-9]+)=([\w().]+)', text)
+  return [(at.removeprefix('config.'), eval(to, NAMES)) for at, to in pairs]
+
+
+EMA = {'average': EMAConfig(), 'accumulate': 4}
+NARROW = {'rows': FusedSGD(momentum=0.9), 'compute_dtype': Dtype.BFLOAT16}
+
+
+@pytest.mark.parametrize(
+  'config',
+  [
+    one_vs_all(batch_size=64),
+    one_vs_all(batch_size=64, **EMA),
+    one_vs_all(batch_size=64, **NARROW),
+    pooled(),
+  ],
+  ids=['usual', 'averaged', 'narrow', 'pooled'],
+)
+def test_the_program_takes_all_that_it_advises(config, monkeypatch):
+  monkeypatch.setattr(plan_advice, 'MOST_DEVICES', 1)
+  check_config(config)
+  plan, planner = short_of(config, 0.02, labels=LABELS)
+  told = advice(plan, planner)
+  changed, seen = copy.deepcopy(config), []
+  for change in told.changes:
+    for path, value in typed(change.text):
+      *parents, name = path.split('.')
+      holder = functools.reduce(getattr, parents, changed)
+      assert getattr(holder, name) != value
+      setattr(holder, name, value)
+      seen.append(path)
+    check_config(changed)
+    found = Planner(plan.sizes, plan.chip).plan(changed, 1)
+    assert found.held.total == pytest.approx(change.total)
+  assert seen and len(seen) == len(set(seen))
+
+
+def test_rows_that_a_group_names_are_left_to_the_optimizer():
+  config = one_vs_all(batch_size=64, rates=('head/*=0.5',))
+  told = advice(*short_of(config, 0.6))
+  assert not any('FusedSGD' in change.text for change in told.changes)

@@ -1,0 +1,117 @@
+"""Pictures: what is drawn, and the same every time."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from xjax.judge.metrics.calibration import reliability
+from xjax.report.figures.plots import (
+  PALETTE,
+  Bars,
+  Line,
+  Panel,
+  grouped_bars,
+  label_frequency,
+  line_panels,
+  reliability_diagrams,
+  scatter_lines,
+  system_colours,
+)
+
+NAN = np.nan
+
+
+def ramp(name, *y, labels=()):
+  return Line(name, np.arange(1.0, len(y) + 1), np.asarray(y, float), labels)
+
+
+def pictures():
+  lines = [ramp('a', 0.5, NAN, 0.2), ramp('b', 0.1, 0.2, 0.3)]
+  panel = Panel('title', 'step', 'loss', lines)
+  named = [ramp('a', 0.5, 0.1, labels=('1', '5'))]
+  bars = [
+    Bars('a', np.array([0.5, NAN]), np.array([0.4, NAN]), np.array([0.7, NAN])),
+    Bars('b', np.array([0.1, 0.2]), np.full(2, NAN), np.full(2, NAN)),
+  ]
+  diagram = reliability(np.array([0.2, 0.9]), np.array([False, True]))
+  counts = np.array([100, 9, 1, 0])
+  return {
+    'lines': line_panels([panel, panel], ['a', 'b'], share_y=True),
+    'scatter': scatter_lines(Panel('', 'P', 'coverage', named), ['a']),
+    'bars': grouped_bars(['few', 'many'], bars, 'F1', 'documents', 'F1'),
+    'frequency': label_frequency(counts, counts[:3], {'0': 1, '1-9': 2}),
+    'untrained': label_frequency(np.zeros(0), counts, {'0': 1}),
+    'reliability': reliability_diagrams(
+      {f's{i}': {'scores': diagram, 'calibrated': diagram} for i in range(5)},
+      [f's{i}' for i in range(5)],
+    ),
+  }
+
+
+@pytest.fixture(scope='module')
+def drawn():
+  return pictures()
+
+
+def test_the_same_every_time(drawn):
+  assert pictures() == drawn
+  assert not any('date' in svg for svg in drawn.values())
+
+
+def test_pictures_are_whole_and_need_nothing(drawn):
+  for svg in drawn.values():
+    ElementTree.fromstring(svg)
+    links = re.findall(r'href="([^"]*)"', svg)
+    assert links and all(link.startswith('#') for link in links)
+    # Glyphs are shapes: no font is asked for.
+    assert '<text' not in svg
+
+
+def test_every_system_has_its_colour(drawn):
+  colours = system_colours(['a', 'b'])
+  for name in ('lines', 'bars'):
+    assert all(colour in drawn[name] for colour in colours.values())
+  assert colours['b'] not in drawn['scatter']
+  names = [f's{i}' for i in range(9)]
+  assert list(system_colours(names).values()) == [*PALETTE, *PALETTE[:2]]
+
+
+def contrast(colour):
+  """Of a colour to white (WCAG 2.1)."""
+  parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+  linear = [
+    c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts
+  ]
+  return 1.05 / (np.dot(linear, [0.2126, 0.7152, 0.0722]) + 0.05)
+
+
+def test_colours_can_be_seen():
+  assert min(map(contrast, PALETTE)) > 2
+  assert len(set(PALETTE)) == len(PALETTE)
+
+
+def test_many_labels_are_few_points():
+  counts = np.random.default_rng(0).zipf(1.3, 300_000)
+  svg = label_frequency(counts, counts, {'0': 1})
+  assert len(svg) < 200_000
+
+
+@pytest.mark.parametrize(('low', 'high'), [(0.6, 0.7), (0.3, 0.4)])
+def test_whiskers_have_the_value(low, high):
+  with pytest.raises(ValueError, match='a: 0.5 is not within its whiskers'):
+    Bars('a', np.array([0.5]), np.array([low]), np.array([high]))
+  Bars('a', np.array([NAN]), np.array([low]), np.array([high]))
+
+
+def test_whiskers_are_drawn_where_there_are_any():
+  def drawn(low, high):
+    return grouped_bars(
+      ['x'], [Bars('a', np.array([0.5]), low, high)], '', 'x', 'y'
+    )
+
+  none = drawn(np.array([NAN]), np.array([NAN]))
+  some = drawn(np.array([0.4]), np.array([0.7]))
+  other = drawn(np.array([0.4]), np.array([0.8]))
+  assert len(none) < len(some) and some != other

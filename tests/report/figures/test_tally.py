@@ -1,0 +1,84 @@
+"""Hits by place and by label, against the metrics."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from xjax.core.types import PAD, Ragged
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import judge
+from xjax.judge.lists import Lists
+from xjax.report.figures.tally import label_tally, tally
+from xjax.report.tables.worst_labels import worst_labels
+
+
+def test_curves_are_the_metrics(predictions_of):
+  p = predictions_of()
+  metrics = judge(p, Criteria(ks=range(1, 9)))['xjax']['all']
+  curves = tally(p).curves
+  for kind, values in curves.items():
+    for k, value in enumerate(values, 1):
+      assert value == pytest.approx(metrics[f'{kind}@{k}'], abs=1e-15)
+  # What the paper's Fig. 2 shows.
+  assert curves['RP'][0] == curves['P'][0]
+  assert curves['RP'][-1] == curves['R'][-1] == 1
+
+
+def test_lists_that_end_early(predictions_of):
+  p = predictions_of()
+  ids, scores = p.lists['all'].ids.copy(), p.lists['all'].scores.copy()
+  ids[:, 2:], scores[:, 2:] = PAD, -np.inf
+  curves = tally(
+    dataclasses.replace(p, lists={'all': Lists(ids, scores)})
+  ).curves
+  whole = tally(p).curves
+  assert (curves['R'][1:] == whole['R'][1]).all()
+  assert curves['P'][7] == pytest.approx(whole['P'][1] * 2 / 8)
+
+
+def test_documents_without_gold_are_left_out(predictions_of):
+  p = predictions_of()
+  rows = [p.gold[row].tolist() for row in range(len(p))]
+  some = dataclasses.replace(p, gold=Ragged.of([[], *rows[1:]]))
+  metrics = judge(some, Criteria(ks=(5,)))['xjax']['all']
+  found = tally(some)
+  assert found.curves['RP'][4] == pytest.approx(metrics['RP@5'], abs=1e-15)
+  assert not found.hits[0].any()
+  none = dataclasses.replace(p, gold=Ragged.of([[]] * len(p)))
+  assert not tally(none).curves['P'].any()
+
+
+def test_labels_are_the_metrics(predictions_of):
+  p = predictions_of()
+  metrics = judge(p, Criteria(ks=(3,)))['xjax']['all']
+  counts = label_tally(p, tally(p).hits, 3)
+  assert counts.f1.mean() == pytest.approx(metrics['macro-F1@3'], abs=1e-15)
+  assert (counts.correct > 0).mean() == metrics['coverage@3']
+  assert counts.predicted.sum() == 3 * len(p)
+  assert counts.gold.sum() == len(p.gold.values)
+  assert (counts.lost == counts.gold - counts.correct).all()
+
+
+def test_worst_labels_by_hand(predictions_of):
+  p = predictions_of()
+  run = type('Run', (), {'predictions': p})
+  counts = dataclasses.replace(
+    label_tally(p, tally(p).hits, 3),
+    correct=np.array([5, 1, 0, 0, 2, 3, 0, 0]),
+    predicted=np.array([9, 1, 0, 2, 2, 3, 4, 0]),
+    gold=np.array([9, 2, 4, 4, 3, 3, 0, 0]),
+  )
+  table = worst_labels(run, {'l2': 'two'}, counts, 3)
+  rows = [[cell.text for cell in row] for row in table.rows]
+  assert [row[0] for row in rows] == ['l2', 'l3', 'l0', 'l1', 'l4']
+  assert rows[2] == ['l0', '', '60', '9', '9', '5', '4', '0.5556']
+  assert rows[0] == ['l2', 'two', '30', '4', '0', '0', '4', '0.0000']
+  assert len(worst_labels(run, {}, counts, 3, n=2).rows) == 2
+
+
+def test_worst_labels_without_training_labels(predictions_of):
+  p = predictions_of(n_train=0)
+  run = type('Run', (), {'predictions': p})
+  table = worst_labels(run, {}, label_tally(p, tally(p).hits, 1), 1)
+  assert {row[2].text for row in table.rows} == {'-'}

@@ -1,0 +1,215 @@
+import html.parser
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from xjax.data.schema import Document
+from xjax.data.text.word_places import WordPlace, document_words
+from xjax.judge.explained import ExplainedDocument, ExplainedLabel, Explanations
+from xjax.report.page.attention import attention_page, remove_page, save_page
+
+TEXT = '<b>One</b> & "two"\nthree İVE three'
+
+
+class Elements(html.parser.HTMLParser):
+  """Every element with its attributes and all text in it."""
+
+  def __init__(self, text):
+    super().__init__()
+    self.found, self._open = [], []
+    self.feed(text)
+    assert not self._open
+
+  def handle_starttag(self, tag, attributes):
+    element = {'tag': tag, 'text': '', **dict(attributes)}
+    self.found.append(element)
+    if tag not in ('meta', 'link'):
+      self._open.append(element)
+
+  def handle_endtag(self, tag):
+    assert self._open.pop()['tag'] == tag
+
+  def handle_data(self, data):
+    for element in self._open:
+      element['text'] += data
+
+  def of(self, tag, class_=''):
+    return [
+      x
+      for x in self.found
+      if x['tag'] == tag and class_ in x.get('class', '').split(' ') + ['']
+    ]
+
+
+def label(id_, weights, **more):
+  given = {'name': f'name {id_}', 'score': 0.456, 'is_gold': None, **more}
+  return ExplainedLabel(
+    id=id_, weights_T=np.asarray(weights, np.float32), **given
+  )
+
+
+def explained(document, labels, n_words=99):
+  words = document_words(document)[:n_words]
+  return ExplainedDocument(document, words, labels)
+
+
+@pytest.fixture(scope='module')
+def page():
+  first = explained(
+    Document('d<1>', {'text': TEXT}),
+    [
+      # b One b two three İVE three
+      label('x"', [0, 0.5, 0, 0.25, 0.2, 0.03, 0.02], is_gold=True),
+      label('y', [0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.94], name=''),
+    ],
+  )
+  zones = Document('two', {'title': 'A b', 'gone': '', 'body': 'c d. e'})
+  second = explained(zones, [label('z', [0.3, 0.3, 0.4])], 3)
+  empty = explained(Document('none', {'text': '?'}), [label('z', [])])
+  bare = explained(Document('bare', {'text': 'a b'}), [])
+  shown = (first, second, empty, bare)
+  return Explanations(pathlib.Path('X.jsonl'), shown, 1234, 2)
+
+
+@pytest.fixture(scope='module')
+def elements(page):
+  return Elements(attention_page(page))
+
+
+def test_the_text_is_all_there_and_escaped(elements):
+  texts = [x['text'] for x in elements.of('div', 'text')]
+  assert texts == [TEXT, 'A b', 'c d. e', '?', 'a b']
+  assert [x['text'] for x in elements.of('h3')] == ['title', 'body']
+  assert [x['text'] for x in elements.of('h2')] == [
+    'd<1>',
+    'two',
+    'none',
+    'bare',
+  ]
+  assert not elements.of('b')
+
+
+def test_it_needs_nothing_else(page):
+  text = attention_page(page)
+  links = re.findall(r'(?:src|href)\s*=\s*"?([^">\s]+)|url\(|@import', text)
+  assert links and all(x.startswith(('#document-', 'data:,')) for x in links)
+  assert '://' not in text
+
+
+def shaded(elements, document):
+  """The words of an article's text -> classes, as they stand at first."""
+  number = int(document.removeprefix('document-'))
+  articles = [x for x in elements.found if x['tag'] == 'article']
+  begin = elements.found.index(articles[number])
+  rest = articles[number + 1 :]
+  end = elements.found.index(rest[0]) if rest else len(elements.found)
+  inside = elements.found[begin:end]
+  words = [
+    x for x in inside if x['tag'] == 'span' and 'word' in x['class'].split()
+  ]
+  buttons = [x for x in inside if x['tag'] == 'button']
+  return words, buttons
+
+
+def test_the_best_label_shades_at_first(elements):
+  words, buttons = shaded(elements, 'document-0')
+  assert [(x['text'], x['class'], x.get('title')) for x in words] == [
+    ('b', 'word', None),  # the other label's
+    ('One', 'word a8 top', '50.0 %'),
+    ('two', 'word a4 top', '25.0 %'),
+    ('three', 'word a3', '20.0 %'),
+    ('three', 'word', None),
+  ]
+  assert [x['aria-pressed'] for x in buttons] == ['true', 'false']
+  assert [x['text'] for x in buttons] == ['name x" 0.46, gold', 'y 0.46']
+  assert buttons[0]['title'] == 'x"'
+  (why, *_) = elements.of('p', 'why')
+  assert (
+    why['text'] == 'name x": One 50.0 %, two 25.0 %' == (buttons[0]['data-why'])
+  )
+
+
+def test_buttons_know_their_words(elements):
+  words, buttons = shaded(elements, 'document-0')
+  for button in buttons:
+    for part in button['data-words'].split():
+      at, names, share = part.split(':')
+      assert float(share) <= 100 and int(at) < len(words)
+      assert re.fullmatch(r'(a[1-8])?\+?(top)?', names)
+  first = [x.split(':') for x in buttons[0]['data-words'].split()]
+  shades = {words[int(at)]['text']: names for at, names, _ in first}
+  assert shades == {'One': 'a8+top', 'two': 'a4+top', 'three': 'a3'}
+  # Of equal weights the first is told, though it has no shade.
+  second = [x.split(':') for x in buttons[1]['data-words'].split()]
+  assert [(words[int(at)]['text'], *rest) for at, *rest in second] == [
+    ('b', 'top', '1.0'),
+    ('three', 'a8+top', '94.0'),
+  ]
+  words, (button,) = shaded(elements, 'document-1')
+  assert [x['text'] for x in words] == ['A', 'b', 'c']
+  assert button['data-words'] == '0:a6+top:30.0 1:a6:30.0 2:a8+top:40.0'
+
+
+def test_what_is_not_read_is_told(elements):
+  (unread,) = elements.of('span', 'unread')
+  assert unread['text'] == ' d. e' and unread['title']
+  assert elements.of('p', 'why')[2]['text'] == 'name z: no words'
+  assert elements.of('p', 'why')[3]['text'] == ''
+
+
+def test_pieces_of_one_character():
+  places = [WordPlace('text', *span) for span in ((0, 1), (2, 4), (3, 4))]
+  document = Document('d', {'text': 'a éé b'})
+  shown = ExplainedDocument(document, places, [label('x', [0.4, 0.3, 0.3])])
+  page = attention_page(Explanations(pathlib.Path('X.jsonl'), [shown], 1, 3))
+  (text,) = Elements(page).of('div', 'text')
+  assert text['text'] == 'a éé b'
+
+
+def test_how_many_are_shown(page, elements):
+  assert elements.of('p')[0]['text'].startswith('The first 4 of 1,234 doc')
+  whole = Explanations(page.path, page.documents, 4, 2)
+  (intro, *_) = Elements(attention_page(whole)).of('p')
+  assert intro['text'].startswith('4 documents. ')
+  assert len(elements.of('li')) == 4
+
+
+def luminance(red, green, blue):
+  parts = [
+    x / 12.92 if x <= 0.03928 else ((x + 0.055) / 1.055) ** 2.4
+    for x in (red / 255, green / 255, blue / 255)
+  ]
+  return np.dot([0.2126, 0.7152, 0.0722], parts)
+
+
+def test_text_can_be_read_on_every_shade(page):
+  shades = re.findall(
+    r'\.a(\d) { background: rgb\((\d+), (\d+), (\d+)\)', attention_page(page)
+  )
+  assert [int(level) for level, *_ in shades] == list(range(1, 9))
+  lights = [luminance(*map(int, rgb)) for _, *rgb in shades]
+  assert lights == sorted(lights, reverse=True)
+  ink = luminance(0x1B, 0x1F, 0x24)
+  assert (lights[-1] + 0.05) / (ink + 0.05) > 7
+
+
+def test_it_stands_beside_the_lines(page, tmp_path):
+  there = Explanations(tmp_path / 'a.b.jsonl', page.documents, 4, 2)
+  path = save_page(there)
+  assert path == tmp_path / 'a.b.html'
+  assert path.read_text() == attention_page(there)
+  assert list(tmp_path.iterdir()) == [path]
+
+
+def test_only_a_page_of_that_file_is_removed(page, tmp_path):
+  lines, other = tmp_path / 'a&b.jsonl', tmp_path / 'c.jsonl'
+  remove_page(lines)
+  path = save_page(Explanations(lines, page.documents, 4, 2))
+  own = path.rename(tmp_path / 'c.html')  # says that it is of another file
+  remove_page(other)
+  assert own.exists()
+  own.rename(path)
+  remove_page(lines)
+  assert not list(tmp_path.iterdir())

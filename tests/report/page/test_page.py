@@ -1,0 +1,180 @@
+"""Cells, and a page as HTML, Markdown and LaTeX."""
+
+import html.parser
+
+import pytest
+
+from xjax.report.page.html import render_html
+from xjax.report.page.latex import escape_latex, render_latex
+from xjax.report.page.markdown import markdown_table, render_markdown
+from xjax.report.page.page import (
+  Cell,
+  Fold,
+  Listing,
+  Page,
+  Picture,
+  Section,
+  Table,
+  Text,
+  number_cell,
+  text_cell,
+)
+
+TABLE = Table(
+  ('metric\nat k', 'A & B', 'c_1'),
+  [
+    [Cell('P@1'), number_cell(1 / 3, best=True), number_cell(None)],
+    [
+      Cell('<b>', colour='#0072b2'),
+      number_cell(1234),
+      number_cell(0.5, below='± 1'),
+    ],
+  ],
+  marked=frozenset({0}),
+  starts=frozenset({1}),
+  caption='of | all',
+)
+PAGE = Page(
+  'A <page>',
+  [
+    Section('One & only', [Text('words < more'), TABLE, Listing(['a*b', 'c'])]),
+    Section(
+      'Two',
+      [
+        Text('run --x="1"', command=True),
+        Picture('<svg>&</svg>', 'a "picture"', 'how'),
+        Fold('more', [Fold('inner', [Text('deep')], open=True)]),
+      ],
+    ),
+  ],
+)
+
+
+@pytest.mark.parametrize(
+  ('value', 'text'),
+  [(None, '-'), (1234567, '1,234,567'), (2 / 3, '0.6667'), (0.0, '0.0000')],
+)
+def test_numbers(value, text):
+  assert number_cell(value) == Cell(text, value)
+
+
+def test_words_and_counts():
+  assert text_cell(12345) == Cell('12,345', 12345)
+  assert text_cell('a') == Cell('a')
+
+
+class Reader(html.parser.HTMLParser):
+  """Fails where tags do not match; keeps tags, and what stands in them."""
+
+  def __init__(self):
+    super().__init__()
+    self.open, self.tags, self.text = [], [], []
+
+  def handle_starttag(self, tag, attrs):
+    self.tags.append((tag, dict(attrs)))
+    if tag not in ('meta', 'link', 'img', 'br'):
+      self.open.append(tag)
+
+  def handle_endtag(self, tag):
+    assert self.open.pop() == tag
+
+  def handle_data(self, data):
+    self.text.append(data)
+
+
+def read(page):
+  reader = Reader()
+  reader.feed(render_html(page))
+  assert not reader.open
+  return reader
+
+
+def test_html_is_whole_and_escaped():
+  reader = read(PAGE)
+  text = ' '.join(reader.text)
+  for words in ('A <page>', 'One & only', 'words < more', '<b>', 'A & B'):
+    assert words in text
+  assert 'run --x="1"' in text
+
+
+def test_html_asks_for_nothing_else():
+  for tag, attributes in read(PAGE).tags:
+    assert tag not in ('script', 'iframe', 'object')
+    for name in ('src', 'href'):
+      if name in attributes:
+        assert attributes[name].startswith(('data:', '#'))
+  assert 'url(' not in render_html(PAGE) and '@import' not in render_html(PAGE)
+
+
+def test_html_keeps_whole_numbers():
+  cells = [a for tag, a in read(PAGE).tags if tag == 'td' and a.get('title')]
+  assert [float(a['data-value']) for a in cells] == [1 / 3, 1234, 0.5]
+
+
+def test_html_says_what_is_on_pictures():
+  (image,) = [a for tag, a in read(PAGE).tags if tag == 'img']
+  assert image['alt'] == 'a "picture"'
+  assert image['src'] == 'data:image/svg+xml;base64,PHN2Zz4mPC9zdmc+'
+
+
+def test_html_rows_that_stand_out():
+  rows = [a.get('class') for tag, a in read(PAGE).tags if tag == 'tr']
+  assert rows == [None, 'marked', 'start']
+  folds = [a for tag, a in read(PAGE).tags if tag == 'details']
+  assert folds == [{}, {'open': None}]
+
+
+def test_links_lead_somewhere():
+  tags = read(PAGE).tags
+  ids = {a['id'] for tag, a in tags if tag == 'section'}
+  assert {a['href'][1:] for tag, a in tags if tag == 'a'} == ids
+
+
+def test_markdown_table():
+  assert markdown_table(TABLE).splitlines() == [
+    '| metric at k | A & B | c\\_1 |',
+    '| :-- | --: | --: |',
+    '| P@1 | **0.3333** | - |',
+    '| \\<b\\> | 1,234 | 0.5000 ± 1 |',
+  ]
+
+
+def test_markdown():
+  text = render_markdown(PAGE)
+  for line in (
+    '# A \\<page\\>',
+    '## One & only',
+    'of \\| all',
+    '- a\\*b',
+    '    run --x="1"',
+    '### more',
+    '#### inner',
+  ):
+    assert f'\n{line}\n' in f'\n{text}', line
+  assert 'a "picture"' in text and '<svg>' not in text
+
+
+def test_latex():
+  assert render_latex(TABLE) == (
+    '\\begin{tabular}{lrr}\n'
+    '\\toprule\n'
+    'metric at k & A \\& B & c\\_1 \\\\\n'
+    '\\midrule\n'
+    'P@1 & \\textbf{0.3333} & - \\\\\n'
+    '\\textless{}b\\textgreater{} & 1,234 & 0.5000 ± 1 \\\\\n'
+    '\\bottomrule\n'
+    '\\end{tabular}\n'
+  )
+
+
+@pytest.mark.parametrize(
+  ('text', 'escaped'),
+  [
+    ('50%', '50\\%'),
+    ('a\\b{c}', 'a\\textbackslash{}b\\{c\\}'),
+    ('~^$#', '\\textasciitilde{}\\textasciicircum{}\\$\\#'),
+    ('[1-9]', '{[}1-9]'),
+  ],
+)
+def test_latex_commands_are_words(text, escaped):
+  assert escape_latex(text) == escaped

@@ -1,0 +1,98 @@
+"""A comparison as text and as files."""
+
+import csv
+import dataclasses
+import json
+import re
+
+import pytest
+
+from xjax.judge.comparison_plan import Plan
+from xjax.report.comparison import compare_runs
+from xjax.report.tables.comparison import (
+  comparison_text,
+  difference_table,
+  gain_table,
+  save_comparison,
+  stars,
+)
+
+PLAN = Plan(metrics=('RP@5', 'P@1'), iterations=20, replicates=20)
+
+
+@pytest.fixture
+def compared(workdir):
+  paths = [workdir('base', 0, units=8), workdir('a', 1), workdir('b', 2)]
+  return compare_runs(paths, PLAN)
+
+
+def test_the_text_has_what_was_found(compared):
+  text = comparison_text(compared)
+  assert text.startswith('baseline base, dev: 12 documents, 8 labels\n')
+  for row in compared.comparison.differences:
+    cells = ('all', row.metric, 'a + b', f'{row.baseline:.4f}')
+    cells += (f'{row.value:.4f}', f'{row.difference:+.4f}')
+    assert re.search(' +'.join(map(re.escape, cells)), text), cells
+  assert 'Relative improvement in macro-F1' in text
+  assert 'Runs that differ in their seeds' in text
+  assert 'tests are of ' in text and '20 iterations; seed 0' in text
+  assert 'Holm' not in text  # there is but one system beside the baseline
+
+
+def test_several_systems_have_corrected_p_values(workdir):
+  paths = [workdir(n, 0, units=u) for n, u in (('x', 4), ('y', 8), ('z', 16))]
+  found = compare_runs(paths, PLAN)
+  assert 'after Holm over the systems' in comparison_text(found)
+  for table in (
+    difference_table(found.comparison.differences, 'x'),
+    gain_table(found.comparison.gains, 'x'),
+  ):
+    assert 'Holm p' in table.columns
+    assert {len(row) for row in table.rows} == {len(table.columns)}
+
+
+def test_stars():
+  assert [stars(p) for p in (0.009, 0.01, 0.049, 0.05, None)] == [
+    *('**', '*', '*', '', '')
+  ]
+
+
+def test_missing_values_are_explained(predictions_of, tmp_path):
+  paths = [tmp_path / f'{name}.npz' for name in ('one', 'two')]
+  for seed, path in enumerate(paths):
+    whole = predictions_of(seed)
+    lists = {'all': whole.lists['all'].first(2)}
+    dataclasses.replace(whole, lists=lists).save(path)
+  text = comparison_text(compare_runs(paths, PLAN))
+  assert re.search(r'all +RP@5 +two +- +- +- +- +-$', text, re.M)
+  assert re.search(
+    r'^- all, RP@5: two: \d+ of 12 documents need a list deeper than the 2',
+    text,
+    re.M,
+  )
+
+
+def test_files(compared, tmp_path):
+  folder = tmp_path / 'new' / 'out'
+  save_comparison(compared, folder)
+  names = sorted(path.name for path in folder.iterdir())
+  assert names == ['comparison.csv', 'comparison.json', 'comparison.tex']
+  found = json.loads((folder / 'comparison.json').read_text())
+  assert found['baseline'] == 'base' and found['n_docs'] == 12
+  assert len(found['systems']['a + b']['runs']) == 2
+  for row, saved in zip(
+    compared.comparison.differences, found['differences'], strict=True
+  ):
+    assert saved == dataclasses.asdict(row)
+  assert found['gains'] and found['seeds'] and found['plan']['seed'] == 0
+  with (folder / 'comparison.csv').open() as file:
+    rows = list(csv.DictReader(file))
+  assert [row['kind'] for row in rows] == ['difference'] * 2 + ['gain'] * len(
+    compared.comparison.gains
+  )
+  first = compared.comparison.differences[0]
+  assert float(rows[0]['change']) == first.difference
+  assert float(rows[0]['low']) == first.interval.low
+  assert float(rows[0]['p']) == first.p
+  tex = (folder / 'comparison.tex').read_text()
+  assert tex.count(r'\begin{tabular}') == tex.count(r'\bottomrule') == 3

@@ -1,0 +1,85 @@
+"""What was judged, in numbers."""
+
+import dataclasses
+
+import numpy as np
+
+from xjax.core.types import Ragged
+from xjax.report.tables.corpus import (
+  bin_table,
+  corpus_table,
+  system_table,
+  unlike_spaces,
+)
+
+
+def cells(table):
+  return {row[0].text: row[1].text for row in table.rows}
+
+
+def by_hand(predictions_of, **changes):
+  rows = [[0], [], [0, 1, 2], [0, 7]] + [[1]] * 8
+  return dataclasses.replace(predictions_of(), gold=Ragged.of(rows), **changes)
+
+
+def test_counts_by_hand(predictions_of):
+  # Training documents 60, 55, 30, 12, 9, 3, 1, 0.
+  assert cells(corpus_table(by_hand(predictions_of))) == {
+    'documents (N)': '12',
+    'documents without gold': '1',
+    'labels (L)': '8',
+    'labels that are gold here': '4',
+    'labels per document, mean': '1.17',
+    'labels per document, median': '1.00',
+    'labels per document, most': '3',
+    'documents per label here, mean': '1.75',
+    'training documents': '100',
+    'training documents per label, mean': '21.25',
+    'training documents per label, median': '10.50',
+    'labels: frequent (50 training documents or more)': '2',
+    'labels: few (1 to 49)': '5',
+    'labels: zero (none)': '1',
+  }
+
+
+def test_held_out_labels_are_counted(predictions_of):
+  held_out = np.array([7], np.int32)
+  found = cells(corpus_table(by_hand(predictions_of, held_out=held_out)))
+  assert found['labels: held out of training'] == '1'
+
+
+def test_without_training_labels(predictions_of):
+  found = cells(corpus_table(predictions_of(n_train=0)))
+  assert found['training documents'] == 'not known'
+  assert not any(name.startswith('labels: ') for name in found)
+
+
+def test_bins_by_hand(predictions_of):
+  rows = [
+    [cell.text for cell in row]
+    for row in bin_table(by_hand(predictions_of)).rows
+  ]
+  assert rows == [
+    ['0', '1', '1', '0.0714'],
+    ['1-9', '3', '0', '0.0000'],
+    ['10-99', '4', '13', '0.9286'],
+    ['100-999', '0', '0', '0.0000'],
+    ['1000+', '0', '0', '0.0000'],
+  ]
+
+
+def test_other_label_spaces_are_told(predictions_of):
+  one, other = predictions_of(), predictions_of(n_train=0)
+  assert unlike_spaces({'a': one, 'b': one}) == []
+  (said,) = unlike_spaces({'a': one, 'b': other})
+  assert said.startswith('b has 8 labels and 0 training documents, a 8 and 100')
+
+
+def test_systems():
+  table = system_table([('a', 'runs/a', 'dev', 'logit')])
+  assert [cell.text for cell in table.rows[0]] == [
+    'a',
+    'runs/a',
+    'dev',
+    'logit',
+  ]

@@ -1,0 +1,136 @@
+"""Metrics of several systems side by side."""
+
+import pathlib
+
+from xjax.report.runs import Group, Run, group_metrics
+from xjax.report.tables.metrics import (
+  full_tables,
+  interval_of,
+  intervals_of,
+  main_table,
+  note_listing,
+  slice_table,
+)
+
+COUNTS = {'n_docs': 9, 'n_skipped': 1, 'n_labels': 1200}
+ONE = {
+  'xjax': {
+    'all': {**COUNTS, 'P@1': 0.5, 'P@5': 0.25, 'RP@5': 1 / 3, 'micro-F1': None},
+    'few': {**COUNTS, 'n_labels': 3, 'P@1': 0.125},
+  },
+  'pyxclib': {'all': {**COUNTS, 'P@1': 0.45}},
+  'notes': {
+    'all': {'micro-F1': 'margins', 'macro-F1': 'margins', 'P@9': 'too short'}
+  },
+  'intervals': {'xjax': {'all': {'P@1': [0.4, 0.6]}}},
+}
+TWO = {
+  'xjax': {
+    'all': {
+      **COUNTS,
+      'P@1': 0.75,
+      'P@5': 0.25,
+      'RP@5': 0.2,
+      'threshold-tuned': 2,
+    }
+  }
+}
+COLOURS = {'one': 'red', 'two': 'blue'}
+
+
+def group(name, *tables):
+  path = pathlib.Path('/r')
+  runs = [
+    Run(name, path, 'dev', {'seed': i}, t, None) for i, t in enumerate(tables)
+  ]
+  return Group(name, tuple(runs))
+
+
+def texts(table):
+  return [[cell.text for cell in row] for row in table.rows]
+
+
+def test_main_table():
+  groups = group('one', ONE), group('two', TWO)
+  tables = {g.name: group_metrics(g, 'xjax') for g in groups}
+  table = main_table(tables, COLOURS, {'one': 'mean of 2 seeds'})
+  assert table.columns == ('slice', 'system', 'P@1', 'P@5', 'RP@5', 'micro-F1')
+  assert texts(table) == [
+    ['all', 'one', '0.5000', '0.2500', '0.3333', '-'],
+    ['', 'two', '0.7500', '0.2500', '0.2000', '-'],
+    ['few', 'one', '0.1250', '-', '-', '-'],
+  ]
+  best = [[cell.text for cell in row if cell.best] for row in table.rows]
+  # Equal values have no best, and neither has one alone.
+  assert best == [['0.3333'], ['0.7500'], []]
+  assert [row[0].below for row in table.rows] == [
+    '1,200 labels',
+    '',
+    '3 labels',
+  ]
+  assert table.starts == {2}
+  assert [row[1].colour for row in table.rows] == ['red', 'blue', 'red']
+  assert table.rows[0][1].below == 'mean of 2 seeds'
+
+
+def test_intervals_in_the_main_table():
+  tables = {g.name: group_metrics(g, 'xjax') for g in (group('one', ONE),)}
+  table = main_table(tables, sure={'one': intervals_of(ONE, 'xjax')})
+  assert [cell.below for cell in table.rows[0][2:4]] == [
+    '[0.4000,\n0.6000]',
+    '',
+  ]
+  assert not any(cell.below for cell in table.rows[1][1:])
+  # Of several seeds the error stands there.
+  seeds = group('one', ONE, TWO)
+  tables = {'one': group_metrics(seeds, 'xjax')}
+  table = main_table(tables, sure={'one': intervals_of(ONE, 'xjax')})
+  assert table.rows[0][2].below == '± 0.1250'
+
+
+def test_numbers_are_those_of_the_metrics():
+  table = slice_table([group('one', ONE)], 'xjax', 'all')
+  found = {row[0].text: row[1].value for row in table.rows}
+  assert found['RP@5'] == 1 / 3
+  assert found['documents without gold'] == 1
+  assert found['micro-F1'] is None
+
+
+def test_seeds_have_means_and_errors():
+  seeds = group('one', TWO, {'xjax': {'all': {**COUNTS, 'P@1': 0.85}}})
+  table = slice_table([seeds], 'xjax', 'all')
+  assert table.columns == ('metric', 'one\nmean of 2 seeds')
+  cells = {row[0].text: row[1] for row in table.rows}
+  assert (cells['P@1'].text, cells['P@1'].below) == ('0.8000', '± 0.0500')
+  assert (cells['labels'].text, cells['labels'].below) == ('1,200', '')
+  assert cells['RP@5'].text == '-'  # one of the runs has none
+
+
+def test_intervals_and_the_best():
+  table = slice_table([group('one', ONE), group('two', TWO)], 'xjax', 'all')
+  cells = {row[0].text: row[1:] for row in table.rows}
+  assert cells['P@1'][0].below == '[0.4000, 0.6000]'
+  assert [cell.best for cell in cells['P@1']] == [False, True]
+  assert not any(cell.best for cell in cells['threshold-tuned'])
+  assert interval_of(TWO, 'xjax', 'all', 'P@1') is None
+
+
+def test_every_slice_and_protocol():
+  folds = full_tables([group('one', ONE), group('two', TWO)])
+  assert [fold.title for fold in folds] == [
+    'all, protocol xjax',
+    'few, protocol xjax',
+    'all, protocol pyxclib',
+  ]
+  (theirs,) = folds[2].blocks
+  assert texts(theirs)[-1] == ['P@1', '0.4500', '-']
+
+
+def test_why_values_are_missing():
+  assert note_listing([group('one', ONE), group('two', TWO)]).items == [
+    'one, all: micro-F1, macro-F1: margins',
+    'one, all: P@9: too short',
+  ]
+  many = {'xjax': {}, 'notes': {'all': {f'P@{k}': 'short' for k in range(9)}}}
+  (item,) = note_listing([group('one', many)]).items
+  assert item == 'one, all: P@0, P@1, P@2, P@3, P@4, P@5 and 3 more: short'

@@ -1,0 +1,202 @@
+"""Published numbers: read again from the papers, by hand."""
+
+import re
+
+import pytest
+
+from xjax.report.tables.published import (
+  PAPERS,
+  datasets,
+  find_dataset,
+  published,
+)
+
+# paper, table, dataset, slice, system, metric, what is printed there.
+PRINTED = [
+  ('chalkidis2019', '2', 'EURLEX57K', 'all', 'Exact Match', 'micro-F1', 0.12),
+  ('chalkidis2019', '2', 'EURLEX57K', 'all', 'BIGRU-LWAN', 'RP@5', 0.766),
+  ('chalkidis2019', '2', 'EURLEX57K', 'few', 'HAN', 'nDCG@5', 0.544),
+  (
+    'chalkidis2019',
+    '2',
+    'EURLEX57K',
+    'zero',
+    'ZERO-BIGRU-LWAN',
+    'RP@5',
+    0.438,
+  ),
+  (
+    'chalkidis2019',
+    '2',
+    'EURLEX57K',
+    'frequent',
+    'BERT-BASE (512 tokens)',
+    'nDCG@5',
+    0.846,
+  ),
+  ('chalkidis2019', '3', 'EURLEX57K', 'all', 'BIGRU-LWAN (L2V)', 'RP@5', 0.775),
+  ('chalkidis2019', '4', 'EURLEX57K', 'all', 'BIGRU-LWAN (H)', 'RP@5', 0.747),
+  ('chalkidis2019', '6', 'EURLEX57K', 'few', 'BIGRU-ATT', 'P@10', 0.121),
+  ('chalkidis2019', '7', 'EURLEX57K', 'all', 'CNN-LWAN', 'R@5', 0.647),
+  ('chalkidis2019', '8', 'EURLEX57K', 'zero', 'ZERO-CNN-LWAN', 'RP@10', 0.376),
+  (
+    'chalkidis2019',
+    '9',
+    'EURLEX57K',
+    'frequent',
+    'Logistic Regression',
+    'nDCG@10',
+    0.819,
+  ),
+  (
+    'tail_labels',
+    '3',
+    'EURLex-4K',
+    'all',
+    'AttentionXML',
+    'macro-F1@5',
+    0.1941,
+  ),
+  ('tail_labels', '3', 'Wiki10-31K', 'all', 'SVM', 'micro-F1@1', 0.0845),
+  ('tail_labels', '4', 'AmazonCat-13K', 'all', 'LightXML', 'PSP@3', 0.6314),
+  ('tail_labels', '4', 'EURLex-4K', 'all', 'X-Transformer', 'nDCG@3', 0.7584),
+  ('bertalis', '3', 'NYT', 'all', 'CascadeXML', 'R-Precision', 0.8461),
+  ('bertalis', '4', 'AmazonCat-13K', 'all', 'HBGL', 'P@5', 0.632),
+  ('bertalis', '6', 'NYT (leaves)', 'all', 'HGCLR', 'P@3', 0.5351),
+  (
+    'bertalis',
+    '8',
+    'RCV1-v2 (leaves)',
+    'all',
+    'CascadeXML',
+    'R-Precision',
+    0.8175,
+  ),
+  ('bertalis', '9', 'Wiki10-31K', 'all', 'XR-Transformer', 'P@20', 0.3676),
+  ('bertalis', '10', 'Amazon-670K', 'all', 'CascadeXML', 'P@10', 0.2619),
+  ('schultheis2022', '1', 'AmazonCat-13K', 'all', 'DiSMEC', 'Hit@5', 0.976),
+  (
+    'schultheis2022',
+    '1',
+    'AmazonCat-13K',
+    'all',
+    'DiSMEC (1000 head labels in training)',
+    'macro-R@3',
+    0.045,
+  ),
+  ('schultheis2022', '2', 'EURLex-4K', 'all', 'PS-PLT', 'PSP@3', 0.4852),
+  ('schultheis2022', '2', 'Wikipedia-500K', 'all', 'PLT', 'coverage@5', 0.3762),
+  (
+    'schultheis2022',
+    '3',
+    'Amazon-670K',
+    'all',
+    'COV-PLT (beta 0.5)',
+    'P@1',
+    0.44,
+  ),
+  (
+    'bhatia2016',
+    '',
+    'LF-AmazonTitles-131K',
+    'all',
+    'NGAME',
+    'PSnDCG@5',
+    0.4531,
+  ),
+  ('bhatia2016', '', 'Bibtex', 'all', 'Parabel', 'nDCG@3', 0.5935),
+  ('bhatia2016', '', 'Delicious-200K', 'all', 'FastXML', 'PSnDCG@5', 0.0779),
+  ('bhatia2016', '', 'WikiLSHTC-325K', 'all', 'XT', 'P@1', 0.5654),
+  ('bhatia2016', '', 'Wikipedia-500K', 'all', 'AttentionXML', 'PSP@5', 0.5015),
+]
+METRIC = re.compile(
+  r'(P|R|RP|nDCG|nDCG-full|Hit|PSP|PSnDCG|coverage|macro-P|macro-R'
+  r'|m[ia]cro-F1)@\d+|R-Precision|micro-F1'
+)
+
+
+@pytest.mark.parametrize('printed', PRINTED, ids=str)
+def test_as_printed(printed):
+  *where, metric, value = printed
+  found = [
+    row.values[metric]
+    for row in published()
+    if [row.paper.file, row.table, row.dataset, row.slice, row.system] == where
+  ]
+  assert found == [value]
+
+
+def test_rows_per_paper():
+  counts = [sum(r.paper == paper for r in published()) for paper in PAPERS]
+  # 12 systems x 4 slices x 5 tables, 4 embeddings and 5 zones; 5 systems x 3
+  # datasets x 2 tables; ...; 21 datasets of the repository.
+  assert counts == [249, 30, 40, 56, 287]
+  assert sum(r.paper.file == 'bhatia2016' for r in published()) == 287
+  assert len({r.dataset for r in published() if not r.table}) == 21
+
+
+def test_values_are_fractions_and_metrics_ours():
+  for row in published():
+    assert row.values and set(row.errors) <= set(row.values)
+    for metric, value in row.values.items():
+      assert 0 <= value <= 1, row
+      assert METRIC.fullmatch(metric), metric
+    assert all(0 <= error < 0.005 for error in row.errors.values())
+    assert row.split in ('test', 'dev')
+    assert row.slice in ('all', 'frequent', 'few', 'zero')
+
+
+def test_columns_are_where_they_belong():
+  """P@1 and nDCG@1 are one number, but for what the papers misprint."""
+  apart = {
+    (row.dataset, row.system)
+    for row in published()
+    for name in ('nDCG@1', 'nDCG-full@1')
+    if row.values.get(name, row.values.get('P@1'))
+    != row.values.get('P@1', row.values.get(name))
+  }
+  assert apart == {
+    ('AmazonCat-13K', 'DiSMEC (1000 head labels in training)'),
+    ('LF-WikiSeeAlso-320K', 'ECLARE'),
+    ('Amazon-670K', 'SLEEC'),
+    ('Amazon-3M', 'DiSMEC'),
+    ('Bibtex', 'ProXML'),
+    ('Wiki10-31K', 'DiSMEC'),
+    ('Wiki10-31K', 'FastXML'),
+    ('WikiLSHTC-325K', 'ProXML'),
+  }
+
+
+def test_recall_and_coverage_rise():
+  for row in published():
+    for kind in ('R', 'coverage'):
+      at = [row.values.get(f'{kind}@{k}', 0) for k in (1, 3, 5, 10)]
+      given = [value for value in at if value]
+      assert given == sorted(given), row
+
+
+def test_standard_errors():
+  (row,) = [
+    r
+    for r in published()
+    if (r.table, r.dataset, r.system) == ('2', 'Wiki10-31K', 'BRS-PLT')
+  ]
+  assert row.errors['P@1'] == 0.0018
+  assert row.errors['PSP@3'] == 0.0001
+  assert 'nDCG@1' not in row.values
+
+
+@pytest.mark.parametrize(
+  ('name', 'found'),
+  [
+    ('eurlex57k', 'EURLEX57K'),
+    ('Eurlex-4K', 'EURLex-4K'),
+    ('wiki10_31k', 'Wiki10-31K'),
+    ('LF-AmazonTitles-1.3M', 'LF-AmazonTitles-1.3M'),
+    ('mine', None),
+    ('', None),
+  ],
+)
+def test_names_of_datasets(name, found):
+  assert find_dataset(name) == found
+  assert len(datasets()) == len(set(datasets())) > 25

@@ -1,0 +1,52 @@
+"""Documents shown with their predictions."""
+
+import numpy as np
+
+from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.schema import Document, Label, Split
+from xjax.judge.predictions import Lists, Predictions
+from xjax.report.terminal.examples import example_text
+
+LABELS = (Label('a', 'agriculture'), Label('b'), Label('c', 'fisheries'))
+SPLIT = Split(
+  name='dev',
+  ids=('d1', 'd2', 'd3'),
+  gold=Ragged.of([[0, 2], [], [1]]),
+  documents=tuple(
+    Document(id_, {'text': text})
+    for id_, text in [('d1', 'short\ntext'), ('d2', 'word ' * 99), ('d3', 'x')]
+  ),
+  digest='',
+)
+PREDICTIONS = Predictions(
+  score_kind=ScoreKind.LOGIT,
+  n_scored=3,
+  n_train=9,
+  doc_ids=SPLIT.ids,
+  labels=('a', 'b', 'c'),
+  train_counts=np.array([5, 1, 0], np.int32),
+  lists={
+    'all': Lists(
+      np.array([[0, 1], [2, PAD], [1, 0]], np.int32),
+      np.array([[0, -1], [9, -np.inf], [1, 0]], np.float32),
+    )
+  },
+)
+
+
+def test_gold_and_predicted_stand_side_by_side():
+  first, second = example_text(PREDICTIONS, SPLIT, LABELS, n=2).split('\n\n')
+  assert first.splitlines() == [
+    'd1: short text',
+    '  gold      agriculture, fisheries',
+    '  predicted agriculture 0.50*, b 0.27',
+  ]
+  text, gold, predicted = second.splitlines()
+  assert text.endswith('word ...')
+  assert len(text) <= 79
+  assert gold.split() == ['gold', '-']
+  assert predicted.split() == ['predicted', 'fisheries', '1.00']
+
+
+def test_no_more_than_there_are():
+  assert example_text(PREDICTIONS, SPLIT, LABELS, n=9).count('gold') == 3

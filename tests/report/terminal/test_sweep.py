@@ -1,0 +1,73 @@
+import pathlib
+
+import pytest
+
+from xjax.config.run import Config
+from xjax.report.terminal.sweep import short_names, sweep_summary
+from xjax.sweep.config import Sweep, Tpe
+from xjax.sweep.folder import SweepFolder
+from xjax.sweep.store import Outcome, State
+from xjax.sweep.work import Work
+
+UNITS, RATE = 'model.encoder.units', 'train.learning_rate'
+
+
+def outcome(number, state, value, units=8, values=(), error=''):
+  parameters = {UNITS: units, RATE: 0.0012345}
+  return Outcome(number, state, value, values, parameters, error)
+
+
+@pytest.fixture
+def work() -> Work:
+  sweep = Sweep(Tpe({UNITS: (8, 16), RATE: (0.1,)}, 2))
+  return Work(sweep, Config(), SweepFolder.at('/at/sweep'))
+
+
+OUTCOMES = [
+  outcome(0, State.PRUNED, 0.9),
+  outcome(1, State.COMPLETE, 0.25),
+  outcome(2, State.FAILED, None, error='exit code 1; error: no'),
+  outcome(3, State.COMPLETE, 0.5, units=16),
+  outcome(4, State.UNFINISHED, None),
+]
+
+
+def test_ranks_and_counts(work):
+  lines = sweep_summary(work, OUTCOMES).splitlines()
+  assert lines[0] == (
+    'dev all/RP@5: 2 complete, 1 pruned, 1 failed, 1 unfinished'
+  )
+  rows = [line.split() for line in lines[1:7]]
+  assert rows == [
+    ['trial', 'state', 'value', 'units', 'learning_rate'],
+    ['3', 'complete', '0.5000', '16', '0.001234'],
+    ['1', 'complete', '0.2500', '8', '0.001234'],
+    ['0', 'pruned', '0.9000', '8', '0.001234'],
+    ['2', 'failed', '-', '8', '0.001234'],
+    ['4', 'unfinished', '-', '8', '0.001234'],
+  ]
+
+
+def test_says_what_failed_and_what_is_next(work):
+  text = sweep_summary(work, OUTCOMES)
+  assert '! trial 2 failed: exit code 1; error: no' in text
+  assert '--config=/at/sweep/best.py' in text
+  folders = [f'/at/sweep/trials/{n}' for n in ('0003', '0001')]
+  assert f'experiments.report {" ".join(folders)} --output' in text
+  assert 'best.py' not in sweep_summary(work, OUTCOMES[:1])
+
+
+def test_seeds_have_a_deviation_and_folders(work):
+  several = Work(work.sweep, Config(seed=3), work.folder, seeds=2)
+  one = outcome(0, State.COMPLETE, 0.5, values=(0.4, 0.6))
+  text = sweep_summary(several, [one])
+  assert text.splitlines()[2].split()[2:4] == ['0.5000', '0.1414']
+  for name in ('0000_seed3', '0000_seed4'):
+    assert str(pathlib.Path('/at/sweep/trials') / name) in text
+
+
+def test_names_are_short_where_they_tell_fields_apart():
+  both = 'model.embedding.dropout,model.encoder.dropout'
+  assert short_names([UNITS, both]) == {UNITS: 'units', both: 'dropout'}
+  word, other = 'data.tokens.max_words', 'model.head.descriptor.max_words'
+  assert short_names([word, other]) == {word: word, other: other}

@@ -1,0 +1,146 @@
+"""Which runs are compared, and which cannot be."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import Ragged
+from xjax.judge.comparison_plan import Plan
+from xjax.judge.lists import Lists
+from xjax.report.comparison import compare_runs, in_order
+
+PLAN = Plan(metrics=('RP@5', 'P@1'), iterations=20, replicates=20)
+
+
+def set_dev(path, value):
+  file = path / 'eval' / 'dev' / 'metrics.json'
+  metrics = json.loads(file.read_text())
+  metrics['xjax']['all']['RP@5'] = value
+  file.write_text(json.dumps(metrics))
+
+
+def test_seeds_are_one_system_and_the_best_on_dev_is_tested(workdir):
+  runs = [workdir('a', 0), workdir('b', 1), workdir('c', 2)]
+  other = workdir('d', 3, units=8)
+  for path, value in zip(runs, (0.2, 0.4, 0.3)):
+    set_dev(path, value)
+  found = compare_runs([other, *runs], PLAN)
+  assert [group.name for group in found.groups] == ['d', 'a + b + c']
+  assert found.tested['a + b + c'].path == runs[1]
+  assert {row.system for row in found.comparison.differences} == {'a + b + c'}
+  assert {(row.system, row.estimate.n) for row in found.seeds} == {
+    ('a + b + c', 3)
+  }
+  alone = [compare_runs([other, path], PLAN) for path in runs]
+  for row in found.seeds:
+    values = [
+      difference.value
+      for one in alone
+      for difference in one.comparison.differences
+      if difference.metric == row.metric
+    ]
+    assert row.estimate.mean == pytest.approx(np.mean(values))
+    assert row.estimate.error == pytest.approx(
+      np.std(values, ddof=1) / np.sqrt(3)
+    )
+
+
+def test_the_first_is_tested_where_dev_was_not_judged(workdir):
+  runs = [workdir(name, i, split='test') for i, name in enumerate('ab')]
+  other = workdir('c', 3, units=8, split='test')
+  found = compare_runs([*runs, other], PLAN, 'test')
+  assert found.tested['a + b'].path == runs[0]
+
+
+def test_the_baseline_says_by_which_propensities(workdir, predictions_of):
+  runs = [workdir('a', 0), workdir('b', 1, units=8)]
+  assert tuple(compare_runs(runs, PLAN).plan.propensity) == (0.55, 1.5)
+  file = runs[0] / 'config.json'
+  config = json.loads(file.read_text())
+  config['eval']['propensity'] = [0.6, 2.6]
+  file.write_text(json.dumps(config))
+  assert tuple(compare_runs(runs, PLAN).plan.propensity) == (0.6, 2.6)
+  asked = dataclasses.replace(PLAN, propensity=(0.5, 0.4))
+  assert compare_runs(runs, asked).plan.propensity == (0.5, 0.4)
+
+
+def test_documents_in_another_order(predictions_of, tmp_path):
+  base, same = predictions_of(0), predictions_of(1)
+  turned = in_order(same, same.doc_ids[::-1])
+  assert turned.doc_ids == same.doc_ids[::-1]
+  for name, found in (('base', base), ('same', same), ('turned', turned)):
+    found.save(tmp_path / f'{name}.npz')
+  paths = [tmp_path / f'{name}.npz' for name in ('base', 'same', 'turned')]
+  rows = compare_runs(paths, PLAN).comparison.differences
+  for one, other in zip(rows[::2], rows[1::2]):
+    assert dataclasses.replace(other, system='same') == one
+
+
+def test_labels_in_another_order(predictions_of, tmp_path):
+  base, same = predictions_of(0), predictions_of(1)
+  for name, found in (
+    ('base', base),
+    ('same', same),
+    ('turned', relabelled(same)),
+  ):
+    found.save(tmp_path / f'{name}.npz')
+  paths = [tmp_path / f'{name}.npz' for name in ('base', 'same', 'turned')]
+  rows = compare_runs(paths, PLAN).comparison.differences
+  for one, other in zip(rows[::2], rows[1::2]):
+    assert dataclasses.replace(other, system='same') == one
+
+
+def renamed(found):
+  return dataclasses.replace(found, labels=tuple(f'm{i}' for i in range(8)))
+
+
+def relabelled(found):
+  """The same labels and gold in another order."""
+  turned = np.arange(7, -1, -1, dtype=np.int32)
+  lists = found.lists['all']
+  return dataclasses.replace(
+    found,
+    labels=found.labels[::-1],
+    train_counts=found.train_counts[::-1].copy(),
+    lists={'all': Lists(turned[lists.ids], lists.scores)},
+    gold=Ragged(found.gold.indptr, turned[found.gold.values]),
+  )
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (
+      lambda p: dataclasses.replace(p, doc_ids=('x', *p.doc_ids[1:])),
+      'different documents',
+    ),
+    (renamed, "different gold labels for 'd0'"),
+    (
+      lambda p: dataclasses.replace(
+        p, labels=(*p.labels, 'more'), train_counts=np.append(p.train_counts, 0)
+      ),
+      'do not rank the same labels in the same order: 8 and 9 labels',
+    ),
+    (
+      lambda p: dataclasses.replace(p, n_train=101),
+      'do not agree on the training documents .* 100 and 101',
+    ),
+    (
+      lambda p: dataclasses.replace(p, held_out=np.array([7], np.int32)),
+      'hold out different labels',
+    ),
+  ],
+)
+def test_what_cannot_be_compared(predictions_of, tmp_path, change, message):
+  predictions_of(0).save(tmp_path / 'one.npz')
+  change(predictions_of(1)).save(tmp_path / 'two.npz')
+  with pytest.raises(DataError, match=message):
+    compare_runs([tmp_path / 'one.npz', tmp_path / 'two.npz'], PLAN)
+
+
+def test_two_systems_at_least(workdir):
+  with pytest.raises(ConfigError, match='nothing to compare'):
+    compare_runs([workdir('a', 0), workdir('b', 1)], PLAN)

@@ -1,0 +1,151 @@
+"""What files take from other systems: rows, columns, gold, counts."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from xjax.core.errors import DataError
+from xjax.core.types import PAD
+from xjax.judge.files.judged import JudgeFiles
+from xjax.judge.judge import judge
+from xjax.report.rejudging import shared_weights
+from xjax.report.sources import read_runs
+
+
+def matrix(found, path, columns=None):
+  """The lists as a sparse matrix of scores, which has no ids."""
+  scores = np.zeros((len(found), len(found.labels)))
+  lists = found.lists['all']
+  for row, (ids, values) in enumerate(zip(lists.ids, lists.scores)):
+    scores[row, ids[ids != PAD]] = values[ids != PAD]
+  scipy.sparse.save_npz(path, scipy.sparse.csr_matrix(scores[:, :columns]))
+  return path
+
+
+def gold_text(found, path):
+  lines = [f'{len(found)} {len(found.labels)}']
+  for row in range(len(found)):
+    lines.append(' '.join(f'{label}:1' for label in found.gold[row]))
+  path.write_text('\n'.join(lines) + '\n')
+  return str(path)
+
+
+@pytest.fixture
+def whole(predictions_of):
+  return predictions_of(4)
+
+
+def test_a_matrix_takes_all_from_a_workdir(workdir, whole, tmp_path):
+  file = matrix(whole, tmp_path / 'sparse.npz')
+  home, run = read_runs([workdir('one', 0), file])
+  found = run.predictions
+  assert tuple(found.doc_ids) == tuple(home.predictions.doc_ids)
+  assert tuple(found.labels) == tuple(whole.labels)
+  assert run.remark == (
+    'sparse has no ids: its rows and columns are taken for those of one.'
+  )
+  expected = judge(whole)['xjax']
+  for name, values in judge(found)['xjax'].items():
+    for metric in ('n_docs', 'P@1', 'RP@5', 'PSP@5', 'coverage@5'):
+      if name == 'all':
+        assert values[metric] == pytest.approx(expected[name][metric])
+
+
+def test_gold_of_columns_beside_a_workdir_of_ids(workdir, whole, tmp_path):
+  file = matrix(whole, tmp_path / 'sparse.npz')
+  files = JudgeFiles('', gold=gold_text(whole, tmp_path / 'gold.txt'))
+  _, run = read_runs([workdir('one', 0), file], files=files)
+  assert tuple(run.predictions.doc_ids) == tuple(whole.doc_ids)
+  assert run.predictions.gold.values.tolist() == whole.gold.values.tolist()
+  assert run.predictions.n_train == 100
+
+
+def test_the_first_with_ids_lends_where_there_is_no_workdir(whole, tmp_path):
+  whole.save(tmp_path / 'ids.npz')
+  file = matrix(whole, tmp_path / 'sparse.npz')
+  run, _ = read_runs([file, tmp_path / 'ids.npz'])
+  assert tuple(run.predictions.doc_ids) == tuple(whole.doc_ids)
+  assert run.predictions.gold.values.tolist() == whole.gold.values.tolist()
+
+
+def test_lists_with_ids_come_into_the_order_of_the_lender(
+  workdir, whole, tmp_path
+):
+  rows = list(range(len(whole)))[::-1]
+  lists, path = whole.lists['all'], tmp_path / 'lists.jsonl'
+  lines = []
+  for row in rows:
+    labels = ', '.join(
+      f'{{"id": "{whole.labels[i]}", "score": {score}}}'
+      for i, score in zip(lists.ids[row][:6], lists.scores[row])
+    )
+    lines.append(f'{{"id": "{whole.doc_ids[row]}", "labels": [{labels}]}}\n')
+  path.write_text(''.join(lines))
+  _, run = read_runs([workdir('one', 0), path])
+  found = run.predictions
+  assert tuple(found.labels) == tuple(whole.labels)
+  assert found.doc_ids[0] == whole.doc_ids[-1]
+  assert found.gold[0].tolist() == whole.gold[len(whole) - 1].tolist()
+  assert found.lists['all'].ids[0, :6].tolist() == lists.ids[-1, :6].tolist()
+  assert (found.n_train, found.train_counts.tolist()) == (
+    whole.n_train,
+    whole.train_counts.tolist(),
+  )
+
+
+def test_numbers_are_matched_as_such(whole, tmp_path):
+  """A label that nobody else has comes last."""
+  order = ('7', '2', '4', '1', '0', '3', '5', '12')
+  dataclasses.replace(whole, labels=order).save(tmp_path / 'ids.npz')
+  file = matrix(whole, tmp_path / 'sparse.npz')
+  _, run = read_runs([tmp_path / 'ids.npz', file])
+  found = run.predictions
+  assert tuple(found.labels) == (*order, '6')
+  best = [found.labels[i] for i in found.lists['all'].ids[:, 0]]
+  assert best == [str(i) for i in whole.lists['all'].ids[:, 0]]
+  assert found.train_counts.tolist() == [*whole.train_counts.tolist(), 0]
+
+
+@pytest.mark.parametrize(
+  ('kept', 'columns', 'message'),
+  [
+    (slice(0, 11), None, '11 documents, but .*one has 12: .* row by row'),
+    (slice(None), 5, '5 labels, but .*one has 8: .* column by column'),
+  ],
+)
+def test_rows_and_columns_must_agree(
+  workdir, whole, tmp_path, kept, columns, message
+):
+  mask = np.zeros(len(whole), bool)
+  mask[kept] = True
+  file = matrix(whole.of_documents(mask), tmp_path / 'sparse.npz', columns)
+  with pytest.raises(DataError, match=f'sparse.npz: {message}'):
+    read_runs([workdir('one', 0), file])
+
+
+def test_no_gold_anywhere(whole, tmp_path):
+  file = matrix(whole, tmp_path / 'sparse.npz')
+  with pytest.raises(DataError, match='sparse.npz: has no gold .*--gold=FILE'):
+    read_runs([file])
+
+
+def test_no_gold_for_a_document(workdir, whole, tmp_path):
+  ids = ('new', *whole.doc_ids[1:])
+  bare = dataclasses.replace(whole, gold=None, doc_ids=ids)
+  bare.save(tmp_path / 'bare.npz')
+  with pytest.raises(DataError, match="bare.npz: .*one none for 'new'; --gold"):
+    read_runs([workdir('one', 0), tmp_path / 'bare.npz'])
+
+
+def test_weights_of_columns_are_those_of_a_workdirs_labels(
+  workdir, whole, tmp_path
+):
+  weights = np.arange(1.0, 9)
+  (tmp_path / 'inv.txt').write_text(''.join(f'{w}\n' for w in weights))
+  file = matrix(whole, tmp_path / 'sparse.npz')
+  files = JudgeFiles('', inv_prop=str(tmp_path / 'inv.txt'))
+  runs = read_runs([workdir('one', 0), file], files=files)
+  for weights_L in shared_weights(runs):
+    assert weights_L.tolist() == weights.tolist()

@@ -1,0 +1,172 @@
+"""Groups of seeds, means, and what may stand on one page."""
+
+import dataclasses
+import math
+import pathlib
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import Ragged
+from xjax.report.runs import (
+  Estimate,
+  Group,
+  Run,
+  check_names,
+  check_same_documents,
+  common_protocol,
+  estimate,
+  group_by_seed,
+  group_metrics,
+  protocols,
+)
+
+CONFIG = {'model': {'units': 16}, 'data': {'dir': 'x'}}
+
+
+def run(name, seed=None, predictions=None, metrics=None, **config):
+  whole = None if seed is None else {'seed': seed, **CONFIG, **config}
+  path = pathlib.Path(f'/runs/{name}')
+  return Run(name, path, 'dev', whole, metrics or {}, predictions)
+
+
+def names(groups):
+  return [(group.name, len(group.runs)) for group in groups]
+
+
+def test_runs_that_differ_in_the_seed_alone_are_one():
+  runs = [
+    run('a', 0),
+    run('other', 0, model={'units': 32}),
+    run('b', 1),
+    run('file'),
+    run('c', 2),
+    run('file'),
+  ]
+  assert names(group_by_seed(runs)) == [
+    ('a + b + c', 3),
+    ('other', 1),
+    ('file', 1),
+    ('file', 1),
+  ]
+
+
+def test_the_same_seed_twice_is_no_second_sample():
+  groups = group_by_seed([run('a', 0), run('a', 1), run('again', 1)])
+  assert names(groups) == [('a', 2), ('again', 1)]
+
+
+def test_runs_of_other_splits_are_apart():
+  one, other = run('a', 0), dataclasses.replace(run('b', 1), split='test')
+  assert len(group_by_seed([one, other])) == 2
+
+
+def test_names_of_many():
+  group = group_by_seed([run(f'r{i}', i) for i in range(5)])[0]
+  assert group.name == 'r0 + 4 more'
+  assert group.seeds == 'mean of 5 seeds'
+  assert Group('one', (run('one'),)).seeds == ''
+
+
+@pytest.mark.parametrize(
+  ('values', 'mean', 'error'),
+  [
+    # s^2 = (0.01 + 0 + 0.01) / 2, over n = 3.
+    ([0.1, 0.2, 0.3], 0.2, math.sqrt(0.01 / 3)),
+    ([0.25], 0.25, None),
+    ([0.25, 0.25], 0.25, 0.0),
+    ([1, 2], 1.5, 0.5),
+    ([0.1, None], None, None),
+    ([], None, None),
+  ],
+)
+def test_estimates(values, mean, error):
+  found = estimate(values)
+  assert found.n == len(values)
+  assert found.mean == (None if mean is None else pytest.approx(mean))
+  assert found.error == (None if error is None else pytest.approx(error))
+
+
+def test_counts_stay_whole():
+  assert type(estimate([7, 7]).mean) is int
+
+
+def test_metrics_of_a_group():
+  tables = [
+    {'xjax': {'all': {'P@1': value, 'n_docs': 9}}, 'notes': {'all': {}}}
+    for value in (0.5, 0.7)
+  ]
+  group = Group(
+    'g', tuple(run(f'{i}', i, metrics=t) for i, t in enumerate(tables))
+  )
+  found = group_metrics(group, 'xjax')['all']
+  assert found['P@1'].mean == pytest.approx(0.6)
+  assert found['P@1'].error == pytest.approx(0.1)
+  assert found['n_docs'] == Estimate(9, 0.0, 2)
+
+
+def test_protocols_are_told_from_what_stands_beside_them():
+  slices = {'all': {'P@1': 1.0}}
+  metrics = {
+    'pyxclib': slices,
+    'xjax': slices,
+    'notes': {'all': {'P@3': 'why'}},
+    'intervals': {'xjax': {'all': {'P@1': [0, 1]}}},
+    'seed': 3,
+    'differences': {'P@1': 'a sentence'},
+  }
+  assert protocols(metrics) == ['pyxclib', 'xjax']
+  ours = run('a', metrics=metrics)
+  assert common_protocol([ours]) == 'xjax'
+  theirs = run('b', metrics={'pyxclib': slices})
+  assert common_protocol([ours, theirs]) == 'pyxclib'
+  with pytest.raises(DataError, match='a: pyxclib, xjax; c: lmtc'):
+    common_protocol([ours, run('c', metrics={'lmtc': slices})])
+
+
+def test_other_documents_are_refused(predictions_of):
+  one = predictions_of()
+  other = dataclasses.replace(one, doc_ids=('new', *one.doc_ids[1:]))
+  with pytest.raises(DataError, match=r'a \(/runs/a\) and b .* 2 are in one'):
+    check_same_documents([run('a', 0, one), run('b', 0, other)])
+
+
+def test_other_gold_is_refused(predictions_of):
+  one = predictions_of()
+  rows = [one.gold[row].tolist() for row in range(len(one))]
+  rows[3] = [row for row in range(8) if row not in rows[3]][:1]
+  other = dataclasses.replace(one, gold=Ragged.of(rows))
+  with pytest.raises(DataError, match="different gold labels for 'd3'"):
+    check_same_documents([run('a', 0, one), run('b', 0, other)])
+
+
+def test_another_order_is_the_same(predictions_of):
+  """And a label more is found there as well, by the document's id."""
+  one = predictions_of()
+  order = np.random.default_rng(0).permutation(len(one))
+  labels = np.random.default_rng(1).permutation(len(one.labels))
+  place = np.argsort(labels)
+  rows = [place[one.gold[i]].tolist() for i in order]
+  other = dataclasses.replace(
+    one,
+    doc_ids=tuple(one.doc_ids[i] for i in order),
+    labels=tuple(one.labels[i] for i in labels),
+    gold=Ragged.of(rows),
+  )
+  assert other.doc_ids != one.doc_ids and other.labels != one.labels
+  check_same_documents([run('a', 0, one), run('b', 0, other), run('c', 0, one)])
+  spare = next(label for label in range(8) if label not in rows[2])
+  rows[2] = sorted([*rows[2], spare])
+  wrong = dataclasses.replace(other, gold=Ragged.of(rows))
+  with pytest.raises(
+    DataError, match=f'different gold labels for {other.doc_ids[2]!r}'
+  ):
+    check_same_documents([run('a', 0, one), run('b', 0, wrong)])
+
+
+def test_a_name_twice_is_refused():
+  groups = group_by_seed([run('a', 0), run('b'), run('a')])
+  with pytest.raises(ConfigError, match="called 'a': /runs/a and /runs/a; --n"):
+    check_names(groups)
+  check_names(groups[:2])

@@ -1,0 +1,22 @@
+"""A run in a process of its own, for tests that kill it or have several.
+
+python fit_process.py CONFIG.json WORKDIR [COORDINATOR COUNT ID]
+"""
+
+import sys
+
+from xjax.config.json import load_config
+from xjax.core import distributed
+from xjax.core.console import show_log
+from xjax.run.fit import fit
+from xjax.train.preemption import Preempted
+
+if __name__ == '__main__':
+  config, workdir, *others = sys.argv[1:]
+  show_log()
+  if others:
+    distributed.start(True, others[0], int(others[1]), int(others[2]))
+  try:
+    fit(load_config(config), workdir)
+  except Preempted:
+    sys.exit(75)

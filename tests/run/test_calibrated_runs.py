@@ -1,0 +1,187 @@
+"""The calibration of a run: made with its judging, shown, never a stale one."""
+
+import dataclasses
+import json
+import logging
+import shutil
+
+import numpy as np
+import pytest
+
+import xjax
+from xjax.core.errors import DataError
+from xjax.core.types import PAD, ScoreKind
+from xjax.data.load import load_corpus
+from xjax.judge.calibration import (
+  Calibration,
+  Method,
+  calibrate,
+  expected_calibration_error,
+)
+from xjax.judge.metrics.calibration import sigmoid
+from xjax.judge.predictions import Predictions
+from xjax.run.calibration_of_run import calibrate_run, saved_calibration
+from xjax.run.evaluate import evaluate_split
+from xjax.run.fit import fit
+from xjax.run.tag import tag_file
+from xjax.train.workdir import Workdir
+
+
+@pytest.fixture
+def workdir(finished, tmp_path):
+  return Workdir(shutil.copytree(finished.workdir, tmp_path / 'run'))
+
+
+@pytest.fixture(scope='module')
+def dev(finished):
+  return Predictions.load(finished.paths['dev'] / 'predictions.npz')
+
+
+def saved(workdir, step, method=Method.AUTO, kind=ScoreKind.LOGIT):
+  return saved_calibration(workdir, method, step, kind)
+
+
+def test_a_finished_run_is_calibrated(config, finished, dev):
+  assert config.eval.calibration is Method.AUTO
+  home = Workdir(finished.workdir)
+  digest = home.digests()['dev']
+  found = Calibration.load(finished.workdir / 'calibration.json')
+  assert found == calibrate(dev, Method.TEMPERATURE, finished.best_step, digest)
+  assert found.method is Method.TEMPERATURE
+  assert found == finished.calibration
+  assert found == saved(home, finished.best_step)
+  assert found.log_loss_after < found.log_loss_before
+  after = expected_calibration_error(dev, found)
+  assert after == pytest.approx(found.ece_after, abs=1e-12)
+
+
+def test_predictions_show_calibrated_probabilities(
+  config, finished, dev, tmp_path
+):
+  predictor = xjax.load(finished.workdir)
+  assert predictor.calibration == finished.calibration
+  split = load_corpus(config.data, config.seed).split('dev')
+  documents = [split.documents[row] for row in range(len(split))]
+  lists = dev.lists['all']
+  expected = sigmoid(finished.calibration.a * lists.scores[:, :5])
+  raw = sigmoid(lists.scores[:, :5])
+  assert np.abs(expected - raw).max() > 1e-3
+  for row, shown in enumerate(predictor.predict(documents, 5)):
+    assert [p.id for p in shown] == [dev.labels[i] for i in lists.ids[row, :5]]
+    np.testing.assert_allclose(
+      [p.score for p in shown], expected[row], atol=1e-5
+    )
+  source, output = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
+  source.write_text(
+    ''.join(
+      json.dumps({'id': d.id, 'zones': dict(d.zones)}) + '\n' for d in documents
+    )
+  )
+  tag_file(finished.workdir, str(source), str(output), 5)
+  for row, line in enumerate(output.read_text().splitlines()):
+    shown = json.loads(line)['labels']
+    np.testing.assert_allclose(
+      [label['score'] for label in shown], expected[row], atol=1e-5
+    )
+  # The artefact has the scores as the model gave them.
+  tagged = Predictions.load(output.with_suffix('.npz')).lists['all']
+  real = lists.ids != PAD
+  np.testing.assert_allclose(tagged.scores[real], lists.scores[real], atol=1e-5)
+
+
+def test_again_it_is_the_same_file(finished, workdir):
+  before = workdir.calibration.read_bytes()
+  evaluate_split(workdir.path, 'dev')
+  assert workdir.calibration.read_bytes() == before
+  workdir.calibration.unlink()
+  evaluate_split(workdir.path, 'test')
+  assert not workdir.calibration.exists()
+  evaluate_split(workdir.path, 'dev')
+  assert workdir.calibration.read_bytes() == before
+
+
+@pytest.mark.parametrize('change', [{'step': 1}, {'digest': '0' * 64}])
+def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
+  caplog.set_level(logging.INFO)
+  values = json.loads(workdir.calibration.read_text())
+  workdir.calibration.write_text(json.dumps(values | change))
+  predictor = xjax.load(workdir.path)
+  assert predictor.calibration is None
+  assert f'not of the dev split at step {predictor.step}' in caplog.text
+  assert 'experiments.evaluate --split=dev makes it' in caplog.text
+  fresh = xjax.load(finished.workdir)
+  a = finished.calibration.a
+  (shown,), (calibrated,) = (p.predict(['nipa'], 3) for p in (predictor, fresh))
+  logits = [np.log(p.score) - np.log1p(-p.score) for p in shown]
+  np.testing.assert_allclose(
+    [p.score for p in calibrated], sigmoid(a * np.array(logits)), atol=1e-5
+  )
+
+
+def test_a_missing_one_is_told(finished, workdir, caplog):
+  caplog.set_level(logging.INFO)
+  workdir.calibration.unlink()
+  assert saved(workdir, finished.best_step) is None
+  assert 'scores are not calibrated: no ' in caplog.text
+  caplog.clear()
+  # Where there is none to be expected, nothing is said.
+  assert saved(workdir, finished.best_step, method=Method.NONE) is None
+  corpus = json.loads(workdir.corpus.read_text())
+  del corpus['digests']['dev']
+  workdir.corpus.write_text(json.dumps(corpus))
+  assert saved(workdir, finished.best_step) is None
+  assert not caplog.text
+
+
+def test_a_dev_split_that_came_later(finished, workdir):
+  corpus = json.loads(workdir.corpus.read_text())
+  del corpus['digests']['dev']
+  workdir.corpus.write_text(json.dumps(corpus))
+  assert saved(workdir, finished.best_step) == finished.calibration
+
+
+def test_a_damaged_one_is_named_and_made_again(finished, workdir):
+  before = workdir.calibration.read_bytes()
+  workdir.calibration.write_bytes(before[:-20])
+  with pytest.raises(DataError, match='calibration.json.*remove it'):
+    xjax.load(workdir.path)
+  workdir.calibration.unlink()
+  evaluate_split(workdir.path, 'dev')
+  assert workdir.calibration.read_bytes() == before
+
+
+def test_one_of_other_scores_is_refused(finished, workdir):
+  with pytest.raises(DataError, match='is of a logit, not margin'):
+    saved(workdir, finished.best_step, kind=ScoreKind.MARGIN)
+
+
+def test_scores_that_cannot_be_calibrated(finished, workdir, dev, caplog):
+  caplog.set_level(logging.INFO)
+  gold = dataclasses.replace(
+    dev.gold,
+    indptr=np.zeros(len(dev) + 1, np.int64),
+    values=np.zeros(0, np.int32),
+  )
+  step, digest = finished.best_step, workdir.digests()['dev']
+  nothing = dataclasses.replace(dev, gold=gold)
+  calibrate_run(nothing, workdir, Method.AUTO, step, digest)
+  says = 'scores are not calibrated: every listed label is wrong'
+  assert says in caplog.text
+  caplog.clear()
+  predictor = xjax.load(workdir.path)
+  assert says in caplog.text
+  (shown,) = predictor.predict(['nipa'], 3)
+  workdir.calibration.unlink()
+  assert xjax.load(workdir.path).predict(['nipa'], 3) == [shown]
+
+
+def test_methods_of_the_config(config, tmp_path):
+  runs = {}
+  for method in (Method.PLATT, Method.NONE):
+    judging = dataclasses.replace(config.eval, calibration=method)
+    changed = dataclasses.replace(config, eval=judging)
+    runs[method] = fit(changed, tmp_path / method.value)
+  assert runs[Method.PLATT].calibration.method is Method.PLATT
+  assert runs[Method.PLATT].calibration.b != 0
+  assert runs[Method.NONE].calibration is None
+  assert not (tmp_path / 'none' / 'calibration.json').exists()

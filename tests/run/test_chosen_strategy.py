@@ -1,0 +1,277 @@
+"""Strategies on finished runs: what is chosen, told, judged and written."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import xjax
+from xjax.config.run import Config, NoTrain, shrink
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import PAD, ScoreKind
+from xjax.data.propensity import propensity_weights
+from xjax.judge.calibration import Method
+from xjax.judge.metrics.calibration import sigmoid
+from xjax.judge.predictions import Predictions
+from xjax.judge.request import Asked
+from xjax.run.chosen_strategy import AskedStrategy, Kind
+from xjax.run.evaluate import evaluate_split
+from xjax.run.fit import fit
+from xjax.run.tag import tag_file
+from xjax.score.config import ExactMatchModel
+from xjax.train.workdir import Workdir
+
+K = 3
+
+
+@pytest.fixture(scope='module')
+def home(finished, tmp_path_factory):
+  """A copy of the run, where evaluations are written."""
+  folder = tmp_path_factory.mktemp('strategies') / 'run'
+  return Workdir(shutil.copytree(finished.workdir, folder))
+
+
+@pytest.fixture(scope='module')
+def whole(finished):
+  """float64 probabilities [N, L] of dev, 0 of what is not scored."""
+  predictor = xjax.load(finished.workdir)
+  split = finished.corpus.split('dev')
+  found = np.zeros((len(split), len(predictor.space.labels)))
+  for batch in predictor.batches(split):
+    ids, scores = predictor.topk(batch, predictor.n_labels)
+    for row, doc in enumerate(batch.doc_B):
+      if doc != PAD:
+        found[doc, ids[0, row]] = sigmoid(scores[0, row])
+  return found
+
+
+def by_gain(gains, k=K):
+  return np.argsort(-gains, axis=-1, kind='stable')[..., :k]
+
+
+def costs_of(path, ids):
+  """A file in which the first labels weigh nothing and others much."""
+  rows = [{'id': id_, 'weight': i if i > 2 else 0} for i, id_ in enumerate(ids)]
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows[:-2]))
+  return np.array([row['weight'] for row in rows[:-2]] + [1, 1], np.float64)
+
+
+def test_labels_of_highest_score(home, whole, finished):
+  found = evaluate_split(
+    home.path, 'dev', strategy=AskedStrategy(Kind.STANDARD, K)
+  )
+  assert found.folder == home.evaluation('dev.standard')
+  np.testing.assert_array_equal(
+    found.predictions.lists['all'].ids, by_gain(whole)
+  )
+  assert found.predictions.score_kind is ScoreKind.LOGIT
+  ours, before = (
+    m['xjax']['all'] for m in (found.metrics, finished.metrics['dev'])
+  )
+  assert ours['P@3'] == before['P@3'] and ours['PSP@1'] == before['PSP@1']
+  assert ours['coverage@3'] == before['coverage@3']
+  # Cut-offs beyond the labels chosen are not judged.
+  assert 'P@5' in before and 'P@5' not in ours
+
+
+def test_labels_by_propensity(home, whole, finished):
+  space = finished.corpus.label_space
+  weights = propensity_weights(space.train_counts, space.n_train)
+  asked = AskedStrategy(Kind.PROPENSITY, K)
+  found = evaluate_split(home.path, 'dev', strategy=asked)
+  lists = found.predictions.lists['all']
+  np.testing.assert_array_equal(lists.ids, by_gain(weights * whole))
+  np.testing.assert_allclose(
+    lists.scores,
+    np.log(np.take_along_axis(weights * whole, lists.ids, 1)),
+    rtol=1e-4,
+    atol=1e-5,
+  )
+
+
+def test_labels_by_what_they_are_worth(home, whole, finished, tmp_path):
+  path = tmp_path / 'costs.jsonl'
+  weights = costs_of(path, finished.corpus.label_space.ids)
+  asked = AskedStrategy(Kind.COST, K, costs=str(path))
+  found = evaluate_split(home.path, 'dev', strategy=asked)
+  ids = found.predictions.lists['all'].ids
+  np.testing.assert_array_equal(ids, by_gain(weights * whole))
+  assert ids.min() > 2
+
+
+def test_labels_by_coverage_and_what_is_written(home, whole, finished):
+  asked = AskedStrategy(Kind.COVERAGE, K, beta=0.25, seed=4)
+  before = finished.metrics['dev']
+  found = evaluate_split(home.path, 'dev', strategy=asked)
+  values, folder = found.metrics['xjax'], home.evaluation('dev.coverage')
+  assert values['all']['coverage@3'] > before['xjax']['all']['coverage@3']
+  assert values['all']['PSP@3'] is not None
+  # Slices stay as they were.
+  assert values['few']['RP@3'] == before['xjax']['few']['RP@3']
+  assert values['all']['micro-F1'] is None
+  assert found.prior['xjax']['all'].keys() >= {'P@1', 'P@3'}
+  assert {path.name for path in folder.iterdir()} == {
+    *('predictions.npz', 'metrics.json', 'metrics.csv', 'judged.json'),
+    'strategy.json',
+  }
+  assert json.loads((folder / 'metrics.json').read_text()) == found.metrics
+  facts = json.loads((folder / 'strategy.json').read_text())
+  assert facts.pop('ms_per_document') > 0
+  n = len(whole)
+  assert facts == asked.parameters() | {'documents': n, 'asked_again': 0}
+  saved = Predictions.load(folder / 'predictions.npz')
+  assert saved.strategy == 'coverage(k=3, beta=0.25, seed=4)'
+  assert saved.score_kind is ScoreKind.MARGIN
+  assert saved.lists['few'].ids.shape[1] > K == saved.lists['all'].ids.shape[1]
+  # What the run wrote is as it was.
+  assert evaluate_split(home.path, 'dev').metrics == before
+
+
+def test_what_is_asked_to_be_judged(home):
+  asked = AskedStrategy(Kind.COVERAGE, K)
+  found = evaluate_split(
+    home.path, 'dev', asked=Asked(ks=(1,), slices=('bin:1-9',)), strategy=asked
+  )
+  values = found.metrics['xjax']
+  assert values['all']['coverage@1'] > 0 and 'P@3' not in values['all']
+  usual = evaluate_split(
+    home.path, 'dev', asked=Asked(ks=(1,), slices=('bin:1-9',))
+  )
+  # Bins are cut from the slices' lists, which are by score.
+  assert values['bin:1-9']['P@1'] == usual.metrics['xjax']['bin:1-9']['P@1']
+  with pytest.raises(ConfigError, match='--ks=5: only --strategy_k=3 labels'):
+    evaluate_split(home.path, 'dev', asked=Asked(ks=(1, 5)), strategy=asked)
+
+
+@pytest.fixture
+def tag(home, finished, tmp_path):
+  """Tags the documents of dev; returns the lines and the path of X.npz."""
+
+  def run(strategy, labelled=True):
+    split = finished.corpus.split('dev')
+    rows = [
+      {'id': d.id, 'zones': dict(d.zones)}
+      | ({'labels': list(d.labels)} if labelled else {})
+      for d in (split.documents[row] for row in range(len(split)))
+    ]
+    source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
+    source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    tag_file(home.path, str(source), str(out), 4, strategy=strategy)
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    return lines, out.with_suffix('.npz')
+
+  return run
+
+
+@pytest.mark.parametrize('kind', [Kind.COVERAGE, Kind.BOUNDED_RANDOM])
+def test_a_file_is_tagged_as_a_split_is_judged(tag, home, finished, kind):
+  asked = AskedStrategy(kind, K, seed=2)
+  lines, path = tag(asked)
+  judged = evaluate_split(home.path, 'dev', strategy=asked)
+  chosen = judged.predictions.lists['all']
+  saved = Predictions.load(path)
+  np.testing.assert_array_equal(saved.lists['all'].ids, chosen.ids)
+  assert saved.strategy == judged.predictions.strategy
+  labels = judged.predictions.labels
+  for line, ids in zip(lines, chosen.ids, strict=True):
+    assert [x['id'] for x in line['labels']] == [labels[i] for i in ids]
+  values = json.loads(path.with_name('out.metrics.json').read_text())
+  assert values['xjax']['all']['P@3'] == judged.metrics['xjax']['all']['P@3']
+  assert 'P@5' not in values['xjax']['all']
+
+
+def test_scores_told_are_the_models_probabilities(tag, finished, whole):
+  lines, path = tag(AskedStrategy(Kind.COVERAGE, K), labelled=False)
+  assert Predictions.load(path).gold is None
+  assert not path.with_name('out.metrics.json').exists()
+  index = finished.corpus.label_space.index
+  with np.errstate(divide='ignore'):
+    logits = np.log(whole) - np.log1p(-whole)
+  calibrated = sigmoid(finished.calibration.a * logits)
+  told = [[x['score'] for x in line['labels']] for line in lines]
+  ids = [[index[x['id']] for x in line['labels']] for line in lines]
+  np.testing.assert_allclose(
+    told, np.take_along_axis(calibrated, np.array(ids), 1), atol=1e-5
+  )
+  assert any(row != sorted(row, reverse=True) for row in told)
+
+
+@pytest.fixture(scope='module')
+def matched(tmp_path_factory):
+  """A run of exact match, whose scores are margins."""
+  small = shrink(Config(model=ExactMatchModel(), train=NoTrain()))
+  data = dataclasses.replace(small.data, n_train=60, n_dev=30)
+  config = dataclasses.replace(small, data=data)
+  return fit(config, tmp_path_factory.mktemp('margins') / 'run')
+
+
+@pytest.fixture
+def calibrated(matched, tmp_path):
+  """Copies the run and changes its calibration."""
+
+  def change(**parts):
+    folder = shutil.copytree(matched.workdir, tmp_path / 'run')
+    changed = dataclasses.replace(matched.calibration, **parts)
+    changed.save(folder / 'calibration.json')
+    return folder
+
+  return change
+
+
+def test_margins_count_as_calibrated(matched, calibrated):
+  a, b = 0.5, -2.0
+  folder = calibrated(method=Method.PLATT, a=a, b=b, reason=None)
+  asked = AskedStrategy(Kind.PROPENSITY, 2)
+  chosen = evaluate_split(folder, 'dev', strategy=asked).predictions
+  lists = Predictions.load(matched.paths['dev'] / 'predictions.npz').lists
+  ids, scores = lists['all'].ids, lists['all'].scores
+  space = matched.corpus.label_space
+  weights = propensity_weights(space.train_counts, space.n_train)
+  best = []
+  for given in ((a, b), (1, 0)):
+    gains = weights[ids] * sigmoid(given[0] * scores + given[1])
+    gains[ids == PAD] = -1
+    order = np.lexsort((ids, -gains))[:, :2]
+    best.append(np.take_along_axis(ids, order, 1))
+  np.testing.assert_array_equal(chosen.lists['all'].ids, best[0])
+  assert (best[0] != best[1]).any()
+  assert chosen.assigned_above is None
+
+
+def test_margins_without_a_calibration(calibrated):
+  folder = calibrated(method=Method.NONE, a=1.0, b=0.0, reason='none fits')
+  asked = AskedStrategy(Kind.COVERAGE, 2)
+  with pytest.raises(
+    ConfigError, match=r'could not be calibrated \(none fits\)'
+  ):
+    evaluate_split(folder, 'dev', strategy=asked)
+  (folder / 'calibration.json').unlink()
+  with pytest.raises(ConfigError, match='experiments.evaluate --split=dev'):
+    evaluate_split(folder, 'dev', strategy=asked)
+  assert not (folder / 'eval' / 'dev.coverage').exists()
+  asked = AskedStrategy(Kind.BOUNDED_RANDOM, 2)  # takes scores of any kind
+  assert evaluate_split(folder, 'dev', strategy=asked).metrics
+
+
+def test_costs_of_unknown_labels(home, tmp_path):
+  path = tmp_path / 'costs.jsonl'
+  path.write_text('{"id": "unheard-of", "weight": 1}\n')
+  asked = AskedStrategy(Kind.COST, K, costs=str(path))
+  with pytest.raises(DataError, match="costs.jsonl:1: 'unheard-of' is no lab"):
+    evaluate_split(home.path, 'dev', strategy=asked)
+
+
+@pytest.mark.parametrize(
+  ('parts', 'says'),
+  [
+    ({'k': 0}, '--strategy_k=0: must be at least 1'),
+    ({'beta': -0.1}, '--beta=-0.1: a number of at least 0'),
+    ({'beta': float('nan')}, '--beta=nan'),
+    ({'kind': Kind.COST}, '--strategy=cost needs --costs=FILE'),
+  ],
+)
+def test_what_cannot_be_is_refused(parts, says):
+  with pytest.raises(ConfigError, match=says):
+    AskedStrategy(**({'kind': Kind.COVERAGE, 'k': 5} | parts))

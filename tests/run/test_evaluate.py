@@ -1,0 +1,215 @@
+"""Judging a finished run again: on its own documents, and on others."""
+
+import dataclasses
+import json
+import logging
+import shutil
+
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.config import JsonlData
+from xjax.data.formats.synthetic import make_synthetic
+from xjax.judge.files.judged import JudgeFiles
+from xjax.judge.request import Asked, Similarity
+from xjax.run.evaluate import evaluate_files, evaluate_split, saved_threshold
+from xjax.run.fit import fit
+from xjax.train.workdir import Workdir
+
+
+def write_split(path, documents):
+  rows = (
+    {'id': d.id, 'zones': dict(d.zones), 'labels': list(d.labels)}
+    for d in documents
+  )
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+
+
+@pytest.fixture(scope='module')
+def corpus_dir(config, tmp_path_factory):
+  folder = tmp_path_factory.mktemp('corpus')
+  _, splits = make_synthetic(config.data)
+  for name, documents in splits.items():
+    write_split(folder / f'{name}.jsonl', documents)
+  return folder
+
+
+@pytest.fixture(scope='module')
+def read_config(config, corpus_dir):
+  data = JsonlData(
+    dir=str(corpus_dir),
+    hold_out_labels=2,
+    tokens=config.data.tokens,
+    workers=1,
+  )
+  return dataclasses.replace(config, data=data)
+
+
+@pytest.fixture(scope='module')
+def read_run(read_config, tmp_path_factory):
+  return fit(read_config, tmp_path_factory.mktemp('read') / 'run')
+
+
+@pytest.fixture
+def workdir(read_run, tmp_path):
+  return Workdir(shutil.copytree(read_run.workdir, tmp_path / 'run'))
+
+
+@pytest.fixture
+def other_dir(corpus_dir, tmp_path):
+  """Its dev is half of the run's, with a gold label nobody knows."""
+  shutil.copytree(corpus_dir, tmp_path / 'other')
+  path = tmp_path / 'other' / 'dev.jsonl'
+  lines = path.read_text().splitlines(keepends=True)
+  row = json.loads(lines[0])
+  lines[0] = json.dumps(row | {'labels': [*row['labels'], 'unheard-of']}) + '\n'
+  path.write_text(''.join(lines[: len(lines) // 2]))
+  return tmp_path / 'other'
+
+
+def contents(folder):
+  files = (path for path in folder.rglob('*') if path.is_file())
+  return {str(p.relative_to(folder)): p.read_bytes() for p in files}
+
+
+@pytest.mark.parametrize('split', ['dev', 'test'])
+def test_again_on_its_own_documents(read_run, workdir, corpus_dir, split):
+  before = contents(workdir.path / 'eval')
+  found = evaluate_split(workdir.path, split)
+  assert found.metrics == read_run.metrics[split]
+  assert found.prior == read_run.prior[split]
+  assert found.folder == workdir.evaluation(split)
+  assert contents(workdir.path / 'eval') == before
+  moved = shutil.copytree(corpus_dir, workdir.path.parent / 'moved')
+  again = evaluate_split(workdir.path, split, str(moved))
+  assert (again.metrics, again.prior) == (found.metrics, found.prior)
+  assert again.folder == found.folder
+  assert contents(workdir.path / 'eval') == before
+
+
+def test_other_documents_have_a_folder_of_their_own(
+  read_config, read_run, workdir, other_dir
+):
+  before = contents(workdir.path / 'eval')
+  found = evaluate_split(workdir.path, 'dev', str(other_dir))
+  values = found.metrics['xjax']['all']
+  assert values['n_docs'] + values['n_skipped'] == 8
+  assert found.folder.name.startswith('dev@')
+  after = contents(workdir.path / 'eval')
+  assert {name: after[name] for name in before} == before
+  assert {name.split('/')[0] for name in set(after) - set(before)} == {
+    found.folder.name
+  }
+  # Its threshold is the one that the run's own dev has tuned.
+  own = read_run.metrics['dev']['xjax']['all']['threshold-tuned']
+  assert values['threshold-tuned'] == own
+  assert saved_threshold(workdir, read_run.best_step) == own
+  assert fit(read_config, workdir.path).metrics == read_run.metrics
+
+
+def test_a_split_the_run_did_not_have(workdir, other_dir):
+  (other_dir / 'dev.jsonl').rename(other_dir / 'extra.jsonl')
+  found = evaluate_split(workdir.path, 'extra', str(other_dir))
+  assert found.folder.name.startswith('extra@')
+
+
+@pytest.mark.parametrize('change', [{'step': 5}, {'digest': '0' * 64}])
+def test_what_is_of_another_checkpoint_or_corpus_is_not_believed(
+  read_config, read_run, workdir, change, caplog
+):
+  caplog.set_level(logging.INFO)
+  mark = json.loads(workdir.judged('dev').read_text())
+  assert mark['step'] == read_run.best_step
+  workdir.judged('dev').write_text(json.dumps(mark | change))
+  (workdir.evaluation('dev') / 'metrics.json').write_text(
+    '{"xjax": {"all": {"threshold-tuned": 9.0}}}'
+  )
+  assert saved_threshold(workdir, read_run.best_step) is None
+  assert 'no tuned threshold' in caplog.text
+  metrics = evaluate_split(workdir.path, 'test').metrics['xjax']['all']
+  assert 'micro-F1-tuned' not in metrics
+  assert fit(read_config, workdir.path).metrics == read_run.metrics
+  assert json.loads(workdir.judged('dev').read_text()) == mark
+
+
+def test_an_unfinished_folder_is_not_believed(read_run, workdir):
+  folder = workdir.evaluation('dev')
+  complete = contents(folder)
+  for name in complete:
+    (folder / name).unlink()
+    assert saved_threshold(workdir, read_run.best_step) is None
+    (folder / name).write_bytes(complete[name])
+  assert saved_threshold(workdir, read_run.best_step) is not None
+
+
+def test_damaged_metrics_are_named(read_run, workdir):
+  (workdir.evaluation('dev') / 'metrics.json').write_text('{}')
+  with pytest.raises(DataError, match='eval/dev: not metrics of xjax'):
+    saved_threshold(workdir, read_run.best_step)
+
+
+def test_a_made_corpus_lies_nowhere(finished, tmp_path):
+  with pytest.raises(ConfigError, match='--data_dir: '):
+    evaluate_split(finished.workdir, 'dev', str(tmp_path))
+
+
+def test_saved_predictions_are_judged_and_nothing_is_written(read_run):
+  folder = read_run.paths['dev']
+  before = contents(folder)
+  files = JudgeFiles(folder / 'predictions.npz')
+  found = evaluate_files(files, Asked(ks=(1, 3, 5, 10)))
+  assert found.folder is None
+  assert contents(folder) == before
+  assert found.prior == read_run.prior['dev']
+  for name, values in found.metrics['xjax'].items():
+    saved = read_run.metrics['dev']['xjax'][name]
+    assert values == {metric: saved[metric] for metric in values}
+
+
+def test_what_is_asked_for_is_judged_and_not_written(
+  read_config, read_run, workdir
+):
+  before = contents(workdir.path)
+  asked = Asked(
+    ks=(2, 4),
+    kinds=('P', 'ILD', 'micro-F1-tuned'),
+    protocols=('lmtc', 'xjax'),
+    slices=('bin:1-9',),
+    similarity=Similarity.CO_OCCURRENCE,
+    replicates=20,
+  )
+  found = evaluate_split(workdir.path, 'dev', asked=asked)
+  assert contents(workdir.path) == before
+  assert found.folder == workdir.evaluation('dev')
+  assert [*found.metrics][:2] == ['lmtc', 'xjax']
+  slices = found.metrics['xjax']
+  assert 'bin:1-9' in slices
+  counts = {'n_docs', 'n_skipped', 'n_labels', 'threshold-tuned'}
+  assert set(slices['all']) - counts == {
+    *('P@2', 'P@4', 'ILD@2', 'ILD@4', 'micro-F1-tuned'),
+  }
+  # The threshold is the one that the run's dev has tuned.
+  own = read_run.metrics['dev']['xjax']['all']
+  for name in ('threshold-tuned', 'micro-F1-tuned'):
+    assert slices['all'][name] == own[name]
+  assert found.metrics['intervals']['xjax']['all']['P@2']
+  assert found.prior.keys() <= {'lmtc', 'notes'}  # once, without intervals
+  # Where nothing is said of cut-offs, the run's hold.
+  alike = evaluate_split(workdir.path, 'dev', asked=Asked(kinds=('P',)))
+  assert alike.criteria.ks == read_config.eval.criteria().ks
+
+
+def test_labels_of_the_run_have_descriptors(workdir):
+  asked = Asked(ks=(3,), kinds=('ILD',), similarity=Similarity.DESCRIPTORS)
+  found = evaluate_split(workdir.path, 'dev', asked=asked)
+  by_words = found.metrics['xjax']['all']['ILD@3']
+  asked = dataclasses.replace(asked, similarity=Similarity.CO_OCCURRENCE)
+  found = evaluate_split(workdir.path, 'dev', asked=asked)
+  assert by_words != found.metrics['xjax']['all']['ILD@3']
+  assert 0 < by_words <= 1
+
+
+def test_thresholds_are_tuned_on_the_dev_of_a_run(read_run):
+  files = JudgeFiles(read_run.paths['dev'] / 'predictions.npz')
+  with pytest.raises(ConfigError, match='micro-F1-tuned: a --workdir alone'):
+    evaluate_files(files, Asked(kinds=('P', 'micro-F1-tuned')))

@@ -1,0 +1,106 @@
+"""An encoder that was trained, written and begun with again."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from xjax.config.run import Config, NoTrain, shrink
+from xjax.core.atomic import WriteError
+from xjax.core.errors import ConfigError
+from xjax.core.mesh import make_mesh
+from xjax.data.config import SubwordsConfig, SyntheticData
+from xjax.data.text.subwords import Subwords
+from xjax.run.export import export_encoder
+from xjax.run.fit import fit, load
+from xjax.run.neural_training import plan_neural
+from xjax.score.config import (
+  BertConfig,
+  ClsConfig,
+  ExactMatchModel,
+  NeuralModel,
+  NoEmbedding,
+  OneVsAllConfig,
+)
+from xjax.score.pretrained.model_folder import ModelFolder
+from xjax.train.initial.encoder import check_encoder, start_encoder
+from xjax.train.state import by_path
+from xjax.train.workdir import Workdir
+
+
+def config_of(folder=''):
+  pooling = ClsConfig(pooler=True)
+  model = NeuralModel(NoEmbedding(), BertConfig(), pooling, OneVsAllConfig())
+  data = SyntheticData(tokens=SubwordsConfig())
+  config = shrink(Config(data=data, model=model))
+  config.model.encoder.folder = folder
+  return config
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('run') / 'w'
+  fit(config_of(), folder)
+  return folder
+
+
+def test_the_folder_has_what_was_trained(run, tmp_path):
+  assert export_encoder(run, tmp_path / 'm').step in (1, 2)
+  found = ModelFolder.at(str(tmp_path / 'm'))
+  trained = {
+    path: np.asarray(x)
+    for path, x in by_path(load(run).scorer.params).items()
+    if path.startswith(('encoder/', 'pooling/dense/'))
+  }
+  params = found.parameters()
+  assert params.keys() == trained.keys()
+  assert all(np.array_equal(params[path], trained[path]) for path in params)
+  kept = json.loads((run / 'features' / 'encoder.json').read_text())
+  assert kept.items() <= found.config.items()
+
+
+def test_the_tokenizer_is_that_of_the_run(run, tmp_path):
+  export_encoder(run, tmp_path / 'm')
+  kept = Subwords.load(run / 'features' / 'tokenizer.json')
+  assert Subwords.of_folder(tmp_path / 'm').digest == kept.digest
+  config = json.loads((tmp_path / 'm' / 'tokenizer_config.json').read_text())
+  assert config['model_max_length'] == 16
+  tokens = ('pad', 'unk', 'cls', 'sep', 'mask')
+  assert [config[f'{name}_token'] for name in tokens] == [
+    '[PAD]',
+    '[UNK]',
+    '[CLS]',
+    '[SEP]',
+    '[MASK]',
+  ]
+
+
+def test_another_run_begins_with_it(run, tmp_path):
+  export_encoder(run, tmp_path / 'm')
+  config = config_of(str(tmp_path / 'm'))
+  kept = Workdir.at(run)
+  check_encoder(config, kept)
+  space, words = kept.label_space(), len(kept.subwords())
+  mesh = make_mesh(config.mesh)
+  plan = plan_neural(config, space, words, mesh, kept.architecture())
+  with jax.set_mesh(mesh):
+    state = start_encoder(plan.init(jax.random.key(0)), config)
+  begun, trained = by_path(state.params), by_path(load(run).scorer.params)
+  for path in ('encoder/embeddings/word', 'pooling/dense/kernel'):
+    assert np.array_equal(begun[path], trained[path])
+
+
+def test_nothing_is_written_over(run, tmp_path):
+  (tmp_path / 'm').write_text('mine')
+  with pytest.raises(WriteError, match='is there already'):
+    export_encoder(run, tmp_path / 'm')
+  assert (tmp_path / 'm').read_text() == 'mine'
+
+
+def test_other_runs_have_no_such_encoder(tmp_path):
+  config = Config(model=ExactMatchModel(), train=NoTrain())
+  fit(shrink(config), tmp_path / 'w')
+  with pytest.raises(ConfigError, match='has no encoder of the BERT family'):
+    export_encoder(tmp_path / 'w', tmp_path / 'm')
+  assert not (tmp_path / 'm').exists()

@@ -1,0 +1,294 @@
+"""fit from a config to judged predictions, and again in its workdir."""
+
+import copy
+import dataclasses
+import json
+import logging
+import os
+import re
+import shutil
+import signal
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from xjax.config.json import load_config
+from xjax.core.errors import ConfigError, DataError, UserError
+from xjax.data.load import load_corpus
+from xjax.data.schema import LabelSpace
+from xjax.data.text.words import Vocabulary
+from xjax.judge.predictions import Predictions
+from xjax.run.fit import fit
+from xjax.train.checkpoint import intact_steps, read_meta, read_params
+from xjax.train.loop import Loop
+from xjax.train.preemption import Preempted
+
+
+@pytest.fixture
+def workdir(finished, tmp_path):
+  """A copy of the finished run, to go on in."""
+  return shutil.copytree(finished.workdir, tmp_path / 'run')
+
+
+def changed(config, **fields):
+  """The config with fields set by dotted path."""
+  config = copy.deepcopy(config)
+  for path, value in fields.items():
+    holder, *names = config, *path.split('__')
+    for name in names[:-1]:
+      holder = getattr(holder, name)
+    setattr(holder, names[-1], value)
+  return config
+
+
+def test_workdir_is_as_described(config, finished):
+  folder = finished.workdir
+  assert load_config(folder / 'config.json') == config
+  corpus = load_corpus(config.data, config.seed)
+  described = json.loads((folder / 'corpus.json').read_text())
+  vocab = Vocabulary.load(folder / 'features' / 'vocab.txt')
+  assert described == {
+    'n_train': 40,
+    'splits': {'train': 40, 'dev': 16, 'test': 16},
+    'digests': {name: s.digest for name, s in corpus.splits.items()},
+    'fingerprint': corpus.fingerprint,
+    'vocabulary': vocab.digest,
+  }
+  space = LabelSpace.load(folder / 'labels.jsonl', 40)
+  assert space.ids == corpus.label_space.ids
+  assert space.n_held_out == 2
+  names = {path.name for path in folder.iterdir()}
+  assert names == {
+    'config.json',
+    'corpus.json',
+    'labels.jsonl',
+    'features',
+    'checkpoints',
+    'calibration.json',
+    'metrics.jsonl',
+    'tb',
+    'eval',
+  }
+  assert intact_steps(folder / 'checkpoints')[-1] == 6
+  for name in ('dev', 'test'):
+    assert finished.paths[name] == folder / 'eval' / name
+    found = {path.name for path in finished.paths[name].iterdir()}
+    assert found == {
+      'judged.json',
+      'metrics.csv',
+      'metrics.json',
+      'predictions.npz',
+    }
+
+
+def test_result_is_what_was_written(finished):
+  assert finished.steps == 6
+  assert finished.best_step in (3, 6)
+  for name, metrics in finished.metrics.items():
+    path = finished.paths[name] / 'metrics.json'
+    assert json.loads(path.read_text()) == metrics
+    assert set(metrics['xjax']) == {
+      'all',
+      'frequent',
+      'few',
+      'zero',
+      'held_out',
+    }
+    assert set(finished.prior[name]['xjax']) == set(metrics['xjax'])
+  dev, test = (finished.metrics[n]['xjax']['all'] for n in ('dev', 'test'))
+  assert dev['threshold-tuned'] == test['threshold-tuned']
+  assert dev['micro-F1-tuned'] >= dev['micro-F1']
+
+
+def test_held_out_labels_are_gold_and_never_ranked(finished):
+  found = Predictions.load(finished.paths['dev'] / 'predictions.npz')
+  assert len(found.held_out) == 2
+  assert np.isin(found.held_out, found.gold.values).any()
+  assert found.lists['all'].ids.max() < found.n_scored
+  assert (found.lists['held_out'].ids == -1).all()
+
+
+def test_records_of_training(finished):
+  lines = (finished.workdir / 'metrics.jsonl').read_text().splitlines()
+  rows = [json.loads(line) for line in lines]
+  assert [r['step'] for r in rows if r['kind'] == 'train'] == list(range(1, 7))
+  assert [r['step'] for r in rows if r['kind'] == 'judge'] == [3, 6]
+  assert all(
+    r['loss'] > 0 and r['learning_rate'] == pytest.approx(0.02)
+    for r in rows
+    if r['kind'] == 'train'
+  )
+
+
+def test_again_tells_the_same_and_changes_nothing(config, finished, caplog):
+  caplog.set_level(logging.INFO)
+  before = (finished.workdir / 'metrics.jsonl').read_bytes()
+  again = fit(config, finished.workdir)
+  assert dataclasses.replace(again, corpus=finished.corpus) == finished
+  assert 'training was finished at step 6 of 6' in caplog.text
+  assert (finished.workdir / 'metrics.jsonl').read_bytes() == before
+
+
+def test_what_is_missing_of_the_judging_is_made_again(
+  config, finished, workdir
+):
+  shutil.rmtree(workdir / 'eval' / 'test')
+  again = fit(config, workdir)
+  assert again.metrics == finished.metrics
+  for name in ('dev', 'test'):
+    files = (r.paths[name] / 'predictions.npz' for r in (again, finished))
+    assert len({file.read_bytes() for file in files}) == 1
+
+
+def test_more_steps_continue(config, workdir, caplog):
+  caplog.set_level(logging.INFO)
+  more = changed(config, train__steps=8, train__log_every=2)
+  result = fit(more, workdir)
+  assert result.steps == 8
+  assert 'config changed: train.steps: 6 -> 8' in caplog.text
+  assert 'resuming at step 6 of 8' in caplog.text
+  assert load_config(workdir / 'config.json') == more
+  lines = (workdir / 'metrics.jsonl').read_text().splitlines()
+  steps = [json.loads(line)['step'] for line in lines]
+  assert steps == sorted(steps) and steps[-1] == 8
+
+
+def test_another_config_is_refused(config, workdir):
+  before = (workdir / 'config.json').read_bytes()
+  other = changed(config, seed=5, train__batch_size=8, train__steps=9)
+  with pytest.raises(ConfigError) as error:
+    fit(other, workdir)
+  message = str(error.value)
+  assert 'seed: 0 -> 5' in message and 'train.batch_size: 16 -> 8' in message
+  assert 'train.steps' not in message
+  assert str(workdir) in message
+  assert (workdir / 'config.json').read_bytes() == before
+
+
+def test_another_corpus_is_refused(config, workdir):
+  path = workdir / 'corpus.json'
+  described = json.loads(path.read_text())
+  path.write_text(json.dumps({**described, 'fingerprint': 'other'}))
+  with pytest.raises(DataError, match='was started on another corpus'):
+    fit(config, workdir)
+
+
+def swap(lines):
+  return [lines[1], lines[0], *lines[2:]]
+
+
+@pytest.mark.parametrize('change', [swap, lambda lines: lines[:-1]])
+def test_another_vocabulary_is_refused(config, workdir, change):
+  path = workdir / 'features' / 'vocab.txt'
+  path.write_text(''.join(change(path.read_text().splitlines(True))))
+  with pytest.raises(DataError, match='vocab.txt: not the vocabulary that'):
+    fit(config, workdir)
+
+
+def test_a_vocabulary_without_a_digest(config, finished, workdir):
+  """Of an older run, or of one killed before the digest was written."""
+  path = workdir / 'corpus.json'
+  whole = path.read_text()
+  described = json.loads(whole)
+  del described['vocabulary']
+  path.write_text(json.dumps(described))
+  assert fit(config, workdir).metrics == finished.metrics
+  assert path.read_text() == whole
+  path.write_text(json.dumps(described))
+  vocab = workdir / 'features' / 'vocab.txt'
+  vocab.write_text(''.join(vocab.read_text().splitlines(True)[:-1]))
+  with pytest.raises(DataError, match='its parameters are not those'):
+    fit(config, workdir)
+
+
+def test_sigterm_waits_for_what_is_being_saved(config, workdir, monkeypatch):
+  close, closed = ocp.CheckpointManager.close, []
+
+  def interrupted(manager):
+    os.kill(os.getpid(), signal.SIGTERM)
+    close(manager)
+    closed.append(manager)
+
+  monkeypatch.setattr(ocp.CheckpointManager, 'close', interrupted)
+  with pytest.raises(Preempted):
+    fit(config, workdir)
+  assert len(closed) == 1
+
+
+def test_a_warm_start_is_not_looked_up_again(
+  config, workdir, tmp_path, monkeypatch
+):
+  def killed(*arguments):
+    raise KeyboardInterrupt
+
+  warm = changed(config, train__init_from=str(workdir), train__steps=1)
+  best = read_meta(workdir / 'checkpoints', 6)['best_step']
+  expected = read_params(workdir / 'checkpoints', best)
+  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr(Loop, 'run', killed)
+    fit(warm, tmp_path / 'warm')
+  folder = tmp_path / 'warm' / 'checkpoints'
+  assert intact_steps(folder) == [0]
+  np.testing.assert_array_equal(
+    read_params(folder, 0)['embedding/table'], expected['embedding/table']
+  )
+  shutil.rmtree(workdir)
+  assert fit(warm, tmp_path / 'warm').steps == 1
+
+
+@pytest.mark.parametrize(
+  'fields, says',
+  [
+    ({'mesh__data': 3}, 'mesh.data=3'),
+    ({'train__batch_size': 12}, 'train.batch_size=12 must be a multiple of 8'),
+    (
+      {'train__batch_size': 8, 'train__accumulate': 2},
+      'train.batch_size=8 must be a multiple of 16',
+    ),
+    ({'eval__batch_size': 4}, 'eval.batch_size=4 must be a multiple of 8'),
+    ({'train__best_metric': 'few/P@2'}, 'few/P@2'),
+    ({'train__best_metric': 'frequent/P@1'}, 'frequent/P@1 has no value'),
+    ({'train__init_from': '/nowhere'}, 'init_from=/nowhere: no checkpoints'),
+  ],
+)
+def test_impossible_configs(all_devices, config, tmp_path, fields, says):
+  with pytest.raises(ConfigError, match=says):
+    fit(changed(config, **fields), tmp_path / 'run')
+
+
+def test_workdir_in_the_way(config, tmp_path):
+  file = tmp_path / 'file'
+  file.write_text('')
+  with pytest.raises(ConfigError, match='is a file'):
+    fit(config, file)
+  (tmp_path / 'run' / 'checkpoints').mkdir(parents=True)
+  with pytest.raises(DataError, match='no config.json'):
+    fit(config, tmp_path / 'run')
+
+
+def test_no_dev_split(config, tmp_path, caplog):
+  caplog.set_level(logging.INFO)
+  alone = changed(config, data__n_dev=0, train__steps=2, train__patience=1)
+  result = fit(alone, tmp_path / 'run')
+  assert caplog.text.count('no dev split') == 1
+  assert (result.best_step, set(result.metrics)) == (2, {'test'})
+  assert 'micro-F1-tuned' not in result.metrics['test']['xjax']['all']
+
+
+def test_config_is_not_changed(config, finished):
+  del finished
+  assert dataclasses.asdict(config)['train']['steps'] == 6
+
+
+def test_a_loss_that_is_not_finite_names_the_documents(config, tmp_path):
+  wild = changed(config, train__learning_rate=1e30, train__judge_every=16)
+  with pytest.raises(UserError) as error:
+    fit(wild, tmp_path / 'run')
+  message = str(error.value)
+  assert 'training stopped at step 2: loss' in message
+  assert 'epoch 0, batch 1, documents' in message
+  train = load_corpus(config.data, config.seed).split('train')
+  named = re.search('documents (.*?)[.] The', message)[1].split(', ')
+  assert len(named) > 4 and set(named) <= set(train.ids)
+  assert intact_steps(tmp_path / 'run' / 'checkpoints') == [1]

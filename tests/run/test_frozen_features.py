@@ -1,0 +1,336 @@
+"""Runs whose documents come as vectors of an outside encoder."""
+
+import copy
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+import xjax
+from xjax.config.check import check_config
+from xjax.config.run import Config, NeuralTrain, shrink
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.config import FeatureFilesConfig, JsonlData, WordsConfig
+from xjax.data.schema import Label
+from xjax.judge.predictions import Predictions
+from xjax.run.chosen_strategy import AskedStrategy, Kind
+from xjax.run.evaluate import evaluate_split
+from xjax.run.fit import fit
+from xjax.run.tag import tag_file
+from xjax.score.config import (
+  EmbeddingConfig,
+  FeaturesConfig,
+  HANConfig,
+  LabelAttentionConfig,
+  MeanConfig,
+  NeuralModel,
+  NoEncoder,
+  NoPooling,
+  OneVsAllConfig,
+  ZeroShotConfig,
+)
+
+L, SIZES = 12, {'train': 40, 'dev': 10, 'test': 9}
+STEPS = 60
+
+
+def gold(name: str) -> list[list[int]]:
+  rng = np.random.default_rng(SIZES[name])
+  return [
+    sorted(rng.permutation(L)[: rng.integers(1, 5)]) for _ in range(SIZES[name])
+  ]
+
+
+def ids(name: str) -> list[str]:
+  return [f'{name}-{row}' for row in range(SIZES[name])]
+
+
+def save_features(
+  folder: pathlib.Path, name: str, vectors: np.ndarray, of: list[str]
+) -> None:
+  np.save(folder / f'{name}.npy', vectors)
+  (folder / f'{name}.ids.txt').write_text('\n'.join(of) + '\n')
+
+
+def vectors_of(name: str) -> np.ndarray:
+  """A 1 for each gold label, and a little of everything."""
+  vectors = np.zeros((SIZES[name], L), np.float32)
+  for row, labels in enumerate(gold(name)):
+    vectors[row, labels] = 1
+  return vectors
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory) -> pathlib.Path:
+  folder = tmp_path_factory.mktemp('features')
+  for name in SIZES:
+    rows = (
+      {'id': id_, 'text': '-', 'labels': [f'l{i:02d}' for i in labels]}
+      for id_, labels in zip(ids(name), gold(name), strict=True)
+    )
+    lines = (json.dumps(row) + '\n' for row in rows)
+    (folder / f'{name}.jsonl').write_text(''.join(lines))
+    save_features(folder, name, vectors_of(name), ids(name))
+  return folder
+
+
+@pytest.fixture(scope='module')
+def settings(folder) -> Config:
+  return Config(
+    data=JsonlData(dir=str(folder), tokens=FeatureFilesConfig(), workers=1),
+    model=NeuralModel(
+      FeaturesConfig(dim=L, dropout=0.1),
+      NoEncoder(),
+      MeanConfig(),
+      OneVsAllConfig(),
+    ),
+    train=NeuralTrain(
+      batch_size=8,
+      steps=STEPS,
+      learning_rate=0.3,
+      checkpoint_every=20,
+      judge_every=STEPS,
+    ),
+    eval=shrink(Config()).eval,
+  )
+
+
+@pytest.fixture(scope='module')
+def frozen(settings, tmp_path_factory):
+  return fit(settings, tmp_path_factory.mktemp('frozen') / 'run')
+
+
+def scores_of(result) -> np.ndarray:
+  return Predictions.load(result.paths['dev'] / 'predictions.npz').lists['all']
+
+
+def moved(config: Config, folder: pathlib.Path) -> Config:
+  config = copy.deepcopy(config)
+  config.data.tokens.dir = str(folder)
+  return config
+
+
+def copied(folder: pathlib.Path, to: pathlib.Path) -> pathlib.Path:
+  shutil.copytree(folder, to)
+  for path in to.glob('*.jsonl'):
+    path.unlink()
+  return to
+
+
+def test_features_that_tell_the_labels_are_learnt(frozen):
+  for name in ('dev', 'test'):
+    metrics = frozen.metrics[name]['xjax']['all']
+    assert metrics['R-Precision'] == 1.0
+    assert frozen.prior[name]['xjax']['all']['R-Precision'] < 0.8
+
+
+def test_the_workdir_has_no_vocabulary(frozen):
+  assert not (frozen.workdir / 'features').exists()
+  described = json.loads((frozen.workdir / 'corpus.json').read_text())
+  assert 'vocabulary' not in described
+
+
+def test_order_and_further_rows_do_not_matter(
+  settings, folder, frozen, tmp_path
+):
+  there = tmp_path / 'there'
+  there.mkdir()
+  for name, n in SIZES.items():
+    order = np.random.default_rng(0).permutation(n)
+    other = np.full((1, L), np.nan, np.float32)  # of nobody: never read
+    vectors = np.concatenate([other, vectors_of(name)[order]])
+    save_features(there, name, vectors, ['x', *np.array(ids(name))[order]])
+  again = fit(moved(settings, there), tmp_path / 'run')
+  a, b = scores_of(again), scores_of(frozen)
+  np.testing.assert_array_equal(a.ids, b.ids)
+  np.testing.assert_array_equal(a.scores, b.scores)
+
+
+def test_resumes_bit_for_bit(settings, frozen, tmp_path):
+  half = copy.deepcopy(settings)
+  half.train.steps = 20
+  fit(half, tmp_path / 'run')
+  again = fit(settings, tmp_path / 'run')
+  a, b = scores_of(again), scores_of(frozen)
+  np.testing.assert_array_equal(a.scores, b.scores)
+
+
+def test_other_features_are_another_corpus(settings, folder, frozen, tmp_path):
+  there = copied(folder, tmp_path / 'there')
+  workdir = shutil.copytree(frozen.workdir, tmp_path / 'run')
+  longer = moved(settings, there)
+  longer.train.steps += 1
+  assert fit(longer, workdir).steps == STEPS + 1
+  save_features(there, 'dev', vectors_of('dev') + 1, ids('dev'))
+  with pytest.raises(DataError, match='was started on another corpus'):
+    fit(longer, workdir)
+
+
+def test_states_of_tokens(settings, folder, tmp_path):
+  there = copied(folder, tmp_path / 'there')
+  for name in SIZES:
+    states = [np.eye(L, dtype=np.float16)[labels] for labels in gold(name)]
+    save_features(there, name, np.concatenate(states), ids(name))
+    np.save(there / f'{name}.lengths.npy', [len(s) for s in states])
+  config = moved(settings, there)
+  config.data.tokens.max_tokens, config.data.tokens.buckets = 4, (2, 4)
+  config.model.pooling = NoPooling()
+  config.model.head = LabelAttentionConfig()
+  result = fit(config, tmp_path / 'run')
+  assert result.metrics['dev']['xjax']['all']['R-Precision'] > 0.9
+
+
+def test_another_size_is_refused(settings, tmp_path):
+  config = copy.deepcopy(settings)
+  config.model.embedding.dim = 5
+  with pytest.raises(ConfigError) as raised:
+    fit(config, tmp_path / 'run')
+  message = str(raised.value)
+  assert 'model.embedding.dim=5' in message
+  assert f'train.npy has vectors of size {L}' in message
+  assert not (tmp_path / 'run').exists()
+
+
+def test_missing_documents_and_values_that_are_not_finite(
+  settings, folder, tmp_path
+):
+  there = copied(folder, tmp_path / 'there')
+  vectors = vectors_of('train')
+  vectors[7, 3] = np.nan
+  save_features(there, 'train', vectors, ids('train'))
+  with pytest.raises(DataError, match=r"train\.npy: document 'train-7' has"):
+    fit(moved(settings, there), tmp_path / 'run')
+  save_features(there, 'train', vectors[:-1], ids('train')[:-1])
+  with pytest.raises(DataError, match="1 of 40 documents are.*'train-39'"):
+    fit(moved(settings, there), tmp_path / 'other')
+  assert not (tmp_path / 'other').exists()
+
+
+def test_documents_are_judged_and_predicted_alike(frozen):
+  evaluate_split(frozen.workdir, 'test')
+  saved = Predictions.load(frozen.paths['test'] / 'predictions.npz')
+  predictor = xjax.load(frozen.workdir)
+  found = predictor.predict(ids('test'), 3, features=list(vectors_of('test')))
+  for row, labels in enumerate(found):
+    at = saved.lists['all'].ids[row, :3]
+    assert [label.id for label in labels] == [saved.labels[i] for i in at]
+  states = [vector[None] for vector in vectors_of('test')]
+  assert predictor.predict(ids('test'), 3, features=states) == found
+  assert predictor.predict([], 3, features=[]) == []
+
+
+def test_features_for_prediction_are_asked_for_and_checked(frozen):
+  predictor = xjax.load(frozen.workdir)
+  with pytest.raises(ConfigError, match='--features=STEM'):
+    predictor.predict(['a'])
+  with pytest.raises(DataError, match='features: 1 for 2 documents'):
+    predictor.predict(['a', 'b'], features=[np.zeros(L)])
+  with pytest.raises(DataError, match=r'documents\[1\].* shape \(5,\)'):
+    predictor.predict(['a', 'b'], features=[np.zeros(L), np.zeros(5)])
+
+
+def test_a_file_is_tagged_with_its_features(frozen, folder, tmp_path):
+  source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
+  lines = (folder / 'test.jsonl').read_text().splitlines(keepends=True)
+  source.write_text(''.join(lines[::-1]))
+  stem = str(folder / 'test')
+  tag_file(frozen.workdir, str(source), str(out), 2, features=stem)
+  found = [json.loads(line) for line in out.read_text().splitlines()]
+  assert [row['id'] for row in found] == ids('test')[::-1]
+  for row, labels in zip(found, gold('test')[::-1], strict=True):
+    wanted = {f'l{i:02d}' for i in labels}
+    best = {label['id'] for label in row['labels']}
+    assert len(best & wanted) == min(2, len(wanted))
+  with pytest.raises(ConfigError, match='--features=STEM'):
+    tag_file(frozen.workdir, str(source), str(out), 2)
+  with pytest.raises(DataError, match='9 of 9 documents are missing'):
+    other = str(folder / 'dev')
+    tag_file(frozen.workdir, str(source), str(out), 2, features=other)
+
+
+def test_strategies_read_features_too(frozen, folder, tmp_path):
+  asked = AskedStrategy(Kind.COVERAGE, 2)
+  judged = evaluate_split(frozen.workdir, 'test', strategy=asked).predictions
+  source, out = str(folder / 'test.jsonl'), tmp_path / 'out.jsonl'
+  stem = str(folder / 'test')
+  tag_file(frozen.workdir, source, str(out), 2, features=stem, strategy=asked)
+  ids_NK = Predictions.load(out.with_suffix('.npz')).lists['all'].ids
+  np.testing.assert_array_equal(ids_NK, judged.lists['all'].ids)
+  assert (ids_NK >= 0).all()
+
+
+def test_another_run_begins_with_its_rows(settings, frozen, tmp_path):
+  config = copy.deepcopy(settings)
+  config.train.init_from, config.train.steps = str(frozen.workdir), 1
+  config.train.learning_rate = 1e-9
+  again = fit(config, tmp_path / 'run')
+  a, b = scores_of(again), scores_of(frozen)
+  np.testing.assert_allclose(a.scores, b.scores, atol=1e-4)
+
+
+def test_labels_with_vectors_are_scored_unseen(settings, folder, tmp_path):
+  there = copied(folder, tmp_path / 'there')
+  config = moved(settings, there)
+  config.data.hold_out_labels = 2
+  config.model.pooling, config.model.head = NoPooling(), ZeroShotConfig()
+  labels = [f'l{i:02d}' for i in range(L)]
+  with pytest.raises(DataError, match=r'labels\.npy: no such file'):
+    fit(config, tmp_path / 'run')
+  vectors = np.eye(L, dtype=np.float32)
+  save_features(there, 'labels', vectors[1:], labels[1:])
+  with pytest.raises(DataError, match="1 of 12 .* missing, such as 'l00'"):
+    fit(config, tmp_path / 'run')
+  save_features(there, 'labels', vectors[:, :7], labels)
+  with pytest.raises(ConfigError, match=r'dim=12: .*labels\.npy .* size 7'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+  save_features(there, 'labels', vectors[::-1], labels[::-1])
+  result = fit(config, tmp_path / 'run')
+  saved = Predictions.load(result.paths['dev'] / 'predictions.npz')
+  ranked = saved.lists['held_out'].ids[:, :2]
+  assert (np.sort(ranked, axis=1) == saved.held_out).all()
+  predictor = xjax.load(result.workdir)
+  assert len(predictor.predict(['a'], L, [np.ones(L)])[0]) == L
+  with pytest.raises(ConfigError, match='cannot be scored by name'):
+    predictor.with_labels([Label('new', 'new label')])
+
+
+def test_words_are_not_features(finished, tmp_path):
+  predictor = xjax.load(finished.workdir)
+  with pytest.raises(ConfigError, match='reads the words'):
+    predictor.predict(['a'], features=[np.zeros(8)])
+  source = tmp_path / 'in.jsonl'
+  source.write_text('{"text": "a"}\n')
+  with pytest.raises(ConfigError, match='reads the words'):
+    tag_file(finished.workdir, str(source), '-', 2, features='x')
+
+
+@pytest.mark.parametrize(
+  ('part', 'value', 'says'),
+  [
+    ('tokens', WordsConfig(), 'model.embedding=FeaturesConfig'),
+    ('embedding', EmbeddingConfig(), 'model.embedding=EmbeddingConfig'),
+    ('embedding', FeaturesConfig(dim=0), 'model.embedding.dim=0'),
+    ('embedding', FeaturesConfig(dropout=1.0), 'dropout=1.0'),
+    ('encoder', HANConfig(), 'by_zone'),
+    ('pooling', NoPooling(), 'needs a pooling'),
+    ('tokens', FeatureFilesConfig(max_tokens=2), 'buckets'),
+  ],
+)
+def test_parts_that_do_not_go_together(settings, part, value, says):
+  config = copy.deepcopy(settings)
+  setattr(config.data if part == 'tokens' else config.model, part, value)
+  with pytest.raises(ConfigError, match=says) as raised:
+    check_config(config)
+  assert '\n' not in str(raised.value)
+
+
+def test_the_embedded_corpus_makes_its_own(settings, tmp_path):
+  made = shrink(settings)
+  predictor = xjax.load(fit(made, tmp_path / 'run').workdir)
+  (labels,) = predictor.predict(['some words'], 3)
+  assert len(labels) == 3
+  given = [np.zeros(made.model.embedding.dim)]
+  assert predictor.predict(['some words'], 3, features=given) != [labels]

@@ -1,0 +1,150 @@
+"""Labels added when predicting: their scores, and where they stand."""
+
+import dataclasses
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+import xjax
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.load import load_corpus
+from xjax.data.schema import Label
+from xjax.judge.files.judged import JudgeFiles
+from xjax.judge.predictions import Predictions
+from xjax.judge.request import Asked
+from xjax.run.evaluate import evaluate_files
+from xjax.run.fit import fit
+from xjax.run.tag import tag_file
+from xjax.score.config import UnifiedConfig, ZeroShotConfig
+
+HEADS = {
+  'zero_shot': ZeroShotConfig(chunk=8),
+  'unified': UnifiedConfig(chunk=8, hidden_labels=2),
+}
+
+
+@pytest.fixture(scope='module', params=HEADS)
+def workdir(request, config, tmp_path_factory):
+  """A run whose labels are known by descriptors, two of them held out."""
+  model = dataclasses.replace(config.model, head=HEADS[request.param])
+  train = dataclasses.replace(config.train, steps=2, judge_every=2)
+  config = dataclasses.replace(config, model=model, train=train)
+  return fit(config, tmp_path_factory.mktemp('described') / 'run').workdir
+
+
+@pytest.fixture(scope='module')
+def predictor(workdir):
+  return xjax.load(workdir)
+
+
+@pytest.fixture(scope='module')
+def documents(config):
+  split = load_corpus(config.data, config.seed).split('dev')
+  return [split.documents[row] for row in range(8)]
+
+
+def test_scored_as_a_held_out_label_of_that_name(predictor, documents):
+  space = predictor.space
+  held, n_scored = space.held_out, space.n_trained + space.n_held_out
+  new = [Label(f'new-{i}', space.labels[i].name) for i in reversed(held)]
+  more = predictor.with_labels(new)
+  assert more.space.ids[:n_scored] == space.ids[:n_scored]
+  assert more.space.ids[n_scored : n_scored + 2] == ('new-15', 'new-14')
+  before = predictor.predict(documents, 99)
+  after = more.predict(documents, 99)
+  for old, now in zip(before, after, strict=True):
+    scores = {x.id: x.score for x in now}
+    assert len(scores) == len(old) + 2 == n_scored + 2
+    for label in old:
+      assert scores[label.id] == pytest.approx(label.score, abs=1e-5)
+    for i, added in zip(reversed(held), new, strict=True):
+      known = scores[space.ids[i]]
+      assert scores[added.id] == pytest.approx(known, abs=1e-6)
+  names = {x.id: x.name for x in after[0]}
+  assert names['new-15'] == space.labels[15].name
+  # The first one is as it was, and a third may take more.
+  assert len(predictor.predict(documents[:1], 99)[0]) == n_scored
+  third = more.with_labels([Label('third', new[0].name)])
+  assert third.space.n_new == 3
+  assert len(third.predict(documents[:1], 99)[0]) == n_scored + 3
+
+
+@pytest.fixture
+def tag(workdir, tmp_path):
+  def run(rows, labels, output='out.jsonl', **more):
+    source, file = tmp_path / 'in.jsonl', tmp_path / 'new.txt'
+    source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    file.write_text(labels)
+    path = tmp_path / output
+    tag_file(workdir, str(source), str(path), 4, labels=str(file), **more)
+    return path
+
+  return run
+
+
+def digests(folder):
+  return {
+    path: hashlib.sha256(path.read_bytes()).hexdigest()
+    for path in folder.rglob('*')
+    if path.is_file()
+  }
+
+
+def test_the_artefact_has_them(tag, workdir, predictor, documents):
+  space = predictor.space
+  own = space.n_trained + space.n_held_out
+  name = space.labels[space.held_out[0]].name
+  zones = dict(documents[0].zones)
+  gold = [space.ids[0], name, 'unheard-of']
+  rows = [{'zones': zones, 'labels': gold}, {'text': 'x', 'labels': []}]
+  before = digests(workdir)
+  path = tag(rows, f'{name}\n{space.labels[1].name}\n', explain=1)
+  assert digests(workdir) == before
+  predictions = Predictions.load(path.with_suffix('.npz'))
+  assert predictions.labels == (
+    *space.ids[:own],
+    name,
+    space.labels[1].name,
+    'unheard-of',
+  )
+  assert predictions.n_scored == own + 2
+  assert predictions.train_counts[own:].tolist() == [0, 0, 0]
+  assert predictions.gold[0].tolist() == [0, own, own + 2]
+  np.testing.assert_array_equal(predictions.held_out, space.held_out)
+  assert predictions.masks['zero'][own:].all()
+  zero = predictions.lists['zero'].ids
+  assert {own, own + 1} <= set(zero[0].tolist())
+  metrics = json.loads(path.with_suffix('.metrics.json').read_text())
+  assert metrics['xjax']['zero']['R@10'] == pytest.approx(1 / 2)
+  # The prior beside them ranks the run's own zero-shot labels, then the new.
+  n = int(predictions.masks['zero'][:own].sum())
+  files = JudgeFiles(path.with_suffix('.npz'))
+  prior = evaluate_files(files, Asked(ks=(n, n + 1))).prior['xjax']['zero']
+  assert prior[f'R@{n}'] == 0
+  assert prior[f'R@{n + 1}'] == pytest.approx(1 / 2)
+  lines = [json.loads(line) for line in path.read_text().splitlines()]
+  assert [len(row['labels']) for row in lines] == [4, 4]
+  assert all(len(x['why']) == 1 for x in lines[0]['labels'])
+
+
+def test_faults_leave_nothing(tag, predictor, tmp_path):
+  space = predictor.space
+  with pytest.raises(DataError) as raised:
+    tag([{'text': 'x'}], f'mani\n{space.ids[0]}\nmani\n??\n')
+  assert [
+    line.rpartition('/')[2] for line in str(raised.value).split('\n')
+  ] == [
+    f"new.txt:2: the run has the label '{space.ids[0]}' already",
+    "new.txt:3: label 'mani' is on line 1 already",
+    "new.txt:4: the name '??' has no letter in it",
+  ]
+  with pytest.raises(DataError, match="no vector for any word.*'qqqq'"):
+    tag([{'text': 'x'}], 'qqqq\n')
+  assert not list(tmp_path.glob('out*'))
+
+
+def test_heads_that_read_no_names_say_which_do(finished, tmp_path):
+  with pytest.raises(ConfigError, match='label_attention .*zero_shot, unified'):
+    tag_file(finished.workdir, '-', '-', 1, labels=str(tmp_path / 'none'))

@@ -1,0 +1,71 @@
+"""Labels that a run never saw, added by name, in the documents about them."""
+
+import json
+
+import numpy as np
+
+from xjax.config.run import Config, NeuralTrain
+from xjax.data.config import SyntheticData, WordsConfig
+from xjax.data.load import load_corpus
+from xjax.run.fit import fit
+from xjax.run.tag import tag_file
+from xjax.score.config import (
+  CNNConfig,
+  EmbeddingConfig,
+  NeuralModel,
+  UnifiedConfig,
+)
+
+
+def config_of(labels):
+  tokens = WordsConfig(max_tokens=64, buckets=(64,), min_count=1)
+  words = EmbeddingConfig(32, 0.1, 0.0, init_scale=1.0, frozen=True)
+  return Config(
+    data=SyntheticData(
+      n_train=800, n_dev=200, n_test=0, labels=labels, workers=1, tokens=tokens
+    ),
+    model=NeuralModel(
+      words,
+      CNNConfig(filters=64, dropout=0.1),
+      head=UnifiedConfig(hidden_labels=8),
+    ),
+    train=NeuralTrain(
+      batch_size=32,
+      steps=250,
+      learning_rate=5e-3,
+      checkpoint_every=250,
+      judge_every=250,
+    ),
+  )
+
+
+def test_their_documents_rank_them_high(tmp_path):
+  corpus = load_corpus(config_of('corpus').data, 0)
+  space, dev = corpus.label_space, corpus.split('dev')
+  new = {int(i) for i in np.argsort(-space.train_counts)[3:90:6]}
+  known = [id_ for i, id_ in enumerate(space.ids) if i not in new]
+  (tmp_path / 'known.txt').write_text('\n'.join(known))
+  config = config_of(str(tmp_path / 'known.txt'))
+  workdir = fit(config, tmp_path / 'run').workdir
+  names = {space.labels[i].name: space.ids[i] for i in new}
+  (tmp_path / 'new.txt').write_text('\n'.join(names))
+  documents = [dev.documents[row] for row in range(len(dev))]
+  (tmp_path / 'in.jsonl').write_text(
+    ''.join(json.dumps({'zones': dict(d.zones)}) + '\n' for d in documents)
+  )
+  out = tmp_path / 'out.jsonl'
+  tag_file(
+    workdir,
+    str(tmp_path / 'in.jsonl'),
+    str(out),
+    5,
+    labels=str(tmp_path / 'new.txt'),
+  )
+  about, others = [], []
+  for document, line in zip(documents, out.read_text().splitlines()):
+    top = {label['id'] for label in json.loads(line)['labels']}
+    for label, id_ in names.items():
+      (about if id_ in document.labels else others).append(label in top)
+  assert len(about) > 100
+  # In the top 5 of 200: a fifth, as against one document in seventy.
+  assert np.mean(about) > 0.1 > 4 * np.mean(others)

@@ -1,0 +1,163 @@
+"""The step of millions of labels, as a program for devices that are not here.
+
+Lowered programs have the head's collectives, which are written in shard_map;
+those that partitioning adds are in programs compiled for 8 CPU devices.
+"""
+
+import dataclasses
+
+import jax
+from jax.sharding import AbstractMesh, AxisType
+import numpy as np
+import pytest
+
+from experiments.configs import amazon_3m_like
+from xjax.config.run import Dtype
+from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh
+from xjax.data.schema import LabelSpace
+from xjax.losses.build import chunk_loss
+from xjax.plan.collectives import (
+  bytes_by_kind,
+  compiled_collectives,
+  lowered_collectives,
+)
+from xjax.plan.memory import on_device, traffic_of
+from xjax.plan.sizes import BatchShape
+from xjax.plan.step import batch_of
+from xjax.run.neural_training import plan_neural
+from xjax.score.heads.storage import Storage
+from xjax.score.pretrained.architecture import Activation, Architecture
+from xjax.train.optimizer import make_optimizer
+from xjax.train.step import make_train_step
+
+LABELS, DOCUMENTS = 2_812_281, 1_717_899
+POSITIVES = 64  # places for gold labels
+# But for its layers, of which twelve take longer and show no more.
+BERT_BASE = Architecture(
+  vocab_size=30_522,
+  dim=768,
+  layers=2,
+  heads=12,
+  inner=3072,
+  positions=512,
+  token_types=2,
+  activation=Activation.GELU,
+  norm_eps=1e-12,
+  pad_id=0,
+  position_offset=0,
+)
+
+
+@pytest.fixture(scope='module')
+def n_devices():
+  return 8
+
+
+def step_of(config, labels, architecture, mesh):
+  """(plan, lowering of the step for a platform), of abstract arrays alone."""
+  counts = np.full(labels, 36 * DOCUMENTS // LABELS, np.int32)
+  space = LabelSpace((), counts, DOCUMENTS, labels)
+  plan = plan_neural(config, space, 0, mesh, architecture)
+  train = config.train
+  step = make_train_step(
+    plan, make_optimizer(train), chunk_loss(train.loss), mesh
+  )
+  batch = batch_of(config, shape_of(config), mesh)
+  key = jax.eval_shape(lambda: jax.random.key(0))
+
+  def lowered(platform):
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+      traced = step.trace(plan.abstract, batch, key)
+      return traced.lower(lowering_platforms=(platform,))
+
+  return plan, lowered
+
+
+def shape_of(config):
+  size = config.train.batch_size
+  return BatchShape(size, size, config.data.tokens.max_tokens, 0, POSITIVES)
+
+
+# cuDNN's attention can be asked for on a GPU alone; dropout does without it.
+@pytest.mark.parametrize(
+  ('platform', 'backend', 'shape', 'storage', 'dropout'),
+  [
+    ('tpu', 'tpu', (16, 16), Storage.BFLOAT16, 0.0),
+    ('cuda', 'gpu', (8, 1), Storage.FLOAT8, 0.1),
+  ],
+)
+def test_lowers_for_many_devices(
+  platform, backend, shape, storage, dropout, monkeypatch
+):
+  # Attention is written for the devices that there are.
+  monkeypatch.setattr(jax, 'default_backend', lambda: backend)
+  config = amazon_3m_like.get_config()
+  config.model.head.storage = storage
+  config.model.encoder.attention_dropout = dropout
+  mesh = AbstractMesh(shape, (DATA, LABEL), axis_types=(AxisType.Auto,) * 2)
+  plan, lowered = step_of(config, LABELS, BERT_BASE, mesh)
+  found = lowered_collectives(lowered(platform))
+
+  expected = traffic_of(config, plan, shape_of(config), mesh)
+  sent = expected.collectives
+  assert bytes_by_kind(found) == {
+    'all-gather': sent.all_gather,
+    'reduce-scatter': sent.reduce_scatter,
+    'all-reduce': sent.all_reduce + sent.scalars,
+  }
+  assert not any(one.looped for one in found)
+  # Documents alone: nothing has the size of labels, of a device or a chunk.
+  documents, dim = config.train.batch_size, BERT_BASE.dim
+  sizes = {n for one in found for operand in one.shapes for n in operand}
+  assert sizes <= {documents, documents // shape[0], dim, POSITIVES}
+  assert on_device(plan.abstract.params['head']) == expected.held.rows
+
+
+@pytest.mark.parametrize('shape', [(2, 4), (8, 1)])
+def test_compiled_for_eight_devices(shape, all_devices):
+  config = small_config()
+  mesh = make_mesh(MeshConfig(*shape))
+  plan, lowered = step_of(config, 4000, small_bert(config), mesh)
+  found = compiled_collectives(lowered('cpu').compile().as_text())
+
+  trained, _ = plan.split(plan.abstract.params)
+  encoder = on_device(trained)
+  count = 4  # of documents, an int32
+  sent = traffic_of(config, plan, shape_of(config), mesh).collectives
+  assert bytes_by_kind(found) == {
+    'all-gather': sent.all_gather,
+    'reduce-scatter': sent.reduce_scatter,
+    'all-reduce': sent.all_reduce + sent.scalars + encoder + count,
+  }
+  assert not any(one.looped for one in found)
+  rows = plan.abstract.params['head']['kernel'].shape[0]
+  known = {rows, rows // 8, 4000, config.model.head.chunk}
+  sizes = {n for one in found for operand in one.shapes for n in operand}
+  assert not known & sizes
+
+
+def small_config():
+  """In float32: CPUs would send what has 16 bits as 32."""
+  config = amazon_3m_like.get_config()
+  config.data.tokens = dataclasses.replace(
+    config.data.tokens, max_tokens=8, buckets=(8,)
+  )
+  config.model.encoder.dropout = config.model.pooling.dropout = 0.0
+  config.model.head.chunk = 256
+  config.train.batch_size = 16
+  config.train.compute_dtype = Dtype.FLOAT32
+  return config
+
+
+def small_bert(config):
+  """Of which all rows are used: a gradient of the others is not sent."""
+  return dataclasses.replace(
+    BERT_BASE,
+    vocab_size=50,
+    dim=24,
+    layers=1,
+    heads=2,
+    inner=40,
+    positions=config.data.tokens.max_tokens,
+    token_types=1,
+  )

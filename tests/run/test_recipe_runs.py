@@ -1,0 +1,110 @@
+"""Whole runs by a recipe: averaged, partly frozen, of other losses."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError
+from xjax.core.types import ScoreKind
+from xjax.judge.calibration import Method
+from xjax.judge.predictions import Predictions
+from xjax.losses.config import (
+  FocalConfig,
+  PropensityWeights,
+  SquaredHingeConfig,
+)
+from xjax.run.fit import fit, load
+from xjax.score.config import MeanConfig, NoEncoder, OneVsAllConfig
+from xjax.train.average import EMAConfig
+from xjax.train.checkpoint import read_params
+from xjax.train.state import by_path
+from xjax.train.writers import CLOCK_FIELDS
+
+RECIPE = {
+  'rates': ('head/*=0.5',),
+  'freeze': ('embedding/*',),
+  'loss': FocalConfig(gamma=1.0),
+  'label_weights': PropensityWeights(),
+  'average': EMAConfig(decay=0.5, start=3),
+}
+
+
+def by_recipe(config, **fields):
+  """With a model that compiles fast."""
+  model = dataclasses.replace(
+    config.model,
+    encoder=NoEncoder(),
+    pooling=MeanConfig(),
+    head=OneVsAllConfig(chunk=8),
+  )
+  train = dataclasses.replace(config.train, **fields)
+  return dataclasses.replace(config, model=model, train=train)
+
+
+@pytest.fixture(scope='module')
+def averaged(config, tmp_path_factory):
+  """What fit returned; its workdir must not be changed: copy it."""
+  workdir = tmp_path_factory.mktemp('averaged') / 'run'
+  return fit(by_recipe(config, **RECIPE), workdir)
+
+
+def records(workdir):
+  lines = (workdir / 'metrics.jsonl').read_text().splitlines()
+  rows = [json.loads(line) for line in lines]
+  return [
+    {name: v for name, v in row.items() if name not in CLOCK_FIELDS}
+    for row in rows
+  ]
+
+
+def test_what_is_loaded_is_the_mean(averaged):
+  judged = {
+    r['step']: r for r in records(averaged.workdir) if r['kind'] == 'judge'
+  }
+  assert 'raw_metrics' not in judged[3]
+  assert judged[6]['metrics'] != judged[6]['raw_metrics']
+  chosen = judged[averaged.best_step]['metrics']['all']
+  assert averaged.metrics['dev']['xjax']['all']['nDCG@5'] == chosen['nDCG@5']
+  saved = read_params(averaged.workdir / 'checkpoints', averaged.best_step)
+  predictor = load(averaged.workdir)
+  found = by_path(predictor.scorer.params)
+  for name, param in saved.items():
+    np.testing.assert_array_equal(found[name], param)
+
+
+def test_resuming_is_bitwise(config, averaged, tmp_path):
+  workdir = tmp_path / 'run'
+  shutil.copytree(averaged.workdir, workdir)
+  folder = workdir / 'checkpoints'
+  for step in (5, 6):
+    shutil.rmtree(folder / str(step))
+  again = fit(by_recipe(config, **RECIPE), workdir)
+  assert again.best_step == averaged.best_step
+  assert records(workdir) == records(averaged.workdir)
+  before, after = (
+    read_params(path / 'checkpoints', 6) for path in (averaged.workdir, workdir)
+  )
+  for name, param in before.items():
+    np.testing.assert_array_equal(after[name], param)
+
+
+def test_margins_are_no_probabilities(config, tmp_path):
+  run = fit(by_recipe(config, loss=SquaredHingeConfig()), tmp_path / 'run')
+  saved = Predictions.load(run.paths['dev'] / 'predictions.npz')
+  assert saved.score_kind is ScoreKind.MARGIN
+  assert saved.assigned_above == 0.0
+  assert run.metrics['dev']['xjax']['all']['micro-F1'] is not None
+  assert run.calibration.score_kind is ScoreKind.MARGIN
+  assert run.calibration.method in (Method.PLATT, Method.NONE)
+  predictor = load(run.workdir)
+  assert predictor.score_kind is ScoreKind.MARGIN
+
+
+def test_a_group_that_is_empty_leaves_nothing_behind(config, tmp_path):
+  for fields in ({'freeze': ('encodr/*',)}, {'rates': ('encodr/*=0.1',)}):
+    with pytest.raises(ConfigError, match="'encodr/.* matches no parameter"):
+      fit(by_recipe(config, **fields), tmp_path / 'run')
+  assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,396 @@
+"""Runs of linear models and label trees: fit, stop, go on, load, predict."""
+
+import copy
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+
+import xjax
+from xjax.config.run import Config, EvalConfig
+from xjax.config.sparse import (
+  Blocks,
+  Liblinear,
+  LinearTrain,
+  OnDevices,
+  TreeTrain,
+)
+from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.types import ScoreKind
+from xjax.data.config import (
+  GivenFeaturesConfig,
+  JsonlData,
+  Norm,
+  SyntheticData,
+  TfidfConfig,
+  XcFeaturesData,
+)
+from xjax.judge.predictions import Predictions
+from xjax.report.terminal.fitted import run_summary
+from xjax.run.evaluate import evaluate_split
+from xjax.run.fit import fit
+from xjax.run.sparse import SparseFit
+from xjax.score.config import LinearModel, TreeModel
+from xjax.score.linear.config import Loss
+from xjax.score.linear.part_files import PartFiles
+from xjax.score.trees.config import (
+  Clusters,
+  ClusterTree,
+  CompleteTree,
+  HuffmanTree,
+  LabelFeatures,
+  TaxonomyTree,
+)
+from xjax.train.workdir import Workdir
+
+N_DEV, N_LABELS, HELD_OUT = 60, 100, 3
+PLT = TreeTrain(loss=Loss.LOGISTIC, c=10.0, threshold=0.01, workers=1)
+XR = TreeTrain(threshold=0.01)
+SMALL = {'arity': 4, 'max_leaf': 4}
+LIBLINEAR = Liblinear(batch_labels=10, workers=1)
+
+
+def config_of(model, train):
+  data = SyntheticData(
+    n_train=500,
+    n_dev=N_DEV,
+    n_test=0,
+    n_labels=N_LABELS,
+    hold_out_labels=HELD_OUT,
+    workers=1,
+    tokens=TfidfConfig(max_features=2000, max_ngram=1),
+  )
+  judging = EvalConfig(batch_size=32, depth=20, ks=(1, 5))
+  model, train = copy.deepcopy((model, train))  # tests may change them
+  return Config(data=data, model=model, train=train, eval=judging)
+
+
+RUNS = {
+  'plt': (TreeModel(ClusterTree(**SMALL), beam=20), PLT),
+  'xr': (TreeModel(ClusterTree(**SMALL)), XR),
+  'halved': (TreeModel(ClusterTree(**SMALL, clusters=Clusters.TWO_MEANS)), XR),
+  'names': (
+    TreeModel(ClusterTree(**SMALL, features=LabelFeatures.NAMES)),
+    XR,
+  ),
+  'by_length': (
+    TreeModel(
+      ClusterTree(
+        **SMALL, features=LabelFeatures.PIFA_BY_LENGTH, spherical=False
+      )
+    ),
+    PLT,
+  ),
+  'trees': (TreeModel(ClusterTree(**SMALL), n_trees=3, exact=True), PLT),
+  'complete': (TreeModel(CompleteTree(3), beam=4), XR),
+  'huffman': (TreeModel(HuffmanTree(), exact=True), PLT),
+  'taxonomy': (TreeModel(TaxonomyTree(), exact=True), PLT),
+  'blocks': (LinearModel(), LinearTrain()),
+  'devices': (LinearModel(), LinearTrain(solver=OnDevices(chunk=64))),
+  'svm': (LinearModel(), LinearTrain(solver=LIBLINEAR)),
+  'lr': (
+    LinearModel(),
+    LinearTrain(loss=Loss.LOGISTIC, c=10.0, solver=LIBLINEAR),
+  ),
+}
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  """Name -> what fit returned; each run is made once."""
+  made = {}
+
+  def run(name):
+    if name not in made:
+      folder = tmp_path_factory.mktemp(name) / 'run'
+      made[name] = fit(config_of(*RUNS[name]), folder)
+    return made[name]
+
+  return run
+
+
+def contents(folder):
+  files = (path for path in folder.rglob('*') if path.is_file())
+  return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize('name', RUNS)
+def test_it_learns_and_is_loaded_as_it_was_judged(finished, name):
+  result = finished(name)
+  have, prior = (
+    x['dev']['xjax']['all'] for x in (result.metrics, result.prior)
+  )
+  assert have['RP@5'] > prior['RP@5'] + 0.3
+  assert have['micro-F1'] > 0.7
+  dev = Predictions.load(result.paths['dev'] / 'predictions.npz')
+  predictor = xjax.load(result.workdir)
+  split = result.corpus.split('dev')
+  documents = [split.documents[row] for row in range(N_DEV)]
+  lists = predictor.predict(documents, 20)
+  labels = np.array(dev.labels)
+  ids_NK = dev.lists['all'].ids
+  assert [[found.id for found in row] for row in lists] == [
+    labels[row[row >= 0]].tolist() for row in ids_NK
+  ]
+  assert predictor.predict([d.text() for d in documents[:3]], 20) == lists[:3]
+  scores = np.array([found.score for row in lists for found in row])
+  assert ((scores >= 0) & (scores <= 1)).all()  # calibrated on dev
+  logistic = RUNS[name][1].loss is Loss.LOGISTIC
+  wanted = ScoreKind.LOGIT if logistic else ScoreKind.MARGIN
+  assert predictor.score_kind is wanted
+
+
+def test_the_workdir_has_what_the_model_is_and_nothing_else(finished):
+  found = finished('trees')
+  assert {path.name for path in found.workdir.iterdir()} == {
+    'config.json',
+    'corpus.json',
+    'labels.jsonl',
+    'calibration.json',
+    'eval',
+    'features',
+    'model',
+  }
+  names = {path.name for path in (found.workdir / 'model').iterdir()}
+  trees = {f'tree_{number}.npz' for number in range(3)}
+  assert names == {*trees, 'search.json'}
+  one, two, _ = (found.workdir / 'model' / name for name in sorted(trees))
+  assert one.read_bytes() != two.read_bytes()
+  assert found.steps == 0 and 'checkpoint' not in run_summary(found)
+
+
+@pytest.mark.parametrize('name', ['trees', 'svm'])
+def test_a_second_start_changes_nothing(finished, name):
+  before = contents(finished(name).workdir)
+  again = fit(config_of(*RUNS[name]), finished(name).workdir)
+  assert contents(finished(name).workdir) == before
+  assert again.metrics == finished(name).metrics
+
+
+@pytest.mark.parametrize('name', ['taxonomy', 'svm'])
+def test_evaluate_says_the_same(finished, name):
+  path = finished(name).paths['dev'] / 'metrics.json'
+  before = path.read_bytes()
+  path.unlink()
+  evaluate_split(finished(name).workdir, 'dev')
+  assert path.read_bytes() == before
+
+
+class Terminated:
+  """Saves parts as usual, and has SIGTERM come with some of them."""
+
+  def __init__(self, monkeypatch, every):
+    self.saved, self._every = 0, every
+    self._save = PartFiles.save
+    monkeypatch.setattr(PartFiles, 'save', lambda *args: self.save(*args))
+
+  def save(self, parts, name, arrays):
+    self._save(parts, name, arrays)
+    self.saved += 1
+    if self.saved % self._every == 0:
+      os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize('name', ['trees', 'lr'])
+def test_a_run_that_is_asked_to_stop_goes_on(
+  finished, name, tmp_path, monkeypatch
+):
+  """At every second part; in the end all is the same, byte for byte."""
+  config, whole = config_of(*RUNS[name]), contents(finished(name).workdir)
+  terminated = Terminated(monkeypatch, every=2)
+  stops = 0
+  while True:
+    try:
+      fit(config, tmp_path / 'run')
+      break
+    except Preempted:
+      stops += 1
+  assert stops >= 2 and terminated.saved >= 2 * stops
+  assert contents(tmp_path / 'run') == whole
+
+
+def test_workers_change_nothing(finished, tmp_path):
+  config = config_of(*RUNS['xr'])
+  config.train.workers, config.data.workers = 3, 0
+  fit(config, tmp_path / 'run')
+  found, whole = contents(tmp_path / 'run'), contents(finished('xr').workdir)
+  del found['config.json'], whole['config.json']
+  assert found == whole
+
+
+@pytest.mark.parametrize('solver', [Blocks(), OnDevices()])
+def test_several_processes_train_on_devices_alone(
+  tmp_path, monkeypatch, solver
+):
+  config = config_of(LinearModel(), LinearTrain(solver=solver))
+  run = SparseFit(config, Workdir.at(tmp_path))
+  monkeypatch.setattr('jax.process_count', lambda: 2)
+  if isinstance(solver, OnDevices):
+    run.check_start()
+  else:
+    with pytest.raises(ConfigError, match='one process'):
+      run.check_start()
+
+
+def test_another_config_is_refused(finished):
+  config = config_of(*RUNS['xr'])
+  config.model.tree.max_leaf = 5
+  with pytest.raises(ConfigError, match='tree.max_leaf: 4 -> 5'):
+    fit(config, finished('xr').workdir)
+  config = config_of(*RUNS['svm'])
+  config.train.c = 2.0
+  with pytest.raises(ConfigError, match='train.c: 1.0 -> 2.0'):
+    fit(config, finished('svm').workdir)
+
+
+def test_another_search_is_judged_anew(tmp_path):
+  """And nothing is trained anew."""
+  config = config_of(*RUNS['complete'])
+  config.model.beam = 1
+  one = fit(config, tmp_path / 'run')
+  path = tmp_path / 'run' / 'model' / 'tree_0.npz'
+  before = path.stat().st_mtime_ns
+  (left := path.with_suffix('.parts')).mkdir()  # of a run killed at its end
+  config.model.beam = 40
+  many = fit(copy.deepcopy(config), tmp_path / 'run')
+  config.model.exact, config.model.beam = True, 1
+  exact = fit(config, tmp_path / 'run')
+  assert path.stat().st_mtime_ns == before and not left.exists()
+  values = [x.metrics['dev']['xjax']['all']['RP@5'] for x in (one, many, exact)]
+  assert values[0] < values[1] == values[2]
+  assert fit(config, tmp_path / 'run').metrics == exact.metrics
+
+
+TAXONOMIES = {
+  'No such file': None,
+  'no label has a parent': 'Root\ta\tb\n',
+  'is below nothing': 'Root\ta\nb\tc\n',
+  "'a' is its own ancestor|one its own ancestor": 'Root\tx\na\tb\nb\ta\n',
+}
+
+
+@pytest.mark.parametrize('says', TAXONOMIES)
+def test_taxonomies_that_are_none_leave_nothing_behind(tmp_path, says):
+  config = config_of(*RUNS['taxonomy'])
+  path = tmp_path / 'taxonomy.txt'
+  config.model.tree = TaxonomyTree(str(path))
+  if TAXONOMIES[says]:
+    path.write_text(TAXONOMIES[says])
+  with pytest.raises((ConfigError, DataError), match=says):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run' / 'config.json').exists()
+
+
+def test_a_taxonomy_of_a_file(finished, tmp_path):
+  """That of the labels themselves, as a file, is the same tree."""
+  space = finished('taxonomy').corpus.label_space
+  below = {}
+  for label in space.labels:
+    parent = (*label.parents, 'Root')[0]
+    below.setdefault(parent, []).append(label.id)
+  lines = ['\t'.join([parent, *ids]) + '\n' for parent, ids in below.items()]
+  path = tmp_path / 'taxonomy.txt'
+  path.write_text(''.join(lines))
+  config = config_of(*RUNS['taxonomy'])
+  config.model.tree = TaxonomyTree(str(path))
+  fit(config, tmp_path / 'run')
+  one, other = finished('taxonomy').workdir, tmp_path / 'run'
+  file = 'model/tree_0.npz'
+  assert (other / file).read_bytes() == (one / file).read_bytes()
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+  """A run whose files may be changed."""
+  for path, content in contents(finished('xr').workdir).items():
+    (tmp_path / 'run' / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / 'run' / path).write_bytes(content)
+  return tmp_path / 'run'
+
+
+def test_models_of_other_runs_are_refused(finished, copied):
+  path = copied / 'model' / 'tree_0.npz'
+  content = path.read_bytes()
+  path.write_bytes(content[:-50])
+  with pytest.raises(DataError, match='tree_0.npz: cannot be read'):
+    xjax.load(copied)
+  path.unlink()
+  with pytest.raises(DataError, match='tree_0.npz: no such file'):
+    xjax.load(copied)
+  path.write_bytes(content)
+  features = copied / 'features' / 'tfidf.npz'
+  features.unlink()
+  with pytest.raises(DataError, match='tfidf.npz: no such file'):
+    xjax.load(copied)
+
+
+def test_features_of_another_size_are_refused(copied, tmp_path):
+  config = config_of(*RUNS['xr'])
+  config.data.tokens.max_features = 100
+  other = fit(config, tmp_path / 'other').workdir
+  path = 'features/tfidf.npz'
+  (copied / path).write_bytes((other / path).read_bytes())
+  says = 'tree_0.npz: is of 91 labels and 427 features; the run has 91 and 100'
+  with pytest.raises(DataError, match=says):
+    xjax.load(copied)
+
+
+def test_a_corpus_without_gold(tmp_path):
+  for name in ('train', 'dev'):
+    row = {'id': '1', 'text': 'some words', 'labels': []}
+    (tmp_path / f'{name}.jsonl').write_text(json.dumps(row) + '\n')
+  (tmp_path / 'labels.jsonl').write_text('{"id": "7"}\n')
+  config = config_of(*RUNS['xr'])
+  config.data = JsonlData(dir=str(tmp_path), labels='all', tokens=TfidfConfig())
+  with pytest.raises(DataError, match='nothing is to learn'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def feature_file(rows, gold, n_features):
+  lines = [f'{len(rows)} {n_features} 6']
+  for row, labels in zip(rows, gold, strict=True):
+    cells = ' '.join(f'{i}:{x:.3f}' for i, x in enumerate(row) if x)
+    lines.append(f'{",".join(map(str, labels))} {cells}')
+  return '\n'.join(lines) + '\n'
+
+
+@pytest.mark.parametrize('name', ['plt', 'svm'])
+def test_runs_on_files_of_features(tmp_path, name):
+  rng = np.random.default_rng(0)
+  for split, n in (('train', 80), ('dev', 20), ('test', 20)):
+    gold = [rng.choice(6, 2, replace=False) for _ in range(n)]
+    rows = rng.random((n, 9)) * (rng.random((n, 9)) < 0.3)
+    for row, labels in zip(rows, gold, strict=True):
+      row[labels] += 1
+    text = feature_file(rows, gold, 9)
+    (tmp_path / f'{split}.txt').write_text(text)
+  config = config_of(*RUNS[name])
+  tokens = GivenFeaturesConfig(Norm.L2)
+  config.data = XcFeaturesData(dir=str(tmp_path), tokens=tokens)
+  result = fit(config, tmp_path / 'run')
+  assert result.metrics['test']['xjax']['all']['P@1'] > 0.9
+  before = contents(tmp_path / 'run')
+  assert fit(config, tmp_path / 'run').metrics == result.metrics
+  assert contents(tmp_path / 'run') == before
+  predictor = xjax.load(tmp_path / 'run')
+  with pytest.raises(ConfigError, match='reads no text'):
+    predictor.predict(['text'])
+  documents = result.corpus.split('test').documents
+  dev = Predictions.load(result.paths['test'] / 'predictions.npz')
+  lists = predictor.predict(documents, 3)
+  assert [[int(found.id) for found in row] for row in lists] == [
+    [int(dev.labels[i]) for i in row] for row in dev.lists['all'].ids[:, :3]
+  ]
+
+
+def test_what_it_cannot_do_is_said(finished):
+  predictor = xjax.load(finished('xr').workdir)
+  with pytest.raises(ConfigError, match='label_tree cannot be explained'):
+    predictor.explain(['text'])
+  with pytest.raises(ConfigError, match='label_tree cannot score new labels'):
+    predictor.with_labels([])
+  for texts in ([], ['', '?']):
+    assert len(predictor.predict(texts, 3)) == len(texts)

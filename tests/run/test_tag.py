@@ -1,0 +1,109 @@
+"""Tagging files: which documents are judged, what is written and removed."""
+
+import json
+import os
+
+import pytest
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.load import load_corpus
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import judge
+from xjax.judge.predictions import Predictions
+from xjax.run.tag import tag_file
+
+
+@pytest.fixture(scope='module')
+def rows(config):
+  """Six documents of dev, with their labels."""
+  split = load_corpus(config.data, config.seed).split('dev')
+  documents = [split.documents[row] for row in range(6)]
+  return [
+    {'id': d.id, 'zones': dict(d.zones), 'labels': list(d.labels)}
+    for d in documents
+  ]
+
+
+@pytest.fixture
+def tag(finished, tmp_path):
+  """Tags rows; returns the paths of X.jsonl, X.npz and X.metrics.json."""
+
+  def run(rows, k=3):
+    source, out = tmp_path / 'in.jsonl', tmp_path / 'out.jsonl'
+    source.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    tag_file(finished.workdir, str(source), str(out), k)
+    return [out, out.with_suffix('.npz'), out.with_suffix('.metrics.json')]
+
+  return run
+
+
+def without_labels(row):
+  return {name: value for name, value in row.items() if name != 'labels'}
+
+
+def test_all_have_labels(tag, rows, finished):
+  lines, npz, metrics = tag(rows)
+  values = json.loads(metrics.read_text())
+  threshold = finished.metrics['dev']['xjax']['all']['threshold-tuned']
+  predictions = Predictions.load(npz)
+  assert values == judge(predictions, Criteria(), threshold)
+  assert values['xjax']['all']['micro-F1-tuned'] is not None
+  found = [json.loads(line) for line in lines.read_text().splitlines()]
+  assert [row['id'] for row in found] == [row['id'] for row in rows]
+
+
+def test_documents_without_labels_are_not_judged(tag, rows):
+  expected = tag(rows[:3])[2].read_text()
+  some = [*map(without_labels, rows[3:]), *rows[:3]]
+  lines, npz, metrics = tag(some)
+  assert json.loads(metrics.read_text()) == json.loads(expected)
+  assert lines.read_text().count('\n') == 6
+  predictions = Predictions.load(npz)
+  assert len(predictions) == 6
+  # An array of gold cannot tell unknown from none.
+  assert predictions.gold is None
+
+
+def test_no_labels_are_not_unknown_labels(tag, rows):
+  alone = json.loads(tag(rows[:3])[2].read_text())['xjax']['all']
+  _, npz, metrics = tag([*rows[:3], *({**r, 'labels': []} for r in rows[3:])])
+  values = json.loads(metrics.read_text())['xjax']['all']
+  assert values['n_docs'] == 3 and values['n_skipped'] == 3
+  assert values['RP@5'] == pytest.approx(alone['RP@5'], abs=1e-12)
+  assert Predictions.load(npz).gold.lengths.tolist()[3:] == [0, 0, 0]
+
+
+def test_metrics_of_an_earlier_input_go(tag, rows):
+  assert tag(rows)[2].exists()
+  lines, npz, metrics = tag([without_labels(row) for row in rows])
+  assert not metrics.exists()
+  assert Predictions.load(npz).gold is None
+  assert lines.exists()
+
+
+def test_unheard_of_labels_are_missed(tag, rows):
+  _, npz, metrics = tag([rows[0] | {'labels': ['z', 'a']}])
+  predictions = Predictions.load(npz)
+  assert predictions.labels[-2:] == ('a', 'z')
+  last = len(predictions.labels) - 1
+  assert predictions.gold[0].tolist() == [last - 1, last]
+  assert json.loads(metrics.read_text())['xjax']['all']['R@10'] == 0
+
+
+def test_home_is_understood(finished, rows, tmp_path, monkeypatch):
+  monkeypatch.setenv('HOME', str(tmp_path))
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'in.jsonl').write_text(json.dumps(rows[0]) + '\n')
+  tag_file(finished.workdir, '~/in.jsonl', '~/out.jsonl', 2)
+  assert (tmp_path / 'out.npz').exists()
+  assert not (tmp_path / '~').exists()
+  for same in ('~/in.jsonl', str(tmp_path / 'in.jsonl')):
+    with pytest.raises(ConfigError, match='that is the input'):
+      tag_file(finished.workdir, 'in.jsonl', same, 2)
+    with pytest.raises(ConfigError, match='that is the input'):
+      tag_file(finished.workdir, same, 'in.jsonl', 2)
+
+
+def test_a_missing_input(finished, tmp_path):
+  with pytest.raises(DataError, match='nope.jsonl'):
+    tag_file(finished.workdir, os.fspath(tmp_path / 'nope.jsonl'), '-', 2)

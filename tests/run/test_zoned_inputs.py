@@ -1,0 +1,100 @@
+"""Documents whose zones are kept apart, as a run reads them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from xjax.config.run import Config, shrink
+from xjax.core.types import PAD
+from xjax.data.config import SyntheticData
+from xjax.data.load import load_corpus
+from xjax.data.schema import Document
+from xjax.score.config import (
+  HANConfig,
+  NeuralModel,
+  OneVsAllConfig,
+  SelfAttentionConfig,
+)
+from xjax.train.inputs import Inputs, fit_vocabulary
+
+HAN = NeuralModel(
+  encoder=HANConfig(), pooling=SelfAttentionConfig(), head=OneVsAllConfig()
+)
+
+
+def config_of(zones=()) -> Config:
+  config = shrink(Config(model=HAN))
+  tokens = dataclasses.replace(config.data.tokens, by_zone=True)
+  data = dataclasses.replace(config.data, tokens=tokens, zones=zones)
+  return dataclasses.replace(config, data=data)
+
+
+@pytest.fixture(scope='module')
+def read():
+  """The inputs, and a split, of the corpus as a whole and of one zone."""
+
+  def one(zones):
+    config = config_of(zones)
+    corpus = load_corpus(config.data, config.seed)
+    vocab = fit_vocabulary(corpus.split('train'), config.data)
+    return Inputs(config, vocab), corpus.split('dev')
+
+  return {zones: one(zones) for zones in ((), ('body',))}
+
+
+def by_document(batches):
+  """The ids of each document's zones."""
+  found = {}
+  for batch in batches:
+    for row, document in enumerate(batch.doc_B):
+      if document != PAD:
+        found[int(document)] = [
+          ids[:n].tolist()
+          for ids, n in zip(batch.tokens_BT[row], batch.lengths_B[row])
+          if n
+        ]
+  return [found[document] for document in range(len(found))]
+
+
+def test_each_zone_has_its_first_words(read):
+  inputs, split = read[()]
+  assert isinstance(inputs.config.data, SyntheticData)
+  expected = [
+    [inputs.vocab.encode(text, 16).tolist() for text in d.zones.values()]
+    for d in split.documents
+  ]
+  assert by_document(inputs.split_batches(split)) == expected
+  assert {len(zones) for zones in expected} == {2}
+  train = inputs.train_batches(split, len(split))[0]
+  assert train.tokens_BT.ndim == 3 and train.lengths_B.ndim == 2
+
+
+@pytest.mark.parametrize('zones', [(), ('body',)])
+def test_prediction_reads_as_judging(read, zones):
+  inputs, split = read[zones]
+  whole = load_corpus(config_of().data, 0).split('dev').documents
+  predicted = by_document(inputs.text_batches(list(whole)))
+  assert predicted == by_document(inputs.split_batches(split))
+  assert {len(zones_) for zones_ in predicted} == {len(zones) or 2}
+
+
+def test_texts_and_more_zones_than_in_training(read):
+  inputs, _ = read[()]
+  index = inputs.vocab.index
+  words = [word for word in index if word.islower()]  # not DDDD
+  many = Document('x', {str(i): word for i, word in enumerate(words[:9])})
+  empty = Document('y', {'title': '...', 'body': words[0]})
+  found = by_document(inputs.text_batches([words[3], many, empty]))
+  expected = [[words[3]], words[:9], [words[0]]]
+  assert found == [[[index[word]] for word in zones] for zones in expected]
+
+
+def test_every_zones_first_words_are_in_the_vocabulary():
+  config = config_of()
+  split = load_corpus(config.data, config.seed).split('train')
+  vocab = fit_vocabulary(split, config.data)
+  flat = dataclasses.replace(config.data.tokens, by_zone=False)
+  fewer = fit_vocabulary(split, dataclasses.replace(config.data, tokens=flat))
+  # Of one text, what the title leaves over of the first 16 words is read.
+  assert np.setdiff1d(vocab.words, fewer.words).size

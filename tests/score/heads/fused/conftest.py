@@ -1,0 +1,259 @@
+"""A step of the fused pass, and the same one of whole arrays in float64."""
+
+import dataclasses
+import functools
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xjax.core.mesh import DATA, LABEL, padded_labels
+from xjax.core.types import PAD
+from xjax.losses.bce import bce
+from xjax.losses.contract import ChunkLoss, LabelWeights
+from xjax.losses.focal import Focal
+from xjax.losses.softmax import Softmax
+from xjax.losses.squared_hinge import squared_hinge
+from xjax.score.heads.fused import Pace, RowStep, fused_loss
+from xjax.score.heads.kahan import kahan_slots
+from xjax.score.heads.ova import OneVsAll
+from xjax.score.heads.storage import Storage, weights
+from xjax.score.heads.update import SGD, AdagradRow, RowRule
+
+B, D, L, REAL = 16, 8, 307, 14  # no size of chunks or shards divides 307
+RATE, DECAY = 6.0, 0.01  # changes as large as the weights
+FREQUENT = np.arange(L) % 3 == 0
+
+
+def mesh_of(data, label):
+  devices = np.array(jax.devices()[: data * label]).reshape(data, label)
+  return jax.sharding.Mesh(devices, (DATA, LABEL))
+
+
+def draw():
+  """Documents, their gold labels, and which rows are no filling."""
+  rng = np.random.default_rng(0)
+  document_BD = rng.normal(size=(B, D)).astype(np.float32)
+  positives_BP = rng.integers(0, L, (B, 4)).astype(np.int32)
+  positives_BP[:, 3] = PAD
+  positives_BP[0] = [306, 306, 0, L + 7]  # twice the same; none of this head
+  positives_BP[1] = PAD
+  document_BD[REAL:] = 9  # filling may have any features
+  return document_BD, positives_BP, np.arange(B) < REAL
+
+
+def label_weights():
+  draw = np.random.default_rng(5).uniform(0, 3, (2, padded_labels(L)))
+  return LabelWeights(*draw.astype(np.float32))
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+  """What a step gives, of L labels, as NumPy.
+
+  Attributes:
+    loss: its sum.
+    d_document_BD: its gradient.
+    rows, slots: after the step.
+  """
+
+  loss: float
+  d_document_BD: np.ndarray
+  rows: dict[str, np.ndarray]
+  slots: dict[str, np.ndarray]
+
+  def kernel(self):
+    """The stored weights, float64."""
+    rows = {name: jnp.asarray(row) for name, row in self.rows.items()}
+    return np.asarray(weights(rows, jnp.float32), np.float64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+  """A step to be taken of drawn documents.
+
+  Attributes:
+    loss, rule, storage, chunk, key: of the head and of the step.
+    weighted: whether labels have weights.
+    mesh: devices for documents and for labels.
+    dtype: of the documents' features.
+  """
+
+  loss: ChunkLoss = bce
+  rule: RowRule = SGD()
+  storage: Storage = Storage.FLOAT32
+  weighted: bool = False
+  mesh: tuple[int, int] = (1, 1)
+  chunk: int = 48
+  key: int = 0x9E3779B1
+  dtype: str = 'float32'
+
+  def at(self, **fields):
+    """This step with other fields."""
+    return dataclasses.replace(self, **fields)
+
+  def on_mesh(self):
+    return jax.set_mesh(mesh_of(*self.mesh))
+
+  def start(self):
+    """A head, and slots of a run that has gone on for a while."""
+    head = OneVsAll(
+      L,
+      D,
+      chunk=self.chunk,
+      bias=np.linspace(-1, 1, L),
+      storage=self.storage,
+      rngs=nnx.Rngs(0),
+    )
+    rng = np.random.default_rng(3)
+    slots = {
+      name: jnp.asarray(rng.uniform(0, 0.1, slot.shape), jnp.float32)
+      for name, slot in self.rule.slots(padded_labels(L), D).items()
+    }
+    if self.storage is Storage.COMPENSATED:
+      slots |= kahan_slots(FREQUENT, D)
+    return head, slots
+
+  def before(self):
+    """The rows and slots that it begins with."""
+    return _before(self.at(mesh=(1, 1), chunk=48))
+
+  def fused(self):
+    """What the fused pass makes of them."""
+    return _fused(self)
+
+  def dense(self):
+    """What whole arrays of float64 make of them, the weights not rounded."""
+    return _dense(self.at(mesh=(1, 1), chunk=48))
+
+
+# Outside the fields of a step, which are what it is known by.
+Step.frequent = FREQUENT
+Step.rate, Step.decay, Step.real = RATE, DECAY, REAL
+Step.draw = staticmethod(draw)
+
+
+def cut(arrays):
+  """Of L labels; what was left out is of blocks instead, here of one row."""
+  # NumPy's arrays keep types of 8 and 16 bits.
+  return {name: np.asarray(array)[:L] for name, array in arrays.items()}
+
+
+@functools.cache
+def _before(step):
+  with step.on_mesh():
+    head, slots = step.start()
+  rows = nnx.to_pure_dict(nnx.state(head))
+  return Found(0.0, np.zeros(0), cut(rows), cut(slots))
+
+
+@functools.cache
+def program(step):
+  """Compiled (key, params, slots) -> what fused_loss gives, d_document_BD."""
+  graphdef = nnx.graphdef(step.start()[0])
+  document_BD, *gold = map(jnp.asarray, draw())
+  given = jax.tree.map(jnp.asarray, label_weights() if step.weighted else None)
+
+  @jax.jit
+  def run(key, params, slots):
+    def total(document_BD):
+      head = nnx.merge(graphdef, params)
+      pace = Pace(jnp.float32(RATE), jnp.float32(DECAY), key)
+      taken = RowStep(step.rule, slots, pace)
+      return fused_loss(head, document_BD, *gold, step.loss, taken, given)
+
+    given_BD = document_BD.astype(step.dtype)
+    return jax.value_and_grad(total, has_aux=True)(given_BD)
+
+  return run
+
+
+@functools.cache
+def _fused(step):
+  with step.on_mesh():
+    head, slots = step.start()
+    run = program(step.at(key=0))
+    found = run(jnp.uint32(step.key), nnx.state(head), slots)
+    (loss, (rows, slots)), d_document_BD = jax.block_until_ready(found)
+  rows = nnx.to_pure_dict(rows)
+  return Found(float(loss), np.asarray(d_document_BD), cut(rows), cut(slots))
+
+
+def sigmoid(z):
+  return 1 / (1 + np.exp(-z))
+
+
+def terms(loss, z_BL, gold_BL, weight_BL):
+  """The loss and its slope by logits, by definition; float64 [B, L]."""
+  sign_BL = np.where(gold_BL, 1, -1)
+  match loss:
+    case Softmax():
+      a_BL = np.where(gold_BL, weight_BL, 0)
+      a_BL /= np.maximum(a_BL.sum(axis=1, keepdims=True), 1e-30)
+      log_B1 = np.log(np.exp(z_BL).sum(axis=1, keepdims=True))
+      share_BL = np.exp(z_BL - log_B1)
+      total_B1 = a_BL.sum(axis=1, keepdims=True)
+      return a_BL * (log_B1 - z_BL), total_B1 * share_BL - a_BL
+    case Focal():
+      p_BL = sigmoid(sign_BL * z_BL)
+      a_BL = np.where(gold_BL, loss.alpha, 1 - loss.alpha) * weight_BL
+      a_BL *= (1 - p_BL) ** loss.gamma
+      slope_BL = loss.gamma * p_BL * -np.log(p_BL) + 1 - p_BL
+      return -a_BL * np.log(p_BL), -sign_BL * a_BL * slope_BL
+  if loss is squared_hinge:
+    short_BL = np.maximum(0, 1 - sign_BL * z_BL)
+    return weight_BL * short_BL**2, -2 * weight_BL * sign_BL * short_BL
+  assert loss is bce
+  cost_BL = np.logaddexp(0, z_BL) - gold_BL * z_BL
+  return weight_BL * cost_BL, weight_BL * (sigmoid(z_BL) - gold_BL)
+
+
+@functools.cache
+def _dense(step):
+  first = step.before()
+  kernel_LD, bias_L = first.kernel(), first.rows['bias'].astype(np.float64)
+  document_BD, positives_BP, mask_B = draw()
+  x_BD = document_BD.astype(np.float64)
+  gold_BL = (positives_BP[:, :, None] == np.arange(L)).any(axis=1)
+  weight_BL = np.ones((B, L))
+  if step.weighted:
+    positive_L, negative_L = (x[:L] for x in jax.tree.leaves(label_weights()))
+    weight_BL = np.where(gold_BL, positive_L, negative_L).astype(np.float64)
+  loss_BL, dlogits_BL = (
+    np.where(mask_B[:, None], x, 0)
+    for x in terms(step.loss, x_BD @ kernel_LD.T + bias_L, gold_BL, weight_BL)
+  )
+  towards_LD, towards_L, slots = direction(
+    step.rule,
+    dlogits_BL.T @ x_BD / REAL,
+    dlogits_BL.sum(axis=0) / REAL,
+    {name: np.asarray(x, np.float64) for name, x in first.slots.items()},
+  )
+  kernel = kernel_LD - RATE * (towards_LD + DECAY * kernel_LD)
+  rows = {'kernel': kernel, 'bias': bias_L - RATE * towards_L}
+  return Found(loss_BL.sum(), dlogits_BL @ kernel_LD, rows, slots)
+
+
+def direction(rule, d_kernel_LD, d_bias_L, slots):
+  """Where a rule goes, of the kernel and the biases; and its slots."""
+  match rule:
+    case SGD(momentum=0.0):
+      return d_kernel_LD, d_bias_L, {}
+    case SGD(momentum=momentum):
+      d_kernel_LD = momentum * slots['kernel_momentum'] + d_kernel_LD
+      d_bias_L = momentum * slots['bias_momentum'] + d_bias_L
+      found = {'kernel_momentum': d_kernel_LD, 'bias_momentum': d_bias_L}
+      return d_kernel_LD, d_bias_L, found
+    case AdagradRow(eps=eps):
+      squares_L = (d_kernel_LD**2).sum(axis=1) + d_bias_L**2
+      squares_L = slots['squares'] + squares_L / (D + 1)
+      scale_L = 1 / (np.sqrt(squares_L) + eps)
+      found = {'squares': squares_L}
+      return d_kernel_LD * scale_L[:, None], d_bias_L * scale_L, found
+
+
+@pytest.fixture(scope='session')
+def step_trial():
+  return Step

@@ -1,0 +1,100 @@
+"""The fused pass against a dense float64 step, on any mesh, in any chunks."""
+
+import functools
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xjax.losses.bce import bce
+from xjax.losses.focal import Focal
+from xjax.losses.softmax import Softmax
+from xjax.losses.squared_hinge import squared_hinge
+from xjax.score.heads.kahan import LEFT_OUT, PLACE
+from xjax.score.heads.storage import Storage
+from xjax.score.heads.streaming import head_loss
+from xjax.score.heads.update import SGD, AdagradRow
+
+
+def off(found, expected):
+  """The length of the difference, relative to that of what is expected."""
+  difference = np.asarray(found, np.float64) - expected
+  return np.linalg.norm(difference) / np.linalg.norm(expected)
+
+
+def assert_is_dense(step):
+  found, expected, first = step.fused(), step.dense(), step.before()
+  assert found.loss == pytest.approx(expected.loss, rel=1e-6)
+  assert off(found.d_document_BD, expected.d_document_BD) <= 1e-6
+  np.testing.assert_array_equal(found.d_document_BD[step.real :], 0)
+  exact = ['bias'] if step.storage is not Storage.FLOAT32 else first.rows
+  for name in exact:
+    new, after, old = (x.rows[name] for x in (found, expected, first))
+    assert np.linalg.norm(after - old) > 0.5
+    assert off(new.astype(np.float64) - old, after - old) <= 1e-6, name
+  for name in found.slots.keys() - {PLACE, LEFT_OUT}:
+    assert off(found.slots[name], expected.slots[name]) <= 1e-6, name
+
+
+@pytest.mark.parametrize(
+  'loss', [bce, squared_hinge, Softmax(), Focal(2.0, 0.25)]
+)
+def test_losses_with_label_weights(step_trial, loss):
+  assert_is_dense(step_trial(loss, weighted=True))
+
+
+@pytest.mark.parametrize('rule', [SGD(momentum=0.9), AdagradRow()])
+def test_rules(step_trial, rule):
+  assert_is_dense(step_trial(rule=rule))
+
+
+@pytest.mark.parametrize('chunk', [1, 7, 48, 307, 4000])
+def test_chunks(step_trial, chunk):
+  assert_is_dense(step_trial(chunk=chunk))
+
+
+@pytest.mark.parametrize('mesh', [(2, 4), (1, 8), (8, 1)])
+def test_meshes(step_trial, mesh):
+  assert_is_dense(step_trial(Softmax(), AdagradRow(), weighted=True, mesh=mesh))
+
+
+@pytest.mark.parametrize(
+  'storage', [Storage.BFLOAT16, Storage.COMPENSATED, Storage.FLOAT8]
+)
+def test_rows_that_are_stored_in_less(step_trial, storage):
+  """The loss, the gradient and what is remembered are as exact as ever."""
+  assert_is_dense(step_trial(storage=storage, rule=AdagradRow()))
+
+
+def test_documents_in_bfloat16(step_trial):
+  step = step_trial(storage=Storage.FLOAT8, mesh=(2, 4), dtype='bfloat16')
+  found, expected = step.fused(), step.dense()
+  assert found.d_document_BD.dtype == jnp.bfloat16
+  assert found.loss == pytest.approx(expected.loss, rel=1e-2)
+  assert off(found.d_document_BD, expected.d_document_BD) < 1e-2
+  assert off(found.rows['bias'], expected.rows['bias']) < 1e-2
+
+
+@pytest.mark.parametrize('loss', [bce, Softmax()])
+def test_gradients_are_those_of_the_streamed_loss(step_trial, loss):
+  step = step_trial(loss)
+  document_BD, positives_BP, mask_B = map(jnp.asarray, step.draw())
+  with step.on_mesh():
+    graphdef, params = nnx.split(step.start()[0])
+
+    @jax.jit
+    @functools.partial(jax.value_and_grad, argnums=(0, 1))
+    def streamed(params, document_BD):
+      head = nnx.merge(graphdef, params)
+      return head_loss(head, document_BD, positives_BP, mask_B, loss)
+
+    total, (d_rows, d_document_BD) = streamed(params, document_BD)
+  found, first = step.fused(), step.before()
+  assert found.loss == pytest.approx(float(total), rel=1e-6)
+  assert off(found.d_document_BD, np.asarray(d_document_BD)) <= 1e-6
+  for name, d in nnx.to_pure_dict(d_rows).items():
+    old, decay = first.rows[name], step.decay if name == 'kernel' else 0
+    exact = -step.rate * (np.asarray(d)[: len(old)] / step.real + decay * old)
+    assert off(found.rows[name] - old, exact) <= 1e-6, name

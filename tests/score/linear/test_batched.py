@@ -1,0 +1,229 @@
+"""All labels at once come to LIBLINEAR's minimum, on any devices."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh import MeshConfig, make_mesh
+from xjax.core.types import Ragged
+from xjax.plan.collectives import compiled_collectives, lowered_collectives
+from xjax.score.linear import chunk_trainer
+from xjax.score.linear.batched import fit_batched
+from xjax.score.linear.config import Loss
+from xjax.score.linear.descent import Objective
+from xjax.score.linear.liblinear import fit_liblinear
+from xjax.score.linear.part_files import PartFiles
+
+SETTINGS = {
+  'loss': Loss.SQUARED_HINGE,
+  'c': 1.0,
+  'tolerance': 1e-3,
+  'max_steps': 100,
+  'threshold': 0.01,
+  'chunk': 3,
+}
+ALL, NONE = 3, 4  # labels of all documents, of none
+
+
+def one_device():
+  return make_mesh(MeshConfig(), count=1)
+
+
+def fit(documents, folder, between=lambda: None, mesh=None, **changes):
+  return fit_batched(
+    *documents,
+    **{**SETTINGS, **changes},
+    mesh=mesh or one_device(),
+    parts=PartFiles(folder),
+    between=between,
+  )
+
+
+def objectives(documents, found, loss, c):
+  """float64 [L], labels without documents left out."""
+  rows, gold, n_labels = documents
+  sign_NL = np.full((len(gold), n_labels), -1.0)
+  for row in range(len(gold)):
+    sign_NL[row, [x for x in gold[row] if x < n_labels]] = 1
+  weights_DL = found.weights.toarray().astype(np.float64)
+  margin_NL = sign_NL * (rows @ weights_DL + found.bias)
+  losses = {
+    Loss.SQUARED_HINGE: lambda m: np.maximum(0, 1 - m) ** 2,
+    Loss.LOGISTIC: lambda m: np.logaddexp(0, -m),
+  }
+  of_labels = c * losses[loss](margin_NL).sum(axis=0)
+  of_labels += ((weights_DL**2).sum(axis=0) + found.bias**2) / 2
+  return np.delete(of_labels, NONE)
+
+
+@pytest.mark.parametrize('c', [0.1, 10.0])
+@pytest.mark.parametrize('loss', Loss)
+def test_the_objective_is_that_of_liblinear(documents, tmp_path, loss, c):
+  shared = {'loss': loss, 'c': c, 'threshold': 0.0}
+  exact = fit_liblinear(
+    *documents,
+    **shared,
+    eps=1e-6,
+    max_iter=100_000,
+    batch_labels=8,
+    workers=1,
+    parts=PartFiles(tmp_path / 'liblinear'),
+    between=lambda: None,
+  )
+  least = objectives(documents, exact, loss, c)
+  for tolerance in (1e-3, 1e-4):
+    found = fit(
+      documents, tmp_path / 'ours', **shared, chunk=8, tolerance=tolerance
+    )
+    ratio = objectives(documents, found, loss, c) / least
+    assert ratio.min() > 1 - 1e-5
+    assert ratio.max() < 1 + tolerance
+  np.testing.assert_allclose(found.bias[:NONE], exact.bias[:NONE], atol=0.02)
+
+
+def test_weights_are_pruned_and_labels_keep_their_places(documents, tmp_path):
+  whole = fit(documents, tmp_path / 'whole', threshold=0.0, chunk=8)
+  found = fit(documents, tmp_path / 'pruned', chunk=8)
+  weights_DL = whole.weights.toarray()
+  weights_DL[np.abs(weights_DL) < 0.01] = 0
+  np.testing.assert_array_equal(found.weights.toarray(), weights_DL)
+  scores_NL = documents[0] @ weights_DL + found.bias
+  assert (scores_NL.argmin(axis=1) == NONE).all()
+  assert scores_NL[:, ALL].min() > 0
+  chunks = fit(documents, tmp_path / 'chunks')
+  np.testing.assert_allclose(chunks.weights.toarray(), weights_DL, atol=1e-4)
+
+
+@pytest.fixture
+def halved(monkeypatch):
+  """Chunks halve down to one label; the widths of a device that were."""
+  widths = []
+  halve = chunk_trainer.halve
+
+  def noted(state):
+    widths.append(len(state.label_C))
+    return halve(state)
+
+  monkeypatch.setattr(chunk_trainer, '_NARROWEST', 1)
+  monkeypatch.setattr(chunk_trainer, 'halve', noted)
+  chunk_trainer._programs.cache_clear()
+  yield widths
+  chunk_trainer._programs.cache_clear()
+
+
+def test_labels_that_are_done_are_left_out(documents, tmp_path, halved):
+  """Every label stops where it would beside others."""
+  given = {'threshold': 0.0, 'chunk': 7, 'tolerance': 1e-5}
+  found = fit(documents, tmp_path / 'halved', **given)
+  assert halved[0] == 7
+  chunk_trainer._NARROWEST = 16
+  whole = fit(documents, tmp_path / 'whole', **given)
+  np.testing.assert_allclose(
+    found.weights.toarray(), whole.weights.toarray(), atol=1e-5
+  )
+  np.testing.assert_allclose(found.bias, whole.bias, atol=1e-5)
+
+
+@pytest.mark.parametrize('config', [MeshConfig(), MeshConfig(2, 4)], ids=str)
+def test_eight_devices_train_the_same(documents, tmp_path, config):
+  """So many steps; with more, one may find a label done a step earlier."""
+  given = {'threshold': 0.0, 'tolerance': 1e-9, 'max_steps': 4, 'chunk': 12}
+  one = fit(documents, tmp_path / 'one', **given)
+  mesh = make_mesh(config)
+  assert mesh.devices.size == 8
+  found = fit(documents, tmp_path / 'eight', mesh=mesh, **given)
+  np.testing.assert_allclose(
+    found.weights.toarray(), one.weights.toarray(), atol=1e-5
+  )
+  np.testing.assert_allclose(found.bias, one.bias, atol=1e-5)
+
+
+def test_devices_halve_their_labels_together(documents, tmp_path, halved):
+  """Two devices, some labels' minimum far away."""
+  mesh = make_mesh(MeshConfig(), count=2)
+  found = fit(documents, tmp_path / 'two', threshold=0.0, chunk=8, mesh=mesh)
+  assert halved[0] == 4  # of a device
+  whole = fit(documents, tmp_path / 'one', threshold=0.0, chunk=8)
+  loss = SETTINGS['loss']
+  np.testing.assert_allclose(
+    objectives(documents, found, loss, 1.0),
+    objectives(documents, whole, loss, 1.0),
+    rtol=1e-3,
+  )
+
+
+class Stop(Exception):
+  pass
+
+
+def test_a_stopped_run_goes_on_and_ends_the_same(documents, tmp_path, caplog):
+  """Then a part is damaged: it is done again, and said."""
+  calls = []
+  whole = fit(documents, tmp_path / 'whole', lambda: calls.append(1))
+  names = {path.name for path in (tmp_path / 'whole').iterdir()}
+  assert len(names) == 3
+
+  def between():
+    parts = list((tmp_path / 'cut').glob('*.npz'))
+    if len(parts) == 2:
+      raise Stop
+
+  with pytest.raises(Stop):
+    fit(documents, tmp_path / 'cut', between)
+  again = []
+  assert_same(fit(documents, tmp_path / 'cut', lambda: again.append(1)), whole)
+  assert 0 < len(again) < len(calls) / 2
+  path = tmp_path / 'cut' / 'chunk_000001.part.npz'
+  path.write_bytes(path.read_bytes()[:-9])
+  assert_same(fit(documents, tmp_path / 'cut'), whole)
+  assert f'{path}: damaged' in caplog.text
+
+
+def assert_same(one, other):
+  for name, array in one.arrays().items():
+    assert array.tobytes() == other.arrays()[name].tobytes(), name
+
+
+def test_labels_that_did_not_converge_are_counted(documents, tmp_path, caplog):
+  fit(documents, tmp_path, max_steps=1, chunk=8)
+  assert '7 labels had not converged' in caplog.text
+
+
+def test_nothing_to_train(documents, tmp_path):
+  rows, _, _ = documents
+  found = fit((rows, Ragged.of([()] * rows.shape[0]), 2), tmp_path)
+  assert found.weights.shape == (rows.shape[1], 2)
+  assert found.weights.nnz == 0 and found.bias.tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize(
+  'change', [{'c': 0.0}, {'tolerance': 0.0}, {'threshold': -0.1}, {'chunk': 0}]
+)
+def test_numbers_out_of_range(documents, tmp_path, change):
+  (name,) = change
+  with pytest.raises(ConfigError, match=f'{name}='):
+    fit(documents, tmp_path, **change)
+
+
+def test_rows_that_cannot_be_trained_on(tmp_path):
+  for value, what in ((np.nan, 'finite'), (0, 'nothing to train on')):
+    rows = sparse.csr_array(np.array([[value]], np.float32))
+    with pytest.raises(DataError, match=what):
+      fit((rows, Ragged.of([[0]]), 1), tmp_path)
+
+
+def test_no_device_waits_for_another():
+  """But for the count of labels that are left: steps have no collectives."""
+  mesh = make_mesh(MeshConfig())
+  programs = chunk_trainer._programs(mesh, 5)
+  goal = Objective(Loss.LOGISTIC, np.float32(1))
+  documents = chunk_trainer._documents(
+    sparse.csr_array(np.eye(4, dtype='f')), mesh
+  )
+  positive_NC = np.zeros((4, 16), bool)
+  state = programs.start(positive_NC, np.arange(16, dtype=np.int32), goal)
+  steps = programs.step.lower(documents, state, goal, 1e-3)
+  assert compiled_collectives(steps.compile().as_text()) == []
+  left = programs.left.lower(state.done_C)
+  assert len(lowered_collectives(left)) == 2

@@ -1,0 +1,86 @@
+"""Classifiers are pruned, joined, kept, and checked when read."""
+
+import numpy as np
+import pytest
+
+from xjax.score.linear.classifiers import Classifiers
+
+WEIGHTS_DL = np.array(
+  [[0.5, 0, 0.01], [-0.009, 0, -3], [0, 0, 0], [-0.01, 0, 0.002]]
+)
+BIAS_L = np.array([-1, 0.001, 2.5])
+
+
+def test_small_weights_are_left_out():
+  found = Classifiers.pruned(WEIGHTS_DL, BIAS_L, 0.01)
+  wanted = np.where(np.abs(WEIGHTS_DL) >= 0.01, WEIGHTS_DL, 0)
+  np.testing.assert_array_equal(
+    found.weights.toarray(), wanted.astype(np.float32)
+  )
+  assert found.weights.nnz == 4
+  assert (found.n_labels, found.n_features) == (3, 4)
+  np.testing.assert_array_equal(found.bias, BIAS_L.astype(np.float32))
+  assert Classifiers.pruned(WEIGHTS_DL, BIAS_L, 0).weights.nnz == 6
+
+
+def test_parts_are_joined():
+  whole = Classifiers.pruned(WEIGHTS_DL, BIAS_L, 0)
+  parts = [
+    Classifiers.pruned(WEIGHTS_DL[:, [i]], BIAS_L[[i]], 0) for i in range(3)
+  ]
+  assert_equal(Classifiers.joined(parts), whole)
+
+
+def assert_equal(one, other):
+  for name, array in one.arrays().items():
+    np.testing.assert_array_equal(array, other.arrays()[name])
+    assert array.dtype == other.arrays()[name].dtype
+
+
+def test_some_labels_come_last_for_every_document():
+  rng = np.random.default_rng(0)
+  found = Classifiers.pruned(rng.normal(size=(6, 5)), rng.normal(size=5), 0.3)
+  last_L = np.array([False, True, False, False, True])
+  placed = found.with_last(last_L, norm=2.0)
+  rows_ND = rng.normal(size=(500, 6))
+  rows_ND *= 2 / np.linalg.norm(rows_ND, axis=1, keepdims=True)
+  # That of the lowest score there is: against a label's weights.
+  against_D = -placed.weights.toarray().T
+  norm_L = np.linalg.norm(against_D, axis=1, keepdims=True)
+  rows_ND = np.concatenate([rows_ND, 2 * against_D / np.maximum(norm_L, 1e-9)])
+  scores_NL = rows_ND @ placed.weights.toarray() + placed.bias
+  lowest = scores_NL[:, ~last_L].min()
+  np.testing.assert_allclose(scores_NL[:, last_L], lowest - 1, rtol=1e-5)
+  np.testing.assert_array_equal(
+    placed.weights.toarray()[:, ~last_L], found.weights.toarray()[:, ~last_L]
+  )
+  assert_equal(found.with_last(np.zeros(5, bool), 2.0), found)
+  alike = found.with_last(np.ones(5, bool), 2.0)
+  assert alike.weights.nnz == 0 and (alike.bias == -1).all()
+
+
+@pytest.mark.parametrize('n_labels', [0, 3])
+def test_arrays_make_the_same(n_labels):
+  weights_DL, bias_L = WEIGHTS_DL[:, :n_labels], BIAS_L[:n_labels]
+  found = Classifiers.pruned(weights_DL, bias_L, 0)
+  assert_equal(Classifiers.of_arrays(found.arrays()), found)
+
+
+BAD = {
+  'is missing': lambda a: a.pop('bias'),
+  'should be float32': lambda a: a.update(bias=a['bias'].astype(float)),
+  'of 1 axes': lambda a: a.update(n_features=np.array([4])),
+  'different lengths': lambda a: a.update(bias=a['bias'][:2]),
+  'does not count': lambda a: a.update(indptr=a['indptr'] + 1),
+  'must ascend': lambda a: a.update(indices=a['indices'][::-1]),
+  'from 0 to n_features': lambda a: a.update(n_features=np.int64(3)),
+  'not finite': lambda a: a.update(data=a['data'] * np.float32(np.nan)),
+}
+
+
+@pytest.mark.parametrize('what', BAD)
+def test_arrays_that_are_none(what):
+  arrays = Classifiers.pruned(WEIGHTS_DL, BIAS_L, 0).arrays()
+  BAD[what](arrays)
+  with pytest.raises(ValueError, match=what):
+    Classifiers.of_arrays(arrays)

@@ -1,0 +1,168 @@
+"""Dual coordinate descent: LIBLINEAR's problems, many labels at a time."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from xjax.score.linear.config import Loss
+from xjax.score.linear.dual import WIDTH, Solver, Workspace, solve_block
+
+N, D = 150, 40
+WIDTHS = [1, 5, WIDTH]
+ALL, NONE = 1, 3  # labels of all documents, of none
+
+
+@pytest.fixture(scope='module')
+def data():
+  """Rows with a feature that none has and a row without any."""
+  rng = np.random.default_rng(0)
+  dense_ND = rng.gamma(1, 1, (N, D)) * (rng.random((N, D)) < 0.25)
+  gold_NL = rng.random((N, WIDTH)) < rng.uniform(0.02, 0.5, WIDTH)
+  dense_ND[:, :WIDTH] += gold_NL * (rng.random(gold_NL.shape) < 0.7)
+  dense_ND[:, -3] = 0
+  dense_ND[7] = 0
+  dense_ND /= np.maximum(np.linalg.norm(dense_ND, axis=1, keepdims=True), 1e-9)
+  gold_NL[:, ALL], gold_NL[:, NONE] = True, False
+  return sparse.csr_array(dense_ND.astype(np.float32)), gold_NL
+
+
+def solver(loss, c=1.0, eps=1e-3, max_epochs=2000):
+  return Solver(loss, c, eps, max_epochs)
+
+
+def solve(data, solver, width=WIDTH, seed=0, workspace=None, documents=None):
+  rows, gold_NL = data
+  documents = np.arange(N) if documents is None else documents
+  return solve_block(
+    rows,
+    documents,
+    gold_NL[documents, :width],
+    solver,
+    seed,
+    workspace or Workspace(D),
+  )
+
+
+def objective(rows, positive_N, weights_D, bias, loss, c):
+  sign_N = np.where(positive_N, 1, -1)
+  margins_N = sign_N * (rows @ weights_D + bias)
+  match loss:
+    case Loss.SQUARED_HINGE:
+      losses_N = np.maximum(0, 1 - margins_N) ** 2
+    case Loss.LOGISTIC:
+      losses_N = np.logaddexp(0, -margins_N)
+  return (weights_D @ weights_D + bias**2) / 2 + c * losses_N.sum()
+
+
+def peer(loss, c):
+  options = {'C': c, 'tol': 1e-6, 'dual': True, 'max_iter': 10**5}
+  if loss is Loss.SQUARED_HINGE:
+    return LinearSVC(random_state=0, **options)
+  return LogisticRegression(solver='liblinear', random_state=0, **options)
+
+
+@pytest.mark.parametrize('loss', Loss)
+@pytest.mark.parametrize('c', [0.1, 1.0, 10.0])
+@pytest.mark.parametrize('width', WIDTHS)
+def test_the_objective_is_that_of_liblinear(data, loss, c, width):
+  """Of each label by itself; the bias is regularised, as there."""
+  rows, gold_NL = data
+  features, weights_FC, bias_C = solve(data, solver(loss, c), width)
+  assert weights_FC.shape == (len(features), width)
+  for label in set(range(width)) - {ALL, NONE}:
+    model = peer(loss, c).fit(rows.astype(np.float64), gold_NL[:, label])
+    least = objective(
+      rows, gold_NL[:, label], model.coef_[0], model.intercept_[0], loss, c
+    )
+    weights_D = np.zeros(D)
+    weights_D[features] = weights_FC[:, label]
+    have = objective(rows, gold_NL[:, label], weights_D, bias_C[label], loss, c)
+    assert have == pytest.approx(least, rel=1e-5)
+
+
+@pytest.mark.parametrize('loss', Loss)
+def test_labels_of_all_documents_and_of_none(data, loss):
+  """They mirror each other, and nothing is not a number."""
+  rows, _ = data
+  features, weights_FC, bias_C = solve(data, solver(loss))
+  scores_NC = rows[:, features] @ weights_FC + bias_C
+  assert scores_NC[:, ALL].min() > 0 > scores_NC[:, NONE].max()
+  np.testing.assert_allclose(
+    scores_NC[:, ALL], -scores_NC[:, NONE], rtol=1e-3, atol=1e-3
+  )
+
+
+def test_features_are_those_of_the_documents(data):
+  rows, _ = data
+  documents = np.array([3, 7, 20, 21])
+  features, _, _ = solve(data, solver(Loss.SQUARED_HINGE), documents=documents)
+  assert features.tolist() == sorted(set(rows[documents].indices.tolist()))
+  assert features.dtype == np.int64
+
+
+def assert_same(one, other):
+  for have, wanted in zip(one, other, strict=True):
+    assert have.dtype == wanted.dtype and have.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize('loss', Loss)
+def test_a_workspace_may_be_used_again(data, loss):
+  """By other documents and labels in between, which leave nothing in it."""
+  workspace = Workspace(D)
+  found = solve(data, solver(loss), 5, workspace=workspace)
+  few = np.arange(0, N, 3)
+  solve(data, solver(loss), 9, workspace=workspace, documents=few)
+  assert not workspace.weights.any() and not workspace.used.any()
+  assert_same(solve(data, solver(loss), 5, workspace=workspace), found)
+  assert_same(solve(data, solver(loss), 5), found)
+
+
+@pytest.mark.parametrize('loss', Loss)
+def test_the_seed_decides(data, loss):
+  rough = solver(loss, eps=0.1)
+  found = solve(data, rough, seed=1)
+  assert_same(solve(data, rough, seed=1), found)
+  other = solve(data, rough, seed=2)
+  assert (other[1] != found[1]).any()
+
+
+@pytest.mark.parametrize('loss', Loss)
+def test_without_documents_nothing_is_learnt(data, loss):
+  none = np.zeros(0, np.int64)
+  features, weights_FC, bias_C = solve(data, solver(loss), 3, documents=none)
+  assert features.shape == (0,) and weights_FC.shape == (0, 3)
+  assert (bias_C == 0).all()
+
+
+def test_it_ends_after_so_many_epochs(data):
+  one = solve(data, solver(Loss.LOGISTIC, eps=1e-9, max_epochs=1))
+  two = solve(data, solver(Loss.LOGISTIC, eps=1e-9, max_epochs=2))
+  assert (one[1] != two[1]).any()
+
+
+def gradient(data, found, loss):
+  """The largest of any label's parameters; 0 at the least objective."""
+  rows, gold_NL = data
+  features, weights_FC, bias_C = found
+  weights_FC, bias_C = weights_FC.astype(float), bias_C.astype(float)
+  own = rows[:, features].astype(float)
+  sign_NC = np.where(gold_NL, 1, -1)
+  margins_NC = sign_NC * (own @ weights_FC + bias_C)
+  match loss:
+    case Loss.SQUARED_HINGE:
+      slope_NC = -2 * sign_NC * np.maximum(0, 1 - margins_NC)
+    case Loss.LOGISTIC:
+      slope_NC = -sign_NC / (1 + np.exp(margins_NC))
+  slopes = [weights_FC + own.T @ slope_NC, bias_C + slope_NC.sum(axis=0)]
+  return max(np.abs(x).max() for x in slopes)
+
+
+@pytest.mark.parametrize('loss', Loss)
+def test_a_smaller_eps_gets_nearer(data, loss):
+  far, near, nearest = (
+    gradient(data, solve(data, solver(loss, eps=eps)), loss)
+    for eps in (1e-1, 1e-3, 1e-5)
+  )
+  assert nearest < near / 10 < far / 100

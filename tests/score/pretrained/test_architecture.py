@@ -1,0 +1,108 @@
+import dataclasses
+
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.score.pretrained.architecture import Activation, architecture_of
+
+CONFIG = {
+  'model_type': 'bert',
+  'vocab_size': 30522,
+  'hidden_size': 384,
+  'num_hidden_layers': 6,
+  'num_attention_heads': 12,
+  'intermediate_size': 1536,
+  'max_position_embeddings': 512,
+}
+
+
+def test_sizes_are_those_of_the_config():
+  found = architecture_of(
+    CONFIG
+    | {
+      'type_vocab_size': 3,
+      'hidden_act': 'relu',
+      'layer_norm_eps': 1e-5,
+      'pad_token_id': 7,
+    },
+    'c',
+  )
+  assert dataclasses.asdict(found) == {
+    'vocab_size': 30522,
+    'dim': 384,
+    'layers': 6,
+    'heads': 12,
+    'inner': 1536,
+    'positions': 512,
+    'token_types': 3,
+    'activation': Activation.RELU,
+    'norm_eps': 1e-5,
+    'pad_id': 7,
+    'position_offset': 0,
+  }
+  assert found.max_tokens == 512
+
+
+def test_absent_fields_have_the_values_of_transformers():
+  found = architecture_of(CONFIG | {'hidden_act': None}, 'c')
+  assert found.activation is Activation.GELU
+  assert (found.token_types, found.norm_eps, found.pad_id) == (2, 1e-12, 0)
+  assert architecture_of(CONFIG | {'model_type': 'roberta'}, 'c').pad_id == 1
+
+
+@pytest.mark.parametrize('kind', ['roberta', 'xlm-roberta', 'camembert'])
+def test_roberta_keeps_positions_for_padding(kind):
+  config = CONFIG | {'model_type': kind, 'max_position_embeddings': 514}
+  found = architecture_of(config, 'c')
+  assert (found.positions, found.position_offset) == (514, 2)
+  assert found.max_tokens == 512
+  found = architecture_of(config | {'pad_token_id': 3}, 'c')
+  assert (found.position_offset, found.max_tokens) == (4, 510)
+
+
+@pytest.mark.parametrize('name', ['gelu_new', 'gelu_pytorch_tanh'])
+def test_activations_of_one_kind(name):
+  found = architecture_of(CONFIG | {'hidden_act': name}, 'c')
+  assert found.activation is Activation.GELU_TANH
+
+
+@pytest.mark.parametrize(
+  ('fields', 'said'),
+  [
+    ({'model_type': 'deberta-v2'}, '"model_type" is "deberta-v2"; only'),
+    ({'model_type': None}, '"model_type" is missing'),
+    ({'model_type': ['bert']}, r'"model_type" is \["bert"\]'),
+    ({'position_embedding_type': 'relative_key'}, 'only absolute positions'),
+    ({'is_decoder': True}, '"is_decoder" is true'),
+    ({'add_cross_attention': True}, '"add_cross_attention"'),
+    ({'pruned_heads': {'0': [1]}}, '"pruned_heads"'),
+    ({'quantization_config': {}}, 'quantized weights'),
+    ({'embedding_size': 128}, '"embedding_size" is 128 and "hidden_size"'),
+    ({'num_attention_heads': 7}, '384, which does not divide .* 7'),
+    ({'hidden_act': 'silu'}, '"hidden_act" is "silu"; implemented are: gelu'),
+    ({'hidden_act': {'a': 1}}, '"hidden_act" is'),
+    ({'hidden_size': -384}, '"hidden_size" is -384; it must be a whole'),
+    ({'hidden_size': 384.0}, '"hidden_size" is 384.0'),
+    ({'hidden_size': True}, '"hidden_size" is true'),
+    ({'hidden_size': None}, '"hidden_size" is missing'),
+    ({'vocab_size': 10**12}, '"vocab_size" is 1000000000000'),
+    ({'num_hidden_layers': 0}, '"num_hidden_layers" is 0'),
+    ({'layer_norm_eps': 0}, '"layer_norm_eps" is 0'),
+    ({'layer_norm_eps': float('nan')}, '"layer_norm_eps" is NaN'),
+    ({'layer_norm_eps': '1e-12'}, '"layer_norm_eps" is "1e-12"'),
+    ({'pad_token_id': 30522}, '"vocab_size" is only 30522'),
+    ({'pad_token_id': -1}, '"pad_token_id" is -1'),
+    ({'max_position_embeddings': 2}, 'leaves no room'),
+  ],
+)
+def test_what_is_not_implemented_is_refused(fields, said):
+  with pytest.raises(DataError, match=said) as error:
+    architecture_of(CONFIG | fields, 'm/config.json')
+  assert str(error.value).startswith('m/config.json: ')
+  assert '\n' not in str(error.value)
+
+
+def test_all_faults_are_told_at_once():
+  with pytest.raises(DataError) as error:
+    architecture_of({'model_type': 'bert', 'hidden_act': 'x'}, 'c')
+  assert len(str(error.value).splitlines()) == 7

@@ -1,0 +1,79 @@
+"""What labels are clustered by: sums of their documents."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from xjax.core.types import Ragged
+from xjax.score.trees import label_features
+from xjax.score.trees.label_features import pifa, strongest
+
+N, D, L = 12, 7, 5
+EMPTY = 2
+
+
+@pytest.fixture
+def data():
+  rng = np.random.default_rng(0)
+  dense_ND = rng.normal(size=(N, D)) * (rng.random((N, D)) < 0.5)
+  gold_NL = rng.random((N, L)) < 0.4
+  gold_NL[:, EMPTY] = False
+  gold = Ragged.of([np.flatnonzero(row) for row in gold_NL])
+  return sparse.csr_array(dense_ND.astype(np.float32)), gold, gold_NL
+
+
+def test_sums_of_length_1(data):
+  rows, gold, gold_NL = data
+  found = pifa(rows, gold, L)
+  sums_LD = gold_NL.T.astype(float) @ rows.toarray()
+  norm_L = np.linalg.norm(sums_LD, axis=1, keepdims=True)
+  wanted = np.where(norm_L > 0, sums_LD / np.where(norm_L > 0, norm_L, 1), 0)
+  assert found.dtype == np.float32 and found.shape == (L, D)
+  np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-5, atol=1e-6)
+  assert found[[EMPTY]].nnz == 0
+
+
+def test_sums_of_documents_by_their_length(data):
+  """Equation 3.3 of Bertalis et al.; a document without words counts as one."""
+  rows, gold, gold_NL = data
+  lengths = np.arange(N)
+  found = pifa(rows, gold, L, lengths)
+  each_ND = rows.toarray() / np.maximum(lengths, 1)[:, None]
+  wanted = gold_NL.T.astype(float) @ each_ND
+  assert found.dtype == np.float32 and found.shape == (L, D)
+  np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-5, atol=1e-6)
+  assert found[[EMPTY]].nnz == 0
+
+
+@pytest.mark.parametrize('lengths', [None, np.arange(N)])
+def test_some_labels_at_a_time_are_all_at_once(data, lengths, monkeypatch):
+  rows, gold, _ = data
+  whole = strongest(pifa(rows, gold, L, lengths), 2)
+  monkeypatch.setattr(label_features, '_CHUNK', 2)
+  found = pifa(rows, gold, L, lengths, 2)
+  np.testing.assert_array_equal(found.toarray(), whole.toarray())
+
+
+def test_rows_are_left_as_they_were(data):
+  rows, gold, _ = data
+  before = rows.copy()
+  pifa(rows, gold, L)
+  pifa(rows, gold, L, np.arange(N))
+  np.testing.assert_array_equal(rows.toarray(), before.toarray())
+
+
+@pytest.mark.parametrize('n', [1, 2, 4, 99])
+def test_the_strongest_features_are_kept(n):
+  """Of equal ones the first; shorter rows stay, empty ones as well."""
+  rng = np.random.default_rng(0)
+  dense = rng.integers(0, 4, (9, D)) * (rng.random((9, D)) < 0.7)
+  dense[EMPTY] = 0
+  features = sparse.csr_array(dense.astype(np.float32))
+  found = strongest(features, n)
+  wanted = np.zeros_like(dense)
+  for row in range(9):
+    best = np.argsort(-dense[row], kind='stable')[:n]
+    wanted[row, best] = dense[row, best]
+  np.testing.assert_array_equal(found.toarray(), wanted)
+  assert found.dtype == np.float32 and found.nnz == (wanted > 0).sum()
+  np.testing.assert_array_equal(features.toarray(), dense)

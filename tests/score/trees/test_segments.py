@@ -1,0 +1,64 @@
+"""Parts of trees that an encoder of labels has room for."""
+
+from hypothesis import given, settings, strategies as st
+import numpy as np
+import pytest
+
+from xjax.core.errors import ConfigError
+from xjax.score.trees.build import complete_tree
+from xjax.score.trees.label_tree import NO_LABEL, LabelTree
+from xjax.score.trees.segments import segments
+
+
+def paths(tree):
+  """Label of each leaf -> the labels of the nodes above it."""
+  found = {}
+  for node in np.flatnonzero(tree.degree == 0).tolist():
+    path, label = [], int(tree.label[node])
+    while node:
+      node = int(tree.parent[node])
+      path.append(int(tree.label[node]))
+    found[label] = path
+  return found
+
+
+def test_of_a_complete_tree():
+  """Of 8 leaves with 6 nodes above them: each path has 3."""
+  parts = list(segments(complete_tree(8, 2), 7))
+  leaves = [sorted(paths(part)) for part in parts]
+  assert leaves == [[0, 1, 2, 3], [4, 5, 6, 7]]
+  assert [len(part) - 1 for part in parts] == [7, 7]
+  leaves = [sorted(paths(part)) for part in segments(complete_tree(8, 2), 6)]
+  assert leaves == [[0, 1, 2], [3, 4], [5, 6, 7]]
+  (whole,) = segments(complete_tree(8, 2), 14)
+  assert str(whole) == str(complete_tree(8, 2))
+
+
+def test_depth_first():
+  """A leaf beside a deep branch comes where it stands among its siblings."""
+  tree = LabelTree.of([-1, 0, 0, 0, 2, 2], [-1, 0, -1, 3, 1, 2], 4)
+  leaves = [sorted(paths(part)) for part in segments(tree, 3)]
+  assert leaves == [[0, 1], [2, 3]]
+
+
+def test_a_path_that_is_too_long():
+  with pytest.raises(ConfigError, match='limit of 2 nodes: label 0 .* 3 on'):
+    list(segments(complete_tree(8, 2), 2))
+  assert len(list(segments(complete_tree(8, 2), 3))) == 8
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32), st.integers(2, 40), st.integers(0, 20))
+def test_any_tree(make_tree, seed, n_nodes, more):
+  tree = make_tree(np.random.default_rng(seed), n_nodes)
+  whole = paths(tree)
+  limit = max(map(len, whole.values())) + more
+  found, last = {}, None
+  for part in segments(tree, limit):
+    assert len(part) - 1 <= limit and part.n_labels == tree.n_labels
+    own = paths(part)
+    assert not own.keys() & found.keys()
+    found |= own
+    last = part
+  assert found == whole  # leaves stay leaves, below the same nodes
+  assert last is not None and last.label[0] == NO_LABEL

@@ -1,0 +1,85 @@
+"""Lists of several trees as one: means of exponentials."""
+
+import numpy as np
+import pytest
+
+from xjax.core.types import PAD
+from xjax.select.tree_ensemble import combined
+from xjax.select.tree_search import Found, Squash
+
+
+def lists(*rows, opened=1):
+  """Found of {label: score} for each document."""
+  n, k = len(rows), max(map(len, rows))
+  found = Found.none(n, k)
+  for i, row in enumerate(rows):
+    for at, (label, score) in enumerate(row.items()):
+      found.ids[i, at], found.scores[i, at] = label, score
+      found.keys[i, at] = score + 100  # not what counts
+  found.opened[:] = opened
+  return found
+
+
+def test_means_by_hand():
+  """Of two trees; what one of them does not list is 0 there."""
+  one = lists({4: np.log(0.5), 2: np.log(0.4)}, {}, opened=3)
+  two = lists({2: np.log(0.2), 7: np.log(0.9), 4: np.log(0.1)}, {1: -1.0})
+  found = combined([one, two], 3, 9, None, None)
+  assert found.ids.tolist() == [[7, 2, 4], [1, PAD, PAD]]
+  wanted = [[np.log(0.45), np.log(0.3), np.log(0.3)], [-1 - np.log(2)]]
+  np.testing.assert_allclose(found.scores[0], wanted[0])
+  assert found.scores[1, 0] == pytest.approx(wanted[1][0])
+  assert (found.scores[1, 1:] == -np.inf).all()
+  np.testing.assert_array_equal(found.keys, found.scores)
+  assert found.opened.tolist() == [4, 4]
+
+
+def test_shorter_lists_have_the_best():
+  one = lists({i: -float(i) for i in range(6)})
+  found = combined([one, one], 2, 6, None, None)
+  assert found.ids.tolist() == [[0, 1]]
+  assert found.scores.tolist() == [[0, -1]]
+
+
+def test_ties_are_broken_by_label():
+  one = lists({5: -1.0, 3: -1.0}, {0: -2.0})
+  two = lists({3: -1.0, 5: -1.0}, {1: -2.0})
+  found = combined([one, two], 2, 6, None, None)
+  assert found.ids.tolist() == [[3, 5], [0, 1]]
+
+
+def test_weights_and_squashes():
+  """Keys have them, scores do not."""
+  logs = np.log([0.5, 1, 4, 1])
+  squash = Squash(2.0, 0.5)
+  one = lists({0: -0.1, 1: -0.3, 2: -1.5})
+  found = combined([one], 3, len(logs), logs, squash)
+  scores = np.array([-0.1, -0.3, -1.5])
+  keys = logs[:3] - np.log1p(np.exp(-2 * scores - 0.5))
+  order = np.argsort(-keys)
+  assert found.ids.tolist() == [order.tolist()] and order.tolist() != [0, 1, 2]
+  np.testing.assert_allclose(found.keys[0], keys[order])
+  np.testing.assert_allclose(found.scores[0], scores[order])
+
+
+def test_labels_that_are_not_to_be_found():
+  with np.errstate(divide='ignore'):
+    logs = np.log([1.0, 0.0, 1.0])
+  found = combined([lists({1: -0.1, 2: -1.0})], 2, len(logs), logs, None)
+  assert found.ids.tolist() == [[2, PAD]]
+  assert found.keys[0, 1] == found.scores[0, 1] == -np.inf
+
+
+def test_scores_whose_exponentials_are_0():
+  """Margins far below 0, cubed; they have their order all the same."""
+  one = lists({0: -5000.0, 1: -900.0})
+  two = lists({0: -5000.0, 1: -1000.0})
+  found = combined([one, two], 3, 2, None, None)
+  assert found.ids.tolist() == [[1, 0, PAD]]
+  wanted = [-900 - np.log(2), -5000]
+  np.testing.assert_allclose(found.scores[0, :2], wanted)
+
+
+def test_nothing_is_found_at_all():
+  found = combined([lists({}, {}), lists({}, {})], 2, 3, None, None)
+  assert (found.ids == PAD).all() and found.ids.shape == (2, 2)

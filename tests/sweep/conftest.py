@@ -1,0 +1,108 @@
+"""A stand-in for experiments.train, and sweeps that it trains in no time."""
+
+from collections.abc import Iterator
+import pathlib
+import sys
+
+import pytest
+import sqlalchemy
+import sqlalchemy.event
+
+from xjax.config.run import Config, NeuralTrain
+from xjax.sweep import workers
+from xjax.sweep.config import Listed, Sweep
+from xjax.sweep.folder import SweepFolder
+from xjax.sweep.launchers import Launcher
+from xjax.sweep.work import Work
+
+# Its figure at a judging grows to train.learning_rate; with train.clip_norm=1
+# it fails, with train.warmup=1 it waits at its second judging, with 2 also when
+# it is asked to leave. Two at once in a workdir end in `twice`.
+STAND_IN = """
+import ast, json, os, pathlib, signal, sys, time
+
+def leave(*_):
+  (workdir / 'asked').touch()
+  if train['warmup'] == 2:
+    return
+  alive.unlink()
+  sys.exit(75)
+
+config, workdir = (a.partition('=')[2] for a in sys.argv[1:3])
+text = pathlib.Path(config).read_text().partition('_CONFIG = ')[2]
+config = ast.literal_eval(text.partition('def get_config')[0].strip())
+workdir = pathlib.Path(workdir)
+workdir.mkdir(parents=True, exist_ok=True)
+with (workdir / 'starts').open('a') as file:
+  file.write('.')
+alive = workdir / 'alive'
+if alive.exists():
+  (workdir / 'twice').touch()
+alive.touch()
+train = config['train']
+signal.signal(signal.SIGTERM, leave)
+path = workdir / 'metrics.jsonl'
+lines = path.read_text().splitlines() if path.exists() else []
+for number in range(len(lines) + 1, 5):
+  if train['clip_norm']:
+    print('error: not today')
+    alive.unlink()
+    sys.exit(1)
+  value = train['learning_rate'] * number / 4 + config['seed'] / 100
+  step = train['steps'] * number // 4
+  record = {'kind': 'judge', 'step': step, 'metrics': {'all': {'RP@5': value}}}
+  with path.open('a') as file:
+    file.write(json.dumps(record) + chr(10))
+  while train['warmup'] and number == 2 and not (workdir / 'go').exists():
+    time.sleep(0.01)
+value = json.loads(path.read_text().splitlines()[-1])['metrics']['all']['RP@5']
+(workdir / 'eval' / 'dev').mkdir(parents=True, exist_ok=True)
+(workdir / 'eval' / 'dev' / 'metrics.json').write_text(
+  json.dumps({'xjax': {'all': {'RP@5': value}}}))
+alive.unlink()
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_sleep(monkeypatch) -> None:
+  """What a stand-in does is done at once."""
+  monkeypatch.setattr(workers, '_LOOK_EVERY', 0.01)
+
+
+@pytest.fixture(autouse=True)
+def no_disk() -> Iterator[None]:
+  """Nobody waits for the disk: a kill loses nothing without, a blackout may."""
+
+  def hurry(connection, _) -> None:
+    connection.execute('PRAGMA synchronous=OFF')
+
+  event = sqlalchemy.Engine, 'connect', hurry
+  sqlalchemy.event.listen(*event)
+  yield
+  sqlalchemy.event.remove(*event)
+
+
+@pytest.fixture
+def stand_in(tmp_path) -> tuple[str, ...]:
+  """The words of a command that takes the place of experiments.train."""
+  path = tmp_path / 'stand_in.py'
+  path.write_text(STAND_IN)
+  return sys.executable, '-S', '-E', str(path)
+
+
+@pytest.fixture
+def work_of(tmp_path, stand_in):
+  """Makes the work of a sweep, or of a list of trials."""
+
+  def make(sweep, seeds=1, launcher=Launcher.LOCAL, **config) -> Work:
+    if not isinstance(sweep, Sweep):
+      sweep = Sweep(Listed(tuple(sweep)))
+    folder = SweepFolder.at(tmp_path / 'sweep')
+    config = Config(**{'train': NeuralTrain(steps=8), **config})
+    return Work(sweep, config, folder, seeds, launcher, stand_in)
+
+  return make
+
+
+def starts(workdir: pathlib.Path) -> int:
+  return len((workdir / 'starts').read_text())

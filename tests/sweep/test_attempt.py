@@ -1,0 +1,152 @@
+"""Trials whose runs are lines that the test writes; the store is a real one."""
+
+import json
+import signal
+
+import pytest
+
+from xjax.sweep.attempt import Attempt
+from xjax.sweep.config import MedianPruning
+from xjax.sweep.store import State, Store
+
+METRIC = 'all/RP@5'
+
+
+class Process:
+  """Never ends but when told."""
+
+  def __init__(self):
+    self.code, self.asked = None, False
+
+  def poll(self):
+    return self.code
+
+  def terminate(self):
+    self.asked = True
+
+
+class Sweep:
+  """Complete trials, and then one under way in an attempt."""
+
+  def __init__(self, work, *others):
+    self.work, self.number = work, len(others)
+    for folder in ('trials', 'configs', 'logs'):
+      (work.folder.path / folder).mkdir(parents=True)
+    self.open()
+    for values in others:
+      self.complete(values)
+    self.runs = work.runs(self.number, {})
+    self.begin(self.store.begin())
+
+  def open(self):
+    pruning = MedianPruning(startup_trials=1, warmup_judgings=0)
+    search = self.work.sweep.search
+    self.store = Store(self.work.folder.store, search, pruning)
+
+  def complete(self, values):
+    """Another trial, with its values at its judgings."""
+    trial = self.store.begin()
+    for number, value in enumerate(values, 1):
+      trial.report(value, number)
+    self.store.complete(trial, values[-1:])
+
+  def begin(self, trial):
+    self.attempt = Attempt(trial, self.runs, METRIC, self.store, self.launch)
+
+  def launch(self, place):
+    del place
+    self.process = Process()
+    return self.process
+
+  def judge(self, *values):
+    """Writes all judgings there are so far, and has them looked at."""
+    folder = self.runs[0].place.workdir
+    folder.mkdir(exist_ok=True)
+    lines = [
+      {'kind': 'judge', 'step': 2 * n, 'metrics': {'all': {'RP@5': value}}}
+      for n, value in enumerate(values, 1)
+    ]
+    (folder / 'metrics.jsonl').write_text('\n'.join(map(json.dumps, lines)))
+    self.attempt.advance()
+    return self.process.asked
+
+  def resume(self):
+    """As a sweep that was killed and goes on."""
+    self.open()
+    self.begin(*self.store.unfinished())
+    return self.process.asked
+
+  def finish(self, seed, value):
+    """The run under way ends well; whether the trial has ended with it."""
+    folder = self.runs[seed].place.workdir / 'eval' / 'dev'
+    folder.mkdir(parents=True, exist_ok=True)
+    table = {'xjax': {'all': {'RP@5': value}}}
+    (folder / 'metrics.json').write_text(json.dumps(table))
+    self.process.code = 0
+    return self.attempt.advance()
+
+  @property
+  def state(self):
+    return self.store.outcomes()[self.number].state
+
+
+@pytest.fixture
+def sweep_of(work_of):
+  """With the values of complete trials; of five trials in all."""
+  return lambda *others, seeds=1: Sweep(work_of([{}] * 5, seeds), *others)
+
+
+@pytest.mark.parametrize('seeds', [1, 2])
+def test_the_last_judging_stops_nothing_when_killed_after_it(sweep_of, seeds):
+  sweep = sweep_of((0.5, 0.5, 0.5, 0.9), seeds=seeds)
+  assert not sweep.judge(0.6, 0.6, 0.6, 0.6)
+  if seeds > 1:
+    assert not sweep.finish(0, 0.6)  # killed while a later seed's is at work
+  assert not sweep.resume()
+  ended = [sweep.finish(seed, 0.6) for seed in range(seeds)]
+  assert ended == [False, True][-seeds:]
+  assert sweep.state is State.COMPLETE
+
+
+@pytest.mark.parametrize('code', [75, -signal.SIGTERM])
+def test_asked_to_leave_by_others_it_goes_on(sweep_of, code):
+  sweep = sweep_of()
+  asked, sweep.process.code = sweep.process, code
+  assert not sweep.attempt.advance()
+  assert sweep.process is not asked
+  assert sweep.finish(0, 0.5)
+  assert sweep.state is State.COMPLETE
+
+
+def test_what_was_let_live_is_not_stopped_by_a_kill(sweep_of):
+  sweep = sweep_of((0.5, 0.5, 0.5, 0.5))
+  assert not sweep.judge(0.6, 0.6)
+  for _ in range(2):  # beside it, after its second judging
+    sweep.complete((0.9, 0.9, 0.9, 0.9))
+  assert not sweep.resume()
+  assert not sweep.judge(0.6, 0.6)
+  assert sweep.judge(0.6, 0.6, 0.6)
+
+
+def test_killed_before_a_decision_it_is_made_later(sweep_of, monkeypatch):
+  sweep = sweep_of((0.5, 0.5, 0.5, 0.5))
+  with monkeypatch.context() as patch:
+    patch.delattr(Store, 'decide')
+    with pytest.raises(AttributeError):
+      sweep.judge(0.4)
+  assert not sweep.resume()
+  assert sweep.judge(0.4)
+
+
+def test_killed_after_a_decision_it_stands(sweep_of):
+  sweep = sweep_of((0.5, 0.5, 0.5, 0.5))
+  assert sweep.judge(0.4)
+  assert sweep.resume()
+  sweep.process.code = 75
+  assert sweep.attempt.advance()
+  assert sweep.state is State.PRUNED
+
+
+def test_its_best_so_far_meets_the_others_values_then(sweep_of):
+  sweep = sweep_of((0.9, 0.1, 0.1), (0.1, 0.9, 0.1), (0.1, 0.1, 0.9))
+  assert not sweep.judge(0.2, 0.05, 0.05)  # not their best, nor its last

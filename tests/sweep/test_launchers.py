@@ -1,0 +1,194 @@
+"""Sweeps whose runs are jobs of a cluster, which stand-ins make quick."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from xjax.core.errors import ConfigError
+from xjax.sweep.config import Listed, MedianPruning, Sweep
+from xjax.sweep.launchers import Launcher, check_launcher
+from xjax.sweep.local_process import LocalProcess
+from xjax.sweep.store import State, Store
+from xjax.sweep.workers import Workers
+
+RATE, FAIL, WAIT = 'train.learning_rate', 'train.clip_norm', 'train.warmup'
+JOBS = Launcher.SLURM, Launcher.TPU, Launcher.JOBSET
+SETTINGS = {
+  'WORKERS': '1',
+  'ZONE': 'here',
+  'TYPE': 'v5litepod-16',
+  'IMAGE': 'xjax',
+  'ACCELERATOR': 'gpu',
+  'CLAIM': 'nfs',
+}
+# What makes a job of a run, and what starts one.
+SUBMITS = {
+  Launcher.SLURM: 'sbatch ',
+  Launcher.TPU: 'queued-resources create',
+  Launcher.JOBSET: 'kubectl apply',
+}
+
+
+@pytest.fixture(autouse=True)
+def settings(monkeypatch):
+  for name, value in SETTINGS.items():
+    monkeypatch.setenv(name, value)
+
+
+def run(work):
+  with work.begun():
+    return Workers(work, 1).run()
+
+
+@pytest.mark.parametrize('launcher', JOBS)
+def test_outcomes_are_those_of_processes_here(
+  launcher, work_of, cluster, tmp_path
+):
+  trials = [{RATE: 0.5}, {RATE: 0.6, FAIL: 1}, {RATE: 0.1, WAIT: 1}]
+  sweep = Sweep(
+    Listed(tuple(trials)), MedianPruning(startup_trials=1, warmup_judgings=0)
+  )
+  here = run(work_of(sweep))
+  (tmp_path / 'sweep').rename(tmp_path / 'here')
+  there = run(work_of(sweep, launcher=launcher))
+  assert [one.state.value for one in there] == ['complete', 'failed', 'pruned']
+  assert there == here
+  assert len(cluster.calls(SUBMITS[launcher])) == 3
+
+
+# The sweep of work_of in a process of its own, to be killed.
+SWEEP = """
+import pathlib, sys
+from xjax.search import workers
+from xjax.search.config import Listed, Sweep
+from xjax.search.folder import SweepFolder
+from xjax.search.launchers import Launcher
+from xjax.search.work import Work
+from xjax.train.config import Config, NeuralTrain
+launcher, folder, *train = sys.argv[1:]
+sweep = Sweep(Listed(({'train.learning_rate': 0.5, 'train.warmup': 1},)))
+config, folder = Config(train=NeuralTrain(steps=8)), SweepFolder.at(folder)
+work = Work(sweep, config, folder, 1, Launcher(launcher), train)
+with work.begun():
+  workers.Workers(work, 1).run()
+"""
+
+
+def killed(work, wait_for):
+  """Has a sweep killed that has a job."""
+  words = work.launcher.value, str(work.folder.path), *work.train
+  sweep = subprocess.Popen([sys.executable, '-c', SWEEP, *words])
+  wait_for((work.folder.place(0, None).workdir / 'alive').exists)
+  sweep.kill()
+  sweep.wait()
+  return sweep
+
+
+def abandoned(work, wait_for, stopped=False):
+  """Makes what a killed sweep leaves, and is quicker."""
+  with work.begun():
+    store = Store(work.folder.store, work.sweep.search, work.sweep.pruning)
+    trial = store.begin()
+    trial.set_user_attr('stopped', stopped)
+    (one,) = work.runs(0, store.values(0))
+  files = one.place.pid, one.place.log
+  waits = LocalProcess(work.command(one.place), *files, job=True)
+  wait_for((one.place.workdir / 'alive').exists)
+  return waits
+
+
+@pytest.mark.parametrize('launcher', JOBS)
+@pytest.mark.parametrize('waited_for', [True, False])
+def test_killed_when_it_had_decided_to_prune_it_ends_the_job(
+  launcher, waited_for, work_of, cluster, wait_for
+):
+  work = work_of([{RATE: 0.5, WAIT: 1}], launcher=launcher)
+  waits = abandoned(work, wait_for, stopped=True)
+  place = work.folder.place(0, None)
+  if not waited_for:
+    waits.kill()
+  (outcome,) = run(work)
+  assert waits.poll() == -signal.SIGKILL
+  assert outcome.state is State.PRUNED
+  assert (place.workdir / 'asked').exists()
+  assert not (place.workdir / 'alive').exists()
+  assert (place.workdir / 'starts').read_text() == '.'
+  assert len(cluster.calls(SUBMITS[launcher])) == 1
+
+
+@pytest.mark.parametrize(
+  ('launcher', 'leave'),
+  [
+    (Launcher.SLURM, killed),
+    (Launcher.TPU, abandoned),
+    (Launcher.JOBSET, abandoned),
+  ],
+)
+def test_a_killed_sweep_finds_its_job(
+  launcher, leave, work_of, cluster, wait_for
+):
+  work = work_of([{RATE: 0.5, WAIT: 1}], launcher=launcher)
+  left = leave(work, wait_for)
+  place = work.folder.place(0, None)
+  waits = place.pid.read_text()
+  os.kill(int(waits), 0)  # it lives
+
+  def let_go():
+    wait_for(lambda: place.pid.read_text() not in ('', waits))
+    looks = len(cluster.calls())
+    wait_for(lambda: len(cluster.calls()) > looks + 4)
+    (place.workdir / 'go').touch()
+
+  thread = threading.Thread(target=let_go)
+  thread.start()
+  (outcome,) = run(work)
+  thread.join()
+  assert left.poll() == -signal.SIGKILL
+  assert outcome.value == 0.5
+  assert not (place.workdir / 'twice').exists()
+  assert (place.workdir / 'starts').read_text() == '.'
+  assert len(cluster.calls(SUBMITS[launcher])) == 1
+
+
+@pytest.mark.parametrize('launcher', JOBS)
+def test_each_workdir_has_a_name_of_its_own(launcher, work_of):
+  work = work_of([{}], launcher=launcher)
+  places = [work.folder.place(1, None), work.folder.place(1, 7)]
+  names = [work.command(place)[1] for place in places]
+  assert names[0] != names[1] == work.command(places[1])[1]
+  assert names[1].startswith('NAME=xjax-0001-seed7-')
+  elsewhere = type(work.folder)(pathlib.Path('/elsewhere')).place(1, None)
+  assert work.command(elsewhere)[1] != names[0]
+
+
+@pytest.mark.parametrize(
+  ('launcher', 'workers', 'gpus', 'says'),
+  [
+    (Launcher.LOCAL, 3, ['0', '1'], '--gpus: needs 3, one per worker'),
+    (Launcher.PRINT, 2, [], '--launcher=print starts nothing'),
+    (Launcher.SLURM, 2, ['0', '1'], '--launcher=slurm is not'),
+    (Launcher.TPU, 1, ['0'], '--launcher=tpu is not'),
+  ],
+)
+def test_flags_that_would_not_count(launcher, workers, gpus, says, cluster):
+  with pytest.raises(ConfigError, match=says):
+    check_launcher(launcher, workers, gpus)
+
+
+def test_what_a_launcher_needs(cluster, monkeypatch):
+  for launcher in Launcher:
+    check_launcher(launcher, 1, [])
+  monkeypatch.delenv('CLAIM')
+  monkeypatch.setenv('TYPE', '')
+  with pytest.raises(ConfigError, match='--launcher=jobset: set CLAIM in'):
+    check_launcher(Launcher.JOBSET, 1, [])
+  with pytest.raises(ConfigError, match='--launcher=tpu: set TYPE in'):
+    check_launcher(Launcher.TPU, 1, [])
+  monkeypatch.setenv('PATH', '')
+  with pytest.raises(ConfigError, match='there is no sbatch on this machine'):
+    check_launcher(Launcher.SLURM, 1, [])

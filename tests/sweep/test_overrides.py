@@ -1,0 +1,51 @@
+import pytest
+
+from xjax.config.run import Config, Optimizer
+from xjax.core.errors import ConfigError
+from xjax.score.config import BiGRUConfig, CNNConfig
+from xjax.sweep.overrides import overridden
+
+
+def test_sets_fields_and_leaves_the_rest():
+  base = Config()
+  new = overridden(
+    base,
+    {
+      'model.encoder.units, model.encoder.layers': 2,
+      'train.learning_rate': 1,
+      'train.optimizer': Optimizer.ADAMW,
+      'data.zones': ('header',),
+    },
+  )
+  assert (new.model.encoder.units, new.model.encoder.layers) == (2, 2)
+  assert type(new.train.learning_rate) is float
+  assert new.train.optimizer is Optimizer.ADAMW
+  assert new.data.zones == ('header',)
+  assert base == Config()
+  assert overridden(new, {}) == new and overridden(base, {}) == base
+
+
+def test_a_dict_sets_fields_below_and_a_part_takes_a_place():
+  new = overridden(Config(), {'train': {'steps': 7, 'optimizer': 'adamw'}})
+  assert new.train.steps == 7 and new.train.optimizer is Optimizer.ADAMW
+  assert new.train.batch_size == Config().train.batch_size
+  new = overridden(Config(), {'model.encoder': CNNConfig(filters=3)})
+  assert new.model.encoder == CNNConfig(filters=3)
+  same = overridden(Config(), {'model.encoder': BiGRUConfig(units=9)})
+  assert same.model.encoder == BiGRUConfig(units=9)
+
+
+@pytest.mark.parametrize(
+  'values, message',
+  [
+    ({'train.step': 1}, 'did you mean steps'),
+    ({'train.steps.more': 1}, 'has no fields of its own'),
+    ({'model.encoder': 3}, 'one by one.*; not 3'),
+    ({'train.steps': 1.5}, r'train\.steps: expected'),
+    ({'train': {'stepps': 1}}, 'stepps'),
+    ({'train.optimizer': 'sgd'}, "'sgd' is none of"),
+  ],
+)
+def test_says_what_is_wrong(values, message):
+  with pytest.raises(ConfigError, match=message):
+    overridden(Config(), values)

@@ -1,0 +1,84 @@
+import pytest
+
+from xjax.core.errors import ConfigError
+from xjax.sweep.config import Grid, Listed, NoPruning, Range, Sweep, Tpe
+from xjax.sweep.store import Store
+from xjax.sweep.trials import count, with_trials
+
+SPACE = {
+  'model.encoder.units': (8, 16),
+  'data.zones': (('header',), ('header', 'recitals')),
+}
+
+
+def drawn(path, search, number=None, score=lambda values: 0.0):
+  """The values of trials, each complete before the next."""
+  store, all_values = Store(path, search, NoPruning()), []
+  while len(store) < (number or count(search)):
+    trial = store.begin()
+    all_values.append(store.values(trial.number))
+    store.complete(trial, [score(all_values[-1])])
+  return all_values
+
+
+def test_a_grid_is_every_combination(tmp_path):
+  grid = Grid(SPACE)
+  rows = drawn(tmp_path / 'a.db', grid)
+  assert count(grid) == len(rows) == 4
+  assert [row['model.encoder.units'] for row in rows] == [8, 8, 16, 16]
+  assert [row['data.zones'] for row in rows[:2]] == list(SPACE['data.zones'])
+
+
+def test_a_list_is_what_it_lists(tmp_path):
+  trials = (
+    {'train.learning_rate': 0.1},
+    {'train': {'steps': 3, 'judge_every': 1}, 'seed': 2},
+    {},
+    {'train.learning_rate': 0.2},
+  )
+  rows = drawn(tmp_path / 'a.db', Listed(trials))
+  assert rows == list(trials)
+
+
+def test_tpe_draws_from_the_space_and_follows_from_its_seed(tmp_path):
+  space = {
+    **SPACE,
+    'train.learning_rate': Range(1e-4, 1e-1, log=True),
+    'model.encoder.layers': Range(1, 3),
+  }
+
+  def rate(values):
+    return values['train.learning_rate']
+
+  def rows(name, seed, stop=8):
+    search = Tpe(space, n_trials=8, seed=seed, startup_trials=3)
+    return drawn(tmp_path / f'{name}.db', search, stop, rate)
+
+  first = rows('first', 0)
+  for row in first:
+    assert row['data.zones'] in SPACE['data.zones']
+    assert 1e-4 <= row['train.learning_rate'] <= 1e-1
+    assert type(row['model.encoder.layers']) is int
+  assert len({row['train.learning_rate'] for row in first}) == 8
+  assert rows('other', 1) != first
+  # Opened anew after each: what is drawn depends on the trials alone.
+  again = [row for stop in range(1, 9) for row in rows('again', 0, stop)]
+  assert again == first
+
+
+def test_more_trials_for_tpe_alone():
+  tpe = Sweep(Tpe(SPACE, n_trials=2))
+  assert with_trials(tpe, None) is tpe
+  assert count(with_trials(tpe, 5).search) == 5
+  with pytest.raises(ConfigError, match='--n_trials=5'):
+    with_trials(Sweep(Grid(SPACE)), 5)
+
+
+def test_tpe_draws_nothing_twice(tmp_path):
+  space = {'model.encoder.units': (8, 16, 32), 'model.encoder.layers': (1, 2)}
+  rows = drawn(tmp_path / 'a.db', Tpe(space, n_trials=6, startup_trials=1))
+  assert len({tuple(row.values()) for row in rows}) == 6
+
+
+def test_a_list_may_say_the_same_twice(tmp_path):
+  assert drawn(tmp_path / 'a.db', Listed(({}, {}))) == [{}, {}]

@@ -1,0 +1,263 @@
+"""Descriptors at the start of a run, while it trains, and when it resumes."""
+
+import dataclasses
+import logging
+
+import jax
+import numpy as np
+import pytest
+
+from xjax.core.errors import DataError
+from xjax.core.mesh import LABEL, make_mesh, padded_labels, put_batch
+from xjax.data.load import load_corpus
+from xjax.data.text.word_vectors import WordVectors
+from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
+from xjax.losses.bce import bce
+from xjax.run.fit import fit
+from xjax.run.neural_training import plan_neural, scored_labels
+from xjax.score.pretrained.descriptors import descriptor_words
+from xjax.train.checkpoint import read_params
+from xjax.train.initial.descriptors import (
+  DESCRIPTORS,
+  load_words,
+  save_words,
+  start_descriptors,
+  words_of,
+)
+from xjax.train.initial.words import start_words
+from xjax.train.inputs import Inputs
+from xjax.train.optimizer import make_optimizer
+from xjax.train.state import by_path
+from xjax.train.step import make_train_step
+from xjax.train.workdir import Workdir
+
+TABLE = 'embedding/table'
+FROZEN = {TABLE, DESCRIPTORS, 'head/seen', 'head/own', 'head/hidden'}
+
+
+@pytest.fixture(scope='module')
+def corpus(described_config):
+  return load_corpus(described_config.data, described_config.seed)
+
+
+@pytest.fixture(scope='module')
+def vocab(described):
+  return Workdir.at(described.workdir).vocabulary()
+
+
+@pytest.fixture
+def planned(all_devices, described_config, corpus, vocab):
+  """The mesh of two axes, and the plan of a state on it."""
+  mesh = make_mesh(dataclasses.replace(described_config.mesh, data=2, label=4))
+  return mesh, plan_neural(
+    described_config, corpus.label_space, len(vocab), mesh
+  )
+
+
+def fresh(planned):
+  mesh, plan = planned
+  with jax.set_mesh(mesh):
+    return jax.block_until_ready(plan.init(jax.random.key(0)))
+
+
+def host(params):
+  return {name: np.array(x) for name, x in by_path(params).items()}
+
+
+def test_words_are_those_that_the_state_begins_with(planned, vocab):
+  state = fresh(planned)
+  table = np.asarray(by_path(state.params)[TABLE])
+  words = words_of(state, vocab, None)
+  np.testing.assert_array_equal(words.vectors, table)
+  assert not words.found[:FIRST_WORD_ID].any()
+  assert words.found[FIRST_WORD_ID:].all() and len(words.found) == len(vocab)
+  found = np.arange(len(vocab)) % 2 == 0
+  np.testing.assert_array_equal(words_of(state, vocab, found).found, found)
+
+
+def test_rows_are_put_in_and_nothing_else_changes(planned, caplog):
+  _, plan = planned
+  state = fresh(planned)
+  before = host(state.params)
+  rows = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
+  state = start_descriptors(state, rows)
+  assert jax.tree.map(lambda x: x.sharding, state) == plan.shardings
+  descriptors = by_path(state.params)[DESCRIPTORS]
+  assert descriptors.sharding.spec[0] == LABEL
+  after = host(state.params)
+  np.testing.assert_array_equal(
+    after.pop(DESCRIPTORS),
+    np.pad(rows, [(0, padded_labels(16) - 16), (0, 0)]),
+  )
+  for name, values in after.items():
+    np.testing.assert_array_equal(values, before[name], err_msg=name)
+  assert not caplog.records
+
+
+def test_labels_that_nothing_is_known_of_are_counted(planned, caplog):
+  caplog.set_level(logging.WARNING)
+  rows = np.ones((16, 8), np.float32)
+  rows[[3, 5]] = 0
+  start_descriptors(fresh(planned), rows)
+  assert '2 of 16 labels have no word with a vector' in caplog.text
+
+
+def test_a_runs_rows_are_means_of_its_words(described, corpus, vocab):
+  """By inverse frequency, with alternative names; of held-out labels too."""
+  table = read_params(described.workdir / 'checkpoints', 6)[TABLE]
+  labels = corpus.label_space.labels
+  config = Workdir.at(described.workdir)
+  words = load_words(config.word_vectors, vocab)
+  np.testing.assert_array_equal(words.vectors, table)
+  found = read_params(described.workdir / 'checkpoints', 6)[DESCRIPTORS]
+  texts = [' '.join((x.name, *x.alt)).lower().split() for x in labels]
+  assert len(labels) == 16 and found.shape == (padded_labels(16), 8)
+  for row, text in zip(found, texts):
+    shares = [
+      np.log(17 / (1 + sum(word in other for other in texts))) + 1
+      for word in text
+    ]
+    vectors = np.array([table[vocab.index[word]] for word in text], float)
+    np.testing.assert_allclose(
+      row, shares @ vectors / np.sum(shares), rtol=1e-5, atol=1e-6
+    )
+  assert not found[16:].any()
+
+
+def test_every_word_of_a_label_is_in_the_vocabulary(described_config, vocab):
+  corpus = load_corpus(described_config.data, described_config.seed)
+  for label in corpus.label_space.labels:
+    words = descriptor_words(label, described_config.model.head.descriptor)
+    assert words and set(words) <= vocab.index.keys()
+
+
+def test_frozen_parameters_stay_and_have_no_slots(
+  described_config, corpus, vocab, planned
+):
+  mesh, plan = planned
+  config = described_config.train
+  optimizer = make_optimizer(config)
+  step = make_train_step(plan, optimizer, bce, mesh)
+  state, _ = start_words(
+    fresh(planned), described_config.model.embedding, vocab
+  )
+  rows = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
+  state = start_descriptors(state, rows)
+  before = host(state.params)
+  batches = iter(
+    Inputs(described_config, vocab)
+    .train_batches(corpus.split('train'), corpus.label_space.n_trained)
+    .dataset()
+  )
+  with jax.set_mesh(mesh):
+    for _ in range(3):
+      placed = put_batch(next(batches), mesh)
+      state, metrics = jax.block_until_ready(
+        step(state, placed, jax.random.key(0))
+      )
+      assert metrics.grad_norm > 0
+  after = host(state.params)
+  assert FROZEN < after.keys()
+  for name in after:
+    same = np.array_equal(after[name], before[name])
+    assert same == (name in FROZEN), name
+  slots = by_path(state.opt_state)
+  for name in after:
+    kept = [path for path in slots if path.endswith(f'/{name}')]
+    assert len(kept) == (0 if name in FROZEN else 2), name
+
+
+def test_unseen_and_hidden_labels_keep_their_empty_rows(described, corpus):
+  params = read_params(described.workdir / 'checkpoints', 6)
+  space = corpus.label_space
+  counts = space.train_counts
+  seen, hidden = params['head/seen'] > 0, params['head/hidden'] > 0
+  assert hidden.sum() == 2 and not (seen & hidden).any()
+  assert ((counts[hidden[:16]] >= 1) & (counts[hidden[:16]] <= 20)).all()
+  np.testing.assert_array_equal((seen | hidden)[:16], counts > 0)
+  np.testing.assert_array_equal(params['head/own'], params['head/seen'])
+  assert not seen[16:].any() and not hidden[16:].any()
+  for name in ('head/attention', 'head/output'):
+    np.testing.assert_array_equal(params[name].any(axis=1), seen)
+  assert params['head/unseen_scale'] != 1 and params['head/unseen_offset'] != 0
+
+
+def resumed(config, folder):
+  """A run that ended after three steps and was asked for three more."""
+  short = dataclasses.replace(config.train, steps=3)
+  fit(dataclasses.replace(config, train=short), folder)
+  return fit(config, folder)
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(
+  described_config, described, tmp_path
+):
+  again = resumed(described_config, tmp_path / 'run')
+  ours, others = (
+    read_params(result.workdir / 'checkpoints', 6)
+    for result in (again, described)
+  )
+  assert ours.keys() == others.keys() and FROZEN < ours.keys()
+  for name, values in others.items():
+    np.testing.assert_array_equal(ours[name], values, err_msg=name)
+  assert again.metrics == described.metrics
+  for name in ('dev', 'test'):
+    files = (r.paths[name] / 'predictions.npz' for r in (again, described))
+    assert len({file.read_bytes() for file in files}) == 1
+
+
+def test_held_out_labels_are_ranked(described_config, corpus, described):
+  n_labels = scored_labels(described_config.model, corpus.label_space)
+  assert n_labels == corpus.label_space.n_trained + 2
+  with np.load(described.paths['dev'] / 'predictions.npz') as file:
+    assert int(file['n_scored']) == n_labels
+
+
+VOCAB = Vocabulary(('a', 'b'))
+
+
+def words():
+  vectors = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+  return WordVectors(vectors, np.array([False, False, True, False]))
+
+
+def test_saved_words_come_back(tmp_path):
+  save_words(tmp_path / 'words.npz', words())
+  found = load_words(tmp_path / 'words.npz', VOCAB)
+  np.testing.assert_array_equal(found.vectors, words().vectors)
+  np.testing.assert_array_equal(found.found, words().found)
+
+
+@pytest.mark.parametrize(
+  ('change', 'says'),
+  [
+    (lambda file: file.unlink(), 'no such file'),
+    (lambda file: file.write_bytes(file.read_bytes()[:99]), 'cannot be read'),
+    (lambda file: file.write_bytes(b''), 'cannot be read'),
+    (
+      lambda file: np.savez(file, vectors=words().vectors),
+      'found: missing',
+    ),
+    (
+      lambda file: np.savez(file, vectors=np.ones(4), found=words().found),
+      r'vectors: is float64 \[4\], should be float32 \[4, any\]',
+    ),
+    (
+      lambda file: np.savez(file, x=1, **vars(words())),
+      'x: unknown array',
+    ),
+  ],
+)
+def test_damaged_words(tmp_path, change, says):
+  file = tmp_path / 'words.npz'
+  save_words(file, words())
+  change(file)
+  with pytest.raises(DataError, match=f'words.npz.*{says}'):
+    load_words(file, VOCAB)
+
+
+def test_words_of_another_vocabulary(tmp_path):
+  save_words(tmp_path / 'words.npz', words())
+  other = Vocabulary(('a', 'b', 'c'))
+  with pytest.raises(DataError, match=r'vectors: is .* should be .*\[5, any\]'):
+    load_words(tmp_path / 'words.npz', other)

@@ -1,0 +1,397 @@
+"""Runs whose encoder comes from a folder: what they keep of it, and ask."""
+
+import dataclasses
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import xjax
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh import MeshConfig
+from xjax.data.config import JsonlData, SubwordsConfig
+from xjax.data.schema import Label
+from xjax.data.text.subwords import Subwords
+from xjax.report.page.attention import attention_page
+from xjax.run import neural_training as neural
+from xjax.run.fit import fit
+from xjax.run.neural_training import plan_neural
+from xjax.run.tag import tag_file
+from xjax.score.config import (
+  BertConfig,
+  ClsConfig,
+  DescriptorConfig,
+  MeanConfig,
+  NeuralModel,
+  NoEmbedding,
+  NoPooling,
+  OneVsAllConfig,
+  UnifiedConfig,
+)
+from xjax.score.pretrained.architecture import architecture_of
+from xjax.score.pretrained.convert import parameter_shapes
+from xjax.score.pretrained.model_folder import write_model_folder
+from xjax.train.checkpoint import read_params
+from xjax.train.initial.encoder import (
+  check_encoder,
+  planned_architecture,
+  start_encoder,
+)
+from xjax.train.state import by_path
+from xjax.train.workdir import Workdir
+
+SIZES = {
+  'model_type': 'bert',
+  'hidden_size': 8,
+  'num_hidden_layers': 1,
+  'num_attention_heads': 2,
+  'intermediate_size': 12,
+  'max_position_embeddings': 20,
+}
+
+
+def write_encoder(folder, pooler, words='Directive 2003/87/EC of the', **sizes):
+  """A folder as others write it, of random weights."""
+  tokenizer = Subwords.fit(['pa te ko lu be', words])
+  texts = {'tokenizer.json': tokenizer.text}
+  config = {**SIZES, 'vocab_size': len(tokenizer), **sizes}
+  return write_weights(folder, pooler, config, texts)
+
+
+def write_weights(folder, pooler, config, texts):
+  rng = np.random.default_rng(0)
+  params = {
+    path: rng.normal(size=shape).astype(np.float32)
+    for path, shape in parameter_shapes(
+      architecture_of(config, 'c'), pooler
+    ).items()
+  }
+  write_model_folder(folder, config, params, texts)
+  return params
+
+
+@pytest.fixture(scope='module')
+def encoder(tmp_path_factory):
+  """(folder, parameters by path) of an encoder with a pooler."""
+  path = tmp_path_factory.mktemp('encoder')
+  params = write_encoder(path / 'model', pooler=True)
+  return path / 'model', params
+
+
+@pytest.fixture
+def from_folder(config, encoder):
+  """The small config with this encoder and its pooler."""
+  tokens = SubwordsConfig(max_tokens=16, buckets=(16,))
+  return dataclasses.replace(
+    config,
+    data=dataclasses.replace(config.data, tokens=tokens),
+    model=NeuralModel(
+      NoEmbedding(),
+      BertConfig(folder=str(encoder[0])),
+      ClsConfig(pooler=True),
+      OneVsAllConfig(chunk=8),
+    ),
+    train=dataclasses.replace(config.train, steps=2, judge_every=2),
+  )
+
+
+def changed(config, part, **fields):
+  new = dataclasses.replace(getattr(config.model, part), **fields)
+  model = dataclasses.replace(config.model, **{part: new})
+  return dataclasses.replace(config, model=model)
+
+
+def test_the_run_begins_with_the_weights(from_folder, encoder, tmp_path):
+  folder = Workdir.at(tmp_path / 'run')
+  result = fit(from_folder, folder.path)
+  mesh = xjax.load(folder.path).scorer.mesh
+  space = result.corpus.label_space
+  plan = plan_neural(from_folder, space, 0, mesh, folder.architecture())
+  with jax.set_mesh(mesh):
+    state = plan.init(jax.random.key(0))
+  started = by_path(start_encoder(state, from_folder).params)
+  for path, values in encoder[1].items():
+    np.testing.assert_array_equal(started[path], values, err_msg=path)
+  after = read_params(folder.checkpoints, 2)
+  moved = after['encoder/layers/0/ffn/inner/kernel']
+  assert not np.array_equal(moved, started['encoder/layers/0/ffn/inner/kernel'])
+
+
+def test_the_folder_may_go_after_the_start(
+  from_folder, encoder, tmp_path_factory
+):
+  path = tmp_path_factory.mktemp('gone')
+  shutil.copytree(encoder[0], path / 'model')
+  config = changed(from_folder, 'encoder', folder=str(path / 'model'))
+  fit(config, path / 'run')
+  before = xjax.load(path / 'run').predict(['pa te'], 3)
+  shutil.rmtree(path / 'model')
+  assert xjax.load(path / 'run').predict(['pa te'], 3) == before
+  longer = dataclasses.replace(config.train, steps=3)
+  assert fit(dataclasses.replace(config, train=longer), path / 'run').steps == 3
+
+
+def test_resumed_runs_end_where_others_do(from_folder, tmp_path):
+  def trained(steps, workdir):
+    train = dataclasses.replace(from_folder.train, steps=steps)
+    fit(dataclasses.replace(from_folder, train=train), workdir)
+    return read_params(Workdir.at(workdir).checkpoints, steps)
+
+  trained(2, tmp_path / 'resumed')
+  resumed = trained(4, tmp_path / 'resumed')
+  whole = trained(4, tmp_path / 'whole')
+  for path, values in whole.items():
+    np.testing.assert_array_equal(resumed[path], values, err_msg=path)
+
+
+def test_the_tokenizer_and_the_sizes_are_the_run_s_own(from_folder, tmp_path):
+  fit(from_folder, tmp_path / 'run')
+  kept = tmp_path / 'run' / 'features' / 'tokenizer.json'
+  own = kept.read_text()
+  other = Subwords.fit(['other words'])
+  other.save(kept)
+  with pytest.raises(DataError, match='not the vocabulary'):
+    xjax.load(tmp_path / 'run')
+  kept.write_text(own)
+  sizes = kept.with_name('encoder.json')
+  for content in ('{', '{}', None):
+    sizes.unlink() if content is None else sizes.write_text(content)
+    with pytest.raises(DataError, match='features/encoder.json: '):
+      xjax.load(tmp_path / 'run')
+
+
+def test_byte_pairs_without_a_tokenizer_json(from_folder, tmp_path):
+  pieces = '<s> <pad> </s> <unk> Ġ a b d e i k l o p r t u pa te'.split()
+  config = SIZES | {'model_type': 'roberta', 'vocab_size': len(pieces)}
+  texts = {
+    'vocab.json': json.dumps({piece: i for i, piece in enumerate(pieces)}),
+    'merges.txt': '#version: 0.2\np a\nt e\n',
+  }
+  write_weights(tmp_path / 'model', True, config, texts)
+  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
+  fit(config, tmp_path / 'run')
+  tokenizer = xjax.load(tmp_path / 'run').inputs.vocab
+  expected = [pieces.index(piece) for piece in '<s> te Ġ pa </s>'.split()]
+  assert tokenizer.encode('te pa').tolist() == expected
+
+
+def test_an_encoder_that_nobody_trained(from_folder, tmp_path):
+  made = changed(from_folder, 'encoder', folder='')
+  check_encoder(made, Workdir.at(tmp_path / 'run'))
+  data = JsonlData(dir=str(tmp_path), tokens=made.data.tokens)
+  with pytest.raises(ConfigError, match="config.model.encoder.folder='': name"):
+    fit(dataclasses.replace(made, data=data), tmp_path / 'run')
+
+
+def test_no_such_folder(from_folder, tmp_path):
+  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'none'))
+  with pytest.raises(DataError, match='none'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+class Killed(Exception):
+  """Before the first checkpoint."""
+
+
+def test_starts_that_did_not_get_far(from_folder, tmp_path, monkeypatch):
+  def kill(*_):
+    raise Killed
+
+  def begin(name):
+    folder = str(tmp_path / name)
+    fit(changed(from_folder, 'encoder', folder=folder), tmp_path / 'run')
+
+  write_encoder(tmp_path / 'first', pooler=True)
+  write_encoder(tmp_path / 'words', pooler=True, words='other')
+  write_encoder(tmp_path / 'sizes', pooler=True, num_hidden_layers=2)
+  shutil.copytree(tmp_path / 'first', tmp_path / 'alike')
+  monkeypatch.setattr(neural, 'start_encoder', kill)
+  with pytest.raises(Killed):
+    begin('first')
+  assert (tmp_path / 'run' / 'checkpoints').is_dir()
+  with pytest.raises(ConfigError, match='another tokenizer.*a new workdir'):
+    begin('words')
+  with pytest.raises(ConfigError, match='other sizes.*a new workdir'):
+    begin('sizes')
+  with pytest.raises(DataError, match='gone'):
+    begin('gone')
+  with pytest.raises(Killed):
+    begin('alike')
+
+
+def test_longer_documents_than_it_reads(from_folder, tmp_path):
+  tokens = SubwordsConfig(max_tokens=24, buckets=(24,))
+  data = dataclasses.replace(from_folder.data, tokens=tokens)
+  config = dataclasses.replace(from_folder, data=data)
+  with pytest.raises(ConfigError, match='max_tokens=24.* at most 20'):
+    fit(config, tmp_path / 'run')
+
+
+def test_no_room_beside_special_tokens(from_folder, tmp_path):
+  tokenizer = json.loads(Subwords.fit(['pa te']).text)
+  first, *pieces, last = tokenizer['post_processor']['single']
+  tokenizer['post_processor']['single'] = [first, first, *pieces, last, last]
+  vocabulary = len(tokenizer['model']['vocab'])
+  config = SIZES | {'vocab_size': vocabulary}
+  texts = {'tokenizer.json': json.dumps(tokenizer)}
+  write_weights(tmp_path / 'model', True, config, texts)
+  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
+  tokens = SubwordsConfig(max_tokens=4, buckets=(4,))
+  data = dataclasses.replace(config.data, tokens=tokens)
+  with pytest.raises(ConfigError, match='max_tokens=4: .* 4 special tokens'):
+    fit(dataclasses.replace(config, data=data), tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_longer_names_than_it_reads(from_folder, tmp_path):
+  def named(n):
+    head = UnifiedConfig(descriptor=DescriptorConfig(max_words=n))
+    model = dataclasses.replace(
+      from_folder.model, pooling=NoPooling(), head=head
+    )
+    return dataclasses.replace(from_folder, model=model)
+
+  with pytest.raises(ConfigError, match='max_words=19: .* at most 20 .* 2 of'):
+    fit(named(19), tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+  check_encoder(named(18), Workdir.at(tmp_path / 'run'))
+  # One that is made here reads them all.
+  made = changed(named(30), 'encoder', folder='')
+  assert planned_architecture(made).max_tokens == 32
+
+
+def test_a_pooler_that_is_not_there(from_folder, tmp_path):
+  write_encoder(tmp_path / 'model', pooler=False)
+  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
+  with pytest.raises(ConfigError, match='has no pooler.*set it to False'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def narrow(folder):
+  weights = load_file(folder / 'model.safetensors')
+  weights['pooler.dense.bias'] = np.zeros(3, np.float32)
+  save_file(weights, folder / 'model.safetensors')
+
+
+def without_a_shard(folder):
+  (folder / 'model.safetensors').rename(folder / 'one.safetensors')
+  listed = dict.fromkeys(
+    load_file(folder / 'one.safetensors'), 'one.safetensors'
+  )
+  index = {'weight_map': listed | {'more': 'two.safetensors'}}
+  path = folder / 'model.safetensors.index.json'
+  path.write_text(json.dumps(index))
+
+
+@pytest.mark.parametrize(
+  ('damage', 'said'),
+  [(narrow, r'is \[3\], not \[8\]'), (without_a_shard, 'two.safetensors')],
+)
+def test_weights_are_looked_at_first(
+  damage, said, from_folder, encoder, tmp_path
+):
+  shutil.copytree(encoder[0], tmp_path / 'model')
+  damage(tmp_path / 'model')
+  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
+  with pytest.raises(DataError, match=said):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_tokenizer_of_another_model(from_folder, encoder, tmp_path):
+  shutil.copytree(encoder[0], tmp_path / 'model')
+  Subwords.fit(['only these']).save(tmp_path / 'model' / 'tokenizer.json')
+  config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
+  with pytest.raises(DataError, match='not of one model'):
+    fit(config, tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+  fit(changed(config, 'encoder', spare_rows=True), tmp_path / 'run')
+  kept = Workdir.at(tmp_path / 'run')
+  assert len(kept.subwords()) < kept.architecture().vocab_size
+
+
+def unified(config):
+  return dataclasses.replace(
+    config,
+    model=dataclasses.replace(
+      config.model,
+      pooling=NoPooling(),
+      head=UnifiedConfig(chunk=8, hidden_labels=2, aligned=True),
+    ),
+  )
+
+
+def test_labels_added_by_name(from_folder, tmp_path):
+  fit(unified(from_folder), tmp_path / 'run')
+  predictor = xjax.load(tmp_path / 'run')
+  held = predictor.space.labels[predictor.space.held_out[0]]
+  twin = Label('twin', held.name)
+  more = predictor.with_labels([twin, Label('other', 'te lu')])
+  (labels,) = more.predict(['pa te ko lu'], 99)
+  scores = {label.id: label.score for label in labels}
+  # The name alone tells what a label is that was never seen.
+  assert scores['twin'] == pytest.approx(scores[held.id], abs=1e-6)
+  assert scores['other'] != pytest.approx(scores['twin'], abs=1e-6)
+  with pytest.raises(DataError, match='number'):
+    predictor.with_labels([Label('number', '2003')])
+
+
+def test_labels_say_which_pieces_they_attend_to(from_folder, tmp_path):
+  fit(unified(from_folder), tmp_path / 'run')
+  predictor = xjax.load(tmp_path / 'run')
+  text = 'Pa directives, te 2003.'
+  (labels,) = predictor.explain([text], 3, 99)
+  for label in labels:
+    spans = sorted(word.at for word in label.why)
+    pieces = [text[start:end] for start, end in spans]
+    assert ''.join(pieces) == text.replace(' ', '')
+    # The rest is of the special tokens.
+    assert 0.01 < sum(word.weight for word in label.why) < 0.999
+  # Those take no place of a word.
+  (first,) = predictor.explain([text], 3, 1)
+  assert [x.why for x in first] == [x.why[:1] for x in labels]
+  (nothing,) = predictor.explain([''], 3)
+  assert all(label.why == () for label in nothing)
+  path = tmp_path / 'text.jsonl'
+  path.write_text(json.dumps({'id': 'one', 'text': text}))
+  output = str(tmp_path / 'tags.jsonl')
+  shown = tag_file(tmp_path / 'run', str(path), output, k=3, explain=1)
+  page = attention_page(shown)
+  assert f'{first[0].why[0].word} ' in page and 'no words' not in page
+
+
+def test_packed_documents_train_alike(devices, from_folder, tmp_path):
+  # Texts of 45 to 131 pieces.
+  tokens = SubwordsConfig(max_tokens=256, buckets=(256,))
+  model = NeuralModel(
+    NoEmbedding(),
+    BertConfig(dropout=0.0, attention_dropout=0.0),
+    MeanConfig(),
+    OneVsAllConfig(chunk=8),
+  )
+  config = dataclasses.replace(
+    from_folder,
+    data=dataclasses.replace(from_folder.data, tokens=tokens),
+    model=model,
+    mesh=MeshConfig(data=2, label=2),
+  )
+  losses = {}
+  for packed in (False, True):
+    tokens = dataclasses.replace(config.data.tokens, packed=packed)
+    data = dataclasses.replace(config.data, tokens=tokens)
+    workdir = tmp_path / str(packed)
+    with devices(4):
+      result = fit(dataclasses.replace(config, data=data), workdir)
+    lines = (workdir / 'metrics.jsonl').read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    losses[packed] = [r['loss'] for r in records if r['kind'] == 'train']
+    predictor, split = xjax.load(workdir), result.corpus.split('dev')
+    (batch,) = predictor.batches(split)
+    assert (len(batch.tokens_BT) < len(split)) == packed
+  assert len(losses[True]) == 2
+  np.testing.assert_allclose(losses[True], losses[False], rtol=1e-5)

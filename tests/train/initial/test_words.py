@@ -1,0 +1,116 @@
+"""Runs whose words begin with pretrained vectors."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from xjax.config.run import shrink
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.mesh import make_mesh
+from xjax.data.load import load_corpus
+from xjax.data.text.word_vectors import write_word_vectors
+from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
+from xjax.run.fit import fit
+from xjax.run.neural_training import plan_neural
+from xjax.score.config import EmbeddingConfig, InputConfig
+from xjax.train.checkpoint import read_params
+from xjax.train.initial.words import check_word_vectors, start_words
+from xjax.train.inputs import fit_vocabulary
+from xjax.train.state import by_path
+
+TABLE = 'embedding/table'
+
+
+def with_vectors(config, path, steps=6, **fields):
+  """The config with word vectors from a file."""
+  embedding = dataclasses.replace(
+    config.model.embedding, vectors=str(path), **fields
+  )
+  return dataclasses.replace(
+    config,
+    model=dataclasses.replace(config.model, embedding=embedding),
+    train=dataclasses.replace(config.train, steps=steps),
+  )
+
+
+@pytest.fixture(scope='module')
+def vocab(config):
+  corpus = load_corpus(config.data, config.seed)
+  return fit_vocabulary(corpus.split('train'), config.data)
+
+
+@pytest.fixture(scope='module')
+def vectors(config, vocab, tmp_path_factory):
+  """File, words and vectors: every other word, and one that is not ours."""
+  words = (*vocab.words[::2], 'elsewhere')
+  size = len(words), config.model.embedding.dim
+  values = np.random.default_rng(3).normal(size=size).astype(np.float32)
+  path = tmp_path_factory.mktemp('vectors') / 'l2v.bin'
+  write_word_vectors(path, words, values)
+  return path, values[:-1]
+
+
+def test_found_words_begin_with_theirs_and_others_as_before(
+  config, vocab, vectors
+):
+  path, values = vectors
+  config = with_vectors(config, path)
+  mesh = make_mesh(config.mesh)
+  space = load_corpus(config.data, config.seed).label_space
+  plan = plan_neural(config, space, len(vocab), mesh)
+  with jax.set_mesh(mesh):
+    state = plan.init(jax.random.key(0))
+  before = jax.tree.map(np.array, by_path(state.params))
+  state, found = start_words(state, config.model.embedding, vocab)
+  assert np.flatnonzero(found).tolist() == [*range(2, len(vocab), 2)]
+  shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
+  assert shardings == plan.shardings
+  after = jax.tree.map(np.array, by_path(state.params))
+  for name in before.keys() - {TABLE}:
+    np.testing.assert_array_equal(after[name], before[name])
+  table = after[TABLE]
+  np.testing.assert_array_equal(table[FIRST_WORD_ID::2], values)
+  rest = [0, 1, *range(FIRST_WORD_ID + 1, len(vocab), 2)]
+  np.testing.assert_array_equal(table[rest], before[TABLE][rest])
+  for none in (EmbeddingConfig(), InputConfig()):
+    assert start_words(state, none, vocab) == (state, None)
+
+
+def test_frozen_words_stay_and_a_resumed_run_reads_nothing(
+  config, vectors, tmp_path
+):
+  path, values = vectors
+  frozen = with_vectors(config, path, steps=2, frozen=True)
+  run = fit(frozen, tmp_path / 'run')
+  table = read_params(run.workdir / 'checkpoints', 2)[TABLE]
+  np.testing.assert_array_equal(table[FIRST_WORD_ID::2], values)
+  # The file has moved, and is gone altogether.
+  moved = with_vectors(config, tmp_path / 'gone', steps=3, frozen=True)
+  run = fit(moved, tmp_path / 'run')
+  assert run.steps == 3
+  again = read_params(run.workdir / 'checkpoints', 3)[TABLE]
+  np.testing.assert_array_equal(again, table)
+
+
+def test_what_does_not_fit_leaves_nothing(config, vectors, tmp_path):
+  path, _ = vectors
+  wider = with_vectors(config, path, dim=9)
+  with pytest.raises(ConfigError, match=r'embedding.dim=9: .*l2v.bin have 8 '):
+    fit(wider, tmp_path / 'run')
+  with pytest.raises(DataError, match='gone: cannot be read'):
+    fit(with_vectors(config, tmp_path / 'gone'), tmp_path / 'run')
+  assert not (tmp_path / 'run').exists()
+  with pytest.raises(ConfigError):
+    start_words(None, wider.model.embedding, Vocabulary(('a',)))
+
+
+def test_home_is_known(vectors, monkeypatch):
+  path, _ = vectors
+  monkeypatch.setenv('HOME', str(path.parent))
+  check_word_vectors(EmbeddingConfig(dim=8, vectors=f'~/{path.name}'))
+
+
+def test_a_shrunk_config_reads_no_file(config):
+  assert shrink(with_vectors(config, 'x')).model.embedding.vectors == ''

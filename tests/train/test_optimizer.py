@@ -1,0 +1,142 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from xjax.config.run import NeuralTrain, Optimizer, Schedule
+from xjax.train.optimizer import make_optimizer
+from xjax.train.schedule import make_schedule
+from xjax.train.state import by_path
+
+
+def rates(**fields):
+  config = NeuralTrain(**{'steps': 10, 'learning_rate': 1.0, **fields})
+  schedule = make_schedule(config)
+  return [float(schedule(step)) for step in range(11)]
+
+
+def test_constant_after_a_warm_up_that_loses_no_step():
+  np.testing.assert_allclose(rates(warmup=3), [0.25, 0.5, 0.75] + [1.0] * 8)
+
+
+def test_linear_reaches_zero_after_the_last_step():
+  found = rates(schedule=Schedule.LINEAR, warmup=2)
+  np.testing.assert_allclose(found[:3], [1 / 3, 2 / 3, 1], rtol=1e-6)
+  np.testing.assert_allclose(found[2:], np.linspace(1, 0, 9), atol=1e-6)
+
+
+def test_cosine():
+  expected = 0.5 * (1 + np.cos(np.pi * np.arange(11) / 10))
+  np.testing.assert_allclose(
+    rates(schedule=Schedule.COSINE), expected, atol=1e-6
+  )
+
+
+def test_slanted_triangle():
+  # Howard & Ruder 2018, Equation 3: T = 10, cut = 2, ratio = 4.
+  t = np.arange(11)
+  p = np.where(t < 2, t / 2, 1 - (t - 2) / (2 * (1 / 0.2 - 1)))
+  found = rates(schedule=Schedule.SLANTED, warmup=2, ratio=4.0)
+  np.testing.assert_allclose(found, (1 + p * 3) / 4, rtol=1e-6)
+  assert found[0] == found[10] == 0.25 and found[2] == 1
+
+
+def test_slanted_without_a_warm_up_falls_at_once():
+  found = rates(schedule=Schedule.SLANTED, ratio=5.0)
+  np.testing.assert_allclose(found, np.linspace(1, 0.2, 11), rtol=1e-6)
+
+
+def update(config, grads, params):
+  optimizer = make_optimizer(config)
+  updates, _ = optimizer.update(grads, optimizer.init(params), params)
+  return updates
+
+
+def adam_input(config, grads):
+  """What Adam is given: with b1 = b2 = 0 and a large eps, g / eps."""
+  params = {name: jnp.zeros_like(g) for name, g in grads.items()}
+  updates = update(config, grads, params)
+  return {name: -u * config.eps for name, u in updates.items()}
+
+
+def test_clipping_element_wise_and_by_norm():
+  fields = {'learning_rate': 1.0, 'b1': 0.0, 'b2': 0.0, 'eps': 1e6}
+  grads = {'a': jnp.array([3.0, -20.0]), 'b': jnp.array([4.0])}
+  found = adam_input(NeuralTrain(clip_value=5.0, **fields), grads)
+  np.testing.assert_allclose(found['a'], [3, -5], rtol=1e-4)
+  found = adam_input(NeuralTrain(clip_norm=1.0, **fields), grads)
+  np.testing.assert_allclose(
+    found['a'], np.array([3, -20]) / np.sqrt(425), rtol=1e-4
+  )
+  found = adam_input(NeuralTrain(**fields), grads)
+  np.testing.assert_allclose(found['a'], [3, -20], rtol=1e-4)
+
+
+def test_first_adam_step_has_the_learning_rate():
+  params = {'w': jnp.ones((2, 2))}
+  updates = update(
+    NeuralTrain(learning_rate=0.1), {'w': jnp.full((2, 2), 7.0)}, params
+  )
+  np.testing.assert_allclose(updates['w'], -0.1, rtol=1e-5)
+
+
+def test_weight_decay_of_matrices_alone():
+  params = {'w': jnp.ones((2, 2)), 'b': jnp.ones(2)}
+  grads = {'w': jnp.zeros((2, 2)), 'b': jnp.zeros(2)}
+  config = NeuralTrain(
+    learning_rate=0.1, optimizer=Optimizer.ADAMW, weight_decay=0.5
+  )
+  updates = update(config, grads, params)
+  np.testing.assert_allclose(updates['w'], -0.05, rtol=1e-6)
+  np.testing.assert_array_equal(updates['b'], 0)
+
+
+def test_groups_learn_at_rates_of_their_own():
+  params = {
+    'encoder': {
+      'embeddings': {'word': jnp.ones((2, 2))},
+      'layers': {0: {'bias': jnp.ones(2)}, 1: {'bias': jnp.ones(2)}},
+    },
+    'head': {'kernel': jnp.ones((2, 2))},
+  }
+  config = NeuralTrain(
+    learning_rate=0.1,
+    optimizer=Optimizer.ADAMW,
+    weight_decay=0.5,
+    rates=('encoder/*=0.5',),
+    layer_decay=0.25,
+  )
+  grads = jax.tree.map(jnp.ones_like, params)
+  found = by_path(update(config, grads, params))
+  # Adam's first step is 1, AdamW's of a matrix of ones 1 + 0.5.
+  expected = {
+    'encoder/embeddings/word': 0.5 * 0.25**2 * 1.5,
+    'encoder/layers/0/bias': 0.5 * 0.25,
+    'encoder/layers/1/bias': 0.5,
+    'head/kernel': 1.5,
+  }
+  assert found.keys() == expected.keys()
+  for path, factor in expected.items():
+    np.testing.assert_allclose(found[path], -0.1 * factor, rtol=1e-5)
+
+
+def test_rates_of_one_change_no_bit():
+  grads = {'w': jnp.array([[0.3, -2.0]]), 'b': jnp.array([1e-4])}
+  params = jax.tree.map(jnp.ones_like, grads)
+  plain, scaled = (
+    update(NeuralTrain(rates=rates), grads, params) for rates in ((), ('*=1',))
+  )
+  jax.tree.map(np.testing.assert_array_equal, plain, scaled)
+
+
+@pytest.mark.parametrize('optimizer', Optimizer)
+def test_minimises(optimizer):
+  config = NeuralTrain(learning_rate=0.1, optimizer=optimizer)
+  tx = make_optimizer(config)
+  params = {'w': jnp.array([[2.0, -3.0]])}
+  state = tx.init(params)
+  for _ in range(200):
+    updates, state = tx.update({'w': 2 * params['w']}, state, params)
+    params = optax.apply_updates(params, updates)
+  assert float(jnp.abs(params['w']).max()) < 0.05

@@ -1,0 +1,98 @@
+"""How linear classifiers are trained, of labels and of nodes of label trees."""
+
+import dataclasses
+
+from xjax.config.run import TrainConfig
+from xjax.data.config import MAY_CHANGE
+from xjax.score.linear.config import Loss
+
+
+@dataclasses.dataclass
+class SolverConfig:
+  """What trains one-vs-all classifiers."""
+
+
+@dataclasses.dataclass
+class Blocks(SolverConfig):
+  """LIBLINEAR's method, for sixteen labels at once, on CPUs.
+
+  Attributes:
+    eps: LIBLINEAR's tolerance.
+    max_epochs: visits of every document, at most.
+    workers: threads.
+  """
+
+  eps: float = 0.1
+  max_epochs: int = 100
+  workers: int = dataclasses.field(default=2, metadata=MAY_CHANGE)
+
+
+@dataclasses.dataclass
+class Liblinear(SolverConfig):
+  """LIBLINEAR, a label at a time, on CPUs.
+
+  Attributes:
+    eps: its tolerance.
+    max_iter: passes over the documents, at most.
+    batch_labels: labels of a part; what a killed run loses.
+    workers: processes.
+  """
+
+  eps: float = 0.1
+  max_iter: int = 1000
+  batch_labels: int = 64
+  workers: int = dataclasses.field(default=2, metadata=MAY_CHANGE)
+
+
+@dataclasses.dataclass
+class OnDevices(SolverConfig):
+  """Many labels at once, on the devices of the mesh (linear/batched.py).
+
+  Attributes:
+    tolerance: how far above its minimum, relatively, the objective may be.
+    max_steps: of a label.
+    chunk: labels at a time, over all devices; what a killed run loses.
+  """
+
+  tolerance: float = 1e-3
+  max_steps: int = 200
+  chunk: int = 256
+
+
+@dataclasses.dataclass
+class LinearTrain(TrainConfig):
+  """Training one classifier per label.
+
+  Attributes:
+    loss: of a document.
+    c: weight of the losses beside the regulariser (LIBLINEAR's C).
+    threshold: weights of a smaller size become 0.
+    solver: what trains.
+  """
+
+  loss: Loss = Loss.SQUARED_HINGE
+  c: float = 1.0
+  threshold: float = 0.01
+  solver: SolverConfig = dataclasses.field(default_factory=Blocks)
+
+
+@dataclasses.dataclass
+class TreeTrain(TrainConfig):
+  """Training the classifiers of a label tree, a node's children at a time.
+
+  Attributes:
+    loss: of a document.
+    c: weight of the losses beside the regulariser (LIBLINEAR's C).
+    eps: violation of the optimality conditions at which training ends, as of
+      LIBLINEAR.
+    max_epochs: visits of every document, at most.
+    threshold: weights of a smaller size become 0.
+    workers: threads.
+  """
+
+  loss: Loss = Loss.SQUARED_HINGE
+  c: float = 1.0
+  eps: float = 0.1
+  max_epochs: int = 100
+  threshold: float = 0.1
+  workers: int = dataclasses.field(default=2, metadata=MAY_CHANGE)

@@ -1,0 +1,326 @@
+"""Batches of a few static shapes, by random access through grain.
+
+A document goes to the smallest bucket its tokens, or those of its longest zone,
+fit in; a batch holds documents of one bucket (and as many zones as the bucket's
+document of most zones), so jit traces one program per bucket. Packed documents
+are all in one bucket, and there is a program per number of rows. What is in
+batch i of a seed is the same for any number of threads and processes.
+"""
+
+from collections.abc import Iterator, Sequence
+import sys
+import threading
+
+import grain
+import numpy as np
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.rng import host_generator
+from xjax.core.share import WHOLE, Share
+from xjax.core.types import PAD, Batch, Ragged
+from xjax.data.batches.feature_rows import FeatureRows
+from xjax.data.batches.packing import Packing
+from xjax.data.batches.zones import Zones
+from xjax.data.text.words import PAD_ID, UNKNOWN_ID
+
+MIN_POSITIVES = 4
+
+Documents = Ragged | Zones | FeatureRows  # what models read of N of them
+
+
+class _Buckets:
+  """Documents grouped by length, and batches of them as NumPy arrays."""
+
+  def __init__(
+    self,
+    tokens: Documents,
+    gold: Ragged,
+    *,
+    batch_size: int,
+    buckets: Sequence[int],
+    share: Share,
+    padding: int,
+    packing: Packing | None,
+  ) -> None:
+    widths = np.asarray(buckets, np.int64)
+    if not len(widths) or widths[0] < 1 or (np.diff(widths) < 1).any():
+      raise ConfigError(
+        f'data.tokens.buckets={tuple(buckets)} must ascend from at least 1'
+      )
+    if len(tokens) != len(gold):
+      raise ValueError(f'{len(tokens)} token rows, {len(gold)} gold rows')
+    if len(tokens) and tokens.lengths.max() > widths[-1]:
+      what = 'zone' if isinstance(tokens, Zones) else 'document'
+      raise ConfigError(
+        f'a {what} has {tokens.lengths.max()} tokens, but the last of '
+        f'data.tokens.buckets is {widths[-1]}: it must be max_tokens'
+      )
+    if packing:
+      packing.check(batch_size)
+      widths = widths[-1:]
+    self._tokens, self._gold = tokens, gold
+    self._padding, self._packing = padding, packing
+    self._batch_size = batch_size
+    self._share, self._mine = share, share.rows(batch_size)
+    self._lengths_N = tokens.lengths.astype(np.int32)
+    self._bucket_N = np.searchsorted(widths, self._lengths_N).astype(np.int16)
+    if isinstance(tokens, Zones):
+      self._most_zones = [
+        int(tokens.counts[self._bucket_N == i].max(initial=1))
+        for i in range(len(widths))
+      ]
+    self._shapes = [
+      (int(width), _positives_width(gold.lengths[self._bucket_N == i]))
+      for i, width in enumerate(widths)
+    ]
+
+  @property
+  def shapes(self) -> set[tuple[int, int]]:
+    """The (T, P) of all batches: one trace each, unless they are packed."""
+    return {self._shapes[i] for i in np.unique(self._bucket_N)}
+
+  @property
+  def steps_by_shape(self) -> dict[tuple[int, ...], int]:
+    """Batches that hold every document once, by (T, P), or (Z, T, P)."""
+    counts = np.bincount(self._bucket_N, minlength=len(self._shapes))
+    steps: dict[tuple[int, ...], int] = {}
+    for bucket in np.flatnonzero(counts):
+      shape = self._shapes[bucket]
+      if isinstance(self._tokens, Zones):
+        shape = (self._most_zones[bucket], *shape)
+      steps[shape] = -(-int(counts[bucket]) // self._batch_size)
+    return steps
+
+  @property
+  def mean_length(self) -> float:
+    """Tokens of a document; by zone those of its longest zone."""
+    return float(self._lengths_N.mean())
+
+  def _arrange(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cuts documents, in this order, into batches of one bucket each.
+
+    Args:
+      order: integers [N], a permutation of the documents.
+
+    Returns:
+      int32 [batches, batch_size] rows, PAD where a bucket's last batch has
+      no more, and the bucket of each batch, int64 [batches].
+    """
+    order = order[np.argsort(self._bucket_N[order], kind='stable')]
+    counts = np.bincount(self._bucket_N, minlength=len(self._shapes))
+    batches = -(-counts // self._batch_size)
+    rows = np.full((batches.sum(), self._batch_size), PAD, np.int32)
+    # Of batch-sized lots laid end to end, each bucket fills the first places.
+    place_N = np.arange(len(order))
+    filled = np.cumsum(counts) - counts
+    starts = (np.cumsum(batches) - batches) * self._batch_size
+    place_N += np.repeat(starts - filled, counts)
+    rows.reshape(-1)[place_N] = order
+    return rows, np.repeat(np.arange(len(batches)), batches)
+
+  def _batch(self, rows: np.ndarray, bucket: int) -> Batch:
+    """This process's share of a batch; rows is that of all processes."""
+    if self._packing:
+      read = self._pack(rows, self._packing)
+    else:
+      read = self._read(rows[self._mine], bucket)
+    rows = rows[self._mine]
+    return Batch(
+      **read,
+      positives_BP=self._gold.padded(rows, self._shapes[bucket][1], PAD),
+      mask_B=rows != PAD,
+      doc_B=rows,
+    )
+
+  def _pack(self, rows: np.ndarray, packing: Packing) -> dict[str, np.ndarray]:
+    """The fields of a packed batch that models read; no length is 0."""
+    lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
+    lengths_B = np.maximum(lengths_B, 1)
+    plan = packing.plan(lengths_B, self._shapes[0][0])
+    documents = [
+      self._tokens[row] if row != PAD and self._lengths_N[row] else [UNKNOWN_ID]
+      for row in rows[self._mine]
+    ]
+    tokens_BT, segments_BT = plan.filled(documents, self._share, self._padding)
+    return {
+      'tokens_BT': tokens_BT,
+      'segments_BT': segments_BT,
+      'lengths_B': lengths_B[self._mine],
+      'first_B': plan.first_B[self._mine],
+    }
+
+  def _read(
+    self, rows: np.ndarray, bucket: int
+  ) -> dict[str, np.ndarray | None]:
+    """The fields of a batch that models read; no length is 0."""
+    width = self._shapes[bucket][0]
+    lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
+    features_BTD = None
+    if isinstance(self._tokens, FeatureRows):
+      tokens_BT = None
+      features_BTD = self._tokens.padded(rows, width)
+    elif isinstance(self._tokens, Zones):
+      most = self._most_zones[bucket]
+      tokens_BT, lengths_B = self._tokens.padded(rows, most, width)
+    else:
+      tokens_BT = self._tokens.padded(rows, width, self._padding)
+    # An empty row would make a softmax over its tokens NaN.
+    first_B = lengths_B.reshape(len(rows), -1)[:, 0]
+    if tokens_BT is not None:
+      tokens_BT.reshape(len(rows), -1)[first_B == 0, 0] = UNKNOWN_ID
+    np.maximum(first_B, 1, out=first_B)
+    return {
+      'tokens_BT': tokens_BT,
+      'lengths_B': lengths_B,
+      'features_BTD': features_BTD,
+    }
+
+
+def _positives_width(counts: np.ndarray) -> int:
+  """The smallest power of two, from 4 on, that holds every count."""
+  most = max(MIN_POSITIVES, int(counts.max(initial=0)))
+  return 1 << (most - 1).bit_length()
+
+
+class TrainBatches(_Buckets):
+  """Shuffled batches over and over all documents of a training split.
+
+  Element i is batch i mod steps_per_epoch of epoch i // steps_per_epoch. An
+  epoch has every document exactly once; its plan (which documents share a
+  batch, and the order of batches) follows from seed and epoch alone. Rows
+  that fill a bucket's last batch have mask False and doc PAD. Such a row and
+  a document without tokens have the length 1 (by zone: that of the first zone,
+  the others 0), a single unknown token (the id 1), or where documents come as
+  features, a feature of zeros.
+  Positives are as wide as the bucket needs, a power of two: never truncated.
+  """
+
+  def __init__(
+    self,
+    tokens: Documents,
+    gold: Ragged,
+    *,
+    batch_size: int,
+    buckets: Sequence[int],
+    seed: int,
+    share: Share = WHOLE,
+    workers: int = 2,
+    padding: int = PAD_ID,
+    packing: Packing | None = None,
+  ) -> None:
+    """Prepares the buckets; nothing is read yet.
+
+    Args:
+      tokens: N rows of token ids, or N documents' zones or features.
+      gold: N rows of label indices.
+      batch_size: documents of a batch, over all processes.
+      buckets: static lengths T, ascending; the last holds the longest row.
+      seed: decides the shuffling, with the epoch.
+      share: of this process, whose rows the batches have.
+      workers: threads that assemble batches ahead; 0: none.
+      padding: token id beyond documents.
+      packing: of token rows, in the last bucket's length; None: to each
+        document a row.
+
+    Raises:
+      ConfigError: buckets do not ascend or do not hold the longest document,
+        or the batch does not divide into shares, or among devices and
+        micro-batches.
+      DataError: there are no documents.
+    """
+    super().__init__(
+      tokens,
+      gold,
+      batch_size=batch_size,
+      buckets=buckets,
+      share=share,
+      padding=padding,
+      packing=packing,
+    )
+    if not len(tokens):
+      raise DataError('the training split has no documents')
+    counts = np.bincount(self._bucket_N)
+    self.steps_per_epoch = int((-(-counts // batch_size)).sum())
+    self._seed, self._workers = seed, workers
+    self._plans: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    self._lock = threading.Lock()
+
+  def __getitem__(self, index: int) -> Batch:
+    epoch, step = divmod(index, self.steps_per_epoch)
+    rows, buckets = self._plan(epoch)
+    return self._batch(rows[step], buckets[step])
+
+  def dataset(self) -> grain.IterDataset:
+    """Batches without end; an iterator's state is the next index."""
+    options = grain.ReadOptions(
+      num_threads=self._workers, prefetch_buffer_size=4 * self._workers
+    )
+    batches = grain.MapDataset.range(sys.maxsize).map(self.__getitem__)
+    return batches.to_iter_dataset(options)
+
+  def _plan(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and bucket of each batch of an epoch."""
+    with self._lock:
+      if epoch not in self._plans:
+        # Threads read ahead over an epoch's end: its neighbours are kept.
+        near = (epoch - 1, epoch + 1)
+        self._plans = {e: p for e, p in self._plans.items() if e in near}
+        rng = host_generator(self._seed, 'batches', epoch)
+        rows, buckets = self._arrange(rng.permutation(len(self._tokens)))
+        shuffled = rng.permutation(len(rows))
+        self._plans[epoch] = rows[shuffled], buckets[shuffled]
+      return self._plans[epoch]
+
+
+class EvalBatches(_Buckets):
+  """Every document once, by bucket and then by row; see eval_batches."""
+
+  def __len__(self) -> int:
+    counts = np.bincount(self._bucket_N)
+    return int((-(-counts // self._batch_size)).sum())
+
+  def __iter__(self) -> Iterator[Batch]:
+    rows, buckets = self._arrange(np.arange(len(self._tokens)))
+    return map(self._batch, rows, buckets)
+
+
+def eval_batches(
+  tokens: Documents,
+  gold: Ragged,
+  *,
+  batch_size: int,
+  buckets: Sequence[int],
+  share: Share = WHOLE,
+  padding: int = PAD_ID,
+  packing: Packing | None = None,
+) -> EvalBatches:
+  """Batches of a split to judge or to predict; doc_B says which documents.
+
+  Every process has the same number of batches, of the same shapes, and the rows
+  of its share. Rows that fill a batch have mask False and doc PAD; they
+  and documents without tokens have the length 1 (by zone: that of the first
+  zone, the others 0), a single unknown token, or where documents come as
+  features, a feature of zeros.
+
+  Args:
+    tokens: N rows of token ids, or N documents' zones or features.
+    gold: N rows of label indices (empty rows where there is no gold).
+    batch_size: documents of a batch, over all processes.
+    buckets: static lengths T, ascending; the last holds the longest row.
+    share: of this process.
+    padding: token id beyond documents.
+    packing: of token rows, in the last bucket's length; None: to each document
+      a row.
+
+  Raises:
+    ConfigError: as for TrainBatches.
+  """
+  return EvalBatches(
+    tokens,
+    gold,
+    batch_size=batch_size,
+    buckets=buckets,
+    share=share,
+    padding=padding,
+    packing=packing,
+  )

@@ -1,0 +1,304 @@
+"""Files of JSON lines, plain or gzipped, and the fields of their objects."""
+
+import collections
+from collections.abc import Iterator, Sequence
+import contextlib
+import gzip
+import json
+import pathlib
+import re
+from typing import Any, BinaryIO
+import zlib
+
+from xjax.core.errors import ConfigError, DataError
+from xjax.data.files.faults import Fault, Faults
+
+GZIP_MAGIC = b'\x1f\x8b'
+UTF8_MARK = b'\xef\xbb\xbf'
+UTF16_MARKS = (b'\xff\xfe', b'\xfe\xff')
+_CONTROL = re.compile('[\x00-\x1f\x7f]')
+
+
+def find_folder(path: str) -> pathlib.Path:
+  """The folder data.dir names.
+
+  Raises:
+    ConfigError: it is not set.
+    DataError: there is none.
+  """
+  if not path:
+    raise ConfigError(
+      'data.dir is not set: give the folder with your files as '
+      '--config.data.dir=FOLDER'
+    )
+  folder = pathlib.Path(path).expanduser()
+  if not folder.exists():
+    raise DataError(f'{path}: no such folder (data.dir)')
+  return folder
+
+
+def find_files(
+  folder: pathlib.Path, ending: str = 'jsonl'
+) -> dict[str, list[pathlib.Path]]:
+  """Name -> {name}.jsonl, {name}.jsonl.gz or both in a folder, by name.
+
+  Hidden files do not count.
+
+  Args:
+    folder: where.
+    ending: a regular expression for what jsonl stands for here.
+
+  Raises:
+    DataError: the folder cannot be read.
+  """
+  try:
+    paths = sorted(folder.iterdir())
+  except OSError as error:
+    raise DataError(f'{folder}: not a folder that can be read') from error
+  pattern = re.compile(rf'([^.].*)\.(?:{ending})(?:\.gz)?')
+  found: dict[str, list[pathlib.Path]] = {}
+  for path in paths:
+    match = pattern.fullmatch(path.name)
+    if match and path.is_file():
+      found.setdefault(match[1], []).append(path)
+  return found
+
+
+def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
+  """The file of one name; both forms of it are noted as a fault."""
+  for path in paths[1:]:
+    what = f'{paths[0].name} is here too: keep one'
+    faults.add(path, None, what, fatal=True)
+  return paths[0]
+
+
+def read_lines(
+  file: BinaryIO, name: str, faults: Faults
+) -> Iterator[tuple[int, bytes]]:
+  """Yields the line number and bytes of each line that is not blank.
+
+  What stops a file from being read further (a damaged gzip stream, UTF-16) is
+  noted as one fault at the line where it happens; it is fatal, since nobody
+  knows how much lies beyond it.
+  """
+
+  def stop(line: int, what: str) -> None:
+    faults.add(name, line, what, fatal=True)
+
+  number = 0
+  try:
+    for number, line in enumerate(file, 1):
+      if number == 1:
+        line = line.removeprefix(UTF8_MARK)
+        if line.startswith(UTF16_MARKS):
+          stop(1, 'UTF-16 text: save the file as UTF-8')
+          return
+      line = line.strip(b' \t\r\n')
+      if line:
+        yield number, line
+  except EOFError:
+    stop(number + 1, 'the gzip file is cut short: get it anew')
+  except (OSError, zlib.error) as error:
+    stop(number + 1, f'the file is damaged: {error}')
+
+
+@contextlib.contextmanager
+def open_lines(path: pathlib.Path) -> Iterator[BinaryIO]:
+  """Opens a file, through gzip where its name ends in .gz.
+
+  Raises:
+    Fault: it cannot be opened, or its name and content disagree.
+  """
+  try:
+    with path.open('rb') as file:
+      zipped = file.read(2) == GZIP_MAGIC
+  except OSError as error:
+    raise Fault(f'cannot be read: {error.strerror}') from error
+  if zipped != (path.suffix == '.gz'):
+    raise Fault(
+      'gzipped, so its name must end in .gz'
+      if zipped
+      else 'not a gzip file, though its name ends in .gz'
+    )
+  with gzip.open(path) if zipped else path.open('rb') as file:
+    yield file
+
+
+def read_rows(
+  path: pathlib.Path, faults: Faults
+) -> Iterator[tuple[int, dict[str, Any]]]:
+  """Yields line number and object of each line; notes the faulty ones."""
+  try:
+    with open_lines(path) as file:
+      yield from parse_rows(file, str(path), faults)
+  except Fault as fault:
+    faults.add(path, None, str(fault))
+
+
+def parse_rows(
+  file: BinaryIO, name: str, faults: Faults
+) -> Iterator[tuple[int, dict[str, Any]]]:
+  """Yields line number and object of each line; notes the faulty ones."""
+  for number, line in read_lines(file, name, faults):
+    try:
+      row = parse_object(line)
+    except Fault as fault:
+      faults.add(name, number, str(fault))
+      continue
+    yield number, row
+
+
+def parse_object(text: bytes | str) -> dict[str, Any]:
+  """Reads one JSON object, strictly.
+
+  Raises:
+    Fault: not UTF-8, not JSON (NaN and infinity are not), nested beyond
+      measure, a field given twice, or not an object.
+  """
+  try:
+    if isinstance(text, bytes):
+      text = text.decode('utf-8')
+    row = json.loads(
+      text, object_pairs_hook=_unique, parse_constant=_no_constant
+    )
+  except Fault:
+    raise
+  except UnicodeDecodeError as error:
+    raise Fault(
+      f'not UTF-8: {error.reason} at byte {error.start + 1}',
+      1 + error.object.count(b'\n', 0, error.start),
+    ) from error
+  except json.JSONDecodeError as error:
+    raise Fault(
+      f'not JSON: {error.msg} at column {error.colno}', error.lineno
+    ) from error
+  except RecursionError as error:
+    raise Fault('not JSON: nested too deeply') from error
+  except ValueError as error:
+    raise Fault('not JSON: a number is too long') from error
+  if not isinstance(row, dict):
+    raise Fault(f'{_kind(row)}, not a JSON object {{...}}')
+  return row
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  row = dict(pairs)
+  if len(row) < len(pairs):
+    names = [name for name, _ in pairs]
+    twice = next(name for name in names if names.count(name) > 1)
+    raise Fault(f'field {twice!a} stands twice in one object')
+  return row
+
+
+def _no_constant(name: str) -> None:
+  raise Fault(f'not JSON: {name}')
+
+
+def _kind(value: Any) -> str:
+  """What a user would call the JSON value."""
+  match value:
+    case None:
+      return 'null'
+    case bool():
+      return 'true or false'
+    case int() | float():
+      return 'a number'
+    case str():
+      return 'text'
+    case list():
+      return 'a list'
+    case _:
+      return 'an object'
+
+
+class Fields:
+  """Reads typed fields of one object, noting all that is wrong.
+
+  Args:
+    row: the object.
+
+  Attributes:
+    faults: what is wrong, in the order of reading.
+  """
+
+  def __init__(self, row: dict[str, Any]):
+    self.row = row
+    self.faults: list[str] = []
+
+  def __contains__(self, name: str) -> bool:
+    return name in self.row
+
+  def text(self, name: str, default: str | None = None) -> str:
+    """A text field; without a default it must be there."""
+    if not self._has(name, default is None):
+      return default or ''
+    return self.as_text(self.row[name], name)
+
+  def identifier(self, name: str, default: str | None = None) -> str:
+    """A text field that may serve as an id."""
+    if not self._has(name, default is None):
+      return default or ''
+    return self.as_id(self.row[name], name)
+
+  def texts(
+    self, name: str, default: tuple[str, ...] | None = None
+  ) -> tuple[str, ...]:
+    """A list of texts."""
+    return tuple(
+      self.as_text(value, f'{name}[{i}]')
+      for i, value in enumerate(self._list(name, default))
+    )
+
+  def identifiers(
+    self, name: str, default: tuple[str, ...] | None = None
+  ) -> tuple[str, ...]:
+    """A list of ids, none twice."""
+    values = self._list(name, default)
+    ids = tuple(self.as_id(v, f'{name}[{i}]') for i, v in enumerate(values))
+    counts = collections.Counter(ids)
+    for twice in [v for v, count in counts.items() if v and count > 1]:
+      self.faults.append(f'{twice!a} stands twice in {name}')
+    return ids
+
+  def as_text(self, value: Any, name: str) -> str:
+    """Checks a value that ought to be text; '' where it is not."""
+    if not isinstance(value, str):
+      self.faults.append(f'{name} is {_kind(value)}, not text')
+      return ''
+    try:
+      value.encode('utf-8')
+    except UnicodeEncodeError:
+      self.faults.append(f'{name} holds half of a surrogate pair')
+      return ''
+    return value
+
+  def as_id(self, value: Any, name: str) -> str:
+    """Checks a value that ought to be an id; '' where it is not."""
+    before = len(self.faults)
+    value = self.as_text(value, name)
+    if len(self.faults) > before:
+      return ''
+    if not value.strip():
+      self.faults.append(f'{name} is empty')
+    elif value != value.strip() or _CONTROL.search(value):
+      self.faults.append(
+        f'{name} {value!a} has spaces around it or control characters in it'
+      )
+    else:
+      return value
+    return ''
+
+  def _has(self, name: str, required: bool) -> bool:
+    if name in self.row:
+      return True
+    if required:
+      self.faults.append(f'no field {name!r}')
+    return False
+
+  def _list(self, name: str, default: Sequence[str] | None) -> Sequence[Any]:
+    if not self._has(name, default is None):
+      return default or ()
+    if isinstance(self.row[name], list):
+      return self.row[name]
+    self.faults.append(f'{name} is {_kind(self.row[name])}, not a list')
+    return ()

@@ -1,0 +1,205 @@
+"""EURLEX57K prepared once below the cache folder, then read at random."""
+
+from collections.abc import Mapping, Sequence
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import pathlib
+import shutil
+import sys
+from typing import Any
+import uuid
+
+from absl import logging
+import numpy as np
+import tensorflow_datasets as tfds
+
+from xjax.core.atomic import build_folder, write_json, write_npz
+from xjax.core.errors import DAMAGE, DataError, UserError
+from xjax.core.types import Ragged
+from xjax.data.config import Eurlex57kData
+from xjax.data.files.faults import Faults
+from xjax.data.files.json_lines import Fields, find_folder
+from xjax.data.formats.draft import (
+  Draft,
+  RawCorpus,
+  RawSplit,
+  StoredDocuments,
+  choose_splits,
+)
+from xjax.data.formats.eurlex57k.builder import ARCHIVE_URL, SITE, Eurlex57k
+from xjax.data.formats.eurlex57k.records import FULL_TEXT, ZONES, document_of
+from xjax.data.formats.eurlex57k.sources import find_source
+from xjax.data.schema import Document, label_of, label_row
+from xjax.data.text.token_cache import default_cache_dir
+
+FORMAT = 2  # of what is prepared; a change prepares anew
+INDEX = 'index.json'
+
+
+def read_eurlex57k(
+  data: Eurlex57kData, splits: Sequence[str] = (), usual: bool = True
+) -> RawCorpus:
+  """Reads EURLEX57K, preparing it where this source is not prepared yet.
+
+  Args:
+    data: the source (the archive, zipped or unpacked, or a folder of JSON
+      lines; nothing: the official archive, downloaded), and the cache.
+    splits: those that must be there.
+    usual: whether train, dev and test are opened as well, where they are there.
+
+  Returns:
+    The corpus. Its zones are title, header, recitals, main_body, attachments;
+    the full text is without the title, which the header repeats.
+
+  Raises:
+    DataError: no such source, faults in it, or one of splits is absent.
+  """
+  folder = default_cache_dir(data) / 'eurlex57k' / _key(data)
+  source = data.dir or ARCHIVE_URL
+  raw = _open_sound(folder, source)
+  if raw is None:
+    logging.info('preparing EURLEX57K in %s', folder)
+    try:
+      build_folder(folder, functools.partial(_prepare, data))
+    except OSError as error:
+      raise UserError(f'{folder}: cannot be written: {error}') from error
+    raw = _open(folder, source)
+  chosen = choose_splits(source, raw.splits, splits, usual)
+  return dataclasses.replace(
+    raw, splits={name: raw.splits[name] for name in chosen}
+  )
+
+
+def _open_sound(folder: pathlib.Path, source: str) -> RawCorpus | None:
+  """What is prepared; None where nothing is, or (it goes) it is damaged."""
+  if not folder.is_dir():
+    return None
+  try:
+    return _open(folder, source)
+  except DAMAGE as error:
+    logging.warning('%s is damaged (%s): preparing anew', folder, error)
+  # Renamed first: other processes may be about to do the same.
+  aside = folder.with_name(f'.{folder.name}.{uuid.uuid4().hex}')
+  with contextlib.suppress(FileNotFoundError):
+    folder.rename(aside)
+  shutil.rmtree(aside, ignore_errors=True)
+  return None
+
+
+def _key(data: Eurlex57kData) -> str:
+  """Changes with the source's files, and with what is done about faults."""
+  stamp: Any = ARCHIVE_URL
+  if data.dir:
+    # Faults are told when the files are read, not here.
+    stamp = find_source(find_folder(data.dir), Faults()).stamp()
+  text = json.dumps([FORMAT, data.on_error.value, stamp])
+  return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
+  """Fills a folder: the dataset, and an index of ids, gold and concepts."""
+  builder = Eurlex57k(
+    source=str(pathlib.Path(data.dir).expanduser()) if data.dir else '',
+    on_error=data.on_error,
+    data_dir=folder,
+  )
+  downloads = default_cache_dir(data) / 'downloads'
+  tfds.display_progress_bar(sys.stderr.isatty())
+  try:
+    # TFDS prints, and standard output may be where predictions go.
+    with contextlib.redirect_stdout(sys.stderr):
+      builder.download_and_prepare(download_dir=downloads)
+  except UserError:
+    raise
+  except Exception as error:
+    # What a download may raise has no common type.
+    if data.dir or builder.draft.splits:
+      raise
+    raise DataError(
+      f'{ARCHIVE_URL}: could not be downloaded ({error}); get datasets.zip and '
+      f'eurovoc_en.json from {SITE} and give their folder as --config.data.dir'
+    ) from error
+  _write_index(folder, builder)
+
+
+def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
+  """Writes what is needed of every document, so that none need be read."""
+  draft: Draft = builder.draft
+  index: dict[str, Any] = {
+    'label_ids': draft.label_ids,
+    'labels': [label_row(v) for v in builder.described.labels.values()],
+    'left_out': builder.left_out,
+    'splits': {},
+  }
+  for name, split in draft.splits.items():
+    done = split.done(())
+    index['splits'][name] = {'ids': done.ids, 'digest': done.digest}
+    write_npz(
+      folder / f'{name}.npz',
+      {'indptr': done.gold.indptr, 'values': done.gold.values},
+    )
+  index['sizes'] = {
+    str(path.relative_to(folder)): path.stat().st_size
+    for path in sorted(folder.rglob('*'))
+    if path.is_file()
+  }
+  write_json(folder / INDEX, index)
+
+
+def _open(folder: pathlib.Path, source: str) -> RawCorpus:
+  """Opens what _prepare wrote, and logs what that left out.
+
+  Raises:
+    One of DAMAGE: it is not all there.
+  """
+  index = json.loads((folder / INDEX).read_text('utf-8'))
+  for name, size in index['sizes'].items():
+    if (folder / name).stat().st_size != size:
+      raise ValueError(f'{name} is not {size} bytes long')
+  builder = Eurlex57k(data_dir=folder)
+  raw = RawCorpus(
+    source=source,
+    labels=tuple(label_of(Fields(row)) for row in index['labels']),
+    label_ids=tuple(index['label_ids']),
+    splits={
+      name: _open_split(folder, builder, name, row)
+      for name, row in index['splits'].items()
+    },
+    zones=ZONES,
+    full_text=FULL_TEXT,
+  )
+  if index['left_out']:
+    logging.warning('%s', index['left_out'])
+  return raw
+
+
+def _open_split(
+  folder: pathlib.Path, builder: Eurlex57k, name: str, row: dict[str, Any]
+) -> RawSplit:
+  # Opened here: what numpy opens stays open where the file is damaged.
+  with (folder / f'{name}.npz').open('rb') as file:
+    arrays = np.load(file, allow_pickle=False)
+    gold = Ragged(arrays['indptr'], arrays['values'])
+  records = builder.as_data_source(split=name)
+  if not len(records) == len(gold) == len(row['ids']):
+    raise ValueError(f'{name} lacks documents')
+  return RawSplit(
+    ids=tuple(row['ids']),
+    gold=gold,
+    documents=StoredDocuments(records, _document),
+    digest=row['digest'],
+  )
+
+
+def _document(example: Mapping[str, Any]) -> Document:
+  """The document of a prepared example, whose texts are bytes."""
+  record = {
+    name: [part.decode('utf-8') for part in value]
+    if name in ('concepts', 'main_body')
+    else value.decode('utf-8')
+    for name, value in example.items()
+  }
+  return document_of(record)

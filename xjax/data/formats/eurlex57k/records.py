@@ -1,0 +1,120 @@
+"""One document or concept of EURLEX57K, as its files have it."""
+
+from collections.abc import Mapping, Sequence
+import json
+import pathlib
+from typing import Any
+
+from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.json_lines import Fields, parse_object
+from xjax.data.formats.descriptors import Descriptors
+from xjax.data.schema import Document, Label
+
+# In reading order. The title says again what the header says, so that the full
+# text, as in the paper, is without it.
+ZONES = ('title', 'header', 'recitals', 'main_body', 'attachments')
+FULL_TEXT = ZONES[1:]
+
+
+def read_record(fields: Fields) -> dict[str, Any]:
+  """Reads a document's fields; what is wrong is noted in fields.faults.
+
+  Returns:
+    celex_id, uri, type, concepts, title, header, recitals, main_body (a list)
+    and attachments, in this order.
+  """
+  before = len(fields.faults)
+  record = {
+    'celex_id': fields.identifier('celex_id'),
+    'uri': fields.text('uri', ''),
+    'type': fields.text('type', ''),
+    'concepts': list(fields.identifiers('concepts')),
+    'title': fields.text('title'),
+    'header': fields.text('header'),
+    'recitals': fields.text('recitals'),
+    'main_body': list(fields.texts('main_body')),
+    'attachments': fields.text('attachments'),
+  }
+  if len(fields.faults) == before and not document_of(record).text().strip():
+    fields.faults.append('an empty document: no text in it')
+  return record
+
+
+def document_of(record: Mapping[str, Any]) -> Document:
+  """The document of a record, with all zones; the main body's parts joined."""
+  zones = {name: record[name] for name in ZONES}
+  zones['main_body'] = '\n'.join(record['main_body'])
+  return Document(record['celex_id'], zones, tuple(record['concepts']))
+
+
+def input_document(
+  fields: Fields, default_id: str | None, need_labels: bool
+) -> Document:
+  """Reads a document to be tagged, of which concepts and zones may lack."""
+  absent = {name: '' for name in (*ZONES, 'uri', 'type') if name not in fields}
+  absent |= {'main_body': []} if 'main_body' in absent else {}
+  if not need_labels and 'concepts' not in fields:
+    absent['concepts'] = []
+  if default_id is not None and 'celex_id' not in fields:
+    absent['celex_id'] = default_id
+  whole = Fields(absent | fields.row)
+  record = read_record(whole)
+  fields.faults.extend(whole.faults)
+  return document_of(record)
+
+
+def read_concepts(path: pathlib.Path, faults: Faults) -> Descriptors:
+  """Reads eurovoc_en.json: {id: {label, alt_labels, parents, ...}}."""
+  described = Descriptors()
+  try:
+    text = path.read_bytes()
+    rows = parse_object(text)
+  except Fault as fault:
+    faults.add(path, fault.line, str(fault), fatal=True)
+    return described
+  except OSError as error:
+    faults.add(path, None, f'cannot be read: {error.strerror}', fatal=True)
+    return described
+  before = faults.count
+  lines = _key_lines(text, list(rows))
+  for id_, row in rows.items():
+    label, whats = _concept_of(id_, row)
+    if label:
+      described.add(label, lines[id_])
+    faults.extend(path, lines[id_], [f'concept {id_!a}: {w}' for w in whats])
+  described.complete = 0 < len(described.labels) == len(rows)
+  if not described.labels:
+    faults.add_empty(path, 'concept', before)
+  described.check_parents(path, faults)
+  return described
+
+
+def _concept_of(id_: str, row: Any) -> tuple[Label | None, list[str]]:
+  """The label, and what is wrong; where something is, its id alone is kept."""
+  fields = Fields(row if isinstance(row, dict) else {})
+  if not fields.as_id(id_, 'its id'):
+    return None, fields.faults
+  if not isinstance(row, dict):
+    return Label(id_, id_), ['not an object {...}']
+  label = Label(
+    id=id_,
+    name=fields.text('label') or id_,
+    alt=fields.texts('alt_labels', ()),
+    parents=fields.identifiers('parents', ()),
+  )
+  if fields.identifier('concept_id', id_) not in (id_, ''):
+    fields.faults.append(f'its concept_id is {row["concept_id"]!a}')
+  return (Label(id_, id_) if fields.faults else label), fields.faults
+
+
+def _key_lines(text: bytes, keys: Sequence[str]) -> dict[str, int]:
+  """The line each key stands on, so far as it is written as we would."""
+  lines, line, at = {}, 1, 0
+  for key in keys:
+    quoted = json.dumps(key, ensure_ascii=False).encode('utf-8', 'replace')
+    found = text.find(quoted + b':', at)
+    if found >= 0:
+      line += text.count(b'\n', at, found)
+      at = found
+    lines[key] = line
+  return lines

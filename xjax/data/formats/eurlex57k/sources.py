@@ -1,0 +1,177 @@
+"""Where the files of EURLEX57K lie: an archive, its folder, or JSON lines."""
+
+from collections.abc import Callable, Iterator, Mapping
+import dataclasses
+import pathlib
+from typing import Any
+import zipfile
+
+from xjax.core.errors import DAMAGE, DataError
+from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.json_lines import (
+  find_files,
+  only_file,
+  parse_object,
+  read_rows,
+)
+from xjax.data.formats.draft import USUAL
+
+CONCEPTS = 'eurovoc_en.json'
+EXPECTED = (
+  'expected the official archive (datasets.zip, or unpacked: '
+  'dataset/{train,dev,test}/*.json), or {train,dev,test}.jsonl[.gz]'
+)
+
+# Notes faults; yields file, line and object.
+ReadRows = Callable[[Faults], Iterator[tuple[str, int, dict[str, Any]]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """The files of one copy of EURLEX57K.
+
+  Attributes:
+    splits: train, dev, test, so far as they are there, and how to read them.
+    files: every file that is read; each must be there.
+    concepts: the file of the descriptors, or None.
+  """
+
+  splits: Mapping[str, ReadRows]
+  files: tuple[pathlib.Path, ...]
+  concepts: pathlib.Path | None
+
+  def stamp(self) -> list[tuple[str, int, int]]:
+    """Name, size and time of every file: changes when the content does."""
+    stats = [(str(path), path.stat()) for path in self.files]
+    return [(name, s.st_size, s.st_mtime_ns) for name, s in stats]
+
+
+def find_source(path: pathlib.Path, faults: Faults) -> Source:
+  """Finds out what lies at a path.
+
+  Args:
+    path: the archive, or the folder of it or of its content, or of JSON lines.
+    faults: two files for one split are noted here.
+
+  Raises:
+    DataError: nothing of these.
+  """
+  if path.is_file():
+    return _archive(path, path.parent)
+  files = find_files(path)
+  if any(name in files for name in USUAL):
+    kept = {n: only_file(files[n], faults) for n in USUAL if n in files}
+    return _json_lines(path, kept)
+  for folder in (path / 'dataset', path):
+    if any((folder / name).is_dir() for name in USUAL):
+      return _folder(folder, path)
+  archives = sorted(path.glob('*.zip'))
+  if len(archives) == 1:
+    return _archive(archives[0], path)
+  raise DataError(f'{path}: no EURLEX57K here; {EXPECTED}')
+
+
+def _concepts(*folders: pathlib.Path) -> pathlib.Path | None:
+  paths = (folder / CONCEPTS for folder in folders)
+  return next((path for path in paths if path.is_file()), None)
+
+
+def _source(
+  splits: dict[str, ReadRows],
+  files: list[pathlib.Path],
+  concepts: pathlib.Path | None,
+) -> Source:
+  return Source(splits, (*files, *([concepts] if concepts else [])), concepts)
+
+
+def _json_lines(
+  folder: pathlib.Path, files: Mapping[str, pathlib.Path]
+) -> Source:
+  def read(path: pathlib.Path) -> ReadRows:
+    return lambda faults: (
+      (str(path), line, row) for line, row in read_rows(path, faults)
+    )
+
+  return _source(
+    {name: read(path) for name, path in files.items()},
+    list(files.values()),
+    _concepts(folder),
+  )
+
+
+def _folder(folder: pathlib.Path, top: pathlib.Path) -> Source:
+  def read(paths: list[pathlib.Path]) -> ReadRows:
+    return lambda faults: _read_each(
+      ((str(path), path.read_bytes) for path in paths), faults
+    )
+
+  kept = {
+    name: sorted(
+      path
+      for path in (folder / name).glob('*.json')
+      if not path.name.startswith('.')
+    )
+    for name in USUAL
+    if (folder / name).is_dir()
+  }
+  return _source(
+    {name: read(paths) for name, paths in kept.items()},
+    [path for paths in kept.values() for path in paths],
+    _concepts(folder, top, top.parent),
+  )
+
+
+def _archive(path: pathlib.Path, folder: pathlib.Path) -> Source:
+  try:
+    with zipfile.ZipFile(path) as archive:
+      members = [pathlib.PurePosixPath(name) for name in archive.namelist()]
+  except DAMAGE as error:
+    what = f'not a zip archive: {str(error)[:80]}'
+    raise DataError(f'{path}: {what}') from error
+  kept: dict[str, list[str]] = {}
+  for member in sorted(members):
+    # What macOS adds (__MACOSX/.../._name) is no document.
+    hidden = any(part.startswith(('.', '__MACOSX')) for part in member.parts)
+    if member.suffix == '.json' and not hidden and len(member.parts) >= 2:
+      kept.setdefault(member.parts[-2], []).append(str(member))
+  kept = {name: kept[name] for name in USUAL if name in kept}
+  if not kept:
+    raise DataError(f'{path}: no documents of EURLEX57K in it; {EXPECTED}')
+
+  def read(names: list[str]) -> ReadRows:
+    return lambda faults: _read_members(path, names, faults)
+
+  return _source(
+    {name: read(names) for name, names in kept.items()},
+    [path],
+    _concepts(folder),
+  )
+
+
+def _read_members(
+  path: pathlib.Path, names: list[str], faults: Faults
+) -> Iterator[tuple[str, int, dict[str, Any]]]:
+  with zipfile.ZipFile(path) as archive:
+    yield from _read_each(
+      (
+        (f'{path}/{name}', lambda name=name: archive.read(name))
+        for name in names
+      ),
+      faults,
+    )
+
+
+def _read_each(
+  files: Iterator[tuple[str, Callable[[], bytes]]], faults: Faults
+) -> Iterator[tuple[str, int, dict[str, Any]]]:
+  """Yields the objects of files that hold one each; notes the faulty ones."""
+  for name, read in files:
+    try:
+      row = parse_object(read())
+    except Fault as fault:
+      faults.add(name, fault.line, str(fault))
+    except DAMAGE as error:
+      # zipfile puts the bytes it stumbled over into its messages.
+      faults.add(name, None, f'cannot be read: {str(error)[:80]}')
+    else:
+      yield name, 1, row

@@ -1,0 +1,173 @@
+"""Raw text of the Extreme Classification Repository, as in its LF-* datasets.
+
+A folder of trn.json, tst.json and perhaps dev.json: a line is a document,
+{"uid", "title", "content", "target_ind": [columns], "target_rel": [numbers]},
+of which content and target_rel may lack. lbl.json has a line {"title"} per
+label, or Y.txt its bare name; the first line is column 0. Each may be gzipped.
+"""
+
+import pathlib
+
+from xjax.core.errors import DataError
+from xjax.data.config import XcRepoData
+from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.json_lines import (
+  Fields,
+  find_files,
+  find_folder,
+  only_file,
+  open_lines,
+  read_lines,
+  read_rows,
+)
+from xjax.data.formats.descriptors import Descriptors
+from xjax.data.formats.draft import Draft, RawCorpus, choose_splits
+from xjax.data.formats.jsonl import read_split
+from xjax.data.schema import Document, Label
+from xjax.data.text.token_cache import default_cache_dir
+
+ZONES = ('title', 'content')
+_SPLITS = {'trn': 'train', 'tst': 'test'}
+_LABELS = 'lbl'
+_NAMES = 'Y'
+_EXAMPLE = 'a trn.json or trn.json.gz'
+
+
+def text_document(
+  fields: Fields, default_id: str | None = None, need_labels: bool = True
+) -> Document:
+  """Reads a document; what is wrong is noted in fields.faults.
+
+  A uid may be a number. A label's id is its column; one whose target_rel is 0
+  is none of the document's.
+  """
+  before = len(fields.faults)
+  uid = fields.row.get('uid')
+  if type(uid) is int:
+    id_ = str(uid)
+  else:
+    id_ = fields.identifier('uid', default_id)
+  zones = {name: fields.text(name, '') for name in ZONES if name in fields}
+  if len(fields.faults) == before and not any(map(str.strip, zones.values())):
+    fields.faults.append('an empty document: neither title nor content')
+  return Document(id_, zones, target_columns(fields, need_labels))
+
+
+def target_columns(fields: Fields, required: bool = True) -> tuple[str, ...]:
+  """Reads target_ind as label ids; notes what is wrong with it."""
+  if 'target_ind' not in fields:
+    if required:
+      fields.faults.append("no field 'target_ind'")
+    return ()
+  columns = fields.row['target_ind']
+  if not isinstance(columns, list) or not all(map(_is_column, columns)):
+    fields.faults.append('target_ind is no list of columns, from 0')
+    return ()
+  if len(set(columns)) < len(columns):
+    twice = next(c for c in columns if columns.count(c) > 1)
+    fields.faults.append(f'{twice} stands twice in target_ind')
+  weights = fields.row.get('target_rel', [1] * len(columns))
+  fits = isinstance(weights, list) and len(weights) == len(columns)
+  if not fits or not all(type(w) in (int, float) for w in weights):
+    fields.faults.append('target_rel is no list of a number per target_ind')
+    return ()
+  return tuple(str(c) for c, weight in zip(columns, weights) if weight)
+
+
+def _is_column(value: object) -> bool:
+  return type(value) is int and 0 <= value < 2**31 - 1
+
+
+def read_xc_repo(
+  data: XcRepoData, splits: tuple[str, ...] = (), usual: bool = True
+) -> RawCorpus:
+  """Reads a raw-text folder; trn is the split train, tst is test.
+
+  Args:
+    data: where, and what a faulty line does.
+    splits: those that must be there.
+    usual: whether train, dev and test are read as well, where they are there.
+
+  Returns:
+    The corpus; its descriptors are all columns, in order, and their ids are
+    the columns.
+
+  Raises:
+    DataError: no such folder, no names of labels, no split, one of splits is
+      absent, or the files have faults: all of them, in one message.
+  """
+  folder = find_folder(data.dir)
+  faults = Faults(data.on_error)
+  files = find_files(folder, 'json')
+  described = _read_labels(folder, files.pop(_LABELS, []), faults)
+  files = {_SPLITS.get(name, name): paths for name, paths in files.items()}
+  if not files:
+    raise DataError(f'{data.dir}: no split here: there must be {_EXAMPLE}')
+  draft = Draft(default_cache_dir(data))
+  zones: dict[str, None] = {}
+  for name in choose_splits(data.dir, files, splits, usual, _EXAMPLE):
+    path = only_file(files[name], faults)
+    split = draft.begin(name)
+    zones |= read_split(path, split, described, faults, text_document)
+  faults.settle()
+  return draft.corpus(data.dir, described.labels.values(), zones, ordered=True)
+
+
+def _read_labels(
+  folder: pathlib.Path, paths: list[pathlib.Path], faults: Faults
+) -> Descriptors:
+  """The labels by column: those of lbl.json, else of Y.txt."""
+  if paths:
+    return _described(_titles(only_file(paths, faults), faults))
+  names = find_files(folder, 'txt').get(_NAMES)
+  if not names:
+    raise DataError(
+      f'{folder}: neither lbl.json nor Y.txt: the names of the labels are '
+      'needed, a line each'
+    )
+  return read_names(only_file(names, faults), faults)
+
+
+def read_names(path: pathlib.Path, faults: Faults) -> Descriptors:
+  """The labels of a Y.txt by column; what is wrong is noted in faults."""
+  return _described(_names(path, faults))
+
+
+def _described(names: dict[int, Label]) -> Descriptors:
+  """The labels of lines; a line without one keeps its column."""
+  described = Descriptors(complete=bool(names))
+  for line in range(1, max(names, default=0) + 1):
+    id_ = str(line - 1)
+    described.add(names.get(line) or Label(id_, id_), line)
+  return described
+
+
+def _titles(path: pathlib.Path, faults: Faults) -> dict[int, Label]:
+  """Line -> label of a lbl.json."""
+  found, before = {}, faults.count
+  for number, row in read_rows(path, faults):
+    fields = Fields(row)
+    id_ = str(number - 1)
+    name, text = fields.text('title', ''), fields.text('content', '')
+    found[number] = Label(id_, name.strip() or id_, description=text)
+    faults.extend(path, number, fields.faults)
+  if not found:
+    faults.add_empty(path, 'label', before)
+  return found
+
+
+def _names(path: pathlib.Path, faults: Faults) -> dict[int, Label]:
+  """Line -> label of a Y.txt."""
+  found, before = {}, faults.count
+  try:
+    with open_lines(path) as file:
+      for number, line in read_lines(file, str(path), faults):
+        id_, name = str(number - 1), line.decode('utf-8', 'replace')
+        if '\ufffd' in name:
+          faults.add(path, number, 'not UTF-8')
+        found[number] = Label(id_, name)
+  except Fault as fault:
+    faults.add(path, None, str(fault), fatal=True)
+  if not found:
+    faults.add_empty(path, 'label', before)
+  return found

@@ -1,0 +1,106 @@
+"""What a file is, told by what is in it, whatever it is called."""
+
+import enum
+import gzip
+import os
+import zipfile
+
+from xjax.core.errors import DAMAGE, DataError
+from xjax.data.files.faults import Fault
+from xjax.data.files.json_lines import parse_object
+from xjax.data.files.text_lines import numbered_lines, open_text
+from xjax.data.formats.svmlight import header_of, is_row
+
+
+class FileKind(enum.Enum):
+  """Formats of predictions, of gold, or of both."""
+
+  PREDICTIONS = 'predictions.npz'
+  SPARSE = 'a sparse matrix saved by scipy (.npz: csr, csc or coo)'
+  XC_SCORES = 'rows `label:score` under a header `N L`'
+  XC_LABELS = 'rows `label,label feature:value`, perhaps under `N D L`'
+  LISTS = 'JSON lines with labels'
+  EURLEX = 'JSON lines with concepts'
+  XC_TEXT = 'JSON lines with target_ind'
+  HTC = 'JSON lines with doc_label'
+
+
+_FIELDS = {
+  'labels': FileKind.LISTS,
+  'concepts': FileKind.EURLEX,
+  'target_ind': FileKind.XC_TEXT,
+  'doc_label': FileKind.HTC,
+  'label': FileKind.HTC,
+}
+_ZIP = b'PK\x03\x04'
+
+
+def kind_of(path: str | os.PathLike) -> FileKind | None:
+  """The format of a file; None where it is none of these.
+
+  Raises:
+    DataError: it cannot be read, or nothing is in it.
+  """
+  with open_text(path) as file:
+    zipped = isinstance(file, gzip.GzipFile)
+    try:
+      start = file.peek(len(_ZIP))[: len(_ZIP)]
+    except DAMAGE:
+      start = b''  # what is wrong with it is said below
+  if start != _ZIP:
+    with open_text(path) as file:
+      return _text_kind(file, path)
+  if zipped:
+    raise DataError(f'{path}: a gzipped .npz: unpack it, as gunzip does')
+  return _npz_kind(path)
+
+
+def _npz_kind(path: str | os.PathLike) -> FileKind | None:
+  try:
+    with zipfile.ZipFile(path) as zipped:
+      names = set(zipped.namelist())
+  except DAMAGE as error:
+    raise DataError(
+      f'{path}: cannot be read ({error}): damaged, or cut short; get it anew'
+    ) from error
+  if 'format.npy' in names:
+    return FileKind.SPARSE
+  return FileKind.PREDICTIONS if 'schema.npy' in names else None
+
+
+def _text_kind(file: object, path: str | os.PathLike) -> FileKind | None:
+  number = 0
+  for number, line in numbered_lines(file, path):
+    if line.lstrip().startswith(b'{'):
+      return _json_kind(line, f'{path}:{number}')
+    if line.strip() or number == 1:
+      counts = header_of(line)
+      if counts:
+        return FileKind.XC_SCORES if len(counts) == 2 else FileKind.XC_LABELS
+      if line.strip():
+        return FileKind.XC_LABELS if is_row(line) else None
+  if not number:
+    raise DataError(f'{path}: is empty')
+  return None
+
+
+def _json_kind(line: bytes, where: str) -> FileKind | None:
+  try:
+    row = parse_object(line)
+  except Fault as fault:
+    raise DataError(f'{where}: {fault}') from fault
+  return next((kind for name, kind in _FIELDS.items() if name in row), None)
+
+
+def not_understood(
+  path: str | os.PathLike, what: str, known: tuple[FileKind, ...]
+) -> DataError:
+  """The error of a file of another format.
+
+  Args:
+    path: the file.
+    what: what it should hold.
+    known: the formats it may have.
+  """
+  listed = '; '.join(kind.value for kind in known)
+  return DataError(f'{path}: no {what}; understood are: {listed}')

@@ -1,0 +1,122 @@
+"""Sparse matrices as scipy.sparse.save_npz writes them, not yet believed."""
+
+import dataclasses
+import os
+
+import numpy as np
+
+from xjax.core.arrays import Arrays
+from xjax.core.errors import DataError
+from xjax.core.types import Ragged
+from xjax.data.formats.svmlight import MOST
+from xjax.judge.files.rows import LabelRows
+
+FORMATS = ('csr', 'csc', 'coo')
+
+
+def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
+  """Reads a sparse matrix of documents by labels.
+
+  An entry that is stored is an entry, even if it is 0. Nothing is unpickled.
+
+  Returns:
+    Its rows, by ascending column where it is csc or coo, with their values as
+    scores: float32 or float64.
+
+  Raises:
+    DataError: the file is damaged, no such matrix, or impossible; an entry
+      stands twice, or is not finite.
+  """
+  arrays = Arrays.read(path)
+  arrays.left.pop('_is_array', None)
+  kind = _format(arrays)
+  n, n_labels = _shape(arrays)
+  data = _numbers(arrays, 'data', 'biuf')
+  if kind == 'csr':
+    columns = _indices(arrays, 'indices', len(data))
+    ragged = Ragged(_indptr(arrays, n, len(data)), columns)
+  elif kind == 'csc':
+    columns = _owners(_indptr(arrays, n_labels, len(data)))
+    rows = _indices(arrays, 'indices', len(data))
+    ragged, data = _by_row(path, rows, columns, data, n)
+  else:
+    rows = _indices(arrays, 'row', len(data))
+    columns = _indices(arrays, 'col', len(data))
+    ragged, data = _by_row(path, rows, columns, data, n)
+  arrays.finish()
+  if data.dtype not in (np.float32, np.float64):
+    data = data.astype(np.float64)
+  found = LabelRows(path, ragged, n_labels=n_labels, scores=data)
+  outside = (ragged.values < 0) | (ragged.values >= n_labels)
+  found.check(outside, f'label {{}} is not in 0..{n_labels - 1}')
+  ids = ragged.values.astype(np.int32, copy=False)
+  ragged = Ragged(ragged.indptr, ids)
+  return dataclasses.replace(found, rows=ragged).checked()
+
+
+def _format(arrays: Arrays) -> str:
+  value = arrays.left.pop('format', np.array(0))
+  if value.shape or value.dtype.kind not in 'SU':
+    arrays.fail('format', 'missing: no sparse matrix as scipy saves it')
+  kind = value.astype('U').item()
+  if kind not in FORMATS:
+    arrays.fail('format', f'is {kind!a}: save the matrix as csr')
+  return kind
+
+
+def _shape(arrays: Arrays) -> tuple[int, int]:
+  shape = _numbers(arrays, 'shape', 'iu')
+  if len(shape) != 2 or shape.min() < 0 or shape.max() > MOST:
+    arrays.fail('shape', f'is {shape.tolist()}, should be [documents, labels]')
+  return int(shape[0]), int(shape[1])
+
+
+def _numbers(arrays: Arrays, name: str, kinds: str) -> np.ndarray:
+  """A vector of numbers of these kinds."""
+  if name not in arrays.left:
+    arrays.fail(name, 'missing')
+  array = arrays.left.pop(name)
+  if array.ndim != 1 or array.dtype.kind not in kinds:
+    arrays.fail(name, f'is {array.dtype} {list(array.shape)}')
+  return array
+
+
+def _indices(arrays: Arrays, name: str, length: int) -> np.ndarray:
+  """Integers, as many as there are entries."""
+  indices = _numbers(arrays, name, 'iu')
+  if len(indices) != length:
+    arrays.fail(name, f'{len(indices)} for {length} entries')
+  return indices
+
+
+def _owners(indptr: np.ndarray) -> np.ndarray:
+  """The column of each entry, int32, by the bounds of all."""
+  return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+
+
+def _indptr(arrays: Arrays, n: int, length: int) -> np.ndarray:
+  indptr = _numbers(arrays, 'indptr', 'iu').astype(np.int64)
+  if len(indptr) != n + 1:
+    arrays.fail('indptr', f'{len(indptr)} bounds for {n} rows or columns')
+  arrays.check_offsets('indptr', indptr, length)
+  return indptr
+
+
+def _by_row(
+  path: str | os.PathLike,
+  rows: np.ndarray,
+  columns: np.ndarray,
+  data: np.ndarray,
+  n: int,
+) -> tuple[Ragged, np.ndarray]:
+  """Entries in any order as rows, by ascending column."""
+  outside = (rows < 0) | (rows >= n)
+  if np.any(outside):
+    at = int(np.argmax(outside))
+    raise DataError(
+      f'{path}: label {columns[at]}: row {rows[at]} is not in 0..{n - 1}'
+    )
+  order = np.lexsort((columns, rows))
+  indptr = np.zeros(n + 1, np.int64)
+  np.cumsum(np.bincount(rows, minlength=n), out=indptr[1:])
+  return Ragged(indptr, columns[order]), data[order]

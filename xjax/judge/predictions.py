@@ -1,0 +1,251 @@
+"""The predictions of one split: the artefact that every metric comes from."""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import functools
+import hashlib
+import itertools
+import math
+import os
+
+import numpy as np
+
+from xjax.core.arrays import Arrays
+from xjax.core.atomic import write_npz
+from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.schema import HELD_OUT
+from xjax.judge.lists import Lists
+from xjax.judge.metrics.slices import ALL, judged_masks
+
+SCHEMA = 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Predictions:
+  """Top-k lists per slice of a split's documents, and what judging needs.
+
+  Attributes:
+    score_kind: what the scores are.
+    n_scored: the scorer scores the labels below this index, no others.
+    n_train: number of training documents; 0: they are not known, and there
+      are no slices by frequency.
+    doc_ids: N document ids.
+    labels: L label ids in model order.
+    train_counts: int32 [L], training documents per label.
+    lists: slice name -> its lists; a slice of `masks` without its own has what
+      there is of it in those of `all`.
+    gold: N rows of label indices, or None.
+    held_out: int32 indices of the held-out labels.
+    assigned_above: the score above which the scorer itself assigns labels;
+      None: probability 0.5, if its scores tell.
+    strategy: how the labels in the lists of `all` were chosen; '': they are
+      those of highest score. The scores of chosen ones are margins: what they
+      are ranked by. Of slices the lists are by score, whatever the strategy.
+  """
+
+  score_kind: ScoreKind
+  n_scored: int
+  n_train: int
+  doc_ids: Sequence[str]
+  labels: Sequence[str]
+  train_counts: np.ndarray
+  lists: Mapping[str, Lists]
+  gold: Ragged | None = None
+  held_out: np.ndarray = dataclasses.field(
+    default_factory=lambda: np.zeros(0, np.int32)
+  )
+  assigned_above: float | None = None
+  strategy: str = ''
+
+  def __len__(self) -> int:
+    return len(self.doc_ids)
+
+  @functools.cached_property
+  def masks(self) -> dict[str, np.ndarray]:
+    """Slice name -> bool [L], `all` first."""
+    if not self.n_train and not len(self.held_out):
+      return {ALL: np.ones(len(self.labels), bool)}
+    return judged_masks(self.train_counts, self.held_out)
+
+  def of_documents(self, kept: np.ndarray) -> 'Predictions':
+    """Those of the documents where kept, bool [N], is True."""
+    rows = np.flatnonzero(kept).tolist()
+    gold = self.gold
+    return dataclasses.replace(
+      self,
+      doc_ids=tuple(self.doc_ids[row] for row in rows),
+      lists={
+        name: Lists(lists.ids[kept], lists.scores[kept])
+        for name, lists in self.lists.items()
+      },
+      gold=None if gold is None else Ragged.of([gold[row] for row in rows]),
+    )
+
+  def save(self, path: str | os.PathLike) -> None:
+    """Writes predictions.npz, atomically; read it with load.
+
+    Arrays: schema, n_scored, n_train (int64), score_kind and labels_sha256
+    (text), train_counts, `<slice>/ids` and `<slice>/scores` (optional but for
+    `all`); doc_ids and labels as `bytes` (uint8, UTF-8, end to end) and
+    `offsets` (int64); `held_out/labels` (int32) where labels are held out;
+    `gold/indptr` (int64) and `gold/indices` (int32) where gold is known;
+    `assigned_above` (float64) and `strategy` (text) where there is one.
+    """
+    arrays = {
+      'schema': np.int64(SCHEMA),
+      'score_kind': np.str_(self.score_kind.value),
+      'n_scored': np.int64(self.n_scored),
+      'n_train': np.int64(self.n_train),
+      'labels_sha256': np.str_(labels_sha256(self.labels)),
+      'train_counts': np.asarray(self.train_counts, np.int32),
+    }
+    for name, strings in (('doc_ids', self.doc_ids), ('labels', self.labels)):
+      packed = ''.join(strings).encode()
+      lengths = (len(string.encode()) for string in strings)
+      arrays[f'{name}/bytes'] = np.frombuffer(packed, np.uint8)
+      arrays[f'{name}/offsets'] = np.cumsum(
+        np.fromiter(itertools.chain([0], lengths), np.int64)
+      )
+    for name, lists in self.lists.items():
+      arrays[f'{name}/ids'] = lists.ids
+      arrays[f'{name}/scores'] = lists.scores
+    if len(self.held_out):
+      arrays['held_out/labels'] = np.asarray(self.held_out, np.int32)
+    if self.assigned_above is not None:
+      arrays['assigned_above'] = np.float64(self.assigned_above)
+    if self.strategy:
+      arrays['strategy'] = np.str_(self.strategy)
+    if self.gold is not None:
+      arrays['gold/indptr'] = np.asarray(self.gold.indptr, np.int64)
+      arrays['gold/indices'] = np.asarray(self.gold.values, np.int32)
+    write_npz(path, arrays)
+
+  @classmethod
+  def load(cls, path: str | os.PathLike) -> 'Predictions':
+    """Reads what save wrote, whoever wrote it.
+
+    Raises:
+      DataError: the file is absent or damaged, an array is missing, of another
+        type or shape, or says something impossible; the message names the
+        file and the array.
+    """
+    arrays = Arrays.read(path)
+    predictions = _parse(arrays)
+    arrays.finish()
+    return predictions
+
+
+def labels_sha256(labels: Sequence[str]) -> str:
+  """Hex digest of the label ids in order, each followed by a newline."""
+  digest = hashlib.sha256()
+  for label in labels:
+    digest.update(label.encode() + b'\n')
+  return digest.hexdigest()
+
+
+def _parse(arrays: Arrays) -> Predictions:
+  schema = arrays.count('schema')
+  if schema != SCHEMA:
+    arrays.fail('schema', f'is {schema}, this version reads {SCHEMA}')
+  kind = arrays.text('score_kind')
+  if kind not in [known.value for known in ScoreKind]:
+    arrays.fail('score_kind', f'is {kind!r}, which is unknown')
+  labels = arrays.strings('labels')
+  if arrays.text('labels_sha256') != labels_sha256(labels):
+    arrays.fail('labels_sha256', 'is not that of the labels')
+  doc_ids = arrays.strings('doc_ids')
+  n_scored, n_train = arrays.count('n_scored'), arrays.count('n_train')
+  if n_scored > len(labels):
+    arrays.fail(
+      'n_scored', f'is {n_scored}, but there are {len(labels)} labels'
+    )
+  counts = arrays.take('train_counts', np.int32, (len(labels),))
+  arrays.check(
+    'train_counts', (counts < 0) | (counts > n_train), f'not in 0..{n_train}'
+  )
+  held_out = _held_out(arrays, len(labels))
+  masks = judged_masks(counts, held_out)
+  return Predictions(
+    score_kind=ScoreKind(kind),
+    n_scored=n_scored,
+    n_train=n_train,
+    doc_ids=doc_ids,
+    labels=labels,
+    train_counts=counts,
+    lists={
+      name: _lists(arrays, name, mask, len(doc_ids), n_scored, ScoreKind(kind))
+      for name, mask in masks.items()
+      if name == ALL or {f'{name}/ids', f'{name}/scores'} & set(arrays.left)
+    },
+    gold=_gold(arrays, len(doc_ids), len(labels)),
+    held_out=held_out,
+    assigned_above=_assigned_above(arrays),
+    strategy=arrays.text('strategy') if 'strategy' in arrays.left else '',
+  )
+
+
+def _assigned_above(arrays: Arrays) -> float | None:
+  if 'assigned_above' not in arrays.left:
+    return None
+  score = float(arrays.take('assigned_above', np.float64, ()))
+  if not math.isfinite(score):
+    arrays.fail('assigned_above', f'is {score}, not finite')
+  return score
+
+
+def _held_out(arrays: Arrays, n_labels: int) -> np.ndarray:
+  name = f'{HELD_OUT}/labels'
+  if name not in arrays.left:
+    return np.zeros(0, np.int32)
+  held_out = arrays.take(name, np.int32, (None,))
+  outside = (held_out < 0) | (held_out >= n_labels)
+  arrays.check(name, outside, f'not in 0..{n_labels - 1}')
+  if not len(held_out) or len(np.unique(held_out)) < len(held_out):
+    arrays.fail(name, 'should name labels, each once')
+  return held_out
+
+
+def _lists(
+  arrays: Arrays,
+  name: str,
+  mask: np.ndarray,
+  n_docs: int,
+  n_scored: int,
+  kind: ScoreKind,
+) -> Lists:
+  ids = arrays.take(f'{name}/ids', np.int32, (n_docs, None))
+  if not ids.shape[1]:
+    arrays.fail(f'{name}/ids', 'lists of length 0')
+  scores = arrays.take(f'{name}/scores', np.float32, ids.shape)
+  pad = ids == PAD
+  outside = (ids < PAD) | (ids >= n_scored)
+  check = arrays.check
+  check(f'{name}/ids', outside, f'neither {PAD} nor in 0..{n_scored - 1}')
+  check(f'{name}/ids', pad[:, :-1] & ~pad[:, 1:], f'a label after {PAD}')
+  if len(mask):
+    check(f'{name}/ids', ~pad & ~mask[ids], 'a label outside the slice')
+  in_order = np.sort(ids, -1)
+  twice = (in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] != PAD)
+  check(f'{name}/ids', twice.any(-1), 'a label twice in the list')
+  check(f'{name}/scores', np.isnan(scores), 'NaN')
+  check(f'{name}/scores', ~pad & np.isinf(scores), 'an infinite score')
+  check(f'{name}/scores', pad & ~np.isneginf(scores), f'not -inf beside {PAD}')
+  check(f'{name}/scores', scores[:, 1:] > scores[:, :-1], 'scores rise')
+  if kind is ScoreKind.PROBABILITY:
+    outside = ~pad & ((scores < 0) | (scores > 1))
+    check(f'{name}/scores', outside, 'no probability')
+  return Lists(ids, scores)
+
+
+def _gold(arrays: Arrays, n_docs: int, n_labels: int) -> Ragged | None:
+  if not {'gold/indptr', 'gold/indices'} & set(arrays.left):
+    return None
+  indices = arrays.take('gold/indices', np.int32, (None,))
+  indptr = arrays.take('gold/indptr', np.int64, (n_docs + 1,))
+  arrays.check_offsets('gold/indptr', indptr, len(indices))
+  outside = (indices < 0) | (indices >= n_labels)
+  arrays.check('gold/indices', outside, f'not in 0..{n_labels - 1}')
+  rows = np.repeat(np.arange(n_docs, dtype=np.int64), np.diff(indptr))
+  if len(np.unique(rows * n_labels + indices)) < len(indices):
+    arrays.fail('gold/indices', 'a label twice in one document')
+  return Ragged(indptr, indices)

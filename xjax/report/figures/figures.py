@@ -1,0 +1,318 @@
+"""The pictures of a report: from runs to what is drawn."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xjax.judge.calibration import reliability_of
+from xjax.judge.metrics.calibration import Reliability
+from xjax.judge.metrics.label_sums import in_bins
+from xjax.judge.metrics.slices import ALL
+from xjax.report.figures.plots import (
+  Bars,
+  Line,
+  Panel,
+  grouped_bars,
+  label_frequency,
+  line_panels,
+  reliability_diagrams,
+  scatter_lines,
+)
+from xjax.report.figures.tally import Tally
+from xjax.report.page.page import Block, Picture, Text
+from xjax.report.runs import Estimate, Group, Run, group_metrics
+from xjax.report.tables.metrics import interval_of
+from xjax.run.judging import DEV
+
+_CURVE_NAMES = {'P': 'Precision', 'R': 'Recall', 'RP': 'R-precision at K'}
+_BEST = 'all/RP@5'
+_ON_DEV = (
+  ' The calibration was fitted on these documents, dev: of others it may be '
+  'less right.'
+)
+
+
+def learning_curves(groups: Sequence[Group]) -> Block:
+  """Loss and the metric that chose the checkpoint, by step."""
+  runs = [(g.name, run) for g in groups for run in g.runs if run.history]
+  losses = [_history(name, run, 'train', _loss) for name, run in runs]
+  judged = [_history(name, run, 'judge', _best_metric) for name, run in runs]
+  named = sorted({_metric_of(run) for _, run in runs})
+  panels = [
+    Panel(title, 'step', unit, [line for line in lines if len(line.x)])
+    for title, unit, lines in (
+      ('Loss in training', 'loss', losses),
+      ('Metric on dev', ' or '.join(named), judged),
+    )
+  ]
+  panels = [panel for panel in panels if panel.lines]
+  if not panels:
+    return Text(
+      'Learning curves: none of these systems has a metrics.jsonl beside it.'
+    )
+  return Picture(
+    svg=line_panels(panels, [group.name for group in groups]),
+    alt='Learning curves. ' + '; '.join(map(_last, (*losses, *judged))),
+    caption=(
+      'From metrics.jsonl. On dev: '
+      f'{", ".join(named)}, which chooses the checkpoint. A line per '
+      'run; seeds of one system have its colour.'
+    ),
+  )
+
+
+def _metric_of(run: Run) -> str:
+  train = (run.config or {}).get('train', {})
+  return train.get('best_metric', _BEST)
+
+
+def _loss(run: Run, record: Mapping[str, Any]) -> float | None:
+  return record.get('loss')
+
+
+def _best_metric(run: Run, record: Mapping[str, Any]) -> float | None:
+  slice_name, _, metric = _metric_of(run).partition('/')
+  return record.get('metrics', {}).get(slice_name, {}).get(metric)
+
+
+def _history(name: str, run: Run, kind: str, of: Any) -> Line:
+  found = [
+    (record['step'], value)
+    for record in run.history
+    if record.get('kind') == kind and (value := of(run, record)) is not None
+  ]
+  points = np.asarray(found, np.float64).reshape(-1, 2)
+  return Line(name, points[:, 0], points[:, 1])
+
+
+def _last(line: Line) -> str:
+  if not len(line.x):
+    return f'{line.system}: nothing recorded'
+  return f'{line.system} ends at {line.y[-1]:.4g}, step {line.x[-1]:.0f}'
+
+
+def rank_curves(
+  groups: Sequence[Group], tallies: Mapping[str, Sequence[Tally]]
+) -> Block:
+  """P, R and RP at K against K (Chalkidis et al. 2019, Fig. 2)."""
+  panels = []
+  for kind, title in _CURVE_NAMES.items():
+    lines = []
+    for group in groups:
+      y = np.mean([t.curves[kind] for t in tallies[group.name]], axis=0)
+      lines.append(Line(group.name, np.arange(1, len(y) + 1), y))
+    panels.append(Panel(title, 'K', f'{kind}@K', lines))
+  return Picture(
+    svg=line_panels(panels, [group.name for group in groups], share_y=True),
+    alt='Precision, recall and R-precision against K. '
+    + '; '.join(_at_five(line) for line in panels[2].lines),
+    caption=(
+      'Means over documents with gold labels, from K = 1 to the depth of the '
+      'saved lists. RP@1 is P@1, and for large K RP@K is R@K (Chalkidis et al. '
+      '2019, Fig. 2).'
+    ),
+  )
+
+
+def _at_five(line: Line) -> str:
+  k = min(5, len(line.y))
+  return f'{line.system}: RP@{k} {line.y[k - 1]:.4f}'
+
+
+def frequency_picture(run: Run) -> Block:
+  """How often labels occur, in training and here."""
+  predictions = run.predictions
+  gold_L = np.bincount(
+    predictions.gold.values, minlength=len(predictions.labels)
+  )
+  known = predictions.n_train > 0
+  counts = predictions.train_counts if known else gold_L
+  bins = {name: int(mask.sum()) for name, mask in in_bins(counts).items()}
+  unseen = int((gold_L == 0).sum())
+  return Picture(
+    svg=label_frequency(
+      predictions.train_counts if known else np.zeros(0), gold_L, bins
+    ),
+    alt='Label frequencies. '
+    + '; '.join(
+      f'{n} labels with {name} documents' for name, n in bins.items()
+    ),
+    caption=(
+      'Left: labels ranked by their number of documents, in training and among '
+      f'the documents judged, each by its own order; {unseen:,} labels that no '
+      'document here has are not on it. Right: labels by their number of '
+      + ('training documents.' if known else 'documents here.')
+    ),
+  )
+
+
+def binned_f1(groups: Sequence[Group], k: int, protocol: str) -> Block:
+  """Macro-F1 at k by training frequency, with intervals where there are any."""
+  bins = list(in_bins(np.zeros(0)))
+  found = {g.name: group_metrics(g, protocol)[ALL] for g in groups}
+  metrics = [f'macro-F1@{k}[{name}]' for name in bins]
+  if not any(
+    metric in values for values in found.values() for metric in metrics
+  ):
+    return Text(
+      'Macro-F1 by training frequency: not among these metrics; it takes '
+      'training labels, and metrics.json made by this version.'
+    )
+  bars = [_bars(g, found[g.name], metrics, protocol) for g in groups]
+  return Picture(
+    svg=grouped_bars(
+      _bin_names(groups[0].first, bins),
+      bars,
+      'Macro-F1 by training frequency',
+      'training documents of the label',
+      f'macro-F1@{k}',
+    ),
+    alt=f'Macro-F1 at {k} by training frequency. '
+    + '; '.join(_heights(each, bins) for each in bars),
+    caption=(
+      f'Mean F1 of the labels of a bin, of the first {k} of the lists over all '
+      'labels. ' + _whiskers_are(groups, bars)
+    ),
+  )
+
+
+def _bin_names(run: Run, bins: Sequence[str]) -> list[str]:
+  masks = in_bins(run.predictions.train_counts)
+  return [f'{name}\n{int(masks[name].sum()):,} labels' for name in bins]
+
+
+def _bars(
+  group: Group,
+  values: Mapping[str, Estimate],
+  metrics: Sequence[str],
+  protocol: str,
+) -> Bars:
+  rows = []
+  for metric in metrics:
+    found = values.get(metric, Estimate(None, None, 0))
+    height = np.nan if found.mean is None else found.mean
+    low = high = np.nan
+    if found.error is not None:
+      low, high = height - found.error, height + found.error
+    elif interval := interval_of(group.first.metrics, protocol, ALL, metric):
+      low, high = interval
+    rows.append((height, low, high))
+  return Bars(group.name, *np.asarray(rows, np.float64).T)
+
+
+def _whiskers_are(groups: Sequence[Group], bars: Sequence[Bars]) -> str:
+  if not any(np.isfinite(each.low).any() for each in bars):
+    return 'No intervals were computed (--ci), so there are no whiskers.'
+  several = any(len(group.runs) > 1 for group in groups)
+  meaning = ['bootstrap intervals']
+  if several:
+    meaning.append('of several seeds one standard error to either side')
+  return f'Whiskers: {", ".join(meaning)}.'
+
+
+def _heights(bars: Bars, bins: Sequence[str]) -> str:
+  shown = (
+    f'{name}: {height:.4f}'
+    for name, height in zip(bins, bars.heights)
+    if np.isfinite(height)
+  )
+  return f'{bars.system} {", ".join(shown)}'
+
+
+def coverage_against_precision(groups: Sequence[Group], protocol: str) -> Block:
+  """One point per system and cut-off."""
+  lines = []
+  for group in groups:
+    values = group_metrics(group, protocol)[ALL]
+    ks = [int(n[2:]) for n in values if n.startswith('P@')]
+    points = [
+      (values[f'P@{k}'].mean, values[f'coverage@{k}'].mean, f'{k}')
+      for k in sorted(ks)
+      if f'coverage@{k}' in values
+    ]
+    points = [p for p in points if None not in p]
+    if points:
+      x, y, labels = zip(*points)
+      lines.append(Line(group.name, np.asarray(x), np.asarray(y), labels))
+  if not lines:
+    return Text(
+      'Coverage against precision: not among these metrics; metrics.json made '
+      'by this version has both.'
+    )
+  return Picture(
+    svg=scatter_lines(
+      Panel(
+        'Coverage against precision', 'precision at k', 'coverage at k', lines
+      ),
+      [group.name for group in groups],
+    ),
+    alt='Coverage against precision. '
+    + '; '.join(
+      f'{line.system}: '
+      + ', '.join(
+        f'k {text} P {x:.4f} coverage {y:.4f}'
+        for x, y, text in zip(line.x, line.y, line.labels)
+      )
+      for line in lines
+    ),
+    caption=(
+      'A point per cut-off k, which stands beside it. Coverage is the share of '
+      'all labels with a correct prediction among the first k of some document '
+      '(Schultheis et al. 2022, eq. 13).'
+    ),
+  )
+
+
+def reliability_blocks(groups: Sequence[Group]) -> list[Block]:
+  """Reliability diagrams, and a sentence for each system that has none."""
+  diagrams = {group.name: _diagrams(group.first) for group in groups}
+  drawn = {name: kinds for name, kinds in diagrams.items() if kinds}
+  blocks: list[Block] = [
+    Text(
+      f'{name}: no reliability diagram: its scores are '
+      f'{group.first.predictions.score_kind.value}s that were not calibrated, '
+      'which say nothing of how probable a label is.'
+    )
+    for name, group in zip(diagrams, groups)
+    if name not in drawn
+  ]
+  if drawn:
+    blocks.insert(0, _reliability_picture(groups, drawn))
+  return blocks
+
+
+def _reliability_picture(
+  groups: Sequence[Group], drawn: Mapping[str, Mapping[str, Reliability]]
+) -> Picture:
+  several = any(len(group.runs) > 1 for group in groups)
+  return Picture(
+    svg=reliability_diagrams(drawn, [group.name for group in groups]),
+    alt='Reliability. '
+    + '; '.join(
+      f'{name}, {kind}: expected calibration error {diagram.ece:.4f}'
+      for name, kinds in drawn.items()
+      for kind, diagram in kinds.items()
+    ),
+    caption=(
+      'Of all entries of the saved lists over all labels, in 15 bins: how '
+      'often a label is right that was given this probability. Below the '
+      'diagonal a system is too sure, above it not sure enough. ECE, the '
+      'expected calibration error, is the mean distance, weighted by the '
+      'entries of a bin.'
+      + (' Of several seeds, the first.' if several else '')
+      + (_ON_DEV if any(map(_fitted_here, groups)) else '')
+    ),
+  )
+
+
+def _fitted_here(group: Group) -> bool:
+  return group.first.calibration is not None and group.first.split == DEV
+
+
+def _diagrams(run: Run) -> dict[str, Reliability]:
+  """Of the scores as they are and, where there is one, calibrated."""
+  found = {'scores': reliability_of(run.predictions)}
+  if run.calibration is not None:
+    found['calibrated'] = reliability_of(run.predictions, run.calibration)
+  return {kind: diagram for kind, diagram in found.items() if diagram}

@@ -1,0 +1,353 @@
+"""Pictures: matplotlib figures as SVG text, the same on every run."""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import io
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+import numpy as np
+
+from xjax.judge.metrics.calibration import Reliability
+
+# Okabe and Ito's colours, told apart by the colour-blind; without the yellow,
+# which is too light for lines.
+PALETTE = (
+  '#0072b2',
+  '#d55e00',
+  '#009e73',
+  '#cc79a7',
+  '#e69f00',
+  '#56b4e9',
+  '#4d4d4d',
+)
+_MARKERS = 'osD^vPX'
+_DASHES = ('-', '--', '-.', ':')
+_INK, _FAINT = '#1b1f24', '#8a939c'
+_LONGEST = 40  # characters of a name on a picture
+_ROOM = 110  # characters of a legend's row, beside the marks
+_NUMBERED = 4  # bars side by side with room for numbers above
+_WIDTH = 12.2  # inches: 1170 px, a page's width
+_STYLE = {
+  'svg.hashsalt': 'xjax',  # else ids inside differ from run to run
+  'svg.fonttype': 'path',
+  'font.family': 'DejaVu Sans',  # comes with matplotlib
+  'font.size': 9.5,
+  'axes.titlesize': 10.5,
+  'axes.edgecolor': _FAINT,
+  'axes.labelcolor': _INK,
+  'axes.spines.top': False,
+  'axes.spines.right': False,
+  'axes.grid': True,
+  'axes.axisbelow': True,
+  'grid.color': '#e4e8ec',
+  'legend.frameon': False,
+  'xtick.color': '#4d5660',
+  'ytick.color': '#4d5660',
+  'lines.linewidth': 1.8,
+  'figure.constrained_layout.use': True,
+}
+
+
+def system_colours(names: Sequence[str]) -> dict[str, str]:
+  """Name -> colour; the same in every picture of a report."""
+  return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Line:
+  """Points of one system.
+
+  Attributes:
+    system: its name.
+    x, y: float [n]; NaN breaks the line.
+    labels: a text at each point, or none.
+  """
+
+  system: str
+  x: np.ndarray
+  y: np.ndarray
+  labels: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Bars:
+  """Heights of one system, a bar per category.
+
+  Attributes:
+    system: its name.
+    heights: float [n]; NaN: no bar.
+    low, high: float [n], of the whiskers, the height within; NaN: none.
+  """
+
+  system: str
+  heights: np.ndarray
+  low: np.ndarray
+  high: np.ndarray
+
+  def __post_init__(self) -> None:
+    """Refuses a height outside of its whiskers."""
+    outside = (self.heights < self.low) | (self.heights > self.high)
+    if outside.any():
+      height = self.heights[np.argmax(outside)]
+      raise ValueError(f'{self.system}: {height} is not within its whiskers')
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+  """Lines in one pair of axes.
+
+  Attributes:
+    title: above.
+    xlabel, ylabel: of the axes.
+    lines: what is drawn.
+  """
+
+  title: str
+  xlabel: str
+  ylabel: str
+  lines: Sequence[Line]
+
+
+def line_panels(
+  panels: Sequence[Panel], systems: Sequence[str], share_y: bool = False
+) -> str:
+  """Panels side by side; SVG text.
+
+  Args:
+    panels: with lines of these systems.
+    systems: names; their places choose colours, markers and dashes.
+    share_y: whether the panels have one scale, from 0 to 1.
+  """
+  with matplotlib.rc_context(_STYLE):
+    figure = Figure(figsize=(_WIDTH, 3.7))
+    row = figure.subplots(1, len(panels), squeeze=False, sharey=share_y)[0]
+    for axes, panel in zip(row, panels):
+      _label(axes, panel.title, panel.xlabel, panel.ylabel)
+      for line in panel.lines:
+        _draw_line(axes, line, systems)
+      axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    if share_y:
+      row[0].set_ylim(0, 1.02)
+    _legend(figure, row[0], systems)
+    return _svg(figure)
+
+
+def scatter_lines(panel: Panel, systems: Sequence[str]) -> str:
+  """One panel whose points are named, as two metrics against each other."""
+  with matplotlib.rc_context(_STYLE):
+    figure = Figure(figsize=(_WIDTH * 0.62, 4.4))
+    axes = figure.subplots()
+    _label(axes, panel.title, panel.xlabel, panel.ylabel)
+    for line in panel.lines:
+      _draw_line(axes, line, systems)
+    axes.margins(0.1)
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    _name_points(axes, panel.lines)
+    _legend(figure, axes, systems)
+    return _svg(figure)
+
+
+def _name_points(axes: Axes, lines: Sequence[Line]) -> None:
+  """A text at each point, but where it would lie on another."""
+  placed = np.zeros((0, 2))
+  for line in lines:
+    for x, y, text in zip(line.x, line.y, line.labels):
+      at = axes.transData.transform((x, y))
+      if (np.abs(placed - at) > (14, 11)).any(-1).all():
+        axes.annotate(
+          text,
+          (x, y),
+          xytext=(6, 4),
+          textcoords='offset points',
+          fontsize=8.5,
+          color=_INK,
+        )
+        placed = np.vstack([placed, at])
+
+
+def grouped_bars(
+  categories: Sequence[str],
+  bars: Sequence[Bars],
+  title: str,
+  xlabel: str,
+  ylabel: str,
+) -> str:
+  """Bars of every system side by side in each category; SVG text."""
+  systems = [each.system for each in bars]
+  colours = system_colours(systems)
+  width = 0.8 / max(len(bars), 1)
+  places = np.arange(len(categories))
+  with matplotlib.rc_context(_STYLE):
+    figure = Figure(figsize=(_WIDTH, 3.9))
+    axes = figure.subplots()
+    _label(axes, title, xlabel, ylabel)
+    axes.grid(visible=False, axis='x')
+    for i, each in enumerate(bars):
+      x = places + (i - (len(bars) - 1) / 2) * width
+      colour = colours[each.system]
+      axes.bar(x, each.heights, 0.92 * width, color=colour, label=each.system)
+      _whiskers(axes, x, each)
+      if len(bars) <= _NUMBERED:
+        _number(axes, x, each)
+    axes.set_xticks(places, categories)
+    axes.set_xlim(-0.5, len(categories) - 0.5)
+    axes.margins(y=0.1)
+    axes.set_ylim(bottom=0)
+    _legend(figure, axes, systems)
+    return _svg(figure)
+
+
+def _number(axes: Axes, x: np.ndarray, bars: Bars) -> None:
+  """The height above each bar: one of 0 cannot be seen otherwise."""
+  for at, height, top in zip(x, bars.heights, np.fmax(bars.heights, bars.high)):
+    if np.isfinite(height):
+      axes.annotate(
+        f'{height:.3f}',
+        (at, top),
+        xytext=(0, 3),
+        textcoords='offset points',
+        ha='center',
+        fontsize=8,
+      )
+
+
+def _whiskers(axes: Axes, x: np.ndarray, bars: Bars) -> None:
+  known = np.isfinite(bars.low) & np.isfinite(bars.high)
+  known &= np.isfinite(bars.heights)
+  if known.any():
+    middle = bars.heights[known]
+    reach = np.stack([middle - bars.low[known], bars.high[known] - middle])
+    axes.errorbar(
+      x[known],
+      middle,
+      yerr=reach,
+      fmt='none',
+      ecolor=_INK,
+      elinewidth=1.1,
+      capsize=3,
+    )
+
+
+def label_frequency(
+  train_counts: np.ndarray, gold_counts: np.ndarray, n_bins: Mapping[str, int]
+) -> str:
+  """Documents per label by rank on log axes, and labels per bin; SVG text.
+
+  Args:
+    train_counts: int [L], training documents; empty: not known.
+    gold_counts: int [L], documents here that have the label.
+    n_bins: name of a frequency bin -> its labels.
+  """
+  with matplotlib.rc_context(_STYLE):
+    figure = Figure(figsize=(_WIDTH, 3.8))
+    left, right = figure.subplots(1, 2)
+    _label(left, 'Documents per label', 'rank of the label', 'documents')
+    left.set_xscale('log')
+    left.set_yscale('log')
+    if len(train_counts):
+      left.plot(*_ranked(train_counts), color=_INK, label='training')
+    left.plot(
+      *_ranked(gold_counts), color=_FAINT, linestyle='--', label='judged here'
+    )
+    left.legend()
+    _label(right, 'Labels by frequency', 'training documents', 'labels')
+    right.grid(visible=False, axis='x')
+    drawn = right.bar(list(n_bins), list(n_bins.values()), color='#5d6873')
+    right.bar_label(drawn, fmt='{:,.0f}', fontsize=8.5, color=_INK)
+    right.margins(y=0.12)
+    return _svg(figure)
+
+
+def _ranked(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Ranks from 1 and counts, at most 400 of them, evenly on a log axis."""
+  falling = np.sort(counts[counts > 0])[::-1]
+  ranks = np.geomspace(1, max(len(falling), 1), 400).round().astype(np.int64)
+  ranks = np.unique(ranks[ranks <= len(falling)])
+  return ranks, falling[ranks - 1]
+
+
+def reliability_diagrams(
+  diagrams: Mapping[str, Mapping[str, Reliability]], systems: Sequence[str]
+) -> str:
+  """A panel per system; SVG text.
+
+  Args:
+    diagrams: system -> what the probabilities are -> their diagram.
+    systems: names of all systems of the report; they choose the colours.
+  """
+  n_columns = min(4, max(3, len(diagrams)))
+  n_rows = -(-len(diagrams) // n_columns)
+  with matplotlib.rc_context(_STYLE):
+    figure = Figure(figsize=(_WIDTH, 3.3 * n_rows + 0.4))
+    grid = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+    for axes, (name, kinds) in zip(grid, diagrams.items()):
+      _label(axes, _cut(name), 'probability given', 'share that is right')
+      axes.plot([0, 1], [0, 1], color=_FAINT, linewidth=1, linestyle=':')
+      for i, (kind, diagram) in enumerate(kinds.items()):
+        filled = diagram.counts > 0
+        axes.plot(
+          diagram.confidence[filled],
+          diagram.accuracy[filled],
+          color=system_colours(systems)[name],
+          linestyle=_DASHES[i % 4],
+          marker=_MARKERS[i % len(_MARKERS)],
+          markersize=4.5,
+          markerfacecolor='white' if i else None,
+          label=f'{kind}: ECE {diagram.ece:.4f}',
+        )
+      axes.set_xlim(-0.03, 1.03)
+      axes.set_ylim(-0.03, 1.03)
+      axes.legend(loc='best', fontsize=8.5)
+    for axes in grid[len(diagrams) :]:
+      axes.set_visible(False)
+    return _svg(figure)
+
+
+def _draw_line(axes: Axes, line: Line, systems: Sequence[str]) -> None:
+  place = list(systems).index(line.system)
+  points = np.isfinite(line.x) & np.isfinite(line.y)
+  axes.plot(
+    line.x,
+    line.y,
+    color=system_colours(systems)[line.system],
+    linestyle=_DASHES[place // len(PALETTE) % len(_DASHES)],
+    marker=_MARKERS[place % len(_MARKERS)],
+    markersize=4.5,
+    markevery=max(1, int(points.sum()) // 10),
+    label=line.system,
+  )
+
+
+def _label(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
+  axes.set_title(title, loc='left')
+  axes.set_xlabel(xlabel)
+  axes.set_ylabel(ylabel)
+
+
+def _legend(figure: Figure, axes: Axes, systems: Sequence[str]) -> None:
+  """One for all panels, above them, each system once."""
+  handles = dict(zip(*reversed(axes.get_legend_handles_labels())))
+  shown = [name for name in systems if name in handles]
+  names = [_cut(name) for name in shown]
+  abreast = _ROOM // max(map(len, names), default=1)
+  figure.legend(
+    [handles[name] for name in shown],
+    names,
+    loc='outside upper left',
+    ncols=min(max(abreast, 1), 6),
+  )
+
+
+def _cut(name: str) -> str:
+  return name if len(name) <= _LONGEST else f'{name[: _LONGEST - 3]}...'
+
+
+def _svg(figure: Figure) -> str:
+  buffer = io.StringIO()
+  nothing = dict.fromkeys(('Creator', 'Date', 'Format', 'Type'))
+  figure.savefig(buffer, format='svg', metadata=nothing)
+  return buffer.getvalue()

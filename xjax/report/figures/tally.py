@@ -1,0 +1,105 @@
+"""What the lists of one run hit: by place, by label and by score."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xjax.core.types import PAD
+from xjax.judge.metrics.exact import exact
+from xjax.judge.metrics.ranking import Ranked, ranking_terms
+from xjax.judge.metrics.slices import ALL
+from xjax.judge.metrics.sums import Documents
+from xjax.judge.predictions import Predictions
+from xjax.judge.slice import Slice
+
+CURVES = ('P', 'R', 'RP')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tally:
+  """Hits of the lists over all labels.
+
+  Attributes:
+    hits: bool [N, K], entries that are gold.
+    curves: P, R and RP -> float64 [K], the metric at 1, 2, ..., K: means over
+      documents with gold. A list that ends early has all that there is.
+  """
+
+  hits: np.ndarray
+  curves: dict[str, np.ndarray]
+
+
+def tally(predictions: Predictions) -> Tally:
+  """Compares the lists over all labels with gold, which there must be."""
+  part = Slice.of(predictions, ALL, predictions.masks[ALL])
+  ks = tuple(range(1, part.depth + 1))
+  hits = np.zeros((len(part), part.depth), bool)
+  sums = {kind: np.zeros(part.depth) for kind in CURVES}
+  with exact():
+    for rows, documents in part.blocks():
+      hits_BK, sums_K = _block(documents, ks)
+      hits[rows] = np.asarray(hits_BK)[: len(rows)]
+      for kind, values in sums_K.items():
+        sums[kind] += np.asarray(values)
+  sums['P'] /= np.asarray(ks)
+  n_docs = max(part.n_with_gold, 1)
+  return Tally(hits, {kind: values / n_docs for kind, values in sums.items()})
+
+
+@functools.partial(jax.jit, static_argnames='ks')
+def _block(
+  documents: Documents, ks: tuple[int, ...]
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+  ranked = Ranked.of(
+    documents.ids_BK, documents.gold_BP, jnp.isneginf(documents.floor_B)
+  )
+  terms = ranking_terms(ranked, ks)
+  terms['P'] = terms['hits']
+  # Terms are 0 without gold.
+  mask_B = jnp.asarray(documents.mask_B)[:, None]
+  sums_K = {k: jnp.where(mask_B, terms[k], 0).sum(0) for k in CURVES}
+  return ranked.hits_BK, sums_K
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LabelTally:
+  """What the first k entries of every list say of each label.
+
+  Attributes:
+    correct: int64 [L], predicted and gold.
+    predicted: int64 [L].
+    gold: int64 [L].
+  """
+
+  correct: np.ndarray
+  predicted: np.ndarray
+  gold: np.ndarray
+
+  @property
+  def lost(self) -> np.ndarray:
+    """int64 [L], documents that have the label and did not get it."""
+    return self.gold - self.correct
+
+  @property
+  def f1(self) -> np.ndarray:
+    """float64 [L], 0 where that is 0 / 0."""
+    return 2 * self.correct / np.maximum(self.predicted + self.gold, 1)
+
+
+def label_tally(
+  predictions: Predictions, hits: np.ndarray, k: int
+) -> LabelTally:
+  """Counts labels among the first k entries; hits is of tally()."""
+  ids, n_labels = predictions.lists[ALL].ids[:, :k], len(predictions.labels)
+
+  def count(labels: np.ndarray) -> np.ndarray:
+    return np.bincount(labels, minlength=n_labels)
+
+  return LabelTally(
+    correct=count(ids[hits[:, :k]]),
+    predicted=count(ids[ids != PAD]),
+    gold=count(predictions.gold.values),
+  )

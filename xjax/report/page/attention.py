@@ -1,0 +1,283 @@
+"""Documents with their words shaded by the attention of predicted labels.
+
+One HTML file: every label is a button that shades the words that it attends to.
+Without scripts the words of each document's best label are shaded.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+from html import escape
+import os
+import pathlib
+
+import numpy as np
+
+from xjax.core.atomic import atomic_write, writing
+from xjax.data.text.words import split_words
+from xjax.judge.explained import (
+  ExplainedDocument,
+  ExplainedLabel,
+  Explanations,
+  attended_words,
+)
+from xjax.report.page.html import html_file
+
+_HEAD = 4096  # bytes of a file that have its title
+_LEVELS = 8
+_DARKEST = (245, 166, 35)  # dark text on it has a contrast of 8
+
+_STYLE = """\
+article { border-top: 1px solid #d4d9df; margin: 28px -4px 0; padding: 0 4px;
+  content-visibility: auto; contain-intrinsic-size: auto 480px; }
+article h2 { border: 0; margin: 0 0 8px; padding-top: 12px; font-size: 17px;
+  overflow-wrap: anywhere; }
+.labels { display: flex; flex-wrap: wrap; gap: 6px; }
+button { font: inherit; font-size: 13.5px; color: inherit; cursor: pointer;
+  text-align: left; padding: 3px 9px; border: 1px solid #8a939c;
+  border-radius: 4px; background: #fff; overflow-wrap: anywhere; }
+button:hover { background: #eef5fc; }
+button[aria-pressed="true"] { background: #0b57a4; border-color: #0b57a4;
+  color: #fff; }
+button:focus-visible { outline: 3px solid #e69f00; outline-offset: 1px; }
+.why { color: #4d5660; font-size: 14px; }
+h3 { font-size: 13px; color: #4d5660; margin: 12px 0 0; font-weight: 600; }
+.text { max-width: 900px; margin: 4px 0; line-height: 1.75;
+  white-space: pre-wrap; overflow-wrap: anywhere; }
+.text span { border-radius: 3px; -webkit-print-color-adjust: exact;
+  print-color-adjust: exact; }
+.text .top { text-decoration: underline; text-underline-offset: 3px;
+  text-decoration-thickness: 2px; }
+.text .unread { color: #5f6973; font-style: italic; }
+"""
+
+_SCRIPT = """\
+<script>
+document.addEventListener('click', (event) => {
+  const button = event.target.closest('button');
+  if (!button) return;
+  const article = button.closest('article');
+  for (const each of article.querySelectorAll('button'))
+    each.setAttribute('aria-pressed', String(each === button));
+  article.querySelector('.why').textContent = button.dataset.why;
+  const words = article.querySelectorAll('.word');
+  for (const word of words) {
+    word.className = 'word';
+    word.removeAttribute('title');
+  }
+  for (const part of button.dataset.words.split(' ').filter(Boolean)) {
+    const [at, names, share] = part.split(':');
+    words[at].className = 'word ' + names.replace('+', ' ');
+    words[at].title = share + ' %';
+  }
+});
+</script>
+"""
+
+
+def save_page(explanations: Explanations) -> pathlib.Path:
+  """Writes X.html beside X.jsonl; returns where.
+
+  Raises:
+    WriteError: it cannot be written.
+  """
+  path = explanations.path.with_suffix('.html')
+  with atomic_write(path) as file:
+    file.write(attention_page(explanations))
+  return path
+
+
+def remove_page(lines: str | os.PathLike) -> None:
+  """Removes the X.html of an earlier X.jsonl, which told of other documents.
+
+  A file that is no such page is left alone.
+
+  Args:
+    lines: the file X.jsonl.
+
+  Raises:
+    WriteError: it cannot be removed.
+  """
+  lines = pathlib.Path(os.path.expanduser(lines))
+  path = lines.with_suffix('.html')
+  mark = f'<title>{escape(_title(lines))}</title>'.encode()
+  with writing(path), contextlib.suppress(FileNotFoundError):
+    with path.open('rb') as file:
+      is_page = mark in file.read(_HEAD)
+    if is_page:
+      path.unlink()
+
+
+def _title(lines: pathlib.Path) -> str:
+  return f'What the labels of {lines.name} attend to'
+
+
+def attention_page(explanations: Explanations) -> str:
+  """The page as HTML that needs nothing else."""
+  title = _title(explanations.path)
+  shown, n_documents = explanations.documents, explanations.n_documents
+  count = f'{n_documents:,} documents'
+  if len(shown) < n_documents:
+    count = f'The first {len(shown):,} of {count}'
+  parts = [
+    f'<h1>{escape(title)}</h1>',
+    f'<p>{count}. Choose a label to shade words by its attention: the darkest '
+    'has the most, those without a shade less than a sixteenth of that. The '
+    f'{explanations.words} with the most are underlined. The words that the '
+    'model reads share 100 %.</p>',
+    _contents(shown),
+    *(_article(i, d, explanations.words) for i, d in enumerate(shown)),
+    _SCRIPT,
+  ]
+  return html_file(title, '\n'.join(parts), _STYLE + ''.join(_shades()))
+
+
+def _shades() -> Iterator[str]:
+  """A class of CSS for each level, from nearly white to the darkest."""
+  for level in range(1, _LEVELS + 1):
+    red, green, blue = (
+      round(255 - (255 - full) * level / _LEVELS) for full in _DARKEST
+    )
+    yield f'.text .a{level} {{ background: rgb({red}, {green}, {blue}); }}\n'
+
+
+def _contents(shown: Sequence[ExplainedDocument]) -> str:
+  links = ''.join(
+    f'<li><a href="#document-{i}">{escape(each.document.id)}</a></li>'
+    for i, each in enumerate(shown)
+  )
+  return f'<details><summary>Documents</summary>\n<ol>{links}</ol>\n</details>'
+
+
+def _article(number: int, explained: ExplainedDocument, n_top: int) -> str:
+  """A document: its labels, and its text with the words that they shade."""
+  shades = [_shaded(label.weights_T, n_top) for label in explained.labels]
+  # Only these words are elements: most words of most texts are never shaded.
+  order = sorted({at for shade in shades for at in shade})
+  places = {at: place for place, at in enumerate(order)}
+  buttons = [
+    _button(explained, label, shade, places, n_top, pressed=not i)
+    for i, (label, shade) in enumerate(
+      zip(explained.labels, shades, strict=True)
+    )
+  ]
+  why = _why(explained, explained.labels[0], n_top) if buttons else ''
+  texts = _texts(explained, order, shades[0] if shades else {})
+  name = escape(explained.document.id)
+  return (
+    f'<article id="document-{number}">\n<h2>{name}</h2>\n'
+    f'<div class="labels" role="group" aria-label="Labels of {name}">\n'
+    + '\n'.join(buttons)
+    + f'\n</div>\n<p class="why" aria-live="polite">{escape(why)}</p>\n'
+    + '\n'.join(texts)
+    + '\n</article>'
+  )
+
+
+def _shaded(weights_T: np.ndarray, n_top: int) -> dict[int, tuple[str, str]]:
+  """Word -> its classes and its percentage, of the words that stand out."""
+  most = weights_T.max(initial=0)
+  if not most:
+    return {}
+  levels_T = np.floor(_LEVELS * weights_T / most + 0.5).astype(int)
+  top = set(np.argsort(-weights_T, kind='stable')[:n_top].tolist())
+  return {
+    at: (
+      '+'.join(
+        [f'a{levels_T[at]}'] * bool(levels_T[at]) + ['top'] * (at in top)
+      ),
+      _percent(weights_T[at]),
+    )
+    for at in sorted(top | set(np.flatnonzero(levels_T).tolist()))
+  }
+
+
+def _percent(weight: float) -> str:
+  return f'{100 * weight:.1f}' if weight >= 0.0005 else '<0.1'
+
+
+def _button(
+  explained: ExplainedDocument,
+  label: ExplainedLabel,
+  shade: Mapping[int, tuple[str, str]],
+  places: Mapping[int, int],
+  n_top: int,
+  pressed: bool,
+) -> str:
+  data = ' '.join(
+    f'{places[at]}:{names}:{share}' for at, (names, share) in shade.items()
+  )
+  gold = ', gold' if label.is_gold else ''
+  return (
+    f'<button type="button" aria-pressed="{str(pressed).lower()}" '
+    f'title="{escape(label.id)}" '
+    f'data-why="{escape(_why(explained, label, n_top))}" '
+    f'data-words="{escape(data)}">{escape(label.name or label.id)} '
+    f'{label.score:.2f}{gold}</button>'
+  )
+
+
+def _why(
+  explained: ExplainedDocument, label: ExplainedLabel, n_top: int
+) -> str:
+  """The words with the most attention, as text."""
+  weights_T = label.weights_T
+  at_W = np.argsort(-weights_T, kind='stable')[:n_top]
+  words = attended_words(
+    explained.document, explained.words, at_W, weights_T[at_W]
+  )
+  found = (f'{word.word} {_percent(word.weight)} %' for word in words)
+  return f'{label.name or label.id}: {", ".join(found) or "no words"}'
+
+
+def _texts(
+  explained: ExplainedDocument,
+  order: Sequence[int],
+  shade: Mapping[int, tuple[str, str]],
+) -> Iterator[str]:
+  """The zones' texts, those words in elements of their own."""
+  zones = {
+    name: text for name, text in explained.document.zones.items() if text
+  }
+  last = explained.words[-1] if explained.words else None
+  read = last is not None
+  for zone, text in zones.items():
+    if len(zones) > 1:
+      yield f'<h3>{escape(zone)}</h3>'
+    end = 0 if not read else len(text)
+    if last is not None and zone == last.zone:
+      end, read = last.end, False
+    body = _words(explained, order, shade, zone, text[:end])
+    yield f'<div class="text" dir="auto">{body}{_rest(text[end:])}</div>'
+
+
+def _words(
+  explained: ExplainedDocument,
+  order: Sequence[int],
+  shade: Mapping[int, tuple[str, str]],
+  zone: str,
+  text: str,
+) -> str:
+  parts, done = [], 0
+  for at in order:
+    place = explained.words[at]
+    if place.zone == zone:
+      names, share = shade.get(at, ('', ''))
+      title = f' title="{escape(share)} %"' if share else ''
+      classes = ' '.join(['word', *names.split('+')]).strip()
+      parts += [
+        escape(text[done : place.start]),
+        f'<span class="{classes}"{title}>',
+        # Pieces of an encoder may be parts of one character.
+        escape(text[max(done, place.start) : place.end]),
+        '</span>',
+      ]
+      done = max(done, place.end)
+  return ''.join(parts) + escape(text[done:])
+
+
+def _rest(text: str) -> str:
+  """What follows the last word that is read."""
+  if not split_words(text):
+    return escape(text)
+  title = 'The model reads no further.'
+  return f'<span class="unread" title="{title}">{escape(text)}</span>'

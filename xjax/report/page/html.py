@@ -1,0 +1,174 @@
+"""A report as one HTML file that needs nothing else."""
+
+import base64
+from html import escape
+
+from xjax.report.page.page import (
+  Block,
+  Cell,
+  Fold,
+  Listing,
+  Page,
+  Picture,
+  Section,
+  Table,
+  Text,
+)
+
+_STYLE = """\
+:root { color: #1b1f24; background: #fff; font: 15px/1.5 system-ui, "Segoe UI",
+  "Liberation Sans", "DejaVu Sans", sans-serif; }
+body { max-width: 1180px; margin: 0 auto; padding: 24px 32px 64px; }
+h1 { font-size: 27px; line-height: 1.25; margin: 0 0 6px; }
+h2 { font-size: 20px; margin: 40px 0 10px; padding-top: 14px;
+  border-top: 1px solid #d4d9df; }
+p, ul { margin: 8px 0; max-width: 900px; }
+nav { margin: 14px 0 0; font-size: 14px; }
+nav a { margin-right: 16px; white-space: nowrap; }
+a { color: #0b57a4; }
+pre { margin: 8px 0; padding: 9px 12px; background: #f3f5f7; font-size: 13px;
+  white-space: pre-wrap; overflow-wrap: anywhere; }
+.wide { overflow-x: auto; margin: 12px 0; }
+table { border-collapse: collapse; font-size: 13.5px;
+  font-variant-numeric: tabular-nums; }
+caption { text-align: left; color: #4d5660; padding: 4px 0; }
+th, td { padding: 4px 9px; text-align: right; vertical-align: top;
+  border-bottom: 1px solid #e4e8ec; }
+th { background: #f3f5f7; border-bottom: 1px solid #aeb6bf;
+  vertical-align: bottom; white-space: pre; line-height: 1.3; }
+.words { text-align: left; }
+td.words { overflow-wrap: break-word; }
+tr.marked td { background: #eef5fc; }
+tr.start td { border-top: 2px solid #c3cad1; }
+td small { display: block; color: #4d5660; font-size: 12px;
+  white-space: pre; line-height: 1.25; }
+.system { border-left: 10px solid; padding-left: 7px; }
+figure { margin: 18px 0 24px; }
+figure img { display: block; max-width: 100%; height: auto; }
+figcaption { color: #4d5660; font-size: 14px; max-width: 900px;
+  margin-top: 4px; }
+details { margin: 8px 0; }
+summary { cursor: pointer; font-weight: 600; padding: 3px 0; }
+"""
+
+
+def render_html(page: Page) -> str:
+  """The page as HTML; pictures, styles and all are in it.
+
+  A number that was rounded has the whole of it in `data-value` and `title`.
+  """
+  body = [f'<h1>{escape(page.title)}</h1>', _contents(page)]
+  body += [_section(i, section) for i, section in enumerate(page.sections)]
+  return html_file(page.title, '\n'.join(body))
+
+
+def html_file(title: str, body: str, style: str = '') -> str:
+  """A file that needs no other.
+
+  Args:
+    title: text.
+    body: HTML.
+    style: CSS, beside that of all pages.
+  """
+  return (
+    '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    # Without an icon of its own a browser asks the server for one.
+    '<link rel="icon" href="data:,">\n'
+    f'<title>{escape(title)}</title>\n<style>\n{_STYLE}{style}</style>\n'
+    f'</head>\n<body>\n{body}\n</body>\n</html>\n'
+  )
+
+
+def _contents(page: Page) -> str:
+  links = (
+    f'<a href="#part-{i}">{escape(section.title)}</a>'
+    for i, section in enumerate(page.sections)
+  )
+  return f'<nav aria-label="Contents">{" ".join(links)}</nav>'
+
+
+def _section(number: int, section: Section) -> str:
+  blocks = '\n'.join(map(_block, section.blocks))
+  return (
+    f'<section id="part-{number}">\n<h2>{escape(section.title)}</h2>\n'
+    f'{blocks}\n</section>'
+  )
+
+
+def _block(block: Block) -> str:
+  match block:
+    case Table():
+      return _table(block)
+    case Picture():
+      return _picture(block)
+    case Text():
+      tag = 'pre' if block.command else 'p'
+      return f'<{tag}>{escape(block.text)}</{tag}>'
+    case Listing():
+      items = ''.join(f'<li>{escape(item)}</li>' for item in block.items)
+      return f'<ul>{items}</ul>'
+    case Fold():
+      state = ' open' if block.open else ''
+      inner = '\n'.join(map(_block, block.blocks))
+      return (
+        f'<details{state}>\n<summary>{escape(block.title)}</summary>\n'
+        f'{inner}\n</details>'
+      )
+
+
+def _picture(picture: Picture) -> str:
+  # As an image of its own, so that the ids inside cannot meet another's.
+  data = base64.b64encode(picture.svg.encode()).decode()
+  return (
+    f'<figure>\n<img alt="{escape(picture.alt)}" '
+    f'src="data:image/svg+xml;base64,{data}">\n'
+    f'<figcaption>{escape(picture.caption)}</figcaption>\n</figure>'
+  )
+
+
+def _table(table: Table) -> str:
+  def words(i: int) -> str:
+    return ' class="words"' if i < table.n_text else ''
+
+  head = ''.join(
+    f'<th scope="col"{words(i)}>{escape(name)}</th>'
+    for i, name in enumerate(table.columns)
+  )
+  rows = [
+    f'<tr{_row_class(table, n)}>'
+    + ''.join(
+      f'<td{words(i)}{_full(cell)}>{_inner(cell)}</td>'
+      for i, cell in enumerate(row)
+    )
+    + '</tr>'
+    for n, row in enumerate(table.rows)
+  ]
+  caption = f'<caption>{escape(table.caption)}</caption>\n'
+  return (
+    f'<div class="wide"><table>\n{caption if table.caption else ""}'
+    f'<thead><tr>{head}</tr></thead>\n<tbody>\n'
+    + '\n'.join(rows)
+    + '\n</tbody>\n</table></div>'
+  )
+
+
+def _row_class(table: Table, n: int) -> str:
+  names = ['marked'] * (n in table.marked) + ['start'] * (n in table.starts)
+  return f' class="{" ".join(names)}"' if names else ''
+
+
+def _full(cell: Cell) -> str:
+  if cell.value is None:
+    return ''
+  return f' data-value="{cell.value!r}" title="{cell.value!r}"'
+
+
+def _inner(cell: Cell) -> str:
+  text = escape(cell.text)
+  if cell.best:
+    text = f'<b>{text}</b>'
+  if cell.colour:
+    style = f'border-color:{escape(cell.colour)}'
+    text = f'<span class="system" style="{style}">{text}</span>'
+  return f'{text}<small>{escape(cell.below)}</small>' if cell.below else text

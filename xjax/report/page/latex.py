@@ -1,0 +1,51 @@
+"""A table as LaTeX, with the rules of the package booktabs."""
+
+from xjax.report.page.page import Cell, Table
+
+_SPECIAL = str.maketrans(
+  {
+    '\\': r'\textbackslash{}',
+    '~': r'\textasciitilde{}',
+    '^': r'\textasciicircum{}',
+    '<': r'\textless{}',
+    '>': r'\textgreater{}',
+    '[': '{[}',  # after \\\\ it would begin an argument
+    **{c: f'\\{c}' for c in '&%$#_{}'},
+  }
+)
+
+
+def render_latex(table: Table) -> str:
+  r"""A tabular to be \input; the best of their peers are bold.
+
+  Text columns are to the left, numbers to the right. The document needs
+  \usepackage{booktabs}.
+  """
+  n_numbers = len(table.columns) - table.n_text
+  names = [escape_latex(' '.join(name.split())) for name in table.columns]
+  lines = [
+    f'\\begin{{tabular}}{{{"l" * table.n_text}{"r" * n_numbers}}}',
+    '\\toprule',
+    _row(names),
+    '\\midrule',
+    *(_row([_cell(cell) for cell in row]) for row in table.rows),
+    '\\bottomrule',
+    '\\end{tabular}',
+  ]
+  return '\n'.join(lines) + '\n'
+
+
+def escape_latex(text: str) -> str:
+  """Text in which no character is a command."""
+  return text.translate(_SPECIAL)
+
+
+def _row(cells: list[str]) -> str:
+  return f'{" & ".join(cells)} \\\\'
+
+
+def _cell(cell: Cell) -> str:
+  text = escape_latex(cell.text)
+  if cell.best:
+    text = f'\\textbf{{{text}}}'
+  return f'{text} {escape_latex(cell.below)}' if cell.below else text

@@ -1,0 +1,69 @@
+"""A report as Markdown: its words and tables, without the pictures."""
+
+from collections.abc import Iterator
+
+from xjax.report.page.page import (
+  Block,
+  Cell,
+  Fold,
+  Listing,
+  Page,
+  Picture,
+  Table,
+  Text,
+)
+
+# Would be markup, or end a cell.
+_SPECIAL = str.maketrans({c: f'\\{c}' for c in '\\`*_[]<>|#'})
+
+
+def render_markdown(page: Page) -> str:
+  """The page as Markdown with the tables of GitHub's dialect.
+
+  A picture is left out; what it was of stands in its place.
+  """
+  parts = [f'# {_escape(page.title)}']
+  for section in page.sections:
+    parts.append(f'## {_escape(section.title)}')
+    for block in section.blocks:
+      parts += _blocks(block, 3)
+  return '\n\n'.join(parts) + '\n'
+
+
+def markdown_table(table: Table) -> str:
+  """Lines of a table; the best of their peers are bold."""
+  names = [_escape(' '.join(name.split())) for name in table.columns]
+  rule = [
+    ':--' if i < table.n_text else '--:' for i in range(len(table.columns))
+  ]
+  rows = [names, rule, *([_cell(cell) for cell in row] for row in table.rows)]
+  return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
+
+
+def _blocks(block: Block, level: int) -> Iterator[str]:
+  match block:
+    case Table():
+      if block.caption:
+        yield _escape(block.caption)
+      yield markdown_table(block)
+    case Text():
+      yield f'    {block.text}' if block.command else _escape(block.text)
+    case Listing():
+      yield '\n'.join(f'- {_escape(item)}' for item in block.items)
+    case Picture():
+      yield f'*Picture, in the HTML report:* {_escape(block.alt)}'
+    case Fold():
+      yield f'{"#" * level} {_escape(block.title)}'
+      for inner in block.blocks:
+        yield from _blocks(inner, level + 1)
+
+
+def _cell(cell: Cell) -> str:
+  text = _escape(cell.text)
+  if cell.best:
+    text = f'**{text}**'
+  return f'{text} {_escape(cell.below)}' if cell.below else text
+
+
+def _escape(text: str) -> str:
+  return ' '.join(text.split()).translate(_SPECIAL)

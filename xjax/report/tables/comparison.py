@@ -1,0 +1,256 @@
+"""A comparison as tables, and as files."""
+
+from collections.abc import Iterator, Sequence
+import csv
+import dataclasses
+import os
+import pathlib
+from typing import Any
+
+from xjax.core.atomic import atomic_write, write_json
+from xjax.judge.comparison import FEWEST_LABELS, Difference, Gain
+from xjax.judge.metrics.significance import Interval
+from xjax.judge.metrics.slices import ALL
+from xjax.report.comparison import Compared, Seeds
+from xjax.report.page.latex import render_latex
+from xjax.report.page.page import MISSING, Cell, Table, number_cell
+from xjax.report.tables.protocols import plain_table
+
+# P-values from which a star is given.
+_STARS = ((0.01, '**'), (0.05, '*'))
+_COLUMNS = (
+  *('kind', 'slice', 'metric', 'system', 'baseline', 'value', 'change'),
+  *('low', 'high', 'error', 'p', 'holm', 'note'),
+)
+JSON, CSV, LATEX = 'comparison.json', 'comparison.csv', 'comparison.tex'
+
+
+def comparison_text(compared: Compared) -> str:
+  """All of a comparison as lines of text."""
+  differences, gains = (
+    compared.comparison.differences,
+    compared.comparison.gains,
+  )
+  base = compared.groups[0].name
+  parts = [_heading(compared), plain_table(difference_table(differences, base))]
+  if gains:
+    parts.append(
+      'Relative improvement in macro-F1 by training documents of the label\n'
+      + plain_table(gain_table(gains, base))
+    )
+  if compared.seeds:
+    parts.append(
+      'Runs that differ in their seeds\n'
+      + plain_table(seed_table(compared.seeds))
+    )
+  return '\n\n'.join([*parts, '\n'.join(_remarks(compared))])
+
+
+def _heading(compared: Compared) -> str:
+  first = compared.tested[compared.groups[0].name]
+  split = f', {first.split}' if first.split else ''
+  return (
+    f'baseline {compared.groups[0].name}{split}: '
+    f'{len(first.predictions):,} documents, '
+    f'{len(first.predictions.labels):,} labels'
+  )
+
+
+def _remarks(compared: Compared) -> Iterator[str]:
+  plan = compared.plan
+  yield (
+    f'{plan.level:.0%} intervals: paired bootstrap over documents, '
+    f'{plan.replicates:,} replicates; p: approximate randomization, two-sided, '
+    f'{plan.iterations:,} iterations; seed {plan.seed}'
+  )
+  if any(gain.t_p is not None for gain in compared.comparison.gains):
+    yield (
+      f'p of bins: macro t-test over labels, in bins of {FEWEST_LABELS} or more'
+    )
+  stars = ', '.join(f'{star} p < {p:g}' for p, star in reversed(_STARS))
+  several = len(compared.groups) > 2
+  yield stars + (', after Holm over the systems' if several else '')
+  yield from _by_what(compared)
+  for group in compared.groups:
+    yield from (run.remark for run in group.runs if run.remark)
+    if len(group.runs) > 1:
+      run = compared.tested[group.name]
+      yield f'{group.name}: tests are of {run.path}, the best run on dev'
+  yield from _why_missing(compared.comparison.differences)
+
+
+def _by_what(compared: Compared) -> Iterator[str]:
+  """By what labels weigh, where a metric depends on that."""
+  if any(metric.startswith('PS') for metric in compared.plan.metrics):
+    if any(run.weights_L is not None for run in compared.groups[0].runs):
+      yield 'labels weigh what --inv_prop says'
+    else:
+      a, b = compared.plan.propensity
+      yield f'propensities: A {a:g}, B {b:g}'
+
+
+def _why_missing(rows: Sequence[Difference]) -> Iterator[str]:
+  """A line per slice and reason, with the metrics that it explains."""
+  metrics: dict[tuple[str, str], dict[str, None]] = {}
+  for row in rows:
+    if row.note:
+      metrics.setdefault((row.slice, row.note), {})[row.metric] = None
+  for (slice_name, note), names in metrics.items():
+    yield f'{MISSING} {slice_name}, {", ".join(names)}: {note}'
+
+
+def difference_table(rows: Sequence[Difference], baseline: str) -> Table:
+  """A row per slice, metric and system."""
+  several = len({row.system for row in rows}) > 1
+  holm = ('Holm p',) if several else ()
+  return Table(
+    ('slice', 'metric', 'system', baseline, 'value', 'difference', 'interval')
+    + ('p', *holm, ''),
+    [
+      [
+        *map(Cell, (row.slice, row.metric, row.system)),
+        number_cell(row.baseline),
+        number_cell(row.value),
+        _signed(row.difference),
+        _interval(row.interval),
+        _p(row.p),
+        *([_p(row.holm)] if several else ()),
+        Cell(stars(row.holm)),
+      ]
+      for row in rows
+    ],
+    n_text=3,
+  )
+
+
+def gain_table(rows: Sequence[Gain], baseline: str) -> Table:
+  """A row per bin and system."""
+  several = len({row.system for row in rows}) > 1
+  holm = ('Holm p',) if several else ()
+  return Table(
+    ('metric', 'system', 'labels', baseline, 'value', 'change', 'interval')
+    + ('p', *holm, ''),
+    [
+      [
+        *map(Cell, (row.metric, row.system)),
+        Cell(f'{row.n_labels:,}', row.n_labels),
+        number_cell(row.baseline),
+        number_cell(row.value),
+        _signed(row.relative, percent=True),
+        _interval(row.interval, percent=True),
+        _p(row.t_p),
+        *([_p(row.holm)] if several else ()),
+        Cell(stars(row.holm)),
+      ]
+      for row in rows
+    ],
+    n_text=2,
+  )
+
+
+def seed_table(rows: Sequence[Seeds]) -> Table:
+  """A row per slice, metric and system of several runs."""
+  return Table(
+    ('slice', 'metric', 'system', 'mean', 'standard error', 'runs'),
+    [
+      [
+        *map(Cell, (row.slice, row.metric, row.system)),
+        number_cell(row.estimate.mean),
+        number_cell(row.estimate.error),
+        Cell(str(row.estimate.n), row.estimate.n),
+      ]
+      for row in rows
+    ],
+    n_text=3,
+  )
+
+
+def stars(p: float | None) -> str:
+  """How significant a p-value is."""
+  if p is None:
+    return ''
+  return next((star for most, star in _STARS if p < most), '')
+
+
+def _signed(value: float | None, percent: bool = False) -> Cell:
+  if value is None:
+    return Cell(MISSING)
+  return Cell(f'{value:+.1%}' if percent else f'{value:+.4f}', value)
+
+
+def _interval(interval: Interval | None, percent: bool = False) -> Cell:
+  if interval is None:
+    return Cell(MISSING)
+  low, high = (
+    _signed(end, percent).text for end in (interval.low, interval.high)
+  )
+  return Cell(f'[{low}, {high}]')
+
+
+def _p(value: float | None) -> Cell:
+  if value is None:
+    return Cell(MISSING)
+  return Cell('< 0.0001' if value < 5e-5 else f'{value:.4f}', value)
+
+
+def save_comparison(compared: Compared, folder: str | os.PathLike) -> None:
+  """Writes comparison.json, .csv and .tex.
+
+  Raises:
+    WriteError: one cannot be written.
+  """
+  folder = pathlib.Path(os.path.expanduser(folder))
+  write_json(folder / JSON, comparison_json(compared))
+  with atomic_write(folder / CSV) as file:
+    writer = csv.writer(file, lineterminator='\n')
+    writer.writerow(_COLUMNS)
+    writer.writerows(_csv_rows(compared))
+  base, found = compared.groups[0].name, compared.comparison
+  tables = [difference_table(found.differences, base)]
+  tables += [gain_table(found.gains, base)] if found.gains else []
+  tables += [seed_table(compared.seeds)] if compared.seeds else []
+  with atomic_write(folder / LATEX) as file:
+    file.write('\n'.join(map(render_latex, tables)))
+
+
+def comparison_json(compared: Compared) -> dict[str, Any]:
+  """The comparison as plain values, all that is in the tables and more."""
+  first = compared.tested[compared.groups[0].name]
+  return {
+    'baseline': compared.groups[0].name,
+    'split': first.split,
+    'n_docs': len(first.predictions),
+    'n_labels': len(first.predictions.labels),
+    'plan': dataclasses.asdict(compared.plan),
+    'systems': {
+      group.name: {
+        'runs': [str(run.path) for run in group.runs],
+        'tested': str(compared.tested[group.name].path),
+      }
+      for group in compared.groups
+    },
+    'differences': [
+      dataclasses.asdict(row) for row in compared.comparison.differences
+    ],
+    'gains': [dataclasses.asdict(row) for row in compared.comparison.gains],
+    'seeds': [dataclasses.asdict(row) for row in compared.seeds],
+  }
+
+
+def _csv_rows(compared: Compared) -> Iterator[tuple[Any, ...]]:
+  for row in compared.comparison.differences:
+    yield (
+      *('difference', row.slice, row.metric, row.system, row.baseline),
+      *(row.value, row.difference, *_ends(row.interval)),
+      *(row.p, row.holm, row.note),
+    )
+  for row in compared.comparison.gains:
+    yield (
+      *('gain', ALL, row.metric, row.system, row.baseline),
+      *(row.value, row.relative, *_ends(row.interval)),
+      *(row.t_p, row.holm, ''),
+    )
+
+
+def _ends(interval: Interval | None) -> tuple[Any, ...]:
+  return (None,) * 3 if interval is None else dataclasses.astuple(interval)

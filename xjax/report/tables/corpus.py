@@ -1,0 +1,105 @@
+"""The documents and labels that systems were judged on, in a table."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from xjax.data.schema import slice_masks
+from xjax.judge.metrics.label_sums import in_bins
+from xjax.judge.predictions import Predictions
+from xjax.report.page.page import Cell, Table, number_cell, text_cell
+
+_SLICES = {
+  'frequent': 'frequent (50 training documents or more)',
+  'few': 'few (1 to 49)',
+  'zero': 'zero (none)',
+  'held_out': 'held out of training',
+}
+
+
+def corpus_table(predictions: Predictions) -> Table:
+  """N, L, labels per document and documents per label, and how many are rare.
+
+  What only the training labels tell is left out where they are not known.
+  """
+  per_doc = predictions.gold.lengths
+  golden = np.bincount(
+    predictions.gold.values, minlength=len(predictions.labels)
+  )
+  rows = [
+    _row('documents (N)', len(predictions)),
+    _row('documents without gold', int((per_doc == 0).sum())),
+    _row('labels (L)', len(predictions.labels)),
+    _row('labels that are gold here', int((golden > 0).sum())),
+    _row('labels per document, mean', _mean(per_doc)),
+    _row('labels per document, median', float(np.median(per_doc))),
+    _row('labels per document, most', int(per_doc.max(initial=0))),
+    _row('documents per label here, mean', _mean(golden)),
+  ]
+  return Table(('', ''), [*rows, *_training_rows(predictions)])
+
+
+def _training_rows(predictions: Predictions) -> list[list[Cell]]:
+  counts = predictions.train_counts
+  if not predictions.n_train:
+    return [[Cell('training documents'), Cell('not known')]]
+  masks = slice_masks(counts, predictions.held_out)
+  return [
+    _row('training documents', predictions.n_train),
+    _row('training documents per label, mean', _mean(counts)),
+    _row('training documents per label, median', float(np.median(counts))),
+    *(
+      _row(f'labels: {_SLICES[name]}', int(mask.sum()))
+      for name, mask in masks.items()
+    ),
+  ]
+
+
+def _mean(values: np.ndarray) -> float:
+  return float(values.mean()) if len(values) else 0.0
+
+
+def _row(name: str, value: float | int) -> list[Cell]:
+  if type(value) is int:
+    return [Cell(name), number_cell(value)]
+  return [Cell(name), Cell(f'{value:.2f}', value)]
+
+
+def bin_table(predictions: Predictions) -> Table:
+  """Labels and gold labels by how many training documents a label has."""
+  gold_L = np.bincount(
+    predictions.gold.values, minlength=len(predictions.labels)
+  )
+  rows = [
+    [
+      Cell(name),
+      number_cell(int(mask.sum())),
+      number_cell(int(gold_L[mask].sum())),
+      number_cell(float(gold_L[mask].sum() / max(gold_L.sum(), 1))),
+    ]
+    for name, mask in in_bins(predictions.train_counts).items()
+  ]
+  columns = 'training documents', 'labels', 'gold here', 'share of gold'
+  return Table(columns, rows)
+
+
+def unlike_spaces(predictions: Mapping[str, Predictions]) -> Sequence[str]:
+  """Says which systems have another label space than the first.
+
+  Args:
+    predictions: of each system, by its name.
+  """
+  (first, one), *others = predictions.items()
+  return [
+    f'{name} has {len(p.labels):,} labels and {p.n_train:,} training '
+    f'documents, {first} {len(one.labels):,} and {one.n_train:,}: metrics over '
+    'labels, and slices, are not of the same labels.'
+    for name, p in others
+    if (len(p.labels), p.n_train) != (len(one.labels), one.n_train)
+  ]
+
+
+def system_table(rows: Sequence[Sequence[str]]) -> Table:
+  """Name, where it was read from, and what it is, of each system."""
+  columns = 'system', 'read from', 'judged', 'scores'
+  return Table(columns, [list(map(text_cell, row)) for row in rows], n_text=4)

@@ -1,0 +1,133 @@
+"""Metrics as plain-text tables."""
+
+from collections.abc import Iterable, Mapping, Sequence
+import re
+from typing import Any
+
+from xjax.judge.judge import LISTS, NOTES, PROTOCOL
+
+MODEL = 'model'
+PRIOR = 'popularity prior'
+USUAL_K = 5
+# What a model must beat the prior in; each with @k.
+COMPARED = ('RP', 'nDCG')
+
+
+def slice_table(
+  metrics: Mapping[str, Any], prior: Mapping[str, Any] | None = None
+) -> str:
+  """A table with a row per slice, and the popularity prior's below it.
+
+  Documents are those with gold in the slice; how many have none stands beside.
+  Slices without documents have a row of dashes; the prior has no row where its
+  lists do not reach. Below the table stand: each slice in which the model is
+  below the prior, and why a dash is a dash.
+
+  Args:
+    metrics: of the model, as from evaluate.evaluator.judge.
+    prior: of the popularity prior on the same split.
+
+  Returns:
+    Lines of text, without a newline at the end; values are fractions.
+  """
+  slices = metrics[PROTOCOL]
+  columns = _columns(next(iter(slices.values())))
+  priors = {
+    name: values
+    for name, values in (prior or {}).get(PROTOCOL, {}).items()
+    if _is_ranked(values, columns)
+  }
+  rows = [('slice', 'labels', 'documents', 'ranked by', *columns)]
+  for name, values in slices.items():
+    counts = name, f'{values["n_labels"]:,}', _documents(values)
+    rows.append((*counts, MODEL, *_cells(values, columns)))
+    if name in priors:
+      rows.append(('', '', '', PRIOR, *_cells(priors[name], columns)))
+  remarks = [
+    line
+    for name, values in slices.items()
+    for line in _below(name, values, priors.get(name, {}), columns)
+  ]
+  remarks += _dashes(MODEL, metrics.get(NOTES, {}), columns)
+  notes = (prior or {}).get(NOTES, {})
+  notes = {name: reasons for name, reasons in notes.items() if name in priors}
+  remarks += _dashes(PRIOR, notes, columns)
+  return '\n'.join([*align(rows, 4), *remarks])
+
+
+def align(rows: Sequence[Sequence[str]], n_text: int) -> list[str]:
+  """Lines of equal columns: the first n_text to the left, others right."""
+  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  return [
+    '  '.join(
+      cell.ljust(width) if i < n_text else cell.rjust(width)
+      for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ).rstrip()
+    for row in rows
+  ]
+
+
+def _columns(values: Mapping[str, Any]) -> list[str]:
+  """The metrics shown: at the smallest k and at 5 (or the largest k)."""
+  ks = sorted({int(k) for name in values for k in re.findall(r'@(\d+)', name)})
+  k = USUAL_K if USUAL_K in ks or not ks else ks[-1]
+  at_k = [f'{kind}@{k}' for kind in ('P', 'R', 'RP', 'nDCG', 'PSP')]
+  first = [f'P@{ks[0]}'] if ks and ks[0] != k else []
+  others = ['R-Precision', 'micro-F1', 'micro-F1-tuned', 'macro-F1']
+  return [m for m in (*first, *at_k, *others) if m in values]
+
+
+def _is_ranked(values: Mapping[str, Any], columns: Sequence[str]) -> bool:
+  """Whether there is something to compare a model's ranking with."""
+  ranking = [m for m in columns if '@' in m] or columns
+  return any(values.get(metric) is not None for metric in ranking)
+
+
+def _documents(values: Mapping[str, Any]) -> str:
+  """Those that ranking metrics are means over, and those left out."""
+  skipped = values['n_skipped']
+  without = f' ({skipped:,} without gold)' if skipped else ''
+  return f'{values["n_docs"]:,}{without}'
+
+
+def _cells(values: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
+  shown = (values.get(column) for column in columns)
+  return ['-' if value is None else f'{value:.3f}' for value in shown]
+
+
+def _below(
+  name: str,
+  values: Mapping[str, Any],
+  prior: Mapping[str, Any],
+  columns: Sequence[str],
+) -> Iterable[str]:
+  lower = []
+  for metric in columns:
+    ours, theirs = values.get(metric), prior.get(metric)
+    if metric.partition('@')[0] not in COMPARED or None in (ours, theirs):
+      continue
+    if ours < theirs:
+      lower.append(f'{metric} {ours:.4f} < {theirs:.4f}')
+  if lower:
+    yield f'! {name}: the model is BELOW the popularity prior: ' + ', '.join(
+      lower
+    )
+
+
+def _dashes(
+  who: str, notes: Mapping[str, Mapping[str, str]], columns: Sequence[str]
+) -> Iterable[str]:
+  """Why a dash is a dash; slices of which the same is said share a line."""
+  found: dict[tuple[str, str], list[str]] = {}
+  for name, reasons in notes.items():
+    if LISTS in reasons:
+      found.setdefault(('lists', reasons[LISTS]), []).append(name)
+    by_reason = {}
+    for metric in columns:
+      if metric in reasons:
+        by_reason.setdefault(reasons[metric], []).append(metric)
+    for reason, metrics in by_reason.items():
+      which = 'all' if len(metrics) == len(columns) else ', '.join(metrics)
+      found.setdefault((which, reason), []).append(name)
+  for (which, reason), names in found.items():
+    yield f'- {", ".join(names)}, {who}, {which}: {reason}'

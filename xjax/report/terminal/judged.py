@@ -1,0 +1,106 @@
+"""What judging has found, on the screen and in a folder."""
+
+from collections.abc import Mapping
+import os
+import pathlib
+from typing import Any
+
+from xjax.core.atomic import atomic_write, write_json
+from xjax.judge.criteria import Criteria
+from xjax.judge.judge import INTERVALS, NOTES, PROTOCOL
+from xjax.judge.metrics.protocols import PROTOCOLS
+from xjax.judge.per_document import document_lines
+from xjax.judge.predict import METRICS, PREDICTIONS, TABLE, write_table
+from xjax.judge.predictions import Predictions
+from xjax.report.page.latex import render_latex
+from xjax.report.tables.plain import slice_table
+from xjax.report.tables.protocols import (
+  WIDTH,
+  metrics_table,
+  plain_table,
+  protocol_table,
+  why_missing,
+  why_they_differ,
+)
+
+LATEX, DOCUMENTS = 'metrics.tex', 'documents.jsonl'
+
+
+def judgement_text(
+  metrics: Mapping[str, Any],
+  prior: Mapping[str, Any] | None = None,
+  full: bool = False,
+) -> str:
+  """Tables to be printed.
+
+  Args:
+    metrics: as from evaluate.judge.judge.
+    prior: of the popularity prior.
+    full: every metric, under our own protocol too.
+
+  Returns:
+    Under our own protocol a table by slice, beside the prior, and every metric
+    where that is asked for or there are intervals; under others, or several,
+    for each slice a table with a column per protocol, and below it why they
+    differ.
+  """
+  names = _protocols(metrics)
+  if names != [PROTOCOL]:
+    slices = dict.fromkeys(name for who in names for name in metrics[who])
+    parts = [_by_protocol(metrics, name) for name in slices]
+  elif full or INTERVALS in metrics:
+    # What is missing is told below the table that has it all.
+    shown = {name: each for name, each in metrics.items() if name != NOTES}
+    parts = [slice_table(shown, prior), _in_full(metrics)]
+  else:
+    parts = [slice_table(metrics, prior)]
+  if INTERVALS in metrics:
+    parts.append('[low, high]: 95% intervals, by bootstrap over documents.')
+  return '\n\n'.join(parts)
+
+
+def _in_full(metrics: Mapping[str, Any]) -> str:
+  lines = [plain_table(metrics_table(metrics, PROTOCOL), WIDTH)]
+  for name in metrics[PROTOCOL]:
+    if points := why_missing(metrics, name):
+      lines += [f'slice {name}', *points]
+  return '\n'.join(lines)
+
+
+def _by_protocol(metrics: Mapping[str, Any], name: str) -> str:
+  table = plain_table(protocol_table(metrics, name), WIDTH)
+  whys = why_they_differ(metrics, name) + why_missing(metrics, name)
+  return '\n'.join([f'slice {name}', table, *whys])
+
+
+def _protocols(metrics: Mapping[str, Any]) -> list[str]:
+  return [name for name in metrics if name in PROTOCOLS]
+
+
+def write_judgement(
+  folder: str | os.PathLike,
+  predictions: Predictions,
+  criteria: Criteria,
+  metrics: Mapping[str, Any],
+) -> None:
+  """Writes predictions.npz, metrics as .json, .csv and .tex, documents.jsonl.
+
+  So it is an evaluation that experiments.compare and .report take.
+
+  Args:
+    folder: made where it is not there; what it has of these is replaced.
+    predictions: that were judged.
+    criteria: what they were judged by.
+    metrics: what was found.
+  """
+  folder = pathlib.Path(folder).expanduser()
+  predictions.save(folder / PREDICTIONS)
+  write_json(folder / METRICS, metrics)
+  write_table(folder / TABLE, metrics)
+  with atomic_write(folder / LATEX) as file:
+    for protocol in _protocols(metrics):
+      table = render_latex(metrics_table(metrics, protocol))
+      file.write(f'% protocol {protocol}\n{table}')
+  with atomic_write(folder / DOCUMENTS) as file:
+    for line in document_lines(predictions, criteria):
+      file.write(line + '\n')

@@ -1,0 +1,104 @@
+"""What a sweep has come to: a table of its trials, and what is next."""
+
+from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from typing import Any
+
+from xjax.report.tables.plain import align
+from xjax.sweep.overrides import fields_of
+from xjax.sweep.store import Outcome, State, best_of
+from xjax.sweep.work import Work
+
+_ORDER = list(State)
+_WIDTH = 24  # of a cell; zones, or several fields at once, may be longer
+_REPORTED = 10  # systems that still make a readable page
+
+
+def sweep_summary(work: Work, outcomes: Sequence[Outcome]) -> str:
+  """Trials by value, how many came to what, errors, and commands.
+
+  Args:
+    work: whose trials they are.
+    outcomes: of all trials.
+
+  Returns:
+    Lines of text, without a newline at the end.
+  """
+  ranked = sorted(outcomes, key=_rank)
+  counts = ', '.join(
+    f'{sum(one.state is state for one in outcomes)} {state.value}'
+    for state in _ORDER
+  )
+  table = '\n'.join(align(list(_rows(work, ranked)), 2))
+  parts = [f'dev {work.metric}: {counts}\n{table}']
+  if failed := [one for one in outcomes if one.state is State.FAILED]:
+    parts.append('\n'.join(_failure(work, one) for one in failed))
+  if best := best_of(outcomes):
+    file = shlex.quote(str(work.folder.best))
+    parts.append(
+      f'The best, trial {best.number}, trains again with\n'
+      f'  python -m experiments.train --config={file} --workdir=DIR\n'
+      f'{_report(work, ranked)}'
+    )
+  return '\n\n'.join(parts)
+
+
+def _rank(outcome: Outcome) -> tuple[int, float, int]:
+  value = 0.0 if outcome.value is None else outcome.value
+  return _ORDER.index(outcome.state), -value, outcome.number
+
+
+def _rows(work: Work, outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
+  keys = list(dict.fromkeys(key for one in outcomes for key in one.parameters))
+  names = short_names(keys)
+  several = ['sd'] if work.seeds > 1 else []
+  yield ['trial', 'state', 'value', *several, *(names[key] for key in keys)]
+  for one in outcomes:
+    shown = [_number(one.deviation)] if several else []
+    cells = [_cell(one.parameters, key) for key in keys]
+    yield [str(one.number), one.state.value, _number(one.value), *shown, *cells]
+
+
+def short_names(keys: Sequence[str]) -> dict[str, str]:
+  """Fields by their last parts, where these tell them apart."""
+  short = {
+    key: '/'.join(dict.fromkeys(f.rpartition('.')[2] for f in fields_of(key)))
+    for key in keys
+  }
+  names = list(short.values())
+  return {k: v if names.count(v) == 1 else k for k, v in short.items()}
+
+
+def _number(value: float | None) -> str:
+  return '-' if value is None else f'{value:.4f}'
+
+
+def _cell(parameters: Mapping[str, Any], key: str) -> str:
+  value = parameters.get(key, '-')
+  text = f'{value:.4g}' if isinstance(value, float) else str(value)
+  return text if len(text) <= _WIDTH else f'{text[: _WIDTH - 3]}...'
+
+
+def _failure(work: Work, outcome: Outcome) -> str:
+  logs = work.folder.path / 'logs'
+  return (
+    f'! trial {outcome.number} failed: {outcome.error:.160} '
+    f'({logs}/{outcome.number:04d}*.txt)'
+  )
+
+
+def _report(work: Work, ranked: Sequence[Outcome]) -> str:
+  """The command that puts the best of the complete trials on a page."""
+  complete = [one for one in ranked if one.state is State.COMPLETE][:_REPORTED]
+  seeds = range(work.config.seed, work.config.seed + work.seeds)
+  folders = [
+    str(work.folder.place(one.number, seed if work.seeds > 1 else None).workdir)
+    for one in complete
+    for seed in seeds
+  ]
+  several = 'The best of them' if len(complete) == _REPORTED else 'All of them'
+  output = shlex.quote(f'--output={work.folder.path / "report.html"}')
+  return (
+    f'{several} on one page\n'
+    f'  python -m experiments.report {shlex.join(folders)} {output}'
+  )

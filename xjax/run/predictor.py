@@ -1,0 +1,244 @@
+"""A trained model from its workdir alone."""
+
+from collections.abc import Iterable, Sequence
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from xjax.config.run import Config
+from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
+from xjax.data.batches.feature_rows import FeatureRows
+from xjax.data.new_labels import add_new_labels
+from xjax.data.schema import Document, Label, LabelSpace, Split
+from xjax.judge.calibration import Calibration, readable_scores
+from xjax.judge.explained import AttendedWord, attended_words
+from xjax.run.abilities import check_describes, check_explains
+from xjax.run.added_labels import describe, widened
+from xjax.run.attention import Attention, attention_of
+from xjax.train.document_features import given_features
+from xjax.train.inputs import Inputs
+from xjax.train.sparse_inputs import SparseInputs
+from xjax.train.workdir import Workdir
+
+
+class Prediction(NamedTuple):
+  """A label predicted for a document.
+
+  Attributes:
+    id: of the label.
+    name: its descriptor.
+    score: a probability, calibrated where the run is; a margin that is not
+      calibrated stays one.
+  """
+
+  id: str
+  name: str
+  score: float
+
+
+class Explained(NamedTuple):
+  """A label predicted for a document, and why.
+
+  Attributes:
+    id, name, score: as of Prediction.
+    why: the words that it attends to most, most first.
+  """
+
+  id: str
+  name: str
+  score: float
+  why: tuple[AttendedWord, ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Predictor:
+  """Scores labels for text (a core.types.Scorer).
+
+  Attributes:
+    config: of the run.
+    space: its labels.
+    inputs: makes batches as the run did.
+    scorer: the model.
+    step: of its checkpoint.
+    workdir: its files.
+    calibration: of the scores that predict shows; topk gives them raw.
+  """
+
+  config: Config
+  space: LabelSpace
+  inputs: Inputs | SparseInputs
+  scorer: Scorer
+  step: int
+  workdir: Workdir
+  calibration: Calibration | None = None
+
+  @property
+  def score_kind(self) -> ScoreKind:
+    """What the scores of topk are."""
+    return self.scorer.score_kind
+
+  @property
+  def n_labels(self) -> int:
+    """Labels that it ranks, the first ones of the space."""
+    return self.scorer.n_labels
+
+  @property
+  def assigned_above(self) -> float | None:
+    """As of core.types.Scorer."""
+    return self.scorer.assigned_above
+
+  def topk(
+    self,
+    batch: Batch,
+    k: int,
+    weights: np.ndarray | None = None,
+    slices: Sequence[np.ndarray] = (),
+    allowed: np.ndarray | None = None,
+    sigmoid: tuple[float, float] = AS_LOGITS,
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """(ids_GBK, scores_GBK) as in core.types.Scorer."""
+    return self.scorer.topk(batch, k, weights, slices, allowed, sigmoid)
+
+  def batches(self, split: Split) -> Iterable[Batch]:
+    """Batches of a split, every document once, for the evaluator."""
+    return self.inputs.split_batches(split)
+
+  def text_batches(
+    self,
+    documents: Sequence[str | Document],
+    features: FeatureRows | None = None,
+  ) -> Iterable[Batch]:
+    """Batches of texts, every one once; no larger than they need."""
+    return self.inputs.text_batches(documents, features)
+
+  def predict(
+    self,
+    documents: Sequence[str | Document],
+    k: int = 20,
+    features: Sequence[np.ndarray] | None = None,
+  ) -> list[list[Prediction]]:
+    """The k best labels of each document.
+
+    Args:
+      documents: texts, or documents, of which the zones of the run are read.
+      k: length of the lists; shorter where labels run out.
+      features: of each document, where the run reads such: float [D], or
+        [tokens, D].
+
+    Returns:
+      For each document its labels, best first.
+
+    Raises:
+      ConfigError: features are missing, not read, or of another size.
+      DataError: features that cannot be.
+    """
+    rows = given_features(features, len(documents), self.config)
+    ids_NK, scores_NK = self._lists(documents, k, rows)
+    return [
+      self._predictions(ids_K, scores_K)
+      for ids_K, scores_K in zip(ids_NK, scores_NK, strict=True)
+    ]
+
+  def explain(
+    self, documents: Sequence[str | Document], k: int = 20, words: int = 5
+  ) -> list[list[Explained]]:
+    """As predict, with the words that each label attends to most.
+
+    Args:
+      documents, k: as of predict.
+      words: at most so many of each label.
+
+    Raises:
+      ConfigError: labels of this run do not attend to words.
+    """
+    check_explains(self.config)
+    ids_NK, scores_NK = self._lists(documents, k)
+    found = self.attention(documents, ids_NK, words)
+    return [
+      [
+        Explained(*label, why)
+        for label, why in zip(
+          self._predictions(ids_NK[row], scores_NK[row]),
+          self.why(document, found, row),
+        )
+      ]
+      for row, document in enumerate(documents)
+    ]
+
+  def attention(
+    self,
+    documents: Sequence[str | Document],
+    ids_NK: np.ndarray,
+    words: int,
+    n_first: int = 0,
+  ) -> Attention:
+    """What labels attend to, as attention_of; goes over all documents."""
+    # No document has more words: a large number takes no more memory.
+    words = min(words, self.config.data.tokens.max_tokens)
+    batches = self.text_batches(documents)
+    special = self.inputs.vocab.n_special
+    return attention_of(self.scorer, batches, ids_NK, words, special, n_first)
+
+  def why(
+    self, document: str | Document, attention: Attention, row: int
+  ) -> list[tuple[AttendedWord, ...]]:
+    """The words that the K labels of a row attend to most."""
+    read, words = self.inputs.document(document), self.inputs.words(document)
+    return [
+      attended_words(read, words, at_W, weights_W)[: attention.words]
+      for at_W, weights_W in zip(
+        attention.at_NKW[row], attention.weights_NKW[row], strict=True
+      )
+    ]
+
+  def with_labels(self, labels: Sequence[Label]) -> 'Predictor':
+    """A predictor that scores these labels beside the run's, by their names.
+
+    Args:
+      labels: with names, and ids that the run does not score.
+
+    Raises:
+      ConfigError: labels of this run are not known by their names.
+      DataError: an id or a name cannot be.
+    """
+    check_describes(self.config)
+    space = add_new_labels(self.space, labels)
+    vocab = self.inputs.vocab
+    rows = describe(labels, self.space, self.config, vocab, self.workdir)
+    scorer = widened(
+      self.scorer,
+      self.config,
+      space,
+      self.inputs.vocab_size,
+      rows,
+      self.workdir.architecture(),
+    )
+    return dataclasses.replace(self, space=space, scorer=scorer)
+
+  def _lists(
+    self,
+    documents: Sequence[str | Document],
+    k: int,
+    features: FeatureRows | None = None,
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """(ids_NK, scores_NK) over all labels."""
+    ids_NK = np.full((len(documents), k), PAD, np.int32)
+    scores_NK = np.full((len(documents), k), -np.inf, np.float32)
+    for batch in self.text_batches(documents, features):
+      ids_GBK, scores_GBK = self.topk(batch, k)
+      real_B = batch.doc_B != PAD
+      ids_NK[batch.doc_B[real_B]] = ids_GBK[0, real_B]
+      scores_NK[batch.doc_B[real_B]] = scores_GBK[0, real_B]
+    return ids_NK, scores_NK
+
+  def _predictions(
+    self, ids_K: np.ndarray, scores_K: np.ndarray
+  ) -> list[Prediction]:
+    real = ids_K != PAD
+    scores = readable_scores(scores_K[real], self.score_kind, self.calibration)
+    labels = (self.space.labels[i] for i in ids_K[real])
+    return [
+      Prediction(label.id, label.name, float(score))
+      for label, score in zip(labels, scores)
+    ]

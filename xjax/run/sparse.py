@@ -1,0 +1,255 @@
+"""Runs of linear models and label trees, over sparse features of documents."""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import pathlib
+import shutil
+import time
+
+from absl import logging
+import jax
+
+from xjax.config.run import Config
+from xjax.config.sparse import OnDevices
+from xjax.core.atomic import write_json
+from xjax.core.distributed import barrier, is_host0
+from xjax.core.errors import ConfigError, DataError
+from xjax.core.types import ScoreKind
+from xjax.data.config import TfidfConfig
+from xjax.data.formats.draft import TRAIN
+from xjax.data.schema import Corpus, LabelSpace
+from xjax.data.text.tfidf import Tfidf
+from xjax.run.calibration_of_run import saved_calibration
+from xjax.run.contract import Fitted
+from xjax.run.judging import JUDGED, Metrics
+from xjax.run.predictor import Predictor
+from xjax.run.sparse_training import (
+  TrainingData,
+  check_tree,
+  train_linear,
+  train_tree,
+)
+from xjax.score.config import LinearModel, TreeModel
+from xjax.score.linear.config import Loss
+from xjax.score.linear.part_files import PartFiles
+from xjax.score.trees.files import load_tree, save_tree
+from xjax.score.trees.links import Link
+from xjax.select.tree_scorer import TreeScorer
+from xjax.select.tree_search import TreeSearch
+from xjax.train.preemption import Preemption
+from xjax.train.sparse_inputs import (
+  RowInputs,
+  SparseInputs,
+  TextInputs,
+  fit_inputs,
+)
+from xjax.train.workdir import Workdir, read_json
+
+_STEP = 0  # there are no others
+_FLAT = 1  # nodes to open where all labels are below the root
+
+
+def load_sparse(folder: Workdir, config: Config) -> Predictor:
+  """The model of a run, from its workdir alone.
+
+  Raises:
+    DataError: a file of the workdir is missing or damaged.
+  """
+  made = _trained(folder, config)
+  method, kind = config.eval.calibration, made.score_kind
+  calibration = saved_calibration(folder, method, _STEP, kind)
+  return dataclasses.replace(made, calibration=calibration)
+
+
+def _trained(folder: Workdir, config: Config) -> Predictor:
+  """The model, not calibrated."""
+  searches, space = _searches(folder, config), folder.label_space()
+  inputs = _saved_inputs(folder, config, searches[0].weights.n_features)
+  _check_sizes(_files(folder, config), searches, inputs, space)
+  scorer = _scorer(config, searches)
+  return Predictor(config, space, inputs, scorer, _STEP, folder)
+
+
+@dataclasses.dataclass(frozen=True)
+class SparseFit:
+  """A run in its workdir (fitted.Fit).
+
+  Attributes:
+    config: of the run.
+    workdir: where it is kept.
+  """
+
+  config: Config
+  workdir: Workdir
+
+  def check_start(self) -> None:
+    """Refuses several processes where they would all do the same.
+
+    Raises:
+      ConfigError: that is so.
+    """
+    solver = getattr(self.config.train, 'solver', None)
+    if jax.process_count() > 1 and not isinstance(solver, OnDevices):
+      raise ConfigError(
+        f'{type(self.config.model).__name__} is trained by one process, with '
+        'threads: start it on one host; LinearModel with '
+        'config.train.solver=OnDevices(...) takes several'
+      )
+
+  def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
+    """Refuses a corpus without a label that has documents, or without a tree.
+
+    Raises:
+      ConfigError, DataError: that is so.
+    """
+    del prior
+    if not corpus.label_space.train_counts.any():
+      raise DataError('no document of train has a label: nothing is to learn')
+    if isinstance(self.config.model, TreeModel):
+      check_tree(self.config.model.tree, corpus.label_space)
+
+  def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
+    """Trains what is not trained yet."""
+    inputs = self._inputs(corpus)
+    if not all(path.exists() for path in _files(self.workdir, self.config)):
+      with preemption.deferred():
+        self._train(corpus, inputs, preemption.check)
+    for path in _files(self.workdir, self.config):
+      shutil.rmtree(_parts_of(path), ignore_errors=True)
+    self._note_search()
+    return Fitted(0, _STEP, _kind(self.config), lambda: self._model(corpus))
+
+  def _model(self, corpus: Corpus) -> Predictor:
+    # Calibrated where dev is judged, which is next.
+    made = _trained(self.workdir, self.config)
+    return dataclasses.replace(made, space=corpus.label_space)
+
+  def _note_search(self) -> None:
+    """Has splits judged anew where another search would judge them."""
+    model = self.config.model
+    if isinstance(model, LinearModel):
+      return
+    path = self.workdir.model / 'search.json'
+    beam = None if model.exact else model.beam
+    search = {'beam': beam, 'exact': model.exact}
+    same = path.exists() and read_json(path) == search
+    barrier('xjax:search')  # nobody still reads what is written now
+    if is_host0() and not same:
+      for split in JUDGED:
+        self.workdir.judged(split).unlink(missing_ok=True)
+      write_json(path, search)
+    barrier('xjax:searched')
+
+  def _inputs(self, corpus: Corpus) -> SparseInputs:
+    path = self.workdir.tfidf
+    if path.exists():
+      return _saved_inputs(self.workdir, self.config, 0)
+    inputs = fit_inputs(corpus.splits[TRAIN], self.config)
+    if isinstance(inputs, TextInputs) and is_host0():
+      inputs.featurise.save(path)
+    barrier('xjax:features')
+    return inputs
+
+  def _train(
+    self, corpus: Corpus, inputs: SparseInputs, between: Callable[[], None]
+  ) -> None:
+    started = time.monotonic()
+    split, space = corpus.splits[TRAIN], corpus.label_space
+    gold = split.gold.keep(split.gold.values < space.n_trained)
+    data = TrainingData(split, inputs.split_rows(split), gold, space, inputs)
+    between()
+    begun = time.monotonic()
+    for number, path in enumerate(_files(self.workdir, self.config)):
+      if not path.exists():
+        self._train_file(path, number, data, between)
+    logging.info(
+      'features: %.1f s; training, since this start: %.1f s',
+      begun - started,
+      time.monotonic() - begun,
+    )
+
+  def _train_file(
+    self,
+    path: pathlib.Path,
+    number: int,
+    data: TrainingData,
+    between: Callable[[], None],
+  ) -> None:
+    parts = PartFiles(_parts_of(path))
+    if isinstance(self.config.model, LinearModel):
+      tree, weights = train_linear(self.config, data, parts, between)
+    else:
+      tree, weights = train_tree(self.config, data, number, parts, between)
+    barrier('xjax:trained')  # nobody still looks for the file, or for parts
+    if is_host0():
+      save_tree(path, tree, weights)
+    barrier('xjax:saved')
+    logging.info('%s: %s; %d weights', path.name, tree, len(weights.values))
+
+
+def _files(folder: Workdir, config: Config) -> list[pathlib.Path]:
+  """Of all trees; one-vs-all is a tree of one depth."""
+  if isinstance(config.model, LinearModel):
+    return [folder.model / 'labels.npz']
+  return [
+    folder.model / f'tree_{number}.npz'
+    for number in range(config.model.n_trees)
+  ]
+
+
+def _parts_of(path: pathlib.Path) -> pathlib.Path:
+  """The folder of what is done of a file."""
+  return path.with_suffix('.parts')
+
+
+def _saved_inputs(
+  folder: Workdir, config: Config, n_features: int
+) -> SparseInputs:
+  if isinstance(config.data.tokens, TfidfConfig):
+    return TextInputs(config, Tfidf.load(folder.tfidf))
+  return RowInputs(config, n_features)
+
+
+def _searches(folder: Workdir, config: Config) -> list[TreeSearch]:
+  link = _link(config)
+  return [TreeSearch(*load_tree(path), link) for path in _files(folder, config)]
+
+
+def _check_sizes(
+  files: Sequence[pathlib.Path],
+  searches: Sequence[TreeSearch],
+  inputs: SparseInputs,
+  space: LabelSpace,
+) -> None:
+  """Refuses files that are of other labels or features than the run."""
+  read = inputs.featurise if isinstance(inputs, TextInputs) else inputs
+  for path, search in zip(files, searches, strict=True):
+    have = search.tree.n_labels, search.weights.n_features
+    if have != (space.n_trained, read.n_features):
+      raise DataError(
+        f'{path}: is of {have[0]} labels and {have[1]} features; the run has '
+        f'{space.n_trained} and {read.n_features}: a file of another run?'
+      )
+
+
+def _link(config: Config) -> Link:
+  if isinstance(config.model, LinearModel):
+    return Link.NONE
+  logistic = config.train.loss is Loss.LOGISTIC
+  return Link.SIGMOID if logistic else Link.L3_HINGE
+
+
+def _kind(config: Config) -> ScoreKind:
+  logistic = config.train.loss is Loss.LOGISTIC
+  return ScoreKind.LOGIT if logistic else ScoreKind.MARGIN
+
+
+def _scorer(config: Config, searches: list[TreeSearch]) -> TreeScorer:
+  flat = isinstance(config.model, LinearModel)
+  return TreeScorer(
+    searches,
+    _kind(config),
+    beam=_FLAT if flat else config.model.beam,
+    exact=not flat and config.model.exact,
+    workers=max(1, config.data.workers),
+  )

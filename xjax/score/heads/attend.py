@@ -1,0 +1,141 @@
+"""Attention of a chunk of labels to tokens, with gradients written out."""
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Float32
+
+from xjax.core.precision import product
+from xjax.score.heads.contract import TokenFeatures
+
+MASKED = -1e30  # finite: a row of no tokens at all must not make NaN
+
+
+def token_mask(features: TokenFeatures) -> Float32[Array, 'B T']:
+  """0 at a document's tokens and MASKED beyond them."""
+  return jnp.where(features.real_BT, 0.0, MASKED)
+
+
+@jax.custom_vjp
+def attend(
+  hidden_BTD: Float[Array, 'B T D'],
+  mask_BT: Float32[Array, 'B T'],
+  attention_CD: Float[Array, 'C D'],
+  output_CD: Float[Array, 'C D'],
+) -> Float32[Array, 'B C']:
+  """v_l . w_l for a chunk of labels.
+
+  The gradient is written out: with p = dz alpha, d(h_t . w_l) = p and
+  d(h_t . u_l) = p (h_t . w_l - v_l . w_l), so four products of the same size as
+  the forward's two and one pass over [C, B, T] make all of it. Labels come
+  first in those arrays: sums over tokens run along memory, and the products
+  need no transposed copies of them.
+
+  Args:
+    hidden_BTD: token features.
+    mask_BT: float32, 0 at tokens and MASKED beyond them.
+    attention_CD, output_CD: label rows, in the features' dtype.
+
+  Returns:
+    float32 [B, C].
+  """
+  return _attend(hidden_BTD, mask_BT, attention_CD, output_CD)[0]
+
+
+def _attend(
+  hidden_BTD: jax.Array,
+  mask_BT: jax.Array,
+  attention_CD: jax.Array,
+  output_CD: jax.Array,
+) -> tuple[jax.Array, tuple]:
+  documents, tokens, dim = hidden_BTD.shape
+  hidden_XD = hidden_BTD.reshape(documents * tokens, dim)
+  shape = (len(attention_CD), documents, tokens)
+  score_CBT = product(attention_CD, hidden_XD, (1, 1)).reshape(shape)
+  value_CBT = product(output_CD, hidden_XD, (1, 1)).reshape(shape)
+  score_CBT += mask_BT
+  # exp(score - max), whose sum divides only what was summed over tokens.
+  weight_CBT = jnp.exp(score_CBT - score_CBT.max(axis=2, keepdims=True))
+  total_CB = weight_CBT.sum(axis=2)
+  attended_CB = (weight_CBT * value_CBT).sum(axis=2) / total_CB
+  saved = hidden_XD, attention_CD, output_CD
+  return attended_CB.T, (*saved, value_CBT, weight_CBT, total_CB, attended_CB)
+
+
+def _attend_backward(saved: tuple, cotangent_BC: jax.Array) -> tuple:
+  hidden_XD, attention_CD, output_CD = saved[:3]
+  value_CBT, weight_CBT, total_CB, attended_CB = saved[3:]
+  shape = (len(attention_CD), len(hidden_XD))
+  dtype = hidden_XD.dtype
+  dvalue_CBT = weight_CBT * (cotangent_BC.T / total_CB)[:, :, None]
+  dscore_CBT = dvalue_CBT * (value_CBT - attended_CB[:, :, None])
+  # Without the barrier these are made again for each product that reads them.
+  dvalue_CX, dscore_CX = lax.optimization_barrier(
+    (
+      dvalue_CBT.astype(dtype).reshape(shape),
+      dscore_CBT.astype(dtype).reshape(shape),
+    )
+  )
+  dhidden_XD = product(dscore_CX, attention_CD, (0, 0))
+  dhidden_XD += product(dvalue_CX, output_CD, (0, 0))
+  return (
+    dhidden_XD.astype(dtype).reshape(*value_CBT.shape[1:], -1),
+    None,
+    product(dscore_CX, hidden_XD, (1, 0)).astype(dtype),
+    product(dvalue_CX, hidden_XD, (1, 0)).astype(dtype),
+  )
+
+
+attend.defvjp(_attend, _attend_backward)
+
+
+@jax.custom_vjp
+def attend_by_one(
+  hidden_BTD: Float[Array, 'B T D'],
+  mask_BT: Float32[Array, 'B T'],
+  rows_CD: Float[Array, 'C D'],
+) -> Float32[Array, 'B C']:
+  """As attend with the same rows twice, by half of its products.
+
+  With s_t = h_t . e_l and v its mean by alpha, ds_t = dz alpha_t (1 + s_t - v).
+
+  Args:
+    hidden_BTD, mask_BT: as of attend.
+    rows_CD: e, in the features' dtype.
+
+  Returns:
+    float32 [B, C].
+  """
+  return _attend_by_one(hidden_BTD, mask_BT, rows_CD)[0]
+
+
+def _attend_by_one(
+  hidden_BTD: jax.Array, mask_BT: jax.Array, rows_CD: jax.Array
+) -> tuple[jax.Array, tuple]:
+  documents, tokens, dim = hidden_BTD.shape
+  hidden_XD = hidden_BTD.reshape(documents * tokens, dim)
+  shape = (len(rows_CD), documents, tokens)
+  score_CBT = product(rows_CD, hidden_XD, (1, 1)).reshape(shape)
+  masked_CBT = score_CBT + mask_BT
+  weight_CBT = jnp.exp(masked_CBT - masked_CBT.max(axis=2, keepdims=True))
+  total_CB = weight_CBT.sum(axis=2)
+  attended_CB = (weight_CBT * score_CBT).sum(axis=2) / total_CB
+  saved = hidden_XD, rows_CD, score_CBT, weight_CBT, total_CB, attended_CB
+  return attended_CB.T, saved
+
+
+def _attend_by_one_backward(saved: tuple, cotangent_BC: jax.Array) -> tuple:
+  hidden_XD, rows_CD, score_CBT, weight_CBT, total_CB, attended_CB = saved
+  dtype = hidden_XD.dtype
+  dscore_CBT = weight_CBT * (cotangent_BC.T / total_CB)[:, :, None]
+  dscore_CBT *= 1 + score_CBT - attended_CB[:, :, None]
+  dscore_CX = dscore_CBT.astype(dtype).reshape(len(rows_CD), -1)
+  dhidden_XD = product(dscore_CX, rows_CD, (0, 0)).astype(dtype)
+  return (
+    dhidden_XD.reshape(*score_CBT.shape[1:], -1),
+    None,
+    product(dscore_CX, hidden_XD, (1, 0)).astype(dtype),
+  )
+
+
+attend_by_one.defvjp(_attend_by_one, _attend_by_one_backward)

@@ -1,0 +1,76 @@
+"""Label-wise attention (LWAN): every label attends to a document by itself."""
+
+from collections.abc import Mapping
+
+from flax import nnx
+import jax
+from jaxtyping import Array, Float32
+import numpy as np
+
+from xjax.core.mesh import LABEL, padded_labels
+from xjax.score.heads.attend import attend, token_mask
+from xjax.score.heads.attention_weights import AttentionHead
+from xjax.score.heads.contract import TokenFeatures, padded_row
+
+
+class LabelAttention(AttentionHead):
+  """BIGRU-LWAN's head (Mullenbach et al. 2018; Chalkidis et al. 2019, Sec. 4).
+
+  a_tl = h_t . u_l; alpha = softmax of a over the document's tokens;
+  v_l = sum_t alpha_tl h_t; logit_l = v_l . w_l + b_l. Since v_l . w_l is
+  sum_t alpha_tl (h_t . w_l), two products with [D, C] and a weighted sum over
+  tokens are enough, and no [B, C, D] array is made.
+
+  Attributes:
+    attention: u, float32 [L, D].
+    output: w, float32 [L, D].
+    bias: b, float32 [L].
+  """
+
+  def __init__(
+    self,
+    n_labels: int,
+    dim: int,
+    *,
+    chunk: int,
+    bias: np.ndarray | None = None,
+    rngs: nnx.Rngs,
+  ):
+    """Random rows of about unit length.
+
+    Args:
+      n_labels: labels; rows are padded to a multiple that shards evenly.
+      dim: size D of the token features.
+      chunk: labels scored at a time.
+      bias: [L] first output biases; None: zeros.
+      rngs: stream `params`.
+    """
+    self.n_labels = n_labels
+    self.chunk = chunk
+    rows = padded_labels(n_labels)
+    normal = nnx.initializers.normal(dim**-0.5)
+    row_sharding = (LABEL, None)
+    self.attention = nnx.Param(
+      normal(rngs.params(), (rows, dim)), out_sharding=row_sharding
+    )
+    self.output = nnx.Param(
+      normal(rngs.params(), (rows, dim)), out_sharding=row_sharding
+    )
+    self.bias = nnx.Param(padded_row(bias, rows), out_sharding=(LABEL,))
+
+  def logits(
+    self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
+  ) -> Float32[Array, 'B C']:
+    """logits_BC of a chunk of label rows, by masked attention over tokens."""
+    hidden_BTD = features.hidden_BTD
+    attended_BC = attend(
+      hidden_BTD,
+      token_mask(features),
+      self.queries(chunk).astype(hidden_BTD.dtype),
+      chunk['output'].astype(hidden_BTD.dtype),
+    )
+    return attended_BC + chunk['bias']
+
+  def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C D']:
+    """u_CD."""
+    return chunk['attention']

@@ -1,0 +1,119 @@
+"""One-vs-all: a dense layer on one vector per document."""
+
+from collections.abc import Mapping
+
+from flax import nnx
+import jax
+from jaxtyping import Array, Float, Float32
+import numpy as np
+
+from xjax.core.mesh import padded_labels
+from xjax.core.precision import product
+from xjax.score.heads.contract import ALL_DEVICES, Head, padded_row
+from xjax.score.heads.first_rows import first_rows
+from xjax.score.heads.storage import Storage, weights
+
+
+class OneVsAll(Head):
+  """A dense output layer, logit_l = document . k_l + b_l.
+
+  BIGRU-ATT's and HAN's (Chalkidis et al. 2019, Section 4), and the classifier
+  of XMC systems from four thousand labels to a hundred million: label rows lie
+  on all devices, each a part of its own, and may be stored in 2 bytes or 1 a
+  weight where training writes them itself (heads/fused.py).
+
+  Attributes:
+    kernel: k, [L, D] of storage.dtype.
+    exponent: of Storage.FLOAT8, int8 [L]: k is what kernel says times
+      2^exponent.
+    bias: b, float32 [L].
+    bottleneck: float32 [document's size, D], what makes D features of a
+      document's vector; or None.
+    storage: what the kernel is stored as.
+  """
+
+  axes = ALL_DEVICES
+
+  def __init__(
+    self,
+    n_labels: int,
+    dim: int,
+    *,
+    chunk: int,
+    bias: np.ndarray | None = None,
+    storage: Storage = Storage.FLOAT32,
+    bottleneck: int = 0,
+    rngs: nnx.Rngs,
+  ):
+    """Random rows of about unit length.
+
+    Args:
+      n_labels: labels; rows are padded to a multiple that shards evenly.
+      dim: size of a document's vector.
+      chunk: labels scored at a time.
+      bias: [L] first biases; None: zeros.
+      storage: what the kernel is stored as.
+      bottleneck: size D of what label rows read; 0: the document's vector.
+      rngs: stream `params`.
+    """
+    self.n_labels = n_labels
+    self.chunk = chunk
+    self.storage = storage
+    if bottleneck:
+      normal = nnx.initializers.normal(dim**-0.5)
+      self.bottleneck = nnx.Param(normal(rngs.params(), (dim, bottleneck)))
+      dim = bottleneck
+    else:
+      self.bottleneck = None
+    rows = padded_labels(n_labels)
+    arrays = first_rows(rngs.params(), rows, dim, storage)
+    sharding = (ALL_DEVICES, None)
+    self.kernel = nnx.Param(arrays['kernel'], out_sharding=sharding)
+    self.bias = nnx.Param(padded_row(bias, rows), out_sharding=sharding[:1])
+    if 'exponent' in arrays:
+      exponent = arrays['exponent']
+      self.exponent = nnx.Param(exponent, out_sharding=sharding[:1])
+
+  def prepare(self, document_BD: Float[Array, 'B E']) -> Float[Array, 'B D']:
+    """What label rows read of a document's vector."""
+    if self.bottleneck is None:
+      return document_BD
+    dtype = document_BD.dtype
+    into = self.bottleneck.astype(dtype)
+    return product(document_BD, into, (1, 0), into=dtype)
+
+  def logits(
+    self, document_BD: Float[Array, 'B D'], chunk: Mapping[str, jax.Array]
+  ) -> Float32[Array, 'B C']:
+    """logits_BC of a chunk of label rows, summed in float32."""
+    kernel_CD = weights(chunk, document_BD.dtype)
+    return scores(document_BD, kernel_CD) + chunk['bias']
+
+
+@jax.custom_vjp
+def scores(
+  document_BD: Float[Array, 'B D'], kernel_CD: Float[Array, 'C D']
+) -> Float32[Array, 'B C']:
+  """The scores document . k_l, with gradients of products in one dtype.
+
+  Those that JAX derives multiply float32 derivatives with rounded operands:
+  slow where such are what the hardware is fast in.
+  """
+  return product(document_BD, kernel_CD, (1, 1))
+
+
+def _scores(document_BD: jax.Array, kernel_CD: jax.Array) -> tuple:
+  return scores(document_BD, kernel_CD), (document_BD, kernel_CD)
+
+
+def _scores_backward(saved: tuple, dlogits_BC: jax.Array) -> tuple:
+  document_BD, kernel_CD = saved
+  dtype = document_BD.dtype
+  dlogits_BC = dlogits_BC.astype(dtype)
+  return (
+    product(dlogits_BC, kernel_CD, (1, 0)).astype(dtype),
+    product(dlogits_BC, document_BD, (0, 0)).astype(dtype),
+  )
+
+
+scores.defvjp(_scores, _scores_backward)

@@ -1,0 +1,89 @@
+"""How the weights of label rows are stored.
+
+Nothing but the stored weights is kept from step to step: there is no float32
+copy (ELMO, ICML 2025). So a step's change, mostly far smaller than the
+spacing of such numbers, is rounded stochastically, or what rounding leaves out
+is kept for labels that have many documents.
+"""
+
+from collections.abc import Mapping
+import enum
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Float32, UInt32
+
+from xjax.score.heads.rounding import E4M3, power_of_2, to_bfloat16, to_e4m3
+
+Rows = Mapping[str, jax.Array]
+
+
+class Storage(enum.Enum):
+  """What a weight is stored as.
+
+  FLOAT32: 4 bytes.
+  BFLOAT16: 2 bytes, rounded stochastically.
+  COMPENSATED: as BFLOAT16, and labels with many documents keep what rounding
+    left out in 2 bytes more (Kahan summation).
+  FLOAT8: 1 byte, E4M3, rounded stochastically, with a power of 2 for each row.
+    The array is of the numbers' bits: on CPUs, XLA converts arrays of 8-bit
+    floats as a whole where a chunk of them is written.
+  """
+
+  FLOAT32 = 'float32'
+  BFLOAT16 = 'bfloat16'
+  COMPENSATED = 'compensated'
+  FLOAT8 = 'float8'
+
+  @property
+  def bytes(self) -> int:
+    """Of a weight."""
+    return self.dtype.itemsize
+
+  @property
+  def dtype(self) -> jnp.dtype:
+    """Of the stored array."""
+    match self:
+      case Storage.FLOAT32:
+        return jnp.dtype(jnp.float32)
+      case Storage.BFLOAT16 | Storage.COMPENSATED:
+        return jnp.dtype(jnp.bfloat16)
+      case Storage.FLOAT8:
+        return jnp.dtype(jnp.uint8)
+
+
+def stored(
+  storage: Storage,
+  values_CD: Float32[Array, 'C D'],
+  bits_CD: UInt32[Array, 'C D'],
+) -> dict[str, jax.Array]:
+  """The arrays, by name, that weights are stored in.
+
+  Args:
+    storage: what as.
+    values_CD: the weights.
+    bits_CD: random.
+
+  Returns:
+    kernel [C, D] of storage.dtype, and of FLOAT8 exponent, int8 [C].
+  """
+  match storage:
+    case Storage.FLOAT32:
+      return {'kernel': values_CD}
+    case Storage.BFLOAT16 | Storage.COMPENSATED:
+      return {'kernel': to_bfloat16(values_CD, bits_CD)}
+    case Storage.FLOAT8:
+      rounded_CD, exponent_C = to_e4m3(values_CD, bits_CD)
+      bits_CD = lax.bitcast_convert_type(rounded_CD, jnp.uint8)
+      return {'kernel': bits_CD, 'exponent': exponent_C}
+
+
+def weights(rows: Rows, dtype: DTypeLike) -> Float[Array, 'C D']:
+  """The stored weights as numbers of dtype."""
+  if 'exponent' not in rows:
+    return rows['kernel'].astype(dtype)
+  kernel_CD = lax.bitcast_convert_type(rows['kernel'], E4M3)
+  scale_C = power_of_2(rows['exponent']).astype(dtype)
+  return kernel_CD.astype(dtype) * scale_C[:, None]

@@ -1,0 +1,157 @@
+"""The loss over all labels, streamed over label chunks and mesh shards.
+
+One pass: each chunk's logits, loss, derivative and gradients are computed while
+they are in cache, and neither a [B, L] array nor a second forward pass is
+needed (Renee, Jain et al. 2023, Section 4; here for any head).
+"""
+
+import functools
+from typing import Any
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Bool, Float32, Int32
+
+from xjax.core.mesh import BATCH, DATA, LABEL
+from xjax.losses.contract import ChunkLoss, LabelWeights
+from xjax.score.heads import chunks
+from xjax.score.heads.contract import Head, HeadParts, row_spec, split_head
+from xjax.score.heads.terms import Chunk, Normaliser, chunk_loss, gold_of
+
+
+def head_loss(
+  head: Head,
+  features: Any,
+  positives_BP: Int32[Array, 'B P'],
+  mask_B: Bool[Array, ' B'],
+  loss: ChunkLoss,
+  weights: LabelWeights | None = None,
+) -> Float32[Array, '']:
+  """Sum of the loss over documents and labels.
+
+  Runs on the context mesh (`jax.set_mesh`), documents over its data axis and
+  label rows over the head's axes. The gradients are made in the forward pass;
+  the backward pass only scales them.
+
+  Args:
+    head: the head; padded label rows cost nothing.
+    features: the encoder's, a pytree of arrays with documents first.
+    positives_BP: int32 gold labels, PAD elsewhere; labels this head does not
+      score are ignored.
+    mask_B: bool, False for rows that only fill the batch: they cost nothing.
+    loss: of a chunk. A normalised one takes a pass more over the labels.
+    weights: float32, of as many rows as the head's parameters have, and cut and
+      sharded like them; None: all labels count alike.
+
+  Returns:
+    float32 scalar.
+  """
+  graphdef, rows, shared = split_head(head)
+  static = (graphdef, loss, head.n_labels, head.chunk, head.axes)
+  gold = (positives_BP, mask_B)
+  return _head_loss(static, rows, shared, features, weights, *gold)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _head_loss(static, rows, shared, features, weights, positives_BP, mask_B):
+  given = (rows, shared, features, weights, positives_BP, mask_B)
+  return _forward(static, *given)[0]
+
+
+def _forward(static, *given):
+  row = row_spec(static[-1])
+  batch = BATCH
+  run = jax.shard_map(
+    functools.partial(_shard_gradients, static),
+    in_specs=(row, P(), batch, row, batch, batch),
+    out_specs=(P(), row, P(), batch),
+    check_vma=False,
+  )
+  total, *gradients = run(*given)
+  return total, tuple(gradients)
+
+
+def _backward(static, gradients, cotangent):
+  del static
+  d_rows, d_shared, d_features = jax.tree.map(
+    lambda x: (x * cotangent).astype(x.dtype), gradients
+  )
+  return d_rows, d_shared, d_features, None, None, None
+
+
+_head_loss.defvjp(_forward, _backward)
+
+
+def _shard_gradients(
+  static, rows, shared, features, weights, positives_BP, mask_B
+):
+  """The loss and its gradients by rows, shared and features."""
+  graphdef, loss, n_labels, chunk, axes = static
+  parts = HeadParts(graphdef, rows, shared)
+  gold = chunks.all_documents(gold_of(positives_BP, mask_B), axes)
+  floats, filled = _floats(chunks.all_documents(features, axes))
+
+  def logits(cut, shared, floats):
+    return parts.logits(filled(floats), cut, shared)
+
+  def chunk_at(start, size, cut):
+    ids_C = chunks.labels(rows, axes, start, size)
+    learnt_C = ids_C < n_labels
+    if (learns_C := parts.learns(cut, shared)) is not None:
+      learnt_C &= learns_C
+    return Chunk(ids_C[0], learnt_C, chunks.cut(weights, start, size))
+
+  def look(seen, start, size):
+    cut = chunks.cut(rows, start, size)
+    logits_BC = logits(cut, shared, floats)
+    return seen.with_chunk(logits_BC, gold, chunk_at(start, size, cut))
+
+  def body(carry, start, size):
+    total, d_rows, d_wide = carry
+    cut = chunks.cut(rows, start, size)
+    logits_BC, pull = jax.vjp(logits, cut, shared, floats)
+    new, dlogits_BC = chunk_loss(
+      loss, logits_BC, gold, chunk_at(start, size, cut)
+    )
+    d_cut, *d_new = pull(dlogits_BC)
+    d_rows = chunks.written(d_rows, d_cut, start)
+    return total + new, d_rows, jax.tree.map(jnp.add, d_wide, tuple(d_new))
+
+  scan = functools.partial(
+    chunks.scan_chunks, rows=chunks.shard_rows(rows, n_labels), chunk=chunk
+  )
+  if loss.normalised:
+    seen = scan(look, Normaliser.start(len(gold.mask_B)))
+    loss = seen.over(axes, loss)
+  # Sums over chunks are kept in float32, whatever the products' dtype.
+  wide = jax.tree.map(
+    lambda x: jnp.zeros(x.shape, jnp.float32), (shared, floats)
+  )
+  start = (jnp.float32(0), jax.tree.map(jnp.zeros_like, rows), wide)
+  total, d_rows, (d_shared, d_floats) = scan(body, start)
+  d_floats = [
+    d.astype(x.dtype)
+    for d, x in zip(chunks.own_documents(d_floats, axes), floats)
+  ]
+  return (
+    lax.psum(total, (DATA, LABEL)),
+    d_rows if DATA in axes else lax.psum(d_rows, DATA),
+    lax.psum(d_shared, (DATA, LABEL)),
+    filled(d_floats, gradient=True),
+  )
+
+
+def _floats(features):
+  """The leaves that have gradients, and how to put such leaves back."""
+  leaves, structure = jax.tree.flatten(features)
+  at = [i for i, x in enumerate(leaves) if jnp.issubdtype(x.dtype, jnp.inexact)]
+
+  def filled(floats, gradient=False):
+    new = [None] * len(leaves) if gradient else list(leaves)
+    for i, x in zip(at, floats):
+      new[i] = x
+    return jax.tree.unflatten(structure, new)
+
+  return [leaves[i] for i in at], filled

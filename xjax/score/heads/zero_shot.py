@@ -1,0 +1,99 @@
+"""Zero-shot label attention: labels are known by their descriptors alone."""
+
+from collections.abc import Mapping
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float32
+import numpy as np
+
+from xjax.core.mesh import LABEL, padded_labels
+from xjax.core.precision import full_precision
+from xjax.score.heads.attend import attend_by_one, token_mask
+from xjax.score.heads.attention_weights import AttentionHead
+from xjax.score.heads.contract import TokenFeatures, padded_row
+from xjax.score.heads.frozen import Frozen
+
+
+class ZeroShot(AttentionHead):
+  """The head of ZERO-CNN-LWAN and ZERO-BIGRU-LWAN.
+
+  With e_l the frozen embedding of a label's descriptor, k_t = tanh(W h_t + b),
+  alpha = softmax of k_t . e_l over the document's tokens and v_l = sum_t
+  alpha_tl k_t, the logit is v_l . e_l + c (Rios & Kavuluru 2018, Section 3;
+  Chalkidis et al. 2019, Section 4). No parameter belongs to a label, so labels
+  without training documents are scored as all others; the loss leaves them out.
+
+  Attributes:
+    descriptors: e, float32 [L, E], frozen.
+    seen: float32 [L], frozen; 1 for labels with training documents.
+    kernel, bias: W, float32 [D, E], and b, [E].
+    offset: c, float32 []: a dot product alone cannot be as low as the logit of
+      a rare label's frequency.
+  """
+
+  def __init__(
+    self,
+    n_labels: int,
+    dim: int,
+    size: int,
+    *,
+    chunk: int,
+    seen: np.ndarray,
+    offset: float = 0.0,
+    rngs: nnx.Rngs,
+  ):
+    """A random projection; descriptors are zero until they are put in.
+
+    Args:
+      n_labels: labels; rows are padded to a multiple that shards evenly.
+      dim: size D of the token features.
+      size: E, of the descriptors' embeddings.
+      chunk: labels scored at a time.
+      seen: bool [L], the labels with training documents.
+      offset: first c.
+      rngs: stream `params`.
+    """
+    self.n_labels = n_labels
+    self.chunk = chunk
+    rows = padded_labels(n_labels)
+    self.descriptors = Frozen(
+      jnp.zeros((rows, size)), out_sharding=(LABEL, None)
+    )
+    self.seen = Frozen(padded_row(seen, rows), out_sharding=(LABEL,))
+    glorot = nnx.initializers.glorot_uniform()
+    self.kernel = nnx.Param(glorot(rngs.params(), (dim, size)))
+    self.bias = nnx.Param(jnp.zeros(size))
+    self.offset = nnx.Param(jnp.float32(offset))
+
+  def prepare(self, features: TokenFeatures) -> TokenFeatures:
+    """Keys k_BTE in the descriptors' space, 0 at padding.
+
+    So a document of no token has the logit c, as the sum over its tokens says.
+    """
+    hidden_BTD = features.hidden_BTD
+    kernel_DE = self.kernel[...].astype(hidden_BTD.dtype)
+    keys_BTE = jnp.matmul(
+      hidden_BTD, kernel_DE, precision=full_precision(hidden_BTD.dtype)
+    )
+    keys_BTE = jnp.tanh(keys_BTE + self.bias[...].astype(keys_BTE.dtype))
+    keys_BTE = jnp.where(features.real_BT[:, :, None], keys_BTE, 0)
+    return TokenFeatures(keys_BTE, features.lengths_B)
+
+  def logits(
+    self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
+  ) -> Float32[Array, 'B C']:
+    """logits_BC of a chunk of descriptors."""
+    keys_BTE = features.hidden_BTD
+    embedding_CE = self.queries(chunk).astype(keys_BTE.dtype)
+    attended_BC = attend_by_one(keys_BTE, token_mask(features), embedding_CE)
+    return attended_BC + self.offset[...]
+
+  def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C E']:
+    """e_CE."""
+    return jax.lax.stop_gradient(chunk['descriptors'])
+
+  def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array:
+    """bool_C, the labels with training documents."""
+    return chunk['seen'] > 0

@@ -1,0 +1,103 @@
+"""Embeddings of label descriptors, from word vectors."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+import dataclasses
+import math
+
+import numpy as np
+
+from xjax.data.schema import Label
+from xjax.data.text.word_vectors import WordVectors
+from xjax.data.text.words import (
+  FIRST_WORD_ID,
+  Vocabulary,
+  has_letters,
+  split_words,
+)
+from xjax.score.config import DescriptorConfig, DescriptorWeights
+
+
+def descriptor_words(label: Label, config: DescriptorConfig) -> tuple[str, ...]:
+  """The words of a label's name, perhaps of its other names too.
+
+  Of names without a letter, which are mere numbers, there are none.
+  """
+  names = (label.name, *label.alt) if config.alt else (label.name,)
+  return tuple(
+    word
+    for name in filter(has_letters, names)
+    for word in split_words(name)[: config.max_words]
+  )
+
+
+def all_words(labels: Iterable[Label]) -> Iterator[str]:
+  """The words of all names of labels, in order."""
+  for label in labels:
+    for name in filter(has_letters, (label.name, *label.alt)):
+      yield from split_words(name)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DescriptorEncoder:
+  """Turns labels into the weighted means of their descriptors' word vectors.
+
+  Weights by frequency are those of the labels a run has: a label that is added
+  later changes no other's embedding.
+
+  Attributes:
+    config: which words, and their weights.
+    vocab: numbers the words.
+    words: their vectors.
+    label_counts: word -> labels of the run that have it in their descriptors.
+    n_labels: labels of the run.
+  """
+
+  config: DescriptorConfig
+  vocab: Vocabulary
+  words: WordVectors
+  label_counts: Counter
+  n_labels: int
+
+  @classmethod
+  def of(
+    cls,
+    labels: Sequence[Label],
+    config: DescriptorConfig,
+    vocab: Vocabulary,
+    words: WordVectors,
+  ) -> 'DescriptorEncoder':
+    """The encoder of a run that has these labels."""
+    counts = Counter(
+      word
+      for label in labels
+      for word in dict.fromkeys(descriptor_words(label, config))
+    )
+    return cls(config, vocab, words, counts, len(labels))
+
+  def encode(self, labels: Sequence[Label]) -> np.ndarray:
+    """Embeddings, float32 [len(labels), E]; 0 where no word has a vector."""
+    rows = [self._embedding(label) for label in labels]
+    return np.asarray(rows, np.float32).reshape(len(labels), self.words.dim)
+
+  def _embedding(self, label: Label) -> np.ndarray:
+    words = [
+      (self.vocab.index[word], self._weight(word))
+      for word in descriptor_words(label, self.config)
+      if self.vocab.index.get(word, -1) >= FIRST_WORD_ID
+      and self.words.found[self.vocab.index[word]]
+    ]
+    total = sum(weight for _, weight in words)
+    if not total:
+      return np.zeros(self.words.dim, np.float32)
+    ids, weights = zip(*words)
+    return np.asarray(weights) @ self.words.vectors[list(ids)] / total
+
+  def _weight(self, word: str) -> float:
+    """1, or log((L + 1) / (labels with the word + 1)) + 1, never 0."""
+    match self.config.weights:
+      case DescriptorWeights.UNIFORM:
+        return 1.0
+      case DescriptorWeights.IDF:
+        found = self.label_counts[word]
+        return math.log((self.n_labels + 1) / (found + 1)) + 1

@@ -1,0 +1,90 @@
+"""Embeddings of label names, by a pretrained encoder."""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+
+from flax import nnx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tqdm
+
+from xjax.core.types import Ragged
+from xjax.data.schema import Label
+from xjax.data.text.subwords import Subwords
+from xjax.data.text.words import has_letters
+from xjax.score.config import DescriptorConfig
+from xjax.score.encoders.bert import Bert
+from xjax.score.encoders.mean import Mean
+from xjax.score.heads.contract import TokenFeatures
+
+_ROWS = 128  # names at a time
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NameEncoder:
+  """Turns labels into the mean of what the encoder makes of their tokens.
+
+  The mean over the last layer's states, special tokens included, brought to
+  length 1, as sentence encoders have it (Reimers and Gurevych 2019, Section
+  3.1). A label with several names has the mean of their embeddings.
+
+  Attributes:
+    config: which names, and how many tokens of each.
+    tokenizer: of the encoder.
+    bert: with its weights.
+  """
+
+  config: DescriptorConfig
+  tokenizer: Subwords
+  bert: Bert
+
+  def encode(self, labels: Sequence[Label]) -> np.ndarray:
+    """Embeddings, float32 [len(labels), E]; 0 where no name has a letter."""
+    names = [self._names(label) for label in labels]
+    vectors = self._vectors([name for each in names for name in each])
+    ends = np.cumsum([len(each) for each in names])
+    rows = np.zeros((len(labels), self.bert.dim), np.float32)
+    for row, (end, each) in enumerate(zip(ends, names)):
+      if each:
+        rows[row] = vectors[end - len(each) : end].mean(axis=0)
+    return rows
+
+  def _names(self, label: Label) -> list[str]:
+    names = (label.name, *label.alt) if self.config.alt else (label.name,)
+    return list(filter(has_letters, names))
+
+  def _vectors(self, names: Sequence[str]) -> np.ndarray:
+    """float32 [len(names), E], each of length 1."""
+    # Special tokens are not of the name.
+    longest = self.config.max_words + self.tokenizer.n_special
+    tokens = Ragged.of([self.tokenizer.encode(n, longest) for n in names])
+    order = np.argsort(tokens.lengths, kind='stable')
+    graphdef, params = nnx.split(self.bert)
+    run = jax.jit(functools.partial(_embedded, graphdef))
+    found = np.zeros((len(names), self.bert.dim), np.float32)
+    starts = range(0, len(names), _ROWS)
+    for start in tqdm.tqdm(starts, 'label names', disable=None, delay=2):
+      rows = order[start : start + _ROWS]
+      lengths = np.ones(_ROWS, np.int32)
+      lengths[: len(rows)] = tokens.lengths[rows]
+      # Few shapes: each is compiled.
+      width = max(8, 1 << int(lengths.max() - 1).bit_length())
+      ids_BT = np.full((_ROWS, width), self.tokenizer.pad_id, np.int32)
+      ids_BT[: len(rows)] = tokens.padded(rows, width, self.tokenizer.pad_id)
+      found[rows] = run(params, ids_BT, lengths)[: len(rows)]
+    return found
+
+
+def _embedded(
+  graphdef: nnx.GraphDef,
+  params: nnx.State,
+  ids_BT: jax.Array,
+  lengths_B: jax.Array,
+) -> jax.Array:
+  bert = nnx.merge(graphdef, params)
+  real_BT = jnp.arange(ids_BT.shape[1]) < lengths_B[:, None]
+  h_BTD = bert(ids_BT.T, real_BT.T, None).swapaxes(0, 1)
+  mean_BD = Mean(bert.dim)(TokenFeatures(h_BTD, lengths_B)).astype(jnp.float32)
+  return mean_BD / jnp.linalg.norm(mean_BD, axis=1, keepdims=True)

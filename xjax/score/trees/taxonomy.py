@@ -1,0 +1,79 @@
+"""Label trees of labels and their parents."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from xjax.core.errors import DataError
+from xjax.core.types import Ragged
+from xjax.score.trees.label_tree import NO_LABEL, LabelTree
+
+_ROOT = 0
+
+
+def taxonomy_tree(
+  ids: Sequence[str],
+  parents: Mapping[str, Sequence[str]],
+  gold: Ragged,
+) -> LabelTree:
+  """The tree in which each label lies below its first parent.
+
+  A parent that is no label is a node without one: it is trained, and never
+  predicted. A label with others below it is predicted where its node is, if
+  all documents of these have it too; else it gets a leaf of its own there.
+
+  Args:
+    ids: of the L labels.
+    parents: id -> ids of its parents, of labels and of others; without any, or
+      where it is not there, it lies below the root.
+    gold: N rows of labels, of train.
+
+  Raises:
+    DataError: a label is its own ancestor.
+  """
+  numbers = {id_: i + 1 for i, id_ in enumerate(ids)}
+  parent, label = [-1], [NO_LABEL]
+  todo = list(ids)
+  for id_ in todo:
+    above = next(iter(parents.get(id_, ())), None)
+    if above is not None and above not in numbers:
+      numbers[above] = len(numbers) + 1
+      todo.append(above)
+    parent.append(_ROOT if above is None else numbers[above])
+    label.append(len(label) - 1 if len(label) <= len(ids) else NO_LABEL)
+  try:
+    LabelTree.of(parent, label, len(ids))
+  except DataError as error:
+    raise DataError(
+      f'the parents of labels make no tree: {error}: is one its own ancestor?'
+    ) from error
+  _add_leaves(parent, label, _closed(parent, len(ids), gold))
+  return LabelTree.of(parent, label, len(ids))
+
+
+def _add_leaves(
+  parent: list[int], label: list[int], closed: np.ndarray
+) -> None:
+  """Gives labels a leaf below their node where it does not speak for them."""
+  for node in np.flatnonzero(~closed).tolist():
+    parent.append(node)
+    label.append(label[node])
+    label[node] = NO_LABEL
+
+
+def _closed(parent: Sequence[int], n_labels: int, gold: Ragged) -> np.ndarray:
+  """Bool [nodes]: all documents of the labels below it have its label."""
+  closed = np.ones(len(parent), bool)
+  above = np.asarray(parent)
+  document = np.repeat(np.arange(len(gold)), gold.lengths)
+  known = gold.values < n_labels
+  document, node = document[known], gold.values[known] + 1
+  has = document * np.int64(len(parent)) + node
+  for _ in range(len(parent)):
+    node = above[node]
+    document, node = document[node > _ROOT], node[node > _ROOT]
+    if not len(node):
+      break
+    there = np.isin(document * np.int64(len(parent)) + node, has)
+    closed[node[~there & (node <= n_labels)]] = False
+  return closed

@@ -1,0 +1,219 @@
+"""Exact selection of the k best labels, dense or streamed over chunks."""
+
+from collections.abc import Mapping, Sequence
+import functools
+from typing import Any
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Bool, Float, Float32, Int32
+
+from xjax.core.mesh import BATCH, DATA, LABEL, padded_labels
+from xjax.core.types import AS_LOGITS
+from xjax.score.heads import chunks
+from xjax.score.heads.contract import Head, HeadParts, row_spec, split_head
+from xjax.select.best import Best, with_chunk
+
+
+def head_topk(
+  head: Head,
+  features: Any,
+  k: int,
+  *,
+  weights: Float[Array, ' L_or_more'] | None = None,
+  slices: Sequence[Bool[Array, ' L_or_more']] = (),
+  allowed: Bool[Array, '*documents _'] | None = None,
+  sigmoid: tuple[float, float] = AS_LOGITS,
+  recall: float = 1.0,
+) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
+  """The k best labels of a head, without a [B, L] array.
+
+  Runs on the context mesh: each shard of labels keeps its own lists over its
+  chunks, and only those lists are gathered and merged. Exact, ties to the
+  lower index, the same for any chunk size and mesh given the same scores.
+  With chunks of 1024 labels or more, two chunks of logits are held at most
+  beside the lists, whatever the slices.
+
+  Args:
+    head: the head, whose scores are logits.
+    features: the encoder's, a pytree of arrays with documents first.
+    k: length of the lists.
+    weights, slices, allowed: as in core.types.Scorer; entries beyond the head's
+      labels are ignored, and those by document need not be as many. Where they
+      lie as label rows do and are as many, nothing of them is copied.
+    sigmoid: as in core.types.Scorer; static.
+    recall: below 1, on a TPU: the share of the k best labels that is at least
+      expected in a list, if labels come in random order. It is that of every
+      chunk's own k best; the best of all are among them, and none is lost more
+      often than its last, since a label is lost to better ones alone. Lists of
+      chunks and of shards are merged exactly.
+
+  Returns:
+    ids_GBK: int32, G = 1 + len(slices); PAD where labels run out.
+    scores_GBK: float32 logits, or log weight + log sigmoid(a logit + b) where
+      weights are given; -inf where ids are PAD.
+  """
+  graphdef, rows, shared = split_head(head)
+  filters = _filters(head.n_labels, weights, slices, allowed)
+  mesh = jax.sharding.get_abstract_mesh()
+  if any(mesh.shape[axis] > 1 for axis in head.axes):
+    width = padded_labels(head.n_labels)
+    filters = jax.tree.map(functools.partial(_resized, width), filters)
+  static = (graphdef, head.n_labels, head.chunk, k, sigmoid, recall, head.axes)
+  row = row_spec(head.axes)
+  run = jax.shard_map(
+    functools.partial(_shard_topk, static),
+    in_specs=(
+      row,
+      P(),
+      BATCH,
+      {name: _filter_spec(name, head.axes) for name in filters},
+    ),
+    out_specs=P(None, DATA),
+    check_vma=False,
+  )
+  return tuple(run(rows, shared, features, filters))
+
+
+def dense_topk(
+  scores_BL: Float[Array, 'B L'],
+  k: int,
+  *,
+  weights: Float[Array, ' L_or_more'] | None = None,
+  slices: Sequence[Bool[Array, ' L_or_more']] = (),
+  allowed: Bool[Array, '*documents L_or_more'] | None = None,
+  sigmoid: tuple[float, float] = AS_LOGITS,
+) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
+  """The same selection from logits that are all there.
+
+  Args:
+    scores_BL: float32 logits.
+    k, weights, slices, allowed, sigmoid: as in head_topk.
+
+  Returns:
+    ids_GBK, scores_GBK: as head_topk.
+  """
+  documents, n_labels = scores_BL.shape
+  filters = _filters(n_labels, weights, slices, allowed)
+  filters = jax.tree.map(functools.partial(_resized, n_labels), filters)
+  best = Best.none(1 + len(slices), documents, k)
+  real_L = jnp.ones(n_labels, bool)
+  found = _with_chunk(best, scores_BL, jnp.int32(0), real_L, filters, sigmoid)
+  return tuple(found)
+
+
+def _filter_spec(name: str, axes: tuple[str, ...]) -> P:
+  """Filters lie as label rows do; those by document, with what is scored."""
+  if name != 'allowed_BL':
+    return row_spec(axes)
+  documents = None if DATA in axes else DATA
+  return P(documents, *row_spec(axes))
+
+
+def _filters(
+  n_labels: int,
+  weights: jax.Array | None,
+  slices: Sequence[jax.Array],
+  allowed: jax.Array | None,
+) -> dict[str, Any]:
+  """The filters that are given, by name.
+
+  Slices stay apart, as a tuple: joined, they would be copied.
+  """
+  filters = {}
+  if weights is not None:
+    filters['weights_L'] = jnp.asarray(weights, jnp.float32)
+  if len(slices):
+    filters['slices_L'] = tuple(jnp.asarray(x, bool) for x in slices)
+  if allowed is not None:
+    allowed = jnp.asarray(allowed, bool)
+    filters['allowed_L' if allowed.ndim == 1 else 'allowed_BL'] = allowed
+  for name, given in filters.items():
+    for x in jax.tree.leaves(given):
+      if x.shape[-1] < n_labels:
+        raise ValueError(f'{name} has {x.shape[-1]} of {n_labels} labels')
+  return filters
+
+
+def _resized(width: int, x: jax.Array) -> jax.Array:
+  """Cut or padded to so many labels."""
+  missing = max(0, width - x.shape[-1])
+  return jnp.pad(x[..., :width], [(0, 0)] * (x.ndim - 1) + [(0, missing)])
+
+
+def _shard_topk(static, rows, shared, features, filters):
+  graphdef, n_labels, chunk, k, sigmoid, recall, axes = static
+  parts = HeadParts(graphdef, rows, shared)
+  features = chunks.all_documents(features, axes)
+  documents = jax.tree.leaves(features)[0].shape[0]
+
+  per_shard = chunks.shard_rows(rows, n_labels)
+  size = chunks.chunk_size(per_shard, chunk)
+
+  def body(i, best):
+    # The last chunk reaches back into the one before: all have one size, and
+    # there is one program, with one chunk's logits.
+    start = jnp.minimum(i * size, per_shard - size)
+    logits_BC = parts.logits(features, chunks.cut(rows, start, size), shared)
+    ids_C = chunks.labels(rows, axes, start, size)
+    real_C = (ids_C < n_labels) & (start + jnp.arange(size) >= i * size)
+    cut = jax.tree.map(
+      lambda x: lax.dynamic_slice_in_dim(x, start, size, axis=-1), filters
+    )
+    first = ids_C[0]
+    return _with_chunk(best, logits_BC, first, real_C, cut, sigmoid, recall)
+
+  best = Best.none(1 + len(filters.get('slices_L', ())), documents, k)
+  best = lax.fori_loop(0, -(-per_shard // size), body, best)
+  if lax.axis_size(axes) == 1:
+    return best
+  # Shards come in the order of their labels: ties still go to the lower index.
+  if DATA in axes:
+    best = lax.all_to_all(best, DATA, split_axis=1, concat_axis=2, tiled=True)
+  return lax.all_gather(best, LABEL, axis=2, tiled=True).first(k)
+
+
+def _with_chunk(
+  best: Best,
+  logits_BC: jax.Array,
+  first: jax.Array,
+  real_C: jax.Array,
+  filters: Mapping[str, Any],
+  sigmoid: tuple[float, float],
+  recall: float = 1.0,
+) -> Best:
+  """Lists [G, B, K] after a chunk of labels, those where real_C."""
+  scores_BC = _scores(logits_BC, real_C, filters, sigmoid)
+  every_C = jnp.ones_like(real_C)
+  masks_GC = jnp.stack([every_C, *filters.get('slices_L', ())])
+
+  def of_slice(given):
+    best, mask_C = given
+    masked_BC = jnp.where(mask_C, scores_BC, -jnp.inf)
+    return with_chunk(best, masked_BC, first, recall)
+
+  # One after the other: one masked copy of the scores at a time.
+  return lax.map(of_slice, (best, masks_GC))
+
+
+def _scores(
+  logits_BC: jax.Array,
+  real_C: jax.Array,
+  filters: Mapping[str, Any],
+  sigmoid: tuple[float, float],
+) -> jax.Array:
+  """Ranking scores, -inf where a label may not be selected."""
+  scores_BC = logits_BC.astype(jnp.float32)
+  allowed_BC = real_C[None]
+  if 'weights_L' in filters:
+    # In logs: the product with a probability would saturate.
+    if sigmoid != AS_LOGITS:
+      scores_BC = sigmoid[0] * scores_BC + sigmoid[1]
+    scores_BC = jax.nn.log_sigmoid(scores_BC) + jnp.log(filters['weights_L'])
+  if 'allowed_L' in filters:
+    allowed_BC = allowed_BC & filters['allowed_L']
+  if 'allowed_BL' in filters:
+    allowed_BC = allowed_BC & filters['allowed_BL']
+  return jnp.where(allowed_BC, scores_BC, -jnp.inf)

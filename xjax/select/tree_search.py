@@ -1,0 +1,189 @@
+"""The best labels of a label tree: beam search, and exact search.
+
+Nodes are scored from the root down, all documents of a batch together: those
+that open the same node share the look-up of its classifiers' features. A
+label's score is the sum of its path's links; with label weights w, labels rank
+by log w plus that. A node's bound is its own score plus the log of the largest
+weight below it: no label below has a better one, since links add at most 0
+(Schultheis et al. 2022, Appendix A.2, as a bound from above).
+
+Beam search opens the best nodes of each depth. Exact search begins with a
+narrow one, which finds k labels, and then opens every node whose bound is not
+below the worst of them: none that is left can have a better label.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+from typing import Self
+
+import numpy as np
+from scipy import sparse
+
+from xjax.core.types import PAD
+from xjax.score.linear.block_weights import BlockWeights
+from xjax.score.linear.dual import csr_arrays
+from xjax.score.trees.label_tree import NO_LABEL, LabelTree
+from xjax.score.trees.links import Link
+from xjax.select.tree_search_loops import open_next, score_children
+
+_LINKS = (Link.NONE, Link.SIGMOID, Link.L3_HINGE)
+_AHEAD = 2  # times k: labels that the beam before exact search should find
+_EVERY = 2**31 - 1  # nodes of a depth that are opened at most: all
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Found:
+  """The best labels of documents.
+
+  Attributes:
+    ids: int32 [N, K], by key descending, then label ascending; PAD where
+      labels run out.
+    keys: float64 [N, K], -inf where ids are PAD.
+    scores: float64 [N, K], the sums of links alone, likewise.
+    opened: int64 [N], nodes whose children were scored.
+  """
+
+  ids: np.ndarray
+  keys: np.ndarray
+  scores: np.ndarray
+  opened: np.ndarray
+
+  @classmethod
+  def none(cls, n: int, k: int) -> Self:
+    """Empty lists."""
+    return cls(
+      np.full((n, k), PAD, np.int32),
+      np.full((n, k), -np.inf),
+      np.full((n, k), -np.inf),
+      np.zeros(n, np.int64),
+    )
+
+  @classmethod
+  def joined(cls, parts: Sequence['Found']) -> Self:
+    """Of the documents of all parts, one after the other."""
+    fields = ('ids', 'keys', 'scores', 'opened')
+    return cls(
+      *(np.concatenate([getattr(p, f) for p in parts]) for f in fields)
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Squash:
+  """Log probabilities of scores: log sigmoid(a score + b), a > 0."""
+
+  a: float
+  b: float
+
+  def __call__(self, scores: np.ndarray) -> np.ndarray:
+    """As the search has it."""
+    return -np.logaddexp(0, -self.a * scores - self.b)
+
+
+_AS_IT_IS = Squash(1.0, 0.0)
+
+
+class TreeSearch:
+  """Searches one tree.
+
+  Attributes:
+    tree: over labels.
+    weights: a block for each inner node, in order.
+    link: of nodes' scores.
+  """
+
+  def __init__(self, tree: LabelTree, weights: BlockWeights, link: Link):
+    """Prepares nothing that grows with labels times features."""
+    self.tree, self.weights, self.link = tree, weights, link
+    self._inner = tree.degree > 0
+    parents = np.unique(tree.parent[tree.label != NO_LABEL])
+    self._labels_of_parent = tree.n_labels / max(1, len(parents))
+    even_L = np.zeros(tree.n_labels)
+    self._even = even_L, tree.widest_below(even_L)
+    self._blocks = (
+      np.cumsum(self._inner) - 1,
+      weights.columns,
+      weights.rows,
+      weights.features.view(np.uint32),
+      weights.entries,
+      weights.places,
+      weights.values,
+      weights.bias,
+    )
+
+  def beam(
+    self,
+    rows: sparse.csr_array,
+    k: int,
+    width: int,
+    log_weights_L: np.ndarray | None = None,
+    squash: Squash | None = None,
+  ) -> Found:
+    """Opens the best width nodes of each depth.
+
+    Args:
+      rows: float32 [N, D].
+      k: length of the lists.
+      width: of the beam.
+      log_weights_L: float64, -inf of labels that are not to be found; None: 0.
+      squash: makes scores log probabilities, before weights are added.
+    """
+    floors = np.full(rows.shape[0], -np.inf)
+    return self._run(rows, k, width, floors, log_weights_L, squash)
+
+  def exact(
+    self,
+    rows: sparse.csr_array,
+    k: int,
+    log_weights_L: np.ndarray | None = None,
+    squash: Squash | None = None,
+  ) -> Found:
+    """The k best of all labels; arguments are as of beam."""
+    width = 1 + math.ceil(_AHEAD * k / self._labels_of_parent)
+    first = self.beam(rows, k, width, log_weights_L, squash)
+    floors = first.keys[:, -1].copy()  # contiguous, as beam has them
+    found = self._run(rows, k, _EVERY, floors, log_weights_L, squash)
+    return dataclasses.replace(found, opened=found.opened + first.opened)
+
+  def _run(
+    self,
+    rows: sparse.csr_array,
+    k: int,
+    width: int,
+    floors: np.ndarray,
+    log_weights_L: np.ndarray | None,
+    squash: Squash | None,
+  ) -> Found:
+    tree, n = self.tree, rows.shape[0]
+    weights = self._even
+    if log_weights_L is not None:
+      weights = log_weights_L, tree.widest_below(log_weights_L)
+    indptr, indices, values = csr_arrays(rows)
+    # Always of the same types, since loops are compiled for each.
+    documents = indptr.astype(np.int64, copy=False), indices, values
+    found = Found.none(n, k)
+    # Opened nodes, those of a document side by side: what each is of, its
+    # number, its score.
+    opened = np.arange(n), np.zeros(n, np.int32), np.zeros(n)
+    while len(opened[0]):
+      ends = np.append(0, np.cumsum(tree.degree[opened[1]])).astype(np.int64)
+      children = np.empty(ends[-1])
+      score_children(
+        documents,
+        self._blocks,
+        _LINKS.index(self.link),
+        (*opened, ends),
+        np.argsort(opened[1], kind='stable'),
+        np.zeros(self.weights.n_features, np.int32),
+        children,
+      )
+      shown = squash or _AS_IT_IS
+      opened = open_next(
+        (tree.first_child, tree.label, self._inner),
+        weights,
+        (squash is not None, float(shown.a), float(shown.b)),
+        (width, floors),
+        (*opened, ends, children),
+        (found.ids, found.keys, found.scores, found.opened),
+      )
+    return found

@@ -1,0 +1,171 @@
+"""Refuses a sweep that cannot work, before anything starts."""
+
+from collections.abc import Iterator, Mapping
+import itertools
+import math
+from typing import Any
+
+from xjax.config.check import check_config
+from xjax.config.run import Config, NeuralTrain
+from xjax.core.errors import ConfigError
+from xjax.sweep.config import (
+  Grid,
+  Listed,
+  MedianPruning,
+  NoPruning,
+  Range,
+  Search,
+  Space,
+  Sweep,
+  Tpe,
+)
+from xjax.sweep.overrides import fields_of, overridden
+from xjax.sweep.trials import prescribed, text_of
+
+_MOST = 1000  # configs checked of a space; of a greater one, value by value
+
+
+def check_sweep(sweep: Sweep, config: Config, seeds: int) -> None:
+  """Checks names, types and ranges, and the config of every trial.
+
+  Args:
+    sweep: as get_sweep() made it.
+    config: that trials set fields of.
+    seeds: with which each trial is run.
+
+  Raises:
+    ConfigError: saying which field of the sweep or of a trial is wrong.
+  """
+  if faults := list(_faults(sweep, config, seeds)):
+    raise ConfigError('\n'.join(faults))
+  for values in _examples(sweep.search):
+    try:
+      check_config(overridden(config, values))
+    except ConfigError as error:
+      raise ConfigError(f'a trial with {spelled(values)}: {error}') from error
+
+
+def spelled(values: Mapping[str, Any]) -> str:
+  """What a trial sets, on a line."""
+  return ', '.join(f'{key}={text_of(value)}' for key, value in values.items())
+
+
+def metric_of(sweep: Sweep, config: Config) -> str:
+  """'slice/metric' by which trials are compared; '': none is named."""
+  named = isinstance(config.train, NeuralTrain) and config.train.best_metric
+  return sweep.metric or named or ''
+
+
+def _faults(sweep: Sweep, config: Config, seeds: int) -> Iterator[str]:
+  yield from _metric_faults(metric_of(sweep, config), config)
+  match sweep.pruning:
+    case MedianPruning(startup_trials=first, warmup_judgings=warmup):
+      if min(first, warmup) < 0:
+        yield f'get_sweep().pruning={sweep.pruning}: counts are at least 0'
+    case NoPruning():
+      pass
+    case other:
+      yield f'get_sweep().pruning={other!r}: NoPruning() or MedianPruning(...)'
+  yield from _search_faults(sweep.search)
+  fields = _fields(sweep.search)
+  if seeds > 1 and 'seed' in fields:
+    yield f'--seeds={seeds}: the sweep sets the field seed itself'
+
+
+def _metric_faults(metric: str, config: Config) -> Iterator[str]:
+  """What train.best_metric might not be either."""
+  train = NeuralTrain(best_metric=metric)
+  try:
+    check_config(Config(train=train, eval=config.eval))
+  except ConfigError as error:
+    yield str(error).replace('config.train.best_metric', 'get_sweep().metric')
+
+
+def _search_faults(search: Search) -> Iterator[str]:
+  match search:
+    case Listed(trials):
+      if not trials:
+        yield 'get_sweep().search.trials=(): lists no trial'
+      for trial in trials:
+        yield from _twice(list(trial))
+    case Grid(space):
+      ranges = [k for k, v in space.items() if isinstance(v, Range)]
+      for key in ranges:
+        yield f'get_sweep().search.space[{key!r}]: a grid has values, no Range'
+      yield from _space_faults(space)
+    case Tpe(space):
+      if search.n_trials < 1:
+        yield f'get_sweep().search.n_trials={search.n_trials}: at least 1'
+      yield from _too_many(search)
+      for name in ('seed', 'startup_trials'):
+        if getattr(search, name) < 0:
+          yield f'get_sweep().search.{name}: must be at least 0'
+      yield from _space_faults(space)
+    case other:
+      yield f'get_sweep().search={other!r}: Grid, Listed or Tpe'
+
+
+def _space_faults(space: Space) -> Iterator[str]:
+  if not space:
+    yield 'get_sweep().search.space={}: names no field'
+  yield from _twice(list(space))
+  for key, values in space.items():
+    where = f'get_sweep().search.space[{key!r}]'
+    match values:
+      case Range(low=low, high=high, log=log):
+        floor = 0 if log else -math.inf
+        if not floor < low < high < math.inf:
+          text = 'above 0, and ' if log else ''
+          yield f'{where}={values}: low must be {text}below high'
+      case tuple():
+        texts = [text_of(value) for value in values]
+        if not texts or len(set(texts)) < len(texts):
+          yield f'{where}={values}: must be different values, at least one'
+      case _:
+        yield f'{where}={values!r}: must be a tuple of values, or a Range'
+
+
+def _too_many(search: Tpe) -> Iterator[str]:
+  lists = [v for v in search.space.values() if isinstance(v, tuple)]
+  there_are = math.prod(map(len, lists))
+  if len(lists) == len(search.space) and there_are < search.n_trials:
+    yield (
+      f'get_sweep().search.n_trials={search.n_trials}: the space has but '
+      f'{there_are} combinations; Grid(space) tries them all'
+    )
+
+
+def _twice(keys: list[str]) -> Iterator[str]:
+  fields = [path for key in keys for path in fields_of(key)]
+  for path in sorted({path for path in fields if fields.count(path) > 1}):
+    yield f'get_sweep().search: {path} is set twice'
+
+
+def _fields(search: Search) -> set[str]:
+  keys: list[str] = []
+  match search:
+    case Listed(trials):
+      keys = [key for trial in trials for key in trial]
+    case Grid(space) | Tpe(space):
+      keys = list(space)
+  return {path for key in keys for path in fields_of(key)}
+
+
+def _examples(search: Search) -> Iterator[Mapping[str, Any]]:
+  """Every trial; of what is drawn from ranges, their ends."""
+  rows = prescribed(search)
+  if rows is not None:
+    yield from rows
+    return
+  ends = {key: _ends(values) for key, values in search.space.items()}
+  if math.prod(map(len, ends.values())) <= _MOST:
+    for row in itertools.product(*ends.values()):
+      yield dict(zip(ends, row, strict=True))
+    return
+  first = {key: values[0] for key, values in ends.items()}
+  for key, values in ends.items():
+    yield from ({**first, key: value} for value in values)
+
+
+def _ends(values: tuple | Range) -> tuple:
+  return (values.low, values.high) if isinstance(values, Range) else values

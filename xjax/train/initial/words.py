@@ -1,0 +1,68 @@
+"""A new run whose words begin with pretrained vectors."""
+
+import dataclasses
+import os
+
+import numpy as np
+
+from xjax.core.errors import ConfigError
+from xjax.data.text.word_vectors import read_word_vectors, vector_dim
+from xjax.data.text.words import Vocabulary
+from xjax.score.config import EmbeddingConfig, InputConfig
+from xjax.train.initial.warm_start import WORD_VECTORS, with_values
+from xjax.train.state import TrainState, by_path, from_paths
+
+
+def check_word_vectors(config: InputConfig) -> None:
+  """Refuses a file of vectors before anything is made for a run.
+
+  Raises:
+    ConfigError: they have another dimension than the embedding.
+    DataError: the file cannot be read, or is none of vectors.
+  """
+  path = _path(config)
+  dim = vector_dim(path) if path else None
+  if dim is not None and dim != config.dim:
+    raise ConfigError(
+      f'config.model.embedding.dim={config.dim}: the vectors of {path} have '
+      f'{dim} dimensions; both must be the same'
+    )
+
+
+def start_words(
+  state: TrainState, config: InputConfig, vocab: Vocabulary
+) -> tuple[TrainState, np.ndarray | None]:
+  """Puts the pretrained vectors, if the config names any, in a fresh state.
+
+  Words that the file lacks, padding and the unknown word keep what they have.
+
+  Args:
+    state: fresh; its word vectors are used up.
+    config: of the embedding.
+    vocab: numbers the words.
+
+  Returns:
+    The state, sharded as before.
+    found: bool [vocabulary], the words that the file has; None: no file.
+
+  Raises:
+    ConfigError: the vectors have another dimension than the embedding.
+    DataError: the file cannot be read, or has a fault.
+  """
+  path = _path(config)
+  if not path:
+    return state, None
+  check_word_vectors(config)
+  words = read_word_vectors(path, vocab)
+  params = by_path(state.params)
+  params[WORD_VECTORS] = with_values(
+    params[WORD_VECTORS], words.found[:, None], words.vectors
+  )
+  params = from_paths(state.params, params)
+  return dataclasses.replace(state, params=params), words.found
+
+
+def _path(config: InputConfig) -> str:
+  """The file of vectors; empty: none."""
+  vectors = config.vectors if isinstance(config, EmbeddingConfig) else ''
+  return os.path.expanduser(vectors)
