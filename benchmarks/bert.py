@@ -48,6 +48,7 @@ from xjax.score.config import (
   OneVsAllConfig,
 )
 from xjax.score.pretrained.architecture import Activation, Architecture
+from xjax.select.topk import head_topk
 from xjax.train.optimizer import make_optimizer
 from xjax.train.state import plan_state
 from xjax.train.step import make_train_step
@@ -227,7 +228,8 @@ def make_step(
 
   @jax.jit
   def best(params: nnx.State, batch: Batch) -> tuple[jax.Array, jax.Array]:
-    return nnx.merge(plan.graphdef, params).topk(batch, 50)
+    model = nnx.merge(plan.graphdef, params)
+    return head_topk(model.head, model.features(batch), 50)
 
   params = state.pop().params  # of the optimizer's slots there is no need
   return lambda: jax.block_until_ready(best(params, batch))

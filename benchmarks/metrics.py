@@ -27,9 +27,8 @@ import numpy as np
 from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.lists import Lists
 from xjax.judge.metrics.protocols import NAPKINXC
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = HERE.parent / 'tests' / 'parity' / 'peers.sh'

@@ -43,7 +43,7 @@ from jax import lax
 import jax.numpy as jnp
 
 from xjax.core.mesh import MeshConfig, make_mesh
-from xjax.core.precision import full_precision, product
+from xjax.core.numerics import full_precision, product
 from xjax.losses.bce import bce
 from xjax.score.heads.fused import Pace, RowStep, fused_loss
 from xjax.score.heads.ova import OneVsAll

@@ -22,12 +22,11 @@ from xjax.data.batches.sparse import SparseBatches
 from xjax.data.load import load_corpus
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import PROTOCOL, judge
-from xjax.judge.lists import Lists
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
-from xjax.run.chosen_strategy import AskedStrategy, Kind
+from xjax.judge.predictions import Lists
 from xjax.run.fit import load
-from xjax.run.strategy import Chooser
+from xjax.run.strategy import AskedStrategy, Chooser, Kind
 from xjax.select.ranked import Ranked
 from xjax.select.strategies import Chosen, choose
 

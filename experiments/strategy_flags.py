@@ -3,7 +3,7 @@
 from absl import flags
 
 from xjax.core.errors import ConfigError
-from xjax.run.chosen_strategy import AskedStrategy, Kind
+from xjax.run.strategy import AskedStrategy, Kind
 
 flags.disclaim_key_flags()
 

@@ -37,12 +37,15 @@ hypothesis.settings.load_profile('untimed')
 # which JAX's transformations fill with specs and None instead of arrays.
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CHECKED = [
-  f'xjax.{room}.{path.stem}'
-  for room in ('heads', 'losses', 'metrics')
+  '.'.join(['xjax', *room.split('/'), path.stem])
+  for room in ('score/heads', 'losses', 'judge/metrics', 'select')
   for path in sorted((ROOT / 'xjax' / room).glob('*.py'))
   if path.stem not in ('__init__', 'contract')
 ]
 install_import_hook(CHECKED, 'beartype.beartype')
+
+# Fixtures that tests of several rooms share.
+pytest_plugins = ['tests.fixtures.runs', 'tests.fixtures.trees']
 
 PEERS = pathlib.Path(os.environ.get('XJAX_PEERS_DIR', '/nowhere'))
 

@@ -12,8 +12,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ROOMS = (
-  'core data losses metrics heads linear trees models evaluate train search '
-  'report experiments'
+  'core data losses judge score select config train run sweep plan report '
+  'experiments'
 ).split()
 CODE = sorted(
   path

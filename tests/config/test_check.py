@@ -8,8 +8,10 @@ import pytest
 
 from xjax.config.check import check_config, field_fault
 from xjax.config.run import (
+  AverageConfig,
   ByOptimizer,
   Config,
+  EMAConfig,
   FusedAdagrad,
   FusedSGD,
   NeuralTrain,
@@ -39,7 +41,6 @@ from xjax.score.config import (
   PoolingConfig,
 )
 from xjax.score.heads.storage import Storage
-from xjax.train.average import AverageConfig, EMAConfig
 
 
 def broken(path: str, value: object, whole: Config | None = None) -> Config:

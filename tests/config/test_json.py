@@ -13,6 +13,7 @@ from xjax.config.run import (
   NoTrain,
   Optimizer,
   Schedule,
+  SWAConfig,
   shrink,
 )
 from xjax.core.errors import ConfigError, DataError
@@ -40,7 +41,6 @@ from xjax.score.config import (
   OneVsAllConfig,
 )
 from xjax.score.heads.storage import Storage
-from xjax.train.average import SWAConfig
 
 
 def rich():

@@ -3,10 +3,9 @@
 import pytest
 
 from xjax.config.check import check_config
-from xjax.config.run import Config, NeuralTrain, Schedule
+from xjax.config.run import Config, EMAConfig, NeuralTrain, Schedule, SWAConfig
 from xjax.core.errors import ConfigError
 from xjax.losses.config import ClassBalancedWeights, FocalConfig
-from xjax.train.average import EMAConfig, SWAConfig
 
 
 @pytest.mark.parametrize(

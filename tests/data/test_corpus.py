@@ -5,8 +5,8 @@ import pytest
 
 from xjax.core.errors import ConfigError
 from xjax.data.config import DataConfig
-from xjax.data.corpus import build_corpus
 from xjax.data.formats.draft import RawCorpus
+from xjax.data.load import build_corpus
 from xjax.data.schema import Document, Label, LabelSpace
 
 TRAIN = [('d1', 'ba'), ('d2', 'c'), ('d3', ''), ('d4', 'cab'), ('d5', 'a')]

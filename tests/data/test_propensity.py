@@ -7,8 +7,7 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.data.formats.xc_files import read_xc
-from xjax.data.propensity import propensity_weights
-from xjax.data.schema import Label, LabelSpace
+from xjax.data.schema import Label, LabelSpace, propensity_weights
 
 
 def test_propensities_by_hand():

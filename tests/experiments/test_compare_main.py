@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from xjax.core.types import Ragged, ScoreKind
-from xjax.judge.lists import Lists
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FEW = '--iterations=50', '--replicates=20', '--metrics=P@1,macro-F1@1'

@@ -13,8 +13,7 @@ import scipy.sparse
 
 from xjax.config.run import Config, shrink
 from xjax.core.types import Ragged, ScoreKind
-from xjax.judge.lists import Lists
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 from xjax.run.fit import fit
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

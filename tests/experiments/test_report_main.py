@@ -10,8 +10,7 @@ import pytest
 import scipy.sparse
 
 from xjax.core.types import Ragged, ScoreKind
-from xjax.judge.lists import Lists
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 
 
 @pytest.fixture

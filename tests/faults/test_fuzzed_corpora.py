@@ -17,7 +17,7 @@ from xjax.data.config import (
   XcFeaturesData,
   XcRepoData,
 )
-from xjax.data.formats.hierarchy import NOWHERE, label_levels
+from xjax.data.formats.taxonomy import NOWHERE, label_levels
 from xjax.data.load import load_corpus
 
 fuzzed = hypothesis.settings(

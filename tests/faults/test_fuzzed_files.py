@@ -17,7 +17,7 @@ from xjax.data.config import JsonlData, OnError
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
 from xjax.data.formats.descriptors import read_descriptors
-from xjax.data.formats.draft import plain_document, plain_record
+from xjax.data.formats.draft import plain_document, plain_record, to_bytes
 from xjax.data.formats.eurlex57k.records import (
   input_document,
   read_concepts,
@@ -30,7 +30,6 @@ from xjax.data.formats.jsonl import (
   read_documents,
   read_jsonl,
 )
-from xjax.data.formats.record_store import to_bytes
 from xjax.data.labels import read_label_list
 from xjax.data.schema import label_of
 

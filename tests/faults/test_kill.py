@@ -19,7 +19,7 @@ from xjax.train.checkpoint import intact_steps, read_meta, read_params
 from xjax.train.writers import CLOCK_FIELDS
 
 TESTS = pathlib.Path(__file__).parents[1]
-PROCESS = TESTS / 'train' / 'fit_process.py'
+PROCESS = TESTS / 'run' / 'fit_process.py'
 STEPS = 60
 KILLS = 10
 PREEMPTED = 75

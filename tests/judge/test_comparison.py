@@ -11,9 +11,8 @@ from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.judge.comparison import compare as compare_by, within
 from xjax.judge.comparison_plan import Plan
 from xjax.judge.judge import judge
-from xjax.judge.lists import Lists
 from xjax.judge.metrics.significance import Interval, holm
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 
 N, L, K = 60, 40, 12
 

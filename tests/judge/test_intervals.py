@@ -18,11 +18,10 @@ from xjax.judge.intervals import (
   randomized_sums,
 )
 from xjax.judge.judge import judge, judged_slices, thresholds
-from xjax.judge.lists import Lists
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.metrics.resampling import draws, leave_outs, n_groups, swaps
 from xjax.judge.metrics.significance import interval, randomization_p
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 from xjax.judge.slice import Slice
 
 N, L, K, TUNED = 40, 30, 6, 0.1

@@ -9,15 +9,14 @@ import pytest
 import scipy.sparse
 
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.propensity import propensity_weights
+from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import NOTES, judge
-from xjax.judge.lists import Lists
 from xjax.judge.metrics import reference_judge
 from xjax.judge.metrics.label_sums import LabelForm, in_bins
 from xjax.judge.metrics.protocols import LMTC, PROTOCOLS, XJAX
 from xjax.judge.metrics.slices import judged_masks
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 
 L, K = 14, 8
 KS = (1, 2, 5, 8)

@@ -8,13 +8,12 @@ import pytest
 import scipy.sparse
 
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.propensity import propensity_weights
+from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.lists import Lists
 from xjax.judge.metrics.protocols import LMTC, NAPKINXC, PECOS, PYXCLIB, XJAX
 from xjax.judge.per_document import document_lines
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 
 L, K = 9, 4
 KS = (1, 3)

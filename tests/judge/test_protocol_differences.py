@@ -9,7 +9,6 @@ import pytest
 from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import NOTES, REASONS, judge
-from xjax.judge.lists import Lists
 from xjax.judge.metrics.protocols import (
   LMTC,
   NAPKINXC,
@@ -18,7 +17,7 @@ from xjax.judge.metrics.protocols import (
   PYXCLIB,
   XJAX,
 )
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 
 ALL = tuple(PROTOCOLS.values())
 # Two labels of 50 training documents; one that no document is trained on.

@@ -9,9 +9,8 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged, ScoreKind
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
-from xjax.judge.lists import Lists
 from xjax.judge.metrics.protocols import PROTOCOLS, PYXCLIB, XJAX
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 from xjax.judge.request import Asked, Similarity, read_described
 
 LABELS = ('a', 'b', 'c')

@@ -10,10 +10,9 @@ from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.judge import seen_labels
 from xjax.judge.criteria import Criteria
 from xjax.judge.evidence import Evidence
-from xjax.judge.lists import Lists
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 from xjax.judge.slice import Slice
 
 N, L, K = 12, 700, 6

@@ -11,8 +11,7 @@ from xjax.core.types import Ragged, ScoreKind
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.lists import Lists
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 from xjax.judge.request import read_described
 from xjax.judge.slice_names import check_slice_names, named_slices
 

@@ -4,7 +4,7 @@ import pytest
 
 from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
-from xjax.data.propensity import propensity_weights
+from xjax.data.schema import propensity_weights
 from xjax.losses.bce import bce
 from xjax.losses.build import (
   chunk_loss,

@@ -25,11 +25,11 @@ from xjax.score.config import MeanConfig, NoEncoder, OneVsAllConfig
 from xjax.score.heads.rounding import E4M3
 from xjax.score.heads.storage import Storage
 from xjax.train.checkpoint import Checkpoints, intact_steps
-from xjax.train.state import by_path
+from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir
 
 TESTS = pathlib.Path(__file__).parents[1]
-PROCESS = TESTS / 'train' / 'fit_process.py'
+PROCESS = TESTS / 'run' / 'fit_process.py'
 EVERY, FOREVER = 10, 100_000
 RULES = {
   Storage.COMPENSATED: FusedSGD(learning_rate=0.1, momentum=0.8),

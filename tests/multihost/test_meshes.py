@@ -23,7 +23,7 @@ from xjax.run.fit import fit
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
 
 TESTS = pathlib.Path(__file__).parents[1]
-PROCESS = TESTS / 'train' / 'fit_process.py'
+PROCESS = TESTS / 'run' / 'fit_process.py'
 STEPS = 20
 MESHES = ((8, 1), (2, 4))  # (1, 8): in two processes
 

@@ -16,7 +16,7 @@ from xjax.score.config import BertConfig
 from xjax.score.encoders.bert import Bert
 from xjax.score.pretrained.convert import from_hugging_face, parameter_shapes
 from xjax.score.pretrained.model_folder import ModelFolder, write_model_folder
-from xjax.train.state import by_path, from_paths
+from xjax.train.parameters import by_path, from_paths
 
 pytestmark = pytest.mark.parity
 

@@ -9,7 +9,7 @@ import tokenizers
 from tokenizers import models, pre_tokenizers, processors, trainers
 
 from xjax.data.text.subwords import Subwords
-from xjax.data.text.tokenizer_settings import word_pieces
+from xjax.data.text.tokenizer_json import word_pieces
 from xjax.run.export import tokenizer_files
 from xjax.score.pretrained.architecture import architecture_of
 

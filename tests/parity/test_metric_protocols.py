@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.propensity import propensity_weights
+from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.lists import Lists
 from xjax.judge.metrics import reference_judge
 from xjax.judge.metrics.protocols import (
   LIBMULTILABEL,
@@ -28,7 +27,7 @@ from xjax.judge.metrics.protocols import (
   Recalled,
   Universe,
 )
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 
 HERE = pathlib.Path(__file__).parent
 GOLDEN = HERE.parent / 'golden'

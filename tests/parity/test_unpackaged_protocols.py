@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.propensity import propensity_weights
+from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.lists import Lists
 from xjax.judge.metrics.protocols import ATTENTIONXML, LMTC, XJAX
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 
 # Labels 0 and 2 are frequent for lmtc, which asks for more than 50 documents;
 # 1 and 3 are few, 4 is zero-shot.

@@ -8,7 +8,14 @@ import re
 import pytest
 
 from xjax.config.check import check_config
-from xjax.config.run import Config, Dtype, FusedSGD, NeuralTrain
+from xjax.config.run import (
+  Config,
+  Dtype,
+  EMAConfig,
+  FusedSGD,
+  NeuralTrain,
+  NoAverage,
+)
 from xjax.data.config import FeatureFilesConfig, JsonlData, WordsConfig
 from xjax.plan import advice as plan_advice
 from xjax.plan.advice import Advice, advice
@@ -26,7 +33,6 @@ from xjax.score.config import (
   OneVsAllConfig,
 )
 from xjax.score.heads.storage import Storage
-from xjax.train.average import EMAConfig, NoAverage
 
 
 def one_vs_all(**train):

@@ -15,9 +15,8 @@ from xjax.data.schema import Label, LabelSpace
 from xjax.judge.calibration import Method, calibrate
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.lists import Lists
 from xjax.judge.predict import save_evaluation
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 from xjax.train.workdir import Workdir
 
 N_DOCS, N_LABELS, DEPTH = 12, 8, 8

@@ -28,7 +28,7 @@ from xjax.report.rejudging import judge_runs
 from xjax.report.report import report
 from xjax.report.runs import Group
 from xjax.report.sources import read_runs
-from xjax.report.tables.published_tables import published_folds
+from xjax.report.tables.published import published_folds
 
 COLOUR = {'one': 'red'}
 

@@ -14,8 +14,7 @@ from xjax.core.mesh import LABEL, LABEL_MULTIPLE, MeshConfig
 from xjax.data.load import load_corpus
 from xjax.data.schema import Label
 from xjax.run.added_labels import describe
-from xjax.train.initial.descriptors import DESCRIPTORS
-from xjax.train.state import by_path
+from xjax.train.parameters import DESCRIPTORS, by_path
 
 
 @pytest.fixture(scope='module')

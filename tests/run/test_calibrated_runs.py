@@ -20,9 +20,9 @@ from xjax.judge.calibration import (
 )
 from xjax.judge.metrics.calibration import sigmoid
 from xjax.judge.predictions import Predictions
-from xjax.run.calibration_of_run import calibrate_run, saved_calibration
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
+from xjax.run.judging import calibrate_run, saved_calibration
 from xjax.run.tag import tag_file
 from xjax.train.workdir import Workdir
 

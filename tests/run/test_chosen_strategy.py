@@ -11,14 +11,14 @@ import xjax
 from xjax.config.run import Config, NoTrain, shrink
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, ScoreKind
-from xjax.data.propensity import propensity_weights
+from xjax.data.schema import propensity_weights
 from xjax.judge.calibration import Method
 from xjax.judge.metrics.calibration import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import Asked
-from xjax.run.chosen_strategy import AskedStrategy, Kind
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
+from xjax.run.strategy import AskedStrategy, Kind
 from xjax.run.tag import tag_file
 from xjax.score.config import ExactMatchModel
 from xjax.train.workdir import Workdir

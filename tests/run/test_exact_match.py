@@ -11,7 +11,7 @@ import xjax
 from xjax.config.run import Config, NoTrain, shrink
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import ScoreKind
-from xjax.data.batches.sparse_documents import SparseDocuments
+from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.config import JsonlData, WordsConfig
 from xjax.data.schema import Document, Label
 from xjax.data.text.words import split_words

@@ -25,7 +25,7 @@ from xjax.score.config import (
 )
 from xjax.score.pretrained.model_folder import ModelFolder
 from xjax.train.initial.encoder import check_encoder, start_encoder
-from xjax.train.state import by_path
+from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir
 
 

@@ -15,9 +15,9 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import FeatureFilesConfig, JsonlData, WordsConfig
 from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
-from xjax.run.chosen_strategy import AskedStrategy, Kind
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
+from xjax.run.strategy import AskedStrategy, Kind
 from xjax.run.tag import tag_file
 from xjax.score.config import (
   EmbeddingConfig,

@@ -15,7 +15,7 @@ from xjax.score.config import MeanConfig, NoEncoder, OneVsAllConfig
 from xjax.score.heads.kahan import PLACE
 from xjax.score.heads.storage import Storage
 from xjax.train.checkpoint import intact_steps, read_params
-from xjax.train.state import by_path
+from xjax.train.parameters import by_path
 from xjax.train.writers import CLOCK_FIELDS
 
 STEPS, EVERY = 96, 32

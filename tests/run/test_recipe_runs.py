@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
+from xjax.config.run import EMAConfig
 from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
 from xjax.judge.calibration import Method
@@ -18,9 +19,8 @@ from xjax.losses.config import (
 )
 from xjax.run.fit import fit, load
 from xjax.score.config import MeanConfig, NoEncoder, OneVsAllConfig
-from xjax.train.average import EMAConfig
 from xjax.train.checkpoint import read_params
-from xjax.train.state import by_path
+from xjax.train.parameters import by_path
 from xjax.train.writers import CLOCK_FIELDS
 
 RECIPE = {

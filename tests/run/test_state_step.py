@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.config.run import NeuralTrain, Optimizer
+from xjax.config.run import EMAConfig, NeuralTrain, Optimizer, SWAConfig
 from xjax.core.mesh import MeshConfig, make_mesh, padded_labels, put_batch
 from xjax.core.types import PAD, Batch
 from xjax.losses.bce import bce
@@ -22,9 +22,9 @@ from xjax.score.config import (
   NoEncoder,
   OneVsAllConfig,
 )
-from xjax.train.average import EMAConfig, SWAConfig
 from xjax.train.optimizer import make_optimizer
-from xjax.train.state import by_path, from_paths, plan_state
+from xjax.train.parameters import by_path, from_paths
+from xjax.train.state import plan_state
 from xjax.train.step import make_train_step, place_weights
 
 MODEL = NeuralModel(

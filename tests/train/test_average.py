@@ -3,17 +3,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.errors import ConfigError
-from xjax.train.average import (
+from xjax.config.run import (
   AverageConfig,
   EMAConfig,
   NoAverage,
   SWAConfig,
   averages,
-  differs,
-  newest_share,
-  with_newest,
 )
+from xjax.core.errors import ConfigError
+from xjax.train.average import differs, newest_share, with_newest
 
 STEPS = 12
 

@@ -11,16 +11,17 @@ import numpy as np
 import optax
 import pytest
 
+from xjax.config.run import EMAConfig
 from xjax.core.errors import DataError
 from xjax.core.mesh import LABEL, MeshConfig, make_mesh
-from xjax.train.average import EMAConfig
 from xjax.train.checkpoint import (
   Checkpoints,
   intact_steps,
   read_meta,
   read_params,
 )
-from xjax.train.state import by_path, plan_state
+from xjax.train.parameters import by_path
+from xjax.train.state import plan_state
 
 
 class Small(nnx.Module):

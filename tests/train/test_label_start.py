@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.config.run import Config, FusedSGD
+from xjax.config.run import Config, EMAConfig, FusedSGD
 from xjax.core.mesh import MeshConfig, make_mesh, padded_labels
 from xjax.core.types import PAD
 from xjax.data.schema import LabelSpace
@@ -24,7 +24,6 @@ from xjax.score.config import (
 )
 from xjax.score.heads.kahan import LEFT_OUT, PLACE, kahan_slots
 from xjax.score.heads.storage import Storage
-from xjax.train.average import EMAConfig
 from xjax.train.fused_rows import FREQUENT
 
 WORDS, N_TRAIN = 9, 4000

@@ -16,11 +16,10 @@ import numpy as np
 import optax
 import pytest
 
-from xjax.config.run import NeuralTrain
+from xjax.config.run import EMAConfig, NeuralTrain
 from xjax.core.errors import UserError
 from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.core.types import PAD, Batch
-from xjax.train.average import EMAConfig
 from xjax.train.checkpoint import (
   Checkpoints,
   intact_steps,

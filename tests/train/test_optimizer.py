@@ -5,9 +5,8 @@ import optax
 import pytest
 
 from xjax.config.run import NeuralTrain, Optimizer, Schedule
-from xjax.train.optimizer import make_optimizer
-from xjax.train.schedule import make_schedule
-from xjax.train.state import by_path
+from xjax.train.optimizer import make_optimizer, make_schedule
+from xjax.train.parameters import by_path
 
 
 def rates(**fields):

@@ -13,8 +13,7 @@ from xjax.data.formats.synthetic import make_synthetic
 from xjax.data.load import load_corpus
 from xjax.data.text.word_vectors import read_word_vectors
 from xjax.data.text.words import Vocabulary, split_words
-from xjax.train.word2vec import WordTraining, train_word_vectors
-from xjax.train.word_state import StateFolder
+from xjax.train.word2vec import StateFolder, WordTraining, train_word_vectors
 
 DATA = SyntheticData(n_train=120, n_dev=0, n_test=0, n_labels=32)
 TRAINING = WordTraining(dim=12, epochs=3, min_count=3, seed=5)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.train.word_state import StateFolder, WordState
+from xjax.train.word2vec import StateFolder, WordState
 
 STATE = WordState(
   epoch=3,

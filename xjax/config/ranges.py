@@ -7,10 +7,12 @@ from typing import Any
 
 from xjax.config.run import (
   Config,
+  EMAConfig,
   EvalConfig,
   FusedAdagrad,
   FusedSGD,
   NeuralTrain,
+  SWAConfig,
 )
 from xjax.config.sparse import (
   Blocks,
@@ -44,7 +46,6 @@ from xjax.score.config import (
   UnifiedConfig,
 )
 from xjax.score.trees.config import ClusterTree, CompleteTree, HuffmanTree
-from xjax.train.average import EMAConfig, SWAConfig
 
 
 @dataclasses.dataclass(frozen=True)

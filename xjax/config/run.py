@@ -23,7 +23,6 @@ from xjax.losses.config import (
   LossConfig,
 )
 from xjax.score.config import ModelConfig, NeuralModel, TreeModel
-from xjax.train.average import AverageConfig, EMAConfig, NoAverage, SWAConfig
 
 
 class Optimizer(enum.Enum):
@@ -95,6 +94,52 @@ class FusedAdagrad(RowsConfig):
   learning_rate: float = 0.05
   eps: float = 1e-8
   weight_decay: float = 0.0
+
+
+@dataclasses.dataclass
+class AverageConfig:
+  """Which mean of the parameters over steps is kept beside them.
+
+  The mean is judged beside the parameters; it is what best_metric chooses by,
+  and what is loaded, predicts and is evaluated in the end. Up to its start it
+  is the parameters themselves.
+  """
+
+
+@dataclasses.dataclass
+class NoAverage(AverageConfig):
+  """None: the parameters are used as they are."""
+
+
+@dataclasses.dataclass
+class EMAConfig(AverageConfig):
+  """An exponential moving average.
+
+  Attributes:
+    decay: share of the mean that stays at a step.
+    start: step whose parameters it begins with.
+  """
+
+  decay: float = 0.999
+  start: int = 0
+
+
+@dataclasses.dataclass
+class SWAConfig(AverageConfig):
+  """Stochastic weight averaging (Izmailov et al. 2018): the plain mean.
+
+  Attributes:
+    start: step whose parameters are the first of the mean.
+    every: steps from one to the next; the second must be within the training.
+  """
+
+  start: int = 0
+  every: int = 1
+
+
+def averages(config: AverageConfig) -> bool:
+  """Whether a mean is kept at all."""
+  return not isinstance(config, NoAverage)
 
 
 @dataclasses.dataclass

@@ -9,8 +9,12 @@ import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.data.files.faults import Fault, Faults
-from xjax.data.files.json_lines import Fields, parse_object, read_lines
-from xjax.data.files.text_lines import open_text
+from xjax.data.files.json_lines import (
+  Fields,
+  open_text,
+  parse_object,
+  read_lines,
+)
 from xjax.data.schema import Label, LabelSpace, label_of
 from xjax.data.text.words import has_letters
 

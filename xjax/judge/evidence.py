@@ -8,7 +8,7 @@ from functools import partial
 import jax
 import numpy as np
 
-from xjax.data.propensity import propensity_weights
+from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.metrics.diversity import intra_list_diversity
 from xjax.judge.metrics.exact import exact
@@ -36,8 +36,7 @@ from xjax.judge.metrics.sums import (
   document_terms,
   is_term,
 )
-from xjax.judge.seen_labels import SeenLabels
-from xjax.judge.slice import Slice
+from xjax.judge.slice import SeenLabels, Slice
 
 _NO_GOLD = 'no document has a gold label here'
 _MARGINS = 'the scores are margins, not probabilities'

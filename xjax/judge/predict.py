@@ -14,10 +14,9 @@ from xjax.core.distributed import all_rows, is_host0
 from xjax.core.types import PAD, Batch, ScoreKind, Scorer
 from xjax.data.schema import LabelSpace, Split
 from xjax.judge.judge import INTERVALS
-from xjax.judge.lists import Lists
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.metrics.slices import ALL, judged_masks
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 
 # The files of a split's evaluation.
 PREDICTIONS, METRICS, TABLE = 'predictions.npz', 'metrics.json', 'metrics.csv'

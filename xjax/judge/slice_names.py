@@ -8,7 +8,7 @@ import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.data.files.faults import Faults
-from xjax.data.formats.hierarchy import NOWHERE, label_levels
+from xjax.data.formats.taxonomy import NOWHERE, label_levels
 from xjax.data.labels import read_label_list
 from xjax.data.schema import HELD_OUT, Label
 from xjax.judge.metrics.slices import ALL

@@ -6,7 +6,7 @@ import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
-from xjax.data.propensity import propensity_weights
+from xjax.data.schema import propensity_weights
 from xjax.losses.bce import bce
 from xjax.losses.config import (
   BCEConfig,

@@ -12,9 +12,8 @@ from xjax.judge.comparison_plan import Plan
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.judged import DEPTH, JudgeFiles
 from xjax.judge.judge import PROTOCOL, judge
-from xjax.judge.lists import Lists
 from xjax.judge.predict import METRICS
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 from xjax.report.rejudging import propensity_of, shared_weights
 from xjax.report.runs import (
   Estimate,

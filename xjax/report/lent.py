@@ -8,8 +8,7 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
 from xjax.judge.files.label_order import column_numbers
-from xjax.judge.lists import Lists
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 from xjax.report.runs import Run
 
 

@@ -35,6 +35,7 @@ from xjax.report.tables.corpus import (
   corpus_table,
   system_table,
   unlike_spaces,
+  worst_labels,
 )
 from xjax.report.tables.metrics import (
   USUAL_K,
@@ -43,9 +44,7 @@ from xjax.report.tables.metrics import (
   main_table,
   note_listing,
 )
-from xjax.report.tables.published import datasets, find_dataset
-from xjax.report.tables.published_tables import published_folds
-from xjax.report.tables.worst_labels import worst_labels
+from xjax.report.tables.published import datasets, find_dataset, published_folds
 
 AS_JUDGED = Asked()  # nothing in particular is asked for
 

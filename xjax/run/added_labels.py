@@ -16,11 +16,10 @@ from xjax.run.neural_training import plan_neural, scored_labels
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.descriptors import DescriptorEncoder
 from xjax.select.model_scorer import ModelScorer
-from xjax.train.initial.descriptors import DESCRIPTORS, load_words
+from xjax.train.initial.descriptors import load_words, saved_name_encoder
 from xjax.train.initial.encoder import reads_subwords
-from xjax.train.initial.name_descriptors import saved_name_encoder
 from xjax.train.initial.warm_rows import has_label_rows
-from xjax.train.state import by_path, from_paths
+from xjax.train.parameters import DESCRIPTORS, by_path, from_paths
 from xjax.train.workdir import Workdir
 
 

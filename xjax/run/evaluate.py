@@ -26,7 +26,6 @@ from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import PREDICTIONS, popularity, predict, save_evaluation
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import Asked
-from xjax.run.chosen_strategy import AskedStrategy
 from xjax.run.fit import load as load_run
 from xjax.run.judging import (
   DEV,
@@ -37,7 +36,7 @@ from xjax.run.judging import (
   tuned_threshold,
 )
 from xjax.run.predictor import Predictor
-from xjax.run.strategy import Chooser
+from xjax.run.strategy import AskedStrategy, Chooser
 from xjax.train.workdir import Workdir
 
 STRATEGY = 'strategy.json'  # how labels were chosen, in an evaluation's folder

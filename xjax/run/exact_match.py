@@ -6,9 +6,8 @@ import dataclasses
 from xjax.config.run import Config
 from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Corpus, Label, LabelSpace
-from xjax.run.calibration_of_run import saved_calibration
 from xjax.run.contract import Fitted
-from xjax.run.judging import Metrics
+from xjax.run.judging import Metrics, saved_calibration
 from xjax.run.predictor import Predictor
 from xjax.score.exact_match import DescriptorMatcher, FoundLabels
 from xjax.train.preemption import Preemption

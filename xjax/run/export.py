@@ -14,7 +14,7 @@ from xjax.run.predictor import Predictor
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.model_folder import write_model_folder
 from xjax.train.initial.encoder import has_pooler, reads_subwords
-from xjax.train.state import by_path
+from xjax.train.parameters import by_path
 from xjax.train.workdir import read_json
 
 _ENCODER, _POOLING = 'encoder/', 'pooling/'

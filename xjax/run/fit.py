@@ -15,10 +15,15 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus
 from xjax.judge.calibration import Calibration
-from xjax.run.calibration_of_run import saved_calibration
 from xjax.run.contract import Fit
 from xjax.run.exact_match import ExactMatchFit, load_exact_match
-from xjax.run.judging import Metrics, judge_splits, prior_metrics, read_splits
+from xjax.run.judging import (
+  Metrics,
+  judge_splits,
+  prior_metrics,
+  read_splits,
+  saved_calibration,
+)
 from xjax.run.neural import NeuralFit, load_neural
 from xjax.run.predictor import Predictor
 from xjax.run.sparse import SparseFit, load_sparse

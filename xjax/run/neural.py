@@ -15,9 +15,8 @@ from xjax.core.mesh import DATA, LABEL_MULTIPLE, MeshConfig, make_mesh, share_of
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.losses.build import score_kind
-from xjax.run.calibration_of_run import saved_calibration
 from xjax.run.contract import Fitted
-from xjax.run.judging import Metrics, check_best_metric
+from xjax.run.judging import Metrics, check_best_metric, saved_calibration
 from xjax.run.neural_training import (
   NeuralRun,
   check_mesh,
@@ -32,7 +31,6 @@ from xjax.score.heads.contract import is_label_row
 from xjax.score.pretrained.descriptors import all_words
 from xjax.select.model_scorer import ModelScorer
 from xjax.train.checkpoint import intact_steps, read_params
-from xjax.train.document_features import check_features, reads_features
 from xjax.train.initial.encoder import (
   SOME_WORDS,
   check_encoder,
@@ -42,9 +40,14 @@ from xjax.train.initial.encoder import (
 )
 from xjax.train.initial.warm_start import best_step, find_start
 from xjax.train.initial.words import check_word_vectors
-from xjax.train.inputs import Inputs, fit_vocabulary
+from xjax.train.inputs import (
+  Inputs,
+  check_features,
+  fit_vocabulary,
+  reads_features,
+)
+from xjax.train.parameters import by_path, from_paths
 from xjax.train.preemption import Preemption
-from xjax.train.state import by_path, from_paths
 from xjax.train.workdir import Workdir
 
 

@@ -34,24 +34,21 @@ from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.descriptors import DescriptorEncoder
 from xjax.select.model_scorer import ModelScorer
 from xjax.train.checkpoint import Checkpoints
-from xjax.train.document_features import label_features
 from xjax.train.fused_rows import fused_rows
 from xjax.train.initial.descriptors import (
   save_words,
   start_descriptors,
+  start_name_encoder,
   words_of,
 )
 from xjax.train.initial.encoder import reads_subwords, start_encoder
-from xjax.train.initial.name_descriptors import start_name_encoder
 from xjax.train.initial.warm_start import warm_start
 from xjax.train.initial.words import start_words
-from xjax.train.inputs import Inputs
-from xjax.train.label_start import with_label_start
+from xjax.train.inputs import Inputs, label_features
 from xjax.train.loop import Judge, Loop, Position
-from xjax.train.optimizer import make_optimizer
+from xjax.train.optimizer import make_optimizer, make_schedule
 from xjax.train.preemption import Preemption
-from xjax.train.schedule import make_schedule
-from xjax.train.state import StatePlan, TrainState, plan_state
+from xjax.train.state import StatePlan, TrainState, plan_state, with_label_start
 from xjax.train.step import make_train_step, place_weights
 from xjax.train.workdir import Workdir
 from xjax.train.writers import MetricWriter, Progress

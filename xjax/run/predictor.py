@@ -5,21 +5,146 @@ import dataclasses
 from typing import NamedTuple
 
 import numpy as np
+import tqdm
 
+from xjax.config.json import KINDS
 from xjax.config.run import Config
+from xjax.core.errors import ConfigError
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
 from xjax.data.batches.feature_rows import FeatureRows
+from xjax.data.config import FeatureFilesConfig
 from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.judge.calibration import Calibration, readable_scores
-from xjax.judge.explained import AttendedWord, attended_words
-from xjax.run.abilities import check_describes, check_explains
+from xjax.judge.prediction_lines import AttendedWord, attended_words
 from xjax.run.added_labels import describe, widened
-from xjax.run.attention import Attention, attention_of
-from xjax.train.document_features import given_features
-from xjax.train.inputs import Inputs
+from xjax.score.config import ExactMatchModel, HeadConfig, NeuralModel
+from xjax.select.model_scorer import ModelScorer
+from xjax.train.inputs import Inputs, given_features
 from xjax.train.sparse_inputs import SparseInputs
 from xjax.train.workdir import Workdir
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Attention:
+  """What the labels of N documents attend to.
+
+  Attributes:
+    at_NKW: int32, the W tokens with the most attention of each label, most
+      first, ties to the first in the text. Where a document has fewer tokens,
+      what follows is beyond them.
+    weights_NKW: float32, their weights.
+    words: how many to tell of each label, at most W.
+    first: for each of the first documents float32 [K, T], the weights of all
+      its words (and of padding: 0).
+  """
+
+  at_NKW: np.ndarray
+  weights_NKW: np.ndarray
+  words: int
+  first: list[np.ndarray]
+
+
+def attention_of(
+  scorer: ModelScorer,
+  batches: Iterable[Batch],
+  ids_NK: np.ndarray,
+  words: int,
+  n_special: int = 0,
+  n_first: int = 0,
+) -> Attention:
+  """Goes over the documents once more, for labels that are known.
+
+  Args:
+    scorer: whose labels attend to words.
+    batches: every document once.
+    ids_NK: int32, the labels of each document, PAD beyond a list.
+    words: how many to tell of a label.
+    n_special: tokens of a document that are none of its words; W is as many
+      more.
+    n_first: documents of which all weights are kept.
+  """
+  shape = (*ids_NK.shape, words + n_special)
+  at_NKW = np.full(shape, np.iinfo(np.int32).max, np.int32)
+  weights_NKW = np.zeros(shape, np.float32)
+  first = [np.zeros(0, np.float32)] * min(n_first, len(ids_NK))
+  for batch in tqdm.tqdm(batches, 'explaining', leave=False, disable=None):
+    alpha_BKT = scorer.attention(batch, ids_NK[batch.doc_B])
+    at_BKW = np.argsort(-alpha_BKT, axis=2, kind='stable')[:, :, : shape[2]]
+    found = at_BKW.shape[2]
+    real_B = batch.doc_B != PAD
+    rows = batch.doc_B[real_B]
+    at_NKW[rows, :, :found] = at_BKW[real_B]
+    weights_NKW[rows, :, :found] = np.take_along_axis(
+      alpha_BKT, at_BKW, axis=2
+    )[real_B]
+    for row, alpha_KT in zip(rows.tolist(), alpha_BKT[real_B], strict=True):
+      if row < len(first):
+        first[row] = alpha_KT
+  return Attention(at_NKW, weights_NKW, words, first)
+
+
+def check_explains(config: Config) -> None:
+  """Refuses to say to which words labels attend where they do not.
+
+  Raises:
+    ConfigError: which heads can; or that the model reads no words one by one.
+  """
+  if not isinstance(config.model, NeuralModel):
+    raise ConfigError(
+      f'labels of {_names([type(config.model)])} cannot be explained: they do '
+      'not attend to words'
+    )
+  head, tokens = config.model.head, config.data.tokens
+  if not head.attends:
+    able = _names(kind for kind in _heads() if kind.attends)
+    raise ConfigError(
+      f'labels of the head {_names([type(head)])} cannot be explained: they do '
+      f'not attend to words; those of these heads can: {able}'
+    )
+  if isinstance(tokens, FeatureFilesConfig):
+    raise ConfigError('labels cannot be explained: this run reads no words')
+  if tokens.by_zone:
+    raise ConfigError(
+      'labels cannot be explained by words: in this run they attend to zones '
+      '(data.tokens.by_zone)'
+    )
+
+
+def check_describes(config: Config) -> None:
+  """Refuses to add labels by name where they are not known by descriptors.
+
+  Raises:
+    ConfigError: which heads can.
+  """
+  if isinstance(config.model, ExactMatchModel):
+    return
+  if not isinstance(config.model, NeuralModel):
+    raise ConfigError(
+      f'{_names([type(config.model)])} cannot score new labels: it knows labels'
+      ' by their documents'
+    )
+  head = config.model.head
+  if not head.describes:
+    able = _names(kind for kind in _heads() if kind.describes)
+    raise ConfigError(
+      f'the head {_names([type(head)])} cannot score new labels: it does not '
+      f'read their names; these heads can: {able}'
+    )
+  if isinstance(config.data.tokens, FeatureFilesConfig):
+    raise ConfigError(
+      'new labels cannot be scored by name: this run knows labels by vectors '
+      'of an outside encoder'
+    )
+
+
+def _heads() -> list[type[HeadConfig]]:
+  return [kind for kind in KINDS.values() if issubclass(kind, HeadConfig)]
+
+
+def _names(kinds: Iterable[type]) -> str:
+  names = {kind: name for name, kind in KINDS.items()}
+  return ', '.join(names[kind] for kind in kinds)
 
 
 class Prediction(NamedTuple):

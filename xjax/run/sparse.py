@@ -19,9 +19,8 @@ from xjax.data.config import TfidfConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.tfidf import Tfidf
-from xjax.run.calibration_of_run import saved_calibration
 from xjax.run.contract import Fitted
-from xjax.run.judging import JUDGED, Metrics
+from xjax.run.judging import JUDGED, Metrics, saved_calibration
 from xjax.run.predictor import Predictor
 from xjax.run.sparse_training import (
   TrainingData,

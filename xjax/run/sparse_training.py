@@ -16,7 +16,7 @@ from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults
 from xjax.data.formats.taxonomy import read_taxonomy
 from xjax.data.schema import LabelSpace, Split
-from xjax.data.text.ngrams import split_words
+from xjax.data.text.tfidf import split_words
 from xjax.score.linear.batched import fit_batched
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.dual import Solver

@@ -1,6 +1,6 @@
 """Tagging a file of documents with a finished run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import os
 import pathlib
@@ -10,7 +10,7 @@ import numpy as np
 
 from xjax.core.atomic import atomic_write, write_json, writing
 from xjax.core.errors import ConfigError
-from xjax.core.types import Ragged
+from xjax.core.types import PAD, Ragged
 from xjax.data.batches.feature_files import read_features
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.formats.draft import RawCorpus
@@ -18,20 +18,94 @@ from xjax.data.labels import add_outside
 from xjax.data.load import read_input
 from xjax.data.new_labels import read_new_labels
 from xjax.data.schema import Document, LabelSpace, Split
-from xjax.judge.explained import Explanations
+from xjax.judge.calibration import readable_scores
 from xjax.judge.judge import judge
-from xjax.judge.lists import Lists
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
-from xjax.judge.predictions import Predictions
-from xjax.run.abilities import check_describes, check_explains
-from xjax.run.chosen_strategy import AskedStrategy
+from xjax.judge.prediction_lines import (
+  ExplainedDocument,
+  ExplainedLabel,
+  Explanations,
+  prediction_line,
+)
+from xjax.judge.predictions import Lists, Predictions
 from xjax.run.evaluate import saved_threshold
 from xjax.run.fit import load
-from xjax.run.predictor import Predictor
-from xjax.run.strategy import Chooser
-from xjax.run.tagged import Tagged
-from xjax.train.document_features import check_reads_features
+from xjax.run.predictor import (
+  Attention,
+  Predictor,
+  check_describes,
+  check_explains,
+)
+from xjax.run.strategy import AskedStrategy, Chooser
+from xjax.train.inputs import check_reads_features
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tagged:
+  """Documents and the labels told of them.
+
+  Attributes:
+    predictor: of the run.
+    lists: the labels, with scores as the predictor gives them.
+    split: the documents.
+    space: labels of the lists.
+  """
+
+  predictor: Predictor
+  lists: Lists
+  split: Split
+  space: LabelSpace
+
+  def attention(self, words: int, n_first: int) -> Attention:
+    """What the labels attend to, as Predictor.attention."""
+    return self.predictor.attention(
+      self.split.documents, self.lists.ids, words, n_first
+    )
+
+  def lines(self, attention: Attention | None) -> Iterator[str]:
+    """A JSON line per document, with words where there is attention."""
+    for row, id_ in enumerate(self.split.ids):
+      whys = None
+      if attention is not None:
+        whys = self.predictor.why(self.split.documents[row], attention, row)
+      line = prediction_line(
+        id_,
+        self.lists.ids[row],
+        self.lists.scores[row],
+        self.space.labels,
+        self.predictor.score_kind,
+        self.predictor.calibration,
+        whys,
+      )
+      yield line + '\n'
+
+  def explained(self, attention: Attention, row: int) -> ExplainedDocument:
+    """One of the first documents, as a page shows it."""
+    inputs, given = self.predictor.inputs, self.split.documents[row]
+    words = inputs.words(given)
+    is_word_T = np.array([word.start < word.end for word in words], bool)
+    ids_K = self.lists.ids[row]
+    real = ids_K != PAD
+    scores = readable_scores(
+      self.lists.scores[row, real],
+      self.predictor.score_kind,
+      self.predictor.calibration,
+    )
+    labels = [
+      ExplainedLabel(
+        id=(label := self.space.labels[at]).id,
+        name=label.name,
+        score=float(score),
+        is_gold=None if given.labels is None else label.id in given.labels,
+        weights_T=weights_T[: len(words)] * is_word_T,
+      )
+      for at, score, weights_T in zip(
+        ids_K[real], scores, attention.first[row][real], strict=True
+      )
+    ]
+    return ExplainedDocument(inputs.document(given), words, labels)
+
 
 STREAM = '-'  # standard input or output
 _INPUT = 'input'

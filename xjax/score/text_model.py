@@ -1,6 +1,5 @@
 """A document in, scores of labels out: embedding, encoder, pooling, head."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from flax import nnx
@@ -8,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xjax.core.mesh import documents_second
-from xjax.core.types import AS_LOGITS, Batch
+from xjax.core.types import Batch
 from xjax.losses.contract import ChunkLoss, LabelWeights
 from xjax.score.encoders.unpacking import unpacked
 from xjax.score.heads.attention_weights import attention_weights
@@ -16,7 +15,6 @@ from xjax.score.heads.contract import Head, TokenFeatures
 from xjax.score.heads.fused import RowStep, fused_loss
 from xjax.score.heads.streaming import head_loss
 from xjax.score.heads.update import Slots
-from xjax.select.topk import head_topk
 
 
 class TextModel(nnx.Module):
@@ -107,28 +105,6 @@ class TextModel(nnx.Module):
       loss,
       rows,
       weights,
-    )
-
-  def topk(
-    self,
-    batch: Batch,
-    k: int,
-    weights: jax.Array | None = None,
-    slices: Sequence[jax.Array] = (),
-    allowed: jax.Array | None = None,
-    sigmoid: tuple[float, float] = AS_LOGITS,
-    recall: float = 1.0,
-  ) -> tuple[jax.Array, jax.Array]:
-    """(ids_GBK, scores_GBK) as in core.types.Scorer; recall as of head_topk."""
-    return head_topk(
-      self.head,
-      self.features(batch),
-      k,
-      weights=weights,
-      slices=slices,
-      allowed=allowed,
-      sigmoid=sigmoid,
-      recall=recall,
     )
 
   def attention(self, batch: Batch, ids_BK: jax.Array) -> jax.Array:

@@ -12,6 +12,7 @@ import numpy as np
 from xjax.core.mesh import BATCH, DATA, own_rows, put_batch, put_labels
 from xjax.core.types import AS_LOGITS, Batch, ScoreKind
 from xjax.score.heads.contract import row_spec
+from xjax.select.topk import head_topk
 
 
 class ModelScorer:
@@ -41,7 +42,7 @@ class ModelScorer:
       mesh: the (data, label) mesh.
       n_labels: labels of the model's head.
       score_kind: what the loss has made of its scores.
-      recall: of heads.topk.head_topk; 1: exact.
+      recall: of topk.head_topk; 1: exact.
     """
     self._graphdef = graphdef
     self.params = params
@@ -138,7 +139,16 @@ def _topk(
   graphdef, recall, params, batch, *, k, weights, slices, allowed, sigmoid
 ):
   model = nnx.merge(graphdef, params)
-  return model.topk(batch, k, weights, slices, allowed, sigmoid, recall)
+  return head_topk(
+    model.head,
+    model.features(batch),
+    k,
+    weights=weights,
+    slices=slices,
+    allowed=allowed,
+    sigmoid=sigmoid,
+    recall=recall,
+  )
 
 
 def _attention(graphdef, params, batch, ids_BK):

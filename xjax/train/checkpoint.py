@@ -27,7 +27,8 @@ import orbax.checkpoint as ocp
 from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import DataError
-from xjax.train.state import TrainState, by_path, from_paths
+from xjax.train.parameters import by_path, from_paths
+from xjax.train.state import TrainState
 
 _FILES = 'files.json'
 _DAMAGED = 'damaged'

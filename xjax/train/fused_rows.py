@@ -16,7 +16,7 @@ from xjax.score.heads.kahan import LEFT_OUT, PLACE, kahan_slots
 from xjax.score.heads.ova import OneVsAll
 from xjax.score.heads.storage import Storage
 from xjax.score.heads.update import SGD, AdagradRow, RowRule
-from xjax.train.schedule import make_schedule
+from xjax.train.optimizer import make_schedule
 
 FREQUENT = 50  # training documents of a label that is compensated, at least
 

@@ -13,13 +13,11 @@ from xjax.core.errors import ConfigError
 from xjax.core.share import own_share
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_rows import FeatureRows
-from xjax.data.batches.sparse import Features, SparseBatches
-from xjax.data.batches.sparse_documents import SparseDocuments
+from xjax.data.batches.sparse import Features, SparseBatches, SparseDocuments
 from xjax.data.config import GivenFeaturesConfig, TfidfConfig
 from xjax.data.schema import Document, Split
 from xjax.data.text.tfidf import Tfidf
-from xjax.train.document_features import check_reads_features
-from xjax.train.inputs import as_read
+from xjax.train.inputs import as_read, check_reads_features
 
 _CHUNK = 512  # documents whose features are made at a time
 

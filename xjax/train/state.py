@@ -8,13 +8,17 @@ from flax import nnx, struct
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
+import numpy as np
 import optax
 
 from xjax.config.parameter_groups import in_group
+from xjax.config.run import AverageConfig, NoAverage, averages
+from xjax.core.mesh import put_labels
 from xjax.score.heads.contract import is_label_row
 from xjax.score.heads.frozen import Frozen
-from xjax.train.average import AverageConfig, NoAverage, averages
+from xjax.score.heads.kahan import PLACE, kahan_places
 from xjax.train.fused_rows import FusedRows
+from xjax.train.parameters import by_path, from_paths
 
 
 @struct.dataclass
@@ -169,26 +173,36 @@ def shardings_of(tree: Any, mesh: jax.sharding.Mesh) -> Any:
   )
 
 
-def by_path(tree: Any) -> dict[str, Any]:
-  """Leaves by their path, as 'encoder/forward/kernel'.
+BIASES = 'head/bias'
 
-  The names of parameters in checkpoints and in warm starts.
+
+def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
+  """The plan of states whose label rows begin with numbers of their own.
+
+  Args:
+    plan: of the model, whose biases begin at 0 and whose labels have no places
+      for what rounding leaves out.
+    biases: [L] first biases of the head; None: they stay as they are.
+
+  Returns:
+    The plan; where labels have such places, its states have them.
   """
-  leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-  return {_name(path): leaf for path, leaf in leaves}
 
+  def init(key: jax.Array) -> TrainState:
+    state = plan.init(key)
+    params = by_path(state.params)
+    if biases is not None:
+      first = np.asarray(biases, np.float32)
+      params[BIASES] = put_labels(first, params[BIASES].sharding)
+    slots = by_path(state.row_slots)
+    if PLACE in slots:
+      places = kahan_places(plan.rows.compensated)
+      slots[PLACE] = put_labels(places, slots[PLACE].sharding)
+    state = dataclasses.replace(
+      state,
+      params=from_paths(state.params, params),
+      row_slots=from_paths(state.row_slots, slots),
+    )
+    return plan.begin_averages(state)
 
-def from_paths(like: Any, leaves: dict[str, Any]) -> Any:
-  """The tree whose by_path is leaves, structured like another.
-
-  Raises:
-    KeyError: a path is missing.
-  """
-  paths, structure = jax.tree_util.tree_flatten_with_path(like)
-  return structure.unflatten([leaves[_name(path)] for path, _ in paths])
-
-
-def _name(path: tuple[Any, ...]) -> str:
-  # nnx.Variable adds a last component of its own.
-  name = jax.tree_util.keystr(path, simple=True, separator='/')
-  return name.removesuffix('/value')
+  return dataclasses.replace(plan, init=init)

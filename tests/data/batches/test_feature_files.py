@@ -8,9 +8,12 @@ import pytest
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
-from xjax.data.batches.feature_files import read_features, with_features
+from xjax.data.batches.feature_files import (
+  read_features,
+  with_features,
+  word_features,
+)
 from xjax.data.batches.feature_rows import FeatureRows
-from xjax.data.batches.word_features import word_features
 from xjax.data.config import (
   Eurlex57kData,
   FeatureFilesConfig,

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.data.files.text_lines import numbered_lines, open_text
+from xjax.data.files.json_lines import numbered_lines, open_text
 
 
 def lines(path):

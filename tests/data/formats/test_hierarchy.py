@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xjax.data.formats.hierarchy import NOWHERE, label_levels
+from xjax.data.formats.taxonomy import NOWHERE, label_levels
 from xjax.data.schema import Label
 
 

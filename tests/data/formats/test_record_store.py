@@ -7,7 +7,7 @@ import tempfile
 import pytest
 
 from xjax.core.errors import UserError
-from xjax.data.formats.record_store import RecordStore
+from xjax.data.formats.draft import RecordStore
 
 
 def test_records_come_back(tmp_path):

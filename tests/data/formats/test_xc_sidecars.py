@@ -7,7 +7,7 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.formats.xc_sidecars import (
+from xjax.data.formats.xc_files import (
   among,
   read_inv_prop,
   read_pairs,

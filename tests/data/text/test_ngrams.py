@@ -7,7 +7,7 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
 from xjax.data.config import TfidfConfig
-from xjax.data.text.ngrams import frequent_ngrams, ngrams, split_words
+from xjax.data.text.tfidf import frequent_ngrams, ngrams, split_words
 
 THEIRS = CountVectorizer().build_analyzer()
 

@@ -1,10 +1,9 @@
 """Where the pieces of words stand in a document."""
 
 from xjax.data.schema import Document
-from xjax.data.text.subword_places import document_subwords
-from xjax.data.text.subwords import Subwords
-from xjax.data.text.tokenizer_settings import word_pieces
-from xjax.data.text.word_places import WordPlace
+from xjax.data.text.subwords import Subwords, document_subwords
+from xjax.data.text.tokenizer_json import word_pieces
+from xjax.data.text.words import WordPlace
 
 PIECES = '[PAD] [UNK] [CLS] [SEP] [MASK] a b ##a ##b the house ##s'.split()
 TOKENIZER = Subwords(

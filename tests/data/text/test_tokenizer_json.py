@@ -7,7 +7,7 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.data.text.subwords import Subwords
-from xjax.data.text.tokenizer_settings import word_pieces
+from xjax.data.text.tokenizer_json import word_pieces
 
 PIECES = (
   '[PAD] [UNK] [CLS] [SEP] [MASK] a b ##a ##b the house ##s . é e'.split()

@@ -3,7 +3,7 @@
 import pytest
 
 from xjax.core.errors import DataError, Preempted
-from xjax.data.text.tokenizer_settings import understood
+from xjax.data.text.tokenizer_json import understood
 
 
 class Panic(BaseException):

@@ -4,8 +4,12 @@ from hypothesis import given, settings, strategies as st
 import pytest
 
 from xjax.data.schema import Document
-from xjax.data.text.word_places import WordPlace, document_words, word_spans
-from xjax.data.text.words import split_words
+from xjax.data.text.words import (
+  WordPlace,
+  document_words,
+  split_words,
+  word_spans,
+)
 
 
 def surfaces(text):

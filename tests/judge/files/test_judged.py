@@ -10,11 +10,15 @@ from scipy import sparse
 
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.formats.xc_files import XcFile, write_xc, write_xc_scores
-from xjax.data.formats.xc_sidecars import write_inv_prop, write_pairs
+from xjax.data.formats.xc_files import (
+  XcFile,
+  write_inv_prop,
+  write_pairs,
+  write_xc,
+  write_xc_scores,
+)
 from xjax.judge.files.judged import JudgeFiles, read_judged
-from xjax.judge.lists import Lists
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 
 INF = np.inf
 

@@ -10,12 +10,10 @@ from scipy import sparse
 
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
-from xjax.data.formats.xc_files import write_xc_scores as text
-from xjax.data.formats.xc_sidecars import write_pairs
+from xjax.data.formats.xc_files import write_pairs, write_xc_scores as text
 from xjax.judge.files.judged import JudgeFiles, read_judged
-from xjax.judge.files.rows import LabelRows
-from xjax.judge.files.selection import cut_length, without_pairs
-from xjax.judge.lists import Lists
+from xjax.judge.files.rows import LabelRows, cut_length, without_pairs
+from xjax.judge.predictions import Lists
 
 INF = np.inf
 
@@ -113,7 +111,7 @@ def test_selection_is_that_of_a_plain_sort(files, data):
   write_pairs(files['more'], np.array(pairs))
   with pytest.MonkeyPatch.context() as patch:
     block = data.draw(st.integers(1, 9))
-    patch.setattr('xjax.judge.files.selection._BLOCK', block)
+    patch.setattr('xjax.judge.files.rows._BLOCK', block)
     judge = JudgeFiles(files['scores'], filter=files['more'], depth=depth)
     best = [
       [

@@ -8,9 +8,9 @@ import pytest
 from xjax.core.types import PAD, Ragged
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.lists import Lists
+from xjax.judge.predictions import Lists
 from xjax.report.figures.tally import label_tally, tally
-from xjax.report.tables.worst_labels import worst_labels
+from xjax.report.tables.corpus import worst_labels
 
 
 def test_curves_are_the_metrics(predictions_of):

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from xjax.data.schema import Document
-from xjax.data.text.word_places import WordPlace, document_words
-from xjax.judge.explained import ExplainedDocument, ExplainedLabel, Explanations
+from xjax.data.text.words import WordPlace, document_words
+from xjax.judge.prediction_lines import (
+  ExplainedDocument,
+  ExplainedLabel,
+  Explanations,
+)
 from xjax.report.page.attention import attention_page, remove_page, save_page
 
 TEXT = '<b>One</b> & "two"\nthree İVE three'

@@ -5,7 +5,7 @@ import numpy as np
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import Document, Label, Split
 from xjax.judge.predictions import Lists, Predictions
-from xjax.report.terminal.examples import example_text
+from xjax.report.terminal.fitted import example_text
 
 LABELS = (Label('a', 'agriculture'), Label('b'), Label('c', 'fisheries'))
 SPLIT = Split(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xjax.report.terminal.excerpt import excerpt
+from xjax.report.terminal.fitted import excerpt
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ import pytest
 from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.lists import Lists
 from xjax.judge.metrics.protocols import PECOS, PROTOCOLS, XJAX
-from xjax.judge.predictions import Predictions
+from xjax.judge.predictions import Lists, Predictions
 from xjax.report.terminal.judged import judgement_text, write_judgement
 
 FILES = [

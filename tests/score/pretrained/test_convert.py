@@ -16,7 +16,7 @@ from xjax.score.pretrained.convert import (
   parameter_shapes,
   to_hugging_face,
 )
-from xjax.train.state import by_path
+from xjax.train.parameters import by_path
 
 D, F, V = 4, 6, 11
 TINY = architecture_of(

@@ -18,7 +18,6 @@ from xjax.run.neural_training import plan_neural, scored_labels
 from xjax.score.pretrained.descriptors import descriptor_words
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import (
-  DESCRIPTORS,
   load_words,
   save_words,
   start_descriptors,
@@ -27,7 +26,7 @@ from xjax.train.initial.descriptors import (
 from xjax.train.initial.words import start_words
 from xjax.train.inputs import Inputs
 from xjax.train.optimizer import make_optimizer
-from xjax.train.state import by_path
+from xjax.train.parameters import DESCRIPTORS, by_path
 from xjax.train.step import make_train_step
 from xjax.train.workdir import Workdir
 

@@ -40,7 +40,7 @@ from xjax.train.initial.encoder import (
   planned_architecture,
   start_encoder,
 )
-from xjax.train.state import by_path
+from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir
 
 SIZES = {

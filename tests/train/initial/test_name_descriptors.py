@@ -17,7 +17,7 @@ from xjax.score.config import (
   ZeroShotConfig,
 )
 from xjax.train.checkpoint import read_params
-from xjax.train.initial.name_descriptors import saved_name_encoder
+from xjax.train.initial.descriptors import saved_name_encoder
 from xjax.train.loop import Loop
 from xjax.train.workdir import Workdir
 

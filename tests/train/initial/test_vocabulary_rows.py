@@ -1,9 +1,9 @@
 import numpy as np
 
 from xjax.data.text.subwords import Subwords
-from xjax.data.text.tokenizer_settings import word_pieces
+from xjax.data.text.tokenizer_json import word_pieces
 from xjax.data.text.words import Vocabulary
-from xjax.train.initial.vocabulary_rows import (
+from xjax.train.initial.words import (
   matches,
   piece_rows,
   with_rows,

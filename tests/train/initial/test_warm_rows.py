@@ -25,7 +25,7 @@ from xjax.train.checkpoint import read_params
 from xjax.train.initial import warm_rows
 from xjax.train.initial.warm_start import warm_start
 from xjax.train.inputs import Inputs
-from xjax.train.state import by_path
+from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir
 
 

@@ -18,7 +18,7 @@ from xjax.train.checkpoint import intact_steps, read_params
 from xjax.train.initial.descriptors import load_words, words_of
 from xjax.train.initial.warm_start import find_start, warm_start
 from xjax.train.inputs import Inputs
-from xjax.train.state import by_path
+from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir
 
 

@@ -18,7 +18,7 @@ from xjax.score.config import EmbeddingConfig, InputConfig
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.words import check_word_vectors, start_words
 from xjax.train.inputs import fit_vocabulary
-from xjax.train.state import by_path
+from xjax.train.parameters import by_path
 
 TABLE = 'embedding/table'
 

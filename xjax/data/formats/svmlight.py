@@ -14,7 +14,7 @@ from sklearn.datasets import load_svmlight_file
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.files.text_lines import numbered_lines, open_text
+from xjax.data.files.json_lines import numbered_lines, open_text
 
 MOST = 2**31 - 1  # labels and features are counted in int32
 

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.batches.sparse_documents import SparseDocuments
+from xjax.data.batches.sparse import SparseDocuments
 from xjax.data.config import Norm, XcFeaturesData
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import find_files, find_folder, only_file

@@ -5,6 +5,7 @@ are those that the fast tokenizers of `transformers` give with truncation to
 max_tokens: of its first pieces, with the special tokens around them.
 """
 
+import bisect
 from collections import Counter
 from collections.abc import Iterable, Sequence
 import hashlib
@@ -18,10 +19,11 @@ from tokenizers import normalizers, pre_tokenizers
 from xjax.core.atomic import atomic_write
 from xjax.data.files.faults import Fault
 from xjax.data.files.model_files import read_object
-from xjax.data.text.tokenizer_json import folder_settings
-from xjax.data.text.tokenizer_settings import (
+from xjax.data.schema import Document
+from xjax.data.text.tokenizer_json import (
   Settings,
   ends_words_at_spaces,
+  folder_settings,
   pad_tokens,
   padding_of,
   plain,
@@ -29,6 +31,7 @@ from xjax.data.text.tokenizer_settings import (
   understood,
   word_pieces,
 )
+from xjax.data.text.words import WordPlace
 
 # Part of the key of cached tokens: raise it when encode_all changes.
 SUBWORDS_VERSION = 1
@@ -251,3 +254,37 @@ def _first_words(text: str, length: int) -> str:
 def _utf8(text: str) -> str:
   """A text without halves of surrogate pairs, which are no characters."""
   return text.encode('utf-8', 'replace').decode()
+
+
+def document_subwords(
+  document: Document, tokenizer: Subwords, max_tokens: int | None = None
+) -> list[WordPlace]:
+  """The places of tokenizer.encode(document.text(), max_tokens), one by one.
+
+  Special tokens have no characters: they stand before the first piece and after
+  the last. A piece that goes over the newline between zones, as that of several
+  spaces may, is said to be of the first. A document without text has no places.
+
+  Raises:
+    DataError: the tokenizer fails.
+  """
+  zones = [(zone, text) for zone, text in document.zones.items() if text]
+  begins, begin = [], 0
+  for _, text in zones:
+    begins.append(begin)
+    begin += len(text) + 1  # a newline joins them
+
+  def place(span: tuple[int, int]) -> WordPlace:
+    at = bisect.bisect_right(begins, span[0]) - 1
+    (zone, text), begin = zones[at], begins[at]
+    return WordPlace(zone, span[0] - begin, min(span[1] - begin, len(text)))
+
+  if not zones:
+    return []
+  spans = tokenizer.spans(document.text(), max_tokens)
+  last = max((span[1] for span in spans if span), default=0)
+  before = len(tokenizer.before)
+  return [
+    place(span or ((0, 0) if at < before else (last, last)))
+    for at, span in enumerate(spans)
+  ]

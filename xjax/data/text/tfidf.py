@@ -1,5 +1,7 @@
 """Sparse features of texts: n-grams of words, weighted by TF-IDF."""
 
+from array import array
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 import dataclasses
 import functools
@@ -7,16 +9,176 @@ import hashlib
 import itertools
 import json
 import os
+import re
 
 import numpy as np
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
+import tqdm
 
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DAMAGE, DataError
 from xjax.data.config import TfidfConfig
-from xjax.data.text.ngrams import frequent_ngrams, ngrams, split_words
+
+# As scikit-learn's TfidfVectorizer has it, but without stepping back.
+_WORD = re.compile(r'\w\w++')
+_RARE = -1
+
+
+def split_words(text: str, first_words: int = 0) -> list[str]:
+  """The words of a text, of which the first are wanted; 0: all."""
+  words = _WORD.findall(text.lower())
+  return words[:first_words] if first_words else words
+
+
+def ngrams(words: Sequence[str], n: int) -> Iterable[str]:
+  """Runs of n words, in order, with a space between words."""
+  if n == 1:
+    return words
+  return map(' '.join, zip(*(words[start:] for start in range(n))))
+
+
+def frequent_ngrams(
+  texts: Collection[str], config: TfidfConfig
+) -> dict[str, int]:
+  """The n-grams that config leaves, and in how many texts each is.
+
+  Of those that min_count and max_share leave, the most frequent ones (in
+  occurrences) stay; ties go to those of fewer words, then to the first one in
+  the texts. Memory is about 70 bytes a word, whatever max_ngram is.
+
+  Args:
+    texts: read once.
+    config: which n-grams.
+
+  Returns:
+    At most max_features of them, in the order of code points.
+  """
+  corpus = _Corpus.of(texts, config.first_words)
+  most = config.max_share * len(texts)
+  # Occurrences, negative; words; the first place; documents.
+  kept = np.zeros((4, 0), np.int64)
+  numbers = corpus.ids
+  for n in range(1, config.max_ngram + 1):
+    at, keys = corpus.keys(numbers, n)
+    found = _count(keys, corpus.docs[at])
+    del keys
+    often = found.documents >= config.min_count
+    # An n-gram is in no more documents than the shorter ones within it.
+    numbers = np.full_like(corpus.places, _RARE)
+    numbers[at[found.order]] = np.repeat(
+      np.where(often, np.cumsum(often) - 1, _RARE).astype(numbers.dtype),
+      found.totals,
+    )
+    if n >= config.min_ngram:
+      chosen = often & (found.documents <= most)
+      totals, documents = found.totals[chosen], found.documents[chosen]
+      firsts = at[found.order[found.starts[chosen]]]
+      rows = -totals, np.full(len(totals), n), firsts, documents
+      kept = np.concatenate([kept, np.stack(rows)], axis=1)
+      # The last key of lexsort is the first to count.
+      kept = kept[:, np.lexsort(kept[2::-1])[: config.max_features]]
+  named = {corpus.ngram(at, n): count for _, n, at, count in kept.T.tolist()}
+  return dict(sorted(named.items()))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Corpus:
+  """The words of all texts end to end.
+
+  Attributes:
+    words: by number.
+    ids: int32 [W], their numbers as they stand in the texts.
+    docs: int32 [W], the text that each stands in.
+    ends: int64 [N], where texts end.
+    places: 0 to W - 1, of a type as narrow as holds them.
+  """
+
+  words: Sequence[str]
+  ids: np.ndarray
+  docs: np.ndarray
+  ends: np.ndarray
+  places: np.ndarray
+
+  @classmethod
+  def of(cls, texts: Collection[str], first_words: int) -> '_Corpus':
+    """Reads the texts."""
+    known: dict[str, int] = defaultdict()
+    known.default_factory = known.__len__
+    ids, ends = array('i'), array('q')
+    for text in tqdm.tqdm(texts, 'words of train', disable=None, delay=2):
+      ids.extend(map(known.__getitem__, split_words(text, first_words)))
+      ends.append(len(ids))
+    ends = np.asarray(ends, np.int64)
+    docs = np.repeat(
+      np.arange(len(ends), dtype=np.int32), np.diff(ends, prepend=0)
+    )
+    places = np.arange(len(ids), dtype=np.int32 if len(ids) < 2**31 else None)
+    return cls(list(known), np.asarray(ids, np.int32), docs, ends, places)
+
+  def keys(self, numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where n-grams begin that may be frequent, and a key of each.
+
+    Args:
+      numbers: [W] of the n-grams of one word less that begin there (of words,
+        if n is 1), RARE if none does or it is rare.
+      n: words.
+
+    Returns:
+      Places, ascending, and int64 keys, the same for the same n-gram.
+    """
+    if n == 1:
+      return self.places, numbers.astype(np.int64)
+    at = self.places[:-1]
+    at = at[(numbers[:-1] != _RARE) & (numbers[1:] != _RARE)]
+    at = at[self.ends[self.docs[at]] - at >= n]
+    keys = numbers[at].astype(np.int64)
+    keys *= len(self.words)
+    keys += self.ids[n - 1 :][at]
+    return at, keys
+
+  def ngram(self, at: int, n: int) -> str:
+    """The n-gram that begins at a place."""
+    return ' '.join(self.words[id_] for id_ in self.ids[at : at + n])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Counts:
+  """Keys in groups, ascending.
+
+  Attributes:
+    order: int64 [keys], their places by group, then as they came.
+    starts: int64 [groups], where each group begins in order.
+    totals: int64 [groups], the keys of each.
+    documents: int64 [groups], in how many documents each is.
+  """
+
+  order: np.ndarray
+  starts: np.ndarray
+  totals: np.ndarray
+  documents: np.ndarray
+
+
+def _count(keys: np.ndarray, docs: np.ndarray) -> _Counts:
+  """Groups keys that are the same.
+
+  Args:
+    keys: int64 [keys].
+    docs: int32 [keys], the document of each, ascending.
+  """
+  order = np.argsort(keys, kind='stable')
+  keys, docs = keys[order], docs[order]
+  new_key = np.ones(len(keys), bool)
+  new_key[1:] = keys[1:] != keys[:-1]
+  new_doc = new_key.copy()
+  new_doc[1:] |= docs[1:] != docs[:-1]
+  starts = np.flatnonzero(new_key)
+  totals = np.diff(starts, append=len(keys))
+  documents = np.zeros(0, np.int64)
+  if len(starts):  # of no group there is no sum
+    documents = np.add.reduceat(new_doc, starts, dtype=np.int64)
+  return _Counts(order, starts, totals, documents)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,8 +236,8 @@ class Tfidf:
   def digest(self) -> str:
     """Hex digest of all that decides the features of a text."""
     found = hashlib.sha256()
-    for array in self._arrays().values():
-      found.update(np.ascontiguousarray(array).data)
+    for values in self._arrays().values():
+      found.update(np.ascontiguousarray(values).data)
     return found.hexdigest()
 
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:

@@ -8,8 +8,7 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields, parse_rows
-from xjax.data.files.text_lines import open_text
+from xjax.data.files.json_lines import Fields, open_text, parse_rows
 from xjax.data.formats.htc import hierarchy_labels
 from xjax.data.formats.xc_files import NOT_GOLD, read_xc
 from xjax.data.formats.xc_text import target_columns

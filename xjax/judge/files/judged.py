@@ -9,14 +9,18 @@ import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged, ScoreKind
-from xjax.data.formats.xc_sidecars import among, read_inv_prop, read_pairs
+from xjax.data.formats.xc_files import among, read_inv_prop, read_pairs
 from xjax.data.schema import HELD_OUT
 from xjax.judge.files.gold import read_gold, read_training
 from xjax.judge.files.label_order import read_label_order
 from xjax.judge.files.matching import Universe, check_documents, universe_of
-from xjax.judge.files.rows import LabelRows
+from xjax.judge.files.rows import (
+  LabelRows,
+  best_labels,
+  cut_length,
+  without_pairs,
+)
 from xjax.judge.files.scores import read_predictions
-from xjax.judge.files.selection import best_labels, cut_length, without_pairs
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 

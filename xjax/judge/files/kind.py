@@ -7,8 +7,7 @@ import zipfile
 
 from xjax.core.errors import DAMAGE, DataError
 from xjax.data.files.faults import Fault
-from xjax.data.files.json_lines import parse_object
-from xjax.data.files.text_lines import numbered_lines, open_text
+from xjax.data.files.json_lines import numbered_lines, open_text, parse_object
 from xjax.data.formats.svmlight import header_of, is_row
 
 

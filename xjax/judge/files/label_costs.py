@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields, parse_rows
-from xjax.data.files.text_lines import open_text
+from xjax.data.files.json_lines import Fields, open_text, parse_rows
 
 
 def read_label_costs(

@@ -10,8 +10,7 @@ import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields
-from xjax.data.files.text_lines import numbered_lines, open_text
+from xjax.data.files.json_lines import Fields, numbered_lines, open_text
 from xjax.data.formats.descriptors import read_descriptors
 from xjax.judge.files.rows import LabelRows
 

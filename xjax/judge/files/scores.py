@@ -8,8 +8,12 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults
-from xjax.data.files.json_lines import Fields, parse_rows
-from xjax.data.files.text_lines import numbered_lines, open_text
+from xjax.data.files.json_lines import (
+  Fields,
+  numbered_lines,
+  open_text,
+  parse_rows,
+)
 from xjax.data.formats.xc_files import NO_HEADER, read_xc_scores
 from xjax.judge.files.kind import FileKind, kind_of, not_understood
 from xjax.judge.files.rows import LabelRows, RowsDraft

@@ -14,7 +14,7 @@ import numpy as np
 
 from xjax.core.atomic import atomic_write, writing
 from xjax.data.text.words import split_words
-from xjax.judge.explained import (
+from xjax.judge.prediction_lines import (
   ExplainedDocument,
   ExplainedLabel,
   Explanations,

@@ -1,18 +1,110 @@
 """What a finished run tells: tables, examples, where all is, what is next."""
 
+from collections.abc import Sequence
 import json
 import os
 import pathlib
 import shlex
 import sys
+import textwrap
 
-from xjax.data.batches.sparse_documents import SparseDocuments
-from xjax.data.schema import Split
+from xjax.core.types import PAD
+from xjax.data.batches.sparse import SparseDocuments
+from xjax.data.schema import Label, Split
+from xjax.judge.calibration import Calibration, readable_scores
+from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 from xjax.report.tables.plain import slice_table
-from xjax.report.terminal.examples import example_text
-from xjax.report.terminal.excerpt import excerpt
 from xjax.run.fit import FitResult
+
+
+def excerpt(text: str, width: int, more: str = '') -> str:
+  """As many whole words as fit, without line breaks.
+
+  A word of more than half the width is cut in two: text without spaces, such
+  as Chinese, has a beginning as well.
+
+  Args:
+    text: of any length.
+    width: columns at most, `more` with them.
+    more: stands after it where something is left out.
+  """
+  words = ' '.join(text.split())
+  if len(words) <= width:
+    return words
+  room = width - len(more)
+  end = words.rfind(' ', 0, room + 1)
+  return words[: end if end > room // 2 else room] + more
+
+
+_WIDTH = 79
+
+
+def example_text(
+  predictions: Predictions,
+  split: Split,
+  labels: Sequence[Label],
+  n: int = 3,
+  k: int = 5,
+  calibration: Calibration | None = None,
+) -> str:
+  """The first n documents: text, gold labels, best k labels with scores.
+
+  Args:
+    predictions: of the split's documents, row by row.
+    split: gives text and gold.
+    labels: descriptors by label index.
+    n: documents shown.
+    k: labels shown of each list.
+    calibration: of the scores, if there is one.
+
+  Returns:
+    Lines of at most 79 columns; a `*` marks a predicted label that is gold.
+  """
+  return '\n\n'.join(
+    _one(predictions, split, labels, row, k, calibration)
+    for row in range(min(n, len(split)))
+  )
+
+
+def _one(
+  predictions: Predictions,
+  split: Split,
+  labels: Sequence[Label],
+  row: int,
+  k: int,
+  calibration: Calibration | None,
+) -> str:
+  lists, gold = predictions.lists[ALL], set(split.gold[row].tolist())
+  kind = predictions.score_kind
+  scores_K = readable_scores(lists.scores[row, :k], kind, calibration)
+  predicted = [
+    f'{_name(labels[i])} {score:.2f}{"*" if i in gold else ""}'
+    for i, score in zip(lists.ids[row, :k].tolist(), scores_K, strict=True)
+    if i != PAD
+  ]
+  text = f'{split.ids[row]}: {split.documents[row].text()}'
+  return '\n'.join(
+    [
+      excerpt(text, _WIDTH, ' ...'),
+      *_listed('gold', sorted(_name(labels[i]) for i in gold)),
+      *_listed('predicted', predicted),
+    ]
+  )
+
+
+def _name(label: Label) -> str:
+  return label.name or label.id
+
+
+def _listed(title: str, items: Sequence[str]) -> list[str]:
+  return textwrap.wrap(
+    ', '.join(items) or '-',
+    _WIDTH,
+    initial_indent=f'  {title:10}',
+    subsequent_indent=' ' * 12,
+  )
+
 
 # What a workdir has, by the first of each.
 _CONTENTS = {

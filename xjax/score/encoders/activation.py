@@ -6,7 +6,7 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 
-from xjax.core.precision import product
+from xjax.core.numerics import product
 from xjax.score.pretrained.architecture import Activation
 
 

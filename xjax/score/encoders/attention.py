@@ -7,7 +7,7 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 
-from xjax.core.precision import full_precision, product
+from xjax.core.numerics import full_precision, product
 from xjax.score.encoders.coins import dropped
 from xjax.score.heads.attend import MASKED
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
 from xjax.core.mesh import DATA
-from xjax.core.precision import full_precision
+from xjax.core.numerics import full_precision
 from xjax.score.config import CNNConfig
 from xjax.score.encoders.layers import dropout
 

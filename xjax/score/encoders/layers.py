@@ -5,7 +5,7 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 
-from xjax.core.precision import full_precision
+from xjax.core.numerics import full_precision
 from xjax.score.config import EmbeddingConfig
 from xjax.score.heads.frozen import Frozen
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
 from xjax.core.mesh import BATCH, DATA
-from xjax.core.precision import full_precision
+from xjax.core.numerics import full_precision
 from xjax.score.heads.attend import MASKED
 from xjax.score.heads.contract import TokenFeatures
 

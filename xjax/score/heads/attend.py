@@ -5,7 +5,7 @@ from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Float32
 
-from xjax.core.precision import product
+from xjax.core.numerics import product
 from xjax.score.heads.contract import TokenFeatures
 
 MASKED = -1e30  # finite: a row of no tokens at all must not make NaN

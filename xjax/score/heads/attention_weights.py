@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Float32, Int32
 
-from xjax.core.precision import full_precision
+from xjax.core.numerics import full_precision
 from xjax.core.types import PAD
 from xjax.score.heads.contract import Head, TokenFeatures, split_head
 

@@ -20,8 +20,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float, Float32, Int32
 
 from xjax.core.mesh import BATCH, DATA, LABEL
-from xjax.core.numerics import column_sums
-from xjax.core.precision import product
+from xjax.core.numerics import column_sums, product
 from xjax.losses.contract import ChunkLoss, LabelWeights
 from xjax.score.heads import chunks
 from xjax.score.heads.contract import row_spec, split_head

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Float32
 import numpy as np
 
 from xjax.core.mesh import padded_labels
-from xjax.core.precision import product
+from xjax.core.numerics import product
 from xjax.score.heads.contract import ALL_DEVICES, Head, padded_row
 from xjax.score.heads.first_rows import first_rows
 from xjax.score.heads.storage import Storage, weights

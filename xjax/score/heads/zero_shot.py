@@ -9,7 +9,7 @@ from jaxtyping import Array, Float32
 import numpy as np
 
 from xjax.core.mesh import LABEL, padded_labels
-from xjax.core.precision import full_precision
+from xjax.core.numerics import full_precision
 from xjax.score.heads.attend import attend_by_one, token_mask
 from xjax.score.heads.attention_weights import AttentionHead
 from xjax.score.heads.contract import TokenFeatures, padded_row

@@ -21,8 +21,8 @@ from xjax.score.config import ClsConfig
 from xjax.score.pretrained.architecture import Architecture, architecture_of
 from xjax.score.pretrained.convert import parameter_shapes
 from xjax.score.pretrained.model_folder import ModelFolder, check_vocabulary
-from xjax.train.initial.warm_start import with_values
-from xjax.train.state import TrainState, by_path, from_paths
+from xjax.train.parameters import by_path, from_paths, with_values
+from xjax.train.state import TrainState
 from xjax.train.workdir import Workdir
 
 # Of an encoder that nobody trained.

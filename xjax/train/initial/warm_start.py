@@ -14,7 +14,6 @@ from typing import Any
 
 from absl import logging
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.distributed import is_host0
@@ -27,7 +26,6 @@ from xjax.train.checkpoint import (
   read_some,
   saved_params,
 )
-from xjax.train.initial.vocabulary_rows import matches, piece_rows, word_rows
 from xjax.train.initial.warm_rows import (
   EXPONENT,
   KERNEL,
@@ -35,13 +33,19 @@ from xjax.train.initial.warm_rows import (
   storage_of,
   take_rows,
 )
+from xjax.train.initial.words import matches, piece_rows, word_rows
 from xjax.train.inputs import Inputs
-from xjax.train.state import TrainState, by_path, from_paths, split_frozen
+from xjax.train.parameters import (
+  DESCRIPTORS,
+  PIECE_VECTORS,
+  WORD_VECTORS,
+  by_path,
+  from_paths,
+  with_values,
+)
+from xjax.train.state import TrainState, split_frozen
 from xjax.train.workdir import Workdir
 
-WORD_VECTORS = 'embedding/table'
-PIECE_VECTORS = 'encoder/embeddings/word'
-DESCRIPTORS = 'head/descriptors'
 _HEAD = 'head/'
 _VOCABULARIES = {WORD_VECTORS: 'words', PIECE_VECTORS: 'pieces'}
 
@@ -285,24 +289,3 @@ def _own_rows(state: TrainState) -> set[str]:
 def _row_kind(name: str, param: jax.Array) -> str:
   """Of what a parameter has rows, that runs may have others of; '': nothing."""
   return 'labels' if has_label_rows(param) else _VOCABULARIES.get(name, '')
-
-
-def with_values(
-  param: jax.Array, found: np.ndarray, values: np.ndarray
-) -> jax.Array:
-  """A parameter with other values in some places, sharded as before.
-
-  Args:
-    param: float32, of any shape.
-    found: bool, broadcast to that shape, where values count.
-    values: of that shape, the same on every process.
-  """
-  # Each process fills the parts that it holds.
-  mask, new = (
-    jax.make_array_from_callback(param.shape, param.sharding, whole.__getitem__)
-    for whole in (
-      np.broadcast_to(found, param.shape),
-      values.astype(param.dtype, copy=False),
-    )
-  )
-  return jax.jit(jnp.where, out_shardings=param.sharding)(mask, new, param)

@@ -9,7 +9,6 @@ import pytest
 from xjax.core.mesh import DATA, LABEL, padded_labels, put_batch, put_labels
 from xjax.core.types import PAD, Batch, ScoreKind
 from xjax.losses.bce import bce
-from xjax.score import text_model
 from xjax.score.build import build, smoothed_priors
 from xjax.score.config import (
   BiGRUConfig,
@@ -246,7 +245,7 @@ def test_recall_reaches_the_selection(monkeypatch):
   def spy(*given, recall, **others):
     raise Asked(recall)
 
-  monkeypatch.setattr(text_model, 'head_topk', spy)
+  monkeypatch.setattr(model_scorer, 'head_topk', spy)
   for given, recall in (({}, 1.0), ({'recall': 0.5}, 0.5)):
     asked = ModelScorer(graphdef, params, mesh, L, **given)
     with pytest.raises(Asked, match=f'^{recall}'):
