@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.judge import seen_labels
+from xjax.judge import slice as judged_slice
 from xjax.judge.criteria import Criteria
 from xjax.judge.evidence import Evidence
 from xjax.judge.metrics.protocols import XJAX
@@ -48,7 +48,7 @@ def evidence_of(predictions):
 
 def test_the_same_sums(predictions, monkeypatch):
   every = evidence_of(predictions)
-  monkeypatch.setattr(seen_labels, '_ALL_OF', 0)
+  monkeypatch.setattr(judged_slice, '_ALL_OF', 0)
   some = evidence_of(predictions)
   assert (every.form.n_labels, some.form.n_labels) == (L, 128)
   assert len(every.sums) > 50
@@ -59,9 +59,9 @@ def test_the_same_sums(predictions, monkeypatch):
 
 
 def test_places(predictions, monkeypatch):
-  monkeypatch.setattr(seen_labels, '_ALL_OF', 0)
+  monkeypatch.setattr(judged_slice, '_ALL_OF', 0)
   part = Slice.of(predictions, ALL, predictions.masks[ALL])
-  seen = seen_labels.SeenLabels.of(part)
+  seen = judged_slice.SeenLabels.of(part)
   (_, documents), *_ = part.blocks()
   placed = seen.documents(documents)
   for labels, places in (
@@ -74,12 +74,12 @@ def test_places(predictions, monkeypatch):
 
 
 def test_all_labels_where_most_are_seen(predictions, monkeypatch):
-  monkeypatch.setattr(seen_labels, '_ALL_OF', 0)
+  monkeypatch.setattr(judged_slice, '_ALL_OF', 0)
   every = Ragged.of([sorted(part) for part in np.array_split(np.arange(L), N)])
   part = Slice.of(
     dataclasses.replace(predictions, gold=every), ALL, predictions.masks[ALL]
   )
-  assert seen_labels.SeenLabels.of(part).labels_H is None
+  assert judged_slice.SeenLabels.of(part).labels_H is None
 
 
 def test_weights_go_to_the_device_once(predictions):
