@@ -35,19 +35,17 @@ from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
-from xjax.config.run import NeuralTrain, Optimizer
+from xjax.config.optimizer import AdamW
+from xjax.config.run import NeuralTrain
 from xjax.core.mesh import MeshConfig, make_mesh, put_batch
 from xjax.core.types import Batch
 from xjax.losses.bce import bce
-from xjax.score.build import build
-from xjax.score.config import (
-  BertConfig,
-  ClsConfig,
-  NeuralModel,
-  NoEmbedding,
-  OneVsAllConfig,
-)
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import ClsConfig
 from xjax.score.pretrained.architecture import Activation, Architecture
+from xjax.score.text_model import NeuralModel, build
 from xjax.select.topk import head_topk
 from xjax.train.optimizer import make_optimizer
 from xjax.train.state import plan_state
@@ -209,8 +207,7 @@ def make_step(
   """The trainer's step, or a scorer's."""
   train = NeuralTrain(
     learning_rate=SIZES['learning_rate'],
-    optimizer=Optimizer.ADAMW,
-    weight_decay=0.01,
+    optimizer=AdamW(weight_decay=0.01),
     clip_norm=1.0,
   )
   optimizer = make_optimizer(train)

@@ -26,7 +26,7 @@ from xjax.config.run import Config
 from xjax.core.mesh import MeshConfig, make_mesh, put_batch
 from xjax.core.types import Batch
 from xjax.losses.bce import bce
-from xjax.score.build import build
+from xjax.score.text_model import build
 from xjax.train.optimizer import make_optimizer
 from xjax.train.state import plan_state
 from xjax.train.step import make_train_step

@@ -26,10 +26,9 @@ import numpy as np
 import optax
 
 from xjax.core.mesh import MeshConfig, make_mesh
-from xjax.score.config import BiGRUConfig, CNNConfig, HANConfig
-from xjax.score.encoders.bigru import BiGRU
-from xjax.score.encoders.cnn import CNN
-from xjax.score.encoders.han import HAN
+from xjax.score.encoders.bigru import BiGRU, BiGRUConfig
+from xjax.score.encoders.cnn import CNN, CNNConfig
+from xjax.score.encoders.han import HAN, HANConfig
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = HERE.parent / 'tests' / 'parity' / 'peers.sh'

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 import dataclasses
 
-from xjax.data.config import DataConfig, Eurlex57kData, JsonlData
+from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.data.formats.jsonl import JsonlData
 
 SVMS = ('pecos_flat', 'libmultilabel_flat', 'svm')
 LOGISTIC = ('napkinxc_flat', 'lr')

@@ -27,7 +27,7 @@ from sklearn.preprocessing import normalize
 
 from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.core.types import Ragged
-from xjax.data.config import Eurlex57kData
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.data.formats.xc_files import read_xc
 from xjax.data.load import load_corpus
 from xjax.score.linear.batched import fit_batched

@@ -9,7 +9,8 @@ from scipy import sparse
 from sklearn.preprocessing import normalize
 
 from xjax.core.types import Ragged
-from xjax.data.config import DataConfig, TfidfConfig
+from xjax.data.config import TfidfConfig
+from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.xc_files import read_xc
 from xjax.data.load import load_corpus
 from xjax.data.text.tfidf import Tfidf

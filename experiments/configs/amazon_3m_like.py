@@ -20,24 +20,17 @@ Hardware: a GPU, or several GPUs or TPUs, among which rows are divided.
 Expected: not run yet; learning rates are guesses. Time: 3,356 steps an epoch.
 """
 
-from xjax.config.run import (
-  Config,
-  Dtype,
-  EvalConfig,
-  FusedSGD,
-  NeuralTrain,
-  Optimizer,
-  Schedule,
-)
-from xjax.data.config import SubwordsConfig, XcRepoData
-from xjax.score.config import (
-  BertConfig,
-  ClsConfig,
-  NeuralModel,
-  NoEmbedding,
-  OneVsAllConfig,
-)
+from xjax.config.optimizer import AdamW
+from xjax.config.run import Config, Dtype, EvalConfig, NeuralTrain, Schedule
+from xjax.data.config import SubwordsConfig
+from xjax.data.formats.xc_text import XcRepoData
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.storage import Storage
+from xjax.score.heads.update import FusedSGD
+from xjax.score.pooling import ClsConfig
+from xjax.score.text_model import NeuralModel
 
 EPOCH = 3356  # steps
 
@@ -60,8 +53,7 @@ def get_config() -> Config:
       learning_rate=1e-4,
       warmup=5000,
       schedule=Schedule.LINEAR,
-      optimizer=Optimizer.ADAMW,
-      weight_decay=0.01,
+      optimizer=AdamW(weight_decay=0.01),
       rows=FusedSGD(learning_rate=0.05),
       compute_dtype=Dtype.BFLOAT16,
       checkpoint_every=EPOCH,

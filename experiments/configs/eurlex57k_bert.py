@@ -19,14 +19,13 @@ the paper has RP@5 .796, nDCG@5 .823 on test. Time: 5,625 steps an epoch.
 """
 
 from xjax.config.run import Config, NeuralTrain
-from xjax.data.config import Eurlex57kData, SubwordsConfig
-from xjax.score.config import (
-  BertConfig,
-  ClsConfig,
-  NeuralModel,
-  NoEmbedding,
-  OneVsAllConfig,
-)
+from xjax.data.config import SubwordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import ClsConfig
+from xjax.score.text_model import NeuralModel
 
 
 def get_config() -> Config:

@@ -16,14 +16,13 @@ micro-F1 0.689. Time: hours.
 """
 
 from xjax.config.run import Config, NeuralTrain
-from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.score.config import (
-  BiGRUConfig,
-  EmbeddingConfig,
-  NeuralModel,
-  OneVsAllConfig,
-  SelfAttentionConfig,
-)
+from xjax.data.config import WordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import SelfAttentionConfig
+from xjax.score.text_model import NeuralModel
 
 _EPOCH = 3750  # steps of 12 documents in the 45,000 of train
 

@@ -17,23 +17,16 @@ compensated were not run to the end. Time: eight minutes of training each, two
 runs at a time.
 """
 
-from xjax.config.run import (
-  ByOptimizer,
-  Config,
-  FusedAdagrad,
-  NeuralTrain,
-  RowsConfig,
-  Schedule,
-)
-from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.score.config import (
-  BiGRUConfig,
-  EmbeddingConfig,
-  NeuralModel,
-  OneVsAllConfig,
-  SelfAttentionConfig,
-)
+from xjax.config.run import Config, NeuralTrain, Schedule
+from xjax.data.config import WordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.storage import Storage
+from xjax.score.heads.update import ByOptimizer, FusedAdagrad, RowsConfig
+from xjax.score.pooling import SelfAttentionConfig
+from xjax.score.text_model import NeuralModel
 
 SYSTEMS = ('adam', *(storage.value for storage in Storage))
 

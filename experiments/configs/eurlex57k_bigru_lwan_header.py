@@ -13,8 +13,11 @@ too, of it 0.35 to 1 s a step.
 """
 
 from xjax.config.run import Config, NeuralTrain, Schedule
-from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.score.config import BiGRUConfig, EmbeddingConfig, NeuralModel
+from xjax.data.config import WordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.text_model import NeuralModel
 
 _EPOCH = 704  # steps of 64 documents in the 45,000 of train
 

@@ -16,13 +16,12 @@ micro-F1 0.642. Time: hours.
 """
 
 from xjax.config.run import Config, NeuralTrain
-from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.score.config import (
-  CNNConfig,
-  EmbeddingConfig,
-  LabelAttentionConfig,
-  NeuralModel,
-)
+from xjax.data.config import WordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.cnn import CNNConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.label_attention import LabelAttentionConfig
+from xjax.score.text_model import NeuralModel
 
 _EPOCH = 3750  # steps of 12 documents in the 45,000 of train
 

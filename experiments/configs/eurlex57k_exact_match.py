@@ -17,7 +17,8 @@ order it would be 0.115 here). Time: a minute, of it 3 s to find the names.
 """
 
 from xjax.config.run import Config, EvalConfig, NoTrain
-from xjax.data.config import Eurlex57kData, WordsConfig
+from xjax.data.config import WordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.config import ExactMatchModel
 
 

@@ -17,14 +17,13 @@ micro-F1 0.680. Time: hours.
 """
 
 from xjax.config.run import Config, NeuralTrain
-from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.score.config import (
-  EmbeddingConfig,
-  HANConfig,
-  NeuralModel,
-  OneVsAllConfig,
-  SelfAttentionConfig,
-)
+from xjax.data.config import WordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.han import HANConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import SelfAttentionConfig
+from xjax.score.text_model import NeuralModel
 
 _EPOCH = 2813  # steps of 16 documents in the 45,000 of train
 

@@ -19,15 +19,15 @@ Hardware: two CPU cores. Expected: the table in README.md. Time: 40 minutes, and
 a few for judging.
 """
 
-from xjax.config.run import Config, NeuralTrain, Optimizer, Schedule
-from xjax.data.config import Eurlex57kData, SubwordsConfig
-from xjax.score.config import (
-  BertConfig,
-  ClsConfig,
-  NeuralModel,
-  NoEmbedding,
-  OneVsAllConfig,
-)
+from xjax.config.optimizer import AdamW
+from xjax.config.run import Config, NeuralTrain, Schedule
+from xjax.data.config import SubwordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import ClsConfig
+from xjax.score.text_model import NeuralModel
 
 
 def get_config() -> Config:
@@ -46,8 +46,7 @@ def get_config() -> Config:
       rates=('encoder/*=0.02',),
       warmup=100,
       schedule=Schedule.LINEAR,
-      optimizer=Optimizer.ADAMW,
-      weight_decay=0.01,
+      optimizer=AdamW(weight_decay=0.01),
       clip_norm=1.0,
       checkpoint_every=600,
       judge_every=1200,

@@ -16,7 +16,8 @@ Time: 6 minutes.
 
 from xjax.config.run import Config, EvalConfig
 from xjax.config.sparse import TreeTrain
-from xjax.data.config import Eurlex57kData, TfidfConfig
+from xjax.data.config import TfidfConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.config import TreeModel
 from xjax.score.linear.config import Loss
 

@@ -24,20 +24,18 @@ each, and one for judging.
 import dataclasses
 
 from xjax.config.run import Config, NeuralTrain, Schedule
-from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.score.config import (
-  BiGRUConfig,
-  CNNConfig,
-  DescriptorConfig,
-  DescriptorWeights,
-  EmbeddingConfig,
-  HANConfig,
-  NeuralModel,
-  OneVsAllConfig,
-  SelfAttentionConfig,
-  UnifiedConfig,
-  ZeroShotConfig,
-)
+from xjax.data.config import WordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.cnn import CNNConfig
+from xjax.score.encoders.han import HANConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.contract import DescriptorConfig, DescriptorWeights
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.heads.unified import UnifiedConfig
+from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.score.pooling import SelfAttentionConfig
+from xjax.score.text_model import NeuralModel
 
 # Steps of 64 documents that take ten minutes.
 SYSTEMS = {

@@ -15,7 +15,8 @@ Hardware: two CPU cores. Expected: not run yet. Time: half an hour.
 
 from xjax.config.run import Config, EvalConfig
 from xjax.config.sparse import Blocks, Liblinear, LinearTrain
-from xjax.data.config import Eurlex57kData, TfidfConfig
+from xjax.data.config import TfidfConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.config import LinearModel
 
 SYSTEMS = ('blocks', 'liblinear')

@@ -20,15 +20,13 @@ RP@5 0.438. Time: hours.
 """
 
 from xjax.config.run import Config, NeuralTrain
-from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.score.config import (
-  BiGRUConfig,
-  DescriptorConfig,
-  DescriptorWeights,
-  EmbeddingConfig,
-  NeuralModel,
-  UnifiedConfig,
-)
+from xjax.data.config import WordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.contract import DescriptorConfig, DescriptorWeights
+from xjax.score.heads.unified import UnifiedConfig
+from xjax.score.text_model import NeuralModel
 
 _EPOCH = 2813  # steps of 16 documents in the 45,000 of train
 

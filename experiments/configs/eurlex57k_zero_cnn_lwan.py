@@ -19,13 +19,12 @@ micro-F1 0.618; zero-shot RP@5 0.321, nDCG@5 0.264. Time: hours.
 """
 
 from xjax.config.run import Config, NeuralTrain
-from xjax.data.config import Eurlex57kData, WordsConfig
-from xjax.score.config import (
-  CNNConfig,
-  EmbeddingConfig,
-  NeuralModel,
-  ZeroShotConfig,
-)
+from xjax.data.config import WordsConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.score.encoders.cnn import CNNConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.score.text_model import NeuralModel
 
 _EPOCH = 2813  # steps of 16 documents in the 45,000 of train
 

@@ -15,14 +15,13 @@ Hardware: two CPU cores. Expected: by the encoder. Time: minutes.
 """
 
 from xjax.config.run import Config, NeuralTrain
-from xjax.data.config import FeatureFilesConfig, JsonlData
-from xjax.score.config import (
-  FeaturesConfig,
-  MeanConfig,
-  NeuralModel,
-  NoEncoder,
-  OneVsAllConfig,
-)
+from xjax.data.config import FeatureFilesConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.score.encoders.contract import NoEncoder
+from xjax.score.encoders.features import FeaturesConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import MeanConfig
+from xjax.score.text_model import NeuralModel
 
 
 def get_config() -> Config:

@@ -14,8 +14,11 @@ Time: by the corpus.
 """
 
 from xjax.config.run import Config, NeuralTrain
-from xjax.data.config import HtcData, WordsConfig
-from xjax.score.config import BiGRUConfig, EmbeddingConfig, NeuralModel
+from xjax.data.config import WordsConfig
+from xjax.data.formats.htc import HtcData
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.text_model import NeuralModel
 
 
 def get_config() -> Config:

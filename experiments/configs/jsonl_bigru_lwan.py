@@ -12,8 +12,11 @@ the popularity prior in the table. Time: by the corpus.
 """
 
 from xjax.config.run import Config, NeuralTrain
-from xjax.data.config import JsonlData, WordsConfig
-from xjax.score.config import BiGRUConfig, EmbeddingConfig, NeuralModel
+from xjax.data.config import WordsConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.text_model import NeuralModel
 
 
 def get_config() -> Config:

@@ -20,20 +20,18 @@ Hardware: two CPU cores. Expected: dev RP@5 0.87. Time: about a minute.
 import dataclasses
 
 from xjax.config.run import Config, NeuralTrain, NoTrain
-from xjax.data.config import SyntheticData, WordsConfig
-from xjax.score.config import (
-  BiGRUConfig,
-  CNNConfig,
-  EmbeddingConfig,
-  ExactMatchModel,
-  HANConfig,
-  ModelConfig,
-  NeuralModel,
-  OneVsAllConfig,
-  SelfAttentionConfig,
-  UnifiedConfig,
-  ZeroShotConfig,
-)
+from xjax.data.config import WordsConfig
+from xjax.data.formats.synthetic import SyntheticData
+from xjax.score.config import ExactMatchModel, ModelConfig
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.cnn import CNNConfig
+from xjax.score.encoders.han import HANConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.heads.unified import UnifiedConfig
+from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.score.pooling import SelfAttentionConfig
+from xjax.score.text_model import NeuralModel
 
 SYSTEMS = (
   'exact_match',

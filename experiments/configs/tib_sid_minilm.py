@@ -18,15 +18,15 @@ Hardware: a GPU, or two CPU cores with patience. Expected: not run yet. Time:
 10,000 steps.
 """
 
-from xjax.config.run import Config, NeuralTrain, Optimizer, Schedule
-from xjax.data.config import JsonlData, SubwordsConfig
-from xjax.score.config import (
-  BertConfig,
-  DescriptorConfig,
-  NeuralModel,
-  NoEmbedding,
-  UnifiedConfig,
-)
+from xjax.config.optimizer import AdamW
+from xjax.config.run import Config, NeuralTrain, Schedule
+from xjax.data.config import SubwordsConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.contract import DescriptorConfig
+from xjax.score.heads.unified import UnifiedConfig
+from xjax.score.text_model import NeuralModel
 
 
 def get_config() -> Config:
@@ -51,8 +51,7 @@ def get_config() -> Config:
       rates=('encoder/*=0.1',),
       warmup=500,
       schedule=Schedule.LINEAR,
-      optimizer=Optimizer.ADAMW,
-      weight_decay=0.01,
+      optimizer=AdamW(weight_decay=0.01),
       clip_norm=1.0,
       checkpoint_every=1000,
       judge_every=1000,

@@ -18,15 +18,13 @@ Hardware: a GPU, or two CPU cores with patience. Expected: not run yet. Time:
 """
 
 from xjax.config.run import Config, NeuralTrain
-from xjax.data.config import JsonlData, WordsConfig
-from xjax.score.config import (
-  BiGRUConfig,
-  DescriptorConfig,
-  DescriptorWeights,
-  EmbeddingConfig,
-  NeuralModel,
-  UnifiedConfig,
-)
+from xjax.data.config import WordsConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.contract import DescriptorConfig, DescriptorWeights
+from xjax.score.heads.unified import UnifiedConfig
+from xjax.score.text_model import NeuralModel
 
 
 def get_config() -> Config:

@@ -14,7 +14,8 @@ minutes.
 
 from xjax.config.run import Config, EvalConfig
 from xjax.config.sparse import TreeTrain
-from xjax.data.config import JsonlData, TfidfConfig
+from xjax.data.config import TfidfConfig
+from xjax.data.formats.jsonl import JsonlData
 from xjax.score.config import TreeModel
 
 

@@ -14,7 +14,8 @@ P@1 0.631, P@5 0.286. Time: by the dataset.
 
 from xjax.config.run import Config, EvalConfig
 from xjax.config.sparse import TreeTrain
-from xjax.data.config import GivenFeaturesConfig, Norm, XcFeaturesData
+from xjax.data.config import GivenFeaturesConfig, Norm
+from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.score.config import TreeModel
 from xjax.score.linear.config import Loss
 

@@ -13,8 +13,11 @@ Hardware: a GPU. Expected: not run yet. Time: by the dataset.
 """
 
 from xjax.config.run import Config, NeuralTrain
-from xjax.data.config import WordsConfig, XcRepoData
-from xjax.score.config import BiGRUConfig, EmbeddingConfig, NeuralModel
+from xjax.data.config import WordsConfig
+from xjax.data.formats.xc_text import XcRepoData
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.text_model import NeuralModel
 
 
 def get_config() -> Config:

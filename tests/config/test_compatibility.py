@@ -4,21 +4,21 @@ import dataclasses
 
 import pytest
 
-from xjax.config import compatibility as input_check
 from xjax.config.check import check_config
 from xjax.config.run import Config, NoTrain, shrink
 from xjax.core.errors import ConfigError
 from xjax.data.config import (
   GivenFeaturesConfig,
-  JsonlData,
   Norm,
   OnError,
-  SyntheticData,
   TfidfConfig,
   WordsConfig,
-  XcFeaturesData,
 )
-from xjax.score.config import ExactMatchModel, NeuralModel
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.synthetic import SyntheticData
+from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.score.config import ExactMatchModel
+from xjax.score.text_model import NeuralModel
 
 SPARSE = (TfidfConfig, GivenFeaturesConfig)
 
@@ -26,7 +26,7 @@ SPARSE = (TfidfConfig, GivenFeaturesConfig)
 @pytest.fixture
 def reads_all(monkeypatch):
   """As if Exact Match read sparse features."""
-  monkeypatch.setitem(input_check.READS, ExactMatchModel, SPARSE)
+  monkeypatch.setattr(ExactMatchModel, 'reads', SPARSE)
 
 
 def a_config(data) -> Config:

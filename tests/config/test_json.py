@@ -4,43 +4,40 @@ import json
 import pytest
 
 from xjax.config.json import diff, from_json, load_config, to_json
+from xjax.config.optimizer import AdamW, SWAConfig
 from xjax.config.run import (
   Config,
   Dtype,
   EvalConfig,
-  FusedAdagrad,
   NeuralTrain,
   NoTrain,
-  Optimizer,
   Schedule,
-  SWAConfig,
   shrink,
 )
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import MeshConfig
 from xjax.data.config import (
   GivenFeaturesConfig,
-  HtcConfig,
-  HtcData,
-  HtcLabels,
-  JsonlData,
   Norm,
   OnError,
-  SyntheticData,
   TfidfConfig,
   WordsConfig,
-  XcFeaturesData,
-  XcRepoData,
 )
+from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.synthetic import SyntheticData
+from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.data.formats.xc_text import XcRepoData
 from xjax.judge.calibration import Method
-from xjax.losses.config import ClassBalancedWeights, FocalConfig, SoftmaxConfig
-from xjax.score.config import (
-  ExactMatchModel,
-  MeanConfig,
-  NeuralModel,
-  OneVsAllConfig,
-)
+from xjax.losses.focal import FocalConfig
+from xjax.losses.label_weights import ClassBalancedWeights
+from xjax.losses.softmax import SoftmaxConfig
+from xjax.score.config import ExactMatchModel
+from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.storage import Storage
+from xjax.score.heads.update import FusedAdagrad
+from xjax.score.pooling import MeanConfig
+from xjax.score.text_model import NeuralModel
 
 
 def rich():
@@ -55,7 +52,7 @@ def rich():
     train=NeuralTrain(
       learning_rate=0.1 + 0.2,
       schedule=Schedule.COSINE,
-      optimizer=Optimizer.ADAMW,
+      optimizer=AdamW(weight_decay=0.1),
       compute_dtype=Dtype.BFLOAT16,
       rates=('encoder/*=0.1', 'pooling/*=0.5'),
       freeze=('embedding/*',),
@@ -101,14 +98,14 @@ def test_round_trip_through_a_file(tmp_path, config):
 
 def test_kinds_stand_in_the_json():
   written = to_json(rich())
-  assert written['data']['kind'] == 'jsonl'
-  assert written['data']['tokens']['kind'] == 'words'
-  assert written['model']['encoder']['kind'] == 'bigru'
+  assert written['data']['kind'] == 'JsonlData'
+  assert written['data']['tokens']['kind'] == 'WordsConfig'
+  assert written['model']['encoder']['kind'] == 'BiGRUConfig'
   assert written['data']['on_error'] == 'skip'
   assert written['train']['rates'] == ['encoder/*=0.1', 'pooling/*=0.5']
-  assert written['train']['loss']['kind'] == 'focal'
+  assert written['train']['loss']['kind'] == 'FocalConfig'
   assert written['train']['average'] == {
-    'kind': 'swa',
+    'kind': 'SWAConfig',
     'start': 500,
     'every': 100,
   }
@@ -119,7 +116,7 @@ def test_rows_and_their_storage_stand_in_the_json():
   written = to_json(ROWS)
   assert written['model']['head']['storage'] == 'compensated'
   assert written['train']['rows'] == {
-    'kind': 'fused_adagrad',
+    'kind': 'FusedAdagrad',
     'learning_rate': 0.05,
     'eps': 1e-6,
     'weight_decay': 0.0,
@@ -135,8 +132,8 @@ def test_models_that_are_not_trained_shrink():
   assert (small.model, small.train) == (config.model, config.train)
   assert isinstance(small.data, SyntheticData)
   written = to_json(small)
-  assert written['model'] == {'kind': 'exact_match', 'alt': True}
-  assert written['train'] == {'kind': 'none'}
+  assert written['model'] == {'kind': 'ExactMatchModel', 'alt': True}
+  assert written['train'] == {'kind': 'NoTrain'}
 
 
 def test_absent_fields_take_their_defaults():
@@ -150,7 +147,7 @@ def test_absent_fields_take_their_defaults():
     ({'train': {'kind': 'gradient', 'stps': 1}}, "'train.stps'"),
     ({'data': {'kind': 'cvs'}}, 'data: unknown kind'),
     ({'data': {'kind': 'bigru'}}, 'data: unknown kind'),
-    ({'data': {'dir': 'x'}}, 'data: has no "kind", .* \'jsonl\', '),
+    ({'data': {'dir': 'x'}}, 'data: has no "kind", .* \'JsonlData\', '),
     (
       {'model': {'kind': 'neural', 'head': {'chunk': 4}}},
       'model.head: has no "kind"',
@@ -225,7 +222,7 @@ def test_shrink_is_small_and_keeps_the_kinds():
   assert [p for p, n in sizes(small) if n > 16 and p not in vocabulary] == []
   assert small.train.steps == 2
   assert isinstance(small.data, SyntheticData)
-  assert small.train.optimizer is Optimizer.ADAMW
+  assert small.train.optimizer == AdamW(weight_decay=0.1)
   assert small.train.compute_dtype is Dtype.BFLOAT16
   assert type(small.model) is type(rich().model)
   assert small.train.average == SWAConfig(start=1, every=1)

@@ -3,9 +3,11 @@
 import pytest
 
 from xjax.config.check import check_config
-from xjax.config.run import Config, EMAConfig, NeuralTrain, Schedule, SWAConfig
+from xjax.config.optimizer import EMAConfig, SWAConfig
+from xjax.config.run import Config, NeuralTrain, Schedule
 from xjax.core.errors import ConfigError
-from xjax.losses.config import ClassBalancedWeights, FocalConfig
+from xjax.losses.focal import FocalConfig
+from xjax.losses.label_weights import ClassBalancedWeights
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,9 @@ from xjax.config.json import load_config, to_json
 from xjax.config.run import Config, NeuralTrain, NoTrain, shrink
 from xjax.config.sparse import Liblinear, LinearTrain, SolverConfig, TreeTrain
 from xjax.core.errors import ConfigError
-from xjax.data.config import (
-  GivenFeaturesConfig,
-  SyntheticData,
-  TfidfConfig,
-  XcFeaturesData,
-)
+from xjax.data.config import GivenFeaturesConfig, TfidfConfig
+from xjax.data.formats.synthetic import SyntheticData
+from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.score.config import LinearModel, TreeModel
 from xjax.score.linear.config import Loss
 from xjax.score.trees.config import (

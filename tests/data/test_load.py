@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import DataConfig, Eurlex57kData, JsonlData, SyntheticData
+from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus, model_view, read_input
 from xjax.data.schema import Document, LabelSpace
 

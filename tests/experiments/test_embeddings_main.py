@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from xjax.data.config import SyntheticData
+from xjax.data.formats.synthetic import SyntheticData
 from xjax.train.word2vec import WordTraining, train_word_vectors
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

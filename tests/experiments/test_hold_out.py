@@ -6,8 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from xjax.data.config import SyntheticData
-from xjax.data.formats.synthetic import make_synthetic
+from xjax.data.formats.synthetic import SyntheticData, make_synthetic
 
 HELD_OUT = 5
 

@@ -11,7 +11,8 @@ from xjax.data.config import WordsConfig
 from xjax.judge.judge import judge
 from xjax.judge.predict import predict
 from xjax.run.fit import fit, load
-from xjax.score.config import BertConfig, NeuralModel
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.text_model import NeuralModel
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIZES = {'dim': 48, 'units': 24, 'zone_units': 24, 'filters': 48, 'chunk': 64}

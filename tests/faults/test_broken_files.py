@@ -10,7 +10,8 @@ import zipfile
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.data.config import Eurlex57kData, JsonlData
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.data.formats.jsonl import JsonlData
 from xjax.data.load import load_corpus
 
 SOUND = [

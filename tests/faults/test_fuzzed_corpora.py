@@ -8,16 +8,12 @@ from hypothesis import strategies as st
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.data.config import (
-  DataConfig,
-  HtcConfig,
-  HtcData,
-  HtcLabels,
-  OnError,
-  XcFeaturesData,
-  XcRepoData,
-)
+from xjax.data.config import OnError
+from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
 from xjax.data.formats.taxonomy import NOWHERE, label_levels
+from xjax.data.formats.xc_features import XcFeaturesData
+from xjax.data.formats.xc_text import XcRepoData
 from xjax.data.load import load_corpus
 
 fuzzed = hypothesis.settings(

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.data.config import JsonlData, OnError
+from xjax.data.config import OnError
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
+from xjax.data.formats.contract import document_of
 from xjax.data.formats.descriptors import read_descriptors
 from xjax.data.formats.draft import plain_document, plain_record, to_bytes
 from xjax.data.formats.eurlex57k.records import (
@@ -25,7 +26,7 @@ from xjax.data.formats.eurlex57k.records import (
 )
 from xjax.data.formats.eurlex57k.sources import find_source
 from xjax.data.formats.jsonl import (
-  document_of,
+  JsonlData,
   parse_documents,
   read_documents,
   read_jsonl,

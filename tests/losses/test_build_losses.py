@@ -2,30 +2,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
 from xjax.data.schema import propensity_weights
-from xjax.losses.bce import bce
-from xjax.losses.build import (
-  chunk_loss,
-  first_priors,
-  label_weights,
-  score_kind,
-)
-from xjax.losses.config import (
-  BCEConfig,
+from xjax.losses.bce import BCEConfig, bce
+from xjax.losses.contract import LossConfig
+from xjax.losses.focal import Focal, FocalConfig
+from xjax.losses.label_weights import (
   ClassBalancedWeights,
   EvenWeights,
-  FocalConfig,
-  LabelWeightsConfig,
-  LossConfig,
   PropensityWeights,
-  SoftmaxConfig,
-  SquaredHingeConfig,
 )
-from xjax.losses.focal import Focal
-from xjax.losses.softmax import Softmax
-from xjax.losses.squared_hinge import squared_hinge
+from xjax.losses.softmax import Softmax, SoftmaxConfig
+from xjax.losses.squared_hinge import SquaredHingeConfig, squared_hinge
 
 COUNTS = np.array([40, 3, 1, 0])
 
@@ -40,30 +28,30 @@ COUNTS = np.array([40, 3, 1, 0])
   ],
 )
 def test_losses(config, loss, kind):
-  assert chunk_loss(config) == loss
-  assert score_kind(config) is kind
+  assert config.build() == loss
+  assert config.score_kind is kind
 
 
 @pytest.mark.parametrize('config', [BCEConfig(), SquaredHingeConfig()])
 def test_first_scores_cost_least(config):
-  prior, loss = 0.2, chunk_loss(config)
+  prior, loss = 0.2, config.build()
   scores = jnp.linspace(-3, 3, 6001)[None]
   gold = jnp.ones(scores.shape, bool)
   cost = prior * loss(scores, gold)[0] + (1 - prior) * loss(scores, ~gold)[0]
   best = scores[0, np.argmin(cost)]
-  p = first_priors(config, np.array([prior]))
+  p = config.first_priors(np.array([prior]))
   np.testing.assert_allclose(np.log(p / (1 - p)), [best], atol=2e-2)
 
 
 def test_first_scores_of_focal_loss_are_the_prior():
   """Which is not where it is least: with gamma nearer to 0."""
   prior = np.array([0.2])
-  np.testing.assert_array_equal(first_priors(FocalConfig(), prior), prior)
+  np.testing.assert_array_equal(FocalConfig().first_priors(prior), prior)
 
 
 def test_label_weights():
   def weights(config):
-    return label_weights(config, COUNTS, 44, (0.6, 2.6))
+    return config.build(COUNTS, 44, (0.6, 2.6))
 
   assert weights(EvenWeights()) is None
   balanced = weights(ClassBalancedWeights(0.9))
@@ -75,8 +63,8 @@ def test_label_weights():
   np.testing.assert_allclose(found.positive_L, 2 * inverse - 1)
 
 
-def test_what_names_nothing():
-  with pytest.raises(ConfigError, match='no loss'):
-    chunk_loss(LossConfig())
-  with pytest.raises(ConfigError, match='no label weights'):
-    label_weights(LabelWeightsConfig(), COUNTS, 44, (0.6, 2.6))
+def test_a_loss_without_build_is_refused():
+  with pytest.raises(TypeError, match=r'Unbuilt must define build\(\)'):
+
+    class Unbuilt(LossConfig):
+      pass

@@ -17,13 +17,16 @@ import orbax.checkpoint as ocp
 import pytest
 
 from xjax.config.json import to_json
-from xjax.config.run import Config, FusedAdagrad, FusedSGD, shrink
+from xjax.config.run import Config, shrink
 from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh, padded_labels
 from xjax.run.fit import fit
 from xjax.run.neural_training import plan_neural
-from xjax.score.config import MeanConfig, NoEncoder, OneVsAllConfig
+from xjax.score.encoders.contract import NoEncoder
+from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.rounding import E4M3
 from xjax.score.heads.storage import Storage
+from xjax.score.heads.update import FusedAdagrad, FusedSGD
+from xjax.score.pooling import MeanConfig
 from xjax.train.checkpoint import Checkpoints, intact_steps
 from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir

@@ -12,13 +12,11 @@ import numpy as np
 from xjax.config.run import Config, shrink
 from xjax.core.mesh import MeshConfig
 from xjax.run.fit import fit
-from xjax.score.config import (
-  EmbeddingConfig,
-  MeanConfig,
-  NeuralModel,
-  NoEncoder,
-  OneVsAllConfig,
-)
+from xjax.score.encoders.contract import NoEncoder
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import MeanConfig
+from xjax.score.text_model import NeuralModel
 from xjax.sweep.sweep_file import write_config
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import DATA, LABEL
-from xjax.score.config import BiGRUConfig, CNNConfig
-from xjax.score.encoders.bigru import BiGRU
-from xjax.score.encoders.cnn import CNN
+from xjax.score.encoders.bigru import BiGRU, BiGRUConfig
+from xjax.score.encoders.cnn import CNN, CNNConfig
 from xjax.score.heads.contract import TokenFeatures
 from xjax.score.heads.label_attention import LabelAttention
 

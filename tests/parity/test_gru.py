@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import DATA, LABEL
-from xjax.score.config import BiGRUConfig
-from xjax.score.encoders.bigru import BiGRU
+from xjax.score.encoders.bigru import BiGRU, BiGRUConfig
 
 pytestmark = pytest.mark.parity
 

@@ -8,31 +8,25 @@ import re
 import pytest
 
 from xjax.config.check import check_config
-from xjax.config.run import (
-  Config,
-  Dtype,
-  EMAConfig,
-  FusedSGD,
-  NeuralTrain,
-  NoAverage,
-)
-from xjax.data.config import FeatureFilesConfig, JsonlData, WordsConfig
+from xjax.config.optimizer import EMAConfig, NoAverage
+from xjax.config.run import Config, Dtype, NeuralTrain
+from xjax.data.config import FeatureFilesConfig, WordsConfig
+from xjax.data.formats.jsonl import JsonlData
 from xjax.plan import advice as plan_advice
 from xjax.plan.advice import Advice, advice
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
 from xjax.plan.sizes import given_sizes
 from xjax.report.terminal.plan import plan_text
-from xjax.score.config import (
-  BiGRUConfig,
-  EmbeddingConfig,
-  FeaturesConfig,
-  MeanConfig,
-  NeuralModel,
-  NoEncoder,
-  OneVsAllConfig,
-)
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.contract import NoEncoder
+from xjax.score.encoders.features import FeaturesConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.storage import Storage
+from xjax.score.heads.update import FusedSGD
+from xjax.score.pooling import MeanConfig
+from xjax.score.text_model import NeuralModel
 
 
 def one_vs_all(**train):

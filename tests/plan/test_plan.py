@@ -5,24 +5,12 @@ import dataclasses
 import jax
 import pytest
 
-from xjax.config.run import (
-  Config,
-  Dtype,
-  FusedSGD,
-  NeuralTrain,
-  NoTrain,
-  shrink,
-)
+from xjax.config.run import Config, Dtype, NeuralTrain, NoTrain, shrink
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import MeshConfig, make_mesh, padded_labels
-from xjax.data.config import (
-  FeatureFilesConfig,
-  JsonlData,
-  SubwordsConfig,
-  WordsConfig,
-)
+from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig
+from xjax.data.formats.jsonl import JsonlData
 from xjax.data.load import load_corpus
-from xjax.losses.build import chunk_loss
 from xjax.plan.chips import CHIPS
 from xjax.plan.memory import ACTIVATIONS, GRADIENTS, PASS, ROWS
 from xjax.plan.plan import Planner
@@ -35,23 +23,19 @@ from xjax.plan.sizes import (
 )
 from xjax.plan.step import batch_of, planned_state
 from xjax.report.terminal.plan import plan_text
-from xjax.score.config import (
-  BertConfig,
-  BiGRUConfig,
-  ClsConfig,
-  EmbeddingConfig,
-  ExactMatchModel,
-  FeaturesConfig,
-  HANConfig,
-  LabelAttentionConfig,
-  MeanConfig,
-  NeuralModel,
-  NoEmbedding,
-  NoEncoder,
-  OneVsAllConfig,
-  SelfAttentionConfig,
-)
+from xjax.score.config import ExactMatchModel
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.contract import NoEmbedding, NoEncoder
+from xjax.score.encoders.features import FeaturesConfig
+from xjax.score.encoders.han import HANConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.label_attention import LabelAttentionConfig
+from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.storage import Storage
+from xjax.score.heads.update import FusedSGD
+from xjax.score.pooling import ClsConfig, MeanConfig, SelfAttentionConfig
+from xjax.score.text_model import NeuralModel
 from xjax.train.optimizer import make_optimizer
 from xjax.train.step import make_train_step
 
@@ -121,7 +105,7 @@ def asked(config, sizes):
   step = make_train_step(
     plan,
     make_optimizer(config.train),
-    chunk_loss(config.train.loss),
+    config.train.loss.build(),
     mesh,
     config.train.accumulate,
   )

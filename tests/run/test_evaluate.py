@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import JsonlData
+from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import make_synthetic
 from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.request import Asked, Similarity

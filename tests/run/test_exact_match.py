@@ -12,7 +12,8 @@ from xjax.config.run import Config, NoTrain, shrink
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import ScoreKind
 from xjax.data.batches.sparse import SparseDocuments
-from xjax.data.config import JsonlData, WordsConfig
+from xjax.data.config import WordsConfig
+from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Document, Label
 from xjax.data.text.words import split_words
 from xjax.judge.predictions import Predictions

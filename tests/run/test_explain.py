@@ -19,7 +19,7 @@ from xjax.report.page.attention import save_page
 from xjax.run.neural_training import plan_neural
 from xjax.run.predictor import attention_of
 from xjax.run.tag import tag_file
-from xjax.score.config import OneVsAllConfig
+from xjax.score.heads.ova import OneVsAllConfig
 
 ODD = 'İl "Nipa" <MANI> cafe\u0301, gipu! 2003/87 fati'
 LONG = 'mani nipa ' * 20

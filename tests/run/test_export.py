@@ -10,20 +10,19 @@ from xjax.config.run import Config, NoTrain, shrink
 from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
-from xjax.data.config import SubwordsConfig, SyntheticData
+from xjax.data.config import SubwordsConfig
+from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.text.subwords import Subwords
 from xjax.run.export import export_encoder
 from xjax.run.fit import fit, load
 from xjax.run.neural_training import plan_neural
-from xjax.score.config import (
-  BertConfig,
-  ClsConfig,
-  ExactMatchModel,
-  NeuralModel,
-  NoEmbedding,
-  OneVsAllConfig,
-)
+from xjax.score.config import ExactMatchModel
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import ClsConfig
 from xjax.score.pretrained.model_folder import ModelFolder
+from xjax.score.text_model import NeuralModel
 from xjax.train.initial.encoder import check_encoder, start_encoder
 from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir

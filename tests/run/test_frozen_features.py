@@ -12,25 +12,23 @@ import xjax
 from xjax.config.check import check_config
 from xjax.config.run import Config, NeuralTrain, shrink
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import FeatureFilesConfig, JsonlData, WordsConfig
+from xjax.data.config import FeatureFilesConfig, WordsConfig
+from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.strategy import AskedStrategy, Kind
 from xjax.run.tag import tag_file
-from xjax.score.config import (
-  EmbeddingConfig,
-  FeaturesConfig,
-  HANConfig,
-  LabelAttentionConfig,
-  MeanConfig,
-  NeuralModel,
-  NoEncoder,
-  NoPooling,
-  OneVsAllConfig,
-  ZeroShotConfig,
-)
+from xjax.score.encoders.contract import NoEncoder
+from xjax.score.encoders.features import FeaturesConfig
+from xjax.score.encoders.han import HANConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.label_attention import LabelAttentionConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.score.pooling import MeanConfig, NoPooling
+from xjax.score.text_model import NeuralModel
 
 L, SIZES = 12, {'train': 40, 'dev': 10, 'test': 9}
 STEPS = 60

@@ -8,12 +8,15 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
-from xjax.config.run import Dtype, FusedAdagrad, FusedSGD
-from xjax.losses.config import SoftmaxConfig
+from xjax.config.run import Dtype
+from xjax.losses.softmax import SoftmaxConfig
 from xjax.run.fit import fit, load
-from xjax.score.config import MeanConfig, NoEncoder, OneVsAllConfig
+from xjax.score.encoders.contract import NoEncoder
 from xjax.score.heads.kahan import PLACE
+from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.storage import Storage
+from xjax.score.heads.update import FusedAdagrad, FusedSGD
+from xjax.score.pooling import MeanConfig
 from xjax.train.checkpoint import intact_steps, read_params
 from xjax.train.parameters import by_path
 from xjax.train.writers import CLOCK_FIELDS

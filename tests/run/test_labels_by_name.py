@@ -17,7 +17,8 @@ from xjax.judge.request import Asked
 from xjax.run.evaluate import evaluate_files
 from xjax.run.fit import fit
 from xjax.run.tag import tag_file
-from xjax.score.config import UnifiedConfig, ZeroShotConfig
+from xjax.score.heads.unified import UnifiedConfig
+from xjax.score.heads.zero_shot import ZeroShotConfig
 
 HEADS = {
   'zero_shot': ZeroShotConfig(chunk=8),

@@ -5,16 +5,15 @@ import json
 import numpy as np
 
 from xjax.config.run import Config, NeuralTrain
-from xjax.data.config import SyntheticData, WordsConfig
+from xjax.data.config import WordsConfig
+from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
 from xjax.run.fit import fit
 from xjax.run.tag import tag_file
-from xjax.score.config import (
-  CNNConfig,
-  EmbeddingConfig,
-  NeuralModel,
-  UnifiedConfig,
-)
+from xjax.score.encoders.cnn import CNNConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.unified import UnifiedConfig
+from xjax.score.text_model import NeuralModel
 
 
 def config_of(labels):

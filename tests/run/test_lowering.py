@@ -15,7 +15,6 @@ from experiments.configs import amazon_3m_like
 from xjax.config.run import Dtype
 from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh
 from xjax.data.schema import LabelSpace
-from xjax.losses.build import chunk_loss
 from xjax.plan.collectives import (
   bytes_by_kind,
   compiled_collectives,
@@ -59,9 +58,7 @@ def step_of(config, labels, architecture, mesh):
   space = LabelSpace((), counts, DOCUMENTS, labels)
   plan = plan_neural(config, space, 0, mesh, architecture)
   train = config.train
-  step = make_train_step(
-    plan, make_optimizer(train), chunk_loss(train.loss), mesh
-  )
+  step = make_train_step(plan, make_optimizer(train), train.loss.build(), mesh)
   batch = batch_of(config, shape_of(config), mesh)
   key = jax.eval_shape(lambda: jax.random.key(0))
 

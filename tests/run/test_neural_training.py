@@ -18,13 +18,11 @@ from xjax.run.neural_training import (
   hidden_labels,
   scored_labels,
 )
-from xjax.score.config import (
-  LabelAttentionConfig,
-  NeuralModel,
-  OneVsAllConfig,
-  UnifiedConfig,
-  ZeroShotConfig,
-)
+from xjax.score.heads.label_attention import LabelAttentionConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.heads.unified import UnifiedConfig
+from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.score.text_model import NeuralModel
 
 COUNTS = np.random.default_rng(0).permutation(
   [0] * 30 + [21, 500] * 10 + list(range(1, 21)) * 4

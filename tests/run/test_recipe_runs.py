@@ -7,18 +7,18 @@ import shutil
 import numpy as np
 import pytest
 
-from xjax.config.run import EMAConfig
+from xjax.config.optimizer import EMAConfig
 from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
 from xjax.judge.calibration import Method
 from xjax.judge.predictions import Predictions
-from xjax.losses.config import (
-  FocalConfig,
-  PropensityWeights,
-  SquaredHingeConfig,
-)
+from xjax.losses.focal import FocalConfig
+from xjax.losses.label_weights import PropensityWeights
+from xjax.losses.squared_hinge import SquaredHingeConfig
 from xjax.run.fit import fit, load
-from xjax.score.config import MeanConfig, NoEncoder, OneVsAllConfig
+from xjax.score.encoders.contract import NoEncoder
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import MeanConfig
 from xjax.train.checkpoint import read_params
 from xjax.train.parameters import by_path
 from xjax.train.writers import CLOCK_FIELDS

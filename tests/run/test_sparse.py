@@ -19,14 +19,10 @@ from xjax.config.sparse import (
 )
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.types import ScoreKind
-from xjax.data.config import (
-  GivenFeaturesConfig,
-  JsonlData,
-  Norm,
-  SyntheticData,
-  TfidfConfig,
-  XcFeaturesData,
-)
+from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.synthetic import SyntheticData
+from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.judge.predictions import Predictions
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.evaluate import evaluate_split

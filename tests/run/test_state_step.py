@@ -7,21 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.config.run import EMAConfig, NeuralTrain, Optimizer, SWAConfig
+from xjax.config.optimizer import EMAConfig, Optimizer, SWAConfig
+from xjax.config.run import NeuralTrain
 from xjax.core.mesh import MeshConfig, make_mesh, padded_labels, put_batch
 from xjax.core.types import PAD, Batch
 from xjax.losses.bce import bce
 from xjax.losses.contract import LabelWeights
-from xjax.score.build import build
-from xjax.score.config import (
-  BiGRUConfig,
-  EmbeddingConfig,
-  LabelAttentionConfig,
-  MeanConfig,
-  NeuralModel,
-  NoEncoder,
-  OneVsAllConfig,
-)
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.contract import NoEncoder
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.label_attention import LabelAttentionConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import MeanConfig
+from xjax.score.text_model import NeuralModel, build
 from xjax.train.optimizer import make_optimizer
 from xjax.train.parameters import by_path, from_paths
 from xjax.train.state import plan_state

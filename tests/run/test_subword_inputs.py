@@ -10,7 +10,8 @@ import pytest
 from xjax.config.run import Config, NeuralTrain
 from xjax.core.share import Share
 from xjax.core.types import PAD
-from xjax.data.config import SubwordsConfig, SyntheticData
+from xjax.data.config import SubwordsConfig
+from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
 from xjax.data.text.subwords import Subwords
 from xjax.train.inputs import Inputs

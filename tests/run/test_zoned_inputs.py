@@ -7,15 +7,13 @@ import pytest
 
 from xjax.config.run import Config, shrink
 from xjax.core.types import PAD
-from xjax.data.config import SyntheticData
+from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
 from xjax.data.schema import Document
-from xjax.score.config import (
-  HANConfig,
-  NeuralModel,
-  OneVsAllConfig,
-  SelfAttentionConfig,
-)
+from xjax.score.encoders.han import HANConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import SelfAttentionConfig
+from xjax.score.text_model import NeuralModel
 from xjax.train.inputs import Inputs, fit_vocabulary
 
 HAN = NeuralModel(

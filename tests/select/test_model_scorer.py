@@ -9,13 +9,10 @@ import pytest
 from xjax.core.mesh import DATA, LABEL, padded_labels, put_batch, put_labels
 from xjax.core.types import PAD, Batch, ScoreKind
 from xjax.losses.bce import bce
-from xjax.score.build import build, smoothed_priors
-from xjax.score.config import (
-  BiGRUConfig,
-  EmbeddingConfig,
-  LabelAttentionConfig,
-  NeuralModel,
-)
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.label_attention import LabelAttentionConfig
+from xjax.score.text_model import NeuralModel, build, smoothed_priors
 from xjax.select import model_scorer
 from xjax.select.model_scorer import ModelScorer
 

@@ -5,8 +5,11 @@ import pytest
 
 from xjax.config.run import Config, NeuralTrain
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import FeatureFilesConfig, JsonlData
-from xjax.score.config import BertConfig, EmbeddingConfig, NeuralModel
+from xjax.data.config import FeatureFilesConfig
+from xjax.data.formats.jsonl import JsonlData
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.text_model import NeuralModel
 from xjax.sweep.config import Grid, MedianPruning, Sweep, Tpe
 from xjax.sweep.folder import SweepFolder
 from xjax.sweep.overrides import overridden

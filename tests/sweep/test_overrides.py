@@ -1,8 +1,10 @@
 import pytest
 
-from xjax.config.run import Config, Optimizer
+from xjax.config.optimizer import Optimizer
+from xjax.config.run import Config
 from xjax.core.errors import ConfigError
-from xjax.score.config import BiGRUConfig, CNNConfig
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.cnn import CNNConfig
 from xjax.sweep.overrides import overridden
 
 

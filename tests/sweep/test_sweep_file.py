@@ -3,7 +3,8 @@ import runpy
 
 import pytest
 
-from xjax.config.run import Config, NeuralTrain, Optimizer
+from xjax.config.optimizer import Optimizer
+from xjax.config.run import Config, NeuralTrain
 from xjax.core.errors import ConfigError
 from xjax.sweep.config import Grid, Sweep
 from xjax.sweep.sweep_file import read_sweep, write_config

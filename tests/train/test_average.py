@@ -3,15 +3,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.config.run import (
+from xjax.config.optimizer import (
   AverageConfig,
   EMAConfig,
   NoAverage,
   SWAConfig,
-  averages,
 )
 from xjax.core.errors import ConfigError
-from xjax.train.average import differs, newest_share, with_newest
+from xjax.train.average import newest_share, with_newest
 
 STEPS = 12
 
@@ -23,7 +22,7 @@ def means(config):
 
   @jax.jit
   def take(mean, newest, step):
-    return with_newest(mean, newest, newest_share(config, step))
+    return with_newest(mean, newest, config.newest_share(step))
 
   found = [drawn[0]]
   for step in range(1, STEPS + 1):
@@ -53,9 +52,9 @@ def test_ema_is_the_weighted_mean(start):
 @pytest.mark.parametrize('config', [SWAConfig(4, 2), EMAConfig(0.9, 4)])
 def test_up_to_the_start_it_is_the_parameters(config):
   drawn, found = means(config)
-  assert averages(config)
+  assert config.averages
   for step in range(STEPS + 1):
-    assert differs(config, step) == (step > 4)
+    assert config.differs(step) == (step > 4)
     if step <= 4:
       np.testing.assert_array_equal(found[step], drawn[step])
     else:
@@ -63,6 +62,6 @@ def test_up_to_the_start_it_is_the_parameters(config):
 
 
 def test_none():
-  assert not averages(NoAverage()) and not differs(NoAverage(), 9)
+  assert not NoAverage().averages and not NoAverage().differs(9)
   with pytest.raises(ConfigError, match='no mean'):
     newest_share(AverageConfig(), jnp.int32(1))

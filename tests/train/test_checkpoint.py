@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 
-from xjax.config.run import EMAConfig
+from xjax.config.optimizer import EMAConfig
 from xjax.core.errors import DataError
 from xjax.core.mesh import LABEL, MeshConfig, make_mesh
 from xjax.train.checkpoint import (

@@ -5,15 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.config.run import (
+from xjax.config.run import NeuralTrain, Schedule
+from xjax.core.rng import step_key
+from xjax.score.heads.update import (
+  SGD,
+  AdagradRow,
   ByOptimizer,
   FusedAdagrad,
   FusedSGD,
-  NeuralTrain,
-  Schedule,
 )
-from xjax.core.rng import step_key
-from xjax.score.heads.update import SGD, AdagradRow
 from xjax.train.fused_rows import FREQUENT, fused_rows
 
 PLACES = [(seed, step) for seed in range(4) for step in range(8)]

@@ -7,23 +7,21 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.config.run import Config, EMAConfig, FusedSGD
+from xjax.config.optimizer import EMAConfig
+from xjax.config.run import Config
 from xjax.core.mesh import MeshConfig, make_mesh, padded_labels
 from xjax.core.types import PAD
 from xjax.data.schema import LabelSpace
 from xjax.run import neural_training as neural
-from xjax.score.build import build, smoothed_priors
-from xjax.score.config import (
-  EmbeddingConfig,
-  LabelAttentionConfig,
-  MeanConfig,
-  NeuralModel,
-  NoEncoder,
-  NoPooling,
-  OneVsAllConfig,
-)
+from xjax.score.encoders.contract import NoEncoder
+from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.kahan import LEFT_OUT, PLACE, kahan_slots
+from xjax.score.heads.label_attention import LabelAttentionConfig
+from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.storage import Storage
+from xjax.score.heads.update import FusedSGD
+from xjax.score.pooling import MeanConfig, NoPooling
+from xjax.score.text_model import NeuralModel, build, smoothed_priors
 from xjax.train.fused_rows import FREQUENT
 
 WORDS, N_TRAIN = 9, 4000

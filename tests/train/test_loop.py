@@ -16,7 +16,8 @@ import numpy as np
 import optax
 import pytest
 
-from xjax.config.run import EMAConfig, NeuralTrain
+from xjax.config.optimizer import EMAConfig
+from xjax.config.run import NeuralTrain
 from xjax.core.errors import UserError
 from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.core.types import PAD, Batch

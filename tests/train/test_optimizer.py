@@ -4,7 +4,8 @@ import numpy as np
 import optax
 import pytest
 
-from xjax.config.run import NeuralTrain, Optimizer, Schedule
+from xjax.config.optimizer import Optimizer
+from xjax.config.run import NeuralTrain, Schedule
 from xjax.train.optimizer import make_optimizer, make_schedule
 from xjax.train.parameters import by_path
 

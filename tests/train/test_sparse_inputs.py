@@ -7,14 +7,9 @@ from xjax.config.run import Config, EvalConfig, shrink
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
 from xjax.data.batches.sparse import batch_rows
-from xjax.data.config import (
-  GivenFeaturesConfig,
-  Norm,
-  SyntheticData,
-  TfidfConfig,
-  WordsConfig,
-  XcFeaturesData,
-)
+from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig, WordsConfig
+from xjax.data.formats.synthetic import SyntheticData
+from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document
 from xjax.train.sparse_inputs import RowInputs, TextInputs, Texts, fit_inputs

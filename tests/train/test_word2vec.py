@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import JsonlData, SyntheticData
-from xjax.data.formats.synthetic import make_synthetic
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.synthetic import SyntheticData, make_synthetic
 from xjax.data.load import load_corpus
 from xjax.data.text.word_vectors import read_word_vectors
 from xjax.data.text.words import Vocabulary, split_words

@@ -8,146 +8,24 @@ import pathlib
 import typing
 from typing import Any
 
-from xjax.config.run import (
-  ByOptimizer,
-  Config,
-  EMAConfig,
-  FusedAdagrad,
-  FusedSGD,
-  NeuralTrain,
-  NoAverage,
-  NoTrain,
-  SWAConfig,
-)
-from xjax.config.sparse import (
-  Blocks,
-  Liblinear,
-  LinearTrain,
-  OnDevices,
-  TreeTrain,
-)
+from xjax.config.run import Config
+from xjax.core.config_part import kinds
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import (
-  Eurlex57kData,
-  FeatureFilesConfig,
-  GivenFeaturesConfig,
-  HtcData,
-  JsonlData,
-  SubwordsConfig,
-  SyntheticData,
-  TfidfConfig,
-  WordsConfig,
-  XcFeaturesData,
-  XcRepoData,
-)
-from xjax.losses.config import (
-  BCEConfig,
-  ClassBalancedWeights,
-  EvenWeights,
-  FocalConfig,
-  PropensityWeights,
-  SoftmaxConfig,
-  SquaredHingeConfig,
-)
-from xjax.score.config import (
-  BertConfig,
-  BiGRUConfig,
-  ClsConfig,
-  CNNConfig,
-  DescriptorConfig,
-  EmbeddingConfig,
-  ExactMatchModel,
-  FeaturesConfig,
-  HANConfig,
-  LabelAttentionConfig,
-  LinearModel,
-  MeanConfig,
-  NeuralModel,
-  NoEmbedding,
-  NoEncoder,
-  NoPooling,
-  OneVsAllConfig,
-  SelfAttentionConfig,
-  TreeModel,
-  UnifiedConfig,
-  ZeroShotConfig,
-)
-from xjax.score.trees.config import (
-  ClusterTree,
-  CompleteTree,
-  HuffmanTree,
-  TaxonomyTree,
-)
 
-# Tags of config.json; a new kind of data, model or training adds a line.
-KINDS = {
-  'synthetic': SyntheticData,
-  'eurlex57k': Eurlex57kData,
-  'jsonl': JsonlData,
-  'xc_repo': XcRepoData,
-  'xc_features': XcFeaturesData,
-  'htc': HtcData,
-  'words': WordsConfig,
-  'subwords': SubwordsConfig,
-  'feature_files': FeatureFilesConfig,
-  'tfidf': TfidfConfig,
-  'given_features': GivenFeaturesConfig,
-  'neural': NeuralModel,
-  'embedding': EmbeddingConfig,
-  'features': FeaturesConfig,
-  'no_embedding': NoEmbedding,
-  'no_encoder': NoEncoder,
-  'bigru': BiGRUConfig,
-  'cnn': CNNConfig,
-  'han': HANConfig,
-  'bert': BertConfig,
-  'no_pooling': NoPooling,
-  'mean': MeanConfig,
-  'self_attention': SelfAttentionConfig,
-  'cls': ClsConfig,
-  'label_attention': LabelAttentionConfig,
-  'one_vs_all': OneVsAllConfig,
-  'descriptor': DescriptorConfig,
-  'zero_shot': ZeroShotConfig,
-  'unified': UnifiedConfig,
-  'gradient': NeuralTrain,
-  'bce': BCEConfig,
-  'focal': FocalConfig,
-  'squared_hinge': SquaredHingeConfig,
-  'softmax': SoftmaxConfig,
-  'by_optimizer': ByOptimizer,
-  'fused_sgd': FusedSGD,
-  'fused_adagrad': FusedAdagrad,
-  'even_weights': EvenWeights,
-  'class_balanced': ClassBalancedWeights,
-  'propensity': PropensityWeights,
-  'no_average': NoAverage,
-  'ema': EMAConfig,
-  'swa': SWAConfig,
-  'exact_match': ExactMatchModel,
-  'none': NoTrain,
-  'linear': LinearModel,
-  'linear_train': LinearTrain,
-  'blocks': Blocks,
-  'liblinear': Liblinear,
-  'on_devices': OnDevices,
-  'label_tree': TreeModel,
-  'tree_train': TreeTrain,
-  'cluster_tree': ClusterTree,
-  'complete_tree': CompleteTree,
-  'huffman_tree': HuffmanTree,
-  'taxonomy_tree': TaxonomyTree,
-}
+_SUFFIXES = ('Config', 'Data', 'Model', 'Weights')
 
 
-def choices(kind: type) -> tuple[type, ...]:
-  """The kinds among which a union chooses; none where kind is no union."""
-  if kind in KINDS.values():
-    return ()
-  return tuple(one for one in KINDS.values() if issubclass(one, kind))
+def _kind_of(cls: type) -> str | None:
+  """The "kind" of a part that is chosen among several; else None."""
+  if any(isinstance(base, type) and kinds(base) for base in cls.__mro__[1:-2]):
+    return cls.__name__
+  return None
 
 
-_KIND_OF = {cls: kind for kind, cls in KINDS.items()}
+def _earlier_kinds(cls: type) -> set[str]:
+  """What "kind" an earlier xjax wrote for a class, without underscores."""
+  stems = {cls.__name__.removesuffix(suffix) for suffix in ('', *_SUFFIXES)}
+  return {stem.lower() for stem in {*stems, cls.earlier_kind}} - {''}
 
 
 def to_json(value: Any) -> Any:
@@ -156,7 +34,7 @@ def to_json(value: Any) -> Any:
     fields = {
       f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)
     }
-    kind = _KIND_OF.get(type(value))
+    kind = _kind_of(type(value))
     return {'kind': kind, **fields} if kind else fields
   if isinstance(value, enum.Enum):
     return value.value
@@ -197,18 +75,33 @@ def _dataclass(value: Any, cls: type, path: str) -> Any:
   value = dict(value)
   kind = value.pop('kind', None)
   if kind is not None:
-    known = KINDS.get(kind)
-    if known is None or not issubclass(known, cls):
-      raise ConfigError(f'{path}: unknown kind {kind!r}')
-    cls = known
-  elif kinds := choices(cls):
-    names = ', '.join(repr(_KIND_OF[one]) for one in kinds)
+    cls = _kind_named(kind, cls, path)
+  elif choices := kinds(cls):
+    names = ', '.join(repr(one.__name__) for one in choices)
     raise ConfigError(f'{path}: has no "kind", which is one of {names}')
+  value = cls.from_earlier(value)
   hints = typing.get_type_hints(cls)
   if unknown := sorted(set(value) - set(hints)):
     raise ConfigError(f'unknown field {_join(path, unknown[0])!r}')
   return cls(
     **{k: _value(v, hints[k], _join(path, k)) for k, v in value.items()}
+  )
+
+
+def _kind_named(kind: Any, base: type, path: str) -> type:
+  """The kind of a part with this name, or that an earlier xjax called so."""
+  choices = kinds(base)
+  for one in choices:
+    if kind == one.__name__:
+      return one
+  spelled = str(kind).replace('_', '')
+  for one in choices:
+    if spelled in _earlier_kinds(one):
+      return one
+  raise ConfigError(
+    f'{path}: unknown kind {kind!r}; there are '
+    f'{", ".join(one.__name__ for one in choices) or "none"}. Is it defined in '
+    'a module of yours? --import=MODULE reads that first'
   )
 
 
@@ -268,8 +161,8 @@ def _diff(old: Any, new: Any, path: str, may: bool) -> list[Difference]:
     return [] if left == right else [Difference(path, left, right, may)]
   found = []
   if type(old) is not type(new):
-    kinds = (_KIND_OF.get(type(old)), _KIND_OF.get(type(new)))
-    found.append(Difference(_join(path, 'kind'), *kinds, may))
+    names = (_kind_of(type(old)), _kind_of(type(new)))
+    found.append(Difference(_join(path, 'kind'), *names, may))
   for name, field in _fields(old, new).items():
     below = may or bool(field.metadata.get('may_change'))
     left, right = getattr(old, name, None), getattr(new, name, None)

@@ -5,9 +5,12 @@ import difflib
 import fnmatch
 import math
 import re
+import typing
 
-from xjax.config.run import NeuralTrain
 from xjax.core.errors import ConfigError
+
+if typing.TYPE_CHECKING:
+  from xjax.config.run import NeuralTrain
 
 _LAYER = re.compile(r'encoder/layers/(\d+)/')
 _EMBEDDINGS = 'encoder/embeddings/'
@@ -34,7 +37,9 @@ def in_group(path: str, globs: Iterable[str]) -> bool:
   return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
 
 
-def rate_factors(config: NeuralTrain, paths: Iterable[str]) -> dict[str, float]:
+def rate_factors(
+  config: 'NeuralTrain', paths: Iterable[str]
+) -> dict[str, float]:
   """What each parameter's learning rate is multiplied by.
 
   Discriminative fine-tuning (Howard & Ruder 2018, Section 3.2): with
@@ -57,7 +62,7 @@ def rate_factors(config: NeuralTrain, paths: Iterable[str]) -> dict[str, float]:
 
 
 def check_groups(
-  config: NeuralTrain,
+  config: 'NeuralTrain',
   paths: Sequence[str],
   trained: Sequence[str],
   rows: Sequence[str],

@@ -1,33 +1,48 @@
 """The config of a run: typed, saved as JSON, compared on resume, shrunk."""
 
+from collections.abc import Iterator
 import dataclasses
 import enum
+import re
+from typing import Any, ClassVar
 
-from xjax.core.mesh import MeshConfig
-from xjax.data.config import (
-  MAY_CHANGE,
-  DataConfig,
-  FeatureFilesConfig,
-  GivenFeaturesConfig,
-  SubwordsConfig,
-  SyntheticData,
-  TfidfConfig,
-  TokensConfig,
+from xjax import losses, score
+from xjax.config.optimizer import (
+  Adam,
+  AverageConfig,
+  NoAverage,
+  OptimizerConfig,
 )
+from xjax.config.parameter_groups import is_glob, parse_rate
+from xjax.core.config_part import (
+  AMOUNT,
+  AT_LEAST_0,
+  AT_LEAST_1,
+  POSITIVE,
+  RATIO,
+  SHARE,
+  ConfigPart,
+  at_most,
+  field,
+  import_modules,
+)
+from xjax.core.mesh import MeshConfig
+from xjax.data import formats
+from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.synthetic import SyntheticData
 from xjax.judge.calibration import Method
 from xjax.judge.criteria import PROPENSITY, Criteria
-from xjax.losses.config import (
-  BCEConfig,
-  EvenWeights,
-  LabelWeightsConfig,
-  LossConfig,
-)
-from xjax.score.config import ModelConfig, NeuralModel, TreeModel
+from xjax.losses.bce import BCEConfig
+from xjax.losses.contract import LabelWeightsConfig, LossConfig
+from xjax.losses.label_weights import EvenWeights
+from xjax.score import encoders, heads, trees
+from xjax.score.config import ExactMatchModel, ModelConfig
+from xjax.score.heads.update import ByOptimizer, RowsConfig
+from xjax.score.text_model import NeuralModel
 
-
-class Optimizer(enum.Enum):
-  ADAM = 'adam'
-  ADAMW = 'adamw'
+# Kinds are chosen by name among the parts that are imported: all of xjax's.
+for _room in (formats, losses, score, encoders, heads, trees):
+  import_modules(_room)
 
 
 class Schedule(enum.Enum):
@@ -42,204 +57,224 @@ class Dtype(enum.Enum):
   BFLOAT16 = 'bfloat16'
 
 
+_SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
+_METRIC = re.compile(
+  r'(?:P|R|RP|nDCG)@(?P<k>[1-9]\d*)|R-Precision|(?:micro|macro)-F1'
+)
+
+
+def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
+  """Yields why a metric cannot choose the best checkpoint."""
+  where = f'config.train.best_metric={metric!r}'
+  slice_name, _, measure = metric.partition('/')
+  match = _METRIC.fullmatch(measure)
+  if slice_name not in _SLICES or not match:
+    yield f'{where}: must be slice/metric, for example all/RP@5'
+  elif match['k'] and int(match['k']) not in ks:
+    yield f'{where}: its k must be in config.eval.ks={ks}'
+
+
 @dataclasses.dataclass
-class TrainConfig:
-  """How a model is trained."""
+class TrainConfig(ConfigPart, abstract=True):
+  """How a model is trained.
+
+  Attributes:
+    trains: the kinds of model that it is for.
+    steps: optimizer steps; 0: it takes none.
+    best_metric: 'slice/metric' of the best checkpoint; empty: there is one.
+  """
+
+  trains: ClassVar[tuple[type[ModelConfig], ...]] = ()
+  steps: ClassVar[int] = 0
+  best_metric: ClassVar[str] = ''
 
 
 @dataclasses.dataclass
 class NoTrain(TrainConfig):
   """Not at all: the model has nothing to learn."""
 
-
-@dataclasses.dataclass
-class RowsConfig:
-  """How the label rows of a one-vs-all head are trained."""
-
-
-@dataclasses.dataclass
-class ByOptimizer(RowsConfig):
-  """As all else, by the optimizer, to which their gradient [L, D] is given."""
-
-
-@dataclasses.dataclass
-class FusedSGD(RowsConfig):
-  """By SGD in the pass that finds their gradient, a chunk of labels at a time.
-
-  No array as large as the rows is made, and with OneVsAllConfig's storage they
-  take 1 or 2 bytes a weight. Clipping and rates are of all other parameters,
-  and freeze must name none of the rows.
-
-  Attributes:
-    learning_rate: peak; it follows train.schedule.
-    momentum: share of the last direction in the next; above 0 it takes 4 bytes
-      a weight.
-    weight_decay: decoupled; biases do not decay.
-  """
-
-  learning_rate: float = 0.05
-  momentum: float = 0.0
-  weight_decay: float = 0.0
-
-
-@dataclasses.dataclass
-class FusedAdagrad(RowsConfig):
-  """As FusedSGD, by Adagrad with one sum of squares per label.
-
-  Attributes:
-    learning_rate, weight_decay: as of FusedSGD.
-    eps: added to the root of the sum.
-  """
-
-  learning_rate: float = 0.05
-  eps: float = 1e-8
-  weight_decay: float = 0.0
-
-
-@dataclasses.dataclass
-class AverageConfig:
-  """Which mean of the parameters over steps is kept beside them.
-
-  The mean is judged beside the parameters; it is what best_metric chooses by,
-  and what is loaded, predicts and is evaluated in the end. Up to its start it
-  is the parameters themselves.
-  """
-
-
-@dataclasses.dataclass
-class NoAverage(AverageConfig):
-  """None: the parameters are used as they are."""
-
-
-@dataclasses.dataclass
-class EMAConfig(AverageConfig):
-  """An exponential moving average.
-
-  Attributes:
-    decay: share of the mean that stays at a step.
-    start: step whose parameters it begins with.
-  """
-
-  decay: float = 0.999
-  start: int = 0
-
-
-@dataclasses.dataclass
-class SWAConfig(AverageConfig):
-  """Stochastic weight averaging (Izmailov et al. 2018): the plain mean.
-
-  Attributes:
-    start: step whose parameters are the first of the mean.
-    every: steps from one to the next; the second must be within the training.
-  """
-
-  start: int = 0
-  every: int = 1
-
-
-def averages(config: AverageConfig) -> bool:
-  """Whether a mean is kept at all."""
-  return not isinstance(config, NoAverage)
+  earlier_kind = 'none'
+  trains = (ExactMatchModel,)
 
 
 @dataclasses.dataclass
 class NeuralTrain(TrainConfig):
-  """Training by gradient steps.
+  """Training by gradient steps."""
 
-  Attributes:
-    batch_size: documents per step, over all devices.
-    accumulate: micro-batches a step is cut into (memory, not results).
-    steps: optimizer steps; the schedule ends there.
-    learning_rate: peak.
-    warmup: steps of linear warm-up.
-    schedule: how it falls after the warm-up: not, or to 0 after the last step;
-      slanted: to peak / ratio, where its warm-up begins as well.
-    ratio: of the peak to the lowest rate of the slanted schedule.
-    rates: GLOB=FACTOR by which the learning rate of the parameters with such
-      paths is multiplied, such as 'encoder/*=0.1'; the first that matches
-      counts.
-    layer_decay: factor from each encoder layer to the one below it, and from
-      the lowest to the encoder's embeddings; times that of rates. Below 1 it
-      needs BertConfig as the encoder.
-    freeze: globs of the parameters that are not trained.
-    optimizer: Adam or AdamW (decoupled weight decay).
-    weight_decay: of AdamW.
-    b1, b2, eps: of Adam.
-    clip_value: element-wise gradient clipping (paper: 5); 0: none.
-    clip_norm: global-norm gradient clipping; 0: none.
-    rows: how the label rows of OneVsAllConfig are trained.
-    loss: what is minimised.
-    label_weights: how much each label counts in it.
-    average: the mean of the parameters over steps, if any.
-    compute_dtype: of activations and products; parameters stay float32, label
-      rows as model.head.storage says.
-    log_every: steps between log lines.
-    checkpoint_every: steps between checkpoints.
-    keep: newest checkpoints to keep, beside the best.
-    judge_every: steps between judgings on dev.
-    best_metric: 'slice/metric' that chooses the best checkpoint; of the mean
-      where there is one.
-    patience: judgings without improvement before stopping; 0: never stop.
-    init_from: WORKDIR[@step] whose parameters warm-start this run. Words that
-      both runs have get the other's vectors, whatever model.embedding.vectors
-      says of them; so do pieces of pretrained encoders. A head that goes on
-      from there has its descriptors made as they were there.
-  """
+  earlier_kind = 'gradient'
+  trains = (NeuralModel,)
 
-  batch_size: int = 64
-  accumulate: int = 1
-  steps: int = dataclasses.field(default=1000, metadata=MAY_CHANGE)
-  learning_rate: float = 1e-3
-  warmup: int = 0
-  schedule: Schedule = Schedule.CONSTANT
-  ratio: float = 32.0
-  rates: tuple[str, ...] = ()
-  layer_decay: float = 1.0
-  freeze: tuple[str, ...] = ()
-  optimizer: Optimizer = Optimizer.ADAM
-  weight_decay: float = 0.0
-  b1: float = 0.9
-  b2: float = 0.999
-  eps: float = 1e-8
-  clip_value: float = 0.0
-  clip_norm: float = 0.0
-  rows: RowsConfig = dataclasses.field(default_factory=ByOptimizer)
-  loss: LossConfig = dataclasses.field(default_factory=BCEConfig)
-  label_weights: LabelWeightsConfig = dataclasses.field(
-    default_factory=EvenWeights
+  batch_size: int = field(
+    64, 'Documents per step, over all devices.', AT_LEAST_1, tiny=16
   )
-  average: AverageConfig = dataclasses.field(default_factory=NoAverage)
-  compute_dtype: Dtype = Dtype.FLOAT32
-  log_every: int = dataclasses.field(default=50, metadata=MAY_CHANGE)
-  checkpoint_every: int = 500
-  keep: int = dataclasses.field(default=3, metadata=MAY_CHANGE)
-  judge_every: int = 500
-  best_metric: str = 'all/RP@5'
-  patience: int = 0
-  init_from: str = ''
+  accumulate: int = field(
+    1,
+    'Micro-batches a step is cut into (memory, not results).',
+    AT_LEAST_1,
+    tiny=at_most(2),
+  )
+  steps: int = field(
+    1000,
+    'Optimizer steps; the schedule ends there.',
+    AT_LEAST_1,
+    may_change=True,
+    tiny=2,
+  )
+  learning_rate: float = field(1e-3, 'Peak.', POSITIVE)
+  warmup: int = field(
+    0, 'Steps of linear warm-up.', AT_LEAST_0, tiny=at_most(1)
+  )
+  schedule: Schedule = field(
+    Schedule.CONSTANT,
+    'How it falls after the warm-up: not, or to 0 after the last step; '
+    'slanted: to peak / ratio, where its warm-up begins as well.',
+  )
+  ratio: float = field(
+    32.0, 'Of the peak to the lowest rate of the slanted schedule.', RATIO
+  )
+  rates: tuple[str, ...] = field(
+    (),
+    'GLOB=FACTOR by which the learning rate of the parameters with such paths '
+    "is multiplied, such as 'encoder/*=0.1'; the first that matches counts.",
+  )
+  layer_decay: float = field(
+    1.0,
+    'Factor from each encoder layer to the one below it, and from the lowest '
+    "to the encoder's embeddings; times that of rates. Below 1 it needs "
+    'BertConfig as the encoder.',
+    SHARE,
+  )
+  freeze: tuple[str, ...] = field(
+    (), 'Globs of the parameters that are not trained.'
+  )
+  optimizer: OptimizerConfig = field(
+    Adam, 'The rule that makes a direction of a gradient.'
+  )
+  clip_value: float = field(
+    0.0, 'Element-wise gradient clipping (paper: 5); 0: none.', AMOUNT
+  )
+  clip_norm: float = field(
+    0.0, 'Global-norm gradient clipping; 0: none.', AMOUNT
+  )
+  rows: RowsConfig = field(
+    ByOptimizer, 'How the label rows of OneVsAllConfig are trained.'
+  )
+  loss: LossConfig = field(BCEConfig, 'What is minimised.')
+  label_weights: LabelWeightsConfig = field(
+    EvenWeights, 'How much each label counts in it.'
+  )
+  average: AverageConfig = field(
+    NoAverage, 'The mean of the parameters over steps, if any.'
+  )
+  compute_dtype: Dtype = field(
+    Dtype.FLOAT32,
+    'Of activations and products; parameters stay float32, label rows as '
+    'model.head.storage says.',
+  )
+  log_every: int = field(
+    50, 'Steps between log lines.', AT_LEAST_1, may_change=True, tiny=1
+  )
+  checkpoint_every: int = field(
+    500, 'Steps between checkpoints.', AT_LEAST_1, tiny=1
+  )
+  keep: int = field(
+    3,
+    'Newest checkpoints to keep, beside the best.',
+    AT_LEAST_1,
+    may_change=True,
+  )
+  judge_every: int = field(
+    500, 'Steps between judgings on dev.', AT_LEAST_1, tiny=1
+  )
+  best_metric: str = field(
+    'all/RP@5',
+    "'slice/metric' that chooses the best checkpoint; of the mean where there "
+    'is one.',
+  )
+  patience: int = field(
+    0,
+    'Judgings without improvement before stopping; 0: never stop.',
+    AT_LEAST_0,
+  )
+  init_from: str = field(
+    '',
+    'WORKDIR[@step] whose parameters warm-start this run. Words that both '
+    "runs have get the other's vectors, whatever model.embedding.vectors says "
+    'of them; so do pieces of pretrained encoders. A head that goes on from '
+    'there has its descriptors made as they were there.',
+    tiny='',
+  )
+
+  def check(self, config: 'Config', path: str) -> Iterator[str]:
+    if self.batch_size % self.accumulate:
+      yield (
+        f'{path}.accumulate={self.accumulate}: must divide '
+        f'{path}.batch_size={self.batch_size}'
+      )
+    if self.warmup > self.steps:
+      yield (
+        f'{path}.warmup={self.warmup}: must be at most '
+        f'{path}.steps={self.steps}'
+      )
+    if self.ratio != NeuralTrain.ratio and self.schedule != Schedule.SLANTED:
+      yield f'{path}.ratio={self.ratio}: needs {path}.schedule=Schedule.SLANTED'
+    for entry in self.rates:
+      if parse_rate(entry) is None:
+        yield (
+          f'{path}.rates={self.rates}: {entry!r} is not GLOB=FACTOR with '
+          "a factor above 0, such as 'encoder/*=0.1'"
+        )
+    for glob in self.freeze:
+      if not is_glob(glob):
+        yield (
+          f'{path}.freeze={self.freeze}: {glob!r} is no glob over the paths '
+          "of parameters, such as 'encoder/*'"
+        )
+    yield from metric_faults(self.best_metric, config.eval.ks)
+
+  @classmethod
+  def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
+    """Adam's settings were fields of their own once."""
+    rule = fields.get('optimizer')
+    if not isinstance(rule, str):
+      return fields
+    names = {'b1', 'b2', 'eps', 'weight_decay'}
+    settings = {name: fields[name] for name in names & fields.keys()}
+    if rule == 'adam':
+      settings.pop('weight_decay', None)
+    rest = {name: x for name, x in fields.items() if name not in names}
+    return rest | {'optimizer': {'kind': rule, **settings}}
 
 
 @dataclasses.dataclass
-class EvalConfig:
-  """Judging.
+class EvalConfig(ConfigPart):
+  """Judging."""
 
-  Attributes:
-    batch_size: documents at a time, over all devices.
-    depth: length K of the saved lists.
-    ks: cut-offs of the printed and saved metrics.
-    propensity: A and B of the propensity formula: 0.55 and 1.5; for Amazon-670K
-      and its kin 0.6 and 2.6; for Wikipedia 0.5 and 0.4.
-    calibration: how the scores shown become probabilities, fitted on dev.
-    recall: of the saved lists; below 1, TPUs look for them faster and miss
-      some labels: the expected share that they find.
-  """
+  batch_size: int = field(
+    64, 'Documents at a time, over all devices.', AT_LEAST_1, tiny=16
+  )
+  depth: int = field(50, 'Length K of the saved lists.', AT_LEAST_1, tiny=16)
+  ks: tuple[int, ...] = field(
+    (1, 3, 5, 10), 'Cut-offs of the printed and saved metrics.'
+  )
+  propensity: tuple[float, ...] = field(
+    PROPENSITY,
+    'A and B of the propensity formula: 0.55 and 1.5; for Amazon-670K and its '
+    'kin 0.6 and 2.6; for Wikipedia 0.5 and 0.4.',
+  )
+  calibration: Method = field(
+    Method.AUTO, 'How the scores shown become probabilities, fitted on dev.'
+  )
+  recall: float = field(
+    1.0,
+    'Of the saved lists; below 1, TPUs look for them faster and miss some '
+    'labels: the expected share that they find.',
+    SHARE,
+  )
 
-  batch_size: int = 64
-  depth: int = 50
-  ks: tuple[int, ...] = (1, 3, 5, 10)
-  propensity: tuple[float, ...] = PROPENSITY
-  calibration: Method = Method.AUTO
-  recall: float = 1.0
+  def check(self, config: 'Config', path: str) -> Iterator[str]:
+    if not self.ks or min(self.ks) < 1 or max(self.ks) > self.depth:
+      yield f'{path}.ks={self.ks}: must be from 1 to {path}.depth={self.depth}'
 
   def criteria(self) -> Criteria:
     """What a run is judged by."""
@@ -247,17 +282,15 @@ class EvalConfig:
 
 
 @dataclasses.dataclass
-class Config:
+class Config(ConfigPart):
   """One run."""
 
-  seed: int = 0
-  data: DataConfig = dataclasses.field(default_factory=SyntheticData)
-  model: ModelConfig = dataclasses.field(default_factory=NeuralModel)
-  train: TrainConfig = dataclasses.field(default_factory=NeuralTrain)
-  eval: EvalConfig = dataclasses.field(default_factory=EvalConfig)
-  mesh: MeshConfig = dataclasses.field(
-    default_factory=MeshConfig, metadata=MAY_CHANGE
-  )
+  seed: int = field(0, '', AT_LEAST_0)
+  data: DataConfig = field(SyntheticData)
+  model: ModelConfig = field(NeuralModel)
+  train: TrainConfig = field(NeuralTrain)
+  eval: EvalConfig = field(EvalConfig)
+  mesh: MeshConfig = field(MeshConfig, may_change=True)
 
 
 def shrink(config: Config) -> Config:
@@ -273,97 +306,6 @@ def shrink(config: Config) -> Config:
     n_labels=16,
     hold_out_labels=min(config.data.hold_out_labels, 2),
     workers=1,
-    tokens=_shrink_tokens(config.data.tokens),
+    tokens=config.data.tokens.tiny(),
   )
-  judging = dataclasses.replace(config.eval, batch_size=16, depth=16)
-  return dataclasses.replace(
-    config,
-    data=data,
-    model=_shrink_model(config.model),
-    train=_shrink_train(config.train),
-    eval=judging,
-    mesh=MeshConfig(),
-  )
-
-
-def _shrink_tokens(tokens: TokensConfig) -> TokensConfig:
-  match tokens:
-    case FeatureFilesConfig(max_tokens=1):
-      # In no file: the embedded corpus makes vectors of its words.
-      return dataclasses.replace(tokens, dir='')
-    case FeatureFilesConfig():
-      sizes = {'dir': ''}
-    case SubwordsConfig(packed=True):
-      return dataclasses.replace(tokens, max_tokens=16, buckets=(16,))
-    case SubwordsConfig():
-      sizes = {}
-    case GivenFeaturesConfig():
-      # The embedded corpus is text.
-      return _shrink_tokens(TfidfConfig())
-    case TfidfConfig():
-      return dataclasses.replace(
-        tokens,
-        max_ngram=min(tokens.max_ngram, 3),
-        min_ngram=min(tokens.min_ngram, 3),
-        max_features=64,
-        min_count=1,
-        max_share=1.0,
-        first_words=min(tokens.first_words, 16),
-      )
-    case _:
-      sizes = {'min_count': 1, 'max_words': 64}
-  return dataclasses.replace(tokens, max_tokens=16, buckets=(8, 16), **sizes)
-
-
-def _shrink_train(train: TrainConfig) -> TrainConfig:
-  if not isinstance(train, NeuralTrain):
-    return dataclasses.replace(train)
-  return dataclasses.replace(
-    train,
-    batch_size=16,
-    accumulate=min(train.accumulate, 2),
-    steps=2,
-    warmup=min(train.warmup, 1),
-    log_every=1,
-    checkpoint_every=1,
-    judge_every=1,
-    average=_shrink_average(train.average),
-    init_from='',
-  )
-
-
-def _shrink_average(average: AverageConfig) -> AverageConfig:
-  match average:
-    case EMAConfig():
-      return dataclasses.replace(average, start=min(average.start, 1))
-    case SWAConfig():
-      return SWAConfig(start=min(average.start, 1), every=1)
-  return dataclasses.replace(average)
-
-
-def _shrink_model(model: ModelConfig) -> ModelConfig:
-  """Every size of every part, whatever its kind."""
-  if isinstance(model, TreeModel):
-    small = {'arity': 2, 'max_leaf': 4, 'file': ''}
-    names = {field.name for field in dataclasses.fields(model.tree)}
-    sizes = {name: small[name] for name in names & small.keys()}
-    tree = dataclasses.replace(model.tree, **sizes)
-    return dataclasses.replace(model, tree=tree)
-  if not isinstance(model, NeuralModel):
-    return dataclasses.replace(model)
-  parts = {field.name for field in dataclasses.fields(model)}
-  return dataclasses.replace(
-    model, **{name: _shrink_part(getattr(model, name)) for name in parts}
-  )
-
-
-_SMALL = {'dim': 8, 'units': 8, 'zone_units': 8, 'filters': 8, 'chunk': 8}
-
-
-def _shrink_part(part: object) -> object:
-  names = {field.name for field in dataclasses.fields(part)}
-  sizes = {name: size for name, size in _SMALL.items() if name in names}
-  if 'hidden_labels' in names:
-    sizes['hidden_labels'] = min(part.hidden_labels, 1)
-  files = {name: '' for name in ('vectors', 'folder') if name in names}
-  return dataclasses.replace(part, **sizes, **files)
+  return dataclasses.replace(config.tiny(), data=data, mesh=MeshConfig())

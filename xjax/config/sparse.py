@@ -3,96 +3,94 @@
 import dataclasses
 
 from xjax.config.run import TrainConfig
-from xjax.data.config import MAY_CHANGE
+from xjax.core.config_part import (
+  AMOUNT,
+  AT_LEAST_1,
+  POSITIVE,
+  ConfigPart,
+  field,
+)
+from xjax.score.config import LinearModel, TreeModel
 from xjax.score.linear.config import Loss
 
 
 @dataclasses.dataclass
-class SolverConfig:
+class SolverConfig(ConfigPart, abstract=True):
   """What trains one-vs-all classifiers."""
 
 
 @dataclasses.dataclass
 class Blocks(SolverConfig):
-  """LIBLINEAR's method, for sixteen labels at once, on CPUs.
+  """LIBLINEAR's method, for sixteen labels at once, on CPUs."""
 
-  Attributes:
-    eps: LIBLINEAR's tolerance.
-    max_epochs: visits of every document, at most.
-    workers: threads.
-  """
-
-  eps: float = 0.1
-  max_epochs: int = 100
-  workers: int = dataclasses.field(default=2, metadata=MAY_CHANGE)
+  eps: float = field(0.1, "LIBLINEAR's tolerance.", POSITIVE)
+  max_epochs: int = field(100, 'Visits of every document, at most.', AT_LEAST_1)
+  workers: int = field(2, 'Threads.', AT_LEAST_1, may_change=True)
 
 
 @dataclasses.dataclass
 class Liblinear(SolverConfig):
-  """LIBLINEAR, a label at a time, on CPUs.
+  """LIBLINEAR, a label at a time, on CPUs."""
 
-  Attributes:
-    eps: its tolerance.
-    max_iter: passes over the documents, at most.
-    batch_labels: labels of a part; what a killed run loses.
-    workers: processes.
-  """
-
-  eps: float = 0.1
-  max_iter: int = 1000
-  batch_labels: int = 64
-  workers: int = dataclasses.field(default=2, metadata=MAY_CHANGE)
+  eps: float = field(0.1, 'Its tolerance.', POSITIVE)
+  max_iter: int = field(1000, 'Passes over the documents, at most.', AT_LEAST_1)
+  batch_labels: int = field(
+    64, 'Labels of a part; what a killed run loses.', AT_LEAST_1
+  )
+  workers: int = field(2, 'Processes.', AT_LEAST_1, may_change=True)
 
 
 @dataclasses.dataclass
 class OnDevices(SolverConfig):
-  """Many labels at once, on the devices of the mesh (linear/batched.py).
+  """Many labels at once, on the devices of the mesh (linear/batched.py)."""
 
-  Attributes:
-    tolerance: how far above its minimum, relatively, the objective may be.
-    max_steps: of a label.
-    chunk: labels at a time, over all devices; what a killed run loses.
-  """
-
-  tolerance: float = 1e-3
-  max_steps: int = 200
-  chunk: int = 256
+  tolerance: float = field(
+    1e-3,
+    'How far above its minimum, relatively, the objective may be.',
+    POSITIVE,
+  )
+  max_steps: int = field(200, 'Of a label.', AT_LEAST_1)
+  chunk: int = field(
+    256,
+    'Labels at a time, over all devices; what a killed run loses.',
+    AT_LEAST_1,
+  )
 
 
 @dataclasses.dataclass
 class LinearTrain(TrainConfig):
-  """Training one classifier per label.
+  """Training one classifier per label."""
 
-  Attributes:
-    loss: of a document.
-    c: weight of the losses beside the regulariser (LIBLINEAR's C).
-    threshold: weights of a smaller size become 0.
-    solver: what trains.
-  """
+  trains = (LinearModel,)
 
-  loss: Loss = Loss.SQUARED_HINGE
-  c: float = 1.0
-  threshold: float = 0.01
-  solver: SolverConfig = dataclasses.field(default_factory=Blocks)
+  loss: Loss = field(Loss.SQUARED_HINGE, 'Of a document.')
+  c: float = field(
+    1.0,
+    "Weight of the losses beside the regulariser (LIBLINEAR's C).",
+    POSITIVE,
+  )
+  threshold: float = field(0.01, 'Weights of a smaller size become 0.', AMOUNT)
+  solver: SolverConfig = field(Blocks, 'What trains.')
 
 
 @dataclasses.dataclass
 class TreeTrain(TrainConfig):
-  """Training the classifiers of a label tree, a node's children at a time.
+  """Training the classifiers of a label tree, a node's children at a time."""
 
-  Attributes:
-    loss: of a document.
-    c: weight of the losses beside the regulariser (LIBLINEAR's C).
-    eps: violation of the optimality conditions at which training ends, as of
-      LIBLINEAR.
-    max_epochs: visits of every document, at most.
-    threshold: weights of a smaller size become 0.
-    workers: threads.
-  """
+  trains = (TreeModel,)
 
-  loss: Loss = Loss.SQUARED_HINGE
-  c: float = 1.0
-  eps: float = 0.1
-  max_epochs: int = 100
-  threshold: float = 0.1
-  workers: int = dataclasses.field(default=2, metadata=MAY_CHANGE)
+  loss: Loss = field(Loss.SQUARED_HINGE, 'Of a document.')
+  c: float = field(
+    1.0,
+    "Weight of the losses beside the regulariser (LIBLINEAR's C).",
+    POSITIVE,
+  )
+  eps: float = field(
+    0.1,
+    'Violation of the optimality conditions at which training ends, as of '
+    'LIBLINEAR.',
+    POSITIVE,
+  )
+  max_epochs: int = field(100, 'Visits of every document, at most.', AT_LEAST_1)
+  threshold: float = field(0.1, 'Weights of a smaller size become 0.', AMOUNT)
+  workers: int = field(2, 'Threads.', AT_LEAST_1, may_change=True)

@@ -7,6 +7,7 @@ import jax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 import numpy as np
 
+from xjax.core.config_part import Bound, ConfigPart, field
 from xjax.core.errors import ConfigError
 from xjax.core.share import Share, shares
 
@@ -20,16 +21,19 @@ LABEL_MULTIPLE = 1536  # 512 times 3
 BATCH = P(DATA)  # the spec of arrays with documents first
 
 
+_AXIS = Bound(lambda n: n == -1 or n >= 1, 'at least 1, or -1: the rest')
+
+
 @dataclasses.dataclass
-class MeshConfig:
+class MeshConfig(ConfigPart):
   """Devices along each axis; one of them may be -1: all that are left.
 
   Both axes divide the label rows of OneVsAll, so that their product must divide
   LABEL_MULTIPLE: of powers of 2, 512 at most.
   """
 
-  data: int = -1
-  label: int = 1
+  data: int = field(-1, '', _AXIS)
+  label: int = field(1, '', _AXIS)
 
 
 def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:

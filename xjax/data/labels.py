@@ -8,9 +8,9 @@ import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
-from xjax.data.config import DataConfig
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import Fields, open_lines, read_lines
+from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN, RawCorpus
 from xjax.data.schema import Label, LabelSpace
 

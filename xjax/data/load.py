@@ -12,16 +12,8 @@ import numpy as np
 from xjax.core.errors import ConfigError
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_files import with_features
-from xjax.data.config import (
-  DataConfig,
-  Eurlex57kData,
-  HtcData,
-  JsonlData,
-  SyntheticData,
-  XcFeaturesData,
-  XcRepoData,
-)
 from xjax.data.files.json_lines import Fields
+from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import (
   TRAIN,
   USUAL,
@@ -30,21 +22,7 @@ from xjax.data.formats.draft import (
   choose_splits,
   cut,
 )
-from xjax.data.formats.eurlex57k.reader import read_eurlex57k
-from xjax.data.formats.eurlex57k.records import FULL_TEXT, input_document
-from xjax.data.formats.htc import htc_document, read_htc
-from xjax.data.formats.jsonl import (
-  ReadDocument,
-  document_of,
-  read_documents,
-  read_jsonl,
-)
-from xjax.data.formats.synthetic import make_synthetic
-from xjax.data.formats.xc_features import (
-  read_feature_documents,
-  read_xc_features,
-)
-from xjax.data.formats.xc_text import read_xc_repo, text_document
+from xjax.data.formats.jsonl import JsonlData, read_documents
 from xjax.data.labels import add_outside, hold_out, make_space, order_labels
 from xjax.data.schema import Corpus, Document, LabelSpace, Split
 
@@ -155,7 +133,7 @@ def load_corpus(
     DataError: faults in the files, or a split asked for is absent.
   """
   # A label space of our own making depends on train, dev and test too.
-  raw = _read(data, splits or (), splits is None or space is None)
+  raw = data.read(splits or (), splits is None or space is None)
   names = choose_splits(raw.source, raw.splits, splits or (), splits is None)
   corpus = build_corpus(raw, data, seed, space, names)
   corpus = with_features(corpus, data)
@@ -165,25 +143,6 @@ def load_corpus(
         logging.info('%s has no split %s: it is left out', raw.source, name)
   _log(corpus)
   return corpus
-
-
-def _read(data: DataConfig, splits: Sequence[str], usual: bool) -> RawCorpus:
-  match data:
-    case SyntheticData():
-      labels, documents = make_synthetic(data)
-      return RawCorpus.of('the embedded corpus', labels, documents)
-    case Eurlex57kData():
-      return read_eurlex57k(data, splits, usual)
-    case JsonlData():
-      return read_jsonl(data, splits, usual)
-    case XcRepoData():
-      return read_xc_repo(data, splits, usual)
-    case XcFeaturesData():
-      return read_xc_features(data, splits, usual)
-    case HtcData():
-      return read_htc(data, splits, usual)
-    case _:
-      raise ConfigError(f'data: no corpus is read from {type(data).__name__}')
 
 
 def _log(corpus: Corpus) -> None:
@@ -214,33 +173,20 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
   Raises:
     DataError: the source cannot be read, has no documents, or has faults.
   """
-  if isinstance(data, XcFeaturesData):
-    return read_feature_documents(data, source)
+  if data.sparse:
+    return data.read_rows(source)
 
   def read(
     fields: Fields, default_id: str | None, need_labels: bool
   ) -> Document:
     plain = 'text' in fields or 'zones' in fields
-    read_one, labels = _record(JsonlData() if plain else data)
-    document = read_one(fields, default_id, need_labels)
-    if labels not in fields:
+    format_ = JsonlData() if plain else data
+    document = format_.read_record(fields, default_id, need_labels)
+    if format_.label_field not in fields:
       document = dataclasses.replace(document, labels=None)
     return model_view(data, document)
 
   return read_documents(source, data.on_error, read)
-
-
-def _record(data: DataConfig) -> tuple[ReadDocument, str]:
-  """What reads a record of a corpus, and its field of labels."""
-  match data:
-    case Eurlex57kData():
-      return input_document, 'concepts'
-    case XcRepoData():
-      return text_document, 'target_ind'
-    case HtcData():
-      return htc_document, 'doc_label'
-    case _:
-      return document_of, 'labels'
 
 
 def model_view(data: DataConfig, document: Document) -> Document:
@@ -248,9 +194,7 @@ def model_view(data: DataConfig, document: Document) -> Document:
 
   One that has none of them, such as bare text, is left whole.
   """
-  zones = tuple(data.zones)
-  if not zones and isinstance(data, Eurlex57kData):
-    zones = FULL_TEXT
+  zones = tuple(data.zones) or data.full_text
   if not any(name in document.zones for name in zones):
     return document
   return cut(document, zones)

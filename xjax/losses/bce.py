@@ -9,7 +9,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Float32
 
 from xjax.core.numerics import total
-from xjax.losses.contract import LabelLoss
+from xjax.losses.contract import ChunkLoss, LabelLoss, LossConfig
+
+
+@dataclasses.dataclass
+class BCEConfig(LossConfig):
+  """Binary cross entropy; scores are logits."""
+
+  def build(self) -> ChunkLoss:
+    return bce
+
 
 _FOLDED = 16  # documents whose losses share a logarithm
 

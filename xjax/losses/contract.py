@@ -4,11 +4,72 @@ Nearly no label of a document is gold. So a loss comes in two parts: one that is
 dense, of labels as if they were not gold, and one of the few that are.
 """
 
+import abc
+from collections.abc import Sequence
+import dataclasses
+from typing import ClassVar
+
 from flax import struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from xjax.core.config_part import ConfigPart
 from xjax.core.numerics import total
+from xjax.core.types import ScoreKind
+
+
+@dataclasses.dataclass
+class LossConfig(ConfigPart, abstract=True):
+  """What is minimised, of each document and label.
+
+  Attributes:
+    score_kind: what the scores are of a model that this loss has trained:
+      logits, or margins where they are no logits of labels by themselves.
+  """
+
+  score_kind: ClassVar[ScoreKind] = ScoreKind.LOGIT
+
+  @abc.abstractmethod
+  def build(self) -> 'ChunkLoss':
+    """The loss."""
+
+  def first_priors(self, priors_L: np.ndarray) -> np.ndarray:
+    """Probabilities at whose logits scores begin: the prior, by default.
+
+    Binary cross entropy is least there, as long as labels have no weights, and
+    softmax is near; with weights, and of focal loss, it is elsewhere.
+
+    Args:
+      priors_L: float64 [L], of labels, strictly between 0 and 1.
+
+    Returns:
+      float64 [L].
+    """
+    return priors_L
+
+
+@dataclasses.dataclass
+class LabelWeightsConfig(ConfigPart, abstract=True):
+  """How much each label counts in the loss, whichever loss it is."""
+
+  @abc.abstractmethod
+  def build(
+    self,
+    train_counts: np.ndarray,
+    n_train: int,
+    propensity: Sequence[float],
+  ) -> 'LabelWeights | None':
+    """The weights; None: all labels count alike.
+
+    Args:
+      train_counts: int [L], training documents of the labels scored.
+      n_train: training documents.
+      propensity: A and B of the propensity formula.
+
+    Raises:
+      DataError: propensities of fewer than 3 training documents.
+    """
 
 
 @struct.dataclass

@@ -6,7 +6,31 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from xjax.losses.contract import LabelLoss
+from xjax.core.config_part import AMOUNT, RATE, field
+from xjax.losses.contract import ChunkLoss, LabelLoss, LossConfig
+
+
+@dataclasses.dataclass
+class FocalConfig(LossConfig):
+  """Focal loss (Lin et al. 2017); scores are logits.
+
+  Probabilities are drawn towards 0.5 by it; ranking is not concerned, and
+  eval.calibration sets them right.
+  """
+
+  gamma: float = field(
+    2.0,
+    'How little certain decisions count; 0: as in binary cross entropy.',
+    AMOUNT,
+  )
+  alpha: float = field(
+    0.0,
+    'Weight of gold labels, with 1 - alpha of all others; 0: 1 for both.',
+    RATE,
+  )
+
+  def build(self) -> ChunkLoss:
+    return Focal(self.gamma, self.alpha)
 
 
 @dataclasses.dataclass(frozen=True)

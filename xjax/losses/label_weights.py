@@ -1,7 +1,67 @@
 """Label weights from training counts."""
 
+from collections.abc import Sequence
+import dataclasses
+
 from jaxtyping import Float64, Num
 import numpy as np
+
+from xjax.core.config_part import RATE, field
+from xjax.data.schema import propensity_weights
+from xjax.losses.contract import LabelWeights, LabelWeightsConfig
+
+
+@dataclasses.dataclass
+class EvenWeights(LabelWeightsConfig):
+  """All labels alike."""
+
+  def build(
+    self,
+    train_counts: np.ndarray,
+    n_train: int,
+    propensity: Sequence[float],
+  ) -> LabelWeights | None:
+    return None
+
+
+@dataclasses.dataclass
+class ClassBalancedWeights(LabelWeightsConfig):
+  """By the effective number of a label's documents (Cui et al. 2019).
+
+  They weigh all terms of an example by its one gold class. For many labels, our
+  reading: each label's own term, where it is not gold as well. Adam undoes what
+  this does to parameters of one label alone.
+  """
+
+  beta: float = field(
+    0.999, '0: all alike; towards 1: by the inverse of the frequency.', RATE
+  )
+
+  def build(
+    self,
+    train_counts: np.ndarray,
+    n_train: int,
+    propensity: Sequence[float],
+  ) -> LabelWeights:
+    weights_L = class_balanced(train_counts, self.beta)
+    return LabelWeights(weights_L, weights_L)
+
+
+@dataclasses.dataclass
+class PropensityWeights(LabelWeightsConfig):
+  """Gold labels count 2 / p_l - 1, all others 1 (Qaraei et al. 2021).
+
+  p_l is the propensity of Jain et al. (2016), with eval.propensity's A and B.
+  """
+
+  def build(
+    self,
+    train_counts: np.ndarray,
+    n_train: int,
+    propensity: Sequence[float],
+  ) -> LabelWeights:
+    inverse_L = propensity_weights(train_counts, n_train, *propensity)
+    return LabelWeights(unbiased_positives(inverse_L), np.ones_like(inverse_L))
 
 
 def class_balanced(

@@ -7,7 +7,29 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32
 
-from xjax.losses.contract import ChunkLoss
+from xjax.core.config_part import field
+from xjax.core.types import ScoreKind
+from xjax.losses.contract import ChunkLoss, LossConfig
+
+
+@dataclasses.dataclass
+class SoftmaxConfig(LossConfig):
+  """Softmax cross entropy with each gold label; scores are margins.
+
+  Labels compete: a score tells little by itself, only beside the others of its
+  document. What is shown as a probability is calibrated on dev, and of F1 the
+  micro-F1-tuned counts. A head's products are computed twice for it. The label
+  weights of gold labels count.
+  """
+
+  averaged: bool = field(
+    True, 'Whether a document counts as one, however many gold labels.'
+  )
+
+  score_kind = ScoreKind.MARGIN
+
+  def build(self) -> ChunkLoss:
+    return Softmax(self.averaged)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,8 +4,27 @@ import dataclasses
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
+import numpy as np
 
-from xjax.losses.contract import LabelLoss
+from xjax.core.types import ScoreKind
+from xjax.losses.contract import ChunkLoss, LabelLoss, LossConfig
+
+
+@dataclasses.dataclass
+class SquaredHingeConfig(LossConfig):
+  """Squared hinge of targets 1 and -1; scores are margins, above 0: assigned.
+
+  What is shown as a probability is calibrated on dev, or else the margin.
+  """
+
+  score_kind = ScoreKind.MARGIN
+
+  def build(self) -> ChunkLoss:
+    return squared_hinge
+
+  def first_priors(self, priors_L: np.ndarray) -> np.ndarray:
+    """Those whose logits are 2 p - 1, where the squared hinge is least."""
+    return 1 / (1 + np.exp(1 - 2 * priors_L))
 
 
 @dataclasses.dataclass(frozen=True)

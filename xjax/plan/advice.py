@@ -7,19 +7,15 @@ import enum
 import functools
 from typing import Any
 
+from xjax.config.optimizer import NoAverage
 from xjax.config.parameter_groups import in_group
-from xjax.config.run import (
-  ByOptimizer,
-  Config,
-  FusedSGD,
-  NeuralTrain,
-  NoAverage,
-  averages,
-)
+from xjax.config.run import Config, NeuralTrain
 from xjax.core.errors import ConfigError
 from xjax.plan.plan import Plan, Planner
-from xjax.score.config import BertConfig, OneVsAllConfig
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.storage import Storage
+from xjax.score.heads.update import ByOptimizer, FusedSGD
 
 _LEAST_BOTTLENECK = 64
 
@@ -38,7 +34,7 @@ def fused(config: Config) -> Fields:
   fields = {'train.rows': FusedSGD()}
   if train.accumulate != 1:
     fields['train.accumulate'] = 1
-  if averages(train.average):
+  if train.average.averages:
     fields['train.average'] = NoAverage()
   return fields
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from xjax.config.run import Config, EvenWeights
 from xjax.core.mesh import DATA, LABEL, LABEL_MULTIPLE
-from xjax.losses.build import chunk_loss
 from xjax.plan.chips import Chip, Platform
 from xjax.plan.head_traffic import HeadPass, HeadTraffic, head_traffic
 from xjax.plan.program import Work
@@ -181,7 +180,7 @@ def traffic_of(
       feature_bytes=operand_bytes(config),
       storage=head.storage,
       rule=None if fused is None else fused.rule,
-      normalised=chunk_loss(train.loss).normalised,
+      normalised=train.loss.build().normalised,
       chunk=head.chunk,
       compensated=places // LABEL_MULTIPLE,
       accumulate=train.accumulate,

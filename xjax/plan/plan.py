@@ -14,7 +14,7 @@ from xjax.plan.sizes import BatchShape, Sizes, check_sizes
 from xjax.plan.step import DeviceShare, Mesh, planned_state
 from xjax.plan.time import StepTime, step_time
 from xjax.run.neural_training import check_mesh
-from xjax.score.config import NeuralModel
+from xjax.score.text_model import NeuralModel
 from xjax.train.state import StatePlan
 
 USABLE = 0.9  # of a device's memory; the rest is programs, and what falls apart

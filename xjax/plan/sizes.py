@@ -10,7 +10,7 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import FREQUENT_FROM
 from xjax.run.neural import begun_vocabulary
 from xjax.run.neural_training import scored_labels
-from xjax.score.config import HANConfig
+from xjax.score.encoders.han import HANConfig
 from xjax.score.pretrained.architecture import (
   Activation,
   Architecture,

@@ -24,12 +24,12 @@ from xjax.core.mesh import (
   padded_labels,
 )
 from xjax.core.types import Batch
-from xjax.losses.build import chunk_loss
 from xjax.plan.program import Work, work_of
 from xjax.plan.sizes import BatchShape, Sizes
-from xjax.score.build import build
-from xjax.score.config import FeaturesConfig, OneVsAllConfig
+from xjax.score.encoders.features import FeaturesConfig
 from xjax.score.heads.contract import is_label_row
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.text_model import build
 from xjax.train.fused_rows import FREQUENT, fused_rows
 from xjax.train.optimizer import make_optimizer
 from xjax.train.state import StatePlan, plan_state
@@ -139,7 +139,7 @@ class DeviceShare:
     given = plan.abstract.params, batch_of(self.config, shape, mesh), _key()
     with jax.sharding.use_abstract_mesh(mesh):
       if not is_one_vs_all(self.config):
-        loss = chunk_loss(self.config.train.loss)
+        loss = self.config.train.loss.build()
         return work_of(functools.partial(_gradients, plan, loss), *given)
       encode = functools.partial(_encoder_gradients, plan)
       return work_of(encode, *given, between=head_pass.__name__)
@@ -157,7 +157,7 @@ class DeviceShare:
     step = make_train_step(
       plan,
       make_optimizer(train),
-      chunk_loss(train.loss),
+      train.loss.build(),
       mesh,
       train.accumulate,
     )

@@ -10,8 +10,9 @@ import numpy as np
 
 from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import DataConfig, SyntheticData
+from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN
+from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria

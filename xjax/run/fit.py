@@ -27,12 +27,8 @@ from xjax.run.judging import (
 from xjax.run.neural import NeuralFit, load_neural
 from xjax.run.predictor import Predictor
 from xjax.run.sparse import SparseFit, load_sparse
-from xjax.score.config import (
-  ExactMatchModel,
-  LinearModel,
-  NeuralModel,
-  TreeModel,
-)
+from xjax.score.config import ExactMatchModel, LinearModel, TreeModel
+from xjax.score.text_model import NeuralModel
 from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir
 

@@ -14,7 +14,6 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import DATA, LABEL_MULTIPLE, MeshConfig, make_mesh, share_of
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import Vocabulary
-from xjax.losses.build import score_kind
 from xjax.run.contract import Fitted
 from xjax.run.judging import Metrics, check_best_metric, saved_calibration
 from xjax.run.neural_training import (
@@ -153,7 +152,7 @@ def load_neural(found: Workdir, config: Config) -> Predictor:
   like = plan.abstract.params
   params = from_paths(like, read_params(found.checkpoints, step, like))
   n_labels = scored_labels(config.model, space)
-  kind, method = score_kind(config.train.loss), config.eval.calibration
+  kind, method = config.train.loss.score_kind, config.eval.calibration
   scorer = ModelScorer(
     plan.graphdef, params, mesh, n_labels, kind, config.eval.recall
   )

@@ -20,18 +20,18 @@ from xjax.core.types import PAD
 from xjax.data.batches.dense import TrainBatches
 from xjax.data.labels import draw_labels
 from xjax.data.schema import Corpus, LabelSpace
-from xjax.losses.build import (
-  chunk_loss,
-  first_priors,
-  label_weights,
-  score_kind,
-)
 from xjax.losses.contract import LabelWeights
 from xjax.run.judging import dev_judge
-from xjax.score.build import build, first_biases, smoothed_priors
-from xjax.score.config import NeuralModel, OneVsAllConfig, UnifiedConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.descriptors import DescriptorEncoder
+from xjax.score.text_model import (
+  NeuralModel,
+  build,
+  first_biases,
+  smoothed_priors,
+)
 from xjax.select.model_scorer import ModelScorer
 from xjax.train.checkpoint import Checkpoints
 from xjax.train.fused_rows import fused_rows
@@ -147,7 +147,7 @@ def plan_neural(
   unseen = counts == 0
   hidden = hidden_labels(config, counts)
 
-  priors = first_priors(train.loss, smoothed_priors(counts, space.n_train))
+  priors = train.loss.first_priors(smoothed_priors(counts, space.n_train))
   describes = config.model.head.describes
   plan = plan_state(
     lambda rngs: build(
@@ -210,7 +210,7 @@ class NeuralRun:
   def scorer(self) -> ModelScorer:
     """A scorer that has no parameters yet."""
     n_labels = scored_labels(self.config.model, self.corpus.label_space)
-    kind = score_kind(self.config.train.loss)
+    kind = self.config.train.loss.score_kind
     recall = self.config.eval.recall
     return ModelScorer(
       self.plan.graphdef, None, self.mesh, n_labels, kind, recall
@@ -251,7 +251,7 @@ class NeuralRun:
         train_step=make_train_step(
           self.plan,
           make_optimizer(config),
-          chunk_loss(config.loss),
+          config.loss.build(),
           self.mesh,
           config.accumulate,
           self._loss_weights(),
@@ -274,8 +274,7 @@ class NeuralRun:
   def _loss_weights(self) -> LabelWeights | None:
     """The weights of the labels it scores, on the mesh; None: all alike."""
     config, space = self.config, self.corpus.label_space
-    weights = label_weights(
-      config.train.label_weights,
+    weights = config.train.label_weights.build(
       space.train_counts[: scored_labels(config.model, space)],
       space.n_train,
       config.eval.propensity,

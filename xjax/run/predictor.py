@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import tqdm
 
-from xjax.config.json import KINDS
 from xjax.config.run import Config
+from xjax.core.config_part import kinds
 from xjax.core.errors import ConfigError
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
 from xjax.data.batches.feature_rows import FeatureRows
@@ -18,7 +18,9 @@ from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.judge.calibration import Calibration, readable_scores
 from xjax.judge.prediction_lines import AttendedWord, attended_words
 from xjax.run.added_labels import describe, widened
-from xjax.score.config import ExactMatchModel, HeadConfig, NeuralModel
+from xjax.score.config import ExactMatchModel
+from xjax.score.heads.contract import HeadConfig
+from xjax.score.text_model import NeuralModel
 from xjax.select.model_scorer import ModelScorer
 from xjax.train.inputs import Inputs, given_features
 from xjax.train.sparse_inputs import SparseInputs
@@ -97,7 +99,7 @@ def check_explains(config: Config) -> None:
     )
   head, tokens = config.model.head, config.data.tokens
   if not head.attends:
-    able = _names(kind for kind in _heads() if kind.attends)
+    able = _names(kind for kind in kinds(HeadConfig) if kind.attends)
     raise ConfigError(
       f'labels of the head {_names([type(head)])} cannot be explained: they do '
       f'not attend to words; those of these heads can: {able}'
@@ -126,7 +128,7 @@ def check_describes(config: Config) -> None:
     )
   head = config.model.head
   if not head.describes:
-    able = _names(kind for kind in _heads() if kind.describes)
+    able = _names(kind for kind in kinds(HeadConfig) if kind.describes)
     raise ConfigError(
       f'the head {_names([type(head)])} cannot score new labels: it does not '
       f'read their names; these heads can: {able}'
@@ -138,13 +140,8 @@ def check_describes(config: Config) -> None:
     )
 
 
-def _heads() -> list[type[HeadConfig]]:
-  return [kind for kind in KINDS.values() if issubclass(kind, HeadConfig)]
-
-
-def _names(kinds: Iterable[type]) -> str:
-  names = {kind: name for name, kind in KINDS.items()}
-  return ', '.join(names[kind] for kind in kinds)
+def _names(parts: Iterable[type]) -> str:
+  return ', '.join(part.__name__ for part in parts)
 
 
 class Prediction(NamedTuple):

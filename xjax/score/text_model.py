@@ -1,20 +1,79 @@
 """A document in, scores of labels out: embedding, encoder, pooling, head."""
 
+from collections.abc import Iterator
+import dataclasses
 from typing import Any
 
 from flax import nnx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from xjax.core.config_part import field
 from xjax.core.mesh import documents_second
 from xjax.core.types import Batch
+from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig
 from xjax.losses.contract import ChunkLoss, LabelWeights
+from xjax.score.config import ModelConfig
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.contract import (
+  EncoderConfig,
+  EncoderInputs,
+  InputConfig,
+  NoEmbedding,
+)
+from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.encoders.unpacking import unpacked
 from xjax.score.heads.attention_weights import attention_weights
-from xjax.score.heads.contract import Head, TokenFeatures
+from xjax.score.heads.contract import (
+  Head,
+  HeadConfig,
+  HeadInputs,
+  TokenFeatures,
+)
 from xjax.score.heads.fused import RowStep, fused_loss
+from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.streaming import head_loss
 from xjax.score.heads.update import Slots
+from xjax.score.pooling import NoPooling, PoolingConfig
+from xjax.score.pretrained.architecture import Architecture
+
+
+@dataclasses.dataclass
+class NeuralModel(ModelConfig):
+  """embedding -> encoder -> pooling -> head."""
+
+  reads = (WordsConfig, SubwordsConfig, FeatureFilesConfig)
+
+  embedding: InputConfig = field(EmbeddingConfig)
+  encoder: EncoderConfig = field(BiGRUConfig)
+  pooling: PoolingConfig = field(NoPooling)
+  head: HeadConfig = field(LabelAttentionConfig)
+
+  def check_tokens(self, config: Any) -> Iterator[str]:
+    tokens, encoder = config.data.tokens, self.encoder
+    if tokens.by_zone != encoder.by_zone:
+      yield (
+        f'config.data.tokens.by_zone={tokens.by_zone}: must be True with '
+        'config.model.encoder=HANConfig(...), and False with any other'
+      )
+    embedding = f'config.model.embedding={type(self.embedding).__name__}(...)'
+    if isinstance(tokens, FeatureFilesConfig) != (
+      self.embedding.reads is FeatureFilesConfig
+    ):
+      yield (
+        f'{embedding}: FeaturesConfig(...) goes with '
+        'config.data.tokens=FeatureFilesConfig(...), and each with nothing else'
+      )
+    goes = (
+      'goes with config.model.encoder=BertConfig(...), and each with nothing '
+      'else'
+    )
+    if isinstance(tokens, SubwordsConfig) != encoder.pretrained:
+      kind = type(tokens).__name__
+      yield f'config.data.tokens={kind}(...): SubwordsConfig(...) {goes}'
+    if isinstance(self.embedding, NoEmbedding) != encoder.pretrained:
+      yield f'{embedding}: NoEmbedding(...) {goes}'
 
 
 class TextModel(nnx.Module):
@@ -135,3 +194,72 @@ def _encoded_lengths(batch: Batch) -> jax.Array:
   if batch.lengths_B.ndim == 1:
     return batch.lengths_B
   return (batch.lengths_B > 0).sum(axis=1, dtype=jnp.int32)
+
+
+def build(
+  config: NeuralModel,
+  *,
+  vocab_size: int,
+  n_labels: int,
+  architecture: Architecture | None = None,
+  label_priors: np.ndarray | None = None,
+  unseen: np.ndarray | None = None,
+  hidden: np.ndarray | None = None,
+  dtype: jnp.dtype = jnp.float32,
+  rngs: nnx.Rngs,
+) -> TextModel:
+  """A model with fresh parameters; needs a mesh context (`jax.set_mesh`).
+
+  Args:
+    config: its parts.
+    vocab_size: word ids, padding and unknown included; 0 where there are none.
+    n_labels: labels to score.
+    architecture: of a pretrained encoder; None: there is none.
+    label_priors: [L] probabilities strictly between 0 and 1 (`smoothed_priors`)
+      at whose logits the output biases begin; None: biases begin at 0.
+    unseen: bool [L], labels without training documents; None: none are.
+    hidden: bool [L], further labels that a unified head calibrates by; None:
+      none are.
+    dtype: of activations and products.
+    rngs: stream `params`.
+
+  Returns:
+    The model: label rows sharded over the label axis, those of OneVsAll over
+    all devices; all else replicated.
+  """
+  bias = None if label_priors is None else first_biases(label_priors)
+  none = np.zeros(n_labels, bool)
+  unseen, hidden = (none if x is None else x for x in (unseen, hidden))
+  embedding = config.embedding.build(vocab_size, rngs)
+  dim = 0 if embedding is None else embedding.dim
+  encoder = config.encoder.build(EncoderInputs(dim, dtype, architecture), rngs)
+  pooling = config.pooling.build(encoder.dim, rngs)
+  inputs = HeadInputs(
+    dim=encoder.dim,
+    n_labels=n_labels,
+    bias_L=bias,
+    seen_L=~(unseen | hidden),
+    hidden_L=hidden,
+    # Descriptors are of word vectors, or of the encoder's own.
+    descriptor_dim=dim or encoder.dim,
+  )
+  head = config.head.build(inputs, rngs)
+  return TextModel(embedding, encoder, pooling, head, dtype=dtype)
+
+
+def smoothed_priors(train_counts: np.ndarray, n_train: int) -> np.ndarray:
+  """float64 [L] label probabilities (n + 1/2) / (N + 1), never 0 nor 1.
+
+  Args:
+    train_counts: [L] training documents per label.
+    n_train: N, training documents.
+  """
+  return (np.asarray(train_counts, np.float64) + 0.5) / (n_train + 1)
+
+
+def first_biases(priors: np.ndarray) -> np.ndarray:
+  """float64 [L], logits of label probabilities, at which biases begin."""
+  priors = np.asarray(priors, np.float64)
+  if not np.all((priors > 0) & (priors < 1)):
+    raise ValueError('label priors must lie strictly between 0 and 1')
+  return np.log(priors) - np.log1p(-priors)

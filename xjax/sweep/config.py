@@ -7,8 +7,6 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
-from xjax.data.config import MAY_CHANGE
-
 
 @dataclasses.dataclass(frozen=True)
 class Range:
@@ -69,7 +67,7 @@ class Tpe(Search):
   """
 
   space: Space
-  n_trials: int = dataclasses.field(metadata=MAY_CHANGE)
+  n_trials: int = dataclasses.field(metadata={'may_change': True})
   seed: int = 0
   startup_trials: int = 10
 

@@ -8,14 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from xjax.config.run import ByOptimizer, FusedAdagrad, FusedSGD, NeuralTrain
+from xjax.config.run import NeuralTrain
 from xjax.core.types import PAD
 from xjax.score.heads.contract import ALL_DEVICES
 from xjax.score.heads.fused import Pace
 from xjax.score.heads.kahan import LEFT_OUT, PLACE, kahan_slots
 from xjax.score.heads.ova import OneVsAll
 from xjax.score.heads.storage import Storage
-from xjax.score.heads.update import SGD, AdagradRow, RowRule
+from xjax.score.heads.update import (
+  RowRule,
+)
 from xjax.train.optimizer import make_schedule
 
 FREQUENT = 50  # training documents of a label that is compensated, at least
@@ -86,16 +88,11 @@ def fused_rows(
     config: of training.
     train_counts: int [L], training documents of the labels scored.
   """
-  match config.rows:
-    case ByOptimizer():
-      return None
-    case FusedSGD(momentum=momentum):
-      rule = SGD(momentum)
-    case FusedAdagrad(eps=eps):
-      rule = AdagradRow(eps)
+  if not config.rows.fused:
+    return None
   schedule, peak = make_schedule(config), config.learning_rate
   return FusedRows(
-    rule,
+    config.rows.build(),
     lambda step: config.rows.learning_rate / peak * schedule(step),
     config.rows.weight_decay,
     np.asarray(train_counts) >= FREQUENT,

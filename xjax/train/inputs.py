@@ -25,12 +25,8 @@ from xjax.data.batches.feature_files import (
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.packing import Packing
 from xjax.data.batches.zones import Zones
-from xjax.data.config import (
-  DataConfig,
-  FeatureFilesConfig,
-  SubwordsConfig,
-  WordsConfig,
-)
+from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig
+from xjax.data.formats.contract import DataConfig
 from xjax.data.load import model_view
 from xjax.data.schema import Corpus, Document, Label, Split
 from xjax.data.text.subwords import Subwords, document_subwords

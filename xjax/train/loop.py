@@ -17,7 +17,6 @@ from xjax.config.run import NeuralTrain
 from xjax.core.errors import UserError
 from xjax.core.mesh import put_batch, share_of
 from xjax.core.types import Batch
-from xjax.train.average import differs
 from xjax.train.checkpoint import Checkpoints
 from xjax.train.preemption import Preempted, Preemption
 from xjax.train.state import TrainState
@@ -215,7 +214,7 @@ class Loop:
   def _judged(self, state: TrainState, step: int) -> dict[str, Metrics]:
     """The metrics of what is chosen by, and beside those of a mean the raw."""
     check = self.preemption.check
-    if not differs(self.config.average, step):
+    if not self.config.average.differs(step):
       return {'metrics': self.judge(state.params, check)}
     return {
       'metrics': self.judge(state.averaged_params(), check),

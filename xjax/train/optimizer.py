@@ -6,7 +6,7 @@ import jax
 import optax
 
 from xjax.config.parameter_groups import rate_factors
-from xjax.config.run import NeuralTrain, Optimizer, Schedule
+from xjax.config.run import NeuralTrain, Schedule
 from xjax.train.parameters import by_path, from_paths
 
 
@@ -38,7 +38,7 @@ def make_schedule(config: NeuralTrain) -> optax.Schedule:
 
 
 def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
-  """Clipping, then Adam (Kingma & Ba 2015) or AdamW (Loshchilov & Hutter 2019).
+  """Clipping, the rule of train.optimizer, weight decay and learning rates.
 
   Element-wise clipping comes first, then clipping by the global norm, of what
   is trained. Weight decay spares vectors and scalars (biases). Learning rates
@@ -50,12 +50,9 @@ def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
     chain.append(optax.clip(config.clip_value))
   if config.clip_norm:
     chain.append(optax.clip_by_global_norm(config.clip_norm))
-  chain.append(optax.scale_by_adam(config.b1, config.b2, config.eps))
-  match config.optimizer:
-    case Optimizer.ADAM:
-      pass
-    case Optimizer.ADAMW:
-      chain.append(optax.add_decayed_weights(config.weight_decay, _matrices))
+  chain.append(config.optimizer.build())
+  if (decay := config.optimizer.weight_decay) is not None:
+    chain.append(optax.add_decayed_weights(decay, _matrices))
   if config.rates or config.layer_decay != 1:
     chain.append(_scale_by_group(config))
   chain.append(optax.scale_by_learning_rate(make_schedule(config)))

@@ -11,8 +11,8 @@ from jax.sharding import NamedSharding, PartitionSpec as P
 import numpy as np
 import optax
 
+from xjax.config.optimizer import AverageConfig, NoAverage
 from xjax.config.parameter_groups import in_group
-from xjax.config.run import AverageConfig, NoAverage, averages
 from xjax.core.mesh import put_labels
 from xjax.score.heads.contract import is_label_row
 from xjax.score.heads.frozen import Frozen
@@ -114,7 +114,7 @@ def plan_state(
     model = build(nnx.Rngs(key))
     params = nnx.state(model, nnx.Param)
     trained, _ = split_frozen(params, freeze, rows is not None)
-    mean = _copied(trained) if averages(average) else None
+    mean = _copied(trained) if average.averages else None
     slots = None if rows is None else rows.slots(model.head)
     opt_state = optimizer.init(trained)
     return TrainState(jnp.int32(0), params, opt_state, mean, slots)

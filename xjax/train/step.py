@@ -18,7 +18,7 @@ from xjax.losses.contract import ChunkLoss, LabelWeights
 from xjax.score.heads.contract import row_spec
 from xjax.score.heads.fused import RowStep
 from xjax.score.heads.update import Slots
-from xjax.train.average import newest_share, with_newest
+from xjax.train.average import with_newest
 from xjax.train.state import StatePlan, TrainState
 
 
@@ -155,7 +155,7 @@ def _advanced(
   trained = optax.apply_updates(trained, updates)
   step, averages = state.step + 1, state.averages
   if averages is not None:
-    share = newest_share(plan.average, step)
+    share = plan.average.newest_share(step)
     averages = with_newest(averages, trained, share)
   params = nnx.merge_state(trained, frozen)
   return TrainState(step, params, opt_state, averages, state.row_slots)

@@ -17,7 +17,7 @@ import tqdm
 from xjax.core.atomic import write_json, write_npz
 from xjax.core.errors import DAMAGE, ConfigError, DataError
 from xjax.core.types import Ragged
-from xjax.data.config import DataConfig
+from xjax.data.formats.contract import DataConfig
 from xjax.data.load import load_corpus
 from xjax.data.schema import Split
 from xjax.data.text.token_cache import default_cache_dir, tokenise

@@ -14,12 +14,10 @@ from xjax.data.batches.feature_files import (
   word_features,
 )
 from xjax.data.batches.feature_rows import FeatureRows
-from xjax.data.config import (
-  Eurlex57kData,
-  FeatureFilesConfig,
-  JsonlData,
-  SyntheticData,
-)
+from xjax.data.config import FeatureFilesConfig
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData
+from xjax.data.formats.jsonl import JsonlData
+from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
 
 IDS = ['a', 'b', 'c', 'd']

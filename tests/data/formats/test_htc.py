@@ -5,8 +5,8 @@ import json
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import HtcConfig, HtcData, HtcLabels, OnError
-from xjax.data.formats.htc import read_htc
+from xjax.data.config import OnError
+from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels, read_htc
 from xjax.data.formats.taxonomy import label_levels
 from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document

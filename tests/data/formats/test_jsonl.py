@@ -9,8 +9,8 @@ import types
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.data.config import JsonlData, OnError
-from xjax.data.formats.jsonl import read_documents, read_jsonl
+from xjax.data.config import OnError
+from xjax.data.formats.jsonl import JsonlData, read_documents, read_jsonl
 from xjax.data.schema import Document, Label
 
 TRAIN = [

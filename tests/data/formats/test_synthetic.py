@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.data.config import SyntheticData
-from xjax.data.formats.synthetic import make_synthetic
+from xjax.data.formats.synthetic import SyntheticData, make_synthetic
 from xjax.data.text.words import split_words
 
 

@@ -10,7 +10,8 @@ from scipy import sparse
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.batches.sparse import SparseDocuments
-from xjax.data.config import GivenFeaturesConfig, Norm, XcFeaturesData
+from xjax.data.config import GivenFeaturesConfig, Norm
+from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.formats.xc_files import read_xc
 from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import OnError, XcRepoData
-from xjax.data.formats.xc_text import read_xc_repo
+from xjax.data.config import OnError
+from xjax.data.formats.xc_text import XcRepoData, read_xc_repo
 from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document, Label
 

@@ -8,8 +8,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
-from xjax.data.config import SyntheticData, TfidfConfig
-from xjax.data.formats.synthetic import make_synthetic
+from xjax.data.config import TfidfConfig
+from xjax.data.formats.synthetic import SyntheticData, make_synthetic
 from xjax.data.text.tfidf import Tfidf
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import DATA, LABEL
-from xjax.score.config import BertConfig
-from xjax.score.encoders.bert import Bert
+from xjax.score.encoders.bert import Bert, BertConfig
 from xjax.score.encoders.unpacking import unpacked
 from xjax.score.pretrained.architecture import Activation, Architecture
 

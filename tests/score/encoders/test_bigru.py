@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import DATA, LABEL
-from xjax.score.config import BiGRUConfig
-from xjax.score.encoders.bigru import GRU, BiGRU, gru
+from xjax.score.encoders.bigru import GRU, BiGRU, BiGRUConfig, gru
 
 T, B, D, H = 6, 3, 4, 5
 LENGTHS = np.array([6, 3, 1])

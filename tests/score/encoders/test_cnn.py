@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import DATA, LABEL
-from xjax.score.config import CNNConfig
-from xjax.score.encoders.cnn import CNN
+from xjax.score.encoders.cnn import CNN, CNNConfig
 
 T, B, D, F = 7, 8, 4, 5
 LENGTHS = np.array([7, 6, 1, 3, 7, 2, 5, 0])

@@ -8,19 +8,14 @@ import pytest
 
 from xjax.core.mesh import MeshConfig, make_mesh, put_batch
 from xjax.core.types import PAD, Batch
-from xjax.score.build import build
-from xjax.score.config import (
-  BiGRUConfig,
-  CNNConfig,
-  FeaturesConfig,
-  LabelAttentionConfig,
-  MeanConfig,
-  NeuralModel,
-  NoEncoder,
-  NoPooling,
-  OneVsAllConfig,
-)
-from xjax.score.encoders.features import Features
+from xjax.score.encoders.bigru import BiGRUConfig
+from xjax.score.encoders.cnn import CNNConfig
+from xjax.score.encoders.contract import NoEncoder
+from xjax.score.encoders.features import Features, FeaturesConfig
+from xjax.score.heads.label_attention import LabelAttentionConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import MeanConfig, NoPooling
+from xjax.score.text_model import NeuralModel, build
 
 B, T, D, L = 8, 5, 6, 7
 LENGTHS = np.array([5, 1, 3, 2, 5, 4, 1, 1], np.int32)

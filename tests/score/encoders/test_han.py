@@ -12,14 +12,11 @@ from xjax.core.mesh import DATA, LABEL, put_batch
 from xjax.core.types import PAD, Batch
 from xjax.losses.bce import bce
 from xjax.plan.collectives import compiled_collectives
-from xjax.score.build import build
-from xjax.score.config import (
-  EmbeddingConfig,
-  HANConfig,
-  NeuralModel,
-  OneVsAllConfig,
-  SelfAttentionConfig,
-)
+from xjax.score.encoders.han import HANConfig
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import SelfAttentionConfig
+from xjax.score.text_model import NeuralModel, build
 from xjax.select.model_scorer import ModelScorer
 
 B, Z, T, L, VOCABULARY = 8, 3, 5, 150, 40

@@ -4,8 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.score.config import EmbeddingConfig
-from xjax.score.encoders.layers import WordEmbedding, dropout
+from xjax.score.encoders.layers import EmbeddingConfig, WordEmbedding, dropout
 
 
 def drawn(seed):

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import DATA, LABEL
-from xjax.score.encoders.self_attention import SelfAttention
 from xjax.score.heads.contract import TokenFeatures
+from xjax.score.pooling import SelfAttention
 
 B, T, D = 8, 6, 5
 LENGTHS = np.array([6, 3, 1, 0, 2, 6, 5, 4], np.int32)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.score.config import BertConfig
-from xjax.score.encoders.bert import Bert
+from xjax.score.encoders.bert import Bert, BertConfig
 from xjax.score.pretrained.architecture import architecture_of
 from xjax.score.pretrained.convert import (
   from_hugging_face,

@@ -8,7 +8,7 @@ import pytest
 from xjax.data.schema import Label
 from xjax.data.text.word_vectors import WordVectors
 from xjax.data.text.words import Vocabulary
-from xjax.score.config import DescriptorConfig, DescriptorWeights
+from xjax.score.heads.contract import DescriptorConfig, DescriptorWeights
 from xjax.score.pretrained.descriptors import (
   DescriptorEncoder,
   all_words,

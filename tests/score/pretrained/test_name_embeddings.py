@@ -7,8 +7,8 @@ import pytest
 
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
-from xjax.score.config import BertConfig, DescriptorConfig
-from xjax.score.encoders.bert import Bert
+from xjax.score.encoders.bert import Bert, BertConfig
+from xjax.score.heads.contract import DescriptorConfig
 from xjax.score.pretrained.architecture import architecture_of
 from xjax.score.pretrained.name_embeddings import NameEncoder
 

@@ -12,7 +12,8 @@ from safetensors.numpy import load_file, save_file
 import xjax
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import MeshConfig
-from xjax.data.config import JsonlData, SubwordsConfig
+from xjax.data.config import SubwordsConfig
+from xjax.data.formats.jsonl import JsonlData
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
 from xjax.report.page.attention import attention_page
@@ -20,20 +21,16 @@ from xjax.run import neural_training as neural
 from xjax.run.fit import fit
 from xjax.run.neural_training import plan_neural
 from xjax.run.tag import tag_file
-from xjax.score.config import (
-  BertConfig,
-  ClsConfig,
-  DescriptorConfig,
-  MeanConfig,
-  NeuralModel,
-  NoEmbedding,
-  NoPooling,
-  OneVsAllConfig,
-  UnifiedConfig,
-)
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.contract import DescriptorConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.heads.unified import UnifiedConfig
+from xjax.score.pooling import ClsConfig, MeanConfig, NoPooling
 from xjax.score.pretrained.architecture import architecture_of
 from xjax.score.pretrained.convert import parameter_shapes
 from xjax.score.pretrained.model_folder import write_model_folder
+from xjax.score.text_model import NeuralModel
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.encoder import (
   check_encoder,

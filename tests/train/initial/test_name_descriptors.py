@@ -7,15 +7,13 @@ import pytest
 
 from xjax.data.config import SubwordsConfig
 from xjax.run.fit import fit
-from xjax.score.config import (
-  BertConfig,
-  DescriptorConfig,
-  NeuralModel,
-  NoEmbedding,
-  NoPooling,
-  UnifiedConfig,
-  ZeroShotConfig,
-)
+from xjax.score.encoders.bert import BertConfig
+from xjax.score.encoders.contract import NoEmbedding
+from xjax.score.heads.contract import DescriptorConfig
+from xjax.score.heads.unified import UnifiedConfig
+from xjax.score.heads.zero_shot import ZeroShotConfig
+from xjax.score.pooling import NoPooling
+from xjax.score.text_model import NeuralModel
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import saved_name_encoder
 from xjax.train.loop import Loop

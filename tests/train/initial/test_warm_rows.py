@@ -7,20 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.config.run import FusedSGD
 from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.run.fit import fit
 from xjax.run.neural_training import plan_neural
-from xjax.score.config import (
-  EmbeddingConfig,
-  MeanConfig,
-  NeuralModel,
-  NoEncoder,
-  OneVsAllConfig,
-)
+from xjax.score.encoders.contract import NoEncoder
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.storage import Storage, weights
+from xjax.score.heads.update import FusedSGD
+from xjax.score.pooling import MeanConfig
+from xjax.score.text_model import NeuralModel
 from xjax.train.checkpoint import read_params
 from xjax.train.initial import warm_rows
 from xjax.train.initial.warm_start import warm_start

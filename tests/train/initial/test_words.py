@@ -14,7 +14,8 @@ from xjax.data.text.word_vectors import write_word_vectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 from xjax.run.fit import fit
 from xjax.run.neural_training import plan_neural
-from xjax.score.config import EmbeddingConfig, InputConfig
+from xjax.score.encoders.contract import InputConfig
+from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.words import check_word_vectors, start_words
 from xjax.train.inputs import fit_vocabulary

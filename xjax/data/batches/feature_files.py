@@ -20,9 +20,11 @@ import numpy as np
 from xjax.core.errors import DAMAGE, ConfigError, DataError
 from xjax.core.rng import host_generator
 from xjax.data.batches.feature_rows import FeatureRows
-from xjax.data.config import DataConfig, FeatureFilesConfig, SyntheticData
+from xjax.data.config import FeatureFilesConfig
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields, numbered_lines, open_text
+from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import Corpus
 from xjax.data.text.words import split_words
 

@@ -8,11 +8,12 @@ of them Root, which is no label. A label may have several parents.
 
 from collections.abc import Callable, Sequence
 import dataclasses
+import enum
 import pathlib
 import re
 
+from xjax.core.config_part import ConfigPart, field
 from xjax.core.errors import ConfigError, DataError
-from xjax.data.config import HtcConfig, HtcData, HtcLabels
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import (
   Fields,
@@ -20,12 +21,58 @@ from xjax.data.files.json_lines import (
   find_folder,
   only_file,
 )
+from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.formats.draft import Draft, RawCorpus, choose_splits
 from xjax.data.formats.jsonl import read_split
 from xjax.data.formats.taxonomy import read_taxonomy
 from xjax.data.schema import Document, Label
 from xjax.data.text.token_cache import default_cache_dir
+
+
+class HtcLabels(enum.Enum):
+  """Which labels of a taxonomy documents have."""
+
+  ALL = 'all'
+  LEAVES = 'leaves'
+
+
+@dataclasses.dataclass
+class HtcConfig(ConfigPart):
+  """A taxonomy, and what is made of it."""
+
+  taxonomy: str = field(
+    '',
+    'File in data.dir, `parent<TAB>child<TAB>child...` a line; empty: the one '
+    'there that is called so.',
+  )
+  labels: HtcLabels = field(
+    HtcLabels.ALL,
+    'All: those given and all above them; leaves: those given that have no '
+    'label below them.',
+  )
+
+
+@dataclasses.dataclass
+class HtcData(DataConfig):
+  """Hierarchical text classification: JSON lines and a taxonomy.
+
+  Files like wos_train.json, wos_val.json and wos_test.json, each perhaps
+  gzipped, of lines {"doc_token", "doc_label"}.
+  """
+
+  htc: HtcConfig = field(HtcConfig)
+
+  label_field = 'doc_label'
+
+  def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
+    return read_htc(self, splits, usual)
+
+  def read_record(
+    self, fields: Fields, default_id: str | None, need_labels: bool
+  ) -> Document:
+    return htc_document(fields, default_id, need_labels)
+
 
 _SPLITS = {'val': 'dev', 'valid': 'dev'}
 _USUAL = ('train', 'dev', 'val', 'valid', 'test')

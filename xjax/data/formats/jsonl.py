@@ -7,14 +7,15 @@ it a label's id is its name; with it every label of a document must be in it.
 Splits are train, dev and test; another file is read when a split is named so.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 import contextlib
+import dataclasses
 import pathlib
 import sys
 from typing import BinaryIO
 
 from xjax.core.errors import DataError
-from xjax.data.config import JsonlData, OnError
+from xjax.data.config import OnError
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   Fields,
@@ -25,6 +26,7 @@ from xjax.data.files.json_lines import (
   parse_rows,
   read_rows,
 )
+from xjax.data.formats.contract import DataConfig, ReadDocument, document_of
 from xjax.data.formats.descriptors import Descriptors, read_descriptors
 from xjax.data.formats.draft import (
   Draft,
@@ -38,43 +40,16 @@ from xjax.data.formats.draft import (
 from xjax.data.schema import Document
 from xjax.data.text.token_cache import default_cache_dir
 
+
+@dataclasses.dataclass
+class JsonlData(DataConfig):
+  """Your own text: {split}.jsonl[.gz] and labels.jsonl[.gz] in dir."""
+
+  def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
+    return read_jsonl(self, splits, usual)
+
+
 LABELS = 'labels'  # the name that no split may have
-
-# Reads a document from an object's fields, whose faults it adds to.
-ReadDocument = Callable[[Fields, str | None, bool], Document]
-
-
-def document_of(
-  fields: Fields, default_id: str | None = None, need_labels: bool = True
-) -> Document:
-  """Reads a document; what is wrong is noted in fields.faults."""
-  return Document(
-    id=fields.identifier('id', default_id),
-    zones=_zones_of(fields),
-    labels=fields.identifiers('labels', None if need_labels else ()),
-  )
-
-
-def _zones_of(fields: Fields) -> dict[str, str]:
-  before = len(fields.faults)
-  if 'text' in fields and 'zones' in fields:
-    fields.faults.append('both text and zones: give one')
-    return {}
-  if 'zones' not in fields:
-    zones = {'text': fields.text('text')}
-  elif not isinstance(fields.row['zones'], dict):
-    fields.faults.append('zones is not an object {name: text}')
-    return {}
-  else:
-    zones = {
-      fields.as_id(name, 'the name of a zone'): fields.as_text(text, name)
-      for name, text in fields.row['zones'].items()
-    }
-  if len(fields.faults) == before and not any(
-    text.strip() for text in zones.values()
-  ):
-    fields.faults.append('an empty document: no text in it')
-  return zones
 
 
 def read_documents(

@@ -16,10 +16,37 @@ import itertools
 
 import numpy as np
 
+from xjax.core.config_part import AT_LEAST_0, AT_LEAST_1, SHARE, field
 from xjax.core.errors import ConfigError
 from xjax.core.rng import host_generator
-from xjax.data.config import SyntheticData
+from xjax.data.formats.contract import DataConfig
+from xjax.data.formats.draft import RawCorpus
 from xjax.data.schema import Document, Label
+
+
+@dataclasses.dataclass
+class SyntheticData(DataConfig):
+  """The embedded corpus: made from a seed, nothing is read."""
+
+  n_train: int = field(2000, 'Documents.', AT_LEAST_1)
+  n_dev: int = field(400, 'Documents.', AT_LEAST_0)
+  n_test: int = field(400, 'Documents.', AT_LEAST_0)
+  n_labels: int = field(
+    200, 'Labels, some of them in no training document.', AT_LEAST_1
+  )
+  corpus_seed: int = field(
+    0, 'Decides language, labels and documents.', AT_LEAST_0
+  )
+  verbatim: float = field(
+    0.8,
+    "How often each word of a label's name is there where a document speaks "
+    'of the label; the fewer, the less is found by the names alone.',
+    SHARE,
+  )
+
+  def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
+    return RawCorpus.of('the embedded corpus', *make_synthetic(self))
+
 
 LABELS_PER_TOPIC = 16
 NOUNS = 12  # of a topic: 66 pairs to name its labels with

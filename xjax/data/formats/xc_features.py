@@ -5,6 +5,7 @@ perhaps Y.txt or labels.txt with the labels' names. Each may be gzipped.
 """
 
 from collections.abc import Mapping, Sequence
+import dataclasses
 import hashlib
 import os
 import pathlib
@@ -13,16 +14,41 @@ from absl import logging
 import numpy as np
 from scipy import sparse
 
+from xjax.core.config_part import field
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.batches.sparse import SparseDocuments
-from xjax.data.config import Norm, XcFeaturesData
+from xjax.data.config import GivenFeaturesConfig, Norm, TokensConfig
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import find_files, find_folder, only_file
+from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN, RawCorpus, RawSplit, choose_splits
 from xjax.data.formats.xc_files import XcFile, read_xc
 from xjax.data.formats.xc_text import read_names
 from xjax.data.schema import Label
+
+
+@dataclasses.dataclass
+class XcFeaturesData(DataConfig):
+  """Feature files of the Extreme Classification Repository.
+
+  train.txt, test.txt and dev.txt, each perhaps gzipped, and perhaps Y.txt with
+  the labels' names, a line each. A document's id is its row, a label's id its
+  column, both from 0. All columns are labels, as of XcRepoData. There is no
+  text, so there are no zones.
+  """
+
+  labels: str = 'all'
+  tokens: TokensConfig = field(GivenFeaturesConfig)
+
+  sparse = True
+
+  def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
+    return read_xc_features(self, splits, usual)
+
+  def read_rows(self, source: str) -> SparseDocuments:
+    return read_feature_documents(self, source)
+
 
 _NAMES = ('Y', 'labels')
 _EXAMPLE = 'a train.txt or train.txt.gz'

@@ -6,10 +6,11 @@ of which content and target_rel may lack. lbl.json has a line {"title"} per
 label, or Y.txt its bare name; the first line is column 0. Each may be gzipped.
 """
 
+from collections.abc import Sequence
+import dataclasses
 import pathlib
 
 from xjax.core.errors import DataError
-from xjax.data.config import XcRepoData
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   Fields,
@@ -20,11 +21,35 @@ from xjax.data.files.json_lines import (
   read_lines,
   read_rows,
 )
+from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.formats.draft import Draft, RawCorpus, choose_splits
 from xjax.data.formats.jsonl import read_split
 from xjax.data.schema import Document, Label
 from xjax.data.text.token_cache import default_cache_dir
+
+
+@dataclasses.dataclass
+class XcRepoData(DataConfig):
+  """A raw-text folder of the Extreme Classification Repository.
+
+  trn.json, tst.json and dev.json, each perhaps gzipped, and lbl.json or Y.txt
+  with the labels' names. A label's id is its column; all columns are labels,
+  whether a split uses them or not, unless labels says otherwise.
+  """
+
+  labels: str = 'all'
+
+  label_field = 'target_ind'
+
+  def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
+    return read_xc_repo(self, splits, usual)
+
+  def read_record(
+    self, fields: Fields, default_id: str | None, need_labels: bool
+  ) -> Document:
+    return text_document(fields, default_id, need_labels)
+
 
 ZONES = ('title', 'content')
 _SPLITS = {'trn': 'train', 'tst': 'test'}

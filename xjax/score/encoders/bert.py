@@ -1,17 +1,70 @@
 """Encoders of the BERT family: embeddings and post-norm transformer layers."""
 
+import dataclasses
+
 from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
 
-from xjax.score.config import BertConfig
+from xjax.core.config_part import RATE, field
 from xjax.score.encoders.activation import activated_product
 from xjax.score.encoders.attention import self_attention
 from xjax.score.encoders.coins import dropped, seeds_of
+from xjax.score.encoders.contract import EncoderConfig, EncoderInputs
 from xjax.score.encoders.layers import Dense, Norm
 from xjax.score.encoders.residual import add_and_norm
 from xjax.score.pretrained.architecture import Architecture
+
+
+@dataclasses.dataclass
+class BertConfig(EncoderConfig):
+  """A pretrained transformer of the BERT family, fine-tuned.
+
+  Needs SubwordsConfig as data's, and NoEmbedding.
+  """
+
+  folder: str = field(
+    '',
+    "In Hugging Face's layout, with config.json, model.safetensors and the "
+    'tokenizer; or the name of a model in the local Hugging Face cache. It is '
+    'read when a run begins, never after; of several hosts each reads it, so '
+    'each needs it, at this path. Empty: a small encoder with fresh weights '
+    'that reads the words of train, with SyntheticData alone.',
+    may_change=True,
+    tiny='',
+  )
+  dropout: float = field(
+    0.1,
+    'Rate over the embeddings and over what each part of a layer adds.',
+    RATE,
+  )
+  attention_dropout: float = field(
+    0.1,
+    "Rate over attention's weights; at 0, and with "
+    'train.compute_dtype=bfloat16, GPUs use a flash kernel.',
+    RATE,
+  )
+  remat: bool = field(
+    False,
+    'Whether layers are computed again for gradients: less memory, more time, '
+    'the same result.',
+    may_change=True,
+  )
+  spare_rows: bool = field(
+    False,
+    'Whether the word table of the folder may end in any number of rows that '
+    'its tokenizer has no ids for. Else it may where it is rounded up to a '
+    'multiple of 8, 16, 32, 64 or 128, and a table of any other size is taken '
+    'for that of another model.',
+    may_change=True,
+  )
+
+  pretrained = True
+
+  def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
+    return Bert(inputs.architecture, self, dtype=inputs.dtype, rngs=rngs)
+
 
 _STDDEV = 0.02  # of fresh weights
 

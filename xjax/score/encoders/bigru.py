@@ -1,6 +1,7 @@
 """Bidirectional GRU with everything hoisted out of its loops that can be."""
 
 from collections.abc import Callable
+import dataclasses
 import functools
 
 from flax import nnx
@@ -9,10 +10,30 @@ from jax import lax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
+from xjax.core.config_part import AT_LEAST_1, RATE, field
 from xjax.core.mesh import DATA
 from xjax.core.numerics import full_precision
-from xjax.score.config import BiGRUConfig
+from xjax.score.encoders.contract import EncoderConfig, EncoderInputs
 from xjax.score.encoders.layers import dropout
+
+
+@dataclasses.dataclass
+class BiGRUConfig(EncoderConfig):
+  """Bidirectional GRU."""
+
+  units: int = field(300, 'Per direction.', AT_LEAST_1, tiny=8)
+  layers: int = field(
+    1, 'Stacked; from the second on with a residual connection.', AT_LEAST_1
+  )
+  dropout: float = field(
+    0.2,
+    'Rate over the inputs of each layer from the second on, and over the '
+    'output.',
+    RATE,
+  )
+
+  def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
+    return BiGRU(inputs.dim, self, rngs=rngs)
 
 
 class GRU(nnx.Module):

@@ -1,15 +1,30 @@
 """CNN encoder: one convolution over time."""
 
+import dataclasses
+
 from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
+from xjax.core.config_part import AT_LEAST_1, RATE, field
 from xjax.core.mesh import DATA
 from xjax.core.numerics import full_precision
-from xjax.score.config import CNNConfig
+from xjax.score.encoders.contract import EncoderConfig, EncoderInputs
 from xjax.score.encoders.layers import dropout
+
+
+@dataclasses.dataclass
+class CNNConfig(EncoderConfig):
+  """One convolution over time."""
+
+  filters: int = field(200, 'Size of the output.', AT_LEAST_1, tiny=8)
+  width: int = field(3, 'Tokens that a filter sees.', AT_LEAST_1)
+  dropout: float = field(0.1, 'Rate over the output.', RATE)
+
+  def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
+    return CNN(inputs.dim, self, rngs=rngs)
 
 
 class CNN(nnx.Module):

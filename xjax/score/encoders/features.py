@@ -1,11 +1,30 @@
-"""Documents that come as vectors, and an encoder that leaves them so."""
+"""Documents that come as vectors of an outside encoder."""
+
+import dataclasses
 
 from flax import nnx
 import jax
 import jax.numpy as jnp
 
-from xjax.score.config import FeaturesConfig
+from xjax.core.config_part import AT_LEAST_1, RATE, field
+from xjax.data.config import FeatureFilesConfig
+from xjax.score.encoders.contract import InputConfig
 from xjax.score.encoders.layers import dropout
+
+
+@dataclasses.dataclass
+class FeaturesConfig(InputConfig):
+  """Vectors that an outside encoder made; needs FeatureFilesConfig."""
+
+  dim: int = field(
+    768, 'Size of a vector, as in the files.', AT_LEAST_1, tiny=8
+  )
+  dropout: float = field(0.0, 'Rate over whole channels of a document.', RATE)
+
+  reads = FeatureFilesConfig
+
+  def build(self, vocab_size: int, rngs: nnx.Rngs) -> nnx.Module:
+    return Features(self)
 
 
 class Features(nnx.Module):
@@ -35,28 +54,3 @@ class Features(nnx.Module):
     """
     x_TBD = features_TBD.astype(dtype)
     return dropout(x_TBD, self.config.dropout, rngs, shared=(0,))
-
-
-class Identity(nnx.Module):
-  """An encoder that puts nothing in context.
-
-  Attributes:
-    dim: size of input and output.
-  """
-
-  def __init__(self, dim: int):
-    """For inputs of size dim."""
-    self.dim = dim
-
-  def __call__(
-    self, x_TBD: jax.Array, real_TB: jax.Array, rngs: nnx.Rngs | None
-  ) -> jax.Array:
-    """x_TBD, but 0 at padding.
-
-    Args:
-      x_TBD: inputs, time first.
-      real_TB: bool, False at padding.
-      rngs: not read.
-    """
-    del rngs
-    return jnp.where(real_TB[:, :, None], x_TBD, 0)

@@ -1,12 +1,39 @@
 """Hierarchical attention network: words, zones, document."""
 
+import dataclasses
+
 from flax import nnx
 import jax
 
+from xjax.core.config_part import AT_LEAST_1, RATE, field
 from xjax.core.mesh import documents_second
-from xjax.score.config import BiGRUConfig, HANConfig
-from xjax.score.encoders.bigru import BiGRU
-from xjax.score.encoders.self_attention import SelfAttention
+from xjax.score.encoders.bigru import BiGRU, BiGRUConfig
+from xjax.score.encoders.contract import EncoderConfig, EncoderInputs
+from xjax.score.pooling import SelfAttention
+
+
+@dataclasses.dataclass
+class HANConfig(EncoderConfig):
+  """Hierarchical attention: words make zones, zones make the document.
+
+  Needs data.tokens.by_zone. Zones are the tokens of the pooling and the head.
+  """
+
+  units: int = field(
+    300, "Per direction, over a zone's words.", AT_LEAST_1, tiny=8
+  )
+  layers: int = field(1, 'Over words, as of BiGRUConfig.', AT_LEAST_1)
+  zone_units: int = field(
+    300, "Per direction, over a document's zones.", AT_LEAST_1, tiny=8
+  )
+  dropout: float = field(
+    0.3, 'Rate, as of BiGRUConfig, over words and over zones.', RATE
+  )
+
+  by_zone = True
+
+  def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
+    return HAN(inputs.dim, self, rngs=rngs)
 
 
 class HAN(nnx.Module):

@@ -1,13 +1,44 @@
 """Word embeddings, dropout, dense layers and norms."""
 
+import dataclasses
+
 from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
 
+from xjax.core.config_part import AMOUNT, AT_LEAST_1, RATE, field
 from xjax.core.numerics import full_precision
-from xjax.score.config import EmbeddingConfig
+from xjax.score.encoders.contract import InputConfig
 from xjax.score.heads.frozen import Frozen
+
+
+@dataclasses.dataclass
+class EmbeddingConfig(InputConfig):
+  """Word embeddings, trained or pretrained."""
+
+  dim: int = field(200, 'Size of a word vector.', AT_LEAST_1, tiny=8)
+  dropout: float = field(
+    0.2, 'Rate over whole channels of a document (spatial dropout).', RATE
+  )
+  word_dropout: float = field(0.02, 'Rate over whole words.', RATE)
+  init_scale: float = field(
+    0.1,
+    "Standard deviation of the first vectors' entries, of words that have no "
+    'pretrained vector.',
+    AMOUNT,
+  )
+  vectors: str = field(
+    '',
+    'File of pretrained vectors, of size dim, that words begin with (word2vec '
+    'text or binary, or GloVe); empty: none.',
+    may_change=True,
+    tiny='',
+  )
+  frozen: bool = field(False, 'Whether the vectors stay as they begin.')
+
+  def build(self, vocab_size: int, rngs: nnx.Rngs) -> nnx.Module:
+    return WordEmbedding(vocab_size, self, rngs=rngs)
 
 
 def dropout(

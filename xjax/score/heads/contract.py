@@ -7,8 +7,11 @@ labels is scored; the loss (streaming.py) and the selection (topk.py) cut the
 rows, over chunks and over mesh shards.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import abc
+from collections.abc import Iterator, Mapping
+import dataclasses
+import enum
+from typing import Any, ClassVar, NamedTuple
 
 from flax import nnx, struct
 import jax
@@ -16,7 +19,140 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 import numpy as np
 
+from xjax.core.config_part import AT_LEAST_1, ConfigPart, field
 from xjax.core.mesh import DATA, LABEL
+from xjax.data.config import FeatureFilesConfig
+
+
+@dataclasses.dataclass
+class HeadConfig(ConfigPart, abstract=True):
+  """What scores labels.
+
+  Attributes:
+    pooled: whether it reads one vector of a document, and needs a pooling.
+    attends: whether labels attend to tokens, so that it can say why.
+    describes: whether labels are known by descriptors, so that more can be
+      added by name.
+    fusable: whether training can change its label rows in the pass that finds
+      their gradient (train.rows).
+    hidden_labels: rare labels that are hidden from its rows, to calibrate the
+      scores of labels never seen.
+    aligned: whether descriptors and tokens are of one space from the start.
+  """
+
+  pooled: ClassVar[bool] = False
+  attends: ClassVar[bool] = False
+  describes: ClassVar[bool] = False
+  fusable: ClassVar[bool] = False
+  hidden_labels: ClassVar[int] = 0
+  aligned: ClassVar[bool] = False
+
+  chunk: int = field(
+    512,
+    'Labels scored at a time; bounds memory, never changes results.',
+    AT_LEAST_1,
+    tiny=8,
+  )
+
+  @abc.abstractmethod
+  def build(self, inputs: 'HeadInputs', rngs: nnx.Rngs) -> 'Head':
+    """The head.
+
+    Args:
+      inputs: what it is made for.
+      rngs: stream `params`.
+    """
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    pooling = config.model.pooling
+    kind = type(pooling).__name__
+    if self.pooled != pooling.pools:
+      yield (
+        f'config.model.pooling={kind}(): {path}={type(self).__name__}(...) '
+        + ('needs a pooling' if self.pooled else 'reads tokens: NoPooling()')
+      )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class HeadInputs:
+  """What a head is made for.
+
+  Attributes:
+    dim: size of what it reads, a token's vector or the document's.
+    n_labels: labels to score, L.
+    bias_L: float64 [L], the first biases; None: zeros.
+    seen_L: bool [L], labels that training documents have and that are not
+      hidden.
+    hidden_L: bool [L], labels hidden to calibrate by.
+    descriptor_dim: size of a label's descriptor.
+  """
+
+  dim: int
+  n_labels: int
+  bias_L: np.ndarray | None
+  seen_L: np.ndarray
+  hidden_L: np.ndarray
+  descriptor_dim: int
+
+
+class DescriptorWeights(enum.Enum):
+  """What the words of descriptors count."""
+
+  UNIFORM = 'uniform'
+  IDF = 'idf'
+
+
+@dataclasses.dataclass
+class DescriptorConfig(ConfigPart):
+  """How a label's descriptor becomes a vector: a mean of word vectors."""
+
+  alt: bool = field(
+    False, 'Whether the words of alternative names count as well.'
+  )
+  weights: DescriptorWeights = field(
+    DescriptorWeights.UNIFORM,
+    'Uniform (Chalkidis et al. 2019: the centroid), or by the inverse '
+    'frequency of a word in the descriptors of all labels.',
+  )
+  max_words: int = field(
+    15,
+    'Of each name, its first ones; with BertConfig its first pieces, which '
+    'with the special tokens around them must not be more than the encoder '
+    'reads.',
+    AT_LEAST_1,
+  )
+
+
+@dataclasses.dataclass
+class DescriptorHeadConfig(HeadConfig, abstract=True):
+  """A head that knows labels by their descriptors."""
+
+  attends = True
+  describes = True
+
+  descriptor: DescriptorConfig = field(
+    DescriptorConfig, 'How these become vectors.'
+  )
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    where = f'{path}.descriptor'
+    from_files = isinstance(config.data.tokens, FeatureFilesConfig)
+    if from_files and self.descriptor != DescriptorConfig():
+      yield (
+        f'{where}={self.descriptor}: labels have vectors of the outside '
+        'encoder here, and no words are read: DescriptorConfig()'
+      )
+    weights = self.descriptor.weights
+    if (
+      config.model.encoder.pretrained
+      and weights is not DescriptorWeights.UNIFORM
+    ):
+      yield (
+        f'{where}.weights={weights}: the encoder reads names as a whole: '
+        'DescriptorWeights.UNIFORM'
+      )
+
 
 ALL_DEVICES = (LABEL, DATA)
 

@@ -1,6 +1,7 @@
 """Label-wise attention (LWAN): every label attends to a document by itself."""
 
 from collections.abc import Mapping
+import dataclasses
 
 from flax import nnx
 import jax
@@ -10,7 +11,28 @@ import numpy as np
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.score.heads.attend import attend, token_mask
 from xjax.score.heads.attention_weights import AttentionHead
-from xjax.score.heads.contract import TokenFeatures, padded_row
+from xjax.score.heads.contract import (
+  HeadConfig,
+  HeadInputs,
+  TokenFeatures,
+  padded_row,
+)
+
+
+@dataclasses.dataclass
+class LabelAttentionConfig(HeadConfig):
+  """Label-wise attention (LWAN) head."""
+
+  attends = True
+
+  def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'LabelAttention':
+    return LabelAttention(
+      inputs.n_labels,
+      inputs.dim,
+      chunk=self.chunk,
+      bias=inputs.bias_L,
+      rngs=rngs,
+    )
 
 
 class LabelAttention(AttentionHead):

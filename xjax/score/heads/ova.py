@@ -1,17 +1,66 @@
 """One-vs-all: a dense layer on one vector per document."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+import dataclasses
+from typing import Any
 
 from flax import nnx
 import jax
 from jaxtyping import Array, Float, Float32
 import numpy as np
 
+from xjax.core.config_part import AT_LEAST_0, field
 from xjax.core.mesh import padded_labels
 from xjax.core.numerics import product
-from xjax.score.heads.contract import ALL_DEVICES, Head, padded_row
+from xjax.score.heads.contract import (
+  ALL_DEVICES,
+  Head,
+  HeadConfig,
+  HeadInputs,
+  padded_row,
+)
 from xjax.score.heads.first_rows import first_rows
 from xjax.score.heads.storage import Storage, weights
+
+
+@dataclasses.dataclass
+class OneVsAllConfig(HeadConfig):
+  """A dense layer on a document's one vector; needs a pooling."""
+
+  pooled = True
+  fusable = True
+
+  chunk: int = field(8192, tiny=8)
+  storage: Storage = field(
+    Storage.FLOAT32,
+    'What a weight is stored as; but for FLOAT32 it needs label rows that '
+    'training changes by themselves, train.rows.',
+  )
+  bottleneck: int = field(
+    0,
+    'Size that a dense layer before it makes of the vector; 0: none.',
+    AT_LEAST_0,
+  )
+
+  def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'OneVsAll':
+    return OneVsAll(
+      inputs.n_labels,
+      inputs.dim,
+      chunk=self.chunk,
+      bias=inputs.bias_L,
+      storage=self.storage,
+      bottleneck=self.bottleneck,
+      rngs=rngs,
+    )
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    if self.storage is not Storage.FLOAT32 and not config.train.rows.fused:
+      yield (
+        f'{path}.storage={self.storage}: needs '
+        'config.train.rows=FusedSGD(...) or FusedAdagrad(...); the optimizer '
+        'trains float32'
+      )
 
 
 class OneVsAll(Head):

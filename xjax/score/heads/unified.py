@@ -1,6 +1,8 @@
 """Labels known by rows of their own and by their descriptors."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+import dataclasses
+from typing import Any
 
 from flax import nnx
 import jax
@@ -9,12 +11,65 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float32
 import numpy as np
 
+from xjax.core.config_part import AT_LEAST_0, RATE, at_most, field
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.numerics import full_precision
+from xjax.data.config import FeatureFilesConfig
 from xjax.score.heads.attend import attend, token_mask
 from xjax.score.heads.attention_weights import AttentionHead
-from xjax.score.heads.contract import TokenFeatures, padded_row
+from xjax.score.heads.contract import (
+  DescriptorHeadConfig,
+  HeadInputs,
+  TokenFeatures,
+  padded_row,
+)
 from xjax.score.heads.frozen import Frozen
+
+
+@dataclasses.dataclass
+class UnifiedConfig(DescriptorHeadConfig):
+  """Label attention by rows of a label's own and by its descriptor."""
+
+  row_dropout: float = field(
+    0.3, 'Share of the labels that go without their rows in a step.', RATE
+  )
+  hidden_labels: int = field(
+    50,
+    'Rare labels that are seen in no other way than to learn how scores of '
+    'unseen labels compare with those of seen ones.',
+    AT_LEAST_0,
+    tiny=at_most(1),
+  )
+  aligned: bool = field(
+    False,
+    'Whether descriptors and tokens are of one space from the start, as one '
+    'pretrained encoder makes them: labels then begin with their descriptors '
+    'as queries and outputs, and not with random maps of them.',
+  )
+
+  def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'Unified':
+    return Unified(
+      inputs.n_labels,
+      inputs.dim,
+      inputs.descriptor_dim,
+      chunk=self.chunk,
+      seen=inputs.seen_L,
+      hidden=inputs.hidden_L,
+      row_dropout=self.row_dropout,
+      aligned=self.aligned,
+      bias=inputs.bias_L,
+      rngs=rngs,
+    )
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    yield from super().check(config, path)
+    encoder, embedding = config.model.encoder, config.model.embedding
+    passes = not encoder.contextual and embedding.reads is FeatureFilesConfig
+    if self.aligned and not (encoder.pretrained or passes):
+      yield (
+        f'{path}.aligned=True: descriptors and tokens are of one space '
+        'with BertConfig(...), or FeaturesConfig(...) and NoEncoder()'
+      )
 
 
 class Unified(AttentionHead):

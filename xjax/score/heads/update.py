@@ -4,13 +4,94 @@ A rule sees a chunk of rows at a time. What it remembers has a row per label,
 too, and lies where the rows lie.
 """
 
-from collections.abc import Mapping
+import abc
+from collections.abc import Iterator, Mapping
 import dataclasses
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32
+
+from xjax.core.config_part import AMOUNT, POSITIVE, RATE, ConfigPart, field
+
+
+@dataclasses.dataclass
+class RowsConfig(ConfigPart, abstract=True):
+  """How the label rows of a one-vs-all head are trained.
+
+  Attributes:
+    fused: whether they are changed in the pass that finds their gradient.
+  """
+
+  fused: ClassVar[bool] = False
+
+  def build(self) -> 'RowRule | None':
+    """The rule that changes rows; None: the optimizer does."""
+    return None
+
+
+@dataclasses.dataclass
+class FusedRowsConfig(RowsConfig, abstract=True):
+  """By a rule of their own, in the pass that finds their gradient.
+
+  No array as large as the rows is made, and with OneVsAllConfig's storage they
+  take 1 or 2 bytes a weight. Clipping and rates are of all other parameters,
+  and freeze must name none of the rows.
+  """
+
+  fused = True
+
+  learning_rate: float = field(
+    0.05, 'Peak; it follows train.schedule.', POSITIVE
+  )
+  weight_decay: float = field(0.0, 'Decoupled; biases do not decay.', AMOUNT)
+
+  @abc.abstractmethod
+  def build(self) -> 'RowRule':
+    """The rule that changes rows."""
+
+  def check(self, config: Any, path: str) -> Iterator[str]:
+    kind = f'{path}={type(self).__name__}(...)'
+    if not config.model.head.fusable:
+      yield f'{kind}: needs config.model.head=OneVsAllConfig(...)'
+    if config.train.accumulate > 1:
+      yield (
+        f'{kind}: rows are changed once per batch: '
+        f'config.train.accumulate={config.train.accumulate} must be 1'
+      )
+    if config.train.average.averages:
+      yield f'{kind}: config.train.average must be NoAverage()'
+
+
+@dataclasses.dataclass
+class ByOptimizer(RowsConfig):
+  """As all else, by the optimizer, to which their gradient [L, D] is given."""
+
+
+@dataclasses.dataclass
+class FusedSGD(FusedRowsConfig):
+  """Stochastic gradient descent."""
+
+  momentum: float = field(
+    0.0,
+    'Share of the last direction in the next; above 0 it takes 4 bytes a '
+    'weight.',
+    RATE,
+  )
+
+  def build(self) -> 'RowRule':
+    return SGD(self.momentum)
+
+
+@dataclasses.dataclass
+class FusedAdagrad(FusedRowsConfig):
+  """Adagrad with one sum of squares per label."""
+
+  eps: float = field(1e-8, 'Added to the root of the sum.', POSITIVE)
+
+  def build(self) -> 'RowRule':
+    return AdagradRow(self.eps)
 
 
 class RowGradient(NamedTuple):

@@ -1,6 +1,7 @@
 """Zero-shot label attention: labels are known by their descriptors alone."""
 
 from collections.abc import Mapping
+import dataclasses
 
 from flax import nnx
 import jax
@@ -12,8 +13,34 @@ from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.numerics import full_precision
 from xjax.score.heads.attend import attend_by_one, token_mask
 from xjax.score.heads.attention_weights import AttentionHead
-from xjax.score.heads.contract import TokenFeatures, padded_row
+from xjax.score.heads.contract import (
+  DescriptorHeadConfig,
+  HeadInputs,
+  TokenFeatures,
+  padded_row,
+)
 from xjax.score.heads.frozen import Frozen
+
+
+@dataclasses.dataclass
+class ZeroShotConfig(DescriptorHeadConfig):
+  """Label attention by descriptors alone (ZERO-BIGRU-LWAN)."""
+
+  def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'ZeroShot':
+    # All but the unseen labels are learnt from: none need be hidden.
+    seen_L, bias_L = inputs.seen_L, inputs.bias_L
+    offset = (
+      0.0 if bias_L is None or not seen_L.any() else bias_L[seen_L].mean()
+    )
+    return ZeroShot(
+      inputs.n_labels,
+      inputs.dim,
+      inputs.descriptor_dim,
+      chunk=self.chunk,
+      seen=seen_L,
+      offset=float(offset),
+      rngs=rngs,
+    )
 
 
 class ZeroShot(AttentionHead):

@@ -15,7 +15,7 @@ from xjax.data.text.words import (
   has_letters,
   split_words,
 )
-from xjax.score.config import DescriptorConfig, DescriptorWeights
+from xjax.score.heads.contract import DescriptorConfig, DescriptorWeights
 
 
 def descriptor_words(label: Label, config: DescriptorConfig) -> tuple[str, ...]:

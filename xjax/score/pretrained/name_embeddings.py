@@ -14,10 +14,9 @@ from xjax.core.types import Ragged
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.words import has_letters
-from xjax.score.config import DescriptorConfig
 from xjax.score.encoders.bert import Bert
-from xjax.score.encoders.mean import Mean
-from xjax.score.heads.contract import TokenFeatures
+from xjax.score.heads.contract import DescriptorConfig, TokenFeatures
+from xjax.score.pooling import Mean
 
 _ROWS = 128  # names at a time
 

@@ -14,8 +14,8 @@ from xjax.core.atomic import atomic_write, write_npz
 from xjax.core.distributed import is_host0
 from xjax.data.text.word_vectors import WordVectors
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
-from xjax.score.config import BertConfig, DescriptorConfig
-from xjax.score.encoders.bert import Bert
+from xjax.score.encoders.bert import Bert, BertConfig
+from xjax.score.heads.contract import DescriptorConfig
 from xjax.score.pretrained.convert import parameter_shapes
 from xjax.score.pretrained.name_embeddings import NameEncoder
 from xjax.train.initial.words import piece_rows, with_rows, word_rows

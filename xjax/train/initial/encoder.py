@@ -14,10 +14,11 @@ from xjax.config.run import Config
 from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError
-from xjax.data.config import SubwordsConfig, SyntheticData
+from xjax.data.config import SubwordsConfig
+from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import Split
 from xjax.data.text.subwords import Subwords
-from xjax.score.config import ClsConfig
+from xjax.score.pooling import ClsConfig
 from xjax.score.pretrained.architecture import Architecture, architecture_of
 from xjax.score.pretrained.convert import parameter_shapes
 from xjax.score.pretrained.model_folder import ModelFolder, check_vocabulary

@@ -10,7 +10,8 @@ from xjax.core.errors import ConfigError
 from xjax.data.text.subwords import Subwords
 from xjax.data.text.word_vectors import read_word_vectors, vector_dim
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
-from xjax.score.config import EmbeddingConfig, InputConfig
+from xjax.score.encoders.contract import InputConfig
+from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.train.parameters import WORD_VECTORS, by_path, from_paths, with_values
 from xjax.train.state import TrainState
 

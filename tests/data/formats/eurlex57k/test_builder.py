@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.data.config import Eurlex57kData, OnError
+from xjax.data.config import OnError
 from xjax.data.formats.eurlex57k import builder, reader
 from xjax.data.formats.eurlex57k.builder import Eurlex57k
-from xjax.data.formats.eurlex57k.reader import read_eurlex57k
+from xjax.data.formats.eurlex57k.reader import Eurlex57kData, read_eurlex57k
 from xjax.data.load import build_corpus
 from xjax.data.schema import Document, Label
 

@@ -19,9 +19,9 @@ import tensorflow_datasets as tfds
 from xjax.core.atomic import build_folder, write_json, write_npz
 from xjax.core.errors import DAMAGE, DataError, UserError
 from xjax.core.types import Ragged
-from xjax.data.config import Eurlex57kData
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields, find_folder
+from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import (
   Draft,
   RawCorpus,
@@ -30,10 +30,32 @@ from xjax.data.formats.draft import (
   choose_splits,
 )
 from xjax.data.formats.eurlex57k.builder import ARCHIVE_URL, SITE, Eurlex57k
-from xjax.data.formats.eurlex57k.records import FULL_TEXT, ZONES, document_of
+from xjax.data.formats.eurlex57k.records import (
+  FULL_TEXT,
+  ZONES,
+  document_of,
+  input_document,
+)
 from xjax.data.formats.eurlex57k.sources import find_source
 from xjax.data.schema import Document, label_of, label_row
 from xjax.data.text.token_cache import default_cache_dir
+
+
+@dataclasses.dataclass
+class Eurlex57kData(DataConfig):
+  """EURLEX57K: the official archive or a folder of JSON lines."""
+
+  label_field = 'concepts'
+  full_text = FULL_TEXT
+
+  def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
+    return read_eurlex57k(self, splits, usual)
+
+  def read_record(
+    self, fields: Fields, default_id: str | None, need_labels: bool
+  ) -> Document:
+    return input_document(fields, default_id, need_labels)
+
 
 FORMAT = 2  # of what is prepared; a change prepares anew
 INDEX = 'index.json'
