@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.config.optimizer import EMAConfig, Optimizer, SWAConfig
+from xjax.config.optimizer import Adam, AdamW, EMAConfig, SWAConfig
 from xjax.config.run import NeuralTrain
 from xjax.core.mesh import MeshConfig, make_mesh, padded_labels, put_batch
 from xjax.core.types import PAD, Batch
@@ -101,10 +101,12 @@ def run(
   return state, np.array(found)
 
 
-@pytest.mark.parametrize('optimizer', Optimizer)
+@pytest.mark.parametrize(
+  'optimizer', [Adam(), AdamW(weight_decay=0.1)], ids=repr
+)
 def test_every_slot_has_its_parameters_sharding(optimizer):
   mesh = make_mesh(MeshConfig(data=2, label=4))
-  config = NeuralTrain(optimizer=optimizer, weight_decay=0.1, clip_norm=1.0)
+  config = NeuralTrain(optimizer=optimizer, clip_norm=1.0)
   plan, _ = planned(mesh, config)
   state = start(mesh, plan)
   params = by_path(state.params)

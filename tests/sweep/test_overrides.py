@@ -1,7 +1,7 @@
 import pytest
 
-from xjax.config.optimizer import Optimizer
-from xjax.config.run import Config
+from xjax.config.optimizer import AdamW
+from xjax.config.run import Config, Schedule
 from xjax.core.errors import ConfigError
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.cnn import CNNConfig
@@ -15,21 +15,21 @@ def test_sets_fields_and_leaves_the_rest():
     {
       'model.encoder.units, model.encoder.layers': 2,
       'train.learning_rate': 1,
-      'train.optimizer': Optimizer.ADAMW,
+      'train.optimizer': AdamW(weight_decay=0.1),
       'data.zones': ('header',),
     },
   )
   assert (new.model.encoder.units, new.model.encoder.layers) == (2, 2)
   assert type(new.train.learning_rate) is float
-  assert new.train.optimizer is Optimizer.ADAMW
+  assert new.train.optimizer == AdamW(weight_decay=0.1)
   assert new.data.zones == ('header',)
   assert base == Config()
   assert overridden(new, {}) == new and overridden(base, {}) == base
 
 
 def test_a_dict_sets_fields_below_and_a_part_takes_a_place():
-  new = overridden(Config(), {'train': {'steps': 7, 'optimizer': 'adamw'}})
-  assert new.train.steps == 7 and new.train.optimizer is Optimizer.ADAMW
+  new = overridden(Config(), {'train': {'steps': 7, 'schedule': 'cosine'}})
+  assert new.train.steps == 7 and new.train.schedule is Schedule.COSINE
   assert new.train.batch_size == Config().train.batch_size
   new = overridden(Config(), {'model.encoder': CNNConfig(filters=3)})
   assert new.model.encoder == CNNConfig(filters=3)
@@ -45,7 +45,8 @@ def test_a_dict_sets_fields_below_and_a_part_takes_a_place():
     ({'model.encoder': 3}, 'one by one.*; not 3'),
     ({'train.steps': 1.5}, r'train\.steps: expected'),
     ({'train': {'stepps': 1}}, 'stepps'),
-    ({'train.optimizer': 'sgd'}, "'sgd' is none of"),
+    ({'train.schedule': 'square'}, "'square' is none of"),
+    ({'train.optimizer': {'kind': 'sgd'}}, "unknown kind 'sgd'"),
   ],
 )
 def test_says_what_is_wrong(values, message):

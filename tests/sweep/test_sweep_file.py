@@ -3,7 +3,7 @@ import runpy
 
 import pytest
 
-from xjax.config.optimizer import Optimizer
+from xjax.config.optimizer import AdamW
 from xjax.config.run import Config, NeuralTrain
 from xjax.core.errors import ConfigError
 from xjax.sweep.config import Grid, Sweep
@@ -16,7 +16,7 @@ def test_a_config_file_makes_the_same_config(tmp_path):
   )
   config = dataclasses.replace(
     config,
-    train=dataclasses.replace(config.train, optimizer=Optimizer.ADAMW),
+    train=dataclasses.replace(config.train, optimizer=AdamW()),
     data=dataclasses.replace(config.data, zones=('a', "it's"), labels='é"'),
   )
   write_config(tmp_path / 'best.py', config, ['One line', '', 'another'])

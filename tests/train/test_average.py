@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 from xjax.config.optimizer import (
-  AverageConfig,
   EMAConfig,
   NoAverage,
   SWAConfig,
 )
-from xjax.core.errors import ConfigError
-from xjax.train.average import newest_share, with_newest
+from xjax.train.average import with_newest
 
 STEPS = 12
 
@@ -63,5 +61,4 @@ def test_up_to_the_start_it_is_the_parameters(config):
 
 def test_none():
   assert not NoAverage().averages and not NoAverage().differs(9)
-  with pytest.raises(ConfigError, match='no mean'):
-    newest_share(AverageConfig(), jnp.int32(1))
+  assert NoAverage().newest_share(jnp.int32(1)) == 1

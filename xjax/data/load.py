@@ -132,6 +132,8 @@ def load_corpus(
     ConfigError: a field of data that cannot be met.
     DataError: faults in the files, or a split asked for is absent.
   """
+  if data.abstract:
+    raise ConfigError(f'data: no corpus is read from {type(data).__name__}')
   # A label space of our own making depends on train, dev and test too.
   raw = data.read(splits or (), splits is None or space is None)
   names = choose_splits(raw.source, raw.splits, splits or (), splits is None)

@@ -22,8 +22,6 @@ from xjax.data.labels import draw_labels
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.losses.contract import LabelWeights
 from xjax.run.judging import dev_judge
-from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.descriptors import DescriptorEncoder
 from xjax.score.text_model import (
@@ -79,8 +77,7 @@ def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
 
 def rows_divide(config: Config, devices: int) -> bool:
   """Whether label rows that lie on all devices divide among so many."""
-  on_all = isinstance(config.model.head, OneVsAllConfig)
-  return not on_all or LABEL_MULTIPLE % devices == 0
+  return not config.model.head.on_all_devices or LABEL_MULTIPLE % devices == 0
 
 
 def check_rows(config: Config, devices: int) -> None:
@@ -114,7 +111,7 @@ def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
   """
   hidden = np.zeros(len(train_counts), bool)
   head = config.model.head
-  if isinstance(head, UnifiedConfig) and head.hidden_labels:
+  if head.hidden_labels:
     rng = host_generator(config.seed, 'hidden_labels')
     n, field = head.hidden_labels, 'model.head.hidden_labels'
     drawn = draw_labels(train_counts, n, HIDDEN_RANGE, rng, field)

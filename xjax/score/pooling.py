@@ -26,9 +26,11 @@ class PoolingConfig(ConfigPart, abstract=True):
 
   Attributes:
     pools: whether there is such a vector at all.
+    pooler: whether its dense layer may begin with pretrained weights.
   """
 
   pools: ClassVar[bool] = True
+  pooler: ClassVar[bool] = False
 
   @abc.abstractmethod
   def build(self, dim: int, rngs: nnx.Rngs) -> nnx.Module | None:

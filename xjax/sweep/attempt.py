@@ -7,7 +7,6 @@ import signal
 from absl import logging
 from optuna.trial import Trial
 
-from xjax.config.run import NeuralTrain
 from xjax.core.errors import DataError
 from xjax.sweep.folder import Place
 from xjax.sweep.judgings import Judgings, final_value
@@ -92,7 +91,7 @@ class Attempt:
     So what is pruned depends on values, not on how often this looks.
     """
     train = self._runs[0].config.train
-    last = train.steps if isinstance(train, NeuralTrain) else 0
+    last = train.steps
     judgings = enumerate(self._judgings.read(), 1)
     for number, (step, value) in list(judgings)[self._decided :]:
       self._decided = number

@@ -52,8 +52,7 @@ def spelled(values: Mapping[str, Any]) -> str:
 
 def metric_of(sweep: Sweep, config: Config) -> str:
   """'slice/metric' by which trials are compared; '': none is named."""
-  named = isinstance(config.train, NeuralTrain) and config.train.best_metric
-  return sweep.metric or named or ''
+  return sweep.metric or config.train.best_metric
 
 
 def _faults(sweep: Sweep, config: Config, seeds: int) -> Iterator[str]:

@@ -25,7 +25,7 @@ from xjax.data.batches.feature_files import (
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.packing import Packing
 from xjax.data.batches.zones import Zones
-from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig
+from xjax.data.config import FeatureFilesConfig
 from xjax.data.formats.contract import DataConfig
 from xjax.data.load import model_view
 from xjax.data.schema import Corpus, Document, Label, Split
@@ -282,8 +282,7 @@ class Inputs:
 
   @property
   def _by_zone(self) -> bool:
-    tokens = self.config.data.tokens
-    return isinstance(tokens, WordsConfig) and tokens.by_zone
+    return self.config.data.tokens.by_zone
 
   def _apart(self, tokens: Ragged) -> Ragged | Zones:
     return Zones.of(tokens) if self._by_zone else tokens
@@ -294,8 +293,7 @@ class Inputs:
 
   def _packing(self, accumulate: int = 1) -> Packing | None:
     tokens = self.config.data.tokens
-    packed = isinstance(tokens, SubwordsConfig) and tokens.packed
-    return Packing(self.share.of, accumulate) if packed else None
+    return Packing(self.share.of, accumulate) if tokens.packed else None
 
   def _once(self, tokens: Documents, gold: Ragged, rows: int) -> EvalBatches:
     return eval_batches(

@@ -23,9 +23,11 @@ class InputConfig(ConfigPart, abstract=True):
 
   Attributes:
     reads: the kind of data.tokens that it reads.
+    vectors: file of pretrained vectors; empty: none.
   """
 
   reads: ClassVar[type[PaddedConfig]] = WordsConfig
+  vectors: ClassVar[str] = ''
 
   @abc.abstractmethod
   def build(self, vocab_size: int, rngs: nnx.Rngs) -> nnx.Module | None:

@@ -33,6 +33,8 @@ class HeadConfig(ConfigPart, abstract=True):
     attends: whether labels attend to tokens, so that it can say why.
     describes: whether labels are known by descriptors, so that more can be
       added by name.
+    on_all_devices: whether its label rows lie on all devices, not on those of
+      the label axis alone; its `axes` are ALL_DEVICES then.
     fusable: whether training can change its label rows in the pass that finds
       their gradient (train.rows).
     hidden_labels: rare labels that are hidden from its rows, to calibrate the
@@ -43,6 +45,7 @@ class HeadConfig(ConfigPart, abstract=True):
   pooled: ClassVar[bool] = False
   attends: ClassVar[bool] = False
   describes: ClassVar[bool] = False
+  on_all_devices: ClassVar[bool] = False
   fusable: ClassVar[bool] = False
   hidden_labels: ClassVar[int] = 0
   aligned: ClassVar[bool] = False

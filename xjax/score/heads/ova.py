@@ -28,6 +28,7 @@ class OneVsAllConfig(HeadConfig):
   """A dense layer on a document's one vector; needs a pooling."""
 
   pooled = True
+  on_all_devices = True
   fusable = True
 
   chunk: int = field(8192, tiny=8)

@@ -18,7 +18,6 @@ from xjax.data.config import SubwordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import Split
 from xjax.data.text.subwords import Subwords
-from xjax.score.pooling import ClsConfig
 from xjax.score.pretrained.architecture import Architecture, architecture_of
 from xjax.score.pretrained.convert import parameter_shapes
 from xjax.score.pretrained.model_folder import ModelFolder, check_vocabulary
@@ -45,8 +44,7 @@ def reads_subwords(config: Config) -> bool:
 
 def has_pooler(config: Config) -> bool:
   """Whether the dense layer on [CLS] begins with pretrained weights."""
-  pooling = config.model.pooling
-  return isinstance(pooling, ClsConfig) and pooling.pooler
+  return config.model.pooling.pooler
 
 
 def check_encoder(config: Config, workdir: Workdir) -> None:

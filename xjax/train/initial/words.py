@@ -11,7 +11,6 @@ from xjax.data.text.subwords import Subwords
 from xjax.data.text.word_vectors import read_word_vectors, vector_dim
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 from xjax.score.encoders.contract import InputConfig
-from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.train.parameters import WORD_VECTORS, by_path, from_paths, with_values
 from xjax.train.state import TrainState
 
@@ -109,5 +108,4 @@ def start_words(
 
 def _path(config: InputConfig) -> str:
   """The file of vectors; empty: none."""
-  vectors = config.vectors if isinstance(config, EmbeddingConfig) else ''
-  return os.path.expanduser(vectors)
+  return os.path.expanduser(config.vectors)
