@@ -36,11 +36,27 @@ class TupleParser(flags.ArgumentParser):
   def parse(self, argument: str | tuple[Any, ...]) -> tuple[Any, ...]:
     if isinstance(argument, tuple):  # absl parses a flag's default too
       return argument
-    items = (item.strip(' \'"') for item in argument.strip(' ()[]').split(','))
+    items = (item.strip(' \'"') for item in _unwrapped(argument).split(','))
     return tuple(self._element(item) for item in items if item)
 
   def flag_type(self) -> str:
     return f'tuple of {self._element.__name__}'
+
+
+def _unwrapped(text: str) -> str:
+  """The text without the brackets around all of it; inner ones stay.
+
+  In 'layers/[0-3]' and '[ab]/x,[cd]/x' brackets belong to globs.
+  """
+  text = text.strip()
+  if text[:1] + text[-1:] not in ('()', '[]'):
+    return text
+  depth, steps = 0, {'(': 1, '[': 1, ')': -1, ']': -1}
+  for character in text[:-1]:
+    depth += steps.get(character, 0)
+    if not depth:  # the first bracket is closed before the end
+      return text
+  return text[1:-1]
 
 
 def define_config() -> flags.FlagHolder[Config]:
