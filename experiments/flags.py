@@ -75,6 +75,28 @@ def define_config() -> flags.FlagHolder[Config]:
   return holder
 
 
+class _StepsParser(flags.ArgumentParser):
+  """Parses 'FIRST:LAST' into two integers."""
+
+  syntactic_help = 'FIRST:LAST, two step numbers.'
+
+  def parse(self, argument: str) -> tuple[int, int]:
+    match = re.fullmatch(r'(\d+):(\d+)', argument)
+    if not match:
+      raise ValueError('expected FIRST:LAST, such as 100:109')
+    return int(match[1]), int(match[2])
+
+
+def define_profile() -> flags.FlagHolder[tuple[int, int] | None]:
+  """Defines --profile=FIRST:LAST."""
+  return flags.DEFINE(
+    _StepsParser(),
+    'profile',
+    None,
+    'Steps to trace with jax.profiler, into the profile/ of the workdir.',
+  )
+
+
 def define_multihost() -> None:
   """Defines --multihost and where the other processes are."""
   flags.DEFINE_bool('multihost', False, 'Join the other processes.')

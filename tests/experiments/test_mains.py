@@ -254,6 +254,16 @@ CONFIG = QUICK[0]
       (CONFIG, '--workdir=x', '--config.mesh.label=3'),
       'mesh.label=3',
     ),
+    (
+      'train',
+      (CONFIG, '--workdir=x', '--profile=3'),
+      '--profile=3: expected FIRST:LAST',
+    ),
+    (
+      'train',
+      (CONFIG, '--workdir=x', '--profile=9:601'),
+      'at most config.train.steps=600',
+    ),
     ('train', (CONFIG,), '--workdir'),
     ('train', ('--workdir=x',), '--config'),
     ('train', ('--config=none.py', '--workdir=x'), 'none.py: no such file'),

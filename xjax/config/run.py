@@ -147,7 +147,8 @@ class NeuralTrain(TrainConfig):
   """Training by gradient steps.
 
   Attributes:
-    batch_size: documents per step, over all devices.
+    batch_size: documents per step, over all devices. The last batch of a bucket
+      may have fewer, each of which counts as in a full one.
     accumulate: micro-batches a step is cut into (memory, not results).
     steps: optimizer steps; the schedule ends there.
     learning_rate: peak.

@@ -7,8 +7,8 @@ from absl import logging
 from flax import nnx
 import jax
 
-from xjax.config.parameter_groups import check_groups
 from xjax.config.json import load_config
+from xjax.config.parameter_groups import check_groups
 from xjax.config.run import Config, Schedule
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
@@ -63,10 +63,12 @@ class NeuralFit:
   Attributes:
     config: of the run.
     workdir: where it is kept.
+    profile: first and last step to trace; None: none.
   """
 
   config: Config
   workdir: Workdir
+  profile: tuple[int, int] | None = None
 
   def check_start(self) -> None:
     """Checks that batches fit the mesh, and that the run can begin or go on.
@@ -123,7 +125,7 @@ class NeuralFit:
     inputs = Inputs(config, vocab, share_of(make_mesh(config.mesh)))
     run = NeuralRun.prepare(config, corpus, inputs, folder)
     scorer = run.scorer()
-    at = run.train(scorer, preemption)
+    at = run.train(scorer, preemption, self.profile)
     best = chosen_step(folder, at.step, at.best_step)
 
     def model() -> Predictor:
