@@ -36,11 +36,27 @@ class TupleParser(flags.ArgumentParser):
   def parse(self, argument: str | tuple[Any, ...]) -> tuple[Any, ...]:
     if isinstance(argument, tuple):  # absl parses a flag's default too
       return argument
-    items = (item.strip(' \'"') for item in argument.strip(' ()[]').split(','))
+    items = (item.strip(' \'"') for item in _unwrapped(argument).split(','))
     return tuple(self._element(item) for item in items if item)
 
   def flag_type(self) -> str:
     return f'tuple of {self._element.__name__}'
+
+
+def _unwrapped(text: str) -> str:
+  """The text without the brackets around all of it; inner ones stay.
+
+  In 'layers/[0-3]' and '[ab]/x,[cd]/x' brackets belong to globs.
+  """
+  text = text.strip()
+  if text[:1] + text[-1:] not in ('()', '[]'):
+    return text
+  depth, steps = 0, {'(': 1, '[': 1, ')': -1, ']': -1}
+  for character in text[:-1]:
+    depth += steps.get(character, 0)
+    if not depth:  # the first bracket is closed before the end
+      return text
+  return text[1:-1]
 
 
 def define_config() -> flags.FlagHolder[Config]:
@@ -57,6 +73,28 @@ def define_config() -> flags.FlagHolder[Config]:
   )
   flags.mark_flag_as_required('config')
   return holder
+
+
+class _StepsParser(flags.ArgumentParser):
+  """Parses 'FIRST:LAST' into two integers."""
+
+  syntactic_help = 'FIRST:LAST, two step numbers.'
+
+  def parse(self, argument: str) -> tuple[int, int]:
+    match = re.fullmatch(r'(\d+):(\d+)', argument)
+    if not match:
+      raise ValueError('expected FIRST:LAST, such as 100:109')
+    return int(match[1]), int(match[2])
+
+
+def define_profile() -> flags.FlagHolder[tuple[int, int] | None]:
+  """Defines --profile=FIRST:LAST."""
+  return flags.DEFINE(
+    _StepsParser(),
+    'profile',
+    None,
+    'Steps to trace with jax.profiler, into the profile/ of the workdir.',
+  )
 
 
 def define_multihost() -> None:

@@ -52,6 +52,7 @@ def _refuse_what_is_of_no_use() -> None:
     lambda _, plan: not plan,
     'one process makes a plan',
   )
+  _check(('profile', 'plan'), lambda _, plan: not plan, 'a plan takes no steps')
   for one, other in (_SIZES, _SIZES[::-1]):
     _check((one, other), lambda _, other: other, f'--{other} is missing')
   flags.register_multi_flags_validator(

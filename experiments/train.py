@@ -3,7 +3,8 @@ r"""Trains a model, judges it, and shows what it predicts.
   python -m experiments.train --config=FILE.py --workdir=DIR \
     [--config.FIELD=VALUE ...]
 
-The same command again resumes. What a run will need, before anything is made:
+The same command again resumes; --profile=FIRST:LAST traces these steps with
+jax.profiler, into DIR/profile. What a run will need, before anything is made:
 
   python -m experiments.train --config=FILE.py --plan [--chip=CHIP] \
     [--devices=N] [--plan_labels=L --plan_documents=N]
@@ -22,6 +23,7 @@ _CONFIG = flags.define_config()
 _WORKDIR = absl_flags.DEFINE_string(
   'workdir', None, 'Folder of the run; made where absent.'
 )
+_PROFILE = flags.define_profile()
 flags.define_multihost()
 plan_flags.define()
 
@@ -32,7 +34,7 @@ def main() -> None:
     if not plan_flags.print_plan(_CONFIG.value):
       sys.exit(flags.EXIT_USER_ERROR)
     return
-  result = fit(_CONFIG.value, _WORKDIR.value)
+  result = fit(_CONFIG.value, _WORKDIR.value, _PROFILE.value)
   if is_host0():
     print(run_summary(result))
 

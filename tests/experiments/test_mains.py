@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pytest
 
+from experiments.flags import TupleParser
 import xjax
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -253,6 +254,16 @@ CONFIG = QUICK[0]
       (CONFIG, '--workdir=x', '--config.mesh.label=3'),
       'mesh.label=3',
     ),
+    (
+      'train',
+      (CONFIG, '--workdir=x', '--profile=3'),
+      '--profile=3: expected FIRST:LAST',
+    ),
+    (
+      'train',
+      (CONFIG, '--workdir=x', '--profile=9:601'),
+      'at most config.train.steps=600',
+    ),
     ('train', (CONFIG,), '--workdir'),
     ('train', ('--workdir=x',), '--config'),
     ('train', ('--config=none.py', '--workdir=x'), 'none.py: no such file'),
@@ -318,6 +329,26 @@ def test_zones_may_be_given_with_commas(run_main):
   done = run_main('train', *QUICK, '--config.data.zones=a,b', '--workdir=x')
   assert done.returncode == 1
   assert "no such zone: 'a'" in done.stderr
+
+
+@pytest.mark.parametrize(
+  ('element', 'text', 'items'),
+  [
+    (str, 'encoder/layers/[0-3]', ('encoder/layers/[0-3]',)),
+    (str, "('encoder/layers/[0-3]',)", ('encoder/layers/[0-3]',)),
+    (str, "['encoder/layers/[0-3]']", ('encoder/layers/[0-3]',)),
+    (str, '[ab]/*=0.1,x/[cd]', ('[ab]/*=0.1', 'x/[cd]')),
+    (str, '(a, "b")', ('a', 'b')),
+    (str, ' [a,b] ', ('a', 'b')),
+    (str, 'a', ('a',)),
+    (str, '()', ()),
+    (str, '', ()),
+    (int, '(1, 2,)', (1, 2)),
+    (float, '[.5]', (0.5,)),
+  ],
+)
+def test_several_values_keep_the_brackets_of_their_globs(element, text, items):
+  assert TupleParser(element).parse(text) == items
 
 
 def test_mistakes_in_documents_name_their_lines(run_main, trained):

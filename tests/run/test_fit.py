@@ -14,12 +14,14 @@ import orbax.checkpoint as ocp
 import pytest
 
 from xjax.config.json import load_config
+from xjax.config.run import Schedule
 from xjax.core.errors import ConfigError, DataError, UserError
 from xjax.data.load import load_corpus
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.judge.predictions import Predictions
 from xjax.run.fit import fit
+from xjax.train import checkpoint
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
 from xjax.train.loop import Loop
 from xjax.train.preemption import Preempted
@@ -154,6 +156,52 @@ def test_more_steps_continue(config, workdir, caplog):
   assert steps == sorted(steps) and steps[-1] == 8
 
 
+@pytest.mark.parametrize('steps', [4, 12])
+def test_a_schedule_that_ends_keeps_its_steps(config, tmp_path, steps):
+  workdir = tmp_path / 'run'
+  cosine = changed(config, train__schedule=Schedule.COSINE)
+  fit(cosine, workdir)
+  before = (workdir / 'config.json').read_bytes()
+  with pytest.raises(ConfigError) as error:
+    fit(changed(cosine, train__steps=steps), workdir)
+  message = str(error.value)
+  assert message.startswith(f'config.train.steps={steps}: the cosine schedule')
+  assert 'ends at step 6' in message
+  assert f'config.train.init_from={workdir}' in message
+  assert (workdir / 'config.json').read_bytes() == before
+  assert fit(cosine, workdir).steps == 6
+
+
+def test_steps_may_change_before_any_is_saved(config, tmp_path, monkeypatch):
+  workdir = tmp_path / 'run'
+  linear = changed(config, train__schedule=Schedule.LINEAR)
+  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr(Loop, 'run', killed)
+    fit(linear, workdir)
+  assert fit(changed(linear, train__steps=2), workdir).steps == 2
+
+
+def test_only_what_is_restored_is_verified(config, workdir, monkeypatch):
+  read, fault = [], checkpoint._fault
+
+  def spy(folder):
+    read.append(int(folder.name))
+    return fault(folder)
+
+  monkeypatch.setattr(checkpoint, '_fault', spy)
+  fit(config, workdir)
+  assert read == [6]
+  read.clear()
+  shutil.rmtree(workdir / 'eval')
+  best = fit(config, workdir).best_step
+  assert read == [6, best]
+
+
+def killed(*arguments):
+  del arguments
+  raise KeyboardInterrupt
+
+
 def test_another_config_is_refused(config, workdir):
   before = (workdir / 'config.json').read_bytes()
   other = changed(config, seed=5, train__batch_size=8, train__steps=9)
@@ -219,9 +267,6 @@ def test_sigterm_waits_for_what_is_being_saved(config, workdir, monkeypatch):
 def test_a_warm_start_is_not_looked_up_again(
   config, workdir, tmp_path, monkeypatch
 ):
-  def killed(*arguments):
-    raise KeyboardInterrupt
-
   warm = changed(config, train__init_from=str(workdir), train__steps=1)
   best = read_meta(workdir / 'checkpoints', 6)['best_step']
   expected = read_params(workdir / 'checkpoints', best)

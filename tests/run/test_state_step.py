@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from xjax.config.optimizer import Adam, AdamW, EMAConfig, SWAConfig
@@ -270,9 +271,41 @@ def test_loss_is_the_mean_over_real_documents():
   twice = jax.tree.map(lambda x: np.concatenate([x[:8], x[:8]]), host)
   _, padded = run(mesh, host, steps=1)
   _, doubled = run(mesh, twice, steps=1)
-  np.testing.assert_allclose(padded, doubled, rtol=1e-5)
+  # Documents count alike in either, and here are half as many.
+  np.testing.assert_allclose(padded * [1, 2], doubled, rtol=1e-5)
   # Biases begin at 0 and outputs near it: about log 2 for each label.
   assert abs(padded[0, 0] - LABELS * np.log(2)) < 1
+
+
+@pytest.mark.parametrize('accumulate', [1, 2])
+def test_a_document_counts_alike_in_every_batch(accumulate):
+  mesh = make_mesh(MeshConfig(data=2, label=4))
+  optimizer = optax.sgd(1.0)
+  plan = plan_state(
+    lambda rngs: build(SMALL, vocab_size=WORDS, n_labels=LABELS, rngs=rngs),
+    optimizer,
+    mesh,
+  )
+  step = make_train_step(plan, optimizer, bce, mesh, accumulate)
+  whole = batch(np.random.default_rng(5))
+
+  def moved(documents):
+    mask = np.isin(whole.doc_B, documents)
+    positives = np.where(mask[:, None], whole.positives_BP, PAD)
+    host = dataclasses.replace(whole, mask_B=mask, positives_BP=positives)
+    state = start(mesh, plan)
+    before = jax.tree.map(np.array, by_path(state.params))
+    with jax.set_mesh(mesh):
+      placed = put_batch(host, mesh)
+      state, _ = step(state, placed, jax.random.key(0))
+    after = by_path(jax.block_until_ready(state).params)
+    return {name: after[name] - before[name] for name in before}
+
+  parts = [moved([3]), moved(range(4, 16)), moved(range(3))]
+  for name, change in moved(range(16)).items():
+    together = sum(part[name] for part in parts)
+    np.testing.assert_allclose(together, change, atol=1e-6, err_msg=name)
+    assert np.abs(change).max() > 1e-3
 
 
 def test_learns():

@@ -2,6 +2,7 @@ import dataclasses
 import functools
 import json
 import logging
+import os
 
 from flax import nnx
 import grain
@@ -9,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import orbax.checkpoint as ocp
 import pytest
 
 from xjax.config.optimizer import EMAConfig
@@ -184,6 +186,46 @@ def test_saving_a_step_again_replaces_it(tmp_path, plan, advance):
     checkpoints.save(state, 2, batches(), {'third': 9}, None)
   assert read_meta(tmp_path, 2) == {'third': 9}
   assert intact_steps(tmp_path) == [1, 2]
+
+
+def test_saving_a_step_again_never_deletes_it(
+  tmp_path, plan, advance, monkeypatch
+):
+  """Killed at any moment, what is there is intact, with either meta."""
+  held = write(tmp_path, plan, advance, [1])
+  replace, moments = os.replace, []
+
+  def spy(source, target):
+    moments.append((intact_steps(tmp_path), read_meta(tmp_path, 1)))
+    replace(source, target)
+    moments.append((intact_steps(tmp_path), read_meta(tmp_path, 1)))
+
+  with Checkpoints(tmp_path, 3) as checkpoints:
+    state, _ = checkpoints.restore(1, plan.abstract, batches())
+    monkeypatch.setattr(os, 'replace', spy)
+    monkeypatch.setattr(ocp.CheckpointManager, 'delete', None)
+    checkpoints.save(state, 1, batches(), {'third': 9}, 1)
+    checkpoints.wait()
+  old, new = {'third': 1 / 3}, {'third': 9}
+  assert moments == [([1], old)] * 3 + [([1], new)]
+  path = tmp_path / '1' / 'meta' / 'judged.json'
+  content = path.read_text()
+  path.write_text(content.replace('9', '8'))
+  assert intact_steps(tmp_path) == []
+  path.write_text(content)
+  with Checkpoints(tmp_path, 3) as checkpoints:
+    state, meta = checkpoints.restore(1, plan.abstract, batches())
+  assert equal(state, held[1]) and meta == new
+
+
+def test_a_step_saved_again_as_the_best_frees_the_last_best(
+  tmp_path, plan, advance
+):
+  write(tmp_path, plan, advance, [1, 2, 3], keep=2, best=1)
+  with Checkpoints(tmp_path, 2) as checkpoints:
+    assert checkpoints.steps == [1, 2, 3]
+    checkpoints.save(fresh(plan), 3, batches(), {}, 3)
+    assert checkpoints.steps == [2, 3]
 
 
 def files_of(folder):

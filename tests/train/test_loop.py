@@ -1,5 +1,6 @@
 """The loop with a step of its own: order, stopping, what survives."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -31,7 +32,7 @@ from xjax.train.loop import Loop, Position
 from xjax.train.preemption import Preempted, Preemption
 from xjax.train.state import plan_state
 from xjax.train.step import StepMetrics
-from xjax.train.writers import MetricWriter, Progress
+from xjax.train.writers import MetricWriter, Profile, Progress
 
 CONFIG = NeuralTrain(
   steps=12, log_every=2, judge_every=4, checkpoint_every=3, best_metric='all/m'
@@ -91,12 +92,13 @@ class Run:
     self.judged, self.batches = [], []
 
   def step(self, state, placed, key):
-    del key
-    self.batches.append(int(placed.tokens_BT[0, 0]))
-    number = len(self.batches) + self.first
+    assert key.sharding.is_fully_replicated and placed.doc_B.committed
     state = self.advance(state)
-    loss = self.losses.get(number, 1 / number)
-    return state, StepMetrics(jnp.float32(loss), jnp.float32(0.5))
+    with jax.transfer_guard('allow'):  # this is no jitted step
+      self.batches.append(int(placed.tokens_BT[0, 0]))
+      number = len(self.batches) + self.first
+      loss = self.losses.get(number, 1 / number)
+      return state, StepMetrics(jnp.float32(loss), jnp.float32(0.5))
 
   def judge(self, params, between):
     step = int(params['w'][0])
@@ -118,6 +120,7 @@ class Run:
     dev=True,
     sigterm_at=None,
     interrupt_judging_at=None,
+    profile=None,
   ):
     self.values, self.means = dict(values), dict(means)
     self.losses = dict(losses)
@@ -148,6 +151,7 @@ class Run:
       with (
         MetricWriter(self.workdir, at.step, at.judged) as writer,
         Progress(at.step, config.steps) as progress,
+        Profile(self.workdir / 'profile', profile) as profiled,
       ):
         loop = Loop(
           config=config,
@@ -160,6 +164,7 @@ class Run:
           checkpoints=checkpoints,
           writer=writer,
           progress=progress,
+          profile=profiled,
           preemption=preemption,
         )
         return loop.run(state, iterator, at)[1]
@@ -187,6 +192,45 @@ def test_log_lines_are_means_since_the_last(run):
   assert all(row['documents_per_second'] > 0 for row in rows)
   assert run.batches == list(range(12))
   assert at.step == 12 and (at.loss_sum, at.loss_count) == (0.0, 0)
+
+
+def test_a_step_that_copies_what_was_not_put_is_refused(run, monkeypatch):
+  at = run()
+  assert at.step == 12
+  advance = run.advance
+  run.advance = lambda state: advance(
+    jax.tree.map(lambda x: x + np.ones((), x.dtype), state)
+  )
+  with pytest.raises(Exception, match='Disallowed host-to-device transfer'):
+    run(dataclasses.replace(CONFIG, steps=13))
+
+
+@pytest.mark.parametrize('sigterm_at', [None, 6])
+def test_steps_are_profiled(run, sigterm_at, caplog):
+  caplog.set_level(logging.INFO)
+  left = contextlib.nullcontext()
+  if sigterm_at:  # what there is of the trace is written
+    left = pytest.raises(Preempted)
+  with left:
+    run(profile=(5, 7), sigterm_at=sigterm_at)
+  (trace,) = (run.workdir / 'profile').rglob('*.xplane.pb')
+  steps = jax.profiler.ProfileData.from_file(str(trace))
+  names = [
+    int(dict(event.stats)['step_num'])
+    for plane in steps.planes
+    for line in plane.lines
+    for event in line.events
+    if event.name == 'train'
+  ]
+  assert sorted(names) == list(range(5, (sigterm_at or 7) + 1))
+  assert f'steps were profiled: {run.workdir}/profile' in caplog.text
+
+
+def test_no_step_is_left_to_be_profiled(run, caplog):
+  run()
+  run(profile=(5, 7))
+  assert 'none of the steps to be profiled was taken' in caplog.text
+  assert not (run.workdir / 'profile').exists()
 
 
 def test_best_and_regular_checkpoints(run):

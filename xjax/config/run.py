@@ -105,7 +105,11 @@ class NeuralTrain(TrainConfig):
   trains = (NeuralModel,)
 
   batch_size: int = field(
-    64, 'Documents per step, over all devices.', AT_LEAST_1, tiny=16
+    64,
+    'Documents per step, over all devices. The last batch of a bucket may have '
+    'fewer, each of which counts as in a full one.',
+    AT_LEAST_1,
+    tiny=16,
   )
   accumulate: int = field(
     1,

@@ -58,15 +58,22 @@ class FitResult:
   calibration: Calibration | None
 
 
-def fit(config: Config, workdir: str | os.PathLike) -> FitResult:
+def fit(
+  config: Config,
+  workdir: str | os.PathLike,
+  profile: tuple[int, int] | None = None,
+) -> FitResult:
   """Trains and judges a model, or goes on with the run in a workdir.
 
-  A finished run is not trained again; raising train.steps continues it.
+  A finished run is not trained again; where the learning rate stays constant,
+  raising train.steps continues it.
   Several processes call it alike.
 
   Args:
     config: of the run.
     workdir: its folder; made where absent.
+    profile: first and last step (from 1) that jax.profiler traces, in the
+      workdir's profile/; None: none.
 
   Raises:
     ConfigError: a field is wrong, or the workdir has another config.
@@ -76,7 +83,7 @@ def fit(config: Config, workdir: str | os.PathLike) -> FitResult:
   """
   check_config(config)
   folder = Workdir.at(workdir)
-  run = _fit_of(config, folder)
+  run = _fit_of(config, folder, profile)
   with Preemption() as preemption:
     # A config that is refused, here or further on, leaves nothing behind.
     folder.compare(config)
@@ -129,15 +136,28 @@ def load(workdir: str | os.PathLike) -> Predictor:
   raise _unknown(config)
 
 
-def _fit_of(config: Config, folder: Workdir) -> Fit:
+def _fit_of(
+  config: Config, folder: Workdir, profile: tuple[int, int] | None
+) -> Fit:
+  if isinstance(config.model, NeuralModel):
+    _check_profile(profile, config.train.steps)
+    return NeuralFit(config, folder, profile)
+  if profile:
+    raise ConfigError('only neural models take steps that can be profiled')
   match config.model:
-    case NeuralModel():
-      return NeuralFit(config, folder)
     case ExactMatchModel():
       return ExactMatchFit(config, folder)
     case LinearModel() | TreeModel():
       return SparseFit(config, folder)
   raise _unknown(config)
+
+
+def _check_profile(profile: tuple[int, int] | None, steps: int) -> None:
+  if profile and not 1 <= profile[0] <= profile[1] <= steps:
+    raise ConfigError(
+      f'cannot profile steps {profile[0]} to {profile[1]}: they must ascend '
+      f'from at least 1 to at most config.train.steps={steps}'
+    )
 
 
 def _unknown(config: Config) -> ConfigError:

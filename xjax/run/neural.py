@@ -7,8 +7,9 @@ from absl import logging
 from flax import nnx
 import jax
 
+from xjax.config.json import load_config
 from xjax.config.parameter_groups import check_groups
-from xjax.config.run import Config
+from xjax.config.run import Config, Schedule
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import DATA, LABEL_MULTIPLE, MeshConfig, make_mesh, share_of
@@ -29,7 +30,7 @@ from xjax.run.predictor import Predictor
 from xjax.score.heads.contract import is_label_row
 from xjax.score.pretrained.descriptors import all_words
 from xjax.select.model_scorer import ModelScorer
-from xjax.train.checkpoint import intact_steps, read_params
+from xjax.train.checkpoint import complete_steps, read_params
 from xjax.train.initial.encoder import (
   SOME_WORDS,
   check_encoder,
@@ -37,7 +38,11 @@ from xjax.train.initial.encoder import (
   planned_architecture,
   reads_subwords,
 )
-from xjax.train.initial.warm_start import best_step, find_start
+from xjax.train.initial.warm_start import (
+  best_step,
+  chosen_step,
+  find_start,
+)
 from xjax.train.initial.words import check_word_vectors
 from xjax.train.inputs import (
   Inputs,
@@ -57,21 +62,26 @@ class NeuralFit:
   Attributes:
     config: of the run.
     workdir: where it is kept.
+    profile: first and last step to trace; None: none.
   """
 
   config: Config
   workdir: Workdir
+  profile: tuple[int, int] | None = None
 
   def check_start(self) -> None:
-    """Refuses batches that do not fit the mesh, and beginnings that are not.
+    """Checks that batches fit the mesh, and that the run can begin or go on.
 
     Raises:
       ConfigError: with the field.
     """
     config = self.config
     check_mesh(config, make_mesh(config.mesh))
+    steps = complete_steps(self.workdir.checkpoints)
+    if steps and steps[-1]:
+      _check_steps(config, self.workdir)
     # Before the first is complete, everything begins anew.
-    if not intact_steps(self.workdir.checkpoints, newest=1):
+    if not steps:
       check_word_vectors(config.model.embedding)
       check_encoder(config, self.workdir)
       if config.train.init_from:
@@ -114,8 +124,8 @@ class NeuralFit:
     inputs = Inputs(config, vocab, share_of(make_mesh(config.mesh)))
     run = NeuralRun.prepare(config, corpus, inputs, folder)
     scorer = run.scorer()
-    at = run.train(scorer, preemption)
-    best = best_step(folder)
+    at = run.train(scorer, preemption, self.profile)
+    best = chosen_step(folder, at.step, at.best_step)
 
     def model() -> Predictor:
       like = run.plan.abstract.params
@@ -158,6 +168,18 @@ def load_neural(found: Workdir, config: Config) -> Predictor:
   )
   calibration = saved_calibration(found, method, step, kind)
   return Predictor(config, space, inputs, scorer, step, found, calibration)
+
+
+def _check_steps(config: Config, workdir: Workdir) -> None:
+  """Refuses another number of steps where the schedule ends with them."""
+  begun, train = load_config(workdir.config).train.steps, config.train
+  if train.schedule is not Schedule.CONSTANT and train.steps != begun:
+    raise ConfigError(
+      f'config.train.steps={train.steps}: the {train.schedule.value} schedule '
+      f'of this run ends at step {begun}, and with another end its learning '
+      f'rate would jump. Set config.train.steps={begun}, or begin a new '
+      f'workdir from its parameters: config.train.init_from={workdir.path}'
+    )
 
 
 def _check_groups(config: Config, space: LabelSpace) -> None:

@@ -49,7 +49,7 @@ from xjax.train.preemption import Preemption
 from xjax.train.state import StatePlan, TrainState, plan_state, with_label_start
 from xjax.train.step import make_train_step, place_weights
 from xjax.train.workdir import Workdir
-from xjax.train.writers import MetricWriter, Progress
+from xjax.train.writers import MetricWriter, Profile, Progress
 
 HIDDEN_RANGE = (1, 20)  # training documents of a label to calibrate by
 _SHOWN = 16  # document ids that an error names
@@ -213,12 +213,18 @@ class NeuralRun:
       self.plan.graphdef, None, self.mesh, n_labels, kind, recall
     )
 
-  def train(self, scorer: ModelScorer, preemption: Preemption) -> Position:
+  def train(
+    self,
+    scorer: ModelScorer,
+    preemption: Preemption,
+    profile: tuple[int, int] | None = None,
+  ) -> Position:
     """Trains from where the workdir stands to the end.
 
     Args:
       scorer: judges on dev; its parameters are set by that.
       preemption: entered; SIGTERM saves the state first.
+      profile: first and last step to trace, in the workdir's profile/.
 
     Returns:
       Where training ended; its checkpoint is on disk.
@@ -263,6 +269,7 @@ class NeuralRun:
           MetricWriter(self.workdir.path, at.step, at.judged)
         ),
         progress=parts.enter_context(Progress(at.step, config.steps)),
+        profile=parts.enter_context(Profile(self.workdir.profile, profile)),
         preemption=preemption,
       )
       _, at = loop.run(state, iterator, at)

@@ -3,7 +3,8 @@
 A step's folder holds params, optimizer, averages (where means of parameters
 are kept), data (the batch iterator), meta (JSON) and files.json, the size and
 CRC-32 of the others' files. The latter is written last: a folder without it was
-cut off by a kill, one that contradicts it is damaged.
+cut off by a kill, one that contradicts it is damaged. Only a checkpoint that is
+to be restored is read to know whether it is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,7 @@ from xjax.train.state import TrainState
 
 _FILES = 'files.json'
 _DAMAGED = 'damaged'
+_JUDGED = 'meta/judged.json'  # in the place of meta, once files.json lists it
 _SLOTS = 'row_slots'
 _ITEMS = ('params', 'optimizer', 'averages', 'data', 'meta')
 
@@ -47,8 +49,12 @@ class _NewestAndBest:
     self, checkpoints: Sequence[Any], *, context: Any
   ) -> Sequence[bool]:
     del context
-    newest = {info.step for info in checkpoints[-self.keep :]}
-    return [info.step in newest | {self.best} for info in checkpoints]
+    kept = self.kept([info.step for info in checkpoints])
+    return [info.step in kept for info in checkpoints]
+
+  def kept(self, steps: Sequence[int]) -> set[int]:
+    """Those of ascending steps that stay."""
+    return {*steps[-self.keep :], self.best}
 
 
 class Checkpoints(contextlib.AbstractContextManager):
@@ -57,7 +63,8 @@ class Checkpoints(contextlib.AbstractContextManager):
   def __init__(self, folder: str | os.PathLike, keep: int) -> None:
     """Opens a folder; what a killed run left half-written there goes.
 
-    Damaged checkpoints are moved to damaged/, and said.
+    Damaged checkpoints that are newer than the newest intact one are moved to
+    damaged/, and said.
 
     Args:
       folder: made where absent.
@@ -104,7 +111,9 @@ class Checkpoints(contextlib.AbstractContextManager):
   ) -> None:
     """Starts writing a checkpoint; all hosts must call it.
 
-    Only the copy out of the device is waited for (and the previous save).
+    Only the copy out of the device is waited for (and the previous save). Of a
+    step that is saved already, meta alone is replaced: the rest follows from
+    the step.
 
     Args:
       state: of this step; may be donated as soon as this returns.
@@ -114,10 +123,14 @@ class Checkpoints(contextlib.AbstractContextManager):
       best: step whose checkpoint must not be deleted.
     """
     self._manager.wait_until_finished()
-    if step in self._manager.all_steps():
-      # Preempted before it was judged, it is saved again afterwards.
-      self._manager.delete(step)
     self._policy.best = best
+    if step in self.steps:
+      # Preempted before it was judged, it is saved again afterwards.
+      if is_host0():
+        _replace_meta(self._folder / str(step), meta)
+      for other in set(self.steps) - self._policy.kept(self.steps):
+        self._manager.delete(other)
+      return
     self._saving = step
     arrays = {
       item: ocp.args.StandardSave(leaves)
@@ -157,10 +170,7 @@ class Checkpoints(contextlib.AbstractContextManager):
     arrays = {
       item: ocp.args.StandardRestore(leaves) for item, leaves in wanted.items()
     }
-    found = self._manager.restore(
-      step,
-      args=ocp.args.Composite(**arrays, meta=ocp.args.JsonRestore()),
-    )
+    found = self._manager.restore(step, args=ocp.args.Composite(**arrays))
     data = self._folder / str(step) / 'data'
     iterator.set_state(json.loads(min(data.glob('process_*.json')).read_text()))
     optimizer = dict(found['optimizer'])
@@ -174,7 +184,7 @@ class Checkpoints(contextlib.AbstractContextManager):
       averages=means,
       row_slots=from_paths({_SLOTS: like.row_slots}, optimizer)[_SLOTS],
     )
-    return state, found['meta']
+    return state, read_meta(self._folder, step)
 
   def wait(self) -> None:
     """Waits until everything saved is on disk."""
@@ -192,28 +202,33 @@ class Checkpoints(contextlib.AbstractContextManager):
     write_json(folder / _FILES, _list_files(folder))
 
 
-def intact_steps(
-  folder: str | os.PathLike, newest: int | None = None
-) -> list[int]:
-  """Steps whose checkpoints are complete, ascending; all hosts agree.
+def complete_steps(folder: str | os.PathLike) -> list[int]:
+  """Steps whose checkpoints were completed, damaged or not, ascending.
 
-  Args:
-    folder: of all checkpoints.
-    newest: how many to look for, from the newest on; None: all. Every file
-      of a checkpoint is read to know that it is intact.
+  All hosts call it and agree; the files are not read.
   """
-  folder = pathlib.Path(folder)
-  found: list[int] = []
-  if is_host0() and folder.is_dir():
-    steps = sorted(int(p.name) for p in folder.iterdir() if p.name.isdecimal())
-    intact = (s for s in reversed(steps) if not _fault(folder / str(s)))
-    found = sorted(itertools.islice(intact, newest))
+  found = _complete(pathlib.Path(folder)) if is_host0() else []
   if jax.process_count() == 1:
     return found
   count = int(multihost_utils.broadcast_one_to_all(np.int32(len(found))))
   padded = np.zeros(count, np.int32)
   padded[: len(found)] = found
   return multihost_utils.broadcast_one_to_all(padded).tolist()
+
+
+def intact_steps(
+  folder: str | os.PathLike, newest: int | None = None
+) -> list[int]:
+  """Steps whose checkpoints are intact, ascending; all hosts agree.
+
+  Args:
+    folder: of all checkpoints.
+    newest: how many to look for, from the newest on; None: all. Every file
+      of a checkpoint is read to know that it is intact.
+  """
+  steps = reversed(complete_steps(folder))
+  intact = (step for step in steps if not fault_of(folder, step))
+  return sorted(itertools.islice(intact, newest))
 
 
 def fault_of(folder: str | os.PathLike, step: int) -> str:
@@ -230,9 +245,11 @@ def fault_of(folder: str | os.PathLike, step: int) -> str:
 
 
 def read_meta(folder: str | os.PathLike, step: int) -> dict[str, Any]:
-  """The meta that was saved with a step, whose checkpoint is intact."""
-  handler = ocp.JsonCheckpointHandler()
-  return handler.restore(pathlib.Path(folder).absolute() / str(step) / 'meta')
+  """The meta that was saved last with a step, whose checkpoint is intact."""
+  path = pathlib.Path(folder).absolute() / str(step)
+  if _JUDGED in json.loads((path / _FILES).read_text('utf-8')):
+    return json.loads((path / _JUDGED).read_text('utf-8'))
+  return ocp.JsonCheckpointHandler().restore(path / 'meta')
 
 
 def read_params(
@@ -253,7 +270,8 @@ def read_params(
   """
   path = pathlib.Path(folder).absolute() / str(step)
   if fault := fault_of(folder, step):
-    raise DataError(f'{path}: {fault}')
+    advice = '; move it away to use another one' if path.is_dir() else ''
+    raise DataError(f'{path}: {fault}{advice}')
   if like is None:
     return read_some(folder, step, saved_params(folder, step))
   _check_shapes(path, 'params', by_path(like))
@@ -345,18 +363,37 @@ def _leaves(state: TrainState) -> dict[str, dict[str, Any]]:
   return leaves
 
 
+def _complete(folder: pathlib.Path) -> list[int]:
+  if not folder.is_dir():
+    return []
+  paths = (path for path in folder.iterdir() if path.name.isdecimal())
+  return sorted(int(path.name) for path in paths if (path / _FILES).exists())
+
+
+def _replace_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
+  """Gives a complete checkpoint another meta; a kill leaves it complete."""
+  write_json(folder / _JUDGED, meta)
+  listed = json.loads((folder / _FILES).read_text('utf-8'))
+  listed[_JUDGED] = _size_and_crc(folder / _JUDGED)
+  write_json(folder / _FILES, listed)
+
+
 def _list_files(folder: pathlib.Path) -> dict[str, list[int]]:
   """Relative path -> size in bytes and CRC-32."""
-  listed = {}
-  for item in _ITEMS:
-    for path in sorted((folder / item).rglob('*')):
-      if path.is_file():
-        size, crc = 0, 0
-        with path.open('rb') as file:
-          while block := file.read(1 << 20):
-            size, crc = size + len(block), zlib.crc32(block, crc)
-        listed[path.relative_to(folder).as_posix()] = [size, crc]
-  return listed
+  return {
+    path.relative_to(folder).as_posix(): _size_and_crc(path)
+    for item in _ITEMS
+    for path in sorted((folder / item).rglob('*'))
+    if path.is_file()
+  }
+
+
+def _size_and_crc(path: pathlib.Path) -> list[int]:
+  size, crc = 0, 0
+  with path.open('rb') as file:
+    while block := file.read(1 << 20):
+      size, crc = size + len(block), zlib.crc32(block, crc)
+  return [size, crc]
 
 
 def _fault(folder: pathlib.Path) -> str:
@@ -369,31 +406,33 @@ def _fault(folder: pathlib.Path) -> str:
     return 'the checkpoint was never completed'
   except (OSError, ValueError):
     return f'{_FILES} is damaged'
-  found = _list_files(folder)
   for name in sorted(expected):
-    if name not in found:
+    if not (folder / name).is_file():
       return f'{name} is missing'
-    if found[name] != expected[name]:
+    if _size_and_crc(folder / name) != expected[name]:
       return f'{name} is damaged'
   return ''
 
 
 def _sweep(folder: pathlib.Path) -> None:
-  """Takes unfinished and damaged checkpoints out of the way."""
+  """Takes unfinished checkpoints, and damaged newest ones, out of the way."""
   for path in sorted(folder.iterdir()):
     number, _, suffix = path.name.partition('.')
-    if not number.isdecimal():
-      continue
-    if suffix or not (path / _FILES).exists():
+    unfinished = suffix or not (path / _FILES).exists()
+    if number.isdecimal() and unfinished:
       shutil.rmtree(path)
-    elif fault := _fault(path):
-      kept = folder / _DAMAGED / path.name
-      logging.warning(
-        'checkpoint %s is damaged (%s): moved to %s, the one before is used',
-        path,
-        fault,
-        kept,
-      )
-      shutil.rmtree(kept, ignore_errors=True)
-      kept.parent.mkdir(exist_ok=True)
-      path.rename(kept)
+  for step in reversed(_complete(folder)):
+    path = folder / str(step)
+    fault = _fault(path)
+    if not fault:
+      break
+    kept = folder / _DAMAGED / path.name
+    logging.warning(
+      'checkpoint %s is damaged (%s): moved to %s, the one before is used',
+      path,
+      fault,
+      kept,
+    )
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.parent.mkdir(exist_ok=True)
+    path.rename(kept)

@@ -10,6 +10,7 @@ from typing import Any
 from flax import nnx
 import grain
 import jax
+from jax.sharding import NamedSharding, PartitionSpec
 import numpy as np
 import optax
 
@@ -21,7 +22,7 @@ from xjax.train.checkpoint import Checkpoints
 from xjax.train.preemption import Preempted, Preemption
 from xjax.train.state import TrainState
 from xjax.train.step import StepMetrics, TrainStep
-from xjax.train.writers import MetricWriter, Progress
+from xjax.train.writers import MetricWriter, Profile, Progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Loop:
     schedule: learning rate by step, to be logged.
     describe: (step, doc_B) -> text that says which documents a step had.
     judge: on dev; None where there is no such split.
-    checkpoints, writer, progress, preemption: where things go.
+    checkpoints, writer, progress, profile, preemption: where things go.
   """
 
   config: NeuralTrain
@@ -97,6 +98,7 @@ class Loop:
   checkpoints: Checkpoints
   writer: MetricWriter
   progress: Progress
+  profile: Profile
   preemption: Preemption
 
   def run(
@@ -124,13 +126,18 @@ class Loop:
     self._clock, self._documents = time.monotonic(), 0
     # A run preempted between a step and its judging is here to judge first.
     at = self._judge_and_save(state, iterator, at)
+    everywhere = NamedSharding(self.mesh, PartitionSpec())
+    key = jax.jit(lambda key: key, out_shardings=everywhere)(self.key)
     with jax.set_mesh(self.mesh):
       while at.step < self.config.steps and not at.stopped:
-        batch: Batch = next(iterator)
-        state, metrics = self.train_step(
-          state, put_batch(batch, self.mesh), self.key
-        )
+        with self.profile.step(at.step + 1):
+          batch: Batch = next(iterator)
+          placed = put_batch(batch, self.mesh)
+          # Whatever would be copied anew at every step is an error.
+          with jax.transfer_guard('disallow'):
+            state, metrics = self.train_step(state, placed, key)
         at = dataclasses.replace(at, step=at.step + 1)
+        self.profile.end(at.step, (state, metrics))
         if serial:
           jax.block_until_ready((state, metrics))
         pending.append((at.step, metrics, batch.doc_B))

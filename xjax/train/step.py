@@ -30,7 +30,8 @@ class StepMetrics:
     loss: float32, summed over labels, mean over the batch's documents, of the
       parameters before the step.
     grad_norm: float32, global norm of the optimizer's gradient before clipping;
-      while it and the loss are finite, so are the parameters that it changes.
+      of a batch that is not full it is the smaller for it. While it and the
+      loss are finite, so are the parameters that it changes.
       Label rows that are changed in the pass are not in it: where they cease to
       be finite, so does the next loss.
   """
@@ -60,8 +61,8 @@ def make_train_step(
     loss: the training loss of a chunk of labels.
     mesh: the devices; call the step under jax.set_mesh(mesh).
     accumulate: micro-batches, one after the other. Their gradients are summed
-      and divided by the documents of the whole batch, so without dropout
-      the step is that of the whole batch.
+      and divided by the rows of the whole batch, so without dropout the step
+      is that of the whole batch.
     weights: of the labels in the loss, as place_weights gives them; None: all
       count alike.
 
@@ -87,7 +88,9 @@ def make_train_step(
       sum_and_grads = _accumulated(sum_and_grads, accumulate, mesh)
     (total, rows), grads = sum_and_grads(trained, batch, key)
     documents = jnp.maximum(batch.mask_B.sum(), 1).astype(jnp.float32)
-    grads = jax.tree.map(lambda grad: grad / documents, grads)
+    # By all rows, real or not: a document counts in a bucket's last batch, of
+    # which it may be the only one, as much as in any other.
+    grads = jax.tree.map(lambda grad: grad / len(batch.mask_B), grads)
     norm = optax.tree.norm(grads)
     state = _advanced(state, grads, plan, optimizer)
     return _with_rows(state, rows), StepMetrics(total / documents, norm)

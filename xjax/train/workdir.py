@@ -92,6 +92,11 @@ class Workdir:
     return self.path / 'checkpoints'
 
   @property
+  def profile(self) -> pathlib.Path:
+    """What jax.profiler writes of some steps."""
+    return self.path / 'profile'
+
+  @property
   def calibration(self) -> pathlib.Path:
     return self.path / 'calibration.json'
 

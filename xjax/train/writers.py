@@ -1,9 +1,9 @@
 """What a run tells while it trains: metrics.jsonl, TensorBoard, the terminal.
 
-Host 0 alone writes; elsewhere everything here does nothing.
+Host 0 alone writes; elsewhere all but a profile does nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 import contextlib
 import json
 import os
@@ -14,6 +14,7 @@ import types
 from typing import Any
 
 from absl import logging
+import jax
 import tensorboardX
 import tqdm
 
@@ -138,6 +139,52 @@ class Progress(contextlib.AbstractContextManager):
       self._bar.write(message, file=sys.stderr)
     else:
       logging.info('%s', message)
+
+
+class Profile(contextlib.AbstractContextManager):
+  """Traces some steps with jax.profiler, on every process; left, it is written.
+
+  TensorBoard's profile plugin, XProf and Perfetto show such traces.
+  """
+
+  def __init__(
+    self, folder: str | os.PathLike, steps: tuple[int, int] | None
+  ) -> None:
+    """Prepares a trace in a folder, of the first to the last of these steps."""
+    self._folder = os.fspath(folder)
+    self._steps = range(0) if steps is None else range(steps[0], steps[1] + 1)
+    self._runs = self._traced = False
+
+  def __exit__(
+    self,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: types.TracebackType | None,
+  ) -> None:
+    self._stop()
+    if self._steps and not self._traced:
+      logging.warning('none of the steps to be profiled was taken')
+
+  @contextlib.contextmanager
+  def step(self, number: int) -> Iterator[None]:
+    """Traces what is done within, if this step is to be traced."""
+    if number in self._steps and not self._runs:
+      jax.profiler.start_trace(self._folder)
+      self._runs = self._traced = True
+    with jax.profiler.StepTraceAnnotation('train', step_num=number):
+      yield
+
+  def end(self, number: int, result: Any) -> None:
+    """Ends the trace after its last step, once the step's result is there."""
+    if self._runs and number == self._steps[-1]:
+      jax.block_until_ready(result)
+      self._stop()
+
+  def _stop(self) -> None:
+    if self._runs:
+      self._runs = False
+      jax.profiler.stop_trace()
+      logging.info('steps were profiled: %s', self._folder)
 
 
 def _cut(path: pathlib.Path, last: Mapping[str, int]) -> None:

@@ -83,10 +83,12 @@ def fused_loss(
   step: RowStep,
   label_weights: LabelWeights | None = None,
 ) -> tuple[Float32[Array, ''], tuple[nnx.State, Slots]]:
-  """The loss, and the rows after a step on its mean over documents.
+  """The loss, and the rows after a step on it.
 
-  Runs on the context mesh, as streaming.head_loss. The loss has a gradient by
-  document_BD alone: of its sum over documents.
+  The step's gradient is divided by B: where documents are masked, it is the
+  smaller for it, and the others count as much as ever. Runs on the context
+  mesh, as streaming.head_loss. The loss has a gradient by document_BD alone: of
+  its sum over documents.
 
   Args:
     head: whose rows are changed.
@@ -177,7 +179,7 @@ def _shard_step(
     logits_BC = _logits(all_BD, cut, weights(cut, all_BD.dtype))
     return seen.with_chunk(logits_BC, gold, chunk_at(start, size))
 
-  loss, documents = static.loss, jnp.maximum(gold.mask_B.sum(), 1)
+  loss = static.loss
   if loss.normalised:
     loss = scan(look, Normaliser.start(len(all_BD))).over(axes, loss)
   exponents = {name: rows[name] for name in rows if name == 'exponent'}
@@ -194,8 +196,8 @@ def _shard_step(
     gradient = RowGradient(
       product(rounded_BC, all_BD, (0, 0)), column_sums(dlogits_BC)
     )
-    # Of the mean over documents.
-    gradient = jax.tree.map(lambda g: g / documents, gradient)
+    # By all rows, real or not, so that a document always counts alike.
+    gradient = jax.tree.map(lambda g: g / len(gold.mask_B), gradient)
     bits_CD = random_bits(pace.key, ids(start, size), all_BD.shape[1])
     cut, slots = _stepped(
       static, cut, carry.slots, gradient, pace, bits_CD, start

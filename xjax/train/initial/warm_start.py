@@ -78,13 +78,18 @@ def best_step(workdir: Workdir) -> int | None:
   """Step of the best checkpoint, else of the newest; None: there is none.
 
   The newest intact checkpoint knows which was the best. Should that one be
-  lost, as after damage, a warning says that the newest is used.
+  lost, a warning says that the newest is used.
   """
   steps = intact_steps(workdir.checkpoints, newest=1)
   if not steps:
     return None
   (newest,) = steps
   best = read_meta(workdir.checkpoints, newest)['best_step']
+  return chosen_step(workdir, newest, best)
+
+
+def chosen_step(workdir: Workdir, newest: int, best: int | None) -> int:
+  """The best step, or the newest where there is none or it is lost."""
   if best is None:
     return newest
   if not (workdir.checkpoints / str(best)).is_dir():

@@ -227,8 +227,8 @@ def _dense(step):
   )
   towards_LD, towards_L, slots = direction(
     step.rule,
-    dlogits_BL.T @ x_BD / REAL,
-    dlogits_BL.sum(axis=0) / REAL,
+    dlogits_BL.T @ x_BD / B,
+    dlogits_BL.sum(axis=0) / B,
     {name: np.asarray(x, np.float64) for name, x in first.slots.items()},
   )
   kernel = kernel_LD - RATE * (towards_LD + DECAY * kernel_LD)
