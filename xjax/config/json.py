@@ -21,7 +21,6 @@ from xjax.config.run import (
 )
 from xjax.config.sparse import (
   Blocks,
-  Liblinear,
   LinearTrain,
   OnDevices,
   TreeTrain,
@@ -129,7 +128,6 @@ KINDS = {
   'linear': LinearModel,
   'linear_train': LinearTrain,
   'blocks': Blocks,
-  'liblinear': Liblinear,
   'on_devices': OnDevices,
   'label_tree': TreeModel,
   'tree_train': TreeTrain,
@@ -196,6 +194,8 @@ def _dataclass(value: Any, cls: type, path: str) -> Any:
     raise ConfigError(f'{path or "config"}: expected an object, got {value!r}')
   value = dict(value)
   kind = value.pop('kind', None)
+  if kind == 'liblinear':  # a solver of earlier runs, which may be finished
+    kind, value = 'blocks', {}
   if kind is not None:
     known = KINDS.get(kind)
     if known is None or not issubclass(known, cls):

@@ -16,7 +16,6 @@ from xjax.config.run import (
 )
 from xjax.config.sparse import (
   Blocks,
-  Liblinear,
   LinearTrain,
   OnDevices,
   TreeTrain,
@@ -152,12 +151,6 @@ RANGES: dict[type, dict[str, Allowed]] = {
   SWAConfig: {'start': _NATURAL, 'every': _COUNT},
   LinearTrain: {'c': _POSITIVE, 'threshold': _AMOUNT},
   Blocks: {'eps': _POSITIVE, 'max_epochs': _COUNT, 'workers': _COUNT},
-  Liblinear: {
-    'eps': _POSITIVE,
-    'max_iter': _COUNT,
-    'batch_labels': _COUNT,
-    'workers': _COUNT,
-  },
   OnDevices: {
     'tolerance': _POSITIVE,
     'max_steps': _COUNT,

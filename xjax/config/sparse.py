@@ -28,23 +28,6 @@ class Blocks(SolverConfig):
 
 
 @dataclasses.dataclass
-class Liblinear(SolverConfig):
-  """LIBLINEAR, a label at a time, on CPUs.
-
-  Attributes:
-    eps: its tolerance.
-    max_iter: passes over the documents, at most.
-    batch_labels: labels of a part; what a killed run loses.
-    workers: processes.
-  """
-
-  eps: float = 0.1
-  max_iter: int = 1000
-  batch_labels: int = 64
-  workers: int = dataclasses.field(default=2, metadata=MAY_CHANGE)
-
-
-@dataclasses.dataclass
 class OnDevices(SolverConfig):
   """Many labels at once, on the devices of the mesh (linear/batched.py).
 

@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.preprocessing import normalize
 
 from xjax.config.run import Config
-from xjax.config.sparse import Blocks, Liblinear, OnDevices
+from xjax.config.sparse import Blocks, OnDevices
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
 from xjax.core.types import Ragged
@@ -20,7 +20,6 @@ from xjax.data.text.tfidf import split_words
 from xjax.score.linear.batched import fit_batched
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.dual import Solver
-from xjax.score.linear.liblinear import fit_liblinear
 from xjax.score.linear.part_files import PartFiles
 from xjax.score.trees.build import complete_tree
 from xjax.score.trees.config import (
@@ -78,9 +77,6 @@ def train_linear(
     case Blocks(eps, max_epochs, workers):
       solver = Solver(train.loss, train.c, eps, max_epochs)
       return flat, _fit_tree(data, flat, solver, config.seed, workers, **common)
-    case Liblinear():
-      options = dataclasses.asdict(train.solver) | problem
-      made = fit_liblinear(data.rows, data.gold, n_labels, **options)
     case OnDevices():
       options = dataclasses.asdict(train.solver) | problem
       options['mesh'] = make_mesh(config.mesh)

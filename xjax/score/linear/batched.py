@@ -1,6 +1,6 @@
 """One classifier per label, many labels at once, on all devices.
 
-The objective is that of liblinear.py. Labels are divided over the devices,
+The objective is that of dual.py. Labels are divided over the devices,
 which all hold all documents; none waits for another but between steps.
 """
 
