@@ -12,6 +12,7 @@ from xjax.config.run import Config
 from xjax.config.sparse import Blocks, OnDevices
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
+from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults
 from xjax.data.formats.taxonomy import read_taxonomy
@@ -104,15 +105,16 @@ def train_tree(
   """
   train, shape = config.train, config.model.tree
   seed = config.seed * 1000 + number
-  tree = grow_tree(
-    shape,
-    data.space,
-    data.gold,
-    lambda: _clustered_by(shape, data),
-    _parents(shape, data.space),
-    seed,
-    train.workers,
-  )
+  with Progress('clustering labels'):
+    tree = grow_tree(
+      shape,
+      data.space,
+      data.gold,
+      lambda: _clustered_by(shape, data),
+      _parents(shape, data.space),
+      seed,
+      train.workers,
+    )
   solver = Solver(train.loss, train.c, train.eps, train.max_epochs)
   return tree, _fit_tree(
     data, tree, solver, seed, train.workers, train.threshold, parts, between
