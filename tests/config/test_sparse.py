@@ -8,7 +8,7 @@ import pytest
 from xjax.config.check import check_config
 from xjax.config.json import load_config, to_json
 from xjax.config.run import Config, NeuralTrain, NoTrain, shrink
-from xjax.config.sparse import Liblinear, LinearTrain, SolverConfig, TreeTrain
+from xjax.config.sparse import Blocks, LinearTrain, SolverConfig, TreeTrain
 from xjax.core.errors import ConfigError
 from xjax.data.config import GivenFeaturesConfig, TfidfConfig
 from xjax.data.formats.synthetic import SyntheticData
@@ -72,7 +72,7 @@ FAULTS = [
   (of_trees(ClusterTree(features=BY_LENGTH)), 'tree.spherical=False; the'),
   (linear(c=-1.0), 'train.c=-1.0: must be above 0'),
   (linear(solver=SolverConfig()), 'train.solver=SolverConfig(...): must be'),
-  (linear(solver=Liblinear(workers=0)), 'solver.workers=0: must be at least'),
+  (linear(solver=Blocks(workers=0)), 'solver.workers=0: must be at least'),
   (
     dataclasses.replace(linear(), data=SyntheticData()),
     'LinearModel(...) reads TfidfConfig(...) or GivenFeaturesConfig(...)',
@@ -111,6 +111,20 @@ def test_what_is_saved_is_loaded(tree, tmp_path):
   config = of_trees(tree, loss=Loss.LOGISTIC)
   (tmp_path / 'config.json').write_text(json.dumps(to_json(config)))
   assert load_config(tmp_path / 'config.json') == config
+
+
+def test_a_solver_of_earlier_runs_is_read(tmp_path):
+  """LIBLINEAR, one label at a time; the run may be finished."""
+  saved = to_json(linear())
+  saved['train']['solver'] = {
+    'kind': 'liblinear',
+    'eps': 0.01,
+    'max_iter': 1000,
+    'batch_labels': 64,
+    'workers': 4,
+  }
+  (tmp_path / 'config.json').write_text(json.dumps(saved))
+  assert load_config(tmp_path / 'config.json') == linear(solver=Blocks())
 
 
 def test_shrunk_trees_are_small_and_read_no_file():

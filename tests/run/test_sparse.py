@@ -10,13 +10,7 @@ import pytest
 
 import xjax
 from xjax.config.run import Config, EvalConfig
-from xjax.config.sparse import (
-  Blocks,
-  Liblinear,
-  LinearTrain,
-  OnDevices,
-  TreeTrain,
-)
+from xjax.config.sparse import Blocks, LinearTrain, OnDevices, TreeTrain
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.types import ScoreKind
 from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
@@ -45,7 +39,6 @@ N_DEV, N_LABELS, HELD_OUT = 60, 100, 3
 PLT = TreeTrain(loss=Loss.LOGISTIC, c=10.0, threshold=0.01, workers=1)
 XR = TreeTrain(threshold=0.01)
 SMALL = {'arity': 4, 'max_leaf': 4}
-LIBLINEAR = Liblinear(batch_labels=10, workers=1)
 
 
 def config_of(model, train):
@@ -83,13 +76,9 @@ RUNS = {
   'complete': (TreeModel(CompleteTree(3), beam=4), XR),
   'huffman': (TreeModel(HuffmanTree(), exact=True), PLT),
   'taxonomy': (TreeModel(TaxonomyTree(), exact=True), PLT),
-  'blocks': (LinearModel(), LinearTrain()),
   'devices': (LinearModel(), LinearTrain(solver=OnDevices(chunk=64))),
-  'svm': (LinearModel(), LinearTrain(solver=LIBLINEAR)),
-  'lr': (
-    LinearModel(),
-    LinearTrain(loss=Loss.LOGISTIC, c=10.0, solver=LIBLINEAR),
-  ),
+  'svm': (LinearModel(), LinearTrain()),
+  'lr': (LinearModel(), LinearTrain(loss=Loss.LOGISTIC, c=10.0)),
 }
 
 
@@ -195,6 +184,7 @@ def test_a_run_that_is_asked_to_stop_goes_on(
 ):
   """At every second part; in the end all is the same, byte for byte."""
   config, whole = config_of(*RUNS[name]), contents(finished(name).workdir)
+  monkeypatch.setattr('xjax.score.trees.training._PART', 16)
   terminated = Terminated(monkeypatch, every=2)
   stops = 0
   while True:

@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 
 from xjax.core.types import PAD
-from xjax.select.tree_ensemble import combined
+from xjax.select import tree_scorer
 from xjax.select.tree_search import Found, Squash
+
+
+def combined(found, k, n_labels, logs, squash):
+  """What trees listed once, as one list."""
+  return tree_scorer.combined([found], k, n_labels, [logs], squash)[0]
 
 
 def lists(*rows, opened=1):
@@ -83,3 +88,27 @@ def test_scores_whose_exponentials_are_0():
 def test_nothing_is_found_at_all():
   found = combined([lists({}, {}), lists({}, {})], 2, 3, None, None)
   assert (found.ids == PAD).all() and found.ids.shape == (2, 2)
+
+
+def test_a_label_has_one_score_in_all_lists():
+  """That of the first lists, where any of these has it."""
+  one, two = lists({1: -1.0, 2: -1.5}), lists({1: -2.0})
+  # Searches of a part of the labels go deeper, or elsewhere.
+  part = [lists({2: -1.5, 3: -3.0}), lists({3: -4.0, 2: -2.0})]
+  other = [lists({3: -3.0, 0: -5.0}), lists({4: -6.0})]
+  with np.errstate(divide='ignore'):
+    logs = [None, np.log([0.0, 0, 1, 1, 1]), np.log([1.0, 1, 0, 1, 1])]
+  searched = [[one, two], part, other]
+  found = tree_scorer.combined(searched, 3, 5, logs, None)
+  assert [each.ids[0].tolist() for each in found] == [
+    [1, 2, PAD],
+    [2, 3, 4],
+    [1, 3, 0],
+  ]
+  exps = {1: [-1, -2], 2: [-1.5], 3: [-3, -4], 0: [-5], 4: [-6]}
+  wanted = {i: np.log(np.exp(each).sum() / 2) for i, each in exps.items()}
+  for each in found:
+    for label, score in zip(each.ids[0], each.scores[0]):
+      assert label == PAD or score == pytest.approx(wanted[label])
+  alone = combined([one, two], 3, 5, None, None)
+  assert alone.scores.tobytes() == found[0].scores.tobytes()

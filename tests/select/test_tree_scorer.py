@@ -5,6 +5,7 @@ import pytest
 
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.batches.sparse import SparseBatches
+from xjax.judge.predictions import Lists
 from xjax.score.trees.build import complete_tree
 from xjax.score.trees.links import Link
 from xjax.select.tree_scorer import TreeScorer
@@ -166,3 +167,29 @@ def test_rows_that_only_fill_a_batch(models, rows):
   ids, _ = scorer.topk(last, K)
   assert ids.shape == (1, 5, K)
   np.testing.assert_array_equal(ids[0, : N - 5], whole[0, 5:])
+
+
+@pytest.mark.parametrize('link', KINDS)
+@pytest.mark.parametrize('n_trees', [1, 2])
+@pytest.mark.parametrize('exact', [False, True])
+def test_a_label_has_one_score_in_all_lists_of_a_document(
+  models, rows, link, n_trees, exact
+):
+  """Slices overlap, and lists are shorter than what trees would list."""
+  scorer = scorer_of(models[:n_trees], link, exact, beam=1)
+  slices = (*SLICES, ALLOWED_L)
+  for weights in (None, WEIGHTS_L):
+    ids, scores = scorer.topk(batch_of(rows), 2, weights, slices)
+    alone = scorer.topk(batch_of(rows), 2, weights)
+    assert ids[:1].tobytes() == alone[0].tobytes()
+    assert scores[:1].tobytes() == alone[1].tobytes()
+    several = 0
+    for document in range(N):
+      own_ids, own = ids[:, document].ravel(), scores[:, document].ravel()
+      for label in set(own_ids[own_ids != PAD].tolist()):
+        listed = own[own_ids == label]
+        assert len(set(listed.tolist())) == 1
+        several += len(listed) > 1
+    assert several  # else nothing is tested
+    merged = np.sort(Lists.merged(list(map(Lists, ids, scores))).ids, axis=1)
+    assert ((np.diff(merged) > 0) | (merged[:, 1:] == PAD)).all()

@@ -1,6 +1,7 @@
 """How linear classifiers are trained, of labels and of nodes of label trees."""
 
 import dataclasses
+from typing import Any
 
 from xjax.config.run import TrainConfig
 from xjax.core.config_part import (
@@ -13,6 +14,8 @@ from xjax.core.config_part import (
 from xjax.score.config import LinearModel, TreeModel
 from xjax.score.linear.config import Loss
 
+_LIBLINEAR_ALONE = ('max_iter', 'batch_labels')
+
 
 @dataclasses.dataclass
 class SolverConfig(ConfigPart, abstract=True):
@@ -23,21 +26,16 @@ class SolverConfig(ConfigPart, abstract=True):
 class Blocks(SolverConfig):
   """LIBLINEAR's method, for sixteen labels at once, on CPUs."""
 
+  earlier_kind = 'liblinear'  # a solver that earlier runs could have
+
   eps: float = field(0.1, "LIBLINEAR's tolerance.", POSITIVE)
   max_epochs: int = field(100, 'Visits of every document, at most.', AT_LEAST_1)
   workers: int = field(2, 'Threads.', AT_LEAST_1, may_change=True)
 
-
-@dataclasses.dataclass
-class Liblinear(SolverConfig):
-  """LIBLINEAR, a label at a time, on CPUs."""
-
-  eps: float = field(0.1, 'Its tolerance.', POSITIVE)
-  max_iter: int = field(1000, 'Passes over the documents, at most.', AT_LEAST_1)
-  batch_labels: int = field(
-    64, 'Labels of a part; what a killed run loses.', AT_LEAST_1
-  )
-  workers: int = field(2, 'Processes.', AT_LEAST_1, may_change=True)
+  @classmethod
+  def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
+    """Leaves out the settings that only LIBLINEAR itself had."""
+    return {k: v for k, v in fields.items() if k not in _LIBLINEAR_ALONE}
 
 
 @dataclasses.dataclass

@@ -10,6 +10,7 @@ from absl import logging
 import numpy as np
 
 from xjax.core.errors import ConfigError
+from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_files import with_features
 from xjax.data.files.json_lines import Fields
@@ -135,10 +136,12 @@ def load_corpus(
   if data.abstract:
     raise ConfigError(f'data: no corpus is read from {type(data).__name__}')
   # A label space of our own making depends on train, dev and test too.
-  raw = data.read(splits or (), splits is None or space is None)
+  with Progress('reading documents'):
+    raw = data.read(splits or (), splits is None or space is None)
   names = choose_splits(raw.source, raw.splits, splits or (), splits is None)
   corpus = build_corpus(raw, data, seed, space, names)
-  corpus = with_features(corpus, data)
+  with Progress('reading features of documents'):
+    corpus = with_features(corpus, data)
   if splits is None:
     for name in USUAL:
       if name not in names:

@@ -7,10 +7,10 @@ import pathlib
 from typing import Any
 
 import numpy as np
-import tqdm
 
 from xjax.core.atomic import atomic_write, write_json
 from xjax.core.distributed import all_rows, is_host0
+from xjax.core.progress import progress
 from xjax.core.types import PAD, Batch, ScoreKind, Scorer
 from xjax.data.schema import LabelSpace, Split
 from xjax.judge.judge import INTERVALS
@@ -51,7 +51,7 @@ def predict(
   ids = np.full(shape, PAD, np.int32)
   scores = np.full(shape, -np.inf, np.float32)
   seen = np.zeros(len(split), np.int64)
-  for batch in progress(batches, f'judging {split.name}'):
+  for batch in shown_batches(batches, f'judging {split.name}'):
     lists = scorer.topk(batch, depth, slices=tuple(masks.values()))
     doc_B, ids_GBK, scores_GBK = all_rows(batch.doc_B, *lists)
     real_B = doc_B != PAD
@@ -79,11 +79,9 @@ def predict(
   return dataclasses.replace(found, assigned_above=scorer.assigned_above)
 
 
-def progress(batches: Iterable[Batch], what: str) -> Iterable[Batch]:
-  """The batches, with a bar that shows how far they are."""
-  # disable=None: a bar on a terminal, nothing elsewhere.
-  off = None if is_host0() else True
-  return tqdm.tqdm(batches, what, leave=False, disable=off, unit='batch')
+def shown_batches(batches: Iterable[Batch], what: str) -> Iterable[Batch]:
+  """The batches; the first process says how far they are."""
+  return progress(batches, what, unit='batch', quiet=not is_host0())
 
 
 def _predictions(

@@ -10,6 +10,7 @@ import numpy as np
 
 from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.progress import Progress
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.formats.synthetic import SyntheticData
@@ -187,7 +188,8 @@ def evaluate_files(files: JudgeFiles, asked: Asked) -> Evaluation:
   given = files.train_labels is not None
   train_gold = functools.partial(read_train_gold, files) if given else None
   criteria = asked.criteria(predictions, weights_L, (), train_gold)
-  metrics = judge(predictions, criteria)
+  with Progress('computing metrics'):
+    metrics = judge(predictions, criteria)
   prior = _prior(predictions, prior_criteria(criteria))
   return Evaluation(predictions, criteria, metrics, prior, None)
 

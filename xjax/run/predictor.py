@@ -5,11 +5,11 @@ import dataclasses
 from typing import NamedTuple
 
 import numpy as np
-import tqdm
 
 from xjax.config.run import Config
 from xjax.core.config_part import kinds
 from xjax.core.errors import ConfigError
+from xjax.core.progress import progress
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.config import FeatureFilesConfig
@@ -70,7 +70,7 @@ def attention_of(
   at_NKW = np.full(shape, np.iinfo(np.int32).max, np.int32)
   weights_NKW = np.zeros(shape, np.float32)
   first = [np.zeros(0, np.float32)] * min(n_first, len(ids_NK))
-  for batch in tqdm.tqdm(batches, 'explaining', leave=False, disable=None):
+  for batch in progress(batches, 'explaining', unit='batch'):
     alpha_BKT = scorer.attention(batch, ids_NK[batch.doc_B])
     at_BKW = np.argsort(-alpha_BKT, axis=2, kind='stable')[:, :, : shape[2]]
     found = at_BKW.shape[2]

@@ -14,6 +14,7 @@ from xjax.config.sparse import OnDevices
 from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.draft import TRAIN
@@ -181,7 +182,8 @@ class SparseFit:
       tree, weights = train_tree(self.config, data, number, parts, between)
     barrier('xjax:trained')  # nobody still looks for the file, or for parts
     if is_host0():
-      save_tree(path, tree, weights)
+      with Progress(f'writing {path.name}'):
+        save_tree(path, tree, weights)
     barrier('xjax:saved')
     logging.info('%s: %s; %d weights', path.name, tree, len(weights.values))
 
@@ -211,7 +213,8 @@ def _saved_inputs(
 
 def _searches(folder: Workdir, config: Config) -> list[TreeSearch]:
   link = _link(config)
-  return [TreeSearch(*load_tree(path), link) for path in _files(folder, config)]
+  with Progress('reading the model'):
+    return [TreeSearch(*load_tree(p), link) for p in _files(folder, config)]
 
 
 def _check_sizes(

@@ -9,9 +9,10 @@ from scipy import sparse
 from sklearn.preprocessing import normalize
 
 from xjax.config.run import Config
-from xjax.config.sparse import Blocks, Liblinear, OnDevices
+from xjax.config.sparse import Blocks, OnDevices
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh
+from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults
 from xjax.data.formats.taxonomy import read_taxonomy
@@ -20,7 +21,6 @@ from xjax.data.text.tfidf import split_words
 from xjax.score.linear.batched import fit_batched
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.dual import Solver
-from xjax.score.linear.liblinear import fit_liblinear
 from xjax.score.linear.part_files import PartFiles
 from xjax.score.trees.build import complete_tree
 from xjax.score.trees.config import (
@@ -78,9 +78,6 @@ def train_linear(
     case Blocks(eps, max_epochs, workers):
       solver = Solver(train.loss, train.c, eps, max_epochs)
       return flat, _fit_tree(data, flat, solver, config.seed, workers, **common)
-    case Liblinear():
-      options = dataclasses.asdict(train.solver) | problem
-      made = fit_liblinear(data.rows, data.gold, n_labels, **options)
     case OnDevices():
       options = dataclasses.asdict(train.solver) | problem
       options['mesh'] = make_mesh(config.mesh)
@@ -108,15 +105,16 @@ def train_tree(
   """
   train, shape = config.train, config.model.tree
   seed = config.seed * 1000 + number
-  tree = grow_tree(
-    shape,
-    data.space,
-    data.gold,
-    lambda: _clustered_by(shape, data),
-    _parents(shape, data.space),
-    seed,
-    train.workers,
-  )
+  with Progress('clustering labels'):
+    tree = grow_tree(
+      shape,
+      data.space,
+      data.gold,
+      lambda: _clustered_by(shape, data),
+      _parents(shape, data.space),
+      seed,
+      train.workers,
+    )
   solver = Solver(train.loss, train.c, train.eps, train.max_epochs)
   return tree, _fit_tree(
     data, tree, solver, seed, train.workers, train.threshold, parts, between

@@ -19,7 +19,7 @@ from xjax.judge.calibration import Method
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.label_costs import read_label_costs
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import progress
+from xjax.judge.predict import shown_batches
 from xjax.judge.predictions import Lists, Predictions
 from xjax.run.judging import DEV
 from xjax.run.predictor import Predictor
@@ -281,7 +281,7 @@ def _batches_of(
       documents = documents.some(rows_N)
     else:
       documents = _Some(documents, rows_N)
-    return progress(predictor.text_batches(documents, given), what)
+    return shown_batches(predictor.text_batches(documents, given), what)
 
   return batches_of
 

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Sequence
 import concurrent.futures
+import dataclasses
 import functools
+from typing import Self
 
 import numpy as np
 from scipy import sparse
 
-from xjax.core.types import AS_LOGITS, Batch, ScoreKind
+from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind
 from xjax.data.batches.sparse import batch_rows
 from xjax.score.trees.links import Link
-from xjax.select.tree_ensemble import combined
 from xjax.select.tree_search import Found, Squash, TreeSearch
 
 _DEEPER = 4  # times k, what each tree of an ensemble lists
@@ -19,8 +20,8 @@ _DEEPER = 4  # times k, what each tree of an ensemble lists
 class TreeScorer:
   """Top-k of label trees over sparse features (a core.types.Scorer).
 
-  Of several trees the score is the mean of the exponentials of their scores,
-  where a label that a tree does not find counts as 0.
+  The score of several trees is the mean of the exponentials of their scores
+  (combined).
 
   Attributes:
     score_kind: LOGIT of probabilistic trees and of logistic one-vs-all, else
@@ -71,7 +72,8 @@ class TreeScorer:
   ) -> tuple[np.ndarray, np.ndarray]:
     """As core.types.Scorer; each slice is a search of its own.
 
-    Lists of a beam may be short: labels that it did not come to are not there.
+    A label has the same score in every list of a document. Lists of a beam may
+    be short: labels that the beam did not come to are not in them.
     """
     rows = batch_rows(batch, self._searches[0].weights.n_features)
     if np.ndim(allowed) == 2:
@@ -103,7 +105,7 @@ class TreeScorer:
       log_weights_L,
       *(self._only(log_weights_L, each) for each in slices),
     ]
-    found = [self._found(rows, k, each, squash) for each in logs]
+    found = self._found(rows, k, logs, squash)
     ids_GBK = np.stack([each.ids for each in found])
     keys_GBK = np.stack([each.keys for each in found])
     if weights is None and self._link is Link.SIGMOID:
@@ -128,16 +130,18 @@ class TreeScorer:
     self,
     rows: sparse.csr_array,
     k: int,
-    log_weights_L: np.ndarray | None,
+    logs: Sequence[np.ndarray | None],
     squash: Squash | None,
-  ) -> Found:
-    if len(self._searches) == 1:
-      return self._search(self._searches[0], rows, k, log_weights_L, squash)
-    found = [
-      self._search(each, rows, _DEEPER * k, log_weights_L, squash)
-      for each in self._searches
+  ) -> list[Found]:
+    """The lists for each of several arrays of log weights."""
+    depth = k if len(self._searches) == 1 else _DEEPER * k
+    lists = [
+      [self._search(each, rows, depth, log, squash) for each in self._searches]
+      for log in logs
     ]
-    return combined(found, k, self.n_labels, log_weights_L, squash)
+    if len(self._searches) == 1:
+      return [of_tree for (of_tree,) in lists]
+    return combined(lists, k, self.n_labels, logs, squash)
 
   def _search(
     self,
@@ -159,6 +163,114 @@ class TreeScorer:
       if start < end
     ]
     return Found.joined([each.result() for each in done])
+
+
+def combined(
+  lists: Sequence[Sequence[Found]],
+  k: int,
+  n_labels: int,
+  logs: Sequence[np.ndarray | None],
+  squash: Squash | None,
+) -> list[Found]:
+  """The k best labels by the mean of the exponentials of trees' scores.
+
+  A label that a tree does not list has an exponential of 0 there. The mean is
+  over the first lists where any of these has the label, so that it does not
+  depend on what else was searched; else over all other lists of the tree. So a
+  label has one score for each document.
+
+  Args:
+    lists: for each array of log weights, what each tree listed for the same N
+      documents.
+    k: length of the combined lists.
+    n_labels: L.
+    logs: float64 [L], added to the logarithm of the mean; None: 0.
+    squash: what is done to that logarithm before.
+
+  Returns:
+    Lists for each array of log weights.
+  """
+  first, *others = lists
+  scores = _Scores.of([[each] for each in first], n_labels)
+  best = [scores.best(len(first[0].ids), k, logs[0], squash)]
+  if others:
+    scores = scores.and_others(_Scores.of(list(zip(*others)), n_labels))
+    size = len(first[0].ids)
+    best += [scores.best(size, k, each, squash) for each in logs[1:]]
+  for one, of_trees in zip(best, lists, strict=True):
+    one.opened[:] = sum(each.opened for each in of_trees)
+  return best
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Scores:
+  """Logarithms of the means over trees.
+
+  Attributes:
+    cells: int64 [M], document times n_labels plus label, ascending or not.
+    means: float64 [M].
+    n_labels: L.
+  """
+
+  cells: np.ndarray
+  means: np.ndarray
+  n_labels: int
+
+  @classmethod
+  def of(cls, trees: Sequence[Sequence[Found]], n_labels: int) -> Self:
+    """The scores of the labels in any of the lists that each tree has."""
+    of_trees = [_cells(each, n_labels) for each in trees]
+    cells, listed = (np.concatenate(each) for each in zip(*of_trees))
+    cells, which = np.unique(cells, return_inverse=True)
+    # Beside the best of a label's scores: their exponentials may all be 0.
+    best_score = np.full(len(cells), -np.inf)
+    np.maximum.at(best_score, which, listed)
+    sums = np.bincount(which, np.exp(listed - best_score[which]), len(cells))
+    return cls(cells, best_score + np.log(sums / len(trees)), n_labels)
+
+  def and_others(self, others: '_Scores') -> '_Scores':
+    """With the scores of labels that have none here."""
+    new = ~np.isin(others.cells, self.cells)
+    return dataclasses.replace(
+      self,
+      cells=np.append(self.cells, others.cells[new]),
+      means=np.append(self.means, others.means[new]),
+    )
+
+  def best(
+    self,
+    n: int,
+    k: int,
+    log_weights_L: np.ndarray | None,
+    squash: Squash | None,
+  ) -> Found:
+    """The best labels of n documents."""
+    document, label = np.divmod(self.cells, self.n_labels)
+    keys = squash(self.means) if squash else self.means
+    if log_weights_L is not None:
+      keys = log_weights_L[label] + keys
+    order = np.lexsort((label, -keys, document))
+    order = order[keys[order] > -np.inf]
+    document = document[order]
+    rank = np.arange(len(order)) - np.searchsorted(document, document)
+    top = rank < k
+    order, at = order[top], (document[top], rank[top])
+    found = Found.none(n, k)
+    found.ids[at], found.keys[at] = label[order], keys[order]
+    found.scores[at] = self.means[order]
+    return found
+
+
+def _cells(
+  lists: Sequence[Found], n_labels: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """The cells of _Scores in any of a tree's lists, each once, and scores."""
+  ids = np.concatenate([each.ids for each in lists], axis=1)
+  scores = np.concatenate([each.scores for each in lists], axis=1)
+  document, place = np.nonzero(ids != PAD)
+  cells = document * np.int64(n_labels) + ids[document, place]
+  cells, at = np.unique(cells, return_index=True)
+  return cells, scores[document[at], place[at]]
 
 
 def _logits(logs: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError, DataError
+from xjax.core.progress import progress
 from xjax.core.share import WHOLE, Share
 from xjax.core.types import Ragged
 from xjax.data.batches.dense import (
@@ -311,7 +312,7 @@ def fit_vocabulary(split: Split, data: DataConfig) -> Vocabulary:
   """The vocabulary of a training split."""
   texts = (
     text
-    for row in range(len(split))
+    for row in progress(range(len(split)), 'words of train')
     for text in _texts(split.documents[row], data.tokens.by_zone)
   )
   return Vocabulary.fit(texts, data.tokens)

@@ -6,10 +6,10 @@ import dataclasses
 
 import numpy as np
 from scipy import sparse
-import tqdm
 
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError
+from xjax.core.progress import Progress
 from xjax.core.share import own_share
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_rows import FeatureRows
@@ -72,11 +72,11 @@ class SparseInputs(abc.ABC):
     """The features of all documents of a split, float32 [N, D]."""
     features, rows = self.features(split.documents), np.arange(len(split))
     title = f'features of {split.name}'
-    with tqdm.tqdm(rows, title, disable=None, delay=2) as bar:
+    with Progress(title, len(rows)) as shown:
       parts = []
       for start in range(0, max(1, len(rows)), _CHUNK):
         parts.append(features(rows[start : start + _CHUNK]))
-        bar.update(parts[-1].shape[0])
+        shown.update(parts[-1].shape[0])
     return sparse.vstack(parts, format='csr')
 
   def _once(self, features: Features, gold: Ragged) -> SparseBatches:

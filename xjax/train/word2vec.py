@@ -12,10 +12,10 @@ from typing import Any
 from absl import logging
 from gensim.models import Word2Vec
 import numpy as np
-import tqdm
 
 from xjax.core.atomic import write_json, write_npz
 from xjax.core.errors import DAMAGE, ConfigError, DataError
+from xjax.core.progress import progress
 from xjax.core.types import Ragged
 from xjax.data.formats.contract import DataConfig
 from xjax.data.load import load_corpus
@@ -269,8 +269,7 @@ def _settings(training: WordTraining, split: Split) -> dict[str, object]:
 def _first_state(split: Split, training: WordTraining) -> WordState:
   """The words that get vectors, and the vectors that training begins with."""
   counts = collections.Counter()
-  rows = tqdm.trange(len(split), desc='words', disable=None, delay=2)
-  for row in rows:
+  for row in progress(range(len(split)), 'words of train'):
     counts.update(split_words(split.documents[row].text()))
   kept = [(-n, w) for w, n in counts.items() if n >= training.min_count]
   if not kept:
@@ -370,7 +369,7 @@ class _Texts:
 
   def __iter__(self) -> Iterator[list[str]]:
     rows = range(len(self._tokens))
-    for row in tqdm.tqdm(rows, desc=self._title, disable=None, leave=False):
+    for row in progress(rows, self._title):
       ids = self._tokens[row]
       words = self._words[ids[ids >= FIRST_WORD_ID] - FIRST_WORD_ID].tolist()
       for start in range(0, len(words), _PIECE):

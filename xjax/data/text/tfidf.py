@@ -14,11 +14,11 @@ import re
 import numpy as np
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
-import tqdm
 
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DAMAGE, DataError
+from xjax.core.progress import Progress, progress
 from xjax.data.config import TfidfConfig
 
 # As scikit-learn's TfidfVectorizer has it, but without stepping back.
@@ -107,7 +107,7 @@ class _Corpus:
     known: dict[str, int] = defaultdict()
     known.default_factory = known.__len__
     ids, ends = array('i'), array('q')
-    for text in tqdm.tqdm(texts, 'words of train', disable=None, delay=2):
+    for text in progress(texts, 'words of train'):
       ids.extend(map(known.__getitem__, split_words(text, first_words)))
       ends.append(len(ids))
     ends = np.asarray(ends, np.int64)
@@ -210,7 +210,8 @@ class Tfidf:
     Raises:
       DataError: none is left.
     """
-    counts = frequent_ngrams(texts, config)
+    with Progress('counting n-grams'):
+      counts = frequent_ngrams(texts, config)
     if not counts:
       raise DataError(
         f'no n-gram of {config.min_ngram} to {config.max_ngram} words is in at '

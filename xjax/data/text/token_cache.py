@@ -18,10 +18,10 @@ from typing import IO, Protocol
 
 from absl import logging
 import numpy as np
-import tqdm
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import UserError
+from xjax.core.progress import progress
 from xjax.core.types import Ragged
 from xjax.data.formats.contract import DataConfig
 from xjax.data.schema import Document, Split
@@ -195,14 +195,9 @@ def _write(
   """Writes a split's ids as they come, so that memory holds no split."""
   checksum = hashlib.sha256(key)
   lengths = np.zeros(len(split), _INT32)
-  rows = tqdm.tqdm(
-    encoded(split.documents[row] for row in range(len(split))),
-    total=len(split),
-    desc=f'tokens of {split.name}',
-    disable=None,
-    delay=2,
-  )
-  for row, ids in enumerate(rows):
+  rows = encoded(split.documents[row] for row in range(len(split)))
+  shown = progress(rows, f'tokens of {split.name}', total=len(split))
+  for row, ids in enumerate(shown):
     lengths[row] = len(ids)
     _put(file, checksum, ids.astype(_INT32, copy=False))
   _put(file, checksum, lengths)

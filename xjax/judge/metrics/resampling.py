@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import tqdm
 
+from xjax.core.progress import Progress
 from xjax.judge.metrics.reweighing import Reweighing
 
 # Numbers of a block, at most: counts per label should stay in a core's cache,
@@ -67,7 +67,7 @@ def resample(
     weighings: of the same N documents, which get the same weights.
     columns: yields weights [N], of a replicate each, without end.
     n_replicates: how many.
-    what: says the progress bar, on a terminal.
+    what: says the progress.
 
   Returns:
     For each of weighings: name -> float64 [n_replicates].
@@ -76,10 +76,7 @@ def resample(
   size = block_size(n_docs, max(w.n_found for w in weighings), n_replicates)
   weights_NR = np.zeros((n_docs, size), np.int32)
   blocks: list[list[dict[str, np.ndarray]]] = [[] for _ in weighings]
-  # disable=None: a bar on a terminal, nothing elsewhere.
-  with tqdm.tqdm(
-    total=n_replicates, desc=what, leave=False, disable=None
-  ) as progress:
+  with Progress(what, n_replicates) as shown:
     for start in range(0, n_replicates, size):
       n = min(size, n_replicates - start)
       for i in range(n):  # the columns after them are cut off below
@@ -89,7 +86,7 @@ def resample(
         block.append(
           {name: np.broadcast_to(row, size)[:n] for name, row in sums.items()}
         )
-      progress.update(n)
+      shown.update(n)
   return [
     {name: np.concatenate([part[name] for part in block]) for name in block[0]}
     for block in blocks

@@ -1,6 +1,6 @@
 """One classifier per label, many labels at once, on all devices.
 
-The objective is that of liblinear.py. Labels are divided over the devices,
+The objective is that of dual.py. Labels are divided over the devices,
 which all hold all documents; none waits for another but between steps.
 """
 
@@ -11,10 +11,10 @@ import jax
 from jax.experimental import multihost_utils
 import numpy as np
 from scipy import sparse
-import tqdm
 
 from xjax.core import distributed
 from xjax.core.errors import DataError
+from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.score.linear.chunk_trainer import (
   UNCONVERGED,
@@ -125,15 +125,9 @@ def _train_missing(
   """Puts parts where there are none, and keeps them."""
   left = [at for at, part in enumerate(found) if part is None]
   n_labels, n_left = sum(map(len, chunks)), sum(len(chunks[at]) for at in left)
-  with tqdm.tqdm(
-    total=n_labels,
-    initial=n_labels - n_left,
-    desc='labels',
-    unit='label',
-    disable=None,
-  ) as bar:
+  with Progress('training labels', n_labels, done=n_labels - n_left) as shown:
     for at in left:
-      found[at] = trainer.train(chunks[at], bar)
+      found[at] = trainer.train(chunks[at], shown)
       if jax.process_index() == 0:
         parts.save(_name(at), found[at])
   distributed.barrier('parts')  # all are there from now on

@@ -16,9 +16,9 @@ from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec as P
 import numpy as np
 from scipy import sparse
-import tqdm
 
 from xjax.core.errors import ConfigError
+from xjax.core.progress import Progress
 from xjax.core.types import PAD
 from xjax.score.heads.contract import ALL_DEVICES
 from xjax.score.linear.classifiers import Classifiers
@@ -116,7 +116,7 @@ class ChunkTrainer:
     self._width = -(-width // devices) * devices
     self._programs = _programs(mesh, rows.shape[1] + 1)
 
-  def train(self, of_labels: list[np.ndarray], bar: tqdm.tqdm) -> Part:
+  def train(self, of_labels: list[np.ndarray], shown: Progress) -> Part:
     """The part of a chunk, of labels that these documents have."""
     state = self._begin(of_labels)
     shape = state.weights_DC.shape[0], len(of_labels)
@@ -129,7 +129,7 @@ class ChunkTrainer:
         self._documents, state, self._goal, self._settings.tolerance
       )
       most, still = map(int, jax.device_get(self._programs.left(state.done_C)))
-      bar.update(left - still)
+      shown.update(left - still)
       left = still
       if not left:
         break
@@ -137,7 +137,7 @@ class ChunkTrainer:
       if most <= width // 2 and width // 2 >= _NARROWEST:
         _put_weights(state, weights_DC)
         state = self._programs.halve(state)
-    bar.update(left)
+    shown.update(left)
     _put_weights(state, weights_DC)
     found = Classifiers.pruned(
       weights_DC[:-1], weights_DC[-1], self._settings.threshold

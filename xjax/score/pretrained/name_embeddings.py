@@ -8,8 +8,8 @@ from flax import nnx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tqdm
 
+from xjax.core.progress import progress
 from xjax.core.types import Ragged
 from xjax.data.schema import Label
 from xjax.data.text.subwords import Subwords
@@ -64,7 +64,7 @@ class NameEncoder:
     run = jax.jit(functools.partial(_embedded, graphdef))
     found = np.zeros((len(names), self.bert.dim), np.float32)
     starts = range(0, len(names), _ROWS)
-    for start in tqdm.tqdm(starts, 'label names', disable=None, delay=2):
+    for start in progress(starts, 'label names', unit='batch'):
       rows = order[start : start + _ROWS]
       lengths = np.ones(_ROWS, np.int32)
       lengths[: len(rows)] = tokens.lengths[rows]

@@ -7,9 +7,9 @@ import threading
 
 import numpy as np
 from scipy import sparse
-import tqdm
 
 from xjax.core.errors import UserError
+from xjax.core.progress import Progress
 from xjax.core.types import Ragged
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.classifiers import Classifiers, bias_of_last
@@ -76,8 +76,8 @@ def fit_tree(
     )
 
   names, lowest, n_weights, norm = [], [], 0, largest_norm(rows)
-  bar = tqdm.tqdm(total=len(tree) - 1, desc='nodes', leave=False, disable=None)
-  with concurrent.futures.ThreadPoolExecutor(workers) as pool, bar:
+  shown = Progress('training nodes', len(tree) - 1)
+  with concurrent.futures.ThreadPoolExecutor(workers) as pool, shown:
     for part in _parts(tree):
       names.append(f'nodes-{part[0].first}-{part[-1].last}')
       arrays = parts.load(names[-1])
@@ -89,9 +89,10 @@ def fit_tree(
         made = Classifiers.of_arrays(arrays)
       lowest.append(made.lowest(norm))
       n_weights += made.weights.nnz
-      bar.update(made.n_labels)
+      shown.update(made.n_labels)
   whole = _whole_blocks(names, parts, tree.columns)
-  weights = BlockWeights.of(whole, tree.columns, n_weights)
+  with Progress('laying weights out'):
+    weights = BlockWeights.of(whole, tree.columns, n_weights)
   unseen_C = documents.lengths[1:] == 0
   bias_C = bias_of_last(weights.bias, np.concatenate(lowest), unseen_C)
   return dataclasses.replace(weights, bias=bias_C)
