@@ -23,9 +23,12 @@ from xjax.judge.metrics.label_sums import (
   named_sums,
 )
 from xjax.judge.metrics.measures import Measure
-from xjax.judge.metrics.propensity import KINDS as PROPENSITY_KINDS
 from xjax.judge.metrics.protocols import Protocol
-from xjax.judge.metrics.ranking import KINDS as RANKING_KINDS, R_PRECISION
+from xjax.judge.metrics.ranking import (
+  KINDS as RANKING_KINDS,
+  PROPENSITY_KINDS,
+  R_PRECISION,
+)
 from xjax.judge.metrics.sums import (
   DOCUMENTS,
   WITH_GOLD,

@@ -11,19 +11,19 @@ import numpy as np
 from xjax.core.types import PAD
 from xjax.judge.evidence import Evidence
 from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.f1 import f_beta
 from xjax.judge.metrics.label_sums import GOLD
+from xjax.judge.metrics.labels import f_beta
 from xjax.judge.metrics.measures import Entropy, Measure
 from xjax.judge.metrics.outcomes import Decisions, Outcomes
 from xjax.judge.metrics.ranking import hits
 from xjax.judge.metrics.resampling import (
+  Reweighing,
   draws,
   leave_outs,
   n_groups,
   resample,
   swaps,
 )
-from xjax.judge.metrics.reweighing import Reweighing
 from xjax.judge.metrics.significance import Interval, interval
 from xjax.judge.metrics.sums import is_term
 from xjax.judge.slice import Slice

@@ -18,6 +18,7 @@ from xjax.data.formats.eurlex57k.records import read_concepts
 from xjax.data.formats.taxonomy import read_taxonomy
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
+from xjax.judge.metrics.diversity import co_occurrence, descriptor_vectors
 from xjax.judge.metrics.label_sums import LabelForm
 from xjax.judge.metrics.protocols import PROTOCOLS, XJAX, Protocol
 from xjax.judge.predictions import Predictions
@@ -168,14 +169,8 @@ class Asked:
     described: Mapping[str, Label],
     train_gold: Callable[[], Ragged] | None,
   ) -> scipy.sparse.csr_array | None:
-    # scikit-learn takes a second to import: only where it is asked for.
     if self.similarity is Similarity.NONE:
       return None
-    from xjax.judge.metrics.label_vectors import (
-      co_occurrence,
-      descriptor_vectors,
-    )
-
     if self.similarity is Similarity.CO_OCCURRENCE:
       if train_gold is None:
         raise ConfigError('--similarity=co_occurrence needs --train_labels')

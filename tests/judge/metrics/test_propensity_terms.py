@@ -8,8 +8,12 @@ import pytest
 
 from xjax.core.types import PAD
 from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.propensity import KINDS, propensity_terms, weights_of
-from xjax.judge.metrics.ranking import Ranked
+from xjax.judge.metrics.ranking import (
+  PROPENSITY_KINDS,
+  Ranked,
+  propensity_terms,
+  weights_of,
+)
 
 WEIGHTS = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
 IDS = np.array([[1, 0, 4], [3, PAD, PAD], [2, 1, 0], [0, 1, 2]], np.int32)
@@ -28,7 +32,7 @@ def terms(ids=IDS, gold=GOLD, weights=WEIGHTS, ks=(1, 3)):
 
 def test_by_hand():
   found = terms()
-  assert set(found) == set(KINDS)
+  assert set(found) == set(PROPENSITY_KINDS)
   # The first: gold 1, 2, 4 weigh 2, 4, 16; hits are 1 first and 4 third.
   first = {name: values[0].tolist() for name, values in found.items()}
   whole = 1 + 1 / LOG3 + 1 / 2
@@ -55,7 +59,7 @@ def test_short_lists_and_few_gold():
   # The ideal list has two, however large k is.
   assert second['w-nDCG'] == [8, pytest.approx(8 / (1 + 1 / LOG3))]
   # Gold, and none of it found.
-  assert all(found[name][3].tolist() == [0, 0] for name in KINDS[:1])
+  assert all(found[name][3].tolist() == [0, 0] for name in PROPENSITY_KINDS[:1])
   assert found['w-best'][3].tolist() == [8, 8]
   assert found['PSR-best'][3].tolist() == [1, 1]
 

@@ -7,8 +7,9 @@ from jax.sharding import AxisType
 import numpy as np
 import pytest
 
+from tests.judge.reference import documents as reference
 from xjax.core.types import PAD
-from xjax.judge.metrics import reference, sums
+from xjax.judge.metrics import sums
 from xjax.judge.metrics.measures import document_measures
 from xjax.judge.metrics.ranking import hits
 from xjax.judge.metrics.sums import WITH_GOLD, Documents, Form, Sums

@@ -9,8 +9,13 @@ from xjax.core.types import Ragged
 from xjax.judge.metrics import resampling
 from xjax.judge.metrics.label_sums import LabelForm
 from xjax.judge.metrics.outcomes import Decisions, Outcomes
-from xjax.judge.metrics.resampling import block_size, draws, resample, swaps
-from xjax.judge.metrics.reweighing import Reweighing
+from xjax.judge.metrics.resampling import (
+  Reweighing,
+  block_size,
+  draws,
+  resample,
+  swaps,
+)
 
 
 def take(columns, n):

@@ -9,8 +9,11 @@ import pytest
 from xjax.core.types import PAD
 from xjax.judge.metrics import sums
 from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.propensity import KINDS as PROPENSITY_KINDS
-from xjax.judge.metrics.ranking import KINDS as RANKING_KINDS, R_PRECISION
+from xjax.judge.metrics.ranking import (
+  KINDS as PROPENSITY_KINDS,
+  KINDS as RANKING_KINDS,
+  R_PRECISION,
+)
 from xjax.judge.metrics.sums import (
   DOCUMENTS,
   WITH_GOLD,

@@ -10,14 +10,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 import numpy as np
 
-from xjax.judge.metrics.coverage import (
+from xjax.judge.metrics.exact import exact
+from xjax.judge.metrics.labels import (
   covered,
   covered_sample,
   covered_share,
   entropy_part,
+  f_beta,
+  precision,
+  recall,
 )
-from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.f1 import f_beta, precision, recall
 
 # By training documents, from and to (None: no end); the paper on binned
 # macro-F1, section 4, begins at 1.

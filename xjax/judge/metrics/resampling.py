@@ -1,11 +1,203 @@
 """Sums of many replicates: of drawn documents, or of exchanged outputs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+import dataclasses
+import functools
+from functools import partial
 
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 import numpy as np
 import tqdm
 
-from xjax.judge.metrics.reweighing import Reweighing
+from xjax.judge.metrics.exact import exact
+from xjax.judge.metrics.label_sums import (
+  GOLD_LABELS,
+  UP_TO_LARGEST,
+  LabelForm,
+  LabelTable,
+  label_sums,
+)
+from xjax.judge.metrics.outcomes import Counts, Outcomes, Slots
+
+_F1 = 'F1'  # the kind that is summed per bin as well
+_ONE = LabelTable.of(np.ones(1, bool), {})
+
+
+class Reweighing:
+  """Sums as functions of the documents' weights.
+
+  Attributes:
+    n_docs: N.
+    n_found: labels that are counted one by one.
+  """
+
+  def __init__(self, names: Collection[str], before: Outcomes, after: Outcomes):
+    """Prepares the sums.
+
+    Args:
+      names: of the sums, all of them terms or fixed in the outcomes, or sums
+        over labels.
+      before: outcomes of the documents of weight 0; in a bootstrap
+        after.none().
+      after: those of weight 1, of the same documents. A weight of w adds w
+        times the difference to the sums and counts per label.
+    """
+    self.n_docs, self._names, self._form = len(after), names, after.form
+    self._fixed = {n: v for n, v in after.fixed.items() if n in names}
+    self._terms = [name for name in after.terms if name in names]
+    first_MN, last_MN = (
+      np.zeros((len(self._terms), self.n_docs)) for _ in range(2)
+    )
+    for i, name in enumerate(self._terms):
+      first_MN[i], last_MN[i] = before.terms[name], after.terms[name]
+    self._base_M1 = first_MN.sum(1, keepdims=True)
+    self._change_MN = np.subtract(last_MN, first_MN, out=last_MN)
+    self._largest = {
+      f'{UP_TO_LARGEST}{end}': (
+        before.up_to_largest(end),
+        after.up_to_largest(end),
+      )
+      for end in after.sets
+      if f'{UP_TO_LARGEST}{end}' in names
+    }
+    wanted = {end: _wanted(names, end, after) for end in after.sets}
+    ends = [end for end, (kinds, _) in wanted.items() if kinds]
+    slots = Slots.of(before, after, ends, GOLD_LABELS in names)
+    self.n_found = slots.n_found
+    self._gold = slots.counts(before.golden, after.golden, slots.n_gold)
+    self._sets = {
+      end: _SetSums.of(slots, *wanted[end], before, after, end) for end in ends
+    }
+
+  def sums(self, weights_NR: np.ndarray) -> dict[str, np.ndarray | int | float]:
+    """Name -> float64 [R], or a number where it is the same in all.
+
+    Args:
+      weights_NR: int32, of the documents in each of R replicates.
+    """
+    rows_MR = self._base_M1 + self._change_MN @ weights_NR.astype(np.float64)
+    found = {**self._fixed, **dict(zip(self._terms, rows_MR, strict=True))}
+    for name, (before_N, after_N) in self._largest.items():
+      largest_NR = np.where(weights_NR > 0, after_N[:, None], before_N[:, None])
+      found[name] = largest_NR.max(0).astype(np.float64)
+    if not self._sets and GOLD_LABELS not in self._names:
+      return found
+    gold_GR = self._gold.at(weights_NR)
+    if GOLD_LABELS in self._names:
+      found[GOLD_LABELS] = np.count_nonzero(gold_GR, 0).astype(np.float64)
+    gold_HR = gold_GR[: self.n_found]
+    with exact():
+      # All are under way before the first is waited for.
+      totals = {
+        name: rows_FR
+        for end, each in self._sets.items()
+        for name, rows_FR in each.totals(
+          weights_NR, gold_HR, self._form, end
+        ).items()
+      }
+      for names, rows_FR in totals.items():
+        found |= zip(names, np.asarray(rows_FR), strict=True)
+    return found
+
+
+def _wanted(
+  names: Collection[str], end: str, outcomes: Outcomes
+) -> tuple[list[str], list[str]]:
+  """The kinds of sums over labels that are asked for, and the bins of F1."""
+  bins = [b for b in outcomes.bins if f'{_F1}{end}[{b}]' in names]
+  asked = {kind for kind in _kinds(outcomes.form) if f'{kind}{end}' in names}
+  asked -= {UP_TO_LARGEST} | {
+    kind for kind in asked if f'{kind}{end}' in outcomes.terms
+  }
+  return sorted(asked | ({_F1} if bins else set())), bins
+
+
+@functools.cache
+def _kinds(form: LabelForm) -> tuple[str, ...]:
+  counts = jax.ShapeDtypeStruct((1,), np.int32)
+  n_docs = jax.ShapeDtypeStruct((), np.float64)
+  with exact():
+    totals, _ = jax.eval_shape(
+      partial(label_sums, form=form), *(counts,) * 3, _ONE, n_docs
+    )
+  return tuple(totals)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _SetSums:
+  """Sums over labels of one set of decisions.
+
+  Attributes:
+    correct: counts.
+    predicted: counts.
+    kinds: of the sums.
+    bins: of F1.
+    rows_FH: float64, ones; then for each bin 1 where a label is in it.
+  """
+
+  correct: Counts
+  predicted: Counts
+  kinds: Sequence[str]
+  bins: Sequence[str]
+  rows_FH: np.ndarray
+
+  @classmethod
+  def of(
+    cls,
+    slots: Slots,
+    kinds: Sequence[str],
+    bins: Sequence[str],
+    before: Outcomes,
+    after: Outcomes,
+    end: str,
+  ) -> '_SetSums':
+    sets = [each.sets[end] for each in (before, after)]
+    rows_FH = np.zeros((1 + len(bins), slots.n_found))
+    rows_FH[0] = 1
+    for row_H, name in zip(rows_FH[1:], bins):
+      row_H[: len(slots.found_H)] = after.bins[name][slots.found_H]
+    return cls(
+      slots.counts(*(each.correct() for each in sets), slots.n_found),
+      slots.counts(*sets, slots.n_found),
+      kinds,
+      bins,
+      rows_FH,
+    )
+
+  def totals(
+    self, weights_NR: np.ndarray, gold_HR: np.ndarray, form: LabelForm, end: str
+  ) -> dict[tuple[str, ...], jax.Array]:
+    """Names of sums -> float64 [F, R], a row for each of them."""
+    counts = self.correct.at(weights_NR), self.predicted.at(weights_NR), gold_HR
+    n_docs, found = np.float64(len(weights_NR)), {}
+    # Each kind in a program of its own: XLA runs one sum on all cores, but
+    # several together on one.
+    for kind in self.kinds:
+      bins = self.bins if kind == _F1 else ()
+      rows_FH = self.rows_FH[: 1 + len(bins)]
+      names = f'{kind}{end}', *(f'{kind}{end}[{name}]' for name in bins)
+      found[names] = _totals(*counts, rows_FH, n_docs, kind, form)
+    return found
+
+
+@partial(jax.jit, static_argnames=('kind', 'form'))
+def _totals(
+  correct_HR: Int[Array | np.ndarray, 'H R'],
+  predicted_HR: Int[Array | np.ndarray, 'H R'],
+  gold_HR: Int[Array | np.ndarray, 'H R'],
+  rows_FH: Float[Array | np.ndarray, 'F H'],
+  n_docs: Float[Array | np.ndarray | np.float64, ''],
+  kind: str,
+  form: LabelForm,
+) -> Float[Array, 'F R']:
+  counts = [jnp.asarray(x) for x in (correct_HR, predicted_HR, gold_HR)]
+  # Each label is a sum of its own; the replicates, last, fill the registers.
+  each = (x[..., None] for x in counts)
+  values, _ = label_sums(*each, _ONE, n_docs, form)
+  return jnp.asarray(rows_FH) @ values[kind]
+
 
 # Numbers of a block, at most: counts per label should stay in a core's cache,
 # weights of documents in memory.

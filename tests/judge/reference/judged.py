@@ -5,10 +5,10 @@ import dataclasses
 
 import numpy as np
 
-from xjax.judge.metrics import (
-  reference,
-  reference_labels as by_label,
-  reference_propensity as scored,
+from tests.judge.reference import (
+  documents as reference,
+  labels as by_label,
+  propensity as scored,
 )
 from xjax.judge.metrics.protocols import Protocol, Ratio, Recalled, Universe
 

@@ -13,7 +13,7 @@ from xjax.judge.metrics.protocols import (
   XJAX,
   Protocol,
 )
-from xjax.judge.metrics.reasons import reasons
+from xjax.judge.protocol_differences import reasons
 
 COUNTS = {
   'without_gold': 34,
