@@ -34,6 +34,7 @@ class DenseScorer:
   """Scores drawn once for every document; ranked by sorting."""
 
   assigned_above = None
+  selected_by = 'exact'
 
   def __init__(self, n_docs, kind=ScoreKind.LOGIT, seed=0, n_labels=SCORED):
     self.n_labels = n_labels

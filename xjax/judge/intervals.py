@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import dataclasses
 import itertools
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -15,7 +14,6 @@ from xjax.judge.metrics.label_sums import GOLD
 from xjax.judge.metrics.labels import f_beta
 from xjax.judge.metrics.measures import Entropy, Measure
 from xjax.judge.metrics.outcomes import Decisions, Outcomes
-from xjax.judge.metrics.ranking import hits
 from xjax.judge.metrics.resampling import (
   Reweighing,
   draws,
@@ -26,7 +24,6 @@ from xjax.judge.metrics.resampling import (
 )
 from xjax.judge.metrics.significance import Interval, interval
 from xjax.judge.metrics.sums import is_term
-from xjax.judge.slice import Slice
 
 Sums = dict[str, np.ndarray]
 
@@ -251,7 +248,8 @@ def label_f1(evidence: Evidence, end: str) -> np.ndarray:
 
 def _decisions(evidence: Evidence) -> dict[str, Decisions]:
   """What ends the names of a set's sums -> its decisions."""
-  lists, hits_NK = evidence.part.lists, _hits(evidence.part)
+  part = evidence.part
+  lists, hits_NK = part.lists, part.lists.hits(part.gold, len(part.mask))
   listed_NK = lists.ids != PAD
   places_K = np.arange(lists.ids.shape[1])
   chosen = {f'@{k}': listed_NK & (places_K < k) for k in evidence.form.ks}
@@ -261,15 +259,3 @@ def _decisions(evidence: Evidence) -> dict[str, Decisions]:
     end: Decisions(np.nonzero(of_set)[0], lists.ids[of_set], hits_NK[of_set])
     for end, of_set in chosen.items()
   }
-
-
-def _hits(part: Slice) -> np.ndarray:
-  """Which entries of the lists are gold: bool [N, K]."""
-  found = np.zeros(part.lists.ids.shape, bool)
-  for rows, documents in part.blocks():
-    hits_BK = _block_hits(documents.ids_BK, documents.gold_BP)
-    found[rows] = np.asarray(hits_BK)[: len(rows)]
-  return found
-
-
-_block_hits = jax.jit(hits)

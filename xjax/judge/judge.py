@@ -27,6 +27,7 @@ PROTOCOL = XJAX.name
 # it is not that of the first protocol.
 NOTES, INTERVALS, REASONS = 'notes', 'intervals', 'reasons'
 LISTS = 'lists'  # the note on lists that are cut from other lists
+SEARCH = 'search'  # the note on lists that may lack labels of high score
 # {protocol: {slice: {metric: value}}}
 Metrics = dict[str, dict[str, dict[str, Any]]]
 
@@ -57,7 +58,8 @@ def judge(
     `{protocol: {slice: {metric: value}}}`. A value is None where the saved
     lists are too short for it, or where there is nothing to judge; then
     `{'notes': {slice: {metric: reason}}}` says why. There 'lists' says of a
-    slice without lists of its own how many of those cut for it are short.
+    slice without lists of its own how many of those cut for it are short, and
+    'search' of `all` how the lists were searched, if not exactly.
     These notes are about the first protocol; `{'reasons': {protocol: {slice:
     {metric: text}}}}` says why a value is not that of the first, or is None,
     and `{'intervals': {protocol: {slice: {metric: [low, high]}}}}` is there
@@ -88,6 +90,10 @@ def judge(
   _of_all(found, predictions, criteria, threshold)
   whys = differences(found, criteria.protocols, facts, missing)
   notes = {name: each for name, each in missing[first.name].items() if each}
+  if predictions.is_approximate:
+    notes[ALL] = notes.get(ALL, {}) | {
+      SEARCH: f'{predictions.selection}; labels of high score may be missing'
+    }
   extras = {NOTES: notes, INTERVALS: intervals, REASONS: whys}
   return {**found, **{name: each for name, each in extras.items() if each}}
 

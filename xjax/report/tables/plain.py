@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import re
 from typing import Any
 
-from xjax.judge.judge import LISTS, NOTES, PROTOCOL
+from xjax.judge.judge import LISTS, NOTES, PROTOCOL, SEARCH
 
 MODEL = 'model'
 PRIOR = 'popularity prior'
@@ -120,8 +120,9 @@ def _dashes(
   """Why a dash is a dash; slices of which the same is said share a line."""
   found: dict[tuple[str, str], list[str]] = {}
   for name, reasons in notes.items():
-    if LISTS in reasons:
-      found.setdefault(('lists', reasons[LISTS]), []).append(name)
+    for about in (LISTS, SEARCH):
+      if about in reasons:
+        found.setdefault((about, reasons[about]), []).append(name)
     by_reason = {}
     for metric in columns:
       if metric in reasons:
