@@ -5,13 +5,13 @@ import string
 
 import pytest
 
+from xjax.judge.metrics.contract import Protocol
 from xjax.judge.metrics.protocols import (
   LMTC,
   NAPKINXC,
   PROTOCOLS,
   PYXCLIB,
   XJAX,
-  Protocol,
 )
 from xjax.judge.protocol_differences import reasons
 

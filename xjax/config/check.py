@@ -28,6 +28,8 @@ from xjax.config.run import (
 from xjax.config.sparse import LinearTrain, TreeTrain
 from xjax.core.errors import ConfigError
 from xjax.data.config import TfidfConfig, TokensConfig
+from xjax.judge.metrics.contract import kind_of
+from xjax.judge.metrics.protocols import XJAX
 from xjax.score.config import (
   ExactMatchModel,
   LinearModel,
@@ -105,9 +107,6 @@ def _glob_faults(train: NeuralTrain) -> Iterator[str]:
 
 
 _SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
-_METRIC = re.compile(
-  r'(?:P|R|RP|nDCG)@(?P<k>[1-9]\d*)|R-Precision|(?:micro|macro)-F1'
-)
 
 
 def field_fault(holder: Any, path: str) -> str | None:
@@ -305,8 +304,14 @@ def _row_faults(config: Config) -> Iterator[str]:
 def _metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
   where = f'config.train.best_metric={metric!r}'
   slice_name, _, measure = metric.partition('/')
-  match = _METRIC.fullmatch(measure)
-  if slice_name not in _SLICES or not match:
-    yield f'{where}: must be slice/metric, for example all/RP@5'
-  elif match['k'] and int(match['k']) not in ks:
+  kinds, kind = XJAX.simple_kinds, kind_of(measure)
+  k = re.search(r'@(\d+)', measure)
+  if slice_name not in _SLICES or kind not in kinds or measure.endswith('@k'):
+    known = [name.replace('@k', f'@{k[1]}' if k else '@k') for name in kinds]
+    near = difflib.get_close_matches(measure, known, 3)
+    yield (
+      f'{where}: must be slice/metric, for example all/RP@5; '
+      + (f'near are {", ".join(near)}' if near else f'there are {known}')
+    )
+  elif k and int(k[1]) not in ks:
     yield f'{where}: its k must be in config.eval.ks={ks}'

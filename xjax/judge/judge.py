@@ -14,10 +14,9 @@ from xjax.judge.calibration import expected_calibration_error
 from xjax.judge.criteria import Criteria
 from xjax.judge.evidence import Evidence
 from xjax.judge.intervals import bootstrap
-from xjax.judge.metrics.measures import Measure
-from xjax.judge.metrics.protocols import XJAX, Protocol
+from xjax.judge.metrics.contract import WITH_GOLD, Measure, Protocol
+from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.slices import ALL, judged_masks
-from xjax.judge.metrics.sums import WITH_GOLD
 from xjax.judge.predictions import Predictions
 from xjax.judge.protocol_differences import differences, facts_of
 from xjax.judge.slice import Slice
@@ -220,7 +219,7 @@ def judge_slice(
       reason = evidence.missing(measure)
       value = None if reason else float(measure.value(evidence.sums))
       if value is not None and math.isnan(value):
-        value, reason = None, f'{" + ".join(measure.under)} is 0'
+        value, reason = None, 'there is nothing to divide by'
       values[name] = value
       if reason:
         reasons[name] = reason

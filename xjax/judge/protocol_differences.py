@@ -6,15 +6,19 @@ from typing import Any
 import numpy as np
 
 from xjax.judge.evidence import Evidence
-from xjax.judge.metrics.label_sums import GOLD_LABELS, UP_TO_LARGEST
-from xjax.judge.metrics.protocols import (
-  DOCUMENT_KINDS,
-  MACRO_KINDS,
+from xjax.judge.metrics.contract import (
+  GOLD_LABELS,
+  UP_TO_LARGEST,
+  DocumentMetric,
+  LabelForm,
+  LabelMetric,
+  Metric,
   Protocol,
   Ratio,
   Recalled,
   Universe,
   kind_of,
+  metrics as every_metric,
 )
 
 # Two values of one convention, computed in another order, differ by less.
@@ -151,27 +155,34 @@ def reasons(
     {up_to_largest} labels up to the largest that is gold or listed,
     {between} labels whose training count only one of the two calls frequent.
   """
-  kind = kind_of(metric)
-  found = []
+  kind, found = kind_of(metric), []
+  known = _metric_of(kind)
   if us.frequent_from != them.frequent_from and slice_name in (
     'frequent',
     'few',
   ):
     found.append(_FREQUENT)
   if us.skip_without_gold != them.skip_without_gold:
-    if kind in (*DOCUMENT_KINDS, *_COUNTS):
+    is_mean = isinstance(known, DocumentMetric) and type(known).under is None
+    if is_mean or kind in _COUNTS:
       found.append(_SKIPPED if us.skip_without_gold else _COUNTED)
   if us.psndcg != them.psndcg and kind == 'PSnDCG@k':
     found.append(_PSNDCG[us.psndcg])
   if us.psr != them.psr and kind in ('PSR@k', 'PSR-norm@k'):
     found.append(_PSR[us.psr])
-  if us.coverage_over != them.coverage_over and kind == 'coverage@k':
-    found.append(_over('coverage', us.coverage_over, them.coverage_over))
-  if us.macro_over != them.macro_over and kind in MACRO_KINDS:
-    found.append(_over('the mean', us.macro_over, them.macro_over))
+  if isinstance(known, LabelMetric) and known.has_cut_off():
+    ours, theirs = known.universe(us), known.universe(them)
+    what = 'coverage' if kind == 'coverage@k' else 'the mean'
+    found += [_over(what, ours, theirs)] if ours is not theirs else []
   names = {'us': us.name, 'them': them.name}
-  known = {'our_from': us.frequent_from, 'their_from': them.frequent_from}
-  return tuple(_fill(sentence, names | known) for sentence in found)
+  names |= {'our_from': us.frequent_from, 'their_from': them.frequent_from}
+  return tuple(_fill(sentence, names) for sentence in found)
+
+
+def _metric_of(kind: str) -> Metric | None:
+  """A metric of this kind, whichever protocol it is of."""
+  every = (each for cls in every_metric() for each in cls.each(LabelForm()))
+  return next((metric for metric in every if metric.name == kind), None)
 
 
 _COUNTS = ('n_docs', 'n_skipped')

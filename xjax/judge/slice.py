@@ -7,8 +7,9 @@ import numpy as np
 
 from xjax.core.types import PAD, Ragged
 from xjax.judge.metrics.label_sums import LabelTable
+from xjax.judge.metrics.ranking import Weights
 from xjax.judge.metrics.slices import ALL, cut
-from xjax.judge.metrics.sums import Documents, Weights
+from xjax.judge.metrics.sums import Documents
 from xjax.judge.predictions import Lists, Predictions
 
 ROWS = 8192  # documents of a block, at most

@@ -15,7 +15,8 @@ from tests.judge.reference import (
   propensity as scored,
 )
 from tests.judge.reference.judged import Problem, judge
-from xjax.judge.metrics.protocols import PROTOCOLS, XJAX, Ratio
+from xjax.judge.metrics.contract import Ratio
+from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
 
 LISTS = [[2, 0, 4, 1], [1], [3, 0, 2]]
 GOLDS = [{0, 1, 5}, {1, 3}, set()]

@@ -10,7 +10,7 @@ from tests.judge.reference import (
   labels as by_label,
   propensity as scored,
 )
-from xjax.judge.metrics.protocols import Protocol, Ratio, Recalled, Universe
+from xjax.judge.metrics.contract import Protocol, Ratio, Recalled, Universe
 
 BINS = {
   '1-9': (1, 9),

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse
 
 from xjax.core.types import Ragged
-from xjax.judge.metrics.label_sums import LabelForm
+from xjax.judge.metrics.contract import LabelMetric
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Outcomes:
     mask: bool [L], the labels of the slice.
     bins: name -> bool [L].
     fixed: name -> a sum that does not depend on the documents.
-    form: of the sums over labels.
+    metrics: of labels, whose sums are taken.
   """
 
   terms: Mapping[str, np.ndarray]
@@ -59,7 +59,7 @@ class Outcomes:
   mask: np.ndarray
   bins: Mapping[str, np.ndarray]
   fixed: Mapping[str, int | float]
-  form: LabelForm
+  metrics: tuple[LabelMetric, ...]
 
   def __len__(self) -> int:
     return len(self.gold)
@@ -112,12 +112,12 @@ class Counts:
 class Slots:
   """The labels that are counted one by one.
 
-  These are the labels found by a correct decision: the others add nothing to
-  any sum over labels, since all that is summed is 0 where nothing is correct.
-  Where gold labels are counted too, the other gold ones come after them.
+  These are the labels found by a correct decision, where all that is summed is
+  0 for others, else those that are predicted or gold. Where gold labels are
+  counted too, the other gold ones come after them.
 
   Attributes:
-    found_H: labels in the first slots.
+    found_H: labels in the first slots: those summed over.
     n_found: the slots of these, a little more than there are.
     n_gold: all slots.
     slots_L: label -> slot; -1: none.
@@ -137,6 +137,7 @@ class Slots:
     after: Outcomes,
     ends: Sequence[str],
     count_gold: bool,
+    only_correct: bool = True,
   ) -> 'Slots':
     """Those of two outcomes.
 
@@ -145,9 +146,14 @@ class Slots:
       after: of those of weight 1.
       ends: which sets of decisions are looked at.
       count_gold: whether all gold labels are counted.
+      only_correct: whether all sums are 0 for labels without a correct
+        decision.
     """
     sets = [each.sets[end] for each in (before, after) for end in ends]
-    found_H = _distinct([each.labels[each.hits] for each in sets])
+    found = [each.labels[each.hits] for each in sets]
+    if not only_correct:
+      found = [each.labels for each in (*sets, before.golden, after.golden)]
+    found_H = _distinct(found)
     rest = _distinct([after.gold.values] if count_gold else [])
     rest = np.setdiff1d(rest, found_H, assume_unique=True)
     labels = [each.labels for each in (*sets, before.golden, after.golden)]

@@ -1,8 +1,7 @@
 """Sums of many replicates: of drawn documents, or of exchanged outputs."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 import dataclasses
-import functools
 from functools import partial
 
 import jax
@@ -11,17 +10,15 @@ from jaxtyping import Array, Float, Int
 import numpy as np
 import tqdm
 
-from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.label_sums import (
+from xjax.judge.metrics.contract import (
   GOLD_LABELS,
   UP_TO_LARGEST,
-  LabelForm,
-  LabelTable,
-  label_sums,
+  LabelMetric,
 )
+from xjax.judge.metrics.exact import exact
+from xjax.judge.metrics.label_sums import LabelTable, label_sums
 from xjax.judge.metrics.outcomes import Counts, Outcomes, Slots
 
-_F1 = 'F1'  # the kind that is summed per bin as well
 _ONE = LabelTable.of(np.ones(1, bool), {})
 
 
@@ -44,7 +41,7 @@ class Reweighing:
       after: those of weight 1, of the same documents. A weight of w adds w
         times the difference to the sums and counts per label.
     """
-    self.n_docs, self._names, self._form = len(after), names, after.form
+    self.n_docs, self._names = len(after), names
     self._fixed = {n: v for n, v in after.fixed.items() if n in names}
     self._terms = [name for name in after.terms if name in names]
     first_MN, last_MN = (
@@ -63,12 +60,16 @@ class Reweighing:
       if f'{UP_TO_LARGEST}{end}' in names
     }
     wanted = {end: _wanted(names, end, after) for end in after.sets}
-    ends = [end for end, (kinds, _) in wanted.items() if kinds]
-    slots = Slots.of(before, after, ends, GOLD_LABELS in names)
+    ends = [end for end, sums in wanted.items() if sums]
+    only_correct = all(
+      metric.only_correct for sums in wanted.values() for metric, _ in sums
+    )
+    count_gold = GOLD_LABELS in names
+    slots = Slots.of(before, after, ends, count_gold, only_correct)
     self.n_found = slots.n_found
     self._gold = slots.counts(before.golden, after.golden, slots.n_gold)
     self._sets = {
-      end: _SetSums.of(slots, *wanted[end], before, after, end) for end in ends
+      end: _SetSums.of(slots, wanted[end], before, after, end) for end in ends
     }
 
   def sums(self, weights_NR: np.ndarray) -> dict[str, np.ndarray | int | float]:
@@ -93,36 +94,31 @@ class Reweighing:
       totals = {
         name: rows_FR
         for end, each in self._sets.items()
-        for name, rows_FR in each.totals(
-          weights_NR, gold_HR, self._form, end
-        ).items()
+        for name, rows_FR in each.totals(weights_NR, gold_HR, end).items()
       }
       for names, rows_FR in totals.items():
         found |= zip(names, np.asarray(rows_FR), strict=True)
     return found
 
 
+# A metric with the name of one of its sums.
+_Sum = tuple[LabelMetric, str]
+
+
 def _wanted(
   names: Collection[str], end: str, outcomes: Outcomes
-) -> tuple[list[str], list[str]]:
-  """The kinds of sums over labels that are asked for, and the bins of F1."""
-  bins = [b for b in outcomes.bins if f'{_F1}{end}[{b}]' in names]
-  asked = {kind for kind in _kinds(outcomes.form) if f'{kind}{end}' in names}
-  asked -= {UP_TO_LARGEST} | {
-    kind for kind in asked if f'{kind}{end}' in outcomes.terms
-  }
-  return sorted(asked | ({_F1} if bins else set())), bins
-
-
-@functools.cache
-def _kinds(form: LabelForm) -> tuple[str, ...]:
-  counts = jax.ShapeDtypeStruct((1,), np.int32)
-  n_docs = jax.ShapeDtypeStruct((), np.float64)
-  with exact():
-    totals, _ = jax.eval_shape(
-      partial(label_sums, form=form), *(counts,) * 3, _ONE, n_docs
-    )
-  return tuple(totals)
+) -> dict[_Sum, list[str]]:
+  """The sums over labels that are asked for -> the bins they are asked of."""
+  found: dict[str, tuple[_Sum, list[str]]] = {}
+  for metric in outcomes.metrics:
+    for name in metric.sums():
+      whole = f'{name}{end}'
+      bins = [b for b in outcomes.bins if f'{whole}[{b}]' in names]
+      if not metric.is_binned:
+        bins = found[name][1] if name in found else []
+      if bins or whole in names:
+        found[name] = (metric, name), bins
+  return dict(found.values())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -132,71 +128,66 @@ class _SetSums:
   Attributes:
     correct: counts.
     predicted: counts.
-    kinds: of the sums.
-    bins: of F1.
-    rows_FH: float64, ones; then for each bin 1 where a label is in it.
+    sums: to take -> the bins to take them of.
+    rows: bin, '' for all labels -> float64 [H], 1 where a label is in it.
   """
 
   correct: Counts
   predicted: Counts
-  kinds: Sequence[str]
-  bins: Sequence[str]
-  rows_FH: np.ndarray
+  sums: Mapping[_Sum, Sequence[str]]
+  rows: Mapping[str, np.ndarray]
 
   @classmethod
   def of(
     cls,
     slots: Slots,
-    kinds: Sequence[str],
-    bins: Sequence[str],
+    sums: Mapping[_Sum, Sequence[str]],
     before: Outcomes,
     after: Outcomes,
     end: str,
   ) -> '_SetSums':
     sets = [each.sets[end] for each in (before, after)]
-    rows_FH = np.zeros((1 + len(bins), slots.n_found))
-    rows_FH[0] = 1
-    for row_H, name in zip(rows_FH[1:], bins):
-      row_H[: len(slots.found_H)] = after.bins[name][slots.found_H]
+    rows = {'': np.ones(slots.n_found)}
+    for name in {bin_ for bins in sums.values() for bin_ in bins}:
+      rows[name] = np.zeros(slots.n_found)
+      rows[name][: len(slots.found_H)] = after.bins[name][slots.found_H]
     return cls(
       slots.counts(*(each.correct() for each in sets), slots.n_found),
       slots.counts(*sets, slots.n_found),
-      kinds,
-      bins,
-      rows_FH,
+      sums,
+      rows,
     )
 
   def totals(
-    self, weights_NR: np.ndarray, gold_HR: np.ndarray, form: LabelForm, end: str
+    self, weights_NR: np.ndarray, gold_HR: np.ndarray, end: str
   ) -> dict[tuple[str, ...], jax.Array]:
     """Names of sums -> float64 [F, R], a row for each of them."""
     counts = self.correct.at(weights_NR), self.predicted.at(weights_NR), gold_HR
     n_docs, found = np.float64(len(weights_NR)), {}
-    # Each kind in a program of its own: XLA runs one sum on all cores, but
-    # several together on one.
-    for kind in self.kinds:
-      bins = self.bins if kind == _F1 else ()
-      rows_FH = self.rows_FH[: 1 + len(bins)]
-      names = f'{kind}{end}', *(f'{kind}{end}[{name}]' for name in bins)
-      found[names] = _totals(*counts, rows_FH, n_docs, kind, form)
+    # Each sum in a program of its own: XLA runs one on all cores, but several
+    # together on one.
+    for (metric, name), bins in self.sums.items():
+      rows_FH = np.stack([self.rows[bin_] for bin_ in ('', *bins)])
+      names = f'{name}{end}', *(f'{name}{end}[{bin_}]' for bin_ in bins)
+      found[names] = _totals(*counts, rows_FH, n_docs, metric, name)
     return found
 
 
-@partial(jax.jit, static_argnames=('kind', 'form'))
+@partial(jax.jit, static_argnames=('metric', 'name'))
 def _totals(
   correct_HR: Int[Array | np.ndarray, 'H R'],
   predicted_HR: Int[Array | np.ndarray, 'H R'],
   gold_HR: Int[Array | np.ndarray, 'H R'],
   rows_FH: Float[Array | np.ndarray, 'F H'],
   n_docs: Float[Array | np.ndarray | np.float64, ''],
-  kind: str,
-  form: LabelForm,
+  metric: LabelMetric,
+  name: str,
 ) -> Float[Array, 'F R']:
   counts = [jnp.asarray(x) for x in (correct_HR, predicted_HR, gold_HR)]
   # Each label is a sum of its own; the replicates, last, fill the registers.
   each = (x[..., None] for x in counts)
-  values, _ = label_sums(*each, _ONE, n_docs, form)
-  return jnp.asarray(rows_FH) @ values[kind]
+  values, _ = label_sums(*each, _ONE, n_docs, (metric,))
+  return jnp.asarray(rows_FH) @ values[name]
 
 
 # Numbers of a block, at most: counts per label should stay in a core's cache,
