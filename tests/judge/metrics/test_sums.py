@@ -174,18 +174,13 @@ def test_more_gold_than_is_compared_in_pairs():
   state = Sums.empty(form).update(block, Weights(weights))
   best = np.sort(weights[gold])[::-1][:3]
   hits = weights[[i for i in ids[0] if i in set(gold.tolist())]].sum()
-  found = state.terms()
-  assert {
-    name: found[f'{name}@3']
-    for name in ('PSP.over', 'PSP.under', 'PSnDCG.under')
-  } == pytest.approx(
-    {
-      'PSP.over': hits,
-      'PSP.under': best.sum(),
-      'PSnDCG.under': (best / np.log2([2, 3, 4])).sum(),
-    },
-    rel=1e-15,
-  )
+  wanted = {
+    'PSP.over@3': hits,
+    'PSP.under@3': best.sum(),
+    'PSnDCG.under@3': (best / np.log2([2, 3, 4])).sum(),
+  }
+  found = {name: state.terms()[name] for name in wanted}
+  assert found == pytest.approx(wanted, rel=1e-15)
 
 
 def test_sums_of_different_things_do_not_merge():

@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 from xjax.judge.judge import LISTS, NOTES, PROTOCOL, SEARCH
+from xjax.judge.metrics.contract import kind_of, users_kinds
 
 MODEL = 'model'
 PRIOR = 'popularity prior'
@@ -74,7 +75,19 @@ def _columns(values: Mapping[str, Any]) -> list[str]:
   at_k = [f'{kind}@{k}' for kind in ('P', 'R', 'RP', 'nDCG', 'PSP')]
   first = [f'P@{ks[0]}'] if ks and ks[0] != k else []
   others = ['R-Precision', 'micro-F1', 'micro-F1-tuned', 'macro-F1']
+  others += users_metrics(values, k)
   return [m for m in (*first, *at_k, *others) if m in values]
+
+
+def users_metrics(names: Iterable[str], k: int) -> list[str]:
+  """Those that a user defined: at this cut-off, or without one."""
+  own = users_kinds()
+  return [
+    name
+    for name in names
+    if kind_of(name) in own
+    and re.search(r'@(\d+)|$', name)[1] in (None, f'{k}')
+  ]
 
 
 def _is_ranked(values: Mapping[str, Any], columns: Sequence[str]) -> bool:
