@@ -4,7 +4,6 @@ They count every document, those without gold as well. 0 / 0 is 0.
 """
 
 import dataclasses
-from typing import Self
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -169,7 +168,7 @@ class AlphaCoverage(LabelMetric):
   only_correct = ignores_wrong = True
 
   @classmethod
-  def each(cls, form: LabelForm) -> tuple[Self, ...]:
+  def each(cls, form: LabelForm) -> tuple['AlphaCoverage', ...]:
     return tuple(map(cls, form.alphas))
 
   @property
@@ -196,7 +195,7 @@ class SampledCoverage(LabelMetric):
   only_correct = ignores_wrong = True
 
   @classmethod
-  def each(cls, form: LabelForm) -> tuple[Self, ...]:
+  def each(cls, form: LabelForm) -> tuple['SampledCoverage', ...]:
     return tuple(map(cls, form.draws))
 
   @property
