@@ -140,6 +140,7 @@ class Drawn:
   """A one-vs-all head on drawn documents (a core.types.Scorer)."""
 
   score_kind, assigned_above = ScoreKind.LOGIT, None
+  selected_by = 'exact'
 
   def __init__(self, n_labels: int):
     self.n_labels = n_labels

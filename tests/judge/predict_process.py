@@ -24,6 +24,7 @@ class RowScorer:
   score_kind = ScoreKind.LOGIT
   n_labels = L
   assigned_above = None
+  selected_by = 'exact'
 
   def topk(self, batch, k, weights=None, slices=()):
     shape = (1 + len(slices), len(batch.doc_B), k)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from tests.judge.reference import judged as reference_judge
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import NOTES, judge
-from xjax.judge.metrics import reference_judge
-from xjax.judge.metrics.label_sums import LabelForm, in_bins
+from xjax.judge.metrics.contract import LabelForm
+from xjax.judge.metrics.label_sums import in_bins
 from xjax.judge.metrics.protocols import LMTC, PROTOCOLS, XJAX
 from xjax.judge.metrics.slices import judged_masks
 from xjax.judge.predictions import Lists, Predictions

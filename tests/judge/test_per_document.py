@@ -10,9 +10,8 @@ import scipy.sparse
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
-from xjax.judge.judge import judge
+from xjax.judge.judge import document_lines, judge
 from xjax.judge.metrics.protocols import LMTC, NAPKINXC, PECOS, PYXCLIB, XJAX
-from xjax.judge.per_document import document_lines
 from xjax.judge.predictions import Lists, Predictions
 
 L, K = 9, 4

@@ -8,12 +8,12 @@ import math
 import numpy as np
 import pytest
 
+from tests.judge.reference import documents as reference
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Batch, Ragged, ScoreKind
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge, tune_threshold
-from xjax.judge.metrics import reference
 from xjax.judge.predict import popularity, predict, save_evaluation
 from xjax.judge.predictions import Predictions
 
@@ -34,6 +34,7 @@ class DenseScorer:
   """Scores drawn once for every document; ranked by sorting."""
 
   assigned_above = None
+  selected_by = 'exact'
 
   def __init__(self, n_docs, kind=ScoreKind.LOGIT, seed=0, n_labels=SCORED):
     self.n_labels = n_labels

@@ -14,10 +14,15 @@ COUNTS = np.array([60, 50, 49, 1, 0, 0], np.int32)
 NONE = -np.inf
 
 
+# The labels that are scored, best first, of each document.
+RANKED = np.array([[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [1, 0, 4, 2, 3]])
+
+
 def lists(*rows):
   ids = np.array(rows, np.int32)
-  steps = np.broadcast_to(np.arange(0, -ids.shape[1], -1), ids.shape)
-  return Lists(ids, np.where(ids == PAD, NONE, steps).astype(np.float32))
+  places = np.argsort(RANKED[: len(ids)], axis=1)
+  scores = -np.take_along_axis(places, np.maximum(ids, 0), axis=1)
+  return Lists(ids, np.where(ids == PAD, NONE, scores).astype(np.float32))
 
 
 def predictions(**changes):
@@ -67,6 +72,67 @@ def test_a_strategy_is_kept(path, tmp_path):
   assert Predictions.load(path).strategy == ''
   predictions(strategy='coverage(k=3)').save(tmp_path / 'p.npz')
   assert Predictions.load(tmp_path / 'p.npz').strategy == 'coverage(k=3)'
+
+
+def test_how_labels_were_searched_is_kept(path, tmp_path):
+  assert Predictions.load(path).selected_by == ''
+  for kind, said in (
+    ('exact', 'exact search'),
+    ('beam=10', 'beam search of width 10'),
+    ('recall=0.95', 'approximate search of recall 0.95'),
+    ('shortlist=500', 'a shortlist of 500 labels'),
+  ):
+    predictions(selected_by=kind).save(tmp_path / 'p.npz')
+    after = Predictions.load(tmp_path / 'p.npz')
+    assert (after.selected_by, after.selection) == (kind, said)
+    assert after.is_approximate == (kind != 'exact')
+  assert predictions().selection == 'search not recorded'
+  assert not predictions().is_approximate
+  predictions(selected_by='luck').save(tmp_path / 'p.npz')
+  with pytest.raises(DataError, match="selected_by: is 'luck', which is unkn"):
+    Predictions.load(tmp_path / 'p.npz')
+
+
+def test_a_label_has_one_score_in_all_lists_of_a_document(path, tmp_path):
+  changed(path, 'few/scores', at((1, 0), -1.5))
+  with pytest.raises(
+    DataError,
+    match=r"predictions.npz: document '\\xe4/\\u03b2': label 'l3' has "
+    r'different scores .*\(-1 in all, -1.5 in few\)',
+  ):
+    Predictions.load(path)
+  # By rounding, they may differ; lists of a strategy have other scores.
+  near = predictions()
+  near.lists['few'].scores[1, 0] *= 1 + 1e-6
+  near.save(tmp_path / 'near.npz')
+  assert len(Predictions.load(tmp_path / 'near.npz')) == 3
+  chosen = predictions(strategy='coverage(k=3)')
+  chosen.lists['all'].scores[:] -= 7
+  chosen.save(tmp_path / 'chosen.npz')
+  assert Predictions.load(tmp_path / 'chosen.npz').strategy
+
+
+def test_two_scores_are_found_in_any_block_of_documents(monkeypatch):
+  monkeypatch.setattr('xjax.judge.predictions._ENTRIES', 1)
+  assert predictions().fault() == ''
+  other = predictions()
+  other.lists['zero'].scores[2, 0] = 0.25
+  assert "document '': label 'l4'" in other.fault()
+
+
+def test_a_label_twice_in_a_list_is_named(path):
+  changed(path, 'all/ids', at((0, 2), 1))
+  with pytest.raises(DataError, match="document '31979D0509', label 'l1'"):
+    Predictions.load(path)
+
+
+def test_merged_lists_have_no_label_twice():
+  one = Lists(np.array([[3, 1]], np.int32), np.array([[2, 1]], np.float32))
+  # Another score, and 3 stands between the two entries of 1.
+  other = Lists(np.array([[1, 0]], np.int32), np.array([[3, 0.5]], np.float32))
+  merged = Lists.merged([one, other])
+  assert merged.ids.tolist() == [[1, 3, 0, PAD]]
+  assert merged.scores.tolist() == [[3, 2, 0.5, NONE]]
 
 
 def test_without_gold_and_held_out(tmp_path):

@@ -13,20 +13,13 @@ import subprocess
 import numpy as np
 import pytest
 
+from tests.judge.reference import judged as reference_judge
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.metrics import reference_judge
-from xjax.judge.metrics.protocols import (
-  LIBMULTILABEL,
-  NAPKINXC,
-  PECOS,
-  PYXCLIB,
-  Ratio,
-  Recalled,
-  Universe,
-)
+from xjax.judge.metrics.contract import Ratio, Recalled, Universe
+from xjax.judge.metrics.protocols import LIBMULTILABEL, NAPKINXC, PECOS, PYXCLIB
 from xjax.judge.predictions import Lists, Predictions
 
 HERE = pathlib.Path(__file__).parent

@@ -26,6 +26,7 @@ class DenseScorer:
   """Has the scores of all documents; ranks by sorting. Padded rows too."""
 
   assigned_above = None
+  selected_by = 'exact'
 
   def __init__(self, scores_NL, kind):
     self.scores_NL, self.score_kind = scores_NL.astype(np.float32), kind

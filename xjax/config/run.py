@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 import dataclasses
+import difflib
 import enum
 import re
 from typing import Any, ClassVar
@@ -32,6 +33,8 @@ from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.judge.calibration import Method
 from xjax.judge.criteria import PROPENSITY, Criteria
+from xjax.judge.metrics.contract import kind_of
+from xjax.judge.metrics.protocols import XJAX
 from xjax.losses.bce import BCEConfig
 from xjax.losses.contract import LabelWeightsConfig, LossConfig
 from xjax.losses.label_weights import EvenWeights
@@ -58,19 +61,22 @@ class Dtype(enum.Enum):
 
 
 _SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
-_METRIC = re.compile(
-  r'(?:P|R|RP|nDCG)@(?P<k>[1-9]\d*)|R-Precision|(?:micro|macro)-F1'
-)
 
 
 def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
   """Yields why a metric cannot choose the best checkpoint."""
   where = f'config.train.best_metric={metric!r}'
   slice_name, _, measure = metric.partition('/')
-  match = _METRIC.fullmatch(measure)
-  if slice_name not in _SLICES or not match:
-    yield f'{where}: must be slice/metric, for example all/RP@5'
-  elif match['k'] and int(match['k']) not in ks:
+  kinds, kind = XJAX.simple_kinds, kind_of(measure)
+  k = re.search(r'@(\d+)', measure)
+  if slice_name not in _SLICES or kind not in kinds or measure.endswith('@k'):
+    known = [name.replace('@k', f'@{k[1]}' if k else '@k') for name in kinds]
+    near = difflib.get_close_matches(measure, known, 3)
+    yield (
+      f'{where}: must be slice/metric, for example all/RP@5; '
+      + (f'near are {", ".join(near)}' if near else f'there are {known}')
+    )
+  elif k and int(k[1]) not in ks:
     yield f'{where}: its k must be in config.eval.ks={ks}'
 
 

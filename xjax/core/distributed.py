@@ -1,5 +1,6 @@
 """Several processes: start-up, the host that writes, barriers, all rows."""
 
+from collections.abc import Callable, Iterable
 import importlib.util
 import os
 import warnings
@@ -9,6 +10,7 @@ from jax.experimental import multihost_utils
 import numpy as np
 
 from xjax.core.errors import ConfigError
+from xjax.core.types import PAD, Batch
 
 
 def start(
@@ -79,6 +81,40 @@ def barrier(name: str) -> None:
   """Waits until every process is here."""
   if jax.process_count() > 1:
     multihost_utils.sync_global_devices(name)
+
+
+def rank_documents(
+  batches: Iterable[Batch],
+  topk: Callable[[Batch], tuple[jax.Array, jax.Array]],
+  n_documents: int,
+  k: int,
+  n_lists: int = 1,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """The lists of all documents, each in its document's row.
+
+  Args:
+    batches: this process's rows; every process has as many batches.
+    topk: (ids_GBK, scores_GBK) of a batch.
+    n_documents: N; rows are below it.
+    k: length of the lists.
+    n_lists: G.
+
+  Returns:
+    ids_GNK: int32, PAD where labels run out.
+    scores_GNK: float32, -inf where ids are PAD.
+    seen_N: int, how often each document stood in a batch.
+  """
+  ids_GNK = np.full((n_lists, n_documents, k), PAD, np.int32)
+  scores_GNK = np.full(ids_GNK.shape, -np.inf, np.float32)
+  seen_N = np.zeros(n_documents, np.int64)
+  for batch in batches:
+    doc_B, ids_GBK, scores_GBK = all_rows(batch.doc_B, *topk(batch))
+    real_B = doc_B != PAD
+    rows = doc_B[real_B]
+    np.add.at(seen_N, rows, 1)
+    ids_GNK[:, rows] = ids_GBK[:, real_B]
+    scores_GNK[:, rows] = scores_GBK[:, real_B]
+  return ids_GNK, scores_GNK, seen_N
 
 
 def all_rows(

@@ -135,11 +135,14 @@ class Scorer(Protocol):
     n_labels: it ranks the labels below this index, no others.
     assigned_above: the score above which it assigns labels itself; None:
       probability 0.5, where its scores tell.
+    selected_by: how it searches the best labels: `exact`, `beam=10`,
+      `recall=0.95` or `shortlist=500`.
   """
 
   score_kind: ScoreKind
   n_labels: int
   assigned_above: float | None
+  selected_by: str
 
   def topk(
     self,

@@ -169,13 +169,9 @@ def decisions(predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
   gold, lists = predictions.gold, predictions.lists[ALL]
   if gold is None:
     raise DataError('no gold labels: nothing to calibrate with')
-  # (document, label) as one integer: 64 bits hold a billion of each.
-  n_labels = len(predictions.labels)
-  rows, ranks = np.nonzero(lists.ids != PAD)
-  listed = rows * n_labels + lists.ids[rows, ranks]
-  owners = np.repeat(np.arange(len(gold), dtype=np.int64), gold.lengths)
-  correct = np.isin(listed, owners * n_labels + gold.values)
-  return lists.scores[rows, ranks], correct
+  listed = lists.ids != PAD
+  correct = lists.hits(gold, len(predictions.labels))
+  return lists.scores[listed], correct[listed]
 
 
 def reliability_of(

@@ -19,7 +19,7 @@ from xjax.judge.intervals import (
   sure,
 )
 from xjax.judge.judge import judge_slice, judged_slices, thresholds
-from xjax.judge.metrics.measures import Entropy, Measure
+from xjax.judge.metrics.contract import Measure
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.significance import (
   Interval,
@@ -251,8 +251,8 @@ class _Part:
 
   def _reach(self, metric: str, who: str) -> float:
     """The largest difference there can be; shares differ by 1 at most."""
-    if isinstance(self.table[metric], Entropy):
-      return np.inf  # bits have no end
+    if not self.table[metric].metric.is_share:
+      return np.inf
     values = [self._replicates(metric, each) for each in (who, self.baseline)]
     # What is no share, as PSP-raw, is above 1 at times.
     least, most = np.nanmin(values), np.nanmax(values)

@@ -8,15 +8,14 @@ import numpy as np
 
 from xjax.core.errors import ConfigError
 from xjax.data.schema import HELD_OUT
-from xjax.judge.metrics.protocols import XJAX, kind_of
+from xjax.judge.metrics.contract import kind_of
+from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.request import Asked
 
 METRICS = (
   *('P@1', 'P@5', 'R@5', 'RP@5', 'nDCG@5', 'PSP@5', 'PSnDCG@5'),
   *('micro-F1@5', 'macro-F1@5', 'coverage@5'),
 )
-# What takes more than predictions.
-_OUT_OF_REACH = ('ILD@k', 'weighted@k')
 _BINNED = 'macro-F1@k'
 BY_FREQUENCY = 'frequent', 'few', 'zero', HELD_OUT
 
@@ -68,11 +67,7 @@ class Plan:
     """
     if not self.metrics:
       raise ConfigError('--metrics: name one at least, as P@5')
-    known = [
-      kind
-      for kind in XJAX.kinds
-      if kind not in _OUT_OF_REACH and not kind.endswith('-tuned')
-    ]
+    known = XJAX.simple_kinds
     for name in self.metrics:
       if kind_of(name) not in known or '@k' in name or '@0' in name:
         raise ConfigError(

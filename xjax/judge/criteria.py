@@ -6,9 +6,15 @@ import dataclasses
 import numpy as np
 import scipy.sparse
 
-from xjax.judge.metrics.label_sums import LabelForm
-from xjax.judge.metrics.measures import Measure, measures
-from xjax.judge.metrics.protocols import XJAX, Protocol, kind_of
+from xjax.judge.metrics.contract import (
+  At,
+  LabelForm,
+  Measure,
+  Protocol,
+  kind_of,
+  measures,
+)
+from xjax.judge.metrics.protocols import XJAX
 
 # A and B of the propensity formula (Jain et al. 2016), but for Amazon-670K and
 # its kin (0.6, 2.6) and Wikipedia (0.5, 0.4).
@@ -29,7 +35,7 @@ class Criteria:
     vectors_LD: sparse label vectors of length 1, of which ILD is made; None:
       no ILD.
     ranks_LK: float64 [L, K], W of weighted@k; None: no such metric.
-    form: which label metrics there are beside F1.
+    form: the parameters of metrics of labels.
     replicates: of the bootstrap that intervals come from; 0: no intervals.
     seed: of its draws.
   """
@@ -50,9 +56,8 @@ class Criteria:
     self, protocol: Protocol, thresholds: Sequence[str], bins: Iterable[str]
   ) -> dict[str, Measure]:
     """The metrics asked for, of those that a protocol prints."""
-    every = measures(
-      protocol, tuple(self.ks), tuple(thresholds), tuple(bins), self.form
-    )
+    at = At(tuple(self.ks), tuple(thresholds), tuple(bins))
+    every = measures(protocol, at, self.form)
     return {
       name: measure
       for name, measure in every.items()

@@ -1,41 +1,33 @@
 """The sums that a slice's metrics are made of, and what is missing of them."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import functools
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from xjax.core.errors import ConfigError
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
-from xjax.judge.metrics.diversity import intra_list_diversity
-from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.label_sums import (
+from xjax.judge.metrics.contract import (
+  CORRECT,
   GOLD,
   GOLD_LABELS,
   LABELS,
-  OF_CORRECT,
-  LabelForm,
-  LabelTable,
-  in_bins,
-  named_sums,
+  DocumentMetric,
+  LabelMetric,
+  Measure,
+  Needs,
+  PerLabel,
+  Protocol,
 )
-from xjax.judge.metrics.measures import Measure
-from xjax.judge.metrics.propensity import KINDS as PROPENSITY_KINDS
-from xjax.judge.metrics.protocols import Protocol
-from xjax.judge.metrics.ranking import KINDS as RANKING_KINDS, R_PRECISION
-from xjax.judge.metrics.sums import (
-  DOCUMENTS,
-  WITH_GOLD,
-  Documents,
-  Form,
-  Sums,
-  Weights,
-  document_terms,
-  is_term,
-)
+from xjax.judge.metrics.exact import exact
+from xjax.judge.metrics.label_sums import LabelTable, in_bins, named_sums
+from xjax.judge.metrics.ranking import Weights
+from xjax.judge.metrics.sums import Documents, Form, Sums, document_terms
 from xjax.judge.slice import SeenLabels, Slice
 
 _NO_GOLD = 'no document has a gold label here'
@@ -52,10 +44,10 @@ class Evidence:
     seen: those of its labels that are counted.
     weights: what these count, on the device.
     form: of the sums.
-    label_form: which label metrics there are beside F1.
+    metrics: those of labels.
     cuts: what ends the name of F1 -> its threshold; None: scores have none.
     bins: frequency bin -> bool [L], its labels; of all labels alone.
-    given: document terms computed from the lists alone, float64 [N].
+    outside: name of a metric -> float64 [N, J], of the lists alone.
     absent: why there are no propensity terms; empty: there are.
   """
 
@@ -63,10 +55,10 @@ class Evidence:
   seen: SeenLabels
   weights: Weights
   form: Form
-  label_form: LabelForm
+  metrics: tuple[LabelMetric, ...]
   cuts: Mapping[str, float | None]
   bins: Mapping[str, np.ndarray]
-  given: Mapping[str, np.ndarray]
+  outside: Mapping[str, np.ndarray]
   absent: str
 
   @classmethod
@@ -90,16 +82,22 @@ class Evidence:
     weights, absent = _weights(part, criteria, n_train)
     bins = _bins(part) if n_train else {}
     thresholds = [cut for cut in cuts.values() if cut is not None]
-    wanted = {
-      name
+    ks = tuple(sorted(criteria.ks))
+    every = dict.fromkeys(
+      measure.metric
       for protocol in protocols
       for measure in criteria.table(protocol, tuple(cuts), tuple(bins)).values()
-      for name in measure.sums
+    )
+    lacking = _lacking(weights, criteria)
+    outside = {
+      metric.name: metric.from_lists(part.lists.ids, ks, criteria.vectors_LD)
+      for metric in every
+      if metric.needs is Needs.SIMILARITY and metric.needs not in lacking
     }
-    given = _diversity(part, criteria, wanted)
-    terms = _document_terms(criteria.ks, weights, given)
+    by_label = tuple(m for m in every if isinstance(m, LabelMetric))
+    for metric in by_label:
+      _believe(metric)
     # Counting labels takes as long as all else: not for nothing.
-    by_label = not all(map(is_term, wanted))
     seen = SeenLabels.of(part) if by_label else SeenLabels.every(part)
     with exact():
       # Once: they are as many as labels, and every block needs them.
@@ -109,15 +107,19 @@ class Evidence:
       seen=seen,
       weights=weights,
       form=Form(
-        ks=tuple(sorted(criteria.ks)),
-        terms=tuple(name for name in terms if name in wanted),
+        ks=ks,
+        metrics=tuple(
+          metric
+          for metric in every
+          if isinstance(metric, DocumentMetric) and metric.needs not in lacking
+        ),
         n_labels=seen.n_places if by_label else 0,
         n_thresholds=len(thresholds) if by_label else 0,
       ),
-      label_form=criteria.form,
+      metrics=by_label,
       cuts=cuts,
       bins=bins,
-      given=given,
+      outside=outside,
       absent=absent,
     )
 
@@ -149,11 +151,11 @@ class Evidence:
   def _blocks(self) -> Iterator[tuple[np.ndarray, Documents]]:
     for rows, documents in self.part.blocks():
       fill = len(documents.mask_B) - len(rows)
-      given = {
-        name: np.pad(values[rows], (0, fill))
-        for name, values in self.given.items()
+      outside = {
+        name: np.pad(values[rows], ((0, fill), (0, 0)))
+        for name, values in self.outside.items()
       }
-      yield rows, self.seen.documents(documents).replace(given=given)
+      yield rows, self.seen.documents(documents).replace(outside=outside)
 
   def terms(self) -> np.ndarray:
     """float64 [M, N], the document terms of form.terms."""
@@ -184,7 +186,7 @@ class Evidence:
       _cumulated(np.asarray(each), n_ks)
       for each in (counts.correct_QL, counts.predicted_QL)
     )
-    rest = tuple(self.bins), self.table, len(self.part), self.label_form
+    rest = tuple(self.bins), self.table, len(self.part), self.metrics
     return {
       name: named_sums(correct_L, predicted_L, counts.gold_L, name, *rest)
       for name, correct_L, predicted_L in zip(
@@ -201,6 +203,12 @@ class Evidence:
     for of_set in self._label_sums.values():
       sums |= of_set
     return sums
+
+  @property
+  def _of_correct(self) -> set[str]:
+    """The sums over labels that need not know what is wrong."""
+    metrics = [metric for metric in self.metrics if metric.ignores_wrong]
+    return {CORRECT, *(name for metric in metrics for name in metric.sums())}
 
   @functools.cached_property
   def short(self) -> dict[str, tuple[int, str]]:
@@ -225,30 +233,30 @@ class Evidence:
         if decisions in self.cuts
         else too_short
       )
+      of_correct = {f'{name}{decisions}' for name in self._of_correct}
       for name in self._label_sums[decisions]:
         # What is correct may be known where what is predicted is not.
-        n = n_unfound if name.startswith(OF_CORRECT) else n_short
+        n = n_unfound if name in of_correct else n_short
         if n:
           found[name] = n, f'{n:,} of {n_all:,} documents {reason}'
     return found
 
   def asks_for(self, measure: Measure) -> bool:
     """Whether this metric was asked for: False where it takes more to."""
-    return not measure.over.startswith(('ILD', 'weighted')) or all(
-      name in self.sums for name in measure.sums
-    )
+    return measure.metric.needs not in (
+      Needs.RANK_WEIGHTS,
+      Needs.SIMILARITY,
+    ) or all(name in self.sums for name in measure.sums)
 
   def missing(self, measure: Measure) -> str:
     """Why there is no value; empty where there is one."""
     if not self.part.n_with_gold:
       return _NO_GOLD
     if any(name not in self.sums for name in measure.sums):
-      return self.absent if measure.over.startswith(_WEIGHED) else _MARGINS
+      weighed = measure.metric.needs is Needs.PROPENSITIES
+      return self.absent if weighed else _MARGINS
     short = [self.short[name] for name in measure.sums if name in self.short]
     return max(short)[1] if short else ''
-
-
-_WEIGHED = ('w-', 'PSR')
 
 
 def _cumulated(counts_QL: np.ndarray, n_ks: int) -> np.ndarray:
@@ -282,26 +290,34 @@ def _bins(part: Slice) -> dict[str, np.ndarray]:
   return {name: mask for name, mask in bins.items() if mask.any()}
 
 
-def _diversity(
-  part: Slice, criteria: Criteria, wanted: Collection[str]
-) -> dict[str, np.ndarray]:
-  """The terms of intra-list diversity, where they are wanted and can be."""
-  ks = [k for k in criteria.ks if f'ILD@{k}' in wanted]
-  if criteria.vectors_LD is None or not ks:
-    return {}
-  found = intra_list_diversity(part.lists.ids, ks, criteria.vectors_LD)
-  return {f'ILD@{k}': values_N for k, values_N in found.items()}
+def _lacking(weights: Weights, criteria: Criteria) -> set[Needs]:
+  """What metrics may need and is not given."""
+  given = {
+    Needs.PROPENSITIES: weights.labels_L,
+    Needs.RANK_WEIGHTS: weights.ranks_LK,
+    Needs.SIMILARITY: criteria.vectors_LD,
+  }
+  return {need for need, what in given.items() if what is None}
 
 
-def _document_terms(
-  ks: Sequence[int], weights: Weights, given: Mapping[str, np.ndarray]
-) -> list[str]:
-  """The terms that can be taken."""
-  kinds = list(RANKING_KINDS)
-  kinds += [] if weights.labels_L is None else PROPENSITY_KINDS
-  kinds += [] if weights.ranks_LK is None else ['weighted']
-  at_ks = [f'{kind}@{k}' for kind in kinds for k in ks]
-  return [DOCUMENTS, WITH_GOLD, R_PRECISION, *at_ks, *given]
+@functools.cache
+def _believe(metric: LabelMetric) -> None:
+  """Refuses a metric that a label without any decision or gold adds to.
+
+  Such labels are left out of the sums, where there are very many.
+
+  Raises:
+    ConfigError: naming the metric.
+  """
+  with exact():
+    zero_L, n_docs = jnp.zeros(1), jnp.ones(())
+    none = PerLabel(zero_L, zero_L, zero_L, n_docs)
+    values = [function(none) for function in metric.sums().values()]
+    if any(float(value_L[0]) for value_L in values):
+      raise ConfigError(
+        f'{type(metric).__qualname__}: {metric.name} must add 0 for a label '
+        'that is neither predicted nor gold'
+      )
 
 
 @partial(jax.jit, static_argnames='form')

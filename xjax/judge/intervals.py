@@ -4,29 +4,30 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import dataclasses
 import itertools
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.types import PAD
 from xjax.judge.evidence import Evidence
+from xjax.judge.metrics.contract import (
+  CORRECT,
+  GOLD,
+  PREDICTED,
+  LabelMetric,
+  Measure,
+)
 from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.f1 import f_beta
-from xjax.judge.metrics.label_sums import GOLD
-from xjax.judge.metrics.measures import Entropy, Measure
+from xjax.judge.metrics.labels import f_beta
 from xjax.judge.metrics.outcomes import Decisions, Outcomes
-from xjax.judge.metrics.ranking import hits
 from xjax.judge.metrics.resampling import (
+  Reweighing,
   draws,
   leave_outs,
   n_groups,
   resample,
   swaps,
 )
-from xjax.judge.metrics.reweighing import Reweighing
 from xjax.judge.metrics.significance import Interval, interval
-from xjax.judge.metrics.sums import is_term
-from xjax.judge.slice import Slice
 
 Sums = dict[str, np.ndarray]
 
@@ -93,8 +94,8 @@ def _possible(
   """
   # Bits have no end; what is no share, as PSP-raw, is above 1 at times, and
   # weights of a user's may be negative.
-  bits = isinstance(measure, Entropy)
-  most = np.inf if bits else max(1.0, float(np.nanmax(values_R)))
+  most = max(1.0, float(np.nanmax(values_R)))
+  most = most if measure.metric.is_share else np.inf
   least = min(0.0, float(np.nanmin(values_R)))
   return dataclasses.replace(
     each,
@@ -167,7 +168,7 @@ def sure(
     As significance.interval.
   """
   n_drawn = len(values_R) - n_groups(n_docs)
-  by_label = not all(map(is_term, measure.sums))
+  by_label = isinstance(measure.metric, LabelMetric)
   left_out_G = values_R[n_drawn:] if by_label else None
   return interval(values_R[:n_drawn], value, level, left_out_G)
 
@@ -206,18 +207,29 @@ def randomized_sums(
 def outcomes(evidence: Evidence, names: Collection[str]) -> Outcomes:
   """What the system did with each document, as far as sums depend on it."""
   form = evidence.form
-  wanted = tuple(name for name in form.terms if name in names)
   # Only these are computed.
-  narrow = dataclasses.replace(
-    evidence, form=dataclasses.replace(form, terms=wanted)
+  metrics = tuple(
+    metric
+    for metric in form.metrics
+    if any(
+      f'{name}{end}' in names
+      for name in metric.sums()
+      for end in form.ends(metric)
+    )
   )
+  narrow = dataclasses.replace(form, metrics=metrics)
+  values = dataclasses.replace(evidence, form=narrow).terms()
   gold = evidence.part.gold
-  terms = dict(zip(wanted, narrow.terms(), strict=True))
+  terms = {
+    name: row
+    for name, row in zip(narrow.terms, values, strict=True)
+    if name in names
+  }
   terms[GOLD] = gold.lengths.astype(np.float64)
   sets = _decisions(evidence)
   for end, decisions in sets.items():
-    terms[f'predicted{end}'] = decisions.per_document(len(gold))
-    terms[f'correct{end}'] = decisions.correct().per_document(len(gold))
+    terms[f'{PREDICTED}{end}'] = decisions.per_document(len(gold))
+    terms[f'{CORRECT}{end}'] = decisions.correct().per_document(len(gold))
   return Outcomes(
     terms=terms,
     sets=sets,
@@ -225,7 +237,7 @@ def outcomes(evidence: Evidence, names: Collection[str]) -> Outcomes:
     mask=evidence.part.mask,
     bins=evidence.bins,
     fixed=evidence.fixed,
-    form=evidence.label_form,
+    metrics=evidence.metrics,
   )
 
 
@@ -251,7 +263,8 @@ def label_f1(evidence: Evidence, end: str) -> np.ndarray:
 
 def _decisions(evidence: Evidence) -> dict[str, Decisions]:
   """What ends the names of a set's sums -> its decisions."""
-  lists, hits_NK = evidence.part.lists, _hits(evidence.part)
+  part = evidence.part
+  lists, hits_NK = part.lists, part.lists.hits(part.gold, len(part.mask))
   listed_NK = lists.ids != PAD
   places_K = np.arange(lists.ids.shape[1])
   chosen = {f'@{k}': listed_NK & (places_K < k) for k in evidence.form.ks}
@@ -261,15 +274,3 @@ def _decisions(evidence: Evidence) -> dict[str, Decisions]:
     end: Decisions(np.nonzero(of_set)[0], lists.ids[of_set], hits_NK[of_set])
     for end, of_set in chosen.items()
   }
-
-
-def _hits(part: Slice) -> np.ndarray:
-  """Which entries of the lists are gold: bool [N, K]."""
-  found = np.zeros(part.lists.ids.shape, bool)
-  for rows, documents in part.blocks():
-    hits_BK = _block_hits(documents.ids_BK, documents.gold_BP)
-    found[rows] = np.asarray(hits_BK)[: len(rows)]
-  return found
-
-
-_block_hits = jax.jit(hits)

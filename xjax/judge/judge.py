@@ -1,19 +1,21 @@
 """Predictions -> every metric, under every protocol asked for."""
 
 from collections.abc import Iterator, Mapping
+import dataclasses
+import json
 import math
 from typing import Any
 
 import numpy as np
 
 from xjax.core.errors import DataError
-from xjax.core.types import ScoreKind
+from xjax.core.types import PAD, ScoreKind
 from xjax.judge.calibration import expected_calibration_error
 from xjax.judge.criteria import Criteria
 from xjax.judge.evidence import Evidence
 from xjax.judge.intervals import bootstrap
-from xjax.judge.metrics.measures import Measure
-from xjax.judge.metrics.protocols import XJAX, Protocol
+from xjax.judge.metrics.contract import WITH_GOLD, Measure, Protocol
+from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.slices import ALL, judged_masks
 from xjax.judge.predictions import Predictions
 from xjax.judge.protocol_differences import differences, facts_of
@@ -24,6 +26,7 @@ PROTOCOL = XJAX.name
 # it is not that of the first protocol.
 NOTES, INTERVALS, REASONS = 'notes', 'intervals', 'reasons'
 LISTS = 'lists'  # the note on lists that are cut from other lists
+SEARCH = 'search'  # the note on lists that may lack labels of high score
 # {protocol: {slice: {metric: value}}}
 Metrics = dict[str, dict[str, dict[str, Any]]]
 
@@ -54,7 +57,8 @@ def judge(
     `{protocol: {slice: {metric: value}}}`. A value is None where the saved
     lists are too short for it, or where there is nothing to judge; then
     `{'notes': {slice: {metric: reason}}}` says why. There 'lists' says of a
-    slice without lists of its own how many of those cut for it are short.
+    slice without lists of its own how many of those cut for it are short, and
+    'search' of `all` how the lists were searched, if not exactly.
     These notes are about the first protocol; `{'reasons': {protocol: {slice:
     {metric: text}}}}` says why a value is not that of the first, or is None,
     and `{'intervals': {protocol: {slice: {metric: [low, high]}}}}` is there
@@ -85,6 +89,10 @@ def judge(
   _of_all(found, predictions, criteria, threshold)
   whys = differences(found, criteria.protocols, facts, missing)
   notes = {name: each for name, each in missing[first.name].items() if each}
+  if predictions.is_approximate:
+    notes[ALL] = notes.get(ALL, {}) | {
+      SEARCH: f'{predictions.selection}; labels of high score may be missing'
+    }
   extras = {NOTES: notes, INTERVALS: intervals, REASONS: whys}
   return {**found, **{name: each for name, each in extras.items() if each}}
 
@@ -211,7 +219,7 @@ def judge_slice(
       reason = evidence.missing(measure)
       value = None if reason else float(measure.value(evidence.sums))
       if value is not None and math.isnan(value):
-        value, reason = None, f'{" + ".join(measure.under)} is 0'
+        value, reason = None, 'there is nothing to divide by'
       values[name] = value
       if reason:
         reasons[name] = reason
@@ -246,3 +254,66 @@ def need_gold(predictions: Predictions) -> None:
   """
   if predictions.gold is None:
     raise DataError('these predictions have no gold labels: nothing to judge')
+
+
+_ROWS = 1024  # documents at a time
+
+
+def document_lines(
+  predictions: Predictions, criteria: Criteria
+) -> Iterator[str]:
+  """Yields `{"id", "gold", "labels", metric: value, ...}` for each document.
+
+  Of the first protocol's metrics those that a document has: means over
+  documents, as P@5, and ratios of sums, as PSP@5, here of its own. `labels` are
+  the best max(k); a document without gold has null values, and so has a
+  list that is too short.
+  """
+  protocol = dataclasses.replace(criteria.protocols[0], skip_without_gold=True)
+  criteria = dataclasses.replace(criteria, protocols=(protocol,))
+  part = Slice.of(predictions, ALL, predictions.masks[ALL])
+  evidence = Evidence.of(
+    part, criteria, criteria.protocols, {}, predictions.n_train
+  )
+  table = {
+    name: measure
+    for name, measure in criteria.table(protocol, (), ()).items()
+    if all(s in evidence.form.terms for s in measure.sums)
+  }
+  values = _values(evidence, table)
+  for start in range(0, len(predictions), _ROWS):
+    some = slice(start, start + _ROWS)
+    lists = {name: each[some].tolist() for name, each in values.items()}
+    for row, id_ in enumerate(predictions.doc_ids[some]):
+      listed = part.lists.ids[start + row, : max(criteria.ks)]
+      document = {
+        'id': id_,
+        'gold': _names(predictions, part.gold[start + row]),
+        'labels': _names(predictions, listed[listed != PAD]),
+      }
+      for name, each in lists.items():
+        value = each[row]
+        document[name] = None if math.isnan(value) else value
+      yield json.dumps(document, ensure_ascii=False)
+
+
+def _names(predictions: Predictions, labels: np.ndarray) -> list[str]:
+  return [predictions.labels[i] for i in labels.tolist()]
+
+
+def _values(
+  evidence: Evidence, table: dict[str, Measure]
+) -> dict[str, np.ndarray]:
+  """Metric -> float64 [N], NaN where it is not known or there is no gold."""
+  terms_MN, known_MN = evidence.documents()
+  rows = dict(zip(evidence.form.terms, terms_MN, strict=True))
+  known = dict(zip(evidence.form.terms, known_MN, strict=True))
+  with_gold_N = evidence.part.gold.lengths > 0
+  rows[WITH_GOLD] = with_gold_N.astype(np.float64)
+  found = {}
+  for name, measure in table.items():
+    seen_N = with_gold_N.copy()
+    for each in measure.sums:
+      seen_N &= known.get(each, True)
+    found[name] = np.where(seen_N, measure.value(rows), np.nan)
+  return found

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Mapping
 import csv
 import dataclasses
+import functools
 import pathlib
 from typing import Any
 
 import numpy as np
 
 from xjax.core.atomic import atomic_write, write_json
-from xjax.core.distributed import all_rows, is_host0
+from xjax.core.distributed import is_host0, rank_documents
 from xjax.core.progress import progress
 from xjax.core.types import PAD, Batch, ScoreKind, Scorer
 from xjax.data.schema import LabelSpace, Split
@@ -44,21 +45,16 @@ def predict(
 
   Raises:
     ValueError: the batches do not hold every document exactly once, or the
-      scorer ranks a label it should not know.
+      scorer ranks a label it should not know or gives a label two scores.
   """
   masks = space.masks()
-  shape = (1 + len(masks), len(split), depth)
-  ids = np.full(shape, PAD, np.int32)
-  scores = np.full(shape, -np.inf, np.float32)
-  seen = np.zeros(len(split), np.int64)
-  for batch in shown_batches(batches, f'judging {split.name}'):
-    lists = scorer.topk(batch, depth, slices=tuple(masks.values()))
-    doc_B, ids_GBK, scores_GBK = all_rows(batch.doc_B, *lists)
-    real_B = doc_B != PAD
-    doc_B = doc_B[real_B]
-    np.add.at(seen, doc_B, 1)
-    ids[:, doc_B] = ids_GBK[:, real_B]
-    scores[:, doc_B] = scores_GBK[:, real_B]
+  ids, scores, seen = rank_documents(
+    shown_batches(batches, f'judging {split.name}'),
+    functools.partial(scorer.topk, k=depth, slices=tuple(masks.values())),
+    len(split),
+    depth,
+    1 + len(masks),
+  )
   if (seen != 1).any():
     raise ValueError(
       f'{(seen == 0).sum()} documents of {split.name} in no batch, '
@@ -76,7 +72,14 @@ def predict(
     space,
     {name: Lists(ids[g], scores[g]) for g, name in enumerate(names)},
   )
-  return dataclasses.replace(found, assigned_above=scorer.assigned_above)
+  found = dataclasses.replace(
+    found,
+    assigned_above=scorer.assigned_above,
+    selected_by=scorer.selected_by,
+  )
+  if fault := found.fault():
+    raise ValueError(f'{split.name}: {fault}')
+  return found
 
 
 def shown_batches(batches: Iterable[Batch], what: str) -> Iterable[Batch]:

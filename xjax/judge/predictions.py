@@ -7,11 +7,13 @@ import hashlib
 import itertools
 import math
 import os
+import re
 
 import numpy as np
 
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
+from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import HELD_OUT
 from xjax.judge.metrics.slices import ALL, judged_masks
@@ -46,6 +48,15 @@ class Lists:
     whole = ended | (self.ids.shape[1] >= n_listable)
     return np.where(whole, np.float32(-np.inf), self.scores[:, -1])
 
+  def hits(self, gold: Ragged, n_labels: int) -> np.ndarray:
+    """Bool [N, K], the entries that are gold; labels are below n_labels."""
+    # (document, label) as one integer: 64 bits hold a billion of each.
+    rows = np.arange(len(gold), dtype=np.int64)
+    owners = np.repeat(rows, gold.lengths)
+    pairs = owners * n_labels + gold.values
+    found = np.isin(rows[:, None] * n_labels + self.ids, pairs)
+    return found & (self.ids != PAD)
+
   def cut(self, mask: np.ndarray) -> 'Lists':
     """The entries where mask, bool [L], is True; PAD and -inf after them."""
     kept = self.ids != PAD
@@ -64,15 +75,20 @@ class Lists:
   def merged(cls, parts: Sequence['Lists']) -> 'Lists':
     """Every entry of several lists of the same documents, each label once.
 
-    A label has the same score wherever it is listed.
+    Scores that rounding made differ do not make two entries of a label.
     """
     ids = np.concatenate([part.ids for part in parts], axis=1)
     scores = np.concatenate([part.scores for part in parts], axis=1)
     order = np.lexsort((ids, -scores), axis=-1)
     ids = np.take_along_axis(ids, order, -1)
     scores = np.take_along_axis(scores, order, -1)
-    kept = ids != PAD
-    kept[:, 1:] &= ids[:, 1:] != ids[:, :-1]
+    # A label's entries in the order of the list: the best one first.
+    by_label = np.argsort(ids, axis=-1, kind='stable')
+    in_order = np.take_along_axis(ids, by_label, -1)
+    kept_in_order = in_order != PAD
+    kept_in_order[:, 1:] &= in_order[:, 1:] != in_order[:, :-1]
+    kept = np.zeros(ids.shape, bool)
+    np.put_along_axis(kept, by_label, kept_in_order, -1)
     return cls(ids, scores)._keep(kept)
 
   def _keep(self, kept: np.ndarray) -> 'Lists':
@@ -86,6 +102,20 @@ class Lists:
 
 
 SCHEMA = 1
+EXACT = 'exact'
+# How lists were selected, as it is saved -> as it is said.
+_SELECTIONS = {
+  EXACT: 'exact search',
+  'beam': 'beam search of width {}',
+  'recall': 'approximate search of recall {}',
+  'shortlist': 'a shortlist of {} labels',
+}
+_SELECTED_BY = re.compile(
+  r'|exact|(?:beam|shortlist)=[1-9]\d*|recall=0?\.\d+(?:e-\d+)?'
+)
+# Scores of one label may differ by so much, by rounding.
+_RELATIVE, _ABSOLUTE = 1e-4, 1e-6
+_ENTRIES = 1 << 21  # of lists that are compared at a time
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -109,6 +139,8 @@ class Predictions:
     strategy: how the labels in the lists of `all` were chosen; '': they are
       those of highest score. The scores of chosen ones are margins: what they
       are ranked by. Of slices the lists are by score, whatever the strategy.
+    selected_by: how the labels of highest score were searched: `exact`,
+      `beam=10`, `recall=0.95` or `shortlist=500`; '': not recorded.
   """
 
   score_kind: ScoreKind
@@ -124,6 +156,7 @@ class Predictions:
   )
   assigned_above: float | None = None
   strategy: str = ''
+  selected_by: str = ''
 
   def __len__(self) -> int:
     return len(self.doc_ids)
@@ -134,6 +167,51 @@ class Predictions:
     if not self.n_train and not len(self.held_out):
       return {ALL: np.ones(len(self.labels), bool)}
     return judged_masks(self.train_counts, self.held_out)
+
+  @property
+  def selection(self) -> str:
+    """How the labels of highest score were searched, in words."""
+    kind, _, size = self.selected_by.partition('=')
+    return _SELECTIONS[kind].format(size) if kind else 'search not recorded'
+
+  @property
+  def is_approximate(self) -> bool:
+    """Whether labels of high score may be missing from the lists."""
+    return self.selected_by not in ('', EXACT)
+
+  def fault(self) -> str:
+    """Says which label has two scores in the lists of a document, if any has.
+
+    Returns:
+      '' where every label has one score per document, but for rounding. Lists
+      that a strategy chose have scores of their own, and are left out.
+    """
+    lists = {
+      name: each
+      for name, each in self.lists.items()
+      if name != ALL or not self.strategy
+    }
+    if len(lists) < 2:
+      return ''
+    width = sum(each.ids.shape[1] for each in lists.values())
+    step = max(_ENTRIES // width, 1)
+    for start in range(0, len(self), step):
+      part = slice(start, start + step)
+      pair = _two_scores(
+        [(x.ids[part], x.scores[part]) for x in lists.values()]
+      )
+      if pair is not None:
+        row, label = pair[0] + start, pair[1]
+        scores = ', '.join(
+          f'{each.scores[row][each.ids[row] == label][0]:.6g} in {name}'
+          for name, each in lists.items()
+          if label in each.ids[row]
+        )
+        return (
+          f'document {self.doc_ids[row]!a}: label {self.labels[label]!a} has '
+          f'different scores in the lists of slices ({scores}); predict anew'
+        )
+    return ''
 
   def of_documents(self, kept: np.ndarray) -> 'Predictions':
     """Those of the documents where kept, bool [N], is True."""
@@ -157,7 +235,8 @@ class Predictions:
     `all`); doc_ids and labels as `bytes` (uint8, UTF-8, end to end) and
     `offsets` (int64); `held_out/labels` (int32) where labels are held out;
     `gold/indptr` (int64) and `gold/indices` (int32) where gold is known;
-    `assigned_above` (float64) and `strategy` (text) where there is one.
+    `assigned_above` (float64), `strategy` and `selected_by` (text) where there
+    is one.
     """
     arrays = {
       'schema': np.int64(SCHEMA),
@@ -183,6 +262,8 @@ class Predictions:
       arrays['assigned_above'] = np.float64(self.assigned_above)
     if self.strategy:
       arrays['strategy'] = np.str_(self.strategy)
+    if self.selected_by:
+      arrays['selected_by'] = np.str_(self.selected_by)
     if self.gold is not None:
       arrays['gold/indptr'] = np.asarray(self.gold.indptr, np.int64)
       arrays['gold/indices'] = np.asarray(self.gold.values, np.int32)
@@ -200,7 +281,35 @@ class Predictions:
     arrays = Arrays.read(path)
     predictions = _parse(arrays)
     arrays.finish()
+    if fault := predictions.fault():
+      raise DataError(f'{path}: {fault}')
     return predictions
+
+
+def _two_scores(
+  lists: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> tuple[int, int] | None:
+  """The first (row, label) of two scores in lists (ids, scores), if any."""
+  # One integer for an entry sorts several times faster than two do.
+  keys = np.concatenate(
+    [
+      ids.astype(np.int64) << 32 | np.ascontiguousarray(scores).view(np.uint32)
+      for ids, scores in lists
+    ],
+    axis=1,
+  )
+  keys.sort(axis=1)
+  ids = keys >> 32
+  scores = (keys & 0xFFFFFFFF).astype(np.uint32).view(np.float32)
+  same = (ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] != PAD)
+  same &= keys[:, 1:] != keys[:, :-1]  # mostly nothing is left
+  rows, places = np.nonzero(same)
+  a, b = scores[rows, places], scores[rows, places + 1]
+  apart = ~np.isclose(a, b, rtol=_RELATIVE, atol=_ABSOLUTE)
+  if not apart.any():
+    return None
+  at = int(np.argmax(apart))
+  return int(rows[at]), int(ids[rows[at], places[at]])
 
 
 def labels_sha256(labels: Sequence[str]) -> str:
@@ -241,7 +350,9 @@ def _parse(arrays: Arrays) -> Predictions:
     labels=labels,
     train_counts=counts,
     lists={
-      name: _lists(arrays, name, mask, len(doc_ids), n_scored, ScoreKind(kind))
+      name: _lists(
+        arrays, name, mask, doc_ids, labels, n_scored, ScoreKind(kind)
+      )
       for name, mask in masks.items()
       if name == ALL or {f'{name}/ids', f'{name}/scores'} & set(arrays.left)
     },
@@ -249,7 +360,17 @@ def _parse(arrays: Arrays) -> Predictions:
     held_out=held_out,
     assigned_above=_assigned_above(arrays),
     strategy=arrays.text('strategy') if 'strategy' in arrays.left else '',
+    selected_by=_selected_by(arrays),
   )
+
+
+def _selected_by(arrays: Arrays) -> str:
+  if 'selected_by' not in arrays.left:
+    return ''
+  text = arrays.text('selected_by')
+  if not _SELECTED_BY.fullmatch(text):
+    arrays.fail('selected_by', f'is {text!a}, which is unknown')
+  return text
 
 
 def _assigned_above(arrays: Arrays) -> float | None:
@@ -277,11 +398,12 @@ def _lists(
   arrays: Arrays,
   name: str,
   mask: np.ndarray,
-  n_docs: int,
+  doc_ids: Sequence[str],
+  labels: Sequence[str],
   n_scored: int,
   kind: ScoreKind,
 ) -> Lists:
-  ids = arrays.take(f'{name}/ids', np.int32, (n_docs, None))
+  ids = arrays.take(f'{name}/ids', np.int32, (len(doc_ids), None))
   if not ids.shape[1]:
     arrays.fail(f'{name}/ids', 'lists of length 0')
   scores = arrays.take(f'{name}/scores', np.float32, ids.shape)
@@ -294,7 +416,13 @@ def _lists(
     check(f'{name}/ids', ~pad & ~mask[ids], 'a label outside the slice')
   in_order = np.sort(ids, -1)
   twice = (in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] != PAD)
-  check(f'{name}/ids', twice.any(-1), 'a label twice in the list')
+  if twice.any():
+    row, place = np.argwhere(twice)[0]
+    arrays.fail(
+      f'{name}/ids',
+      f'a label twice in the list (at [{row}]): document {doc_ids[row]!a}, '
+      f'label {labels[in_order[row, place]]!a}',
+    )
   check(f'{name}/scores', np.isnan(scores), 'NaN')
   check(f'{name}/scores', ~pad & np.isinf(scores), 'an infinite score')
   check(f'{name}/scores', pad & ~np.isneginf(scores), f'not -inf beside {PAD}')

@@ -18,8 +18,14 @@ from xjax.data.formats.eurlex57k.records import read_concepts
 from xjax.data.formats.taxonomy import read_taxonomy
 from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
-from xjax.judge.metrics.label_sums import LabelForm
-from xjax.judge.metrics.protocols import PROTOCOLS, XJAX, Protocol
+from xjax.judge.metrics.contract import (
+  LabelForm,
+  Needs,
+  Protocol,
+  kinds_that_need,
+)
+from xjax.judge.metrics.diversity import co_occurrence, descriptor_vectors
+from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
 from xjax.judge.predictions import Predictions
 from xjax.judge.slice_names import check_slice_names, named_slices, needs_labels
 
@@ -89,14 +95,18 @@ class Asked:
   def _check_uses(self, kinds: Sequence[str]) -> None:
     """Refuses what needs something else, and what nothing needs."""
     similar = self.similarity is not Similarity.NONE
-    for kind, flag, given in (
-      ('ILD@k', '--similarity', similar),
-      ('weighted@k', '--rank_weights', bool(self.rank_weights)),
+    for need, flag, given in (
+      (Needs.SIMILARITY, '--similarity', similar),
+      (Needs.RANK_WEIGHTS, '--rank_weights', bool(self.rank_weights)),
     ):
-      if kind in kinds and not given:
-        raise ConfigError(f'--metrics: {kind} needs {flag}')
-      if given and kinds and kind not in kinds:
-        raise ConfigError(f'{flag} is for {kind}, which --metrics leaves out')
+      needy = kinds_that_need(need)
+      asked = [kind for kind in needy if kind in kinds]
+      if asked and not given:
+        raise ConfigError(f'--metrics: {asked[0]} needs {flag}')
+      if given and kinds and not asked:
+        raise ConfigError(
+          f'{flag} is for {", ".join(needy)}, which --metrics leaves out'
+        )
     if self.labels and not (
       self.similarity is Similarity.DESCRIPTORS
       or any(map(needs_labels, self.slices))
@@ -168,14 +178,8 @@ class Asked:
     described: Mapping[str, Label],
     train_gold: Callable[[], Ragged] | None,
   ) -> scipy.sparse.csr_array | None:
-    # scikit-learn takes a second to import: only where it is asked for.
     if self.similarity is Similarity.NONE:
       return None
-    from xjax.judge.metrics.label_vectors import (
-      co_occurrence,
-      descriptor_vectors,
-    )
-
     if self.similarity is Similarity.CO_OCCURRENCE:
       if train_gold is None:
         raise ConfigError('--similarity=co_occurrence needs --train_labels')

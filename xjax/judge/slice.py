@@ -7,8 +7,9 @@ import numpy as np
 
 from xjax.core.types import PAD, Ragged
 from xjax.judge.metrics.label_sums import LabelTable
+from xjax.judge.metrics.ranking import Weights
 from xjax.judge.metrics.slices import ALL, cut
-from xjax.judge.metrics.sums import Documents, Weights
+from xjax.judge.metrics.sums import Documents
 from xjax.judge.predictions import Lists, Predictions
 
 ROWS = 8192  # documents of a block, at most
@@ -124,11 +125,7 @@ class Slice:
     below the last score of a list that ends before all labels are in it.
     """
     ids, scores = self.lists.ids, self.lists.scores.astype(np.float64)
-    rows = np.arange(len(ids), dtype=np.int64)[:, None]
-    owners = np.repeat(rows[:, 0], self.gold.lengths)
-    n_space = len(self.mask)
-    hit = np.isin(rows * n_space + ids, owners * n_space + self.gold.values)
-    real = ids != PAD
+    hit, real = self.lists.hits(self.gold, len(self.mask)), ids != PAD
     order = np.argsort(-scores[real], kind='stable')
     ranked, correct = scores[real][order], np.cumsum(hit[real][order])
     if not len(ranked):

@@ -12,20 +12,12 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.judge.criteria import PROPENSITY, Criteria
 from xjax.judge.judge import INTERVALS, NOTES, Metrics, judge
-from xjax.judge.metrics.protocols import PROTOCOLS, kind_of
+from xjax.judge.metrics.contract import Needs, kind_of, kinds_that_need
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.request import Asked
 from xjax.judge.slice_names import needs_labels
 from xjax.report.runs import Run, every_metric, protocols
 
-_PROPENSITY_KINDS = tuple(
-  dict.fromkeys(
-    kind
-    for protocol in PROTOCOLS.values()
-    for kind in protocol.kinds
-    if kind.startswith('PS')
-  )
-)
 _SAME = 1e-9
 _OTHERS = 'computed with other propensities than those of the other systems'
 
@@ -179,12 +171,13 @@ def _alike(one: float | None, other: float | None) -> bool:
 
 
 def _is_weighed(metric: str) -> bool:
-  return kind_of(metric) in _PROPENSITY_KINDS
+  return kind_of(metric) in kinds_that_need(Needs.PROPENSITIES)
 
 
 def _weighed(run: Run, criteria: Criteria) -> Metrics:
   """Those metrics alone that depend on propensities."""
-  only = dataclasses.replace(criteria, kinds=_PROPENSITY_KINDS, replicates=0)
+  kinds = kinds_that_need(Needs.PROPENSITIES)
+  only = dataclasses.replace(criteria, kinds=kinds, replicates=0)
   return judge(run.predictions, only)
 
 

@@ -164,8 +164,8 @@ def _system_row(group: Group) -> tuple[str, ...]:
     judged += f', seeds {", ".join(map(str, seeds))}'
   where = ', '.join(str(_short(run.path)) for run in group.runs)
   depth = first.predictions.lists['all'].ids.shape[1]
-  kind = first.predictions.score_kind.value
-  return group.name, where, judged, f'{kind}, lists of {depth}'
+  kind, how = first.predictions.score_kind.value, first.predictions.selection
+  return group.name, where, judged, f'{kind}, lists of {depth}, {how}'
 
 
 def _short(path: pathlib.Path) -> pathlib.Path:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import numpy as np
 
 from xjax.config.run import Config
 from xjax.core.config_part import kinds
+from xjax.core.distributed import rank_documents
 from xjax.core.errors import ConfigError
 from xjax.core.progress import progress
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
@@ -210,6 +212,11 @@ class Predictor:
     """As of core.types.Scorer."""
     return self.scorer.assigned_above
 
+  @property
+  def selected_by(self) -> str:
+    """As of its scorer."""
+    return self.scorer.selected_by
+
   def topk(
     self,
     batch: Batch,
@@ -345,14 +352,10 @@ class Predictor:
     features: FeatureRows | None = None,
   ) -> tuple[np.ndarray, np.ndarray]:
     """(ids_NK, scores_NK) over all labels."""
-    ids_NK = np.full((len(documents), k), PAD, np.int32)
-    scores_NK = np.full((len(documents), k), -np.inf, np.float32)
-    for batch in self.text_batches(documents, features):
-      ids_GBK, scores_GBK = self.topk(batch, k)
-      real_B = batch.doc_B != PAD
-      ids_NK[batch.doc_B[real_B]] = ids_GBK[0, real_B]
-      scores_NK[batch.doc_B[real_B]] = scores_GBK[0, real_B]
-    return ids_NK, scores_NK
+    batches = self.text_batches(documents, features)
+    topk = functools.partial(self.topk, k=k)
+    lists = rank_documents(batches, topk, len(documents), k)
+    return lists[0][0], lists[1][0]
 
   def _predictions(
     self, ids_K: np.ndarray, scores_K: np.ndarray

@@ -85,10 +85,12 @@ class FoundLabels:
     score_kind: MARGIN; all scores are positive.
     n_labels: labels that are looked for.
     assigned_above: 0; what is found is assigned.
+    selected_by: `exact`.
   """
 
   score_kind = ScoreKind.MARGIN
   assigned_above = 0.0
+  selected_by = 'exact'
 
   def __init__(self, n_labels: int):
     self.n_labels = n_labels

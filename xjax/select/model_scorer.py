@@ -23,6 +23,7 @@ class ModelScorer:
     n_labels: labels the model scores; later ones are never selected.
     assigned_above: as of Predictions: 0 for margins, else None.
     recall: as given.
+    selected_by: as of core.types.Scorer.
   """
 
   def __init__(
@@ -50,6 +51,7 @@ class ModelScorer:
     self.n_labels = n_labels
     self.score_kind = score_kind
     self.recall = recall
+    self.selected_by = 'exact' if recall == 1 else f'recall={recall:g}'
     self.assigned_above = 0.0 if score_kind is ScoreKind.MARGIN else None
     self._placed: dict[int, tuple[np.ndarray, jax.Array]] = {}
     self._topk = jax.jit(

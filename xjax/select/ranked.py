@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable
 import dataclasses
+import functools
 
 import numpy as np
 
-from xjax.core.distributed import all_rows
+from xjax.core.distributed import rank_documents
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
 from xjax.judge.metrics.calibration import sigmoid as probability_of
 
@@ -83,14 +84,9 @@ class Ranked:
   def _lists(
     self, rows_N: np.ndarray, k: int, asked: dict
   ) -> tuple[np.ndarray, np.ndarray]:
-    ids_NK, scores_NK = no_lists(len(rows_N), k)
-    for batch in self.batches_of(rows_N):
-      lists = self.scorer.topk(batch, k, **asked)
-      doc_B, ids_GBK, scores_GBK = all_rows(batch.doc_B, *lists)
-      real_B = doc_B != PAD
-      ids_NK[doc_B[real_B]] = ids_GBK[0, real_B]
-      scores_NK[doc_B[real_B]] = scores_GBK[0, real_B]
-    return ids_NK, scores_NK
+    topk = functools.partial(self.scorer.topk, k=k, **asked)
+    lists = rank_documents(self.batches_of(rows_N), topk, len(rows_N), k)
+    return lists[0][0], lists[1][0]
 
   def logits(
     self, rows_N: np.ndarray, ids_NK: np.ndarray, logs_NK: np.ndarray

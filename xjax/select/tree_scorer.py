@@ -29,6 +29,7 @@ class TreeScorer:
     n_labels: labels of the trees.
     assigned_above: of margins, the score of a label whose own classifier says
       0, below nodes that are sure; else None.
+    selected_by: as of core.types.Scorer.
   """
 
   def __init__(
@@ -51,6 +52,7 @@ class TreeScorer:
     """
     self._searches = searches
     self._beam, self._exact = beam, exact
+    self.selected_by = 'exact' if exact else f'beam={beam}'
     self._pool = concurrent.futures.ThreadPoolExecutor(workers)
     self._workers = workers
     self._link = searches[0].link

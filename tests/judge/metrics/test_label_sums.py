@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
+from xjax.judge.metrics.contract import LabelForm, LabelMetric, metrics
 from xjax.judge.metrics.exact import exact
 from xjax.judge.metrics.label_sums import (
   BINS,
-  LabelForm,
   LabelTable,
   bin_name,
   in_bins,
@@ -24,13 +24,22 @@ N_DOCS = 10
 EVERY = np.ones(5, bool)
 
 
+F1 = 'MacroF1AtThreshold.over'
+
+
+def every(form):
+  kinds = [cls for cls in metrics() if issubclass(cls, LabelMetric)]
+  ours = [cls for cls in kinds if cls.__module__.startswith('xjax.')]
+  return tuple(metric for cls in ours for metric in cls.each(form))
+
+
 def summed(
   correct=CORRECT, predicted=PREDICTED, gold=GOLD, table=None, form=FORM
 ):
   table = table or LabelTable.of(EVERY, {})
   with exact():
     found = label_sums(
-      correct, predicted, gold, table, np.float64(N_DOCS), form
+      correct, predicted, gold, table, np.float64(N_DOCS), every(form)
     )
     return jax.tree.map(np.asarray, found)
 
@@ -43,19 +52,19 @@ def test_by_hand():
       {
         'correct': 3,
         'predicted': 8,
-        'label-P': 2 / 4 + 1,
-        'label-R': 1 + 1 / 4,
-        'F1': sum(f1),
-        'gold-F1': f1[0] * 2 + f1[2] * 4,
-        'F0.5': 1.25 * 2 / (0.25 * 2 + 4) + 1.25 / (0.25 * 4 + 1),
-        'F2': 5 * 2 / (4 * 2 + 4) + 5 / (4 * 4 + 1),
-        'covered': 2,
-        'covered[a=0]': 2,
-        'covered[a=0.25]': 2,
-        'covered[a=1]': 1,
-        'covered[n=1]': 0.2 + 0.1,
-        'covered[n=3]': (1 - 0.8**3) + (1 - 0.9**3),
-        'correct-log': 2 * np.log2(2) + 0,
+        'MacroPrecision.over': 2 / 4 + 1,
+        'MacroRecall.over': 1 + 1 / 4,
+        F1: sum(f1),
+        'WeightedF1.over': f1[0] * 2 + f1[2] * 4,
+        'MacroFHalf.over': 1.25 * 2 / (0.25 * 2 + 4) + 1.25 / (0.25 * 4 + 1),
+        'MacroFTwo.over': 5 * 2 / (4 * 2 + 4) + 5 / (4 * 4 + 1),
+        'Coverage.over': 2,
+        'AlphaCoverage.over[alpha=0.0]': 2,
+        'AlphaCoverage.over[alpha=0.25]': 2,
+        'AlphaCoverage.over[alpha=1.0]': 1,
+        'SampledCoverage.over[n_drawn=1]': 0.2 + 0.1,
+        'SampledCoverage.over[n_drawn=3]': (1 - 0.8**3) + (1 - 0.9**3),
+        'Entropy.over': 2 * np.log2(2) + 0,
         'labels up to largest': 4,
       },
       rel=1e-14,
@@ -69,7 +78,7 @@ def test_a_recall_that_is_met_to_the_last_bit():
     form = LabelForm(alphas=(alpha,), draws=())
     one = LabelTable.of(np.ones(1, bool), {})
     totals, _ = summed(*counts, one, form)
-    assert totals[f'covered[a={alpha:g}]'] == 1
+    assert totals[f'AlphaCoverage.over[alpha={alpha}]'] == 1
 
 
 def test_counts_beyond_float32():
@@ -95,8 +104,9 @@ def test_labels_up_to_the_largest_are_those_of_the_slice():
 def test_bins():
   bins = {'a': np.array([1, 1, 0, 0, 0], bool), 'b': ~EVERY}
   _, binned = summed(table=LabelTable.of(EVERY, bins))
-  np.testing.assert_allclose(binned, [2 / 3, 0])
-  assert summed()[1].shape == (0,)
+  assert list(binned) == [F1]
+  np.testing.assert_allclose(binned[F1], [2 / 3, 0])
+  assert not summed()[1]
 
 
 def test_replicates_are_sums_of_their_own():
@@ -109,7 +119,7 @@ def test_replicates_are_sums_of_their_own():
     totals, binned = summed(*(x[r] for x in many), table)
     for name, value in totals.items():
       assert totals_R[name][r] == pytest.approx(float(value), abs=1e-14), name
-    np.testing.assert_allclose(binned_RF[r], binned, atol=1e-14)
+    np.testing.assert_allclose(binned_RF[F1][r], binned[F1], atol=1e-14)
 
 
 def test_labels_without_decisions_may_be_left_out():
@@ -128,11 +138,11 @@ def test_names():
   bins = {'1-9': np.array([1, 0, 1, 0, 0], bool)}
   found = named_sums(
     *(CORRECT, PREDICTED, GOLD, '@5', list(bins)),
-    *(LabelTable.of(EVERY, bins), N_DOCS, FORM),
+    *(LabelTable.of(EVERY, bins), N_DOCS, every(FORM)),
   )
   assert found['correct@5'] == 3
-  assert found['covered[a=0.25]@5'] == 2
-  assert found['F1@5[1-9]'] == pytest.approx(2 / 3 + 2 / 5)
+  assert found['AlphaCoverage.over[alpha=0.25]@5'] == 2
+  assert found[f'{F1}@5[1-9]'] == pytest.approx(2 / 3 + 2 / 5)
   assert found['labels up to largest@5'] == 4
   assert all(type(value) is float for value in found.values())
 

@@ -6,7 +6,7 @@ import scipy.sparse
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.judge.metrics.label_vectors import co_occurrence, descriptor_vectors
+from xjax.judge.metrics.diversity import co_occurrence, descriptor_vectors
 
 
 def test_co_occurrence():

@@ -5,8 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from xjax.judge.metrics.label_sums import LabelForm
-from xjax.judge.metrics.measures import Entropy, Measure, ideal, measures
+from xjax.judge.metrics.contract import (
+  At,
+  LabelForm,
+  Measure,
+  kind_of,
+  measures,
+)
+from xjax.judge.metrics.documents import Hit, Precision, ideal
+from xjax.judge.metrics.labels import Entropy, MicroF1
 from xjax.judge.metrics.protocols import (
   ATTENTIONXML,
   LMTC,
@@ -15,7 +22,6 @@ from xjax.judge.metrics.protocols import (
   PROTOCOLS,
   PYXCLIB,
   XJAX,
-  kind_of,
 )
 
 FORM = LabelForm(alphas=(0.25,), draws=(7, 1000))
@@ -23,34 +29,37 @@ BINS = '1-9', '1000+'
 
 
 def table(protocol, ks=(1, 5), thresholds=('', '-tuned'), bins=BINS):
-  return measures(protocol, ks, thresholds, bins, FORM)
+  return measures(protocol, At(ks, thresholds, bins), FORM)
 
 
 def test_a_measure():
-  measure = Measure('hits@5', ('documents',), per=5)
+  measure = Measure('P@5', Precision(), 'hits@5', ('documents',), 5)
   assert measure.sums == ('hits@5', 'documents')
   assert measure.value({'hits@5': 6, 'documents': 4}) == 6 / (5 * 4)
-  f1 = Measure('correct', ('predicted', 'gold'), 2.0)
+  f1 = Measure('F1', MicroF1(), 'correct', ('predicted', 'gold'), 5)
   assert f1.value({'correct': 3, 'predicted': 5, 'gold': 4}) == 6 / 9
   # Whole numbers beyond float32, and nothing below the line.
   big = {'hits@5': 2**40 + 1, 'documents': 2**40}
-  assert Measure('hits@5', ('documents',)).value(big) == 1 + 2**-40
+  mean = Measure('Hit@5', Hit(), 'hits@5', ('documents',), 5)
+  assert mean.value(big) == 1 + 2**-40
   assert np.isnan(measure.value({'hits@5': 0, 'documents': 0}))
 
 
 def test_a_measure_of_replicates():
   sums = {'correct': np.array([1, 0, 2]), 'predicted': np.array([2, 0, 0])}
-  value_R = Measure('correct', ('predicted',)).value(sums)
+  share = Measure('share', Hit(), 'correct', ('predicted',), 1)
+  value_R = share.value(sums)
   assert value_R.dtype == np.float64
   np.testing.assert_array_equal(value_R, [0.5, np.nan, np.nan])
 
 
 def test_entropy():
+  entropy = Measure('entropy@5', Entropy(), 'log', ('all',), 5)
+
   def of(*counts):
     total = sum(counts)
     parts = sum(c * math.log2(c) for c in counts if c)
-    found = Entropy('log', ('all',)).value({'log': parts, 'all': total})
-    return float(found)
+    return float(entropy.value({'log': parts, 'all': total}))
 
   assert of(4, 4, 4, 4) == 2
   assert of(5) == 0
@@ -60,7 +69,7 @@ def test_entropy():
   assert of() == 0  # nothing is correct
   # Never below 0, whatever rounding leaves.
   sums = {'log': 3 * math.log2(3) * (1 + 1e-15), 'all': 3}
-  assert Entropy('log', ('all',)).value(sums) >= 0
+  assert entropy.value(sums) >= 0
 
 
 def test_the_ideal_gain():
@@ -70,35 +79,47 @@ def test_the_ideal_gain():
 
 # What each metric is: sum above the line, those below, and its divisor.
 OURS = {
-  'P@5': ('hits@5', ['documents with gold'], 5),
-  'R@5': ('R@5', ['documents with gold'], 1),
-  'nDCG-full@5': ('DCG@5', ['documents with gold'], ideal(5)),
-  'PSP@5': ('w-hits@5', ['w-best@5'], 1),
-  'PSP-raw@5': ('w-hits@5', ['documents with gold'], 5),
-  'PSnDCG@5': ('w-DCG@5', ['w-best-DCG@5'], 1),
-  'PSR@5': ('PSR@5', ['documents with gold'], 1),
-  'PSR-norm@5': ('PSR@5', ['PSR-best@5'], 1),
+  'P@5': ('Precision.over@5', ['documents with gold'], 5),
+  'R@5': ('Recall.over@5', ['documents with gold'], 1),
+  'nDCG-full@5': ('FullNDCG.over@5', ['documents with gold'], ideal(5)),
+  'PSP@5': ('PSP.over@5', ['PSP.under@5'], 1),
+  'PSP-raw@5': ('PSP.over@5', ['documents with gold'], 5),
+  'PSnDCG@5': ('PSnDCG.over@5', ['PSnDCG.under@5'], 1),
+  'PSR@5': ('NormalPSR.over@5', ['documents with gold'], 1),
+  'PSR-norm@5': ('NormalPSR.over@5', ['NormalPSR.under@5'], 1),
   'micro-F1@5': ('correct@5', ['predicted@5', 'gold'], 1),
-  'macro-F1@5': ('F1@5', ['labels'], 1),
-  'macro-F1@5[1-9]': ('F1@5[1-9]', ['labels[1-9]'], 1),
-  'macro-F0.5@5': ('F0.5@5', ['labels'], 1),
-  'weighted-F1-tuned': ('gold-F1-tuned', ['gold'], 1),
-  'coverage@5': ('covered@5', ['labels'], 1),
-  'coverage[n=7]@5': ('covered[n=7]@5', ['labels'], 1),
-  'entropy@5': ('correct-log@5', ['correct@5'], 1),
-  'ILD@5': ('ILD@5', ['documents with gold'], 1),
+  'macro-F1@5': ('MacroF1AtThreshold.over@5', ['labels'], 1),
+  'macro-F1@5[1-9]': ('MacroF1AtThreshold.over@5[1-9]', ['labels[1-9]'], 1),
+  'macro-F0.5@5': ('MacroFHalf.over@5', ['labels'], 1),
+  'weighted-F1-tuned': ('WeightedF1.over-tuned', ['gold'], 1),
+  'coverage@5': ('Coverage.over@5', ['labels'], 1),
+  'coverage[n=7]@5': ('SampledCoverage.over[n_drawn=7]@5', ['labels'], 1),
+  'entropy@5': ('Entropy.over@5', ['correct@5'], 1),
+  'ILD@5': ('Diversity.over@5', ['documents with gold'], 1),
 }
 THEIRS = {
-  (PYXCLIB, 'P@5'): ('hits@5', ['documents'], 5),
-  (PYXCLIB, 'PSnDCG@5'): ('w-nDCG@5', ['w-best-nDCG@5'], 1),
-  (PYXCLIB, 'PSR-norm@5'): ('w-R@5', ['w-best-R@5'], 1),
-  (NAPKINXC, 'PSR@5'): ('w-R@5', ['documents'], 1),
-  (NAPKINXC, 'coverage@5'): ('covered@5', ['labels with gold'], 1),
-  (NAPKINXC, 'macro-F1@5'): ('F1@5', ['labels up to largest@5'], 1),
-  (NAPKINXC, 'macro-P@5'): ('label-P@5', ['labels up to largest@5'], 1),
-  (ATTENTIONXML, 'PSnDCG@5'): ('w-DCG@5', ['w-best-DCG@5'], 1),
-  (LMTC, 'P@5'): ('hits@5', ['documents with gold'], 5),
-  (PECOS, 'R@5'): ('R@5', ['documents'], 1),
+  (PYXCLIB, 'P@5'): ('Precision.over@5', ['documents'], 5),
+  (PYXCLIB, 'PSnDCG@5'): ('PSnDCGOfMeans.over@5', ['PSnDCGOfMeans.under@5'], 1),
+  (PYXCLIB, 'PSR-norm@5'): (
+    'NormalPSRByCount.over@5',
+    ['NormalPSRByCount.under@5'],
+    1,
+  ),
+  (NAPKINXC, 'PSR@5'): ('NormalPSRByCount.over@5', ['documents'], 1),
+  (NAPKINXC, 'coverage@5'): ('Coverage.over@5', ['labels with gold'], 1),
+  (NAPKINXC, 'macro-F1@5'): (
+    'MacroF1AtThreshold.over@5',
+    ['labels up to largest@5'],
+    1,
+  ),
+  (NAPKINXC, 'macro-P@5'): (
+    'MacroPrecision.over@5',
+    ['labels up to largest@5'],
+    1,
+  ),
+  (ATTENTIONXML, 'PSnDCG@5'): ('PSnDCG.over@5', ['PSnDCG.under@5'], 1),
+  (LMTC, 'P@5'): ('Precision.over@5', ['documents with gold'], 5),
+  (PECOS, 'R@5'): ('Recall.over@5', ['documents'], 1),
 }
 
 
@@ -112,8 +133,12 @@ THEIRS = {
 )
 def test_what_a_metric_is_made_of(protocol, metric, wanted):
   measure = table(protocol)[metric]
-  assert (measure.over, list(measure.under), measure.per) == wanted
-  assert measure.scale == (2.0 if metric.startswith('micro') else 1.0)
+  over, under, per = wanted
+  assert (measure.over, list(measure.under)) == (over, under)
+  scale = 2.0 if metric.startswith('micro') else 1.0
+  if metric != 'entropy@5':
+    sums = {over: 7.0, **dict.fromkeys(under, 3.0)}
+    assert measure.value(sums) == scale * 7 / (per * (3 * len(under)))
 
 
 def test_every_protocol_prints_its_kinds_and_no_others():
@@ -138,5 +163,5 @@ def test_thresholds_and_bins_are_those_there_are():
   assert 'micro-F1' in bare and 'micro-F1-tuned' not in bare
   assert not any(name.startswith('macro-F1@5[') for name in bare)
   form = LabelForm(alphas=(), draws=())
-  names = measures(XJAX, (5,), (), (), form)
+  names = measures(XJAX, At((5,)), form)
   assert not any('coverage[' in name or name == 'micro-F1' for name in names)

@@ -7,13 +7,23 @@ from jax.sharding import AxisType
 import numpy as np
 import pytest
 
+from tests.judge.reference import documents as reference
 from xjax.core.types import PAD
-from xjax.judge.metrics import reference, sums
-from xjax.judge.metrics.measures import document_measures
+from xjax.judge.metrics import sums
+from xjax.judge.metrics.contract import WITH_GOLD, At, measures
+from xjax.judge.metrics.documents import (
+  NDCG,
+  Precision,
+  Recall,
+  RecallAtMost,
+  RPrecision,
+)
+from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.ranking import hits
-from xjax.judge.metrics.sums import WITH_GOLD, Documents, Form, Sums
+from xjax.judge.metrics.sums import Documents, Form, Sums
 
 KS = (1, 3, 5, 10)
+METRICS = Precision(), Recall(), RecallAtMost(), NDCG(), RPrecision()
 
 
 def lists(scores_NL, labels, depth):
@@ -53,17 +63,15 @@ def judged(ids, gold, mask=None, ks=KS, n_labels=12, all_listed=None):
   mask = np.ones(len(ids), bool) if mask is None else mask
   listed = whole(ids, n_labels) if all_listed is None else all_listed
   floor = np.where(listed, np.float32(-np.inf), np.float32(0))
-  terms = {name for m in table(ks).values() for name in m.sums}
-  state = Sums.empty(Form(ks, tuple(sorted(terms))))
+  state = Sums.empty(Form(ks, METRICS))
   return state.update(Documents(ids, gold, mask, floor))
 
 
 def table(ks):
-  names = ('P', 'R', 'RP', 'nDCG')
   return {
     name: measure
-    for name, measure in document_measures(ks, WITH_GOLD).items()
-    if name.partition('@')[0] in names or name == 'R-Precision'
+    for name, measure in measures(XJAX, At(ks)).items()
+    if measure.metric in METRICS
   }
 
 

@@ -9,13 +9,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from xjax.judge.metrics import (
-  reference,
-  reference_labels as by_label,
-  reference_propensity as scored,
+from tests.judge.reference import (
+  documents as reference,
+  labels as by_label,
+  propensity as scored,
 )
-from xjax.judge.metrics.protocols import PROTOCOLS, XJAX, Ratio
-from xjax.judge.metrics.reference_judge import Problem, judge
+from tests.judge.reference.judged import Problem, judge
+from xjax.judge.metrics.contract import Ratio
+from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
 
 LISTS = [[2, 0, 4, 1], [1], [3, 0, 2]]
 GOLDS = [{0, 1, 5}, {1, 3}, set()]

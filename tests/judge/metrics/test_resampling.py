@@ -7,10 +7,15 @@ import pytest
 
 from xjax.core.types import Ragged
 from xjax.judge.metrics import resampling
-from xjax.judge.metrics.label_sums import LabelForm
+from xjax.judge.metrics.labels import MacroF1
 from xjax.judge.metrics.outcomes import Decisions, Outcomes
-from xjax.judge.metrics.resampling import block_size, draws, resample, swaps
-from xjax.judge.metrics.reweighing import Reweighing
+from xjax.judge.metrics.resampling import (
+  Reweighing,
+  block_size,
+  draws,
+  resample,
+  swaps,
+)
 
 
 def take(columns, n):
@@ -56,11 +61,14 @@ def outcomes(seed, n=30, labels=9):
     mask=np.ones(labels, bool),
     bins={},
     fixed={'labels': labels},
-    form=LabelForm(),
+    metrics=(MacroF1(),),
   )
 
 
-NAMES = {'x', 'labels', 'F1@1', 'labels up to largest@1', 'labels with gold'}
+NAMES = {
+  *('x', 'labels', 'MacroF1AtThreshold.over@1', 'labels up to largest@1'),
+  'labels with gold',
+}
 
 
 def test_blocks_do_not_matter(monkeypatch):

@@ -8,28 +8,28 @@ import pytest
 
 from xjax.core.types import PAD
 from xjax.judge.metrics import sums
-from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.propensity import KINDS as PROPENSITY_KINDS
-from xjax.judge.metrics.ranking import KINDS as RANKING_KINDS, R_PRECISION
-from xjax.judge.metrics.sums import (
+from xjax.judge.metrics.contract import (
   DOCUMENTS,
   WITH_GOLD,
-  Documents,
-  Form,
-  Sums,
-  Weights,
-  document_terms,
+  DocumentMetric,
+  Needs,
+  metrics,
 )
+from xjax.judge.metrics.documents import PSP, Precision, PSnDCG, RecallAtMost
+from xjax.judge.metrics.exact import exact
+from xjax.judge.metrics.ranking import Weights
+from xjax.judge.metrics.sums import Documents, Form, Sums, document_terms
 
 L, K, P = 12, 6, 4
 KS = (1, 3, 6)
-TERMS = (
-  DOCUMENTS,
-  WITH_GOLD,
-  R_PRECISION,
-  *(f'{kind}@{k}' for kind in (*RANKING_KINDS, *PROPENSITY_KINDS) for k in KS),
+METRICS = tuple(
+  metric()
+  for metric in metrics()
+  if issubclass(metric, DocumentMetric)
+  and metric.needs in (Needs.NOTHING, Needs.PROPENSITIES)
+  and metric.__module__.startswith('xjax.')
 )
-FORM = Form(KS, TERMS, n_labels=L, n_thresholds=1)
+FORM = Form(KS, METRICS, n_labels=L, n_thresholds=1)
 WEIGHTS = Weights(np.linspace(1, 5, L))
 
 
@@ -124,7 +124,7 @@ def test_counts_by_hand():
   gold = np.array([[0, 2], [PAD, PAD]], np.int32)
   floor = np.array([-1, -np.inf], np.float32)
   block = Documents(ids, gold, np.ones(2, bool), floor, scores)
-  form = Form((1, 2), (DOCUMENTS, WITH_GOLD, 'hits@2'), 4, 1)
+  form = Form((1, 2), (Precision(),), 4, 1)
   state = Sums.empty(form).update(block, None, (0.5,))
   # Places 1; place 2; scores above a half.
   np.testing.assert_array_equal(
@@ -134,7 +134,12 @@ def test_counts_by_hand():
     state.counts.correct_QL, [[0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
   )
   np.testing.assert_array_equal(state.counts.gold_L, [1, 0, 1, 0])
-  assert state.terms() == {DOCUMENTS: 2, WITH_GOLD: 1, 'hits@2': 1}
+  assert state.terms() == {
+    DOCUMENTS: 2,
+    WITH_GOLD: 1,
+    'Precision.over@1': 0,
+    'Precision.over@2': 1,
+  }
   np.testing.assert_array_equal(state.short_Q, [0, 0, 0])
 
 
@@ -144,19 +149,19 @@ def test_a_list_that_may_hide_decisions_is_counted():
   gold = np.array([[0, 2], [0, 3]], np.int32)
   floor = np.array([1, -np.inf], np.float32)
   block = Documents(ids, gold, np.ones(2, bool), floor, scores)
-  form = Form((1, 3), ('hits@1', 'hits@3'), 4, 2)
+  form = Form((1, 3), (Precision(),), 4, 2)
   state = Sums.empty(form).update(block, None, (0.5, 1.0))
   # At 3, and above a half, the first list may go on; nothing more is above 1.
   np.testing.assert_array_equal(state.short_Q, [0, 1, 1, 0])
-  assert state.unknown() == {'hits@3': 1}
+  assert state.unknown() == {'Precision.over@3': 1}
 
 
 def test_ids_beyond_float32_are_told_apart():
   ids = np.array([[2**24, 2**24 + 1]], np.int32)
   gold = np.array([[2**24 + 1]], np.int32)
   block = Documents(ids, gold, np.ones(1, bool), np.full(1, -np.inf))
-  state = Sums.empty(Form((1, 2), ('hits@1', 'hits@2'))).update(block)
-  assert state.terms() == {'hits@1': 0, 'hits@2': 1}
+  found = Sums.empty(Form((1, 2), (Precision(),))).update(block).terms()
+  assert (found['Precision.over@1'], found['Precision.over@2']) == (0, 1)
 
 
 def test_more_gold_than_is_compared_in_pairs():
@@ -164,28 +169,27 @@ def test_more_gold_than_is_compared_in_pairs():
   gold = rng.permutation(400)[:100].astype(np.int32)
   weights = rng.random(400) + 1
   ids = np.array([[gold[0], 399, gold[7]]], np.int32)
-  form = Form((3,), ('w-hits@3', 'w-best@3', 'w-best-DCG@3'))
+  form = Form((3,), (PSP(), PSnDCG()))
   block = Documents(ids, gold[None], np.ones(1, bool), np.full(1, -np.inf))
   state = Sums.empty(form).update(block, Weights(weights))
   best = np.sort(weights[gold])[::-1][:3]
   hits = weights[[i for i in ids[0] if i in set(gold.tolist())]].sum()
-  assert state.terms() == pytest.approx(
-    {
-      'w-hits@3': hits,
-      'w-best@3': best.sum(),
-      'w-best-DCG@3': (best / np.log2([2, 3, 4])).sum(),
-    },
-    rel=1e-15,
-  )
+  wanted = {
+    'PSP.over@3': hits,
+    'PSP.under@3': best.sum(),
+    'PSnDCG.under@3': (best / np.log2([2, 3, 4])).sum(),
+  }
+  found = {name: state.terms()[name] for name in wanted}
+  assert found == pytest.approx(wanted, rel=1e-15)
 
 
 def test_sums_of_different_things_do_not_merge():
   with pytest.raises(ValueError, match='different sums'):
-    Sums.empty(Form((1,), ('hits@1',))).merge(Sums.empty(FORM))
+    Sums.empty(Form((1,), (Precision(),))).merge(Sums.empty(FORM))
 
 
 def test_one_trace_for_each_shape():
-  form = Form((1, 2), ('hits@1', 'RP@2'))
+  form = Form((1, 2), (Precision(), RecallAtMost()))
   state = Sums.empty(form)
   before = sums._update._cache_size()
   for seed in range(3):

@@ -2,42 +2,23 @@
 
 from collections.abc import Mapping
 import dataclasses
+import functools
 from functools import partial
 
 from flax import struct
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
 from xjax.core.types import PAD
+from xjax.judge.metrics.contract import (
+  DOCUMENTS,
+  WITH_GOLD,
+  DocumentMetric,
+)
 from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.label_counts import LabelCounts, above, rank_sets
-from xjax.judge.metrics.propensity import (
-  KINDS as PROPENSITY_KINDS,
-  propensity_terms,
-)
-from xjax.judge.metrics.ranking import (
-  KINDS as RANKING_KINDS,
-  R_PRECISION,
-  Ranked,
-  complete,
-  known,
-  r_precision,
-  r_precision_known,
-  ranking_terms,
-)
-
-# Terms of a document itself.
-DOCUMENTS, WITH_GOLD = 'documents', 'documents with gold'
-# Terms at a cut-off; the last two are given, or take weights of their own.
-TERMS_AT_K = (*RANKING_KINDS, *PROPENSITY_KINDS, 'ILD', 'weighted')
-
-
-def is_term(name: str) -> bool:
-  """Whether a sum is one over documents; the others are over labels."""
-  kind = name.partition('@')[0]
-  return kind in (*TERMS_AT_K, DOCUMENTS, WITH_GOLD, R_PRECISION)
+from xjax.judge.metrics.ranking import Ranked, Weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,15 +27,30 @@ class Form:
 
   Attributes:
     ks: cut-offs, ascending.
-    terms: names of document terms, as `RP@5`; see document_terms.
+    metrics: of documents; their sums are taken.
     n_labels: labels counted one by one; 0: none are.
     n_thresholds: thresholds at which labels are counted, beside the cut-offs.
   """
 
   ks: tuple[int, ...]
-  terms: tuple[str, ...]
+  metrics: tuple[DocumentMetric, ...] = ()
   n_labels: int = 0
   n_thresholds: int = 0
+
+  @functools.cached_property
+  def terms(self) -> tuple[str, ...]:
+    """The names of the sums over documents."""
+    names = (
+      f'{name}{end}'
+      for metric in self.metrics
+      for name in metric.sums()
+      for end in self.ends(metric)
+    )
+    return tuple(dict.fromkeys((DOCUMENTS, WITH_GOLD, *names)))
+
+  def ends(self, metric: DocumentMetric) -> tuple[str, ...]:
+    """What ends the names of a metric's sums, one after the other."""
+    return tuple(f'@{k}' for k in self.ks) if metric.has_cut_off() else ('',)
 
 
 @struct.dataclass
@@ -68,8 +64,7 @@ class Documents:
     floor_B: float32, a score that no label outside the list is above; -inf
       where the list has every label there is.
     scores_BK: float32; needed for thresholds only.
-    given: `<kind>@<k>` -> float64 [B], terms of the first k labels, hits or
-      not, computed elsewhere.
+    outside: as of ranking.Ranked.
   """
 
   ids_BK: jax.Array | np.ndarray
@@ -77,22 +72,17 @@ class Documents:
   mask_B: jax.Array | np.ndarray
   floor_B: jax.Array | np.ndarray
   scores_BK: jax.Array | np.ndarray | None = None
-  given: Mapping[str, jax.Array | np.ndarray] = dataclasses.field(
+  outside: Mapping[str, jax.Array | np.ndarray] = dataclasses.field(
     default_factory=dict
   )
 
-
-@struct.dataclass
-class Weights:
-  """What labels count.
-
-  Attributes:
-    labels_L: float64, inverse propensities; None: no propensity terms.
-    ranks_LK: float64, W of the metric weighted@k; None: not asked for.
-  """
-
-  labels_L: jax.Array | np.ndarray | None = None
-  ranks_LK: jax.Array | np.ndarray | None = None
+  def ranked(
+    self, ks: tuple[int, ...] = (), weights: Weights | None = None
+  ) -> Ranked:
+    """The lists beside gold."""
+    whole_B = jnp.isneginf(self.floor_B)
+    given = ks, weights, self.outside
+    return Ranked.of(self.ids_BK, self.gold_BP, whole_B, *given)
 
 
 def document_terms(
@@ -103,63 +93,110 @@ def document_terms(
   Args:
     documents: a block.
     weights: of labels.
-    form: the terms wanted: `<kind>@<k>` for the kinds of ranking_terms and
-      propensity_terms and for `weighted` (Schultheis et al. 2022, eq. 4);
-      R-Precision; `documents`, which is 1; `documents with gold`; and those
-      given.
+    form: whose terms are wanted.
 
   Returns:
     values: float64 [M, B] (under metrics.exact, else float32), in the order of
       form.terms; 0 for padding rows and without gold, but for `documents`.
     known: bool [M, B], False where the value needs a deeper list.
   """
-  ranked = Ranked.of(
-    documents.ids_BK, documents.gold_BP, jnp.isneginf(documents.floor_B)
-  )
-  kinds = ranking_terms(ranked, form.ks)
-  if weights.labels_L is not None:
-    kinds |= propensity_terms(ranked, weights.labels_L, form.ks)
-  if weights.ranks_LK is not None:
-    kinds['weighted'] = _weighted(ranked, weights.ranks_LK, form.ks)
-  known_BJ = known(ranked, form.ks)
-  every_B = jnp.ones_like(ranked.whole_B)
-  rows = {
-    DOCUMENTS: (every_B, every_B),
-    WITH_GOLD: (ranked.gold_B > 0, every_B),
-    R_PRECISION: (r_precision(ranked), r_precision_known(ranked)),
-    **{
-      name: (jnp.where(ranked.gold_B > 0, values, 0), _deep(ranked, name))
-      for name, values in documents.given.items()
-    },
-  }
-  for j, k in enumerate(form.ks):
-    for kind, values_BJ in kinds.items():
-      rows[f'{kind}@{k}'] = values_BJ[:, j], known_BJ[:, j]
+  lists = documents.ranked(form.ks, weights)
+  every_B, has_gold_B = jnp.ones_like(lists.whole_B), lists.gold_B > 0
+  rows = {DOCUMENTS: (every_B, every_B), WITH_GOLD: (has_gold_B, every_B)}
+  for metric in form.metrics:
+    ends, known = form.ends(metric), metric.known(lists)
+    for name, function in metric.sums().items():
+      if f'{name}{ends[0]}' not in rows:  # another metric has the same sum
+        values = function(lists).reshape(len(every_B), len(ends))
+        values_BJ = jnp.where(has_gold_B[:, None], values, 0)
+        known_BJ = known.reshape(values.shape)
+        for j, end in enumerate(ends):
+          rows[f'{name}{end}'] = values_BJ[:, j], known_BJ[:, j]
   mask_B = jnp.asarray(documents.mask_B)
-  if not form.terms:
-    none = jnp.zeros((0, len(mask_B)))
-    return none, none.astype(bool)
-  values_MB = jnp.stack(
-    [jnp.where(mask_B, rows[name][0], 0) for name in form.terms]
-  )
-  known_MB = jnp.stack([rows[name][1] | ~mask_B for name in form.terms])
+  pairs = [rows[name] for name in form.terms]
+  values_MB = jnp.stack([jnp.where(mask_B, values, 0) for values, _ in pairs])
+  known_MB = jnp.stack([known_B | ~mask_B for _, known_B in pairs])
   return values_MB, known_MB
 
 
-def _deep(ranked: Ranked, term: str) -> Bool[Array, ' B']:
-  """Whether a list has the k labels that a given term, `ILD@5`, is made of."""
-  k = int(term.partition('@')[2])
-  return (ranked.listed_B >= k) | ranked.whole_B
+@struct.dataclass
+class LabelCounts:
+  """Mergeable counts per label; sums over documents.
+
+  Every document counts, those without gold as well: what is predicted for
+  them is wrong.
+
+  Attributes:
+    correct_QL: int64, predicted and gold, for each set of decisions.
+    predicted_QL: int64.
+    gold_L: int64.
+  """
+
+  correct_QL: jax.Array
+  predicted_QL: jax.Array
+  gold_L: jax.Array
+
+  @classmethod
+  def empty(cls, n_sets: int, n_labels: int) -> 'LabelCounts':
+    """The counts of no document."""
+    shape = (n_sets, n_labels)
+    # Each its own buffer: updates donate them.
+    return cls(
+      jnp.zeros(shape, jnp.int64),
+      jnp.zeros(shape, jnp.int64),
+      jnp.zeros(n_labels, jnp.int64),
+    )
+
+  def add(
+    self,
+    ids_BK: Int[Array, 'B K'],
+    hits_BK: Bool[Array, 'B K'],
+    set_BK: Int[Array, 'B K'],
+    gold_BP: Int[Array, 'B P'],
+  ) -> 'LabelCounts':
+    """Adds documents.
+
+    Args:
+      ids_BK: int32 labels; PAD is no decision.
+      hits_BK: whether they are gold.
+      set_BK: the set that a decision is in; beyond the sets: none.
+      gold_BP: int32, PAD beyond them.
+    """
+    return LabelCounts(
+      _added(self.correct_QL, set_BK, jnp.where(hits_BK, ids_BK, PAD)),
+      _added(self.predicted_QL, set_BK, ids_BK),
+      _added(self.gold_L[None], jnp.zeros_like(gold_BP), gold_BP)[0],
+    )
 
 
-def _weighted(
-  ranked: Ranked, ranks_LK: Float[Array, 'L K'], ks: tuple[int, ...]
-) -> Float[Array, 'B J']:
-  """Sums over hits of W[label, place]."""
-  depth = min(ranks_LK.shape[1], ranked.ids_BK.shape[1])
-  ids_BK, hits_BK = ranked.ids_BK[:, :depth], ranked.hits_BK[:, :depth]
-  gain_BK = jnp.asarray(ranks_LK)[jnp.maximum(ids_BK, 0), jnp.arange(depth)]
-  return ranked.first(jnp.where(hits_BK, gain_BK, 0), ks)
+def rank_sets(
+  ids_BK: Int[Array, 'B K'], ks: tuple[int, ...]
+) -> Int[Array, 'B K']:
+  """The first of the cut-offs, ascending, that each place is within.
+
+  A place beyond them all is in set len(ks).
+  """
+  places = jnp.arange(ids_BK.shape[1])
+  return jnp.broadcast_to(
+    jnp.searchsorted(jnp.asarray(ks), places, side='right'), ids_BK.shape
+  )
+
+
+def above(
+  scores_BK: Float[Array, 'B K'], threshold: Float[Array, '']
+) -> Bool[Array, 'B K']:
+  """Where a score is greater than the threshold, at its precision."""
+  return scores_BK.astype(threshold.dtype) > threshold
+
+
+def _added(
+  counts_QL: Int[Array, 'Q L'],
+  set_BK: Int[Array, 'B K'],
+  ids_BK: Int[Array, 'B K'],
+) -> Int[Array, 'Q L']:
+  # L is beyond the array and dropped; PAD itself would wrap around to L - 1.
+  ids_BK = jnp.where(ids_BK == PAD, counts_QL.shape[1], ids_BK)
+  return counts_QL.at[set_BK, ids_BK].add(1, mode='drop')
 
 
 @struct.dataclass
@@ -266,17 +303,17 @@ def _count(
   mask_B1 = jnp.asarray(documents.mask_B)[:, None]
   ids_BK = jnp.where(mask_B1, documents.ids_BK, PAD)
   gold_BP = jnp.where(mask_B1, documents.gold_BP, PAD)
-  ranked = Ranked.of(ids_BK, gold_BP, jnp.isneginf(documents.floor_B))
-  ks, hits_BK = state.form.ks, ranked.hits_BK
+  ks = state.form.ks
+  ranked = documents.replace(ids_BK=ids_BK, gold_BP=gold_BP).ranked(ks)
+  hits_BK = ranked.hits_BK
   n_ks, n_sets = len(ks), len(state.short_Q)
   none_BP = jnp.full_like(gold_BP, PAD)
   # n_sets is beyond all sets.
   within_BK = rank_sets(ids_BK, ks)
   within_BK = jnp.where(within_BK < n_ks, within_BK, n_sets)
   counts = state.counts.add(ids_BK, hits_BK, within_BK, gold_BP)
-  deep_BJ = ranked.listed_B[:, None] >= jnp.asarray(ks)
-  hidden_BJ = mask_B1 & ~ranked.whole_B[:, None] & ~deep_BJ
-  short, unfound = [hidden_BJ], [hidden_BJ & ~known(ranked, ks)]
+  hidden_BJ = mask_B1 & ~ranked.whole_B[:, None] & ~ranked.deep_BJ
+  short, unfound = [hidden_BJ], [hidden_BJ & ~ranked.known_BJ]
   for i in range(state.form.n_thresholds):
     chosen_BK = above(documents.scores_BK, thresholds[i])
     set_BK = jnp.where(chosen_BK, n_ks + i, n_sets)
@@ -284,7 +321,7 @@ def _count(
     floor_B1 = documents.floor_B.astype(thresholds.dtype)[:, None]
     hidden_B1 = mask_B1 & (floor_B1 > thresholds[i])
     short.append(hidden_B1)
-    unfound.append(hidden_B1 & ~complete(ranked)[:, None])
+    unfound.append(hidden_B1 & ~ranked.complete_B[:, None])
   return state.replace(
     counts=counts,
     short_Q=state.short_Q + jnp.concatenate(short, 1).sum(0),

@@ -8,14 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.types import PAD
+from xjax.judge.metrics.documents import Precision, Recall, RecallAtMost
 from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.ranking import Ranked, ranking_terms
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.metrics.sums import Documents
 from xjax.judge.predictions import Predictions
 from xjax.judge.slice import Slice
 
-CURVES = ('P', 'R', 'RP')
+_CURVES = {'P': Precision(), 'R': Recall(), 'RP': RecallAtMost()}
+CURVES = tuple(_CURVES)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -53,14 +54,13 @@ def tally(predictions: Predictions) -> Tally:
 def _block(
   documents: Documents, ks: tuple[int, ...]
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-  ranked = Ranked.of(
-    documents.ids_BK, documents.gold_BP, jnp.isneginf(documents.floor_B)
-  )
-  terms = ranking_terms(ranked, ks)
-  terms['P'] = terms['hits']
-  # Terms are 0 without gold.
+  ranked = documents.ranked(ks)
+  # Without gold all are 0.
   mask_B = jnp.asarray(documents.mask_B)[:, None]
-  sums_K = {k: jnp.where(mask_B, terms[k], 0).sum(0) for k in CURVES}
+  sums_K = {
+    name: jnp.where(mask_B, metric.over(ranked), 0).sum(0)
+    for name, metric in _CURVES.items()
+  }
   return ranked.hits_BK, sums_K
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from xjax.judge.judge import INTERVALS, NOTES
 from xjax.report.page.page import Cell, Fold, Listing, Table, number_cell
 from xjax.report.runs import Estimate, Group, group_metrics, protocols
+from xjax.report.tables.plain import users_metrics
 
 # What a reader looks at first, each at the first and at the usual cut-off.
 _AT_K = ('P', 'R', 'RP', 'nDCG', 'PSP', 'macro-F1', 'coverage')
@@ -75,7 +76,8 @@ def _main_columns(values: Sequence[Mapping[str, Estimate]]) -> list[str]:
     return [name for name in names if name in _OTHERS]
   k = USUAL_K if USUAL_K in ks else ks[-1]
   first = [f'P@{ks[0]}'] if ks[0] != k else []
-  wanted = (*first, *(f'{kind}@{k}' for kind in _AT_K), *_OTHERS)
+  at_k = (f'{kind}@{k}' for kind in _AT_K)
+  wanted = (*first, *at_k, *_OTHERS, *users_metrics(names, k))
   return [name for name in wanted if name in names]
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import re
 from typing import Any
 
-from xjax.judge.judge import LISTS, NOTES, PROTOCOL
+from xjax.judge.judge import LISTS, NOTES, PROTOCOL, SEARCH
+from xjax.judge.metrics.contract import kind_of, users_kinds
 
 MODEL = 'model'
 PRIOR = 'popularity prior'
@@ -74,7 +75,19 @@ def _columns(values: Mapping[str, Any]) -> list[str]:
   at_k = [f'{kind}@{k}' for kind in ('P', 'R', 'RP', 'nDCG', 'PSP')]
   first = [f'P@{ks[0]}'] if ks and ks[0] != k else []
   others = ['R-Precision', 'micro-F1', 'micro-F1-tuned', 'macro-F1']
+  others += users_metrics(values, k)
   return [m for m in (*first, *at_k, *others) if m in values]
+
+
+def users_metrics(names: Iterable[str], k: int) -> list[str]:
+  """Those that a user defined: at this cut-off, or without one."""
+  own = users_kinds()
+  return [
+    name
+    for name in names
+    if kind_of(name) in own
+    and re.search(r'@(\d+)|$', name)[1] in (None, f'{k}')
+  ]
 
 
 def _is_ranked(values: Mapping[str, Any], columns: Sequence[str]) -> bool:
@@ -120,8 +133,9 @@ def _dashes(
   """Why a dash is a dash; slices of which the same is said share a line."""
   found: dict[tuple[str, str], list[str]] = {}
   for name, reasons in notes.items():
-    if LISTS in reasons:
-      found.setdefault(('lists', reasons[LISTS]), []).append(name)
+    for about in (LISTS, SEARCH):
+      if about in reasons:
+        found.setdefault((about, reasons[about]), []).append(name)
     by_reason = {}
     for metric in columns:
       if metric in reasons:

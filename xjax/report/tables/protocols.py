@@ -5,7 +5,7 @@ import re
 import textwrap
 from typing import Any
 
-from xjax.judge.judge import LISTS, NOTES, REASONS
+from xjax.judge.judge import LISTS, NOTES, REASONS, SEARCH
 from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.report.page.page import Cell, Table, number_cell
 from xjax.report.tables.metrics import interval_of
@@ -139,14 +139,15 @@ def why_missing(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
   for metric, reason in notes.items():
     found.setdefault(reason, []).append(metric)
   first, *_ = _of_slice(metrics, slice_name).values()
-  one_reason = is_empty(first) and len(set(found) - {notes.get(LISTS)}) == 1
-  return [
-    _point(
-      f'{"all metrics" if one_reason and which != [LISTS] else _shown(which)}'
-      f': {reason}.'
+  of_lists = {notes.get(LISTS), notes.get(SEARCH)}
+  one_reason = is_empty(first) and len(set(found) - of_lists) == 1
+  points = []
+  for reason, which in found.items():
+    every = one_reason and reason not in of_lists
+    points.append(
+      _point(f'{"all metrics" if every else _shown(which)}: {reason}.')
     )
-    for reason, which in found.items()
-  ]
+  return points
 
 
 def is_empty(values: Mapping[str, Any]) -> bool:

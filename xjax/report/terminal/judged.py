@@ -7,9 +7,8 @@ from typing import Any
 
 from xjax.core.atomic import atomic_write, write_json
 from xjax.judge.criteria import Criteria
-from xjax.judge.judge import INTERVALS, NOTES, PROTOCOL
+from xjax.judge.judge import INTERVALS, NOTES, PROTOCOL, document_lines
 from xjax.judge.metrics.protocols import PROTOCOLS
-from xjax.judge.per_document import document_lines
 from xjax.judge.predict import METRICS, PREDICTIONS, TABLE, write_table
 from xjax.judge.predictions import Predictions
 from xjax.report.page.latex import render_latex

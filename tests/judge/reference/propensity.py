@@ -1,7 +1,7 @@
 """Propensity-scored metrics by definition, slow and plain.
 
 Labels have weights w_l >= 1, float64 [L]: their inverse propensities (Jain et
-al. 2016). Ranked lists and gold are those of `reference`.
+al. 2016). Ranked lists and gold are those of `documents`.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from xjax.judge.metrics.reference import dcg, ideal
+from tests.judge.reference.documents import dcg, ideal
 
 Value = Callable[[Sequence[int], set[int], int, np.ndarray], float]
 

@@ -5,15 +5,15 @@ import string
 
 import pytest
 
+from xjax.judge.metrics.contract import Protocol
 from xjax.judge.metrics.protocols import (
   LMTC,
   NAPKINXC,
   PROTOCOLS,
   PYXCLIB,
   XJAX,
-  Protocol,
 )
-from xjax.judge.metrics.reasons import reasons
+from xjax.judge.protocol_differences import reasons
 
 COUNTS = {
   'without_gold': 34,

@@ -5,12 +5,12 @@ import dataclasses
 
 import numpy as np
 
-from xjax.judge.metrics import (
-  reference,
-  reference_labels as by_label,
-  reference_propensity as scored,
+from tests.judge.reference import (
+  documents as reference,
+  labels as by_label,
+  propensity as scored,
 )
-from xjax.judge.metrics.protocols import Protocol, Ratio, Recalled, Universe
+from xjax.judge.metrics.contract import Protocol, Ratio, Recalled, Universe
 
 BINS = {
   '1-9': (1, 9),

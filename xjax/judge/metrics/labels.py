@@ -1,0 +1,231 @@
+"""Metrics of labels: a class each, which is all there is to one.
+
+They count every document, those without gold as well. 0 / 0 is 0.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+import numpy as np
+
+from xjax.judge.metrics.contract import (
+  CORRECT,
+  GOLD,
+  PREDICTED,
+  LabelForm,
+  LabelMetric,
+  PerLabel,
+  Protocol,
+  Universe,
+  Value,
+)
+
+
+def f_beta(
+  correct_L: Float[Array, '*R L'],
+  predicted_L: Float[Array, '*R L'],
+  gold_L: Float[Array, '*R L'],
+  beta: float = 1.0,
+) -> Float[Array, '*R L']:
+  """(1 + b^2) TP / (b^2 gold + predicted), 0 where that is 0 / 0.
+
+  With beta = 1 it is F1 (paper on binned macro-F1, eq. 1; a label never
+  predicted has 0), else the F of Schultheis et al. 2022, section 3.2.
+  """
+  square = beta * beta
+  both_L = square * gold_L + predicted_L
+  return (1 + square) * correct_L / jnp.where(both_L > 0, both_L, 1)
+
+
+class MicroF1AtThreshold(LabelMetric):
+  """F1 of all decisions together, from sums that there are anyway."""
+
+  name = 'micro-F1'
+
+  def sums(self) -> dict:
+    return {}
+
+  def above(self, end: str) -> str:
+    return f'{CORRECT}{end}'
+
+  def below(self, protocol: Protocol, end: str, k: int) -> tuple[str, ...]:
+    return f'{PREDICTED}{end}', GOLD
+
+  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
+    return 2.0 * over / under
+
+
+class MacroF1AtThreshold(LabelMetric):
+  """The mean F1 of labels."""
+
+  name = 'macro-F1'
+  only_correct = True
+
+  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
+    return f_beta(labels.correct_L, labels.predicted_L, labels.gold_L)
+
+
+class WeightedF1(LabelMetric):
+  """The mean F1 of labels, each as often as it is gold."""
+
+  name = 'weighted-F1'
+  only_correct = True
+
+  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
+    counts_L = labels.correct_L, labels.predicted_L, labels.gold_L
+    return f_beta(*counts_L) * labels.gold_L
+
+  def below(self, protocol: Protocol, end: str, k: int) -> tuple[str, ...]:
+    return (GOLD,)
+
+
+class MicroF1(MicroF1AtThreshold):
+  """F1 of the first k labels of all lists together."""
+
+  name = 'micro-F1@k'
+
+
+class _Macro(LabelMetric):
+  """A mean over the labels that a protocol takes macro-averages over."""
+
+  only_correct = True
+
+  def universe(self, protocol: Protocol) -> Universe:
+    return protocol.macro_over
+
+
+class MacroF1(_Macro):
+  """The mean F1 of labels, of the first k labels of every list."""
+
+  name = 'macro-F1@k'
+  is_binned = True
+  over = MacroF1AtThreshold.over
+
+
+class MacroPrecision(_Macro):
+  """The mean over labels of TP / (TP + FP), 0 for one never predicted."""
+
+  name = 'macro-P@k'
+
+  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
+    return labels.correct_L / jnp.maximum(labels.predicted_L, 1)
+
+
+class MacroRecall(_Macro):
+  """The mean over labels of TP / (TP + FN), 0 for one that is never gold."""
+
+  name = 'macro-R@k'
+  ignores_wrong = True
+
+  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
+    return labels.correct_L / jnp.maximum(labels.gold_L, 1)
+
+
+class MacroFHalf(_Macro):
+  """The mean over labels of F_beta with beta 0.5: precision counts more."""
+
+  name = 'macro-F0.5@k'
+
+  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
+    counts_L = labels.correct_L, labels.predicted_L, labels.gold_L
+    return f_beta(*counts_L, 0.5)
+
+
+class MacroFTwo(_Macro):
+  """The mean over labels of F_beta with beta 2: recall counts more."""
+
+  name = 'macro-F2@k'
+
+  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
+    counts_L = labels.correct_L, labels.predicted_L, labels.gold_L
+    return f_beta(*counts_L, 2.0)
+
+
+class Coverage(LabelMetric):
+  """The share of labels with a correct prediction (Schultheis, eq. 13)."""
+
+  name = 'coverage@k'
+  only_correct = ignores_wrong = True
+
+  def universe(self, protocol: Protocol) -> Universe:
+    return protocol.coverage_over
+
+  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
+    return (labels.correct_L > 0).astype(labels.correct_L.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class AlphaCoverage(LabelMetric):
+  """The share of labels whose recall is at least alpha, in [0, 1] (eq. 28).
+
+  With alpha = 0 it must be above 0, as for coverage. A label that is never gold
+  has recall 0.
+  """
+
+  alpha: float
+  name = 'coverage[a]@k'
+  only_correct = ignores_wrong = True
+
+  @classmethod
+  def each(cls, form: LabelForm) -> tuple['AlphaCoverage', ...]:
+    return tuple(map(cls, form.alphas))
+
+  @property
+  def label(self) -> str:
+    return f'coverage[a={self.alpha:g}]@k'
+
+  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
+    # As a quotient: 51 / 75 is the float nearest to 0.68, and so is 0.68
+    # itself, while 0.68 * 75 is more than 51.
+    recall_L = labels.correct_L / jnp.maximum(labels.gold_L, 1)
+    enough_L = (recall_L >= self.alpha) & (labels.correct_L > 0)
+    return enough_L.astype(labels.correct_L.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledCoverage(LabelMetric):
+  """The share of labels expected to be found in n_drawn documents.
+
+  1 - (1 - c_l / n)^n' for documents drawn with replacement (eq. 24-25).
+  """
+
+  n_drawn: int
+  name = 'coverage[n]@k'
+  only_correct = ignores_wrong = True
+
+  @classmethod
+  def each(cls, form: LabelForm) -> tuple['SampledCoverage', ...]:
+    return tuple(map(cls, form.draws))
+
+  @property
+  def label(self) -> str:
+    return f'coverage[n={self.n_drawn}]@k'
+
+  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
+    share_L = jnp.minimum(labels.correct_L / jnp.maximum(labels.n_docs, 1), 1)
+    # log1p keeps what 1 - share loses where share is small.
+    return -jnp.expm1(self.n_drawn * jnp.log1p(-share_L))
+
+
+class Entropy(LabelMetric):
+  """The entropy in bits of the labels of correct predictions (eq. 15-16).
+
+  log2 C - (sum of c log2 c) / C, with c those of a label and C of all.
+  """
+
+  name = 'entropy@k'
+  is_share = False
+  only_correct = ignores_wrong = True
+
+  def over(self, labels: PerLabel) -> Float[Array, '*R L']:
+    return labels.correct_L * jnp.log2(jnp.maximum(labels.correct_L, 1))
+
+  def below(self, protocol: Protocol, end: str, k: int) -> tuple[str, ...]:
+    return (f'{CORRECT}{end}',)
+
+  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
+    # Rounding may leave less than nothing of one label's entropy. Where nothing
+    # is correct it is 0.
+    bits = np.maximum(np.log2(under) - over / under, 0.0)
+    return np.nan_to_num(bits, nan=0.0)
