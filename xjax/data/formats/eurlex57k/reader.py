@@ -32,7 +32,7 @@ from xjax.data.formats.draft import (
 from xjax.data.formats.eurlex57k.builder import ARCHIVE_URL, SITE, Eurlex57k
 from xjax.data.formats.eurlex57k.records import FULL_TEXT, ZONES, document_of
 from xjax.data.formats.eurlex57k.sources import find_source
-from xjax.data.schema import Document, label_of, label_row
+from xjax.data.schema import Document, Labels, label_of, label_row
 from xjax.data.text.token_cache import default_cache_dir
 
 FORMAT = 2  # of what is prepared; a change prepares anew
@@ -162,7 +162,7 @@ def _open(folder: pathlib.Path, source: str) -> RawCorpus:
   builder = Eurlex57k(data_dir=folder)
   raw = RawCorpus(
     source=source,
-    labels=tuple(label_of(Fields(row)) for row in index['labels']),
+    labels=Labels.of(label_of(Fields(row)) for row in index['labels']),
     label_ids=tuple(index['label_ids']),
     splits={
       name: _open_split(folder, builder, name, row)
