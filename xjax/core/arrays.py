@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 
 from xjax.core.errors import DAMAGE, DataError
+from xjax.core.texts import Texts
 
 
 @dataclasses.dataclass
@@ -93,20 +94,18 @@ class Arrays:
       self.fail(name, f'is {array.dtype} {list(array.shape)}, should be text')
     return str(array)
 
-  def strings(self, name: str) -> tuple[str, ...]:
+  def strings(self, name: str) -> Texts:
     """Strings that differ from each other."""
-    packed = self.take(f'{name}/bytes', np.uint8, (None,)).tobytes()
+    packed = self.take(f'{name}/bytes', np.uint8, (None,))
     offsets = self.take(f'{name}/offsets', np.int64, (None,))
     self.check_offsets(f'{name}/offsets', offsets, len(packed))
-    bounds = offsets.tolist()
+    strings = Texts(packed, offsets)
     try:
-      strings = tuple(
-        packed[start:end].decode()
-        for start, end in zip(bounds, bounds[1:], strict=False)
-      )
+      for _ in strings:
+        pass
     except UnicodeDecodeError as error:
       self.fail(f'{name}/bytes', f'not UTF-8: {error}')
-    if len(set(strings)) < len(strings):
+    if strings.row_of.repeated():
       self.fail(f'{name}/bytes', 'the same string twice')
     return strings
 

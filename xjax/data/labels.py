@@ -1,6 +1,6 @@
 """Label spaces: order, training counts, held-out and outside labels."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection
 import dataclasses
 import pathlib
 
@@ -8,11 +8,12 @@ import numpy as np
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
+from xjax.core.types import PAD
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import Fields, open_lines, read_lines
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN, RawCorpus
-from xjax.data.schema import Label, LabelSpace
+from xjax.data.schema import Labels, LabelSpace
 
 HOLD_OUT_RANGE = (1, 200)  # training documents of a label that may be held out
 
@@ -48,7 +49,7 @@ def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
   order = np.argsort(held, kind='stable')
   return dataclasses.replace(
     space,
-    labels=tuple(space.labels[i] for i in order),
+    labels=space.labels[order],
     train_counts=np.where(held, 0, counts)[order].astype(np.int32),
     n_trained=space.n_trained - n,
     n_held_out=n,
@@ -94,13 +95,13 @@ def draw_labels(
 
 
 def read_label_list(
-  path: pathlib.Path, described: Mapping[str, Label], faults: Faults
+  path: pathlib.Path, described: Collection[str], faults: Faults
 ) -> tuple[str, ...]:
   """Reads one label id per line, in the given order.
 
   Args:
     path: the file, perhaps gzipped.
-    described: id -> descriptor; an id without one is a fault, unless there
+    described: ids that have a descriptor; another id is a fault, unless there
       are no descriptors at all.
     faults: what is wrong is noted here.
   """
@@ -133,7 +134,7 @@ def _label_id(line: bytes) -> tuple[str, list[str]]:
   return fields.as_id(text, 'the label id'), fields.faults
 
 
-def order_labels(raw: RawCorpus, data: DataConfig) -> tuple[Label, ...]:
+def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
   """The training label space, in order.
 
   That of the given list; for 'all' that of the descriptors; for 'corpus', and
@@ -144,22 +145,22 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> tuple[Label, ...]:
     ConfigError: no such file.
     DataError: the file has faults, or the splits use no label.
   """
-  described = {label.id: label for label in raw.labels}
+  described = raw.labels.ids.row_of
   match data.labels:
     case 'all' if described:
-      ids: Iterable[str] = described
+      return raw.labels
     case 'all' | 'corpus':
-      used = set(raw.label_ids)
-      ids = (
-        filter(used.__contains__, described) if raw.ordered else sorted(used)
-      )
-      if not used:
+      if not raw.label_ids:
         raise DataError(f'{raw.source}: no document has a label')
+      if not raw.ordered:
+        return raw.labels.described(sorted(raw.label_ids))
+      rows = described.find(raw.label_ids)
+      return raw.labels[np.sort(rows[rows != PAD])]
     case _:
       faults = Faults(data.on_error)
       ids = read_label_list(_find_list(data), described, faults)
       faults.settle()
-  return tuple(described.get(id_) or Label(id_, id_) for id_ in ids)
+      return raw.labels.described(ids)
 
 
 def _find_list(data: DataConfig) -> pathlib.Path:
@@ -177,31 +178,27 @@ def _find_list(data: DataConfig) -> pathlib.Path:
   )
 
 
-def make_space(labels: Sequence[Label], raw: RawCorpus) -> LabelSpace:
+def make_space(labels: Labels, raw: RawCorpus) -> LabelSpace:
   """Counts the training documents of each label of a training label space."""
   n_train, counts = 0, np.zeros(len(labels), np.int32)
   if TRAIN in raw.splits:
     gold = raw.splits[TRAIN].gold
+    rows = labels.ids.row_of.find(raw.label_ids)
     found = np.bincount(gold.values, minlength=len(raw.label_ids))
-    by_id = dict(zip(raw.label_ids, found))
-    counts = np.array([by_id.get(label.id, 0) for label in labels], np.int32)
+    counts[rows[rows != PAD]] = found[rows != PAD]
     n_train = len(gold)
-  return LabelSpace(
-    labels=tuple(labels),
-    train_counts=counts,
-    n_train=n_train,
-    n_trained=len(labels),
-  )
+  return LabelSpace(labels, counts, n_train, n_trained=len(labels))
 
 
 def add_outside(space: LabelSpace, raw: RawCorpus) -> LabelSpace:
   """Appends the gold labels that the space lacks, sorted, with count 0."""
-  described = {label.id: label for label in raw.labels}
-  outside = sorted(set(raw.label_ids) - set(space.ids))
+  rows = space.index.find(raw.label_ids)
+  outside = sorted(raw.label_ids[i] for i in np.flatnonzero(rows == PAD))
+  if not outside:
+    return space
   return dataclasses.replace(
     space,
-    labels=space.labels
-    + tuple(described.get(id_) or Label(id_, id_) for id_ in outside),
+    labels=Labels.joined(space.labels, raw.labels.described(outside)),
     train_counts=np.concatenate(
       [space.train_counts, np.zeros(len(outside), np.int32)]
     ),

@@ -27,6 +27,8 @@ from xjax.data.formats.jsonl import JsonlData, read_documents
 from xjax.data.labels import add_outside, hold_out, make_space, order_labels
 from xjax.data.schema import Corpus, Document, LabelSpace, Split
 
+_IDS = 1 << 16  # of labels, spelled at a time
+
 
 def build_corpus(
   raw: RawCorpus,
@@ -58,7 +60,7 @@ def build_corpus(
     space = make_space(order_labels(raw, data), raw)
     space = hold_out(space, data.hold_out_labels, seed)
   space = add_outside(space, raw)
-  index = np.array([space.index[id_] for id_ in raw.label_ids], np.int32)
+  index = space.index.find(raw.label_ids).astype(np.int32)
   held = space.masks().get('held_out', np.zeros(len(space), bool))
   names = [n for n in raw.splits if splits is None or n in splits]
   made = {}
@@ -104,7 +106,15 @@ def _fingerprint(
 ) -> str:
   splits = [[name, raw.splits[name].digest] for name in names]
   sizes = [space.n_train, space.n_trained, space.n_held_out]
-  return _digest(splits, zones, sizes, space.ids)
+  # The digest of [splits, zones, sizes, ids], without a list of all ids.
+  found = hashlib.sha256(json.dumps([splits, zones, sizes])[:-1].encode())
+  found.update(b', [')
+  for start in range(0, len(space), _IDS):
+    ids = list(space.ids[start : start + _IDS])
+    found.update(b', ' if start else b'')
+    found.update(json.dumps(ids)[1:-1].encode())
+  found.update(b']]')
+  return found.hexdigest()
 
 
 def _digest(*parts: Any) -> str:

@@ -1,6 +1,6 @@
 """Labels that are added to a trained model's, by name alone."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import os
 import re
@@ -8,6 +8,8 @@ import re
 import numpy as np
 
 from xjax.core.errors import DataError
+from xjax.core.texts import Texts
+from xjax.core.types import PAD
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   Fields,
@@ -15,7 +17,7 @@ from xjax.data.files.json_lines import (
   parse_object,
   read_lines,
 )
-from xjax.data.schema import Label, LabelSpace, label_of
+from xjax.data.schema import Label, Labels, LabelSpace, label_of
 from xjax.data.text.words import has_letters
 
 _JSON_ENDINGS = ('.jsonl', '.jsonl.gz')
@@ -43,15 +45,18 @@ def read_new_labels(
   """
   path = os.path.expanduser(path)
   faults = Faults(on_error=None)
-  taken = dict.fromkeys(_scored(space), 'the run has the label {} already')
+  scored = _scored(space).row_of
+  lines: dict[str, int] = {}
   labels = []
   with open_text(path) as file:
     for number, line, as_json in _lines(read_lines(file, path, faults), path):
       label, whats = _read(line, as_json)
-      if label.id in taken:
-        whats.append(taken[label.id].format(ascii(label.id)))
-      if label.id:
-        taken.setdefault(label.id, f'label {{}} is on line {number} already')
+      if label.id in scored:
+        whats.append(f'the run has the label {label.id!a} already')
+      elif label.id in lines:
+        whats.append(f'label {label.id!a} is on line {lines[label.id]} already')
+      elif label.id:
+        lines[label.id] = number
       if faults.extend(path, number, whats):
         labels.append(label)
   if not labels:
@@ -104,37 +109,30 @@ def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
     DataError: no label, a name without a letter, an id that comes twice or that
       the space scores already.
   """
-  scored = _scored(space)
-  new = [label.id for label in labels]
+  scored, new = _scored(space), Texts.of(label.id for label in labels)
   if not new:
     raise DataError('no new label was given')
-  if had := _twice([*scored, *new]):
-    raise DataError(
-      f'new labels must have ids of their own: {", ".join(map(ascii, had))}'
-    )
+  known = scored.row_of.find(new) != PAD
+  known[new.row_of.repeated()] = True
+  if known.any():
+    had = (ascii(new[row]) for row in np.flatnonzero(known))
+    raise DataError(f'new labels must have ids of their own: {", ".join(had)}')
   if bare := [label.id for label in labels if not has_letters(label.name)]:
     raise DataError(
       f'new labels need names of words: {", ".join(map(ascii, bare))}'
     )
-  outside = [
-    label for label in space.labels[len(scored) :] if label.id not in set(new)
-  ]
+  outside = space.labels[len(scored) :]
+  outside = outside[new.row_of.find(outside.ids) == PAD]
   counts = np.zeros(len(scored) + len(new) + len(outside), np.int32)
   counts[: len(scored)] = space.train_counts[: len(scored)]
   return dataclasses.replace(
     space,
-    labels=(*space.labels[: len(scored)], *labels, *outside),
+    labels=Labels.joined(space.labels[: len(scored)], labels, outside),
     train_counts=counts,
     n_new=space.n_new + len(new),
   )
 
 
-def _scored(space: LabelSpace) -> tuple[str, ...]:
+def _scored(space: LabelSpace) -> Texts:
   """Ids of all labels but those outside."""
   return space.ids[: space.n_inside]
-
-
-def _twice(ids: Collection[str]) -> list[str]:
-  """The ids that come more than once, in the order they do."""
-  seen: set[str] = set()
-  return [id_ for id_ in ids if id_ in seen or seen.add(id_)]

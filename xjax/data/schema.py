@@ -1,18 +1,20 @@
 """Documents, label spaces and corpora."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
-import functools
+import itertools
 import json
 import os
 import pathlib
-from typing import Any
+from typing import Any, BinaryIO, Union
 
 import numpy as np
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError
-from xjax.core.types import Ragged
+from xjax.core.texts import Packing, TextLists, TextRows, Texts
+from xjax.core.types import PAD, Ragged
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields, parse_rows
@@ -72,7 +74,7 @@ class Document:
     return '\n'.join(self.zones[n] for n in names if self.zones.get(n))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Label:
   """One label's descriptor."""
 
@@ -96,8 +98,91 @@ def label_of(fields: Fields) -> Label:
 
 
 def label_row(label: Label) -> dict[str, Any]:
-  """The JSON object of a label, of which label_of makes it again."""
-  return dataclasses.asdict(label)
+  """The JSON object of a label, which label_of reads."""
+  return {field: getattr(label, field) for field in Label.__slots__}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Labels(Sequence[Label]):
+  """Descriptors as arrays; a Label is made each time one is asked for.
+
+  Attributes:
+    ids: of L labels.
+    names: a list of one name; an empty list where the id is the name.
+    alt: further names.
+    parents: ids of labels, which need not be among these.
+    descriptions: '' where there is none.
+  """
+
+  ids: Texts
+  names: TextLists
+  alt: TextLists
+  parents: TextLists
+  descriptions: Texts
+
+  @classmethod
+  def of(cls, labels: Iterable[Label]) -> 'Labels':
+    """Packs labels, each of which is read once."""
+    if isinstance(labels, cls):
+      return labels
+    kinds = Texts, TextLists, TextLists, TextLists, Texts
+    columns = [Packing(kind) for kind in kinds]
+    for x in labels:
+      names = () if x.name == x.id else (x.name,)
+      row = x.id, names, x.alt, x.parents, x.description
+      for column, value in zip(columns, row, strict=True):
+        column.append(value)
+    return cls(*(column.done() for column in columns))
+
+  @classmethod
+  def joined(cls, *parts: Iterable[Label]) -> 'Labels':
+    """All labels of several, in order."""
+    columns = zip(*(cls.of(part)._columns for part in parts), strict=True)
+    return cls(*(type(each[0]).joined(each) for each in columns))
+
+  @property
+  def _columns(self) -> tuple[Texts | TextLists, ...]:
+    return self.ids, self.names, self.alt, self.parents, self.descriptions
+
+  def __len__(self) -> int:
+    return len(self.ids)
+
+  def __getitem__(
+    self, rows: int | slice | np.ndarray
+  ) -> Union[Label, 'Labels']:
+    """One label; those of a slice or of an array of rows stay arrays."""
+    parts = [column[rows] for column in self._columns]
+    return Labels(*parts) if isinstance(parts[0], Texts) else _label(*parts)
+
+  def __iter__(self) -> Iterator[Label]:
+    return map(_label, *self._columns)
+
+  def __eq__(self, other: object) -> bool:
+    if not isinstance(other, Labels):
+      if not isinstance(other, Sequence):
+        return NotImplemented
+      other = Labels.of(other)
+    return self._columns == other._columns
+
+  __hash__ = None
+
+  def described(self, ids: Sequence[str]) -> 'Labels':
+    """The labels of some ids; one that is not here has its id as its name."""
+    rows = self.ids.row_of.find(ids)
+    return Labels.of(
+      Label(id_, id_) if row == PAD else self[row]
+      for id_, row in zip(ids, rows, strict=True)
+    )
+
+
+def _label(
+  id_: str,
+  names: tuple[str, ...],
+  alt: tuple[str, ...],
+  parents: tuple[str, ...],
+  description: str,
+) -> Label:
+  return Label(id_, names[0] if names else id_, alt, parents, description)
 
 
 def slice_masks(
@@ -144,12 +229,15 @@ class LabelSpace:
     n_new: number of labels added after training.
   """
 
-  labels: tuple[Label, ...]
+  labels: Labels
   train_counts: np.ndarray
   n_train: int
   n_trained: int
   n_held_out: int = 0
   n_new: int = 0
+
+  def __post_init__(self) -> None:
+    object.__setattr__(self, 'labels', Labels.of(self.labels))
 
   def __len__(self) -> int:
     return len(self.labels)
@@ -170,15 +258,15 @@ class LabelSpace:
     first = self.n_trained
     return np.arange(first, first + self.n_held_out, dtype=np.int32)
 
-  @functools.cached_property
-  def ids(self) -> tuple[str, ...]:
+  @property
+  def ids(self) -> Texts:
     """Label ids in order."""
-    return tuple(label.id for label in self.labels)
+    return self.labels.ids
 
-  @functools.cached_property
-  def index(self) -> dict[str, int]:
+  @property
+  def index(self) -> TextRows:
     """Label id -> index."""
-    return {id_: i for i, id_ in enumerate(self.ids)}
+    return self.ids.row_of
 
   def masks(self) -> dict[str, np.ndarray]:
     """Slice name -> bool [L], as slice_masks."""
@@ -202,11 +290,11 @@ class LabelSpace:
     A label that is not trained has the field held_out, new or outside.
     """
     parts = (self.n_trained, self.n_held_out, self.n_new, self.n_outside)
-    flags = np.repeat(_FLAGS, parts)
+    flags = itertools.chain(*map(itertools.repeat, _FLAGS, parts))
     with atomic_write(path) as file:
       for label, count, flag in zip(self.labels, self.train_counts, flags):
         row = {**label_row(label), 'train_count': int(count)}
-        row |= {str(flag): True} if flag else {}
+        row |= {flag: True} if flag else {}
         file.write(json.dumps(row, ensure_ascii=False) + '\n')
 
   @classmethod
@@ -217,32 +305,58 @@ class LabelSpace:
       DataError: the file is absent or damaged.
     """
     faults = Faults(on_error=None)
-    labels: dict[str, Label] = {}
-    counts, parts = [], []
+    saved = _SavedLabels(str(path), faults)
     try:
       with pathlib.Path(path).open('rb') as file:
-        for number, row in parse_rows(file, str(path), faults):
-          fields = Fields(row)
-          label = label_of(fields)
-          counts.append(_read_count(fields))
-          parts.append(max(i for i, f in enumerate(_FLAGS) if f in ('', *row)))
-          if label.id in labels or parts[-1] < max(parts):
-            fields.faults.append(f'label {label.id!a} is out of place')
-          labels[label.id] = label
-          faults.extend(path, number, fields.faults)
+        labels = Labels.of(saved.read(file))
     except OSError as error:
       raise DataError(f'{path}: cannot be read: {error.strerror}') from error
-    if not labels:
+    if not len(labels):
       faults.add_empty(path, 'label', 0)
+    for row in labels.ids.row_of.repeated():
+      faults.add(path, saved.lines[row], _out_of_place(labels.ids[row]))
     faults.settle()
     return cls(
-      labels=tuple(labels.values()),
-      train_counts=np.asarray(counts, np.int32),
+      labels=labels,
+      train_counts=np.array(saved.counts, np.int32),
       n_train=n_train,
-      n_trained=parts.count(0),
-      n_held_out=parts.count(1),
-      n_new=parts.count(2),
+      n_trained=saved.sizes[0],
+      n_held_out=saved.sizes[1],
+      n_new=saved.sizes[2],
     )
+
+
+class _SavedLabels:
+  """A labels.jsonl while it is being read.
+
+  Attributes:
+    lines: the line of each label.
+    counts: training documents of each label.
+    sizes: the number of labels with each of _FLAGS.
+  """
+
+  def __init__(self, path: str, faults: Faults):
+    self._path, self._faults = path, faults
+    self.lines, self.counts = array('q'), array('i')
+    self.sizes = [0] * len(_FLAGS)
+
+  def read(self, file: BinaryIO) -> Iterator[Label]:
+    """Yields the labels; notes what is wrong with them."""
+    for number, row in parse_rows(file, self._path, self._faults):
+      fields = Fields(row)
+      label = label_of(fields)
+      self.lines.append(number)
+      self.counts.append(_read_count(fields))
+      part = max(i for i, flag in enumerate(_FLAGS) if flag in ('', *row))
+      self.sizes[part] += 1
+      if any(self.sizes[part + 1 :]):
+        fields.faults.append(_out_of_place(label.id))
+      self._faults.extend(self._path, number, fields.faults)
+      yield label
+
+
+def _out_of_place(id_: str) -> str:
+  return f'label {id_!a} is out of place'
 
 
 def _read_count(fields: Fields) -> int:

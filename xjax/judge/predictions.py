@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import hashlib
-import itertools
 import math
 import os
 import re
@@ -14,6 +13,7 @@ import numpy as np
 from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
+from xjax.core.texts import Texts
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import HELD_OUT
 from xjax.judge.metrics.slices import ALL, judged_masks
@@ -247,12 +247,7 @@ class Predictions:
       'train_counts': np.asarray(self.train_counts, np.int32),
     }
     for name, strings in (('doc_ids', self.doc_ids), ('labels', self.labels)):
-      packed = ''.join(strings).encode()
-      lengths = (len(string.encode()) for string in strings)
-      arrays[f'{name}/bytes'] = np.frombuffer(packed, np.uint8)
-      arrays[f'{name}/offsets'] = np.cumsum(
-        np.fromiter(itertools.chain([0], lengths), np.int64)
-      )
+      arrays |= Texts.of(strings).arrays(name)
     for name, lists in self.lists.items():
       arrays[f'{name}/ids'] = lists.ids
       arrays[f'{name}/scores'] = lists.scores

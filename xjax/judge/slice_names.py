@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from xjax.core.errors import ConfigError
+from xjax.core.texts import Texts
 from xjax.data.files.faults import Faults
 from xjax.data.formats.taxonomy import NOWHERE, label_levels
 from xjax.data.labels import read_label_list
@@ -145,8 +146,9 @@ def _at_level(
 
 def _listed(path: pathlib.Path, predictions: Predictions) -> np.ndarray:
   faults = Faults(on_error=None)
-  known = {id_: Label(id_) for id_ in predictions.labels}
+  known = Texts.of(predictions.labels).row_of
   ids = read_label_list(path, known, faults)
   faults.settle()
-  wanted, n_labels = set(ids), len(predictions.labels)
-  return np.fromiter((i in wanted for i in predictions.labels), bool, n_labels)
+  mask_L = np.zeros(len(known), bool)
+  mask_L[known.find(ids)] = True
+  return mask_L

@@ -15,7 +15,7 @@ from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
-from xjax.data.schema import Corpus, Label, LabelSpace, Split
+from xjax.data.schema import Corpus, Label, Labels, LabelSpace, Split
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.judged import (
   DEPTH,
@@ -247,7 +247,7 @@ def _space_of(predictions: Predictions) -> LabelSpace | None:
   if not np.array_equal(held_out, first + np.arange(len(held_out))):
     return None
   return LabelSpace(
-    labels=tuple(Label(id_) for id_ in predictions.labels),
+    labels=Labels.of(Label(id_) for id_ in predictions.labels),
     train_counts=predictions.train_counts,
     n_train=predictions.n_train,
     n_trained=first,

@@ -17,7 +17,7 @@ import numpy as np
 from xjax.core.errors import DataError, UserError
 from xjax.core.types import Ragged
 from xjax.data.formats.descriptors import Descriptors
-from xjax.data.schema import Document, Label
+from xjax.data.schema import Document, Label, Labels
 
 
 def to_bytes(record: Any) -> bytes:
@@ -165,12 +165,15 @@ class RawCorpus:
   """
 
   source: str
-  labels: tuple[Label, ...]
+  labels: Labels
   label_ids: tuple[str, ...]
   splits: Mapping[str, RawSplit]
   zones: tuple[str, ...]
   full_text: tuple[str, ...] = ()
   ordered: bool = False
+
+  def __post_init__(self) -> None:
+    object.__setattr__(self, 'labels', Labels.of(self.labels))
 
   @classmethod
   def of(
@@ -190,7 +193,7 @@ class RawCorpus:
         split.note(document.id, document.labels, data)
     return cls(
       source=source,
-      labels=tuple(labels),
+      labels=Labels.of(labels),
       label_ids=draft.label_ids,
       splits={n: draft.splits[n].done(splits[n]) for n in splits},
       zones=tuple(zones),
@@ -236,7 +239,7 @@ class Draft:
     """
     return RawCorpus(
       source=source,
-      labels=tuple(labels),
+      labels=Labels.of(labels),
       label_ids=self.label_ids,
       splits={
         name: split.done(StoredDocuments(split.records, plain_document))

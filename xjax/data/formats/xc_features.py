@@ -25,7 +25,7 @@ from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN, RawCorpus, RawSplit, choose_splits
 from xjax.data.formats.xc_files import XcFile, read_xc
 from xjax.data.formats.xc_text import read_names
-from xjax.data.schema import Label
+from xjax.data.schema import Label, Labels
 
 
 @dataclasses.dataclass
@@ -131,20 +131,18 @@ def _read(path: pathlib.Path) -> XcFile:
   return found
 
 
-def _read_names(
-  paths: Sequence[pathlib.Path], faults: Faults
-) -> tuple[Label, ...]:
+def _read_names(paths: Sequence[pathlib.Path], faults: Faults) -> Labels:
   """The labels of the file of names, if there is one."""
   if not paths:
-    return ()
-  return tuple(read_names(only_file(paths, faults), faults).labels.values())
+    return Labels.of(())
+  return Labels.of(read_names(only_file(paths, faults), faults).labels.values())
 
 
 def _labels(
   files: Mapping[pathlib.Path, XcFile],
   names: Sequence[pathlib.Path],
-  named: tuple[Label, ...],
-) -> tuple[Label, ...]:
+  named: Labels,
+) -> Labels:
   """All columns: as many as headers and names say, else the largest and 1.
 
   Raises:
@@ -166,7 +164,7 @@ def _labels(
         f'{path}: label {xc.n_labels - 1} is not in 0..{n_labels - 1}, those '
         f'in {first}'
       )
-  return named or tuple(Label(str(i), str(i)) for i in range(n_labels))
+  return named or Labels.of(Label(str(i), str(i)) for i in range(n_labels))
 
 
 def _documents(
@@ -205,7 +203,7 @@ def _tell_raw(path: pathlib.Path, rows: sparse.csr_array, norm: Norm) -> None:
 
 def _corpus(
   source: str,
-  labels: tuple[Label, ...],
+  labels: Labels,
   documents: Mapping[str, SparseDocuments],
 ) -> RawCorpus:
   none = Ragged.of([])

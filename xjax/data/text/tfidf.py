@@ -19,6 +19,7 @@ from xjax.core.arrays import Arrays
 from xjax.core.atomic import write_npz
 from xjax.core.errors import DAMAGE, DataError
 from xjax.core.progress import Progress, progress
+from xjax.core.texts import Texts
 from xjax.data.config import TfidfConfig
 
 # As scikit-learn's TfidfVectorizer has it, but without stepping back.
@@ -271,13 +272,10 @@ class Tfidf:
     write_npz(path, {**self._arrays(), 'sha256': np.array(self.digest)})
 
   def _arrays(self) -> dict[str, np.ndarray]:
-    encoded = [term.encode() for term in self.terms]
-    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     settings = json.dumps(dataclasses.asdict(self.config)).encode()
     return {
       'config': np.frombuffer(settings, np.uint8),
-      'terms/bytes': np.frombuffer(b''.join(encoded), np.uint8),
-      'terms/offsets': ends,
+      **Texts.of(self.terms).arrays('terms'),
       'idf': self.idf,
     }
 
@@ -294,7 +292,7 @@ class Tfidf:
       config = TfidfConfig(**json.loads(settings))
     except DAMAGE as error:
       raise DataError(f'{path}: config: cannot be read: {error}') from error
-    terms = arrays.strings('terms')
+    terms = tuple(arrays.strings('terms'))
     idf = arrays.take('idf', np.float32, (len(terms),))
     told = arrays.text('sha256')
     arrays.finish()

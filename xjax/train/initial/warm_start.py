@@ -33,7 +33,7 @@ from xjax.train.initial.warm_rows import (
   storage_of,
   take_rows,
 )
-from xjax.train.initial.words import matches, piece_rows, word_rows
+from xjax.train.initial.words import piece_rows, word_rows
 from xjax.train.inputs import Inputs
 from xjax.train.parameters import (
   DESCRIPTORS,
@@ -171,8 +171,8 @@ def _head_paths(params: Iterable[str]) -> set[str]:
 def _label_rows(ours: LabelSpace, theirs: LabelSpace) -> np.ndarray:
   """int64: row there of each trained label here; -1: it has none."""
   ids = [space.ids[: space.n_trained] for space in (ours, theirs)]
-  # Of many labels, an index of names takes far more than the names.
-  return np.arange(len(ids[0])) if ids[0] == ids[1] else matches(*ids)
+  same = ids[0] == ids[1]
+  return np.arange(len(ids[0])) if same else ids[1].row_of.find(ids[0])
 
 
 def _width(params: Mapping[str, Any]) -> tuple[int, ...]:

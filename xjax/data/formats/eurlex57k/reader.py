@@ -37,7 +37,7 @@ from xjax.data.formats.eurlex57k.records import (
   input_document,
 )
 from xjax.data.formats.eurlex57k.sources import find_source
-from xjax.data.schema import Document, label_of, label_row
+from xjax.data.schema import Document, Labels, label_of, label_row
 from xjax.data.text.token_cache import default_cache_dir
 
 
@@ -184,7 +184,7 @@ def _open(folder: pathlib.Path, source: str) -> RawCorpus:
   builder = Eurlex57k(data_dir=folder)
   raw = RawCorpus(
     source=source,
-    labels=tuple(label_of(Fields(row)) for row in index['labels']),
+    labels=Labels.of(label_of(Fields(row)) for row in index['labels']),
     label_ids=tuple(index['label_ids']),
     splits={
       name: _open_split(folder, builder, name, row)

@@ -1,0 +1,232 @@
+"""Many strings in one array of bytes."""
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+import dataclasses
+import functools
+from typing import Any, Generic, Self, TypeVar
+import zlib
+
+import numpy as np
+
+_T = TypeVar('_T')
+_ROWS = 1 << 16  # made into Python objects, or copied, at a time
+_END = b'\xff'  # of a string in a list: a byte that UTF-8 does not have
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Packed(Sequence[_T], Generic[_T]):
+  """N values as bytes, end to end: about 4 bytes each beside their own.
+
+  Attributes:
+    data: uint8, the bytes of all values.
+    offsets: uint32 or int64 [N + 1]; value i is data from offsets[i] to
+      offsets[i + 1].
+  """
+
+  data: np.ndarray
+  offsets: np.ndarray
+
+  @staticmethod
+  def pack(value: Any) -> bytes:
+    """The bytes of a value."""
+    raise NotImplementedError
+
+  @staticmethod
+  def unpack(data: bytes) -> Any:
+    """The value of some bytes."""
+    raise NotImplementedError
+
+  @classmethod
+  def of(cls, values: Iterable[_T]) -> Self:
+    """Packs values, each of which is read once."""
+    if isinstance(values, cls):
+      return values
+    draft = Packing(cls)
+    for value in values:
+      draft.append(value)
+    return draft.done()
+
+  @classmethod
+  def joined(cls, parts: Sequence[Self]) -> Self:
+    """All values of several, in order."""
+    lengths = [np.diff(part.offsets) for part in parts]
+    data = np.concatenate([part.bytes() for part in parts])
+    return cls(data, _offsets(np.concatenate(lengths)))
+
+  def __len__(self) -> int:
+    return len(self.offsets) - 1
+
+  def __getitem__(self, rows: int | slice | np.ndarray) -> Any:
+    """One value; those of a slice, of rows or of a mask stay packed."""
+    if isinstance(rows, np.ndarray) and rows.ndim:
+      return self._taken(np.flatnonzero(rows) if rows.dtype == bool else rows)
+    if isinstance(rows, slice):
+      start, stop, step = rows.indices(len(self))
+      if step != 1:
+        return self._taken(np.arange(start, stop, step))
+      return type(self)(self.data, self.offsets[start : max(start, stop) + 1])
+    row = range(len(self))[rows]
+    start, end = self.offsets[row], self.offsets[row + 1]
+    return self.unpack(self.data[start:end].tobytes())
+
+  def _taken(self, rows: np.ndarray) -> Self:
+    starts, lengths = self.offsets[rows], np.diff(self.offsets)[rows]
+    offsets = _offsets(lengths)
+    data = np.empty(offsets[-1], np.uint8)
+    for first in range(0, len(rows), _ROWS):
+      part = slice(first, first + _ROWS)
+      begin, end = offsets[first], offsets[min(first + _ROWS, len(rows))]
+      moved = starts[part].astype(np.int64) - offsets[:-1][part]
+      at = np.arange(begin, end) + np.repeat(moved, lengths[part])
+      data[begin:end] = self.data[at]
+    return type(self)(data, offsets)
+
+  def bytes(self) -> np.ndarray:
+    """uint8: the bytes of these values alone, end to end."""
+    return self.data[self.offsets[0] : self.offsets[-1]]
+
+  def packed_rows(self) -> Iterator[bytes]:
+    """Yields the bytes of each value."""
+    for first in range(0, len(self), _ROWS):
+      bounds = self.offsets[first : first + _ROWS + 1].tolist()
+      data = self.data[bounds[0] : bounds[-1]].tobytes()
+      at = 0
+      for start, end in zip(bounds, bounds[1:], strict=False):
+        yield data[at : (at := at + end - start)]
+
+  def __iter__(self) -> Iterator[_T]:
+    return map(self.unpack, self.packed_rows())
+
+  def __eq__(self, other: object) -> bool:
+    """Whether these are the values of another sequence, packed or not."""
+    if isinstance(other, type(self)):
+      return np.array_equal(self.bytes(), other.bytes()) and np.array_equal(
+        np.diff(self.offsets), np.diff(other.offsets)
+      )
+    if not isinstance(other, Sequence) or isinstance(other, str):
+      return NotImplemented
+    return len(self) == len(other) and all(
+      ours == theirs for ours, theirs in zip(self, other, strict=True)
+    )
+
+  __hash__ = None
+
+
+class Packing(Generic[_T]):
+  """Values that are packed one by one, as they are read."""
+
+  def __init__(self, kind: type[_Packed[_T]]):
+    self._kind = kind
+    self._data = bytearray()
+    self._ends = array('q', [0])
+
+  def append(self, value: _T) -> None:
+    """Adds a value."""
+    self._data += self._kind.pack(value)
+    self._ends.append(len(self._data))
+
+  def done(self) -> Any:
+    """What was added; nothing can be added any more."""
+    data = np.frombuffer(self._data, np.uint8)
+    return self._kind(data, _narrow(np.asarray(self._ends)))
+
+
+def _offsets(lengths: np.ndarray) -> np.ndarray:
+  offsets = np.zeros(len(lengths) + 1, np.int64)
+  np.cumsum(lengths, out=offsets[1:])
+  return _narrow(offsets)
+
+
+def _narrow(offsets: np.ndarray) -> np.ndarray:
+  return offsets.astype(np.uint32 if offsets[-1] < 2**32 else np.int64)
+
+
+class TextLists(_Packed[tuple[str, ...]]):
+  """N lists of strings."""
+
+  @staticmethod
+  def pack(value: Iterable[str]) -> bytes:
+    """The UTF-8 of each string, and a byte after it."""
+    return b''.join(text.encode() + _END for text in value)
+
+  @staticmethod
+  def unpack(data: bytes) -> tuple[str, ...]:
+    """The strings of a list."""
+    return tuple(text.decode() for text in data.split(_END)[:-1])
+
+
+class Texts(_Packed[str]):
+  """N strings."""
+
+  pack = staticmethod(str.encode)
+  unpack = staticmethod(bytes.decode)
+
+  def arrays(self, name: str) -> dict[str, np.ndarray]:
+    """`name/bytes` and `name/offsets` of an .npz, as Arrays.strings reads."""
+    offsets = self.offsets.astype(np.int64)
+    return {
+      f'{name}/bytes': self.bytes(),
+      f'{name}/offsets': offsets - offsets[0],
+    }
+
+  @functools.cached_property
+  def row_of(self) -> 'TextRows':
+    """String -> row."""
+    return TextRows(self)
+
+  def __contains__(self, text: object) -> bool:
+    return isinstance(text, str) and text in self.row_of
+
+
+class TextRows(Mapping[str, int]):
+  """The rows of strings, found by 8 bytes for each.
+
+  Attributes:
+    texts: the strings; of equal ones the first is found.
+  """
+
+  def __init__(self, texts: Texts):
+    self.texts = texts
+    hashes = map(zlib.crc32, texts.packed_rows())
+    hashes = np.fromiter(hashes, np.uint32, len(texts))
+    order = np.argsort(hashes, kind='stable')
+    self._rows = order.astype(np.int32 if len(order) < 2**31 else np.int64)
+    self._hashes = hashes[order]
+
+  def __len__(self) -> int:
+    return len(self.texts)
+
+  def __iter__(self) -> Iterator[str]:
+    return iter(self.texts)
+
+  def __getitem__(self, text: str) -> int:
+    row = int(self.find([text])[0])
+    if row == -1:
+      raise KeyError(text)
+    return row
+
+  def find(self, texts: Sequence[str]) -> np.ndarray:
+    """int64 [len(texts)]: the row of each string, -1 where there is none."""
+    hashes = (zlib.crc32(text.encode('utf-8', 'replace')) for text in texts)
+    hashes = np.fromiter(hashes, np.uint32, len(texts))
+    starts = np.searchsorted(self._hashes, hashes, 'left')
+    ends = np.searchsorted(self._hashes, hashes, 'right')
+    found = np.full(len(texts), -1, np.int64)
+    for i, text in enumerate(texts):
+      for row in self._rows[starts[i] : ends[i]]:
+        if self.texts[row] == text:
+          found[i] = row
+          break
+    return found
+
+  def repeated(self) -> list[int]:
+    """Rows, ascending, of strings that an earlier row has too."""
+    same = np.flatnonzero(self._hashes[1:] == self._hashes[:-1])
+    rows = np.sort(self._rows[np.union1d(same, same + 1)])
+    seen: set[str] = set()
+    return [
+      int(row)
+      for row in rows
+      if (text := self.texts[row]) in seen or seen.add(text)
+    ]
