@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 import functools
+import importlib
 import os
 import pathlib
 import re
@@ -111,12 +112,48 @@ def define_multihost() -> None:
   )
 
 
+def _define_import() -> None:
+  """Defines --import of every main."""
+  flags.DEFINE_multi_string(
+    'import',
+    [],
+    'Module of yours with parts of its own (encoders, metrics, ...), imported '
+    'first. May be repeated.',
+  )
+
+
+def imports() -> list[str]:
+  """The modules that --import names, for processes that this one starts."""
+  return flags.FLAGS['import'].value
+
+
+def _import_modules(argv: Sequence[str]) -> None:
+  """Imports what --import names, before any config is read.
+
+  Raises:
+    ConfigError: a module is absent or fails.
+  """
+  following: Iterator[str] = iter(argv[1:])
+  for argument in following:
+    match = re.fullmatch(r'--?import(?:=(.*))?', argument, re.S)
+    if not match:
+      continue
+    name = next(following, '') if match[1] is None else match[1]
+    try:
+      importlib.import_module(name)
+    except Exception as error:  # whatever a user's module may raise
+      raise ConfigError(
+        f'--import={name}: {type(error).__name__}: {error}'
+      ) from error
+
+
 def run(main: Callable[[], None]) -> None:
   """Parses the flags, calls main and exits.
 
   Exit codes: 0 done; 1 a user's mistake, printed as one message without a
   traceback; 75 preempted, to be started again with the same command.
   """
+  _define_import()
   app.run(
     functools.partial(_guarded, lambda _: main()),
     flags_parser=functools.partial(_parse, takes_arguments=False),
@@ -125,6 +162,7 @@ def run(main: Callable[[], None]) -> None:
 
 def run_on(main: Callable[[list[str]], None]) -> None:
   """As run, for a main that takes the arguments that are no flags."""
+  _define_import()
   app.run(
     functools.partial(_guarded, main),
     flags_parser=functools.partial(_parse, takes_arguments=True),
@@ -168,6 +206,7 @@ def _fail(error: Exception) -> int:
 
 def _parse(argv: Sequence[str], takes_arguments: bool) -> list[str]:
   try:
+    _import_modules(argv)
     if 'config' in flags.FLAGS:
       _check_overrides(argv)
     rest = flags.FLAGS(argv)

@@ -53,7 +53,14 @@ def main() -> None:
   launcher = _LAUNCHER.value
   gpus = list(dict.fromkeys(_GPUS.value))  # each once
   check_launcher(launcher, _WORKERS.value, gpus)
-  work = Work(sweep, _CONFIG.value, folder, _SEEDS.value, launcher)
+  work = Work(
+    sweep,
+    _CONFIG.value,
+    folder,
+    _SEEDS.value,
+    launcher,
+    imports=flags.imports(),
+  )
   if launcher is Launcher.PRINT:
     print('\n'.join(work.commands()))
     return

@@ -42,6 +42,7 @@ class Work:
     launcher: how runs are started.
     train: the words of the command that trains a config, other than those of
       experiments.train.
+    imports: modules that define parts of the config, imported by each run.
   """
 
   sweep: Sweep
@@ -50,6 +51,7 @@ class Work:
   seeds: int = 1
   launcher: Launcher = Launcher.LOCAL
   train: Sequence[str] = ()
+  imports: Sequence[str] = ()
 
   @property
   def metric(self) -> str:
@@ -83,7 +85,8 @@ class Work:
 
   def command(self, place: Place) -> list[str]:
     """The words of the command that makes a run, or goes on with it."""
-    options = f'--config={place.config}', f'--workdir={place.workdir}'
+    options = [f'--import={name}' for name in self.imports]
+    options += [f'--config={place.config}', f'--workdir={place.workdir}']
     train = self.train or train_words(self.launcher)
     return [*job_words(self.launcher, place), *train, *options]
 
