@@ -130,6 +130,36 @@ def test_a_faulty_field_is_named(path, value, says):
   assert '\n' not in message
 
 
+@pytest.mark.parametrize(
+  'metric',
+  [
+    *('all/PSP@5', 'few/macro-F1@5', 'all/macro-F1@5[1-9]', 'zero/Hit@1'),
+    *('all/coverage@5', 'all/coverage[a=0.5]@5', 'all/R-Precision'),
+    *('all/entropy@5', 'frequent/PSnDCG@10', 'all/weighted-F1'),
+  ],
+)
+def test_every_metric_of_a_run_may_choose_its_best_step(metric):
+  check_config(broken('train.best_metric', metric))
+
+
+@pytest.mark.parametrize(
+  ('metric', 'says'),
+  [
+    ('all/PSP5', 'near are '),
+    ('all/macro-f1@5', 'near are macro-F1@5'),
+    ('all/ILD@5', 'slice/metric'),  # takes vectors of labels
+    ('all/weighted@5', 'slice/metric'),
+    ('all/micro-F1-tuned', 'slice/metric'),  # tuned after training
+    ('all/P@k', 'slice/metric'),
+    ('all/Hit@7', 'config.eval.ks'),
+  ],
+)
+def test_other_metrics_may_not(metric, says):
+  with pytest.raises(ConfigError, match='config.train.best_metric') as raised:
+    check_config(broken('train.best_metric', metric))
+  assert says in str(raised.value)
+
+
 MATCH = Config(model=ExactMatchModel(), train=NoTrain())
 
 

@@ -82,7 +82,7 @@ def test_they_are_judged_and_written(tmp_path):
   write_judgement(tmp_path, judged, criteria, metrics)
   saved = json.loads((tmp_path / 'metrics.json').read_text())
   assert saved['xjax']['all']['MRR@3'] == values['MRR@3']
-  rows = list(csv.reader((tmp_path / 'metrics.csv').open()))
+  rows = csv.reader((tmp_path / 'metrics.csv').read_text().splitlines())
   assert {'MRR@3', 'macro-Jaccard@3'} <= {row[2] for row in rows}
   assert 'MRR@3' in slice_table(metrics)
   assert 'macro-Jaccard@1' in judgement_text(metrics, full=True)

@@ -13,7 +13,7 @@ from xjax.core.errors import DataError
 from xjax.core.types import PAD, Batch, Ragged, ScoreKind
 from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
-from xjax.judge.judge import judge, tune_threshold
+from xjax.judge.judge import NOTES, judge, tune_threshold
 from xjax.judge.predict import popularity, predict, save_evaluation
 from xjax.judge.predictions import Predictions
 
@@ -117,6 +117,26 @@ def test_documents_missing_or_twice_are_refused():
 def test_labels_beyond_the_scored_are_refused():
   with pytest.raises(ValueError, match='only 3 scored'):
     predict(DenseScorer(8, n_labels=3), batches(8), make_split(8), SPACE, 3)
+
+
+def test_a_label_of_two_scores_is_refused():
+  class Careless(DenseScorer):
+    def topk(self, batch, k, **asked):
+      ids, scores = super().topk(batch, k, **asked)
+      return ids, scores - np.arange(len(scores))[:, None, None]
+
+  with pytest.raises(ValueError, match="document 'd.*has different scores"):
+    predict(Careless(20), batches(20), make_split(20), SPACE, 4)
+
+
+def test_how_labels_were_searched_is_recorded():
+  assert predicted()[0].selected_by == 'exact'
+  scorer = DenseScorer(20)
+  scorer.selected_by = 'beam=3'
+  found = predict(scorer, batches(20), make_split(20), SPACE, 12)
+  said = 'beam search of width 3; labels of high score may be missing'
+  assert judge(found)[NOTES]['all'] == {'search': said}
+  assert NOTES not in judge(dataclasses.replace(found, selected_by='exact'))
 
 
 @pytest.mark.parametrize('depth', [12, 9])

@@ -85,7 +85,7 @@ def test_the_page(arguments):
   assert said.text.startswith('2 systems, 3 runs, judged on 12 documents and 8')
   assert [row[0].text for row in systems.rows] == ['lwan', 'other']
   assert systems.rows[0][2].text == 'dev, seeds 0, 1'
-  assert systems.rows[1][3].text == 'margin, lists of 8'
+  assert systems.rows[1][3].text == 'margin, lists of 8, search not recorded'
   assert by == Text('Propensities: A 0.55, B 1.5.')
   assert command == Text('python -m x', command=True)
   names = [f.title for f in found['Labels most often lost']]

@@ -198,3 +198,5 @@ def test_recall_is_that_of_the_run(finished, predictor, tmp_path):
   saved['eval']['recall'] = 0.5
   (workdir / 'config.json').write_text(json.dumps(saved))
   assert xjax.load(workdir).scorer.recall == 0.5
+  assert predictor.selected_by == 'exact'
+  assert xjax.load(workdir).selected_by == 'recall=0.5'

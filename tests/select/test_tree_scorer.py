@@ -108,6 +108,9 @@ def test_what_scores_are(models):
   margins = TreeScorer([flat], ScoreKind.MARGIN, **options)
   logits = TreeScorer([flat], ScoreKind.LOGIT, **options)
   assert margins.assigned_above == 0 and logits.assigned_above is None
+  assert margins.selected_by == 'beam=1'
+  whole = TreeScorer([flat], ScoreKind.LOGIT, **(options | {'exact': True}))
+  assert whole.selected_by == 'exact'
 
 
 def test_logits_do_not_saturate(models, rows):

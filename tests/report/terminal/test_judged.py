@@ -87,6 +87,15 @@ def test_intervals_are_shown_in_full_and_explained():
   assert 'bootstrap' not in judgement_text(judged()[1])
 
 
+def test_a_search_that_is_not_exact_is_told():
+  criteria = Criteria((1, 2))
+  said = 'search: beam search of width 4; labels of high score may be missing'
+  for kind, found in (('', False), ('exact', False), ('beam=4', True)):
+    metrics = judge(predictions(selected_by=kind), criteria)
+    assert (said in judgement_text(metrics)) == found
+    assert (said in judgement_text(metrics, full=True)) == found
+
+
 def test_by_protocol():
   _, metrics = judged(*PROTOCOLS.values())
   text = judgement_text(metrics)
