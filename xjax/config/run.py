@@ -74,7 +74,11 @@ def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
     near = difflib.get_close_matches(measure, known, 3)
     yield (
       f'{where}: must be slice/metric, for example all/RP@5; '
-      + (f'near are {", ".join(near)}' if near else f'there are {known}')
+      + (
+        f'near are {", ".join(near)}'
+        if near
+        else f'there are {", ".join(known)}'
+      )
     )
   elif k and int(k[1]) not in ks:
     yield f'{where}: its k must be in config.eval.ks={ks}'
