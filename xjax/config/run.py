@@ -90,11 +90,13 @@ class TrainConfig(ConfigPart, abstract=True):
 
   Attributes:
     trains: the kinds of model that it is for.
+    processes: whether several processes can train together.
     steps: optimizer steps; 0: it takes none.
     best_metric: 'slice/metric' of the best checkpoint; empty: there is one.
   """
 
   trains: ClassVar[tuple[type[ModelConfig], ...]] = ()
+  processes: ClassVar[bool] = True
   steps: ClassVar[int] = 0
   best_metric: ClassVar[str] = ''
 

@@ -1,7 +1,7 @@
 """How linear classifiers are trained, of labels and of nodes of label trees."""
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 from xjax.config.run import TrainConfig
 from xjax.core.config_part import (
@@ -19,7 +19,13 @@ _LIBLINEAR_ALONE = ('max_iter', 'batch_labels')
 
 @dataclasses.dataclass
 class SolverConfig(ConfigPart, abstract=True):
-  """What trains one-vs-all classifiers."""
+  """What trains one-vs-all classifiers.
+
+  Attributes:
+    processes: whether several processes can train together.
+  """
+
+  processes: ClassVar[bool] = False
 
 
 @dataclasses.dataclass
@@ -41,6 +47,8 @@ class Blocks(SolverConfig):
 @dataclasses.dataclass
 class OnDevices(SolverConfig):
   """Many labels at once, on the devices of the mesh (linear/batched.py)."""
+
+  processes = True
 
   tolerance: float = field(
     1e-3,
@@ -70,12 +78,17 @@ class LinearTrain(TrainConfig):
   threshold: float = field(0.01, 'Weights of a smaller size become 0.', AMOUNT)
   solver: SolverConfig = field(Blocks, 'What trains.')
 
+  @property
+  def processes(self) -> bool:
+    return self.solver.processes
+
 
 @dataclasses.dataclass
 class TreeTrain(TrainConfig):
   """Training the classifiers of a label tree, a node's children at a time."""
 
   trains = (TreeModel,)
+  processes = False
 
   loss: Loss = field(Loss.SQUARED_HINGE, 'Of a document.')
   c: float = field(

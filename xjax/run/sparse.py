@@ -10,7 +10,6 @@ from absl import logging
 import jax
 
 from xjax.config.run import Config
-from xjax.config.sparse import OnDevices
 from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
@@ -20,7 +19,7 @@ from xjax.data.config import TfidfConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.tfidf import Tfidf
-from xjax.run.contract import Fitted
+from xjax.run.contract import Fit, Fitted
 from xjax.run.judging import JUDGED, Metrics, saved_calibration
 from xjax.run.predictor import Predictor
 from xjax.run.sparse_training import (
@@ -71,16 +70,11 @@ def _trained(folder: Workdir, config: Config) -> Predictor:
 
 
 @dataclasses.dataclass(frozen=True)
-class SparseFit:
-  """A run in its workdir (fitted.Fit).
+class SparseFit(Fit):
+  """A linear model's or a tree's run in its workdir."""
 
-  Attributes:
-    config: of the run.
-    workdir: where it is kept.
-  """
-
-  config: Config
-  workdir: Workdir
+  models = (LinearModel, TreeModel)
+  load = staticmethod(load_sparse)
 
   def check_start(self) -> None:
     """Refuses several processes where they would all do the same.
@@ -88,8 +82,7 @@ class SparseFit:
     Raises:
       ConfigError: that is so.
     """
-    solver = getattr(self.config.train, 'solver', None)
-    if jax.process_count() > 1 and not isinstance(solver, OnDevices):
+    if jax.process_count() > 1 and not self.config.train.processes:
       raise ConfigError(
         f'{type(self.config.model).__name__} is trained by one process, with '
         'threads: start it on one host; LinearModel with '

@@ -74,8 +74,8 @@ def dropped(
   """Zeroes entries with probability rate and scales up what is left.
 
   For the layers of pretrained encoders. Attention, whose gradient is written by
-  hand, flips the same coins again from their seeds. Elsewhere, and where a draw is shared along
-  axes, layers.dropout serves.
+  hand, flips the same coins again from their seeds. Elsewhere, and where a draw
+  is shared along axes, layers.dropout serves.
 
   Args:
     x: floats of any shape.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from xjax.core.config_part import AMOUNT, AT_LEAST_1, RATE, field
 from xjax.core.numerics import full_precision
 from xjax.score.encoders.contract import InputConfig
-from xjax.score.heads.frozen import Frozen
+from xjax.score.heads.contract import Frozen
 
 
 @dataclasses.dataclass
