@@ -101,7 +101,7 @@ def lines_of_docstrings(tree: ast.Module) -> int:
 def test_the_rules_see_what_they_should():
   lazy = 'def f():\n  from xjax.run import fit\n'
   assert arrows(lazy, 'xjax.data.formats.jsonl') == [
-    '2: xjax.train',
+    '2: xjax.run',
     '2: xjax.run.fit',
   ]
   assert arrows('from xjax import train', 'xjax.core.rng') == ['1: xjax.train']
