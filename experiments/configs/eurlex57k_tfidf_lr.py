@@ -16,7 +16,7 @@ from xjax.config.run import Config, EvalConfig
 from xjax.config.sparse import LinearTrain
 from xjax.data.config import Eurlex57kData, TfidfConfig
 from xjax.score.config import LinearModel
-from xjax.score.linear.config import Loss
+from xjax.score.linear.problem import Loss
 
 
 def get_config() -> Config:

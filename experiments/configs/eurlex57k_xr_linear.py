@@ -19,7 +19,7 @@ from xjax.config.run import Config, EvalConfig
 from xjax.config.sparse import TreeTrain
 from xjax.data.config import Eurlex57kData, TfidfConfig
 from xjax.score.config import TreeModel
-from xjax.score.trees.config import ClusterTree
+from xjax.score.trees.clusters import ClusterTree
 
 SYSTEMS = ('small', 'large')
 

@@ -16,7 +16,7 @@ from xjax.config.run import Config, EvalConfig
 from xjax.config.sparse import TreeTrain
 from xjax.data.config import GivenFeaturesConfig, Norm, XcFeaturesData
 from xjax.score.config import TreeModel
-from xjax.score.linear.config import Loss
+from xjax.score.linear.problem import Loss
 
 
 def get_config() -> Config:

@@ -27,7 +27,6 @@ from xjax.config.run import (
 )
 from xjax.config.sparse import LinearTrain, TreeTrain
 from xjax.core.errors import ConfigError
-from xjax.data.config import TfidfConfig, TokensConfig
 from xjax.score.config import (
   ExactMatchModel,
   LinearModel,
@@ -37,12 +36,6 @@ from xjax.score.config import (
   TreeModel,
 )
 from xjax.score.heads.storage import Storage
-from xjax.score.trees.config import (
-  Clusters,
-  ClusterTree,
-  LabelFeatures,
-  TreeConfig,
-)
 
 
 def recipe_faults(train: NeuralTrain) -> Iterator[str]:
@@ -230,34 +223,13 @@ def _joint_faults(config: Config) -> Iterator[str]:
     case LinearModel(), LinearTrain():
       pass
     case TreeModel(), TreeTrain():
-      yield from _tree_faults(config.model.tree, config.data.tokens)
+      yield from config.model.tree.check(config.data.tokens)
     case model, train:
       yield (
         f'config.train={type(train).__name__}(): does not go with '
         f'config.model={type(model).__name__}(): NeuralModel needs NeuralTrain,'
         ' ExactMatchModel NoTrain, LinearModel LinearTrain, TreeModel TreeTrain'
       )
-
-
-def _tree_faults(tree: TreeConfig, tokens: TokensConfig) -> Iterator[str]:
-  if not isinstance(tree, ClusterTree):
-    return
-  if tree.clusters is Clusters.TWO_MEANS and tree.arity & (tree.arity - 1):
-    yield (
-      f'config.model.tree.arity={tree.arity}: must be a power of 2 with '
-      'config.model.tree.clusters=Clusters.TWO_MEANS'
-    )
-  texts = isinstance(tokens, TfidfConfig)
-  if tree.features is not LabelFeatures.PIFA and not texts:
-    yield (
-      f'config.model.tree.features={tree.features}: needs texts, '
-      'config.data.tokens=TfidfConfig(...); LabelFeatures.PIFA needs none'
-    )
-  if tree.features is LabelFeatures.PIFA_BY_LENGTH and tree.spherical:
-    yield (
-      f'config.model.tree.features={tree.features}: needs '
-      'config.model.tree.spherical=False; the cosine sees no frequencies'
-    )
 
 
 def _judging_faults(judged: EvalConfig) -> Iterator[str]:

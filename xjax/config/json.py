@@ -19,12 +19,7 @@ from xjax.config.run import (
   NoTrain,
   SWAConfig,
 )
-from xjax.config.sparse import (
-  Blocks,
-  LinearTrain,
-  OnDevices,
-  TreeTrain,
-)
+from xjax.config.sparse import LinearTrain, TreeTrain
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import (
   Eurlex57kData,
@@ -71,12 +66,12 @@ from xjax.score.config import (
   UnifiedConfig,
   ZeroShotConfig,
 )
-from xjax.score.trees.config import (
-  ClusterTree,
-  CompleteTree,
-  HuffmanTree,
-  TaxonomyTree,
-)
+from xjax.score.linear.batched import OnDevices
+from xjax.score.trees.clusters import ClusterTree
+from xjax.score.trees.complete import CompleteTree
+from xjax.score.trees.huffman import HuffmanTree
+from xjax.score.trees.taxonomy import TaxonomyTree
+from xjax.score.trees.training import Blocks
 
 # Tags of config.json; a new kind of data, model or training adds a line.
 KINDS = {

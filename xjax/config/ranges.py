@@ -14,12 +14,7 @@ from xjax.config.run import (
   NeuralTrain,
   SWAConfig,
 )
-from xjax.config.sparse import (
-  Blocks,
-  LinearTrain,
-  OnDevices,
-  TreeTrain,
-)
+from xjax.config.sparse import LinearTrain, TreeTrain
 from xjax.core.mesh import MeshConfig
 from xjax.data.config import (
   DataConfig,
@@ -44,7 +39,11 @@ from xjax.score.config import (
   TreeModel,
   UnifiedConfig,
 )
-from xjax.score.trees.config import ClusterTree, CompleteTree, HuffmanTree
+from xjax.score.linear.batched import OnDevices
+from xjax.score.trees.clusters import ClusterTree
+from xjax.score.trees.complete import CompleteTree
+from xjax.score.trees.huffman import HuffmanTree
+from xjax.score.trees.training import Blocks
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,42 +4,8 @@ import dataclasses
 
 from xjax.config.run import TrainConfig
 from xjax.data.config import MAY_CHANGE
-from xjax.score.linear.config import Loss
-
-
-@dataclasses.dataclass
-class SolverConfig:
-  """What trains one-vs-all classifiers."""
-
-
-@dataclasses.dataclass
-class Blocks(SolverConfig):
-  """LIBLINEAR's method, for sixteen labels at once, on CPUs.
-
-  Attributes:
-    eps: LIBLINEAR's tolerance.
-    max_epochs: visits of every document, at most.
-    workers: threads.
-  """
-
-  eps: float = 0.1
-  max_epochs: int = 100
-  workers: int = dataclasses.field(default=2, metadata=MAY_CHANGE)
-
-
-@dataclasses.dataclass
-class OnDevices(SolverConfig):
-  """Many labels at once, on the devices of the mesh (linear/batched.py).
-
-  Attributes:
-    tolerance: how far above its minimum, relatively, the objective may be.
-    max_steps: of a label.
-    chunk: labels at a time, over all devices; what a killed run loses.
-  """
-
-  tolerance: float = 1e-3
-  max_steps: int = 200
-  chunk: int = 256
+from xjax.score.linear.problem import Loss, SolverConfig
+from xjax.score.trees.training import Blocks
 
 
 @dataclasses.dataclass

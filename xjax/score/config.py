@@ -5,7 +5,8 @@ import enum
 
 from xjax.data.config import MAY_CHANGE
 from xjax.score.heads.storage import Storage
-from xjax.score.trees.config import ClusterTree, TreeConfig
+from xjax.score.trees.clusters import ClusterTree
+from xjax.score.trees.contract import TreeConfig
 
 
 @dataclasses.dataclass

@@ -1,4 +1,4 @@
-"""The classifiers of a label tree, trained block by block."""
+"""The classifiers of a label tree, trained block by block; one-vs-all too."""
 
 from collections.abc import Callable, Iterator, Sequence
 import concurrent.futures
@@ -11,14 +11,46 @@ from scipy import sparse
 from xjax.core.errors import UserError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
+from xjax.data.config import MAY_CHANGE
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.classifiers import Classifiers, bias_of_last
 from xjax.score.linear.dual import WIDTH, Solver, Workspace, solve_block
 from xjax.score.linear.part_files import PartFiles
-from xjax.score.linear.problem import largest_norm
+from xjax.score.linear.problem import OneVsAll, SolverConfig, largest_norm
+from xjax.score.trees.complete import complete_tree
 from xjax.score.trees.label_tree import LabelTree
 
 _PART = 256  # classifiers of a part, about: what a killed run loses
+
+
+@dataclasses.dataclass
+class Blocks(SolverConfig):
+  """LIBLINEAR's method, for sixteen labels at once, on CPUs (dual.py).
+
+  Attributes:
+    eps: LIBLINEAR's tolerance.
+    max_epochs: visits of every document, at most.
+    workers: threads.
+  """
+
+  eps: float = 0.1
+  max_epochs: int = 100
+  workers: int = dataclasses.field(default=2, metadata=MAY_CHANGE)
+
+  def fit(self, problem: OneVsAll) -> BlockWeights:
+    """As SolverConfig; all labels are children of one root."""
+    n_labels = problem.n_labels
+    return fit_tree(
+      problem.rows,
+      problem.gold,
+      complete_tree(n_labels, max(2, n_labels)),
+      Solver(problem.loss, problem.c, self.eps, self.max_epochs),
+      seed=problem.seed,
+      threshold=problem.threshold,
+      workers=self.workers,
+      parts=problem.parts,
+      between=problem.between,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,9 +94,11 @@ def fit_tree(
     seed: of the order of documents; classifiers do not depend on workers.
     threshold: weights of a smaller size become 0.
     workers: threads.
-    parts: where finished parts are kept, and taken from.
+    parts: where finished parts are kept, and taken from; their key need not
+      tell of any of these arguments.
     between: called after each part; may raise.
   """
+  parts = parts.of(rows, gold, tree, solver, seed, threshold)
   documents = _documents(gold, tree, rows.shape[0])
   local = threading.local()
 
