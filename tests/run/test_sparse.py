@@ -10,8 +10,9 @@ import pytest
 
 import xjax
 from xjax.config.run import Config, EvalConfig
-from xjax.config.sparse import Blocks, LinearTrain, OnDevices, TreeTrain
+from xjax.config.sparse import LinearTrain, TreeTrain
 from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
 from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
@@ -23,16 +24,14 @@ from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.sparse import SparseFit
 from xjax.score.config import LinearModel, TreeModel
-from xjax.score.linear.config import Loss
+from xjax.score.linear.batched import OnDevices
 from xjax.score.linear.part_files import PartFiles
-from xjax.score.trees.config import (
-  Clusters,
-  ClusterTree,
-  CompleteTree,
-  HuffmanTree,
-  LabelFeatures,
-  TaxonomyTree,
-)
+from xjax.score.linear.problem import Loss
+from xjax.score.trees.clusters import Clusters, ClusterTree, LabelFeatures
+from xjax.score.trees.complete import CompleteTree
+from xjax.score.trees.huffman import HuffmanTree
+from xjax.score.trees.taxonomy import TaxonomyTree
+from xjax.score.trees.training import Blocks
 from xjax.train.workdir import Workdir
 
 N_DEV, N_LABELS, HELD_OUT = 60, 100, 3
@@ -144,6 +143,34 @@ def test_the_workdir_has_what_the_model_is_and_nothing_else(finished):
   one, two, _ = (found.workdir / 'model' / name for name in sorted(trees))
   assert one.read_bytes() != two.read_bytes()
   assert found.steps == 0 and 'checkpoint' not in run_summary(found)
+
+
+def test_it_says_what_takes_long(tmp_path, monkeypatch):
+  said = []
+  enter = Progress.__enter__
+
+  def entered(self):
+    said.append(self._what)
+    return enter(self)
+
+  monkeypatch.setattr(Progress, '__enter__', entered)
+  config = config_of(*RUNS['complete'])
+  config.data.n_train = 100
+  fit(config, tmp_path / 'run')
+  assert said == [
+    'reading documents',
+    'reading features of documents',
+    'counting n-grams',
+    'words of train',
+    'features of train',
+    'building the label tree',
+    'training nodes',
+    'laying weights out',
+    'writing tree_0.npz',
+    'reading the model',
+    'judging dev',
+    'metrics of dev',
+  ]
 
 
 @pytest.mark.parametrize('name', ['trees', 'svm'])
@@ -287,13 +314,31 @@ def test_a_taxonomy_of_a_file(finished, tmp_path):
   assert (other / file).read_bytes() == (one / file).read_bytes()
 
 
+def copy_of(run, folder):
+  """A run whose files may be changed."""
+  for path, content in contents(run.workdir).items():
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / path).write_bytes(content)
+  return folder
+
+
 @pytest.fixture
 def copied(finished, tmp_path):
-  """A run whose files may be changed."""
-  for path, content in contents(finished('xr').workdir).items():
-    (tmp_path / 'run' / path).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / 'run' / path).write_bytes(content)
-  return tmp_path / 'run'
+  return copy_of(finished('xr'), tmp_path / 'run')
+
+
+def test_a_run_whose_solver_is_gone_predicts_as_before(finished, tmp_path):
+  """LIBLINEAR, one label at a time, trained it."""
+  run = copy_of(finished('svm'), tmp_path / 'run')
+  config = json.loads((run / 'config.json').read_text())
+  config['train']['solver'] = {'kind': 'liblinear', 'batch_labels': 64}
+  (run / 'config.json').write_text(json.dumps(config))
+  split = finished('svm').corpus.split('dev')
+  texts = [split.documents[row].text() for row in range(5)]
+  wanted = xjax.load(finished('svm').workdir).predict(texts, 9)
+  assert xjax.load(run).predict(texts, 9) == wanted
+  metrics = evaluate_split(run, 'dev').metrics
+  assert metrics == finished('svm').metrics['dev']
 
 
 def test_models_of_other_runs_are_refused(finished, copied):

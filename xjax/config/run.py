@@ -38,13 +38,13 @@ from xjax.judge.metrics.protocols import XJAX
 from xjax.losses.bce import BCEConfig
 from xjax.losses.contract import LabelWeightsConfig, LossConfig
 from xjax.losses.label_weights import EvenWeights
-from xjax.score import encoders, heads, trees
+from xjax.score import encoders, heads, linear, trees
 from xjax.score.config import ExactMatchModel, ModelConfig
 from xjax.score.heads.update import ByOptimizer, RowsConfig
 from xjax.score.text_model import NeuralModel
 
 # Kinds are chosen by name among the parts that are imported: all of xjax's.
-for _room in (formats, losses, score, encoders, heads, trees):
+for _room in (formats, losses, score, encoders, heads, linear, trees):
   import_modules(_room)
 
 
