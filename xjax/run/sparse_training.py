@@ -16,7 +16,7 @@ from xjax.core.types import Ragged
 from xjax.data.files.faults import Faults
 from xjax.data.formats.taxonomy import read_taxonomy
 from xjax.data.schema import LabelSpace, Split
-from xjax.data.text.tfidf import split_words
+from xjax.data.text.words import split_terms
 from xjax.score.linear.batched import fit_batched
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.dual import Solver
@@ -160,7 +160,7 @@ def _label_features(
     case LabelFeatures.PIFA:
       return pifa(data.rows, data.gold, n_labels, n=n)
     case LabelFeatures.PIFA_BY_LENGTH:
-      words = [len(split_words(x.text())) for x in data.split.documents]
+      words = [len(split_terms(x.text())) for x in data.split.documents]
       return pifa(data.rows, data.gold, n_labels, np.array(words), n)
     case LabelFeatures.NAMES:
       names = [' '.join((x.name, *x.alt)) for x in data.space.labels]
