@@ -13,7 +13,7 @@ from sklearn.preprocessing import normalize
 
 from xjax.core.config_part import AT_LEAST_0, AT_LEAST_1, AT_LEAST_2, field
 from xjax.core.types import Ragged
-from xjax.data.text.tfidf import split_words
+from xjax.data.text.words import split_terms
 from xjax.score.trees.clustering import balanced_kmeans
 from xjax.score.trees.contract import TreeConfig, TreeData
 from xjax.score.trees.label_tree import NO_LABEL, LabelTree
@@ -118,7 +118,7 @@ class ClusterTree(TreeConfig):
       return strongest(features, n) if n else features
     lengths = None
     if self.features is LabelFeatures.PIFA_BY_LENGTH:
-      lengths = np.array([len(split_words(x.text())) for x in data.documents])
+      lengths = np.array([len(split_terms(x.text())) for x in data.documents])
     return pifa(data.rows, data.gold, n_labels, lengths, n)
 
 
