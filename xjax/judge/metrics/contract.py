@@ -82,6 +82,10 @@ class Needs(enum.Enum):
   SIMILARITY = 'vectors of labels'
 
 
+# Given by a user alone, where they are asked for.
+OF_A_USER = Needs.RANK_WEIGHTS, Needs.SIMILARITY
+
+
 @dataclasses.dataclass(frozen=True)
 class Protocol:
   """The conventions of one tool.
@@ -119,12 +123,7 @@ class Protocol:
   @property
   def kinds(self) -> tuple[str, ...]:
     """The metrics that it prints."""
-    own = (
-      kind
-      for metric in metrics()
-      if self.name in metric.protocols
-      for kind in metric.kinds()
-    )
+    own = kinds_where(lambda metric: self.name in metric.protocols)
     return tuple(dict.fromkeys((*self.printed, *own)))
 
   def prints(self, metric: str) -> bool:
@@ -134,15 +133,9 @@ class Protocol:
   @property
   def simple_kinds(self) -> tuple[str, ...]:
     """Those that predictions alone tell: no file of a user, no other split."""
-    needy = {
-      *kinds_that_need(Needs.RANK_WEIGHTS),
-      *kinds_that_need(Needs.SIMILARITY),
-    }
-    return tuple(
-      kind
-      for kind in self.kinds
-      if kind not in needy and not kind.endswith(TUNED)
-    )
+    needy = kinds_where(lambda metric: metric.needs in OF_A_USER)
+    every = (kind for kind in self.kinds if kind not in needy)
+    return tuple(kind for kind in every if not kind.endswith(TUNED))
 
 
 TUNED = '-tuned'  # ends the names of metrics at a threshold tuned on dev
@@ -424,16 +417,15 @@ def _heirs(cls: type[Metric]) -> Iterator[type[Metric]]:
     yield from _heirs(each)
 
 
-def kinds_that_need(what: Needs) -> tuple[str, ...]:
-  """The kinds of metrics that take this."""
-  found = (m.kinds() for m in metrics() if m.needs is what)
+def kinds_where(chosen: Callable[[type[Metric]], bool]) -> tuple[str, ...]:
+  """The kinds of the metrics of which this is true."""
+  found = (metric.kinds() for metric in metrics() if chosen(metric))
   return tuple(dict.fromkeys(kind for kinds in found for kind in kinds))
 
 
 def users_kinds() -> tuple[str, ...]:
   """The kinds of metrics that are not of this library."""
-  found = (m.kinds() for m in metrics() if not m.__module__.startswith('xjax.'))
-  return tuple(dict.fromkeys(kind for kinds in found for kind in kinds))
+  return kinds_where(lambda metric: not metric.__module__.startswith('xjax.'))
 
 
 def measures(

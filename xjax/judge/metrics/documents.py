@@ -101,11 +101,16 @@ class FullNDCG(DocumentMetric):
     return over / (ideal(k) * under)
 
 
-class PSP(DocumentMetric):
+class _Weighed(DocumentMetric):
+  """Labels count their inverse propensities."""
+
+  needs = Needs.PROPENSITIES
+
+
+class PSP(_Weighed):
   """Propensity-scored hits over the most there can be (Jain et al. 2016)."""
 
   name = 'PSP@k'
-  needs = Needs.PROPENSITIES
 
   def over(self, lists: Ranked) -> Float[Array, 'B J']:
     return lists.weighed_hits_BJ
@@ -114,22 +119,18 @@ class PSP(DocumentMetric):
     return lists.weighed_best_BJ
 
 
-class RawPSP(DocumentMetric):
+class RawPSP(_Weighed):
   """Propensity-scored hits over k."""
 
   name = 'PSP-raw@k'
-  needs = Needs.PROPENSITIES
   over = PSP.over
-
-  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
-    return over / (k * under)
+  value = Precision.value
 
 
-class PSnDCG(DocumentMetric):
+class PSnDCG(_Weighed):
   """Propensity-scored DCG over the largest there can be (Bhatia et al.)."""
 
   name = 'PSnDCG@k'
-  needs = Needs.PROPENSITIES
 
   def applies(self, protocol: Protocol) -> bool:
     return protocol.psndcg is Ratio.SUMS
@@ -141,11 +142,10 @@ class PSnDCG(DocumentMetric):
     return lists.weighed_best_dcg_BJ
 
 
-class PSnDCGOfMeans(DocumentMetric):
+class PSnDCGOfMeans(_Weighed):
   """The same where both sides first divide every document by its ideal DCG."""
 
   name = 'PSnDCG@k'
-  needs = Needs.PROPENSITIES
 
   def applies(self, protocol: Protocol) -> bool:
     return protocol.psndcg is Ratio.MEANS
@@ -157,22 +157,18 @@ class PSnDCGOfMeans(DocumentMetric):
     return lists.weighed_best_dcg_BJ / lists.ideal_BJ
 
 
-class FullPSnDCG(DocumentMetric):
+class FullPSnDCG(_Weighed):
   """Propensity-scored DCG over the DCG of a list of k hits."""
 
   name = 'PSnDCG-full@k'
-  needs = Needs.PROPENSITIES
   over = PSnDCG.over
-
-  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
-    return over / (ideal(k) * under)
+  value = FullNDCG.value
 
 
-class NormalPSR(DocumentMetric):
+class NormalPSR(_Weighed):
   """PSR over that of the best list."""
 
   name = 'PSR-norm@k'
-  needs = Needs.PROPENSITIES
 
   def applies(self, protocol: Protocol) -> bool:
     return protocol.psr is Recalled.WEIGHT
@@ -184,20 +180,18 @@ class NormalPSR(DocumentMetric):
     return lists.weighed_best_BJ / lists.gold_weight_B1
 
 
-class PSR(DocumentMetric):
+class PSR(_Weighed):
   """Propensity-scored hits over the weight of gold."""
 
   name = 'PSR@k'
-  needs = Needs.PROPENSITIES
   applies = NormalPSR.applies
   over = NormalPSR.over
 
 
-class NormalPSRByCount(DocumentMetric):
+class NormalPSRByCount(_Weighed):
   """PSR-norm@k where a document is divided by its number of gold labels."""
 
   name = 'PSR-norm@k'
-  needs = Needs.PROPENSITIES
 
   def applies(self, protocol: Protocol) -> bool:
     return protocol.psr is Recalled.COUNT
@@ -209,11 +203,10 @@ class NormalPSRByCount(DocumentMetric):
     return lists.weighed_best_BJ / lists.some_gold_B1
 
 
-class PSRByCount(DocumentMetric):
+class PSRByCount(_Weighed):
   """PSR@k where a document is divided by its number of gold labels."""
 
   name = 'PSR@k'
-  needs = Needs.PROPENSITIES
   applies = NormalPSRByCount.applies
   over = NormalPSRByCount.over
 
