@@ -223,19 +223,26 @@ class Metric:
     return over / under
 
   def sums(self) -> dict[str, Callable[[Any], Any]]:
-    """Its own sums by name; one inherited function is one sum of all heirs."""
-    found = {self.sum_of(type(self).over): self.over}
+    """Its own sums by name."""
+    found = {self.sum_of('over'): self.over}
     if type(self).under is not None:
-      found[self.sum_of(type(self).under)] = self.under
+      found[self.sum_of('under')] = self.under
     return found
 
-  def sum_of(self, function: Callable[..., Any]) -> str:
-    """The name of the sum of a function of this class."""
+  def sum_of(self, part: str) -> str:
+    """The name of the sum of `over` or `under`.
+
+    Classes whose body says `over = Other.over` share the sum with Other, and
+    its name; what is inherited may depend on the heir and is a sum of its own.
+    """
+    owner = type(self)
+    shared = vars(owner).get(part)
+    name = shared.__qualname__ if shared else f'{owner.__qualname__}.{part}'
+    module = (shared or owner).__module__
+    prefix = '' if module.startswith('xjax.') else f'{module}.'
     fields = dataclasses.asdict(self).items()
-    values = ''.join(f'[{name}={value}]' for name, value in fields)
-    module = function.__module__
-    ours = module.startswith('xjax.')
-    return f'{"" if ours else f"{module}."}{function.__qualname__}{values}'
+    values = ''.join(f'[{field}={value}]' for field, value in fields)
+    return f'{prefix}{name}{values}'
 
 
 class DocumentMetric(Metric):
@@ -267,11 +274,11 @@ class DocumentMetric(Metric):
   def measures(self, protocol: Protocol, at: 'At') -> Iterator['Measure']:
     """Yields it at every cut-off."""
     documents = WITH_GOLD if protocol.skip_without_gold else DOCUMENTS
-    under = type(self).under
     for k in at.ks if self.has_cut_off() else (0,):
       end = f'@{k}' if k else ''
-      below = documents if under is None else f'{self.sum_of(under)}{end}'
-      over = f'{self.sum_of(type(self).over)}{end}'
+      is_mean = type(self).under is None
+      below = documents if is_mean else f'{self.sum_of("under")}{end}'
+      over = f'{self.sum_of("over")}{end}'
       if not k or k >= self.least_k:
         name = self.label.replace(AT_K, end)
         yield Measure(name, self, over, (below,), k)
@@ -328,7 +335,7 @@ class LabelMetric(Metric):
   def below(self, protocol: Protocol, end: str, k: int) -> tuple[str, ...]:
     """The sums below the line, which are added up."""
     if type(self).under is not None:
-      return (f'{self.sum_of(type(self).under)}{end}',)
+      return (f'{self.sum_of("under")}{end}',)
     universe = self.universe(protocol) if k else Universe.ALL
     return (
       {
@@ -340,7 +347,7 @@ class LabelMetric(Metric):
 
   def above(self, end: str) -> str:
     """The sum above the line."""
-    return f'{self.sum_of(type(self).over)}{end}'
+    return f'{self.sum_of("over")}{end}'
 
   def measures(self, protocol: Protocol, at: 'At') -> Iterator['Measure']:
     """Yields it for every set of decisions, and for bins."""

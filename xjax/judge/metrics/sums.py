@@ -18,7 +18,7 @@ from xjax.judge.metrics.contract import (
   DocumentMetric,
 )
 from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.ranking import Ranked, Weights
+from xjax.judge.metrics.ranking import Ranked, Weights, real_dtype
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +114,9 @@ def document_terms(
           rows[f'{name}{end}'] = values_BJ[:, j], known_BJ[:, j]
   mask_B = jnp.asarray(documents.mask_B)
   pairs = [rows[name] for name in form.terms]
-  values_MB = jnp.stack([jnp.where(mask_B, values, 0) for values, _ in pairs])
+  values_MB = jnp.stack(
+    [jnp.where(mask_B, x, 0).astype(real_dtype()) for x, _ in pairs]
+  )
   known_MB = jnp.stack([known_B | ~mask_B for _, known_B in pairs])
   return values_MB, known_MB
 
