@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float
 import numpy as np
 
 from xjax.core.errors import ConfigError
-from xjax.judge.metrics.ranking import Ranked
+from xjax.judge.metrics.ranking import RankedLists
 
 # Sums of documents: all of them, those with gold, and their gold labels.
 DOCUMENTS, WITH_GOLD, GOLD = 'documents', 'documents with gold', 'gold'
@@ -267,7 +267,7 @@ class DocumentMetric(Metric):
     """
     raise NotImplementedError(f'{type(self).__name__}.from_lists')
 
-  def known(self, lists: Ranked) -> Bool[Array, ' B'] | Bool[Array, 'B J']:
+  def known(self, lists: RankedLists) -> Bool[Array, ' B'] | Bool[Array, 'B J']:
     """Whether the lists are deep enough; as `over` is."""
     return lists.known_BJ if self.has_cut_off() else lists.complete_B
 

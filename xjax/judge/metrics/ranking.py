@@ -51,7 +51,7 @@ class Weights:
 
 
 @struct.dataclass
-class Ranked:
+class RankedLists:
   """Ranked labels beside the gold ones, as a metric of documents sees them.
 
   With g gold labels, hits(k) of them among the first k of the list, and w the
@@ -88,7 +88,7 @@ class Ranked:
     ks: tuple[int, ...] = (),
     weights: Weights | None = None,
     outside: Mapping[str, jax.Array | np.ndarray] | None = None,
-  ) -> 'Ranked':
+  ) -> 'RankedLists':
     """Compares the lists with gold."""
     ids_BK, gold_BP = jnp.asarray(ids_BK), jnp.asarray(gold_BP)
     return cls(
