@@ -72,14 +72,8 @@ def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
   if slice_name not in _SLICES or kind not in kinds or measure.endswith('@k'):
     known = [name.replace('@k', f'@{k[1]}' if k else '@k') for name in kinds]
     near = difflib.get_close_matches(measure, known, 3)
-    yield (
-      f'{where}: must be slice/metric, for example all/RP@5; '
-      + (
-        f'near are {", ".join(near)}'
-        if near
-        else f'there are {", ".join(known)}'
-      )
-    )
+    told = f'near are {", ".join(near)}' if near else ', '.join(known)
+    yield f'{where}: must be slice/metric, for example all/RP@5; {told}'
   elif k and int(k[1]) not in ks:
     yield f'{where}: its k must be in config.eval.ks={ks}'
 
