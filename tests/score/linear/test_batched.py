@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from tests.fixtures.collectives import compiled_collectives, lowered_collectives
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.core.types import Ragged
-from xjax.plan.collectives import compiled_collectives, lowered_collectives
 from xjax.score.linear import chunk_trainer
 from xjax.score.linear.batched import fit_batched
 from xjax.score.linear.config import Loss
