@@ -139,18 +139,16 @@ def sent(program: jax.stages.Compiled, given: HeadPass) -> dict[str, int]:
   its own part of what is scattered.
   """
   count, sizes = given.data * given.label, {}
-  kinds = '|'.join(KINDS)
-  collective = (
-    rf' = (\(?[^=]*?) ({kinds}|all-to-all|collective-\w+)(?:-start)?\('
-  )
-  for arrays, kind in re.findall(collective, program.as_text()):
-    size = 0
-    for bits, shape in re.findall(r'[a-z](\d+|red)\[([\d,]*)\]', arrays):
-      entries = math.prod(int(n) for n in shape.split(',') if n)
-      size += entries * (1 if bits == 'red' else int(bits) // 8)
-    scale = {'all-gather': 1 / count, 'reduce-scatter': count}.get(kind, 1)
-    if count > 1:
-      sizes[kind] = sizes.get(kind, 0) + int(size * scale)
+  collective = re.compile(rf' = (\(?[^=]*?) ({"|".join(KINDS)})(?:-start)?\(')
+  for line in program.as_text().splitlines():
+    match = collective.search(line)
+    if match is None or re.search(r'replica_groups=\{\{\d+\}', line):
+      continue  # a device alone sends nothing
+    scale = {'all-gather': 1 / count, 'reduce-scatter': count}.get(match[2], 1)
+    for bits, shape in re.findall(r'[a-z](\d+|red)\[([\d,]*)\]', match[1]):
+      size = math.prod(int(n) for n in shape.split(',') if n)
+      size *= 1 if bits == 'red' else int(bits) // 8
+      sizes[match[2]] = sizes.get(match[2], 0) + int(size * scale)
   return sizes
 
 

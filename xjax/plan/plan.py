@@ -334,8 +334,10 @@ def traced_step(
   """A device's share of a step of the mesh, as a step of one device here."""
   data, shards = mesh.shape[DATA], _label_shards(config, mesh)
   train, micro = config.train, config.train.accumulate
-  labels, frequent = padded_labels(sizes.labels) // shards, sizes.frequent
-  sizes = dataclasses.replace(sizes, labels=labels, frequent=frequent // shards)
+  labels, frequent = sizes.labels, sizes.frequent // shards
+  if shards > 1 or _is_one_vs_all(config):  # it is not known which rows pad
+    labels = padded_labels(labels) // shards
+  sizes = dataclasses.replace(sizes, labels=labels, frequent=frequent)
   documents, rows = shape.documents // data, -(-shape.rows // (data * micro))
   own = dataclasses.replace(shape, documents=documents, rows=rows * micro)
   auto, here = (AxisType.Auto,) * 2, jax.devices()[:1]
