@@ -6,10 +6,10 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
+from tests.fixtures.collectives import compiled_collectives, lowered_collectives
 from xjax.core.errors import DataError
 from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.core.types import Ragged
-from xjax.plan.collectives import compiled_collectives, lowered_collectives
 from xjax.score.linear import batched
 from xjax.score.linear.batched import OnDevices, fit_batched
 from xjax.score.linear.classifiers import Classifiers
