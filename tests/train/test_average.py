@@ -8,7 +8,7 @@ from xjax.config.optimizer import (
   NoAverage,
   SWAConfig,
 )
-from xjax.train.average import with_newest
+from xjax.train.step import with_newest
 
 STEPS = 12
 

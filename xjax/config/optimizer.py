@@ -30,7 +30,8 @@ class OptimizerConfig(ConfigPart, abstract=True):
       learning rate (decoupled weight decay); None: there is none.
   """
 
-  weight_decay: ClassVar[float | None] = None
+  # No annotation: it would make this the first field of those that have it.
+  weight_decay = None
 
   @abc.abstractmethod
   def build(self) -> optax.GradientTransformation:
@@ -76,7 +77,7 @@ class AverageConfig(ConfigPart, abstract=True):
   """
 
   averages: ClassVar[bool] = True
-  start: ClassVar[int] = 0
+  start = 0  # no annotation: as of weight_decay
 
   @abc.abstractmethod
   def newest_share(self, step: jax.Array) -> jax.Array:

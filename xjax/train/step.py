@@ -3,6 +3,7 @@
 from collections.abc import Callable
 import dataclasses
 import functools
+from typing import Any
 
 from flax import nnx, struct
 import jax
@@ -18,7 +19,6 @@ from xjax.losses.contract import ChunkLoss, LabelWeights
 from xjax.score.heads.contract import row_spec
 from xjax.score.heads.fused import RowStep
 from xjax.score.heads.update import Slots
-from xjax.train.average import with_newest
 from xjax.train.state import StatePlan, TrainState
 
 
@@ -162,6 +162,20 @@ def _advanced(
     averages = with_newest(averages, trained, share)
   params = nnx.merge_state(trained, frozen)
   return TrainState(step, params, opt_state, averages, state.row_slots)
+
+
+def with_newest(mean: Any, newest: Any, share: jax.Array) -> Any:
+  """The mean of parameters once it has taken in a step's.
+
+  Args:
+    mean, newest: pytrees of the same arrays.
+    share: of the newest; at 1 they are the mean, bit by bit.
+  """
+  return jax.tree.map(
+    lambda old, new: jnp.where(share == 1, new, old + share * (new - old)),
+    mean,
+    newest,
+  )
 
 
 def place_weights(
