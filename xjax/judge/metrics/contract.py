@@ -414,8 +414,13 @@ class Measure:
 
 
 def metrics() -> tuple[type[Metric], ...]:
-  """The metrics of all modules that are imported."""
-  return tuple(cls for cls in _heirs(Metric) if cls.name)
+  """The metrics of all modules that are imported, a user's after ours."""
+  found = (cls for cls in _heirs(Metric) if cls.name)
+  return tuple(sorted(found, key=_is_users))
+
+
+def _is_users(metric: type[Metric]) -> bool:
+  return not metric.__module__.startswith('xjax.')
 
 
 def _heirs(cls: type[Metric]) -> Iterator[type[Metric]]:
@@ -432,7 +437,7 @@ def kinds_where(chosen: Callable[[type[Metric]], bool]) -> tuple[str, ...]:
 
 def users_kinds() -> tuple[str, ...]:
   """The kinds of metrics that are not of this library."""
-  return kinds_where(lambda metric: not metric.__module__.startswith('xjax.'))
+  return kinds_where(_is_users)
 
 
 def measures(
