@@ -9,6 +9,7 @@ only where a product, a loop, a sort or the like makes or reads it.
 
 from collections.abc import Iterator
 import dataclasses
+import itertools
 import math
 from typing import Any
 
@@ -74,8 +75,8 @@ def work_of(program: jex.ClosedJaxpr, donated: slice = slice(0)) -> Work:
   given = set(names.values())
   begin = {names[var] for var in jaxpr.invars[donated]}
   steps = [*_flat(jaxpr, names)]
-  returned = [_named(names, var) for var in jaxpr.outvars]
-  arrays = _in_memory(steps) | set(returned) | begin
+  returned = {_named(names, var) for var in jaxpr.outvars}
+  arrays = _in_memory(steps) | returned | begin
   sources, last = {value: {value} for value in given}, {}
   for at, (eqn, inputs, outputs) in enumerate(steps):
     read = set().union(*(sources.get(value, ()) for value in inputs))
@@ -83,18 +84,28 @@ def work_of(program: jex.ClosedJaxpr, donated: slice = slice(0)) -> Work:
       sources[value] = {value} if value in arrays else read
     if not _is_fused(eqn) or arrays.intersection(outputs):
       last |= dict.fromkeys({*read, *outputs}, at)
+  # What no product or loop outlives is made and read in one pass.
+  whole = [*itertools.accumulate(_name(eqn) in _WHOLE for eqn, _, _ in steps)]
+  passing = {
+    value
+    for at, (eqn, _, outputs) in enumerate(steps)
+    for value in outputs
+    if _is_fused(eqn) and value not in returned
+    if value in arrays and whole[last[value]] == whole[at]
+  }
   ending = [0] * len(steps)
-  for value in (arrays - (given - begin) - set(returned)) & last.keys():
+  for value in (arrays - (given - begin) - returned) & last.keys():
     ending[last[value]] += value.bytes
   operations = moved = now = peak = 0
+  written = arrays - passing
   for step, ended in zip(steps, ending):
     eqn, _, outputs = step
     inner = _inner(eqn)
     operations += inner.operations
-    moved += inner.moved + _moved(step, arrays)
+    moved += inner.moved + _moved(step, written)
     size = sum(value.bytes for value in outputs if value in arrays)
     # Written over what is read here the last time, where that can be.
-    over = _is_fused(eqn) or eqn.primitive.name in (*_IN_PLACE, 'scan')
+    over = _is_fused(eqn) or _name(eqn) in (*_IN_PLACE, 'scan')
     peak = max(peak, now + inner.held + max(0, size - ended * over))
     now += size - ended
   return Work(operations, moved, peak)
@@ -105,7 +116,7 @@ def _flat(jaxpr: jex.Jaxpr, names: dict[Any, _Value]) -> Iterator[_Step]:
   by_platform = set()
   for eqn in jaxpr.eqns:
     inputs, called = [_named(names, var) for var in eqn.invars], None
-    name, params = eqn.primitive.name, eqn.params
+    name, params = _name(eqn), eqn.params
     if name == 'platform_index':
       by_platform.update(eqn.outvars)
     if name in _CALLS:
@@ -131,12 +142,16 @@ def _named(names: dict[Any, _Value], var: Any) -> _Value:
   return _Value(var.aval) if isinstance(var, jex.Literal) else names[var]
 
 
+def _name(eqn: jex.JaxprEqn) -> str:
+  return eqn.primitive.name
+
+
 def _sums(eqn: jex.JaxprEqn) -> bool:
-  return eqn.primitive.name.startswith(('reduce_', 'arg'))
+  return _name(eqn).startswith(('reduce_', 'arg'))
 
 
 def _is_fused(eqn: jex.JaxprEqn) -> bool:
-  return not _sums(eqn) and eqn.primitive.name not in _SOLID
+  return not _sums(eqn) and _name(eqn) not in _SOLID
 
 
 def _in_memory(steps: list[_Step]) -> set[_Value]:
@@ -146,12 +161,12 @@ def _in_memory(steps: list[_Step]) -> set[_Value]:
     for value in set(inputs):
       readers[value] = readers.get(value, 0) + 1
   for eqn, inputs, outputs in steps:
-    if eqn.primitive.name in _DEAR:
+    if _name(eqn) in _DEAR:
       found |= {value for value in outputs if readers.get(value, 0) > 1}
     elif not _is_fused(eqn):
       found |= set(outputs)
       if not _sums(eqn):
-        found |= set(inputs[: 1 if eqn.primitive.name in _IN_PLACE else None])
+        found |= set(inputs[: 1 if _name(eqn) in _IN_PLACE else None])
   return found
 
 
@@ -161,7 +176,7 @@ def _moved(step: _Step, arrays: set[_Value]) -> int:
   Sums are made while their operands are at hand, a slice is read where it lies,
   and a product is written into its place.
   """
-  (eqn, inputs, outputs), name = step, step[0].primitive.name
+  (eqn, inputs, outputs), name = step, _name(step[0])
   written = sum(value.bytes for value in outputs if value in arrays)
   if name in _IN_PLACE:
     update = inputs[_IN_PLACE[name]]
@@ -178,7 +193,7 @@ def _moved(step: _Step, arrays: set[_Value]) -> int:
 def _inner(eqn: jex.JaxprEqn) -> Work:
   """The work inside an operation."""
   params = eqn.params
-  match eqn.primitive.name:
+  match _name(eqn):
     case 'scan':
       n, first = params['length'], params['num_consts']
       turn = work_of(params['jaxpr'], slice(first, first + params['num_carry']))
