@@ -1,0 +1,66 @@
+"""Judges by a user's own metrics, in a process that has imported them.
+
+In a process of its own: what is imported stays, and is judged by ever after.
+"""
+
+import importlib
+import json
+import pathlib
+import sys
+
+from tests.extending.systems import KS, drawn_rows, predictions
+from xjax.judge.comparison import compare
+from xjax.judge.comparison_plan import Plan
+from xjax.judge.criteria import Criteria
+from xjax.judge.evidence import Evidence
+from xjax.judge.intervals import bootstrap_sums, names_of
+from xjax.judge.judge import document_lines, judge
+from xjax.judge.metrics.protocols import XJAX
+from xjax.judge.request import Asked
+from xjax.judge.slice import Slice
+from xjax.report.tables.plain import slice_table
+from xjax.report.terminal.judged import judgement_text, write_judgement
+
+OWN = 'MRR@3', 'macro-Jaccard@3'
+
+
+def replicates(judged, metric):
+  """Its values in each bootstrap replicate."""
+  criteria = Criteria((3,), (metric,))
+  part = Slice.of(judged, 'all', judged.masks['all'])
+  evidence = Evidence.of(part, criteria, criteria.protocols, {}, judged.n_train)
+  (measure,) = criteria.table(XJAX, (), ()).values()
+  n = len(drawn_rows(judged))
+  (sums,) = bootstrap_sums([evidence], names_of([measure]), 0, n)
+  return measure.value(sums)[:n].tolist()
+
+
+def differences(systems):
+  """Metric -> difference, ends of its interval, p."""
+  plan = Plan(metrics=OWN, iterations=50, replicates=50)
+  criteria = plan.asked().criteria(next(iter(systems.values())))
+  return {
+    row.metric: [row.difference, row.interval.low, row.interval.high, row.p]
+    for row in compare(systems, criteria, plan).differences
+  }
+
+
+def main(module, folder):
+  importlib.import_module(module)
+  judged, criteria = predictions(), Criteria(KS, replicates=40)
+  metrics = judge(judged, criteria)
+  write_judgement(folder, judged, criteria, metrics)
+  asked = Asked(ks=(3,), kinds=('MRR', 'macro-Jaccard@k'))
+  told = {
+    'table': slice_table(metrics),
+    'full': judgement_text(metrics, full=True),
+    'document': json.loads(next(document_lines(judged, criteria))),
+    'replicates': replicates(judged, 'macro-Jaccard@k'),
+    'differences': differences({'one': judged, 'other': predictions(1)}),
+    'kinds': asked.criteria(judged).kinds,
+  }
+  pathlib.Path(folder, 'told.json').write_text(json.dumps(told))
+
+
+if __name__ == '__main__':
+  main(*sys.argv[1:])
