@@ -26,6 +26,7 @@ setuptools.setup(
     'flax>=0.12',
     'gensim>=4.4',
     'grain>=0.2.15',
+    'huggingface_hub>=2.4',
     'importlib_resources>=6.0',  # TFDS uses it and does not ask for it
     'jax>=0.10',
     'jaxtyping>=0.3',

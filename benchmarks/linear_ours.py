@@ -29,13 +29,13 @@ from scipy import sparse
 from xjax.config.json import load_config
 from xjax.core.types import Batch, Ragged, Scorer
 from xjax.data.load import load_corpus
-from xjax.data.schema import Split
 from xjax.judge.predictions import Predictions
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import load
-from xjax.run.sparse_training import TrainingData, train_linear, train_tree
+from xjax.run.sparse import train_linear, train_tree
 from xjax.score.config import LinearModel
 from xjax.score.linear.part_files import PartFiles
+from xjax.score.trees.contract import TreeData
 from xjax.train.workdir import Workdir
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -113,7 +113,7 @@ def trained_on_rows(workdir: str, folder: str) -> list[float]:
   x, y = (sparse.csr_array(sparse.load_npz(file)) for file in files)
   gold = Ragged(y.indptr.astype(np.int64), y.indices.astype(np.int32))
   # No documents: a tree by texts of labels is not among those compared.
-  data = TrainingData(Split('train', (), gold, (), ''), x, gold, space, None)
+  data = TreeData(space, gold, x)
 
   def train(parts: pathlib.Path) -> None:
     if isinstance(config.model, LinearModel):

@@ -35,14 +35,11 @@ from xjax.core.types import Ragged
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.data.formats.xc_files import read_xc
 from xjax.data.load import load_corpus
-from xjax.score.linear.batched import fit_batched
+from xjax.score.linear.batched import OnDevices, fit_batched
 from xjax.score.linear.classifiers import Classifiers
-from xjax.score.linear.config import Loss
-from xjax.score.linear.dual import Solver
 from xjax.score.linear.part_files import PartFiles
-from xjax.score.linear.problem import documents_of_labels
-from xjax.score.trees.build import complete_tree
-from xjax.score.trees.training import fit_tree
+from xjax.score.linear.problem import Loss, OneVsAll, documents_of_labels
+from xjax.score.trees.training import Blocks
 
 LABELS, FEATURES = 256, 50_000
 TOLERANCE, BOUND = 1e-3, 1.001
@@ -126,18 +123,8 @@ def compare(name: str, loss: Loss, problem: Problem) -> bool:
   )
 
   def batched(parts: PartFiles) -> Classifiers:
-    return fit_batched(
-      *problem,
-      loss=loss,
-      c=1.0,
-      tolerance=TOLERANCE,
-      max_steps=200,
-      threshold=0.0,
-      chunk=_CHUNK.value,
-      mesh=mesh,
-      parts=parts,
-      between=lambda: None,
-    )
+    solver = OnDevices(TOLERANCE, max_steps=200, chunk=_CHUNK.value)
+    return fit_batched(asked(problem, loss, parts), solver, mesh)
 
   tight, own = TIGHT_EPS[loss], OWN_EPS
   least_L = None
@@ -153,6 +140,20 @@ def compare(name: str, loss: Loss, problem: Problem) -> bool:
   verdict = 'ok' if ratio <= BOUND else 'MISSED'
   print(f'  ours / least {ratio:.5f} (bound {BOUND}): {verdict}', flush=True)
   return ratio > BOUND
+
+
+def asked(problem: Problem, loss: Loss, parts: PartFiles) -> OneVsAll:
+  """The problem as both solvers take it; C is 1."""
+  return OneVsAll(
+    *problem,
+    loss=loss,
+    c=1.0,
+    threshold=0.0,
+    seed=0,
+    mesh=MeshConfig(),
+    parts=parts,
+    between=lambda: None,
+  )
 
 
 def liblinear(
@@ -184,21 +185,11 @@ def blocks(
   problem: Problem, loss: Loss, eps: float, parts: PartFiles
 ) -> Classifiers:
   """Sixteen labels at a time, in two threads."""
-  rows, gold, n_labels = problem
-  found = fit_tree(
-    rows,
-    gold,
-    complete_tree(n_labels, n_labels),
-    Solver(loss, 1.0, eps, max_epochs=10_000),
-    seed=0,
-    threshold=0.0,
-    workers=2,
-    parts=parts,
-    between=lambda: None,
-  )
+  solver = Blocks(eps, max_epochs=10_000, workers=2)
+  found = solver.fit(asked(problem, loss, parts))
   features = np.repeat(found.features, np.diff(found.entries))
   cells = found.values, (features, found.places.astype(np.int32))
-  weights = sparse.csc_array(cells, (found.n_features, n_labels))
+  weights = sparse.csc_array(cells, (found.n_features, problem[2]))
   return Classifiers(weights, found.bias)
 
 

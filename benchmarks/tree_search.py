@@ -27,10 +27,9 @@ from xjax.data.schema import propensity_weights
 from xjax.run.fit import load
 from xjax.run.predictor import Predictor
 from xjax.score.linear.block_weights import BlockWeights
-from xjax.score.linear.config import Loss
-from xjax.score.trees.files import load_tree
-from xjax.score.trees.links import Link
-from xjax.select.tree_search import Found, TreeSearch
+from xjax.score.linear.problem import Loss
+from xjax.score.trees.label_tree import load_tree
+from xjax.select.tree_search import Found, Link, TreeSearch
 
 BEAMS, KS = (1, 5, 10, 20, 50), (5, 100)
 BATCH, TURNS = 256, 3

@@ -1,6 +1,5 @@
 """The flags of a plan, and what it prints."""
 
-from collections.abc import Callable
 from typing import Any
 
 from absl import flags
@@ -16,63 +15,45 @@ from xjax.report.terminal.plan import plan_text
 
 flags.disclaim_key_flags()
 
-_SIZES = ('plan_labels', 'plan_documents')
-_OTHERS = ('chip', 'devices', *_SIZES)
+_OTHERS = ('chip', 'devices', 'plan_labels', 'plan_documents')
 
 
 def define() -> None:
-  """Defines --plan and what it is of; --workdir and --multihost are there."""
-  flags.DEFINE_bool(
-    'plan', False, 'Print memory and time of the run; train nothing.'
-  )
-  flags.DEFINE_string(
-    'chip', '', f'What to plan for: {", ".join(CHIPS)}; empty: this machine.'
-  )
-  flags.DEFINE_integer(
-    'devices',
-    None,
-    'How many; else mesh.data x mesh.label, of which -1 is all that this '
-    'machine has; with --chip it is 1.',
-    lower_bound=1,
-  )
-  flags.DEFINE_integer(
-    'plan_labels', None, 'Plan without the corpus: its labels.', lower_bound=1
-  )
-  flags.DEFINE_integer(
-    'plan_documents', None, 'and its training documents.', lower_bound=1
-  )
-  _refuse_what_is_of_no_use()
+  """Defines --plan and its flags; --workdir and --multihost are there."""
+  chips = f'What to plan for: {", ".join(CHIPS)}; empty: this machine.'
+  numbers = {
+    'devices': 'How many; else mesh.data x mesh.label, of which -1 is all that '
+    'this machine has; with --chip it is 1.',
+    'plan_labels': 'Plan without the corpus: its labels.',
+    'plan_documents': 'and its training documents.',
+  }
+  flags.DEFINE_bool('plan', False, 'Print memory and time; train nothing.')
+  flags.DEFINE_string('chip', '', chips)
+  for name, text in numbers.items():
+    flags.DEFINE_integer(name, None, text, lower_bound=1)
+  names = ['plan', 'workdir', 'multihost', 'profile', *_OTHERS]
+  flags.register_multi_flags_validator(names, _check)
 
 
-def _refuse_what_is_of_no_use() -> None:
-  for name in _OTHERS:
-    _check((name, 'plan'), lambda _, plan: plan, f'--{name} needs --plan')
-  _check(
-    ('multihost', 'plan'),
-    lambda _, plan: not plan,
-    'one process makes a plan',
-  )
-  _check(('profile', 'plan'), lambda _, plan: not plan, 'a plan takes no steps')
-  for one, other in (_SIZES, _SIZES[::-1]):
-    _check((one, other), lambda _, other: other, f'--{other} is missing')
-  flags.register_multi_flags_validator(
-    ['workdir', 'plan'],
-    lambda values: values['workdir'] or values['plan'],
-    '--workdir is missing, the folder of the run',
-  )
-
-
-def _check(
-  names: tuple[str, str], allowed: Callable[[Any, Any], Any], message: str
-) -> None:
-  """Refuses the first of two flags where it is set and not allowed."""
-  flags.register_multi_flags_validator(
-    names,
-    lambda values: (
-      not values[names[0]] or bool(allowed(*map(values.get, names)))
-    ),
-    message,
-  )
+def _check(values: dict[str, Any]) -> bool:
+  """Refuses flags that are of no use, and those that others need."""
+  told = {name for name, value in values.items() if value}
+  unused = {f'--{name} needs --plan': name in told for name in _OTHERS}
+  wrong = {
+    '--workdir is missing, the folder of the run': 'workdir' not in told,
+  }
+  if 'plan' in told:
+    unused = {}
+    wrong = {
+      'one process makes a plan': 'multihost' in told,
+      'a plan takes no steps': 'profile' in told,
+      '--plan_documents is missing': told & {*_OTHERS[2:]} == {'plan_labels'},
+      '--plan_labels is missing': told & {*_OTHERS[2:]} == {'plan_documents'},
+    }
+  for message, holds in (unused | wrong).items():
+    if holds:
+      raise flags.ValidationError(message)
+  return True
 
 
 def print_plan(config: Config) -> bool:
@@ -84,14 +65,11 @@ def print_plan(config: Config) -> bool:
   Raises:
     ConfigError, DataError: as training.
   """
-  values = {name: flags.FLAGS[name].value for name in _OTHERS}
-  chip = chip_named(values['chip'])
-  devices = values['devices'] or devices_of(config.mesh, values['chip'])
+  name, devices, *numbers = (flags.FLAGS[name].value for name in _OTHERS)
+  chip, devices = chip_named(name), devices or devices_of(config.mesh, name)
   planned_mesh(config, devices)  # refused before the corpus is read
-  if values['plan_labels'] is None:
-    sizes = corpus_sizes(config)
-  else:
-    sizes = given_sizes(config, values['plan_labels'], values['plan_documents'])
+  by_corpus = numbers[0] is None
+  sizes = corpus_sizes(config) if by_corpus else given_sizes(config, *numbers)
   planner = Planner(sizes, chip)
   plan = planner.plan(config, devices, compile_=True)
   print(plan_text(plan, None if plan.fits else advice(plan, planner)))
@@ -99,12 +77,7 @@ def print_plan(config: Config) -> bool:
 
 
 def devices_of(mesh: MeshConfig, chip: str) -> int:
-  """Those of the mesh.
-
-  Args:
-    mesh: of the run; -1 is 1, but all that are left on this machine.
-    chip: as asked for; empty: this machine's.
-  """
+  """Devices of a mesh, of which -1 is 1; where no chip is named, all here."""
   if not chip and -1 in (mesh.data, mesh.label):
     return jax.device_count()
   return max(1, mesh.data) * max(1, mesh.label)

@@ -19,7 +19,7 @@ from xjax.config.sparse import TreeTrain
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.config import TreeModel
-from xjax.score.linear.config import Loss
+from xjax.score.linear.problem import Loss
 
 
 def get_config() -> Config:

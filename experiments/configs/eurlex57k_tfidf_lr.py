@@ -17,7 +17,7 @@ from xjax.config.sparse import LinearTrain
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.config import LinearModel
-from xjax.score.linear.config import Loss
+from xjax.score.linear.problem import Loss
 
 
 def get_config() -> Config:

@@ -20,7 +20,7 @@ from xjax.config.sparse import TreeTrain
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.config import TreeModel
-from xjax.score.trees.config import ClusterTree
+from xjax.score.trees.clusters import ClusterTree
 
 SYSTEMS = ('small', 'large')
 

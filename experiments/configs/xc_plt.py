@@ -17,7 +17,7 @@ from xjax.config.sparse import TreeTrain
 from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.score.config import TreeModel
-from xjax.score.linear.config import Loss
+from xjax.score.linear.problem import Loss
 
 
 def get_config() -> Config:

@@ -8,22 +8,20 @@ import pytest
 from xjax.config.check import check_config
 from xjax.config.json import load_config, to_json
 from xjax.config.run import Config, NeuralTrain, NoTrain, shrink
-from xjax.config.sparse import Blocks, LinearTrain, SolverConfig, TreeTrain
+from xjax.config.sparse import LinearTrain, TreeTrain
 from xjax.core.errors import ConfigError
 from xjax.data.config import GivenFeaturesConfig, TfidfConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.score.config import LinearModel, TreeModel
-from xjax.score.linear.config import Loss
-from xjax.score.trees.config import (
-  Clusters,
-  ClusterTree,
-  CompleteTree,
-  HuffmanTree,
-  LabelFeatures,
-  TaxonomyTree,
-  TreeConfig,
-)
+from xjax.score.linear.batched import OnDevices
+from xjax.score.linear.problem import Loss, SolverConfig
+from xjax.score.trees.clusters import Clusters, ClusterTree, LabelFeatures
+from xjax.score.trees.complete import CompleteTree
+from xjax.score.trees.contract import TreeConfig
+from xjax.score.trees.huffman import HuffmanTree
+from xjax.score.trees.taxonomy import TaxonomyTree
+from xjax.score.trees.training import Blocks
 
 TEXTS = SyntheticData(tokens=TfidfConfig())
 ROWS = XcFeaturesData(tokens=GivenFeaturesConfig())
@@ -71,6 +69,10 @@ FAULTS = [
   ),
   (of_trees(ClusterTree(features=BY_LENGTH)), 'tree.spherical=False; the'),
   (linear(c=-1.0), 'train.c=-1.0: must be above 0'),
+  (linear(c=0.0), 'train.c=0.0: must be above 0'),
+  (linear(threshold=-0.1), 'train.threshold=-0.1: must be at least 0'),
+  (linear(solver=OnDevices(tolerance=0.0)), 'solver.tolerance=0.0: must be'),
+  (linear(solver=OnDevices(chunk=0)), 'solver.chunk=0: must be at least 1'),
   (linear(solver=SolverConfig()), 'train.solver=SolverConfig(...): must be'),
   (linear(solver=Blocks(workers=0)), 'solver.workers=0: must be at least'),
   (

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tracemalloc
 
 import hypothesis
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.schema import Corpus, Document, Label, LabelSpace, Split
+from xjax.data.schema import Corpus, Document, Label, Labels, LabelSpace, Split
 
 SPACE = LabelSpace(
   labels=(
@@ -56,6 +57,44 @@ def test_labels_added_after_training_are_not_outside(tmp_path):
   assert loaded.n_outside == 1
   assert list(loaded.masks()) == ['frequent', 'few', 'zero']
   assert loaded.masks()['zero'].tolist() == [False, False, True, True]
+
+
+def test_labels_are_found_and_joined():
+  labels = SPACE.labels
+  assert labels[0].name == 'Bee' and labels[1:3] == SPACE.labels[1:3]
+  assert labels[np.array([2, 0])] == (Label('h', 'hidden'), labels[0])
+  assert Labels.joined(labels[2:], labels[:2])[::-1][0] == labels[1]
+  bare = Labels.of([Label('x'), Label('x', 'x', ('',))])
+  assert list(bare) == [Label('x'), Label('x', 'x', ('',))]
+  assert bare != [Label('x'), Label('x', 'x')]
+  found = labels.described(['a', 'q'])
+  assert found == [Label('a', 'Animal'), Label('q', 'q')]
+
+
+def test_labels_take_few_bytes_beside_their_text(tmp_path):
+  n, path = 20_000, tmp_path / 'labels.jsonl'
+  labels = Labels.of(
+    Label(f'{i:06}', f'name {i:06}', (f'also {i:06}',), (f'{i // 9:06}',))
+    for i in range(n)
+  )
+  LabelSpace(labels, np.ones(n, np.int32), n, n).save(path)
+  text = n * (6 + 11 + 11 + 6)
+  tracemalloc.start()
+  space = LabelSpace.load(path, n)
+  assert space.index['012345'] == 12345
+  held, _ = tracemalloc.get_traced_memory()
+  tracemalloc.stop()
+  assert space.labels == labels
+  assert (held - text) / n < 60
+
+
+def test_a_label_twice_is_damage(tmp_path):
+  path = tmp_path / 'labels.jsonl'
+  LabelSpace(
+    (Label('a'), Label('b'), Label('a')), np.zeros(3, np.int32), 3, 3
+  ).save(path)
+  with pytest.raises(DataError, match=":3: label 'a' is out of place"):
+    LabelSpace.load(path, 3)
 
 
 def test_labels_out_of_order_are_damage(tmp_path):

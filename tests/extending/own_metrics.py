@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from xjax.judge.metrics.contract import DocumentMetric, LabelMetric, PerLabel
-from xjax.judge.metrics.ranking import Ranked
+from xjax.judge.metrics.ranking import RankedLists
 
 
 class ReciprocalRank(DocumentMetric):
@@ -12,7 +12,7 @@ class ReciprocalRank(DocumentMetric):
 
   name = 'MRR@k'
 
-  def over(self, lists: Ranked) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     places_K = jnp.arange(1, lists.hits_BK.shape[1] + 1)
     is_first_BK = lists.hits_BK & (jnp.cumsum(lists.hits_BK, -1) == 1)
     return lists.first(is_first_BK / places_K)

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import importlib
+import itertools
 import json
 
 import numpy as np
@@ -13,12 +14,16 @@ from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.comparison import compare
 from xjax.judge.comparison_plan import Plan
 from xjax.judge.criteria import Criteria
+from xjax.judge.evidence import Evidence
+from xjax.judge.intervals import bootstrap_sums, names_of
 from xjax.judge.judge import document_lines, judge
 from xjax.judge.metrics.contract import LabelMetric
 from xjax.judge.metrics.documents import Precision
 from xjax.judge.metrics.protocols import XJAX
+from xjax.judge.metrics.resampling import draws
 from xjax.judge.predictions import Lists, Predictions
 from xjax.judge.request import Asked
+from xjax.judge.slice import Slice
 from xjax.report.tables.plain import slice_table
 from xjax.report.terminal.judged import judgement_text, write_judgement
 
@@ -90,23 +95,22 @@ def test_they_are_judged_and_written(tmp_path):
   assert 'MRR@3' in line and 'macro-Jaccard@3' not in line
 
 
-def test_replicates_of_a_metric_of_labels_are_its_values():
-  judged = predictions()
-  metrics = judge(judged, Criteria((3,), ('macro-Jaccard@k',), replicates=300))
-  low, high = metrics['intervals']['xjax']['all']['macro-Jaccard@3']
-  rng, values = np.random.default_rng(1), []
-  for _ in range(300):
-    rows = rng.integers(0, len(judged), len(judged)).tolist()
+def test_replicates_are_values_of_drawn_documents():
+  judged, criteria = predictions(), Criteria((3,), ('macro-Jaccard@k',))
+  part = Slice.of(judged, 'all', judged.masks['all'])
+  evidence = Evidence.of(part, criteria, criteria.protocols, {}, 100)
+  (measure,) = criteria.table(XJAX, (), ()).values()
+  (sums,) = bootstrap_sums([evidence], names_of([measure]), 0, 20)
+  drawn = itertools.islice(draws(0, len(judged)), 20)
+  for value, counts in zip(measure.value(sums)[:20], drawn, strict=True):
+    rows = np.repeat(np.arange(len(judged)), counts)
     lists = judged.lists['all']
-    drawn = predictions()
-    drawn.lists['all'] = Lists(lists.ids[rows], lists.scores[rows])
-    drawn = type(judged)(
-      **{**vars(drawn), 'gold': Ragged.of([judged.gold[row] for row in rows])}
+    again = dataclasses.replace(
+      judged,
+      lists={'all': Lists(lists.ids[rows], lists.scores[rows])},
+      gold=Ragged.of([judged.gold[row] for row in rows]),
     )
-    values.append(jaccard(drawn, 3))
-  width = np.quantile(values, 0.975) - np.quantile(values, 0.025)
-  # The jackknife may widen an interval.
-  assert 0.75 * width < high - low < 2 * width
+    assert value == pytest.approx(jaccard(again, 3))
 
 
 def test_systems_are_compared_in_them():

@@ -10,9 +10,9 @@ from scipy import sparse
 from xjax.core import distributed
 from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.core.types import Ragged
-from xjax.score.linear.batched import fit_batched
-from xjax.score.linear.config import Loss
+from xjax.score.linear.batched import OnDevices, fit_batched
 from xjax.score.linear.part_files import PartFiles
+from xjax.score.linear.problem import Loss, OneVsAll
 
 
 def train(folder, mesh, between=lambda: None):
@@ -20,20 +20,20 @@ def train(folder, mesh, between=lambda: None):
   gold_NL = rng.random((60, 6)) < 0.3
   rows_ND = np.where(rng.random((60, 20)) < 0.3, rng.random((60, 20)), 0)
   rows_ND[:, :6] += gold_NL
-  return fit_batched(
+  problem = OneVsAll(
     sparse.csr_array(rows_ND.astype(np.float32)),
     Ragged.of([np.flatnonzero(row) for row in gold_NL]),
     6,
     loss=Loss.LOGISTIC,
     c=1.0,
-    tolerance=1e-9,
-    max_steps=4,
     threshold=0.0,
-    chunk=4,
-    mesh=mesh,
+    seed=0,
+    mesh=MeshConfig(),
     parts=PartFiles(folder),
     between=between,
   )
+  solver = OnDevices(tolerance=1e-9, max_steps=4, chunk=4)
+  return fit_batched(problem, solver, mesh)
 
 
 def never():

@@ -5,15 +5,25 @@ import dataclasses
 import jax
 import pytest
 
+from tests.fixtures.collectives import bytes_by_kind, lowered_collectives
 from xjax.config.run import Config, Dtype, NeuralTrain, NoTrain, shrink
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import MeshConfig, make_mesh, padded_labels
 from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.load import load_corpus
+from xjax.losses.bce import BCEConfig
+from xjax.losses.softmax import SoftmaxConfig
 from xjax.plan.chips import CHIPS
-from xjax.plan.memory import ACTIVATIONS, GRADIENTS, PASS, ROWS
-from xjax.plan.plan import Planner
+from xjax.plan.plan import (
+  ACTIVATIONS,
+  GRADIENTS,
+  PASS,
+  ROWS,
+  Planner,
+  batch_of,
+  planned_state,
+)
 from xjax.plan.sizes import (
   BERT_BASE,
   POSITIVES,
@@ -21,7 +31,6 @@ from xjax.plan.sizes import (
   corpus_sizes,
   given_sizes,
 )
-from xjax.plan.step import batch_of, planned_state
 from xjax.report.terminal.plan import plan_text
 from xjax.score.config import ExactMatchModel
 from xjax.score.encoders.bert import BertConfig
@@ -98,9 +107,8 @@ def sizes_of(config, labels):
   return dataclasses.replace(found, vocab_size=min(found.vocab_size, 5000))
 
 
-def asked(config, sizes):
-  """Bytes of a device that the compiled step asks for."""
-  mesh = make_mesh(config.mesh)
+def lowered_step(config, sizes, mesh):
+  """The whole step, for all devices of a mesh."""
   plan = planned_state(config, sizes, mesh)
   step = make_train_step(
     plan,
@@ -112,7 +120,13 @@ def asked(config, sizes):
   batch = batch_of(config, sizes.longest, mesh)
   key = jax.eval_shape(lambda: jax.random.key(0))
   with jax.set_mesh(mesh):
-    found = step.lower(plan.abstract, batch, key).compile().memory_analysis()
+    return step.lower(plan.abstract, batch, key)
+
+
+def asked(config, sizes):
+  """Bytes of a device that the compiled step asks for."""
+  lowered = lowered_step(config, sizes, make_mesh(config.mesh))
+  found = lowered.compile().memory_analysis()
   return (
     found.argument_size_in_bytes
     + found.output_size_in_bytes
@@ -208,10 +222,12 @@ def test_each_micro_batch_passes_over_all_rows():
   config.train.accumulate = 4
   micro, _ = plan_of(config)
   rows = padded_labels(100_000) * (128 + 1) * 4
-  # Read by two products; the gradient is written, read, and added to a sum that
-  # is read and written: 1 gradient more than once was written anyway.
+  # Read by two products; the gradient's place is filled with zeros, then it is
+  # written, and added to a sum that is read and written. The sum is one more.
   passes = 2 * rows + 4 * rows
-  assert micro.longest.moved - once.longest.moved == 3 * passes + 3 * rows
+  # Biases are no part of the products: of 129 numbers a row, 128 are.
+  expected = pytest.approx(3 * passes + 3 * rows, rel=0.01)
+  assert micro.longest.moved - once.longest.moved == expected
   assert micro.longest.operations == once.longest.operations
 
 
@@ -237,6 +253,21 @@ def test_operations_and_what_is_sent_of_a_head_by_hand():
   gathered = 7 * 8 * (128 * 2 + POSITIVES * 4 + 1)
   assert many.longest.sent == gathered + 7 / 8 * batch * 128 * 4 + 2 * 4
   assert many.held.total < alone.held.total / 4
+
+
+@pytest.mark.parametrize('loss', [BCEConfig(), SoftmaxConfig()])
+def test_what_is_sent_is_what_programs_send(loss):
+  config = one_vs_all(FusedSGD(), storage=Storage.BFLOAT16, bottleneck=64)
+  config.mesh, config.train.loss = MeshConfig(2, 4), loss
+  plan, _ = plan_of(config, devices=8, labels=3000)
+  lowered = lowered_step(config, plan.sizes, make_mesh(config.mesh))
+  given = bytes_by_kind(lowered_collectives(lowered))
+  label = 32 * 64 * 4  # the gradient of a device's documents
+  numbers = given['all-reduce'] - label
+  assert numbers == 4 * (1 + 3 * 64 * isinstance(loss, SoftmaxConfig))
+  parts = given['all-gather'], given['reduce-scatter'] / 2, 2 * label * 3 / 4
+  bottleneck = 128 * 64 * 4  # whose gradient the partitioner sums, in rings
+  assert plan.longest.sent == sum(parts) + 2 * numbers + bottleneck
 
 
 def test_an_epoch_is_all_batches_at_the_bound():

@@ -12,17 +12,16 @@ import numpy as np
 import pytest
 
 from experiments.configs import amazon_3m_like
-from xjax.config.run import Dtype
-from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh
-from xjax.data.schema import LabelSpace
-from xjax.plan.collectives import (
+from tests.fixtures.collectives import (
   bytes_by_kind,
   compiled_collectives,
   lowered_collectives,
 )
-from xjax.plan.memory import on_device, traffic_of
+from xjax.config.run import Dtype
+from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh, padded_labels
+from xjax.data.schema import LabelSpace
+from xjax.plan.plan import batch_of, on_device
 from xjax.plan.sizes import BatchShape
-from xjax.plan.step import batch_of
 from xjax.run.neural_training import plan_neural
 from xjax.score.heads.storage import Storage
 from xjax.score.pretrained.architecture import Activation, Architecture
@@ -75,6 +74,21 @@ def shape_of(config):
   return BatchShape(size, size, config.data.tokens.max_tokens, 0, POSITIVES)
 
 
+def sent_of(config, dim, shape):
+  """Bytes that a device gives to the collectives of the head, by kind."""
+  documents, (data, label) = config.train.batch_size, shape
+  own, bfloat16 = (
+    documents // data,
+    config.train.compute_dtype is Dtype.BFLOAT16,
+  )
+  gold = POSITIVES * 4 + 1  # and which documents are real
+  return {
+    'all-gather': own * (dim * (2 if bfloat16 else 4) + gold),
+    'reduce-scatter': documents * dim * 4,
+    'all-reduce': own * dim * 4 * (label > 1) + 4,  # the loss
+  }
+
+
 # cuDNN's attention can be asked for on a GPU alone; dropout does without it.
 @pytest.mark.parametrize(
   ('platform', 'backend', 'shape', 'storage', 'dropout'),
@@ -95,19 +109,16 @@ def test_lowers_for_many_devices(
   plan, lowered = step_of(config, LABELS, BERT_BASE, mesh)
   found = lowered_collectives(lowered(platform))
 
-  expected = traffic_of(config, plan, shape_of(config), mesh)
-  sent = expected.collectives
-  assert bytes_by_kind(found) == {
-    'all-gather': sent.all_gather,
-    'reduce-scatter': sent.reduce_scatter,
-    'all-reduce': sent.all_reduce + sent.scalars,
-  }
+  assert bytes_by_kind(found) == sent_of(config, BERT_BASE.dim, shape)
   assert not any(one.looped for one in found)
   # Documents alone: nothing has the size of labels, of a device or a chunk.
   documents, dim = config.train.batch_size, BERT_BASE.dim
   sizes = {n for one in found for operand in one.shapes for n in operand}
   assert sizes <= {documents, documents // shape[0], dim, POSITIVES}
-  assert on_device(plan.abstract.params['head']) == expected.held.rows
+  rows = padded_labels(LABELS) // mesh.size
+  float8 = storage is Storage.FLOAT8  # with an exponent
+  each = dim * storage.bytes + 4 + float8
+  assert on_device(plan.abstract.params['head']) == rows * each
 
 
 @pytest.mark.parametrize('shape', [(2, 4), (8, 1)])
@@ -120,12 +131,9 @@ def test_compiled_for_eight_devices(shape, all_devices):
   trained, _ = plan.split(plan.abstract.params)
   encoder = on_device(trained)
   count = 4  # of documents, an int32
-  sent = traffic_of(config, plan, shape_of(config), mesh).collectives
-  assert bytes_by_kind(found) == {
-    'all-gather': sent.all_gather,
-    'reduce-scatter': sent.reduce_scatter,
-    'all-reduce': sent.all_reduce + sent.scalars + encoder + count,
-  }
+  sent = sent_of(config, small_bert(config).dim, shape)
+  sent['all-reduce'] += encoder + count
+  assert bytes_by_kind(found) == sent
   assert not any(one.looped for one in found)
   rows = plan.abstract.params['head']['kernel'].shape[0]
   known = {rows, rows // 8, 4000, config.model.head.chunk}

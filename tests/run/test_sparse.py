@@ -8,78 +8,24 @@ import signal
 import numpy as np
 import pytest
 
+from tests.fixtures.sparse_runs import N_DEV, RUNS, config_of, contents
 import xjax
-from xjax.config.run import Config, EvalConfig
-from xjax.config.sparse import Blocks, LinearTrain, OnDevices, TreeTrain
+from xjax.config.sparse import LinearTrain
 from xjax.core.errors import ConfigError, DataError, Preempted
+from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
-from xjax.data.config import GivenFeaturesConfig, Norm, TfidfConfig
-from xjax.data.formats.jsonl import JsonlData
-from xjax.data.formats.synthetic import SyntheticData
-from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.judge.predictions import Predictions
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.sparse import SparseFit
-from xjax.score.config import LinearModel, TreeModel
-from xjax.score.linear.config import Loss
+from xjax.score.config import LinearModel
+from xjax.score.linear.batched import OnDevices
 from xjax.score.linear.part_files import PartFiles
-from xjax.score.trees.config import (
-  Clusters,
-  ClusterTree,
-  CompleteTree,
-  HuffmanTree,
-  LabelFeatures,
-  TaxonomyTree,
-)
+from xjax.score.linear.problem import Loss
+from xjax.score.trees.taxonomy import TaxonomyTree
+from xjax.score.trees.training import Blocks
 from xjax.train.workdir import Workdir
-
-N_DEV, N_LABELS, HELD_OUT = 60, 100, 3
-PLT = TreeTrain(loss=Loss.LOGISTIC, c=10.0, threshold=0.01, workers=1)
-XR = TreeTrain(threshold=0.01)
-SMALL = {'arity': 4, 'max_leaf': 4}
-
-
-def config_of(model, train):
-  data = SyntheticData(
-    n_train=500,
-    n_dev=N_DEV,
-    n_test=0,
-    n_labels=N_LABELS,
-    hold_out_labels=HELD_OUT,
-    workers=1,
-    tokens=TfidfConfig(max_features=2000, max_ngram=1),
-  )
-  judging = EvalConfig(batch_size=32, depth=20, ks=(1, 5))
-  model, train = copy.deepcopy((model, train))  # tests may change them
-  return Config(data=data, model=model, train=train, eval=judging)
-
-
-RUNS = {
-  'plt': (TreeModel(ClusterTree(**SMALL), beam=20), PLT),
-  'xr': (TreeModel(ClusterTree(**SMALL)), XR),
-  'halved': (TreeModel(ClusterTree(**SMALL, clusters=Clusters.TWO_MEANS)), XR),
-  'names': (
-    TreeModel(ClusterTree(**SMALL, features=LabelFeatures.NAMES)),
-    XR,
-  ),
-  'by_length': (
-    TreeModel(
-      ClusterTree(
-        **SMALL, features=LabelFeatures.PIFA_BY_LENGTH, spherical=False
-      )
-    ),
-    PLT,
-  ),
-  'trees': (TreeModel(ClusterTree(**SMALL), n_trees=3, exact=True), PLT),
-  'complete': (TreeModel(CompleteTree(3), beam=4), XR),
-  'huffman': (TreeModel(HuffmanTree(), exact=True), PLT),
-  'taxonomy': (TreeModel(TaxonomyTree(), exact=True), PLT),
-  'devices': (LinearModel(), LinearTrain(solver=OnDevices(chunk=64))),
-  'svm': (LinearModel(), LinearTrain()),
-  'lr': (LinearModel(), LinearTrain(loss=Loss.LOGISTIC, c=10.0)),
-}
 
 
 @pytest.fixture(scope='module')
@@ -94,11 +40,6 @@ def finished(tmp_path_factory):
     return made[name]
 
   return run
-
-
-def contents(folder):
-  files = (path for path in folder.rglob('*') if path.is_file())
-  return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 @pytest.mark.parametrize('name', RUNS)
@@ -144,6 +85,34 @@ def test_the_workdir_has_what_the_model_is_and_nothing_else(finished):
   one, two, _ = (found.workdir / 'model' / name for name in sorted(trees))
   assert one.read_bytes() != two.read_bytes()
   assert found.steps == 0 and 'checkpoint' not in run_summary(found)
+
+
+def test_it_says_what_takes_long(tmp_path, monkeypatch):
+  said = []
+  enter = Progress.__enter__
+
+  def entered(self):
+    said.append(self._what)
+    return enter(self)
+
+  monkeypatch.setattr(Progress, '__enter__', entered)
+  config = config_of(*RUNS['complete'])
+  config.data.n_train = 100
+  fit(config, tmp_path / 'run')
+  assert said == [
+    'reading documents',
+    'reading features of documents',
+    'counting n-grams',
+    'words of train',
+    'features of train',
+    'building the label tree',
+    'training nodes',
+    'laying weights out',
+    'writing tree_0.npz',
+    'reading the model',
+    'judging dev',
+    'metrics of dev',
+  ]
 
 
 @pytest.mark.parametrize('name', ['trees', 'svm'])
@@ -287,13 +256,31 @@ def test_a_taxonomy_of_a_file(finished, tmp_path):
   assert (other / file).read_bytes() == (one / file).read_bytes()
 
 
+def copy_of(run, folder):
+  """A run whose files may be changed."""
+  for path, content in contents(run.workdir).items():
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    (folder / path).write_bytes(content)
+  return folder
+
+
 @pytest.fixture
 def copied(finished, tmp_path):
-  """A run whose files may be changed."""
-  for path, content in contents(finished('xr').workdir).items():
-    (tmp_path / 'run' / path).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / 'run' / path).write_bytes(content)
-  return tmp_path / 'run'
+  return copy_of(finished('xr'), tmp_path / 'run')
+
+
+def test_a_run_whose_solver_is_gone_predicts_as_before(finished, tmp_path):
+  """LIBLINEAR, one label at a time, trained it."""
+  run = copy_of(finished('svm'), tmp_path / 'run')
+  config = json.loads((run / 'config.json').read_text())
+  config['train']['solver'] = {'kind': 'liblinear', 'batch_labels': 64}
+  (run / 'config.json').write_text(json.dumps(config))
+  split = finished('svm').corpus.split('dev')
+  texts = [split.documents[row].text() for row in range(5)]
+  wanted = xjax.load(finished('svm').workdir).predict(texts, 9)
+  assert xjax.load(run).predict(texts, 9) == wanted
+  metrics = evaluate_split(run, 'dev').metrics
+  assert metrics == finished('svm').metrics['dev']
 
 
 def test_models_of_other_runs_are_refused(finished, copied):
@@ -321,55 +308,6 @@ def test_features_of_another_size_are_refused(copied, tmp_path):
   says = 'tree_0.npz: is of 91 labels and 427 features; the run has 91 and 100'
   with pytest.raises(DataError, match=says):
     xjax.load(copied)
-
-
-def test_a_corpus_without_gold(tmp_path):
-  for name in ('train', 'dev'):
-    row = {'id': '1', 'text': 'some words', 'labels': []}
-    (tmp_path / f'{name}.jsonl').write_text(json.dumps(row) + '\n')
-  (tmp_path / 'labels.jsonl').write_text('{"id": "7"}\n')
-  config = config_of(*RUNS['xr'])
-  config.data = JsonlData(dir=str(tmp_path), labels='all', tokens=TfidfConfig())
-  with pytest.raises(DataError, match='nothing is to learn'):
-    fit(config, tmp_path / 'run')
-  assert not (tmp_path / 'run').exists()
-
-
-def feature_file(rows, gold, n_features):
-  lines = [f'{len(rows)} {n_features} 6']
-  for row, labels in zip(rows, gold, strict=True):
-    cells = ' '.join(f'{i}:{x:.3f}' for i, x in enumerate(row) if x)
-    lines.append(f'{",".join(map(str, labels))} {cells}')
-  return '\n'.join(lines) + '\n'
-
-
-@pytest.mark.parametrize('name', ['plt', 'svm'])
-def test_runs_on_files_of_features(tmp_path, name):
-  rng = np.random.default_rng(0)
-  for split, n in (('train', 80), ('dev', 20), ('test', 20)):
-    gold = [rng.choice(6, 2, replace=False) for _ in range(n)]
-    rows = rng.random((n, 9)) * (rng.random((n, 9)) < 0.3)
-    for row, labels in zip(rows, gold, strict=True):
-      row[labels] += 1
-    text = feature_file(rows, gold, 9)
-    (tmp_path / f'{split}.txt').write_text(text)
-  config = config_of(*RUNS[name])
-  tokens = GivenFeaturesConfig(Norm.L2)
-  config.data = XcFeaturesData(dir=str(tmp_path), tokens=tokens)
-  result = fit(config, tmp_path / 'run')
-  assert result.metrics['test']['xjax']['all']['P@1'] > 0.9
-  before = contents(tmp_path / 'run')
-  assert fit(config, tmp_path / 'run').metrics == result.metrics
-  assert contents(tmp_path / 'run') == before
-  predictor = xjax.load(tmp_path / 'run')
-  with pytest.raises(ConfigError, match='reads no text'):
-    predictor.predict(['text'])
-  documents = result.corpus.split('test').documents
-  dev = Predictions.load(result.paths['test'] / 'predictions.npz')
-  lists = predictor.predict(documents, 3)
-  assert [[int(found.id) for found in row] for row in lists] == [
-    [int(dev.labels[i]) for i in row] for row in dev.lists['all'].ids[:, :3]
-  ]
 
 
 def test_what_it_cannot_do_is_said(finished):

@@ -7,7 +7,7 @@ import pytest
 
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import LABEL, MeshConfig, make_mesh, padded_labels
-from xjax.score.heads.frozen import Frozen
+from xjax.score.heads.contract import Frozen
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.text_model import NeuralModel, build, smoothed_priors

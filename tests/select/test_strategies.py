@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind
-from xjax.select.greedy_coverage import Greedy
 from xjax.select.ranked import Ranked
 from xjax.select.strategies import (
   BoundedRandom,
   Coverage,
+  Greedy,
   Standard,
   Weighted,
   choose,

@@ -6,10 +6,9 @@ import pytest
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.batches.sparse import SparseBatches
 from xjax.judge.predictions import Lists
-from xjax.score.trees.build import complete_tree
-from xjax.score.trees.links import Link
+from xjax.score.trees.complete import complete_tree
 from xjax.select.tree_scorer import TreeScorer
-from xjax.select.tree_search import Squash, TreeSearch
+from xjax.select.tree_search import Link, Squash, TreeSearch
 
 N, L, K = 7, 27, 6
 KINDS = {Link.SIGMOID: ScoreKind.LOGIT, Link.L3_HINGE: ScoreKind.MARGIN}

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from xjax.core.types import PAD
-from xjax.score.trees.build import complete_tree
-from xjax.score.trees.links import Link
-from xjax.select.tree_search import Found, Squash, TreeSearch
+from xjax.score.trees.complete import complete_tree
+from xjax.select.tree_search import Found, Link, Squash, TreeSearch
 
 EVERY = 10**6
 DOWN = [Link.SIGMOID, Link.L3_HINGE]  # no label is better than its node

@@ -38,13 +38,13 @@ from xjax.judge.metrics.protocols import XJAX
 from xjax.losses.bce import BCEConfig
 from xjax.losses.contract import LabelWeightsConfig, LossConfig
 from xjax.losses.label_weights import EvenWeights
-from xjax.score import encoders, heads, trees
+from xjax.score import encoders, heads, linear, trees
 from xjax.score.config import ExactMatchModel, ModelConfig
 from xjax.score.heads.update import ByOptimizer, RowsConfig
 from xjax.score.text_model import NeuralModel
 
 # Kinds are chosen by name among the parts that are imported: all of xjax's.
-for _room in (formats, losses, score, encoders, heads, trees):
+for _room in (formats, losses, score, encoders, heads, linear, trees):
   import_modules(_room)
 
 
@@ -72,14 +72,8 @@ def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
   if slice_name not in _SLICES or kind not in kinds or measure.endswith('@k'):
     known = [name.replace('@k', f'@{k[1]}' if k else '@k') for name in kinds]
     near = difflib.get_close_matches(measure, known, 3)
-    yield (
-      f'{where}: must be slice/metric, for example all/RP@5; '
-      + (
-        f'near are {", ".join(near)}'
-        if near
-        else f'there are {", ".join(known)}'
-      )
-    )
+    told = f'near are {", ".join(near)}' if near else ', '.join(known)
+    yield f'{where}: must be slice/metric, for example all/RP@5; {told}'
   elif k and int(k[1]) not in ks:
     yield f'{where}: its k must be in config.eval.ks={ks}'
 
@@ -90,11 +84,13 @@ class TrainConfig(ConfigPart, abstract=True):
 
   Attributes:
     trains: the kinds of model that it is for.
+    processes: whether several processes can train together.
     steps: optimizer steps; 0: it takes none.
     best_metric: 'slice/metric' of the best checkpoint; empty: there is one.
   """
 
   trains: ClassVar[tuple[type[ModelConfig], ...]] = ()
+  processes: ClassVar[bool] = True
   steps: ClassVar[int] = 0
   best_metric: ClassVar[str] = ''
 

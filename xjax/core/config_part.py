@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import dataclasses
 import functools
 import importlib
+import inspect
 import math
 import pkgutil
 import types
@@ -94,8 +95,8 @@ class ConfigPart:
     cls.abstract = abstract
     lacks = [
       name
-      for name in dir(cls)
-      if getattr(getattr(cls, name), '__isabstractmethod__', False)
+      for name, member in inspect.getmembers(cls, inspect.isfunction)
+      if hasattr(member, '__isabstractmethod__')
     ]
     if lacks and not abstract:
       raise TypeError(f'{cls.__name__} must define {", ".join(lacks)}()')

@@ -201,24 +201,27 @@ class TextRows(Mapping[str, int]):
     return iter(self.texts)
 
   def __getitem__(self, text: str) -> int:
-    row = int(self.find([text])[0])
+    code = np.uint32(_hash(text))
+    row = self._row(text, code, np.searchsorted(self._hashes, code))
     if row == -1:
       raise KeyError(text)
     return row
 
   def find(self, texts: Sequence[str]) -> np.ndarray:
     """int64 [len(texts)]: the row of each string, -1 where there is none."""
-    hashes = (zlib.crc32(text.encode('utf-8', 'replace')) for text in texts)
-    hashes = np.fromiter(hashes, np.uint32, len(texts))
-    starts = np.searchsorted(self._hashes, hashes, 'left')
-    ends = np.searchsorted(self._hashes, hashes, 'right')
-    found = np.full(len(texts), -1, np.int64)
-    for i, text in enumerate(texts):
-      for row in self._rows[starts[i] : ends[i]]:
-        if self.texts[row] == text:
-          found[i] = row
-          break
-    return found
+    codes = np.fromiter(map(_hash, texts), np.uint32, len(texts))
+    starts = np.searchsorted(self._hashes, codes)
+    rows = map(self._row, texts, codes, starts)
+    return np.fromiter(rows, np.int64, len(texts))
+
+  def _row(self, text: str, code: np.uint32, at: int) -> int:
+    """The row of a string whose hash begins at a place of the sorted ones."""
+    while at < len(self._hashes) and self._hashes[at] == code:
+      row = int(self._rows[at])
+      if self.texts[row] == text:
+        return row
+      at += 1
+    return -1
 
   def repeated(self) -> list[int]:
     """Rows, ascending, of strings that an earlier row has too."""
@@ -230,3 +233,8 @@ class TextRows(Mapping[str, int]):
       for row in rows
       if (text := self.texts[row]) in seen or seen.add(text)
     ]
+
+
+def _hash(text: str) -> int:
+  # Half of a surrogate pair is in no text here.
+  return zlib.crc32(text.encode('utf-8', 'replace'))

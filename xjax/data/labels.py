@@ -10,7 +10,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD
 from xjax.data.files.faults import Fault, Faults
-from xjax.data.files.json_lines import Fields, open_lines, read_lines
+from xjax.data.files.json_lines import Fields, decoded, lines_of
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN, RawCorpus
 from xjax.data.schema import Labels, LabelSpace
@@ -107,18 +107,14 @@ def read_label_list(
   """
   ids: dict[str, None] = {}
   before = faults.count
-  try:
-    with open_lines(path) as file:
-      for number, line in read_lines(file, str(path), faults):
-        id_, whats = _label_id(line)
-        if id_ in ids:
-          whats.append(f'duplicate label {id_!a}')
-        if id_ and described and id_ not in described:
-          whats.append(f'unknown label {id_!a}: it has no descriptor')
-        if faults.extend(path, number, whats):
-          ids[id_] = None
-  except Fault as fault:
-    faults.add(path, None, str(fault), fatal=True)
+  for number, line in lines_of(path, faults):
+    id_, whats = _label_id(line)
+    if id_ in ids:
+      whats.append(f'duplicate label {id_!a}')
+    if id_ and described and id_ not in described:
+      whats.append(f'unknown label {id_!a}: it has no descriptor')
+    if faults.extend(path, number, whats):
+      ids[id_] = None
   if not ids:
     faults.add_empty(path, 'label', before)
   return tuple(ids)
@@ -127,9 +123,9 @@ def read_label_list(
 def _label_id(line: bytes) -> tuple[str, list[str]]:
   """The id on a line, and what is wrong with it."""
   try:
-    text = line.decode('utf-8')
-  except UnicodeDecodeError as error:
-    return '', [f'not UTF-8: {error.reason} at byte {error.start + 1}']
+    text = decoded(line)
+  except Fault as fault:
+    return '', [str(fault)]
   fields = Fields({})
   return fields.as_id(text, 'the label id'), fields.faults
 

@@ -13,6 +13,7 @@ from xjax.core.types import PAD
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   Fields,
+  decoded,
   open_text,
   parse_object,
   read_lines,
@@ -79,9 +80,7 @@ def _lines(
 def _read(line: bytes, as_json: bool) -> tuple[Label, list[str]]:
   """The label on a line, and what is wrong with it."""
   try:
-    row = parse_object(line) if as_json else {'name': line.decode()}
-  except UnicodeDecodeError as error:
-    return Label(''), [f'not UTF-8: {error.reason} at byte {error.start + 1}']
+    row = parse_object(line) if as_json else {'name': decoded(line)}
   except Fault as fault:
     return Label(''), [str(fault)]
   fields = Fields(row)

@@ -17,6 +17,7 @@ from xjax.judge.metrics.contract import (
   GOLD,
   GOLD_LABELS,
   LABELS,
+  OF_A_USER,
   DocumentMetric,
   LabelMetric,
   Measure,
@@ -243,10 +244,8 @@ class Evidence:
 
   def asks_for(self, measure: Measure) -> bool:
     """Whether this metric was asked for: False where it takes more to."""
-    return measure.metric.needs not in (
-      Needs.RANK_WEIGHTS,
-      Needs.SIMILARITY,
-    ) or all(name in self.sums for name in measure.sums)
+    known = all(name in self.sums for name in measure.sums)
+    return known or measure.metric.needs not in OF_A_USER
 
   def missing(self, measure: Measure) -> str:
     """Why there is no value; empty where there is one."""

@@ -22,7 +22,7 @@ from xjax.judge.metrics.contract import (
   LabelForm,
   Needs,
   Protocol,
-  kinds_that_need,
+  kinds_where,
 )
 from xjax.judge.metrics.diversity import co_occurrence, descriptor_vectors
 from xjax.judge.metrics.protocols import PROTOCOLS, XJAX
@@ -99,7 +99,7 @@ class Asked:
       (Needs.SIMILARITY, '--similarity', similar),
       (Needs.RANK_WEIGHTS, '--rank_weights', bool(self.rank_weights)),
     ):
-      needy = kinds_that_need(need)
+      needy = kinds_where(lambda metric, need=need: metric.needs is need)
       asked = [kind for kind in needy if kind in kinds]
       if asked and not given:
         raise ConfigError(f'--metrics: {asked[0]} needs {flag}')

@@ -12,7 +12,7 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.judge.criteria import PROPENSITY, Criteria
 from xjax.judge.judge import INTERVALS, NOTES, Metrics, judge
-from xjax.judge.metrics.contract import Needs, kind_of, kinds_that_need
+from xjax.judge.metrics.contract import Needs, kind_of, kinds_where
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.request import Asked
 from xjax.judge.slice_names import needs_labels
@@ -171,13 +171,16 @@ def _alike(one: float | None, other: float | None) -> bool:
 
 
 def _is_weighed(metric: str) -> bool:
-  return kind_of(metric) in kinds_that_need(Needs.PROPENSITIES)
+  return kind_of(metric) in _weighed_kinds()
+
+
+def _weighed_kinds() -> tuple[str, ...]:
+  return kinds_where(lambda metric: metric.needs is Needs.PROPENSITIES)
 
 
 def _weighed(run: Run, criteria: Criteria) -> Metrics:
   """Those metrics alone that depend on propensities."""
-  kinds = kinds_that_need(Needs.PROPENSITIES)
-  only = dataclasses.replace(criteria, kinds=kinds, replicates=0)
+  only = dataclasses.replace(criteria, kinds=_weighed_kinds(), replicates=0)
   return judge(run.predictions, only)
 
 

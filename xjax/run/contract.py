@@ -1,14 +1,18 @@
 """What runs of every kind of model have in common."""
 
+import abc
 from collections.abc import Callable, Mapping
 import dataclasses
-from typing import Protocol
+from typing import ClassVar
 
+from xjax.config.run import Config
 from xjax.core.types import ScoreKind
 from xjax.data.schema import Corpus
 from xjax.run.judging import Metrics
 from xjax.run.predictor import Predictor
+from xjax.score.config import ModelConfig
 from xjax.train.preemption import Preemption
+from xjax.train.workdir import Workdir
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,17 +32,34 @@ class Fitted:
   model: Callable[[], Predictor]
 
 
-class Fit(Protocol):
-  """A run of one kind of model in its workdir."""
+@dataclasses.dataclass(frozen=True)
+class Fit(abc.ABC):
+  """A run of one kind of model in its workdir.
 
+  Attributes:
+    models: the kinds of model that it fits.
+    load: (workdir, config) -> the run's best model, from its files alone.
+    config: of the run.
+    workdir: where it is kept.
+    profile: first and last step that jax.profiler traces; None: none.
+  """
+
+  models: ClassVar[tuple[type[ModelConfig], ...]]
+  load: ClassVar[Callable[[Workdir, Config], Predictor]]
+
+  config: Config
+  workdir: Workdir
+  profile: tuple[int, int] | None = None
+
+  @abc.abstractmethod
   def check_start(self) -> None:
     """Refuses what cannot go on, before the corpus is read.
 
     Raises:
       ConfigError: with the field.
     """
-    ...
 
+  @abc.abstractmethod
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
     """Refuses a corpus that the model cannot be fitted to; writes nothing.
 
@@ -49,8 +70,8 @@ class Fit(Protocol):
     Raises:
       ConfigError, DataError: why.
     """
-    ...
 
+  @abc.abstractmethod
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
     """Fits the model from where the workdir stands.
 
@@ -61,4 +82,3 @@ class Fit(Protocol):
     Raises:
       Preempted: asked to stop; calling again resumes.
     """
-    ...

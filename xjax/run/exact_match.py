@@ -6,9 +6,10 @@ import dataclasses
 from xjax.config.run import Config
 from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Corpus, Label, LabelSpace
-from xjax.run.contract import Fitted
+from xjax.run.contract import Fit, Fitted
 from xjax.run.judging import Metrics, saved_calibration
 from xjax.run.predictor import Predictor
+from xjax.score.config import ExactMatchModel
 from xjax.score.exact_match import DescriptorMatcher, FoundLabels
 from xjax.train.preemption import Preemption
 from xjax.train.sparse_inputs import TextInputs
@@ -60,16 +61,11 @@ def load_exact_match(folder: Workdir, config: Config) -> NamePredictor:
 
 
 @dataclasses.dataclass(frozen=True)
-class ExactMatchFit:
-  """A run in its workdir (fitted.Fit).
+class ExactMatchFit(Fit):
+  """A run of Exact Match in its workdir."""
 
-  Attributes:
-    config: of the run.
-    workdir: where it is kept.
-  """
-
-  config: Config
-  workdir: Workdir
+  models = (ExactMatchModel,)
+  load = staticmethod(load_exact_match)
 
   def check_start(self) -> None:
     """Nothing can be wrong that the config alone does not tell."""

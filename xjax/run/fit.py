@@ -1,7 +1,6 @@
 """From a config to a model and its judged predictions, and loading them.
 
-The one place that tells kinds of models apart; all that they have in common is
-done here.
+All that the kinds of models have in common is done here.
 """
 
 import dataclasses
@@ -16,7 +15,7 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus
 from xjax.judge.calibration import Calibration
 from xjax.run.contract import Fit
-from xjax.run.exact_match import ExactMatchFit, load_exact_match
+from xjax.run.exact_match import ExactMatchFit
 from xjax.run.judging import (
   Metrics,
   judge_splits,
@@ -24,11 +23,9 @@ from xjax.run.judging import (
   read_splits,
   saved_calibration,
 )
-from xjax.run.neural import NeuralFit, load_neural
+from xjax.run.neural import NeuralFit
 from xjax.run.predictor import Predictor
-from xjax.run.sparse import SparseFit, load_sparse
-from xjax.score.config import ExactMatchModel, LinearModel, TreeModel
-from xjax.score.text_model import NeuralModel
+from xjax.run.sparse import SparseFit
 from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir
 
@@ -83,7 +80,8 @@ def fit(
   """
   check_config(config)
   folder = Workdir.at(workdir)
-  run = _fit_of(config, folder, profile)
+  _check_profile(profile, config.train.steps)
+  run = _kind_of_run(config)(config, folder, profile)
   with Preemption() as preemption:
     # A config that is refused, here or further on, leaves nothing behind.
     folder.compare(config)
@@ -126,39 +124,21 @@ def load(workdir: str | os.PathLike) -> Predictor:
   if not folder.config.exists():
     raise DataError(f'{folder.path}: no run of xjax here (no config.json)')
   config = load_config(folder.config)
-  match config.model:
-    case NeuralModel():
-      return load_neural(folder, config)
-    case ExactMatchModel():
-      return load_exact_match(folder, config)
-    case LinearModel() | TreeModel():
-      return load_sparse(folder, config)
-  raise _unknown(config)
+  return _kind_of_run(config).load(folder, config)
 
 
-def _fit_of(
-  config: Config, folder: Workdir, profile: tuple[int, int] | None
-) -> Fit:
-  if isinstance(config.model, NeuralModel):
-    _check_profile(profile, config.train.steps)
-    return NeuralFit(config, folder, profile)
-  if profile:
-    raise ConfigError('only neural models take steps that can be profiled')
-  match config.model:
-    case ExactMatchModel():
-      return ExactMatchFit(config, folder)
-    case LinearModel() | TreeModel():
-      return SparseFit(config, folder)
-  raise _unknown(config)
+def _kind_of_run(config: Config) -> type[Fit]:
+  for kind in (NeuralFit, SparseFit, ExactMatchFit):
+    if isinstance(config.model, kind.models):
+      return kind
+  raise ConfigError(f'no model is made from {config.model!r}')
 
 
 def _check_profile(profile: tuple[int, int] | None, steps: int) -> None:
+  if profile and not steps:
+    raise ConfigError('only neural models take steps that can be profiled')
   if profile and not 1 <= profile[0] <= profile[1] <= steps:
     raise ConfigError(
       f'cannot profile steps {profile[0]} to {profile[1]}: they must ascend '
       f'from at least 1 to at most config.train.steps={steps}'
     )
-
-
-def _unknown(config: Config) -> ConfigError:
-  return ConfigError(f'no model is made from {config.model!r}')

@@ -15,7 +15,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import DATA, LABEL_MULTIPLE, MeshConfig, make_mesh, share_of
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.words import Vocabulary
-from xjax.run.contract import Fitted
+from xjax.run.contract import Fit, Fitted
 from xjax.run.judging import Metrics, check_best_metric, saved_calibration
 from xjax.run.neural_training import (
   NeuralRun,
@@ -29,6 +29,7 @@ from xjax.run.neural_training import (
 from xjax.run.predictor import Predictor
 from xjax.score.heads.contract import is_label_row
 from xjax.score.pretrained.descriptors import all_words
+from xjax.score.text_model import NeuralModel
 from xjax.select.model_scorer import ModelScorer
 from xjax.train.checkpoint import complete_steps, read_params
 from xjax.train.initial.encoder import (
@@ -56,18 +57,42 @@ from xjax.train.workdir import Workdir
 
 
 @dataclasses.dataclass(frozen=True)
-class NeuralFit:
-  """A neural model's run in its workdir (fitted.Fit).
+class NeuralFit(Fit):
+  """A neural model's run in its workdir."""
 
-  Attributes:
-    config: of the run.
-    workdir: where it is kept.
-    profile: first and last step to trace; None: none.
-  """
+  models = (NeuralModel,)
 
-  config: Config
-  workdir: Workdir
-  profile: tuple[int, int] | None = None
+  @staticmethod
+  def load(found: Workdir, config: Config) -> Predictor:
+    """The best checkpoint of a run (else the newest) on the present devices.
+
+    Raises:
+      DataError: a file of the workdir is missing or damaged.
+    """
+    space = found.label_space()
+    if reads_features(config):
+      vocab = None
+    elif reads_subwords(config):
+      vocab = found.subwords()
+    else:
+      vocab = found.vocabulary()
+    step = best_step(found)
+    if step is None:
+      raise DataError(f'{found.checkpoints}: no complete checkpoint')
+    mesh = _present_mesh(config)
+    inputs = Inputs(config, vocab, share_of(mesh))
+    plan = plan_neural(
+      config, space, inputs.vocab_size, mesh, found.architecture()
+    )
+    like = plan.abstract.params
+    params = from_paths(like, read_params(found.checkpoints, step, like))
+    n_labels = scored_labels(config.model, space)
+    kind, method = config.train.loss.score_kind, config.eval.calibration
+    scorer = ModelScorer(
+      plan.graphdef, params, mesh, n_labels, kind, config.eval.recall
+    )
+    calibration = saved_calibration(found, method, step, kind)
+    return Predictor(config, space, inputs, scorer, step, found, calibration)
 
   def check_start(self) -> None:
     """Checks that batches fit the mesh, and that the run can begin or go on.
@@ -136,38 +161,6 @@ class NeuralFit:
       return Predictor(config, space, inputs, scorer, best, folder)
 
     return Fitted(at.step, best, scorer.score_kind, model)
-
-
-def load_neural(found: Workdir, config: Config) -> Predictor:
-  """The best checkpoint of a run (else the newest) on the present devices.
-
-  Raises:
-    DataError: a file of the workdir is missing or damaged.
-  """
-  space = found.label_space()
-  if reads_features(config):
-    vocab = None
-  elif reads_subwords(config):
-    vocab = found.subwords()
-  else:
-    vocab = found.vocabulary()
-  step = best_step(found)
-  if step is None:
-    raise DataError(f'{found.checkpoints}: no complete checkpoint')
-  mesh = _present_mesh(config)
-  inputs = Inputs(config, vocab, share_of(mesh))
-  plan = plan_neural(
-    config, space, inputs.vocab_size, mesh, found.architecture()
-  )
-  like = plan.abstract.params
-  params = from_paths(like, read_params(found.checkpoints, step, like))
-  n_labels = scored_labels(config.model, space)
-  kind, method = config.train.loss.score_kind, config.eval.calibration
-  scorer = ModelScorer(
-    plan.graphdef, params, mesh, n_labels, kind, config.eval.recall
-  )
-  calibration = saved_calibration(found, method, step, kind)
-  return Predictor(config, space, inputs, scorer, step, found, calibration)
 
 
 def _check_steps(config: Config, workdir: Workdir) -> None:

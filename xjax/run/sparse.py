@@ -10,7 +10,6 @@ from absl import logging
 import jax
 
 from xjax.config.run import Config
-from xjax.config.sparse import OnDevices
 from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
@@ -20,22 +19,20 @@ from xjax.data.config import TfidfConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.tfidf import Tfidf
-from xjax.run.contract import Fitted
+from xjax.run.contract import Fit, Fitted
 from xjax.run.judging import JUDGED, Metrics, saved_calibration
 from xjax.run.predictor import Predictor
-from xjax.run.sparse_training import (
-  TrainingData,
-  check_tree,
-  train_linear,
-  train_tree,
-)
 from xjax.score.config import LinearModel, TreeModel
-from xjax.score.linear.config import Loss
+from xjax.score.linear.block_weights import BlockWeights
+from xjax.score.linear.dual import Solver
 from xjax.score.linear.part_files import PartFiles
-from xjax.score.trees.files import load_tree, save_tree
-from xjax.score.trees.links import Link
+from xjax.score.linear.problem import Loss, OneVsAll
+from xjax.score.trees.complete import complete_tree
+from xjax.score.trees.contract import TreeData
+from xjax.score.trees.label_tree import LabelTree, load_tree, save_tree
+from xjax.score.trees.training import fit_tree
 from xjax.select.tree_scorer import TreeScorer
-from xjax.select.tree_search import TreeSearch
+from xjax.select.tree_search import Link, TreeSearch
 from xjax.train.preemption import Preemption
 from xjax.train.sparse_inputs import (
   RowInputs,
@@ -71,16 +68,11 @@ def _trained(folder: Workdir, config: Config) -> Predictor:
 
 
 @dataclasses.dataclass(frozen=True)
-class SparseFit:
-  """A run in its workdir (fitted.Fit).
+class SparseFit(Fit):
+  """A linear model's or a tree's run in its workdir."""
 
-  Attributes:
-    config: of the run.
-    workdir: where it is kept.
-  """
-
-  config: Config
-  workdir: Workdir
+  models = (LinearModel, TreeModel)
+  load = staticmethod(load_sparse)
 
   def check_start(self) -> None:
     """Refuses several processes where they would all do the same.
@@ -88,8 +80,7 @@ class SparseFit:
     Raises:
       ConfigError: that is so.
     """
-    solver = getattr(self.config.train, 'solver', None)
-    if jax.process_count() > 1 and not isinstance(solver, OnDevices):
+    if jax.process_count() > 1 and not self.config.train.processes:
       raise ConfigError(
         f'{type(self.config.model).__name__} is trained by one process, with '
         'threads: start it on one host; LinearModel with '
@@ -106,7 +97,7 @@ class SparseFit:
     if not corpus.label_space.train_counts.any():
       raise DataError('no document of train has a label: nothing is to learn')
     if isinstance(self.config.model, TreeModel):
-      check_tree(self.config.model.tree, corpus.label_space)
+      self.config.model.tree.check_labels(corpus.label_space)
 
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
     """Trains what is not trained yet."""
@@ -156,7 +147,9 @@ class SparseFit:
     started = time.monotonic()
     split, space = corpus.splits[TRAIN], corpus.label_space
     gold = split.gold.keep(split.gold.values < space.n_trained)
-    data = TrainingData(split, inputs.split_rows(split), gold, space, inputs)
+    texts = inputs.featurise if isinstance(inputs, TextInputs) else None
+    rows = inputs.split_rows(split)
+    data = TreeData(space, gold, rows, split.documents, texts)
     between()
     begun = time.monotonic()
     for number, path in enumerate(_files(self.workdir, self.config)):
@@ -172,7 +165,7 @@ class SparseFit:
     self,
     path: pathlib.Path,
     number: int,
-    data: TrainingData,
+    data: TreeData,
     between: Callable[[], None],
   ) -> None:
     parts = PartFiles(_parts_of(path))
@@ -186,6 +179,70 @@ class SparseFit:
         save_tree(path, tree, weights)
     barrier('xjax:saved')
     logging.info('%s: %s; %d weights', path.name, tree, len(weights.values))
+
+
+def train_linear(
+  config: Config,
+  data: TreeData,
+  parts: PartFiles,
+  between: Callable[[], None],
+) -> tuple[LabelTree, BlockWeights]:
+  """One classifier per label, below one root.
+
+  Args:
+    config: with LinearTrain.
+    data: to learn from.
+    parts: where finished batches of labels are kept, and taken from.
+    between: called now and then; may raise.
+  """
+  n_labels, train = data.space.n_trained, config.train
+  problem = OneVsAll(
+    data.rows,
+    data.gold,
+    n_labels,
+    loss=train.loss,
+    c=train.c,
+    threshold=train.threshold,
+    seed=config.seed,
+    mesh=config.mesh,
+    parts=parts,
+    between=between,
+  )
+  flat = complete_tree(n_labels, max(2, n_labels))
+  return flat, train.solver.fit(problem)
+
+
+def train_tree(
+  config: Config,
+  data: TreeData,
+  number: int,
+  parts: PartFiles,
+  between: Callable[[], None],
+) -> tuple[LabelTree, BlockWeights]:
+  """A label tree and its classifiers.
+
+  Args:
+    config: with TreeModel and TreeTrain.
+    data: to learn from.
+    number: of the tree in its ensemble; decides its seed.
+    parts: where finished parts are kept, and taken from.
+    between: called after each part; may raise.
+  """
+  train, seed = config.train, config.seed * 1000 + number
+  data = dataclasses.replace(data, seed=seed, workers=train.workers)
+  with Progress('building the label tree'):
+    tree = config.model.tree.build(data)
+  return tree, fit_tree(
+    data.rows,
+    data.gold,
+    tree,
+    Solver(train.loss, train.c, train.eps, train.max_epochs),
+    seed=seed,
+    threshold=train.threshold,
+    workers=train.workers,
+    parts=parts,
+    between=between,
+  )
 
 
 def _files(folder: Workdir, config: Config) -> list[pathlib.Path]:

@@ -15,7 +15,8 @@ from xjax.data.config import (
   TokensConfig,
   WordsConfig,
 )
-from xjax.score.trees.config import ClusterTree, TreeConfig
+from xjax.score.trees.clusters import ClusterTree
+from xjax.score.trees.contract import TreeConfig
 
 
 @dataclasses.dataclass

@@ -6,7 +6,6 @@ digits as they are: case and punctuation do not matter, the ends of words do.
 """
 
 from collections.abc import Sequence
-import unicodedata
 
 import ahocorasick
 import numpy as np
@@ -14,7 +13,7 @@ from scipy import sparse
 
 from xjax.core.errors import DataError
 from xjax.core.types import AS_LOGITS, PAD, Batch, Ragged, ScoreKind
-from xjax.data.text.words import find_words, has_letters
+from xjax.data.text.words import has_letters, split_words
 
 
 class DescriptorMatcher:
@@ -40,7 +39,7 @@ class DescriptorMatcher:
     self._n_labels, self._max_words = len(names), max_words
     labels: dict[str, list[int]] = {}
     for label, of_label in enumerate(names):
-      for text in dict.fromkeys(map(_spaced, map(_words, of_label))):
+      for text in dict.fromkeys(map(_spaced, of_label)):
         if has_letters(text):
           labels.setdefault(text, []).append(label)
     if not labels:
@@ -67,8 +66,8 @@ class DescriptorMatcher:
     """Label -> score."""
     counts: dict[int, int] = {}
     longest: dict[int, int] = {}
-    words = _words(text)[: self._max_words]
-    for _, (labels, length) in self._automaton.iter(_spaced(words)):
+    spaced = _spaced(text, self._max_words)
+    for _, (labels, length) in self._automaton.iter(spaced):
       for label in labels:
         counts[label] = counts.get(label, 0) + 1
         longest[label] = max(longest.get(label, 0), length)
@@ -139,12 +138,6 @@ def _best(
   return np.where(scores_GBK == -np.inf, PAD, ids_GBK), scores_GBK
 
 
-def _words(text: str) -> list[str]:
-  """data.vocab.split_words, but with digits as they are."""
-  text = unicodedata.normalize('NFC', text.lower())
-  return [text[start:end] for start, end in find_words(text)]
-
-
-def _spaced(words: Sequence[str]) -> str:
-  """Words with a space around each, so that none is found within another."""
-  return f' {" ".join(words)} '
+def _spaced(text: str, most: int | None = None) -> str:
+  """A text's first words, spaces around each: none is found within another."""
+  return f' {" ".join(split_words(text, keep_digits=True)[:most])} '

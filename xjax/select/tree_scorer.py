@@ -1,9 +1,8 @@
 """Label trees as the scorer that evaluation and prediction know."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import concurrent.futures
 import dataclasses
-import functools
 from typing import Self
 
 import numpy as np
@@ -11,8 +10,7 @@ from scipy import sparse
 
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind
 from xjax.data.batches.sparse import batch_rows
-from xjax.score.trees.links import Link
-from xjax.select.tree_search import Found, Squash, TreeSearch
+from xjax.select.tree_search import Found, Link, Squash, TreeSearch
 
 _DEEPER = 4  # times k, what each tree of an ensemble lists
 
@@ -137,34 +135,30 @@ class TreeScorer:
   ) -> list[Found]:
     """The lists for each of several arrays of log weights."""
     depth = k if len(self._searches) == 1 else _DEEPER * k
-    lists = [
-      [self._search(each, rows, depth, log, squash) for each in self._searches]
-      for log in logs
+    trees = [
+      self._search(each, rows, depth, logs, squash) for each in self._searches
     ]
-    if len(self._searches) == 1:
-      return [of_tree for (of_tree,) in lists]
-    return combined(lists, k, self.n_labels, logs, squash)
+    if len(trees) == 1:
+      return trees[0]
+    return combined(list(zip(*trees)), k, self.n_labels, logs, squash)
 
   def _search(
     self,
     search: TreeSearch,
     rows: sparse.csr_array,
     k: int,
-    log_weights_L: np.ndarray | None,
+    logs: Sequence[np.ndarray | None],
     squash: Squash | None,
-  ) -> Found:
-    run: Callable[..., Found] = search.exact
-    if not self._exact:
-      run = functools.partial(search.beam, width=self._beam)
+  ) -> list[Found]:
+    """The lists of one tree, by workers that share the documents."""
+    width = None if self._exact else self._beam
     bounds = np.linspace(0, rows.shape[0], self._workers + 1).astype(int)
     done = [
-      self._pool.submit(
-        run, rows[start:end], k, log_weights_L=log_weights_L, squash=squash
-      )
+      self._pool.submit(search.lists, rows[start:end], k, logs, squash, width)
       for start, end in zip(bounds, bounds[1:])
       if start < end
     ]
-    return Found.joined([each.result() for each in done])
+    return [Found.joined(parts) for parts in zip(*(x.result() for x in done))]
 
 
 def combined(

@@ -14,6 +14,8 @@ below the worst of them: none that is left can have a better label.
 
 from collections.abc import Sequence
 import dataclasses
+import enum
+import functools
 import math
 from typing import Self
 
@@ -24,8 +26,25 @@ from xjax.core.types import PAD
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.dual import csr_arrays
 from xjax.score.trees.label_tree import NO_LABEL, LabelTree
-from xjax.score.trees.links import Link
 from xjax.select.tree_search_loops import open_next, score_children
+
+
+class Link(enum.Enum):
+  """The log of a node's factor, of its classifier's score z.
+
+  A label's score is the sum along its path. But for NONE it is at most 0 at
+  each node, so that no label below a node has a better score than the node.
+
+  NONE: z, of one-vs-all classifiers: a tree of one depth.
+  SIGMOID: log sigmoid(z), of logistic loss: sums are log probabilities.
+  L3_HINGE: -max(0, 1 - z)^3, of squared hinge (Yu et al. 2022, "PECOS", which
+  ranks by the exponential of the sum).
+  """
+
+  NONE = 'none'
+  SIGMOID = 'sigmoid'
+  L3_HINGE = 'l3_hinge'
+
 
 _LINKS = (Link.NONE, Link.SIGMOID, Link.L3_HINGE)
 _AHEAD = 2  # times k: labels that the beam before exact search should find
@@ -111,6 +130,33 @@ class TreeSearch:
       weights.bias,
     )
 
+  def lists(
+    self,
+    rows: sparse.csr_array,
+    k: int,
+    logs: Sequence[np.ndarray | None],
+    squash: Squash | None,
+    width: int | None,
+  ) -> list[Found]:
+    """The best labels by each of several arrays of log weights.
+
+    Args:
+      rows: float32 [N, D].
+      k: length of the lists.
+      logs: float64 [L], -inf of labels that are not to be found; None: 0.
+      squash: makes scores log probabilities, before weights are added.
+      width: of the beam; None: the search is exact.
+    """
+    search = self.exact
+    if width is not None:
+      search = functools.partial(self.beam, width=width)
+    # The children of the root are the same for all; of one-vs-all that is all.
+    root = self._root(rows)
+    return [
+      search(rows, k, log_weights_L=each, squash=squash, root=root)
+      for each in logs
+    ]
+
   def beam(
     self,
     rows: sparse.csr_array,
@@ -118,18 +164,18 @@ class TreeSearch:
     width: int,
     log_weights_L: np.ndarray | None = None,
     squash: Squash | None = None,
+    root: tuple | None = None,
   ) -> Found:
     """Opens the best width nodes of each depth.
 
     Args:
-      rows: float32 [N, D].
-      k: length of the lists.
+      rows, k, squash: as of lists.
       width: of the beam.
       log_weights_L: float64, -inf of labels that are not to be found; None: 0.
-      squash: makes scores log probabilities, before weights are added.
+      root: what _root returns; None: it is computed.
     """
     floors = np.full(rows.shape[0], -np.inf)
-    return self._run(rows, k, width, floors, log_weights_L, squash)
+    return self._run(rows, k, width, floors, log_weights_L, squash, root)
 
   def exact(
     self,
@@ -137,12 +183,18 @@ class TreeSearch:
     k: int,
     log_weights_L: np.ndarray | None = None,
     squash: Squash | None = None,
+    root: tuple | None = None,
   ) -> Found:
     """The k best of all labels; arguments are as of beam."""
     width = 1 + math.ceil(_AHEAD * k / self._labels_of_parent)
-    first = self.beam(rows, k, width, log_weights_L, squash)
+    given = (
+      log_weights_L,
+      squash,
+      root or self._root(rows),
+    )
+    first = self.beam(rows, k, width, *given)
     floors = first.keys[:, -1].copy()  # contiguous, as beam has them
-    found = self._run(rows, k, _EVERY, floors, log_weights_L, squash)
+    found = self._run(rows, k, _EVERY, floors, *given)
     return dataclasses.replace(found, opened=found.opened + first.opened)
 
   def _run(
@@ -153,37 +205,56 @@ class TreeSearch:
     floors: np.ndarray,
     log_weights_L: np.ndarray | None,
     squash: Squash | None,
+    root: tuple | None,
   ) -> Found:
-    tree, n = self.tree, rows.shape[0]
+    tree = self.tree
     weights = self._even
     if log_weights_L is not None:
       weights = log_weights_L, tree.widest_below(log_weights_L)
-    indptr, indices, values = csr_arrays(rows)
-    # Always of the same types, since loops are compiled for each.
-    documents = indptr.astype(np.int64, copy=False), indices, values
-    found = Found.none(n, k)
-    # Opened nodes, those of a document side by side: what each is of, its
-    # number, its score.
-    opened = np.arange(n), np.zeros(n, np.int32), np.zeros(n)
-    while len(opened[0]):
-      ends = np.append(0, np.cumsum(tree.degree[opened[1]])).astype(np.int64)
-      children = np.empty(ends[-1])
-      score_children(
-        documents,
-        self._blocks,
-        _LINKS.index(self.link),
-        (*opened, ends),
-        np.argsort(opened[1], kind='stable'),
-        np.zeros(self.weights.n_features, np.int32),
-        children,
-      )
-      shown = squash or _AS_IT_IS
+    found, shown = Found.none(rows.shape[0], k), squash or _AS_IT_IS
+    scored = root or self._root(rows)
+    while len(scored[0]):
       opened = open_next(
         (tree.first_child, tree.label, self._inner),
         weights,
         (squash is not None, float(shown.a), float(shown.b)),
         (width, floors),
-        (*opened, ends, children),
+        scored,
         (found.ids, found.keys, found.scores, found.opened),
       )
+      scored = self._opened(rows, *opened)
     return found
+
+  def _root(self, rows: sparse.csr_array) -> tuple[np.ndarray, ...]:
+    """As _opened, of the root for every document."""
+    n = rows.shape[0]
+    return self._opened(rows, np.arange(n), np.zeros(n, np.int32), np.zeros(n))
+
+  def _opened(
+    self,
+    rows: sparse.csr_array,
+    document: np.ndarray,
+    node: np.ndarray,
+    score: np.ndarray,
+  ) -> tuple[np.ndarray, ...]:
+    """Opened nodes, those of a document side by side, as open_next has them.
+
+    Returns:
+      document, node and score as given, where the children of each end, and
+      the scores of all children.
+    """
+    degrees = self.tree.degree[node]
+    ends = np.append(0, np.cumsum(degrees)).astype(np.int64)
+    children = np.empty(ends[-1])
+    indptr, indices, values = csr_arrays(rows)
+    score_children(
+      # Always of the same types, since loops are compiled for each.
+      (indptr.astype(np.int64, copy=False), indices, values),
+      self._blocks,
+      _LINKS.index(self.link),
+      (document, node, score, ends),
+      np.argsort(node, kind='stable'),
+      np.zeros(self.weights.n_features, np.int32),
+      children,
+    )
+    return document, node, score, ends, children

@@ -14,8 +14,7 @@ import optax
 from xjax.config.optimizer import AverageConfig, NoAverage
 from xjax.config.parameter_groups import in_group
 from xjax.core.mesh import put_labels
-from xjax.score.heads.contract import is_label_row
-from xjax.score.heads.frozen import Frozen
+from xjax.score.heads.contract import Frozen, is_label_row
 from xjax.score.heads.kahan import PLACE, kahan_places
 from xjax.train.fused_rows import FusedRows
 from xjax.train.parameters import by_path, from_paths

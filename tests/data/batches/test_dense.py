@@ -264,7 +264,7 @@ def test_leaving_python_in_mid_epoch_is_quiet():
   program = """
 import numpy as np
 from xjax.core.types import Ragged
-from xjax.data.pipeline import TrainBatches
+from xjax.data.batches.dense import TrainBatches
 rows = Ragged.of([[1, 2]] * 40)
 iterator = iter(TrainBatches(
   rows, rows, batch_size=4, buckets=(4,), seed=0).dataset())

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from tests.fixtures.xc_writers import write_xc, write_xc_scores
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.formats.xc_files import (
   XcFile,
   read_xc,
   read_xc_scores,
-  write_xc,
-  write_xc_scores,
 )
 
 CANONICAL = {

@@ -5,14 +5,13 @@ import gzip
 import numpy as np
 import pytest
 
+from tests.fixtures.xc_writers import write_inv_prop, write_pairs
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.formats.xc_files import (
   among,
   read_inv_prop,
   read_pairs,
-  write_inv_prop,
-  write_pairs,
 )
 
 

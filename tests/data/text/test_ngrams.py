@@ -7,14 +7,15 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
 from xjax.data.config import TfidfConfig
-from xjax.data.text.tfidf import frequent_ngrams, ngrams, split_words
+from xjax.data.text.tfidf import frequent_ngrams, ngrams
+from xjax.data.text.words import split_terms
 
 THEIRS = CountVectorizer().build_analyzer()
 
 
 @given(st.text(max_size=20) | st.text('aB1_ é-.\u0301İ', max_size=20))
 def test_words_as_scikit_learn_has_them(text):
-  assert split_words(text) == THEIRS(text)
+  assert split_terms(text) == THEIRS(text)
 
 
 @given(st.lists(st.sampled_from(['aa', 'bb', 'cc'])), st.integers(1, 5))
@@ -27,7 +28,7 @@ def counted(texts, config):
   """frequent_ngrams, by a dictionary of all there are."""
   totals, documents, firsts = Counter(), Counter(), {}
   for row, text in enumerate(texts):
-    words = split_words(text, config.first_words)
+    words = split_terms(text, config.first_words)
     for n in range(config.min_ngram, config.max_ngram + 1):
       found = list(ngrams(words, n))
       totals.update(found)

@@ -279,7 +279,7 @@ def test_absent_files(tmp_path):
 def test_processes_started_meanwhile_are_quiet():
   program = """
 import os
-from xjax.data.subwords import Subwords, _first_words
+from xjax.data.text.subwords import Subwords, _first_words
 tokenizer = Subwords.fit(['a b'])
 tokenizer.encode_all(['a b'] * 99)
 import subprocess, sys

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from xjax.core.errors import DataError
-from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.data.formats.xc_files import (
-  XcFile,
+from tests.fixtures.xc_writers import (
   write_inv_prop,
   write_pairs,
   write_xc,
   write_xc_scores,
+)
+from xjax.core.errors import DataError
+from xjax.core.types import PAD, Ragged, ScoreKind
+from xjax.data.formats.xc_files import (
+  XcFile,
 )
 from xjax.judge.files.judged import JudgeFiles, read_judged
 from xjax.judge.predictions import Lists, Predictions

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from tests.fixtures.xc_writers import write_pairs, write_xc_scores as text
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
-from xjax.data.formats.xc_files import write_pairs, write_xc_scores as text
 from xjax.judge.files.judged import JudgeFiles, read_judged
 from xjax.judge.files.rows import LabelRows, cut_length, without_pairs
 from xjax.judge.predictions import Lists

@@ -13,7 +13,7 @@ from xjax.judge.metrics.documents import (
   PSnDCGOfMeans,
 )
 from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.ranking import Ranked, Weights
+from xjax.judge.metrics.ranking import RankedLists, Weights
 
 WEIGHTS = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
 IDS = np.array([[1, 0, 4], [3, PAD, PAD], [2, 1, 0], [0, 1, 2]], np.int32)
@@ -26,7 +26,7 @@ LOG3 = math.log2(3)
 def terms(ids=IDS, gold=GOLD, weights=WEIGHTS, ks=(1, 3)):
   with exact():
     whole = np.ones(len(ids), bool)
-    lists = Ranked.of(ids, gold, whole, ks, Weights(weights))
+    lists = RankedLists.of(ids, gold, whole, ks, Weights(weights))
     found = {
       'w-hits': lists.weighed_hits_BJ,
       'w-best': lists.weighed_best_BJ,
@@ -111,7 +111,7 @@ def test_the_best_of_much_gold(width):
 
 def test_weights_of_labels():
   with exact():
-    lists = Ranked.of(IDS, GOLD, np.ones(4, bool), (1,), Weights(WEIGHTS))
+    lists = RankedLists.of(IDS, GOLD, np.ones(4, bool), (1,), Weights(WEIGHTS))
     found = np.asarray(lists.weights_of(jnp.asarray(IDS)))
   assert found.tolist()[:2] == [[2, 1, 16], [8, 0, 0]]
   assert found.dtype == np.float64

@@ -1,11 +1,10 @@
 import math
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.score.encoders.activation import activated, activated_product
+from xjax.score.encoders.bert import activated
 from xjax.score.pretrained.architecture import Activation
 
 X = np.linspace(-8, 8, 41).astype(np.float32)
@@ -32,22 +31,3 @@ def test_by_definition(kind, by_hand):
   np.testing.assert_allclose(
     activated(jnp.asarray(X), kind), expected, atol=1e-6
   )
-
-
-@pytest.mark.parametrize('kind', Activation)
-def test_gradient_of_a_product(kind):
-  """As JAX finds it of the same, step by step."""
-  rng = np.random.default_rng(0)
-  shapes = (2, 3, 5), (5,), (5, 4), (2, 3, 4)
-  *given, direction = (
-    jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes
-  )
-
-  def plain(x, bias, kernel):
-    return activated(x + bias, kind) @ kernel
-
-  out_, pull_ = jax.vjp(plain, *given)
-  out, pull = jax.vjp(lambda *given: activated_product(*given, kind), *given)
-  pairs = zip([out, *pull(direction)], [out_, *pull_(direction)], strict=True)
-  for a, b in pairs:
-    np.testing.assert_allclose(a, b, atol=1e-5)

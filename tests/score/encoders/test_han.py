@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.fixtures.collectives import compiled_collectives
 from xjax.core.mesh import DATA, LABEL, put_batch
 from xjax.core.types import PAD, Batch
 from xjax.losses.bce import bce
-from xjax.plan.collectives import compiled_collectives
 from xjax.score.encoders.han import HANConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.ova import OneVsAllConfig

@@ -4,7 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.score.encoders.layers import EmbeddingConfig, WordEmbedding, dropout
+from xjax.score.encoders.layers import (
+  EmbeddingConfig,
+  Norm,
+  WordEmbedding,
+  dropout,
+)
 
 
 def drawn(seed):
@@ -57,3 +62,33 @@ def test_embedding_drops_channels_and_words():
   config.dropout, config.word_dropout = 0.0, 0.4
   zero = np.asarray(embedding(tokens_TB, jnp.float32, drawn(0))) == 0
   assert (zero == zero[..., :1]).all() and 0.2 < zero.mean() < 0.6
+
+
+def normed(x, norm):
+  """By the definition."""
+  centred = x - x.mean(2, keepdims=True)
+  variance = (centred**2).mean(2, keepdims=True)
+  out = centred / (variance + norm.eps) ** 0.5
+  return out * np.asarray(norm.scale[...]) + np.asarray(norm.bias[...])
+
+
+def random_norm():
+  norm, rng = Norm(8, 1e-3), np.random.default_rng(0)
+  norm.scale[...], norm.bias[...] = rng.normal(size=(2, 8)).astype(np.float32)
+  return norm, rng.normal(size=(2, 3, 8))
+
+
+def test_norm_by_definition():
+  norm, x = random_norm()
+  out = norm(jnp.asarray(x, jnp.float32))
+  np.testing.assert_allclose(out, normed(x, norm), atol=2e-6)
+
+
+def test_sixteen_bits_are_normed_in_32():
+  """Around 300 bfloat16 can tell even numbers apart, and little more."""
+  norm, x = random_norm()
+  x = jnp.asarray(300 + np.round(4 * x), jnp.bfloat16)
+  out = norm(x)
+  assert out.dtype == jnp.bfloat16
+  expected = normed(np.asarray(x, np.float64), norm)
+  np.testing.assert_allclose(out.astype(np.float32), expected, atol=0.02)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import DATA, LABEL, LABEL_MULTIPLE
-from xjax.score.heads import first_rows as first
+from xjax.score.heads import ova as first
 from xjax.score.heads.storage import Storage, weights
 
 ROWS, D = 2 * LABEL_MULTIPLE, 4

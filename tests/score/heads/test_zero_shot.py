@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from xjax.core.mesh import MeshConfig, make_mesh, padded_labels
-from xjax.score.heads.contract import TokenFeatures
-from xjax.score.heads.frozen import Frozen
+from xjax.score.heads.contract import Frozen, TokenFeatures
 from xjax.score.heads.zero_shot import ZeroShot
 
 D, E, L = 6, 4, 300

@@ -6,8 +6,8 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from xjax.score.linear.config import Loss
 from xjax.score.linear.dual import WIDTH, Solver, Workspace, solve_block
+from xjax.score.linear.problem import Loss
 
 N, D = 150, 40
 WIDTHS = [1, 5, WIDTH]

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import sparse
 
-from xjax.score.linear.preconditioner import make_preconditioner
+from xjax.score.linear.descent import make_preconditioner
 from xjax.score.linear.tiles import tiles_of
 
 RNG = np.random.default_rng(0)

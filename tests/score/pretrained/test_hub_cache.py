@@ -1,7 +1,11 @@
+import importlib.util
+import pathlib
+
+from huggingface_hub import constants
 import pytest
 
 from xjax.core.errors import DataError
-from xjax.score.pretrained.hub_cache import cache_folder, find_model
+from xjax.score.pretrained.model_folder import find_model
 
 COMMIT = 'c' * 40
 
@@ -13,7 +17,16 @@ def cache(tmp_path, monkeypatch):
   folder = tmp_path / 'cache'
   monkeypatch.setenv('HF_HUB_CACHE', str(folder))
   monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(folder))
   return folder
+
+
+def cache_folder() -> pathlib.Path:
+  """Where a run begun now looks."""
+  spec = importlib.util.find_spec('huggingface_hub.constants')
+  anew = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(anew)
+  return pathlib.Path(anew.HF_HUB_CACHE)
 
 
 def put(cache, name, commit=COMMIT):

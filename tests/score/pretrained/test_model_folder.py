@@ -1,6 +1,7 @@
 import json
 import pathlib
 
+from huggingface_hub import constants
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -94,7 +95,7 @@ def test_a_snapshot_of_the_cache_is_links_to_blobs(tmp_path, monkeypatch):
     file.rename(model / 'blobs' / str(number))
     link = pathlib.Path('..', '..', 'blobs', str(number))
     (snapshot / file.name).symlink_to(link)
-  monkeypatch.setenv('HF_HUB_CACHE', str(tmp_path / 'hub'))
+  monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(tmp_path / 'hub'))
   monkeypatch.chdir(tmp_path)
   assert same(ModelFolder.at('org/name').parameters(), params_of())
 

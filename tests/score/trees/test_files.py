@@ -6,8 +6,8 @@ import pytest
 from xjax.core.errors import DataError
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.classifiers import Classifiers
-from xjax.score.trees.build import complete_tree
-from xjax.score.trees.files import load_tree, save_tree
+from xjax.score.trees.complete import complete_tree
+from xjax.score.trees.label_tree import load_tree, save_tree
 
 
 @pytest.fixture(scope='module')

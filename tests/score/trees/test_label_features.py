@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 
 from xjax.core.types import Ragged
-from xjax.score.trees import label_features
-from xjax.score.trees.label_features import pifa, strongest
+from xjax.score.trees import clusters
+from xjax.score.trees.clusters import pifa, strongest
 
 N, D, L = 12, 7, 5
 EMPTY = 2
@@ -49,7 +49,7 @@ def test_sums_of_documents_by_their_length(data):
 def test_some_labels_at_a_time_are_all_at_once(data, lengths, monkeypatch):
   rows, gold, _ = data
   whole = strongest(pifa(rows, gold, L, lengths), 2)
-  monkeypatch.setattr(label_features, '_CHUNK', 2)
+  monkeypatch.setattr(clusters, '_ENTRIES', 5)
   found = pifa(rows, gold, L, lengths, 2)
   np.testing.assert_array_equal(found.toarray(), whole.toarray())
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError
-from xjax.score.trees.build import complete_tree
+from xjax.score.trees.complete import complete_tree
 from xjax.score.trees.label_tree import NO_LABEL, LabelTree
 from xjax.score.trees.segments import segments
 

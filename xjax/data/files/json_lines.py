@@ -73,56 +73,115 @@ def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
   return paths[0]
 
 
-def read_lines(
-  file: BinaryIO, name: str, faults: Faults
-) -> Iterator[tuple[int, bytes]]:
-  """Yields the line number and bytes of each line that is not blank.
+@contextlib.contextmanager
+def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
+  """Opens a file, through gzip where its first bytes say so.
 
-  What stops a file from being read further (a damaged gzip stream, UTF-16) is
-  noted as one fault at the line where it happens; it is fatal, since nobody
-  knows how much lies beyond it.
+  Args:
+    path: the file.
+    named: whether its name must end in .gz where it is gzipped, and only there.
+
+  Raises:
+    Fault: it cannot be opened, or its name and content disagree.
   """
+  with contextlib.ExitStack() as stack:
+    try:
+      file = stack.enter_context(path.open('rb'))
+      zipped = file.read(2) == GZIP_MAGIC
+      file.seek(0)
+    except OSError as error:
+      raise Fault(f'cannot be read: {error.strerror}') from error
+    if named and zipped != (path.suffix == '.gz'):
+      raise Fault(
+        'gzipped, so its name must end in .gz'
+        if zipped
+        else 'not a gzip file, though its name ends in .gz'
+      )
+    if zipped:
+      file = stack.enter_context(gzip.GzipFile(fileobj=file))
+    yield file
 
-  def stop(line: int, what: str) -> None:
-    faults.add(name, line, what, fatal=True)
 
+@contextlib.contextmanager
+def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
+  """Opens a file, through gzip where its first bytes say so.
+
+  Raises:
+    DataError: it cannot be opened.
+  """
+  with contextlib.ExitStack() as stack:
+    try:
+      file = stack.enter_context(open_lines(pathlib.Path(path), named=False))
+    except Fault as fault:
+      raise DataError(f'{path}: {fault}') from fault
+    yield file
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+  """Yields number, from 1, and bytes of each line, without a UTF-8 mark.
+
+  Raises:
+    Fault: what stops the file from being read further (a damaged gzip stream,
+      UTF-16), at the line where it happens.
+  """
   number = 0
   try:
     for number, line in enumerate(file, 1):
       if number == 1:
         line = line.removeprefix(UTF8_MARK)
         if line.startswith(UTF16_MARKS):
-          stop(1, 'UTF-16 text: save the file as UTF-8')
-          return
-      line = line.strip(b' \t\r\n')
-      if line:
-        yield number, line
-  except EOFError:
-    stop(number + 1, 'the gzip file is cut short: get it anew')
+          raise Fault('UTF-16 text: save the file as UTF-8')
+      yield number, line
+  except EOFError as error:
+    what = 'the gzip file is cut short: get it anew'
+    raise Fault(what, number + 1) from error
   except (OSError, zlib.error) as error:
-    stop(number + 1, f'the file is damaged: {error}')
+    raise Fault(f'the file is damaged: {error}', number + 1) from error
 
 
-@contextlib.contextmanager
-def open_lines(path: pathlib.Path) -> Iterator[BinaryIO]:
-  """Opens a file, through gzip where its name ends in .gz.
+def numbered_lines(
+  file: BinaryIO, path: str | os.PathLike
+) -> Iterator[tuple[int, bytes]]:
+  """Yields number, from 1, and bytes of each line, without its end.
+
+  Blank lines count: where a row is a document, one may have nothing in it.
 
   Raises:
-    Fault: it cannot be opened, or its name and content disagree.
+    DataError: the file is damaged or UTF-16; the message names the line.
   """
   try:
-    with path.open('rb') as file:
-      zipped = file.read(2) == GZIP_MAGIC
-  except OSError as error:
-    raise Fault(f'cannot be read: {error.strerror}') from error
-  if zipped != (path.suffix == '.gz'):
-    raise Fault(
-      'gzipped, so its name must end in .gz'
-      if zipped
-      else 'not a gzip file, though its name ends in .gz'
-    )
-  with gzip.open(path) if zipped else path.open('rb') as file:
-    yield file
+    for number, line in _lines(file):
+      yield number, line.rstrip(b'\r\n')
+  except Fault as fault:
+    raise DataError(f'{path}:{fault.line}: {fault}') from fault
+
+
+def read_lines(
+  file: BinaryIO, name: str, faults: Faults
+) -> Iterator[tuple[int, bytes]]:
+  """Yields the line number and bytes of each line that is not blank.
+
+  What stops a file from being read further is noted as one fault; it is fatal,
+  since nobody knows how much lies beyond it.
+  """
+  try:
+    for number, line in _lines(file):
+      if line := line.strip(b' \t\r\n'):
+        yield number, line
+  except Fault as fault:
+    faults.add(name, fault.line, str(fault), fatal=True)
+
+
+def lines_of(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, bytes]]:
+  """Yields number and bytes of each line that is not blank, as read_lines.
+
+  A file that cannot be opened is noted as one fatal fault.
+  """
+  try:
+    with open_lines(path) as file:
+      yield from read_lines(file, str(path), faults)
+  except Fault as fault:
+    faults.add(path, None, str(fault), fatal=True)
 
 
 def read_rows(
@@ -149,6 +208,21 @@ def parse_rows(
     yield number, row
 
 
+def decoded(data: bytes) -> str:
+  """The text of some bytes.
+
+  Raises:
+    Fault: they are not UTF-8.
+  """
+  try:
+    return data.decode('utf-8')
+  except UnicodeDecodeError as error:
+    raise Fault(
+      f'not UTF-8: {error.reason} at byte {error.start + 1}',
+      1 + data.count(b'\n', 0, error.start),
+    ) from error
+
+
 def parse_object(text: bytes | str) -> dict[str, Any]:
   """Reads one JSON object, strictly.
 
@@ -158,17 +232,12 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
   """
   try:
     if isinstance(text, bytes):
-      text = text.decode('utf-8')
+      text = decoded(text)
     row = json.loads(
       text, object_pairs_hook=_unique, parse_constant=_no_constant
     )
   except Fault:
     raise
-  except UnicodeDecodeError as error:
-    raise Fault(
-      f'not UTF-8: {error.reason} at byte {error.start + 1}',
-      1 + error.object.count(b'\n', 0, error.start),
-    ) from error
   except json.JSONDecodeError as error:
     raise Fault(
       f'not JSON: {error.msg} at column {error.colno}', error.lineno
@@ -303,50 +372,3 @@ class Fields:
       return self.row[name]
     self.faults.append(f'{name} is {_kind(self.row[name])}, not a list')
     return ()
-
-
-@contextlib.contextmanager
-def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
-  """Opens a file, through gzip where its first bytes say so.
-
-  Raises:
-    DataError: it cannot be opened.
-  """
-  with contextlib.ExitStack() as stack:
-    try:
-      file = stack.enter_context(pathlib.Path(path).open('rb'))
-      zipped = file.read(2) == GZIP_MAGIC
-      file.seek(0)
-    except OSError as error:
-      raise DataError(f'{path}: cannot be read: {error.strerror}') from error
-    if zipped:
-      file = stack.enter_context(gzip.GzipFile(fileobj=file))
-    yield file
-
-
-def numbered_lines(
-  file: BinaryIO, path: str | os.PathLike
-) -> Iterator[tuple[int, bytes]]:
-  """Yields number, from 1, and bytes of each line, without its end.
-
-  Blank lines count: where a row is a document, one may have nothing in it.
-
-  Raises:
-    DataError: the file is damaged or UTF-16; the message names the line.
-  """
-  number = 0
-  try:
-    for number, line in enumerate(file, 1):
-      if number == 1:
-        line = line.removeprefix(UTF8_MARK)
-        if line.startswith(UTF16_MARKS):
-          raise DataError(f'{path}:1: UTF-16 text: save the file as UTF-8')
-      yield number, line.rstrip(b'\r\n')
-  except EOFError as error:
-    raise DataError(
-      f'{path}:{number + 1}: the gzip file is cut short: get it anew'
-    ) from error
-  except (OSError, zlib.error) as error:
-    raise DataError(
-      f'{path}:{number + 1}: the file is damaged: {error}'
-    ) from error

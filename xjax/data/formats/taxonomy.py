@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 
 from xjax.data.files.faults import Fault, Faults
-from xjax.data.files.json_lines import Fields, open_lines, read_lines
+from xjax.data.files.json_lines import Fields, decoded, lines_of
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.schema import Label
 
@@ -60,12 +60,8 @@ def read_taxonomy(path: pathlib.Path, faults: Faults) -> Descriptors:
   """
   before = faults.count
   draft = _Draft(path, faults)
-  try:
-    with open_lines(path) as file:
-      for number, line in read_lines(file, str(path), faults):
-        draft.add(line, number)
-  except Fault as fault:
-    faults.add(path, None, str(fault), fatal=True)
+  for number, line in lines_of(path, faults):
+    draft.add(line, number)
   if not draft.parents:
     faults.add_empty(path, 'label', before)
   described = draft.described(complete=faults.count == before)
@@ -89,10 +85,9 @@ class _Draft:
   def add(self, line: bytes, number: int) -> None:
     """Adds a line `parent<TAB>child<TAB>child...`."""
     try:
-      names = line.decode('utf-8').split('\t')
-    except UnicodeDecodeError as error:
-      what = f'not UTF-8: {error.reason} at byte {error.start + 1}'
-      self._faults.add(self._path, number, what)
+      names = decoded(line).split('\t')
+    except Fault as fault:
+      self._faults.add(self._path, number, str(fault))
       return
     fields = Fields({})
     parent, *children = [

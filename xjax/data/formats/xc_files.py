@@ -4,20 +4,16 @@ A feature file has a header `N D L` and a row per document,
 `label,label feature:value feature:value`; a row that starts with a space has no
 labels. Without a header it is a LIBSVM multilabel file. A label file has a
 header `N L` and rows `label:1.0 label:1.0`; with scores in place of the ones it
-is a score file. All are counted from 0, may be gzipped, and are written back as
-they were read.
+is a score file. All are counted from 0, and may be gzipped.
 """
 
-from collections.abc import Iterable, Iterator
 import dataclasses
-import gzip
 import math
 import os
 
 import numpy as np
 from scipy import sparse
 
-from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.files.json_lines import numbered_lines, open_text
@@ -117,75 +113,6 @@ def _ascending(rows: Ragged) -> Ragged:
   return Ragged(rows.indptr, rows.values[np.lexsort((rows.values, row))])
 
 
-def write_xc(path: str | os.PathLike, xc: XcFile) -> None:
-  """Writes a feature or label file that read_xc reads as the same.
-
-  Values have six decimals, as those of the repository, where this keeps them
-  exact, else as many digits as that takes.
-
-  Args:
-    path: the file; gzipped if its name ends in .gz.
-    xc: what to write.
-  """
-  if xc.features is None:
-    ones = np.ones(len(xc.gold.values))
-    shape = (len(xc.gold), xc.n_labels)
-    write_xc_scores(
-      path, sparse.csr_array((ones, xc.gold.values, xc.gold.indptr), shape)
-    )
-    return
-  n, d = xc.features.shape
-  gold = (','.join(map(str, labels.tolist())) for labels in xc.gold)
-  entries = _entries(xc.features)
-  rows = (
-    f'{labels} {row}' if row else labels for labels, row in zip(gold, entries)
-  )
-  header = [f'{n} {d} {xc.n_labels}'] if xc.header else []
-  write_lines(path, header, rows)
-
-
-def write_xc_scores(path: str | os.PathLike, scores: sparse.csr_array) -> None:
-  """Writes a score file that read_xc_scores reads as the same.
-
-  Args:
-    path: the file; gzipped if its name ends in .gz.
-    scores: float [N, L]; rows keep their order.
-  """
-  n, n_labels = scores.shape
-  write_lines(path, [f'{n} {n_labels}'], _entries(scores, exact=True))
-
-
-def _entries(matrix: sparse.csr_array, exact: bool = False) -> Iterator[str]:
-  values = matrix.data
-  if exact or not _six_decimals(values):
-    spell = '{}:{!s}'.format  # the shortest text that is read as the same
-  else:
-    spell = '{}:{:.6f}'.format
-  for start, end in zip(matrix.indptr, matrix.indptr[1:]):
-    indices = matrix.indices[start:end].tolist()
-    yield ' '.join(map(spell, indices, values[start:end]))
-
-
-def _six_decimals(values: np.ndarray) -> bool:
-  """Whether float32 values are the same when written so."""
-  rounded = np.round(values.astype(np.float64), 6).astype(np.float32)
-  return np.array_equal(rounded, values)
-
-
-def write_lines(
-  path: str | os.PathLike, header: list[str], rows: Iterable[str]
-) -> None:
-  """Writes a header and rows, a line each; gzipped if path ends in .gz."""
-  with atomic_write(path, 'wb') as file:
-    zipped = os.fspath(path).endswith('.gz')
-    # Without a name and a time: the same bytes for the same rows.
-    out = gzip.GzipFile('', 'wb', fileobj=file, mtime=0) if zipped else file
-    out.writelines(f'{line}\n'.encode() for line in header)
-    out.writelines(f'{row}\n'.encode() for row in rows)
-    if zipped:
-      out.close()
-
-
 def read_pairs(
   path: str | os.PathLike, n_docs: int, n_labels: int
 ) -> np.ndarray:
@@ -223,16 +150,6 @@ def read_pairs(
 
 def _is_count(token: bytes) -> bool:
   return token.isdigit() and len(token) < 19
-
-
-def write_pairs(path: str | os.PathLike, pairs: np.ndarray) -> None:
-  """Writes a filter that read_pairs reads as the same.
-
-  Args:
-    path: the file; gzipped if its name ends in .gz.
-    pairs: integers [pairs, 2], document and label.
-  """
-  write_lines(path, [], (f'{doc} {label}' for doc, label in pairs.tolist()))
 
 
 def among(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
@@ -289,8 +206,3 @@ def _weight(line: bytes, where: str) -> float:
     shown = line[:30].decode('utf-8', 'backslashreplace')
     raise DataError(f'{where}: {shown!a} is no positive number')
   return weight
-
-
-def write_inv_prop(path: str | os.PathLike, weights: np.ndarray) -> None:
-  """Writes inverse propensities, float64 [L], as read_inv_prop reads them."""
-  write_lines(path, [], map(repr, weights.tolist()))

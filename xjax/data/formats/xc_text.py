@@ -11,14 +11,13 @@ import dataclasses
 import pathlib
 
 from xjax.core.errors import DataError
-from xjax.data.files.faults import Fault, Faults
+from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import (
   Fields,
   find_files,
   find_folder,
+  lines_of,
   only_file,
-  open_lines,
-  read_lines,
   read_rows,
 )
 from xjax.data.formats.contract import DataConfig
@@ -184,15 +183,11 @@ def _titles(path: pathlib.Path, faults: Faults) -> dict[int, Label]:
 def _names(path: pathlib.Path, faults: Faults) -> dict[int, Label]:
   """Line -> label of a Y.txt."""
   found, before = {}, faults.count
-  try:
-    with open_lines(path) as file:
-      for number, line in read_lines(file, str(path), faults):
-        id_, name = str(number - 1), line.decode('utf-8', 'replace')
-        if '\ufffd' in name:
-          faults.add(path, number, 'not UTF-8')
-        found[number] = Label(id_, name)
-  except Fault as fault:
-    faults.add(path, None, str(fault), fatal=True)
+  for number, line in lines_of(path, faults):
+    id_, name = str(number - 1), line.decode('utf-8', 'replace')
+    if '\ufffd' in name:
+      faults.add(path, number, 'not UTF-8')
+    found[number] = Label(id_, name)
   if not found:
     faults.add_empty(path, 'label', before)
   return found

@@ -9,7 +9,6 @@ import hashlib
 import itertools
 import json
 import os
-import re
 
 import numpy as np
 from scipy import sparse
@@ -21,16 +20,9 @@ from xjax.core.errors import DAMAGE, DataError
 from xjax.core.progress import Progress, progress
 from xjax.core.texts import Texts
 from xjax.data.config import TfidfConfig
+from xjax.data.text.words import split_terms
 
-# As scikit-learn's TfidfVectorizer has it, but without stepping back.
-_WORD = re.compile(r'\w\w++')
 _RARE = -1
-
-
-def split_words(text: str, first_words: int = 0) -> list[str]:
-  """The words of a text, of which the first are wanted; 0: all."""
-  words = _WORD.findall(text.lower())
-  return words[:first_words] if first_words else words
 
 
 def ngrams(words: Sequence[str], n: int) -> Iterable[str]:
@@ -109,7 +101,7 @@ class _Corpus:
     known.default_factory = known.__len__
     ids, ends = array('i'), array('q')
     for text in progress(texts, 'words of train'):
-      ids.extend(map(known.__getitem__, split_words(text, first_words)))
+      ids.extend(map(known.__getitem__, split_terms(text, first_words)))
       ends.append(len(ids))
     ends = np.asarray(ends, np.int64)
     docs = np.repeat(
@@ -263,7 +255,7 @@ class Tfidf:
 
   def _terms(self, text: str) -> Iterable[str]:
     """All n-grams of a text."""
-    words = split_words(text, self.config.first_words)
+    words = split_terms(text, self.config.first_words)
     sizes = range(self.config.min_ngram, self.config.max_ngram + 1)
     return itertools.chain.from_iterable(ngrams(words, n) for n in sizes)
 

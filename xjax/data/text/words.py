@@ -52,15 +52,31 @@ _WORD = re.compile(rf'[^\W_]+(?:(?![\x00-\u02ff])[{_marks()}]+[^\W_]*)*')
 _DIGIT = re.compile(r'\d')
 
 
-def split_words(text: str) -> list[str]:
-  """The words of a text, in order."""
+# As scikit-learn's TfidfVectorizer has it, but without stepping back.
+_TERM = re.compile(r'\w\w++')
+
+
+def split_words(text: str, keep_digits: bool = False) -> list[str]:
+  """The words of a text, in order; keep_digits: with digits as they are."""
   text = unicodedata.normalize('NFC', text.lower())
+  if keep_digits:
+    return [text[start:end] for start, end in _find_words(text)]
   return _WORD.findall(_DIGIT.sub('D', text))
 
 
-def find_words(text: str) -> list[tuple[int, int]]:
+def _find_words(text: str) -> list[tuple[int, int]]:
   """[start, end) of the words of a text in lower case and NFC, in order."""
   return [found.span() for found in _WORD.finditer(_DIGIT.sub('D', text))]
+
+
+def split_terms(text: str, first_words: int = 0) -> list[str]:
+  """The words that TF-IDF counts; first_words: of which the first, 0: all.
+
+  They are runs of at least two letters, digits or underscores, in lower case;
+  unlike split_words, digits and composition stay as they are.
+  """
+  terms = _TERM.findall(text.lower())
+  return terms[:first_words] if first_words else terms
 
 
 def has_letters(name: str) -> bool:
@@ -203,7 +219,7 @@ def word_spans(text: str) -> list[tuple[int, int]]:
   lower = text.lower()
   # Lower case never takes characters away: as many are the same ones.
   if len(lower) == len(text) and unicodedata.is_normalized('NFC', lower):
-    return find_words(lower)
+    return _find_words(lower)
   origin = [at for at, char in enumerate(text) for _ in char.lower()]
   composed, starts, ends = [], [], []
   for first, last in itertools.pairwise(_cuts(lower)):
@@ -211,7 +227,7 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     composed.append(piece)
     starts += [origin[first]] * len(piece)
     ends += [origin[last - 1] + 1] * len(piece)
-  spans = find_words(''.join(composed))
+  spans = _find_words(''.join(composed))
   return [(starts[start], ends[end - 1]) for start, end in spans]
 
 

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float
 import numpy as np
 
 from xjax.core.errors import ConfigError
-from xjax.judge.metrics.ranking import Ranked
+from xjax.judge.metrics.ranking import RankedLists
 
 # Sums of documents: all of them, those with gold, and their gold labels.
 DOCUMENTS, WITH_GOLD, GOLD = 'documents', 'documents with gold', 'gold'
@@ -82,6 +82,10 @@ class Needs(enum.Enum):
   SIMILARITY = 'vectors of labels'
 
 
+# Given by a user alone, where they are asked for.
+OF_A_USER = Needs.RANK_WEIGHTS, Needs.SIMILARITY
+
+
 @dataclasses.dataclass(frozen=True)
 class Protocol:
   """The conventions of one tool.
@@ -119,12 +123,7 @@ class Protocol:
   @property
   def kinds(self) -> tuple[str, ...]:
     """The metrics that it prints."""
-    own = (
-      kind
-      for metric in metrics()
-      if self.name in metric.protocols
-      for kind in metric.kinds()
-    )
+    own = kinds_where(lambda metric: self.name in metric.protocols)
     return tuple(dict.fromkeys((*self.printed, *own)))
 
   def prints(self, metric: str) -> bool:
@@ -134,15 +133,9 @@ class Protocol:
   @property
   def simple_kinds(self) -> tuple[str, ...]:
     """Those that predictions alone tell: no file of a user, no other split."""
-    needy = {
-      *kinds_that_need(Needs.RANK_WEIGHTS),
-      *kinds_that_need(Needs.SIMILARITY),
-    }
-    return tuple(
-      kind
-      for kind in self.kinds
-      if kind not in needy and not kind.endswith(TUNED)
-    )
+    needy = kinds_where(lambda metric: metric.needs in OF_A_USER)
+    every = (kind for kind in self.kinds if kind not in needy)
+    return tuple(kind for kind in every if not kind.endswith(TUNED))
 
 
 TUNED = '-tuned'  # ends the names of metrics at a threshold tuned on dev
@@ -230,19 +223,26 @@ class Metric:
     return over / under
 
   def sums(self) -> dict[str, Callable[[Any], Any]]:
-    """Its own sums by name; one inherited function is one sum of all heirs."""
-    found = {self.sum_of(type(self).over): self.over}
+    """Its own sums by name."""
+    found = {self.sum_of('over'): self.over}
     if type(self).under is not None:
-      found[self.sum_of(type(self).under)] = self.under
+      found[self.sum_of('under')] = self.under
     return found
 
-  def sum_of(self, function: Callable[..., Any]) -> str:
-    """The name of the sum of a function of this class."""
+  def sum_of(self, part: str) -> str:
+    """The name of the sum of `over` or `under`.
+
+    Classes whose body says `over = Other.over` share the sum with Other, and
+    its name; what is inherited may depend on the heir and is a sum of its own.
+    """
+    owner = type(self)
+    shared = vars(owner).get(part)
+    name = shared.__qualname__ if shared else f'{owner.__qualname__}.{part}'
+    module = (shared or owner).__module__
+    prefix = '' if module.startswith('xjax.') else f'{module}.'
     fields = dataclasses.asdict(self).items()
-    values = ''.join(f'[{name}={value}]' for name, value in fields)
-    module = function.__module__
-    ours = module.startswith('xjax.')
-    return f'{"" if ours else f"{module}."}{function.__qualname__}{values}'
+    values = ''.join(f'[{field}={value}]' for field, value in fields)
+    return f'{prefix}{name}{values}'
 
 
 class DocumentMetric(Metric):
@@ -267,18 +267,18 @@ class DocumentMetric(Metric):
     """
     raise NotImplementedError(f'{type(self).__name__}.from_lists')
 
-  def known(self, lists: Ranked) -> Bool[Array, ' B'] | Bool[Array, 'B J']:
+  def known(self, lists: RankedLists) -> Bool[Array, ' B'] | Bool[Array, 'B J']:
     """Whether the lists are deep enough; as `over` is."""
     return lists.known_BJ if self.has_cut_off() else lists.complete_B
 
   def measures(self, protocol: Protocol, at: 'At') -> Iterator['Measure']:
     """Yields it at every cut-off."""
     documents = WITH_GOLD if protocol.skip_without_gold else DOCUMENTS
-    under = type(self).under
     for k in at.ks if self.has_cut_off() else (0,):
       end = f'@{k}' if k else ''
-      below = documents if under is None else f'{self.sum_of(under)}{end}'
-      over = f'{self.sum_of(type(self).over)}{end}'
+      is_mean = type(self).under is None
+      below = documents if is_mean else f'{self.sum_of("under")}{end}'
+      over = f'{self.sum_of("over")}{end}'
       if not k or k >= self.least_k:
         name = self.label.replace(AT_K, end)
         yield Measure(name, self, over, (below,), k)
@@ -335,7 +335,7 @@ class LabelMetric(Metric):
   def below(self, protocol: Protocol, end: str, k: int) -> tuple[str, ...]:
     """The sums below the line, which are added up."""
     if type(self).under is not None:
-      return (f'{self.sum_of(type(self).under)}{end}',)
+      return (f'{self.sum_of("under")}{end}',)
     universe = self.universe(protocol) if k else Universe.ALL
     return (
       {
@@ -347,7 +347,7 @@ class LabelMetric(Metric):
 
   def above(self, end: str) -> str:
     """The sum above the line."""
-    return f'{self.sum_of(type(self).over)}{end}'
+    return f'{self.sum_of("over")}{end}'
 
   def measures(self, protocol: Protocol, at: 'At') -> Iterator['Measure']:
     """Yields it for every set of decisions, and for bins."""
@@ -414,8 +414,13 @@ class Measure:
 
 
 def metrics() -> tuple[type[Metric], ...]:
-  """The metrics of all modules that are imported."""
-  return tuple(cls for cls in _heirs(Metric) if cls.name)
+  """The metrics of all modules that are imported, a user's after ours."""
+  found = (cls for cls in _heirs(Metric) if cls.name)
+  return tuple(sorted(found, key=_is_users))
+
+
+def _is_users(metric: type[Metric]) -> bool:
+  return not metric.__module__.startswith('xjax.')
 
 
 def _heirs(cls: type[Metric]) -> Iterator[type[Metric]]:
@@ -424,16 +429,15 @@ def _heirs(cls: type[Metric]) -> Iterator[type[Metric]]:
     yield from _heirs(each)
 
 
-def kinds_that_need(what: Needs) -> tuple[str, ...]:
-  """The kinds of metrics that take this."""
-  found = (m.kinds() for m in metrics() if m.needs is what)
+def kinds_where(chosen: Callable[[type[Metric]], bool]) -> tuple[str, ...]:
+  """The kinds of the metrics of which this is true."""
+  found = (metric.kinds() for metric in metrics() if chosen(metric))
   return tuple(dict.fromkeys(kind for kinds in found for kind in kinds))
 
 
 def users_kinds() -> tuple[str, ...]:
   """The kinds of metrics that are not of this library."""
-  found = (m.kinds() for m in metrics() if not m.__module__.startswith('xjax.'))
-  return tuple(dict.fromkeys(kind for kinds in found for kind in kinds))
+  return kinds_where(_is_users)
 
 
 def measures(

@@ -19,7 +19,7 @@ from xjax.judge.metrics.contract import (
   Value,
 )
 from xjax.judge.metrics.diversity import intra_list_diversity
-from xjax.judge.metrics.ranking import Ranked, real_dtype
+from xjax.judge.metrics.ranking import RankedLists, real_dtype
 
 
 def ideal(k: int) -> float:
@@ -32,7 +32,7 @@ class Precision(DocumentMetric):
 
   name = 'P@k'
 
-  def over(self, lists: Ranked) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.hits_BJ
 
   def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
@@ -44,7 +44,7 @@ class Recall(DocumentMetric):
 
   name = 'R@k'
 
-  def over(self, lists: Ranked) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.hits_BJ / lists.some_gold_B1
 
 
@@ -53,7 +53,7 @@ class RecallAtMost(DocumentMetric):
 
   name = 'RP@k'
 
-  def over(self, lists: Ranked) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.hits_BJ / lists.best_hits_BJ
 
 
@@ -62,7 +62,7 @@ class NDCG(DocumentMetric):
 
   name = 'nDCG@k'
 
-  def over(self, lists: Ranked) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.dcg_BJ / lists.ideal_BJ
 
 
@@ -71,12 +71,12 @@ class RPrecision(DocumentMetric):
 
   name = 'R-Precision'
 
-  def over(self, lists: Ranked) -> Float[Array, ' B']:
+  def over(self, lists: RankedLists) -> Float[Array, ' B']:
     among_BK = jnp.arange(lists.hits_BK.shape[1]) < lists.gold_B[:, None]
     found_B = (lists.hits_BK & among_BK).sum(-1)
     return found_B.astype(real_dtype()) / lists.some_gold_B1[:, 0]
 
-  def known(self, lists: Ranked) -> Bool[Array, ' B']:
+  def known(self, lists: RankedLists) -> Bool[Array, ' B']:
     return (lists.listed_B >= lists.gold_B) | lists.complete_B
 
 
@@ -85,7 +85,7 @@ class Hit(DocumentMetric):
 
   name = 'Hit@k'
 
-  def over(self, lists: Ranked) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return (lists.hits_BJ > 0).astype(lists.hits_BJ.dtype)
 
 
@@ -94,126 +94,119 @@ class FullNDCG(DocumentMetric):
 
   name = 'nDCG-full@k'
 
-  def over(self, lists: Ranked) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.dcg_BJ
 
   def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
     return over / (ideal(k) * under)
 
 
-class PSP(DocumentMetric):
+class _Weighed(DocumentMetric):
+  """Labels count their inverse propensities."""
+
+  needs = Needs.PROPENSITIES
+
+
+class PSP(_Weighed):
   """Propensity-scored hits over the most there can be (Jain et al. 2016)."""
 
   name = 'PSP@k'
-  needs = Needs.PROPENSITIES
 
-  def over(self, lists: Ranked) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.weighed_hits_BJ
 
-  def under(self, lists: Ranked) -> Float[Array, 'B J']:
+  def under(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.weighed_best_BJ
 
 
-class RawPSP(DocumentMetric):
+class RawPSP(_Weighed):
   """Propensity-scored hits over k."""
 
   name = 'PSP-raw@k'
-  needs = Needs.PROPENSITIES
   over = PSP.over
-
-  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
-    return over / (k * under)
+  value = Precision.value
 
 
-class PSnDCG(DocumentMetric):
+class PSnDCG(_Weighed):
   """Propensity-scored DCG over the largest there can be (Bhatia et al.)."""
 
   name = 'PSnDCG@k'
-  needs = Needs.PROPENSITIES
 
   def applies(self, protocol: Protocol) -> bool:
     return protocol.psndcg is Ratio.SUMS
 
-  def over(self, lists: Ranked) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.weighed_dcg_BJ
 
-  def under(self, lists: Ranked) -> Float[Array, 'B J']:
+  def under(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.weighed_best_dcg_BJ
 
 
-class PSnDCGOfMeans(DocumentMetric):
+class PSnDCGOfMeans(_Weighed):
   """The same where both sides first divide every document by its ideal DCG."""
 
   name = 'PSnDCG@k'
-  needs = Needs.PROPENSITIES
 
   def applies(self, protocol: Protocol) -> bool:
     return protocol.psndcg is Ratio.MEANS
 
-  def over(self, lists: Ranked) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.weighed_dcg_BJ / lists.ideal_BJ
 
-  def under(self, lists: Ranked) -> Float[Array, 'B J']:
+  def under(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.weighed_best_dcg_BJ / lists.ideal_BJ
 
 
-class FullPSnDCG(DocumentMetric):
+class FullPSnDCG(_Weighed):
   """Propensity-scored DCG over the DCG of a list of k hits."""
 
   name = 'PSnDCG-full@k'
-  needs = Needs.PROPENSITIES
   over = PSnDCG.over
-
-  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
-    return over / (ideal(k) * under)
+  value = FullNDCG.value
 
 
-class NormalPSR(DocumentMetric):
+class NormalPSR(_Weighed):
   """PSR over that of the best list."""
 
   name = 'PSR-norm@k'
-  needs = Needs.PROPENSITIES
 
   def applies(self, protocol: Protocol) -> bool:
     return protocol.psr is Recalled.WEIGHT
 
-  def over(self, lists: Ranked) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.weighed_hits_BJ / lists.gold_weight_B1
 
-  def under(self, lists: Ranked) -> Float[Array, 'B J']:
+  def under(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.weighed_best_BJ / lists.gold_weight_B1
 
 
-class PSR(DocumentMetric):
+class PSR(_Weighed):
   """Propensity-scored hits over the weight of gold."""
 
   name = 'PSR@k'
-  needs = Needs.PROPENSITIES
   applies = NormalPSR.applies
   over = NormalPSR.over
 
 
-class NormalPSRByCount(DocumentMetric):
+class NormalPSRByCount(_Weighed):
   """PSR-norm@k where a document is divided by its number of gold labels."""
 
   name = 'PSR-norm@k'
-  needs = Needs.PROPENSITIES
 
   def applies(self, protocol: Protocol) -> bool:
     return protocol.psr is Recalled.COUNT
 
-  def over(self, lists: Ranked) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.weighed_hits_BJ / lists.some_gold_B1
 
-  def under(self, lists: Ranked) -> Float[Array, 'B J']:
+  def under(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.weighed_best_BJ / lists.some_gold_B1
 
 
-class PSRByCount(DocumentMetric):
+class PSRByCount(_Weighed):
   """PSR@k where a document is divided by its number of gold labels."""
 
   name = 'PSR@k'
-  needs = Needs.PROPENSITIES
   applies = NormalPSRByCount.applies
   over = NormalPSRByCount.over
 
@@ -234,10 +227,10 @@ class Diversity(DocumentMetric):
     found = intra_list_diversity(ids_NK, ks, vectors_LD)
     return np.stack([found[k] for k in ks], axis=1)
 
-  def over(self, lists: Ranked) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.outside[self.name]
 
-  def known(self, lists: Ranked) -> Bool[Array, 'B J']:
+  def known(self, lists: RankedLists) -> Bool[Array, 'B J']:
     return lists.deep_BJ | lists.whole_B[:, None]
 
 
@@ -247,7 +240,7 @@ class Weighted(DocumentMetric):
   name = 'weighted@k'
   needs = Needs.RANK_WEIGHTS
 
-  def over(self, lists: Ranked) -> Float[Array, 'B J']:
+  def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     ranks_LK = jnp.asarray(lists.weights.ranks_LK)
     depth = min(ranks_LK.shape[1], lists.ids_BK.shape[1])
     ids_BK, hits_BK = lists.ids_BK[:, :depth], lists.hits_BK[:, :depth]

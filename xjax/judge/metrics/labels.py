@@ -38,6 +38,10 @@ def f_beta(
   return (1 + square) * correct_L / jnp.where(both_L > 0, both_L, 1)
 
 
+def _f_beta(labels: PerLabel, beta: float = 1.0) -> Float[Array, '*R L']:
+  return f_beta(labels.correct_L, labels.predicted_L, labels.gold_L, beta)
+
+
 class MicroF1AtThreshold(LabelMetric):
   """F1 of all decisions together, from sums that there are anyway."""
 
@@ -63,7 +67,7 @@ class MacroF1AtThreshold(LabelMetric):
   only_correct = True
 
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
-    return f_beta(labels.correct_L, labels.predicted_L, labels.gold_L)
+    return _f_beta(labels)
 
 
 class WeightedF1(LabelMetric):
@@ -73,8 +77,7 @@ class WeightedF1(LabelMetric):
   only_correct = True
 
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
-    counts_L = labels.correct_L, labels.predicted_L, labels.gold_L
-    return f_beta(*counts_L) * labels.gold_L
+    return _f_beta(labels) * labels.gold_L
 
   def below(self, protocol: Protocol, end: str, k: int) -> tuple[str, ...]:
     return (GOLD,)
@@ -128,8 +131,7 @@ class MacroFHalf(_Macro):
   name = 'macro-F0.5@k'
 
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
-    counts_L = labels.correct_L, labels.predicted_L, labels.gold_L
-    return f_beta(*counts_L, 0.5)
+    return _f_beta(labels, 0.5)
 
 
 class MacroFTwo(_Macro):
@@ -138,8 +140,7 @@ class MacroFTwo(_Macro):
   name = 'macro-F2@k'
 
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
-    counts_L = labels.correct_L, labels.predicted_L, labels.gold_L
-    return f_beta(*counts_L, 2.0)
+    return _f_beta(labels, 2.0)
 
 
 class Coverage(LabelMetric):

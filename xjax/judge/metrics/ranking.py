@@ -10,7 +10,7 @@ import functools
 from flax import struct
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 import numpy as np
 
 from xjax.core.types import PAD
@@ -51,7 +51,7 @@ class Weights:
 
 
 @struct.dataclass
-class Ranked:
+class RankedLists:
   """Ranked labels beside the gold ones, as a metric of documents sees them.
 
   With g gold labels, hits(k) of them among the first k of the list, and w the
@@ -88,7 +88,7 @@ class Ranked:
     ks: tuple[int, ...] = (),
     weights: Weights | None = None,
     outside: Mapping[str, jax.Array | np.ndarray] | None = None,
-  ) -> 'Ranked':
+  ) -> 'RankedLists':
     """Compares the lists with gold."""
     ids_BK, gold_BP = jnp.asarray(ids_BK), jnp.asarray(gold_BP)
     return cls(
@@ -104,15 +104,16 @@ class Ranked:
     )
 
   def first(
-    self, values_BK: Float[Array | np.ndarray, 'B K']
+    self, values_BK: Shaped[Array | np.ndarray, 'B K']
   ) -> Float[Array, 'B J']:
     """Sums of the first k values; whole numbers add up exactly."""
     places = jnp.arange(values_BK.shape[1])[:, None]
-    prefix_KJ = (places < jnp.asarray(self.ks)).astype(values_BK.dtype)
+    prefix_KJ = (places < jnp.asarray(self.ks)).astype(real_dtype())
+    values_BK = jnp.asarray(values_BK, real_dtype())
     return jnp.matmul(values_BK, prefix_KJ, precision='highest')
 
   def discounted(
-    self, values_BK: Float[Array | np.ndarray, 'B K']
+    self, values_BK: Shaped[Array | np.ndarray, 'B K']
   ) -> Float[Array, 'B J']:
     """The same of values that count 1 / log2(i + 1) at place i."""
     return self.first(values_BK * discounts(values_BK.shape[1]))
@@ -120,12 +121,12 @@ class Ranked:
   @functools.cached_property
   def hits_BJ(self) -> Float[Array, 'B J']:
     """hits(k)."""
-    return self.first(self.hits_BK.astype(real_dtype()))
+    return self.first(self.hits_BK)
 
   @functools.cached_property
   def dcg_BJ(self) -> Float[Array, 'B J']:
     """The sum of 1 / log2(i + 1) over hits at places i <= k."""
-    return self.discounted(self.hits_BK.astype(real_dtype()))
+    return self.discounted(self.hits_BK)
 
   @functools.cached_property
   def some_gold_B1(self) -> Int[Array, 'B 1']:

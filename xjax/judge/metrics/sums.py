@@ -18,7 +18,7 @@ from xjax.judge.metrics.contract import (
   DocumentMetric,
 )
 from xjax.judge.metrics.exact import exact
-from xjax.judge.metrics.ranking import Ranked, Weights
+from xjax.judge.metrics.ranking import RankedLists, Weights, real_dtype
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Documents:
     floor_B: float32, a score that no label outside the list is above; -inf
       where the list has every label there is.
     scores_BK: float32; needed for thresholds only.
-    outside: as of ranking.Ranked.
+    outside: as of ranking.RankedLists.
   """
 
   ids_BK: jax.Array | np.ndarray
@@ -78,11 +78,11 @@ class Documents:
 
   def ranked(
     self, ks: tuple[int, ...] = (), weights: Weights | None = None
-  ) -> Ranked:
+  ) -> RankedLists:
     """The lists beside gold."""
     whole_B = jnp.isneginf(self.floor_B)
     given = ks, weights, self.outside
-    return Ranked.of(self.ids_BK, self.gold_BP, whole_B, *given)
+    return RankedLists.of(self.ids_BK, self.gold_BP, whole_B, *given)
 
 
 def document_terms(
@@ -114,7 +114,9 @@ def document_terms(
           rows[f'{name}{end}'] = values_BJ[:, j], known_BJ[:, j]
   mask_B = jnp.asarray(documents.mask_B)
   pairs = [rows[name] for name in form.terms]
-  values_MB = jnp.stack([jnp.where(mask_B, values, 0) for values, _ in pairs])
+  values_MB = jnp.stack(
+    [jnp.where(mask_B, x, 0).astype(real_dtype()) for x, _ in pairs]
+  )
   known_MB = jnp.stack([known_B | ~mask_B for _, known_B in pairs])
   return values_MB, known_MB
 

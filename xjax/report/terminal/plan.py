@@ -7,14 +7,6 @@ from xjax.plan.advice import Advice, Change
 from xjax.plan.chips import Platform
 from xjax.plan.plan import Plan
 
-_GIB = 2**30
-_UNITS = (
-  (1e15, 'P'),
-  (1e12, 'T'),
-  (1e9, 'G'),
-  (1e6, 'M'),
-  (1e3, 'k'),
-)
 # What is known of estimates of what is computed.
 _ESTIMATES = {
   Platform.CPU: 'XLA may ask for 4 times as much',
@@ -24,95 +16,77 @@ _ESTIMATES = {
 
 
 def plan_text(plan: Plan, advice: Advice | None = None) -> str:
-  """What is printed of a plan.
-
-  Args:
-    plan: of a run.
-    advice: what to change; None: it fits.
-  """
-  lines = [*_head(plan), '', *_memory(plan), '', *_time(plan)]
-  lines += ['', *_notes(plan)]
-  if advice is not None:
-    lines += ['', *_advice(advice)]
-  return '\n'.join(lines)
-
-
-def _head(plan: Plan) -> list[str]:
-  sizes, batch = plan.sizes, plan.sizes.longest
-  tokens = f'{batch.tokens:,} tokens'
-  if batch.zones:
-    tokens = f'{batch.zones} zones of {tokens}'
-  return [
+  """Says what a plan is, and what to change if there is advice."""
+  sizes, batch, held = plan.sizes, plan.sizes.longest, plan.held
+  zones = f'{batch.zones} zones of ' if batch.zones else ''
+  rows = {**held.parts, 'all': held.total}
+  width = max(map(len, rows))
+  share, room = held.total / plan.chip.memory, _gib(plan.chip.memory)
+  verdict = 'fits' if plan.fits else 'DOES NOT FIT'
+  length = datetime.timedelta(seconds=math.ceil(plan.epoch))
+  lines = [
     f'{plan.devices} x {plan.chip.name}, mesh.data={plan.data} '
     f'mesh.label={plan.label}',
     f'{sizes.labels:,} labels, {sizes.documents:,} training documents',
-    f'longest batch: {batch.documents:,} documents of {tokens}',
+    f'longest batch: {batch.documents:,} documents of {zones}'
+    f'{batch.tokens:,} tokens',
+    '\nmemory of a device at the peak of a step, GiB',
+    *(f'  {name:<{width}}  {_gib(size):>9}' for name, size in rows.items()),
+    f'  {share:.0%} of {room} GiB: {verdict} (up to {_gib(plan.usable)})',
+    "\na step of the longest batch, of a device, at the chip's best",
+    *_rates(plan),
+    f'  bound by {plan.longest.bound_by}',
+    f'an epoch: {plan.steps:,} steps, {length} at the bound\n',
+    *_notes(plan),
   ]
+  return '\n'.join(lines + ([] if advice is None else ['', *_advice(advice)]))
 
 
-def _memory(plan: Plan) -> list[str]:
-  rows = [*plan.held.parts.items(), ('all', plan.held.total)]
-  width = max(len(name) for name, _ in rows)
-  lines = ['memory of a device at the peak of a step, GiB']
-  lines += [f'  {name:<{width}}  {_gib(size):>9}' for name, size in rows]
-  share = plan.held.total / plan.chip.memory
-  verdict = 'fits' if plan.fits else 'DOES NOT FIT'
-  lines.append(
-    f'  {share:.0%} of {_gib(plan.chip.memory)} GiB: {verdict} '
-    f'(up to {_gib(plan.usable)})'
-  )
-  return lines
-
-
-def _time(plan: Plan) -> list[str]:
-  step = plan.longest
-  rows = (
+def _rates(plan: Plan) -> list[str]:
+  step, lines = plan.longest, []
+  for name, amount, unit, seconds in (
     ('compute', step.operations, 'operations', step.compute),
     ('memory', step.moved, 'bytes', step.memory),
     ('network', step.sent, 'bytes', step.network),
-  )
-  lines = ["a step of the longest batch, of a device, at the chip's best"]
-  for name, amount, unit, seconds in rows:
-    known = name != 'network' or plan.chip.network or not amount
-    time = _seconds(seconds) if known else 'not known'
-    lines.append(f'  {name:<8} {_scaled(amount):>8} {unit:<10} {time:>10}')
-  lines.append(f'  bound by {step.bound_by}')
-  length = datetime.timedelta(seconds=math.ceil(plan.epoch))
-  lines.append(f'an epoch: {plan.steps:,} steps, {length} at the bound')
+  ):
+    time = f'{seconds:,.1f} s' if seconds >= 1 else f'{1000 * seconds:,.1f} ms'
+    if name == 'network' and amount and not plan.chip.network:
+      time = 'not known'
+    power = min(5, max(0, math.floor(math.log10(max(1, amount)) / 3)))
+    scaled = f'{amount / 1000**power:,.{int(power > 0)}f} {" kMGTP"[power]}'
+    lines.append(f'  {name:<8} {scaled.strip():>8} {unit:<10} {time:>10}')
   return lines
 
 
 def _notes(plan: Plan) -> list[str]:
-  made = f'an estimate from the traced step: {_ESTIMATES[plan.chip.platform]}'
+  chip = plan.chip
+  how = f'an estimate from the traced step: {_ESTIMATES[chip.platform]}'
   if plan.held.compiled:
-    made = 'what XLA asks for, of the step compiled here for one device'
-  lines = [f'what is computed in a step is {made}']
-  if plan.devices > plan.chip.neighbours > 1:
+    how = 'what XLA asks for, of the step compiled here for one device'
+  lines = [f'what is computed in a step is {how}']
+  if plan.devices > chip.neighbours > 1:
     lines.append(
-      f'{plan.chip.neighbours} devices are joined at the rate assumed; beyond '
-      'them the network may be slower'
+      f'{chip.neighbours} devices are joined at the rate assumed; beyond them '
+      'the network may be slower'
     )
-  if plan.chip.platform is Platform.TPU:
+  if chip.platform is Platform.TPU:
     lines.append('TPUs pad arrays to tiles of 8 x 128: that is not counted')
-  lines += [f'assumed: {what}' for what in plan.sizes.assumed]
-  return lines
+  return lines + [f'assumed: {assumed}' for assumed in plan.sizes.assumed]
 
 
 def _advice(advice: Advice) -> list[str]:
-  lines, devices = [], advice.devices
-  if advice.changes:
-    lines.append('to make it fit, each with those before it, GiB of a device:')
-    lines += map(_change, advice.changes)
+  lines, devices = [*map(_change, advice.changes)], advice.devices
+  if lines:
+    lines[:0] = ['to make it fit, each with those before it, GiB of a device:']
   if devices:
     how = 'or as it is,' if advice.fits else 'and'
-    if not advice.changes:
+    if not lines:
       how = 'to make it fit, GiB of a device,'
-    lines += [f'{how} on more devices:', _change(devices)]
-  elif not advice.changes:
-    lines.append('no change makes it fit, nor do more devices: a smaller model')
-  elif not advice.fits:
-    lines.append('which is not enough, nor are more devices: a smaller model')
-  return lines
+    return [*lines, f'{how} on more devices:', _change(devices)]
+  if not lines:
+    return ['no change makes it fit, nor do more devices: a smaller model']
+  less = 'which is not enough, nor are more devices: a smaller model'
+  return lines if advice.fits else [*lines, less]
 
 
 def _change(change: Change) -> str:
@@ -120,17 +94,4 @@ def _change(change: Change) -> str:
 
 
 def _gib(size: float) -> str:
-  return f'{size / _GIB:,.2f}'
-
-
-def _scaled(amount: float) -> str:
-  for unit, letter in _UNITS:
-    if amount >= unit:
-      return f'{amount / unit:,.1f} {letter}'
-  return f'{amount:,.0f}'
-
-
-def _seconds(seconds: float) -> str:
-  if seconds >= 1:
-    return f'{seconds:,.1f} s'
-  return f'{1000 * seconds:,.1f} ms'
+  return f'{size / 2**30:,.2f}'

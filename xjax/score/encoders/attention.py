@@ -1,4 +1,9 @@
-"""Self-attention of all heads, head after head where arrays live in a cache."""
+"""Self-attention of all heads, head after head where arrays live in a cache.
+
+Its gradient is written by hand for memory, not for time: left to JAX, a
+training step of two of MiniLM's layers at 512 tokens takes as long (1.00), but
+2.07 GiB of temporary memory instead of 0.94, and each further layer adds to it.
+"""
 
 import functools
 import math

@@ -1,4 +1,9 @@
-"""Coin flips for dropout, made where they are used instead of in an array."""
+"""Coin flips for dropout, made where they are used instead of in an array.
+
+With jax.random.bernoulli in their place a training step of a transformer takes
+1.15 times as long at 128 tokens, 1.7 times at 512 (two CPU cores, two of
+MiniLM's layers, processor seconds); with 16 random bits an entry 1.05 and 1.3.
+"""
 
 import jax
 from jax import lax
@@ -68,9 +73,9 @@ def dropped(
 ) -> jax.Array:
   """Zeroes entries with probability rate and scales up what is left.
 
-  For the layers of pretrained encoders, whose hand-written gradients flip the
-  same coins again from their seeds. Elsewhere, and where a draw is shared along
-  axes, layers.dropout serves.
+  For the layers of pretrained encoders. Attention, whose gradient is written by
+  hand, flips the same coins again from their seeds. Elsewhere, and where a draw
+  is shared along axes, layers.dropout serves.
 
   Args:
     x: floats of any shape.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from xjax.core.config_part import AMOUNT, AT_LEAST_1, RATE, field
 from xjax.core.numerics import full_precision
 from xjax.score.encoders.contract import InputConfig
-from xjax.score.heads.frozen import Frozen
+from xjax.score.heads.contract import Frozen
 
 
 @dataclasses.dataclass
@@ -139,16 +139,13 @@ class Dense(nnx.Module):
 
   def __call__(self, x: jax.Array) -> jax.Array:
     """[..., outputs] in x's dtype."""
-    return self.product(x) + self.bias[...].astype(x.dtype)
-
-  def product(self, x: jax.Array) -> jax.Array:
-    """The product with the kernel alone, x W."""
     # Flattened by hand: the kernel's gradient, a sum over several axes, would
     # copy both its factors.
     flat = x.reshape(-1, x.shape[-1])
     kernel = self.kernel[...].astype(x.dtype)
     product = jnp.matmul(flat, kernel, precision=full_precision(x.dtype))
-    return product.reshape(*x.shape[:-1], -1)
+    product = product.reshape(*x.shape[:-1], -1)
+    return product + self.bias[...].astype(x.dtype)
 
 
 class Norm(nnx.Module):
@@ -171,24 +168,8 @@ class Norm(nnx.Module):
 
   def __call__(self, x: jax.Array) -> jax.Array:
     """As x, in its dtype."""
-    normed, *_ = standardised(x.astype(jnp.float32), self.eps)
+    wide = x.astype(jnp.float32)
+    centred = wide - wide.mean(axis=-1, keepdims=True)
+    variance = jnp.square(centred).mean(axis=-1, keepdims=True)
+    normed = centred * lax.rsqrt(variance + self.eps)
     return (normed * self.scale[...] + self.bias[...]).astype(x.dtype)
-
-
-def standardised(
-  x: jax.Array, eps: float
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Entries along the last axis brought to mean 0 and variance 1.
-
-  Args:
-    x: float32.
-    eps: added to the variance.
-
-  Returns:
-    As x; the mean; and one over the standard deviation, both of last axis 1.
-  """
-  mean = x.mean(axis=-1, keepdims=True)
-  centred = x - mean
-  variance = jnp.square(centred).mean(axis=-1, keepdims=True)
-  inverse = lax.rsqrt(variance + eps)
-  return centred * inverse, mean, inverse

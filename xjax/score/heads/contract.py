@@ -24,6 +24,13 @@ from xjax.core.mesh import DATA, LABEL
 from xjax.data.config import FeatureFilesConfig
 
 
+class Frozen(nnx.Param):
+  """A parameter without gradient, optimizer slots or updates.
+
+  It is saved, restored and sharded as any other.
+  """
+
+
 @dataclasses.dataclass
 class HeadConfig(ConfigPart, abstract=True):
   """What scores labels.

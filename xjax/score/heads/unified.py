@@ -19,11 +19,11 @@ from xjax.score.heads.attend import attend, token_mask
 from xjax.score.heads.attention_weights import AttentionHead
 from xjax.score.heads.contract import (
   DescriptorHeadConfig,
+  Frozen,
   HeadInputs,
   TokenFeatures,
   padded_row,
 )
-from xjax.score.heads.frozen import Frozen
 
 
 @dataclasses.dataclass

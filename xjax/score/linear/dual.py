@@ -23,7 +23,7 @@ from numba import njit
 import numpy as np
 from scipy import sparse
 
-from xjax.score.linear.config import Loss
+from xjax.score.linear.problem import Loss
 
 WIDTH = 16  # labels of a block: float32 that fill a cache line
 

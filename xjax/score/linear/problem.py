@@ -1,12 +1,81 @@
-"""What every way of training one-vs-all asks of documents and labels."""
+"""One-vs-all classifiers to be trained: documents, labels, and who does it."""
+
+import abc
+from collections.abc import Callable
+import dataclasses
+import enum
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
 
+from xjax.core.config_part import ConfigPart
 from xjax.core.errors import DataError
+from xjax.core.mesh import MeshConfig
 from xjax.core.types import Ragged
+from xjax.score.linear.block_weights import BlockWeights
+from xjax.score.linear.part_files import PartFiles
 
 _ROWS = 4096  # that are squared at a time
+
+
+class Loss(enum.Enum):
+  """Loss of a document of margin m = y (w.x + b), y being 1 or -1.
+
+  Attributes:
+    SQUARED_HINGE: max(0, 1 - m) ** 2, an L2-loss SVM; scores are margins.
+    LOGISTIC: log(1 + exp(-m)), logistic regression; scores are logits.
+  """
+
+  SQUARED_HINGE = 'squared_hinge'
+  LOGISTIC = 'logistic'
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OneVsAll:
+  """A classifier for each label, against all others, to be trained.
+
+  Attributes:
+    rows: float32 [N, D], documents' features, finite, with sorted indices.
+    gold: N rows of labels; those from n_labels on are left out.
+    n_labels: L.
+    loss: of a document.
+    c: weight of the losses beside the regulariser (LIBLINEAR's C).
+    threshold: weights of a smaller size become 0.
+    seed: decides what is drawn.
+    mesh: the devices, for solvers that use them.
+    parts: keeps what is done; the same problem goes on from there.
+    between: called now and then; what it raises ends training.
+  """
+
+  rows: sparse.csr_array
+  gold: Ragged
+  n_labels: int
+  loss: Loss
+  c: float
+  threshold: float
+  seed: int
+  mesh: MeshConfig
+  parts: PartFiles
+  between: Callable[[], None]
+
+
+@dataclasses.dataclass
+class SolverConfig(ConfigPart, abstract=True):
+  """What trains one-vs-all classifiers.
+
+  Attributes:
+    processes: whether several processes can train together.
+  """
+
+  processes: ClassVar[bool] = False
+
+  @abc.abstractmethod
+  def fit(self, problem: OneVsAll) -> BlockWeights:
+    """Trains all labels, as one block.
+
+    Labels that no document has come after all others.
+    """
 
 
 def check_rows(rows: sparse.csr_array, gold: Ragged) -> None:

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 import dataclasses
 import os
 import pathlib
+import re
 from typing import Any
 
+from huggingface_hub import constants
 import numpy as np
 
 from xjax.core.atomic import WriteError, build_folder, write_json, writing
@@ -18,7 +20,6 @@ from xjax.score.pretrained.convert import (
   to_hugging_face,
   wanted_names,
 )
-from xjax.score.pretrained.hub_cache import find_model
 from xjax.score.pretrained.weight_files import WeightFiles, write_weights
 
 CONFIG = 'config.json'
@@ -33,6 +34,49 @@ _CLASSES = {
 # Of the model that it was; what is written has other weights and no code.
 _NOT_WRITTEN = ('_name_or_path', 'auto_map', 'dtype', 'torch_dtype')
 _ROUNDED_TO = (8, 16, 32, 64, 128)
+_NAME = re.compile(r'[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?', re.ASCII)
+
+
+def find_model(name: str) -> pathlib.Path:
+  """The folder of a model, which is here already: nothing is downloaded.
+
+  Args:
+    name: a folder (~ is the home), else a model's name, as 'org/name', that
+      Hugging Face's cache on this machine has.
+
+  Raises:
+    DataError: there is no such folder, and no such model in the cache.
+  """
+  try:
+    folder = pathlib.Path(os.path.expanduser(name))
+    if name and folder.is_dir():
+      return folder
+    if name and folder.exists():
+      raise DataError(f'{name}: is a file; name the folder of the model')
+  except (OSError, ValueError) as error:
+    raise DataError(f'{name!r}: cannot be a folder: {error}') from error
+  if not _NAME.fullmatch(name):
+    raise DataError(f'{name!r}: there is no such folder')
+  return _cached(name)
+
+
+def _cached(name: str) -> pathlib.Path:
+  model = '--'.join(['models', *name.split('/')])
+  ref = pathlib.Path(constants.HF_HUB_CACHE, model, 'refs', 'main')
+  # The library follows a reference anywhere, and refuses models that were
+  # fetched in part, which is enough here.
+  try:
+    commit = ref.read_text('ascii').strip()
+    folder = ref.parents[1] / 'snapshots' / commit
+    if not commit.isalnum() or not folder.is_dir():
+      raise ValueError(f'no snapshot {commit!a}')
+  except (OSError, ValueError) as error:
+    raise DataError(
+      f'{ref}: names no folder of the model in the Hugging Face cache, and '
+      f'there is no folder {name} here. Nothing is downloaded: fetch it with '
+      f'"hf download {name}", or name a folder'
+    ) from error
+  return folder
 
 
 @dataclasses.dataclass(frozen=True)

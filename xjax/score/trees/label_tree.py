@@ -1,15 +1,19 @@
-"""Trees whose nodes stand for sets of labels, as plain arrays."""
+"""Trees whose nodes stand for sets of labels: arrays, and files of them."""
 
 from collections.abc import Sequence
 import dataclasses
+import os
 from typing import Self
 
 import numpy as np
 
 from xjax.core.arrays import Arrays
+from xjax.core.atomic import write_npz
 from xjax.core.errors import DataError
+from xjax.score.linear.block_weights import BlockWeights
 
 NO_LABEL = -1
+_TREE, _WEIGHTS = 'tree', 'weights'  # of a file
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -198,3 +202,33 @@ def _by_depth(parent: np.ndarray) -> np.ndarray:
   if len(order) < len(parent):
     raise DataError('some nodes are not below the root')
   return order
+
+
+def save_tree(
+  path: str | os.PathLike, tree: LabelTree, weights: BlockWeights
+) -> None:
+  """Writes a packed .npz file that load_tree reads as the same.
+
+  Raises:
+    WriteError: it cannot be written.
+  """
+  parts = {_TREE: tree.arrays(), _WEIGHTS: weights.arrays()}
+  arrays = {
+    f'{part}/{name}': array
+    for part, given in parts.items()
+    for name, array in given.items()
+  }
+  write_npz(path, arrays, packed=True)
+
+
+def load_tree(path: str | os.PathLike) -> tuple[LabelTree, BlockWeights]:
+  """Reads what save_tree wrote.
+
+  Raises:
+    DataError: the file is absent or damaged.
+  """
+  arrays = Arrays.read(path)
+  tree = LabelTree.take(arrays, _TREE)
+  weights = BlockWeights.take(arrays, _WEIGHTS, tree.columns)
+  arrays.finish()
+  return tree, weights

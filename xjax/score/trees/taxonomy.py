@@ -1,14 +1,63 @@
 """Label trees of labels and their parents."""
 
 from collections.abc import Mapping, Sequence
+import dataclasses
+import pathlib
 
 import numpy as np
 
-from xjax.core.errors import DataError
+from xjax.core.config_part import field
+from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged
+from xjax.data.files.faults import Faults
+from xjax.data.formats.taxonomy import read_taxonomy
+from xjax.data.schema import LabelSpace
+from xjax.score.trees.contract import TreeConfig, TreeData
 from xjax.score.trees.label_tree import NO_LABEL, LabelTree
 
 _ROOT = 0
+
+
+@dataclasses.dataclass
+class TaxonomyTree(TreeConfig):
+  """Of labels below their parents.
+
+  Where a label's documents all have its parent too, the parent is predicted
+  where the tree says so; else it has a leaf of its own below itself.
+  """
+
+  file: str = field(
+    '',
+    'Lines `parent<TAB>child<TAB>child...` from Root down, of label ids and '
+    'perhaps others; empty: the parents that labels have.',
+    tiny='',
+  )
+
+  def check_labels(self, space: LabelSpace) -> None:
+    """As TreeConfig; a label that is its own ancestor is refused."""
+    ids = space.ids[: space.n_trained]
+    taxonomy_tree(ids, self._parents(space), Ragged.of([]))
+
+  def build(self, data: TreeData) -> LabelTree:
+    """As TreeConfig."""
+    ids = data.space.ids[: data.space.n_trained]
+    return taxonomy_tree(ids, self._parents(data.space), data.gold)
+
+  def _parents(self, space: LabelSpace) -> dict[str, tuple[str, ...]]:
+    """Id -> parents; of labels that are not trained too, between others."""
+    labels = space.labels
+    if self.file:
+      faults = Faults(on_error=None)
+      found = read_taxonomy(pathlib.Path(self.file).expanduser(), faults)
+      faults.settle()
+      labels = found.labels.values()
+    parents = {label.id: label.parents for label in labels}
+    if not any(parents.values()):
+      raise ConfigError(
+        'config.model.tree=TaxonomyTree(): no label has a parent; name a '
+        'taxonomy in config.model.tree.file'
+      )
+    return parents
 
 
 def taxonomy_tree(

@@ -1,13 +1,15 @@
-"""The classifiers of a label tree, trained block by block."""
+"""The classifiers of a label tree, trained block by block; one-vs-all too."""
 
 from collections.abc import Callable, Iterator, Sequence
 import concurrent.futures
 import dataclasses
 import threading
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from xjax.core.config_part import AT_LEAST_1, POSITIVE, field
 from xjax.core.errors import UserError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
@@ -15,10 +17,45 @@ from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.classifiers import Classifiers, bias_of_last
 from xjax.score.linear.dual import WIDTH, Solver, Workspace, solve_block
 from xjax.score.linear.part_files import PartFiles
-from xjax.score.linear.problem import largest_norm
+from xjax.score.linear.problem import OneVsAll, SolverConfig, largest_norm
+from xjax.score.trees.complete import complete_tree
 from xjax.score.trees.label_tree import LabelTree
 
 _PART = 256  # classifiers of a part, about: what a killed run loses
+
+
+_LIBLINEAR_ALONE = ('max_iter', 'batch_labels')
+
+
+@dataclasses.dataclass
+class Blocks(SolverConfig):
+  """LIBLINEAR's method, for sixteen labels at once, on CPUs (dual.py)."""
+
+  earlier_kind = 'liblinear'  # a solver that earlier runs could have
+
+  eps: float = field(0.1, "LIBLINEAR's tolerance.", POSITIVE)
+  max_epochs: int = field(100, 'Visits of every document, at most.', AT_LEAST_1)
+  workers: int = field(2, 'Threads.', AT_LEAST_1, may_change=True)
+
+  @classmethod
+  def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
+    """Leaves out the settings that only LIBLINEAR itself had."""
+    return {k: v for k, v in fields.items() if k not in _LIBLINEAR_ALONE}
+
+  def fit(self, problem: OneVsAll) -> BlockWeights:
+    """As SolverConfig; all labels are children of one root."""
+    n_labels = problem.n_labels
+    return fit_tree(
+      problem.rows,
+      problem.gold,
+      complete_tree(n_labels, max(2, n_labels)),
+      Solver(problem.loss, problem.c, self.eps, self.max_epochs),
+      seed=problem.seed,
+      threshold=problem.threshold,
+      workers=self.workers,
+      parts=problem.parts,
+      between=problem.between,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,9 +99,11 @@ def fit_tree(
     seed: of the order of documents; classifiers do not depend on workers.
     threshold: weights of a smaller size become 0.
     workers: threads.
-    parts: where finished parts are kept, and taken from.
+    parts: where finished parts are kept, and taken from; their key need not
+      tell of any of these arguments.
     between: called after each part; may raise.
   """
+  parts = parts.of(rows, gold, tree, solver, seed, threshold)
   documents = _documents(gold, tree, rows.shape[0])
   local = threading.local()
 

@@ -8,16 +8,12 @@ from scipy import sparse
 
 from xjax.core.types import Ragged
 from xjax.data.schema import Label, LabelSpace
-from xjax.score.trees.config import (
-  Clusters,
-  ClusterTree,
-  CompleteTree,
-  HuffmanTree,
-  TaxonomyTree,
-  TreeConfig,
-)
-from xjax.score.trees.growing import grow_tree
+from xjax.score.trees.clusters import Clusters, ClusterTree
+from xjax.score.trees.complete import CompleteTree
+from xjax.score.trees.contract import TreeConfig, TreeData
+from xjax.score.trees.huffman import HuffmanTree
 from xjax.score.trees.label_tree import NO_LABEL
+from xjax.score.trees.taxonomy import TaxonomyTree
 
 L, HELD_OUT = 21, 2
 
@@ -33,13 +29,17 @@ def features():
 
 
 def grow(config, features, seed=0, workers=1, parents=()):
-  labels = tuple(Label(f'l{i}') for i in range(L + HELD_OUT))
+  parents = dict(parents)
+  labels = tuple(
+    Label(f'l{i}', parents=parents.get(f'l{i}', ()))
+    for i in range(L + HELD_OUT)
+  )
   counts = np.arange(L + HELD_OUT)[::-1].astype(np.int32)
   space = LabelSpace(labels, counts, 100, L, HELD_OUT)
   gold = Ragged.of([[0, 1], [2]])
-  return grow_tree(
-    config, space, gold, lambda: features, dict(parents), seed, workers
-  )
+  if isinstance(config, ClusterTree):
+    return config.of_features(features, seed, workers)
+  return config.build(TreeData(space, gold, seed=seed, workers=workers))
 
 
 KINDS = [
@@ -78,10 +78,7 @@ def test_no_cluster_has_more_labels_than_asked(clusters, max_leaf, features):
   """Where a node of the lowest depth has fewer labels than parts as well."""
   for n in range(1, L + 1):
     config = ClusterTree(4, max_leaf, clusters)
-    space = LabelSpace(
-      tuple(Label(f'l{i}') for i in range(n)), np.ones(n, np.int32), 9, n
-    )
-    tree = grow_tree(config, space, Ragged.of([]), lambda: features, {}, 0, 1)
+    tree = config.of_features(features[:n], seed=0)
     lowest = tree.degree[tree.levels[-3] : tree.levels[-2]]
     assert 1 <= lowest.min() and lowest.max() <= max_leaf, n
 

@@ -7,13 +7,13 @@ from hypothesis import given, settings, strategies as st
 import numpy as np
 import pytest
 
-from xjax.score.trees.build import (
+from xjax.score.trees.clusters import (
   cluster_degrees,
   clustered_tree,
-  complete_tree,
   halving_degrees,
-  huffman_tree,
 )
+from xjax.score.trees.complete import complete_tree
+from xjax.score.trees.huffman import huffman_tree
 from xjax.score.trees.label_tree import NO_LABEL
 
 SIZES = {
