@@ -81,6 +81,8 @@ def test_a_second_start_changes_nothing(matching, matched):
   other = dataclasses.replace(matching, model=ExactMatchModel(alt=True))
   with pytest.raises(ConfigError, match='model.alt: false -> true'):
     fit(other, matched.workdir)
+  with pytest.raises(ConfigError, match='only neural models take steps'):
+    fit(matching, matched.workdir, profile=(1, 2))
 
 
 def test_labels_are_listed_where_their_names_are_found(matched, dev):

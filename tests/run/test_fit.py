@@ -146,8 +146,9 @@ def test_what_is_missing_of_the_judging_is_made_again(
 def test_more_steps_continue(config, workdir, caplog):
   caplog.set_level(logging.INFO)
   more = changed(config, train__steps=8, train__log_every=2)
-  result = fit(more, workdir)
+  result = fit(more, workdir, profile=(7, 8))
   assert result.steps == 8
+  assert list((workdir / 'profile').rglob('*.xplane.pb'))
   assert 'config changed: train.steps: 6 -> 8' in caplog.text
   assert 'resuming at step 6 of 8' in caplog.text
   assert load_config(workdir / 'config.json') == more
