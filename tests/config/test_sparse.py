@@ -126,7 +126,9 @@ def test_a_solver_of_earlier_runs_is_read(tmp_path):
     'workers': 4,
   }
   (tmp_path / 'config.json').write_text(json.dumps(saved))
-  assert load_config(tmp_path / 'config.json') == linear(solver=Blocks())
+  assert load_config(tmp_path / 'config.json') == linear(
+    solver=Blocks(eps=0.01, workers=4)
+  )
 
 
 def test_shrunk_trees_are_small_and_read_no_file():
