@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 import pathlib
-from typing import Any, BinaryIO, Union
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -51,6 +51,7 @@ FREQUENT_FROM = 50  # training documents; 1..49 is few, 0 is zero
 # What labels.jsonl calls labels: trained (no flag), held out, new, outside.
 HELD_OUT = 'held_out'
 _FLAGS = ('', HELD_OUT, 'new', 'outside')
+_OUT_OF_PLACE = 'label {!a} is out of place'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +123,7 @@ class Labels(Sequence[Label]):
 
   @classmethod
   def of(cls, labels: Iterable[Label]) -> 'Labels':
-    """Packs labels, each of which is read once."""
+    """Packs labels, reading each once."""
     if isinstance(labels, cls):
       return labels
     kinds = Texts, TextLists, TextLists, TextLists, Texts
@@ -147,9 +148,7 @@ class Labels(Sequence[Label]):
   def __len__(self) -> int:
     return len(self.ids)
 
-  def __getitem__(
-    self, rows: int | slice | np.ndarray
-  ) -> Union[Label, 'Labels']:
+  def __getitem__(self, rows: int | slice | np.ndarray) -> 'Label | Labels':
     """One label; those of a slice or of an array of rows stay arrays."""
     parts = [column[rows] for column in self._columns]
     return Labels(*parts) if isinstance(parts[0], Texts) else _label(*parts)
@@ -158,11 +157,9 @@ class Labels(Sequence[Label]):
     return map(_label, *self._columns)
 
   def __eq__(self, other: object) -> bool:
-    if not isinstance(other, Labels):
-      if not isinstance(other, Sequence):
-        return NotImplemented
-      other = Labels.of(other)
-    return self._columns == other._columns
+    if not isinstance(other, Sequence):
+      return NotImplemented
+    return self._columns == Labels.of(other)._columns
 
   __hash__ = None
 
@@ -272,18 +269,6 @@ class LabelSpace:
     """Slice name -> bool [L], as slice_masks."""
     return slice_masks(self.train_counts, self.held_out)
 
-  def propensities(self, a: float = 0.55, b: float = 1.5) -> np.ndarray:
-    """Propensities p_l (Jain et al. 2016), float64 [L], in (0, 1].
-
-    Args:
-      a: A of the formula, as in propensity_weights, whose inverses these are.
-      b: B of the formula.
-
-    Raises:
-      DataError: fewer than 3 training documents.
-    """
-    return 1 / propensity_weights(self.train_counts, self.n_train, a, b)
-
   def save(self, path: str | os.PathLike) -> None:
     """Writes labels.jsonl: a label per line, in order, with its count.
 
@@ -314,7 +299,7 @@ class LabelSpace:
     if not len(labels):
       faults.add_empty(path, 'label', 0)
     for row in labels.ids.row_of.repeated():
-      faults.add(path, saved.lines[row], _out_of_place(labels.ids[row]))
+      faults.add(path, saved.lines[row], _OUT_OF_PLACE.format(labels.ids[row]))
     faults.settle()
     return cls(
       labels=labels,
@@ -350,13 +335,9 @@ class _SavedLabels:
       part = max(i for i, flag in enumerate(_FLAGS) if flag in ('', *row))
       self.sizes[part] += 1
       if any(self.sizes[part + 1 :]):
-        fields.faults.append(_out_of_place(label.id))
+        fields.faults.append(_OUT_OF_PLACE.format(label.id))
       self._faults.extend(self._path, number, fields.faults)
       yield label
-
-
-def _out_of_place(id_: str) -> str:
-  return f'label {id_!a} is out of place'
 
 
 def _read_count(fields: Fields) -> int:
