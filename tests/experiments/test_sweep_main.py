@@ -16,15 +16,13 @@ SWEEP = """
 import dataclasses
 
 from experiments.configs import quickstart
-from xjax.models.config import (
-  EmbeddingConfig,
-  MeanConfig,
-  NeuralModel,
-  NoEncoder,
-  OneVsAllConfig,
-)
-from xjax.search.config import Grid, Sweep
-from xjax.train.config import Config, shrink
+from xjax.config.run import Config, shrink
+from xjax.score.encoders.contract import NoEncoder
+from xjax.score.encoders.layers import EmbeddingConfig
+from xjax.score.heads.ova import OneVsAllConfig
+from xjax.score.pooling import MeanConfig
+from xjax.score.text_model import NeuralModel
+from xjax.sweep.config import Grid, Sweep
 
 
 def get_config(field: str = '') -> Config:

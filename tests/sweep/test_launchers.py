@@ -64,12 +64,12 @@ def test_outcomes_are_those_of_processes_here(
 # The sweep of work_of in a process of its own, to be killed.
 SWEEP = """
 import pathlib, sys
-from xjax.search import workers
-from xjax.search.config import Listed, Sweep
-from xjax.search.folder import SweepFolder
-from xjax.search.launchers import Launcher
-from xjax.search.work import Work
-from xjax.train.config import Config, NeuralTrain
+from xjax.sweep import workers
+from xjax.sweep.config import Listed, Sweep
+from xjax.sweep.folder import SweepFolder
+from xjax.sweep.launchers import Launcher
+from xjax.sweep.work import Work
+from xjax.config.run import Config, NeuralTrain
 launcher, folder, *train = sys.argv[1:]
 sweep = Sweep(Listed(({'train.learning_rate': 0.5, 'train.warmup': 1},)))
 config, folder = Config(train=NeuralTrain(steps=8)), SweepFolder.at(folder)

@@ -61,7 +61,7 @@ def test_is_asked_to_leave(tmp_path):
 # One that starts a process as a sweep does, and is killed.
 PARENT = """
 import pathlib, sys, time
-from xjax.search.local_process import LocalProcess
+from xjax.sweep.local_process import LocalProcess
 folder = pathlib.Path(sys.argv[1])
 LocalProcess(
   ('/bin/sh', '-c', 'trap "echo left; exit 75" TERM; echo on; '

@@ -168,11 +168,11 @@ def test_a_trial_that_was_preempted_goes_on(work_of):
 # The sweep of work_of in a process of its own, to be killed.
 SWEEP = """
 import json, sys
-from xjax.search.config import Listed, Sweep
-from xjax.search.folder import SweepFolder
-from xjax.search.work import Work
-from xjax.search import workers
-from xjax.train.config import Config, NeuralTrain
+from xjax.sweep.config import Listed, Sweep
+from xjax.sweep.folder import SweepFolder
+from xjax.sweep.work import Work
+from xjax.sweep import workers
+from xjax.config.run import Config, NeuralTrain
 workers._LOOK_EVERY = 0.01
 trials, folder, train = map(json.loads, sys.argv[1:])
 sweep, config = Sweep(Listed(tuple(trials))), Config(train=NeuralTrain(steps=8))

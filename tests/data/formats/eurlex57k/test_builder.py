@@ -347,7 +347,7 @@ def test_a_download_that_fails_says_what_to_do(tmp_path, monkeypatch):
 def test_tensorflow_is_not_needed(folder, tmp_path):
   code = (
     'import sys\n'
-    'from xjax.data.config import Eurlex57kData\n'
+    'from xjax.data.formats.eurlex57k.reader import Eurlex57kData\n'
     'from xjax.data.formats.eurlex57k.reader import read_eurlex57k\n'
     f'data = Eurlex57kData(dir={str(as_lines(folder))!r}, '
     f'cache_dir={str(tmp_path)!r})\n'
