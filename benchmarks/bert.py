@@ -36,7 +36,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xjax.config.optimizer import AdamW
-from xjax.config.run import NeuralTrain
+from xjax.config.train import NeuralTrain
 from xjax.core.mesh import MeshConfig, make_mesh, put_batch
 from xjax.core.types import Batch
 from xjax.losses.bce import bce

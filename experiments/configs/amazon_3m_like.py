@@ -21,7 +21,8 @@ Expected: not run yet; learning rates are guesses. Time: 3,356 steps an epoch.
 """
 
 from xjax.config.optimizer import AdamW
-from xjax.config.run import Config, Dtype, EvalConfig, NeuralTrain, Schedule
+from xjax.config.run import Config, EvalConfig
+from xjax.config.train import Dtype, NeuralTrain, Schedule
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.score.encoders.bert import BertConfig

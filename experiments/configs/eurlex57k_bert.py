@@ -18,7 +18,8 @@ Hardware: a GPU (--config.train.compute_dtype=bfloat16). Expected: not run yet;
 the paper has RP@5 .796, nDCG@5 .823 on test. Time: 5,625 steps an epoch.
 """
 
-from xjax.config.run import Config, NeuralTrain
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bert import BertConfig

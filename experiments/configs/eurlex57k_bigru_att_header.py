@@ -17,7 +17,8 @@ compensated were not run to the end. Time: eight minutes of training each, two
 runs at a time.
 """
 
-from xjax.config.run import Config, NeuralTrain, Schedule
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain, Schedule
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bigru import BiGRUConfig

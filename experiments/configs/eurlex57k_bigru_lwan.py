@@ -21,7 +21,8 @@ Table 4, by zones: the same command with
   --config.data.zones=main_body                        0.643, 0.674, 0.590
 """
 
-from xjax.config.run import Config, NeuralTrain
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bigru import BiGRUConfig

@@ -12,7 +12,8 @@ Hardware: two CPU cores. Expected: dev RP@5 0.765, nDCG@5 0.798, micro-F1 0.713
 too, of it 0.35 to 1 s a step.
 """
 
-from xjax.config.run import Config, NeuralTrain, Schedule
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain, Schedule
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bigru import BiGRUConfig

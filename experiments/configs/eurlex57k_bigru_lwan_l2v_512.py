@@ -17,7 +17,8 @@ Hardware: one GPU. Expected (the paper, test): RP@5 0.770, nDCG@5 0.796,
 micro-F1 0.709. Time: hours.
 """
 
-from xjax.config.run import Config, NeuralTrain
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bigru import BiGRUConfig

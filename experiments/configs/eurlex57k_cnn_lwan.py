@@ -15,7 +15,8 @@ Hardware: one GPU. Expected (the paper, test): RP@5 0.716, nDCG@5 0.746,
 micro-F1 0.642. Time: hours.
 """
 
-from xjax.config.run import Config, NeuralTrain
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.cnn import CNNConfig

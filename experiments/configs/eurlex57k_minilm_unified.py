@@ -21,7 +21,8 @@ a few for judging.
 """
 
 from xjax.config.optimizer import AdamW
-from xjax.config.run import Config, NeuralTrain, Schedule
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain, Schedule
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bert import BertConfig

@@ -15,7 +15,7 @@ Time: 6 minutes.
 """
 
 from xjax.config.run import Config, EvalConfig
-from xjax.config.sparse import TreeTrain
+from xjax.config.train import TreeTrain
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.config import TreeModel

@@ -23,7 +23,8 @@ each, and one for judging.
 
 import dataclasses
 
-from xjax.config.run import Config, NeuralTrain, Schedule
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain, Schedule
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bigru import BiGRUConfig

@@ -13,7 +13,7 @@ nDCG@5 0.741, micro-F1 0.539. Time: an hour.
 """
 
 from xjax.config.run import Config, EvalConfig
-from xjax.config.sparse import LinearTrain
+from xjax.config.train import LinearTrain
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.config import LinearModel

@@ -19,7 +19,8 @@ BIGRU-LWAN (L2V), RP@5 0.775, few-shot 0.656, and ZERO-BIGRU-LWAN, zero-shot
 RP@5 0.438. Time: hours.
 """
 
-from xjax.config.run import Config, NeuralTrain
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bigru import BiGRUConfig

@@ -16,7 +16,7 @@ it an ensemble. Hardware: two CPU cores. Expected: on dev RP@5 0.801, nDCG@5
 """
 
 from xjax.config.run import Config, EvalConfig
-from xjax.config.sparse import TreeTrain
+from xjax.config.train import TreeTrain
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.config import TreeModel

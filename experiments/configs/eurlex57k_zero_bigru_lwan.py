@@ -18,7 +18,8 @@ Hardware: one GPU. Expected (the paper, test): RP@5 0.718, nDCG@5 0.752,
 micro-F1 0.652; zero-shot RP@5 0.438, nDCG@5 0.345. Time: hours.
 """
 
-from xjax.config.run import Config, NeuralTrain
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.bigru import BiGRUConfig

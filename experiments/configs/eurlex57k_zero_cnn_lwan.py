@@ -18,7 +18,8 @@ Hardware: one GPU. Expected (the paper, test): RP@5 0.684, nDCG@5 0.717,
 micro-F1 0.618; zero-shot RP@5 0.321, nDCG@5 0.264. Time: hours.
 """
 
-from xjax.config.run import Config, NeuralTrain
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.eurlex57k.reader import Eurlex57kData
 from xjax.score.encoders.cnn import CNNConfig

@@ -14,7 +14,8 @@ max_tokens and buckets, NoPooling() and LabelAttentionConfig().
 Hardware: two CPU cores. Expected: by the encoder. Time: minutes.
 """
 
-from xjax.config.run import Config, NeuralTrain
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
 from xjax.data.config import FeatureFilesConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.score.encoders.contract import NoEncoder

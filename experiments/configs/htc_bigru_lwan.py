@@ -13,7 +13,8 @@ Hardware: a GPU, or two CPU cores for small corpora. Expected: not run yet.
 Time: by the corpus.
 """
 
-from xjax.config.run import Config, NeuralTrain
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.htc import HtcData
 from xjax.score.encoders.bigru import BiGRUConfig

@@ -11,7 +11,8 @@ Hardware: two CPU cores for small label sets, else a GPU. Expected: well above
 the popularity prior in the table. Time: by the corpus.
 """
 
-from xjax.config.run import Config, NeuralTrain
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.score.encoders.bigru import BiGRUConfig

@@ -19,7 +19,8 @@ Hardware: two CPU cores. Expected: dev RP@5 0.87. Time: about a minute.
 
 import dataclasses
 
-from xjax.config.run import Config, NeuralTrain, NoTrain
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain, NoTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.score.config import ExactMatchModel, ModelConfig

@@ -19,7 +19,8 @@ Hardware: a GPU, or two CPU cores with patience. Expected: not run yet. Time:
 """
 
 from xjax.config.optimizer import AdamW
-from xjax.config.run import Config, NeuralTrain, Schedule
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain, Schedule
 from xjax.data.config import SubwordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.score.encoders.bert import BertConfig

@@ -17,7 +17,8 @@ Hardware: a GPU, or two CPU cores with patience. Expected: not run yet. Time:
 1 to 2 s a step on two CPU cores.
 """
 
-from xjax.config.run import Config, NeuralTrain
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.score.encoders.bigru import BiGRUConfig

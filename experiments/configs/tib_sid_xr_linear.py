@@ -13,7 +13,7 @@ minutes.
 """
 
 from xjax.config.run import Config, EvalConfig
-from xjax.config.sparse import TreeTrain
+from xjax.config.train import TreeTrain
 from xjax.data.config import TfidfConfig
 from xjax.data.formats.jsonl import JsonlData
 from xjax.score.config import TreeModel

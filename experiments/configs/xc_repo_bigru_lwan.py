@@ -12,7 +12,8 @@ content.
 Hardware: a GPU. Expected: not run yet. Time: by the dataset.
 """
 
-from xjax.config.run import Config, NeuralTrain
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
 from xjax.data.config import WordsConfig
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.score.encoders.bigru import BiGRUConfig

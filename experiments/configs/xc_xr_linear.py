@@ -13,7 +13,7 @@ P@1 0.637, P@5 0.280. Time: by the dataset.
 """
 
 from xjax.config.run import Config, EvalConfig
-from xjax.config.sparse import TreeTrain
+from xjax.config.train import TreeTrain
 from xjax.data.config import GivenFeaturesConfig, Norm
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.score.config import TreeModel

@@ -14,7 +14,8 @@ from xjax.config.optimizer import (
   EMAConfig,
   OptimizerConfig,
 )
-from xjax.config.run import Config, NeuralTrain, NoTrain, TrainConfig
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain, NoTrain, TrainConfig
 from xjax.core.errors import ConfigError
 from xjax.data.config import FeatureFilesConfig, TokensConfig
 from xjax.data.formats.contract import DataConfig
@@ -94,7 +95,7 @@ def test_defaults_pass():
     ('model.head', DescriptorHeadConfig(), 'of UnifiedConfig, ZeroShotConfig'),
     ('train', TrainConfig(), 'one of LinearTrain, NeuralTrain, NoTrain'),
     ('train.loss', LossConfig(), 'one of BCEConfig, FocalConfig, Softmax'),
-    ('train.rows', RowsConfig(), 'one of ByOptimizer, FusedSGD, FusedAdagrad'),
+    ('train.rows', RowsConfig(), 'one of ByOptimizer, FusedAdagrad, FusedSGD'),
     ('train.rows', FusedSGD(), 'needs config.model.head=OneVsAllConfig(...)'),
     (
       'train.label_weights',

@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 
 from xjax.config.check import check_config
-from xjax.config.run import Config, NoTrain, shrink
+from xjax.config.run import Config, shrink
+from xjax.config.train import NoTrain
 from xjax.core.errors import ConfigError
 from xjax.data.config import (
   GivenFeaturesConfig,

@@ -4,16 +4,10 @@ import json
 import pytest
 
 from xjax.config.json import diff, from_json, load_config, to_json
-from xjax.config.optimizer import AdamW, SWAConfig
-from xjax.config.run import (
-  Config,
-  Dtype,
-  EvalConfig,
-  NeuralTrain,
-  NoTrain,
-  Schedule,
-  shrink,
-)
+from xjax.config.optimizer import Adam, AdamW, AverageConfig, SWAConfig
+from xjax.config.run import Config, EvalConfig, shrink
+from xjax.config.train import Dtype, NeuralTrain, NoTrain, Schedule, TrainConfig
+from xjax.core.config_part import kinds
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import MeshConfig
 from xjax.data.config import (
@@ -21,23 +15,30 @@ from xjax.data.config import (
   Norm,
   OnError,
   TfidfConfig,
+  TokensConfig,
   WordsConfig,
 )
+from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.judge.calibration import Method
+from xjax.losses.contract import LabelWeightsConfig, LossConfig
 from xjax.losses.focal import FocalConfig
 from xjax.losses.label_weights import ClassBalancedWeights
 from xjax.losses.softmax import SoftmaxConfig
-from xjax.score.config import ExactMatchModel
+from xjax.score.config import ExactMatchModel, ModelConfig
+from xjax.score.encoders.contract import EncoderConfig, InputConfig
+from xjax.score.heads.contract import HeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.storage import Storage
-from xjax.score.heads.update import FusedAdagrad
-from xjax.score.pooling import MeanConfig
+from xjax.score.heads.update import FusedAdagrad, RowsConfig
+from xjax.score.linear.problem import SolverConfig
+from xjax.score.pooling import MeanConfig, PoolingConfig
 from xjax.score.text_model import NeuralModel
+from xjax.score.trees.contract import TreeConfig
 
 
 def rich():
@@ -110,6 +111,57 @@ def test_kinds_stand_in_the_json():
     'every': 100,
   }
   assert 'kind' not in written['mesh']
+
+
+# The tags of config.json before they were the names of classes.
+EARLIER = {
+  DataConfig: 'synthetic eurlex57k jsonl xc_repo xc_features htc',
+  TokensConfig: 'words subwords feature_files tfidf given_features',
+  ModelConfig: 'neural exact_match linear label_tree',
+  InputConfig: 'embedding features no_embedding',
+  EncoderConfig: 'no_encoder bigru cnn han bert',
+  PoolingConfig: 'no_pooling mean self_attention cls',
+  HeadConfig: 'label_attention one_vs_all zero_shot unified',
+  TrainConfig: 'gradient none linear_train tree_train',
+  LossConfig: 'bce focal squared_hinge softmax',
+  RowsConfig: 'by_optimizer fused_sgd fused_adagrad',
+  LabelWeightsConfig: 'even_weights class_balanced propensity',
+  AverageConfig: 'no_average ema swa',
+  SolverConfig: 'blocks liblinear on_devices',
+  TreeConfig: 'cluster_tree complete_tree huffman_tree taxonomy_tree',
+}
+
+
+@pytest.mark.parametrize('base', EARLIER, ids=lambda base: base.__name__)
+def test_earlier_tags_are_read(base):
+  tags = EARLIER[base].split()
+  read = [type(from_json({'kind': tag}, base)) for tag in tags]
+  assert len(set(read)) == len(tags) - ('liblinear' in tags)
+  assert all(issubclass(kind, base) and not kind.abstract for kind in read)
+  shipped = {k for k in kinds(base) if k.__module__.startswith('xjax.')}
+  assert set(read) == shipped
+
+
+def test_adams_settings_of_earlier_runs_are_read():
+  earlier = {'kind': 'gradient', 'b1': 0.8, 'weight_decay': 0.1}
+  adam = from_json({**earlier, 'optimizer': 'adam'}, TrainConfig)
+  assert adam.optimizer == Adam(b1=0.8)
+  adamw = from_json({**earlier, 'optimizer': 'adamw'}, TrainConfig)
+  assert adamw.optimizer == AdamW(b1=0.8, weight_decay=0.1)
+
+
+@pytest.mark.parametrize('base', EARLIER, ids=lambda base: base.__name__)
+def test_fields_stand_in_the_order_of_their_class(base):
+  """What a base says of itself moves no field: they are given by position."""
+  for kind in kinds(base):
+    own = vars(kind).get('__annotations__', {})
+    names = [field.name for field in dataclasses.fields(kind)]
+    inherited = {f.name for b in kind.__bases__ for f in dataclasses.fields(b)}
+    added = [name for name in own if name in names and name not in inherited]
+    assert [name for name in names if name in added] == added
+    assert names[: len(names) - len(added)] == [
+      name for name in names if name not in added
+    ]
 
 
 def test_rows_and_their_storage_stand_in_the_json():

@@ -6,7 +6,7 @@ from xjax.config.parameter_groups import (
   parse_rate,
   rate_factors,
 )
-from xjax.config.run import NeuralTrain
+from xjax.config.train import NeuralTrain
 from xjax.core.errors import ConfigError
 
 PATHS = [

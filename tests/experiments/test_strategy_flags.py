@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from xjax.config.run import Config, NoTrain, shrink
+from xjax.config.run import Config, shrink
+from xjax.config.train import NoTrain
 from xjax.run.fit import fit
 from xjax.score.config import ExactMatchModel
 

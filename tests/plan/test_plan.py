@@ -6,7 +6,8 @@ import jax
 import pytest
 
 from tests.fixtures.collectives import bytes_by_kind, lowered_collectives
-from xjax.config.run import Config, Dtype, NeuralTrain, NoTrain, shrink
+from xjax.config.run import Config, shrink
+from xjax.config.train import Dtype, NeuralTrain, NoTrain
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import MeshConfig, make_mesh, padded_labels
 from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig

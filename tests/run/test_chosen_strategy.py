@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import xjax
-from xjax.config.run import Config, NoTrain, shrink
+from xjax.config.run import Config, shrink
+from xjax.config.train import NoTrain
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.schema import propensity_weights

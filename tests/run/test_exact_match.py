@@ -8,7 +8,8 @@ import pytest
 from scipy import sparse
 
 import xjax
-from xjax.config.run import Config, NoTrain, shrink
+from xjax.config.run import Config, shrink
+from xjax.config.train import NoTrain
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import ScoreKind
 from xjax.data.batches.sparse import SparseDocuments

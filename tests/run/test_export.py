@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.config.run import Config, NoTrain, shrink
+from xjax.config.run import Config, shrink
+from xjax.config.train import NoTrain
 from xjax.core.atomic import WriteError
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import make_mesh

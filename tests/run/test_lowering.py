@@ -17,7 +17,7 @@ from tests.fixtures.collectives import (
   compiled_collectives,
   lowered_collectives,
 )
-from xjax.config.run import Dtype
+from xjax.config.train import Dtype
 from xjax.core.mesh import DATA, LABEL, MeshConfig, make_mesh, padded_labels
 from xjax.data.schema import LabelSpace
 from xjax.plan.plan import batch_of, on_device

@@ -10,7 +10,7 @@ import pytest
 
 from tests.fixtures.sparse_runs import N_DEV, RUNS, config_of, contents
 import xjax
-from xjax.config.sparse import LinearTrain
+from xjax.config.train import LinearTrain
 from xjax.core.errors import ConfigError, DataError, Preempted
 from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind

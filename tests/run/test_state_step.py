@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from xjax.config.optimizer import Adam, AdamW, EMAConfig, SWAConfig
-from xjax.config.run import NeuralTrain
+from xjax.config.train import NeuralTrain
 from xjax.core.mesh import MeshConfig, make_mesh, padded_labels, put_batch
 from xjax.core.types import PAD, Batch
 from xjax.losses.bce import bce

@@ -2,7 +2,8 @@ import dataclasses
 
 import pytest
 
-from xjax.config.run import Config, NoTrain
+from xjax.config.run import Config
+from xjax.config.train import NoTrain
 from xjax.core.errors import ConfigError
 from xjax.score.config import ExactMatchModel
 from xjax.sweep.config import Grid, Listed, MedianPruning, Range, Sweep, Tpe

@@ -4,7 +4,8 @@ import runpy
 import pytest
 
 from xjax.config.optimizer import AdamW
-from xjax.config.run import Config, NeuralTrain
+from xjax.config.run import Config
+from xjax.config.train import NeuralTrain
 from xjax.core.errors import ConfigError
 from xjax.sweep.config import Grid, Sweep
 from xjax.sweep.sweep_file import read_sweep, write_config

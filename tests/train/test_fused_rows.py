@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.config.run import NeuralTrain, Schedule
+from xjax.config.train import NeuralTrain, Schedule
 from xjax.core.rng import step_key
 from xjax.score.heads.update import (
   SGD,

@@ -18,7 +18,7 @@ import optax
 import pytest
 
 from xjax.config.optimizer import EMAConfig
-from xjax.config.run import NeuralTrain
+from xjax.config.train import NeuralTrain
 from xjax.core.errors import UserError
 from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.core.types import PAD, Batch

@@ -5,7 +5,7 @@ import optax
 import pytest
 
 from xjax.config.optimizer import Adam, AdamW
-from xjax.config.run import NeuralTrain, Schedule
+from xjax.config.train import NeuralTrain, Schedule
 from xjax.train.optimizer import make_optimizer, make_schedule
 from xjax.train.parameters import by_path
 

@@ -8,7 +8,8 @@ import types
 import typing
 from typing import Any
 
-from xjax.config.run import Config, TrainConfig
+from xjax.config.run import Config
+from xjax.config.train import TrainConfig
 from xjax.core.config_part import ConfigPart, kinds
 from xjax.core.errors import ConfigError
 from xjax.score.config import ModelConfig

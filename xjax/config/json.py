@@ -25,7 +25,8 @@ def _kind_of(cls: type) -> str | None:
 def _earlier_kinds(cls: type) -> set[str]:
   """What "kind" an earlier xjax wrote for a class, without underscores."""
   stems = {cls.__name__.removesuffix(suffix) for suffix in ('', *_SUFFIXES)}
-  return {stem.lower() for stem in {*stems, cls.earlier_kind}} - {''}
+  names = {*stems, cls.earlier_kind} - {''}
+  return {name.replace('_', '').lower() for name in names}
 
 
 def to_json(value: Any) -> Any:

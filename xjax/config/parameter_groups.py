@@ -10,7 +10,7 @@ import typing
 from xjax.core.errors import ConfigError
 
 if typing.TYPE_CHECKING:
-  from xjax.config.run import NeuralTrain
+  from xjax.config.train import NeuralTrain
 
 _LAYER = re.compile(r'encoder/layers/(\d+)/')
 _EMBEDDINGS = 'encoder/embeddings/'

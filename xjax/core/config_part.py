@@ -162,6 +162,7 @@ def _below(base: type) -> Iterator[type]:
 
 
 def import_modules(package: types.ModuleType) -> None:
-  """Imports every module of a folder, so that kinds in them can be chosen."""
-  for module in pkgutil.iter_modules(package.__path__):
-    importlib.import_module(f'{package.__name__}.{module.name}')
+  """Imports every module below a folder: kinds in them can be chosen then."""
+  inside = f'{package.__name__}.'
+  for module in pkgutil.walk_packages(package.__path__, inside):
+    importlib.import_module(module.name)

@@ -9,7 +9,8 @@ import jax
 
 from xjax.config.json import load_config
 from xjax.config.parameter_groups import check_groups
-from xjax.config.run import Config, Schedule
+from xjax.config.run import Config
+from xjax.config.train import Schedule
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import DATA, LABEL_MULTIPLE, MeshConfig, make_mesh, share_of

@@ -30,7 +30,7 @@ class PoolingConfig(ConfigPart, abstract=True):
   """
 
   pools: ClassVar[bool] = True
-  pooler: ClassVar[bool] = False
+  pooler = False
 
   @abc.abstractmethod
   def build(self, dim: int, rngs: nnx.Rngs) -> nnx.Module | None:

@@ -6,7 +6,7 @@ import jax
 import optax
 
 from xjax.config.parameter_groups import rate_factors
-from xjax.config.run import NeuralTrain, Schedule
+from xjax.config.train import NeuralTrain, Schedule
 from xjax.train.parameters import by_path, from_paths
 
 

@@ -27,7 +27,7 @@ class InputConfig(ConfigPart, abstract=True):
   """
 
   reads: ClassVar[type[PaddedConfig]] = WordsConfig
-  vectors: ClassVar[str] = ''
+  vectors = ''
 
   @abc.abstractmethod
   def build(self, vocab_size: int, rngs: nnx.Rngs) -> nnx.Module | None:

@@ -54,8 +54,8 @@ class HeadConfig(ConfigPart, abstract=True):
   describes: ClassVar[bool] = False
   on_all_devices: ClassVar[bool] = False
   fusable: ClassVar[bool] = False
-  hidden_labels: ClassVar[int] = 0
-  aligned: ClassVar[bool] = False
+  hidden_labels = 0
+  aligned = False
 
   chunk: int = field(
     512,

@@ -7,8 +7,8 @@ import pytest
 
 from xjax.config.check import check_config
 from xjax.config.json import load_config, to_json
-from xjax.config.run import Config, NeuralTrain, NoTrain, shrink
-from xjax.config.sparse import LinearTrain, TreeTrain
+from xjax.config.run import Config, shrink
+from xjax.config.train import LinearTrain, NeuralTrain, NoTrain, TreeTrain
 from xjax.core.errors import ConfigError
 from xjax.data.config import GivenFeaturesConfig, TfidfConfig
 from xjax.data.formats.synthetic import SyntheticData
