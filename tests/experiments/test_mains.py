@@ -163,8 +163,10 @@ def test_predict_cannot_add_labels_to_any_run(run_main, trained, tmp_path):
   done = run_main('predict', *flags, stdin='{"text": "a"}')
   assert done.returncode == 1 and not done.stdout
   (line,) = done.stderr.splitlines()
-  assert line.startswith('error: the head label_attention cannot score new')
-  assert line.endswith('these heads can: zero_shot, unified')
+  assert line.startswith(
+    'error: the head LabelAttentionConfig cannot score new'
+  )
+  assert line.endswith('these heads can: UnifiedConfig, ZeroShotConfig')
 
 
 def test_streams_files_and_python_agree(run_main, trained, tmp_path):

@@ -142,7 +142,11 @@ def test_the_dataset_is_told_by_the_config(workdir):
     'is not known' in sections(report([path], 'c'))['Published numbers'][0].text
   )
   config = json.loads((path / 'config.json').read_text())
-  for data in ({'kind': 'eurlex57k'}, {'kind': 'jsonl', 'dir': '/d/EURLEX57K'}):
+  for data in (
+    {'kind': 'Eurlex57kData'},
+    {'kind': 'eurlex57k'},
+    {'kind': 'JsonlData', 'dir': '/d/EURLEX57K'},
+  ):
     config['data'] = data
     (path / 'config.json').write_text(json.dumps(config))
     said = sections(report([path], 'c'))['Published numbers'][0]

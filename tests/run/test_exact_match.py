@@ -173,7 +173,7 @@ def test_new_labels_do_not_change_the_old_ones(matched):
 
 def test_what_it_cannot_do_is_said(matched):
   predictor = xjax.load(matched.workdir)
-  with pytest.raises(ConfigError, match='exact_match cannot be explained'):
+  with pytest.raises(ConfigError, match='ExactMatchModel cannot be explained'):
     predictor.explain(['text'])
   with pytest.raises(ConfigError, match='give it no features'):
     predictor.predict(['text'], features=[np.zeros(3, np.float32)])

@@ -153,7 +153,10 @@ def test_heads_without_attention_say_which_have_it(predictor):
   tokens = dataclasses.replace(config.data.tokens, by_zone=True)
   data = dataclasses.replace(config.data, tokens=tokens)
   for change, says in (
-    ({'model': model}, 'one_vs_all cannot be explained.*: label_attention'),
+    (
+      {'model': model},
+      'OneVsAllConfig cannot be explained.*: LabelAttentionConfig',
+    ),
     ({'data': data}, 'attend to zones'),
   ):
     other = dataclasses.replace(

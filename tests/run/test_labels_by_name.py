@@ -147,5 +147,7 @@ def test_faults_leave_nothing(tag, predictor, tmp_path):
 
 
 def test_heads_that_read_no_names_say_which_do(finished, tmp_path):
-  with pytest.raises(ConfigError, match='label_attention .*zero_shot, unified'):
+  with pytest.raises(
+    ConfigError, match='LabelAttentionConfig .*UnifiedConfig, ZeroShotConfig'
+  ):
     tag_file(finished.workdir, '-', '-', 1, labels=str(tmp_path / 'none'))

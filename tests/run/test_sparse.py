@@ -312,9 +312,9 @@ def test_features_of_another_size_are_refused(copied, tmp_path):
 
 def test_what_it_cannot_do_is_said(finished):
   predictor = xjax.load(finished('xr').workdir)
-  with pytest.raises(ConfigError, match='label_tree cannot be explained'):
+  with pytest.raises(ConfigError, match='TreeModel cannot be explained'):
     predictor.explain(['text'])
-  with pytest.raises(ConfigError, match='label_tree cannot score new labels'):
+  with pytest.raises(ConfigError, match='TreeModel cannot score new labels'):
     predictor.with_labels([])
   for texts in ([], ['', '?']):
     assert len(predictor.predict(texts, 3)) == len(texts)

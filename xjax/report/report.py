@@ -243,7 +243,8 @@ def _dataset_of(runs: Sequence[Run]) -> str:
   for run in runs:
     data: Mapping[str, Any] = (run.config or {}).get('data', {})
     folder = pathlib.Path(data.get('dir', '')).name
-    for name in (data.get('kind', ''), folder.partition('.')[0], folder):
+    kind = data.get('kind', '').removesuffix('Data')
+    for name in (kind, folder.partition('.')[0], folder):
       if found := find_dataset(name):
         return found
   return ''

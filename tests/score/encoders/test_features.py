@@ -16,6 +16,7 @@ from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.pooling import MeanConfig, NoPooling
 from xjax.score.text_model import NeuralModel, build
+from xjax.select.topk import head_topk
 
 B, T, D, L = 8, 5, 6, 7
 LENGTHS = np.array([5, 1, 3, 2, 5, 4, 1, 1], np.int32)
@@ -43,7 +44,12 @@ def scores(encoder, pooling, head, given: Batch, mesh) -> np.ndarray:
   with jax.set_mesh(mesh):
     model = build(config, vocab_size=0, n_labels=L, rngs=nnx.Rngs(0))
     graphdef, params = nnx.split(model)
-    run = jax.jit(lambda p, b: nnx.merge(graphdef, p).topk(b, L))
+
+    @jax.jit
+    def run(params, batch):
+      model = nnx.merge(graphdef, params)
+      return head_topk(model.head, model.features(batch), L)
+
     ids, found = run(params, put_batch(given, mesh))
   out = np.zeros((B, L))
   np.put_along_axis(out, np.asarray(ids[0]), np.asarray(found[0]), axis=1)
