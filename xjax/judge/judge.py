@@ -57,8 +57,8 @@ def judge(
     `{protocol: {slice: {metric: value}}}`. A value is None where the saved
     lists are too short for it, or where there is nothing to judge; then
     `{'notes': {slice: {metric: reason}}}` says why. There 'lists' says of a
-    slice without lists of its own how many of those cut for it are short, and
-    'search' of `all` how the lists were searched, if not exactly.
+    slice without lists of its own how many of those cut for it are short;
+    'search' says of `all` how labels were searched, if not exactly.
     These notes are about the first protocol; `{'reasons': {protocol: {slice:
     {metric: text}}}}` says why a value is not that of the first, or is None,
     and `{'intervals': {protocol: {slice: {metric: [low, high]}}}}` is there
@@ -86,13 +86,9 @@ def judge(
     if criteria.replicates:
       for who, each in _intervals(evidence, tables, criteria).items():
         intervals.setdefault(who, {})[name] = each
-  _of_all(found, predictions, criteria, threshold)
+  _of_all(found, missing[first.name][ALL], predictions, criteria, threshold)
   whys = differences(found, criteria.protocols, facts, missing)
   notes = {name: each for name, each in missing[first.name].items() if each}
-  if predictions.is_approximate:
-    notes[ALL] = notes.get(ALL, {}) | {
-      SEARCH: f'{predictions.selection}; labels of high score may be missing'
-    }
   extras = {NOTES: notes, INTERVALS: intervals, REASONS: whys}
   return {**found, **{name: each for name, each in extras.items() if each}}
 
@@ -122,11 +118,15 @@ def _evidence(
 
 def _of_all(
   found: Metrics,
+  notes: dict[str, str],
   predictions: Predictions,
   criteria: Criteria,
   threshold: float | None,
 ) -> None:
   """Adds what is said of all labels alone."""
+  if predictions.is_approximate:
+    how = f'{predictions.selection}; labels of high score may be missing'
+    notes[SEARCH] = how
   if threshold is not None:
     for slices in found.values():
       slices[ALL]['threshold-tuned'] = threshold
