@@ -92,12 +92,13 @@ class ConfigPart:
       TypeError: a kind that lacks a method which every kind must have.
     """
     super().__init_subclass__(**others)
-    cls.abstract = abstract
     lacks = [
       name
       for name, member in inspect.getmembers(cls, inspect.isfunction)
       if hasattr(member, '__isabstractmethod__')
     ]
+    # A class that is refused is not chosen while it is not collected yet.
+    cls.abstract = abstract or bool(lacks)
     if lacks and not abstract:
       raise TypeError(f'{cls.__name__} must define {", ".join(lacks)}()')
 
