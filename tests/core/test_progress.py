@@ -56,9 +56,11 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def lines(caplog):
+  before = logging.get_verbosity()
   logging.set_verbosity(logging.INFO)
   caplog.set_level('INFO', logger='absl')
-  return lambda: [record.getMessage() for record in caplog.records]
+  yield lambda: [record.getMessage() for record in caplog.records]
+  logging.set_verbosity(before)
 
 
 def test_a_line_at_least_every_half_minute(clock, lines):

@@ -57,11 +57,11 @@ def adam_input(config, grads):
   """What Adam is given: with b1 = b2 = 0 and a large eps, g / eps."""
   params = {name: jnp.zeros_like(g) for name, g in grads.items()}
   updates = update(config, grads, params)
-  return {name: -u * config.eps for name, u in updates.items()}
+  return {name: -u * config.optimizer.eps for name, u in updates.items()}
 
 
 def test_clipping_element_wise_and_by_norm():
-  fields = {'learning_rate': 1.0, 'b1': 0.0, 'b2': 0.0, 'eps': 1e6}
+  fields = {'learning_rate': 1.0, 'optimizer': Adam(0.0, 0.0, 1e6)}
   grads = {'a': jnp.array([3.0, -20.0]), 'b': jnp.array([4.0])}
   found = adam_input(NeuralTrain(clip_value=5.0, **fields), grads)
   np.testing.assert_allclose(found['a'], [3, -5], rtol=1e-4)
