@@ -57,8 +57,9 @@ def clock(monkeypatch):
 @pytest.fixture
 def lines(caplog):
   before = logging.get_verbosity()
-  logging.set_verbosity(logging.INFO)
+  # First: what caplog restores in the end is the level that it finds now.
   caplog.set_level('INFO', logger='absl')
+  logging.set_verbosity(logging.INFO)
   yield lambda: [record.getMessage() for record in caplog.records]
   logging.set_verbosity(before)
 
