@@ -105,7 +105,7 @@ def test_the_rules_see_what_they_should():
     '2: xjax.run.fit',
   ]
   assert arrows('from xjax import train', 'xjax.core.rng') == ['1: xjax.train']
-  assert arrows('from ..train import fit', 'xjax.data.formats.jsonl')
+  assert arrows('from ..train import fit', 'xjax.data.load')
   assert not arrows('import xjax.core.rng', 'xjax.data.formats.jsonl')
   long = 'def f():\n' + '  x = 1\n' * 61
   assert list(sized(ast.parse(long))) == [('f', 62, 60)]

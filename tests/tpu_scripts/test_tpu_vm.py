@@ -125,7 +125,7 @@ def test_setup_installs_on_all_workers_and_may_come_twice(
     assert run('setup.sh') == 0
   for worker in ('worker0', 'worker1'):
     home = cluster.folder / worker
-    assert (home / 'xjax' / 'xjax' / 'train' / 'fit.py').exists()
+    assert (home / 'xjax' / 'xjax' / 'run' / 'fit.py').exists()
     assert (home / 'xjax' / 'setup.py').exists()
     assert (home / 'xjax' / '.venv' / 'bin' / 'python').exists()
     assert (home / 'mounts').read_text() == 'mounted\n' * 2

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xjax.core.config_part import field
+from xjax.core.errors import ConfigError
 from xjax.core.mesh import documents_second
 from xjax.core.types import Batch
 from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig
@@ -74,6 +75,14 @@ class NeuralModel(ModelConfig):
       yield f'config.data.tokens={kind}(...): SubwordsConfig(...) {goes}'
     if isinstance(self.embedding, NoEmbedding) != encoder.pretrained:
       yield f'{embedding}: NoEmbedding(...) {goes}'
+
+
+_PARTS = {
+  'embedding': InputConfig,
+  'encoder': EncoderConfig,
+  'pooling': PoolingConfig,
+  'head': HeadConfig,
+}
 
 
 class TextModel(nnx.Module):
@@ -226,7 +235,13 @@ def build(
   Returns:
     The model: label rows sharded over the label axis, those of OneVsAll over
     all devices; all else replicated.
+
+  Raises:
+    ConfigError: a part is of another kind than its place.
   """
+  for name, base in _PARTS.items():
+    if not isinstance(part := getattr(config, name), base):
+      raise ConfigError(f'no {name} is made from {part!r}')
   bias = None if label_priors is None else first_biases(label_priors)
   none = np.zeros(n_labels, bool)
   unseen, hidden = (none if x is None else x for x in (unseen, hidden))
