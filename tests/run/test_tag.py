@@ -56,7 +56,11 @@ def test_documents_without_labels_are_not_judged(tag, rows):
   expected = tag(rows[:3])[2].read_text()
   some = [*map(without_labels, rows[3:]), *rows[:3]]
   lines, npz, metrics = tag(some)
-  assert json.loads(metrics.read_text()) == json.loads(expected)
+  values, wanted = map(json.loads, (metrics.read_text(), expected))
+  # In another row of a batch a score may have another last bit.
+  errors = [each['xjax']['all'].pop('ECE') for each in (values, wanted)]
+  assert errors[0] == pytest.approx(errors[1], rel=1e-6)
+  assert values == wanted
   assert lines.read_text().count('\n') == 6
   predictions = Predictions.load(npz)
   assert len(predictions) == 6
