@@ -141,7 +141,7 @@ def _import_modules(argv: Sequence[str]) -> None:
     name = next(following, '') if match[1] is None else match[1]
     try:
       importlib.import_module(name)
-    except Exception as error:  # whatever a user's module may raise
+    except (Exception, SystemExit) as error:  # whatever it may raise
       raise ConfigError(
         f'--import={name}: {type(error).__name__}: {error}'
       ) from error
@@ -258,7 +258,7 @@ def _load(path: str) -> Config:
     raise ConfigError(f'--config={path}: no such file')
   try:
     config = flags.FLAGS['config'].parser.parse(path)
-  except Exception as error:  # whatever a user's Python file may raise
+  except (Exception, SystemExit) as error:  # whatever the file may raise
     last = str(error).strip().rpartition('\n')[2]
     raise ConfigError(
       f'--config={path}: {type(error).__name__}: {last}'

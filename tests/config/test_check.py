@@ -73,6 +73,8 @@ def test_defaults_pass():
     ('train.best_metric', 'all/RP5', 'slice/metric'),
     ('train.best_metric', 'tail/RP@5', 'slice/metric'),
     ('train.best_metric', 'all/RP@7', 'config.eval.ks'),
+    ('train.best_metric', 'all/RP@05', 'slice/metric'),
+    ('train.best_metric', 'all/macro-F1@k[]', 'slice/metric'),
     ('data.tokens', None, 'must be TokensConfig'),
     ('data', DataConfig(), 'one of Eurlex57kData, HtcData, '),
     (

@@ -7,7 +7,7 @@ from xjax.config.json import diff, from_json, load_config, to_json
 from xjax.config.optimizer import Adam, AdamW, AverageConfig, SWAConfig
 from xjax.config.run import Config, EvalConfig, shrink
 from xjax.config.train import Dtype, NeuralTrain, NoTrain, Schedule, TrainConfig
-from xjax.core.config_part import kinds
+from xjax.core.config_part import ConfigPart, kinds
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.mesh import MeshConfig
 from xjax.data.config import (
@@ -31,7 +31,7 @@ from xjax.losses.label_weights import ClassBalancedWeights
 from xjax.losses.softmax import SoftmaxConfig
 from xjax.score.config import ExactMatchModel, ModelConfig
 from xjax.score.encoders.contract import EncoderConfig, InputConfig
-from xjax.score.heads.contract import HeadConfig
+from xjax.score.heads.contract import DescriptorConfig, HeadConfig
 from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.storage import Storage
 from xjax.score.heads.update import FusedAdagrad, RowsConfig
@@ -129,6 +129,7 @@ EARLIER = {
   AverageConfig: 'no_average ema swa',
   SolverConfig: 'blocks liblinear on_devices',
   TreeConfig: 'cluster_tree complete_tree huffman_tree taxonomy_tree',
+  DescriptorConfig: 'descriptor',
 }
 
 
@@ -138,7 +139,8 @@ def test_earlier_tags_are_read(base):
   read = [type(from_json({'kind': tag}, base)) for tag in tags]
   assert len(set(read)) == len(tags) - ('liblinear' in tags)
   assert all(issubclass(kind, base) and not kind.abstract for kind in read)
-  shipped = {k for k in kinds(base) if k.__module__.startswith('xjax.')}
+  every = kinds(base) or (base,)
+  shipped = {k for k in every if k.__module__.startswith('xjax.')}
   assert set(read) == shipped
 
 
@@ -146,6 +148,7 @@ def test_adams_settings_of_earlier_runs_are_read():
   earlier = {'kind': 'gradient', 'b1': 0.8, 'weight_decay': 0.1}
   adam = from_json({**earlier, 'optimizer': 'adam'}, TrainConfig)
   assert adam.optimizer == Adam(b1=0.8)
+  assert from_json(earlier, TrainConfig).optimizer == Adam(b1=0.8)
   adamw = from_json({**earlier, 'optimizer': 'adamw'}, TrainConfig)
   assert adamw.optimizer == AdamW(b1=0.8, weight_decay=0.1)
 
@@ -279,3 +282,13 @@ def test_shrink_is_small_and_keeps_the_kinds():
   assert type(small.model) is type(rich().model)
   assert small.train.average == SWAConfig(start=1, every=1)
   assert small.train.loss == rich().train.loss
+
+
+def test_two_kinds_of_one_name_are_refused():
+  class Twice(ConfigPart, abstract=True):
+    pass
+
+  for module in ('mine', 'yours'):
+    type('Same', (Twice,), {'__module__': module})
+  with pytest.raises(ConfigError, match='called Same: those of mine and yours'):
+    kinds(Twice)

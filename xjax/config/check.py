@@ -36,7 +36,11 @@ def field_fault(holder: Any, path: str) -> str | None:
     done.append(name)
     holder = getattr(holder, name)
   if known := _field_names(holder):
-    return f'config.{path}: set its fields one by one: {", ".join(known)}'
+    fault = f'config.{path}: set its fields one by one: {", ".join(known)}'
+    bases = type(holder).__mro__[1:-2]
+    return fault + '; another kind is chosen in the config file' * any(
+      len(kinds(base)) > 1 for base in bases
+    )
   if dataclasses.is_dataclass(holder):
     return f'config.{path}: another kind is chosen in the config file alone'
   return None
@@ -86,6 +90,8 @@ def _field_faults(part: ConfigPart, path: str) -> Iterator[str]:
       yield f'{where}={type(value).__name__}(...): must be one of {names}'
     elif isinstance(value, ConfigPart):
       yield from _field_faults(value, where)
+    elif dataclasses.is_dataclass(value):
+      yield f'{where}: {type(value).__name__} must be a ConfigPart'
     else:
       for bound in type(part).bounds(name):
         if not bound.holds(value):

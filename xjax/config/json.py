@@ -23,7 +23,9 @@ def _kind_of(cls: type) -> str | None:
 
 
 def _earlier_kinds(cls: type) -> set[str]:
-  """What "kind" an earlier xjax wrote for a class, without underscores."""
+  """What "kind" an earlier xjax wrote for its class, without underscores."""
+  if not cls.__module__.startswith('xjax.'):
+    return set()
   stems = {cls.__name__.removesuffix(suffix) for suffix in ('', *_SUFFIXES)}
   names = {*stems, cls.earlier_kind} - {''}
   return {name.replace('_', '').lower() for name in names}
@@ -77,12 +79,13 @@ def _dataclass(value: Any, cls: type, path: str) -> Any:
   kind = value.pop('kind', None)
   if kind is not None:
     cls = _kind_named(kind, cls, path)
+    if kind != cls.__name__:
+      value = cls.from_earlier(value)
   elif choices := kinds(cls):
     names = ', '.join(repr(one.__name__) for one in choices)
     raise ConfigError(f'{path}: has no "kind", which is one of {names}')
-  value = cls.from_earlier(value)
   hints = typing.get_type_hints(cls)
-  if unknown := sorted(set(value) - set(hints)):
+  if unknown := sorted(set(value) - {f.name for f in dataclasses.fields(cls)}):
     raise ConfigError(f'unknown field {_join(path, unknown[0])!r}')
   return cls(
     **{k: _value(v, hints[k], _join(path, k)) for k, v in value.items()}
@@ -91,7 +94,7 @@ def _dataclass(value: Any, cls: type, path: str) -> Any:
 
 def _kind_named(kind: Any, base: type, path: str) -> type:
   """The kind of a part with this name, or that an earlier xjax called so."""
-  choices = kinds(base)
+  choices = kinds(base) or (base,)
   for one in choices:
     if kind == one.__name__:
       return one
@@ -101,7 +104,7 @@ def _kind_named(kind: Any, base: type, path: str) -> type:
       return one
   raise ConfigError(
     f'{path}: unknown kind {kind!r}; there are '
-    f'{", ".join(one.__name__ for one in choices) or "none"}. Is it defined in '
+    f'{", ".join(one.__name__ for one in choices)}. Is it defined in '
     'a module of yours? --import=MODULE reads that first'
   )
 

@@ -18,14 +18,14 @@ from xjax.core.mesh import MeshConfig
 from xjax.data import formats
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.synthetic import SyntheticData
+from xjax.judge import metrics
 from xjax.judge.calibration import Method
 from xjax.judge.criteria import PROPENSITY, Criteria
-from xjax.score import encoders, heads, linear, trees
 from xjax.score.config import ModelConfig
 from xjax.score.text_model import NeuralModel
 
 # Kinds are chosen by name among the parts that are imported: all of xjax's.
-for _room in (formats, losses, score, encoders, heads, linear, trees):
+for _room in (formats, losses, metrics, score):
   import_modules(_room)
 
 

@@ -86,8 +86,9 @@ def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
   where = f'config.train.best_metric={metric!r}'
   slice_name, _, measure = metric.partition('/')
   kinds, kind = XJAX.simple_kinds, kind_of(measure)
-  k = re.search(r'@(\d+)', measure)
-  if slice_name not in _SLICES or kind not in kinds or measure.endswith('@k'):
+  k = re.search(r'@([1-9]\d*)', measure)
+  known_kind = kind in kinds and ('@k' in kind) == bool(k)
+  if slice_name not in _SLICES or not known_kind:
     known = [name.replace('@k', f'@{k[1]}' if k else '@k') for name in kinds]
     near = difflib.get_close_matches(measure, known, 3)
     told = f'near are {", ".join(near)}' if near else ', '.join(known)
@@ -238,7 +239,7 @@ class NeuralTrain(TrainConfig):
   @classmethod
   def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
     """Adam's settings were fields of their own once."""
-    rule = fields.get('optimizer')
+    rule = fields.get('optimizer', 'adam')
     if not isinstance(rule, str):
       return fields
     names = {'b1', 'b2', 'eps', 'weight_decay'}

@@ -16,6 +16,8 @@ import pkgutil
 import types
 from typing import Any, ClassVar, Self
 
+from xjax.core.errors import ConfigError
+
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
@@ -149,10 +151,22 @@ def kinds(base: type) -> tuple[type, ...]:
   Returns:
     All imported classes below it that are not abstract, in the order of their
     names.
+
+  Raises:
+    ConfigError: two of them have one name.
   """
   if not (issubclass(base, ConfigPart) and base.abstract):
     return ()
-  return tuple(sorted(set(_below(base)), key=lambda kind: kind.__name__))
+  named = {}
+  for kind in set(_below(base)):
+    other = named.setdefault(kind.__name__, kind)
+    if other is not kind:
+      raise ConfigError(
+        f'two kinds of {base.__name__} are called {kind.__name__}: those of '
+        f'{" and ".join(sorted((kind.__module__, other.__module__)))}; give '
+        'yours another name'
+      )
+  return tuple(kind for _, kind in sorted(named.items()))
 
 
 def _below(base: type) -> Iterator[type]:

@@ -71,7 +71,7 @@ class _Packed(Sequence[_T], Generic[_T]):
     return self.unpack(self.data[start:end].tobytes())
 
   def _taken(self, rows: np.ndarray) -> Self:
-    starts, lengths = self.offsets[rows], np.diff(self.offsets)[rows]
+    starts, lengths = self.offsets[:-1][rows], np.diff(self.offsets)[rows]
     offsets = _offsets(lengths)
     data = np.empty(offsets[-1], np.uint8)
     for first in range(0, len(rows), _ROWS):

@@ -19,15 +19,14 @@ from xjax.config.run import Config
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import BATCH, DATA, LABEL, abstract_mesh, padded_labels
 from xjax.core.types import Batch
+from xjax.data.config import FeatureFilesConfig
 from xjax.losses.label_weights import EvenWeights
 from xjax.plan.chips import Chip, Platform
 from xjax.plan.program import Work, work_of
 from xjax.plan.sizes import BatchShape, Sizes
 from xjax.run.neural_training import check_mesh
-from xjax.score.encoders.features import FeaturesConfig
 from xjax.score.heads.chunks import chunk_size
 from xjax.score.heads.contract import is_label_row
-from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.storage import Storage
 from xjax.score.text_model import NeuralModel, TextModel, build
 from xjax.train.fused_rows import FREQUENT, fused_rows
@@ -263,7 +262,7 @@ def _sent(
 
 def _is_one_vs_all(config: Config) -> bool:
   """Whether label rows lie on all devices, and score all documents."""
-  return isinstance(config.model.head, OneVsAllConfig)
+  return config.model.head.on_all_devices
 
 
 def _label_shards(config: Config, mesh: AbstractMesh) -> int:
@@ -362,11 +361,11 @@ def batch_of(
   count, rows, tokens = (shape.documents,), (shape.rows,), (shape.tokens,)
   shapes = {'lengths_B': count + zones, 'mask_B': count, 'doc_B': count}
   shapes['positives_BP'] = (*count, shape.positives)
-  if isinstance(config.model.embedding, FeaturesConfig):
+  if config.model.embedding.reads is FeatureFilesConfig:
     shapes['features_BTD'] = count + tokens + (config.model.embedding.dim,)
   else:
     shapes['tokens_BT'] = rows + zones + tokens
-  if getattr(config.data.tokens, 'packed', False):
+  if config.data.tokens.packed:
     shapes |= {'segments_BT': rows + tokens, 'first_B': count}
   dtypes = {'mask_B': 'bool', 'features_BTD': 'float32'}
   sharding, arrays = NamedSharding(mesh, BATCH), {'tokens_BT': None}

@@ -10,7 +10,6 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import FREQUENT_FROM
 from xjax.run.neural import begun_vocabulary
 from xjax.run.neural_training import scored_labels
-from xjax.score.encoders.han import HANConfig
 from xjax.score.pretrained.architecture import (
   Activation,
   Architecture,
@@ -81,7 +80,7 @@ def corpus_sizes(config: Config) -> Sizes:
   steps = {}
   for (*zones, tokens, positives), count in batches.steps_by_shape.items():
     rows = documents
-    if getattr(config.data.tokens, 'packed', False):
+    if config.data.tokens.packed:
       rows = min(rows, math.ceil(rows * batches.mean_length / tokens))
     shape = BatchShape(documents, rows, tokens, *(zones or [0]), positives)
     steps[shape] = count
@@ -100,7 +99,7 @@ def given_sizes(config: Config, labels: int, documents: int) -> Sizes:
     DataError: the encoder's folder is named and is not there.
   """
   tokens, batch = config.data.tokens, config.train.batch_size
-  if isinstance(config.model.encoder, HANConfig):
+  if config.model.encoder.by_zone:
     raise ConfigError(
       '--plan_labels: how many zones documents have is known of the corpus '
       'alone; leave it out, and the corpus is read'

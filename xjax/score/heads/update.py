@@ -45,7 +45,7 @@ class FusedRowsConfig(RowsConfig, abstract=True):
   learning_rate: float = field(
     0.05, 'Peak; it follows train.schedule.', POSITIVE
   )
-  weight_decay: float = field(0.0, 'Decoupled; biases do not decay.', AMOUNT)
+  weight_decay = 0.0
 
   @abc.abstractmethod
   def build(self) -> 'RowRule':
@@ -79,6 +79,7 @@ class FusedSGD(FusedRowsConfig):
     'weight.',
     RATE,
   )
+  weight_decay: float = field(0.0, 'Decoupled; biases do not decay.', AMOUNT)
 
   def build(self) -> 'RowRule':
     return SGD(self.momentum)
@@ -89,6 +90,7 @@ class FusedAdagrad(FusedRowsConfig):
   """Adagrad with one sum of squares per label."""
 
   eps: float = field(1e-8, 'Added to the root of the sum.', POSITIVE)
+  weight_decay: float = field(0.0, 'Decoupled; biases do not decay.', AMOUNT)
 
   def build(self) -> 'RowRule':
     return AdagradRow(self.eps)
