@@ -68,7 +68,7 @@ def test_a_line_at_least_every_half_minute(clock, lines):
   with Progress('nodes', 5000, done=1000, unit='node') as shown:
     assert not lines()
     clock.passes()
-    assert lines() == ['nodes: 1,000 of 5,000 nodes'] and clock.now == 2
+    assert lines() == ['nodes: 1,000 of 5,000 nodes'] and clock.now == 10
     shown.update()
     shown.update(9)
     assert shown.done == 1010
@@ -76,7 +76,7 @@ def test_a_line_at_least_every_half_minute(clock, lines):
     assert lines()[1:] == ['nodes: 1,010 of 5,000 nodes'] and clock.now <= 30
     clock.passes()
     assert len(lines()) == 3 and clock.now <= 60
-  assert lines()[3:] == ['nodes: 1,010 of 5,000 nodes; ended after 52 s']
+  assert lines()[3:] == ['nodes: 1,010 of 5,000 nodes; ended after 50 s']
 
 
 def test_one_long_step(clock, lines):
@@ -84,9 +84,9 @@ def test_one_long_step(clock, lines):
     clock.passes()
     clock.passes()
   assert lines() == [
-    'clustering labels: 2 s so far',
-    'clustering labels: 27 s so far',
-    'clustering labels: 27 s so far; ended after 27 s',
+    'clustering labels: 10 s so far',
+    'clustering labels: 30 s so far',
+    'clustering labels: 30 s so far; ended after 30 s',
   ]
 
 
@@ -103,7 +103,7 @@ def test_items_and_how_many_there_are(clock, lines):
   clock.passes()
   assert lines() == ['letters: 2 of 4']  # the third is being worked on
   assert list(items) == ['d']
-  assert lines()[1:] == ['letters: 4 of 4; ended after 2 s']
+  assert lines()[1:] == ['letters: 4 of 4; ended after 10 s']
 
 
 @pytest.mark.parametrize('error', [None, KeyError('x')])

@@ -18,13 +18,13 @@ import tqdm
 
 T = TypeVar('T')
 
-_FIRST, _EVERY = 2.0, 25.0  # seconds until the first line, and between lines
+_FIRST, _EVERY = 10.0, 20.0  # seconds until the first line, and between lines
 
 
 class Progress(contextlib.AbstractContextManager):
   """Says how far work is, as long as the context is open.
 
-  Work of less than two seconds says nothing in the log.
+  Work of less than ten seconds says nothing in the log.
 
   Attributes:
     done: parts that are done.
