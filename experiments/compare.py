@@ -11,11 +11,11 @@ from absl import flags as absl_flags
 
 from experiments import flags, judging_flags
 from xjax.core.errors import ConfigError
-from xjax.judge.comparison_plan import Plan
+from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.report.comparison import compare_runs
 from xjax.report.tables.comparison import comparison_text, save_comparison
 
-_PLAN = Plan()
+_PLAN = ComparisonPlan()
 _SPLIT = absl_flags.DEFINE_string(
   'split', '', 'Split of the runs; else dev, or test where dev is not judged.'
 )
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> None:
       'name two systems or more, the baseline first: folders of runs, or '
       'predictions'
     )
-  plan = Plan(
+  plan = ComparisonPlan(
     metrics=tuple(dict.fromkeys(_METRICS.value)),
     by_frequency=_BY_FREQUENCY.value,
     iterations=_ITERATIONS.value,

@@ -8,14 +8,16 @@ from absl import flags
 from experiments.flags import TupleParser
 from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
-from xjax.judge.comparison_plan import Plan
+from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.request import Asked, Similarity
 
 flags.disclaim_key_flags()
 
 _ASKED = Asked()
-_REPLICATES = Plan.replicates  # of the bootstrap, where it is asked for
+_REPLICATES = (
+  ComparisonPlan.replicates
+)  # of the bootstrap, where it is asked for
 # Flags that change what a run is judged by -> fields of Asked.
 _JUDGING = {
   'ks': 'ks',

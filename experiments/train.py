@@ -36,7 +36,7 @@ def main() -> None:
     return
   result = fit(_CONFIG.value, _WORKDIR.value, _PROFILE.value)
   if is_host0():
-    print(run_summary(result))
+    print(run_summary(result, flags.imports()))
 
 
 if __name__ == '__main__':

@@ -154,6 +154,8 @@ def test_every_metric_of_a_run_may_choose_its_best_step(metric):
     ('all/weighted@5', 'slice/metric'),
     ('all/micro-F1-tuned', 'slice/metric'),  # tuned after training
     ('all/P@k', 'slice/metric'),
+    ('all/macro-F1@5[bogus]', 'slice/metric'),
+    ('all/coverage[a=0.9]@5', 'slice/metric'),
     ('all/Hit@7', 'config.eval.ks'),
   ],
 )

@@ -2,8 +2,11 @@ import os
 import platform
 import subprocess
 import sys
+import types
 
 import pytest
+
+from xjax.core.allocation import keep_freed_memory
 
 # Page faults of a large array that takes the place of one freed before.
 FAULTS = """
@@ -39,3 +42,19 @@ def test_freed_memory_is_used_again(chosen):
   assert kept == (not chosen and platform.libc_ver()[0] == 'glibc')
   # Of 128 MiB; pages are 4 KiB, or larger where the system has such.
   assert faults < 30 if kept else faults > 30
+
+
+@pytest.mark.parametrize(('cores', 'arenas'), [(2, [1]), (16, [])])
+def test_threads_share_one_arena_where_that_was_measured(
+  monkeypatch, cores, arenas
+):
+  asked = []
+  library = types.SimpleNamespace(mallopt=lambda *pair: asked.append(pair) or 1)
+  monkeypatch.setattr('ctypes.CDLL', lambda name: library)
+  monkeypatch.setattr('platform.libc_ver', lambda: ('glibc', '2.36'))
+  monkeypatch.setattr('os.sched_getaffinity', lambda pid: set(range(cores)))
+  for name in [name for name in os.environ if name.startswith('MALLOC_')]:
+    monkeypatch.delenv(name)
+  assert keep_freed_memory()
+  arena = -8  # M_ARENA_MAX
+  assert [value for name, value in asked if name == arena] == arenas

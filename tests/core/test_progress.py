@@ -26,10 +26,11 @@ class Clock:
     """As of an Event; returns after `passes` or `set`."""
     if self._ended:
       return True
+    until = self.now + seconds
     self.waiting.set()
     self.waited.acquire()
     if not self._ended:
-      self.now += seconds
+      self.now = max(self.now, until)
     return self._ended
 
   def set(self):
@@ -79,6 +80,21 @@ def test_a_line_at_least_every_half_minute(clock, lines):
   assert lines()[3:] == ['nodes: 1,010 of 5,000 nodes; ended after 50 s']
 
 
+def test_a_line_that_is_said_delays_the_next(clock, lines):
+  with Progress('training', 9, unit='batch') as shown:
+    clock.passes()
+    clock.now += 15
+    shown.say('step 1: loss 0.5')
+    clock.passes()  # it was to come here
+    clock.passes()
+    assert lines() == [
+      'training: 0 of 9 batches',
+      'step 1: loss 0.5',
+      'training: 0 of 9 batches',
+    ]
+    assert 45 <= clock.now <= 60
+
+
 def test_one_long_step(clock, lines):
   with Progress('clustering labels'):
     clock.passes()
@@ -93,37 +109,42 @@ def test_one_long_step(clock, lines):
 def test_short_work_says_nothing(lines):
   with Progress('reading'):
     pass
-  assert list(progress(iter('abc'), 'letters')) == ['a', 'b', 'c']
+  with progress(iter('abc'), 'letters') as items:
+    assert list(items) == ['a', 'b', 'c']
   assert not lines()
 
 
 def test_items_and_how_many_there_are(clock, lines):
-  items = progress((x for x in 'abcd'), 'letters', total=4)
-  assert next(items) + next(items) + next(items) == 'abc'
-  clock.passes()
-  assert lines() == ['letters: 2 of 4']  # the third is being worked on
-  assert list(items) == ['d']
+  with progress((x for x in 'abcd'), 'letters', total=4) as items:
+    assert next(items) + next(items) + next(items) == 'abc'
+    clock.passes()
+    assert lines() == ['letters: 2 of 4']  # the third is being worked on
+    assert list(items) == ['d']
   assert lines()[1:] == ['letters: 4 of 4; ended after 10 s']
 
 
 @pytest.mark.parametrize('error', [None, KeyError('x')])
 def test_no_thread_is_left(clock, error):
-  before = threading.active_count()
+  before, kept = threading.active_count(), None
   try:
-    with Progress('work'):
-      assert threading.active_count() == before + 1
-      if error:
-        raise error
-  except KeyError:
-    pass
-  assert threading.active_count() == before
+    with progress('ab', 'work') as items:
+      for _ in items:
+        assert threading.active_count() == before + 1
+        if error:
+          raise error
+  except KeyError as raised:
+    kept = raised  # and its frames, as in a notebook
+  assert threading.active_count() == before and kept is error
 
 
-def test_other_processes_say_nothing(clock):
+def test_other_processes_say_nothing(clock, lines, monkeypatch):
+  monkeypatch.setattr('jax.distributed.is_initialized', lambda: True)
+  monkeypatch.setattr('jax.process_index', lambda: 1)
   before = threading.active_count()
-  assert list(progress('ab', 'letters', quiet=True)) == ['a', 'b']
-  with Progress('letters', quiet=True):
+  with Progress('letters') as shown:
     assert threading.active_count() == before
+    shown.say('a line')
+  assert not lines()
 
 
 class Terminal(io.StringIO):

@@ -10,7 +10,7 @@ import sys
 
 from tests.extending.systems import KS, drawn_rows, predictions
 from xjax.judge.comparison import compare
-from xjax.judge.comparison_plan import Plan
+from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.criteria import Criteria
 from xjax.judge.evidence import Evidence
 from xjax.judge.intervals import bootstrap_sums, names_of
@@ -37,7 +37,7 @@ def replicates(judged, metric):
 
 def differences(systems):
   """Metric -> difference, ends of its interval, p."""
-  plan = Plan(metrics=OWN, iterations=50, replicates=50)
+  plan = ComparisonPlan(metrics=OWN, iterations=50, replicates=50)
   criteria = plan.asked().criteria(next(iter(systems.values())))
   return {
     row.metric: [row.difference, row.interval.low, row.interval.high, row.p]
@@ -45,8 +45,9 @@ def differences(systems):
   }
 
 
-def main(module, folder):
-  importlib.import_module(module)
+def main(folder, *modules):
+  for module in modules:
+    importlib.import_module(module)
   judged, criteria = predictions(), Criteria(KS, replicates=40)
   metrics = judge(judged, criteria)
   write_judgement(folder, judged, criteria, metrics)

@@ -85,12 +85,20 @@ def workdir(folder):
   config = f'--config={folder / "my_config.py"}'
   done = start(folder, 'train', config, f'--workdir={folder / "run"}')
   assert done.returncode == 0, done.stderr
+  (folder / 'printed.txt').write_text(done.stdout)
   return folder / 'run'
 
 
 def test_the_page_has_every_part_in_forty_lines():
   assert FILES.keys() == {*PARTS, *METRICS}
   assert all(source.count('\n') <= 40 for source in FILES.values())
+
+
+def test_the_commands_to_go_on_with_import_them(workdir):
+  own = ' '.join(f'--import={name}' for name in (*PARTS, *METRICS))
+  printed = (workdir.parent / 'printed.txt').read_text()
+  for main in ('predict', 'evaluate'):
+    assert f'experiments.{main} {own} --workdir=' in printed
 
 
 def test_they_train_and_are_saved(workdir):

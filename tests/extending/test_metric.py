@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -22,18 +23,21 @@ from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.predictions import Lists
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OWN = 'tests.extending.own_metrics'
+PAGE = (ROOT / 'docs' / 'extending.md').read_text()
+OWN = 'my_metrics', 'my_label_metrics'  # files of the page
 
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-  """What judging by the metrics of OWN has written."""
-  path = tmp_path_factory.mktemp('judged')
-  process = 'tests.extending.judge_process'
+  """What judging by the metrics of docs/extending.md has written."""
+  path, process = tmp_path_factory.mktemp('judged'), 'judge_process'
+  for name in OWN:
+    (source,) = re.findall(rf'```python\n# {name}\.py\n(.*?)```', PAGE, re.S)
+    (path / f'{name}.py').write_text(source)
   subprocess.run(
-    [sys.executable, '-m', process, OWN, path],
+    [sys.executable, '-m', f'tests.extending.{process}', path, *OWN],
     cwd=ROOT,
-    env={**os.environ, 'PYTHONPATH': str(ROOT)},
+    env={**os.environ, 'PYTHONPATH': f'{path}:{ROOT}'},
     check=True,
   )
   return path

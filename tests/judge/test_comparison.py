@@ -9,7 +9,7 @@ import scipy.stats
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.judge.comparison import compare as compare_by, within
-from xjax.judge.comparison_plan import Plan
+from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.judge import judge
 from xjax.judge.metrics.significance import Interval, holm
 from xjax.judge.predictions import Lists, Predictions
@@ -50,7 +50,7 @@ SYSTEMS = {
   'alike': predictions(2, 0.32),
 }
 METRICS = 'RP@5', 'PSP@3', 'macro-F1@5', 'micro-F1', 'entropy@3'
-PLAN = Plan(metrics=METRICS, iterations=300, replicates=200)
+PLAN = ComparisonPlan(metrics=METRICS, iterations=300, replicates=200)
 
 
 @pytest.fixture(scope='module')

@@ -80,6 +80,9 @@ def test_how_labels_were_searched_is_kept(path, tmp_path):
     ('exact', 'exact search'),
     ('beam=10', 'beam search of width 10'),
     ('recall=0.95', 'approximate search of recall 0.95'),
+    ('recall=0.9999999', 'approximate search of recall 0.9999999'),
+    ('recall=1e-05', 'approximate search of recall 1e-05'),
+    ('trees=3', 'exact search of 3 trees, the best labels of each'),
     ('shortlist=500', 'a shortlist of 500 labels'),
   ):
     predictions(selected_by=kind).save(tmp_path / 'p.npz')

@@ -139,6 +139,12 @@ def test_the_program_takes_all_that_it_advises(config, monkeypatch):
   assert seen and len(seen) == len(set(seen))
 
 
+def test_micro_batches_do_not_hide_what_saves_more():
+  told = advice(*short_of(one_vs_all(batch_size=64, accumulate=8), 0.6))
+  assert told.fits
+  assert any('FusedSGD' in change.text for change in told.changes)
+
+
 def test_rows_that_a_group_names_are_left_to_the_optimizer():
   config = one_vs_all(batch_size=64, rates=('head/*=0.5',))
   told = advice(*short_of(config, 0.6))

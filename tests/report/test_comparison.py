@@ -8,11 +8,11 @@ import pytest
 
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged
-from xjax.judge.comparison_plan import Plan
+from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.predictions import Lists
 from xjax.report.comparison import compare_runs, in_order
 
-PLAN = Plan(metrics=('RP@5', 'P@1'), iterations=20, replicates=20)
+PLAN = ComparisonPlan(metrics=('RP@5', 'P@1'), iterations=20, replicates=20)
 
 
 def set_dev(path, value):

@@ -20,7 +20,7 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import LabelSpace
 from xjax.data.text.words import Vocabulary
 from xjax.judge.predictions import Predictions
-from xjax.run.fit import fit
+from xjax.run.fit import fit, load
 from xjax.train import checkpoint
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
 from xjax.train.loop import Loop
@@ -196,6 +196,17 @@ def test_only_what_is_restored_is_verified(config, workdir, monkeypatch):
   shutil.rmtree(workdir / 'eval')
   best = fit(config, workdir).best_step
   assert read == [6, best]
+
+
+def test_a_damaged_best_checkpoint_is_not_used(config, workdir, caplog):
+  best = fit(config, workdir).best_step
+  assert best != 6
+  shutil.rmtree(workdir / 'eval')
+  (workdir / 'checkpoints' / str(best) / 'meta' / 'metadata').write_text('{')
+  assert fit(config, workdir).best_step == 6
+  assert f'checkpoints/{best} is damaged' in caplog.text
+  assert (workdir / 'checkpoints' / 'damaged' / str(best)).is_dir()
+  assert load(workdir).step == 6
 
 
 def killed(*arguments):

@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import shutil
 import signal
 
 import numpy as np
@@ -18,7 +19,7 @@ from xjax.judge.predictions import Predictions
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
-from xjax.run.sparse import SparseFit
+from xjax.run.sparse import LinearFit
 from xjax.score.config import LinearModel
 from xjax.score.linear.batched import OnDevices
 from xjax.score.linear.part_files import PartFiles
@@ -68,6 +69,21 @@ def test_it_learns_and_is_loaded_as_it_was_judged(finished, name):
   assert predictor.score_kind is wanted
 
 
+@pytest.mark.parametrize(
+  ('name', 'search'),
+  [
+    ('svm', 'exact'),
+    ('xr', 'beam=10'),
+    ('huffman', 'exact'),
+    ('trees', 'trees=3'),
+  ],
+)
+def test_lists_say_how_labels_were_searched(finished, name, search):
+  """One-vs-all scores every label; an ensemble joins the best of its trees."""
+  path = finished(name).paths['dev'] / 'predictions.npz'
+  assert Predictions.load(path).selected_by == search
+
+
 def test_the_workdir_has_what_the_model_is_and_nothing_else(finished):
   found = finished('trees')
   assert {path.name for path in found.workdir.iterdir()} == {
@@ -99,9 +115,10 @@ def test_it_says_what_takes_long(tmp_path, monkeypatch):
   config = config_of(*RUNS['complete'])
   config.data.n_train = 100
   fit(config, tmp_path / 'run')
-  assert said == [
+  assert [*dict.fromkeys(said)] == [
     'reading documents',
     'reading features of documents',
+    'computing metrics',  # of the prior
     'counting n-grams',
     'words of train',
     'features of train',
@@ -111,8 +128,8 @@ def test_it_says_what_takes_long(tmp_path, monkeypatch):
     'writing tree_0.npz',
     'reading the model',
     'judging dev',
-    'metrics of dev',
   ]
+  assert said[-1] == 'computing metrics'
 
 
 @pytest.mark.parametrize('name', ['trees', 'svm'])
@@ -121,6 +138,17 @@ def test_a_second_start_changes_nothing(finished, name):
   again = fit(config_of(*RUNS[name]), finished(name).workdir)
   assert contents(finished(name).workdir) == before
   assert again.metrics == finished(name).metrics
+
+
+def test_an_ensemble_of_an_earlier_xjax_is_judged_anew(finished, tmp_path):
+  """There a label's score differed between the lists of a document."""
+  workdir = shutil.copytree(finished('trees').workdir, tmp_path / 'run')
+  path, judged = workdir / 'model' / 'search.json', workdir / 'eval' / 'dev'
+  search = json.loads(path.read_text())
+  path.write_text(json.dumps({k: v for k, v in search.items() if k != 'trees'}))
+  (judged / 'metrics.json').write_text('{}')
+  fit(config_of(*RUNS['trees']), workdir)
+  assert contents(workdir) == contents(finished('trees').workdir)
 
 
 @pytest.mark.parametrize('name', ['taxonomy', 'svm'])
@@ -180,7 +208,7 @@ def test_several_processes_train_on_devices_alone(
   tmp_path, monkeypatch, solver
 ):
   config = config_of(LinearModel(), LinearTrain(solver=solver))
-  run = SparseFit(config, Workdir.at(tmp_path))
+  run = LinearFit(config, Workdir.at(tmp_path))
   monkeypatch.setattr('jax.process_count', lambda: 2)
   if isinstance(solver, OnDevices):
     run.check_start()

@@ -32,7 +32,7 @@ from xjax.train.loop import Loop, Position
 from xjax.train.preemption import Preempted, Preemption
 from xjax.train.state import plan_state
 from xjax.train.step import StepMetrics
-from xjax.train.writers import MetricWriter, Profile, Progress
+from xjax.train.writers import MetricWriter, Profile, TrainingProgress
 
 CONFIG = NeuralTrain(
   steps=12, log_every=2, judge_every=4, checkpoint_every=3, best_metric='all/m'
@@ -150,7 +150,7 @@ class Run:
 
       with (
         MetricWriter(self.workdir, at.step, at.judged) as writer,
-        Progress(at.step, config.steps) as progress,
+        TrainingProgress(at.step, config.steps) as progress,
         Profile(self.workdir / 'profile', profile) as profiled,
       ):
         loop = Loop(

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from xjax.train.writers import MetricWriter, Progress
+from xjax.train.writers import MetricWriter, TrainingProgress
 
 
 def records(workdir):
@@ -61,8 +61,8 @@ def test_a_number_that_is_not_a_number_is_no_json(tmp_path):
 def test_plain_lines_where_there_is_no_terminal(caplog, monkeypatch):
   monkeypatch.setattr(sys.stderr, 'isatty', lambda: False, raising=False)
   caplog.set_level('INFO')
-  with Progress(10, 30) as progress:
-    progress.advance()
+  with TrainingProgress(10, 30) as progress:
+    progress.update()
     progress.show(20, 1.25, 640.4)
     progress.say('a line')
   assert 'step 20/30: loss 1.2500, 640 documents/s, 00:00 left' in caplog.text
@@ -72,9 +72,9 @@ def test_plain_lines_where_there_is_no_terminal(caplog, monkeypatch):
 def test_bar_on_a_terminal(caplog, capsys, monkeypatch):
   monkeypatch.setattr(sys.stderr, 'isatty', lambda: True, raising=False)
   caplog.set_level('INFO')
-  with Progress(0, 3) as progress:
+  with TrainingProgress(0, 3) as progress:
     progress.show(1, 1.25, 640.4)
-    progress.advance()
+    progress.update()
     progress.say('a line')
   shown = capsys.readouterr().err
   assert 'loss 1.2500, 640 documents/s' in shown

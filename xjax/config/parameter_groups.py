@@ -7,7 +7,9 @@ import math
 import re
 import typing
 
+from xjax.core.config_part import kinds_that
 from xjax.core.errors import ConfigError
+from xjax.score.encoders.contract import EncoderConfig
 
 if typing.TYPE_CHECKING:
   from xjax.config.train import NeuralTrain
@@ -102,8 +104,8 @@ def check_groups(
   if config.layer_decay != 1 and not any(map(_LAYER.match, trained)):
     raise ConfigError(
       f'config.train.layer_decay={config.layer_decay}: needs parameters '
-      'encoder/layers/<i>/... that are trained, which only '
-      'config.model.encoder=BertConfig(...) has; set it to 1'
+      'encoder/layers/<i>/... that are trained, which config.model.encoder='
+      f'{kinds_that("pretrained", EncoderConfig)} has; set it to 1'
     )
 
 

@@ -68,12 +68,14 @@ class EvalConfig(ConfigPart):
 class Config(ConfigPart):
   """One run."""
 
-  seed: int = field(0, '', AT_LEAST_0)
-  data: DataConfig = field(SyntheticData)
-  model: ModelConfig = field(NeuralModel)
-  train: TrainConfig = field(NeuralTrain)
-  eval: EvalConfig = field(EvalConfig)
-  mesh: MeshConfig = field(MeshConfig, may_change=True)
+  seed: int = field(0, 'Decides everything that is drawn.', AT_LEAST_0)
+  data: DataConfig = field(SyntheticData, 'The corpus, and what is read of it.')
+  model: ModelConfig = field(NeuralModel, 'What scores labels.')
+  train: TrainConfig = field(NeuralTrain, 'How the model is trained.')
+  eval: EvalConfig = field(EvalConfig, 'How it is judged.')
+  mesh: MeshConfig = field(
+    MeshConfig, 'The devices that it is trained on.', may_change=True
+  )
 
 
 def shrink(config: Config) -> Config:

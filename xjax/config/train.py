@@ -25,7 +25,9 @@ from xjax.core.config_part import (
   at_most,
   field,
 )
+from xjax.judge.criteria import Criteria
 from xjax.judge.metrics.contract import kind_of
+from xjax.judge.metrics.label_sums import BIN_NAMES
 from xjax.judge.metrics.protocols import XJAX
 from xjax.losses.bce import BCEConfig
 from xjax.losses.contract import LabelWeightsConfig, LossConfig
@@ -88,6 +90,8 @@ def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
   kinds, kind = XJAX.simple_kinds, kind_of(measure)
   k = re.search(r'@([1-9]\d*)', measure)
   known_kind = kind in kinds and ('@k' in kind) == bool(k)
+  if known_kind and k and '[' in measure:  # what is in brackets counts, too
+    known_kind = measure in Criteria((int(k[1]),)).table(XJAX, [''], BIN_NAMES)
   if slice_name not in _SLICES or not known_kind:
     known = [name.replace('@k', f'@{k[1]}' if k else '@k') for name in kinds]
     near = difflib.get_close_matches(measure, known, 3)
@@ -144,8 +148,8 @@ class NeuralTrain(TrainConfig):
   layer_decay: float = field(
     1.0,
     'Factor from each encoder layer to the one below it, and from the lowest '
-    "to the encoder's embeddings; times that of rates. Below 1 it needs "
-    'BertConfig as the encoder.',
+    "to the encoder's embeddings; times that of rates. Below 1 it needs a "
+    'pretrained encoder.',
     SHARE,
   )
   freeze: tuple[str, ...] = field(

@@ -8,13 +8,13 @@ import platform
 # of their own, nothing given back, and 64 MiB more at a time.
 _MALLOPT = {-4: 0, -1: -1, -2: 64 << 20}
 
-# One arena for all threads, on hosts of few cores alone. On two cores it saves
-# memory and costs no time: quickstart, 40 steps, 963 MB at most instead of 1082
+# One arena for all threads, where it was measured: on two cores it saves memory
+# and costs no time: quickstart, 40 steps, 963 MB at most instead of 1082
 # and 51 s of CPU instead of 50; label trees of Bibtex by 8 threads, 811 and 834
-# MB instead of 887 and 902, and 24 s each. On many cores, where threads could
-# wait for one another, it was not measured: glibc decides.
+# MB instead of 887 and 902, and 24 s each. On more cores threads could
+# wait for one another: there glibc decides.
 _ONE_ARENA = {-8: 1}
-_FEW_CORES = 8
+_MEASURED_CORES = 2
 
 
 def keep_freed_memory() -> bool:
@@ -32,7 +32,7 @@ def keep_freed_memory() -> bool:
   if chosen or platform.libc_ver()[0] != 'glibc':
     return False
   mallopt = ctypes.CDLL(None).mallopt
-  few = len(os.sched_getaffinity(0)) <= _FEW_CORES
+  few = len(os.sched_getaffinity(0)) <= _MEASURED_CORES
   parameters = _MALLOPT | (_ONE_ARENA if few else {})
   # Each by itself, whatever became of the one before.
   done = [mallopt(name, value) for name, value in parameters.items()]

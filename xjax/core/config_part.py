@@ -169,6 +169,20 @@ def kinds(base: type) -> tuple[type, ...]:
   return tuple(kind for _, kind in sorted(named.items()))
 
 
+def kinds_that(attribute: str, base: type) -> str:
+  """Names the kinds that have an attribute, for errors.
+
+  Args:
+    attribute: of the classes; true of those that are named.
+    base: an abstract part.
+
+  Returns:
+    As 'BertConfig(...) or YourConfig(...)'.
+  """
+  able = (kind.__name__ for kind in kinds(base) if getattr(kind, attribute))
+  return ' or '.join(f'{name}(...)' for name in able)
+
+
 def _below(base: type) -> Iterator[type]:
   for one in base.__subclasses__():
     if not one.abstract:

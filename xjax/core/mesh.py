@@ -32,8 +32,12 @@ class MeshConfig(ConfigPart):
   LABEL_MULTIPLE: of powers of 2, 512 at most.
   """
 
-  data: int = field(-1, '', _AXIS)
-  label: int = field(1, '', _AXIS)
+  data: int = field(
+    -1, 'Devices that share the documents; -1: all that are left.', _AXIS
+  )
+  label: int = field(
+    1, 'Devices that share the labels; -1: all that are left.', _AXIS
+  )
 
 
 def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:

@@ -14,7 +14,10 @@ import types
 from typing import Self, TypeVar
 
 from absl import logging
+import jax
 import tqdm
+
+from xjax.core.distributed import is_host0
 
 T = TypeVar('T')
 
@@ -24,7 +27,8 @@ _FIRST, _EVERY = 10.0, 20.0  # seconds until the first line, and between lines
 class Progress(contextlib.AbstractContextManager):
   """Says how far work is, as long as the context is open.
 
-  Work of less than ten seconds says nothing in the log.
+  Work of less than ten seconds says nothing in the log, and of several
+  processes all but the first say nothing.
 
   Attributes:
     done: parts that are done.
@@ -37,7 +41,6 @@ class Progress(contextlib.AbstractContextManager):
     *,
     done: int = 0,
     unit: str = '',
-    quiet: bool = False,
   ):
     """Nothing is said before the context is entered.
 
@@ -46,15 +49,19 @@ class Progress(contextlib.AbstractContextManager):
       total: its parts; None: it is one step, or nobody knows.
       done: parts that were done before.
       unit: of a part, such as 'node'.
-      quiet: says nothing; for all processes but the first.
     """
     self.done = done
     self._what, self._total = what, total
-    self._unit, self._quiet = unit, quiet
+    self._unit, self._quiet = unit, False
     self._ended = threading.Event()
-    self._bar = self._thread = None
+    self._bar: tqdm.tqdm | None = None
+    self._thread: threading.Thread | None = None
+    self._due = 0.0  # when the next line comes
 
   def __enter__(self) -> Self:
+    # Asking for the process's number alone would start all devices.
+    several = jax.distributed.is_initialized()
+    self._quiet = several and not is_host0()
     if self._quiet:
       return self
     if sys.stderr.isatty():
@@ -67,7 +74,7 @@ class Progress(contextlib.AbstractContextManager):
         bar_format='{desc} ...' if self._total is None else None,
       )
       return self
-    self._thread = threading.Thread(target=self._say, daemon=True)
+    self._thread = threading.Thread(target=self._repeat, daemon=True)
     self._thread.start()
     return self
 
@@ -89,41 +96,56 @@ class Progress(contextlib.AbstractContextManager):
     if self._bar is not None:
       self._bar.update(n)
 
-  def _say(self) -> None:
+  def say(self, message: str) -> None:
+    """Writes a line, above the bar where there is one; the next comes later."""
+    if self._bar is not None:
+      self._bar.write(message, file=sys.stderr)
+    elif not self._quiet:
+      logging.info('%s', message)
+      self._due = time.monotonic() + _EVERY
+
+  def _repeat(self) -> None:
     """Writes lines until the work has ended, and one more if there was one."""
-    begun, wait = time.monotonic(), _FIRST
-    while not self._ended.wait(wait):
-      logging.info('%s', self._line(time.monotonic() - begun))
-      wait = _EVERY
-    if wait == _EVERY:
+    begun, any_line = time.monotonic(), False
+    self._due = begun + _FIRST
+    while not self._ended.wait(max(0.0, self._due - time.monotonic())):
+      if time.monotonic() >= self._due:
+        self.say(self._line(time.monotonic() - begun))
+        any_line = True
+    if any_line:
       spent = time.monotonic() - begun
-      logging.info('%s; ended after %.0f s', self._line(spent), spent)
+      self.say(f'{self._line(spent)}; ended after {spent:.0f} s')
 
   def _line(self, seconds: float) -> str:
     if self._total is not None:
-      unit = f' {self._unit}s' if self._unit else ''
+      ending = 'es' if self._unit.endswith('ch') else 's'
+      unit = f' {self._unit}{ending}' if self._unit else ''
       return f'{self._what}: {self.done:,} of {self._total:,}{unit}'
     return f'{self._what}: {seconds:.0f} s so far'
 
 
+@contextlib.contextmanager
 def progress(
   items: Iterable[T],
   what: str,
   *,
   total: int | None = None,
   unit: str = '',
-  quiet: bool = False,
-) -> Iterator[T]:
-  """Yields the items and says how many are done; arguments as of Progress.
+) -> Iterator[Iterator[T]]:
+  """In its context there are the items; it says how many of them are done.
 
   Args:
     items: any; total is their number where they know it.
-    what, unit, quiet: as of Progress.
+    what, unit: as of Progress.
     total: the number of items that do not know it.
   """
   if total is None:
     total = operator.length_hint(items) or None
-  with Progress(what, total, unit=unit, quiet=quiet) as shown:
-    for item in items:
-      yield item
-      shown.update()
+  with Progress(what, total, unit=unit) as shown:
+    yield _counted(items, shown)
+
+
+def _counted(items: Iterable[T], shown: Progress) -> Iterator[T]:
+  for item in items:
+    yield item
+    shown.update()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 import dataclasses
 import enum
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from xjax.core.config_part import (
   AT_LEAST_0,
@@ -30,10 +30,16 @@ class TokensConfig(ConfigPart, abstract=True):
   Attributes:
     by_zone: whether zones are kept apart; a field where they can be.
     packed: whether documents share rows; a field where they can.
+    dense: whether documents come as vectors of an outside encoder.
+    sparse: whether documents come as rows of sparse features.
+    pretrained: whether a pretrained encoder's tokenizer cuts documents.
   """
 
   by_zone = False
   packed = False
+  dense: ClassVar[bool] = False
+  sparse: ClassVar[bool] = False
+  pretrained: ClassVar[bool] = False
 
 
 @dataclasses.dataclass
@@ -97,6 +103,8 @@ class SubwordsConfig(PaddedConfig):
   max_tokens counts the special tokens at a text's beginning and end as well.
   """
 
+  pretrained = True
+
   max_tokens: int = field(
     512,
     "A document's first pieces, over its zones in order.",
@@ -123,6 +131,8 @@ class FeatureFilesConfig(PaddedConfig):
   Per split {split}.npy and {split}.ids.txt, of token states {split}.lengths.npy
   as well (feature_files.py). A document with one vector has one token.
   """
+
+  dense = True
 
   max_tokens: int = 1
   buckets: tuple[int, ...] = (1,)
@@ -198,6 +208,8 @@ class Norm(enum.Enum):
 @dataclasses.dataclass
 class GivenFeaturesConfig(TokensConfig):
   """Sparse features as the files of XcFeaturesData have them."""
+
+  sparse = True
 
   norm: Norm = field(
     Norm.NONE,

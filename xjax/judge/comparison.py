@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from xjax.core.errors import ConfigError
-from xjax.judge.comparison_plan import Plan
+from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.criteria import Criteria
 from xjax.judge.evidence import Evidence
 from xjax.judge.intervals import (
@@ -103,7 +103,7 @@ class Comparison:
 
 
 def compare(
-  systems: Mapping[str, Predictions], criteria: Criteria, plan: Plan
+  systems: Mapping[str, Predictions], criteria: Criteria, plan: ComparisonPlan
 ) -> Comparison:
   """Compares systems with the first of them, under our own protocol.
 
@@ -162,7 +162,7 @@ class _Part:
   values: Mapping[str, Mapping[str, Any]]
   reasons: Mapping[str, Mapping[str, str]]
   sums: Mapping[str, Sums]
-  plan: Plan
+  plan: ComparisonPlan
 
   @classmethod
   def of(
@@ -170,7 +170,7 @@ class _Part:
     name: str,
     evidence: Mapping[str, Evidence],
     criteria: Criteria,
-    plan: Plan,
+    plan: ComparisonPlan,
   ) -> '_Part':
     first, *_ = evidence.values()
     every = criteria.table(XJAX, tuple(first.cuts), tuple(first.bins))

@@ -21,7 +21,7 @@ BY_FREQUENCY = 'frequent', 'few', 'zero', HELD_OUT
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class ComparisonPlan:
   """What is compared, and how.
 
   Attributes:

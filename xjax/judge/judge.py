@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from xjax.core.errors import DataError
+from xjax.core.progress import Progress
 from xjax.core.types import PAD, ScoreKind
 from xjax.judge.calibration import expected_calibration_error
 from xjax.judge.criteria import Criteria
@@ -109,10 +110,11 @@ def _evidence(
       key = masks[protocol.name][name].tobytes()
       by_mask.setdefault(key, []).append(protocol)
     for protocols in by_mask.values():
-      part = Slice.of(predictions, name, masks[protocols[0].name][name])
-      evidence = Evidence.of(
-        part, criteria, protocols, cuts, predictions.n_train
-      )
+      with Progress('computing metrics'):
+        part = Slice.of(predictions, name, masks[protocols[0].name][name])
+        evidence = Evidence.of(
+          part, criteria, protocols, cuts, predictions.n_train
+        )
       yield name, protocols, evidence
 
 

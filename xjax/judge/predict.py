@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from xjax.core.atomic import atomic_write, write_json
-from xjax.core.distributed import is_host0, rank_documents
+from xjax.core.distributed import rank_documents
 from xjax.core.progress import progress
 from xjax.core.types import PAD, Batch, ScoreKind, Scorer
 from xjax.data.schema import LabelSpace, Split
@@ -48,13 +48,14 @@ def predict(
       scorer ranks a label it should not know or gives a label two scores.
   """
   masks = space.masks()
-  ids, scores, seen = rank_documents(
-    shown_batches(batches, f'judging {split.name}'),
-    functools.partial(scorer.topk, k=depth, slices=tuple(masks.values())),
-    len(split),
-    depth,
-    1 + len(masks),
-  )
+  with progress(batches, f'judging {split.name}', unit='batch') as shown:
+    ids, scores, seen = rank_documents(
+      shown,
+      functools.partial(scorer.topk, k=depth, slices=tuple(masks.values())),
+      len(split),
+      depth,
+      1 + len(masks),
+    )
   if (seen != 1).any():
     raise ValueError(
       f'{(seen == 0).sum()} documents of {split.name} in no batch, '
@@ -80,11 +81,6 @@ def predict(
   if fault := found.fault():
     raise ValueError(f'{split.name}: {fault}')
   return found
-
-
-def shown_batches(batches: Iterable[Batch], what: str) -> Iterable[Batch]:
-  """The batches; the first process says how far they are."""
-  return progress(batches, what, unit='batch', quiet=not is_host0())
 
 
 def _predictions(

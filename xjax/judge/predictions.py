@@ -109,9 +109,11 @@ _SELECTIONS = {
   'beam': 'beam search of width {}',
   'recall': 'approximate search of recall {}',
   'shortlist': 'a shortlist of {} labels',
+  'trees': 'exact search of {} trees, the best labels of each',
 }
 _SELECTED_BY = re.compile(
-  r'|exact|(?:beam|shortlist)=[1-9]\d*|recall=0?\.\d+(?:e-\d+)?'
+  r'|exact|(?:beam|shortlist|trees)=[1-9]\d*'
+  r'|recall=(?:0\.\d+|[1-9](?:\.\d+)?e-\d+)'
 )
 # Scores of one label may differ by so much, by rounding.
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-6

@@ -51,7 +51,13 @@ class LossConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass
 class LabelWeightsConfig(ConfigPart, abstract=True):
-  """How much each label counts in the loss, whichever loss it is."""
+  """How much each label counts in the loss, whichever loss it is.
+
+  Attributes:
+    even: whether all labels count alike, and no weights are made.
+  """
+
+  even: ClassVar[bool] = False
 
   @abc.abstractmethod
   def build(

@@ -15,6 +15,8 @@ from xjax.losses.contract import LabelWeights, LabelWeightsConfig
 class EvenWeights(LabelWeightsConfig):
   """All labels alike."""
 
+  even = True
+
   def build(
     self,
     train_counts: np.ndarray,

@@ -1,9 +1,11 @@
 """What to change of a run that does not fit."""
 
+from collections.abc import Callable
 import copy
 import dataclasses
 import enum
 import functools
+import operator
 from typing import Any
 
 from xjax.config.optimizer import NoAverage
@@ -11,15 +13,11 @@ from xjax.config.parameter_groups import in_group
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError
 from xjax.plan.plan import Plan, Planner
-from xjax.score.encoders.bert import BertConfig
-from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.heads.storage import Storage
-from xjax.score.heads.update import ByOptimizer, FusedSGD
+from xjax.score.heads.update import FusedSGD
 
 MOST_DEVICES = 1 << 14
 _LEAST_BOTTLENECK = 64
-# In the order to try them in.
-_NAMES = 'rows storage momentum remat batch chunk bottleneck'.split()
 _ENOUGH = 0.05  # of what a device holds; what saves less is not worth a line
 
 Fields = dict[str, Any]  # values to set, by the path of their field
@@ -37,20 +35,21 @@ class Change:
 class Advice:
   """What makes a run fit."""
 
-  changes: tuple[Change, ...]  # each with those before it, no field twice
+  # Each with those before it, no field twice; what helps most first, what makes
+  # another model of it last.
+  changes: tuple[Change, ...]
   fits: bool  # whether they are enough
   devices: Change | None  # the fewest instead, or with changes not enough
 
 
 def _moves(config: Config) -> dict[str, Fields]:
-  """What can be set, by one of _NAMES.
+  """What can be set, by a name of it.
 
   Rows that train themselves take one pass and keep no mean. Micro-batches
   change no result, smaller batches do; a bottleneck makes another model.
   """
   train, head, encoder = config.train, config.model.head, config.model.encoder
-  one_vs_all = isinstance(head, OneVsAllConfig)
-  by_optimizer = isinstance(train.rows, ByOptimizer)
+  one_vs_all, by_optimizer = head.fusable, not train.rows.fused
   globs = [*train.freeze, *(entry.rpartition('=')[0] for entry in train.rates)]
   grouped = any(in_group(f'head/{name}', globs) for name in ('kernel', 'bias'))
   moves: dict[str, Fields] = {}
@@ -62,9 +61,9 @@ def _moves(config: Config) -> dict[str, Fields]:
   for storage in storages * (not by_optimizer):
     if storage.bytes < head.storage.bytes:
       moves.setdefault('storage', {'model.head.storage': storage})
-  if getattr(train.rows, 'momentum', 0.0):
+  if train.rows.momentum:
     moves['momentum'] = {'train.rows.momentum': 0.0}
-  if isinstance(encoder, BertConfig) and not encoder.remat:
+  if encoder.remat is False:
     moves['remat'] = {'model.encoder.remat': True}
   if by_optimizer and train.batch_size % (2 * train.accumulate) == 0:
     moves['batch'] = {'train.accumulate': 2 * train.accumulate}
@@ -72,9 +71,10 @@ def _moves(config: Config) -> dict[str, Fields]:
     moves['batch'] = {'train.batch_size': train.batch_size // 2}
   if head.chunk >= 128:
     moves['chunk'] = {'model.head.chunk': head.chunk // 4}
-  narrow = getattr(head, 'bottleneck', 0) // 2 or 4 * _LEAST_BOTTLENECK
-  if one_vs_all and narrow >= _LEAST_BOTTLENECK:
-    moves['bottleneck'] = {'model.head.bottleneck': narrow}
+  if one_vs_all:
+    narrow = head.bottleneck // 2 or 4 * _LEAST_BOTTLENECK
+    if narrow >= _LEAST_BOTTLENECK:
+      moves['bottleneck'] = {'model.head.bottleneck': narrow}
   return moves
 
 
@@ -93,16 +93,16 @@ def advice(plan: Plan, planner: Planner) -> Advice:
       return float('inf')
     return held * plan.held.total / estimate
 
-  config, now, changes = plan.config, plan.held.total, []
-  for name in _NAMES:
-    chosen: Fields = {}
-    while now > plan.usable and (fields := _moves(config).get(name)):
-      changed = _with(config, fields)
-      if (less := total(changed)) > (1 - _ENOUGH) * now:
-        break
-      config, now, chosen = changed, less, chosen | fields
-    if chosen:
-      changes.append(Change(_text(chosen), now))
+  now, chosen = _chosen(plan, total, [])
+  rows = _moves(plan.config).get('rows')
+  if now > plan.usable and rows:
+    # Micro-batches may have been in its way: they exclude one another.
+    now, chosen = min((now, chosen), _chosen(plan, total, [rows]), key=_first)
+  config, changes = plan.config, []
+  for fields in chosen:
+    fields = {at: to for at, to in fields.items() if _get(config, at) != to}
+    config = _with(config, fields)
+    changes.append(Change(_text(fields), total(config)))
   fits = now <= plan.usable
   config, count = plan.config if fits else config, plan.devices
   # The fewest, by twos, with documents or else labels among all of them.
@@ -117,6 +117,43 @@ def advice(plan: Plan, planner: Planner) -> Advice:
         devices = Change(f'{count} devices, {_text(mesh)}', now)
         return Advice(tuple(changes), fits, devices)
   return Advice(tuple(changes), fits, None)
+
+
+def _chosen(
+  plan: Plan, total: Callable[[Config], float], chosen: list[Fields]
+) -> tuple[float, list[Fields]]:
+  """(bytes of a device, what is set): what is chosen, then what saves most.
+
+  Until it fits, or nothing saves any more; a narrower model comes last.
+  """
+  config, chosen = functools.reduce(_with, chosen, plan.config), [*chosen]
+  now = total(config)
+  while now > plan.usable:
+    moves = _moves(config)
+    narrower = [moves.pop('bottleneck')] if 'bottleneck' in moves else []
+    for some in [*moves.values()], narrower:
+      tried = [(total(_with(config, fields)), fields) for fields in some]
+      less, fields = min(tried, key=_first, default=(now, {}))
+      if less <= (1 - _ENOUGH) * now:
+        break
+    else:
+      break
+    now, config = less, _with(config, fields)
+    for one in chosen:  # what is set again stands where it first stood
+      if one.keys() == fields.keys():
+        one.update(fields)
+        break
+    else:
+      chosen = [one for one in chosen if not one.keys() & fields.keys()]
+      chosen.append({**fields})
+  return now, chosen
+
+
+_first = operator.itemgetter(0)
+
+
+def _get(config: Config, path: str) -> Any:
+  return functools.reduce(getattr, path.split('.'), config)
 
 
 def _with(config: Config, fields: Fields) -> Config:

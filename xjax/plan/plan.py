@@ -19,8 +19,6 @@ from xjax.config.run import Config
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import BATCH, DATA, LABEL, abstract_mesh, padded_labels
 from xjax.core.types import Batch
-from xjax.data.config import FeatureFilesConfig
-from xjax.losses.label_weights import EvenWeights
 from xjax.plan.chips import Chip, Platform
 from xjax.plan.program import Work, work_of
 from xjax.plan.sizes import BatchShape, Sizes
@@ -201,7 +199,7 @@ def _between_steps(
   """What a device holds before a step; exact."""
   state = plan.abstract
   rows, others = nnx.split_state(state.params, is_label_row, ...)
-  weighted = not isinstance(config.train.label_weights, EvenWeights)
+  weighted = not config.train.label_weights.even
   arrays = {
     ROWS: rows,
     "label rows' slots": state.row_slots,
@@ -221,7 +219,8 @@ def _pass_bytes(
   """A one-vs-all head's features, gold, and a chunk with its gradients."""
   if not _is_one_vs_all(config):
     return 0
-  labels, dim = plan.abstract.params['head']['kernel'].shape
+  rows = nnx.filter_state(plan.abstract.params['head'], is_label_row)
+  labels, dim = max(x.shape for x in jax.tree.leaves(rows) if len(x.shape) == 2)
   chunk = chunk_size(labels // mesh.size, config.model.head.chunk)
   documents = shape.documents // config.train.accumulate
   entry = _FLOAT32 + _operand_bytes(config)
@@ -361,7 +360,7 @@ def batch_of(
   count, rows, tokens = (shape.documents,), (shape.rows,), (shape.tokens,)
   shapes = {'lengths_B': count + zones, 'mask_B': count, 'doc_B': count}
   shapes['positives_BP'] = (*count, shape.positives)
-  if config.model.embedding.reads is FeatureFilesConfig:
+  if config.data.tokens.dense:
     shapes['features_BTD'] = count + tokens + (config.model.embedding.dim,)
   else:
     shapes['tokens_BT'] = rows + zones + tokens

@@ -5,7 +5,6 @@ import math
 
 from xjax.config.run import Config
 from xjax.core.errors import ConfigError
-from xjax.data.config import SubwordsConfig, WordsConfig
 from xjax.data.load import load_corpus
 from xjax.data.schema import FREQUENT_FROM
 from xjax.run.neural import begun_vocabulary
@@ -66,12 +65,12 @@ def corpus_sizes(config: Config) -> Sizes:
   corpus = load_corpus(config.data, config.seed)
   train, space = corpus.split('train'), corpus.label_space
   architecture, vocab = None, None
-  match config.data.tokens:
-    case SubwordsConfig():
-      vocab, encoder = begun_encoder(config, train)
-      architecture = architecture_of(encoder, 'the encoder')
-    case WordsConfig():
-      vocab = begun_vocabulary(config, corpus)
+  reads = config.data.tokens
+  if reads.pretrained:
+    vocab, encoder = begun_encoder(config, train)
+    architecture = architecture_of(encoder, 'the encoder')
+  elif not reads.dense:
+    vocab = begun_vocabulary(config, corpus)
   batches = Inputs(config, vocab).train_batches(train, space.n_trained)
   labels, documents = (
     scored_labels(config.model, space),
@@ -80,7 +79,7 @@ def corpus_sizes(config: Config) -> Sizes:
   steps = {}
   for (*zones, tokens, positives), count in batches.steps_by_shape.items():
     rows = documents
-    if config.data.tokens.packed:
+    if reads.packed:
       rows = min(rows, math.ceil(rows * batches.mean_length / tokens))
     shape = BatchShape(documents, rows, tokens, *(zones or [0]), positives)
     steps[shape] = count
@@ -109,14 +108,14 @@ def given_sizes(config: Config, labels: int, documents: int) -> Sizes:
     f'{POSITIVES} places for gold labels',
   ]
   words, architecture = 0, None
-  if isinstance(tokens, WordsConfig):
-    words = tokens.max_words
-    assumed.append(f'{words:,} words')
-  elif isinstance(tokens, SubwordsConfig):
+  if tokens.pretrained:
     architecture = planned_architecture(config)
     if not config.model.encoder.folder:
       architecture = BERT_BASE
       assumed.append('the encoder has the sizes of BERT-base')
+  elif not tokens.dense:
+    words = tokens.max_words
+    assumed.append(f'{words:,} words')
   shape = BatchShape(batch, batch, tokens.max_tokens, 0, POSITIVES)
   steps = {shape: math.ceil(documents / batch)}
   # At most: no document is known to have more labels.

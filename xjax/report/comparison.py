@@ -8,7 +8,7 @@ import numpy as np
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged
 from xjax.judge.comparison import Comparison, compare
-from xjax.judge.comparison_plan import Plan
+from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.judged import DEPTH, JudgeFiles
 from xjax.judge.judge import PROTOCOL, judge
@@ -53,14 +53,14 @@ class Compared:
 
   groups: Sequence[Group]
   tested: Mapping[str, Run]
-  plan: Plan
+  plan: ComparisonPlan
   comparison: Comparison
   seeds: Sequence[Seeds]
 
 
 def compare_runs(
   arguments: Sequence[str],
-  plan: Plan,
+  plan: ComparisonPlan,
   split: str = '',
   names: Sequence[str] = (),
   files: JudgeFiles = OWN,
@@ -103,7 +103,7 @@ def compare_runs(
 
 
 def _compared(
-  runs: Sequence[Run], tested: Mapping[str, Run], plan: Plan
+  runs: Sequence[Run], tested: Mapping[str, Run], plan: ComparisonPlan
 ) -> Comparison:
   first = runs[0].predictions
   systems = {
@@ -113,7 +113,7 @@ def _compared(
   return compare(systems, criteria_of(runs, plan), plan)
 
 
-def criteria_of(runs: Sequence[Run], plan: Plan) -> Criteria:
+def criteria_of(runs: Sequence[Run], plan: ComparisonPlan) -> Criteria:
   """What all are judged by; their labels are the same."""
   weights_L, *_ = shared_weights(runs)
   described = next((run.labels for run in runs if run.labels), ())
@@ -185,7 +185,7 @@ def in_order(predictions: Predictions, doc_ids: Sequence[str]) -> Predictions:
   )
 
 
-def seed_rows(group: Group, plan: Plan) -> list[Seeds]:
+def seed_rows(group: Group, plan: ComparisonPlan) -> list[Seeds]:
   """Mean and standard error of each metric; none of a single run."""
   if len(group.runs) < 2:
     return []

@@ -12,7 +12,7 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.judge.criteria import PROPENSITY, Criteria
 from xjax.judge.judge import INTERVALS, NOTES, Metrics, judge
-from xjax.judge.metrics.contract import Needs, kind_of, kinds_where
+from xjax.judge.metrics.contract import is_weighed, weighed_kinds
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.request import Asked
 from xjax.judge.slice_names import needs_labels
@@ -153,7 +153,7 @@ def _same_propensities(run: Run, criteria: Criteria) -> bool:
   if told := _told(run):
     return told == tuple(criteria.propensity) and criteria.weights_L is None
   if not any(
-    _is_weighed(metric) for _, _, metric, _ in every_metric(run.metrics)
+    is_weighed(metric) for _, _, metric, _ in every_metric(run.metrics)
   ):
     return True
   found = _weighed(run, criteria)
@@ -170,17 +170,9 @@ def _alike(one: float | None, other: float | None) -> bool:
   return abs(one - other) <= _SAME
 
 
-def _is_weighed(metric: str) -> bool:
-  return kind_of(metric) in _weighed_kinds()
-
-
-def _weighed_kinds() -> tuple[str, ...]:
-  return kinds_where(lambda metric: metric.needs is Needs.PROPENSITIES)
-
-
 def _weighed(run: Run, criteria: Criteria) -> Metrics:
   """Those metrics alone that depend on propensities."""
-  only = dataclasses.replace(criteria, kinds=_weighed_kinds(), replicates=0)
+  only = dataclasses.replace(criteria, kinds=weighed_kinds(), replicates=0)
   return judge(run.predictions, only)
 
 
@@ -201,7 +193,7 @@ def _replaced(run: Run, criteria: Criteria) -> dict[str, Any]:
   """The metrics, those that depend on propensities by these criteria."""
   found, metrics = _weighed(run, criteria), copy.deepcopy(dict(run.metrics))
   for protocol, name, metric, _ in every_metric(run.metrics):
-    if _is_weighed(metric):
+    if is_weighed(metric):
       value = found[protocol].get(name, {}).get(metric)
       metrics[protocol][name][metric] = value
       sure = metrics.get(INTERVALS, {}).get(protocol, {})
@@ -220,7 +212,7 @@ def _with_intervals(
   sure = metrics.setdefault(INTERVALS, {})
   for protocol, name, metric, ends in every_metric(found.get(INTERVALS, {})):
     known = metrics[protocol].get(name, {}).get(metric) is not None
-    if known and not (but_weighed and _is_weighed(metric)):
+    if known and not (but_weighed and is_weighed(metric)):
       slices = sure.setdefault(protocol, {})
       slices.setdefault(name, {}).setdefault(metric, ends)
   return metrics

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xjax.config.json import from_json, to_json
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.schema import Label
 from xjax.judge.calibration import Calibration
@@ -102,12 +103,23 @@ def group_by_seed(runs: Sequence[Run]) -> list[Group]:
   for number, run in enumerate(runs):
     key = f'{number}'
     if run.config is not None:
-      rest = {k: v for k, v in run.config.items() if k != SEED}
+      rest = {k: v for k, v in _today(run.config).items() if k != SEED}
       key = json.dumps([rest, run.split], sort_keys=True)
       seeds = [other.config[SEED] for other in groups.get(key, ())]
       key = key if run.config[SEED] not in seeds else f'{number}'
     groups.setdefault(key, []).append(run)
   return [Group(_group_name(g), tuple(g)) for g in groups.values()]
+
+
+def _today(config: dict[str, Any]) -> dict[str, Any]:
+  """A config.json as it is written now; as it is if it cannot be read.
+
+  That an earlier xjax wrote one of two runs makes no other system of it.
+  """
+  try:
+    return to_json(from_json(config))
+  except ConfigError:
+    return config
 
 
 def _group_name(runs: Sequence[Run]) -> str:

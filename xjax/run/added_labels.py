@@ -17,7 +17,6 @@ from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.descriptors import DescriptorEncoder
 from xjax.select.model_scorer import ModelScorer
 from xjax.train.initial.descriptors import load_words, saved_name_encoder
-from xjax.train.initial.encoder import reads_subwords
 from xjax.train.initial.warm_rows import has_label_rows
 from xjax.train.parameters import DESCRIPTORS, by_path, from_paths
 from xjax.train.workdir import Workdir
@@ -43,7 +42,7 @@ def describe(
     DataError: labels without a word that the run has a vector of.
   """
   descriptor = config.model.head.descriptor
-  if reads_subwords(config):
+  if config.data.tokens.pretrained:
     encoder = saved_name_encoder(workdir, descriptor)
   else:
     words = load_words(workdir.word_vectors, vocab)

@@ -10,10 +10,8 @@ import numpy as np
 
 from xjax.core.atomic import write_json
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.progress import Progress
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN
-from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.load import load_corpus
 from xjax.data.schema import Corpus, Label, Labels, LabelSpace, Split
 from xjax.judge.criteria import Criteria
@@ -163,7 +161,7 @@ def _judge_chosen(
 
 
 def _data_of(data: DataConfig, data_dir: str) -> DataConfig:
-  if data_dir and isinstance(data, SyntheticData):
+  if data_dir and data.generated:
     raise ConfigError('--data_dir: the corpus of this run is made, not read')
   return dataclasses.replace(data, dir=data_dir or data.dir)
 
@@ -188,8 +186,7 @@ def evaluate_files(files: JudgeFiles, asked: Asked) -> Evaluation:
   given = files.train_labels is not None
   train_gold = functools.partial(read_train_gold, files) if given else None
   criteria = asked.criteria(predictions, weights_L, (), train_gold)
-  with Progress('computing metrics'):
-    metrics = judge(predictions, criteria)
+  metrics = judge(predictions, criteria)
   prior = _prior(predictions, prior_criteria(criteria))
   return Evaluation(predictions, criteria, metrics, prior, None)
 

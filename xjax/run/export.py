@@ -13,7 +13,6 @@ from xjax.run.fit import load
 from xjax.run.predictor import Predictor
 from xjax.score.pretrained.architecture import Architecture
 from xjax.score.pretrained.model_folder import write_model_folder
-from xjax.train.initial.encoder import has_pooler, reads_subwords
 from xjax.train.parameters import by_path
 from xjax.train.workdir import read_json
 
@@ -45,12 +44,14 @@ def export_encoder(
     WriteError: the folder cannot be written, or is there.
   """
   run = load(workdir)
-  if not reads_subwords(run.config):
+  if not run.config.data.tokens.pretrained:
     raise ConfigError(
       f'{run.workdir.path}: this run has no encoder of the BERT family, and '
       'only such are written for transformers'
     )
-  wanted = (_ENCODER, _POOLING) if has_pooler(run.config) else (_ENCODER,)
+  wanted = (
+    (_ENCODER, _POOLING) if run.config.model.pooling.pooler else (_ENCODER,)
+  )
   params = {
     path: np.asarray(jax.device_get(x))
     for path, x in by_path(run.scorer.params).items()

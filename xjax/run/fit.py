@@ -25,7 +25,7 @@ from xjax.run.judging import (
 )
 from xjax.run.neural import NeuralFit
 from xjax.run.predictor import Predictor
-from xjax.run.sparse import SparseFit
+from xjax.run.sparse import LinearFit, TreeFit
 from xjax.train.preemption import Preemption
 from xjax.train.workdir import Workdir
 
@@ -99,7 +99,8 @@ def fit(
     best = fitted.best_step
     metrics = read_splits(corpus, folder, best)
     if metrics is None:
-      metrics = judge_splits(fitted.model(), corpus, folder)
+      model = fitted.model()
+      best, metrics = model.step, judge_splits(model, corpus, folder)
     return FitResult(
       workdir=folder.path,
       steps=fitted.steps,
@@ -128,7 +129,7 @@ def load(workdir: str | os.PathLike) -> Predictor:
 
 
 def _kind_of_run(config: Config) -> type[Fit]:
-  for kind in (NeuralFit, SparseFit, ExactMatchFit):
+  for kind in (NeuralFit, LinearFit, TreeFit, ExactMatchFit):
     if isinstance(config.model, kind.models):
       return kind
   raise ConfigError(f'no model is made from {config.model!r}')

@@ -10,7 +10,6 @@ from xjax.config.run import EvalConfig
 from xjax.core.atomic import write_json, writing
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
-from xjax.core.progress import Progress
 from xjax.core.types import Batch, ScoreKind, Scorer
 from xjax.data.schema import Corpus, LabelSpace, Split
 from xjax.judge.calibration import Calibration, Method, calibrate
@@ -205,8 +204,7 @@ def judge_split(
   predictions = predict(model.scorer, batches, split, model.space, config.depth)
   if name == DEV:
     threshold = tune_threshold(predictions)
-  with Progress(f'metrics of {name}', quiet=not is_host0()):
-    metrics = judge(predictions, config.criteria(), threshold)
+  metrics = judge(predictions, config.criteria(), threshold)
   with kept(workdir, name, model.step, split.digest) as here:
     if here:
       save_evaluation(workdir.evaluation(name), predictions, metrics)

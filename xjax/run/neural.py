@@ -32,13 +32,12 @@ from xjax.score.heads.contract import is_label_row
 from xjax.score.pretrained.descriptors import all_words
 from xjax.score.text_model import NeuralModel
 from xjax.select.model_scorer import ModelScorer
-from xjax.train.checkpoint import complete_steps, read_params
+from xjax.train.checkpoint import complete_steps, move_if_damaged, read_params
 from xjax.train.initial.encoder import (
   SOME_WORDS,
   check_encoder,
   keep_encoder,
   planned_architecture,
-  reads_subwords,
 )
 from xjax.train.initial.warm_start import (
   best_step,
@@ -50,7 +49,6 @@ from xjax.train.inputs import (
   Inputs,
   check_features,
   fit_vocabulary,
-  reads_features,
 )
 from xjax.train.parameters import by_path, from_paths
 from xjax.train.preemption import Preemption
@@ -71,9 +69,9 @@ class NeuralFit(Fit):
       DataError: a file of the workdir is missing or damaged.
     """
     space = found.label_space()
-    if reads_features(config):
+    if config.data.tokens.dense:
       vocab = None
-    elif reads_subwords(config):
+    elif config.data.tokens.pretrained:
       vocab = found.subwords()
     else:
       vocab = found.vocabulary()
@@ -141,9 +139,9 @@ class NeuralFit(Fit):
       Preempted: asked to stop; the state is saved.
     """
     config, folder = self.config, self.workdir
-    if reads_features(config):
+    if config.data.tokens.dense:
       vocab = None
-    elif reads_subwords(config):
+    elif config.data.tokens.pretrained:
       vocab = keep_encoder(config, corpus.split('train'), folder)
     else:
       vocab = _vocabulary(config, corpus, folder)
@@ -154,12 +152,14 @@ class NeuralFit(Fit):
     best = chosen_step(folder, at.step, at.best_step)
 
     def model() -> Predictor:
-      like = run.plan.abstract.params
-      scorer.params = from_paths(
-        like, read_params(folder.checkpoints, best, like)
-      )
+      step, like = best, run.plan.abstract.params
+      # The newest was verified when the run began, or is fresh.
+      if step != at.step and move_if_damaged(folder.checkpoints, step):
+        step = chosen_step(folder, at.step, best)
+      params = read_params(folder.checkpoints, step, like, verified=True)
+      scorer.params = from_paths(like, params)
       space = corpus.label_space
-      return Predictor(config, space, inputs, scorer, best, folder)
+      return Predictor(config, space, inputs, scorer, step, folder)
 
     return Fitted(at.step, best, scorer.score_kind, model)
 

@@ -39,7 +39,7 @@ from xjax.train.initial.descriptors import (
   start_name_encoder,
   words_of,
 )
-from xjax.train.initial.encoder import reads_subwords, start_encoder
+from xjax.train.initial.encoder import start_encoder
 from xjax.train.initial.warm_start import warm_start
 from xjax.train.initial.words import start_words
 from xjax.train.inputs import Inputs, label_features
@@ -49,7 +49,7 @@ from xjax.train.preemption import Preemption
 from xjax.train.state import StatePlan, TrainState, plan_state, with_label_start
 from xjax.train.step import make_train_step, place_weights
 from xjax.train.workdir import Workdir
-from xjax.train.writers import MetricWriter, Profile, Progress
+from xjax.train.writers import MetricWriter, Profile, TrainingProgress
 
 HIDDEN_RANGE = (1, 20)  # training documents of a label to calibrate by
 _SHOWN = 16  # document ids that an error names
@@ -87,9 +87,10 @@ def check_rows(config: Config, devices: int) -> None:
     ConfigError: with the number that theirs must divide.
   """
   if not rows_divide(config, devices):
+    head = type(config.model.head).__name__
     raise ConfigError(
-      f'mesh: label rows of OneVsAllConfig(...) lie on all {devices} '
-      f'devices, whose number must divide {LABEL_MULTIPLE}'
+      f'mesh: label rows of {head}(...) lie on all {devices} devices, whose '
+      f'number must divide {LABEL_MULTIPLE}'
     )
 
 
@@ -268,7 +269,7 @@ class NeuralRun:
         writer=parts.enter_context(
           MetricWriter(self.workdir.path, at.step, at.judged)
         ),
-        progress=parts.enter_context(Progress(at.step, config.steps)),
+        progress=parts.enter_context(TrainingProgress(at.step, config.steps)),
         profile=parts.enter_context(Profile(self.workdir.profile, profile)),
         preemption=preemption,
       )
@@ -342,7 +343,7 @@ class NeuralRun:
     labels = space.labels[: scored_labels(model, space)]
     if vocab is None:
       return start_descriptors(state, label_features(labels, self.config))
-    if reads_subwords(self.config):
+    if self.config.data.tokens.pretrained:
       names = start_name_encoder(
         state, self.workdir, model.head.descriptor, describer
       )

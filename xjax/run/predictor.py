@@ -14,7 +14,6 @@ from xjax.core.errors import ConfigError
 from xjax.core.progress import progress
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
 from xjax.data.batches.feature_rows import FeatureRows
-from xjax.data.config import FeatureFilesConfig
 from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.judge.calibration import Calibration, readable_scores
@@ -72,19 +71,20 @@ def attention_of(
   at_NKW = np.full(shape, np.iinfo(np.int32).max, np.int32)
   weights_NKW = np.zeros(shape, np.float32)
   first = [np.zeros(0, np.float32)] * min(n_first, len(ids_NK))
-  for batch in progress(batches, 'explaining', unit='batch'):
-    alpha_BKT = scorer.attention(batch, ids_NK[batch.doc_B])
-    at_BKW = np.argsort(-alpha_BKT, axis=2, kind='stable')[:, :, : shape[2]]
-    found = at_BKW.shape[2]
-    real_B = batch.doc_B != PAD
-    rows = batch.doc_B[real_B]
-    at_NKW[rows, :, :found] = at_BKW[real_B]
-    weights_NKW[rows, :, :found] = np.take_along_axis(
-      alpha_BKT, at_BKW, axis=2
-    )[real_B]
-    for row, alpha_KT in zip(rows.tolist(), alpha_BKT[real_B], strict=True):
-      if row < len(first):
-        first[row] = alpha_KT
+  with progress(batches, 'explaining', unit='batch') as shown:
+    for batch in shown:
+      alpha_BKT = scorer.attention(batch, ids_NK[batch.doc_B])
+      at_BKW = np.argsort(-alpha_BKT, axis=2, kind='stable')[:, :, : shape[2]]
+      found = at_BKW.shape[2]
+      real_B = batch.doc_B != PAD
+      rows = batch.doc_B[real_B]
+      at_NKW[rows, :, :found] = at_BKW[real_B]
+      weights_NKW[rows, :, :found] = np.take_along_axis(
+        alpha_BKT, at_BKW, axis=2
+      )[real_B]
+      for row, alpha_KT in zip(rows.tolist(), alpha_BKT[real_B], strict=True):
+        if row < len(first):
+          first[row] = alpha_KT
   return Attention(at_NKW, weights_NKW, words, first)
 
 
@@ -106,7 +106,7 @@ def check_explains(config: Config) -> None:
       f'labels of the head {_names([type(head)])} cannot be explained: they do '
       f'not attend to words; those of these heads can: {able}'
     )
-  if isinstance(tokens, FeatureFilesConfig):
+  if tokens.dense:
     raise ConfigError('labels cannot be explained: this run reads no words')
   if tokens.by_zone:
     raise ConfigError(
@@ -135,7 +135,7 @@ def check_describes(config: Config) -> None:
       f'the head {_names([type(head)])} cannot score new labels: it does not '
       f'read their names; these heads can: {able}'
     )
-  if isinstance(config.data.tokens, FeatureFilesConfig):
+  if config.data.tokens.dense:
     raise ConfigError(
       'new labels cannot be scored by name: this run knows labels by vectors '
       'of an outside encoder'

@@ -1,5 +1,6 @@
 """Runs of linear models and label trees, over sparse features of documents."""
 
+import abc
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import pathlib
@@ -15,7 +16,6 @@ from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.progress import Progress
 from xjax.core.types import ScoreKind
-from xjax.data.config import TfidfConfig
 from xjax.data.formats.draft import TRAIN
 from xjax.data.schema import Corpus, LabelSpace
 from xjax.data.text.tfidf import Tfidf
@@ -43,7 +43,6 @@ from xjax.train.sparse_inputs import (
 from xjax.train.workdir import Workdir, read_json
 
 _STEP = 0  # there are no others
-_FLAT = 1  # nodes to open where all labels are below the root
 
 
 def load_sparse(folder: Workdir, config: Config) -> Predictor:
@@ -69,10 +68,26 @@ def _trained(folder: Workdir, config: Config) -> Predictor:
 
 @dataclasses.dataclass(frozen=True)
 class SparseFit(Fit):
-  """A linear model's or a tree's run in its workdir."""
+  """A run of linear classifiers over sparse features, in its workdir."""
 
-  models = (LinearModel, TreeModel)
   load = staticmethod(load_sparse)
+
+  @abc.abstractmethod
+  def train_file(
+    self,
+    number: int,
+    data: TreeData,
+    parts: PartFiles,
+    between: Callable[[], None],
+  ) -> tuple[LabelTree, BlockWeights]:
+    """Trains what a file of the model has.
+
+    Args:
+      number: of the file.
+      data: to learn from.
+      parts: where finished parts are kept, and taken from.
+      between: called after each part; may raise.
+    """
 
   def check_start(self) -> None:
     """Refuses several processes where they would all do the same.
@@ -88,7 +103,7 @@ class SparseFit(Fit):
       )
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
-    """Refuses a corpus without a label that has documents, or without a tree.
+    """Refuses a corpus without a label that has documents.
 
     Raises:
       ConfigError, DataError: that is so.
@@ -96,8 +111,6 @@ class SparseFit(Fit):
     del prior
     if not corpus.label_space.train_counts.any():
       raise DataError('no document of train has a label: nothing is to learn')
-    if isinstance(self.config.model, TreeModel):
-      self.config.model.tree.check_labels(corpus.label_space)
 
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
     """Trains what is not trained yet."""
@@ -107,29 +120,16 @@ class SparseFit(Fit):
         self._train(corpus, inputs, preemption.check)
     for path in _files(self.workdir, self.config):
       shutil.rmtree(_parts_of(path), ignore_errors=True)
-    self._note_search()
+    self.note_search()
     return Fitted(0, _STEP, _kind(self.config), lambda: self._model(corpus))
+
+  def note_search(self) -> None:
+    """Has splits judged anew where another search would judge them."""
 
   def _model(self, corpus: Corpus) -> Predictor:
     # Calibrated where dev is judged, which is next.
     made = _trained(self.workdir, self.config)
     return dataclasses.replace(made, space=corpus.label_space)
-
-  def _note_search(self) -> None:
-    """Has splits judged anew where another search would judge them."""
-    model = self.config.model
-    if isinstance(model, LinearModel):
-      return
-    path = self.workdir.model / 'search.json'
-    beam = None if model.exact else model.beam
-    search = {'beam': beam, 'exact': model.exact}
-    same = path.exists() and read_json(path) == search
-    barrier('xjax:search')  # nobody still reads what is written now
-    if is_host0() and not same:
-      for split in JUDGED:
-        self.workdir.judged(split).unlink(missing_ok=True)
-      write_json(path, search)
-    barrier('xjax:searched')
 
   def _inputs(self, corpus: Corpus) -> SparseInputs:
     path = self.workdir.tfidf
@@ -169,16 +169,69 @@ class SparseFit(Fit):
     between: Callable[[], None],
   ) -> None:
     parts = PartFiles(_parts_of(path))
-    if isinstance(self.config.model, LinearModel):
-      tree, weights = train_linear(self.config, data, parts, between)
-    else:
-      tree, weights = train_tree(self.config, data, number, parts, between)
+    tree, weights = self.train_file(number, data, parts, between)
     barrier('xjax:trained')  # nobody still looks for the file, or for parts
     if is_host0():
       with Progress(f'writing {path.name}'):
         save_tree(path, tree, weights)
     barrier('xjax:saved')
     logging.info('%s: %s; %d weights', path.name, tree, len(weights.values))
+
+
+@dataclasses.dataclass(frozen=True)
+class LinearFit(SparseFit):
+  """A linear model's run in its workdir."""
+
+  models = (LinearModel,)
+
+  def train_file(
+    self,
+    number: int,
+    data: TreeData,
+    parts: PartFiles,
+    between: Callable[[], None],
+  ) -> tuple[LabelTree, BlockWeights]:
+    return train_linear(self.config, data, parts, between)
+
+
+@dataclasses.dataclass(frozen=True)
+class TreeFit(SparseFit):
+  """A label tree's run in its workdir, or an ensemble's of them."""
+
+  models = (TreeModel,)
+
+  def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
+    """Refuses a corpus without a label that has documents, or without a tree.
+
+    Raises:
+      ConfigError, DataError: that is so.
+    """
+    super().check_corpus(corpus, prior)
+    self.config.model.tree.check_labels(corpus.label_space)
+
+  def note_search(self) -> None:
+    model, path = self.config.model, self.workdir.model / 'search.json'
+    beam = None if model.exact else model.beam
+    search = {'beam': beam, 'exact': model.exact}
+    if model.n_trees > 1:
+      # An earlier xjax, which did not write this, gave labels two scores.
+      search['trees'] = model.n_trees
+    same = path.exists() and read_json(path) == search
+    barrier('xjax:search')  # nobody still reads what is written now
+    if is_host0() and not same:
+      for split in JUDGED:
+        self.workdir.judged(split).unlink(missing_ok=True)
+      write_json(path, search)
+    barrier('xjax:searched')
+
+  def train_file(
+    self,
+    number: int,
+    data: TreeData,
+    parts: PartFiles,
+    between: Callable[[], None],
+  ) -> tuple[LabelTree, BlockWeights]:
+    return train_tree(self.config, data, number, parts, between)
 
 
 def train_linear(
@@ -247,12 +300,10 @@ def train_tree(
 
 def _files(folder: Workdir, config: Config) -> list[pathlib.Path]:
   """Of all trees; one-vs-all is a tree of one depth."""
-  if isinstance(config.model, LinearModel):
-    return [folder.model / 'labels.npz']
-  return [
-    folder.model / f'tree_{number}.npz'
-    for number in range(config.model.n_trees)
-  ]
+  model = config.model
+  names = [f'tree_{number}' for number in range(model.n_trees)]
+  names = names if model.chained else ['labels']
+  return [folder.model / f'{name}.npz' for name in names]
 
 
 def _parts_of(path: pathlib.Path) -> pathlib.Path:
@@ -263,9 +314,9 @@ def _parts_of(path: pathlib.Path) -> pathlib.Path:
 def _saved_inputs(
   folder: Workdir, config: Config, n_features: int
 ) -> SparseInputs:
-  if isinstance(config.data.tokens, TfidfConfig):
-    return TextInputs(config, Tfidf.load(folder.tfidf))
-  return RowInputs(config, n_features)
+  if config.data.tokens.sparse:
+    return RowInputs(config, n_features)
+  return TextInputs(config, Tfidf.load(folder.tfidf))
 
 
 def _searches(folder: Workdir, config: Config) -> list[TreeSearch]:
@@ -292,7 +343,7 @@ def _check_sizes(
 
 
 def _link(config: Config) -> Link:
-  if isinstance(config.model, LinearModel):
+  if not config.model.chained:
     return Link.NONE
   logistic = config.train.loss is Loss.LOGISTIC
   return Link.SIGMOID if logistic else Link.L3_HINGE
@@ -304,11 +355,8 @@ def _kind(config: Config) -> ScoreKind:
 
 
 def _scorer(config: Config, searches: list[TreeSearch]) -> TreeScorer:
-  flat = isinstance(config.model, LinearModel)
+  model, workers = config.model, max(1, config.data.workers)
+  kind, beam = _kind(config), model.beam
   return TreeScorer(
-    searches,
-    _kind(config),
-    beam=_FLAT if flat else config.model.beam,
-    exact=not flat and config.model.exact,
-    workers=max(1, config.data.workers),
+    searches, kind, beam=beam, exact=model.exact, workers=workers
   )

@@ -11,6 +11,7 @@ from absl import logging
 import numpy as np
 
 from xjax.core.errors import ConfigError
+from xjax.core.progress import progress
 from xjax.core.types import AS_LOGITS, Batch, ScoreKind
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.sparse import SparseDocuments
@@ -19,7 +20,6 @@ from xjax.judge.calibration import Method
 from xjax.judge.criteria import Criteria
 from xjax.judge.files.label_costs import read_label_costs
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.predict import shown_batches
 from xjax.judge.predictions import Lists, Predictions
 from xjax.run.judging import DEV
 from xjax.run.predictor import Predictor
@@ -35,7 +35,7 @@ from xjax.select.strategies import (
 
 
 class Kind(enum.Enum):
-  """Strategies, as users name them; see heads.strategies."""
+  """Strategies, as users name them; see select.strategies."""
 
   STANDARD = 'standard'
   PROPENSITY = 'propensity'
@@ -137,7 +137,7 @@ class ChosenLabels:
   Attributes:
     predictions: with the chosen labels as the lists of `all`.
     lists: the same labels in the same order, with the scorer's own scores.
-    asked_again: of heads.strategies.Chosen.
+    asked_again: of select.strategies.Chosen.
     seconds: that choosing took, making and scoring batches and perhaps
       compiling for them; without the lists of slices.
   """
@@ -270,7 +270,7 @@ def _sigmoid(predictor: Predictor, asked: AskedStrategy) -> tuple[float, float]:
 def _batches_of(
   predictor: Predictor, split: Split, features: FeatureRows | None, what: str
 ) -> Callable[[np.ndarray], Iterable[Batch]]:
-  """Makes batches of some documents, as heads.ranked wants them."""
+  """Makes batches of some documents, as select.ranked wants them."""
 
   def batches_of(rows_N: np.ndarray) -> Iterable[Batch]:
     given = features
@@ -281,7 +281,9 @@ def _batches_of(
       documents = documents.some(rows_N)
     else:
       documents = _Some(documents, rows_N)
-    return shown_batches(predictor.text_batches(documents, given), what)
+    batches = predictor.text_batches(documents, given)
+    with progress(batches, what, unit='batch') as shown:
+      yield from shown
 
   return batches_of
 

@@ -8,6 +8,7 @@ from xjax.core.config_part import (
   AT_LEAST_1,
   ConfigPart,
   field,
+  kinds_that,
 )
 from xjax.data.config import (
   GivenFeaturesConfig,
@@ -15,6 +16,7 @@ from xjax.data.config import (
   TokensConfig,
   WordsConfig,
 )
+from xjax.data.formats.contract import DataConfig
 from xjax.score.trees.clusters import ClusterTree
 from xjax.score.trees.contract import TreeConfig
 
@@ -32,10 +34,11 @@ class ModelConfig(ConfigPart, abstract=True):
   def check(self, config: Any, path: str) -> Iterator[str]:
     tokens, data = config.data.tokens, config.data
     where = f'config.data.tokens={type(tokens).__name__}(...)'
-    if isinstance(tokens, GivenFeaturesConfig) != data.sparse:
+    if tokens.sparse != data.sparse:
+      formats = kinds_that('sparse', DataConfig)
       yield (
-        f'{where}: GivenFeaturesConfig(...) goes with '
-        'config.data=XcFeaturesData(...), and each with nothing else'
+        f'{where}: {kinds_that("sparse", TokensConfig)} goes with '
+        f'config.data={formats}, and each with nothing else'
       )
     elif not isinstance(tokens, self.reads):
       yield (
@@ -68,14 +71,32 @@ class ExactMatchModel(ModelConfig):
 
 
 @dataclasses.dataclass
-class LinearModel(ModelConfig):
-  """One weight vector per label over sparse features of documents."""
+class SparseModel(ModelConfig, abstract=True):
+  """Linear classifiers over sparse features of documents, searched as a tree.
+
+  Attributes:
+    beam: nodes of a depth that are opened for a document, unless exact.
+    exact: whether every node is opened that may have one of the best labels.
+    chained: whether a label's score is of all classifiers above it.
+    n_trees: trees of an ensemble, a file each.
+  """
 
   reads = (TfidfConfig, GivenFeaturesConfig)
+  beam = 1
+  exact = True
+  chained: ClassVar[bool] = True
+  n_trees = 1
 
 
 @dataclasses.dataclass
-class TreeModel(ModelConfig):
+class LinearModel(SparseModel):
+  """One weight vector per label: all labels lie below the root of a tree."""
+
+  chained = False
+
+
+@dataclasses.dataclass
+class TreeModel(SparseModel):
   """Linear classifiers at the nodes of a label tree.
 
   With the logistic loss a probabilistic label tree (Jasinska et al. 2016), with
@@ -83,7 +104,6 @@ class TreeModel(ModelConfig):
   """
 
   earlier_kind = 'label_tree'
-  reads = (TfidfConfig, GivenFeaturesConfig)
 
   tree: TreeConfig = field(ClusterTree, 'Over the labels.')
   n_trees: int = field(

@@ -1,7 +1,7 @@
 """Labels whose descriptors are found verbatim in a document.
 
 Exact Match of Chalkidis et al. 2019, Section 4: nothing is learnt. Texts and
-descriptors are compared word by word, in the words of data.vocab but with
+descriptors are compared word by word, in the words of data.text.words but with
 digits as they are: case and punctuation do not matter, the ends of words do.
 """
 
@@ -103,7 +103,7 @@ class FoundLabels:
     allowed: np.ndarray | None = None,
     sigmoid: tuple[float, float] = AS_LOGITS,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """As core.types.Scorer: heads.topk.dense_topk of what was found.
+    """As core.types.Scorer: select.topk.dense_topk of what was found.
 
     With weights, ranking is by log weight + log sigmoid(a score + b).
     """

@@ -12,9 +12,10 @@ from jax import lax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
-from xjax.core.config_part import RATE, ConfigPart, field
+from xjax.core.config_part import RATE, ConfigPart, field, kinds_that
 from xjax.core.mesh import BATCH, DATA
 from xjax.core.numerics import full_precision
+from xjax.score.encoders.contract import EncoderConfig
 from xjax.score.encoders.layers import Dense, dropout
 from xjax.score.heads.attend import MASKED
 from xjax.score.heads.contract import TokenFeatures
@@ -105,8 +106,8 @@ class ClsConfig(PoolingConfig):
   def check(self, config: Any, path: str) -> Iterator[str]:
     if not config.model.encoder.pretrained:
       yield (
-        f'{path}=ClsConfig(...): needs config.model.encoder=BertConfig(...), '
-        'which reads a token [CLS]'
+        f'{path}=ClsConfig(...): needs config.model.encoder='
+        f'{kinds_that("pretrained", EncoderConfig)}, which reads a token [CLS]'
       )
 
 

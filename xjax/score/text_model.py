@@ -9,11 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xjax.core.config_part import field
+from xjax.core.config_part import field, kinds_that
 from xjax.core.errors import ConfigError
 from xjax.core.mesh import documents_second
 from xjax.core.types import Batch
-from xjax.data.config import FeatureFilesConfig, SubwordsConfig, WordsConfig
+from xjax.data.config import (
+  FeatureFilesConfig,
+  SubwordsConfig,
+  TokensConfig,
+  WordsConfig,
+)
 from xjax.losses.contract import ChunkLoss, LabelWeights
 from xjax.score.config import ModelConfig
 from xjax.score.encoders.bigru import BiGRUConfig
@@ -21,7 +26,6 @@ from xjax.score.encoders.contract import (
   EncoderConfig,
   EncoderInputs,
   InputConfig,
-  NoEmbedding,
 )
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.encoders.unpacking import unpacked
@@ -46,35 +50,34 @@ class NeuralModel(ModelConfig):
 
   reads = (WordsConfig, SubwordsConfig, FeatureFilesConfig)
 
-  embedding: InputConfig = field(EmbeddingConfig)
-  encoder: EncoderConfig = field(BiGRUConfig)
-  pooling: PoolingConfig = field(NoPooling)
-  head: HeadConfig = field(LabelAttentionConfig)
+  embedding: InputConfig = field(EmbeddingConfig, 'Makes vectors of tokens.')
+  encoder: EncoderConfig = field(BiGRUConfig, 'Puts them in context.')
+  pooling: PoolingConfig = field(
+    NoPooling, 'Makes one vector of a document, for heads that read one.'
+  )
+  head: HeadConfig = field(LabelAttentionConfig, 'Scores labels.')
 
   def check_tokens(self, config: Any) -> Iterator[str]:
     tokens, encoder = config.data.tokens, self.encoder
+    kind = f'config.data.tokens={type(tokens).__name__}(...)'
     if tokens.by_zone != encoder.by_zone:
       yield (
         f'config.data.tokens.by_zone={tokens.by_zone}: must be True with '
-        'config.model.encoder=HANConfig(...), and False with any other'
+        f'config.model.encoder={kinds_that("by_zone", EncoderConfig)}, and '
+        'False with any other'
       )
-    embedding = f'config.model.embedding={type(self.embedding).__name__}(...)'
-    if isinstance(tokens, FeatureFilesConfig) != (
-      self.embedding.reads is FeatureFilesConfig
-    ):
+    if not isinstance(tokens, self.embedding.reads):
       yield (
-        f'{embedding}: FeaturesConfig(...) goes with '
-        'config.data.tokens=FeatureFilesConfig(...), and each with nothing else'
+        f'{kind}: config.model.embedding={type(self.embedding).__name__}(...) '
+        f'reads {self.embedding.reads.__name__}(...)'
       )
-    goes = (
-      'goes with config.model.encoder=BertConfig(...), and each with nothing '
-      'else'
-    )
-    if isinstance(tokens, SubwordsConfig) != encoder.pretrained:
-      kind = type(tokens).__name__
-      yield f'config.data.tokens={kind}(...): SubwordsConfig(...) {goes}'
-    if isinstance(self.embedding, NoEmbedding) != encoder.pretrained:
-      yield f'{embedding}: NoEmbedding(...) {goes}'
+    if tokens.pretrained != encoder.pretrained:
+      cut = kinds_that('pretrained', TokensConfig)
+      yield (
+        f'{kind}: {cut} goes with '
+        f'config.model.encoder={kinds_that("pretrained", EncoderConfig)}, and '
+        'each with nothing else'
+      )
 
 
 _PARTS = {

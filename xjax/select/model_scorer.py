@@ -51,7 +51,7 @@ class ModelScorer:
     self.n_labels = n_labels
     self.score_kind = score_kind
     self.recall = recall
-    self.selected_by = 'exact' if recall == 1 else f'recall={recall:g}'
+    self.selected_by = 'exact' if recall == 1 else f'recall={float(recall)!r}'
     self.assigned_above = 0.0 if score_kind is ScoreKind.MARGIN else None
     self._placed: dict[int, tuple[np.ndarray, jax.Array]] = {}
     self._topk = jax.jit(

@@ -50,7 +50,11 @@ class TreeScorer:
     """
     self._searches = searches
     self._beam, self._exact = beam, exact
-    self.selected_by = 'exact' if exact else f'beam={beam}'
+    self.selected_by = f'beam={beam}'
+    if exact:
+      # Of several trees the best labels of each are put together.
+      several = len(searches) > 1
+      self.selected_by = f'trees={len(searches)}' if several else 'exact'
     self._pool = concurrent.futures.ThreadPoolExecutor(workers)
     self._workers = workers
     self._link = searches[0].link

@@ -186,6 +186,8 @@ class TreeSearch:
     root: tuple | None = None,
   ) -> Found:
     """The k best of all labels; arguments are as of beam."""
+    if not self._inner[1:].any():  # opening the root scores all labels
+      return self.beam(rows, k, 1, log_weights_L, squash, root)
     width = 1 + math.ceil(_AHEAD * k / self._labels_of_parent)
     given = (
       log_weights_L,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
+import pathlib
 import shlex
 from typing import Any
 
@@ -85,10 +86,19 @@ class Work:
 
   def command(self, place: Place) -> list[str]:
     """The words of the command that makes a run, or goes on with it."""
-    options = [f'--import={name}' for name in self.imports]
-    options += [f'--config={place.config}', f'--workdir={place.workdir}']
+    options = [f'--config={place.config}', f'--workdir={place.workdir}']
     train = self.train or train_words(self.launcher)
-    return [*job_words(self.launcher, place), *train, *options]
+    return [*job_words(self.launcher, place), *train, *self.imported, *options]
+
+  @property
+  def imported(self) -> list[str]:
+    """The flags of commands whose config has parts of one's own."""
+    return [f'--import={name}' for name in self.imports]
+
+  def train_again(self, config: pathlib.Path) -> str:
+    """The command that trains a config file of this sweep anew."""
+    words = [*self.imported, f'--config={config}']
+    return f'python -m experiments.train {shlex.join(words)} --workdir=DIR'
 
   def commands(self) -> Iterator[str]:
     """The command of every run, for a shell; config files are written.

@@ -133,7 +133,7 @@ class Workers:
       f'The best trial of a sweep, number {best.number}: {spelled(values)}',
       f'dev {self._work.metric}: {each}{of}',
       '',
-      f'  python -m experiments.train --config={file} --workdir=DIR',
+      f'  {self._work.train_again(file)}',
     ]
     write_config(file, overridden(self._work.config, values), remarks)
 

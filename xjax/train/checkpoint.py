@@ -28,6 +28,7 @@ import orbax.checkpoint as ocp
 from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import DataError
+from xjax.core.progress import Progress
 from xjax.train.parameters import by_path, from_paths
 from xjax.train.state import TrainState
 
@@ -170,7 +171,8 @@ class Checkpoints(contextlib.AbstractContextManager):
     arrays = {
       item: ocp.args.StandardRestore(leaves) for item, leaves in wanted.items()
     }
-    found = self._manager.restore(step, args=ocp.args.Composite(**arrays))
+    with Progress(f'reading the checkpoint of step {step}'):
+      found = self._manager.restore(step, args=ocp.args.Composite(**arrays))
     data = self._folder / str(step) / 'data'
     iterator.set_state(json.loads(min(data.glob('process_*.json')).read_text()))
     optimizer = dict(found['optimizer'])
@@ -244,6 +246,18 @@ def fault_of(folder: str | os.PathLike, step: int) -> str:
   return fault
 
 
+def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:
+  """Moves the checkpoint of a step to damaged/ if it is, and says so.
+
+  All hosts call it and agree; host 0 reads every file of the checkpoint.
+  """
+  fault = fault_of(folder, step)
+  if fault and is_host0():
+    _move_away(pathlib.Path(folder), step, fault, 'the newest')
+  barrier('xjax:damaged')
+  return bool(fault)
+
+
 def read_meta(folder: str | os.PathLike, step: int) -> dict[str, Any]:
   """The meta that was saved last with a step, whose checkpoint is intact."""
   path = pathlib.Path(folder).absolute() / str(step)
@@ -253,7 +267,11 @@ def read_meta(folder: str | os.PathLike, step: int) -> dict[str, Any]:
 
 
 def read_params(
-  folder: str | os.PathLike, step: int, like: Any = None
+  folder: str | os.PathLike,
+  step: int,
+  like: Any = None,
+  *,
+  verified: bool = False,
 ) -> dict[str, Any]:
   """The parameters of a step, by path; the means of those that have one.
 
@@ -263,19 +281,21 @@ def read_params(
     folder: of all checkpoints.
     step: the one to read.
     like: abstract parameters with shardings, or None for NumPy arrays.
+    verified: whether it is known to be intact, and is not read to see that.
 
   Raises:
     DataError: the checkpoint is damaged or not there, or its parameters are
       not those of like.
   """
   path = pathlib.Path(folder).absolute() / str(step)
-  if fault := fault_of(folder, step):
-    advice = '; move it away to use another one' if path.is_dir() else ''
-    raise DataError(f'{path}: {fault}{advice}')
-  if like is None:
-    return read_some(folder, step, saved_params(folder, step))
-  _check_shapes(path, 'params', by_path(like))
-  return read_some(folder, step, by_path(like))
+  with Progress(f'reading the checkpoint of step {step}'):
+    if not verified and (fault := fault_of(folder, step)):
+      advice = '; move it away to use another one' if path.is_dir() else ''
+      raise DataError(f'{path}: {fault}{advice}')
+    if like is None:
+      return read_some(folder, step, saved_params(folder, step))
+    _check_shapes(path, 'params', by_path(like))
+    return read_some(folder, step, by_path(like))
 
 
 def saved_params(
@@ -422,17 +442,21 @@ def _sweep(folder: pathlib.Path) -> None:
     if number.isdecimal() and unfinished:
       shutil.rmtree(path)
   for step in reversed(_complete(folder)):
-    path = folder / str(step)
-    fault = _fault(path)
+    fault = _fault(folder / str(step))
     if not fault:
       break
-    kept = folder / _DAMAGED / path.name
-    logging.warning(
-      'checkpoint %s is damaged (%s): moved to %s, the one before is used',
-      path,
-      fault,
-      kept,
-    )
-    shutil.rmtree(kept, ignore_errors=True)
-    kept.parent.mkdir(exist_ok=True)
-    path.rename(kept)
+    _move_away(folder, step, fault, 'the one before')
+
+
+def _move_away(folder: pathlib.Path, step: int, fault: str, other: str) -> None:
+  path, kept = folder / str(step), folder / _DAMAGED / str(step)
+  logging.warning(
+    'checkpoint %s is damaged (%s): moved to %s, %s is used',
+    path,
+    fault,
+    kept,
+    other,
+  )
+  shutil.rmtree(kept, ignore_errors=True)
+  kept.parent.mkdir(exist_ok=True)
+  path.rename(kept)

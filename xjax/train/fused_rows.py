@@ -44,7 +44,7 @@ class FusedRows:
     """What is remembered of a fresh head's rows, and lies where they lie.
 
     But for the labels' places where what rounding leaves out is kept: here no
-    label has one, and label_start.py puts them in.
+    label has one, and with_label_start() puts them in.
     """
     labels, dim = head.kernel.shape
     arrays = self.rule.slots(labels, dim)

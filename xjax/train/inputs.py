@@ -26,7 +26,6 @@ from xjax.data.batches.feature_files import (
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.packing import Packing
 from xjax.data.batches.zones import Zones
-from xjax.data.config import FeatureFilesConfig
 from xjax.data.formats.contract import DataConfig
 from xjax.data.load import model_view
 from xjax.data.schema import Corpus, Document, Label, Split
@@ -40,11 +39,6 @@ _GIVE = (
 )
 
 
-def reads_features(config: Config) -> bool:
-  """Whether documents come as vectors and not as words."""
-  return isinstance(config.data.tokens, FeatureFilesConfig)
-
-
 def check_features(corpus: Corpus, config: Config) -> None:
   """Refuses vectors of another size than the model's, or none of its labels.
 
@@ -52,7 +46,7 @@ def check_features(corpus: Corpus, config: Config) -> None:
     ConfigError: with both sizes.
     DataError: as label_features.
   """
-  if not reads_features(config):
+  if not config.data.tokens.dense:
     return
   for split in corpus.splits.values():
     if split.features is not None:
@@ -133,7 +127,7 @@ def check_reads_features(config: Config) -> None:
   Raises:
     ConfigError: the run reads words.
   """
-  if not reads_features(config):
+  if not config.data.tokens.dense:
     raise ConfigError(
       'this run reads the words of documents: give it no features'
     )
@@ -310,12 +304,13 @@ class Inputs:
 
 def fit_vocabulary(split: Split, data: DataConfig) -> Vocabulary:
   """The vocabulary of a training split."""
-  texts = (
-    text
-    for row in progress(range(len(split)), 'words of train')
-    for text in _texts(split.documents[row], data.tokens.by_zone)
-  )
-  return Vocabulary.fit(texts, data.tokens)
+  with progress(range(len(split)), 'words of train') as rows:
+    texts = (
+      text
+      for row in rows
+      for text in _texts(split.documents[row], data.tokens.by_zone)
+    )
+    return Vocabulary.fit(texts, data.tokens)
 
 
 def _texts(document: Document, by_zone: bool) -> Iterable[str]:

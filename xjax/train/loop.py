@@ -22,7 +22,7 @@ from xjax.train.checkpoint import Checkpoints
 from xjax.train.preemption import Preempted, Preemption
 from xjax.train.state import TrainState
 from xjax.train.step import StepMetrics, TrainStep
-from xjax.train.writers import MetricWriter, Profile, Progress
+from xjax.train.writers import MetricWriter, Profile, TrainingProgress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Loop:
   judge: Judge | None
   checkpoints: Checkpoints
   writer: MetricWriter
-  progress: Progress
+  progress: TrainingProgress
   profile: Profile
   preemption: Preemption
 
@@ -145,7 +145,7 @@ class Loop:
         preempted = self.preemption.reached()
         due = preempted or self._due(at.step)
         at = self._settle(pending, at, 0 if due else 1)
-        self.progress.advance()
+        self.progress.update()
         if at.step % self.config.log_every == 0:
           at = self._log(at)
         if preempted:

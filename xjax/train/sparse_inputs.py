@@ -14,7 +14,7 @@ from xjax.core.share import own_share
 from xjax.core.types import Ragged
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.batches.sparse import Features, SparseBatches, SparseDocuments
-from xjax.data.config import GivenFeaturesConfig, TfidfConfig
+from xjax.data.config import TfidfConfig
 from xjax.data.schema import Document, Split
 from xjax.data.text.tfidf import Tfidf
 from xjax.train.inputs import as_read, check_reads_features
@@ -149,15 +149,14 @@ def fit_inputs(split: Split, config: Config) -> TextInputs | RowInputs:
     ConfigError: tokens are none of sparse features.
     DataError: no n-gram is left.
   """
-  match config.data.tokens:
-    case TfidfConfig() as tokens:
-      return TextInputs(config, Tfidf.fit(Texts(split.documents), tokens))
-    case GivenFeaturesConfig():
-      return RowInputs(config, split.documents.n_features)
-    case tokens:
-      raise ConfigError(
-        f'config.data.tokens={type(tokens).__name__}(...): no sparse features'
-      )
+  tokens = config.data.tokens
+  if tokens.sparse:
+    return RowInputs(config, split.documents.n_features)
+  if not isinstance(tokens, TfidfConfig):
+    raise ConfigError(
+      f'config.data.tokens={type(tokens).__name__}(...): no sparse features'
+    )
+  return TextInputs(config, Tfidf.fit(Texts(split.documents), tokens))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

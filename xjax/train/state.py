@@ -27,7 +27,7 @@ class TrainState:
   Attributes:
     step: int32, optimizer steps taken.
     params: the model's parameters, the frozen ones too; float32 but for label
-      rows that are stored otherwise (heads.storage).
+      rows that are stored otherwise (score.heads.storage).
     opt_state: slots of the optimizer, of what is trained; each has its
       parameter's sharding.
     averages: the mean over steps of what is trained, each with its parameter's

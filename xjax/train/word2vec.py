@@ -269,8 +269,9 @@ def _settings(training: WordTraining, split: Split) -> dict[str, object]:
 def _first_state(split: Split, training: WordTraining) -> WordState:
   """The words that get vectors, and the vectors that training begins with."""
   counts = collections.Counter()
-  for row in progress(range(len(split)), 'words of train'):
-    counts.update(split_words(split.documents[row].text()))
+  with progress(range(len(split)), 'words of train') as rows:
+    for row in rows:
+      counts.update(split_words(split.documents[row].text()))
   kept = [(-n, w) for w, n in counts.items() if n >= training.min_count]
   if not kept:
     raise DataError(
@@ -368,9 +369,9 @@ class _Texts:
     self._title = title
 
   def __iter__(self) -> Iterator[list[str]]:
-    rows = range(len(self._tokens))
-    for row in progress(rows, self._title):
-      ids = self._tokens[row]
-      words = self._words[ids[ids >= FIRST_WORD_ID] - FIRST_WORD_ID].tolist()
-      for start in range(0, len(words), _PIECE):
-        yield words[start : start + _PIECE]
+    with progress(range(len(self._tokens)), self._title) as rows:
+      for row in rows:
+        ids = self._tokens[row]
+        words = self._words[ids[ids >= FIRST_WORD_ID] - FIRST_WORD_ID].tolist()
+        for start in range(0, len(words), _PIECE):
+          yield words[start : start + _PIECE]

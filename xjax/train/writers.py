@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import pathlib
-import sys
 import time
 import types
 from typing import Any
@@ -20,6 +19,7 @@ import tqdm
 
 from xjax.core.atomic import atomic_write
 from xjax.core.distributed import is_host0
+from xjax.core.progress import Progress
 
 # Fields of records that differ from run to run.
 CLOCK_FIELDS = ('documents_per_second', 'seconds')
@@ -92,53 +92,23 @@ class MetricWriter(contextlib.AbstractContextManager):
       os.fsync(self._file.fileno())
 
 
-class Progress(contextlib.AbstractContextManager):
-  """A bar with loss, speed and time left on a terminal; else plain lines."""
+class TrainingProgress(Progress):
+  """A bar with loss and speed on a terminal; else lines with the time left."""
 
   def __init__(self, step: int, steps: int) -> None:
     """Begins at a step, towards a number of steps."""
-    self._steps = steps
-    self._bar = None
-    self._start, self._first = time.monotonic(), step
-    if is_host0() and sys.stderr.isatty():
-      self._bar = tqdm.tqdm(
-        total=steps, initial=step, desc='training', unit='step', smoothing=0.05
-      )
-
-  def __exit__(
-    self,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    trace: types.TracebackType | None,
-  ) -> None:
-    if self._bar is not None:
-      self._bar.close()
-
-  def advance(self) -> None:
-    """One step was taken."""
-    if self._bar is not None:
-      self._bar.update()
+    super().__init__('training', steps, done=step, unit='step')
+    self._start, self._first, self._steps = time.monotonic(), step, steps
 
   def show(self, step: int, loss: float, documents_per_second: float) -> None:
     """Tells how it goes."""
-    if not is_host0():
-      return
     text = f'loss {loss:.4f}, {documents_per_second:.0f} documents/s'
     if self._bar is not None:
       self._bar.set_postfix_str(text)
       return
     pace = (time.monotonic() - self._start) / max(1, step - self._first)
     left = tqdm.tqdm.format_interval(pace * (self._steps - step))
-    logging.info('step %d/%d: %s, %s left', step, self._steps, text, left)
-
-  def say(self, message: str) -> None:
-    """A line of its own, above the bar where there is one."""
-    if not is_host0():
-      return
-    if self._bar is not None:
-      self._bar.write(message, file=sys.stderr)
-    else:
-      logging.info('%s', message)
+    self.say(f'step {step}/{self._steps}: {text}, {left} left')
 
 
 class Profile(contextlib.AbstractContextManager):

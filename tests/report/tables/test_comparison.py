@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from xjax.judge.comparison_plan import Plan
+from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.report.comparison import compare_runs
 from xjax.report.tables.comparison import (
   comparison_text,
@@ -17,7 +17,7 @@ from xjax.report.tables.comparison import (
   stars,
 )
 
-PLAN = Plan(metrics=('RP@5', 'P@1'), iterations=20, replicates=20)
+PLAN = ComparisonPlan(metrics=('RP@5', 'P@1'), iterations=20, replicates=20)
 
 
 @pytest.fixture
@@ -37,6 +37,16 @@ def test_the_text_has_what_was_found(compared):
   assert 'Runs that differ in their seeds' in text
   assert 'tests are of ' in text and '20 iterations; seed 0' in text
   assert 'Holm' not in text  # there is but one system beside the baseline
+
+
+def test_a_search_that_is_not_exact_is_told(compared):
+  said = 'base: beam search of width 4; labels of high score may be missing'
+  assert said not in comparison_text(compared)
+  base = compared.tested['base']
+  beam = dataclasses.replace(base.predictions, selected_by='beam=4')
+  tested = {'base': dataclasses.replace(base, predictions=beam)}
+  found = dataclasses.replace(compared, tested={**compared.tested, **tested})
+  assert said in comparison_text(found)
 
 
 def test_several_systems_have_corrected_p_values(workdir):

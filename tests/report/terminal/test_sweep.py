@@ -1,3 +1,4 @@
+import dataclasses
 import pathlib
 
 import pytest
@@ -55,6 +56,17 @@ def test_says_what_failed_and_what_is_next(work):
   folders = [f'/at/sweep/trials/{n}' for n in ('0003', '0001')]
   assert f'experiments.report {" ".join(folders)} --output' in text
   assert 'best.py' not in sweep_summary(work, OUTCOMES[:1])
+
+
+def test_commands_import_what_the_sweep_imports(work):
+  own = dataclasses.replace(work, imports=('mine', 'ours'))
+  text = sweep_summary(own, OUTCOMES)
+  flags = '--import=mine --import=ours'
+  assert f'experiments.train {flags} --config=/at/sweep/best.py' in text
+  assert f'experiments.report {flags} /at/sweep/trials/0003' in text
+  command = own.command(own.folder.place(3))
+  assert command.index('--import=mine') == command.index('--import=ours') - 1
+  assert sweep_summary(work, OUTCOMES).count('--import') == 0
 
 
 def test_seeds_have_a_deviation_and_folders(work):

@@ -15,7 +15,7 @@ REAL_TB = np.arange(T)[:, None] < LENGTHS
 
 @pytest.fixture(autouse=True)
 def mesh():
-  """One device: what several make of it, test_text_model.py compares."""
+  """One device: what several make of it, test_build.py compares."""
   devices = np.array(jax.devices()[:1]).reshape(1, 1)
   with jax.set_mesh(jax.sharding.Mesh(devices, (DATA, LABEL))):
     yield

@@ -20,11 +20,9 @@ import numpy as np
 from xjax.core.errors import DAMAGE, ConfigError, DataError
 from xjax.core.rng import host_generator
 from xjax.data.batches.feature_rows import FeatureRows
-from xjax.data.config import FeatureFilesConfig
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields, numbered_lines, open_text
 from xjax.data.formats.contract import DataConfig
-from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import Corpus
 from xjax.data.text.words import split_words
 
@@ -104,7 +102,7 @@ def in_files(data: DataConfig) -> bool:
 
   Those of the embedded corpus are made of words, unless a folder is named.
   """
-  return not isinstance(data, SyntheticData) or bool(data.tokens.dir)
+  return not data.generated or bool(data.tokens.dir)
 
 
 def features_folder(data: DataConfig) -> str:
@@ -131,7 +129,7 @@ def with_features(corpus: Corpus, data: DataConfig) -> Corpus:
     ConfigError: there is no folder to look in.
     DataError: as read_features.
   """
-  if not isinstance(data.tokens, FeatureFilesConfig) or not in_files(data):
+  if not data.tokens.dense or not in_files(data):
     return corpus
   folder = features_folder(data)
   splits = {}

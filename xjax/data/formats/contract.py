@@ -22,12 +22,14 @@ class DataConfig(ConfigPart, abstract=True):
 
   Attributes:
     sparse: whether its documents are rows of sparse features, without text.
+    generated: whether its documents are made by the seed, and are in no file.
     label_field: the field of a record that has a document's labels.
     full_text: the zones that make a document where data.zones is empty;
       empty: all of them.
   """
 
   sparse: ClassVar[bool] = False
+  generated: ClassVar[bool] = False
   label_field: ClassVar[str] = 'labels'
   full_text: ClassVar[tuple[str, ...]] = ()
 
@@ -56,7 +58,7 @@ class DataConfig(ConfigPart, abstract=True):
   workers: int = field(
     2, 'Threads that read batches ahead.', AT_LEAST_0, may_change=True
   )
-  tokens: TokensConfig = field(WordsConfig)
+  tokens: TokensConfig = field(WordsConfig, 'What is read of a document.')
 
   @abc.abstractmethod
   def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:

@@ -61,7 +61,7 @@ class HtcData(DataConfig):
   gzipped, of lines {"doc_token", "doc_label"}.
   """
 
-  htc: HtcConfig = field(HtcConfig)
+  htc: HtcConfig = field(HtcConfig, 'The taxonomy, and which labels count.')
 
   label_field = 'doc_label'
 

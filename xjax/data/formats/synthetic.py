@@ -28,6 +28,8 @@ from xjax.data.schema import Document, Label
 class SyntheticData(DataConfig):
   """The embedded corpus: made from a seed, nothing is read."""
 
+  generated = True
+
   n_train: int = field(2000, 'Documents.', AT_LEAST_1)
   n_dev: int = field(400, 'Documents.', AT_LEAST_0)
   n_test: int = field(400, 'Documents.', AT_LEAST_0)

@@ -1,6 +1,6 @@
 """Folders of feature files of the Extreme Classification Repository.
 
-train.txt, test.txt and perhaps dev.txt, as xc_repo.read_xc reads them, and
+train.txt, test.txt and perhaps dev.txt, as xc_files.read_xc reads them, and
 perhaps Y.txt or labels.txt with the labels' names. Each may be gzipped.
 """
 
@@ -39,7 +39,9 @@ class XcFeaturesData(DataConfig):
   """
 
   labels: str = 'all'
-  tokens: TokensConfig = field(GivenFeaturesConfig)
+  tokens: TokensConfig = field(
+    GivenFeaturesConfig, 'What is read of a document.'
+  )
 
   sparse = True
 
@@ -135,7 +137,7 @@ def _read_names(paths: Sequence[pathlib.Path], faults: Faults) -> Labels:
   """The labels of the file of names, if there is one."""
   if not paths:
     return Labels.of(())
-  return Labels.of(read_names(only_file(paths, faults), faults).labels.values())
+  return read_names(only_file(paths, faults), faults)
 
 
 def _labels(

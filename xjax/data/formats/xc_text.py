@@ -6,7 +6,7 @@ of which content and target_rel may lack. lbl.json has a line {"title"} per
 label, or Y.txt its bare name; the first line is column 0. Each may be gzipped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
 import pathlib
 
@@ -24,7 +24,7 @@ from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.formats.draft import Draft, RawCorpus, choose_splits
 from xjax.data.formats.jsonl import read_split
-from xjax.data.schema import Document, Label
+from xjax.data.schema import Document, Label, Labels
 from xjax.data.text.token_cache import default_cache_dir
 
 
@@ -123,7 +123,7 @@ def read_xc_repo(
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
   files = find_files(folder, 'json')
-  described = _read_labels(folder, files.pop(_LABELS, []), faults)
+  described = _Columns(_read_labels(folder, files.pop(_LABELS, []), faults))
   files = {_SPLITS.get(name, name): paths for name, paths in files.items()}
   if not files:
     raise DataError(f'{data.dir}: no split here: there must be {_EXAMPLE}')
@@ -134,15 +134,31 @@ def read_xc_repo(
     split = draft.begin(name)
     zones |= read_split(path, split, described, faults, text_document)
   faults.settle()
-  return draft.corpus(data.dir, described.labels.values(), zones, ordered=True)
+  return draft.corpus(data.dir, described.columns, zones, ordered=True)
+
+
+class _Columns(Descriptors):
+  """The labels of a file's lines, as arrays: there may be 100 million.
+
+  Attributes:
+    columns: the labels; the id of each is its row.
+  """
+
+  def __init__(self, columns: Labels):
+    super().__init__(complete=len(columns) > 0)
+    self.columns = columns
+
+  def is_unknown(self, label_id: str) -> bool:
+    """Whether the file ends before a column."""
+    return self.complete and int(label_id) >= len(self.columns)
 
 
 def _read_labels(
   folder: pathlib.Path, paths: list[pathlib.Path], faults: Faults
-) -> Descriptors:
+) -> Labels:
   """The labels by column: those of lbl.json, else of Y.txt."""
   if paths:
-    return _described(_titles(only_file(paths, faults), faults))
+    return _by_column(_titles(only_file(paths, faults), faults))
   names = find_files(folder, 'txt').get(_NAMES)
   if not names:
     raise DataError(
@@ -152,42 +168,44 @@ def _read_labels(
   return read_names(only_file(names, faults), faults)
 
 
-def read_names(path: pathlib.Path, faults: Faults) -> Descriptors:
+def read_names(path: pathlib.Path, faults: Faults) -> Labels:
   """The labels of a Y.txt by column; what is wrong is noted in faults."""
-  return _described(_names(path, faults))
+  return _by_column(_names(path, faults))
 
 
-def _described(names: dict[int, Label]) -> Descriptors:
-  """The labels of lines; a line without one keeps its column."""
-  described = Descriptors(complete=bool(names))
-  for line in range(1, max(names, default=0) + 1):
-    id_ = str(line - 1)
-    described.add(names.get(line) or Label(id_, id_), line)
-  return described
+def _by_column(lines: Iterable[tuple[int, Label]]) -> Labels:
+  """The labels of ascending lines; a line without one keeps its column."""
+
+  def columns() -> Iterator[Label]:
+    column = 0
+    for line, label in lines:
+      yield from (Label(str(i), str(i)) for i in range(column, line - 1))
+      yield label
+      column = line
+
+  return Labels.of(columns())
 
 
-def _titles(path: pathlib.Path, faults: Faults) -> dict[int, Label]:
-  """Line -> label of a lbl.json."""
-  found, before = {}, faults.count
+def _titles(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
+  """Yields line and label of a lbl.json."""
+  before, number = faults.count, 0
   for number, row in read_rows(path, faults):
     fields = Fields(row)
     id_ = str(number - 1)
     name, text = fields.text('title', ''), fields.text('content', '')
-    found[number] = Label(id_, name.strip() or id_, description=text)
+    yield number, Label(id_, name.strip() or id_, description=text)
     faults.extend(path, number, fields.faults)
-  if not found:
+  if not number:
     faults.add_empty(path, 'label', before)
-  return found
 
 
-def _names(path: pathlib.Path, faults: Faults) -> dict[int, Label]:
-  """Line -> label of a Y.txt."""
-  found, before = {}, faults.count
+def _names(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
+  """Yields line and label of a Y.txt."""
+  before, number = faults.count, 0
   for number, line in lines_of(path, faults):
     id_, name = str(number - 1), line.decode('utf-8', 'replace')
     if '\ufffd' in name:
       faults.add(path, number, 'not UTF-8')
-    found[number] = Label(id_, name)
-  if not found:
+    yield number, Label(id_, name)
+  if not number:
     faults.add_empty(path, 'label', before)
-  return found

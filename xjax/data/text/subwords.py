@@ -109,7 +109,7 @@ class Subwords:
 
   @classmethod
   def of_folder(cls, folder: str | os.PathLike) -> 'Subwords':
-    """Reads the tokenizer of a Hugging Face folder (tokenizer_folder.py).
+    """Reads the tokenizer of a Hugging Face folder.
 
     Raises:
       DataError: none is there, or it is damaged or elsewhere, or as load.

@@ -100,9 +100,10 @@ class _Corpus:
     known: dict[str, int] = defaultdict()
     known.default_factory = known.__len__
     ids, ends = array('i'), array('q')
-    for text in progress(texts, 'words of train'):
-      ids.extend(map(known.__getitem__, split_terms(text, first_words)))
-      ends.append(len(ids))
+    with progress(texts, 'words of train') as shown:
+      for text in shown:
+        ids.extend(map(known.__getitem__, split_terms(text, first_words)))
+        ends.append(len(ids))
     ends = np.asarray(ends, np.int64)
     docs = np.repeat(
       np.arange(len(ends), dtype=np.int32), np.diff(ends, prepend=0)

@@ -196,10 +196,11 @@ def _write(
   checksum = hashlib.sha256(key)
   lengths = np.zeros(len(split), _INT32)
   rows = encoded(split.documents[row] for row in range(len(split)))
-  shown = progress(rows, f'tokens of {split.name}', total=len(split))
-  for row, ids in enumerate(shown):
-    lengths[row] = len(ids)
-    _put(file, checksum, ids.astype(_INT32, copy=False))
+  what = f'tokens of {split.name}'
+  with progress(rows, what, total=len(split)) as shown:
+    for row, ids in enumerate(shown):
+      lengths[row] = len(ids)
+      _put(file, checksum, ids.astype(_INT32, copy=False))
   _put(file, checksum, lengths)
   total = int(lengths.sum(dtype=np.int64))
   file.write(_TRAILER.pack(_FORMAT, total, len(split), checksum.digest()))

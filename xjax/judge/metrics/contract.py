@@ -13,6 +13,7 @@ import dataclasses
 import enum
 import functools
 import re
+import sys
 from typing import Any, ClassVar, Self
 
 from flax import struct
@@ -20,6 +21,7 @@ import jax
 from jaxtyping import Array, Bool, Float
 import numpy as np
 
+from xjax.core.config_part import import_modules
 from xjax.core.errors import ConfigError
 from xjax.judge.metrics.ranking import RankedLists
 
@@ -415,8 +417,15 @@ class Measure:
 
 def metrics() -> tuple[type[Metric], ...]:
   """The metrics of all modules that are imported, a user's after ours."""
-  found = (cls for cls in _heirs(Metric) if cls.name)
+  _import_ours()
+  found = dict.fromkeys(cls for cls in _heirs(Metric) if cls.name)
   return tuple(sorted(found, key=_is_users))
+
+
+@functools.cache
+def _import_ours() -> None:
+  """Imports this folder: a metric is found wherever it stands in it."""
+  import_modules(sys.modules[__package__])
 
 
 def _is_users(metric: type[Metric]) -> bool:
@@ -433,6 +442,16 @@ def kinds_where(chosen: Callable[[type[Metric]], bool]) -> tuple[str, ...]:
   """The kinds of the metrics of which this is true."""
   found = (metric.kinds() for metric in metrics() if chosen(metric))
   return tuple(dict.fromkeys(kind for kinds in found for kind in kinds))
+
+
+def weighed_kinds() -> tuple[str, ...]:
+  """The kinds of metrics that depend on propensities."""
+  return kinds_where(lambda metric: metric.needs is Needs.PROPENSITIES)
+
+
+def is_weighed(metric: str) -> bool:
+  """Whether a metric, such as 'PSP@5', depends on propensities."""
+  return kind_of(metric) in weighed_kinds()
 
 
 def users_kinds() -> tuple[str, ...]:
@@ -470,8 +489,10 @@ def _measures(
     for measure in metric.measures(protocol, at):
       if kind_of(measure.name) not in kinds:
         continue
-      if measure.name in found:
-        both = type(found[measure.name].metric), type(metric)
+      # A cut-off, say, may be asked for twice.
+      twin = found.get(measure.name, measure).metric
+      if type(twin) is not type(metric):
+        both = type(twin), type(metric)
         names = ' and '.join(f'{c.__module__}.{c.__qualname__}' for c in both)
         raise ConfigError(f'two metrics are called {measure.name}: {names}')
       found[measure.name] = measure

@@ -30,6 +30,9 @@ def bin_name(low: int, high: int | None) -> str:
   return f'{low}-{high}' if low < high else f'{low}'
 
 
+BIN_NAMES = tuple(bin_name(low, high) for low, high in BINS)
+
+
 def in_bins(train_counts: np.ndarray) -> dict[str, np.ndarray]:
   """Bin name -> bool [L], labels by their number of training documents."""
   return {

@@ -9,6 +9,7 @@ from typing import Any
 
 from xjax.core.atomic import atomic_write, write_json
 from xjax.judge.comparison import FEWEST_LABELS, Difference, Gain
+from xjax.judge.metrics.contract import is_weighed
 from xjax.judge.metrics.significance import Interval
 from xjax.judge.metrics.slices import ALL
 from xjax.report.comparison import Compared, Seeds
@@ -73,6 +74,11 @@ def _remarks(compared: Compared) -> Iterator[str]:
   yield from _by_what(compared)
   for group in compared.groups:
     yield from (run.remark for run in group.runs if run.remark)
+    tested = compared.tested[group.name].predictions
+    if tested.is_approximate:
+      yield (
+        f'{group.name}: {tested.selection}; labels of high score may be missing'
+      )
     if len(group.runs) > 1:
       run = compared.tested[group.name]
       yield f'{group.name}: tests are of {run.path}, the best run on dev'
@@ -81,7 +87,7 @@ def _remarks(compared: Compared) -> Iterator[str]:
 
 def _by_what(compared: Compared) -> Iterator[str]:
   """By what labels weigh, where a metric depends on that."""
-  if any(metric.startswith('PS') for metric in compared.plan.metrics):
+  if any(map(is_weighed, compared.plan.metrics)):
     if any(run.weights_L is not None for run in compared.groups[0].runs):
       yield 'labels weigh what --inv_prop says'
     else:
@@ -226,6 +232,7 @@ def comparison_json(compared: Compared) -> dict[str, Any]:
       group.name: {
         'runs': [str(run.path) for run in group.runs],
         'tested': str(compared.tested[group.name].path),
+        'selected_by': compared.tested[group.name].predictions.selected_by,
       }
       for group in compared.groups
     },

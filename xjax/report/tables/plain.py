@@ -25,7 +25,7 @@ def slice_table(
   below the prior, and why a dash is a dash.
 
   Args:
-    metrics: of the model, as from evaluate.evaluator.judge.
+    metrics: of the model, as from judge.judge.judge.
     prior: of the popularity prior on the same split.
 
   Returns:

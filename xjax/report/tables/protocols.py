@@ -18,7 +18,7 @@ def protocol_table(metrics: Mapping[str, Any], slice_name: str) -> Table:
   """A row per metric of a slice, a column per protocol.
 
   Args:
-    metrics: as from evaluate.judge.judge.
+    metrics: as from judge.judge.judge.
     slice_name: one of its slices.
 
   Returns:

@@ -118,8 +118,13 @@ _CONTENTS = {
 _TEXT_WIDTH = 60
 
 
-def run_summary(result: FitResult) -> str:
-  """Tables by slice, a few predictions, and the commands to go on with."""
+def run_summary(result: FitResult, imports: Sequence[str] = ()) -> str:
+  """Tables by slice, a few predictions, and the commands to go on with.
+
+  Args:
+    result: of the run.
+    imports: modules with parts of one's own, that the commands import as well.
+  """
   parts = []
   for name, metrics in result.metrics.items():
     table = slice_table(metrics, result.prior.get(name))
@@ -134,7 +139,7 @@ def run_summary(result: FitResult) -> str:
       predictions, split, labels, calibration=result.calibration
     )
     parts.append(f'{name}, the first documents (* is gold)\n{examples}')
-  parts.append(_next_commands(result, split))
+  parts.append(_next_commands(result, split, imports))
   parts.append(_contents(result.workdir))
   return '\n\n'.join(parts)
 
@@ -144,10 +149,13 @@ def _contents(workdir: pathlib.Path) -> str:
   return '\n  '.join([f'All of it is in {_shown(workdir)}', *there])
 
 
-def _next_commands(result: FitResult, split: Split) -> str:
+def _next_commands(
+  result: FitResult, split: Split, imports: Sequence[str]
+) -> str:
   """Commands that work as they stand."""
   python = f'{_shown(sys.executable)} -m experiments'
-  workdir = f'--workdir={_shown(result.workdir)}'
+  own = shlex.join(f'--import={name}' for name in imports)
+  workdir = f'{own} --workdir={_shown(result.workdir)}'.lstrip()
   return (
     'Next, judge it, or tag documents of your own\n'
     f'  {python}.evaluate {workdir} --split={split.name}\n'

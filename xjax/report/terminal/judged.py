@@ -33,7 +33,7 @@ def judgement_text(
   """Tables to be printed.
 
   Args:
-    metrics: as from evaluate.judge.judge.
+    metrics: as from judge.judge.judge.
     prior: of the popularity prior.
     full: every metric, under our own protocol too.
 

@@ -34,10 +34,9 @@ def sweep_summary(work: Work, outcomes: Sequence[Outcome]) -> str:
   if failed := [one for one in outcomes if one.state is State.FAILED]:
     parts.append('\n'.join(_failure(work, one) for one in failed))
   if best := best_of(outcomes):
-    file = shlex.quote(str(work.folder.best))
     parts.append(
       f'The best, trial {best.number}, trains again with\n'
-      f'  python -m experiments.train --config={file} --workdir=DIR\n'
+      f'  {work.train_again(work.folder.best)}\n'
       f'{_report(work, ranked)}'
     )
   return '\n\n'.join(parts)
@@ -97,8 +96,9 @@ def _report(work: Work, ranked: Sequence[Outcome]) -> str:
     for seed in seeds
   ]
   several = 'The best of them' if len(complete) == _REPORTED else 'All of them'
+  words = [*work.imported, *folders]
   output = shlex.quote(f'--output={work.folder.path / "report.html"}')
   return (
     f'{several} on one page\n'
-    f'  python -m experiments.report {shlex.join(folders)} {output}'
+    f'  python -m experiments.report {shlex.join(words)} {output}'
   )

@@ -72,14 +72,19 @@ class EncoderConfig(ConfigPart, abstract=True):
   """What makes vectors in context of a document's vectors.
 
   Attributes:
-    contextual: whether a token's vector depends on those beside it.
     by_zone: whether it reads words zone by zone (data.tokens.by_zone).
-    pretrained: whether it is read from a folder, with its tokenizer.
+    pretrained: whether it is read from a folder, with its tokenizer: that of
+      BertConfig and of what extends it.
+    keeps_space: whether tokens' vectors stay in the space of the embedding, so
+      that descriptors which it embeds can be compared with them.
+    remat: whether layers are computed again for gradients; a field where they
+      can be, else None.
   """
 
-  contextual: ClassVar[bool] = True
   by_zone: ClassVar[bool] = False
   pretrained: ClassVar[bool] = False
+  keeps_space: ClassVar[bool] = False
+  remat = None
 
   @abc.abstractmethod
   def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
@@ -99,7 +104,7 @@ class EncoderConfig(ConfigPart, abstract=True):
 class NoEncoder(EncoderConfig):
   """None: vectors stay as they are."""
 
-  contextual = False
+  keeps_space = True
 
   def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
     return Identity(inputs.dim)

@@ -21,7 +21,6 @@ import numpy as np
 
 from xjax.core.config_part import AT_LEAST_1, ConfigPart, field
 from xjax.core.mesh import DATA, LABEL
-from xjax.data.config import FeatureFilesConfig
 
 
 class Frozen(nnx.Param):
@@ -43,7 +42,7 @@ class HeadConfig(ConfigPart, abstract=True):
     on_all_devices: whether its label rows lie on all devices, not on those of
       the label axis alone; its `axes` are ALL_DEVICES then.
     fusable: whether training can change its label rows in the pass that finds
-      their gradient (train.rows).
+      their gradient (train.rows); of OneVsAllConfig and what extends it.
     hidden_labels: rare labels that are hidden from its rows, to calibrate the
       scores of labels never seen.
     aligned: whether descriptors and tokens are of one space from the start.
@@ -147,8 +146,8 @@ class DescriptorHeadConfig(HeadConfig, abstract=True):
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
     where = f'{path}.descriptor'
-    from_files = isinstance(config.data.tokens, FeatureFilesConfig)
-    if from_files and self.descriptor != DescriptorConfig():
+    dense = config.data.tokens.dense
+    if dense and self.descriptor != DescriptorConfig():
       yield (
         f'{where}={self.descriptor}: labels have vectors of the outside '
         'encoder here, and no words are read: DescriptorConfig()'

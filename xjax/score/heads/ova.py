@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Float32
 import numpy as np
 
-from xjax.core.config_part import AT_LEAST_0, field
+from xjax.core.config_part import AT_LEAST_0, field, kinds_that
 from xjax.core.mesh import LABEL_MULTIPLE, padded_labels
 from xjax.core.numerics import product
 from xjax.score.heads import chunks
@@ -27,6 +27,7 @@ from xjax.score.heads.contract import (
 )
 from xjax.score.heads.rounding import random_bits
 from xjax.score.heads.storage import Storage, stored, weights
+from xjax.score.heads.update import RowsConfig
 
 _AT_ONCE = 1 << 17  # rows; more are drawn in LABEL_MULTIPLE blocks
 
@@ -92,7 +93,9 @@ class OneVsAllConfig(HeadConfig):
   on_all_devices = True
   fusable = True
 
-  chunk: int = field(8192, tiny=8)
+  chunk: int = field(
+    8192, 'Labels scored at a time; never changes results.', tiny=8
+  )
   storage: Storage = field(
     Storage.FLOAT32,
     'What a weight is stored as; but for FLOAT32 it needs label rows that '
@@ -118,10 +121,10 @@ class OneVsAllConfig(HeadConfig):
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
     if self.storage is not Storage.FLOAT32 and not config.train.rows.fused:
+      rules = kinds_that('fused', RowsConfig)
       yield (
-        f'{path}.storage={self.storage}: needs '
-        'config.train.rows=FusedSGD(...) or FusedAdagrad(...); the optimizer '
-        'trains float32'
+        f'{path}.storage={self.storage}: needs config.train.rows={rules}; the '
+        'optimizer trains float32'
       )
 
 

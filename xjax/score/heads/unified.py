@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float32
 import numpy as np
 
-from xjax.core.config_part import AT_LEAST_0, RATE, at_most, field
+from xjax.core.config_part import AT_LEAST_0, RATE, at_most, field, kinds_that
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.numerics import full_precision
-from xjax.data.config import FeatureFilesConfig
+from xjax.score.encoders.contract import EncoderConfig
 from xjax.score.heads.attend import attend, token_mask
 from xjax.score.heads.attention_weights import AttentionHead
 from xjax.score.heads.contract import (
@@ -63,12 +63,14 @@ class UnifiedConfig(DescriptorHeadConfig):
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
-    encoder, embedding = config.model.encoder, config.model.embedding
-    passes = not encoder.contextual and embedding.reads is FeatureFilesConfig
+    encoder = config.model.encoder
+    passes = encoder.keeps_space and config.data.tokens.dense
     if self.aligned and not (encoder.pretrained or passes):
+      able = kinds_that('pretrained', EncoderConfig)
       yield (
         f'{path}.aligned=True: descriptors and tokens are of one space '
-        'with BertConfig(...), or FeaturesConfig(...) and NoEncoder()'
+        f'with {able}, or {kinds_that("keeps_space", EncoderConfig)} and '
+        'vectors of an outside encoder'
       )
 
 

@@ -13,7 +13,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32
 
-from xjax.core.config_part import AMOUNT, POSITIVE, RATE, ConfigPart, field
+from xjax.core.config_part import (
+  AMOUNT,
+  POSITIVE,
+  RATE,
+  ConfigPart,
+  field,
+  kinds_that,
+)
+from xjax.score.heads.contract import HeadConfig
 
 
 @dataclasses.dataclass
@@ -22,9 +30,12 @@ class RowsConfig(ConfigPart, abstract=True):
 
   Attributes:
     fused: whether they are changed in the pass that finds their gradient.
+    momentum: share of the last direction in the next; a field where there is
+      one.
   """
 
   fused: ClassVar[bool] = False
+  momentum = 0.0
 
   def build(self) -> 'RowRule | None':
     """The rule that changes rows; None: the optimizer does."""
@@ -54,7 +65,8 @@ class FusedRowsConfig(RowsConfig, abstract=True):
   def check(self, config: Any, path: str) -> Iterator[str]:
     kind = f'{path}={type(self).__name__}(...)'
     if not config.model.head.fusable:
-      yield f'{kind}: needs config.model.head=OneVsAllConfig(...)'
+      head = kinds_that('fusable', HeadConfig)
+      yield f'{kind}: needs config.model.head={head}'
     if config.train.accumulate > 1:
       yield (
         f'{kind}: rows are changed once per batch: '

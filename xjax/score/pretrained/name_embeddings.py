@@ -64,15 +64,16 @@ class NameEncoder:
     run = jax.jit(functools.partial(_embedded, graphdef))
     found = np.zeros((len(names), self.bert.dim), np.float32)
     starts = range(0, len(names), _ROWS)
-    for start in progress(starts, 'label names', unit='batch'):
-      rows = order[start : start + _ROWS]
-      lengths = np.ones(_ROWS, np.int32)
-      lengths[: len(rows)] = tokens.lengths[rows]
-      # Few shapes: each is compiled.
-      width = max(8, 1 << int(lengths.max() - 1).bit_length())
-      ids_BT = np.full((_ROWS, width), self.tokenizer.pad_id, np.int32)
-      ids_BT[: len(rows)] = tokens.padded(rows, width, self.tokenizer.pad_id)
-      found[rows] = run(params, ids_BT, lengths)[: len(rows)]
+    with progress(starts, 'label names', unit='batch') as shown:
+      for start in shown:
+        rows = order[start : start + _ROWS]
+        lengths = np.ones(_ROWS, np.int32)
+        lengths[: len(rows)] = tokens.lengths[rows]
+        # Few shapes: each is compiled.
+        width = max(8, 1 << int(lengths.max() - 1).bit_length())
+        ids_BT = np.full((_ROWS, width), self.tokenizer.pad_id, np.int32)
+        ids_BT[: len(rows)] = tokens.padded(rows, width, self.tokenizer.pad_id)
+        found[rows] = run(params, ids_BT, lengths)[: len(rows)]
     return found
 
 

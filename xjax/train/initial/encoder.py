@@ -14,8 +14,6 @@ from xjax.config.run import Config
 from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
 from xjax.core.errors import ConfigError
-from xjax.data.config import SubwordsConfig
-from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.schema import Split
 from xjax.data.text.subwords import Subwords
 from xjax.score.pretrained.architecture import Architecture, architecture_of
@@ -37,16 +35,6 @@ _SPECIAL = 2  # tokens that its tokenizer puts around a text
 SOME_WORDS = 64  # a guess, where sizes do not depend on it
 
 
-def reads_subwords(config: Config) -> bool:
-  """Whether documents are cut by the tokenizer of an encoder."""
-  return isinstance(config.data.tokens, SubwordsConfig)
-
-
-def has_pooler(config: Config) -> bool:
-  """Whether the dense layer on [CLS] begins with pretrained weights."""
-  return config.model.pooling.pooler
-
-
 def check_encoder(config: Config, workdir: Workdir) -> None:
   """Refuses an encoder's folder before anything is made for a run.
 
@@ -62,7 +50,7 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
     DataError: there is no such folder, or it has a fault. The weights are not
       read yet, only what files say of them.
   """
-  if not reads_subwords(config):
+  if not config.data.tokens.pretrained:
     return
   if not config.model.encoder.folder:
     _check_made(config)
@@ -81,7 +69,7 @@ def planned_architecture(config: Config) -> Architecture | None:
   Raises:
     DataError: there is no such folder, or it has a fault.
   """
-  if not reads_subwords(config):
+  if not config.data.tokens.pretrained:
     return None
   if config.model.encoder.folder:
     return ModelFolder.at(config.model.encoder.folder).architecture
@@ -144,11 +132,11 @@ def start_encoder(state: TrainState, config: Config) -> TrainState:
     ConfigError: the config asks for a pooler that the folder lacks.
     DataError: there is no such folder, or it has a fault.
   """
-  if not reads_subwords(config) or not config.model.encoder.folder:
+  if not config.data.tokens.pretrained or not config.model.encoder.folder:
     return state
   folder = _folder(config)
   found, params = folder.parameters(), by_path(state.params)
-  wanted = parameter_shapes(folder.architecture, has_pooler(config))
+  wanted = parameter_shapes(folder.architecture, config.model.pooling.pooler)
   for path in wanted:
     everywhere = np.ones((1,) * found[path].ndim, bool)
     params[path] = with_values(params[path], everywhere, found[path])
@@ -171,7 +159,7 @@ def _small(config: Config, words: int) -> dict[str, Any]:
 
 def _check_made(config: Config) -> None:
   """Refuses a small encoder that nobody trained where there is real text."""
-  if not isinstance(config.data, SyntheticData):
+  if not config.data.generated:
     raise ConfigError(
       "config.model.encoder.folder='': name the pretrained encoder, with "
       '--config.model.encoder.folder=FOLDER: a folder as Hugging Face has it '
@@ -219,7 +207,7 @@ def _check_kept(
 def _folder(config: Config) -> ModelFolder:
   """The encoder's, once the headers of its weights say that all are there."""
   folder = ModelFolder.at(config.model.encoder.folder)
-  wanted = parameter_shapes(folder.architecture, has_pooler(config))
+  wanted = parameter_shapes(folder.architecture, config.model.pooling.pooler)
   if lacking := sorted(set(wanted) - folder.paths()):
     raise ConfigError(
       f'config.model.pooling.pooler=True: {folder.path} has no pooler '

@@ -90,17 +90,15 @@ def best_step(workdir: Workdir) -> int | None:
 
 def chosen_step(workdir: Workdir, newest: int, best: int | None) -> int:
   """The best step, or the newest where there is none or it is lost."""
-  if best is None:
-    return newest
-  if not (workdir.checkpoints / str(best)).is_dir():
-    logging.warning(
-      '%s: the best checkpoint, of step %d, is lost; that of step %d is used',
-      workdir.path,
-      best,
-      newest,
-    )
-    return newest
-  return best
+  if best is None or (workdir.checkpoints / str(best)).is_dir():
+    return newest if best is None else best
+  logging.warning(
+    '%s: the best checkpoint, of step %d, is lost; that of step %d is used',
+    workdir.path,
+    best,
+    newest,
+  )
+  return newest
 
 
 def warm_start(
