@@ -217,19 +217,60 @@ def test_remat_and_micro_batches_hold_less():
   assert micro.longest.operations == usual.longest.operations
 
 
+def moved_by_label(config):
+  """Bytes that a step moves for each label more, all labels in one chunk."""
+  config.model.head.chunk = 1 << 20
+  few, many = (plan_of(config, labels=n)[0] for n in (4096, 8192))
+  labels = padded_labels(8192) - padded_labels(4096)
+  return (many.longest.moved - few.longest.moved) / labels
+
+
 def test_each_micro_batch_passes_over_all_rows():
   config = one_vs_all()
-  once, _ = plan_of(config)
+  operations = plan_of(config)[0].longest.operations
+  once = moved_by_label(config)
   config.train.accumulate = 4
-  micro, _ = plan_of(config)
-  rows = padded_labels(100_000) * (128 + 1) * 4
+  weights, bias = 128 * 4, 4
   # Read by two products; the gradient's place is filled with zeros, then it is
-  # written, and added to a sum that is read and written. The sum is one more.
-  passes = 2 * rows + 4 * rows
-  # Biases are no part of the products: of 129 numbers a row, 128 are.
-  expected = pytest.approx(3 * passes + 3 * rows, rel=0.003)
-  assert micro.longest.moved - once.longest.moved == expected
-  assert micro.longest.operations == once.longest.operations
+  # written, and added to a sum that is read and written. A bias is added where
+  # logits are, and its gradient summed where theirs are. Which rows are labels
+  # is a byte that is written and read.
+  passes = 2 * weights + 4 * weights + 3 * bias + 2
+  # The sum is one more.
+  expected = 3 * passes + 3 * (weights + bias)
+  assert moved_by_label(config) - once == expected
+  assert plan_of(config)[0].longest.operations == operations
+
+
+# Logits of 64 documents in float32; they are read for the loss, and their
+# gradient is written. A byte says of a row whether it is a label.
+Z, WEIGHTS, MASK = 64 * 4, 128, 2
+
+
+def test_what_the_optimizer_moves_by_hand():
+  row = WEIGHTS * 4
+  products = (row + Z) + (Z + row) + (Z + row)  # logits, rows, features
+  zeros = row + 4
+  # Weights and both slots are written, and as much is read; so are biases'.
+  adam, bias = 6 * row, 6 * 4
+  assert moved_by_label(one_vs_all()) == (
+    products + 2 * Z + MASK + zeros + adam + bias
+  )
+
+
+@pytest.mark.parametrize(
+  ('storage', 'stored'), [(Storage.FLOAT32, 4), (Storage.BFLOAT16, 2)]
+)
+def test_what_a_fused_pass_moves_by_hand(storage, stored):
+  """Operands of products are bfloat16; rows stay where they lie."""
+  operand, logits = WEIGHTS * 2, 64 * 2
+  converted = 2 * operand if stored == 4 else 0  # written, and read
+  products = (operand + Z) + (logits + WEIGHTS * 4) + (logits + operand)
+  changed = 2 * (WEIGHTS * stored + 4)  # rows and biases, read and written
+  config = one_vs_all(FusedSGD(), storage=storage)
+  assert moved_by_label(config) == (
+    converted + products + 2 * Z + 2 * logits + MASK + changed
+  )
 
 
 def test_gradients_are_sent_once_a_micro_batch():

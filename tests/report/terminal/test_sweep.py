@@ -64,7 +64,7 @@ def test_commands_import_what_the_sweep_imports(work):
   flags = '--import=mine --import=ours'
   assert f'experiments.train {flags} --config=/at/sweep/best.py' in text
   assert f'experiments.report {flags} /at/sweep/trials/0003' in text
-  command = own.command(own.folder.place(3))
+  command = own.command(own.folder.place(3, None))
   assert command.index('--import=mine') == command.index('--import=ours') - 1
   assert sweep_summary(work, OUTCOMES).count('--import') == 0
 
