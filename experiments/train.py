@@ -15,6 +15,7 @@ import sys
 from absl import flags as absl_flags
 
 from experiments import flags, plan_flags
+from xjax.core.config_part import modules_of
 from xjax.core.distributed import is_host0
 from xjax.report.terminal.fitted import run_summary
 from xjax.run.fit import fit
@@ -36,7 +37,8 @@ def main() -> None:
     return
   result = fit(_CONFIG.value, _WORKDIR.value, _PROFILE.value)
   if is_host0():
-    print(run_summary(result, flags.imports()))
+    own = dict.fromkeys([*flags.imports(), *modules_of(_CONFIG.value)])
+    print(run_summary(result, [*own]))
 
 
 if __name__ == '__main__':

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xjax.core.errors import ConfigError
+from xjax.core.errors import ConfigError, DataError
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.load import build_corpus
@@ -134,3 +134,16 @@ def test_a_splits_digest_is_of_its_own_documents_and_zones_alone():
     digest_of(data=DataConfig(zones=('body', 'title'))),
   ]
   assert len({same, *others}) == 5
+
+
+@pytest.mark.parametrize(
+  ('documents', 'says'),
+  [
+    ([('a', ['x']), ('a', [])], "dev: duplicate id 'a'"),
+    ([('a', ['x', 'y', 'x'])], "dev: document 'a' has a label twice"),
+  ],
+)
+def test_what_no_corpus_can_have(documents, says):
+  split = [Document(id_, {}, tuple(labels)) for id_, labels in documents]
+  with pytest.raises(DataError, match=says):
+    RawCorpus.of('test', [], {'dev': split})

@@ -55,10 +55,13 @@ def get_config() -> Config:
 def folder(tmp_path_factory):
   """The files of the page, a config that has all its parts, and a corpus."""
   folder = tmp_path_factory.mktemp('mine')
-  for name, source in {**FILES, 'my_config': CONFIG}.items():
+  files = {**FILES, 'page_config': FILES['my_config'], 'my_config': CONFIG}
+  for name, source in files.items():
     (folder / f'{name}.py').write_text(source)
   for split, n in {'train': 12, 'dev': 6}.items():
-    rows = (f'{split}{i},word{i % 4} here,label{i % 4}\n' for i in range(n))
+    rows = (
+      f'{split}{i},a title,word{i % 4} here,label{i % 4}\n' for i in range(n)
+    )
     (folder / f'{split}.csv').write_text(''.join(rows))
   return folder
 
@@ -90,8 +93,18 @@ def workdir(folder):
 
 
 def test_the_page_has_every_part_in_forty_lines():
-  assert FILES.keys() == {*PARTS, *METRICS}
+  assert FILES.keys() == {*PARTS, *METRICS, 'my_config'}
   assert all(source.count('\n') <= 40 for source in FILES.values())
+
+
+def test_the_config_of_the_page_trains(folder):
+  arguments = f'--config={folder / "page_config.py"}', '--config.train.steps=1'
+  place = f'--config.data.dir={folder}', f'--workdir={folder / "page"}'
+  done = start(folder, 'train', *arguments, *place, imports=())
+  assert done.returncode == 0, done.stderr
+  # What the config imports itself is told as well.
+  own = '--import=my_format --import=my_encoder'
+  assert f'experiments.evaluate {own} --workdir=' in done.stdout
 
 
 def test_the_commands_to_go_on_with_import_them(workdir):
@@ -123,7 +136,8 @@ def test_a_field_out_of_bounds_is_named(folder):
 
 def test_they_are_loaded_and_predict_in_a_fresh_process(folder, workdir):
   source, output = folder / 'docs.jsonl', folder / 'X.jsonl'
-  source.write_text('{"id": "a", "text": "word1", "labels": ["label1"]}\n')
+  record = {'id': 'a', 'title': 'b', 'body': 'word1', 'labels': ['label1']}
+  source.write_text(f'{json.dumps(record)}\n')
   files = f'--input={source}', f'--output={output}'
   done = start(folder, 'predict', f'--workdir={workdir}', *files)
   assert done.returncode == 0, done.stderr

@@ -17,7 +17,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import Ragged
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.metrics.contract import LabelMetric
+from xjax.judge.metrics.contract import DocumentMetric, LabelMetric
 from xjax.judge.metrics.documents import Precision
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.predictions import Lists
@@ -135,3 +135,16 @@ def test_two_metrics_of_one_name_are_refused():
   with pytest.raises(ConfigError, match='metrics are called twice@3: .*Once'):
     judge(predictions(), Criteria((3,), protocols=(third,)))
   assert Again.name not in XJAX.kinds
+
+
+def test_a_metric_of_another_shape_is_named():
+  class Flat(DocumentMetric):
+    name = 'flat@k'
+    protocols = ('a fourth',)
+
+    def over(self, lists):
+      return lists.gold_B
+
+  fourth = dataclasses.replace(XJAX, name='a fourth')
+  with pytest.raises(ValueError, match=r'Flat.over is of shape .*B, J'):
+    judge(predictions(), Criteria((1, 3), protocols=(fourth,)))

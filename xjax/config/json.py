@@ -105,7 +105,8 @@ def _kind_named(kind: Any, base: type, path: str) -> type:
   raise ConfigError(
     f'{path}: unknown kind {kind!r}; there are '
     f'{", ".join(one.__name__ for one in choices)}. Is it defined in '
-    'a module of yours? --import=MODULE reads that first'
+    'a module of yours? --import=MODULE reads that first; from Python, import '
+    'it yourself'
   )
 
 

@@ -96,7 +96,10 @@ def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
     known = [name.replace('@k', f'@{k[1]}' if k else '@k') for name in kinds]
     near = difflib.get_close_matches(measure, known, 3)
     told = f'near are {", ".join(near)}' if near else ', '.join(known)
-    yield f'{where}: must be slice/metric, for example all/RP@5; {told}'
+    yield (
+      f'{where}: must be slice/metric, for example all/RP@5; {told} (of one of '
+      'your own, --import its module)'
+    )
   elif k and int(k[1]) not in ks:
     yield f'{where}: its k must be in config.eval.ks={ks}'
 

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import itertools
 import math
 import pkgutil
 import types
@@ -181,6 +182,15 @@ def kinds_that(attribute: str, base: type) -> str:
   """
   able = (kind.__name__ for kind in kinds(base) if getattr(kind, attribute))
   return ' or '.join(f'{name}(...)' for name in able)
+
+
+def modules_of(part: ConfigPart) -> list[str]:
+  """The modules that define a part and the parts in it, where not xjax's."""
+  inner = (getattr(part, each.name) for each in dataclasses.fields(part))
+  below = (modules_of(each) for each in inner if isinstance(each, ConfigPart))
+  own = type(part).__module__
+  named = dict.fromkeys(itertools.chain([own], *below))
+  return [name for name in named if not name.startswith('xjax.')]
 
 
 def _below(base: type) -> Iterator[type]:

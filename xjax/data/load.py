@@ -148,7 +148,8 @@ def load_corpus(
   # A label space of our own making depends on train, dev and test too.
   with Progress('reading documents'):
     raw = data.read(splits or (), splits is None or space is None)
-  names = choose_splits(raw.source, raw.splits, splits or (), splits is None)
+  example, usual = 'a split train, dev or test', splits is None
+  names = choose_splits(raw.source, raw.splits, splits or (), usual, example)
   corpus = build_corpus(raw, data, seed, space, names)
   with Progress('reading features of documents'):
     corpus = with_features(corpus, data)

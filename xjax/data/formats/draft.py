@@ -182,12 +182,22 @@ class RawCorpus:
     labels: Sequence[Label],
     splits: Mapping[str, Sequence[Document]],
   ) -> 'RawCorpus':
-    """From documents that are already by random access: reads each once."""
+    """From documents that are already by random access: reads each once.
+
+    Raises:
+      DataError: two documents of a split have one id, or a document has a label
+        twice.
+    """
     draft = Draft()
     zones: dict[str, None] = {}
     for name, documents in splits.items():
       split = draft.begin(name)
       for document in documents:
+        if document.id in split.ids:
+          raise DataError(f'{source}: {name}: duplicate id {document.id!a}')
+        if len(set(document.labels)) < len(document.labels):
+          where = f'{source}: {name}: document {document.id!a}'
+          raise DataError(f'{where} has a label twice: {document.labels}')
         zones.update(dict.fromkeys(document.zones))
         data = to_bytes(plain_record(document))
         split.note(document.id, document.labels, data)

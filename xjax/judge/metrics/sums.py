@@ -4,11 +4,12 @@ from collections.abc import Mapping
 import dataclasses
 import functools
 from functools import partial
+import math
 
 from flax import struct
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 import numpy as np
 
 from xjax.core.types import PAD
@@ -107,7 +108,7 @@ def document_terms(
     ends, known = form.ends(metric), metric.known(lists)
     for name, function in metric.sums().items():
       if f'{name}{ends[0]}' not in rows:  # another metric has the same sum
-        values = function(lists).reshape(len(every_B), len(ends))
+        values = _by_cut_off(function(lists), (len(every_B), len(ends)), name)
         values_BJ = jnp.where(has_gold_B[:, None], values, 0)
         known_BJ = known.reshape(values.shape)
         for j, end in enumerate(ends):
@@ -119,6 +120,22 @@ def document_terms(
   )
   known_MB = jnp.stack([known_B | ~mask_B for _, known_B in pairs])
   return values_MB, known_MB
+
+
+def _by_cut_off(
+  values: Shaped[Array, '...'], shape: tuple[int, int], name: str
+) -> Shaped[Array, 'B J']:
+  """A metric's terms, a column per cut-off.
+
+  Raises:
+    ValueError: they have another shape.
+  """
+  if values.size != math.prod(shape):
+    raise ValueError(
+      f'{name} is of shape {values.shape}, not [B, J]={[*shape]}: a row per '
+      'document and, of a metric with @k, a column per cut-off'
+    )
+  return values.reshape(shape)
 
 
 @struct.dataclass
