@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 
+import numpy as np
 import pytest
 
 from xjax.core.errors import ConfigError, DataError
@@ -67,6 +68,9 @@ def test_documents_without_labels_are_not_judged(tag, rows, finished):
     name: Lists(each.ids[3:], each.scores[3:])
     for name, each in predictions.lists.items()
   }
+  for name, alone in labelled.lists.items():
+    np.testing.assert_array_equal(lists[name].ids, alone.ids)
+    np.testing.assert_allclose(lists[name].scores, alone.scores, rtol=1e-5)
   judged = dataclasses.replace(labelled, lists=lists)
   threshold = finished.metrics['dev']['xjax']['all']['threshold-tuned']
   expected = judge(judged, Criteria(), threshold)
