@@ -143,7 +143,7 @@ def test_a_metric_of_another_shape_is_named():
     protocols = ('a fourth',)
 
     def over(self, lists):
-      return lists.gold_B
+      return lists.hits_BJ.T
 
   fourth = dataclasses.replace(XJAX, name='a fourth')
   with pytest.raises(ValueError, match=r'Flat.over is of shape .*B, J'):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import dataclasses
 import functools
 import importlib
+import importlib.machinery
 import inspect
 import itertools
 import math
@@ -185,12 +186,20 @@ def kinds_that(attribute: str, base: type) -> str:
 
 
 def modules_of(part: ConfigPart) -> list[str]:
-  """The modules that define a part and the parts in it, where not xjax's."""
+  """The modules that define a part and the parts in it, where not xjax's.
+
+  A config file, which may define some, cannot be imported, and is left out.
+  """
   inner = (getattr(part, each.name) for each in dataclasses.fields(part))
   below = (modules_of(each) for each in inner if isinstance(each, ConfigPart))
   own = type(part).__module__
   named = dict.fromkeys(itertools.chain([own], *below))
-  return [name for name in named if not name.startswith('xjax.')]
+  return [
+    name
+    for name in named
+    if not name.startswith('xjax.')
+    and importlib.machinery.PathFinder.find_spec(name.partition('.')[0])
+  ]
 
 
 def _below(base: type) -> Iterator[type]:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import types
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from absl import logging
 import jax
@@ -32,7 +32,12 @@ class Progress(contextlib.AbstractContextManager):
 
   Attributes:
     done: parts that are done.
+    leave: whether the bar stays when the work has ended.
+    smoothing: of the bar's speed, from 0, the mean, to 1, the last part's.
   """
+
+  leave: ClassVar[bool] = False
+  smoothing: ClassVar[float] = 0.3
 
   def __init__(
     self,
@@ -70,10 +75,12 @@ class Progress(contextlib.AbstractContextManager):
         total=self._total,
         initial=self.done,
         unit=self._unit or 'it',
-        leave=False,
+        leave=self.leave,
+        smoothing=self.smoothing,
         bar_format='{desc} ...' if self._total is None else None,
       )
       return self
+    self._due = time.monotonic() + _FIRST
     self._thread = threading.Thread(target=self._repeat, daemon=True)
     self._thread.start()
     return self
@@ -107,7 +114,6 @@ class Progress(contextlib.AbstractContextManager):
   def _repeat(self) -> None:
     """Writes lines until the work has ended, and one more if there was one."""
     begun, any_line = time.monotonic(), False
-    self._due = begun + _FIRST
     while not self._ended.wait(max(0.0, self._due - time.monotonic())):
       if time.monotonic() >= self._due:
         self.say(self._line(time.monotonic() - begun))

@@ -75,18 +75,19 @@ def judge(
   found = {protocol.name: {} for protocol in criteria.protocols}
   missing = {protocol.name: {} for protocol in criteria.protocols}
   intervals, facts = {}, {}
-  for name, protocols, evidence in _evidence(predictions, criteria, cuts):
-    tables = {}
-    for each in protocols:
-      table = criteria.table(each, tuple(cuts), evidence.bins)
-      tables[each.name] = table
-      judged = judge_slice(evidence, table, each)
-      found[each.name][name], missing[each.name][name] = judged
-    if first in protocols:
-      facts[name] = facts_of(evidence)
-    if criteria.replicates:
-      for who, each in _intervals(evidence, tables, criteria).items():
-        intervals.setdefault(who, {})[name] = each
+  with Progress('computing metrics'):
+    for name, protocols, evidence in _evidence(predictions, criteria, cuts):
+      tables = {}
+      for each in protocols:
+        table = criteria.table(each, tuple(cuts), evidence.bins)
+        tables[each.name] = table
+        judged = judge_slice(evidence, table, each)
+        found[each.name][name], missing[each.name][name] = judged
+      if first in protocols:
+        facts[name] = facts_of(evidence)
+      if criteria.replicates:
+        for who, each in _intervals(evidence, tables, criteria).items():
+          intervals.setdefault(who, {})[name] = each
   _of_all(found, missing[first.name][ALL], predictions, criteria, threshold)
   whys = differences(found, criteria.protocols, facts, missing)
   notes = {name: each for name, each in missing[first.name].items() if each}
@@ -110,11 +111,10 @@ def _evidence(
       key = masks[protocol.name][name].tobytes()
       by_mask.setdefault(key, []).append(protocol)
     for protocols in by_mask.values():
-      with Progress('computing metrics'):
-        part = Slice.of(predictions, name, masks[protocols[0].name][name])
-        evidence = Evidence.of(
-          part, criteria, protocols, cuts, predictions.n_train
-        )
+      part = Slice.of(predictions, name, masks[protocols[0].name][name])
+      evidence = Evidence.of(
+        part, criteria, protocols, cuts, predictions.n_train
+      )
       yield name, protocols, evidence
 
 

@@ -128,7 +128,7 @@ def _chosen(
   """
   config, chosen = functools.reduce(_with, chosen, plan.config), [*chosen]
   now = total(config)
-  while now > plan.usable:
+  while plan.usable < now < float('inf'):
     moves = _moves(config)
     narrower = [moves.pop('bottleneck')] if 'bottleneck' in moves else []
     for some in [*moves.values()], narrower:

@@ -95,6 +95,9 @@ class MetricWriter(contextlib.AbstractContextManager):
 class TrainingProgress(Progress):
   """A bar with loss and speed on a terminal; else lines with the time left."""
 
+  leave = True
+  smoothing = 0.05
+
   def __init__(self, step: int, steps: int) -> None:
     """Begins at a step, towards a number of steps."""
     super().__init__('training', steps, done=step, unit='step')

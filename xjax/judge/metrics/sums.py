@@ -4,7 +4,6 @@ from collections.abc import Mapping
 import dataclasses
 import functools
 from functools import partial
-import math
 
 from flax import struct
 import jax
@@ -130,7 +129,7 @@ def _by_cut_off(
   Raises:
     ValueError: they have another shape.
   """
-  if values.size != math.prod(shape):
+  if values.shape not in (shape, shape[: 1 + (shape[1] > 1)]):
     raise ValueError(
       f'{name} is of shape {values.shape}, not [B, J]={[*shape]}: a row per '
       'document and, of a metric with @k, a column per cut-off'
