@@ -102,7 +102,7 @@ def test_the_config_of_the_page_trains(folder):
   place = f'--config.data.dir={folder}', f'--workdir={folder / "page"}'
   done = start(folder, 'train', *arguments, *place, imports=())
   assert done.returncode == 0, done.stderr
-  # What the config imports itself is told as well.
+  # Modules that the config imports itself are printed as well.
   own = '--import=my_format --import=my_encoder'
   assert f'experiments.evaluate {own} --workdir=' in done.stdout
 

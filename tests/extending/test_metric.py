@@ -29,7 +29,7 @@ OWN = 'my_metrics', 'my_label_metrics'  # files of the page
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-  """What judging by the metrics of docs/extending.md has written."""
+  """The folder that judging by the metrics of docs/extending.md has written."""
   path, process = tmp_path_factory.mktemp('judged'), 'judge_process'
   for name in OWN:
     (source,) = re.findall(rf'```python\n# {name}\.py\n(.*?)```', PAGE, re.S)

@@ -43,7 +43,7 @@ class Advice:
 
 
 def _moves(config: Config) -> dict[str, Fields]:
-  """What can be set, by a name of it.
+  """Returns the changes that are possible, by name.
 
   Rows that train themselves take one pass and keep no mean. Micro-batches
   change no result, smaller batches do; a bottleneck makes another model.

@@ -52,7 +52,7 @@ class TreeScorer:
     self._beam, self._exact = beam, exact
     self.selected_by = f'beam={beam}'
     if exact:
-      # Of several trees the best labels of each are put together.
+      # With several trees, the best labels of each are put together.
       several = len(searches) > 1
       self.selected_by = f'trees={len(searches)}' if several else 'exact'
     self._pool = concurrent.futures.ThreadPoolExecutor(workers)
