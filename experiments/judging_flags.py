@@ -15,9 +15,8 @@ from xjax.judge.request import Asked, Similarity
 flags.disclaim_key_flags()
 
 _ASKED = Asked()
-_REPLICATES = (
-  ComparisonPlan.replicates
-)  # of the bootstrap, where it is asked for
+# Of the bootstrap, where it is asked for.
+_REPLICATES = ComparisonPlan.replicates
 # Flags that change what a run is judged by -> fields of Asked.
 _JUDGING = {
   'ks': 'ks',

@@ -8,11 +8,11 @@ import platform
 # of their own, nothing given back, and 64 MiB more at a time.
 _MALLOPT = {-4: 0, -1: -1, -2: 64 << 20}
 
-# One arena for all threads, where it was measured: on two cores it saves memory
-# and costs no time: quickstart, 40 steps, 963 MB at most instead of 1082
-# and 51 s of CPU instead of 50; label trees of Bibtex by 8 threads, 811 and 834
-# MB instead of 887 and 902, and 24 s each. On more cores threads could
-# wait for one another: there glibc decides.
+# One arena for all threads, where it was measured. On two cores it saves memory
+# and costs no time: quickstart, 40 steps, 963 MB at most instead of 1082 and
+# 51 s of CPU instead of 50; label trees of Bibtex by 8 threads, 811 and 834 MB
+# instead of 887 and 902, and 24 s each. On more cores, where threads could wait
+# for one another, glibc decides.
 _ONE_ARENA = {-8: 1}
 _MEASURED_CORES = 2
 

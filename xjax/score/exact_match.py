@@ -103,7 +103,7 @@ class FoundLabels:
     allowed: np.ndarray | None = None,
     sigmoid: tuple[float, float] = AS_LOGITS,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """As core.types.Scorer: select.topk.dense_topk of what was found.
+    """As core.types.Scorer; equals select.topk.dense_topk on the matches.
 
     With weights, ranking is by log weight + log sigmoid(a score + b).
     """
