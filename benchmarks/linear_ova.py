@@ -38,7 +38,7 @@ from xjax.data.load import load_corpus
 from xjax.score.linear.batched import OnDevices, fit_batched
 from xjax.score.linear.classifiers import Classifiers
 from xjax.score.linear.part_files import PartFiles
-from xjax.score.linear.problem import Loss, OneVsAll, documents_of_labels
+from xjax.score.linear.problem import Loss, OneVsAllProblem, documents_of_labels
 from xjax.score.trees.training import Blocks
 
 LABELS, FEATURES = 256, 50_000
@@ -142,9 +142,9 @@ def compare(name: str, loss: Loss, problem: Problem) -> bool:
   return ratio > BOUND
 
 
-def asked(problem: Problem, loss: Loss, parts: PartFiles) -> OneVsAll:
+def asked(problem: Problem, loss: Loss, parts: PartFiles) -> OneVsAllProblem:
   """The problem as both solvers take it; C is 1."""
-  return OneVsAll(
+  return OneVsAllProblem(
     *problem,
     loss=loss,
     c=1.0,

@@ -14,7 +14,7 @@ from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.xc_files import read_xc
 from xjax.data.load import load_corpus
 from xjax.data.text.tfidf import Tfidf
-from xjax.train.sparse_inputs import Texts
+from xjax.train.sparse_inputs import SplitTexts
 
 # X_train, Y_train, X_dev, Y_dev; dev is whatever is judged.
 Rows = dict[str, sparse.csr_matrix]
@@ -55,12 +55,12 @@ def featurised(data: DataConfig, split: str) -> Rows:
   """TF-IDF of a corpus, as our configs have it."""
   corpus = load_corpus(data, 0, splits=('train', split))
   train, dev = corpus.split('train'), corpus.split(split)
-  tfidf = Tfidf.fit(Texts(train.documents), TfidfConfig())
+  tfidf = Tfidf.fit(SplitTexts(train.documents), TfidfConfig())
   n_labels = len(corpus.label_space)
   return {
-    'X_train': sparse.csr_matrix(tfidf(Texts(train.documents))),
+    'X_train': sparse.csr_matrix(tfidf(SplitTexts(train.documents))),
     'Y_train': gold_matrix(train.gold, n_labels),
-    'X_dev': sparse.csr_matrix(tfidf(Texts(dev.documents))),
+    'X_dev': sparse.csr_matrix(tfidf(SplitTexts(dev.documents))),
     'Y_dev': gold_matrix(dev.gold, n_labels),
   }
 

@@ -27,7 +27,7 @@ from xjax.judge.predict import predict
 from xjax.judge.predictions import Lists
 from xjax.run.fit import load
 from xjax.run.strategy import AskedStrategy, Chooser, Kind
-from xjax.select.ranked import Ranked
+from xjax.select.ranked_documents import RankedDocuments
 from xjax.select.strategies import Chosen, choose
 
 K, TURNS, BATCH = 5, 3, 512
@@ -70,7 +70,9 @@ def main(argv: list[str]) -> None:
   found = {}
   for name, asked in ASKED.items():
     chooser = Chooser.of(asked, run)
-    ranked = Ranked(run, batches_of, len(split), chooser.sigmoid, known)
+    ranked = RankedDocuments(
+      run, batches_of, len(split), chooser.sigmoid, known
+    )
     chosen, ms = timed(chooser, ranked)
     lists = Lists(chosen.ids_NK, chosen.ranks_NK.astype(np.float32))
     lists = {**by_score.lists, ALL: lists}
@@ -86,7 +88,7 @@ def main(argv: list[str]) -> None:
   print(f'coverage@5 of beta 0.25 lies between: {between}')
 
 
-def timed(chooser: Chooser, documents: Ranked) -> tuple[Chosen, float]:
+def timed(chooser: Chooser, documents: RankedDocuments) -> tuple[Chosen, float]:
   """What is chosen, and milliseconds of a document."""
   best = math.inf
   for turn in range(1 + TURNS):

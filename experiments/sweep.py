@@ -14,9 +14,9 @@ from experiments import flags
 from xjax.report.terminal.sweep import sweep_summary
 from xjax.sweep.folder import SweepFolder
 from xjax.sweep.launchers import Launcher, check_launcher
+from xjax.sweep.session import SweepSession
 from xjax.sweep.sweep_file import read_sweep
 from xjax.sweep.trials import with_trials
-from xjax.sweep.work import Work
 from xjax.sweep.workers import Workers
 
 _CONFIG = flags.define_config()
@@ -53,7 +53,7 @@ def main() -> None:
   launcher = _LAUNCHER.value
   gpus = list(dict.fromkeys(_GPUS.value))  # each once
   check_launcher(launcher, _WORKERS.value, gpus)
-  work = Work(
+  session = SweepSession(
     sweep,
     _CONFIG.value,
     folder,
@@ -62,11 +62,11 @@ def main() -> None:
     imports=flags.imports(),
   )
   if launcher is Launcher.PRINT:
-    print('\n'.join(work.commands()))
+    print('\n'.join(session.commands()))
     return
-  with work.begun():
-    outcomes = Workers(work, _WORKERS.value, gpus).run()
-  print(sweep_summary(work, outcomes))
+  with session.begun():
+    outcomes = Workers(session, _WORKERS.value, gpus).run()
+  print(sweep_summary(session, outcomes))
 
 
 if __name__ == '__main__':

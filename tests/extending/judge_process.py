@@ -18,7 +18,7 @@ from xjax.judge.judge import document_lines, judge
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.request import Asked
 from xjax.judge.slice import Slice
-from xjax.report.tables.plain import slice_table
+from xjax.report.tables.plain import plain_slice_table
 from xjax.report.terminal.judged import judgement_text, write_judgement
 
 OWN = 'MRR@3', 'macro-Jaccard@3'
@@ -53,7 +53,7 @@ def main(folder, *modules):
   write_judgement(folder, judged, criteria, metrics)
   asked = Asked(ks=(3,), kinds=('MRR', 'macro-Jaccard@k'))
   told = {
-    'table': slice_table(metrics),
+    'table': plain_slice_table(metrics),
     'full': judgement_text(metrics, full=True),
     'document': json.loads(next(document_lines(judged, criteria))),
     'replicates': replicates(judged, 'macro-Jaccard@k'),

@@ -12,8 +12,8 @@ from xjax.data.schema import Label, LabelSpace, Split
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.predict import predict
-from xjax.select.ranked import Ranked
-from xjax.select.strategies import Coverage, choose
+from xjax.select.ranked_documents import RankedDocuments
+from xjax.select.strategies import CoverageStrategy, choose
 
 N, L, ROWS = 11, 6, 3
 
@@ -71,8 +71,8 @@ def main(port, process, path):
     if int(process) == 1:
       assert judge(got, Criteria((1,)))['xjax']['all']['P@1'] == 1
     # The order is the same for both, and so is what covers the labels.
-    documents = Ranked(RowScorer(), batches_of(int(process)), N)
-    covered = choose(Coverage(), documents, 2)
+    documents = RankedDocuments(RowScorer(), batches_of(int(process)), N)
+    covered = choose(CoverageStrategy(), documents, 2)
   np.savez(
     path,
     ids=got.lists['all'].ids,

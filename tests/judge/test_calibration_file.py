@@ -17,7 +17,11 @@ from xjax.judge.calibration import (
   readable_scores,
   reliability_of,
 )
-from xjax.judge.metrics.calibration import fit_platt, fit_temperature, sigmoid
+from xjax.judge.metrics.calibration_error import (
+  fit_platt,
+  fit_temperature,
+  sigmoid,
+)
 from xjax.judge.predictions import Lists, Predictions
 
 N, K, L = 200, 6, 40

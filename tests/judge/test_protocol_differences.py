@@ -92,7 +92,7 @@ def test_labels_that_only_one_calls_frequent():
   assert set(metrics[REASONS]['lmtc']) == {'frequent', 'few'}
 
 
-def test_universes_of_labels():
+def test_averaged_labels():
   metrics = judged(ks=(1, 2, 3))
   # Gold are a, b, c, d, e and g: six of eight. The first of no list is h.
   assert told('all', 'napkinxc', 'coverage@1', metrics) == (

@@ -12,7 +12,7 @@ from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.core.types import Ragged
 from xjax.score.linear.batched import OnDevices, fit_batched
 from xjax.score.linear.part_files import PartFiles
-from xjax.score.linear.problem import Loss, OneVsAll
+from xjax.score.linear.problem import Loss, OneVsAllProblem
 
 
 def train(folder, mesh, between=lambda: None):
@@ -20,7 +20,7 @@ def train(folder, mesh, between=lambda: None):
   gold_NL = rng.random((60, 6)) < 0.3
   rows_ND = np.where(rng.random((60, 20)) < 0.3, rng.random((60, 20)), 0)
   rows_ND[:, :6] += gold_NL
-  problem = OneVsAll(
+  problem = OneVsAllProblem(
     sparse.csr_array(rows_ND.astype(np.float32)),
     Ragged.of([np.flatnonzero(row) for row in gold_NL]),
     6,

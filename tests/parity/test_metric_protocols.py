@@ -18,7 +18,7 @@ from xjax.core.types import PAD, Ragged, ScoreKind
 from xjax.data.schema import propensity_weights
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
-from xjax.judge.metrics.contract import Ratio, Recalled, Universe
+from xjax.judge.metrics.contract import AveragedLabels, Ratio, Recalled
 from xjax.judge.metrics.protocols import LIBMULTILABEL, NAPKINXC, PECOS, PYXCLIB
 from xjax.judge.predictions import Lists, Predictions
 
@@ -249,9 +249,9 @@ def test_pyxclib_conventions_matter(pyxclib, kind, key, change):
     ('PSR', {'psr': Recalled.WEIGHT}),
     ('PSR-norm', {'psr': Recalled.WEIGHT}),
     # Over the labels that are gold somewhere.
-    ('coverage', {'coverage_over': Universe.ALL}),
+    ('coverage', {'coverage_over': AveragedLabels.ALL}),
     # Over labels up to the largest that is gold or listed.
-    ('macro-F1', {'macro_over': Universe.ALL}),
+    ('macro-F1', {'macro_over': AveragedLabels.ALL}),
   ],
 )
 def test_napkinxc_conventions_matter(printed, kind, change):

@@ -1,32 +1,34 @@
-"""Work of small programs, counted by hand."""
+"""The cost of small programs, counted by hand."""
 
 import jax
 from jax import lax
 import jax.numpy as jnp
 
 from xjax.plan import program
-from xjax.plan.program import Work
+from xjax.plan.program import ProgramCost
 
 A = jax.ShapeDtypeStruct((64, 32), jnp.float32)
 B = jax.ShapeDtypeStruct((32, 16), jnp.float32)
 A_BYTES, B_BYTES, AB_BYTES = 64 * 32 * 4, 32 * 16 * 4, 64 * 16 * 4
 
 
-def work_of(function, *arguments):
-  return program.work_of(jax.make_jaxpr(function)(*arguments))
+def program_cost(function, *arguments):
+  return program.program_cost(jax.make_jaxpr(function)(*arguments))
 
 
 def test_a_product():
-  found = work_of(jnp.matmul, A, B)
+  found = program_cost(jnp.matmul, A, B)
   operations = 2 * 64 * 32 * 16
-  assert found == Work(operations, A_BYTES + B_BYTES + AB_BYTES, AB_BYTES)
+  assert found == ProgramCost(
+    operations, A_BYTES + B_BYTES + AB_BYTES, AB_BYTES
+  )
 
 
 def test_what_is_fused_is_no_array():
   def fused(a, b):
     return jnp.exp(jnp.tanh(a) + 1) @ b
 
-  found = work_of(fused, A, B)
+  found = program_cost(fused, A, B)
   # What the product reads, and the product.
   assert found.held == A_BYTES + AB_BYTES
 
@@ -38,7 +40,7 @@ def test_arrays_that_nothing_reads_any_more_are_not_held():
       a = a.T
     return a
 
-  few = work_of(chain, jax.ShapeDtypeStruct((32, 32), jnp.float32))
+  few = program_cost(chain, jax.ShapeDtypeStruct((32, 32), jnp.float32))
   assert few.held <= 3 * 32 * 32 * 4
   assert few.operations == 10 * 2 * 32**3
 
@@ -51,7 +53,7 @@ def test_a_loop_is_its_turns_and_changes_its_carry_in_place():
 
     return lax.fori_loop(0, 8, turn, a + 1)
 
-  found = work_of(loop, A, B)
+  found = program_cost(loop, A, B)
   assert found.operations == 8 * 2 * (2 * 8 * 32 * 16)
   # The array once, and a turn's small ones.
   assert A_BYTES < found.held < 2 * A_BYTES
@@ -62,7 +64,7 @@ def test_what_a_branch_needs_is_the_larger_ones():
     return lax.cond(flag, lambda: a @ b, lambda: (a @ b) @ b.T @ b)
 
   flag = jax.ShapeDtypeStruct((), bool)
-  found = work_of(branch, flag, A, B)
+  found = program_cost(branch, flag, A, B)
   assert found.operations == 3 * 2 * 64 * 32 * 16
 
 
@@ -75,7 +77,9 @@ def test_a_convolution():
       x, k, (1,), 'SAME', dimension_numbers=('NTC', 'TIO', 'NTC')
     )
 
-  assert work_of(convolved, images, kernel).operations == 2 * 4 * 10 * 5 * 3 * 8
+  assert (
+    program_cost(convolved, images, kernel).operations == 2 * 4 * 10 * 5 * 3 * 8
+  )
 
 
 def test_computing_again_holds_less_and_does_more():
@@ -93,7 +97,7 @@ def test_computing_again_holds_less_and_does_more():
     return lambda weights, x: jax.grad(total)(weights, x)
 
   weights = [square] * 8
-  usual = work_of(gradient(lambda f: f), weights, square)
-  again = work_of(gradient(jax.checkpoint), weights, square)
+  usual = program_cost(gradient(lambda f: f), weights, square)
+  again = program_cost(gradient(jax.checkpoint), weights, square)
   assert again.held < 0.8 * usual.held
   assert again.operations > 1.2 * usual.operations

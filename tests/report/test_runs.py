@@ -12,7 +12,7 @@ from xjax.core.types import Ragged
 from xjax.report.runs import (
   Estimate,
   Group,
-  Run,
+  JudgedRun,
   check_names,
   check_same_documents,
   common_protocol,
@@ -28,7 +28,7 @@ CONFIG = {'model': {'units': 16}, 'data': {'dir': 'x'}}
 def run(name, seed=None, predictions=None, metrics=None, **config):
   whole = None if seed is None else {'seed': seed, **CONFIG, **config}
   path = pathlib.Path(f'/runs/{name}')
-  return Run(name, path, 'dev', whole, metrics or {}, predictions)
+  return JudgedRun(name, path, 'dev', whole, metrics or {}, predictions)
 
 
 def names(groups):

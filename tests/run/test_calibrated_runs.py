@@ -18,7 +18,7 @@ from xjax.judge.calibration import (
   calibrate,
   expected_calibration_error,
 )
-from xjax.judge.metrics.calibration import sigmoid
+from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit

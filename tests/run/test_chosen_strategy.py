@@ -14,7 +14,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD, ScoreKind
 from xjax.data.schema import propensity_weights
 from xjax.judge.calibration import Method
-from xjax.judge.metrics.calibration import sigmoid
+from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
 from xjax.judge.request import Asked
 from xjax.run.evaluate import evaluate_split

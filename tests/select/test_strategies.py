@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind
-from xjax.select.ranked import Ranked
+from xjax.select.ranked_documents import RankedDocuments
 from xjax.select.strategies import (
-  BoundedRandom,
-  Coverage,
+  BoundedRandomStrategy,
+  CoverageStrategy,
   Greedy,
-  Standard,
-  Weighted,
+  StandardStrategy,
+  WeightedStrategy,
   choose,
   document_order,
 )
@@ -98,10 +98,10 @@ def ranked(logits_NL, kind, size=7, known=5):
       scores_NL = 1 / (1 + np.exp(-scores_NL))
   scorer = DenseScorer(scores_NL, kind)
   n = len(logits_NL)
-  documents = Ranked(scorer, batches_of(size), n, SIGMOID)
+  documents = RankedDocuments(scorer, batches_of(size), n, SIGMOID)
   lists = documents.topk(np.arange(n), known) if known else None
   scorer.asked = 0
-  return Ranked(scorer, batches_of(size), n, SIGMOID, lists)
+  return RankedDocuments(scorer, batches_of(size), n, SIGMOID, lists)
 
 
 def probabilities(documents):
@@ -144,7 +144,7 @@ def algorithm_1(p_NL, k, beta, order_N):
 @pytest.mark.parametrize('size', [1, 7, 64])
 def test_coverage_is_algorithm_1(kind, beta, size):
   documents = ranked(logits(0), kind, size)
-  found = choose(Coverage(beta, seed=3), documents, 4)
+  found = choose(CoverageStrategy(beta, seed=3), documents, 4)
   p_NL = probabilities(documents)
   order_N = document_order(3, N)
   expected = algorithm_1(p_NL, 4, beta, order_N)
@@ -212,7 +212,7 @@ def test_coverage_of_any_problem(seed, n, n_labels, k, beta, kind, scale):
   if kind is ScoreKind.PROBABILITY:
     drawn = np.minimum(drawn, 9)  # 1 - p should be there in float32
   documents = ranked(drawn, kind, 4, known=12)
-  found = choose(Coverage(beta, seed), documents, k)
+  found = choose(CoverageStrategy(beta, seed), documents, k)
   p_NL = probabilities(documents)
   log_f_L = np.zeros(n_labels)
   for row in document_order(seed, n):
@@ -266,7 +266,7 @@ def test_weighted_is_weight_times_probability(kind, size):
   rng = np.random.default_rng(1)
   weights_L = rng.exponential(5, L)
   weights_L[::5] = 0
-  found = choose(Weighted(np.append(weights_L, 1e6)), documents, 6)
+  found = choose(WeightedStrategy(np.append(weights_L, 1e6)), documents, 6)
   gains_NL = weights_L * probabilities(documents)
   expected = padded([best(gains_L, 6) for gains_L in gains_NL], 6)
   np.testing.assert_array_equal(found.ids_NK, expected)
@@ -284,11 +284,11 @@ def test_weighted_is_weight_times_probability(kind, size):
 def test_weights_that_select_few_labels_or_none():
   documents = ranked(logits(1), ScoreKind.LOGIT)
   weights_L = np.zeros(L)
-  none = choose(Weighted(weights_L), documents, 3)
+  none = choose(WeightedStrategy(weights_L), documents, 3)
   assert (none.ids_NK == PAD).all()
   assert np.isneginf(none.ranks_NK).all() and np.isneginf(none.scores_NK).all()
   weights_L[[8, 5]] = 1e300
-  few = choose(Weighted(weights_L), documents, 3)
+  few = choose(WeightedStrategy(weights_L), documents, 3)
   np.testing.assert_array_equal(np.sort(few.ids_NK), [[PAD, 5, 8]] * N)
   assert np.isneginf(few.scores_NK[:, 2]).all()
 
@@ -296,7 +296,7 @@ def test_weights_that_select_few_labels_or_none():
 @pytest.mark.parametrize('k', [3, L + 5])
 def test_standard_is_the_order_of_scores(k):
   documents = ranked(logits(2), ScoreKind.MARGIN)
-  found = choose(Standard(), documents, k)
+  found = choose(StandardStrategy(), documents, k)
   expected = np.argsort(-documents.scorer.scores_NL, axis=1, kind='stable')
   expected = padded(expected[:, :k], k)
   np.testing.assert_array_equal(found.ids_NK, expected)
@@ -306,7 +306,7 @@ def test_standard_is_the_order_of_scores(k):
 def test_bounded_random():
   k = 4
   documents = ranked(logits(2), ScoreKind.MARGIN, size=7)
-  found = choose(BoundedRandom(seed=5), documents, k)
+  found = choose(BoundedRandomStrategy(seed=5), documents, k)
   scores_NL = documents.scorer.scores_NL
   order_NL = np.argsort(-scores_NL, axis=1, kind='stable')
   places = [
@@ -317,20 +317,20 @@ def test_bounded_random():
   assert set(np.ravel(places)) == set(range(2 * k))
   assert len(set(map(tuple, places))) > N / 3
   other = ranked(logits(2), ScoreKind.MARGIN, size=64)
-  again = choose(BoundedRandom(seed=5), other, k)
+  again = choose(BoundedRandomStrategy(seed=5), other, k)
   np.testing.assert_array_equal(again.ids_NK, found.ids_NK)
-  another = choose(BoundedRandom(seed=6), other, k)
+  another = choose(BoundedRandomStrategy(seed=6), other, k)
   assert (another.ids_NK != found.ids_NK).any()
-  alone = choose(BoundedRandom(b=1), other, k)
+  alone = choose(BoundedRandomStrategy(b=1), other, k)
   np.testing.assert_array_equal(alone.ids_NK, order_NL[:, :k])
 
 
 STRATEGIES = [
-  Standard(),
-  Weighted(np.ones(3)),
-  BoundedRandom(),
-  Coverage(),
-  Coverage(1.0),
+  StandardStrategy(),
+  WeightedStrategy(np.ones(3)),
+  BoundedRandomStrategy(),
+  CoverageStrategy(),
+  CoverageStrategy(1.0),
 ]
 
 
@@ -357,7 +357,9 @@ class EmptyScorer(DenseScorer):
 @pytest.mark.parametrize('n', [0, 4])
 def test_empty_lists_and_no_documents(strategy, n):
   scorer = EmptyScorer(logits(0, n, 3), ScoreKind.MARGIN)
-  found = choose(strategy, Ranked(scorer, batches_of(2), n, SIGMOID), 2)
+  found = choose(
+    strategy, RankedDocuments(scorer, batches_of(2), n, SIGMOID), 2
+  )
   assert found.ids_NK.shape == found.ranks_NK.shape == (n, 2)
   assert (found.ids_NK == PAD).all() and np.isneginf(found.ranks_NK).all()
   assert found.asked_again == 0
@@ -367,9 +369,9 @@ def test_certain_labels_are_covered_at_once():
   """A probability of 1 leaves nothing to gain, and 0 never has anything."""
   scores_NL = np.array([[1, 0.5, 0, 0], [1, 0.5, 0.25, 0]], np.float32)
   scorer = DenseScorer(scores_NL, ScoreKind.PROBABILITY)
-  documents = Ranked(scorer, batches_of(2), 2)
+  documents = RankedDocuments(scorer, batches_of(2), 2)
   known = documents.topk(np.arange(2), 4)
-  documents = Ranked(scorer, batches_of(2), 2, known=known)
+  documents = RankedDocuments(scorer, batches_of(2), 2, known=known)
   ids_NK, *_ = Greedy(documents, 2, 0.0).cover(np.arange(2))
   np.testing.assert_array_equal(ids_NK, [[0, 1], [1, 2]])
 

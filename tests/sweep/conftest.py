@@ -14,7 +14,7 @@ from xjax.sweep import workers
 from xjax.sweep.config import Listed, Sweep
 from xjax.sweep.folder import SweepFolder
 from xjax.sweep.launchers import Launcher
-from xjax.sweep.work import Work
+from xjax.sweep.session import SweepSession
 
 # Its figure at a judging grows to train.learning_rate; with train.clip_norm=1
 # it fails, with train.warmup=1 it waits at its second judging, with 2 also when
@@ -92,15 +92,15 @@ def stand_in(tmp_path) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def work_of(tmp_path, stand_in):
-  """Makes the work of a sweep, or of a list of trials."""
+def session_of(tmp_path, stand_in):
+  """Makes the session of a sweep, or of a list of trials."""
 
-  def make(sweep, seeds=1, launcher=Launcher.LOCAL, **config) -> Work:
+  def make(sweep, seeds=1, launcher=Launcher.LOCAL, **config) -> SweepSession:
     if not isinstance(sweep, Sweep):
       sweep = Sweep(Listed(tuple(sweep)))
     folder = SweepFolder.at(tmp_path / 'sweep')
     config = Config(**{'train': NeuralTrain(steps=8), **config})
-    return Work(sweep, config, folder, seeds, launcher, stand_in)
+    return SweepSession(sweep, config, folder, seeds, launcher, stand_in)
 
   return make
 

@@ -7,7 +7,7 @@ import pytest
 
 from xjax.sweep.attempt import Attempt
 from xjax.sweep.config import MedianPruning
-from xjax.sweep.store import State, Store
+from xjax.sweep.store import Store, TrialStatus
 
 METRIC = 'all/RP@5'
 
@@ -28,20 +28,20 @@ class Process:
 class Sweep:
   """Complete trials, and then one under way in an attempt."""
 
-  def __init__(self, work, *others):
-    self.work, self.number = work, len(others)
+  def __init__(self, session, *others):
+    self.session, self.number = session, len(others)
     for folder in ('trials', 'configs', 'logs'):
-      (work.folder.path / folder).mkdir(parents=True)
+      (session.folder.path / folder).mkdir(parents=True)
     self.open()
     for values in others:
       self.complete(values)
-    self.runs = work.runs(self.number, {})
+    self.runs = session.runs(self.number, {})
     self.begin(self.store.begin())
 
   def open(self):
     pruning = MedianPruning(startup_trials=1, warmup_judgings=0)
-    search = self.work.sweep.search
-    self.store = Store(self.work.folder.store, search, pruning)
+    search = self.session.sweep.search
+    self.store = Store(self.session.folder.store, search, pruning)
 
   def complete(self, values):
     """Another trial, with its values at its judgings."""
@@ -91,9 +91,9 @@ class Sweep:
 
 
 @pytest.fixture
-def sweep_of(work_of):
+def sweep_of(session_of):
   """With the values of complete trials; of five trials in all."""
-  return lambda *others, seeds=1: Sweep(work_of([{}] * 5, seeds), *others)
+  return lambda *others, seeds=1: Sweep(session_of([{}] * 5, seeds), *others)
 
 
 @pytest.mark.parametrize('seeds', [1, 2])
@@ -105,7 +105,7 @@ def test_the_last_judging_stops_nothing_when_killed_after_it(sweep_of, seeds):
   assert not sweep.resume()
   ended = [sweep.finish(seed, 0.6) for seed in range(seeds)]
   assert ended == [False, True][-seeds:]
-  assert sweep.state is State.COMPLETE
+  assert sweep.state is TrialStatus.COMPLETE
 
 
 @pytest.mark.parametrize('code', [75, -signal.SIGTERM])
@@ -115,7 +115,7 @@ def test_asked_to_leave_by_others_it_goes_on(sweep_of, code):
   assert not sweep.attempt.advance()
   assert sweep.process is not asked
   assert sweep.finish(0, 0.5)
-  assert sweep.state is State.COMPLETE
+  assert sweep.state is TrialStatus.COMPLETE
 
 
 def test_what_was_let_live_is_not_stopped_by_a_kill(sweep_of):
@@ -144,7 +144,7 @@ def test_killed_after_a_decision_it_stands(sweep_of):
   assert sweep.resume()
   sweep.process.code = 75
   assert sweep.attempt.advance()
-  assert sweep.state is State.PRUNED
+  assert sweep.state is TrialStatus.PRUNED
 
 
 def test_its_best_so_far_meets_the_others_values_then(sweep_of):

@@ -13,7 +13,7 @@ from xjax.core.errors import ConfigError
 from xjax.sweep.config import Listed, MedianPruning, Sweep
 from xjax.sweep.launchers import Launcher, check_launcher
 from xjax.sweep.local_process import LocalProcess
-from xjax.sweep.store import State, Store
+from xjax.sweep.store import Store, TrialStatus
 from xjax.sweep.workers import Workers
 
 RATE, FAIL, WAIT = 'train.learning_rate', 'train.clip_norm', 'train.warmup'
@@ -40,64 +40,66 @@ def settings(monkeypatch):
     monkeypatch.setenv(name, value)
 
 
-def run(work):
-  with work.begun():
-    return Workers(work, 1).run()
+def run(session):
+  with session.begun():
+    return Workers(session, 1).run()
 
 
 @pytest.mark.parametrize('launcher', JOBS)
 def test_outcomes_are_those_of_processes_here(
-  launcher, work_of, cluster, tmp_path
+  launcher, session_of, cluster, tmp_path
 ):
   trials = [{RATE: 0.5}, {RATE: 0.6, FAIL: 1}, {RATE: 0.1, WAIT: 1}]
   sweep = Sweep(
     Listed(tuple(trials)), MedianPruning(startup_trials=1, warmup_judgings=0)
   )
-  here = run(work_of(sweep))
+  here = run(session_of(sweep))
   (tmp_path / 'sweep').rename(tmp_path / 'here')
-  there = run(work_of(sweep, launcher=launcher))
+  there = run(session_of(sweep, launcher=launcher))
   assert [one.state.value for one in there] == ['complete', 'failed', 'pruned']
   assert there == here
   assert len(cluster.calls(SUBMITS[launcher])) == 3
 
 
-# The sweep of work_of in a process of its own, to be killed.
+# The sweep of session_of in a process of its own, to be killed.
 SWEEP = """
 import pathlib, sys
 from xjax.sweep import workers
 from xjax.sweep.config import Listed, Sweep
 from xjax.sweep.folder import SweepFolder
 from xjax.sweep.launchers import Launcher
-from xjax.sweep.work import Work
+from xjax.sweep.session import SweepSession
 from xjax.config.run import Config, NeuralTrain
 launcher, folder, *train = sys.argv[1:]
 sweep = Sweep(Listed(({'train.learning_rate': 0.5, 'train.warmup': 1},)))
 config, folder = Config(train=NeuralTrain(steps=8)), SweepFolder.at(folder)
-work = Work(sweep, config, folder, 1, Launcher(launcher), train)
-with work.begun():
-  workers.Workers(work, 1).run()
+session = SweepSession(sweep, config, folder, 1, Launcher(launcher), train)
+with session.begun():
+  workers.Workers(session, 1).run()
 """
 
 
-def killed(work, wait_for):
+def killed(session, wait_for):
   """Has a sweep killed that has a job."""
-  words = work.launcher.value, str(work.folder.path), *work.train
+  words = session.launcher.value, str(session.folder.path), *session.train
   sweep = subprocess.Popen([sys.executable, '-c', SWEEP, *words])
-  wait_for((work.folder.place(0, None).workdir / 'alive').exists)
+  wait_for((session.folder.place(0, None).workdir / 'alive').exists)
   sweep.kill()
   sweep.wait()
   return sweep
 
 
-def abandoned(work, wait_for, stopped=False):
+def abandoned(session, wait_for, stopped=False):
   """Makes what a killed sweep leaves, and is quicker."""
-  with work.begun():
-    store = Store(work.folder.store, work.sweep.search, work.sweep.pruning)
+  with session.begun():
+    store = Store(
+      session.folder.store, session.sweep.search, session.sweep.pruning
+    )
     trial = store.begin()
     trial.set_user_attr('stopped', stopped)
-    (one,) = work.runs(0, store.values(0))
+    (one,) = session.runs(0, store.values(0))
   files = one.place.pid, one.place.log
-  waits = LocalProcess(work.command(one.place), *files, job=True)
+  waits = LocalProcess(session.command(one.place), *files, job=True)
   wait_for((one.place.workdir / 'alive').exists)
   return waits
 
@@ -105,16 +107,16 @@ def abandoned(work, wait_for, stopped=False):
 @pytest.mark.parametrize('launcher', JOBS)
 @pytest.mark.parametrize('waited_for', [True, False])
 def test_killed_when_it_had_decided_to_prune_it_ends_the_job(
-  launcher, waited_for, work_of, cluster, wait_for
+  launcher, waited_for, session_of, cluster, wait_for
 ):
-  work = work_of([{RATE: 0.5, WAIT: 1}], launcher=launcher)
-  waits = abandoned(work, wait_for, stopped=True)
-  place = work.folder.place(0, None)
+  session = session_of([{RATE: 0.5, WAIT: 1}], launcher=launcher)
+  waits = abandoned(session, wait_for, stopped=True)
+  place = session.folder.place(0, None)
   if not waited_for:
     waits.kill()
-  (outcome,) = run(work)
+  (outcome,) = run(session)
   assert waits.poll() == -signal.SIGKILL
-  assert outcome.state is State.PRUNED
+  assert outcome.state is TrialStatus.PRUNED
   assert (place.workdir / 'asked').exists()
   assert not (place.workdir / 'alive').exists()
   assert (place.workdir / 'starts').read_text() == '.'
@@ -130,11 +132,11 @@ def test_killed_when_it_had_decided_to_prune_it_ends_the_job(
   ],
 )
 def test_a_killed_sweep_finds_its_job(
-  launcher, leave, work_of, cluster, wait_for
+  launcher, leave, session_of, cluster, wait_for
 ):
-  work = work_of([{RATE: 0.5, WAIT: 1}], launcher=launcher)
-  left = leave(work, wait_for)
-  place = work.folder.place(0, None)
+  session = session_of([{RATE: 0.5, WAIT: 1}], launcher=launcher)
+  left = leave(session, wait_for)
+  place = session.folder.place(0, None)
   waits = place.pid.read_text()
   os.kill(int(waits), 0)  # it lives
 
@@ -146,7 +148,7 @@ def test_a_killed_sweep_finds_its_job(
 
   thread = threading.Thread(target=let_go)
   thread.start()
-  (outcome,) = run(work)
+  (outcome,) = run(session)
   thread.join()
   assert left.poll() == -signal.SIGKILL
   assert outcome.value == 0.5
@@ -156,14 +158,14 @@ def test_a_killed_sweep_finds_its_job(
 
 
 @pytest.mark.parametrize('launcher', JOBS)
-def test_each_workdir_has_a_name_of_its_own(launcher, work_of):
-  work = work_of([{}], launcher=launcher)
-  places = [work.folder.place(1, None), work.folder.place(1, 7)]
-  names = [work.command(place)[1] for place in places]
-  assert names[0] != names[1] == work.command(places[1])[1]
+def test_each_workdir_has_a_name_of_its_own(launcher, session_of):
+  session = session_of([{}], launcher=launcher)
+  places = [session.folder.place(1, None), session.folder.place(1, 7)]
+  names = [session.command(place)[1] for place in places]
+  assert names[0] != names[1] == session.command(places[1])[1]
   assert names[1].startswith('NAME=xjax-0001-seed7-')
-  elsewhere = type(work.folder)(pathlib.Path('/elsewhere')).place(1, None)
-  assert work.command(elsewhere)[1] != names[0]
+  elsewhere = type(session.folder)(pathlib.Path('/elsewhere')).place(1, None)
+  assert session.command(elsewhere)[1] != names[0]
 
 
 @pytest.mark.parametrize(

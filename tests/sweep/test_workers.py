@@ -15,79 +15,79 @@ from xjax.config.train import NeuralTrain
 from xjax.core.errors import DataError
 from xjax.sweep import signals
 from xjax.sweep.config import Listed, MedianPruning, Range, Sweep, Tpe
-from xjax.sweep.store import State, best_of
+from xjax.sweep.store import TrialStatus, best_of
 from xjax.sweep.workers import Workers
 from xjax.train.preemption import Preempted
 
 RATE, FAIL, WAIT = 'train.learning_rate', 'train.clip_norm', 'train.warmup'
 
 
-def run(work, workers=1):
-  with work.begun():
-    return Workers(work, workers).run()
+def run(session, workers=1):
+  with session.begun():
+    return Workers(session, workers).run()
 
 
 def states(outcomes):
   return [one.state.value for one in outcomes]
 
 
-def starts(work, number):
-  file = work.folder.place(number, None).workdir / 'starts'
+def starts(session, number):
+  file = session.folder.place(number, None).workdir / 'starts'
   return len(file.read_text()) if file.exists() else 0
 
 
-def best_rate(work):
-  config = runpy.run_path(str(work.folder.best))['get_config']()
+def best_rate(session):
+  config = runpy.run_path(str(session.folder.best))['get_config']()
   return config.train.learning_rate, config.seed
 
 
-def test_complete_and_failed_are_told_apart(work_of):
-  work = work_of(
+def test_complete_and_failed_are_told_apart(session_of):
+  session = session_of(
     [{RATE: 0.25}, {RATE: 0.5, FAIL: 1}, {RATE: 0.75}, {RATE: 0.5}]
   )
-  outcomes = run(work, workers=2)
+  outcomes = run(session, workers=2)
   assert states(outcomes) == ['complete', 'failed', 'complete', 'complete']
   assert [one.value for one in outcomes] == [0.25, None, 0.75, 0.5]
   assert outcomes[1].error == 'exit code 1; error: not today'
   assert best_of(outcomes).number == 2
-  assert best_rate(work) == (0.75, 0)
-  again = run(work)  # there is nothing left
+  assert best_rate(session) == (0.75, 0)
+  again = run(session)  # there is nothing left
   assert again == outcomes
-  assert [starts(work, number) for number in range(4)] == [1, 1, 1, 1]
+  assert [starts(session, number) for number in range(4)] == [1, 1, 1, 1]
 
 
-def test_what_is_below_the_median_is_pruned(work_of):
+def test_what_is_below_the_median_is_pruned(session_of):
   rates = [{RATE: 0.4}, {RATE: 0.8}, {RATE: 0.2}, {RATE: 0.7}, {RATE: 0.59}]
   sweep = Sweep(
     Listed(tuple(rates)), MedianPruning(startup_trials=2, warmup_judgings=1)
   )
-  work = work_of(sweep)
-  outcomes = run(work)
+  session = session_of(sweep)
+  outcomes = run(session)
   # Not at the first judging, but at the second: 2 / 4 of the rate.
   assert states(outcomes) == [*['complete'] * 2, 'pruned', 'complete', 'pruned']
   assert outcomes[2].value == 0.1 and outcomes[4].value == 0.295
   assert best_of(outcomes).number == 1
 
 
-def test_the_mean_over_seeds_counts(work_of):
-  work = work_of([{RATE: 0.5}, {RATE: 0.25}], seeds=3, seed=7)
-  outcomes = run(work, workers=2)
+def test_the_mean_over_seeds_counts(session_of):
+  session = session_of([{RATE: 0.5}, {RATE: 0.25}], seeds=3, seed=7)
+  outcomes = run(session, workers=2)
   assert outcomes[0].values == pytest.approx((0.57, 0.58, 0.59))
   assert outcomes[0].value == pytest.approx(0.58)
   assert outcomes[0].deviation == pytest.approx(0.01)
-  assert best_rate(work) == (0.5, 7)
-  names = sorted(p.name for p in (work.folder.path / 'trials').iterdir())
+  assert best_rate(session) == (0.5, 7)
+  names = sorted(p.name for p in (session.folder.path / 'trials').iterdir())
   assert names[:3] == ['0000_seed7', '0000_seed8', '0000_seed9']
 
 
-def test_one_worker_finds_the_same_again(work_of, tmp_path):
+def test_one_worker_finds_the_same_again(session_of, tmp_path):
   space = {RATE: Range(0.1, 0.9), 'model.encoder.units': (8, 16)}
   tpe = Tpe(space, n_trials=7, startup_trials=3)
-  work = work_of(Sweep(tpe, MedianPruning(startup_trials=2)))
-  first = run(work)
-  work.folder.path.rename(tmp_path / 'before')
-  assert run(work) == first
-  assert State.PRUNED in {one.state for one in first}
+  session = session_of(Sweep(tpe, MedianPruning(startup_trials=2)))
+  first = run(session)
+  session.folder.path.rename(tmp_path / 'before')
+  assert run(session) == first
+  assert TrialStatus.PRUNED in {one.state for one in first}
 
 
 def judgings(workdir):
@@ -102,30 +102,30 @@ def wait_for(condition, seconds=20):
     time.sleep(0.01)
 
 
-def test_sigterm_saves_and_the_next_goes_on(work_of):
-  work = work_of([{RATE: 0.25, WAIT: 1}, {RATE: 0.5}, {RATE: 0.75}])
-  waiting = work.folder.place(0, None).workdir
+def test_sigterm_saves_and_the_next_goes_on(session_of):
+  session = session_of([{RATE: 0.25, WAIT: 1}, {RATE: 0.5}, {RATE: 0.75}])
+  waiting = session.folder.place(0, None).workdir
 
   def stop():
-    wait_for(lambda: judgings(waiting) == 2 and starts(work, 1))
+    wait_for(lambda: judgings(waiting) == 2 and starts(session, 1))
     os.kill(os.getpid(), signal.SIGTERM)
 
   thread = threading.Thread(target=stop)
   thread.start()
   with pytest.raises(Preempted):
-    run(work, workers=2)
+    run(session, workers=2)
   thread.join()
   assert not (waiting / 'alive').exists()
-  outcomes = run(work)
+  outcomes = run(session)
   assert states(outcomes) == ['complete'] * 3
   assert [one.value for one in outcomes] == [0.25, 0.5, 0.75]
-  assert starts(work, 0) == 2
+  assert starts(session, 0) == 2
 
 
-def test_a_second_signal_leaves_what_hangs(work_of, monkeypatch):
+def test_a_second_signal_leaves_what_hangs(session_of, monkeypatch):
   monkeypatch.setattr(signals, '_ECHO', 0)
-  work = work_of([{RATE: 0.25, WAIT: 2}, {RATE: 0.5, WAIT: 1}])
-  place, other = (work.folder.place(n, None) for n in range(2))
+  session = session_of([{RATE: 0.25, WAIT: 2}, {RATE: 0.5, WAIT: 1}])
+  place, other = (session.folder.place(n, None) for n in range(2))
 
   def stop():
     workdirs = place.workdir, other.workdir
@@ -140,20 +140,20 @@ def test_a_second_signal_leaves_what_hangs(work_of, monkeypatch):
   thread = threading.Thread(target=stop)
   thread.start()
   with pytest.raises(Preempted, match='^not all trials have saved'):
-    run(work, workers=2)
+    run(session, workers=2)
   thread.join()
   with pytest.raises(ProcessLookupError):
     os.kill(int(place.pid.read_text()), 0)
   assert not (other.workdir / 'alive').exists()
-  outcomes = run(work, workers=2)
+  outcomes = run(session, workers=2)
   assert states(outcomes) == ['complete'] * 2
   assert [one.value for one in outcomes] == [0.25, 0.5]
-  assert starts(work, 0) == 2
+  assert starts(session, 0) == 2
 
 
-def test_a_trial_that_was_preempted_goes_on(work_of):
-  work = work_of([{RATE: 0.25, WAIT: 1}])
-  place = work.folder.place(0, None)
+def test_a_trial_that_was_preempted_goes_on(session_of):
+  session = session_of([{RATE: 0.25, WAIT: 1}])
+  place = session.folder.place(0, None)
 
   def preempt():
     wait_for(lambda: judgings(place.workdir) == 2)
@@ -161,34 +161,34 @@ def test_a_trial_that_was_preempted_goes_on(work_of):
 
   thread = threading.Thread(target=preempt)
   thread.start()
-  assert states(run(work)) == ['complete']
+  assert states(run(session)) == ['complete']
   thread.join()
 
 
-# The sweep of work_of in a process of its own, to be killed.
+# The sweep of session_of in a process of its own, to be killed.
 SWEEP = """
 import json, sys
 from xjax.sweep.config import Listed, Sweep
 from xjax.sweep.folder import SweepFolder
-from xjax.sweep.work import Work
+from xjax.sweep.session import SweepSession
 from xjax.sweep import workers
 from xjax.config.run import Config, NeuralTrain
 workers._LOOK_EVERY = 0.01
 trials, folder, train = map(json.loads, sys.argv[1:])
 sweep, config = Sweep(Listed(tuple(trials))), Config(train=NeuralTrain(steps=8))
-work = Work(sweep, config, SweepFolder.at(folder), 1, train=train)
-with work.begun():
-  workers.Workers(work, 3).run()
+session = SweepSession(sweep, config, SweepFolder.at(folder), 1, train=train)
+with session.begun():
+  workers.Workers(session, 3).run()
 """
 
 
-def test_kill_loses_nothing_and_makes_nothing_twice(work_of):
+def test_kill_loses_nothing_and_makes_nothing_twice(session_of):
   trials = [{RATE: (n + 1) / 16, WAIT: int(n in (2, 4, 5))} for n in range(8)]
-  work = work_of([{**t, FAIL: int(n == 1)} for n, t in enumerate(trials)])
-  given = work.sweep.search.trials, str(work.folder.path), work.train
+  session = session_of([{**t, FAIL: int(n == 1)} for n, t in enumerate(trials)])
+  given = session.sweep.search.trials, str(session.folder.path), session.train
   words = [sys.executable, '-c', SWEEP, *map(json.dumps, given)]
   sweep = subprocess.Popen(words)
-  held = [work.folder.place(n, None).workdir for n in (2, 4, 5)]
+  held = [session.folder.place(n, None).workdir for n in (2, 4, 5)]
   wait_for(lambda: all(judgings(w) == 2 for w in held), 60)
   sweep.kill()
   sweep.wait()
@@ -197,7 +197,7 @@ def test_kill_loses_nothing_and_makes_nothing_twice(work_of):
   for workdir in held[:2]:
     (workdir / 'go').touch()
   wait_for(lambda: not any((w / 'alive').exists() for w in held[:2]))
-  outcomes = run(work, workers=3)
+  outcomes = run(session, workers=3)
   assert [one.number for one in outcomes] == list(range(8))
   assert states(outcomes) == [
     'failed' if n == 1 else 'complete' for n in range(8)
@@ -205,22 +205,22 @@ def test_kill_loses_nothing_and_makes_nothing_twice(work_of):
   assert [one.value for n, one in enumerate(outcomes) if n != 1] == [
     (n + 1) / 16 for n in range(8) if n != 1
   ]
-  folders = (work.folder.path / 'trials').iterdir()
+  folders = (session.folder.path / 'trials').iterdir()
   assert not any((folder / 'twice').exists() for folder in folders)
-  assert [starts(work, n) for n in (0, 1, 3, 6)] == [1, 1, 1, 1]
-  assert best_rate(work) == (8 / 16, 0)
+  assert [starts(session, n) for n in (0, 1, 3, 6)] == [1, 1, 1, 1]
+  assert best_rate(session) == (8 / 16, 0)
 
 
-def test_a_run_without_the_figure_fails(work_of):
+def test_a_run_without_the_figure_fails(session_of):
   sweep = Sweep(Listed(({RATE: 0.5},)), metric='few/RP@5')
-  outcomes = run(work_of(sweep))
+  outcomes = run(session_of(sweep))
   assert states(outcomes) == ['failed']
   assert 'few/RP@5 cannot be told' in outcomes[0].error
 
 
-def test_a_damaged_store_is_one_error(work_of):
-  work = work_of([{}], train=NeuralTrain(steps=8))
-  run(work)
-  work.folder.store.write_bytes(b'no database' * 100)
+def test_a_damaged_store_is_one_error(session_of):
+  session = session_of([{}], train=NeuralTrain(steps=8))
+  run(session)
+  session.folder.store.write_bytes(b'no database' * 100)
   with pytest.raises(DataError, match=r'sweep\.db: cannot be read'):
-    run(work)
+    run(session)

@@ -12,7 +12,12 @@ from xjax.data.formats.synthetic import SyntheticData
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document
-from xjax.train.sparse_inputs import RowInputs, TextInputs, Texts, fit_inputs
+from xjax.train.sparse_inputs import (
+  RowInputs,
+  SplitTexts,
+  TextInputs,
+  fit_inputs,
+)
 
 JUDGED = EvalConfig(batch_size=8)
 
@@ -63,14 +68,14 @@ def test_texts(made):
   inputs = fit_inputs(train, config)
   assert isinstance(inputs, TextInputs)
   matrix = inputs.split_rows(train)
-  assert the_same(matrix, inputs.featurise(list(Texts(train.documents))))
+  assert the_same(matrix, inputs.featurise(list(SplitTexts(train.documents))))
   assert matrix.dtype == np.float32
   assert matrix.indices.dtype == matrix.indptr.dtype == np.int32
   matrix = inputs.split_rows(dev)
   for batches in (
     inputs.split_batches(dev),
     inputs.text_batches(dev.documents),
-    inputs.text_batches(list(Texts(dev.documents))),
+    inputs.text_batches(list(SplitTexts(dev.documents))),
   ):
     rows = rows_of(batches, 11, matrix.shape[1])
     assert all(the_same(row, matrix[[at]]) for at, row in rows.items())

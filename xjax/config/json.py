@@ -134,7 +134,7 @@ def _join(path: str, name: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Difference:
+class ConfigDifference:
   """One field in which two configs differ.
 
   Attributes:
@@ -152,7 +152,7 @@ class Difference:
     return f'{self.path}: {json.dumps(self.old)} -> {json.dumps(self.new)}'
 
 
-def diff(old: Any, new: Any) -> list[Difference]:
+def diff(old: Any, new: Any) -> list[ConfigDifference]:
   """The fields in which two configs differ, in their order.
 
   A field marked may_change makes all that lies below it changeable as well.
@@ -160,14 +160,14 @@ def diff(old: Any, new: Any) -> list[Difference]:
   return _diff(old, new, '', False)
 
 
-def _diff(old: Any, new: Any, path: str, may: bool) -> list[Difference]:
+def _diff(old: Any, new: Any, path: str, may: bool) -> list[ConfigDifference]:
   if not dataclasses.is_dataclass(old) or not dataclasses.is_dataclass(new):
     left, right = to_json(old), to_json(new)
-    return [] if left == right else [Difference(path, left, right, may)]
+    return [] if left == right else [ConfigDifference(path, left, right, may)]
   found = []
   if type(old) is not type(new):
     names = (_kind_of(type(old)), _kind_of(type(new)))
-    found.append(Difference(_join(path, 'kind'), *names, may))
+    found.append(ConfigDifference(_join(path, 'kind'), *names, may))
   for name, field in _fields(old, new).items():
     below = may or bool(field.metadata.get('may_change'))
     left, right = getattr(old, name, None), getattr(new, name, None)

@@ -42,7 +42,7 @@ class _Packed(Sequence[_T], Generic[_T]):
     """Packs values, each of which is read once."""
     if isinstance(values, cls):
       return values
-    draft = Packing(cls)
+    draft = TextPacker(cls)
     for value in values:
       draft.append(value)
     return draft.done()
@@ -113,7 +113,7 @@ class _Packed(Sequence[_T], Generic[_T]):
   __hash__ = None
 
 
-class Packing(Generic[_T]):
+class TextPacker(Generic[_T]):
   """Values that are packed one by one, as they are read."""
 
   def __init__(self, kind: type[_Packed[_T]]):

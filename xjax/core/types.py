@@ -8,13 +8,20 @@ Array names end in their axes, and einsum strings use the same letters:
   P  padded positives of a document
   S  tokens of a label descriptor  G  slices of the label space
   N  documents of a split          Z  zones of a document
+  E  features of a descriptor      A  entries of a shortlist
+  U  units of a layer: hidden units of a GRU, filters of a convolution
+  V  gates of a GRU, three a unit
+  W  words that explain a label
+  X  several axes laid end to end, such as B and T
 
 and in judging:
 
   J  cut-offs k                    Q  sets of decisions: the first k labels, or
   M  sums over documents              those above a threshold
-  F  frequency bins of labels      E  decisions
-  R  replicates                    H  labels that are counted one by one
+  F  frequency bins of labels      H  labels that are counted one by one
+  R  replicates
+
+An axis without a letter is spelled out, as in `new_by_block`.
 """
 
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ import numpy as np
 
 from xjax.core.atomic import atomic_write
 from xjax.core.errors import DataError
-from xjax.core.texts import Packing, TextLists, TextRows, Texts
+from xjax.core.texts import TextLists, TextPacker, TextRows, Texts
 from xjax.core.types import PAD, Ragged
 from xjax.data.batches.feature_rows import FeatureRows
 from xjax.data.files.faults import Faults
@@ -127,7 +127,7 @@ class Labels(Sequence[Label]):
     if isinstance(labels, cls):
       return labels
     kinds = Texts, TextLists, TextLists, TextLists, Texts
-    columns = [Packing(kind) for kind in kinds]
+    columns = [TextPacker(kind) for kind in kinds]
     for x in labels:
       names = () if x.name == x.id else (x.name,)
       row = x.id, names, x.alt, x.parents, x.description

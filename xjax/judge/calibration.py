@@ -20,7 +20,7 @@ import numpy as np
 from xjax.core.atomic import write_json
 from xjax.core.errors import DAMAGE, DataError
 from xjax.core.types import PAD, ScoreKind
-from xjax.judge.metrics.calibration import (
+from xjax.judge.metrics.calibration_error import (
   IDENTITY,
   CannotFit,
   Reliability,

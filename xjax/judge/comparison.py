@@ -37,7 +37,7 @@ FEWEST_LABELS = 11
 
 
 @dataclasses.dataclass(frozen=True)
-class Difference:
+class SystemDifference:
   """One system beside the baseline in one metric.
 
   Attributes:
@@ -98,7 +98,7 @@ class Gain:
 class Comparison:
   """All that is said of the systems; the first of each is the baseline."""
 
-  differences: Sequence[Difference]
+  differences: Sequence[SystemDifference]
   gains: Sequence[Gain]
 
 
@@ -200,7 +200,7 @@ class _Part:
   def others(self) -> list[str]:
     return list(self.evidence)[1:]
 
-  def differences(self) -> Iterator[Difference]:
+  def differences(self) -> Iterator[SystemDifference]:
     """A row per metric asked for and system."""
     exchanged = {who: self._exchanged(who) for who in self.others}
     for metric in self.plan.metrics:
@@ -227,9 +227,9 @@ class _Part:
 
   def _difference(
     self, metric: str, who: str, exchanged: tuple[Sums, Sums]
-  ) -> Difference:
+  ) -> SystemDifference:
     base, value = self.values[self.baseline][metric], self.values[who][metric]
-    row = Difference(self.name, metric, who, base, value)
+    row = SystemDifference(self.name, metric, who, base, value)
     if not self._known(metric, who):
       lacks = who if value is None else self.baseline
       note = f'{lacks}: {self.reasons[lacks][metric]}'
@@ -320,7 +320,7 @@ def within(
 
 
 def _corrected(
-  rows: Sequence[Difference] | Sequence[Gain], field: str
+  rows: Sequence[SystemDifference] | Sequence[Gain], field: str
 ) -> list[Any]:
   """The rows, with the p-values of a field corrected for how many there are."""
   values = [getattr(row, field) for row in rows]

@@ -28,7 +28,7 @@ from xjax.judge.metrics.contract import (
 from xjax.judge.metrics.exact import exact
 from xjax.judge.metrics.label_sums import LabelTable, in_bins, named_sums
 from xjax.judge.metrics.ranking import Weights
-from xjax.judge.metrics.sums import Documents, Form, Sums, document_terms
+from xjax.judge.metrics.sums import DocumentBlock, Form, Sums, document_terms
 from xjax.judge.slice import SeenLabels, Slice
 
 _NO_GOLD = 'no document has a gold label here'
@@ -149,7 +149,7 @@ class Evidence:
       state = state.update(documents, self.weights, thresholds)
     return state
 
-  def _blocks(self) -> Iterator[tuple[np.ndarray, Documents]]:
+  def _blocks(self) -> Iterator[tuple[np.ndarray, DocumentBlock]]:
     for rows, documents in self.part.blocks():
       fill = len(documents.mask_B) - len(rows)
       outside = {
@@ -321,6 +321,6 @@ def _believe(metric: LabelMetric) -> None:
 
 @partial(jax.jit, static_argnames='form')
 def _terms(
-  documents: Documents, weights: Weights, form: Form
+  documents: DocumentBlock, weights: Weights, form: Form
 ) -> tuple[jax.Array, jax.Array]:
   return document_terms(documents, weights, form)

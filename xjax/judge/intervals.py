@@ -129,8 +129,8 @@ def bootstrap_sums(
     replicates: R.
 
   Returns:
-    For each system: name -> float64 [R + G], of R draws, and then without each
-    of the G groups of documents of the jackknife; see sure.
+    For each system: name -> float64 [replicates + groups]: the values of R
+    draws, then those without each group of documents, for the jackknife.
   """
   if not names:
     return [{} for _ in systems]
@@ -157,7 +157,7 @@ def sure(
   """The interval of a number that was computed from each replicate's sums.
 
   Args:
-    values_R: float64 [R + G], from sums as of bootstrap_sums.
+    values_R: float64 [replicates + groups], from sums as of bootstrap_sums.
     value: of all documents.
     level: of the interval.
     n_docs: N.
@@ -169,8 +169,8 @@ def sure(
   """
   n_drawn = len(values_R) - n_groups(n_docs)
   by_label = isinstance(measure.metric, LabelMetric)
-  left_out_G = values_R[n_drawn:] if by_label else None
-  return interval(values_R[:n_drawn], value, level, left_out_G)
+  left_out_values = values_R[n_drawn:] if by_label else None
+  return interval(values_R[:n_drawn], value, level, left_out_values)
 
 
 def randomized_sums(

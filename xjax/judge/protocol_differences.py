@@ -9,6 +9,7 @@ from xjax.judge.evidence import Evidence
 from xjax.judge.metrics.contract import (
   GOLD_LABELS,
   UP_TO_LARGEST,
+  AveragedLabels,
   DocumentMetric,
   LabelForm,
   LabelMetric,
@@ -16,7 +17,6 @@ from xjax.judge.metrics.contract import (
   Protocol,
   Ratio,
   Recalled,
-  Universe,
   kind_of,
   metrics as every_metric,
 )
@@ -171,7 +171,7 @@ def reasons(
   if us.psr != them.psr and kind in ('PSR@k', 'PSR-norm@k'):
     found.append(_PSR[us.psr])
   if isinstance(known, LabelMetric) and known.has_cut_off():
-    ours, theirs = known.universe(us), known.universe(them)
+    ours, theirs = known.averaged_labels(us), known.averaged_labels(them)
     what = 'coverage' if kind == 'coverage@k' else 'the mean'
     found += [_over(what, ours, theirs)] if ours is not theirs else []
   names = {'us': us.name, 'them': them.name}
@@ -219,15 +219,15 @@ _PSR = {
   ),
 }
 _UNIVERSES = {
-  Universe.ALL: 'all {labels} labels',
-  Universe.GOLD: 'the {gold_labels} labels that are gold here',
-  Universe.UP_TO_LARGEST: (
+  AveragedLabels.ALL: 'all {labels} labels',
+  AveragedLabels.GOLD: 'the {gold_labels} labels that are gold here',
+  AveragedLabels.UP_TO_LARGEST: (
     'the {up_to_largest} labels up to the largest that is gold or listed'
   ),
 }
 
 
-def _over(what: str, ours: Universe, theirs: Universe) -> str:
+def _over(what: str, ours: AveragedLabels, theirs: AveragedLabels) -> str:
   return (
     f'{what} is over {_UNIVERSES[ours]} in {{us}}, over {_UNIVERSES[theirs]} '
     'in {them}'

@@ -9,7 +9,7 @@ from xjax.core.types import PAD, Ragged
 from xjax.judge.metrics.label_sums import LabelTable
 from xjax.judge.metrics.ranking import Weights
 from xjax.judge.metrics.slices import ALL, cut
-from xjax.judge.metrics.sums import Documents
+from xjax.judge.metrics.sums import DocumentBlock
 from xjax.judge.predictions import Lists, Predictions
 
 ROWS = 8192  # documents of a block, at most
@@ -85,7 +85,7 @@ class Slice:
     """Documents of which neither k labels nor all there are are listed."""
     return int(((self.lists.lengths < k) & (self.floor > _NONE)).sum())
 
-  def blocks(self) -> Iterator[tuple[np.ndarray, Documents]]:
+  def blocks(self) -> Iterator[tuple[np.ndarray, DocumentBlock]]:
     """Yields (row of each document, documents), padded.
 
     Documents come in the order of how many gold labels they have, so that a
@@ -107,10 +107,10 @@ class Slice:
     """Places for the gold of documents that come in the order of it."""
     return max(_FEWEST_GOLD, power_of_two(int(self.gold.lengths[rows[-1]])))
 
-  def _block(self, rows: np.ndarray, size: int) -> Documents:
+  def _block(self, rows: np.ndarray, size: int) -> DocumentBlock:
     padded = np.append(rows, np.full(size - len(rows), PAD))
     lists_B = np.maximum(padded, 0)
-    return Documents(
+    return DocumentBlock(
       ids_BK=self.lists.ids[lists_B],
       gold_BP=self.gold.padded(padded, self._width(rows), PAD),
       mask_B=padded != PAD,
@@ -233,7 +233,7 @@ class SeenLabels:
     filled_H = np.append(labels, np.zeros(size - len(labels), labels.dtype))
     return cls(filled_H, np.cumsum(seen_L, dtype=np.int32) - 1, size)
 
-  def documents(self, documents: Documents) -> Documents:
+  def documents(self, documents: DocumentBlock) -> DocumentBlock:
     """With places instead of labels."""
     return documents.replace(
       ids_BK=self._places(documents.ids_BK),

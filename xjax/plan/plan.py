@@ -20,7 +20,7 @@ from xjax.core.errors import ConfigError
 from xjax.core.mesh import BATCH, DATA, LABEL, abstract_mesh, padded_labels
 from xjax.core.types import Batch
 from xjax.plan.chips import Chip, Platform
-from xjax.plan.program import Work, work_of
+from xjax.plan.program import ProgramCost, program_cost
 from xjax.plan.sizes import BatchShape, Sizes
 from xjax.run.neural_training import check_mesh
 from xjax.score.heads.chunks import chunk_size
@@ -110,7 +110,7 @@ class Planner:
 
   def __init__(self, sizes: Sizes, chip: Chip):
     self.sizes, self.chip = sizes, chip
-    self._works: dict[str, Work] = {}
+    self._costs: dict[str, ProgramCost] = {}
 
   def plan(self, config: Config, devices: int, compile_: bool = False) -> Plan:
     """Plans a run on so many devices.
@@ -155,7 +155,7 @@ class Planner:
       left = asked.temp_size_in_bytes
       left += asked.output_size_in_bytes - asked.alias_size_in_bytes
     else:
-      left = self._work(config, sizes.longest, mesh).held
+      left = self._cost(config, sizes.longest, mesh).held
       fused = plan.abstract.row_slots is not None
       if fused and config.model.head.storage is Storage.FLOAT8:
         # Compiled for v5e, arrays of 1-byte floats are not changed in place.
@@ -172,25 +172,25 @@ class Planner:
     parts[ACTIVATIONS] = left
     return Held({name: n for name, n in parts.items() if n}, compile_)
 
-  def _work(
+  def _cost(
     self, config: Config, shape: BatchShape, mesh: AbstractMesh
-  ) -> Work:
+  ) -> ProgramCost:
     key = repr((config.model, config.train, shape, mesh.shape))
-    if key not in self._works:
+    if key not in self._costs:
       plan, traced = traced_step(config, self.sizes, shape, mesh)
       state = slice(len(jax.tree.leaves(plan.abstract)))
-      self._works[key] = work_of(traced.jaxpr, state)
-    return self._works[key]
+      self._costs[key] = program_cost(traced.jaxpr, state)
+    return self._costs[key]
 
   def _time(
     self, config: Config, plan: StatePlan, shape: BatchShape, mesh: AbstractMesh
   ) -> StepTime:
-    work, chip = self._work(config, shape, mesh), self.chip
+    cost, chip = self._cost(config, shape, mesh), self.chip
     sent = _sent(config, plan, shape, mesh)
-    compute = work.operations / chip.peak(_operand_bytes(config))
+    compute = cost.operations / chip.peak(_operand_bytes(config))
     network = sent / chip.network if chip.network else 0.0
-    seconds = compute, work.moved / chip.bandwidth, network
-    return StepTime(work.operations, work.moved, sent, *seconds)
+    seconds = compute, cost.moved / chip.bandwidth, network
+    return StepTime(cost.operations, cost.moved, sent, *seconds)
 
 
 def _between_steps(

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 
 @dataclasses.dataclass(frozen=True)
-class Work:
+class ProgramCost:
   """One run of a program on one device."""
 
   operations: int = 0  # of products, 2 a multiplication and addition; exact
@@ -62,8 +62,10 @@ _IN_PLACE = {'dynamic_update_slice': 1, 'scatter': 2, 'scatter-add': 2}
 _SOLID = _WHOLE | _IN_PLACE.keys()
 
 
-def work_of(program: jex.ClosedJaxpr, donated: slice = slice(0)) -> Work:
-  """Estimates the work of a traced program.
+def program_cost(
+  program: jex.ClosedJaxpr, donated: slice = slice(0)
+) -> ProgramCost:
+  """Estimates the cost of a traced program.
 
   Args:
     program: as jax.stages.Traced.jaxpr has it. A loop whose length is not known
@@ -108,7 +110,7 @@ def work_of(program: jex.ClosedJaxpr, donated: slice = slice(0)) -> Work:
     over = _is_fused(eqn) or _name(eqn) in (*_IN_PLACE, 'scan')
     peak = max(peak, now + inner.held + max(0, size - ended * over))
     now += size - ended
-  return Work(operations, moved, peak)
+  return ProgramCost(operations, moved, peak)
 
 
 def _flat(jaxpr: jex.Jaxpr, names: dict[Any, _Value]) -> Iterator[_Step]:
@@ -190,18 +192,22 @@ def _moved(step: _Step, arrays: set[_Value]) -> int:
   return written + sum(value.bytes for value in set(inputs))
 
 
-def _inner(eqn: jex.JaxprEqn) -> Work:
-  """The work inside an operation."""
+def _inner(eqn: jex.JaxprEqn) -> ProgramCost:
+  """The cost of what is inside an operation."""
   params = eqn.params
   match _name(eqn):
     case 'scan':
       n, first = params['length'], params['num_consts']
-      turn = work_of(params['jaxpr'], slice(first, first + params['num_carry']))
-      return Work(n * turn.operations, n * turn.moved, turn.held)
+      turn = program_cost(
+        params['jaxpr'], slice(first, first + params['num_carry'])
+      )
+      return ProgramCost(n * turn.operations, n * turn.moved, turn.held)
     case 'while':
-      return work_of(params['body_jaxpr'])
+      return program_cost(params['body_jaxpr'])
     case 'cond':
-      return max(map(work_of, params['branches']), key=lambda one: one.held)
+      return max(
+        map(program_cost, params['branches']), key=lambda one: one.held
+      )
     case 'dot_general':
       shape = eqn.invars[0].aval.shape
       summed = math.prod(shape[i] for i in params['dimension_numbers'][0][0])
@@ -210,5 +216,5 @@ def _inner(eqn: jex.JaxprEqn) -> Work:
       features = shape[params['dimension_numbers'].rhs_spec[0]]
       summed = math.prod(shape) // features
     case _:
-      return Work()
-  return Work(2 * math.prod(eqn.outvars[0].aval.shape) * summed)
+      return ProgramCost()
+  return ProgramCost(2 * math.prod(eqn.outvars[0].aval.shape) * summed)

@@ -18,7 +18,7 @@ from xjax.report.rejudging import propensity_of, shared_weights
 from xjax.report.runs import (
   Estimate,
   Group,
-  Run,
+  JudgedRun,
   check_names,
   check_same_documents,
   estimate,
@@ -52,7 +52,7 @@ class Compared:
   """
 
   groups: Sequence[Group]
-  tested: Mapping[str, Run]
+  tested: Mapping[str, JudgedRun]
   plan: ComparisonPlan
   comparison: Comparison
   seeds: Sequence[Seeds]
@@ -103,7 +103,9 @@ def compare_runs(
 
 
 def _compared(
-  runs: Sequence[Run], tested: Mapping[str, Run], plan: ComparisonPlan
+  runs: Sequence[JudgedRun],
+  tested: Mapping[str, JudgedRun],
+  plan: ComparisonPlan,
 ) -> Comparison:
   first = runs[0].predictions
   systems = {
@@ -113,14 +115,14 @@ def _compared(
   return compare(systems, criteria_of(runs, plan), plan)
 
 
-def criteria_of(runs: Sequence[Run], plan: ComparisonPlan) -> Criteria:
+def criteria_of(runs: Sequence[JudgedRun], plan: ComparisonPlan) -> Criteria:
   """What all are judged by; their labels are the same."""
   weights_L, *_ = shared_weights(runs)
   described = next((run.labels for run in runs if run.labels), ())
   return plan.asked().criteria(runs[0].predictions, weights_L, described)
 
 
-def check_same_labels(runs: Sequence[Run]) -> None:
+def check_same_labels(runs: Sequence[JudgedRun]) -> None:
   """Refuses runs of other labels, or trained on other documents.
 
   Raises:
@@ -147,7 +149,7 @@ def check_same_labels(runs: Sequence[Run]) -> None:
       raise DataError(f'{who} hold out different labels')
 
 
-def best_on_dev(group: Group) -> Run:
+def best_on_dev(group: Group) -> JudgedRun:
   """The run that is best on dev by what its config chooses checkpoints by.
 
   Where that is not known of all runs it is the first; of equal ones as well.
@@ -158,7 +160,7 @@ def best_on_dev(group: Group) -> Run:
   return group.runs[int(np.argmax(values))]
 
 
-def _on_dev(run: Run) -> float | None:
+def _on_dev(run: JudgedRun) -> float | None:
   if run.config is None:
     return None
   wanted = run.config.get('train', {}).get('best_metric', '')

@@ -9,10 +9,10 @@ from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
 from xjax.judge.files.label_order import column_numbers
 from xjax.judge.predictions import Lists, Predictions
-from xjax.report.runs import Run
+from xjax.report.runs import JudgedRun
 
 
-def lend(runs: Sequence[Run]) -> list[Run]:
+def lend(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
   """Gives files what they lack, from the first system that has it.
 
   That is the first workdir, else the first file with ids and gold. Documents
@@ -35,7 +35,7 @@ def lend(runs: Sequence[Run]) -> list[Run]:
   ]
 
 
-def _rank(run: Run) -> tuple[bool, bool]:
+def _rank(run: JudgedRun) -> tuple[bool, bool]:
   """Workdirs first, then what has ids of its own."""
   found = run.predictions
   return run.config is None, are_numbers(found.doc_ids)
@@ -46,7 +46,7 @@ def are_numbers(ids: Sequence[str]) -> bool:
   return all(id_ == str(i) for i, id_ in enumerate(ids))
 
 
-def _lent(run: Run, lender: Run) -> Run:
+def _lent(run: JudgedRun, lender: JudgedRun) -> JudgedRun:
   found, theirs = run.predictions, lender.predictions
   who = f'{run.path}', f'{lender.path}'
   found = _with_documents(found, theirs, who)
@@ -75,7 +75,7 @@ def _lent(run: Run, lender: Run) -> Run:
   )
 
 
-def _remark(run: Run, lender: Run, found: Predictions) -> str:
+def _remark(run: JudgedRun, lender: JudgedRun, found: Predictions) -> str:
   """What was taken for the same without an id to say so."""
   before = run.predictions
   rows = set(before.doc_ids) != set(found.doc_ids)
@@ -89,7 +89,7 @@ def _remark(run: Run, lender: Run, found: Predictions) -> str:
 
 
 def _by_label(
-  weights_L: np.ndarray, run: Run, labels: Sequence[str]
+  weights_L: np.ndarray, run: JudgedRun, labels: Sequence[str]
 ) -> np.ndarray:
   """The weights of a run's labels in the order of the same labels."""
   if len(labels) != len(weights_L):

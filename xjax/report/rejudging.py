@@ -16,13 +16,13 @@ from xjax.judge.metrics.contract import is_weighed, weighed_kinds
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.request import Asked
 from xjax.judge.slice_names import needs_labels
-from xjax.report.runs import Run, every_metric, protocols
+from xjax.report.runs import JudgedRun, every_metric, protocols
 
 _SAME = 1e-9
 _OTHERS = 'computed with other propensities than those of the other systems'
 
 
-def judge_runs(runs: Sequence[Run], asked: Asked) -> list[Run]:
+def judge_runs(runs: Sequence[JudgedRun], asked: Asked) -> list[JudgedRun]:
   """Gives every run metrics, all with the same propensities.
 
   What was judged stays as it was, unless something in particular is asked for.
@@ -57,17 +57,17 @@ def judge_runs(runs: Sequence[Run], asked: Asked) -> list[Run]:
   return found
 
 
-def propensity_of(runs: Sequence[Run]) -> tuple[float, float]:
+def propensity_of(runs: Sequence[JudgedRun]) -> tuple[float, float]:
   """A and B of the first run that tells; else PROPENSITY."""
   return next(filter(None, map(_told, runs)), PROPENSITY)
 
 
-def _told(run: Run) -> tuple[float, ...]:
+def _told(run: JudgedRun) -> tuple[float, ...]:
   found = (run.config or {}).get('eval', {}).get('propensity', ())
   return tuple(map(float, found))
 
 
-def shared_weights(runs: Sequence[Run]) -> list[np.ndarray | None]:
+def shared_weights(runs: Sequence[JudgedRun]) -> list[np.ndarray | None]:
   """Weights of the labels of each run, where a file gives those of one.
 
   Raises:
@@ -88,25 +88,25 @@ def shared_weights(runs: Sequence[Run]) -> list[np.ndarray | None]:
   return found
 
 
-def _judged(run: Run, asked: Asked, usual: Criteria) -> Run:
+def _judged(run: JudgedRun, asked: Asked, usual: Criteria) -> JudgedRun:
   criteria = _criteria(run, asked, usual)
   metrics = judge(run.predictions, criteria, _threshold(run))
   return dataclasses.replace(run, metrics=metrics, criteria=criteria)
 
 
-def _criteria(run: Run, asked: Asked, usual: Criteria) -> Criteria:
+def _criteria(run: JudgedRun, asked: Asked, usual: Criteria) -> Criteria:
   """What is asked for, else what the run was judged by, else the usual."""
   own = dataclasses.replace(usual, ks=_cut_offs(run) or usual.ks)
   return asked.criteria(run.predictions, run.weights_L, run.labels, usual=own)
 
 
-def _cut_offs(run: Run) -> tuple[int, ...]:
+def _cut_offs(run: JudgedRun) -> tuple[int, ...]:
   names = [metric for _, _, metric, _ in every_metric(run.metrics)]
   found = {int(k) for name in names for k in re.findall(r'@(\d+)', name)}
   return tuple(sorted(found))
 
 
-def _threshold(run: Run) -> float | None:
+def _threshold(run: JudgedRun) -> float | None:
   """That of the tuned metrics, where the run has them."""
   for protocol in protocols(run.metrics):
     found = run.metrics[protocol].get(ALL, {}).get('threshold-tuned')
@@ -115,7 +115,9 @@ def _threshold(run: Run) -> float | None:
   return None
 
 
-def _kept(run: Run, asked: Asked, usual: Criteria, alone: bool) -> Run:
+def _kept(
+  run: JudgedRun, asked: Asked, usual: Criteria, alone: bool
+) -> JudgedRun:
   """As it was judged, but for what other propensities change."""
   again = dataclasses.replace(
     asked, protocols=protocols(run.metrics), slices=_slices(run)
@@ -136,7 +138,7 @@ def _kept(run: Run, asked: Asked, usual: Criteria, alone: bool) -> Run:
   )
 
 
-def _slices(run: Run) -> list[str]:
+def _slices(run: JudgedRun) -> list[str]:
   """The further slices that can be told from their names."""
   described = any(label.parents for label in run.labels)
   names = dict.fromkeys(name for _, name, *_ in every_metric(run.metrics))
@@ -148,7 +150,7 @@ def _slices(run: Run) -> list[str]:
   ]
 
 
-def _same_propensities(run: Run, criteria: Criteria) -> bool:
+def _same_propensities(run: JudgedRun, criteria: Criteria) -> bool:
   """Whether its metrics are by these weights, as its config says or they do."""
   if told := _told(run):
     return told == tuple(criteria.propensity) and criteria.weights_L is None
@@ -170,26 +172,26 @@ def _alike(one: float | None, other: float | None) -> bool:
   return abs(one - other) <= _SAME
 
 
-def _weighed(run: Run, criteria: Criteria) -> Metrics:
+def _weighed(run: JudgedRun, criteria: Criteria) -> Metrics:
   """Those metrics alone that depend on propensities."""
   only = dataclasses.replace(criteria, kinds=weighed_kinds(), replicates=0)
   return judge(run.predictions, only)
 
 
-def _remark(run: Run) -> str:
+def _remark(run: JudgedRun) -> str:
   told = _told(run)
   by = f'A {told[0]:g}, B {told[1]:g}' if told else 'other propensities'
   return f'{run.name} was judged with {by}; what depends on them is anew here.'
 
 
-def _unknown(run: Run) -> str:
+def _unknown(run: JudgedRun) -> str:
   return (
     f'{run.name} was judged with propensities that are not known here; '
     '--propensity or --inv_prop says which to judge with.'
   )
 
 
-def _replaced(run: Run, criteria: Criteria) -> dict[str, Any]:
+def _replaced(run: JudgedRun, criteria: Criteria) -> dict[str, Any]:
   """The metrics, those that depend on propensities by these criteria."""
   found, metrics = _weighed(run, criteria), copy.deepcopy(dict(run.metrics))
   for protocol, name, metric, _ in every_metric(run.metrics):

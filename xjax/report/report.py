@@ -22,7 +22,7 @@ from xjax.report.rejudging import judge_runs
 from xjax.report.runs import (
   SEED,
   Group,
-  Run,
+  JudgedRun,
   check_names,
   check_same_documents,
   common_protocol,
@@ -238,7 +238,7 @@ def _published(
   return [said, *published_folds(known, groups, colours)]
 
 
-def _dataset_of(runs: Sequence[Run]) -> str:
+def _dataset_of(runs: Sequence[JudgedRun]) -> str:
   """What the configs tell: the kind of data, or the folder it is in."""
   for run in runs:
     data: Mapping[str, Any] = (run.config or {}).get('data', {})

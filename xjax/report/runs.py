@@ -22,7 +22,7 @@ SEED = 'seed'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Run:
+class JudgedRun:
   """One system's predictions of a split, judged.
 
   Attributes:
@@ -64,10 +64,10 @@ class Group:
   """Runs that differ in their seeds alone: one system."""
 
   name: str
-  runs: tuple[Run, ...]
+  runs: tuple[JudgedRun, ...]
 
   @property
-  def first(self) -> Run:
+  def first(self) -> JudgedRun:
     """The run that stands for all where a mean would say nothing."""
     return self.runs[0]
 
@@ -93,13 +93,13 @@ class Estimate:
   n: int
 
 
-def group_by_seed(runs: Sequence[Run]) -> list[Group]:
+def group_by_seed(runs: Sequence[JudgedRun]) -> list[Group]:
   """Runs whose configs differ in nothing but the seed, together.
 
   A run without a config is alone, and so is a second one of the same seed. The
   groups are in the order of their first runs. A group is named by its runs.
   """
-  groups: dict[str, list[Run]] = {}
+  groups: dict[str, list[JudgedRun]] = {}
   for number, run in enumerate(runs):
     key = f'{number}'
     if run.config is not None:
@@ -122,7 +122,7 @@ def _today(config: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-def _group_name(runs: Sequence[Run]) -> str:
+def _group_name(runs: Sequence[JudgedRun]) -> str:
   names = list(dict.fromkeys(run.name for run in runs))
   shown = names if len(names) <= 3 else [names[0], f'{len(names) - 1} more']
   return ' + '.join(shown)
@@ -155,7 +155,7 @@ def every_metric(metrics: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
   ]
 
 
-def common_protocol(runs: Sequence[Run]) -> str:
+def common_protocol(runs: Sequence[JudgedRun]) -> str:
   """Our own where all were judged by it, else the first that all were.
 
   Raises:
@@ -186,7 +186,7 @@ def group_metrics(
   }
 
 
-def check_same_documents(runs: Sequence[Run]) -> None:
+def check_same_documents(runs: Sequence[JudgedRun]) -> None:
   """Refuses runs of different documents, or of different gold for them.
 
   Order does not matter, nor do the labels that are nobody's gold.
@@ -210,7 +210,7 @@ def check_same_documents(runs: Sequence[Run]) -> None:
       raise DataError(f'{who} have different gold labels for {wrong!r}')
 
 
-def _same(one: Run, other: Run) -> bool:
+def _same(one: JudgedRun, other: JudgedRun) -> bool:
   """Whether they were judged on the same arrays: quick, and mostly true."""
   a, b = one.predictions, other.predictions
   return (

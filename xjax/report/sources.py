@@ -15,7 +15,7 @@ from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import METRICS, PREDICTIONS
 from xjax.judge.predictions import Predictions
 from xjax.report.lent import lend
-from xjax.report.runs import SEED, Run, every_metric, protocols
+from xjax.report.runs import SEED, JudgedRun, every_metric, protocols
 from xjax.train.workdir import Workdir, read_json
 
 SPLITS = ('dev', 'test')  # which is taken where none is named
@@ -28,7 +28,7 @@ def read_runs(
   names: Sequence[str] = (),
   files: JudgeFiles = OWN,
   depth: int = DEPTH,
-) -> list[Run]:
+) -> list[JudgedRun]:
   """Reads workdirs, folders of an evaluation, and files of predictions.
 
   Args:
@@ -107,7 +107,7 @@ def _name_of(path: pathlib.Path) -> str:
 
 def _read(
   path: pathlib.Path, split: str, name: str, files: JudgeFiles, depth: int
-) -> Run:
+) -> JudgedRun:
   if _is_workdir(path):
     return _read_workdir(Workdir.at(path), split, name)
   folder = path if path.is_dir() else path.parent
@@ -120,13 +120,13 @@ def _read(
   predictions, weights_L = read_judged(
     dataclasses.replace(files, predictions=file), depth
   )
-  run = Run(name, path, '', None, {}, predictions, weights_L=weights_L)
+  run = JudgedRun(name, path, '', None, {}, predictions, weights_L=weights_L)
   # An evaluation is taken as it was judged, unless it is to be read otherwise.
   judged = file.name == PREDICTIONS and (folder / METRICS).is_file()
   return _judged(run, folder / METRICS) if judged and files == OWN else run
 
 
-def _read_workdir(home: Workdir, split: str, name: str) -> Run:
+def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
   folder = home.evaluation(split)
   if not (folder / PREDICTIONS).is_file():
     raise ConfigError(
@@ -134,7 +134,7 @@ def _read_workdir(home: Workdir, split: str, name: str) -> Run:
       f'{_splits_of(home.path)}; experiments.evaluate --workdir={home.path} '
       f'--split={split} judges it'
     )
-  run = Run(
+  run = JudgedRun(
     name=name,
     path=home.path,
     split=split,
@@ -172,7 +172,7 @@ def read_history(path: pathlib.Path) -> tuple[dict[str, Any], ...]:
   return tuple(records)
 
 
-def _judged(run: Run, path: pathlib.Path) -> Run:
+def _judged(run: JudgedRun, path: pathlib.Path) -> JudgedRun:
   """With the metrics of a file."""
   metrics = read_json(path)
   _check_metrics(metrics, len(run.predictions), path)

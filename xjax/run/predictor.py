@@ -29,7 +29,7 @@ from xjax.train.workdir import Workdir
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Attention:
+class LabelExplanations:
   """What the labels of N documents attend to.
 
   Attributes:
@@ -55,7 +55,7 @@ def attention_of(
   words: int,
   n_special: int = 0,
   n_first: int = 0,
-) -> Attention:
+) -> LabelExplanations:
   """Goes over the documents once more, for labels that are known.
 
   Args:
@@ -85,7 +85,7 @@ def attention_of(
       for row, alpha_KT in zip(rows.tolist(), alpha_BKT[real_B], strict=True):
         if row < len(first):
           first[row] = alpha_KT
-  return Attention(at_NKW, weights_NKW, words, first)
+  return LabelExplanations(at_NKW, weights_NKW, words, first)
 
 
 def check_explains(config: Config) -> None:
@@ -301,7 +301,7 @@ class Predictor:
     ids_NK: np.ndarray,
     words: int,
     n_first: int = 0,
-  ) -> Attention:
+  ) -> LabelExplanations:
     """What labels attend to, as attention_of; goes over all documents."""
     # No document has more words: a large number takes no more memory.
     words = min(words, self.config.data.tokens.max_tokens)
@@ -310,7 +310,7 @@ class Predictor:
     return attention_of(self.scorer, batches, ids_NK, words, special, n_first)
 
   def why(
-    self, document: str | Document, attention: Attention, row: int
+    self, document: str | Document, attention: LabelExplanations, row: int
   ) -> list[tuple[AttendedWord, ...]]:
     """The words that the K labels of a row attend to most."""
     read, words = self.inputs.document(document), self.inputs.words(document)

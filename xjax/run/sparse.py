@@ -26,7 +26,7 @@ from xjax.score.config import LinearModel, TreeModel
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.dual import Solver
 from xjax.score.linear.part_files import PartFiles
-from xjax.score.linear.problem import Loss, OneVsAll
+from xjax.score.linear.problem import Loss, OneVsAllProblem
 from xjax.score.trees.complete import complete_tree
 from xjax.score.trees.contract import TreeData
 from xjax.score.trees.label_tree import LabelTree, load_tree, save_tree
@@ -249,7 +249,7 @@ def train_linear(
     between: called now and then; may raise.
   """
   n_labels, train = data.space.n_trained, config.train
-  problem = OneVsAll(
+  problem = OneVsAllProblem(
     data.rows,
     data.gold,
     n_labels,

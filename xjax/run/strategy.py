@@ -23,13 +23,13 @@ from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Lists, Predictions
 from xjax.run.judging import DEV
 from xjax.run.predictor import Predictor
-from xjax.select.ranked import Ranked
+from xjax.select.ranked_documents import RankedDocuments
 from xjax.select.strategies import (
-  BoundedRandom,
-  Coverage,
-  Standard,
+  BoundedRandomStrategy,
+  CoverageStrategy,
+  StandardStrategy,
   Strategy,
-  Weighted,
+  WeightedStrategy,
   choose,
 )
 
@@ -93,7 +93,7 @@ class AskedStrategy:
       case Kind.COVERAGE:
         found |= {'beta': self.beta, 'seed': self.seed}
       case Kind.BOUNDED_RANDOM:
-        found |= {'b': BoundedRandom.b, 'seed': self.seed}
+        found |= {'b': BoundedRandomStrategy.b, 'seed': self.seed}
       case Kind.COST:
         found |= {'costs': self.costs}
     return found
@@ -118,16 +118,18 @@ class AskedStrategy:
     """
     match self.kind:
       case Kind.STANDARD:
-        return Standard()
+        return StandardStrategy()
       case Kind.BOUNDED_RANDOM:
-        return BoundedRandom(seed=self.seed)
+        return BoundedRandomStrategy(seed=self.seed)
       case Kind.COVERAGE:
-        return Coverage(float(self.beta), self.seed)
+        return CoverageStrategy(float(self.beta), self.seed)
       case Kind.PROPENSITY:
         counts = space.train_counts
-        return Weighted(propensity_weights(counts, space.n_train, *propensity))
+        return WeightedStrategy(
+          propensity_weights(counts, space.n_train, *propensity)
+        )
       case Kind.COST:
-        return Weighted(read_label_costs(self.costs, space.index))
+        return WeightedStrategy(read_label_costs(self.costs, space.index))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -186,7 +188,7 @@ class Chooser:
     propensity = predictor.config.eval.propensity
     strategy = asked.strategy(predictor.space, propensity)
     sigmoid = AS_LOGITS
-    if isinstance(strategy, Weighted | Coverage):
+    if isinstance(strategy, WeightedStrategy | CoverageStrategy):
       sigmoid = _sigmoid(predictor, asked)
     return cls(asked, strategy, predictor, sigmoid)
 
@@ -204,7 +206,7 @@ class Chooser:
       features: of the documents, where the run reads such.
     """
     by_score, what = predictions.lists[ALL], self.asked.kind.value
-    documents = Ranked(
+    documents = RankedDocuments(
       self.predictor,
       _batches_of(self.predictor, split, features, what),
       len(split),

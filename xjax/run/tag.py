@@ -32,7 +32,7 @@ from xjax.judge.predictions import Lists, Predictions
 from xjax.run.evaluate import saved_threshold
 from xjax.run.fit import load
 from xjax.run.predictor import (
-  Attention,
+  LabelExplanations,
   Predictor,
   check_describes,
   check_explains,
@@ -57,13 +57,13 @@ class Tagged:
   split: Split
   space: LabelSpace
 
-  def attention(self, words: int, n_first: int) -> Attention:
+  def attention(self, words: int, n_first: int) -> LabelExplanations:
     """What the labels attend to, as Predictor.attention."""
     return self.predictor.attention(
       self.split.documents, self.lists.ids, words, n_first
     )
 
-  def lines(self, attention: Attention | None) -> Iterator[str]:
+  def lines(self, attention: LabelExplanations | None) -> Iterator[str]:
     """A JSON line per document, with words where there is attention."""
     for row, id_ in enumerate(self.split.ids):
       whys = None
@@ -80,7 +80,9 @@ class Tagged:
       )
       yield line + '\n'
 
-  def explained(self, attention: Attention, row: int) -> ExplainedDocument:
+  def explained(
+    self, attention: LabelExplanations, row: int
+  ) -> ExplainedDocument:
     """One of the first documents, as a page shows it."""
     inputs, given = self.predictor.inputs, self.split.documents[row]
     words = inputs.words(given)

@@ -83,12 +83,12 @@ def _exactly(
   # with the lower index is there. Not `>`, in which NaN would be lost.
   new_BC = ~(scores_BC <= best.scores[:, -1:])
   # Block n is labels n, n + N, n + 2N ...
-  new_BN = new_BC.reshape(documents, _BLOCK, -1).any(axis=1)
+  new_by_block = new_BC.reshape(documents, _BLOCK, -1).any(axis=1)
   return lax.cond(
-    (new_BN.sum(axis=1) > _FEW).any(),
+    (new_by_block.sum(axis=1) > _FEW).any(),
     lambda *given: _of_all(*given[:3]),
     _of_few,
-    *(best, scores_BC, first, new_BN),
+    *(best, scores_BC, first, new_by_block),
   )
 
 
@@ -103,14 +103,14 @@ def _of_few(
   best: Best,
   scores_BC: Float32[Array, 'B C'],
   first: Int[Array, ''],
-  new_BN: jax.Array,
+  new_by_block: jax.Array,
 ) -> Best:
   """As _of_all, where no more than _FEW blocks have anything new."""
-  documents, blocks = new_BN.shape
-  earliest_N = -jnp.arange(blocks, dtype=jnp.float32)
-  _, at_BN = lax.top_k(jnp.where(new_BN, earliest_N, -jnp.inf), _FEW)
+  documents, blocks = new_by_block.shape
+  earliest = -jnp.arange(blocks, dtype=jnp.float32)
+  _, at_block = lax.top_k(jnp.where(new_by_block, earliest, -jnp.inf), _FEW)
   # In the order of labels, but for blocks without anything new.
-  at_BC = at_BN[:, None, :] + blocks * jnp.arange(_BLOCK)[:, None]
+  at_BC = at_block[:, None, :] + blocks * jnp.arange(_BLOCK)[:, None]
   at_BC = at_BC.reshape(documents, -1)
   found_BC = jnp.take_along_axis(scores_BC, at_BC, axis=1)
   return _joined(best, found_BC, at_BC, first)

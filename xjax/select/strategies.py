@@ -20,7 +20,7 @@ import numpy as np
 
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD
-from xjax.select.ranked import Ranked, floored, no_lists
+from xjax.select.ranked_documents import RankedDocuments, floored, no_lists
 
 _LISTED = 10  # labels asked for, in multiples of k
 _WINDOW, _LEAST = 512, 8  # documents asked for at once, at most and at least
@@ -28,12 +28,12 @@ _ROUNDING = 1e-6  # of log gains, relative to them or to 1
 
 
 @dataclasses.dataclass(frozen=True)
-class Standard:
+class StandardStrategy:
   """The k labels of highest score."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Weighted:
+class WeightedStrategy:
   """The k labels of highest weight times probability.
 
   With inverse propensities it is best for PSP@k (Wydmuch et al. 2021), with
@@ -49,7 +49,7 @@ class Weighted:
 
 
 @dataclasses.dataclass(frozen=True)
-class BoundedRandom:
+class BoundedRandomStrategy:
   """k labels drawn from the b k of highest score (Bradley & Smyth 2001).
 
   All are as likely to be drawn. They are listed by score.
@@ -64,7 +64,7 @@ class BoundedRandom:
 
 
 @dataclasses.dataclass(frozen=True)
-class Coverage:
+class CoverageStrategy:
   """The k labels of highest gain in expected coverage (their Algorithm 1).
 
   The gain of label j is (f_j + beta) p_j. f_j is 1 at first; after a document
@@ -81,7 +81,9 @@ class Coverage:
   seed: int = 0
 
 
-Strategy = Standard | Weighted | BoundedRandom | Coverage
+Strategy = (
+  StandardStrategy | WeightedStrategy | BoundedRandomStrategy | CoverageStrategy
+)
 
 
 class Chosen(NamedTuple):
@@ -102,7 +104,7 @@ class Chosen(NamedTuple):
   asked_again: int = 0
 
 
-def choose(strategy: Strategy, documents: Ranked, k: int) -> Chosen:
+def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Chosen:
   """The labels of every document.
 
   Args:
@@ -112,14 +114,14 @@ def choose(strategy: Strategy, documents: Ranked, k: int) -> Chosen:
   """
   rows_N = np.arange(documents.n_documents)
   match strategy:
-    case Standard():
+    case StandardStrategy():
       ids_NK, scores_NK = documents.topk(rows_N, k)
       return Chosen(ids_NK, scores_NK, scores_NK)
-    case BoundedRandom(b, seed):
+    case BoundedRandomStrategy(b, seed):
       return _drawn(*documents.topk(rows_N, b * k), k, seed)
-    case Weighted(weights_L=weights_L):
+    case WeightedStrategy(weights_L=weights_L):
       return _weighted(documents, rows_N, k, weights_L)
-    case Coverage(beta, seed):
+    case CoverageStrategy(beta, seed):
       order_N = document_order(seed, len(rows_N))
       return Chosen(*Greedy(documents, k, beta).cover(order_N))
 
@@ -133,7 +135,7 @@ def document_order(seed: int, n: int) -> np.ndarray:
 
 
 def _weighted(
-  documents: Ranked, rows_N: np.ndarray, k: int, weights_L: np.ndarray
+  documents: RankedDocuments, rows_N: np.ndarray, k: int, weights_L: np.ndarray
 ) -> Chosen:
   with np.errstate(divide='ignore'):  # log 0: never selected
     logs_L = np.log(np.asarray(weights_L, np.float64))
@@ -170,7 +172,7 @@ class Greedy:
     window: documents asked for at a time, at most.
   """
 
-  documents: Ranked
+  documents: RankedDocuments
   k: int
   beta: float
   listed: int | None = None

@@ -11,8 +11,8 @@ from xjax.core.errors import DataError
 from xjax.sweep.folder import Place
 from xjax.sweep.judgings import Judgings, final_value
 from xjax.sweep.local_process import LocalProcess
+from xjax.sweep.session import TrialRun
 from xjax.sweep.store import Store
-from xjax.sweep.work import Run
 
 # The same command goes on: what experiments.train says, and what is left of it
 # where SIGTERM comes before it listens, or when it no longer does.
@@ -25,7 +25,7 @@ class Attempt:
   def __init__(
     self,
     trial: Trial,
-    runs: Sequence[Run],
+    runs: Sequence[TrialRun],
     metric: str,
     store: Store,
     launch: Callable[[Place], LocalProcess],
@@ -82,7 +82,7 @@ class Attempt:
     return True
 
   @property
-  def _run(self) -> Run:
+  def _run(self) -> TrialRun:
     return self._runs[len(self._values)]
 
   def _report(self) -> None:

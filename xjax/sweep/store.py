@@ -30,7 +30,7 @@ _DECIDED = 'judgings decided on'
 _STOPPED = 'stopped'
 
 
-class State(enum.Enum):
+class TrialStatus(enum.Enum):
   """How far a trial is."""
 
   COMPLETE = 'complete'
@@ -40,9 +40,9 @@ class State(enum.Enum):
 
 
 _STATES = {
-  TrialState.COMPLETE: State.COMPLETE,
-  TrialState.PRUNED: State.PRUNED,
-  TrialState.FAIL: State.FAILED,
+  TrialState.COMPLETE: TrialStatus.COMPLETE,
+  TrialState.PRUNED: TrialStatus.PRUNED,
+  TrialState.FAIL: TrialStatus.FAILED,
 }
 
 
@@ -60,7 +60,7 @@ class Outcome:
   """
 
   number: int
-  state: State
+  state: TrialStatus
   value: float | None
   values: tuple[float, ...]
   parameters: dict[str, Any]
@@ -199,14 +199,14 @@ class Store:
 
 def best_of(outcomes: Sequence[Outcome]) -> Outcome | None:
   """The complete trial of the greatest value, of equal ones the first."""
-  complete = [one for one in outcomes if one.state is State.COMPLETE]
+  complete = [one for one in outcomes if one.state is TrialStatus.COMPLETE]
   return max(complete, key=lambda one: one.value, default=None)
 
 
 def _outcome(trial: FrozenTrial) -> Outcome:
   return Outcome(
     number=trial.number,
-    state=_STATES.get(trial.state, State.UNFINISHED),
+    state=_STATES.get(trial.state, TrialStatus.UNFINISHED),
     value=trial.value,
     values=tuple(trial.user_attrs.get(_SEEDS, ())),
     parameters=trial.params,

@@ -11,12 +11,12 @@ from xjax.sweep.folder import Place
 from xjax.sweep.launchers import is_job
 from xjax.sweep.local_process import LocalProcess
 from xjax.sweep.overrides import overridden
+from xjax.sweep.session import SweepSession
 from xjax.sweep.signals import Signals
-from xjax.sweep.store import Outcome, State, Store, best_of
+from xjax.sweep.store import Outcome, Store, TrialStatus, best_of
 from xjax.sweep.sweep_check import spelled
 from xjax.sweep.sweep_file import write_config
 from xjax.sweep.trials import count
-from xjax.sweep.work import Work
 
 _LOOK_EVERY = 0.2  # seconds
 
@@ -25,21 +25,21 @@ class Workers:
   """Runs trials; what a killed sweep had under way goes on first."""
 
   def __init__(
-    self, work: Work, workers: int, devices: Sequence[str] = ()
+    self, session: SweepSession, workers: int, devices: Sequence[str] = ()
   ) -> None:
     """Opens the store.
 
     Args:
-      work: begun.
+      session: begun.
       workers: trials at a time.
       devices: a GPU for each, at least; (): each sees all there are.
 
     Raises:
       DataError: the store is damaged.
     """
-    self._work = work
+    self._session = session
     self._store = Store(
-      work.folder.store, work.sweep.search, work.sweep.pruning
+      session.folder.store, session.sweep.search, session.sweep.pruning
     )
     self._free = list(range(workers))
     self._busy: dict[int, Attempt] = {}
@@ -87,7 +87,7 @@ class Workers:
   def _next(self, waiting: list[Trial]) -> Trial | None:
     if waiting:
       return waiting.pop(0)
-    if len(self._store) < count(self._work.sweep.search):
+    if len(self._store) < count(self._session.sweep.search):
       return self._store.begin()
     return None
 
@@ -98,21 +98,21 @@ class Workers:
     device = self._devices[worker] if self._devices else ''
 
     def launch(place: Place) -> LocalProcess:
-      command = self._work.command(place)
-      job = is_job(self._work.launcher)
+      command = self._session.command(place)
+      job = is_job(self._session.launcher)
       return LocalProcess(command, place.pid, place.log, device, job)
 
-    runs = self._work.runs(trial.number, values)
+    runs = self._session.runs(trial.number, values)
     logging.info('trial %d: %s', trial.number, spelled(values))
     self._busy[worker] = Attempt(
-      trial, runs, self._work.metric, self._store, launch
+      trial, runs, self._session.metric, self._store, launch
     )
 
   def _tell(self, number: int) -> None:
     """A line on a trial that has ended, and best.py if it is the best."""
     outcome = self._store.outcomes()[number]
     text = outcome.state.value
-    if outcome.state is State.FAILED:
+    if outcome.state is TrialStatus.FAILED:
       text += f': {outcome.error:.160}'
     elif outcome.value is not None:
       text += f': {outcome.value:.4f}'
@@ -126,16 +126,16 @@ class Workers:
     if best is None:
       return
     values = self._store.values(best.number)
-    file = self._work.folder.best
+    file = self._session.folder.best
     each = ', '.join(str(value) for value in best.values)
     of = ' (by seed; below is the first)' if len(best.values) > 1 else ''
     remarks = [
       f'The best trial of a sweep, number {best.number}: {spelled(values)}',
-      f'dev {self._work.metric}: {each}{of}',
+      f'dev {self._session.metric}: {each}{of}',
       '',
-      f'  {self._work.train_again(file)}',
+      f'  {self._session.train_again(file)}',
     ]
-    write_config(file, overridden(self._work.config, values), remarks)
+    write_config(file, overridden(self._session.config, values), remarks)
 
   def _stop(self, signals: Signals) -> None:
     """Asks all that is under way to save, and waits until it has.
@@ -145,7 +145,7 @@ class Workers:
     """
     if self._busy:
       then = 'kills them'
-      if is_job(self._work.launcher):
+      if is_job(self._session.launcher):
         then = 'leaves the jobs; the same command finds them'
       logging.info('waiting until runs have saved; Ctrl-C now %s', then)
     for attempt in self._busy.values():
@@ -159,6 +159,6 @@ class Workers:
 
   def _say(self, text: str) -> None:
     states = [one.state for one in self._store.outcomes()]
-    done = len(states) - states.count(State.UNFINISHED)
-    trials = count(self._work.sweep.search)
+    done = len(states) - states.count(TrialStatus.UNFINISHED)
+    trials = count(self._session.sweep.search)
     logging.info('%s (%d of %d trials done)', text, done, trials)

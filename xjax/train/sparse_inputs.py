@@ -21,7 +21,7 @@ from xjax.train.inputs import as_read, check_reads_features
 
 _CHUNK = 512  # documents whose features are made at a time
 
-# Texts -> their features, [N, D], columns ascending.
+# SplitTexts -> their features, [N, D], columns ascending.
 Featurise = Callable[[Sequence[str]], sparse.csr_array]
 
 
@@ -156,11 +156,11 @@ def fit_inputs(split: Split, config: Config) -> TextInputs | RowInputs:
     raise ConfigError(
       f'config.data.tokens={type(tokens).__name__}(...): no sparse features'
     )
-  return TextInputs(config, Tfidf.fit(Texts(split.documents), tokens))
+  return TextInputs(config, Tfidf.fit(SplitTexts(split.documents), tokens))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Texts(Sequence):
+class SplitTexts(Sequence):
   """The texts of documents, read as they are asked for."""
 
   documents: Sequence[Document]

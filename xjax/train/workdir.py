@@ -8,7 +8,7 @@ from typing import Any
 
 from absl import logging
 
-from xjax.config.json import Difference, diff, load_config, to_json
+from xjax.config.json import ConfigDifference, diff, load_config, to_json
 from xjax.config.run import Config
 from xjax.core.atomic import write_json
 from xjax.core.distributed import barrier, is_host0
@@ -108,7 +108,7 @@ class Workdir:
     """Says of which checkpoint and documents evaluation(name) is."""
     return self.evaluation(name) / 'judged.json'
 
-  def compare(self, config: Config) -> list[Difference]:
+  def compare(self, config: Config) -> list[ConfigDifference]:
     """Refuses a config that cannot go on here; writes nothing.
 
     Returns:

@@ -20,7 +20,7 @@ from xjax.judge.metrics.documents import (
 )
 from xjax.judge.metrics.protocols import XJAX
 from xjax.judge.metrics.ranking import hits
-from xjax.judge.metrics.sums import Documents, Form, Sums
+from xjax.judge.metrics.sums import DocumentBlock, Form, Sums
 
 KS = (1, 3, 5, 10)
 METRICS = Precision(), Recall(), RecallAtMost(), NDCG(), RPrecision()
@@ -64,7 +64,7 @@ def judged(ids, gold, mask=None, ks=KS, n_labels=12, all_listed=None):
   listed = whole(ids, n_labels) if all_listed is None else all_listed
   floor = np.where(listed, np.float32(-np.inf), np.float32(0))
   state = Sums.empty(Form(ks, METRICS))
-  return state.update(Documents(ids, gold, mask, floor))
+  return state.update(DocumentBlock(ids, gold, mask, floor))
 
 
 def table(ks):

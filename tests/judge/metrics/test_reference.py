@@ -189,7 +189,7 @@ def test_a_recall_of_alpha_is_enough():
   assert by_label.alpha_coverage(counts, 0.68) == 1
 
 
-def test_universes_of_napkinxc():
+def test_averaged_labels_of_napkinxc():
   # Gold are 0 1 3 5, so 5 is the largest that is seen; 6 and 7 are not.
   table = {'coverage@2': 2 / 4, 'macro-F1@2': (2 / 3 + 2 / 3) / 6}
   expect((2,), PROTOCOLS['napkinxc'], table)

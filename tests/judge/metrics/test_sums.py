@@ -18,7 +18,7 @@ from xjax.judge.metrics.contract import (
 from xjax.judge.metrics.documents import PSP, Precision, PSnDCG, RecallAtMost
 from xjax.judge.metrics.exact import exact
 from xjax.judge.metrics.ranking import Weights
-from xjax.judge.metrics.sums import Documents, Form, Sums, document_terms
+from xjax.judge.metrics.sums import DocumentBlock, Form, Sums, document_terms
 
 L, K, P = 12, 6, 4
 KS = (1, 3, 6)
@@ -47,7 +47,7 @@ def documents(seed, n_docs=24, size=None):
     gold[row, :g] = rng.choice(L, g, replace=False)
   whole = (ids[:, -1] == PAD) | (rng.random(size) < 0.5)
   floor = np.where(whole, np.float32(-np.inf), scores[:, -1])
-  return Documents(ids, gold, np.arange(size) < n_docs, floor, scores)
+  return DocumentBlock(ids, gold, np.arange(size) < n_docs, floor, scores)
 
 
 def rows_of(block, kept):
@@ -123,7 +123,7 @@ def test_counts_by_hand():
   scores = np.array([[2, 1, -1], [3, 0, -np.inf]], np.float32)
   gold = np.array([[0, 2], [PAD, PAD]], np.int32)
   floor = np.array([-1, -np.inf], np.float32)
-  block = Documents(ids, gold, np.ones(2, bool), floor, scores)
+  block = DocumentBlock(ids, gold, np.ones(2, bool), floor, scores)
   form = Form((1, 2), (Precision(),), 4, 1)
   state = Sums.empty(form).update(block, None, (0.5,))
   # Places 1; place 2; scores above a half.
@@ -148,7 +148,7 @@ def test_a_list_that_may_hide_decisions_is_counted():
   scores = np.array([[3, 1], [3, -np.inf]], np.float32)
   gold = np.array([[0, 2], [0, 3]], np.int32)
   floor = np.array([1, -np.inf], np.float32)
-  block = Documents(ids, gold, np.ones(2, bool), floor, scores)
+  block = DocumentBlock(ids, gold, np.ones(2, bool), floor, scores)
   form = Form((1, 3), (Precision(),), 4, 2)
   state = Sums.empty(form).update(block, None, (0.5, 1.0))
   # At 3, and above a half, the first list may go on; nothing more is above 1.
@@ -159,7 +159,7 @@ def test_a_list_that_may_hide_decisions_is_counted():
 def test_ids_beyond_float32_are_told_apart():
   ids = np.array([[2**24, 2**24 + 1]], np.int32)
   gold = np.array([[2**24 + 1]], np.int32)
-  block = Documents(ids, gold, np.ones(1, bool), np.full(1, -np.inf))
+  block = DocumentBlock(ids, gold, np.ones(1, bool), np.full(1, -np.inf))
   found = Sums.empty(Form((1, 2), (Precision(),))).update(block).terms()
   assert (found['Precision.over@1'], found['Precision.over@2']) == (0, 1)
 
@@ -170,7 +170,7 @@ def test_more_gold_than_is_compared_in_pairs():
   weights = rng.random(400) + 1
   ids = np.array([[gold[0], 399, gold[7]]], np.int32)
   form = Form((3,), (PSP(), PSnDCG()))
-  block = Documents(ids, gold[None], np.ones(1, bool), np.full(1, -np.inf))
+  block = DocumentBlock(ids, gold[None], np.ones(1, bool), np.full(1, -np.inf))
   state = Sums.empty(form).update(block, Weights(weights))
   best = np.sort(weights[gold])[::-1][:3]
   hits = weights[[i for i in ids[0] if i in set(gold.tolist())]].sum()

@@ -10,7 +10,12 @@ from tests.judge.reference import (
   labels as by_label,
   propensity as scored,
 )
-from xjax.judge.metrics.contract import Protocol, Ratio, Recalled, Universe
+from xjax.judge.metrics.contract import (
+  AveragedLabels,
+  Protocol,
+  Ratio,
+  Recalled,
+)
 
 BINS = {
   '1-9': (1, 9),
@@ -136,7 +141,7 @@ def _scored_values(problem, k, protocol):
 def _label_values(problem, k, protocol):
   firsts = [ranked[:k] for ranked in problem.lists]
   counts = by_label.count(firsts, problem.golds, problem.labels)
-  mean_over = _universe(counts, protocol.macro_over)
+  mean_over = _averaged(counts, protocol.macro_over)
   values = {
     'micro-F1': by_label.micro_f1(counts),
     'macro-F1': by_label.macro_f1(mean_over),
@@ -148,7 +153,7 @@ def _label_values(problem, k, protocol):
     'macro-R': by_label.macro(
       [by_label.label_recall(row) for row in mean_over.values()]
     ),
-    'coverage': by_label.coverage(_universe(counts, protocol.coverage_over)),
+    'coverage': by_label.coverage(_averaged(counts, protocol.coverage_over)),
     'entropy': by_label.entropy(counts),
   }
   for alpha in problem.alphas:
@@ -166,10 +171,10 @@ def _label_values(problem, k, protocol):
   return values
 
 
-def _universe(counts, universe):
-  if universe is Universe.GOLD:
+def _averaged(counts, averaged_labels):
+  if averaged_labels is AveragedLabels.GOLD:
     return {label: row for label, row in counts.items() if row.gold}
-  if universe is Universe.UP_TO_LARGEST:
+  if averaged_labels is AveragedLabels.UP_TO_LARGEST:
     seen = [label for label, row in counts.items() if row.gold or row.predicted]
     last = max(seen, default=-1)
     return {label: row for label, row in counts.items() if label <= last}

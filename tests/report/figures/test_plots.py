@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from xjax.judge.metrics.calibration import reliability
+from xjax.judge.metrics.calibration_error import reliability
 from xjax.report.figures.plots import (
   PALETTE,
   Bars,

@@ -62,7 +62,7 @@ def test_labels_are_the_metrics(predictions_of):
 
 def test_worst_labels_by_hand(predictions_of):
   p = predictions_of()
-  run = type('Run', (), {'predictions': p})
+  run = type('JudgedRun', (), {'predictions': p})
   counts = dataclasses.replace(
     label_tally(p, tally(p).hits, 3),
     correct=np.array([5, 1, 0, 0, 2, 3, 0, 0]),
@@ -79,6 +79,6 @@ def test_worst_labels_by_hand(predictions_of):
 
 def test_worst_labels_without_training_labels(predictions_of):
   p = predictions_of(n_train=0)
-  run = type('Run', (), {'predictions': p})
+  run = type('JudgedRun', (), {'predictions': p})
   table = worst_labels(run, {}, label_tally(p, tally(p).hits, 1), 1)
   assert {row[2].text for row in table.rows} == {'-'}

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from xjax.report.runs import Group, Run, group_metrics
+from xjax.report.runs import Group, JudgedRun, group_metrics
 from xjax.report.tables.metrics import (
   full_tables,
   interval_of,
@@ -41,7 +41,8 @@ COLOURS = {'one': 'red', 'two': 'blue'}
 def group(name, *tables):
   path = pathlib.Path('/r')
   runs = [
-    Run(name, path, 'dev', {'seed': i}, t, None) for i, t in enumerate(tables)
+    JudgedRun(name, path, 'dev', {'seed': i}, t, None)
+    for i, t in enumerate(tables)
   ]
   return Group(name, tuple(runs))
 

@@ -1,6 +1,6 @@
 """The table by slice."""
 
-from xjax.report.tables.plain import align, slice_table
+from xjax.report.tables.plain import align, plain_slice_table
 
 
 def values(n_docs, n_labels, **metrics):
@@ -33,7 +33,7 @@ PRIOR = {
 
 
 def test_rows_of_model_and_prior():
-  lines = slice_table(MODEL, PRIOR).splitlines()
+  lines = plain_slice_table(MODEL, PRIOR).splitlines()
   assert lines[0].split() == (
     'slice labels documents ranked by P@1 P@5 RP@5 nDCG@5 micro-F1'.split()
   )
@@ -50,7 +50,7 @@ def test_rows_of_model_and_prior():
 
 
 def test_below_the_prior_is_called_out():
-  lines = slice_table(MODEL, PRIOR).splitlines()[5:]
+  lines = plain_slice_table(MODEL, PRIOR).splitlines()[5:]
   assert lines == [
     '! zero: the model is BELOW the popularity prior: RP@5 0.0104 < 0.0199',
     '- zero, model, micro-F1: 3 of 60 documents are short',
@@ -59,7 +59,9 @@ def test_below_the_prior_is_called_out():
 
 def test_documents_without_gold_are_told():
   few = values(5988, 7, P1=0.5) | {'n_skipped': 1012}
-  lines = slice_table({'xjax': {'all': values(7000, 9, P1=0.5), 'few': few}})
+  lines = plain_slice_table(
+    {'xjax': {'all': values(7000, 9, P1=0.5), 'few': few}}
+  )
   first, second = lines.splitlines()[1:3]
   assert first.split() == ['all', '9', '7,000', 'model', '0.500']
   assert '  5,988 (1,012 without gold)  model' in second
@@ -67,7 +69,7 @@ def test_documents_without_gold_are_told():
 
 def test_lists_that_are_cut_are_told():
   notes = {'zero': {'lists': 'cut, 3 of 60 short', 'micro-F1': 'why'}}
-  lines = slice_table(MODEL | {'notes': notes}, PRIOR).splitlines()
+  lines = plain_slice_table(MODEL | {'notes': notes}, PRIOR).splitlines()
   assert lines[-2:] == [
     '- zero, model, lists: cut, 3 of 60 short',
     '- zero, model, micro-F1: why',
@@ -76,7 +78,7 @@ def test_lists_that_are_cut_are_told():
 
 def test_what_is_said_of_several_slices_is_said_once():
   notes = dict.fromkeys(('all', 'zero'), {'micro-F1': 'why'})
-  lines = slice_table(MODEL | {'notes': notes}, PRIOR).splitlines()
+  lines = plain_slice_table(MODEL | {'notes': notes}, PRIOR).splitlines()
   assert lines[-1] == '- all, zero, model, micro-F1: why'
 
 
@@ -87,37 +89,37 @@ def test_a_prior_that_says_nothing_has_no_row():
     'xjax': PRIOR['xjax'] | {'zero': zero},
     'notes': {'zero': dict.fromkeys(bare, 'too short')},
   }
-  table = slice_table(MODEL, prior)
+  table = plain_slice_table(MODEL, prior)
   assert table.count('popularity prior') == 1
   assert 'too short' not in table
 
 
 def test_metrics_without_cut_offs():
   row = {'n_docs': 1, 'n_skipped': 0, 'n_labels': 2, 'R-Precision': 0.5}
-  header, line = slice_table({'xjax': {'all': row}}).splitlines()
+  header, line = plain_slice_table({'xjax': {'all': row}}).splitlines()
   assert header.split()[5:] == ['R-Precision'] and line.endswith(' 0.500')
 
 
 def test_nothing_to_call_out():
-  lines = slice_table(PRIOR, PRIOR).splitlines()
+  lines = plain_slice_table(PRIOR, PRIOR).splitlines()
   assert len(lines) == 5
 
 
 def test_without_a_prior():
-  lines = slice_table(MODEL).splitlines()
+  lines = plain_slice_table(MODEL).splitlines()
   assert len(lines) == 1 + 2 + 1
 
 
 def test_other_cut_offs():
   row = {'n_docs': 1, 'n_skipped': 0, 'n_labels': 2, 'P@2': 0.5, 'RP@2': 1.0}
-  header = slice_table({'xjax': {'all': row}}).splitlines()[0]
+  header = plain_slice_table({'xjax': {'all': row}}).splitlines()[0]
   assert header.split()[5:] == ['P@2', 'RP@2']
 
 
 def test_an_empty_slice_is_one_reason():
   empty = values(0, 5, P1=None, P5=None, RP5=None, nDCG5=None, micro_F1=None)
   reasons = dict.fromkeys(list(empty)[3:], 'nothing here')
-  table = slice_table(
+  table = plain_slice_table(
     {'xjax': {'all': empty}, 'notes': {'all': reasons}}, PRIOR
   )
   assert table.splitlines()[-1] == '- all, model, all: nothing here'

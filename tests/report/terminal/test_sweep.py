@@ -7,8 +7,8 @@ from xjax.config.run import Config
 from xjax.report.terminal.sweep import short_names, sweep_summary
 from xjax.sweep.config import Sweep, Tpe
 from xjax.sweep.folder import SweepFolder
-from xjax.sweep.store import Outcome, State
-from xjax.sweep.work import Work
+from xjax.sweep.session import SweepSession
+from xjax.sweep.store import Outcome, TrialStatus
 
 UNITS, RATE = 'model.encoder.units', 'train.learning_rate'
 
@@ -19,22 +19,22 @@ def outcome(number, state, value, units=8, values=(), error=''):
 
 
 @pytest.fixture
-def work() -> Work:
+def session() -> SweepSession:
   sweep = Sweep(Tpe({UNITS: (8, 16), RATE: (0.1,)}, 2))
-  return Work(sweep, Config(), SweepFolder.at('/at/sweep'))
+  return SweepSession(sweep, Config(), SweepFolder.at('/at/sweep'))
 
 
 OUTCOMES = [
-  outcome(0, State.PRUNED, 0.9),
-  outcome(1, State.COMPLETE, 0.25),
-  outcome(2, State.FAILED, None, error='exit code 1; error: no'),
-  outcome(3, State.COMPLETE, 0.5, units=16),
-  outcome(4, State.UNFINISHED, None),
+  outcome(0, TrialStatus.PRUNED, 0.9),
+  outcome(1, TrialStatus.COMPLETE, 0.25),
+  outcome(2, TrialStatus.FAILED, None, error='exit code 1; error: no'),
+  outcome(3, TrialStatus.COMPLETE, 0.5, units=16),
+  outcome(4, TrialStatus.UNFINISHED, None),
 ]
 
 
-def test_ranks_and_counts(work):
-  lines = sweep_summary(work, OUTCOMES).splitlines()
+def test_ranks_and_counts(session):
+  lines = sweep_summary(session, OUTCOMES).splitlines()
   assert lines[0] == (
     'dev all/RP@5: 2 complete, 1 pruned, 1 failed, 1 unfinished'
   )
@@ -49,29 +49,29 @@ def test_ranks_and_counts(work):
   ]
 
 
-def test_says_what_failed_and_what_is_next(work):
-  text = sweep_summary(work, OUTCOMES)
+def test_says_what_failed_and_what_is_next(session):
+  text = sweep_summary(session, OUTCOMES)
   assert '! trial 2 failed: exit code 1; error: no' in text
   assert '--config=/at/sweep/best.py' in text
   folders = [f'/at/sweep/trials/{n}' for n in ('0003', '0001')]
   assert f'experiments.report {" ".join(folders)} --output' in text
-  assert 'best.py' not in sweep_summary(work, OUTCOMES[:1])
+  assert 'best.py' not in sweep_summary(session, OUTCOMES[:1])
 
 
-def test_commands_import_what_the_sweep_imports(work):
-  own = dataclasses.replace(work, imports=('mine', 'ours'))
+def test_commands_import_what_the_sweep_imports(session):
+  own = dataclasses.replace(session, imports=('mine', 'ours'))
   text = sweep_summary(own, OUTCOMES)
   flags = '--import=mine --import=ours'
   assert f'experiments.train {flags} --config=/at/sweep/best.py' in text
   assert f'experiments.report {flags} /at/sweep/trials/0003' in text
   command = own.command(own.folder.place(3, None))
   assert command.index('--import=mine') == command.index('--import=ours') - 1
-  assert sweep_summary(work, OUTCOMES).count('--import') == 0
+  assert sweep_summary(session, OUTCOMES).count('--import') == 0
 
 
-def test_seeds_have_a_deviation_and_folders(work):
-  several = Work(work.sweep, Config(seed=3), work.folder, seeds=2)
-  one = outcome(0, State.COMPLETE, 0.5, values=(0.4, 0.6))
+def test_seeds_have_a_deviation_and_folders(session):
+  several = SweepSession(session.sweep, Config(seed=3), session.folder, seeds=2)
+  one = outcome(0, TrialStatus.COMPLETE, 0.5, values=(0.4, 0.6))
   text = sweep_summary(several, [one])
   assert text.splitlines()[2].split()[2:4] == ['0.5000', '0.1414']
   for name in ('0000_seed3', '0000_seed4'):

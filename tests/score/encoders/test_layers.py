@@ -6,7 +6,7 @@ import pytest
 
 from xjax.score.encoders.layers import (
   EmbeddingConfig,
-  Norm,
+  LayerNorm,
   WordEmbedding,
   dropout,
 )
@@ -73,7 +73,7 @@ def normed(x, norm):
 
 
 def random_norm():
-  norm, rng = Norm(8, 1e-3), np.random.default_rng(0)
+  norm, rng = LayerNorm(8, 1e-3), np.random.default_rng(0)
   norm.scale[...], norm.bias[...] = rng.normal(size=(2, 8)).astype(np.float32)
   return norm, rng.normal(size=(2, 3, 8))
 

@@ -15,7 +15,7 @@ from xjax.score.linear.batched import OnDevices, fit_batched
 from xjax.score.linear.classifiers import Classifiers
 from xjax.score.linear.descent import Objective
 from xjax.score.linear.part_files import PartFiles
-from xjax.score.linear.problem import Loss, OneVsAll
+from xjax.score.linear.problem import Loss, OneVsAllProblem
 
 SETTINGS = {
   'loss': Loss.SQUARED_HINGE,
@@ -35,7 +35,7 @@ def one_device():
 def fit(documents, folder, between=lambda: None, mesh=None, **changes):
   settings = {**SETTINGS, **changes}
   own = {name: settings.pop(name) for name in ('loss', 'c', 'threshold')}
-  problem = OneVsAll(
+  problem = OneVsAllProblem(
     *documents,
     **own,
     seed=0,

@@ -13,7 +13,11 @@ from xjax.data.formats.xc_files import among, read_inv_prop, read_pairs
 from xjax.data.schema import HELD_OUT
 from xjax.judge.files.gold import read_gold, read_training
 from xjax.judge.files.label_order import read_label_order
-from xjax.judge.files.matching import Universe, check_documents, universe_of
+from xjax.judge.files.matching import (
+  KnownLabels,
+  check_documents,
+  known_labels_of,
+)
 from xjax.judge.files.rows import (
   LabelRows,
   best_labels,
@@ -65,8 +69,8 @@ def read_judged(
   """Reads predictions, with gold and training counts where they are given.
 
   Formats are told by what is in the files. Labels and documents are matched by
-  id where both sides have ids, else by column (as universe_of) and by row; a
-  file of scores without document ids takes those of the gold. A filter is
+  id where both sides have ids, else by column (as known_labels_of) and by row;
+  a file of scores without document ids takes those of the gold. A filter is
   applied before the best labels are selected; lists that were cut before, of
   scores (as cut_length) too, become as short as they then are certain.
 
@@ -86,19 +90,19 @@ def read_judged(
       the others; the message names the file and the line or row.
   """
   read = _Files.read(files)
-  scored, universe = read.scored, read.universe
+  scored, known_labels = read.scored, read.known_labels
   pairs = _pairs(read)
   if read.saved is None:
     kind, depth = _kind(files, scored), files.depth or depth
-    predictions = _of_scores(universe.renamed(scored), kind, pairs, depth)
+    predictions = _of_scores(known_labels.renamed(scored), kind, pairs, depth)
   else:
-    predictions = _of_saved(files, read.saved, universe, pairs)
+    predictions = _of_saved(files, read.saved, known_labels, pairs)
   gold = read.beside.get('gold')
   if gold is not None:
     check_documents(scored, gold)
     predictions = dataclasses.replace(
       predictions,
-      gold=universe.place(gold),
+      gold=known_labels.place(gold),
       doc_ids=scored.doc_ids or gold.doc_ids or predictions.doc_ids,
     )
   if read.n_train:
@@ -123,7 +127,7 @@ def read_train_gold(files: JudgeFiles) -> Ragged:
       f'{train.path}: has training counts, but not the labels of each '
       'training document, which are needed here'
     )
-  return read.universe.place(train)
+  return read.known_labels.place(train)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -136,14 +140,14 @@ class _Files:
     beside: the other files by name. A filter has no rows; inverse propensities
       are one row of all columns, with these as scores.
     n_train: number of training documents; 0: not known.
-    universe: all labels.
+    known_labels: all labels.
   """
 
   scored: LabelRows
   saved: Predictions | None
   beside: Mapping[str, LabelRows]
   n_train: int
-  universe: Universe
+  known_labels: KnownLabels
 
   @classmethod
   def read(cls, files: JudgeFiles) -> '_Files':
@@ -156,8 +160,8 @@ class _Files:
       # Ids that are numbers of columns are found by these.
       if not order.numbered:
         beside = {name: order.name(found) for name, found in beside.items()}
-    universe = universe_of(scored, tuple(beside.values()))
-    return cls(scored, saved, beside, n_train, universe)
+    known_labels = known_labels_of(scored, tuple(beside.values()))
+    return cls(scored, saved, beside, n_train, known_labels)
 
 
 def _read_beside(files: JudgeFiles) -> tuple[dict[str, LabelRows], int]:
@@ -182,7 +186,7 @@ def _pairs(read: _Files) -> np.ndarray | None:
   found = read.beside.get('filter')
   if found is None:
     return None
-  columns = read.universe.by_column(found)
+  columns = read.known_labels.by_column(found)
   pairs = read_pairs(found.path, len(read.scored), len(columns))
   pairs[:, 1] = columns[pairs[:, 1]]
   return pairs[pairs[:, 1] >= 0]
@@ -191,7 +195,7 @@ def _pairs(read: _Files) -> np.ndarray | None:
 def _of_scores(
   scored: LabelRows, kind: ScoreKind, pairs: np.ndarray | None, depth: int
 ) -> Predictions:
-  """Predictions of scored labels of the universe."""
+  """Predictions of scored labels of the known_labels."""
   longest = cut_length(scored)
   if longest:
     lists = best_labels(scored, longest)
@@ -239,7 +243,7 @@ def _kind(files: JudgeFiles, scored: LabelRows) -> ScoreKind:
 def _of_saved(
   files: JudgeFiles,
   saved: Predictions,
-  universe: Universe,
+  known_labels: KnownLabels,
   pairs: np.ndarray | None,
 ) -> Predictions:
   """A predictions.npz with the labels of the other files after its own."""
@@ -253,10 +257,10 @@ def _of_saved(
     path = files.predictions
     lists = {n: without_pairs(v, pairs, path) for n, v in lists.items()}
   lists = {n: v.first(files.depth) for n, v in lists.items()}
-  further = len(universe.labels) - len(saved.labels)
+  further = len(known_labels.labels) - len(saved.labels)
   return dataclasses.replace(
     saved,
-    labels=universe.labels,
+    labels=known_labels.labels,
     train_counts=np.append(saved.train_counts, np.zeros(further, np.int32)),
     lists=lists,
   )
@@ -268,7 +272,7 @@ def _counted(predictions: Predictions, read: _Files) -> Predictions:
   Lists of slices by another count are of no use, and go.
   """
   train, n_labels = read.beside['train'], len(predictions.labels)
-  labels = read.universe.of(train)[train.rows.values]
+  labels = read.known_labels.of(train)[train.rows.values]
   counts = np.bincount(labels, weights=train.scores, minlength=n_labels)
   lists = predictions.lists
   return dataclasses.replace(
@@ -283,7 +287,7 @@ def _weights(read: _Files) -> np.ndarray | None:
   found = read.beside.get('weights')
   if found is None:
     return None
-  columns, n = read.universe.by_column(found), len(read.universe.labels)
+  columns, n = read.known_labels.by_column(found), len(read.known_labels.labels)
   if len(columns) != n:
     raise DataError(
       f'{found.path}: {len(columns)} numbers, but there are {n} labels: some '

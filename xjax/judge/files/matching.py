@@ -17,7 +17,7 @@ MOST_LABELS = 100_000_000  # more is a mistake in a header
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Universe:
+class KnownLabels:
   """All labels that any file knows.
 
   Attributes:
@@ -37,10 +37,10 @@ class Universe:
     return {id_: i for i, id_ in enumerate(self.labels)}
 
   def place(self, found: LabelRows) -> Ragged:
-    """Rows of a file as labels of the universe, each row ascending.
+    """Rows of a file as known labels, each row ascending.
 
     Raises:
-      DataError: a label is not in the universe, or the file has another
+      DataError: a label is not known, or the file has another
         number of columns.
     """
     values = self.of(found)[found.rows.values]
@@ -49,7 +49,7 @@ class Universe:
     return Ragged(found.rows.indptr, values[order].astype(np.int32))
 
   def renamed(self, found: LabelRows) -> LabelRows:
-    """The same rows, in their order, with the universe's labels.
+    """The same rows, in their order, with the known labels.
 
     Raises:
       DataError: as place.
@@ -60,7 +60,7 @@ class Universe:
     )
 
   def by_column(self, found: LabelRows) -> np.ndarray:
-    """The label of each column of a file, int64; -1: none of the universe.
+    """The label of each column of a file, int64; -1: none that is known.
 
     Raises:
       DataError: columns mean nothing here, or there are others.
@@ -109,7 +109,9 @@ class Universe:
     return of
 
 
-def universe_of(scored: LabelRows, others: Sequence[LabelRows]) -> Universe:
+def known_labels_of(
+  scored: LabelRows, others: Sequence[LabelRows]
+) -> KnownLabels:
   """The labels of predictions and of the files they are judged with.
 
   Where the predictions are a matrix its columns are the labels: other files
@@ -143,27 +145,27 @@ def universe_of(scored: LabelRows, others: Sequence[LabelRows]) -> Universe:
     for other in blind:
       further |= set(map(str, np.unique(other.rows.values).tolist()))
     labels = tuple(sorted(further | set(scored.labels)))
-    return Universe(labels, None, scored.path)
+    return KnownLabels(labels, None, scored.path)
   if not blind:
-    return Universe(_with(scored, further), None, scored.path)
+    return KnownLabels(_with(scored, further), None, scored.path)
   numbers = column_numbers(scored.labels)
   if np.any(numbers < 0):
     _check_by_order(scored, blind)
     columns = np.arange(len(numbers))
-    return Universe(_with(scored, further), columns, scored.path)
+    return KnownLabels(_with(scored, further), columns, scored.path)
   n = int(numbers.max(initial=-1)) + 1
   if told:
     n = _width(scored, numbers, told[0])
     further |= set(map(str, range(n)))
   labels = _with(scored, further)
   path = told[0].path if told else scored.path
-  return Universe(labels, _numbered(labels, n), path)
+  return KnownLabels(labels, _numbered(labels, n), path)
 
 
-def _of_columns(source: LabelRows) -> Universe:
+def _of_columns(source: LabelRows) -> KnownLabels:
   n = source.n_labels
   _check_count(source)
-  return Universe(tuple(map(str, range(n))), np.arange(n), source.path)
+  return KnownLabels(tuple(map(str, range(n))), np.arange(n), source.path)
 
 
 def _check_count(source: LabelRows) -> None:

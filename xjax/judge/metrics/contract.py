@@ -61,7 +61,7 @@ class Recalled(enum.Enum):
   COUNT = 'count'
 
 
-class Universe(enum.Enum):
+class AveragedLabels(enum.Enum):
   """The labels that a mean over labels is over.
 
   ALL: every label there is.
@@ -119,8 +119,8 @@ class Protocol:
   frequent_from: int = 50
   psndcg: Ratio = Ratio.SUMS
   psr: Recalled = Recalled.WEIGHT
-  coverage_over: Universe = Universe.ALL
-  macro_over: Universe = Universe.ALL
+  coverage_over: AveragedLabels = AveragedLabels.ALL
+  macro_over: AveragedLabels = AveragedLabels.ALL
 
   @property
   def kinds(self) -> tuple[str, ...]:
@@ -330,21 +330,23 @@ class LabelMetric(Metric):
       return cls.name, f'{cls.name}{TUNED}'
     return (cls.name, f'{cls.name}[]') if cls.is_binned else (cls.name,)
 
-  def universe(self, protocol: Protocol) -> Universe:
+  def averaged_labels(self, protocol: Protocol) -> AveragedLabels:
     """The labels that the first k labels' mean is over."""
-    return Universe.ALL
+    return AveragedLabels.ALL
 
   def below(self, protocol: Protocol, end: str, k: int) -> tuple[str, ...]:
     """The sums below the line, which are added up."""
     if type(self).under is not None:
       return (f'{self.sum_of("under")}{end}',)
-    universe = self.universe(protocol) if k else Universe.ALL
+    averaged_labels = (
+      self.averaged_labels(protocol) if k else AveragedLabels.ALL
+    )
     return (
       {
-        Universe.ALL: LABELS,
-        Universe.GOLD: GOLD_LABELS,
-        Universe.UP_TO_LARGEST: f'{UP_TO_LARGEST}{end}',
-      }[universe],
+        AveragedLabels.ALL: LABELS,
+        AveragedLabels.GOLD: GOLD_LABELS,
+        AveragedLabels.UP_TO_LARGEST: f'{UP_TO_LARGEST}{end}',
+      }[averaged_labels],
     )
 
   def above(self, end: str) -> str:

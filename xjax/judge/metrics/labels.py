@@ -13,11 +13,11 @@ from xjax.judge.metrics.contract import (
   CORRECT,
   GOLD,
   PREDICTED,
+  AveragedLabels,
   LabelForm,
   LabelMetric,
   PerLabel,
   Protocol,
-  Universe,
   Value,
 )
 
@@ -94,7 +94,7 @@ class _Macro(LabelMetric):
 
   only_correct = True
 
-  def universe(self, protocol: Protocol) -> Universe:
+  def averaged_labels(self, protocol: Protocol) -> AveragedLabels:
     return protocol.macro_over
 
 
@@ -149,7 +149,7 @@ class Coverage(LabelMetric):
   name = 'coverage@k'
   only_correct = ignores_wrong = True
 
-  def universe(self, protocol: Protocol) -> Universe:
+  def averaged_labels(self, protocol: Protocol) -> AveragedLabels:
     return protocol.coverage_over
 
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:

@@ -12,12 +12,12 @@ from xjax.judge.metrics.contract import LabelMetric
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Decisions:
-  """Labels given to documents, E times.
+  """Labels given to documents, one after the other.
 
   Attributes:
-    docs: int [E], rows of documents.
-    labels: int32 [E].
-    hits: bool [E], whether the label is gold.
+    docs: int [decisions], rows of documents.
+    labels: int32 [decisions].
+    hits: bool [decisions], whether the label is gold.
   """
 
   docs: np.ndarray
@@ -172,11 +172,11 @@ class Slots:
   def _matrix(
     self, decisions: Decisions, n_slots: int
   ) -> scipy.sparse.csr_array:
-    slots_E = self.slots_L[decisions.labels]
-    kept = (slots_E >= 0) & (slots_E < n_slots)
+    slots = self.slots_L[decisions.labels]
+    kept = (slots >= 0) & (slots < n_slots)
     ones = np.ones(int(kept.sum()), np.int32)
     return scipy.sparse.csr_array(
-      (ones, (slots_E[kept], decisions.docs[kept].astype(np.int32))),
+      (ones, (slots[kept], decisions.docs[kept].astype(np.int32))),
       shape=(n_slots, self.n_docs),
     )
 

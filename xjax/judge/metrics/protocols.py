@@ -10,7 +10,12 @@ import types
 
 # Their classes are found once they are imported.
 from xjax.judge.metrics import documents as documents, labels as labels
-from xjax.judge.metrics.contract import Protocol, Ratio, Recalled, Universe
+from xjax.judge.metrics.contract import (
+  AveragedLabels,
+  Protocol,
+  Ratio,
+  Recalled,
+)
 
 _THRESHOLD_KINDS = ('micro-F1', 'macro-F1', 'weighted-F1')
 
@@ -55,8 +60,8 @@ NAPKINXC = Protocol(
   ties='of lists: as they come; of score matrices: unstable',
   psndcg=Ratio.MEANS,
   psr=Recalled.COUNT,
-  coverage_over=Universe.GOLD,
-  macro_over=Universe.UP_TO_LARGEST,
+  coverage_over=AveragedLabels.GOLD,
+  macro_over=AveragedLabels.UP_TO_LARGEST,
 )
 
 LIBMULTILABEL = Protocol(

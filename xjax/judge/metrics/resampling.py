@@ -85,10 +85,10 @@ class Reweighing:
       found[name] = largest_NR.max(0).astype(np.float64)
     if not self._sets and GOLD_LABELS not in self._names:
       return found
-    gold_GR = self._gold.at(weights_NR)
+    gold_counts = self._gold.at(weights_NR)
     if GOLD_LABELS in self._names:
-      found[GOLD_LABELS] = np.count_nonzero(gold_GR, 0).astype(np.float64)
-    gold_HR = gold_GR[: self.n_found]
+      found[GOLD_LABELS] = np.count_nonzero(gold_counts, 0).astype(np.float64)
+    gold_HR = gold_counts[: self.n_found]
     with exact():
       # All are under way before the first is waited for.
       totals = {

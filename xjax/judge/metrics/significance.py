@@ -30,7 +30,7 @@ def interval(
   values_R: np.ndarray,
   value: float,
   level: float = 0.95,
-  left_out_G: np.ndarray | None = None,
+  left_out_values: np.ndarray | None = None,
 ) -> Interval | None:
   """The percentile interval of bootstrap replicates, about the value.
 
@@ -47,8 +47,8 @@ def interval(
       is nothing to divide by: it is left out.
     value: of all documents, as often as they are.
     level: share of the replicates that lie within.
-    left_out_G: float64 [G], the values without each of G groups of documents
-      of one size; None: no jackknife.
+    left_out_values: float64 [groups], the values without each group of
+      documents, groups of one size; None: no jackknife.
 
   Returns:
     None where fewer than half of the replicates, or fewer than two, have a
@@ -59,21 +59,21 @@ def interval(
     return None
   ends = np.quantile(known, [(1 - level) / 2, (1 + level) / 2]) - known.mean()
   error = known.std(ddof=1)
-  wider = 0.0 if left_out_G is None else jackknife_error(left_out_G)
+  wider = 0.0 if left_out_values is None else jackknife_error(left_out_values)
   if wider > error > 0:
     ends, error = ends * (wider / error), wider
   low, high = value + ends
   return Interval(float(low), float(high), float(error))
 
 
-def jackknife_error(left_out_G: np.ndarray) -> float:
+def jackknife_error(left_out_values: np.ndarray) -> float:
   """The standard error by the delete-a-group jackknife (Quenouille 1956).
 
-  sqrt((G - 1) / G * sum of squares about the mean). 0 where a value is not
-  known (NaN), or there is one group.
+  sqrt((groups - 1) / groups * sum of squares about the mean). 0 where a
+  value is not known (NaN), or there is one group.
   """
-  known = left_out_G[~np.isnan(left_out_G)]
-  if len(known) < len(left_out_G) or len(known) < 2:
+  known = left_out_values[~np.isnan(left_out_values)]
+  if len(known) < len(left_out_values) or len(known) < 2:
     return 0.0
   return float(np.sqrt((len(known) - 1) * known.var()))
 

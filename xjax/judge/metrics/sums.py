@@ -54,7 +54,7 @@ class Form:
 
 
 @struct.dataclass
-class Documents:
+class DocumentBlock:
   """A block of documents.
 
   Attributes:
@@ -86,7 +86,7 @@ class Documents:
 
 
 def document_terms(
-  documents: Documents, weights: Weights, form: Form
+  documents: DocumentBlock, weights: Weights, form: Form
 ) -> tuple[Float[Array, 'M B'], Bool[Array, 'M B']]:
   """What every document adds to the sums.
 
@@ -254,7 +254,7 @@ class Sums:
 
   def update(
     self,
-    documents: Documents,
+    documents: DocumentBlock,
     weights: Weights | None = None,
     thresholds: tuple[float, ...] = (),
   ) -> 'Sums':
@@ -301,7 +301,7 @@ class Sums:
 @partial(jax.jit, donate_argnames='state')
 def _update(
   state: Sums,
-  documents: Documents,
+  documents: DocumentBlock,
   weights: Weights,
   thresholds: Float[Array, ' H'],
 ) -> Sums:
@@ -316,7 +316,7 @@ def _update(
 
 
 def _count(
-  state: Sums, documents: Documents, thresholds: Float[Array, ' H']
+  state: Sums, documents: DocumentBlock, thresholds: Float[Array, ' H']
 ) -> Sums:
   mask_B1 = jnp.asarray(documents.mask_B)[:, None]
   ids_BK = jnp.where(mask_B1, documents.ids_BK, PAD)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xjax.judge.calibration import reliability_of
-from xjax.judge.metrics.calibration import Reliability
+from xjax.judge.metrics.calibration_error import Reliability
 from xjax.judge.metrics.label_sums import in_bins
 from xjax.judge.metrics.slices import ALL
 from xjax.report.figures.plots import (
@@ -21,7 +21,7 @@ from xjax.report.figures.plots import (
 )
 from xjax.report.figures.tally import Tally
 from xjax.report.page.page import Block, Picture, Text
-from xjax.report.runs import Estimate, Group, Run, group_metrics
+from xjax.report.runs import Estimate, Group, JudgedRun, group_metrics
 from xjax.report.tables.metrics import interval_of
 from xjax.run.judging import DEV
 
@@ -62,21 +62,21 @@ def learning_curves(groups: Sequence[Group]) -> Block:
   )
 
 
-def _metric_of(run: Run) -> str:
+def _metric_of(run: JudgedRun) -> str:
   train = (run.config or {}).get('train', {})
   return train.get('best_metric', _BEST)
 
 
-def _loss(run: Run, record: Mapping[str, Any]) -> float | None:
+def _loss(run: JudgedRun, record: Mapping[str, Any]) -> float | None:
   return record.get('loss')
 
 
-def _best_metric(run: Run, record: Mapping[str, Any]) -> float | None:
+def _best_metric(run: JudgedRun, record: Mapping[str, Any]) -> float | None:
   slice_name, _, metric = _metric_of(run).partition('/')
   return record.get('metrics', {}).get(slice_name, {}).get(metric)
 
 
-def _history(name: str, run: Run, kind: str, of: Any) -> Line:
+def _history(name: str, run: JudgedRun, kind: str, of: Any) -> Line:
   found = [
     (record['step'], value)
     for record in run.history
@@ -120,7 +120,7 @@ def _at_five(line: Line) -> str:
   return f'{line.system}: RP@{k} {line.y[k - 1]:.4f}'
 
 
-def frequency_picture(run: Run) -> Block:
+def frequency_picture(run: JudgedRun) -> Block:
   """How often labels occur, in training and here."""
   predictions = run.predictions
   gold_L = np.bincount(
@@ -177,7 +177,7 @@ def binned_f1(groups: Sequence[Group], k: int, protocol: str) -> Block:
   )
 
 
-def _bin_names(run: Run, bins: Sequence[str]) -> list[str]:
+def _bin_names(run: JudgedRun, bins: Sequence[str]) -> list[str]:
   masks = in_bins(run.predictions.train_counts)
   return [f'{name}\n{int(masks[name].sum()):,} labels' for name in bins]
 
@@ -310,7 +310,7 @@ def _fitted_here(group: Group) -> bool:
   return group.first.calibration is not None and group.first.split == DEV
 
 
-def _diagrams(run: Run) -> dict[str, Reliability]:
+def _diagrams(run: JudgedRun) -> dict[str, Reliability]:
   """Of the scores as they are and, where there is one, calibrated."""
   found = {'scores': reliability_of(run.predictions)}
   if run.calibration is not None:

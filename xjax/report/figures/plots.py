@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 import numpy as np
 
-from xjax.judge.metrics.calibration import Reliability
+from xjax.judge.metrics.calibration_error import Reliability
 
 # Okabe and Ito's colours, told apart by the colour-blind; without the yellow,
 # which is too light for lines.

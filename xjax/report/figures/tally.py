@@ -11,7 +11,7 @@ from xjax.core.types import PAD
 from xjax.judge.metrics.documents import Precision, Recall, RecallAtMost
 from xjax.judge.metrics.exact import exact
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.metrics.sums import Documents
+from xjax.judge.metrics.sums import DocumentBlock
 from xjax.judge.predictions import Predictions
 from xjax.judge.slice import Slice
 
@@ -52,7 +52,7 @@ def tally(predictions: Predictions) -> Tally:
 
 @functools.partial(jax.jit, static_argnames='ks')
 def _block(
-  documents: Documents, ks: tuple[int, ...]
+  documents: DocumentBlock, ks: tuple[int, ...]
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
   ranked = documents.ranked(ks)
   # Without gold all are 0.

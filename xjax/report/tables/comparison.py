@@ -8,7 +8,7 @@ import pathlib
 from typing import Any
 
 from xjax.core.atomic import atomic_write, write_json
-from xjax.judge.comparison import FEWEST_LABELS, Difference, Gain
+from xjax.judge.comparison import FEWEST_LABELS, Gain, SystemDifference
 from xjax.judge.metrics.contract import is_weighed
 from xjax.judge.metrics.significance import Interval
 from xjax.judge.metrics.slices import ALL
@@ -95,7 +95,7 @@ def _by_what(compared: Compared) -> Iterator[str]:
       yield f'propensities: A {a:g}, B {b:g}'
 
 
-def _why_missing(rows: Sequence[Difference]) -> Iterator[str]:
+def _why_missing(rows: Sequence[SystemDifference]) -> Iterator[str]:
   """A line per slice and reason, with the metrics that it explains."""
   metrics: dict[tuple[str, str], dict[str, None]] = {}
   for row in rows:
@@ -105,7 +105,7 @@ def _why_missing(rows: Sequence[Difference]) -> Iterator[str]:
     yield f'{MISSING} {slice_name}, {", ".join(names)}: {note}'
 
 
-def difference_table(rows: Sequence[Difference], baseline: str) -> Table:
+def difference_table(rows: Sequence[SystemDifference], baseline: str) -> Table:
   """A row per slice, metric and system."""
   several = len({row.system for row in rows}) > 1
   holm = ('Holm p',) if several else ()

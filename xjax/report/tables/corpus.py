@@ -9,11 +9,11 @@ from xjax.judge.metrics.label_sums import in_bins
 from xjax.judge.predictions import Predictions
 from xjax.report.figures.tally import LabelTally
 from xjax.report.page.page import Cell, Table, number_cell, text_cell
-from xjax.report.runs import Run
+from xjax.report.runs import JudgedRun
 
 
 def worst_labels(
-  run: Run,
+  run: JudgedRun,
   names: Mapping[str, str],
   counts: LabelTally,
   k: int,
@@ -49,7 +49,7 @@ def worst_labels(
 
 
 def _lost_row(
-  run: Run, names: Mapping[str, str], counts: LabelTally, i: int
+  run: JudgedRun, names: Mapping[str, str], counts: LabelTally, i: int
 ) -> list[Cell]:
   label = run.predictions.labels[i]
   n_train = int(run.predictions.train_counts[i])

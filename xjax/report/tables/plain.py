@@ -14,7 +14,7 @@ USUAL_K = 5
 COMPARED = ('RP', 'nDCG')
 
 
-def slice_table(
+def plain_slice_table(
   metrics: Mapping[str, Any], prior: Mapping[str, Any] | None = None
 ) -> str:
   """A table with a row per slice, and the popularity prior's below it.

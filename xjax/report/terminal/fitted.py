@@ -14,7 +14,7 @@ from xjax.data.schema import Label, Split
 from xjax.judge.calibration import Calibration, readable_scores
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
-from xjax.report.tables.plain import slice_table
+from xjax.report.tables.plain import plain_slice_table
 from xjax.run.fit import FitResult
 
 
@@ -127,7 +127,7 @@ def run_summary(result: FitResult, imports: Sequence[str] = ()) -> str:
   """
   parts = []
   for name, metrics in result.metrics.items():
-    table = slice_table(metrics, result.prior.get(name))
+    table = plain_slice_table(metrics, result.prior.get(name))
     of = f', checkpoint of step {result.best_step}' if result.steps else ''
     parts.append(f'{name}{of}\n{table}')
   name = next(iter(result.paths), 'train')

@@ -12,7 +12,7 @@ from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.predict import METRICS, PREDICTIONS, TABLE, write_table
 from xjax.judge.predictions import Predictions
 from xjax.report.page.latex import render_latex
-from xjax.report.tables.plain import slice_table
+from xjax.report.tables.plain import plain_slice_table
 from xjax.report.tables.protocols import (
   WIDTH,
   metrics_table,
@@ -50,9 +50,9 @@ def judgement_text(
   elif full or INTERVALS in metrics:
     # What is missing is told below the table that has it all.
     shown = {name: each for name, each in metrics.items() if name != NOTES}
-    parts = [slice_table(shown, prior), _in_full(metrics)]
+    parts = [plain_slice_table(shown, prior), _in_full(metrics)]
   else:
-    parts = [slice_table(metrics, prior)]
+    parts = [plain_slice_table(metrics, prior)]
   if INTERVALS in metrics:
     parts.append('[low, high]: 95% intervals, by bootstrap over documents.')
   return '\n\n'.join(parts)

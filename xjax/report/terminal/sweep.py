@@ -6,19 +6,19 @@ from typing import Any
 
 from xjax.report.tables.plain import align
 from xjax.sweep.overrides import fields_of
-from xjax.sweep.store import Outcome, State, best_of
-from xjax.sweep.work import Work
+from xjax.sweep.session import SweepSession
+from xjax.sweep.store import Outcome, TrialStatus, best_of
 
-_ORDER = list(State)
+_ORDER = list(TrialStatus)
 _WIDTH = 24  # of a cell; zones, or several fields at once, may be longer
 _REPORTED = 10  # systems that still make a readable page
 
 
-def sweep_summary(work: Work, outcomes: Sequence[Outcome]) -> str:
+def sweep_summary(session: SweepSession, outcomes: Sequence[Outcome]) -> str:
   """Trials by value, how many came to what, errors, and commands.
 
   Args:
-    work: whose trials they are.
+    session: whose trials they are.
     outcomes: of all trials.
 
   Returns:
@@ -29,15 +29,15 @@ def sweep_summary(work: Work, outcomes: Sequence[Outcome]) -> str:
     f'{sum(one.state is state for one in outcomes)} {state.value}'
     for state in _ORDER
   )
-  table = '\n'.join(align(list(_rows(work, ranked)), 2))
-  parts = [f'dev {work.metric}: {counts}\n{table}']
-  if failed := [one for one in outcomes if one.state is State.FAILED]:
-    parts.append('\n'.join(_failure(work, one) for one in failed))
+  table = '\n'.join(align(list(_rows(session, ranked)), 2))
+  parts = [f'dev {session.metric}: {counts}\n{table}']
+  if failed := [one for one in outcomes if one.state is TrialStatus.FAILED]:
+    parts.append('\n'.join(_failure(session, one) for one in failed))
   if best := best_of(outcomes):
     parts.append(
       f'The best, trial {best.number}, trains again with\n'
-      f'  {work.train_again(work.folder.best)}\n'
-      f'{_report(work, ranked)}'
+      f'  {session.train_again(session.folder.best)}\n'
+      f'{_report(session, ranked)}'
     )
   return '\n\n'.join(parts)
 
@@ -47,10 +47,12 @@ def _rank(outcome: Outcome) -> tuple[int, float, int]:
   return _ORDER.index(outcome.state), -value, outcome.number
 
 
-def _rows(work: Work, outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
+def _rows(
+  session: SweepSession, outcomes: Sequence[Outcome]
+) -> Iterator[list[str]]:
   keys = list(dict.fromkeys(key for one in outcomes for key in one.parameters))
   names = short_names(keys)
-  several = ['sd'] if work.seeds > 1 else []
+  several = ['sd'] if session.seeds > 1 else []
   yield ['trial', 'state', 'value', *several, *(names[key] for key in keys)]
   for one in outcomes:
     shown = [_number(one.deviation)] if several else []
@@ -78,26 +80,32 @@ def _cell(parameters: Mapping[str, Any], key: str) -> str:
   return text if len(text) <= _WIDTH else f'{text[: _WIDTH - 3]}...'
 
 
-def _failure(work: Work, outcome: Outcome) -> str:
-  logs = work.folder.path / 'logs'
+def _failure(session: SweepSession, outcome: Outcome) -> str:
+  logs = session.folder.path / 'logs'
   return (
     f'! trial {outcome.number} failed: {outcome.error:.160} '
     f'({logs}/{outcome.number:04d}*.txt)'
   )
 
 
-def _report(work: Work, ranked: Sequence[Outcome]) -> str:
+def _report(session: SweepSession, ranked: Sequence[Outcome]) -> str:
   """The command that puts the best of the complete trials on a page."""
-  complete = [one for one in ranked if one.state is State.COMPLETE][:_REPORTED]
-  seeds = range(work.config.seed, work.config.seed + work.seeds)
+  complete = [one for one in ranked if one.state is TrialStatus.COMPLETE][
+    :_REPORTED
+  ]
+  seeds = range(session.config.seed, session.config.seed + session.seeds)
   folders = [
-    str(work.folder.place(one.number, seed if work.seeds > 1 else None).workdir)
+    str(
+      session.folder.place(
+        one.number, seed if session.seeds > 1 else None
+      ).workdir
+    )
     for one in complete
     for seed in seeds
   ]
   several = 'The best of them' if len(complete) == _REPORTED else 'All of them'
-  words = [*work.imported, *folders]
-  output = shlex.quote(f'--output={work.folder.path / "report.html"}')
+  words = [*session.imported, *folders]
+  output = shlex.quote(f'--output={session.folder.path / "report.html"}')
   return (
     f'{several} on one page\n'
     f'  python -m experiments.report {shlex.join(words)} {output}'

@@ -24,7 +24,7 @@ _AT_ONCE = 2**21
 
 
 def self_attention(
-  inputs_BTE: jax.Array,
+  inputs_BTX: jax.Array,
   segments_BT: jax.Array,
   heads: int,
   rate: float = 0.0,
@@ -37,7 +37,7 @@ def self_attention(
   rather than keep them: B x heads x T x T floats are most of a layer's memory.
 
   Args:
-    inputs_BTE: query, key and value side by side, E = 3D; within each the
+    inputs_BTX: query, key and value side by side, X = 3D; within each the
       heads, of D / heads features each, side by side.
     segments_BT: bool, False at padding, which comes last; or int32, 0 at
       padding and else the number of the document among those of a row. Tokens
@@ -53,12 +53,12 @@ def self_attention(
   on_cpu = jax.default_backend() == 'cpu'
   if seeds is None or not rate:
     if not on_cpu:
-      return _library(inputs_BTE, segments_BT, heads)
+      return _library(inputs_BTX, segments_BT, heads)
     seeds = None
-  batch, tokens, _ = inputs_BTE.shape
+  batch, tokens, _ = inputs_BTX.shape
   group = _group(heads, batch * tokens**2) if on_cpu else heads
-  size = group, inputs_BTE.shape[2] // 3 // heads
-  inputs_BT3D = inputs_BTE.reshape(batch, tokens, 3, -1)
+  size = group, inputs_BTX.shape[2] // 3 // heads
+  inputs_BT3D = inputs_BTX.reshape(batch, tokens, 3, -1)
   return _by_group(inputs_BT3D, segments_BT, seeds, size, rate)
 
 
@@ -69,13 +69,13 @@ def _group(heads: int, entries: int) -> int:
 
 
 def _library(
-  inputs_BTE: jax.Array, segments_BT: jax.Array, heads: int
+  inputs_BTX: jax.Array, segments_BT: jax.Array, heads: int
 ) -> jax.Array:
   """By jax.nn.dot_product_attention, with a flash kernel where there is one."""
-  batch, tokens, width = inputs_BTE.shape
-  split = inputs_BTE.reshape(batch, tokens, 3, heads, -1)
+  batch, tokens, width = inputs_BTX.shape
+  split = inputs_BTX.reshape(batch, tokens, 3, heads, -1)
   arguments = {'implementation': 'xla'}
-  sixteen_bits = inputs_BTE.dtype in (jnp.bfloat16, jnp.float16)
+  sixteen_bits = inputs_BTX.dtype in (jnp.bfloat16, jnp.float16)
   fits = split.shape[-1] % 8 == 0 and split.shape[-1] <= _FLASH_HEAD
   fits &= tokens % 2 == 0
   if jax.default_backend() == 'gpu' and sixteen_bits and fits:
@@ -87,7 +87,7 @@ def _library(
   else:
     arguments['mask'] = _sees(segments_BT)[:, None]
   # The library takes no precision; the surroundings take its name.
-  precision = full_precision(inputs_BTE.dtype)
+  precision = full_precision(inputs_BTX.dtype)
   with jax.default_matmul_precision(precision and precision.name.lower()):
     out = jax.nn.dot_product_attention(
       *(split[:, :, i] for i in range(3)), **arguments

@@ -11,7 +11,7 @@ from xjax.core.config_part import RATE, field
 from xjax.score.encoders.attention import self_attention
 from xjax.score.encoders.coins import dropped, seeds_of
 from xjax.score.encoders.contract import EncoderConfig, EncoderInputs
-from xjax.score.encoders.layers import Dense, Norm
+from xjax.score.encoders.layers import Dense, LayerNorm
 from xjax.score.pretrained.architecture import Activation, Architecture
 
 
@@ -170,7 +170,7 @@ class _Embeddings(nnx.Module):
     self.word = table(architecture.vocab_size)
     self.position = table(architecture.positions)
     self.type = table(architecture.token_types)
-    self.norm = Norm(dim, architecture.norm_eps)
+    self.norm = LayerNorm(dim, architecture.norm_eps)
     self.offset = architecture.position_offset
     self.rate = rate
 
@@ -214,7 +214,7 @@ class _Attention(nnx.Module):
     self.rate, self.weights_rate = config.dropout, config.attention_dropout
     self.inputs = Dense(dim, 3 * dim, stddev=_STDDEV, rngs=rngs)
     self.output = Dense(dim, dim, stddev=_STDDEV, rngs=rngs)
-    self.norm = Norm(dim, architecture.norm_eps)
+    self.norm = LayerNorm(dim, architecture.norm_eps)
 
   def __call__(
     self,
@@ -245,7 +245,7 @@ class _FeedForward(nnx.Module):
     self.activation = architecture.activation
     self.inner = Dense(dim, inner, stddev=_STDDEV, rngs=rngs)
     self.output = Dense(inner, dim, stddev=_STDDEV, rngs=rngs)
-    self.norm = Norm(dim, architecture.norm_eps)
+    self.norm = LayerNorm(dim, architecture.norm_eps)
 
   def __call__(self, h_BTD: jax.Array, seeds: jax.Array | None) -> jax.Array:
     out_BTD = self.output(activated(self.inner(h_BTD), self.activation))
@@ -270,7 +270,7 @@ def activated(x: jax.Array, kind: Activation) -> jax.Array:
 def _added(
   h_BTD: jax.Array,
   x_BTD: jax.Array,
-  norm: Norm,
+  norm: LayerNorm,
   rate: float,
   seeds: jax.Array | None,
 ) -> jax.Array:

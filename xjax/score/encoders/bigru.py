@@ -47,10 +47,10 @@ class GRU(nnx.Module):
   n = tanh(W_n x + b_n + r (U_n h + c)); h' = (1 - z) n + z h.
 
   Attributes:
-    kernel: W, float32 [D, 3H], the gates in the order r, z, n.
-    bias: b, float32 [3H].
-    recurrent: U, float32 [H, 3H].
-    candidate_bias: c, float32 [H].
+    kernel: W, float32 [D, V], the gates in the order r, z, n.
+    bias: b, float32 [V].
+    recurrent: U, float32 [U, V].
+    candidate_bias: c, float32 [U].
   """
 
   def __init__(self, dim: int, units: int, *, reverse: bool, rngs: nnx.Rngs):
@@ -58,7 +58,7 @@ class GRU(nnx.Module):
 
     Args:
       dim: input size D.
-      units: H.
+      units: U, of the hidden state.
       reverse: whether it reads from the last token to the first.
       rngs: stream `params`.
     """
@@ -71,7 +71,7 @@ class GRU(nnx.Module):
     self.candidate_bias = nnx.Param(jnp.zeros(units))
 
   def __call__(self, x_TBD: jax.Array, real_TB: jax.Array) -> jax.Array:
-    """States h_TBH, in x's dtype; 0 where real_TB is False.
+    """States h_TBU, in x's dtype; 0 where real_TB is False.
 
     Runs on the context mesh (`jax.set_mesh`), documents over its data axis.
     """
@@ -93,19 +93,19 @@ def _shard_states(
   """States of one shard's documents."""
   dtype = x_TBD.dtype
   # Transposed, this sums the weights' gradients over shards, in float32.
-  kernel_DG, bias_G, recurrent_HG, candidate_bias_H = lax.pcast(
+  kernel_DV, bias_V, recurrent_UV, candidate_bias_U = lax.pcast(
     weights, DATA, to='varying'
   )
-  h_TBH = gru(
+  h_TBU = gru(
     x_TBD,
     real_TB.astype(jnp.float32),
-    kernel_DG.astype(dtype),
-    bias_G,
-    recurrent_HG.astype(dtype),
-    candidate_bias_H,
+    kernel_DV.astype(dtype),
+    bias_V,
+    recurrent_UV.astype(dtype),
+    candidate_bias_U,
     reverse,
   )
-  return h_TBH.astype(dtype)
+  return h_TBU.astype(dtype)
 
 
 def _three(
@@ -120,10 +120,10 @@ def _three(
 def gru(
   x_TBD: jax.Array,
   real_TB: jax.Array,
-  kernel_DG: jax.Array,
-  bias_G: jax.Array,
-  recurrent_HG: jax.Array,
-  candidate_bias_H: jax.Array,
+  kernel_DV: jax.Array,
+  bias_V: jax.Array,
+  recurrent_UV: jax.Array,
+  candidate_bias_U: jax.Array,
   reverse: bool,
 ) -> jax.Array:
   """All states of a GRU that begins with zeros.
@@ -137,100 +137,100 @@ def gru(
   Args:
     x_TBD: inputs, in the dtype of the products.
     real_TB: float32, 1 at tokens and 0 at padding.
-    kernel_DG: W, in x's dtype; G = 3H in the order r, z, n.
-    bias_G: b, float32.
-    recurrent_HG: U, in x's dtype.
-    candidate_bias_H: c, float32.
+    kernel_DV: W, in x's dtype; V = 3U, in the order r, z, n.
+    bias_V: b, float32.
+    recurrent_UV: U, in x's dtype.
+    candidate_bias_U: c, float32.
     reverse: whether to begin at the last step.
 
   Returns:
-    h_TBH: float32.
+    h_TBU: float32.
   """
-  given = x_TBD, real_TB, kernel_DG, bias_G, recurrent_HG, candidate_bias_H
+  given = x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, candidate_bias_U
   return _states(*given, reverse, keep_gates=False)[0]
 
 
 def _states(
   x_TBD: jax.Array,
   real_TB: jax.Array,
-  kernel_DG: jax.Array,
-  bias_G: jax.Array,
-  recurrent_HG: jax.Array,
-  candidate_bias_H: jax.Array,
+  kernel_DV: jax.Array,
+  bias_V: jax.Array,
+  recurrent_UV: jax.Array,
+  candidate_bias_U: jax.Array,
   reverse: bool,
   keep_gates: bool,
 ) -> tuple[jax.Array, ...]:
-  """h_TBH, and where kept, per step r, z, n and q = U_n h + c."""
+  """h_TBU, and where kept, per step r, z, n and q = U_n h + c."""
   # An array for each gate: with one that is cut in the loop, XLA's CPU code for
   # what follows the product is not vectorised and takes as long as the product.
-  inputs = [_product(x_TBD, kernel) for kernel in jnp.split(kernel_DG, 3, 1)]
-  biases = jnp.split(bias_G, 3)
+  inputs = [_product(x_TBD, kernel) for kernel in jnp.split(kernel_DV, 3, 1)]
+  biases = jnp.split(bias_V, 3)
 
-  def step(h_BH: jax.Array, inputs: tuple) -> tuple[jax.Array, tuple]:
-    *inputs_BH, real_B = inputs
-    xr, xz, xn = (x + bias for x, bias in zip(inputs_BH, biases))
-    ur, uz, un = jnp.split(_product(h_BH, recurrent_HG), 3, 1)
+  def step(h_BU: jax.Array, inputs: tuple) -> tuple[jax.Array, tuple]:
+    *inputs_BU, real_B = inputs
+    xr, xz, xn = (x + bias for x, bias in zip(inputs_BU, biases))
+    ur, uz, un = jnp.split(_product(h_BU, recurrent_UV), 3, 1)
     r, z = jax.nn.sigmoid(xr + ur), jax.nn.sigmoid(xz + uz)
-    q = un + candidate_bias_H
+    q = un + candidate_bias_U
     n = jnp.tanh(xn + r * q)
-    h_BH = ((1 - z) * n + z * h_BH) * real_B[:, None]
-    return h_BH, (h_BH, r, z, n, q) if keep_gates else (h_BH,)
+    h_BU = ((1 - z) * n + z * h_BU) * real_B[:, None]
+    return h_BU, (h_BU, r, z, n, q) if keep_gates else (h_BU,)
 
   # Not jnp.zeros: as the later states it varies over the mesh's data axis.
-  first_BH = jnp.zeros_like(inputs[0][0])
-  _, states = lax.scan(step, first_BH, (*inputs, real_TB), reverse=reverse)
+  first_BU = jnp.zeros_like(inputs[0][0])
+  _, states = lax.scan(step, first_BU, (*inputs, real_TB), reverse=reverse)
   return states
 
 
 def _gru_forward(
   x_TBD: jax.Array,
   real_TB: jax.Array,
-  kernel_DG: jax.Array,
-  bias_G: jax.Array,
-  recurrent_HG: jax.Array,
-  candidate_bias_H: jax.Array,
+  kernel_DV: jax.Array,
+  bias_V: jax.Array,
+  recurrent_UV: jax.Array,
+  candidate_bias_U: jax.Array,
   reverse: bool,
 ) -> tuple[jax.Array, tuple]:
-  given = x_TBD, real_TB, kernel_DG, bias_G, recurrent_HG, candidate_bias_H
-  h_TBH, *gates = _states(*given, reverse, keep_gates=True)
-  return h_TBH, (x_TBD, real_TB, kernel_DG, recurrent_HG, h_TBH, gates)
+  given = x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, candidate_bias_U
+  h_TBU, *gates = _states(*given, reverse, keep_gates=True)
+  return h_TBU, (x_TBD, real_TB, kernel_DV, recurrent_UV, h_TBU, gates)
 
 
-def _gru_backward(reverse: bool, saved: tuple, dh_TBH: jax.Array) -> tuple:
-  x_TBD, real_TB, kernel_DG, recurrent_HG, h_TBH, (r, z, n, q) = saved
-  before_TBH = _before(h_TBH, reverse)
+def _gru_backward(reverse: bool, saved: tuple, dh_TBU: jax.Array) -> tuple:
+  x_TBD, real_TB, kernel_DV, recurrent_UV, h_TBU, (r, z, n, q) = saved
+  before_TBU = _before(h_TBU, reverse)
   # All derivatives at a step are factors times that of its state.
   real_TB1 = real_TB[:, :, None]
   by_n = (1 - z) * (1 - n**2) * real_TB1
   by_r = by_n * q * r * (1 - r)
-  by_z = (before_TBH - n) * z * (1 - z) * real_TB1
-  by_carried_TBG = jnp.concatenate([by_r, by_z, by_n * r], axis=2)
-  recurrent_GH = recurrent_HG.T
+  by_z = (before_TBU - n) * z * (1 - z) * real_TB1
+  by_carried_TBV = jnp.concatenate([by_r, by_z, by_n * r], axis=2)
+  recurrent_VU = recurrent_UV.T
 
-  def step(later_BH: jax.Array, inputs: tuple) -> tuple[jax.Array, jax.Array]:
-    dh_BH, by_carried_BG, by_h_BH = inputs
-    dh_BH += later_BH
-    dcarried_BG = jnp.tile(dh_BH, 3) * by_carried_BG
-    return dh_BH * by_h_BH + _product(dcarried_BG, recurrent_GH), dh_BH
+  def step(later_BU: jax.Array, inputs: tuple) -> tuple[jax.Array, jax.Array]:
+    dh_BU, by_carried_BV, by_h_BU = inputs
+    dh_BU += later_BU
+    dcarried_BV = jnp.tile(dh_BU, 3) * by_carried_BV
+    return dh_BU * by_h_BU + _product(dcarried_BV, recurrent_VU), dh_BU
 
-  _, dh_TBH = lax.scan(
+  _, dh_TBU = lax.scan(
     step,
-    jnp.zeros_like(dh_TBH[0]),
-    (dh_TBH, by_carried_TBG, z * real_TB1),
+    jnp.zeros_like(dh_TBU[0]),
+    (dh_TBU, by_carried_TBV, z * real_TB1),
     reverse=not reverse,
   )
-  units = len(recurrent_HG)
-  dcarried_TBG = jnp.tile(dh_TBH, 3) * by_carried_TBG
-  dinputs_TBG = jnp.concatenate(
-    [dcarried_TBG[..., : 2 * units], dh_TBH * by_n], axis=2
+  units = len(recurrent_UV)
+  dcarried_TBV = jnp.tile(dh_TBU, 3) * by_carried_TBV
+  dinputs_TBV = jnp.concatenate(
+    [dcarried_TBV[..., : 2 * units], dh_TBU * by_n], axis=2
   )
   return (
-    _product(dinputs_TBG, kernel_DG.T).astype(x_TBD.dtype),
+    _product(dinputs_TBV, kernel_DV.T).astype(x_TBD.dtype),
     None,
-    _over_steps(x_TBD, dinputs_TBG),
-    dinputs_TBG.sum(axis=(0, 1)),
-    _over_steps(before_TBH.astype(x_TBD.dtype), dcarried_TBG),
-    dcarried_TBG[..., 2 * units :].sum(axis=(0, 1)),
+    _over_steps(x_TBD, dinputs_TBV),
+    dinputs_TBV.sum(axis=(0, 1)),
+    _over_steps(before_TBU.astype(x_TBD.dtype), dcarried_TBV),
+    dcarried_TBV[..., 2 * units :].sum(axis=(0, 1)),
   )
 
 
@@ -249,28 +249,28 @@ def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
   return out.reshape(*x.shape[:-1], -1)
 
 
-def _over_steps(x_TBD: jax.Array, d_TBG: jax.Array) -> jax.Array:
+def _over_steps(x_TBD: jax.Array, d_TBV: jax.Array) -> jax.Array:
   """A kernel's gradient in its dtype: the outer products' sum over T and B.
 
   Flattened by hand: an einsum over T and B would copy both sides.
   """
   flat_XD = x_TBD.reshape(-1, x_TBD.shape[-1])
-  flat_XG = d_TBG.reshape(-1, d_TBG.shape[-1]).astype(x_TBD.dtype)
+  flat_XV = d_TBV.reshape(-1, d_TBV.shape[-1]).astype(x_TBD.dtype)
   return lax.dot_general(
     flat_XD,
-    flat_XG,
+    flat_XV,
     (((0,), (0,)), ((), ())),
     precision=full_precision(x_TBD.dtype),
     preferred_element_type=jnp.float32,
   ).astype(x_TBD.dtype)
 
 
-def _before(h_TBH: jax.Array, reverse: bool) -> jax.Array:
+def _before(h_TBU: jax.Array, reverse: bool) -> jax.Array:
   """The state each step began with."""
-  zero = jnp.zeros_like(h_TBH[:1])
+  zero = jnp.zeros_like(h_TBU[:1])
   if reverse:
-    return jnp.concatenate([h_TBH[1:], zero])
-  return jnp.concatenate([zero, h_TBH[:-1]])
+    return jnp.concatenate([h_TBU[1:], zero])
+  return jnp.concatenate([zero, h_TBU[:-1]])
 
 
 class BiGRU(nnx.Module):

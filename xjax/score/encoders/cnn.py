@@ -87,17 +87,17 @@ def _shard_states(
   """States of one shard's documents."""
   dtype = x_TBD.dtype
   # Transposed, this sums the weights' gradients over shards, in float32.
-  kernel_WDF, bias_F = lax.pcast(weights, DATA, to='varying')
+  kernel, bias_U = lax.pcast(weights, DATA, to='varying')
   real_TB1 = real_TB[:, :, None].astype(dtype)
   # XLA's convolution takes what the bare products of a step take, or less; a
   # product for each k an eighth more, one product of shifted copies a quarter.
-  summed_TBF = lax.conv_general_dilated(
+  summed_TBU = lax.conv_general_dilated(
     x_TBD * real_TB1,
-    kernel_WDF.astype(dtype),
+    kernel.astype(dtype),
     window_strides=(1,),
     padding='SAME',
     dimension_numbers=('WNC', 'WIO', 'WNC'),
     precision=full_precision(dtype),
   )
-  h_TBF = jnp.tanh(summed_TBF.astype(jnp.float32) + bias_F)
-  return h_TBF.astype(dtype) * real_TB1
+  h_TBU = jnp.tanh(summed_TBU.astype(jnp.float32) + bias_U)
+  return h_TBU.astype(dtype) * real_TB1

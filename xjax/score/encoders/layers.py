@@ -148,7 +148,7 @@ class Dense(nnx.Module):
     return product + self.bias[...].astype(x.dtype)
 
 
-class Norm(nnx.Module):
+class LayerNorm(nnx.Module):
   """Layer norm over the last axis (Ba et al. 2016), in float32.
 
   Attributes:

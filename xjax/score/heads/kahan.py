@@ -40,10 +40,10 @@ def kahan_slots(
   compensated: Bool[np.ndarray, ' L'], dim: int
 ) -> dict[str, jax.Array]:
   """The slots of labels to be compensated, nothing left out yet."""
-  place_R = kahan_places(compensated)
-  most = max(1, int(place_R.max()) + 1)
+  place_L = kahan_places(compensated)
+  most = max(1, int(place_L.max()) + 1)
   return {
-    PLACE: jnp.asarray(place_R),
+    PLACE: jnp.asarray(place_L),
     LEFT_OUT: jnp.zeros((LABEL_MULTIPLE * most, dim), jnp.uint16),
   }
 
@@ -64,21 +64,23 @@ def kahan_step(
     slots: as of kahan_slots, this shard's.
     start: the shard's row that the chunk begins with.
   """
-  place_R, left_out_XD = slots[PLACE], slots[LEFT_OUT]
+  place_L, left_out_by_place = slots[PLACE], slots[LEFT_OUT]
   row_C = start + jnp.arange(len(values_CD))
-  place_C = place_R[row_C]
+  place_C = place_L[row_C]
   blocks = LABEL_MULTIPLE // lax.axis_size(ALL_DEVICES)  # of this shard
-  rows, places = len(place_R) // blocks, len(left_out_XD) // blocks
+  rows, places = len(place_L) // blocks, len(left_out_by_place) // blocks
   at_C = row_C // rows * places + place_C
   has_C = place_C != PAD
-  left_out_CD = lax.bitcast_convert_type(left_out_XD[at_C], jnp.bfloat16)
+  left_out_CD = lax.bitcast_convert_type(left_out_by_place[at_C], jnp.bfloat16)
   carried_CD = jnp.where(has_C[:, None], left_out_CD, 0).astype(jnp.float32)
   exact_CD = values_CD + (change_CD + carried_CD)
   nearest_CD = exact_CD.astype(jnp.bfloat16)
   rest_CD = (exact_CD - nearest_CD.astype(jnp.float32)).astype(jnp.bfloat16)
   rest_CD = lax.bitcast_convert_type(rest_CD, jnp.uint16)
-  beyond = len(left_out_XD)
+  beyond = len(left_out_by_place)
   return (
     jnp.where(has_C[:, None], nearest_CD, to_bfloat16(exact_CD, bits_CD)),
-    left_out_XD.at[jnp.where(has_C, at_C, beyond)].set(rest_CD, mode='drop'),
+    left_out_by_place.at[jnp.where(has_C, at_C, beyond)].set(
+      rest_CD, mode='drop'
+    ),
   )

@@ -31,9 +31,9 @@ from xjax.score.heads.contract import ALL_DEVICES
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.classifiers import Classifiers
 from xjax.score.linear.descent import (
-  Documents,
+  DescentState,
   Objective,
-  State,
+  TrainingRows,
   halve,
   make_preconditioner,
   start,
@@ -41,7 +41,7 @@ from xjax.score.linear.descent import (
 )
 from xjax.score.linear.part_files import PartFiles
 from xjax.score.linear.problem import (
-  OneVsAll,
+  OneVsAllProblem,
   SolverConfig,
   check_rows,
   documents_of_labels,
@@ -53,7 +53,7 @@ _Part = dict[str, np.ndarray]  # Classifiers.arrays() and _UNCONVERGED
 _UNCONVERGED = 'unconverged'  # int, of a part
 _NARROWEST = 16  # labels of a device; fewer would be no faster
 _ON_LABELS = P(None, ALL_DEVICES)
-_STATE = State(
+_STATE = DescentState(
   positive_NC=_ON_LABELS,
   label_C=P(ALL_DEVICES),
   done_C=P(ALL_DEVICES),
@@ -86,7 +86,7 @@ class OnDevices(SolverConfig):
     AT_LEAST_1,
   )
 
-  def fit(self, problem: OneVsAll) -> BlockWeights:
+  def fit(self, problem: OneVsAllProblem) -> BlockWeights:
     """As SolverConfig."""
     found = fit_batched(problem, self, make_mesh(problem.mesh))
     columns = np.array([0, problem.n_labels])
@@ -94,7 +94,7 @@ class OnDevices(SolverConfig):
 
 
 def fit_batched(
-  problem: OneVsAll, solver: OnDevices, mesh: jax.sharding.Mesh
+  problem: OneVsAllProblem, solver: OnDevices, mesh: jax.sharding.Mesh
 ) -> Classifiers:
   """Trains all labels, each against all others.
 
@@ -185,9 +185,9 @@ def _joined(found: list[_Part], n_features: int, n_labels: int) -> Classifiers:
 class _Programs(NamedTuple):
   """What devices do, each for its own labels."""
 
-  start: Callable[..., State]
-  step: Callable[..., State]
-  halve: Callable[..., State]
+  start: Callable[..., DescentState]
+  step: Callable[..., DescentState]
+  halve: Callable[..., DescentState]
   left: Callable[..., tuple[jax.Array, jax.Array]]
 
 
@@ -215,7 +215,7 @@ class _ChunkTrainer:
 
   def __init__(
     self,
-    problem: OneVsAll,
+    problem: OneVsAllProblem,
     solver: 'OnDevices',
     mesh: jax.sharding.Mesh,
     width: int,
@@ -255,7 +255,7 @@ class _ChunkTrainer:
     )
     return {**found.arrays(), _UNCONVERGED: np.int64(left)}
 
-  def _begin(self, of_labels: list[np.ndarray]) -> State:
+  def _begin(self, of_labels: list[np.ndarray]) -> DescentState:
     """Labels at their start, on the devices."""
     n_docs = self._documents.rows.n_rows
     positive_NC = np.zeros((n_docs, self._width), bool)
@@ -270,7 +270,7 @@ class _ChunkTrainer:
     )
 
 
-def _documents(rows: sparse.csr_array, mesh: jax.sharding.Mesh) -> Documents:
+def _documents(rows: sparse.csr_array, mesh: jax.sharding.Mesh) -> TrainingRows:
   """Documents with the feature that is 1, on all devices of a mesh."""
   ones = np.ones((rows.shape[0], 1), np.float32)
   with_one = sparse.csr_array(sparse.hstack([rows, ones], format='csr'))
@@ -279,7 +279,7 @@ def _documents(rows: sparse.csr_array, mesh: jax.sharding.Mesh) -> Documents:
     jax.tree.map(lambda x: _put(x, everywhere), tiles_of(matrix))
     for matrix in (with_one, sparse.csr_array(with_one.T.tocsr()))
   ]
-  return Documents(*tiles, make_preconditioner(*tiles))
+  return TrainingRows(*tiles, make_preconditioner(*tiles))
 
 
 def _put(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
@@ -295,7 +295,7 @@ def _left(done_C: jax.Array) -> tuple[jax.Array, jax.Array]:
   return jax.lax.pmax(left, ALL_DEVICES), jax.lax.psum(left, ALL_DEVICES)
 
 
-def _put_weights(state: State, weights_DC: np.ndarray) -> None:
+def _put_weights(state: DescentState, weights_DC: np.ndarray) -> None:
   """Writes the weights as they are to their labels' columns."""
   arrays = state.weights_DC, state.label_C
   if jax.process_count() > 1:

@@ -71,9 +71,9 @@ class Classifiers:
     weights = sparse.csc_array(shape, dtype=np.float32)
     return cls(weights, np.zeros(n_labels, np.float32))
 
-  def take(self, labels_X: np.ndarray) -> 'Classifiers':
+  def take(self, labels: np.ndarray) -> 'Classifiers':
     """Those of some labels, in this order."""
-    return Classifiers(self.weights[:, labels_X], self.bias[labels_X])
+    return Classifiers(self.weights[:, labels], self.bias[labels])
 
   @classmethod
   def joined(cls, parts: Sequence['Classifiers']) -> 'Classifiers':

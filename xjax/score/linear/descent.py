@@ -76,7 +76,7 @@ def make_preconditioner(
 
 
 @struct.dataclass
-class Documents:
+class TrainingRows:
   """All documents; the last feature is 1, its weight the bias.
 
   Attributes:
@@ -91,7 +91,7 @@ class Documents:
 
 
 @struct.dataclass
-class State:
+class DescentState:
   """Labels on their way; all arrays have labels last.
 
   Attributes:
@@ -150,12 +150,12 @@ class Objective:
 
 def start(
   n_features: int, positive_NC: jax.Array, label_C: jax.Array, goal: Objective
-) -> State:
+) -> DescentState:
   """Labels with the best bias that weights of 0 have; fillers are done."""
   n_docs, n_labels = positive_NC.shape
   bias_C = _best_bias(positive_NC.sum(axis=0), n_docs, goal)
   none_DC = jnp.zeros((n_features, n_labels))
-  return State(
+  return DescentState(
     positive_NC=positive_NC,
     label_C=label_C,
     done_C=label_C < 0,
@@ -181,8 +181,11 @@ def _best_bias(count_C: jax.Array, n_docs: int, goal: Objective) -> jax.Array:
 
 
 def step(
-  documents: Documents, state: State, goal: Objective, tolerance: jax.Array
-) -> State:
+  documents: TrainingRows,
+  state: DescentState,
+  goal: Objective,
+  tolerance: jax.Array,
+) -> DescentState:
   """One step of every label that is not done.
 
   Half the decrement is about how far the objective is above its minimum, if
@@ -216,7 +219,7 @@ def step(
 
 
 def _direction(
-  state: State,
+  state: DescentState,
   gradient_DC: jax.Array,
   divided_DC: jax.Array,
   decrement_C: jax.Array,
@@ -230,7 +233,7 @@ def _direction(
 
 
 def _line_minimum(
-  state: State,
+  state: DescentState,
   direction_DC: jax.Array,
   along_NC: jax.Array,
   sign_NC: jax.Array,
@@ -262,7 +265,7 @@ def _line_minimum(
   return lax.fori_loop(0, _LINE_STEPS, improve, bounds)[0]
 
 
-def halve(state: State) -> State:
+def halve(state: DescentState) -> DescentState:
   """The half of the labels that is done least: all that are not, if it can."""
   n_kept = len(state.label_C) // 2
   kept = jnp.argsort(state.done_C, stable=True)[:n_kept]

@@ -32,7 +32,7 @@ class Loss(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class OneVsAll:
+class OneVsAllProblem:
   """A classifier for each label, against all others, to be trained.
 
   Attributes:
@@ -71,7 +71,7 @@ class SolverConfig(ConfigPart, abstract=True):
   processes: ClassVar[bool] = False
 
   @abc.abstractmethod
-  def fit(self, problem: OneVsAll) -> BlockWeights:
+  def fit(self, problem: OneVsAllProblem) -> BlockWeights:
     """Trains all labels, as one block.
 
     Labels that no document has come after all others.

@@ -75,14 +75,14 @@ def product(tiles: Tiles, dense_KC: jax.Array) -> jax.Array:
   """
 
   def add(
-    sum_RC: jax.Array, block: tuple[jax.Array, jax.Array, jax.Array]
+    total: jax.Array, block: tuple[jax.Array, jax.Array, jax.Array]
   ) -> tuple[jax.Array, None]:
     ids, values, rows = block
     # Written out, so that what is gathered is never stored.
     terms = (v[:, None] * dense_KC[i] for i, v in zip(ids, values))
     of_tiles = functools.reduce(jnp.add, terms)
-    added = sum_RC.at[rows].add(of_tiles, indices_are_sorted=True)
+    added = total.at[rows].add(of_tiles, indices_are_sorted=True)
     return added, None
 
-  none_RC = jnp.zeros((tiles.n_rows, dense_KC.shape[1]))
-  return lax.scan(add, none_RC, (tiles.ids, tiles.values, tiles.rows))[0]
+  zeros = jnp.zeros((tiles.n_rows, dense_KC.shape[1]))
+  return lax.scan(add, zeros, (tiles.ids, tiles.values, tiles.rows))[0]

@@ -17,7 +17,11 @@ from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.classifiers import Classifiers, bias_of_last
 from xjax.score.linear.dual import WIDTH, Solver, Workspace, solve_block
 from xjax.score.linear.part_files import PartFiles
-from xjax.score.linear.problem import OneVsAll, SolverConfig, largest_norm
+from xjax.score.linear.problem import (
+  OneVsAllProblem,
+  SolverConfig,
+  largest_norm,
+)
 from xjax.score.trees.complete import complete_tree
 from xjax.score.trees.label_tree import LabelTree
 
@@ -42,7 +46,7 @@ class Blocks(SolverConfig):
     """Leaves out the settings that only LIBLINEAR itself had."""
     return {k: v for k, v in fields.items() if k not in _LIBLINEAR_ALONE}
 
-  def fit(self, problem: OneVsAll) -> BlockWeights:
+  def fit(self, problem: OneVsAllProblem) -> BlockWeights:
     """As SolverConfig; all labels are children of one root."""
     n_labels = problem.n_labels
     return fit_tree(

@@ -8,7 +8,7 @@ import numpy as np
 
 from xjax.core.distributed import rank_documents
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
-from xjax.judge.metrics.calibration import sigmoid as probability_of
+from xjax.judge.metrics.calibration_error import sigmoid as probability_of
 
 # Rows of documents -> batches that hold each once, of which doc_B is the place
 # among the rows asked for. This process's part of them; all have as many.
@@ -20,7 +20,7 @@ _SMALLEST = -40.0  # log of the smallest weight, where the largest is 1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Ranked:
+class RankedDocuments:
   """N documents and the labels that a scorer ranks for them.
 
   Attributes:
@@ -145,7 +145,7 @@ def no_lists(n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def floored(log_weights_L: np.ndarray) -> np.ndarray:
-  """Such log weights as Ranked.weighted counts them as; -inf stays."""
+  """Such log weights as RankedDocuments.weighted counts them as; -inf stays."""
   least = log_weights_L.max(initial=-np.inf) + _SMALLEST
   never_L = log_weights_L == -np.inf
   return np.where(never_L, -np.inf, np.maximum(log_weights_L, least))

@@ -8,7 +8,7 @@ import pytest
 from sklearn.calibration import _sigmoid_calibration
 from sklearn.linear_model import LogisticRegression
 
-from xjax.judge.metrics.calibration import (
+from xjax.judge.metrics.calibration_error import (
   IDENTITY,
   CannotFit,
   Sigmoid,
@@ -107,7 +107,7 @@ def test_scores_far_from_zero_and_of_another_unit():
 def test_blocks_do_not_matter(monkeypatch):
   scores, correct = drawn(1000, 0.5, 1)
   whole = fit_platt(scores, correct)
-  monkeypatch.setattr('xjax.judge.metrics.calibration._BLOCK', 7)
+  monkeypatch.setattr('xjax.judge.metrics.calibration_error._BLOCK', 7)
   parts = fit_platt(scores, correct)
   assert (parts.a, parts.b) == pytest.approx((whole.a, whole.b), rel=1e-9)
 

@@ -19,7 +19,7 @@ from xjax.sweep.trials import prescribed
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class TrialRun:
   """One run of a trial.
 
   Attributes:
@@ -32,7 +32,7 @@ class Run:
 
 
 @dataclasses.dataclass(frozen=True)
-class Work:
+class SweepSession:
   """A sweep in its folder.
 
   Attributes:
@@ -73,13 +73,13 @@ class Work:
       self.folder.open(self.sweep, self.config, self.seeds)
       yield
 
-  def runs(self, number: int, values: Mapping[str, Any]) -> list[Run]:
+  def runs(self, number: int, values: Mapping[str, Any]) -> list[TrialRun]:
     """The runs of a trial, whose config files are written."""
     config = overridden(self.config, values)
     runs = []
     for seed in range(config.seed, config.seed + self.seeds):
       place = self.folder.place(number, seed if self.seeds > 1 else None)
-      runs.append(Run(dataclasses.replace(config, seed=seed), place))
+      runs.append(TrialRun(dataclasses.replace(config, seed=seed), place))
       remark = f'Trial {number}: {spelled(values)}'
       write_config(place.config, runs[-1].config, [remark])
     return runs
