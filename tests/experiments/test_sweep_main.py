@@ -59,6 +59,7 @@ def figure(workdir: pathlib.Path) -> float:
   return json.loads(path.read_text())['xjax']['all']['RP@5']
 
 
+@pytest.mark.thorough
 def test_best_config_runs_again_to_the_same_figure(file, tmp_path):
   workdir = tmp_path / 'sweep'
   flags = f'--config={file}', '--config.data.n_dev=12', f'--workdir={workdir}'

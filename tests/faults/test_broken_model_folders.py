@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.score.pretrained.architecture import architecture_of
 from xjax.score.pretrained.convert import parameter_shapes, to_hugging_face
@@ -353,13 +354,12 @@ def damaged(draw, data: bytes) -> bytes:
   return data
 
 
+@pytest.mark.fuzzed
 @pytest.mark.parametrize('name', ['config.json', INDEX, SHARDS[0]])
 def test_fuzzed_files(name, sharded):
   sound = (sharded / name).read_bytes()
 
-  @hypothesis.settings(
-    max_examples=150, derandomize=True, deadline=None, database=None
-  )
+  @fuzzed(150)
   @hypothesis.given(damaged(sound))
   def check(data):
     (sharded / name).write_bytes(data)

@@ -104,6 +104,7 @@ def abandoned(session, wait_for, stopped=False):
   return waits
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize('launcher', JOBS)
 @pytest.mark.parametrize('waited_for', [True, False])
 def test_killed_when_it_had_decided_to_prune_it_ends_the_job(
@@ -123,6 +124,7 @@ def test_killed_when_it_had_decided_to_prune_it_ends_the_job(
   assert len(cluster.calls(SUBMITS[launcher])) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
   ('launcher', 'leave'),
   [

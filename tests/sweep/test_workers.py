@@ -182,6 +182,7 @@ with session.begun():
 """
 
 
+@pytest.mark.thorough
 def test_kill_loses_nothing_and_makes_nothing_twice(session_of):
   trials = [{RATE: (n + 1) / 16, WAIT: int(n in (2, 4, 5))} for n in range(8)]
   session = session_of([{**t, FAIL: int(n == 1)} for n, t in enumerate(trials)])
