@@ -125,12 +125,12 @@ def fit_tree(
       names.append(f'nodes-{part[0].first}-{part[-1].last}')
       arrays = parts.load(names[-1])
       if arrays is None:
-        made = Classifiers.joined(_run_all(pool, run, part, documents))
+        made = Classifiers.join(_run_all(pool, run, part, documents))
         parts.save(names[-1], made.arrays())
         between()
       else:
         made = Classifiers.of_arrays(arrays)
-      lowest.append(made.lowest(norm))
+      lowest.append(made.lowest_scores(norm))
       n_weights += made.weights.nnz
       shown.update(made.n_labels)
   whole = _whole_blocks(names, parts, tree.columns)
@@ -157,7 +157,7 @@ def _whole_blocks(
     held.append(Classifiers.of_arrays(arrays))
     done += held[-1].n_labels
     if done in columns:
-      yield Classifiers.joined(held)
+      yield Classifiers.join(held)
       held = []
 
 
@@ -244,5 +244,5 @@ def _solve(
     rows, learnt_from, positive, solver, int(order), workspace
   )
   weights[:, ~positive.any(axis=0)] = 0
-  made = Classifiers.pruned(weights, bias, threshold)
-  return made.of_features(features, rows.shape[1])
+  made = Classifiers.from_dense(weights, bias, threshold)
+  return made.renumber_features(features, rows.shape[1])
