@@ -250,7 +250,7 @@ TAXONOMIES = {
   'No such file': None,
   'no label has a parent': 'Root\ta\tb\n',
   'is below nothing': 'Root\ta\nb\tc\n',
-  "'a' is its own ancestor|one its own ancestor": 'Root\tx\na\tb\nb\ta\n',
+  "'a' is its own ancestor|whether a label is its own ancestor": 'Root\tx\na\tb\nb\ta\n',
 }
 
 
