@@ -1,4 +1,4 @@
-"""Trains the classifiers of a label tree, or one-vs-all classifiers, on CPUs."""
+"""Trains classifiers of label trees, and one-vs-all classifiers, on CPUs."""
 
 from collections.abc import Callable, Iterator, Sequence
 import concurrent.futures
