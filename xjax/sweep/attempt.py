@@ -14,9 +14,8 @@ from xjax.sweep.local_process import LocalProcess
 from xjax.sweep.session import TrialRun
 from xjax.sweep.store import Store
 
-# Exit codes of runs that continue with the same command: the code for this of
-# experiments.train, and the code when SIGTERM comes before or after the time in
-# which the run handles this signal.
+# Exit codes of runs that the same command resumes: 75 from experiments.train,
+# and the code of a run that got SIGTERM while it did not handle the signal.
 _RESUMABLE = (75, -signal.SIGTERM)
 
 
@@ -70,7 +69,7 @@ class Attempt:
     return self._process.poll() is not None
 
   def advance(self) -> bool:
-    """Checks the current run, and starts the next one if it has finished.
+    """Checks the current run; resumes it, or starts the next, if it has ended.
 
     Returns:
       Whether the trial has ended.
@@ -97,7 +96,7 @@ class Attempt:
     return self._runs[len(self._values)]
 
   def _report(self) -> None:
-    """Reports new judgings to the store, and stops the run if it says so.
+    """Reports new judgings, and stops the run if the store decides to.
 
     Judgings are reported one by one, so that pruning depends on their values
     and not on how often this function is called.

@@ -47,7 +47,7 @@ class Grid(Search):
 
 @dataclasses.dataclass(frozen=True)
 class Listed(Search):
-  """The given trials.
+  """A list of trials.
 
   Attributes:
     trials: for each trial its values by field, with keys as in a Space.

@@ -170,16 +170,16 @@ class SweepFolder:
       raise DataError(
         f'{self.sweep}: does not describe a sweep of xjax: {error}'
       ) from error
-    refused = _differences({**old, 'config': {}}, {**new, 'config': {}})
+    faults = _differences({**old, 'config': {}}, {**new, 'config': {}})
     for difference in diff(before, config):
       if difference.may_change and difference.path not in _SAME_FOR_ALL:
         logging.info('config changed: %s', difference)
       else:
-        refused.append(f'config.{difference}')
-    if refused:
+        faults.append(f'config.{difference}')
+    if faults:
       raise ConfigError(
         f'{self.path} was started with another sweep:\n  '
-        + '\n  '.join(refused)
+        + '\n  '.join(faults)
         + '\nchoose a new workdir, or use the same sweep as before'
       )
 

@@ -10,8 +10,8 @@ import subprocess
 
 from absl import logging
 
-# The process writes its own id to the file $0 before it becomes the command. So
-# it cannot be killed between its start and the writing of its id.
+# The process writes its own id to the file $0 before it becomes the command. A
+# kill thus never leaves a command whose id is not written.
 _WITH_PID = 'echo $$ > "$0" && exec "$@"'
 
 _KILL_TIMEOUT = 5  # seconds to wait until a killed process has ended
@@ -103,7 +103,7 @@ class LocalProcess:
         self._child.wait(_KILL_TIMEOUT)
 
   def _start(self, lock: int) -> None:
-    """Starts the command with the open file of the lock."""
+    """Starts the command, which inherits the open file of the lock."""
     with self._log.open('ab') as log:
       self._child = subprocess.Popen(
         ['/bin/sh', '-c', _WITH_PID, str(self._pid), *self._words()],

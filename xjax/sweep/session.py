@@ -92,12 +92,8 @@ class SweepSession:
     """Returns the words of the command that starts or resumes a run."""
     options = [f'--config={place.config}', f'--workdir={place.workdir}']
     train = self.train or train_words(self.launcher)
-    return [
-      *job_words(self.launcher, place),
-      *train,
-      *self.import_flags,
-      *options,
-    ]
+    job = job_words(self.launcher, place)
+    return [*job, *train, *self.import_flags, *options]
 
   @property
   def import_flags(self) -> list[str]:

@@ -27,7 +27,7 @@ class PartFiles:
   """The files of a computation, one .npz file for each finished part.
 
   Attributes:
-    folder: where the files are; made when the first part is saved.
+    folder: the folder of the files; save() creates it.
     key: a digest of everything that the parts depend on. A part whose file has
       another key is computed again.
   """

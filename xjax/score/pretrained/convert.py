@@ -46,7 +46,7 @@ class Header(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Pair:
-  """A parameter, and the tensors of which it consists.
+  """A parameter of ours, and the tensors that it consists of.
 
   Attributes:
     path: the path of our parameter.
@@ -102,7 +102,7 @@ def from_hugging_face(
   """
   headers = {name: Header(str(x.dtype), x.shape) for name, x in tensors.items()}
   names = match_names(headers, architecture, where)
-  arrays = {name: _float32(tensors[own]) for name, own in names.items()}
+  arrays = {name: _float32(tensors[key]) for name, key in names.items()}
   _check_finite(arrays, where)
   return {
     pair.path: _join([arrays[name] for name in pair.names], pair.kernel)
@@ -130,17 +130,17 @@ def match_names(
   """
   faults = _Faults()
   names: dict[str, str] = {}
-  for own in headers:
-    name = _plain_name(own)
-    if not _EXTRA.match(name) and names.setdefault(name, own) != own:
-      faults.unexpected.append(f'{own} (the same as {names[name]})')
+  for key in headers:
+    name = _plain_name(key)
+    if not _EXTRA.match(name) and names.setdefault(name, key) != key:
+      faults.unexpected.append(f'{key} (the same as {names[name]})')
   expected = {
     name: pair.shape
     for pair in _present_pairs(names, architecture)
     for name in pair.names
   }
   faults.missing += [name for name in expected if name not in names]
-  faults.unexpected += [own for n, own in names.items() if n not in expected]
+  faults.unexpected += [key for n, key in names.items() if n not in expected]
   for name, shape in expected.items():
     if name in names:
       faults.compare(names[name], headers[names[name]], shape)
@@ -180,26 +180,26 @@ def to_hugging_face(
     DataError: parameters are missing, unexpected or of another shape; one
       message lists them all.
   """
-  own = {
+  ours = {
     path: x
     for path, x in params.items()
     if path.startswith(('encoder/', _POOLER_PATH))
   }
   pairs = [*_encoder(architecture)]
-  if any(path.startswith(_POOLER_PATH) for path in own):
+  if any(path.startswith(_POOLER_PATH) for path in ours):
     pairs += _pooler(architecture)
   shapes = {pair.path: pair.our_shape for pair in pairs}
   faults = _Faults()
-  faults.missing += [path for path in shapes if path not in own]
-  faults.unexpected += [path for path in own if path not in shapes]
-  for path in shapes.keys() & own.keys():
-    header = Header(str(own[path].dtype), tuple(own[path].shape))
+  faults.missing += [path for path in shapes if path not in ours]
+  faults.unexpected += [path for path in ours if path not in shapes]
+  for path in shapes.keys() & ours.keys():
+    header = Header(str(ours[path].dtype), tuple(ours[path].shape))
     faults.compare(path, header, shapes[path])
   faults.raise_if_any(where)
   return {
     name: part
     for pair in pairs
-    for name, part in zip(pair.names, _split(own[pair.path], pair))
+    for name, part in zip(pair.names, _split(ours[pair.path], pair))
   }
 
 
@@ -212,7 +212,7 @@ class _Faults:
     self.wrong: list[str] = []
 
   def compare(self, name: str, header: Header, shape: tuple[int, ...]) -> None:
-    """Adds a fault if a tensor is not floating or has not the given shape."""
+    """Adds a fault if a tensor has another shape or is not floating."""
     if header.dtype not in _FLOATS:
       self.wrong.append(f'{name} is {header.dtype}, not of a floating type')
     if header.shape != shape:

@@ -43,12 +43,12 @@ class NameEncoder:
   def encode(self, labels: Sequence[Label]) -> np.ndarray:
     """Returns embeddings, float32 [labels, E]; 0 if no name has a letter."""
     names = [self._names(label) for label in labels]
-    vectors = self._vectors([name for own in names for name in own])
-    ends = np.cumsum([len(own) for own in names])
+    vectors = self._vectors([name for group in names for name in group])
+    ends = np.cumsum([len(group) for group in names])
     rows = np.zeros((len(labels), self.bert.dim), np.float32)
-    for row, (end, own) in enumerate(zip(ends, names)):
-      if own:
-        rows[row] = vectors[end - len(own) : end].mean(axis=0)
+    for row, (end, group) in enumerate(zip(ends, names)):
+      if group:
+        rows[row] = vectors[end - len(group) : end].mean(axis=0)
     return rows
 
   def _names(self, label: Label) -> list[str]:
