@@ -14,7 +14,7 @@ from xjax.config.run import Config, shrink
 from xjax.config.train import NeuralTrain
 from xjax.run.fit import fit
 from xjax.sweep.config import Range
-from xjax.sweep.overrides import overridden
+from xjax.sweep.overrides import override
 from xjax.sweep.sweep_check import check_sweep
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -64,7 +64,7 @@ def trial_of(name: str):
     key: values.high if isinstance(values, Range) else values[-1]
     for key, values in space.items()
   }
-  return overridden(config_of(name), values)
+  return override(config_of(name), values)
 
 
 def kinds_in(value) -> set[type]:

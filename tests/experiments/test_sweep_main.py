@@ -137,7 +137,7 @@ def test_workers_share_no_gpu(gpus, run_main, file, tmp_path):
   flags = f'--config={file}', f'--workdir={tmp_path / "sweep"}'
   done = run_main('sweep', *flags, '--workers=3', f'--gpus={gpus}')
   assert done.returncode == 1
-  assert '--gpus: needs 3, one per worker' in done.stderr
+  assert '--gpus: list 3 GPUs, one per worker' in done.stderr
   assert not (tmp_path / 'sweep').exists()
 
 
