@@ -10,7 +10,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD
 from xjax.data.files.faults import Fault, Faults
-from xjax.data.files.json_lines import Fields, decoded, lines_of
+from xjax.data.files.json_lines import Fields, decode_utf8, read_file_lines
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN, RawCorpus
 from xjax.data.schema import Labels, LabelSpace
@@ -107,7 +107,7 @@ def read_label_list(
   """
   ids: dict[str, None] = {}
   before = faults.count
-  for number, line in lines_of(path, faults):
+  for number, line in read_file_lines(path, faults):
     id_, whats = _label_id(line)
     if id_ in ids:
       whats.append(f'duplicate label {id_!a}')
@@ -123,7 +123,7 @@ def read_label_list(
 def _label_id(line: bytes) -> tuple[str, list[str]]:
   """The id on a line, and what is wrong with it."""
   try:
-    text = decoded(line)
+    text = decode_utf8(line)
   except Fault as fault:
     return '', [str(fault)]
   fields = Fields({})
@@ -149,14 +149,14 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
       if not raw.label_ids:
         raise DataError(f'{raw.source}: no document has a label')
       if not raw.ordered:
-        return raw.labels.described(sorted(raw.label_ids))
+        return raw.labels.with_ids(sorted(raw.label_ids))
       rows = described.find(raw.label_ids)
       return raw.labels[np.sort(rows[rows != PAD])]
     case _:
       faults = Faults(data.on_error)
       ids = read_label_list(_find_list(data), described, faults)
       faults.settle()
-      return raw.labels.described(ids)
+      return raw.labels.with_ids(ids)
 
 
 def _find_list(data: DataConfig) -> pathlib.Path:
@@ -194,7 +194,7 @@ def add_outside(space: LabelSpace, raw: RawCorpus) -> LabelSpace:
     return space
   return dataclasses.replace(
     space,
-    labels=Labels.joined(space.labels, raw.labels.described(outside)),
+    labels=Labels.join(space.labels, raw.labels.with_ids(outside)),
     train_counts=np.concatenate(
       [space.train_counts, np.zeros(len(outside), np.int32)]
     ),

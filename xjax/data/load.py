@@ -12,7 +12,7 @@ import numpy as np
 from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
-from xjax.data.batches.feature_files import with_features
+from xjax.data.batches.feature_files import add_features
 from xjax.data.files.json_lines import Fields
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import (
@@ -21,7 +21,7 @@ from xjax.data.formats.draft import (
   CutDocuments,
   RawCorpus,
   choose_splits,
-  cut,
+  keep_zones,
 )
 from xjax.data.formats.jsonl import JsonlData, read_documents
 from xjax.data.labels import add_outside, hold_out, make_space, order_labels
@@ -152,7 +152,7 @@ def load_corpus(
   names = choose_splits(raw.source, raw.splits, splits or (), usual, example)
   corpus = build_corpus(raw, data, seed, space, names)
   with Progress('reading features of documents'):
-    corpus = with_features(corpus, data)
+    corpus = add_features(corpus, data)
   if splits is None:
     for name in USUAL:
       if name not in names:
@@ -195,8 +195,8 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
   def read(
     fields: Fields, default_id: str | None, need_labels: bool
   ) -> Document:
-    plain = 'text' in fields or 'zones' in fields
-    format_ = JsonlData() if plain else data
+    has_text = 'text' in fields or 'zones' in fields
+    format_ = JsonlData() if has_text else data
     document = format_.read_record(fields, default_id, need_labels)
     if format_.label_field not in fields:
       document = dataclasses.replace(document, labels=None)
@@ -213,4 +213,4 @@ def model_view(data: DataConfig, document: Document) -> Document:
   zones = tuple(data.zones) or data.full_text
   if not any(name in document.zones for name in zones):
     return document
-  return cut(document, zones)
+  return keep_zones(document, zones)

@@ -13,12 +13,12 @@ from xjax.core.types import PAD
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   Fields,
-  decoded,
+  decode_utf8,
   open_text,
   parse_object,
   read_lines,
 )
-from xjax.data.schema import Label, Labels, LabelSpace, label_of
+from xjax.data.schema import Label, Labels, LabelSpace, read_label
 from xjax.data.text.words import has_letters
 
 _JSON_ENDINGS = ('.jsonl', '.jsonl.gz')
@@ -80,7 +80,7 @@ def _lines(
 def _read(line: bytes, as_json: bool) -> tuple[Label, list[str]]:
   """The label on a line, and what is wrong with it."""
   try:
-    row = parse_object(line) if as_json else {'name': decoded(line)}
+    row = parse_object(line) if as_json else {'name': decode_utf8(line)}
   except Fault as fault:
     return Label(''), [str(fault)]
   fields = Fields(row)
@@ -90,7 +90,7 @@ def _read(line: bytes, as_json: bool) -> tuple[Label, list[str]]:
   if fields.faults:
     return Label(''), fields.faults
   fields = Fields({'id': name.strip(), **row})
-  return label_of(fields), fields.faults
+  return read_label(fields), fields.faults
 
 
 def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
@@ -126,7 +126,7 @@ def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
   counts[: len(scored)] = space.train_counts[: len(scored)]
   return dataclasses.replace(
     space,
-    labels=Labels.joined(space.labels[: len(scored)], labels, outside),
+    labels=Labels.join(space.labels[: len(scored)], labels, outside),
     train_counts=counts,
     n_new=space.n_new + len(new),
   )

@@ -86,7 +86,7 @@ class Label:
   description: str = ''
 
 
-def label_of(fields: Fields) -> Label:
+def read_label(fields: Fields) -> Label:
   """Reads a descriptor; what is wrong is noted in fields.faults."""
   id_ = fields.identifier('id')
   return Label(
@@ -136,7 +136,7 @@ class Labels(Sequence[Label]):
     return cls(*(column.done() for column in columns))
 
   @classmethod
-  def joined(cls, *parts: Iterable[Label]) -> 'Labels':
+  def join(cls, *parts: Iterable[Label]) -> 'Labels':
     """All labels of several, in order."""
     columns = zip(*(cls.of(part)._columns for part in parts), strict=True)
     return cls(*(type(each[0]).joined(each) for each in columns))
@@ -163,7 +163,7 @@ class Labels(Sequence[Label]):
 
   __hash__ = None
 
-  def described(self, ids: Sequence[str]) -> 'Labels':
+  def with_ids(self, ids: Sequence[str]) -> 'Labels':
     """The labels of some ids; one that is not here has its id as its name."""
     rows = self.ids.row_of.find(ids)
     return Labels.of(
@@ -329,7 +329,7 @@ class _SavedLabels:
     """Yields the labels; notes what is wrong with them."""
     for number, row in parse_rows(file, self._path, self._faults):
       fields = Fields(row)
-      label = label_of(fields)
+      label = read_label(fields)
       self.lines.append(number)
       self.counts.append(_read_count(fields))
       part = max(i for i, flag in enumerate(_FLAGS) if flag in ('', *row))

@@ -7,7 +7,12 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.formats.svmlight import header_of, is_row, read_sparse, repeated
+from xjax.data.formats.svmlight import (
+  is_row,
+  parse_header,
+  read_sparse,
+  repeated_entries,
+)
 
 
 @pytest.fixture
@@ -140,9 +145,12 @@ def test_a_file_that_cannot_be_read(tmp_path):
 
 
 def test_headers_and_rows():
-  assert header_of(b'3 4 5') == (3, 4, 5) and header_of(b'3\t4 ') == (3, 4)
+  assert parse_header(b'3 4 5') == (3, 4, 5) and parse_header(b'3\t4 ') == (
+    3,
+    4,
+  )
   for line in (b'3', b'3 4:1', b'3 4 5 6', b'-3 4', b''):
-    assert header_of(line) == ()
+    assert parse_header(line) == ()
   for line in (b'3', b'1,2 3:4', b' 3:4', b'3:4', b'', b'1 0:inf 1:NaN'):
     assert is_row(line)
   for line in (b'{"a": 1}', b'3 4', b'1, 2', b'a', b'1:', b':1', b'1:2 3'):
@@ -151,10 +159,10 @@ def test_headers_and_rows():
 
 def test_repeated():
   ragged = Ragged.of([[1, 0, 1], [], [0, 2], [2, 2, 2]])
-  assert repeated(ragged).tolist() == [
+  assert repeated_entries(ragged).tolist() == [
     *(False, False, True),
     *(False, False),
     *(False, True, True),
   ]
-  assert not repeated(Ragged.of([[0, 1], [1, 2]])).any()
-  assert not repeated(Ragged.of([[], []])).any()
+  assert not repeated_entries(Ragged.of([[0, 1], [1, 2]])).any()
+  assert not repeated_entries(Ragged.of([[], []])).any()

@@ -180,12 +180,12 @@ def test_a_file_to_be_tagged(folder):
 def test_rows_as_wide_as_a_model_reads():
   rows = matrix([[0, 2], []], 3)
   documents = SparseDocuments('new.txt', rows, Ragged.of([(), ()]))
-  assert documents.of_width(3) is documents
-  wide = documents.of_width(5)
+  assert documents.with_width(3) is documents
+  wide = documents.with_width(5)
   assert wide.rows.shape == (2, 5) and len(wide) == 2
-  assert wide.of_width(3).rows.shape == (2, 3)
+  assert wide.with_width(3).rows.shape == (2, 3)
   with pytest.raises(DataError, match=r'new.txt: feature 2 is not in 0..1'):
-    documents.of_width(2)
+    documents.with_width(2)
 
 
 def matrix(rows, width):

@@ -9,7 +9,7 @@ from tests.fixtures.xc_writers import write_inv_prop, write_pairs
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.formats.xc_files import (
-  among,
+  in_pairs,
   read_inv_prop,
   read_pairs,
 )
@@ -33,11 +33,11 @@ def test_written_and_read(tmp_path, name):
 def test_among():
   rows = Ragged.of([[0, 5], [], [5], [1, 0]])
   pairs = np.array([[3, 0], [0, 5], [0, 5], [1, 2], [9, 9]])
-  assert among(rows, pairs).tolist() == [False, True, False, False, True]
+  assert in_pairs(rows, pairs).tolist() == [False, True, False, False, True]
   # Row and label together must not run over.
   last = 2**31 - 2
   rows = Ragged(np.array([0, 1, 2]), np.array([last, 0], np.int32))
-  assert among(rows, np.array([[0, last]])).tolist() == [True, False]
+  assert in_pairs(rows, np.array([[0, last]])).tolist() == [True, False]
 
 
 @pytest.mark.parametrize(

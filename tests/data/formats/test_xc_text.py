@@ -9,7 +9,7 @@ import pytest
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import OnError
 from xjax.data.files.faults import Faults
-from xjax.data.formats.xc_text import XcRepoData, read_names, read_xc_repo
+from xjax.data.formats.xc_text import XcRepoData, read_label_names, read_xc_repo
 from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document, Label
 
@@ -179,7 +179,7 @@ def test_names_are_read_into_arrays(tmp_path):
   n, path = 20_000, tmp_path / 'Y.txt'
   path.write_text(''.join(f'name {i}\n' for i in range(n)))
   tracemalloc.start()
-  labels = read_names(path, Faults(OnError.RAISE))
+  labels = read_label_names(path, Faults(OnError.RAISE))
   _, most = tracemalloc.get_traced_memory()
   tracemalloc.stop()
   assert len(labels) == n and labels[n - 1].name == f'name {n - 1}'

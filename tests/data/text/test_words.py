@@ -73,13 +73,13 @@ def test_digest_follows_words_and_their_order():
 
 def test_extended(tmp_path):
   vocab = Vocabulary(('the', 'DD'))
-  more = vocab.extended(iter(['of', 'the', 'a', 'of', 'DD']))
+  more = vocab.with_words(iter(['of', 'the', 'a', 'of', 'DD']))
   assert more.words == ('the', 'DD', 'of', 'a')
   assert vocab.words == ('the', 'DD')
   assert more.encode('A the of').tolist() == [5, 2, 4]
   assert more.digest == Vocabulary(more.words).digest != vocab.digest
-  assert vocab.extended(['a', 'of']) != more
-  assert vocab.extended([]) == vocab
+  assert vocab.with_words(['a', 'of']) != more
+  assert vocab.with_words([]) == vocab
   more.save(tmp_path / 'vocab.txt')
   assert Vocabulary.load(tmp_path / 'vocab.txt') == more
 

@@ -141,7 +141,9 @@ class _Buckets:
       self._tokens[row] if row != PAD and self._lengths_N[row] else [UNKNOWN_ID]
       for row in rows[self._mine]
     ]
-    tokens_BT, segments_BT = plan.filled(documents, self._share, self._padding)
+    tokens_BT, segments_BT = plan.fill_rows(
+      documents, self._share, self._padding
+    )
     return {
       'tokens_BT': tokens_BT,
       'segments_BT': segments_BT,

@@ -57,7 +57,7 @@ def word_features(
     if max_tokens == 1 and len(words):
       states = states.sum(axis=0, keepdims=True) / len(words) ** 0.5
     found.append(states)
-  return FeatureRows.joined('features made of words', ids, found, dim)
+  return FeatureRows.from_arrays('features made of words', ids, found, dim)
 
 
 _DTYPES = (np.float32, np.float16)
@@ -94,10 +94,10 @@ def read_features(stem: str | os.PathLike, ids: Sequence[str]) -> FeatureRows:
       f'such as {ids[missing[0]]!a}'
     )
   found = FeatureRows.of(f'{stem}.npy', list(known), vectors, lengths)
-  return found.documents(order, ids)
+  return found.select(order, ids)
 
 
-def in_files(data: DataConfig) -> bool:
+def has_feature_files(data: DataConfig) -> bool:
   """Whether the vectors of a corpus' documents are in files.
 
   Those of the embedded corpus are made of words, unless a folder is named.
@@ -119,7 +119,7 @@ def features_folder(data: DataConfig) -> str:
   )
 
 
-def with_features(corpus: Corpus, data: DataConfig) -> Corpus:
+def add_features(corpus: Corpus, data: DataConfig) -> Corpus:
   """The corpus with the features of its documents, where they are in files.
 
   The digests of splits and corpus tell other features as they tell other
@@ -129,7 +129,7 @@ def with_features(corpus: Corpus, data: DataConfig) -> Corpus:
     ConfigError: there is no folder to look in.
     DataError: as read_features.
   """
-  if not data.tokens.dense or not in_files(data):
+  if not data.tokens.dense or not has_feature_files(data):
     return corpus
   folder = features_folder(data)
   splits = {}

@@ -43,7 +43,7 @@ class FeatureRows:
     return cls(source, ids, vectors, np.cumsum(lengths) - lengths, lengths)
 
   @classmethod
-  def joined(
+  def from_arrays(
     cls,
     source: str,
     ids: Sequence[str],
@@ -83,7 +83,7 @@ class FeatureRows:
     """D."""
     return self.vectors.shape[1]
 
-  def documents(self, rows: np.ndarray, ids: Sequence[str]) -> 'FeatureRows':
+  def select(self, rows: np.ndarray, ids: Sequence[str]) -> 'FeatureRows':
     """The vectors of some documents, in this order.
 
     Args:

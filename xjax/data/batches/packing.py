@@ -96,7 +96,7 @@ class RowPlan:
   segment_B: np.ndarray
   first_B: np.ndarray
 
-  def filled(
+  def fill_rows(
     self, documents: Sequence[np.ndarray], share: Share, padding: int
   ) -> tuple[np.ndarray, np.ndarray]:
     """The rows of a process.

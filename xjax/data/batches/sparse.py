@@ -40,11 +40,11 @@ class SparseDocuments(Sequence):
     """D."""
     return self.rows.shape[1]
 
-  def some(self, rows: np.ndarray) -> 'SparseDocuments':
+  def select(self, rows: np.ndarray) -> 'SparseDocuments':
     """Some of them, in this order, without their labels."""
     return SparseDocuments(self.source, self.rows[rows])
 
-  def of_width(self, n_features: int) -> 'SparseDocuments':
+  def with_width(self, n_features: int) -> 'SparseDocuments':
     """The same documents with as many columns as a model reads.
 
     Raises:

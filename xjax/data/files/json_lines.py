@@ -172,7 +172,9 @@ def read_lines(
     faults.add(name, fault.line, str(fault), fatal=True)
 
 
-def lines_of(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, bytes]]:
+def read_file_lines(
+  path: pathlib.Path, faults: Faults
+) -> Iterator[tuple[int, bytes]]:
   """Yields number and bytes of each line that is not blank, as read_lines.
 
   A file that cannot be opened is noted as one fatal fault.
@@ -208,7 +210,7 @@ def parse_rows(
     yield number, row
 
 
-def decoded(data: bytes) -> str:
+def decode_utf8(data: bytes) -> str:
   """The text of some bytes.
 
   Raises:
@@ -232,7 +234,7 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
   """
   try:
     if isinstance(text, bytes):
-      text = decoded(text)
+      text = decode_utf8(text)
     row = json.loads(
       text, object_pairs_hook=_unique, parse_constant=_no_constant
     )

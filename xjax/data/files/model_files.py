@@ -19,7 +19,7 @@ def has_file(folder: pathlib.Path, name: str) -> bool:
   return os.path.lexists(folder / name)
 
 
-def file_of(folder: pathlib.Path, name: str) -> pathlib.Path:
+def safe_path(folder: pathlib.Path, name: str) -> pathlib.Path:
   """The file of a name that a model's folder has, or that its index lists.
 
   Links must stay within the folder; in Hugging Face's cache, where a folder's
@@ -48,26 +48,26 @@ def file_of(folder: pathlib.Path, name: str) -> pathlib.Path:
   return path
 
 
-def small_file(folder: pathlib.Path, name: str) -> pathlib.Path:
+def safe_small_path(folder: pathlib.Path, name: str) -> pathlib.Path:
   """As file_of, of a file that is not weights.
 
   Raises:
     DataError: as file_of, or it is too large to be one.
   """
-  path = file_of(folder, name)
+  path = safe_path(folder, name)
   size = path.stat().st_size
   if size > _LARGEST:
     raise DataError(f'{path}: {size} bytes are too many for such a file')
   return path
 
 
-def read_small(folder: pathlib.Path, name: str) -> bytes:
+def read_small_file(folder: pathlib.Path, name: str) -> bytes:
   """What is in a file that is not weights.
 
   Raises:
     DataError: as small_file, or it cannot be read.
   """
-  path = small_file(folder, name)
+  path = safe_small_path(folder, name)
   try:
     return path.read_bytes()
   except OSError as error:
@@ -82,7 +82,7 @@ def read_object(folder: pathlib.Path, name: str) -> dict[str, Any]:
       written again.
   """
   try:
-    found = parse_object(read_small(folder, name))
+    found = parse_object(read_small_file(folder, name))
     _check_written(found)
   except Fault as fault:
     raise DataError(f'{folder / name}: {fault}; get the file anew') from fault

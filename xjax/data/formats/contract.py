@@ -83,7 +83,7 @@ class DataConfig(ConfigPart, abstract=True):
       default_id: the document's id, where the object has none.
       need_labels: whether it must have labels.
     """
-    return document_of(fields, default_id, need_labels)
+    return read_document(fields, default_id, need_labels)
 
   def read_rows(self, source: str) -> Sequence[Document]:
     """Reads sparse documents to be tagged, for formats that have them.
@@ -110,7 +110,7 @@ class DataConfig(ConfigPart, abstract=True):
       )
 
 
-def document_of(
+def read_document(
   fields: Fields, default_id: str | None = None, need_labels: bool = True
 ) -> Document:
   """Reads a document; what is wrong is noted in fields.faults."""

@@ -6,7 +6,7 @@ import pathlib
 
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields, read_rows
-from xjax.data.schema import Label, label_of
+from xjax.data.schema import Label, read_label
 
 
 class Descriptors:
@@ -89,7 +89,7 @@ def read_descriptors(path: pathlib.Path, faults: Faults) -> Descriptors:
   own = 0  # faults that still let the label's id be read
   for number, row in read_rows(path, faults):
     fields = Fields(row)
-    label = label_of(fields)
+    label = read_label(fields)
     if label.id and not described.add(
       Label(label.id, label.id) if fields.faults else label, number
     ):

@@ -282,7 +282,7 @@ class SplitDraft:
     self._values = array('i')
     self._digest = hashlib.sha256()
 
-  def misfits(
+  def document_faults(
     self, id_: str, labels: Sequence[str], described: Descriptors
   ) -> list[str]:
     """What is wrong with a document among the others and the labels."""
@@ -340,7 +340,7 @@ class StoredDocuments(Sequence):
     return self.parse(self.records[range(len(self))[row]])
 
 
-def cut(document: Document, zones: Sequence[str]) -> Document:
+def keep_zones(document: Document, zones: Sequence[str]) -> Document:
   """A document with no more than the named zones, in that order."""
   kept = {
     name: document.zones[name] for name in zones if name in document.zones
@@ -359,7 +359,7 @@ class CutDocuments(Sequence):
     return len(self.documents)
 
   def __getitem__(self, row: int) -> Document:
-    return cut(self.documents[row], self.zones)
+    return keep_zones(self.documents[row], self.zones)
 
 
 def plain_record(document: Document) -> list:

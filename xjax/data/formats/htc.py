@@ -88,7 +88,7 @@ def htc_document(
 ) -> Document:
   """Reads a document; what is wrong is noted in fields.faults."""
   before = len(fields.faults)
-  token = _spelled(fields, 'doc_token')
+  token = _field_name(fields, 'doc_token')
   if isinstance(fields.row.get(token), list):
     text = ' '.join(fields.texts(token))
   else:
@@ -106,10 +106,10 @@ def hierarchy_labels(
   fields: Fields, default: tuple[str, ...] | None = None
 ) -> tuple[str, ...]:
   """Reads doc_label, or label; without a default one must be there."""
-  return fields.identifiers(_spelled(fields, 'doc_label'), default)
+  return fields.identifiers(_field_name(fields, 'doc_label'), default)
 
 
-def _spelled(fields: Fields, name: str) -> str:
+def _field_name(fields: Fields, name: str) -> str:
   """The name of a field, with or without its doc_, as it is given."""
   short = name.removeprefix('doc_')
   return short if short in fields and name not in fields else name

@@ -26,7 +26,7 @@ from xjax.data.files.json_lines import (
   parse_rows,
   read_rows,
 )
-from xjax.data.formats.contract import DataConfig, ReadDocument, document_of
+from xjax.data.formats.contract import DataConfig, ReadDocument, read_document
 from xjax.data.formats.descriptors import Descriptors, read_descriptors
 from xjax.data.formats.draft import (
   Draft,
@@ -55,7 +55,7 @@ LABELS = 'labels'  # the name that no split may have
 def read_documents(
   source: str,
   on_error: OnError = OnError.RAISE,
-  read: ReadDocument = document_of,
+  read: ReadDocument = read_document,
 ) -> Sequence[Document]:
   """Reads documents to be tagged: ids and labels may be missing.
 
@@ -93,7 +93,7 @@ def parse_documents(
   file: BinaryIO,
   name: str,
   faults: Faults,
-  read: ReadDocument = document_of,
+  read: ReadDocument = read_document,
 ) -> Sequence[Document]:
   """Reads documents to be tagged from an open file; notes the faulty lines."""
   before = faults.count
@@ -101,7 +101,7 @@ def parse_documents(
   for number, row in parse_rows(file, name, faults):
     fields = Fields(row)
     document = read(fields, f'line-{number}', False)
-    whats = split.misfits(document.id, (), Descriptors())
+    whats = split.document_faults(document.id, (), Descriptors())
     if faults.extend(name, number, fields.faults + whats):
       split.add(document.id, document.labels or (), plain_record(document))
   if not split.ids:
@@ -144,7 +144,7 @@ def read_split(
   split: SplitDraft,
   described: Descriptors,
   faults: Faults,
-  read: ReadDocument = document_of,
+  read: ReadDocument = read_document,
   name_lines: bool = False,
 ) -> dict[str, None]:
   """Fills a split from a file of JSON lines; notes the faulty ones.
@@ -165,7 +165,7 @@ def read_split(
   for number, row in read_rows(path, faults):
     fields = Fields(row)
     document = read(fields, f'line-{number}' if name_lines else None, True)
-    whats = split.misfits(document.id, document.labels, described)
+    whats = split.document_faults(document.id, document.labels, described)
     if faults.extend(path, number, fields.faults + whats):
       zones.update(dict.fromkeys(document.zones))
       split.add(document.id, document.labels, plain_record(document))

@@ -32,7 +32,7 @@ _TOKEN = re.compile(rb'%s|%s' % (_LABELS, _ENTRY))
 _HEADER = re.compile(rb'\d{1,18}[ \t]+\d{1,18}(?:[ \t]+\d{1,18})?[ \t]*')
 
 
-def header_of(line: bytes) -> tuple[int, ...]:
+def parse_header(line: bytes) -> tuple[int, ...]:
   """The counts of a header, `N L` or `N D L`; empty where it is none."""
   return tuple(map(int, line.split())) if _HEADER.fullmatch(line) else ()
 
@@ -101,7 +101,7 @@ def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
     number, first = next(lines, (0, b''))
     if not number:
       raise DataError(f'{path}: is empty')
-    header = header_of(first)
+    header = parse_header(first)
     if not header:
       lines = itertools.chain([(number, first)], lines)
     if max(header, default=0) > MOST:
@@ -252,13 +252,13 @@ def _checked(rows: SparseRows) -> SparseRows:
   ):
     beyond = f'{kind} {{}} is not in 0..{most - 1}'
     rows.check(found, found.values >= most, beyond)
-    rows.check(found, repeated(found), f'{kind} {{}} stands twice')
+    rows.check(found, repeated_entries(found), f'{kind} {{}} stands twice')
   return dataclasses.replace(
     rows, labels=Ragged(labels.indptr, labels.values.astype(np.int32))
   )
 
 
-def repeated(rows: Ragged) -> np.ndarray:
+def repeated_entries(rows: Ragged) -> np.ndarray:
   """Bool over the values of rows: the same value stands earlier in its row."""
   row = np.repeat(np.arange(len(rows), dtype=np.int32), rows.lengths)
   found = np.zeros(len(rows.values), bool)

@@ -6,11 +6,11 @@ import pathlib
 import numpy as np
 
 from xjax.data.files.faults import Fault, Faults
-from xjax.data.files.json_lines import Fields, decoded, lines_of
+from xjax.data.files.json_lines import Fields, decode_utf8, read_file_lines
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.schema import Label
 
-NOWHERE = -1  # the level of a label that hangs on none that is known
+NO_LEVEL = -1  # the level of a label that hangs on none that is known
 
 
 def label_levels(
@@ -21,7 +21,7 @@ def label_levels(
   A label without parents is of level 1. Where a label has several parents the
   shortest way counts, and so do ways through labels that only others has. A
   label none of whose ways up ends at a label of level 1 (its parents are not
-  known, or it is its own ancestor) is NOWHERE: no level is made up for it.
+  known, or it is its own ancestor) is NO_LEVEL: no level is made up for it.
 
   Args:
     labels: L labels.
@@ -44,7 +44,7 @@ def label_levels(
     below = [c for id_ in front for c in children.get(id_, ())]
     front = [c for c in dict.fromkeys(below) if c not in levels]
     levels.update(dict.fromkeys(front, level))
-  found = [levels.get(label.id, NOWHERE) for label in labels]
+  found = [levels.get(label.id, NO_LEVEL) for label in labels]
   return np.array(found, np.int32)
 
 
@@ -60,7 +60,7 @@ def read_taxonomy(path: pathlib.Path, faults: Faults) -> Descriptors:
   """
   before = faults.count
   draft = _Draft(path, faults)
-  for number, line in lines_of(path, faults):
+  for number, line in read_file_lines(path, faults):
     draft.add(line, number)
   if not draft.parents:
     faults.add_empty(path, 'label', before)
@@ -85,7 +85,7 @@ class _Draft:
   def add(self, line: bytes, number: int) -> None:
     """Adds a line `parent<TAB>child<TAB>child...`."""
     try:
-      names = decoded(line).split('\t')
+      names = decode_utf8(line).split('\t')
     except Fault as fault:
       self._faults.add(self._path, number, str(fault))
       return

@@ -24,7 +24,7 @@ from xjax.data.files.json_lines import find_files, find_folder, only_file
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN, RawCorpus, RawSplit, choose_splits
 from xjax.data.formats.xc_files import XcFile, read_xc
-from xjax.data.formats.xc_text import read_names
+from xjax.data.formats.xc_text import read_label_names
 from xjax.data.schema import Label, Labels
 
 
@@ -93,7 +93,7 @@ def read_xc_features(
   if TRAIN in documents:
     _tell_raw(paths[TRAIN], documents[TRAIN].rows, data.tokens.norm)
     width = documents[TRAIN].n_features
-    documents = {n: split.of_width(width) for n, split in documents.items()}
+    documents = {n: split.with_width(width) for n, split in documents.items()}
   return _corpus(data.dir, labels, documents)
 
 
@@ -137,7 +137,7 @@ def _read_names(paths: Sequence[pathlib.Path], faults: Faults) -> Labels:
   """The labels of the file of names, if there is one."""
   if not paths:
     return Labels.of(())
-  return read_names(only_file(paths, faults), faults)
+  return read_label_names(only_file(paths, faults), faults)
 
 
 def _labels(

@@ -152,7 +152,7 @@ def _is_count(token: bytes) -> bool:
   return token.isdigit() and len(token) < 19
 
 
-def among(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
+def in_pairs(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
   """Bool over the values of rows: row and value are one of the pairs.
 
   Args:

@@ -16,8 +16,8 @@ from xjax.data.files.json_lines import (
   Fields,
   find_files,
   find_folder,
-  lines_of,
   only_file,
+  read_file_lines,
   read_rows,
 )
 from xjax.data.formats.contract import DataConfig
@@ -165,10 +165,10 @@ def _read_labels(
       f'{folder}: neither lbl.json nor Y.txt: the names of the labels are '
       'needed, a line each'
     )
-  return read_names(only_file(names, faults), faults)
+  return read_label_names(only_file(names, faults), faults)
 
 
-def read_names(path: pathlib.Path, faults: Faults) -> Labels:
+def read_label_names(path: pathlib.Path, faults: Faults) -> Labels:
   """The labels of a Y.txt by column; what is wrong is noted in faults."""
   return _by_column(_names(path, faults))
 
@@ -202,7 +202,7 @@ def _titles(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
 def _names(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
   """Yields line and label of a Y.txt."""
   before, number = faults.count, 0
-  for number, line in lines_of(path, faults):
+  for number, line in read_file_lines(path, faults):
     id_, name = str(number - 1), line.decode('utf-8', 'replace')
     if '\ufffd' in name:
       faults.add(path, number, 'not UTF-8')

@@ -22,13 +22,13 @@ from xjax.data.files.model_files import read_object
 from xjax.data.schema import Document
 from xjax.data.text.tokenizer_json import (
   Settings,
+  as_data_errors,
+  canonical_json,
   ends_words_at_spaces,
   folder_settings,
   pad_tokens,
-  padding_of,
-  plain,
-  spelled,
-  understood,
+  padding_settings,
+  plain_settings,
   word_pieces,
 )
 from xjax.data.text.words import WordPlace
@@ -68,10 +68,10 @@ class Subwords:
       DataError: it cannot be used.
     """
     self.source = source
-    with understood(source):
+    with as_data_errors(source):
       names = (*pad_tokens(settings), *_PAD_TOKENS)
-      settings = plain(settings)
-      self._tokenizer = tokenizers.Tokenizer.from_str(spelled(settings))
+      settings = plain_settings(settings)
+      self._tokenizer = tokenizers.Tokenizer.from_str(canonical_json(settings))
       ids = self._tokenizer.get_vocab()
       self.size = 1 + max(ids.values(), default=-1)
       pad = next((name for name in names if name in ids), None)
@@ -82,7 +82,9 @@ class Subwords:
         )
       self.pad_id = ids[pad]
       self.before, self.after = self._around()
-      self.text = spelled({**settings, 'padding': padding_of(pad, self.pad_id)})
+      self.text = canonical_json(
+        {**settings, 'padding': padding_settings(pad, self.pad_id)}
+      )
       key = f'{SUBWORDS_VERSION}\n{self.text}'
       self.digest = hashlib.sha256(key.encode()).hexdigest()
       self._may_cut = ends_words_at_spaces(settings)
@@ -195,7 +197,7 @@ class Subwords:
     Raises:
       DataError: the tokenizer fails.
     """
-    with understood(self.source):
+    with as_data_errors(self.source):
       found = self._tokenizer.encode(_utf8(text), add_special_tokens=False)
     room = None if max_tokens is None else max_tokens - self.n_special
     return (
@@ -205,7 +207,7 @@ class Subwords:
     )
 
   def _pieces(self, texts: Sequence[str]) -> list[list[int]]:
-    with understood(self.source):
+    with as_data_errors(self.source):
       found = self._tokenizer.encode_batch_fast(
         [_utf8(text) for text in texts], add_special_tokens=False
       )

@@ -22,8 +22,8 @@ from xjax.data.files.faults import Fault
 from xjax.data.files.model_files import (
   has_file,
   read_object,
-  read_small,
-  small_file,
+  read_small_file,
+  safe_small_path,
 )
 
 Settings = dict[str, Any]  # the object in a tokenizer.json
@@ -45,7 +45,7 @@ _CUT_AT_SPACES = {('BertNormalizer', 'BertPreTokenizer'), (None, 'ByteLevel')}
 
 
 @contextlib.contextmanager
-def understood(source: str) -> Iterator[None]:
+def as_data_errors(source: str) -> Iterator[None]:
   """Makes whatever a faulty tokenizer raises within a DataError.
 
   A panic of the library is no Exception to Python. What comes from outside, as
@@ -62,12 +62,12 @@ def understood(source: str) -> Iterator[None]:
     ) from error
 
 
-def spelled(settings: Settings) -> str:
+def canonical_json(settings: Settings) -> str:
   """The same text for the same settings."""
   return json.dumps(settings, sort_keys=True, ensure_ascii=False)
 
 
-def padding_of(token: str, id_: int) -> Settings:
+def padding_settings(token: str, id_: int) -> Settings:
   """The field `padding` that tells the token that pads."""
   return {
     'strategy': 'BatchLongest',
@@ -86,7 +86,7 @@ def pad_tokens(settings: Settings) -> list[str]:
   return [name] if isinstance(name, str) else []
 
 
-def plain(settings: Settings) -> Settings:
+def plain_settings(settings: Settings) -> Settings:
   """The settings without what truncates, pads, or is random."""
   model = settings.get('model')
   if isinstance(model, dict) and model.get('dropout') is not None:
@@ -229,8 +229,8 @@ def _overridden(settings: Settings, config: Settings) -> Settings:
 
 
 def _read_word_pieces(folder: pathlib.Path, config: Settings) -> Settings:
-  with understood(str(folder / WORD_PIECES)):
-    text = read_small(folder, WORD_PIECES).decode('utf-8')
+  with as_data_errors(str(folder / WORD_PIECES)):
+    text = read_small_file(folder, WORD_PIECES).decode('utf-8')
     lines = io.StringIO(text, newline=None).read().split('\n')
     ids = {piece: i for i, piece in enumerate(lines)}
     if not lines[-1]:
@@ -258,8 +258,8 @@ def _read_word_pieces(folder: pathlib.Path, config: Settings) -> Settings:
 
 def _read_byte_pairs(folder: pathlib.Path, config: Settings) -> Settings:
   """Of RoBERTa's kind: byte pairs (Radford et al. 2019)."""
-  with understood(' with '.join(str(folder / name) for name in BYTE_PAIRS)):
-    paths = [str(small_file(folder, name)) for name in BYTE_PAIRS]
+  with as_data_errors(' with '.join(str(folder / name) for name in BYTE_PAIRS)):
+    paths = [str(safe_small_path(folder, name)) for name in BYTE_PAIRS]
     ids, merges = models.BPE.read_file(*paths)
     first = _token(config, 'cls_token', '<s>')
     last = _token(config, 'sep_token', '</s>')

@@ -112,7 +112,7 @@ class Vocabulary:
     kept.sort()
     return cls(tuple(word for _, word in kept[: config.max_words]))
 
-  def extended(self, words: Iterable[str]) -> 'Vocabulary':
+  def with_words(self, words: Iterable[str]) -> 'Vocabulary':
     """This vocabulary and after it, in the order given, the words it lacks.
 
     The ids of its own words stay.

@@ -12,7 +12,10 @@ from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.formats.draft import Draft
-from xjax.data.formats.eurlex57k.records import read_concepts, read_record
+from xjax.data.formats.eurlex57k.records import (
+  read_concepts,
+  read_eurlex_record,
+)
 from xjax.data.formats.eurlex57k.sources import Source, find_source
 
 SITE = 'http://nlp.cs.aueb.gr/software_and_datasets/EURLEX57K/'
@@ -103,9 +106,9 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
     before = faults.count
     for file, line, row in source.splits[name](faults):
       fields = Fields(row)
-      record = read_record(fields)
+      record = read_eurlex_record(fields)
       id_, concepts = record['celex_id'], record['concepts']
-      whats = split.misfits(id_, concepts, self.described)
+      whats = split.document_faults(id_, concepts, self.described)
       if faults.extend(file, line, fields.faults + whats):
         split.add(id_, concepts, record)
     if not split.ids:

@@ -33,11 +33,11 @@ from xjax.data.formats.eurlex57k.builder import ARCHIVE_URL, SITE, Eurlex57k
 from xjax.data.formats.eurlex57k.records import (
   FULL_TEXT,
   ZONES,
-  document_of,
   input_document,
+  record_document,
 )
 from xjax.data.formats.eurlex57k.sources import find_source
-from xjax.data.schema import Document, Labels, label_of, label_row
+from xjax.data.schema import Document, Labels, label_row, read_label
 from xjax.data.text.token_cache import default_cache_dir
 
 
@@ -184,7 +184,7 @@ def _open(folder: pathlib.Path, source: str) -> RawCorpus:
   builder = Eurlex57k(data_dir=folder)
   raw = RawCorpus(
     source=source,
-    labels=Labels.of(label_of(Fields(row)) for row in index['labels']),
+    labels=Labels.of(read_label(Fields(row)) for row in index['labels']),
     label_ids=tuple(index['label_ids']),
     splits={
       name: _open_split(folder, builder, name, row)
@@ -224,4 +224,4 @@ def _document(example: Mapping[str, Any]) -> Document:
     else value.decode('utf-8')
     for name, value in example.items()
   }
-  return document_of(record)
+  return record_document(record)

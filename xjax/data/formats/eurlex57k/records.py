@@ -16,7 +16,7 @@ ZONES = ('title', 'header', 'recitals', 'main_body', 'attachments')
 FULL_TEXT = ZONES[1:]
 
 
-def read_record(fields: Fields) -> dict[str, Any]:
+def read_eurlex_record(fields: Fields) -> dict[str, Any]:
   """Reads a document's fields; what is wrong is noted in fields.faults.
 
   Returns:
@@ -35,12 +35,14 @@ def read_record(fields: Fields) -> dict[str, Any]:
     'main_body': list(fields.texts('main_body')),
     'attachments': fields.text('attachments'),
   }
-  if len(fields.faults) == before and not document_of(record).text().strip():
+  if (
+    len(fields.faults) == before and not record_document(record).text().strip()
+  ):
     fields.faults.append('an empty document: no text in it')
   return record
 
 
-def document_of(record: Mapping[str, Any]) -> Document:
+def record_document(record: Mapping[str, Any]) -> Document:
   """The document of a record, with all zones; the main body's parts joined."""
   zones = {name: record[name] for name in ZONES}
   zones['main_body'] = '\n'.join(record['main_body'])
@@ -58,9 +60,9 @@ def input_document(
   if default_id is not None and 'celex_id' not in fields:
     absent['celex_id'] = default_id
   whole = Fields(absent | fields.row)
-  record = read_record(whole)
+  record = read_eurlex_record(whole)
   fields.faults.extend(whole.faults)
-  return document_of(record)
+  return record_document(record)
 
 
 def read_concepts(path: pathlib.Path, faults: Faults) -> Descriptors:
