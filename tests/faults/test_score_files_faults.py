@@ -92,12 +92,12 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   ),
   'gzip cut short': (
     gzip.compress(TEXT, mtime=0)[:-8],
-    '5: the gzip file is cut short: get it anew',
+    '5: the gzip file is cut short: get it again',
   ),
   **{
     f'gzip cut to {n} bytes': (
       gzip.compress(TEXT, mtime=0)[:n],
-      '1: the gzip file is cut short: get it anew',
+      '1: the gzip file is cut short: get it again',
     )
     for n in (2, 5, 9, 10)
   },

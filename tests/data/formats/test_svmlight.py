@@ -93,8 +93,8 @@ def test_gzipped_whatever_its_name(write):
     (b'1 3 4\n1 0:1\n\n2 0:1\n', '4: one row more than the 1 of the header'),
     (b'1 3 4\n1 0:1 3:1\n', '2: feature 3 is not in 0..2'),
     (b'1 3 4\n4 0:1\n', '2: label 4 is not in 0..3'),
-    (b'2 3 4\n\n2,1,2 0:1\n', '3: label 2 stands twice'),
-    (b'1 3\n0:1 2:1 0:1\n', '2: label 0 stands twice'),
+    (b'2 3 4\n\n2,1,2 0:1\n', '3: label 2 occurs twice'),
+    (b'1 3\n0:1 2:1 0:1\n', '2: label 0 occurs twice'),
     (b'2 3\n\n3:1\n', '3: label 3 is not in 0..2'),
     (b'1 3\n1 0:1\n', "2: '1' is not `label:value`"),
     (b'1 3 4\n1 1:1 0:1\n', '2: features must ascend, none twice'),
@@ -124,7 +124,7 @@ def test_gzipped_whatever_its_name(write):
     (b'\xff\xfe1\x00\n', '1: UTF-16 text: save the file as UTF-8'),
     (
       gzip.compress(b'1 3 4\n1 0:1\n', mtime=0)[:-9],
-      '3: the gzip file is cut short: get it anew',
+      '3: the gzip file is cut short: get it again',
     ),
   ],
 )

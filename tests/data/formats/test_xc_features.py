@@ -131,7 +131,7 @@ def test_files_without_headers(folder):
     ('dev.txt', '1 6 5\n0 1:nan\n', r'dev.txt:2: .* is NaN'),
     ('dev.txt', '1 6 5\n0 3:1 1:1\n', r'dev.txt:2: .*ascend'),
     ('dev.txt.gz', '1 6 5\n0 1:1\n', None),
-    ('test.txt', TEST, r'test.txt.gz: test.txt is here too'),
+    ('test.txt', TEST, r'test.txt.gz: the folder has test.txt too'),
     ('Y.txt', 'a\nb\n', r'Y.txt: 2 labels, but there are 5'),
   ],
 )

@@ -110,7 +110,7 @@ BROKEN = {
   ),
   'a column twice': (
     {'uid': 'x', 'title': 't', 'target_ind': [1, 3, 3]},
-    '3 stands twice in target_ind',
+    '3 occurs twice in target_ind',
   ),
   'no columns': ({'uid': 'x', 'title': 't'}, "no field 'target_ind'"),
   'weights for other columns': (
