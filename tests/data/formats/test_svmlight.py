@@ -88,17 +88,23 @@ def test_gzipped_whatever_its_name(write):
 @pytest.mark.parametrize(
   ('text', 'message'),
   [
-    (b'', ' is empty'),
+    (b'', ' the file is empty'),
     (b'2 3 4\n1 0:1\n', ' 1 rows, but its header says 2'),
-    (b'1 3 4\n1 0:1\n\n2 0:1\n', '4: one row more than the 1 of the header'),
+    (b'1 3 4\n1 0:1\n\n2 0:1\n', '4: more rows than the 1 of the header'),
     (b'1 3 4\n1 0:1 3:1\n', '2: feature 3 is not in 0..2'),
     (b'1 3 4\n4 0:1\n', '2: label 4 is not in 0..3'),
     (b'2 3 4\n\n2,1,2 0:1\n', '3: label 2 occurs twice'),
     (b'1 3\n0:1 2:1 0:1\n', '2: label 0 occurs twice'),
     (b'2 3\n\n3:1\n', '3: label 3 is not in 0..2'),
     (b'1 3\n1 0:1\n', "2: '1' is not `label:value`"),
-    (b'1 3 4\n1 1:1 0:1\n', '2: features must ascend, none twice'),
-    (b'1 3 4\n1 1:1 1:1\n', '2: features must ascend, none twice'),
+    (
+      b'1 3 4\n1 1:1 0:1\n',
+      '2: features must ascend, and none may occur twice',
+    ),
+    (
+      b'1 3 4\n1 1:1 1:1\n',
+      '2: features must ascend, and none may occur twice',
+    ),
     (
       b'1 3 4\n1 1:x\n',
       "2: '1:x' is neither labels, as in `3,14`, nor `feature:value`",
@@ -119,8 +125,8 @@ def test_gzipped_whatever_its_name(write):
       b'1 3 4\n 2 0:1\n',
       '2: labels must come first, without a space before or between them',
     ),
-    (b'1 3 4\n1 9999999999:1\n', '2: an index above 2147483647'),
-    (b'99999999999 3 4\n', '1: a count above 2147483647'),
+    (b'1 3 4\n1 9999999999:1\n', '2: an index is above 2147483647'),
+    (b'99999999999 3 4\n', '1: a count is above 2147483647'),
     (b'\xff\xfe1\x00\n', '1: UTF-16 text: save the file as UTF-8'),
     (
       gzip.compress(b'1 3 4\n1 0:1\n', mtime=0)[:-9],

@@ -64,11 +64,11 @@ def test_faults_of_pairs(tmp_path, text, message):
   [
     (b'1.5\n', ' 1 numbers, but there are 2 labels'),
     (b'1\n2\n3\n', ' 3 numbers, but there are 2 labels'),
-    (b'1\n\nx\n', "3: 'x' is no positive number"),
-    (b'1\nnan\n', "2: 'nan' is no positive number"),
-    (b'inf\n1\n', "1: 'inf' is no positive number"),
-    (b'1\n0\n', "2: '0' is no positive number"),
-    (b'1\n1_0\n', "2: '1_0' is no positive number"),
+    (b'1\n\nx\n', "3: 'x' is not a positive number"),
+    (b'1\nnan\n', "2: 'nan' is not a positive number"),
+    (b'inf\n1\n', "1: 'inf' is not a positive number"),
+    (b'1\n0\n', "2: '0' is not a positive number"),
+    (b'1\n1_0\n', "2: '1_0' is not a positive number"),
     (b'\n', ' no number in it'),
   ],
 )

@@ -102,11 +102,11 @@ BROKEN = {
   ),
   'a column that is text': (
     {'uid': 'x', 'title': 't', 'target_ind': ['1']},
-    'target_ind is no list of columns, from 0',
+    'target_ind must be a list of columns, from 0',
   ),
   'a column below 0': (
     {'uid': 'x', 'title': 't', 'target_ind': [-1]},
-    'target_ind is no list of columns, from 0',
+    'target_ind must be a list of columns, from 0',
   ),
   'a column twice': (
     {'uid': 'x', 'title': 't', 'target_ind': [1, 3, 3]},
@@ -115,7 +115,7 @@ BROKEN = {
   'no columns': ({'uid': 'x', 'title': 't'}, "no field 'target_ind'"),
   'weights for other columns': (
     {'uid': 'x', 'title': 't', 'target_ind': [1], 'target_rel': []},
-    'target_rel is no list of a number per target_ind',
+    'target_rel must be a list with one number per target_ind',
   ),
   'no text': (
     {'uid': 'x', 'title': ' ', 'target_ind': []},
