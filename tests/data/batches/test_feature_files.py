@@ -113,7 +113,7 @@ FAULTS = {
   'one axis': (lambda s: save(s, np.ones(4, np.float32)), r'shape \(4,\)'),
   'three axes': (
     lambda s: save(s, np.ones((4, 2, 3), np.float32)),
-    r'shape \(4, 2, 3\), not \[documents, D\]',
+    r'shape \(4, 2, 3\), but it must be \[documents, D\]',
   ),
   'no columns': (
     lambda s: save(s, np.ones((4, 0), np.float32)),
@@ -121,15 +121,15 @@ FAULTS = {
   ),
   'objects': (
     lambda s: save(s, np.array([[{}]] * 4)),
-    r'train\.npy: not a whole \.npy file',
+    r'train\.npy: not a complete \.npy file',
   ),
   'cut short': (
     lambda s: cut(pathlib.Path(f'{save(s, numbers(4))}.npy'), 150),
-    r'train\.npy: not a whole \.npy file',
+    r'train\.npy: not a complete \.npy file',
   ),
   'empty file': (
     lambda s: cut(pathlib.Path(f'{save(s, numbers(4))}.npy'), 0),
-    r'train\.npy: not a whole \.npy file',
+    r'train\.npy: not a complete \.npy file',
   ),
   'no array': (
     lambda s: pathlib.Path(f'{save(s, numbers(4))}.npy').unlink(),

@@ -97,7 +97,7 @@ def test_saved_and_loaded_is_the_same(tmp_path_factory, texts):
 @pytest.mark.parametrize(
   ('content', 'said'),
   [
-    (b'a\nb\na\n', "vocab.txt:3: the word 'a' comes twice"),
+    (b'a\nb\na\n', "vocab.txt:3: the word 'a' occurs twice"),
     (b'a\n\nb\n', "vocab.txt:2: '' is not one word"),
     (b'a\nb c\n', "vocab.txt:2: 'b c' is not one word"),
     (b'a\r\nb\r\n', 'vocab.txt:1: .* is not one word'),

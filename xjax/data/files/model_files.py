@@ -63,7 +63,9 @@ def safe_small_path(folder: pathlib.Path, name: str) -> pathlib.Path:
   path = safe_path(folder, name)
   size = path.stat().st_size
   if size > _LARGEST:
-    raise DataError(f'{path}: has {size} bytes; at most {_LARGEST} are read')
+    raise DataError(
+      f'{path}: the file has {size} bytes; at most {_LARGEST} are allowed'
+    )
   return path
 
 
