@@ -1,4 +1,4 @@
-"""The config of a model's inputs: tokens, sparse features or vectors."""
+"""Defines the configs of model inputs: tokens, sparse features or vectors."""
 
 from collections.abc import Iterator
 import dataclasses
@@ -17,7 +17,7 @@ from xjax.core.config_part import (
 
 
 class OnError(enum.Enum):
-  """The reaction to a fault in a user's file: raise an error, or skip it."""
+  """Says whether a fault in a user's file raises an error or is skipped."""
 
   RAISE = 'raise'
   SKIP = 'skip'
@@ -25,7 +25,7 @@ class OnError(enum.Enum):
 
 @dataclasses.dataclass
 class TokensConfig(ConfigPart, abstract=True):
-  """The form in which a model reads documents.
+  """Defines the form in which a model reads documents.
 
   Attributes:
     by_zone: whether zones are kept apart. A kind with zones has a config field
@@ -46,7 +46,7 @@ class TokensConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass
 class PaddedConfig(TokensConfig, abstract=True):
-  """Tokens in reading order, in rows that are padded to a few lengths."""
+  """Gives models tokens in reading order, in rows padded to a few lengths."""
 
   max_tokens: int = field(
     512,
@@ -77,7 +77,10 @@ class PaddedConfig(TokensConfig, abstract=True):
 
 @dataclasses.dataclass
 class WordsConfig(PaddedConfig):
-  """Words in lower case, with D for every digit; vocabulary from train."""
+  """Gives models words in lower case, with D for every digit.
+
+  The vocabulary comes from the training split.
+  """
 
   min_count: int = field(
     2,
@@ -100,7 +103,7 @@ class WordsConfig(PaddedConfig):
 
 @dataclasses.dataclass
 class SubwordsConfig(PaddedConfig):
-  """Pieces of words, numbered by the tokenizer of a pretrained encoder.
+  """Gives models pieces of words from a pretrained encoder's tokenizer.
 
   max_tokens includes the special tokens at the beginning and end of a text.
   """
@@ -128,7 +131,7 @@ class SubwordsConfig(PaddedConfig):
 
 @dataclasses.dataclass
 class FeatureFilesConfig(PaddedConfig):
-  """Vectors from an outside encoder, one per document or per token.
+  """Gives models vectors of an outside encoder, per document or per token.
 
   Each split has {split}.npy and {split}.ids.txt. With vectors per token it has
   {split}.lengths.npy too (see feature_files.py). A document with one vector has
@@ -157,7 +160,7 @@ class FeatureFilesConfig(PaddedConfig):
 
 @dataclasses.dataclass
 class TfidfConfig(TokensConfig):
-  """Sparse features of a text: its n-grams of words, weighted by TF-IDF.
+  """Gives models the n-grams of words of a text, weighted by TF-IDF.
 
   Words are in lower case and have at least two letters or digits.
   """
@@ -203,7 +206,7 @@ class TfidfConfig(TokensConfig):
 
 
 class Norm(enum.Enum):
-  """The length that every row of features is scaled to."""
+  """Says to which length every row of features is scaled."""
 
   NONE = 'none'
   L2 = 'l2'
@@ -211,7 +214,7 @@ class Norm(enum.Enum):
 
 @dataclasses.dataclass
 class GivenFeaturesConfig(TokensConfig):
-  """Sparse features as they are in the files of XcFeaturesData."""
+  """Gives models the sparse features in the files of XcFeaturesData."""
 
   sparse = True
 

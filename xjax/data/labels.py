@@ -1,4 +1,4 @@
-"""Label spaces: label order, training counts, held-out and outside labels."""
+"""Makes label spaces: label order, counts, held-out and outside labels."""
 
 from collections.abc import Collection
 import dataclasses

@@ -132,6 +132,7 @@ def _fingerprint(
 
 
 def _digest(*parts: Any) -> str:
+  """Returns the hex digest of JSON values."""
   return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""New labels that a trained model learns about only from their names."""
+"""Adds new labels to a trained model, which knows only their names."""
 
 from collections.abc import Iterator, Sequence
 import dataclasses

@@ -1,4 +1,4 @@
-"""The data types of a corpus: documents, labels, label spaces and splits."""
+"""Defines the types of a corpus: documents, labels, label spaces, splits."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ _OUT_OF_PLACE = 'label {!a} is out of place'
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-  """One document: its id, its text by zone, and its gold labels.
+  """Holds one document: its id, its text by zone, and its gold labels.
 
   Attributes:
     id: str, unique within its split.
@@ -77,7 +77,7 @@ class Document:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Label:
-  """The descriptor of one label: its id, names, parents and description."""
+  """Holds the descriptor of one label: id, names, parents, description."""
 
   id: str
   name: str = ''
@@ -105,7 +105,9 @@ def label_row(label: Label) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Labels(Sequence[Label]):
-  """The descriptors of L labels as arrays; each access makes a new Label.
+  """Holds the descriptors of L labels as arrays.
+
+  Each access makes a new Label.
 
   Attributes:
     ids: L label ids.
@@ -143,6 +145,7 @@ class Labels(Sequence[Label]):
 
   @property
   def _columns(self) -> tuple[Texts | TextLists, ...]:
+    """All attributes, in order."""
     return self.ids, self.names, self.alt, self.parents, self.descriptions
 
   def __len__(self) -> int:
@@ -179,6 +182,7 @@ def _label(
   parents: tuple[str, ...],
   description: str,
 ) -> Label:
+  """Makes a Label from one row of the arrays of Labels."""
   return Label(id_, names[0] if names else id_, alt, parents, description)
 
 
@@ -215,7 +219,7 @@ def slice_masks(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelSpace:
-  """Labels in model order: trained, then held out, then new, then outside.
+  """Holds labels in model order: trained, held out, new, outside.
 
   A label's index in `labels` identifies the label everywhere. Ties between
   scores go to the smaller index.
@@ -361,7 +365,7 @@ def _read_count(fields: Fields) -> int:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
-  """One split of a corpus: ids, gold labels, and text by random access.
+  """Holds one split of a corpus: ids, gold labels, text by random access.
 
   Attributes:
     name: train, dev, test or a name from the user.
@@ -386,7 +390,7 @@ class Split:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corpus:
-  """A label space and its splits.
+  """Holds a label space and the splits with its labels.
 
   Attributes:
     label_space: the labels of all splits.

@@ -1,4 +1,4 @@
-"""Batches of a few static shapes, by random access through grain.
+"""Makes batches of a few static shapes, with random access through grain.
 
 A document goes to the smallest bucket that holds its tokens, or the tokens of
 its longest zone. A batch has documents of one bucket, and with zones, as many
@@ -193,7 +193,7 @@ def _positives_width(counts: np.ndarray) -> int:
 
 
 class TrainBatches(_Buckets):
-  """Shuffled batches of a training split, without end.
+  """Yields shuffled batches of a training split, without end.
 
   Element i is batch i mod steps_per_epoch of epoch i // steps_per_epoch. An
   epoch has every document exactly once. Seed and epoch alone decide which
@@ -284,7 +284,7 @@ class TrainBatches(_Buckets):
 
 
 class EvalBatches(_Buckets):
-  """Batches with every document once, by bucket, then by row."""
+  """Yields batches with every document once, by bucket, then by row."""
 
   def __len__(self) -> int:
     counts = np.bincount(self._bucket_N)

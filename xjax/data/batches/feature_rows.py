@@ -14,7 +14,7 @@ _DIGESTED = 64  # the digest covers the vectors of about so many documents
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FeatureRows:
-  """The vectors of N documents, by random access.
+  """Holds the vectors of N documents, for random access.
 
   Attributes:
     source: name of the file or encoder, for messages.
@@ -63,7 +63,7 @@ class FeatureRows:
     """
     if len(arrays) != len(ids):
       raise DataError(
-        f'{source}: {len(arrays)} arrays for {len(ids)} documents'
+        f'{source}: {len(arrays)} array(s) for {len(ids)} documents'
       )
     parts = [np.zeros((0, dim), np.float32)]
     for id_, array in zip(ids, arrays):

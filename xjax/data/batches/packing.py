@@ -17,7 +17,7 @@ _SHAPES = 8  # different numbers of rows of batches; few keep traces few
 
 @dataclasses.dataclass(frozen=True)
 class Packing:
-  """The groups of a batch's documents that may share rows.
+  """Defines which documents of a batch may share rows.
 
   Each device and micro-batch is one group.
 
@@ -76,7 +76,7 @@ class Packing:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RowPlan:
-  """The places of the documents of a batch in shared rows.
+  """Holds the places of the documents of a batch in shared rows.
 
   Attributes:
     rows: int, rows of the batch. Every device and micro-batch has the same

@@ -1,4 +1,4 @@
-"""Batches of sparse features, which are computed when a batch is read."""
+"""Makes batches of sparse features, which are computed batch by batch."""
 
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
@@ -14,7 +14,9 @@ from xjax.data.schema import Document
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseDocuments(Sequence):
-  """Documents of sparse features, without text; a document's id is its row.
+  """Holds documents of sparse features, whose ids are their rows.
+
+  The documents have no text.
 
   Attributes:
     source: name of the file, for messages.
@@ -68,7 +70,7 @@ Features = Callable[[np.ndarray], sparse.csr_array]
 
 
 class SparseBatches:
-  """Batches with every document once, in order.
+  """Yields batches with every document once, in order.
 
   Features are computed when a batch is read.
 

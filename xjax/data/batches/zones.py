@@ -1,4 +1,4 @@
-"""Token ids of documents whose zones are kept apart."""
+"""Pads the token ids of documents whose zones are kept apart."""
 
 import dataclasses
 import functools
@@ -11,7 +11,7 @@ from xjax.data.text.words import PAD_ID
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Zones:
-  """The token ids of N documents, by zone; zones without words are left out.
+  """Holds the token ids of N documents by zone, without empty zones.
 
   Attributes:
     values: int32, token ids of all documents, concatenated.

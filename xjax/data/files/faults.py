@@ -1,4 +1,4 @@
-"""Faults in a user's files, which are collected and reported together."""
+"""Collects the faults in a user's files, to report them together."""
 
 from collections.abc import Sequence
 import os
@@ -12,7 +12,7 @@ SHOWN = 20  # faults that a report lists; further ones are only counted
 
 
 class Fault(ValueError):
-  """An error that says what is wrong with a piece of text.
+  """Says what is wrong with a piece of text.
 
   Attributes:
     line: int, the faulty line in the text, counted from 1.

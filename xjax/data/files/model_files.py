@@ -1,4 +1,4 @@
-"""Reads single files of a model's folder that comes from an unknown author."""
+"""Reads single files of a model's folder, which may have any author."""
 
 import json
 import os
@@ -15,7 +15,7 @@ _LARGEST = 2**26  # bytes; a tokenizer with 250,000 pieces has 2**24
 
 
 def has_file(folder: pathlib.Path, name: str) -> bool:
-  """Returns whether the folder has such an entry, even if a broken link."""
+  """Returns whether the folder has this file; a broken link counts too."""
   return os.path.lexists(folder / name)
 
 

@@ -1,4 +1,4 @@
-"""The contract of a corpus format, and the config that all formats share."""
+"""Defines the contract of corpus formats and the config that they share."""
 
 import abc
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ ReadDocument = Callable[[Fields, str | None, bool], Document]
 
 @dataclasses.dataclass
 class DataConfig(ConfigPart, abstract=True):
-  """The config of a corpus: the base class of all formats.
+  """Configures a corpus; this is the base class of all formats.
 
   Attributes:
     sparse: whether documents are rows of sparse features, without text.

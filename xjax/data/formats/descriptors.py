@@ -10,7 +10,7 @@ from xjax.data.schema import Label, read_label
 
 
 class Descriptors:
-  """The descriptors of labels, in the given order, while they are being read.
+  """Collects the descriptors of labels, in order, while they are being read.
 
   If a descriptor is faulty, its label stays with only its id. So the documents
   with this label are not faulty too.

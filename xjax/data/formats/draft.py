@@ -1,4 +1,4 @@
-"""Raw corpora: documents and descriptors as they are in the source."""
+"""Collects the documents and descriptors of a source into a raw corpus."""
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -109,7 +109,7 @@ USUAL = (TRAIN, 'dev', 'test')  # the splits of most corpora, in this order
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RawSplit:
-  """One split as it is in the source.
+  """Holds one split as it is in the source.
 
   Attributes:
     ids: N document ids.
@@ -160,7 +160,7 @@ def choose_splits(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RawCorpus:
-  """All splits of a source, before there is a label space.
+  """Holds all splits of a source, before there is a label space.
 
   Attributes:
     source: name of the source, for messages.
@@ -225,7 +225,7 @@ class RawCorpus:
 
 
 class Draft:
-  """The splits of a corpus while they are being read.
+  """Collects the splits of a corpus while they are being read.
 
   All splits share one numbering of label ids.
 
@@ -281,7 +281,7 @@ class Draft:
 
 
 class SplitDraft:
-  """One split while it is being read.
+  """Collects one split while it is being read.
 
   Args:
     labels: label id -> index, shared with the other splits. New ids are added.
@@ -347,7 +347,7 @@ class SplitDraft:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StoredDocuments(Sequence):
-  """Documents that are made from their records at each access.
+  """Makes documents from their records at each access.
 
   Attributes:
     records: N records by random access.
@@ -376,7 +376,7 @@ def keep_zones(document: Document, zones: Sequence[str]) -> Document:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CutDocuments(Sequence):
-  """Documents that keep only some of their zones.
+  """Gives access to documents with only some of their zones.
 
   Attributes:
     documents: N documents by random access.

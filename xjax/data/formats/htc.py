@@ -31,7 +31,7 @@ from xjax.data.text.token_cache import default_cache_dir
 
 
 class HtcLabels(enum.Enum):
-  """The labels of a taxonomy that documents have: all, or only leaves."""
+  """Says which labels of a taxonomy documents have: all, or only leaves."""
 
   ALL = 'all'
   LEAVES = 'leaves'
@@ -39,7 +39,7 @@ class HtcLabels(enum.Enum):
 
 @dataclasses.dataclass
 class HtcConfig(ConfigPart):
-  """The file of a taxonomy, and the labels that are kept."""
+  """Names the file of a taxonomy and the labels that are kept."""
 
   taxonomy: str = field(
     '',
@@ -55,8 +55,9 @@ class HtcConfig(ConfigPart):
 
 @dataclasses.dataclass
 class HtcData(DataConfig):
-  """A corpus of hierarchical text classification: JSON lines and a taxonomy.
+  """Configures a corpus of hierarchical text classification.
 
+  The corpus has JSON lines and a taxonomy.
   Files have names like wos_train.json, wos_val.json and wos_test.json, may be
   gzipped, and have lines {"doc_token", "doc_label"}.
   """
@@ -204,7 +205,7 @@ class _WithAncestors:
 
 
 def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
-  """Returns split -> its files.
+  """Finds the files of each split.
 
   A word in the file's name tells the split. It is the last word, as in
   wos_train.json. If no file's last word is this split, it may be another word,

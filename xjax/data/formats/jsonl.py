@@ -44,7 +44,7 @@ from xjax.data.text.token_cache import default_cache_dir
 
 @dataclasses.dataclass
 class JsonlData(DataConfig):
-  """Your own text: {split}.jsonl[.gz] and labels.jsonl[.gz] in dir."""
+  """Configures your own text: {split}.jsonl[.gz], labels.jsonl[.gz] in dir."""
 
   def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
     return read_jsonl(self, splits, usual)

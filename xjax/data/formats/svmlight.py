@@ -44,7 +44,7 @@ def is_row(line: bytes) -> bool:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseRows:
-  """The content of a file of sparse rows.
+  """Holds the content of a file of sparse rows.
 
   Attributes:
     path: the file.

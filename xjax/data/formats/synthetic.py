@@ -26,7 +26,7 @@ from xjax.data.schema import Document, Label
 
 @dataclasses.dataclass
 class SyntheticData(DataConfig):
-  """The embedded corpus, which is generated from a seed without any files."""
+  """Configures the embedded corpus, which a seed generates without files."""
 
   generated = True
 
@@ -63,7 +63,7 @@ _SYLLABLES = [c + v for c in 'bdfgklmnprstvz' for v in 'aeiou']
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Language:
-  """The words of the corpus, by their use.
+  """Holds the words of the corpus, by their use.
 
   Attributes:
     stops: stop words, most frequent first.
@@ -269,8 +269,8 @@ class _Author:
     body += [[word] for word in self._filler(rng, gold[0], n)]
     year = str(rng.integers(1950, 2030))
     return {
-      'title': _sentence([*_shuffled(rng, title), year]),
-      'body': _sentences(_shuffled(rng, body)),
+      'title': _sentence([*_shuffle(rng, title), year]),
+      'body': _sentences(_shuffle(rng, body)),
     }
 
   def _mention(self, rng: np.random.Generator, label: int) -> list[str]:
@@ -308,7 +308,7 @@ def _zipf(rng: np.random.Generator, ranks: int, n: int) -> np.ndarray:
   return np.searchsorted(ends, rng.integers(ends[-1], size=n), side='right')
 
 
-def _shuffled(rng: np.random.Generator, parts: list[list[str]]) -> list[str]:
+def _shuffle(rng: np.random.Generator, parts: list[list[str]]) -> list[str]:
   """Joins the parts in random order; the words of a part stay together."""
   return [word for i in rng.permutation(len(parts)) for word in parts[i]]
 

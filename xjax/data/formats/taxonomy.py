@@ -70,7 +70,7 @@ def read_taxonomy(path: pathlib.Path, faults: Faults) -> Descriptors:
 
 
 class _TaxonomyDraft:
-  """A taxonomy while it is being read.
+  """Collects the labels of a taxonomy while it is being read.
 
   Attributes:
     parents: label -> its parents, as keys.

@@ -31,7 +31,7 @@ from xjax.data.schema import Label, Labels
 
 @dataclasses.dataclass
 class XcFeaturesData(DataConfig):
-  """A corpus of feature files of the Extreme Classification Repository.
+  """Configures feature files of the Extreme Classification Repository.
 
   The files are train.txt, test.txt and dev.txt, plain or gzipped, and perhaps
   Y.txt with one label name per line. A document's id is its row and a label's

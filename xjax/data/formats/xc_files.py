@@ -30,7 +30,7 @@ NOT_GOLD = 'the value of label {} is neither 0 nor 1: scores are no gold'
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class XcFile:
-  """The content of a feature or label file.
+  """Holds the content of a feature or label file.
 
   Attributes:
     features: float32 [N, D], columns ascending in each row; None: none were

@@ -31,7 +31,7 @@ from xjax.data.text.token_cache import default_cache_dir
 
 @dataclasses.dataclass
 class XcRepoData(DataConfig):
-  """A corpus of raw text from the Extreme Classification Repository.
+  """Configures raw text from the Extreme Classification Repository.
 
   The files are trn.json, tst.json and dev.json, plain or gzipped, and lbl.json
   or Y.txt with the names of labels. A label's id is its column. All columns are
@@ -142,7 +142,9 @@ def read_xc_repo(
 
 
 class _Columns(Descriptors):
-  """Descriptors whose ids are their rows, as arrays for up to 100 million.
+  """Holds descriptors whose ids are their rows, in arrays.
+
+  There may be 100 million labels.
 
   Attributes:
     columns: the labels; the id of each label is its row.
@@ -178,7 +180,7 @@ def read_label_names(path: pathlib.Path, faults: Faults) -> Labels:
 
 
 def _by_column(lines: Iterable[tuple[int, Label]]) -> Labels:
-  """Packs labels by line; a missing line becomes a label named by its column.
+  """Packs labels by line; a missing line becomes a label without a name.
 
   Args:
     lines: line numbers, ascending, and labels.

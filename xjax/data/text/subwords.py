@@ -44,7 +44,7 @@ _UNSEEN = '\U00012000 a'  # cuneiform, which vocabularies lack, and a letter
 
 
 class Subwords:
-  """A tokenizer that turns texts into the ids of their pieces.
+  """Turns texts into the ids of their pieces.
 
   Several threads may use it at the same time.
 

@@ -81,7 +81,7 @@ def frequent_ngrams(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _TextWords:
-  """The words of N texts, concatenated to `total` places.
+  """Holds the words of N texts, concatenated to `total` places.
 
   Attributes:
     words: the different words; the index of a word is its number.
@@ -144,7 +144,7 @@ class _TextWords:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Counts:
-  """Counts of keys, grouped by value; groups are sorted by their key.
+  """Holds the counts of equal keys; the groups are sorted by key.
 
   Attributes:
     order: int64 [keys], indices of the keys, sorted by group, then by index.

@@ -36,7 +36,7 @@ _AT_ONCE = 256  # documents in memory at the same time
 
 
 class Tokenizer(Protocol):
-  """The contract of Vocabulary and Subwords, which turn texts into token ids.
+  """Turns texts into token ids, like Vocabulary and Subwords.
 
   Attributes:
     digest: hex digest of everything that decides the ids.

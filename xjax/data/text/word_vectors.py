@@ -32,7 +32,7 @@ _PRINTABLE = re.compile(rb'[\t\r\n\x20-\x7e]*')
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """The layout of a file of word vectors.
+  """Describes the layout of a file of word vectors.
 
   Attributes:
     dim: int, numbers per word.
@@ -195,7 +195,7 @@ _NO_SOURCE, _SAME_WORD, _DIGIT_FORM = range(3)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WordVectors:
-  """The vectors of a vocabulary's words.
+  """Holds the vectors of a vocabulary's words.
 
   Attributes:
     vectors: float32 [ids, D], by word id; 0 for words that the file lacks, for
@@ -266,7 +266,7 @@ def read_word_vectors(
 
 
 class _VectorTable:
-  """The vectors of a vocabulary while a file is being read.
+  """Collects the vectors of a vocabulary while a file is being read.
 
   Attributes:
     source: int8 [ids], the source of each vector.

@@ -95,7 +95,7 @@ def has_letters(name: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-  """Words and their ids; id 0 is padding, and id 1 is the unknown word.
+  """Numbers words; id 0 is padding, and id 1 is the unknown word.
 
   Attributes:
     words: word i has the id i + 2.
@@ -200,7 +200,7 @@ _FIRST_MARK = '\u0300'  # characters below it never join the one before them
 
 
 class WordPlace(NamedTuple):
-  """The place of a word in a document.
+  """Holds the place of a word in a document.
 
   Attributes:
     zone: name of the zone with the word.

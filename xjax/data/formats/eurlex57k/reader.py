@@ -43,7 +43,7 @@ from xjax.data.text.token_cache import default_cache_dir
 
 @dataclasses.dataclass
 class Eurlex57kData(DataConfig):
-  """The corpus EURLEX57K: the official archive or a folder of JSON lines."""
+  """Configures EURLEX57K: the official archive or a folder of JSON lines."""
 
   label_field = 'concepts'
   full_text = FULL_TEXT

@@ -28,7 +28,7 @@ ReadRows = Callable[[Faults], Iterator[tuple[str, int, dict[str, Any]]]]
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """The files of one copy of EURLEX57K.
+  """Holds the files of one copy of EURLEX57K.
 
   Attributes:
     splits: train, dev and test, if they exist -> function that reads the split.
