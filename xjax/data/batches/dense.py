@@ -62,7 +62,7 @@ class _Buckets:
     self._tokens, self._gold = tokens, gold
     self._padding, self._packing = padding, packing
     self._batch_size = batch_size
-    self._share, self._mine = share, share.rows(batch_size)
+    self._share, self._own_rows = share, share.rows(batch_size)
     self._lengths_N = tokens.lengths.astype(np.int32)
     self._bucket_N = np.searchsorted(widths, self._lengths_N).astype(np.int16)
     if isinstance(tokens, Zones):
@@ -131,8 +131,8 @@ class _Buckets:
     if self._packing:
       inputs = self._pack(rows, self._packing)
     else:
-      inputs = self._read(rows[self._mine], bucket)
-    rows = rows[self._mine]
+      inputs = self._read(rows[self._own_rows], bucket)
+    rows = rows[self._own_rows]
     return Batch(
       **inputs,
       positives_BP=self._gold.padded(rows, self._shapes[bucket][1], PAD),
@@ -147,7 +147,7 @@ class _Buckets:
     plan = packing.plan(lengths_B, self._shapes[0][0])
     documents = [
       self._tokens[row] if row != PAD and self._lengths_N[row] else [UNKNOWN_ID]
-      for row in rows[self._mine]
+      for row in rows[self._own_rows]
     ]
     tokens_BT, segments_BT = plan.fill_rows(
       documents, self._share, self._padding
@@ -155,8 +155,8 @@ class _Buckets:
     return {
       'tokens_BT': tokens_BT,
       'segments_BT': segments_BT,
-      'lengths_B': lengths_B[self._mine],
-      'first_B': plan.first_B[self._mine],
+      'lengths_B': lengths_B[self._own_rows],
+      'first_B': plan.first_B[self._own_rows],
     }
 
   def _read(

@@ -80,7 +80,8 @@ class RowPlan:
 
   Attributes:
     rows: int, rows of the batch. Every device and micro-batch has the same
-      number: that of the fullest one, rounded up to eighths of its documents.
+      number of rows: as many as the fullest one needs, rounded up to a multiple
+      of an eighth of its documents.
     width: int, tokens of a row (T).
     lengths_B: integers, tokens of each document.
     row_B: integers, each document's row in the batch.
@@ -115,14 +116,14 @@ class RowPlan:
       tokens_BT, segments_BT: int32 [rows of this process, T]; see
         core.types.Batch.
     """
-    mine, rows = share.rows(len(self.row_B)), share.rows(self.rows)
+    own_B, rows = share.rows(len(self.row_B)), share.rows(self.rows)
     tokens_BT = np.full((len(rows), self.width), padding, np.int32)
     segments_BT = np.zeros_like(tokens_BT)
-    row_B = np.searchsorted(rows, self.row_B[mine])
-    end_B = (self.column_B + self.lengths_B)[mine]
-    spans = map(slice, self.column_B[mine], end_B)
+    row_B = np.searchsorted(rows, self.row_B[own_B])
+    end_B = (self.column_B + self.lengths_B)[own_B]
+    spans = map(slice, self.column_B[own_B], end_B)
     for row, span, segment, ids in zip(
-      row_B, spans, self.segment_B[mine], documents
+      row_B, spans, self.segment_B[own_B], documents
     ):
       tokens_BT[row, span] = ids
       segments_BT[row, span] = segment

@@ -102,7 +102,7 @@ class SparseBatches:
     """
     self._features, self._gold = features, gold
     self._batch_size = batch_size
-    self._mine = share.rows(batch_size)
+    self._own_rows = share.rows(batch_size)
     self._positives = max(1, int(gold.lengths.max(initial=0)))
 
   def __len__(self) -> int:
@@ -112,7 +112,9 @@ class SparseBatches:
     for number in range(len(self)):
       rows = np.arange(self._batch_size, dtype=np.int32)
       rows += number * self._batch_size
-      yield self._batch(np.where(rows < len(self._gold), rows, PAD)[self._mine])
+      yield self._batch(
+        np.where(rows < len(self._gold), rows, PAD)[self._own_rows]
+      )
 
   def _batch(self, rows: np.ndarray) -> Batch:
     """Makes a batch of documents; rows is int32 [B], PAD for filling rows."""

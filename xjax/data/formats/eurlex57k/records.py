@@ -59,13 +59,14 @@ def input_document(
     default_id: the id of a record without an id; None: an id is required.
     need_labels: whether concepts are required.
   """
-  absent = {name: '' for name in (*ZONES, 'uri', 'type') if name not in fields}
-  absent |= {'main_body': []} if 'main_body' in absent else {}
+  names = (*ZONES, 'uri', 'type')
+  defaults: dict[str, Any] = {name: '' for name in names if name not in fields}
+  defaults |= {'main_body': []} if 'main_body' in defaults else {}
   if not need_labels and 'concepts' not in fields:
-    absent['concepts'] = []
+    defaults['concepts'] = []
   if default_id is not None and 'celex_id' not in fields:
-    absent['celex_id'] = default_id
-  complete = Fields(absent | fields.row)
+    defaults['celex_id'] = default_id
+  complete = Fields(defaults | fields.row)
   record = read_eurlex_record(complete)
   fields.faults.extend(complete.faults)
   return record_document(record)
