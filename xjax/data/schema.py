@@ -372,7 +372,7 @@ class Split:
     ids: N document ids.
     gold: N rows of label indices, each row sorted. A training split has no
       held-out labels.
-    documents: N documents by random access. Each access reads the document again.
+    documents: N documents by random access; each access reads a document again.
     digest: hex digest of the documents and of the zones that they keep.
     features: vectors of the N documents; None if models read no vectors.
   """

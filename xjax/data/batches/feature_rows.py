@@ -9,7 +9,7 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.types import PAD
 
-_DIGESTED = 64  # the digest covers the vectors of about so many documents
+_DIGESTED = 64  # the digest covers the vectors of about 64 documents
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

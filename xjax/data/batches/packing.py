@@ -1,7 +1,8 @@
 """Packs short documents of a batch into shared rows.
 
 For each device, documents are placed from the longest to the shortest. Each
-goes to the first row with enough room (first-fit-decreasing bin packing).
+document goes to the first row with enough room (first-fit-decreasing bin
+packing).
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import numpy as np
 from xjax.core.errors import ConfigError
 from xjax.core.share import Share
 
-_SHAPES = 8  # different numbers of rows of batches; few keep traces few
+_SHAPES = 8  # batches have at most 8 different heights, so that traces are few
 
 
 @dataclasses.dataclass(frozen=True)

@@ -57,9 +57,9 @@ class HtcConfig(ConfigPart):
 class HtcData(DataConfig):
   """Configures a corpus of hierarchical text classification.
 
-  The corpus has JSON lines and a taxonomy. Files have names like wos_train.json,
-  wos_val.json and wos_test.json, may be gzipped, and have lines {"doc_token",
-  "doc_label"}.
+  The corpus has JSON lines and a taxonomy. Its files have names like
+  wos_train.json, wos_val.json and wos_test.json, may be gzipped, and have lines
+  {"doc_token", "doc_label"}.
   """
 
   htc: HtcConfig = field(

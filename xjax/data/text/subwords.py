@@ -36,7 +36,7 @@ from xjax.data.text.words import WordPlace
 # This is part of the key of cached tokens. Raise it if encode_all changes.
 SUBWORDS_VERSION = 1
 
-# The first attempt reads so many characters per piece; few texts need more.
+# Characters per piece in the first attempt; few texts need more.
 _CHARS_PER_PIECE = 8
 
 _PAD_TOKENS = ('[PAD]', '<pad>')
@@ -120,7 +120,7 @@ class Subwords:
 
     Raises:
       DataError: the folder has no tokenizer, a file is damaged or outside the
-        folder, or see load.
+        folder, or the tokenizer adds no special tokens around texts.
     """
     settings, path = folder_settings(folder)
     return cls(settings, str(path))
