@@ -65,7 +65,7 @@ def test_files_that_are_elsewhere_or_none(kind, name, tmp_path):
   (folder / name).unlink()
   with (folder / name).open('wb') as file:
     file.truncate(2**40)
-  assert f'{name}: 1099511627776 bytes are too many' in fault(folder)
+  assert f'{name}: the file has 1099511627776 bytes' in fault(folder)
 
 
 @pytest.mark.parametrize('kind', KINDS)

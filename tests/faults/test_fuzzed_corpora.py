@@ -12,7 +12,7 @@ from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
-from xjax.data.formats.taxonomy import NOWHERE, label_levels
+from xjax.data.formats.taxonomy import NO_LEVEL, label_levels
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.data.load import load_corpus
@@ -106,4 +106,4 @@ def test_hierarchies(folder, documents, taxonomy, labels, on_error):
     except DataError:
       return
     if labels is HtcLabels.ALL:
-      assert NOWHERE not in label_levels(space.labels)
+      assert NO_LEVEL not in label_levels(space.labels)

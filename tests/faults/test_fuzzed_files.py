@@ -17,13 +17,13 @@ from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
-from xjax.data.formats.contract import document_of
+from xjax.data.formats.contract import read_document
 from xjax.data.formats.descriptors import read_descriptors
 from xjax.data.formats.draft import plain_document, plain_record, to_bytes
 from xjax.data.formats.eurlex57k.records import (
   input_document,
   read_concepts,
-  read_record,
+  read_eurlex_record,
 )
 from xjax.data.formats.eurlex57k.sources import find_source
 from xjax.data.formats.jsonl import (
@@ -33,7 +33,7 @@ from xjax.data.formats.jsonl import (
   read_jsonl,
 )
 from xjax.data.labels import read_label_list
-from xjax.data.schema import label_of
+from xjax.data.schema import read_label
 
 DOCUMENT = [
   b'{"id": "d1", "text": "one \\u00e9", "labels": ["a", "b"]}\n',
@@ -244,7 +244,7 @@ def test_gzipped_lines(path, data):
 @hypothesis.given(rows('id', 'text', 'zones', 'labels'))
 def test_fields_of_a_document(row):
   fields = Fields(row)
-  document = document_of(fields)
+  document = read_document(fields)
   if not fields.faults:
     assert document.id and document.text().strip()
     assert plain_document(json.loads(to_bytes(plain_record(document)))) == (
@@ -256,7 +256,7 @@ def test_fields_of_a_document(row):
 @hypothesis.given(rows('id', 'name', 'alt', 'parents', 'description'))
 def test_fields_of_a_label(row):
   fields = Fields(row)
-  label = label_of(fields)
+  label = read_label(fields)
   if not fields.faults:
     assert (
       label.id
@@ -269,6 +269,6 @@ def test_fields_of_a_label(row):
 @hypothesis.given(rows(*json.loads(LAW[0])))
 def test_fields_of_a_law(row):
   fields = Fields(json.loads(LAW[0]) | row)
-  record = read_record(fields)
+  record = read_eurlex_record(fields)
   if not fields.faults:
     assert record == {**json.loads(to_bytes(record))}

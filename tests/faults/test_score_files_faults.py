@@ -74,11 +74,11 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
     TEXT.replace(b'3:1', b'4:1'),
     '4: label 4 is not in 0..3',
   ),
-  'a label twice': (TEXT.replace(b'2:', b'0:'), '2: label 0 stands twice'),
+  'a label twice': (TEXT.replace(b'2:', b'0:'), '2: label 0 occurs twice'),
   'a row too few': (TEXT[:-6], ' 2 rows, but its header says 3'),
   'a row too many': (
     TEXT + b'1:1\n',
-    '5: one row more than the 3 of the header',
+    '5: more rows than the 3 of the header',
   ),
   'no score': (TEXT.replace(b'2:0.25', b'2'), "2: '2' is not `label:value`"),
   'no header': (
@@ -93,12 +93,12 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   ),
   'gzip cut short': (
     gzip.compress(TEXT, mtime=0)[:-8],
-    '5: the gzip file is cut short: get it anew',
+    '5: the gzip file is cut short: get it again',
   ),
   **{
     f'gzip cut to {n} bytes': (
       gzip.compress(TEXT, mtime=0)[:n],
-      '1: the gzip file is cut short: get it anew',
+      '1: the gzip file is cut short: get it again',
     )
     for n in (2, 5, 9, 10)
   },

@@ -249,7 +249,7 @@ def test_another_search_is_judged_anew(tmp_path):
 TAXONOMIES = {
   'No such file': None,
   'no label has a parent': 'Root\ta\tb\n',
-  'is below nothing': 'Root\ta\nb\tc\n',
+  'is below no other label': 'Root\ta\nb\tc\n',
   "'a' is its own ancestor|a label is its own ancestor": (
     'Root\tx\na\tb\nb\ta\n'
   ),

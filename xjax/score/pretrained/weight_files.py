@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from xjax.core.errors import DataError
-from xjax.data.files.model_files import file_of, has_file, read_object, shown
+from xjax.data.files.model_files import has_file, read_object, safe_path, shown
 from xjax.score.pretrained.convert import Header
 
 WEIGHTS = 'model.safetensors'
@@ -50,7 +50,7 @@ class WeightFiles:
         do not match the index.
     """
     if has_file(folder, WEIGHTS):
-      path = file_of(folder, WEIGHTS)
+      path = safe_path(folder, WEIGHTS)
       headers = _headers(path)
       return cls(path, headers, dict.fromkeys(headers, path))
     if has_file(folder, INDEX):
@@ -99,7 +99,7 @@ def _of_index(folder: pathlib.Path) -> WeightFiles:
   paths, faults = {}, []
   for name in sorted(set(listed.values())):
     try:
-      paths[name] = file_of(folder, name)
+      paths[name] = safe_path(folder, name)
     except DataError as error:
       faults.append(str(error))
   if faults:
