@@ -48,7 +48,7 @@ class _Packed(Sequence[_T], Generic[_T]):
     return packer.done()
 
   @classmethod
-  def joined(cls, parts: Sequence[Self]) -> Self:
+  def concatenate(cls, parts: Sequence[Self]) -> Self:
     """Returns all values of several packed sequences, in order."""
     lengths = [np.diff(part.offsets) for part in parts]
     data = np.concatenate([part.bytes() for part in parts])

@@ -139,7 +139,7 @@ class Labels(Sequence[Label]):
   def joined(cls, *parts: Iterable[Label]) -> 'Labels':
     """All labels of several, in order."""
     columns = zip(*(cls.of(part)._columns for part in parts), strict=True)
-    return cls(*(type(each[0]).joined(each) for each in columns))
+    return cls(*(type(each[0]).concatenate(each) for each in columns))
 
   @property
   def _columns(self) -> tuple[Texts | TextLists, ...]:
