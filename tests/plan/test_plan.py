@@ -358,9 +358,7 @@ def test_what_cannot_be_planned_is_refused():
   )
   with pytest.raises(ConfigError, match='zones'):
     assumed_sizes(han, 10, 10)
-  with pytest.raises(
-    ConfigError, match='only runs of neural models can'
-  ):
+  with pytest.raises(ConfigError, match='only runs of neural models can'):
     names = Config(model=ExactMatchModel(), train=NoTrain())
     Planner(sizes_of(one_vs_all(), 10), LAPTOP).plan(names, 1)
   with pytest.raises(ConfigError, match='must be a multiple'):
