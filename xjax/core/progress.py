@@ -42,7 +42,7 @@ class Progress(contextlib.AbstractContextManager):
 
   def __init__(
     self,
-    what: str,
+    work: str,
     total: int | None = None,
     *,
     done: int = 0,
@@ -51,14 +51,14 @@ class Progress(contextlib.AbstractContextManager):
     """Describes the work; nothing is shown before the context is entered.
 
     Args:
-      what: a description of the work, such as 'reading train'.
+      work: a description of the work, such as 'reading train'.
       total: number of parts; None: the work is one step, or the number is not
         known.
       done: number of parts that were done before.
       unit: name of a part, such as 'node'.
     """
     self.done = done
-    self._what, self._total = what, total
+    self._work, self._total = work, total
     self._unit, self._quiet = unit, False
     self._ended = threading.Event()
     self._bar: tqdm.tqdm | None = None
@@ -74,7 +74,7 @@ class Progress(contextlib.AbstractContextManager):
       return self
     if sys.stderr.isatty():
       self._bar = tqdm.tqdm(
-        desc=self._what,
+        desc=self._work,
         total=self._total,
         initial=self.done,
         unit=self._unit or 'it',
@@ -130,14 +130,14 @@ class Progress(contextlib.AbstractContextManager):
     if self._total is not None:
       ending = 'es' if self._unit.endswith('ch') else 's'
       unit = f' {self._unit}{ending}' if self._unit else ''
-      return f'{self._what}: {self.done:,} of {self._total:,}{unit}'
-    return f'{self._what}: {seconds:.0f} s so far'
+      return f'{self._work}: {self.done:,} of {self._total:,}{unit}'
+    return f'{self._work}: {seconds:.0f} s so far'
 
 
 @contextlib.contextmanager
 def progress(
   items: Iterable[T],
-  what: str,
+  work: str,
   *,
   total: int | None = None,
   unit: str = '',
@@ -146,12 +146,12 @@ def progress(
 
   Args:
     items: any iterable.
-    what, unit: as in Progress.
+    work, unit: as in Progress.
     total: the number of items; None: their length, if they have one.
   """
   if total is None:
     total = operator.length_hint(items) or None
-  with Progress(what, total, unit=unit) as bar:
+  with Progress(work, total, unit=unit) as bar:
     yield _update_after_each(items, bar)
 
 

@@ -273,19 +273,19 @@ def _sent(
   """
   data, label = mesh.shape[DATA], mesh.shape[LABEL]
   over_data, over_label = (data - 1) / data, (label - 1) / label
-  own, sent = shape.documents // data, 0.0
+  local, sent = shape.documents // data, 0.0
   trained, _ = plan.split(plan.abstract.params)
   rows = nnx.filter_state(plan.abstract.params['head'], is_label_row)
   dim = max(x.shape[-1] for x in jax.tree.leaves(rows) if len(x.shape) > 1)
   if not _is_one_vs_all(config):
-    read = own * (shape.zones or shape.tokens)
+    read = local * (shape.zones or shape.tokens)
   else:
     # Features and gold labels are gathered, and the gradient of the features is
     # reduced. The loss is summed over all devices; a normalised loss sums 3
     # numbers per document.
-    trained, read = nnx.filter_state(trained, nnx.Not(is_label_row)), own
+    trained, read = nnx.filter_state(trained, nnx.Not(is_label_row)), local
     gold = shape.positives * 4 + 1
-    sent += (data - 1) * own * (gold + dim * _operand_bytes(config))
+    sent += (data - 1) * local * (gold + dim * _operand_bytes(config))
     sent += over_data * shape.documents * dim * _FLOAT32
     numbers = 3 * shape.documents * config.train.loss.build().normalised
     numbers += config.train.accumulate
@@ -403,18 +403,21 @@ def traced_step(
     labels = padded_labels(labels) // shards
   sizes = dataclasses.replace(sizes, labels=labels, frequent=frequent)
   documents, rows = shape.documents // data, -(-shape.rows // (data * micro))
-  own = dataclasses.replace(shape, documents=documents, rows=rows * micro)
+  local = dataclasses.replace(shape, documents=documents, rows=rows * micro)
   auto, here = (AxisType.Auto,) * 2, jax.devices()[:1]
-  one = jax.make_mesh((1, 1), (DATA, LABEL), axis_types=auto, devices=here)
-  batch = batch_of(config, own, one)
+  single = jax.make_mesh((1, 1), (DATA, LABEL), axis_types=auto, devices=here)
+  batch = batch_of(config, local, single)
   if _is_one_vs_all(config):
-    every = batch_of(config, shape, one)
-    gold = {'positives_BP': every.positives_BP, 'mask_B': every.mask_B}
+    global_batch = batch_of(config, shape, single)
+    gold = {
+      'positives_BP': global_batch.positives_BP,
+      'mask_B': global_batch.mask_B,
+    }
     batch = dataclasses.replace(batch, **gold)
-  plan, loss = planned_state(config, sizes, one), train.loss.build()
-  step = make_train_step(plan, make_optimizer(train), loss, one, micro)
+  plan, loss = planned_state(config, sizes, single), train.loss.build()
+  step = make_train_step(plan, make_optimizer(train), loss, single, micro)
   key = jax.eval_shape(lambda: jax.random.key(0))
-  with jax.set_mesh(one):
+  with jax.set_mesh(single):
     return plan, step.trace(plan.abstract, batch, key)
 
 
