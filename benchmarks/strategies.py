@@ -28,7 +28,7 @@ from xjax.judge.predictions import Lists
 from xjax.run.fit import load
 from xjax.run.strategy import AskedStrategy, Chooser, Kind
 from xjax.select.ranked_documents import RankedDocuments
-from xjax.select.strategies import Chosen, choose
+from xjax.select.strategies import Selection, choose
 
 K, TURNS, BATCH = 5, 3, 512
 ASKED = {
@@ -88,7 +88,9 @@ def main(argv: list[str]) -> None:
   print(f'coverage@5 of beta 0.25 lies between: {between}')
 
 
-def timed(chooser: Chooser, documents: RankedDocuments) -> tuple[Chosen, float]:
+def timed(
+  chooser: Chooser, documents: RankedDocuments
+) -> tuple[Selection, float]:
   """What is chosen, and milliseconds of a document."""
   best = math.inf
   for turn in range(1 + TURNS):

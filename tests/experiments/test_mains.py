@@ -296,7 +296,7 @@ CONFIG = QUICK[0]
     (
       'train',
       (CONFIG, '--workdir=x', '--coordinator=host:1'),
-      '--coordinator is of use with --multihost only',
+      '--coordinator needs --multihost',
     ),
     ('predict', ('--workdir=x',), 'no run of xjax here'),
     ('predict', ('--workdir=x', '--output=y.txt'), 'must end in .jsonl'),

@@ -46,7 +46,7 @@ def test_a_dict_sets_fields_below_and_a_part_takes_a_place():
     ({'model.encoder': 3}, 'one by one.*; not 3'),
     ({'train.steps': 1.5}, r'train\.steps: expected'),
     ({'train': {'stepps': 1}}, 'stepps'),
-    ({'train.schedule': 'square'}, "'square' is none of"),
+    ({'train.schedule': 'square'}, "'square' must be one of"),
     ({'train.optimizer': {'kind': 'sgd'}}, "unknown kind 'sgd'"),
   ],
 )

@@ -141,7 +141,7 @@ class Labels(Sequence[Label]):
   def join(cls, *parts: Iterable[Label]) -> 'Labels':
     """Joins several sequences of labels, in order."""
     columns = zip(*(cls.of(part)._columns for part in parts), strict=True)
-    return cls(*(type(column[0]).joined(column) for column in columns))
+    return cls(*(type(column[0]).concatenate(column) for column in columns))
 
   @property
   def _columns(self) -> tuple[Texts | TextLists, ...]:

@@ -139,7 +139,7 @@ class ChosenLabels:
   Attributes:
     predictions: with the chosen labels as the lists of `all`.
     lists: the same labels in the same order, with the scorer's own scores.
-    asked_again: of select.strategies.Chosen.
+    asked_again: of select.strategies.Selection.
     seconds: that choosing took, making and scoring batches and perhaps
       compiling for them; without the lists of slices.
   """
