@@ -38,9 +38,20 @@ hypothesis.settings.load_profile('untimed')
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CHECKED = [
   '.'.join(['xjax', *room.split('/'), path.stem])
-  for room in ('score/heads', 'losses', 'judge/metrics', 'select')
+  for room in (
+    'score/encoders',
+    'score/heads',
+    'losses',
+    'judge/metrics',
+    'select',
+  )
   for path in sorted((ROOT / 'xjax' / room).glob('*.py'))
-  if path.stem not in ('__init__', 'contract', 'model_scorer')
+  if path.stem
+  not in (
+    '__init__',
+    'contract',
+    'model_scorer',
+  )
   if not path.stem.startswith('tree_')
 ]
 install_import_hook(CHECKED, 'beartype.beartype')

@@ -28,7 +28,7 @@ from xjax.score.encoders.contract import (
   InputConfig,
 )
 from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.encoders.unpacking import unpacked
+from xjax.score.encoders.unpacking import unpack_documents
 from xjax.score.heads.attention_weights import attention_weights
 from xjax.score.heads.contract import (
   Head,
@@ -137,7 +137,7 @@ class TextModel(nnx.Module):
     h_TBD = self.encoder(x_TBD, real_TB, rngs)
     hidden_BTD = documents_second(h_TBD).swapaxes(0, 1)
     if batch.first_B is not None:
-      hidden_BTD = unpacked(hidden_BTD, batch.first_B, batch.lengths_B)
+      hidden_BTD = unpack_documents(hidden_BTD, batch.first_B, batch.lengths_B)
     tokens = TokenFeatures(hidden_BTD, _encoded_lengths(batch))
     pooled = tokens if self.pooling is None else self.pooling(tokens, rngs)
     return self.head.prepare(pooled)
