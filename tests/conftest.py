@@ -46,12 +46,7 @@ CHECKED = [
     'select',
   )
   for path in sorted((ROOT / 'xjax' / room).glob('*.py'))
-  if path.stem
-  not in (
-    '__init__',
-    'contract',
-    'model_scorer',
-  )
+  if path.stem not in ('__init__', 'contract', 'model_scorer')
   if not path.stem.startswith('tree_')
 ]
 install_import_hook(CHECKED, 'beartype.beartype')

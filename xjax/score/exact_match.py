@@ -74,7 +74,7 @@ class DescriptorMatcher:
     return {x: n + longest[x] / (longest[x] + 1) for x, n in counts.items()}
 
 
-class FoundLabels:
+class MatchedLabels:
   """Selects among labels found before (a core.types.Scorer).
 
   Batches have the labels that were found in tokens_BT, ascending, and their

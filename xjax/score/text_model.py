@@ -245,7 +245,7 @@ def build(
   for name, base in _PARTS.items():
     if not isinstance(part := getattr(config, name), base):
       raise ConfigError(f'no {name} is made from {part!r}')
-  bias = None if label_priors is None else first_biases(label_priors)
+  bias = None if label_priors is None else initial_biases(label_priors)
   none = np.zeros(n_labels, bool)
   unseen, hidden = (none if x is None else x for x in (unseen, hidden))
   embedding = config.embedding.build(vocab_size, rngs)
@@ -275,7 +275,7 @@ def smoothed_priors(train_counts: np.ndarray, n_train: int) -> np.ndarray:
   return (np.asarray(train_counts, np.float64) + 0.5) / (n_train + 1)
 
 
-def first_biases(priors: np.ndarray) -> np.ndarray:
+def initial_biases(priors: np.ndarray) -> np.ndarray:
   """float64 [L], logits of label probabilities, at which biases begin."""
   priors = np.asarray(priors, np.float64)
   if not np.all((priors > 0) & (priors < 1)):
