@@ -76,10 +76,22 @@ def test_sparse_features_that_can_be(reads_all):
     (JsonlData(tokens=TfidfConfig(max_share=0.0)), 'above 0, to 1'),
     (JsonlData(tokens=TfidfConfig(max_share=1.1)), 'above 0, to 1'),
     (JsonlData(tokens=TfidfConfig(first_words=-1)), 'at least 0'),
-    (JsonlData(tokens=GivenFeaturesConfig()), 'goes with config.data=XcFeat'),
-    (SyntheticData(tokens=GivenFeaturesConfig()), 'goes with config.data=XcF'),
-    (XcFeaturesData(tokens=TfidfConfig()), 'goes with config.data=XcFeatures'),
-    (XcFeaturesData(tokens=WordsConfig()), 'goes with config.data=XcFeatures'),
+    (
+      JsonlData(tokens=GivenFeaturesConfig()),
+      'GivenFeaturesConfig(...) needs config.data=XcF',
+    ),
+    (
+      SyntheticData(tokens=GivenFeaturesConfig()),
+      'needs config.data=XcFeaturesData(...)',
+    ),
+    (
+      XcFeaturesData(tokens=TfidfConfig()),
+      'needs config.data=XcFeaturesData(...)',
+    ),
+    (
+      XcFeaturesData(tokens=WordsConfig()),
+      'needs config.data=XcFeaturesData(...)',
+    ),
     (XcFeaturesData(zones=('a',)), "config.data.zones=('a',): files of featur"),
     (XcFeaturesData(on_error=OnError.SKIP), 'no row can be left out'),
     (
