@@ -76,22 +76,10 @@ def test_sparse_features_that_can_be(reads_all):
     (JsonlData(tokens=TfidfConfig(max_share=0.0)), 'above 0, to 1'),
     (JsonlData(tokens=TfidfConfig(max_share=1.1)), 'above 0, to 1'),
     (JsonlData(tokens=TfidfConfig(first_words=-1)), 'at least 0'),
-    (
-      JsonlData(tokens=GivenFeaturesConfig()),
-      'GivenFeaturesConfig(...) needs config.data=XcF',
-    ),
-    (
-      SyntheticData(tokens=GivenFeaturesConfig()),
-      'needs config.data=XcFeaturesData(...)',
-    ),
-    (
-      XcFeaturesData(tokens=TfidfConfig()),
-      'needs config.data=XcFeaturesData(...)',
-    ),
-    (
-      XcFeaturesData(tokens=WordsConfig()),
-      'needs config.data=XcFeaturesData(...)',
-    ),
+    (JsonlData(tokens=GivenFeaturesConfig()), 'needs config.data=XcFeat'),
+    (SyntheticData(tokens=GivenFeaturesConfig()), 'needs config.data=XcFeat'),
+    (XcFeaturesData(tokens=TfidfConfig()), 'needs config.data=XcFeat'),
+    (XcFeaturesData(tokens=WordsConfig()), 'needs config.data=XcFeat'),
     (XcFeaturesData(zones=('a',)), "config.data.zones=('a',): files of featur"),
     (XcFeaturesData(on_error=OnError.SKIP), 'no row can be left out'),
     (
