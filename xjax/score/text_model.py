@@ -173,7 +173,7 @@ class TextModel(nnx.Module):
       float32 scalar.
     """
     return head_loss(
-      self.head if rngs is None else self.head.thinned(rngs),
+      self.head if rngs is None else self.head.with_dropout(rngs),
       self.features(batch, rngs),
       batch.positives_BP,
       batch.mask_B,

@@ -55,7 +55,7 @@ def cut(rows: Any, start: jax.Array, size: int) -> Any:
   return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size), rows)
 
 
-def written(rows: Any, new: Any, start: jax.Array) -> Any:
+def write_rows(rows: Any, new: Any, start: jax.Array) -> Any:
   """The rows with a chunk replaced, in place where they are carried."""
   return jax.tree.map(
     lambda all_, x: lax.dynamic_update_slice_in_dim(all_, x, start, 0),

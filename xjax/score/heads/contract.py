@@ -220,7 +220,7 @@ class Head(nnx.Module):
     """bool_C, the labels that the loss is over; None: all."""
     del chunk
 
-  def thinned(self, rngs: nnx.Rngs) -> 'Head':
+  def with_dropout(self, rngs: nnx.Rngs) -> 'Head':
     """The head of one training step, in which a part may be dropped.
 
     Args:

@@ -27,7 +27,12 @@ from xjax.score.heads.contract import row_spec, split_head
 from xjax.score.heads.kahan import LEFT_OUT, kahan_step
 from xjax.score.heads.ova import OneVsAll
 from xjax.score.heads.rounding import random_bits
-from xjax.score.heads.storage import Rows, Storage, stored, weights
+from xjax.score.heads.storage import (
+  Rows,
+  Storage,
+  decode_weights,
+  encode_weights,
+)
 from xjax.score.heads.terms import Chunk, Normaliser, chunk_loss, gold_of
 from xjax.score.heads.update import RowGradient, RowRule, Slots
 
@@ -176,12 +181,12 @@ def _shard_step(
 
   def look(seen, start, size):
     cut = chunks.cut(rows, start, size)
-    logits_BC = _logits(all_BD, cut, weights(cut, all_BD.dtype))
+    logits_BC = _logits(all_BD, cut, decode_weights(cut, all_BD.dtype))
     return seen.with_chunk(logits_BC, gold, chunk_at(start, size))
 
   loss = static.loss
   if loss.normalised:
-    loss = scan(look, Normaliser.start(len(all_BD))).over(axes, loss)
+    loss = scan(look, Normaliser.start(len(all_BD))).normalised(loss, axes)
   exponents = {name: rows[name] for name in rows if name == 'exponent'}
 
   def body(carry, start, size):
@@ -189,7 +194,7 @@ def _shard_step(
     # which XLA keeps a second copy. Exponents are read as they were.
     cut = chunks.cut(carry.rows | exponents, start, size)
     cut = lax.optimization_barrier(cut)
-    kernel_CD = weights(cut, all_BD.dtype)
+    kernel_CD = decode_weights(cut, all_BD.dtype)
     logits_BC = _logits(all_BD, cut, kernel_CD)
     new, dlogits_BC = chunk_loss(loss, logits_BC, gold, chunk_at(start, size))
     rounded_BC = dlogits_BC.astype(all_BD.dtype)
@@ -202,7 +207,7 @@ def _shard_step(
     cut, slots = _stepped(
       static, cut, carry.slots, gradient, pace, bits_CD, start
     )
-    carried = chunks.written(carry.rows, cut, start)
+    carried = chunks.write_rows(carry.rows, cut, start)
     d_document_BD = product(rounded_BC, kernel_CD, (1, 0))
     d_document_BD += carry.d_document_BD
     return _Carry(carry.total + new, d_document_BD, carried, slots)
@@ -232,12 +237,12 @@ def _stepped(
   """The chunk's rows and all slots after a step; start is its first row."""
   size, rule = len(gradient.bias_C), static.rule
   ours = {name: slots[name] for name in rule.names}
-  ours = chunks.written(
-    ours, rule.remembered(gradient, chunks.cut(ours, start, size)), start
+  ours = chunks.write_rows(
+    ours, rule.update_slots(gradient, chunks.cut(ours, start, size)), start
   )
   # Of what is written by now: read before, XLA would keep a second copy.
   towards = rule.direction(gradient, chunks.cut(ours, start, size))
-  values_CD = weights(cut, jnp.float32)
+  values_CD = decode_weights(cut, jnp.float32)
   change_CD = -pace.rate * (towards.kernel_CD + pace.decay * values_CD)
   left_out = {}
   if static.storage is Storage.COMPENSATED:
@@ -246,6 +251,6 @@ def _stepped(
     )
     new = {'kernel': kernel_CD}
   else:
-    new = stored(static.storage, values_CD + change_CD, bits_CD)
+    new = encode_weights(static.storage, values_CD + change_CD, bits_CD)
   new['bias'] = cut['bias'] - pace.rate * towards.bias_C
   return new, {**slots, **ours, **left_out}

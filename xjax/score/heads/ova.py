@@ -26,13 +26,13 @@ from xjax.score.heads.contract import (
   row_spec,
 )
 from xjax.score.heads.rounding import random_bits
-from xjax.score.heads.storage import Storage, stored, weights
+from xjax.score.heads.storage import Storage, decode_weights, encode_weights
 from xjax.score.heads.update import RowsConfig
 
 _AT_ONCE = 1 << 17  # rows; more are drawn in LABEL_MULTIPLE blocks
 
 
-def first_rows(
+def initial_rows(
   key: jax.Array, rows: int, dim: int, storage: Storage
 ) -> dict[str, jax.Array]:
   """Rows of normal entries, of about unit length, the same on every mesh.
@@ -48,7 +48,7 @@ def first_rows(
     storage: what they are stored as.
 
   Returns:
-    Arrays by name, as of storage.stored, [rows, ...].
+    Arrays by name, as of storage.encode_weights, [rows, ...].
   """
   if rows <= _AT_ONCE:
     return _drawn(key, jnp.int32(0), rows, dim, storage)
@@ -67,7 +67,7 @@ def _shard_rows(
     block = first + i
     block_key = jax.random.fold_in(key, block)
     new = _drawn(block_key, block * size, size, dim, storage)
-    return chunks.written(rows, new, i * size)
+    return chunks.write_rows(rows, new, i * size)
 
   empty = jax.tree.map(
     lambda x: jnp.zeros((blocks * size, *x.shape[1:]), x.dtype),
@@ -82,7 +82,7 @@ def _drawn(
   """The rows from `first` on, rounded by their places as in training."""
   values = jax.random.normal(key, (size, dim)) * dim**-0.5
   ids = first + jnp.arange(size, dtype=jnp.int32)
-  return stored(storage, values, random_bits(jnp.uint32(0), ids, dim))
+  return encode_weights(storage, values, random_bits(jnp.uint32(0), ids, dim))
 
 
 @dataclasses.dataclass
@@ -180,7 +180,7 @@ class OneVsAll(Head):
     else:
       self.bottleneck = None
     rows = padded_labels(n_labels)
-    arrays = first_rows(rngs.params(), rows, dim, storage)
+    arrays = initial_rows(rngs.params(), rows, dim, storage)
     sharding = (ALL_DEVICES, None)
     self.kernel = nnx.Param(arrays['kernel'], out_sharding=sharding)
     self.bias = nnx.Param(padded_row(bias, rows), out_sharding=sharding[:1])
@@ -200,7 +200,7 @@ class OneVsAll(Head):
     self, document_BD: Float[Array, 'B D'], chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
     """logits_BC of a chunk of label rows, summed in float32."""
-    kernel_CD = weights(chunk, document_BD.dtype)
+    kernel_CD = decode_weights(chunk, document_BD.dtype)
     return scores(document_BD, kernel_CD) + chunk['bias']
 
 

@@ -54,7 +54,7 @@ class Storage(enum.Enum):
         return jnp.dtype(jnp.uint8)
 
 
-def stored(
+def encode_weights(
   storage: Storage,
   values_CD: Float32[Array, 'C D'],
   bits_CD: UInt32[Array, 'C D'],
@@ -80,7 +80,7 @@ def stored(
       return {'kernel': bits_CD, 'exponent': exponent_C}
 
 
-def weights(rows: Rows, dtype: DTypeLike) -> Float[Array, 'C D']:
+def decode_weights(rows: Rows, dtype: DTypeLike) -> Float[Array, 'C D']:
   """The stored weights as numbers of dtype."""
   if 'exponent' not in rows:
     return rows['kernel'].astype(dtype)

@@ -116,7 +116,7 @@ def _shard_gradients(
       loss, logits_BC, gold, chunk_at(start, size, cut)
     )
     d_cut, *d_new = pull(dlogits_BC)
-    d_rows = chunks.written(d_rows, d_cut, start)
+    d_rows = chunks.write_rows(d_rows, d_cut, start)
     return total + new, d_rows, jax.tree.map(jnp.add, d_wide, tuple(d_new))
 
   scan = functools.partial(
@@ -124,7 +124,7 @@ def _shard_gradients(
   )
   if loss.normalised:
     seen = scan(look, Normaliser.start(len(gold.mask_B)))
-    loss = seen.over(axes, loss)
+    loss = seen.normalised(loss, axes)
   # Sums over chunks are kept in float32, whatever the products' dtype.
   wide = jax.tree.map(
     lambda x: jnp.zeros(x.shape, jnp.float32), (shared, floats)

@@ -110,7 +110,7 @@ class Normaliser(NamedTuple):
       self.gold_B + jnp.where(inside_BP, weight_BP, 0.0).sum(axis=1),
     )
 
-  def over(self, axes: tuple[str, ...], loss: ChunkLoss) -> ChunkLoss:
+  def normalised(self, loss: ChunkLoss, axes: tuple[str, ...]) -> ChunkLoss:
     """The loss, given the logits of all shards on these mesh axes."""
     highest_B = lax.pmax(self.highest_B, axes)
     base_B = jnp.where(highest_B == -jnp.inf, 0.0, highest_B)

@@ -181,7 +181,7 @@ class Unified(AttentionHead):
     """bool_C, the labels with training documents."""
     return (chunk['seen'] > 0) | (chunk['hidden'] > 0)
 
-  def thinned(self, rngs: nnx.Rngs) -> 'Unified':
+  def with_dropout(self, rngs: nnx.Rngs) -> 'Unified':
     """The head with a random part of the labels bare of their own rows."""
     if not self.row_dropout:
       return self

@@ -138,7 +138,7 @@ class RowRule:
     """What it remembers at first, float32, by name, labels first."""
     raise NotImplementedError
 
-  def remembered(
+  def update_slots(
     self, gradient: RowGradient, slots: Slots
   ) -> dict[str, jax.Array]:
     """What it remembers once it has seen a gradient."""
@@ -172,7 +172,7 @@ class SGD(RowRule):
       'bias_momentum': jnp.zeros(labels, jnp.float32),
     }
 
-  def remembered(
+  def update_slots(
     self, gradient: RowGradient, slots: Slots
   ) -> dict[str, jax.Array]:
     if not self.momentum:
@@ -207,7 +207,7 @@ class AdagradRow(RowRule):
     del dim
     return {'squares': jnp.zeros(labels, jnp.float32)}
 
-  def remembered(
+  def update_slots(
     self, gradient: RowGradient, slots: Slots
   ) -> dict[str, jax.Array]:
     kernel_CD, bias_C = gradient
