@@ -26,7 +26,7 @@ def drawn(storage, shape=(1, 1)):
 def test_rows_are_normal_and_the_same_on_every_mesh(
   storage, at_once, monkeypatch
 ):
-  monkeypatch.setattr(first, '_AT_ONCE', at_once)
+  monkeypatch.setattr(first, '_MOST_ROWS', at_once)
   found = drawn(storage)
   rows = jax.tree.map(jnp.asarray, found)
   kernel = np.asarray(decode_weights(rows, jnp.float32), np.float64)
