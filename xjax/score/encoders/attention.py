@@ -1,4 +1,4 @@
-"""Self-attention; on CPUs for a few heads at a time, so that caches suffice.
+"""Self-attention, computed on CPUs for a few heads at a time to fit in caches.
 
 The gradient is written by hand to save memory, not time. With JAX's gradient, a
 training step of two of MiniLM's layers at 512 tokens takes the same time (1.00
@@ -159,16 +159,16 @@ def _forward(
   """Returns the result and the arrays that its gradient needs."""
   batch, tokens, _, dim = inputs_BT3D.shape
   sees = _sees(segments_BT)[:, None]
-  # Scaling the queries is cheaper than scaling the scores, of which there are
-  # more.
+  # The queries are scaled, which are d numbers for each token; the scores are T
+  # numbers for each token.
   scale = size[1] ** -0.5
 
   def step(out_BT1D: jax.Array, turn: jax.Array) -> tuple[jax.Array, jax.Array]:
     query, key, value = _cut_heads(inputs_BT3D, turn, size)
     score = _scores(query * scale, key, sees)
     top = score.max(axis=3, keepdims=True)
-    # The weighted values are divided by the weights' sum, not the weights
-    # themselves, of which there are T times as many.
+    # The weights' sum divides the weighted values, which are d numbers for each
+    # token; the weights are T numbers for each token.
     weight = jnp.exp(score - top)
     total = weight.sum(axis=3, keepdims=True)
     weight = seeded_dropout(weight, rate, seeds, turn)
@@ -232,8 +232,8 @@ def _means(
 ) -> Float32[Array, 'turns B group T 1']:
   """Returns the mean of the weights' gradients, weighted with the weights.
 
-  The mean equals the product of the result with its gradient. These arrays have
-  one T-th of the weights' size.
+  The mean equals the product of the result with its gradient, summed over the
+  features of a head. It has one T-th of the weights' size.
   """
   products = out_BT1D.astype(jnp.float32) * d_BT1D.astype(jnp.float32)
   batch, tokens = products.shape[:2]

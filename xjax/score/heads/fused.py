@@ -187,12 +187,13 @@ def _shard_step(
 
   def chunk_at(start, size):
     ids_C = ids(start, size)
-    cut = chunks.cut(weights_L, start, size)
-    return Chunk(ids_C[0], ids_C < static.n_labels, cut)
+    chunk_weights = chunks.cut(weights_L, start, size)
+    return Chunk(ids_C[0], ids_C < static.n_labels, chunk_weights)
 
   def add_chunk(normaliser, start, size):
-    cut = chunks.cut(rows, start, size)
-    logits_BC = _logits(all_BD, cut, decode_weights(cut, all_BD.dtype))
+    chunk_rows = chunks.cut(rows, start, size)
+    kernel_CD = decode_weights(chunk_rows, all_BD.dtype)
+    logits_BC = _logits(all_BD, chunk_rows, kernel_CD)
     return normaliser.with_chunk(logits_BC, gold, chunk_at(start, size))
 
   loss = static.loss
@@ -204,10 +205,10 @@ def _shard_step(
   def body(carry, start, size):
     # Without the barrier, XLA would read the rows again after they are written,
     # and keep a second copy for this. Exponents are read from the old rows.
-    cut = chunks.cut(carry.rows | exponents, start, size)
-    cut = lax.optimization_barrier(cut)
-    kernel_CD = decode_weights(cut, all_BD.dtype)
-    logits_BC = _logits(all_BD, cut, kernel_CD)
+    chunk_rows = chunks.cut(carry.rows | exponents, start, size)
+    chunk_rows = lax.optimization_barrier(chunk_rows)
+    kernel_CD = decode_weights(chunk_rows, all_BD.dtype)
+    logits_BC = _logits(all_BD, chunk_rows, kernel_CD)
     new, dlogits_BC = chunk_loss(loss, logits_BC, gold, chunk_at(start, size))
     rounded_BC = dlogits_BC.astype(all_BD.dtype)
     gradient = RowGradient(
@@ -217,10 +218,10 @@ def _shard_step(
     # document does not depend on the number of real rows.
     gradient = jax.tree.map(lambda g: g / len(gold.mask_B), gradient)
     bits_CD = random_bits(pace.key, ids(start, size), all_BD.shape[1])
-    cut, slots = _step_rows(
-      static, cut, carry.slots, gradient, pace, bits_CD, start
+    chunk_rows, slots = _step_rows(
+      static, chunk_rows, carry.slots, gradient, pace, bits_CD, start
     )
-    carried = chunks.write_rows(carry.rows, cut, start)
+    carried = chunks.write_rows(carry.rows, chunk_rows, start)
     d_document_BD = product(rounded_BC, kernel_CD, (1, 0))
     d_document_BD += carry.d_document_BD
     return _Carry(carry.total + new, d_document_BD, carried, slots)
@@ -241,7 +242,7 @@ def _logits(
 
 def _step_rows(
   static: _Static,
-  cut: Rows,
+  chunk_rows: Rows,
   slots: Slots,
   gradient: RowGradient,
   pace: Pace,
@@ -252,7 +253,7 @@ def _step_rows(
 
   Args:
     static: rule, storage and sizes.
-    cut: rows of the chunk.
+    chunk_rows: rows of the chunk.
     slots: slots of all of the shard's rows.
     gradient: gradient of the chunk's rows.
     pace: learning rate, decay and rounding key.
@@ -270,7 +271,7 @@ def _step_rows(
   # The slots are read again after they are written. If the direction used
   # new_slots, XLA would keep a second copy of the slots.
   direction = rule.direction(gradient, chunks.cut(rule_slots, start, size))
-  values_CD = decode_weights(cut, jnp.float32)
+  values_CD = decode_weights(chunk_rows, jnp.float32)
   change_CD = -pace.rate * (direction.kernel_CD + pace.decay * values_CD)
   left_out = {}
   if static.storage is Storage.COMPENSATED:
@@ -280,5 +281,5 @@ def _step_rows(
     new = {'kernel': kernel_CD}
   else:
     new = encode_weights(static.storage, values_CD + change_CD, bits_CD)
-  new['bias'] = cut['bias'] - pace.rate * direction.bias_C
+  new['bias'] = chunk_rows['bias'] - pace.rate * direction.bias_C
   return new, {**slots, **rule_slots, **left_out}

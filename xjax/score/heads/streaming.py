@@ -100,27 +100,29 @@ def _shard_gradients(
   gold = chunks.all_documents(gold_of(positives_BP, mask_B), axes)
   floats, replace_floats = _split_floats(chunks.all_documents(features, axes))
 
-  def logits(cut, shared, floats):
-    return parts.logits(replace_floats(floats), cut, shared)
+  def logits(chunk_rows, shared, floats):
+    return parts.logits(replace_floats(floats), chunk_rows, shared)
 
-  def chunk_at(start, size, cut):
+  def chunk_at(start, size, chunk_rows):
     ids_C = chunks.labels(rows, axes, start, size)
     learnt_C = ids_C < n_labels
-    if (learns_C := parts.learns(cut, shared)) is not None:
+    if (learns_C := parts.learns(chunk_rows, shared)) is not None:
       learnt_C &= learns_C
     return Chunk(ids_C[0], learnt_C, chunks.cut(weights, start, size))
 
   def add_chunk(normaliser, start, size):
-    cut = chunks.cut(rows, start, size)
-    logits_BC = logits(cut, shared, floats)
-    return normaliser.with_chunk(logits_BC, gold, chunk_at(start, size, cut))
+    chunk_rows = chunks.cut(rows, start, size)
+    logits_BC = logits(chunk_rows, shared, floats)
+    return normaliser.with_chunk(
+      logits_BC, gold, chunk_at(start, size, chunk_rows)
+    )
 
   def body(carry, start, size):
     total, d_rows, d_wide = carry
-    cut = chunks.cut(rows, start, size)
-    logits_BC, pull = jax.vjp(logits, cut, shared, floats)
+    chunk_rows = chunks.cut(rows, start, size)
+    logits_BC, pull = jax.vjp(logits, chunk_rows, shared, floats)
     new, dlogits_BC = chunk_loss(
-      loss, logits_BC, gold, chunk_at(start, size, cut)
+      loss, logits_BC, gold, chunk_at(start, size, chunk_rows)
     )
     d_cut, *d_new = pull(dlogits_BC)
     d_rows = chunks.write_rows(d_rows, d_cut, start)
