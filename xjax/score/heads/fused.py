@@ -222,9 +222,8 @@ def _shard_step(
       static, chunk_rows, carry.slots, gradient, pace, bits_CD, start
     )
     carried = chunks.write_rows(carry.rows, chunk_rows, start)
-    d_document_BD = product(rounded_BC, kernel_CD, (1, 0))
-    d_document_BD += carry.d_document_BD
-    return _Carry(carry.total + new, d_document_BD, carried, slots)
+    d_new_BD = product(rounded_BC, kernel_CD, (1, 0)) + carry.d_document_BD
+    return _Carry(carry.total + new, d_new_BD, carried, slots)
 
   zero_BD = jnp.zeros(all_BD.shape, jnp.float32)
   last = scan(body, _Carry(jnp.float32(0), zero_BD, rows, slots))
