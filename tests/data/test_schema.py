@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.schema import Corpus, Document, Label, Labels, LabelSpace, Split
@@ -126,9 +127,7 @@ ROW = json.dumps(
 ).encode()
 
 
-@hypothesis.settings(
-  max_examples=2000, derandomize=True, deadline=None, database=None
-)
+@fuzzed(2000)
 @hypothesis.given(
   st.one_of(
     st.binary(max_size=40),

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.judge.files.judged import JudgeFiles, read_judged
 
@@ -317,9 +318,6 @@ def test_files_that_do_not_fit(tmp_path, kind):
   assert told(tmp_path, files) == message
 
 
-fuzzed = hypothesis.settings(
-  max_examples=400, derandomize=True, deadline=None, database=None
-)
 PIECES = st.one_of(
   st.sampled_from(
     b'3 4|\n| |:|,|nan|1e999|-1|0:1|"labels"|"target_ind"|[1]|{|}|[|]|null|\r'
@@ -359,7 +357,7 @@ def folder():
     yield pathlib.Path(name)
 
 
-@fuzzed
+@fuzzed(400)
 @hypothesis.given(damaged(), st.one_of(st.none(), damaged()), st.integers(1, 3))
 def test_whatever_predictions_and_gold_hold(folder, scores, gold, depth):
   files = {'predictions': scores} | ({'gold': gold} if gold else {})
@@ -367,7 +365,7 @@ def test_whatever_predictions_and_gold_hold(folder, scores, gold, depth):
   assert message is None or message.startswith(('predictions', 'gold'))
 
 
-@fuzzed
+@fuzzed(400)
 @hypothesis.given(
   damaged(), st.lists(PIECES, max_size=6), st.lists(PIECES, max_size=4)
 )

@@ -81,6 +81,7 @@ def test_what_does_not_fit_is_told_what_to_change():
   assert 'or as it is, on more devices' in text
 
 
+@pytest.mark.thorough
 def test_more_devices_where_no_change_is_enough(monkeypatch):
   plan, planner = short_of(one_vs_all(batch_size=64), 0.005)
   told = advice(plan, planner)
@@ -110,6 +111,7 @@ EMA = {'average': EMAConfig(), 'accumulate': 4}
 NARROW = {'rows': FusedSGD(momentum=0.9), 'compute_dtype': Dtype.BFLOAT16}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
   'config',
   [

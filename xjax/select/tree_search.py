@@ -118,7 +118,7 @@ class TreeSearch:
     parents = np.unique(tree.parent[tree.label != NO_LABEL])
     self._labels_of_parent = tree.n_labels / max(1, len(parents))
     even_L = np.zeros(tree.n_labels)
-    self._even = even_L, tree.widest_below(even_L)
+    self._even = even_L, tree.largest_below(even_L)
     self._blocks = (
       np.cumsum(self._inner) - 1,
       weights.columns,
@@ -212,7 +212,7 @@ class TreeSearch:
     tree = self.tree
     weights = self._even
     if log_weights_L is not None:
-      weights = log_weights_L, tree.widest_below(log_weights_L)
+      weights = log_weights_L, tree.largest_below(log_weights_L)
     found, shown = Found.none(rows.shape[0], k), squash or _AS_IT_IS
     scored = root or self._root(rows)
     while len(scored[0]):

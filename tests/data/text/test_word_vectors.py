@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.data.text.word_vectors import (
   read_word_vectors,
@@ -239,9 +240,10 @@ def damaged(draw):
   return draw(st.sampled_from([content, gzip.compress(content)]))
 
 
-@hypothesis.settings(quick, max_examples=1500)
+@fuzzed(1500)
 @hypothesis.given(st.one_of(damaged(), st.binary(max_size=30)))
-def test_whatever_a_file_holds(tmp_path, content):
+def test_whatever_a_file_holds(tmp_path_factory, content):
+  tmp_path = tmp_path_factory.getbasetemp()
   try:
     got = read(tmp_path, content)
   except DataError as error:

@@ -7,7 +7,7 @@ from typing import Any
 from xjax.report.tables.plain import align
 from xjax.sweep.overrides import fields_of
 from xjax.sweep.session import SweepSession
-from xjax.sweep.store import Outcome, TrialStatus, best_of
+from xjax.sweep.store import Outcome, TrialStatus, best_trial
 
 _ORDER = list(TrialStatus)
 _WIDTH = 24  # of a cell; zones, or several fields at once, may be longer
@@ -33,7 +33,7 @@ def sweep_summary(session: SweepSession, outcomes: Sequence[Outcome]) -> str:
   parts = [f'dev {session.metric}: {counts}\n{table}']
   if failed := [one for one in outcomes if one.state is TrialStatus.FAILED]:
     parts.append('\n'.join(_failure(session, one) for one in failed))
-  if best := best_of(outcomes):
+  if best := best_trial(outcomes):
     parts.append(
       f'The best, trial {best.number}, trains again with\n'
       f'  {session.train_again(session.folder.best)}\n'
@@ -104,7 +104,7 @@ def _report(session: SweepSession, ranked: Sequence[Outcome]) -> str:
     for seed in seeds
   ]
   several = 'The best of them' if len(complete) == _REPORTED else 'All of them'
-  words = [*session.imported, *folders]
+  words = [*session.import_flags, *folders]
   output = shlex.quote(f'--output={session.folder.path / "report.html"}')
   return (
     f'{several} on one page\n'
