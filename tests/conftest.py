@@ -41,6 +41,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 CHECKED = [
   '.'.join(['xjax', *room.split('/'), path.stem])
   for room in (
+    'score/encoders',
     'score/heads',
     'score/linear',
     'losses',

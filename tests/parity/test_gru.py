@@ -63,7 +63,9 @@ def test_states_and_gradients_are_those_of_torch():
   graphdef, params = nnx.split(model)
 
   def states(params, x_BTD):
-    h_TBD = nnx.merge(graphdef, params)(x_BTD.swapaxes(0, 1), real_TB, None)
+    h_TBD = nnx.merge(graphdef, params)(
+      x_BTD.swapaxes(0, 1), jnp.asarray(real_TB), None
+    )
     return h_TBD.swapaxes(0, 1)
 
   one = np.array(jax.devices()[:1]).reshape(1, 1)

@@ -66,7 +66,7 @@ def test_every_number_has_a_range(name, field, value):
     ('han', 'encoder', BiGRUConfig(), 'config.data.tokens.by_zone=True'),
     ('bigru_att', 'encoder', HANConfig(), 'config.data.tokens.by_zone=False'),
     ('bigru_att', 'pooling', NoPooling(), 'needs a pooling'),
-    ('bigru_att', 'head', LabelAttentionConfig(), 'reads tokens: NoPooling()'),
+    ('bigru_att', 'head', LabelAttentionConfig(), 'and needs NoPooling()'),
   ],
 )
 def test_what_does_not_go_together(name, part, value, says):

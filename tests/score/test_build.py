@@ -149,5 +149,7 @@ def test_offsets_are_the_mean_of_the_seen():
 def test_unknown_parts():
   config = small()
   config.encoder = config.embedding
-  with pytest.raises(ConfigError, match='no encoder'):
+  with pytest.raises(
+    ConfigError, match='config.model.encoder=.* must be a kind of Enc'
+  ):
     made(config)

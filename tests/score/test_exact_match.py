@@ -13,7 +13,7 @@ from xjax.core.errors import DataError
 from xjax.core.types import PAD, Batch, Ragged, ScoreKind
 from xjax.data.batches.sparse import SparseBatches
 from xjax.data.text.words import split_words
-from xjax.score.exact_match import DescriptorMatcher, FoundLabels
+from xjax.score.exact_match import DescriptorMatcher, MatchedLabels
 from xjax.select.topk import dense_topk
 
 PLENTY = 10_000
@@ -159,7 +159,7 @@ FILTERS = {
 def test_selection_is_that_of_dense_scores(k, names):
   batch, dense = a_batch()
   filters = {name: FILTERS[name] for name in names}
-  ids, scores = FoundLabels(L).topk(batch, k, **filters)
+  ids, scores = MatchedLabels(L).topk(batch, k, **filters)
   wanted_ids, wanted_scores = dense_topk(
     jnp.asarray(dense), k, **jax.tree.map(jnp.asarray, filters)
   )
@@ -171,7 +171,7 @@ def test_selection_is_that_of_dense_scores(k, names):
 def test_weights_multiply_calibrated_probabilities():
   batch, dense = a_batch()
   given = {'weights': FILTERS['weights'], 'sigmoid': (0.5, -1.5)}
-  ids, scores = FoundLabels(L).topk(batch, 4, **given)
+  ids, scores = MatchedLabels(L).topk(batch, 4, **given)
   given['weights'] = jnp.asarray(given['weights'])
   wanted_ids, wanted_scores = dense_topk(jnp.asarray(dense), 4, **given)
   np.testing.assert_array_equal(ids, wanted_ids)
@@ -181,7 +181,7 @@ def test_weights_multiply_calibrated_probabilities():
 def test_each_document_may_have_labels_of_its_own():
   batch, dense = a_batch()
   allowed = RNG.random((N, L + 3)) < 0.5
-  ids, scores = FoundLabels(L).topk(batch, 4, allowed=allowed)
+  ids, scores = MatchedLabels(L).topk(batch, 4, allowed=allowed)
   wanted = dense_topk(jnp.asarray(dense), 4, allowed=jnp.asarray(allowed))
   np.testing.assert_array_equal(ids, wanted[0])
   np.testing.assert_array_equal(scores, wanted[1])
@@ -189,10 +189,10 @@ def test_each_document_may_have_labels_of_its_own():
 
 def test_what_is_not_found_is_never_listed():
   batch, _ = a_batch()
-  ids, scores = FoundLabels(L).topk(batch, L)
+  ids, scores = MatchedLabels(L).topk(batch, L)
   assert ((ids != PAD).sum(-1) == [[7, 0, 4, 1, 7]]).all()
   assert (np.isneginf(scores) == (ids == PAD)).all()
-  assert FoundLabels(L).score_kind is ScoreKind.MARGIN
+  assert MatchedLabels(L).score_kind is ScoreKind.MARGIN
 
 
 def test_texts_to_lists():
@@ -208,7 +208,7 @@ def test_texts_to_lists():
     )
     ids, scores = np.full((3, 2), PAD), np.full((3, 2), -np.inf)
     for batch in batches:
-      found_ids, found_scores = FoundLabels(3).topk(batch, 2)
+      found_ids, found_scores = MatchedLabels(3).topk(batch, 2)
       ids[batch.doc_B[batch.mask_B]] = found_ids[0, batch.mask_B]
       scores[batch.doc_B[batch.mask_B]] = found_scores[0, batch.mask_B]
     assert ids.tolist() == [[1, 0], [PAD, PAD], [0, PAD]]

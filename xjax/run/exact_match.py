@@ -10,7 +10,7 @@ from xjax.run.contract import Fit, Fitted
 from xjax.run.judging import Metrics, saved_calibration
 from xjax.run.predictor import Predictor
 from xjax.score.config import ExactMatchModel
-from xjax.score.exact_match import DescriptorMatcher, FoundLabels
+from xjax.score.exact_match import DescriptorMatcher, MatchedLabels
 from xjax.train.preemption import Preemption
 from xjax.train.sparse_inputs import TextInputs
 from xjax.train.workdir import Workdir
@@ -44,7 +44,7 @@ def by_names(
   inputs = TextInputs(
     config, DescriptorMatcher(names, config.data.tokens.max_tokens)
   )
-  scorer = FoundLabels(len(labels))
+  scorer = MatchedLabels(len(labels))
   return NamePredictor(config, space, inputs, scorer, _STEP, folder)
 
 

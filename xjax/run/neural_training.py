@@ -27,7 +27,7 @@ from xjax.score.pretrained.descriptors import DescriptorEncoder
 from xjax.score.text_model import (
   NeuralModel,
   build,
-  first_biases,
+  initial_biases,
   smoothed_priors,
 )
 from xjax.select.model_scorer import ModelScorer
@@ -166,7 +166,7 @@ def plan_neural(
     train.average,
     fused_rows(train, counts),
   )
-  return with_label_start(plan, None if describes else first_biases(priors))
+  return with_label_start(plan, None if describes else initial_biases(priors))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

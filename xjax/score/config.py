@@ -1,4 +1,4 @@
-"""The kinds of models, but for neural ones (text_model.py)."""
+"""The configs of all models except the neural one (text_model.py)."""
 
 from collections.abc import Iterator
 import dataclasses
@@ -23,10 +23,10 @@ from xjax.score.trees.contract import TreeConfig
 
 @dataclasses.dataclass
 class ModelConfig(ConfigPart, abstract=True):
-  """What ranks labels.
+  """Chooses the model, which ranks the labels of a document.
 
   Attributes:
-    reads: the kinds of data.tokens that it reads.
+    reads: the kinds of data.tokens that the model reads.
   """
 
   reads: ClassVar[tuple[type[TokensConfig], ...]] = ()
@@ -35,10 +35,11 @@ class ModelConfig(ConfigPart, abstract=True):
     tokens, data = config.data.tokens, config.data
     where = f'config.data.tokens={type(tokens).__name__}(...)'
     if tokens.sparse != data.sparse:
-      formats = kinds_that('sparse', DataConfig)
+      data_kinds = f'config.data={kinds_that("sparse", DataConfig)}'
+      tokens_kinds = kinds_that('sparse', TokensConfig)
       yield (
-        f'{where}: {kinds_that("sparse", TokensConfig)} goes with '
-        f'config.data={formats}, and each with nothing else'
+        f'{where}: {tokens_kinds} needs {data_kinds}, and {data_kinds} needs '
+        f'config.data.tokens={tokens_kinds}'
       )
     elif not isinstance(tokens, self.reads):
       yield (
@@ -49,24 +50,29 @@ class ModelConfig(ConfigPart, abstract=True):
       yield from self.check_tokens(config)
 
   def check_tokens(self, config: Any) -> Iterator[str]:
-    """Yields what is wrong with tokens of a kind that it reads."""
+    """Yields one error for each fault of tokens of a kind that it reads.
+
+    Args:
+      config: the whole config of the run.
+    """
     if config.data.tokens.by_zone:
       yield (
-        'config.data.tokens.by_zone=True: this model reads zones as one text'
+        'config.data.tokens.by_zone=True: this model reads zones as one text; '
+        'set by_zone=False'
       )
 
 
 @dataclasses.dataclass
 class ExactMatchModel(ModelConfig):
-  """Labels whose names are found in the document; nothing is learnt.
+  """Assigns the labels whose names are in the document, without training.
 
-  It reads the first data.tokens.max_tokens words.
+  The model reads the first data.tokens.max_tokens words of a document.
   """
 
   reads = (WordsConfig,)
 
   alt: bool = field(
-    False, 'Whether a label is found by its alternative names as well.'
+    False, 'Whether to search for the alternative names of labels as well.'
   )
 
 
@@ -75,10 +81,13 @@ class SparseModel(ModelConfig, abstract=True):
   """Linear classifiers over sparse features of documents, searched as a tree.
 
   Attributes:
-    beam: nodes of a depth that are opened for a document, unless exact.
-    exact: whether every node is opened that may have one of the best labels.
-    chained: whether a label's score is of all classifiers above it.
-    n_trees: trees of an ensemble, a file each.
+    beam: number of nodes that are opened for a document at each depth; ignored
+      if exact.
+    exact: whether every node is opened that may have one of the best labels
+      below it.
+    chained: whether a label's score combines its own classifier with the
+      classifiers of the nodes above it.
+    n_trees: number of trees of the ensemble; each tree has a file of its own.
   """
 
   reads = (TfidfConfig, GivenFeaturesConfig)
@@ -90,7 +99,7 @@ class SparseModel(ModelConfig, abstract=True):
 
 @dataclasses.dataclass
 class LinearModel(SparseModel):
-  """One weight vector per label: all labels lie below the root of a tree."""
+  """One linear classifier for each label, directly below the root of a tree."""
 
   chained = False
 
@@ -99,25 +108,29 @@ class LinearModel(SparseModel):
 class TreeModel(SparseModel):
   """Linear classifiers at the nodes of a label tree.
 
-  With the logistic loss a probabilistic label tree (Jasinska et al. 2016), with
-  the squared hinge XR-Linear (Yu et al. 2022, "PECOS").
+  With the logistic loss the model is a probabilistic label tree (Jasinska et
+  al. 2016); with the squared hinge loss it is XR-Linear (Yu et al. 2022,
+  "PECOS").
   """
 
   earlier_kind = 'label_tree'
 
-  tree: TreeConfig = field(ClusterTree, 'Over the labels.')
+  tree: TreeConfig = field(ClusterTree, 'The tree over the labels.')
   n_trees: int = field(
-    1, 'Of an ensemble; each has a seed of its own.', AT_LEAST_1
+    1,
+    'Number of trees of the ensemble; each tree has a seed of its own.',
+    AT_LEAST_1,
   )
   beam: int = field(
     10,
-    'Nodes of a depth that are opened for a document, unless exact.',
+    'Number of nodes that are opened for a document at each depth; ignored if '
+    'exact=True.',
     AT_LEAST_1,
     may_change=True,
   )
   exact: bool = field(
     False,
-    'Whether instead every node is opened that may have one of the best '
-    'labels below it; of ensembles, one of the best of each tree.',
+    'Whether every node is opened that may have one of the best labels below '
+    'it. In an ensemble, these are the best labels of each tree.',
     may_change=True,
   )

@@ -1,8 +1,9 @@
-"""Labels whose descriptors are found verbatim in a document.
+"""Exact Match: assigns the labels whose names occur verbatim in a document.
 
-Exact Match of Chalkidis et al. 2019, Section 4: nothing is learnt. Texts and
-descriptors are compared word by word, in the words of data.text.words but with
-digits as they are: case and punctuation do not matter, the ends of words do.
+The method is that of Chalkidis et al. 2019, Section 4, and needs no training.
+Texts and names are compared word by word. Words are split as data.text.words
+splits them, but digits are kept. Case and punctuation do not matter; only whole
+words match.
 """
 
 from collections.abc import Sequence
@@ -17,44 +18,51 @@ from xjax.data.text.words import has_letters, split_words
 
 
 class DescriptorMatcher:
-  """Finds the names of labels in texts, all at once (Aho-Corasick).
+  """Finds the names of all labels in one pass over a text (Aho-Corasick).
 
-  Every occurrence counts, also within a longer name. A label's score is n + w /
-  (w + 1): it was found n times, and the longest of its names that were found
-  has w words. So labels rank by occurrences, then by length.
+  Every occurrence counts, also inside a longer name. A label's score is
+  n + w / (w + 1): its names occur n times, and the longest of its names that
+  occur has w words. So labels rank by occurrences, then by length.
   """
 
   def __init__(self, names: Sequence[Sequence[str]], max_words: int):
     """Prepares the automaton.
 
     Args:
-      names: for each label those it may be found by. Names without a letter are
-        left out: they are mere numbers, such as the ids of labels that have no
+      names: for each label, the names to search for. Names without a letter are
+        left out: they are only numbers, such as the ids of labels that have no
         name.
-      max_words: a text's first words, in which names are looked for.
+      max_words: number of words at the start of a text that are searched.
 
     Raises:
       DataError: no label has a name.
     """
     self._n_labels, self._max_words = len(names), max_words
     labels: dict[str, list[int]] = {}
-    for label, of_label in enumerate(names):
-      for text in dict.fromkeys(map(_spaced, of_label)):
+    for label, label_names in enumerate(names):
+      for text in dict.fromkeys(map(_spaced_words, label_names)):
         if has_letters(text):
           labels.setdefault(text, []).append(label)
     if not labels:
       raise DataError(
-        'no label has a name that could be found in a text: exact match needs '
-        'descriptors of labels'
+        'no label has a name that contains a letter: exact match needs names '
+        'of labels to search for'
       )
     self._automaton = ahocorasick.Automaton()
-    for text, found in labels.items():
-      # Spaces stand around each word of a name.
-      self._automaton.add_word(text, (found, text.count(' ') - 1))
+    for text, ids in labels.items():
+      # Each word of a name has a space on both sides.
+      self._automaton.add_word(text, (ids, text.count(' ') - 1))
     self._automaton.make_automaton()
 
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
-    """float32 [N, L]: the scores of the labels found in each text."""
+    """Returns the scores of the labels whose names occur in each text.
+
+    Args:
+      texts: N texts.
+
+    Returns:
+      float32 [N, L], with an entry for each label that occurs.
+    """
     rows = [self._match(text) for text in texts]
     ids = Ragged.of([sorted(row) for row in rows])
     scores = (row[label] for row in rows for label in sorted(row))
@@ -63,10 +71,10 @@ class DescriptorMatcher:
     return sparse.csr_array((scores, ids.values, ids.indptr), shape)
 
   def _match(self, text: str) -> dict[int, float]:
-    """Label -> score."""
+    """Returns the score of each label whose names occur in the text."""
     counts: dict[int, int] = {}
     longest: dict[int, int] = {}
-    spaced = _spaced(text, self._max_words)
+    spaced = _spaced_words(text, self._max_words)
     for _, (labels, length) in self._automaton.iter(spaced):
       for label in labels:
         counts[label] = counts.get(label, 0) + 1
@@ -74,16 +82,16 @@ class DescriptorMatcher:
     return {x: n + longest[x] / (longest[x] + 1) for x, n in counts.items()}
 
 
-class FoundLabels:
-  """Selects among labels found before (a core.types.Scorer).
+class MatchedLabels:
+  """Selects the best of the labels that were matched (a core.types.Scorer).
 
-  Batches have the labels that were found in tokens_BT, ascending, and their
-  scores in weights_BT. Others are never returned.
+  A batch has the labels that DescriptorMatcher found in tokens_BT, ascending,
+  and their scores in weights_BT. No other labels are returned.
 
   Attributes:
     score_kind: MARGIN; all scores are positive.
-    n_labels: labels that are looked for.
-    assigned_above: 0; what is found is assigned.
+    n_labels: number of labels, L.
+    assigned_above: 0; every label that was matched is assigned.
     selected_by: `exact`.
   """
 
@@ -103,9 +111,10 @@ class FoundLabels:
     allowed: np.ndarray | None = None,
     sigmoid: tuple[float, float] = AS_LOGITS,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """As core.types.Scorer; equals select.topk.dense_topk on the matches.
+    """Returns the k best of the labels that were matched (core.types.Scorer).
 
-    With weights, ranking is by log weight + log sigmoid(a score + b).
+    The result equals that of select.topk.dense_topk on the matched labels. With
+    weights, ranking is by log weight + log sigmoid(a score + b).
     """
     ids_BT, scores_BT = batch.tokens_BT, batch.weights_BT
     if weights is not None:
@@ -126,7 +135,16 @@ class FoundLabels:
 def _best(
   ids_BT: np.ndarray, scores_GBT: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """The k best labels; ids ascend, so that ties go to the lower one."""
+  """Returns the k best labels of each document and each slice.
+
+  Args:
+    ids_BT: labels, ascending, so that the lower label wins a tie.
+    scores_GBT: scores of the labels in each slice; -inf: not selected.
+    k: length of the lists.
+
+  Returns:
+    ids_GBK and float32 scores_GBK; PAD and -inf where labels run out.
+  """
   fill = [(0, 0), (0, 0), (0, max(0, k - ids_BT.shape[1]))]
   scores_GBT = np.pad(
     scores_GBT.astype(np.float32), fill, constant_values=-np.inf
@@ -138,6 +156,9 @@ def _best(
   return np.where(scores_GBK == -np.inf, PAD, ids_GBK), scores_GBK
 
 
-def _spaced(text: str, most: int | None = None) -> str:
-  """A text's first words, spaces around each: none is found within another."""
-  return f' {" ".join(split_words(text, keep_digits=True)[:most])} '
+def _spaced_words(text: str, max_words: int | None = None) -> str:
+  """Returns the first words of a text, with a space on both sides of each word.
+
+  The spaces ensure that no word matches a part of another word.
+  """
+  return f' {" ".join(split_words(text, keep_digits=True)[:max_words])} '

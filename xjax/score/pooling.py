@@ -1,4 +1,4 @@
-"""Poolings: one vector of a document, made of its tokens' vectors."""
+"""Poolings, which compute one vector of a document from its tokens' vectors."""
 
 import abc
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Bool, Float
 
 from xjax.core.config_part import RATE, ConfigPart, field, kinds_that
 from xjax.core.mesh import BATCH, DATA
@@ -23,11 +24,13 @@ from xjax.score.heads.contract import TokenFeatures
 
 @dataclasses.dataclass
 class PoolingConfig(ConfigPart, abstract=True):
-  """What makes one vector of a document's vectors.
+  """Chooses how the vectors of a document's tokens become one vector.
 
   Attributes:
-    pools: whether there is such a vector at all.
-    pooler: whether its dense layer may begin with pretrained weights.
+    pools: whether there is a vector of the document; False: the head reads the
+      tokens.
+    pooler: whether the pooling has a dense layer, which may start from
+      pretrained weights.
   """
 
   pools: ClassVar[bool] = True
@@ -35,17 +38,20 @@ class PoolingConfig(ConfigPart, abstract=True):
 
   @abc.abstractmethod
   def build(self, dim: int, rngs: nnx.Rngs) -> nnx.Module | None:
-    """A module (TokenFeatures, rngs) -> document_BD; None: there is none.
+    """Makes the pooling, with fresh parameters.
 
     Args:
-      dim: size D of a token's vector, and of the document's.
+      dim: size D of a token's vector, and of the document's vector.
       rngs: stream `params`.
+
+    Returns:
+      A module (TokenFeatures, rngs) -> document_BD; None: no pooling.
     """
 
 
 @dataclasses.dataclass
 class NoPooling(PoolingConfig):
-  """None: the head reads tokens."""
+  """No pooling: the head reads tokens."""
 
   pools = False
 
@@ -55,35 +61,38 @@ class NoPooling(PoolingConfig):
 
 @dataclasses.dataclass
 class MeanConfig(PoolingConfig):
-  """The mean over tokens; of a document of one vector, that vector."""
+  """The mean over tokens; for documents of one vector, that vector."""
 
   def build(self, dim: int, rngs: nnx.Rngs) -> nnx.Module:
     return Mean(dim)
 
 
 class Mean(nnx.Module):
-  """document = sum_t h_t / T over the document's T tokens.
+  """The mean, document = sum_t h_t / T over the document's T tokens.
 
   Attributes:
-    dim: size of the vectors, and of the document's.
+    dim: size D of a token's vector, and of the document's vector.
   """
 
   def __init__(self, dim: int):
-    """For vectors of size dim."""
+    """Makes a pooling of vectors of size dim."""
     self.dim = dim
 
   def __call__(
     self, features: TokenFeatures, rngs: nnx.Rngs | None = None
-  ) -> jax.Array:
-    """document_BD in the features' dtype; 0 for a document of no tokens.
+  ) -> Float[Array, 'B {self.dim}']:
+    """Returns the mean vector of each document's tokens.
 
     Args:
       features: encoded tokens.
-      rngs: not read.
+      rngs: ignored.
+
+    Returns:
+      document_BD in the features' dtype; 0 for a document without tokens.
     """
     del rngs
     hidden_BTD = features.hidden_BTD
-    # Padding is 0, so that all may be summed.
+    # The vectors at padding are 0, so that the sum may include them.
     total_BD = hidden_BTD.sum(axis=1, dtype=jnp.float32)
     count_B1 = jnp.maximum(features.lengths_B, 1)[:, None]
     return (total_BD / count_B1).astype(hidden_BTD.dtype)
@@ -91,13 +100,13 @@ class Mean(nnx.Module):
 
 @dataclasses.dataclass
 class ClsConfig(PoolingConfig):
-  """The first token's vector, [CLS]."""
+  """The vector of the first token, [CLS]."""
 
-  dropout: float = field(0.1, 'Rate over it.', RATE)
+  dropout: float = field(0.1, "Dropout rate of the document's vector.", RATE)
   pooler: bool = field(
     False,
-    'Whether a dense layer with tanh, pretrained where the folder has one, '
-    'comes before.',
+    'Whether to apply a dense layer with tanh before dropout. Its weights are '
+    'pretrained where the folder has them.',
   )
 
   def build(self, dim: int, rngs: nnx.Rngs) -> nnx.Module:
@@ -107,7 +116,8 @@ class ClsConfig(PoolingConfig):
     if not config.model.encoder.pretrained:
       yield (
         f'{path}=ClsConfig(...): needs config.model.encoder='
-        f'{kinds_that("pretrained", EncoderConfig)}, which reads a token [CLS]'
+        f'{kinds_that("pretrained", EncoderConfig)}, because only these '
+        'encoders read a token [CLS]'
       )
 
 
@@ -115,16 +125,16 @@ class Cls(nnx.Module):
   """BERT's pooling (Devlin et al. 2019, Section 3): h_0, or tanh(W h_0 + b).
 
   Attributes:
-    dim: size of the vectors, and of the document's.
-    dense: W and b, the pooler; None: there is none.
+    dim: size D of a token's vector, and of the document's vector.
+    dense: W and b, the pooler; None: no pooler.
   """
 
   def __init__(self, dim: int, config: ClsConfig, *, rngs: nnx.Rngs):
-    """Fresh weights.
+    """Makes the pooling, with fresh weights.
 
     Args:
-      dim: size of the vectors.
-      config: dropout, and whether there is a pooler.
+      dim: size D of the vectors.
+      config: dropout rate, and whether there is a pooler.
       rngs: stream `params`.
     """
     self.dim = dim
@@ -135,12 +145,15 @@ class Cls(nnx.Module):
 
   def __call__(
     self, features: TokenFeatures, rngs: nnx.Rngs | None
-  ) -> jax.Array:
-    """document_BD in the features' dtype.
+  ) -> Float[Array, 'B {self.dim}']:
+    """Returns the vector of each document's first token.
 
     Args:
       features: encoded tokens.
-      rngs: stream `dropout`, or None: no dropout.
+      rngs: stream `dropout`; None: no dropout.
+
+    Returns:
+      document_BD in the features' dtype.
     """
     first_BD = features.hidden_BTD[:, 0]
     if self.dense is not None:
@@ -150,31 +163,34 @@ class Cls(nnx.Module):
 
 @dataclasses.dataclass
 class SelfAttentionConfig(PoolingConfig):
-  """A sum weighted by attention that all labels share."""
+  """A weighted sum of the tokens, with attention that all labels share."""
 
   def build(self, dim: int, rngs: nnx.Rngs) -> nnx.Module:
     return SelfAttention(dim, rngs=rngs)
 
 
 class SelfAttention(nnx.Module):
-  """BIGRU-ATT's and HAN's pooling (Chalkidis et al. 2019, Section 4).
+  """The pooling of BIGRU-ATT and HAN (Chalkidis et al. 2019, Section 4).
 
   s_t = u . tanh(W h_t + b); a = softmax of s over the document's tokens;
   document = sum_t a_t h_t (Yang et al. 2016, Equations 5 to 7). Chalkidis et
-  al. give no equation for s and cite Xu et al. 2015, where it is this network
-  of one hidden layer with the state of a decoder added, of which there is none
-  here. The authors' code has it for HAN; for BIGRU-ATT it has tanh(u . h + b),
-  which is at most 1: no token could weigh e^2 times another.
+  al. give no equation for s and cite Xu et al. 2015. The s of Xu et al. is this
+  network of one hidden layer, with the state of a decoder added; here there is
+  no decoder. The code of Chalkidis et al. computes the s above for HAN. For
+  BIGRU-ATT it computes tanh(u . h + b), which is at most 1, so that no token
+  could weigh more than e^2 times as much as another.
 
   Attributes:
-    dim: size of the vectors, and of the document's.
+    dim: size D of a token's vector, and of the document's vector.
     kernel: W, float32 [D, D].
     bias: b, float32 [D].
     query: u, float32 [D].
   """
 
   def __init__(self, dim: int, *, rngs: nnx.Rngs):
-    """Glorot kernel, zero bias, a random query of about unit length.
+    """Draws the kernel by Glorot's rule and a query of about unit length.
+
+    The bias is zero.
 
     Args:
       dim: size D of the vectors.
@@ -189,48 +205,65 @@ class SelfAttention(nnx.Module):
 
   def __call__(
     self, features: TokenFeatures, rngs: nnx.Rngs | None = None
-  ) -> jax.Array:
-    """document_BD in the features' dtype; 0 for a document of no tokens.
+  ) -> Float[Array, 'B {self.dim}']:
+    """Returns the weighted sum of each document's tokens.
 
-    Runs on the context mesh (`jax.set_mesh`), documents over its data axis.
+    Runs on the context mesh (`jax.set_mesh`), with documents divided over its
+    data axis.
 
     Args:
       features: encoded tokens.
-      rngs: not read.
+      rngs: ignored.
+
+    Returns:
+      document_BD in the features' dtype; 0 for a document without tokens.
     """
     del rngs
-    return self._pooled(features.hidden_BTD, features.real_BT, 1)
+    return self._pool(features.hidden_BTD, features.real_BT, 1)
 
-  def over_time(self, h_TBD: jax.Array, real_TB: jax.Array) -> jax.Array:
-    """The same of vectors with time first, as encoders have them.
+  def over_time(
+    self, h_TBD: Float[Array, 'T B D'], real_TB: Bool[Array, 'T B']
+  ) -> Float[Array, 'B D']:
+    """Pools vectors that have time first, as encoders return them.
 
     Args:
       h_TBD: vectors, 0 at padding.
       real_TB: bool, False at padding.
 
     Returns:
-      document_BD.
+      document_BD in h's dtype; 0 for a document without tokens.
     """
-    return self._pooled(h_TBD, real_TB, 0)
+    return self._pool(h_TBD, real_TB, 0)
 
-  def _pooled(self, h: jax.Array, real: jax.Array, axis: int) -> jax.Array:
-    given = P(None, DATA) if axis == 0 else BATCH
-    # By hand, as in bigru.py: a partitioner may gather the whole batch.
+  def _pool(
+    self,
+    h: Float[Array, 'first second D'],
+    real: Bool[Array, 'first second'],
+    axis: int,
+  ) -> Float[Array, 'B D']:
+    """Pools vectors whose time axis is the given one, 0 or 1."""
+    spec = P(None, DATA) if axis == 0 else BATCH
+    # Explicit shards, as in bigru.py: XLA's partitioner may gather the whole
+    # batch on every device.
     run = jax.shard_map(
-      functools.partial(_shard_pooled, axis),
-      in_specs=(given, given, P()),
+      functools.partial(_pool_shard, axis),
+      in_specs=(spec, spec, P()),
       out_specs=BATCH,
     )
     weights = self.kernel, self.bias, self.query
     return run(h, real, [weight[...] for weight in weights])
 
 
-def _shard_pooled(
-  axis: int, h: jax.Array, real: jax.Array, weights: list[jax.Array]
-) -> jax.Array:
-  """Sums of one shard's vectors over an axis; softmax and sum in float32."""
+def _pool_shard(
+  axis: int,
+  h: Float[Array, 'first second D'],
+  real: Bool[Array, 'first second'],
+  weights: list[Array],
+) -> Float[Array, 'B D']:
+  """Pools one shard's vectors over an axis, with sums in float32."""
   dtype = h.dtype
-  # Transposed, this sums the weights' gradients over shards, in float32.
+  # In the backward pass, pcast sums the weights' gradients over shards, in
+  # float32.
   kernel_DD, bias_D, query_D = lax.pcast(weights, DATA, to='varying')
   hidden = jnp.matmul(
     h.reshape(-1, h.shape[-1]),
@@ -238,7 +271,7 @@ def _shard_pooled(
     precision=full_precision(dtype),
     preferred_element_type=jnp.float32,
   )
-  # A sum and no product: float32 on every device.
+  # A sum, not a matrix product, is computed in float32 on every device.
   score = (jnp.tanh(hidden + bias_D) * query_D).sum(axis=1).reshape(real.shape)
   weight = jax.nn.softmax(jnp.where(real, score, MASKED), axis=axis)
   return (weight[..., None] * h).sum(axis=axis).astype(dtype)

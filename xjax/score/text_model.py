@@ -1,4 +1,7 @@
-"""A document in, scores of labels out: embedding, encoder, pooling, head."""
+"""The neural model, which scores the labels of a document.
+
+Its parts are an embedding, an encoder, a pooling and a head.
+"""
 
 from collections.abc import Iterator
 import dataclasses
@@ -28,7 +31,7 @@ from xjax.score.encoders.contract import (
   InputConfig,
 )
 from xjax.score.encoders.layers import EmbeddingConfig
-from xjax.score.encoders.unpacking import unpacked
+from xjax.score.encoders.unpacking import unpack_documents
 from xjax.score.heads.attention_weights import attention_weights
 from xjax.score.heads.contract import (
   Head,
@@ -46,16 +49,23 @@ from xjax.score.pretrained.architecture import Architecture
 
 @dataclasses.dataclass
 class NeuralModel(ModelConfig):
-  """embedding -> encoder -> pooling -> head."""
+  """A neural network: embedding -> encoder -> pooling -> head."""
 
   reads = (WordsConfig, SubwordsConfig, FeatureFilesConfig)
 
-  embedding: InputConfig = field(EmbeddingConfig, 'Makes vectors of tokens.')
-  encoder: EncoderConfig = field(BiGRUConfig, 'Puts them in context.')
-  pooling: PoolingConfig = field(
-    NoPooling, 'Makes one vector of a document, for heads that read one.'
+  embedding: InputConfig = field(
+    EmbeddingConfig, 'Turns each token into a vector.'
   )
-  head: HeadConfig = field(LabelAttentionConfig, 'Scores labels.')
+  encoder: EncoderConfig = field(
+    BiGRUConfig, 'Puts the vectors of tokens in the context of the document.'
+  )
+  pooling: PoolingConfig = field(
+    NoPooling,
+    'Computes one vector of the document, for heads that read one vector.',
+  )
+  head: HeadConfig = field(
+    LabelAttentionConfig, 'Computes the scores of labels.'
+  )
 
   def check_tokens(self, config: Any) -> Iterator[str]:
     tokens, encoder = config.data.tokens, self.encoder
@@ -64,7 +74,7 @@ class NeuralModel(ModelConfig):
       yield (
         f'config.data.tokens.by_zone={tokens.by_zone}: must be True with '
         f'config.model.encoder={kinds_that("by_zone", EncoderConfig)}, and '
-        'False with any other'
+        'False with every other encoder'
       )
     if not isinstance(tokens, self.embedding.reads):
       yield (
@@ -72,11 +82,13 @@ class NeuralModel(ModelConfig):
         f'reads {self.embedding.reads.__name__}(...)'
       )
     if tokens.pretrained != encoder.pretrained:
-      cut = kinds_that('pretrained', TokensConfig)
+      tokens_kinds = kinds_that('pretrained', TokensConfig)
+      encoders = (
+        f'config.model.encoder={kinds_that("pretrained", EncoderConfig)}'
+      )
       yield (
-        f'{kind}: {cut} goes with '
-        f'config.model.encoder={kinds_that("pretrained", EncoderConfig)}, and '
-        'each with nothing else'
+        f'{kind}: {tokens_kinds} needs {encoders}, and {encoders} needs '
+        f'config.data.tokens={tokens_kinds}'
       )
 
 
@@ -89,19 +101,19 @@ _PARTS = {
 
 
 class TextModel(nnx.Module):
-  """embedding -> encoder -> pooling -> head.
+  """Scores labels: embedding -> encoder -> pooling -> head.
 
-  A document's scores do not depend on the documents it is batched with, nor on
-  the length they are padded to.
+  The scores of a document depend neither on the other documents of the batch
+  nor on the padded length.
 
   Attributes:
     embedding: (tokens_TB or features_TBD, dtype, rngs) -> x_TBD; None: the
       encoder reads tokens_TB.
     encoder: (x_TBD, real_TB, rngs) -> h_TBD, 0 at padding.
     pooling: (TokenFeatures, rngs) -> document_BD; None: the head reads tokens.
-    head: scores labels.
-    dtype: of activations and products; softmax, loss and sums stay float32, and
-      parameters, but for label rows that are stored otherwise.
+    head: computes the scores of labels.
+    dtype: dtype of activations and products. Softmax, loss, sums and parameters
+      are float32, except label rows with another storage.
   """
 
   def __init__(
@@ -120,24 +132,24 @@ class TextModel(nnx.Module):
     self.dtype = jnp.dtype(dtype)
 
   def features(self, batch: Batch, rngs: nnx.Rngs | None = None) -> Any:
-    """What the head reads of a batch on the context mesh.
+    """Encodes a batch on the context mesh, as input of the head.
 
     Args:
-      batch: documents; rows that only fill it may have length 0.
-      rngs: stream `dropout`; None: no dropout, as in judging.
+      batch: documents; rows that only fill the batch may have length 0.
+      rngs: stream `dropout`; None: no dropout, as in evaluation.
 
     Returns:
-      A pytree of arrays with documents first: what the head prepares of the
-      encoded tokens, or where there is a pooling, of document_BD.
+      A pytree of arrays with documents first: the result of head.prepare for
+      the encoded tokens, or for document_BD if there is a pooling.
     """
     x_TBD = documents_second(_time_first(batch))
-    real_TB = _real(len(x_TBD), batch)
+    real_TB = _real_tokens(len(x_TBD), batch)
     if self.embedding is not None:
       x_TBD = documents_second(self.embedding(x_TBD, self.dtype, rngs))
     h_TBD = self.encoder(x_TBD, real_TB, rngs)
     hidden_BTD = documents_second(h_TBD).swapaxes(0, 1)
     if batch.first_B is not None:
-      hidden_BTD = unpacked(hidden_BTD, batch.first_B, batch.lengths_B)
+      hidden_BTD = unpack_documents(hidden_BTD, batch.first_B, batch.lengths_B)
     tokens = TokenFeatures(hidden_BTD, _encoded_lengths(batch))
     pooled = tokens if self.pooling is None else self.pooling(tokens, rngs)
     return self.head.prepare(pooled)
@@ -149,9 +161,19 @@ class TextModel(nnx.Module):
     rngs: nnx.Rngs | None = None,
     weights: LabelWeights | None = None,
   ) -> jax.Array:
-    """float32 scalar: sum of the loss over labels and real documents."""
+    """Returns the sum of the loss over labels and real documents.
+
+    Args:
+      batch: documents with gold labels; rows that fill the batch cost nothing.
+      loss: loss of a chunk of labels.
+      rngs: stream `dropout`; None: no dropout.
+      weights: weights of the labels; None: all labels count equally.
+
+    Returns:
+      float32 scalar.
+    """
     return head_loss(
-      self.head if rngs is None else self.head.thinned(rngs),
+      self.head if rngs is None else self.head.with_dropout(rngs),
       self.features(batch, rngs),
       batch.positives_BP,
       batch.mask_B,
@@ -167,7 +189,16 @@ class TextModel(nnx.Module):
     weights: LabelWeights | None,
     rows: RowStep,
   ) -> tuple[jax.Array, tuple[nnx.State, Slots]]:
-    """The loss, and the head's rows and their slots after a step of them."""
+    """Returns the loss, and the head's label rows after one training step.
+
+    Args:
+      batch, loss, rngs, weights: arguments of `loss`.
+      rows: how the label rows are changed.
+
+    Returns:
+      The loss, float32 scalar, before the step; the label rows and the slots of
+      their rule after the step.
+    """
     return fused_loss(
       self.head,
       self.features(batch, rngs),
@@ -179,21 +210,40 @@ class TextModel(nnx.Module):
     )
 
   def attention(self, batch: Batch, ids_BK: jax.Array) -> jax.Array:
-    """alpha_BKT as attention_weights, of a head whose labels attend."""
+    """Returns how much labels attend to each token (`attention_weights`).
+
+    Args:
+      batch: documents.
+      ids_BK: int32, K labels of each document, PAD where a list is shorter.
+
+    Returns:
+      alpha_BKT, float32. The head must be an AttentionHead.
+    """
     return attention_weights(self.head, self.features(batch), ids_BK)
 
 
 def _time_first(batch: Batch) -> jax.Array:
-  """Word ids [T, B], or by zone [T, B, Z]; or features_TBD."""
+  """Returns the batch's inputs with time first.
+
+  Returns:
+    Token ids [T, B], or by zone [T, B, Z]; or features_TBD.
+  """
   if batch.features_BTD is not None:
     return jnp.moveaxis(batch.features_BTD, 1, 0)
   return jnp.moveaxis(batch.tokens_BT, -1, 0)
 
 
-def _real(steps: int, batch: Batch) -> jax.Array:
-  """Real tokens, bool [T, B], or by zone [T, B, Z]; padding is False.
+def _real_tokens(steps: int, batch: Batch) -> jax.Array:
+  """Marks the real tokens of a batch.
 
-  Where documents are packed, int32 [T, rows]: whose token it is.
+  Args:
+    steps: padded length T.
+    batch: documents.
+
+  Returns:
+    bool [T, B], or by zone [T, B, Z], False at padding. For packed documents,
+    int32 [T, rows], the number of the token's document in its row; 0 at
+    padding.
   """
   if batch.segments_BT is not None:
     return documents_second(batch.segments_BT.T)
@@ -202,7 +252,11 @@ def _real(steps: int, batch: Batch) -> jax.Array:
 
 
 def _encoded_lengths(batch: Batch) -> jax.Array:
-  """int32 [B] of the encoder's output: tokens, or by zone the zones."""
+  """Returns the number of vectors that the encoder computes for each document.
+
+  Returns:
+    int32 [B], tokens, or by zone the zones that have tokens.
+  """
   if batch.lengths_B.ndim == 1:
     return batch.lengths_B
   return (batch.lengths_B > 0).sum(axis=1, dtype=jnp.int32)
@@ -220,32 +274,36 @@ def build(
   dtype: jnp.dtype = jnp.float32,
   rngs: nnx.Rngs,
 ) -> TextModel:
-  """A model with fresh parameters; needs a mesh context (`jax.set_mesh`).
+  """Makes a model with fresh parameters, in a mesh context (`jax.set_mesh`).
 
   Args:
-    config: its parts.
-    vocab_size: word ids, padding and unknown included; 0 where there are none.
-    n_labels: labels to score.
-    architecture: of a pretrained encoder; None: there is none.
+    config: configs of the model's parts.
+    vocab_size: number of word ids, padding and unknown included; 0: documents
+      do not come as word ids.
+    n_labels: number of labels to score.
+    architecture: sizes of the pretrained encoder; None: the encoder is not
+      pretrained.
     label_priors: [L] probabilities strictly between 0 and 1 (`smoothed_priors`)
-      at whose logits the output biases begin; None: biases begin at 0.
-    unseen: bool [L], labels without training documents; None: none are.
-    hidden: bool [L], further labels that a unified head calibrates by; None:
-      none are.
-    dtype: of activations and products.
+      whose logits are the initial output biases; None: initial biases are 0.
+    unseen: bool [L], labels without training documents; None: no label.
+    hidden: bool [L], further labels, with which a unified head calibrates its
+      scores; None: no label.
+    dtype: dtype of activations and products.
     rngs: stream `params`.
 
   Returns:
-    The model: label rows sharded over the label axis, those of OneVsAll over
-    all devices; all else replicated.
+    The model. Its label rows are sharded over the label axis, the label rows of
+    OneVsAll over all devices. All other parameters are replicated.
 
   Raises:
-    ConfigError: a part is of another kind than its place.
+    ConfigError: a field of the config has a part of the wrong kind.
   """
   for name, base in _PARTS.items():
     if not isinstance(part := getattr(config, name), base):
-      raise ConfigError(f'no {name} is made from {part!r}')
-  bias = None if label_priors is None else first_biases(label_priors)
+      raise ConfigError(
+        f'config.model.{name}={part!r}: must be a kind of {base.__name__}'
+      )
+  bias = None if label_priors is None else initial_biases(label_priors)
   none = np.zeros(n_labels, bool)
   unseen, hidden = (none if x is None else x for x in (unseen, hidden))
   embedding = config.embedding.build(vocab_size, rngs)
@@ -258,7 +316,7 @@ def build(
     bias_L=bias,
     seen_L=~(unseen | hidden),
     hidden_L=hidden,
-    # Descriptors are of word vectors, or of the encoder's own.
+    # Descriptors are means of word vectors, or outputs of the encoder.
     descriptor_dim=dim or encoder.dim,
   )
   head = config.head.build(inputs, rngs)
@@ -266,18 +324,31 @@ def build(
 
 
 def smoothed_priors(train_counts: np.ndarray, n_train: int) -> np.ndarray:
-  """float64 [L] label probabilities (n + 1/2) / (N + 1), never 0 nor 1.
+  """Returns label probabilities (n + 1/2) / (N + 1), which are never 0 or 1.
 
   Args:
-    train_counts: [L] training documents per label.
-    n_train: N, training documents.
+    train_counts: [L], number n of training documents of each label.
+    n_train: number N of training documents.
+
+  Returns:
+    float64 [L].
   """
   return (np.asarray(train_counts, np.float64) + 0.5) / (n_train + 1)
 
 
-def first_biases(priors: np.ndarray) -> np.ndarray:
-  """float64 [L], logits of label probabilities, at which biases begin."""
+def initial_biases(priors: np.ndarray) -> np.ndarray:
+  """Returns the logits of label probabilities, as initial biases.
+
+  Args:
+    priors: [L], probabilities strictly between 0 and 1.
+
+  Returns:
+    float64 [L].
+
+  Raises:
+    ValueError: a probability is not strictly between 0 and 1.
+  """
   priors = np.asarray(priors, np.float64)
   if not np.all((priors > 0) & (priors < 1)):
-    raise ValueError('label priors must lie strictly between 0 and 1')
+    raise ValueError('label priors must be strictly between 0 and 1')
   return np.log(priors) - np.log1p(-priors)

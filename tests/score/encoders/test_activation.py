@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.score.encoders.bert import activated
+from xjax.score.encoders.bert import activate
 from xjax.score.pretrained.architecture import Activation
 
 X = np.linspace(-8, 8, 41).astype(np.float32)
@@ -29,5 +29,5 @@ def gelu_tanh(x):
 def test_by_definition(kind, by_hand):
   expected = [by_hand(float(x)) for x in X]
   np.testing.assert_allclose(
-    activated(jnp.asarray(X), kind), expected, atol=1e-6
+    activate(jnp.asarray(X), kind), expected, atol=1e-6
   )

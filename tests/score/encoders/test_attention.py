@@ -10,7 +10,7 @@ import pytest
 from xjax.core.mesh import DATA, LABEL
 from xjax.score.encoders import attention
 from xjax.score.encoders.attention import self_attention
-from xjax.score.encoders.coins import flip
+from xjax.score.encoders.coins import flip_coins
 
 B, T, H, D = 3, 6, 4, 12
 SEEDS = jnp.array([7, 11], jnp.uint32)
@@ -63,7 +63,7 @@ def found(inputs, segments, direction, rate=0.0, seeds=None):
   [('padded', 1), ('packed', 2 * B * T**2), ('padded', 2**21)],
 )
 def test_by_definition(kind, at_once, monkeypatch):
-  monkeypatch.setattr(attention, '_AT_ONCE', at_once)
+  monkeypatch.setattr(attention, '_MOST_WEIGHTS', at_once)
   segments, (inputs, direction) = SEGMENTS[kind], drawn()
   real = segments != 0
   direction *= real[:, :, None]
@@ -125,12 +125,12 @@ def test_flash_is_asked_for(monkeypatch):
 @pytest.mark.parametrize('at_once', [1, 2**21])
 def test_dropout_of_weights(at_once, monkeypatch):
   """The backward pass drops what the forward pass did."""
-  monkeypatch.setattr(attention, '_AT_ONCE', at_once)
+  monkeypatch.setattr(attention, '_MOST_WEIGHTS', at_once)
   segments, (inputs, direction) = SEGMENTS['padded'] | True, drawn()
   group = H if at_once > 1 else 1
   kept = np.concatenate(
     [
-      flip((B, group, T, T), 0.25, SEEDS, turn) / 0.75
+      flip_coins((B, group, T, T), 0.25, SEEDS, turn) / 0.75
       for turn in range(H // group)
     ],
     axis=1,

@@ -10,7 +10,7 @@ import pytest
 
 from xjax.core.mesh import DATA, LABEL
 from xjax.score.encoders.bert import Bert, BertConfig
-from xjax.score.encoders.unpacking import unpacked
+from xjax.score.encoders.unpacking import unpack_documents
 from xjax.score.pretrained.architecture import Activation, Architecture
 
 ARCHITECTURE = Architecture(
@@ -119,7 +119,9 @@ def test_packing_changes_nothing():
   rows = run(bert, ids, segments)
   assert (np.asarray(rows)[segments == 0] == 0).all()
   with one_device():
-    again = unpacked(rows.swapaxes(0, 1), first, jnp.array(LENGTHS))
+    again = unpack_documents(
+      rows.swapaxes(0, 1), jnp.asarray(first), jnp.array(LENGTHS)
+    )
   close(again, apart)
 
 
@@ -131,7 +133,7 @@ def test_gradients_of_packed_documents():
   def loss(params, ids, segments, first=None):
     h = nnx.merge(graphdef, params)(ids, segments, None).swapaxes(0, 1)
     if first is not None:
-      h = unpacked(h, first, jnp.array(LENGTHS))
+      h = unpack_documents(h, first, jnp.array(LENGTHS))
     return (h * weight).sum()
 
   with one_device():
@@ -145,14 +147,14 @@ def test_gradients_of_packed_documents():
 
 
 def test_recomputed_layers_are_the_same():
-  given = documents()
+  inputs = [jnp.asarray(x) for x in documents()]
   rate = 0.3
   plain = made(BertConfig(dropout=rate, attention_dropout=rate))
   again = made(BertConfig(dropout=rate, attention_dropout=rate, remat=True))
 
   def loss(params, graphdef):
     bert = nnx.merge(graphdef, params)
-    h = bert(*given, nnx.Rngs(dropout=jax.random.key(7)))
+    h = bert(*inputs, nnx.Rngs(dropout=jax.random.key(7)))
     return jnp.square(h).sum() + h[:, :, 0].sum()
 
   found = [
@@ -164,7 +166,7 @@ def test_recomputed_layers_are_the_same():
 
 def test_states_are_of_every_layer():
   bert = made()
-  states = bert.states(*documents(), None)
+  states = bert.states(*map(jnp.asarray, documents()), None)
   assert [s.shape for s in states] == [(len(LENGTHS), 8, 16)] * 3
   real = documents()[1].T
   last = np.asarray(run(bert, *documents())).swapaxes(0, 1)
@@ -202,7 +204,7 @@ def test_unpacking_stays_on_its_device():
     np.asarray(run(made(), ids, segments)).swapaxes(0, 1), (4, 1, 1)
   )
   with jax.set_mesh(mesh):
-    lowered = jax.jit(unpacked).lower(
+    lowered = jax.jit(unpack_documents).lower(
       *(
         jax.device_put(x, jax.NamedSharding(mesh, jax.P(DATA)))
         for x in (rows, np.tile(first, 4), np.tile(LENGTHS, 4))
@@ -210,7 +212,9 @@ def test_unpacking_stays_on_its_device():
     )
     assert 'all-gather' not in lowered.compile().as_text()
   with one_device():
-    want = unpacked(rows[:3], first, jnp.array(LENGTHS))
+    want = unpack_documents(*map(jnp.asarray, (rows[:3], first, LENGTHS)))
   with jax.set_mesh(mesh):
-    got = jax.jit(unpacked)(rows, np.tile(first, 4), np.tile(LENGTHS, 4))
+    got = jax.jit(unpack_documents)(
+      rows, np.tile(first, 4), np.tile(LENGTHS, 4)
+    )
   np.testing.assert_array_equal(got, np.tile(want, (4, 1, 1)))

@@ -120,13 +120,13 @@ def test_layers_are_residual():
   model = bigru(layers=2)
   first = bigru(layers=1)  # of the same seed, hence the same first layer
   first.forwards[0], first.backwards[0] = model.forwards[0], model.backwards[0]
-  below = first(x_TBD, REAL_TB, None)
+  below = first(x_TBD, jnp.asarray(REAL_TB), None)
   above = [
     layer(below, jnp.asarray(REAL_TB))
     for layer in (model.forwards[1], model.backwards[1])
   ]
   np.testing.assert_allclose(
-    model(x_TBD, REAL_TB, None),
+    model(x_TBD, jnp.asarray(REAL_TB), None),
     below + jnp.concatenate(above, axis=2),
     atol=1e-6,
   )
@@ -139,7 +139,7 @@ def test_a_document_stands_alone(layers):
   run = jax.jit(lambda x_TBD, real_TB: model(x_TBD, real_TB, None))
   together = np.asarray(run(x_TBD, REAL_TB))
   for b, n in enumerate(LENGTHS):
-    alone = run(x_TBD[:n, b : b + 1], np.ones((n, 1), bool))
+    alone = run(x_TBD[:n, b : b + 1], jnp.ones((n, 1), bool))
     np.testing.assert_allclose(together[:n, b], alone[:, 0], atol=1e-6)
     np.testing.assert_array_equal(together[n:, b], 0)
 
@@ -150,13 +150,15 @@ def test_dropout_is_drawn_from_the_given_key():
 
   @jax.jit
   def run(key):
-    return model(x_TBD, REAL_TB, nnx.Rngs(dropout=key))
+    return model(x_TBD, jnp.asarray(REAL_TB), nnx.Rngs(dropout=key))
 
   first, again, other = (np.asarray(run(jax.random.key(i))) for i in (0, 0, 1))
   np.testing.assert_array_equal(first, again)
   assert (first != other).any()
   assert (first[REAL_TB] == 0).any()
-  assert not (np.asarray(model(x_TBD, REAL_TB, None))[REAL_TB] == 0).any()
+  assert not (
+    np.asarray(model(x_TBD, jnp.asarray(REAL_TB), None))[REAL_TB] == 0
+  ).any()
   kinds = {type(v) for _, v in nnx.iter_graph(model)}
   assert nnx.Rngs not in kinds and nnx.RngState not in kinds
 

@@ -54,7 +54,7 @@ def by_definition(x_TD, model):
 @pytest.mark.parametrize('width', WIDTHS)
 def test_definition_and_padding(width):
   x_TBD, model = draw(), made(width)
-  h_TBF = np.asarray(model(x_TBD, REAL_TB, None))
+  h_TBF = np.asarray(model(x_TBD, jnp.asarray(REAL_TB), None))
   for b, n in enumerate(LENGTHS):
     expected = by_definition(np.asarray(x_TBD, np.float64)[:n, b], model)
     np.testing.assert_allclose(h_TBF[:n, b], expected, atol=1e-5)
@@ -63,9 +63,9 @@ def test_definition_and_padding(width):
 
 def test_a_document_stands_alone():
   x_TBD, model = draw(), made(4)
-  together = np.asarray(model(x_TBD, REAL_TB, None))
+  together = np.asarray(model(x_TBD, jnp.asarray(REAL_TB), None))
   for b, n in ((0, 7), (3, 3)):
-    alone = model(x_TBD[:n, b : b + 1], np.ones((n, 1), bool), None)
+    alone = model(x_TBD[:n, b : b + 1], jnp.ones((n, 1), bool), None)
     np.testing.assert_allclose(together[:n, b], alone[:, 0], atol=1e-6)
 
 
@@ -125,20 +125,24 @@ def test_dropout_is_drawn_from_the_given_key():
 
   def run(seed):
     rngs = nnx.Rngs(dropout=jax.random.key(seed))
-    return np.asarray(model(x_TBD, REAL_TB, rngs))
+    return np.asarray(model(x_TBD, jnp.asarray(REAL_TB), rngs))
 
   np.testing.assert_array_equal(run(0), run(0))
   assert (run(0) != run(1)).any()
   assert (run(0)[REAL_TB] == 0).any()
-  assert not (np.asarray(model(x_TBD, REAL_TB, None))[REAL_TB] == 0).any()
+  assert not (
+    np.asarray(model(x_TBD, jnp.asarray(REAL_TB), None))[REAL_TB] == 0
+  ).any()
 
 
 def test_bfloat16_products():
   x_TBD, model = draw(), made()
-  half = model(x_TBD.astype(jnp.bfloat16), REAL_TB, None)
+  half = model(x_TBD.astype(jnp.bfloat16), jnp.asarray(REAL_TB), None)
   assert half.dtype == jnp.bfloat16
   np.testing.assert_allclose(
-    half.astype(jnp.float32), model(x_TBD, REAL_TB, None), atol=0.05
+    half.astype(jnp.float32),
+    model(x_TBD, jnp.asarray(REAL_TB), None),
+    atol=0.05,
   )
 
 
@@ -149,7 +153,7 @@ def test_float32_products_are_not_rounded(dtype, exact):
 
   def loss(params, x_TBD):
     model = nnx.merge(graphdef, params)
-    return model(x_TBD, REAL_TB, None).sum().astype(jnp.float32)
+    return model(x_TBD, jnp.asarray(REAL_TB), None).sum().astype(jnp.float32)
 
   run = jax.grad(loss, argnums=(0, 1))
   text = str(jax.make_jaxpr(run)(params, draw().astype(dtype)))

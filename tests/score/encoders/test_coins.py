@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xjax.score.encoders.coins import dropped, flip, seeds_of
+from xjax.score.encoders.coins import flip_coins, seeded_dropout, seeds_of
 
 SHAPE = 8, 64, 256
 SEEDS = seeds_of(jax.random.key(0))
@@ -10,7 +10,7 @@ BITS = np.array([[1, 0], [0, 1], [2**31, 0], [3, 3]], np.uint32)
 
 
 def flipped(seeds=SEEDS, turn=0, rate=0.1, shape=SHAPE):
-  return np.asarray(flip(shape, rate, seeds, turn))
+  return np.asarray(flip_coins(shape, rate, seeds, turn))
 
 
 def correlation(a, b):
@@ -55,7 +55,7 @@ def test_of_the_seeds_alone():
 
 
 def flipped_pair(seeds):
-  return [flip((4, 5), 0.5, seeds, turn) for turn in (0, 1)]
+  return [flip_coins((4, 5), 0.5, seeds, turn) for turn in (0, 1)]
 
 
 def test_seeds_of_many_draws():
@@ -66,9 +66,9 @@ def test_seeds_of_many_draws():
 
 def test_dropped():
   x = jnp.full((50, 40), 3.0)
-  out = np.asarray(dropped(x, 0.25, SEEDS))
+  out = np.asarray(seeded_dropout(x, 0.25, SEEDS))
   np.testing.assert_allclose(np.unique(out), [0, 4])
-  np.testing.assert_array_equal(out != 0, flip(x.shape, 0.25, SEEDS))
-  assert dropped(x, 0.0, SEEDS) is x
-  assert dropped(x, 0.5, None) is x
-  assert float(dropped(x, 1e-12, SEEDS).min()) == 3.0
+  np.testing.assert_array_equal(out != 0, flip_coins(x.shape, 0.25, SEEDS))
+  assert seeded_dropout(x, 0.0, SEEDS) is x
+  assert seeded_dropout(x, 0.5, None) is x
+  assert float(seeded_dropout(x, 1e-12, SEEDS).min()) == 3.0

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xjax.score.heads.attend import attend, attend_by_one, token_mask
+from xjax.score.heads.attend import attend, attend_with_one_row, token_mask
 from xjax.score.heads.contract import TokenFeatures
 
 B, T, D, C = 4, 5, 6, 3
@@ -39,7 +39,7 @@ def by_two(hidden_BTD, attention_CD, output_CD):
 
 
 def by_one(hidden_BTD, rows_CD):
-  return attend_by_one(hidden_BTD, mask(hidden_BTD), rows_CD)
+  return attend_with_one_row(hidden_BTD, mask(hidden_BTD), rows_CD)
 
 
 CASES = {

@@ -7,7 +7,7 @@ import pytest
 
 from xjax.core.mesh import DATA, LABEL, LABEL_MULTIPLE
 from xjax.score.heads import ova as first
-from xjax.score.heads.storage import Storage, weights
+from xjax.score.heads.storage import Storage, decode_weights
 
 ROWS, D = 2 * LABEL_MULTIPLE, 4
 
@@ -15,7 +15,7 @@ ROWS, D = 2 * LABEL_MULTIPLE, 4
 def drawn(storage, shape=(1, 1)):
   devices = np.array(jax.devices()[: shape[0] * shape[1]]).reshape(shape)
   with jax.set_mesh(jax.sharding.Mesh(devices, (DATA, LABEL))):
-    found = jax.jit(lambda key: first.first_rows(key, ROWS, D, storage))(
+    found = jax.jit(lambda key: first.initial_rows(key, ROWS, D, storage))(
       jax.random.key(1)
     )
   return {name: np.asarray(array) for name, array in found.items()}
@@ -26,10 +26,10 @@ def drawn(storage, shape=(1, 1)):
 def test_rows_are_normal_and_the_same_on_every_mesh(
   storage, at_once, monkeypatch
 ):
-  monkeypatch.setattr(first, '_AT_ONCE', at_once)
+  monkeypatch.setattr(first, '_MOST_ROWS', at_once)
   found = drawn(storage)
   rows = jax.tree.map(jnp.asarray, found)
-  kernel = np.asarray(weights(rows, jnp.float32), np.float64)
+  kernel = np.asarray(decode_weights(rows, jnp.float32), np.float64)
   assert kernel.shape == (ROWS, D)
   assert found['kernel'].dtype == storage.dtype
   assert abs(kernel.mean()) < 4 * kernel.std() / kernel.size**0.5

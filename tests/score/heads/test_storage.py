@@ -10,7 +10,7 @@ from xjax.core.mesh import DATA, LABEL, padded_labels
 from xjax.score.heads.contract import split_head
 from xjax.score.heads.ova import OneVsAll
 from xjax.score.heads.rounding import random_bits
-from xjax.score.heads.storage import Storage, stored, weights
+from xjax.score.heads.storage import Storage, decode_weights, encode_weights
 
 B, D, L = 4, 6, 150
 SPACING = {
@@ -57,8 +57,8 @@ def values():
 def test_stored_and_back(storage):
   values_LD = values()
   bits_LD = random_bits(jnp.uint32(0), jnp.arange(L, dtype=jnp.int32), D)
-  arrays = stored(storage, values_LD, bits_LD)
-  again_LD = weights(arrays, jnp.float32)
+  arrays = encode_weights(storage, values_LD, bits_LD)
+  again_LD = decode_weights(arrays, jnp.float32)
   assert again_LD.dtype == jnp.float32
   off_LD = np.abs(again_LD - values_LD)
   # The least numbers of E4M3 are 2^-9 apart, of rows whose largest is over 224.
@@ -67,7 +67,9 @@ def test_stored_and_back(storage):
   bound_LD = np.maximum(SPACING[storage] * np.abs(values_LD), floor_L1)
   assert (off_LD <= bound_LD).all()
   # What is stored stays, with other bits too.
-  again = weights(stored(storage, again_LD, ~bits_LD), jnp.float32)
+  again = decode_weights(
+    encode_weights(storage, again_LD, ~bits_LD), jnp.float32
+  )
   np.testing.assert_array_equal(again, again_LD)
 
 
@@ -75,10 +77,10 @@ def test_stored_and_back(storage):
 def test_small_numbers_are_exact_as_bfloat16(storage):
   head = made(storage)
   rows = nnx.to_pure_dict(split_head(head).rows)
-  half = weights(rows, jnp.bfloat16)
+  half = decode_weights(rows, jnp.bfloat16)
   assert half.dtype == jnp.bfloat16
   np.testing.assert_array_equal(
-    np.asarray(half, np.float32), weights(rows, jnp.float32)
+    np.asarray(half, np.float32), decode_weights(rows, jnp.float32)
   )
 
 
@@ -86,7 +88,7 @@ def test_small_numbers_are_exact_as_bfloat16(storage):
 def test_a_head_scores_by_what_is_stored(storage):
   head = made(storage)
   rows = nnx.to_pure_dict(split_head(head).rows)
-  kernel_LD = np.asarray(weights(rows, jnp.float32), np.float64)
+  kernel_LD = np.asarray(decode_weights(rows, jnp.float32), np.float64)
   length = np.linalg.norm(kernel_LD[:L], axis=1).mean()
   assert 0.7 < length < 1.3
   document_BD = np.random.default_rng(1).normal(size=(B, D)).astype(np.float32)
@@ -98,6 +100,6 @@ def test_storages_begin_with_the_same_rows():
   plain_LD = np.asarray(made(Storage.FLOAT32).kernel[...])
   for storage in (Storage.BFLOAT16, Storage.FLOAT8):
     rows = nnx.to_pure_dict(split_head(made(storage)).rows)
-    mean_D = (np.asarray(weights(rows, jnp.float32)) - plain_LD).mean()
+    mean_D = (np.asarray(decode_weights(rows, jnp.float32)) - plain_LD).mean()
     error = SPACING[storage] * np.abs(plain_LD).mean() / np.sqrt(plain_LD.size)
     assert np.abs(mean_D) < 2 * error

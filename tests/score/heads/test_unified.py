@@ -201,7 +201,7 @@ def test_attention_weights_make_the_logit(trial, expected, documents, mesh):
 
 
 def thinned(head, seed):
-  return head.thinned(nnx.Rngs(dropout=jax.random.key(seed)))
+  return head.with_dropout(nnx.Rngs(dropout=jax.random.key(seed)))
 
 
 def test_a_thinned_head_lacks_rows_of_its_own():
@@ -246,7 +246,7 @@ def test_a_label_without_its_rows_is_scored_by_its_descriptor(documents):
 
 def test_without_row_dropout_nothing_is_drawn():
   head = made(row_dropout=0.0)
-  assert head.thinned(nnx.Rngs(0)) is head
+  assert head.with_dropout(nnx.Rngs(0)) is head
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])

@@ -17,7 +17,7 @@ SECOND = gradient([[-1.0, 2.0], [1.0, 0.0]], [5.0, 0.0])
 
 def taken(rule, gradient, slots):
   """Where the rule goes, and what it remembers then."""
-  slots = rule.remembered(gradient, slots)
+  slots = rule.update_slots(gradient, slots)
   return rule.direction(gradient, slots), slots
 
 

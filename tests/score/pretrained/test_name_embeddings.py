@@ -38,7 +38,7 @@ def embedded(bert, *labels, **config):
 
 
 def by_hand(bert, text):
-  ids = TOKENIZER.encode(text)[:, None]
+  ids = jnp.asarray(TOKENIZER.encode(text))[:, None]
   mean = np.asarray(bert(ids, jnp.ones(ids.shape, bool), None))[:, 0].mean(0)
   return mean / np.linalg.norm(mean)
 

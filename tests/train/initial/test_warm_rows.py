@@ -15,7 +15,7 @@ from xjax.run.neural_training import plan_neural
 from xjax.score.encoders.contract import NoEncoder
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.ova import OneVsAllConfig
-from xjax.score.heads.storage import Storage, weights
+from xjax.score.heads.storage import Storage, decode_weights
 from xjax.score.heads.update import FusedSGD
 from xjax.score.pooling import MeanConfig
 from xjax.score.text_model import NeuralModel
@@ -65,7 +65,7 @@ def weights_of(params):
     for name, x in params.items()
     if name in (warm_rows.KERNEL, warm_rows.EXPONENT)
   }
-  return np.asarray(weights(rows, np.float32))
+  return np.asarray(decode_weights(rows, np.float32))
 
 
 def started(config, source, space, vocab):

@@ -1,8 +1,9 @@
-"""Self-attention of all heads, head after head where arrays live in a cache.
+"""Self-attention, computed on CPUs for a few heads at a time to fit in caches.
 
-Its gradient is written by hand for memory, not for time: left to JAX, a
-training step of two of MiniLM's layers at 512 tokens takes as long (1.00), but
-2.07 GiB of temporary memory instead of 0.94, and each further layer adds to it.
+The gradient is written by hand to save memory, not time. With JAX's gradient, a
+training step of two of MiniLM's layers at 512 tokens takes the same time (1.00
+times as long), but 2.07 GiB of temporary memory instead of 0.94 GiB, and each
+further layer adds to that.
 """
 
 import functools
@@ -11,67 +12,82 @@ import math
 import jax
 from jax import lax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Float32, Int32, UInt32
 
 from xjax.core.numerics import full_precision, product
-from xjax.score.encoders.coins import dropped
+from xjax.score.encoders.coins import seeded_dropout
 from xjax.score.heads.attend import MASKED
 
-_FLASH_HEAD = 128  # features of the largest that cuDNN takes on all GPUs
+# Which tokens may see each other: see `self_attention`.
+Segments = Bool[Array, 'B T'] | Int32[Array, 'B T']
 
-# Weights of as many heads as make up this many at a time: 8 MiB of float32,
-# of which a handful fit into the last cache of a CPU.
-_AT_ONCE = 2**21
+# The most features of a head for which cuDNN's flash kernel runs on all GPUs.
+_FLASH_HEAD = 128
+
+# The most attention weights that are computed at a time: 8 MiB of float32. The
+# last cache of a CPU has room for a few arrays of this size.
+_MOST_WEIGHTS = 2**21
 
 
 def self_attention(
-  inputs_BTX: jax.Array,
-  segments_BT: jax.Array,
+  inputs_BTX: Float[Array, 'B T X'],
+  segments_BT: Segments,
   heads: int,
   rate: float = 0.0,
-  seeds: jax.Array | None = None,
-) -> jax.Array:
-  """softmax(q k^T / sqrt(d)) v of each head (Vaswani et al. 2017, eq. 1).
+  seeds: UInt32[Array, '2'] | None = None,
+) -> Float[Array, 'B T D']:
+  """Computes softmax(q k^T / sqrt(d)) v of each head (Vaswani et al. 2017).
 
-  On GPUs and without dropout, operands of 16 bits go through cuDNN's flash
-  kernel. Elsewhere the gradient is written out, and computes the weights again
-  rather than keep them: B x heads x T x T floats are most of a layer's memory.
+  This is equation 1 of the paper. On GPUs and without dropout, operands of 16
+  bits are passed to cuDNN's flash kernel. Elsewhere the gradient is written by
+  hand. It computes the weights again and does not keep them, because B x heads
+  x T x T floats are most of a layer's memory.
 
   Args:
-    inputs_BTX: query, key and value side by side, X = 3D; within each the
-      heads, of D / heads features each, side by side.
+    inputs_BTX: query, key and value side by side, X = 3D. Each of the three has
+      its heads side by side, with D / heads features for each head.
     segments_BT: bool, False at padding, which comes last; or int32, 0 at
-      padding and else the number of the document among those of a row. Tokens
-      see those of their own document.
-    heads: how many; they divide D.
-    rate: of dropout over the weights, in [0, 1).
-    seeds: uint32 [2] of coins.seeds_of; None: nothing is dropped.
+      padding, else the number of the document among the documents of its row.
+      Tokens see the tokens of their own document.
+    heads: number of heads; it divides D.
+    rate: dropout rate of the weights, in [0, 1).
+    seeds: uint32 [2], from coins.seeds_of; None: no dropout.
 
   Returns:
-    [B, T, D] in the inputs' dtype: the heads' results side by side. Of no
-    meaning at padding, but finite.
+    [B, T, D] in the inputs' dtype, the heads' results side by side. The values
+    at padding are finite, but have no meaning.
   """
   on_cpu = jax.default_backend() == 'cpu'
   if seeds is None or not rate:
     if not on_cpu:
-      return _library(inputs_BTX, segments_BT, heads)
+      return _library_attention(inputs_BTX, segments_BT, heads)
     seeds = None
   batch, tokens, _ = inputs_BTX.shape
-  group = _group(heads, batch * tokens**2) if on_cpu else heads
+  group = _heads_per_group(heads, batch * tokens**2) if on_cpu else heads
   size = group, inputs_BTX.shape[2] // 3 // heads
   inputs_BT3D = inputs_BTX.reshape(batch, tokens, 3, -1)
-  return _by_group(inputs_BT3D, segments_BT, seeds, size, rate)
+  return _grouped_attention(inputs_BT3D, segments_BT, seeds, size, rate)
 
 
-def _group(heads: int, entries: int) -> int:
-  """The most heads at a time that divide all and stay below _AT_ONCE."""
-  fitting = (n for n in range(1, heads + 1) if heads % n == 0)
-  return max(n for n in fitting if n == 1 or n * entries <= _AT_ONCE)
+def _heads_per_group(heads: int, entries: int) -> int:
+  """Returns the size of the groups of heads that are computed one by one.
+
+  Args:
+    heads: number of all heads.
+    entries: number of a head's attention weights, B x T x T.
+
+  Returns:
+    The largest divisor of `heads` with at most _MOST_WEIGHTS weights, at
+    least 1.
+  """
+  divisors = (n for n in range(1, heads + 1) if heads % n == 0)
+  return max(n for n in divisors if n == 1 or n * entries <= _MOST_WEIGHTS)
 
 
-def _library(
-  inputs_BTX: jax.Array, segments_BT: jax.Array, heads: int
-) -> jax.Array:
-  """By jax.nn.dot_product_attention, with a flash kernel where there is one."""
+def _library_attention(
+  inputs_BTX: Float[Array, 'B T X'], segments_BT: Segments, heads: int
+) -> Float[Array, 'B T D']:
+  """Calls jax.nn.dot_product_attention, with cuDNN's kernel if that fits."""
   batch, tokens, width = inputs_BTX.shape
   split = inputs_BTX.reshape(batch, tokens, 3, heads, -1)
   arguments = {'implementation': 'xla'}
@@ -81,12 +97,12 @@ def _library(
   if jax.default_backend() == 'gpu' and sixteen_bits and fits:
     arguments['implementation'] = 'cudnn'
   if segments_BT.dtype == jnp.bool_:
-    # A row of no tokens at all would divide by zero.
+    # A row without any token would divide by zero.
     lengths_B = jnp.maximum(segments_BT.sum(axis=1, dtype=jnp.int32), 1)
     arguments['key_value_seq_lengths'] = lengths_B
   else:
     arguments['mask'] = _sees(segments_BT)[:, None]
-  # The library takes no precision; the surroundings take its name.
+  # The function has no argument for the precision: a context manager sets it.
   precision = full_precision(inputs_BTX.dtype)
   with jax.default_matmul_precision(precision and precision.name.lower()):
     out = jax.nn.dot_product_attention(
@@ -95,8 +111,16 @@ def _library(
   return out.reshape(batch, tokens, width // 3)
 
 
-def _sees(segments_BT: jax.Array) -> jax.Array:
-  """Which tokens (last) a token sees: bool [B, T, T], or [B, 1, T]."""
+def _sees(segments_BT: Segments) -> Bool[Array, 'B _ T']:
+  """Returns which tokens each token sees.
+
+  Args:
+    segments_BT: segments of `self_attention`.
+
+  Returns:
+    bool [B, T, T], or [B, 1, T] where all tokens of a row see the same ones.
+    The last axis is that of the tokens that are seen.
+  """
   if segments_BT.dtype == jnp.bool_:
     return segments_BT[:, None, :]
   same = segments_BT[:, :, None] == segments_BT[:, None, :]
@@ -104,39 +128,52 @@ def _sees(segments_BT: jax.Array) -> jax.Array:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def _by_group(
-  inputs_BT3D: jax.Array,
-  segments_BT: jax.Array,
-  seeds: jax.Array | None,
+def _grouped_attention(
+  inputs_BT3D: Float[Array, 'B T 3 D'],
+  segments_BT: Segments,
+  seeds: UInt32[Array, '2'] | None,
   size: tuple[int, int],
   rate: float,
-) -> jax.Array:
-  """As self_attention; size is that of a turn: heads, features of a head."""
+) -> Float[Array, 'B T D']:
+  """Computes `self_attention` for one group of heads after the other.
+
+  One turn is the computation for one group. The functions below number the
+  turns from 0.
+
+  Args:
+    inputs_BT3D: inputs of self_attention, with query, key and value on an axis
+      of their own.
+    segments_BT, seeds, rate: arguments of self_attention.
+    size: number of heads in a group, number of features of a head.
+  """
   return _forward(inputs_BT3D, segments_BT, seeds, size, rate)[0]
 
 
 def _forward(
-  inputs_BT3D: jax.Array,
-  segments_BT: jax.Array,
-  seeds: jax.Array | None,
+  inputs_BT3D: Float[Array, 'B T 3 D'],
+  segments_BT: Segments,
+  seeds: UInt32[Array, '2'] | None,
   size: tuple[int, int],
   rate: float,
-) -> tuple[jax.Array, tuple]:
-  """The result, and what its gradient needs."""
+) -> tuple[Float[Array, 'B T D'], tuple]:
+  """Returns the result and the arrays that its gradient needs."""
   batch, tokens, _, dim = inputs_BT3D.shape
   sees = _sees(segments_BT)[:, None]
-  scale = size[1] ** -0.5  # of small arrays: a pass fewer over scores
+  # The queries are scaled, which are d numbers for each token; the scores are T
+  # numbers for each token.
+  scale = size[1] ** -0.5
 
   def step(out_BT1D: jax.Array, turn: jax.Array) -> tuple[jax.Array, jax.Array]:
-    query, key, value = _cut(inputs_BT3D, turn, size)
+    query, key, value = _cut_heads(inputs_BT3D, turn, size)
     score = _scores(query * scale, key, sees)
     top = score.max(axis=3, keepdims=True)
-    # Sums divide what they weight, a T-th of the weights' number.
+    # The weights' sum divides the weighted values, which are d numbers for each
+    # token; the weights are T numbers for each token.
     weight = jnp.exp(score - top)
     total = weight.sum(axis=3, keepdims=True)
-    weight = dropped(weight, rate, seeds, turn)
+    weight = seeded_dropout(weight, rate, seeds, turn)
     mixed = product(weight.astype(value.dtype), value, (3, 2), shared=2) / total
-    return _put(out_BT1D, mixed, turn, 0), top + jnp.log(total)
+    return _put_heads(out_BT1D, mixed, turn, 0), top + jnp.log(total)
 
   out_BT1D = jnp.zeros((batch, tokens, 1, dim), inputs_BT3D.dtype)
   turns = jnp.arange(dim // math.prod(size))
@@ -146,31 +183,36 @@ def _forward(
 
 
 def _backward(
-  size: tuple[int, int], rate: float, saved: tuple, d_BTD: jax.Array
+  size: tuple[int, int],
+  rate: float,
+  saved: tuple,
+  d_BTD: Float[Array, 'B T D'],
 ) -> tuple:
+  """Returns the gradient of the inputs from the gradient of the result."""
   inputs_BT3D, segments_BT, seeds, out_BT1D, log_total = saved
   sees = _sees(segments_BT)[:, None]
   scale = size[1] ** -0.5
   d_BT1D = d_BTD[:, :, None]
   means = _means(out_BT1D, d_BT1D, size)
 
-  def step(x_BT3D: jax.Array, turn: tuple) -> tuple[jax.Array, None]:
-    turn, log_total, mean = turn
-    query, key, value = _cut(x_BT3D, turn, size)
-    (d_mixed,) = _cut(d_BT1D, turn, size)
+  def step(x_BT3D: jax.Array, turn_inputs: tuple) -> tuple[jax.Array, None]:
+    turn, log_total, mean = turn_inputs
+    query, key, value = _cut_heads(x_BT3D, turn, size)
+    (d_mixed,) = _cut_heads(d_BT1D, turn, size)
     query *= scale
     weight = jnp.exp(_scores(query, key, sees) - log_total)
-    d_weight = dropped(
+    d_weight = seeded_dropout(
       product(d_mixed, value, (3, 3), shared=2), rate, seeds, turn
     )
     d_score = (weight * (d_weight - mean)).astype(value.dtype)
-    weight = dropped(weight, rate, seeds, turn).astype(value.dtype)
-    # A turn's gradients take the places of what they are the gradients of: no
-    # second array. The key's is first: it needs all that is read of x, which
-    # XLA would else copy to be safe.
-    x_BT3D = _put(x_BT3D, _transposed_product(d_score, query), turn, 1)
-    x_BT3D = _put(x_BT3D, _transposed_product(weight, d_mixed), turn, 2)
-    x_BT3D = _put(
+    weight = seeded_dropout(weight, rate, seeds, turn).astype(value.dtype)
+    # The gradients of a turn overwrite the query, key and value of that turn,
+    # so that no second array is needed. The key's gradient comes first, because
+    # it depends on everything that the turn reads from x: otherwise XLA would
+    # copy x.
+    x_BT3D = _put_heads(x_BT3D, _transposed_product(d_score, query), turn, 1)
+    x_BT3D = _put_heads(x_BT3D, _transposed_product(weight, d_mixed), turn, 2)
+    x_BT3D = _put_heads(
       x_BT3D, product(d_score, key, (3, 2), shared=2) * scale, turn, 0
     )
     return x_BT3D, None
@@ -180,15 +222,18 @@ def _backward(
   return d_BT3D, None, None
 
 
-_by_group.defvjp(_forward, _backward)
+_grouped_attention.defvjp(_forward, _backward)
 
 
 def _means(
-  out_BT1D: jax.Array, d_BT1D: jax.Array, size: tuple[int, int]
-) -> jax.Array:
-  """float32 [turns, B, group, T, 1]: d(score)'s mean, weighted as values are.
+  out_BT1D: Float[Array, 'B T 1 D'],
+  d_BT1D: Float[Array, 'B T 1 D'],
+  size: tuple[int, int],
+) -> Float32[Array, 'turns B group T 1']:
+  """Returns the mean of the weights' gradients, weighted with the weights.
 
-  Equal to the result's product with its gradient, of one T-th of the size.
+  The mean equals the product of the result with its gradient, summed over the
+  features of a head. It has one T-th of the weights' size.
   """
   products = out_BT1D.astype(jnp.float32) * d_BT1D.astype(jnp.float32)
   batch, tokens = products.shape[:2]
@@ -196,10 +241,10 @@ def _means(
   return jnp.moveaxis(products, (2, 3), (0, 2))[..., None]
 
 
-def _cut(
-  x: jax.Array, turn: jax.Array, size: tuple[int, int]
-) -> list[jax.Array]:
-  """A turn's heads of each part of [B, T, parts, D]: [B, group, T, size]."""
+def _cut_heads(
+  x: Float[Array, 'B T parts D'], turn: Int32[Array, ''], size: tuple[int, int]
+) -> list[Float[Array, 'B group T size']]:
+  """Returns the heads of a turn, one array for each part of x."""
   batch, tokens, parts, _ = x.shape
   width = math.prod(size)
   cut = lax.dynamic_slice_in_dim(x, turn * width, width, axis=3)
@@ -207,21 +252,30 @@ def _cut(
   return [cut[:, :, part].swapaxes(1, 2) for part in range(parts)]
 
 
-def _put(
-  x: jax.Array, heads: jax.Array, turn: jax.Array, part: int
-) -> jax.Array:
-  """Puts a turn's heads of a part where _cut finds them in x."""
+def _put_heads(
+  x: Float[Array, 'B T parts D'],
+  heads: Float[Array, 'B group T size'],
+  turn: Int32[Array, ''],
+  part: int,
+) -> Float[Array, 'B T parts D']:
+  """Replaces the heads of a turn in one part of x, where _cut_heads reads."""
   batch, group, tokens, size = heads.shape
   wide = heads.swapaxes(1, 2).reshape(batch, tokens, 1, group * size)
   place = 0, 0, part, turn * group * size
   return lax.dynamic_update_slice(x, wide.astype(x.dtype), place)
 
 
-def _scores(query: jax.Array, key: jax.Array, sees: jax.Array) -> jax.Array:
-  """float32 [B, group, T, T], MASKED where a token is not seen."""
+def _scores(
+  query: Float[Array, 'B group T size'],
+  key: Float[Array, 'B group T size'],
+  sees: Bool[Array, 'B 1 _ T'],
+) -> Float32[Array, 'B group T T']:
+  """Returns the products of queries and keys, MASKED for tokens not seen."""
   return jnp.where(sees, product(query, key, (3, 3), shared=2), MASKED)
 
 
-def _transposed_product(weight: jax.Array, x: jax.Array) -> jax.Array:
-  """weight^T x, as (x^T weight)^T: it is the small arrays that are copied."""
+def _transposed_product(
+  weight: Float[Array, 'B group T T'], x: Float[Array, 'B group T size']
+) -> Float[Array, 'B group T size']:
+  """Returns weight^T x, as (x^T weight)^T, which only copies small arrays."""
   return product(x.swapaxes(2, 3), weight, (3, 2), shared=2).swapaxes(2, 3)

@@ -1,4 +1,7 @@
-"""Encoders of the BERT family: embeddings and post-norm transformer layers."""
+"""Encoders of the BERT family: embeddings, then post-norm transformer layers.
+
+In a post-norm layer the layer normalisation comes after the residual sum.
+"""
 
 import dataclasses
 
@@ -6,10 +9,12 @@ from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Bool, Float, Int32, UInt32
 
 from xjax.core.config_part import RATE, field
-from xjax.score.encoders.attention import self_attention
-from xjax.score.encoders.coins import dropped, seeds_of
+from xjax.score.encoders.attention import Segments, self_attention
+from xjax.score.encoders.coins import seeded_dropout, seeds_of
 from xjax.score.encoders.contract import EncoderConfig, EncoderInputs
 from xjax.score.encoders.layers import Dense, LayerNorm
 from xjax.score.pretrained.architecture import Activation, Architecture
@@ -19,42 +24,43 @@ from xjax.score.pretrained.architecture import Activation, Architecture
 class BertConfig(EncoderConfig):
   """A pretrained transformer of the BERT family, fine-tuned.
 
-  Needs SubwordsConfig as data's, and NoEmbedding.
+  Needs data.tokens=SubwordsConfig(...) and model.embedding=NoEmbedding().
   """
 
   folder: str = field(
     '',
-    "In Hugging Face's layout, with config.json, model.safetensors and the "
-    'tokenizer; or the name of a model in the local Hugging Face cache. It is '
-    'read when a run begins, never after; of several hosts each reads it, so '
-    'each needs it, at this path. Empty: a small encoder with fresh weights '
-    'that reads the words of train, with SyntheticData alone.',
+    "Folder of the pretrained model in Hugging Face's layout, with "
+    'config.json, model.safetensors and the tokenizer; or the name of a model '
+    'in the local Hugging Face cache. A run reads it only when it starts. With '
+    'several hosts, each host reads the folder and needs it at this path. '
+    'Empty: a small encoder with fresh weights that reads the words of train, '
+    'only with SyntheticData.',
     may_change=True,
     tiny='',
   )
   dropout: float = field(
     0.1,
-    'Rate over the embeddings and over what each part of a layer adds.',
+    'Dropout rate of the embeddings and of what each part of a layer adds.',
     RATE,
   )
   attention_dropout: float = field(
     0.1,
-    "Rate over attention's weights; at 0, and with "
+    'Dropout rate of the attention weights. At 0, and with '
     'train.compute_dtype=bfloat16, GPUs use a flash kernel.',
     RATE,
   )
   remat: bool = field(
     False,
-    'Whether layers are computed again for gradients: less memory, more time, '
-    'the same result.',
+    'Whether layers are computed again for gradients. This takes less memory '
+    'and more time, and gives the same result.',
     may_change=True,
   )
   spare_rows: bool = field(
     False,
-    'Whether the word table of the folder may end in any number of rows that '
-    'its tokenizer has no ids for. Else it may where it is rounded up to a '
-    'multiple of 8, 16, 32, 64 or 128, and a table of any other size is taken '
-    'for that of another model.',
+    'Whether the word table of the folder may have any number of rows at its '
+    'end for which the tokenizer has no ids. False: the table may only be '
+    'rounded up to a multiple of 8, 16, 32, 64 or 128, and a table of any '
+    'other size is an error, because it seems to belong to another model.',
     may_change=True,
   )
 
@@ -64,21 +70,25 @@ class BertConfig(EncoderConfig):
     return Bert(inputs.architecture, self, dtype=inputs.dtype, rngs=rngs)
 
 
-_STDDEV = 0.02  # of fresh weights
+# Segments of `self_attention`, time first.
+_SegmentsTB = Bool[Array, 'T B'] | Int32[Array, 'T B']
+
+_STDDEV = 0.02  # standard deviation of fresh weights
 
 
 class Bert(nnx.Module):
   """BERT (Devlin et al. 2019) and RoBERTa (Liu et al. 2019).
 
-  Embeddings of tokens, positions and the token type are summed and normed; then
-  come layers of self-attention and a feed-forward network, each with dropout,
-  a residual connection and a norm after it (Vaswani et al. 2017, Section 3).
-  Parameters are float32; products are in dtype, softmax and norms in float32.
+  The embeddings of tokens, positions and the token type are summed and
+  normalised. The layers follow: each has self-attention and a feed-forward
+  network, both followed by dropout, a residual connection and a layer norm
+  (Vaswani et al. 2017, Section 3). Parameters are float32. Products are in
+  dtype, softmax and norms in float32.
 
   Attributes:
     dim: size D of the states.
-    embeddings: what a token is before any context.
-    layers: one after the other.
+    embeddings: makes the vectors of tokens before any context.
+    layers: the transformer layers, in order.
   """
 
   def __init__(
@@ -86,15 +96,16 @@ class Bert(nnx.Module):
     architecture: Architecture,
     config: BertConfig,
     *,
-    dtype: jnp.dtype = jnp.float32,
+    dtype: DTypeLike = jnp.float32,
     rngs: nnx.Rngs,
   ):
-    """Fresh weights, normal with standard deviation 0.02.
+    """Draws fresh normal weights with standard deviation 0.02.
 
     Args:
-      architecture: sizes.
-      config: dropout, and whether layers are computed again for gradients.
-      dtype: of activations and products.
+      architecture: sizes of the encoder.
+      config: dropout rates, and whether layers are computed again for
+        gradients.
+      dtype: dtype of activations and products.
       rngs: stream `params`.
     """
     self.dim = architecture.dim
@@ -106,16 +117,20 @@ class Bert(nnx.Module):
     )
 
   def __call__(
-    self, ids_TB: jax.Array, segments_TB: jax.Array, rngs: nnx.Rngs | None
-  ) -> jax.Array:
-    """States of the last layer.
+    self,
+    ids_TB: Int32[Array, 'T B'],
+    segments_TB: _SegmentsTB,
+    rngs: nnx.Rngs | None,
+  ) -> Float[Array, 'T B {self.dim}']:
+    """Returns the states of the last layer.
 
     Args:
       ids_TB: int32 token ids, time first.
-      segments_TB: bool, False at padding; or int32, 0 at padding and else the
-        number of the document among those that share a column: tokens attend
-        to their own document's alone, whose positions begin at 0.
-      rngs: stream `dropout`, or None: no dropout.
+      segments_TB: bool, False at padding; or int32, 0 at padding, else the
+        number of the document among the documents that share a column. Tokens
+        attend only to the tokens of their own document, and the positions of
+        each document start from 0.
+      rngs: stream `dropout`; None: no dropout.
 
     Returns:
       h_TBD in dtype, 0 at padding.
@@ -125,12 +140,19 @@ class Bert(nnx.Module):
     return jnp.where(real_BT1, h_BTD, 0).swapaxes(0, 1)
 
   def states(
-    self, ids_TB: jax.Array, segments_TB: jax.Array, rngs: nnx.Rngs | None
-  ) -> list[jax.Array]:
-    """What the embeddings and each layer give, h_BTD each; padding is not 0.
+    self,
+    ids_TB: Int32[Array, 'T B'],
+    segments_TB: _SegmentsTB,
+    rngs: nnx.Rngs | None,
+  ) -> list[Float[Array, 'B T {self.dim}']]:
+    """Returns the embeddings and the states of each layer.
 
     Args:
-      ids_TB, segments_TB, rngs: as of a call.
+      ids_TB, segments_TB, rngs: arguments of a call.
+
+    Returns:
+      One h_BTD in dtype for the embeddings and for each layer, with any values
+      at padding.
     """
     segments_BT = segments_TB.T
     seeds: list[jax.Array | None] = [None] * (1 + len(self.layers))
@@ -139,14 +161,22 @@ class Bert(nnx.Module):
     h_BTD = self.embeddings(ids_TB.T, _positions(segments_BT), seeds[0])
     states = [h_BTD.astype(self.dtype)]
     for layer, layer_seeds in zip(self.layers, seeds[1:]):
-      # Called in a trace of its own where it is computed again.
+      # jax.checkpoint traces the layer separately, so that the layer takes
+      # seeds: no rngs can be drawn from there.
       run = jax.checkpoint(layer) if self.remat else layer
       states.append(run(states[-1], segments_BT, layer_seeds))
     return states
 
 
-def _positions(segments_BT: jax.Array) -> jax.Array:
-  """int32 [B, T] or [1, T], from 0 on in each document."""
+def _positions(segments_BT: Segments) -> Int32[Array, '_ T']:
+  """Returns the position of each token in its document, from 0 on.
+
+  Args:
+    segments_BT: segments of `self_attention`.
+
+  Returns:
+    int32 [B, T], or [1, T] where no documents share a row.
+  """
   places_1T = jnp.arange(segments_BT.shape[1])[None]
   if segments_BT.dtype == jnp.bool_:
     return places_1T
@@ -156,7 +186,7 @@ def _positions(segments_BT: jax.Array) -> jax.Array:
 
 
 class _Embeddings(nnx.Module):
-  """word[token] + position[place] + type[0], normed, with dropout."""
+  """Embeds tokens: norm(word[token] + position[place] + type[0]), dropout."""
 
   def __init__(
     self, architecture: Architecture, rate: float, rngs: nnx.Rngs
@@ -175,16 +205,19 @@ class _Embeddings(nnx.Module):
     self.rate = rate
 
   def __call__(
-    self, ids_BT: jax.Array, places_BT: jax.Array, seeds: jax.Array | None
-  ) -> jax.Array:
+    self,
+    ids_BT: Int32[Array, 'B T'],
+    places_BT: Int32[Array, '_ T'],
+    seeds: UInt32[Array, 'draws 2'] | None,
+  ) -> Float[Array, 'B T D']:
     word_BTD = self.word[...][ids_BT]
     position_BTD = self.position[...][places_BT + self.offset]
     h_BTD = self.norm(word_BTD + position_BTD + self.type[0])
-    return dropped(h_BTD, self.rate, None if seeds is None else seeds[0])
+    return seeded_dropout(h_BTD, self.rate, None if seeds is None else seeds[0])
 
 
 class _Layer(nnx.Module):
-  """Self-attention, then a feed-forward network."""
+  """A transformer layer: self-attention, then a feed-forward network."""
 
   def __init__(
     self, architecture: Architecture, config: BertConfig, rngs: nnx.Rngs
@@ -194,17 +227,17 @@ class _Layer(nnx.Module):
 
   def __call__(
     self,
-    h_BTD: jax.Array,
-    segments_BT: jax.Array,
-    seeds: jax.Array | None,
-  ) -> jax.Array:
+    h_BTD: Float[Array, 'B T D'],
+    segments_BT: Segments,
+    seeds: UInt32[Array, '3 2'] | None,
+  ) -> Float[Array, 'B T D']:
     weights, attention, ffn = [None] * 3 if seeds is None else seeds
     h_BTD = self.attention(h_BTD, segments_BT, weights, attention)
     return self.ffn(h_BTD, ffn)
 
 
 class _Attention(nnx.Module):
-  """norm(h + dropout(output(attention of all heads)))."""
+  """Computes norm(h + dropout(output(attention of all heads)))."""
 
   def __init__(
     self, architecture: Architecture, config: BertConfig, rngs: nnx.Rngs
@@ -218,11 +251,11 @@ class _Attention(nnx.Module):
 
   def __call__(
     self,
-    h_BTD: jax.Array,
-    segments_BT: jax.Array,
-    weights_seeds: jax.Array | None,
-    seeds: jax.Array | None,
-  ) -> jax.Array:
+    h_BTD: Float[Array, 'B T D'],
+    segments_BT: Segments,
+    weights_seeds: UInt32[Array, '2'] | None,
+    seeds: UInt32[Array, '2'] | None,
+  ) -> Float[Array, 'B T D']:
     mixed_BTD = self_attention(
       self.inputs(h_BTD),
       segments_BT,
@@ -231,11 +264,11 @@ class _Attention(nnx.Module):
       weights_seeds,
     )
     out_BTD = self.output(mixed_BTD)
-    return _added(h_BTD, out_BTD, self.norm, self.rate, seeds)
+    return _add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)
 
 
 class _FeedForward(nnx.Module):
-  """norm(h + dropout(output(activation(inner(h)))))."""
+  """Computes norm(h + dropout(output(activation(inner(h)))))."""
 
   def __init__(
     self, architecture: Architecture, config: BertConfig, rngs: nnx.Rngs
@@ -247,18 +280,30 @@ class _FeedForward(nnx.Module):
     self.output = Dense(inner, dim, stddev=_STDDEV, rngs=rngs)
     self.norm = LayerNorm(dim, architecture.norm_eps)
 
-  def __call__(self, h_BTD: jax.Array, seeds: jax.Array | None) -> jax.Array:
-    out_BTD = self.output(activated(self.inner(h_BTD), self.activation))
-    return _added(h_BTD, out_BTD, self.norm, self.rate, seeds)
+  def __call__(
+    self, h_BTD: Float[Array, 'B T D'], seeds: UInt32[Array, '2'] | None
+  ) -> Float[Array, 'B T D']:
+    out_BTD = self.output(activate(self.inner(h_BTD), self.activation))
+    return _add_and_norm(h_BTD, out_BTD, self.norm, self.rate, seeds)
 
 
-def activated(x: jax.Array, kind: Activation) -> jax.Array:
-  """The activation of each entry, float32 within, in x's dtype."""
+def activate(
+  x: Float[Array, '*shape'], kind: Activation
+) -> Float[Array, '*shape']:
+  """Applies an activation to each entry, computed in float32.
+
+  Args:
+    x: floats of any shape.
+    kind: the activation function.
+
+  Returns:
+    Floats of x's shape and dtype.
+  """
   wide = x.astype(jnp.float32)
   match kind:
     case Activation.GELU:
-      # By erf: jax.nn.gelu's erfc takes twice the time, to be exact to the
-      # last bit where the result is next to nothing.
+      # jax.nn.gelu uses erfc, which takes twice the time of erf, to be exact to
+      # the last bit where the result is almost 0.
       wide = wide * (0.5 + 0.5 * lax.erf(wide * 0.5**0.5))
     case Activation.GELU_TANH:
       wide = jax.nn.gelu(wide, approximate=True)
@@ -267,13 +312,13 @@ def activated(x: jax.Array, kind: Activation) -> jax.Array:
   return wide.astype(x.dtype)
 
 
-def _added(
-  h_BTD: jax.Array,
-  x_BTD: jax.Array,
+def _add_and_norm(
+  h_BTD: Float[Array, 'B T D'],
+  x_BTD: Float[Array, 'B T D'],
   norm: LayerNorm,
   rate: float,
-  seeds: jax.Array | None,
-) -> jax.Array:
-  """norm(h + dropout(x)) in h's dtype, summed in float32."""
-  wide_BTD = dropped(x_BTD.astype(jnp.float32), rate, seeds)
+  seeds: UInt32[Array, '2'] | None,
+) -> Float[Array, 'B T D']:
+  """Returns norm(h + dropout(x)) in h's dtype, summed in float32."""
+  wide_BTD = seeded_dropout(x_BTD.astype(jnp.float32), rate, seeds)
   return norm(h_BTD.astype(jnp.float32) + wide_BTD).astype(h_BTD.dtype)

@@ -1,7 +1,7 @@
-"""Bidirectional GRU with everything hoisted out of its loops that can be.
+"""The bidirectional GRU, with as little work as possible inside its loops.
 
-Its gradient is written by hand: left to JAX, a training step of BiGRU-LWAN
-takes 1.08 times as long (two CPU cores, processor seconds).
+The gradient is written by hand. With JAX's gradient, a training step of
+BiGRU-LWAN takes 1.08 times as long (two CPU cores, processor seconds).
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Bool, Float, Float32
 
 from xjax.core.config_part import AT_LEAST_1, RATE, field
 from xjax.core.mesh import DATA
@@ -23,15 +24,17 @@ from xjax.score.encoders.layers import dropout
 
 @dataclasses.dataclass
 class BiGRUConfig(EncoderConfig):
-  """Bidirectional GRU."""
+  """A bidirectional GRU of one or more layers."""
 
-  units: int = field(300, 'Per direction.', AT_LEAST_1, tiny=8)
+  units: int = field(300, 'Hidden units of each direction.', AT_LEAST_1, tiny=8)
   layers: int = field(
-    1, 'Stacked; from the second on with a residual connection.', AT_LEAST_1
+    1,
+    'Number of layers; the second and later ones have a residual connection.',
+    AT_LEAST_1,
   )
   dropout: float = field(
     0.2,
-    'Rate over the inputs of each layer from the second on, and over the '
+    'Dropout rate of the inputs of the second and later layers, and of the '
     'output.',
     RATE,
   )
@@ -54,30 +57,43 @@ class GRU(nnx.Module):
   """
 
   def __init__(self, dim: int, units: int, *, reverse: bool, rngs: nnx.Rngs):
-    """Glorot input kernel, orthogonal recurrent kernels, zero biases.
+    """Draws the kernels and sets the biases to zero.
+
+    The input kernels follow Glorot's rule; the recurrent kernels are
+    orthogonal.
 
     Args:
       dim: input size D.
-      units: U, of the hidden state.
-      reverse: whether it reads from the last token to the first.
+      units: size U of the hidden state.
+      reverse: whether the GRU reads from the last token to the first.
       rngs: stream `params`.
     """
     self.reverse = reverse
     glorot = nnx.initializers.glorot_uniform()
     orthogonal = nnx.initializers.orthogonal()
-    self.kernel = nnx.Param(_three(glorot, rngs, (dim, units)))
+    self.kernel = nnx.Param(_draw_gates(glorot, rngs, (dim, units)))
     self.bias = nnx.Param(jnp.zeros(3 * units))
-    self.recurrent = nnx.Param(_three(orthogonal, rngs, (units, units)))
+    self.recurrent = nnx.Param(_draw_gates(orthogonal, rngs, (units, units)))
     self.candidate_bias = nnx.Param(jnp.zeros(units))
 
-  def __call__(self, x_TBD: jax.Array, real_TB: jax.Array) -> jax.Array:
-    """States h_TBU, in x's dtype; 0 where real_TB is False.
+  def __call__(
+    self, x_TBD: Float[Array, 'T B D'], real_TB: Bool[Array, 'T B']
+  ) -> Float[Array, 'T B U']:
+    """Returns the state after each token.
 
-    Runs on the context mesh (`jax.set_mesh`), documents over its data axis.
+    Runs on the context mesh (`jax.set_mesh`), with documents divided over its
+    data axis.
+
+    Args:
+      x_TBD: inputs, time first.
+      real_TB: bool, False at padding.
+
+    Returns:
+      h_TBU, in x's dtype; 0 at padding.
     """
     over_data = P(None, DATA)
-    # By hand: the products merge T with B, and a partitioner that has to keep
-    # track of such an axis gathers the whole batch on every device.
+    # Explicit shards: the products merge T with B, and XLA's partitioner, which
+    # cannot follow a merged axis, would gather the whole batch on every device.
     run = jax.shard_map(
       functools.partial(_shard_states, self.reverse),
       in_specs=(over_data, over_data, P()),
@@ -88,11 +104,15 @@ class GRU(nnx.Module):
 
 
 def _shard_states(
-  reverse: bool, x_TBD: jax.Array, real_TB: jax.Array, weights: list[jax.Array]
-) -> jax.Array:
-  """States of one shard's documents."""
+  reverse: bool,
+  x_TBD: Float[Array, 'T B D'],
+  real_TB: Bool[Array, 'T B'],
+  weights: list[Array],
+) -> Float[Array, 'T B U']:
+  """Returns the states of one shard's documents."""
   dtype = x_TBD.dtype
-  # Transposed, this sums the weights' gradients over shards, in float32.
+  # In the backward pass, pcast sums the weights' gradients over shards, in
+  # float32.
   kernel_DV, bias_V, recurrent_UV, candidate_bias_U = lax.pcast(
     weights, DATA, to='varying'
   )
@@ -108,9 +128,10 @@ def _shard_states(
   return h_TBU.astype(dtype)
 
 
-def _three(
+def _draw_gates(
   initializer: Callable, rngs: nnx.Rngs, shape: tuple[int, int]
-) -> jax.Array:
+) -> Float32[Array, 'inputs V']:
+  """Draws the kernels of the three gates, of the given shape, side by side."""
   return jnp.concatenate(
     [initializer(rngs.params(), shape) for _ in range(3)], axis=1
   )
@@ -118,21 +139,22 @@ def _three(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(6,))
 def gru(
-  x_TBD: jax.Array,
-  real_TB: jax.Array,
-  kernel_DV: jax.Array,
-  bias_V: jax.Array,
-  recurrent_UV: jax.Array,
-  candidate_bias_U: jax.Array,
+  x_TBD: Float[Array, 'T B D'],
+  real_TB: Float32[Array, 'T B'],
+  kernel_DV: Float[Array, 'D V'],
+  bias_V: Float32[Array, ' V'],
+  recurrent_UV: Float[Array, 'U V'],
+  candidate_bias_U: Float32[Array, ' U'],
   reverse: bool,
-) -> jax.Array:
-  """All states of a GRU that begins with zeros.
+) -> Float32[Array, 'T B U']:
+  """Computes all states of a GRU whose initial state is zero.
 
-  The state is zeroed at padded steps: a reversed pass reaches a document's last
-  token with the zero state, however far it was padded.
+  The state is set to zero at padded steps. So a reversed pass reaches a
+  document's last token with the zero state, whatever the padded length.
 
-  Both loops hold one product with U and what must follow it. All else, W's
-  products and all parameters' gradients, is done at once for all steps.
+  Each of the two loops (forward and backward pass) has one product with U and
+  the computations that need its result. All other work, W's products and the
+  gradients of all parameters, is done at once for all steps.
 
   Args:
     x_TBD: inputs, in the dtype of the products.
@@ -141,28 +163,38 @@ def gru(
     bias_V: b, float32.
     recurrent_UV: U, in x's dtype.
     candidate_bias_U: c, float32.
-    reverse: whether to begin at the last step.
+    reverse: whether to start from the last step.
 
   Returns:
     h_TBU: float32.
   """
-  given = x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, candidate_bias_U
-  return _states(*given, reverse, keep_gates=False)[0]
+  arrays = x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, candidate_bias_U
+  return _states(*arrays, reverse, keep_gates=False)[0]
 
 
 def _states(
-  x_TBD: jax.Array,
-  real_TB: jax.Array,
-  kernel_DV: jax.Array,
-  bias_V: jax.Array,
-  recurrent_UV: jax.Array,
-  candidate_bias_U: jax.Array,
+  x_TBD: Float[Array, 'T B D'],
+  real_TB: Float32[Array, 'T B'],
+  kernel_DV: Float[Array, 'D V'],
+  bias_V: Float32[Array, ' V'],
+  recurrent_UV: Float[Array, 'U V'],
+  candidate_bias_U: Float32[Array, ' U'],
   reverse: bool,
   keep_gates: bool,
-) -> tuple[jax.Array, ...]:
-  """h_TBU, and where kept, per step r, z, n and q = U_n h + c."""
-  # An array for each gate: with one that is cut in the loop, XLA's CPU code for
-  # what follows the product is not vectorised and takes as long as the product.
+) -> tuple[Float32[Array, 'T B U'], ...]:
+  """Computes the states, and keeps the gates where the gradient needs them.
+
+  Args:
+    x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, candidate_bias_U, reverse:
+      arguments of `gru`.
+    keep_gates: whether to return the gates.
+
+  Returns:
+    h_TBU, and with keep_gates also r, z, n and q = U_n h + c of each step.
+  """
+  # One array for each gate. If the loop cut one array into the gates, XLA's CPU
+  # code for the computations after the product would not be vectorised, and
+  # would take as long as the product.
   inputs = [_product(x_TBD, kernel) for kernel in jnp.split(kernel_DV, 3, 1)]
   biases = jnp.split(bias_V, 3)
 
@@ -176,30 +208,35 @@ def _states(
     h_BU = ((1 - z) * n + z * h_BU) * real_B[:, None]
     return h_BU, (h_BU, r, z, n, q) if keep_gates else (h_BU,)
 
-  # Not jnp.zeros: as the later states it varies over the mesh's data axis.
+  # Not jnp.zeros: the initial state must vary over the mesh's data axis, as the
+  # later states do.
   first_BU = jnp.zeros_like(inputs[0][0])
   _, states = lax.scan(step, first_BU, (*inputs, real_TB), reverse=reverse)
   return states
 
 
 def _gru_forward(
-  x_TBD: jax.Array,
-  real_TB: jax.Array,
-  kernel_DV: jax.Array,
-  bias_V: jax.Array,
-  recurrent_UV: jax.Array,
-  candidate_bias_U: jax.Array,
+  x_TBD: Float[Array, 'T B D'],
+  real_TB: Float32[Array, 'T B'],
+  kernel_DV: Float[Array, 'D V'],
+  bias_V: Float32[Array, ' V'],
+  recurrent_UV: Float[Array, 'U V'],
+  candidate_bias_U: Float32[Array, ' U'],
   reverse: bool,
-) -> tuple[jax.Array, tuple]:
-  given = x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, candidate_bias_U
-  h_TBU, *gates = _states(*given, reverse, keep_gates=True)
+) -> tuple[Float32[Array, 'T B U'], tuple]:
+  """Returns the result of `gru` and the arrays that its gradient needs."""
+  arrays = x_TBD, real_TB, kernel_DV, bias_V, recurrent_UV, candidate_bias_U
+  h_TBU, *gates = _states(*arrays, reverse, keep_gates=True)
   return h_TBU, (x_TBD, real_TB, kernel_DV, recurrent_UV, h_TBU, gates)
 
 
-def _gru_backward(reverse: bool, saved: tuple, dh_TBU: jax.Array) -> tuple:
+def _gru_backward(
+  reverse: bool, saved: tuple, dh_TBU: Float32[Array, 'T B U']
+) -> tuple:
+  """Returns the gradients of the arguments of `gru`."""
   x_TBD, real_TB, kernel_DV, recurrent_UV, h_TBU, (r, z, n, q) = saved
-  before_TBU = _before(h_TBU, reverse)
-  # All derivatives at a step are factors times that of its state.
+  before_TBU = _states_before(h_TBU, reverse)
+  # Every derivative at a step is a factor times the derivative of its state.
   real_TB1 = real_TB[:, :, None]
   by_n = (1 - z) * (1 - n**2) * real_TB1
   by_r = by_n * q * r * (1 - r)
@@ -227,9 +264,9 @@ def _gru_backward(reverse: bool, saved: tuple, dh_TBU: jax.Array) -> tuple:
   return (
     _product(dinputs_TBV, kernel_DV.T).astype(x_TBD.dtype),
     None,
-    _over_steps(x_TBD, dinputs_TBV),
+    _kernel_gradient(x_TBD, dinputs_TBV),
     dinputs_TBV.sum(axis=(0, 1)),
-    _over_steps(before_TBU.astype(x_TBD.dtype), dcarried_TBV),
+    _kernel_gradient(before_TBU.astype(x_TBD.dtype), dcarried_TBV),
     dcarried_TBV[..., 2 * units :].sum(axis=(0, 1)),
   )
 
@@ -237,8 +274,10 @@ def _gru_backward(reverse: bool, saved: tuple, dh_TBU: jax.Array) -> tuple:
 gru.defvjp(_gru_forward, _gru_backward)
 
 
-def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
-  """The product over x's last and kernel's first axis, summed in float32."""
+def _product(
+  x: Float[Array, '*axes inputs'], kernel: Float[Array, 'inputs outputs']
+) -> Float32[Array, '*axes outputs']:
+  """Multiplies x's last axis with the kernel, with sums in float32."""
   flat = x.reshape(-1, x.shape[-1]).astype(kernel.dtype)
   out = jnp.matmul(
     flat,
@@ -249,11 +288,19 @@ def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
   return out.reshape(*x.shape[:-1], -1)
 
 
-def _over_steps(x_TBD: jax.Array, d_TBV: jax.Array) -> jax.Array:
-  """A kernel's gradient in its dtype: the outer products' sum over T and B.
+def _kernel_gradient(
+  x_TBD: Float[Array, 'T B D'], d_TBV: Float[Array, 'T B V']
+) -> Float[Array, 'D V']:
+  """Returns a kernel's gradient, the sum of outer products over T and B.
 
-  Flattened by hand: an einsum over T and B would copy both sides.
+  Args:
+    x_TBD: factors of the kernel in the forward pass.
+    d_TBV: gradient of the products.
+
+  Returns:
+    Gradient in x's dtype.
   """
+  # T and B are merged first: an einsum over two axes would copy both sides.
   flat_XD = x_TBD.reshape(-1, x_TBD.shape[-1])
   flat_XV = d_TBV.reshape(-1, d_TBV.shape[-1]).astype(x_TBD.dtype)
   return lax.dot_general(
@@ -265,8 +312,10 @@ def _over_steps(x_TBD: jax.Array, d_TBV: jax.Array) -> jax.Array:
   ).astype(x_TBD.dtype)
 
 
-def _before(h_TBU: jax.Array, reverse: bool) -> jax.Array:
-  """The state each step began with."""
+def _states_before(
+  h_TBU: Float32[Array, 'T B U'], reverse: bool
+) -> Float32[Array, 'T B U']:
+  """Returns the state before each step, from the state after each step."""
   zero = jnp.zeros_like(h_TBU[:1])
   if reverse:
     return jnp.concatenate([h_TBU[1:], zero])
@@ -274,14 +323,22 @@ def _before(h_TBU: jax.Array, reverse: bool) -> jax.Array:
 
 
 class BiGRU(nnx.Module):
-  """Stacked bidirectional GRUs; from the second on with a residual.
+  """Bidirectional GRUs, stacked; layers after the first have a residual.
 
   Attributes:
     dim: size of the output, twice the units.
+    forwards: for each layer, the GRU that reads from the first token on.
+    backwards: for each layer, the GRU that reads from the last token on.
   """
 
   def __init__(self, dim: int, config: BiGRUConfig, *, rngs: nnx.Rngs):
-    """Layers for inputs of size dim."""
+    """Makes the layers, with fresh parameters.
+
+    Args:
+      dim: size D of the inputs.
+      config: sizes and dropout rate.
+      rngs: stream `params`.
+    """
     self.config = config
     self.dim = 2 * config.units
     sizes = [dim] + [self.dim] * (config.layers - 1)
@@ -293,17 +350,20 @@ class BiGRU(nnx.Module):
     )
 
   def __call__(
-    self, x_TBD: jax.Array, real_TB: jax.Array, rngs: nnx.Rngs | None
-  ) -> jax.Array:
-    """States of both directions, side by side.
+    self,
+    x_TBD: Float[Array, 'T B D'],
+    real_TB: Bool[Array, 'T B'],
+    rngs: nnx.Rngs | None,
+  ) -> Float[Array, 'T B {self.dim}']:
+    """Returns the states of both directions, side by side.
 
     Args:
       x_TBD: inputs, time first.
       real_TB: bool, False at padding.
-      rngs: stream `dropout`, or None: no dropout.
+      rngs: stream `dropout`; None: no dropout.
 
     Returns:
-      h_TBD, 0 at padding.
+      h_TBD, in x's dtype; 0 at padding.
     """
     for layer, (forward, backward) in enumerate(
       zip(self.forwards, self.backwards)

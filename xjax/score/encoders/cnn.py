@@ -1,4 +1,4 @@
-"""CNN encoder: one convolution over time."""
+"""The CNN encoder: one convolution over time."""
 
 import dataclasses
 
@@ -7,6 +7,7 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Bool, Float
 
 from xjax.core.config_part import AT_LEAST_1, RATE, field
 from xjax.core.mesh import DATA
@@ -17,11 +18,13 @@ from xjax.score.encoders.layers import dropout
 
 @dataclasses.dataclass
 class CNNConfig(EncoderConfig):
-  """One convolution over time."""
+  """One convolution over the tokens of a document."""
 
-  filters: int = field(200, 'Size of the output.', AT_LEAST_1, tiny=8)
-  width: int = field(3, 'Tokens that a filter sees.', AT_LEAST_1)
-  dropout: float = field(0.1, 'Rate over the output.', RATE)
+  filters: int = field(
+    200, 'Number of filters, the size of the output.', AT_LEAST_1, tiny=8
+  )
+  width: int = field(3, 'Number of tokens that a filter sees.', AT_LEAST_1)
+  dropout: float = field(0.1, 'Dropout rate of the output.', RATE)
 
   def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
     return CNN(inputs.dim, self, rngs=rngs)
@@ -30,22 +33,22 @@ class CNNConfig(EncoderConfig):
 class CNN(nnx.Module):
   """CNN-LWAN's encoder (Mullenbach et al. 2018, Section 2.1, Equation 1).
 
-  h_t = tanh(b + sum_k x_(t + k - (w - 1) // 2) K_k), k from 0 to w - 1, with
-  zeros before a document's first and after its last token: as many states as
-  tokens, which a padded length changes in nothing.
+  h_t = tanh(b + sum_k x_(t + k - (w - 1) // 2) K_k), k from 0 to w - 1. The
+  inputs before a document's first token and after its last token are zeros.
+  So there is one state for each token, and padding changes no state.
 
   Attributes:
     dim: size of the output, the number of filters.
-    kernel: K, float32 [w, D, F].
-    bias: b, float32 [F].
+    kernel: K, float32 [w, D, U].
+    bias: b, float32 [U].
   """
 
   def __init__(self, dim: int, config: CNNConfig, *, rngs: nnx.Rngs):
-    """Glorot kernel, zero bias.
+    """Draws the kernel by Glorot's rule and sets the bias to zero.
 
     Args:
       dim: input size D.
-      config: filters, width and dropout.
+      config: number of filters, their width, and the dropout rate.
       rngs: stream `params`.
     """
     self.config = config
@@ -56,41 +59,50 @@ class CNN(nnx.Module):
     self.bias = nnx.Param(jnp.zeros(config.filters))
 
   def __call__(
-    self, x_TBD: jax.Array, real_TB: jax.Array, rngs: nnx.Rngs | None
-  ) -> jax.Array:
-    """One state for each token.
+    self,
+    x_TBD: Float[Array, 'T B D'],
+    real_TB: Bool[Array, 'T B'],
+    rngs: nnx.Rngs | None,
+  ) -> Float[Array, 'T B {self.dim}']:
+    """Returns one state for each token.
 
-    Runs on the context mesh (`jax.set_mesh`), documents over its data axis.
+    Runs on the context mesh (`jax.set_mesh`), with documents divided over its
+    data axis.
 
     Args:
       x_TBD: inputs, time first.
       real_TB: bool, False at padding.
-      rngs: stream `dropout`, or None: no dropout.
+      rngs: stream `dropout`; None: no dropout.
 
     Returns:
-      h_TBD, in x's dtype; 0 at padding.
+      h_TBU, in x's dtype; 0 at padding.
     """
     over_data = P(None, DATA)
-    # By hand, as in bigru.py: a partitioner may gather the whole batch.
+    # Explicit shards, as in bigru.py: XLA's partitioner may gather the whole
+    # batch on every device.
     run = jax.shard_map(
       _shard_states,
       in_specs=(over_data, over_data, P()),
       out_specs=over_data,
     )
-    h_TBD = run(x_TBD, real_TB, [self.kernel[...], self.bias[...]])
-    return dropout(h_TBD, self.config.dropout, rngs)
+    h_TBU = run(x_TBD, real_TB, [self.kernel[...], self.bias[...]])
+    return dropout(h_TBU, self.config.dropout, rngs)
 
 
 def _shard_states(
-  x_TBD: jax.Array, real_TB: jax.Array, weights: list[jax.Array]
-) -> jax.Array:
-  """States of one shard's documents."""
+  x_TBD: Float[Array, 'T B D'],
+  real_TB: Bool[Array, 'T B'],
+  weights: list[Array],
+) -> Float[Array, 'T B U']:
+  """Returns the states of one shard's documents."""
   dtype = x_TBD.dtype
-  # Transposed, this sums the weights' gradients over shards, in float32.
+  # In the backward pass, pcast sums the weights' gradients over shards, in
+  # float32.
   kernel, bias_U = lax.pcast(weights, DATA, to='varying')
   real_TB1 = real_TB[:, :, None].astype(dtype)
-  # XLA's convolution takes what the bare products of a step take, or less; a
-  # product for each k an eighth more, one product of shifted copies a quarter.
+  # XLA's convolution takes no more time than the matrix products of a step
+  # alone. One product for each k takes an eighth more, and one product of
+  # shifted copies takes a quarter more.
   summed_TBU = lax.conv_general_dilated(
     x_TBD * real_TB1,
     kernel.astype(dtype),

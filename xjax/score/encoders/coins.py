@@ -1,90 +1,103 @@
-"""Coin flips for dropout, made where they are used instead of in an array.
+"""Coin flips for dropout, computed where they are used, without an array.
 
-With jax.random.bernoulli in their place a training step of a transformer takes
-1.15 times as long at 128 tokens, 1.7 times at 512 (two CPU cores, two of
-MiniLM's layers, processor seconds); with 16 random bits an entry 1.05 and 1.3.
+With jax.random.bernoulli instead, a training step of a transformer takes 1.15
+times as long at 128 tokens and 1.7 times as long at 512 (two CPU cores, two of
+MiniLM's layers, processor seconds). With 16 random bits for each entry, it
+takes 1.05 and 1.3 times as long.
 """
 
 import jax
 from jax import lax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int32, Key, UInt32
 
 
-def seeds_of(key: jax.Array, *shape: int) -> jax.Array:
-  """uint32 [*shape, 2], drawn from a key: seeds for each of so many draws."""
+def seeds_of(key: Key[Array, ''], *shape: int) -> UInt32[Array, '*shape 2']:
+  """Draws the seeds of several dropouts from one random key.
+
+  Args:
+    key: JAX random key.
+    *shape: sizes of the first axes of the result: two numbers for each dropout.
+  """
   return jax.random.bits(key, (*shape, 2), jnp.uint32)
 
 
-def flip(
+def flip_coins(
   shape: tuple[int, ...],
   rate: float,
-  seeds: jax.Array,
-  turn: jax.Array | int = 0,
-) -> jax.Array:
-  """Whether each entry survives dropout, independently of all others.
+  seeds: UInt32[Array, '2'],
+  draw: Int32[Array, ''] | int = 0,
+) -> Bool[Array, '...']:
+  """Decides for each entry, independently, whether it survives dropout.
 
-  A hash of the entry's place, a dozen instructions that a compiler puts into
-  the loop that needs the flip: jax.random's bits take the time of twenty such
-  loops, and an array. Two rounds of xor-shift and multiplication (Wellons 2018,
-  "lowbias32"), keyed by 64 bits of the entry's row.
+  The decision is a hash of the entry's place. It takes a dozen instructions,
+  which a compiler puts into the loop that uses the decision. The bits of
+  jax.random take the time of twenty loops of this kind, and need an array. The
+  hash has two rounds of xor-shift and multiplication (Wellons 2018,
+  "lowbias32"), with 64 bits of the entry's row as the key.
 
   Args:
-    shape: of the result, its rows along the last axis; fewer than 2^32 rows.
-    rate: the probability of False, to the nearest 2^-32.
-    seeds: uint32 [2], of seeds_of.
-    turn: number of this draw among those with these seeds.
+    shape: shape of the result, with rows along the last axis; fewer than 2^32
+      rows.
+    rate: probability of False, to the nearest 2^-32.
+    seeds: uint32 [2], from seeds_of.
+    draw: number of this draw among the draws with these seeds.
 
   Returns:
-    bool of that shape; the same for the same arguments.
+    bool array of that shape. The same arguments give the same result.
   """
   row = jnp.zeros((*shape[:-1], 1), jnp.uint32)
   for axis, size in enumerate(shape[:-1]):
     row = row * size + lax.broadcasted_iota(jnp.uint32, row.shape, axis)
-  turn = jnp.asarray(turn).astype(jnp.uint32)
-  one = _mixed(
-    _mixed(row + seeds[0]) ^ (turn * jnp.uint32(0x9E3779B9) + seeds[1])
+  draw = jnp.asarray(draw).astype(jnp.uint32)
+  row_key = _mix_bits(
+    _mix_bits(row + seeds[0]) ^ (draw * jnp.uint32(0x9E3779B9) + seeds[1])
   )
-  two = _mixed(
-    _mixed(row ^ seeds[1]) + (turn * jnp.uint32(0x85EBCA6B) ^ seeds[0])
+  other_row_key = _mix_bits(
+    _mix_bits(row ^ seeds[1]) + (draw * jnp.uint32(0x85EBCA6B) ^ seeds[0])
   )
-  # A row's share of the work is done once, not once for each of its entries.
-  one, two = lax.optimization_barrier((one, two))
+  # With the barrier a row's keys are computed once, not once for each entry.
+  row_key, other_row_key = lax.optimization_barrier((row_key, other_row_key))
   place = lax.broadcasted_iota(
     jnp.uint32, (*[1] * (len(shape) - 1), shape[-1]), len(shape) - 1
   )
-  x = one + place * jnp.uint32(0x9E3779B1)
-  x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D) ^ two
-  # The xor-shift that would follow leaves the upper half as it is.
+  x = row_key + place * jnp.uint32(0x9E3779B1)
+  x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D) ^ other_row_key
+  # The last xor-shift of the hash is left out: it does not change the upper
+  # half of the bits.
   x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
   return x < jnp.uint32(min(2**32 - 1, round((1 - rate) * 2**32)))
 
 
-def _mixed(x: jax.Array) -> jax.Array:
+def _mix_bits(x: UInt32[Array, '*shape']) -> UInt32[Array, '*shape']:
+  """Returns a hash of 32 bits; each of its bits depends on all bits of x."""
   x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
   x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
   return x ^ (x >> 16)
 
 
-def dropped(
-  x: jax.Array,
+def seeded_dropout(
+  x: Float[Array, '*shape'],
   rate: float,
-  seeds: jax.Array | None,
-  turn: jax.Array | int = 0,
-) -> jax.Array:
-  """Zeroes entries with probability rate and scales up what is left.
+  seeds: UInt32[Array, '2'] | None,
+  draw: Int32[Array, ''] | int = 0,
+) -> Float[Array, '*shape']:
+  """Zeroes entries with probability rate and scales up the others.
 
-  For the layers of pretrained encoders. Attention, whose gradient is written by
-  hand, flips the same coins again from their seeds. Elsewhere, and where a draw
-  is shared along axes, layers.dropout serves.
+  The layers of pretrained encoders use this function. The gradient of attention
+  is written by hand, and flips the same coins again from their seeds. Other
+  layers use layers.dropout, which can also share a draw along axes.
 
   Args:
     x: floats of any shape.
-    rate: in [0, 1).
-    seeds, turn: as of flip; seeds None: x is returned as it is.
+    rate: probability in [0, 1).
+    seeds: uint32 [2], from seeds_of; None: x is returned unchanged.
+    draw: number of this draw among the draws with these seeds.
 
   Returns:
-    As x; x itself where the rate is 0.
+    Floats of x's shape and dtype; x itself where the rate is 0.
   """
   if seeds is None or not rate:
     return x
-  return jnp.where(flip(x.shape, rate, seeds, turn), x * (1 / (1 - rate)), 0)
+  kept = flip_coins(x.shape, rate, seeds, draw)
+  return jnp.where(kept, x * (1 / (1 - rate)), 0)

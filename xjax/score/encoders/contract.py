@@ -1,12 +1,13 @@
-"""What an embedding and an encoder are, and how a config chooses one."""
+"""The base classes of the configs of embeddings and of encoders."""
 
 import abc
 import dataclasses
 from typing import ClassVar
 
 from flax import nnx
-import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Bool, Float
 
 from xjax.core.config_part import ConfigPart
 from xjax.data.config import (
@@ -19,10 +20,10 @@ from xjax.score.pretrained.architecture import Architecture
 
 @dataclasses.dataclass
 class InputConfig(ConfigPart, abstract=True):
-  """How a batch's documents become vectors.
+  """Chooses how the tokens of documents become vectors.
 
   Attributes:
-    reads: the kind of data.tokens that it reads.
+    reads: the kind of data.tokens that the embedding reads.
     vectors: file of pretrained vectors; empty: none.
   """
 
@@ -31,20 +32,22 @@ class InputConfig(ConfigPart, abstract=True):
 
   @abc.abstractmethod
   def build(self, vocab_size: int, rngs: nnx.Rngs) -> nnx.Module | None:
-    """A module (tokens_TB or features_TBD, dtype, rngs) -> x_TBD, with `dim`.
+    """Makes the embedding, with fresh parameters.
 
     Args:
-      vocab_size: word ids, padding and unknown included; 0: there are none.
+      vocab_size: number of word ids, padding and unknown included; 0: documents
+        do not come as word ids.
       rngs: stream `params`.
 
     Returns:
-      The module; None: the encoder reads token ids.
+      A module (tokens_TB or features_TBD, dtype, rngs) -> x_TBD with an
+      attribute `dim`, the size D; None: the encoder reads token ids itself.
     """
 
 
 @dataclasses.dataclass
 class NoEmbedding(InputConfig):
-  """They do not: the encoder reads token ids."""
+  """No embedding: the encoder reads token ids itself."""
 
   reads = SubwordsConfig
 
@@ -54,31 +57,32 @@ class NoEmbedding(InputConfig):
 
 @dataclasses.dataclass(frozen=True)
 class EncoderInputs:
-  """What an encoder is made for.
+  """The facts about a run that an encoder needs when it is built.
 
   Attributes:
-    dim: size of the embedding's vectors; 0: it reads token ids.
-    dtype: of activations and products.
-    architecture: of the pretrained encoder; None: there is none.
+    dim: size of the embedding's vectors; 0: the encoder reads token ids.
+    dtype: dtype of activations and products.
+    architecture: sizes of the pretrained encoder; None: the encoder is not
+      pretrained.
   """
 
   dim: int
-  dtype: jnp.dtype
+  dtype: DTypeLike
   architecture: Architecture | None = None
 
 
 @dataclasses.dataclass
 class EncoderConfig(ConfigPart, abstract=True):
-  """What makes vectors in context of a document's vectors.
+  """Chooses how the vectors of tokens are put in the context of the document.
 
   Attributes:
-    by_zone: whether it reads words zone by zone (data.tokens.by_zone).
-    pretrained: whether it is read from a folder, with its tokenizer: that of
-      BertConfig and of what extends it.
-    keeps_space: whether tokens' vectors stay in the space of the embedding, so
-      that descriptors which it embeds can be compared with them.
-    remat: whether layers are computed again for gradients; a field where they
-      can be, else None.
+    by_zone: whether the encoder reads words zone by zone (data.tokens.by_zone).
+    pretrained: whether the encoder is read from a folder, with its tokenizer;
+      True for BertConfig and its subclasses.
+    keeps_space: whether the vectors of tokens stay in the space of the
+      embedding, so that they can be compared with embedded descriptors.
+    remat: whether layers are computed again for gradients. It is a field of
+      encoders that can compute layers again, and None for all others.
   """
 
   by_zone: ClassVar[bool] = False
@@ -88,21 +92,24 @@ class EncoderConfig(ConfigPart, abstract=True):
 
   @abc.abstractmethod
   def build(self, inputs: EncoderInputs, rngs: nnx.Rngs) -> nnx.Module:
-    """A module (x_TBD, real_TB, rngs) -> h_TBD with `dim`, h 0 at padding.
-
-    Time is the first axis. real_TB is bool, False at padding; rngs has the
-    stream `dropout`, or is None where nothing is dropped. The module runs on
-    the context mesh, documents over its data axis.
+    """Makes the encoder, with fresh parameters.
 
     Args:
-      inputs: what it is made for.
+      inputs: sizes and dtype of the encoder's input.
       rngs: stream `params`.
+
+    Returns:
+      A module (x_TBD, real_TB, rngs) -> h_TBD with an attribute `dim`, the size
+      of h; h is 0 at padding. Time is the first axis. real_TB is bool, False at
+      padding. rngs has the stream `dropout`, or is None where nothing is
+      dropped. The module runs on the context mesh, with documents divided over
+      its data axis.
     """
 
 
 @dataclasses.dataclass
 class NoEncoder(EncoderConfig):
-  """None: vectors stay as they are."""
+  """No encoder: the vectors of tokens stay as they are."""
 
   keeps_space = True
 
@@ -111,25 +118,31 @@ class NoEncoder(EncoderConfig):
 
 
 class Identity(nnx.Module):
-  """An encoder that puts nothing in context.
+  """An encoder that returns its input.
 
   Attributes:
     dim: size of input and output.
   """
 
   def __init__(self, dim: int):
-    """For inputs of size dim."""
+    """Makes an encoder for vectors of size dim."""
     self.dim = dim
 
   def __call__(
-    self, x_TBD: jax.Array, real_TB: jax.Array, rngs: nnx.Rngs | None
-  ) -> jax.Array:
-    """x_TBD, but 0 at padding.
+    self,
+    x_TBD: Float[Array, 'T B D'],
+    real_TB: Bool[Array, 'T B'],
+    rngs: nnx.Rngs | None,
+  ) -> Float[Array, 'T B D']:
+    """Returns the input, with 0 at padding.
 
     Args:
       x_TBD: inputs, time first.
       real_TB: bool, False at padding.
-      rngs: not read.
+      rngs: ignored.
+
+    Returns:
+      h_TBD, in x's dtype.
     """
     del rngs
     return jnp.where(real_TB[:, :, None], x_TBD, 0)

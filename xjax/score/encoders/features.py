@@ -1,10 +1,10 @@
-"""Documents that come as vectors of an outside encoder."""
+"""The input of models whose documents are vectors of an outside encoder."""
 
 import dataclasses
 
 from flax import nnx
-import jax
-import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Float32
 
 from xjax.core.config_part import AT_LEAST_1, RATE, field
 from xjax.data.config import FeatureFilesConfig
@@ -14,12 +14,14 @@ from xjax.score.encoders.layers import dropout
 
 @dataclasses.dataclass
 class FeaturesConfig(InputConfig):
-  """Vectors that an outside encoder made; needs FeatureFilesConfig."""
+  """Vectors that an outside encoder has computed; needs FeatureFilesConfig."""
 
   dim: int = field(
     768, 'Size of a vector, as in the files.', AT_LEAST_1, tiny=8
   )
-  dropout: float = field(0.0, 'Rate over whole channels of a document.', RATE)
+  dropout: float = field(
+    0.0, 'Dropout rate of whole channels of a document.', RATE
+  )
 
   reads = FeatureFilesConfig
 
@@ -28,26 +30,29 @@ class FeaturesConfig(InputConfig):
 
 
 class Features(nnx.Module):
-  """Vectors of an outside encoder, with dropout of channels.
+  """Passes on the vectors of an outside encoder, with dropout of channels.
 
   Attributes:
     dim: size D of a vector.
   """
 
   def __init__(self, config: FeaturesConfig):
-    """Nothing is learnt."""
+    """Keeps the config; the module has no parameters."""
     self.config = config
     self.dim = config.dim
 
   def __call__(
-    self, features_TBD: jax.Array, dtype: jnp.dtype, rngs: nnx.Rngs | None
-  ) -> jax.Array:
-    """The vectors in another dtype.
+    self,
+    features_TBD: Float32[Array, 'T B D'],
+    dtype: DTypeLike,
+    rngs: nnx.Rngs | None,
+  ) -> Float[Array, 'T B D']:
+    """Returns the vectors in the given dtype.
 
     Args:
       features_TBD: float32, time first, 0 at padding.
-      dtype: of the result.
-      rngs: stream `dropout`, or None: no dropout.
+      dtype: dtype of the result.
+      rngs: stream `dropout`; None: no dropout.
 
     Returns:
       x_TBD.

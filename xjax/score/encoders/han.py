@@ -1,9 +1,9 @@
-"""Hierarchical attention network: words, zones, document."""
+"""The hierarchical attention network, which reads words, then zones."""
 
 import dataclasses
 
 from flax import nnx
-import jax
+from jaxtyping import Array, Bool, Float
 
 from xjax.core.config_part import AT_LEAST_1, RATE, field
 from xjax.core.mesh import documents_second
@@ -14,20 +14,31 @@ from xjax.score.pooling import SelfAttention
 
 @dataclasses.dataclass
 class HANConfig(EncoderConfig):
-  """Hierarchical attention: words make zones, zones make the document.
+  """A hierarchical attention network: one vector for each zone of a document.
 
-  Needs data.tokens.by_zone. Zones are the tokens of the pooling and the head.
+  Needs data.tokens.by_zone=True. The pooling and the head read zones as they
+  read tokens of other encoders.
   """
 
   units: int = field(
-    300, "Per direction, over a zone's words.", AT_LEAST_1, tiny=8
+    300,
+    "Hidden units of each direction, of the GRU over a zone's words.",
+    AT_LEAST_1,
+    tiny=8,
   )
-  layers: int = field(1, 'Over words, as of BiGRUConfig.', AT_LEAST_1)
+  layers: int = field(
+    1, 'Layers of the GRU over words, as in BiGRUConfig.', AT_LEAST_1
+  )
   zone_units: int = field(
-    300, "Per direction, over a document's zones.", AT_LEAST_1, tiny=8
+    300,
+    "Hidden units of each direction, of the GRU over a document's zones.",
+    AT_LEAST_1,
+    tiny=8,
   )
   dropout: float = field(
-    0.3, 'Rate, as of BiGRUConfig, over words and over zones.', RATE
+    0.3,
+    'Dropout rate of the GRUs over words and over zones, as in BiGRUConfig.',
+    RATE,
   )
 
   by_zone = True
@@ -39,46 +50,55 @@ class HANConfig(EncoderConfig):
 class HAN(nnx.Module):
   """HAN's encoder (Yang et al. 2016; Chalkidis et al. 2019, Section 4).
 
-  A BiGRU with self-attention reads the words of each zone by themselves and
-  makes a vector of it; a second BiGRU reads the zones' vectors. Its states are
-  what a pooling, for HAN the self-attention, makes a document of. Zones stand
-  where Yang et al. have sentences.
+  A BiGRU with self-attention reads each zone separately and computes one vector
+  for the zone. A second BiGRU reads the vectors of the zones. A pooling (HAN
+  uses self-attention) then computes the document's vector from the states of
+  the second BiGRU. Yang et al. have sentences instead of zones.
 
   Attributes:
     dim: size of the output, twice the units over zones.
     words: the BiGRU over a zone's words.
-    attention: makes a zone of its words.
+    attention: the self-attention that pools the words of a zone.
     zones: the BiGRU over a document's zones.
   """
 
   def __init__(self, dim: int, config: HANConfig, *, rngs: nnx.Rngs):
-    """Parts for inputs of size dim."""
-    below = BiGRUConfig(config.units, config.layers, config.dropout)
-    above = BiGRUConfig(config.zone_units, 1, config.dropout)
-    self.words = BiGRU(dim, below, rngs=rngs)
+    """Makes the parts, with fresh parameters.
+
+    Args:
+      dim: size D of the inputs.
+      config: sizes and dropout rate.
+      rngs: stream `params`.
+    """
+    words_config = BiGRUConfig(config.units, config.layers, config.dropout)
+    zones_config = BiGRUConfig(config.zone_units, 1, config.dropout)
+    self.words = BiGRU(dim, words_config, rngs=rngs)
     self.attention = SelfAttention(self.words.dim, rngs=rngs)
-    self.zones = BiGRU(self.words.dim, above, rngs=rngs)
+    self.zones = BiGRU(self.words.dim, zones_config, rngs=rngs)
     self.dim = self.zones.dim
 
   def __call__(
-    self, x_TBZD: jax.Array, real_TBZ: jax.Array, rngs: nnx.Rngs | None
-  ) -> jax.Array:
-    """States of zones.
+    self,
+    x_TBZD: Float[Array, 'T B Z D'],
+    real_TBZ: Bool[Array, 'T B Z'],
+    rngs: nnx.Rngs | None,
+  ) -> Float[Array, 'Z B {self.dim}']:
+    """Returns one state for each zone.
 
     Args:
       x_TBZD: inputs, time first.
-      real_TBZ: bool, False at padding; a document's zones without any word
-        come after its others.
-      rngs: stream `dropout`, or None: no dropout.
+      real_TBZ: bool, False at padding. The zones of a document that have no
+        word come last.
+      rngs: stream `dropout`; None: no dropout.
 
     Returns:
-      h_ZBD, the zones in the place of time; 0 where a zone has no word.
+      h_ZBD, with zones as the time axis; 0 where a zone has no word.
     """
     steps, documents, zones, dim = x_TBZD.shape
-    # A zone is to the first level what a document is to other encoders.
-    each = steps, documents * zones
-    x_TXD = documents_second(x_TBZD.reshape(*each, dim))
-    real_TX = documents_second(real_TBZ.reshape(each))
+    # The first BiGRU reads each zone as if it were a document.
+    shape = steps, documents * zones
+    x_TXD = documents_second(x_TBZD.reshape(*shape, dim))
+    real_TX = documents_second(real_TBZ.reshape(shape))
     h_TXD = documents_second(self.words(x_TXD, real_TX, rngs))
     zone_XD = self.attention.over_time(h_TXD, real_TX)
     zone_ZBD = zone_XD.reshape(documents, zones, -1).swapaxes(0, 1)

@@ -1,4 +1,4 @@
-"""Word embeddings, dropout, dense layers and norms."""
+"""The layers that encoders share: word embeddings, dropout, dense, norm."""
 
 import dataclasses
 
@@ -6,6 +6,8 @@ from flax import nnx
 import jax
 from jax import lax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, Int32
 
 from xjax.core.config_part import AMOUNT, AT_LEAST_1, RATE, field
 from xjax.core.numerics import full_precision
@@ -19,51 +21,57 @@ class EmbeddingConfig(InputConfig):
 
   dim: int = field(200, 'Size of a word vector.', AT_LEAST_1, tiny=8)
   dropout: float = field(
-    0.2, 'Rate over whole channels of a document (spatial dropout).', RATE
+    0.2,
+    'Dropout rate of whole channels of a document (spatial dropout).',
+    RATE,
   )
-  word_dropout: float = field(0.02, 'Rate over whole words.', RATE)
+  word_dropout: float = field(0.02, 'Dropout rate of whole words.', RATE)
   init_scale: float = field(
     0.1,
-    "Standard deviation of the first vectors' entries, of words that have no "
-    'pretrained vector.',
+    'Standard deviation of the entries of the initial vectors, for words '
+    'without a pretrained vector.',
     AMOUNT,
   )
   vectors: str = field(
     '',
-    'File of pretrained vectors, of size dim, that words begin with (word2vec '
-    'text or binary, or GloVe); empty: none.',
+    'File of pretrained vectors of size dim, from which training starts '
+    '(word2vec text or binary, or GloVe); empty: none.',
     may_change=True,
     tiny='',
   )
-  frozen: bool = field(False, 'Whether the vectors stay as they begin.')
+  frozen: bool = field(
+    False, 'Whether training leaves the vectors at their initial values.'
+  )
 
   def build(self, vocab_size: int, rngs: nnx.Rngs) -> nnx.Module:
     return WordEmbedding(vocab_size, self, rngs=rngs)
 
 
 def dropout(
-  x: jax.Array,
+  x: Float[Array, '*shape'],
   rate: float,
   rngs: nnx.Rngs | None,
   *,
   shared: tuple[int, ...] = (),
-) -> jax.Array:
-  """Zeroes entries with probability rate and scales up what is left.
+) -> Float[Array, '*shape']:
+  """Zeroes entries with probability rate and scales up the others.
 
-  For all layers but those of the pretrained encoders: what was drawn is kept
-  for the gradient, and a draw may be shared along axes. Where that array is
-  large, and a gradient is written by hand, coins.dropped draws again instead.
+  All layers except those of the pretrained encoders use this function. It keeps
+  the draws for the gradient, and can share a draw along axes. The pretrained
+  encoders, where the array of draws would be large, use coins.seeded_dropout,
+  which computes the draws again.
 
   Args:
     x: floats of any shape.
-    rate: in [0, 1), to the nearest 2^-16 below 1.
-    rngs: stream `dropout`; None: x is returned as it is.
+    rate: probability in [0, 1), to the nearest 2^-16 below 1.
+    rngs: stream `dropout`; None: x is returned unchanged.
     shared: axes along which one draw holds for all entries.
 
   Returns:
-    As x; x itself where the rate is 0, if only by rounding.
+    Floats of x's shape and dtype; x itself where the rate is 0 or is rounded
+    to 0.
   """
-  # Sixteen random bits decide an entry: half the time of drawing floats.
+  # Sixteen random bits decide an entry, in half the time of drawing floats.
   kept = max(1, round((1 - rate) * 2**16))
   if rngs is None or kept == 2**16:
     return x
@@ -75,17 +83,23 @@ def dropout(
 
 
 class WordEmbedding(nnx.Module):
-  """Word vectors with dropout of channels and of words.
+  """Looks up word vectors, with dropout of channels and of words.
 
   Attributes:
     table: float32 [vocabulary, D].
-    dim: D.
+    dim: size D of a vector.
   """
 
   def __init__(
     self, vocab_size: int, config: EmbeddingConfig, *, rngs: nnx.Rngs
   ):
-    """Small random vectors: what is learnt soon outweighs them."""
+    """Draws small random vectors, which training soon outweighs.
+
+    Args:
+      vocab_size: number of word ids, padding and unknown included.
+      config: sizes, dropout rates, and whether the table is frozen.
+      rngs: stream `params`.
+    """
     self.config = config
     self.dim = config.dim
     normal = nnx.initializers.normal(config.init_scale)
@@ -93,18 +107,21 @@ class WordEmbedding(nnx.Module):
     self.table = variable(normal(rngs.params(), (vocab_size, config.dim)))
 
   def __call__(
-    self, tokens_TB: jax.Array, dtype: jnp.dtype, rngs: nnx.Rngs | None
-  ) -> jax.Array:
-    """Vectors of tokens.
+    self,
+    tokens_TB: Int32[Array, 'T B *Z'],
+    dtype: DTypeLike,
+    rngs: nnx.Rngs | None,
+  ) -> Float[Array, 'T B *Z {self.dim}']:
+    """Returns the vectors of tokens.
 
     Args:
-      tokens_TB: int32 ids, time first; or [T, B, Z], whose every zone is to
-        dropout a document.
-      dtype: of the result.
-      rngs: stream `dropout`, or None: no dropout.
+      tokens_TB: int32 ids, time first; or [T, B, Z], where dropout treats each
+        zone as a document.
+      dtype: dtype of the result.
+      rngs: stream `dropout`; None: no dropout.
 
     Returns:
-      x_TBD.
+      x_TBD, or [T, B, Z, D].
     """
     table = self.table[...]
     if self.config.frozen:
@@ -116,7 +133,7 @@ class WordEmbedding(nnx.Module):
 
 
 class Dense(nnx.Module):
-  """x W + b.
+  """A dense layer, x W + b.
 
   Attributes:
     kernel: W, float32 [inputs, outputs].
@@ -126,21 +143,30 @@ class Dense(nnx.Module):
   def __init__(
     self, inputs: int, outputs: int, *, stddev: float, rngs: nnx.Rngs
   ):
-    """A normal kernel and no bias.
+    """Draws the kernel from a normal distribution and sets the bias to zero.
 
     Args:
-      inputs, outputs: sizes.
-      stddev: of the kernel.
+      inputs, outputs: sizes of the input and of the output.
+      stddev: standard deviation of the kernel's entries.
       rngs: stream `params`.
     """
     normal = nnx.initializers.normal(stddev)
     self.kernel = nnx.Param(normal(rngs.params(), (inputs, outputs)))
     self.bias = nnx.Param(jnp.zeros(outputs))
 
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """[..., outputs] in x's dtype."""
-    # Flattened by hand: the kernel's gradient, a sum over several axes, would
-    # copy both its factors.
+  def __call__(
+    self, x: Float[Array, '*axes inputs']
+  ) -> Float[Array, '*axes outputs']:
+    """Applies the layer to the last axis.
+
+    Args:
+      x: floats, [..., inputs].
+
+    Returns:
+      [..., outputs] in x's dtype.
+    """
+    # All axes except the last are merged first. Else the kernel's gradient, a
+    # sum over several axes, would copy both its factors.
     flat = x.reshape(-1, x.shape[-1])
     kernel = self.kernel[...].astype(x.dtype)
     product = jnp.matmul(flat, kernel, precision=full_precision(x.dtype))
@@ -149,25 +175,25 @@ class Dense(nnx.Module):
 
 
 class LayerNorm(nnx.Module):
-  """Layer norm over the last axis (Ba et al. 2016), in float32.
+  """Layer normalisation over the last axis (Ba et al. 2016), in float32.
 
   Attributes:
     scale, bias: float32 [D].
   """
 
   def __init__(self, dim: int, eps: float):
-    """Scale 1, bias 0.
+    """Sets the scale to 1 and the bias to 0.
 
     Args:
-      dim: D.
-      eps: added to the variance.
+      dim: size D of the last axis.
+      eps: number added to the variance.
     """
     self.eps = eps
     self.scale = nnx.Param(jnp.ones(dim))
     self.bias = nnx.Param(jnp.zeros(dim))
 
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """As x, in its dtype."""
+  def __call__(self, x: Float[Array, '*axes D']) -> Float[Array, '*axes D']:
+    """Returns x normalised, scaled and shifted, in x's dtype."""
     wide = x.astype(jnp.float32)
     centred = wide - wide.mean(axis=-1, keepdims=True)
     variance = jnp.square(centred).mean(axis=-1, keepdims=True)

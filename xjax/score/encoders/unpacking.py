@@ -1,43 +1,50 @@
-"""Documents that shared rows, each by itself again."""
+"""Gives each document a row of its own, where documents shared rows."""
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float, Int32
 
 from xjax.core.mesh import BATCH, DATA
 
 
-def unpacked(
-  hidden_BTD: jax.Array, first_B: jax.Array, lengths_B: jax.Array
-) -> jax.Array:
-  """Encoded tokens by document.
+def unpack_documents(
+  packed: Float[Array, 'rows T D'],
+  first_B: Int32[Array, ' B'],
+  lengths_B: Int32[Array, ' B'],
+) -> Float[Array, 'B T D']:
+  """Returns the encoded tokens of each document in a row of its own.
 
-  Runs on the context mesh (`jax.set_mesh`): a device's documents are in its own
-  rows, and nothing is sent.
+  Runs on the context mesh (`jax.set_mesh`). The documents of a device are in
+  the device's own rows, so nothing is sent between devices.
 
   Args:
-    hidden_BTD: [rows, T, D], what was made of packed rows.
-    first_B: int32, where each document begins, as of core.types.Batch.
-    lengths_B: int32 tokens of each document, at most T.
+    packed: [rows, T, D], encoded tokens of packed rows.
+    first_B: int32, place of each document's first token (core.types.Batch).
+    lengths_B: int32, number of tokens of each document, at most T.
 
   Returns:
-    [B, T, D], 0 beyond a document's length.
+    hidden_BTD, in packed's dtype; 0 beyond a document's length.
   """
   run = jax.shard_map(
-    _shard_unpacked,
+    _unpack_shard,
     in_specs=(P(DATA), BATCH, BATCH),
     out_specs=BATCH,
   )
-  return run(hidden_BTD, first_B, lengths_B)
+  return run(packed, first_B, lengths_B)
 
 
-def _shard_unpacked(
-  hidden_BTD: jax.Array, first_B: jax.Array, lengths_B: jax.Array
-) -> jax.Array:
-  rows, steps, dim = hidden_BTD.shape
+def _unpack_shard(
+  packed: Float[Array, 'rows T D'],
+  first_B: Int32[Array, ' B'],
+  lengths_B: Int32[Array, ' B'],
+) -> Float[Array, 'B T D']:
+  """Unpacks the documents of one shard."""
+  rows, steps, dim = packed.shape
   place_1T = jnp.arange(steps)[None]
-  # Beyond a document's end the place may be anyone's, or none: it is not read.
+  # Beyond a document's end the place may belong to another document, or to
+  # none: the vectors there are replaced by 0 below.
   at_BT = jnp.minimum(first_B[:, None] + place_1T, rows * steps - 1)
-  found_BTD = hidden_BTD.reshape(-1, dim)[at_BT]
+  gathered_BTD = packed.reshape(-1, dim)[at_BT]
   real_BT1 = (place_1T < lengths_B[:, None])[:, :, None]
-  return jnp.where(real_BT1, found_BTD, 0)
+  return jnp.where(real_BT1, gathered_BTD, 0)

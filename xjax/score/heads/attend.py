@@ -1,4 +1,4 @@
-"""Attention of a chunk of labels to tokens, with gradients written out."""
+"""The attention of a chunk of labels to tokens, with hand-written gradients."""
 
 import jax
 from jax import lax
@@ -8,11 +8,11 @@ from jaxtyping import Array, Float, Float32
 from xjax.core.numerics import product
 from xjax.score.heads.contract import TokenFeatures
 
-MASKED = -1e30  # finite: a row of no tokens at all must not make NaN
+MASKED = -1e30  # finite, so that a row without any token gives no NaN
 
 
 def token_mask(features: TokenFeatures) -> Float32[Array, 'B T']:
-  """0 at a document's tokens and MASKED beyond them."""
+  """Returns 0 at a document's tokens and MASKED beyond them."""
   return jnp.where(features.real_BT, 0.0, MASKED)
 
 
@@ -23,18 +23,18 @@ def attend(
   attention_CD: Float[Array, 'C D'],
   output_CD: Float[Array, 'C D'],
 ) -> Float32[Array, 'B C']:
-  """v_l . w_l for a chunk of labels.
+  """Computes v_l . w_l for a chunk of labels (LabelAttention's equations).
 
-  The gradient is written out: with p = dz alpha, d(h_t . w_l) = p and
-  d(h_t . u_l) = p (h_t . w_l - v_l . w_l), so four products of the same size as
-  the forward's two and one pass over [C, B, T] make all of it. Labels come
-  first in those arrays: sums over tokens run along memory, and the products
-  need no transposed copies of them.
+  The gradient is written by hand: with p = dz alpha, d(h_t . w_l) = p and
+  d(h_t . u_l) = p (h_t . w_l - v_l . w_l). So the whole gradient takes four
+  products of the same size as the two of the forward pass, and one pass over
+  [C, B, T]. Labels come first in the arrays [C, B, T], so that sums over tokens
+  read memory in order, and the products need no transposed copies.
 
   Args:
-    hidden_BTD: token features.
+    hidden_BTD: features h of the tokens.
     mask_BT: float32, 0 at tokens and MASKED beyond them.
-    attention_CD, output_CD: label rows, in the features' dtype.
+    attention_CD, output_CD: label rows u and w, in the features' dtype.
 
   Returns:
     float32 [B, C].
@@ -48,13 +48,14 @@ def _attend(
   attention_CD: jax.Array,
   output_CD: jax.Array,
 ) -> tuple[jax.Array, tuple]:
+  """Returns the result of `attend` and the arrays that its gradient needs."""
   documents, tokens, dim = hidden_BTD.shape
   hidden_XD = hidden_BTD.reshape(documents * tokens, dim)
   shape = (len(attention_CD), documents, tokens)
   score_CBT = product(attention_CD, hidden_XD, (1, 1)).reshape(shape)
   value_CBT = product(output_CD, hidden_XD, (1, 1)).reshape(shape)
   score_CBT += mask_BT
-  # exp(score - max), whose sum divides only what was summed over tokens.
+  # The sums over tokens are divided by the weights' sum, not the weights.
   weight_CBT = jnp.exp(score_CBT - score_CBT.max(axis=2, keepdims=True))
   total_CB = weight_CBT.sum(axis=2)
   attended_CB = (weight_CBT * value_CBT).sum(axis=2) / total_CB
@@ -63,13 +64,15 @@ def _attend(
 
 
 def _attend_backward(saved: tuple, cotangent_BC: jax.Array) -> tuple:
+  """Returns the gradients of the arguments of `attend`."""
   hidden_XD, attention_CD, output_CD = saved[:3]
   value_CBT, weight_CBT, total_CB, attended_CB = saved[3:]
   shape = (len(attention_CD), len(hidden_XD))
   dtype = hidden_XD.dtype
   dvalue_CBT = weight_CBT * (cotangent_BC.T / total_CB)[:, :, None]
   dscore_CBT = dvalue_CBT * (value_CBT - attended_CB[:, :, None])
-  # Without the barrier these are made again for each product that reads them.
+  # Without the barrier, XLA computes these arrays again for each product that
+  # reads them.
   dvalue_CX, dscore_CX = lax.optimization_barrier(
     (
       dvalue_CBT.astype(dtype).reshape(shape),
@@ -90,28 +93,31 @@ attend.defvjp(_attend, _attend_backward)
 
 
 @jax.custom_vjp
-def attend_by_one(
+def attend_with_one_row(
   hidden_BTD: Float[Array, 'B T D'],
   mask_BT: Float32[Array, 'B T'],
   rows_CD: Float[Array, 'C D'],
 ) -> Float32[Array, 'B C']:
-  """As attend with the same rows twice, by half of its products.
+  """Computes `attend` where both label rows are the same.
 
-  With s_t = h_t . e_l and v its mean by alpha, ds_t = dz alpha_t (1 + s_t - v).
+  This takes half of the products of `attend`. With s_t = h_t . e_l, and v the
+  mean of s weighted by alpha, ds_t = dz alpha_t (1 + s_t - v).
 
   Args:
-    hidden_BTD, mask_BT: as of attend.
-    rows_CD: e, in the features' dtype.
+    hidden_BTD: features h of the tokens.
+    mask_BT: float32, 0 at tokens and MASKED beyond them.
+    rows_CD: label rows e, in the features' dtype.
 
   Returns:
     float32 [B, C].
   """
-  return _attend_by_one(hidden_BTD, mask_BT, rows_CD)[0]
+  return _attend_with_one_row(hidden_BTD, mask_BT, rows_CD)[0]
 
 
-def _attend_by_one(
+def _attend_with_one_row(
   hidden_BTD: jax.Array, mask_BT: jax.Array, rows_CD: jax.Array
 ) -> tuple[jax.Array, tuple]:
+  """Returns the result and the arrays that its gradient needs."""
   documents, tokens, dim = hidden_BTD.shape
   hidden_XD = hidden_BTD.reshape(documents * tokens, dim)
   shape = (len(rows_CD), documents, tokens)
@@ -124,7 +130,10 @@ def _attend_by_one(
   return attended_CB.T, saved
 
 
-def _attend_by_one_backward(saved: tuple, cotangent_BC: jax.Array) -> tuple:
+def _attend_with_one_row_backward(
+  saved: tuple, cotangent_BC: jax.Array
+) -> tuple:
+  """Returns the gradients of the arguments of `attend_with_one_row`."""
   hidden_XD, rows_CD, score_CBT, weight_CBT, total_CB, attended_CB = saved
   dtype = hidden_XD.dtype
   dscore_CBT = weight_CBT * (cotangent_BC.T / total_CB)[:, :, None]
@@ -138,4 +147,4 @@ def _attend_by_one_backward(saved: tuple, cotangent_BC: jax.Array) -> tuple:
   )
 
 
-attend_by_one.defvjp(_attend_by_one, _attend_by_one_backward)
+attend_with_one_row.defvjp(_attend_with_one_row, _attend_with_one_row_backward)

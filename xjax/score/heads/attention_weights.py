@@ -1,4 +1,4 @@
-"""How much a few labels attend to each token of a document."""
+"""The attention weights of a few labels over the tokens of a document."""
 
 from collections.abc import Mapping
 
@@ -13,17 +13,18 @@ from xjax.score.heads.contract import Head, TokenFeatures, split_head
 
 
 class AttentionHead(Head):
-  """A head each of whose labels attends to the tokens of a document.
+  """A head in which each label attends to the tokens of a document.
 
-  Its features are TokenFeatures, and a label's weights are the softmax over a
-  document's tokens of hidden_t . query_l: by these, logits weighs tokens.
+  The features of the head are TokenFeatures. The weights of a label are the
+  softmax of hidden_t . query_l over a document's tokens, and `logits` weights
+  the tokens with them.
   """
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float[Array, 'C D']:
-    """What labels attend with.
+    """Returns the vectors with which labels attend to tokens.
 
     Args:
-      chunk: label rows, as of logits; of any labels in any order.
+      chunk: label rows, as in `logits`, for any labels in any order.
 
     Returns:
       queries_CD: float32.
@@ -34,34 +35,34 @@ class AttentionHead(Head):
 def attention_weights(
   head: AttentionHead, features: TokenFeatures, ids_BK: Int32[Array, 'B K']
 ) -> Float32[Array, 'B K T']:
-  """The weights by which documents' labels are scored.
+  """Returns the attention weights with which the given labels are scored.
 
-  Only the rows of the labels asked for are gathered, from whichever shard has
-  them: no [B, L, T] array is made. Runs under jit on the context mesh.
+  The function gathers only the rows of the given labels from their shards, and
+  needs no [B, L, T] array. It runs under jit on the context mesh.
 
   Args:
-    head: whose labels attend to tokens.
-    features: as its logits takes them.
-    ids_BK: int32, K labels of each document, PAD beyond a list.
+    head: a head in which labels attend to tokens.
+    features: features as the head's `logits` takes them.
+    ids_BK: int32, K labels of each document, PAD where a list is shorter.
 
   Returns:
-    alpha_BKT: float32, sums to 1 over a document's tokens; 0 beyond them, and
-      where ids are PAD.
+    alpha_BKT: float32, sums to 1 over a document's tokens; 0 beyond the tokens,
+      and where ids are PAD.
   """
   graphdef, rows, shared = split_head(head)
   ids_X = jnp.where(ids_BK == PAD, 0, ids_BK).reshape(-1)
   rows = jax.tree.map(lambda x: jnp.take(x, ids_X, axis=0), rows)
-  picked = nnx.merge(graphdef, rows, shared)
-  queries_XD = picked.queries(nnx.to_pure_dict(rows))
+  label_head = nnx.merge(graphdef, rows, shared)
+  queries_XD = label_head.queries(nnx.to_pure_dict(rows))
   hidden_BTD = features.hidden_BTD
   score_BKT = jnp.einsum(
     'BTD,BKD->BKT',
     hidden_BTD,
-    # Rounded as in the scores.
+    # Rounded to the features' dtype, as in `logits`.
     queries_XD.astype(hidden_BTD.dtype).reshape(*ids_BK.shape, -1),
     precision=full_precision(hidden_BTD.dtype),
     preferred_element_type=jnp.float32,
   )
-  # A row that only fills the batch may have no token: its weights are all 0.
-  asked_BKT = features.real_BT[:, None] & (ids_BK != PAD)[:, :, None]
-  return jax.nn.softmax(score_BKT, axis=2, where=asked_BKT)
+  # A row that only fills the batch may have no token; its weights are all 0.
+  valid_BKT = features.real_BT[:, None] & (ids_BK != PAD)[:, :, None]
+  return jax.nn.softmax(score_BKT, axis=2, where=valid_BKT)

@@ -1,4 +1,4 @@
-"""Walking over a shard's label rows, a chunk at a time."""
+"""Loops over a shard's label rows, one chunk of labels at a time."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,10 +11,15 @@ from xjax.core.mesh import DATA, LABEL
 
 
 def shard_rows(rows: Any, n_labels: int) -> int:
-  """Rows of this shard that can be labels (static; padding is left out).
+  """Returns the number of rows of this shard that may be labels, statically.
 
-  Only where one shard has all labels is it known which rows are padding;
-  elsewhere all of a shard's rows count, and are masked by `labels`.
+  If one shard has all labels, the padding rows are known and left out. With
+  several shards all rows of a shard count, and the caller masks the padding by
+  the indices that `labels` returns.
+
+  Args:
+    rows: tree of arrays, this shard's label rows.
+    n_labels: number of labels.
   """
   per_shard = jax.tree.leaves(rows)[0].shape[0]
   return min(per_shard, n_labels)
@@ -23,9 +28,19 @@ def shard_rows(rows: Any, n_labels: int) -> int:
 def scan_chunks(
   body: Callable[[Any, jax.Array, int], Any], carry: Any, rows: int, chunk: int
 ) -> Any:
-  """Carries body(carry, start, size) over chunks; sizes are static.
+  """Calls body(carry, start, size) for each chunk of rows, one after the other.
 
-  All chunks have one size but the last, which has what is left.
+  All chunks have the same size, except the last, which has the remaining rows.
+
+  Args:
+    body: returns the new carry; `start` is the chunk's first row, `size` its
+      number of rows, a static int.
+    carry: tree of arrays, passed from chunk to chunk.
+    rows: number of rows.
+    chunk: most rows of a chunk.
+
+  Returns:
+    The last carry.
   """
   size = chunk_size(rows, chunk)
   whole = rows // size
@@ -41,9 +56,10 @@ def scan_chunks(
 
 
 def chunk_size(rows: int, chunk: int) -> int:
-  """The largest even cut of rows into chunks of at most `chunk`.
+  """Returns the size of chunks that divides rows most evenly.
 
-  A multiple of 16 where possible: a vector register's worth of floats.
+  The size is at most `chunk`, and a multiple of 16, the floats of a vector
+  register, where possible.
   """
   count = -(-rows // chunk)
   even = -(-rows // count)
@@ -51,14 +67,20 @@ def chunk_size(rows: int, chunk: int) -> int:
 
 
 def cut(rows: Any, start: jax.Array, size: int) -> Any:
-  """Rows start to start + size of every array."""
+  """Returns rows start to start + size of every array in a tree."""
   return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size), rows)
 
 
-def written(rows: Any, new: Any, start: jax.Array) -> Any:
-  """The rows with a chunk replaced, in place where they are carried."""
+def write_rows(rows: Any, new: Any, start: jax.Array) -> Any:
+  """Returns the rows with a chunk replaced, in place if a loop carries them.
+
+  Args:
+    rows: tree of arrays.
+    new: tree of arrays, the rows of the chunk.
+    start: first row of the chunk.
+  """
   return jax.tree.map(
-    lambda all_, x: lax.dynamic_update_slice_in_dim(all_, x, start, 0),
+    lambda old, x: lax.dynamic_update_slice_in_dim(old, x, start, 0),
     rows,
     new,
   )
@@ -67,21 +89,28 @@ def written(rows: Any, new: Any, start: jax.Array) -> Any:
 def labels(
   rows: Any, axes: Sequence[str], start: jax.Array, size: int
 ) -> jax.Array:
-  """int32 [C] label indices of a chunk of this shard."""
+  """Returns the label indices of a chunk of this shard, int32 [C].
+
+  Args:
+    rows: tree of arrays, this shard's label rows.
+    axes: mesh axes over which label rows are divided.
+    start: the shard's row that is the chunk's first.
+    size: number C of rows of the chunk.
+  """
   per_shard = jax.tree.leaves(rows)[0].shape[0]
   first = lax.axis_index(tuple(axes)) * per_shard + start
   return first + jnp.arange(size, dtype=jnp.int32)
 
 
 def all_documents(documents: Any, axes: Sequence[str]) -> Any:
-  """The documents that a shard of label rows scores.
+  """Returns the documents that a shard of label rows scores.
 
-  Where rows lie on the data axis as well, each device has the rows of no other
-  one: it scores the documents of all.
+  If label rows are divided over the data axis as well, each device has rows
+  that no other device has, so it scores the documents of all devices.
 
   Args:
-    documents: a tree of arrays of this device's documents.
-    axes: the mesh axes of label rows.
+    documents: tree of arrays of this device's documents.
+    axes: mesh axes over which label rows are divided.
   """
   if DATA not in axes:
     return documents
@@ -91,7 +120,12 @@ def all_documents(documents: Any, axes: Sequence[str]) -> Any:
 
 
 def own_documents(sums: Any, axes: Sequence[str]) -> Any:
-  """Sums over label shards, of this device's documents: of all_documents."""
+  """Sums over label shards and returns this device's documents.
+
+  Args:
+    sums: tree of arrays, this shard's part of the sums for `all_documents`.
+    axes: mesh axes over which label rows are divided.
+  """
   if DATA in axes:
     sums = jax.tree.map(
       lambda x: lax.psum_scatter(x, DATA, scatter_dimension=0, tiled=True), sums

@@ -1,10 +1,10 @@
-"""The head contract: logits of one chunk of labels.
+"""The base class of heads, which compute the logits of one chunk of labels.
 
-A head is a module whose parameters of one row per label are created with
-`out_sharding=(LABEL, ...)`, or `((LABEL, DATA), ...)` where `axes` says so, and
-padded to core.mesh.padded_labels(n_labels) rows. It says only how a chunk of
-labels is scored; the loss (streaming.py) and the selection (topk.py) cut the
-rows, over chunks and over mesh shards.
+A head is a module. Its parameters with one row per label are created with
+`out_sharding=(LABEL, ...)`, or `((LABEL, DATA), ...)` if `axes` is ALL_DEVICES,
+and are padded to core.mesh.padded_labels(n_labels) rows. The head only defines
+how a chunk of labels is scored. The loss (streaming.py) and the selection
+(select/topk.py) cut the rows into chunks and mesh shards.
 """
 
 import abc
@@ -26,26 +26,30 @@ from xjax.core.mesh import DATA, LABEL
 class Frozen(nnx.Param):
   """A parameter without gradient, optimizer slots or updates.
 
-  It is saved, restored and sharded as any other.
+  It is saved, restored and sharded like other parameters.
   """
 
 
 @dataclasses.dataclass
 class HeadConfig(ConfigPart, abstract=True):
-  """What scores labels.
+  """Chooses the head, which computes the scores of labels.
 
   Attributes:
-    pooled: whether it reads one vector of a document, and needs a pooling.
-    attends: whether labels attend to tokens, so that it can say why.
-    describes: whether labels are known by descriptors, so that more can be
-      added by name.
-    on_all_devices: whether its label rows lie on all devices, not on those of
-      the label axis alone; its `axes` are ALL_DEVICES then.
-    fusable: whether training can change its label rows in the pass that finds
-      their gradient (train.rows); of OneVsAllConfig and what extends it.
-    hidden_labels: rare labels that are hidden from its rows, to calibrate the
-      scores of labels never seen.
-    aligned: whether descriptors and tokens are of one space from the start.
+    pooled: whether the head reads one vector of a document, and so needs a
+      pooling.
+    attends: whether labels attend to tokens, so that attention weights can
+      explain the scores.
+    describes: whether descriptors represent the labels, so that further labels
+      can be added by name.
+    on_all_devices: whether the label rows are divided over all devices, not
+      only over the label axis; then `axes` of the head is ALL_DEVICES.
+    fusable: whether training can change the label rows in the pass that
+      computes their gradient (train.rows); True for OneVsAllConfig and its
+      subclasses.
+    hidden_labels: number of rare labels that have no rows of their own, and
+      with which the scores of unseen labels are calibrated.
+    aligned: whether the vectors of descriptors and of tokens are in the same
+      space from the start of training.
   """
 
   pooled: ClassVar[bool] = False
@@ -58,17 +62,17 @@ class HeadConfig(ConfigPart, abstract=True):
 
   chunk: int = field(
     512,
-    'Labels scored at a time; bounds memory, never changes results.',
+    'Number of labels scored at a time; bounds memory, never changes results.',
     AT_LEAST_1,
     tiny=8,
   )
 
   @abc.abstractmethod
   def build(self, inputs: 'HeadInputs', rngs: nnx.Rngs) -> 'Head':
-    """The head.
+    """Makes the head, with fresh parameters.
 
     Args:
-      inputs: what it is made for.
+      inputs: sizes and facts about the labels.
       rngs: stream `params`.
     """
 
@@ -78,22 +82,26 @@ class HeadConfig(ConfigPart, abstract=True):
     if self.pooled != pooling.pools:
       yield (
         f'config.model.pooling={kind}(): {path}={type(self).__name__}(...) '
-        + ('needs a pooling' if self.pooled else 'reads tokens: NoPooling()')
+        + (
+          'needs a pooling'
+          if self.pooled
+          else 'reads tokens and needs NoPooling()'
+        )
       )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeadInputs:
-  """What a head is made for.
+  """The facts about a run that a head needs when it is built.
 
   Attributes:
-    dim: size of what it reads, a token's vector or the document's.
-    n_labels: labels to score, L.
-    bias_L: float64 [L], the first biases; None: zeros.
-    seen_L: bool [L], labels that training documents have and that are not
-      hidden.
-    hidden_L: bool [L], labels hidden to calibrate by.
-    descriptor_dim: size of a label's descriptor.
+    dim: size of the head's input, a token's vector or a document's vector.
+    n_labels: number L of labels to score.
+    bias_L: float64 [L], the initial biases; None: zeros.
+    seen_L: bool [L], True for labels that training documents have and that are
+      not hidden.
+    hidden_L: bool [L], True for labels that are hidden for calibration.
+    descriptor_dim: size of the vector of a label's descriptor.
   """
 
   dim: int
@@ -105,7 +113,7 @@ class HeadInputs:
 
 
 class DescriptorWeights(enum.Enum):
-  """What the words of descriptors count."""
+  """The weights of a descriptor's words in the mean of their vectors."""
 
   UNIFORM = 'uniform'
   IDF = 'idf'
@@ -113,34 +121,34 @@ class DescriptorWeights(enum.Enum):
 
 @dataclasses.dataclass
 class DescriptorConfig(ConfigPart):
-  """How a label's descriptor becomes a vector: a mean of word vectors."""
+  """The mean of word vectors that represents a label's descriptor."""
 
   alt: bool = field(
-    False, 'Whether the words of alternative names count as well.'
+    False, 'Whether the mean includes the words of alternative names.'
   )
   weights: DescriptorWeights = field(
     DescriptorWeights.UNIFORM,
-    'Uniform (Chalkidis et al. 2019: the centroid), or by the inverse '
-    'frequency of a word in the descriptors of all labels.',
+    'Weights of the words: uniform (the centroid of Chalkidis et al. 2019), '
+    'or the inverse frequency of a word in the descriptors of all labels.',
   )
   max_words: int = field(
     15,
-    'Of each name, its first ones; with BertConfig its first pieces, which '
-    'with the special tokens around them must not be more than the encoder '
-    'reads.',
+    'Number of words that are read at the start of each name. With BertConfig, '
+    'number of subwords; together with the special tokens they must not be '
+    'more than the encoder reads.',
     AT_LEAST_1,
   )
 
 
 @dataclasses.dataclass
 class DescriptorHeadConfig(HeadConfig, abstract=True):
-  """A head that knows labels by their descriptors."""
+  """A head that represents labels by their descriptors."""
 
   attends = True
   describes = True
 
   descriptor: DescriptorConfig = field(
-    DescriptorConfig, 'How these become vectors.'
+    DescriptorConfig, 'How descriptors become vectors.'
   )
 
   def check(self, config: Any, path: str) -> Iterator[str]:
@@ -149,8 +157,8 @@ class DescriptorHeadConfig(HeadConfig, abstract=True):
     dense = config.data.tokens.dense
     if dense and self.descriptor != DescriptorConfig():
       yield (
-        f'{where}={self.descriptor}: labels have vectors of the outside '
-        'encoder here, and no words are read: DescriptorConfig()'
+        f'{where}={self.descriptor}: must be DescriptorConfig(), because '
+        'labels have vectors of the outside encoder here, and no words are read'
       )
     weights = self.descriptor.weights
     if (
@@ -158,8 +166,8 @@ class DescriptorHeadConfig(HeadConfig, abstract=True):
       and weights is not DescriptorWeights.UNIFORM
     ):
       yield (
-        f'{where}.weights={weights}: the encoder reads names as a whole: '
-        'DescriptorWeights.UNIFORM'
+        f'{where}.weights={weights}: must be DescriptorWeights.UNIFORM, '
+        'because the encoder reads names as a whole'
       )
 
 
@@ -168,11 +176,11 @@ ALL_DEVICES = (LABEL, DATA)
 
 @struct.dataclass
 class TokenFeatures:
-  """Encoded tokens, what a sequence encoder hands to a head.
+  """The encoded tokens of a batch, the output of an encoder.
 
   Attributes:
     hidden_BTD: features, 0 beyond a document's length.
-    lengths_B: int32 number of tokens; 0 in rows that only fill the batch.
+    lengths_B: int32, number of tokens; 0 in rows that only fill the batch.
   """
 
   hidden_BTD: jax.Array
@@ -180,7 +188,7 @@ class TokenFeatures:
 
   @property
   def real_BT(self) -> jax.Array:
-    """Where tokens are: bool [B, T], False beyond a document's length."""
+    """Marks the real tokens: bool [B, T], False beyond a document's length."""
     return jnp.arange(self.hidden_BTD.shape[1]) < self.lengths_B[:, None]
 
 
@@ -188,11 +196,12 @@ class Head(nnx.Module):
   """Scores labels chunk by chunk.
 
   Attributes:
-    n_labels: labels that exist; further rows are padding.
-    chunk: labels scored at a time.
-    axes: mesh axes that label rows are divided among. On the data axis as well,
-      no row is on two devices and no row's gradient is sent: documents are,
-      which pays where their features are small.
+    n_labels: number of labels; further rows are padding.
+    chunk: number of labels scored at a time.
+    axes: mesh axes over which label rows are divided. With the data axis as
+      well, no row is on two devices, and the gradients of rows are not sent
+      between devices. The documents are sent instead, which is faster where
+      their features are small.
   """
 
   n_labels: int
@@ -200,11 +209,11 @@ class Head(nnx.Module):
   axes: tuple[str, ...] = (LABEL,)
 
   def logits(self, features: Any, chunk: Mapping[str, jax.Array]) -> jax.Array:
-    """Scores of a chunk of labels.
+    """Computes the scores of a chunk of labels.
 
     Args:
-      features: what prepare returned, a pytree of arrays with documents first.
-      chunk: this head's label rows by attribute name, cut to C of them; its
+      features: result of `prepare`, a pytree of arrays with documents first.
+      chunk: label rows of C labels, by the name of the head's attribute. The
         other parameters are read from self.
 
     Returns:
@@ -213,15 +222,22 @@ class Head(nnx.Module):
     raise NotImplementedError
 
   def prepare(self, features: Any) -> Any:
-    """What all chunks share, computed once from the encoder's features."""
+    """Computes from the encoder's features what all chunks of labels share."""
     return features
 
   def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array | None:
-    """bool_C, the labels that the loss is over; None: all."""
+    """Marks the labels that the loss includes.
+
+    Args:
+      chunk: label rows of C labels, as in `logits`.
+
+    Returns:
+      bool [C]; None: the loss includes all labels.
+    """
     del chunk
 
-  def thinned(self, rngs: nnx.Rngs) -> 'Head':
-    """The head of one training step, in which a part may be dropped.
+  def with_dropout(self, rngs: nnx.Rngs) -> 'Head':
+    """Returns the head for one training step, which may drop a part of itself.
 
     Args:
       rngs: stream `dropout`.
@@ -231,21 +247,29 @@ class Head(nnx.Module):
 
 
 def padded_row(values: np.ndarray | None, rows: int) -> jax.Array:
-  """float32 [rows] of a value for each label [L], then 0; None: all 0."""
+  """Pads an array of one value for each label with zeros.
+
+  Args:
+    values: [L]; None: all values are 0.
+    rows: size of the result.
+
+  Returns:
+    float32 [rows].
+  """
   if values is None:
-    return jnp.zeros(rows)  # nothing is made where only shapes are asked for
+    return jnp.zeros(rows)  # allocates nothing under jax.eval_shape
   padded = np.zeros(rows, np.float32)
   padded[: len(values)] = values
   return jnp.asarray(padded)
 
 
 class HeadParts(NamedTuple):
-  """A head taken apart.
+  """A head, divided into its structure and two groups of parameters.
 
   Attributes:
-    graphdef: its structure.
-    rows: its parameters with a row per label.
-    shared: all others.
+    graphdef: structure of the head.
+    rows: parameters with one row per label.
+    shared: all other parameters.
   """
 
   graphdef: nnx.GraphDef
@@ -255,32 +279,43 @@ class HeadParts(NamedTuple):
   def logits(
     self, features: Any, rows: nnx.State, shared: nnx.State
   ) -> jax.Array:
-    """logits_BC of cut rows, as a pure function of the parameters."""
+    """Computes logits_BC of a chunk, as a pure function of the parameters.
+
+    Args:
+      features: result of the head's `prepare`.
+      rows: label rows of C labels.
+      shared: the other parameters.
+    """
     head = nnx.merge(self.graphdef, rows, shared)
     return head.logits(features, nnx.to_pure_dict(rows))
 
   def learns(self, rows: nnx.State, shared: nnx.State) -> jax.Array | None:
-    """bool_C, of cut rows: the labels that the loss is over; None: all."""
+    """Marks the labels of a chunk that the loss includes (`Head.learns`).
+
+    Args:
+      rows: label rows of C labels.
+      shared: the other parameters.
+    """
     head = nnx.merge(self.graphdef, rows, shared)
     return head.learns(nnx.to_pure_dict(rows))
 
 
 def split_head(head: Head) -> HeadParts:
-  """Tells a head's label rows from its other parameters."""
+  """Separates a head's label rows from its other parameters."""
   return HeadParts(*nnx.split(head, is_label_row, ...))
 
 
 def is_label_row(path: tuple, variable: Any) -> bool:
-  """Whether a variable has a row per label; a filter of nnx."""
+  """Returns whether a variable has one row per label; a filter for nnx."""
   del path
   return on_labels(variable.get_metadata().get('out_sharding'))
 
 
 def on_labels(spec: Any) -> bool:
-  """Whether a partition spec is of arrays with labels first."""
+  """Returns whether a partition spec divides the first axis over labels."""
   return bool(spec) and spec[0] in (LABEL, ALL_DEVICES)
 
 
 def row_spec(axes: tuple[str, ...]) -> P:
-  """The partition spec of label rows on these mesh axes."""
+  """Returns the partition spec of label rows on the given mesh axes."""
   return P(axes) if len(axes) > 1 else P(*axes)

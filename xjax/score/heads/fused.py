@@ -1,11 +1,11 @@
-"""The loss of a one-vs-all head and a step of its rows, in one pass.
+"""The loss of a one-vs-all head and a training step of its rows, in one pass.
 
-A chunk of rows is read once: its logits, loss, derivative, the features'
-gradient, the rows' own and the changed rows are made while they are in cache.
-There is neither a [B, L] array nor an [L, D] gradient, and rows are overwritten
-where they lie (as in ELMO, ICML 2025, Section 4, which leaves out the loss).
-Each device has rows of its own and sees all documents, so nothing of a row is
-sent.
+A chunk of rows is read once. While it is in cache, its logits, the loss and its
+derivative, the gradients of the features and of the rows, and the changed rows
+are computed. There is neither a [B, L] array nor an [L, D] gradient, and rows
+are overwritten in place (as in ELMO, ICML 2025, Section 4, which does not
+compute the loss). Each device has rows of its own and reads all documents, so
+no part of a row is sent between devices.
 """
 
 import dataclasses
@@ -27,19 +27,24 @@ from xjax.score.heads.contract import row_spec, split_head
 from xjax.score.heads.kahan import LEFT_OUT, kahan_step
 from xjax.score.heads.ova import OneVsAll
 from xjax.score.heads.rounding import random_bits
-from xjax.score.heads.storage import Rows, Storage, stored, weights
+from xjax.score.heads.storage import (
+  Rows,
+  Storage,
+  decode_weights,
+  encode_weights,
+)
 from xjax.score.heads.terms import Chunk, Normaliser, chunk_loss, gold_of
 from xjax.score.heads.update import RowGradient, RowRule, Slots
 
 
 class Pace(NamedTuple):
-  """How far a step goes.
+  """The numbers that determine the size and the rounding of one step.
 
   Attributes:
-    rate: float32 learning rate of rows.
-    decay: float32, the share of a weight that decays per unit of rate
-      (decoupled; biases do not decay).
-    key: uint32, of the seed and the step, for stochastic rounding.
+    rate: float32, learning rate of rows.
+    decay: float32, share of a weight that decays per unit of rate (decoupled;
+      biases do not decay).
+    key: uint32 from the seed and the step number, for stochastic rounding.
   """
 
   rate: jax.Array
@@ -48,12 +53,13 @@ class Pace(NamedTuple):
 
 
 class RowStep(NamedTuple):
-  """How rows are changed.
+  """Describes how one training step changes label rows.
 
   Attributes:
-    rule: by which.
-    slots: what it remembers, and of Storage.COMPENSATED what rounding left out.
-    pace: how far.
+    rule: rule by which rows are changed.
+    slots: memory of the rule, and with Storage.COMPENSATED also the rounding
+      errors of rows.
+    pace: learning rate, decay and rounding key of the step.
   """
 
   rule: RowRule
@@ -63,7 +69,7 @@ class RowStep(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Static:
-  """What a compiled pass is known by."""
+  """The static arguments of the pass; each new value is compiled anew."""
 
   graphdef: nnx.GraphDef
   loss: ChunkLoss
@@ -83,25 +89,27 @@ def fused_loss(
   step: RowStep,
   label_weights: LabelWeights | None = None,
 ) -> tuple[Float32[Array, ''], tuple[nnx.State, Slots]]:
-  """The loss, and the rows after a step on it.
+  """Computes the loss, and changes the rows by one training step.
 
-  The step's gradient is divided by B: where documents are masked, it is the
-  smaller for it, and the others count as much as ever. Runs on the context
-  mesh, as streaming.head_loss. The loss has a gradient by document_BD alone: of
-  its sum over documents.
+  The step's gradient is divided by B, the number of all documents. So masked
+  documents make the gradient smaller, and the weight of the other documents
+  does not change. Like streaming.head_loss, the function runs on the context
+  mesh. The gradient of the loss exists only for document_BD: it is the gradient
+  of the sum over documents.
 
   Args:
-    head: whose rows are changed.
-    document_BD, positives_BP, mask_B, loss: as of head_loss.
+    head: head whose rows are changed.
+    document_BD: vectors of documents, after the head's `prepare`.
+    positives_BP, mask_B, loss: arguments of head_loss.
     step: how the rows are changed.
-    label_weights: the weights of head_loss.
+    label_weights: argument `weights` of head_loss.
 
   Returns:
-    The sum of the loss over documents and labels, of the rows before the step;
-    the rows, as of split_head, and the slots after it.
+    The sum of the loss over documents and labels, for the rows before the step;
+    and a pair of the rows (as in split_head) and the slots after the step.
   """
   graphdef, rows, shared = split_head(head)
-  del shared  # of the bottleneck, which document_BD has passed
+  del shared  # the bottleneck's kernel, which document_BD has passed already
   static = _Static(
     graphdef,
     loss,
@@ -112,18 +120,20 @@ def fused_loss(
     head.axes,
   )
   pure = nnx.to_pure_dict(rows)
-  given = (pure, step.slots, step.pace, document_BD, label_weights)
-  total, pure, slots = _fused(static, *given, positives_BP, mask_B)
+  arrays = (pure, step.slots, step.pace, document_BD, label_weights)
+  total, pure, slots = _fused(static, *arrays, positives_BP, mask_B)
   nnx.replace_by_pure_dict(rows, pure)
   return total, (rows, slots)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _fused(static, *given):
-  return _forward(static, *given)[0]
+def _fused(static, *arrays):
+  """Computes fused_loss, with a gradient for document_BD."""
+  return _forward(static, *arrays)[0]
 
 
-def _forward(static, *given):
+def _forward(static, *arrays):
+  """Returns the result of _fused, and the documents' gradient."""
   row, batch = row_spec(static.axes), BATCH
   run = jax.shard_map(
     functools.partial(_shard_step, static),
@@ -131,11 +141,12 @@ def _forward(static, *given):
     out_specs=(P(), row, row, batch),
     check_vma=False,
   )
-  *found, d_document_BD = run(*given)
-  return tuple(found), d_document_BD
+  *results, d_document_BD = run(*arrays)
+  return tuple(results), d_document_BD
 
 
 def _backward(static, d_document_BD, cotangents):
+  """Returns the gradients of the arguments of _fused."""
   del static
   scaled_BD = (d_document_BD * cotangents[0]).astype(d_document_BD.dtype)
   return None, None, None, scaled_BD, None, None, None
@@ -145,7 +156,7 @@ _fused.defvjp(_forward, _backward)
 
 
 class _Carry(NamedTuple):
-  """What goes from chunk to chunk."""
+  """The arrays that the loop passes from chunk to chunk."""
 
   total: jax.Array
   d_document_BD: jax.Array
@@ -156,7 +167,12 @@ class _Carry(NamedTuple):
 def _shard_step(
   static, rows, slots, pace, document_BD, weights_L, positives_BP, mask_B
 ):
-  """The loss, rows and slots after the step, and the documents' gradient."""
+  """Runs the step on one shard of the label rows.
+
+  Returns:
+    The loss before the step, the rows and the slots after the step, and the
+    gradient of this device's documents.
+  """
   axes = static.axes
   gold = chunks.all_documents(gold_of(positives_BP, mask_B), axes)
   all_BD = chunks.all_documents(document_BD, axes)
@@ -171,74 +187,91 @@ def _shard_step(
 
   def chunk_at(start, size):
     ids_C = ids(start, size)
-    cut = chunks.cut(weights_L, start, size)
-    return Chunk(ids_C[0], ids_C < static.n_labels, cut)
+    chunk_weights = chunks.cut(weights_L, start, size)
+    return Chunk(ids_C[0], ids_C < static.n_labels, chunk_weights)
 
-  def look(seen, start, size):
-    cut = chunks.cut(rows, start, size)
-    logits_BC = _logits(all_BD, cut, weights(cut, all_BD.dtype))
-    return seen.with_chunk(logits_BC, gold, chunk_at(start, size))
+  def add_chunk(normaliser, start, size):
+    chunk_rows = chunks.cut(rows, start, size)
+    kernel_CD = decode_weights(chunk_rows, all_BD.dtype)
+    logits_BC = _logits(all_BD, chunk_rows, kernel_CD)
+    return normaliser.with_chunk(logits_BC, gold, chunk_at(start, size))
 
   loss = static.loss
   if loss.normalised:
-    loss = scan(look, Normaliser.start(len(all_BD))).over(axes, loss)
+    normaliser = scan(add_chunk, Normaliser.start(len(all_BD)))
+    loss = normaliser.normalised(loss, axes)
   exponents = {name: rows[name] for name in rows if name == 'exponent'}
 
   def body(carry, start, size):
-    # Without the barrier the rows are read again where they are written, for
-    # which XLA keeps a second copy. Exponents are read as they were.
-    cut = chunks.cut(carry.rows | exponents, start, size)
-    cut = lax.optimization_barrier(cut)
-    kernel_CD = weights(cut, all_BD.dtype)
-    logits_BC = _logits(all_BD, cut, kernel_CD)
+    # Without the barrier, XLA would read the rows again after they are written,
+    # and keep a second copy for this. Exponents are read from the old rows.
+    chunk_rows = chunks.cut(carry.rows | exponents, start, size)
+    chunk_rows = lax.optimization_barrier(chunk_rows)
+    kernel_CD = decode_weights(chunk_rows, all_BD.dtype)
+    logits_BC = _logits(all_BD, chunk_rows, kernel_CD)
     new, dlogits_BC = chunk_loss(loss, logits_BC, gold, chunk_at(start, size))
     rounded_BC = dlogits_BC.astype(all_BD.dtype)
     gradient = RowGradient(
       product(rounded_BC, all_BD, (0, 0)), column_sums(dlogits_BC)
     )
-    # By all rows, real or not, so that a document always counts alike.
+    # Divided by all rows of the batch, real or not, so that the weight of a
+    # document does not depend on the number of real rows.
     gradient = jax.tree.map(lambda g: g / len(gold.mask_B), gradient)
     bits_CD = random_bits(pace.key, ids(start, size), all_BD.shape[1])
-    cut, slots = _stepped(
-      static, cut, carry.slots, gradient, pace, bits_CD, start
+    chunk_rows, slots = _step_rows(
+      static, chunk_rows, carry.slots, gradient, pace, bits_CD, start
     )
-    carried = chunks.written(carry.rows, cut, start)
-    d_document_BD = product(rounded_BC, kernel_CD, (1, 0))
-    d_document_BD += carry.d_document_BD
-    return _Carry(carry.total + new, d_document_BD, carried, slots)
+    carried = chunks.write_rows(carry.rows, chunk_rows, start)
+    d_new_BD = product(rounded_BC, kernel_CD, (1, 0)) + carry.d_document_BD
+    return _Carry(carry.total + new, d_new_BD, carried, slots)
 
   zero_BD = jnp.zeros(all_BD.shape, jnp.float32)
-  found = scan(body, _Carry(jnp.float32(0), zero_BD, rows, slots))
-  d_own_BD = chunks.own_documents(found.d_document_BD, axes)
-  total = lax.psum(found.total, (DATA, LABEL))
-  return total, found.rows, found.slots, d_own_BD.astype(document_BD.dtype)
+  last = scan(body, _Carry(jnp.float32(0), zero_BD, rows, slots))
+  d_own_BD = chunks.own_documents(last.d_document_BD, axes)
+  total = lax.psum(last.total, (DATA, LABEL))
+  return total, last.rows, last.slots, d_own_BD.astype(document_BD.dtype)
 
 
 def _logits(
   document_BD: jax.Array, rows: Rows, kernel_CD: jax.Array
 ) -> jax.Array:
+  """Returns logits_BC of a chunk, float32."""
   return product(document_BD, kernel_CD, (1, 1)) + rows['bias']
 
 
-def _stepped(
+def _step_rows(
   static: _Static,
-  cut: Rows,
+  chunk_rows: Rows,
   slots: Slots,
   gradient: RowGradient,
   pace: Pace,
   bits_CD: jax.Array,
   start: jax.Array,
 ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-  """The chunk's rows and all slots after a step; start is its first row."""
+  """Changes the rows of a chunk by one step.
+
+  Args:
+    static: rule, storage and sizes.
+    chunk_rows: rows of the chunk.
+    slots: slots of all of the shard's rows.
+    gradient: gradient of the chunk's rows.
+    pace: learning rate, decay and rounding key.
+    bits_CD: uint32 random bits, for stochastic rounding.
+    start: the shard's row that is the chunk's first.
+
+  Returns:
+    The rows of the chunk, and the slots of all of the shard's rows, after the
+    step.
+  """
   size, rule = len(gradient.bias_C), static.rule
-  ours = {name: slots[name] for name in rule.names}
-  ours = chunks.written(
-    ours, rule.remembered(gradient, chunks.cut(ours, start, size)), start
-  )
-  # Of what is written by now: read before, XLA would keep a second copy.
-  towards = rule.direction(gradient, chunks.cut(ours, start, size))
-  values_CD = weights(cut, jnp.float32)
-  change_CD = -pace.rate * (towards.kernel_CD + pace.decay * values_CD)
+  rule_slots = {name: slots[name] for name in rule.names}
+  new_slots = rule.update_slots(gradient, chunks.cut(rule_slots, start, size))
+  rule_slots = chunks.write_rows(rule_slots, new_slots, start)
+  # The slots are read again after they are written. If the direction used
+  # new_slots, XLA would keep a second copy of the slots.
+  direction = rule.direction(gradient, chunks.cut(rule_slots, start, size))
+  values_CD = decode_weights(chunk_rows, jnp.float32)
+  change_CD = -pace.rate * (direction.kernel_CD + pace.decay * values_CD)
   left_out = {}
   if static.storage is Storage.COMPENSATED:
     kernel_CD, left_out[LEFT_OUT] = kahan_step(
@@ -246,6 +279,6 @@ def _stepped(
     )
     new = {'kernel': kernel_CD}
   else:
-    new = stored(static.storage, values_CD + change_CD, bits_CD)
-  new['bias'] = cut['bias'] - pace.rate * towards.bias_C
-  return new, {**slots, **ours, **left_out}
+    new = encode_weights(static.storage, values_CD + change_CD, bits_CD)
+  new['bias'] = chunk_rows['bias'] - pace.rate * direction.bias_C
+  return new, {**slots, **rule_slots, **left_out}

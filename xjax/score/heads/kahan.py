@@ -1,11 +1,15 @@
-"""What rounding leaves out of the rows of labels with many documents.
+"""Kahan summation of the bfloat16 rows of labels with many documents.
 
-Stored beside rows of bfloat16 and added to the next change, it makes them as
-good as 16 bits of fraction (Kahan summation; of head labels as in ELMO, ICML
-2025). Labels are divided into LABEL_MULTIPLE blocks of consecutive rows, each
-with as many places as the block of most such labels needs: so places shard as
-rows do, on any mesh. Where labels are in the order of their frequency, a block
-may be full of such labels, and every row has a place then.
+The rounding errors of these rows are stored next to the rows and added to the
+next change, which gives the rows the precision of 16 bits of fraction (Kahan
+summation; ELMO, ICML 2025, does this for head labels). Labels with a stored
+rounding error are called compensated here.
+
+The rows are divided into LABEL_MULTIPLE blocks of consecutive rows. Every block
+has places for rounding errors, as many as the block with the most compensated
+labels needs. So the places shard like the rows, on any mesh. If labels are
+sorted by frequency, all labels of a block may be compensated, and then there is
+a place for every row.
 """
 
 import jax
@@ -19,16 +23,25 @@ from xjax.core.types import PAD
 from xjax.score.heads.contract import ALL_DEVICES
 from xjax.score.heads.rounding import to_bfloat16
 
-# Beside a rule's slots: of labels, the place in their block, int32 [L], PAD of
-# those without; and by place what was left out, [places, D]: the bits of
-# bfloat16, of which CPUs would make float32 as a whole to write a few.
+# The two slots that are stored in addition to a rule's slots. PLACE: int32 [L],
+# a label's place in its block, PAD for labels that are not compensated.
+# LEFT_OUT: uint16 [places, D], the rounding errors, as the bits of bfloat16
+# numbers. (On CPUs, XLA would convert an array of bfloat16 to float32 as a
+# whole to write a few rows.)
 PLACE, LEFT_OUT = 'place', 'left_out'
 
 
 def kahan_places(
   compensated: Bool[np.ndarray, ' L'],
 ) -> Int32[np.ndarray, ' padded']:
-  """The slot PLACE of labels to be compensated, by padded row."""
+  """Returns the slot PLACE.
+
+  Args:
+    compensated: bool [L], True for the labels that are compensated.
+
+  Returns:
+    int32 [padded_labels(L)], PAD for all other rows.
+  """
   marked = np.zeros(padded_labels(len(compensated)), bool)
   marked[: len(compensated)] = compensated
   blocks = marked.reshape(LABEL_MULTIPLE, -1)
@@ -39,12 +52,17 @@ def kahan_places(
 def kahan_slots(
   compensated: Bool[np.ndarray, ' L'], dim: int
 ) -> dict[str, jax.Array]:
-  """The slots of labels to be compensated, nothing left out yet."""
+  """Returns the initial slots PLACE and LEFT_OUT, without rounding errors.
+
+  Args:
+    compensated: bool [L], True for the labels that are compensated.
+    dim: size D of a row.
+  """
   place_L = kahan_places(compensated)
-  most = max(1, int(place_L.max()) + 1)
+  places = max(1, int(place_L.max()) + 1)  # of each block
   return {
     PLACE: jnp.asarray(place_L),
-    LEFT_OUT: jnp.zeros((LABEL_MULTIPLE * most, dim), jnp.uint16),
+    LEFT_OUT: jnp.zeros((LABEL_MULTIPLE * places, dim), jnp.uint16),
   }
 
 
@@ -55,19 +73,23 @@ def kahan_step(
   slots: dict[str, jax.Array],
   start: jax.Array,
 ) -> tuple[BFloat16[Array, 'C D'], UInt16[Array, 'places D']]:
-  """Rows after a change, and what rounding has left out by now.
+  """Adds a change to the rows of a chunk, with rounding errors carried over.
 
   Args:
     values_CD: the stored rows.
-    change_CD: to be added.
-    bits_CD: random, for rows that are not compensated.
-    slots: as of kahan_slots, this shard's.
-    start: the shard's row that the chunk begins with.
+    change_CD: numbers to add to the rows.
+    bits_CD: random bits, for the stochastic rounding of other rows.
+    slots: this shard's part of the slots (kahan_slots).
+    start: the shard's row that is the chunk's first.
+
+  Returns:
+    The rows after the change; the shard's slot LEFT_OUT after the change.
   """
   place_L, left_out_by_place = slots[PLACE], slots[LEFT_OUT]
   row_C = start + jnp.arange(len(values_CD))
   place_C = place_L[row_C]
-  blocks = LABEL_MULTIPLE // lax.axis_size(ALL_DEVICES)  # of this shard
+  # The number of blocks in this shard.
+  blocks = LABEL_MULTIPLE // lax.axis_size(ALL_DEVICES)
   rows, places = len(place_L) // blocks, len(left_out_by_place) // blocks
   at_C = row_C // rows * places + place_C
   has_C = place_C != PAD

@@ -1,4 +1,4 @@
-"""Label-wise attention (LWAN): every label attends to a document by itself."""
+"""Label-wise attention (LWAN): each label has its own attention to tokens."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -21,7 +21,7 @@ from xjax.score.heads.contract import (
 
 @dataclasses.dataclass
 class LabelAttentionConfig(HeadConfig):
-  """Label-wise attention (LWAN) head."""
+  """A head with label-wise attention (LWAN)."""
 
   attends = True
 
@@ -41,7 +41,7 @@ class LabelAttention(AttentionHead):
   a_tl = h_t . u_l; alpha = softmax of a over the document's tokens;
   v_l = sum_t alpha_tl h_t; logit_l = v_l . w_l + b_l. Since v_l . w_l is
   sum_t alpha_tl (h_t . w_l), two products with [D, C] and a weighted sum over
-  tokens are enough, and no [B, C, D] array is made.
+  tokens are enough, without a [B, C, D] array.
 
   Attributes:
     attention: u, float32 [L, D].
@@ -58,13 +58,14 @@ class LabelAttention(AttentionHead):
     bias: np.ndarray | None = None,
     rngs: nnx.Rngs,
   ):
-    """Random rows of about unit length.
+    """Draws random label rows of about unit length.
 
     Args:
-      n_labels: labels; rows are padded to a multiple that shards evenly.
+      n_labels: number L of labels; rows are padded to a multiple that shards
+        evenly.
       dim: size D of the token features.
-      chunk: labels scored at a time.
-      bias: [L] first output biases; None: zeros.
+      chunk: number of labels scored at a time.
+      bias: [L], initial output biases; None: zeros.
       rngs: stream `params`.
     """
     self.n_labels = n_labels
@@ -83,7 +84,7 @@ class LabelAttention(AttentionHead):
   def logits(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
-    """logits_BC of a chunk of label rows, by masked attention over tokens."""
+    """Computes logits_BC of a chunk of labels (`Head.logits`)."""
     hidden_BTD = features.hidden_BTD
     attended_BC = attend(
       hidden_BTD,
@@ -94,5 +95,5 @@ class LabelAttention(AttentionHead):
     return attended_BC + chunk['bias']
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C D']:
-    """u_CD."""
+    """Returns u_CD of a chunk of labels."""
     return chunk['attention']

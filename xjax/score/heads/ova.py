@@ -1,4 +1,4 @@
-"""One-vs-all: a dense layer on one vector per document."""
+"""The one-vs-all head, a dense layer on one vector per document."""
 
 from collections.abc import Iterator, Mapping
 import dataclasses
@@ -26,84 +26,91 @@ from xjax.score.heads.contract import (
   row_spec,
 )
 from xjax.score.heads.rounding import random_bits
-from xjax.score.heads.storage import Storage, stored, weights
+from xjax.score.heads.storage import Storage, decode_weights, encode_weights
 from xjax.score.heads.update import RowsConfig
 
-_AT_ONCE = 1 << 17  # rows; more are drawn in LABEL_MULTIPLE blocks
+# The most rows that are drawn at once. More rows are drawn in LABEL_MULTIPLE
+# blocks.
+_MOST_ROWS = 1 << 17
 
 
-def first_rows(
+def initial_rows(
   key: jax.Array, rows: int, dim: int, storage: Storage
 ) -> dict[str, jax.Array]:
-  """Rows of normal entries, of about unit length, the same on every mesh.
+  """Draws rows of normal entries, of about unit length, the same on every mesh.
 
-  Needs a mesh context. Drawing takes several arrays of float32 where storing
-  takes one of perhaps a byte a weight: so large heads are drawn in blocks, each
-  on the device that it lies on.
+  Needs a mesh context. Drawing needs several arrays of float32, while the
+  stored rows may take only one byte a weight. So the rows of large heads are
+  drawn in blocks, each on the device that keeps it.
 
   Args:
-    key: of them all.
-    rows: a multiple of LABEL_MULTIPLE.
-    dim: entries of a row.
-    storage: what they are stored as.
+    key: JAX random key for all rows.
+    rows: number of rows, a multiple of LABEL_MULTIPLE.
+    dim: number of entries of a row.
+    storage: how the rows are stored.
 
   Returns:
-    Arrays by name, as of storage.stored, [rows, ...].
+    Arrays [rows, ...] by name, as from storage.encode_weights.
   """
-  if rows <= _AT_ONCE:
-    return _drawn(key, jnp.int32(0), rows, dim, storage)
+  if rows <= _MOST_ROWS:
+    return _draw_rows(key, jnp.int32(0), rows, dim, storage)
   spec = row_spec(ALL_DEVICES)
-  draw = functools.partial(_shard_rows, rows // LABEL_MULTIPLE, dim, storage)
+  draw = functools.partial(_draw_shard, rows // LABEL_MULTIPLE, dim, storage)
   return jax.shard_map(draw, in_specs=P(), out_specs=spec, check_vma=False)(key)
 
 
-def _shard_rows(
+def _draw_shard(
   size: int, dim: int, storage: Storage, key: jax.Array
 ) -> dict[str, jax.Array]:
+  """Draws the rows of one shard, in blocks of the given size."""
   blocks = LABEL_MULTIPLE // lax.axis_size(ALL_DEVICES)
   first = lax.axis_index(ALL_DEVICES) * blocks
 
   def with_block(i: jax.Array, rows: dict[str, jax.Array]) -> dict:
     block = first + i
     block_key = jax.random.fold_in(key, block)
-    new = _drawn(block_key, block * size, size, dim, storage)
-    return chunks.written(rows, new, i * size)
+    new = _draw_rows(block_key, block * size, size, dim, storage)
+    return chunks.write_rows(rows, new, i * size)
 
   empty = jax.tree.map(
     lambda x: jnp.zeros((blocks * size, *x.shape[1:]), x.dtype),
-    jax.eval_shape(lambda: _drawn(key, first, size, dim, storage)),
+    jax.eval_shape(lambda: _draw_rows(key, first, size, dim, storage)),
   )
   return lax.fori_loop(0, blocks, with_block, empty)
 
 
-def _drawn(
+def _draw_rows(
   key: jax.Array, first: jax.Array, size: int, dim: int, storage: Storage
 ) -> dict[str, jax.Array]:
-  """The rows from `first` on, rounded by their places as in training."""
+  """Draws and stores the rows with indices from `first` on.
+
+  As in training, the bits for stochastic rounding depend on the row's index.
+  """
   values = jax.random.normal(key, (size, dim)) * dim**-0.5
   ids = first + jnp.arange(size, dtype=jnp.int32)
-  return stored(storage, values, random_bits(jnp.uint32(0), ids, dim))
+  return encode_weights(storage, values, random_bits(jnp.uint32(0), ids, dim))
 
 
 @dataclasses.dataclass
 class OneVsAllConfig(HeadConfig):
-  """A dense layer on a document's one vector; needs a pooling."""
+  """A dense layer on one vector per document; needs a pooling."""
 
   pooled = True
   on_all_devices = True
   fusable = True
 
   chunk: int = field(
-    8192, 'Labels scored at a time; never changes results.', tiny=8
+    8192, 'Number of labels scored at a time; never changes results.', tiny=8
   )
   storage: Storage = field(
     Storage.FLOAT32,
-    'What a weight is stored as; but for FLOAT32 it needs label rows that '
-    'training changes by themselves, train.rows.',
+    'How a weight is stored. All except FLOAT32 need a rule for label rows, '
+    'train.rows.',
   )
   bottleneck: int = field(
     0,
-    'Size that a dense layer before it makes of the vector; 0: none.',
+    "Size to which a dense layer first reduces the document's vector; 0: no "
+    'such layer.',
     AT_LEAST_0,
   )
 
@@ -123,27 +130,27 @@ class OneVsAllConfig(HeadConfig):
     if self.storage is not Storage.FLOAT32 and not config.train.rows.fused:
       rules = kinds_that('fused', RowsConfig)
       yield (
-        f'{path}.storage={self.storage}: needs config.train.rows={rules}; the '
-        'optimizer trains float32'
+        f'{path}.storage={self.storage}: needs config.train.rows={rules}, '
+        'because the optimizer trains float32 only'
       )
 
 
 class OneVsAll(Head):
   """A dense output layer, logit_l = document . k_l + b_l.
 
-  BIGRU-ATT's and HAN's (Chalkidis et al. 2019, Section 4), and the classifier
-  of XMC systems from four thousand labels to a hundred million: label rows lie
-  on all devices, each a part of its own, and may be stored in 2 bytes or 1 a
-  weight where training writes them itself (heads/fused.py).
+  The head of BIGRU-ATT and HAN (Chalkidis et al. 2019, Section 4), and the
+  classifier of XMC systems with four thousand to a hundred million labels. The
+  label rows are divided over all devices. They may be stored in 2 bytes or 1
+  byte a weight if training changes them in the fused pass (heads/fused.py).
 
   Attributes:
     kernel: k, [L, D] of storage.dtype.
-    exponent: of Storage.FLOAT8, int8 [L]: k is what kernel says times
-      2^exponent.
+    exponent: int8 [L], only with Storage.FLOAT8: k is the number in kernel
+      times 2^exponent.
     bias: b, float32 [L].
-    bottleneck: float32 [document's size, D], what makes D features of a
-      document's vector; or None.
-    storage: what the kernel is stored as.
+    bottleneck: kernel of a dense layer that reduces the document's vector to D
+      features, float32 [size of the vector, D]; or None.
+    storage: how the kernel is stored.
   """
 
   axes = ALL_DEVICES
@@ -159,15 +166,17 @@ class OneVsAll(Head):
     bottleneck: int = 0,
     rngs: nnx.Rngs,
   ):
-    """Random rows of about unit length.
+    """Draws random label rows of about unit length.
 
     Args:
-      n_labels: labels; rows are padded to a multiple that shards evenly.
+      n_labels: number L of labels; rows are padded to a multiple that shards
+        evenly.
       dim: size of a document's vector.
-      chunk: labels scored at a time.
-      bias: [L] first biases; None: zeros.
-      storage: what the kernel is stored as.
-      bottleneck: size D of what label rows read; 0: the document's vector.
+      chunk: number of labels scored at a time.
+      bias: [L], initial biases; None: zeros.
+      storage: how the kernel is stored.
+      bottleneck: size D to which the document's vector is reduced; 0: label
+        rows read the vector itself.
       rngs: stream `params`.
     """
     self.n_labels = n_labels
@@ -180,7 +189,7 @@ class OneVsAll(Head):
     else:
       self.bottleneck = None
     rows = padded_labels(n_labels)
-    arrays = first_rows(rngs.params(), rows, dim, storage)
+    arrays = initial_rows(rngs.params(), rows, dim, storage)
     sharding = (ALL_DEVICES, None)
     self.kernel = nnx.Param(arrays['kernel'], out_sharding=sharding)
     self.bias = nnx.Param(padded_row(bias, rows), out_sharding=sharding[:1])
@@ -189,7 +198,7 @@ class OneVsAll(Head):
       self.exponent = nnx.Param(exponent, out_sharding=sharding[:1])
 
   def prepare(self, document_BD: Float[Array, 'B E']) -> Float[Array, 'B D']:
-    """What label rows read of a document's vector."""
+    """Returns the features that label rows read, from a document's vector."""
     if self.bottleneck is None:
       return document_BD
     dtype = document_BD.dtype
@@ -199,8 +208,8 @@ class OneVsAll(Head):
   def logits(
     self, document_BD: Float[Array, 'B D'], chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
-    """logits_BC of a chunk of label rows, summed in float32."""
-    kernel_CD = weights(chunk, document_BD.dtype)
+    """Computes logits_BC of a chunk of labels, with sums in float32."""
+    kernel_CD = decode_weights(chunk, document_BD.dtype)
     return scores(document_BD, kernel_CD) + chunk['bias']
 
 
@@ -208,19 +217,22 @@ class OneVsAll(Head):
 def scores(
   document_BD: Float[Array, 'B D'], kernel_CD: Float[Array, 'C D']
 ) -> Float32[Array, 'B C']:
-  """The scores document . k_l, with gradients of products in one dtype.
+  """Computes document . k_l, with gradients whose products have one dtype.
 
-  Those that JAX derives multiply float32 derivatives with rounded operands:
-  slow where such are what the hardware is fast in.
+  JAX's own gradients multiply float32 derivatives with operands of fewer bits.
+  This is slow on hardware that is only fast where both operands have fewer
+  bits.
   """
   return product(document_BD, kernel_CD, (1, 1))
 
 
 def _scores(document_BD: jax.Array, kernel_CD: jax.Array) -> tuple:
+  """Returns the result of `scores` and the arrays that its gradient needs."""
   return scores(document_BD, kernel_CD), (document_BD, kernel_CD)
 
 
 def _scores_backward(saved: tuple, dlogits_BC: jax.Array) -> tuple:
+  """Returns the gradients of the arguments of `scores`."""
   document_BD, kernel_CD = saved
   dtype = document_BD.dtype
   dlogits_BC = dlogits_BC.astype(dtype)

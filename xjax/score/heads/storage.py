@@ -1,9 +1,9 @@
 """How the weights of label rows are stored.
 
-Nothing but the stored weights is kept from step to step: there is no float32
-copy (ELMO, ICML 2025). So a step's change, mostly far smaller than the
-spacing of such numbers, is rounded stochastically, or what rounding leaves out
-is kept for labels that have many documents.
+Only the stored weights are kept from step to step, without a float32 copy
+(ELMO, ICML 2025). The change of a step is mostly far smaller than the spacing
+of numbers with few bits. So the change is rounded stochastically, or the
+rounding error is kept for labels that have many documents.
 """
 
 from collections.abc import Mapping
@@ -21,15 +21,15 @@ Rows = Mapping[str, jax.Array]
 
 
 class Storage(enum.Enum):
-  """What a weight is stored as.
+  """The format of a stored weight.
 
   FLOAT32: 4 bytes.
   BFLOAT16: 2 bytes, rounded stochastically.
-  COMPENSATED: as BFLOAT16, and labels with many documents keep what rounding
-    left out in 2 bytes more (Kahan summation).
+  COMPENSATED: 2 bytes, as BFLOAT16; labels with many documents keep their
+    rounding errors in 2 bytes more (Kahan summation).
   FLOAT8: 1 byte, E4M3, rounded stochastically, with a power of 2 for each row.
-    The array is of the numbers' bits: on CPUs, XLA converts arrays of 8-bit
-    floats as a whole where a chunk of them is written.
+    The array contains the bits of the numbers as uint8, because on CPUs XLA
+    converts an array of 8-bit floats as a whole when a chunk of it is written.
   """
 
   FLOAT32 = 'float32'
@@ -39,12 +39,12 @@ class Storage(enum.Enum):
 
   @property
   def bytes(self) -> int:
-    """Of a weight."""
+    """The number of bytes of one weight."""
     return self.dtype.itemsize
 
   @property
   def dtype(self) -> jnp.dtype:
-    """Of the stored array."""
+    """The dtype of the stored array."""
     match self:
       case Storage.FLOAT32:
         return jnp.dtype(jnp.float32)
@@ -54,20 +54,21 @@ class Storage(enum.Enum):
         return jnp.dtype(jnp.uint8)
 
 
-def stored(
+def encode_weights(
   storage: Storage,
   values_CD: Float32[Array, 'C D'],
   bits_CD: UInt32[Array, 'C D'],
 ) -> dict[str, jax.Array]:
-  """The arrays, by name, that weights are stored in.
+  """Converts weights to the arrays in which they are stored.
 
   Args:
-    storage: what as.
+    storage: format of the stored weights.
     values_CD: the weights.
-    bits_CD: random.
+    bits_CD: random bits, for stochastic rounding.
 
   Returns:
-    kernel [C, D] of storage.dtype, and of FLOAT8 exponent, int8 [C].
+    Arrays by name: kernel, [C, D] of storage.dtype; with FLOAT8 also exponent,
+    int8 [C].
   """
   match storage:
     case Storage.FLOAT32:
@@ -80,8 +81,16 @@ def stored(
       return {'kernel': bits_CD, 'exponent': exponent_C}
 
 
-def weights(rows: Rows, dtype: DTypeLike) -> Float[Array, 'C D']:
-  """The stored weights as numbers of dtype."""
+def decode_weights(rows: Rows, dtype: DTypeLike) -> Float[Array, 'C D']:
+  """Converts stored arrays back to weights.
+
+  Args:
+    rows: arrays by name, from encode_weights.
+    dtype: dtype of the result.
+
+  Returns:
+    [C, D] in dtype.
+  """
   if 'exponent' not in rows:
     return rows['kernel'].astype(dtype)
   kernel_CD = lax.bitcast_convert_type(rows['kernel'], E4M3)

@@ -1,8 +1,9 @@
 """The loss over all labels, streamed over label chunks and mesh shards.
 
-One pass: each chunk's logits, loss, derivative and gradients are computed while
-they are in cache, and neither a [B, L] array nor a second forward pass is
-needed (Renee, Jain et al. 2023, Section 4; here for any head).
+The loss takes one pass. The logits, loss, derivative and gradients of a chunk
+are computed while they are in cache, so that neither a [B, L] array nor a
+second forward pass is needed (Renee, Jain et al. 2023, Section 4; here for any
+head).
 """
 
 import functools
@@ -29,21 +30,24 @@ def head_loss(
   loss: ChunkLoss,
   weights: LabelWeights | None = None,
 ) -> Float32[Array, '']:
-  """Sum of the loss over documents and labels.
+  """Computes the sum of the loss over documents and labels.
 
-  Runs on the context mesh (`jax.set_mesh`), documents over its data axis and
-  label rows over the head's axes. The gradients are made in the forward pass;
-  the backward pass only scales them.
+  Runs on the context mesh (`jax.set_mesh`), with documents divided over its
+  data axis and label rows over the head's axes. The gradients are computed in
+  the forward pass; the backward pass only scales them.
 
   Args:
-    head: the head; padded label rows cost nothing.
-    features: the encoder's, a pytree of arrays with documents first.
-    positives_BP: int32 gold labels, PAD elsewhere; labels this head does not
-      score are ignored.
-    mask_B: bool, False for rows that only fill the batch: they cost nothing.
-    loss: of a chunk. A normalised one takes a pass more over the labels.
-    weights: float32, of as many rows as the head's parameters have, and cut and
-      sharded like them; None: all labels count alike.
+    head: the head; padded label rows add nothing to the loss.
+    features: result of the head's `prepare`, a pytree of arrays with documents
+      first.
+    positives_BP: int32, gold labels, PAD elsewhere; labels that this head does
+      not score are ignored.
+    mask_B: bool, False for rows that only fill the batch; they add nothing to
+      the loss.
+    loss: loss of a chunk of labels. A normalised loss takes one more pass over
+      the labels.
+    weights: float32 weights of the labels, with as many rows as the head's
+      parameters, and cut and sharded like them; None: all labels count equally.
 
   Returns:
     float32 scalar.
@@ -56,11 +60,13 @@ def head_loss(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _head_loss(static, rows, shared, features, weights, positives_BP, mask_B):
-  given = (rows, shared, features, weights, positives_BP, mask_B)
-  return _forward(static, *given)[0]
+  """Computes head_loss, with gradients for rows, shared and features."""
+  arrays = (rows, shared, features, weights, positives_BP, mask_B)
+  return _forward(static, *arrays)[0]
 
 
-def _forward(static, *given):
+def _forward(static, *arrays):
+  """Returns the loss and its gradients."""
   row = row_spec(static[-1])
   batch = BATCH
   run = jax.shard_map(
@@ -69,11 +75,12 @@ def _forward(static, *given):
     out_specs=(P(), row, P(), batch),
     check_vma=False,
   )
-  total, *gradients = run(*given)
+  total, *gradients = run(*arrays)
   return total, tuple(gradients)
 
 
 def _backward(static, gradients, cotangent):
+  """Scales the gradients with the gradient of the loss."""
   del static
   d_rows, d_shared, d_features = jax.tree.map(
     lambda x: (x * cotangent).astype(x.dtype), gradients
@@ -87,45 +94,47 @@ _head_loss.defvjp(_forward, _backward)
 def _shard_gradients(
   static, rows, shared, features, weights, positives_BP, mask_B
 ):
-  """The loss and its gradients by rows, shared and features."""
+  """Returns one shard's loss and gradients for rows, shared and features."""
   graphdef, loss, n_labels, chunk, axes = static
   parts = HeadParts(graphdef, rows, shared)
   gold = chunks.all_documents(gold_of(positives_BP, mask_B), axes)
-  floats, filled = _floats(chunks.all_documents(features, axes))
+  floats, replace_floats = _split_floats(chunks.all_documents(features, axes))
 
-  def logits(cut, shared, floats):
-    return parts.logits(filled(floats), cut, shared)
+  def logits(chunk_rows, shared, floats):
+    return parts.logits(replace_floats(floats), chunk_rows, shared)
 
-  def chunk_at(start, size, cut):
+  def chunk_at(start, size, chunk_rows):
     ids_C = chunks.labels(rows, axes, start, size)
     learnt_C = ids_C < n_labels
-    if (learns_C := parts.learns(cut, shared)) is not None:
+    if (learns_C := parts.learns(chunk_rows, shared)) is not None:
       learnt_C &= learns_C
     return Chunk(ids_C[0], learnt_C, chunks.cut(weights, start, size))
 
-  def look(seen, start, size):
-    cut = chunks.cut(rows, start, size)
-    logits_BC = logits(cut, shared, floats)
-    return seen.with_chunk(logits_BC, gold, chunk_at(start, size, cut))
+  def add_chunk(normaliser, start, size):
+    chunk_rows = chunks.cut(rows, start, size)
+    logits_BC = logits(chunk_rows, shared, floats)
+    return normaliser.with_chunk(
+      logits_BC, gold, chunk_at(start, size, chunk_rows)
+    )
 
   def body(carry, start, size):
     total, d_rows, d_wide = carry
-    cut = chunks.cut(rows, start, size)
-    logits_BC, pull = jax.vjp(logits, cut, shared, floats)
+    chunk_rows = chunks.cut(rows, start, size)
+    logits_BC, pull = jax.vjp(logits, chunk_rows, shared, floats)
     new, dlogits_BC = chunk_loss(
-      loss, logits_BC, gold, chunk_at(start, size, cut)
+      loss, logits_BC, gold, chunk_at(start, size, chunk_rows)
     )
     d_cut, *d_new = pull(dlogits_BC)
-    d_rows = chunks.written(d_rows, d_cut, start)
+    d_rows = chunks.write_rows(d_rows, d_cut, start)
     return total + new, d_rows, jax.tree.map(jnp.add, d_wide, tuple(d_new))
 
   scan = functools.partial(
     chunks.scan_chunks, rows=chunks.shard_rows(rows, n_labels), chunk=chunk
   )
   if loss.normalised:
-    seen = scan(look, Normaliser.start(len(gold.mask_B)))
-    loss = seen.over(axes, loss)
-  # Sums over chunks are kept in float32, whatever the products' dtype.
+    normaliser = scan(add_chunk, Normaliser.start(len(gold.mask_B)))
+    loss = normaliser.normalised(loss, axes)
+  # Sums over chunks are kept in float32, for any dtype of the products.
   wide = jax.tree.map(
     lambda x: jnp.zeros(x.shape, jnp.float32), (shared, floats)
   )
@@ -139,19 +148,28 @@ def _shard_gradients(
     lax.psum(total, (DATA, LABEL)),
     d_rows if DATA in axes else lax.psum(d_rows, DATA),
     lax.psum(d_shared, (DATA, LABEL)),
-    filled(d_floats, gradient=True),
+    replace_floats(d_floats, gradient=True),
   )
 
 
-def _floats(features):
-  """The leaves that have gradients, and how to put such leaves back."""
+def _split_floats(features):
+  """Selects the leaves that have gradients.
+
+  Args:
+    features: pytree of arrays.
+
+  Returns:
+    The leaves with a float dtype, and a function that makes a tree of the same
+    structure from new leaves. Other leaves of that tree are unchanged, or None
+    with gradient=True.
+  """
   leaves, structure = jax.tree.flatten(features)
   at = [i for i, x in enumerate(leaves) if jnp.issubdtype(x.dtype, jnp.inexact)]
 
-  def filled(floats, gradient=False):
+  def replace_floats(floats, gradient=False):
     new = [None] * len(leaves) if gradient else list(leaves)
     for i, x in zip(at, floats):
       new[i] = x
     return jax.tree.unflatten(structure, new)
 
-  return [leaves[i] for i in at], filled
+  return [leaves[i] for i in at], replace_floats

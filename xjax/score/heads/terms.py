@@ -1,4 +1,4 @@
-"""The loss of one chunk of labels and its derivative by their logits."""
+"""The loss of one chunk of labels, and its derivative by the logits."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,8 @@ class Gold(NamedTuple):
   """The gold labels of a batch.
 
   Attributes:
-    positives_BP: int32, each label once, PAD elsewhere and in filling rows.
+    positives_BP: int32, each gold label of a document once; PAD elsewhere and
+      in rows that only fill the batch.
     mask_B: bool, False for rows that only fill the batch.
   """
 
@@ -26,20 +27,25 @@ class Gold(NamedTuple):
 def gold_of(
   positives_BP: Int32[Array, 'B P'], mask_B: Bool[Array, ' B']
 ) -> Gold:
-  """Gold labels as `chunk_loss` takes them; what is named twice counts once."""
+  """Prepares gold labels for `chunk_loss`; a repeated label counts once.
+
+  Args:
+    positives_BP: gold labels, PAD elsewhere.
+    mask_B: False for rows that only fill the batch.
+  """
   sorted_BP = jnp.sort(positives_BP, axis=1)
-  again_BP = sorted_BP == jnp.roll(sorted_BP, 1, axis=1)
-  again_BP = again_BP.at[:, 0].set(False)
-  return Gold(jnp.where(again_BP | ~mask_B[:, None], PAD, sorted_BP), mask_B)
+  repeated_BP = sorted_BP == jnp.roll(sorted_BP, 1, axis=1)
+  repeated_BP = repeated_BP.at[:, 0].set(False)
+  return Gold(jnp.where(repeated_BP | ~mask_B[:, None], PAD, sorted_BP), mask_B)
 
 
 class Chunk(NamedTuple):
-  """Labels that are scored at a time.
+  """Consecutive labels that are scored at the same time.
 
   Attributes:
-    first: int32, the index of its first label.
-    learnt_C: bool, those that the loss is over.
-    weights: of its labels, or None.
+    first: int32, index of the chunk's first label.
+    learnt_C: bool, True for the labels that the loss includes.
+    weights: weights of the chunk's labels; None: all labels count equally.
   """
 
   first: jax.Array
@@ -50,23 +56,32 @@ class Chunk(NamedTuple):
 def chunk_loss(
   loss: ChunkLoss, logits_BC: Float32[Array, 'B C'], gold: Gold, chunk: Chunk
 ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
-  """The sum of the loss over documents and labels, and its derivative.
+  """Computes the sum of the loss over documents and labels of a chunk.
 
-  Gold labels are looked at by themselves, B P of them: no [B, C] array says
-  which they are.
+  The B x P gold labels are computed separately, so that no [B, C] array has to
+  mark them.
+
+  Args:
+    loss: the loss of a chunk.
+    logits_BC: logits of the chunk's labels.
+    gold: gold labels of the batch.
+    chunk: the labels of the chunk.
+
+  Returns:
+    The sum, and its derivative by the logits.
   """
   at_BP, inside_BP = _places(gold, chunk)
   row_B1 = jnp.arange(len(at_BP))[:, None]
-  seen_BP = jnp.where(inside_BP, logits_BC[row_B1, at_BP], 0.0)
-  # Beyond the last column: nothing is written there.
+  gold_logits_BP = jnp.where(inside_BP, logits_BC[row_B1, at_BP], 0.0)
+  # Columns beyond the last one are dropped when written.
   write_BP = jnp.where(inside_BP, at_BP, logits_BC.shape[1])
-  logits_BC = _visible(logits_BC, gold, chunk)
+  logits_BC = _mask_logits(logits_BC, gold, chunk)
   if not loss.normalised:
     logits_BC = logits_BC.at[row_B1, write_BP].set(-jnp.inf, mode='drop')
   weights = chunk.weights
   negative_C = None if weights is None else weights.negative_L
   total, dlogits_BC = loss.absent(logits_BC, negative_C)
-  loss_BP, dlogits_BP = loss.gold(seen_BP)
+  loss_BP, dlogits_BP = loss.gold(gold_logits_BP)
   if weights is not None:
     positive_BP = weights.positive_L[at_BP]
     loss_BP, dlogits_BP = loss_BP * positive_BP, dlogits_BP * positive_BP
@@ -75,12 +90,12 @@ def chunk_loss(
 
 
 class Normaliser(NamedTuple):
-  """What a normalised loss needs of all logits, so far.
+  """The sums over the chunks so far that a normalised loss needs.
 
   Attributes:
-    highest_B: float32, the greatest logit; -inf before the first.
-    sum_B: float32 sum of exp(logit - highest).
-    gold_B: float32 sum of the gold labels' weights.
+    highest_B: float32, the largest logit; -inf before the first chunk.
+    sum_B: float32, sum of exp(logit - highest).
+    gold_B: float32, sum of the gold labels' weights.
   """
 
   highest_B: jax.Array
@@ -89,18 +104,25 @@ class Normaliser(NamedTuple):
 
   @classmethod
   def start(cls, documents: int) -> 'Normaliser':
+    """Returns the sums over no chunk, for a number of documents."""
     zero_B = jnp.zeros(documents, jnp.float32)
     return cls(jnp.full(documents, -jnp.inf), zero_B, zero_B)
 
   def with_chunk(
     self, logits_BC: Float32[Array, 'B C'], gold: Gold, chunk: Chunk
   ) -> 'Normaliser':
-    """With the logits of one more chunk."""
+    """Returns the sums with one more chunk.
+
+    Args:
+      logits_BC: logits of the chunk's labels.
+      gold: gold labels of the batch.
+      chunk: the labels of the chunk.
+    """
     at_BP, inside_BP = _places(gold, chunk)
     weight_BP = 1.0
     if chunk.weights is not None:
       weight_BP = chunk.weights.positive_L[at_BP]
-    logits_BC = _visible(logits_BC, gold, chunk)
+    logits_BC = _mask_logits(logits_BC, gold, chunk)
     highest_B = jnp.maximum(self.highest_B, logits_BC.max(axis=1))
     base_B = jnp.where(highest_B == -jnp.inf, 0.0, highest_B)
     new_B = jnp.exp(logits_BC - base_B[:, None]).sum(axis=1)
@@ -110,26 +132,37 @@ class Normaliser(NamedTuple):
       self.gold_B + jnp.where(inside_BP, weight_BP, 0.0).sum(axis=1),
     )
 
-  def over(self, axes: tuple[str, ...], loss: ChunkLoss) -> ChunkLoss:
-    """The loss, given the logits of all shards on these mesh axes."""
+  def normalised(self, loss: ChunkLoss, axes: tuple[str, ...]) -> ChunkLoss:
+    """Returns the loss with the sums over the labels of all shards.
+
+    Args:
+      loss: a normalised loss.
+      axes: mesh axes over which label rows are divided.
+    """
     highest_B = lax.pmax(self.highest_B, axes)
     base_B = jnp.where(highest_B == -jnp.inf, 0.0, highest_B)
     sum_B = lax.psum(self.sum_B * jnp.exp(self.highest_B - base_B), axes)
-    # Of a row without any label, 0 instead of -inf: its share stays 0.
+    # For a row without any label, 0 instead of -inf, so that its share of the
+    # loss stays 0.
     log_B = jnp.where(sum_B > 0, base_B + jnp.log(sum_B), 0.0)
     return loss.with_normaliser(log_B, lax.psum(self.gold_B, axes))
 
 
-def _visible(logits_BC: jax.Array, gold: Gold, chunk: Chunk) -> jax.Array:
-  """Logits of labels that the loss is over in real rows; else -inf."""
-  seen_BC = gold.mask_B[:, None] & chunk.learnt_C
-  return jnp.where(seen_BC, logits_BC, -jnp.inf)
+def _mask_logits(logits_BC: jax.Array, gold: Gold, chunk: Chunk) -> jax.Array:
+  """Sets logits to -inf for labels that the loss excludes, and filling rows."""
+  learnt_BC = gold.mask_B[:, None] & chunk.learnt_C
+  return jnp.where(learnt_BC, logits_BC, -jnp.inf)
 
 
 def _places(gold: Gold, chunk: Chunk) -> tuple[jax.Array, jax.Array]:
-  """Columns of gold labels, 0 of others, and which are of this chunk."""
+  """Finds the gold labels in the columns of a chunk.
+
+  Returns:
+    at_BP: int32, columns of gold labels in the chunk; 0 for all other entries.
+    inside_BP: bool, True for gold labels in the chunk that the loss includes.
+  """
   at_BP = gold.positives_BP - chunk.first
-  # PAD and the labels of other chunks and shards fall outside.
+  # PAD and the labels of other chunks and shards are outside of the chunk.
   inside_BP = (at_BP >= 0) & (at_BP < len(chunk.learnt_C))
   at_BP = jnp.where(inside_BP, at_BP, 0)
   return at_BP, inside_BP & chunk.learnt_C[at_BP]

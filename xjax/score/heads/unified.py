@@ -1,4 +1,4 @@
-"""Labels known by rows of their own and by their descriptors."""
+"""The unified head, which scores labels by their rows and their descriptors."""
 
 from collections.abc import Iterator, Mapping
 import dataclasses
@@ -28,23 +28,27 @@ from xjax.score.heads.contract import (
 
 @dataclasses.dataclass
 class UnifiedConfig(DescriptorHeadConfig):
-  """Label attention by rows of a label's own and by its descriptor."""
+  """Label attention with a row for each seen label, and with descriptors."""
 
   row_dropout: float = field(
-    0.3, 'Share of the labels that go without their rows in a step.', RATE
+    0.3,
+    'Share of the labels whose rows are left out in a training step.',
+    RATE,
   )
   hidden_labels: int = field(
     50,
-    'Rare labels that are seen in no other way than to learn how scores of '
-    'unseen labels compare with those of seen ones.',
+    'Number of rare labels that are treated as unseen. They are used only to '
+    'learn how the scores of unseen labels compare with the scores of seen '
+    'labels.',
     AT_LEAST_0,
     tiny=at_most(1),
   )
   aligned: bool = field(
     False,
-    'Whether descriptors and tokens are of one space from the start, as one '
-    'pretrained encoder makes them: labels then begin with their descriptors '
-    'as queries and outputs, and not with random maps of them.',
+    'Whether the vectors of descriptors and of tokens are in the same space '
+    'from the start, because one pretrained encoder computes both. Then the '
+    'initial queries and outputs of labels are their descriptors; else they '
+    'are random projections of them.',
   )
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'Unified':
@@ -64,36 +68,41 @@ class UnifiedConfig(DescriptorHeadConfig):
   def check(self, config: Any, path: str) -> Iterator[str]:
     yield from super().check(config, path)
     encoder = config.model.encoder
-    passes = encoder.keeps_space and config.data.tokens.dense
-    if self.aligned and not (encoder.pretrained or passes):
-      able = kinds_that('pretrained', EncoderConfig)
+    same_space = encoder.keeps_space and config.data.tokens.dense
+    if self.aligned and not (encoder.pretrained or same_space):
+      encoders = kinds_that('pretrained', EncoderConfig)
       yield (
-        f'{path}.aligned=True: descriptors and tokens are of one space '
-        f'with {able}, or {kinds_that("keeps_space", EncoderConfig)} and '
-        'vectors of an outside encoder'
+        f'{path}.aligned=True: descriptors and tokens must be in one space; '
+        f'this needs config.model.encoder={encoders}, or '
+        f'{kinds_that("keeps_space", EncoderConfig)} and vectors of an outside '
+        'encoder'
       )
 
 
 class Unified(AttentionHead):
-  """Label-wise attention with u_l, w_l and b_l of two parts each.
+  """Label-wise attention in which u_l, w_l and b_l have two parts each.
 
-  u_l = m_l a_l + P e_l, w_l = m_l o_l + Q e_l, b_l = m_l c_l + q . e_l + r,
-  with e_l the frozen embedding of the label's descriptor, brought to length 1,
-  rows a_l, o_l, c_l of its own, and m_l = 1 for labels that are seen in
-  training, those set apart for calibration left out. An unseen label is
-  scored by its descriptor; the scores of both are made comparable by logit =
-  s z + t for unseen labels, with s and t learnt on labels that are hidden from
-  all else (calibrated stacking: Chao et al. 2016; Liu et al. 2018).
+  u_l = m_l a_l + P e_l, w_l = m_l o_l + Q e_l, b_l = m_l c_l + q . e_l + r.
+  Here e_l is the frozen embedding of the label's descriptor, scaled to length
+  1; a_l, o_l and c_l are the label's own rows; and m_l = 1 for labels that are
+  seen in training, except labels that are hidden for calibration, else 0.
 
-  In training, a random part of the seen labels goes without its own rows, so
-  that the descriptors learn to do alone.
+  An unseen label is scored by its descriptor only. With z the logit above, the
+  logit of an unseen label is s z + t, which makes it comparable with the logits
+  of seen labels. s and t are learnt on the hidden labels, which train no other
+  parameter (calibrated stacking: Chao et al. 2016; Liu et al. 2018).
+
+  In each training step, the rows of a random part of the seen labels are left
+  out, so that descriptors learn to score labels without rows.
 
   Attributes:
     attention, output, bias: a and o, float32 [L, D], and c, [L].
-    descriptors: e at its own length, float32 [L, E], frozen.
+    descriptors: e before scaling, float32 [L, E], frozen.
     seen: float32 [L], frozen; 1 for labels that have rows of their own.
-    own: m, float32 [L], frozen; as seen, but in a thinned head.
-    hidden: float32 [L], frozen; 1 for the labels that calibrate.
+    own: m, float32 [L], frozen; equal to `seen`, except in with_dropout's
+      head.
+    hidden: float32 [L], frozen; 1 for the labels that are hidden for
+      calibration.
     attention_kernel, output_kernel: P and Q, float32 [E, D].
     bias_kernel, offset: q, float32 [E], and r, [].
     unseen_scale, unseen_offset: s and t, float32 [].
@@ -113,18 +122,23 @@ class Unified(AttentionHead):
     bias: np.ndarray | None = None,
     rngs: nnx.Rngs,
   ):
-    """Own rows are zero at first: what labels share is learnt by descriptors.
+    """Sets the labels' own rows to zero and draws P and Q.
+
+    The rows are zero at first, so that P and Q learn what labels share.
 
     Args:
-      n_labels: labels; rows are padded to a multiple that shards evenly.
+      n_labels: number L of labels; rows are padded to a multiple that shards
+        evenly.
       dim: size D of the token features.
-      size: E, of the descriptors' embeddings.
-      chunk: labels scored at a time.
-      seen: bool [L], the labels with rows of their own.
-      hidden: bool [L], unseen ones with training documents, to calibrate by.
-      row_dropout: share of the seen labels that go without in a step.
-      aligned: whether P and Q begin as the identity, for E = D; else random.
-      bias: [L] first biases c_l + r; None: zeros.
+      size: size E of the descriptors' embeddings.
+      chunk: number of labels scored at a time.
+      seen: bool [L], True for labels with rows of their own.
+      hidden: bool [L], True for labels with training documents that are hidden
+        for calibration.
+      row_dropout: share of the seen labels whose rows are left out in a step.
+      aligned: whether the initial P and Q are the identity, for E = D; else
+        they are random.
+      bias: [L], initial biases c_l + r; None: zeros.
       rngs: stream `params`.
     """
     self.n_labels = n_labels
@@ -156,7 +170,7 @@ class Unified(AttentionHead):
   def logits(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
-    """logits_BC of a chunk of labels."""
+    """Computes logits_BC of a chunk of labels (`Head.logits`)."""
     hidden_BTD = features.hidden_BTD
     attention_CD, output_CD, bias_C = self._label_vectors(chunk)
     attended_BC = attend(
@@ -166,7 +180,8 @@ class Unified(AttentionHead):
       output_CD.astype(hidden_BTD.dtype),
     )
     logits_BC = attended_BC + bias_C
-    # Hidden labels teach s and t alone: to all else they are unseen.
+    # Hidden labels train only s and t: for all other parameters they are
+    # unseen.
     calibrated_BC = (
       self.unseen_scale[...] * lax.stop_gradient(logits_BC)
       + self.unseen_offset[...]
@@ -174,15 +189,19 @@ class Unified(AttentionHead):
     return jnp.where(chunk['seen'] > 0, logits_BC, calibrated_BC)
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C D']:
-    """u_CD."""
+    """Returns u_CD of a chunk of labels."""
     return self._label_vectors(chunk)[0]
 
   def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array:
-    """bool_C, the labels with training documents."""
+    """Marks the labels with training documents, bool [C] (`Head.learns`)."""
     return (chunk['seen'] > 0) | (chunk['hidden'] > 0)
 
-  def thinned(self, rngs: nnx.Rngs) -> 'Unified':
-    """The head with a random part of the labels bare of their own rows."""
+  def with_dropout(self, rngs: nnx.Rngs) -> 'Unified':
+    """Returns the head without the rows of a random part of the labels.
+
+    Args:
+      rngs: stream `dropout`.
+    """
     if not self.row_dropout:
       return self
     keep_L = jax.random.bernoulli(
@@ -196,8 +215,8 @@ class Unified(AttentionHead):
   def _label_vectors(
     self, chunk: Mapping[str, jax.Array]
   ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """u_CD, w_CD and b_C."""
-    embedding_CE = _unit(lax.stop_gradient(chunk['descriptors']))
+    """Returns u_CD, w_CD and b_C of a chunk of labels."""
+    embedding_CE = _unit_rows(lax.stop_gradient(chunk['descriptors']))
     own_C = lax.stop_gradient(chunk['own'])
 
     def project(kernel: nnx.Param) -> jax.Array:
@@ -213,7 +232,7 @@ class Unified(AttentionHead):
     )
 
 
-def _unit(x_CE: jax.Array) -> jax.Array:
-  """Rows of length 1; rows of zeros as they are."""
+def _unit_rows(x_CE: jax.Array) -> jax.Array:
+  """Scales rows to length 1; rows of zeros stay zero."""
   norm_C1 = jnp.linalg.norm(x_CE, axis=1, keepdims=True)
   return x_CE / jnp.maximum(norm_C1, 1e-12)

@@ -1,7 +1,7 @@
-"""Rules by which label rows are changed in the pass that finds their gradient.
+"""Rules that change label rows in the pass that computes their gradient.
 
-A rule sees a chunk of rows at a time. What it remembers has a row per label,
-too, and lies where the rows lie.
+A rule changes one chunk of rows at a time. Its memory (its slots) has one row
+per label as well, on the same device as the label's row.
 """
 
 import abc
@@ -26,41 +26,43 @@ from xjax.score.heads.contract import HeadConfig
 
 @dataclasses.dataclass
 class RowsConfig(ConfigPart, abstract=True):
-  """How the label rows of a one-vs-all head are trained.
+  """Chooses how the label rows of a one-vs-all head are trained.
 
   Attributes:
-    fused: whether they are changed in the pass that finds their gradient.
-    momentum: share of the last direction in the next; a field where there is
-      one.
+    fused: whether rows are changed in the pass that computes their gradient.
+    momentum: share of the last direction in the next one; it is a field of the
+      rules with momentum, and 0 for all others.
   """
 
   fused: ClassVar[bool] = False
   momentum = 0.0
 
   def build(self) -> 'RowRule | None':
-    """The rule that changes rows; None: the optimizer does."""
+    """Makes the rule that changes rows; None: the optimizer changes them."""
     return None
 
 
 @dataclasses.dataclass
 class FusedRowsConfig(RowsConfig, abstract=True):
-  """By a rule of their own, in the pass that finds their gradient.
+  """A rule for label rows, in the pass that computes their gradient.
 
-  No array as large as the rows is made, and with OneVsAllConfig's storage they
-  take 1 or 2 bytes a weight. Clipping and rates are of all other parameters,
-  and freeze must name none of the rows.
+  The pass needs no second array as large as the rows. With OneVsAllConfig's
+  storage the rows take 1 or 2 bytes a weight. The optimizer's clipping and
+  learning rates do not apply to the rows, and train.freeze must not name them.
   """
 
   fused = True
 
   learning_rate: float = field(
-    0.05, 'Peak; it follows train.schedule.', POSITIVE
+    0.05,
+    'Peak learning rate of label rows; it follows train.schedule.',
+    POSITIVE,
   )
   weight_decay = 0.0
 
   @abc.abstractmethod
   def build(self) -> 'RowRule':
-    """The rule that changes rows."""
+    """Makes the rule that changes rows."""
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     kind = f'{path}={type(self).__name__}(...)'
@@ -69,8 +71,8 @@ class FusedRowsConfig(RowsConfig, abstract=True):
       yield f'{kind}: needs config.model.head={head}'
     if config.train.accumulate > 1:
       yield (
-        f'{kind}: rows are changed once per batch: '
-        f'config.train.accumulate={config.train.accumulate} must be 1'
+        f'{kind}: config.train.accumulate={config.train.accumulate} must be 1, '
+        'because rows are changed once per batch'
       )
     if config.train.average.averages:
       yield f'{kind}: config.train.average must be NoAverage()'
@@ -78,7 +80,7 @@ class FusedRowsConfig(RowsConfig, abstract=True):
 
 @dataclasses.dataclass
 class ByOptimizer(RowsConfig):
-  """As all else, by the optimizer, to which their gradient [L, D] is given."""
+  """The optimizer trains label rows, with their gradient [L, D]."""
 
 
 @dataclasses.dataclass
@@ -87,11 +89,13 @@ class FusedSGD(FusedRowsConfig):
 
   momentum: float = field(
     0.0,
-    'Share of the last direction in the next; above 0 it takes 4 bytes a '
+    'Share of the last direction in the next one; above 0 it takes 4 bytes a '
     'weight.',
     RATE,
   )
-  weight_decay: float = field(0.0, 'Decoupled; biases do not decay.', AMOUNT)
+  weight_decay: float = field(
+    0.0, 'Decoupled weight decay; biases do not decay.', AMOUNT
+  )
 
   def build(self) -> 'RowRule':
     return SGD(self.momentum)
@@ -101,18 +105,23 @@ class FusedSGD(FusedRowsConfig):
 class FusedAdagrad(FusedRowsConfig):
   """Adagrad with one sum of squares per label."""
 
-  eps: float = field(1e-8, 'Added to the root of the sum.', POSITIVE)
-  weight_decay: float = field(0.0, 'Decoupled; biases do not decay.', AMOUNT)
+  eps: float = field(
+    1e-8, 'Number added to the square root of the sum.', POSITIVE
+  )
+  weight_decay: float = field(
+    0.0, 'Decoupled weight decay; biases do not decay.', AMOUNT
+  )
 
   def build(self) -> 'RowRule':
     return AdagradRow(self.eps)
 
 
 class RowGradient(NamedTuple):
-  """The gradient of a chunk of rows; what a rule makes of it is one, too.
+  """The gradient of a chunk of rows, or the direction that a rule derives.
 
   Attributes:
-    kernel_CD, bias_C: float32.
+    kernel_CD: float32, part of the weights.
+    bias_C: float32, part of the biases.
   """
 
   kernel_CD: Float32[Array, 'C D']
@@ -124,10 +133,10 @@ Slots = Mapping[str, jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class RowRule:
-  """What rows are changed by: rows less the learning rate times `direction`.
+  """Computes the change of label rows: -(learning rate) times `direction`.
 
   Attributes:
-    names: of what it remembers.
+    names: names of the rule's slots.
   """
 
   @property
@@ -135,31 +144,44 @@ class RowRule:
     return tuple(jax.eval_shape(lambda: self.slots(1, 1)))
 
   def slots(self, labels: int, dim: int) -> dict[str, jax.Array]:
-    """What it remembers at first, float32, by name, labels first."""
+    """Makes the initial slots, the memory of the rule.
+
+    Args:
+      labels: number of rows.
+      dim: number of weights of a row.
+
+    Returns:
+      float32 arrays by name, with labels first.
+    """
     raise NotImplementedError
 
-  def remembered(
+  def update_slots(
     self, gradient: RowGradient, slots: Slots
   ) -> dict[str, jax.Array]:
-    """What it remembers once it has seen a gradient."""
+    """Returns the slots of a chunk after a gradient.
+
+    Args:
+      gradient: gradient of the chunk's rows in this step.
+      slots: slots of the chunk's rows before this step.
+    """
     raise NotImplementedError
 
   def direction(self, gradient: RowGradient, slots: Slots) -> RowGradient:
-    """Where to go.
+    """Returns the direction in which the rows of a chunk are changed.
 
     Args:
-      gradient: of this step.
-      slots: what is remembered by now, this gradient included.
+      gradient: gradient of the chunk's rows in this step.
+      slots: slots of the chunk's rows after update_slots.
     """
     raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
 class SGD(RowRule):
-  """Stochastic gradient descent, as of ELMO; with momentum as of Renee.
+  """Stochastic gradient descent, as in ELMO; with momentum, as in Renee.
 
   Attributes:
-    momentum: share of the last direction in the next; 0: none is remembered.
+    momentum: share of the last direction in the next one; 0: no slots.
   """
 
   momentum: float = 0.0
@@ -172,7 +194,7 @@ class SGD(RowRule):
       'bias_momentum': jnp.zeros(labels, jnp.float32),
     }
 
-  def remembered(
+  def update_slots(
     self, gradient: RowGradient, slots: Slots
   ) -> dict[str, jax.Array]:
     if not self.momentum:
@@ -193,12 +215,13 @@ class SGD(RowRule):
 class AdagradRow(RowRule):
   """Adagrad (Duchi et al. 2011) with one sum of squares per row.
 
-  A row's gradient is divided by the root of the sum over steps of its mean
-  square, the bias being one of its entries. Rare labels, whose gradient is
-  mostly small, keep a high rate, at the cost of 4 bytes a label.
+  A row's gradient, with the bias as one of its entries, has a mean square in
+  each step. The gradient is divided by the square root of the sum of these mean
+  squares. So rare labels, whose gradients are mostly small, keep a high rate.
+  This takes 4 bytes a label.
 
   Attributes:
-    eps: added to the root.
+    eps: number added to the square root.
   """
 
   eps: float = 1e-8
@@ -207,7 +230,7 @@ class AdagradRow(RowRule):
     del dim
     return {'squares': jnp.zeros(labels, jnp.float32)}
 
-  def remembered(
+  def update_slots(
     self, gradient: RowGradient, slots: Slots
   ) -> dict[str, jax.Array]:
     kernel_CD, bias_C = gradient

@@ -1,4 +1,4 @@
-"""Zero-shot label attention: labels are known by their descriptors alone."""
+"""Zero-shot label attention, which scores labels only by their descriptors."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -11,7 +11,7 @@ import numpy as np
 
 from xjax.core.mesh import LABEL, padded_labels
 from xjax.core.numerics import full_precision
-from xjax.score.heads.attend import attend_by_one, token_mask
+from xjax.score.heads.attend import attend_with_one_row, token_mask
 from xjax.score.heads.attention_weights import AttentionHead
 from xjax.score.heads.contract import (
   DescriptorHeadConfig,
@@ -24,10 +24,10 @@ from xjax.score.heads.contract import (
 
 @dataclasses.dataclass
 class ZeroShotConfig(DescriptorHeadConfig):
-  """Label attention by descriptors alone (ZERO-BIGRU-LWAN)."""
+  """Label attention with descriptors only (ZERO-BIGRU-LWAN)."""
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'ZeroShot':
-    # All but the unseen labels are learnt from: none need be hidden.
+    # All labels with training documents are learnt from: no label is hidden.
     seen_L, bias_L = inputs.seen_L, inputs.bias_L
     offset = (
       0.0 if bias_L is None or not seen_L.any() else bias_L[seen_L].mean()
@@ -49,15 +49,16 @@ class ZeroShot(AttentionHead):
   With e_l the frozen embedding of a label's descriptor, k_t = tanh(W h_t + b),
   alpha = softmax of k_t . e_l over the document's tokens and v_l = sum_t
   alpha_tl k_t, the logit is v_l . e_l + c (Rios & Kavuluru 2018, Section 3;
-  Chalkidis et al. 2019, Section 4). No parameter belongs to a label, so labels
-  without training documents are scored as all others; the loss leaves them out.
+  Chalkidis et al. 2019, Section 4). No label has parameters of its own, so
+  labels without training documents are scored like all others. The loss leaves
+  these labels out.
 
   Attributes:
     descriptors: e, float32 [L, E], frozen.
     seen: float32 [L], frozen; 1 for labels with training documents.
     kernel, bias: W, float32 [D, E], and b, [E].
-    offset: c, float32 []: a dot product alone cannot be as low as the logit of
-      a rare label's frequency.
+    offset: c, float32 []. Without it, logits could not be as low as the logit
+      of a rare label's frequency.
   """
 
   def __init__(
@@ -71,15 +72,16 @@ class ZeroShot(AttentionHead):
     offset: float = 0.0,
     rngs: nnx.Rngs,
   ):
-    """A random projection; descriptors are zero until they are put in.
+    """Draws W; the descriptors are zero until they are computed and stored.
 
     Args:
-      n_labels: labels; rows are padded to a multiple that shards evenly.
+      n_labels: number L of labels; rows are padded to a multiple that shards
+        evenly.
       dim: size D of the token features.
-      size: E, of the descriptors' embeddings.
-      chunk: labels scored at a time.
-      seen: bool [L], the labels with training documents.
-      offset: first c.
+      size: size E of the descriptors' embeddings.
+      chunk: number of labels scored at a time.
+      seen: bool [L], True for labels with training documents.
+      offset: initial c.
       rngs: stream `params`.
     """
     self.n_labels = n_labels
@@ -95,9 +97,10 @@ class ZeroShot(AttentionHead):
     self.offset = nnx.Param(jnp.float32(offset))
 
   def prepare(self, features: TokenFeatures) -> TokenFeatures:
-    """Keys k_BTE in the descriptors' space, 0 at padding.
+    """Computes the keys k_BTE, in the descriptors' space.
 
-    So a document of no token has the logit c, as the sum over its tokens says.
+    The keys are 0 at padding. So the logit of a document without tokens is c,
+    in agreement with the sum over its tokens.
     """
     hidden_BTD = features.hidden_BTD
     kernel_DE = self.kernel[...].astype(hidden_BTD.dtype)
@@ -111,16 +114,18 @@ class ZeroShot(AttentionHead):
   def logits(
     self, features: TokenFeatures, chunk: Mapping[str, jax.Array]
   ) -> Float32[Array, 'B C']:
-    """logits_BC of a chunk of descriptors."""
+    """Computes logits_BC of a chunk of labels (`Head.logits`)."""
     keys_BTE = features.hidden_BTD
     embedding_CE = self.queries(chunk).astype(keys_BTE.dtype)
-    attended_BC = attend_by_one(keys_BTE, token_mask(features), embedding_CE)
+    attended_BC = attend_with_one_row(
+      keys_BTE, token_mask(features), embedding_CE
+    )
     return attended_BC + self.offset[...]
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C E']:
-    """e_CE."""
+    """Returns e_CE of a chunk of labels."""
     return jax.lax.stop_gradient(chunk['descriptors'])
 
   def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array:
-    """bool_C, the labels with training documents."""
+    """Marks the labels with training documents, bool [C] (`Head.learns`)."""
     return chunk['seen'] > 0

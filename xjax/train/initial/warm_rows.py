@@ -12,7 +12,7 @@ import numpy as np
 from xjax.core.mesh import put_labels
 from xjax.score.heads.contract import on_labels
 from xjax.score.heads.rounding import random_bits
-from xjax.score.heads.storage import Storage, stored, weights
+from xjax.score.heads.storage import Storage, decode_weights, encode_weights
 from xjax.train.checkpoint import read_some
 
 # Weights of label rows, and what those of one byte are scaled by: of both, only
@@ -109,10 +109,12 @@ def _converted(
 ) -> dict[str, jax.Array]:
   """Weights as stored, rounded as first ones are."""
   arrays = {name.removeprefix('head/'): x for name, x in rows.items()}
-  values_LD = weights(arrays, jnp.float32)
+  values_LD = decode_weights(arrays, jnp.float32)
   labels, dim = values_LD.shape
   ids_L = jnp.arange(labels, dtype=jnp.int32)
-  arrays = stored(storage, values_LD, random_bits(jnp.uint32(0), ids_L, dim))
+  arrays = encode_weights(
+    storage, values_LD, random_bits(jnp.uint32(0), ids_L, dim)
+  )
   return {f'head/{name}': x for name, x in arrays.items()}
 
 

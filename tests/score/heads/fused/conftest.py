@@ -19,7 +19,7 @@ from xjax.losses.squared_hinge import squared_hinge
 from xjax.score.heads.fused import Pace, RowStep, fused_loss
 from xjax.score.heads.kahan import kahan_slots
 from xjax.score.heads.ova import OneVsAll
-from xjax.score.heads.storage import Storage, weights
+from xjax.score.heads.storage import Storage, decode_weights
 from xjax.score.heads.update import SGD, AdagradRow, RowRule
 
 B, D, L, REAL = 16, 8, 307, 14  # no size of chunks or shards divides 307
@@ -67,7 +67,7 @@ class Found:
   def kernel(self):
     """The stored weights, float64."""
     rows = {name: jnp.asarray(row) for name, row in self.rows.items()}
-    return np.asarray(weights(rows, jnp.float32), np.float64)
+    return np.asarray(decode_weights(rows, jnp.float32), np.float64)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from xjax.losses.bce import bce
 from xjax.score.heads.fused import Pace, RowStep, fused_loss
 from xjax.score.heads.kahan import LEFT_OUT
 from xjax.score.heads.rounding import E4M3
-from xjax.score.heads.storage import Storage, weights
+from xjax.score.heads.storage import Storage, decode_weights
 from xjax.score.heads.update import SGD, AdagradRow
 
 ROUNDED = [Storage.BFLOAT16, Storage.COMPENSATED, Storage.FLOAT8]
@@ -130,7 +130,7 @@ def test_weights_decay_by_less_than_their_spacing(step_trial, storage):
     rows = nnx.to_pure_dict(jax.block_until_ready(run(params)))
   first = step.before()
   labels = len(first.rows['bias'])
-  kernel_LD = np.asarray(weights(rows, jnp.float32), np.float64)[:labels]
+  kernel_LD = np.asarray(decode_weights(rows, jnp.float32), np.float64)[:labels]
   share = np.abs(kernel_LD).mean() / np.abs(first.kernel()).mean()
   expected = (1 - rate * decay) ** steps
   # Each step takes less than the spacing: rounded to the nearest number, none
