@@ -3,6 +3,7 @@
 import hashlib
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 
@@ -20,3 +21,19 @@ def host_generator(seed: int, *names: str | int) -> np.random.Generator:
   text = '/'.join(map(str, (seed, *names)))
   digest = hashlib.sha256(text.encode()).digest()
   return np.random.default_rng(int.from_bytes(digest[:16], 'little'))
+
+
+def mix_bits(x: jax.Array) -> jax.Array:
+  """Returns a hash of each number; every bit depends on all of its bits.
+
+  The hash is a permutation of the 32-bit numbers (C. Wellons).
+
+  Args:
+    x: uint32, any shape.
+
+  Returns:
+    uint32, x's shape; different for different numbers.
+  """
+  x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
+  x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
+  return x ^ (x >> 16)

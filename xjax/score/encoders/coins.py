@@ -11,6 +11,8 @@ from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int32, Key, UInt32
 
+from xjax.core.rng import mix_bits
+
 
 def seeds_of(key: Key[Array, ''], *shape: int) -> UInt32[Array, '*shape 2']:
   """Draws the seeds of several dropouts from one random key.
@@ -50,11 +52,11 @@ def flip_coins(
   for axis, size in enumerate(shape[:-1]):
     row = row * size + lax.broadcasted_iota(jnp.uint32, row.shape, axis)
   draw = jnp.asarray(draw).astype(jnp.uint32)
-  row_key = _mix_bits(
-    _mix_bits(row + seeds[0]) ^ (draw * jnp.uint32(0x9E3779B9) + seeds[1])
+  row_key = mix_bits(
+    mix_bits(row + seeds[0]) ^ (draw * jnp.uint32(0x9E3779B9) + seeds[1])
   )
-  other_row_key = _mix_bits(
-    _mix_bits(row ^ seeds[1]) + (draw * jnp.uint32(0x85EBCA6B) ^ seeds[0])
+  other_row_key = mix_bits(
+    mix_bits(row ^ seeds[1]) + (draw * jnp.uint32(0x85EBCA6B) ^ seeds[0])
   )
   # With the barrier a row's keys are computed once, not once for each entry.
   row_key, other_row_key = lax.optimization_barrier((row_key, other_row_key))
@@ -67,13 +69,6 @@ def flip_coins(
   # half of the bits.
   x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
   return x < jnp.uint32(min(2**32 - 1, round((1 - rate) * 2**32)))
-
-
-def _mix_bits(x: UInt32[Array, '*shape']) -> UInt32[Array, '*shape']:
-  """Returns a hash of 32 bits; each of its bits depends on all bits of x."""
-  x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
-  x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
-  return x ^ (x >> 16)
 
 
 def seeded_dropout(

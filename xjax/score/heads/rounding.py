@@ -11,6 +11,8 @@ from jax import lax
 import jax.numpy as jnp
 from jaxtyping import Array, Float32, Int8, Int32, UInt32
 
+from xjax.core.rng import mix_bits
+
 E4M3 = jnp.float8_e4m3fn
 _LARGEST = 448.0  # the largest E4M3 number
 _LEAST_NORMAL = 2.0**-6  # the least normal E4M3 number
@@ -29,17 +31,10 @@ def random_bits(
     ids_C: indices of the labels.
     dim: number D of weights of a label.
   """
-  row_C = _mix_bits(ids_C.astype(jnp.uint32) ^ key)
+  row_C = mix_bits(ids_C.astype(jnp.uint32) ^ key)
   # The multiples of an odd number differ in all bits within a row.
   column_D = jnp.arange(dim, dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)
-  return _mix_bits(row_C[:, None] + column_D)
-
-
-def _mix_bits(x: jax.Array) -> jax.Array:
-  """Permutes the 32-bit numbers; each bit depends on all bits (C. Wellons)."""
-  x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
-  x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
-  return x ^ (x >> 16)
+  return mix_bits(row_C[:, None] + column_D)
 
 
 def to_bfloat16(
