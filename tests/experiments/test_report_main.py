@@ -76,9 +76,9 @@ def test_scores_and_gold_of_columns_beside_ids(run, files, tmp_path):
   ('arguments', 'message'),
   [
     ((), 'name the systems'),
-    (('{one}',), '--output=FILE.html says where'),
+    (('{one}',), '--output is missing: name'),
     (('{one}', 'gone.npz', '--output={out}'), 'gone.npz: neither a workdir'),
-    (('{one}', '--replicates=9', '--output={out}'), 'goes with --ci only'),
+    (('{one}', '--replicates=9', '--output={out}'), 'works only with --ci'),
     (('{one}', '--protocol=mine', '--output={out}'), "'mine' is unknown"),
   ],
 )

@@ -137,7 +137,7 @@ def test_no_gold_for_a_document(workdir, whole, tmp_path):
   bare = dataclasses.replace(whole, gold=None, doc_ids=ids)
   bare.save(tmp_path / 'bare.npz')
   with pytest.raises(
-    DataError, match="bare.npz: .*one has none for 'new'; .*--gold"
+    DataError, match="bare.npz: .*one has none for 'new'.*--gold"
   ):
     read_runs([workdir('one', 0), tmp_path / 'bare.npz'])
 

@@ -67,9 +67,7 @@ def test_gold_from_another_file(predictions_of, tmp_path):
 def test_files_beside_workdirs_alone_are_refused(workdir):
   path = workdir('one', 0)
   for name in ('gold', 'train_labels', 'filter', 'inv_prop', 'depth'):
-    with pytest.raises(
-      ConfigError, match=f'--{name} is only for files of pred'
-    ):
+    with pytest.raises(ConfigError, match=f'--{name} is only for files of '):
       read_runs([path], files=JudgeFiles('', **{name: 'some'}))
 
 
@@ -128,7 +126,7 @@ def with_ends(ends):
   [
     (
       lambda m: m['xjax']['all'].update(n_docs=11),
-      'metrics of 11, 12 documents',
+      'metrics of 11, 12 doc',
     ),
     (lambda m: m['xjax']['few'].pop('n_docs'), "not metrics of xjax: no 'n_d"),
     (lambda m: m['xjax'].pop('all'), "no slice 'all'"),

