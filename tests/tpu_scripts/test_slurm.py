@@ -117,5 +117,6 @@ def test_a_job_that_others_cancel_has_failed(
   file.write_text(file.read_text().replace('PENDING', 'CANCELLED'))
   assert process.wait(60) == 1
   assert (
-    said() == 'mine: job 100: CANCELLED, exit code 1; its output is in mine.txt\n'
+    said()
+    == 'mine: job 100: CANCELLED, exit code 1; its output is in mine.txt\n'
   )
