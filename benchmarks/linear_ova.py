@@ -182,12 +182,12 @@ def liblinear(
     has_N = np.zeros(rows.shape[0], bool)
     has_N[own_documents] = True
     model.fit(rows, has_N)
-    return Classifiers.pruned(model.coef_.T, model.intercept_, 0.0)
+    return Classifiers.from_dense(model.coef_.T, model.intercept_, 0.0)
 
   rows = rows.astype(np.float64)
   of_labels = np.split(documents, indptr[1:-1])
   parts = joblib.Parallel(2)(joblib.delayed(fit)(rows, x) for x in of_labels)
-  return Classifiers.joined(parts)
+  return Classifiers.join(parts)
 
 
 def blocks(

@@ -29,7 +29,7 @@ from xjax.judge.predictions import Lists
 from xjax.run.fit import load
 from xjax.run.strategy import AskedStrategy, Chooser, Kind
 from xjax.select.ranked_documents import RankedDocuments
-from xjax.select.strategies import Chosen, choose
+from xjax.select.strategies import Selection, choose
 
 K, TURNS, BATCH = 5, 3, 512
 REQUESTS = {
@@ -93,7 +93,9 @@ def main(argv: list[str]) -> None:
   print(f'coverage@5 of beta 0.25 is between: {between}')
 
 
-def timed(chooser: Chooser, documents: RankedDocuments) -> tuple[Chosen, float]:
+def timed(
+  chooser: Chooser, documents: RankedDocuments
+) -> tuple[Selection, float]:
   """Returns the chosen labels and the milliseconds per document."""
   best = math.inf
   for turn in range(1 + TURNS):

@@ -30,7 +30,7 @@ from xjax.run.predictor import Predictor
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.problem import Loss
 from xjax.score.trees.label_tree import load_tree
-from xjax.select.tree_search import Found, Link, TreeSearch
+from xjax.select.tree_search import Link, SearchResult, TreeSearch
 
 BEAMS, KS = (1, 5, 10, 20, 50), (5, 100)
 BATCH, TURNS = 256, 3
@@ -118,8 +118,8 @@ def missed(exact_K: np.ndarray, found_K: np.ndarray) -> float:
 
 
 def time_search(
-  run: Callable[[sparse.csr_array], Found], rows: sparse.csr_array
-) -> tuple[Found, float]:
+  run: Callable[[sparse.csr_array], SearchResult], rows: sparse.csr_array
+) -> tuple[SearchResult, float]:
   """Searches batch by batch; returns results and milliseconds per document."""
   parts = [rows[i : i + BATCH] for i in range(0, rows.shape[0], BATCH)]
   seconds = []
@@ -127,7 +127,8 @@ def time_search(
     start = time.perf_counter()
     results = [run(part) for part in parts]
     seconds.append(time.perf_counter() - start)
-  return Found.joined(results), 1000 * min(seconds[1:]) / rows.shape[0]
+  milliseconds = 1000 * min(seconds[1:]) / rows.shape[0]
+  return SearchResult.concatenate(results), milliseconds
 
 
 if __name__ == '__main__':

@@ -10,7 +10,7 @@ from xjax.core.mesh import MeshConfig
 from xjax.plan.advice import advice
 from xjax.plan.chips import CHIPS, chip_named
 from xjax.plan.plan import Planner, planned_mesh
-from xjax.plan.sizes import corpus_sizes, given_sizes
+from xjax.plan.sizes import assumed_sizes, corpus_sizes
 from xjax.report.terminal.plan import plan_text
 
 flags.disclaim_key_flags()
@@ -72,7 +72,7 @@ def print_plan(config: Config) -> bool:
   chip, devices = chip_named(name), devices or devices_of(config.mesh, name)
   planned_mesh(config, devices)  # raises errors before the corpus is read
   by_corpus = numbers[0] is None
-  sizes = corpus_sizes(config) if by_corpus else given_sizes(config, *numbers)
+  sizes = corpus_sizes(config) if by_corpus else assumed_sizes(config, *numbers)
   planner = Planner(sizes, chip)
   plan = planner.plan(config, devices, compile_=True)
   print(plan_text(plan, None if plan.fits else advice(plan, planner)))

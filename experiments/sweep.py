@@ -68,7 +68,7 @@ def main() -> None:
   if launcher is Launcher.PRINT:
     print('\n'.join(session.commands()))
     return
-  with session.begun():
+  with session.start():
     outcomes = Workers(session, _WORKERS.value, gpus).run()
   print(sweep_summary(session, outcomes))
 

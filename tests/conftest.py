@@ -28,9 +28,11 @@ if jax.__version_info__[:2] == (0, 10):
   FLAGS.append('--xla_cpu_use_fusion_emitters=false')  # a third of the time
 os.environ['XLA_FLAGS'] = ' '.join([os.environ.get('XLA_FLAGS', ''), *FLAGS])
 
-# No test is timed: a machine may be busy.
-hypothesis.settings.register_profile('untimed', deadline=None)
-hypothesis.settings.load_profile('untimed')
+# No test is timed: a machine may be busy. Which profile is loaded decides how
+# many examples fixtures.fuzzing draws.
+hypothesis.settings.register_profile('quick', deadline=None)
+hypothesis.settings.register_profile('thorough', deadline=None)
+hypothesis.settings.load_profile('quick')
 
 # Shapes and types of these rooms are checked at every call. Done here, before
 # any test imports them. Contracts are left out: what they declare are pytrees,
@@ -38,9 +40,15 @@ hypothesis.settings.load_profile('untimed')
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CHECKED = [
   '.'.join(['xjax', *room.split('/'), path.stem])
-  for room in ('score/heads', 'losses', 'judge/metrics', 'select')
+  for room in (
+    'score/heads',
+    'score/linear',
+    'losses',
+    'judge/metrics',
+    'select',
+  )
   for path in sorted((ROOT / 'xjax' / room).glob('*.py'))
-  if path.stem not in ('__init__', 'contract', 'model_scorer')
+  if path.stem not in ('__init__', 'contract', 'model_scorer', 'dual')
   if not path.stem.startswith('tree_')
 ]
 install_import_hook(CHECKED, 'beartype.beartype')

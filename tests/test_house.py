@@ -8,8 +8,6 @@ import statistics
 import subprocess
 import sys
 
-import pytest
-
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ROOMS = (
   'core data losses judge score select config train run sweep plan report '
@@ -28,6 +26,7 @@ MAINS = sorted(
   for path in (ROOT / 'experiments').glob('*.py')
   if "__name__ == '__main__'" in path.read_text()
 )
+INIT = '__init__.py'
 DRAWERS = {'utils', 'util', 'helpers', 'helper', 'misc', 'common', 'tools'}
 
 
@@ -117,30 +116,42 @@ def test_the_rules_see_what_they_should():
   assert MAINS and len(CODE) > 10 and len(FOLDERS) > 20
 
 
-@pytest.mark.parametrize(
-  'path',
-  [p for p in CODE if room_of('.'.join(p.relative_to(ROOT).parts))],
-  ids=name,
-)
-def test_imports_point_left(path):
-  module = '.'.join(path.relative_to(ROOT).with_suffix('').parts)
-  assert arrows(path.read_text(), module) == []
+def test_imports_point_left():
+  modules = {
+    '.'.join(path.relative_to(ROOT).with_suffix('').parts): path
+    for path in CODE
+  }
+  wrong = {
+    module: arrows(path.read_text(), module)
+    for module, path in modules.items()
+    if room_of(module)
+  }
+  assert {module: lines for module, lines in wrong.items() if lines} == {}
 
 
-@pytest.mark.parametrize('path', CODE, ids=name)
-def test_sizes(path):
-  source = path.read_text()
-  tree = ast.parse(source)
-  assert source.count('\n') - lines_of_docstrings(tree) <= 400
-  if 'tests' not in path.relative_to(ROOT).parts:
-    long = [s for s in sized(tree) if s[1] > s[2]]
-    assert long == []
+def test_files_and_functions_are_short():
+  long = []
+  for path in CODE:
+    source = path.read_text()
+    tree = ast.parse(source)
+    lines = source.count('\n') - lines_of_docstrings(tree)
+    if lines > 400:
+      long.append(f'{name(path)}: {lines} lines without docstrings')
+    if 'tests' not in path.relative_to(ROOT).parts:
+      long += [
+        f'{name(path)}: {function} has {lines} lines'
+        for function, lines, limit in sized(tree)
+        if lines > limit
+      ]
+  assert long == []
 
 
-@pytest.mark.parametrize('folder', FOLDERS, ids=name)
-def test_a_folder_can_be_looked_over(folder):
-  files = [p for p in folder.glob('*.py') if p.name != '__init__.py']
-  assert len(files) <= 15
+def test_a_folder_can_be_looked_over():
+  files = {
+    name(folder): len([p for p in folder.glob('*.py') if p.name != INIT])
+    for folder in FOLDERS
+  }
+  assert {folder: n for folder, n in files.items() if n > 15} == {}
 
 
 def test_the_median_function_is_short():
@@ -153,16 +164,18 @@ def test_the_median_function_is_short():
   assert statistics.median(lengths) <= 10
 
 
-@pytest.mark.parametrize('main', MAINS)
-def test_mains_are_thin(main):
-  source = (ROOT / 'experiments' / f'{main}.py').read_text()
-  assert source.count('\n') <= 80
+def test_mains_are_thin():
+  lines = {
+    main: (ROOT / 'experiments' / f'{main}.py').read_text().count('\n')
+    for main in MAINS
+  }
+  assert {main: n for main, n in lines.items() if n > 80} == {}
 
 
-@pytest.mark.parametrize('path', CODE, ids=name)
-def test_files_are_named_by_a_noun(path):
-  assert path.stem not in DRAWERS
-  assert not re.search(r'(_v\d+|_\d{1,2}|_new|_old|_final|_copy)$', path.stem)
+def test_files_are_named_by_a_noun():
+  version = re.compile(r'(_v\d+|_\d{1,2}|_new|_old|_final|_copy)$')
+  stems = {path.stem for path in CODE}
+  assert [s for s in stems if s in DRAWERS or version.search(s)] == []
 
 
 def public_functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
@@ -174,15 +187,21 @@ def public_functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
           yield function
 
 
-@pytest.mark.parametrize(
-  'path', [p for p in CODE if p.relative_to(ROOT).parts[0] != 'tests'], ids=name
-)
-def test_public_arguments_are_annotated(path):
-  for function in public_functions(ast.parse(path.read_text())):
-    spec = function.args
-    for argument in [*spec.posonlyargs, *spec.args, *spec.kwonlyargs]:
-      where = f'{function.name}({argument.arg})'
-      assert argument.annotation or argument.arg in ('self', 'cls'), where
+def test_public_arguments_are_annotated():
+  bare = [
+    f'{name(path)}: {function.name}({argument.arg})'
+    for path in CODE
+    if path.relative_to(ROOT).parts[0] != 'tests'
+    for function in public_functions(ast.parse(path.read_text()))
+    for argument in arguments_of(function)
+    if not argument.annotation and argument.arg not in ('self', 'cls')
+  ]
+  assert bare == []
+
+
+def arguments_of(function: ast.FunctionDef) -> list[ast.arg]:
+  spec = function.args
+  return [*spec.posonlyargs, *spec.args, *spec.kwonlyargs]
 
 
 def test_every_room_is_known():
@@ -238,17 +257,35 @@ def test_no_test_is_skipped_or_silenced():
       assert not found, f'{name(path)}: {found[0]}'
 
 
-@pytest.mark.parametrize('main', MAINS)
-def test_help(main):
+# Starts one main after the other, each as a copy of a process that has the
+# library imported: imports take seconds.
+EVERY_HELP = """
+import os, runpy, sys
+import xjax.run.fit, xjax.report.terminal.fitted
+for main in sys.argv[1:]:
+  process = os.fork()
+  if not process:
+    sys.argv = [main, '--help']
+    name = f'experiments.{main}'
+    runpy.run_module(name, run_name='__main__', alter_sys=True)
+  status = os.waitpid(process, 0)[1]
+  print('exit status of', main, status, flush=True)
+"""
+
+
+def test_help():
   answer = subprocess.run(
-    [sys.executable, '-m', f'experiments.{main}', '--help'],
+    [sys.executable, '-W', 'ignore', '-c', EVERY_HELP, *MAINS],
     cwd=ROOT,
     capture_output=True,
     text=True,
     timeout=120,
   )
   assert answer.returncode == 0, answer.stderr
-  assert '--workdir' in answer.stdout
+  texts = re.split(r'exit status of (\w+) (\d+)\n', answer.stdout)
+  assert texts[1::3] == MAINS
+  assert texts[2::3] == ['0'] * len(MAINS)
+  assert all('--workdir' in text for text in texts[:-1:3])
   assert 'Traceback' not in answer.stderr
 
 

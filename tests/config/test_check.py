@@ -148,8 +148,8 @@ def test_every_metric_of_a_run_may_choose_its_best_step(metric):
 @pytest.mark.parametrize(
   ('metric', 'says'),
   [
-    ('all/PSP5', 'near are '),
-    ('all/macro-f1@5', 'near are macro-F1@5'),
+    ('all/PSP5', 'similar metrics are '),
+    ('all/macro-f1@5', 'similar metrics are macro-F1@5'),
     ('all/ILD@5', 'slice/metric'),  # takes vectors of labels
     ('all/weighted@5', 'slice/metric'),
     ('all/micro-F1-tuned', 'slice/metric'),  # tuned after training
@@ -292,7 +292,10 @@ def test_weight_decay_is_for_adamw_alone():
     ('train.steps.more', 'config.train.steps has no fields of its own'),
     ('eval.qqqqqq', 'the fields there are batch_size, depth, ks'),
     ('data.n_trian', 'did you mean n_train'),
-    ('train.loss', 'config.train.loss: another kind is chosen in the config'),
+    (
+      'train.loss',
+      'config.train.loss: another kind can only be set in the config',
+    ),
     ('mesh', 'config.mesh: set its fields one by one: data, label'),
   ],
 )

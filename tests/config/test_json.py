@@ -290,5 +290,7 @@ def test_two_kinds_of_one_name_are_refused():
 
   for module in ('mine', 'yours'):
     type('Same', (Twice,), {'__module__': module})
-  with pytest.raises(ConfigError, match='called Same: those of mine and yours'):
+  with pytest.raises(
+    ConfigError, match='called Same, in the modules mine and yours'
+  ):
     kinds(Twice)

@@ -67,7 +67,10 @@ FAULTS = [
     of_trees(ClusterTree(features=BY_LENGTH, spherical=False), ROWS),
     'LENGTH: needs texts',
   ),
-  (of_trees(ClusterTree(features=BY_LENGTH)), 'tree.spherical=False; the'),
+  (
+    of_trees(ClusterTree(features=BY_LENGTH)),
+    'tree.spherical=False; the cosine ignores',
+  ),
   (linear(c=-1.0), 'train.c=-1.0: must be above 0'),
   (linear(c=0.0), 'train.c=0.0: must be above 0'),
   (linear(threshold=-0.1), 'train.threshold=-0.1: must be at least 0'),

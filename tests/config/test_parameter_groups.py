@@ -72,7 +72,7 @@ def test_groups_that_are(fields):
     ),
     (
       {'rates': ('encoder/*=0.1', '*/layers/0/*=0.5')},
-      "'[*]/layers/0/[*]=0.5' never counts",
+      "'[*]/layers/0/[*]=0.5' has no effect",
     ),
   ],
 )

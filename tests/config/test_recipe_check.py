@@ -22,10 +22,10 @@ from xjax.losses.label_weights import ClassBalancedWeights
     ({'rates': ('a/*=nan',)}, 'rates', 'a factor above 0'),
     ({'rates': ('a/*=0.1,b/*=0.5',)}, 'rates', 'is not GLOB=FACTOR'),
     ({'rates': 'a/*=0.1'}, 'rates', 'a tuple of str'),
-    ({'freeze': ('a/*,b/*',)}, 'freeze', "'a/*,b/*' is no glob"),
-    ({'freeze': ('',)}, 'freeze', "'' is no glob"),
-    ({'layer_decay': 0.0}, 'layer_decay', 'above 0, to 1'),
-    ({'layer_decay': 1.1}, 'layer_decay', 'above 0, to 1'),
+    ({'freeze': ('a/*,b/*',)}, 'freeze', "'a/*,b/*' is not a glob"),
+    ({'freeze': ('',)}, 'freeze', "'' is not a glob"),
+    ({'layer_decay': 0.0}, 'layer_decay', 'above 0 and at most 1'),
+    ({'layer_decay': 1.1}, 'layer_decay', 'above 0 and at most 1'),
     ({'ratio': 0.5}, 'ratio', 'at least 1'),
     ({'ratio': 16.0}, 'ratio', 'Schedule.SLANTED'),
     ({'loss': FocalConfig(gamma=-1.0)}, 'loss.gamma', 'at least 0'),
@@ -46,7 +46,7 @@ from xjax.losses.label_weights import ClassBalancedWeights
     (
       {'average': SWAConfig(start=900, every=101)},
       'average.every',
-      'a second point at step 1001, beyond config.train.steps=1000',
+      'are those of step 1001, but training ends at config.train.steps=1000',
     ),
   ],
 )

@@ -38,7 +38,7 @@ def test_who_is_joined(joined):
   ],
 )
 def test_flags_that_would_be_ignored(joined, flags, name):
-  with pytest.raises(ConfigError, match=f'{name} is of use with --multihost'):
+  with pytest.raises(ConfigError, match=f'{name} needs --multihost'):
     start(False, *flags)
 
 

@@ -49,7 +49,7 @@ def test_processes_must_share_alike(monkeypatch):
   devices = of(np.array([[0, 0, 0, 1], [1, 1, 1, 1]]))
   mesh = types.SimpleNamespace(devices=devices)
   monkeypatch.setattr(jax, 'make_mesh', lambda *_, **__: mesh)
-  with pytest.raises(ConfigError, match='mesh.data=2 x mesh.label=4: proc'):
+  with pytest.raises(ConfigError, match='mesh.data=2 x mesh.label=4: all proc'):
     make_mesh(MeshConfig(2, 4))
 
 

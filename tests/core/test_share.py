@@ -67,7 +67,7 @@ def test_a_pod(data, label, readers):
 )
 def test_rows_that_are_not_shared_alike_are_refused(rows):
   data, label = np.shape(rows)
-  said = f'mesh.data={data} x mesh.label={label}: processes must'
+  said = f'mesh.data={data} x mesh.label={label}: all processes must'
   with pytest.raises(ConfigError, match=said):
     shares(devices(*rows))
 

@@ -39,7 +39,7 @@ def test_they_are_as_a_tuple(plain, part, rows, others):
   mask = np.array([len(text) % 2 == 1 for text in plain], bool)
   assert ours[mask] == [text for text in plain if len(text) % 2]
   assert ours[::-1][1:] == plain[::-1][1:]
-  both = Texts.joined([ours[1:], Texts.of(others)])
+  both = Texts.concatenate([ours[1:], Texts.of(others)])
   assert both == plain[1:] + others
   first = {text: i for i, text in reversed([*enumerate(plain)])}
   assert ours.row_of.find(others).tolist() == [

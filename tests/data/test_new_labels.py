@@ -73,13 +73,13 @@ def test_what_a_run_wrote_is_read(tmp_path):
     ('fish\nlaw\nfish\n', ["new.txt:3: label 'fish' is on line 1 already"]),
     ('a\n', ["new.txt:1: the run has the label 'a' already"]),
     ('h\n', ["new.txt:1: the run has the label 'h' already"]),
-    ('fish\n2003\n', ["new.txt:2: the name '2003' has no letter in it"]),
-    ('fish\n--\n', ["new.txt:2: the name '--' has no letter in it"]),
+    ('fish\n2003\n', ["new.txt:2: the name '2003' has no letters"]),
+    ('fish\n--\n', ["new.txt:2: the name '--' has no letters"]),
     (b'fish\n\xff\n', ['new.txt:2: not UTF-8: invalid start byte at byte 1']),
     ('fish'.encode('utf-16'), ['new.txt:1: UTF-16 text']),
     ('x\ty\n', ["new.txt:1: id 'x\\ty' has spaces around it or control"]),
     ('{"id": "x"}\n', ["new.txt:1: no field 'name'"]),
-    ('{"name": ""}', ["new.txt:1: the name '' has no letter in it"]),
+    ('{"name": ""}', ["new.txt:1: the name '' has no letters"]),
     ('{"name": null}', ['new.txt:1: name is null, not text']),
     ('{"name": "fish"}\nlaw\n', ['new.txt:2: not JSON']),
     ('{"name": "x", "id": ""}', ['new.txt:1: id is empty']),
@@ -143,10 +143,10 @@ def test_gold_outside_may_become_new(read):
 @pytest.mark.parametrize(
   ('labels', 'says'),
   [
-    ([], 'no new label was given'),
-    ([Label('h', 'x')], "ids of their own: 'h'"),
-    ([Label('z', 'x'), Label('z', 'y')], "ids of their own: 'z'"),
-    ([Label('z')], "names of words: 'z'"),
+    ([], 'there are no new labels'),
+    ([Label('h', 'x')], "that no other label has: 'h'"),
+    ([Label('z', 'x'), Label('z', 'y')], "that no other label has: 'z'"),
+    ([Label('z')], "names with letters: 'z'"),
   ],
 )
 def test_labels_that_cannot_be_added(labels, says):

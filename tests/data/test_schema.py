@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.schema import Corpus, Document, Label, Labels, LabelSpace, Split
@@ -63,11 +64,11 @@ def test_labels_are_found_and_joined():
   labels = SPACE.labels
   assert labels[0].name == 'Bee' and labels[1:3] == SPACE.labels[1:3]
   assert labels[np.array([2, 0])] == (Label('h', 'hidden'), labels[0])
-  assert Labels.joined(labels[2:], labels[:2])[::-1][0] == labels[1]
+  assert Labels.join(labels[2:], labels[:2])[::-1][0] == labels[1]
   bare = Labels.of([Label('x'), Label('x', 'x', ('',))])
   assert list(bare) == [Label('x'), Label('x', 'x', ('',))]
   assert bare != [Label('x'), Label('x', 'x')]
-  found = labels.described(['a', 'q'])
+  found = labels.with_ids(['a', 'q'])
   assert found == [Label('a', 'Animal'), Label('q', 'q')]
 
 
@@ -126,9 +127,7 @@ ROW = json.dumps(
 ).encode()
 
 
-@hypothesis.settings(
-  max_examples=2000, derandomize=True, deadline=None, database=None
-)
+@fuzzed(2000)
 @hypothesis.given(
   st.one_of(
     st.binary(max_size=40),

@@ -48,6 +48,7 @@ def in_a_process(*arguments):
   )
 
 
+@pytest.mark.thorough
 def test_two_runs_of_the_program_agree(run, files, tmp_path):
   outs = [tmp_path / 'x', tmp_path / 'y']
   for out, call in zip(outs, (run, in_a_process), strict=True):

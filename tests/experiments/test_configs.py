@@ -1,5 +1,6 @@
 """Every shipped config: says what it is, is valid, and trains two steps."""
 
+import dataclasses
 import importlib
 import json
 import pathlib
@@ -13,7 +14,7 @@ from xjax.config.run import Config, shrink
 from xjax.config.train import NeuralTrain
 from xjax.run.fit import fit
 from xjax.sweep.config import Range
-from xjax.sweep.overrides import overridden
+from xjax.sweep.overrides import override
 from xjax.sweep.sweep_check import check_sweep
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -63,7 +64,24 @@ def trial_of(name: str):
     key: values.high if isinstance(values, Range) else values[-1]
     for key, values in space.items()
   }
-  return overridden(config_of(name), values)
+  return override(config_of(name), values)
+
+
+def kinds_in(value) -> set[type]:
+  """The classes of a config and of its parts."""
+  fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+  inner = (kinds_in(getattr(value, field.name)) for field in fields)
+  return {type(value)}.union(*inner) if fields else set()
+
+
+def one_per_kind():
+  """Yields every config; thorough if all its parts have been seen before."""
+  seen = set()
+  for name in TRAINED:
+    kinds = kinds_in(config_of(name))
+    marks = () if kinds - seen else pytest.mark.thorough
+    seen |= kinds
+    yield pytest.param(name, marks=marks)
 
 
 def test_all_are_here():
@@ -107,7 +125,7 @@ def test_every_trial_is_valid(name):
   check_sweep(sweep_of(name), config_of(name), seeds=5)
 
 
-@pytest.mark.parametrize('name', TRAINED)
+@pytest.mark.parametrize('name', list(one_per_kind()))
 def test_two_steps(name, tmp_path, devices):
   config = shrink(trial_of(name))
   check_config(config)

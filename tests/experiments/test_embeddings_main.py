@@ -33,6 +33,7 @@ def start(*arguments: object) -> subprocess.Popen:
   )
 
 
+@pytest.mark.thorough
 def test_stopped_and_started_again_is_as_if_it_had_not_been(tmp_path):
   path = tmp_path / 'new' / 'l2v.bin'
   with start(f'--output={path}', *FLAGS) as process:

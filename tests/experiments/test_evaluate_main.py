@@ -252,6 +252,7 @@ def test_predictions_of_another_convention_agree(evaluate, folder, tmp_path):
   assert ours.stdout == theirs.stdout
 
 
+@pytest.mark.thorough
 def test_a_process_of_its_own(evaluate, given, tmp_path):
   done = subprocess.run(
     [

@@ -67,6 +67,7 @@ def test_train_judges_predicts_and_says_where(trained):
   assert str(workdir) in printed
 
 
+@pytest.mark.thorough
 def test_what_train_says_to_run_next_runs(trained):
   commands = [
     line.strip()
@@ -204,6 +205,7 @@ def test_a_finished_run_is_not_trained_again(run_main, trained):
   assert done.stdout == printed
 
 
+@pytest.mark.thorough
 def test_sigterm_leaves_with_75(tmp_path):
   command = [sys.executable, '-m', 'experiments.train', *QUICK]
   command += ['--config.train.steps=100000', '--config.train.log_every=1']
@@ -294,7 +296,7 @@ CONFIG = QUICK[0]
     (
       'train',
       (CONFIG, '--workdir=x', '--coordinator=host:1'),
-      '--coordinator is of use with --multihost only',
+      '--coordinator needs --multihost',
     ),
     ('predict', ('--workdir=x',), 'no run of xjax here'),
     ('predict', ('--workdir=x', '--output=y.txt'), 'must end in .jsonl'),

@@ -14,6 +14,8 @@ from xjax.run.fit import fit, load
 from xjax.score.encoders.bert import BertConfig
 from xjax.score.text_model import NeuralModel
 
+pytestmark = pytest.mark.thorough
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIZES = {'dim': 48, 'units': 24, 'zone_units': 24, 'filters': 48, 'chunk': 64}
 RATES = dict.fromkeys(

@@ -59,6 +59,7 @@ def figure(workdir: pathlib.Path) -> float:
   return json.loads(path.read_text())['xjax']['all']['RP@5']
 
 
+@pytest.mark.thorough
 def test_best_config_runs_again_to_the_same_figure(file, tmp_path):
   workdir = tmp_path / 'sweep'
   flags = f'--config={file}', '--config.data.n_dev=12', f'--workdir={workdir}'
@@ -136,7 +137,7 @@ def test_workers_share_no_gpu(gpus, run_main, file, tmp_path):
   flags = f'--config={file}', f'--workdir={tmp_path / "sweep"}'
   done = run_main('sweep', *flags, '--workers=3', f'--gpus={gpus}')
   assert done.returncode == 1
-  assert '--gpus: needs 3, one per worker' in done.stderr
+  assert '--gpus: list 3 GPUs, one per worker' in done.stderr
   assert not (tmp_path / 'sweep').exists()
 
 

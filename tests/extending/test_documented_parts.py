@@ -123,6 +123,7 @@ def test_they_train_and_are_saved(workdir):
   assert saved['data']['kind'] == 'CsvData'
 
 
+@pytest.mark.thorough
 def test_a_field_out_of_bounds_is_named(folder):
   arguments = (
     f'--config={folder / "my_config.py"}',
@@ -134,6 +135,7 @@ def test_a_field_out_of_bounds_is_named(folder):
   assert 'config.model.encoder.units=0: must be at least 1' in done.stderr
 
 
+@pytest.mark.thorough
 def test_they_are_loaded_and_predict_in_a_fresh_process(folder, workdir):
   source, output = folder / 'docs.jsonl', folder / 'X.jsonl'
   record = {'id': 'a', 'title': 'b', 'body': 'word1', 'labels': ['label1']}
@@ -148,6 +150,7 @@ def test_they_are_loaded_and_predict_in_a_fresh_process(folder, workdir):
   assert 'MRR@5' in judged['xjax']['all']
 
 
+@pytest.mark.thorough
 def test_they_are_judged_in_a_fresh_process(folder, workdir):
   file = workdir / 'eval' / 'dev' / 'metrics.json'
   file.unlink()
@@ -157,6 +160,7 @@ def test_they_are_judged_in_a_fresh_process(folder, workdir):
   assert set(METRICS.values()) <= judged.keys()
 
 
+@pytest.mark.thorough
 def test_without_their_module_they_are_asked_for(folder, workdir):
   done = start(folder, 'predict', f'--workdir={workdir}', imports=())
   assert done.returncode == 1

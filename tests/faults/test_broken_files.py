@@ -83,7 +83,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
   ),
   'a field twice': (
     third(b'{"id": "d3", "text": "x", "labels": [], "id": "d4"}'),
-    "train.jsonl:3: field 'id' stands twice in one object",
+    "train.jsonl:3: field 'id' occurs twice in one object",
   ),
   'no id': (
     third(without(document(), 'id')),
@@ -116,7 +116,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
   ),
   'a duplicate label': (
     third(document(labels=['b', 'a', 'b'])),
-    "train.jsonl:3: 'b' stands twice in labels",
+    "train.jsonl:3: 'b' occurs twice in labels",
   ),
   'an unknown label': (
     third(document(labels=['q'])),
@@ -152,7 +152,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
   ),
   'gzip cut short': (
     put('dev.jsonl.gz', gzip.compress(lines(*SOUND))[:-10]),
-    'dev.jsonl.gz:2: the gzip file is cut short: get it anew',
+    'dev.jsonl.gz:2: the gzip file is cut short: get it again',
   ),
   'gzip in name only': (
     put('dev.jsonl.gz', lines(*SOUND)),
@@ -165,7 +165,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
   'an empty file': (put('dev.jsonl', b''), 'dev.jsonl: no document in it'),
   'a split twice': (
     put('train.jsonl.gz', gzip.compress(lines(*SOUND))),
-    'train.jsonl.gz: train.jsonl is here too: keep one',
+    'train.jsonl.gz: the folder has train.jsonl too: keep only one of them',
   ),
   'no split at all': (
     lambda folder: os.remove(folder / 'train.jsonl'),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.score.pretrained.architecture import architecture_of
 from xjax.score.pretrained.convert import parameter_shapes, to_hugging_face
@@ -133,7 +134,7 @@ def test_config(data, said, folder):
 def test_what_is_too_large_is_not_read(folder):
   with (folder / 'config.json').open('wb') as file:
     file.truncate(2**40)
-  assert '1099511627776 bytes are too many' in fault(folder)
+  assert 'the file has 1099511627776 bytes' in fault(folder)
 
 
 def test_no_weights_at_all(folder):
@@ -155,7 +156,7 @@ def test_pickles_are_not_opened(folder, tmp_path):
   (folder / WEIGHTS).unlink()
   (folder / 'pytorch_model.bin').write_bytes(bomb(tmp_path / 'run'))
   said = fault(folder)
-  assert 'only pytorch_model.bin, which is not read' in said
+  assert 'only pytorch_model.bin, which xjax does not read' in said
   assert 'save_pretrained' in said
   assert not (tmp_path / 'run').exists()
 
@@ -163,10 +164,10 @@ def test_pickles_are_not_opened(folder, tmp_path):
 def test_renamed_pickles_are_not_opened(folder, tmp_path):
   data = bomb(tmp_path / 'run')
   (folder / WEIGHTS).write_bytes(data)
-  assert f'{WEIGHTS}: is a pickle, which is never opened' in fault(folder)
+  assert f'{WEIGHTS}: is a pickle, which xjax never opens' in fault(folder)
   with zipfile.ZipFile(folder / WEIGHTS, 'w') as archive:
     archive.writestr('archive/data.pkl', data)
-  assert f'{WEIGHTS}: is a pickle, which is never opened' in fault(folder)
+  assert f'{WEIGHTS}: is a pickle, which xjax never opens' in fault(folder)
   assert not (tmp_path / 'run').exists()
 
 
@@ -175,8 +176,8 @@ def test_truncated_weights(kept, folder):
   data = (folder / WEIGHTS).read_bytes()[:kept]
   (folder / WEIGHTS).write_bytes(data)
   said = fault(folder)
-  assert f'{WEIGHTS}: is not a whole and sound safetensors file' in said
-  assert 'get or convert it again' in said
+  assert f'{WEIGHTS}: is damaged, or not a safetensors file' in said
+  assert 'download or convert it again' in said
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_truncated_weights(kept, folder):
 )
 def test_headers_that_lie(data, folder):
   (folder / WEIGHTS).write_bytes(data)
-  assert 'is not a whole and sound safetensors file' in fault(folder)
+  assert 'is damaged, or not a safetensors file' in fault(folder)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_tensors_that_are_not_those_of_the_config(folder):
   del tensors['embeddings.LayerNorm.bias']
   save_file(tensors, folder / WEIGHTS)
   assert fault(folder).splitlines() == [
-    f'{folder / WEIGHTS}: not the tensors that its config.json asks for',
+    f'{folder / WEIGHTS}: the tensors do not match config.json',
     '  missing: embeddings.LayerNorm.bias',
     '  unexpected: odd',
     f'  wrong: {WORD} is [10, 4], not [11, 4]',
@@ -246,8 +247,11 @@ def test_missing_shards(sharded):
     (b'{}', '"weight_map" is missing; it must list'),
     (b'{"weight_map": {}}', '"weight_map" is {}; it must list'),
     (b'{"weight_map": ["a"]}', '"weight_map" is ["a"]; it must list'),
-    (b'{"weight_map": {"a": 3}}', 'the file of "a" is 3, not a name'),
-    (b'{"weight_map": {"a": null}}', 'the file of "a" is missing, not a name'),
+    (b'{"weight_map": {"a": 3}}', 'the file of "a" is 3, not a file name'),
+    (
+      b'{"weight_map": {"a": null}}',
+      'the file of "a" is missing, not a file name',
+    ),
     (b'{"weight_map": {"a": "\\ud800"}}', 'holds half of a surrogate pair'),
   ],
 )
@@ -322,17 +326,17 @@ def test_shards_that_hold_something_else(sharded):
   del swapped[FIRST[1]]
   put_json(sharded / INDEX, {'weight_map': swapped})
   assert fault(sharded).splitlines() == [
-    f'{sharded / INDEX}: the shards do not hold what it lists:',
-    f'  "{moved}" is in {SHARDS[0]}, listed in {SHARDS[1]}',
-    f'  "{FIRST[1]}" is in {SHARDS[0]}, listed in no shard',
-    f'  "absent" is in no shard, listed in {SHARDS[0]}',
+    f'{sharded / INDEX}: does not match the shards:',
+    f'  "{moved}" is in {SHARDS[0]}, but listed in {SHARDS[1]}',
+    f'  "{FIRST[1]}" is in {SHARDS[0]}, but listed in no shard',
+    f'  "absent" is in no shard, but listed in {SHARDS[0]}',
   ]
 
 
 def test_a_damaged_shard_is_named(sharded):
   data = (sharded / SHARDS[1]).read_bytes()
   (sharded / SHARDS[1]).write_bytes(data[:-4])
-  assert f'{sharded / SHARDS[1]}: is not a whole' in fault(sharded)
+  assert f'{sharded / SHARDS[1]}: is damaged, or not a' in fault(sharded)
 
 
 PIECES = st.one_of(
@@ -353,13 +357,12 @@ def damaged(draw, data: bytes) -> bytes:
   return data
 
 
+@pytest.mark.fuzzed
 @pytest.mark.parametrize('name', ['config.json', INDEX, SHARDS[0]])
 def test_fuzzed_files(name, sharded):
   sound = (sharded / name).read_bytes()
 
-  @hypothesis.settings(
-    max_examples=150, derandomize=True, deadline=None, database=None
-  )
+  @fuzzed(150)
   @hypothesis.given(damaged(sound))
   def check(data):
     (sharded / name).write_bytes(data)

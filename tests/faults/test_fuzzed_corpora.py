@@ -7,18 +7,15 @@ import hypothesis
 from hypothesis import strategies as st
 import pytest
 
+from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.htc import HtcConfig, HtcData, HtcLabels
-from xjax.data.formats.taxonomy import NOWHERE, label_levels
+from xjax.data.formats.taxonomy import NO_LEVEL, label_levels
 from xjax.data.formats.xc_features import XcFeaturesData
 from xjax.data.formats.xc_text import XcRepoData
 from xjax.data.load import load_corpus
-
-fuzzed = hypothesis.settings(
-  max_examples=400, derandomize=True, deadline=None, database=None
-)
 
 TRN = (
   b'{"uid": "a", "title": "t", "content": "c", "target_ind": [0, 2]}\n'
@@ -67,7 +64,7 @@ def check(data: DataConfig) -> None:
   assert len(space.train_counts) == len(space) > 0
 
 
-@fuzzed
+@fuzzed(400)
 @hypothesis.given(damaged(TRN), damaged(NAMES), st.sampled_from(OnError))
 def test_raw_text(folder, trn, names, on_error):
   place = folder / 'xc'
@@ -77,7 +74,7 @@ def test_raw_text(folder, trn, names, on_error):
   check(XcRepoData(dir=str(place), on_error=on_error))
 
 
-@fuzzed
+@fuzzed(400)
 @hypothesis.given(damaged(ROWS), damaged(NAMES))
 def test_features(folder, rows, names):
   place = folder / 'features'
@@ -87,7 +84,7 @@ def test_features(folder, rows, names):
   check(XcFeaturesData(dir=str(place)))
 
 
-@fuzzed
+@fuzzed(400)
 @hypothesis.given(
   damaged(DOCUMENTS),
   damaged(TAXONOMY),
@@ -109,4 +106,4 @@ def test_hierarchies(folder, documents, taxonomy, labels, on_error):
     except DataError:
       return
     if labels is HtcLabels.ALL:
-      assert NOWHERE not in label_levels(space.labels)
+      assert NO_LEVEL not in label_levels(space.labels)

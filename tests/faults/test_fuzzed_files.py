@@ -12,17 +12,18 @@ import hypothesis
 from hypothesis import strategies as st
 import pytest
 
+from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
-from xjax.data.formats.contract import document_of
+from xjax.data.formats.contract import read_document
 from xjax.data.formats.descriptors import read_descriptors
 from xjax.data.formats.draft import plain_document, plain_record, to_bytes
 from xjax.data.formats.eurlex57k.records import (
   input_document,
   read_concepts,
-  read_record,
+  read_eurlex_record,
 )
 from xjax.data.formats.eurlex57k.sources import find_source
 from xjax.data.formats.jsonl import (
@@ -32,13 +33,7 @@ from xjax.data.formats.jsonl import (
   read_jsonl,
 )
 from xjax.data.labels import read_label_list
-from xjax.data.schema import label_of
-
-fuzzed = hypothesis.settings(
-  max_examples=2000, derandomize=True, deadline=None, database=None
-)
-
-typed = hypothesis.settings(fuzzed, max_examples=300)  # no reader by itself
+from xjax.data.schema import read_label
 
 DOCUMENT = [
   b'{"id": "d1", "text": "one \\u00e9", "labels": ["a", "b"]}\n',
@@ -143,7 +138,7 @@ def path():
     yield pathlib.Path(folder) / 'f'
 
 
-@fuzzed
+@fuzzed(2000)
 @hypothesis.given(json_contents(DOCUMENT), ON_ERROR)
 def test_documents_to_be_tagged(data, on_error):
   faults = Faults(on_error)
@@ -154,7 +149,7 @@ def test_documents_to_be_tagged(data, on_error):
     assert all(document.text().strip() for document in documents)
 
 
-@fuzzed
+@fuzzed(2000)
 @hypothesis.given(json_contents(LAW + DOCUMENT[:1]), ON_ERROR)
 def test_laws_to_be_tagged(data, on_error):
   faults = Faults(on_error)
@@ -164,7 +159,7 @@ def test_laws_to_be_tagged(data, on_error):
     assert documents and all(d.text().strip() for d in documents)
 
 
-@fuzzed
+@fuzzed(2000)
 @hypothesis.given(json_contents(LABEL), ON_ERROR)
 def test_labels(path, data, on_error):
   path.write_bytes(data)
@@ -178,7 +173,7 @@ def test_labels(path, data, on_error):
       assert described.complete
 
 
-@fuzzed
+@fuzzed(2000)
 @hypothesis.given(json_contents(CONCEPTS), ON_ERROR)
 def test_concepts(path, data, on_error):
   path.write_bytes(data)
@@ -189,7 +184,7 @@ def test_concepts(path, data, on_error):
     assert on_error is OnError.SKIP or described.labels
 
 
-@fuzzed
+@fuzzed(2000)
 @hypothesis.given(contents(LIST), ON_ERROR)
 def test_label_lists(path, data, on_error):
   path.write_bytes(data)
@@ -200,7 +195,7 @@ def test_label_lists(path, data, on_error):
     assert ids and all(id_.strip() == id_ != '' for id_ in ids)
 
 
-@fuzzed
+@fuzzed(2000)
 @hypothesis.given(json_contents(DOCUMENT), json_contents(LABEL), ON_ERROR)
 def test_folders_of_json_lines(path, train, labels, on_error):
   folder = path.parent / 'folder'
@@ -223,7 +218,7 @@ def zipped(lines: list[bytes]) -> bytes:
   return file.getvalue()
 
 
-@fuzzed
+@fuzzed(2000)
 @hypothesis.given(contents([zipped(LAW)]), ON_ERROR)
 def test_archives(path, data, on_error):
   path.write_bytes(data)
@@ -236,7 +231,7 @@ def test_archives(path, data, on_error):
     faults.settle()
 
 
-@fuzzed
+@fuzzed(2000)
 @hypothesis.given(contents([gzip.compress(b''.join(DOCUMENT), mtime=0)]))
 def test_gzipped_lines(path, data):
   zipped_path = path.with_name('f.jsonl.gz')
@@ -245,11 +240,11 @@ def test_gzipped_lines(path, data):
     assert read_documents(str(zipped_path))
 
 
-@typed
+@fuzzed(300)
 @hypothesis.given(rows('id', 'text', 'zones', 'labels'))
 def test_fields_of_a_document(row):
   fields = Fields(row)
-  document = document_of(fields)
+  document = read_document(fields)
   if not fields.faults:
     assert document.id and document.text().strip()
     assert plain_document(json.loads(to_bytes(plain_record(document)))) == (
@@ -257,11 +252,11 @@ def test_fields_of_a_document(row):
     )
 
 
-@typed
+@fuzzed(300)
 @hypothesis.given(rows('id', 'name', 'alt', 'parents', 'description'))
 def test_fields_of_a_label(row):
   fields = Fields(row)
-  label = label_of(fields)
+  label = read_label(fields)
   if not fields.faults:
     assert (
       label.id
@@ -270,10 +265,10 @@ def test_fields_of_a_label(row):
     )
 
 
-@typed
+@fuzzed(300)
 @hypothesis.given(rows(*json.loads(LAW[0])))
 def test_fields_of_a_law(row):
   fields = Fields(json.loads(LAW[0]) | row)
-  record = read_record(fields)
+  record = read_eurlex_record(fields)
   if not fields.faults:
     assert record == {**json.loads(to_bytes(record))}

@@ -8,6 +8,7 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 
+from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.data.new_labels import add_new_labels, read_new_labels
 from xjax.data.schema import Label, LabelSpace
@@ -33,9 +34,7 @@ LINES = st.sampled_from(
 )
 
 
-@hypothesis.settings(
-  max_examples=400, derandomize=True, deadline=None, database=None
-)
+@fuzzed(400)
 @hypothesis.given(
   st.lists(st.one_of(LINES, st.binary(max_size=20)), max_size=4).map(b''.join),
   st.sampled_from(['n.txt', 'n.jsonl', 'n.jsonl.gz']),

@@ -18,6 +18,8 @@ from xjax.config.run import Config, shrink
 from xjax.train.checkpoint import intact_steps, read_meta, read_params
 from xjax.train.writers import CLOCK_FIELDS
 
+pytestmark = pytest.mark.thorough
+
 TESTS = pathlib.Path(__file__).parents[1]
 PROCESS = TESTS / 'run' / 'fit_process.py'
 STEPS = 60

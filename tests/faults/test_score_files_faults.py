@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.judge.files.judged import JudgeFiles, read_judged
 
@@ -73,11 +74,11 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
     TEXT.replace(b'3:1', b'4:1'),
     '4: label 4 is not in 0..3',
   ),
-  'a label twice': (TEXT.replace(b'2:', b'0:'), '2: label 0 stands twice'),
+  'a label twice': (TEXT.replace(b'2:', b'0:'), '2: label 0 occurs twice'),
   'a row too few': (TEXT[:-6], ' 2 rows, but its header says 3'),
   'a row too many': (
     TEXT + b'1:1\n',
-    '5: one row more than the 3 of the header',
+    '5: more rows than the 3 of the header',
   ),
   'no score': (TEXT.replace(b'2:0.25', b'2'), "2: '2' is not `label:value`"),
   'no header': (
@@ -92,12 +93,12 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   ),
   'gzip cut short': (
     gzip.compress(TEXT, mtime=0)[:-8],
-    '5: the gzip file is cut short: get it anew',
+    '5: the gzip file is cut short: get it again',
   ),
   **{
     f'gzip cut to {n} bytes': (
       gzip.compress(TEXT, mtime=0)[:n],
-      '1: the gzip file is cut short: get it anew',
+      '1: the gzip file is cut short: get it again',
     )
     for n in (2, 5, 9, 10)
   },
@@ -317,9 +318,6 @@ def test_files_that_do_not_fit(tmp_path, kind):
   assert told(tmp_path, files) == message
 
 
-fuzzed = hypothesis.settings(
-  max_examples=400, derandomize=True, deadline=None, database=None
-)
 PIECES = st.one_of(
   st.sampled_from(
     b'3 4|\n| |:|,|nan|1e999|-1|0:1|"labels"|"target_ind"|[1]|{|}|[|]|null|\r'
@@ -359,7 +357,7 @@ def folder():
     yield pathlib.Path(name)
 
 
-@fuzzed
+@fuzzed(400)
 @hypothesis.given(damaged(), st.one_of(st.none(), damaged()), st.integers(1, 3))
 def test_whatever_predictions_and_gold_hold(folder, scores, gold, depth):
   files = {'predictions': scores} | ({'gold': gold} if gold else {})
@@ -367,7 +365,7 @@ def test_whatever_predictions_and_gold_hold(folder, scores, gold, depth):
   assert message is None or message.startswith(('predictions', 'gold'))
 
 
-@fuzzed
+@fuzzed(400)
 @hypothesis.given(
   damaged(), st.lists(PIECES, max_size=6), st.lists(PIECES, max_size=4)
 )

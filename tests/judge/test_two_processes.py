@@ -7,8 +7,11 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from xjax.select.strategies import document_order
+
+pytestmark = pytest.mark.thorough
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = pathlib.Path(__file__).with_name('predict_process.py')

@@ -131,7 +131,7 @@ def test_pods_of_a_jobset_find_each_other(free_port):
   ('answers', 'says'),
   [
     ('"denied"', 'RuntimeError: Kubernetes API Error: 403 - Forbidden'),
-    ('"no package"', "takes pip install 'xjax[k8s]'; ValueError: coord"),
+    ('"no package"', "needs pip install 'xjax[k8s]'; ValueError: coord"),
   ],
 )
 def test_what_kubernetes_refuses_is_one_error(answers, says):

@@ -31,6 +31,8 @@ from xjax.train.checkpoint import Checkpoints, intact_steps
 from xjax.train.parameters import by_path
 from xjax.train.workdir import Workdir
 
+pytestmark = pytest.mark.thorough
+
 TESTS = pathlib.Path(__file__).parents[1]
 PROCESS = TESTS / 'run' / 'fit_process.py'
 EVERY, FOREVER = 10, 100_000

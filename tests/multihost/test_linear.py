@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from xjax.core.mesh import MeshConfig, make_mesh
 from xjax.score.linear.classifiers import Classifiers
@@ -14,6 +15,7 @@ from xjax.score.linear.classifiers import Classifiers
 SCRIPT = pathlib.Path(__file__).with_name('linear_process.py')
 
 
+@pytest.mark.thorough
 def test_two_processes_train_as_one_does(free_port, tmp_path):
   running = [
     subprocess.Popen(

@@ -25,7 +25,8 @@ from xjax.train.checkpoint import intact_steps, read_meta, read_params
 TESTS = pathlib.Path(__file__).parents[1]
 PROCESS = TESTS / 'run' / 'fit_process.py'
 STEPS = 20
-MESHES = ((8, 1), (2, 4))  # (1, 8): in two processes
+# (1, 8): in two processes.
+MESHES = [pytest.param(8, 1, marks=pytest.mark.thorough), (2, 4)]
 
 
 def config(data, label, steps=STEPS):
@@ -79,9 +80,10 @@ def two(workdir, config):
 
 
 @pytest.fixture(scope='module')
-def one_device(tmp_path_factory):
+def one_device(devices, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('one') / 'run'
-  finish(launch(workdir, config(1, 1), 1))
+  with devices(1):
+    fit(config(1, 1), workdir)
   return workdir
 
 
@@ -160,6 +162,7 @@ def test_meshes_agree(one_device, tmp_path, data, label):
   assert_same(tmp_path / 'run', one_device)
 
 
+@pytest.mark.thorough
 def test_two_processes_agree_with_one(one_device, two_processes):
   workdir, (host0, host1) = two_processes
   assert_same(workdir, one_device)
@@ -169,6 +172,7 @@ def test_two_processes_agree_with_one(one_device, two_processes):
   assert len(list((workdir / 'tb').iterdir())) == 1
 
 
+@pytest.mark.thorough
 def test_labels_may_be_divided_among_processes(one_device, labels_apart):
   assert_same(labels_apart, one_device)
   # What both processes read counts once.
@@ -176,6 +180,7 @@ def test_labels_may_be_divided_among_processes(one_device, labels_apart):
   assert intact_steps(labels_apart / 'checkpoints') == [10, 20]
 
 
+@pytest.mark.thorough
 def test_one_process_goes_on_where_two_with_divided_labels_were(
   one_device, labels_apart, tmp_path
 ):
@@ -187,6 +192,7 @@ def test_one_process_goes_on_where_two_with_divided_labels_were(
   assert_same(workdir, one_device)
 
 
+@pytest.mark.thorough
 def test_two_processes_write_a_checkpoint_that_one_reads(two_processes):
   workdir, _ = two_processes
   folder = workdir / 'checkpoints'
@@ -196,6 +202,7 @@ def test_two_processes_write_a_checkpoint_that_one_reads(two_processes):
   assert all(np.isfinite(array).all() for array in params.values())
 
 
+@pytest.mark.thorough
 def test_a_finished_run_resumes_on_another_mesh(two_processes):
   workdir, _ = two_processes
   before = (workdir / 'metrics.jsonl').read_bytes()
@@ -205,6 +212,7 @@ def test_a_finished_run_resumes_on_another_mesh(two_processes):
   assert (workdir / 'metrics.jsonl').read_bytes() == before
 
 
+@pytest.mark.thorough
 def test_sigterm_to_one_process_stops_both(tmp_path):
   workdir = tmp_path / 'run'
   processes = two(workdir, config(2, 4, steps=5000))

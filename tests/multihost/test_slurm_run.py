@@ -8,6 +8,7 @@ import sys
 import time
 
 import numpy as np
+import pytest
 
 from xjax.config.run import Config, shrink
 from xjax.core.mesh import MeshConfig
@@ -18,6 +19,8 @@ from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.pooling import MeanConfig
 from xjax.score.text_model import NeuralModel
 from xjax.sweep.sweep_file import write_config
+
+pytestmark = pytest.mark.thorough
 
 ROOT = pathlib.Path(__file__).parents[2]
 STEPS = 30

@@ -17,7 +17,7 @@ from xjax.plan import advice as plan_advice
 from xjax.plan.advice import Advice, advice
 from xjax.plan.chips import CHIPS
 from xjax.plan.plan import Planner
-from xjax.plan.sizes import given_sizes
+from xjax.plan.sizes import assumed_sizes
 from xjax.report.terminal.plan import plan_text
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.contract import NoEncoder
@@ -58,7 +58,7 @@ def pooled():
 
 def short_of(config, share, labels=100_000):
   """(plan, planner) on a device of that share of what the config needs."""
-  sizes = given_sizes(config, labels, 10_000)
+  sizes = assumed_sizes(config, labels, 10_000)
   sizes = dataclasses.replace(sizes, vocab_size=min(sizes.vocab_size, 5000))
   chip = CHIPS['h200']
   needed = Planner(sizes, chip).plan(config, 1).held.total
@@ -81,6 +81,7 @@ def test_what_does_not_fit_is_told_what_to_change():
   assert 'or without changes, use more devices' in text
 
 
+@pytest.mark.thorough
 def test_more_devices_where_no_change_is_enough(monkeypatch):
   plan, planner = short_of(one_vs_all(batch_size=64), 0.005)
   told = advice(plan, planner)
@@ -110,6 +111,7 @@ EMA = {'average': EMAConfig(), 'accumulate': 4}
 NARROW = {'rows': FusedSGD(momentum=0.9), 'compute_dtype': Dtype.BFLOAT16}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
   'config',
   [

@@ -29,8 +29,8 @@ from xjax.plan.sizes import (
   BERT_BASE,
   POSITIVES,
   BatchShape,
+  assumed_sizes,
   corpus_sizes,
-  given_sizes,
 )
 from xjax.report.terminal.plan import plan_text
 from xjax.score.config import ExactMatchModel
@@ -102,7 +102,7 @@ TINY_BERT = dataclasses.replace(
 
 
 def sizes_of(config, labels):
-  found = given_sizes(config, labels, 10_000)
+  found = assumed_sizes(config, labels, 10_000)
   if found.architecture:
     return dataclasses.replace(found, architecture=TINY_BERT)
   return dataclasses.replace(found, vocab_size=min(found.vocab_size, 5000))
@@ -357,8 +357,8 @@ def test_what_cannot_be_planned_is_refused():
     model=NeuralModel(EmbeddingConfig(), HANConfig(), SelfAttentionConfig()),
   )
   with pytest.raises(ConfigError, match='zones'):
-    given_sizes(han, 10, 10)
-  with pytest.raises(ConfigError, match='nothing is trained'):
+    assumed_sizes(han, 10, 10)
+  with pytest.raises(ConfigError, match='only runs of neural models can'):
     names = Config(model=ExactMatchModel(), train=NoTrain())
     Planner(sizes_of(one_vs_all(), 10), LAPTOP).plan(names, 1)
   with pytest.raises(ConfigError, match='must be a multiple'):

@@ -165,7 +165,7 @@ def test_labels_of_unknown_words_are_refused_by_name(predictor):
 def test_ids_that_the_run_has_are_refused(predictor):
   space = predictor.space
   taken = space.labels[space.held_out[0]]
-  with pytest.raises(DataError, match=f"ids of their own: '{taken.id}'"):
+  with pytest.raises(DataError, match=f"that no other label has: '{taken.id}'"):
     predictor.with_labels([taken])
 
 

@@ -93,7 +93,7 @@ def test_another_run_begins_with_it(run, tmp_path):
 
 def test_nothing_is_written_over(run, tmp_path):
   (tmp_path / 'm').write_text('mine')
-  with pytest.raises(WriteError, match='is there already'):
+  with pytest.raises(WriteError, match='exists already'):
     export_encoder(run, tmp_path / 'm')
   assert (tmp_path / 'm').read_text() == 'mine'
 

@@ -224,7 +224,9 @@ def test_features_for_prediction_are_asked_for_and_checked(frozen):
   predictor = xjax.load(frozen.workdir)
   with pytest.raises(ConfigError, match='--features=STEM'):
     predictor.predict(['a'])
-  with pytest.raises(DataError, match='features: 1 for 2 documents'):
+  with pytest.raises(
+    DataError, match=r'features: 1 array\(s\) for 2 documents'
+  ):
     predictor.predict(['a', 'b'], features=[np.zeros(L)])
   with pytest.raises(DataError, match=r'documents\[1\].* shape \(5,\)'):
     predictor.predict(['a', 'b'], features=[np.zeros(L), np.zeros(5)])

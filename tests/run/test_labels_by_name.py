@@ -139,7 +139,7 @@ def test_faults_leave_nothing(tag, predictor, tmp_path):
   ] == [
     f"new.txt:2: the run has the label '{space.ids[0]}' already",
     "new.txt:3: label 'mani' is on line 1 already",
-    "new.txt:4: the name '??' has no letter in it",
+    "new.txt:4: the name '??' has no letters",
   ]
   with pytest.raises(DataError, match="no vector for any word.*'qqqq'"):
     tag([{'text': 'x'}], 'qqqq\n')

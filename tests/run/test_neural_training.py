@@ -81,7 +81,7 @@ def test_too_many_hidden_labels_leave_nothing(described_config, tmp_path):
   head = dataclasses.replace(described_config.model.head, hidden_labels=15)
   model = dataclasses.replace(described_config.model, head=head)
   config = dataclasses.replace(described_config, model=model)
-  says = r'^model.head.hidden_labels=15: \d+ labels have 1 to 20 training '
+  says = r'^model.head.hidden_labels=15: must be from 0 to \d+, the number of '
   with pytest.raises(ConfigError, match=says):
     fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()

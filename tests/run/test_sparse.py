@@ -124,7 +124,7 @@ def test_it_says_what_takes_long(tmp_path, monkeypatch):
     'features of train',
     'building the label tree',
     'training nodes',
-    'laying weights out',
+    'laying out weights',
     'writing tree_0.npz',
     'reading the model',
     'judging dev',
@@ -249,8 +249,10 @@ def test_another_search_is_judged_anew(tmp_path):
 TAXONOMIES = {
   'No such file': None,
   'no label has a parent': 'Root\ta\tb\n',
-  'is below nothing': 'Root\ta\nb\tc\n',
-  "'a' is its own ancestor|one its own ancestor": 'Root\tx\na\tb\nb\ta\n',
+  'is below no other label': 'Root\ta\nb\tc\n',
+  "'a' is its own ancestor|a label is its own ancestor": (
+    'Root\tx\na\tb\nb\ta\n'
+  ),
 }
 
 

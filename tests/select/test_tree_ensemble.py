@@ -5,18 +5,18 @@ import pytest
 
 from xjax.core.types import PAD
 from xjax.select import tree_scorer
-from xjax.select.tree_search import Found, Squash
+from xjax.select.tree_search import SearchResult, Squash
 
 
 def combined(found, k, n_labels, logs, squash):
   """What trees listed once, as one list."""
-  return tree_scorer.combined([found], k, n_labels, [logs], squash)[0]
+  return tree_scorer.combine_trees([found], k, n_labels, [logs], squash)[0]
 
 
 def lists(*rows, opened=1):
-  """Found of {label: score} for each document."""
+  """A SearchResult with {label: score} for each document."""
   n, k = len(rows), max(map(len, rows))
-  found = Found.none(n, k)
+  found = SearchResult.none(n, k)
   for i, row in enumerate(rows):
     for at, (label, score) in enumerate(row.items()):
       found.ids[i, at], found.scores[i, at] = label, score
@@ -99,7 +99,7 @@ def test_a_label_has_one_score_in_all_lists():
   with np.errstate(divide='ignore'):
     logs = [None, np.log([0.0, 0, 1, 1, 1]), np.log([1.0, 1, 0, 1, 1])]
   searched = [[one, two], part, other]
-  found = tree_scorer.combined(searched, 3, 5, logs, None)
+  found = tree_scorer.combine_trees(searched, 3, 5, logs, None)
   assert [each.ids[0].tolist() for each in found] == [
     [1, 2, PAD],
     [2, 3, 4],

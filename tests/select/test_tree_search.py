@@ -8,7 +8,7 @@ import pytest
 
 from xjax.core.types import PAD
 from xjax.score.trees.complete import complete_tree
-from xjax.select.tree_search import Found, Link, Squash, TreeSearch
+from xjax.select.tree_search import Link, SearchResult, Squash, TreeSearch
 
 EVERY = 10**6
 DOWN = [Link.SIGMOID, Link.L3_HINGE]  # no label is better than its node
@@ -153,7 +153,7 @@ def test_documents_do_not_change_each_other(large, link):
     parts = [
       run(real[[i]], 9, log_weights_L=logs) for i in range(real.shape[0])
     ]
-    assert_same(Found.joined(parts), whole)
+    assert_same(SearchResult.concatenate(parts), whole)
     assert_same(run(real, 9, log_weights_L=logs), whole)
 
 

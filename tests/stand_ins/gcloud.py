@@ -1,8 +1,11 @@
-"""Stands in for gcloud: one TPU VM, whose workers are folders of this machine.
+"""Replaces gcloud in tests: one TPU VM whose workers are local folders.
 
-In $STAND_IN: `calls`; `states`, what describe answers, one after the other, the
-last again and again; `plans`, the states of each TPU VM that will be created,
-as lines of JSON; `worker0` and so on: the homes of the workers.
+The folder $STAND_IN contains:
+  calls: the commands so far, one per line.
+  states: the answers of `describe`, one per line. Each answer is given once,
+    but the last is repeated.
+  plans: the states of each TPU VM that will be created, as lines of JSON.
+  worker0, worker1, ...: the home folders of the workers.
 """
 
 import json
@@ -25,7 +28,7 @@ UV = """
 
 
 def take_line(path):
-  """The first line, which goes, unless it is the last."""
+  """Returns the first line, and removes it unless it is the only one."""
   lines = path.read_text().splitlines() if path.exists() else []
   if len(lines) > 1:
     path.write_text('\n'.join(lines[1:]))
@@ -33,7 +36,7 @@ def take_line(path):
 
 
 def take_away():
-  """As if another had the machine: nothing on it has time to save."""
+  """Takes the machine away at once: its programs have no time to save."""
   for home in WORKERS:
     file = home / 'xjax_run' / 'pid'
     try:

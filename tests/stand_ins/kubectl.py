@@ -1,8 +1,12 @@
-"""Stands in for kubectl and for the controller of JobSets.
+"""Replaces kubectl and the controller of JobSets in tests.
 
-In $STAND_IN: `calls`; `jobset.json`, the manifest; `status.json`, how it is;
-`log`, what its pods print. Who fails for good, and who starts again, is by the
-rules of the manifest.
+The folder $STAND_IN contains:
+  calls: the commands so far, one per line.
+  jobset.json: the manifest.
+  status.json: the state of the JobSet.
+  log: the output of its pods.
+
+The rules of the manifest decide whether pods start again after an error.
 """
 
 import json
@@ -45,7 +49,7 @@ def apply():
 
 
 def control(spec):
-  """As the controller, until the JobSet has ended."""
+  """Does the work of the controller until the JobSet has ended."""
   job = spec['replicatedJobs'][0]['template']['spec']
   restarts = 0
   while JOBSET.exists():
@@ -75,9 +79,9 @@ def run_pods(job):
 
 def reason_of(rules, code):
   for rule in rules:
-    asked = rule.get('onExitCodes')
-    if rule['action'] == 'FailJob' and asked['operator'] == 'NotIn':
-      if code not in asked['values']:
+    codes = rule.get('onExitCodes')
+    if rule['action'] == 'FailJob' and codes['operator'] == 'NotIn':
+      if code not in codes['values']:
         return 'PodFailurePolicy'
   return 'BackoffLimitExceeded'
 

@@ -1,7 +1,12 @@
-"""Stands in for sbatch, srun, squeue, scancel and scontrol, as $1 is named.
+"""Replaces sbatch, srun, squeue, scancel or scontrol in tests.
 
-In $STAND_IN: `calls`; `jobs/ID.json`, what is known of a job. A task knows of
-the others what srun tells it; $TASKS says how many there are.
+The first argument, $1, is the path of the command to replace. The folder
+$STAND_IN contains:
+  calls: the commands so far, one per line.
+  jobs/ID.json: the state of a job.
+
+srun starts $TASKS tasks, and describes the other tasks to each of them in
+environment variables.
 """
 
 import json
@@ -14,7 +19,7 @@ import time
 
 FOLDER = pathlib.Path(os.environ['STAND_IN'])
 JOBS = FOLDER / 'jobs'
-AT_WORK = 'PENDING', 'RUNNING'
+ACTIVE = 'PENDING', 'RUNNING'
 
 
 def read(job):
@@ -23,8 +28,8 @@ def read(job):
 
 def change(job, **fields):
   path = JOBS / f'{job}.json'
-  known = json.loads(path.read_text()) if path.exists() else {}
-  path.with_suffix('.new').write_text(json.dumps({**known, **fields}))
+  old = json.loads(path.read_text()) if path.exists() else {}
+  path.with_suffix('.new').write_text(json.dumps({**old, **fields}))
   path.with_suffix('.new').rename(path)
 
 
@@ -53,7 +58,7 @@ def sbatch(arguments):
 
 
 def keep(job, words):
-  """As the controller: runs a job, again where it was put into the queue."""
+  """Does the work of the controller: runs a job, again if it is requeued."""
   until = time.monotonic() + 60
   while not (FOLDER / 'started').exists():
     if read(job)['state'] == 'CANCELLED' or time.monotonic() > until:
@@ -75,14 +80,14 @@ def srun(arguments):
   words = arguments[arguments.index(words[0]) :]
   tasks = []
   for number in range(count):
-    told = {
+    variables = {
       'SLURM_STEP_NODELIST': 'localhost',
       'SLURM_STEP_NUM_NODES': '1',
       'SLURM_NTASKS': str(count),
       'SLURM_PROCID': str(number),
       'SLURM_LOCALID': str(number),
     }
-    tasks.append(subprocess.Popen(words, env={**os.environ, **told}))
+    tasks.append(subprocess.Popen(words, env={**os.environ, **variables}))
   change(job, tasks=[task.pid for task in tasks])
   codes = [task.wait() for task in tasks]
   return max(code if code >= 0 else 128 - code for code in codes)
@@ -91,9 +96,9 @@ def srun(arguments):
 def squeue(arguments):
   name = value(arguments, '--name')
   for path in sorted(JOBS.glob('*.json')):
-    known = read(path.stem)
-    if known['name'] == name and known['state'] in AT_WORK:
-      print(path.stem, known['words'])
+    fields = read(path.stem)
+    if fields['name'] == name and fields['state'] in ACTIVE:
+      print(path.stem, fields['words'])
   return 0
 
 
@@ -120,10 +125,10 @@ def scontrol(arguments):
     case ['update', job, 'Requeue=0']:
       change(job.partition('=')[2], requeue=0)
     case ['--oneliner', 'show', 'job', job]:
-      known = read(job)
+      fields = read(job)
       print(
-        f'JobId={job} JobName={known["name"]} JobState={known["state"]} '
-        f'Requeue={known["requeue"]} ExitCode={known["code"]}:0 RunTime=0'
+        f'JobId={job} JobName={fields["name"]} JobState={fields["state"]} '
+        f'Requeue={fields["requeue"]} ExitCode={fields["code"]}:0 RunTime=0'
       )
   return 0
 

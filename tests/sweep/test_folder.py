@@ -13,7 +13,7 @@ from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.text_model import NeuralModel
 from xjax.sweep.config import Grid, MedianPruning, Sweep, Tpe
 from xjax.sweep.folder import SweepFolder
-from xjax.sweep.overrides import overridden
+from xjax.sweep.overrides import override
 
 UNITS = {'model.encoder.units': (8, 16)}
 
@@ -21,7 +21,7 @@ UNITS = {'model.encoder.units': (8, 16)}
 def test_goes_on_with_the_same_sweep_alone(tmp_path):
   folder = SweepFolder.at(tmp_path / 'sweep')
   tpe = Sweep(Tpe(UNITS, n_trials=4))
-  with folder.alone():
+  with folder.lock():
     folder.open(tpe, Config(), 2)
   more = Sweep(Tpe(UNITS, n_trials=9))
   moved = Config(train=NeuralTrain(log_every=7))
@@ -57,16 +57,16 @@ def test_all_trials_read_the_same(path, tmp_path):
     model=NeuralModel(EmbeddingConfig(vectors='a'), BertConfig(folder='a')),
   )
   folder = SweepFolder.at(tmp_path / 'sweep')
-  with folder.alone():
+  with folder.lock():
     folder.open(Sweep(Grid(UNITS)), config, 1)
-  other = overridden(config, {path: 'b'})
+  other = override(config, {path: 'b'})
   with pytest.raises(ConfigError, match=f'config.{path}: "a" -> "b"'):
     folder.open(Sweep(Grid(UNITS)), other, 1)
 
 
 def test_order_of_values_matters_and_is_kept(tmp_path):
   folder = SweepFolder.at(tmp_path / 'sweep')
-  with folder.alone():
+  with folder.lock():
     folder.open(Sweep(Grid(UNITS)), Config(), 1)
   other = Sweep(Grid({'model.encoder.units': (16, 8)}))
   with pytest.raises(ConfigError, match=r'\[8, 16\] -> \[16, 8\]'):
@@ -75,11 +75,11 @@ def test_order_of_values_matters_and_is_kept(tmp_path):
 
 def test_keeps_others_out(tmp_path):
   folder = SweepFolder.at(tmp_path / 'sweep')
-  with folder.alone():
-    with pytest.raises(ConfigError, match='another process'):
-      with folder.alone():
+  with folder.lock():
+    with pytest.raises(ConfigError, match='another process is running'):
+      with folder.lock():
         pass
-  with folder.alone():
+  with folder.lock():
     pass
 
 
@@ -88,12 +88,12 @@ def test_refuses_what_is_no_sweep(tmp_path):
   with pytest.raises(ConfigError, match='workdir of a run'):
     SweepFolder.at(tmp_path)
   folder = SweepFolder.at(tmp_path / 'sweep')
-  with folder.alone():
+  with folder.lock():
     folder.store.touch()
     with pytest.raises(DataError, match=r'no sweep\.json'):
       folder.open(Sweep(Grid(UNITS)), Config(), 1)
     folder.sweep.write_text('{"config": {"nope": 1}}')
-    with pytest.raises(DataError, match='not a sweep of xjax'):
+    with pytest.raises(DataError, match='not describe a sweep of xjax'):
       folder.open(Sweep(Grid(UNITS)), Config(), 1)
 
 

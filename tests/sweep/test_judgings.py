@@ -33,5 +33,5 @@ def test_the_value_of_a_finished_run(tmp_path):
   (folder / 'metrics.json').write_text(json.dumps({'xjax': table}))
   assert final_value(tmp_path, 'few/RP@5') == 0.2
   for metric in ('all/P@1', 'all/P@3', 'zero/P@1'):
-    with pytest.raises(DataError, match='cannot be told'):
+    with pytest.raises(DataError, match='has no value on dev'):
       final_value(tmp_path, metric)

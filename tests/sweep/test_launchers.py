@@ -41,7 +41,7 @@ def settings(monkeypatch):
 
 
 def run(session):
-  with session.begun():
+  with session.start():
     return Workers(session, 1).run()
 
 
@@ -74,7 +74,7 @@ launcher, folder, *train = sys.argv[1:]
 sweep = Sweep(Listed(({'train.learning_rate': 0.5, 'train.warmup': 1},)))
 config, folder = Config(train=NeuralTrain(steps=8)), SweepFolder.at(folder)
 session = SweepSession(sweep, config, folder, 1, Launcher(launcher), train)
-with session.begun():
+with session.start():
   workers.Workers(session, 1).run()
 """
 
@@ -91,7 +91,7 @@ def killed(session, wait_for):
 
 def abandoned(session, wait_for, stopped=False):
   """Makes what a killed sweep leaves, and is quicker."""
-  with session.begun():
+  with session.start():
     store = Store(
       session.folder.store, session.sweep.search, session.sweep.pruning
     )
@@ -104,6 +104,7 @@ def abandoned(session, wait_for, stopped=False):
   return waits
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize('launcher', JOBS)
 @pytest.mark.parametrize('waited_for', [True, False])
 def test_killed_when_it_had_decided_to_prune_it_ends_the_job(
@@ -123,6 +124,7 @@ def test_killed_when_it_had_decided_to_prune_it_ends_the_job(
   assert len(cluster.calls(SUBMITS[launcher])) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
   ('launcher', 'leave'),
   [
@@ -171,10 +173,10 @@ def test_each_workdir_has_a_name_of_its_own(launcher, session_of):
 @pytest.mark.parametrize(
   ('launcher', 'workers', 'gpus', 'says'),
   [
-    (Launcher.LOCAL, 3, ['0', '1'], '--gpus: needs 3, one per worker'),
+    (Launcher.LOCAL, 3, ['0', '1'], '--gpus: list 3 GPUs, one per worker'),
     (Launcher.PRINT, 2, [], '--launcher=print starts nothing'),
-    (Launcher.SLURM, 2, ['0', '1'], '--launcher=slurm is not'),
-    (Launcher.TPU, 1, ['0'], '--launcher=tpu is not'),
+    (Launcher.SLURM, 2, ['0', '1'], '--launcher=slurm does not use'),
+    (Launcher.TPU, 1, ['0'], '--launcher=tpu does not use'),
   ],
 )
 def test_flags_that_would_not_count(launcher, workers, gpus, says, cluster):
@@ -192,5 +194,5 @@ def test_what_a_launcher_needs(cluster, monkeypatch):
   with pytest.raises(ConfigError, match='--launcher=tpu: set TYPE in'):
     check_launcher(Launcher.TPU, 1, [])
   monkeypatch.setenv('PATH', '')
-  with pytest.raises(ConfigError, match='there is no sbatch on this machine'):
+  with pytest.raises(ConfigError, match='the program sbatch is not on this'):
     check_launcher(Launcher.SLURM, 1, [])

@@ -6,12 +6,12 @@ from xjax.config.train import Schedule
 from xjax.core.errors import ConfigError
 from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.cnn import CNNConfig
-from xjax.sweep.overrides import overridden
+from xjax.sweep.overrides import override
 
 
 def test_sets_fields_and_leaves_the_rest():
   base = Config()
-  new = overridden(
+  new = override(
     base,
     {
       'model.encoder.units, model.encoder.layers': 2,
@@ -25,16 +25,16 @@ def test_sets_fields_and_leaves_the_rest():
   assert new.train.optimizer == AdamW(weight_decay=0.1)
   assert new.data.zones == ('header',)
   assert base == Config()
-  assert overridden(new, {}) == new and overridden(base, {}) == base
+  assert override(new, {}) == new and override(base, {}) == base
 
 
 def test_a_dict_sets_fields_below_and_a_part_takes_a_place():
-  new = overridden(Config(), {'train': {'steps': 7, 'schedule': 'cosine'}})
+  new = override(Config(), {'train': {'steps': 7, 'schedule': 'cosine'}})
   assert new.train.steps == 7 and new.train.schedule is Schedule.COSINE
   assert new.train.batch_size == Config().train.batch_size
-  new = overridden(Config(), {'model.encoder': CNNConfig(filters=3)})
+  new = override(Config(), {'model.encoder': CNNConfig(filters=3)})
   assert new.model.encoder == CNNConfig(filters=3)
-  same = overridden(Config(), {'model.encoder': BiGRUConfig(units=9)})
+  same = override(Config(), {'model.encoder': BiGRUConfig(units=9)})
   assert same.model.encoder == BiGRUConfig(units=9)
 
 
@@ -46,10 +46,10 @@ def test_a_dict_sets_fields_below_and_a_part_takes_a_place():
     ({'model.encoder': 3}, 'one by one.*; not 3'),
     ({'train.steps': 1.5}, r'train\.steps: expected'),
     ({'train': {'stepps': 1}}, 'stepps'),
-    ({'train.schedule': 'square'}, "'square' is none of"),
+    ({'train.schedule': 'square'}, "'square' must be one of"),
     ({'train.optimizer': {'kind': 'sgd'}}, "unknown kind 'sgd'"),
   ],
 )
 def test_says_what_is_wrong(values, message):
   with pytest.raises(ConfigError, match=message):
-    overridden(Config(), values)
+    override(Config(), values)

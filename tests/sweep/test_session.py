@@ -41,6 +41,6 @@ def test_cannot_tell_what_tpe_will_choose(session_of):
 def test_a_sweep_that_is_refused_leaves_nothing(session_of):
   session = session_of([{'train.nope': 1}])
   with pytest.raises(ConfigError, match=r'train\.nope'):
-    with session.begun():
+    with session.start():
       pass
   assert not session.folder.path.exists()

@@ -3,7 +3,7 @@ import pytest
 from xjax.core.errors import ConfigError
 from xjax.sweep.config import Grid, Listed, NoPruning, Range, Sweep, Tpe
 from xjax.sweep.store import Store
-from xjax.sweep.trials import count, with_trials
+from xjax.sweep.trials import count_trials, with_trials
 
 SPACE = {
   'model.encoder.units': (8, 16),
@@ -14,7 +14,7 @@ SPACE = {
 def drawn(path, search, number=None, score=lambda values: 0.0):
   """The values of trials, each complete before the next."""
   store, all_values = Store(path, search, NoPruning()), []
-  while len(store) < (number or count(search)):
+  while len(store) < (number or count_trials(search)):
     trial = store.begin()
     all_values.append(store.values(trial.number))
     store.complete(trial, [score(all_values[-1])])
@@ -24,7 +24,7 @@ def drawn(path, search, number=None, score=lambda values: 0.0):
 def test_a_grid_is_every_combination(tmp_path):
   grid = Grid(SPACE)
   rows = drawn(tmp_path / 'a.db', grid)
-  assert count(grid) == len(rows) == 4
+  assert count_trials(grid) == len(rows) == 4
   assert [row['model.encoder.units'] for row in rows] == [8, 8, 16, 16]
   assert [row['data.zones'] for row in rows[:2]] == list(SPACE['data.zones'])
 
@@ -69,7 +69,7 @@ def test_tpe_draws_from_the_space_and_follows_from_its_seed(tmp_path):
 def test_more_trials_for_tpe_alone():
   tpe = Sweep(Tpe(SPACE, n_trials=2))
   assert with_trials(tpe, None) is tpe
-  assert count(with_trials(tpe, 5).search) == 5
+  assert count_trials(with_trials(tpe, 5).search) == 5
   with pytest.raises(ConfigError, match='--n_trials=5'):
     with_trials(Sweep(Grid(SPACE)), 5)
 

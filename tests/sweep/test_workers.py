@@ -15,7 +15,7 @@ from xjax.config.train import NeuralTrain
 from xjax.core.errors import DataError
 from xjax.sweep import signals
 from xjax.sweep.config import Listed, MedianPruning, Range, Sweep, Tpe
-from xjax.sweep.store import TrialStatus, best_of
+from xjax.sweep.store import TrialStatus, best_trial
 from xjax.sweep.workers import Workers
 from xjax.train.preemption import Preempted
 
@@ -23,7 +23,7 @@ RATE, FAIL, WAIT = 'train.learning_rate', 'train.clip_norm', 'train.warmup'
 
 
 def run(session, workers=1):
-  with session.begun():
+  with session.start():
     return Workers(session, workers).run()
 
 
@@ -49,7 +49,7 @@ def test_complete_and_failed_are_told_apart(session_of):
   assert states(outcomes) == ['complete', 'failed', 'complete', 'complete']
   assert [one.value for one in outcomes] == [0.25, None, 0.75, 0.5]
   assert outcomes[1].error == 'exit code 1; error: not today'
-  assert best_of(outcomes).number == 2
+  assert best_trial(outcomes).number == 2
   assert best_rate(session) == (0.75, 0)
   again = run(session)  # there is nothing left
   assert again == outcomes
@@ -66,7 +66,7 @@ def test_what_is_below_the_median_is_pruned(session_of):
   # Not at the first judging, but at the second: 2 / 4 of the rate.
   assert states(outcomes) == [*['complete'] * 2, 'pruned', 'complete', 'pruned']
   assert outcomes[2].value == 0.1 and outcomes[4].value == 0.295
-  assert best_of(outcomes).number == 1
+  assert best_trial(outcomes).number == 1
 
 
 def test_the_mean_over_seeds_counts(session_of):
@@ -177,11 +177,12 @@ workers._LOOK_EVERY = 0.01
 trials, folder, train = map(json.loads, sys.argv[1:])
 sweep, config = Sweep(Listed(tuple(trials))), Config(train=NeuralTrain(steps=8))
 session = SweepSession(sweep, config, SweepFolder.at(folder), 1, train=train)
-with session.begun():
+with session.start():
   workers.Workers(session, 3).run()
 """
 
 
+@pytest.mark.thorough
 def test_kill_loses_nothing_and_makes_nothing_twice(session_of):
   trials = [{RATE: (n + 1) / 16, WAIT: int(n in (2, 4, 5))} for n in range(8)]
   session = session_of([{**t, FAIL: int(n == 1)} for n, t in enumerate(trials)])
@@ -215,7 +216,7 @@ def test_a_run_without_the_figure_fails(session_of):
   sweep = Sweep(Listed(({RATE: 0.5},)), metric='few/RP@5')
   outcomes = run(session_of(sweep))
   assert states(outcomes) == ['failed']
-  assert 'few/RP@5 cannot be told' in outcomes[0].error
+  assert 'few/RP@5 has no value on dev' in outcomes[0].error
 
 
 def test_a_damaged_store_is_one_error(session_of):

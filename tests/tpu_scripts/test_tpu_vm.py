@@ -104,6 +104,7 @@ def test_delete_takes_the_node_with_it_and_may_come_twice(cluster, run):
   assert cluster.calls('delete') == [DELETE]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(('times', 'remains'), [(2, False), (3, True)])
 def test_a_delete_that_fails_is_tried_again_and_is_no_failure_of_the_run(
   times, remains, cluster, job, run, said, stumble, monkeypatch
@@ -165,6 +166,7 @@ def test_a_failure_of_one_worker_is_that_of_the_run(cluster, job, run):
   assert len(job.starts) == 1
 
 
+@pytest.mark.thorough
 def test_run_again_finds_it_done(cluster, job, run):
   job.ends_with(0, 0)
   assert run('run.sh', *job.words) == 0
@@ -172,6 +174,7 @@ def test_run_again_finds_it_done(cluster, job, run):
   assert changes(cluster) == ['create', 'copy', 'start', 'start']
 
 
+@pytest.mark.thorough
 def test_run_makes_a_vm_that_was_taken_away_anew(
   cluster, plan, job, run, monkeypatch
 ):
@@ -185,6 +188,7 @@ def test_run_makes_a_vm_that_was_taken_away_anew(
   assert not (cluster.folder / 'states').exists()
 
 
+@pytest.mark.thorough
 def test_run_comes_back_to_what_goes_on(
   cluster, job, begin, run, said, wait_for, monkeypatch
 ):
@@ -213,6 +217,7 @@ def test_run_comes_back_to_what_goes_on(
   assert len(job.starts) == 4
 
 
+@pytest.mark.thorough
 def test_run_is_left_by_a_key_and_asked_to_leave_lets_it_save(
   cluster, job, begin, said, wait_for, monkeypatch
 ):
@@ -234,6 +239,7 @@ def test_run_is_left_by_a_key_and_asked_to_leave_lets_it_save(
   assert not (cluster.folder / 'states').exists()
 
 
+@pytest.mark.thorough
 def test_told_to_leave_at_once_it_ends_what_is_at_work(
   cluster, job, begin, run, wait_for, monkeypatch
 ):
@@ -249,6 +255,7 @@ def test_told_to_leave_at_once_it_ends_what_is_at_work(
     assert changes(cluster) == ['create', 'copy', 'start', 'stop', 'delete']
 
 
+@pytest.mark.thorough
 def test_a_key_leaves_nothing_that_creates(
   cluster, plan, job, begin, said, wait_for
 ):
@@ -280,6 +287,7 @@ def test_run_asked_to_leave_before_there_is_a_vm(
   assert changes(cluster) == ['create', 'delete']
 
 
+@pytest.mark.thorough
 def test_run_makes_no_other_of_a_vm_that_was_deleted(
   cluster, job, begin, run, said, wait_for
 ):
@@ -292,6 +300,7 @@ def test_run_makes_no_other_of_a_vm_that_was_deleted(
   assert changes(cluster).count('create') == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize('aborts', [False, True])
 def test_a_worker_that_started_anew_is_set_up_and_all_start_again(
   aborts, cluster, job, begin, said, wait_for, monkeypatch
@@ -340,6 +349,7 @@ def reboot(home):
   ready.write_text(f'{ready.read_text().split()[0]} another-boot\n')
 
 
+@pytest.mark.thorough
 def test_what_has_changed_is_set_up_but_not_under_a_run(
   cluster, job, begin, run, wait_for, monkeypatch
 ):

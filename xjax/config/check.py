@@ -1,4 +1,4 @@
-"""Refuses a config that cannot work, naming the field."""
+"""Checks a config before a run; each error names the faulty field."""
 
 from collections.abc import Iterable, Iterator
 import dataclasses
@@ -16,78 +16,81 @@ from xjax.score.config import ModelConfig
 
 
 def field_fault(holder: Any, path: str) -> str | None:
-  """Says why a dotted path is no field of a single value, and what is near.
+  """Returns why a dotted path cannot be set to a single value.
 
   Args:
-    holder: a dataclass.
+    holder: a dataclass, such as a Config.
     path: for example 'train.steps'.
 
   Returns:
-    A message for the user, or None where it is one.
+    A message for the user, with similar field names; None if the path is a
+    field with a single value.
   """
-  done = []
+  parents = ['config']
   for name in path.split('.'):
-    known = _field_names(holder)
-    if name not in known:
-      where = '.'.join(['config', *done])
-      if not known:
-        return f'config.{path}: {where} has no fields of its own'
-      return f'{where}.{name}: no such field; {_nearest(name, known)}'
-    done.append(name)
+    names = _field_names(holder)
+    if name not in names:
+      parent = '.'.join(parents)
+      if not names:
+        return f'config.{path}: {parent} has no fields of its own'
+      return f'{parent}.{name}: no such field; {_similar(name, names)}'
+    parents.append(name)
     holder = getattr(holder, name)
-  if known := _field_names(holder):
-    fault = f'config.{path}: set its fields one by one: {", ".join(known)}'
+  if names := _field_names(holder):
+    fault = f'config.{path}: set its fields one by one: {", ".join(names)}'
     bases = type(holder).__mro__[1:-2]
-    return fault + '; another kind is chosen in the config file' * any(
+    return fault + '; choose another kind in the config file' * any(
       len(kinds(base)) > 1 for base in bases
     )
   if dataclasses.is_dataclass(holder):
-    return f'config.{path}: another kind is chosen in the config file alone'
+    return f'config.{path}: another kind can only be set in the config file'
   return None
 
 
 def check_config(config: Config) -> None:
-  """Checks names, types, bounds, and what fields ask of one another.
+  """Checks the names, types and bounds of fields, and that fields fit together.
 
   Raises:
-    ConfigError: one line per fault, each naming its field.
+    ConfigError: one line per fault, each of which names a field.
   """
   if not isinstance(config, Config):
     raise ConfigError(
       f'get_config() must return a Config, not {type(config).__name__}'
     )
-  # Each stage may rely on what those before it have found sound.
+  # A stage runs only if the stages before it found no fault.
   for stage in (_field_faults, _training_faults, _faults_between):
     if faults := list(stage(config, 'config')):
       raise ConfigError('\n'.join(faults))
 
 
 def _field_names(holder: Any) -> tuple[str, ...]:
+  """Returns the names of a dataclass's fields; of other values, nothing."""
   if not dataclasses.is_dataclass(holder):
     return ()
   return tuple(field.name for field in dataclasses.fields(holder))
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-  near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-  if near:
-    return f'did you mean {" or ".join(near)}?'
-  return f'the fields there are {", ".join(known)}'
+def _similar(name: str, names: Iterable[str]) -> str:
+  """Returns a hint with the names that are similar, else with all names."""
+  similar = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+  if similar:
+    return f'did you mean {" or ".join(similar)}?'
+  return f'the fields there are {", ".join(names)}'
 
 
 def _field_faults(part: ConfigPart, path: str) -> Iterator[str]:
-  """Names, types and bounds of a part's fields, and of the parts below it."""
-  known = _field_names(part)
-  for name in vars(part).keys() - set(known):
-    yield f'{path}.{name}: no such field; {_nearest(name, known)}'
+  """Yields faults of the names, types and bounds of fields, at any depth."""
+  names = _field_names(part)
+  for name in vars(part).keys() - set(names):
+    yield f'{path}.{name}: no such field; {_similar(name, names)}'
   hints = typing.get_type_hints(type(part))
-  for name in known:
+  for name in names:
     value, where = getattr(part, name), f'{path}.{name}'
-    if not _is(value, hints[name]):
-      yield f'{where}={value!r}: must be {_spell(hints[name])}'
+    if not _has_type(value, hints[name]):
+      yield f'{where}={value!r}: must be {_type_text(hints[name])}'
     elif choices := kinds(type(value)):
-      names = ', '.join(kind.__name__ for kind in choices)
-      yield f'{where}={type(value).__name__}(...): must be one of {names}'
+      options = ', '.join(kind.__name__ for kind in choices)
+      yield f'{where}={type(value).__name__}(...): must be one of {options}'
     elif isinstance(value, ConfigPart):
       yield from _field_faults(value, where)
     elif dataclasses.is_dataclass(value):
@@ -98,21 +101,25 @@ def _field_faults(part: ConfigPart, path: str) -> Iterator[str]:
           yield f'{where}={value!r}: must be {bound.text}'
 
 
-def _is(value: Any, hint: Any) -> bool:
+def _has_type(value: Any, hint: Any) -> bool:
+  """Returns whether a field's value has the type of its annotation."""
   if typing.get_origin(hint) is tuple:
     element = typing.get_args(hint)[0]
-    return isinstance(value, tuple) and all(_is(v, element) for v in value)
+    return isinstance(value, tuple) and all(
+      _has_type(v, element) for v in value
+    )
   if typing.get_origin(hint) in (typing.Union, types.UnionType):
-    return any(_is(value, part) for part in typing.get_args(hint))
+    return any(_has_type(value, part) for part in typing.get_args(hint))
   if hint is float:
     hint = int | float
-  # A bool is an int to Python, never to a config.
+  # In Python, a bool is an int; in a config, it is not.
   if isinstance(value, bool) and hint is not bool:
     return False
   return isinstance(value, hint)
 
 
-def _spell(hint: Any) -> str:
+def _type_text(hint: Any) -> str:
+  """Returns an annotation as the text of an error message."""
   if isinstance(hint, type) and issubclass(hint, enum.Enum):
     return f'{hint.__name__}.' + ' or '.join(e.name for e in hint)
   if typing.get_origin(hint) is tuple:
@@ -121,15 +128,15 @@ def _spell(hint: Any) -> str:
 
 
 def _training_faults(config: Config, path: str) -> Iterator[str]:
-  """Models that are not trained in this way."""
+  """Yields a fault if config.train cannot train config.model."""
   model, train = config.model, config.train
   if isinstance(model, train.trains):
     return
   needs = [
-    f'{one.__name__} needs {kind.__name__}'
-    for kind in kinds(TrainConfig)
-    for one in kinds(ModelConfig)
-    if issubclass(one, kind.trains)
+    f'{model_kind.__name__} needs {train_kind.__name__}'
+    for train_kind in kinds(TrainConfig)
+    for model_kind in kinds(ModelConfig)
+    if issubclass(model_kind, train_kind.trains)
   ]
   yield (
     f'{path}.train={type(train).__name__}(): does not go with '
@@ -140,7 +147,7 @@ def _training_faults(config: Config, path: str) -> Iterator[str]:
 def _faults_between(
   part: ConfigPart, path: str, config: Config | None = None
 ) -> Iterator[str]:
-  """What the parts find wrong between fields, each by its check()."""
+  """Yields the faults that the check() of each part finds between fields."""
   config = config or part
   yield from part.check(config, path)
   for name in _field_names(part):

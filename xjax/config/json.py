@@ -1,4 +1,4 @@
-"""A config as JSON and back, and the fields in which two configs differ."""
+"""Converts configs to JSON and back, and compares two configs."""
 
 import dataclasses
 import enum
@@ -16,14 +16,14 @@ _SUFFIXES = ('Config', 'Data', 'Model', 'Weights')
 
 
 def _kind_of(cls: type) -> str | None:
-  """The "kind" of a part that is chosen among several; else None."""
+  """Returns the "kind" of a part, if it is one of several kinds; else None."""
   if any(isinstance(base, type) and kinds(base) for base in cls.__mro__[1:-2]):
     return cls.__name__
   return None
 
 
 def _earlier_kinds(cls: type) -> set[str]:
-  """What "kind" an earlier xjax wrote for its class, without underscores."""
+  """Returns the names of a kind in earlier versions, without underscores."""
   if not cls.__module__.startswith('xjax.'):
     return set()
   stems = {cls.__name__.removesuffix(suffix) for suffix in ('', *_SUFFIXES)}
@@ -32,7 +32,7 @@ def _earlier_kinds(cls: type) -> set[str]:
 
 
 def to_json(value: Any) -> Any:
-  """JSON values of a config; dataclasses of a union carry their "kind"."""
+  """Returns a config as JSON values; parts that have kinds carry a "kind"."""
   if dataclasses.is_dataclass(value):
     fields = {
       f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)
@@ -47,15 +47,17 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any, cls: type = Config) -> Any:
-  """The config that to_json made; absent fields take their defaults.
+  """Builds the config that to_json has converted to JSON values.
+
+  Absent fields get their default values.
 
   Args:
     value: the JSON object.
-    cls: dataclass to build, where value has no "kind".
+    cls: dataclass to build, if value has no "kind".
 
   Raises:
-    ConfigError: an unknown kind or field, a union without its kind, or a value
-      of the wrong type; the message names it by its dotted path.
+    ConfigError: a kind or field is unknown, a "kind" is missing, or a value has
+      the wrong type; the message has the dotted path.
   """
   return _dataclass(value, cls, '')
 
@@ -64,7 +66,7 @@ def load_config(path: str | os.PathLike) -> Config:
   """Reads a config.json.
 
   Raises:
-    DataError: it is absent, damaged, or of another version of xjax.
+    DataError: the file is absent, damaged, or from another version of xjax.
   """
   try:
     return from_json(json.loads(pathlib.Path(path).read_text('utf-8')))
@@ -73,6 +75,7 @@ def load_config(path: str | os.PathLike) -> Config:
 
 
 def _dataclass(value: Any, cls: type, path: str) -> Any:
+  """Builds a dataclass from a JSON object; path is for error messages."""
   if not isinstance(value, dict):
     raise ConfigError(f'{path or "config"}: expected an object, got {value!r}')
   value = dict(value)
@@ -82,8 +85,8 @@ def _dataclass(value: Any, cls: type, path: str) -> Any:
     if kind != cls.__name__:
       value = cls.from_earlier(value)
   elif choices := kinds(cls):
-    names = ', '.join(repr(one.__name__) for one in choices)
-    raise ConfigError(f'{path}: has no "kind", which is one of {names}')
+    names = ', '.join(repr(choice.__name__) for choice in choices)
+    raise ConfigError(f'{path}: has no "kind", which must be one of {names}')
   hints = typing.get_type_hints(cls)
   if unknown := sorted(set(value) - {f.name for f in dataclasses.fields(cls)}):
     raise ConfigError(f'unknown field {_join(path, unknown[0])!r}')
@@ -93,24 +96,24 @@ def _dataclass(value: Any, cls: type, path: str) -> Any:
 
 
 def _kind_named(kind: Any, base: type, path: str) -> type:
-  """The kind of a part with this name, or that an earlier xjax called so."""
+  """Returns the kind with this name, now or in earlier versions of xjax."""
   choices = kinds(base) or (base,)
-  for one in choices:
-    if kind == one.__name__:
-      return one
-  spelled = str(kind).replace('_', '')
-  for one in choices:
-    if spelled in _earlier_kinds(one):
-      return one
+  for choice in choices:
+    if kind == choice.__name__:
+      return choice
+  earlier_name = str(kind).replace('_', '')
+  for choice in choices:
+    if earlier_name in _earlier_kinds(choice):
+      return choice
   raise ConfigError(
-    f'{path}: unknown kind {kind!r}; there are '
-    f'{", ".join(one.__name__ for one in choices)}. Is it defined in '
-    'a module of yours? --import=MODULE reads that first; from Python, import '
-    'it yourself'
+    f'{path}: unknown kind {kind!r}; the kinds are '
+    f'{", ".join(choice.__name__ for choice in choices)}. If it is defined in '
+    'a module of yours, import it first: with --import=MODULE, or from Python'
   )
 
 
 def _value(value: Any, hint: Any, path: str) -> Any:
+  """Converts a JSON value to the type of a field's annotation."""
   if dataclasses.is_dataclass(hint):
     return _dataclass(value, hint, path)
   if typing.get_origin(hint) is tuple and isinstance(value, list):
@@ -121,7 +124,7 @@ def _value(value: Any, hint: Any, path: str) -> Any:
       return hint(value)
     except ValueError:
       choices = ', '.join(repr(member.value) for member in hint)
-      raise ConfigError(f'{path}: {value!r} is none of {choices}') from None
+      raise ConfigError(f'{path}: {value!r} must be one of {choices}') from None
   if hint is float and type(value) is int:
     return float(value)
   if isinstance(hint, type) and type(value) is hint:
@@ -130,17 +133,18 @@ def _value(value: Any, hint: Any, path: str) -> Any:
 
 
 def _join(path: str, name: str) -> str:
+  """Returns the dotted path of a field; path may be empty."""
   return f'{path}.{name}' if path else name
 
 
 @dataclasses.dataclass(frozen=True)
 class ConfigDifference:
-  """One field in which two configs differ.
+  """A field in which two configs differ.
 
   Attributes:
-    path: dotted.
-    old, new: JSON values; None where one side has no such field.
-    may_change: whether a resumed run may differ here.
+    path: the dotted path of the field.
+    old, new: its JSON values; None if a config has no such field.
+    may_change: whether a resumed run may have another value.
   """
 
   path: str
@@ -153,27 +157,35 @@ class ConfigDifference:
 
 
 def diff(old: Any, new: Any) -> list[ConfigDifference]:
-  """The fields in which two configs differ, in their order.
+  """Returns the fields in which two configs differ, in the order of fields.
 
-  A field marked may_change makes all that lies below it changeable as well.
+  If a field is marked may_change, all fields inside it may change, too.
   """
   return _diff(old, new, '', False)
 
 
-def _diff(old: Any, new: Any, path: str, may: bool) -> list[ConfigDifference]:
+def _diff(
+  old: Any, new: Any, path: str, may_change: bool
+) -> list[ConfigDifference]:
+  """Compares two values; may_change is that of the parts they belong to."""
   if not dataclasses.is_dataclass(old) or not dataclasses.is_dataclass(new):
-    left, right = to_json(old), to_json(new)
-    return [] if left == right else [ConfigDifference(path, left, right, may)]
-  found = []
+    values = to_json(old), to_json(new)
+    if values[0] == values[1]:
+      return []
+    return [ConfigDifference(path, *values, may_change)]
+  differences = []
   if type(old) is not type(new):
     names = (_kind_of(type(old)), _kind_of(type(new)))
-    found.append(ConfigDifference(_join(path, 'kind'), *names, may))
+    differences.append(
+      ConfigDifference(_join(path, 'kind'), *names, may_change)
+    )
   for name, field in _fields(old, new).items():
-    below = may or bool(field.metadata.get('may_change'))
-    left, right = getattr(old, name, None), getattr(new, name, None)
-    found += _diff(left, right, _join(path, name), below)
-  return found
+    inner = may_change or bool(field.metadata.get('may_change'))
+    values = getattr(old, name, None), getattr(new, name, None)
+    differences += _diff(*values, _join(path, name), inner)
+  return differences
 
 
 def _fields(*configs: Any) -> dict[str, dataclasses.Field]:
+  """Returns the fields that any of the configs has, by name."""
   return {f.name: f for config in configs for f in dataclasses.fields(config)}

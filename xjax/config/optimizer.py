@@ -1,4 +1,4 @@
-"""The rules by which training changes parameters: optimizers, and means."""
+"""Configs of optimizers and of averages of the parameters over steps."""
 
 import abc
 from collections.abc import Iterator
@@ -23,30 +23,32 @@ from xjax.core.config_part import (
 
 @dataclasses.dataclass
 class OptimizerConfig(ConfigPart, abstract=True):
-  """The rule that makes a step's direction of its gradient.
+  """The rule that computes the direction of a step from the gradient.
 
   Attributes:
-    weight_decay: share of a matrix that each step takes from it, times the
-      learning rate (decoupled weight decay); None: there is none.
+    weight_decay: a step subtracts this share, times the learning rate, from
+      every matrix (decoupled weight decay); None: no weight decay.
   """
 
-  # No annotation: it would make this the first field of those that have it.
+  # No annotation: it would make weight_decay the first field of subclasses.
   weight_decay = None
 
   @abc.abstractmethod
   def build(self) -> optax.GradientTransformation:
-    """The rule, without learning rate, clipping and weight decay."""
+    """Returns the rule, without learning rate, clipping and weight decay."""
 
 
 @dataclasses.dataclass
 class Adam(OptimizerConfig):
-  """Adam (Kingma & Ba 2015)."""
+  """The optimizer Adam (Kingma & Ba 2015)."""
 
   earlier_kind = 'adam'
 
-  b1: float = field(0.9, 'Decay of the mean of gradients.', RATE)
-  b2: float = field(0.999, 'Decay of the mean of their squares.', RATE)
-  eps: float = field(1e-8, 'Added to the root of the latter.', POSITIVE)
+  b1: float = field(0.9, 'Decay rate of the mean of gradients.', RATE)
+  b2: float = field(0.999, 'Decay rate of the mean of squared gradients.', RATE)
+  eps: float = field(
+    1e-8, 'Added to the root of the mean of squared gradients.', POSITIVE
+  )
 
   def build(self) -> optax.GradientTransformation:
     return optax.scale_by_adam(self.b1, self.b2, self.eps)
@@ -59,39 +61,43 @@ class AdamW(Adam):
   earlier_kind = 'adamw'
 
   weight_decay: float = field(
-    0.0, 'Share of a matrix that a step takes; vectors keep all.', AMOUNT
+    0.0,
+    'A step subtracts this share, times the learning rate, from every matrix, '
+    'but not from vectors.',
+    AMOUNT,
   )
 
 
 @dataclasses.dataclass
 class AverageConfig(ConfigPart, abstract=True):
-  """Which mean of the parameters over steps is kept beside them.
+  """The config of a mean of the parameters over training steps.
 
-  The mean is judged beside the parameters; it is what best_metric chooses by,
-  and what is loaded, predicts and is evaluated in the end. Up to its start it
-  is the parameters themselves.
+  Training keeps the mean in addition to the parameters, and judges both.
+  best_metric chooses the best checkpoint by the metrics of the mean, and the
+  mean is used when a finished run is loaded, predicts or is evaluated. Up to
+  the step `start`, the mean is equal to the parameters.
 
   Attributes:
-    averages: whether a mean is kept at all.
-    start: the step whose parameters it begins with.
+    averages: whether a mean is kept.
+    start: the step whose parameters are the first in the mean.
   """
 
   averages: ClassVar[bool] = True
-  start = 0  # no annotation: as of weight_decay
+  start = 0  # no annotation, for the same reason as weight_decay
 
   @abc.abstractmethod
   def newest_share(self, step: jax.Array) -> jax.Array:
-    """Share of a step's parameters in the mean after it.
+    """Returns the share of the newest parameters in the mean after a step.
 
     Args:
-      step: int32 scalar, steps taken, at least 1.
+      step: int32 scalar, number of steps taken, at least 1.
 
     Returns:
-      float32 scalar; up to the start it is 1.
+      float32 scalar; 1 up to the step `start`.
     """
 
   def differs(self, step: int) -> bool:
-    """Whether the mean after a step is of more than that step's parameters."""
+    """Returns whether the mean after a step differs from the parameters."""
     return self.averages and step > self.start
 
   def check(self, config: Any, path: str) -> Iterator[str]:
@@ -104,7 +110,7 @@ class AverageConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass
 class NoAverage(AverageConfig):
-  """None: the parameters are used as they are."""
+  """The choice of no mean: the parameters of the last step are used."""
 
   averages = False
 
@@ -114,11 +120,16 @@ class NoAverage(AverageConfig):
 
 @dataclasses.dataclass
 class EMAConfig(AverageConfig):
-  """An exponential moving average."""
+  """An exponential moving average of the parameters."""
 
-  decay: float = field(0.999, 'Share of the mean that stays at a step.', RATE)
+  decay: float = field(
+    0.999, 'Share of the old mean in the mean after a step.', RATE
+  )
   start: int = field(
-    0, 'Step whose parameters it begins with.', AT_LEAST_0, tiny=at_most(1)
+    0,
+    'Step whose parameters are the first in the mean.',
+    AT_LEAST_0,
+    tiny=at_most(1),
   )
 
   def newest_share(self, step: jax.Array) -> jax.Array:
@@ -127,24 +138,25 @@ class EMAConfig(AverageConfig):
 
 @dataclasses.dataclass
 class SWAConfig(AverageConfig):
-  """Stochastic weight averaging (Izmailov et al. 2018): the plain mean."""
+  """Stochastic weight averaging (Izmailov et al. 2018): an unweighted mean."""
 
   start: int = field(
     0,
-    'Step whose parameters are the first of the mean.',
+    'Step whose parameters are the first in the mean.',
     AT_LEAST_0,
     tiny=at_most(1),
   )
   every: int = field(
     1,
-    'Steps from one to the next; the second must be within the training.',
+    'The parameters of every so many steps after `start` are in the mean; '
+    'start + every must not be above train.steps.',
     AT_LEAST_1,
     tiny=1,
   )
 
   def newest_share(self, step: jax.Array) -> jax.Array:
-    taken, rest = jnp.divmod(step - self.start, self.every)
-    share = jnp.where(rest == 0, 1 / (jnp.maximum(taken, 0) + 1), 0.0)
+    index, rest = jnp.divmod(step - self.start, self.every)
+    share = jnp.where(rest == 0, 1 / (jnp.maximum(index, 0) + 1), 0.0)
     return jnp.where(step <= self.start, 1.0, share)
 
   def check(self, config: Any, path: str) -> Iterator[str]:
@@ -152,8 +164,8 @@ class SWAConfig(AverageConfig):
     second, steps = self.start + self.every, config.train.steps
     if not faults and second > steps:
       yield (
-        f'{path}.every={self.every}: with {path}.start={self.start} the mean '
-        f'takes in a second point at step {second}, beyond '
-        f'config.train.steps={steps}: all that is trained after the start '
-        'would be lost'
+        f'{path}.every={self.every}: with {path}.start={self.start}, the '
+        f'second parameters in the mean are those of step {second}, but '
+        f'training ends at config.train.steps={steps}: the mean would ignore '
+        'all steps after the start'
       )

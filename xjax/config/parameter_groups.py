@@ -1,4 +1,4 @@
-"""Groups of parameters, named by globs over their paths."""
+"""Groups of parameters: globs over their paths, and their learning rates."""
 
 from collections.abc import Iterable, Sequence
 import difflib
@@ -16,16 +16,16 @@ if typing.TYPE_CHECKING:
 
 _LAYER = re.compile(r'encoder/layers/(\d+)/')
 _EMBEDDINGS = 'encoder/embeddings/'
-_SHOWN = 3  # paths that an error names
+_SHOWN = 3  # number of similar paths in an error message
 
 
 def is_glob(text: str) -> bool:
-  """Whether a text can be a glob over paths such as 'encoder/layers/0/bias'."""
+  """Returns whether a text can be a glob over paths like 'encoder/layers/0'."""
   return bool(text) and not re.search(r'[\s=,]', text)
 
 
 def parse_rate(entry: str) -> tuple[str, float] | None:
-  """(glob, factor) of 'GLOB=FACTOR'; None: it is not that."""
+  """Splits 'GLOB=FACTOR' into (glob, factor); None if it has another form."""
   glob, _, number = entry.rpartition('=')
   try:
     factor = float(number)
@@ -35,30 +35,34 @@ def parse_rate(entry: str) -> tuple[str, float] | None:
 
 
 def in_group(path: str, globs: Iterable[str]) -> bool:
-  """Whether a parameter is of a group; case counts, * spans slashes."""
+  """Returns whether a path matches any glob; * also matches slashes.
+
+  Upper and lower case differ.
+  """
   return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
 
 
 def rate_factors(
   config: 'NeuralTrain', paths: Iterable[str]
 ) -> dict[str, float]:
-  """What each parameter's learning rate is multiplied by.
+  """Returns the factor of each parameter's learning rate, by path.
 
-  Discriminative fine-tuning (Howard & Ruder 2018, Section 3.2): with
-  layer_decay the highest layer has the full rate, each below it a part of that
-  of the one above, and the embeddings a part of that of the lowest layer.
+  Discriminative fine-tuning (Howard & Ruder 2018, Section 3.2): the highest
+  layer has the full rate. The rate of every other layer is layer_decay times
+  the rate of the layer above it. The rate of the embeddings is layer_decay
+  times the rate of the lowest layer.
 
   Args:
-    config: whose rates and layer_decay count, both.
-    paths: of parameters; the highest layer is found by them.
+    config: the product of its rates and layer_decay is used.
+    paths: the paths of all parameters; they tell which layer is the highest.
   """
   paths = list(paths)
   rates = [parse_rate(entry) for entry in config.rates]
   top = max((_height(path, 0) for path in paths), default=0)
 
   def factor(path: str) -> float:
-    found = (by for glob, by in rates if in_group(path, [glob]))
-    return next(found, 1.0) * config.layer_decay ** (top - _height(path, top))
+    matches = (rate for glob, rate in rates if in_group(path, [glob]))
+    return next(matches, 1.0) * config.layer_decay ** (top - _height(path, top))
 
   return {path: factor(path) for path in paths}
 
@@ -69,16 +73,17 @@ def check_groups(
   trained: Sequence[str],
   rows: Sequence[str],
 ) -> None:
-  """Refuses groups that are empty, and a model of which nothing is trained.
+  """Checks that every glob has an effect, and that a parameter is trained.
 
   Args:
-    config: of training.
-    paths: of all parameters of the model.
-    trained: those of them that the optimizer trains.
-    rows: those of them that config.rows trains instead.
+    config: the config of training.
+    paths: the paths of all parameters of the model.
+    trained: the paths of parameters that the optimizer trains.
+    rows: the paths of label rows that config.rows trains instead.
 
   Raises:
-    ConfigError: with the field, and the paths that come close.
+    ConfigError: a glob has no effect, or nothing is trained; the message names
+      the field and similar paths.
   """
   for glob in config.freeze:
     if not any(in_group(path, [glob]) for path in paths):
@@ -86,49 +91,61 @@ def check_groups(
     if any(in_group(path, [glob]) for path in rows):
       raise ConfigError(
         f'config.train.freeze: {glob!r} matches label rows, which '
-        'config.train.rows trains: leave them out of freeze, or set '
+        'config.train.rows trains: leave it out of freeze, or set '
         'config.train.rows=ByOptimizer()'
       )
   if not trained and not rows:
     raise ConfigError(
-      f'config.train.freeze={config.freeze}: nothing would be left to train'
+      f'config.train.freeze={config.freeze}: nothing would be left to train; '
+      'remove a glob'
     )
-  left = list(trained)
+  unmatched = list(trained)
   for entry in config.rates:
     glob, _ = parse_rate(entry)
-    found = [path for path in left if in_group(path, [glob])]
-    if not found:
-      said = _never_counts(entry, glob, paths, trained)
-      raise ConfigError(f'config.train.rates: {said}')
-    left = [path for path in left if path not in found]
+    matches = [path for path in unmatched if in_group(path, [glob])]
+    if not matches:
+      fault = _rate_fault(entry, glob, paths, trained)
+      raise ConfigError(f'config.train.rates: {fault}')
+    unmatched = [path for path in unmatched if path not in matches]
   if config.layer_decay != 1 and not any(map(_LAYER.match, trained)):
     raise ConfigError(
-      f'config.train.layer_decay={config.layer_decay}: needs parameters '
-      'encoder/layers/<i>/... that are trained, which config.model.encoder='
-      f'{kinds_that("pretrained", EncoderConfig)} has; set it to 1'
+      f'config.train.layer_decay={config.layer_decay}: no parameter '
+      'encoder/layers/<i>/... is trained: set it to 1, or train the layers of '
+      'config.model.encoder='
+      f'{kinds_that("pretrained", EncoderConfig)}'
     )
 
 
 def _height(path: str, other: int) -> int:
-  """0 of embeddings, 1 of the lowest layer; `other` of all but the encoder."""
+  """Returns a parameter's height in the encoder.
+
+  It is 0 for embeddings, 1 for the lowest layer, and `other` for parameters
+  that are not in a layer.
+  """
   if path.startswith(_EMBEDDINGS):
     return 0
   layer = _LAYER.match(path)
   return 1 + int(layer[1]) if layer else other
 
 
-def _never_counts(
+def _rate_fault(
   entry: str, glob: str, paths: Sequence[str], trained: Sequence[str]
 ) -> str:
+  """Returns why an entry of rates has no effect."""
   if any(in_group(path, [glob]) for path in trained):
-    return f'{entry!r} never counts: entries before it match the same'
+    return (
+      f'{entry!r} has no effect: earlier entries match all its parameters; '
+      'put it before them, or leave it out'
+    )
   if any(in_group(path, [glob]) for path in paths):
     return (
-      f'{entry!r} matches only what the optimizer does not train: leave it out'
+      f'{entry!r} matches only parameters that the optimizer does not train: '
+      'leave it out'
     )
   return _no_match(entry, glob, paths)
 
 
 def _no_match(entry: str, glob: str, paths: Sequence[str]) -> str:
-  near = difflib.get_close_matches(glob, paths, n=_SHOWN, cutoff=0.0)
-  return f'{entry!r} matches no parameter; close to it are {", ".join(near)}'
+  """Returns a fault with the paths that are most similar to the glob."""
+  similar = difflib.get_close_matches(glob, paths, n=_SHOWN, cutoff=0.0)
+  return f'{entry!r} matches no parameter; similar are {", ".join(similar)}'

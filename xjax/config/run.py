@@ -1,4 +1,4 @@
-"""The config of a run: typed, saved as JSON, compared on resume, shrunk."""
+"""The config of a run, and a function that shrinks it for tests."""
 
 from collections.abc import Iterator
 import dataclasses
@@ -24,34 +24,36 @@ from xjax.judge.criteria import PROPENSITY, Criteria
 from xjax.score.config import ModelConfig
 from xjax.score.text_model import NeuralModel
 
-# Kinds are chosen by name among the parts that are imported: all of xjax's.
+# Kinds can be chosen only after they are imported, so all kinds of xjax are
+# imported here.
 for _room in (formats, losses, metrics, score):
   import_modules(_room)
 
 
 @dataclasses.dataclass
 class EvalConfig(ConfigPart):
-  """Judging."""
+  """The config of judging (computing metrics)."""
 
   batch_size: int = field(
-    64, 'Documents at a time, over all devices.', AT_LEAST_1, tiny=16
+    64, 'Documents per batch, over all devices.', AT_LEAST_1, tiny=16
   )
   depth: int = field(50, 'Length K of the saved lists.', AT_LEAST_1, tiny=16)
   ks: tuple[int, ...] = field(
-    (1, 3, 5, 10), 'Cut-offs of the printed and saved metrics.'
+    (1, 3, 5, 10), 'Cut-offs k of the printed and saved metrics.'
   )
   propensity: tuple[float, ...] = field(
     PROPENSITY,
-    'A and B of the propensity formula: 0.55 and 1.5; for Amazon-670K and its '
-    'kin 0.6 and 2.6; for Wikipedia 0.5 and 0.4.',
+    'A and B of the propensity formula: usually 0.55 and 1.5; 0.6 and 2.6 for '
+    'Amazon data sets such as Amazon-670K; 0.5 and 0.4 for Wikipedia.',
   )
   calibration: Method = field(
-    Method.AUTO, 'How the scores shown become probabilities, fitted on dev.'
+    Method.AUTO,
+    'How scores become the probabilities that are shown; fitted on dev.',
   )
   recall: float = field(
     1.0,
-    'Of the saved lists; below 1, TPUs look for them faster and miss some '
-    'labels: the expected share that they find.',
+    'Expected share of the best labels that are in the saved lists. Below 1, '
+    'TPUs find the lists faster and miss some labels.',
     SHARE,
   )
 
@@ -60,29 +62,29 @@ class EvalConfig(ConfigPart):
       yield f'{path}.ks={self.ks}: must be from 1 to {path}.depth={self.depth}'
 
   def criteria(self) -> Criteria:
-    """What a run is judged by."""
+    """Returns the criteria by which a run is judged."""
     return Criteria(ks=self.ks, propensity=self.propensity)
 
 
 @dataclasses.dataclass
 class Config(ConfigPart):
-  """One run."""
+  """The config of one run."""
 
-  seed: int = field(0, 'Decides everything that is drawn.', AT_LEAST_0)
-  data: DataConfig = field(SyntheticData, 'The corpus, and what is read of it.')
-  model: ModelConfig = field(NeuralModel, 'What scores labels.')
+  seed: int = field(0, 'Seed of all random numbers.', AT_LEAST_0)
+  data: DataConfig = field(SyntheticData, 'The corpus, and how it is read.')
+  model: ModelConfig = field(NeuralModel, 'The model, which scores labels.')
   train: TrainConfig = field(NeuralTrain, 'How the model is trained.')
-  eval: EvalConfig = field(EvalConfig, 'How it is judged.')
+  eval: EvalConfig = field(EvalConfig, 'How the model is judged.')
   mesh: MeshConfig = field(
-    MeshConfig, 'The devices that it is trained on.', may_change=True
+    MeshConfig, 'The devices on which the model is trained.', may_change=True
   )
 
 
 def shrink(config: Config) -> Config:
-  """A tiny twin of a config, for tests: two steps on the embedded corpus.
+  """Returns a tiny copy of a config for tests: two steps on built-in data.
 
-  The kinds of model, optimizer, losses and schedule stay; every size is at
-  most 16, and nothing is read from or written to outside the workdir.
+  The kinds of model, optimizer, losses and schedule stay the same. Every size
+  is at most 16, and no file outside the workdir is read or written.
   """
   data = SyntheticData(
     n_train=16,

@@ -1,4 +1,4 @@
-"""How a model is trained: neural ones, linear ones and trees, or not at all."""
+"""Training configs: for neural models, linear models, trees, or no training."""
 
 from collections.abc import Iterator
 import dataclasses
@@ -47,6 +47,8 @@ _SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
 
 
 class Schedule(enum.Enum):
+  """How the learning rate changes after the warm-up."""
+
   CONSTANT = 'constant'
   LINEAR = 'linear'
   COSINE = 'cosine'
@@ -54,19 +56,22 @@ class Schedule(enum.Enum):
 
 
 class Dtype(enum.Enum):
+  """The floating-point types that training can compute in."""
+
   FLOAT32 = 'float32'
   BFLOAT16 = 'bfloat16'
 
 
 @dataclasses.dataclass
 class TrainConfig(ConfigPart, abstract=True):
-  """How a model is trained.
+  """The config of a way to train models.
 
   Attributes:
-    trains: the kinds of model that it is for.
+    trains: the kinds of models that it can train.
     processes: whether several processes can train together.
-    steps: optimizer steps; 0: it takes none.
-    best_metric: 'slice/metric' of the best checkpoint; empty: there is one.
+    steps: number of optimizer steps; 0: training takes no steps.
+    best_metric: the 'slice/metric' that chooses the best checkpoint; empty:
+      there is only one checkpoint.
   """
 
   trains: ClassVar[tuple[type[ModelConfig], ...]] = ()
@@ -77,28 +82,34 @@ class TrainConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass
 class NoTrain(TrainConfig):
-  """Not at all: the model has nothing to learn."""
+  """The choice of no training, for models that have nothing to learn."""
 
   earlier_kind = 'none'
   trains = (ExactMatchModel,)
 
 
 def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
-  """Yields why a metric cannot choose the best checkpoint."""
+  """Yields a fault if a metric cannot choose the best checkpoint.
+
+  Args:
+    metric: 'slice/metric'.
+    ks: the cut-offs k that are computed.
+  """
   where = f'config.train.best_metric={metric!r}'
   slice_name, _, measure = metric.partition('/')
   kinds, kind = XJAX.simple_kinds, kind_of(measure)
   k = re.search(r'@([1-9]\d*)', measure)
-  known_kind = kind in kinds and ('@k' in kind) == bool(k)
-  if known_kind and k and '[' in measure:  # what is in brackets counts, too
-    known_kind = measure in Criteria((int(k[1]),)).table(XJAX, [''], BIN_NAMES)
-  if slice_name not in _SLICES or not known_kind:
-    known = [name.replace('@k', f'@{k[1]}' if k else '@k') for name in kinds]
-    near = difflib.get_close_matches(measure, known, 3)
-    told = f'near are {", ".join(near)}' if near else ', '.join(known)
+  exists = kind in kinds and ('@k' in kind) == bool(k)
+  if exists and k and '[' in measure:  # the text in brackets must exist, too
+    exists = measure in Criteria((int(k[1]),)).table(XJAX, [''], BIN_NAMES)
+  if slice_name not in _SLICES or not exists:
+    names = [name.replace('@k', f'@{k[1]}' if k else '@k') for name in kinds]
+    similar = difflib.get_close_matches(measure, names, 3)
+    hint = 'similar metrics are' if similar else 'the metrics are'
     yield (
-      f'{where}: must be slice/metric, for example all/RP@5; {told} (of one of '
-      'your own, --import its module)'
+      f'{where}: must be slice/metric, for example all/RP@5; {hint} '
+      f'{", ".join(similar or names)} (for a metric of your own, --import its '
+      'module)'
     )
   elif k and int(k[1]) not in ks:
     yield f'{where}: its k must be in config.eval.ks={ks}'
@@ -106,7 +117,7 @@ def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
 
 @dataclasses.dataclass
 class NeuralTrain(TrainConfig):
-  """Training by gradient steps."""
+  """The training of neural models by gradient steps."""
 
   earlier_kind = 'gradient'
   trains = (NeuralModel,)
@@ -114,73 +125,84 @@ class NeuralTrain(TrainConfig):
   batch_size: int = field(
     64,
     'Documents per step, over all devices. The last batch of a bucket may have '
-    'fewer, each of which counts as in a full one.',
+    'fewer documents; each has the same weight as in a full batch.',
     AT_LEAST_1,
     tiny=16,
   )
   accumulate: int = field(
     1,
-    'Micro-batches a step is cut into (memory, not results).',
+    'Micro-batches into which the batch of a step is divided; more of them '
+    'need less memory and give the same result.',
     AT_LEAST_1,
     tiny=at_most(2),
   )
   steps: int = field(
     1000,
-    'Optimizer steps; the schedule ends there.',
+    'Optimizer steps; the schedule ends at the last step.',
     AT_LEAST_1,
     may_change=True,
     tiny=2,
   )
-  learning_rate: float = field(1e-3, 'Peak.', POSITIVE)
+  learning_rate: float = field(1e-3, 'The highest learning rate.', POSITIVE)
   warmup: int = field(
     0, 'Steps of linear warm-up.', AT_LEAST_0, tiny=at_most(1)
   )
   schedule: Schedule = field(
     Schedule.CONSTANT,
-    'How it falls after the warm-up: not, or to 0 after the last step; '
-    'slanted: to peak / ratio, where its warm-up begins as well.',
+    'How the learning rate changes after the warm-up. constant: it stays; '
+    'linear, cosine: it falls to 0 after the last step; slanted: it falls to '
+    'learning_rate / ratio, from which its warm-up also starts.',
   )
   ratio: float = field(
-    32.0, 'Of the peak to the lowest rate of the slanted schedule.', RATIO
+    32.0,
+    'The highest learning rate of the slanted schedule, divided by its lowest.',
+    RATIO,
   )
   rates: tuple[str, ...] = field(
     (),
-    'GLOB=FACTOR by which the learning rate of the parameters with such paths '
-    "is multiplied, such as 'encoder/*=0.1'; the first that matches counts.",
+    "GLOB=FACTOR, such as 'encoder/*=0.1': the learning rate of parameters "
+    'whose path matches the glob is multiplied by the factor; if several globs '
+    'match, the first is used.',
   )
   layer_decay: float = field(
     1.0,
-    'Factor from each encoder layer to the one below it, and from the lowest '
-    "to the encoder's embeddings; times that of rates. Below 1 it needs a "
-    'pretrained encoder.',
+    'The learning rate of an encoder layer, divided by that of the layer above '
+    'it; embeddings count as a layer below the lowest. It is multiplied by '
+    'rates. Below 1 it needs a pretrained encoder.',
     SHARE,
   )
   freeze: tuple[str, ...] = field(
-    (), 'Globs of the parameters that are not trained.'
+    (), 'Globs of the paths of parameters that are not trained.'
   )
   optimizer: OptimizerConfig = field(
-    Adam, 'The rule that makes a direction of a gradient.'
+    Adam, 'The rule that computes the direction of a step from the gradient.'
   )
   clip_value: float = field(
-    0.0, 'Element-wise gradient clipping (paper: 5); 0: none.', AMOUNT
+    0.0,
+    'Largest absolute value of an entry of the gradient, to which larger ones '
+    'are clipped (paper: 5); 0: no clipping.',
+    AMOUNT,
   )
   clip_norm: float = field(
-    0.0, 'Global-norm gradient clipping; 0: none.', AMOUNT
+    0.0,
+    'Largest norm of the whole gradient, to which it is scaled down; 0: no '
+    'clipping.',
+    AMOUNT,
   )
   rows: RowsConfig = field(
     ByOptimizer, 'How the label rows of OneVsAllConfig are trained.'
   )
-  loss: LossConfig = field(BCEConfig, 'What is minimised.')
+  loss: LossConfig = field(BCEConfig, 'The loss that training minimises.')
   label_weights: LabelWeightsConfig = field(
-    EvenWeights, 'How much each label counts in it.'
+    EvenWeights, 'How much each label counts in the loss.'
   )
   average: AverageConfig = field(
-    NoAverage, 'The mean of the parameters over steps, if any.'
+    NoAverage, 'The mean of the parameters over steps, if there is one.'
   )
   compute_dtype: Dtype = field(
     Dtype.FLOAT32,
-    'Of activations and products; parameters stay float32, label rows as '
-    'model.head.storage says.',
+    'The type of activations and products. Parameters are always float32, '
+    'except label rows, whose type is model.head.storage.',
   )
   log_every: int = field(
     50, 'Steps between log lines.', AT_LEAST_1, may_change=True, tiny=1
@@ -190,29 +212,30 @@ class NeuralTrain(TrainConfig):
   )
   keep: int = field(
     3,
-    'Newest checkpoints to keep, beside the best.',
+    'Number of newest checkpoints to keep, in addition to the best.',
     AT_LEAST_1,
     may_change=True,
   )
   judge_every: int = field(
-    500, 'Steps between judgings on dev.', AT_LEAST_1, tiny=1
+    500, 'Steps between two judgings on dev.', AT_LEAST_1, tiny=1
   )
   best_metric: str = field(
     'all/RP@5',
-    "'slice/metric' that chooses the best checkpoint; of the mean where there "
-    'is one.',
+    "'slice/metric' that chooses the best checkpoint. If average keeps a mean, "
+    'it is the metric of the mean.',
   )
   patience: int = field(
     0,
-    'Judgings without improvement before stopping; 0: never stop.',
+    'Training stops after this many judgings without improvement; 0: never.',
     AT_LEAST_0,
   )
   init_from: str = field(
     '',
-    'WORKDIR[@step] whose parameters warm-start this run. Words that both '
-    "runs have get the other's vectors, whatever model.embedding.vectors says "
-    'of them; so do pieces of pretrained encoders. A head that goes on from '
-    'there has its descriptors made as they were there.',
+    'WORKDIR[@step] of another run, from whose parameters this run starts. '
+    'Words, and pieces of pretrained encoders, that both runs have get the '
+    "other run's vectors, even if model.embedding.vectors has other vectors "
+    'for them. A head that starts from the other run builds its descriptors '
+    'in the same way as the other run.',
     tiny='',
   )
 
@@ -238,14 +261,14 @@ class NeuralTrain(TrainConfig):
     for glob in self.freeze:
       if not is_glob(glob):
         yield (
-          f'{path}.freeze={self.freeze}: {glob!r} is no glob over the paths '
+          f'{path}.freeze={self.freeze}: {glob!r} is not a glob over the paths '
           "of parameters, such as 'encoder/*'"
         )
     yield from metric_faults(self.best_metric, config.eval.ks)
 
   @classmethod
   def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
-    """Adam's settings were fields of their own once."""
+    """Converts fields of versions in which Adam's settings stood in train."""
     rule = fields.get('optimizer', 'adam')
     if not isinstance(rule, str):
       return fields
@@ -259,18 +282,21 @@ class NeuralTrain(TrainConfig):
 
 @dataclasses.dataclass
 class LinearTrain(TrainConfig):
-  """Training one classifier per label."""
+  """The training of linear models: one classifier per label."""
 
   trains = (LinearModel,)
 
-  loss: Loss = field(Loss.SQUARED_HINGE, 'Of a document.')
+  loss: Loss = field(Loss.SQUARED_HINGE, 'The loss of one document.')
   c: float = field(
     1.0,
-    "Weight of the losses beside the regulariser (LIBLINEAR's C).",
+    'Factor of the losses; the factor of the regulariser is 1 (C of '
+    'LIBLINEAR).',
     POSITIVE,
   )
-  threshold: float = field(0.01, 'Weights of a smaller size become 0.', AMOUNT)
-  solver: SolverConfig = field(Blocks, 'What trains.')
+  threshold: float = field(
+    0.01, 'Weights with a smaller absolute value are set to 0.', AMOUNT
+  )
+  solver: SolverConfig = field(Blocks, 'The algorithm that trains.')
 
   @property
   def processes(self) -> bool:
@@ -279,23 +305,28 @@ class LinearTrain(TrainConfig):
 
 @dataclasses.dataclass
 class TreeTrain(TrainConfig):
-  """Training the classifiers of a label tree, a node's children at a time."""
+  """The training of label trees: classifiers for the children of each node."""
 
   trains = (TreeModel,)
   processes = False
 
-  loss: Loss = field(Loss.SQUARED_HINGE, 'Of a document.')
+  loss: Loss = field(Loss.SQUARED_HINGE, 'The loss of one document.')
   c: float = field(
     1.0,
-    "Weight of the losses beside the regulariser (LIBLINEAR's C).",
+    'Factor of the losses; the factor of the regulariser is 1 (C of '
+    'LIBLINEAR).',
     POSITIVE,
   )
   eps: float = field(
     0.1,
-    'Violation of the optimality conditions at which training ends, as of '
-    'LIBLINEAR.',
+    'Training ends when the optimality conditions are violated by no more than '
+    'this, as in LIBLINEAR.',
     POSITIVE,
   )
-  max_epochs: int = field(100, 'Visits of every document, at most.', AT_LEAST_1)
-  threshold: float = field(0.1, 'Weights of a smaller size become 0.', AMOUNT)
-  workers: int = field(2, 'Threads.', AT_LEAST_1, may_change=True)
+  max_epochs: int = field(
+    100, 'Largest number of passes over the documents.', AT_LEAST_1
+  )
+  threshold: float = field(
+    0.1, 'Weights with a smaller absolute value are set to 0.', AMOUNT
+  )
+  workers: int = field(2, 'Number of threads.', AT_LEAST_1, may_change=True)

@@ -1,4 +1,4 @@
-"""Arrays of a file that is not believed before it is checked."""
+"""Reads .npz files from untrusted sources and checks their arrays."""
 
 import dataclasses
 import os
@@ -13,13 +13,14 @@ from xjax.core.texts import Texts
 
 @dataclasses.dataclass
 class Arrays:
-  """The arrays of one .npz file, each taken once.
+  """Holds the arrays of one .npz file until each has been taken once.
 
-  Every method raises DataError naming the file and the array.
+  If a check fails, every method raises a DataError that names the file and the
+  array.
 
   Attributes:
-    path: of the file, for messages.
-    left: arrays not yet taken.
+    path: the file, for error messages.
+    left: name -> array, the arrays that were not taken yet.
   """
 
   path: str | os.PathLike
@@ -27,7 +28,7 @@ class Arrays:
 
   @classmethod
   def read(cls, path: str | os.PathLike) -> 'Arrays':
-    """Reads all arrays; pickled objects are refused."""
+    """Reads all arrays of a file; pickled objects raise a DataError."""
     name = None
     try:
       with zipfile.ZipFile(path) as zipped:
@@ -44,49 +45,49 @@ class Arrays:
     except DAMAGE as error:
       where = f'{path}: {name}' if name else path
       raise DataError(
-        f'{where}: cannot be read ({error}): damaged, or not an .npz file of '
-        'arrays; write it again'
+        f'{where}: cannot be read ({error}): the file is damaged, or is not an '
+        '.npz file of arrays; write it again'
       ) from error
 
-  def fail(self, name: str, what: str) -> NoReturn:
-    """Raises the error."""
-    raise DataError(f'{self.path}: {name}: {what}')
+  def fail(self, name: str, fault: str) -> NoReturn:
+    """Raises a DataError with the file, the array's name and its fault."""
+    raise DataError(f'{self.path}: {name}: {fault}')
 
-  def check(self, name: str, bad: np.ndarray, what: str) -> None:
-    """Fails where any of bad is True, showing the first index of it."""
+  def check(self, name: str, bad: np.ndarray, fault: str) -> None:
+    """Raises a DataError, with the first bad index, if any entry is bad."""
     if np.any(bad):
       at = ', '.join(map(str, np.argwhere(bad)[0]))
-      self.fail(name, f'{what} (at [{at}])')
+      self.fail(name, f'{fault} (at [{at}])')
 
   def take(
     self, name: str, dtype: type | str, shape: tuple[int | None, ...]
   ) -> np.ndarray:
-    """The array, of exactly this type and shape (None: any length)."""
+    """Returns the array, if it has this type and shape (None: any length)."""
     if name not in self.left:
       self.fail(name, 'missing')
     array = self.left.pop(name)
     fits = len(array.shape) == len(shape) and all(
-      want in (None, have)
-      for want, have in zip(shape, array.shape, strict=True)
+      expected in (None, actual)
+      for expected, actual in zip(shape, array.shape, strict=True)
     )
     if array.dtype != dtype or not fits:
-      wanted = ', '.join('any' if n is None else str(n) for n in shape)
+      expected = ', '.join('any' if n is None else str(n) for n in shape)
       self.fail(
         name,
         f'is {array.dtype} {list(array.shape)}, should be {np.dtype(dtype)} '
-        f'[{wanted}]',
+        f'[{expected}]',
       )
     return array
 
   def count(self, name: str) -> int:
-    """A non-negative int64."""
+    """Returns an int64 scalar that is not negative."""
     value = int(self.take(name, np.int64, ()))
     if value < 0:
       self.fail(name, f'is {value}, should not be negative')
     return value
 
   def text(self, name: str) -> str:
-    """A scalar string."""
+    """Returns a scalar string."""
     if name not in self.left:
       self.fail(name, 'missing')
     array = self.left.pop(name)
@@ -95,7 +96,7 @@ class Arrays:
     return str(array)
 
   def strings(self, name: str) -> Texts:
-    """Strings that differ from each other."""
+    """Returns packed strings, after checking that no two are equal."""
     packed = self.take(f'{name}/bytes', np.uint8, (None,))
     offsets = self.take(f'{name}/offsets', np.int64, (None,))
     self.check_offsets(f'{name}/offsets', offsets, len(packed))
@@ -110,12 +111,12 @@ class Arrays:
     return strings
 
   def check_offsets(self, name: str, offsets: np.ndarray, end: int) -> None:
-    """Fails unless offsets go from 0 to end and never fall."""
+    """Raises a DataError unless offsets ascend from 0 to end."""
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != end:
       self.fail(name, f'should go from 0 to {end}')
     self.check(name, np.diff(offsets) < 0, 'falls')
 
   def finish(self) -> None:
-    """Fails where an array was not taken."""
+    """Raises a DataError if the file has an array that was not taken."""
     if self.left:
       self.fail(min(self.left), 'unknown array')

@@ -1,4 +1,4 @@
-"""Writing files so that a killed run never leaves half of one in place."""
+"""Writes files so that a killed run never leaves an incomplete file behind."""
 
 from collections.abc import Callable, Iterator
 import contextlib
@@ -15,12 +15,12 @@ from xjax.core.errors import UserError
 
 
 class WriteError(UserError, OSError):
-  """A file or folder that cannot be written; the message names it."""
+  """A file or folder cannot be written; the message names it."""
 
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike) -> Iterator[None]:
-  """Makes every OSError within a WriteError that names path."""
+  """Turns every OSError in its context into a WriteError that names path."""
   try:
     yield
   except WriteError:
@@ -32,23 +32,24 @@ def writing(path: str | os.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike, mode: str = 'w') -> Iterator[IO[Any]]:
-  """Opens a temporary file beside path; renamed onto it on success.
+  """Opens a temporary file next to path, and renames it to path on success.
 
   Raises:
-    WriteError: it cannot be written.
+    WriteError: the file cannot be written.
   """
   path = pathlib.Path(path)
   with writing(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f'.{path.name}.', dir=path.parent)
-    with _renamed(handle, name, path, mode) as file:
+    with _rename_at_end(handle, name, path, mode) as file:
       yield file
 
 
 @contextlib.contextmanager
-def _renamed(
+def _rename_at_end(
   handle: int, name: str, path: pathlib.Path, mode: str
 ) -> Iterator[IO[Any]]:
+  """Opens the file `name`; renames it to path, or deletes it after an error."""
   encoding = None if 'b' in mode else 'utf-8'
   try:
     with os.fdopen(handle, mode, encoding=encoding) as file:
@@ -63,7 +64,7 @@ def _renamed(
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
-  """Writes indented JSON; NaN and infinity are refused."""
+  """Writes indented JSON; NaN and infinity raise a ValueError."""
   with atomic_write(path) as file:
     json.dump(value, file, indent=2, allow_nan=False, ensure_ascii=False)
     file.write('\n')
@@ -72,7 +73,17 @@ def write_json(path: str | os.PathLike, value: Any) -> None:
 def write_npz(
   path: str | os.PathLike, arrays: dict[str, np.ndarray], packed: bool = False
 ) -> None:
-  """Writes arrays as an .npz (never pickled objects), packed or not."""
+  """Writes an .npz file without pickled objects.
+
+  Args:
+    path: the file.
+    arrays: name -> array.
+    packed: whether the file is compressed.
+
+  Raises:
+    TypeError: an array has objects, which only pickle can save.
+    WriteError: the file cannot be written.
+  """
   for name, array in arrays.items():
     if np.asarray(array).dtype.hasobject:
       raise TypeError(f'{name}: object arrays cannot be saved')
@@ -86,10 +97,10 @@ def build_folder(
 ) -> None:
   """Fills a temporary folder with build(folder), then renames it to path.
 
-  Should another process have put the folder there meanwhile, theirs stays.
+  If another process has created the folder in the meantime, that folder stays.
 
   Raises:
-    WriteError: it cannot be made.
+    WriteError: the folder cannot be written.
   """
   path = pathlib.Path(path)
   with writing(path):

@@ -1,9 +1,9 @@
-"""The parts of a run's config, and what stands on their fields.
+"""The base class of the parts of a run's config, and of their fields.
 
-A part is a dataclass below ConfigPart. Its fields carry their help, their
-bounds and their value in a tiny twin for tests; its check() yields what fields
-ask of one another. An abstract part, such as "an encoder", is chosen among its
-kinds: the classes below it that have been imported, by their names.
+A part is a dataclass that inherits from ConfigPart. Each of its fields carries
+a help text, bounds, and a value for tiny configs in tests. Its check() yields
+the faults that concern several fields. An abstract part, such as "an encoder",
+stands for one of its kinds: its imported subclasses, chosen by class name.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,11 +23,11 @@ from xjax.core.errors import ConfigError
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-  """The values that a field may have.
+  """Limits the values that a field may have.
 
   Attributes:
-    holds: whether a value is one of them.
-    text: what follows "must be" in the error.
+    holds: value -> whether the field may have it.
+    text: the words that follow "must be" in the error message.
   """
 
   holds: Callable[[Any], bool]
@@ -38,12 +38,12 @@ AT_LEAST_0 = Bound(lambda value: value >= 0, 'at least 0')
 AT_LEAST_1 = Bound(lambda value: value >= 1, 'at least 1')
 AT_LEAST_2 = Bound(lambda value: value >= 2, 'at least 2')
 RATE = Bound(lambda value: 0 <= value < 1, 'from 0 to below 1')
-SHARE = Bound(lambda value: 0 < value <= 1, 'above 0, to 1')
+SHARE = Bound(lambda value: 0 < value <= 1, 'above 0 and at most 1')
 POSITIVE = Bound(lambda value: 0 < value < math.inf, 'above 0')
 AMOUNT = Bound(lambda value: 0 <= value < math.inf, 'at least 0')
 RATIO = Bound(lambda value: 1 <= value < math.inf, 'at least 1')
 
-_AS_IT_IS = object()
+_UNCHANGED = object()
 
 
 def field(
@@ -52,20 +52,21 @@ def field(
   bound: Bound | None = None,
   *,
   may_change: bool = False,
-  tiny: Any = _AS_IT_IS,
+  tiny: Any = _UNCHANGED,
 ) -> Any:
-  """A field of a part of the config.
+  """Defines a field of a config part.
 
   Args:
-    default: its value; a class: an object of it.
-    help_: what it means, in one or two sentences.
-    bound: the values that it may have; None: all of its type.
-    may_change: whether a resumed run may have another value; that is printed.
-    tiny: its value in the tiny twin of a config, or a function of its value
-      that returns that; by default it stays.
+    default: the default value; if it is a class, an object of that class.
+    help_: the meaning of the field, in one or two sentences.
+    bound: the values that the field may have; None: all values of its type.
+    may_change: whether a resumed run may have another value; the change is
+      printed.
+    tiny: the value in a tiny config for tests, or a function that returns it
+      from the config's value; by default the value is unchanged.
   """
   metadata = {'help': help_, 'bound': bound, 'may_change': may_change}
-  if tiny is not _AS_IT_IS:
+  if tiny is not _UNCHANGED:
     metadata['tiny'] = tiny if callable(tiny) else lambda _: tiny
   if isinstance(default, type):
     return dataclasses.field(default_factory=default, metadata=metadata)
@@ -73,52 +74,55 @@ def field(
 
 
 def at_most(limit: float) -> Callable[[float], float]:
-  """The smaller one of a value and a limit."""
+  """Returns a function that replaces values above a limit by the limit."""
   return functools.partial(min, limit)
 
 
 class ConfigPart:
-  """A part of a config.
+  """A part of a config; the base class of all config dataclasses.
 
   Attributes:
-    abstract: whether a config has one of the classes below it instead.
-    earlier_kind: its "kind" in a config.json of an earlier xjax, where that
-      does not follow from the class's name.
+    abstract: whether configs must use a subclass in place of this class.
+    earlier_kind: the "kind" of this class in config.json files of earlier
+      versions of xjax, if it does not follow from the class name.
   """
 
   abstract: ClassVar[bool] = True
   earlier_kind: ClassVar[str] = ''
 
   def __init_subclass__(cls, abstract: bool = False, **others: Any) -> None:
-    """Notes whether a class is abstract: its subclasses need not be.
+    """Sets whether a class is abstract; this is not inherited by subclasses.
 
     Raises:
-      TypeError: a kind that lacks a method which every kind must have.
+      TypeError: the class is not abstract and lacks a required method.
     """
     super().__init_subclass__(**others)
-    lacks = [
+    missing_methods = [
       name
       for name, member in inspect.getmembers(cls, inspect.isfunction)
       if hasattr(member, '__isabstractmethod__')
     ]
-    # A class that is refused is not chosen while it is not collected yet.
-    cls.abstract = abstract or bool(lacks)
-    if lacks and not abstract:
-      raise TypeError(f'{cls.__name__} must define {", ".join(lacks)}()')
+    # Set before the error: a faulty class stays among the subclasses until it
+    # is garbage collected, and must not be chosen as a kind.
+    cls.abstract = abstract or bool(missing_methods)
+    if missing_methods and not abstract:
+      methods = ', '.join(missing_methods)
+      raise TypeError(f'{cls.__name__} must define {methods}()')
 
   def check(self, config: Any, path: str) -> Iterator[str]:
-    """Yields what is wrong between fields, each naming a field.
+    """Yields an error message for each fault between fields.
 
-    It is called once every field is within its bounds.
+    Each message names a field. check() is called after every field by itself
+    has been found to be within its bounds.
 
     Args:
       config: the whole config of the run.
-      path: where this part is, such as 'config.model.encoder'.
+      path: the path of this part, such as 'config.model.encoder'.
     """
     yield from ()
 
   def tiny(self) -> Self:
-    """A twin for tests: every size is small, and no file is read."""
+    """Returns a copy for tests: every size is small, and no file is read."""
     sizes = {}
     for field_ in dataclasses.fields(self):
       value = getattr(self, field_.name)
@@ -130,87 +134,88 @@ class ConfigPart:
 
   @classmethod
   def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
-    """The JSON fields of this part, from those that an earlier xjax saved."""
+    """Converts the JSON fields that an earlier version of xjax saved."""
     return fields
 
   @classmethod
   def bounds(cls, name: str) -> tuple[Bound, ...]:
-    """The bounds of a field, those of the classes above it as well."""
+    """Returns all bounds of a field, including those of base classes."""
     fields = (
       getattr(base, '__dataclass_fields__', {}).get(name)
       for base in cls.__mro__
     )
-    every = (field_.metadata.get('bound') for field_ in fields if field_)
-    return tuple(dict.fromkeys(bound for bound in every if bound))
+    bounds = (field_.metadata.get('bound') for field_ in fields if field_)
+    return tuple(dict.fromkeys(bound for bound in bounds if bound))
 
 
 def kinds(base: type) -> tuple[type, ...]:
-  """The kinds among which an abstract part is chosen; else none.
+  """Returns the kinds of an abstract part.
 
   Args:
     base: any class.
 
   Returns:
-    All imported classes below it that are not abstract, in the order of their
-    names.
+    All imported subclasses of base that are not abstract, sorted by name; empty
+    if base is not an abstract part.
 
   Raises:
-    ConfigError: two of them have one name.
+    ConfigError: two kinds have the same name.
   """
   if not (issubclass(base, ConfigPart) and base.abstract):
     return ()
-  named = {}
-  for kind in set(_below(base)):
-    other = named.setdefault(kind.__name__, kind)
+  kind_of_name = {}
+  for kind in set(_concrete_subclasses(base)):
+    other = kind_of_name.setdefault(kind.__name__, kind)
     if other is not kind:
+      modules = ' and '.join(sorted((kind.__module__, other.__module__)))
       raise ConfigError(
-        f'two kinds of {base.__name__} are called {kind.__name__}: those of '
-        f'{" and ".join(sorted((kind.__module__, other.__module__)))}; give '
-        'yours another name'
+        f'two kinds of {base.__name__} are called {kind.__name__}, in the '
+        f'modules {modules}; give yours another name'
       )
-  return tuple(kind for _, kind in sorted(named.items()))
+  return tuple(kind for _, kind in sorted(kind_of_name.items()))
 
 
 def kinds_that(attribute: str, base: type) -> str:
-  """Names the kinds that have an attribute, for errors.
+  """Returns the names of the kinds with a true attribute, for error messages.
 
   Args:
-    attribute: of the classes; true of those that are named.
+    attribute: name of a class attribute.
     base: an abstract part.
 
   Returns:
-    As 'BertConfig(...) or YourConfig(...)'.
+    For example 'BertConfig(...) or YourConfig(...)'.
   """
-  able = (kind.__name__ for kind in kinds(base) if getattr(kind, attribute))
-  return ' or '.join(f'{name}(...)' for name in able)
+  names = (kind.__name__ for kind in kinds(base) if getattr(kind, attribute))
+  return ' or '.join(f'{name}(...)' for name in names)
 
 
 def modules_of(part: ConfigPart) -> list[str]:
-  """The modules that define a part and the parts in it, where not xjax's.
+  """Returns the user's modules that define a part or one of the parts in it.
 
-  A config file, which may define some, cannot be imported, and is left out.
+  Modules of xjax are left out. So is a config file that defines parts, since it
+  cannot be imported by name.
   """
-  inner = (getattr(part, each.name) for each in dataclasses.fields(part))
-  below = (modules_of(each) for each in inner if isinstance(each, ConfigPart))
-  own = type(part).__module__
-  named = dict.fromkeys(itertools.chain([own], *below))
+  values = (getattr(part, field_.name) for field_ in dataclasses.fields(part))
+  inner = (modules_of(x) for x in values if isinstance(x, ConfigPart))
+  modules = dict.fromkeys(itertools.chain([type(part).__module__], *inner))
   return [
     name
-    for name in named
+    for name in modules
     if not name.startswith('xjax.')
     and importlib.machinery.PathFinder.find_spec(name.partition('.')[0])
   ]
 
 
-def _below(base: type) -> Iterator[type]:
-  for one in base.__subclasses__():
-    if not one.abstract:
-      yield one
-    yield from _below(one)
+def _concrete_subclasses(base: type) -> Iterator[type]:
+  """Yields all subclasses of a class, at any depth, that are not abstract."""
+  for subclass in base.__subclasses__():
+    if not subclass.abstract:
+      yield subclass
+    yield from _concrete_subclasses(subclass)
 
 
 def import_modules(package: types.ModuleType) -> None:
-  """Imports every module below a folder: kinds in them can be chosen then."""
+  """Imports every module of a package, so that kinds in them can be chosen."""
   inside = f'{package.__name__}.'
   for module in pkgutil.walk_packages(package.__path__, inside):
     importlib.import_module(module.name)

@@ -1,4 +1,4 @@
-"""What a person sees in the terminal: our own lines, not a library's."""
+"""Shows the log of xjax, and warnings of other libraries, in the terminal."""
 
 import logging as python_logging
 import pathlib
@@ -8,22 +8,22 @@ from absl import logging
 _PACKAGE = pathlib.Path(__file__).parents[1]
 
 
-class _Ours(python_logging.Filter):
-  """Passes xjax's own records, and everybody's warnings."""
+class _XjaxRecords(python_logging.Filter):
+  """Passes all records of xjax, and only warnings and errors of others."""
 
   def filter(self, record: python_logging.LogRecord) -> bool:
-    ours = pathlib.Path(record.pathname).is_relative_to(_PACKAGE)
-    return ours or record.levelno >= python_logging.WARNING
+    from_xjax = pathlib.Path(record.pathname).is_relative_to(_PACKAGE)
+    return from_xjax or record.levelno >= python_logging.WARNING
 
 
 def show_log() -> None:
-  """Prints absl's log from INFO on as plain lines on stderr.
+  """Prints absl's log, from level INFO, as plain lines on stderr.
 
-  Checkpointing and data libraries log through absl too, dozens of lines per
-  save; of theirs only warnings are shown.
+  Checkpointing and data libraries also log through absl, dozens of lines for
+  each saved checkpoint. Only their warnings and errors are shown.
   """
   handler = logging.get_absl_handler()
   handler.setFormatter(python_logging.Formatter('%(message)s'))
-  handler.addFilter(_Ours())
+  handler.addFilter(_XjaxRecords())
   logging.use_absl_handler()
   logging.set_verbosity(logging.INFO)

@@ -1,4 +1,4 @@
-"""Several processes: start-up, the host that writes, barriers, all rows."""
+"""Functions for runs with several processes: start-up, barriers, gathering."""
 
 from collections.abc import Callable, Iterable
 import importlib.util
@@ -19,43 +19,46 @@ def start(
   num_processes: int = 0,
   process_id: int = -1,
 ) -> None:
-  """Joins the other processes; must come before any other JAX call.
+  """Connects this process to the others of the run.
+
+  It must be called before any other JAX function.
 
   Args:
-    multihost: whether this run has several processes at all.
-    coordinator: address:port of process 0; empty where JAX finds it (and the
-      two numbers) by itself: on TPU pods, under SLURM's srun and Open MPI's
-      mpirun, and in Jobs and JobSets of Kubernetes.
-    num_processes: count, where coordinator is given.
-    process_id: this process, where coordinator is given.
+    multihost: whether this run has several processes.
+    coordinator: address:port of process 0. It may be empty where JAX finds the
+      address and both numbers by itself: on TPU pods, under SLURM's srun and
+      Open MPI's mpirun, and in Jobs and JobSets of Kubernetes.
+    num_processes: number of processes, if coordinator is set.
+    process_id: number of this process, from 0, if coordinator is set.
 
   Raises:
-    ConfigError: flags that do not go together; the others are not found.
+    ConfigError: the flags do not fit together, or the other processes are not
+      found.
   """
-  given = {
+  flags_set = {
     '--coordinator': bool(coordinator),
     '--num_processes': num_processes != 0,
     '--process_id': process_id != -1,
   }
   if not multihost:
-    if any(given.values()):
-      name = next(name for name, is_given in given.items() if is_given)
-      raise ConfigError(f'{name} is of use with --multihost only')
+    if any(flags_set.values()):
+      name = next(name for name, is_set in flags_set.items() if is_set)
+      raise ConfigError(f'{name} needs --multihost: add it, or drop {name}')
     return
-  if any(given.values()) and not (
+  if any(flags_set.values()) and not (
     coordinator and 0 <= process_id < num_processes
   ):
     raise ConfigError(
-      '--coordinator, --num_processes and --process_id (below the count) must '
-      'be given together'
+      '--coordinator, --num_processes and --process_id must be given together; '
+      '--process_id counts from 0 and is below --num_processes'
     )
-  others = (coordinator, num_processes, process_id) if coordinator else ()
+  arguments = (coordinator, num_processes, process_id) if coordinator else ()
   try:
     with warnings.catch_warnings():
-      # Told below, where it matters.
+      # If the package is missing, _reason says so.
       warnings.filterwarnings('ignore', 'Kubernetes environment detected')
-      jax.distributed.initialize(*others)
-  except Exception as error:  # whatever asking a cluster may raise
+      jax.distributed.initialize(*arguments)
+  except Exception as error:  # each kind of cluster raises other errors
     raise ConfigError(
       f'--multihost: the other processes are not found ({_reason(error)}). JAX '
       'finds them on TPU pods, under srun (SLURM) and mpirun (Open MPI), and '
@@ -65,20 +68,21 @@ def start(
 
 
 def _reason(error: Exception) -> str:
+  """Returns one line that explains why the other processes were not found."""
   reason = f'{type(error).__name__}: {" ".join(str(error).split())}'
   in_kubernetes = 'KUBERNETES_SERVICE_HOST' in os.environ
   if in_kubernetes and not importlib.util.find_spec('kubernetes'):
-    return f"in Kubernetes it takes pip install 'xjax[k8s]'; {reason}"
+    return f"Kubernetes needs pip install 'xjax[k8s]'; {reason}"
   return reason
 
 
 def is_host0() -> bool:
-  """Whether this process writes logs and artefacts."""
+  """Returns whether this process writes logs and artefacts."""
   return jax.process_index() == 0
 
 
 def barrier(name: str) -> None:
-  """Waits until every process is here."""
+  """Waits until every process has called it with this name."""
   if jax.process_count() > 1:
     multihost_utils.sync_global_devices(name)
 
@@ -90,19 +94,20 @@ def rank_documents(
   k: int,
   n_lists: int = 1,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """The lists of all documents, each in its document's row.
+  """Returns the top-k lists of all documents, on every process.
 
   Args:
-    batches: this process's rows; every process has as many batches.
-    topk: (ids_GBK, scores_GBK) of a batch.
-    n_documents: N; rows are below it.
+    batches: batches with this process's rows; every process must have the same
+      number of batches.
+    topk: batch -> (ids_GBK, scores_GBK).
+    n_documents: N; every doc_B is below it.
     k: length of the lists.
-    n_lists: G.
+    n_lists: G, lists per document.
 
   Returns:
     ids_GNK: int32, PAD where labels run out.
     scores_GNK: float32, -inf where ids are PAD.
-    seen_N: int, how often each document stood in a batch.
+    seen_N: int64, how often each document occurred in a batch.
   """
   ids_GNK = np.full((n_lists, n_documents, k), PAD, np.int32)
   scores_GNK = np.full(ids_GNK.shape, -np.inf, np.float32)
@@ -120,11 +125,13 @@ def rank_documents(
 def all_rows(
   doc_B: jax.Array, ids_GBK: jax.Array, scores_GBK: jax.Array
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """The lists of all processes' documents, once where several have the same.
+  """Gathers the lists of all processes' documents.
+
+  Documents that several processes have are returned once.
 
   Args:
-    doc_B: int32, which documents this process's rows are.
-    ids_GBK, scores_GBK: their lists, as core.types.Scorer gives them.
+    doc_B: int32, the documents of this process's rows.
+    ids_GBK, scores_GBK: their lists, as core.types.Scorer returns them.
 
   Returns:
     doc_B, ids_GBK, scores_GBK: NumPy, the same on every process.
@@ -133,7 +140,7 @@ def all_rows(
   if jax.process_count() == 1:
     return rows
   doc_HB = multihost_utils.process_allgather(rows[0])
-  # Along a mesh's label axis, processes read the same documents.
+  # Processes along the mesh's label axis read the same documents.
   _, different = np.unique(doc_HB, axis=0, return_index=True)
   if len(different) == 1:
     return rows

@@ -1,4 +1,4 @@
-"""What mains print without a traceback: a user's own mistake, and a stop."""
+"""Exceptions that command-line programs print without a traceback."""
 
 import lzma
 import struct
@@ -6,8 +6,8 @@ import tokenize
 import zipfile
 import zlib
 
-# All that reading a damaged file as JSON, .npz or .zip may raise, and taking
-# from it what should be there.
+# The exceptions that can occur when a damaged JSON, .npz or .zip file is read,
+# and when expected parts are taken from its contents.
 DAMAGE = (
   AttributeError,
   EOFError,
@@ -29,11 +29,11 @@ DAMAGE = (
 
 
 class UserError(Exception):
-  """A mistake of the user's: the message says what, where and what to do."""
+  """A mistake of the user; the message says what, where and what to do."""
 
 
 class DataError(UserError):
-  """A fault in a user's files; one line per fault, as `file:line: what`."""
+  """A fault in a user's files; one line per fault, as `file:line: fault`."""
 
 
 class ConfigError(UserError):

@@ -1,4 +1,4 @@
-"""The device mesh: its two axes, and which array axis lies on which."""
+"""The device mesh: its two axes, and how arrays are divided over them."""
 
 import dataclasses
 from typing import Any
@@ -14,11 +14,12 @@ from xjax.core.share import Share, shares
 DATA = 'data'
 LABEL = 'label'
 
-# Every parameter's label axis is padded to this multiple, whatever the mesh,
-# so that a checkpoint restores onto any mesh whose devices divide it.
+# The label axis of every parameter is padded to a multiple of this number on
+# every mesh, so that a checkpoint can be restored on any mesh whose number of
+# devices divides it.
 LABEL_MULTIPLE = 1536  # 512 times 3
 
-BATCH = P(DATA)  # the spec of arrays with documents first
+BATCH = P(DATA)  # the spec of arrays whose first axis is documents
 
 
 _AXIS = Bound(lambda n: n == -1 or n >= 1, 'at least 1, or -1: the rest')
@@ -26,25 +27,33 @@ _AXIS = Bound(lambda n: n == -1 or n >= 1, 'at least 1, or -1: the rest')
 
 @dataclasses.dataclass
 class MeshConfig(ConfigPart):
-  """Devices along each axis; one of them may be -1: all that are left.
+  """The number of devices along each axis; one may be -1: all remaining ones.
 
-  Both axes divide the label rows of OneVsAll, so that their product must divide
-  LABEL_MULTIPLE: of powers of 2, 512 at most.
+  The label rows of OneVsAll are divided over both axes. So their product must
+  divide LABEL_MULTIPLE; the largest power of 2 that does is 512.
   """
 
   data: int = field(
-    -1, 'Devices that share the documents; -1: all that are left.', _AXIS
+    -1,
+    'Devices over which documents are divided; -1: all remaining devices.',
+    _AXIS,
   )
   label: int = field(
-    1, 'Devices that share the labels; -1: all that are left.', _AXIS
+    1,
+    'Devices over which labels are divided; -1: all remaining devices.',
+    _AXIS,
   )
 
 
 def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
-  """Sizes of the data and the label axis of so many devices.
+  """Returns the sizes of the data axis and the label axis.
+
+  Args:
+    config: the requested sizes.
+    count: number of devices.
 
   Raises:
-    ConfigError: the shape does not fit the devices.
+    ConfigError: the product of the sizes is not the number of devices.
   """
   shape = [config.data, config.label]
   if shape.count(-1) == 1:
@@ -52,7 +61,7 @@ def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
     shape[shape.index(-1)] = count // rest
   if min(shape) < 1 or shape[0] * shape[1] != count:
     raise ConfigError(
-      f'mesh.data={config.data} x mesh.label={config.label} does not make '
+      f'mesh.data={config.data} x mesh.label={config.label} does not fit '
       f'{count} devices: choose sizes whose product is {count} (-1: the rest)'
     )
   if LABEL_MULTIPLE % shape[1]:
@@ -61,14 +70,19 @@ def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
 
 
 def make_mesh(config: MeshConfig, count: int = 0) -> jax.sharding.Mesh:
-  """A (data, label) mesh of the first so many devices; 0: of all.
+  """Returns a (data, label) mesh.
 
   Axes are Auto: scans with carries, embedding gathers and top-k over sharded
-  labels raise under Explicit axes. Both axes may span processes; those that
-  lie on the same rows of a batch read the same documents (share.shares).
+  labels raise errors under Explicit axes. Both axes may span processes;
+  processes that hold the same rows of a batch read the same documents
+  (share.shares).
+
+  Args:
+    config: the sizes of the axes.
+    count: the mesh uses the first `count` devices; 0: all devices.
 
   Raises:
-    ConfigError: the shape does not fit the devices, or the processes.
+    ConfigError: the sizes do not fit the devices, or the processes.
   """
   mesh = jax.make_mesh(
     mesh_shape(config, count or jax.device_count()),
@@ -80,10 +94,14 @@ def make_mesh(config: MeshConfig, count: int = 0) -> jax.sharding.Mesh:
 
 
 def abstract_mesh(config: MeshConfig, count: int) -> jax.sharding.AbstractMesh:
-  """The mesh of so many devices, none of which need be here.
+  """Returns a mesh without devices, for planning on any machine.
+
+  Args:
+    config: the sizes of the axes.
+    count: number of devices.
 
   Raises:
-    ConfigError: as mesh_shape.
+    ConfigError: the product of the sizes is not the number of devices.
   """
   shape = mesh_shape(config, count)
   axis_types = (AxisType.Auto,) * 2
@@ -91,45 +109,46 @@ def abstract_mesh(config: MeshConfig, count: int) -> jax.sharding.AbstractMesh:
 
 
 def share_of(mesh: jax.sharding.Mesh) -> Share:
-  """The rows of a batch that this process reads: those of its devices."""
+  """Returns which rows of a batch this process reads: those of its devices."""
   return shares(mesh.devices)[jax.process_index()]
 
 
 def padded_labels(n_labels: int) -> int:
-  """Rows of a label-sharded parameter: n_labels rounded up."""
+  """Returns the rows of a label-sharded parameter: n_labels, rounded up."""
   return -(-n_labels // LABEL_MULTIPLE) * LABEL_MULTIPLE
 
 
 def put_labels(rows: np.ndarray, sharding: NamedSharding) -> jax.Array:
-  """Puts rows of labels on devices, padded to padded_labels with zeros.
+  """Puts label rows on the devices, padded with zeros to padded_labels rows.
 
   Args:
-    rows: [L, ...], the same on every process; each puts the parts that its
-      devices hold.
-    sharding: of the padded rows.
+    rows: [L, ...], the same on every process; each process transfers the parts
+      that its devices hold.
+    sharding: the sharding of the padded rows.
   """
   shape = (padded_labels(len(rows)), *rows.shape[1:])
 
   def part(index: tuple[slice, ...]) -> np.ndarray:
     start, stop, _ = index[0].indices(shape[0])
-    own = rows[index]
-    filled = [(0, stop - start - len(own)), *[(0, 0)] * (rows.ndim - 1)]
-    return np.pad(own, filled)
+    real_rows = rows[index]
+    padding = stop - start - len(real_rows)
+    return np.pad(real_rows, [(0, padding), *[(0, 0)] * (rows.ndim - 1)])
 
   return jax.make_array_from_callback(shape, sharding, part)
 
 
 def documents_second(x_TB: jax.Array) -> jax.Array:
-  """Constrains the second axis, the documents, to the data axis."""
+  """Divides the second axis, which is documents, over the mesh's data axis."""
   return jax.lax.with_sharding_constraint(x_TB, P(None, DATA))
 
 
 def put_batch(batch: Any, mesh: jax.sharding.Mesh) -> Any:
-  """Puts this process's rows on the mesh, as part of the global batch.
+  """Puts this process's rows on the mesh, as its part of the global batch.
 
   Args:
-    batch: a Batch, or any tree of NumPy arrays with documents first: the rows
-      that share_of(mesh) tells. Processes with the same have the same values.
+    batch: a Batch, or any tree of NumPy arrays with documents first. It has the
+      rows of share_of(mesh). Processes with the same share must have the same
+      values.
     mesh: the devices.
   """
   sharding = NamedSharding(mesh, BATCH)
@@ -140,16 +159,17 @@ def put_batch(batch: Any, mesh: jax.sharding.Mesh) -> Any:
 
 
 def own_rows(array: jax.Array, axis: int = 0) -> np.ndarray:
-  """This process's rows of what was computed of a batch: put_batch undone.
+  """Fetches this process's rows of a result: the inverse of put_batch.
 
   Args:
-    array: whose axis of documents lies on the data axis.
-    axis: that one; no other is cut.
+    array: a result with one row per document of the global batch. Its axis of
+      documents must be divided over the data axis, and no other axis divided.
+    axis: the axis of documents.
   """
   parts = {
     shard.index[axis].start or 0: shard.data
     for shard in array.addressable_shards
   }
-  # Those of the label axis have the same rows: one of them is fetched.
+  # Devices along the label axis hold the same rows, so one copy is fetched.
   rows = jax.device_get([parts[start] for start in sorted(parts)])
   return np.concatenate(rows, axis)

@@ -1,9 +1,9 @@
-"""Sums of chunks of logits, in the form that each platform is fast in.
+"""Matrix products at full precision, and sums that are fast on each platform.
 
-XLA fuses a sum into what makes its terms. On GPUs and TPUs that saves memory
-traffic; on CPUs the fused loop is not vectorised, so that the terms, which are
-most of a loss, take several times as long. There a product with ones keeps the
-two apart.
+XLA fuses a sum with the operations that compute its terms. On GPUs and TPUs
+this saves memory traffic. On CPUs the fused loop is not vectorised: computing
+the terms, which is most of the work of a loss, takes several times as long. So
+on CPUs the sum is written as a product with ones, which XLA does not fuse.
 """
 
 import jax
@@ -13,11 +13,11 @@ from jaxtyping import Array, Float32
 
 
 def full_precision(dtype: jnp.dtype) -> lax.Precision | None:
-  """The `precision` of a product of operands of dtype.
+  """Returns the `precision` argument for a product of operands of this dtype.
 
-  By default GPUs round float32 operands to the 10 bits of TF32, TPUs to the 7
-  of bfloat16: scores would depend on the device from the third digit on.
-  Operands that are bfloat16 already are exact as they are: None.
+  By default, GPUs round float32 operands to the 10 bits of TF32, and TPUs to
+  the 7 bits of bfloat16: scores would depend on the device from the third digit
+  on. bfloat16 operands are not rounded, so None is returned for them.
   """
   return lax.Precision.HIGHEST if dtype == jnp.float32 else None
 
@@ -30,16 +30,16 @@ def product(
   shared: int = 0,
   into: jnp.dtype = jnp.float32,
 ) -> jax.Array:
-  """Contracts one axis of each of two arrays, at full_precision.
+  """Multiplies two arrays and sums over one axis of each, at full_precision.
 
   Args:
-    a, b: arrays of one dtype.
-    axes: of a and of b, to be contracted.
-    shared: first axes that both have: a product for each of their places.
+    a, b: arrays of the same dtype.
+    axes: the axis of a and the axis of b that are summed over.
+    shared: number of leading batch axes that both arrays have.
     into: dtype of the result.
 
   Returns:
-    The shared axes, those left of a, those left of b.
+    An array with the shared axes, the other axes of a, the other axes of b.
   """
   both = tuple(range(shared))
   return lax.dot_general(
@@ -52,7 +52,7 @@ def product(
 
 
 def total(x_BC: Float32[Array, 'B C']) -> Float32[Array, '']:
-  """The sum of all entries."""
+  """Returns the sum of all entries."""
   return lax.platform_dependent(
     x_BC,
     cpu=lambda x_BC: _product(x_BC, jnp.ones(x_BC.shape[1]), (1, 0)).sum(),
@@ -61,7 +61,7 @@ def total(x_BC: Float32[Array, 'B C']) -> Float32[Array, '']:
 
 
 def column_sums(x_BC: Float32[Array, 'B C']) -> Float32[Array, ' C']:
-  """Sums over the first axis."""
+  """Returns the sums over the first axis."""
   return lax.platform_dependent(
     x_BC,
     cpu=lambda x_BC: _product(jnp.ones(x_BC.shape[0]), x_BC, (0, 0)),
@@ -70,5 +70,6 @@ def column_sums(x_BC: Float32[Array, 'B C']) -> Float32[Array, ' C']:
 
 
 def _product(a: jax.Array, b: jax.Array, axes: tuple[int, int]) -> jax.Array:
+  """Returns the product of two float32 arrays, summed over one axis of each."""
   contracted = (((axes[0],), (axes[1],)), ((), ()))
   return lax.dot_general(a, b, contracted, precision=lax.Precision.HIGHEST)

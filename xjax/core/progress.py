@@ -1,7 +1,7 @@
-"""Says how far long work is: a bar on a terminal, elsewhere lines in the log.
+"""Shows the progress of long work: a bar in a terminal, else lines in the log.
 
-A line comes at least every half minute, also where one step takes longer than
-that: a thread of its own writes it.
+A log line comes at least every half minute, even if one step takes longer,
+because a separate thread writes it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,15 +25,16 @@ _FIRST, _EVERY = 10.0, 20.0  # seconds until the first line, and between lines
 
 
 class Progress(contextlib.AbstractContextManager):
-  """Says how far work is, as long as the context is open.
+  """Shows the progress of some work while the context is open.
 
-  Work of less than ten seconds says nothing in the log, and of several
-  processes all but the first say nothing.
+  Work of less than ten seconds writes nothing to the log. If there are several
+  processes, only the first shows its progress.
 
   Attributes:
-    done: parts that are done.
-    leave: whether the bar stays when the work has ended.
-    smoothing: of the bar's speed, from 0, the mean, to 1, the last part's.
+    done: number of parts that are done.
+    leave: whether the bar stays on the screen after the work has ended.
+    smoothing: smoothing of the speed that the bar shows, from 0 (the mean of
+      all parts) to 1 (the speed of the last part).
   """
 
   leave: ClassVar[bool] = False
@@ -41,37 +42,39 @@ class Progress(contextlib.AbstractContextManager):
 
   def __init__(
     self,
-    what: str,
+    work: str,
     total: int | None = None,
     *,
     done: int = 0,
     unit: str = '',
   ):
-    """Nothing is said before the context is entered.
+    """Describes the work; nothing is shown before the context is entered.
 
     Args:
-      what: the work, such as 'reading train'.
-      total: its parts; None: it is one step, or nobody knows.
-      done: parts that were done before.
-      unit: of a part, such as 'node'.
+      work: a description of the work, such as 'reading train'.
+      total: number of parts; None: the work is one step, or the number is not
+        known.
+      done: number of parts that were done before.
+      unit: name of a part, such as 'node'.
     """
     self.done = done
-    self._what, self._total = what, total
+    self._work, self._total = work, total
     self._unit, self._quiet = unit, False
     self._ended = threading.Event()
     self._bar: tqdm.tqdm | None = None
     self._thread: threading.Thread | None = None
-    self._due = 0.0  # when the next line comes
+    self._due = 0.0  # time of the next log line
 
   def __enter__(self) -> Self:
-    # Asking for the process's number alone would start all devices.
+    # is_host0() alone would initialise all devices, so it is called only if
+    # there are several processes.
     several = jax.distributed.is_initialized()
     self._quiet = several and not is_host0()
     if self._quiet:
       return self
     if sys.stderr.isatty():
       self._bar = tqdm.tqdm(
-        desc=self._what,
+        desc=self._work,
         total=self._total,
         initial=self.done,
         unit=self._unit or 'it',
@@ -98,13 +101,13 @@ class Progress(contextlib.AbstractContextManager):
       self._thread.join()
 
   def update(self, n: int = 1) -> None:
-    """So many more parts are done."""
+    """Reports that n more parts are done."""
     self.done += n
     if self._bar is not None:
       self._bar.update(n)
 
   def say(self, message: str) -> None:
-    """Writes a line, above the bar where there is one; the next comes later."""
+    """Writes a line above the bar, or to the log; delays the next log line."""
     if self._bar is not None:
       self._bar.write(message, file=sys.stderr)
     elif not self._quiet:
@@ -112,46 +115,48 @@ class Progress(contextlib.AbstractContextManager):
       self._due = time.monotonic() + _EVERY
 
   def _repeat(self) -> None:
-    """Writes lines until the work has ended, and one more if there was one."""
-    begun, any_line = time.monotonic(), False
+    """Writes log lines until the work ends; then a last one, if any came."""
+    start, any_line = time.monotonic(), False
     while not self._ended.wait(max(0.0, self._due - time.monotonic())):
       if time.monotonic() >= self._due:
-        self.say(self._line(time.monotonic() - begun))
+        self.say(self._line(time.monotonic() - start))
         any_line = True
     if any_line:
-      spent = time.monotonic() - begun
-      self.say(f'{self._line(spent)}; ended after {spent:.0f} s')
+      seconds = time.monotonic() - start
+      self.say(f'{self._line(seconds)}; ended after {seconds:.0f} s')
 
   def _line(self, seconds: float) -> str:
+    """Returns a line of text with the number of parts or seconds so far."""
     if self._total is not None:
       ending = 'es' if self._unit.endswith('ch') else 's'
       unit = f' {self._unit}{ending}' if self._unit else ''
-      return f'{self._what}: {self.done:,} of {self._total:,}{unit}'
-    return f'{self._what}: {seconds:.0f} s so far'
+      return f'{self._work}: {self.done:,} of {self._total:,}{unit}'
+    return f'{self._work}: {seconds:.0f} s so far'
 
 
 @contextlib.contextmanager
 def progress(
   items: Iterable[T],
-  what: str,
+  work: str,
   *,
   total: int | None = None,
   unit: str = '',
 ) -> Iterator[Iterator[T]]:
-  """In its context there are the items; it says how many of them are done.
+  """Opens a context with an iterator over items that shows its progress.
 
   Args:
-    items: any; total is their number where they know it.
-    what, unit: as of Progress.
-    total: the number of items that do not know it.
+    items: any iterable.
+    work, unit: as in Progress.
+    total: the number of items; None: their length, if they have one.
   """
   if total is None:
     total = operator.length_hint(items) or None
-  with Progress(what, total, unit=unit) as shown:
-    yield _counted(items, shown)
+  with Progress(work, total, unit=unit) as bar:
+    yield _update_after_each(items, bar)
 
 
-def _counted(items: Iterable[T], shown: Progress) -> Iterator[T]:
+def _update_after_each(items: Iterable[T], bar: Progress) -> Iterator[T]:
+  """Yields items, and reports each as done when the next is requested."""
   for item in items:
     yield item
-    shown.update()
+    bar.update()

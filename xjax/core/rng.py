@@ -1,4 +1,4 @@
-"""Randomness: the seed and the step decide everything."""
+"""Random numbers, which depend only on the run's seed and the step."""
 
 import hashlib
 
@@ -7,12 +7,16 @@ import numpy as np
 
 
 def step_key(key: jax.Array, step: jax.Array) -> jax.Array:
-  """The key of one training step, so that a resumed run draws the same."""
+  """Returns the key of one training step; a resumed run gets the same keys."""
   return jax.random.fold_in(key, step)
 
 
 def host_generator(seed: int, *names: str | int) -> np.random.Generator:
-  """A NumPy generator of its own for each named purpose (stable hash)."""
+  """Returns a NumPy generator that is seeded by the seed and the names.
+
+  The seed of the generator is a SHA-256 hash, so it is the same on every
+  machine. Each purpose gets names of its own.
+  """
   text = '/'.join(map(str, (seed, *names)))
   digest = hashlib.sha256(text.encode()).digest()
   return np.random.default_rng(int.from_bytes(digest[:16], 'little'))

@@ -1,4 +1,4 @@
-"""Which rows of a batch each process reads."""
+"""Decides which rows of a batch each process reads."""
 
 import collections
 import dataclasses
@@ -11,11 +11,13 @@ from xjax.core.errors import ConfigError
 
 @dataclasses.dataclass(frozen=True)
 class Share:
-  """The rows of every batch that a process reads.
+  """Tells which rows of every batch a process reads.
+
+  A batch is divided into equal parts, and the process reads some of the parts.
 
   Attributes:
-    parts: these, ascending, of the equal parts that a batch is cut into.
-    of: number of parts.
+    parts: indices of the parts that the process reads, ascending.
+    of: number of parts of a batch.
   """
 
   parts: tuple[int, ...] = (0,)
@@ -23,14 +25,20 @@ class Share:
 
   @property
   def readers(self) -> int:
-    """Into how many shares as large as this one a batch is divided."""
+    """The number of shares of this size that make up a batch."""
     return self.of // len(self.parts)
 
   def rows(self, size: int) -> np.ndarray:
-    """Places of these rows, int64 ascending, in a batch of `size` rows.
+    """Returns the indices of the process's rows in a batch.
+
+    Args:
+      size: number of rows of the batch.
+
+    Returns:
+      int64, ascending.
 
     Raises:
-      ConfigError: the batch does not divide.
+      ConfigError: the batch cannot be divided into equal parts.
     """
     if size < 1 or size % self.of:
       raise ConfigError(
@@ -40,41 +48,45 @@ class Share:
     return np.arange(size).reshape(self.of, -1)[list(self.parts)].ravel()
 
 
-WHOLE = Share()  # of a single process
+WHOLE = Share()  # the share of a single process: all rows
 
 
 def own_share() -> Share:
-  """Of work without a mesh: a part for each process."""
+  """Returns this process's share of work without a mesh: one part of many."""
   return Share((jax.process_index(),), jax.process_count())
 
 
 def shares(devices_DL: np.ndarray) -> dict[int, Share]:
-  """The share of each process: the rows that lie on its devices.
+  """Returns the share of each process: the rows that its devices hold.
 
-  Processes whose devices lie on the same places of the data axis read the same
-  rows, each for its own part of the label axis.
+  Processes whose devices have the same indices along the data axis read the
+  same rows, each for its part of the label axis.
 
   Args:
-    devices_DL: devices, data axis first; each has a process_index.
+    devices_DL: devices of the mesh, data axis first; each has a process_index.
+
+  Returns:
+    process index -> share.
 
   Raises:
-    ConfigError: two processes have some of their rows in common and others
-      not, or one has more than another.
+    ConfigError: the shares of two processes overlap in part, or differ in size.
   """
   parts = collections.defaultdict(set)
   for (part, _), device in np.ndenumerate(devices_DL):
     parts[device.process_index].add(part)
   of, labels = devices_DL.shape
-  different = {tuple(sorted(found)) for found in parts.values()}
-  # Together they cover the axis: as long as it is, they do not overlap.
-  lengths = [len(found) for found in different]
+  distinct = {tuple(sorted(indices)) for indices in parts.values()}
+  # The distinct sets together cover the data axis. If their lengths add up to
+  # its length, they do not overlap.
+  lengths = [len(indices) for indices in distinct]
   if sum(lengths) != of or len(set(lengths)) > 1:
     raise ConfigError(
-      f'mesh.data={of} x mesh.label={labels}: processes must read as many rows '
-      'of a batch each, and any two the same rows or none in common. Choose a '
-      'mesh.label that is a multiple or a divisor of the devices of each '
-      f'process, {devices_DL.size // len(parts)}'
+      f'mesh.data={of} x mesh.label={labels}: all processes must read equally '
+      'many rows of a batch, and any two processes either the same rows or no '
+      'common row. Choose a mesh.label that is a multiple or a divisor of the '
+      f'{devices_DL.size // len(parts)} devices of a process'
     )
   return {
-    process: Share(tuple(sorted(found)), of) for process, found in parts.items()
+    process: Share(tuple(sorted(indices)), of)
+    for process, indices in parts.items()
   }

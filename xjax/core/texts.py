@@ -1,4 +1,4 @@
-"""Many strings in one array of bytes."""
+"""Stores many strings in one array of bytes, which saves memory."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,18 +10,18 @@ import zlib
 import numpy as np
 
 _T = TypeVar('_T')
-_ROWS = 1 << 16  # made into Python objects, or copied, at a time
-_END = b'\xff'  # of a string in a list: a byte that UTF-8 does not have
+_ROWS = 1 << 16  # rows that are copied or made into Python objects at a time
+_END = b'\xff'  # ends each string of a list; UTF-8 never contains this byte
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Packed(Sequence[_T], Generic[_T]):
-  """N values as bytes, end to end: about 4 bytes each beside their own.
+  """Holds N values as consecutive bytes, with about 4 extra bytes per value.
 
   Attributes:
     data: uint8, the bytes of all values.
-    offsets: uint32 or int64 [N + 1]; value i is data from offsets[i] to
-      offsets[i + 1].
+    offsets: uint32 or int64 [N + 1]; the bytes of value i are
+      data[offsets[i] : offsets[i + 1]].
   """
 
   data: np.ndarray
@@ -29,27 +29,27 @@ class _Packed(Sequence[_T], Generic[_T]):
 
   @staticmethod
   def pack(value: Any) -> bytes:
-    """The bytes of a value."""
+    """Returns the bytes of a value."""
     raise NotImplementedError
 
   @staticmethod
   def unpack(data: bytes) -> Any:
-    """The value of some bytes."""
+    """Returns the value that pack has turned into these bytes."""
     raise NotImplementedError
 
   @classmethod
   def of(cls, values: Iterable[_T]) -> Self:
-    """Packs values, each of which is read once."""
+    """Packs values, reading each once."""
     if isinstance(values, cls):
       return values
-    draft = TextPacker(cls)
+    packer = TextPacker(cls)
     for value in values:
-      draft.append(value)
-    return draft.done()
+      packer.append(value)
+    return packer.done()
 
   @classmethod
-  def joined(cls, parts: Sequence[Self]) -> Self:
-    """All values of several, in order."""
+  def concatenate(cls, parts: Sequence[Self]) -> Self:
+    """Returns all values of several packed sequences, in order."""
     lengths = [np.diff(part.offsets) for part in parts]
     data = np.concatenate([part.bytes() for part in parts])
     return cls(data, _offsets(np.concatenate(lengths)))
@@ -58,32 +58,33 @@ class _Packed(Sequence[_T], Generic[_T]):
     return len(self.offsets) - 1
 
   def __getitem__(self, rows: int | slice | np.ndarray) -> Any:
-    """One value; those of a slice, of rows or of a mask stay packed."""
+    """Returns one value, or packed values for a slice, row array or mask."""
     if isinstance(rows, np.ndarray) and rows.ndim:
-      return self._taken(np.flatnonzero(rows) if rows.dtype == bool else rows)
+      return self._take(np.flatnonzero(rows) if rows.dtype == bool else rows)
     if isinstance(rows, slice):
       start, stop, step = rows.indices(len(self))
       if step != 1:
-        return self._taken(np.arange(start, stop, step))
+        return self._take(np.arange(start, stop, step))
       return type(self)(self.data, self.offsets[start : max(start, stop) + 1])
     row = range(len(self))[rows]
     start, end = self.offsets[row], self.offsets[row + 1]
     return self.unpack(self.data[start:end].tobytes())
 
-  def _taken(self, rows: np.ndarray) -> Self:
+  def _take(self, rows: np.ndarray) -> Self:
+    """Returns packed copies of the given rows."""
     starts, lengths = self.offsets[:-1][rows], np.diff(self.offsets)[rows]
     offsets = _offsets(lengths)
     data = np.empty(offsets[-1], np.uint8)
     for first in range(0, len(rows), _ROWS):
       part = slice(first, first + _ROWS)
       begin, end = offsets[first], offsets[min(first + _ROWS, len(rows))]
-      moved = starts[part].astype(np.int64) - offsets[:-1][part]
-      at = np.arange(begin, end) + np.repeat(moved, lengths[part])
-      data[begin:end] = self.data[at]
+      shift = starts[part].astype(np.int64) - offsets[:-1][part]
+      source = np.arange(begin, end) + np.repeat(shift, lengths[part])
+      data[begin:end] = self.data[source]
     return type(self)(data, offsets)
 
   def bytes(self) -> np.ndarray:
-    """uint8: the bytes of these values alone, end to end."""
+    """Returns the consecutive bytes of these values, uint8."""
     return self.data[self.offsets[0] : self.offsets[-1]]
 
   def packed_rows(self) -> Iterator[bytes]:
@@ -91,15 +92,15 @@ class _Packed(Sequence[_T], Generic[_T]):
     for first in range(0, len(self), _ROWS):
       bounds = self.offsets[first : first + _ROWS + 1].tolist()
       data = self.data[bounds[0] : bounds[-1]].tobytes()
-      at = 0
+      position = 0
       for start, end in zip(bounds, bounds[1:], strict=False):
-        yield data[at : (at := at + end - start)]
+        yield data[position : (position := position + end - start)]
 
   def __iter__(self) -> Iterator[_T]:
     return map(self.unpack, self.packed_rows())
 
   def __eq__(self, other: object) -> bool:
-    """Whether these are the values of another sequence, packed or not."""
+    """Returns whether another sequence, packed or not, has equal values."""
     if isinstance(other, type(self)):
       return np.array_equal(self.bytes(), other.bytes()) and np.array_equal(
         np.diff(self.offsets), np.diff(other.offsets)
@@ -107,14 +108,15 @@ class _Packed(Sequence[_T], Generic[_T]):
     if not isinstance(other, Sequence) or isinstance(other, str):
       return NotImplemented
     return len(self) == len(other) and all(
-      ours == theirs for ours, theirs in zip(self, other, strict=True)
+      value == other_value
+      for value, other_value in zip(self, other, strict=True)
     )
 
   __hash__ = None
 
 
 class TextPacker(Generic[_T]):
-  """Values that are packed one by one, as they are read."""
+  """Packs values one by one as they are read."""
 
   def __init__(self, kind: type[_Packed[_T]]):
     self._kind = kind
@@ -127,43 +129,49 @@ class TextPacker(Generic[_T]):
     self._ends.append(len(self._data))
 
   def done(self) -> Any:
-    """What was added; nothing can be added any more."""
+    """Returns all added values, packed; no more values can be added."""
     data = np.frombuffer(self._data, np.uint8)
     return self._kind(data, _narrow(np.asarray(self._ends)))
 
 
 def _offsets(lengths: np.ndarray) -> np.ndarray:
+  """Returns the offsets [N + 1] of values with these lengths [N]."""
   offsets = np.zeros(len(lengths) + 1, np.int64)
   np.cumsum(lengths, out=offsets[1:])
   return _narrow(offsets)
 
 
 def _narrow(offsets: np.ndarray) -> np.ndarray:
+  """Returns offsets as uint32 if they fit, else as int64."""
   return offsets.astype(np.uint32 if offsets[-1] < 2**32 else np.int64)
 
 
 class TextLists(_Packed[tuple[str, ...]]):
-  """N lists of strings."""
+  """Holds N lists of strings."""
 
   @staticmethod
   def pack(value: Iterable[str]) -> bytes:
-    """The UTF-8 of each string, and a byte after it."""
+    """Returns the UTF-8 bytes of each string, each followed by an end byte."""
     return b''.join(text.encode() + _END for text in value)
 
   @staticmethod
   def unpack(data: bytes) -> tuple[str, ...]:
-    """The strings of a list."""
+    """Returns the strings of one list."""
     return tuple(text.decode() for text in data.split(_END)[:-1])
 
 
 class Texts(_Packed[str]):
-  """N strings."""
+  """Holds N strings."""
 
   pack = staticmethod(str.encode)
   unpack = staticmethod(bytes.decode)
 
   def arrays(self, name: str) -> dict[str, np.ndarray]:
-    """`name/bytes` and `name/offsets` of an .npz, as Arrays.strings reads."""
+    """Returns the arrays that Arrays.strings reads from an .npz file.
+
+    Args:
+      name: the prefix of the names `name/bytes` and `name/offsets`.
+    """
     offsets = self.offsets.astype(np.int64)
     return {
       f'{name}/bytes': self.bytes(),
@@ -172,7 +180,7 @@ class Texts(_Packed[str]):
 
   @functools.cached_property
   def row_of(self) -> 'TextRows':
-    """String -> row."""
+    """The rows of the strings, for look-ups by string."""
     return TextRows(self)
 
   def __contains__(self, text: object) -> bool:
@@ -180,10 +188,10 @@ class Texts(_Packed[str]):
 
 
 class TextRows(Mapping[str, int]):
-  """The rows of strings, found by 8 bytes for each.
+  """Maps strings to their rows, with 8 bytes of memory per string.
 
   Attributes:
-    texts: the strings; of equal ones the first is found.
+    texts: the strings. If several are equal, the first row is returned.
   """
 
   def __init__(self, texts: Texts):
@@ -208,14 +216,20 @@ class TextRows(Mapping[str, int]):
     return row
 
   def find(self, texts: Sequence[str]) -> np.ndarray:
-    """int64 [len(texts)]: the row of each string, -1 where there is none."""
+    """Returns the row of each string, int64; -1 for strings without a row."""
     codes = np.fromiter(map(_hash, texts), np.uint32, len(texts))
     starts = np.searchsorted(self._hashes, codes)
     rows = map(self._row, texts, codes, starts)
     return np.fromiter(rows, np.int64, len(texts))
 
   def _row(self, text: str, code: np.uint32, at: int) -> int:
-    """The row of a string whose hash begins at a place of the sorted ones."""
+    """Returns the row of a string, or -1.
+
+    Args:
+      text: the string.
+      code: its hash.
+      at: first index of the sorted hashes that is not below code.
+    """
     while at < len(self._hashes) and self._hashes[at] == code:
       row = int(self._rows[at])
       if self.texts[row] == text:
@@ -224,7 +238,7 @@ class TextRows(Mapping[str, int]):
     return -1
 
   def repeated(self) -> list[int]:
-    """Rows, ascending, of strings that an earlier row has too."""
+    """Returns the rows, ascending, whose string also is in an earlier row."""
     same = np.flatnonzero(self._hashes[1:] == self._hashes[:-1])
     rows = np.sort(self._rows[np.union1d(same, same + 1)])
     seen: set[str] = set()
@@ -236,5 +250,6 @@ class TextRows(Mapping[str, int]):
 
 
 def _hash(text: str) -> int:
-  # Half of a surrogate pair is in no text here.
+  # A lone surrogate cannot be encoded. No packed text has one, so a text with
+  # one matches no row, whatever its hash is.
   return zlib.crc32(text.encode('utf-8', 'replace'))

@@ -1,6 +1,7 @@
-"""Axis letters and the types that every room shares.
+"""The letters of array axes, and the types that every room shares.
 
-Array names end in their axes, and einsum strings use the same letters:
+Array names end in the letters of their axes; einsum strings use the same
+letters:
 
   B  documents of a batch          L  labels
   T  tokens of a document          C  labels of one chunk
@@ -10,14 +11,14 @@ Array names end in their axes, and einsum strings use the same letters:
   N  documents of a split          Z  zones of a document
   E  features of a descriptor      A  entries of a shortlist
   U  units of a layer: hidden units of a GRU, filters of a convolution
-  V  gates of a GRU, three a unit
+  V  gates of a GRU, three per unit
   W  words that explain a label
-  X  several axes laid end to end, such as B and T
+  X  several axes flattened into one, such as B and T
 
-and in judging:
+The metrics also use these letters:
 
   J  cut-offs k                    Q  sets of decisions: the first k labels, or
-  M  sums over documents              those above a threshold
+  M  sums over documents              the labels above a threshold
   F  frequency bins of labels      H  labels that are counted one by one
   R  replicates
 
@@ -34,29 +35,31 @@ import jax
 import numpy as np
 
 PAD = -1  # fills padded ids: positives_BP, short top-k lists, doc_B
-AS_LOGITS = (1.0, 0.0)  # a and b of a sigmoid of scores as they are
+AS_LOGITS = (1.0, 0.0)  # a and b of sigmoid(a z + b), for scores z = logits
 
 
 @struct.dataclass
 class Batch:
   """A padded batch of documents; NumPy on the host, jax.Array on a mesh.
 
-  Where zones are kept apart (data.tokens.by_zone), tokens are [B, Z, T] and
-  lengths [B, Z]; a document's zones without any token come last, of length 0.
+  If the zones of documents are kept separate (data.tokens.by_zone), tokens are
+  [B, Z, T] and lengths [B, Z]. Empty zones of a document come last, with
+  length 0.
 
   Attributes:
-    tokens_BT: int32 token ids, 0 beyond a document's length; None where
-      documents come as features.
-    lengths_B: int32 number of tokens, or of features.
+    tokens_BT: int32 token ids, 0 beyond a document's length; None if documents
+      are given as vectors (features_BTD).
+    lengths_B: int32 number of tokens or features.
     positives_BP: int32 gold label indices, PAD beyond a document's labels.
     mask_B: bool, False for rows that only fill the batch.
     doc_B: int32 row of the document in its split, PAD for filling rows.
     weights_BT: float32 weights of sparse features, or None.
-    segments_BT: where documents share rows, int32 [rows, T] as tokens_BT is:
-      0 at padding, then 1, 2, ... by document of a row; or None.
-    first_B: with segments, int32 place of a document's first token in the rows
-      of its device laid end to end; or None.
-    features_BTD: float32 vectors of an outside encoder, 0 beyond a document's
+    segments_BT: int32, if several documents share a row, else None. tokens_BT
+      and segments_BT are [rows, T] then; entries are 0 at padding, and 1, 2,
+      ... for the first, second, ... document of a row.
+    first_B: int32, with segments, else None: the index of a document's first
+      token in the flattened token rows of its device.
+    features_BTD: float32 vectors of an external encoder, 0 beyond a document's
       length, or None.
   """
 
@@ -73,11 +76,11 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Ragged:
-  """Rows of unequal length, end to end (CSR without values).
+  """Holds rows of unequal length in one array (CSR without values).
 
   Attributes:
     indptr: int64 [N + 1], row i is values[indptr[i]:indptr[i + 1]].
-    values: int32, all rows one after the other.
+    values: int32, all rows, concatenated.
   """
 
   indptr: np.ndarray
@@ -85,7 +88,7 @@ class Ragged:
 
   @classmethod
   def of(cls, rows: Sequence[Sequence[int]]) -> 'Ragged':
-    """Joins a sequence of integer rows."""
+    """Concatenates a sequence of integer rows."""
     indptr = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=indptr[1:])
     values = np.fromiter((v for row in rows for v in row), np.int32, indptr[-1])
@@ -99,19 +102,28 @@ class Ragged:
 
   @property
   def lengths(self) -> np.ndarray:
-    """int64 [N] entries per row."""
+    """The number of entries per row, int64 [N]."""
     return np.diff(self.indptr)
 
   def keep(self, kept: np.ndarray) -> 'Ragged':
-    """The rows without the values where kept, bool [values], is False."""
+    """Returns the rows with only the values where kept, bool, is True."""
     before = np.zeros(len(kept) + 1, np.int64)
     np.cumsum(kept, out=before[1:])
     return Ragged(before[self.indptr], self.values[kept])
 
   def padded(self, rows: np.ndarray, width: int, fill: int) -> np.ndarray:
-    """int32 [len(rows), width] of the given rows; a PAD row is all fill.
+    """Returns the given rows as a padded array.
 
-    A row longer than width raises ValueError: nothing is truncated.
+    Args:
+      rows: integers; PAD stands for an empty row.
+      width: number of columns.
+      fill: the value of padding.
+
+    Returns:
+      int32 [len(rows), width].
+
+    Raises:
+      ValueError: a row is longer than width; nothing is truncated.
     """
     rows = np.asarray(rows)
     starts = np.where(rows == PAD, 0, self.indptr[rows])
@@ -126,7 +138,11 @@ class Ragged:
 
 
 class ScoreKind(enum.Enum):
-  """What a scorer's scores are; ranking is on them, never on sigmoids."""
+  """The meaning of a scorer's scores.
+
+  Labels are ranked by these scores, never by a sigmoid of them: a sigmoid
+  rounds different high scores to 1.
+  """
 
   LOGIT = 'logit'
   PROBABILITY = 'probability'
@@ -135,14 +151,14 @@ class ScoreKind(enum.Enum):
 
 @runtime_checkable
 class Scorer(Protocol):
-  """All that evaluation, prediction and strategies know of a model.
+  """The interface of a model for evaluation, prediction and strategies.
 
   Attributes:
-    score_kind: what its scores are.
-    n_labels: it ranks the labels below this index, no others.
-    assigned_above: the score above which it assigns labels itself; None:
-      probability 0.5, where its scores tell.
-    selected_by: how it searches the best labels: `exact`, `beam=10`,
+    score_kind: the meaning of the scores.
+    n_labels: labels with an index below this number are ranked, no others.
+    assigned_above: a label is assigned if its score is above this number; None:
+      if its probability is above 0.5, where scores have probabilities.
+    selected_by: how the best labels are searched: `exact`, `beam=10`,
       `recall=0.95` or `shortlist=500`.
   """
 
@@ -160,23 +176,24 @@ class Scorer(Protocol):
     allowed: jax.Array | None = None,
     sigmoid: tuple[float, float] = AS_LOGITS,
   ) -> tuple[jax.Array, jax.Array]:
-    """The k best labels of each document, over all labels and per slice.
+    """Returns the k best labels of each document, of all labels and per slice.
 
     Args:
-      batch: documents; padded rows get lists too, to be ignored.
+      batch: documents; padded rows get lists too, which the caller ignores.
       k: length of the lists.
-      weights: float32 [L], non-negative label weights. Ranking is by weight
-        times probability; a label of weight 0 is never selected.
-      slices: bool [L] masks, a further list each, of their labels alone.
+      weights: float32 [L], non-negative label weights. If weights are given,
+        labels are ranked by weight times probability; a label of weight 0 is
+        never selected.
+      slices: bool [L] masks; each adds a list of the labels in its slice.
       allowed: bool [L] or [B, L], labels that may be selected.
       sigmoid: a > 0 and b. With weights, the probability of a margin z is
-        sigmoid(a z + b). Probabilities take no notice of it.
+        sigmoid(a z + b). Ignored if scores are probabilities.
 
     Returns:
-      ids: int32 [G, B, K], G = 1 + len(slices), row 0 over all labels; by
-        score descending then index ascending; PAD where labels run out.
-      scores: float32 [G, B, K], -inf where ids are PAD. With weights they are
-        what is ranked by: weight times probability where score_kind is that,
-        else the logarithm of it.
+      ids: int32 [G, B, K], G = 1 + len(slices), list 0 over all labels; by
+        score descending, then index ascending; PAD where labels run out.
+      scores: float32 [G, B, K], -inf where ids are PAD. With weights: weight
+        times probability if score_kind is PROBABILITY, else the logarithm of
+        this product.
     """
     ...

@@ -1,1 +1,1 @@
-"""Corpora, label spaces, tokens, batches."""
+"""Reads corpora and makes label spaces, tokens and batches from them."""

@@ -1,4 +1,4 @@
-"""Where a corpus comes from and what models read of it."""
+"""Defines the configs of model inputs: tokens, sparse features or vectors."""
 
 from collections.abc import Iterator
 import dataclasses
@@ -17,7 +17,7 @@ from xjax.core.config_part import (
 
 
 class OnError(enum.Enum):
-  """What a fault in a user's file does."""
+  """Says whether a fault in a user's file raises an error or is skipped."""
 
   RAISE = 'raise'
   SKIP = 'skip'
@@ -25,14 +25,16 @@ class OnError(enum.Enum):
 
 @dataclasses.dataclass
 class TokensConfig(ConfigPart, abstract=True):
-  """What a model reads of a document.
+  """Defines the form in which a model reads documents.
 
   Attributes:
-    by_zone: whether zones are kept apart; a field where they can be.
-    packed: whether documents share rows; a field where they can.
-    dense: whether documents come as vectors of an outside encoder.
-    sparse: whether documents come as rows of sparse features.
-    pretrained: whether a pretrained encoder's tokenizer cuts documents.
+    by_zone: whether zones are kept apart. A kind with zones has a config field
+      of this name.
+    packed: whether several documents share a row of tokens. A kind that can
+      pack has a config field of this name.
+    dense: whether a document is one or more vectors of an outside encoder.
+    sparse: whether a document is a row of sparse features.
+    pretrained: whether a pretrained encoder's tokenizer cuts the documents.
   """
 
   by_zone = False
@@ -44,79 +46,82 @@ class TokensConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass
 class PaddedConfig(TokensConfig, abstract=True):
-  """Tokens in their order, in rows that are padded to a few lengths."""
+  """Gives models tokens in reading order, in rows padded to a few lengths."""
 
   max_tokens: int = field(
     512,
-    "A document's first tokens, over its zones in order.",
+    "The number of tokens read from a document's start, over all its zones.",
     AT_LEAST_1,
     tiny=16,
   )
   buckets: tuple[int, ...] = field(
     (64, 128, 256, 512),
-    'Static lengths, ascending, the last one max_tokens.',
+    'The lengths that rows are padded to, ascending; the last is max_tokens.',
     tiny=(8, 16),
   )
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     buckets, where = self.buckets, f'{path}.buckets={self.buckets}'
     if not buckets or min(buckets) < 1 or list(buckets) != sorted(set(buckets)):
-      yield f'{where}: must be ascending lengths'
+      yield f'{where}: must be ascending lengths, at least 1'
     elif buckets[-1] != self.max_tokens:
       yield (
         f'{where}: the last one must be {path}.max_tokens={self.max_tokens}'
       )
     elif self.packed and len(buckets) > 1:
       yield (
-        f'{where}: with {path}.packed=True all rows are of max_tokens: '
-        f'{buckets[-1:]}'
+        f'{where}: with {path}.packed=True all rows have max_tokens tokens, '
+        f'so it must be {buckets[-1:]}'
       )
 
 
 @dataclasses.dataclass
 class WordsConfig(PaddedConfig):
-  """Word tokens: lower case, digits -> D, vocabulary from train."""
+  """Gives models words in lower case, with D for every digit.
+
+  The vocabulary comes from the training split.
+  """
 
   min_count: int = field(
     2,
-    'Rarer words (in training tokens) become the unknown word.',
+    'Words that occur fewer times in training tokens become the unknown word.',
     AT_LEAST_1,
     tiny=1,
   )
   max_words: int = field(
     150_000,
-    'Size limit of the vocabulary, most frequent first.',
+    'The largest size of the vocabulary; the most frequent words stay.',
     AT_LEAST_1,
     tiny=64,
   )
   by_zone: bool = field(
     False,
-    'Whether zones are kept apart, for models that read them one by one; '
-    'max_tokens and buckets are then those of a zone.',
+    'Whether zones are kept apart, for models that read zones one by one; '
+    'max_tokens and buckets then apply to each zone.',
   )
 
 
 @dataclasses.dataclass
 class SubwordsConfig(PaddedConfig):
-  """Pieces of words, numbered by the tokenizer of a pretrained encoder.
+  """Gives models pieces of words from a pretrained encoder's tokenizer.
 
-  max_tokens counts the special tokens at a text's beginning and end as well.
+  max_tokens includes the special tokens at the beginning and end of a text.
   """
 
   pretrained = True
 
   max_tokens: int = field(
     512,
-    "A document's first pieces, over its zones in order.",
+    "The number of pieces read from a document's start, over all its zones.",
     Bound(lambda n: n >= 3, 'at least 3: two are special tokens'),
     tiny=16,
   )
   packed: bool = field(
     False,
-    'Whether the documents of a batch share rows of max_tokens, so that short '
-    'ones cost the encoder what they have; buckets is (max_tokens,) then. '
-    'Poolings and heads see max_tokens of every document, however short: it '
-    'pays where the encoder is most of the work.',
+    'Whether the documents of a batch share rows of max_tokens, so that the '
+    'encoder spends little time on short documents; buckets must then be '
+    '(max_tokens,). Poolings and heads still process max_tokens positions for '
+    'every document, so packing helps if the encoder is most of the work.',
   )
 
   def tiny(self) -> Self:
@@ -126,10 +131,11 @@ class SubwordsConfig(PaddedConfig):
 
 @dataclasses.dataclass
 class FeatureFilesConfig(PaddedConfig):
-  """Vectors that an outside encoder made, one per document or per token.
+  """Gives models vectors of an outside encoder, per document or per token.
 
-  Per split {split}.npy and {split}.ids.txt, of token states {split}.lengths.npy
-  as well (feature_files.py). A document with one vector has one token.
+  Each split has {split}.npy and {split}.ids.txt. With vectors per token it has
+  {split}.lengths.npy too (see feature_files.py). A document with one vector has
+  one token.
   """
 
   dense = True
@@ -138,8 +144,8 @@ class FeatureFilesConfig(PaddedConfig):
   buckets: tuple[int, ...] = (1,)
   dir: str = field(
     '',
-    'Their folder; empty: data.dir. Those of the embedded corpus are made of '
-    'its words, unless a folder is named.',
+    'The folder of the vector files; empty: data.dir. Without a folder, the '
+    'embedded corpus gets vectors that are computed from its words.',
     may_change=True,
     tiny='',
   )
@@ -148,44 +154,45 @@ class FeatureFilesConfig(PaddedConfig):
     sizes = (
       {'max_tokens': 16, 'buckets': (8, 16)} if self.max_tokens > 1 else {}
     )
-    # In no file: the embedded corpus makes vectors of its words.
+    # No folder: the embedded corpus computes vectors from its words.
     return dataclasses.replace(self, dir='', **sizes)
 
 
 @dataclasses.dataclass
 class TfidfConfig(TokensConfig):
-  """Sparse features of a text: its n-grams of words, weighted by TF-IDF.
+  """Gives models the n-grams of words of a text, weighted by TF-IDF.
 
-  Words are in lower case, of two letters or digits at least.
+  Words are in lower case and have at least two letters or digits.
   """
 
   min_ngram: int = field(
-    1, 'The least and the most words of an n-gram.', AT_LEAST_1, tiny=at_most(3)
+    1, 'The smallest number of words in an n-gram.', AT_LEAST_1, tiny=at_most(3)
   )
   max_ngram: int = field(
-    2, 'The least and the most words of an n-gram.', AT_LEAST_1, tiny=at_most(3)
+    2, 'The largest number of words in an n-gram.', AT_LEAST_1, tiny=at_most(3)
   )
   max_features: int = field(
     200_000,
-    'The n-grams that are most frequent in train, so many at most.',
+    'The largest number of n-grams; the most frequent ones in train stay.',
     AT_LEAST_1,
     tiny=64,
   )
   min_count: int = field(
-    2, 'N-grams in fewer documents of train are left out.', AT_LEAST_1, tiny=1
+    2, 'N-grams in fewer training documents are left out.', AT_LEAST_1, tiny=1
   )
   max_share: float = field(
     1.0,
-    'Those in a larger share of them are left out as well; 1: none.',
+    'N-grams in a larger share of the training documents are left out; '
+    '1: none is left out.',
     SHARE,
     tiny=1.0,
   )
   sublinear: bool = field(
-    True, 'Whether an n-gram that is there n times counts 1 + log n.'
+    True, 'Whether an n-gram that occurs n times counts 1 + log n, not n.'
   )
   first_words: int = field(
     0,
-    'Of a document, all that is read; 0: every word.',
+    'The number of words read from the start of a document; 0: every word.',
     AT_LEAST_0,
     tiny=at_most(16),
   )
@@ -199,7 +206,7 @@ class TfidfConfig(TokensConfig):
 
 
 class Norm(enum.Enum):
-  """How long a document's row of features is made."""
+  """Says to which length every row of features is scaled."""
 
   NONE = 'none'
   L2 = 'l2'
@@ -207,16 +214,16 @@ class Norm(enum.Enum):
 
 @dataclasses.dataclass
 class GivenFeaturesConfig(TokensConfig):
-  """Sparse features as the files of XcFeaturesData have them."""
+  """Gives models the sparse features in the files of XcFeaturesData."""
 
   sparse = True
 
   norm: Norm = field(
     Norm.NONE,
-    'NONE: rows as they are; L2: of length 1, which linear models need, '
-    'except rows of zeros.',
+    'NONE: rows stay as they are; L2: rows are scaled to length 1, which '
+    'linear models need. Rows of zeros stay zero.',
   )
 
   def tiny(self) -> TfidfConfig:
-    # The embedded corpus is text.
+    # The embedded corpus is text, so it needs TF-IDF.
     return TfidfConfig().tiny()

@@ -1,4 +1,4 @@
-"""Label spaces: order, training counts, held-out and outside labels."""
+"""Makes label spaces: label order, counts, held-out and outside labels."""
 
 from collections.abc import Collection
 import dataclasses
@@ -10,7 +10,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD
 from xjax.data.files.faults import Fault, Faults
-from xjax.data.files.json_lines import Fields, decoded, lines_of
+from xjax.data.files.json_lines import Fields, decode_utf8, read_file_lines
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN, RawCorpus
 from xjax.data.schema import Labels, LabelSpace
@@ -19,24 +19,24 @@ HOLD_OUT_RANGE = (1, 200)  # training documents of a label that may be held out
 
 
 def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
-  """Takes n labels out of the training label space, for zero-shot judging.
+  """Removes n labels from the training label space, for zero-shot judging.
 
-  Candidates are the labels with 1 to 200 training documents, in the order of
-  that number (then of their index), cut into n runs of equal length; one label
-  is drawn from each run. So the draw is even over the candidates' ranks by
-  frequency, and the held-out labels are as frequent as the candidates are.
+  The candidates are the labels with 1 to 200 training documents. They are
+  sorted by that number (ties by index) and cut into n runs of equal length. One
+  label is drawn from each run. So the draw is even over the candidates' ranks
+  by frequency, and the held-out labels are about as frequent as the candidates.
 
   Args:
-    space: trained labels with their counts; none held out or outside yet.
-    n: how many to take.
-    seed: decides the draw.
+    space: trained labels with their counts; no held-out or outside labels yet.
+    n: int, number of labels to hold out.
+    seed: int, decides which labels are drawn.
 
   Returns:
-    The space with the drawn labels after the trained ones, both in their
-    former order; the drawn labels' counts are 0.
+    The space with the drawn labels after the trained labels. Both groups keep
+    their order. The counts of the drawn labels are 0.
 
   Raises:
-    ConfigError: fewer than n candidates.
+    ConfigError: there are fewer than n candidates.
   """
   if n == 0:
     return space
@@ -44,13 +44,13 @@ def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
   rng = host_generator(seed, 'hold_out')
   field = 'data.hold_out_labels'
   drawn = draw_labels(counts, n, HOLD_OUT_RANGE, rng, field)
-  held = np.zeros(len(space), bool)
-  held[drawn] = True
-  order = np.argsort(held, kind='stable')
+  is_held_out = np.zeros(len(space), bool)
+  is_held_out[drawn] = True
+  order = np.argsort(is_held_out, kind='stable')
   return dataclasses.replace(
     space,
     labels=space.labels[order],
-    train_counts=np.where(held, 0, counts)[order].astype(np.int32),
+    train_counts=np.where(is_held_out, 0, counts)[order].astype(np.int32),
     n_trained=space.n_trained - n,
     n_held_out=n,
   )
@@ -63,23 +63,23 @@ def draw_labels(
   rng: np.random.Generator,
   field: str,
 ) -> np.ndarray:
-  """Draws labels evenly over the ranks by frequency of those in a range.
+  """Draws labels with counts in a range, evenly over ranks by frequency.
 
-  The candidates in the order of their counts, then of their index, are cut
-  into n runs of equal length; one is drawn from each.
+  The candidates are sorted by their counts (ties by index) and cut into n runs
+  of equal length. One label is drawn from each run.
 
   Args:
-    train_counts: int [L].
-    n: how many, at least 1.
-    counts: the least and the most training documents of a candidate.
-    rng: decides the draw.
-    field: of the config, that n is the value of.
+    train_counts: int [L], training documents per label.
+    n: int, number of labels to draw, at least 1.
+    counts: the smallest and the largest training count of a candidate.
+    rng: decides which labels are drawn.
+    field: name of the config field that holds n; for messages.
 
   Returns:
-    int64 [n] indices.
+    int64 [n], indices of the drawn labels.
 
   Raises:
-    ConfigError: fewer than n candidates.
+    ConfigError: there are fewer than n candidates.
   """
   low, high = counts
   ranked = np.argsort(train_counts, kind='stable')
@@ -87,8 +87,8 @@ def draw_labels(
   ranked = ranked[inside]
   if not 0 < n <= len(ranked):
     raise ConfigError(
-      f'{field}={n}: {len(ranked)} labels have {low} to {high} training '
-      'documents and could be set apart'
+      f'{field}={n}: must be from 0 to {len(ranked)}, the number of labels '
+      f'with {low} to {high} training documents'
     )
   bounds = np.arange(n + 1) * len(ranked) // n
   return ranked[rng.integers(bounds[:-1], bounds[1:])]
@@ -97,33 +97,36 @@ def draw_labels(
 def read_label_list(
   path: pathlib.Path, described: Collection[str], faults: Faults
 ) -> tuple[str, ...]:
-  """Reads one label id per line, in the given order.
+  """Reads a file with one label id per line.
 
   Args:
-    path: the file, perhaps gzipped.
-    described: ids that have a descriptor; another id is a fault, unless there
+    path: the file, plain or gzipped.
+    described: ids that have a descriptor. Any other id is a fault, unless there
       are no descriptors at all.
-    faults: what is wrong is noted here.
+    faults: collects what is wrong with the file.
+
+  Returns:
+    The ids in the order of the file.
   """
   ids: dict[str, None] = {}
   before = faults.count
-  for number, line in lines_of(path, faults):
-    id_, whats = _label_id(line)
+  for number, line in read_file_lines(path, faults):
+    id_, messages = _parse_label_id(line)
     if id_ in ids:
-      whats.append(f'duplicate label {id_!a}')
+      messages.append(f'duplicate label {id_!a}')
     if id_ and described and id_ not in described:
-      whats.append(f'unknown label {id_!a}: it has no descriptor')
-    if faults.extend(path, number, whats):
+      messages.append(f'unknown label {id_!a}: it has no descriptor')
+    if faults.extend(path, number, messages):
       ids[id_] = None
   if not ids:
     faults.add_empty(path, 'label', before)
   return tuple(ids)
 
 
-def _label_id(line: bytes) -> tuple[str, list[str]]:
-  """The id on a line, and what is wrong with it."""
+def _parse_label_id(line: bytes) -> tuple[str, list[str]]:
+  """Returns the id on a line, and messages about what is wrong with it."""
   try:
-    text = decoded(line)
+    text = decode_utf8(line)
   except Fault as fault:
     return '', [str(fault)]
   fields = Fields({})
@@ -131,15 +134,16 @@ def _label_id(line: bytes) -> tuple[str, list[str]]:
 
 
 def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
-  """The training label space, in order.
+  """Returns the labels of the training label space, in model order.
 
-  That of the given list; for 'all' that of the descriptors; for 'corpus', and
-  where there are no descriptors, the labels that any split uses, sorted by id
-  unless the source has an order of its own.
+  If data.labels names a file, the labels and their order are those of the file.
+  'all' takes every descriptor, in the order of the descriptors. 'corpus' takes
+  the labels that any split uses, sorted by id unless the source defines an
+  order. Without descriptors, 'all' means the same as 'corpus'.
 
   Raises:
-    ConfigError: no such file.
-    DataError: the file has faults, or the splits use no label.
+    ConfigError: the file of labels does not exist.
+    DataError: the file of labels has faults, or no document has a label.
   """
   described = raw.labels.ids.row_of
   match data.labels:
@@ -149,18 +153,21 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
       if not raw.label_ids:
         raise DataError(f'{raw.source}: no document has a label')
       if not raw.ordered:
-        return raw.labels.described(sorted(raw.label_ids))
+        return raw.labels.with_ids(sorted(raw.label_ids))
       rows = described.find(raw.label_ids)
       return raw.labels[np.sort(rows[rows != PAD])]
     case _:
       faults = Faults(data.on_error)
-      ids = read_label_list(_find_list(data), described, faults)
+      ids = read_label_list(_find_label_list(data), described, faults)
       faults.settle()
-      return raw.labels.described(ids)
+      return raw.labels.with_ids(ids)
 
 
-def _find_list(data: DataConfig) -> pathlib.Path:
-  """The file data.labels names, here or (a bare name) in data.dir."""
+def _find_label_list(data: DataConfig) -> pathlib.Path:
+  """Returns the file that data.labels names.
+
+  A path is looked up from the current folder, a bare name in data.dir too.
+  """
   path = pathlib.Path(data.labels).expanduser()
   if path.is_file():
     return path
@@ -169,32 +176,37 @@ def _find_list(data: DataConfig) -> pathlib.Path:
   if data.dir and len(path.parts) == 1 and (folder / path).is_file():
     return folder / path
   raise ConfigError(
-    f"data.labels={data.labels!r} is neither 'corpus' nor 'all' nor a file "
-    'here or in data.dir'
+    f"data.labels={data.labels!r} is neither 'corpus' nor 'all' nor a file in "
+    'the current folder or in data.dir'
   )
 
 
 def make_space(labels: Labels, raw: RawCorpus) -> LabelSpace:
-  """Counts the training documents of each label of a training label space."""
+  """Makes a label space from trained labels and counts their documents.
+
+  Args:
+    labels: labels of the training label space, in model order.
+    raw: the corpus; its split train is counted, if present.
+  """
   n_train, counts = 0, np.zeros(len(labels), np.int32)
   if TRAIN in raw.splits:
     gold = raw.splits[TRAIN].gold
     rows = labels.ids.row_of.find(raw.label_ids)
-    found = np.bincount(gold.values, minlength=len(raw.label_ids))
-    counts[rows[rows != PAD]] = found[rows != PAD]
+    uses = np.bincount(gold.values, minlength=len(raw.label_ids))
+    counts[rows[rows != PAD]] = uses[rows != PAD]
     n_train = len(gold)
   return LabelSpace(labels, counts, n_train, n_trained=len(labels))
 
 
 def add_outside(space: LabelSpace, raw: RawCorpus) -> LabelSpace:
-  """Appends the gold labels that the space lacks, sorted, with count 0."""
+  """Appends gold labels that are missing in the space, by id, with count 0."""
   rows = space.index.find(raw.label_ids)
   outside = sorted(raw.label_ids[i] for i in np.flatnonzero(rows == PAD))
   if not outside:
     return space
   return dataclasses.replace(
     space,
-    labels=Labels.joined(space.labels, raw.labels.described(outside)),
+    labels=Labels.join(space.labels, raw.labels.with_ids(outside)),
     train_counts=np.concatenate(
       [space.train_counts, np.zeros(len(outside), np.int32)]
     ),

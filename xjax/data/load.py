@@ -1,4 +1,4 @@
-"""The corpus that a config asks for."""
+"""Loads the corpus of a config, and the documents to be tagged."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -12,7 +12,7 @@ import numpy as np
 from xjax.core.errors import ConfigError
 from xjax.core.progress import Progress
 from xjax.core.types import Ragged
-from xjax.data.batches.feature_files import with_features
+from xjax.data.batches.feature_files import add_features
 from xjax.data.files.json_lines import Fields
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import (
@@ -21,13 +21,13 @@ from xjax.data.formats.draft import (
   CutDocuments,
   RawCorpus,
   choose_splits,
-  cut,
+  keep_zones,
 )
 from xjax.data.formats.jsonl import JsonlData, read_documents
 from xjax.data.labels import add_outside, hold_out, make_space, order_labels
 from xjax.data.schema import Corpus, Document, LabelSpace, Split
 
-_IDS = 1 << 16  # of labels, spelled at a time
+_IDS_AT_ONCE = 1 << 16  # label ids that are hashed together
 
 
 def build_corpus(
@@ -37,23 +37,25 @@ def build_corpus(
   space: LabelSpace | None = None,
   splits: Sequence[str] | None = None,
 ) -> Corpus:
-  """Makes a corpus of what a source found.
+  """Makes a corpus from the documents and descriptors of a source.
 
   Args:
     raw: the source's documents and descriptors.
-    data: the label space, the zones and the hold-out.
-    seed: decides which labels are held out.
-    space: a trained model's labels, kept as they are; None: as data says.
-    splits: those to keep; None: all.
+    data: config of the label space, the zones and the held-out labels.
+    seed: int, decides which labels are held out.
+    space: labels of a trained model, which are kept as they are; None: data
+      decides.
+    splits: names of the splits to keep; None: all.
 
   Returns:
-    The corpus. Its documents have no zones but those that data names, or
-    that make the full text. Gold that is not in the label space stands after
-    it, with a training count of 0. The split train has no held-out labels.
+    The corpus. Its documents have only the zones that data names, or that form
+    the full text. Gold labels outside the label space come after it, with a
+    training count of 0. The split train has no held-out labels.
 
   Raises:
-    ConfigError: data.zones, data.labels or data.hold_out_labels cannot be met.
-    DataError: a fault in a label list; no label at all.
+    ConfigError: data.zones, data.labels or data.hold_out_labels does not fit
+      the source.
+    DataError: the label list has faults, or no document has a label.
   """
   zones = _choose_zones(raw, data.zones)
   if space is None:
@@ -61,13 +63,13 @@ def build_corpus(
     space = hold_out(space, data.hold_out_labels, seed)
   space = add_outside(space, raw)
   index = space.index.find(raw.label_ids).astype(np.int32)
-  held = space.masks().get('held_out', np.zeros(len(space), bool))
+  held_out = space.masks().get('held_out', np.zeros(len(space), bool))
   names = [n for n in raw.splits if splits is None or n in splits]
-  made = {}
+  corpus_splits = {}
   for name in names:
     split = raw.splits[name]
-    hidden = held if name == TRAIN else np.zeros_like(held)
-    made[name] = Split(
+    hidden = held_out if name == TRAIN else np.zeros_like(held_out)
+    corpus_splits[name] = Split(
       name=name,
       ids=split.ids,
       gold=_relabel(split.gold, index, hidden),
@@ -76,11 +78,21 @@ def build_corpus(
       else split.documents,
       digest=_digest(split.digest, zones),
     )
-  return Corpus(space, made, _fingerprint(raw, names, zones, space))
+  fingerprint = _fingerprint(raw, names, zones, space)
+  return Corpus(space, corpus_splits, fingerprint)
 
 
 def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
-  """Rows of new indices, sorted within each row, without the hidden ones."""
+  """Replaces label indices, and sorts each row.
+
+  Args:
+    gold: N rows of old label indices.
+    index: int32, the new index of each old one.
+    hidden: bool [L], labels that are removed from the rows.
+
+  Returns:
+    N rows of new label indices.
+  """
   values = index[gold.values]
   rows = np.repeat(np.arange(len(gold)), gold.lengths)
   values = values[np.lexsort((values, rows))]
@@ -88,7 +100,7 @@ def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
 
 
 def _choose_zones(raw: RawCorpus, wanted: Sequence[str]) -> tuple[str, ...]:
-  """The zones to cut documents to; empty: as they are."""
+  """Returns the zones that documents keep; empty: all of their zones."""
   for zone in wanted:
     if zone not in raw.zones:
       raise ConfigError(
@@ -104,20 +116,23 @@ def _fingerprint(
   zones: Sequence[str],
   space: LabelSpace,
 ) -> str:
+  """Returns the hex digest of all content: text, gold and labels."""
   splits = [[name, raw.splits[name].digest] for name in names]
   sizes = [space.n_train, space.n_trained, space.n_held_out]
-  # The digest of [splits, zones, sizes, ids], without a list of all ids.
-  found = hashlib.sha256(json.dumps([splits, zones, sizes])[:-1].encode())
-  found.update(b', [')
-  for start in range(0, len(space), _IDS):
-    ids = list(space.ids[start : start + _IDS])
-    found.update(b', ' if start else b'')
-    found.update(json.dumps(ids)[1:-1].encode())
-  found.update(b']]')
-  return found.hexdigest()
+  # This hashes the JSON of [splits, zones, sizes, ids] piece by piece, since a
+  # list of all ids may need much memory.
+  digest = hashlib.sha256(json.dumps([splits, zones, sizes])[:-1].encode())
+  digest.update(b', [')
+  for start in range(0, len(space), _IDS_AT_ONCE):
+    ids = list(space.ids[start : start + _IDS_AT_ONCE])
+    digest.update(b', ' if start else b'')
+    digest.update(json.dumps(ids)[1:-1].encode())
+  digest.update(b']]')
+  return digest.hexdigest()
 
 
 def _digest(*parts: Any) -> str:
+  """Returns the hex digest of JSON values."""
   return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -127,32 +142,36 @@ def load_corpus(
   space: LabelSpace | None = None,
   splits: Sequence[str] | None = None,
 ) -> Corpus:
-  """Loads a corpus, and logs its splits, those it lacks, and its labels.
+  """Loads a corpus and logs its splits, missing splits and labels.
 
   Args:
-    data: the source; its type decides which.
-    seed: decides which labels are held out.
-    space: a trained model's labels: their order and counts are kept, and gold
-      that is not among them is appended with count 0. None: as data says.
-    splits: those to load; None: train, dev and test, where they are there.
+    data: config of the source; its class decides the format.
+    seed: int, decides which labels are held out.
+    space: labels of a trained model. Their order and counts are kept, and other
+      gold labels are appended with count 0. None: data decides.
+    splits: names of the splits to load; None: those of train, dev and test that
+      exist.
 
   Returns:
     The corpus.
 
   Raises:
-    ConfigError: a field of data that cannot be met.
-    DataError: faults in the files, or a split asked for is absent.
+    ConfigError: a field of data does not fit the source.
+    DataError: the files have faults, or a requested split is missing.
   """
   if data.abstract:
-    raise ConfigError(f'data: no corpus is read from {type(data).__name__}')
-  # A label space of our own making depends on train, dev and test too.
+    raise ConfigError(
+      f'data={type(data).__name__}: must be a corpus format, such as JsonlData'
+    )
+  # Without a given label space, the labels depend on train, dev and test, even
+  # if only other splits are requested.
   with Progress('reading documents'):
     raw = data.read(splits or (), splits is None or space is None)
   example, usual = 'a split train, dev or test', splits is None
   names = choose_splits(raw.source, raw.splits, splits or (), usual, example)
   corpus = build_corpus(raw, data, seed, space, names)
   with Progress('reading features of documents'):
-    corpus = with_features(corpus, data)
+    corpus = add_features(corpus, data)
   if splits is None:
     for name in USUAL:
       if name not in names:
@@ -162,6 +181,7 @@ def load_corpus(
 
 
 def _log(corpus: Corpus) -> None:
+  """Logs the sizes of the splits and of the label space."""
   for name, split in corpus.splits.items():
     logging.info('%s: %d documents', name, len(split))
   space = corpus.label_space
@@ -175,15 +195,16 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
   """Reads documents to be tagged, in the format of a corpus or as JSON lines.
 
   Args:
-    data: the corpus a model was trained on; but for JSON lines, a line may
-      also be a record of that corpus, one with neither text nor zones.
-    source: a file of JSON lines, perhaps gzipped; '-' is standard input. For a
-      corpus of feature files, such a file.
+    data: config of the corpus that the model was trained on. A line without the
+      fields `text` and `zones` is read as a record of that corpus.
+    source: a file of JSON lines, plain or gzipped; '-' is standard input. For a
+      corpus of feature files, a feature file.
 
   Returns:
-    The documents by random access, cut as by model_view; one without an id is
-    line-N of the source, and labels are None where there is no such field;
-    labels are as given, whatever a taxonomy says of them. Of a feature file,
+    The documents by random access, with the zones that model_view keeps. A
+    document without an id gets the id line-N, where N is its line. Labels are
+    None if the line has no field for them; otherwise they are taken as given,
+    without the ancestors that a taxonomy implies. From a feature file,
     SparseDocuments.
 
   Raises:
@@ -195,8 +216,8 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
   def read(
     fields: Fields, default_id: str | None, need_labels: bool
   ) -> Document:
-    plain = 'text' in fields or 'zones' in fields
-    format_ = JsonlData() if plain else data
+    has_text = 'text' in fields or 'zones' in fields
+    format_ = JsonlData() if has_text else data
     document = format_.read_record(fields, default_id, need_labels)
     if format_.label_field not in fields:
       document = dataclasses.replace(document, labels=None)
@@ -206,11 +227,11 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
 
 
 def model_view(data: DataConfig, document: Document) -> Document:
-  """Cuts a document to the zones that a corpus of this config has.
+  """Returns a document with only the zones that this config selects.
 
-  One that has none of them, such as bare text, is left whole.
+  A document with none of these zones, such as bare text, stays whole.
   """
   zones = tuple(data.zones) or data.full_text
   if not any(name in document.zones for name in zones):
     return document
-  return cut(document, zones)
+  return keep_zones(document, zones)

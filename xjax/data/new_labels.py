@@ -1,4 +1,4 @@
-"""Labels that are added to a trained model's, by name alone."""
+"""Adds new labels to a trained model, which knows only their names."""
 
 from collections.abc import Iterator, Sequence
 import dataclasses
@@ -13,52 +13,54 @@ from xjax.core.types import PAD
 from xjax.data.files.faults import Fault, Faults
 from xjax.data.files.json_lines import (
   Fields,
-  decoded,
+  decode_utf8,
   open_text,
   parse_object,
   read_lines,
 )
-from xjax.data.schema import Label, Labels, LabelSpace, label_of
+from xjax.data.schema import Label, Labels, LabelSpace, read_label
 from xjax.data.text.words import has_letters
 
 _JSON_ENDINGS = ('.jsonl', '.jsonl.gz')
-# Or a list of them, of which it is said what is wrong: no name begins so.
+# This matches a list of JSON objects too, so that the error can say that lines
+# must be objects. No label name starts like this.
 _JSON = re.compile(rb'\{|\[\s*[{"]|\[$')
 
 
 def read_new_labels(
   path: str | os.PathLike, space: LabelSpace
 ) -> tuple[Label, ...]:
-  """Reads labels to be added to those of a run.
+  """Reads labels that are to be added to the labels of a run.
 
   Args:
-    path: JSON lines as in labels.jsonl, of which only `name` must be there, or
-      plain text with a name on each line; perhaps gzipped. A label without an
-      id has its name as its id.
-    space: the run's labels.
+    path: JSON lines as in labels.jsonl, where only `name` is required, or plain
+      text with one name per line; plain or gzipped. A label without an id gets
+      its name as its id.
+    space: the labels of the run.
 
   Returns:
-    The labels, in the order of the file.
+    The new labels, in the order of the file.
 
   Raises:
-    DataError: the file cannot be read or has faults: no label, a name without
-      a letter, an id that comes twice or that the run has.
+    DataError: the file cannot be read, or it has faults: no label, a name
+      without letters, an id that occurs twice, or an id of the run.
   """
   path = os.path.expanduser(path)
   faults = Faults(on_error=None)
-  scored = _scored(space).row_of
+  scored = _scored_ids(space).row_of
   lines: dict[str, int] = {}
   labels = []
   with open_text(path) as file:
     for number, line, as_json in _lines(read_lines(file, path, faults), path):
-      label, whats = _read(line, as_json)
+      label, messages = _parse_label(line, as_json)
       if label.id in scored:
-        whats.append(f'the run has the label {label.id!a} already')
+        messages.append(f'the run has the label {label.id!a} already')
       elif label.id in lines:
-        whats.append(f'label {label.id!a} is on line {lines[label.id]} already')
+        first = lines[label.id]
+        messages.append(f'label {label.id!a} is on line {first} already')
       elif label.id:
         lines[label.id] = number
-      if faults.extend(path, number, whats):
+      if faults.extend(path, number, messages):
         labels.append(label)
   if not labels:
     faults.add_empty(path, 'label', 0)
@@ -69,7 +71,10 @@ def read_new_labels(
 def _lines(
   lines: Iterator[tuple[int, bytes]], path: str
 ) -> Iterator[tuple[int, bytes, bool]]:
-  """Yields with each line whether the file is JSON lines."""
+  """Yields the number and bytes of each line, and whether it is JSON.
+
+  The ending of the path or the first line decides for the whole file.
+  """
   as_json = None
   for number, line in lines:
     if as_json is None:
@@ -77,48 +82,54 @@ def _lines(
     yield number, line, as_json
 
 
-def _read(line: bytes, as_json: bool) -> tuple[Label, list[str]]:
-  """The label on a line, and what is wrong with it."""
+def _parse_label(line: bytes, as_json: bool) -> tuple[Label, list[str]]:
+  """Returns the label on a line, and messages about what is wrong with it."""
   try:
-    row = parse_object(line) if as_json else {'name': decoded(line)}
+    row = parse_object(line) if as_json else {'name': decode_utf8(line)}
   except Fault as fault:
     return Label(''), [str(fault)]
   fields = Fields(row)
   name = fields.text('name')
   if not fields.faults and not has_letters(name):
-    fields.faults.append(f'the name {name!a} has no letter in it')
+    fields.faults.append(f'the name {name!a} has no letters')
   if fields.faults:
     return Label(''), fields.faults
   fields = Fields({'id': name.strip(), **row})
-  return label_of(fields), fields.faults
+  return read_label(fields), fields.faults
 
 
 def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
-  """A label space with labels that were added after training.
+  """Adds labels to a label space after training.
 
-  They stand, in the given order, after all labels that the model scores, with
-  training counts of 0. Gold outside the space, which nothing scores, stays
-  behind them; where a new label is one of those it is not outside any more.
+  The new labels come after all labels that the model scores, in the given
+  order, with training counts of 0. Gold labels outside the space, which the
+  model does not score, come last. A new label that was outside the space is now
+  inside.
 
   Args:
-    space: a run's labels.
-    labels: those to add.
+    space: the labels of a run.
+    labels: the labels to add.
+
+  Returns:
+    The label space with the new labels.
 
   Raises:
-    DataError: no label, a name without a letter, an id that comes twice or that
-      the space scores already.
+    DataError: no label, a name without letters, an id that occurs twice, or an
+      id of a label that the model already scores.
   """
-  scored, new = _scored(space), Texts.of(label.id for label in labels)
+  scored, new = _scored_ids(space), Texts.of(label.id for label in labels)
   if not new:
-    raise DataError('no new label was given')
-  known = scored.row_of.find(new) != PAD
-  known[new.row_of.repeated()] = True
-  if known.any():
-    had = (ascii(new[row]) for row in np.flatnonzero(known))
-    raise DataError(f'new labels must have ids of their own: {", ".join(had)}')
-  if bare := [label.id for label in labels if not has_letters(label.name)]:
+    raise DataError('there are no new labels: give at least one')
+  is_taken = scored.row_of.find(new) != PAD
+  is_taken[new.row_of.repeated()] = True
+  if is_taken.any():
+    taken = (ascii(new[row]) for row in np.flatnonzero(is_taken))
     raise DataError(
-      f'new labels need names of words: {", ".join(map(ascii, bare))}'
+      f'each new label needs an id that no other label has: {", ".join(taken)}'
+    )
+  if unnamed := [label.id for label in labels if not has_letters(label.name)]:
+    raise DataError(
+      f'new labels need names with letters: {", ".join(map(ascii, unnamed))}'
     )
   outside = space.labels[len(scored) :]
   outside = outside[new.row_of.find(outside.ids) == PAD]
@@ -126,12 +137,12 @@ def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
   counts[: len(scored)] = space.train_counts[: len(scored)]
   return dataclasses.replace(
     space,
-    labels=Labels.joined(space.labels[: len(scored)], labels, outside),
+    labels=Labels.join(space.labels[: len(scored)], labels, outside),
     train_counts=counts,
     n_new=space.n_new + len(new),
   )
 
 
-def _scored(space: LabelSpace) -> Texts:
-  """Ids of all labels but those outside."""
+def _scored_ids(space: LabelSpace) -> Texts:
+  """Returns the ids of all labels except those outside the label space."""
   return space.ids[: space.n_inside]

@@ -1,4 +1,4 @@
-"""Documents, label spaces and corpora."""
+"""Defines the types of a corpus: documents, labels, label spaces, splits."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,21 +23,21 @@ from xjax.data.files.json_lines import Fields, parse_rows
 def propensity_weights(
   train_counts: np.ndarray, n_train: int, a: float = 0.55, b: float = 1.5
 ) -> np.ndarray:
-  """Inverse propensities, the label weights of propensity-scored metrics.
+  """Returns inverse propensities: label weights of propensity-scored metrics.
 
   w_l = 1 + C (n_l + B)^-A with C = (ln N - 1)(B + 1)^A (Jain et al. 2016).
 
   Args:
     train_counts: int [L], training documents per label, n_l.
-    n_train: training documents, N.
-    a: A of the formula: 0.55, Amazon-670K and its kin 0.6, Wikipedia 0.5.
-    b: B of the formula: 1.5, Amazon-670K and its kin 2.6, Wikipedia 0.4.
+    n_train: int, training documents, N.
+    a: A of the formula: 0.55; 0.6 for sets like Amazon-670K, 0.5 for Wikipedia.
+    b: B of the formula: 1.5; 2.6 for sets like Amazon-670K, 0.4 for Wikipedia.
 
   Returns:
     float64 [L], at least 1, larger for rarer labels.
 
   Raises:
-    DataError: fewer than 3 training documents, for which C is negative.
+    DataError: there are fewer than 3 training documents, so C is negative.
   """
   if n_train < 3:
     raise DataError(
@@ -48,7 +48,7 @@ def propensity_weights(
 
 
 FREQUENT_FROM = 50  # training documents; 1..49 is few, 0 is zero
-# What labels.jsonl calls labels: trained (no flag), held out, new, outside.
+# Flags of labels in labels.jsonl: trained (no flag), held out, new, outside.
 HELD_OUT = 'held_out'
 _FLAGS = ('', HELD_OUT, 'new', 'outside')
 _OUT_OF_PLACE = 'label {!a} is out of place'
@@ -56,13 +56,13 @@ _OUT_OF_PLACE = 'label {!a} is out of place'
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-  """A view of one document.
+  """Holds one document: its id, its text by zone, and its gold labels.
 
   Attributes:
-    id: unique within its split.
-    zones: name -> text, in reading order.
-    labels: gold label ids, as given (they may lie outside the label space);
-      None: not known, of a document to be tagged.
+    id: str, unique within its split.
+    zones: zone name -> text, in reading order.
+    labels: gold label ids as given; some may be outside the label space. None:
+      unknown, in a document to be tagged.
   """
 
   id: str
@@ -70,14 +70,14 @@ class Document:
   labels: tuple[str, ...] | None = ()
 
   def text(self, zones: Iterable[str] = ()) -> str:
-    """The named zones (none named: all), joined by newlines."""
+    """Returns the text of the named zones, or of all; joined by newlines."""
     names = tuple(zones) or tuple(self.zones)
     return '\n'.join(self.zones[n] for n in names if self.zones.get(n))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Label:
-  """One label's descriptor."""
+  """Holds the descriptor of one label: id, names, parents, description."""
 
   id: str
   name: str = ''
@@ -86,8 +86,8 @@ class Label:
   description: str = ''
 
 
-def label_of(fields: Fields) -> Label:
-  """Reads a descriptor; what is wrong is noted in fields.faults."""
+def read_label(fields: Fields) -> Label:
+  """Reads a descriptor and adds what is wrong with it to fields.faults."""
   id_ = fields.identifier('id')
   return Label(
     id=id_,
@@ -99,20 +99,22 @@ def label_of(fields: Fields) -> Label:
 
 
 def label_row(label: Label) -> dict[str, Any]:
-  """The JSON object of a label, which label_of reads."""
+  """Returns the JSON object of a label, which read_label reads."""
   return {field: getattr(label, field) for field in Label.__slots__}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Labels(Sequence[Label]):
-  """Descriptors as arrays; a Label is made each time one is asked for.
+  """Holds the descriptors of L labels as arrays.
+
+  Each access makes a new Label.
 
   Attributes:
-    ids: of L labels.
-    names: a list of one name; an empty list where the id is the name.
-    alt: further names.
-    parents: ids of labels, which need not be among these.
-    descriptions: '' where there is none.
+    ids: L label ids.
+    names: L lists of one name each; an empty list if the id is the name.
+    alt: L lists of alternative names.
+    parents: L lists of parent ids; a parent may be missing in ids.
+    descriptions: L texts; '' if a label has no description.
   """
 
   ids: Texts
@@ -123,33 +125,34 @@ class Labels(Sequence[Label]):
 
   @classmethod
   def of(cls, labels: Iterable[Label]) -> 'Labels':
-    """Packs labels, reading each once."""
+    """Packs labels into arrays; each label is read once."""
     if isinstance(labels, cls):
       return labels
     kinds = Texts, TextLists, TextLists, TextLists, Texts
     columns = [TextPacker(kind) for kind in kinds]
-    for x in labels:
-      names = () if x.name == x.id else (x.name,)
-      row = x.id, names, x.alt, x.parents, x.description
+    for label in labels:
+      names = () if label.name == label.id else (label.name,)
+      row = label.id, names, label.alt, label.parents, label.description
       for column, value in zip(columns, row, strict=True):
         column.append(value)
     return cls(*(column.done() for column in columns))
 
   @classmethod
-  def joined(cls, *parts: Iterable[Label]) -> 'Labels':
-    """All labels of several, in order."""
+  def join(cls, *parts: Iterable[Label]) -> 'Labels':
+    """Joins several sequences of labels, in order."""
     columns = zip(*(cls.of(part)._columns for part in parts), strict=True)
-    return cls(*(type(each[0]).joined(each) for each in columns))
+    return cls(*(type(column[0]).concatenate(column) for column in columns))
 
   @property
   def _columns(self) -> tuple[Texts | TextLists, ...]:
+    """All attributes, in order."""
     return self.ids, self.names, self.alt, self.parents, self.descriptions
 
   def __len__(self) -> int:
     return len(self.ids)
 
   def __getitem__(self, rows: int | slice | np.ndarray) -> 'Label | Labels':
-    """One label; those of a slice or of an array of rows stay arrays."""
+    """Returns one label, or Labels for a slice or an array of rows."""
     parts = [column[rows] for column in self._columns]
     return Labels(*parts) if isinstance(parts[0], Texts) else _label(*parts)
 
@@ -163,8 +166,8 @@ class Labels(Sequence[Label]):
 
   __hash__ = None
 
-  def described(self, ids: Sequence[str]) -> 'Labels':
-    """The labels of some ids; one that is not here has its id as its name."""
+  def with_ids(self, ids: Sequence[str]) -> 'Labels':
+    """Returns the labels with these ids; an unknown id becomes its own name."""
     rows = self.ids.row_of.find(ids)
     return Labels.of(
       Label(id_, id_) if row == PAD else self[row]
@@ -179,6 +182,7 @@ def _label(
   parents: tuple[str, ...],
   description: str,
 ) -> Label:
+  """Makes a Label from one row of the arrays of Labels."""
   return Label(id_, names[0] if names else id_, alt, parents, description)
 
 
@@ -187,16 +191,20 @@ def slice_masks(
   held_out: np.ndarray,
   frequent_from: int = FREQUENT_FROM,
 ) -> dict[str, np.ndarray]:
-  """Slice name -> bool [L]: frequent, few and zero, perhaps held_out.
+  """Returns the masks of label slices: frequent, few, zero and held_out.
 
-  By training count they are >= 50, 1..49 and 0, as in Chalkidis et al. 2019,
-  Table 1. Held-out labels have no training documents left: they are zero-shot
-  too.
+  By training count, the first three are >= 50, 1..49 and 0, as in Chalkidis et
+  al. 2019, Table 1. Held-out labels have no training documents left, so they
+  are in zero too.
 
   Args:
     train_counts: int32 [L], training documents per label.
-    held_out: int32 indices of held-out labels; a slice where there are any.
-    frequent_from: training documents from which a label is frequent.
+    held_out: int32, indices of held-out labels. Without any, there is no slice
+      held_out.
+    frequent_from: int, smallest training count of a frequent label.
+
+  Returns:
+    Slice name -> bool [L].
   """
   masks = {
     'frequent': train_counts >= frequent_from,
@@ -211,15 +219,17 @@ def slice_masks(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelSpace:
-  """Labels in model order: trained, then held out, then new, then outside.
+  """Holds labels in model order: trained, held out, new, outside.
 
-  An index into `labels` is a label's identity everywhere, and breaks ties.
+  A label's index in `labels` identifies the label everywhere. Ties between
+  scores go to the smaller index.
 
   Attributes:
-    labels: L descriptors. The first n_trained form the training label space;
-      then the held-out ones; then those added by name when predicting; then
-      gold labels found outside the space, which no model scores.
-    train_counts: int32 [L], training documents per label; 0 for the last three.
+    labels: L descriptors. The first n_trained labels form the training label
+      space. The held-out labels follow, then labels that were added by name for
+      prediction, then gold labels outside the space, which no model scores.
+    train_counts: int32 [L], training documents per label; 0 for held-out, new
+      and outside labels.
     n_train: number of training documents.
     n_trained: size of the training label space.
     n_held_out: number of held-out labels.
@@ -241,38 +251,38 @@ class LabelSpace:
 
   @property
   def n_outside(self) -> int:
-    """Number of gold labels outside the label space."""
+    """The number of gold labels outside the label space."""
     return len(self) - self.n_inside
 
   @property
   def n_inside(self) -> int:
-    """Number of labels of the space, the first ones: all but those outside."""
+    """The number of labels inside the space, which come first."""
     return self.n_trained + self.n_held_out + self.n_new
 
   @property
   def held_out(self) -> np.ndarray:
-    """int32 indices of the held-out labels."""
+    """The indices of the held-out labels, int32."""
     first = self.n_trained
     return np.arange(first, first + self.n_held_out, dtype=np.int32)
 
   @property
   def ids(self) -> Texts:
-    """Label ids in order."""
+    """The label ids, in order."""
     return self.labels.ids
 
   @property
   def index(self) -> TextRows:
-    """Label id -> index."""
+    """The mapping from label id to index."""
     return self.ids.row_of
 
   def masks(self) -> dict[str, np.ndarray]:
-    """Slice name -> bool [L], as slice_masks."""
+    """Returns slice name -> bool [L]; see slice_masks."""
     return slice_masks(self.train_counts, self.held_out)
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes labels.jsonl: a label per line, in order, with its count.
+    """Writes labels.jsonl: one label per line, in order, with its count.
 
-    A label that is not trained has the field held_out, new or outside.
+    A label that is not trained has a field held_out, new or outside.
     """
     parts = (self.n_trained, self.n_held_out, self.n_new, self.n_outside)
     flags = itertools.chain(*map(itertools.repeat, _FLAGS, parts))
@@ -284,10 +294,14 @@ class LabelSpace:
 
   @classmethod
   def load(cls, path: str | os.PathLike, n_train: int) -> 'LabelSpace':
-    """Reads what save wrote.
+    """Reads a file that save wrote.
+
+    Args:
+      path: the labels.jsonl.
+      n_train: int, number of training documents.
 
     Raises:
-      DataError: the file is absent or damaged.
+      DataError: the file is missing or damaged.
     """
     faults = Faults(on_error=None)
     saved = _SavedLabels(str(path), faults)
@@ -312,12 +326,12 @@ class LabelSpace:
 
 
 class _SavedLabels:
-  """A labels.jsonl while it is being read.
+  """Collects line numbers and counts while a labels.jsonl is being read.
 
   Attributes:
-    lines: the line of each label.
-    counts: training documents of each label.
-    sizes: the number of labels with each of _FLAGS.
+    lines: the line number of each label.
+    counts: the training documents of each label.
+    sizes: for each of _FLAGS, the number of labels with this flag.
   """
 
   def __init__(self, path: str, faults: Faults):
@@ -326,10 +340,10 @@ class _SavedLabels:
     self.sizes = [0] * len(_FLAGS)
 
   def read(self, file: BinaryIO) -> Iterator[Label]:
-    """Yields the labels; notes what is wrong with them."""
+    """Yields the labels and collects their faults."""
     for number, row in parse_rows(file, self._path, self._faults):
       fields = Fields(row)
-      label = label_of(fields)
+      label = read_label(fields)
       self.lines.append(number)
       self.counts.append(_read_count(fields))
       part = max(i for i, flag in enumerate(_FLAGS) if flag in ('', *row))
@@ -341,25 +355,26 @@ class _SavedLabels:
 
 
 def _read_count(fields: Fields) -> int:
+  """Returns the training count of a label; 0 if it is faulty."""
   count = fields.row.get('train_count')
   if type(count) is int and 0 <= count < 2**31:
     return count
-  fields.faults.append('train_count is no count')
+  fields.faults.append('train_count must be a whole number from 0 to 2**31 - 1')
   return 0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
-  """One split: ids, gold, and text by random access.
+  """Holds one split of a corpus: ids, gold labels, text by random access.
 
   Attributes:
-    name: train, dev, test or the user's own.
+    name: train, dev, test or a name from the user.
     ids: N document ids.
-    gold: N rows of label indices, each sorted; a training split has no
+    gold: N rows of label indices, each row sorted. A training split has no
       held-out labels.
-    documents: N documents by random access; nothing is kept of one read.
-    digest: hex digest of the documents, and of the zones they are cut to.
-    features: vectors of the N documents, where models read such.
+    documents: N documents by random access; each access reads a document again.
+    digest: hex digest of the documents and of the zones that they keep.
+    features: vectors of the N documents; None if models read no vectors.
   """
 
   name: str
@@ -375,11 +390,11 @@ class Split:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corpus:
-  """A label space and its splits; an absent split is absent.
+  """Holds a label space and the splits with its labels.
 
   Attributes:
     label_space: the labels of all splits.
-    splits: name -> split.
+    splits: name -> split; only the splits that exist.
     fingerprint: hex digest of all content (text, gold, labels).
   """
 
@@ -388,10 +403,10 @@ class Corpus:
   fingerprint: str
 
   def split(self, name: str) -> Split:
-    """The named split.
+    """Returns the named split.
 
     Raises:
-      DataError: it is absent; the message lists those present.
+      DataError: the corpus has no such split; the message lists its splits.
     """
     if name not in self.splits:
       raise DataError(

@@ -9,7 +9,7 @@ import numpy as np
 from xjax.core.errors import ConfigError
 from xjax.core.texts import Texts
 from xjax.data.files.faults import Faults
-from xjax.data.formats.taxonomy import NOWHERE, label_levels
+from xjax.data.formats.taxonomy import NO_LEVEL, label_levels
 from xjax.data.labels import read_label_list
 from xjax.data.schema import HELD_OUT, Label
 from xjax.judge.metrics.slices import ALL
@@ -134,9 +134,9 @@ def _at_level(
   found = label_levels(tuple(described.values())).tolist()
   levels = dict(zip(described, found, strict=True))
   # A label that nobody describes is at no level.
-  levels_L = np.array([levels.get(id_, NOWHERE) for id_ in predictions.labels])
+  levels_L = np.array([levels.get(id_, NO_LEVEL) for id_ in predictions.labels])
   if not (levels_L == level).any():
-    deepest = levels_L.max(initial=NOWHERE)
+    deepest = levels_L.max(initial=NO_LEVEL)
     known = (
       f'their levels are 1 to {deepest}' if deepest > 0 else 'none has any'
     )

@@ -14,42 +14,45 @@ from xjax.losses.contract import ChunkLoss, LabelLoss, LossConfig
 
 @dataclasses.dataclass
 class BCEConfig(LossConfig):
-  """Binary cross entropy; scores are logits."""
+  """Binary cross entropy, which makes scores logits."""
 
   def build(self) -> ChunkLoss:
     return bce
 
 
-_FOLDED = 16  # documents whose losses share a logarithm
+_FOLDED = 16  # documents whose losses are computed with one logarithm
 
 
 @dataclasses.dataclass(frozen=True)
 class BCE(LabelLoss):
   """The negative log likelihood of independent labels.
 
-  softplus(z) - y z per label, which neither overflows nor loses digits at any
-  logit; its derivative is sigmoid(z) - y.
+  It is computed as softplus(z) - y z per label, which does not overflow and
+  loses no digits at any logit. Its derivative is sigmoid(z) - y.
   """
 
   def __call__(
     self, logits_BC: Float[Array, 'B C'], targets_BC: Bool[Array, 'B C']
   ) -> tuple[Float[Array, 'B C'], Float[Array, 'B C']]:
-    """The loss of each label; -inf that is no target costs nothing.
+    """Returns the loss of each label and its derivative.
 
     Args:
-      logits_BC: float32.
-      targets_BC: whether the label is gold.
+      logits_BC: float32 z. A logit of -inf that is not gold has loss 0.
+      targets_BC: y, whether the label is gold.
 
     Returns:
       loss_BC: float32 nats.
-      dlogits_BC: sigmoid(z) - y.
+      dlogits_BC: float32, sigmoid(z) - y.
     """
     loss_BC = jax.nn.softplus(logits_BC) - jnp.where(targets_BC, logits_BC, 0.0)
     return loss_BC, jax.nn.sigmoid(logits_BC) - targets_BC
 
   def absent(
-    self, logits_BC: jax.Array, weight_C: jax.Array | None = None
-  ) -> tuple[jax.Array, jax.Array]:
+    self,
+    logits_BC: Float32[Array, 'B C'],
+    weight_C: Float32[Array, ' C'] | None = None,
+  ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
+    """Returns the loss of labels that are not gold; see ChunkLoss.absent."""
     if weight_C is not None:
       return super().absent(logits_BC, weight_C)
     loss = lax.platform_dependent(
@@ -59,11 +62,12 @@ class BCE(LabelLoss):
 
 
 def _folded(logits_BC: Float32[Array, 'B C']) -> Float32[Array, '']:
-  """The sum of softplus(z), with one logarithm for several documents.
+  """Returns the sum of softplus(z), with one logarithm for several documents.
 
-  softplus(z) = max(z, 0) + log(1 + e) with e = exp(-|z|), and
-  (1 + s)(1 + e) = 1 + (s + e + s e), of which no digit is lost however small
-  s and e are. On CPUs the logarithm is most of the loss.
+  softplus(z) = max(z, 0) + log(1 + e) with e = exp(-|z|). A product of such
+  terms is (1 + s)(1 + e) = 1 + (s + e + s e); the number in the last brackets
+  loses no digits, however small s and e are. On CPUs the logarithm takes most
+  of the time of the loss.
   """
   documents, labels = logits_BC.shape
   count = math.gcd(documents, _FOLDED)

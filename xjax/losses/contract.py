@@ -1,7 +1,8 @@
-"""What a loss gives for one chunk of labels, and how much labels count.
+"""The interfaces of losses and of label weights.
 
-Nearly no label of a document is gold. So a loss comes in two parts: one that is
-dense, of labels as if they were not gold, and one of the few that are.
+Very few labels of a document are gold. So a loss is computed in two parts: a
+dense part, which treats all labels as if they were not gold, and a sparse part
+for the few gold labels. Labels are processed in chunks.
 """
 
 import abc
@@ -12,6 +13,7 @@ from typing import ClassVar
 from flax import struct
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float32, Float64, Num
 import numpy as np
 
 from xjax.core.config_part import ConfigPart
@@ -21,40 +23,43 @@ from xjax.core.types import ScoreKind
 
 @dataclasses.dataclass
 class LossConfig(ConfigPart, abstract=True):
-  """What is minimised, of each document and label.
+  """The config of a loss, which training minimises.
 
   Attributes:
-    score_kind: what the scores are of a model that this loss has trained:
-      logits, or margins where they are no logits of labels by themselves.
+    score_kind: the meaning of the scores of a model trained with this loss:
+      LOGIT if each score is the logit of a label's probability, else MARGIN.
   """
 
   score_kind: ClassVar[ScoreKind] = ScoreKind.LOGIT
 
   @abc.abstractmethod
   def build(self) -> 'ChunkLoss':
-    """The loss."""
+    """Returns the loss."""
 
-  def first_priors(self, priors_L: np.ndarray) -> np.ndarray:
-    """Probabilities at whose logits scores begin: the prior, by default.
+  def first_priors(
+    self, priors_L: Float64[np.ndarray, ' L']
+  ) -> Float64[np.ndarray, ' L']:
+    """Returns the probabilities whose logits are the scores before training.
 
-    Binary cross entropy is least there, as long as labels have no weights, and
-    softmax is near; with weights, and of focal loss, it is elsewhere.
+    By default, the probabilities are the labels' priors. Binary cross entropy
+    without label weights has its minimum there, and softmax a value near its
+    minimum. With label weights, and for focal loss, the minimum is elsewhere.
 
     Args:
-      priors_L: float64 [L], of labels, strictly between 0 and 1.
+      priors_L: float64, priors of the labels, strictly between 0 and 1.
 
     Returns:
-      float64 [L].
+      float64 [L], strictly between 0 and 1.
     """
     return priors_L
 
 
 @dataclasses.dataclass
 class LabelWeightsConfig(ConfigPart, abstract=True):
-  """How much each label counts in the loss, whichever loss it is.
+  """The config of label weights, which can be combined with any loss.
 
   Attributes:
-    even: whether all labels count alike, and no weights are made.
+    even: whether all labels have the same weight, so that build returns None.
   """
 
   even: ClassVar[bool] = False
@@ -62,30 +67,31 @@ class LabelWeightsConfig(ConfigPart, abstract=True):
   @abc.abstractmethod
   def build(
     self,
-    train_counts: np.ndarray,
+    train_counts: Num[np.ndarray, ' L'],
     n_train: int,
     propensity: Sequence[float],
   ) -> 'LabelWeights | None':
-    """The weights; None: all labels count alike.
+    """Returns the weights of the labels; None: all have weight 1.
 
     Args:
-      train_counts: int [L], training documents of the labels scored.
-      n_train: training documents.
+      train_counts: integers, number of training documents of each scored label.
+      n_train: number of training documents.
       propensity: A and B of the propensity formula.
 
     Raises:
-      DataError: propensities of fewer than 3 training documents.
+      DataError: propensities are needed, and there are fewer than 3 training
+        documents.
     """
 
 
 @struct.dataclass
 class LabelWeights:
-  """What a label's part of the loss is multiplied by.
+  """Factors of the labels' parts of the loss, for all labels of a head.
 
   Attributes:
-    positive_L: float32 or float64 [L], at least 0, where the label is gold.
-    negative_L: likewise, where it is not. Both of the labels a head scores;
-      rows that pad them may have any finite value.
+    positive_L: float32 or float64 [L], at least 0: the factor of a label in
+      documents where it is gold. Padding rows may have any finite value.
+    negative_L: likewise, in documents where the label is not gold.
   """
 
   positive_L: jax.Array
@@ -93,31 +99,44 @@ class LabelWeights:
 
 
 class ChunkLoss:
-  """A loss over all labels, one chunk after the other.
+  """A loss over all labels that is computed one chunk of labels at a time.
 
-  It is hashable, since compiled steps are known by it.
+  A loss is hashable, because compiled training steps are cached by it.
 
   Attributes:
-    normalised: whether a label's loss depends on the logits of all others, so
-      that a first pass finds their sum and `given` is called.
+    normalised: whether the loss of a label depends on the logits of all labels.
+      If so, a first pass over the labels computes their normaliser, and
+      with_normaliser() returns the loss for the second pass.
   """
 
   normalised = False
 
-  def gold(self, logits_BP: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(loss_BP, dlogits_BP) float32 of gold labels, of finite logits."""
+  def gold(
+    self, logits_BP: Float32[Array, 'B P']
+  ) -> tuple[Float32[Array, 'B P'], Float32[Array, 'B P']]:
+    """Returns the loss of gold labels and its derivative.
+
+    Args:
+      logits_BP: float32, the finite logits of gold labels.
+
+    Returns:
+      loss_BP: float32.
+      dlogits_BP: float32.
+    """
     raise NotImplementedError
 
   def absent(
-    self, logits_BC: jax.Array, weight_C: jax.Array | None = None
-  ) -> tuple[jax.Array, jax.Array]:
-    """What labels that are not gold cost.
+    self,
+    logits_BC: Float32[Array, 'B C'],
+    weight_C: Float32[Array, ' C'] | None = None,
+  ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
+    """Returns the loss of labels that are not gold, and its derivative.
 
     Args:
-      logits_BC: float32; -inf, which costs nothing, of labels that pad and in
-        rows that only fill the batch. So are gold labels, but those of a
-        normalised loss: they have a part in this one.
-      weight_C: float32, what each label's part counts; None: all 1.
+      logits_BC: float32. -inf, with loss 0, marks padding labels, rows that
+        only fill the batch, and gold labels. If the loss is normalised, gold
+        labels keep their logits, since they also contribute here.
+      weight_C: float32, factor of each label's loss; None: all are 1.
 
     Returns:
       loss: float32, the sum over documents and labels.
@@ -125,35 +144,49 @@ class ChunkLoss:
     """
     raise NotImplementedError
 
-  def given(self, normaliser_B: jax.Array, gold_B: jax.Array) -> 'ChunkLoss':
-    """A normalised loss once all logits were seen.
+  def with_normaliser(
+    self, normaliser_B: Float32[Array, ' B'], gold_B: Float32[Array, ' B']
+  ) -> 'ChunkLoss':
+    """Returns the loss for the second pass, if the loss is normalised.
 
     Args:
-      normaliser_B: float32, the logarithm of the sum of exp(logit) over labels.
-      gold_B: float32, the sum of the gold labels' weights.
+      normaliser_B: float32, the logarithm of the sum of exp(logit) over all
+        labels.
+      gold_B: float32, the sum of the weights of a document's gold labels.
     """
     raise NotImplementedError
 
 
 class LabelLoss(ChunkLoss):
-  """A loss of each label by itself: (logits_BC, targets_BC) -> the same.
-
-  Called, it gives loss_BC and dlogits_BC, float32 and elementwise. Where
-  targets_BC is False and the logit -inf, both are 0.
-  """
+  """A loss that is computed for each label separately."""
 
   def __call__(
-    self, logits_BC: jax.Array, targets_BC: jax.Array
-  ) -> tuple[jax.Array, jax.Array]:
-    """Elementwise loss and derivative; targets_BC: bool, whether gold."""
+    self, logits_BC: Float32[Array, 'B C'], targets_BC: Bool[Array, 'B C']
+  ) -> tuple[Float32[Array, 'B C'], Float32[Array, 'B C']]:
+    """Returns the loss of each label and its derivative.
+
+    Args:
+      logits_BC: float32.
+      targets_BC: whether the label is gold.
+
+    Returns:
+      loss_BC: float32; 0 where the logit is -inf and the label not gold.
+      dlogits_BC: float32, likewise.
+    """
     raise NotImplementedError
 
-  def gold(self, logits_BP: jax.Array) -> tuple[jax.Array, jax.Array]:
+  def gold(
+    self, logits_BP: Float32[Array, 'B P']
+  ) -> tuple[Float32[Array, 'B P'], Float32[Array, 'B P']]:
+    """Returns the loss of gold labels; see ChunkLoss.gold."""
     return self(logits_BP, jnp.ones_like(logits_BP, bool))
 
   def absent(
-    self, logits_BC: jax.Array, weight_C: jax.Array | None = None
-  ) -> tuple[jax.Array, jax.Array]:
+    self,
+    logits_BC: Float32[Array, 'B C'],
+    weight_C: Float32[Array, ' C'] | None = None,
+  ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
+    """Returns the loss of labels that are not gold; see ChunkLoss.absent."""
     loss_BC, dlogits_BC = self(logits_BC, jnp.zeros_like(logits_BC, bool))
     if weight_C is not None:
       loss_BC, dlogits_BC = loss_BC * weight_C, dlogits_BC * weight_C

@@ -1,4 +1,4 @@
-"""Focal loss: what is already right with certainty counts for little."""
+"""Focal loss, which gives little weight to labels that are easy to decide."""
 
 import dataclasses
 
@@ -12,20 +12,22 @@ from xjax.losses.contract import ChunkLoss, LabelLoss, LossConfig
 
 @dataclasses.dataclass
 class FocalConfig(LossConfig):
-  """Focal loss (Lin et al. 2017); scores are logits.
+  """Focal loss (Lin et al. 2017), which makes scores logits.
 
-  Probabilities are drawn towards 0.5 by it; ranking is not concerned, and
-  eval.calibration sets them right.
+  It moves probabilities towards 0.5. This does not change the ranking, and
+  eval.calibration corrects the probabilities.
   """
 
   gamma: float = field(
     2.0,
-    'How little certain decisions count; 0: as in binary cross entropy.',
+    'The larger gamma, the less a label counts that is predicted with '
+    'certainty; 0: as in binary cross entropy.',
     AMOUNT,
   )
   alpha: float = field(
     0.0,
-    'Weight of gold labels, with 1 - alpha of all others; 0: 1 for both.',
+    'Weight of gold labels; all other labels have weight 1 - alpha. 0: all '
+    'labels have weight 1.',
     RATE,
   )
 
@@ -35,14 +37,16 @@ class FocalConfig(LossConfig):
 
 @dataclasses.dataclass(frozen=True)
 class Focal(LabelLoss):
-  """-a_t (1 - p_t)^gamma log p_t (Lin et al. 2017, Equations 4 and 5).
+  """The focal loss, -a_t (1 - p_t)^gamma log p_t (Lin et al. 2017, Eq. 4, 5).
 
-  p_t is the probability given to what is so: sigmoid(z) of a gold label and
-  1 - sigmoid(z) of another. With gamma 0 it is binary cross entropy.
+  p_t is the probability of the correct decision: sigmoid(z) for a gold label,
+  and 1 - sigmoid(z) for any other label. With gamma 0, the loss is binary cross
+  entropy.
 
   Attributes:
     gamma: at least 0.
-    alpha: a_t of gold labels, 1 - alpha of others; 0: 1 for both.
+    alpha: a_t is alpha for gold labels and 1 - alpha for others; if alpha is 0,
+      a_t is 1 for all labels.
   """
 
   gamma: float
@@ -51,18 +55,18 @@ class Focal(LabelLoss):
   def __call__(
     self, logits_BC: Float[Array, 'B C'], targets_BC: Bool[Array, 'B C']
   ) -> tuple[Float[Array, 'B C'], Float[Array, 'B C']]:
-    """The loss of each label; -inf that is no target costs nothing.
+    """Returns the loss of each label and its derivative.
 
     Args:
-      logits_BC: float32.
+      logits_BC: float32 z. A logit of -inf that is not gold has loss 0.
       targets_BC: whether the label is gold.
 
     Returns:
       loss_BC: float32 nats.
-      dlogits_BC: its derivative by the logits.
+      dlogits_BC: float32, the derivative of loss_BC by the logits.
     """
-    # In terms of m = z for gold labels and -z for others, of which p_t is the
-    # sigmoid: no digits are lost where p_t is nearly 0 or nearly 1.
+    # p_t = sigmoid(m), with m = z for gold labels and m = -z for others. In
+    # terms of m, no digits are lost where p_t is nearly 0 or nearly 1.
     sign_BC = jnp.where(targets_BC, 1.0, -1.0)
     margin_BC = sign_BC * logits_BC
     wrong_BC = jax.nn.sigmoid(-margin_BC)  # 1 - p_t

@@ -1,4 +1,4 @@
-"""Label weights from training counts."""
+"""Label weights that are computed from the labels' training counts."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -13,13 +13,13 @@ from xjax.losses.contract import LabelWeights, LabelWeightsConfig
 
 @dataclasses.dataclass
 class EvenWeights(LabelWeightsConfig):
-  """All labels alike."""
+  """The choice of no label weights: all labels count equally."""
 
   even = True
 
   def build(
     self,
-    train_counts: np.ndarray,
+    train_counts: Num[np.ndarray, ' L'],
     n_train: int,
     propensity: Sequence[float],
   ) -> LabelWeights | None:
@@ -28,20 +28,24 @@ class EvenWeights(LabelWeightsConfig):
 
 @dataclasses.dataclass
 class ClassBalancedWeights(LabelWeightsConfig):
-  """By the effective number of a label's documents (Cui et al. 2019).
+  """Weights by the effective number of a label's documents (Cui et al. 2019).
 
-  They weigh all terms of an example by its one gold class. For many labels, our
-  reading: each label's own term, where it is not gold as well. Adam undoes what
-  this does to parameters of one label alone.
+  In the paper, each example has one gold class, and the weight of this class
+  multiplies all terms of the example. With many labels per document, we let the
+  weight of a label multiply the label's own term, whether the label is gold or
+  not. Adam cancels this factor for parameters that belong to one label only.
   """
 
   beta: float = field(
-    0.999, '0: all alike; towards 1: by the inverse of the frequency.', RATE
+    0.999,
+    '0: all labels have weight 1; towards 1: weights become the inverse of the '
+    "labels' frequencies.",
+    RATE,
   )
 
   def build(
     self,
-    train_counts: np.ndarray,
+    train_counts: Num[np.ndarray, ' L'],
     n_train: int,
     propensity: Sequence[float],
   ) -> LabelWeights:
@@ -51,14 +55,14 @@ class ClassBalancedWeights(LabelWeightsConfig):
 
 @dataclasses.dataclass
 class PropensityWeights(LabelWeightsConfig):
-  """Gold labels count 2 / p_l - 1, all others 1 (Qaraei et al. 2021).
+  """Weights 2 / p_l - 1 of gold labels and 1 of others (Qaraei et al. 2021).
 
-  p_l is the propensity of Jain et al. (2016), with eval.propensity's A and B.
+  p_l is the propensity of Jain et al. (2016), with A and B of eval.propensity.
   """
 
   def build(
     self,
-    train_counts: np.ndarray,
+    train_counts: Num[np.ndarray, ' L'],
     n_train: int,
     propensity: Sequence[float],
   ) -> LabelWeights:
@@ -69,16 +73,18 @@ class PropensityWeights(LabelWeightsConfig):
 def class_balanced(
   train_counts: Num[np.ndarray, ' L'], beta: float
 ) -> Float64[np.ndarray, ' L']:
-  """(1 - beta) / (1 - beta^n_l), of mean 1 (Cui et al. 2019).
+  """Returns weights (1 - beta) / (1 - beta^n_l), scaled to mean 1.
 
-  There a weight is of all terms of an example, by its one gold class; for many
-  labels our reading is that it is of the label's own term, whether the label is
-  gold or not. The mean is over labels with training documents; those without
-  weigh as if they had one.
+  Cui et al. 2019; see ClassBalancedWeights. The mean is over labels with
+  training documents. A label without training documents gets the weight of a
+  label with one.
 
   Args:
-    train_counts: training documents per label, n_l.
+    train_counts: n_l, number of training documents of each label.
     beta: from 0 to below 1.
+
+  Returns:
+    float64 [L].
   """
   counts_L = np.maximum(np.asarray(train_counts, np.float64), 1)
   weights_L = (1 - beta) / (1 - beta**counts_L)
@@ -90,13 +96,16 @@ def class_balanced(
 def unbiased_positives(
   inverse_propensities: Float64[np.ndarray, ' L'],
 ) -> Float64[np.ndarray, ' L']:
-  """2 / p_l - 1, what gold labels count, with 1 for all others.
+  """Returns the weights 2 / p_l - 1 of gold labels; other labels have 1.
 
-  For gold labels that are each recorded with probability p_l alone, this is the
-  convex upper bound of the unbiased binary cross entropy and squared hinge
-  (Qaraei et al. 2021, Section 3).
+  If each gold label is recorded only with probability p_l, the loss with these
+  weights is the convex upper bound of the unbiased binary cross entropy and
+  squared hinge (Qaraei et al. 2021, Section 3).
 
   Args:
     inverse_propensities: 1 / p_l, at least 1.
+
+  Returns:
+    float64 [L].
   """
   return 2 * inverse_propensities - 1

@@ -1,4 +1,4 @@
-"""Softmax cross entropy over all labels, for several gold ones."""
+"""Softmax cross entropy over all labels, with several gold labels."""
 
 import dataclasses
 
@@ -14,16 +14,17 @@ from xjax.losses.contract import ChunkLoss, LossConfig
 
 @dataclasses.dataclass
 class SoftmaxConfig(LossConfig):
-  """Softmax cross entropy with each gold label; scores are margins.
+  """Softmax cross entropy with each gold label, which makes scores margins.
 
-  Labels compete: a score tells little by itself, only beside the others of its
-  document. What is shown as a probability is calibrated on dev, and of F1 the
-  micro-F1-tuned counts. A head's products are computed twice for it. The label
-  weights of gold labels count.
+  Labels compete: a score only has a meaning in comparison with the other scores
+  of its document. Probabilities are therefore calibrated on dev, and
+  micro-F1-tuned is the F1 to look at. The products of a head are computed
+  twice. Only the label weights of gold labels are used.
   """
 
   averaged: bool = field(
-    True, 'Whether a document counts as one, however many gold labels.'
+    True,
+    'Whether all documents count equally, however many gold labels they have.',
   )
 
   score_kind = ScoreKind.MARGIN
@@ -34,23 +35,26 @@ class SoftmaxConfig(LossConfig):
 
 @dataclasses.dataclass(frozen=True)
 class Softmax(ChunkLoss):
-  """The cross entropy of softmax with each gold label, one after the other.
+  """The sum of the softmax cross entropies with each gold label.
 
-  L = sum_p a_p (log sum_l exp(z_l) - z_p) over the gold labels p: with a_p = 1
-  the reduction "pick all labels" of Menon et al. (2019), and where `averaged`,
-  with a_p = 1 / P, its normalised form. A document without gold labels costs
-  nothing. Of label weights those of gold labels count, in a_p.
+  L = sum_p a_p (log sum_l exp(z_l) - z_p) over the gold labels p. With a_p = 1
+  this is the reduction "pick all labels" of Menon et al. (2019); if `averaged`,
+  a_p = 1 / P, and it is their normalised form. A document without gold labels
+  has loss 0. Label weights of gold labels are a factor of a_p; label weights of
+  other labels are ignored.
 
   Attributes:
-    averaged: whether each document counts as one, however many gold labels.
+    averaged: whether all documents count equally, however many gold labels they
+      have.
   """
 
   averaged: bool = True
   normalised = True
 
-  def given(
+  def with_normaliser(
     self, normaliser_B: Float32[Array, ' B'], gold_B: Float32[Array, ' B']
   ) -> 'NormalisedSoftmax':
+    """Returns the loss for the second pass; see ChunkLoss.with_normaliser."""
     share_B = jnp.ones_like(gold_B)
     if self.averaged:
       share_B = jnp.where(gold_B > 0, 1 / jnp.where(gold_B > 0, gold_B, 1), 0)
@@ -59,12 +63,12 @@ class Softmax(ChunkLoss):
 
 @struct.dataclass
 class NormalisedSoftmax(ChunkLoss):
-  """Softmax once the sum over all labels is known.
+  """The softmax loss, once the sum over all labels is known.
 
   Attributes:
-    normaliser_B: float32 log sum_l exp(z_l).
-    share_B: float32, what a gold label of weight 1 counts.
-    gold_B: float32, what all gold labels of a document count together.
+    normaliser_B: float32, log sum_l exp(z_l).
+    share_B: float32, a_p of a gold label with label weight 1.
+    gold_B: float32, the sum of a_p over a document's gold labels.
   """
 
   normaliser_B: jax.Array
@@ -75,12 +79,16 @@ class NormalisedSoftmax(ChunkLoss):
   def gold(
     self, logits_BP: Float32[Array, 'B P']
   ) -> tuple[Float32[Array, 'B P'], Float32[Array, 'B P']]:
+    """Returns the loss of gold labels; see ChunkLoss.gold."""
     share_BP = jnp.broadcast_to(self.share_B[:, None], logits_BP.shape)
     return share_BP * (self.normaliser_B[:, None] - logits_BP), -share_BP
 
   def absent(
-    self, logits_BC: jax.Array, weight_C: jax.Array | None = None
-  ) -> tuple[jax.Array, jax.Array]:
+    self,
+    logits_BC: Float32[Array, 'B C'],
+    weight_C: Float32[Array, ' C'] | None = None,
+  ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
+    """Returns the dense part, which has loss 0; see ChunkLoss.absent."""
     del weight_C
     share_BC = jnp.exp(logits_BC - self.normaliser_B[:, None])
     return jnp.float32(0), self.gold_B[:, None] * share_BC

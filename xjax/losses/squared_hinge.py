@@ -1,9 +1,9 @@
-"""Squared hinge loss: scores are margins, not logits."""
+"""Squared hinge loss, which makes scores margins, not logits."""
 
 import dataclasses
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Float64
 import numpy as np
 
 from xjax.core.types import ScoreKind
@@ -12,9 +12,10 @@ from xjax.losses.contract import ChunkLoss, LabelLoss, LossConfig
 
 @dataclasses.dataclass
 class SquaredHingeConfig(LossConfig):
-  """Squared hinge of targets 1 and -1; scores are margins, above 0: assigned.
+  """Squared hinge with targets 1 and -1, which makes scores margins.
 
-  What is shown as a probability is calibrated on dev, or else the margin.
+  Labels with a margin above 0 are assigned. Margins become probabilities by a
+  calibration on dev; without a calibration, margins are shown.
   """
 
   score_kind = ScoreKind.MARGIN
@@ -22,32 +23,37 @@ class SquaredHingeConfig(LossConfig):
   def build(self) -> ChunkLoss:
     return squared_hinge
 
-  def first_priors(self, priors_L: np.ndarray) -> np.ndarray:
-    """Those whose logits are 2 p - 1, where the squared hinge is least."""
+  def first_priors(
+    self, priors_L: Float64[np.ndarray, ' L']
+  ) -> Float64[np.ndarray, ' L']:
+    """Returns probabilities whose logits are 2 p - 1, for priors p.
+
+    At these scores the squared hinge has its minimum.
+    """
     return 1 / (1 + np.exp(1 - 2 * priors_L))
 
 
 @dataclasses.dataclass(frozen=True)
 class SquaredHinge(LabelLoss):
-  """max(0, 1 - y z)^2, with y = 1 for gold labels and -1 for others.
+  """The squared hinge, max(0, 1 - y z)^2, y = 1 for gold labels and else -1.
 
-  The loss of linear one-vs-all systems such as DiSMEC (Babbar & Schoelkopf
-  2017, Equation 1) and of XR-Transformer (Zhang et al. 2021), whose costs of
-  labels are the label weights.
+  It is the loss of linear one-vs-all systems such as DiSMEC (Babbar &
+  Schoelkopf 2017, Equation 1) and of XR-Transformer (Zhang et al. 2021). The
+  label costs of XR-Transformer are label weights here.
   """
 
   def __call__(
     self, margins_BC: Float[Array, 'B C'], targets_BC: Bool[Array, 'B C']
   ) -> tuple[Float[Array, 'B C'], Float[Array, 'B C']]:
-    """The loss of each label; -inf that is no target costs nothing.
+    """Returns the loss of each label and its derivative.
 
     Args:
-      margins_BC: float32 z.
+      margins_BC: float32 z. A margin of -inf that is not gold has loss 0.
       targets_BC: whether the label is gold.
 
     Returns:
       loss_BC: float32.
-      dmargins_BC: -2 y max(0, 1 - y z).
+      dmargins_BC: float32, -2 y max(0, 1 - y z).
     """
     sign_BC = jnp.where(targets_BC, 1.0, -1.0)
     short_BC = jnp.maximum(0.0, 1.0 - sign_BC * margins_BC)

@@ -1,4 +1,4 @@
-"""What to change of a run that does not fit."""
+"""Advises which settings to change if a run does not fit into memory."""
 
 from collections.abc import Callable
 import copy
@@ -18,94 +18,109 @@ from xjax.score.heads.update import FusedSGD
 
 MOST_DEVICES = 1 << 14
 _LEAST_BOTTLENECK = 64
-_ENOUGH = 0.05  # of what a device holds; what saves less is not worth a line
+_LEAST_SAVING = 0.05  # share of a device's bytes that a change must save
 
 Fields = dict[str, Any]  # values to set, by the path of their field
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-  """What to set."""
+  """One or more settings to change."""
 
-  text: str  # the flags, or what to write in the config file
-  total: float  # bytes that a device holds then
+  text: str  # the flags, or the lines of the config file
+  total: float  # bytes on a device after the change
 
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-  """What makes a run fit."""
+  """The changes that make a run fit."""
 
-  # Each with those before it, no field twice; what helps most first, what makes
-  # another model of it last.
+  # Each total includes the changes before it, and no field occurs twice. The
+  # change that saves most comes first; one that changes the model comes last.
   changes: tuple[Change, ...]
-  fits: bool  # whether they are enough
-  devices: Change | None  # the fewest instead, or with changes not enough
+  fits: bool  # whether the changes are sufficient
+  # The smallest sufficient number of devices: without the changes if they are
+  # sufficient by themselves, else together with them.
+  devices: Change | None
 
 
-def _moves(config: Config) -> dict[str, Fields]:
-  """Returns the changes that are possible, by name.
+def _possible_changes(config: Config) -> dict[str, Fields]:
+  """Returns the possible changes, by name.
 
-  Rows that train themselves take one pass and keep no mean. Micro-batches
-  change no result, smaller batches do; a bottleneck makes another model.
+  Label rows that are trained by FusedSGD need a step without micro-batches and
+  have no mean. Micro-batches do not change the results, smaller batches do. A
+  smaller bottleneck makes another model.
   """
   train, head, encoder = config.train, config.model.head, config.model.encoder
   one_vs_all, by_optimizer = head.fusable, not train.rows.fused
   globs = [*train.freeze, *(entry.rpartition('=')[0] for entry in train.rates)]
   grouped = any(in_group(f'head/{name}', globs) for name in ('kernel', 'bias'))
-  moves: dict[str, Fields] = {}
+  changes: dict[str, Fields] = {}
   if one_vs_all and by_optimizer and not grouped:
     micro = {'train.accumulate': 1} if train.accumulate != 1 else {}
     mean = {'train.average': NoAverage()} if train.average.averages else {}
-    moves['rows'] = {'train.rows': FusedSGD(), **micro, **mean}
+    changes['rows'] = {'train.rows': FusedSGD(), **micro, **mean}
   storages = [Storage.BFLOAT16, Storage.FLOAT8] * one_vs_all
   for storage in storages * (not by_optimizer):
     if storage.bytes < head.storage.bytes:
-      moves.setdefault('storage', {'model.head.storage': storage})
+      changes.setdefault('storage', {'model.head.storage': storage})
   if train.rows.momentum:
-    moves['momentum'] = {'train.rows.momentum': 0.0}
+    changes['momentum'] = {'train.rows.momentum': 0.0}
   if encoder.remat is False:
-    moves['remat'] = {'model.encoder.remat': True}
+    changes['remat'] = {'model.encoder.remat': True}
   if by_optimizer and train.batch_size % (2 * train.accumulate) == 0:
-    moves['batch'] = {'train.accumulate': 2 * train.accumulate}
+    changes['batch'] = {'train.accumulate': 2 * train.accumulate}
   elif train.batch_size % 2 == 0:
-    moves['batch'] = {'train.batch_size': train.batch_size // 2}
+    changes['batch'] = {'train.batch_size': train.batch_size // 2}
   if head.chunk >= 128:
-    moves['chunk'] = {'model.head.chunk': head.chunk // 4}
+    changes['chunk'] = {'model.head.chunk': head.chunk // 4}
   if one_vs_all:
     narrow = head.bottleneck // 2 or 4 * _LEAST_BOTTLENECK
     if narrow >= _LEAST_BOTTLENECK:
-      moves['bottleneck'] = {'model.head.bottleneck': narrow}
-  return moves
+      changes['bottleneck'] = {'model.head.bottleneck': narrow}
+  return changes
 
 
 def advice(plan: Plan, planner: Planner) -> Advice:
-  """Changes of a plan that does not fit.
+  """Returns changes that make a plan fit.
 
-  Totals are estimates, scaled by what the plan's own estimate was short of.
+  Totals are estimates. They are scaled by the ratio of the plan's total, which
+  XLA may have computed, to the estimate for the plan.
+
+  Args:
+    plan: a plan that does not fit.
+    planner: the planner that made it.
   """
   estimate = planner.held(plan.config, plan.devices).total
 
   def total(config: Config, devices: int = plan.devices) -> float:
-    """Bytes of a device; infinite where this cannot be."""
+    """Returns the bytes on a device; infinite if the config is impossible."""
     try:
       held = planner.held(config, devices).total
-    except ConfigError:  # the batch does not divide, say
+    except ConfigError:  # for example, the batch does not divide
       return float('inf')
     return held * plan.held.total / estimate
 
-  now, chosen = _chosen(plan, total, [])
-  rows = _moves(plan.config).get('rows')
-  if now > plan.usable and rows:
-    # Micro-batches may have been in its way: they exclude one another.
-    now, chosen = min((now, chosen), _chosen(plan, total, [rows]), key=_first)
+  size, chosen = _choose_changes(plan, total, [])
+  rows = _possible_changes(plan.config).get('rows')
+  if size > plan.usable and rows:
+    # FusedSGD and micro-batches exclude one another. If micro-batches were
+    # chosen first, starting from FusedSGD may save more.
+    with_rows = _choose_changes(plan, total, [rows])
+    size, chosen = min((size, chosen), with_rows, key=_size)
   config, changes = plan.config, []
   for fields in chosen:
-    fields = {at: to for at, to in fields.items() if _get(config, at) != to}
+    fields = {
+      path: value
+      for path, value in fields.items()
+      if _get(config, path) != value
+    }
     config = _with(config, fields)
     changes.append(Change(_text(fields), total(config)))
-  fits = now <= plan.usable
+  fits = size <= plan.usable
   config, count = plan.config if fits else config, plan.devices
-  # The fewest, by twos, with documents or else labels among all of them.
+  # The number of devices is doubled until the run fits, either along the data
+  # axis or along the label axis.
   while count < MOST_DEVICES:
     count *= 2
     for shape in (
@@ -113,51 +128,61 @@ def advice(plan: Plan, planner: Planner) -> Advice:
       (plan.data, count // plan.data),
     ):
       mesh = dict(zip(('mesh.data', 'mesh.label'), shape))
-      if (now := total(_with(config, mesh), count)) <= plan.usable:
-        devices = Change(f'{count} devices, {_text(mesh)}', now)
+      if (size := total(_with(config, mesh), count)) <= plan.usable:
+        devices = Change(f'{count} devices, {_text(mesh)}', size)
         return Advice(tuple(changes), fits, devices)
   return Advice(tuple(changes), fits, None)
 
 
-def _chosen(
+def _choose_changes(
   plan: Plan, total: Callable[[Config], float], chosen: list[Fields]
 ) -> tuple[float, list[Fields]]:
-  """(bytes of a device, what is set): what is chosen, then what saves most.
+  """Adds the change that saves most, again and again, until the run fits.
 
-  Until it fits, or nothing saves any more; a narrower model comes last.
+  It also ends if no change saves enough. A narrower bottleneck is chosen only
+  if no other change saves enough.
+
+  Args:
+    plan: the plan that does not fit.
+    total: config -> bytes on a device.
+    chosen: changes to start with.
+
+  Returns:
+    Bytes on a device with all changes, and the changes.
   """
   config, chosen = functools.reduce(_with, chosen, plan.config), [*chosen]
-  now = total(config)
-  while plan.usable < now < float('inf'):
-    moves = _moves(config)
-    narrower = [moves.pop('bottleneck')] if 'bottleneck' in moves else []
-    for some in [*moves.values()], narrower:
-      tried = [(total(_with(config, fields)), fields) for fields in some]
-      less, fields = min(tried, key=_first, default=(now, {}))
-      if less <= (1 - _ENOUGH) * now:
+  size = total(config)
+  while plan.usable < size < float('inf'):
+    changes = _possible_changes(config)
+    narrower = [changes.pop('bottleneck')] if 'bottleneck' in changes else []
+    for candidates in [*changes.values()], narrower:
+      sizes = [(total(_with(config, fields)), fields) for fields in candidates]
+      smallest, fields = min(sizes, key=_size, default=(size, {}))
+      if smallest <= (1 - _LEAST_SAVING) * size:
         break
     else:
       break
-    now, config = less, _with(config, fields)
-    for one in chosen:  # what is set again stands where it first stood
-      if one.keys() == fields.keys():
-        one.update(fields)
+    size, config = smallest, _with(config, fields)
+    for earlier in chosen:  # fields that are set again keep their first place
+      if earlier.keys() == fields.keys():
+        earlier.update(fields)
         break
     else:
-      chosen = [one for one in chosen if not one.keys() & fields.keys()]
+      chosen = [x for x in chosen if not x.keys() & fields.keys()]
       chosen.append({**fields})
-  return now, chosen
+  return size, chosen
 
 
-_first = operator.itemgetter(0)
+_size = operator.itemgetter(0)
 
 
 def _get(config: Config, path: str) -> Any:
+  """Returns the value of the field with a dotted path."""
   return functools.reduce(getattr, path.split('.'), config)
 
 
 def _with(config: Config, fields: Fields) -> Config:
-  """A config with these fields set."""
+  """Returns a copy of a config with these fields set."""
   changed = copy.deepcopy(config)
   for path, value in fields.items():
     *parents, name = path.split('.')
@@ -166,13 +191,16 @@ def _with(config: Config, fields: Fields) -> Config:
 
 
 def _text(fields: Fields) -> str:
-  """The flags that set fields; what has no flag is for the config file."""
-  told, for_file = {}, False
+  """Returns the flags that set fields, or the lines of the config file.
+
+  Lines of the config file are needed if a value has no flag.
+  """
+  texts, for_file = {}, False
   for path, value in fields.items():
-    told[path] = value.name if isinstance(value, enum.Enum) else value
+    texts[path] = value.name if isinstance(value, enum.Enum) else value
     if dataclasses.is_dataclass(value):
-      told[path], for_file = f'{type(value).__name__}()', True
+      texts[path], for_file = f'{type(value).__name__}()', True
   if for_file:
-    pairs = ', '.join(f'{path}={value}' for path, value in told.items())
+    pairs = ', '.join(f'{path}={text}' for path, text in texts.items())
     return f'in the config file, {pairs}'
-  return ' '.join(f'--config.{path}={value}' for path, value in told.items())
+  return ' '.join(f'--config.{path}={text}' for path, text in texts.items())

@@ -1,8 +1,9 @@
-"""What devices have and can do at most, as their makers say.
+"""Memory sizes and peak rates of devices, as published by their makers.
 
-NVIDIA's data sheets (SXM modules where there are such; dense, not sparse, rates
-of tensor cores), and https://cloud.google.com/tpu/docs/system-architecture-tpu-vm.
-Bandwidths of networks are of one direction, half of what both have.
+The sources are NVIDIA's data sheets (for SXM modules if they exist; dense, not
+sparse, rates of tensor cores), and
+https://cloud.google.com/tpu/docs/system-architecture-tpu-vm. Bandwidths of
+networks are for one direction: half of the bandwidth of both directions.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ from xjax.core.errors import ConfigError
 
 
 class Platform(enum.Enum):
-  """As jax.default_backend() calls it."""
+  """The kinds of devices, with the names that jax.default_backend() uses."""
 
   CPU = 'cpu'
   GPU = 'gpu'
@@ -24,36 +25,38 @@ class Platform(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
-  """One device; rates per second."""
+  """The properties of one device; all rates are per second."""
 
-  name: str  # as asked for
-  platform: Platform  # whose compiler it has
+  name: str  # its name for --chip
+  platform: Platform  # the platform for which XLA compiles
   memory: float  # bytes
   bandwidth: float  # bytes of memory read or written
-  bfloat16: float  # operations on operands of 2 bytes, summed in float32
-  float32: float  # operations on operands none of whose bits are dropped
+  bfloat16: float  # operations on 2-byte operands, summed in float32
+  float32: float  # operations on float32 operands at full precision
   network: float = 0.0  # bytes sent to other devices; 0: there is no network
-  neighbours: int = 1  # devices that this network joins
+  neighbours: int = 1  # number of devices in this network
 
   def peak(self, operand_bytes: int) -> float:
-    """Operations on operands of so many bytes."""
+    """Returns the highest rate of operations for operands of this size."""
     return self.bfloat16 if operand_bytes < 4 else self.float32
 
 
 def _cpu(name: str, memory: float, cores: int) -> Chip:
-  """Estimates: 16 multiplications and additions of float32 a cycle at 3 GHz.
+  """Returns a CPU with estimated rates.
 
-  That is two vector units of 256 bits in each core; bfloat16 is converted.
-  Two channels of DDR4-3200 are read at 51 GB/s.
+  A core has two vector units of 256 bits, so it does 16 float32 multiplications
+  and additions per cycle, at 3 GHz. bfloat16 is converted to float32. Two
+  channels of DDR4-3200 memory are read at 51 GB/s.
   """
   operations = cores * 2 * 16 * 3e9
   return Chip(name, Platform.CPU, memory, 51e9, operations, operations)
 
 
-# Memory GB, GB/s, TFLOP/s of bfloat16 and of float32, GB/s to 7 neighbours by
-# NVLink (L4 and A10 by PCIe 4.0 x16), and the whole of jax.Device.device_kind:
-# what begins alike is slower (PCIe, NVL) or a part of a device (MIG). V100
-# computes bfloat16 as float32.
+# Memory in GB, GB/s, TFLOP/s of bfloat16 and of float32, GB/s to 7 neighbours
+# by NVLink (L4 and A10: by PCIe 4.0 x16), and the complete device kind, as in
+# jax.Device.device_kind: a device whose kind only starts with this text is
+# slower (PCIe, NVL) or a part of a device (MIG). V100 computes bfloat16 as
+# float32.
 _GPUS = {
   'v100-16': (16, 900, 15.7, 15.7, 150, 'Tesla V100-SXM2-16GB'),
   'v100-32': (32, 900, 15.7, 15.7, 150, 'Tesla V100-SXM2-32GB'),
@@ -64,8 +67,8 @@ _GPUS = {
   'l4': (24, 300, 121, 30.3, 32, 'NVIDIA L4'),
   'a10': (24, 600, 125, 31.2, 32, 'NVIDIA A10'),
 }
-# Memory GiB, GB/s, TFLOP/s of bfloat16 (6 products of which make up one of
-# float32), GB/s to neighbours, chips of a pod, and the device kinds.
+# Memory in GiB, GB/s, TFLOP/s of bfloat16 (a float32 product takes 6 bfloat16
+# products), GB/s to neighbours, number of chips in a pod, and the device kinds.
 _TPUS = {
   'v4': (32, 1228, 275, 300, 4096, 'TPU v4'),
   'v5e': (16, 819, 197, 200, 256, 'TPU v5 lite', 'TPU v5e'),
@@ -86,19 +89,23 @@ for _name, (_memory, _rate, _16, _net, _pod, *_kinds) in _TPUS.items():
 
 
 def chip_named(name: str) -> Chip:
-  """The chip of that name; empty: this machine's own, which may be unknown."""
-  known = ', '.join(CHIPS)
+  """Returns the chip with a name; empty: the chip of this machine.
+
+  Raises:
+    ConfigError: the chip is not known.
+  """
+  names = ', '.join(CHIPS)
   if name in CHIPS:
     return CHIPS[name]
   if name:
-    raise ConfigError(f'--chip={name}: must be one of {known}')
+    raise ConfigError(f'--chip={name}: must be one of {names}')
   if jax.default_backend() == 'cpu':
     memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
     return _cpu("this machine's CPU", memory, os.cpu_count() or 1)
   kind = jax.devices()[0].device_kind
   if kind not in _KINDS:
     raise ConfigError(
-      f'--chip: {kind!r}, a device of this machine, is not among those known: '
-      f'{known}; name the one most like it'
+      f'--chip: this machine has a {kind!r}, which is none of the chips known: '
+      f'{names}; choose the most similar one'
     )
   return _KINDS[kind]

@@ -1,8 +1,9 @@
-"""What a run will need, before anything is made for it: memory and time.
+"""Plans a run: estimates its memory and its time before it starts.
 
-What a device does of a step on a mesh is a step on one device: of its part of
-the documents, and of its part of the label rows. That step is traced on arrays
-that are not, and compiled where XLA compiles for such devices here.
+The work of one device in a step on a mesh is planned as a step on a single
+device, with that device's part of the documents and of the label rows. This
+step is traced with abstract arrays, which need no memory. It is compiled only
+if this machine has devices of the same platform.
 """
 
 import dataclasses
@@ -32,111 +33,137 @@ from xjax.train.optimizer import make_optimizer
 from xjax.train.state import StatePlan, plan_state
 from xjax.train.step import make_train_step
 
-USABLE = 0.9  # of a device's memory; programs and gaps take the rest
+USABLE = 0.9  # share of a device's memory; programs and gaps need the rest
 ROWS, GRADIENTS, PASS = 'label rows', 'gradients', 'pass over labels'
 ACTIVATIONS = 'activations and what else is computed'
 _FLOAT32 = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
-  """Bytes of a device at the peak of a step."""
+class MemoryUse:
+  """The memory of a device at the peak of a step."""
 
-  parts: dict[str, int]  # by name, those of 0 left out
-  compiled: bool  # whether XLA says what is computed; else it is estimated
+  parts: dict[str, int]  # bytes by name; parts of 0 bytes are left out
+  # Whether XLA has compiled the step, so that the bytes of computed arrays are
+  # known; else they are estimated.
+  compiled: bool
 
   @property
   def total(self) -> int:
+    """The sum of all parts, in bytes."""
     return sum(self.parts.values())
 
 
 @dataclasses.dataclass(frozen=True)
 class StepTime:
-  """One step of one device."""
+  """The time of one step on one device, at the chip's peak rates."""
 
-  operations: int  # of products
+  operations: int  # multiplications and additions of products
   moved: int  # bytes read from memory and written to it
   sent: float  # bytes sent to other devices
-  compute: float  # seconds that these take at the chip's best
-  memory: float
-  network: float
+  compute: float  # seconds for the operations
+  memory: float  # seconds for the bytes moved
+  network: float  # seconds for the bytes sent
 
   @property
   def bound(self) -> float:
-    """Seconds at the bound, all else being done meanwhile."""
+    """The seconds of a step if all its work overlaps: a lower bound."""
     return getattr(self, self.bound_by)
 
   @property
   def bound_by(self) -> str:
+    """The work that takes longest: 'compute', 'memory' or 'network'."""
     return max(('compute', 'memory', 'network'), key=lambda n: getattr(self, n))
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """A run on so many chips."""
+  """The memory and time of a run on some number of chips."""
 
   config: Config
   sizes: Sizes
   chip: Chip
   devices: int
-  data: int  # devices along an axis of the mesh
-  label: int
-  held: Held  # by a device, with the longest batch
-  longest: StepTime  # of that batch
-  steps: int  # of an epoch
-  epoch: float  # seconds at the bound
+  data: int  # devices along the mesh's data axis
+  label: int  # devices along the mesh's label axis
+  held: MemoryUse  # of a device, with the largest batch
+  longest: StepTime  # of the largest batch
+  steps: int  # number of steps of an epoch
+  epoch: float  # seconds of an epoch, if every step takes its lower bound
 
   @property
   def usable(self) -> float:
-    """Bytes of a device that a run may fill."""
+    """The bytes of a device that a run may use."""
     return USABLE * self.chip.memory
 
   @property
   def fits(self) -> bool:
+    """Whether the run fits into the usable memory of a device."""
     return self.held.total <= self.usable
 
 
 def planned_mesh(config: Config, devices: int) -> AbstractMesh:
-  """The mesh of so many devices; raises ConfigError as Planner.plan."""
+  """Returns the abstract mesh of a run.
+
+  Args:
+    config: the config of the run.
+    devices: number of devices.
+
+  Raises:
+    ConfigError: the model takes no training steps, or batches or the mesh do
+      not fit the devices.
+  """
   if not isinstance(config.model, NeuralModel):
-    raise ConfigError('--plan: nothing is trained by this config')
+    raise ConfigError(
+      '--plan: only runs of neural models can be planned; this config has '
+      f'{type(config.model).__name__}'
+    )
   mesh = abstract_mesh(config.mesh, devices)
   check_mesh(config, mesh)
   return mesh
 
 
 class Planner:
-  """Plans variants of a run of given sizes; what they share is traced once."""
+  """Plans variants of a run; a step that they have in common is traced once.
+
+  Attributes:
+    sizes: the sizes of the run.
+    chip: the kind of all devices.
+  """
 
   def __init__(self, sizes: Sizes, chip: Chip):
     self.sizes, self.chip = sizes, chip
     self._costs: dict[str, ProgramCost] = {}
 
   def plan(self, config: Config, devices: int, compile_: bool = False) -> Plan:
-    """Plans a run on so many devices.
+    """Plans a run.
 
     Args:
-      config: of the run.
-      devices: how many.
-      compile_: whether to ask XLA, where it compiles for such chips here; that
-        takes up to minutes.
+      config: the config of the run.
+      devices: number of devices.
+      compile_: whether to compile the step, if this machine has devices of the
+        chip's platform. This makes the memory more exact, and may take minutes.
 
     Raises:
-      ConfigError: batches or the mesh do not fit the devices, the encoder does
-        not read so many tokens, or the model takes no steps.
+      ConfigError: batches or the mesh do not fit the devices, the documents are
+        longer than the encoder can read, or the model takes no steps.
     """
     held = self.held(config, devices, compile_)
     mesh, sizes = planned_mesh(config, devices), _batched(self.sizes, config)
     state = planned_state(config, sizes, mesh)
-    times = {at: self._time(config, state, at, mesh) for at in sizes.steps}
+    times = {
+      shape: self._time(config, state, shape, mesh) for shape in sizes.steps
+    }
     shape, longest = tuple(mesh.shape.values()), times[sizes.longest]
     steps = sum(sizes.steps.values())
-    epoch = sum(times[at].bound * n for at, n in sizes.steps.items())
+    epoch = sum(times[batch].bound * n for batch, n in sizes.steps.items())
     run = config, sizes, self.chip, devices, *shape
     return Plan(*run, held, longest, steps, epoch)
 
-  def held(self, config: Config, devices: int, compile_: bool = False) -> Held:
-    """The memory of a plan."""
+  def held(
+    self, config: Config, devices: int, compile_: bool = False
+  ) -> MemoryUse:
+    """Returns the memory of a device; arguments and errors are as in plan."""
     mesh, chip = planned_mesh(config, devices), self.chip
     sizes, tokens = _batched(self.sizes, config), config.data.tokens.max_tokens
     if sizes.architecture and tokens > sizes.architecture.max_tokens:
@@ -151,30 +178,33 @@ class Planner:
     compile_ &= jax.default_backend() == chip.platform.value
     if compile_:
       _, traced = traced_step(config, sizes, sizes.longest, mesh)
-      asked = traced.lower().compile().memory_analysis()
-      left = asked.temp_size_in_bytes
-      left += asked.output_size_in_bytes - asked.alias_size_in_bytes
+      memory = traced.lower().compile().memory_analysis()
+      left = memory.temp_size_in_bytes
+      left += memory.output_size_in_bytes - memory.alias_size_in_bytes
     else:
       left = self._cost(config, sizes.longest, mesh).held
       fused = plan.abstract.row_slots is not None
       if fused and config.model.head.storage is Storage.FLOAT8:
-        # Compiled for v5e, arrays of 1-byte floats are not changed in place.
+        # Programs compiled for v5e do not change arrays of 1-byte floats in
+        # place: they copy them.
         copied = parts[ROWS] * (chip.platform is Platform.TPU)
         parts['label rows, copied'] = copied
       if chip.platform is Platform.CPU and config.train.accumulate == 1:
-        # XLA makes the squares there that the gradient's norm is the sum of;
-        # after micro-batches they lie where the last one's gradients lay.
+        # On CPUs, XLA stores the squares of a gradient before it sums them for
+        # the norm. With micro-batches, the squares reuse the memory of the last
+        # micro-batch's gradients.
         left += max(gradients, default=0)
     passing = _pass_bytes(config, plan, sizes.longest, mesh)
     for name, size in (GRADIENTS, sum(gradients)), (PASS, passing):
       parts[name] = min(size, left)
       left -= parts[name]
     parts[ACTIVATIONS] = left
-    return Held({name: n for name, n in parts.items() if n}, compile_)
+    return MemoryUse({name: n for name, n in parts.items() if n}, compile_)
 
   def _cost(
     self, config: Config, shape: BatchShape, mesh: AbstractMesh
   ) -> ProgramCost:
+    """Returns the cost of a step with batches of this shape on one device."""
     key = repr((config.model, config.train, shape, mesh.shape))
     if key not in self._costs:
       plan, traced = traced_step(config, self.sizes, shape, mesh)
@@ -185,6 +215,7 @@ class Planner:
   def _time(
     self, config: Config, plan: StatePlan, shape: BatchShape, mesh: AbstractMesh
   ) -> StepTime:
+    """Returns the time of a step with batches of this shape on one device."""
     cost, chip = self._cost(config, shape, mesh), self.chip
     sent = _sent(config, plan, shape, mesh)
     compute = cost.operations / chip.peak(_operand_bytes(config))
@@ -196,7 +227,7 @@ class Planner:
 def _between_steps(
   config: Config, sizes: Sizes, plan: StatePlan, mesh: AbstractMesh
 ) -> dict[str, int]:
-  """What a device holds before a step; exact."""
+  """Returns the exact bytes that a device holds before a step, by name."""
   state = plan.abstract
   rows, others = nnx.split_state(state.params, is_label_row, ...)
   weighted = not config.train.label_weights.even
@@ -216,7 +247,10 @@ def _between_steps(
 def _pass_bytes(
   config: Config, plan: StatePlan, shape: BatchShape, mesh: AbstractMesh
 ) -> int:
-  """A one-vs-all head's features, gold, and a chunk with its gradients."""
+  """Returns the bytes that a pass over the labels of a one-vs-all head needs.
+
+  They are the features, the gold labels, and a chunk of labels with gradients.
+  """
   if not _is_one_vs_all(config):
     return 0
   rows = nnx.filter_state(plan.abstract.params['head'], is_label_row)
@@ -231,49 +265,56 @@ def _pass_bytes(
 def _sent(
   config: Config, plan: StatePlan, shape: BatchShape, mesh: AbstractMesh
 ) -> float:
-  """Bytes that a device sends, in rings.
+  """Returns the bytes that a device sends in a step, with ring algorithms.
 
-  An all-reduce of n bytes over k devices sends 2 n (k - 1) / k, a
-  reduce-scatter half of that, an all-gather n (k - 1). Gradients of parameters
+  An all-reduce of n bytes over k devices sends 2 n (k - 1) / k bytes, a
+  reduce-scatter half as many, an all-gather n (k - 1). Gradients of parameters
   are summed over devices in each micro-batch.
   """
   data, label = mesh.shape[DATA], mesh.shape[LABEL]
   over_data, over_label = (data - 1) / data, (label - 1) / label
-  own, sent = shape.documents // data, 0.0
+  local, sent = shape.documents // data, 0.0
   trained, _ = plan.split(plan.abstract.params)
   rows = nnx.filter_state(plan.abstract.params['head'], is_label_row)
   dim = max(x.shape[-1] for x in jax.tree.leaves(rows) if len(x.shape) > 1)
   if not _is_one_vs_all(config):
-    read = own * (shape.zones or shape.tokens)
+    read = local * (shape.zones or shape.tokens)
   else:
-    # Features and gold are gathered, the features' gradient goes back; the loss
-    # is summed over all devices, 3 numbers a document if it is normalised.
-    trained, read = nnx.filter_state(trained, nnx.Not(is_label_row)), own
+    # Features and gold labels are gathered, and the gradient of the features is
+    # reduced. The loss is summed over all devices; a normalised loss sums 3
+    # numbers per document.
+    trained, read = nnx.filter_state(trained, nnx.Not(is_label_row)), local
     gold = shape.positives * 4 + 1
-    sent += (data - 1) * own * (gold + dim * _operand_bytes(config))
+    sent += (data - 1) * local * (gold + dim * _operand_bytes(config))
     sent += over_data * shape.documents * dim * _FLOAT32
     numbers = 3 * shape.documents * config.train.loss.build().normalised
     numbers += config.train.accumulate
     sent += 2 * numbers * _FLOAT32 * (mesh.size > 1)
-  sent += 2 * over_label * read * dim * _FLOAT32  # of what rows read
+  # The results of the label rows are summed over the label axis.
+  sent += 2 * over_label * read * dim * _FLOAT32
   return sent + 2 * config.train.accumulate * over_data * on_device(trained)
 
 
 def _is_one_vs_all(config: Config) -> bool:
-  """Whether label rows lie on all devices, and score all documents."""
+  """Returns whether label rows are divided over all devices.
+
+  If so, the label rows of each device score all documents.
+  """
   return config.model.head.on_all_devices
 
 
 def _label_shards(config: Config, mesh: AbstractMesh) -> int:
+  """Returns the number of parts into which label rows are divided."""
   return mesh.size if _is_one_vs_all(config) else mesh.shape[LABEL]
 
 
 def _operand_bytes(config: Config) -> int:
+  """Returns the bytes of an entry of the products' operands."""
   return jnp.dtype(config.train.compute_dtype.value).itemsize
 
 
 def on_device(tree: Any) -> int:
-  """Bytes of one device's part of abstract arrays."""
+  """Returns the bytes of one device's part of abstract arrays."""
   return sum(
     math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
     for leaf in jax.tree.leaves(tree)
@@ -281,7 +322,7 @@ def on_device(tree: Any) -> int:
 
 
 def _batched(sizes: Sizes, config: Config) -> Sizes:
-  """The same with the config's batches, however large those of sizes are."""
+  """Returns the sizes, converted to the batch size of the config."""
   documents, steps = config.train.batch_size, {}
   for shape, n in sizes.steps.items():
     rows = -(-shape.rows * documents // shape.documents)
@@ -291,27 +332,37 @@ def _batched(sizes: Sizes, config: Config) -> Sizes:
 
 
 class _Gathered(TextModel):
-  """A model whose head reads its own documents' features as those of all."""
+  """A model that repeats its features as if they came from all devices.
+
+  A one-vs-all head gathers the features of all devices. The planned step runs
+  on one device, where the gathered features are copies of the device's own.
+  """
 
   def features(self, batch: Batch, rngs: nnx.Rngs | None = None) -> Any:
-    own = super().features(batch, rngs)
+    features = super().features(batch, rngs)
     times = len(batch.mask_B) // len(batch.doc_B)
     if times == 1:
-      return own
-    return jax.tree.map(lambda x: jnp.concatenate([x] * times), own)
+      return features
+    return jax.tree.map(lambda x: jnp.concatenate([x] * times), features)
 
 
 def planned_state(
   config: Config, sizes: Sizes, mesh: Mesh | AbstractMesh
 ) -> StatePlan:
-  """The state as plan_neural lays it out, with the sizes alone."""
+  """Returns the abstract training state of a run, without reading its corpus.
+
+  Args:
+    config: the config of the run.
+    sizes: its sizes.
+    mesh: the mesh over which the state is divided.
+  """
   train = config.train
-  # Frequent labels are taken to be spread evenly over the others.
+  # The frequent labels are assumed to be spread evenly over all labels.
   counts = np.zeros(sizes.labels, np.int8)
   counts[:: max(1, sizes.labels // max(1, sizes.frequent))] = FREQUENT
 
-  def model(rngs: nnx.Rngs) -> TextModel:
-    made = build(
+  def make_model(rngs: nnx.Rngs) -> TextModel:
+    model = build(
       config.model,
       vocab_size=sizes.vocab_size,
       n_labels=sizes.labels,
@@ -319,43 +370,67 @@ def planned_state(
       dtype=jnp.dtype(train.compute_dtype.value),
       rngs=rngs,
     )
-    parts = made.embedding, made.encoder, made.pooling, made.head
-    return _Gathered(*parts, dtype=made.dtype)
+    parts = model.embedding, model.encoder, model.pooling, model.head
+    return _Gathered(*parts, dtype=model.dtype)
 
   optimizer, rows = make_optimizer(train), fused_rows(train, counts)
-  return plan_state(model, optimizer, mesh, train.freeze, train.average, rows)
+  return plan_state(
+    make_model, optimizer, mesh, train.freeze, train.average, rows
+  )
 
 
 def traced_step(
   config: Config, sizes: Sizes, shape: BatchShape, mesh: AbstractMesh
 ) -> tuple[StatePlan, jax.stages.Traced]:
-  """A device's share of a step of the mesh, as a step of one device here."""
+  """Traces the work of one device in a step on a mesh.
+
+  It is traced as a step on a single device of this machine.
+
+  Args:
+    config: the config of the run.
+    sizes: the sizes of the run.
+    shape: the shape of a batch over all devices.
+    mesh: the mesh of the run.
+
+  Returns:
+    The state of the single device, and the traced step.
+  """
   data, shards = mesh.shape[DATA], _label_shards(config, mesh)
   train, micro = config.train, config.train.accumulate
   labels, frequent = sizes.labels, sizes.frequent // shards
-  if shards > 1 or _is_one_vs_all(config):  # it is not known which rows pad
+  if shards > 1 or _is_one_vs_all(config):
+    # A device may hold padding rows: the program cannot leave them out.
     labels = padded_labels(labels) // shards
   sizes = dataclasses.replace(sizes, labels=labels, frequent=frequent)
   documents, rows = shape.documents // data, -(-shape.rows // (data * micro))
-  own = dataclasses.replace(shape, documents=documents, rows=rows * micro)
+  local = dataclasses.replace(shape, documents=documents, rows=rows * micro)
   auto, here = (AxisType.Auto,) * 2, jax.devices()[:1]
-  one = jax.make_mesh((1, 1), (DATA, LABEL), axis_types=auto, devices=here)
-  batch = batch_of(config, own, one)
+  single = jax.make_mesh((1, 1), (DATA, LABEL), axis_types=auto, devices=here)
+  batch = batch_of(config, local, single)
   if _is_one_vs_all(config):
-    every = batch_of(config, shape, one)
-    gold = {'positives_BP': every.positives_BP, 'mask_B': every.mask_B}
+    global_batch = batch_of(config, shape, single)
+    gold = {
+      'positives_BP': global_batch.positives_BP,
+      'mask_B': global_batch.mask_B,
+    }
     batch = dataclasses.replace(batch, **gold)
-  plan, loss = planned_state(config, sizes, one), train.loss.build()
-  step = make_train_step(plan, make_optimizer(train), loss, one, micro)
+  plan, loss = planned_state(config, sizes, single), train.loss.build()
+  step = make_train_step(plan, make_optimizer(train), loss, single, micro)
   key = jax.eval_shape(lambda: jax.random.key(0))
-  with jax.set_mesh(one):
+  with jax.set_mesh(single):
     return plan, step.trace(plan.abstract, batch, key)
 
 
 def batch_of(
   config: Config, shape: BatchShape, mesh: Mesh | AbstractMesh
 ) -> Batch:
-  """An abstract batch, its documents over the mesh's data axis."""
+  """Returns an abstract batch whose documents are divided over the data axis.
+
+  Args:
+    config: the config of the run.
+    shape: the sizes of the batch.
+    mesh: the mesh.
+  """
   zones = (shape.zones,) if shape.zones else ()
   count, rows, tokens = (shape.documents,), (shape.rows,), (shape.tokens,)
   shapes = {'lengths_B': count + zones, 'mask_B': count, 'doc_B': count}

@@ -1,10 +1,10 @@
-"""What a traced program computes, moves and holds, for chips that are not here.
+"""Estimates the cost of a traced program on any chip, without compiling it.
 
-XLA's own figures are of the machine that it compiles for, and its
-cost_analysis() counts the body of a loop once, however long the loop is. So
-this walks over the operations of a trace in their order. What is computed
-entry by entry is taken to be fused into what reads it: an array lies in memory
-only where a product, a loop, a sort or the like makes or reads it.
+XLA's own figures are for the machine that it compiles for, and its
+cost_analysis() counts the body of a loop only once. So this module goes through
+the operations of a trace in order. It assumes that element-wise operations are
+fused into the operations that read their results: an array is stored in memory
+only if a product, a loop, a sort or a similar operation writes or reads it.
 """
 
 from collections.abc import Iterator
@@ -20,20 +20,22 @@ import jax.numpy as jnp
 
 @dataclasses.dataclass(frozen=True)
 class ProgramCost:
-  """One run of a program on one device."""
+  """The cost of one run of a program on one device."""
 
-  operations: int = 0  # of products, 2 a multiplication and addition; exact
-  moved: int = 0  # bytes of arrays read and written; an estimate
-  held: int = 0  # bytes of arrays that it makes, at the peak; an estimate
+  # Multiplications and additions of products: exact.
+  operations: int = 0
+  moved: int = 0  # bytes of arrays read and written: an estimate
+  # Bytes of the arrays that the program makes, at the peak: an estimate.
+  held: int = 0
 
 
 class _Value:
-  """An array of the program, known by its identity."""
+  """An array of the program; two arrays are compared by identity."""
 
   def __init__(self, aval: Any):
     dtype = getattr(aval, 'dtype', None)
-    known = dtype and not jnp.issubdtype(dtype, dtypes.extended)
-    self.bytes = math.prod(aval.shape) * dtype.itemsize if known else 0
+    has_size = dtype and not jnp.issubdtype(dtype, dtypes.extended)
+    self.bytes = math.prod(aval.shape) * dtype.itemsize if has_size else 0
 
 
 _Step = tuple[jex.JaxprEqn, list[_Value], list[_Value]]  # inputs, outputs
@@ -41,25 +43,27 @@ _CALLS = set(
   """checkpoint closed_call core_call custom_jvp_call custom_vjp_call jit pjit
   remat2 shard_map""".split()
 )
-# Another name or shape of the operand; of several, each of its own.
+# Operations whose outputs are their operands under another name or shape.
 _SAME = set(
   """all_gather bitcast_convert_type copy device_put expand_dims
   optimization_barrier pcast psum psum_invariant pvary random_unwrap random_wrap
   reduce_scatter reshape sharding_constraint squeeze stop_gradient""".split()
 )
-# Computed entry by entry where it is read: all but these, sums and _IN_PLACE.
+# Operations that write their whole output to memory. All others, except sums
+# and those of _IN_PLACE, are element-wise.
 _WHOLE = set(
   """cond conv_general_dilated cumsum custom_call dot_general gather pallas_call
   scan sort top_k while""".split()
 )
-# Of the former, it costs too much to compute these twice.
-_DEAR = set(
+# Element-wise operations that are too expensive to be computed twice.
+_EXPENSIVE = set(
   """atan2 cbrt cos div erf erf_inv erfc exp expm1 log log1p logistic pow
   random_bits rem rsqrt sin sqrt tanh threefry2x32""".split()
 )
-# The first operand is written where it lies; the update's place.
+# Operations that change their first operand in place; the index of the operand
+# that has the new values.
 _IN_PLACE = {'dynamic_update_slice': 1, 'scatter': 2, 'scatter-add': 2}
-_SOLID = _WHOLE | _IN_PLACE.keys()
+_UNFUSED = _WHOLE | _IN_PLACE.keys()
 
 
 def program_cost(
@@ -68,115 +72,129 @@ def program_cost(
   """Estimates the cost of a traced program.
 
   Args:
-    program: as jax.stages.Traced.jaxpr has it. A loop whose length is not known
-      counts as one turn.
-    donated: the arguments that it may write over; `held` is beside them.
+    program: the program, as in jax.stages.Traced.jaxpr. A loop of unknown
+      length counts as one iteration.
+    donated: the arguments that the program may overwrite. Their bytes are not
+      part of `held`.
   """
   jaxpr = program.jaxpr
-  names = {var: _Value(var.aval) for var in [*jaxpr.invars, *jaxpr.constvars]}
-  given = set(names.values())
-  begin = {names[var] for var in jaxpr.invars[donated]}
-  steps = [*_flat(jaxpr, names)]
-  returned = {_named(names, var) for var in jaxpr.outvars}
-  arrays = _in_memory(steps) | returned | begin
-  sources, last = {value: {value} for value in given}, {}
+  values = {var: _Value(var.aval) for var in [*jaxpr.invars, *jaxpr.constvars]}
+  arguments = set(values.values())
+  overwritable = {values[var] for var in jaxpr.invars[donated]}
+  steps = [*_flatten(jaxpr, values)]
+  returned = {_value_of(values, var) for var in jaxpr.outvars}
+  arrays = _in_memory(steps) | returned | overwritable
+  # sources: the arrays from which a value is computed; last: the last step that
+  # reads or writes an array.
+  sources, last = {value: {value} for value in arguments}, {}
   for at, (eqn, inputs, outputs) in enumerate(steps):
     read = set().union(*(sources.get(value, ()) for value in inputs))
     for value in outputs:
       sources[value] = {value} if value in arrays else read
     if not _is_fused(eqn) or arrays.intersection(outputs):
       last |= dict.fromkeys({*read, *outputs}, at)
-  # What no product or loop outlives is made and read in one pass.
+  # Arrays that are written and last read with no product or loop in between are
+  # computed in one pass: they are not written to memory.
   whole = [*itertools.accumulate(_name(eqn) in _WHOLE for eqn, _, _ in steps)]
-  passing = {
+  temporary = {
     value
     for at, (eqn, _, outputs) in enumerate(steps)
     for value in outputs
     if _is_fused(eqn) and value not in returned
     if value in arrays and whole[last[value]] == whole[at]
   }
-  ending = [0] * len(steps)
-  for value in (arrays - (given - begin) - returned) & last.keys():
-    ending[last[value]] += value.bytes
-  operations = moved = now = peak = 0
-  written = arrays - passing
-  for step, ended in zip(steps, ending):
+  freed_after = [0] * len(steps)
+  for value in (arrays - (arguments - overwritable) - returned) & last.keys():
+    freed_after[last[value]] += value.bytes
+  operations = moved = held = peak = 0
+  written = arrays - temporary
+  for step, freed in zip(steps, freed_after):
     eqn, _, outputs = step
-    inner = _inner(eqn)
+    inner = _inner_cost(eqn)
     operations += inner.operations
-    moved += inner.moved + _moved(step, written)
+    moved += inner.moved + _moved_bytes(step, written)
     size = sum(value.bytes for value in outputs if value in arrays)
-    # Written over what is read here the last time, where that can be.
-    over = _is_fused(eqn) or _name(eqn) in (*_IN_PLACE, 'scan')
-    peak = max(peak, now + inner.held + max(0, size - ended * over))
-    now += size - ended
+    # Some operations can write their output over inputs that end here.
+    overwrites = _is_fused(eqn) or _name(eqn) in (*_IN_PLACE, 'scan')
+    peak = max(peak, held + inner.held + max(0, size - freed * overwrites))
+    held += size - freed
   return ProgramCost(operations, moved, peak)
 
 
-def _flat(jaxpr: jex.Jaxpr, names: dict[Any, _Value]) -> Iterator[_Step]:
-  """All operations in order, those of called functions in their place."""
+def _flatten(jaxpr: jex.Jaxpr, values: dict[Any, _Value]) -> Iterator[_Step]:
+  """Yields all operations in order, including those of called functions.
+
+  Args:
+    jaxpr: the program.
+    values: the value of each variable; variables of the program are added.
+  """
   by_platform = set()
   for eqn in jaxpr.eqns:
-    inputs, called = [_named(names, var) for var in eqn.invars], None
+    inputs, called = [_value_of(values, var) for var in eqn.invars], None
     name, params = _name(eqn), eqn.params
     if name == 'platform_index':
       by_platform.update(eqn.outvars)
     if name in _CALLS:
       called = params.get('jaxpr', params.get('call_jaxpr'))
     elif name == 'cond' and not by_platform.isdisjoint(eqn.invars[:1]):
-      # The last branch is that of most platforms.
+      # The last branch is the default, which most platforms use.
       called, inputs = params['branches'][-1], inputs[1:]
     if called is not None:
       called = getattr(called, 'jaxpr', called)
       inner = dict(zip(called.invars, inputs))
       inner |= {var: _Value(var.aval) for var in called.constvars}
-      yield from _flat(called, inner)
-      outputs = [_named(inner, var) for var in called.outvars]
+      yield from _flatten(called, inner)
+      outputs = [_value_of(inner, var) for var in called.outvars]
     elif name in _SAME:
       outputs = inputs[: len(eqn.outvars)]
     else:
       outputs = [_Value(var.aval) for var in eqn.outvars]
       yield eqn, inputs, outputs
-    names.update(zip(eqn.outvars, outputs))
+    values.update(zip(eqn.outvars, outputs))
 
 
-def _named(names: dict[Any, _Value], var: Any) -> _Value:
-  return _Value(var.aval) if isinstance(var, jex.Literal) else names[var]
+def _value_of(values: dict[Any, _Value], var: Any) -> _Value:
+  """Returns the value of a variable or of a literal."""
+  return _Value(var.aval) if isinstance(var, jex.Literal) else values[var]
 
 
 def _name(eqn: jex.JaxprEqn) -> str:
+  """Returns the name of an operation."""
   return eqn.primitive.name
 
 
 def _sums(eqn: jex.JaxprEqn) -> bool:
+  """Returns whether an operation is a reduction, such as a sum."""
   return _name(eqn).startswith(('reduce_', 'arg'))
 
 
 def _is_fused(eqn: jex.JaxprEqn) -> bool:
-  return not _sums(eqn) and _name(eqn) not in _SOLID
+  """Returns whether an operation is element-wise."""
+  return not _sums(eqn) and _name(eqn) not in _UNFUSED
 
 
 def _in_memory(steps: list[_Step]) -> set[_Value]:
-  """The values that are no mere terms of what reads them."""
-  found, readers = set(), {}
+  """Returns the values that are stored in memory, not fused into readers."""
+  stored, readers = set(), {}
   for _, inputs, _ in steps:
     for value in set(inputs):
       readers[value] = readers.get(value, 0) + 1
   for eqn, inputs, outputs in steps:
-    if _name(eqn) in _DEAR:
-      found |= {value for value in outputs if readers.get(value, 0) > 1}
+    if _name(eqn) in _EXPENSIVE:
+      stored |= {value for value in outputs if readers.get(value, 0) > 1}
     elif not _is_fused(eqn):
-      found |= set(outputs)
+      stored |= set(outputs)
       if not _sums(eqn):
-        found |= set(inputs[: 1 if _name(eqn) in _IN_PLACE else None])
-  return found
+        stored |= set(inputs[: 1 if _name(eqn) in _IN_PLACE else None])
+  return stored
 
 
-def _moved(step: _Step, arrays: set[_Value]) -> int:
-  """Bytes that an operation cannot but read and write, its turns' left out.
+def _moved_bytes(step: _Step, arrays: set[_Value]) -> int:
+  """Returns the bytes that an operation must read and write.
 
-  Sums are made while their operands are at hand, a slice is read where it lies,
-  and a product is written into its place.
+  Bytes of the iterations of a loop are not included. Sums are computed when
+  their operands are computed, a slice is read in place, and the result of a
+  product is written directly into the array that it updates.
   """
   (eqn, inputs, outputs), name = step, _name(step[0])
   written = sum(value.bytes for value in outputs if value in arrays)
@@ -186,27 +204,27 @@ def _moved(step: _Step, arrays: set[_Value]) -> int:
   if name in ('scan', 'dynamic_slice', 'slice') or _sums(eqn):
     return 0
   if name == 'broadcast_in_dim':
-    return written  # a number, as often as need be
+    return written  # the operand, for example one number, is small
   if _is_fused(eqn) or name == 'gather':
     return 2 * written
   return written + sum(value.bytes for value in set(inputs))
 
 
-def _inner(eqn: jex.JaxprEqn) -> ProgramCost:
-  """The cost of what is inside an operation."""
+def _inner_cost(eqn: jex.JaxprEqn) -> ProgramCost:
+  """Returns the cost of the body of a loop or branch, or of a product."""
   params = eqn.params
   match _name(eqn):
     case 'scan':
       n, first = params['length'], params['num_consts']
-      turn = program_cost(
+      body = program_cost(
         params['jaxpr'], slice(first, first + params['num_carry'])
       )
-      return ProgramCost(n * turn.operations, n * turn.moved, turn.held)
+      return ProgramCost(n * body.operations, n * body.moved, body.held)
     case 'while':
       return program_cost(params['body_jaxpr'])
     case 'cond':
       return max(
-        map(program_cost, params['branches']), key=lambda one: one.held
+        map(program_cost, params['branches']), key=lambda cost: cost.held
       )
     case 'dot_general':
       shape = eqn.invars[0].aval.shape

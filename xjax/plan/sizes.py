@@ -1,4 +1,4 @@
-"""The sizes that a run's memory and time follow from."""
+"""The sizes of a run, which determine its memory and time."""
 
 import dataclasses
 import math
@@ -17,8 +17,8 @@ from xjax.score.pretrained.architecture import (
 from xjax.train.initial.encoder import begun_encoder, planned_architecture
 from xjax.train.inputs import Inputs
 
-POSITIVES = 64  # places for gold labels, where the corpus is not read
-# Devlin et al. 2019; of a folder that is not there.
+POSITIVES = 64  # padded gold labels per document, if the corpus is not read
+# Devlin et al. 2019; assumed if the encoder's folder is not known.
 BERT_BASE = Architecture(
   30_522, 768, 12, 12, 3072, 512, 2, Activation.GELU, 1e-12, 0, 0
 )
@@ -26,41 +26,44 @@ BERT_BASE = Architecture(
 
 @dataclasses.dataclass(frozen=True)
 class BatchShape:
-  """A batch over all devices; sizes as in core.types.Batch."""
+  """The shape of a batch over all devices; see core.types.Batch."""
 
   documents: int
-  rows: int  # of tokens; fewer than documents where these share rows
-  tokens: int  # of a row, or of a zone
-  zones: int  # of a document; 0: they are not kept apart
-  positives: int  # places for gold labels
+  rows: int  # rows of tokens; fewer than documents if documents share rows
+  tokens: int  # tokens of a row, or of a zone
+  zones: int  # zones of a document; 0: zones are not kept separate
+  positives: int  # padded gold labels per document
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
   """The sizes of a run."""
 
-  labels: int  # that are scored
-  documents: int  # of train
-  frequent: int  # labels of which Storage.COMPENSATED keeps more
-  vocab_size: int  # word ids; 0: there are none
-  architecture: Architecture | None  # of a pretrained encoder
+  labels: int  # labels that are scored
+  documents: int  # documents of the split train
+  frequent: int  # labels with extra digits in Storage.COMPENSATED
+  vocab_size: int  # number of word ids; 0: there are no words
+  architecture: Architecture | None  # of the pretrained encoder
   steps: dict[BatchShape, int]  # batches of an epoch by shape
-  assumed: tuple[str, ...] = ()  # for the reader: what was not known
+  assumed: tuple[str, ...] = ()  # assumptions that are shown to the user
 
   @property
   def longest(self) -> BatchShape:
     """The largest batch."""
     return max(
       self.steps,
-      key=lambda at: (at.rows * at.tokens * max(at.zones, 1), at.positives),
+      key=lambda shape: (
+        shape.rows * shape.tokens * max(shape.zones, 1),
+        shape.positives,
+      ),
     )
 
 
 def corpus_sizes(config: Config) -> Sizes:
-  """Those of the config's corpus, which is read as a run reads it.
+  """Reads the corpus of a config, as a run does, and returns the sizes.
 
   Raises:
-    ConfigError, DataError: as fit.
+    ConfigError, DataError: as in run.fit.fit.
   """
   corpus = load_corpus(config.data, config.seed)
   train, space = corpus.split('train'), corpus.label_space
@@ -88,20 +91,25 @@ def corpus_sizes(config: Config) -> Sizes:
   return Sizes(labels, len(train), frequent, words, architecture, steps)
 
 
-def given_sizes(config: Config, labels: int, documents: int) -> Sizes:
-  """Sizes by what is given, where the corpus is not at hand.
+def assumed_sizes(config: Config, labels: int, documents: int) -> Sizes:
+  """Returns sizes without reading a corpus.
 
-  Every document is as long as the config lets it be.
+  Every document is assumed to have the largest length that the config allows.
+
+  Args:
+    config: the config of the run.
+    labels: number of labels.
+    documents: number of training documents.
 
   Raises:
-    ConfigError: the config's documents have zones, whose number is not known.
-    DataError: the encoder's folder is named and is not there.
+    ConfigError: documents have zones, whose number is unknown.
+    DataError: the encoder's folder does not exist.
   """
   tokens, batch = config.data.tokens, config.train.batch_size
   if config.model.encoder.by_zone:
     raise ConfigError(
-      '--plan_labels: how many zones documents have is known of the corpus '
-      'alone; leave it out, and the corpus is read'
+      '--plan_labels: the number of zones of documents is only known from the '
+      'corpus; leave out --plan_labels, so that the corpus is read'
     )
   assumed = [
     f'every document has {tokens.max_tokens} tokens',
@@ -118,7 +126,7 @@ def given_sizes(config: Config, labels: int, documents: int) -> Sizes:
     assumed.append(f'{words:,} words')
   shape = BatchShape(batch, batch, tokens.max_tokens, 0, POSITIVES)
   steps = {shape: math.ceil(documents / batch)}
-  # At most: no document is known to have more labels.
+  # An upper bound: every document is assumed to have POSITIVES labels.
   frequent = min(labels, documents * POSITIVES // FREQUENT_FROM)
   return Sizes(
     labels, documents, frequent, words, architecture, steps, tuple(assumed)

@@ -231,5 +231,5 @@ def begun_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:
   """The vocabulary that a run begins with: of train, and perhaps of labels."""
   vocab = fit_vocabulary(corpus.split('train'), config.data)
   if config.model.head.describes:
-    vocab = vocab.extended(all_words(corpus.label_space.labels))
+    vocab = vocab.with_words(all_words(corpus.label_space.labels))
   return vocab

@@ -139,7 +139,7 @@ class ChosenLabels:
   Attributes:
     predictions: with the chosen labels as the lists of `all`.
     lists: the same labels in the same order, with the scorer's own scores.
-    asked_again: of select.strategies.Chosen.
+    asked_again: of select.strategies.Selection.
     seconds: that choosing took, making and scoring batches and perhaps
       compiling for them; without the lists of slices.
   """
@@ -277,10 +277,10 @@ def _batches_of(
   def batches_of(rows_N: np.ndarray) -> Iterable[Batch]:
     given = features
     if given is not None:
-      given = given.documents(rows_N, [split.ids[row] for row in rows_N])
+      given = given.select(rows_N, [split.ids[row] for row in rows_N])
     documents = split.documents
     if isinstance(documents, SparseDocuments):
-      documents = documents.some(rows_N)
+      documents = documents.select(rows_N)
     else:
       documents = _Some(documents, rows_N)
     batches = predictor.text_batches(documents, given)

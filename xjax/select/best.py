@@ -1,4 +1,4 @@
-"""The best labels so far, which chunk after chunk is added to."""
+"""Lists of the best labels so far, to which chunks of labels are added."""
 
 import functools
 from typing import NamedTuple
@@ -10,14 +10,15 @@ from jaxtyping import Array, Float32, Int, Int32
 
 from xjax.core.types import PAD
 
-# A chunk of _LEAST labels or more is looked through before anything is sorted,
-# in blocks of _BLOCK labels. After the first chunks no more than _FEW blocks of
-# a document have anything new, and only the labels of these are sorted in.
+# In a chunk of at least _LEAST labels, scores are compared with the worst score
+# of the list before anything is sorted. The comparison is by blocks of _BLOCK
+# labels. After the first chunks, at most _FEW blocks of a document have labels
+# that enter its list, and only the labels of these blocks are sorted.
 _LEAST, _BLOCK, _FEW = 1024, 16, 8
 
 
 class Best(NamedTuple):
-  """Lists of labels, by score descending, then index ascending.
+  """Holds lists of labels, by score descending, then index ascending.
 
   Attributes:
     ids: int32 [..., K], PAD where labels run out.
@@ -29,13 +30,16 @@ class Best(NamedTuple):
 
   @classmethod
   def none(cls, *shape: int) -> 'Best':
-    """Lists without any label."""
+    """Returns empty lists of this shape, [..., K]."""
     return cls(jnp.full(shape, PAD, jnp.int32), jnp.full(shape, -jnp.inf))
 
   def first(self, k: int) -> 'Best':
-    """The k best of each row, in which labels of equal scores ascend."""
-    scores, at = lax.top_k(self.scores, k)
-    ids = jnp.take_along_axis(self.ids, at, axis=-1)
+    """Returns the k best labels of each row.
+
+    In each row, labels with equal scores must be in ascending order.
+    """
+    scores, places = lax.top_k(self.scores, k)
+    ids = jnp.take_along_axis(self.ids, places, axis=-1)
     return Best(jnp.where(scores == -jnp.inf, PAD, ids), scores)
 
 
@@ -45,97 +49,118 @@ def with_chunk(
   first: Int[Array, ''],
   recall: float = 1.0,
 ) -> Best:
-  """The lists [B, K] after a chunk of labels, all of higher index than theirs.
+  """Returns the lists [B, K] after a chunk of labels has been added.
 
-  Of 1024 labels or more, nothing as large as the scores is held beside them; a
-  padded copy, where they are no multiple of 16.
+  All labels of the chunk must have higher indices than the labels in the lists.
+  For a chunk of 1024 labels or more, no other array as large as the scores is
+  needed, except a padded copy if the number of labels is not a multiple of 16.
 
   Args:
     best: lists so far.
-    scores_BC: -inf where a label may not be listed. NaN is where
-      jax.lax.top_k puts it.
+    scores_BC: -inf where a label must not be listed. NaN is ranked as in
+      jax.lax.top_k.
     first: index of the chunk's first label.
-    recall: below 1, on a TPU: the share of a chunk's K best labels that is
-      expected to be found (jax.lax.approx_max_k; Chern et al. 2022), and then
-      equal scores may come in any order. Elsewhere nothing is approximate.
+    recall: a value below 1 has an effect on TPUs only: the expected share of a
+      chunk's K best labels that are found (jax.lax.approx_max_k; Chern et al.
+      2022). Equal scores may then come in any order.
   """
-  # Zeros of either sign are equal, which top_k would tell apart.
+  # top_k ranks 0.0 above -0.0, but they must be equal.
   scores_BC = jnp.where(scores_BC == 0, 0.0, scores_BC)
   if recall == 1:
-    return _exactly(best, scores_BC, first)
-  nearly = functools.partial(_nearly, recall=recall)
+    return _add_exactly(best, scores_BC, first)
+  approximately = functools.partial(_add_approximately, recall=recall)
   return lax.platform_dependent(
-    best, scores_BC, first, tpu=nearly, default=_exactly
+    best, scores_BC, first, tpu=approximately, default=_add_exactly
   )
 
 
-def _exactly(
+def _add_exactly(
   best: Best, scores_BC: Float32[Array, 'B C'], first: Int[Array, '']
 ) -> Best:
+  """Adds a chunk of labels to the lists."""
   documents, size = scores_BC.shape
   if size < _LEAST:
-    at_BC = jnp.broadcast_to(jnp.arange(size), scores_BC.shape)
-    return _joined(best, scores_BC, at_BC, first)
+    place_BC = jnp.broadcast_to(jnp.arange(size), scores_BC.shape)
+    return _merge(best, scores_BC, place_BC, first)
   scores_BC = jnp.pad(
     scores_BC, [(0, 0), (0, -size % _BLOCK)], constant_values=-jnp.inf
   )
-  # Only what is above the last of a list enters it: of two equal scores that
-  # with the lower index is there. Not `>`, in which NaN would be lost.
+  # A label enters a list only if its score is above the list's last score: if
+  # the scores are equal, the lower index wins, and it is in the list already.
+  # The comparison is not written with `>`, which would drop NaN.
   new_BC = ~(scores_BC <= best.scores[:, -1:])
-  # Block n is labels n, n + N, n + 2N ...
+  # With n blocks, block i has the labels i, i + n, i + 2n, ...
   new_by_block = new_BC.reshape(documents, _BLOCK, -1).any(axis=1)
   return lax.cond(
     (new_by_block.sum(axis=1) > _FEW).any(),
-    lambda *given: _of_all(*given[:3]),
-    _of_few,
+    lambda best, scores_BC, first, _: _add_all(best, scores_BC, first),
+    _add_few_blocks,
     *(best, scores_BC, first, new_by_block),
   )
 
 
-def _of_all(
+def _add_all(
   best: Best, scores_BC: Float32[Array, 'B C'], first: Int[Array, '']
 ) -> Best:
+  """Adds the best labels of a chunk to the lists."""
   k = min(best.ids.shape[1], scores_BC.shape[1])
-  return _joined(best, *lax.top_k(scores_BC, k), first)
+  return _merge(best, *lax.top_k(scores_BC, k), first)
 
 
-def _of_few(
+def _add_few_blocks(
   best: Best,
   scores_BC: Float32[Array, 'B C'],
   first: Int[Array, ''],
   new_by_block: jax.Array,
 ) -> Best:
-  """As _of_all, where no more than _FEW blocks have anything new."""
+  """Adds the labels of at most _FEW blocks per document to the lists.
+
+  Args:
+    best: lists so far.
+    scores_BC: scores of all labels of the chunk.
+    first: index of the chunk's first label.
+    new_by_block: bool [B, blocks], whether a block has labels that enter.
+  """
   documents, blocks = new_by_block.shape
   earliest = -jnp.arange(blocks, dtype=jnp.float32)
-  _, at_block = lax.top_k(jnp.where(new_by_block, earliest, -jnp.inf), _FEW)
-  # In the order of labels, but for blocks without anything new.
-  at_BC = at_block[:, None, :] + blocks * jnp.arange(_BLOCK)[:, None]
-  at_BC = at_BC.reshape(documents, -1)
-  found_BC = jnp.take_along_axis(scores_BC, at_BC, axis=1)
-  return _joined(best, found_BC, at_BC, first)
+  _, chosen_blocks = lax.top_k(
+    jnp.where(new_by_block, earliest, -jnp.inf), _FEW
+  )
+  # Labels are in ascending order, except those of blocks without new labels.
+  place_BC = chosen_blocks[:, None, :] + blocks * jnp.arange(_BLOCK)[:, None]
+  place_BC = place_BC.reshape(documents, -1)
+  new_scores_BC = jnp.take_along_axis(scores_BC, place_BC, axis=1)
+  return _merge(best, new_scores_BC, place_BC, first)
 
 
-def _nearly(
+def _add_approximately(
   best: Best,
   scores_BC: Float32[Array, 'B C'],
   first: Int[Array, ''],
   recall: float,
 ) -> Best:
+  """Adds a chunk of labels to the lists, and may miss some of the best."""
   k = min(best.ids.shape[1], scores_BC.shape[1])
-  found = lax.approx_max_k(scores_BC, k, recall_target=recall)
-  return _joined(best, *found, first)
+  scores_and_places = lax.approx_max_k(scores_BC, k, recall_target=recall)
+  return _merge(best, *scores_and_places, first)
 
 
-def _joined(
+def _merge(
   best: Best,
   scores_BC: Float32[Array, 'B C'],
-  at_BC: Int32[Array, 'B C'],
+  place_BC: Int32[Array, 'B C'],
   first: Int[Array, ''],
 ) -> Best:
-  """The best of the lists and of labels of the chunk, by their places in it."""
+  """Returns the best of the labels in the lists and of labels of a chunk.
+
+  Args:
+    best: lists so far.
+    scores_BC: scores of some labels of the chunk.
+    place_BC: places of these labels in the chunk.
+    first: index of the chunk's first label.
+  """
   both = Best(
-    jnp.concatenate([best.ids, first + at_BC], axis=1),
+    jnp.concatenate([best.ids, first + place_BC], axis=1),
     jnp.concatenate([best.scores, scores_BC], axis=1),
   )
   return both.first(best.ids.shape[1])

@@ -1,4 +1,4 @@
-"""A neural model as the scorer that evaluation and prediction know."""
+"""The scorer of neural models, for evaluation and prediction."""
 
 from collections.abc import Sequence
 import functools
@@ -7,6 +7,7 @@ from typing import Any
 from flax import nnx
 import jax
 from jax.sharding import NamedSharding, PartitionSpec as P
+from jaxtyping import Bool, Float, Float32, Int32
 import numpy as np
 
 from xjax.core.mesh import BATCH, DATA, own_rows, put_batch, put_labels
@@ -16,14 +17,15 @@ from xjax.select.topk import head_topk
 
 
 class ModelScorer:
-  """Top-k of a TextModel on a mesh (a core.types.Scorer).
+  """Ranks labels with a TextModel on a mesh (a core.types.Scorer).
 
   Attributes:
-    score_kind: of the head's scores: LOGIT or MARGIN.
-    n_labels: labels the model scores; later ones are never selected.
-    assigned_above: as of Predictions: 0 for margins, else None.
-    recall: as given.
-    selected_by: as of core.types.Scorer.
+    score_kind: the kind of the head's scores, LOGIT or MARGIN.
+    n_labels: number of labels that the model scores; labels with a higher index
+      are never selected.
+    assigned_above: as in core.types.Scorer: 0 for margins, else None.
+    recall: as in topk.head_topk.
+    selected_by: as in core.types.Scorer.
   """
 
   def __init__(
@@ -35,15 +37,16 @@ class ModelScorer:
     score_kind: ScoreKind = ScoreKind.LOGIT,
     recall: float = 1.0,
   ):
-    """Nothing is compiled before the first batch, then once per shape.
+    """Makes a scorer, which compiles a program for each new shape of batches.
 
     Args:
-      graphdef: of the TextModel, as `nnx.split` gives it.
-      params: its parameters on the mesh; may be set anew between batches.
+      graphdef: the TextModel without its parameters, as `nnx.split` returns it.
+      params: its parameters on the mesh; the attribute `params` may be replaced
+        between batches.
       mesh: the (data, label) mesh.
-      n_labels: labels of the model's head.
-      score_kind: what the loss has made of its scores.
-      recall: of topk.head_topk; 1: exact.
+      n_labels: number of labels of the model's head.
+      score_kind: the kind of its scores, which depends on the training loss.
+      recall: as in topk.head_topk; 1: exact.
     """
     self._graphdef = graphdef
     self.params = params
@@ -53,7 +56,8 @@ class ModelScorer:
     self.recall = recall
     self.selected_by = 'exact' if recall == 1 else f'recall={float(recall)!r}'
     self.assigned_above = 0.0 if score_kind is ScoreKind.MARGIN else None
-    self._placed: dict[int, tuple[np.ndarray, jax.Array]] = {}
+    # id of a NumPy array -> that array, and its copy on the devices.
+    self._on_devices: dict[int, tuple[np.ndarray, jax.Array]] = {}
     self._topk = jax.jit(
       functools.partial(_topk, graphdef, recall),
       static_argnames=('k', 'sigmoid'),
@@ -68,21 +72,23 @@ class ModelScorer:
     self,
     batch: Batch,
     k: int,
-    weights: np.ndarray | None = None,
-    slices: Sequence[np.ndarray] = (),
-    allowed: np.ndarray | None = None,
+    weights: Float[np.ndarray, ' L_or_more'] | None = None,
+    slices: Sequence[Bool[np.ndarray, ' L_or_more']] = (),
+    allowed: Bool[np.ndarray, '*documents L_or_more'] | None = None,
     sigmoid: tuple[float, float] = AS_LOGITS,
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """As core.types.Scorer, for this process's rows.
+  ) -> tuple[Int32[np.ndarray, 'G B K'], Float32[np.ndarray, 'G B K']]:
+    """Returns the k best labels for this process's rows; see Scorer.topk.
 
     Args:
-      batch: NumPy, this process's rows; all processes call with as many.
+      batch: NumPy, this process's rows; all processes must call this function
+        with the same number of rows.
       k: length of the lists.
-      weights, slices, allowed: NumPy; may be longer than n_labels, allowed_BL
-        has this process's rows. The others go to the devices once, for as long
-        as each call is given the same arrays: change no array between calls,
-        make another.
-      sigmoid: each other one is compiled for.
+      weights, slices, allowed: as in core.types.Scorer, but NumPy. They may be
+        longer than n_labels. If `allowed` has two axes, its rows are this
+        process's rows. Arrays with one axis are transferred to the devices only
+        once if every call gets the same array objects. So never change an array
+        between calls: make a new one.
+      sigmoid: as in core.types.Scorer; each new value compiles a new program.
 
     Returns:
       ids_GBK, scores_GBK: NumPy, this process's rows.
@@ -91,8 +97,8 @@ class ModelScorer:
     if np.ndim(allowed) < 2:
       filters = self._put_rows(filters | {'allowed': allowed})
     else:
-      own_BL = put_batch(allowed[:, : self.n_labels], self.mesh)
-      filters = self._put_rows(filters) | {'allowed': own_BL}
+      allowed_BL = put_batch(allowed[:, : self.n_labels], self.mesh)
+      filters = self._put_rows(filters) | {'allowed': allowed_BL}
     with jax.set_mesh(self.mesh):
       batch = put_batch(batch, self.mesh)
       best = self._topk(self.params, batch, k=k, sigmoid=sigmoid, **filters)
@@ -100,46 +106,52 @@ class ModelScorer:
     return ids_GBK, scores_GBK
 
   def _put_rows(self, filters: dict[str, Any]) -> dict[str, Any]:
-    """Arrays [L] on the mesh as label rows are; the last call's are there."""
-    last, self._placed = self._placed, {}
+    """Puts arrays [L] on the mesh, divided like label rows.
 
-    def put(given: np.ndarray) -> jax.Array:
-      key = id(given)
-      if key not in self._placed:
-        # The array given is kept: no other one has its id meanwhile.
-        self._placed[key] = last.get(key) or (given, self._put(given))
-      return self._placed[key][1]
+    Arrays of the last call are not transferred again.
+    """
+    last, self._on_devices = self._on_devices, {}
+
+    def put(array: np.ndarray) -> jax.Array:
+      key = id(array)
+      if key not in self._on_devices:
+        # Keeping the NumPy array makes sure that no other array gets its id.
+        self._on_devices[key] = last.get(key) or (array, self._put(array))
+      return self._on_devices[key][1]
 
     return jax.tree.map(put, filters)
 
-  def _put(self, given: np.ndarray) -> jax.Array:
-    """Its first n_labels, bool or float32."""
-    if len(given) < self.n_labels:
-      raise ValueError(f'a filter has {len(given)} of {self.n_labels} labels')
-    rows = given[: self.n_labels]
+  def _put(self, array: np.ndarray) -> jax.Array:
+    """Puts the first n_labels entries on the mesh, as bool or float32."""
+    if len(array) < self.n_labels:
+      raise ValueError(f'a filter has {len(array)} of {self.n_labels} labels')
+    rows = array[: self.n_labels]
     if rows.dtype != bool:
       rows = rows.astype(np.float32)
     axes = nnx.merge(self._graphdef, self.params).head.axes
     return put_labels(rows, NamedSharding(self.mesh, row_spec(axes)))
 
-  def attention(self, batch: Batch, ids_BK: np.ndarray) -> np.ndarray:
-    """How much labels attend to each token of their documents.
+  def attention(
+    self, batch: Batch, ids_BK: Int32[np.ndarray, 'B K']
+  ) -> Float32[np.ndarray, 'B K T']:
+    """Returns how much labels attend to each token of their documents.
 
     Args:
-      batch: as of topk.
-      ids_BK: int32, labels of this process's rows, PAD beyond a list.
+      batch: as in topk.
+      ids_BK: labels of this process's rows, PAD beyond a list.
 
     Returns:
-      alpha_BKT: as heads.attention_weights; NumPy, this process's rows.
+      alpha_BKT: as in heads.attention_weights; NumPy, this process's rows.
     """
     with jax.set_mesh(self.mesh):
-      given = put_batch((batch, ids_BK), self.mesh)
-      return own_rows(self._attention(self.params, *given))
+      arguments = put_batch((batch, ids_BK), self.mesh)
+      return own_rows(self._attention(self.params, *arguments))
 
 
 def _topk(
   graphdef, recall, params, batch, *, k, weights, slices, allowed, sigmoid
 ):
+  """Computes features and their top-k lists; it is compiled."""
   model = nnx.merge(graphdef, params)
   return head_topk(
     model.head,
@@ -154,4 +166,5 @@ def _topk(
 
 
 def _attention(graphdef, params, batch, ids_BK):
+  """Computes the attention weights of listed labels; it is compiled."""
   return nnx.merge(graphdef, params).attention(batch, ids_BK)

@@ -1,35 +1,41 @@
-"""The labels that a scorer ranks for documents, whichever are asked for."""
+"""Ranks the labels of any chosen documents, for the prediction strategies."""
 
 from collections.abc import Callable, Iterable
 import dataclasses
 import functools
 
+from jaxtyping import Float, Float32, Float64, Int, Int32
 import numpy as np
 
 from xjax.core.distributed import rank_documents
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
 from xjax.judge.metrics.calibration_error import sigmoid as probability_of
 
-# Rows of documents -> batches that hold each once, of which doc_B is the place
-# among the rows asked for. This process's part of them; all have as many.
+# Rows of documents -> this process's part of batches with these documents, each
+# once. doc_B is the place of a document among the given rows. All processes
+# have the same number of batches.
 BatchesOf = Callable[[np.ndarray], Iterable[Batch]]
 
-_BLOCK = 1024  # documents of which lists are compared at a time
-_NEARLY_1 = -(2.0**-24)  # log of the highest probability told from a product
-_SMALLEST = -40.0  # log of the smallest weight, where the largest is 1
+_BLOCK = 1024  # documents whose lists are compared at a time
+# Logarithm of the highest probability that can be computed from a float32
+# product of a weight and a probability.
+_HIGHEST = -(2.0**-24)
+_SMALLEST = -40.0  # log of the smallest weight, if the largest weight is 1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RankedDocuments:
-  """N documents and the labels that a scorer ranks for them.
+  """N documents, with a scorer that ranks labels for them.
 
   Attributes:
-    scorer: ranks labels.
-    batches_of: makes batches of documents.
-    n_documents: N; rows are below it.
-    sigmoid: a and b of margins' probabilities sigmoid(a z + b).
-    known: int32 [N, D] labels and float32 [N, D] their scores, without weights:
-      what is known of them is not told from products. None: nothing is.
+    scorer: ranks the labels.
+    batches_of: makes batches of given documents.
+    n_documents: N; rows of documents are below it.
+    sigmoid: a and b; a margin z has the probability sigmoid(a z + b).
+    known: some labels of each document, int32 [N, known], and their scores
+      without weights, float32 [N, known]. The probabilities of these labels are
+      computed from their scores, not from products with weights, which have
+      fewer digits. None: no scores are known.
   """
 
   scorer: Scorer
@@ -38,30 +44,35 @@ class RankedDocuments:
   sigmoid: tuple[float, float] = AS_LOGITS
   known: tuple[np.ndarray, np.ndarray] | None = None
 
-  def topk(self, rows_N: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k best labels of some documents.
+  def topk(
+    self, rows_N: Int[np.ndarray, ' N'], k: int
+  ) -> tuple[Int32[np.ndarray, 'N K'], Float32[np.ndarray, 'N K']]:
+    """Returns the k best labels of some documents.
 
     Args:
-      rows_N: integers, the documents.
+      rows_N: rows of the documents.
       k: length of the lists.
 
     Returns:
       ids_NK: int32, PAD where labels run out.
-      scores_NK: float32 as the scorer gives them, -inf where ids are PAD.
+      scores_NK: float32, the scorer's scores, -inf where ids are PAD.
     """
     return self._lists(rows_N, k, {})
 
   def weighted(
-    self, rows_N: np.ndarray, k: int, log_weights_L: np.ndarray
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """The k labels of highest weight times probability.
+    self,
+    rows_N: Int[np.ndarray, ' N'],
+    k: int,
+    log_weights_L: Float64[np.ndarray, ' L_or_more'],
+  ) -> tuple[Int32[np.ndarray, 'N K'], Float[np.ndarray, 'N K']]:
+    """Returns the k labels with the highest weight times probability.
 
     Args:
-      rows_N: integers, the documents.
+      rows_N: rows of the documents.
       k: length of the lists.
-      log_weights_L: float64 [L or more], logarithms of the weights; -inf: never
-        selected. Those more than 40 below the highest count as if they were 40
-        below.
+      log_weights_L: float64, logarithms of the label weights; -inf: a label is
+        never selected. A value that is more than 40 below the largest one is
+        replaced by the largest minus 40.
 
     Returns:
       ids_NK: int32, PAD where labels run out.
@@ -71,52 +82,61 @@ class RankedDocuments:
     top = float(log_weights_L.max(initial=-np.inf))
     if top == -np.inf:  # there is nothing to select
       return no_lists(len(rows_N), k)
-    # The same array for all batches: it goes to the devices once.
+    # All batches get the same array object, which is then transferred to the
+    # devices only once.
     weights_L = np.exp(floored(log_weights_L) - top).astype(np.float32)
-    asked = {'weights': weights_L}
+    options = {'weights': weights_L}
     if self.scorer.score_kind is ScoreKind.MARGIN:
-      asked['sigmoid'] = self.sigmoid
-    ids_NK, scores_NK = self._lists(rows_N, k, asked)
+      options['sigmoid'] = self.sigmoid
+    ids_NK, scores_NK = self._lists(rows_N, k, options)
     if self.scorer.score_kind is ScoreKind.PROBABILITY:
       scores_NK = _log(np.where(ids_NK == PAD, 0, scores_NK))
     return ids_NK, scores_NK.astype(np.float64) + top
 
   def _lists(
-    self, rows_N: np.ndarray, k: int, asked: dict
+    self, rows_N: np.ndarray, k: int, options: dict
   ) -> tuple[np.ndarray, np.ndarray]:
-    topk = functools.partial(self.scorer.topk, k=k, **asked)
-    lists = rank_documents(self.batches_of(rows_N), topk, len(rows_N), k)
-    return lists[0][0], lists[1][0]
+    """Returns ids_NK and scores_NK; options are arguments of Scorer.topk."""
+    topk = functools.partial(self.scorer.topk, k=k, **options)
+    ids_GNK, scores_GNK, _ = rank_documents(
+      self.batches_of(rows_N), topk, len(rows_N), k
+    )
+    return ids_GNK[0], scores_GNK[0]
 
   def logits(
-    self, rows_N: np.ndarray, ids_NK: np.ndarray, logs_NK: np.ndarray
-  ) -> np.ndarray:
-    """Logits of the probabilities of listed labels.
+    self,
+    rows_N: Int[np.ndarray, ' N'],
+    ids_NK: Int32[np.ndarray, 'N K'],
+    logs_NK: Float[np.ndarray, 'N K'],
+  ) -> Float[np.ndarray, 'N K']:
+    """Returns the logits of the probabilities of listed labels.
 
     Args:
-      rows_N: integers, the documents.
+      rows_N: rows of the documents.
       ids_NK: int32, labels listed for them.
-      logs_NK: float64, logarithms of their probabilities as far as products
-        with weights tell them: near 1 that is not far.
+      logs_NK: float64, logarithms of their probabilities, computed from
+        products with weights. They have few digits if probabilities are near 1.
 
     Returns:
-      float64 [N, K]; of PAD, anything.
+      float64 [N, K]; where ids are PAD, the value has no meaning.
     """
-    logs_NK = np.minimum(logs_NK, _NEARLY_1)
+    logs_NK = np.minimum(logs_NK, _HIGHEST)
     logits_NK = logs_NK - np.log(-np.expm1(logs_NK))
     if self.known is None:
       return logits_NK
     for start in range(0, len(rows_N), _BLOCK):
       part = slice(start, start + _BLOCK)
-      known_ND, scores_ND = (each[rows_N[part]] for each in self.known)
-      same_NKD = ids_NK[part, :, None] == known_ND[:, None]
-      at_NK = same_NKD.argmax(-1)
-      known_NK = self._logits_of(np.take_along_axis(scores_ND, at_NK, 1))
-      logits_NK[part] = np.where(same_NKD.any(-1), known_NK, logits_NK[part])
+      known_ids, known_scores = (array[rows_N[part]] for array in self.known)
+      same = ids_NK[part, :, None] == known_ids[:, None]  # [N, K, known]
+      places_NK = same.argmax(-1)
+      scores_NK = np.take_along_axis(known_scores, places_NK, 1)
+      logits_NK[part] = np.where(
+        same.any(-1), self._logits_of(scores_NK), logits_NK[part]
+      )
     return logits_NK
 
   def _logits_of(self, scores: np.ndarray) -> np.ndarray:
-    """float64 logits of the probabilities of scores."""
+    """Returns the float64 logits of the probabilities that scores stand for."""
     scores = scores.astype(np.float64)
     match self.scorer.score_kind:
       case ScoreKind.LOGIT:
@@ -124,11 +144,13 @@ class RankedDocuments:
       case ScoreKind.MARGIN:
         return self.sigmoid[0] * scores + self.sigmoid[1]
       case ScoreKind.PROBABILITY:
-        scores = np.maximum(scores, 0)  # of PAD it is -inf
+        scores = np.maximum(scores, 0)  # the score of PAD is -inf
         return _log(scores) - _log(1 - scores)
 
-  def scores_of(self, logits: np.ndarray) -> np.ndarray:
-    """float32 scores, as the scorer gives them, of such logits."""
+  def scores_of(
+    self, logits: Float[np.ndarray, '...']
+  ) -> Float32[np.ndarray, '...']:
+    """Converts logits to float32 scores of the scorer's kind."""
     match self.scorer.score_kind:
       case ScoreKind.LOGIT:
         scores = logits
@@ -139,18 +161,26 @@ class RankedDocuments:
     return scores.astype(np.float32)
 
 
-def no_lists(n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-  """Lists without any label: int32 [n, k] PAD, float32 [n, k] -inf."""
+def no_lists(
+  n: int, k: int
+) -> tuple[Int32[np.ndarray, 'N K'], Float32[np.ndarray, 'N K']]:
+  """Returns empty lists: ids that are PAD, and scores that are -inf."""
   return np.full((n, k), PAD, np.int32), np.full((n, k), -np.inf, np.float32)
 
 
-def floored(log_weights_L: np.ndarray) -> np.ndarray:
-  """Such log weights as RankedDocuments.weighted counts them as; -inf stays."""
+def floored(
+  log_weights_L: Float64[np.ndarray, ' L'],
+) -> Float64[np.ndarray, ' L']:
+  """Returns log weights with small values replaced, as weighted() uses them.
+
+  Values of -inf are not replaced.
+  """
   least = log_weights_L.max(initial=-np.inf) + _SMALLEST
   never_L = log_weights_L == -np.inf
   return np.where(never_L, -np.inf, np.maximum(log_weights_L, least))
 
 
 def _log(values: np.ndarray) -> np.ndarray:
+  """Returns logarithms; the logarithm of 0 is -inf, without a warning."""
   with np.errstate(divide='ignore'):
     return np.log(values)

@@ -1,48 +1,50 @@
-"""Which k labels are predicted for a document, given a scorer.
+"""Strategies that decide which k labels are predicted for a document.
 
-The strategies that Schultheis et al. 2022, Section 5.5, compare, for any
-core.types.Scorer: each asks for nothing but its lists.
+These are the strategies that Schultheis et al. 2022 compare in Section 5.5.
+They work with any core.types.Scorer, since they only need its lists.
 
-Coverage is greedy, document after document. Algorithm 1 of that paper asks for
-all probabilities of a document. Here the scorer is asked for a window of
-documents at once: for the best labels by the gains that they have before it.
-Gains only fall. So the gain of the last label listed bounds that of all labels
-that are not, and as long as the k-th best of the listed ones is above it,
-nothing else is needed. At the first document of which that cannot be said, a
-new window begins. The labels selected are those of Algorithm 1, up to the
-rounding of float32 products, provided that the scorer's lists are exact.
+The coverage strategy is greedy, one document after another. Algorithm 1 of the
+paper needs all probabilities of a document. Here, the scorer ranks labels for a
+window of documents at once, by the gains that labels have before the window.
+Gains can only fall. So the gain of the last listed label is an upper bound for
+all labels that are not listed. As long as the k-th best of the listed labels is
+above this bound, the list is sufficient. A new window starts at the first
+document where this is not certain. The selected labels are those of Algorithm
+1, up to the rounding of float32 products, if the scorer's lists are exact.
 """
 
 import dataclasses
 from typing import NamedTuple
 
+from jaxtyping import Float32, Float64, Int, Int32
 import numpy as np
 
 from xjax.core.rng import host_generator
 from xjax.core.types import PAD
 from xjax.select.ranked_documents import RankedDocuments, floored, no_lists
 
-_LISTED = 10  # labels asked for, in multiples of k
-_WINDOW, _LEAST = 512, 8  # documents asked for at once, at most and at least
-_ROUNDING = 1e-6  # of log gains, relative to them or to 1
+_LISTED = 10  # length of the lists, in multiples of k
+_WINDOW, _LEAST = 512, 8  # largest and smallest number of documents of a window
+_ROUNDING = 1e-6  # rounding error of log gains, relative to 1 + their size
 
 
 @dataclasses.dataclass(frozen=True)
 class StandardStrategy:
-  """The k labels of highest score."""
+  """Selects the k labels with the highest scores."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WeightedStrategy:
-  """The k labels of highest weight times probability.
+  """Selects the k labels with the highest weight times probability.
 
-  With inverse propensities it is best for PSP@k (Wydmuch et al. 2021), with
-  utilities for their sum over correct labels (Schultheis et al., Section 4.2).
+  If weights are inverse propensities, this is optimal for PSP@k (Wydmuch et al.
+  2021). If weights are utilities, it is optimal for their sum over correct
+  labels (Schultheis et al., Section 4.2).
 
   Attributes:
     weights_L: float64 [L or more], finite, at least 0; a label of weight 0 is
-      never selected. Those below 4e-18 of the largest count as if they were
-      that.
+      never selected. A positive weight below 4e-18 of the largest weight is
+      replaced by that bound.
   """
 
   weights_L: np.ndarray
@@ -50,13 +52,14 @@ class WeightedStrategy:
 
 @dataclasses.dataclass(frozen=True)
 class BoundedRandomStrategy:
-  """k labels drawn from the b k of highest score (Bradley & Smyth 2001).
+  """Draws k of the b k labels with the highest scores (Bradley & Smyth 2001).
 
-  All are as likely to be drawn. They are listed by score.
+  Each of the b k labels has the same chance. The drawn labels are listed by
+  score.
 
   Attributes:
     b: at least 1.
-    seed: decides, with a document's row, what is drawn for it.
+    seed: the seed of a document's draw, together with the document's row.
   """
 
   b: int = 2
@@ -65,16 +68,17 @@ class BoundedRandomStrategy:
 
 @dataclasses.dataclass(frozen=True)
 class CoverageStrategy:
-  """The k labels of highest gain in expected coverage (their Algorithm 1).
+  """Selects the k labels with the highest gain in expected coverage.
 
-  The gain of label j is (f_j + beta) p_j. f_j is 1 at first; after a document
-  for which j was selected, it is multiplied by 1 - p_j. Documents come in the
-  order document_order(seed, N).
+  This is Algorithm 1 of Schultheis et al. 2022. The gain of label j is
+  (f_j + beta) p_j. f_j starts at 1; after each document for which j was
+  selected, f_j is multiplied by 1 - p_j. Documents are visited in the order
+  document_order(seed, N).
 
   Attributes:
-    beta: at least 0: how much it counts that a label is right, however well it
-      is covered (their Section 5.3).
-    seed: of the order.
+    beta: at least 0: how much a correct label counts even if it is well covered
+      already (Section 5.3 of the paper).
+    seed: the seed of the order.
   """
 
   beta: float = 0.0
@@ -86,16 +90,16 @@ Strategy = (
 )
 
 
-class Chosen(NamedTuple):
-  """What a strategy chose for N documents.
+class Selection(NamedTuple):
+  """The labels that a strategy selected for N documents.
 
   Attributes:
-    ids_NK: int32 labels, PAD where no more may be selected.
-    ranks_NK: what they are ranked by, descending: float32 scores, or float64
-      log weight + log probability; -inf where ids are PAD.
-    scores_NK: float32 scores as the scorer gives them, likewise.
-    asked_again: documents for which the scorer was asked more than once, each
-      as often as that.
+    ids_NK: int32 labels, PAD where no more labels can be selected.
+    ranks_NK: the values by which labels are ranked, descending: float32 scores,
+      or float64 log weight + log probability; -inf where ids are PAD.
+    scores_NK: float32, scores of the scorer's kind; -inf where ids are PAD.
+    asked_again: number of additional lists that the scorer computed for
+      documents that had a list before.
   """
 
   ids_NK: np.ndarray
@@ -104,39 +108,40 @@ class Chosen(NamedTuple):
   asked_again: int = 0
 
 
-def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Chosen:
-  """The labels of every document.
+def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Selection:
+  """Selects the labels of every document.
 
   Args:
-    strategy: how.
-    documents: N of them.
-    k: labels of each; fewer where labels run out.
+    strategy: the strategy, with its settings.
+    documents: N documents, with a scorer.
+    k: labels per document; there are fewer where labels run out.
   """
   rows_N = np.arange(documents.n_documents)
   match strategy:
     case StandardStrategy():
       ids_NK, scores_NK = documents.topk(rows_N, k)
-      return Chosen(ids_NK, scores_NK, scores_NK)
+      return Selection(ids_NK, scores_NK, scores_NK)
     case BoundedRandomStrategy(b, seed):
-      return _drawn(*documents.topk(rows_N, b * k), k, seed)
+      return _draw(*documents.topk(rows_N, b * k), k, seed)
     case WeightedStrategy(weights_L=weights_L):
       return _weighted(documents, rows_N, k, weights_L)
     case CoverageStrategy(beta, seed):
       order_N = document_order(seed, len(rows_N))
-      return Chosen(*Greedy(documents, k, beta).cover(order_N))
+      return Selection(*Greedy(documents, k, beta).cover(order_N))
 
 
-def document_order(seed: int, n: int) -> np.ndarray:
-  """The order in which coverage visits n documents: a permutation.
+def document_order(seed: int, n: int) -> Int[np.ndarray, ' N']:
+  """Returns the order in which coverage visits n documents: a permutation.
 
-  It follows from the two numbers alone. No seed stands for the file's order.
+  It depends only on the two arguments. No seed means the order of the file.
   """
   return host_generator(seed, 'coverage').permutation(n)
 
 
 def _weighted(
   documents: RankedDocuments, rows_N: np.ndarray, k: int, weights_L: np.ndarray
-) -> Chosen:
+) -> Selection:
+  """Selects the k labels with the highest weight times probability."""
   with np.errstate(divide='ignore'):  # log 0: never selected
     logs_L = np.log(np.asarray(weights_L, np.float64))
   ids_NK, ranks_NK = documents.weighted(rows_N, k, logs_L)
@@ -144,32 +149,32 @@ def _weighted(
   logs_NK = ranks_NK - np.where(real_NK, logs_L[ids_NK], 0)
   logits_NK = documents.logits(rows_N, ids_NK, logs_NK)
   scores_NK = np.where(real_NK, documents.scores_of(logits_NK), -np.inf)
-  return Chosen(ids_NK, ranks_NK, scores_NK.astype(np.float32))
+  return Selection(ids_NK, ranks_NK, scores_NK.astype(np.float32))
 
 
-def _drawn(
-  ids_NC: np.ndarray, scores_NC: np.ndarray, k: int, seed: int
-) -> Chosen:
-  """Draws k of each document's C labels, still by score."""
-  ids_NK, scores_NK = no_lists(len(ids_NC), k)
-  for row, n in enumerate((ids_NC != PAD).sum(axis=1)):
-    draw = host_generator(seed, 'bounded_random', row)
-    at = np.sort(draw.choice(n, min(k, n), replace=False))
-    ids_NK[row, : len(at)] = ids_NC[row, at]
-    scores_NK[row, : len(at)] = scores_NC[row, at]
-  return Chosen(ids_NK, scores_NK, scores_NK)
+def _draw(
+  ids_NA: np.ndarray, scores_NA: np.ndarray, k: int, seed: int
+) -> Selection:
+  """Draws k of each document's A listed labels, and lists them by score."""
+  ids_NK, scores_NK = no_lists(len(ids_NA), k)
+  for row, n in enumerate((ids_NA != PAD).sum(axis=1)):
+    generator = host_generator(seed, 'bounded_random', row)
+    places = np.sort(generator.choice(n, min(k, n), replace=False))
+    ids_NK[row, : len(places)] = ids_NA[row, places]
+    scores_NK[row, : len(places)] = scores_NA[row, places]
+  return Selection(ids_NK, scores_NK, scores_NK)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Greedy:
-  """Selects k labels of each document.
+  """Runs the coverage strategy.
 
   Attributes:
-    documents: with the scorer.
-    k: labels of each.
-    beta: of the gains (f + beta) p.
-    listed: labels asked for at a time; None: a multiple of k.
-    window: documents asked for at a time, at most.
+    documents: the documents, with the scorer.
+    k: labels per document.
+    beta: beta of the gains (f + beta) p.
+    listed: length of the scorer's lists; None: a multiple of k.
+    window: largest number of documents that the scorer ranks at once.
   """
 
   documents: RankedDocuments
@@ -179,66 +184,78 @@ class Greedy:
   window: int = _WINDOW
 
   def cover(
-    self, order_N: np.ndarray
-  ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Goes through all N documents once.
+    self, order_N: Int[np.ndarray, ' N']
+  ) -> tuple[
+    Int32[np.ndarray, 'N K'],
+    Float64[np.ndarray, 'N K'],
+    Float32[np.ndarray, 'N K'],
+    int,
+  ]:
+    """Selects labels for all N documents, one document after another.
 
     Args:
-      order_N: their rows, as they are to be visited.
+      order_N: rows of the documents, in the order in which they are visited.
 
     Returns:
       ids_NK: int32, by gain descending, then index ascending; PAD where all
         other gains are 0.
       log_gains_NK: float64, -inf where ids are PAD.
-      scores_NK: float32, as the scorer gives them, likewise.
-      asked_again: documents asked for more than once, each as often as that.
+      scores_NK: float32, scores of the scorer's kind, -inf where ids are PAD.
+      asked_again: as in Selection.
     """
     n_labels, usual = self.documents.scorer.n_labels, self.listed
-    listed = usual = min(usual or _LISTED * self.k, n_labels)
-    width, done, asked = self.window, 0, 0
+    length = usual = min(usual or _LISTED * self.k, n_labels)
+    width, done, ranked = self.window, 0, 0
     log_f_L = np.zeros(n_labels)
-    found = _Selected.none(len(order_N), self.k)
+    selected = _Selected.none(len(order_N), self.k)
     while done < len(order_N):
       rows_N = order_N[done : done + width]
-      lists = self._ask(rows_N, listed, log_f_L)
-      n = self._go_on(lists, rows_N, log_f_L, found)
-      done, asked = done + n, asked + len(rows_N)
-      # A longer list has all there are in the end.
-      listed = usual if n else min(2 * listed, n_labels)
+      lists = self._rank(rows_N, length, log_f_L)
+      n = self._select(lists, rows_N, log_f_L, selected)
+      done, ranked = done + n, ranked + len(rows_N)
+      # If no document was done, its list was too short. The loop ends, since a
+      # list with all labels is always sufficient.
+      length = usual if n else min(2 * length, n_labels)
       width = min(max(2 * n, _LEAST), self.window)
-    scores_NK = self.documents.scores_of(found.logits_NK)
-    scores_NK[found.ids_NK == PAD] = -np.inf
-    return found.ids_NK, found.logs_NK, scores_NK, asked - done
+    scores_NK = self.documents.scores_of(selected.logits_NK)
+    scores_NK[selected.ids_NK == PAD] = -np.inf
+    return selected.ids_NK, selected.logs_NK, scores_NK, ranked - done
 
-  def _ask(
-    self, rows_N: np.ndarray, listed: int, log_f_L: np.ndarray
+  def _rank(
+    self, rows_N: np.ndarray, length: int, log_f_L: np.ndarray
   ) -> '_Lists':
-    """The best labels by the gains of now."""
+    """Returns the best labels by their present gains."""
     logs_L = self._log_weights(log_f_L)
-    counted_L = floored(logs_L)
-    ids_NK, logs_NK = self.documents.weighted(rows_N, listed, logs_L)
-    asked_NK = np.where(ids_NK == PAD, 0, counted_L[ids_NK])
-    logits_NK = self.documents.logits(rows_N, ids_NK, logs_NK - asked_NK)
+    floored_L = floored(logs_L)
+    ids_NK, logs_NK = self.documents.weighted(rows_N, length, logs_L)
+    weights_NK = np.where(ids_NK == PAD, 0, floored_L[ids_NK])
+    logits_NK = self.documents.logits(rows_N, ids_NK, logs_NK - weights_NK)
     return _Lists(
       ids_NK,
       logs_NK,
-      asked_NK,
+      weights_NK,
       logits_NK,
-      whole=listed >= len(log_f_L),
-      exact=bool((logs_L == counted_L).all()),
+      whole=length >= len(log_f_L),
+      exact=bool((logs_L == floored_L).all()),
     )
 
-  def _go_on(
+  def _select(
     self,
     lists: '_Lists',
     rows_N: np.ndarray,
     log_f_L: np.ndarray,
-    found: '_Selected',
+    selected: '_Selected',
   ) -> int:
-    """Selects until lists do not do; changes log_f_L and found.
+    """Selects labels until a document's list is not sufficient.
+
+    Args:
+      lists: the scorer's lists for a window of documents.
+      rows_N: rows of these documents.
+      log_f_L: log f_j of every label; it is changed.
+      selected: the labels selected so far; it is changed.
 
     Returns:
-      How many documents are done.
+      The number of documents that are done.
     """
     for place, row in enumerate(rows_N):
       ids_K = lists.ids_NK[place]
@@ -247,19 +264,26 @@ class Greedy:
         return place
       at, logs = best
       logits = lists.logits_NK[place, at]
-      found.ids_NK[row, : len(at)] = ids_K[at]
-      found.logs_NK[row, : len(at)] = logs
-      found.logits_NK[row, : len(at)] = logits
+      selected.ids_NK[row, : len(at)] = ids_K[at]
+      selected.logs_NK[row, : len(at)] = logs
+      selected.logits_NK[row, : len(at)] = logits
       log_f_L[ids_K[at]] -= np.logaddexp(0, logits)  # log(1 - p)
     return len(rows_N)
 
   def _log_weights(self, log_f: np.ndarray) -> np.ndarray:
+    """Returns log(f + beta)."""
     return np.logaddexp(log_f, np.log(self.beta)) if self.beta else log_f
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Selected:
-  """What is selected for each of all documents."""
+  """Holds the selected labels of all N documents.
+
+  Attributes:
+    ids_NK: int32, PAD where no label is selected.
+    logs_NK: float64, logarithms of the gains.
+    logits_NK: float64, logits of the labels' probabilities.
+  """
 
   ids_NK: np.ndarray
   logs_NK: np.ndarray
@@ -267,26 +291,29 @@ class _Selected:
 
   @classmethod
   def none(cls, n: int, k: int) -> '_Selected':
+    """Returns empty lists."""
     return cls(no_lists(n, k)[0], np.full((n, k), -np.inf), np.zeros((n, k)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Lists:
-  """The labels listed for a window of N documents.
+  """Holds the labels that the scorer listed for a window of N documents.
 
   Attributes:
     ids_NK: int32, PAD where labels run out.
-    logs_NK: float64 logarithms of the gains they had then, -inf of PAD.
-    asked_NK: float64 logarithms of the weights they had then; 0 of PAD.
-    logits_NK: float64, of their probabilities.
-    whole: whether a list has all labels there are.
-    exact: whether every label was asked for with its own weight, none with a
-      higher one.
+    logs_NK: float64, logarithms of the gains when the lists were made; -inf
+      where ids are PAD.
+    weights_NK: float64, logarithms of the weights that were used; 0 where ids
+      are PAD.
+    logits_NK: float64, logits of the labels' probabilities.
+    whole: whether each list is long enough for all labels.
+    exact: whether every label was ranked by its weight; False: some small
+      weights were replaced by a larger one.
   """
 
   ids_NK: np.ndarray
   logs_NK: np.ndarray
-  asked_NK: np.ndarray
+  weights_NK: np.ndarray
   logits_NK: np.ndarray
   whole: bool
   exact: bool
@@ -294,35 +321,46 @@ class _Lists:
   def best(
     self, place: int, log_weights_K: np.ndarray, k: int
   ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The k best of a document's labels by the gains of now.
+    """Returns the k labels of a document with the highest present gains.
 
     Args:
-      place: of the document in the window.
-      log_weights_K: float64, the weights of its labels now; of PAD, anything.
-      k: how many.
+      place: place of the document in the window.
+      log_weights_K: float64, the present weights of its labels; any value where
+        ids are PAD.
+      k: number of labels.
 
     Returns:
       Places in the list, by gain descending, then label ascending, and log
-      gains; fewer where no other label has a gain. None: there may be better
-      ones that are not listed.
+      gains. There are fewer than k if no other label has a gain. None: a label
+      that is not listed may have a higher gain.
     """
-    ids_K, then_K = self.ids_NK[place], self.logs_NK[place]
-    # A weight that is what it was leaves the gain as the scorer gave it.
-    now_K = then_K + (log_weights_K - self.asked_NK[place])
-    at = np.lexsort((ids_K, -now_K))[:k]
-    at = at[now_K[at] > -np.inf]
-    ended = self.whole or ids_K[-1] == PAD
-    if not ended and not self._surely(place, now_K[at], then_K[-1], k):
+    ids_K, old_K = self.ids_NK[place], self.logs_NK[place]
+    # The change of the weights is added, so that the gain of a label whose
+    # weight has not changed stays exactly as the scorer computed it.
+    gains_K = old_K + (log_weights_K - self.weights_NK[place])
+    at = np.lexsort((ids_K, -gains_K))[:k]
+    at = at[gains_K[at] > -np.inf]
+    complete = self.whole or ids_K[-1] == PAD
+    if not complete and not self._suffices(place, gains_K[at], old_K[-1], k):
       return None
-    return at, now_K[at]
+    return at, gains_K[at]
 
-  def _surely(self, place: int, logs: np.ndarray, bound: float, k: int) -> bool:
-    """Whether no label that is not listed has a gain above the k-th best."""
+  def _suffices(
+    self, place: int, logs: np.ndarray, bound: float, k: int
+  ) -> bool:
+    """Returns whether no unlisted label can have a gain above the k-th best.
+
+    Args:
+      place: place of the document in the window.
+      logs: log gains of the best labels, descending, at most k.
+      bound: upper bound for the log gains of unlisted labels.
+      k: number of labels.
+    """
     if place == 0 and self.exact:
-      return True  # all as the scorer ranked them, nothing was selected since
+      return True  # the scorer's ranking, and no weight has changed since
     if len(logs) < k:
       return bool(bound == -np.inf)
     rounding = _ROUNDING * (1 + abs(bound))
-    # Of equal gains, the label of lower index may be the one not listed; right
-    # after they were listed it is not.
+    # If gains are equal, the unlisted label may have the lower index. For the
+    # first document of a window it cannot, since its list is up to date.
     return bool(logs[-1] > bound + (-rounding if place == 0 else rounding))

@@ -1,4 +1,4 @@
-"""Exact selection of the k best labels, dense or streamed over chunks."""
+"""Selects the k best labels of a head, or of an array of all logits."""
 
 from collections.abc import Mapping, Sequence
 import functools
@@ -28,32 +28,36 @@ def head_topk(
   sigmoid: tuple[float, float] = AS_LOGITS,
   recall: float = 1.0,
 ) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
-  """The k best labels of a head, without a [B, L] array.
+  """Returns the k best labels of a head, without making a [B, L] array.
 
-  Runs on the context mesh: each shard of labels keeps its own lists over its
-  chunks, and only those lists are gathered and merged. Exact, ties to the
-  lower index, the same for any chunk size and mesh given the same scores.
-  With chunks of 1024 labels or more, two chunks of logits are held at most
-  beside the lists, whatever the slices.
+  It runs on the mesh of the context. Each shard of labels makes lists from its
+  chunks of labels; only these lists are gathered and merged. The result is
+  exact. Of labels with equal scores, the lower index comes first. The result
+  does not depend on the chunk size and the mesh, as long as the scores are the
+  same. If chunks have 1024 labels or more, at most two chunks of logits are in
+  memory in addition to the lists, for any number of slices.
 
   Args:
     head: the head, whose scores are logits.
-    features: the encoder's, a pytree of arrays with documents first.
+    features: the features of the encoder, a pytree of arrays with documents
+      first.
     k: length of the lists.
-    weights, slices, allowed: as in core.types.Scorer; entries beyond the head's
-      labels are ignored, and those by document need not be as many. Where they
-      lie as label rows do and are as many, nothing of them is copied.
+    weights, slices, allowed: as in core.types.Scorer. Entries beyond the head's
+      labels are ignored. If `allowed` has two axes, its second axis may have
+      any length from the number of labels up. Arrays are not copied if they
+      have as many entries as label rows and are divided in the same way.
     sigmoid: as in core.types.Scorer; static.
-    recall: below 1, on a TPU: the share of the k best labels that is at least
-      expected in a list, if labels come in random order. It is that of every
-      chunk's own k best; the best of all are among them, and none is lost more
-      often than its last, since a label is lost to better ones alone. Lists of
-      chunks and of shards are merged exactly.
+    recall: a value below 1 has an effect on TPUs only: a lower bound of the
+      expected share of the k best labels that are in a list, if labels are in
+      random order. It is the expected share of the k best labels of each chunk.
+      The k best of all labels are among them. A label can only be lost to a
+      better one, so none of them is lost more often than the worst label of a
+      chunk's k best. Lists of chunks and of shards are merged exactly.
 
   Returns:
     ids_GBK: int32, G = 1 + len(slices); PAD where labels run out.
-    scores_GBK: float32 logits, or log weight + log sigmoid(a logit + b) where
-      weights are given; -inf where ids are PAD.
+    scores_GBK: float32 logits, or with weights, log weight + log sigmoid(a
+      logit + b); -inf where ids are PAD.
   """
   graphdef, rows, shared = split_head(head)
   filters = _filters(head.n_labels, weights, slices, allowed)
@@ -86,26 +90,30 @@ def dense_topk(
   allowed: Bool[Array, '*documents L_or_more'] | None = None,
   sigmoid: tuple[float, float] = AS_LOGITS,
 ) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
-  """The same selection from logits that are all there.
+  """Returns the k best labels, from an array with all logits.
 
   Args:
     scores_BL: float32 logits.
     k, weights, slices, allowed, sigmoid: as in head_topk.
 
   Returns:
-    ids_GBK, scores_GBK: as head_topk.
+    ids_GBK, scores_GBK: as in head_topk.
   """
   documents, n_labels = scores_BL.shape
   filters = _filters(n_labels, weights, slices, allowed)
   filters = jax.tree.map(functools.partial(_resized, n_labels), filters)
   best = Best.none(1 + len(slices), documents, k)
   real_L = jnp.ones(n_labels, bool)
-  found = _with_chunk(best, scores_BL, jnp.int32(0), real_L, filters, sigmoid)
-  return tuple(found)
+  best = _with_chunk(best, scores_BL, jnp.int32(0), real_L, filters, sigmoid)
+  return tuple(best)
 
 
 def _filter_spec(name: str, axes: tuple[str, ...]) -> P:
-  """Filters lie as label rows do; those by document, with what is scored."""
+  """Returns how a filter is divided over the mesh.
+
+  Filters are divided like label rows. Filters with a document axis are also
+  divided like the documents that a device scores.
+  """
   if name != 'allowed_BL':
     return row_spec(axes)
   documents = None if DATA in axes else DATA
@@ -118,9 +126,9 @@ def _filters(
   slices: Sequence[jax.Array],
   allowed: jax.Array | None,
 ) -> dict[str, Any]:
-  """The filters that are given, by name.
+  """Returns the filters that are not None, by name.
 
-  Slices stay apart, as a tuple: joined, they would be copied.
+  Slices stay a tuple: stacking them would copy them.
   """
   filters = {}
   if weights is not None:
@@ -130,20 +138,21 @@ def _filters(
   if allowed is not None:
     allowed = jnp.asarray(allowed, bool)
     filters['allowed_L' if allowed.ndim == 1 else 'allowed_BL'] = allowed
-  for name, given in filters.items():
-    for x in jax.tree.leaves(given):
+  for name, arrays in filters.items():
+    for x in jax.tree.leaves(arrays):
       if x.shape[-1] < n_labels:
         raise ValueError(f'{name} has {x.shape[-1]} of {n_labels} labels')
   return filters
 
 
 def _resized(width: int, x: jax.Array) -> jax.Array:
-  """Cut or padded to so many labels."""
+  """Returns an array with its last axis cut or padded to this width."""
   missing = max(0, width - x.shape[-1])
   return jnp.pad(x[..., :width], [(0, 0)] * (x.ndim - 1) + [(0, missing)])
 
 
 def _shard_topk(static, rows, shared, features, filters):
+  """Returns the merged lists of all shards; it runs on each shard of labels."""
   graphdef, n_labels, chunk, k, sigmoid, recall, axes = static
   parts = HeadParts(graphdef, rows, shared)
   features = chunks.all_documents(features, axes)
@@ -153,8 +162,8 @@ def _shard_topk(static, rows, shared, features, filters):
   size = chunks.chunk_size(per_shard, chunk)
 
   def body(i, best):
-    # The last chunk reaches back into the one before: all have one size, and
-    # there is one program, with one chunk's logits.
+    # The last chunk starts early enough to have the full size, and overlaps the
+    # chunk before it. So all chunks have one size, and one program is compiled.
     start = jnp.minimum(i * size, per_shard - size)
     logits_BC = parts.logits(features, chunks.cut(rows, start, size), shared)
     ids_C = chunks.labels(rows, axes, start, size)
@@ -169,7 +178,8 @@ def _shard_topk(static, rows, shared, features, filters):
   best = lax.fori_loop(0, -(-per_shard // size), body, best)
   if lax.axis_size(axes) == 1:
     return best
-  # Shards come in the order of their labels: ties still go to the lower index.
+  # Shards come in the order of their labels, so of labels with equal scores the
+  # lower index still comes first.
   if DATA in axes:
     best = lax.all_to_all(best, DATA, split_axis=1, concat_axis=2, tiled=True)
   return lax.all_gather(best, LABEL, axis=2, tiled=True).first(k)
@@ -184,18 +194,18 @@ def _with_chunk(
   sigmoid: tuple[float, float],
   recall: float = 1.0,
 ) -> Best:
-  """Lists [G, B, K] after a chunk of labels, those where real_C."""
+  """Adds the labels of a chunk to the lists [G, B, K], only where real_C."""
   scores_BC = _scores(logits_BC, real_C, filters, sigmoid)
-  every_C = jnp.ones_like(real_C)
-  masks_GC = jnp.stack([every_C, *filters.get('slices_L', ())])
+  all_C = jnp.ones_like(real_C)
+  masks_GC = jnp.stack([all_C, *filters.get('slices_L', ())])
 
-  def of_slice(given):
-    best, mask_C = given
+  def add_to_slice(best_and_mask):
+    best, mask_C = best_and_mask
     masked_BC = jnp.where(mask_C, scores_BC, -jnp.inf)
     return with_chunk(best, masked_BC, first, recall)
 
-  # One after the other: one masked copy of the scores at a time.
-  return lax.map(of_slice, (best, masks_GC))
+  # A loop over slices needs only one masked copy of the scores at a time.
+  return lax.map(add_to_slice, (best, masks_GC))
 
 
 def _scores(
@@ -204,11 +214,11 @@ def _scores(
   filters: Mapping[str, Any],
   sigmoid: tuple[float, float],
 ) -> jax.Array:
-  """Ranking scores, -inf where a label may not be selected."""
+  """Returns the scores for ranking, -inf where a label must not be selected."""
   scores_BC = logits_BC.astype(jnp.float32)
   allowed_BC = real_C[None]
   if 'weights_L' in filters:
-    # In logs: the product with a probability would saturate.
+    # Logarithms keep high probabilities apart, which would be rounded to 1.
     if sigmoid != AS_LOGITS:
       scores_BC = sigmoid[0] * scores_BC + sigmoid[1]
     scores_BC = jax.nn.log_sigmoid(scores_BC) + jnp.log(filters['weights_L'])

@@ -1,33 +1,34 @@
-"""Label trees as the scorer that evaluation and prediction know."""
+"""The scorer of label trees, for evaluation and prediction."""
 
 from collections.abc import Sequence
 import concurrent.futures
 import dataclasses
 from typing import Self
 
+from jaxtyping import Bool, Float, Float32, Float64, Int32
 import numpy as np
 from scipy import sparse
 
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind
 from xjax.data.batches.sparse import batch_rows
-from xjax.select.tree_search import Found, Link, Squash, TreeSearch
+from xjax.select.tree_search import Link, SearchResult, Squash, TreeSearch
 
-_DEEPER = 4  # times k, what each tree of an ensemble lists
+_DEEPER = 4  # each tree of an ensemble lists this many times k labels
 
 
 class TreeScorer:
-  """Top-k of label trees over sparse features (a core.types.Scorer).
+  """Ranks labels with label trees over sparse features (a core.types.Scorer).
 
-  The score of several trees is the mean of the exponentials of their scores
-  (combined).
+  With several trees, the score is the logarithm of the mean of the exponentials
+  of the trees' scores (combine_trees).
 
   Attributes:
-    score_kind: LOGIT of probabilistic trees and of logistic one-vs-all, else
+    score_kind: LOGIT for probabilistic trees and logistic one-vs-all, else
       MARGIN.
-    n_labels: labels of the trees.
-    assigned_above: of margins, the score of a label whose own classifier says
-      0, below nodes that are sure; else None.
-    selected_by: as of core.types.Scorer.
+    n_labels: number of labels of the trees.
+    assigned_above: for margins, the score of a label whose own classifier has
+      the score 0, if all nodes above have links of 0; else None.
+    selected_by: as in core.types.Scorer.
   """
 
   def __init__(
@@ -39,20 +40,22 @@ class TreeScorer:
     exact: bool,
     workers: int,
   ):
-    """Prepares nothing.
+    """Makes a scorer and its thread pool.
 
     Args:
-      searches: of one tree or more, of the same link.
-      kind: of scores.
-      beam: nodes of a depth that are opened, unless exact.
-      exact: whether instead all that may have one of the best labels is.
-      workers: threads that share a batch's documents.
+      searches: the searches of one or more trees, all with the same link.
+      kind: the kind of the scores.
+      beam: number of nodes that are opened at each depth; ignored if exact.
+      exact: whether all nodes are opened that may have one of the best labels.
+      workers: number of threads among which the documents of a batch are
+        divided.
     """
     self._searches = searches
     self._beam, self._exact = beam, exact
     self.selected_by = f'beam={beam}'
     if exact:
-      # With several trees, the best labels of each are put together.
+      # With several trees the result is not exact: only labels that a tree
+      # lists are combined.
       several = len(searches) > 1
       self.selected_by = f'trees={len(searches)}' if several else 'exact'
     self._pool = concurrent.futures.ThreadPoolExecutor(workers)
@@ -69,15 +72,16 @@ class TreeScorer:
     self,
     batch: Batch,
     k: int,
-    weights: np.ndarray | None = None,
-    slices: Sequence[np.ndarray] = (),
-    allowed: np.ndarray | None = None,
+    weights: Float[np.ndarray, ' L_or_more'] | None = None,
+    slices: Sequence[Bool[np.ndarray, ' L_or_more']] = (),
+    allowed: Bool[np.ndarray, '*documents L_or_more'] | None = None,
     sigmoid: tuple[float, float] = AS_LOGITS,
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """As core.types.Scorer; each slice is a search of its own.
+  ) -> tuple[Int32[np.ndarray, 'G B K'], Float32[np.ndarray, 'G B K']]:
+    """Returns the k best labels of each document; see core.types.Scorer.
 
-    A label has the same score in every list of a document. Lists of a beam may
-    be short: labels that the beam did not come to are not in them.
+    Each slice has a separate search. A label has the same score in every list
+    of a document. Lists of a beam search may be short, since labels that the
+    beam did not reach are missing.
     """
     rows = batch_rows(batch, self._searches[0].weights.n_features)
     if np.ndim(allowed) == 2:
@@ -98,6 +102,7 @@ class TreeScorer:
     allowed: np.ndarray | None,
     sigmoid: tuple[float, float],
   ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns ids_GBK and scores_GBK; allowed has one axis."""
     log_weights_L = None
     if weights is not None:
       with np.errstate(divide='ignore'):  # log 0: never selected
@@ -107,11 +112,11 @@ class TreeScorer:
     squash = self._squash(sigmoid) if weights is not None else None
     logs = [
       log_weights_L,
-      *(self._only(log_weights_L, each) for each in slices),
+      *(self._only(log_weights_L, mask) for mask in slices),
     ]
-    found = self._found(rows, k, logs, squash)
-    ids_GBK = np.stack([each.ids for each in found])
-    keys_GBK = np.stack([each.keys for each in found])
+    results = self._search(rows, k, logs, squash)
+    ids_GBK = np.stack([result.ids for result in results])
+    keys_GBK = np.stack([result.keys for result in results])
     if weights is None and self._link is Link.SIGMOID:
       keys_GBK = _logits(keys_GBK)
     return ids_GBK, keys_GBK.astype(np.float32)
@@ -119,96 +124,102 @@ class TreeScorer:
   def _only(
     self, log_weights_L: np.ndarray | None, mask: np.ndarray
   ) -> np.ndarray:
-    kept = 0.0 if log_weights_L is None else log_weights_L
-    return np.where(mask[: self.n_labels], kept, -np.inf)
+    """Returns log weights that are -inf where the mask is False."""
+    inside = 0.0 if log_weights_L is None else log_weights_L
+    return np.where(mask[: self.n_labels], inside, -np.inf)
 
   def _squash(self, sigmoid: tuple[float, float]) -> Squash | None:
-    """Scores of probabilistic trees are log probabilities already."""
+    """Returns the function from scores to log probabilities.
+
+    It is None for probabilistic trees, whose scores are log probabilities.
+    """
     if self._link is Link.SIGMOID:
       return None
     return Squash(
       *(sigmoid if self.score_kind is ScoreKind.MARGIN else AS_LOGITS)
     )
 
-  def _found(
+  def _search(
     self,
     rows: sparse.csr_array,
     k: int,
     logs: Sequence[np.ndarray | None],
     squash: Squash | None,
-  ) -> list[Found]:
-    """The lists for each of several arrays of log weights."""
+  ) -> list[SearchResult]:
+    """Searches all trees, for each of several arrays of log weights."""
     depth = k if len(self._searches) == 1 else _DEEPER * k
     trees = [
-      self._search(each, rows, depth, logs, squash) for each in self._searches
+      self._search_tree(search, rows, depth, logs, squash)
+      for search in self._searches
     ]
     if len(trees) == 1:
       return trees[0]
-    return combined(list(zip(*trees)), k, self.n_labels, logs, squash)
+    return combine_trees(list(zip(*trees)), k, self.n_labels, logs, squash)
 
-  def _search(
+  def _search_tree(
     self,
     search: TreeSearch,
     rows: sparse.csr_array,
     k: int,
     logs: Sequence[np.ndarray | None],
     squash: Squash | None,
-  ) -> list[Found]:
-    """The lists of one tree, by workers that share the documents."""
+  ) -> list[SearchResult]:
+    """Searches one tree, with documents divided among the threads."""
     width = None if self._exact else self._beam
     bounds = np.linspace(0, rows.shape[0], self._workers + 1).astype(int)
-    done = [
+    futures = [
       self._pool.submit(search.lists, rows[start:end], k, logs, squash, width)
       for start, end in zip(bounds, bounds[1:])
       if start < end
     ]
-    return [Found.joined(parts) for parts in zip(*(x.result() for x in done))]
+    parts = zip(*(future.result() for future in futures))
+    return [SearchResult.concatenate(part) for part in parts]
 
 
-def combined(
-  lists: Sequence[Sequence[Found]],
+def combine_trees(
+  lists: Sequence[Sequence[SearchResult]],
   k: int,
   n_labels: int,
-  logs: Sequence[np.ndarray | None],
+  logs: Sequence[Float64[np.ndarray, ' L'] | None],
   squash: Squash | None,
-) -> list[Found]:
-  """The k best labels by the mean of the exponentials of trees' scores.
+) -> list[SearchResult]:
+  """Returns the k best labels by the mean of the exponentials of trees' scores.
 
-  A label that a tree does not list has an exponential of 0 there. The mean is
-  over the first lists where any of these has the label, so that it does not
-  depend on what else was searched; else over all other lists of the tree. So a
-  label has one score for each document.
+  If a tree does not list a label, its exponential is 0 there. The score of a
+  label comes from the first lists, if the first list of any tree has the label.
+  So the score does not depend on the other searches. Otherwise it comes from
+  all other lists of each tree. So a label has only one score for a document.
 
   Args:
-    lists: for each array of log weights, what each tree listed for the same N
+    lists: for each array of log weights, the result of each tree for the same N
       documents.
     k: length of the combined lists.
     n_labels: L.
-    logs: float64 [L], added to the logarithm of the mean; None: 0.
-    squash: what is done to that logarithm before.
+    logs: float64 [L], added to the logarithms of the means; None: 0.
+    squash: a function that is first applied to these logarithms, or None.
 
   Returns:
-    Lists for each array of log weights.
+    A result for each array of log weights.
   """
   first, *others = lists
-  scores = _Scores.of([[each] for each in first], n_labels)
+  scores = _Scores.of([[result] for result in first], n_labels)
   best = [scores.best(len(first[0].ids), k, logs[0], squash)]
   if others:
-    scores = scores.and_others(_Scores.of(list(zip(*others)), n_labels))
+    scores = scores.with_missing(_Scores.of(list(zip(*others)), n_labels))
     size = len(first[0].ids)
-    best += [scores.best(size, k, each, squash) for each in logs[1:]]
-  for one, of_trees in zip(best, lists, strict=True):
-    one.opened[:] = sum(each.opened for each in of_trees)
+    best += [scores.best(size, k, log, squash) for log in logs[1:]]
+  for combined, trees in zip(best, lists, strict=True):
+    combined.opened[:] = sum(result.opened for result in trees)
   return best
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Scores:
-  """Logarithms of the means over trees.
+  """Holds the logarithms of the means over trees.
 
   Attributes:
-    cells: int64 [M], document times n_labels plus label, ascending or not.
-    means: float64 [M].
+    cells: int64 [cells], each is document * n_labels + label, in any order.
+    means: float64 [cells], the logarithms.
     n_labels: L.
   """
 
@@ -217,19 +228,20 @@ class _Scores:
   n_labels: int
 
   @classmethod
-  def of(cls, trees: Sequence[Sequence[Found]], n_labels: int) -> Self:
-    """The scores of the labels in any of the lists that each tree has."""
-    of_trees = [_cells(each, n_labels) for each in trees]
-    cells, listed = (np.concatenate(each) for each in zip(*of_trees))
+  def of(cls, trees: Sequence[Sequence[SearchResult]], n_labels: int) -> Self:
+    """Returns the scores of all labels in the results of each tree."""
+    parts = [_cells(results, n_labels) for results in trees]
+    cells, listed = (np.concatenate(arrays) for arrays in zip(*parts))
     cells, which = np.unique(cells, return_inverse=True)
-    # Beside the best of a label's scores: their exponentials may all be 0.
+    # Exponentials are relative to the best of a label's scores: without this,
+    # all of them may be rounded to 0.
     best_score = np.full(len(cells), -np.inf)
     np.maximum.at(best_score, which, listed)
     sums = np.bincount(which, np.exp(listed - best_score[which]), len(cells))
     return cls(cells, best_score + np.log(sums / len(trees)), n_labels)
 
-  def and_others(self, others: '_Scores') -> '_Scores':
-    """With the scores of labels that have none here."""
+  def with_missing(self, others: '_Scores') -> '_Scores':
+    """Adds scores from others for labels that have no score here."""
     new = ~np.isin(others.cells, self.cells)
     return dataclasses.replace(
       self,
@@ -243,8 +255,8 @@ class _Scores:
     k: int,
     log_weights_L: np.ndarray | None,
     squash: Squash | None,
-  ) -> Found:
-    """The best labels of n documents."""
+  ) -> SearchResult:
+    """Returns the k best labels of n documents."""
     document, label = np.divmod(self.cells, self.n_labels)
     keys = squash(self.means) if squash else self.means
     if log_weights_L is not None:
@@ -255,18 +267,21 @@ class _Scores:
     rank = np.arange(len(order)) - np.searchsorted(document, document)
     top = rank < k
     order, at = order[top], (document[top], rank[top])
-    found = Found.none(n, k)
-    found.ids[at], found.keys[at] = label[order], keys[order]
-    found.scores[at] = self.means[order]
-    return found
+    result = SearchResult.none(n, k)
+    result.ids[at], result.keys[at] = label[order], keys[order]
+    result.scores[at] = self.means[order]
+    return result
 
 
 def _cells(
-  lists: Sequence[Found], n_labels: int
+  results: Sequence[SearchResult], n_labels: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """The cells of _Scores in any of a tree's lists, each once, and scores."""
-  ids = np.concatenate([each.ids for each in lists], axis=1)
-  scores = np.concatenate([each.scores for each in lists], axis=1)
+  """Returns the distinct cells of a tree's results, and their scores.
+
+  A cell is document * n_labels + label.
+  """
+  ids = np.concatenate([result.ids for result in results], axis=1)
+  scores = np.concatenate([result.scores for result in results], axis=1)
   document, place = np.nonzero(ids != PAD)
   cells = document * np.int64(n_labels) + ids[document, place]
   cells, at = np.unique(cells, return_index=True)
@@ -274,7 +289,7 @@ def _cells(
 
 
 def _logits(logs: np.ndarray) -> np.ndarray:
-  """Logits of probabilities of such logarithms; of -inf -inf."""
-  # float64 has no logarithm of a probability nearer to 1 than this.
+  """Converts log probabilities to logits; -inf stays -inf."""
+  # This avoids the logit +inf of a log probability of 0.
   logs = np.minimum(logs, -1e-300)
   return logs - np.log(-np.expm1(logs))

@@ -1,15 +1,17 @@
-"""The best labels of a label tree: beam search, and exact search.
+"""Searches the best labels of a label tree, by a beam or exactly.
 
-Nodes are scored from the root down, all documents of a batch together: those
-that open the same node share the look-up of its classifiers' features. A
-label's score is the sum of its path's links; with label weights w, labels rank
-by log w plus that. A node's bound is its own score plus the log of the largest
-weight below it: no label below has a better one, since links add at most 0
-(Schultheis et al. 2022, Appendix A.2, as a bound from above).
+Nodes are scored from the root down, for all documents of a batch together.
+Documents that open the same node share the look-up of its classifiers'
+features. The score of a label is the sum of the links on its path. With label
+weights w, labels are ranked by log w + score. The bound of a node is its score
+plus the logarithm of the largest weight below it. No label below the node can
+rank higher, since a link is at most 0 (Schultheis et al. 2022, Appendix A.2, as
+an upper bound).
 
-Beam search opens the best nodes of each depth. Exact search begins with a
-narrow one, which finds k labels, and then opens every node whose bound is not
-below the worst of them: none that is left can have a better label.
+Beam search opens the best nodes of each depth. Exact search starts with a
+narrow beam search, which finds k labels. Then it opens every node whose bound
+is not below the worst of these labels: nodes that stay closed cannot have a
+better label.
 """
 
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ import functools
 import math
 from typing import Self
 
+from jaxtyping import Float, Float64
 import numpy as np
 from scipy import sparse
 
@@ -30,14 +33,15 @@ from xjax.select.tree_search_loops import open_next, score_children
 
 
 class Link(enum.Enum):
-  """The log of a node's factor, of its classifier's score z.
+  """The function from a classifier's score z to a node's part of a score.
 
-  A label's score is the sum along its path. But for NONE it is at most 0 at
-  each node, so that no label below a node has a better score than the node.
+  The score of a label is the sum of the links of the nodes on its path. Except
+  for NONE, a link is at most 0, so that no label below a node has a better
+  score than the node.
 
-  NONE: z, of one-vs-all classifiers: a tree of one depth.
-  SIGMOID: log sigmoid(z), of logistic loss: sums are log probabilities.
-  L3_HINGE: -max(0, 1 - z)^3, of squared hinge (Yu et al. 2022, "PECOS", which
+  NONE: z, for one-vs-all classifiers: a tree with one level below the root.
+  SIGMOID: log sigmoid(z), for logistic loss: sums are log probabilities.
+  L3_HINGE: -max(0, 1 - z)^3, for squared hinge (Yu et al. 2022, "PECOS", which
   ranks by the exponential of the sum).
   """
 
@@ -47,20 +51,20 @@ class Link(enum.Enum):
 
 
 _LINKS = (Link.NONE, Link.SIGMOID, Link.L3_HINGE)
-_AHEAD = 2  # times k: labels that the beam before exact search should find
-_EVERY = 2**31 - 1  # nodes of a depth that are opened at most: all
+_AHEAD = 2  # the beam before an exact search should find this many times k
+_ALL_NODES = 2**31 - 1  # beam width that opens all nodes of a depth
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Found:
-  """The best labels of documents.
+class SearchResult:
+  """Holds the best labels of N documents.
 
   Attributes:
     ids: int32 [N, K], by key descending, then label ascending; PAD where
       labels run out.
     keys: float64 [N, K], -inf where ids are PAD.
-    scores: float64 [N, K], the sums of links alone, likewise.
-    opened: int64 [N], nodes whose children were scored.
+    scores: float64 [N, K], the sums of links without weights, likewise.
+    opened: int64 [N], number of nodes whose children were scored.
   """
 
   ids: np.ndarray
@@ -70,7 +74,7 @@ class Found:
 
   @classmethod
   def none(cls, n: int, k: int) -> Self:
-    """Empty lists."""
+    """Returns empty lists."""
     return cls(
       np.full((n, k), PAD, np.int32),
       np.full((n, k), -np.inf),
@@ -79,8 +83,8 @@ class Found:
     )
 
   @classmethod
-  def joined(cls, parts: Sequence['Found']) -> Self:
-    """Of the documents of all parts, one after the other."""
+  def concatenate(cls, parts: Sequence['SearchResult']) -> Self:
+    """Returns the lists of the documents of all parts, in order."""
     fields = ('ids', 'keys', 'scores', 'opened')
     return cls(
       *(np.concatenate([getattr(p, f) for p in parts]) for f in fields)
@@ -89,36 +93,43 @@ class Found:
 
 @dataclasses.dataclass(frozen=True)
 class Squash:
-  """Log probabilities of scores: log sigmoid(a score + b), a > 0."""
+  """A function from scores to log probabilities: log sigmoid(a score + b).
+
+  Attributes:
+    a: above 0.
+    b: any number.
+  """
 
   a: float
   b: float
 
-  def __call__(self, scores: np.ndarray) -> np.ndarray:
-    """As the search has it."""
+  def __call__(
+    self, scores: Float[np.ndarray, '...']
+  ) -> Float[np.ndarray, '...']:
+    """Returns the log probabilities of scores."""
     return -np.logaddexp(0, -self.a * scores - self.b)
 
 
-_AS_IT_IS = Squash(1.0, 0.0)
+_UNUSED_SQUASH = Squash(1.0, 0.0)
 
 
 class TreeSearch:
-  """Searches one tree.
+  """Searches one label tree.
 
   Attributes:
-    tree: over labels.
-    weights: a block for each inner node, in order.
-    link: of nodes' scores.
+    tree: the tree.
+    weights: the classifiers' weights, a block for each inner node, in order.
+    link: the link of all nodes.
   """
 
   def __init__(self, tree: LabelTree, weights: BlockWeights, link: Link):
-    """Prepares nothing that grows with labels times features."""
+    """Prepares a search; its arrays do not grow with labels times features."""
     self.tree, self.weights, self.link = tree, weights, link
     self._inner = tree.degree > 0
     parents = np.unique(tree.parent[tree.label != NO_LABEL])
     self._labels_of_parent = tree.n_labels / max(1, len(parents))
     even_L = np.zeros(tree.n_labels)
-    self._even = even_L, tree.widest_below(even_L)
+    self._even = even_L, tree.largest_below(even_L)
     self._blocks = (
       np.cumsum(self._inner) - 1,
       weights.columns,
@@ -134,27 +145,30 @@ class TreeSearch:
     self,
     rows: sparse.csr_array,
     k: int,
-    logs: Sequence[np.ndarray | None],
+    logs: Sequence[Float64[np.ndarray, ' L'] | None],
     squash: Squash | None,
     width: int | None,
-  ) -> list[Found]:
-    """The best labels by each of several arrays of log weights.
+  ) -> list[SearchResult]:
+    """Returns the best labels by each of several arrays of log weights.
 
     Args:
-      rows: float32 [N, D].
+      rows: float32 [N, D], the documents' features.
       k: length of the lists.
-      logs: float64 [L], -inf of labels that are not to be found; None: 0.
-      squash: makes scores log probabilities, before weights are added.
-      width: of the beam; None: the search is exact.
+      logs: float64 [L], log weights, -inf for labels that must not be listed;
+        None: 0.
+      squash: turns scores into log probabilities before weights are added;
+        None: scores are not changed.
+      width: width of the beam; None: the search is exact.
     """
     search = self.exact
     if width is not None:
       search = functools.partial(self.beam, width=width)
-    # The children of the root are the same for all; of one-vs-all that is all.
+    # All searches share the scores of the root's children. In one-vs-all, these
+    # are the scores of all labels.
     root = self._root(rows)
     return [
-      search(rows, k, log_weights_L=each, squash=squash, root=root)
-      for each in logs
+      search(rows, k, log_weights_L=log_weights_L, squash=squash, root=root)
+      for log_weights_L in logs
     ]
 
   def beam(
@@ -162,17 +176,17 @@ class TreeSearch:
     rows: sparse.csr_array,
     k: int,
     width: int,
-    log_weights_L: np.ndarray | None = None,
+    log_weights_L: Float64[np.ndarray, ' L'] | None = None,
     squash: Squash | None = None,
     root: tuple | None = None,
-  ) -> Found:
-    """Opens the best width nodes of each depth.
+  ) -> SearchResult:
+    """Searches labels with a beam, which opens the best nodes of each depth.
 
     Args:
-      rows, k, squash: as of lists.
-      width: of the beam.
-      log_weights_L: float64, -inf of labels that are not to be found; None: 0.
-      root: what _root returns; None: it is computed.
+      rows, k, squash: as in lists.
+      width: width of the beam: number of nodes that are opened at each depth.
+      log_weights_L: float64, -inf for labels that must not be listed; None: 0.
+      root: the return value of _root; None: it is computed.
     """
     floors = np.full(rows.shape[0], -np.inf)
     return self._run(rows, k, width, floors, log_weights_L, squash, root)
@@ -181,23 +195,19 @@ class TreeSearch:
     self,
     rows: sparse.csr_array,
     k: int,
-    log_weights_L: np.ndarray | None = None,
+    log_weights_L: Float64[np.ndarray, ' L'] | None = None,
     squash: Squash | None = None,
     root: tuple | None = None,
-  ) -> Found:
-    """The k best of all labels; arguments are as of beam."""
+  ) -> SearchResult:
+    """Returns the k best of all labels; arguments are as in beam."""
     if not self._inner[1:].any():  # opening the root scores all labels
       return self.beam(rows, k, 1, log_weights_L, squash, root)
     width = 1 + math.ceil(_AHEAD * k / self._labels_of_parent)
-    given = (
-      log_weights_L,
-      squash,
-      root or self._root(rows),
-    )
-    first = self.beam(rows, k, width, *given)
-    floors = first.keys[:, -1].copy()  # contiguous, as beam has them
-    found = self._run(rows, k, _EVERY, floors, *given)
-    return dataclasses.replace(found, opened=found.opened + first.opened)
+    options = log_weights_L, squash, root or self._root(rows)
+    first = self.beam(rows, k, width, *options)
+    floors = first.keys[:, -1].copy()  # contiguous, as in beam
+    result = self._run(rows, k, _ALL_NODES, floors, *options)
+    return dataclasses.replace(result, opened=result.opened + first.opened)
 
   def _run(
     self,
@@ -208,49 +218,64 @@ class TreeSearch:
     log_weights_L: np.ndarray | None,
     squash: Squash | None,
     root: tuple | None,
-  ) -> Found:
+  ) -> SearchResult:
+    """Opens nodes depth by depth.
+
+    Args:
+      rows, k, log_weights_L, squash, root: as in beam.
+      width: largest number of nodes that are opened at each depth.
+      floors: float64 [N]; nodes with a bound below it are not opened.
+    """
     tree = self.tree
     weights = self._even
     if log_weights_L is not None:
-      weights = log_weights_L, tree.widest_below(log_weights_L)
-    found, shown = Found.none(rows.shape[0], k), squash or _AS_IT_IS
+      weights = log_weights_L, tree.largest_below(log_weights_L)
+    result = SearchResult.none(rows.shape[0], k)
+    squash_args = squash or _UNUSED_SQUASH
     scored = root or self._root(rows)
     while len(scored[0]):
-      opened = open_next(
+      to_open = open_next(
         (tree.first_child, tree.label, self._inner),
         weights,
-        (squash is not None, float(shown.a), float(shown.b)),
+        (squash is not None, float(squash_args.a), float(squash_args.b)),
         (width, floors),
         scored,
-        (found.ids, found.keys, found.scores, found.opened),
+        (result.ids, result.keys, result.scores, result.opened),
       )
-      scored = self._opened(rows, *opened)
-    return found
+      scored = self._open(rows, *to_open)
+    return result
 
   def _root(self, rows: sparse.csr_array) -> tuple[np.ndarray, ...]:
-    """As _opened, of the root for every document."""
+    """Opens the root for every document; returns the same as _open."""
     n = rows.shape[0]
-    return self._opened(rows, np.arange(n), np.zeros(n, np.int32), np.zeros(n))
+    return self._open(rows, np.arange(n), np.zeros(n, np.int32), np.zeros(n))
 
-  def _opened(
+  def _open(
     self,
     rows: sparse.csr_array,
     document: np.ndarray,
     node: np.ndarray,
     score: np.ndarray,
   ) -> tuple[np.ndarray, ...]:
-    """Opened nodes, those of a document side by side, as open_next has them.
+    """Opens nodes: scores all their children.
+
+    Args:
+      rows: float32 [N, D], the documents' features.
+      document: the document of each opened node; nodes of one document are
+        consecutive.
+      node: the opened nodes.
+      score: their scores.
 
     Returns:
-      document, node and score as given, where the children of each end, and
-      the scores of all children.
+      The three arguments, the end of each node's children, and the scores of
+      all children, as open_next needs them.
     """
     degrees = self.tree.degree[node]
     ends = np.append(0, np.cumsum(degrees)).astype(np.int64)
     children = np.empty(ends[-1])
     indptr, indices, values = csr_arrays(rows)
     score_children(
-      # Always of the same types, since loops are compiled for each.
+      # The types must always be the same: numba compiles for each combination.
       (indptr.astype(np.int64, copy=False), indices, values),
       self._blocks,
       _LINKS.index(self.link),

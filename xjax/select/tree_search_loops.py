@@ -1,8 +1,9 @@
-"""The compiled loops of search: scoring children, and choosing among them.
+"""Compiled loops of tree search: they score children, and choose among them.
 
-Arrays come in tuples: documents (indptr, indices, values); blocks (the block of
-each node, and the arrays of BlockWeights); opened nodes (document, node, score,
-where its children end, laid end to end).
+Arrays come in tuples. Documents are (indptr, indices, values). Blocks are the
+block index of each node, followed by the arrays of BlockWeights. Opened nodes
+are (document, node, score, end of the node's children). The children of all
+opened nodes are stored in one array, one node after another.
 """
 
 import math
@@ -14,7 +15,7 @@ from xjax.core.types import PAD
 from xjax.score.trees.label_tree import NO_LABEL
 
 _JIT = {'nogil': True, 'cache': True, 'error_model': 'numpy'}
-_FEW = 2  # documents at a node for which no look-up is worth making
+_FEW = 2  # with at most this many documents at a node, a look-up is too slow
 
 
 @njit(**_JIT)
@@ -27,16 +28,16 @@ def score_children(
   places: np.ndarray,
   children: np.ndarray,
 ) -> None:
-  """Scores all children of opened nodes, a node's documents together.
+  """Scores all children of opened nodes; documents of a node come together.
 
   Args:
-    documents, blocks, opened: as above.
+    documents, blocks, opened: see the module's docstring.
     link: 0: none, 1: log sigmoid, 2: L3 hinge.
-    order: of opened nodes by node.
-    places: int32 [D] of zeros, which it is again in the end.
-    children: float64, what is filled.
+    order: indices that sort the opened nodes by node.
+    places: int32 [D], working memory of zeros; at the end it is zeros again.
+    children: float64, the result: scores of the children.
   """
-  of_document, nodes, scores, ends = opened
+  document_of, nodes, scores, ends = opened
   at = 0
   while at < len(order):
     node = nodes[order[at]]
@@ -48,12 +49,12 @@ def score_children(
     if looked_up:
       _mark(blocks, block, places, 1)
     for p in order[at:end]:
-      own = children[ends[p] : ends[p + 1]]
+      out = children[ends[p] : ends[p + 1]]
       if looked_up:
-        _add_looked_up(documents, blocks, block, of_document[p], places, own)
+        _add_looked_up(documents, blocks, block, document_of[p], places, out)
       else:
-        _add_searched(documents, blocks, block, of_document[p], own)
-      _chain(own, scores[p], link)
+        _add_searched(documents, blocks, block, document_of[p], out)
+      _add_links(out, scores[p], link)
     if looked_up:
       _mark(blocks, block, places, 0)
     at = end
@@ -61,7 +62,7 @@ def score_children(
 
 @njit(**_JIT)
 def _mark(blocks, block, places, on):
-  """Where a block's features have their rows, counted from 1; or clears it."""
+  """Writes each feature's row of a block, from 1, to places; on = 0 clears."""
   first, features = blocks[2][block], blocks[3]
   for row in range(first, blocks[2][block + 1]):
     places[features[row]] = on * (row + 1 - first)
@@ -69,6 +70,7 @@ def _mark(blocks, block, places, on):
 
 @njit(**_JIT)
 def _add_looked_up(rows, blocks, block, document, places, out):
+  """Computes the classifiers' scores of a document, with a look-up table."""
   indptr, indices, values = rows
   first = blocks[2][block]
   _set_bias(blocks, block, out)
@@ -80,13 +82,14 @@ def _add_looked_up(rows, blocks, block, document, places, out):
 
 @njit(**_JIT)
 def _add_searched(rows, blocks, block, document, out):
+  """Computes the classifiers' scores of a document, with binary search."""
   indptr, indices, values = rows
   low, last = blocks[2][block], blocks[2][block + 1]
   features = blocks[3]
   _set_bias(blocks, block, out)
   for e in range(indptr[document], indptr[document + 1]):
     high = last
-    while low < high:  # both ascend: what is passed is passed for good
+    while low < high:  # features ascend in both, so low never goes back
       middle = (low + high) // 2
       if features[middle] < indices[e]:
         low = middle + 1
@@ -98,19 +101,21 @@ def _add_searched(rows, blocks, block, document, out):
 
 @njit(**_JIT)
 def _set_bias(blocks, block, out):
+  """Sets the scores to the biases of a block's classifiers."""
   out[:] = blocks[7][blocks[1][block] : blocks[1][block + 1]]
 
 
 @njit(**_JIT)
 def _add_row(blocks, row, value, out):
+  """Adds a feature's weights, times its value, to the scores."""
   entries, places, values = blocks[4], blocks[5], blocks[6]
   for e in range(entries[row], entries[row + 1]):
     out[places[e]] += value * values[e]
 
 
 @njit(**_JIT)
-def _chain(scores, above, link):
-  """The links of scores, and what was there above them."""
+def _add_links(scores, above, link):
+  """Replaces classifiers' scores by their links plus the parent's score."""
   for i in range(len(scores)):
     if link == 1:
       scores[i] = above + _log_sigmoid(scores[i])
@@ -121,6 +126,7 @@ def _chain(scores, above, link):
 
 @njit(**_JIT)
 def _log_sigmoid(z):
+  """Returns log sigmoid(z), without overflow."""
   if z >= 0:
     return -math.log1p(math.exp(-z))
   return z - math.log1p(math.exp(z))
@@ -133,49 +139,49 @@ def open_next(
   squash: tuple,
   limits: tuple,
   opened: tuple,
-  found: tuple,
+  lists: tuple,
 ) -> tuple:
-  """Takes the labels among children, and says which children to open.
+  """Adds the labels among children to the lists, and chooses nodes to open.
 
   Args:
     tree: first_child, label, whether a node has children.
-    weights: log weights of labels, and the largest below each node.
-    squash: whether scores are made log probabilities, a, b.
-    limits: nodes of a document at most, and the bounds below which none is
-      opened, by document.
-    opened: as above, with children's scores last.
-    found: the lists of Found, to be added to.
+    weights: log weights of labels, and the largest log weight below each node.
+    squash: whether scores are turned into log probabilities, a, b.
+    limits: largest number of nodes per document, and for each document the
+      bound below which no node is opened.
+    opened: see the module's docstring, with the children's scores last.
+    lists: the arrays of SearchResult, to which labels are added.
 
   Returns:
-    Document, node and score of those to open, by document.
+    Document, node and score of the nodes to open, sorted by document.
   """
   first_child, label, inner = tree
   log_weights, bounds = weights
   width, floors = limits
-  of_document, nodes, _, ends, children = opened
-  ids, keys, sums, counts = found
+  document_of, nodes, _, ends, children = opened
+  ids, keys, sums, counts = lists
   size = min(width, len(children))
-  # The best nodes of a document; without a limit all, as they come.
+  # The best nodes of one document; if all fit, they are in their first order.
   best = np.empty(size, np.int32), np.empty(size), np.empty(size)
   next_document = np.empty(len(children), np.int64)
   next_nodes = np.empty(len(children), np.int32)
   next_scores = np.empty(len(children))
   last = n_best = 0
   for p in range(len(nodes)):
-    d = of_document[p]
+    d = document_of[p]
     counts[d] += 1
     for i in range(ends[p + 1] - ends[p]):
       node, score = first_child[nodes[p]] + i, children[ends[p] + i]
-      shown = score
+      ranked = score
       if squash[0]:
-        shown = _log_sigmoid(squash[1] * score + squash[2])
+        ranked = _log_sigmoid(squash[1] * score + squash[2])
       if label[node] != NO_LABEL:
-        key = log_weights[label[node]] + shown
-        _keep(ids[d], keys[d], sums[d], label[node], key, score)
-      bound = bounds[node] + shown
+        key = log_weights[label[node]] + ranked
+        _insert_label(ids[d], keys[d], sums[d], label[node], key, score)
+      bound = bounds[node] + ranked
       if inner[node] and bound > -np.inf and bound >= floors[d]:
-        n_best = _add(best, n_best, node, bound, score)
-    if p + 1 == len(nodes) or of_document[p + 1] != d:
+        n_best = _add_node(best, n_best, node, bound, score)
+    if p + 1 == len(nodes) or document_of[p + 1] != d:
       end = last + n_best
       next_document[last:end] = d
       next_nodes[last:end] = best[0][:n_best]
@@ -185,14 +191,17 @@ def open_next(
 
 
 @njit(**_JIT)
-def _add(best, n_best, node, bound, score):
-  """Adds a node to the best, in place of the worst where there is no room."""
+def _add_node(best, n_best, node, bound, score):
+  """Adds a node to the best nodes; if they are full, it replaces the worst.
+
+  Returns the new number of best nodes.
+  """
   nodes, bounds, scores = best
   if n_best < len(nodes):
     nodes[n_best], bounds[n_best], scores[n_best] = node, bound, score
     return n_best + 1
   worst = 0
-  for i in range(1, n_best):  # of equal ones the last
+  for i in range(1, n_best):  # if bounds are equal, the last node is the worst
     if bounds[i] <= bounds[worst]:
       worst = i
   if bound > bounds[worst]:
@@ -201,8 +210,8 @@ def _add(best, n_best, node, bound, score):
 
 
 @njit(**_JIT)
-def _keep(ids, keys, scores, label, key, score):
-  """Puts a label into a list where it belongs, if it does."""
+def _insert_label(ids, keys, scores, label, key, score):
+  """Inserts a label into a sorted list, if it is good enough."""
   at = len(ids) - 1
   if at < 0 or key == -np.inf:
     return

@@ -1,4 +1,4 @@
-"""A trial on its way: its runs, one seed after the other."""
+"""Runs one trial of a sweep: a run for each seed, one after the other."""
 
 from collections.abc import Callable, Sequence
 import pathlib
@@ -14,13 +14,17 @@ from xjax.sweep.local_process import LocalProcess
 from xjax.sweep.session import TrialRun
 from xjax.sweep.store import Store
 
-# The same command goes on: what experiments.train says, and what is left of it
-# where SIGTERM comes before it listens, or when it no longer does.
-_GOES_ON = (75, -signal.SIGTERM)
+# Exit codes of runs that the same command resumes: 75 from experiments.train,
+# and the code of a run that got SIGTERM while it did not handle the signal.
+_RESUMABLE = (75, -signal.SIGTERM)
 
 
 class Attempt:
-  """Starts the runs of a trial, watches them, and ends it in the store."""
+  """Starts the runs of a trial, watches them, and stores the result.
+
+  Attributes:
+    number: the trial's number.
+  """
 
   def __init__(
     self,
@@ -30,14 +34,15 @@ class Attempt:
     store: Store,
     launch: Callable[[Place], LocalProcess],
   ) -> None:
-    """Begins with the first run.
+    """Starts the first run.
 
     Args:
-      trial: begun in the store.
-      runs: one per seed; those that a killed sweep has finished are quick.
-      metric: 'slice/metric' on dev.
-      store: of all trials.
-      launch: starts the training of a run, or goes on with it.
+      trial: the trial, which the store has started.
+      runs: one run per seed. Runs that a killed sweep has finished take no
+        time.
+      metric: 'slice/metric' on dev, by which trials are compared.
+      store: the store of all trials.
+      launch: starts or resumes the training of a run.
     """
     self.number = trial.number
     self._trial = trial
@@ -45,26 +50,30 @@ class Attempt:
     self._store, self._launch = store, launch
     self._values: list[float] = []
     self._judgings = Judgings(runs[0].place.workdir, metric)
-    self._decided = store.decided(trial)
-    self._pruned = store.stopped(trial)
+    self._decided = store.last_decided(trial)
+    self._pruned = store.is_stopped(trial)
     self._process = launch(runs[0].place)
     if self._pruned:
       self._process.terminate()
 
   def terminate(self) -> None:
-    """Asks the run under way to save and leave."""
+    """Asks the current run to save and exit."""
     self._process.terminate()
 
   def kill(self) -> None:
-    """Ends the run under way at once; it goes on from what it last saved."""
+    """Kills the current run; it can resume from its last checkpoint."""
     self._process.kill()
 
-  def left(self) -> bool:
-    """Whether the run under way has ended, by itself or as it was asked."""
+  def has_ended(self) -> bool:
+    """Returns whether the process of the current run has ended."""
     return self._process.poll() is not None
 
   def advance(self) -> bool:
-    """Looks at the run under way; whether the trial has ended."""
+    """Checks the current run; resumes it, or starts the next, if it has ended.
+
+    Returns:
+      Whether the trial has ended.
+    """
     code = self._process.poll()
     if not self._values and not self._pruned:
       self._report()
@@ -74,7 +83,7 @@ class Attempt:
       self._store.prune(self._trial)
     elif code == 0:
       return self._take_value()
-    elif code in _GOES_ON:
+    elif code in _RESUMABLE:
       self._process = self._launch(self._run.place)
       return False
     else:
@@ -83,12 +92,14 @@ class Attempt:
 
   @property
   def _run(self) -> TrialRun:
+    """The current run."""
     return self._runs[len(self._values)]
 
   def _report(self) -> None:
-    """Tells the store of new judgings, one by one as if each came alone.
+    """Reports new judgings, and stops the run if the store decides to.
 
-    So what is pruned depends on values, not on how often this looks.
+    Judgings are reported one by one, so that pruning depends on their values
+    and not on how often this function is called.
     """
     train = self._runs[0].config.train
     last = train.steps
@@ -100,7 +111,7 @@ class Attempt:
       logging.info(
         'trial %d: %s %.4f at step %d', self.number, self._metric, value, step
       )
-      if number > self._store.reported(self._trial):
+      if number > self._store.last_reported(self._trial):
         self._trial.report(value, number)
       if self._store.decide(self._trial, number, may_stop=step < last):
         self._pruned = True
@@ -108,6 +119,7 @@ class Attempt:
         return
 
   def _take_value(self) -> bool:
+    """Takes a finished run's result; returns whether the trial has ended."""
     try:
       value = final_value(self._run.place.workdir, self._metric)
     except DataError as error:
@@ -122,14 +134,14 @@ class Attempt:
 
 
 def _reason(code: int, log: pathlib.Path) -> str:
-  """Why a run failed: its last line, or the error it printed last."""
+  """Says why a run failed, with its last error or else its last line."""
   lines = [
     line
     for line in log.read_text('utf-8', errors='replace').splitlines()
     if line.strip()
   ]
   errors = [line for line in lines if line.startswith('error: ')]
-  last = (errors or lines or ['it printed nothing'])[-1]
+  last = (errors or lines or ['the log is empty'])[-1]
   if code < 0:
     return f'killed by {signal.Signals(-code).name}; {last}'
   return f'exit code {code}; {last}'

@@ -1,6 +1,6 @@
-"""What a sweep tries: fields of a config, in which order, and when to give up.
+"""The config of a sweep: which values to try, and when to stop a trial early.
 
-A config file that has get_sweep() beside get_config() can be swept.
+A config file can be swept if it has get_sweep() as well as get_config().
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,12 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-  """The numbers from low to high; whole ones where both ends are whole.
+  """The numbers from low to high; only integers if both ends are integers.
 
   Attributes:
-    low, high: both included.
-    log: whether their logarithms are drawn evenly, not they themselves.
+    low: the smallest value.
+    high: the largest value.
+    log: whether values are drawn uniformly on a logarithmic scale.
   """
 
   low: float
@@ -23,22 +24,22 @@ class Range:
 
 
 # Dotted field -> the values to try, or a range. A key may name several fields,
-# separated by commas, that are set alike; a value may be a dict that sets
-# fields below the one named, or another part of the model.
+# separated by commas, which get the same value. A value may be a dict, which
+# sets fields of the part that the key names, or another part of the config.
 Space = Mapping[str, tuple[Any, ...] | Range]
 
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-  """Which trials there are."""
+  """A way of choosing the trials."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Grid(Search):
-  """Every combination of the values; the last field changes fastest.
+  """All combinations of the values; the last field changes fastest.
 
   Attributes:
-    space: without ranges.
+    space: the values of each field; ranges are not allowed.
   """
 
   space: Space
@@ -46,10 +47,10 @@ class Grid(Search):
 
 @dataclasses.dataclass(frozen=True)
 class Listed(Search):
-  """These.
+  """A list of trials.
 
   Attributes:
-    trials: of each the fields it sets, as in a Space, and their values.
+    trials: for each trial its values by field, with keys as in a Space.
   """
 
   trials: tuple[Mapping[str, Any], ...]
@@ -57,13 +58,17 @@ class Listed(Search):
 
 @dataclasses.dataclass(frozen=True)
 class Tpe(Search):
-  """A tree-structured Parzen estimator (Bergstra et al. 2011), by Optuna.
+  """Trials drawn by Optuna's tree-structured Parzen estimator.
+
+  The estimator draws values near those of good trials (Bergstra et al. 2011).
 
   Attributes:
-    space: of the trials.
-    n_trials: in all, with those that are pruned or fail. More of them go on.
-    seed: of what is drawn. With one worker the trials follow from it.
-    startup_trials: drawn at random before the results of others count.
+    space: the values or the range of each field.
+    n_trials: number of trials, including pruned and failed ones. A finished
+      sweep continues if it is started with a larger number.
+    seed: the seed of the draws. With one worker it determines all trials.
+    startup_trials: number of trials that are drawn at random, before the
+      results of earlier trials are used.
   """
 
   space: Space
@@ -74,27 +79,28 @@ class Tpe(Search):
 
 @dataclasses.dataclass(frozen=True)
 class Pruning:
-  """Which trials are stopped before their end."""
+  """A rule for stopping trials early."""
 
 
 @dataclasses.dataclass(frozen=True)
 class NoPruning(Pruning):
-  """None."""
+  """No trial is stopped early."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MedianPruning(Pruning):
-  """Those whose best judging so far is below a median of others.
+  """A trial is stopped if its best value so far is below a median of others.
 
-  By Optuna's rule: at its n-th judging, a trial's best value so far is compared
-  with the median of the values, not the best so far, that the complete trials
-  had at their n-th. Pruned and failed trials do not count, nor do those that
-  ended before. The judging at train.steps stops nothing. With several seeds the
-  first one's run decides.
+  This is Optuna's rule. At the n-th judging of a trial, its best value so far
+  is compared with the median of the values of the complete trials at their n-th
+  judging (their values at this judging, not their best values so far). Pruned
+  and failed trials do not count, and neither do trials with fewer judgings. The
+  judging at train.steps never stops a trial. With several seeds, only the run
+  of the first seed decides.
 
   Attributes:
-    startup_trials: complete before any is stopped.
-    warmup_judgings: of a trial, before it may be stopped.
+    startup_trials: number of complete trials before any trial is stopped.
+    warmup_judgings: number of judgings of a trial before it may be stopped.
   """
 
   startup_trials: int = 5
@@ -106,10 +112,10 @@ class Sweep:
   """A search for the best values of some fields of a config.
 
   Attributes:
-    search: which trials there are.
-    pruning: which of them are stopped early.
-    metric: 'slice/metric' on dev by which trials are compared, of the
-      checkpoint that a run judges best; '': train.best_metric.
+    search: how trials are chosen.
+    pruning: which trials are stopped early.
+    metric: 'slice/metric' on dev by which trials are compared; the value is
+      that of a run's best checkpoint. '': train.best_metric.
   """
 
   search: Search

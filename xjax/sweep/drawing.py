@@ -1,4 +1,4 @@
-"""Values of a trial drawn in the light of other trials, none drawn twice."""
+"""Draws the values of a new trial from the results of earlier trials."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,8 +10,8 @@ from optuna.trial import FrozenTrial
 
 from xjax.sweep.config import Tpe
 
-# A run repeated is a run wasted: of few values the estimator soon draws what
-# it drew before. At random it leaves that corner.
+# A repeated trial is wasted, but if fields have few values, the estimator often
+# draws an earlier trial again. After _TRIES attempts, draws are random.
 _TRIES, _RANDOM_TRIES = 10, 100
 
 
@@ -20,17 +20,21 @@ def draw(
   space: Mapping[str, BaseDistribution],
   trials: Sequence[FrozenTrial],
 ) -> dict[str, Any]:
-  """The parameters of the next trial.
+  """Draws the parameters of the next trial.
 
-  They follow from the seed and the trials alone: a sweep that was killed draws
-  what it would have drawn.
+  The parameters depend only on the seed and the trials. A sweep that was killed
+  therefore draws the same trials when it is started again.
 
   Args:
-    search: with the seed.
-    space: what parameters are drawn from.
-    trials: all there are, those that still run as well.
+    search: the settings, with the seed.
+    space: the distribution of each parameter.
+    trials: all trials so far, including running ones.
+
+  Returns:
+    The value of each parameter; not those of an earlier trial, unless all
+    attempts drew earlier trials.
   """
-  known = [trial.params for trial in trials]
+  earlier = [trial.params for trial in trials]
   parameters: dict[str, Any] = {}
   for attempt in range(_TRIES + _RANDOM_TRIES):
     seed = np.random.SeedSequence([search.seed, len(trials), attempt])
@@ -38,7 +42,7 @@ def draw(
     study = optuna.create_study(direction='maximize', sampler=sampler)
     study.add_trials(trials)
     parameters = study.ask(dict(space)).params
-    if parameters not in known:
+    if parameters not in earlier:
       break
   return parameters
 
@@ -46,6 +50,7 @@ def draw(
 def _sampler(
   search: Tpe, seed: int, attempt: int
 ) -> optuna.samplers.BaseSampler:
+  """Returns the sampler of an attempt to draw a trial."""
   if attempt >= _TRIES:
     return optuna.samplers.RandomSampler(seed=seed)
   return optuna.samplers.TPESampler(

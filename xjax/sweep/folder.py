@@ -1,4 +1,4 @@
-"""The folder of a sweep: what is where, and whether a sweep may go on in it."""
+"""The folder of a sweep: where its files are, and whether it may be resumed."""
 
 from collections.abc import Iterator, Mapping
 import contextlib
@@ -16,10 +16,11 @@ from xjax.config.run import Config
 from xjax.core.atomic import write_json, writing
 from xjax.core.errors import ConfigError, DataError
 from xjax.sweep.config import Sweep
-from xjax.sweep.overrides import plain
+from xjax.sweep.overrides import plain_json
 from xjax.train.workdir import read_json
 
-# What may differ when a run goes on, but would set trials of one sweep apart.
+# Fields that a resumed run may change, but that must be the same for all trials
+# of a sweep, so that the trials stay comparable.
 _SAME_FOR_ALL = (
   'train.steps',
   'data.dir',
@@ -31,13 +32,13 @@ _SAME_FOR_ALL = (
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-  """Where the run of a trial with one seed is.
+  """The files of one run: one trial with one seed.
 
   Attributes:
-    workdir: of experiments.train.
-    config: the config file it is given.
-    log: what it prints.
-    pid: its process; locked while that lives.
+    workdir: the run's workdir.
+    config: the run's config file.
+    log: the file with the output of the run's process.
+    pid: the file with the id of the run's process, which keeps it locked.
   """
 
   workdir: pathlib.Path
@@ -48,36 +49,51 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class SweepFolder:
-  """Paths of a sweep's files."""
+  """The paths of a sweep's files.
+
+  Attributes:
+    path: the folder.
+  """
 
   path: pathlib.Path
 
   @classmethod
   def at(cls, path: str | os.PathLike) -> 'SweepFolder':
-    """The folder of a sweep at a path, whether it exists or not.
+    """Returns the folder of a sweep at a path; it need not exist.
 
     Raises:
-      ConfigError: it is that of a run.
+      ConfigError: the folder is the workdir of a run.
     """
-    found = cls(pathlib.Path(os.path.expanduser(path)).absolute())
-    if (found.path / 'config.json').exists():
-      raise ConfigError(f'{found.path}: is the workdir of a run, not a sweep')
-    return found
+    folder = cls(pathlib.Path(os.path.expanduser(path)).absolute())
+    if (folder.path / 'config.json').exists():
+      raise ConfigError(
+        f'{folder.path}: is the workdir of a run, not of a sweep; choose '
+        'another folder'
+      )
+    return folder
 
   @property
   def sweep(self) -> pathlib.Path:
+    """The file that describes the sweep."""
     return self.path / 'sweep.json'
 
   @property
   def store(self) -> pathlib.Path:
+    """The database of trials."""
     return self.path / 'sweep.db'
 
   @property
   def best(self) -> pathlib.Path:
+    """The config file of the best trial."""
     return self.path / 'best.py'
 
   def place(self, number: int, seed: int | None) -> Place:
-    """Of a trial's run; with a seed where trials have several."""
+    """Returns the files of a run.
+
+    Args:
+      number: the trial's number.
+      seed: the run's seed; None if trials have only one seed.
+    """
     name = f'{number:04d}' + ('' if seed is None else f'_seed{seed}')
     return Place(
       self.path / 'trials' / name,
@@ -87,12 +103,14 @@ class SweepFolder:
     )
 
   @contextlib.contextmanager
-  def alone(self) -> Iterator[None]:
-    """Makes the folder; keeps others out until left, or the process ends.
+  def lock(self) -> Iterator[None]:
+    """Makes the folder, and locks it while the context is entered.
+
+    The lock is also released when the process ends.
 
     Raises:
-      ConfigError: another sweep is at work here.
-      WriteError: it cannot be made.
+      ConfigError: another process has locked the folder.
+      WriteError: the folder cannot be made.
     """
     for folder in ('trials', 'configs', 'logs'):
       with writing(self.path / folder):
@@ -102,76 +120,95 @@ class SweepFolder:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
       except BlockingIOError:
         raise ConfigError(
-          f'{self.path}: another process is at work on this sweep'
+          f'{self.path}: another process is running this sweep; wait until it '
+          'ends, or stop it'
         ) from None
       yield
 
   def open(self, sweep: Sweep, config: Config, seeds: int) -> None:
-    """Begins a sweep, or goes on with the one that is here.
+    """Writes sweep.json; for a resumed sweep, checks that it is the same.
+
+    Fields of the config that a resumed run may change may differ, except
+    train.steps and the paths that trials read: data, vectors and encoder.
+
+    Args:
+      sweep: the sweep.
+      config: the config whose fields the trials set.
+      seeds: number of seeds of each trial.
 
     Raises:
-      ConfigError: it was started as another sweep; the message shows what
-        differs. Of a config's fields those that a run may change may differ,
-        but for train.steps and what trials read: data, vectors, encoder.
-      DataError: sweep.json is damaged, or gone from beside the trials.
+      ConfigError: the folder has another sweep; the message shows the
+        differences.
+      DataError: sweep.json is damaged, or missing although there are trials.
     """
     described = {
-      'sweep': _described(sweep),
+      'sweep': _to_json(sweep),
       'config': to_json(config),
       'seeds': seeds,
     }
     if self.sweep.exists():
       self._compare(read_json(self.sweep), described, config)
     elif self.store.exists():
-      raise DataError(f'{self.path}: has a sweep.db but no sweep.json')
+      raise DataError(
+        f'{self.path}: has a sweep.db but no sweep.json; restore this file, or '
+        'choose another folder'
+      )
     write_json(self.sweep, described)
 
   def _compare(
     self, old: Mapping[str, Any], new: Mapping[str, Any], config: Config
   ) -> None:
+    """Compares the contents of sweep.json, old and new.
+
+    Raises:
+      ConfigError: they differ in what may not change.
+      DataError: the old content is not that of a sweep.
+    """
     try:
       before = from_json(old['config'])
     except (KeyError, ConfigError) as error:
-      raise DataError(f'{self.sweep}: not a sweep of xjax: {error}') from error
-    refused = _differences({**old, 'config': {}}, {**new, 'config': {}})
+      raise DataError(
+        f'{self.sweep}: does not describe a sweep of xjax: {error}'
+      ) from error
+    faults = _differences({**old, 'config': {}}, {**new, 'config': {}})
     for difference in diff(before, config):
       if difference.may_change and difference.path not in _SAME_FOR_ALL:
         logging.info('config changed: %s', difference)
       else:
-        refused.append(f'config.{difference}')
-    if refused:
+        faults.append(f'config.{difference}')
+    if faults:
       raise ConfigError(
-        f'{self.path} was started as another sweep:\n  '
-        + '\n  '.join(refused)
-        + '\ntake a new workdir, or the sweep this one was started as'
+        f'{self.path} was started with another sweep:\n  '
+        + '\n  '.join(faults)
+        + '\nchoose a new workdir, or use the same sweep as before'
       )
 
 
-def _described(part: Any) -> Any:
-  """JSON of a sweep; what may change is left out."""
+def _to_json(part: Any) -> Any:
+  """Returns a part of a sweep as JSON, without the fields that may change."""
   if isinstance(part, Mapping):
-    return {key: _described(value) for key, value in part.items()}
+    return {key: _to_json(value) for key, value in part.items()}
   if isinstance(part, tuple):
-    return [_described(value) for value in part]
+    return [_to_json(value) for value in part]
   if type(part).__module__ != Sweep.__module__:
-    return plain(part)
+    return plain_json(part)
   fields = [
     field.name
     for field in dataclasses.fields(part)
     if not field.metadata.get('may_change')
   ]
-  shown = {name: _described(getattr(part, name)) for name in fields}
-  return {'kind': type(part).__name__, **shown}
+  values = {name: _to_json(getattr(part, name)) for name in fields}
+  return {'kind': type(part).__name__, **values}
 
 
 def _differences(old: Any, new: Any, path: str = '') -> list[str]:
-  """What differs between two JSON values, as `path: old -> new`."""
+  """Lists the differences of two JSON values, as `path: old -> new`."""
   if isinstance(old, dict) and isinstance(new, dict):
-    found = []
+    differences = []
     for name in dict.fromkeys([*old, *new]):
       inner = f'{path}.{name}' if path else name
-      found += _differences(old.get(name), new.get(name), inner)
-    return found
+      differences += _differences(old.get(name), new.get(name), inner)
+    return differences
   if old == new:
     return []
   return [f'{path}: {json.dumps(old)} -> {json.dumps(new)}']

@@ -1,4 +1,4 @@
-"""What a run's folder tells of how good it is, while it trains and after."""
+"""Reads the metrics of a run from its workdir, during training and after."""
 
 import json
 import pathlib
@@ -10,13 +10,13 @@ from xjax.train.workdir import Workdir, read_json
 
 
 class Judgings:
-  """The judgings on dev of a run, read again where more are there."""
+  """Reads the judgings of a run on dev, again whenever there are new ones."""
 
   def __init__(self, workdir: pathlib.Path, metric: str) -> None:
-    """Watches the run in a workdir, which may not be there yet.
+    """Prepares to read; the workdir need not exist yet.
 
     Args:
-      workdir: of the run.
+      workdir: the run's workdir.
       metric: 'slice/metric'.
     """
     self._path = workdir / 'metrics.jsonl'
@@ -25,7 +25,7 @@ class Judgings:
     self._values: list[tuple[int, float | None]] = []
 
   def read(self) -> list[tuple[int, float | None]]:
-    """Step and value of every judging so far; None: it cannot be told."""
+    """Returns step and value of each judging; None if there is no value."""
     try:
       stat = self._path.stat()
       seen = stat.st_mtime_ns, stat.st_size
@@ -38,7 +38,7 @@ class Judgings:
     return self._values
 
   def _value(self, line: str) -> list[tuple[int, float | None]]:
-    """One, or none where the line is another record or half of one."""
+    """Returns the judging of a line, or [] for an incomplete or other line."""
     try:
       record = json.loads(line)
       if record['kind'] != 'judge':
@@ -49,20 +49,22 @@ class Judgings:
 
 
 def final_value(workdir: pathlib.Path, metric: str) -> float:
-  """The value on dev of the checkpoint that a finished run judges best.
+  """Returns the metric of a finished run's best checkpoint on dev.
 
   Args:
-    workdir: of the run.
+    workdir: the run's workdir.
     metric: 'slice/metric'.
 
   Raises:
-    DataError: it was not judged on dev, or the metric could not be told.
+    DataError: the run was not judged on dev, or the metric has no value.
   """
   folder = Workdir.at(workdir).evaluation('dev')
   if not folder.is_dir():
-    raise DataError(f'{workdir}: was not judged on dev: has it such a split?')
+    raise DataError(
+      f'{workdir}: was not judged on dev; check that the corpus has a dev split'
+    )
   slice_name, _, name = metric.partition('/')
   table = read_json(folder / METRICS).get(PROTOCOL, {}).get(slice_name, {})
   if table.get(name) is None:
-    raise DataError(f'{workdir}: {metric} cannot be told on dev')
+    raise DataError(f'{workdir}: {metric} has no value on dev')
   return float(table[name])

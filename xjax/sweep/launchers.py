@@ -1,8 +1,9 @@
-"""Where the runs of a sweep train: here, or as jobs of a cluster.
+"""Where the runs of a sweep train: on this machine, or as jobs of a cluster.
 
-A job's command waits until the job has ended, passes on its exit code, and lets
-it save when it is asked to leave itself. So to a sweep it is a process on this
-machine like any other. A job that outlives it is found again by its name.
+The command that submits a job also waits for the job and returns its exit code.
+When the command is asked to exit, it lets the job save first. For a sweep, the
+command is therefore a process on this machine like any other. If the command is
+killed but the job continues, the next command finds the job by its name.
 """
 
 from collections.abc import Sequence
@@ -30,8 +31,8 @@ class Launcher(enum.Enum):
   JOBSET = 'jobset'
 
 
-# Of those on a cluster: the script, the program by which it asks the cluster,
-# and the settings without which it does not start.
+# For each launcher of a cluster: the script, the program that the script needs,
+# and the environment variables that it requires.
 _JOBS = {
   Launcher.SLURM: ('slurm.sh', 'sbatch', ()),
   Launcher.TPU: ('run.sh', 'gcloud', ('ZONE', 'TYPE')),
@@ -40,44 +41,50 @@ _JOBS = {
 
 
 def is_job(launcher: Launcher) -> bool:
-  """Whether runs are jobs, which outlive what waits for them here."""
+  """Returns whether runs are jobs, which continue if this machine stops."""
   return launcher in _JOBS
 
 
 def check_launcher(
   launcher: Launcher, workers: int, gpus: Sequence[str]
 ) -> None:
-  """Refuses flags that a launcher does not heed, and one that cannot start.
+  """Checks that a launcher can start and that all flags apply to it.
 
   Args:
-    launcher: of all runs.
-    workers: runs at a time.
-    gpus: numbers of GPUs of this machine, each once.
+    launcher: how runs are started.
+    workers: number of runs at a time.
+    gpus: numbers of GPUs of this machine, without repetitions.
 
   Raises:
-    ConfigError: saying which flag, program or setting it is.
+    ConfigError: a flag does not apply, or a program, a script or an environment
+      variable is missing; the message says which.
   """
   name = f'--launcher={launcher.value}'
   match launcher:
     case Launcher.LOCAL:
       if gpus and workers > len(gpus):
-        raise ConfigError(f'--gpus: needs {workers}, one per worker')
+        raise ConfigError(f'--gpus: list {workers} GPUs, one per worker')
     case Launcher.PRINT:
       if workers > 1 or gpus:
-        raise ConfigError(f'--workers, --gpus: {name} starts nothing')
+        raise ConfigError(
+          f'--workers, --gpus: leave them out; {name} starts nothing'
+        )
     case _:
       if gpus:
-        raise ConfigError(f'--gpus: are of this machine; {name} is not')
+        raise ConfigError(
+          f'--gpus: leave it out; {name} does not use the GPUs of this machine'
+        )
       _check_job(name, *_JOBS[launcher])
 
 
 def train_words(launcher: Launcher) -> tuple[str, ...]:
-  """The words of the command that trains a config, where it trains."""
+  """Returns the start of the training command, on the machine that trains."""
   match launcher:
     case Launcher.TPU | Launcher.JOBSET:
-      return 'python', *_TRAIN  # of the installation there
+      return 'python', *_TRAIN  # the installation on that machine
     case Launcher.SLURM:
-      # However it was called here: a job is known by its words.
+      # A job is recognised by its command, so the command must not depend on
+      # the name under which Python was started here.
       python = pathlib.Path(sys.executable).with_name('python3')
       return str(python) if python.exists() else sys.executable, *_TRAIN
     case _:
@@ -85,7 +92,7 @@ def train_words(launcher: Launcher) -> tuple[str, ...]:
 
 
 def job_words(launcher: Launcher, place: Place) -> tuple[str, ...]:
-  """What stands before the words that train, to make a run of them a job."""
+  """Returns the words before the training command that make it a job."""
   if not is_job(launcher):
     return ()
   script = str(SCRIPTS / _JOBS[launcher][0])
@@ -99,7 +106,10 @@ def job_words(launcher: Launcher, place: Place) -> tuple[str, ...]:
 
 
 def _job_name(workdir: pathlib.Path) -> str:
-  """One per workdir, as a domain name may be (for Kubernetes and TPU VMs)."""
+  """Returns a job name, unique for a workdir.
+
+  It is a valid domain name, as Kubernetes and TPU VMs require.
+  """
   digest = hashlib.sha256(str(workdir).encode()).hexdigest()[:8]
   return f'xjax-{workdir.name.replace("_", "-")}-{digest}'
 
@@ -107,15 +117,18 @@ def _job_name(workdir: pathlib.Path) -> str:
 def _check_job(
   name: str, script: str, program: str, settings: Sequence[str]
 ) -> None:
+  """Raises ConfigError if something that a launcher needs is missing."""
   if not (SCRIPTS / script).exists():
     raise ConfigError(
-      f'{name}: no {SCRIPTS / script}; install xjax as a checkout (pip install '
-      '-e .)'
+      f'{name}: {SCRIPTS / script} does not exist; install xjax from a clone '
+      'of the repository (pip install -e .)'
     )
   if not shutil.which(program):
-    raise ConfigError(f'{name}: there is no {program} on this machine')
-  if missing := [one for one in settings if not os.environ.get(one)]:
     raise ConfigError(
-      f'{name}: set {", ".join(missing)} in the environment, as the first '
-      f'lines of {SCRIPTS / script} say'
+      f'{name}: the program {program} is not on this machine; install it'
+    )
+  if missing := [key for key in settings if not os.environ.get(key)]:
+    raise ConfigError(
+      f'{name}: set {", ".join(missing)} in the environment; see the first '
+      f'lines of {SCRIPTS / script}'
     )

@@ -1,4 +1,4 @@
-"""A command in a process of its own on this machine, never twice at once."""
+"""Runs a command in a process on this machine, never twice at the same time."""
 
 from collections.abc import Sequence
 import contextlib
@@ -10,25 +10,28 @@ import subprocess
 
 from absl import logging
 
-# The process notes its own id before it becomes the command: nobody can be
-# killed between the two.
-_NOTED = 'echo $$ > "$0" && exec "$@"'
+# The process writes its own id to the file $0 before it becomes the command. A
+# kill thus never leaves a command whose id is not written.
+_WITH_PID = 'echo $$ > "$0" && exec "$@"'
 
-_DIES_WITHIN = 5  # seconds
+_KILL_TIMEOUT = 5  # seconds to wait until a killed process has ended
 
-# Of a job's command that SIGTERM has ended, as it did not listen yet.
-_UNHEARD = -signal.SIGTERM, 128 + signal.SIGTERM
+# Exit codes of a job's command that SIGTERM ended before it handled the signal.
+_SIGTERM_UNHANDLED = -signal.SIGTERM, 128 + signal.SIGTERM
 
 
 class LocalProcess:
-  """Starts a command, and tells when it is done.
+  """Starts a command, and reports when it has ended.
 
-  While the command lives it has its pid file locked. Should the process that
-  started it be killed, the next one finds it by that, asks it to leave, as
-  SIGTERM does, and starts the command again when it has left. One that waits
-  for a job is killed instead: the job goes on, and is waited for again. Where
-  none heard that it was asked to leave, it is started with LEAVE=1 in its
-  environment: only that ends a job which an earlier one has made.
+  While the command runs, its pid file is locked. If the sweep that started the
+  command is killed, the command continues, and the next sweep finds it by the
+  locked file. The sweep sends SIGTERM to the command, waits until the command
+  has saved and ended, and starts it again. A command that only waits for a job
+  is killed instead: the job continues, and the new command waits for it.
+
+  If a job must end but SIGTERM stopped its command before the command handled
+  the signal, the command is started again with LEAVE=1 in its environment: it
+  then ends the job that an earlier command submitted.
   """
 
   def __init__(
@@ -39,14 +42,16 @@ class LocalProcess:
     device: str = '',
     job: bool = False,
   ) -> None:
-    """Starts it, or begins to wait until it can be started.
+    """Starts the command, or waits for an earlier one to end (see poll).
 
     Args:
-      command: its words.
-      pid: file for its process id.
-      log: file that what it prints is added to.
-      device: number of the GPU it sees; '': what this process sees.
-      job: whether it only waits for a job elsewhere, and finds it again.
+      command: the words of the command.
+      pid: the file for the process id.
+      log: the file to which the command's output is appended.
+      device: the number of the only GPU that the command sees; '': the command
+        sees the same GPUs as this process.
+      job: whether the command only waits for a job, and can be replaced by
+        another command that waits for the same job.
     """
     self._command = command
     self._pid, self._log = pid, log
@@ -60,10 +65,14 @@ class LocalProcess:
     self.poll()
 
   def poll(self) -> int | None:
-    """Its exit code; None while it is at work. A signal's is negative."""
+    """Returns the exit code, or None while the command runs or waits to start.
+
+    Starts the command if an earlier one has ended since. The code of a process
+    that was killed by a signal is negative.
+    """
     if self._child is not None:
       code = self._child.poll()
-      if not (self._job and self._leaving and code in _UNHEARD):
+      if not (self._job and self._leaving and code in _SIGTERM_UNHANDLED):
         return code
       self._child = None
     with self._pid.open('a') as file:
@@ -76,55 +85,59 @@ class LocalProcess:
     return None
 
   def terminate(self) -> None:
-    """Asks it to save and leave; it is done when poll says so."""
+    """Asks the command to save and exit; poll reports when it has."""
     self._leaving = True
     if self._child is not None:
       self._child.terminate()
 
   def kill(self) -> None:
-    """Ends it at once, with all it has started; nothing is saved."""
+    """Kills the command and all its child processes; nothing is saved."""
     if self._child is None:
       self.terminate()
-      self.poll()  # the id in the file is another's once the lock is free
+      self.poll()  # if the lock is free, the id in the file is out of date
     if self._child is None:
       _kill_group(self._pid.read_text().strip())
     elif self._child.poll() is None:
       _kill_group(str(self._child.pid))
       with contextlib.suppress(subprocess.TimeoutExpired):
-        self._child.wait(_DIES_WITHIN)
+        self._child.wait(_KILL_TIMEOUT)
 
   def _start(self, lock: int) -> None:
+    """Starts the command, which inherits the open file of the lock."""
     with self._log.open('ab') as log:
       self._child = subprocess.Popen(
-        ['/bin/sh', '-c', _NOTED, str(self._pid), *self._words()],
+        ['/bin/sh', '-c', _WITH_PID, str(self._pid), *self._words()],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
         env=self._environment,
         # The lock lasts as long as a process has the file open.
         pass_fds=(lock,),
-        # Ctrl-C in a terminal is for us alone: we ask it to save.
+        # Ctrl-C in a terminal must reach only this process, which then asks
+        # the command to save.
         start_new_session=True,
       )
 
   def _words(self) -> Sequence[str]:
+    """Returns the words of the command to start now."""
     if not self._leaving:
       return self._command
-    # Of a process here there is nothing to start any more.
+    # A process that should exit is not started at all.
     return ('env', 'LEAVE=1', *self._command) if self._job else ('true',)
 
   def _ask_to_leave(self) -> None:
+    """Asks an earlier command to exit, once; kills one that waits for a job."""
     if self._asked:
       return
-    # Empty for a moment while it is written: then it is asked next time.
+    # The file is empty for a moment while it is written: then poll asks again.
     if text := self._pid.read_text().strip():
       self._asked = True
       if self._job:
         _kill_group(text)
         return
       logging.info(
-        'process %s of a sweep that was killed is still at work on %s: waiting '
-        'until it has saved and left',
+        'process %s of a sweep that was killed is still running %s: waiting '
+        'until it has saved and ended',
         text,
         self._pid.stem,
       )
@@ -133,7 +146,11 @@ class LocalProcess:
 
 
 def _kill_group(leader: str) -> None:
-  """Each command leads a group; '' where its id is not written yet."""
+  """Kills the process group of a command.
+
+  Args:
+    leader: the command's process id; '' if it is not written yet.
+  """
   if leader:
     with contextlib.suppress(ProcessLookupError):
       os.killpg(int(leader), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A config with some of its fields set to other values."""
+"""Sets some fields of a config to other values."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,38 +9,39 @@ from xjax.config.run import Config
 from xjax.core.errors import ConfigError
 
 
-def overridden(config: Config, values: Mapping[str, Any]) -> Config:
-  """A copy of a config in which fields have other values.
+def override(config: Config, values: Mapping[str, Any]) -> Config:
+  """Returns a copy of a config in which some fields have other values.
 
   Args:
-    config: left as it is.
-    values: by dotted field, or by several that are separated by commas and set
-      alike. A dict sets fields below the one named; a dataclass takes the
-      place of a part. Enum members may be given by their values.
+    config: the config, which is not changed.
+    values: new values by dotted field. A key may name several fields, separated
+      by commas, which get the same value. A dict sets fields of a part; a
+      dataclass replaces a part. An enum member may be given by its value.
 
   Raises:
-    ConfigError: there is no such field, or a value is of the wrong type.
+    ConfigError: a field does not exist, or a value has the wrong type.
   """
   tree = to_json(config)
   for key, value in values.items():
     for path in fields_of(key):
-      _put(tree, path, plain(value), config)
+      _put(tree, path, plain_json(value), config)
   return from_json(tree)
 
 
 def fields_of(key: str) -> list[str]:
-  """The dotted fields that a key of a space names."""
+  """Returns the dotted fields that a key of a space names."""
   return [path.strip() for path in key.split(',')]
 
 
-def plain(value: Any) -> Any:
-  """A field's value as JSON: of enum members, tuples, parts and dicts."""
+def plain_json(value: Any) -> Any:
+  """Returns a field's value as JSON; also enum members, tuples and parts."""
   if isinstance(value, Mapping):
-    return {name: plain(inner) for name, inner in value.items()}
+    return {name: plain_json(inner) for name, inner in value.items()}
   return to_json(value)
 
 
 def _put(tree: dict[str, Any], path: str, value: Any, config: Config) -> None:
+  """Sets a field in the JSON tree of a config; raises ConfigError as above."""
   *parents, name = path.split('.')
   holder: Any = tree
   for parent in parents:
@@ -50,14 +51,14 @@ def _put(tree: dict[str, Any], path: str, value: Any, config: Config) -> None:
     raise ConfigError(fault or f'config.{path}: no such field')
   if isinstance(holder[name], dict) and not isinstance(value, dict):
     raise ConfigError(f'{field_fault(config, path)}; not {value!r}')
-  holder[name] = _merged(holder[name], value)
+  holder[name] = _merge(holder[name], value)
 
 
-def _merged(old: Any, new: Any) -> Any:
-  """Old fields with the new ones in their place, in parts of one kind."""
+def _merge(old: Any, new: Any) -> Any:
+  """Returns the new value; in parts of the same kind, old fields stay."""
   if not isinstance(old, dict) or not isinstance(new, dict):
     return new
   if new.get('kind', old.get('kind')) != old.get('kind'):
     return new
-  both = {name: _merged(old.get(name), value) for name, value in new.items()}
-  return {**old, **both}
+  merged = {name: _merge(old.get(name), value) for name, value in new.items()}
+  return {**old, **merged}

@@ -1,4 +1,4 @@
-"""What a sweep has to do, whoever does it: configs and commands of its runs."""
+"""A sweep in its folder: the configs and the commands of its runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
@@ -12,10 +12,10 @@ from xjax.core.errors import ConfigError
 from xjax.sweep.config import Sweep
 from xjax.sweep.folder import Place, SweepFolder
 from xjax.sweep.launchers import Launcher, job_words, train_words
-from xjax.sweep.overrides import overridden
-from xjax.sweep.sweep_check import check_sweep, metric_of, spelled
+from xjax.sweep.overrides import override
+from xjax.sweep.sweep_check import check_sweep, describe_values, metric_of
 from xjax.sweep.sweep_file import write_config
-from xjax.sweep.trials import prescribed
+from xjax.sweep.trials import fixed_trials
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,8 +23,8 @@ class TrialRun:
   """One run of a trial.
 
   Attributes:
-    config: of the trial, with a seed.
-    place: where it is.
+    config: the trial's config, with the run's seed.
+    place: the run's files.
   """
 
   config: Config
@@ -36,14 +36,13 @@ class SweepSession:
   """A sweep in its folder.
 
   Attributes:
-    sweep: which trials there are.
-    config: that they set fields of.
-    folder: where all is.
-    seeds: with which each trial is run, from config.seed on.
+    sweep: how trials are chosen.
+    config: the config whose fields the trials set.
+    folder: the folder of the sweep.
+    seeds: number of seeds of each trial; the first one is config.seed.
     launcher: how runs are started.
-    train: the words of the command that trains a config, other than those of
-      experiments.train.
-    imports: modules that define parts of the config, imported by each run.
+    train: the words of the training command, if it is not experiments.train.
+    imports: modules that define parts of the config; each run imports them.
   """
 
   sweep: Sweep
@@ -60,61 +59,68 @@ class SweepSession:
     return metric_of(self.sweep, self.config)
 
   @contextlib.contextmanager
-  def begun(self) -> Iterator[None]:
-    """Checks the sweep, and has its folder alone while entered.
+  def start(self) -> Iterator[None]:
+    """Checks the sweep, and locks its folder while the context is entered.
 
     Raises:
-      ConfigError: a field of it is wrong, another process is at work in the
-        folder, or it is that of another sweep.
+      ConfigError: a field of the sweep is wrong, another process has locked the
+        folder, or the folder has another sweep.
       DataError: a file of the folder is damaged.
     """
     check_sweep(self.sweep, self.config, self.seeds)
-    with self.folder.alone():
+    with self.folder.lock():
       self.folder.open(self.sweep, self.config, self.seeds)
       yield
 
   def runs(self, number: int, values: Mapping[str, Any]) -> list[TrialRun]:
-    """The runs of a trial, whose config files are written."""
-    config = overridden(self.config, values)
+    """Returns the runs of a trial, and writes their config files.
+
+    Args:
+      number: the trial's number.
+      values: the trial's values by field.
+    """
+    config = override(self.config, values)
     runs = []
     for seed in range(config.seed, config.seed + self.seeds):
       place = self.folder.place(number, seed if self.seeds > 1 else None)
       runs.append(TrialRun(dataclasses.replace(config, seed=seed), place))
-      remark = f'Trial {number}: {spelled(values)}'
+      remark = f'Trial {number}: {describe_values(values)}'
       write_config(place.config, runs[-1].config, [remark])
     return runs
 
   def command(self, place: Place) -> list[str]:
-    """The words of the command that makes a run, or goes on with it."""
+    """Returns the words of the command that starts or resumes a run."""
     options = [f'--config={place.config}', f'--workdir={place.workdir}']
     train = self.train or train_words(self.launcher)
-    return [*job_words(self.launcher, place), *train, *self.imported, *options]
+    job = job_words(self.launcher, place)
+    return [*job, *train, *self.import_flags, *options]
 
   @property
-  def imported(self) -> list[str]:
-    """The flags of commands whose config has parts of one's own."""
+  def import_flags(self) -> list[str]:
+    """The flags that make a command import the modules in `imports`."""
     return [f'--import={name}' for name in self.imports]
 
   def train_again(self, config: pathlib.Path) -> str:
-    """The command that trains a config file of this sweep anew."""
-    words = [*self.imported, f'--config={config}']
+    """Returns the command that trains a config file of this sweep again."""
+    words = [*self.import_flags, f'--config={config}']
     return f'python -m experiments.train {shlex.join(words)} --workdir=DIR'
 
   def commands(self) -> Iterator[str]:
-    """The command of every run, for a shell; config files are written.
+    """Yields the shell command of every run, and writes the config files.
 
     Raises:
-      ConfigError: trials follow from the results of others, or as begun.
-      DataError: as begun.
+      ConfigError: trials depend on the results of earlier trials; or the sweep
+        cannot start (see start).
+      DataError: a file of the folder is damaged.
     """
-    rows = prescribed(self.sweep.search)
+    rows = fixed_trials(self.sweep.search)
     if rows is None:
       raise ConfigError(
-        f'{type(self.sweep.search).__name__}(...) chooses a trial by the '
-        'results of those before it: there are no commands to print '
-        'beforehand. --launcher=local runs them; Grid and Listed can be printed'
+        f'{type(self.sweep.search).__name__}(...) chooses each trial by '
+        'the results of earlier trials, so there are no commands to print '
+        'beforehand; use --launcher=local, or Grid or Listed'
       )
-    with self.begun():
+    with self.start():
       for number, values in enumerate(rows):
         for run in self.runs(number, values):
           yield shlex.join(self.command(run.place))

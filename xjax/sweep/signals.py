@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C, noticed: what is under way saves before all leave."""
+"""Notices SIGTERM and Ctrl-C, so that runs can save before the sweep ends."""
 
 import contextlib
 import signal
@@ -8,12 +8,13 @@ import types
 
 from xjax.train.preemption import Preempted
 
-# Some launchers send a signal to a process and to its group: it comes twice.
+# Some launchers send a signal to a process and also to its group, so that the
+# process gets it twice. A second signal within this time is ignored.
 _ECHO = 0.5  # seconds
 
 
 class Signals(contextlib.AbstractContextManager):
-  """Notes the two signals while it is entered; outside the main thread none."""
+  """Notices both signals while the context is entered, in the main thread."""
 
   def __init__(self) -> None:
     self._noticed: int | None = None
@@ -38,27 +39,28 @@ class Signals(contextlib.AbstractContextManager):
 
   @property
   def noticed(self) -> bool:
-    """Whether one has come."""
+    """Whether a signal has come."""
     return self._noticed is not None
 
   @property
   def urgent(self) -> bool:
-    """Whether another came later: nobody waits for what hangs."""
+    """Whether a second signal came later: runs that hang are then killed."""
     return self._urgent
 
   def leave(self) -> None:
-    """Leaves as the signal asks.
+    """Raises the error that belongs to the signal.
 
     Raises:
-      KeyboardInterrupt: it was Ctrl-C.
-      Preempted: it was SIGTERM.
+      KeyboardInterrupt: the signal was Ctrl-C.
+      Preempted: the signal was SIGTERM.
     """
     if self._noticed == signal.SIGINT:
       raise KeyboardInterrupt
     how = ('not all' if self._urgent else 'all') + ' trials have saved'
-    raise Preempted(f'{how}; start it again to go on')
+    raise Preempted(f'{how}; start the same command again to continue')
 
   def _notice(self, number: int, frame: types.FrameType | None) -> None:
+    """Handles a signal."""
     del frame
     now = time.monotonic()
     if self._noticed is None:

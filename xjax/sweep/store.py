@@ -1,4 +1,4 @@
-"""The trials of a sweep, kept by Optuna in SQLite."""
+"""Stores the trials of a sweep, by Optuna in an SQLite database."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -16,12 +16,13 @@ from xjax.sweep.config import MedianPruning, Pruning, Search
 from xjax.sweep.drawing import draw
 from xjax.sweep.trials import (
   distribution_of,
-  prescribed,
+  fixed_trials,
   space_of,
   text_of,
   values_of,
 )
 
+# The name of Optuna's study, and names of attributes of trials in the database.
 _NAME = 'sweep'
 _FIELDS = 'fields'
 _SEEDS = 'values by seed'
@@ -31,7 +32,7 @@ _STOPPED = 'stopped'
 
 
 class TrialStatus(enum.Enum):
-  """How far a trial is."""
+  """The status of a trial; UNFINISHED trials run, or can be resumed."""
 
   COMPLETE = 'complete'
   PRUNED = 'pruned'
@@ -48,15 +49,16 @@ _STATES = {
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-  """What a trial has come to.
+  """The status and the result of a trial.
 
   Attributes:
-    number: from 0.
-    state: how far it is.
-    value: mean over its seeds, if complete; of the last judging, if pruned.
-    values: by seed, if complete.
-    parameters: as Optuna has them, by key of the space.
-    error: why it failed.
+    number: the trial's number, from 0.
+    state: the trial's status.
+    value: the mean over seeds for a complete trial, the value of the last
+      judging for a pruned one, else None.
+    values: the value of each seed, for a complete trial.
+    parameters: the trial's values in Optuna's form, by key of the space.
+    error: why the trial failed.
   """
 
   number: int
@@ -68,20 +70,25 @@ class Outcome:
 
   @property
   def deviation(self) -> float | None:
-    """Standard deviation over seeds (ddof 1); None of fewer than 2."""
+    """The standard deviation over seeds (ddof 1); None below two seeds."""
     return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
 class Store:
-  """Begins, resumes and ends trials. One process at a time writes here."""
+  """Starts, resumes and ends trials. Only one process at a time may write."""
 
   def __init__(
     self, path: pathlib.Path, search: Search, pruning: Pruning
   ) -> None:
-    """Opens the file, which may not be there yet.
+    """Opens the database, or creates it.
+
+    Args:
+      path: the file of the database.
+      search: how trials are chosen.
+      pruning: which trials are stopped early.
 
     Raises:
-      DataError: it is damaged.
+      DataError: the file is damaged.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     self._search = search
@@ -102,10 +109,10 @@ class Store:
     return sum(t.state is not TrialState.WAITING for t in self._trials())
 
   def begin(self) -> Trial:
-    """A trial more.
+    """Starts a new trial.
 
-    All its values are in the store before it is one that runs: a kill leaves
-    none half made.
+    All its values are stored before it counts as running, so that a kill never
+    leaves a trial with only some of its values.
     """
     if all(t.state is not TrialState.WAITING for t in self._trials()):
       row = self._next()
@@ -115,35 +122,38 @@ class Store:
     return trial
 
   def unfinished(self) -> list[Trial]:
-    """Trials that were begun and have not ended."""
+    """Returns the trials that were started but have not ended."""
     running = [t for t in self._trials() if t.state is TrialState.RUNNING]
     trials = [Trial(self._study, frozen._trial_id) for frozen in running]
     for trial in trials:
       self._fill(trial)
     return trials
 
-  def reported(self, trial: Trial) -> int:
-    """The number of a trial's last judging that is here; 0: none is."""
+  def last_reported(self, trial: Trial) -> int:
+    """Returns the number of a trial's last reported judging; 0 if none is."""
     return self._trials()[trial.number].last_step or 0
 
-  def decided(self, trial: Trial) -> int:
-    """The number of the last judging that a decision was made on; 0: none."""
+  def last_decided(self, trial: Trial) -> int:
+    """Returns the number of the last judging with a decision; 0 if none has."""
     return trial.user_attrs.get(_DECIDED, 0)
 
-  def stopped(self, trial: Trial) -> bool:
-    """Whether the decision was to stop it, though it may not have ended."""
+  def is_stopped(self, trial: Trial) -> bool:
+    """Returns whether a decision stopped the trial; it may still be running."""
     return trial.user_attrs.get(_STOPPED, False)
 
   def decide(self, trial: Trial, number: int, may_stop: bool) -> bool:
-    """Whether to stop a trial at its last judging that is here.
+    """Decides whether to stop a trial at its last reported judging.
 
-    The answer is kept: more of the others are complete when a killed sweep
-    goes on, and what was let live must not be stopped by them.
+    The decision is stored. When a killed sweep is resumed, more of the other
+    trials are complete; they must not change an earlier decision.
 
     Args:
-      trial: under way.
-      number: of the judging, from 1.
-      may_stop: False: it is not stopped, however bad it is.
+      trial: a running trial.
+      number: the number of the judging, from 1.
+      may_stop: False if the trial must not be stopped, however bad it is.
+
+    Returns:
+      Whether the trial is stopped.
     """
     stop = may_stop and trial.should_prune()
     if stop:
@@ -152,7 +162,7 @@ class Store:
     return stop
 
   def complete(self, trial: Trial, values: Sequence[float]) -> None:
-    """Ends a trial with a value for each seed."""
+    """Ends a trial with the value of each seed."""
     trial.set_user_attr(_SEEDS, list(values))
     self._study.tell(trial, statistics.fmean(values))
 
@@ -161,32 +171,32 @@ class Store:
     self._study.tell(trial, state=TrialState.PRUNED)
 
   def fail(self, trial: Trial, error: str) -> None:
-    """Ends a trial that failed, and keeps why."""
+    """Ends a trial that failed, and stores why."""
     trial.set_user_attr(_ERROR, error)
     self._study.tell(trial, state=TrialState.FAIL)
 
   def values(self, number: int) -> dict[str, Any]:
-    """What a trial sets, by key of the space."""
+    """Returns the values that a trial sets, by key of the space."""
     return values_of(self._search, self._trials()[number].params)
 
   def outcomes(self) -> list[Outcome]:
-    """Of all trials that were begun, by number."""
-    begun = [t for t in self._trials() if t.state is not TrialState.WAITING]
-    return [_outcome(trial) for trial in begun]
+    """Returns the outcomes of all started trials, ordered by number."""
+    started = [t for t in self._trials() if t.state is not TrialState.WAITING]
+    return [_outcome(trial) for trial in started]
 
   def _trials(self) -> list[FrozenTrial]:
     return self._study.get_trials(deepcopy=False)
 
   def _next(self) -> dict[str, Any]:
-    """The parameters of the trial after those that are here."""
-    rows = prescribed(self._search)
+    """Returns the parameters of the next trial."""
+    rows = fixed_trials(self._search)
     if rows is None:
       return draw(self._search, self._space, self._trials())
     row = rows[len(self)]
     return {key: text_of(value) for key, value in row.items()}
 
   def _fill(self, trial: Trial) -> None:
-    """Gives a trial the parameters it was put into the store with."""
+    """Gives a trial the parameters that were stored for it."""
     for name in trial.user_attrs[_FIELDS]:
       match self._space[name]:
         case optuna.distributions.CategoricalDistribution(choices=choices):
@@ -197,13 +207,17 @@ class Store:
           trial.suggest_float(name, d.low, d.high, log=d.log)
 
 
-def best_of(outcomes: Sequence[Outcome]) -> Outcome | None:
-  """The complete trial of the greatest value, of equal ones the first."""
-  complete = [one for one in outcomes if one.state is TrialStatus.COMPLETE]
-  return max(complete, key=lambda one: one.value, default=None)
+def best_trial(outcomes: Sequence[Outcome]) -> Outcome | None:
+  """Returns the complete trial with the largest value; the first among equals.
+
+  Returns None if no trial is complete.
+  """
+  complete = [x for x in outcomes if x.state is TrialStatus.COMPLETE]
+  return max(complete, key=lambda outcome: outcome.value, default=None)
 
 
 def _outcome(trial: FrozenTrial) -> Outcome:
+  """Converts a trial of Optuna."""
   return Outcome(
     number=trial.number,
     state=_STATES.get(trial.state, TrialStatus.UNFINISHED),
@@ -215,10 +229,11 @@ def _outcome(trial: FrozenTrial) -> Outcome:
 
 
 def _pruner(pruning: Pruning) -> optuna.pruners.BasePruner:
+  """Makes Optuna's pruner."""
   if isinstance(pruning, MedianPruning):
     return optuna.pruners.MedianPruner(
       n_startup_trials=pruning.startup_trials,
-      # Judgings are counted from 1.
+      # Optuna counts steps from 0; judgings are counted from 1.
       n_warmup_steps=pruning.warmup_judgings + 1,
     )
   return optuna.pruners.NopPruner()

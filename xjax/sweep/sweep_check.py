@@ -1,4 +1,4 @@
-"""Refuses a sweep that cannot work, before anything starts."""
+"""Checks a sweep before any trial starts."""
 
 from collections.abc import Iterator, Mapping
 import itertools
@@ -20,60 +20,68 @@ from xjax.sweep.config import (
   Sweep,
   Tpe,
 )
-from xjax.sweep.overrides import fields_of, overridden
-from xjax.sweep.trials import prescribed, text_of
+from xjax.sweep.overrides import fields_of, override
+from xjax.sweep.trials import fixed_trials, text_of
 
-_MOST = 1000  # configs checked of a space; of a greater one, value by value
+# If a space has more combinations, each value is checked only once.
+_MOST = 1000
 
 
 def check_sweep(sweep: Sweep, config: Config, seeds: int) -> None:
-  """Checks names, types and ranges, and the config of every trial.
+  """Checks the fields of a sweep, and the configs of its trials.
 
   Args:
-    sweep: as get_sweep() made it.
-    config: that trials set fields of.
-    seeds: with which each trial is run.
+    sweep: the sweep that get_sweep() returned.
+    config: the config whose fields the trials set.
+    seeds: number of seeds of each trial.
 
   Raises:
-    ConfigError: saying which field of the sweep or of a trial is wrong.
+    ConfigError: a field of the sweep or of a trial is wrong; the message names
+      it.
   """
   if faults := list(_faults(sweep, config, seeds)):
     raise ConfigError('\n'.join(faults))
   for values in _examples(sweep.search):
     try:
-      check_config(overridden(config, values))
+      check_config(override(config, values))
     except ConfigError as error:
-      raise ConfigError(f'a trial with {spelled(values)}: {error}') from error
+      raise ConfigError(
+        f'a trial with {describe_values(values)}: {error}'
+      ) from error
 
 
-def spelled(values: Mapping[str, Any]) -> str:
-  """What a trial sets, on a line."""
+def describe_values(values: Mapping[str, Any]) -> str:
+  """Returns the values that a trial sets as one line, `key=value, ...`."""
   return ', '.join(f'{key}={text_of(value)}' for key, value in values.items())
 
 
 def metric_of(sweep: Sweep, config: Config) -> str:
-  """'slice/metric' by which trials are compared; '': none is named."""
+  """Returns the 'slice/metric' that compares trials; '' if none is named."""
   return sweep.metric or config.train.best_metric
 
 
 def _faults(sweep: Sweep, config: Config, seeds: int) -> Iterator[str]:
+  """Yields the faults of a sweep's own fields."""
   yield from _metric_faults(metric_of(sweep, config), config)
   match sweep.pruning:
     case MedianPruning(startup_trials=first, warmup_judgings=warmup):
       if min(first, warmup) < 0:
-        yield f'get_sweep().pruning={sweep.pruning}: counts are at least 0'
+        yield f'get_sweep().pruning={sweep.pruning}: counts must be at least 0'
     case NoPruning():
       pass
     case other:
-      yield f'get_sweep().pruning={other!r}: NoPruning() or MedianPruning(...)'
+      yield (
+        f'get_sweep().pruning={other!r}: must be NoPruning() or '
+        'MedianPruning(...)'
+      )
   yield from _search_faults(sweep.search)
   fields = _fields(sweep.search)
   if seeds > 1 and 'seed' in fields:
-    yield f'--seeds={seeds}: the sweep sets the field seed itself'
+    yield f'--seeds={seeds}: must be 1, since the sweep sets the field seed'
 
 
 def _metric_faults(metric: str, config: Config) -> Iterator[str]:
-  """What train.best_metric might not be either."""
+  """Yields the faults that the metric would have as train.best_metric."""
   train = NeuralTrain(best_metric=metric)
   try:
     check_config(Config(train=train, eval=config.eval))
@@ -82,32 +90,39 @@ def _metric_faults(metric: str, config: Config) -> Iterator[str]:
 
 
 def _search_faults(search: Search) -> Iterator[str]:
+  """Yields the faults of a search."""
   match search:
     case Listed(trials):
       if not trials:
-        yield 'get_sweep().search.trials=(): lists no trial'
+        yield 'get_sweep().search.trials=(): must have at least one trial'
       for trial in trials:
         yield from _twice(list(trial))
     case Grid(space):
       ranges = [k for k, v in space.items() if isinstance(v, Range)]
       for key in ranges:
-        yield f'get_sweep().search.space[{key!r}]: a grid has values, no Range'
+        yield (
+          f'get_sweep().search.space[{key!r}]: a grid needs a tuple of values, '
+          'not a Range'
+        )
       yield from _space_faults(space)
     case Tpe(space):
       if search.n_trials < 1:
-        yield f'get_sweep().search.n_trials={search.n_trials}: at least 1'
+        yield (
+          f'get_sweep().search.n_trials={search.n_trials}: must be at least 1'
+        )
       yield from _too_many(search)
       for name in ('seed', 'startup_trials'):
         if getattr(search, name) < 0:
           yield f'get_sweep().search.{name}: must be at least 0'
       yield from _space_faults(space)
     case other:
-      yield f'get_sweep().search={other!r}: Grid, Listed or Tpe'
+      yield f'get_sweep().search={other!r}: must be Grid, Listed or Tpe'
 
 
 def _space_faults(space: Space) -> Iterator[str]:
+  """Yields the faults of a space."""
   if not space:
-    yield 'get_sweep().search.space={}: names no field'
+    yield 'get_sweep().search.space={}: must have at least one field'
   yield from _twice(list(space))
   for key, values in space.items():
     where = f'get_sweep().search.space[{key!r}]'
@@ -115,33 +130,36 @@ def _space_faults(space: Space) -> Iterator[str]:
       case Range(low=low, high=high, log=log):
         floor = 0 if log else -math.inf
         if not floor < low < high < math.inf:
-          text = 'above 0, and ' if log else ''
-          yield f'{where}={values}: low must be {text}below high'
+          above = 'above 0 and ' if log else ''
+          yield f'{where}={values}: low must be {above}below high'
       case tuple():
         texts = [text_of(value) for value in values]
         if not texts or len(set(texts)) < len(texts):
-          yield f'{where}={values}: must be different values, at least one'
+          yield f'{where}={values}: must be one or more different values'
       case _:
         yield f'{where}={values!r}: must be a tuple of values, or a Range'
 
 
 def _too_many(search: Tpe) -> Iterator[str]:
+  """Yields a fault if there are more trials than combinations of values."""
   lists = [v for v in search.space.values() if isinstance(v, tuple)]
-  there_are = math.prod(map(len, lists))
-  if len(lists) == len(search.space) and there_are < search.n_trials:
+  combinations = math.prod(map(len, lists))
+  if len(lists) == len(search.space) and combinations < search.n_trials:
     yield (
-      f'get_sweep().search.n_trials={search.n_trials}: the space has but '
-      f'{there_are} combinations; Grid(space) tries them all'
+      f'get_sweep().search.n_trials={search.n_trials}: the space has only '
+      f'{combinations} combinations; use Grid(space) to try all of them'
     )
 
 
 def _twice(keys: list[str]) -> Iterator[str]:
+  """Yields a fault for each field that occurs twice."""
   fields = [path for key in keys for path in fields_of(key)]
   for path in sorted({path for path in fields if fields.count(path) > 1}):
     yield f'get_sweep().search: {path} is set twice'
 
 
 def _fields(search: Search) -> set[str]:
+  """Returns all fields that trials set."""
   keys: list[str] = []
   match search:
     case Listed(trials):
@@ -152,8 +170,8 @@ def _fields(search: Search) -> set[str]:
 
 
 def _examples(search: Search) -> Iterator[Mapping[str, Any]]:
-  """Every trial; of what is drawn from ranges, their ends."""
-  rows = prescribed(search)
+  """Yields the values of all trials; ranges are represented by their ends."""
+  rows = fixed_trials(search)
   if rows is not None:
     yield from rows
     return
@@ -168,4 +186,5 @@ def _examples(search: Search) -> Iterator[Mapping[str, Any]]:
 
 
 def _ends(values: tuple | Range) -> tuple:
+  """Returns all values of a tuple, or both ends of a range."""
   return (values.low, values.high) if isinstance(values, Range) else values

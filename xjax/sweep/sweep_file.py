@@ -1,4 +1,4 @@
-"""Python files of a sweep: the one it is read from, those it writes."""
+"""Reads the config file of a sweep, and writes config files of its trials."""
 
 from collections.abc import Sequence
 import os
@@ -13,46 +13,46 @@ from xjax.sweep.config import Sweep
 
 
 def read_sweep(path: str) -> Sweep:
-  """What get_sweep() of a config file makes.
+  """Calls get_sweep() of a config file.
 
   Args:
     path: FILE.py, or FILE.py:NAME for get_sweep(NAME).
 
   Raises:
-    ConfigError: the file fails, has no get_sweep(), or that makes no Sweep.
+    ConfigError: the file fails, or it has no get_sweep() that returns a Sweep.
   """
   file, _, name = path.partition(':')
   arguments = [name] if name else []
   try:
     make = runpy.run_path(file).get('get_sweep')
-    made = make(*arguments) if make else None
-  except Exception as error:  # whatever a user's Python file may raise
+    sweep = make(*arguments) if make else None
+  except Exception as error:  # a user's Python file may raise any error
     last = str(error).strip().rpartition('\n')[2]
     raise ConfigError(
       f'--config={path}: get_sweep(): {type(error).__name__}: {last}'
     ) from error
   if not make:
     raise ConfigError(
-      f'--config={path}: has no get_sweep(): a file that can be swept has one, '
-      'as experiments/configs/sweep_quickstart.py'
+      f'--config={path}: has no get_sweep(); add one, as in '
+      'experiments/configs/sweep_quickstart.py'
     )
-  if not isinstance(made, Sweep):
+  if not isinstance(sweep, Sweep):
     raise ConfigError(
       f'--config={path}: get_sweep() must return a Sweep, not '
-      f'{type(made).__name__}'
+      f'{type(sweep).__name__}'
     )
-  return made
+  return sweep
 
 
 def write_config(
   path: str | os.PathLike, config: Config, remarks: Sequence[str]
 ) -> None:
-  """Writes a config file that needs no other.
+  """Writes a config file that does not depend on other config files.
 
   Args:
-    path: a Python file.
-    config: what its get_config() makes.
-    remarks: lines at its top.
+    path: the Python file to write.
+    config: the config that its get_config() returns.
+    remarks: comment lines at the top of the file.
   """
   tree = pprint.pformat(to_json(config), width=76, sort_dicts=False)
   comments = [f'# {line}'.rstrip() for line in remarks]

@@ -1,4 +1,4 @@
-"""Which trials there are, and their values as Optuna keeps them."""
+"""The trials of a search, and the form in which Optuna stores their values."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -15,22 +15,24 @@ from optuna.distributions import (
 
 from xjax.core.errors import ConfigError
 from xjax.sweep.config import Grid, Listed, Range, Search, Space, Sweep, Tpe
-from xjax.sweep.overrides import plain
+from xjax.sweep.overrides import plain_json
 
 
 def space_of(search: Search) -> Space:
-  """All fields that trials set, with all values they may have."""
+  """Returns all fields that trials set, with all values they may have."""
   match search:
     case Listed(trials):
       keys = dict.fromkeys(key for trial in trials for key in trial)
       return {key: _distinct(trials, key) for key in keys}
     case Grid(space) | Tpe(space):
       return space
-  raise ConfigError(f'get_sweep(): no search is {search!r}')
+  raise ConfigError(
+    f'get_sweep().search={search!r}: must be Grid, Listed or Tpe'
+  )
 
 
-def prescribed(search: Search) -> list[Mapping[str, Any]] | None:
-  """The values of each trial by its number; None: results decide."""
+def fixed_trials(search: Search) -> list[Mapping[str, Any]] | None:
+  """Returns the values of all trials, or None if they depend on results."""
   match search:
     case Listed(trials):
       return list(trials)
@@ -40,45 +42,50 @@ def prescribed(search: Search) -> list[Mapping[str, Any]] | None:
   return None
 
 
-def count(search: Search) -> int:
-  """The number of trials."""
+def count_trials(search: Search) -> int:
+  """Returns the number of trials."""
   if isinstance(search, Tpe):
     return search.n_trials
-  return len(prescribed(search))
+  return len(fixed_trials(search))
 
 
 def with_trials(sweep: Sweep, number: int | None) -> Sweep:
-  """A sweep of as many trials; None: of as many as it says itself.
+  """Returns a sweep with another number of trials.
+
+  Args:
+    sweep: the sweep.
+    number: the number of trials; None: the sweep is not changed.
 
   Raises:
-    ConfigError: its trials are prescribed.
+    ConfigError: the sweep has a fixed list of trials.
   """
   if number is None:
     return sweep
   if not isinstance(sweep.search, Tpe):
     raise ConfigError(
-      f'--n_trials={number}: is for Tpe(...); here is {sweep.search!r}'
+      f'--n_trials={number}: needs Tpe(...), but get_sweep().search is '
+      f'{sweep.search!r}; leave the flag out'
     )
   search = dataclasses.replace(sweep.search, n_trials=number)
   return dataclasses.replace(sweep, search=search)
 
 
 def text_of(value: Any) -> str | float | bool | None:
-  """A value as Optuna keeps it, and as it is shown."""
+  """Returns a value in the form in which Optuna stores it and logs show it."""
   if isinstance(value, bool | int | float | str | None):
     return value
-  shown = plain(value)
-  return shown if isinstance(shown, str) else json.dumps(shown)
+  json_value = plain_json(value)
+  return json_value if isinstance(json_value, str) else json.dumps(json_value)
 
 
 def values_of(search: Search, parameters: Mapping[str, Any]) -> dict[str, Any]:
-  """What a trial sets, of its parameters as Optuna keeps them."""
+  """Returns the values that a trial sets, from the parameters in Optuna."""
   space = space_of(search)
-  return {key: _value(space[key], kept) for key, kept in parameters.items()}
+  return {key: _value(space[key], x) for key, x in parameters.items()}
 
 
 def distribution_of(values: tuple | Range) -> BaseDistribution:
-  """What Optuna draws one of these values from."""
+  """Returns Optuna's distribution over the values of a field."""
   match values:
     case Range(low=int(low), high=int(high), log=log):
       return IntDistribution(low, high, log=log)
@@ -88,12 +95,13 @@ def distribution_of(values: tuple | Range) -> BaseDistribution:
 
 
 def _distinct(trials: tuple[Mapping[str, Any], ...], key: str) -> tuple:
-  """The values that trials have of a field, each once."""
+  """Returns the values that trials have for a key, without repetitions."""
   values = [trial[key] for trial in trials if key in trial]
   return tuple({text_of(value): value for value in values}.values())
 
 
-def _value(values: tuple | Range, kept: Any) -> Any:
+def _value(values: tuple | Range, stored: Any) -> Any:
+  """Returns the value of a field, from the form that Optuna stores."""
   if isinstance(values, Range):
-    return kept
-  return values[[text_of(value) for value in values].index(kept)]
+    return stored
+  return values[[text_of(value) for value in values].index(stored)]

@@ -1,4 +1,4 @@
-"""Trials side by side, each in a process of its own or as a job elsewhere."""
+"""Runs several trials at the same time, as processes here or as jobs."""
 
 from collections.abc import Sequence
 import time
@@ -10,19 +10,19 @@ from xjax.sweep.attempt import Attempt
 from xjax.sweep.folder import Place
 from xjax.sweep.launchers import is_job
 from xjax.sweep.local_process import LocalProcess
-from xjax.sweep.overrides import overridden
+from xjax.sweep.overrides import override
 from xjax.sweep.session import SweepSession
 from xjax.sweep.signals import Signals
-from xjax.sweep.store import Outcome, Store, TrialStatus, best_of
-from xjax.sweep.sweep_check import spelled
+from xjax.sweep.store import Outcome, Store, TrialStatus, best_trial
+from xjax.sweep.sweep_check import describe_values
 from xjax.sweep.sweep_file import write_config
-from xjax.sweep.trials import count
+from xjax.sweep.trials import count_trials
 
-_LOOK_EVERY = 0.2  # seconds
+_LOOK_EVERY = 0.2  # seconds between two checks of the running trials
 
 
 class Workers:
-  """Runs trials; what a killed sweep had under way goes on first."""
+  """Runs the trials of a sweep; unfinished trials are resumed first."""
 
   def __init__(
     self, session: SweepSession, workers: int, devices: Sequence[str] = ()
@@ -30,9 +30,10 @@ class Workers:
     """Opens the store.
 
     Args:
-      session: begun.
-      workers: trials at a time.
-      devices: a GPU for each, at least; (): each sees all there are.
+      session: the sweep, which has started.
+      workers: number of trials at a time.
+      devices: the numbers of GPUs, at least one per worker; (): every worker
+        sees all GPUs.
 
     Raises:
       DataError: the store is damaged.
@@ -46,52 +47,55 @@ class Workers:
     self._devices = devices
 
   def run(self) -> list[Outcome]:
-    """Runs what is left, and writes best.py.
+    """Runs the remaining trials, and writes best.py.
 
     Returns:
-      What each trial has come to, by number.
+      The outcome of each trial, ordered by number.
 
     Raises:
-      Preempted, KeyboardInterrupt: asked to stop; all that was under way has
-        saved, or where a second signal came was killed (jobs: left alone), and
-        running again goes on.
+      Preempted: SIGTERM came. The running trials have saved. After a second
+        signal, processes were killed and jobs left running. The same command
+        resumes the sweep.
+      KeyboardInterrupt: Ctrl-C was pressed; the rest is as for Preempted.
     """
     waiting = self._store.unfinished()
-    self._say('sweep')
+    self._log('sweep')
     self._write_best()
     with Signals() as signals:
       try:
-        while not signals.noticed and self._occupied(waiting):
+        while not signals.noticed and self._fill(waiting):
           time.sleep(_LOOK_EVERY)
-          self._look()
+          self._check_busy()
       finally:
         self._stop(signals)
       if signals.noticed:
         signals.leave()
     return self._store.outcomes()
 
-  def _occupied(self, waiting: list[Trial]) -> bool:
-    """Gives every free worker a trial; whether there was one for any."""
+  def _fill(self, waiting: list[Trial]) -> bool:
+    """Gives every free worker a trial; returns whether any worker is busy."""
     while self._free and (trial := self._next(waiting)):
       self._start(trial)
     return bool(self._busy)
 
-  def _look(self) -> None:
-    """Sees to the trials under way, and frees workers of those that ended."""
+  def _check_busy(self) -> None:
+    """Checks the running trials, and frees the workers of ended ones."""
     for worker, attempt in list(self._busy.items()):
       if attempt.advance():
         self._free.append(worker)
         del self._busy[worker]
-        self._tell(attempt.number)
+        self._log_ended(attempt.number)
 
   def _next(self, waiting: list[Trial]) -> Trial | None:
+    """Returns the next trial to run, or None if there is none."""
     if waiting:
       return waiting.pop(0)
-    if len(self._store) < count(self._session.sweep.search):
+    if len(self._store) < count_trials(self._session.sweep.search):
       return self._store.begin()
     return None
 
   def _start(self, trial: Trial) -> None:
+    """Starts or resumes a trial on a free worker."""
     values = self._store.values(trial.number)
     self._free.sort()
     worker = self._free.pop(0)
@@ -103,62 +107,67 @@ class Workers:
       return LocalProcess(command, place.pid, place.log, device, job)
 
     runs = self._session.runs(trial.number, values)
-    logging.info('trial %d: %s', trial.number, spelled(values))
+    logging.info('trial %d: %s', trial.number, describe_values(values))
     self._busy[worker] = Attempt(
       trial, runs, self._session.metric, self._store, launch
     )
 
-  def _tell(self, number: int) -> None:
-    """A line on a trial that has ended, and best.py if it is the best."""
+  def _log_ended(self, number: int) -> None:
+    """Logs the result of a trial; writes best.py if it is the best one."""
     outcome = self._store.outcomes()[number]
     text = outcome.state.value
     if outcome.state is TrialStatus.FAILED:
       text += f': {outcome.error:.160}'
     elif outcome.value is not None:
       text += f': {outcome.value:.4f}'
-    if best_of(self._store.outcomes()) == outcome:
+    if best_trial(self._store.outcomes()) == outcome:
       text += ', the best so far'
       self._write_best()
-    self._say(f'trial {number} {text}')
+    self._log(f'trial {number} {text}')
 
   def _write_best(self) -> None:
-    best = best_of(self._store.outcomes())
+    """Writes best.py, the config file of the best trial."""
+    best = best_trial(self._store.outcomes())
     if best is None:
       return
     values = self._store.values(best.number)
     file = self._session.folder.best
-    each = ', '.join(str(value) for value in best.values)
-    of = ' (by seed; below is the first)' if len(best.values) > 1 else ''
+    numbers = ', '.join(str(value) for value in best.values)
+    text = describe_values(values)
+    if len(best.values) > 1:
+      numbers += ' (one per seed; the config below has the first seed)'
     remarks = [
-      f'The best trial of a sweep, number {best.number}: {spelled(values)}',
-      f'dev {self._session.metric}: {each}{of}',
+      f'The best trial of a sweep, number {best.number}: {text}',
+      f'dev {self._session.metric}: {numbers}',
       '',
       f'  {self._session.train_again(file)}',
     ]
-    write_config(file, overridden(self._session.config, values), remarks)
+    write_config(file, override(self._session.config, values), remarks)
 
   def _stop(self, signals: Signals) -> None:
-    """Asks all that is under way to save, and waits until it has.
+    """Asks all running trials to save, and waits until they have ended.
 
-    A second signal kills what has not; jobs it leaves alone. To the store
-    nothing is told: there the trials are under way, and go on.
+    After a second signal, processes that have not ended are killed; jobs
+    continue. The store still has these trials as running, so that the next
+    sweep resumes them.
     """
     if self._busy:
-      then = 'kills them'
+      effect = 'kills them'
       if is_job(self._session.launcher):
-        then = 'leaves the jobs; the same command finds them'
-      logging.info('waiting until runs have saved; Ctrl-C now %s', then)
+        effect = 'leaves the jobs running; the same command finds them again'
+      logging.info('waiting until runs have saved; Ctrl-C now %s', effect)
     for attempt in self._busy.values():
       attempt.terminate()
-    while not all(attempt.left() for attempt in self._busy.values()):
+    while not all(attempt.has_ended() for attempt in self._busy.values()):
       if signals.urgent:
         for attempt in self._busy.values():
           attempt.kill()
         return
       time.sleep(_LOOK_EVERY)
 
-  def _say(self, text: str) -> None:
-    states = [one.state for one in self._store.outcomes()]
+  def _log(self, text: str) -> None:
+    """Logs a text with the number of trials that have ended."""
+    states = [outcome.state for outcome in self._store.outcomes()]
     done = len(states) - states.count(TrialStatus.UNFINISHED)
-    trials = count(self._session.sweep.search)
+    trials = count_trials(self._session.sweep.search)
     logging.info('%s (%d of %d trials done)', text, done, trials)

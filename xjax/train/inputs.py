@@ -19,7 +19,7 @@ from xjax.data.batches.dense import (
 )
 from xjax.data.batches.feature_files import (
   features_folder,
-  in_files,
+  has_feature_files,
   read_features,
   word_features,
 )
@@ -86,7 +86,7 @@ def label_features(labels: Sequence[Label], config: Config) -> np.ndarray:
     DataError: a fault in the files, or a label that they lack.
   """
   ids = [label.id for label in labels]
-  if in_files(config.data):
+  if has_feature_files(config.data):
     stem = os.path.join(features_folder(config.data), 'labels')
     found = read_features(stem, ids)
     if (found.lengths != 1).any():
@@ -116,7 +116,7 @@ def given_features(
     return None
   check_reads_features(config)
   ids = [f'documents[{row}]' for row in range(n)]
-  return FeatureRows.joined(
+  return FeatureRows.from_arrays(
     'features', ids, features, config.model.embedding.dim
   )
 
@@ -147,7 +147,7 @@ def document_features(
     ConfigError: as check_features, or they cannot be made.
   """
   if features is None:
-    if in_files(config.data):
+    if has_feature_files(config.data):
       raise ConfigError(_GIVE)
     ids = [document.id for document in documents]
     return _made(ids, documents, config)

@@ -135,7 +135,7 @@ class RowInputs(SparseInputs):
         'this run reads no text: give it the features of documents, as in the '
         'files it was trained on'
       )
-    return documents.of_width(self.n_features).rows
+    return documents.with_width(self.n_features).rows
 
 
 def fit_inputs(split: Split, config: Config) -> TextInputs | RowInputs:

@@ -9,8 +9,8 @@ import pytest
 from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import PAD
 from xjax.data.batches.feature_files import (
+  add_features,
   read_features,
-  with_features,
   word_features,
 )
 from xjax.data.batches.feature_rows import FeatureRows
@@ -113,7 +113,7 @@ FAULTS = {
   'one axis': (lambda s: save(s, np.ones(4, np.float32)), r'shape \(4,\)'),
   'three axes': (
     lambda s: save(s, np.ones((4, 2, 3), np.float32)),
-    r'shape \(4, 2, 3\), not \[documents, D\]',
+    r'shape \(4, 2, 3\), but it must be \[documents, D\]',
   ),
   'no columns': (
     lambda s: save(s, np.ones((4, 0), np.float32)),
@@ -121,15 +121,15 @@ FAULTS = {
   ),
   'objects': (
     lambda s: save(s, np.array([[{}]] * 4)),
-    r'train\.npy: not a whole \.npy file',
+    r'train\.npy: not a complete \.npy file',
   ),
   'cut short': (
     lambda s: cut(pathlib.Path(f'{save(s, numbers(4))}.npy'), 150),
-    r'train\.npy: not a whole \.npy file',
+    r'train\.npy: not a complete \.npy file',
   ),
   'empty file': (
     lambda s: cut(pathlib.Path(f'{save(s, numbers(4))}.npy'), 0),
-    r'train\.npy: not a whole \.npy file',
+    r'train\.npy: not a complete \.npy file',
   ),
   'no array': (
     lambda s: pathlib.Path(f'{save(s, numbers(4))}.npy').unlink(),
@@ -197,13 +197,13 @@ def test_values_that_are_not_finite(stem, value):
 
 def test_documents_in_memory():
   arrays = [[1.0, 2.0], np.ones((3, 2)), np.ones((0, 2))]
-  found = FeatureRows.joined('x', IDS[:3], arrays, 2)
+  found = FeatureRows.from_arrays('x', IDS[:3], arrays, 2)
   assert found.lengths.tolist() == [1, 3, 0]
   np.testing.assert_array_equal(found.padded(np.array([0]), 1), [[[1.0, 2.0]]])
-  assert len(FeatureRows.joined('x', [], [], 2)) == 0
+  assert len(FeatureRows.from_arrays('x', [], [], 2)) == 0
   for wrong in (1.0, [1.0], np.ones((1, 1, 2))):
     with pytest.raises(DataError, match=r"x: document 'a': shape"):
-      FeatureRows.joined('x', ['a'], [wrong], 2)
+      FeatureRows.from_arrays('x', ['a'], [wrong], 2)
 
 
 def jsonl(folder: pathlib.Path, **tokens) -> JsonlData:
@@ -248,7 +248,7 @@ def test_no_folder_at_all():
   corpus = load_corpus(made, 0)
   assert corpus.splits['train'].features is None
   with pytest.raises(ConfigError, match=r'data\.tokens\.dir is not set'):
-    with_features(corpus, Eurlex57kData(tokens=tokens))
+    add_features(corpus, Eurlex57kData(tokens=tokens))
 
 
 def test_features_made_of_words():

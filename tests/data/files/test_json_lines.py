@@ -52,8 +52,8 @@ def test_a_faulty_line_does_not_hide_the_next():
     (b'{"a": -Infinity}', 'not JSON: -Infinity'),
     (b'{"a": ' + b'[' * 100_000, 'not JSON: nested too deeply'),
     (b'{"a": ' + b'9' * 5000 + b'}', 'not JSON: a number is too long'),
-    (b'{"a": 1, "a": 2}', "field 'a' stands twice in one object"),
-    (b'{"a": {"b": 1, "b": 1}}', "field 'b' stands twice in one object"),
+    (b'{"a": 1, "a": 2}', "field 'a' occurs twice in one object"),
+    (b'{"a": {"b": 1, "b": 1}}', "field 'b' occurs twice in one object"),
     (b'{"a": "\xe9"}', 'not UTF-8: invalid continuation byte at byte 8'),
     (b'3', 'a number, not a JSON object {...}'),
     (b'true', 'true or false, not a JSON object {...}'),
@@ -90,7 +90,7 @@ def test_files_are_found_by_name(tmp_path):
   assert not faults.count
   assert only_file(found['b'], faults).name == 'b.jsonl'
   assert faults.shown == [
-    f'{tmp_path}/b.jsonl.gz: b.jsonl is here too: keep one'
+    f'{tmp_path}/b.jsonl.gz: the folder has b.jsonl too: keep only one of them'
   ]
 
 
@@ -114,7 +114,7 @@ def test_gzip_cut_short_keeps_what_came_before(tmp_path):
   found = list(read_rows(path, faults))
   assert 5_000 < len(found) < 20_000
   assert faults.shown == [
-    f'{path}:{len(found) + 1}: the gzip file is cut short: get it anew'
+    f'{path}:{len(found) + 1}: the gzip file is cut short: get it again'
   ]
 
 
@@ -167,7 +167,7 @@ def test_fields_note_all_that_is_wrong():
     'l is text, not a list',
     'm[1] is a number, not text',
     "m[3] ' b' has spaces around it or control characters in it",
-    "'a' stands twice in m",
+    "'a' occurs twice in m",
     's holds half of a surrogate pair',
     "no field 'absent'",
   ]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xjax.data.formats.taxonomy import NOWHERE, label_levels
+from xjax.data.formats.taxonomy import NO_LEVEL, label_levels
 from xjax.data.schema import Label
 
 
@@ -36,19 +36,19 @@ def test_labels_that_hang_nowhere():
     label('d', 'c'),
     label('e', 'e'),
   ]
-  assert label_levels(labels).tolist() == [NOWHERE] * 5
+  assert label_levels(labels).tolist() == [NO_LEVEL] * 5
   assert label_levels([label('x'), *labels], [label('gone')]).tolist() == [
     1,
     2,
     3,
-    *[NOWHERE] * 3,
+    *[NO_LEVEL] * 3,
   ]
 
 
 def test_a_way_through_others():
   leaves = [label('c', 'b'), label('d', 'a')]
   others = [label('b', 'a'), label('a')]
-  assert label_levels(leaves).tolist() == [NOWHERE, NOWHERE]
+  assert label_levels(leaves).tolist() == [NO_LEVEL, NO_LEVEL]
   assert label_levels(leaves, others).tolist() == [3, 2]
 
 

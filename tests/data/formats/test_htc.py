@@ -87,7 +87,7 @@ def test_faults(folder):
       '\n'
     )[:6] == [
       "3: unknown label 'nothing': it has no descriptor",
-      "4: 'art' stands twice in doc_label",
+      "4: 'art' occurs twice in doc_label",
       '5: an empty document: no text in it',
       '6: doc_token[1] is a number, not text',
       "7: no field 'doc_label'",
@@ -117,7 +117,7 @@ def test_no_split(folder):
 
 def test_the_same_split_twice(folder):
   write(folder / 'other_train.json', *TRAIN)
-  with pytest.raises(DataError, match='my_train.json is here too: keep one'):
+  with pytest.raises(DataError, match='has my_train.json too: keep only one'):
     read_htc(data(folder))
 
 

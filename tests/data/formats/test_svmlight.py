@@ -7,7 +7,12 @@ import pytest
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
-from xjax.data.formats.svmlight import header_of, is_row, read_sparse, repeated
+from xjax.data.formats.svmlight import (
+  is_row,
+  parse_header,
+  read_sparse,
+  repeated_entries,
+)
 
 
 @pytest.fixture
@@ -83,17 +88,23 @@ def test_gzipped_whatever_its_name(write):
 @pytest.mark.parametrize(
   ('text', 'message'),
   [
-    (b'', ' is empty'),
+    (b'', ' the file is empty'),
     (b'2 3 4\n1 0:1\n', ' 1 rows, but its header says 2'),
-    (b'1 3 4\n1 0:1\n\n2 0:1\n', '4: one row more than the 1 of the header'),
+    (b'1 3 4\n1 0:1\n\n2 0:1\n', '4: more rows than the 1 of the header'),
     (b'1 3 4\n1 0:1 3:1\n', '2: feature 3 is not in 0..2'),
     (b'1 3 4\n4 0:1\n', '2: label 4 is not in 0..3'),
-    (b'2 3 4\n\n2,1,2 0:1\n', '3: label 2 stands twice'),
-    (b'1 3\n0:1 2:1 0:1\n', '2: label 0 stands twice'),
+    (b'2 3 4\n\n2,1,2 0:1\n', '3: label 2 occurs twice'),
+    (b'1 3\n0:1 2:1 0:1\n', '2: label 0 occurs twice'),
     (b'2 3\n\n3:1\n', '3: label 3 is not in 0..2'),
     (b'1 3\n1 0:1\n', "2: '1' is not `label:value`"),
-    (b'1 3 4\n1 1:1 0:1\n', '2: features must ascend, none twice'),
-    (b'1 3 4\n1 1:1 1:1\n', '2: features must ascend, none twice'),
+    (
+      b'1 3 4\n1 1:1 0:1\n',
+      '2: features must ascend, and none may occur twice',
+    ),
+    (
+      b'1 3 4\n1 1:1 1:1\n',
+      '2: features must ascend, and none may occur twice',
+    ),
     (
       b'1 3 4\n1 1:x\n',
       "2: '1:x' is neither labels, as in `3,14`, nor `feature:value`",
@@ -114,12 +125,12 @@ def test_gzipped_whatever_its_name(write):
       b'1 3 4\n 2 0:1\n',
       '2: labels must come first, without a space before or between them',
     ),
-    (b'1 3 4\n1 9999999999:1\n', '2: an index above 2147483647'),
-    (b'99999999999 3 4\n', '1: a count above 2147483647'),
+    (b'1 3 4\n1 9999999999:1\n', '2: an index is above 2147483647'),
+    (b'99999999999 3 4\n', '1: a count is above 2147483647'),
     (b'\xff\xfe1\x00\n', '1: UTF-16 text: save the file as UTF-8'),
     (
       gzip.compress(b'1 3 4\n1 0:1\n', mtime=0)[:-9],
-      '3: the gzip file is cut short: get it anew',
+      '3: the gzip file is cut short: get it again',
     ),
   ],
 )
@@ -140,9 +151,12 @@ def test_a_file_that_cannot_be_read(tmp_path):
 
 
 def test_headers_and_rows():
-  assert header_of(b'3 4 5') == (3, 4, 5) and header_of(b'3\t4 ') == (3, 4)
+  assert parse_header(b'3 4 5') == (3, 4, 5) and parse_header(b'3\t4 ') == (
+    3,
+    4,
+  )
   for line in (b'3', b'3 4:1', b'3 4 5 6', b'-3 4', b''):
-    assert header_of(line) == ()
+    assert parse_header(line) == ()
   for line in (b'3', b'1,2 3:4', b' 3:4', b'3:4', b'', b'1 0:inf 1:NaN'):
     assert is_row(line)
   for line in (b'{"a": 1}', b'3 4', b'1, 2', b'a', b'1:', b':1', b'1:2 3'):
@@ -151,10 +165,10 @@ def test_headers_and_rows():
 
 def test_repeated():
   ragged = Ragged.of([[1, 0, 1], [], [0, 2], [2, 2, 2]])
-  assert repeated(ragged).tolist() == [
+  assert repeated_entries(ragged).tolist() == [
     *(False, False, True),
     *(False, False),
     *(False, True, True),
   ]
-  assert not repeated(Ragged.of([[0, 1], [1, 2]])).any()
-  assert not repeated(Ragged.of([[], []])).any()
+  assert not repeated_entries(Ragged.of([[0, 1], [1, 2]])).any()
+  assert not repeated_entries(Ragged.of([[], []])).any()

@@ -40,8 +40,11 @@ def test_labels_in_order_with_parents(tmp_path):
     ('Root\n', [' no label in it']),
     ('a\tb\n', [' no line of Root, with the labels of the first level']),
     ('Root\ta\na\tb\na\tc\n', ["3: 'a' has a line already, 2"]),
-    ('Root\ta\tb\ta\n', ["1: 'a' stands twice"]),
-    ('Root\ta\nb\tc\n', ["2: 'b' is below nothing, not even Root"]),
+    ('Root\ta\tb\ta\n', ["1: 'a' occurs twice"]),
+    (
+      'Root\ta\nb\tc\n',
+      ["2: 'b' is below no other label, not even below Root"],
+    ),
     ('Root\ta\na\tRoot\n', ["2: Root is below 'a'"]),
     ('Root\ta\t\tb\n', ['1: name 3 is empty']),
     (

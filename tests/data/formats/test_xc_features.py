@@ -123,16 +123,20 @@ def test_files_without_headers(folder):
     (
       'dev.txt',
       '1 6 4\n0 5:1\n',
-      r'dev.txt: 4 labels, but there are 5 in .*tr',
+      r'dev.txt: has 4 labels, but .*train.txt has 5',
     ),
     ('dev.txt', '5 0:1\n', r'dev.txt: label 5 is not in 0..4'),
-    ('dev.txt', '1 5\n0:1\n', r'dev.txt:1: the header of a label file'),
+    (
+      'dev.txt',
+      '1 5\n0:1\n',
+      r'dev.txt:1: `N L` is the header of a label file',
+    ),
     ('dev.txt', '0 6 5\n', r'dev.txt: no document in it'),
     ('dev.txt', '1 6 5\n0 1:nan\n', r'dev.txt:2: .* is NaN'),
     ('dev.txt', '1 6 5\n0 3:1 1:1\n', r'dev.txt:2: .*ascend'),
     ('dev.txt.gz', '1 6 5\n0 1:1\n', None),
-    ('test.txt', TEST, r'test.txt.gz: test.txt is here too'),
-    ('Y.txt', 'a\nb\n', r'Y.txt: 2 labels, but there are 5'),
+    ('test.txt', TEST, r'test.txt.gz: the folder has test.txt too'),
+    ('Y.txt', 'a\nb\n', r'Y.txt: has 2 labels, but .*train.txt has 5'),
   ],
 )
 def test_faults(folder, name, text, says):
@@ -180,12 +184,12 @@ def test_a_file_to_be_tagged(folder):
 def test_rows_as_wide_as_a_model_reads():
   rows = matrix([[0, 2], []], 3)
   documents = SparseDocuments('new.txt', rows, Ragged.of([(), ()]))
-  assert documents.of_width(3) is documents
-  wide = documents.of_width(5)
+  assert documents.with_width(3) is documents
+  wide = documents.with_width(5)
   assert wide.rows.shape == (2, 5) and len(wide) == 2
-  assert wide.of_width(3).rows.shape == (2, 3)
+  assert wide.with_width(3).rows.shape == (2, 3)
   with pytest.raises(DataError, match=r'new.txt: feature 2 is not in 0..1'):
-    documents.of_width(2)
+    documents.with_width(2)
 
 
 def matrix(rows, width):

@@ -9,7 +9,7 @@ from tests.fixtures.xc_writers import write_inv_prop, write_pairs
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.formats.xc_files import (
-  among,
+  in_pairs,
   read_inv_prop,
   read_pairs,
 )
@@ -33,11 +33,11 @@ def test_written_and_read(tmp_path, name):
 def test_among():
   rows = Ragged.of([[0, 5], [], [5], [1, 0]])
   pairs = np.array([[3, 0], [0, 5], [0, 5], [1, 2], [9, 9]])
-  assert among(rows, pairs).tolist() == [False, True, False, False, True]
+  assert in_pairs(rows, pairs).tolist() == [False, True, False, False, True]
   # Row and label together must not run over.
   last = 2**31 - 2
   rows = Ragged(np.array([0, 1, 2]), np.array([last, 0], np.int32))
-  assert among(rows, np.array([[0, last]])).tolist() == [True, False]
+  assert in_pairs(rows, np.array([[0, last]])).tolist() == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_faults_of_pairs(tmp_path, text, message):
   [
     (b'1.5\n', ' 1 numbers, but there are 2 labels'),
     (b'1\n2\n3\n', ' 3 numbers, but there are 2 labels'),
-    (b'1\n\nx\n', "3: 'x' is no positive number"),
-    (b'1\nnan\n', "2: 'nan' is no positive number"),
-    (b'inf\n1\n', "1: 'inf' is no positive number"),
-    (b'1\n0\n', "2: '0' is no positive number"),
-    (b'1\n1_0\n', "2: '1_0' is no positive number"),
+    (b'1\n\nx\n', "3: 'x' is not a positive number"),
+    (b'1\nnan\n', "2: 'nan' is not a positive number"),
+    (b'inf\n1\n', "1: 'inf' is not a positive number"),
+    (b'1\n0\n', "2: '0' is not a positive number"),
+    (b'1\n1_0\n', "2: '1_0' is not a positive number"),
     (b'\n', ' no number in it'),
   ],
 )

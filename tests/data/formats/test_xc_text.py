@@ -9,7 +9,7 @@ import pytest
 from xjax.core.errors import ConfigError, DataError
 from xjax.data.config import OnError
 from xjax.data.files.faults import Faults
-from xjax.data.formats.xc_text import XcRepoData, read_names, read_xc_repo
+from xjax.data.formats.xc_text import XcRepoData, read_label_names, read_xc_repo
 from xjax.data.load import load_corpus, read_input
 from xjax.data.schema import Document, Label
 
@@ -102,20 +102,20 @@ BROKEN = {
   ),
   'a column that is text': (
     {'uid': 'x', 'title': 't', 'target_ind': ['1']},
-    'target_ind is no list of columns, from 0',
+    'target_ind must be a list of columns, from 0',
   ),
   'a column below 0': (
     {'uid': 'x', 'title': 't', 'target_ind': [-1]},
-    'target_ind is no list of columns, from 0',
+    'target_ind must be a list of columns, from 0',
   ),
   'a column twice': (
     {'uid': 'x', 'title': 't', 'target_ind': [1, 3, 3]},
-    '3 stands twice in target_ind',
+    '3 occurs twice in target_ind',
   ),
   'no columns': ({'uid': 'x', 'title': 't'}, "no field 'target_ind'"),
   'weights for other columns': (
     {'uid': 'x', 'title': 't', 'target_ind': [1], 'target_rel': []},
-    'target_rel is no list of a number per target_ind',
+    'target_rel must be a list with one number per target_ind',
   ),
   'no text': (
     {'uid': 'x', 'title': ' ', 'target_ind': []},
@@ -179,7 +179,7 @@ def test_names_are_read_into_arrays(tmp_path):
   n, path = 20_000, tmp_path / 'Y.txt'
   path.write_text(''.join(f'name {i}\n' for i in range(n)))
   tracemalloc.start()
-  labels = read_names(path, Faults(OnError.RAISE))
+  labels = read_label_names(path, Faults(OnError.RAISE))
   _, most = tracemalloc.get_traced_memory()
   tracemalloc.stop()
   assert len(labels) == n and labels[n - 1].name == f'name {n - 1}'

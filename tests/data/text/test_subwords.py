@@ -268,7 +268,7 @@ def test_faulty_files(tmp_path, name):
     with pytest.raises(DataError) as caught:
       read(path)
     assert str(caught.value).startswith(f'{path}: ')
-    assert 'anew' in str(caught.value)
+    assert 'again' in str(caught.value)
 
 
 def test_absent_files(tmp_path):

@@ -61,9 +61,12 @@ def test_byte_pairs_of_a_folder(roberta_folder, tmp_path):
   [
     ({}, 'has no tokenizer: neither tokenizer.json nor vocab.txt'),
     ({'vocab.json': '{}'}, 'has no tokenizer'),
-    ({'vocab.txt': 'a\nb\n'}, r'vocab.txt: .*it has no \[UNK\]'),
+    ({'vocab.txt': 'a\nb\n'}, r'vocab.txt: .*the vocabulary has no \[UNK\]'),
     ({'vocab.txt': ''}, 'vocab.txt'),
-    ({'vocab.txt': '[UNK]\n[CLS]\n[SEP]\n'}, 'none of its 3 tokens pads'),
+    (
+      {'vocab.txt': '[UNK]\n[CLS]\n[SEP]\n'},
+      'none of its 3 tokens is for padding',
+    ),
     ({'vocab.json': '{"a": 1}', 'merges.txt': ''}, 'vocab.json.*has no <s>'),
     ({'vocab.json': '{', 'merges.txt': ''}, 'vocab.json.*merges.txt'),
     ({'vocab.txt': 'a', 'tokenizer_config.json': '7'}, 'tokenizer_config.json'),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests.fixtures.fuzzing import fuzzed
 from xjax.core.errors import DataError
 from xjax.data.text.word_vectors import (
   read_word_vectors,
@@ -115,11 +116,11 @@ FAULTS = {
   b'\xff\xfea\0 \0001\0\n\0': 'vectors:1: UTF-16',
   b'0 3\n': 'vectors:1: 0 words of 3 numbers',
   b'3 0\n': 'vectors:1: 3 words of 0 numbers',
-  b'1 3\n': 'vectors:1: promises 1 words, but there are 0',
-  b'3 1\nof 1\na 2\n': 'vectors:1: promises 3 words, but there are 2',
-  b'1 1\nof 1\na 2\n': 'vectors:1: promises 1 words, but there are 2',
-  b'2 2\nof 1 2\na 2\n': 'vectors:3: 1 numbers; the others have 2',
-  b'of 1 2\na 2 3 4\n': 'vectors:2: 3 numbers; the others have 2',
+  b'1 3\n': 'vectors:1: states 1 words, but the file has 0',
+  b'3 1\nof 1\na 2\n': 'vectors:1: states 3 words, but the file has 2',
+  b'1 1\nof 1\na 2\n': 'vectors:1: states 1 words, but the file has 2',
+  b'2 2\nof 1 2\na 2\n': 'vectors:3: 1 numbers; other rows have 2',
+  b'of 1 2\na 2 3 4\n': 'vectors:2: 3 numbers; other rows have 2',
   b'of 1 2\n\na 3 4\n': 'vectors:2: 0 numbers',
   b'of 1 2\nthe 1 x\n': "vectors:2: the word 'the': not all",
   b'of 1 2\nthe 1 nan\n': "vectors:2: the word 'the': not all",
@@ -128,7 +129,7 @@ FAULTS = {
   b'of 1 2\nthe 1_0 1\n': "vectors:2: the word 'the': not all",
   b'of 1 2\nthe 1 --1\n': "vectors:2: the word 'the': not all",
   b'1 2\nof 1 x\n': "vectors:2: the word 'of': not all",
-  b'1 99999999999\nof 1 2\n': 'vectors:2: 2 numbers; the others have 99999',
+  b'1 99999999999\nof 1 2\n': 'vectors:2: 2 numbers; other rows have 99999',
   gzip.compress(b'of 1 2\n' * 99)[:-9]: 'vectors:.*cut short',
   gzip.compress(b'of 1 2\n')[:10] + b'\xff' * 9: 'vectors: the file is damaged',
   SHORT: 'vectors: byte 43, word 4 of 4: the file is cut short',
@@ -239,9 +240,10 @@ def damaged(draw):
   return draw(st.sampled_from([content, gzip.compress(content)]))
 
 
-@hypothesis.settings(quick, max_examples=1500)
+@fuzzed(1500)
 @hypothesis.given(st.one_of(damaged(), st.binary(max_size=30)))
-def test_whatever_a_file_holds(tmp_path, content):
+def test_whatever_a_file_holds(tmp_path_factory, content):
+  tmp_path = tmp_path_factory.getbasetemp()
   try:
     got = read(tmp_path, content)
   except DataError as error:

@@ -73,13 +73,13 @@ def test_digest_follows_words_and_their_order():
 
 def test_extended(tmp_path):
   vocab = Vocabulary(('the', 'DD'))
-  more = vocab.extended(iter(['of', 'the', 'a', 'of', 'DD']))
+  more = vocab.with_words(iter(['of', 'the', 'a', 'of', 'DD']))
   assert more.words == ('the', 'DD', 'of', 'a')
   assert vocab.words == ('the', 'DD')
   assert more.encode('A the of').tolist() == [5, 2, 4]
   assert more.digest == Vocabulary(more.words).digest != vocab.digest
-  assert vocab.extended(['a', 'of']) != more
-  assert vocab.extended([]) == vocab
+  assert vocab.with_words(['a', 'of']) != more
+  assert vocab.with_words([]) == vocab
   more.save(tmp_path / 'vocab.txt')
   assert Vocabulary.load(tmp_path / 'vocab.txt') == more
 
@@ -97,7 +97,7 @@ def test_saved_and_loaded_is_the_same(tmp_path_factory, texts):
 @pytest.mark.parametrize(
   ('content', 'said'),
   [
-    (b'a\nb\na\n', "vocab.txt:3: the word 'a' comes twice"),
+    (b'a\nb\na\n', "vocab.txt:3: the word 'a' occurs twice"),
     (b'a\n\nb\n', "vocab.txt:2: '' is not one word"),
     (b'a\nb c\n', "vocab.txt:2: 'b c' is not one word"),
     (b'a\r\nb\r\n', 'vocab.txt:1: .* is not one word'),

@@ -81,7 +81,7 @@ def liblinear(documents, loss, c):
     has_N = [*(label in gold[row] for row in range(len(gold))), False]
     model.fit(rows, has_N, sample_weight=weights_N)
     weights_DL[:, label], bias_L[label] = model.coef_[0], model.intercept_[0]
-  return Classifiers.pruned(weights_DL, bias_L, 0.0)
+  return Classifiers.from_dense(weights_DL, bias_L, 0.0)
 
 
 @pytest.mark.parametrize('c', [0.1, 10.0])
@@ -227,10 +227,12 @@ def test_no_device_waits_for_another():
   mesh = make_mesh(MeshConfig())
   programs = batched._programs(mesh, 5)
   goal = Objective(Loss.LOGISTIC, np.float32(1))
-  documents = batched._documents(sparse.csr_array(np.eye(4, dtype='f')), mesh)
+  documents = batched._place_documents(
+    sparse.csr_array(np.eye(4, dtype='f')), mesh
+  )
   positive_NC = np.zeros((4, 16), bool)
   state = programs.start(positive_NC, np.arange(16, dtype=np.int32), goal)
   steps = programs.step.lower(documents, state, goal, 1e-3)
   assert compiled_collectives(steps.compile().as_text()) == []
-  left = programs.left.lower(state.done_C)
+  left = programs.count_unfinished.lower(state.done_C)
   assert len(lowered_collectives(left)) == 2

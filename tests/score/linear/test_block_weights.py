@@ -27,7 +27,7 @@ def some(seed=0, share=0.3, columns=COLUMNS):
 
 
 def laid_out(weights_DC, bias_C, columns=COLUMNS):
-  made = Classifiers.pruned(weights_DC, bias_C, 0)
+  made = Classifiers.from_dense(weights_DC, bias_C, 0.0)
   return BlockWeights.of([made], columns, made.weights.nnz)
 
 

@@ -12,7 +12,7 @@ BIAS_L = np.array([-1, 0.001, 2.5])
 
 
 def test_small_weights_are_left_out():
-  found = Classifiers.pruned(WEIGHTS_DL, BIAS_L, 0.01)
+  found = Classifiers.from_dense(WEIGHTS_DL, BIAS_L, 0.01)
   wanted = np.where(np.abs(WEIGHTS_DL) >= 0.01, WEIGHTS_DL, 0)
   np.testing.assert_array_equal(
     found.weights.toarray(), wanted.astype(np.float32)
@@ -20,15 +20,16 @@ def test_small_weights_are_left_out():
   assert found.weights.nnz == 4
   assert (found.n_labels, found.n_features) == (3, 4)
   np.testing.assert_array_equal(found.bias, BIAS_L.astype(np.float32))
-  assert Classifiers.pruned(WEIGHTS_DL, BIAS_L, 0).weights.nnz == 6
+  assert Classifiers.from_dense(WEIGHTS_DL, BIAS_L, 0.0).weights.nnz == 6
 
 
 def test_parts_are_joined():
-  whole = Classifiers.pruned(WEIGHTS_DL, BIAS_L, 0)
+  whole = Classifiers.from_dense(WEIGHTS_DL, BIAS_L, 0.0)
   parts = [
-    Classifiers.pruned(WEIGHTS_DL[:, [i]], BIAS_L[[i]], 0) for i in range(3)
+    Classifiers.from_dense(WEIGHTS_DL[:, [i]], BIAS_L[[i]], 0.0)
+    for i in range(3)
   ]
-  assert_equal(Classifiers.joined(parts), whole)
+  assert_equal(Classifiers.join(parts), whole)
 
 
 def assert_equal(one, other):
@@ -39,7 +40,9 @@ def assert_equal(one, other):
 
 def test_some_labels_come_last_for_every_document():
   rng = np.random.default_rng(0)
-  found = Classifiers.pruned(rng.normal(size=(6, 5)), rng.normal(size=5), 0.3)
+  found = Classifiers.from_dense(
+    rng.normal(size=(6, 5)), rng.normal(size=5), 0.3
+  )
   last_L = np.array([False, True, False, False, True])
   placed = found.with_last(last_L, norm=2.0)
   rows_ND = rng.normal(size=(500, 6))
@@ -62,25 +65,25 @@ def test_some_labels_come_last_for_every_document():
 @pytest.mark.parametrize('n_labels', [0, 3])
 def test_arrays_make_the_same(n_labels):
   weights_DL, bias_L = WEIGHTS_DL[:, :n_labels], BIAS_L[:n_labels]
-  found = Classifiers.pruned(weights_DL, bias_L, 0)
+  found = Classifiers.from_dense(weights_DL, bias_L, 0.0)
   assert_equal(Classifiers.of_arrays(found.arrays()), found)
 
 
 BAD = {
   'is missing': lambda a: a.pop('bias'),
-  'should be float32': lambda a: a.update(bias=a['bias'].astype(float)),
-  'of 1 axes': lambda a: a.update(n_features=np.array([4])),
+  'must have dtype float32': lambda a: a.update(bias=a['bias'].astype(float)),
+  'and 1 axes': lambda a: a.update(n_features=np.array([4])),
   'different lengths': lambda a: a.update(bias=a['bias'][:2]),
-  'does not count': lambda a: a.update(indptr=a['indptr'] + 1),
-  'must ascend': lambda a: a.update(indices=a['indices'][::-1]),
-  'from 0 to n_features': lambda a: a.update(n_features=np.int64(3)),
-  'not finite': lambda a: a.update(data=a['data'] * np.float32(np.nan)),
+  'indptr does not ascend': lambda a: a.update(indptr=a['indptr'] + 1),
+  'must ascend and be below': lambda a: a.update(indices=a['indices'][::-1]),
+  'be below n_features': lambda a: a.update(n_features=np.int64(3)),
+  'must be finite': lambda a: a.update(data=a['data'] * np.float32(np.nan)),
 }
 
 
 @pytest.mark.parametrize('what', BAD)
 def test_arrays_that_are_none(what):
-  arrays = Classifiers.pruned(WEIGHTS_DL, BIAS_L, 0).arrays()
+  arrays = Classifiers.from_dense(WEIGHTS_DL, BIAS_L, 0.0).arrays()
   BAD[what](arrays)
   with pytest.raises(ValueError, match=what):
     Classifiers.of_arrays(arrays)

@@ -36,7 +36,7 @@ def test_of_lower_rank_it_divides_by_the_leading_eigenvalues():
   vectors_DD, _ = np.linalg.qr(RNG.normal(size=(6, 6)))
   rows_ND = np.sqrt(values_D)[:, None] * vectors_DD.T
   found = made(rows_ND, 3)
-  np.testing.assert_allclose(found.values_K, [30, 100, 400], rtol=1e-2)
+  np.testing.assert_allclose(found.values, [30, 100, 400], rtol=1e-2)
   x_D1 = vectors_DD[:, [0]] + vectors_DD[:, [4]]
   divided_D1 = found.divide(jnp.asarray(x_D1, jnp.float32), jnp.array([0.5]))
   np.testing.assert_allclose(
@@ -47,4 +47,4 @@ def test_of_lower_rank_it_divides_by_the_leading_eigenvalues():
 
 
 def test_rank_is_at_most_that_of_the_documents():
-  assert made(RNG.normal(size=(4, 9)), 256).vectors_DK.shape == (9, 4)
+  assert made(RNG.normal(size=(4, 9)), 256).vectors.shape == (9, 4)

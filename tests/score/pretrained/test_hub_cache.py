@@ -79,13 +79,13 @@ def test_an_absent_model_says_where_it_was_looked_for(cache):
 )
 def test_what_is_no_name_is_a_folder_that_is_not_there(name, cache):
   put(cache, 'models--a--b')
-  with pytest.raises(DataError, match='no such folder|cannot be a folder'):
+  with pytest.raises(DataError, match='no such folder|is not a folder'):
     find_model(name)
 
 
 def test_a_file_is_no_folder(cache, tmp_path):
   (tmp_path / 'm').write_text('')
-  with pytest.raises(DataError, match='m: is a file; name the folder'):
+  with pytest.raises(DataError, match='m: is a file; give the folder'):
     find_model('m')
 
 
@@ -93,5 +93,5 @@ def test_a_file_is_no_folder(cache, tmp_path):
 def test_a_broken_reference(commit, cache):
   put(cache, 'models--org--name', commit)
   (cache / 'models--org--name' / 'other').mkdir()
-  with pytest.raises(DataError, match='refs/main: names no folder'):
+  with pytest.raises(DataError, match='refs/main: does not name a folder'):
     find_model('org/name')

@@ -131,7 +131,7 @@ def test_what_is_written_is_read(tmp_path):
 def test_nothing_is_written_over(tmp_path):
   (tmp_path / 'm').mkdir()
   write_model_folder(tmp_path / 'm', CONFIG, params_of())
-  with pytest.raises(WriteError, match='is there already; name a new folder'):
+  with pytest.raises(WriteError, match='exists already; choose a new folder'):
     write_model_folder(tmp_path / 'm', CONFIG, params_of())
 
 

@@ -44,7 +44,7 @@ def test_the_same_is_written_alike(model, path, tmp_path):
 def test_a_tree_whose_weights_were_all_pruned(tmp_path):
   tree = complete_tree(9, 3)
   none = np.zeros((4, len(tree) - 1))
-  made = Classifiers.pruned(none, np.arange(len(tree) - 1), 0)
+  made = Classifiers.from_dense(none, np.arange(len(tree) - 1.0), 0.0)
   weights = BlockWeights.of([made], tree.columns, made.weights.nnz)
   save_tree(tmp_path / 'tree.npz', tree, weights)
   _, found = load_tree(tmp_path / 'tree.npz')

@@ -35,9 +35,9 @@ def test_its_shape_is_told():
   assert str(small()) == told
 
 
-def test_the_widest_below():
+def test_the_largest_below():
   values = np.array([1, 9, -np.inf, 2, 3, 99])  # 5 is not in the tree
-  below = small().widest_below(values).tolist()
+  below = small().largest_below(values).tolist()
   assert below == [9, 3, 9, 1, 3, 9, 2]
 
 
@@ -81,7 +81,7 @@ def test_any_tree(make_tree, seed, n_nodes):
     ]
     for v in range(n_nodes)
   ]
-  assert tree.widest_below(values).tolist() == [max(each) for each in below]
+  assert tree.largest_below(values).tolist() == [max(each) for each in below]
   again = LabelTree.of(parent, label, tree.n_labels)
   for name, array in tree.arrays().items():
     np.testing.assert_array_equal(again.arrays()[name], array)
@@ -92,12 +92,12 @@ def test_any_tree(make_tree, seed, n_nodes):
   [
     ([-1, 2, 1], [-1, 0, 1], 'not below the root'),
     ([-1, 1], [-1, 0], 'not below the root'),
-    ([-1, -1], [0, 1], 'one root'),
-    ([1, 0], [0, 1], 'one root'),
-    ([], [], 'one root'),
-    ([-1, 7], [-1, 0], 'no node'),
-    ([-1, -2], [-1, 0], 'no node'),
-    ([-1, 0, 0], [-1, 1, 1], 'a label stands twice'),
+    ([-1, -1], [0, 1], 'exactly one root'),
+    ([1, 0], [0, 1], 'exactly one root'),
+    ([], [], 'exactly one root'),
+    ([-1, 7], [-1, 0], 'not a node'),
+    ([-1, -2], [-1, 0], 'not a node'),
+    ([-1, 0, 0], [-1, 1, 1], 'a label occurs twice'),
     ([-1, 0, 0], [-1, 1, -1], 'a leaf of the tree has no label'),
     ([-1, 0, 0], [-1, 1, 3], r'not in 0\.\.2'),
     ([-1, 0, 0], [-1, 1, -2], r'not in 0\.\.2'),
@@ -135,9 +135,9 @@ DAMAGE = {
   'tree/label: is float64': lambda a: a.update(label=a['label'] * 1.0),
   'tree/n_labels: is -1': lambda a: a.update(n_labels=np.int64(-1)),
   r'tree: .* 0\.\.2': lambda a: a.update(n_labels=np.int64(3)),
-  'tree: a label stands twice': changed('label', 3, 4),
+  'tree: a label occurs twice': changed('label', 3, 4),
   'tree: a leaf .* no label': changed('label', 3, NO_LABEL),
-  'tree: these arrays are no tree': changed('first_child', 0, 0),
+  'tree: these arrays are not a tree': changed('first_child', 0, 0),
 }
 
 
@@ -172,5 +172,5 @@ def test_first_children_that_are_none(middle):
 def test_numbers_that_overflow():
   arrays = small().arrays()
   arrays['first_child'][2:6] = 2**31 - 1, 2**31 - 1, -(2**31), -(2**31)
-  with pytest.raises(DataError, match='no tree'):
+  with pytest.raises(DataError, match='not a tree'):
     taken(arrays)

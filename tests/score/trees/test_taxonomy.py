@@ -95,7 +95,7 @@ def test_parents_above_parents_that_are_no_labels():
   ],
 )
 def test_labels_that_are_their_own_ancestors(parents):
-  with pytest.raises(DataError, match='is one its own ancestor'):
+  with pytest.raises(DataError, match='a label is its own ancestor'):
     taxonomy_tree(['c', 'a', 'b'], parents, Ragged.of([[0, 1], [2]]))
 
 

@@ -215,7 +215,7 @@ def test_parts_of_other_data_are_not_taken(data, tree, tmp_path, caplog):
       between=lambda: calls.append(1),
     )
   assert len(calls) == 4  # two depths, twice
-  assert 'of other data or settings' in caplog.text
+  assert 'made from other data or settings' in caplog.text
 
 
 def test_one_block_has_several_parts():

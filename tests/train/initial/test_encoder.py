@@ -304,7 +304,7 @@ def test_a_tokenizer_of_another_model(from_folder, encoder, tmp_path):
   shutil.copytree(encoder[0], tmp_path / 'model')
   Subwords.fit(['only these']).save(tmp_path / 'model' / 'tokenizer.json')
   config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
-  with pytest.raises(DataError, match='not of one model'):
+  with pytest.raises(DataError, match='use the tokenizer that belongs'):
     fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
   fit(changed(config, 'encoder', spare_rows=True), tmp_path / 'run')

@@ -1,10 +1,11 @@
-"""Batches of a few static shapes, by random access through grain.
+"""Makes batches of a few static shapes, with random access through grain.
 
-A document goes to the smallest bucket its tokens, or those of its longest zone,
-fit in; a batch holds documents of one bucket (and as many zones as the bucket's
-document of most zones), so jit traces one program per bucket. Packed documents
-are all in one bucket, and there is a program per number of rows. What is in
-batch i of a seed is the same for any number of threads and processes.
+A document goes to the smallest bucket that holds its tokens, or the tokens of
+its longest zone. A batch has documents of one bucket, and with zones, as many
+zones as any document of the bucket has. So jit traces one program per bucket.
+Packed documents are all in one bucket, with one program per number of rows.
+Seed and index decide the content of a batch, for any number of threads and
+processes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,11 +26,11 @@ from xjax.data.text.words import PAD_ID, UNKNOWN_ID
 
 MIN_POSITIVES = 4
 
-Documents = Ragged | Zones | FeatureRows  # what models read of N of them
+Documents = Ragged | Zones | FeatureRows  # tokens or vectors of N documents
 
 
 class _Buckets:
-  """Documents grouped by length, and batches of them as NumPy arrays."""
+  """Groups documents by length, and makes batches as NumPy arrays."""
 
   def __init__(
     self,
@@ -61,7 +62,7 @@ class _Buckets:
     self._tokens, self._gold = tokens, gold
     self._padding, self._packing = padding, packing
     self._batch_size = batch_size
-    self._share, self._mine = share, share.rows(batch_size)
+    self._share, self._own_rows = share, share.rows(batch_size)
     self._lengths_N = tokens.lengths.astype(np.int32)
     self._bucket_N = np.searchsorted(widths, self._lengths_N).astype(np.int16)
     if isinstance(tokens, Zones):
@@ -76,12 +77,12 @@ class _Buckets:
 
   @property
   def shapes(self) -> set[tuple[int, int]]:
-    """The (T, P) of all batches: one trace each, unless they are packed."""
+    """The shapes (T, P) of batches; without packing, jit traces each once."""
     return {self._shapes[i] for i in np.unique(self._bucket_N)}
 
   @property
   def steps_by_shape(self) -> dict[tuple[int, ...], int]:
-    """Batches that hold every document once, by (T, P), or (Z, T, P)."""
+    """The number of batches per epoch for each shape (T, P) or (Z, T, P)."""
     counts = np.bincount(self._bucket_N, minlength=len(self._shapes))
     steps: dict[tuple[int, ...], int] = {}
     for bucket in np.flatnonzero(counts):
@@ -93,24 +94,26 @@ class _Buckets:
 
   @property
   def mean_length(self) -> float:
-    """Tokens of a document; by zone those of its longest zone."""
+    """The mean number of tokens of a document, or of its longest zone."""
     return float(self._lengths_N.mean())
 
   def _arrange(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cuts documents, in this order, into batches of one bucket each.
+    """Divides documents, in this order, into batches of one bucket each.
 
     Args:
       order: integers [N], a permutation of the documents.
 
     Returns:
-      int32 [batches, batch_size] rows, PAD where a bucket's last batch has
-      no more, and the bucket of each batch, int64 [batches].
+      rows: int32 [batches, batch_size], rows of documents; PAD at the end of a
+        bucket's last batch.
+      buckets: int64 [batches], the bucket of each batch.
     """
     order = order[np.argsort(self._bucket_N[order], kind='stable')]
     counts = np.bincount(self._bucket_N, minlength=len(self._shapes))
     batches = -(-counts // self._batch_size)
     rows = np.full((batches.sum(), self._batch_size), PAD, np.int32)
-    # Of batch-sized lots laid end to end, each bucket fills the first places.
+    # The batches of all buckets are concatenated. Each bucket fills its places
+    # from the first one, so that only the end of its last batch is empty.
     place_N = np.arange(len(order))
     filled = np.cumsum(counts) - counts
     starts = (np.cumsum(batches) - batches) * self._batch_size
@@ -119,40 +122,47 @@ class _Buckets:
     return rows, np.repeat(np.arange(len(batches)), batches)
 
   def _batch(self, rows: np.ndarray, bucket: int) -> Batch:
-    """This process's share of a batch; rows is that of all processes."""
+    """Makes this process's share of a batch.
+
+    Args:
+      rows: int32 [batch_size], rows of the documents of all processes.
+      bucket: int, the bucket of the batch.
+    """
     if self._packing:
-      read = self._pack(rows, self._packing)
+      inputs = self._pack(rows, self._packing)
     else:
-      read = self._read(rows[self._mine], bucket)
-    rows = rows[self._mine]
+      inputs = self._read(rows[self._own_rows], bucket)
+    rows = rows[self._own_rows]
     return Batch(
-      **read,
+      **inputs,
       positives_BP=self._gold.padded(rows, self._shapes[bucket][1], PAD),
       mask_B=rows != PAD,
       doc_B=rows,
     )
 
   def _pack(self, rows: np.ndarray, packing: Packing) -> dict[str, np.ndarray]:
-    """The fields of a packed batch that models read; no length is 0."""
+    """Returns the input fields of a packed batch; no length is 0."""
     lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
     lengths_B = np.maximum(lengths_B, 1)
     plan = packing.plan(lengths_B, self._shapes[0][0])
     documents = [
       self._tokens[row] if row != PAD and self._lengths_N[row] else [UNKNOWN_ID]
-      for row in rows[self._mine]
+      for row in rows[self._own_rows]
     ]
-    tokens_BT, segments_BT = plan.filled(documents, self._share, self._padding)
+    tokens_BT, segments_BT = plan.fill_rows(
+      documents, self._share, self._padding
+    )
     return {
       'tokens_BT': tokens_BT,
       'segments_BT': segments_BT,
-      'lengths_B': lengths_B[self._mine],
-      'first_B': plan.first_B[self._mine],
+      'lengths_B': lengths_B[self._own_rows],
+      'first_B': plan.first_B[self._own_rows],
     }
 
   def _read(
     self, rows: np.ndarray, bucket: int
   ) -> dict[str, np.ndarray | None]:
-    """The fields of a batch that models read; no length is 0."""
+    """Returns the input fields of a batch; no length is 0."""
     width = self._shapes[bucket][0]
     lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
     features_BTD = None
@@ -164,7 +174,7 @@ class _Buckets:
       tokens_BT, lengths_B = self._tokens.padded(rows, most, width)
     else:
       tokens_BT = self._tokens.padded(rows, width, self._padding)
-    # An empty row would make a softmax over its tokens NaN.
+    # A softmax over the tokens of an empty row would be NaN.
     first_B = lengths_B.reshape(len(rows), -1)[:, 0]
     if tokens_BT is not None:
       tokens_BT.reshape(len(rows), -1)[first_B == 0, 0] = UNKNOWN_ID
@@ -177,22 +187,22 @@ class _Buckets:
 
 
 def _positives_width(counts: np.ndarray) -> int:
-  """The smallest power of two, from 4 on, that holds every count."""
+  """Returns the smallest power of two, at least 4, that holds all counts."""
   most = max(MIN_POSITIVES, int(counts.max(initial=0)))
   return 1 << (most - 1).bit_length()
 
 
 class TrainBatches(_Buckets):
-  """Shuffled batches over and over all documents of a training split.
+  """Yields shuffled batches of a training split, without end.
 
   Element i is batch i mod steps_per_epoch of epoch i // steps_per_epoch. An
-  epoch has every document exactly once; its plan (which documents share a
-  batch, and the order of batches) follows from seed and epoch alone. Rows
-  that fill a bucket's last batch have mask False and doc PAD. Such a row and
-  a document without tokens have the length 1 (by zone: that of the first zone,
-  the others 0), a single unknown token (the id 1), or where documents come as
-  features, a feature of zeros.
-  Positives are as wide as the bucket needs, a power of two: never truncated.
+  epoch has every document exactly once. Seed and epoch alone decide which
+  documents share a batch, and the order of batches. Rows that only fill a
+  bucket's last batch have mask False and doc PAD. Such a row, and a document
+  without tokens, has one unknown token (the id 1) and the length 1. By zone,
+  only the first zone has this token. If documents are vectors, the row has one
+  vector of zeros. Positives are never truncated: their width is the smallest
+  power of two, at least 4, that holds all positives of the bucket.
   """
 
   def __init__(
@@ -208,23 +218,23 @@ class TrainBatches(_Buckets):
     padding: int = PAD_ID,
     packing: Packing | None = None,
   ) -> None:
-    """Prepares the buckets; nothing is read yet.
+    """Prepares the buckets without reading any document.
 
     Args:
-      tokens: N rows of token ids, or N documents' zones or features.
+      tokens: N rows of token ids, or zones or vectors of N documents.
       gold: N rows of label indices.
-      batch_size: documents of a batch, over all processes.
-      buckets: static lengths T, ascending; the last holds the longest row.
-      seed: decides the shuffling, with the epoch.
-      share: of this process, whose rows the batches have.
-      workers: threads that assemble batches ahead; 0: none.
-      padding: token id beyond documents.
-      packing: of token rows, in the last bucket's length; None: to each
-        document a row.
+      batch_size: int, documents per batch, over all processes.
+      buckets: static lengths T, ascending; the last holds the longest document.
+      seed: int, decides the order of documents and batches in each epoch.
+      share: the share of this process in the rows of each batch.
+      workers: int, threads that prepare batches in advance; 0: no threads.
+      padding: token id after documents.
+      packing: groups of documents that share rows; all rows then have the
+        length of the last bucket. None: each document has its own row.
 
     Raises:
-      ConfigError: buckets do not ascend or do not hold the longest document,
-        or the batch does not divide into shares, or among devices and
+      ConfigError: buckets do not ascend or do not hold the longest document, or
+        the batch does not divide evenly into shares, or among devices and
         micro-batches.
       DataError: there are no documents.
     """
@@ -251,7 +261,7 @@ class TrainBatches(_Buckets):
     return self._batch(rows[step], buckets[step])
 
   def dataset(self) -> grain.IterDataset:
-    """Batches without end; an iterator's state is the next index."""
+    """Returns batches without end; an iterator's state is the next index."""
     options = grain.ReadOptions(
       num_threads=self._workers, prefetch_buffer_size=4 * self._workers
     )
@@ -259,21 +269,22 @@ class TrainBatches(_Buckets):
     return batches.to_iter_dataset(options)
 
   def _plan(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and bucket of each batch of an epoch."""
+    """Returns the rows and the bucket of each batch of an epoch."""
     with self._lock:
       if epoch not in self._plans:
-        # Threads read ahead over an epoch's end: its neighbours are kept.
+        # Threads read beyond the end of an epoch, so that the plans of both
+        # neighbours are kept.
         near = (epoch - 1, epoch + 1)
         self._plans = {e: p for e, p in self._plans.items() if e in near}
         rng = host_generator(self._seed, 'batches', epoch)
         rows, buckets = self._arrange(rng.permutation(len(self._tokens)))
-        shuffled = rng.permutation(len(rows))
-        self._plans[epoch] = rows[shuffled], buckets[shuffled]
+        order = rng.permutation(len(rows))
+        self._plans[epoch] = rows[order], buckets[order]
       return self._plans[epoch]
 
 
 class EvalBatches(_Buckets):
-  """Every document once, by bucket and then by row; see eval_batches."""
+  """Yields batches with every document once, by bucket, then by row."""
 
   def __len__(self) -> int:
     counts = np.bincount(self._bucket_N)
@@ -294,26 +305,26 @@ def eval_batches(
   padding: int = PAD_ID,
   packing: Packing | None = None,
 ) -> EvalBatches:
-  """Batches of a split to judge or to predict; doc_B says which documents.
+  """Makes the batches of a split that is judged or predicted.
 
-  Every process has the same number of batches, of the same shapes, and the rows
-  of its share. Rows that fill a batch have mask False and doc PAD; they
-  and documents without tokens have the length 1 (by zone: that of the first
-  zone, the others 0), a single unknown token, or where documents come as
-  features, a feature of zeros.
+  doc_B tells which documents a batch has. Every process has the same number of
+  batches, of the same shapes, with the rows of its share. Rows that only fill a
+  batch have mask False and doc PAD. Such a row, and a document without tokens,
+  has one unknown token and the length 1. By zone, only the first zone has this
+  token. If documents are vectors, the row has one vector of zeros.
 
   Args:
-    tokens: N rows of token ids, or N documents' zones or features.
-    gold: N rows of label indices (empty rows where there is no gold).
-    batch_size: documents of a batch, over all processes.
-    buckets: static lengths T, ascending; the last holds the longest row.
-    share: of this process.
-    padding: token id beyond documents.
-    packing: of token rows, in the last bucket's length; None: to each document
-      a row.
+    tokens: N rows of token ids, or zones or vectors of N documents.
+    gold: N rows of label indices (empty rows if there are no gold labels).
+    batch_size: int, documents per batch, over all processes.
+    buckets: static lengths T, ascending; the last holds the longest document.
+    share: the share of this process in the rows of each batch.
+    padding: token id after documents.
+    packing: groups of documents that share rows; all rows then have the length
+      of the last bucket. None: each document has its own row.
 
   Raises:
-    ConfigError: as for TrainBatches.
+    ConfigError: see TrainBatches.
   """
   return EvalBatches(
     tokens,

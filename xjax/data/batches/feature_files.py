@@ -1,10 +1,11 @@
-"""Features of documents from files, saved by any outside encoder.
+"""Reads features of documents from files that any outside encoder saved.
 
-STEM.npy has vectors, float32 or float16, and STEM.ids.txt the documents' ids,
-one per line, in the order of the vectors. Without STEM.lengths.npy a document
-is one vector; with it, integers, the states of its tokens, and those of all
-documents lie end to end. Nothing but what a batch needs is read into memory.
-Labels may have vectors too, one each, in files of the stem `labels`.
+STEM.npy has vectors, float32 or float16. STEM.ids.txt has the ids of documents,
+one per line, in the order of the vectors. Without STEM.lengths.npy, a document
+has one vector. With this file of integers, a document has one vector per token,
+and the vectors of all documents are concatenated. Only the vectors of a batch
+are read into memory. Labels may have one vector each too, in files with the
+stem `labels`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,25 +31,28 @@ from xjax.data.text.words import split_words
 def word_features(
   ids: Sequence[str], texts: Iterable[str], dim: int, max_tokens: int
 ) -> FeatureRows:
-  """Random vectors of words, the same wherever a word stands.
+  """Makes vectors of documents from random vectors of their words.
+
+  A word has the same vector everywhere.
 
   Args:
     ids: N document ids.
-    texts: of the documents.
-    dim: size D of a vector; its entries are of about unit size.
-    max_tokens: if 1, a document is one vector, the sum over its words divided
-      by the root of their number, so that its entries are of unit size as
-      well; else, it is those of its first words.
+    texts: texts of the N documents.
+    dim: int, size D of a vector. The entries of a word's vector are standard
+      normal.
+    max_tokens: int. If 1, a document has one vector: the sum over its words
+      divided by the square root of their number, so that entries keep their
+      size. Otherwise, it has the vectors of its first max_tokens words.
 
   Returns:
-    N rows; a document without words has none.
+    N rows; a document without words has no vectors.
   """
   vector = functools.cache(
     lambda word: host_generator(0, 'word_features', word).standard_normal(
       dim, np.float32
     )
   )
-  found = []
+  arrays = []
   for text in texts:
     words = split_words(text)
     if max_tokens > 1:
@@ -56,60 +60,60 @@ def word_features(
     states = np.array([vector(word) for word in words]).reshape(-1, dim)
     if max_tokens == 1 and len(words):
       states = states.sum(axis=0, keepdims=True) / len(words) ** 0.5
-    found.append(states)
-  return FeatureRows.joined('features made of words', ids, found, dim)
+    arrays.append(states)
+  return FeatureRows.from_arrays('features of words', ids, arrays, dim)
 
 
 _DTYPES = (np.float32, np.float16)
 
 
 def read_features(stem: str | os.PathLike, ids: Sequence[str]) -> FeatureRows:
-  """Finds the features of documents.
+  """Opens the files of a stem and selects the features of documents.
 
   Args:
-    stem: the files, STEM.npy and those beside it.
-    ids: of N documents; the files may have others, in any order.
+    stem: path of STEM.npy, with or without the ending.
+    ids: N document ids. The files may have further documents, in any order.
 
   Returns:
     N rows in the order of ids, memory-mapped.
 
   Raises:
-    DataError: a file is absent or damaged, or does not fit the others; or
-      documents are not among them, of which the message names one.
+    DataError: a file is missing or damaged, or does not fit the other files; or
+      documents are missing in the files; the message names one of them.
   """
   stem = os.path.expanduser(os.fspath(stem)).removesuffix('.npy')
   vectors = _read_vectors(pathlib.Path(f'{stem}.npy'))
-  known = _read_ids(pathlib.Path(f'{stem}.ids.txt'))
+  row_of = _read_ids(pathlib.Path(f'{stem}.ids.txt'))
   lengths = _read_lengths(stem, len(vectors))
-  if len(known) != len(lengths):
-    of = 'lengths.npy' if os.path.exists(f'{stem}.lengths.npy') else 'npy'
+  if len(row_of) != len(lengths):
+    ending = 'lengths.npy' if os.path.exists(f'{stem}.lengths.npy') else 'npy'
     raise DataError(
-      f'{stem}.ids.txt: {len(known)} ids, but {stem}.{of} has {len(lengths)} '
-      'rows'
+      f'{stem}.ids.txt: {len(row_of)} ids, but {stem}.{ending} has '
+      f'{len(lengths)} rows'
     )
-  order = np.array([known.get(id_, -1) for id_ in ids], np.int64)
+  order = np.array([row_of.get(id_, -1) for id_ in ids], np.int64)
   if len(missing := np.flatnonzero(order < 0)):
     raise DataError(
       f'{stem}.ids.txt: {len(missing)} of {len(ids)} documents are missing, '
       f'such as {ids[missing[0]]!a}'
     )
-  found = FeatureRows.of(f'{stem}.npy', list(known), vectors, lengths)
-  return found.documents(order, ids)
+  features = FeatureRows.of(f'{stem}.npy', list(row_of), vectors, lengths)
+  return features.select(order, ids)
 
 
-def in_files(data: DataConfig) -> bool:
-  """Whether the vectors of a corpus' documents are in files.
+def has_feature_files(data: DataConfig) -> bool:
+  """Returns whether the vectors of a corpus' documents are in files.
 
-  Those of the embedded corpus are made of words, unless a folder is named.
+  The embedded corpus has vectors of words instead, unless a folder is named.
   """
   return not data.generated or bool(data.tokens.dir)
 
 
 def features_folder(data: DataConfig) -> str:
-  """The folder of the features of a corpus that has them in files.
+  """Returns the folder with the feature files of a corpus.
 
   Raises:
-    ConfigError: none is named.
+    ConfigError: no folder is named.
   """
   if folder := data.tokens.dir or data.dir:
     return folder
@@ -119,36 +123,35 @@ def features_folder(data: DataConfig) -> str:
   )
 
 
-def with_features(corpus: Corpus, data: DataConfig) -> Corpus:
-  """The corpus with the features of its documents, where they are in files.
+def add_features(corpus: Corpus, data: DataConfig) -> Corpus:
+  """Adds the features of documents to a corpus, if they are in files.
 
-  The digests of splits and corpus tell other features as they tell other
-  documents.
+  The digests of the splits and the corpus then cover the features too.
 
   Raises:
-    ConfigError: there is no folder to look in.
-    DataError: as read_features.
+    ConfigError: the folder of the files is not named.
+    DataError: see read_features.
   """
-  if not data.tokens.dense or not in_files(data):
+  if not data.tokens.dense or not has_feature_files(data):
     return corpus
   folder = features_folder(data)
   splits = {}
   for name, split in corpus.splits.items():
-    found = read_features(os.path.join(folder, name), split.ids)
-    found = _cut(found, name, data.tokens.max_tokens)
-    digest = _joined(split.digest, found.digest())
-    splits[name] = dataclasses.replace(split, features=found, digest=digest)
+    features = read_features(os.path.join(folder, name), split.ids)
+    features = _cut(features, name, data.tokens.max_tokens)
+    digest = _join_digests(split.digest, features.digest())
+    splits[name] = dataclasses.replace(split, features=features, digest=digest)
   digests = (split.digest for split in splits.values())
-  fingerprint = _joined(corpus.fingerprint, *digests)
+  fingerprint = _join_digests(corpus.fingerprint, *digests)
   return Corpus(corpus.label_space, splits, fingerprint)
 
 
 def _cut(features: FeatureRows, split: str, max_tokens: int) -> FeatureRows:
-  """The first vectors of each document; logs of how many that is not all."""
+  """Cuts documents to max_tokens vectors; logs how many documents are cut."""
   if longer := int((features.lengths > max_tokens).sum()):
     logging.warning(
       '%s: %d of %d documents have more vectors than data.tokens.max_tokens=%d:'
-      ' the first are read',
+      ' only their first vectors are read',
       split,
       longer,
       len(features),
@@ -157,36 +160,38 @@ def _cut(features: FeatureRows, split: str, max_tokens: int) -> FeatureRows:
   return features.first(max_tokens)
 
 
-def _joined(*digests: str) -> str:
+def _join_digests(*digests: str) -> str:
+  """Returns the hex digest of several digests."""
   return hashlib.sha256(' '.join(digests).encode()).hexdigest()
 
 
 def _open(path: pathlib.Path) -> np.ndarray:
-  """Maps a .npy file."""
+  """Opens a .npy file as a memory map."""
   if not path.is_file():
     raise DataError(f'{path}: no such file')
   try:
     return np.lib.format.open_memmap(path, mode='r')
   except DAMAGE as error:
     raise DataError(
-      f'{path}: not a whole .npy file of numbers: {error}'
+      f'{path}: not a complete .npy file of numbers: {error}'
     ) from error
 
 
 def _read_vectors(path: pathlib.Path) -> np.ndarray:
+  """Opens the vectors and checks their type and shape."""
   vectors = _open(path)
   if vectors.dtype not in _DTYPES:
     raise DataError(f'{path}: {vectors.dtype}, not float32 or float16')
   if vectors.ndim != 2 or not vectors.shape[1]:
     raise DataError(
-      f'{path}: shape {vectors.shape}, not [documents, D], nor [tokens, D] '
-      'with a lengths.npy beside it'
+      f'{path}: shape {vectors.shape}, but it must be [documents, D], or '
+      '[tokens, D] with a file of lengths'
     )
   return vectors
 
 
 def _read_lengths(stem: str, n_vectors: int) -> np.ndarray:
-  """Vectors of each document, int64; all 1 where no file tells."""
+  """Reads the number of vectors per document, int64; 1 without a file."""
   path = pathlib.Path(f'{stem}.lengths.npy')
   if not path.exists():
     return np.ones(n_vectors, np.int64)
@@ -206,16 +211,16 @@ def _read_lengths(stem: str, n_vectors: int) -> np.ndarray:
 
 
 def _read_ids(path: pathlib.Path) -> dict[str, int]:
-  """Id -> row."""
-  found: dict[str, int] = {}
+  """Returns id -> row."""
+  rows: dict[str, int] = {}
   faults = Faults(on_error=None)
   with open_text(path) as file:
     for number, line in numbered_lines(file, path):
       fields = Fields({})
       id_ = fields.as_id(line.decode('utf-8', 'surrogateescape'), 'the id')
-      if id_ in found:
+      if id_ in rows:
         fields.faults.append(f'duplicate id {id_!a}')
       faults.extend(path, number, fields.faults)
-      found[id_] = number - 1
+      rows[id_] = number - 1
   faults.settle()
-  return found
+  return rows

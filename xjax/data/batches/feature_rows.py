@@ -1,4 +1,4 @@
-"""Vectors of documents, by random access."""
+"""Gives random access to vectors of documents."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -9,19 +9,19 @@ import numpy as np
 from xjax.core.errors import DataError
 from xjax.core.types import PAD
 
-_DIGESTED = 64  # documents whose vectors the digest is of
+_DIGESTED = 64  # the digest covers the vectors of about 64 documents
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FeatureRows:
-  """The vectors of N documents, by random access.
+  """Holds the vectors of N documents, for random access.
 
   Attributes:
-    source: where they are from; for messages.
-    ids: N document ids; for messages.
+    source: name of the file or encoder, for messages.
+    ids: N document ids, for messages.
     vectors: float32 or float16 [all tokens, D], perhaps memory-mapped.
-    starts: int64 [N], a document's first vector.
-    lengths: int64 [N], how many it has.
+    starts: int64 [N], index of each document's first vector.
+    lengths: int64 [N], number of vectors of each document.
   """
 
   source: str
@@ -38,32 +38,34 @@ class FeatureRows:
     vectors: np.ndarray,
     lengths: np.ndarray,
   ) -> 'FeatureRows':
-    """Documents whose vectors lie end to end."""
+    """Makes the rows of documents whose vectors are concatenated."""
     lengths = np.asarray(lengths, np.int64)
     return cls(source, ids, vectors, np.cumsum(lengths) - lengths, lengths)
 
   @classmethod
-  def joined(
+  def from_arrays(
     cls,
     source: str,
     ids: Sequence[str],
     arrays: Sequence[np.ndarray],
     dim: int,
   ) -> 'FeatureRows':
-    """Documents in memory.
+    """Concatenates the vectors of documents in memory.
 
     Args:
-      source: where they are from.
+      source: name of the origin, for messages.
       ids: N document ids.
-      arrays: N of them, float [D] or [tokens, D].
-      dim: D.
+      arrays: N arrays, float [D] or [tokens, D].
+      dim: int, D.
 
     Raises:
-      DataError: one of another shape, or more or fewer of them.
+      DataError: an array has another shape, or there are not N arrays.
     """
     if len(arrays) != len(ids):
-      raise DataError(f'{source}: {len(arrays)} for {len(ids)} documents')
-    found = [np.zeros((0, dim), np.float32)]
+      raise DataError(
+        f'{source}: {len(arrays)} array(s) for {len(ids)} documents'
+      )
+    parts = [np.zeros((0, dim), np.float32)]
     for id_, array in zip(ids, arrays):
       array = np.asarray(array, np.float32)
       if array.ndim not in (1, 2) or array.shape[-1] != dim:
@@ -71,39 +73,48 @@ class FeatureRows:
           f'{source}: document {id_!a}: shape {array.shape}, not [{dim}] or '
           f'[tokens, {dim}]'
         )
-      found.append(np.atleast_2d(array))
-    lengths = [len(array) for array in found[1:]]
-    return cls.of(source, ids, np.concatenate(found), lengths)
+      parts.append(np.atleast_2d(array))
+    lengths = [len(array) for array in parts[1:]]
+    return cls.of(source, ids, np.concatenate(parts), lengths)
 
   def __len__(self) -> int:
     return len(self.starts)
 
   @property
   def dim(self) -> int:
-    """D."""
+    """The size of a vector, D."""
     return self.vectors.shape[1]
 
-  def documents(self, rows: np.ndarray, ids: Sequence[str]) -> 'FeatureRows':
-    """The vectors of some documents, in this order.
+  def select(self, rows: np.ndarray, ids: Sequence[str]) -> 'FeatureRows':
+    """Returns the vectors of some documents, in this order.
 
     Args:
-      rows: integers.
-      ids: of these documents.
+      rows: integers, rows of the documents.
+      ids: ids of these documents.
     """
     starts, lengths = self.starts[rows], self.lengths[rows]
     return dataclasses.replace(self, ids=ids, starts=starts, lengths=lengths)
 
   def first(self, max_tokens: int) -> 'FeatureRows':
-    """The first vectors of each document."""
+    """Returns at most the first max_tokens vectors of each document."""
     lengths = np.minimum(self.lengths, max_tokens)
     return dataclasses.replace(self, lengths=lengths)
 
   def padded(self, rows: np.ndarray, width: int) -> np.ndarray:
-    """float32 [len(rows), width, D]; 0 beyond a document, and for a PAD row.
+    """Returns the padded vectors of documents.
+
+    Values are checked here, since an earlier check would have to read the
+    vectors of all documents.
+
+    Args:
+      rows: integers, rows of the documents, or PAD.
+      width: int, number of vectors per document after padding.
+
+    Returns:
+      float32 [len(rows), width, D]; 0 after a document and for a PAD row.
 
     Raises:
-      DataError: a value is NaN or infinite; that is found here, since to look
-        for it before would be to read everything.
+      DataError: a value is NaN or infinite.
     """
     starts = np.where(rows == PAD, 0, self.starts[rows])
     lengths = np.where(rows == PAD, 0, self.lengths[rows])
@@ -120,10 +131,10 @@ class FeatureRows:
     return out
 
   def digest(self) -> str:
-    """Hex digest of the lengths and of some of the vectors."""
+    """Returns the hex digest of all lengths and some of the vectors."""
     kind = f'{self.vectors.dtype} {self.dim} '
-    found = hashlib.sha256(kind.encode() + self.lengths.tobytes())
+    digest = hashlib.sha256(kind.encode() + self.lengths.tobytes())
     step = max(1, len(self) // _DIGESTED)
     for start, length in zip(self.starts[::step], self.lengths[::step]):
-      found.update(np.ascontiguousarray(self.vectors[start : start + length]))
-    return found.hexdigest()
+      digest.update(np.ascontiguousarray(self.vectors[start : start + length]))
+    return digest.hexdigest()

@@ -1,7 +1,8 @@
-"""Short documents of a batch that share rows.
+"""Packs short documents of a batch into shared rows.
 
-The longest document is placed first, each in the first row where it still fits
-(first-fit-decreasing bin packing), among the documents of one device.
+For each device, documents are placed from the longest to the shortest. Each
+document goes to the first row with enough room (first-fit-decreasing bin
+packing).
 """
 
 from collections.abc import Sequence
@@ -12,43 +13,45 @@ import numpy as np
 from xjax.core.errors import ConfigError
 from xjax.core.share import Share
 
-_SHAPES = 8  # numbers of rows that batches may have, so that traces are few
+_SHAPES = 8  # batches have at most 8 different heights, so that traces are few
 
 
 @dataclasses.dataclass(frozen=True)
 class Packing:
-  """Which documents of a batch may share rows.
+  """Defines which documents of a batch may share rows.
+
+  Each device and micro-batch is one group.
 
   Attributes:
-    devices: along the data axis, of all processes; each has its own of the
-      documents, consecutive ones, and their rows.
-    accumulate: micro-batches; they take turns at the documents of each device,
-      and at its rows, and each has its documents in its rows.
+    devices: number of devices along the data axis, over all processes. Each
+      device has consecutive documents of the batch.
+    accumulate: number of micro-batches. The documents of a device go to the
+      micro-batches in turn, and so do its rows.
   """
 
   devices: int = 1
   accumulate: int = 1
 
   def check(self, batch_size: int) -> None:
-    """Refuses batches that do not divide.
+    """Checks that a batch divides evenly over devices and micro-batches.
 
     Raises:
-      ConfigError: a device or micro-batch would get more than another.
+      ConfigError: the batch does not divide evenly.
     """
     packs = self.devices * self.accumulate
     if batch_size % packs:
       raise ConfigError(
-        f'a batch of {batch_size} documents does not divide among '
+        f'a batch of {batch_size} documents does not divide evenly among '
         f'{self.devices} device(s) with {self.accumulate} micro-batch(es) each'
       )
 
   def plan(self, lengths_B: np.ndarray, width: int) -> 'RowPlan':
-    """Places documents; every process makes the same plan.
+    """Places the documents of a batch; every process makes the same plan.
 
     Args:
-      lengths_B: integers from 1 to width, of all processes' documents; as many
-        for each device and micro-batch.
-      width: tokens of a row (T).
+      lengths_B: integers from 1 to width, tokens of the documents of all
+        processes. Every device and micro-batch has the same number of them.
+      width: int, tokens of a row (T).
     """
     documents, packs = len(lengths_B), self.devices * self.accumulate
     device_B, turn_B = np.divmod(
@@ -60,7 +63,7 @@ class Packing:
       pack_B = (device_B == device) & (micro_B == micro)
       placed_B[pack_B] = first_fit(lengths_B[pack_B], width)
     row_B, column_B, segment_B = placed_B.T
-    height = _rounded(int(row_B.max()) + 1, documents // packs)
+    height = _round_rows(int(row_B.max()) + 1, documents // packs)
     return RowPlan(
       rows=height * packs,
       width=width,
@@ -74,18 +77,19 @@ class Packing:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RowPlan:
-  """Where the documents of a batch lie.
+  """Holds the places of the documents of a batch in shared rows.
 
   Attributes:
-    rows: of the batch. Each device and micro-batch has as many as the one that
-      needs most, up to the next eighth of its documents.
-    width: tokens of a row (T).
-    lengths_B: integers, tokens of a document.
-    row_B: integers, a document's row in the batch.
-    column_B: int32, that of its first token.
-    segment_B: int32, 1, 2, ... by document of a row.
-    first_B: int32, place of its first token in the rows of its device and
-      micro-batch laid end to end.
+    rows: int, rows of the batch. Every device and micro-batch has the same
+      number of rows: as many as the fullest one needs, rounded up to a multiple
+      of an eighth of its documents.
+    width: int, tokens of a row (T).
+    lengths_B: integers, tokens of each document.
+    row_B: integers, each document's row in the batch.
+    column_B: int32, column of each document's first token.
+    segment_B: int32, number of each document in its row: 1, 2, ...
+    first_B: int32, position of each document's first token in the concatenated
+      rows of its device and micro-batch.
   """
 
   rows: int
@@ -96,31 +100,31 @@ class RowPlan:
   segment_B: np.ndarray
   first_B: np.ndarray
 
-  def filled(
+  def fill_rows(
     self, documents: Sequence[np.ndarray], share: Share, padding: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of a process.
+    """Fills the rows of a process with the tokens of its documents.
 
-    A row that no document needs begins with a token of segment 1, though of no
-    document: a softmax over no token would be NaN.
+    The first token of a row without documents gets segment 1, because a softmax
+    over no tokens would be NaN.
 
     Args:
-      documents: token ids of its documents.
-      share: of the process, in documents as in rows.
-      padding: token id beyond documents.
+      documents: token ids of each document of the process.
+      share: the share of the process, in documents and in rows.
+      padding: token id after documents.
 
     Returns:
-      tokens_BT, segments_BT: int32 [rows of this process, T], as
-        core.types.Batch has them.
+      tokens_BT, segments_BT: int32 [rows of this process, T]; see
+        core.types.Batch.
     """
-    mine, rows = share.rows(len(self.row_B)), share.rows(self.rows)
+    own_B, rows = share.rows(len(self.row_B)), share.rows(self.rows)
     tokens_BT = np.full((len(rows), self.width), padding, np.int32)
     segments_BT = np.zeros_like(tokens_BT)
-    row_B = np.searchsorted(rows, self.row_B[mine])
-    end_B = (self.column_B + self.lengths_B)[mine]
-    spans = map(slice, self.column_B[mine], end_B)
+    row_B = np.searchsorted(rows, self.row_B[own_B])
+    end_B = (self.column_B + self.lengths_B)[own_B]
+    spans = map(slice, self.column_B[own_B], end_B)
     for row, span, segment, ids in zip(
-      row_B, spans, self.segment_B[mine], documents
+      row_B, spans, self.segment_B[own_B], documents
     ):
       tokens_BT[row, span] = ids
       segments_BT[row, span] = segment
@@ -129,17 +133,19 @@ class RowPlan:
 
 
 def first_fit(lengths_B: np.ndarray, width: int) -> np.ndarray:
-  """Places documents in as few rows as first-fit-decreasing finds.
+  """Places documents in rows by first-fit-decreasing bin packing.
+
+  Documents of equal length are placed in their order.
 
   Args:
-    lengths_B: integers from 1 to width.
-    width: tokens of a row.
+    lengths_B: integers from 1 to width, tokens of each document.
+    width: int, tokens of a row.
 
   Returns:
-    int32 [B, 3]: row, column of the first token, and number in the row from 1,
-    of each document. Equally long ones are placed in their order.
+    int32 [B, 3]: for each document its row, the column of its first token, and
+    its number in the row, from 1.
   """
-  left_B = np.full(len(lengths_B), width)  # of each row, at most one a document
+  left_B = np.full(len(lengths_B), width)  # room in each row; at most B rows
   number_B = np.zeros(len(lengths_B), np.int32)
   placed = np.zeros((len(lengths_B), 3), np.int32)
   for at in np.argsort(-lengths_B, kind='stable'):
@@ -150,7 +156,10 @@ def first_fit(lengths_B: np.ndarray, width: int) -> np.ndarray:
   return placed
 
 
-def _rounded(rows: int, documents: int) -> int:
-  """Rows of a pack: few different numbers, never more than its documents."""
+def _round_rows(rows: int, documents: int) -> int:
+  """Rounds up the rows of a group, to at most the number of its documents.
+
+  So batches have only a few different numbers of rows.
+  """
   step = -(-documents // _SHAPES)
   return min(-(-rows // step) * step, documents)

@@ -1,4 +1,4 @@
-"""Batches of sparse features, found as they are read."""
+"""Makes batches of sparse features, which are computed batch by batch."""
 
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
@@ -14,12 +14,14 @@ from xjax.data.schema import Document
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseDocuments(Sequence):
-  """Documents by random access, without a zone; a document's id is its row.
+  """Holds documents of sparse features, whose ids are their rows.
+
+  The documents have no text.
 
   Attributes:
-    source: the file they are from; for messages.
-    rows: float32 [N, D], columns ascending.
-    labels: N rows of columns, which are labels' ids; None: not known.
+    source: name of the file, for messages.
+    rows: float32 [N, D], columns ascending in each row.
+    labels: N rows of columns, which are the ids of labels; None: unknown.
   """
 
   source: str
@@ -37,25 +39,25 @@ class SparseDocuments(Sequence):
 
   @property
   def n_features(self) -> int:
-    """D."""
+    """The number of features, D."""
     return self.rows.shape[1]
 
-  def some(self, rows: np.ndarray) -> 'SparseDocuments':
-    """Some of them, in this order, without their labels."""
+  def select(self, rows: np.ndarray) -> 'SparseDocuments':
+    """Returns the documents of these rows, in this order, without labels."""
     return SparseDocuments(self.source, self.rows[rows])
 
-  def of_width(self, n_features: int) -> 'SparseDocuments':
-    """The same documents with as many columns as a model reads.
+  def with_width(self, n_features: int) -> 'SparseDocuments':
+    """Returns the same documents with the number of features of a model.
 
     Raises:
-      DataError: they have features beyond these.
+      DataError: a document has a feature that is not below n_features.
     """
     if self.n_features == n_features:
       return self
-    if self.rows.nnz and (found := self.rows.indices.max()) >= n_features:
+    if self.rows.nnz and (largest := self.rows.indices.max()) >= n_features:
       raise DataError(
-        f'{self.source}: feature {found} is not in 0..{n_features - 1}, those '
-        'of the training split'
+        f'{self.source}: feature {largest} is not in 0..{n_features - 1}, the '
+        'features of the training split'
       )
     rows = self.rows
     parts = rows.data, rows.indices, rows.indptr
@@ -63,18 +65,20 @@ class SparseDocuments(Sequence):
     return dataclasses.replace(self, rows=sparse.csr_array(parts, shape))
 
 
-# Rows of documents -> their features, [len(rows), D], columns ascending.
+# Computes features: rows of documents -> [len(rows), D], columns ascending.
 Features = Callable[[np.ndarray], sparse.csr_array]
 
 
 class SparseBatches:
-  """Every document once, in order; features are asked for batch by batch.
+  """Yields batches with every document once, in order.
 
-  In a batch tokens_BT are ids of features and weights_BT their weights, both 0
-  beyond a document's lengths_B, which may be 0; all that a row has is there, a
-  weight of 0 as well. Each batch is as wide as its longest row. Rows that fill
-  the last batch have mask False and doc PAD. Every process has the same number
-  of batches and the rows of its share.
+  Features are computed when a batch is read.
+
+  In a batch, tokens_BT are ids of features and weights_BT are their weights.
+  Both are 0 after a document's first lengths_B features. A length may be 0. All
+  entries of a row are kept, even those of weight 0. Each batch is as wide as
+  its longest row. Rows that only fill the last batch have mask False and doc
+  PAD. Every process has the same number of batches, with the rows of its share.
   """
 
   def __init__(
@@ -85,20 +89,20 @@ class SparseBatches:
     batch_size: int,
     share: Share = WHOLE,
   ) -> None:
-    """Reads nothing yet.
+    """Prepares the batches without computing features.
 
     Args:
-      features: of documents, by row.
-      gold: N rows of label indices (empty rows where there is no gold).
-      batch_size: documents of a batch, over all processes.
-      share: of this process, whose rows the batches have.
+      features: computes the features of documents, by row.
+      gold: N rows of label indices (empty rows if there are no gold labels).
+      batch_size: int, documents per batch, over all processes.
+      share: the share of this process in the rows of each batch.
 
     Raises:
-      ConfigError: the batch does not divide into shares.
+      ConfigError: the batch size is not divisible by the number of shares.
     """
     self._features, self._gold = features, gold
     self._batch_size = batch_size
-    self._mine = share.rows(batch_size)
+    self._own_rows = share.rows(batch_size)
     self._positives = max(1, int(gold.lengths.max(initial=0)))
 
   def __len__(self) -> int:
@@ -108,9 +112,12 @@ class SparseBatches:
     for number in range(len(self)):
       rows = np.arange(self._batch_size, dtype=np.int32)
       rows += number * self._batch_size
-      yield self._batch(np.where(rows < len(self._gold), rows, PAD)[self._mine])
+      yield self._batch(
+        np.where(rows < len(self._gold), rows, PAD)[self._own_rows]
+      )
 
   def _batch(self, rows: np.ndarray) -> Batch:
+    """Makes a batch of documents; rows is int32 [B], PAD for filling rows."""
     real = rows != PAD
     features = self._features(rows[real])
     lengths_B = np.zeros(len(rows), np.int32)
@@ -130,14 +137,14 @@ class SparseBatches:
 
 
 def batch_rows(batch: Batch, n_features: int) -> sparse.csr_array:
-  """The features of a batch of SparseBatches, as they were before padding.
+  """Returns the features of a batch of SparseBatches without the padding.
 
   Args:
-    batch: NumPy arrays, on the host.
-    n_features: D.
+    batch: a batch of NumPy arrays, on the host.
+    n_features: int, D.
 
   Returns:
-    float32 [B, D], int32 indices; rows that only fill the batch are empty.
+    float32 [B, D] with int32 indices. Rows that only fill the batch are empty.
   """
   inside_BT = np.arange(batch.tokens_BT.shape[1]) < batch.lengths_B[:, None]
   indptr = np.zeros(len(batch.lengths_B) + 1, np.int32)

@@ -1,4 +1,4 @@
-"""Documents whose zones are kept apart."""
+"""Pads the token ids of documents whose zones are kept apart."""
 
 import dataclasses
 import functools
@@ -11,13 +11,13 @@ from xjax.data.text.words import PAD_ID
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Zones:
-  """The zones of N documents, those with words alone.
+  """Holds the token ids of N documents by zone, without empty zones.
 
   Attributes:
-    values: int32 token ids, all documents end to end.
-    starts: int64, where each zone begins in values.
-    ends: int64, where it ends.
-    firsts: int64 [N + 1], document i has zones firsts[i]:firsts[i + 1].
+    values: int32, token ids of all documents, concatenated.
+    starts: int64 [zones], index in values where each zone starts.
+    ends: int64 [zones], index in values where each zone ends.
+    firsts: int64 [N + 1]; document i has the zones firsts[i]:firsts[i + 1].
   """
 
   values: np.ndarray
@@ -27,7 +27,7 @@ class Zones:
 
   @classmethod
   def of(cls, tokens: Ragged) -> 'Zones':
-    """Of rows that have a PAD_ID between zones, as tokenise makes them."""
+    """Splits rows into zones; tokenise puts a PAD_ID between two zones."""
     between = np.flatnonzero(tokens.values == PAD_ID)
     full = tokens.lengths > 0
     starts = np.concatenate([tokens.indptr[:-1][full], between + 1])
@@ -42,12 +42,12 @@ class Zones:
 
   @property
   def counts(self) -> np.ndarray:
-    """int64 [N] zones of each document."""
+    """The number of zones of each document, int64 [N]."""
     return np.diff(self.firsts)
 
   @functools.cached_property
   def lengths(self) -> np.ndarray:
-    """int64 [N] tokens of each document's longest zone."""
+    """The number of tokens of each document's longest zone, int64 [N]."""
     longest = np.zeros(len(self), np.int64)
     documents = np.repeat(np.arange(len(self)), self.counts)
     np.maximum.at(longest, documents, self.ends - self.starts)
@@ -56,26 +56,26 @@ class Zones:
   def padded(
     self, rows: np.ndarray, count: int, width: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Documents' tokens by zone; a PAD row has no zone.
+    """Returns padded tokens of documents by zone; a PAD row has no zones.
 
     Args:
-      rows: int [B] documents.
-      count: Z, at least the zones of any of them.
-      width: T, at least the tokens of any of their zones.
+      rows: int [B], rows of the documents, or PAD.
+      count: int, Z, not less than the zones of any of these documents.
+      width: int, T, not less than the tokens of any of their zones.
 
     Returns:
-      int32 [B, Z, T], PAD_ID beyond a zone's tokens, and their lengths, int32
-      [B, Z], 0 beyond a document's zones.
+      tokens: int32 [B, Z, T], PAD_ID after the tokens of a zone.
+      lengths: int32 [B, Z], tokens of each zone, 0 after a document's zones.
     """
     firsts = np.where(rows == PAD, 0, self.firsts[rows])
     ends = np.where(rows == PAD, 0, self.firsts[rows + 1])
     zones_BZ = firsts[:, None] + np.arange(count)
-    there_BZ = zones_BZ < ends[:, None]
-    starts = self.starts[zones_BZ[there_BZ]]
+    real_BZ = zones_BZ < ends[:, None]
+    starts = self.starts[zones_BZ[real_BZ]]
     lengths_BZ = np.zeros(zones_BZ.shape, np.int32)
-    lengths_BZ[there_BZ] = self.ends[zones_BZ[there_BZ]] - starts
+    lengths_BZ[real_BZ] = self.ends[zones_BZ[real_BZ]] - starts
     at_BZ = np.zeros(zones_BZ.shape, np.int64)
-    at_BZ[there_BZ] = starts
+    at_BZ[real_BZ] = starts
     steps_T = np.arange(width)
     inside = steps_T < lengths_BZ[..., None]
     tokens_BZT = np.full(inside.shape, PAD_ID, np.int32)

@@ -1,4 +1,4 @@
-"""Faults in a user's files: found in one pass, told together."""
+"""Collects the faults in a user's files, to report them together."""
 
 from collections.abc import Sequence
 import os
@@ -8,31 +8,32 @@ from absl import logging
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
 
-SHOWN = 20  # faults told one by one; the rest are counted
+SHOWN = 20  # faults that a report lists; further ones are only counted
 
 
 class Fault(ValueError):
-  """What is wrong with one piece of text.
+  """Says what is wrong with a piece of text.
 
   Attributes:
-    line: where in that piece, counted from 1.
+    line: int, the faulty line in the text, counted from 1.
   """
 
-  def __init__(self, what: str, line: int = 1):
-    super().__init__(what)
+  def __init__(self, message: str, line: int = 1):
+    super().__init__(message)
     self.line = line
 
 
 class Faults:
-  """Collects `file:line: what` over all files of a corpus.
+  """Collects faults, as `file:line: message`, over all files of a corpus.
 
   Args:
-    on_error: what they do in the end; None: there is no going on.
+    on_error: whether faults raise an error at the end, or faulty records are
+      skipped; None: every fault is fatal.
 
   Attributes:
-    count: all faults so far.
-    left_out: records so far (lines, or files of one object) with faults.
-    shown: the first SHOWN faults, a line each.
+    count: number of faults so far.
+    left_out: number of faulty records (lines, or files of one object) so far.
+    shown: the first SHOWN faults, one line each.
   """
 
   def __init__(self, on_error: OnError | None = OnError.RAISE):
@@ -47,44 +48,47 @@ class Faults:
     self,
     file: str | os.PathLike,
     line: int | None,
-    what: str,
+    message: str,
     *,
     fatal: bool = False,
   ) -> None:
-    """Notes a fault; what is faulty must be left out by the caller.
+    """Adds a fault; the caller must leave the faulty record out.
 
     Args:
-      file: path, as the user knows it.
-      line: counted from 1; None where the fault is the file as a whole.
-      what: what is wrong, and perhaps what to do.
-      fatal: whether there is nothing to go on with when it is left out.
+      file: path of the file, as the user gave it.
+      line: int, line number from 1; None: the fault concerns the whole file.
+      message: says what is wrong, and perhaps what to do.
+      fatal: whether reading cannot continue without the faulty record.
     """
     self.count += 1
     self._fatal |= fatal
-    # Faults of one line come one after the other.
+    # All faults of a line are added one after the other, so that a comparison
+    # with the last place is enough.
     place = os.fspath(file), line
     self.left_out += place != self._last
     self._last = place
     if len(self.shown) < SHOWN:
       where = f'{place[0]}:{line}' if line else place[0]
-      self.shown.append(f'{where}: {what}')
+      self.shown.append(f'{where}: {message}')
 
   def extend(
-    self, file: str | os.PathLike, line: int, whats: Sequence[str]
+    self, file: str | os.PathLike, line: int, messages: Sequence[str]
   ) -> bool:
-    """Notes what is wrong with one line; returns whether that is nothing."""
-    for what in whats:
-      self.add(file, line, what)
-    return not whats
+    """Adds the faults of one line; returns whether the line has no faults."""
+    for message in messages:
+      self.add(file, line, message)
+    return not messages
 
   def add_empty(self, file: str | os.PathLike, what: str, before: int) -> None:
-    """Notes that nothing is left of a file.
+    """Adds the fault that a file has no usable record.
+
+    If the file has other faults, these are the cause. Then this fault is added
+    only if faulty records are skipped.
 
     Args:
-      file: path, as the user knows it.
-      what: what is missing.
-      before: count before the file was read; where it has faults, those are
-        the cause, and worth telling instead.
+      file: path of the file, as the user gave it.
+      what: name of the missing record, such as 'document'.
+      before: int, `count` before the file was read.
     """
     if self.count == before:
       self.add(file, None, f'no {what} in it', fatal=True)
@@ -92,19 +96,23 @@ class Faults:
       self.add(file, None, f'no {what} in it without a fault', fatal=True)
 
   def settle(self) -> None:
-    """Ends the pass: raises, or logs how much was left out.
+    """Ends the reading: raises an error, or logs how many records are left out.
 
     Raises:
-      DataError: as check.
+      DataError: there are faults that may not be skipped; see check.
     """
     if summary := self.check():
       logging.warning('%s', summary)
 
   def check(self) -> str:
-    """Ends the pass: raises, or returns how much was left out, if anything.
+    """Ends the reading: raises an error, or summarises what is left out.
+
+    Returns:
+      The number of records that are left out, and their faults; '' if there
+      are none.
 
     Raises:
-      DataError: there are faults, and they are fatal or on_error is RAISE.
+      DataError: there are faults, and one is fatal or on_error is RAISE.
     """
     if not self.count:
       return ''
@@ -117,11 +125,12 @@ class Faults:
       return '\n'.join([f'left out {left_out}, with {faults}:', *lines])
     if not self._fatal:
       lines.append(
-        f'{faults} in all; mend them, or leave the faulty lines out with '
+        f'{faults} in all; correct them, or skip the faulty lines with '
         '--config.data.on_error=skip'
       )
     raise DataError('\n'.join(lines))
 
 
 def _plural(count: int, what: str) -> str:
+  """Returns a count with its noun, in the singular or plural."""
   return f'{count} {what}' if count == 1 else f'{count} {what}s'

@@ -1,4 +1,4 @@
-"""Files of JSON lines, plain or gzipped, and the fields of their objects."""
+"""Reads files of JSON lines, plain or gzipped, and checks their fields."""
 
 import collections
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,11 @@ _CONTROL = re.compile('[\x00-\x1f\x7f]')
 
 
 def find_folder(path: str) -> pathlib.Path:
-  """The folder data.dir names.
+  """Returns the folder that data.dir names.
 
   Raises:
-    ConfigError: it is not set.
-    DataError: there is none.
+    ConfigError: data.dir is not set.
+    DataError: the folder does not exist.
   """
   if not path:
     raise ConfigError(
@@ -41,13 +41,16 @@ def find_folder(path: str) -> pathlib.Path:
 def find_files(
   folder: pathlib.Path, ending: str = 'jsonl'
 ) -> dict[str, list[pathlib.Path]]:
-  """Name -> {name}.jsonl, {name}.jsonl.gz or both in a folder, by name.
+  """Finds the files {name}.jsonl and {name}.jsonl.gz of a folder.
 
-  Hidden files do not count.
+  Hidden files are ignored.
 
   Args:
-    folder: where.
-    ending: a regular expression for what jsonl stands for here.
+    folder: the folder to search.
+    ending: a regular expression that replaces `jsonl`.
+
+  Returns:
+    Name -> one or both files of that name, sorted by file name.
 
   Raises:
     DataError: the folder cannot be read.
@@ -57,32 +60,32 @@ def find_files(
   except OSError as error:
     raise DataError(f'{folder}: not a folder that can be read') from error
   pattern = re.compile(rf'([^.].*)\.(?:{ending})(?:\.gz)?')
-  found: dict[str, list[pathlib.Path]] = {}
+  files: dict[str, list[pathlib.Path]] = {}
   for path in paths:
     match = pattern.fullmatch(path.name)
     if match and path.is_file():
-      found.setdefault(match[1], []).append(path)
-  return found
+      files.setdefault(match[1], []).append(path)
+  return files
 
 
 def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
-  """The file of one name; both forms of it are noted as a fault."""
+  """Returns the first file of a name; further files of it are a fault."""
   for path in paths[1:]:
-    what = f'{paths[0].name} is here too: keep one'
-    faults.add(path, None, what, fatal=True)
+    message = f'the folder has {paths[0].name} too: keep only one of them'
+    faults.add(path, None, message, fatal=True)
   return paths[0]
 
 
 @contextlib.contextmanager
 def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
-  """Opens a file, through gzip where its first bytes say so.
+  """Opens a file, and unpacks it if its first bytes are those of gzip.
 
   Args:
     path: the file.
-    named: whether its name must end in .gz where it is gzipped, and only there.
+    named: whether the file's name must end in .gz exactly if it is gzipped.
 
   Raises:
-    Fault: it cannot be opened, or its name and content disagree.
+    Fault: the file cannot be opened, or its name and content disagree.
   """
   with contextlib.ExitStack() as stack:
     try:
@@ -104,10 +107,10 @@ def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
-  """Opens a file, through gzip where its first bytes say so.
+  """Opens a file of any name, and unpacks it if it is gzipped.
 
   Raises:
-    DataError: it cannot be opened.
+    DataError: the file cannot be opened.
   """
   with contextlib.ExitStack() as stack:
     try:
@@ -118,11 +121,13 @@ def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-  """Yields number, from 1, and bytes of each line, without a UTF-8 mark.
+  """Yields the number, from 1, and the bytes of each line.
+
+  A UTF-8 mark at the beginning is removed.
 
   Raises:
-    Fault: what stops the file from being read further (a damaged gzip stream,
-      UTF-16), at the line where it happens.
+    Fault: the rest of the file cannot be read (a damaged gzip stream, UTF-16);
+      its line is where this happens.
   """
   number = 0
   try:
@@ -133,8 +138,8 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
           raise Fault('UTF-16 text: save the file as UTF-8')
       yield number, line
   except EOFError as error:
-    what = 'the gzip file is cut short: get it anew'
-    raise Fault(what, number + 1) from error
+    message = 'the gzip file is cut short: get it again'
+    raise Fault(message, number + 1) from error
   except (OSError, zlib.error) as error:
     raise Fault(f'the file is damaged: {error}', number + 1) from error
 
@@ -142,9 +147,9 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 def numbered_lines(
   file: BinaryIO, path: str | os.PathLike
 ) -> Iterator[tuple[int, bytes]]:
-  """Yields number, from 1, and bytes of each line, without its end.
+  """Yields the number, from 1, and the bytes of each line, without newlines.
 
-  Blank lines count: where a row is a document, one may have nothing in it.
+  Blank lines are included, because a blank row may stand for a document.
 
   Raises:
     DataError: the file is damaged or UTF-16; the message names the line.
@@ -159,10 +164,10 @@ def numbered_lines(
 def read_lines(
   file: BinaryIO, name: str, faults: Faults
 ) -> Iterator[tuple[int, bytes]]:
-  """Yields the line number and bytes of each line that is not blank.
+  """Yields the line number and the bytes of each line that is not blank.
 
-  What stops a file from being read further is noted as one fault; it is fatal,
-  since nobody knows how much lies beyond it.
+  If the rest of the file cannot be read, one fault is added. The fault is
+  fatal, since nobody knows how many lines are lost.
   """
   try:
     for number, line in _lines(file):
@@ -172,10 +177,13 @@ def read_lines(
     faults.add(name, fault.line, str(fault), fatal=True)
 
 
-def lines_of(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, bytes]]:
-  """Yields number and bytes of each line that is not blank, as read_lines.
+def read_file_lines(
+  path: pathlib.Path, faults: Faults
+) -> Iterator[tuple[int, bytes]]:
+  """Opens a file and yields number and bytes of each line that is not blank.
 
-  A file that cannot be opened is noted as one fatal fault.
+  If the file cannot be opened, or the rest of it cannot be read, one fatal
+  fault is added.
   """
   try:
     with open_lines(path) as file:
@@ -187,7 +195,10 @@ def lines_of(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, bytes]]:
 def read_rows(
   path: pathlib.Path, faults: Faults
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-  """Yields line number and object of each line; notes the faulty ones."""
+  """Opens a file of JSON lines and yields line number and object of each line.
+
+  Faulty lines are left out and their faults are added.
+  """
   try:
     with open_lines(path) as file:
       yield from parse_rows(file, str(path), faults)
@@ -198,7 +209,15 @@ def read_rows(
 def parse_rows(
   file: BinaryIO, name: str, faults: Faults
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-  """Yields line number and object of each line; notes the faulty ones."""
+  """Yields line number and object of each line of an open file.
+
+  Faulty lines are left out and their faults are added.
+
+  Args:
+    file: the open file of JSON lines.
+    name: name of the file, for messages.
+    faults: collects what is wrong with the lines.
+  """
   for number, line in read_lines(file, name, faults):
     try:
       row = parse_object(line)
@@ -208,11 +227,11 @@ def parse_rows(
     yield number, row
 
 
-def decoded(data: bytes) -> str:
-  """The text of some bytes.
+def decode_utf8(data: bytes) -> str:
+  """Decodes bytes as UTF-8.
 
   Raises:
-    Fault: they are not UTF-8.
+    Fault: the bytes are not UTF-8.
   """
   try:
     return data.decode('utf-8')
@@ -227,12 +246,12 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
   """Reads one JSON object, strictly.
 
   Raises:
-    Fault: not UTF-8, not JSON (NaN and infinity are not), nested beyond
-      measure, a field given twice, or not an object.
+    Fault: the text is not UTF-8, not JSON (NaN and infinity are not JSON),
+      nested too deeply, or not an object, or a field occurs twice.
   """
   try:
     if isinstance(text, bytes):
-      text = decoded(text)
+      text = decode_utf8(text)
     row = json.loads(
       text, object_pairs_hook=_unique, parse_constant=_no_constant
     )
@@ -247,25 +266,27 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
   except ValueError as error:
     raise Fault('not JSON: a number is too long') from error
   if not isinstance(row, dict):
-    raise Fault(f'{_kind(row)}, not a JSON object {{...}}')
+    raise Fault(f'{_json_type(row)}, not a JSON object {{...}}')
   return row
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  """Makes an object from its fields; a field that occurs twice is a Fault."""
   row = dict(pairs)
   if len(row) < len(pairs):
     names = [name for name, _ in pairs]
     twice = next(name for name in names if names.count(name) > 1)
-    raise Fault(f'field {twice!a} stands twice in one object')
+    raise Fault(f'field {twice!a} occurs twice in one object')
   return row
 
 
 def _no_constant(name: str) -> None:
+  """Raises a Fault for NaN and infinity, which json.loads would accept."""
   raise Fault(f'not JSON: {name}')
 
 
-def _kind(value: Any) -> str:
-  """What a user would call the JSON value."""
+def _json_type(value: Any) -> str:
+  """Returns the type of a JSON value, as messages name it."""
   match value:
     case None:
       return 'null'
@@ -282,13 +303,14 @@ def _kind(value: Any) -> str:
 
 
 class Fields:
-  """Reads typed fields of one object, noting all that is wrong.
+  """Reads typed fields of one JSON object and collects their faults.
 
   Args:
-    row: the object.
+    row: the JSON object.
 
   Attributes:
-    faults: what is wrong, in the order of reading.
+    row: the JSON object.
+    faults: messages about what is wrong, in the order of reading.
   """
 
   def __init__(self, row: dict[str, Any]):
@@ -299,13 +321,13 @@ class Fields:
     return name in self.row
 
   def text(self, name: str, default: str | None = None) -> str:
-    """A text field; without a default it must be there."""
+    """Reads a text field; without a default the field is required."""
     if not self._has(name, default is None):
       return default or ''
     return self.as_text(self.row[name], name)
 
   def identifier(self, name: str, default: str | None = None) -> str:
-    """A text field that may serve as an id."""
+    """Reads a text field that is an id; without a default it is required."""
     if not self._has(name, default is None):
       return default or ''
     return self.as_id(self.row[name], name)
@@ -313,7 +335,7 @@ class Fields:
   def texts(
     self, name: str, default: tuple[str, ...] | None = None
   ) -> tuple[str, ...]:
-    """A list of texts."""
+    """Reads a list of texts; without a default the field is required."""
     return tuple(
       self.as_text(value, f'{name}[{i}]')
       for i, value in enumerate(self._list(name, default))
@@ -322,18 +344,18 @@ class Fields:
   def identifiers(
     self, name: str, default: tuple[str, ...] | None = None
   ) -> tuple[str, ...]:
-    """A list of ids, none twice."""
+    """Reads a list of different ids; without a default it is required."""
     values = self._list(name, default)
     ids = tuple(self.as_id(v, f'{name}[{i}]') for i, v in enumerate(values))
     counts = collections.Counter(ids)
     for twice in [v for v, count in counts.items() if v and count > 1]:
-      self.faults.append(f'{twice!a} stands twice in {name}')
+      self.faults.append(f'{twice!a} occurs twice in {name}')
     return ids
 
   def as_text(self, value: Any, name: str) -> str:
-    """Checks a value that ought to be text; '' where it is not."""
+    """Returns a value if it is text; otherwise adds a fault, returns ''."""
     if not isinstance(value, str):
-      self.faults.append(f'{name} is {_kind(value)}, not text')
+      self.faults.append(f'{name} is {_json_type(value)}, not text')
       return ''
     try:
       value.encode('utf-8')
@@ -343,7 +365,7 @@ class Fields:
     return value
 
   def as_id(self, value: Any, name: str) -> str:
-    """Checks a value that ought to be an id; '' where it is not."""
+    """Returns a value if it is an id; otherwise adds a fault, returns ''."""
     before = len(self.faults)
     value = self.as_text(value, name)
     if len(self.faults) > before:
@@ -359,6 +381,7 @@ class Fields:
     return ''
 
   def _has(self, name: str, required: bool) -> bool:
+    """Returns whether a field exists; a missing required field is a fault."""
     if name in self.row:
       return True
     if required:
@@ -366,9 +389,10 @@ class Fields:
     return False
 
   def _list(self, name: str, default: Sequence[str] | None) -> Sequence[Any]:
+    """Returns the unchecked values of a list field."""
     if not self._has(name, default is None):
       return default or ()
     if isinstance(self.row[name], list):
       return self.row[name]
-    self.faults.append(f'{name} is {_kind(self.row[name])}, not a list')
+    self.faults.append(f'{name} is {_json_type(self.row[name])}, not a list')
     return ()

@@ -1,4 +1,4 @@
-"""Single files of a model's folder, which anyone may have made."""
+"""Reads single files of a model's folder, which may have any author."""
 
 import json
 import os
@@ -11,63 +11,71 @@ from xjax.data.files.faults import Fault
 from xjax.data.files.json_lines import parse_object
 
 _PLAIN = re.compile(r'[\w-][\w.-]*', re.ASCII)
-_LARGEST = 2**26  # bytes; a tokenizer of 250,000 pieces has 2**24
+_LARGEST = 2**26  # bytes; a tokenizer with 250,000 pieces has 2**24
 
 
 def has_file(folder: pathlib.Path, name: str) -> bool:
-  """Whether anything of that name is in the folder, a broken link as well."""
+  """Returns whether the folder has this file; a broken link counts too."""
   return os.path.lexists(folder / name)
 
 
-def file_of(folder: pathlib.Path, name: str) -> pathlib.Path:
-  """The file of a name that a model's folder has, or that its index lists.
+def safe_path(folder: pathlib.Path, name: str) -> pathlib.Path:
+  """Returns the path of a file, after a check that it is inside the folder.
 
-  Links must stay within the folder; in Hugging Face's cache, where a folder's
-  files are links to blobs/, within the model's part of the cache.
+  A link must lead to a file in the folder. In Hugging Face's cache, where files
+  are links to blobs/, a link must stay within the model's part of the cache.
+
+  Args:
+    folder: the folder of the model.
+    name: name of the file, perhaps from an index in the folder.
 
   Raises:
-    DataError: the name leads elsewhere, or there is no such file.
+    DataError: the name leads out of the folder, or the file does not exist.
   """
   if not _PLAIN.fullmatch(name):
     raise DataError(
       f'{folder}: {json.dumps(name)[:200]} is not the name of a file in this '
-      'folder; files elsewhere are not read'
+      'folder; files outside the folder are not read'
     )
   path = folder / name
   try:
     real, home = path.resolve(strict=True), folder.resolve(strict=True)
   except (OSError, RuntimeError) as error:
     raise DataError(f'{path}: there is no such file') from error
-  if not any(real.is_relative_to(place) for place in _places(home)):
+  if not any(real.is_relative_to(root) for root in _allowed_roots(home)):
     raise DataError(
-      f'{path}: is a link to {real}, outside the folder; put the file itself '
-      'there'
+      f'{path}: is a link to {real}, outside the folder; replace the link by '
+      'the file itself'
     )
   if not real.is_file():
     raise DataError(f'{path}: is not a file')
   return path
 
 
-def small_file(folder: pathlib.Path, name: str) -> pathlib.Path:
-  """As file_of, of a file that is not weights.
+def safe_small_path(folder: pathlib.Path, name: str) -> pathlib.Path:
+  """Returns the path of a file, like safe_path, and limits the file's size.
+
+  Only files of weights may be larger.
 
   Raises:
-    DataError: as file_of, or it is too large to be one.
+    DataError: see safe_path, or the file is too large.
   """
-  path = file_of(folder, name)
+  path = safe_path(folder, name)
   size = path.stat().st_size
   if size > _LARGEST:
-    raise DataError(f'{path}: {size} bytes are too many for such a file')
+    raise DataError(
+      f'{path}: the file has {size} bytes; at most {_LARGEST} are allowed'
+    )
   return path
 
 
-def read_small(folder: pathlib.Path, name: str) -> bytes:
-  """What is in a file that is not weights.
+def read_small_file(folder: pathlib.Path, name: str) -> bytes:
+  """Reads a file that does not hold weights.
 
   Raises:
-    DataError: as small_file, or it cannot be read.
+    DataError: see safe_small_path, or the file cannot be read.
   """
-  path = small_file(folder, name)
+  path = safe_small_path(folder, name)
   try:
     return path.read_bytes()
   except OSError as error:
@@ -75,24 +83,28 @@ def read_small(folder: pathlib.Path, name: str) -> bytes:
 
 
 def read_object(folder: pathlib.Path, name: str) -> dict[str, Any]:
-  """The JSON object in a file of the folder.
+  """Reads the JSON object in a file of the folder.
 
   Raises:
-    DataError: as read_small, or it holds anything else, or what cannot be
-      written again.
+    DataError: see read_small_file, or the file does not hold one JSON object,
+      or the object cannot be saved as JSON again.
   """
   try:
-    found = parse_object(read_small(folder, name))
-    _check_written(found)
+    content = parse_object(read_small_file(folder, name))
+    _check_can_be_saved(content)
   except Fault as fault:
-    raise DataError(f'{folder / name}: {fault}; get the file anew') from fault
-  return found
+    raise DataError(f'{folder / name}: {fault}; get the file again') from fault
+  return content
 
 
-def _check_written(found: dict[str, Any]) -> None:
-  """Workdirs keep such an object: not all that is read can be written."""
+def _check_can_be_saved(content: dict[str, Any]) -> None:
+  """Checks that a workdir can save an object that was read.
+
+  Raises:
+    Fault: the object cannot be saved.
+  """
   try:
-    json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
+    json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
   except UnicodeEncodeError as error:
     raise Fault('holds half of a surrogate pair') from error
   except ValueError as error:
@@ -100,12 +112,12 @@ def _check_written(found: dict[str, Any]) -> None:
 
 
 def shown(value: Any) -> str:
-  """A value of a file, as messages show it: no control characters, not long."""
+  """Returns a value as messages show it: short, no control characters."""
   return 'missing' if value is None else json.dumps(value)[:200]
 
 
-def _places(home: pathlib.Path) -> list[pathlib.Path]:
-  """Where the files of a folder may really lie."""
+def _allowed_roots(home: pathlib.Path) -> list[pathlib.Path]:
+  """Returns the folders in which the files of a model's folder may be."""
   # models--NAME/snapshots/COMMIT/config.json -> ../../blobs/HASH
   in_cache = home.parent.name == 'snapshots' and home.parent.parent.name
   if in_cache and in_cache.startswith('models--'):

@@ -1,4 +1,4 @@
-"""What a corpus format is, and what all corpora share."""
+"""Defines the contract of corpus formats and the config that they share."""
 
 import abc
 from collections.abc import Callable, Iterator, Sequence
@@ -12,20 +12,20 @@ from xjax.data.files.json_lines import Fields
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.schema import Document
 
-# Reads a document from an object's fields, whose faults it adds to.
+# Reads a document from the fields of a JSON object and adds faults to them.
+# Arguments: the fields, a default id, and whether labels are required.
 ReadDocument = Callable[[Fields, str | None, bool], Document]
 
 
 @dataclasses.dataclass
 class DataConfig(ConfigPart, abstract=True):
-  """A corpus format, and what all corpora share.
+  """Configures a corpus; this is the base class of all formats.
 
   Attributes:
-    sparse: whether its documents are rows of sparse features, without text.
-    generated: whether its documents are made by the seed, and are in no file.
-    label_field: the field of a record that has a document's labels.
-    full_text: the zones that make a document where data.zones is empty;
-      empty: all of them.
+    sparse: whether documents are rows of sparse features, without text.
+    generated: whether documents are generated from a seed, not read from files.
+    label_field: the field of a record that holds a document's labels.
+    full_text: zones of a document's text if data.zones is empty; (): all zones.
   """
 
   sparse: ClassVar[bool] = False
@@ -34,11 +34,11 @@ class DataConfig(ConfigPart, abstract=True):
   full_text: ClassVar[tuple[str, ...]] = ()
 
   dir: str = field(
-    '', "The folder (or archive) of the user's files.", may_change=True
+    '', "The folder (or archive) with the user's files.", may_change=True
   )
   cache_dir: str = field(
     '',
-    'Where prepared data goes; empty: $XJAX_CACHE_DIR, else ~/.cache/xjax.',
+    'The folder for prepared data; empty: $XJAX_CACHE_DIR or ~/.cache/xjax.',
     may_change=True,
   )
   zones: tuple[str, ...] = field(
@@ -46,55 +46,64 @@ class DataConfig(ConfigPart, abstract=True):
   )
   labels: str = field(
     'corpus',
-    "'corpus' (what the splits use), 'all' (every descriptor; what the splits "
-    'use where there are none), or a file with one label id per line.',
+    "'corpus' (labels that the splits use), 'all' (labels with a descriptor; "
+    'without descriptors, as corpus), or a file with one label id per line.',
   )
   hold_out_labels: int = field(
-    0, 'Labels to hide from training, for zero-shot judging.', AT_LEAST_0
+    0,
+    'Number of labels to hide in training, for zero-shot judging.',
+    AT_LEAST_0,
   )
   on_error: OnError = field(
-    OnError.RAISE, 'Raise a DataError, or skip the faulty line and count it.'
+    OnError.RAISE, 'Raise an error for faulty lines, or skip and count them.'
   )
   workers: int = field(
-    2, 'Threads that read batches ahead.', AT_LEAST_0, may_change=True
+    2,
+    'Number of threads that prepare batches in advance.',
+    AT_LEAST_0,
+    may_change=True,
   )
-  tokens: TokensConfig = field(WordsConfig, 'What is read of a document.')
+  tokens: TokensConfig = field(
+    WordsConfig, 'The form in which models read documents.'
+  )
 
   @abc.abstractmethod
   def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
     """Reads the corpus.
 
     Args:
-      splits: those that must be there.
-      usual: whether train, dev and test are read as well, where they are there.
+      splits: names of splits that must exist.
+      usual: whether to read train, dev and test too, if they exist.
 
     Raises:
-      ConfigError: a field that cannot be met.
-      DataError: the files have faults, or one of splits is absent.
+      ConfigError: a field of the config does not fit the files.
+      DataError: the files have faults, or one of splits is missing.
     """
 
   def read_record(
     self, fields: Fields, default_id: str | None, need_labels: bool
   ) -> Document:
-    """Reads a document to be tagged; what is wrong is in fields.faults.
+    """Reads a document to be tagged, and adds faults to fields.faults.
 
     Args:
-      fields: of a JSON object.
-      default_id: the document's id, where the object has none.
-      need_labels: whether it must have labels.
+      fields: fields of a JSON object.
+      default_id: the document's id if the object has no id.
+      need_labels: whether the object must have labels.
     """
-    return document_of(fields, default_id, need_labels)
+    return read_document(fields, default_id, need_labels)
 
   def read_rows(self, source: str) -> Sequence[Document]:
-    """Reads sparse documents to be tagged, for formats that have them.
+    """Reads sparse documents to be tagged, in formats with sparse features.
 
     Args:
-      source: a file such as those of the corpus.
+      source: a file in the format of the corpus.
 
     Raises:
       DataError: the file has faults or no documents.
     """
-    raise DataError(f'{source}: {type(self).__name__} reads texts')
+    raise DataError(
+      f'{source}: {type(self).__name__} reads texts, not features'
+    )
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     if len(set(self.zones)) != len(self.zones):
@@ -102,18 +111,21 @@ class DataConfig(ConfigPart, abstract=True):
     if not self.labels:
       yield f"{path}.labels='': must be corpus, all, or a file"
     if self.sparse and self.zones:
-      yield (f'{path}.zones={self.zones}: files of features have no zones: ()')
+      yield (
+        f'{path}.zones={self.zones}: must be (), since files of features have '
+        'no zones'
+      )
     if self.sparse and self.on_error is not OnError.RAISE:
       yield (
-        f'{path}.on_error={self.on_error}: a document is its row, so no '
-        'row can be left out: OnError.RAISE'
+        f'{path}.on_error={self.on_error}: must be OnError.RAISE, since row '
+        'numbers are document ids, so that no row can be skipped'
       )
 
 
-def document_of(
+def read_document(
   fields: Fields, default_id: str | None = None, need_labels: bool = True
 ) -> Document:
-  """Reads a document; what is wrong is noted in fields.faults."""
+  """Reads a document of the jsonl format and adds faults to fields.faults."""
   return Document(
     id=fields.identifier('id', default_id),
     zones=_zones_of(fields),
@@ -122,6 +134,7 @@ def document_of(
 
 
 def _zones_of(fields: Fields) -> dict[str, str]:
+  """Reads the fields `text` or `zones` of a document."""
   before = len(fields.faults)
   if 'text' in fields and 'zones' in fields:
     fields.faults.append('both text and zones: give one')

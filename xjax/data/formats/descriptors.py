@@ -1,4 +1,4 @@
-"""Label descriptors while they are being read, and what can be wrong."""
+"""Reads label descriptors and checks them."""
 
 import dataclasses
 import os
@@ -6,19 +6,19 @@ import pathlib
 
 from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields, read_rows
-from xjax.data.schema import Label, label_of
+from xjax.data.schema import Label, read_label
 
 
 class Descriptors:
-  """Labels in the order given.
+  """Collects the descriptors of labels, in order, while they are being read.
 
-  Where a faulty descriptor is left out, its label stays, with no more than its
-  id, so that the documents that carry it are not faulty as well.
+  If a descriptor is faulty, its label stays with only its id. So the documents
+  with this label are not faulty too.
 
   Attributes:
     labels: id -> label.
-    complete: whether every label's id could be read; if not, or if nothing
-      was given at all, no label of a document can be called unknown.
+    complete: whether there are descriptors and every id could be read.
+      Otherwise no label of a document is called unknown.
   """
 
   def __init__(self, complete: bool = False):
@@ -27,7 +27,7 @@ class Descriptors:
     self._lines: dict[str, int] = {}
 
   def add(self, label: Label, line: int) -> bool:
-    """Adds a label; False where one of this id is there already."""
+    """Adds a label; returns False if a label with this id exists already."""
     if label.id in self.labels:
       return False
     self.labels[label.id] = label
@@ -35,31 +35,34 @@ class Descriptors:
     return True
 
   def is_unknown(self, label_id: str) -> bool:
-    """Whether a document's label is certainly not among them."""
+    """Returns whether a label certainly has no descriptor."""
     return self.complete and label_id not in self.labels
 
   def check_parents(self, file: str | os.PathLike, faults: Faults) -> None:
-    """Notes parents that do not exist, and rings of them; drops those."""
+    """Removes parents that are unknown or form a ring; adds their faults."""
     for label in list(self.labels.values()):
       for parent in filter(self.is_unknown, label.parents):
         self._drop(label.id, parent)
-        what = f'label {label.id!a} has the unknown parent {parent!a}'
-        faults.add(file, self._lines[label.id], what)
+        message = f'label {label.id!a} has the unknown parent {parent!a}'
+        faults.add(file, self._lines[label.id], message)
     edges = self._ring_edges()
     for id_, parent in sorted(edges, key=lambda e: self._lines[e[0]]):
       self._drop(id_, parent)
-      what = f'label {id_!a} is its own ancestor, through its parent {parent!a}'
-      faults.add(file, self._lines[id_], what)
+      where = f'through its parent {parent!a}'
+      message = f'label {id_!a} is its own ancestor, {where}'
+      faults.add(file, self._lines[id_], message)
 
   def _drop(self, id_: str, parent: str) -> None:
+    """Removes one parent of a label."""
     label = self.labels[id_]
     parents = tuple(p for p in label.parents if p != parent)
     self.labels[id_] = dataclasses.replace(label, parents=parents)
 
   def _ring_edges(self) -> list[tuple[str, str]]:
-    """(label, parent) pairs without which nobody is their own ancestor.
+    """Returns (label, parent) pairs whose removal breaks all rings.
 
-    The back edges of a depth-first walk, so each ring loses at least one.
+    The pairs are the back edges of a depth-first walk, so each ring has at
+    least one of them.
     """
     edges: list[tuple[str, str]] = []
     path: set[str] = set()
@@ -67,8 +70,8 @@ class Descriptors:
     for root in self.labels:
       stack = [(root, False)]
       while stack:
-        id_, left = stack.pop()
-        if left:
+        id_, is_finished = stack.pop()
+        if is_finished:
           path.remove(id_)
           done.add(id_)
         elif id_ not in done:
@@ -83,22 +86,21 @@ class Descriptors:
 
 
 def read_descriptors(path: pathlib.Path, faults: Faults) -> Descriptors:
-  """Reads labels.jsonl[.gz]; notes the faulty lines."""
+  """Reads labels.jsonl[.gz] and collects the faults of its lines."""
   described = Descriptors()
   before = faults.count
-  own = 0  # faults that still let the label's id be read
+  with_id = 0  # faults in lines whose label id can still be read
   for number, row in read_rows(path, faults):
     fields = Fields(row)
-    label = label_of(fields)
+    label = read_label(fields)
     if label.id and not described.add(
       Label(label.id, label.id) if fields.faults else label, number
     ):
       fields.faults.append(f'duplicate label {label.id!a}')
-    for what in fields.faults:
-      faults.add(path, number, what)
-    own += len(fields.faults) if label.id else 0
-  sound = faults.count == before + own
-  described.complete = sound and bool(described.labels)
+    faults.extend(path, number, fields.faults)
+    with_id += len(fields.faults) if label.id else 0
+  all_ids_read = faults.count == before + with_id
+  described.complete = all_ids_read and bool(described.labels)
   if not described.labels:
     faults.add_empty(path, 'label', before)
   described.check_parents(path, faults)

@@ -1,4 +1,4 @@
-"""What a source hands over: documents and descriptors as they were found."""
+"""Collects the documents and descriptors of a source into a raw corpus."""
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,16 +21,16 @@ from xjax.data.schema import Document, Label, Labels
 
 
 def to_bytes(record: Any) -> bytes:
-  """A JSON value as UTF-8, the same for the same value."""
+  """Encodes a JSON value as UTF-8; equal values give equal bytes."""
   return json.dumps(record, ensure_ascii=False).encode('utf-8')
 
 
 class RecordStore(Sequence):
-  """JSON values in a temporary file, which goes when the store goes.
+  """Keeps JSON values in a temporary file, which vanishes with the store.
 
   Args:
-    folder: where the temporary file is made, once there is a value; None: the
-      system's place.
+    folder: folder of the temporary file, which is opened when the first value
+      is added; None: the system's folder for temporary files.
   """
 
   def __init__(self, folder: pathlib.Path | None = None):
@@ -40,13 +40,13 @@ class RecordStore(Sequence):
     self._written = True
 
   def append(self, record: Any) -> bytes:
-    """Adds a JSON value; returns its bytes.
+    """Adds a JSON value and returns its bytes.
 
     Raises:
-      UserError: the file cannot be made or written.
+      UserError: the file cannot be opened or written.
     """
     data = to_bytes(record)
-    with self._told():
+    with self._user_errors():
       if self._file is None:
         self._file = self._open()
       self._file.write(data)
@@ -60,39 +60,45 @@ class RecordStore(Sequence):
   def __getitem__(self, row: int) -> Any:
     row = range(len(self))[row]
     if not self._written:
-      with self._told():
+      with self._user_errors():
         self._file.flush()
       self._written = True
     start = self._ends[row - 1] if row else 0
-    # pread moves no file position, so that threads can read at once.
+    # pread moves no file position, so that several threads can read.
     data = os.pread(self._file.fileno(), self._ends[row] - start, start)
     return json.loads(data)
 
   def _open(self) -> IO[bytes]:
+    """Opens the temporary file."""
     if self._folder is not None:
       self._folder.mkdir(parents=True, exist_ok=True)
-    # Without a name in the folder, so that not even a killed run leaves it.
+    # The file has no name in the folder, so that it vanishes even if the run is
+    # killed.
     file = tempfile.TemporaryFile(dir=self._folder)
     weakref.finalize(self, _close, file)
     return file
 
   @contextlib.contextmanager
-  def _told(self) -> Iterator[None]:
+  def _user_errors(self) -> Iterator[None]:
+    """Turns errors of the file system into UserErrors."""
     try:
       yield
     except OSError as error:
       raise UserError(self._failure(error)) from error
 
   def _failure(self, error: OSError) -> str:
-    what = f'temporary data cannot be written ({error.strerror})'
+    """Returns the message of a UserError."""
+    message = f'temporary data cannot be written ({error.strerror})'
     if self._folder is not None:
-      return f'{self._folder}: {what}; see --config.data.cache_dir'
+      return f'{self._folder}: {message}; see --config.data.cache_dir'
     folder = tempfile.tempdir or 'no temporary folder'
-    return f'{folder}: {what}; give another folder in the variable TMPDIR'
+    return f'{folder}: {message}; give another folder in the variable TMPDIR'
 
 
 def _close(file: IO[bytes]) -> None:
-  # What a full disk left in the buffer is not wanted any more.
+  """Closes the temporary file."""
+  # If the disk is full, bytes in the buffer cannot be written. They are no
+  # longer needed.
   with contextlib.suppress(OSError):
     file.close()
 
@@ -103,13 +109,13 @@ USUAL = (TRAIN, 'dev', 'test')  # the splits of most corpora, in this order
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RawSplit:
-  """One split as found.
+  """Holds one split as it is in the source.
 
   Attributes:
     ids: N document ids.
-    gold: N rows of indices into the corpus's label_ids, as given.
-    documents: N documents by random access, with every zone.
-    digest: hex digest of ids, text and gold.
+    gold: N rows of indices into the corpus's label_ids, in the given order.
+    documents: N documents by random access, with all zones.
+    digest: hex digest of ids, text and gold labels.
   """
 
   ids: Sequence[str]
@@ -125,43 +131,46 @@ def choose_splits(
   usual: bool = True,
   example: str = 'a train.jsonl or train.jsonl.gz',
 ) -> list[str]:
-  """Names of the splits to read: train, dev, test, then others by name.
+  """Chooses the splits to read: train, dev, test, then others by name.
 
   Args:
-    source: what to call it in messages.
-    present: all names there are.
-    wanted: those that must be there.
-    usual: whether train, dev and test are read as well, where they are there.
-    example: files of splits as this source calls them, for messages.
+    source: name of the source, for messages.
+    present: names of all splits that exist.
+    wanted: names of splits that must exist.
+    usual: whether to choose train, dev and test too, if they exist.
+    example: names of typical files of this source, for messages.
+
+  Returns:
+    Names of the chosen splits, in order.
 
   Raises:
-    DataError: there is none, or one that is wanted is not there.
+    DataError: no split can be chosen, or one of wanted is missing.
   """
   rank = {name: i for i, name in enumerate(USUAL)}
   ordered = sorted(present, key=lambda name: (rank.get(name, len(rank)), name))
-  there = f'; there are: {", ".join(ordered)}' if ordered else ''
+  others = f'; there are: {", ".join(ordered)}' if ordered else ''
   for name in wanted:
     if name not in ordered:
-      raise DataError(f'{source}: no split {name!r}{there}')
+      raise DataError(f'{source}: no split {name!r}{others}')
   chosen = {*wanted, *(USUAL if usual else ())}
   if chosen.isdisjoint(ordered):
-    raise DataError(f'{source}: no split here: there must be {example}{there}')
+    raise DataError(f'{source}: no split here: there must be {example}{others}')
   return [name for name in ordered if name in chosen]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RawCorpus:
-  """All splits of a source, before there is a label space.
+  """Holds all splits of a source, before there is a label space.
 
   Attributes:
-    source: what to call it in messages.
-    labels: descriptors in the given order; empty where none are given.
-    label_ids: label ids that the splits use, in the order they were met.
-    splits: name -> split; an absent split is absent.
-    zones: all zone names, in the order they were met.
-    full_text: the zones that make the full text; empty: all of them.
-    ordered: whether the descriptors' order is the labels' even where only
-      those that the splits use are wanted.
+    source: name of the source, for messages.
+    labels: descriptors in the given order; empty if the source has none.
+    label_ids: label ids that the splits use, in order of first use.
+    splits: name -> split; only the splits that exist.
+    zones: all zone names, in order of first use.
+    full_text: zones that form the full text; (): all zones.
+    ordered: whether labels keep the order of the descriptors even if the label
+      space has only the labels that the splits use.
   """
 
   source: str
@@ -182,11 +191,16 @@ class RawCorpus:
     labels: Sequence[Label],
     splits: Mapping[str, Sequence[Document]],
   ) -> 'RawCorpus':
-    """From documents that are already by random access: reads each once.
+    """Makes a raw corpus from documents; reads each document once.
+
+    Args:
+      source: name of the source, for messages.
+      labels: descriptors in order.
+      splits: name -> documents by random access.
 
     Raises:
-      DataError: two documents of a split have one id, or a document has a label
-        twice.
+      DataError: two documents of a split have the same id, or a document has
+        the same label twice.
     """
     draft = Draft()
     zones: dict[str, None] = {}
@@ -211,10 +225,16 @@ class RawCorpus:
 
 
 class Draft:
-  """Splits while they are being read, and the label ids they share.
+  """Collects the splits of a corpus while they are being read.
+
+  All splits share one numbering of label ids.
 
   Args:
-    folder: where records are kept meanwhile; None: the system's place.
+    folder: folder of the temporary files for records; None: the system's folder
+      for temporary files.
+
+  Attributes:
+    splits: name -> split.
   """
 
   def __init__(self, folder: pathlib.Path | None = None):
@@ -224,11 +244,11 @@ class Draft:
 
   @property
   def label_ids(self) -> tuple[str, ...]:
-    """Label ids in the order they were met."""
+    """The label ids, in order of first use."""
     return tuple(self._labels)
 
   def begin(self, name: str) -> 'SplitDraft':
-    """A new split."""
+    """Adds a new split and returns it."""
     self.splits[name] = SplitDraft(self._labels, self._folder)
     return self.splits[name]
 
@@ -239,13 +259,13 @@ class Draft:
     zones: Iterable[str],
     ordered: bool = False,
   ) -> RawCorpus:
-    """All that was read, where records are those of plain_record.
+    """Returns all splits as a raw corpus; its records are plain_records.
 
     Args:
-      source: what to call it in messages.
+      source: name of the source, for messages.
       labels: descriptors in the given order.
-      zones: all zone names, in the order they were met.
-      ordered: as of RawCorpus.
+      zones: all zone names, in order of first use.
+      ordered: see RawCorpus.
     """
     return RawCorpus(
       source=source,
@@ -261,15 +281,16 @@ class Draft:
 
 
 class SplitDraft:
-  """One split while it is being read.
+  """Collects one split while it is being read.
 
   Args:
-    labels: label id -> index, shared with the other splits; grows.
-    folder: where records are kept; None: the system's place.
+    labels: label id -> index, shared with the other splits. New ids are added.
+    folder: folder of the temporary file for records; None: the system's folder
+      for temporary files.
 
   Attributes:
     ids: document ids, as keys.
-    records: what add was given, by random access.
+    records: the records that were passed to add, by random access.
   """
 
   def __init__(
@@ -282,25 +303,25 @@ class SplitDraft:
     self._values = array('i')
     self._digest = hashlib.sha256()
 
-  def misfits(
+  def document_faults(
     self, id_: str, labels: Sequence[str], described: Descriptors
   ) -> list[str]:
-    """What is wrong with a document among the others and the labels."""
-    whats = [
+    """Returns messages about unknown labels and a repeated document id."""
+    messages = [
       f'unknown label {label!a}: it has no descriptor'
       for label in labels
       if label and described.is_unknown(label)
     ]
     if id_ in self.ids:
-      whats.append(f'duplicate id {id_!a}')
-    return whats
+      messages.append(f'duplicate id {id_!a}')
+    return messages
 
   def add(self, id_: str, labels: Sequence[str], record: Any) -> None:
-    """Adds a document, and keeps a record of it (a JSON value)."""
+    """Adds a document and keeps its record, a JSON value."""
     self.note(id_, labels, self.records.append(record))
 
   def note(self, id_: str, labels: Sequence[str], data: bytes) -> None:
-    """Adds a document without a record; data is all there is to it."""
+    """Adds a document without a record; the digest covers data instead."""
     self.ids[id_] = None
     for label in labels:
       self._values.append(self._labels.setdefault(label, len(self._labels)))
@@ -309,7 +330,11 @@ class SplitDraft:
     self._digest.update(data)
 
   def done(self, documents: Sequence[Document]) -> RawSplit:
-    """The split, with documents in the order they were added."""
+    """Returns the split.
+
+    Args:
+      documents: all documents, in the order in which they were added.
+    """
     return RawSplit(
       ids=tuple(self.ids),
       gold=Ragged(
@@ -322,11 +347,11 @@ class SplitDraft:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StoredDocuments(Sequence):
-  """Documents made anew from their records each time they are asked for.
+  """Makes documents from their records at each access.
 
   Attributes:
     records: N records by random access.
-    parse: record -> document.
+    parse: makes a document from a record.
   """
 
   records: Sequence[Any]
@@ -336,12 +361,13 @@ class StoredDocuments(Sequence):
     return len(self.records)
 
   def __getitem__(self, row: int) -> Document:
-    # Records may know no IndexError, with which iteration ends.
+    # The range raises the IndexError with which iteration ends, since records
+    # may not raise one.
     return self.parse(self.records[range(len(self))[row]])
 
 
-def cut(document: Document, zones: Sequence[str]) -> Document:
-  """A document with no more than the named zones, in that order."""
+def keep_zones(document: Document, zones: Sequence[str]) -> Document:
+  """Returns a document with only the named zones, in that order."""
   kept = {
     name: document.zones[name] for name in zones if name in document.zones
   }
@@ -350,7 +376,12 @@ def cut(document: Document, zones: Sequence[str]) -> Document:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CutDocuments(Sequence):
-  """Documents with no more than some of their zones."""
+  """Gives access to documents with only some of their zones.
+
+  Attributes:
+    documents: N documents by random access.
+    zones: names of the zones to keep.
+  """
 
   documents: Sequence[Document]
   zones: tuple[str, ...]
@@ -359,15 +390,15 @@ class CutDocuments(Sequence):
     return len(self.documents)
 
   def __getitem__(self, row: int) -> Document:
-    return cut(self.documents[row], self.zones)
+    return keep_zones(self.documents[row], self.zones)
 
 
 def plain_record(document: Document) -> list:
-  """The JSON value a RecordStore keeps of a document."""
+  """Returns the JSON value that a RecordStore keeps for a document."""
   return [document.id, dict(document.zones), document.labels]
 
 
 def plain_document(record: list) -> Document:
-  """The document of a plain_record."""
+  """Makes the document of a plain_record."""
   id_, zones, labels = record
   return Document(id_, zones, None if labels is None else tuple(labels))

@@ -1,9 +1,9 @@
-"""Corpora of hierarchical text classification: JSON lines and a taxonomy.
+"""Reads corpora of hierarchical text classification: JSON lines, a taxonomy.
 
-A line is a document, {"doc_token": text or a list of tokens, "doc_label":
-[names]} or {"token", "label"}, perhaps with an "id". The taxonomy has a line
-per label that has others below it, `parent<TAB>child<TAB>child...`, the first
-of them Root, which is no label. A label may have several parents.
+Each JSON line is a document, {"doc_token": text or a list of tokens,
+"doc_label": [names]} or {"token", "label"}, perhaps with an "id". The taxonomy
+has one line, `parent<TAB>child<TAB>child...`, for each label with children. The
+topmost parent is Root, which is not a label. A label may have several parents.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ from xjax.data.text.token_cache import default_cache_dir
 
 
 class HtcLabels(enum.Enum):
-  """Which labels of a taxonomy documents have."""
+  """Says which labels of a taxonomy documents have: all, or only leaves."""
 
   ALL = 'all'
   LEAVES = 'leaves'
@@ -39,29 +39,32 @@ class HtcLabels(enum.Enum):
 
 @dataclasses.dataclass
 class HtcConfig(ConfigPart):
-  """A taxonomy, and what is made of it."""
+  """Names the file of a taxonomy and the labels that are kept."""
 
   taxonomy: str = field(
     '',
-    'File in data.dir, `parent<TAB>child<TAB>child...` a line; empty: the one '
-    'there that is called so.',
+    'The file in data.dir with lines `parent<TAB>child<TAB>child...`; empty: '
+    'the only file whose name has "tax" in it.',
   )
   labels: HtcLabels = field(
     HtcLabels.ALL,
-    'All: those given and all above them; leaves: those given that have no '
-    'label below them.',
+    'ALL: the given labels and their ancestors; LEAVES: the given labels that '
+    'have no children.',
   )
 
 
 @dataclasses.dataclass
 class HtcData(DataConfig):
-  """Hierarchical text classification: JSON lines and a taxonomy.
+  """Configures a corpus of hierarchical text classification.
 
-  Files like wos_train.json, wos_val.json and wos_test.json, each perhaps
-  gzipped, of lines {"doc_token", "doc_label"}.
+  The corpus has JSON lines and a taxonomy. Its files have names like
+  wos_train.json, wos_val.json and wos_test.json, may be gzipped, and have lines
+  {"doc_token", "doc_label"}.
   """
 
-  htc: HtcConfig = field(HtcConfig, 'The taxonomy, and which labels count.')
+  htc: HtcConfig = field(
+    HtcConfig, 'The taxonomy and the labels that are kept.'
+  )
 
   label_field = 'doc_label'
 
@@ -80,15 +83,16 @@ _EXAMPLE = 'a file like train.json or wos_train.json'
 _WORDS = re.compile('[_.-]')
 _JSON = re.compile(r'.*\.jsonl?(\.gz)?')
 
-Transfer = Callable[[tuple[str, ...]], tuple[str, ...]]
+# Maps the given labels of a document to the labels that it keeps.
+LabelMap = Callable[[tuple[str, ...]], tuple[str, ...]]
 
 
 def htc_document(
   fields: Fields, default_id: str | None = None, need_labels: bool = True
 ) -> Document:
-  """Reads a document; what is wrong is noted in fields.faults."""
+  """Reads a document, without ancestors; adds faults to fields.faults."""
   before = len(fields.faults)
-  token = _spelled(fields, 'doc_token')
+  token = _field_name(fields, 'doc_token')
   if isinstance(fields.row.get(token), list):
     text = ' '.join(fields.texts(token))
   else:
@@ -105,12 +109,12 @@ def htc_document(
 def hierarchy_labels(
   fields: Fields, default: tuple[str, ...] | None = None
 ) -> tuple[str, ...]:
-  """Reads doc_label, or label; without a default one must be there."""
-  return fields.identifiers(_spelled(fields, 'doc_label'), default)
+  """Reads the field doc_label or label; without a default it is required."""
+  return fields.identifiers(_field_name(fields, 'doc_label'), default)
 
 
-def _spelled(fields: Fields, name: str) -> str:
-  """The name of a field, with or without its doc_, as it is given."""
+def _field_name(fields: Fields, name: str) -> str:
+  """Returns the name that a field has in the record: with or without doc_."""
   short = name.removeprefix('doc_')
   return short if short in fields and name not in fields else name
 
@@ -121,32 +125,33 @@ def read_htc(
   """Reads a folder of hierarchical text classification.
 
   Args:
-    data: where, which labels, and what a faulty line does.
-    splits: those that must be there.
-    usual: whether train, dev and test are read as well, where they are there.
+    data: config with the folder, the labels to keep, and whether faulty lines
+      are skipped.
+    splits: names of splits that must exist.
+    usual: whether to read train, dev and test too, if they exist.
 
   Returns:
-    The corpus, its descriptors in the order of the taxonomy, with parents.
-    Documents have their labels and all that those imply, which lie above
-    them (Bertalis et al., section 3.2), or, where data.htc.labels is leaves,
-    those alone that have no label below them (App. B), which may be none.
+    The corpus. Its descriptors are in the order of the taxonomy and have
+    parents. With data.htc.labels ALL, documents have their labels and all
+    ancestors of these (Bertalis et al., section 3.2). With LEAVES, documents
+    keep only labels without children (App. B), perhaps none.
 
   Raises:
-    ConfigError: no such taxonomy.
-    DataError: no such folder, no split, one of splits is absent, or the files
-      have faults: all of them, in one message.
+    ConfigError: the taxonomy does not exist.
+    DataError: there is no such folder or no split, one of splits is missing, or
+      the files have faults, which one message lists.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
   files = _find_splits(folder)
   described = read_taxonomy(_find_taxonomy(folder, data.htc), faults)
-  transfer, kept = _transfer(described, data.htc.labels)
+  map_labels, labels = _label_map(described, data.htc.labels)
 
   def read(
     fields: Fields, default_id: str | None, need_labels: bool
   ) -> Document:
     document = htc_document(fields, default_id, need_labels)
-    return dataclasses.replace(document, labels=transfer(document.labels))
+    return dataclasses.replace(document, labels=map_labels(document.labels))
 
   draft = Draft(default_cache_dir(data))
   zones: dict[str, None] = {}
@@ -154,92 +159,96 @@ def read_htc(
     path = only_file(files[name], faults)
     zones |= read_split(path, draft.begin(name), described, faults, read, True)
   faults.settle()
-  return draft.corpus(data.dir, kept, zones)
+  return draft.corpus(data.dir, labels, zones)
 
 
-def _transfer(
-  described: Descriptors, which: HtcLabels
-) -> tuple[Transfer, tuple[Label, ...]]:
-  """What becomes of a document's labels, and the labels there are then."""
+def _label_map(
+  described: Descriptors, kept: HtcLabels
+) -> tuple[LabelMap, tuple[Label, ...]]:
+  """Returns the map of a document's labels, and all labels that remain."""
   labels = tuple(described.labels.values())
-  match which:
+  match kept:
     case HtcLabels.ALL:
-      return _Implied(described), labels
+      return _WithAncestors(described), labels
     case HtcLabels.LEAVES:
       inner = {parent for label in labels for parent in label.parents}
       leaves = tuple(label for label in labels if label.id not in inner)
       return lambda ids: tuple(i for i in ids if i not in inner), leaves
 
 
-class _Implied:
-  """Labels and all that lie above them, those given first."""
+class _WithAncestors:
+  """Maps labels to these labels, followed by all their ancestors."""
 
   def __init__(self, described: Descriptors):
     self._labels = described.labels
-    self._above: dict[str, dict[str, None]] = {}
+    self._ancestors: dict[str, dict[str, None]] = {}
 
   def __call__(self, ids: tuple[str, ...]) -> tuple[str, ...]:
-    found = dict.fromkeys(ids)
+    labels = dict.fromkeys(ids)
     for id_ in ids:
-      found |= self._above_of(id_)
-    return tuple(found)
+      labels |= self._ancestors_of(id_)
+    return tuple(labels)
 
-  def _above_of(self, id_: str) -> dict[str, None]:
-    if id_ not in self._above:
-      above: dict[str, None] = {}
+  def _ancestors_of(self, id_: str) -> dict[str, None]:
+    """Returns the ancestors of a label, as keys; computes them only once."""
+    if id_ not in self._ancestors:
+      ancestors: dict[str, None] = {}
       waiting = [id_]
       while waiting:
         label = self._labels.get(waiting.pop())
-        new = [p for p in (label.parents if label else ()) if p not in above]
-        above.update(dict.fromkeys(new))
+        parents = label.parents if label else ()
+        new = [parent for parent in parents if parent not in ancestors]
+        ancestors.update(dict.fromkeys(new))
         waiting += new
-      self._above[id_] = above
-    return self._above[id_]
+      self._ancestors[id_] = ancestors
+    return self._ancestors[id_]
 
 
 def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
-  """Split -> its files.
+  """Finds the files of each split.
 
-  A word of the name says which: the last one, as in wos_train.json, or, where
-  no file ends so, another one, as in nyt_train_all.json.
+  A word in the file's name tells the split. It is the last word, as in
+  wos_train.json. If no file's last word is this split, it may be another word,
+  as in nyt_train_all.json.
   """
   files = find_files(folder, 'jsonl?')
   if not files:
     raise DataError(f'{folder}: no split here: there must be {_EXAMPLE}')
   words = {stem: _WORDS.split(stem) for stem in files}
-  ended = {stem: _split_of(words[stem][-1:]) for stem in files}
-  found: dict[str, list[pathlib.Path]] = {}
+  last = {stem: _split_of(words[stem][-1:]) for stem in files}
+  splits: dict[str, list[pathlib.Path]] = {}
   for stem, paths in files.items():
-    within = _split_of(words[stem])
-    within = '' if within in ended.values() else within
-    found.setdefault(ended[stem] or within or stem, []).extend(paths)
-  return found
+    inner = _split_of(words[stem])
+    inner = '' if inner in last.values() else inner
+    splits.setdefault(last[stem] or inner or stem, []).extend(paths)
+  return splits
 
 
 def _split_of(words: Sequence[str]) -> str:
-  """The split that words name; '' where they name none, or several."""
+  """Returns the split that words name; '' if they name none or several."""
   named = {_SPLITS.get(word, word) for word in words if word in _USUAL}
   return named.pop() if len(named) == 1 else ''
 
 
 def _find_taxonomy(folder: pathlib.Path, config: HtcConfig) -> pathlib.Path:
+  """Returns the file of the taxonomy."""
   if config.taxonomy:
     path = folder / pathlib.Path(config.taxonomy).expanduser()
     if not path.is_file():
       raise ConfigError(f'data.htc.taxonomy: no such file: {path}')
     return path
-  # Some are spelled taxnomy.
+  # The pattern is short because some files are called taxnomy.
   paths = [p for p in sorted(folder.glob('*tax*')) if _is_table(p)]
   if len(paths) != 1:
-    there = ', '.join(path.name for path in paths) or 'none'
+    names = ', '.join(path.name for path in paths) or 'none'
     raise ConfigError(
       'data.htc.taxonomy is not set: give the name of the taxonomy in '
-      f'{folder}; called so: {there}'
+      f'{folder}; files with "tax" in their names: {names}'
     )
   return paths[0]
 
 
 def _is_table(path: pathlib.Path) -> bool:
-  """Whether it is a file, and none of JSON, which may be about taxes."""
+  """Returns whether a path is a file, not hidden, and not JSON."""
   hidden = path.name.startswith('.')
   return path.is_file() and not hidden and not _JSON.fullmatch(path.name)

@@ -1,10 +1,11 @@
-"""Your own text as JSON lines: {split}.jsonl[.gz] and labels.jsonl[.gz].
+"""Reads your own text as JSON lines: {split}.jsonl[.gz], labels.jsonl[.gz].
 
-A document is {"id", "text" or "zones": {name: text}, "labels": [ids]}, a label
-{"id", "name", "alt": [...], "parents": [ids], "description"}, of which only the
-id must be there. Further fields are ignored. labels.jsonl is optional: without
-it a label's id is its name; with it every label of a document must be in it.
-Splits are train, dev and test; another file is read when a split is named so.
+A document is {"id", "text" or "zones": {name: text}, "labels": [ids]}. A label
+is {"id", "name", "alt": [...], "parents": [ids], "description"}, where only the
+id is required. Further fields are ignored. labels.jsonl is optional. Without
+it, a label's id is its name. With it, it must have every label of a document.
+The usual splits are train, dev and test. Another file is read if a split of
+this name is requested.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ from xjax.data.files.json_lines import (
   parse_rows,
   read_rows,
 )
-from xjax.data.formats.contract import DataConfig, ReadDocument, document_of
+from xjax.data.formats.contract import DataConfig, ReadDocument, read_document
 from xjax.data.formats.descriptors import Descriptors, read_descriptors
 from xjax.data.formats.draft import (
   Draft,
@@ -43,29 +44,30 @@ from xjax.data.text.token_cache import default_cache_dir
 
 @dataclasses.dataclass
 class JsonlData(DataConfig):
-  """Your own text: {split}.jsonl[.gz] and labels.jsonl[.gz] in dir."""
+  """Configures your own text: {split}.jsonl[.gz], labels.jsonl[.gz] in dir."""
 
   def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
     return read_jsonl(self, splits, usual)
 
 
-LABELS = 'labels'  # the name that no split may have
+LABELS = 'labels'  # the file of labels; no split can have this name
 
 
 def read_documents(
   source: str,
   on_error: OnError = OnError.RAISE,
-  read: ReadDocument = document_of,
+  read: ReadDocument = read_document,
 ) -> Sequence[Document]:
-  """Reads documents to be tagged: ids and labels may be missing.
+  """Reads documents to be tagged, whose ids and labels may be missing.
 
   Args:
-    source: a file of JSON lines, perhaps gzipped; '-' is standard input.
-    on_error: what a faulty line does.
+    source: a file of JSON lines, plain or gzipped; '-' is standard input.
+    on_error: whether a faulty line raises an error or is skipped.
     read: reads a document from an object's fields.
 
   Returns:
-    The documents by random access; one without an id is line-N of the source.
+    The documents by random access. A document without an id gets the id line-N,
+    where N is its line.
 
   Raises:
     DataError: the source cannot be read, has no documents, or has faults.
@@ -82,6 +84,7 @@ def read_documents(
 
 @contextlib.contextmanager
 def _open_source(source: str) -> Iterator[tuple[BinaryIO, str]]:
+  """Opens a file or standard input, and gives its name for messages."""
   if source == '-':
     yield sys.stdin.buffer, 'standard input'
     return
@@ -93,16 +96,26 @@ def parse_documents(
   file: BinaryIO,
   name: str,
   faults: Faults,
-  read: ReadDocument = document_of,
+  read: ReadDocument = read_document,
 ) -> Sequence[Document]:
-  """Reads documents to be tagged from an open file; notes the faulty lines."""
+  """Reads documents to be tagged from an open file.
+
+  Args:
+    file: the open file of JSON lines.
+    name: name of the file, for messages.
+    faults: collects what is wrong with the lines.
+    read: reads a document from an object's fields.
+
+  Returns:
+    The documents without faults, by random access.
+  """
   before = faults.count
   split = Draft().begin('input')
   for number, row in parse_rows(file, name, faults):
     fields = Fields(row)
     document = read(fields, f'line-{number}', False)
-    whats = split.misfits(document.id, (), Descriptors())
-    if faults.extend(name, number, fields.faults + whats):
+    messages = split.document_faults(document.id, (), Descriptors())
+    if faults.extend(name, number, fields.faults + messages):
       split.add(document.id, document.labels or (), plain_record(document))
   if not split.ids:
     faults.add_empty(name, 'document', before)
@@ -115,13 +128,13 @@ def read_jsonl(
   """Reads a folder of JSON lines.
 
   Args:
-    data: where, and what a faulty line does.
-    splits: those that must be there.
-    usual: whether train, dev and test are read as well, where they are there.
+    data: config with the folder, and whether faulty lines are skipped.
+    splits: names of splits that must exist.
+    usual: whether to read train, dev and test too, if they exist.
 
   Raises:
-    DataError: no such folder, no split, one of splits is absent, or the files
-      have faults: all of them, in one message.
+    DataError: there is no such folder or no split, one of splits is missing, or
+      the files have faults, which one message lists.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
@@ -144,29 +157,30 @@ def read_split(
   split: SplitDraft,
   described: Descriptors,
   faults: Faults,
-  read: ReadDocument = document_of,
+  read: ReadDocument = read_document,
   name_lines: bool = False,
 ) -> dict[str, None]:
-  """Fills a split from a file of JSON lines; notes the faulty ones.
+  """Adds the documents in a file of JSON lines to a split.
 
   Args:
     path: the file.
-    split: what the documents are added to.
-    described: the labels there are.
-    faults: what is wrong is noted here.
+    split: the split that receives the documents.
+    described: the descriptors of all labels.
+    faults: collects what is wrong with the lines.
     read: reads a document from an object's fields.
-    name_lines: whether a document without an id is line-N.
+    name_lines: whether a document without an id gets the id line-N, where N is
+      its line. Otherwise a missing id is a fault.
 
   Returns:
-    The names of its zones, as keys in order.
+    The names of the zones, as keys, in order of first use.
   """
   zones: dict[str, None] = {}
   before = faults.count
   for number, row in read_rows(path, faults):
     fields = Fields(row)
     document = read(fields, f'line-{number}' if name_lines else None, True)
-    whats = split.misfits(document.id, document.labels, described)
-    if faults.extend(path, number, fields.faults + whats):
+    messages = split.document_faults(document.id, document.labels, described)
+    if faults.extend(path, number, fields.faults + messages):
       zones.update(dict.fromkeys(document.zones))
       split.add(document.id, document.labels, plain_record(document))
   if not split.ids:

@@ -1,4 +1,4 @@
-"""Sparse rows of text, `label,label index:value index:value`, checked."""
+"""Reads and checks sparse rows, `label,label index:value index:value`."""
 
 from array import array
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.files.json_lines import numbered_lines, open_text
 
-MOST = 2**31 - 1  # labels and features are counted in int32
+MOST = 2**31 - 1  # the largest index and count, since indices are int32
 
 _NUMBER = (
   rb'[-+]?(?:(?:\d++\.?+\d*+|\.\d++)(?:[eE][-+]?\d++)?+'
@@ -32,27 +32,28 @@ _TOKEN = re.compile(rb'%s|%s' % (_LABELS, _ENTRY))
 _HEADER = re.compile(rb'\d{1,18}[ \t]+\d{1,18}(?:[ \t]+\d{1,18})?[ \t]*')
 
 
-def header_of(line: bytes) -> tuple[int, ...]:
-  """The counts of a header, `N L` or `N D L`; empty where it is none."""
+def parse_header(line: bytes) -> tuple[int, ...]:
+  """Returns the counts of a header `N L` or `N D L`; () for another line."""
   return tuple(map(int, line.split())) if _HEADER.fullmatch(line) else ()
 
 
 def is_row(line: bytes) -> bool:
-  """Whether a line may be a row of labels and features."""
+  """Returns whether a line has the form of a row of labels and features."""
   return bool(_ROW.fullmatch(line))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseRows:
-  """What a file of sparse rows says.
+  """Holds the content of a file of sparse rows.
 
   Attributes:
     path: the file.
-    header: (N, L): an entry is a label and its value; (N, D, L): labels, then
-      features; (): the same without a header.
+    header: the counts of the header. (N, L): each entry is a label and its
+      value. (N, D, L): labels come first, then features and their values. ():
+      no header; rows are as with (N, D, L).
     labels: N rows of the labels before the entries, ascending.
-    entries: N rows of labels or features, in the order given.
-    values: of the entries: float64 of labels, float32 of features.
+    entries: N rows of labels or features, in the given order.
+    values: values of the entries; float64 for labels, float32 for features.
   """
 
   path: str | os.PathLike
@@ -63,49 +64,54 @@ class SparseRows:
 
   @property
   def lines(self) -> np.ndarray:
-    """int64 [N], the line of each row."""
+    """The line of each row, int64 [N]."""
     first = 2 if self.header else 1
     return np.arange(first, first + len(self.labels), dtype=np.int64)
 
-  def check(self, rows: Ragged, bad: np.ndarray, what: str) -> None:
-    """Fails where any of bad, bool over the values of rows, is True.
+  def check(self, rows: Ragged, is_bad: np.ndarray, message: str) -> None:
+    """Checks that no value is bad.
+
+    Args:
+      rows: N rows of labels or entries.
+      is_bad: bool [values of rows].
+      message: says what is wrong; {} stands for the first bad value.
 
     Raises:
-      DataError: names the line; {} in what is the value.
+      DataError: a value is bad; the error names its line.
     """
-    if np.any(bad):
-      at = int(np.argmax(bad))
+    if np.any(is_bad):
+      at = int(np.argmax(is_bad))
       row = int(np.searchsorted(rows.indptr, at, 'right')) - 1
-      told = what.format(f'{rows.values[at]:.0f}')
-      raise DataError(f'{self.path}:{self.lines[row]}: {told}')
+      message = message.format(f'{rows.values[at]:.0f}')
+      raise DataError(f'{self.path}:{self.lines[row]}: {message}')
 
 
 def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
-  """Reads a file of sparse rows, gzipped or not.
+  """Reads a file of sparse rows, plain or gzipped.
 
-  A line is a document; one that is blank has neither labels nor features, one
+  Each line is a document. A blank line has neither labels nor features. A line
   that starts with a space has no labels. scikit-learn's svmlight reader parses
-  them; what it does not ask is asked here.
+  the lines; this function adds the checks that scikit-learn does not do.
 
   Args:
     path: the file.
-    features: whether to keep them; labels are kept always.
+    features: whether to keep features; labels are always kept.
 
   Raises:
-    DataError: the file cannot be read, a line is no such row, has a label or
-      feature twice or beyond the header's counts, or there are more or fewer
-      rows than it says; the message names the line.
+    DataError: the file cannot be read; a line is not such a row, or has a label
+      or feature twice or beyond the header's counts; or the number of rows is
+      not that of the header. The message names the line.
   """
   with open_text(path) as file:
     lines = numbered_lines(file, path)
     number, first = next(lines, (0, b''))
     if not number:
-      raise DataError(f'{path}: is empty')
-    header = header_of(first)
+      raise DataError(f'{path}: the file is empty')
+    header = parse_header(first)
     if not header:
       lines = itertools.chain([(number, first)], lines)
     if max(header, default=0) > MOST:
-      raise DataError(f'{path}:1: a count above {MOST}')
+      raise DataError(f'{path}:1: a count is above {MOST}')
     feed = (_ScoreFeed if len(header) == 2 else _Feed)(path, lines, header)
     feed.features = features
     rows = feed.parse()
@@ -116,17 +122,21 @@ def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
 
 
 class _Feed(io.RawIOBase):
-  """Hands lines to the parser one by one, so that a fault has its line.
+  """Gives lines to the parser one by one, so that errors can name the line.
 
-  A row of nothing is not handed over, since the parser would drop it.
+  The parser would drop a row without labels and features, so such a row is not
+  given to it.
 
   Attributes:
-    features: whether to hand them over.
-    handed: lines handed over for each row.
+    row: the pattern of a row.
+    dtype: the type of values.
+    expected: says what a faulty token should be, for messages.
+    features: whether the parser gets the features.
+    piece_counts: for each row, the number of lines that the parser got for it.
   """
 
   row, dtype = _ROW, np.float32
-  wanted = 'neither labels, as in `3,14`, nor `feature:value`'
+  expected = 'neither labels, as in `3,14`, nor `feature:value`'
 
   def __init__(
     self,
@@ -137,79 +147,86 @@ class _Feed(io.RawIOBase):
     super().__init__()
     self.path, self.header, self.line = path, header, 1
     self.features = True
-    self.handed = array('q')
+    self.piece_counts = array('q')
     self._pieces = self._cut(lines)
 
   def __next__(self) -> bytes:
     return next(self._pieces)
 
-  def fail(self, what: str) -> NoReturn:
-    """Raises the error of the line last read."""
-    raise DataError(f'{self.path}:{self.line}: {what}')
+  def fail(self, message: str) -> NoReturn:
+    """Raises a DataError about the line that was read last."""
+    raise DataError(f'{self.path}:{self.line}: {message}')
 
   def _cut(self, lines: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
+    """Yields the lines for the parser, after checks of each line."""
     for self.line, line in lines:
-      if self.header and len(self.handed) == self.header[0]:
+      if self.header and len(self.piece_counts) == self.header[0]:
         if line.strip():
-          self.fail(f'one row more than the {self.header[0]} of the header')
+          self.fail(f'more rows than the {self.header[0]} of the header')
         continue
       if not self.row.fullmatch(line):
-        self.fail(self._misfit(line))
+        self.fail(self._row_fault(line))
       pieces = self.pieces(line)
-      self.handed.append(len(pieces))
+      self.piece_counts.append(len(pieces))
       yield from pieces
 
-  def _misfit(self, line: bytes) -> str:
+  def _row_fault(self, line: bytes) -> str:
+    """Returns a message about what is wrong with a row."""
     for token in line.split():
       if not self.is_token(token):
         shown = token[:30].decode('utf-8', 'backslashreplace')
-        return f'{shown!a} is {self.wanted}'
+        return f'{shown!a} is {self.expected}'
     return 'labels must come first, without a space before or between them'
 
   def is_token(self, token: bytes) -> bool:
-    """Whether it may stand in a row."""
+    """Returns whether a row may have this token."""
     return bool(_TOKEN.fullmatch(token))
 
   def pieces(self, line: bytes) -> list[bytes]:
-    """The lines that the parser sees of one line."""
+    """Returns the lines that the parser gets for one line of the file."""
     if self.features:
       return [line] if line.strip() else []
     labels = line.split(maxsplit=1)[:1]
     return [token for token in labels if b':' not in token]
 
   def parse(self) -> SparseRows:
-    """Lets the parser read to the end."""
+    """Reads and checks all rows."""
     try:
       matrix, labels = load_svmlight_file(
         self, dtype=self.dtype, multilabel=True, zero_based=True
       )
     except OverflowError:
-      self.fail(f'an index above {MOST}')
+      self.fail(f'an index is above {MOST}')
     except ValueError as error:
-      twice = 'sorted and unique' in str(error)
-      self.fail('features must ascend, none twice' if twice else str(error))
-    handed = np.asarray(self.handed, np.int64)
+      unsorted = 'sorted and unique' in str(error)
+      self.fail(
+        'features must ascend, and none may occur twice'
+        if unsorted
+        else str(error)
+      )
+    piece_counts = np.asarray(self.piece_counts, np.int64)
     rows = SparseRows(
       self.path,
       self.header,
-      labels=_labels(labels, handed),
+      labels=_labels(labels, piece_counts),
       entries=Ragged(
-        _ends(np.diff(matrix.indptr), handed), matrix.indices.astype(np.int32)
+        _row_bounds(np.diff(matrix.indptr), piece_counts),
+        matrix.indices.astype(np.int32),
       ),
       values=matrix.data,
     )
-    return _checked(rows)
+    return _check_rows(rows)
 
 
 class _ScoreFeed(_Feed):
-  """The same of rows `label:value`, in any order.
+  """Gives rows `label:value` to the parser, in any order of labels.
 
-  The parser wants ascending indices, and scores come best first: so it gets a
-  row entry by entry.
+  The parser requires ascending indices, but scores are often sorted from best
+  to worst. So the parser gets each entry as a line.
   """
 
   row, dtype = _ENTRIES, np.float64
-  wanted = 'not `label:value`'
+  expected = 'not `label:value`'
 
   def is_token(self, token: bytes) -> bool:
     return b':' in token and super().is_token(token)
@@ -218,55 +235,66 @@ class _ScoreFeed(_Feed):
     return line.split()
 
 
-def _ends(lengths: np.ndarray, handed: np.ndarray) -> np.ndarray:
-  """int64 [N + 1], the bounds of N rows.
+def _row_bounds(lengths: np.ndarray, piece_counts: np.ndarray) -> np.ndarray:
+  """Returns the bounds of N rows, int64 [N + 1].
 
   Args:
-    lengths: of the lines handed over.
-    handed: int64 [N], how many of these each row is.
+    lengths: integers, the lengths of the lines that the parser got.
+    piece_counts: int64 [N], the number of these lines that form each row.
   """
   before = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-  return before[np.concatenate([np.zeros(1, np.int64), np.cumsum(handed)])]
+  return before[
+    np.concatenate([np.zeros(1, np.int64), np.cumsum(piece_counts)])
+  ]
 
 
-def _labels(labels: list[tuple[float, ...]], handed: np.ndarray) -> Ragged:
-  """The parser's labels, float64: it knows no integers."""
+def _labels(
+  labels: list[tuple[float, ...]], piece_counts: np.ndarray
+) -> Ragged:
+  """Returns the labels by row, as float64, since the parser gives floats."""
   lengths = np.fromiter(map(len, labels), np.int64, len(labels))
   flat = itertools.chain.from_iterable(labels)
   values = np.fromiter(flat, np.float64, lengths.sum())
-  return Ragged(_ends(lengths, handed), values)
+  return Ragged(_row_bounds(lengths, piece_counts), values)
 
 
-def _checked(rows: SparseRows) -> SparseRows:
-  """The rows with labels as int32, once they are known to fit."""
+def _check_rows(rows: SparseRows) -> SparseRows:
+  """Checks labels and entries, and returns the rows with labels as int32."""
   labels, entries = rows.labels, rows.entries
   what = 'label' if len(rows.header) == 2 else 'feature'
-  # Both are the labels' count in a header of two.
+  # In a header `N L`, both limits are L.
   most_entries, most_labels = rows.header[1:][:1] + rows.header[-1:] or (
     MOST,
     MOST,
   )
-  for kind, found, most in (
+  for kind, part, most in (
     (what, entries, most_entries),
     ('label', labels, most_labels),
   ):
-    beyond = f'{kind} {{}} is not in 0..{most - 1}'
-    rows.check(found, found.values >= most, beyond)
-    rows.check(found, repeated(found), f'{kind} {{}} stands twice')
+    out_of_range = f'{kind} {{}} is not in 0..{most - 1}'
+    rows.check(part, part.values >= most, out_of_range)
+    rows.check(part, repeated_entries(part), f'{kind} {{}} occurs twice')
   return dataclasses.replace(
     rows, labels=Ragged(labels.indptr, labels.values.astype(np.int32))
   )
 
 
-def repeated(rows: Ragged) -> np.ndarray:
-  """Bool over the values of rows: the same value stands earlier in its row."""
+def repeated_entries(rows: Ragged) -> np.ndarray:
+  """Finds values that occur earlier in their row too.
+
+  Args:
+    rows: N rows of integers.
+
+  Returns:
+    bool [values of rows].
+  """
   row = np.repeat(np.arange(len(rows), dtype=np.int32), rows.lengths)
-  found = np.zeros(len(rows.values), bool)
+  is_repeated = np.zeros(len(rows.values), bool)
   rises = rows.values[1:] > rows.values[:-1]
   if np.all(rises | (row[1:] != row[:-1])):
-    return found
+    return is_repeated
   order = np.lexsort((rows.values, row))
   values, row = rows.values[order], row[order]
-  again = (values[1:] == values[:-1]) & (row[1:] == row[:-1])
-  found[order[1:][again]] = True
-  return found
+  same = (values[1:] == values[:-1]) & (row[1:] == row[:-1])
+  is_repeated[order[1:][same]] = True
+  return is_repeated

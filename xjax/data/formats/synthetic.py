@@ -1,13 +1,13 @@
-"""The embedded corpus: made-up language, labels and documents from a seed.
+"""Generates the embedded corpus: language, labels and documents from a seed.
 
 Labels belong to topics. A topic has a root label, named by one word, and
-children named by two words of the topic's nouns; several labels share a noun,
-so that the name of a label never seen in training is made of words that are.
-Label frequencies fall by a power of the rank (Zipf-Mandelbrot), down to labels
-that occur in no training document. A document has a few labels, most of one
-topic; its words are those of its labels' names (some dropped, some replaced by
-those of the alternative name or of a parent) among stop words and noise, nouns
-of labels it does not have included.
+children, named by two of the topic's nouns. Several labels share a noun, so the
+name of a label that is never seen in training has words that are seen. Label
+frequencies fall with a power of the rank (Zipf-Mandelbrot), down to labels in
+no training document. A document has a few labels, most of them from one topic.
+It has the words of its labels' names (some are dropped, some replaced by words
+of the alternative name or of a parent), stop words, and noise, which includes
+nouns of labels that the document does not have.
 """
 
 from collections.abc import Sequence
@@ -26,23 +26,23 @@ from xjax.data.schema import Document, Label
 
 @dataclasses.dataclass
 class SyntheticData(DataConfig):
-  """The embedded corpus: made from a seed, nothing is read."""
+  """Configures the embedded corpus, which a seed generates without files."""
 
   generated = True
 
-  n_train: int = field(2000, 'Documents.', AT_LEAST_1)
-  n_dev: int = field(400, 'Documents.', AT_LEAST_0)
-  n_test: int = field(400, 'Documents.', AT_LEAST_0)
+  n_train: int = field(2000, 'Number of training documents.', AT_LEAST_1)
+  n_dev: int = field(400, 'Number of dev documents.', AT_LEAST_0)
+  n_test: int = field(400, 'Number of test documents.', AT_LEAST_0)
   n_labels: int = field(
-    200, 'Labels, some of them in no training document.', AT_LEAST_1
+    200, 'Number of labels; some are in no training document.', AT_LEAST_1
   )
   corpus_seed: int = field(
-    0, 'Decides language, labels and documents.', AT_LEAST_0
+    0, 'The seed of language, labels and documents.', AT_LEAST_0
   )
   verbatim: float = field(
     0.8,
-    "How often each word of a label's name is there where a document speaks "
-    'of the label; the fewer, the less is found by the names alone.',
+    'The probability that a document which mentions a label has each word of '
+    "the label's name; with a smaller one, names alone find fewer labels.",
     SHARE,
   )
 
@@ -51,27 +51,27 @@ class SyntheticData(DataConfig):
 
 
 LABELS_PER_TOPIC = 16
-NOUNS = 12  # of a topic: 66 pairs to name its labels with
+NOUNS = 12  # nouns of a topic: their 66 pairs are names of labels
 TOPICAL = 8  # noise words of a topic
 GENERAL = 150  # noise words of all topics
-STOPS = 40
-ZERO_SHARE = 8  # one label in so many occurs in no training document
-ZERO_EVERY = 4  # of so many dev or test documents, one has such a label
+STOPS = 40  # stop words
+ZERO_SHARE = 8  # 1 of 8 labels occurs in no training document
+ZERO_EVERY = 4  # 1 of 4 dev or test documents has such a label
 
 _SYLLABLES = [c + v for c in 'bdfgklmnprstvz' for v in 'aeiou']
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Language:
-  """Words by what they are for.
+  """Holds the words of the corpus, by their use.
 
   Attributes:
-    stops: most frequent first.
-    general: noise, most frequent first.
-    topical: noise of each topic.
-    nouns: of each topic, for names of labels.
-    roots: the word of each topic's root label.
-    synonyms: of some of the nouns.
+    stops: stop words, most frequent first.
+    general: noise words of all topics, most frequent first.
+    topical: noise words of each topic.
+    nouns: nouns of each topic, for names of labels.
+    roots: the name of each topic's root label.
+    synonyms: noun -> its synonym, for some of the nouns.
   """
 
   stops: list[str]
@@ -85,13 +85,17 @@ class _Language:
 def make_synthetic(
   config: SyntheticData,
 ) -> tuple[tuple[Label, ...], dict[str, Sequence[Document]]]:
-  """Makes the descriptors and the splits; a split of no documents is absent.
+  """Generates the descriptors and the splits that have documents.
 
-  A document has 3 to 6 labels, a title and a body, 40 to 120 words in all.
-  The training split does not depend on the sizes of the others.
+  A document has 3 to 6 labels, a title and a body, with 40 to 120 words in all.
+  The training split does not depend on the sizes of dev and test.
+
+  Returns:
+    The labels in order, and split name -> documents.
 
   Raises:
-    ConfigError: there would be no training documents, or fewer than 2 labels.
+    ConfigError: a size is negative, or there would be no training documents or
+      fewer than 2 labels.
   """
   sizes = {'train': config.n_train, 'dev': config.n_dev, 'test': config.n_test}
   if config.n_labels < 2 or config.n_train < 1 or min(sizes.values()) < 0:
@@ -114,17 +118,18 @@ def make_synthetic(
 
 
 def _make_language(rng: np.random.Generator, n_topics: int) -> _Language:
-  """Draws all words; none of two or more syllables serves two ends."""
+  """Draws all words; a word of two or more syllables has only one use."""
   per_topic = 1 + TOPICAL + NOUNS + NOUNS // 2
   count = GENERAL + n_topics * per_topic
   shapes = (itertools.product(_SYLLABLES, repeat=n) for n in (2, 3, 4))
-  made = list(
+  candidates = list(
     itertools.islice(
       itertools.chain.from_iterable(shapes),
       max(len(_SYLLABLES) ** 2, 2 * count),
     )
   )
-  words = iter([''.join(made[i]) for i in rng.permutation(len(made))[:count]])
+  order = rng.permutation(len(candidates))[:count]
+  words = iter([''.join(candidates[i]) for i in order])
 
   def take(n: int) -> list[str]:
     return list(itertools.islice(words, n))
@@ -136,19 +141,19 @@ def _make_language(rng: np.random.Generator, n_topics: int) -> _Language:
     topical=[take(TOPICAL) for _ in range(n_topics)],
     nouns=nouns,
     roots=take(n_topics),
-    synonyms={noun: take(1)[0] for of in nouns for noun in of[::2]},
+    synonyms={noun: take(1)[0] for topic in nouns for noun in topic[::2]},
   )
 
 
 def _make_labels(
   rng: np.random.Generator, language: _Language, starts: np.ndarray
 ) -> tuple[Label, ...]:
-  """Descriptors: per topic a root, then children under it or a sibling.
+  """Makes the descriptors: for each topic a root label, then its descendants.
 
   Args:
     rng: decides names and parents.
     language: the words.
-    starts: int64 [topics + 1], topic i has labels starts[i]:starts[i + 1].
+    starts: int64 [topics + 1]; topic i has the labels starts[i]:starts[i + 1].
   """
   labels: list[Label] = []
   width = len(str(starts[-1] - 1))
@@ -177,7 +182,10 @@ def _make_labels(
 
 
 class _Author:
-  """Writes documents; integer weights make draws alike on every platform."""
+  """Writes documents.
+
+  Draws use integer weights, so that they are equal on every platform.
+  """
 
   def __init__(
     self,
@@ -202,11 +210,12 @@ class _Author:
     weights_L = np.maximum(1, 10**18 // (rank_L + shift) ** 3)
     weights_L[rank_L >= n_trained] = 0
     self._zero = np.flatnonzero(rank_L >= n_trained)
-    # Label i is [edges[i], edges[i + 1]); a topic's labels lie side by side.
+    # Label i owns the numbers [edges[i], edges[i + 1]). The labels of a topic
+    # are neighbours, so that a topic owns one interval.
     self._edges = np.concatenate([[0], np.cumsum(weights_L)])
 
   def documents(self, seed: int, split: str, n: int) -> tuple[Document, ...]:
-    """A whole split."""
+    """Writes all n documents of a split."""
     rng = host_generator(seed, 'synthetic', split)
     rows = []
     for i in range(n):
@@ -220,7 +229,15 @@ class _Author:
     return tuple(rows)
 
   def _gold(self, rng: np.random.Generator, zero: int | None) -> list[int]:
-    """3 to 6 labels, fewer where few exist; the first sets the topic."""
+    """Draws 3 to 6 labels of a document, fewer if there are few labels.
+
+    Args:
+      rng: decides the draw.
+      zero: a zero-shot label that the document must have, or None.
+
+    Returns:
+      Label indices; the first one sets the topic.
+    """
     total = self._edges[-1]
     first = zero
     if first is None:
@@ -237,26 +254,27 @@ class _Author:
     return list(labels)[:count]
 
   def _label_at(self, place: int) -> int:
+    """Returns the label that owns a number."""
     return int(np.searchsorted(self._edges, place, side='right')) - 1
 
   def _zones(self, rng: np.random.Generator, gold: list[int]) -> dict[str, str]:
-    """Title and body."""
+    """Writes the title and the body of a document."""
     title = [self._mention(rng, x) for x in gold if rng.random() < 0.5]
     body = [
       self._mention(rng, x) for x in gold for _ in range(rng.integers(1, 3))
     ]
     title += [[word] for word in self._filler(rng, gold[0], 3)]
-    said = sum(map(len, title + body))
-    n = max(0, int(rng.integers(40, 121)) - said - 1)
+    mentioned = sum(map(len, title + body))
+    n = max(0, int(rng.integers(40, 121)) - mentioned - 1)
     body += [[word] for word in self._filler(rng, gold[0], n)]
     year = str(rng.integers(1950, 2030))
     return {
-      'title': _sentence([*_shuffled(rng, title), year]),
-      'body': _sentences(_shuffled(rng, body)),
+      'title': _sentence([*_shuffle(rng, title), year]),
+      'body': _sentences(_shuffle(rng, body)),
     }
 
   def _mention(self, rng: np.random.Generator, label: int) -> list[str]:
-    """The words by which a document shows one of its labels, in order."""
+    """Draws the words by which a document mentions a label, in order."""
     descriptor, parents = self._labels[label], self._parent_words[label]
     name = descriptor.name
     if descriptor.alt and rng.random() < 0.3:
@@ -267,7 +285,7 @@ class _Author:
     return words
 
   def _filler(self, rng: np.random.Generator, label: int, n: int) -> list[str]:
-    """Words that tell little: of every kind, false nouns included."""
+    """Draws n noise words of all kinds, some of them nouns of other labels."""
     language, topic = self._language, self._topic_L[label]
     other = rng.integers(len(language.nouns))
     choices = (
@@ -279,27 +297,29 @@ class _Author:
     )
     words = []
     for i, kind in enumerate(rng.random(n)):
-      _, of, places = next(c for c in choices if kind < c[0])
-      words.append(of[places[i]])
+      _, source, places = next(c for c in choices if kind < c[0])
+      words.append(source[places[i]])
     return words
 
 
 def _zipf(rng: np.random.Generator, ranks: int, n: int) -> np.ndarray:
-  """Draws n ranks, each as often as its inverse."""
+  """Draws n ranks; the probability of a rank is proportional to its inverse."""
   ends = np.cumsum(10**9 // np.arange(1, ranks + 1))
   return np.searchsorted(ends, rng.integers(ends[-1], size=n), side='right')
 
 
-def _shuffled(rng: np.random.Generator, parts: list[list[str]]) -> list[str]:
-  """The parts in random order, end to end; words of a part stay together."""
+def _shuffle(rng: np.random.Generator, parts: list[list[str]]) -> list[str]:
+  """Joins the parts in random order; the words of a part stay together."""
   return [word for i in rng.permutation(len(parts)) for word in parts[i]]
 
 
 def _sentence(words: Sequence[str]) -> str:
+  """Joins words with spaces, with a capital first letter."""
   return ' '.join(words).capitalize()
 
 
 def _sentences(words: Sequence[str]) -> str:
+  """Writes words as sentences of at most 12 words."""
   return ' '.join(
     _sentence(words[i : i + 12]) + '.' for i in range(0, len(words), 12)
   )

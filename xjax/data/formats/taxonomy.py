@@ -1,4 +1,4 @@
-"""A taxonomy: `parent<TAB>child<TAB>child...` a line, from Root down."""
+"""Reads a taxonomy: lines `parent<TAB>child<TAB>child...` from Root down."""
 
 from collections.abc import Sequence
 import pathlib
@@ -6,30 +6,30 @@ import pathlib
 import numpy as np
 
 from xjax.data.files.faults import Fault, Faults
-from xjax.data.files.json_lines import Fields, decoded, lines_of
+from xjax.data.files.json_lines import Fields, decode_utf8, read_file_lines
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.schema import Label
 
-NOWHERE = -1  # the level of a label that hangs on none that is known
+NO_LEVEL = -1  # the level of a label that is not connected to level 1
 
 
 def label_levels(
   labels: Sequence[Label], others: Sequence[Label] = ()
 ) -> np.ndarray:
-  """The level of each label: one more than that of its highest parent.
+  """Returns the level of each label: 1 plus the smallest level of its parents.
 
-  A label without parents is of level 1. Where a label has several parents the
-  shortest way counts, and so do ways through labels that only others has. A
-  label none of whose ways up ends at a label of level 1 (its parents are not
-  known, or it is its own ancestor) is NOWHERE: no level is made up for it.
+  A label without parents has level 1. If a label has several parents, the
+  shortest path counts. Paths may go through labels that are only in others. If
+  no path upwards ends at a label of level 1 (parents are unknown, or a label is
+  its own ancestor), the level is NO_LEVEL.
 
   Args:
     labels: L labels.
-    others: further descriptors, such as a whole taxonomy's, through which the
-      parents of labels may be found.
+    others: further descriptors, such as those of a whole taxonomy, that may
+      connect labels with their ancestors.
 
   Returns:
-    int32 [L].
+    int32 [L], levels from 1, or NO_LEVEL.
   """
   described = {label.id: label for label in (*others, *labels)}
   children: dict[str, list[str]] = {}
@@ -38,29 +38,29 @@ def label_levels(
       children.setdefault(parent, []).append(label.id)
   front = [label.id for label in described.values() if not label.parents]
   levels = dict.fromkeys(front, 1)
-  # Breadth first: who is reached first is reached by the shortest way.
+  # The search is breadth first, so a label is reached by its shortest path.
   while front:
     level = levels[front[0]] + 1
     below = [c for id_ in front for c in children.get(id_, ())]
     front = [c for c in dict.fromkeys(below) if c not in levels]
     levels.update(dict.fromkeys(front, level))
-  found = [levels.get(label.id, NOWHERE) for label in labels]
-  return np.array(found, np.int32)
+  levels_L = [levels.get(label.id, NO_LEVEL) for label in labels]
+  return np.array(levels_L, np.int32)
 
 
-ROOT = 'Root'  # where levels are counted from; no label
+ROOT = 'Root'  # the start of the taxonomy, which is not a label
 
 
 def read_taxonomy(path: pathlib.Path, faults: Faults) -> Descriptors:
-  """Reads a taxonomy; notes what is wrong with it.
+  """Reads a taxonomy and collects its faults.
 
   Returns:
-    The labels in the order they are first named below another, with parents;
-    Root is no label and nobody's parent.
+    The labels with their parents, in the order in which they first occur as a
+    child. Root is neither a label nor a parent.
   """
   before = faults.count
-  draft = _Draft(path, faults)
-  for number, line in lines_of(path, faults):
+  draft = _TaxonomyDraft(path, faults)
+  for number, line in read_file_lines(path, faults):
     draft.add(line, number)
   if not draft.parents:
     faults.add_empty(path, 'label', before)
@@ -69,8 +69,8 @@ def read_taxonomy(path: pathlib.Path, faults: Faults) -> Descriptors:
   return described
 
 
-class _Draft:
-  """A taxonomy while it is being read.
+class _TaxonomyDraft:
+  """Collects the labels of a taxonomy while it is being read.
 
   Attributes:
     parents: label -> its parents, as keys.
@@ -79,13 +79,13 @@ class _Draft:
   def __init__(self, path: pathlib.Path, faults: Faults):
     self._path, self._faults = path, faults
     self._lines: dict[str, int] = {}  # parent -> its line
-    self._first: dict[str, int] = {}  # label -> line where it is a child first
+    self._first: dict[str, int] = {}  # label -> first line with it as a child
     self.parents: dict[str, dict[str, None]] = {}
 
   def add(self, line: bytes, number: int) -> None:
     """Adds a line `parent<TAB>child<TAB>child...`."""
     try:
-      names = decoded(line).split('\t')
+      names = decode_utf8(line).split('\t')
     except Fault as fault:
       self._faults.add(self._path, number, str(fault))
       return
@@ -93,18 +93,20 @@ class _Draft:
     parent, *children = [
       fields.as_id(name, f'name {i}') for i, name in enumerate(names, 1)
     ]
-    whats = fields.faults
+    messages = fields.faults
     if parent in self._lines:
-      whats.append(f'{parent!a} has a line already, {self._lines[parent]}')
-    whats += [f'{c!a} stands twice' for c in _twice(children)]
+      line_number = self._lines[parent]
+      messages.append(f'{parent!a} has a line already, {line_number}')
+    messages += [f'{c!a} occurs twice' for c in _repeated_names(children)]
     if ROOT in children:
-      whats.append(f'{ROOT} is below {parent!a}')
+      messages.append(f'{ROOT} is below {parent!a}')
     if parent:
       self._lines.setdefault(parent, number)
-    if self._faults.extend(self._path, number, whats):
+    if self._faults.extend(self._path, number, messages):
       self._note(parent, children, number)
 
   def _note(self, parent: str, children: list[str], number: int) -> None:
+    """Stores the parent of each child."""
     for child in children:
       self._first.setdefault(child, number)
       above = self.parents.setdefault(child, {})
@@ -112,23 +114,32 @@ class _Draft:
         above[parent] = None
 
   def described(self, complete: bool) -> Descriptors:
-    """The labels; notes those that hang nowhere, and keeps them."""
+    """Returns the labels.
+
+    A label that has children but no line as a child is a fault; it is kept.
+
+    Args:
+      complete: whether all lines could be read.
+    """
     rooted = ROOT in self._lines
     if complete and not rooted:
-      what = f'no line of {ROOT}, with the labels of the first level'
-      self._faults.add(self._path, None, what, fatal=True)
-    hanging = [p for p in self._lines if p != ROOT and p not in self.parents]
-    for parent in hanging:
+      message = f'no line of {ROOT}, with the labels of the first level'
+      self._faults.add(self._path, None, message, fatal=True)
+    unconnected = [
+      p for p in self._lines if p != ROOT and p not in self.parents
+    ]
+    for parent in unconnected:
       self.parents[parent] = {}
       line = self._first[parent] = self._lines[parent]
       if complete and rooted:
-        what = f'{parent!a} is below nothing, not even {ROOT}'
-        self._faults.add(self._path, line, what)
+        message = f'{parent!a} is below no other label, not even below {ROOT}'
+        self._faults.add(self._path, line, message)
     described = Descriptors(complete and bool(self.parents))
     for id_, parents in self.parents.items():
       described.add(Label(id_, id_, parents=tuple(parents)), self._first[id_])
     return described
 
 
-def _twice(names: list[str]) -> list[str]:
+def _repeated_names(names: list[str]) -> list[str]:
+  """Returns the names that occur more than once."""
   return [n for n in dict.fromkeys(names) if n and names.count(n) > 1]

@@ -1,7 +1,8 @@
-"""Folders of feature files of the Extreme Classification Repository.
+"""Reads folders of feature files of the Extreme Classification Repository.
 
-train.txt, test.txt and perhaps dev.txt, as xc_files.read_xc reads them, and
-perhaps Y.txt or labels.txt with the labels' names. Each may be gzipped.
+A folder has train.txt, test.txt and perhaps dev.txt, which xc_files.read_xc
+reads, and perhaps Y.txt or labels.txt with the names of labels. Each file may
+be gzipped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,23 +25,23 @@ from xjax.data.files.json_lines import find_files, find_folder, only_file
 from xjax.data.formats.contract import DataConfig
 from xjax.data.formats.draft import TRAIN, RawCorpus, RawSplit, choose_splits
 from xjax.data.formats.xc_files import XcFile, read_xc
-from xjax.data.formats.xc_text import read_names
+from xjax.data.formats.xc_text import read_label_names
 from xjax.data.schema import Label, Labels
 
 
 @dataclasses.dataclass
 class XcFeaturesData(DataConfig):
-  """Feature files of the Extreme Classification Repository.
+  """Configures feature files of the Extreme Classification Repository.
 
-  train.txt, test.txt and dev.txt, each perhaps gzipped, and perhaps Y.txt with
-  the labels' names, a line each. A document's id is its row, a label's id its
-  column, both from 0. All columns are labels, as of XcRepoData. There is no
-  text, so there are no zones.
+  The files are train.txt, test.txt and dev.txt, plain or gzipped, and perhaps
+  Y.txt with one label name per line. A document's id is its row and a label's
+  id is its column, both from 0. All columns are labels, as with XcRepoData.
+  There is no text, so there are no zones.
   """
 
   labels: str = 'all'
   tokens: TokensConfig = field(
-    GivenFeaturesConfig, 'What is read of a document.'
+    GivenFeaturesConfig, 'The form in which models read documents.'
   )
 
   sparse = True
@@ -54,7 +55,7 @@ class XcFeaturesData(DataConfig):
 
 _NAMES = ('Y', 'labels')
 _EXAMPLE = 'a train.txt or train.txt.gz'
-_UNIT = 1e-3  # from length 1, of rows written with six decimals
+_UNIT = 1e-3  # largest difference from length 1 in rows with six decimals
 
 
 def read_xc_features(
@@ -63,18 +64,18 @@ def read_xc_features(
   """Reads a folder of feature files.
 
   Args:
-    data: where, and how long rows are made.
-    splits: those that must be there.
-    usual: whether train, dev and test are read as well, where they are there.
+    data: config with the folder and the length that rows are scaled to.
+    splits: names of splits that must exist.
+    usual: whether to read train, dev and test too, if they exist.
 
   Returns:
-    The corpus; its descriptors are all columns, in order, and their ids are
-    the columns. Its documents are SparseDocuments, as wide as train where that
-    is read.
+    The corpus. Its descriptors are all columns, in order, with the column as
+    id. Its documents are SparseDocuments. If train is read, the other splits
+    get the number of features of train.
 
   Raises:
-    DataError: no such folder, no split, one of splits is absent, the files have
-      faults or do not fit one another.
+    DataError: there is no such folder or no split, one of splits is missing,
+      or the files have faults or contradict each other.
   """
   folder = find_folder(data.dir)
   faults = Faults(on_error=None)
@@ -84,16 +85,16 @@ def read_xc_features(
   paths = {name: only_file(files[name], faults) for name in chosen}
   named = _read_names(names, faults)
   faults.settle()
-  found = {path: _read(path) for path in paths.values()}
-  labels = _labels(found, names, named)
+  xc_files = {path: _read(path) for path in paths.values()}
+  labels = _labels(xc_files, names, named)
   documents = {
-    name: _documents(path, found[path], data.tokens.norm)
+    name: _documents(path, xc_files[path], data.tokens.norm)
     for name, path in paths.items()
   }
   if TRAIN in documents:
-    _tell_raw(paths[TRAIN], documents[TRAIN].rows, data.tokens.norm)
+    _warn_unscaled(paths[TRAIN], documents[TRAIN].rows, data.tokens.norm)
     width = documents[TRAIN].n_features
-    documents = {n: split.of_width(width) for n, split in documents.items()}
+    documents = {n: split.with_width(width) for n, split in documents.items()}
   return _corpus(data.dir, labels, documents)
 
 
@@ -103,41 +104,42 @@ def read_feature_documents(
   """Reads documents to be tagged from a feature file.
 
   Args:
-    data: the corpus a model was trained on.
-    source: the file, perhaps gzipped.
+    data: config of the corpus that the model was trained on.
+    source: the file, plain or gzipped.
 
   Returns:
-    The documents; where none has a label, labels are not known.
+    The documents. If no document has a label, labels count as unknown.
 
   Raises:
-    DataError: the file has faults or no documents, or is standard input.
+    DataError: the file has faults or no documents, or source is '-'.
   """
   if source == '-':
     raise DataError(
-      'standard input: this run reads the features of documents: give a file '
-      'like those it was trained on'
+      'standard input: this run reads features of documents, not text; give a '
+      'feature file in the format of the training files'
     )
   path = pathlib.Path(source).expanduser()
   return _documents(path, _read(path), data.tokens.norm)
 
 
 def _read(path: pathlib.Path) -> XcFile:
-  found = read_xc(path)
-  if found.features is None:
+  """Reads one feature file and checks that it has features and documents."""
+  xc_file = read_xc(path)
+  if xc_file.features is None:
     raise DataError(
-      f'{path}:1: the header of a label file, `N L`: a file of features starts '
-      'with `N D L`, or has no header'
+      f'{path}:1: `N L` is the header of a label file; a feature file starts '
+      'with `N D L` or has no header'
     )
-  if not len(found.gold):
+  if not len(xc_file.gold):
     raise DataError(f'{path}: no document in it')
-  return found
+  return xc_file
 
 
 def _read_names(paths: Sequence[pathlib.Path], faults: Faults) -> Labels:
-  """The labels of the file of names, if there is one."""
+  """Reads the labels in a file of names; without a file, returns no labels."""
   if not paths:
     return Labels.of(())
-  return read_names(only_file(paths, faults), faults)
+  return read_label_names(only_file(paths, faults), faults)
 
 
 def _labels(
@@ -145,26 +147,32 @@ def _labels(
   names: Sequence[pathlib.Path],
   named: Labels,
 ) -> Labels:
-  """All columns: as many as headers and names say, else the largest and 1.
+  """Returns all columns as labels.
+
+  The headers and the file of names tell the number of labels. Without them, it
+  is the largest label plus 1.
+
+  Args:
+    files: the feature files.
+    names: the files of names, if any.
+    named: labels of the file of names; empty without such a file.
 
   Raises:
-    DataError: files disagree.
+    DataError: the files contradict each other.
   """
-  told = {path: xc.n_labels for path, xc in files.items() if xc.header}
+  counts = {path: xc.n_labels for path, xc in files.items() if xc.header}
   if named:
-    told[names[0]] = len(named)
+    counts[names[0]] = len(named)
   most = max(xc.n_labels for xc in files.values())
-  first, n_labels = next(iter(told.items()), (None, most))
-  for path, count in told.items():
+  first, n_labels = next(iter(counts.items()), (None, most))
+  for path, count in counts.items():
     if count != n_labels:
-      raise DataError(
-        f'{path}: {count} labels, but there are {n_labels} in {first}'
-      )
+      raise DataError(f'{path}: has {count} labels, but {first} has {n_labels}')
   for path, xc in files.items():
     if xc.n_labels > n_labels:
       raise DataError(
-        f'{path}: label {xc.n_labels - 1} is not in 0..{n_labels - 1}, those '
-        f'in {first}'
+        f'{path}: label {xc.n_labels - 1} is not in 0..{n_labels - 1}, the '
+        f'labels of {first}'
       )
   return named or Labels.of(Label(str(i), str(i)) for i in range(n_labels))
 
@@ -172,33 +180,37 @@ def _labels(
 def _documents(
   path: str | os.PathLike, xc: XcFile, norm: Norm
 ) -> SparseDocuments:
+  """Makes the documents of a file, with rows scaled as norm says."""
   rows = xc.features
   if norm is Norm.L2:
     lengths = np.repeat(_lengths(rows), np.diff(rows.indptr))
     scaled = rows.data / np.where(lengths > 0, lengths, 1)
     parts = scaled.astype(np.float32), rows.indices, rows.indptr
     rows = sparse.csr_array(parts, shape=rows.shape)
-  known = len(xc.gold.values) > 0
-  return SparseDocuments(os.fspath(path), rows, xc.gold if known else None)
+  labels = xc.gold if len(xc.gold.values) else None
+  return SparseDocuments(os.fspath(path), rows, labels)
 
 
 def _lengths(rows: sparse.csr_array) -> np.ndarray:
-  """float64 [N], the lengths of rows."""
+  """Returns the Euclidean length of each row, float64 [N]."""
   squares = np.square(rows.data, dtype=np.float64)
   row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
   return np.sqrt(np.bincount(row, squares, rows.shape[0]))
 
 
-def _tell_raw(path: pathlib.Path, rows: sparse.csr_array, norm: Norm) -> None:
+def _warn_unscaled(
+  path: pathlib.Path, rows: sparse.csr_array, norm: Norm
+) -> None:
+  """Logs a warning if rows are not of length 1 and stay so."""
   lengths = _lengths(rows)
-  raw = int(((lengths > 0) & (abs(lengths - 1) > _UNIT)).sum())
-  if norm is Norm.NONE and raw:
+  unscaled = int(((lengths > 0) & (abs(lengths - 1) > _UNIT)).sum())
+  if norm is Norm.NONE and unscaled:
     logging.warning(
-      '%s: %d of %d rows are not of length 1, on which linear models are much '
-      'worse (Bibtex: P@1 56.2, not 63.8): --config.data.tokens.norm=l2 makes '
-      'them so',
+      '%s: %d of %d rows are not of length 1; linear models are much worse on '
+      'such rows (Bibtex: P@1 56.2, not 63.8): --config.data.tokens.norm=l2 '
+      'scales rows to length 1',
       path,
-      raw,
+      unscaled,
       len(lengths),
     )
 
@@ -208,6 +220,7 @@ def _corpus(
   labels: Labels,
   documents: Mapping[str, SparseDocuments],
 ) -> RawCorpus:
+  """Makes the raw corpus; its label_ids are the columns that splits use."""
   none = Ragged.of([])
   gold = {name: split.labels or none for name, split in documents.items()}
   used = np.unique(np.concatenate([rows.values for rows in gold.values()]))
@@ -222,17 +235,22 @@ def _corpus(
 
 
 def _split(documents: SparseDocuments, used: np.ndarray) -> RawSplit:
-  """A split; used: the columns that are label_ids, ascending."""
+  """Makes a split of the raw corpus.
+
+  Args:
+    documents: the documents of the split.
+    used: integers, the columns that are the corpus's label_ids, ascending.
+  """
   gold = documents.labels or Ragged.of([()] * len(documents))
-  found = hashlib.sha256()
+  digest = hashlib.sha256()
   rows = documents.rows
   for array in (rows.data, rows.indices, rows.indptr, gold.indptr, gold.values):
-    found.update(np.ascontiguousarray(array).data)
+    digest.update(np.ascontiguousarray(array).data)
   return RawSplit(
     ids=tuple(map(str, range(len(documents)))),
     gold=Ragged(
       gold.indptr, np.searchsorted(used, gold.values).astype(np.int32)
     ),
     documents=documents,
-    digest=found.hexdigest(),
+    digest=digest.hexdigest(),
   )

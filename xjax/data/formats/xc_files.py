@@ -1,10 +1,12 @@
-"""Files of the Extreme Classification Repository: features, labels, scores.
+"""Reads feature, label and score files in the format of the XC Repository.
 
-A feature file has a header `N D L` and a row per document,
-`label,label feature:value feature:value`; a row that starts with a space has no
-labels. Without a header it is a LIBSVM multilabel file. A label file has a
-header `N L` and rows `label:1.0 label:1.0`; with scores in place of the ones it
-is a score file. All are counted from 0, and may be gzipped.
+The repository is the Extreme Classification Repository.
+
+A feature file has a header `N D L` and one row per document,
+`label,label feature:value feature:value`. A row that starts with a space has no
+labels. Without a header, it is a LIBSVM multilabel file. A label file has a
+header `N L` and rows `label:1.0 label:1.0`. A score file has scores instead of
+the ones. Labels and features are counted from 0. All files may be gzipped.
 """
 
 import dataclasses
@@ -28,13 +30,14 @@ NOT_GOLD = 'the value of label {} is neither 0 nor 1: scores are no gold'
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class XcFile:
-  """A feature or label file.
+  """Holds the content of a feature or label file.
 
   Attributes:
-    features: float32 [N, D], rows ascending; None: a label file.
+    features: float32 [N, D], columns ascending in each row; None: none were
+      read, or the file is a label file.
     gold: N rows of labels, ascending.
-    n_labels: L of the header; without one, the largest label + 1.
-    header: whether a feature file starts with one; a label file always does.
+    n_labels: L of the header; without a header, the largest label + 1.
+    header: whether the file has a header; a label file always has one.
   """
 
   features: sparse.csr_array | None
@@ -48,14 +51,14 @@ def read_xc(path: str | os.PathLike, features: bool = True) -> XcFile:
 
   Args:
     path: the file.
-    features: whether to keep them, where there are any.
+    features: whether to keep features, if the file has any.
 
   Returns:
-    What it says. In a label file a value of 0 is no label.
+    The content of the file. In a label file, a label with value 0 is left out.
 
   Raises:
-    DataError: as read_sparse; a value that is no finite number, or, in a label
-      file, neither 0 nor 1.
+    DataError: see read_sparse; or a value is not finite; or a value in a label
+      file is neither 0 nor 1.
   """
   rows = read_sparse(path, features)
   _check_finite(rows)
@@ -72,14 +75,15 @@ def read_xc(path: str | os.PathLike, features: bool = True) -> XcFile:
 
 
 def read_xc_scores(path: str | os.PathLike) -> sparse.csr_array:
-  """Reads a score file; a label file is one of ones.
+  """Reads a score file, or a label file, whose scores are ones.
 
   Returns:
-    float64 [N, L], rows in the order of the file; an entry of 0 is an entry.
+    float64 [N, L], entries of a row in the order of the file. Scores of 0 stay
+    explicit entries.
 
   Raises:
-    DataError: as read_sparse; no header `N L`; a score that is no finite
-      number.
+    DataError: see read_sparse; or there is no header `N L`; or a score is not
+      finite.
   """
   rows = read_sparse(path)
   if len(rows.header) != 2:
@@ -89,26 +93,30 @@ def read_xc_scores(path: str | os.PathLike) -> sparse.csr_array:
 
 
 def _check_finite(rows: SparseRows) -> None:
-  of_labels = len(rows.header) == 2
-  what = f'the {"score of label" if of_labels else "value of feature"} {{}} is '
-  rows.check(rows.entries, np.isnan(rows.values), what + 'NaN')
-  rows.check(rows.entries, np.isinf(rows.values), what + 'infinite')
+  """Checks that no value is NaN or infinite."""
+  value = 'score of label' if len(rows.header) == 2 else 'value of feature'
+  subject = f'the {value} {{}} is '
+  rows.check(rows.entries, np.isnan(rows.values), subject + 'NaN')
+  rows.check(rows.entries, np.isinf(rows.values), subject + 'infinite')
 
 
 def _matrix(rows: SparseRows) -> sparse.csr_array:
+  """Returns the entries as a sparse matrix, [N, D] or [N, L]."""
   width = rows.header[1] if rows.header else _width(rows.entries)
   indptr = rows.entries.indptr
-  if indptr[-1] < 2**31:  # LIBLINEAR and its like take no wider indices
+  if indptr[-1] < 2**31:  # LIBLINEAR and similar libraries require int32
     indptr = indptr.astype(np.int32)
   parts = (rows.values, rows.entries.values, indptr)
   return sparse.csr_array(parts, shape=(len(rows.entries), width))
 
 
 def _width(rows: Ragged) -> int:
+  """Returns the largest value plus 1."""
   return int(rows.values.max(initial=-1)) + 1
 
 
 def _ascending(rows: Ragged) -> Ragged:
+  """Sorts the values of each row."""
   row = np.repeat(np.arange(len(rows)), rows.lengths)
   return Ragged(rows.indptr, rows.values[np.lexsort((rows.values, row))])
 
@@ -118,15 +126,20 @@ def read_pairs(
 ) -> np.ndarray:
   """Reads a reciprocal-pair filter: rows `document label`, counted from 0.
 
-  Such labels are the document itself under another name: predicting them is
-  no merit. They are taken out before the best labels are selected; a label
-  that scores 0 is not taken out.
+  Such a label is the document itself under another name, so a prediction of it
+  has no merit. These labels are removed before the best labels are selected. A
+  label with score 0 is not removed.
+
+  Args:
+    path: the file.
+    n_docs: int, number of documents.
+    n_labels: int, number of labels.
 
   Returns:
-    int64 [pairs, 2].
+    int64 [pairs, 2], document and label.
 
   Raises:
-    DataError: the file cannot be read, or a line is no pair of these.
+    DataError: the file cannot be read, or a line is not such a pair.
   """
   pairs: list[int] = []
   with open_text(path) as file:
@@ -149,38 +162,43 @@ def read_pairs(
 
 
 def _is_count(token: bytes) -> bool:
+  """Returns whether a token is a number that fits into int64."""
   return token.isdigit() and len(token) < 19
 
 
-def among(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
-  """Bool over the values of rows: row and value are one of the pairs.
+def in_pairs(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
+  """Finds the labels of rows that form one of the pairs with their document.
 
   Args:
     rows: N rows of labels.
     pairs: int64 [pairs, 2], document and label.
+
+  Returns:
+    bool [values of rows].
   """
-  wanted = np.unique(pairs[:, 0] * MOST + pairs[:, 1])
-  found = np.repeat(np.arange(len(rows), dtype=np.int64), rows.lengths)
-  found = found * MOST + rows.values
-  at = np.searchsorted(wanted, found)
-  return np.append(wanted, -1)[at] == found
+  # One integer stands for a document and a label.
+  pair_codes = np.unique(pairs[:, 0] * MOST + pairs[:, 1])
+  documents = np.repeat(np.arange(len(rows), dtype=np.int64), rows.lengths)
+  codes = documents * MOST + rows.values
+  at = np.searchsorted(pair_codes, codes)
+  return np.append(pair_codes, -1)[at] == codes
 
 
 def read_inv_prop(
   path: str | os.PathLike, n_labels: int | None = None
 ) -> np.ndarray:
-  """Reads inverse propensities, a positive number a line, in label order.
+  """Reads inverse propensities: one positive number per line, in label order.
 
   Args:
     path: the file.
-    n_labels: how many there must be; None: the file says.
+    n_labels: int, required number of lines; None: any.
 
   Returns:
     float64 [L].
 
   Raises:
-    DataError: the file cannot be read, a line is no such number, or there
-      are none, or not as many as labels.
+    DataError: the file cannot be read, a line is not a positive number, or the
+      number of lines is 0 or not the number of labels.
   """
   weights: list[float] = []
   with open_text(path) as file:
@@ -197,12 +215,13 @@ def read_inv_prop(
 
 
 def _weight(line: bytes, where: str) -> float:
+  """Returns the positive number on a line."""
   try:
-    # Python alone takes 1_0 for 10.
+    # Python would read 1_0 as 10; other programs would not.
     weight = math.nan if b'_' in line else float(line)
   except ValueError:
     weight = math.nan
   if not 0 < weight < math.inf:
     shown = line[:30].decode('utf-8', 'backslashreplace')
-    raise DataError(f'{where}: {shown!a} is no positive number')
+    raise DataError(f'{where}: {shown!a} is not a positive number')
   return weight

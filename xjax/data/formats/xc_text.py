@@ -1,9 +1,10 @@
-"""Raw text of the Extreme Classification Repository, as in its LF-* datasets.
+"""Reads raw text of the Extreme Classification Repository (LF-* datasets).
 
-A folder of trn.json, tst.json and perhaps dev.json: a line is a document,
+A folder has trn.json, tst.json and perhaps dev.json. Each line is a document,
 {"uid", "title", "content", "target_ind": [columns], "target_rel": [numbers]},
-of which content and target_rel may lack. lbl.json has a line {"title"} per
-label, or Y.txt its bare name; the first line is column 0. Each may be gzipped.
+where content and target_rel may be missing. lbl.json has one line {"title"} per
+label; otherwise Y.txt has one name per line. The first line is column 0. Each
+file may be gzipped.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,8 +17,8 @@ from xjax.data.files.json_lines import (
   Fields,
   find_files,
   find_folder,
-  lines_of,
   only_file,
+  read_file_lines,
   read_rows,
 )
 from xjax.data.formats.contract import DataConfig
@@ -30,11 +31,11 @@ from xjax.data.text.token_cache import default_cache_dir
 
 @dataclasses.dataclass
 class XcRepoData(DataConfig):
-  """A raw-text folder of the Extreme Classification Repository.
+  """Configures raw text from the Extreme Classification Repository.
 
-  trn.json, tst.json and dev.json, each perhaps gzipped, and lbl.json or Y.txt
-  with the labels' names. A label's id is its column; all columns are labels,
-  whether a split uses them or not, unless labels says otherwise.
+  The files are trn.json, tst.json and dev.json, plain or gzipped, and lbl.json
+  or Y.txt with the names of labels. A label's id is its column. All columns are
+  labels, even if no split uses them, unless the field `labels` says otherwise.
   """
 
   labels: str = 'all'
@@ -60,10 +61,10 @@ _EXAMPLE = 'a trn.json or trn.json.gz'
 def text_document(
   fields: Fields, default_id: str | None = None, need_labels: bool = True
 ) -> Document:
-  """Reads a document; what is wrong is noted in fields.faults.
+  """Reads a document and adds faults to fields.faults.
 
-  A uid may be a number. A label's id is its column; one whose target_rel is 0
-  is none of the document's.
+  A uid may be a number. A label's id is its column. A label with target_rel 0
+  is left out.
   """
   before = len(fields.faults)
   uid = fields.row.get('uid')
@@ -78,47 +79,50 @@ def text_document(
 
 
 def target_columns(fields: Fields, required: bool = True) -> tuple[str, ...]:
-  """Reads target_ind as label ids; notes what is wrong with it."""
+  """Reads target_ind as label ids, and adds faults to fields.faults."""
   if 'target_ind' not in fields:
     if required:
       fields.faults.append("no field 'target_ind'")
     return ()
   columns = fields.row['target_ind']
   if not isinstance(columns, list) or not all(map(_is_column, columns)):
-    fields.faults.append('target_ind is no list of columns, from 0')
+    fields.faults.append('target_ind must be a list of columns, from 0')
     return ()
   if len(set(columns)) < len(columns):
-    twice = next(c for c in columns if columns.count(c) > 1)
-    fields.faults.append(f'{twice} stands twice in target_ind')
+    repeated = next(c for c in columns if columns.count(c) > 1)
+    fields.faults.append(f'{repeated} occurs twice in target_ind')
   weights = fields.row.get('target_rel', [1] * len(columns))
   fits = isinstance(weights, list) and len(weights) == len(columns)
   if not fits or not all(type(w) in (int, float) for w in weights):
-    fields.faults.append('target_rel is no list of a number per target_ind')
+    fields.faults.append(
+      'target_rel must be a list with one number per target_ind'
+    )
     return ()
   return tuple(str(c) for c, weight in zip(columns, weights) if weight)
 
 
 def _is_column(value: object) -> bool:
+  """Returns whether a JSON value is a column of the label matrix."""
   return type(value) is int and 0 <= value < 2**31 - 1
 
 
 def read_xc_repo(
   data: XcRepoData, splits: tuple[str, ...] = (), usual: bool = True
 ) -> RawCorpus:
-  """Reads a raw-text folder; trn is the split train, tst is test.
+  """Reads a folder of raw text; trn is the split train, tst is test.
 
   Args:
-    data: where, and what a faulty line does.
-    splits: those that must be there.
-    usual: whether train, dev and test are read as well, where they are there.
+    data: config with the folder, and whether faulty lines are skipped.
+    splits: names of splits that must exist.
+    usual: whether to read train, dev and test too, if they exist.
 
   Returns:
-    The corpus; its descriptors are all columns, in order, and their ids are
-    the columns.
+    The corpus. Its descriptors are all columns, in order, with the column as
+    id.
 
   Raises:
-    DataError: no such folder, no names of labels, no split, one of splits is
-      absent, or the files have faults: all of them, in one message.
+    DataError: there is no such folder, no file of label names or no split, one
+      of splits is missing, or the files have faults, which one message lists.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
@@ -138,10 +142,12 @@ def read_xc_repo(
 
 
 class _Columns(Descriptors):
-  """The labels of a file's lines, as arrays: there may be 100 million.
+  """Holds descriptors whose ids are their rows, in arrays.
+
+  There may be 100 million labels.
 
   Attributes:
-    columns: the labels; the id of each is its row.
+    columns: the labels; the id of each label is its row.
   """
 
   def __init__(self, columns: Labels):
@@ -149,32 +155,36 @@ class _Columns(Descriptors):
     self.columns = columns
 
   def is_unknown(self, label_id: str) -> bool:
-    """Whether the file ends before a column."""
+    """Returns whether a column is beyond the last label of the file."""
     return self.complete and int(label_id) >= len(self.columns)
 
 
 def _read_labels(
   folder: pathlib.Path, paths: list[pathlib.Path], faults: Faults
 ) -> Labels:
-  """The labels by column: those of lbl.json, else of Y.txt."""
+  """Reads the labels by column from lbl.json, or else from Y.txt."""
   if paths:
     return _by_column(_titles(only_file(paths, faults), faults))
   names = find_files(folder, 'txt').get(_NAMES)
   if not names:
     raise DataError(
-      f'{folder}: neither lbl.json nor Y.txt: the names of the labels are '
-      'needed, a line each'
+      f'{folder}: has neither lbl.json nor Y.txt: give the names of the '
+      'labels, one per line'
     )
-  return read_names(only_file(names, faults), faults)
+  return read_label_names(only_file(names, faults), faults)
 
 
-def read_names(path: pathlib.Path, faults: Faults) -> Labels:
-  """The labels of a Y.txt by column; what is wrong is noted in faults."""
+def read_label_names(path: pathlib.Path, faults: Faults) -> Labels:
+  """Reads the labels of a Y.txt by column and collects faults."""
   return _by_column(_names(path, faults))
 
 
 def _by_column(lines: Iterable[tuple[int, Label]]) -> Labels:
-  """The labels of ascending lines; a line without one keeps its column."""
+  """Packs labels by line; a missing line becomes a label without a name.
+
+  Args:
+    lines: line numbers, ascending, and labels.
+  """
 
   def columns() -> Iterator[Label]:
     column = 0
@@ -187,7 +197,7 @@ def _by_column(lines: Iterable[tuple[int, Label]]) -> Labels:
 
 
 def _titles(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
-  """Yields line and label of a lbl.json."""
+  """Yields line number and label of each line of a lbl.json."""
   before, number = faults.count, 0
   for number, row in read_rows(path, faults):
     fields = Fields(row)
@@ -200,9 +210,9 @@ def _titles(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
 
 
 def _names(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
-  """Yields line and label of a Y.txt."""
+  """Yields line number and label of each line of a Y.txt."""
   before, number = faults.count, 0
-  for number, line in lines_of(path, faults):
+  for number, line in read_file_lines(path, faults):
     id_, name = str(number - 1), line.decode('utf-8', 'replace')
     if '\ufffd' in name:
       faults.add(path, number, 'not UTF-8')

@@ -1,8 +1,8 @@
-"""Pieces of words, numbered as encoders of the BERT family read them.
+"""Splits texts into pieces of words, for encoders of the BERT family.
 
-The tokenizer is one of Hugging Face's library `tokenizers`. The ids of a text
-are those that the fast tokenizers of `transformers` give with truncation to
-max_tokens: of its first pieces, with the special tokens around them.
+The tokenizer comes from Hugging Face's library `tokenizers`. The ids of a text
+are equal to those of the fast tokenizers of `transformers` with truncation to
+max_tokens: the first pieces of the text, with special tokens around them.
 """
 
 import bisect
@@ -22,21 +22,21 @@ from xjax.data.files.model_files import read_object
 from xjax.data.schema import Document
 from xjax.data.text.tokenizer_json import (
   Settings,
+  as_data_errors,
+  canonical_json,
   ends_words_at_spaces,
   folder_settings,
   pad_tokens,
-  padding_of,
-  plain,
-  spelled,
-  understood,
+  padding_settings,
+  plain_settings,
   word_pieces,
 )
 from xjax.data.text.words import WordPlace
 
-# Part of the key of cached tokens: raise it when encode_all changes.
+# This is part of the key of cached tokens. Raise it if encode_all changes.
 SUBWORDS_VERSION = 1
 
-# Characters for each piece wanted that are tried first: few texts need more.
+# Characters per piece in the first attempt; few texts need more.
 _CHARS_PER_PIECE = 8
 
 _PAD_TOKENS = ('[PAD]', '<pad>')
@@ -44,55 +44,62 @@ _UNSEEN = '\U00012000 a'  # cuneiform, which vocabularies lack, and a letter
 
 
 class Subwords:
-  """A tokenizer: from texts to the ids of their pieces.
+  """Turns texts into the ids of their pieces.
 
-  Threads may share one.
+  Several threads may use it at the same time.
 
   Attributes:
-    source: where it is from; for messages.
-    text: its tokenizer.json, in one spelling.
-    digest: hex digest of that, and of how long texts are cut.
-    size: its largest id, plus 1.
-    pad_id: the id that pads.
-    before, after: ids of the special tokens around every text.
+    source: name of the file, for messages.
+    text: the tokenizer.json, in canonical form.
+    digest: hex digest of the text and of the version of encode_all.
+    size: the largest id plus 1.
+    pad_id: the id for padding.
+    before, after: ids of the special tokens before and after every text.
   """
 
   def __init__(self, settings: Settings, source: str) -> None:
-    """Takes a tokenizer over, without what truncates, pads, or is random.
+    """Makes the tokenizer without truncation, padding and random dropout.
 
     Args:
       settings: the object in a tokenizer.json.
-      source: where it is from; for messages.
+      source: name of the file, for messages.
 
     Raises:
-      DataError: it cannot be used.
+      DataError: the tokenizer cannot be used.
     """
     self.source = source
-    with understood(source):
+    with as_data_errors(source):
       names = (*pad_tokens(settings), *_PAD_TOKENS)
-      settings = plain(settings)
-      self._tokenizer = tokenizers.Tokenizer.from_str(spelled(settings))
+      settings = plain_settings(settings)
+      self._tokenizer = tokenizers.Tokenizer.from_str(canonical_json(settings))
       ids = self._tokenizer.get_vocab()
       self.size = 1 + max(ids.values(), default=-1)
       pad = next((name for name in names if name in ids), None)
       if pad is None:
         raise Fault(
-          f'none of its {len(ids)} tokens pads: {" or ".join(_PAD_TOKENS)}, or '
-          'the pad_token of tokenizer_config.json'
+          f'none of its {len(ids)} tokens is for padding; it must have '
+          f'{" or ".join(_PAD_TOKENS)}, or the pad_token of '
+          'tokenizer_config.json'
         )
       self.pad_id = ids[pad]
       self.before, self.after = self._around()
-      self.text = spelled({**settings, 'padding': padding_of(pad, self.pad_id)})
+      self.text = canonical_json(
+        {**settings, 'padding': padding_settings(pad, self.pad_id)}
+      )
       key = f'{SUBWORDS_VERSION}\n{self.text}'
       self.digest = hashlib.sha256(key.encode()).hexdigest()
       self._may_cut = ends_words_at_spaces(settings)
 
   @classmethod
   def fit(cls, texts: Iterable[str], max_words: int = 1000) -> 'Subwords':
-    """A small tokenizer like BERT's, for encoders that nobody trained.
+    """Makes a small tokenizer like BERT's, for encoders without pretraining.
 
-    It has the texts' characters, alone and inside words, and their most
-    frequent words, ties by word; everything in lower case.
+    Its pieces are the characters of the texts, at the beginning and inside of
+    words, and the most frequent words (ties by word), all in lower case.
+
+    Args:
+      texts: the training texts.
+      max_words: int, largest number of words.
     """
     lower = normalizers.BertNormalizer().normalize_str
     cut = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
@@ -112,7 +119,8 @@ class Subwords:
     """Reads the tokenizer of a Hugging Face folder.
 
     Raises:
-      DataError: none is there, or it is damaged or elsewhere, or as load.
+      DataError: the folder has no tokenizer, a file is damaged or outside the
+        folder, or the tokenizer adds no special tokens around texts.
     """
     settings, path = folder_settings(folder)
     return cls(settings, str(path))
@@ -122,8 +130,8 @@ class Subwords:
     """Reads a tokenizer.json.
 
     Raises:
-      DataError: as read_object, or its tokenizer puts no special tokens around
-        texts.
+      DataError: see read_object, or the tokenizer adds no special tokens
+        around texts.
     """
     path = pathlib.Path(path)
     return cls(read_object(path.parent, path.name), str(path))
@@ -134,114 +142,125 @@ class Subwords:
       file.write(f'{self.text}\n')
 
   def __len__(self) -> int:
-    """The number of ids that an encoder must have."""
+    """Returns the number of ids that an encoder must have."""
     return self.size
 
   @property
   def pieces(self) -> list[str | None]:
-    """The piece of each id, special tokens included; None: it has none."""
+    """The piece or special token of each id; None: the id has none."""
     return [self._tokenizer.id_to_token(i) for i in range(self.size)]
 
   @property
   def n_special(self) -> int:
-    """Special tokens of each text."""
+    """The number of special tokens of each text."""
     return len(self.before) + len(self.after)
 
   def encode(self, text: str, max_tokens: int | None = None) -> np.ndarray:
-    """The ids of a text, as encode_all gives them."""
+    """Returns the ids of a text; see encode_all."""
     return self.encode_all([text], max_tokens)[0]
 
   def encode_all(
     self, texts: Sequence[str], max_tokens: int | None = None
   ) -> list[np.ndarray]:
-    """The ids of each text, int32 [n], special tokens included.
+    """Returns the ids of each text, int32 [n], with special tokens.
 
-    Several cores are used, unless TOKENIZERS_PARALLELISM=false; the ids are the
-    same.
+    Several cores are used, unless TOKENIZERS_PARALLELISM=false. The ids do not
+    depend on this.
 
     Args:
-      texts: where one has no word, the special tokens are all.
-      max_tokens: n is at most this; None: of all the text.
+      texts: the texts. A text without words gets only special tokens.
+      max_tokens: int, largest n; None: the whole text.
 
     Raises:
-      ValueError: max_tokens has no room for the special tokens.
+      ValueError: max_tokens is smaller than the number of special tokens.
       DataError: the tokenizer fails.
     """
     if max_tokens is None:
       return [self._with_special(ids) for ids in self._pieces(texts)]
     room = max_tokens - self.n_special
     if room < 0:
-      raise ValueError(f'{max_tokens=}: {self.n_special} are special tokens')
-    begun = texts
+      raise ValueError(
+        f'{max_tokens=}: must be at least {self.n_special} (special tokens)'
+      )
+    starts = texts
     if self._may_cut:
-      begun = [_first_words(text, _CHARS_PER_PIECE * room) for text in texts]
-    found = self._pieces(begun)
-    more = [
+      starts = [_first_words(text, _CHARS_PER_PIECE * room) for text in texts]
+    pieces = self._pieces(starts)
+    # These texts were cut too early, so they are read as a whole.
+    too_short = [
       i
-      for i, ids in enumerate(found)
-      if len(ids) < room and len(begun[i]) < len(texts[i])
+      for i, ids in enumerate(pieces)
+      if len(ids) < room and len(starts[i]) < len(texts[i])
     ]
-    for i, ids in zip(more, self._pieces([texts[i] for i in more])):
-      found[i] = ids
-    return [self._with_special(ids[:room]) for ids in found]
+    for i, ids in zip(too_short, self._pieces([texts[i] for i in too_short])):
+      pieces[i] = ids
+    return [self._with_special(ids[:room]) for ids in pieces]
 
   def spans(
     self, text: str, max_tokens: int | None = None
   ) -> list[tuple[int, int] | None]:
-    """[start, end) in the text of each token of encode; None: a special one.
+    """Returns [start, end) in the text for each token of encode.
 
-    Characters are those of Python's strings, code points.
+    A special token has None. Characters are code points, as in Python's
+    strings.
 
     Raises:
       DataError: the tokenizer fails.
     """
-    with understood(self.source):
-      found = self._tokenizer.encode(_utf8(text), add_special_tokens=False)
+    with as_data_errors(self.source):
+      encoding = self._tokenizer.encode(_utf8(text), add_special_tokens=False)
     room = None if max_tokens is None else max_tokens - self.n_special
     return (
       [None] * len(self.before)
-      + found.offsets[:room]
+      + encoding.offsets[:room]
       + [None] * len(self.after)
     )
 
   def _pieces(self, texts: Sequence[str]) -> list[list[int]]:
-    with understood(self.source):
-      found = self._tokenizer.encode_batch_fast(
+    """Returns the ids of each text's pieces, without special tokens."""
+    with as_data_errors(self.source):
+      encodings = self._tokenizer.encode_batch_fast(
         [_utf8(text) for text in texts], add_special_tokens=False
       )
-    return [encoding.ids for encoding in found]
+    return [encoding.ids for encoding in encodings]
 
   def _with_special(self, ids: list[int]) -> np.ndarray:
+    """Adds the special tokens around the ids of a text."""
     return np.array([*self.before, *ids, *self.after], np.int32)
 
   def _around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The special tokens before and after a text.
+    """Returns the ids of the special tokens before and after a text.
 
     Raises:
-      Fault: there are none, or they have no ids of their own.
-      Exception: whatever the library raises of a tokenizer with a fault.
+      Fault: there are no special tokens, or their ids are outside the
+        vocabulary.
+      Exception: the library raises any error for a faulty tokenizer.
     """
-    found = self._tokenizer.encode(_UNSEEN)
-    special = np.array(found.special_tokens_mask, bool)
+    encoding = self._tokenizer.encode(_UNSEEN)
+    special = np.array(encoding.special_tokens_mask, bool)
     inside = np.flatnonzero(~special)
     if not len(inside) or special[[0, -1]].sum() < 2:
       raise Fault(
-        'it does not put special tokens around the pieces of a text, as those '
-        'of BERT ([CLS], [SEP]) and RoBERTa (<s>, </s>) do'
+        'it adds no special tokens around the pieces of a text, unlike the '
+        'tokenizers of BERT ([CLS], [SEP]) and RoBERTa (<s>, </s>)'
       )
-    if max(found.ids) >= self.size:
+    if max(encoding.ids) >= self.size:
       raise Fault(
-        f'a special token has the id {max(found.ids)}, but the last one of its '
-        f'vocabulary is {self.size - 1}'
+        f'a special token has the id {max(encoding.ids)}, but the last id of '
+        f'the vocabulary is {self.size - 1}'
       )
-    before, after = found.ids[: inside[0]], found.ids[inside[-1] + 1 :]
+    before, after = encoding.ids[: inside[0]], encoding.ids[inside[-1] + 1 :]
     return tuple(before), tuple(after)
 
 
 def _first_words(text: str, length: int) -> str:
-  """A text up to a space that follows a word, at most so many characters.
+  """Cuts a text before a space that follows a word.
 
-  All of it, where there is no such space.
+  A text without such a space stays whole.
+
+  Args:
+    text: any text.
+    length: int, largest number of characters.
   """
   if len(text) <= length:
     return text
@@ -252,32 +271,33 @@ def _first_words(text: str, length: int) -> str:
 
 
 def _utf8(text: str) -> str:
-  """A text without halves of surrogate pairs, which are no characters."""
+  """Replaces halves of surrogate pairs, which are not characters, by `?`."""
   return text.encode('utf-8', 'replace').decode()
 
 
 def document_subwords(
   document: Document, tokenizer: Subwords, max_tokens: int | None = None
 ) -> list[WordPlace]:
-  """The places of tokenizer.encode(document.text(), max_tokens), one by one.
+  """Returns the place of each token of encode(document.text(), max_tokens).
 
-  Special tokens have no characters: they stand before the first piece and after
-  the last. A piece that goes over the newline between zones, as that of several
-  spaces may, is said to be of the first. A document without text has no places.
+  The place of a special token has no characters; it is before the first piece
+  or after the last piece. A piece may go across the newline between zones, such
+  as a piece of several spaces. Then it belongs to the first zone. A document
+  without text has no places.
 
   Raises:
     DataError: the tokenizer fails.
   """
   zones = [(zone, text) for zone, text in document.zones.items() if text]
-  begins, begin = [], 0
+  starts, start = [], 0
   for _, text in zones:
-    begins.append(begin)
-    begin += len(text) + 1  # a newline joins them
+    starts.append(start)
+    start += len(text) + 1  # a newline joins two zones
 
   def place(span: tuple[int, int]) -> WordPlace:
-    at = bisect.bisect_right(begins, span[0]) - 1
-    (zone, text), begin = zones[at], begins[at]
-    return WordPlace(zone, span[0] - begin, min(span[1] - begin, len(text)))
+    at = bisect.bisect_right(starts, span[0]) - 1
+    (zone, text), start = zones[at], starts[at]
+    return WordPlace(zone, span[0] - start, min(span[1] - start, len(text)))
 
   if not zones:
     return []

@@ -1,4 +1,4 @@
-"""Sparse features of texts: n-grams of words, weighted by TF-IDF."""
+"""Computes sparse features of texts: n-grams of words, weighted by TF-IDF."""
 
 from array import array
 from collections import defaultdict
@@ -22,11 +22,11 @@ from xjax.core.texts import Texts
 from xjax.data.config import TfidfConfig
 from xjax.data.text.words import split_terms
 
-_RARE = -1
+_RARE = -1  # the number of n-grams that are not frequent enough
 
 
 def ngrams(words: Sequence[str], n: int) -> Iterable[str]:
-  """Runs of n words, in order, with a space between words."""
+  """Returns all runs of n words, in order, with a space between words."""
   if n == 1:
     return words
   return map(' '.join, zip(*(words[start:] for start in range(n))))
@@ -35,57 +35,60 @@ def ngrams(words: Sequence[str], n: int) -> Iterable[str]:
 def frequent_ngrams(
   texts: Collection[str], config: TfidfConfig
 ) -> dict[str, int]:
-  """The n-grams that config leaves, and in how many texts each is.
+  """Selects frequent n-grams and counts the texts that have each of them.
 
-  Of those that min_count and max_share leave, the most frequent ones (in
-  occurrences) stay; ties go to those of fewer words, then to the first one in
-  the texts. Memory is about 70 bytes a word, whatever max_ngram is.
+  Among the n-grams that min_count and max_share allow, those with the most
+  occurrences are selected. Ties go to n-grams with fewer words, then to the
+  first n-gram in the texts. Memory is about 70 bytes per word, for any
+  max_ngram.
 
   Args:
-    texts: read once.
-    config: which n-grams.
+    texts: the texts, which are read once.
+    config: length and limits of n-grams.
 
   Returns:
-    At most max_features of them, in the order of code points.
+    N-gram -> number of texts with it. At most max_features n-grams, in the
+    order of code points.
   """
-  corpus = _Corpus.of(texts, config.first_words)
+  corpus = _TextWords.of(texts, config.first_words)
   most = config.max_share * len(texts)
-  # Occurrences, negative; words; the first place; documents.
+  # The rows are: minus occurrences, words, first place, documents.
   kept = np.zeros((4, 0), np.int64)
   numbers = corpus.ids
   for n in range(1, config.max_ngram + 1):
     at, keys = corpus.keys(numbers, n)
-    found = _count(keys, corpus.docs[at])
+    counts = _count(keys, corpus.docs[at])
     del keys
-    often = found.documents >= config.min_count
-    # An n-gram is in no more documents than the shorter ones within it.
+    often = counts.documents >= config.min_count
+    # An n-gram is in no more documents than the shorter n-grams in it. So only
+    # frequent n-grams are extended by a word.
     numbers = np.full_like(corpus.places, _RARE)
-    numbers[at[found.order]] = np.repeat(
+    numbers[at[counts.order]] = np.repeat(
       np.where(often, np.cumsum(often) - 1, _RARE).astype(numbers.dtype),
-      found.totals,
+      counts.totals,
     )
     if n >= config.min_ngram:
-      chosen = often & (found.documents <= most)
-      totals, documents = found.totals[chosen], found.documents[chosen]
-      firsts = at[found.order[found.starts[chosen]]]
+      chosen = often & (counts.documents <= most)
+      totals, documents = counts.totals[chosen], counts.documents[chosen]
+      firsts = at[counts.order[counts.starts[chosen]]]
       rows = -totals, np.full(len(totals), n), firsts, documents
       kept = np.concatenate([kept, np.stack(rows)], axis=1)
-      # The last key of lexsort is the first to count.
+      # lexsort sorts by its last key first.
       kept = kept[:, np.lexsort(kept[2::-1])[: config.max_features]]
-  named = {corpus.ngram(at, n): count for _, n, at, count in kept.T.tolist()}
-  return dict(sorted(named.items()))
+  counts = {corpus.ngram(at, n): count for _, n, at, count in kept.T.tolist()}
+  return dict(sorted(counts.items()))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Corpus:
-  """The words of all texts end to end.
+class _TextWords:
+  """Holds the words of N texts, concatenated to `total` places.
 
   Attributes:
-    words: by number.
-    ids: int32 [W], their numbers as they stand in the texts.
-    docs: int32 [W], the text that each stands in.
-    ends: int64 [N], where texts end.
-    places: 0 to W - 1, of a type as narrow as holds them.
+    words: the different words; the index of a word is its number.
+    ids: int32 [total], the number of the word at each place.
+    docs: int32 [total], the text of each place.
+    ends: int64 [N], the place after each text's last word.
+    places: integers [total], 0, 1, ..., in the smallest type that holds them.
   """
 
   words: Sequence[str]
@@ -95,32 +98,34 @@ class _Corpus:
   places: np.ndarray
 
   @classmethod
-  def of(cls, texts: Collection[str], first_words: int) -> '_Corpus':
-    """Reads the texts."""
-    known: dict[str, int] = defaultdict()
-    known.default_factory = known.__len__
+  def of(cls, texts: Collection[str], first_words: int) -> '_TextWords':
+    """Splits texts into words; first_words is that of split_terms."""
+    numbers: dict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__  # a new word gets the next number
     ids, ends = array('i'), array('q')
-    with progress(texts, 'words of train') as shown:
-      for text in shown:
-        ids.extend(map(known.__getitem__, split_terms(text, first_words)))
+    with progress(texts, 'words of train') as shown_texts:
+      for text in shown_texts:
+        ids.extend(map(numbers.__getitem__, split_terms(text, first_words)))
         ends.append(len(ids))
     ends = np.asarray(ends, np.int64)
     docs = np.repeat(
       np.arange(len(ends), dtype=np.int32), np.diff(ends, prepend=0)
     )
     places = np.arange(len(ids), dtype=np.int32 if len(ids) < 2**31 else None)
-    return cls(list(known), np.asarray(ids, np.int32), docs, ends, places)
+    return cls(list(numbers), np.asarray(ids, np.int32), docs, ends, places)
 
   def keys(self, numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where n-grams begin that may be frequent, and a key of each.
+    """Finds the places of n-grams that may be frequent, and a key for each.
 
     Args:
-      numbers: [W] of the n-grams of one word less that begin there (of words,
-        if n is 1), RARE if none does or it is rare.
-      n: words.
+      numbers: integers [total]. If n is 1, the word at each place. Otherwise,
+        the number of the n-gram of n - 1 words that starts there, or _RARE if
+        there is none or it is rare.
+      n: int, words of an n-gram.
 
     Returns:
-      Places, ascending, and int64 keys, the same for the same n-gram.
+      at: integers, places where these n-grams start, ascending.
+      keys: int64, the same for the same n-gram.
     """
     if n == 1:
       return self.places, numbers.astype(np.int64)
@@ -133,19 +138,19 @@ class _Corpus:
     return at, keys
 
   def ngram(self, at: int, n: int) -> str:
-    """The n-gram that begins at a place."""
+    """Returns the n-gram that starts at a place."""
     return ' '.join(self.words[id_] for id_ in self.ids[at : at + n])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Counts:
-  """Keys in groups, ascending.
+  """Holds the counts of equal keys; the groups are sorted by key.
 
   Attributes:
-    order: int64 [keys], their places by group, then as they came.
-    starts: int64 [groups], where each group begins in order.
-    totals: int64 [groups], the keys of each.
-    documents: int64 [groups], in how many documents each is.
+    order: int64 [keys], indices of the keys, sorted by group, then by index.
+    starts: int64 [groups], index in `order` where each group starts.
+    totals: int64 [groups], number of keys in each group.
+    documents: int64 [groups], number of documents with each key.
   """
 
   order: np.ndarray
@@ -155,11 +160,11 @@ class _Counts:
 
 
 def _count(keys: np.ndarray, docs: np.ndarray) -> _Counts:
-  """Groups keys that are the same.
+  """Groups equal keys and counts them.
 
   Args:
     keys: int64 [keys].
-    docs: int32 [keys], the document of each, ascending.
+    docs: int32 [keys], the document of each key, ascending.
   """
   order = np.argsort(keys, kind='stable')
   keys, docs = keys[order], docs[order]
@@ -170,7 +175,7 @@ def _count(keys: np.ndarray, docs: np.ndarray) -> _Counts:
   starts = np.flatnonzero(new_key)
   totals = np.diff(starts, append=len(keys))
   documents = np.zeros(0, np.int64)
-  if len(starts):  # of no group there is no sum
+  if len(starts):  # reduceat requires at least one group
     documents = np.add.reduceat(new_doc, starts, dtype=np.int64)
   return _Counts(order, starts, totals, documents)
 
@@ -179,14 +184,15 @@ def _count(keys: np.ndarray, docs: np.ndarray) -> _Counts:
 class Tfidf:
   """Turns texts into rows of weighted n-grams.
 
-  An n-gram that is c times in a text, and in d of N documents of train, has the
-  weight c (sublinear: 1 + ln c) times ln((1 + N) / (1 + d)) + 1, divided by the
-  length of the row. So does scikit-learn's TfidfVectorizer.
+  An n-gram that occurs c times in a text, and in d of N training documents, has
+  the weight c (sublinear: 1 + ln c) times ln((1 + N) / (1 + d)) + 1, divided by
+  the length of the row. These are the weights of scikit-learn's
+  TfidfVectorizer.
 
   Attributes:
-    config: what n-grams are and how they are counted.
-    terms: D n-grams, words with a space between, in the order of code points.
-    idf: float32 [D].
+    config: length and limits of n-grams, and their weighting.
+    terms: D n-grams, with a space between words, in the order of code points.
+    idf: float32 [D], ln((1 + N) / (1 + d)) + 1.
   """
 
   config: TfidfConfig
@@ -195,14 +201,14 @@ class Tfidf:
 
   @classmethod
   def fit(cls, texts: Collection[str], config: TfidfConfig) -> 'Tfidf':
-    """Takes the frequent_ngrams of training texts, and weighs them.
+    """Selects the frequent_ngrams of training texts and computes their idf.
 
     Args:
-      texts: read once.
-      config: which n-grams.
+      texts: the training texts, which are read once.
+      config: length and limits of n-grams.
 
     Raises:
-      DataError: none is left.
+      DataError: no n-gram is within the limits.
     """
     with Progress('counting n-grams'):
       counts = frequent_ngrams(texts, config)
@@ -219,25 +225,29 @@ class Tfidf:
 
   @property
   def n_features(self) -> int:
-    """D."""
+    """The number of features, D."""
     return len(self.terms)
 
   @functools.cached_property
   def index(self) -> dict[str, int]:
-    """N-gram -> column."""
+    """The mapping from n-gram to column."""
     return {term: i for i, term in enumerate(self.terms)}
 
   @functools.cached_property
   def digest(self) -> str:
-    """Hex digest of all that decides the features of a text."""
-    found = hashlib.sha256()
+    """The hex digest of everything that decides the features of a text."""
+    digest = hashlib.sha256()
     for values in self._arrays().values():
-      found.update(np.ascontiguousarray(values).data)
-    return found.hexdigest()
+      digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()
 
   def __call__(self, texts: Sequence[str]) -> sparse.csr_array:
-    """float32 [N, D], rows of length 1, or empty; columns ascend."""
-    if not len(texts):  # of which scikit-learn will not hear
+    """Computes the features of N texts.
+
+    Returns:
+      float32 [N, D]. Each row has length 1 or is empty; columns ascend.
+    """
+    if not len(texts):  # scikit-learn raises an error for an empty list
       return sparse.csr_array((0, self.n_features), dtype=np.float32)
     rows = sparse.csr_array(self._vectorizer.transform(texts))
     rows.sort_indices()
@@ -245,26 +255,28 @@ class Tfidf:
 
   @functools.cached_property
   def _vectorizer(self) -> TfidfVectorizer:
-    made = TfidfVectorizer(
+    """The vectorizer of scikit-learn with this vocabulary and idf."""
+    vectorizer = TfidfVectorizer(
       analyzer=self._terms,
       vocabulary=self.index,
       sublinear_tf=self.config.sublinear,
       dtype=np.float32,
     )
-    made.idf_ = self.idf
-    return made
+    vectorizer.idf_ = self.idf
+    return vectorizer
 
   def _terms(self, text: str) -> Iterable[str]:
-    """All n-grams of a text."""
+    """Returns all n-grams of a text."""
     words = split_terms(text, self.config.first_words)
     sizes = range(self.config.min_ngram, self.config.max_ngram + 1)
     return itertools.chain.from_iterable(ngrams(words, n) for n in sizes)
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes an .npz file that load reads as the same."""
+    """Writes an .npz file, which load reads."""
     write_npz(path, {**self._arrays(), 'sha256': np.array(self.digest)})
 
   def _arrays(self) -> dict[str, np.ndarray]:
+    """Returns the arrays of the .npz file, without the digest."""
     settings = json.dumps(dataclasses.asdict(self.config)).encode()
     return {
       'config': np.frombuffer(settings, np.uint8),
@@ -274,10 +286,10 @@ class Tfidf:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Tfidf':
-    """Reads what save wrote.
+    """Reads a file that save wrote.
 
     Raises:
-      DataError: the file is absent or damaged.
+      DataError: the file is missing or damaged.
     """
     arrays = Arrays.read(path)
     settings = arrays.take('config', np.uint8, (None,)).tobytes()
@@ -287,12 +299,12 @@ class Tfidf:
       raise DataError(f'{path}: config: cannot be read: {error}') from error
     terms = tuple(arrays.strings('terms'))
     idf = arrays.take('idf', np.float32, (len(terms),))
-    told = arrays.text('sha256')
+    digest = arrays.text('sha256')
     arrays.finish()
-    made = cls(config, terms, idf)
-    if made.digest != told or list(terms) != sorted(terms):
+    tfidf = cls(config, terms, idf)
+    if tfidf.digest != digest or list(terms) != sorted(terms):
       raise DataError(
-        f'{path}: damaged: it is not what was written; the run must be begun '
-        'anew'
+        f'{path}: the file is damaged: its checksum is wrong; start the run '
+        'again in a new workdir'
       )
-    return made
+    return tfidf

@@ -1,8 +1,9 @@
-"""Token ids of a split, in a file that is made once per content.
+"""Caches the token ids of a split in a file, which is made once per content.
 
-A cache file is all ids end to end, then the length of each document (both
-little-endian int32), then a trailer with both counts and a SHA-256 of all
-before it. Its name is a digest of all that decides the ids.
+A cache file has the ids of all documents, then the length of each document
+(both little-endian int32), then a trailer with both counts and a SHA-256 of
+everything before it. The file's name has a digest of everything that decides
+the ids.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,17 +31,17 @@ from xjax.data.text.words import PAD_ID
 _FORMAT = b'xjaxtok1'
 _TRAILER = struct.Struct('<8sqq32s')  # format, ids, documents, checksum
 _INT32 = np.dtype('<i4')
-_BETWEEN = np.array([PAD_ID], np.int32)
-_AT_ONCE = 256  # documents that memory holds
+_SEPARATOR = np.array([PAD_ID], np.int32)  # between two zones
+_AT_ONCE = 256  # documents in memory at the same time
 
 
 class Tokenizer(Protocol):
-  """What numbers tokens: a Vocabulary, or Subwords.
+  """Turns texts into token ids, like Vocabulary and Subwords.
 
   Attributes:
-    digest: of all that decides the ids.
-    pad_id: the id that pads.
-    n_special: tokens that even an empty text has.
+    digest: hex digest of everything that decides the ids.
+    pad_id: int, the id for padding.
+    n_special: int, number of special tokens in every text, even an empty one.
   """
 
   digest: str
@@ -50,26 +51,27 @@ class Tokenizer(Protocol):
   def encode_all(
     self, texts: Sequence[str], max_tokens: int | None = None
   ) -> list[np.ndarray]:
-    """int32 [n] of each text, n at most max_tokens."""
+    """Returns the ids of each text, int32 [n], with n at most max_tokens."""
     ...
 
 
 def default_cache_dir(config: DataConfig) -> pathlib.Path:
-  """Where prepared data goes: the config's folder, else the user's.
+  """Returns the folder for prepared data: the config's, or else the user's.
 
-  A config may come from another machine: where its folder cannot be used here,
-  the user's is taken, and a line says so, once.
+  A config may come from another machine. If its folder cannot be used here, the
+  user's folder is used, and this is logged once.
   """
   default = os.environ.get('XJAX_CACHE_DIR') or '~/.cache/xjax'
-  usual = pathlib.Path(default).expanduser()
+  user_folder = pathlib.Path(default).expanduser()
   if not config.cache_dir:
-    return usual
+    return user_folder
   folder = pathlib.Path(config.cache_dir).expanduser()
-  return folder if _can_be_used(folder, usual) else usual
+  return folder if _is_usable(folder, user_folder) else user_folder
 
 
 @functools.cache
-def _can_be_used(folder: pathlib.Path, instead: pathlib.Path) -> bool:
+def _is_usable(folder: pathlib.Path, instead: pathlib.Path) -> bool:
+  """Returns whether files can be written to a folder; warns once if not."""
   try:
     folder.mkdir(parents=True, exist_ok=True)
     tempfile.TemporaryFile(dir=folder).close()
@@ -90,7 +92,14 @@ def encode(
   max_tokens: int,
   by_zone: bool = False,
 ) -> Ragged:
-  """Token ids of documents in memory, as tokenise."""
+  """Returns token ids of documents, without a cache; see tokenise.
+
+  Args:
+    documents: N documents, with only the zones to be read.
+    vocab: turns texts into token ids.
+    max_tokens: int, largest number of tokens per document (by_zone: per zone).
+    by_zone: whether zones are kept apart, with a PAD_ID between two zones.
+  """
   return Ragged.of(list(_ids(documents, vocab, max_tokens, by_zone)))
 
 
@@ -101,21 +110,21 @@ def tokenise(
   cache_dir: str | os.PathLike,
   by_zone: bool = False,
 ) -> Ragged:
-  """Token ids of a split's documents, from the cache or put there.
+  """Returns the token ids of a split, and caches them in a file.
 
-  How many documents have no words is logged, if any, once.
+  The number of documents without words is logged once if it is not 0.
 
   Args:
-    split: N documents, with no more than the zones to be read.
-    vocab: numbers the tokens.
-    max_tokens: a document's first tokens, over its zones.
-    cache_dir: folder of all caches; one that runs use together is safe.
-    by_zone: whether max_tokens are each zone's, and zones are told apart: there
-      is a PAD_ID between them, and zones without words are left out.
+    split: N documents, with only the zones to be read.
+    vocab: turns texts into token ids.
+    max_tokens: int, number of tokens read from a document's start, over all its
+      zones; by_zone: from each zone's start.
+    cache_dir: folder of all caches. Several runs may use it at the same time.
+    by_zone: whether zones are kept apart. Then there is a PAD_ID between two
+      zones, and zones without words are left out.
 
   Returns:
-    N rows, memory-mapped. A document without words has a row of no more than
-    the special tokens.
+    N rows, memory-mapped. A document without words has only special tokens.
 
   Raises:
     UserError: the cache cannot be written.
@@ -131,11 +140,11 @@ def tokenise(
     )
   except OSError as error:
     raise UserError(
-      f'{path}: cannot be made: {error}; the cache of tokens needs a folder '
-      f'that can be written: set data.cache_dir'
+      f'{path}: cannot be written: {error}; set data.cache_dir to a folder '
+      'that can be written'
     ) from error
   if empty := int((tokens.lengths <= vocab.n_special).sum()):
-    _tell_empty(split.name, empty, len(split), path)
+    _warn_empty(split.name, empty, len(split), path)
   return tokens
 
 
@@ -145,22 +154,22 @@ def _ids(
   max_tokens: int,
   by_zone: bool,
 ) -> Iterator[np.ndarray]:
-  """The row of each document, int32."""
+  """Yields the token ids of each document, int32."""
   documents = iter(documents)
-  while some := list(itertools.islice(documents, _AT_ONCE)):
+  while chunk := list(itertools.islice(documents, _AT_ONCE)):
     if not by_zone:
-      texts = [document.text() for document in some]
+      texts = [document.text() for document in chunk]
       yield from vocab.encode_all(texts, max_tokens)
       continue
-    for document in some:
+    for document in chunk:
       zones = vocab.encode_all(list(document.zones.values()), max_tokens)
-      apart = [part for ids in zones if len(ids) for part in (_BETWEEN, ids)]
-      yield np.concatenate(apart[1:] or [_BETWEEN[:0]])
+      parts = [part for ids in zones if len(ids) for part in (_SEPARATOR, ids)]
+      yield np.concatenate(parts[1:] or [_SEPARATOR[:0]])
 
 
 @functools.cache
-def _tell_empty(name: str, empty: int, n: int, path: pathlib.Path) -> None:
-  """Logs once for each path that documents have no words."""
+def _warn_empty(name: str, empty: int, n: int, path: pathlib.Path) -> None:
+  """Logs, once per path, how many documents have no words."""
   del path
   logging.warning(
     '%s: %d of %d documents have no words in the zones that are read',
@@ -174,15 +183,16 @@ def _read_or_make(
   path: pathlib.Path,
   key: bytes,
   split: Split,
-  encoded: Callable[[Iterable[Document]], Iterable[np.ndarray]],
+  encoder: Callable[[Iterable[Document]], Iterable[np.ndarray]],
 ) -> Ragged:
+  """Reads a cache file; makes it first if it is missing or damaged."""
   if path.exists():
     try:
       return _read(path, key)
     except ValueError as error:
-      logging.warning('%s is damaged (%s): it is made anew', path, error)
+      logging.warning('%s is damaged (%s): it is made again', path, error)
   with atomic_write(path, 'wb') as file:
-    _write(file, key, split, encoded)
+    _write(file, key, split, encoder)
   return _read(path, key)
 
 
@@ -190,15 +200,15 @@ def _write(
   file: IO[bytes],
   key: bytes,
   split: Split,
-  encoded: Callable[[Iterable[Document]], Iterable[np.ndarray]],
+  encoder: Callable[[Iterable[Document]], Iterable[np.ndarray]],
 ) -> None:
-  """Writes a split's ids as they come, so that memory holds no split."""
+  """Writes a split's ids one by one, so that memory never holds all of them."""
   checksum = hashlib.sha256(key)
   lengths = np.zeros(len(split), _INT32)
-  rows = encoded(split.documents[row] for row in range(len(split)))
-  what = f'tokens of {split.name}'
-  with progress(rows, what, total=len(split)) as shown:
-    for row, ids in enumerate(shown):
+  rows = encoder(split.documents[row] for row in range(len(split)))
+  title = f'tokens of {split.name}'
+  with progress(rows, title, total=len(split)) as ids_by_row:
+    for row, ids in enumerate(ids_by_row):
       lengths[row] = len(ids)
       _put(file, checksum, ids.astype(_INT32, copy=False))
   _put(file, checksum, lengths)
@@ -207,15 +217,16 @@ def _write(
 
 
 def _put(file: IO[bytes], checksum: 'hashlib._Hash', array: np.ndarray) -> None:
+  """Writes an array and adds it to the checksum."""
   file.write(array.data)
   checksum.update(array.data)
 
 
 def _read(path: pathlib.Path, key: bytes) -> Ragged:
-  """Maps a cache file.
+  """Opens a cache file as a memory map and checks it.
 
   Raises:
-    ValueError: it is not what _write wrote for this key.
+    ValueError: the file is not the one that _write wrote for this key.
   """
   size = path.stat().st_size - _TRAILER.size
   if size < 0:
@@ -226,7 +237,7 @@ def _read(path: pathlib.Path, key: bytes) -> Ragged:
   if form != _FORMAT or min(total, n) < 0 or size != 4 * (total + n):
     raise ValueError('cut short')
   stored = np.zeros(0, _INT32)
-  if size:  # nothing cannot be mapped
+  if size:  # an empty file cannot be mapped
     stored = np.memmap(path, _INT32, 'r', shape=total + n)
   actual = hashlib.sha256(key)
   actual.update(stored.data)

@@ -1,4 +1,4 @@
-"""The tokenizer in the folder of a pretrained encoder."""
+"""Reads the tokenizer in the folder of a pretrained encoder."""
 
 from collections.abc import Iterator, Sequence
 import contextlib
@@ -22,15 +22,15 @@ from xjax.data.files.faults import Fault
 from xjax.data.files.model_files import (
   has_file,
   read_object,
-  read_small,
-  small_file,
+  read_small_file,
+  safe_small_path,
 )
 
 Settings = dict[str, Any]  # the object in a tokenizer.json
 
-# What is raised while a tokenizer works and is not its fault: the handler of a
-# signal raises wherever the main thread is.
-_NOT_ITS_FAULT = (
+# These errors do not come from the tokenizer. A signal handler, for example,
+# raises its error wherever the main thread is.
+_FOREIGN_ERRORS = (
   DataError,
   GeneratorExit,
   KeyboardInterrupt,
@@ -39,36 +39,39 @@ _NOT_ITS_FAULT = (
   SystemExit,
 )
 
-# What is done to texts first, and what cuts them into words then: with these
-# two, a space that follows a word ends it, whatever comes after.
+# Pairs of a normalizer and a pre-tokenizer. With these pairs, a space after a
+# word ends the word, whatever text follows.
 _CUT_AT_SPACES = {('BertNormalizer', 'BertPreTokenizer'), (None, 'ByteLevel')}
 
 
 @contextlib.contextmanager
-def understood(source: str) -> Iterator[None]:
-  """Makes whatever a faulty tokenizer raises within a DataError.
+def as_data_errors(source: str) -> Iterator[None]:
+  """Turns any error that a faulty tokenizer raises into a DataError.
 
-  A panic of the library is no Exception to Python. What comes from outside, as
-  signals do, stays as it is.
+  This includes panics of the library, which are not Exceptions in Python.
+  Errors from outside, such as those of signals, are not changed.
+
+  Args:
+    source: name of the tokenizer's file, for messages.
   """
   try:
     yield
-  except _NOT_ITS_FAULT:
+  except _FOREIGN_ERRORS:
     raise
   except BaseException as error:
     raise DataError(
-      f'{source}: no tokenizer that can be used here: {error}; get the folder '
-      'of the encoder anew'
+      f'{source}: the tokenizer cannot be used: {error}; get the folder of the '
+      'encoder again'
     ) from error
 
 
-def spelled(settings: Settings) -> str:
-  """The same text for the same settings."""
+def canonical_json(settings: Settings) -> str:
+  """Returns settings as JSON text; equal settings give the same text."""
   return json.dumps(settings, sort_keys=True, ensure_ascii=False)
 
 
-def padding_of(token: str, id_: int) -> Settings:
-  """The field `padding` that tells the token that pads."""
+def padding_settings(token: str, id_: int) -> Settings:
+  """Returns the field `padding` of the settings for a padding token."""
   return {
     'strategy': 'BatchLongest',
     'direction': 'Right',
@@ -80,14 +83,14 @@ def padding_of(token: str, id_: int) -> Settings:
 
 
 def pad_tokens(settings: Settings) -> list[str]:
-  """The token that the field `padding` tells, if any."""
+  """Returns the padding token in the field `padding`, or an empty list."""
   padding = settings.get('padding')
   name = padding.get('pad_token') if isinstance(padding, dict) else None
   return [name] if isinstance(name, str) else []
 
 
-def plain(settings: Settings) -> Settings:
-  """The settings without what truncates, pads, or is random."""
+def plain_settings(settings: Settings) -> Settings:
+  """Returns the settings without truncation, padding and random dropout."""
   model = settings.get('model')
   if isinstance(model, dict) and model.get('dropout') is not None:
     settings = {**settings, 'model': {**model, 'dropout': None}}
@@ -95,10 +98,12 @@ def plain(settings: Settings) -> Settings:
 
 
 def ends_words_at_spaces(settings: Settings) -> bool:
-  """Whether a text's first words have the same ids without the others.
+  """Returns whether a space after a word always ends the word.
+
+  Then the first words of a text have the same ids without the rest of the text.
 
   Args:
-    settings: that the library could read.
+    settings: settings that the library can read.
   """
   normal, cut = settings.get('normalizer'), settings.get('pre_tokenizer')
   kinds = tuple(part and part.get('type') for part in (normal, cut))
@@ -120,34 +125,35 @@ def word_pieces(
   others: Sequence[str] = ('[PAD]', '[MASK]'),
   **normal: bool | None,
 ) -> Settings:
-  """Those of a tokenizer of BERT's kind (Devlin et al. 2019: WordPiece).
+  """Makes the settings of BERT's tokenizer (Devlin et al. 2019: WordPiece).
 
   Args:
-    ids: piece -> id; ## begins those inside a word.
-    unknown, first, last: special tokens, all in ids.
-    others: further special tokens, where they are in ids.
-    **normal: of normalizers.BertNormalizer.
+    ids: piece -> id; pieces inside a word start with ##.
+    unknown, first, last: special tokens, which must be in ids.
+    others: further special tokens; those that are not in ids are ignored.
+    **normal: the arguments of normalizers.BertNormalizer.
   """
-  made = tokenizers.Tokenizer(models.WordPiece(ids, unk_token=unknown))
-  made.normalizer = normalizers.BertNormalizer(**normal)
-  made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-  made.decoder = decoders.WordPiece()
-  made.post_processor = processors.TemplateProcessing(
+  tokenizer = tokenizers.Tokenizer(models.WordPiece(ids, unk_token=unknown))
+  tokenizer.normalizer = normalizers.BertNormalizer(**normal)
+  tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+  tokenizer.decoder = decoders.WordPiece()
+  tokenizer.post_processor = processors.TemplateProcessing(
     single=[first, '$A', last],
     pair=[first, '$A', last, '$B:1', f'{last}:1'],
     special_tokens=[(first, ids[first]), (last, ids[last])],
   )
-  made.add_special_tokens(
+  tokenizer.add_special_tokens(
     [token for token in (unknown, first, last, *others) if token in ids]
   )
-  return json.loads(made.to_str())
+  return json.loads(tokenizer.to_str())
 
 
 TOKENIZER = 'tokenizer.json'
 WORD_PIECES = 'vocab.txt'
 BYTE_PAIRS = ('vocab.json', 'merges.txt')
 
-# What tokenizer_config.json calls settings of tokenizer.json, by their part.
+# Part of tokenizer.json -> its type, and the names of its settings: those in
+# tokenizer_config.json -> those in tokenizer.json.
 _RENAMED = {
   'normalizer': (
     'BertNormalizer',
@@ -164,25 +170,25 @@ _RENAMED = {
 def folder_settings(
   folder: str | os.PathLike,
 ) -> tuple[Settings, pathlib.Path]:
-  """What a tokenizer.json of a Hugging Face folder's tokenizer says.
+  """Returns the settings of the tokenizer in a Hugging Face folder.
 
-  It is made of tokenizer.json, else of vocab.txt (BERT), else of vocab.json and
-  merges.txt (RoBERTa). What tokenizer_config.json says of lower case, accents,
-  Chinese characters, a space at the beginning and the token that pads goes
-  before what tokenizer.json says.
+  The settings come from tokenizer.json, or else from vocab.txt (BERT), or else
+  from vocab.json and merges.txt (RoBERTa). tokenizer_config.json overrides
+  tokenizer.json for lower case, accents, Chinese characters, a space at the
+  beginning and the padding token.
 
   Returns:
-    The settings, and the file that they are of.
+    The settings, as in a tokenizer.json, and the file that they come from.
 
   Raises:
-    DataError: none of these is there, or one is damaged, or a link out of the
-      folder.
+    DataError: the folder has none of these files, or a file is damaged or a
+      link that leads out of the folder.
   """
   folder = pathlib.Path(folder)
   config = _config(folder)
   if has_file(folder, TOKENIZER):
     name = TOKENIZER
-    settings = _overridden(read_object(folder, name), config)
+    settings = _override(read_object(folder, name), config)
   elif has_file(folder, WORD_PIECES):
     name = WORD_PIECES
     settings = _read_word_pieces(folder, config)
@@ -200,37 +206,43 @@ def folder_settings(
 
 
 def _config(folder: pathlib.Path) -> Settings:
-  """What is said beside the tokenizer, of both files where they are there."""
+  """Returns the settings in files next to the tokenizer, if they exist.
+
+  tokenizer_config.json overrides special_tokens_map.json.
+  """
   config = {}
   for name in ('special_tokens_map.json', 'tokenizer_config.json'):
     if has_file(folder, name):
-      found = read_object(folder, name)
-      config |= {key: v for key, v in found.items() if v is not None}
+      fields = read_object(folder, name)
+      config |= {key: v for key, v in fields.items() if v is not None}
   return config
 
 
 def _token(config: Settings, name: str, default: str) -> str:
-  """A special token, which stands there bare or in an object."""
+  """Returns a special token, which config has as text or in an object."""
   token = config.get(name, default)
   if isinstance(token, dict):
     token = token.get('content')
   return token if isinstance(token, str) else default
 
 
-def _overridden(settings: Settings, config: Settings) -> Settings:
-  """The settings, as far as tokenizer_config.json does not say otherwise."""
+def _override(settings: Settings, config: Settings) -> Settings:
+  """Returns the settings with the changes of tokenizer_config.json."""
   settings = dict(settings)
   for part, (kind, names) in _RENAMED.items():
-    held = settings.get(part)
-    if isinstance(held, dict) and held.get('type') == kind:
-      said = {new: config[old] for old, new in names.items() if old in config}
-      settings[part] = held | said
+    value = settings.get(part)
+    if isinstance(value, dict) and value.get('type') == kind:
+      changes = {
+        new: config[old] for old, new in names.items() if old in config
+      }
+      settings[part] = value | changes
   return settings
 
 
 def _read_word_pieces(folder: pathlib.Path, config: Settings) -> Settings:
-  with understood(str(folder / WORD_PIECES)):
-    text = read_small(folder, WORD_PIECES).decode('utf-8')
+  """Reads a vocab.txt of BERT's kind."""
+  with as_data_errors(str(folder / WORD_PIECES)):
+    text = read_small_file(folder, WORD_PIECES).decode('utf-8')
     lines = io.StringIO(text, newline=None).read().split('\n')
     ids = {piece: i for i, piece in enumerate(lines)}
     if not lines[-1]:
@@ -242,7 +254,7 @@ def _read_word_pieces(folder: pathlib.Path, config: Settings) -> Settings:
     }
     for token in tokens.values():
       if token not in ids:
-        raise Fault(f'it has no {token}')
+        raise Fault(f'the vocabulary has no {token}')
     others = [
       _token(config, f'{n}_token', f'[{n.upper()}]') for n in ('pad', 'mask')
     ]
@@ -257,20 +269,23 @@ def _read_word_pieces(folder: pathlib.Path, config: Settings) -> Settings:
 
 
 def _read_byte_pairs(folder: pathlib.Path, config: Settings) -> Settings:
-  """Of RoBERTa's kind: byte pairs (Radford et al. 2019)."""
-  with understood(' with '.join(str(folder / name) for name in BYTE_PAIRS)):
-    paths = [str(small_file(folder, name)) for name in BYTE_PAIRS]
+  """Reads vocab.json and merges.txt of RoBERTa's kind.
+
+  They are a byte-pair encoding (Radford et al. 2019).
+  """
+  with as_data_errors(' with '.join(str(folder / name) for name in BYTE_PAIRS)):
+    paths = [str(safe_small_path(folder, name)) for name in BYTE_PAIRS]
     ids, merges = models.BPE.read_file(*paths)
     first = _token(config, 'cls_token', '<s>')
     last = _token(config, 'sep_token', '</s>')
     for token in (first, last):
       if token not in ids:
-        raise Fault(f'it has no {token}')
+        raise Fault(f'the vocabulary has no {token}')
     space = config.get('add_prefix_space', False)
-    made = tokenizers.Tokenizer(models.BPE(ids, merges))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
-    made.decoder = decoders.ByteLevel()
-    made.post_processor = processors.RobertaProcessing(
+    tokenizer = tokenizers.Tokenizer(models.BPE(ids, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.RobertaProcessing(
       (last, ids[last]), (first, ids[first]), add_prefix_space=space
     )
     others = {
@@ -278,6 +293,6 @@ def _read_byte_pairs(folder: pathlib.Path, config: Settings) -> Settings:
       'pad_token': '<pad>',
       'mask_token': '<mask>',
     }
-    tokens = [first, last, *(_token(config, *one) for one in others.items())]
-    made.add_special_tokens([token for token in tokens if token in ids])
-    return json.loads(made.to_str())
+    tokens = [first, last, *(_token(config, *item) for item in others.items())]
+    tokenizer.add_special_tokens([token for token in tokens if token in ids])
+    return json.loads(tokenizer.to_str())

@@ -1,4 +1,4 @@
-"""Pretrained word vectors: those of a vocabulary's words, out of a file."""
+"""Reads the pretrained vectors of a vocabulary's words from a file."""
 
 from collections.abc import Iterable, Iterator
 import contextlib
@@ -22,9 +22,9 @@ from xjax.data.files.json_lines import (
 )
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 
-_HEAD = 1 << 20  # bytes that tell the format
-_CHUNK = 1 << 22  # bytes of a binary file read at a time
-_LONGEST = 1 << 16  # bytes of a word
+_HEAD = 1 << 20  # bytes at the start that tell the format
+_CHUNK = 1 << 22  # bytes of a binary file that are read together
+_LONGEST = 1 << 16  # largest number of bytes of a word
 _HEADER = re.compile(rb'\s*(\d{1,12})[ \t]+(\d{1,12})\s*')
 _NUMBER = re.compile(rb'[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?')
 _PRINTABLE = re.compile(rb'[\t\r\n\x20-\x7e]*')
@@ -32,13 +32,13 @@ _PRINTABLE = re.compile(rb'[\t\r\n\x20-\x7e]*')
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """How a file of word vectors is laid out.
+  """Describes the layout of a file of word vectors.
 
   Attributes:
-    dim: numbers of a word.
-    binary: whether they are bytes rather than text.
-    count: rows, as the first line says; None: there is no such line.
-    start: byte at which the rows begin, of what gzip may have packed.
+    dim: int, numbers per word.
+    binary: whether numbers are bytes; otherwise they are text.
+    count: int, number of rows that the first line states; None: no such line.
+    start: int, byte at which the rows start, after gzip is unpacked.
   """
 
   dim: int
@@ -48,10 +48,10 @@ class Layout:
 
 
 def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
-  """Tells the format of an open file by its beginning, and rewinds it.
+  """Finds the layout of an open file from its first bytes, and rewinds it.
 
   Raises:
-    DataError: it is in none of the formats, is empty, or is damaged.
+    DataError: the file has none of the formats, is empty, or is damaged.
   """
   with _damage(path):
     head = file.read(_HEAD)
@@ -64,7 +64,9 @@ def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
   if header := _HEADER.fullmatch(first.removeprefix(UTF8_MARK)):
     count, dim = map(int, header.groups())
     if not count or not dim:
-      raise DataError(f'{path}:1: {count} words of {dim} numbers: none to read')
+      raise DataError(
+        f'{path}:1: {count} words of {dim} numbers: nothing to read'
+      )
     return Layout(dim, not _is_text(rest, dim), count, len(first) + len(end))
   numbers = first.rstrip().split(b' ')[1:]
   if not numbers or not all(map(_NUMBER.fullmatch, numbers)):
@@ -76,10 +78,10 @@ def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
 
 
 def _is_text(rest: bytes, dim: int) -> bool:
-  """Whether what follows the first line is text.
+  """Returns whether the rows after the first line are text.
 
-  Either its first row is sound as such, or there are only printable characters
-  where a binary row would have its numbers.
+  They are text if the first row is a valid text row, or if there are only
+  printable characters where a binary row would have its numbers.
   """
   row = rest.partition(b'\n')[0].rstrip().rsplit(b' ', dim)
   if len(row) == dim + 1 and all(map(_NUMBER.fullmatch, row[1:])):
@@ -91,14 +93,14 @@ def _is_text(rest: bytes, dim: int) -> bool:
 def text_rows(
   file: BinaryIO, path: str | os.PathLike, layout: Layout
 ) -> Iterator[tuple[int, bytes, bytes]]:
-  """Yields the line, the word and its numbers of each row, as bytes.
+  """Yields the line number, the word and its numbers (as bytes) of each row.
 
-  A row whose word has spaces in it (GloVe 840B has some) is left out: no
-  vocabulary has that word.
+  A row whose word has spaces in it (GloVe 840B has some) is left out, since no
+  vocabulary has such a word.
 
   Raises:
-    DataError: a row has another number of numbers, the first line promises
-      another number of rows, or the file is damaged.
+    DataError: a row does not have dim numbers, the number of rows is not that
+      of the first line, or the file is damaged.
   """
   dim, rows = layout.dim, 0
   lines = numbered_lines(file, path)
@@ -110,19 +112,19 @@ def text_rows(
     extra = row.count(b' ') - dim
     if extra and not _is_phrase(row, extra):
       raise DataError(
-        f'{path}:{line}: {dim + extra} numbers; the others have {dim}'
+        f'{path}:{line}: {dim + extra} numbers; other rows have {dim}'
       )
     if not extra:
       end = row.find(b' ')
       yield line, row[:end], row[end + 1 :]
   if layout.count not in (None, rows):
     raise DataError(
-      f'{path}:1: promises {layout.count} words, but there are {rows}'
+      f'{path}:1: states {layout.count} words, but the file has {rows}'
     )
 
 
 def _is_phrase(row: bytes, extra: int) -> bool:
-  """Whether the entries too many of a row are more of its word."""
+  """Returns whether the extra entries of a row belong to its word."""
   if extra < 0:
     return False
   return not _NUMBER.fullmatch(row.split(b' ', extra + 1)[extra])
@@ -131,11 +133,11 @@ def _is_phrase(row: bytes, extra: int) -> bool:
 def binary_rows(
   file: BinaryIO, path: str | os.PathLike, layout: Layout
 ) -> Iterator[tuple[int, bytes, bytes]]:
-  """Yields the first byte, the word and the float32s of each row, as bytes.
+  """Yields the first byte, the word and the float32s (as bytes) of each row.
 
   Raises:
-    DataError: the file is cut short, has more than its first line promises,
-      or is damaged.
+    DataError: the file is cut short, is longer than its first line states, or
+      is damaged.
   """
   with _damage(path):
     file.seek(layout.start)
@@ -145,34 +147,38 @@ def binary_rows(
 def _binary_rows(
   file: BinaryIO, path: str | os.PathLike, layout: Layout
 ) -> Iterator[tuple[int, bytes, bytes]]:
+  """Yields the rows of a binary file, which is open at the first row."""
   size, base = 4 * layout.dim, layout.start
-  held, at = b'', 0  # held[at:] is still to come, from byte base + at
+  # buffer[at:] is read but not yielded; it starts at the file's byte base + at.
+  buffer, at = b'', 0
   for row in range(layout.count):
-    while (end := held.find(b' ', at)) < 0 or len(held) <= end + size:
+    while (end := buffer.find(b' ', at)) < 0 or len(buffer) <= end + size:
       place = f'{path}: byte {base + at}, word {row + 1} of {layout.count}'
-      if end < 0 and len(held) > at + _LONGEST:
-        raise DataError(f'{place}: no word ends here: is its dimension right?')
+      if end < 0 and len(buffer) > at + _LONGEST:
+        raise DataError(
+          f'{place}: no word ends here; check the dimension in the first line'
+        )
       more = file.read(_CHUNK)
       if not more:
-        raise DataError(f'{place}: the file is cut short: get it anew')
-      held, base, at = held[at:] + more, base + at, 0
+        raise DataError(f'{place}: the file is cut short: get it again')
+      buffer, base, at = buffer[at:] + more, base + at, 0
     after = end + 1 + size
-    yield base + at, held[at:end].lstrip(b'\n'), held[end + 1 : after]
+    yield base + at, buffer[at:end].lstrip(b'\n'), buffer[end + 1 : after]
     at = after
-  if (held[at:] + file.read(_CHUNK)).strip(b'\n'):
+  if (buffer[at:] + file.read(_CHUNK)).strip(b'\n'):
     raise DataError(
       f'{path}: byte {base + at}: more than the {layout.count} words of '
-      f'{layout.dim} numbers that its first line promises'
+      f'{layout.dim} numbers that the first line states'
     )
 
 
 @contextlib.contextmanager
 def _damage(path: str | os.PathLike) -> Iterator[None]:
-  """Makes what reading a damaged file raises a DataError."""
+  """Turns the errors of reading a damaged file into DataErrors."""
   try:
     yield
   except EOFError as error:
-    raise DataError(f'{path}: the gzip file is cut short: get it anew') from (
+    raise DataError(f'{path}: the gzip file is cut short: get it again') from (
       error
     )
   except (OSError, zlib.error) as error:
@@ -182,18 +188,19 @@ def _damage(path: str | os.PathLike) -> Iterator[None]:
 _FLOAT = np.dtype('<f4')
 _DIGITS = bytes.maketrans(b'0123456789', b'D' * 10)
 _NUMBERS = re.compile(rb'[-+.0-9eE ]+')  # float() takes 'nan' and '1_0' too
-# Where a vector comes from; a stronger one replaces a weaker one.
-_NOWHERE, _SAME_WORD, _NUMBER_OF_CLASS = range(3)
+# Sources of a vector; a larger one replaces a smaller one. _DIGIT_FORM: the row
+# of a number, such as 2003, for the word DDDD.
+_NO_SOURCE, _SAME_WORD, _DIGIT_FORM = range(3)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WordVectors:
-  """Vectors of a vocabulary's words.
+  """Holds the vectors of a vocabulary's words.
 
   Attributes:
-    vectors: float32 [V, E] by word id; 0 for the words that the file lacks,
-      for padding and for the unknown word.
-    found: bool [V], whether the file has the word.
+    vectors: float32 [ids, D], by word id; 0 for words that the file lacks, for
+      padding and for the unknown word.
+    found: bool [ids], whether the file has the word.
   """
 
   vectors: np.ndarray
@@ -201,15 +208,15 @@ class WordVectors:
 
   @property
   def dim(self) -> int:
-    """E."""
+    """The size of a vector."""
     return self.vectors.shape[1]
 
 
 def vector_dim(path: str | os.PathLike) -> int:
-  """The dimension of a file's vectors, of which only the beginning is read.
+  """Returns the dimension of a file's vectors; reads only the first bytes.
 
   Raises:
-    DataError: it cannot be read, or is in none of the formats.
+    DataError: the file cannot be read or has none of the formats.
   """
   with open_text(path) as file:
     return find_layout(file, path).dim
@@ -218,36 +225,36 @@ def vector_dim(path: str | os.PathLike) -> int:
 def read_word_vectors(
   path: str | os.PathLike, vocab: Vocabulary
 ) -> WordVectors:
-  """Reads the vectors of a vocabulary's words, and logs how many there are.
+  """Reads the vectors of a vocabulary's words, and logs how many were found.
 
-  The file may be larger than memory: it is passed through once, and only the
-  numbers of wanted words are read, and checked.
+  The file may be larger than memory. It is read once, and only the numbers of
+  the vocabulary's words are parsed and checked.
 
-  A word is looked up exactly as the vocabulary has it; of several rows of one
-  word the first counts. Digits: for a word with digits, such as DDDD, the first
-  row of the file that has digits there counts, in files ordered by frequency
-  the most frequent such number; in a file without one, as law2vec, the row
-  DDDD itself.
+  A row's word must be equal to the vocabulary's word. If several rows have the
+  same word, the first row counts. A word with D for digits, such as DDDD, gets
+  the vector of the first number in the file that has this form. In a file
+  sorted by frequency, this is the most frequent number. In a file without such
+  a number, like law2vec, the row DDDD itself counts.
 
   Args:
-    path: word2vec text or binary, or GloVe text, each perhaps gzipped.
-    vocab: the words wanted.
+    path: word2vec text or binary, or GloVe text, plain or gzipped.
+    vocab: the vocabulary.
 
   Raises:
-    DataError: the file cannot be read, is in none of the formats, or has a
-      fault; the message names the line (text) or the byte (binary).
+    DataError: the file cannot be read, has none of the formats, or has a fault;
+      the message names the line (text) or the byte (binary).
   """
   with open_text(path) as file:
     layout = find_layout(file, path)
-    kept = _Kept(vocab, layout)
+    table = _VectorTable(vocab, layout)
     rows = binary_rows if layout.binary else text_rows
     for place, word, numbers in rows(file, path, layout):
-      fault = kept.offer(word, numbers)
+      fault = table.offer(word, numbers)
       if fault:
         where = f': byte {place}' if layout.binary else f':{place}'
         shown = word.decode('utf-8', 'replace')[:80]
         raise DataError(f'{path}{where}: the word {shown!a}: {fault}')
-  found = kept.source > _NOWHERE
+  found = table.source > _NO_SOURCE
   logging.info(
     '%s: %d of %d words found, %d dimensions',
     path,
@@ -255,37 +262,44 @@ def read_word_vectors(
     len(vocab.words),
     layout.dim,
   )
-  return WordVectors(kept.vectors, found)
+  return WordVectors(table.vectors, found)
 
 
-class _Kept:
-  """The vectors wanted, while a file is being read.
+class _VectorTable:
+  """Collects the vectors of a vocabulary while a file is being read.
 
   Attributes:
-    source: int8 [V], where each vector comes from.
+    source: int8 [ids], the source of each vector.
   """
 
   def __init__(self, vocab: Vocabulary, layout: Layout):
-    self.source = np.full(len(vocab), _NOWHERE, np.int8)
+    self.source = np.full(len(vocab), _NO_SOURCE, np.int8)
     self._layout = layout
-    # Bytes that are not UTF-8 equal none of these.
+    # Words in the file that are not UTF-8 never equal these bytes.
     self._rows = {
       word.encode(): row for row, word in enumerate(vocab.words, FIRST_WORD_ID)
     }
 
   @functools.cached_property
   def vectors(self) -> np.ndarray:
-    """float32 [V, E]; made late: a first line may lie about E."""
+    """The vectors, float32 [ids, D].
+
+    They are allocated late, since a faulty first line may state a huge D.
+    """
     return np.zeros((len(self.source), self._layout.dim), np.float32)
 
   def offer(self, word: bytes, numbers: bytes) -> str | None:
-    """Takes a row if it is wanted; returns what is wrong with it, if so."""
+    """Stores a row if the vocabulary needs it.
+
+    Returns:
+      A message if the row is faulty, else None.
+    """
     source = _SAME_WORD
     row = self._rows.get(word)
     if row is None:
-      source = _NUMBER_OF_CLASS
-      as_class = word.translate(_DIGITS)
-      row = self._rows.get(as_class) if as_class != word else None
+      source = _DIGIT_FORM
+      digit_form = word.translate(_DIGITS)
+      row = self._rows.get(digit_form) if digit_form != word else None
     if row is None or self.source[row] >= source:
       return None
     values = self._read(numbers)
@@ -296,6 +310,7 @@ class _Kept:
     return None
 
   def _read(self, numbers: bytes) -> np.ndarray | None:
+    """Parses the numbers of a row; returns None if they are faulty."""
     if self._layout.binary:
       return np.frombuffer(numbers, _FLOAT)
     if not _NUMBERS.fullmatch(numbers):
@@ -304,23 +319,23 @@ class _Kept:
       values = np.array([float(number) for number in numbers.split(b' ')])
     except ValueError:
       return None
-    with np.errstate(over='ignore'):  # becomes infinite, which is refused
+    with np.errstate(over='ignore'):  # the caller rejects infinite values
       return values.astype(np.float32)
 
 
 def write_word_vectors(
   path: str | os.PathLike, words: Iterable[str], vectors: np.ndarray
 ) -> None:
-  """Writes word2vec binary, which gensim and others read too.
+  """Writes a word2vec binary file, which gensim and others can read too.
 
   Args:
-    path: replaced as a whole, or not at all.
-    words: n of them, without white space.
-    vectors: float [n, E], saved as float32.
+    path: the file, which is replaced as a whole or not at all.
+    words: n words without white space.
+    vectors: float [n, D], saved as float32.
 
   Raises:
-    ValueError: a word has white space in it, or their number differs.
-    WriteError: it cannot be written.
+    ValueError: a word has white space in it, or there are not n words.
+    WriteError: the file cannot be written.
   """
   with atomic_write(path, 'wb') as file:
     file.write(b'%d %d\n' % vectors.shape)

@@ -1,10 +1,10 @@
-"""Words of a text, and the vocabulary that numbers them.
+"""Splits texts into words, and numbers words with a vocabulary.
 
 A word is a run of letters and digits of any script, with the marks on them
-(such as the vowel signs of Hindi), in lower case and with every digit replaced
-by D (as the law2vec embeddings of Chalkidis et al. 2019 have it): 'Directive
-2003/87/EC' is directive DDDD DD ec. All else, inner hyphens and apostrophes
-included, separates words and is dropped.
+(such as the vowel signs of Hindi). Words are in lower case, and D replaces
+every digit, as in the law2vec embeddings of Chalkidis et al. 2019: 'Directive
+2003/87/EC' becomes directive DDDD DD ec. All other characters, even hyphens and
+apostrophes inside words, separate words and are dropped.
 """
 
 from collections import Counter
@@ -30,14 +30,14 @@ PAD_ID = 0
 UNKNOWN_ID = 1
 FIRST_WORD_ID = 2
 
-# Part of the key of cached tokens: raise it when split_words changes.
+# This is part of the key of cached tokens. Raise it if split_words changes.
 WORDS_VERSION = 2
 
 
 def _marks() -> str:
-  """All combining marks, as ranges of a regular expression's set."""
+  """Returns all combining marks as ranges for a regular expression."""
   runs: list[list[int]] = []
-  # There are none elsewhere, and looking everywhere takes a while.
+  # All marks are in these ranges, and a search of all characters is slow.
   for code in (*range(0x300, 0x20000), *range(0xE0000, 0xE0200)):
     if unicodedata.category(chr(code)).startswith('M'):
       if runs and runs[-1][1] == code - 1:
@@ -47,17 +47,22 @@ def _marks() -> str:
   return ''.join(f'{chr(first)}-{chr(last)}' for first, last in runs)
 
 
-# Below U+0300 there are no marks: to see that first keeps European text fast.
+# There are no marks below U+0300. This check first keeps European text fast.
 _WORD = re.compile(rf'[^\W_]+(?:(?![\x00-\u02ff])[{_marks()}]+[^\W_]*)*')
 _DIGIT = re.compile(r'\d')
 
 
-# As scikit-learn's TfidfVectorizer has it, but without stepping back.
+# This is the pattern of scikit-learn's TfidfVectorizer, without backtracking.
 _TERM = re.compile(r'\w\w++')
 
 
 def split_words(text: str, keep_digits: bool = False) -> list[str]:
-  """The words of a text, in order; keep_digits: with digits as they are."""
+  """Returns the words of a text, in order.
+
+  Args:
+    text: any text.
+    keep_digits: whether digits stay as they are; otherwise they become D.
+  """
   text = unicodedata.normalize('NFC', text.lower())
   if keep_digits:
     return [text[start:end] for start, end in _find_words(text)]
@@ -65,33 +70,37 @@ def split_words(text: str, keep_digits: bool = False) -> list[str]:
 
 
 def _find_words(text: str) -> list[tuple[int, int]]:
-  """[start, end) of the words of a text in lower case and NFC, in order."""
-  return [found.span() for found in _WORD.finditer(_DIGIT.sub('D', text))]
+  """Returns [start, end) of each word; the text is in lower case and NFC."""
+  return [match.span() for match in _WORD.finditer(_DIGIT.sub('D', text))]
 
 
 def split_terms(text: str, first_words: int = 0) -> list[str]:
-  """The words that TF-IDF counts; first_words: of which the first, 0: all.
+  """Returns the words that TF-IDF counts, in order.
 
-  They are runs of at least two letters, digits or underscores, in lower case;
-  unlike split_words, digits and composition stay as they are.
+  These words are runs of at least two letters, digits or underscores, in lower
+  case. Unlike in split_words, digits and Unicode composition do not change.
+
+  Args:
+    text: any text.
+    first_words: int, number of words from the start of the text; 0: all.
   """
   terms = _TERM.findall(text.lower())
   return terms[:first_words] if first_words else terms
 
 
 def has_letters(name: str) -> bool:
-  """False for mere numbers, such as the ids of labels that have no name."""
+  """Returns whether a name has letters; ids of unnamed labels may have none."""
   return any(map(str.isalpha, name))
 
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-  """Words and their ids: 0 pads, 1 is the unknown word, then words in order.
+  """Numbers words; id 0 is padding, and id 1 is the unknown word.
 
   Attributes:
     words: word i has the id i + 2.
-    pad_id: the id that pads.
-    n_special: tokens that are put around a text: none.
+    pad_id: the id for padding.
+    n_special: number of special tokens around a text, which is 0.
   """
 
   words: tuple[str, ...]
@@ -100,10 +109,15 @@ class Vocabulary:
 
   @classmethod
   def fit(cls, texts: Iterable[str], config: WordsConfig) -> 'Vocabulary':
-    """Counts words in training texts; most frequent first, ties by word.
+    """Counts words in training texts and keeps the most frequent ones.
 
-    Only the first config.max_tokens words of a text count: a word that no
-    training batch shows would get no embedding.
+    Words are sorted by frequency, ties by word. Only the first
+    config.max_tokens words of a text count, since a word that is in no training
+    batch would get no trained embedding.
+
+    Args:
+      texts: the training texts.
+      config: limits of the vocabulary.
     """
     counts = Counter()
     for text in texts:
@@ -112,33 +126,34 @@ class Vocabulary:
     kept.sort()
     return cls(tuple(word for _, word in kept[: config.max_words]))
 
-  def extended(self, words: Iterable[str]) -> 'Vocabulary':
-    """This vocabulary and after it, in the order given, the words it lacks.
+  def with_words(self, words: Iterable[str]) -> 'Vocabulary':
+    """Returns a vocabulary with these words added at the end, in this order.
 
-    The ids of its own words stay.
+    The ids of the present words stay the same.
 
     Args:
-      words: as split_words makes them; one may come several times.
+      words: words as split_words returns them. Words that are present or
+        repeated are not added.
     """
     return Vocabulary(tuple(dict.fromkeys((*self.words, *words))))
 
   def __len__(self) -> int:
-    """The number of ids, pad and unknown included."""
+    """Returns the number of ids, with padding and the unknown word."""
     return len(self.words) + FIRST_WORD_ID
 
   @functools.cached_property
   def index(self) -> dict[str, int]:
-    """Word -> id."""
+    """The mapping from word to id."""
     return {word: i for i, word in enumerate(self.words, FIRST_WORD_ID)}
 
   @functools.cached_property
   def digest(self) -> str:
-    """Hex digest of the words and of how texts are split into words."""
+    """The hex digest of the words and of the version of split_words."""
     text = '\n'.join((str(WORDS_VERSION), *self.words))
     return hashlib.sha256(text.encode()).hexdigest()
 
   def encode(self, text: str, max_tokens: int | None = None) -> np.ndarray:
-    """The ids of a text's first max_tokens words (None: of all), int32 [n]."""
+    """Returns the ids of the first max_tokens words (None: all), int32 [n]."""
     words = split_words(text)[:max_tokens]
     ids = map(self.index.get, words, itertools.repeat(UNKNOWN_ID))
     return np.fromiter(ids, np.int32, len(words))
@@ -146,21 +161,21 @@ class Vocabulary:
   def encode_all(
     self, texts: Sequence[str], max_tokens: int | None = None
   ) -> list[np.ndarray]:
-    """The ids of each text, as encode gives them."""
+    """Returns the ids of each text; see encode."""
     return [self.encode(text, max_tokens) for text in texts]
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes one word per line, without pad and unknown."""
+    """Writes one word per line, without padding and the unknown word."""
     with atomic_write(path) as file:
       file.writelines(f'{word}\n' for word in self.words)
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Vocabulary':
-    """Reads what save wrote.
+    """Reads a file that save wrote.
 
     Raises:
-      DataError: the file is absent, cut short, or has a line that is not a
-        word or comes twice.
+      DataError: the file is missing or cut short, or a line is not a word or
+        occurs twice.
     """
     try:
       text = pathlib.Path(path).read_bytes().decode()
@@ -176,20 +191,20 @@ class Vocabulary:
       if not _WORD.fullmatch(word):
         raise DataError(f'{path}:{line}: {word[:80]!r} is not one word')
       if word in seen:
-        raise DataError(f'{path}:{line}: the word {word!r} comes twice')
+        raise DataError(f'{path}:{line}: the word {word!r} occurs twice')
       seen.add(word)
     return cls(tuple(words))
 
 
-_FIRST_MARK = '\u0300'  # no character below it joins what stands before it
+_FIRST_MARK = '\u0300'  # characters below it never join the one before them
 
 
 class WordPlace(NamedTuple):
-  """A word of a document.
+  """Holds the place of a word in a document.
 
   Attributes:
-    zone: whose text has it.
-    start, end: the characters [start, end) of that text.
+    zone: name of the zone with the word.
+    start, end: the word is the characters [start, end) of the zone's text.
   """
 
   zone: str
@@ -198,9 +213,9 @@ class WordPlace(NamedTuple):
 
 
 def document_words(document: Document) -> list[WordPlace]:
-  """The places of split_words(document.text()), word by word.
+  """Returns the place of each word of split_words(document.text()).
 
-  Zones are joined by a newline, which no word goes across.
+  A newline joins two zones, so that no word is in both.
   """
   return [
     WordPlace(zone, start, end)
@@ -210,14 +225,15 @@ def document_words(document: Document) -> list[WordPlace]:
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-  """[start, end) in the text of each of split_words(text).
+  """Returns [start, end) in the text for each word of split_words(text).
 
-  Characters are those of Python's strings, code points. Where lower case or
-  NFC makes several of one or one of several, a word has all that it is made
-  of.
+  Characters are code points, as in Python's strings. Lower case or NFC may turn
+  one character into several, or several into one. Then the span has all
+  characters of the text that the word comes from.
   """
   lower = text.lower()
-  # Lower case never takes characters away: as many are the same ones.
+  # Lower case never removes characters, so that an equal length means that each
+  # character has its own place.
   if len(lower) == len(text) and unicodedata.is_normalized('NFC', lower):
     return _find_words(lower)
   origin = [at for at, char in enumerate(text) for _ in char.lower()]
@@ -232,7 +248,7 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _cuts(text: str) -> Iterator[int]:
-  """Where a text can be cut so that NFC of the parts is that of the whole."""
+  """Yields places where NFC of the parts is NFC of the whole text."""
   begin = 0
   for at, char in enumerate(text):
     if at and not unicodedata.combining(char):
@@ -244,8 +260,8 @@ def _cuts(text: str) -> Iterator[int]:
 
 
 def _join(piece: str, char: str) -> bool:
-  """Whether NFC makes something else of both together than of each."""
-  apart = unicodedata.normalize('NFC', piece) + unicodedata.normalize(
+  """Returns whether NFC joins a piece with the character after it."""
+  separate = unicodedata.normalize('NFC', piece) + unicodedata.normalize(
     'NFC', char
   )
-  return unicodedata.normalize('NFC', piece + char) != apart
+  return unicodedata.normalize('NFC', piece + char) != separate

@@ -9,7 +9,7 @@ import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.core.types import Ragged, ScoreKind
-from xjax.data.formats.xc_files import among, read_inv_prop, read_pairs
+from xjax.data.formats.xc_files import in_pairs, read_inv_prop, read_pairs
 from xjax.data.schema import HELD_OUT
 from xjax.judge.files.gold import read_gold, read_training
 from xjax.judge.files.label_order import read_label_order
@@ -204,7 +204,7 @@ def _of_scores(
     lists = lists.first(depth)
   else:
     if pairs is not None:
-      scored = scored.kept(~among(scored.rows, pairs))
+      scored = scored.kept(~in_pairs(scored.rows, pairs))
     lists = best_labels(scored, depth)
   if longest and not scored.ranked:
     logging.info(

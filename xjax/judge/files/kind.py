@@ -8,7 +8,7 @@ import zipfile
 from xjax.core.errors import DAMAGE, DataError
 from xjax.data.files.faults import Fault
 from xjax.data.files.json_lines import numbered_lines, open_text, parse_object
-from xjax.data.formats.svmlight import header_of, is_row
+from xjax.data.formats.svmlight import is_row, parse_header
 
 
 class FileKind(enum.Enum):
@@ -73,7 +73,7 @@ def _text_kind(file: object, path: str | os.PathLike) -> FileKind | None:
     if line.lstrip().startswith(b'{'):
       return _json_kind(line, f'{path}:{number}')
     if line.strip() or number == 1:
-      counts = header_of(line)
+      counts = parse_header(line)
       if counts:
         return FileKind.XC_SCORES if len(counts) == 2 else FileKind.XC_LABELS
       if line.strip():

@@ -10,8 +10,8 @@ import numpy as np
 
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
-from xjax.data.formats.svmlight import repeated
-from xjax.data.formats.xc_files import among
+from xjax.data.formats.svmlight import repeated_entries
+from xjax.data.formats.xc_files import in_pairs
 from xjax.judge.predictions import Lists
 
 
@@ -64,7 +64,7 @@ class LabelRows:
     Raises:
       DataError: names the row and the label.
     """
-    self.check(repeated(self.rows), 'label {} stands twice')
+    self.check(repeated_entries(self.rows), 'label {} stands twice')
     if self.scores is not None:
       self.check(np.isnan(self.scores), 'the score of label {} is NaN')
       with np.errstate(over='ignore'):
@@ -220,7 +220,7 @@ def without_pairs(lists: Lists, pairs: np.ndarray, path: object) -> Lists:
     np.concatenate([[0], np.cumsum(listed.sum(-1))]), lists.ids[listed]
   )
   kept = listed.copy()
-  kept[listed] = ~among(rows, pairs)
+  kept[listed] = ~in_pairs(rows, pairs)
   whole = ~listed[:, -1]
   left = kept.sum(-1)
   depth = int(left[~whole].min(initial=lists.ids.shape[1]))

@@ -7,7 +7,7 @@ from typing import Any
 from xjax.report.tables.plain import align
 from xjax.sweep.overrides import fields_of
 from xjax.sweep.session import SweepSession
-from xjax.sweep.store import Outcome, TrialStatus, best_of
+from xjax.sweep.store import Outcome, TrialStatus, best_trial
 
 _ORDER = list(TrialStatus)
 _WIDTH = 24  # columns of a cell; longer values are cut
@@ -31,13 +31,11 @@ def sweep_summary(session: SweepSession, outcomes: Sequence[Outcome]) -> str:
   )
   table = '\n'.join(align(list(_rows(session, ranked)), 2))
   parts = [f'dev {session.metric}: {counts}\n{table}']
-  if failed := [
-    outcome for outcome in outcomes if outcome.state is TrialStatus.FAILED
-  ]:
+  if failed := [x for x in outcomes if x.state is TrialStatus.FAILED]:
     parts.append('\n'.join(_failure(session, outcome) for outcome in failed))
-  if best := best_of(outcomes):
+  if best := best_trial(outcomes):
     parts.append(
-      f'To train the best trial, {best.number}, again\n'
+      f'To train the best trial, {best.number}, again:\n'
       f'  {session.train_again(session.folder.best)}\n'
       f'{_report(session, ranked)}'
     )
@@ -117,6 +115,6 @@ def _report(session: SweepSession, ranked: Sequence[Outcome]) -> str:
   words = [*session.imported, *folders]
   output = shlex.quote(f'--output={session.folder.path / "report.html"}')
   return (
-    f'To report on {trials} on one page\n'
+    f'To report on {trials} on one page:\n'
     f'  python -m experiments.report {shlex.join(words)} {output}'
   )

@@ -117,7 +117,7 @@ class Normaliser(NamedTuple):
     sum_B = lax.psum(self.sum_B * jnp.exp(self.highest_B - base_B), axes)
     # Of a row without any label, 0 instead of -inf: its share stays 0.
     log_B = jnp.where(sum_B > 0, base_B + jnp.log(sum_B), 0.0)
-    return loss.given(log_B, lax.psum(self.gold_B, axes))
+    return loss.with_normaliser(log_B, lax.psum(self.gold_B, axes))
 
 
 def _visible(logits_BC: jax.Array, gold: Gold, chunk: Chunk) -> jax.Array:

@@ -1,12 +1,12 @@
-"""One classifier per label, many labels at once, on all devices.
+"""Trains one classifier per label, many labels at once, on all devices.
 
-The objective is that of dual.py. Labels are divided over the devices, which all
-hold all documents; none waits for another but between steps.
+The objective is the one in dual.py. Labels are divided over the devices; every
+device holds all documents. Devices work independently within a step.
 
-Memory of a device: 20 bytes per entry of the documents' rows, twice that where
-features have few documents; 4 bytes for each of RANK directions per feature;
-and for each of its labels of a chunk some 24 bytes per feature and 30 per
-document.
+Memory of a device: 20 bytes per entry of the documents' rows, twice as much
+where features have few documents; 4 bytes per feature for each of the RANK
+directions of the preconditioner; and for each of its labels of a chunk about
+24 bytes per feature and 30 bytes per document.
 """
 
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from absl import logging
 import jax
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec as P
+from jaxtyping import Array, Bool, Float32, Int, Shaped
 import numpy as np
 from scipy import sparse
 
@@ -39,19 +40,19 @@ from xjax.score.linear.descent import (
   start,
   step,
 )
-from xjax.score.linear.part_files import PartFiles
+from xjax.score.linear.part_files import FileArrays, PartFiles
 from xjax.score.linear.problem import (
   OneVsAllProblem,
   SolverConfig,
-  check_rows,
+  check_training_rows,
   documents_of_labels,
   largest_norm,
 )
 from xjax.score.linear.tiles import tiles_of
 
-_Part = dict[str, np.ndarray]  # Classifiers.arrays() and _UNCONVERGED
-_UNCONVERGED = 'unconverged'  # int, of a part
-_NARROWEST = 16  # labels of a device; fewer would be no faster
+# A part has the arrays of Classifiers.arrays() and this count, an int.
+_UNCONVERGED = 'unconverged'
+_NARROWEST = 16  # labels of a device; fewer labels would be no faster
 _ON_LABELS = P(None, ALL_DEVICES)
 _STATE = DescentState(
   positive_NC=_ON_LABELS,
@@ -67,30 +68,34 @@ _STATE = DescentState(
 
 @dataclasses.dataclass
 class OnDevices(SolverConfig):
-  """Many labels at once, on the devices of the mesh."""
+  """Trains many labels at once, on the devices of the mesh."""
 
   processes = True
 
   tolerance: float = field(
     1e-3,
-    'How far above its minimum, relatively, the objective may be; an '
+    'Largest relative distance of the objective from its minimum; an '
     'estimate. Float32 allows about 1e-5.',
     POSITIVE,
   )
   max_steps: int = field(
-    200, 'Of a label; the log tells how many labels it ended.', AT_LEAST_1
+    200,
+    'Steps of a label, at most; the log reports how many labels reached this '
+    'limit.',
+    AT_LEAST_1,
   )
   chunk: int = field(
     256,
-    'Labels at a time, over all devices; what a killed run loses.',
+    'Labels trained at a time, over all devices; a killed run loses at most '
+    'these.',
     AT_LEAST_1,
   )
 
   def fit(self, problem: OneVsAllProblem) -> BlockWeights:
-    """As SolverConfig."""
-    found = fit_batched(problem, self, make_mesh(problem.mesh))
+    """Trains all labels, as SolverConfig.fit describes."""
+    classifiers = fit_batched(problem, self, make_mesh(problem.mesh))
     columns = np.array([0, problem.n_labels])
-    return BlockWeights.of([found], columns, found.weights.nnz)
+    return BlockWeights.of([classifiers], columns, classifiers.weights.nnz)
 
 
 def fit_batched(
@@ -98,120 +103,138 @@ def fit_batched(
 ) -> Classifiers:
   """Trains all labels, each against all others.
 
-  Labels that no document has come after all others (Classifiers.with_last). Of
-  several processes all call this, and all can read the folder of parts.
+  Labels without any document rank after all others (Classifiers.with_last).
+  With several processes, all of them must call this function and be able to
+  read the folder of parts.
 
   Args:
-    problem: the labels; the key of its parts need not tell of it.
-    solver: how.
+    problem: the labels to train. The key of its parts need not include the
+      problem itself: this function adds it.
+    solver: the settings.
     mesh: the devices.
 
+  Returns:
+    The classifiers of all labels, in the order of the labels.
+
   Raises:
-    DataError: rows are not finite, or there are none.
+    DataError: rows are not finite, or no row has a feature.
   """
   rows, gold, n_labels = problem.rows, problem.gold, problem.n_labels
-  check_rows(rows, gold)
+  check_training_rows(rows, gold)
   indptr, documents = documents_of_labels(gold, n_labels)
   counts = np.diff(indptr)
   # By frequency, since labels that need as many steps then share a chunk.
   order = np.argsort(-counts, kind='stable')
   n_trained = int((counts > 0).sum())
-  decided = problem.loss, problem.c, problem.threshold, solver
-  parts = problem.parts.of('batched', rows, gold, n_labels, *decided)
+  settings = problem.loss, problem.c, problem.threshold, solver
+  files = problem.parts.of('batched', rows, gold, n_labels, *settings)
   chunks = [
     [documents[indptr[label] : indptr[label + 1]] for label in labels]
     for labels in _cut(order[:n_trained], solver.chunk)
   ]
-  found = _kept(len(chunks), parts)
-  if any(part is None for part in found):
+  parts = _load_parts(len(chunks), files)
+  if any(part is None for part in parts):
     width = min(solver.chunk, n_trained)
     trainer = _ChunkTrainer(problem, solver, mesh, width)
-    _train_missing(found, chunks, trainer, parts)
-  joined = _joined(found, rows.shape[1], n_labels).take(np.argsort(order))
-  return joined.with_last(counts == 0, largest_norm(rows))
+    _train_missing(parts, chunks, trainer, files)
+  classifiers = _join_parts(parts, rows.shape[1], n_labels)
+  classifiers = classifiers.take(np.argsort(order))
+  return classifiers.with_last(counts == 0, largest_norm(rows))
 
 
-def _cut(labels: np.ndarray, size: int) -> list[np.ndarray]:
+def _cut(labels: Int[np.ndarray, ' C'], size: int) -> list[np.ndarray]:
+  """Cuts labels into chunks of a size; the last one may be shorter."""
   return [labels[at : at + size] for at in range(0, len(labels), size)]
 
 
-def _name(at: int) -> str:
-  """Of the part of a chunk."""
-  return f'chunk_{at:06}'
+def _part_name(chunk: int) -> str:
+  """Returns the name of the part of a chunk, given the chunk's number."""
+  return f'chunk_{chunk:06}'
 
 
-def _kept(count: int, parts: PartFiles) -> list[_Part | None]:
-  """What is done already; of several processes, what the first one sees."""
-  found = [parts.load(_name(at)) for at in range(count)]
+def _load_parts(count: int, files: PartFiles) -> list[FileArrays | None]:
+  """Loads the parts that are saved; None stands for each missing one.
+
+  With several processes, a part counts as saved if the first process sees it.
+  """
+  parts = [files.load(_part_name(chunk)) for chunk in range(count)]
   if jax.process_count() > 1:
-    seen = multihost_utils.broadcast_one_to_all(
-      np.array([part is not None for part in found], bool)
+    saved = multihost_utils.broadcast_one_to_all(
+      np.array([part is not None for part in parts], bool)
     )
-    found = [part if yes else None for part, yes in zip(found, seen)]
-    if any(part is None for part, yes in zip(found, seen) if yes):
-      raise DataError(f'{parts.folder}: must be the same for all processes')
-  return found
+    parts = [part if yes else None for part, yes in zip(parts, saved)]
+    if any(part is None for part, yes in zip(parts, saved) if yes):
+      raise DataError(
+        f'{files.folder}: this process does not see the same files as the '
+        'first one; use a folder that all processes share'
+      )
+  return parts
 
 
 def _train_missing(
-  found: list[_Part | None],
+  parts: list[FileArrays | None],
   chunks: list[list[np.ndarray]],
   trainer: '_ChunkTrainer',
-  parts: PartFiles,
+  files: PartFiles,
 ) -> None:
-  """Puts parts where there are none, and keeps them."""
-  left = [at for at, part in enumerate(found) if part is None]
-  n_labels, n_left = sum(map(len, chunks)), sum(len(chunks[at]) for at in left)
-  with Progress('training labels', n_labels, done=n_labels - n_left) as shown:
-    for at in left:
-      found[at] = trainer.train(chunks[at], shown)
+  """Trains the parts that are None, saves them and puts them into the list."""
+  missing = [chunk for chunk, part in enumerate(parts) if part is None]
+  n_labels = sum(map(len, chunks))
+  n_missing = sum(len(chunks[chunk]) for chunk in missing)
+  with Progress('training labels', n_labels, done=n_labels - n_missing) as bar:
+    for chunk in missing:
+      parts[chunk] = trainer.train(chunks[chunk], bar)
       if jax.process_index() == 0:
-        parts.save(_name(at), found[at])
-  distributed.barrier('parts')  # all are there from now on
+        files.save(_part_name(chunk), parts[chunk])
+  distributed.barrier('parts')  # from here on, every process sees all parts
 
 
-def _joined(found: list[_Part], n_features: int, n_labels: int) -> Classifiers:
-  """All parts, and zeros for the labels that are in none."""
-  unconverged = sum(int(part[_UNCONVERGED]) for part in found)
+def _join_parts(
+  parts: list[FileArrays], n_features: int, n_labels: int
+) -> Classifiers:
+  """Joins all parts, and adds zeros for the labels that are in no part."""
+  unconverged = sum(int(part[_UNCONVERGED]) for part in parts)
   if unconverged:
     logging.warning(
       '%d labels had not converged after max_steps steps', unconverged
     )
-  parts = [Classifiers.of_arrays(part) for part in found]
-  n_others = n_labels - sum(part.n_labels for part in parts)
-  return Classifiers.joined([*parts, Classifiers.none(n_features, n_others)])
+  trained = [Classifiers.of_arrays(part) for part in parts]
+  n_others = n_labels - sum(part.n_labels for part in trained)
+  return Classifiers.join([*trained, Classifiers.zeros(n_features, n_others)])
 
 
 class _Programs(NamedTuple):
-  """What devices do, each for its own labels."""
+  """The compiled programs; each device runs them for its own labels."""
 
   start: Callable[..., DescentState]
   step: Callable[..., DescentState]
   halve: Callable[..., DescentState]
-  left: Callable[..., tuple[jax.Array, jax.Array]]
+  count_unfinished: Callable[..., tuple[jax.Array, jax.Array]]
 
 
 @functools.cache
 def _programs(mesh: jax.sharding.Mesh, n_features: int) -> _Programs:
-  """Compiled once for all that is trained on a mesh."""
-  on = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
+  """Returns the programs of a mesh, which are compiled only once."""
+  on_mesh = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
   by_label = P(ALL_DEVICES)
-  begin = functools.partial(start, n_features)
+  start_all = functools.partial(start, n_features)
   return _Programs(
     start=jax.jit(
-      on(begin, in_specs=(_ON_LABELS, by_label, P()), out_specs=_STATE)
+      on_mesh(start_all, in_specs=(_ON_LABELS, by_label, P()), out_specs=_STATE)
     ),
     step=jax.jit(
-      on(step, in_specs=(P(), _STATE, P(), P()), out_specs=_STATE),
+      on_mesh(step, in_specs=(P(), _STATE, P(), P()), out_specs=_STATE),
       donate_argnums=1,
     ),
-    halve=jax.jit(on(halve, in_specs=(_STATE,), out_specs=_STATE)),
-    left=jax.jit(on(_left, in_specs=by_label, out_specs=P())),
+    halve=jax.jit(on_mesh(halve, in_specs=(_STATE,), out_specs=_STATE)),
+    count_unfinished=jax.jit(
+      on_mesh(_count_unfinished, in_specs=by_label, out_specs=P())
+    ),
   )
 
 
 class _ChunkTrainer:
-  """Documents on all devices, and what is done with them."""
+  """Holds the documents on all devices, and trains chunks of labels on them."""
 
   def __init__(
     self,
@@ -220,49 +243,66 @@ class _ChunkTrainer:
     mesh: jax.sharding.Mesh,
     width: int,
   ):
+    """Places the documents on the devices.
+
+    Args:
+      problem: the documents and the objective.
+      solver: the settings.
+      mesh: the devices.
+      width: labels of a chunk, at most.
+    """
     self._problem, self._solver, self._mesh = problem, solver, mesh
     self._goal = Objective(problem.loss, np.float32(problem.c))
-    self._documents = _documents(problem.rows, mesh)
+    self._documents = _place_documents(problem.rows, mesh)
     devices = mesh.devices.size
     self._width = -(-width // devices) * devices
     self._programs = _programs(mesh, problem.rows.shape[1] + 1)
 
-  def train(self, of_labels: list[np.ndarray], shown: Progress) -> _Part:
-    """The part of a chunk, of labels that these documents have."""
-    state = self._begin(of_labels)
-    shape = state.weights_DC.shape[0], len(of_labels)
+  def train(self, documents: list[np.ndarray], bar: Progress) -> FileArrays:
+    """Trains a chunk of labels.
+
+    Args:
+      documents: for each label of the chunk, the rows of its documents.
+      bar: shows how many labels are trained.
+
+    Returns:
+      The arrays of the chunk's part.
+    """
+    n_labels = len(documents)
+    state = self._start_state(documents)
+    shape = state.weights_DC.shape[0], n_labels
     weights_DC = np.zeros(shape, np.float32)
-    most = self._width // self._mesh.devices.size  # of a device, not done
-    left = len(of_labels)
+    unfinished = n_labels
     for _ in range(self._solver.max_steps):
       self._problem.between()
       state = self._programs.step(
         self._documents, state, self._goal, self._solver.tolerance
       )
-      most, still = map(int, jax.device_get(self._programs.left(state.done_C)))
-      shown.update(left - still)
-      left = still
-      if not left:
+      counts = self._programs.count_unfinished(state.done_C)
+      most, still = map(int, jax.device_get(counts))
+      bar.update(unfinished - still)
+      unfinished = still
+      if not unfinished:
         break
       width = len(state.label_C) // self._mesh.devices.size
       if most <= width // 2 and width // 2 >= _NARROWEST:
-        _put_weights(state, weights_DC)
+        _store_weights(state, weights_DC)
         state = self._programs.halve(state)
-    shown.update(left)
-    _put_weights(state, weights_DC)
-    found = Classifiers.pruned(
+    bar.update(unfinished)
+    _store_weights(state, weights_DC)
+    classifiers = Classifiers.from_dense(
       weights_DC[:-1], weights_DC[-1], self._problem.threshold
     )
-    return {**found.arrays(), _UNCONVERGED: np.int64(left)}
+    return {**classifiers.arrays(), _UNCONVERGED: np.int64(unfinished)}
 
-  def _begin(self, of_labels: list[np.ndarray]) -> DescentState:
-    """Labels at their start, on the devices."""
+  def _start_state(self, documents: list[np.ndarray]) -> DescentState:
+    """Returns the state before the first step, on the devices."""
     n_docs = self._documents.rows.n_rows
     positive_NC = np.zeros((n_docs, self._width), bool)
-    for at, documents in enumerate(of_labels):
-      positive_NC[documents, at] = True
+    for column, docs in enumerate(documents):
+      positive_NC[docs, column] = True
     label_C = np.full(self._width, PAD, np.int32)
-    label_C[: len(of_labels)] = np.arange(len(of_labels))
+    label_C[: len(documents)] = np.arange(len(documents))
     return self._programs.start(
       _put(positive_NC, NamedSharding(self._mesh, _STATE.positive_NC)),
       _put(label_C, NamedSharding(self._mesh, _STATE.label_C)),
@@ -270,8 +310,10 @@ class _ChunkTrainer:
     )
 
 
-def _documents(rows: sparse.csr_array, mesh: jax.sharding.Mesh) -> TrainingRows:
-  """Documents with the feature that is 1, on all devices of a mesh."""
+def _place_documents(
+  rows: sparse.csr_array, mesh: jax.sharding.Mesh
+) -> TrainingRows:
+  """Adds a last feature that is always 1, and copies rows to all devices."""
   ones = np.ones((rows.shape[0], 1), np.float32)
   with_one = sparse.csr_array(sparse.hstack([rows, ones], format='csr'))
   everywhere = NamedSharding(mesh, P())
@@ -282,23 +324,29 @@ def _documents(rows: sparse.csr_array, mesh: jax.sharding.Mesh) -> TrainingRows:
   return TrainingRows(*tiles, make_preconditioner(*tiles))
 
 
-def _put(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
-  """Places an array that all processes have."""
+def _put(
+  array: Shaped[np.ndarray, '...'], sharding: NamedSharding
+) -> Shaped[Array, '...']:
+  """Places an array that all processes have on the devices."""
   return jax.make_array_from_callback(
     array.shape, sharding, lambda index: array[index]
   )
 
 
-def _left(done_C: jax.Array) -> tuple[jax.Array, jax.Array]:
-  """Labels that are not done: the most of a device, and all."""
-  left = (~done_C).sum()
-  return jax.lax.pmax(left, ALL_DEVICES), jax.lax.psum(left, ALL_DEVICES)
+def _count_unfinished(
+  done_C: Bool[Array, ' C'],
+) -> tuple[Int[Array, ''], Int[Array, '']]:
+  """Counts labels that are not done: the most on one device, and all."""
+  count = (~done_C).sum()
+  return jax.lax.pmax(count, ALL_DEVICES), jax.lax.psum(count, ALL_DEVICES)
 
 
-def _put_weights(state: DescentState, weights_DC: np.ndarray) -> None:
-  """Writes the weights as they are to their labels' columns."""
+def _store_weights(
+  state: DescentState, weights_DC: Float32[np.ndarray, 'D C']
+) -> None:
+  """Writes the current weights into the columns of their labels."""
   arrays = state.weights_DC, state.label_C
   if jax.process_count() > 1:
     arrays = multihost_utils.process_allgather(arrays, tiled=True)
-  of_state_DC, label_C = map(np.asarray, arrays)
-  weights_DC[:, label_C[label_C != PAD]] = of_state_DC[:, label_C != PAD]
+  current_DC, label_C = map(np.asarray, arrays)
+  weights_DC[:, label_C[label_C != PAD]] = current_DC[:, label_C != PAD]

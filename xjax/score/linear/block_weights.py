@@ -1,65 +1,77 @@
 """Sparse linear classifiers in blocks, laid out for scoring by block.
 
-A block is what is scored together: the children of a node of a label tree, or
-all labels. Its weights are kept by feature: of each feature that any of its
-classifiers uses, the classifiers and their weights. A document meets only the
-features that it has, whatever else the block knows (the layout of the masked
-products of Etter et al. 2022, "Accelerating Inference for Sparse Extreme
-Multi-Label Ranking Trees").
+A block is a set of classifiers that are scored together: the children of a node
+of a label tree, or all labels. The weights of a block are grouped by feature:
+for each feature that any classifier of the block uses, the block stores these
+classifiers and their weights. Scoring a document reads only the document's own
+features, however many features the block has (the layout of the masked products
+of Etter et al. 2022, "Accelerating Inference for Sparse Extreme Multi-Label
+Ranking Trees").
 """
 
 from collections.abc import Iterable, Iterator
 import dataclasses
-from typing import Self
 
+from jaxtyping import Float32, Int, Int32, Int64, UInt16
 import numpy as np
 
 from xjax.core.arrays import Arrays
 from xjax.score.linear.classifiers import Classifiers
+from xjax.score.linear.part_files import FileArrays
 
 _GROUP = 2**18  # weights that are laid out at once
-NARROW = 2**16  # classifiers of a block that 16 bits can tell apart
+NARROW = 2**16  # classifiers of a block that 16 bits can number
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BlockWeights:
-  """Classifiers in blocks, by block and feature.
+  """Holds classifiers in blocks, by block and feature.
+
+  A row is a feature of a block, with the weights that the block's classifiers
+  have for this feature.
 
   Attributes:
-    n_features: D; the features of documents are below it.
-    columns: int64 [blocks + 1], the first classifier of each block.
-    rows: int64 [blocks + 1], the first row of each block.
-    features: int32 [rows], ascending within a block.
-    entries: int64 [rows + 1], the first entry of each row.
-    places: uint16 or int32 [entries], which classifier of the block.
-    values: float32 [entries].
+    n_features: D; every feature of a document is below it.
+    columns: int64 [blocks + 1], the first classifier of each block, then the
+      number of classifiers.
+    rows: int64 [blocks + 1], the first row of each block, then the number of
+      rows.
+    features: int32 [rows], the feature of each row, ascending within a block.
+    entries: int64 [rows + 1], the first entry of each row, then the number of
+      entries.
+    places: uint16 or int32 [entries], the number of the classifier within its
+      block.
+    values: float32 [entries], the weights.
     bias: float32 [classifiers].
   """
 
   n_features: int
-  columns: np.ndarray
-  rows: np.ndarray
-  features: np.ndarray
-  entries: np.ndarray
-  places: np.ndarray
-  values: np.ndarray
-  bias: np.ndarray
+  columns: Int64[np.ndarray, ' block_bounds']
+  rows: Int64[np.ndarray, ' block_bounds']
+  features: Int32[np.ndarray, ' rows']
+  entries: Int64[np.ndarray, ' rows+1']
+  places: UInt16[np.ndarray, ' entries'] | Int32[np.ndarray, ' entries']
+  values: Float32[np.ndarray, ' entries']
+  bias: Float32[np.ndarray, ' classifiers']
 
   @classmethod
   def of(
-    cls, parts: Iterable[Classifiers], columns: np.ndarray, n_weights: int
-  ) -> Self:
+    cls,
+    parts: Iterable[Classifiers],
+    columns: Int[np.ndarray, ' block_bounds'],
+    n_weights: int,
+  ) -> 'BlockWeights':
     """Lays classifiers out.
 
     Args:
-      parts: of one or more whole blocks each, all in order; none is looked at
-        twice.
-      columns: int64 [blocks + 1], the first classifier of each block.
-      n_weights: of all parts.
+      parts: classifiers of one or more whole blocks each, in order. The parts
+        are read one after the other, each of them once.
+      columns: int64 [blocks + 1], the first classifier of each block, then the
+        number of classifiers.
+      n_weights: number of weights in all parts.
     """
-    widest = int(np.diff(columns).max(initial=0))
-    kind = np.uint16 if widest <= NARROW else np.int32
-    places, values = np.empty(n_weights, kind), np.empty(n_weights, np.float32)
+    places = np.empty(n_weights, _place_dtype(columns))
+    values = np.empty(n_weights, np.float32)
     counts, features, lengths, bias = [], [], [], []
     done = first = 0
     for part in parts:
@@ -67,29 +79,30 @@ class BlockWeights:
       last = int(np.searchsorted(columns, end))
       assert columns[last] == end, 'a part ends within a block'
       for group in _groups(part, columns[first : last + 1] - columns[first]):
-        own = slice(done, done + len(group.values))
-        places[own], values[own], done = group.places, group.values, own.stop
+        span = slice(done, done + len(group.values))
+        places[span], values[span], done = group.places, group.values, span.stop
         counts.append(group.counts)
         features.append(group.features)
         lengths.append(group.lengths)
       bias.append(part.bias)
-      first, d = last, part.n_features
-    # One after the other: there are many, and what is joined goes.
+      first, n_features = last, part.n_features
+    # One list after the other, since the lists are large and each of them is
+    # freed once it is concatenated.
     features = np.concatenate(features)
     lengths = np.concatenate(lengths)
     return cls(
-      n_features=d,
+      n_features=n_features,
       columns=np.asarray(columns, np.int64),
       rows=np.cumsum(np.concatenate([[0], *counts]), dtype=np.int64),
       features=features,
-      entries=_ends(lengths),
+      entries=_offsets(lengths),
       places=places,
       values=values,
       bias=np.concatenate(bias),
     )
 
-  def arrays(self) -> dict[str, np.ndarray]:
-    """All there is but columns, as arrays of a file that pack well."""
+  def arrays(self) -> FileArrays:
+    """Returns all attributes except columns as arrays that compress well."""
     steps = np.diff(self.features, prepend=0)
     starts = self.rows[:-1][np.diff(self.rows) > 0]
     steps[starts] = self.features[starts]
@@ -104,42 +117,46 @@ class BlockWeights:
     }
 
   @classmethod
-  def take(cls, arrays: Arrays, prefix: str, columns: np.ndarray) -> Self:
-    """What arrays gave, of a file.
+  def take(
+    cls,
+    arrays: Arrays,
+    prefix: str,
+    columns: Int64[np.ndarray, ' block_bounds'],
+  ) -> 'BlockWeights':
+    """Rebuilds block weights from the arrays of a file, and checks them.
 
     Args:
-      arrays: of the file.
-      prefix: of their names there.
-      columns: as the attribute.
+      arrays: the arrays of the file.
+      prefix: the arrays' names start with this text and a slash.
+      columns: see the attribute.
 
     Raises:
-      DataError: they cannot be the weights of these blocks.
+      DataError: the arrays cannot be the weights of these blocks.
     """
-    widest = int(np.diff(columns).max(initial=0))
-    kind = np.uint16 if widest <= NARROW else np.int32
     rows = arrays.take(f'{prefix}/rows', np.int64, (len(columns),))
     steps = arrays.take(f'{prefix}/feature_steps', np.int32, (None,))
     lengths = arrays.take(f'{prefix}/row_lengths', np.int32, (len(steps),))
     values = arrays.take(f'{prefix}/values', np.float32, (None,))
-    made = cls(
+    dtype = _place_dtype(columns)
+    blocks = cls(
       n_features=arrays.count(f'{prefix}/n_features'),
       columns=columns,
       rows=rows,
       features=steps,
-      entries=_ends(lengths),
-      places=arrays.take(f'{prefix}/places', kind, (len(values),)),
+      entries=_offsets(lengths),
+      places=arrays.take(f'{prefix}/places', dtype, (len(values),)),
       values=values,
       bias=arrays.take(f'{prefix}/bias', np.float32, (int(columns[-1]),)),
     )
     arrays.check_offsets(f'{prefix}/rows', rows, len(steps))
-    arrays.check_offsets(f'{prefix}/row_lengths', made.entries, len(values))
-    made = dataclasses.replace(made, features=_summed(steps, rows))
-    if fault := made._fault():
+    arrays.check_offsets(f'{prefix}/row_lengths', blocks.entries, len(values))
+    blocks = dataclasses.replace(blocks, features=_features(steps, rows))
+    if fault := blocks._fault():
       arrays.fail(prefix, fault)
-    return made
+    return blocks
 
   def _fault(self) -> str | None:
-    """What scoring would read beyond the arrays for."""
+    """Returns a fault that would make scoring read beyond the arrays."""
     widths = np.repeat(np.diff(self.columns), np.diff(self.entries[self.rows]))
     if (self.places >= widths).any() or (self.places < 0).any():
       return 'a weight of a classifier that is not in its block'
@@ -153,58 +170,78 @@ class BlockWeights:
     return None
 
 
+def _place_dtype(columns: Int[np.ndarray, ' block_bounds']) -> type:
+  """Returns the smallest dtype that numbers the classifiers of any block."""
+  widest = int(np.diff(columns).max(initial=0))
+  return np.uint16 if widest <= NARROW else np.int32
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Group:
-  """Some whole blocks: rows of each, and of each row the length; else alike."""
+  """A few whole blocks, laid out.
 
-  counts: np.ndarray
-  features: np.ndarray
-  lengths: np.ndarray
-  places: np.ndarray
-  values: np.ndarray
+  Attributes:
+    counts: rows of each block.
+    features, places, values: see BlockWeights.
+    lengths: entries of each row.
+  """
+
+  counts: Int[np.ndarray, ' blocks']
+  features: Int32[np.ndarray, ' rows']
+  lengths: Int32[np.ndarray, ' rows']
+  places: Int[np.ndarray, ' entries']
+  values: Float32[np.ndarray, ' entries']
 
 
-def _groups(part: Classifiers, columns: np.ndarray) -> Iterator[_Group]:
-  """Yields blocks with about _GROUP weights together, laid out."""
+def _groups(
+  part: Classifiers, columns: Int[np.ndarray, ' block_bounds']
+) -> Iterator[_Group]:
+  """Yields groups of whole blocks with about _GROUP weights each."""
   bounds, first = part.weights.indptr[columns], 0
   while first < len(columns) - 1:
     last = int(np.searchsorted(bounds, bounds[first] + _GROUP, 'right')) - 1
     last = max(first + 1, last)
-    yield _laid_out(part, columns[first : last + 1])
+    yield _lay_out(part, columns[first : last + 1])
     first = last
 
 
-def _laid_out(part: Classifiers, columns: np.ndarray) -> _Group:
-  """Blocks that are side by side."""
-  given, d = part.weights, np.int64(part.n_features)
-  sizes = np.diff(given.indptr[columns[0] : columns[-1] + 1])
-  own = slice(given.indptr[columns[0]], given.indptr[columns[-1]])
+def _lay_out(
+  part: Classifiers, columns: Int[np.ndarray, ' block_bounds']
+) -> _Group:
+  """Lays out neighbouring blocks."""
+  weights, n_features = part.weights, np.int64(part.n_features)
+  sizes = np.diff(weights.indptr[columns[0] : columns[-1] + 1])
+  span = slice(weights.indptr[columns[0]], weights.indptr[columns[-1]])
   column = np.repeat(np.arange(columns[0], columns[-1]), sizes)
   block = np.searchsorted(columns, column, 'right') - 1
-  # A stable sort, since columns of a feature ascend as they are.
-  cell = block * d + given.indices[own]
+  # A stable sort, so that the columns of a feature stay ascending.
+  cell = block * n_features + weights.indices[span]
   order = np.argsort(cell, kind='stable')
   cell = cell[order]
   starts = np.flatnonzero(np.diff(cell, prepend=-1))
-  row_block, row_feature = np.divmod(cell[starts], d)
+  row_block, row_feature = np.divmod(cell[starts], n_features)
   return _Group(
     counts=np.bincount(row_block, minlength=len(columns) - 1),
     features=row_feature.astype(np.int32),
     lengths=np.diff(starts, append=len(cell)).astype(np.int32),
     places=(column - columns[block])[order],
-    values=given.data[own][order],
+    values=weights.data[span][order],
   )
 
 
-def _ends(lengths: np.ndarray) -> np.ndarray:
-  """int64, where each begins, and the end."""
-  ends = np.zeros(len(lengths) + 1, np.int64)
-  np.cumsum(lengths, out=ends[1:])
-  return ends
+def _offsets(
+  lengths: Int[np.ndarray, ' rows'],
+) -> Int64[np.ndarray, ' rows+1']:
+  """Returns where each row starts, and where the last one ends."""
+  offsets = np.zeros(len(lengths) + 1, np.int64)
+  np.cumsum(lengths, out=offsets[1:])
+  return offsets
 
 
-def _summed(steps: np.ndarray, rows: np.ndarray) -> np.ndarray:
-  """int32, sums of steps that begin anew with each block of rows."""
+def _features(
+  steps: Int32[np.ndarray, ' rows'], rows: Int64[np.ndarray, ' block_bounds']
+) -> Int32[np.ndarray, ' rows']:
+  """Sums the steps from feature to feature, starting anew in each block."""
   sums = np.append(np.int64(0), np.cumsum(steps, dtype=np.int64))
   before = sums[rows[:-1]]
   return (sums[1:] - np.repeat(before, np.diff(rows))).astype(np.int32)

@@ -1,10 +1,13 @@
-"""Linear classifiers, one per label: what training gives and scoring reads."""
+"""Linear classifiers, one per label: the result of training."""
 
 from collections.abc import Sequence
 import dataclasses
 
+from jaxtyping import Bool, Float, Float32, Int, Int32, Int64
 import numpy as np
 from scipy import sparse
+
+from xjax.score.linear.part_files import FileArrays
 
 _DTYPES = {
   'data': np.float32,
@@ -17,44 +20,47 @@ _DTYPES = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Classifiers:
-  """Scores are X @ weights + bias.
+  """Holds a linear classifier per label; scores are X @ weights + bias.
 
   Attributes:
-    weights: float32 CSC [D, L]; features of a label ascend.
+    weights: float32 CSC [D, L]; the features of each label ascend.
     bias: float32 [L].
   """
 
   weights: sparse.csc_array
-  bias: np.ndarray
+  bias: Float32[np.ndarray, ' L']
 
   @property
   def n_labels(self) -> int:
-    """L."""
+    """The number of labels, L."""
     return len(self.bias)
 
   @property
   def n_features(self) -> int:
-    """D."""
+    """The number of features, D."""
     return self.weights.shape[0]
 
   @classmethod
-  def pruned(
-    cls, weights_DC: np.ndarray, bias_C: np.ndarray, threshold: float
+  def from_dense(
+    cls,
+    weights_DC: Float[np.ndarray, 'D C'],
+    bias_C: Float[np.ndarray, ' C'],
+    threshold: float,
   ) -> 'Classifiers':
-    """Of dense weights, without those below a threshold.
+    """Makes sparse classifiers, leaving out weights below a threshold.
 
-    As DiSMEC does (Babbar and Schoelkopf 2017); biases stay.
+    DiSMEC prunes in the same way (Babbar and Schoelkopf 2017). All biases stay.
 
     Args:
-      weights_DC: of any float type, finite.
-      bias_C: of any float type, finite.
+      weights_DC: weights of any float type, finite.
+      bias_C: biases of any float type, finite.
       threshold: weights of smaller absolute value are left out, as are zeros.
     """
     kept = [
       np.flatnonzero((np.abs(weights_D) >= threshold) & (weights_D != 0))
       for weights_D in weights_DC.T
     ]
-    data = [weights_D[own] for weights_D, own in zip(weights_DC.T, kept)]
+    data = [weights_D[ids] for weights_D, ids in zip(weights_DC.T, kept)]
     indptr = np.cumsum([0, *map(len, kept)], dtype=np.int64)
     weights = _matrix(
       np.concatenate([np.empty(0, np.float32), *data], dtype=np.float32),
@@ -65,19 +71,19 @@ class Classifiers:
     return cls(weights, bias_C.astype(np.float32))
 
   @classmethod
-  def none(cls, n_features: int, n_labels: int) -> 'Classifiers':
-    """Of zeros."""
+  def zeros(cls, n_features: int, n_labels: int) -> 'Classifiers':
+    """Makes classifiers with all weights and biases 0."""
     shape = n_features, n_labels
     weights = sparse.csc_array(shape, dtype=np.float32)
     return cls(weights, np.zeros(n_labels, np.float32))
 
-  def take(self, labels: np.ndarray) -> 'Classifiers':
-    """Those of some labels, in this order."""
+  def take(self, labels: Int[np.ndarray, ' C']) -> 'Classifiers':
+    """Returns the classifiers of the given labels, in the given order."""
     return Classifiers(self.weights[:, labels], self.bias[labels])
 
   @classmethod
-  def joined(cls, parts: Sequence['Classifiers']) -> 'Classifiers':
-    """Of the labels of all parts, one after the other."""
+  def join(cls, parts: Sequence['Classifiers']) -> 'Classifiers':
+    """Joins the labels of all parts, part after part."""
     matrices = [part.weights for part in parts]
     starts = np.cumsum([0, *(len(m.data) for m in matrices)])
     indptr = [m.indptr[:-1] + start for m, start in zip(matrices, starts)]
@@ -89,27 +95,37 @@ class Classifiers:
     )
     return cls(weights, np.concatenate([part.bias for part in parts]))
 
-  def of_features(self, features: np.ndarray, n_features: int) -> 'Classifiers':
-    """The same, where feature i is features[i], ascending, of n_features."""
-    given = self.weights
-    indices = features[given.indices].astype(np.int32)
-    return Classifiers(
-      _matrix(given.data, indices, given.indptr, n_features), self.bias
-    )
-
-  def with_last(self, last_L: np.ndarray, norm: float) -> 'Classifiers':
-    """Puts some labels after all others, of documents no longer than norm.
-
-    Labels that nothing was learnt of are scored alike by a bias alone, and are
-    no better than the worst of those that were trained: were it, say, -1, they
-    would be listed before trained labels that score less, all of them at once.
-    Their bias is 1 below the least that a trained label can score by its norm.
+  def renumber_features(
+    self, features: Int[np.ndarray, ' D'], n_features: int
+  ) -> 'Classifiers':
+    """Returns the same classifiers with other numbers for their features.
 
     Args:
-      last_L: bool, whether a label is to be last.
-      norm: of documents' rows, at most.
+      features: the new number of each feature, ascending.
+      n_features: the new number of features.
     """
-    bias_L = bias_of_last(self.bias, self.lowest(norm), last_L)
+    weights = self.weights
+    indices = features[weights.indices].astype(np.int32)
+    return Classifiers(
+      _matrix(weights.data, indices, weights.indptr, n_features), self.bias
+    )
+
+  def with_last(
+    self, last_L: Bool[np.ndarray, ' L'], norm: float
+  ) -> 'Classifiers':
+    """Makes some labels score less than all others.
+
+    A label without training documents has no weights, only a bias, and should
+    rank after every trained label. A fixed bias, say -1, would list all such
+    labels before the trained labels that score less. Their bias is therefore 1
+    below the lowest score that a trained label can give to a row whose norm is
+    at most `norm`.
+
+    Args:
+      last_L: bool, the labels that rank last.
+      norm: the largest norm of a document's row.
+    """
+    bias_L = bias_of_last(self.bias, self.lowest_scores(norm), last_L)
     kept = np.repeat(~last_L, np.diff(self.weights.indptr))
     before = np.concatenate([[0], np.cumsum(kept)])
     weights = _matrix(
@@ -120,14 +136,14 @@ class Classifiers:
     )
     return Classifiers(weights, bias_L)
 
-  def lowest(self, norm: float) -> np.ndarray:
-    """float32 [L], the least that rows of this norm at most can score."""
+  def lowest_scores(self, norm: float) -> Float[np.ndarray, ' L']:
+    """Returns the lowest score that rows of at most this norm can have."""
     squares = self.weights.data**2, self.weights.indices, self.weights.indptr
     norm_L = np.sqrt(_matrix(*squares, self.n_features).sum(axis=0))
     return self.bias - norm * norm_L
 
-  def arrays(self) -> dict[str, np.ndarray]:
-    """What is saved; `of_arrays` undoes it."""
+  def arrays(self) -> FileArrays:
+    """Returns the arrays to save; `of_arrays` reads them."""
     return {
       'data': self.weights.data,
       'indices': self.weights.indices.astype(np.int32, copy=False),
@@ -137,20 +153,20 @@ class Classifiers:
     }
 
   @classmethod
-  def of_arrays(cls, arrays: dict[str, np.ndarray]) -> 'Classifiers':
-    """Of what was saved.
+  def of_arrays(cls, arrays: FileArrays) -> 'Classifiers':
+    """Makes classifiers from the arrays that `arrays` returned.
 
     Raises:
-      ValueError: these are no classifiers; the message says why.
+      ValueError: the arrays are not valid classifiers; the message says why.
     """
     for name, dtype in _DTYPES.items():
       if name not in arrays:
         raise ValueError(f'{name} is missing')
-      have, ndim = arrays[name], int(name != 'n_features')
-      if have.dtype != dtype or have.ndim != ndim:
+      array, ndim = arrays[name], int(name != 'n_features')
+      if array.dtype != dtype or array.ndim != ndim:
         raise ValueError(
-          f'{name} is {have.dtype} of {have.ndim} axes, should be '
-          f'{np.dtype(dtype)} of {ndim}'
+          f'{name} has dtype {array.dtype} and {array.ndim} axes; must have '
+          f'dtype {np.dtype(dtype)} and {ndim} axes'
         )
     data, indices, indptr, bias = (arrays[name] for name in list(_DTYPES)[:4])
     n_features = int(arrays['n_features'])
@@ -159,38 +175,54 @@ class Classifiers:
 
 
 def bias_of_last(
-  bias_L: np.ndarray, lowest_L: np.ndarray, last_L: np.ndarray
-) -> np.ndarray:
-  """The biases of Classifiers.with_last, of what each label scores at least."""
+  bias_L: Float32[np.ndarray, ' L'],
+  lowest_L: Float[np.ndarray, ' L'],
+  last_L: Bool[np.ndarray, ' L'],
+) -> Float32[np.ndarray, ' L']:
+  """Returns the biases with which some labels rank after all others.
+
+  Classifiers.with_last explains why they are needed.
+
+  Args:
+    bias_L: float32, the biases of all labels.
+    lowest_L: the lowest score that each label can give.
+    last_L: bool, the labels that rank last.
+  """
   lowest = lowest_L[~last_L].min() if not last_L.all() else 0.0
   return np.where(last_L, np.float32(lowest - 1), bias_L)
 
 
 def _matrix(
-  data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_features: int
+  data: Float32[np.ndarray, ' weights'],
+  indices: Int[np.ndarray, ' weights'],
+  indptr: Int[np.ndarray, ' L_bounds'],
+  n_features: int,
 ) -> sparse.csc_array:
+  """Makes a CSC matrix [n_features, L]."""
   shape = (n_features, len(indptr) - 1)
   return sparse.csc_array((data, indices, indptr), shape=shape)
 
 
 def _check(
-  data: np.ndarray,
-  indices: np.ndarray,
-  indptr: np.ndarray,
-  bias: np.ndarray,
+  data: Float32[np.ndarray, ' weights'],
+  indices: Int32[np.ndarray, ' indices'],
+  indptr: Int64[np.ndarray, ' bounds'],
+  bias: Float32[np.ndarray, ' L'],
   n_features: int,
 ) -> None:
   """Raises ValueError where arrays do not fit together."""
   if len(indptr) != len(bias) + 1 or len(data) != len(indices):
-    raise ValueError('arrays of different lengths')
+    raise ValueError('the arrays have different lengths')
   if indptr[0] or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
-    raise ValueError('indptr does not count the weights')
+    raise ValueError('indptr does not ascend from 0 to the number of weights')
   rises = np.diff(indices) > 0
   rises[indptr[1:-1][(indptr[1:-1] > 0) & (indptr[1:-1] < len(data))] - 1] = (
     True
   )
   inside = not len(indices) or 0 <= indices.min() <= indices.max() < n_features
   if not (inside and rises.all()):
-    raise ValueError('features of a label must ascend from 0 to n_features')
+    raise ValueError(
+      'the features of a label must ascend and be below n_features'
+    )
   if not (np.isfinite(data).all() and np.isfinite(bias).all()):
-    raise ValueError('weights that are not finite')
+    raise ValueError('weights and biases must be finite')

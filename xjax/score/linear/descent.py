@@ -1,88 +1,109 @@
-"""All labels of a chunk minimised at once: steps, each label its own.
+"""Minimises the objectives of all labels of a chunk at once, step by step.
 
-Conjugate gradients on 0.5 |w|^2 + C sum_i loss(y_i w.x_i), directly on the
-objective (Polak and Ribiere 1969, with restarts), divided by a preconditioner,
-each step as long as Newton's method on its line finds best. Two products with
-the documents a step: the scores along a direction make the line's objective,
-and the scores of all weights, cheap.
+Each label has its own objective, 0.5 |w|^2 + C sum_i loss(y_i w.x_i), and its
+own sequence of steps. The method is conjugate gradients, directly on the
+objective (Polak and Ribiere 1969, with restarts), with a preconditioner. The
+length of each step is found by Newton's method along the step's direction. A
+step takes two products with the documents: the gradient, and the scores of the
+direction. The second makes the objective along the direction, and the scores of
+the new weights, cheap to compute.
 
-The preconditioner is what the labels' second derivatives have in common. The
-Hessian of a label is I + X'AX, A being the curvatures of its documents' losses.
-The first eigenvalues of X'X are many times the others: all labels share them,
-and with the label's mean curvature for A they make the Hessian nearly round (a
-low-rank preconditioner, as in Frangella, Tropp and Udell 2023; the eigenvectors
-by subspace iteration, Halko, Martinsson and Tropp 2011).
+The preconditioner is the part of the Hessian that all labels have in common.
+The Hessian of a label is I + X'AX; A is diagonal and holds the curvatures of
+the documents' losses. The largest eigenvalues of X'X are many times the others,
+and they are the same for all labels. With the label's mean curvature in place
+of A, they approximate the Hessian well (a low-rank preconditioner, as in
+Frangella, Tropp and Udell 2023; the eigenvectors by subspace iteration, Halko,
+Martinsson and Tropp 2011).
 """
 
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, no_type_check
 
 from flax import struct
 import jax
 from jax import lax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Float32, Int, Int32
+import numpy as np
 
 from xjax.core.numerics import column_sums
 from xjax.score.linear.problem import Loss
 from xjax.score.linear.tiles import Tiles, product
 
-RANK = 256  # of the preconditioner
-_LINE_STEPS, _BIAS_STEPS = 5, 30
-_SLACK = 1e-4  # of a length
+RANK = 256  # eigenvectors of the preconditioner
+_LINE_STEPS, _BIAS_STEPS = 5, 30  # of Newton's method
+_SLACK = 1e-4  # relative to the length of a step
 _TINY = 1e-30  # a divisor instead of 0
 
 _matmul = functools.partial(jnp.matmul, precision='highest')
 
+# The length of a step, its lower bound and its upper bound.
+_Bounds = tuple[
+  Float32[Array, ' C'], Float32[Array, ' C'], Float32[Array, ' C']
+]
 
+
+# The types of pytrees are not checked at run time: within JAX, their fields may
+# also hold specs or None.
+@no_type_check
 @struct.dataclass
 class Preconditioner:
   """The leading eigenvectors of X'X.
 
   Attributes:
-    vectors_DK: float32, orthonormal.
-    values_K: their eigenvalues, ascending.
+    vectors: float32 [D, rank], orthonormal columns.
+    values: float32 [rank], their eigenvalues, ascending.
   """
 
-  vectors_DK: jax.Array
-  values_K: jax.Array
+  vectors: Float32[Array, 'D rank']
+  values: Float32[Array, ' rank']
 
-  def divide(self, x_DC: jax.Array, curvature_C: jax.Array) -> jax.Array:
-    """Columns divided by their labels' approximate Hessians.
+  def divide(
+    self, x_DC: Float32[Array, 'D C'], curvature_C: Float32[Array, ' C']
+  ) -> Float32[Array, 'D C']:
+    """Divides columns by the approximate Hessians of their labels.
 
     Args:
       x_DC: float32, a column for each label.
-      curvature_C: the mean over documents of their losses' curvatures.
+      curvature_C: the mean curvature of the documents' losses.
     """
-    # All other eigenvalues are taken to be as the least of these.
-    rest_C = 1 + curvature_C * self.values_K[0]
-    value_KC = 1 + curvature_C * self.values_K[:, None]
-    part_KC = (rest_C / value_KC - 1) * _matmul(self.vectors_DK.T, x_DC)
-    return (x_DC + _matmul(self.vectors_DK, part_KC)) / rest_C
+    # All other eigenvalues are approximated by the smallest of these.
+    rest_C = 1 + curvature_C * self.values[0]
+    scale = 1 + curvature_C * self.values[:, None]
+    part = (rest_C / scale - 1) * _matmul(self.vectors.T, x_DC)
+    return (x_DC + _matmul(self.vectors, part)) / rest_C
 
 
 @functools.partial(jax.jit, static_argnames='rank')
 def make_preconditioner(
   rows: Tiles, columns: Tiles, rank: int = RANK
 ) -> Preconditioner:
-  """Of documents: X and its transpose."""
+  """Finds the leading eigenvectors of X'X.
+
+  Args:
+    rows: X, the documents.
+    columns: X transposed.
+    rank: number of eigenvectors; fewer if X has fewer rows or columns.
+  """
   n_docs, n_features = rows.n_rows, columns.n_rows
   rank = min(rank, n_docs, n_features)
-  start_DK = jax.random.normal(jax.random.key(0), (n_features, rank))
-  spanned_DK = product(columns, product(rows, start_DK))
-  basis_DK, _ = jnp.linalg.qr(spanned_DK)
-  image_NK = product(rows, basis_DK)
-  values_K, turn_KK = jnp.linalg.eigh(_matmul(image_NK.T, image_NK))
-  return Preconditioner(_matmul(basis_DK, turn_KK), jnp.maximum(values_K, 0))
+  start = jax.random.normal(jax.random.key(0), (n_features, rank))
+  basis, _ = jnp.linalg.qr(product(columns, product(rows, start)))
+  image = product(rows, basis)
+  values, rotation = jnp.linalg.eigh(_matmul(image.T, image))
+  return Preconditioner(_matmul(basis, rotation), jnp.maximum(values, 0))
 
 
+@no_type_check
 @struct.dataclass
 class TrainingRows:
-  """All documents; the last feature is 1, its weight the bias.
+  """All documents. The last feature is always 1; its weight is the bias.
 
   Attributes:
-    rows: X.
+    rows: X, [N, D].
     columns: X transposed.
-    preconditioner: of X.
+    preconditioner: the eigenvectors of X'X.
   """
 
   rows: Tiles
@@ -90,53 +111,58 @@ class TrainingRows:
   preconditioner: Preconditioner
 
 
+@no_type_check
 @struct.dataclass
 class DescentState:
-  """Labels on their way; all arrays have labels last.
+  """The state of the labels of a chunk during training.
+
+  Labels are the last axis of every array.
 
   Attributes:
     positive_NC: bool, which documents have the label.
-    label_C: int32, the label; PAD where only filled.
-    done_C: bool, whether it is near enough to its minimum.
-    weights_DC: the last row is the bias.
-    scores_NC: of the documents.
-    direction_DC: of the last step.
-    gradient_DC: before it.
-    decrement_C: of that gradient, its squared length by the preconditioner.
+    label_C: int32, the label; PAD in columns that only fill the chunk.
+    done_C: bool, whether the label is close enough to its minimum.
+    weights_DC: float32; the last row is the bias.
+    scores_NC: float32, the scores of the documents.
+    direction_DC: float32, the direction of the last step.
+    gradient_DC: float32, the gradient before the last step.
+    decrement_C: float32, the squared length of that gradient, measured by the
+      preconditioner.
   """
 
-  positive_NC: jax.Array
-  label_C: jax.Array
-  done_C: jax.Array
-  weights_DC: jax.Array
-  scores_NC: jax.Array
-  direction_DC: jax.Array
-  gradient_DC: jax.Array
-  decrement_C: jax.Array
+  positive_NC: Bool[Array, 'N C']
+  label_C: Int32[Array, ' C']
+  done_C: Bool[Array, ' C']
+  weights_DC: Float32[Array, 'D C']
+  scores_NC: Float32[Array, 'N C']
+  direction_DC: Float32[Array, 'D C']
+  gradient_DC: Float32[Array, 'D C']
+  decrement_C: Float32[Array, ' C']
 
 
 class Terms(NamedTuple):
-  """A loss of margins, times C: values, first and second derivatives."""
+  """The losses of margins times C, with their first and second derivatives."""
 
-  value: jax.Array
-  slope: jax.Array
-  curvature: jax.Array
+  value: Float32[Array, '...']
+  slope: Float32[Array, '...']
+  curvature: Float32[Array, '...']
 
 
+@no_type_check
 @struct.dataclass
 class Objective:
-  """The sum of losses.
+  """The sum of the documents' losses, without the regulariser.
 
   Attributes:
-    loss: of a document.
-    c: its weight.
+    loss: the loss of a document.
+    c: float32, the weight of the losses.
   """
 
   loss: Loss = struct.field(pytree_node=False)
-  c: jax.Array
+  c: Float32[Array, ''] | np.float32
 
-  def terms(self, margin: jax.Array) -> Terms:
-    """Of margins y (w.x + b)."""
+  def terms(self, margin: Float32[Array, '...']) -> Terms:
+    """Returns the losses of margins y (w.x + b), and their derivatives."""
     match self.loss:
       case Loss.SQUARED_HINGE:
         short = jnp.maximum(0, 1 - margin)
@@ -149,28 +175,50 @@ class Objective:
 
 
 def start(
-  n_features: int, positive_NC: jax.Array, label_C: jax.Array, goal: Objective
+  n_features: int,
+  positive_NC: Bool[Array, 'N C'],
+  label_C: Int32[Array, ' C'],
+  goal: Objective,
 ) -> DescentState:
-  """Labels with the best bias that weights of 0 have; fillers are done."""
+  """Starts with weights 0 and, for these weights, the best bias.
+
+  Columns that only fill the chunk are done from the start.
+
+  Args:
+    n_features: D, with the constant feature of the bias.
+    positive_NC: which documents have the label.
+    label_C: the labels, PAD in columns that only fill the chunk.
+    goal: the sum of losses.
+  """
   n_docs, n_labels = positive_NC.shape
   bias_C = _best_bias(positive_NC.sum(axis=0), n_docs, goal)
-  none_DC = jnp.zeros((n_features, n_labels))
+  zeros_DC = jnp.zeros((n_features, n_labels))
   return DescentState(
     positive_NC=positive_NC,
     label_C=label_C,
     done_C=label_C < 0,
-    weights_DC=none_DC.at[-1].set(bias_C),
+    weights_DC=zeros_DC.at[-1].set(bias_C),
     scores_NC=jnp.broadcast_to(bias_C, (n_docs, n_labels)),
-    direction_DC=none_DC,
-    gradient_DC=none_DC,
+    direction_DC=zeros_DC,
+    gradient_DC=zeros_DC,
     decrement_C=jnp.ones(n_labels),
   )
 
 
-def _best_bias(count_C: jax.Array, n_docs: int, goal: Objective) -> jax.Array:
-  """By Newton's method, for labels that so many documents have."""
+def _best_bias(
+  count_C: Int[Array, ' C'], n_docs: int, goal: Objective
+) -> Float32[Array, ' C']:
+  """Finds the best bias of each label by Newton's method, for weights of 0.
 
-  def improve(_: int, bias_C: jax.Array) -> jax.Array:
+  Args:
+    count_C: number of documents that have the label.
+    n_docs: number of all documents.
+    goal: the sum of losses.
+  """
+
+  def improve(
+    _: Int[Array, ''], bias_C: Float32[Array, ' C']
+  ) -> Float32[Array, ' C']:
     have, lack = goal.terms(bias_C), goal.terms(-bias_C)
     others_C = n_docs - count_C
     slope_C = bias_C + count_C * have.slope - others_C * lack.slope
@@ -184,13 +232,19 @@ def step(
   documents: TrainingRows,
   state: DescentState,
   goal: Objective,
-  tolerance: jax.Array,
+  tolerance: Float[Array, ''],
 ) -> DescentState:
-  """One step of every label that is not done.
+  """Makes one step for every label that is not done.
 
-  Half the decrement is about how far the objective is above its minimum, if
-  the preconditioner is about the Hessian: a label is done where that is less
-  than a quarter of the tolerance.
+  If the preconditioner is close to the Hessian, half the decrement is about how
+  far the objective is above its minimum. A label is done where this estimate is
+  less than a quarter of the tolerance, relative to the objective.
+
+  Args:
+    documents: all documents.
+    state: the state before the step.
+    goal: the sum of losses.
+    tolerance: see OnDevices.
   """
   sign_NC = jnp.where(state.positive_NC, 1.0, -1.0)
   terms = goal.terms(sign_NC * state.scores_NC)
@@ -220,11 +274,11 @@ def step(
 
 def _direction(
   state: DescentState,
-  gradient_DC: jax.Array,
-  divided_DC: jax.Array,
-  decrement_C: jax.Array,
-) -> jax.Array:
-  """Downhill, and conjugate to the last one."""
+  gradient_DC: Float32[Array, 'D C'],
+  divided_DC: Float32[Array, 'D C'],
+  decrement_C: Float32[Array, ' C'],
+) -> Float32[Array, 'D C']:
+  """Returns a downhill direction, conjugate to the last one where possible."""
   change_C = _dot(divided_DC, gradient_DC - state.gradient_DC)
   kept_C = jnp.maximum(0, change_C / jnp.maximum(state.decrement_C, _TINY))
   direction_DC = kept_C * state.direction_DC - divided_DC
@@ -234,18 +288,26 @@ def _direction(
 
 def _line_minimum(
   state: DescentState,
-  direction_DC: jax.Array,
-  along_NC: jax.Array,
-  sign_NC: jax.Array,
+  direction_DC: Float32[Array, 'D C'],
+  along_NC: Float32[Array, 'N C'],
+  sign_NC: Float32[Array, 'N C'],
   goal: Objective,
-) -> jax.Array:
-  """How far to go: Newton's method within bounds that draw together."""
+) -> Float32[Array, ' C']:
+  """Returns the best length of each label's step.
+
+  Newton's method, with a lower and an upper bound that come closer each time.
+
+  Args:
+    state: the state before the step.
+    direction_DC: the direction of the step.
+    along_NC: the documents' scores with the direction as weights.
+    sign_NC: 1 where the document has the label, else -1.
+    goal: the sum of losses.
+  """
   start_C = _dot(state.weights_DC, direction_DC)
   square_C = _dot(direction_DC, direction_DC)
 
-  def improve(
-    _: int, bounds: tuple[jax.Array, jax.Array, jax.Array]
-  ) -> tuple[jax.Array, jax.Array, jax.Array]:
+  def improve(_: Int[Array, ''], bounds: _Bounds) -> _Bounds:
     at_C, low_C, high_C = bounds
     terms = goal.terms(sign_NC * (state.scores_NC + at_C * along_NC))
     slope_C = start_C + at_C * square_C
@@ -255,7 +317,8 @@ def _line_minimum(
     high_C = jnp.where(slope_C < 0, high_C, at_C)
     next_C = at_C - slope_C / jnp.maximum(curve_C, _TINY)
     middle_C = jnp.where(jnp.isinf(high_C), 2 * low_C, (low_C + high_C) / 2)
-    # At the minimum rounding may put it outside, or bounds the wrong way.
+    # At the minimum, rounding may move the length out of the bounds, or swap
+    # the bounds.
     slack_C = _SLACK * at_C
     inside_C = (next_C >= low_C - slack_C) & (next_C <= high_C + slack_C)
     return jnp.where(inside_C, next_C, middle_C), low_C, high_C
@@ -266,12 +329,14 @@ def _line_minimum(
 
 
 def halve(state: DescentState) -> DescentState:
-  """The half of the labels that is done least: all that are not, if it can."""
+  """Returns half of the labels: first the ones that are not done."""
   n_kept = len(state.label_C) // 2
   kept = jnp.argsort(state.done_C, stable=True)[:n_kept]
   return jax.tree.map(functools.partial(jnp.take, indices=kept, axis=-1), state)
 
 
-def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
-  """Of each label."""
+def _dot(
+  a: Float32[Array, 'rows C'], b: Float32[Array, 'rows C']
+) -> Float32[Array, ' C']:
+  """Returns the dot products of the columns of a and b."""
   return column_sums(a * b)

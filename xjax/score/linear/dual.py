@@ -1,4 +1,4 @@
-"""Linear classifiers of a few labels at once, by dual coordinate descent.
+"""Trains linear classifiers by dual coordinate descent, a few labels at once.
 
 The problems are LIBLINEAR's (Fan et al. 2008): for each label minimise
 
@@ -7,25 +7,28 @@ The problems are LIBLINEAR's (Fan et al. 2008): for each label minimise
 with the squared hinge (Hsieh et al. 2008, "A Dual Coordinate Descent Method
 for Large-scale Linear SVM", Algorithm 1) or the logistic loss (Yu, Huang, Lin
 2011, "Dual coordinate descent methods for logistic regression and maximum
-entropy models", Algorithm 4, with the logit of the dual variable as what is
-searched for). All labels of a block visit a document together: its features
-are read once, and the weights of a feature lie side by side, WIDTH of them, so
-that a visit is a few wide additions per feature and label instead of WIDTH
-walks over scattered weights. Documents whose duals all but stay where they are
-rest until the others have come to theirs (shrinking, as LIBLINEAR's); a block
-ends when a visit of all documents finds no more than eps, or at max_epochs.
+entropy models", Algorithm 4, solved for the logit of the dual variable).
+
+All labels of a block visit a document together. The document's features are
+read once, and the WIDTH weights of a feature are stored next to each other.
+A visit is therefore a few wide additions per feature, instead of WIDTH passes
+over scattered weights. Documents whose dual variables hardly change are left
+out until all others have converged (shrinking, as in LIBLINEAR). A block ends
+when no violation in a visit of all documents is above eps, or after max_epochs
+visits.
 """
 
 import dataclasses
 import math
 
+from jaxtyping import Bool, Float32, Int, Int64, UInt32
 from numba import njit
 import numpy as np
 from scipy import sparse
 
 from xjax.score.linear.problem import Loss
 
-WIDTH = 16  # labels of a block: float32 that fill a cache line
+WIDTH = 16  # labels of a block: as many float32 values as fill a cache line
 
 _JIT = {
   'nogil': True,
@@ -33,21 +36,22 @@ _JIT = {
   'error_model': 'numpy',
   'fastmath': {'contract', 'reassoc', 'nsz', 'arcp'},
 }
-_SAME = 1e-9  # dual variables that change less are left as they are
-_CALM = np.float32(0.3)  # of eps; documents whose slopes are below it rest
+_SAME = 1e-9  # smaller changes of dual variables do not change the weights
+# Relative to eps. Documents with smaller violations are left out for a while.
+_CALM = np.float32(0.3)
 _INNER = 12  # Newton steps for one dual variable of the logistic loss
 
 
 @dataclasses.dataclass(frozen=True)
 class Solver:
-  """How classifiers are found.
+  """The objective, and when to stop.
 
   Attributes:
-    loss: of a document.
-    c: weight of the losses beside the regulariser (LIBLINEAR's C).
+    loss: the loss of a document.
+    c: weight of the losses relative to the regulariser (LIBLINEAR's C).
     eps: the violation of the optimality conditions at which a block ends, as
-      of LIBLINEAR.
-    max_epochs: visits of every document at most.
+      in LIBLINEAR.
+    max_epochs: visits of every document, at most.
   """
 
   loss: Loss
@@ -57,7 +61,12 @@ class Solver:
 
 
 class Workspace:
-  """Arrays that one thread uses again and again; 65 bytes a feature."""
+  """Arrays that one thread reuses for many blocks; 65 bytes per feature.
+
+  Attributes:
+    weights: float32 [n_features, WIDTH], 0 between blocks.
+    used: bool [n_features], False between blocks.
+  """
 
   def __init__(self, n_features: int):
     self.weights = np.zeros((n_features, WIDTH), np.float32)
@@ -66,25 +75,30 @@ class Workspace:
 
 def solve_block(
   rows: sparse.csr_array,
-  documents: np.ndarray,
-  positive: np.ndarray,
+  documents: Int[np.ndarray, ' documents'],
+  positive: Bool[np.ndarray, 'documents C'],
   solver: Solver,
   seed: int,
   workspace: Workspace,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """The classifiers of at most WIDTH labels.
+) -> tuple[
+  Int64[np.ndarray, ' features'],
+  Float32[np.ndarray, 'features C'],
+  Float32[np.ndarray, ' C'],
+]:
+  """Trains the classifiers of at most WIDTH labels.
 
   Args:
     rows: float32 [N, D] with sorted indices.
-    documents: int [M], the rows to learn from.
-    positive: bool [M, C], C <= WIDTH.
-    solver: how.
-    seed: of the order in which documents are visited; it alone decides it.
-    workspace: of D features.
+    documents: int [documents], the rows to learn from.
+    positive: bool [documents, C], which documents have each label; C is at
+      most WIDTH.
+    solver: the objective, and when to stop.
+    seed: decides the order in which documents are visited.
+    workspace: has D features.
 
   Returns:
-    features: int64 [F], those that the documents have, ascending.
-    weights: float32 [F, C]; of all other features they are 0.
+    features: int64 [features], the features that the documents have, ascending.
+    weights: float32 [features, C]; the weights of all other features are 0.
     bias: float32 [C].
   """
   width = positive.shape[1]
@@ -117,10 +131,22 @@ def solve_block(
 
 def csr_arrays(
   rows: sparse.csr_array,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Row bounds, uint32 columns and values, as compiled loops read them.
+) -> tuple[
+  Int[np.ndarray, ' row_bounds'],
+  UInt32[np.ndarray, ' entries'],
+  Float32[np.ndarray, ' entries'],
+]:
+  """Returns a matrix as arrays for compiled loops.
 
-  Of unsigned indices these need not ask whether they count from the end.
+  Indices are unsigned, so that compiled code need not check for negative ones.
+
+  Args:
+    rows: float32, a sparse matrix.
+
+  Returns:
+    indptr: the first entry of each row, then the number of entries.
+    indices: uint32, the column of each entry.
+    values: float32, the value of each entry.
   """
   columns = rows.indices.astype(np.int32, copy=False).view(np.uint32)
   return rows.indptr, columns, rows.data
@@ -128,6 +154,7 @@ def csr_arrays(
 
 @njit(**_JIT)
 def _mark(indptr, indices, documents, used):
+  """Sets `used` for the features that the documents have."""
   for document in documents:
     for e in range(indptr[document], indptr[document + 1]):
       used[indices[e]] = True
@@ -148,11 +175,12 @@ def _squared_hinge(
   seed,
   width,
 ):
+  """Minimises the squared hinge; changes weights and bias in place."""
   n = visited = len(documents)
   order = _first_order(n, seed)
   norms = _norms(indptr, values, documents)
   dual = np.zeros_like(sign)
-  # Lanes without a label stay where they are.
+  # Columns without a label do not change.
   used = (np.arange(WIDTH) < width).astype(np.float32)
   scores, change = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
   high, low = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
@@ -172,7 +200,7 @@ def _squared_hinge(
         old = dual[at, k]
         slope = sign[at, k] * scores[k] - np.float32(1) + half * old
         slope *= used[k]
-        # At 0 only a way up is open.
+        # A dual variable that is 0 can only rise.
         open_ = slope if old > 0 else min(slope, np.float32(0))
         high[k], low[k] = max(high[k], open_), min(low[k], open_)
         steepest = max(steepest, abs(open_))
@@ -206,10 +234,11 @@ def _logistic(
   seed,
   width,
 ):
+  """Minimises the logistic loss; changes weights and bias in place."""
   n = visited = len(documents)
   order = _first_order(n, seed)
   norms = _norms(indptr, values, documents)
-  # Dual variables start at nearly 0 of 0..c, as their logits.
+  # Dual variables are between 0 and c and start near 0. Their logits are kept.
   logits = np.full_like(sign, np.log(1e-8))
   scores, change = np.empty(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
   worst = np.zeros(WIDTH, np.float32)
@@ -247,10 +276,11 @@ def _logistic(
 
 @njit(**_JIT)
 def _root(shift, slope, start, within):
-  """The u with u + shift + slope sigmoid(u) = 0, for a slope above 0.
+  """Finds u with u + shift + slope sigmoid(u) = 0, for a slope above 0.
 
-  Where it starts within so much of 0 it stays: a smaller eps than that would
-  never be reached.
+  The search ends when the left side is closer to 0 than `within`. A start that
+  is this close already is kept, so violations below `within` are not reduced
+  further, and eps must not be smaller.
   """
   low, high = -shift - slope, -shift
   u = min(max(start, low), high)
@@ -276,12 +306,14 @@ def _sigmoid(x):
 
 @njit(**_JIT)
 def _first_order(n, seed):
+  """Seeds the random numbers, and returns 0 to n - 1."""
   np.random.seed(seed)
   return np.arange(n)
 
 
 @njit(**_JIT)
 def _shuffle(order):
+  """Shuffles in place (Fisher and Yates)."""
   for i in range(len(order) - 1, 0, -1):
     j = np.random.randint(0, i + 1)
     order[i], order[j] = order[j], order[i]
@@ -289,7 +321,7 @@ def _shuffle(order):
 
 @njit(**_JIT)
 def _norms(indptr, values, documents):
-  """Squared norms of the documents, with the constant feature of the bias."""
+  """Returns documents' squared norms, with the constant feature of the bias."""
   norms = np.ones(len(documents), np.float32)
   for i in range(len(documents)):
     for e in range(indptr[documents[i]], indptr[documents[i] + 1]):
@@ -299,10 +331,11 @@ def _norms(indptr, values, documents):
 
 @njit(**_JIT)
 def _score(indices, values, first, last, weights, bias, scores):
-  """Scores = bias + the sum of value times weights; eight features a turn.
+  """Sets scores to bias + the sum of value times weights.
 
-  Of one feature a turn, the compiler would gather along features instead of
-  loading the weights of a feature at once.
+  Each iteration adds eight features. With one feature per iteration, the
+  compiler would gather along features instead of loading all weights of a
+  feature at once.
   """
   scores[:] = bias
   whole = first + (last - first) // 8 * 8
@@ -314,9 +347,9 @@ def _score(indices, values, first, last, weights, bias, scores):
     w4, w5 = weights[indices[e + 4]], weights[indices[e + 5]]
     w6, w7 = weights[indices[e + 6]], weights[indices[e + 7]]
     for k in range(WIDTH):
-      one = v0 * w0[k] + v1 * w1[k] + v2 * w2[k] + v3 * w3[k]
-      two = v4 * w4[k] + v5 * w5[k] + v6 * w6[k] + v7 * w7[k]
-      scores[k] += one + two
+      low = v0 * w0[k] + v1 * w1[k] + v2 * w2[k] + v3 * w3[k]
+      high = v4 * w4[k] + v5 * w5[k] + v6 * w6[k] + v7 * w7[k]
+      scores[k] += low + high
   for e in range(whole, last):
     w = weights[indices[e]]
     for k in range(WIDTH):
@@ -325,7 +358,7 @@ def _score(indices, values, first, last, weights, bias, scores):
 
 @njit(**_JIT)
 def _add(indices, values, first, last, weights, bias, change):
-  """Adds change times value to the weights of each feature; four a turn."""
+  """Adds change times value to the weights, four features per iteration."""
   bias += change
   whole = first + (last - first) // 4 * 4
   for e in range(first, whole, 4):

@@ -1,5 +1,6 @@
-"""Results of a long computation, kept part by part so that it can go on."""
+"""Saves a long computation part by part, so that a killed run can continue."""
 
+from collections.abc import Mapping
 import dataclasses
 import enum
 import hashlib
@@ -7,6 +8,7 @@ import os
 import pathlib
 
 from absl import logging
+from jaxtyping import Shaped
 import numpy as np
 from scipy import sparse
 
@@ -14,29 +16,37 @@ from xjax.core.atomic import write_npz
 from xjax.core.errors import DAMAGE
 
 _SUFFIX = '.part.npz'
-_KEY, _DIGEST = 'part_key', 'part_digest'  # arrays of ours in every file
+_KEY, _DIGEST = 'part_key', 'part_digest'  # arrays added to every file
+
+# Arrays of a file by name; a scalar may be a NumPy scalar.
+FileArrays = Mapping[str, Shaped[np.ndarray, '...'] | np.generic]
 
 
 @dataclasses.dataclass(frozen=True)
 class PartFiles:
-  """One .npz file for each part that is done.
+  """The files of a computation, one .npz file for each finished part.
 
   Attributes:
-    folder: of the files; made when the first is saved.
-    key: digest of all that decides the parts: a file of another is redone.
+    folder: the folder of the files; save() creates it.
+    key: a digest of everything that the parts depend on. A part whose file has
+      another key is computed again.
   """
 
   folder: pathlib.Path
   key: str = ''
 
   def of(self, *values: object) -> 'PartFiles':
-    """Those of parts that these values decide as well (digest)."""
+    """Returns the files of parts that depend on these values as well.
+
+    Args:
+      *values: anything that `digest` accepts.
+    """
     return dataclasses.replace(self, key=digest(self.key, *values))
 
-  def load(self, name: str) -> dict[str, np.ndarray] | None:
-    """A part's arrays; None where it is to be computed.
+  def load(self, name: str) -> FileArrays | None:
+    """Returns the arrays of a part, or None if it must be computed.
 
-    A file that is damaged, or of another key, counts as none; the log says so.
+    A damaged file, or a file with another key, counts as missing and is logged.
     """
     path = self._path(name)
     if not os.path.lexists(path):
@@ -44,70 +54,84 @@ class PartFiles:
     try:
       with open(path, 'rb') as raw, np.load(raw, allow_pickle=False) as file:
         arrays = {key: file[key] for key in file.files}
-      key, said = (str(arrays.pop(x)) for x in (_KEY, _DIGEST))
-      # Of the zip's checksums not every byte of a file is part.
-      whole = said == digest(key, arrays)
+      key, saved_digest = (str(arrays.pop(x)) for x in (_KEY, _DIGEST))
+      # The zip file's checksums do not cover every byte of the file.
+      intact = saved_digest == digest(key, arrays)
     except DAMAGE:
-      whole = False
-    if not whole:
-      logging.warning('%s: damaged; it is computed again', path)
+      intact = False
+    if not intact:
+      logging.warning('%s: damaged; this part is computed again', path)
       return None
     if key != self.key:
-      logging.warning('%s: of other data or settings; computed again', path)
+      logging.warning(
+        '%s: made from other data or settings; this part is computed again',
+        path,
+      )
       return None
     return arrays
 
-  def save(self, name: str, arrays: dict[str, np.ndarray]) -> None:
-    """Keeps a part, wholly or not at all.
+  def save(self, name: str, arrays: FileArrays) -> None:
+    """Writes the file of a part; an error leaves no partial file.
 
     Raises:
-      WriteError: it cannot be written.
+      WriteError: the file cannot be written.
     """
-    said = digest(self.key, arrays)
-    own = {_KEY: np.array(self.key), _DIGEST: np.array(said)}
-    write_npz(self._path(name), {**arrays, **own})
+    added = {
+      _KEY: np.array(self.key),
+      _DIGEST: np.array(digest(self.key, arrays)),
+    }
+    write_npz(self._path(name), {**arrays, **added})
 
   def _path(self, name: str) -> pathlib.Path:
     return self.folder / f'{name}{_SUFFIX}'
 
 
 def digest(*values: object) -> str:
-  """SHA-256 of arrays (sparse ones too), numbers, strings, enums, None.
+  """Returns the SHA-256 digest of values, the same in every run.
 
-  Dicts, sequences and dataclasses of such are taken apart.
+  Args:
+    *values: arrays (also sparse ones), numbers, strings, enum members, None;
+      and dicts, lists, tuples and dataclasses of these.
 
   Raises:
-    TypeError: a value is none of these: its bytes might differ between runs.
+    TypeError: a value is of another type, whose bytes might differ between
+      runs.
   """
-  found = hashlib.sha256()
+  hasher = hashlib.sha256()
   for value in values:
-    _add(found, value)
-  return found.hexdigest()
+    _add(hasher, value)
+  return hasher.hexdigest()
 
 
-def _add(found: 'hashlib._Hash', value: object) -> None:
-  """Adds a value in a form that no other value has."""
+def _add(hasher: 'hashlib._Hash', value: object) -> None:
+  """Adds a value as bytes that no other value has."""
   match value:
     case np.ndarray() | np.generic():
       if value.dtype.hasobject:
-        raise TypeError('arrays of objects have no digest')
-      found.update(f'array {value.dtype.str} {value.shape} '.encode())
-      found.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
+        raise TypeError(
+          'an array of Python objects has no digest; use a numeric dtype'
+        )
+      hasher.update(f'array {value.dtype.str} {value.shape} '.encode())
+      hasher.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
     case enum.Enum():
-      found.update(f'{type(value).__name__}.{value.name} '.encode())
+      hasher.update(f'{type(value).__name__}.{value.name} '.encode())
     case None | bool() | int() | float() | str():
-      found.update(f'{value!r} '.encode())
+      hasher.update(f'{value!r} '.encode())
     case list() | tuple():
-      found.update(f'{len(value)} values '.encode())
-      for each in value:
-        _add(found, each)
+      hasher.update(f'{len(value)} values '.encode())
+      for item in value:
+        _add(hasher, item)
     case dict():
-      _add(found, sorted(value.items()))
+      _add(hasher, sorted(value.items()))
     case _ if sparse.issparse(value):
       rows = sparse.csr_array(value)
-      _add(found, [*map(int, rows.shape), rows.indptr, rows.indices, rows.data])
+      shape = map(int, rows.shape)
+      _add(hasher, [*shape, rows.indptr, rows.indices, rows.data])
     case _ if dataclasses.is_dataclass(value):
       fields = dataclasses.fields(value)
-      _add(found, [(x.name, getattr(value, x.name)) for x in fields])
+      _add(hasher, [(x.name, getattr(value, x.name)) for x in fields])
     case _:
-      raise TypeError(f'{type(value).__name__} has no digest')
+      raise TypeError(
+        f'a value of type {type(value).__name__} has no digest; use arrays, '
+        'numbers, strings, enum members, dicts, lists or dataclasses'
+      )

@@ -1,4 +1,4 @@
-"""One-vs-all classifiers to be trained: documents, labels, and who does it."""
+"""The task of training one-vs-all classifiers, and the solvers' interface."""
 
 import abc
 from collections.abc import Callable
@@ -6,6 +6,7 @@ import dataclasses
 import enum
 from typing import ClassVar
 
+from jaxtyping import Int32, Int64
 import numpy as np
 from scipy import sparse
 
@@ -16,11 +17,11 @@ from xjax.core.types import Ragged
 from xjax.score.linear.block_weights import BlockWeights
 from xjax.score.linear.part_files import PartFiles
 
-_ROWS = 4096  # that are squared at a time
+_ROWS = 4096  # rows that are squared at a time
 
 
 class Loss(enum.Enum):
-  """Loss of a document of margin m = y (w.x + b), y being 1 or -1.
+  """The loss of a document with margin m = y (w.x + b), where y is 1 or -1.
 
   Attributes:
     SQUARED_HINGE: max(0, 1 - m) ** 2, an L2-loss SVM; scores are margins.
@@ -33,19 +34,21 @@ class Loss(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OneVsAllProblem:
-  """A classifier for each label, against all others, to be trained.
+  """The task of training a classifier for each label, against all others.
 
   Attributes:
     rows: float32 [N, D], documents' features, finite, with sorted indices.
-    gold: N rows of labels; those from n_labels on are left out.
-    n_labels: L.
-    loss: of a document.
-    c: weight of the losses beside the regulariser (LIBLINEAR's C).
-    threshold: weights of a smaller size become 0.
-    seed: decides what is drawn.
-    mesh: the devices, for solvers that use them.
-    parts: keeps what is done; the same problem goes on from there.
-    between: called now and then; what it raises ends training.
+    gold: N rows of labels; labels from n_labels on are ignored.
+    n_labels: number of labels, L.
+    loss: the loss of a document.
+    c: weight of the losses relative to the regulariser (LIBLINEAR's C).
+    threshold: weights of smaller absolute value become 0.
+    seed: the seed of all random choices.
+    mesh: the devices, for solvers that use devices.
+    parts: where finished parts are saved; training of the same problem
+      continues from them.
+    between: called between steps or parts; training ends if this function
+      raises an error.
   """
 
   rows: sparse.csr_array
@@ -62,7 +65,7 @@ class OneVsAllProblem:
 
 @dataclasses.dataclass
 class SolverConfig(ConfigPart, abstract=True):
-  """What trains one-vs-all classifiers.
+  """A method of training one-vs-all classifiers.
 
   Attributes:
     processes: whether several processes can train together.
@@ -72,16 +75,27 @@ class SolverConfig(ConfigPart, abstract=True):
 
   @abc.abstractmethod
   def fit(self, problem: OneVsAllProblem) -> BlockWeights:
-    """Trains all labels, as one block.
+    """Trains all labels, and returns them as one block.
 
-    Labels that no document has come after all others.
+    Labels without any document rank after all others.
     """
 
 
-def check_rows(rows: sparse.csr_array, gold: Ragged) -> None:
-  """Raises DataError where documents cannot be trained on."""
+def check_training_rows(rows: sparse.csr_array, gold: Ragged) -> None:
+  """Checks that documents can be trained on.
+
+  Args:
+    rows: [N, D], documents' features.
+    gold: N rows of labels.
+
+  Raises:
+    DataError: no row has a feature, or a value is not finite.
+    ValueError: the numbers of rows differ.
+  """
   if rows.shape[0] != len(gold):
-    raise ValueError(f'{rows.shape[0]} rows, {len(gold)} documents')
+    raise ValueError(
+      f'{rows.shape[0]} rows of features but {len(gold)} rows of labels'
+    )
   if not rows.nnz:
     raise DataError('no document has any feature: there is nothing to train on')
   if not np.isfinite(rows.data).all():
@@ -90,23 +104,28 @@ def check_rows(rows: sparse.csr_array, gold: Ragged) -> None:
 
 def documents_of_labels(
   gold: Ragged, n_labels: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """The documents that have each label: gold transposed.
+) -> tuple[Int64[np.ndarray, ' label_bounds'], Int32[np.ndarray, ' documents']]:
+  """Returns the documents that have each label: gold, transposed.
+
+  Args:
+    gold: N rows of labels; labels from n_labels on are ignored.
+    n_labels: number of labels, L.
 
   Returns:
-    indptr: int64 [L + 1].
-    documents: int32, ascending in each label.
+    indptr: int64 [L + 1]; label l has documents[indptr[l]:indptr[l + 1]].
+    documents: int32, ascending for each label.
   """
   docs = np.repeat(np.arange(len(gold), dtype=np.int32), gold.lengths)
-  known = gold.values < n_labels
-  order = np.argsort(gold.values[known], kind='stable')
+  inside = gold.values < n_labels
+  labels = gold.values[inside]
+  order = np.argsort(labels, kind='stable')
   indptr = np.zeros(n_labels + 1, np.int64)
-  np.cumsum(np.bincount(gold.values[known], minlength=n_labels), out=indptr[1:])
-  return indptr, docs[known][order]
+  np.cumsum(np.bincount(labels, minlength=n_labels), out=indptr[1:])
+  return indptr, docs[inside][order]
 
 
 def largest_norm(rows: sparse.csr_array) -> float:
-  """Of the documents' rows."""
+  """Returns the largest L2 norm of a row."""
   largest = 0.0
   for first in range(0, rows.shape[0], _ROWS):
     part = rows[first : first + _ROWS].astype(np.float64)

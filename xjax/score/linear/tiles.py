@@ -1,88 +1,121 @@
-"""Sparse matrices on devices, and their product with dense ones.
+"""Sparse matrices on devices, and their product with dense matrices.
 
-A row's entries are cut into tiles of WIDTH, the last one filled with zeros: so
-little is filled, however much rows differ in length, and shapes are fixed. A
-tile's sum is of gathered rows, as an embedding's; the sums of a row's tiles
-are added up.
+The entries of a row are cut into tiles of WIDTH entries; the last tile of a row
+is filled with zeros. Rows of very different lengths thus need little filling,
+and shapes are fixed. A tile's sum is a sum of gathered rows of the dense
+matrix, as in an embedding; the sums of a row's tiles are added up.
 """
 
 import functools
+from typing import no_type_check
 
 from flax import struct
 import jax
 from jax import lax
 import jax.numpy as jnp
+from jaxtyping import Array, Float32, Int32, Shaped
 import numpy as np
 from scipy import sparse
 
 WIDTH = 16
 
-# Tiles that are summed at a time: on CPUs their sums stay in a core's cache, on
-# others a block must keep thousands of threads busy.
+# Tiles that are summed at a time. On CPUs their sums stay in a core's cache; on
+# other devices a block must keep thousands of threads busy.
 _BLOCK = {'cpu': 1024}
 _OTHER_BLOCK = 32768
 
+# Entries of a block of tiles: columns, values, and the row of each tile.
+_Block = tuple[
+  Int32[Array, 'width block'],
+  Float32[Array, 'width block'],
+  Int32[Array, ' block'],
+]
 
+
+# Not checked at run time: within JAX, the fields may also hold specs or None.
+@no_type_check
 @struct.dataclass
 class Tiles:
-  """A sparse matrix [R, K].
+  """A sparse matrix [rows, columns], cut into tiles.
 
   Attributes:
-    ids: int32 [blocks, WIDTH, block], columns; 0 where filled.
-    values: float32, as ids; 0 where filled.
+    ids: int32 [blocks, WIDTH, block], the column of each entry; 0 in filling.
+    values: float32 [blocks, WIDTH, block]; 0 in filling.
     rows: int32 [blocks, block], the row of each tile, ascending.
-    n_rows: R.
+    n_rows: number of rows of the matrix.
   """
 
-  ids: jax.Array
-  values: jax.Array
-  rows: jax.Array
+  ids: Int32[Array | np.ndarray, 'blocks width block']
+  values: Float32[Array | np.ndarray, 'blocks width block']
+  rows: Int32[Array | np.ndarray, 'blocks block']
   n_rows: int = struct.field(pytree_node=False)
 
 
 def tiles_of(matrix: sparse.csr_array) -> Tiles:
-  """Cuts a matrix into tiles, NumPy arrays, for the default backend."""
+  """Cuts a matrix into tiles, in blocks that suit the default backend.
+
+  Args:
+    matrix: [rows, columns], of any dtype.
+
+  Returns:
+    Tiles of NumPy arrays.
+  """
   block = _BLOCK.get(jax.default_backend(), _OTHER_BLOCK)
-  tiles_R = -(-np.diff(matrix.indptr) // WIDTH)
-  first_R = np.cumsum(tiles_R) - tiles_R
-  rows = np.repeat(np.arange(len(tiles_R), dtype=np.int32), tiles_R)
-  starts = matrix.indptr[rows] + WIDTH * (np.arange(len(rows)) - first_R[rows])
+  n_tiles = -(-np.diff(matrix.indptr) // WIDTH)  # of each row
+  first_tile = np.cumsum(n_tiles) - n_tiles
+  rows = np.repeat(np.arange(len(n_tiles), dtype=np.int32), n_tiles)
+  starts = matrix.indptr[rows]
+  starts = starts + WIDTH * (np.arange(len(rows)) - first_tile[rows])
   at = starts[:, None] + np.arange(WIDTH)
   inside = at < matrix.indptr[rows + 1][:, None]
   at[~inside] = 0
   n_blocks = max(1, -(-len(rows) // block))
-  fill = [(0, n_blocks * block - len(rows)), (0, 0)]
+  padding = [(0, n_blocks * block - len(rows)), (0, 0)]
 
-  def blocks(entries: np.ndarray, dtype: type) -> np.ndarray:
-    chosen = np.where(inside, entries[at], 0).astype(dtype)
-    chosen = np.pad(chosen, fill).reshape(n_blocks, block, WIDTH)
-    return np.ascontiguousarray(chosen.swapaxes(1, 2))
+  def blocks(
+    entries: Shaped[np.ndarray, ' entries'], dtype: type
+  ) -> Shaped[np.ndarray, 'blocks width block']:
+    padded = np.where(inside, entries[at], 0).astype(dtype)
+    padded = np.pad(padded, padding).reshape(n_blocks, block, WIDTH)
+    return np.ascontiguousarray(padded.swapaxes(1, 2))
 
-  last = max(0, len(tiles_R) - 1)  # what fills adds 0 to it
+  # The filling tiles belong to the last row, and add 0 to it.
+  last = max(0, len(n_tiles) - 1)
+  rows = np.pad(rows, padding[0], constant_values=last)
   return Tiles(
     ids=blocks(matrix.indices, np.int32),
     values=blocks(matrix.data, np.float32),
-    rows=np.pad(rows, fill[0], constant_values=last).reshape(n_blocks, block),
-    n_rows=len(tiles_R),
+    rows=rows.reshape(n_blocks, block),
+    n_rows=len(n_tiles),
   )
 
 
-def product(tiles: Tiles, dense_KC: jax.Array) -> jax.Array:
-  """The sparse matrix times a dense one: float32 [R, C].
+def product(
+  tiles: Tiles, dense: Float32[Array, 'columns C']
+) -> Float32[Array, 'rows C']:
+  """Multiplies a sparse matrix by a dense one.
 
-  On GPUs a row's tiles are added in no fixed order: the last bits may differ
-  from one run to the next.
+  On GPUs the tiles of a row are added in no fixed order: the last bits may
+  differ from one run to the next.
+
+  Args:
+    tiles: the sparse matrix [rows, columns].
+    dense: float32 [columns, C].
+
+  Returns:
+    float32 [rows, C].
   """
 
   def add(
-    total: jax.Array, block: tuple[jax.Array, jax.Array, jax.Array]
-  ) -> tuple[jax.Array, None]:
+    total: Float32[Array, 'rows C'], block: _Block
+  ) -> tuple[Float32[Array, 'rows C'], None]:
     ids, values, rows = block
-    # Written out, so that what is gathered is never stored.
-    terms = (v[:, None] * dense_KC[i] for i, v in zip(ids, values))
-    of_tiles = functools.reduce(jnp.add, terms)
-    added = total.at[rows].add(of_tiles, indices_are_sorted=True)
+    # A sum of WIDTH terms instead of one gathered array, so that the gathered
+    # rows are never stored.
+    terms = (v[:, None] * dense[i] for i, v in zip(ids, values))
+    sums = functools.reduce(jnp.add, terms)
+    added = total.at[rows].add(sums, indices_are_sorted=True)
     return added, None
 
-  zeros = jnp.zeros((tiles.n_rows, dense_KC.shape[1]))
+  zeros = jnp.zeros((tiles.n_rows, dense.shape[1]))
   return lax.scan(add, zeros, (tiles.ids, tiles.values, tiles.rows))[0]

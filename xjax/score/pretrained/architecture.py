@@ -1,4 +1,4 @@
-"""The sizes of an encoder of the BERT family, from Hugging Face's config.json.
+"""Reads the sizes of a BERT-like encoder from Hugging Face's config.json.
 
 Devlin et al. 2019 (BERT), Liu et al. 2019 (RoBERTa).
 """
@@ -13,29 +13,30 @@ from xjax.data.files.model_files import shown
 
 
 class Activation(enum.Enum):
-  """What follows the inner layer of a block's feed-forward network."""
+  """The activation after the first layer of a block's feed-forward network."""
 
-  GELU = 'gelu'  # x Phi(x), exactly
-  GELU_TANH = 'gelu_tanh'  # approximated by a tanh
+  GELU = 'gelu'  # exact: x Phi(x)
+  GELU_TANH = 'gelu_tanh'  # the approximation with tanh
   RELU = 'relu'
 
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-  """An encoder's sizes.
+  """The sizes of an encoder.
 
   Attributes:
-    vocab_size: token ids, rows of the word table.
-    dim: features of a token (D).
-    layers: blocks.
-    heads: of attention; they divide dim.
-    inner: features inside a feed-forward network (F).
-    positions: rows of the position table.
-    token_types: rows of the type table.
-    activation: of the feed-forward networks.
-    norm_eps: added to a variance.
+    vocab_size: number of token ids, which is the number of rows of the word
+      table.
+    dim: number of features of a token (D).
+    layers: number of blocks.
+    heads: number of attention heads; dim is a multiple of it.
+    inner: number of features inside a feed-forward network.
+    positions: number of rows of the position table.
+    token_types: number of rows of the type table.
+    activation: the activation of the feed-forward networks.
+    norm_eps: the number that layer normalisation adds to a variance.
     pad_id: the token id that the tokenizer pads with.
-    position_offset: row of the position table for a document's first token.
+    position_offset: the row of the position table for a document's first token.
   """
 
   vocab_size: int
@@ -52,11 +53,11 @@ class Architecture:
 
   @property
   def max_tokens(self) -> int:
-    """The most tokens it reads of a document, special ones included."""
+    """The largest number of tokens of a document, with special tokens."""
     return self.positions - self.position_offset
 
 
-# The kinds of model that are built alike, and the ids they pad with.
+# The supported values of model_type, and the token id that each pads with.
 _PAD_IDS = {'bert': 0, 'roberta': 1, 'xlm-roberta': 1, 'camembert': 1}
 _ACTIVATIONS = {
   'gelu': Activation.GELU,
@@ -65,8 +66,8 @@ _ACTIVATIONS = {
   'relu': Activation.RELU,
 }
 
-# Field -> the largest value believed. All are far beyond any real encoder; a
-# config that asks for more is damaged, or wants to fill the memory.
+# Field -> its largest value. All are far beyond any real encoder; a config with
+# a larger value is damaged, or made to fill the memory.
 _SIZES = {
   'vocab_size': 10**7,
   'hidden_size': 2**16,
@@ -76,27 +77,27 @@ _SIZES = {
   'max_position_embeddings': 2**20,
 }
 _TOKEN_TYPES = 2**10
-_SPECIAL_TOKENS = 2  # around a document's own
+_SPECIAL_TOKENS = 2  # added to each document
 
 
 def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
-  """The sizes that a config.json gives.
+  """Reads the sizes of an encoder, and checks all fields that matter.
 
   Args:
-    config: its JSON object. Absent fields other than sizes take the values
-      that transformers gives them.
-    where: its path, for messages.
+    config: the JSON object of config.json. Absent fields that are not sizes
+      take the default values of transformers.
+    where: the path of config.json, for messages.
 
   Raises:
-    DataError: a field is absent or absurd, or asks for what is not
-      implemented; one line per fault.
+    DataError: a size is absent, a value is impossible, or a feature is not
+      implemented; the message has one line per fault.
   """
-  model = _given(config, 'model_type', None)
+  model = _value_or(config, 'model_type', None)
   if not isinstance(model, str) or model not in _PAD_IDS:
     kinds = ', '.join(_PAD_IDS)
     raise DataError(
-      f'{where}: "model_type" is {shown(model)}; only these kinds of encoder '
-      f'can be read: {kinds}'
+      f'{where}: "model_type" is {shown(model)}; only these encoders are '
+      f'supported: {kinds}'
     )
   faults = [*_size_faults(config), *_other_faults(config)]
   faults = faults or [*_joint_faults(config)]
@@ -109,27 +110,29 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
     heads=config['num_attention_heads'],
     inner=config['intermediate_size'],
     positions=config['max_position_embeddings'],
-    token_types=_given(config, 'type_vocab_size', 2),
-    activation=_ACTIVATIONS[_given(config, 'hidden_act', 'gelu')],
-    norm_eps=float(_given(config, 'layer_norm_eps', 1e-12)),
+    token_types=_value_or(config, 'type_vocab_size', 2),
+    activation=_ACTIVATIONS[_value_or(config, 'hidden_act', 'gelu')],
+    norm_eps=float(_value_or(config, 'layer_norm_eps', 1e-12)),
     pad_id=_pad_id(config),
     position_offset=_position_offset(config),
   )
 
 
 def _size_faults(config: Mapping[str, Any]) -> Iterator[str]:
+  """Yields the faults of sizes and of the padding id."""
   for name, most in _SIZES.items():
     if name not in config:
       yield f'"{name}" is missing'
     else:
       yield from _outside(name, config[name], 1, most)
-  types = _given(config, 'type_vocab_size', 2)
+  types = _value_or(config, 'type_vocab_size', 2)
   yield from _outside('type_vocab_size', types, 1, _TOKEN_TYPES)
   pad_id = _pad_id(config)
   yield from _outside('pad_token_id', pad_id, 0, _SIZES['vocab_size'])
 
 
 def _outside(name: str, value: Any, least: int, most: int) -> Iterator[str]:
+  """Yields a fault if a value is not a whole number from least to most."""
   if type(value) is not int or not least <= value <= most:
     yield (
       f'"{name}" is {shown(value)}; it must be a whole number from {least} '
@@ -138,14 +141,18 @@ def _outside(name: str, value: Any, least: int, most: int) -> Iterator[str]:
 
 
 def _other_faults(config: Mapping[str, Any]) -> Iterator[str]:
-  eps = _given(config, 'layer_norm_eps', 1e-12)
+  """Yields the faults of other fields, each checked for itself."""
+  eps = _value_or(config, 'layer_norm_eps', 1e-12)
   if type(eps) not in (int, float) or not 0 < eps < 1:
     yield f'"layer_norm_eps" is {shown(eps)}; it must be between 0 and 1'
-  activation = _given(config, 'hidden_act', 'gelu')
+  activation = _value_or(config, 'hidden_act', 'gelu')
   if not isinstance(activation, str) or activation not in _ACTIVATIONS:
     kinds = ', '.join(_ACTIVATIONS)
-    yield f'"hidden_act" is {shown(activation)}; implemented are: {kinds}'
-  places = _given(config, 'position_embedding_type', 'absolute')
+    yield (
+      f'"hidden_act" is {shown(activation)}; only these are implemented: '
+      f'{kinds}'
+    )
+  places = _value_or(config, 'position_embedding_type', 'absolute')
   if places != 'absolute':
     yield (
       f'"position_embedding_type" is {shown(places)}; only absolute '
@@ -154,26 +161,27 @@ def _other_faults(config: Mapping[str, Any]) -> Iterator[str]:
   for name in ('is_decoder', 'add_cross_attention', 'pruned_heads'):
     if config.get(name):
       yield f'"{name}" is {shown(config[name])}; it is not implemented'
-  if _given(config, 'quantization_config', None) is not None:
+  if _value_or(config, 'quantization_config', None) is not None:
     yield 'has a "quantization_config"; quantized weights cannot be read'
 
 
 def _joint_faults(config: Mapping[str, Any]) -> Iterator[str]:
+  """Yields the faults of fields that do not fit together."""
   dim, heads = config['hidden_size'], config['num_attention_heads']
   if dim % heads:
     yield (
-      f'"hidden_size" is {dim}, which does not divide among '
+      f'"hidden_size" is {dim}, which is not a multiple of '
       f'"num_attention_heads", {heads}'
     )
-  narrow = _given(config, 'embedding_size', dim)
+  narrow = _value_or(config, 'embedding_size', dim)
   if narrow != dim:
     yield (
       f'"embedding_size" is {shown(narrow)} and "hidden_size" is {dim}; only '
-      'equal ones are implemented'
+      'equal values are implemented'
     )
   pad_id, size = _pad_id(config), config['vocab_size']
   if pad_id >= size:
-    yield f'"pad_token_id" is {pad_id}, and "vocab_size" is only {size}'
+    yield f'"pad_token_id" is {pad_id}, but "vocab_size" is only {size}'
   positions = config['max_position_embeddings']
   if positions - _position_offset(config) <= _SPECIAL_TOKENS:
     yield (
@@ -183,14 +191,16 @@ def _joint_faults(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _pad_id(config: Mapping[str, Any]) -> Any:
-  return _given(config, 'pad_token_id', _PAD_IDS[config['model_type']])
+  return _value_or(config, 'pad_token_id', _PAD_IDS[config['model_type']])
 
 
 def _position_offset(config: Mapping[str, Any]) -> int:
-  # RoBERTa and its kin keep the rows up to that of the padding id for padding.
+  """Returns the row of the position table for a document's first token."""
+  # RoBERTa and similar models reserve the rows up to pad_id for padding.
   return 0 if config['model_type'] == 'bert' else _pad_id(config) + 1
 
 
-def _given(config: Mapping[str, Any], name: str, default: Any) -> Any:
+def _value_or(config: Mapping[str, Any], name: str, default: Any) -> Any:
+  """Returns the value of a field, or a default where it is absent or null."""
   value = config.get(name)
   return default if value is None else value

@@ -1,9 +1,9 @@
-"""Hugging Face's tensors of an encoder become our parameters, and back.
+"""Converts Hugging Face's tensors of an encoder to our parameters, and back.
 
-Both are dicts. Ours are named by path and multiply from the right; theirs are
-named as transformers' BertModel and RobertaModel name them, and multiply from
-the left: kernels are transposed. Query, key and value are three of theirs and,
-side by side, one of ours.
+Both are dicts. Our parameters are named by path and multiply from the right.
+Their tensors are named as in transformers' BertModel and RobertaModel, and
+multiply from the left; so kernels are transposed. Query, key and value are
+three tensors, but one parameter, in which they are stored side by side.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,21 +23,21 @@ _OLD_NAMES = {
   'LayerNorm.gamma': 'LayerNorm.weight',
   'LayerNorm.beta': 'LayerNorm.bias',
 }
-# What encoders are saved with and does not change what they compute here:
-# numbers of positions, and heads of other tasks.
+# Tensors that are ignored, since they do not change what the encoder computes
+# here: position numbers, and heads of other tasks.
 _EXTRA = re.compile(
   r'embeddings\.(position_ids|token_type_ids)$'
   r'|(cls|lm_head|classifier|qa_outputs)\.'
 )
-_SHOWN = 1000  # names that a message lists of each kind
+_SHOWN = 1000  # names of each kind that a message lists
 
 
 class Header(NamedTuple):
-  """What is known of a tensor without reading it.
+  """The type and shape of a tensor, which a file has apart from its values.
 
   Attributes:
-    dtype: as NumPy calls it, else as the file does.
-    shape: its axes.
+    dtype: NumPy's name of the type, or else the file's name of it.
+    shape: the lengths of the axes.
   """
 
   dtype: str
@@ -46,13 +46,14 @@ class Header(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Pair:
-  """One parameter of ours, and what it is made of.
+  """A parameter of ours, and the tensors that it consists of.
 
   Attributes:
-    path: ours.
-    names: theirs, without prefix, side by side in ours.
-    shape: of each of theirs.
-    kernel: whether they are transposed.
+    path: the path of our parameter.
+    names: the names of their tensors, without prefix. The parameter has these
+      tensors side by side.
+    shape: the shape of each tensor.
+    kernel: whether the tensors are transposed.
   """
 
   path: str
@@ -62,7 +63,7 @@ class _Pair:
 
   @property
   def our_shape(self) -> tuple[int, ...]:
-    """The shape of the parameter."""
+    """The shape of our parameter."""
     shape = self.shape[::-1] if self.kernel else self.shape
     return (*shape[:-1], shape[-1] * len(self.names))
 
@@ -70,11 +71,11 @@ class _Pair:
 def parameter_shapes(
   architecture: Architecture, pooler: bool = False
 ) -> dict[str, tuple[int, ...]]:
-  """The shapes of our parameters, by path.
+  """Returns the shapes of our parameters, by path.
 
   Args:
-    architecture: of the encoder.
-    pooler: whether the dense layer on [CLS] counts: pooling/dense.
+    architecture: the sizes of the encoder.
+    pooler: whether to include the dense layer on [CLS], pooling/dense.
   """
   pairs = [*_encoder(architecture), *(_pooler(architecture) if pooler else ())]
   return {pair.path: pair.our_shape for pair in pairs}
@@ -83,43 +84,45 @@ def parameter_shapes(
 def from_hugging_face(
   tensors: Mapping[str, np.ndarray], architecture: Architecture, where: str
 ) -> dict[str, np.ndarray]:
-  """Our parameters.
+  """Converts their tensors to our parameters.
 
   Args:
-    tensors: theirs, of any floating type; names may begin with 'bert.' or
-      'roberta.'. Heads of other tasks are left out.
-    architecture: what they should be of.
-    where: their file, for messages.
+    tensors: their tensors by name, of any floating type. Names may start with
+      'bert.' or 'roberta.'. Heads of other tasks are left out.
+    architecture: the sizes that the tensors must have.
+    where: the file of the tensors, for messages.
 
   Returns:
-    float32 by path; pooling/dense as well, where tensors have a pooler.
+    Our parameters by path, float32; with pooling/dense if tensors have a
+    pooler.
 
   Raises:
-    DataError: tensors are missing, unexpected, or of another shape or type,
-      all told at once; or values are not finite.
+    DataError: tensors are missing, unexpected, or of another shape or type (one
+      message lists them all); or values are not finite.
   """
   headers = {name: Header(str(x.dtype), x.shape) for name, x in tensors.items()}
-  names = wanted_names(headers, architecture, where)
-  given = {name: _float32(tensors[own]) for name, own in names.items()}
-  _check_finite(given, where)
+  names = match_names(headers, architecture, where)
+  arrays = {name: _float32(tensors[key]) for name, key in names.items()}
+  _check_finite(arrays, where)
   return {
-    pair.path: _joined([given[name] for name in pair.names], pair.kernel)
-    for pair in _present(names, architecture)
+    pair.path: _join([arrays[name] for name in pair.names], pair.kernel)
+    for pair in _present_pairs(names, architecture)
   }
 
 
-def wanted_names(
+def match_names(
   headers: Mapping[str, Header], architecture: Architecture, where: str
 ) -> dict[str, str]:
-  """Which tensors make the parameters.
+  """Finds the tensors that become our parameters, and checks their headers.
 
   Args:
-    headers: of all tensors there are, by name.
-    architecture: what they should be of.
-    where: their file, for messages.
+    headers: the headers of all tensors, by name.
+    architecture: the sizes that the tensors must have.
+    where: the file of the tensors, for messages.
 
   Returns:
-    The plain name -> the name there is, prefix and all.
+    Maps each plain name (without prefix, in its current spelling) to the name
+    in the file.
 
   Raises:
     DataError: tensors are missing, unexpected, or of another shape or type;
@@ -127,114 +130,117 @@ def wanted_names(
   """
   faults = _Faults()
   names: dict[str, str] = {}
-  for own in headers:
-    name = _plain(own)
-    if not _EXTRA.match(name) and names.setdefault(name, own) != own:
-      faults.unexpected.append(f'{own} (the same as {names[name]})')
+  for key in headers:
+    name = _plain_name(key)
+    if not _EXTRA.match(name) and names.setdefault(name, key) != key:
+      faults.unexpected.append(f'{key} (the same as {names[name]})')
   expected = {
     name: pair.shape
-    for pair in _present(names, architecture)
+    for pair in _present_pairs(names, architecture)
     for name in pair.names
   }
   faults.missing += [name for name in expected if name not in names]
-  faults.unexpected += [own for n, own in names.items() if n not in expected]
+  faults.unexpected += [key for n, key in names.items() if n not in expected]
   for name, shape in expected.items():
     if name in names:
       faults.compare(names[name], headers[names[name]], shape)
-  faults.refuse(where)
+  faults.raise_if_any(where)
   return names
 
 
-def made_paths(
+def parameter_paths(
   names: Iterable[str], architecture: Architecture
 ) -> frozenset[str]:
-  """Paths of the parameters that tensors make; a pooler's, if there is one.
+  """Returns the paths of the parameters that tensors are converted to.
 
   Args:
-    names: plain ones, as of wanted_names.
-    architecture: of the encoder.
+    names: plain names, as match_names returns them. The pooler's paths are
+      included if one of its tensors is among them.
+    architecture: the sizes of the encoder.
   """
-  return frozenset(pair.path for pair in _present(names, architecture))
+  return frozenset(pair.path for pair in _present_pairs(names, architecture))
 
 
 def to_hugging_face(
   params: Mapping[str, Any], architecture: Architecture, where: str
 ) -> dict[str, np.ndarray]:
-  """Their tensors, named without prefix.
+  """Converts our parameters to their tensors.
 
   Args:
-    params: ours by path, NumPy's or JAX's; what is neither of the encoder nor
-      pooling/dense is left out.
-    architecture: of the encoder.
-    where: what they are of, for messages.
+    params: our parameters by path, NumPy or JAX arrays. Parameters that are
+      neither the encoder's nor pooling/dense are left out.
+    architecture: the sizes of the encoder.
+    where: the name of the model, for messages.
 
   Returns:
-    float32 by name, contiguous; the pooler's only where params have one.
+    Their tensors by name without prefix, float32 and contiguous; the pooler's
+    only if params has it.
 
   Raises:
-    DataError: parameters are missing, unexpected or of another shape, all
-      told at once.
+    DataError: parameters are missing, unexpected or of another shape; one
+      message lists them all.
   """
-  own = {
+  ours = {
     path: x
     for path, x in params.items()
     if path.startswith(('encoder/', _POOLER_PATH))
   }
   pairs = [*_encoder(architecture)]
-  if any(path.startswith(_POOLER_PATH) for path in own):
+  if any(path.startswith(_POOLER_PATH) for path in ours):
     pairs += _pooler(architecture)
   shapes = {pair.path: pair.our_shape for pair in pairs}
   faults = _Faults()
-  faults.missing += [path for path in shapes if path not in own]
-  faults.unexpected += [path for path in own if path not in shapes]
-  for path in shapes.keys() & own.keys():
-    found = Header(str(own[path].dtype), tuple(own[path].shape))
-    faults.compare(path, found, shapes[path])
-  faults.refuse(where)
+  faults.missing += [path for path in shapes if path not in ours]
+  faults.unexpected += [path for path in ours if path not in shapes]
+  for path in shapes.keys() & ours.keys():
+    header = Header(str(ours[path].dtype), tuple(ours[path].shape))
+    faults.compare(path, header, shapes[path])
+  faults.raise_if_any(where)
   return {
     name: part
     for pair in pairs
-    for name, part in zip(pair.names, _parted(own[pair.path], pair))
+    for name, part in zip(pair.names, _split(ours[pair.path], pair))
   }
 
 
 class _Faults:
-  """What is wrong with a set of tensors."""
+  """Collects the faults of a set of tensors, as lists of names."""
 
   def __init__(self) -> None:
     self.missing: list[str] = []
     self.unexpected: list[str] = []
     self.wrong: list[str] = []
 
-  def compare(self, name: str, found: Header, shape: tuple[int, ...]) -> None:
-    """Notes another type or shape than expected."""
-    if found.dtype not in _FLOATS:
-      self.wrong.append(f'{name} is {found.dtype}, not of a floating type')
-    if found.shape != shape:
-      self.wrong.append(f'{name} is {list(found.shape)}, not {list(shape)}')
+  def compare(self, name: str, header: Header, shape: tuple[int, ...]) -> None:
+    """Adds a fault if a tensor has another shape or is not floating."""
+    if header.dtype not in _FLOATS:
+      self.wrong.append(f'{name} is {header.dtype}, not of a floating type')
+    if header.shape != shape:
+      self.wrong.append(f'{name} is {list(header.shape)}, not {list(shape)}')
 
-  def refuse(self, where: str) -> None:
-    """Raises DataError with all of them, if there are any."""
-    told = [
-      f'  {kind}: {_listed(names)}'
+  def raise_if_any(self, where: str) -> None:
+    """Raises DataError with all faults, if there are any."""
+    lines = [
+      f'  {kind}: {_list_names(names)}'
       for kind, names in vars(self).items()
       if names
     ]
-    if told:
+    if lines:
       raise DataError(
-        f'{where}: not the tensors that its config.json asks for\n'
-        + '\n'.join(told)
+        f'{where}: the tensors do not match config.json\n' + '\n'.join(lines)
       )
 
 
-def _listed(names: list[str]) -> str:
-  # Of a file that may be anyone's: no control characters reach the terminal.
+def _list_names(names: list[str]) -> str:
+  """Returns names as one text; control characters are escaped."""
+  # The file may come from anyone: no control character may reach the terminal.
   shown = [json.dumps(name)[1:-1] for name in names[:_SHOWN]]
   more = [f'and {len(names) - _SHOWN} more'] if len(names) > _SHOWN else []
   return ', '.join([*shown, *more])
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
+  """Returns a tensor's name without prefix, in its current spelling."""
   name = _PREFIX.sub('', name, count=1) if _PREFIX.match(name) else name
   for old, new in _OLD_NAMES.items():
     if name.endswith(old):
@@ -245,16 +251,17 @@ def _plain(name: str) -> str:
 _POOLER_PATH = 'pooling/dense/'
 
 
-def _present(
+def _present_pairs(
   names: Iterable[str], architecture: Architecture
 ) -> Iterator[_Pair]:
-  """The parameters asked for: a pooler only where there is some of one."""
+  """Yields the expected pairs; the pooler's only if a name is the pooler's."""
   yield from _encoder(architecture)
   if any(name.startswith('pooler.') for name in names):
     yield from _pooler(architecture)
 
 
 def _encoder(architecture: Architecture) -> Iterator[_Pair]:
+  """Yields the pairs of the encoder."""
   dim, path, name = architecture.dim, 'encoder/embeddings', 'embeddings'
   tables = {
     'word': ('word_embeddings', architecture.vocab_size),
@@ -269,6 +276,7 @@ def _encoder(architecture: Architecture) -> Iterator[_Pair]:
 
 
 def _block(layer: int, dim: int, inner: int) -> Iterator[_Pair]:
+  """Yields the pairs of one block of the encoder."""
   path, name = f'encoder/layers/{layer}', f'encoder.layer.{layer}'
   attention = f'{name}.attention'
   inputs = tuple(f'{attention}.self.{n}' for n in ('query', 'key', 'value'))
@@ -285,6 +293,7 @@ def _block(layer: int, dim: int, inner: int) -> Iterator[_Pair]:
 
 
 def _pooler(architecture: Architecture) -> Iterator[_Pair]:
+  """Yields the pairs of the dense layer on [CLS]."""
   dim = architecture.dim
   yield from _dense(_POOLER_PATH[:-1], ('pooler.dense',), dim, dim)
 
@@ -292,6 +301,7 @@ def _pooler(architecture: Architecture) -> Iterator[_Pair]:
 def _dense(
   path: str, names: tuple[str, ...], inputs: int, outputs: int
 ) -> Iterator[_Pair]:
+  """Yields the kernel and the bias of a dense layer."""
   weights = tuple(f'{name}.weight' for name in names)
   biases = tuple(f'{name}.bias' for name in names)
   yield _Pair(f'{path}/kernel', weights, (outputs, inputs), kernel=True)
@@ -299,23 +309,26 @@ def _dense(
 
 
 def _norm(path: str, name: str, dim: int) -> Iterator[_Pair]:
+  """Yields the scale and the bias of a layer normalisation."""
   yield _Pair(f'{path}/scale', (f'{name}.weight',), (dim,))
   yield _Pair(f'{path}/bias', (f'{name}.bias',), (dim,))
 
 
-def _joined(parts: list[np.ndarray], kernel: bool) -> np.ndarray:
+def _join(parts: list[np.ndarray], kernel: bool) -> np.ndarray:
+  """Makes a parameter from the tensors of a pair."""
   whole = np.concatenate([x.T if kernel else x for x in parts], axis=-1)
   return np.ascontiguousarray(whole)
 
 
-def _parted(param: Any, pair: _Pair) -> list[np.ndarray]:
+def _split(param: Any, pair: _Pair) -> list[np.ndarray]:
+  """Makes the tensors of a pair from a parameter."""
   parts = np.split(_float32(param), len(pair.names), axis=-1)
-  # Files take the bytes as they lie in memory.
+  # A file gets the bytes in the order in which they are in memory.
   return [np.ascontiguousarray(x.T if pair.kernel else x) for x in parts]
 
 
 def _float32(tensor: Any) -> np.ndarray:
-  with np.errstate(over='ignore'):  # the values are looked at afterwards
+  with np.errstate(over='ignore'):  # _check_finite reports overflow
     return np.asarray(tensor).astype(np.float32)
 
 
@@ -324,5 +337,5 @@ def _check_finite(tensors: Mapping[str, np.ndarray], where: str) -> None:
   if faulty:
     raise DataError(
       f'{where}: has values that are not finite (NaN, infinity, or beyond '
-      f'float32) in: {_listed(faulty)}'
+      f'float32) in: {_list_names(faulty)}'
     )

@@ -1,4 +1,4 @@
-"""Embeddings of label descriptors, from word vectors."""
+"""Computes embeddings of label descriptors from word vectors."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,9 +19,13 @@ from xjax.score.heads.contract import DescriptorConfig, DescriptorWeights
 
 
 def descriptor_words(label: Label, config: DescriptorConfig) -> tuple[str, ...]:
-  """The words of a label's name, perhaps of its other names too.
+  """Returns the words of a label's name, or of all its names.
 
-  Of names without a letter, which are mere numbers, there are none.
+  Names without a letter are only numbers and are left out.
+
+  Args:
+    label: the label.
+    config: whether to use all names, and how many words of each.
   """
   names = (label.name, *label.alt) if config.alt else (label.name,)
   return tuple(
@@ -32,7 +36,7 @@ def descriptor_words(label: Label, config: DescriptorConfig) -> tuple[str, ...]:
 
 
 def all_words(labels: Iterable[Label]) -> Iterator[str]:
-  """The words of all names of labels, in order."""
+  """Yields the words of all names of labels, in order."""
   for label in labels:
     for name in filter(has_letters, (label.name, *label.alt)):
       yield from split_words(name)
@@ -42,15 +46,16 @@ def all_words(labels: Iterable[Label]) -> Iterator[str]:
 class DescriptorEncoder:
   """Turns labels into the weighted means of their descriptors' word vectors.
 
-  Weights by frequency are those of the labels a run has: a label that is added
-  later changes no other's embedding.
+  Word frequencies are counted over the labels of the run. A label that is added
+  later therefore does not change the embeddings of other labels.
 
   Attributes:
-    config: which words, and their weights.
-    vocab: numbers the words.
-    words: their vectors.
-    label_counts: word -> labels of the run that have it in their descriptors.
-    n_labels: labels of the run.
+    config: which words to use, and how to weight them.
+    vocab: maps words to their ids.
+    words: the vectors of the words.
+    label_counts: maps a word to the number of the run's labels that have it in
+      their descriptors.
+    n_labels: number of the run's labels.
   """
 
   config: DescriptorConfig
@@ -67,7 +72,7 @@ class DescriptorEncoder:
     vocab: Vocabulary,
     words: WordVectors,
   ) -> 'DescriptorEncoder':
-    """The encoder of a run that has these labels."""
+    """Makes the encoder of a run with these labels."""
     counts = Counter(
       word
       for label in labels
@@ -76,11 +81,12 @@ class DescriptorEncoder:
     return cls(config, vocab, words, counts, len(labels))
 
   def encode(self, labels: Sequence[Label]) -> np.ndarray:
-    """Embeddings, float32 [len(labels), E]; 0 where no word has a vector."""
+    """Returns embeddings, float32 [labels, E]; 0 if no word has a vector."""
     rows = [self._embedding(label) for label in labels]
     return np.asarray(rows, np.float32).reshape(len(labels), self.words.dim)
 
   def _embedding(self, label: Label) -> np.ndarray:
+    """Returns the embedding of a label, float32 [E]."""
     words = [
       (self.vocab.index[word], self._weight(word))
       for word in descriptor_words(label, self.config)
@@ -94,10 +100,10 @@ class DescriptorEncoder:
     return np.asarray(weights) @ self.words.vectors[list(ids)] / total
 
   def _weight(self, word: str) -> float:
-    """1, or log((L + 1) / (labels with the word + 1)) + 1, never 0."""
+    """Returns 1, or log((L + 1) / (labels with the word + 1)) + 1, above 0."""
     match self.config.weights:
       case DescriptorWeights.UNIFORM:
         return 1.0
       case DescriptorWeights.IDF:
-        found = self.label_counts[word]
-        return math.log((self.n_labels + 1) / (found + 1)) + 1
+        count = self.label_counts[word]
+        return math.log((self.n_labels + 1) / (count + 1)) + 1

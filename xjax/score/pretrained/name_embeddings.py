@@ -1,4 +1,4 @@
-"""Embeddings of label names, by a pretrained encoder."""
+"""Computes embeddings of label names by a pretrained encoder."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -23,16 +23,17 @@ _ROWS = 128  # names at a time
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NameEncoder:
-  """Turns labels into the mean of what the encoder makes of their tokens.
+  """Turns the names of labels into embeddings.
 
-  The mean over the last layer's states, special tokens included, brought to
-  length 1, as sentence encoders have it (Reimers and Gurevych 2019, Section
-  3.1). A label with several names has the mean of their embeddings.
+  The embedding of a name is the mean over the last layer's states, with special
+  tokens, scaled to length 1, as in sentence encoders (Reimers and Gurevych
+  2019, Section 3.1). A label with several names has the mean of their
+  embeddings.
 
   Attributes:
-    config: which names, and how many tokens of each.
-    tokenizer: of the encoder.
-    bert: with its weights.
+    config: which names to use, and how many tokens of each name.
+    tokenizer: the tokenizer of the encoder.
+    bert: the encoder with its weights.
   """
 
   config: DescriptorConfig
@@ -40,49 +41,51 @@ class NameEncoder:
   bert: Bert
 
   def encode(self, labels: Sequence[Label]) -> np.ndarray:
-    """Embeddings, float32 [len(labels), E]; 0 where no name has a letter."""
+    """Returns embeddings, float32 [labels, E]; 0 if no name has a letter."""
     names = [self._names(label) for label in labels]
-    vectors = self._vectors([name for each in names for name in each])
-    ends = np.cumsum([len(each) for each in names])
+    vectors = self._vectors([name for group in names for name in group])
+    ends = np.cumsum([len(group) for group in names])
     rows = np.zeros((len(labels), self.bert.dim), np.float32)
-    for row, (end, each) in enumerate(zip(ends, names)):
-      if each:
-        rows[row] = vectors[end - len(each) : end].mean(axis=0)
+    for row, (end, group) in enumerate(zip(ends, names)):
+      if group:
+        rows[row] = vectors[end - len(group) : end].mean(axis=0)
     return rows
 
   def _names(self, label: Label) -> list[str]:
+    """Returns the names of a label that have a letter."""
     names = (label.name, *label.alt) if self.config.alt else (label.name,)
     return list(filter(has_letters, names))
 
   def _vectors(self, names: Sequence[str]) -> np.ndarray:
-    """float32 [len(names), E], each of length 1."""
-    # Special tokens are not of the name.
+    """Returns the embedding of each name, float32 [names, E], of length 1."""
+    # max_words does not count special tokens.
     longest = self.config.max_words + self.tokenizer.n_special
     tokens = Ragged.of([self.tokenizer.encode(n, longest) for n in names])
     order = np.argsort(tokens.lengths, kind='stable')
     graphdef, params = nnx.split(self.bert)
-    run = jax.jit(functools.partial(_embedded, graphdef))
-    found = np.zeros((len(names), self.bert.dim), np.float32)
+    run = jax.jit(functools.partial(_embed, graphdef))
+    vectors = np.zeros((len(names), self.bert.dim), np.float32)
     starts = range(0, len(names), _ROWS)
-    with progress(starts, 'label names', unit='batch') as shown:
-      for start in shown:
+    with progress(starts, 'label names', unit='batch') as bar:
+      for start in bar:
         rows = order[start : start + _ROWS]
         lengths = np.ones(_ROWS, np.int32)
         lengths[: len(rows)] = tokens.lengths[rows]
-        # Few shapes: each is compiled.
+        # Widths are powers of 2, since the program is compiled for each width.
         width = max(8, 1 << int(lengths.max() - 1).bit_length())
         ids_BT = np.full((_ROWS, width), self.tokenizer.pad_id, np.int32)
         ids_BT[: len(rows)] = tokens.padded(rows, width, self.tokenizer.pad_id)
-        found[rows] = run(params, ids_BT, lengths)[: len(rows)]
-    return found
+        vectors[rows] = run(params, ids_BT, lengths)[: len(rows)]
+    return vectors
 
 
-def _embedded(
+def _embed(
   graphdef: nnx.GraphDef,
   params: nnx.State,
   ids_BT: jax.Array,
   lengths_B: jax.Array,
 ) -> jax.Array:
+  """Returns the mean state of each row's tokens, [B, D], of length 1."""
   bert = nnx.merge(graphdef, params)
   real_BT = jnp.arange(ids_BT.shape[1]) < lengths_B[:, None]
   h_BTD = bert(ids_BT.T, real_BT.T, None).swapaxes(0, 1)

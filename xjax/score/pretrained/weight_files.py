@@ -1,4 +1,4 @@
-"""The safetensors files of a model's folder: one, or shards with an index."""
+"""The safetensors files of a model folder: one file, or shards and an index."""
 
 from collections.abc import Iterable, Iterator, Mapping
 import contextlib
@@ -10,13 +10,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from xjax.core.errors import DataError
-from xjax.data.files.model_files import file_of, has_file, read_object, shown
+from xjax.data.files.model_files import has_file, read_object, safe_path, shown
 from xjax.score.pretrained.convert import Header
 
 WEIGHTS = 'model.safetensors'
 INDEX = 'model.safetensors.index.json'
 
-# safetensors' names of the types that become float32.
+# NumPy's names of the types that can be converted, by safetensors' names.
 _DTYPES = {
   'F16': 'float16',
   'BF16': 'bfloat16',
@@ -24,17 +24,17 @@ _DTYPES = {
   'F64': 'float64',
 }
 _OTHER_FORMATS = ('*.bin', '*.pt', '*.pth', '*.ckpt', '*.h5', '*.msgpack')
-_SHOWN = 20
+_SHOWN = 20  # faults that a message lists
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightFiles:
-  """The tensors of a folder, of which only the headers are read yet.
+  """The tensors of a folder; only their headers have been read.
 
   Attributes:
-    where: the file, or the index of several.
-    headers: of all tensors, by name.
-    files: name -> the file that has it.
+    where: the file, or the index of several files.
+    headers: the headers of all tensors, by name.
+    files: maps the name of a tensor to the file that has it.
   """
 
   where: pathlib.Path
@@ -43,22 +43,22 @@ class WeightFiles:
 
   @classmethod
   def of(cls, folder: pathlib.Path) -> 'WeightFiles':
-    """Those of a folder.
+    """Reads the headers of a folder's weight files.
 
     Raises:
-      DataError: there are none, or they are damaged or not what the index
-        says.
+      DataError: the folder has no weight files, a file is damaged, or the files
+        do not match the index.
     """
     if has_file(folder, WEIGHTS):
-      path = file_of(folder, WEIGHTS)
+      path = safe_path(folder, WEIGHTS)
       headers = _headers(path)
       return cls(path, headers, dict.fromkeys(headers, path))
     if has_file(folder, INDEX):
       return _of_index(folder)
-    raise DataError(_nothing(folder))
+    raise DataError(_missing_text(folder))
 
   def read(self, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """The tensors of some names, of the types they have.
+    """Reads the tensors of the given names; types are not converted.
 
     Raises:
       DataError: a file is damaged.
@@ -67,9 +67,9 @@ class WeightFiles:
     for name in names:
       by_file.setdefault(self.files[name], []).append(name)
     tensors = {}
-    for path, wanted in by_file.items():
-      with _opened(path) as file:
-        tensors |= {name: file.get_tensor(name) for name in wanted}
+    for path, names_of_file in by_file.items():
+      with _open(path) as file:
+        tensors |= {name: file.get_tensor(name) for name in names_of_file}
     return tensors
 
 
@@ -79,31 +79,32 @@ def write_weights(
   """Writes model.safetensors.
 
   Args:
-    folder: is there.
-    tensors: by name, contiguous.
+    folder: an existing folder.
+    tensors: arrays by name, contiguous.
 
   Raises:
-    OSError: that is not possible.
+    OSError: the file cannot be written.
   """
   try:
-    # transformers refuses files that do not say whose layout this is.
+    # transformers requires this entry, which names the tensors' layout.
     save_file(dict(tensors), folder / WEIGHTS, metadata={'format': 'pt'})
   except SafetensorError as error:
     raise OSError(str(error)) from error
 
 
 def _of_index(folder: pathlib.Path) -> WeightFiles:
-  listed = _listed(folder)
+  """Reads the headers of all shards that the index lists."""
+  listed = _read_index(folder)
   where = folder / INDEX
   paths, faults = {}, []
   for name in sorted(set(listed.values())):
     try:
-      paths[name] = file_of(folder, name)
+      paths[name] = safe_path(folder, name)
     except DataError as error:
       faults.append(str(error))
   if faults:
     raise DataError(
-      _first(faults, f'{where}: lists shards that cannot be read:')
+      _first_faults(faults, f'{where}: lists shards that cannot be read:')
     )
   headers: dict[str, Header] = {}
   files: dict[str, pathlib.Path] = {}
@@ -111,22 +112,22 @@ def _of_index(folder: pathlib.Path) -> WeightFiles:
     for name, header in _headers(path).items():
       if listed.get(name) != shard:
         at = listed.get(name, 'no shard')
-        faults.append(f'{shown(name)} is in {shard}, listed in {at}')
+        faults.append(f'{shown(name)} is in {shard}, but listed in {at}')
       headers[name], files[name] = header, path
   faults += [
-    f'{shown(name)} is in no shard, listed in {shard}'
+    f'{shown(name)} is in no shard, but listed in {shard}'
     for name, shard in listed.items()
     if name not in headers
   ]
   if faults:
     raise DataError(
-      _first(faults, f'{where}: the shards do not hold what it lists:')
+      _first_faults(faults, f'{where}: does not match the shards:')
     )
   return WeightFiles(where, headers, files)
 
 
-def _listed(folder: pathlib.Path) -> dict[str, str]:
-  """Tensor -> file name, as the index says."""
+def _read_index(folder: pathlib.Path) -> dict[str, str]:
+  """Reads the index, which maps the names of tensors to file names."""
   listed = read_object(folder, INDEX).get('weight_map')
   if not isinstance(listed, dict) or not listed:
     raise DataError(
@@ -137,13 +138,14 @@ def _listed(folder: pathlib.Path) -> dict[str, str]:
     if not isinstance(file, str):
       raise DataError(
         f'{folder / INDEX}: the file of {shown(name)} is {shown(file)}, not '
-        'a name'
+        'a file name'
       )
   return listed
 
 
 def _headers(path: pathlib.Path) -> dict[str, Header]:
-  with _opened(path) as file:
+  """Reads the headers of a file's tensors."""
+  with _open(path) as file:
     slices = {name: file.get_slice(name) for name in file.keys()}
     return {
       name: Header(
@@ -155,42 +157,47 @@ def _headers(path: pathlib.Path) -> dict[str, Header]:
 
 
 @contextlib.contextmanager
-def _opened(path: pathlib.Path) -> Iterator[safe_open]:
+def _open(path: pathlib.Path) -> Iterator[safe_open]:
+  """Opens a file for reading; errors, also later ones, become DataError."""
   try:
     with safe_open(path, 'numpy') as file:
       yield file
   except (SafetensorError, OSError, MemoryError) as error:
     raise DataError(
-      f'{path}: {_kind(path)} ({str(error)[:200]}); get or convert it again'
+      f'{path}: {_damage(path)} ({str(error)[:200]}); download or convert it '
+      'again'
     ) from error
 
 
-def _kind(path: pathlib.Path) -> str:
-  """What a file is that is no safetensors file."""
+def _damage(path: pathlib.Path) -> str:
+  """Says why a file cannot be read as a safetensors file."""
   try:
     with path.open('rb') as file:
       start = file.read(2)
   except OSError:
     return 'cannot be read'
-  # torch.save writes zip archives of pickles, of old bare pickles.
+  # torch.save writes zip archives of pickles; older versions write pickles.
   if start == b'PK' or (start[:1] == b'\x80' and start[1:] <= b'\x05'):
-    return 'is a pickle, which is never opened, not a safetensors file'
-  return 'is not a whole and sound safetensors file'
+    return 'is a pickle, which xjax never opens, not a safetensors file'
+  return 'is damaged, or not a safetensors file'
 
 
-def _nothing(folder: pathlib.Path) -> str:
+def _missing_text(folder: pathlib.Path) -> str:
+  """Says that a folder has no weight files, and what to do."""
   others = sorted(p.name for kind in _OTHER_FORMATS for p in folder.glob(kind))
   if not others:
     return f'{folder}: has neither {WEIGHTS} nor {INDEX}'
   return (
-    f'{folder}: has no {WEIGHTS}, only {others[0]}, which is not read (pickles '
-    'run the code they hold). If you trust it, convert it: python -c "from '
+    f'{folder}: has no {WEIGHTS}, only {others[0]}, which xjax does not read '
+    '(opening a pickle can run code from the file). If you trust the file, '
+    'convert it: python -c "from '
     'transformers import AutoModel; AutoModel.from_pretrained('
     f"'{folder}').save_pretrained('{folder}')\""
   )
 
 
-def _first(faults: list[str], title: str) -> str:
+def _first_faults(faults: list[str], title: str) -> str:
+  """Returns a title, and below it the first faults, one per line."""
   rest = len(faults) - _SHOWN
   more = [f'and {rest} more'] if rest > 0 else []
   return '\n  '.join([title, *faults[:_SHOWN], *more])

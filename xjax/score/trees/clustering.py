@@ -16,7 +16,7 @@ _JIT = {
   'fastmath': {'contract', 'reassoc', 'nsz', 'arcp'},
 }
 _ROUNDS = 20
-_GAIN = 1e-4  # of the mean similarity, below which clusters are done
+_GAIN = 1e-4  # relative gain of the mean similarity below which rounds end
 
 
 def balanced_kmeans(
@@ -28,28 +28,28 @@ def balanced_kmeans(
   spherical: bool = True,
   workers: int = 1,
 ) -> np.ndarray:
-  """Parts rows into k clusters whose sizes differ by at most one.
+  """Divides rows into k clusters whose sizes differ by at most one.
 
-  Rounds of Lloyd's algorithm. Rows go to the cluster that they are closest to;
-  where more want to than have room, those stay to which it matters most: their
-  similarity less that to the next best cluster with room (of two clusters this
-  is the split of Parabel, Prabhu et al. 2018).
+  The method is Lloyd's algorithm with a limit on the size of clusters. Each row
+  goes to the most similar cluster. If a cluster has too many candidates, it
+  keeps the rows that would lose most elsewhere: the ones with the largest
+  difference to their next best cluster with room. (For two clusters this is the
+  split of Parabel, Prabhu et al. 2018.)
 
   Args:
-    features: float32 [R, D].
-    members: int [M], the rows to part.
-    k: at most M.
-    seed: chooses the rows that clusters begin with; it and nothing else
-      decides the result.
-    spherical: similarity is the cosine to the mean of a cluster's rows, which
-      have length 1; else it is nearness.
-    workers: threads.
+    features: float32 [rows, D].
+    members: int [members], the rows to divide.
+    k: number of clusters, at most the number of members.
+    seed: chooses the first centres; the result depends on no other randomness.
+    spherical: True: similarity is the cosine to the mean of a cluster's rows,
+      and rows must have length 1. False: similarity is closeness.
+    workers: number of threads; the result does not depend on it.
 
   Returns:
-    int64 [M], the cluster of each member.
+    int64 [members], the cluster of each member.
   """
   rng = np.random.default_rng(seed)
-  rows = _of_own_features(features[members])
+  rows = _drop_unused_features(features[members])
   first = rng.choice(len(members), k, replace=False)
   centres = np.ascontiguousarray(rows[first].toarray().T)
   before = -np.inf
@@ -64,57 +64,57 @@ def balanced_kmeans(
   return part
 
 
-def _of_own_features(rows: sparse.csr_array) -> sparse.csr_array:
-  """Without the features that no row has: few rows have few of a million."""
+def _drop_unused_features(rows: sparse.csr_array) -> sparse.csr_array:
+  """Drops features that no row has: few rows have few of a million features."""
   used, columns = np.unique(rows.indices, return_inverse=True)
   parts = rows.data, columns.astype(np.int32), rows.indptr
   return sparse.csr_array(parts, (rows.shape[0], len(used)))
 
 
 def _similarities(
-  rows: sparse.csr_array, centres_DK: np.ndarray, spherical: bool, workers: int
+  rows: sparse.csr_array, centres: np.ndarray, spherical: bool, workers: int
 ) -> np.ndarray:
-  """float32 [M, K]."""
+  """Returns the similarity of each row to each centre, float32 [rows, k]."""
   m = rows.shape[0]
-  similar = np.empty((m, centres_DK.shape[1]), np.float32)
+  similar = np.empty((m, centres.shape[1]), np.float32)
   bounds = np.linspace(0, m, workers + 1).astype(int)
   with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-    done = [
-      pool.submit(
-        _products, *csr_arrays(rows), first, last, centres_DK, similar
-      )
+    futures = [
+      pool.submit(_products, *csr_arrays(rows), first, last, centres, similar)
       for first, last in zip(bounds, bounds[1:])
     ]
-    for each in done:
-      each.result()
-  if not spherical:  # nearer by |x - c|^2 = |x|^2 - 2 (x c - |c|^2 / 2)
-    similar -= (centres_DK**2).sum(axis=0) / 2
+    for future in futures:
+      future.result()
+  if not spherical:
+    # |x - c|^2 = |x|^2 - 2 (x c - |c|^2 / 2), and |x|^2 is the same for all c.
+    similar -= (centres**2).sum(axis=0) / 2
   return similar
 
 
 def _centre(
   rows: sparse.csr_array,
   part: np.ndarray,
-  centres_DK: np.ndarray,
+  centres: np.ndarray,
   spherical: bool,
 ) -> None:
-  _sums(*csr_arrays(rows), part, centres_DK)
+  """Moves each centre, a column of centres, to the mean of its rows."""
+  _sums(*csr_arrays(rows), part, centres)
   if spherical:
-    sizes = np.sqrt((centres_DK**2).sum(axis=0))
+    sizes = np.sqrt((centres**2).sum(axis=0))
   else:
-    sizes = np.bincount(part, minlength=centres_DK.shape[1])
-  centres_DK /= np.maximum(sizes, np.float32(1e-12)).astype(np.float32)
+    sizes = np.bincount(part, minlength=centres.shape[1])
+  centres /= np.maximum(sizes, np.float32(1e-12)).astype(np.float32)
 
 
-def _assign(similar_MK: np.ndarray) -> np.ndarray:
-  """int64 [M], balanced."""
-  m, k = similar_MK.shape
+def _assign(similar: np.ndarray) -> np.ndarray:
+  """Assigns rows to clusters of equal size, given similarities [rows, k]."""
+  m, k = similar.shape
   room = np.full(k, m // k)
   room[: m % k] += 1
   part = np.full(m, -1)
   left = np.arange(m)
   while len(left):
-    wished = np.where(room > 0, similar_MK[left], -np.inf)
+    wished = np.where(room > 0, similar[left], -np.inf)
     best = wished.argmax(axis=1)
     rows = np.arange(len(left))
     top = wished[rows, best]
@@ -131,18 +131,20 @@ def _assign(similar_MK: np.ndarray) -> np.ndarray:
 
 @njit(**_JIT)
 def _products(indptr, indices, values, first, last, centres, out):
+  """Writes the products of rows first to last - 1 with all centres to out."""
   k = centres.shape[1]
   for i in range(first, last):
-    own = out[i]
-    own[:] = 0
+    sums = out[i]
+    sums[:] = 0
     for e in range(indptr[i], indptr[i + 1]):
       value, row = values[e], centres[indices[e]]
       for j in range(k):
-        own[j] += value * row[j]
+        sums[j] += value * row[j]
 
 
 @njit(**_JIT)
 def _sums(indptr, indices, values, part, centres):
+  """Sets each centre to the sum of the rows of its cluster."""
   centres[:] = 0
   for i in range(len(part)):
     for e in range(indptr[i], indptr[i + 1]):

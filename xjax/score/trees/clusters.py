@@ -1,4 +1,4 @@
-"""Label trees of clusters, and what labels are clustered by."""
+"""Label trees from balanced clusters of labels, and features of labels."""
 
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
@@ -18,18 +18,20 @@ from xjax.score.trees.clustering import balanced_kmeans
 from xjax.score.trees.contract import TreeConfig, TreeData
 from xjax.score.trees.label_tree import NO_LABEL, LabelTree
 
-# (labels, k, seed) -> the cluster of each, 0 to k - 1.
+# (labels, k, seed) -> the cluster of each label, 0 to k - 1.
 Part = Callable[[np.ndarray, int, Sequence[int]], np.ndarray]
 
-_ENTRIES = 2**22  # of documents, whose sums for labels are made at a time
+_ENTRIES = 2**22  # entries of documents that are summed for labels at a time
 
 
 class LabelFeatures(enum.Enum):
-  """What labels are clustered by.
+  """The features by which labels are clustered.
 
-  PIFA: the sum of their documents' features, of length 1. PIFA_BY_LENGTH: each
-  document's features divided by its number of words, and the sum as it is.
-  NAMES: the features of their names; it needs TF-IDF.
+  Attributes:
+    PIFA: the sum of the features of a label's documents, scaled to length 1.
+    PIFA_BY_LENGTH: the same sum, not scaled, with each document's features
+      divided by its number of words.
+    NAMES: the features of the labels' names; they need TF-IDF.
   """
 
   PIFA = 'pifa'
@@ -38,10 +40,11 @@ class LabelFeatures(enum.Enum):
 
 
 class Clusters(enum.Enum):
-  """How labels are parted.
+  """How a set of labels is divided into clusters.
 
-  K_MEANS: into as many clusters as there are to be, at once. TWO_MEANS: into
-  two, and these again, until there are as many.
+  Attributes:
+    K_MEANS: into all clusters at once.
+    TWO_MEANS: into two clusters, each of them into two again, and so on.
   """
 
   K_MEANS = 'k_means'
@@ -50,30 +53,35 @@ class Clusters(enum.Enum):
 
 @dataclasses.dataclass
 class ClusterTree(TreeConfig):
-  """Of clusters of labels, balanced, from the root down."""
+  """Builds a tree of balanced clusters of labels, from the root down."""
 
   arity: int = field(
     16,
-    'Children of a node that has no labels below it, at most; with TWO_MEANS '
-    'a power of 2.',
+    'Children of a node whose children are clusters, at most; with TWO_MEANS '
+    'it must be a power of 2.',
     AT_LEAST_2,
     tiny=2,
   )
   max_leaf: int = field(
     80,
-    'Labels of a cluster, at most; 16 are trained at once.',
+    'Labels of a lowest cluster, at most. 16 labels are trained at once.',
     AT_LEAST_1,
     tiny=4,
   )
-  clusters: Clusters = field(Clusters.K_MEANS, 'How they are found.')
+  clusters: Clusters = field(
+    Clusters.K_MEANS, 'How labels are divided into clusters.'
+  )
   features: LabelFeatures = field(
-    LabelFeatures.PIFA, 'What labels are clustered by.'
+    LabelFeatures.PIFA, 'The features by which labels are clustered.'
   )
   max_features: int = field(
-    1000, 'Of a label, the largest ones that count; 0: all.', AT_LEAST_0
+    1000,
+    'Features kept of each label, the ones with the largest values; 0: all.',
+    AT_LEAST_0,
   )
   spherical: bool = field(
-    True, 'Whether the cosine tells who is close, or else the distance.'
+    True,
+    'Whether similarity is measured by the cosine. False: by the distance.',
   )
 
   def check(self, config: Any, path: str) -> Iterator[str]:
@@ -85,16 +93,17 @@ class ClusterTree(TreeConfig):
     where = f'{path}.features={self.features}'
     if self.features is not LabelFeatures.PIFA and config.data.sparse:
       yield (
-        f'{where}: needs texts, config.data.tokens=TfidfConfig(...); '
-        'LabelFeatures.PIFA needs none'
+        f'{where}: needs texts; set config.data.tokens=TfidfConfig(...), or '
+        'use LabelFeatures.PIFA, which needs no texts'
       )
     if self.features is LabelFeatures.PIFA_BY_LENGTH and self.spherical:
       yield (
-        f'{where}: needs {path}.spherical=False; the cosine sees no frequencies'
+        f'{where}: needs {path}.spherical=False; the cosine ignores how '
+        'frequent labels are'
       )
 
   def build(self, data: TreeData) -> LabelTree:
-    """As TreeConfig."""
+    """Builds the tree, as TreeConfig.build describes."""
     features = self._label_features(data)
     if self.spherical:
       features = normalize(features, copy=False)
@@ -103,12 +112,18 @@ class ClusterTree(TreeConfig):
   def of_features(
     self, features: sparse.csr_array, seed: int, workers: int = 1
   ) -> LabelTree:
-    """The tree over labels with these features, float32 [L, D]."""
+    """Builds the tree over labels with the given features.
+
+    Args:
+      features: float32 [L, D].
+      seed: the seed of all random choices.
+      workers: number of threads; the result does not depend on it.
+    """
     halved = self.clusters is Clusters.TWO_MEANS
-    degrees = halving_degrees if halved else cluster_degrees
-    shape = degrees(features.shape[0], self.arity, self.max_leaf)
+    degrees_of = halving_degrees if halved else cluster_degrees
+    degrees = degrees_of(features.shape[0], self.arity, self.max_leaf)
     part = functools.partial(_part, self, features, workers)
-    return clustered_tree(features.shape[0], shape, part, seed)
+    return clustered_tree(features.shape[0], degrees, part, seed)
 
   def _label_features(self, data: TreeData) -> sparse.csr_array:
     n_labels, n = data.space.n_trained, self.max_features
@@ -130,35 +145,36 @@ def _part(
   k: int,
   seed: Sequence[int],
 ) -> np.ndarray:
-  """The clusters of some labels."""
+  """Divides some labels into k clusters, and returns the cluster of each."""
   options = {'spherical': config.spherical, 'workers': workers}
   if config.clusters is Clusters.K_MEANS:
     return balanced_kmeans(features, labels, k, seed, **options)
-  found = np.zeros(len(labels), np.int64)
+  clusters = np.zeros(len(labels), np.int64)
   for halving in range((k - 1).bit_length()):
-    # From the last on: what a cluster becomes, 2 c and 2 c + 1, is free then.
+    # In reverse order: cluster c becomes 2 c and 2 c + 1, which are free then.
     for cluster in reversed(range(2**halving)):
-      own = np.flatnonzero(found == cluster)
-      if len(own) < 2:  # fewer labels than parts: k is no power of 2
-        found[own] = 2 * cluster
+      members = np.flatnonzero(clusters == cluster)
+      if len(members) < 2:  # too few labels to divide: k is not a power of 2
+        clusters[members] = 2 * cluster
         continue
       half = balanced_kmeans(
-        features, labels[own], 2, (*seed, halving, cluster), **options
+        features, labels[members], 2, (*seed, halving, cluster), **options
       )
-      found[own] = 2 * cluster + half
-  return np.unique(found, return_inverse=True)[1]
+      clusters[members] = 2 * cluster + half
+  return np.unique(clusters, return_inverse=True)[1]
 
 
 def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
-  """How many parts the nodes of each depth are cut into.
+  """Returns into how many clusters the nodes of each depth are divided.
 
-  The fewest depths that leave at most max_leaf labels to a node; nodes of all
-  depths have about as many children, at most arity.
+  The tree gets as few depths as possible, with at most max_leaf labels below
+  each of the lowest clusters. Nodes of all depths have about the same number of
+  children, at most arity.
 
   Args:
-    n_labels: of the tree.
-    arity: children of a node above the labels, at most.
-    max_leaf: labels of a node, at most.
+    n_labels: number of labels.
+    arity: children of a node whose children are clusters, at most.
+    max_leaf: labels of a lowest cluster, at most.
   """
   clusters = -(-n_labels // max_leaf)
   if clusters <= 1:
@@ -175,12 +191,14 @@ def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
 
 
 def halving_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
-  """As cluster_degrees, of powers of 2: the lowest nodes have arity children.
+  """Returns the same as cluster_degrees, for clusters that are halved.
+
+  All degrees are powers of 2. Only the root may have fewer than arity children.
 
   Args:
-    n_labels: of the tree.
-    arity: a power of 2.
-    max_leaf: labels of a node, at most.
+    n_labels: number of labels.
+    arity: children of a node whose children are clusters, a power of 2.
+    max_leaf: labels of a lowest cluster, at most.
   """
   halvings = math.ceil(math.log2(max(1.0, n_labels / max_leaf)))
   step = arity.bit_length() - 1
@@ -191,22 +209,22 @@ def halving_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
 def clustered_tree(
   n_labels: int, degrees: Sequence[int], part: Part, seed: int
 ) -> LabelTree:
-  """A tree whose nodes are clusters of labels; the lowest have labels below.
+  """Builds a tree whose inner nodes are clusters and whose leaves are labels.
 
   Args:
-    n_labels: all of them are in the tree.
-    degrees: parts of the nodes of each depth.
-    part: makes them; each has a label.
-    seed: with a node's place in the tree it decides its parts.
+    n_labels: number of labels; all of them are in the tree.
+    degrees: into how many clusters the nodes of each depth are divided.
+    part: divides labels into clusters; no cluster is empty.
+    seed: seeds the division of each node, together with its place in the tree.
   """
   parent, label = [-1], [NO_LABEL]
   groups = [(0, np.arange(n_labels))]
   for depth, degree in enumerate(degrees):
     below = []
     for place, (node, labels) in enumerate(groups):
-      found = part(labels, min(degree, len(labels)), (seed, depth, place))
-      for cluster in range(found.max() + 1):
-        below.append((len(parent), labels[found == cluster]))
+      clusters = part(labels, min(degree, len(labels)), (seed, depth, place))
+      for cluster in range(clusters.max() + 1):
+        below.append((len(parent), labels[clusters == cluster]))
         parent.append(node)
         label.append(NO_LABEL)
     groups = below
@@ -223,56 +241,59 @@ def pifa(
   lengths: np.ndarray | None = None,
   n: int = 0,
 ) -> sparse.csr_array:
-  """Positive-instance feature aggregation: the sum of a label's documents.
+  """Sums up the documents of each label (positive-instance features, PIFA).
 
   Args:
-    rows: float32 [N, D].
+    rows: float32 [N, D], the features of the documents.
     gold: N rows of labels.
-    n_labels: L.
-    lengths: int [N], words of each document: each is divided by its own, and
-      the sums stay as they are (Bertalis et al., Section 3.3), so that labels
-      are told apart by how frequent they are as well. None: each sum is
-      divided by its L2 norm (as CascadeXML and PECOS have it).
-    n: values of a label, its strongest; 0: all.
+    n_labels: number of labels, L.
+    lengths: int [N], the number of words of each document. Each document's
+      features are divided by it, and the sums are not scaled (Bertalis et al.,
+      Section 3.3), so that labels also differ by their frequency. None: each
+      sum is divided by its L2 norm (as in CascadeXML and PECOS).
+    n: values to keep of each label, the largest in size; 0: all.
 
   Returns:
     float32 [L, D]; a label without documents has an empty row.
   """
-  # Of int64 offsets the product would have, and copy the rows to, int64.
+  # With int64 offsets, the product would copy the rows' indices to int64.
   offsets = gold.indptr.astype(np.int32)
   parts = np.ones(len(gold.values), np.float32), gold.values, offsets
   weights = sparse.csr_array(parts, (len(gold), n_labels))
   if lengths is not None:
-    each = 1 / np.maximum(np.asarray(lengths, np.float32), 1)
-    weights = weights.multiply(each[:, None])
+    scale_N = 1 / np.maximum(np.asarray(lengths, np.float32), 1)
+    weights = weights.multiply(scale_N[:, None])
   weights = weights.T.tocsr()
-  # A product takes time for every feature: tail labels go together.
+  # Every product takes time for all features, so labels with few documents
+  # share one product.
   entries = np.repeat(np.diff(rows.indptr), gold.lengths)
   entries_L = np.bincount(gold.values, entries, n_labels)
   parts = np.cumsum(entries_L) // _ENTRIES
   starts = np.flatnonzero(np.diff(parts, prepend=-1))
-  found = []
+  features = []
   for first, last in zip(starts, [*starts[1:], n_labels]):
     sums = weights[first:last] @ rows
     if lengths is None:
       sums = normalize(sums, copy=False)
-    found.append(strongest(sums, n) if n else sums)
-  return sparse.vstack(found, 'csr')
+    features.append(strongest(sums, n) if n else sums)
+  return sparse.vstack(features, 'csr')
 
 
 def strongest(features: sparse.csr_array, n: int) -> sparse.csr_array:
-  """The n values of each row that are largest in size; of equal ones the first.
+  """Keeps the n values of each row with the largest absolute values.
+
+  Among equal values, the first ones are kept.
 
   Args:
     features: float32 [L, D].
-    n: at least 1; shorter rows stay as they are.
+    n: at least 1; rows with at most n values do not change.
   """
   starts, data = features.indptr, features.data
   kept = np.ones(len(data), bool)
   for row in np.flatnonzero(np.diff(starts) > n):
-    own = slice(starts[row], starts[row + 1])
-    kept[own] = False
-    kept[own.start + np.argsort(-np.abs(data[own]), kind='stable')[:n]] = True
+    span = slice(starts[row], starts[row + 1])
+    kept[span] = False
+    kept[span.start + np.argsort(-np.abs(data[span]), kind='stable')[:n]] = True
   ends = np.append(0, np.cumsum(kept))[starts]
   parts = data[kept], features.indices[kept].astype(np.int32), ends
   return sparse.csr_array(parts, features.shape)

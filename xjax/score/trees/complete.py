@@ -1,4 +1,4 @@
-"""Trees of labels in their order, all nodes with as many children."""
+"""Trees that keep the order of labels, with equally many children per node."""
 
 import dataclasses
 
@@ -9,19 +9,24 @@ from xjax.score.trees.label_tree import NO_LABEL, LabelTree
 
 @dataclasses.dataclass
 class CompleteTree(TreeConfig):
-  """A tree of labels in their order."""
+  """Builds a tree whose leaves are the labels in their order."""
 
-  arity: int = field(2, 'Children of a node.', AT_LEAST_2, tiny=2)
+  arity: int = field(2, 'Children of a node, at most.', AT_LEAST_2, tiny=2)
 
   def build(self, data: TreeData) -> LabelTree:
-    """As TreeConfig."""
+    """Builds the tree, as TreeConfig.build describes."""
     return complete_tree(data.space.n_trained, self.arity)
 
 
 def complete_tree(n_labels: int, arity: int) -> LabelTree:
-  """Labels in their order, and as few nodes as need be above them.
+  """Builds a tree over labels in their order, with as few nodes as possible.
 
-  All nodes but the last ones have arity children.
+  All nodes have arity children, except the last node of each depth, which may
+  have fewer.
+
+  Args:
+    n_labels: number of labels.
+    arity: children of a node, at least 2.
   """
   row = list(range(n_labels))
   parent, label = [-1] * n_labels, list(range(n_labels))

@@ -1,4 +1,4 @@
-"""What a kind of label tree is: a config that builds the tree."""
+"""The contract of a kind of label tree: a config that builds the tree."""
 
 import abc
 from collections.abc import Callable, Sequence
@@ -14,16 +14,17 @@ from xjax.score.trees.label_tree import LabelTree
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TreeData:
-  """What a tree is built from.
+  """The data that a tree is built from.
 
   Attributes:
-    space: the labels; the tree is over the trained ones.
-    gold: N rows of trained labels, of the documents of train.
-    rows: float32 [N, D], features of these documents.
-    documents: N of them.
-    featurise: makes features of texts, [texts, D]; None: there are no texts.
-    seed: decides what is drawn.
-    workers: threads; they decide nothing.
+    space: the labels; the tree is over the trained labels.
+    gold: N rows of trained labels, one row per training document.
+    rows: float32 [N, D], the features of these documents, or None.
+    documents: the N documents.
+    featurise: turns texts into features [texts, D]; None if the data has no
+      texts.
+    seed: the seed of all random choices.
+    workers: number of threads; the result does not depend on it.
   """
 
   space: LabelSpace
@@ -37,19 +38,24 @@ class TreeData:
 
 @dataclasses.dataclass
 class TreeConfig(ConfigPart, abstract=True):
-  """Which tree there is over the labels."""
+  """A way of building a tree over labels."""
 
   def check_labels(self, space: LabelSpace) -> None:
-    """Refuses labels that make no such tree, before anything is trained.
+    """Checks that labels can form such a tree, before anything is trained.
+
+    Args:
+      space: the labels.
 
     Raises:
-      ConfigError, DataError: that is so.
+      ConfigError: the config does not suit these labels.
+      DataError: the labels do not form a tree.
     """
 
   @abc.abstractmethod
   def build(self, data: TreeData) -> LabelTree:
-    """The tree over the trained labels.
+    """Builds the tree over the trained labels.
 
     Raises:
-      ConfigError, DataError: as check_labels.
+      ConfigError: the config does not suit the labels (see check_labels).
+      DataError: the labels do not form a tree.
     """

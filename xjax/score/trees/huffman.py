@@ -1,4 +1,4 @@
-"""Trees in which documents meet the fewest nodes."""
+"""Huffman trees: documents of frequent labels pass through few nodes."""
 
 import dataclasses
 import heapq
@@ -12,29 +12,31 @@ from xjax.score.trees.label_tree import NO_LABEL, LabelTree
 
 @dataclasses.dataclass
 class HuffmanTree(TreeConfig):
-  """A tree in which frequent labels are near the root (Huffman 1952)."""
+  """Builds a tree with frequent labels near the root (Huffman 1952)."""
 
-  arity: int = field(2, 'Children of a node.', AT_LEAST_2, tiny=2)
+  arity: int = field(2, 'Children of a node, at most.', AT_LEAST_2, tiny=2)
 
   def build(self, data: TreeData) -> LabelTree:
-    """As TreeConfig."""
+    """Builds the tree, as TreeConfig.build describes."""
     counts = data.space.train_counts[: data.space.n_trained]
     return huffman_tree(counts, self.arity)
 
 
 def huffman_tree(counts: np.ndarray, arity: int) -> LabelTree:
-  """The tree in which documents meet the fewest nodes (Huffman 1952).
+  """Builds the tree with the fewest positive nodes in total (Huffman 1952).
+
+  The total is the sum, over labels, of the label's documents times its depth.
 
   Args:
-    counts: int [L], documents of each label; of equal ones the lower label
-      goes deeper.
-    arity: children of a node; one may have fewer.
+    counts: int [L], documents of each label. Among labels with equal counts,
+      the lower label is placed deeper.
+    arity: children of a node; one node may have fewer.
   """
   n = len(counts)
   parent, label = [-1] * n, list(range(n))
   heap = [(int(count), node) for node, count in enumerate(counts)]
   heapq.heapify(heap)
-  # The first node takes what would otherwise be missing at the root.
+  # The first node takes fewer children, so that the root has arity children.
   taken = 2 + (n - 2) % (arity - 1) if n > 1 else 1
   while len(heap) > 1 or len(parent) == n:
     below = [heapq.heappop(heap) for _ in range(min(taken, len(heap)))]

@@ -1,4 +1,4 @@
-"""Trees whose nodes stand for sets of labels: arrays, and files of them."""
+"""Trees whose nodes stand for sets of labels: their arrays and their files."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -13,21 +13,22 @@ from xjax.core.errors import DataError
 from xjax.score.linear.block_weights import BlockWeights
 
 NO_LABEL = -1
-_TREE, _WEIGHTS = 'tree', 'weights'  # of a file
+_TREE, _WEIGHTS = 'tree', 'weights'  # prefixes of names in a file
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelTree:
-  """A tree over labels; nodes are numbered by depth, siblings together.
+  """Holds a tree over labels; nodes are numbered by depth, siblings together.
 
-  Node 0 is the root. Node v's children are first_child[v] up to
-  first_child[v + 1]; a leaf has none. A leaf has a label; a node within may
-  have one too, where it stands for a label and all below it.
+  Node 0 is the root. The children of node v are the nodes from first_child[v]
+  to first_child[v + 1] - 1; a leaf has none. Every leaf has a label. An inner
+  node may have one too: it then stands for this label and all labels below it.
 
   Attributes:
-    first_child: int32 [V + 1].
-    label: int32 [V], or NO_LABEL; no label stands twice.
-    n_labels: labels are below it.
+    first_child: int32 [nodes + 1], the first child of each node.
+    label: int32 [nodes], the label of each node, or NO_LABEL; no label occurs
+      twice.
+    n_labels: number of labels; every label of the tree is below it.
   """
 
   first_child: np.ndarray
@@ -41,16 +42,17 @@ class LabelTree:
   def of(
     cls, parent: Sequence[int], label: Sequence[int], n_labels: int
   ) -> Self:
-    """The tree in which each node lies below its parent.
+    """Builds a tree from the parent of each node.
 
     Args:
-      parent: int [V], -1 of the root; nodes come in any order, and siblings
-        keep theirs.
-      label: int [V], NO_LABEL of a node without.
-      n_labels: labels are below it.
+      parent: int [nodes], the parent of each node; -1 for the root. Nodes come
+        in any order; siblings keep their order.
+      label: int [nodes], the label of each node, or NO_LABEL.
+      n_labels: number of labels; every label of the tree is below it.
 
     Raises:
-      DataError: this is no tree, a leaf has no label, or a label stands twice.
+      DataError: the parents do not form a tree, a leaf has no label, or a label
+        occurs twice.
     """
     parent, label = np.asarray(parent, np.int64), np.asarray(label, np.int64)
     order = _by_depth(parent)
@@ -58,25 +60,26 @@ class LabelTree:
     number[order] = np.arange(len(parent))
     above = number[parent[order[1:]]]
     first_child = 1 + np.searchsorted(above, np.arange(len(parent) + 1))
-    made = cls(
+    tree = cls(
       first_child.astype(np.int32), label[order].astype(np.int32), n_labels
     )
-    made.check()
-    return made
+    tree.check()
+    return tree
 
   def check(self) -> None:
-    """Refuses arrays that are no tree over labels.
+    """Checks that the arrays are a tree over labels.
 
     Raises:
-      DataError: with what is wrong.
+      DataError: the arrays are not a tree, a leaf has no label, or a label
+        occurs twice or is not below n_labels.
     """
     if not self._is_tree():
-      raise DataError('these arrays are no tree')
-    found = self.label[self.label != NO_LABEL]
-    if len(found) and (found.min() < 0 or found.max() >= self.n_labels):
+      raise DataError('these arrays are not a tree')
+    labels = self.label[self.label != NO_LABEL]
+    if len(labels) and (labels.min() < 0 or labels.max() >= self.n_labels):
       raise DataError(f'a label of the tree is not in 0..{self.n_labels - 1}')
-    if len(np.unique(found)) < len(found):
-      raise DataError('a label stands twice in the tree')
+    if len(np.unique(labels)) < len(labels):
+      raise DataError('a label occurs twice in the tree')
     if (self.label[self.degree == 0] == NO_LABEL).any():
       raise DataError('a leaf of the tree has no label')
 
@@ -84,24 +87,24 @@ class LabelTree:
     first, n = self.first_child, len(self.label)
     if not n or first.shape != (n + 1,) or first[0] != 1 or first[-1] != n:
       return False
-    # Children come after their parent, so that there is no way round.
+    # Children come after their parent, so that no path leads back to its start.
     inner = np.flatnonzero(np.diff(first))
     return bool((np.diff(first) >= 0).all() and (first[inner] > inner).all())
 
   @property
   def degree(self) -> np.ndarray:
-    """int32 [V], children of each node."""
+    """The number of children of each node, int32 [nodes]."""
     return np.diff(self.first_child)
 
   @property
   def parent(self) -> np.ndarray:
-    """int32 [V], -1 of the root."""
+    """The parent of each node, int32 [nodes]; -1 for the root."""
     above = np.repeat(np.arange(len(self), dtype=np.int32), self.degree)
     return np.concatenate([np.full(1, -1, np.int32), above])
 
   @property
   def levels(self) -> np.ndarray:
-    """int64 [depth + 2], the first node of each depth, and V."""
+    """The first node of each depth, then the number of nodes, int64."""
     starts = [0, 1]
     while starts[-1] < len(self):
       starts.append(int(self.first_child[starts[-1]]))
@@ -109,57 +112,70 @@ class LabelTree:
 
   @property
   def inner(self) -> np.ndarray:
-    """int64, the nodes that have children, in order; each has a block."""
+    """The nodes that have children, ascending, int64; each has a block."""
     return np.flatnonzero(self.degree)
 
   @property
   def columns(self) -> np.ndarray:
-    """int64 [blocks + 1], the first classifier of each inner node's block.
+    """The first classifier of each inner node's block, int64 [blocks + 1].
 
-    All nodes but the root have a classifier, in the order of the nodes.
+    All nodes except the root have a classifier, in the order of the nodes. The
+    last value is the number of classifiers.
     """
     return np.append(np.int64(0), np.cumsum(self.degree[self.inner]))
 
-  def widest_below(self, values_L: np.ndarray) -> np.ndarray:
-    """float64 [V], the largest of values among the labels of a subtree."""
-    best = np.full(len(self), -np.inf)
-    has = self.label != NO_LABEL
-    best[has] = np.asarray(values_L, np.float64)[self.label[has]]
+  def largest_below(self, values_L: np.ndarray) -> np.ndarray:
+    """Returns for each node the largest value of the labels in its subtree.
+
+    Args:
+      values_L: a number for each label.
+
+    Returns:
+      float64 [nodes].
+    """
+    largest = np.full(len(self), -np.inf)
+    labelled = self.label != NO_LABEL
+    values_L = np.asarray(values_L, np.float64)
+    largest[labelled] = values_L[self.label[labelled]]
     levels, parent = self.levels, self.parent
     for depth in range(len(levels) - 2, 0, -1):
       nodes = slice(levels[depth], levels[depth + 1])
-      np.maximum.at(best, parent[nodes], best[nodes])
-    return best
+      np.maximum.at(largest, parent[nodes], largest[nodes])
+    return largest
 
   def positive(self) -> tuple[np.ndarray, np.ndarray]:
-    """Each label with each node that it makes positive, but the root.
+    """Pairs each label with each node that it makes positive.
+
+    A label makes its own node and all nodes above it positive; the root is left
+    out.
 
     Returns:
-      labels, nodes: int32, parallel; by label, then node.
+      labels: int32, the label of each pair, ascending.
+      nodes: int32, the node of each pair, ascending for each label.
     """
     nodes = np.flatnonzero(self.label != NO_LABEL)
     labels, parent = self.label[nodes], self.parent
-    found = []
+    pairs = []
     while len(nodes):
       below = nodes > 0
       nodes, labels = nodes[below], labels[below]
-      found.append((labels, nodes))
+      pairs.append((labels, nodes))
       nodes = parent[nodes]
-    labels, nodes = (np.concatenate(x).astype(np.int32) for x in zip(*found))
+    labels, nodes = (np.concatenate(x).astype(np.int32) for x in zip(*pairs))
     order = np.lexsort((nodes, labels))
     return labels[order], nodes[order]
 
   def __str__(self) -> str:
-    """Its shape: nodes by depth, labels, and how many children nodes have."""
+    """Describes the shape: nodes by depth, labels, and children per node."""
     widths = ' - '.join(str(n) for n in np.diff(self.levels))
-    said = f'{widths} nodes by depth, {(self.label >= 0).sum()} labels'
+    text = f'{widths} nodes by depth, {(self.label >= 0).sum()} labels'
     inner = self.degree[self.degree > 0]
     if len(inner):
-      said += f', {inner.min()} to {inner.max()} children'
-    return said
+      text += f', {inner.min()} to {inner.max()} children'
+    return text
 
   def arrays(self) -> dict[str, np.ndarray]:
-    """All there is, as arrays of a file."""
+    """Returns all attributes as arrays of a file."""
     return {
       'first_child': self.first_child,
       'label': self.label,
@@ -168,37 +184,41 @@ class LabelTree:
 
   @classmethod
   def take(cls, arrays: Arrays, prefix: str) -> Self:
-    """What arrays gave, of a file where their names have a prefix.
+    """Rebuilds a tree from the arrays of a file, and checks it.
+
+    Args:
+      arrays: the arrays of the file.
+      prefix: the arrays' names start with this text and a slash.
 
     Raises:
-      DataError: these are no tree.
+      DataError: an array is missing or damaged, or the arrays are not a tree.
     """
     label = arrays.take(f'{prefix}/label', np.int32, (None,))
     first_child = arrays.take(
       f'{prefix}/first_child', np.int32, (len(label) + 1,)
     )
-    made = cls(first_child, label, arrays.count(f'{prefix}/n_labels'))
+    tree = cls(first_child, label, arrays.count(f'{prefix}/n_labels'))
     try:
-      made.check()
+      tree.check()
     except DataError as error:
       arrays.fail(prefix, str(error))
-    return made
+    return tree
 
 
 def _by_depth(parent: np.ndarray) -> np.ndarray:
-  """int64 [V], all nodes by depth, siblings together."""
+  """Returns all nodes by depth, siblings together, int64 [nodes]."""
   if (parent == -1).sum() != 1:
-    raise DataError('a tree has one root')
+    raise DataError('a tree must have exactly one root (parent -1)')
   if parent.min() < -1 or parent.max() >= len(parent):
-    raise DataError('a parent is no node')
+    raise DataError('a parent is not a node of the tree')
   by_parent = np.argsort(parent, kind='stable')
   starts = np.searchsorted(parent[by_parent], np.arange(len(parent) + 1))
-  level, found = by_parent[:1], []
+  level, levels = by_parent[:1], []
   while len(level):
-    found.append(level)
+    levels.append(level)
     below = [by_parent[starts[v] : starts[v + 1]] for v in level]
     level = np.concatenate(below)
-  order = np.concatenate(found)
+  order = np.concatenate(levels)
   if len(order) < len(parent):
     raise DataError('some nodes are not below the root')
   return order
@@ -207,22 +227,22 @@ def _by_depth(parent: np.ndarray) -> np.ndarray:
 def save_tree(
   path: str | os.PathLike, tree: LabelTree, weights: BlockWeights
 ) -> None:
-  """Writes a packed .npz file that load_tree reads as the same.
+  """Writes a tree and its classifiers to a compressed .npz file.
 
   Raises:
-    WriteError: it cannot be written.
+    WriteError: the file cannot be written.
   """
   parts = {_TREE: tree.arrays(), _WEIGHTS: weights.arrays()}
   arrays = {
     f'{part}/{name}': array
-    for part, given in parts.items()
-    for name, array in given.items()
+    for part, arrays in parts.items()
+    for name, array in arrays.items()
   }
   write_npz(path, arrays, packed=True)
 
 
 def load_tree(path: str | os.PathLike) -> tuple[LabelTree, BlockWeights]:
-  """Reads what save_tree wrote.
+  """Reads a tree and its classifiers from a file that save_tree wrote.
 
   Raises:
     DataError: the file is absent or damaged.

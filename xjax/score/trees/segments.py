@@ -1,4 +1,4 @@
-"""Parts of a label tree that are small enough for an encoder of labels."""
+"""Cuts a label tree into parts that are small enough for a label encoder."""
 
 from collections.abc import Iterator
 
@@ -8,18 +8,19 @@ from xjax.core.errors import ConfigError
 from xjax.score.trees.label_tree import LabelTree
 
 
-def segments(tree: LabelTree, limit: int) -> Iterator[LabelTree]:
-  """Sub-trees over all leaves, each with the nodes above its leaves.
+def cut_into_segments(tree: LabelTree, limit: int) -> Iterator[LabelTree]:
+  """Yields sub-trees that together have all leaves of a tree.
 
-  Depth first, as many leaves as fit (Bertalis et al., Section 3.3). Every leaf
-  is a leaf of one sub-tree; a node above may be in several.
+  A sub-tree has as many leaves as fit, taken depth first, and all nodes above
+  them (Bertalis et al., Section 3.3). Every leaf is in exactly one sub-tree; an
+  inner node may be in several.
 
   Args:
-    tree: over labels.
-    limit: nodes of a sub-tree, at most; the root does not count.
+    tree: a tree over labels.
+    limit: nodes of a sub-tree, at most, without the root.
 
   Raises:
-    ConfigError: a leaf alone, with the nodes above it, has more.
+    ConfigError: the path from the root to a leaf has more nodes than that.
   """
   parent = tree.parent
   kept: dict[int, None] = {}
@@ -27,8 +28,8 @@ def segments(tree: LabelTree, limit: int) -> Iterator[LabelTree]:
     path = _path(parent, leaf)
     if len(path) > limit:
       raise ConfigError(
-        f'a limit of {limit} nodes: label {tree.label[leaf]} alone has '
-        f'{len(path)} on its path'
+        f'a limit of {limit} nodes is too small: the path of label '
+        f'{tree.label[leaf]} has {len(path)} nodes; raise the limit'
       )
     if len(kept) + sum(node not in kept for node in path) > limit:
       yield _part(tree, parent, kept)
@@ -39,7 +40,7 @@ def segments(tree: LabelTree, limit: int) -> Iterator[LabelTree]:
 
 
 def _leaves(tree: LabelTree) -> Iterator[int]:
-  """Depth first."""
+  """Yields the leaves, depth first."""
   stack = [0]
   while stack:
     node = stack.pop()
@@ -50,15 +51,16 @@ def _leaves(tree: LabelTree) -> Iterator[int]:
 
 
 def _path(parent: np.ndarray, node: int) -> list[int]:
-  """From below the root down to the node."""
-  found = []
+  """Returns the nodes on the path down to a node, without the root."""
+  path = []
   while node:
-    found.append(node)
+    path.append(node)
     node = int(parent[node])
-  return found[::-1]
+  return path[::-1]
 
 
 def _part(tree: LabelTree, parent: np.ndarray, kept: dict) -> LabelTree:
+  """Makes a tree of the root and the kept nodes, in the order of `kept`."""
   number = {0: 0} | {node: i + 1 for i, node in enumerate(kept)}
   above = [-1, *(number[int(parent[node])] for node in kept)]
   label = [tree.label[0], *(tree.label[node] for node in kept)]

@@ -1,4 +1,4 @@
-"""Label trees of labels and their parents."""
+"""Label trees that follow a taxonomy: each label is below its parent."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -20,42 +20,44 @@ _ROOT = 0
 
 @dataclasses.dataclass
 class TaxonomyTree(TreeConfig):
-  """Of labels below their parents.
+  """Builds a tree in which each label is below its parent.
 
-  Where a label's documents all have its parent too, the parent is predicted
-  where the tree says so; else it has a leaf of its own below itself.
+  If all documents of the labels below a parent have the parent too, the
+  parent's own node stands for the parent. Otherwise the parent gets a leaf
+  below its own node.
   """
 
   file: str = field(
     '',
-    'Lines `parent<TAB>child<TAB>child...` from Root down, of label ids and '
-    'perhaps others; empty: the parents that labels have.',
+    'Taxonomy file with lines `parent<TAB>child<TAB>child...` from Root down; '
+    'it may have more ids than the labels. Empty: uses the parents of the '
+    'corpus labels.',
     tiny='',
   )
 
   def check_labels(self, space: LabelSpace) -> None:
-    """As TreeConfig; a label that is its own ancestor is refused."""
+    """Checks that no label is its own ancestor, as TreeConfig describes."""
     ids = space.ids[: space.n_trained]
     taxonomy_tree(ids, self._parents(space), Ragged.of([]))
 
   def build(self, data: TreeData) -> LabelTree:
-    """As TreeConfig."""
+    """Builds the tree, as TreeConfig.build describes."""
     ids = data.space.ids[: data.space.n_trained]
     return taxonomy_tree(ids, self._parents(data.space), data.gold)
 
   def _parents(self, space: LabelSpace) -> dict[str, tuple[str, ...]]:
-    """Id -> parents; of labels that are not trained too, between others."""
+    """Returns the parents of each id, also of ids that are not trained."""
     labels = space.labels
     if self.file:
       faults = Faults(on_error=None)
-      found = read_taxonomy(pathlib.Path(self.file).expanduser(), faults)
+      taxonomy = read_taxonomy(pathlib.Path(self.file).expanduser(), faults)
       faults.settle()
-      labels = found.labels.values()
+      labels = taxonomy.labels.values()
     parents = {label.id: label.parents for label in labels}
     if not any(parents.values()):
       raise ConfigError(
-        'config.model.tree=TaxonomyTree(): no label has a parent; name a '
-        'taxonomy in config.model.tree.file'
+        'config.model.tree=TaxonomyTree(): no label has a parent; set '
+        'config.model.tree.file to a taxonomy file'
       )
     return parents
 
@@ -65,17 +67,18 @@ def taxonomy_tree(
   parents: Mapping[str, Sequence[str]],
   gold: Ragged,
 ) -> LabelTree:
-  """The tree in which each label lies below its first parent.
+  """Builds the tree in which each label is below its first parent.
 
-  A parent that is no label is a node without one: it is trained, and never
-  predicted. A label with others below it is predicted where its node is, if
-  all documents of these have it too; else it gets a leaf of its own there.
+  A parent that is not a label becomes a node without a label: it is trained,
+  but never predicted. A label with other labels below it is predicted at its
+  own node, if all documents of these labels have it too. Otherwise it gets a
+  leaf below its own node.
 
   Args:
-    ids: of the L labels.
-    parents: id -> ids of its parents, of labels and of others; without any, or
-      where it is not there, it lies below the root.
-    gold: N rows of labels, of train.
+    ids: the ids of the L labels.
+    parents: maps the id of a label, or of another node, to the ids of its
+      parents. An id that is missing or has no parents is below the root.
+    gold: N rows of labels, one row per training document.
 
   Raises:
     DataError: a label is its own ancestor.
@@ -94,35 +97,41 @@ def taxonomy_tree(
     LabelTree.of(parent, label, len(ids))
   except DataError as error:
     raise DataError(
-      f'the parents of labels make no tree: {error}: is one its own ancestor?'
+      f'the parents of labels do not form a tree: {error}; check whether a '
+      'label is its own ancestor'
     ) from error
-  _add_leaves(parent, label, _closed(parent, len(ids), gold))
+  _add_leaves(parent, label, _predicted_at_node(parent, len(ids), gold))
   return LabelTree.of(parent, label, len(ids))
 
 
 def _add_leaves(
-  parent: list[int], label: list[int], closed: np.ndarray
+  parent: list[int], label: list[int], at_node: np.ndarray
 ) -> None:
-  """Gives labels a leaf below their node where it does not speak for them."""
-  for node in np.flatnonzero(~closed).tolist():
+  """Moves the labels that are not predicted at their node to a leaf below."""
+  for node in np.flatnonzero(~at_node).tolist():
     parent.append(node)
     label.append(label[node])
     label[node] = NO_LABEL
 
 
-def _closed(parent: Sequence[int], n_labels: int, gold: Ragged) -> np.ndarray:
-  """Bool [nodes]: all documents of the labels below it have its label."""
-  closed = np.ones(len(parent), bool)
+def _predicted_at_node(
+  parent: Sequence[int], n_labels: int, gold: Ragged
+) -> np.ndarray:
+  """Returns which nodes stand for their own label, bool [nodes].
+
+  These are the nodes whose label all documents of the labels below have.
+  """
+  at_node = np.ones(len(parent), bool)
   above = np.asarray(parent)
   document = np.repeat(np.arange(len(gold)), gold.lengths)
-  known = gold.values < n_labels
-  document, node = document[known], gold.values[known] + 1
-  has = document * np.int64(len(parent)) + node
+  inside = gold.values < n_labels
+  document, node = document[inside], gold.values[inside] + 1
+  pairs = document * np.int64(len(parent)) + node
   for _ in range(len(parent)):
     node = above[node]
     document, node = document[node > _ROOT], node[node > _ROOT]
     if not len(node):
       break
-    there = np.isin(document * np.int64(len(parent)) + node, has)
-    closed[node[~there & (node <= n_labels)]] = False
-  return closed
+    has_label = np.isin(document * np.int64(len(parent)) + node, pairs)
+    at_node[node[~has_label & (node <= n_labels)]] = False
+  return at_node

@@ -1,4 +1,4 @@
-"""The classifiers of a label tree, trained block by block; one-vs-all too."""
+"""Trains classifiers of label trees, and one-vs-all classifiers, on CPUs."""
 
 from collections.abc import Callable, Iterator, Sequence
 import concurrent.futures
@@ -25,29 +25,33 @@ from xjax.score.linear.problem import (
 from xjax.score.trees.complete import complete_tree
 from xjax.score.trees.label_tree import LabelTree
 
-_PART = 256  # classifiers of a part, about: what a killed run loses
+_PART = 256  # classifiers of a part, about; a killed run loses at most these
 
-
-_LIBLINEAR_ALONE = ('max_iter', 'batch_labels')
+# Settings of an earlier solver that Blocks does not have.
+_LIBLINEAR_ONLY = ('max_iter', 'batch_labels')
 
 
 @dataclasses.dataclass
 class Blocks(SolverConfig):
-  """LIBLINEAR's method, for sixteen labels at once, on CPUs (dual.py)."""
+  """Trains sixteen labels at once by LIBLINEAR's method, on CPUs (dual.py)."""
 
-  earlier_kind = 'liblinear'  # a solver that earlier runs could have
+  earlier_kind = (
+    'liblinear'  # the solver of earlier runs that this one replaces
+  )
 
-  eps: float = field(0.1, "LIBLINEAR's tolerance.", POSITIVE)
+  eps: float = field(
+    0.1, "LIBLINEAR's tolerance, at which training stops.", POSITIVE
+  )
   max_epochs: int = field(100, 'Visits of every document, at most.', AT_LEAST_1)
-  workers: int = field(2, 'Threads.', AT_LEAST_1, may_change=True)
+  workers: int = field(2, 'Number of threads.', AT_LEAST_1, may_change=True)
 
   @classmethod
   def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
-    """Leaves out the settings that only LIBLINEAR itself had."""
-    return {k: v for k, v in fields.items() if k not in _LIBLINEAR_ALONE}
+    """Drops the settings that only the earlier solver had."""
+    return {k: v for k, v in fields.items() if k not in _LIBLINEAR_ONLY}
 
   def fit(self, problem: OneVsAllProblem) -> BlockWeights:
-    """As SolverConfig; all labels are children of one root."""
+    """Trains all labels as children of one root (see SolverConfig.fit)."""
     n_labels = problem.n_labels
     return fit_tree(
       problem.rows,
@@ -64,11 +68,12 @@ class Blocks(SolverConfig):
 
 @dataclasses.dataclass(frozen=True)
 class _Task:
-  """Some classifiers of one block.
+  """A few classifiers of one block, which are trained together.
 
   Attributes:
-    parent: the node whose children they tell apart.
-    first, last: the children.
+    parent: the node whose children the classifiers distinguish.
+    first: the first of these children.
+    last: one more than the last of these children.
   """
 
   parent: int
@@ -88,24 +93,30 @@ def fit_tree(
   parts: PartFiles,
   between: Callable[[], None],
 ) -> BlockWeights:
-  """Trains a classifier of every node but the root.
+  """Trains a classifier for every node except the root.
 
-  A node's classifier learns from the documents that are positive for its
-  parent (of the root's children: all documents): its own are positive, those
-  of its siblings alone are negative (teacher forcing). A node without documents
-  scores less than all others do (Classifiers.with_last).
+  A node's classifier is trained only on the documents that are positive for the
+  node's parent (teacher forcing). For the children of the root these are all
+  documents. The documents of the node itself are positive, the others negative.
+  A node without documents scores less than all others (Classifiers.with_last).
 
   Args:
     rows: float32 [N, D] with sorted indices.
-    gold: N rows of labels; those that the tree lacks are left out.
-    tree: over labels.
-    solver: how.
-    seed: of the order of documents; classifiers do not depend on workers.
-    threshold: weights of a smaller size become 0.
-    workers: threads.
-    parts: where finished parts are kept, and taken from; their key need not
-      tell of any of these arguments.
-    between: called after each part; may raise.
+    gold: N rows of labels; labels that are not in the tree are ignored.
+    tree: the tree over labels.
+    solver: the objective, and when to stop.
+    seed: decides the order in which documents are visited.
+    threshold: weights of smaller absolute value become 0.
+    workers: number of threads; the result does not depend on it.
+    parts: where finished parts are saved and loaded. Their key need not include
+      the arguments of this function, which are added to it.
+    between: called after each part; training ends if it raises an error.
+
+  Returns:
+    The classifiers, one block per inner node.
+
+  Raises:
+    UserError: the file of a part was removed or damaged during training.
   """
   parts = parts.of(rows, gold, tree, solver, seed, threshold)
   documents = _documents(gold, tree, rows.shape[0])
@@ -119,22 +130,22 @@ def fit_tree(
     )
 
   names, lowest, n_weights, norm = [], [], 0, largest_norm(rows)
-  shown = Progress('training nodes', len(tree) - 1)
-  with concurrent.futures.ThreadPoolExecutor(workers) as pool, shown:
+  bar = Progress('training nodes', len(tree) - 1)
+  with concurrent.futures.ThreadPoolExecutor(workers) as pool, bar:
     for part in _parts(tree):
       names.append(f'nodes-{part[0].first}-{part[-1].last}')
       arrays = parts.load(names[-1])
       if arrays is None:
-        made = Classifiers.joined(_run_all(pool, run, part, documents))
-        parts.save(names[-1], made.arrays())
+        trained = Classifiers.join(_run_all(pool, run, part, documents))
+        parts.save(names[-1], trained.arrays())
         between()
       else:
-        made = Classifiers.of_arrays(arrays)
-      lowest.append(made.lowest(norm))
-      n_weights += made.weights.nnz
-      shown.update(made.n_labels)
+        trained = Classifiers.of_arrays(arrays)
+      lowest.append(trained.lowest_scores(norm))
+      n_weights += trained.weights.nnz
+      bar.update(trained.n_labels)
   whole = _whole_blocks(names, parts, tree.columns)
-  with Progress('laying weights out'):
+  with Progress('laying out weights'):
     weights = BlockWeights.of(whole, tree.columns, n_weights)
   unseen_C = documents.lengths[1:] == 0
   bias_C = bias_of_last(weights.bias, np.concatenate(lowest), unseen_C)
@@ -144,21 +155,26 @@ def fit_tree(
 def _whole_blocks(
   names: Sequence[str], parts: PartFiles, columns: np.ndarray
 ) -> Iterator[Classifiers]:
-  """Yields saved parts, those of a block that is cut joined.
+  """Yields the classifiers of saved parts, in whole blocks.
+
+  The parts of a block that is longer than a part are joined.
 
   Raises:
-    UserError: a part has gone or was damaged since it was saved.
+    UserError: the file of a part was removed or damaged.
   """
-  held, done = [], 0
+  pending, done = [], 0
   for name in names:
     arrays = parts.load(name)
     if arrays is None:
-      raise UserError(f'{parts.folder}: {name} is gone or damaged; start again')
-    held.append(Classifiers.of_arrays(arrays))
-    done += held[-1].n_labels
+      raise UserError(
+        f'{parts.folder}: part {name} was removed or damaged during training; '
+        'start the same command again'
+      )
+    pending.append(Classifiers.of_arrays(arrays))
+    done += pending[-1].n_labels
     if done in columns:
-      yield Classifiers.joined(held)
-      held = []
+      yield Classifiers.join(pending)
+      pending = []
 
 
 def _run_all(
@@ -167,7 +183,7 @@ def _run_all(
   tasks: Sequence[_Task],
   documents: Ragged,
 ) -> list[Classifiers]:
-  """In the order of tasks; those that take longest begin first."""
+  """Runs all tasks, the longest ones first; returns results in task order."""
   sizes = [len(documents[task.parent]) for task in tasks]
   futures = {
     at: pool.submit(run, tasks[at])
@@ -177,9 +193,10 @@ def _run_all(
 
 
 def _parts(tree: LabelTree) -> Iterator[list[_Task]]:
-  """All tasks in the order of nodes, in parts that end with a depth.
+  """Yields all tasks in parts, in the order of nodes.
 
-  A part has whole blocks, or some of a block that is longer than a part.
+  A part has whole blocks of one depth, or a piece of a block that is longer
+  than a part.
   """
   long, starts = tree.degree > _PART, set(tree.levels.tolist())
   part: list[_Task] = []
@@ -199,6 +216,7 @@ def _parts(tree: LabelTree) -> Iterator[list[_Task]]:
 
 
 def _tasks(tree: LabelTree) -> Iterator[_Task]:
+  """Yields all tasks in the order of nodes."""
   for parent in tree.inner.tolist():
     last = int(tree.first_child[parent + 1])
     for first in range(int(tree.first_child[parent]), last, WIDTH):
@@ -206,7 +224,7 @@ def _tasks(tree: LabelTree) -> Iterator[_Task]:
 
 
 def _documents(gold: Ragged, tree: LabelTree, n: int) -> Ragged:
-  """For each node the documents that are positive for it; the root has all."""
+  """Returns for each node the documents that are positive for it."""
   labels, nodes = tree.positive()
   ones = np.ones
   above = sparse.csr_array(
@@ -214,11 +232,13 @@ def _documents(gold: Ragged, tree: LabelTree, n: int) -> Ragged:
     (max(tree.n_labels, int(gold.values.max(initial=0)) + 1), len(tree)),
   )
   shape = (n, above.shape[0])
-  given = (ones(len(gold.values), np.int32), gold.values, gold.indptr)
-  positive = (sparse.csr_array(given, shape) @ above).tocsc()
+  labels_of_documents = sparse.csr_array(
+    (ones(len(gold.values), np.int32), gold.values, gold.indptr), shape
+  )
+  positive = (labels_of_documents @ above).tocsc()
   positive.sort_indices()
   counts = np.diff(positive.indptr).astype(np.int64)
-  counts[0] = n
+  counts[0] = n  # all documents are positive for the root
   indices = np.concatenate([np.arange(n), positive.indices])
   indptr = np.append(np.int64(0), np.cumsum(counts))
   return Ragged(indptr, indices.astype(np.int32))
@@ -233,16 +253,17 @@ def _solve(
   threshold: float,
   workspace: Workspace,
 ) -> Classifiers:
-  learnt_from = documents[task.parent]
+  """Trains the classifiers of a task."""
+  of_parent = documents[task.parent]
   width = task.last - task.first
-  positive = np.zeros((len(learnt_from), width), bool)
+  positive = np.zeros((len(of_parent), width), bool)
   for column in range(width):
-    own = documents[task.first + column]
-    positive[np.searchsorted(learnt_from, own), column] = True
+    of_child = documents[task.first + column]
+    positive[np.searchsorted(of_parent, of_child), column] = True
   order = np.random.SeedSequence([seed, task.first]).generate_state(1)[0]
   features, weights, bias = solve_block(
-    rows, learnt_from, positive, solver, int(order), workspace
+    rows, of_parent, positive, solver, int(order), workspace
   )
   weights[:, ~positive.any(axis=0)] = 0
-  made = Classifiers.pruned(weights, bias, threshold)
-  return made.of_features(features, rows.shape[1])
+  classifiers = Classifiers.from_dense(weights, bias, threshold)
+  return classifiers.renumber_features(features, rows.shape[1])

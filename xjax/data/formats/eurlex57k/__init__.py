@@ -1,1 +1,1 @@
-"""EURLEX57K (Chalkidis et al. 2019): EU legislation and EUROVOC concepts."""
+"""Reads EURLEX57K (Chalkidis et al. 2019): EU laws and EUROVOC concepts."""

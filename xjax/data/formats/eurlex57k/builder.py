@@ -1,4 +1,4 @@
-"""EURLEX57K as a TFDS dataset; needs no TensorFlow."""
+"""Defines EURLEX57K as a TFDS dataset, without TensorFlow."""
 
 from collections.abc import Iterator
 import pathlib
@@ -12,7 +12,10 @@ from xjax.data.files.faults import Faults
 from xjax.data.files.json_lines import Fields
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.formats.draft import Draft
-from xjax.data.formats.eurlex57k.records import read_concepts, read_record
+from xjax.data.formats.eurlex57k.records import (
+  read_concepts,
+  read_eurlex_record,
+)
 from xjax.data.formats.eurlex57k.sources import Source, find_source
 
 SITE = 'http://nlp.cs.aueb.gr/software_and_datasets/EURLEX57K/'
@@ -21,20 +24,22 @@ CONCEPTS_URL = SITE + 'eurovoc_en.json'
 
 
 class Eurlex57k(tfds.core.GeneratorBasedBuilder):
-  """57,000 EU laws with EUROVOC concepts (Chalkidis et al. 2019).
+  """Builds the dataset: 57,000 EU laws with EUROVOC concepts.
 
-  Documents keep the order of their source: that of the lines, or of the file
-  names. All files are checked before anything is written.
+  See Chalkidis et al. 2019. Documents keep the order of lines or of file names
+  in the source. All files are checked before anything is written.
 
   Args:
-    source: the archive or a folder; empty: the official archive, downloaded.
-    on_error: what a faulty document or concept does.
-    **kwargs: those of every TFDS builder.
+    source: the archive or a folder; empty: the official archive is downloaded.
+    on_error: whether a faulty document or concept raises an error or is
+      skipped.
+    **kwargs: the arguments of every TFDS builder.
 
   Attributes:
-    draft: ids, gold and records; there once the splits are generated.
-    described: the concepts; there at the same time.
-    left_out: says what was left out, if anything; there at the same time.
+    draft: ids, gold and records. This and the following attributes are set
+      when the splits are generated.
+    described: the descriptors of the concepts.
+    left_out: a message about records that are left out; '' if there are none.
   """
 
   VERSION = tfds.core.Version('1.0.0')
@@ -87,9 +92,11 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
   def _find(
     self, dl_manager: tfds.download.DownloadManager, faults: Faults
   ) -> Source:
+    """Finds the source; downloads the official archive if none is given."""
     if self._source:
       return find_source(pathlib.Path(self._source), faults)
-    # Asked first, because the download tries for minutes before it gives up.
+    # This request fails at once without a network. The download itself would
+    # try for minutes.
     request = urllib.request.Request(ARCHIVE_URL, method='HEAD')
     with urllib.request.urlopen(request, timeout=30):
       pass
@@ -99,14 +106,15 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
     return Source(source.splits, (), pathlib.Path(concepts))
 
   def _read_split(self, name: str, source: Source, faults: Faults) -> None:
+    """Reads a split into the draft."""
     split = self.draft.begin(name)
     before = faults.count
     for file, line, row in source.splits[name](faults):
       fields = Fields(row)
-      record = read_record(fields)
+      record = read_eurlex_record(fields)
       id_, concepts = record['celex_id'], record['concepts']
-      whats = split.misfits(id_, concepts, self.described)
-      if faults.extend(file, line, fields.faults + whats):
+      messages = split.document_faults(id_, concepts, self.described)
+      if faults.extend(file, line, fields.faults + messages):
         split.add(id_, concepts, record)
     if not split.ids:
       faults.add_empty(

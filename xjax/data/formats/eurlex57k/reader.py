@@ -1,4 +1,4 @@
-"""EURLEX57K prepared once below the cache folder, then read at random."""
+"""Reads EURLEX57K, which is prepared once in the cache for random access."""
 
 from collections.abc import Mapping, Sequence
 import contextlib
@@ -33,17 +33,17 @@ from xjax.data.formats.eurlex57k.builder import ARCHIVE_URL, SITE, Eurlex57k
 from xjax.data.formats.eurlex57k.records import (
   FULL_TEXT,
   ZONES,
-  document_of,
   input_document,
+  record_document,
 )
 from xjax.data.formats.eurlex57k.sources import find_source
-from xjax.data.schema import Document, Labels, label_of, label_row
+from xjax.data.schema import Document, Labels, label_row, read_label
 from xjax.data.text.token_cache import default_cache_dir
 
 
 @dataclasses.dataclass
 class Eurlex57kData(DataConfig):
-  """EURLEX57K: the official archive or a folder of JSON lines."""
+  """Configures EURLEX57K: the official archive or a folder of JSON lines."""
 
   label_field = 'concepts'
   full_text = FULL_TEXT
@@ -57,31 +57,33 @@ class Eurlex57kData(DataConfig):
     return input_document(fields, default_id, need_labels)
 
 
-FORMAT = 2  # of what is prepared; a change prepares anew
+FORMAT = 2  # of prepared data; after a change, data is prepared again
 INDEX = 'index.json'
 
 
 def read_eurlex57k(
   data: Eurlex57kData, splits: Sequence[str] = (), usual: bool = True
 ) -> RawCorpus:
-  """Reads EURLEX57K, preparing it where this source is not prepared yet.
+  """Reads EURLEX57K, and prepares it first if the cache does not have it.
 
   Args:
-    data: the source (the archive, zipped or unpacked, or a folder of JSON
-      lines; nothing: the official archive, downloaded), and the cache.
-    splits: those that must be there.
-    usual: whether train, dev and test are opened as well, where they are there.
+    data: config with the source (the archive, zipped or unpacked, or a folder
+      of JSON lines; empty: the official archive is downloaded) and the cache.
+    splits: names of splits that must exist.
+    usual: whether to open train, dev and test too, if they exist.
 
   Returns:
-    The corpus. Its zones are title, header, recitals, main_body, attachments;
-    the full text is without the title, which the header repeats.
+    The corpus. Its zones are title, header, recitals, main_body, attachments.
+    The full text has no title, since the header repeats the title.
 
   Raises:
-    DataError: no such source, faults in it, or one of splits is absent.
+    DataError: the source does not exist or has faults, or one of splits is
+      missing.
+    UserError: the cache cannot be written.
   """
   folder = default_cache_dir(data) / 'eurlex57k' / _key(data)
   source = data.dir or ARCHIVE_URL
-  raw = _open_sound(folder, source)
+  raw = _open_or_remove(folder, source)
   if raw is None:
     logging.info('preparing EURLEX57K in %s', folder)
     try:
@@ -95,15 +97,19 @@ def read_eurlex57k(
   )
 
 
-def _open_sound(folder: pathlib.Path, source: str) -> RawCorpus | None:
-  """What is prepared; None where nothing is, or (it goes) it is damaged."""
+def _open_or_remove(folder: pathlib.Path, source: str) -> RawCorpus | None:
+  """Opens prepared data; removes it if it is damaged.
+
+  Returns:
+    The corpus, or None if there is no prepared data or it was damaged.
+  """
   if not folder.is_dir():
     return None
   try:
     return _open(folder, source)
   except DAMAGE as error:
-    logging.warning('%s is damaged (%s): preparing anew', folder, error)
-  # Renamed first: other processes may be about to do the same.
+    logging.warning('%s is damaged (%s): preparing it again', folder, error)
+  # The folder is renamed first, since other processes may remove it too.
   aside = folder.with_name(f'.{folder.name}.{uuid.uuid4().hex}')
   with contextlib.suppress(FileNotFoundError):
     folder.rename(aside)
@@ -112,17 +118,17 @@ def _open_sound(folder: pathlib.Path, source: str) -> RawCorpus | None:
 
 
 def _key(data: Eurlex57kData) -> str:
-  """Changes with the source's files, and with what is done about faults."""
+  """Returns a key that depends on the source's files and on data.on_error."""
   stamp: Any = ARCHIVE_URL
   if data.dir:
-    # Faults are told when the files are read, not here.
+    # These faults are dropped. They are reported when the files are read.
     stamp = find_source(find_folder(data.dir), Faults()).stamp()
   text = json.dumps([FORMAT, data.on_error.value, stamp])
   return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
-  """Fills a folder: the dataset, and an index of ids, gold and concepts."""
+  """Writes the dataset, and an index of ids, gold and concepts, to a folder."""
   builder = Eurlex57k(
     source=str(pathlib.Path(data.dir).expanduser()) if data.dir else '',
     on_error=data.on_error,
@@ -131,13 +137,13 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
   downloads = default_cache_dir(data) / 'downloads'
   tfds.display_progress_bar(sys.stderr.isatty())
   try:
-    # TFDS prints, and standard output may be where predictions go.
+    # TFDS prints to standard output, which may be reserved for predictions.
     with contextlib.redirect_stdout(sys.stderr):
       builder.download_and_prepare(download_dir=downloads)
   except UserError:
     raise
   except Exception as error:
-    # What a download may raise has no common type.
+    # The errors that a download may raise have no common type.
     if data.dir or builder.draft.splits:
       raise
     raise DataError(
@@ -148,7 +154,7 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
 
 
 def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
-  """Writes what is needed of every document, so that none need be read."""
+  """Writes the index: ids, gold labels and descriptors of all documents."""
   draft: Draft = builder.draft
   index: dict[str, Any] = {
     'label_ids': draft.label_ids,
@@ -172,10 +178,10 @@ def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
 
 
 def _open(folder: pathlib.Path, source: str) -> RawCorpus:
-  """Opens what _prepare wrote, and logs what that left out.
+  """Opens the data that _prepare wrote, and logs which records it left out.
 
   Raises:
-    One of DAMAGE: it is not all there.
+    One of DAMAGE: the data is incomplete or damaged.
   """
   index = json.loads((folder / INDEX).read_text('utf-8'))
   for name, size in index['sizes'].items():
@@ -184,7 +190,7 @@ def _open(folder: pathlib.Path, source: str) -> RawCorpus:
   builder = Eurlex57k(data_dir=folder)
   raw = RawCorpus(
     source=source,
-    labels=Labels.of(label_of(Fields(row)) for row in index['labels']),
+    labels=Labels.of(read_label(Fields(row)) for row in index['labels']),
     label_ids=tuple(index['label_ids']),
     splits={
       name: _open_split(folder, builder, name, row)
@@ -201,7 +207,8 @@ def _open(folder: pathlib.Path, source: str) -> RawCorpus:
 def _open_split(
   folder: pathlib.Path, builder: Eurlex57k, name: str, row: dict[str, Any]
 ) -> RawSplit:
-  # Opened here: what numpy opens stays open where the file is damaged.
+  """Opens one split of the prepared data."""
+  # A file that np.load opens itself stays open if it is damaged.
   with (folder / f'{name}.npz').open('rb') as file:
     arrays = np.load(file, allow_pickle=False)
     gold = Ragged(arrays['indptr'], arrays['values'])
@@ -217,11 +224,11 @@ def _open_split(
 
 
 def _document(example: Mapping[str, Any]) -> Document:
-  """The document of a prepared example, whose texts are bytes."""
+  """Makes the document of a prepared example, whose texts are bytes."""
   record = {
     name: [part.decode('utf-8') for part in value]
     if name in ('concepts', 'main_body')
     else value.decode('utf-8')
     for name, value in example.items()
   }
-  return document_of(record)
+  return record_document(record)

@@ -1,4 +1,4 @@
-"""One document or concept of EURLEX57K, as its files have it."""
+"""Reads single documents and concepts of EURLEX57K."""
 
 from collections.abc import Mapping, Sequence
 import json
@@ -10,18 +10,18 @@ from xjax.data.files.json_lines import Fields, parse_object
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.schema import Document, Label
 
-# In reading order. The title says again what the header says, so that the full
-# text, as in the paper, is without it.
+# Zones in reading order. The full text has no title, as in the paper, since the
+# header repeats the title.
 ZONES = ('title', 'header', 'recitals', 'main_body', 'attachments')
 FULL_TEXT = ZONES[1:]
 
 
-def read_record(fields: Fields) -> dict[str, Any]:
-  """Reads a document's fields; what is wrong is noted in fields.faults.
+def read_eurlex_record(fields: Fields) -> dict[str, Any]:
+  """Reads the fields of a document and adds faults to fields.faults.
 
   Returns:
-    celex_id, uri, type, concepts, title, header, recitals, main_body (a list)
-    and attachments, in this order.
+    The fields celex_id, uri, type, concepts, title, header, recitals, main_body
+    (a list) and attachments, in this order.
   """
   before = len(fields.faults)
   record = {
@@ -35,13 +35,15 @@ def read_record(fields: Fields) -> dict[str, Any]:
     'main_body': list(fields.texts('main_body')),
     'attachments': fields.text('attachments'),
   }
-  if len(fields.faults) == before and not document_of(record).text().strip():
+  if (
+    len(fields.faults) == before and not record_document(record).text().strip()
+  ):
     fields.faults.append('an empty document: no text in it')
   return record
 
 
-def document_of(record: Mapping[str, Any]) -> Document:
-  """The document of a record, with all zones; the main body's parts joined."""
+def record_document(record: Mapping[str, Any]) -> Document:
+  """Makes the document of a record, with all zones; joins the main body."""
   zones = {name: record[name] for name in ZONES}
   zones['main_body'] = '\n'.join(record['main_body'])
   return Document(record['celex_id'], zones, tuple(record['concepts']))
@@ -50,17 +52,24 @@ def document_of(record: Mapping[str, Any]) -> Document:
 def input_document(
   fields: Fields, default_id: str | None, need_labels: bool
 ) -> Document:
-  """Reads a document to be tagged, of which concepts and zones may lack."""
-  absent = {name: '' for name in (*ZONES, 'uri', 'type') if name not in fields}
-  absent |= {'main_body': []} if 'main_body' in absent else {}
+  """Reads a document to be tagged, which may lack concepts and zones.
+
+  Args:
+    fields: fields of the record, which receive the faults.
+    default_id: the id of a record without an id; None: an id is required.
+    need_labels: whether concepts are required.
+  """
+  names = (*ZONES, 'uri', 'type')
+  defaults: dict[str, Any] = {name: '' for name in names if name not in fields}
+  defaults |= {'main_body': []} if 'main_body' in defaults else {}
   if not need_labels and 'concepts' not in fields:
-    absent['concepts'] = []
+    defaults['concepts'] = []
   if default_id is not None and 'celex_id' not in fields:
-    absent['celex_id'] = default_id
-  whole = Fields(absent | fields.row)
-  record = read_record(whole)
-  fields.faults.extend(whole.faults)
-  return document_of(record)
+    defaults['celex_id'] = default_id
+  complete = Fields(defaults | fields.row)
+  record = read_eurlex_record(complete)
+  fields.faults.extend(complete.faults)
+  return record_document(record)
 
 
 def read_concepts(path: pathlib.Path, faults: Faults) -> Descriptors:
@@ -78,10 +87,11 @@ def read_concepts(path: pathlib.Path, faults: Faults) -> Descriptors:
   before = faults.count
   lines = _key_lines(text, list(rows))
   for id_, row in rows.items():
-    label, whats = _concept_of(id_, row)
+    label, messages = _read_concept(id_, row)
     if label:
       described.add(label, lines[id_])
-    faults.extend(path, lines[id_], [f'concept {id_!a}: {w}' for w in whats])
+    prefixed = [f'concept {id_!a}: {message}' for message in messages]
+    faults.extend(path, lines[id_], prefixed)
   described.complete = 0 < len(described.labels) == len(rows)
   if not described.labels:
     faults.add_empty(path, 'concept', before)
@@ -89,8 +99,11 @@ def read_concepts(path: pathlib.Path, faults: Faults) -> Descriptors:
   return described
 
 
-def _concept_of(id_: str, row: Any) -> tuple[Label | None, list[str]]:
-  """The label, and what is wrong; where something is, its id alone is kept."""
+def _read_concept(id_: str, row: Any) -> tuple[Label | None, list[str]]:
+  """Returns the label of a concept, and messages about what is wrong with it.
+
+  A faulty label keeps only its id; without an id there is no label.
+  """
   fields = Fields(row if isinstance(row, dict) else {})
   if not fields.as_id(id_, 'its id'):
     return None, fields.faults
@@ -108,13 +121,21 @@ def _concept_of(id_: str, row: Any) -> tuple[Label | None, list[str]]:
 
 
 def _key_lines(text: bytes, keys: Sequence[str]) -> dict[str, int]:
-  """The line each key stands on, so far as it is written as we would."""
+  """Returns the line of each key.
+
+  A key that is not written as json.dumps writes it gets the line of the last
+  key that was found.
+
+  Args:
+    text: the JSON text.
+    keys: the keys, in the order of the text.
+  """
   lines, line, at = {}, 1, 0
   for key in keys:
     quoted = json.dumps(key, ensure_ascii=False).encode('utf-8', 'replace')
-    found = text.find(quoted + b':', at)
-    if found >= 0:
-      line += text.count(b'\n', at, found)
-      at = found
+    position = text.find(quoted + b':', at)
+    if position >= 0:
+      line += text.count(b'\n', at, position)
+      at = position
     lines[key] = line
   return lines

@@ -1,4 +1,4 @@
-"""Where the files of EURLEX57K lie: an archive, its folder, or JSON lines."""
+"""Finds the files of EURLEX57K: an archive, its folder, or JSON lines."""
 
 from collections.abc import Callable, Iterator, Mapping
 import dataclasses
@@ -22,17 +22,17 @@ EXPECTED = (
   'dataset/{train,dev,test}/*.json), or {train,dev,test}.jsonl[.gz]'
 )
 
-# Notes faults; yields file, line and object.
+# Reads a split: yields the file, line and object of each record; adds faults.
 ReadRows = Callable[[Faults], Iterator[tuple[str, int, dict[str, Any]]]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """The files of one copy of EURLEX57K.
+  """Holds the files of one copy of EURLEX57K.
 
   Attributes:
-    splits: train, dev, test, so far as they are there, and how to read them.
-    files: every file that is read; each must be there.
+    splits: train, dev and test, if they exist -> function that reads the split.
+    files: all files that are read; each must exist.
     concepts: the file of the descriptors, or None.
   """
 
@@ -41,27 +41,27 @@ class Source:
   concepts: pathlib.Path | None
 
   def stamp(self) -> list[tuple[str, int, int]]:
-    """Name, size and time of every file: changes when the content does."""
+    """Returns name, size and time of every file, to notice changed content."""
     stats = [(str(path), path.stat()) for path in self.files]
     return [(name, s.st_size, s.st_mtime_ns) for name, s in stats]
 
 
 def find_source(path: pathlib.Path, faults: Faults) -> Source:
-  """Finds out what lies at a path.
+  """Finds the copy of EURLEX57K at a path.
 
   Args:
-    path: the archive, or the folder of it or of its content, or of JSON lines.
-    faults: two files for one split are noted here.
+    path: the archive; or a folder with the archive, its content or JSON lines.
+    faults: receives a fault if a split has two files.
 
   Raises:
-    DataError: nothing of these.
+    DataError: there is no copy of EURLEX57K.
   """
   if path.is_file():
     return _archive(path, path.parent)
   files = find_files(path)
   if any(name in files for name in USUAL):
-    kept = {n: only_file(files[n], faults) for n in USUAL if n in files}
-    return _json_lines(path, kept)
+    splits = {n: only_file(files[n], faults) for n in USUAL if n in files}
+    return _json_lines(path, splits)
   for folder in (path / 'dataset', path):
     if any((folder / name).is_dir() for name in USUAL):
       return _folder(folder, path)
@@ -72,6 +72,7 @@ def find_source(path: pathlib.Path, faults: Faults) -> Source:
 
 
 def _concepts(*folders: pathlib.Path) -> pathlib.Path | None:
+  """Returns the first file of descriptors in the folders."""
   paths = (folder / CONCEPTS for folder in folders)
   return next((path for path in paths if path.is_file()), None)
 
@@ -81,12 +82,15 @@ def _source(
   files: list[pathlib.Path],
   concepts: pathlib.Path | None,
 ) -> Source:
+  """Makes a source whose files include the descriptors, if any."""
   return Source(splits, (*files, *([concepts] if concepts else [])), concepts)
 
 
 def _json_lines(
   folder: pathlib.Path, files: Mapping[str, pathlib.Path]
 ) -> Source:
+  """Makes the source of a folder of JSON lines."""
+
   def read(path: pathlib.Path) -> ReadRows:
     return lambda faults: (
       (str(path), line, row) for line, row in read_rows(path, faults)
@@ -100,12 +104,19 @@ def _json_lines(
 
 
 def _folder(folder: pathlib.Path, top: pathlib.Path) -> Source:
+  """Makes the source of the unpacked archive.
+
+  Args:
+    folder: the folder with train, dev and test.
+    top: the folder that the user gave, which is folder or its parent.
+  """
+
   def read(paths: list[pathlib.Path]) -> ReadRows:
     return lambda faults: _read_each(
       ((str(path), path.read_bytes) for path in paths), faults
     )
 
-  kept = {
+  splits = {
     name: sorted(
       path
       for path in (folder / name).glob('*.json')
@@ -115,34 +126,35 @@ def _folder(folder: pathlib.Path, top: pathlib.Path) -> Source:
     if (folder / name).is_dir()
   }
   return _source(
-    {name: read(paths) for name, paths in kept.items()},
-    [path for paths in kept.values() for path in paths],
+    {name: read(paths) for name, paths in splits.items()},
+    [path for paths in splits.values() for path in paths],
     _concepts(folder, top, top.parent),
   )
 
 
 def _archive(path: pathlib.Path, folder: pathlib.Path) -> Source:
+  """Makes the source of a zip archive; folder may have the descriptors."""
   try:
     with zipfile.ZipFile(path) as archive:
       members = [pathlib.PurePosixPath(name) for name in archive.namelist()]
   except DAMAGE as error:
-    what = f'not a zip archive: {str(error)[:80]}'
-    raise DataError(f'{path}: {what}') from error
-  kept: dict[str, list[str]] = {}
+    message = f'not a zip archive: {str(error)[:80]}'
+    raise DataError(f'{path}: {message}') from error
+  splits: dict[str, list[str]] = {}
   for member in sorted(members):
-    # What macOS adds (__MACOSX/.../._name) is no document.
+    # macOS adds files that are not documents, __MACOSX/.../._name.
     hidden = any(part.startswith(('.', '__MACOSX')) for part in member.parts)
     if member.suffix == '.json' and not hidden and len(member.parts) >= 2:
-      kept.setdefault(member.parts[-2], []).append(str(member))
-  kept = {name: kept[name] for name in USUAL if name in kept}
-  if not kept:
+      splits.setdefault(member.parts[-2], []).append(str(member))
+  splits = {name: splits[name] for name in USUAL if name in splits}
+  if not splits:
     raise DataError(f'{path}: no documents of EURLEX57K in it; {EXPECTED}')
 
   def read(names: list[str]) -> ReadRows:
     return lambda faults: _read_members(path, names, faults)
 
   return _source(
-    {name: read(names) for name, names in kept.items()},
+    {name: read(names) for name, names in splits.items()},
     [path],
     _concepts(folder),
   )
@@ -151,6 +163,7 @@ def _archive(path: pathlib.Path, folder: pathlib.Path) -> Source:
 def _read_members(
   path: pathlib.Path, names: list[str], faults: Faults
 ) -> Iterator[tuple[str, int, dict[str, Any]]]:
+  """Yields the objects of an archive's members, which have one object each."""
   with zipfile.ZipFile(path) as archive:
     yield from _read_each(
       (
@@ -164,14 +177,22 @@ def _read_members(
 def _read_each(
   files: Iterator[tuple[str, Callable[[], bytes]]], faults: Faults
 ) -> Iterator[tuple[str, int, dict[str, Any]]]:
-  """Yields the objects of files that hold one each; notes the faulty ones."""
+  """Yields the objects of files with one object each, and adds faults.
+
+  Args:
+    files: name of each file, and the function that reads its bytes.
+    faults: collects what is wrong with the files.
+
+  Yields:
+    The name of the file, the line 1, and the object.
+  """
   for name, read in files:
     try:
       row = parse_object(read())
     except Fault as fault:
       faults.add(name, fault.line, str(fault))
     except DAMAGE as error:
-      # zipfile puts the bytes it stumbled over into its messages.
+      # The message is cut, since zipfile quotes the damaged bytes.
       faults.add(name, None, f'cannot be read: {str(error)[:80]}')
     else:
       yield name, 1, row
