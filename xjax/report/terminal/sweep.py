@@ -112,7 +112,7 @@ def _report(session: SweepSession, ranked: Sequence[Outcome]) -> str:
     for seed in seeds
   ]
   trials = 'the best trials' if len(complete) == _REPORTED else 'all trials'
-  words = [*session.imported, *folders]
+  words = [*session.import_flags, *folders]
   output = shlex.quote(f'--output={session.folder.path / "report.html"}')
   return (
     f'To report on {trials} on one page:\n'
