@@ -1,4 +1,4 @@
-"""Installs xjax and its command line, `python -m experiments.<name>`."""
+"""Installs xjax and its mains, `python -m experiments.<name>`."""
 
 import pathlib
 
@@ -18,8 +18,8 @@ setuptools.setup(
     include=['xjax', 'xjax.*', 'experiments', 'experiments.*']
   ),
   package_data={'xjax.report': ['papers/*.csv']},
-  # Floors are the oldest releases this code is run with; there are no
-  # ceilings, so that a newer JAX is never kept out.
+  # The minimum versions are the oldest releases that we have run. There are no
+  # maximum versions, so that a newer JAX can always be installed.
   install_requires=[
     'absl-py>=2.1',
     'array_record>=0.8.1',
@@ -27,7 +27,7 @@ setuptools.setup(
     'gensim>=4.4',
     'grain>=0.2.15',
     'huggingface_hub>=2.4',
-    'importlib_resources>=6.0',  # TFDS uses it and does not ask for it
+    'importlib_resources>=6.0',  # TFDS imports it but does not list it
     'jax>=0.10',
     'jaxtyping>=0.3',
     'matplotlib>=3.10',

@@ -1,23 +1,24 @@
-r"""Steps of BERT encoders against transformers', and the hardware.
+r"""Times steps of BERT encoders against transformers and the hardware's limit.
 
   python benchmarks/bert.py --peer_python=PYTHON    (10 minutes, alone, 24 GiB)
   python benchmarks/bert.py --device=cuda --dtype=bfloat16 --batch=32 \
     --rows='base 512 train,base 512 infer' --bound=0.8
 
-PYTHON has torch and transformers (the extra `parity`); by default it is this
-one. A training step is forward, backward, clipping and AdamW of all weights
-under [CLS] and a dense layer over 4,271 labels; an inference step ends with the
-best 50 labels. Random weights; the same sizes and dropout on both sides, in
-processes of their own that take turns: ours is the trainer's own step, the
-peer's attention is torch's scaled_dot_product_attention, plain and compiled.
-First come the bare matrix products of a step, one after the other, then the
-medians, the share of our time that those products would take, and the ratio of
-ours to the better peer; exits 1 where it exceeds the bound.
+PYTHON has torch and transformers (the extra `parity`); the default is this
+Python. A training step is forward, backward, clipping and AdamW for all weights
+of the encoder and of a dense layer on [CLS] over 4,271 labels. An inference
+step ends with the best 50 labels. Weights are random; both sides have the same
+sizes and dropout. Each side is a process, and the processes take turns. Our
+step is the trainer's step; the peer uses torch's scaled_dot_product_attention,
+plain and compiled. The benchmark prints the time of the bare matrix products of
+a step, then the medians, the share of the bare products in our time, and the
+ratio of our time to the faster peer. It exits with 1 if the ratio exceeds the
+bound.
 
-On CPUs that are not Intel's, MKL's products may take twice the time of oneDNN's
-or XLA's. --frozen gives the compiled peer oneDNN's for inference, by an option
-of inductor that torch calls experimental: then a step of either side takes
-little more than the bare products, and no ratio far below 1 is to be had.
+On CPUs that are not from Intel, MKL's products may take twice the time of those
+of oneDNN or XLA. --frozen makes the compiled peer use oneDNN for inference, by
+an option of inductor that torch calls experimental. Then a step of either side
+takes little more than the bare products, so the ratio cannot be far below 1.
 """
 
 from collections.abc import Callable
@@ -52,8 +53,8 @@ from xjax.train.state import plan_state
 from xjax.train.step import make_train_step
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Of both sides: freed memory is kept, as our mains have it
-# (core/allocation.py); the peer gains by it as well.
+# Both sides keep freed memory, as our mains do (core/allocation.py); this makes
+# the peer faster too.
 _ENVIRONMENT = {
   'MALLOC_ARENA_MAX': '1',
   'MALLOC_MMAP_MAX_': '0',
@@ -77,23 +78,34 @@ ROWS = [
   for kind in ('train', 'infer')
 ]
 
-_PEER = flags.DEFINE_string('peer_python', sys.executable, 'With torch.')
-_ROWS = flags.DEFINE_list('rows', ROWS, 'MODEL TOKENS train|infer, ...')
-_COMPILED = flags.DEFINE_bool('compiled', True, "Whether torch.compile's too.")
-_FROZEN = flags.DEFINE_bool('frozen', False, 'Whether its weights are frozen.')
-_TURNS = flags.DEFINE_integer('turns', 5, 'Turns of each side.', 1)
-_STEPS = flags.DEFINE_integer('steps', 1, 'Steps of a turn.', 1)
-_BATCH = flags.DEFINE_integer('batch', 8, 'Documents of a step.', 1)
-_BOUND = flags.DEFINE_float('bound', 0.75, 'Of the ratios.')
-_DEVICE = flags.DEFINE_enum('device', 'cpu', ['cpu', 'cuda'], 'For both.')
+_PEER = flags.DEFINE_string(
+  'peer_python', sys.executable, 'Python that has torch and transformers.'
+)
+_ROWS = flags.DEFINE_list('rows', ROWS, 'Rows: MODEL TOKENS train|infer, ...')
+_COMPILED = flags.DEFINE_bool('compiled', True, 'Run torch.compile too.')
+_FROZEN = flags.DEFINE_bool(
+  'frozen', False, 'Freeze the weights of the compiled peer for inference.'
+)
+_TURNS = flags.DEFINE_integer('turns', 5, 'Number of turns per side.', 1)
+_STEPS = flags.DEFINE_integer('steps', 1, 'Number of steps per turn.', 1)
+_BATCH = flags.DEFINE_integer('batch', 8, 'Number of documents per step.', 1)
+_BOUND = flags.DEFINE_float('bound', 0.75, 'Bound of the ratios.')
+_DEVICE = flags.DEFINE_enum(
+  'device', 'cpu', ['cpu', 'cuda'], 'Device of both sides.'
+)
 _DTYPE = flags.DEFINE_enum(
-  'dtype', 'float32', ['float32', 'bfloat16'], 'Of products; weights are 32.'
+  'dtype',
+  'float32',
+  ['float32', 'bfloat16'],
+  'Dtype of products; weights are float32.',
 )
-_DROPOUT = flags.DEFINE_float('dropout', 0.1, 'Of what layers add.')
+_DROPOUT = flags.DEFINE_float('dropout', 0.1, "Dropout of layers' outputs.")
 _ATTENTION_DROPOUT = flags.DEFINE_float(
-  'attention_dropout', 0.1, "Of attention's weights."
+  'attention_dropout', 0.1, 'Dropout of attention weights.'
 )
-_SIDE = flags.DEFINE_bool('side', False, 'Our side alone, asked by line.')
+_SIDE = flags.DEFINE_bool(
+  'side', False, 'Run only our side, which answers lines of standard input.'
+)
 
 
 def main(argv: list[str]) -> None:
@@ -112,19 +124,19 @@ def main(argv: list[str]) -> None:
   missed = 0
   for row in _ROWS.value:
     for process in peers.values():
-      process.ask('step', row, 0)  # it has started and is idle
+      process.ask('step', row, 0)  # waits until the process is idle
     limit = ours.ask('limit', row, 1)[0]
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     for turn in range(1 + _TURNS.value):
       for side, process in sides.items():
-        taken = process.ask('step', row, _STEPS.value)
-        seconds[side] += taken if turn else []  # the first compiles
+        of_turn = process.ask('step', row, _STEPS.value)
+        seconds[side] += of_turn if turn else []  # the first turn compiles
     missed += report(row, limit, seconds)
   sys.exit(int(missed > 0))
 
 
 def peer(compiled: bool) -> 'Side':
-  """A process of torch's."""
+  """Starts a process of the peer."""
   sizes = SIZES | {
     'batch': _BATCH.value,
     'dropout': _DROPOUT.value,
@@ -138,10 +150,10 @@ def peer(compiled: bool) -> 'Side':
 
 
 class Side:
-  """A process that times steps when it is asked to."""
+  """A process that times steps on request."""
 
   def __init__(self, command: list):
-    """Starts it; what it allocates on a GPU it does not keep from others."""
+    """Starts the process, without preallocating the memory of a GPU."""
     self._process = subprocess.Popen(
       command,
       stdin=subprocess.PIPE,
@@ -151,24 +163,26 @@ class Side:
     )
 
   def ask(self, what: str, row: str, count: int) -> list[float]:
-    """Seconds of each of count steps; none where it cannot."""
+    """Returns the seconds of `count` steps; [] if the side cannot run them."""
     self._process.stdin.write(f'{what} {row} {count}\n')
     self._process.stdin.flush()
     answer = self._process.stdout.readline()
     if not answer:
-      sys.exit(f'a side ended: {self._process.args}')
+      sys.exit(
+        f'this process has ended without an answer: {self._process.args}'
+      )
     return json.loads(answer)
 
 
 def report(row: str, limit: float, seconds: dict[str, list[float]]) -> int:
-  """Prints the comparison of a row; 1 where its bound is missed."""
+  """Prints the comparison of a row; returns 1 if it misses the bound."""
   median = {side: float(np.median(t)) for side, t in seconds.items() if t}
   ours = median['ours']
   ratio = ours / min(median[side] for side in median if side != 'ours')
   verdict = 'ok' if ratio <= _BOUND.value else 'MISSED'
   print(
     f'{row:17} products {limit:8.4f} s'
-    + ''.join(f', {side} {taken:8.4f}' for side, taken in median.items())
+    + ''.join(f', {side} {time_:8.4f}' for side, time_ in median.items())
     + f'; share of the products {limit / ours:.2f}, ratio {ratio:.2f} '
     f'(bound {_BOUND.value}: {verdict})',
     flush=True,
@@ -183,19 +197,19 @@ def serve() -> None:
   with jax.set_mesh(mesh):
     for line in sys.stdin:
       what, model, tokens, kind, count = line.split()
-      asked = model, int(tokens), kind
+      row_of_line = model, int(tokens), kind
       if what == 'limit':
-        row, step = None, None  # the last one's memory is free first
-        seconds = [limit(*asked)]
+        row, step = None, None  # frees the memory of the last step
+        seconds = [limit(*row_of_line)]
       else:
-        if asked != row:
-          row, step = asked, make_step(*asked, mesh)
+        if row_of_line != row:
+          row, step = row_of_line, make_step(*row_of_line, mesh)
         seconds = [seconds_of(step) for _ in range(int(count))]
       print(json.dumps(seconds), flush=True)
 
 
 def seconds_of(call: Callable[[], None]) -> float:
-  """Seconds of one call."""
+  """Returns the seconds of one call."""
   start = time.perf_counter()
   call()
   return time.perf_counter() - start
@@ -204,7 +218,7 @@ def seconds_of(call: Callable[[], None]) -> float:
 def make_step(
   model: str, tokens: int, kind: str, mesh: jax.sharding.Mesh
 ) -> Callable[[], None]:
-  """The trainer's step, or a scorer's."""
+  """Returns the trainer's step, or the step of a scorer."""
   train = NeuralTrain(
     learning_rate=SIZES['learning_rate'],
     optimizer=AdamW(weight_decay=0.01),
@@ -228,12 +242,12 @@ def make_step(
     model = nnx.merge(plan.graphdef, params)
     return head_topk(model.head, model.features(batch), 50)
 
-  params = state.pop().params  # of the optimizer's slots there is no need
+  params = state.pop().params  # frees the optimizer's slots
   return lambda: jax.block_until_ready(best(params, batch))
 
 
 def tagger(model: str, tokens: int, rngs: nnx.Rngs) -> nnx.Module:
-  """The model of a row."""
+  """Builds the model of a row."""
   dim, layers, heads, inner = SIZES['models'][model]
   encoder = BertConfig(
     dropout=_DROPOUT.value, attention_dropout=_ATTENTION_DROPOUT.value
@@ -262,7 +276,7 @@ def tagger(model: str, tokens: int, rngs: nnx.Rngs) -> nnx.Module:
 
 
 def documents(tokens: int) -> Batch:
-  """A batch without padding."""
+  """Returns a batch without padding."""
   rng, size = np.random.default_rng(0), _BATCH.value
   gold = np.arange(SIZES['positives'], dtype=np.int32)
   return Batch(
@@ -275,13 +289,13 @@ def documents(tokens: int) -> Batch:
 
 
 def limit(model: str, tokens: int, kind: str) -> float:
-  """Seconds of the products that a step cannot do without."""
+  """Returns the seconds of the matrix products that a step must compute."""
   dim, layers, heads, inner = SIZES['models'][model]
   rows = _BATCH.value * tokens
   of_layer = [(rows, dim, 3 * dim), (rows, dim, dim)]
   of_layer += [(rows, dim, inner), (rows, inner, dim)]
   seconds = sum(products((), *sizes, kind) for sizes in of_layer)
-  # Where there is a cache to keep them in, one head's weights after another's.
+  # On CPUs, attention heads are multiplied one by one to stay in the cache.
   turns = heads if _DEVICE.value == 'cpu' else 1
   stack = (_BATCH.value, heads // turns)
   size = dim // heads
@@ -294,7 +308,7 @@ def limit(model: str, tokens: int, kind: str) -> float:
 def products(
   stack: tuple[int, ...], rows: int, inner: int, columns: int, kind: str
 ) -> float:
-  """Seconds of a stack of products; for training, of gradients' sizes too."""
+  """Returns the seconds of a stack of products; for train, with gradients."""
   sizes = [(rows, inner, columns)]
   if kind == 'train':
     sizes += [(rows, columns, inner), (inner, rows, columns)]
@@ -308,25 +322,25 @@ def products(
 
 
 def best_of(a: jax.Array, b: jax.Array) -> float:
-  """Seconds of a product, of many in a row that write to the same memory."""
+  """Returns the seconds of a product, from many that reuse the same memory."""
 
   @jax.jit
   def repeated(count: int, a: jax.Array, b: jax.Array) -> jax.Array:
     def step(_: int, carried: tuple) -> tuple[jax.Array, jax.Array]:
       a, out = carried
-      # It reads what the one before it made, so that none is left out.
+      # Each step reads the previous result, so that XLA cannot skip a step.
       first = (0,) * a.ndim
       return a.at[first].add(0 * out[first]), a @ b
 
     return lax.fori_loop(0, count, step, (a, a @ b))[1]
 
-  def taken(count: int) -> float:
+  def seconds(count: int) -> float:
     calls = [lambda: jax.block_until_ready(repeated(count, a, b))] * 3
     return min(map(seconds_of, calls))
 
-  taken(1)
-  count = 2 + int(0.2 / taken(1))
-  return (taken(1 + count) - taken(1)) / count
+  seconds(1)
+  count = 2 + int(0.2 / seconds(1))
+  return (seconds(1 + count) - seconds(1)) / count
 
 
 if __name__ == '__main__':

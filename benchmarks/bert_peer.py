@@ -1,9 +1,9 @@
-"""The transformers side of bert.py; runs where torch is installed.
+"""Times BERT of transformers for bert.py; needs torch and transformers.
 
   python bert_peer.py SIZES      (JSON)
 
-Answers lines `step MODEL TOKENS train|infer COUNT` with the seconds of each
-step, or with none where torch.compile does not work.
+Answers each line `step MODEL TOKENS train|infer COUNT` with a list of the
+seconds of each step; the list is empty if torch.compile fails.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class Tagger(nn.Module):
   """BERT, its [CLS] vector with dropout, and a dense layer over labels."""
 
   def __init__(self, model: str, tokens: int, sizes: dict):
-    """Random weights."""
+    """Makes a model with random weights."""
     super().__init__()
     dim, layers, heads, inner = sizes['models'][model]
     config = transformers.BertConfig(
@@ -40,7 +40,7 @@ class Tagger(nn.Module):
     self.head = nn.Linear(dim, sizes['labels'])
 
   def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Logits [B, L]."""
+    """Returns logits [B, L]."""
     hidden = self.bert(ids, attention_mask=mask).last_hidden_state
     return self.head(self.dropout(hidden[:, 0]))
 
@@ -48,7 +48,7 @@ class Tagger(nn.Module):
 def make_step(
   model: str, tokens: int, kind: str, sizes: dict
 ) -> Callable[[], None]:
-  """A step of a model, compiled where that is asked for."""
+  """Returns a step of a model, compiled if sizes['compiled']."""
   device, labels = torch.device(sizes['device']), sizes['labels']
   tagger = Tagger(model, tokens, sizes).to(device)
   tagger.train(kind == 'train')
@@ -57,10 +57,10 @@ def make_step(
   mask = torch.ones_like(ids)
   gold = torch.zeros(shape[0], labels, device=device)
   gold[:, : sizes['positives']] = 1
-  # Sizes left open and weights laid out for good (inductor's freezing, for
-  # inference alone) bring oneDNN's products in the place of MKL's.
+  # With dynamic sizes and frozen weights (inductor's freezing, which works only
+  # for inference), torch uses oneDNN's products instead of MKL's.
   frozen = sizes['frozen'] and kind == 'infer'
-  torch._dynamo.reset()  # else a second length leaves sizes open by itself
+  torch._dynamo.reset()  # otherwise a second length makes sizes dynamic
   torch._inductor.config.freezing = frozen
   run = tagger
   if sizes['compiled']:
@@ -90,7 +90,7 @@ def make_step(
 
 
 def seconds_of(step: Callable[[], None], device: str) -> float:
-  """Seconds of one call, to the end of what it has begun."""
+  """Returns the seconds of one call, including the work of a GPU."""
   start = time.perf_counter()
   step()
   if device == 'cuda':
@@ -99,15 +99,15 @@ def seconds_of(step: Callable[[], None], device: str) -> float:
 
 
 def main() -> None:
-  """Answers until there is nothing more to answer."""
+  """Answers the lines of standard input."""
   sizes = json.loads(sys.argv[1])
   torch.set_num_threads(sizes['threads'])
   torch.manual_seed(0)
   row, step = None, None
   for line in sys.stdin:
-    _, *asked, count = line.split()
-    if asked != row:
-      row, step = asked, None  # the last one's memory is free first
+    _, *row_of_line, count = line.split()
+    if row_of_line != row:
+      row, step = row_of_line, None  # frees the memory of the last step
       step = make_step(row[0], int(row[1]), row[2], sizes)
     try:
       seconds = [seconds_of(step, sizes['device']) for _ in range(int(count))]

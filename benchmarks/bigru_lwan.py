@@ -1,11 +1,12 @@
-"""A training step of BiGRU-LWAN against LibMultiLabel's, and the hardware.
+"""Times a training step of BiGRU-LWAN against LibMultiLabel and the hardware.
 
   python benchmarks/bigru_lwan.py        (a minute or two, nothing else running)
 
-The same batch, sizes, dropout and Adam on both sides, two threads each, one
-side after the other in processes of their own. Prints seconds per step (the
-median) and peak memory of each, first the seconds that the bare matrix products
-of a step take; exits 1 where a ratio to the peer misses its bound.
+Both sides have the same batch, sizes, dropout and Adam, and two threads. They
+run one after the other, each in its own process. The benchmark prints the
+seconds of the bare matrix products of a step, then the median seconds per step
+and the peak memory of each side. It exits with 1 if a ratio to the peer misses
+its bound.
 """
 
 from collections.abc import Callable
@@ -44,9 +45,12 @@ SIZES = {
   'threads': 2,
 }
 
-_STEPS = flags.DEFINE_integer('steps', 8, 'Timed steps of each side.', 1)
+_STEPS = flags.DEFINE_integer('steps', 8, 'Number of timed steps per side.', 1)
 _SIDE = flags.DEFINE_enum(
-  'side', None, ['limit', 'ours'], 'One side alone: IN.npz OUT.npz follow.'
+  'side',
+  None,
+  ['limit', 'ours'],
+  'Run only this side; the arguments are IN.npz OUT.npz.',
 )
 
 
@@ -54,54 +58,54 @@ def main(argv: list[str]) -> None:
   """Runs the three sides and compares."""
   os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: SIZES['threads']])
   if _SIDE.value:
-    given = dict(np.load(argv[1], allow_pickle=False))
+    inputs = dict(np.load(argv[1], allow_pickle=False))
     sides = {'limit': limit, 'ours': ours}
-    np.savez(argv[2], **sides[_SIDE.value](given))
+    np.savez(argv[2], **sides[_SIDE.value](inputs))
     return
   peer = subprocess.run([PEERS], check=True, stdout=subprocess.PIPE, text=True)
-  mine = [sys.executable, __file__, '--side']
+  command = [sys.executable, __file__, '--side']
   commands = {
-    'limit': [*mine, 'limit'],
-    'ours': [*mine, 'ours'],
+    'limit': [*command, 'limit'],
+    'ours': [*command, 'ours'],
     'LibMultiLabel': [peer.stdout.strip(), HERE / 'bigru_lwan_peer.py'],
   }
-  found = {name: run(command) for name, command in commands.items()}
-  sys.exit(report(found))
+  outputs = {name: run(command) for name, command in commands.items()}
+  sys.exit(report(outputs))
 
 
 def run(command: list) -> dict[str, np.ndarray]:
-  """Runs one side in a process of its own, npz in and out."""
+  """Runs one side in its own process, with npz files in and out."""
   config = Config()
   rng = np.random.default_rng(0)
   shape = SIZES['batch'], SIZES['length']
   with tempfile.TemporaryDirectory() as folder:
-    given, found = f'{folder}/in.npz', f'{folder}/out.npz'
+    inputs, outputs = f'{folder}/in.npz', f'{folder}/out.npz'
     np.savez(
-      given,
+      inputs,
       **SIZES,
       tokens=rng.integers(2, SIZES['vocab'], shape),
       positives=rng.integers(0, SIZES['labels'], (shape[0], 5)),
       embedding_dropout=config.model.embedding.dropout,
       encoder_dropout=config.model.encoder.dropout,
       learning_rate=config.train.learning_rate,
-      steps=_STEPS.value + 2,  # the first compile, or allocate
+      steps=_STEPS.value + 2,  # the first two steps compile or allocate
     )
     done = subprocess.run(
-      [*command, given, found], stderr=subprocess.PIPE, text=True
+      [*command, inputs, outputs], stderr=subprocess.PIPE, text=True
     )
     if done.returncode:
       sys.exit(done.stderr)
-    return dict(np.load(found, allow_pickle=False))
+    return dict(np.load(outputs, allow_pickle=False))
 
 
-def report(found: dict[str, dict[str, np.ndarray]]) -> int:
+def report(outputs: dict[str, dict[str, np.ndarray]]) -> int:
   """Prints the comparison; returns the exit status."""
-  limit = float(found['limit']['seconds'])
+  limit = float(outputs['limit']['seconds'])
   print(f'bare matrix products {limit:.2f} s')
   seconds, peak = {}, {}
   for name in ('ours', 'LibMultiLabel'):
-    steps = found[name]['seconds'][2:]
-    seconds[name], peak[name] = np.median(steps), found[name]['peak'] / 2**30
+    steps = outputs[name]['seconds'][2:]
+    seconds[name], peak[name] = np.median(steps), outputs[name]['peak'] / 2**30
     print(
       f'{name:20} {seconds[name]:.2f} s per step ({steps.min():.2f} - '
       f'{steps.max():.2f}; {seconds[name] / limit:.2f} x the products), '
@@ -117,11 +121,11 @@ def report(found: dict[str, dict[str, np.ndarray]]) -> int:
   return int(any(ratio > bound for _, ratio, bound in ratios))
 
 
-def limit(given: dict[str, np.ndarray]) -> dict[str, float]:
-  """Seconds of the products that a step cannot do without."""
-  tokens = int(given['batch'] * given['length'])
-  dim, units, labels = (int(given[n]) for n in ('dim', 'units', 'labels'))
-  # (rows, inner size, columns) of forward products, and how many there are.
+def limit(inputs: dict[str, np.ndarray]) -> dict[str, float]:
+  """Returns the seconds of the matrix products that a step must compute."""
+  tokens = int(inputs['batch'] * inputs['length'])
+  dim, units, labels = (int(inputs[n]) for n in ('dim', 'units', 'labels'))
+  # (rows, inner size, columns, number) of forward products.
   forward = [
     (tokens, dim, 3 * units, 2),
     (tokens, units, 3 * units, 2),
@@ -140,7 +144,7 @@ def limit(given: dict[str, np.ndarray]) -> dict[str, float]:
 
 
 def best_of(function: Callable, *args: jax.Array) -> float:
-  """Least seconds of several calls, compilation left out."""
+  """Returns the least seconds of several calls, without compilation."""
   jax.block_until_ready(function(*args))
   seconds = []
   for _ in range(5):
@@ -150,28 +154,28 @@ def best_of(function: Callable, *args: jax.Array) -> float:
   return min(seconds)
 
 
-def ours(given: dict[str, np.ndarray]) -> dict[str, object]:
-  """The trainer's own step: forward, loss, backward, Adam."""
+def ours(inputs: dict[str, np.ndarray]) -> dict[str, object]:
+  """Times the trainer's step: forward, loss, backward, Adam."""
   config = Config()
-  config.model.embedding.dim = int(given['dim'])
-  config.model.encoder.units = int(given['units'])
+  config.model.embedding.dim = int(inputs['dim'])
+  config.model.encoder.units = int(inputs['units'])
   mesh = make_mesh(MeshConfig())
   optimizer = make_optimizer(config.train)
   plan = plan_state(
     lambda rngs: build(
       config.model,
-      vocab_size=int(given['vocab']),
-      n_labels=int(given['labels']),
+      vocab_size=int(inputs['vocab']),
+      n_labels=int(inputs['labels']),
       rngs=rngs,
     ),
     optimizer,
     mesh,
   )
-  documents, length = given['tokens'].shape
+  documents, length = inputs['tokens'].shape
   batch = Batch(
-    tokens_BT=given['tokens'].astype(np.int32),
+    tokens_BT=inputs['tokens'].astype(np.int32),
     lengths_B=np.full(documents, length, np.int32),
-    positives_BP=given['positives'].astype(np.int32),
+    positives_BP=inputs['positives'].astype(np.int32),
     mask_B=np.ones(documents, bool),
     doc_B=np.arange(documents, dtype=np.int32),
   )
@@ -179,7 +183,7 @@ def ours(given: dict[str, np.ndarray]) -> dict[str, object]:
   seconds, losses = [], []
   with jax.set_mesh(mesh):
     state, batch = plan.init(jax.random.key(0)), put_batch(batch, mesh)
-    for _ in range(int(given['steps'])):
+    for _ in range(int(inputs['steps'])):
       start = time.perf_counter()
       state, metrics = step(state, batch, jax.random.key(1))
       losses.append(float(metrics.loss))

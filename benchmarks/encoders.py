@@ -1,12 +1,13 @@
-"""Steps per second of each encoder against torch's, and the hardware.
+"""Times training steps of each encoder against torch and the hardware's limit.
 
   python benchmarks/encoders.py        (a minute or two, nothing else running)
 
 A step is forward, backward (to the inputs too, as if embeddings were trained)
-and Adam. The same inputs, sizes and dropout on both sides, two threads each, in
-processes of their own that take turns. Prints the median of each and their
-ratio, and how many steps the bare matrix products of a step would allow; exits
-1 where a ratio misses its bound.
+and Adam. Both sides have the same inputs, sizes and dropout, and two threads.
+Each side is a process, and the processes take turns. The benchmark prints the
+median steps per second of both and their ratio, and the steps per second that
+the bare matrix products would allow. It exits with 1 if a ratio misses its
+bound.
 """
 
 from collections.abc import Callable
@@ -36,7 +37,7 @@ BOUNDS = {'bigru': 1.1, 'cnn': 1.1, 'han': 0.0}
 SIZES = {
   'batch': 32,
   'tokens': 256,
-  'zones': 4,  # of HAN, each of a zone's share of the tokens
+  'zones': 4,  # for HAN; the tokens are divided among the zones
   'dim': 200,
   'units': 300,
   'filters': 200,
@@ -46,9 +47,11 @@ SIZES = {
   'threads': 2,
 }
 
-_STEPS = flags.DEFINE_integer('steps', 5, 'Steps of a turn.', 1)
-_TURNS = flags.DEFINE_integer('turns', 4, 'Turns of each side.', 1)
-_SIDE = flags.DEFINE_bool('side', False, 'Our side alone, asked by line.')
+_STEPS = flags.DEFINE_integer('steps', 5, 'Number of steps per turn.', 1)
+_TURNS = flags.DEFINE_integer('turns', 4, 'Number of turns per side.', 1)
+_SIDE = flags.DEFINE_bool(
+  'side', False, 'Run only our side, which answers lines of standard input.'
+)
 
 
 def main(argv: list[str]) -> None:
@@ -69,7 +72,7 @@ def main(argv: list[str]) -> None:
   for name, bound in BOUNDS.items():
     limit = sides['ours'].ask('limit', name, 1)[0]
     seconds: dict[str, list[float]] = {side: [] for side in sides}
-    for _ in range(1 + _TURNS.value):  # the first compiles, or allocates
+    for _ in range(1 + _TURNS.value):  # the first turn compiles or allocates
       for side, process in sides.items():
         seconds[side].append(process.ask('step', name, _STEPS.value))
     missed += report(name, bound, limit, seconds)
@@ -77,28 +80,30 @@ def main(argv: list[str]) -> None:
 
 
 class Side:
-  """A process that times steps when it is asked to."""
+  """A process that times steps on request."""
 
   def __init__(self, command: list):
-    """Starts it."""
+    """Starts the process."""
     self._process = subprocess.Popen(
       command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
 
   def ask(self, what: str, name: str, count: int) -> list[float]:
-    """Seconds of each of count steps of an encoder."""
+    """Returns the seconds of each of `count` steps of an encoder."""
     self._process.stdin.write(f'{what} {name} {count}\n')
     self._process.stdin.flush()
     answer = self._process.stdout.readline()
     if not answer:
-      sys.exit(f'a side ended: {self._process.args}')
+      sys.exit(
+        f'this process has ended without an answer: {self._process.args}'
+      )
     return json.loads(answer)
 
 
 def report(
   name: str, bound: float, limit: float, seconds: dict[str, list[list[float]]]
 ) -> int:
-  """Prints the comparison of an encoder; 1 where its bound is missed."""
+  """Prints the comparison of an encoder; returns 1 if it misses its bound."""
   median = {side: np.median(turns[1:]) for side, turns in seconds.items()}
   ratio = median['torch'] / median['ours']
   verdict = f' (bound {bound}: {"ok" if ratio >= bound else "MISSED"})'
@@ -113,7 +118,7 @@ def report(
 
 
 def serve() -> None:
-  """Answers lines `step|limit ENCODER COUNT` with the seconds of each."""
+  """Answers lines `step|limit ENCODER COUNT` with the seconds of each step."""
   steps: dict[str, Callable[[], None]] = {}
   with jax.set_mesh(make_mesh(MeshConfig())):
     for line in sys.stdin:
@@ -128,23 +133,23 @@ def serve() -> None:
 
 
 def seconds_of(call: Callable[[], None]) -> float:
-  """Seconds of one call."""
+  """Returns the seconds of one call."""
   start = time.perf_counter()
   call()
   return time.perf_counter() - start
 
 
 def make_step(name: str) -> Callable[[], None]:
-  """A training step of an encoder."""
+  """Returns a training step of an encoder."""
   encoder = make_encoder(name)
   graphdef, params = nnx.split(encoder)
   optimizer = optax.adam(SIZES['learning_rate'])
   rng = np.random.default_rng(0)
-  given, shape = SIZES['tokens'], (SIZES['batch'],)
+  tokens, shape = SIZES['tokens'], (SIZES['batch'],)
   if name == 'han':
-    given, shape = given // SIZES['zones'], (*shape, SIZES['zones'])
-  x = jnp.asarray(rng.normal(size=(given, *shape, SIZES['dim'])), jnp.float32)
-  real = jnp.ones((given, *shape), bool)
+    tokens, shape = tokens // SIZES['zones'], (*shape, SIZES['zones'])
+  x = jnp.asarray(rng.normal(size=(tokens, *shape, SIZES['dim'])), jnp.float32)
+  real = jnp.ones((tokens, *shape), bool)
 
   def loss(params: nnx.State, x: jax.Array, key: jax.Array) -> jax.Array:
     rngs = nnx.Rngs(dropout=key)
@@ -166,7 +171,7 @@ def make_step(name: str) -> Callable[[], None]:
 
 
 def make_encoder(name: str) -> nnx.Module:
-  """An encoder of the sizes compared."""
+  """Returns an encoder with the sizes of SIZES."""
   dim, units, rate = SIZES['dim'], SIZES['units'], SIZES['dropout']
   rngs = nnx.Rngs(0)
   match name:
@@ -179,7 +184,7 @@ def make_encoder(name: str) -> nnx.Module:
 
 
 def limit(name: str) -> float:
-  """Seconds of the products that a step cannot do without."""
+  """Returns the seconds of the matrix products that a step must compute."""
   dim, units, zones = SIZES['dim'], SIZES['units'], SIZES['zones']
   rows, tokens = SIZES['batch'], SIZES['tokens']
   match name:
@@ -195,7 +200,7 @@ def limit(name: str) -> float:
 
 
 def bigru_limit(steps: int, rows: int, dim: int, units: int) -> float:
-  """Of one layer, both directions; the recurrent products step by step."""
+  """Returns the limit of one layer in both directions."""
   inputs = products(steps * rows, dim, 3 * units)
   a, b = (jnp.ones((steps * rows, n * units)) for n in (1, 3))
   recurrent = best_of(lambda a, b: a.T @ b, a, b)
@@ -212,7 +217,7 @@ def bigru_limit(steps: int, rows: int, dim: int, units: int) -> float:
 def repeated(
   steps: int, product: Callable, h: jax.Array, kernel: jax.Array
 ) -> float:
-  """Seconds of one product after the other."""
+  """Returns the seconds of `steps` products, each on the previous result."""
 
   def run(h: jax.Array, kernel: jax.Array) -> jax.Array:
     return lax.fori_loop(0, steps, lambda _, h: product(h, kernel), h)
@@ -221,7 +226,7 @@ def repeated(
 
 
 def products(rows: int, inner: int, columns: int) -> float:
-  """Seconds of a product and of the two of its gradient."""
+  """Returns the seconds of a product and of its two gradient products."""
   a, b, c = (
     jnp.ones(s) for s in ((rows, inner), (inner, columns), (rows, columns))
   )
@@ -233,7 +238,7 @@ def products(rows: int, inner: int, columns: int) -> float:
 
 
 def best_of(function: Callable, *args: jax.Array) -> float:
-  """Least seconds of several calls, compilation left out."""
+  """Returns the least seconds of several calls, without compilation."""
   compiled = jax.jit(function).lower(*args).compile()
   calls = [lambda: jax.block_until_ready(compiled(*args))] * 6
   return min(map(seconds_of, calls))

@@ -1,8 +1,8 @@
-"""torch's side of encoders.py; runs in the peers' environment.
+"""Times torch's encoders for encoders.py; runs in the peers' environment.
 
   python encoders_peer.py SIZES      (JSON)
 
-Answers lines `step ENCODER COUNT` with the seconds of each step.
+Answers each line `step ENCODER COUNT` with a list of the seconds of each step.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,12 @@ class Attention(nn.Module):
   """A sum of vectors, weighted by u . tanh(W h + b); tokens first."""
 
   def __init__(self, dim: int):
-    """W, b and u."""
+    """Makes W, b and u."""
     super().__init__()
     self.hidden, self.query = nn.Linear(dim, dim), nn.Linear(dim, 1, False)
 
   def forward(self, h: torch.Tensor) -> torch.Tensor:
-    """One vector for each document."""
+    """Returns one vector per document."""
     weight = torch.softmax(self.query(torch.tanh(self.hidden(h))), 0)
     return (weight * h).sum(0)
 
@@ -32,13 +32,13 @@ class BiGRU(nn.Module):
   """Bidirectional GRU, tokens first, with dropout of its output."""
 
   def __init__(self, dim: int, sizes: dict):
-    """One layer."""
+    """Makes one layer."""
     super().__init__()
     self.gru = nn.GRU(dim, sizes['units'], bidirectional=True)
     self.dropout = nn.Dropout(sizes['dropout'])
 
   def forward(self, x: torch.Tensor) -> torch.Tensor:
-    """States of both directions."""
+    """Returns the states of both directions."""
     return self.dropout(self.gru(x)[0])
 
 
@@ -46,23 +46,23 @@ class CNN(nn.Module):
   """Convolution over time of [B, T, D], with dropout of its output."""
 
   def __init__(self, sizes: dict):
-    """One layer."""
+    """Makes one layer."""
     super().__init__()
     dim, filters, width = (sizes[n] for n in ('dim', 'filters', 'width'))
     self.convolution = nn.Conv1d(dim, filters, width, padding='same')
     self.dropout = nn.Dropout(sizes['dropout'])
 
   def forward(self, x: torch.Tensor) -> torch.Tensor:
-    """States [B, T, F]."""
+    """Returns states [B, T, F]."""
     h = torch.tanh(self.convolution(x.transpose(1, 2)))
     return self.dropout(h.transpose(1, 2))
 
 
 class HAN(nn.Module):
-  """Words, zones: [T, B * Z, D] in, [Z, B, 2 H] out."""
+  """HAN over words and zones: [T, B * Z, D] in, [Z, B, 2 H] out."""
 
   def __init__(self, sizes: dict):
-    """Both levels."""
+    """Makes both levels."""
     super().__init__()
     self.zones = sizes['zones']
     self.below = BiGRU(sizes['dim'], sizes)
@@ -70,7 +70,7 @@ class HAN(nn.Module):
     self.above = BiGRU(2 * sizes['units'], sizes)
 
   def forward(self, x: torch.Tensor) -> torch.Tensor:
-    """States of zones."""
+    """Returns the states of zones."""
     zone = self.attention(self.below(x))
     return self.above(
       zone.reshape(-1, self.zones, zone.shape[1]).swapdims(0, 1)
@@ -78,7 +78,7 @@ class HAN(nn.Module):
 
 
 def make_step(name: str, sizes: dict) -> Callable[[], None]:
-  """A training step of an encoder."""
+  """Returns a training step of an encoder."""
   batch, tokens, dim = sizes['batch'], sizes['tokens'], sizes['dim']
   zones = sizes['zones']
   model, shape = {
@@ -99,7 +99,7 @@ def make_step(name: str, sizes: dict) -> Callable[[], None]:
 
 
 def main() -> None:
-  """Answers until there is nothing more to answer."""
+  """Answers the lines of standard input."""
   sizes = json.loads(sys.argv[1])
   torch.set_num_threads(sizes['threads'])
   torch.manual_seed(0)

@@ -1,25 +1,26 @@
-r"""Label trees and one-vs-all beside PECOS, napkinXC, omikuji, LibMultiLabel.
+r"""Compares our linear models with PECOS, napkinXC, omikuji, LibMultiLabel.
 
   python benchmarks/linear.py --dataset=bibtex --data=DIR      (some minutes)
   python benchmarks/linear.py --dataset=eurlex57k --data=DIR --folder=DIR
     (an hour, alone, 12 GiB)
 
-The peers' Python is that of tests/parity/peers.sh, or --peer_python. All sides
-are trained on the same rows, each in a process of its own, one after the other,
-on two cores, and judged by our evaluator: eurlex57k and tib_sid_en (their dev)
-on TF-IDF of words and pairs of words, bibtex (its test) on its rows at length 1
-and again as they are. Peers are as linear_systems.py says; --only names some of
-them, or of ours.
+The peers run in the Python of tests/parity/peers.sh, or --peer_python. All
+systems are trained on the same rows, one after the other, each in its own
+process, on two cores, and are judged by our evaluator. eurlex57k and tib_sid_en
+(split dev) have TF-IDF of words and pairs of words; bibtex (split test) has its
+own features, once normalised to unit length and once unchanged. The settings of
+the peers are in linear_systems.py; --only selects some systems.
 
 Prints a line for every system and way of predicting: metrics; seconds of
-training alone; milliseconds of a document, for its best 5 and best 100 labels,
-of about 2,000 (ours batch by batch); MB of the model on disk; GiB held at most
-until a model is trained on rows, and before. Lists are the best 500 labels;
-where a search ends with fewer, they are all that it reaches. Then ours beside
-the peers that they are to equal: metrics, and the share of the first peer's
-time and bytes that ours take; exits 1 where a bound is missed.
+training; milliseconds per document for the best 5 and the best 100 labels, over
+about 2,000 documents (ours batch by batch); MB of the model on disk; the peak
+memory in GiB until a model is trained on rows, and the memory before training.
+Lists are the best 500 labels, or all labels that a search reaches if there are
+fewer. Then it compares our systems with the peers that they should equal:
+metrics, and our time and bytes as a share of the first peer's. It exits with 1
+if a bound is missed.
 
---folder keeps what all did; what peers did there is not done again.
+--folder keeps the results of all systems; peers with results are not run again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +34,7 @@ import tempfile
 
 from absl import app, flags
 from linear_datasets import DATASETS, Dataset, Duel
-from linear_ours import trained
+from linear_ours import train_and_time
 from linear_rows import RAW, Rows, problems
 import numpy as np
 from scipy import sparse
@@ -60,26 +61,32 @@ COLUMNS = {
 }
 BOUNDED = ('train', 'ms@5', 'ms@100', 'model', 'peak')
 
-_DATASET = flags.DEFINE_enum('dataset', 'bibtex', list(DATASETS), 'Which.')
-_DATA = flags.DEFINE_string('data', None, 'Its folder.', required=True)
-_PEER = flags.DEFINE_string('peer_python', None, 'Has the peers.')
-_ONLY = flags.DEFINE_list('only', [], 'Some systems; none named: all.')
-_FOLDER = flags.DEFINE_string('folder', None, 'For what all did.')
+_DATASET = flags.DEFINE_enum(
+  'dataset', 'bibtex', list(DATASETS), 'Dataset to run on.'
+)
+_DATA = flags.DEFINE_string(
+  'data', None, 'Folder of the dataset.', required=True
+)
+_PEER = flags.DEFINE_string('peer_python', None, 'Python that has the peers.')
+_ONLY = flags.DEFINE_list('only', [], 'Systems to run; default: all.')
+_FOLDER = flags.DEFINE_string(
+  'folder', None, 'Folder that keeps results; default: a temporary folder.'
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """A line of the table.
+  """Holds a line of the table.
 
   Attributes:
-    name: of the system.
-    way: how it predicts.
+    name: name of the system.
+    way: name of its way of predicting.
     metrics: column -> value.
-    train: seconds.
-    ms: of a document, for its best 5 and its best 100 labels.
-    model: bytes on disk.
-    peak: bytes held at most until it is trained.
-    before: bytes held before training.
+    train: seconds of training.
+    ms: milliseconds per document, for the best 5 and the best 100 labels.
+    model: bytes of the model on disk.
+    peak: peak memory in bytes until the model is trained.
+    before: memory in bytes before training.
   """
 
   name: str
@@ -92,7 +99,7 @@ class Row:
   before: int
 
   def figures(self) -> tuple[float, ...]:
-    """Those of BOUNDED."""
+    """Returns the figures named in BOUNDED."""
     return self.train, *self.ms, self.model, self.peak
 
 
@@ -101,11 +108,13 @@ def main(argv: list[str]) -> None:
   del argv
   os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
   dataset = DATASETS[_DATASET.value]
-  known = {*dataset.peers, *dataset.ours}
-  if unknown := set(_ONLY.value) - known:
-    sys.exit(f'--only: no {sorted(unknown)} among {sorted(known)}')
-  with tempfile.TemporaryDirectory() as made:
-    folder = pathlib.Path(_FOLDER.value or made).absolute()
+  systems = {*dataset.peers, *dataset.ours}
+  if unknown := set(_ONLY.value) - systems:
+    sys.exit(
+      f'--only: {sorted(unknown)} unknown; choose from {sorted(systems)}'
+    )
+  with tempfile.TemporaryDirectory() as temporary:
+    folder = pathlib.Path(_FOLDER.value or temporary).absolute()
     missed = 0
     for name, rows in problems(
       _DATASET.value, dataset.data, _DATA.value, dataset.split
@@ -120,7 +129,7 @@ def compare(
   rows: Callable[[], Rows],
   folder: pathlib.Path,
 ) -> int:
-  """Runs all systems on a problem and prints; how many bounds are missed."""
+  """Runs all systems on a problem; returns the number of missed bounds."""
   data = folder / 'rows'
   if not data.exists():
     part = folder / 'part'
@@ -133,26 +142,26 @@ def compare(
     f'\n{name}\n{"":36}{head}{"train s":>10}{"ms@5":>9}{"ms@100":>9}{"MB":>8}'
     f'{"GiB":>7}{"before":>7}'
   )
-  found = []
-  for each in _ONLY.value or [*dataset.peers, *dataset.ours]:
-    run = peer if each in dataset.peers else ours
-    for row in run(each, dataset, name, folder):
+  table = []
+  for system in _ONLY.value or [*dataset.peers, *dataset.ours]:
+    run = peer if system in dataset.peers else ours
+    for row in run(system, dataset, name, folder):
       print(line(row), flush=True)
-      found.append(row)
+      table.append(row)
   if name.endswith(RAW):
-    return 0  # napkinXC and omikuji make rows of length 1 by themselves
-  kept = [ok for duel in dataset.duels for ok in verdicts(duel, found)]
+    return 0  # napkinXC and omikuji normalise rows themselves
+  kept = [ok for duel in dataset.duels for ok in verdicts(duel, table)]
   return kept.count(False)
 
 
 def peer(
   name: str, dataset: Dataset, problem: str, folder: pathlib.Path
 ) -> list[Row]:
-  """Runs a peer, unless that is done; a row for every way of predicting."""
+  """Runs a peer without results; returns a row per way of predicting."""
   del problem
   out = folder / name
   if not (out / 'figures.json').exists():
-    out.mkdir()  # what is half done is for the user to look at
+    out.mkdir()  # fails on unfinished results, for the user to look at
     script = HERE / 'linear_peer.py'
     command = [peer_python(), script, name, folder / 'rows', out, dataset.beam]
     with (out / 'log.txt').open('w') as log:
@@ -166,7 +175,7 @@ def peer(
     Row(
       name,
       way,
-      metrics=judged(out / f'{way}.npz', folder / 'rows'),
+      metrics=metrics_of_file(out / f'{way}.npz', folder / 'rows'),
       train=figures['seconds'],
       ms=ms,
       model=figures['model'],
@@ -178,27 +187,29 @@ def peer(
 
 
 def peer_python() -> str:
-  """The Python that has the peers."""
+  """Returns the Python that has the peers."""
   if _PEER.value:
     return _PEER.value
-  made = subprocess.run([PEERS], check=True, stdout=subprocess.PIPE, text=True)
-  return made.stdout.strip()
+  done = subprocess.run([PEERS], check=True, stdout=subprocess.PIPE, text=True)
+  return done.stdout.strip()
 
 
 def environment() -> dict[str, str]:
-  """Variables of both sides: as many threads as there are cores for them."""
+  """Returns the environment of both sides, with THREADS threads."""
   names = ('OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'MKL_NUM_THREADS')
   return os.environ | dict.fromkeys(names, str(THREADS))
 
 
-def judged(lists: pathlib.Path, rows: pathlib.Path) -> dict[str, float | None]:
-  """The metrics of a file of scores, by our evaluator."""
+def metrics_of_file(
+  lists: pathlib.Path, rows: pathlib.Path
+) -> dict[str, float | None]:
+  """Returns the metrics of a file of scores, by our evaluator."""
   depth = int(np.diff(sparse.load_npz(lists).indptr).max())
   files = JudgeFiles(
     lists,
     gold=rows / 'Y_dev.npz',
     train_labels=rows / 'Y_train.npz',
-    # Longer than any, so that a list that is not cut is known to be whole.
+    # Deeper than all lists, so that the reader knows that no list was cut.
     depth=depth + 1,
     score_kind=ScoreKind.MARGIN,
   )
@@ -206,7 +217,7 @@ def judged(lists: pathlib.Path, rows: pathlib.Path) -> dict[str, float | None]:
 
 
 def metrics_of(predictions: Predictions) -> dict[str, float | None]:
-  """Column -> value; None: lists are too short to tell."""
+  """Returns column -> value; None if lists are too short for the metric."""
   slices = judge(predictions, Criteria((1, 3, 5), KINDS))[PROTOCOL]
   return {
     column: slices.get(name, {}).get(metric)
@@ -217,7 +228,7 @@ def metrics_of(predictions: Predictions) -> dict[str, float | None]:
 def ours(
   name: str, dataset: Dataset, problem: str, folder: pathlib.Path
 ) -> list[Row]:
-  """Trains a model of ours by its config."""
+  """Trains one of our models by its config and returns its row."""
   file, _, system = dataset.ours[name].partition(':')
   config = f'experiments/configs/{file}.py' + (system and f':{system}')
   fields = {'data.dir': pathlib.Path(_DATA.value).absolute()}
@@ -226,7 +237,7 @@ def ours(
     fields['data.tokens.norm'] = 'none' if problem.endswith(RAW) else 'l2'
   else:
     fields['data.labels'] = dataset.data.labels
-  run = trained(
+  run = train_and_time(
     config,
     fields,
     folder / 'rows',
@@ -248,7 +259,7 @@ def ours(
 
 
 def line(row: Row) -> str:
-  """The row as text."""
+  """Returns the row as text."""
   metrics = ''.join(
     f'{"-":>10}' if value is None else f'{100 * value:10.2f}'
     for value in row.metrics.values()
@@ -260,41 +271,45 @@ def line(row: Row) -> str:
   )
 
 
-def verdicts(duel: Duel, found: Sequence[Row]) -> Iterator[bool]:
-  """Prints ours beside its peers; yields whether each bound is kept."""
-  mine = [row for row in found if row.name == duel.ours]
-  ways = [[row for row in found if row.name == peer][:1] for peer in duel.peers]
+def verdicts(duel: Duel, table: Sequence[Row]) -> Iterator[bool]:
+  """Compares our system with its peers; yields whether each bound is kept."""
+  mine = [row for row in table if row.name == duel.ours]
+  ways = [[row for row in table if row.name == peer][:1] for peer in duel.peers]
   peers = [row for rows in ways for row in rows]
-  if not mine or not peers:  # --only
+  if not mine or not peers:  # left out by --only
     return
   for column in duel.columns:
-    have, best = (
+    value, best = (
       value_of(mine[0], column),
       max(value_of(p, column) for p in peers),
     )
-    yield said(
-      duel, f'{column} {have:.4f}, {best:.4f}', have >= best - duel.slack
+    yield print_verdict(
+      duel, f'{column} {value:.4f}, {best:.4f}', value >= best - duel.slack
     )
   for column, least in duel.least.items():
-    have = value_of(mine[0], column)
-    yield said(duel, f'{column} {have:.4f}, least {least}', have >= least)
+    value = value_of(mine[0], column)
+    yield print_verdict(
+      duel, f'{column} {value:.4f}, least {least}', value >= least
+    )
   pairs = zip(mine[0].figures(), peers[0].figures())
-  for field, bound, (own, other) in zip(BOUNDED, duel.shares, pairs):
-    text = f'{field} {own / other:.2f} of it, at most {bound}'
-    yield said(duel, text, own / other <= bound)
+  for field, bound, (our_figure, their_figure) in zip(
+    BOUNDED, duel.shares, pairs
+  ):
+    text = f'{field} {our_figure / their_figure:.2f} of theirs, most {bound}'
+    yield print_verdict(duel, text, our_figure / their_figure <= bound)
 
 
 def value_of(row: Row, column: str) -> float:
-  """A metric; -inf where lists are too short to tell."""
+  """Returns a metric; -inf if lists are too short for it."""
   value = row.metrics[column]
   return -np.inf if value is None else value
 
 
-def said(duel: Duel, text: str, kept: bool) -> bool:
-  """Prints whether a bound is kept."""
-  verdict = 'ok' if kept else 'MISSED'
-  print(f'{duel.ours} beside {" ".join(duel.peers)}: {text}: {verdict}')
-  return kept
+def print_verdict(duel: Duel, text: str, is_kept: bool) -> bool:
+  """Prints and returns whether a bound is kept."""
+  verdict = 'ok' if is_kept else 'MISSED'
+  print(f'{duel.ours} against {" ".join(duel.peers)}: {text}: {verdict}')
+  return is_kept
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""Which systems linear.py runs on which dataset, and what ours are held to."""
+"""Lists the systems that linear.py runs on each dataset, and our bounds."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -14,15 +14,16 @@ TREES = ('pecos', 'napkinxc', 'omikuji', 'libmultilabel')
 
 @dataclasses.dataclass(frozen=True)
 class Duel:
-  """What a system of ours is held to.
+  """Holds the bounds that one of our systems must keep.
 
   Attributes:
-    ours: its name.
-    peers: names; of each metric their best counts, of each one's first way.
-    columns: of COLUMNS; none may be further below than slack.
-    slack: of a metric in [0, 1].
-    shares: of each of BOUNDED, of the first peer at most; none: not held.
-    least: column -> value, whatever the peers have.
+    ours: name of our system.
+    peers: names; the best value of their first ways of predicting counts.
+    columns: columns in which we may not be below the peers by more than slack.
+    slack: difference of metrics, which are in [0, 1].
+    shares: for each of BOUNDED, our maximum as a share of the first peer's
+      figure; (): no bounds.
+    least: column -> value that we must reach, independent of the peers.
   """
 
   ours: str
@@ -35,16 +36,16 @@ class Duel:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-  """What is run on a dataset.
+  """Holds the systems to run on a dataset.
 
   Attributes:
-    split: that is judged.
-    data: of ours, but for the folder; None: files of features.
-    peers: names of linear_systems.SYSTEMS.
-    beam: of peers' searches; configs of ours have the same.
-    ours: what a model of ours is called -> its config, with its system.
-    duels: what ours are held to, on rows of length 1.
-    fields: of some of ours, what is set otherwise than in the config.
+    split: split to judge.
+    data: config of the data, without the folder; None: files of features.
+    peers: names from linear_systems.SYSTEMS.
+    beam: beam of the peers' searches; our configs have the same beam.
+    ours: name of our system -> its config file, with :SYSTEM.
+    duels: bounds for our systems, on rows of unit length.
+    fields: name of our system -> config fields that differ from the file.
   """
 
   split: str
@@ -117,7 +118,7 @@ DATASETS = {
       'ours_logistic': 'xc_svm',
     },
     duels=(
-      # Not omikuji: it draws anew each time, and P@1 is from .631 to .643.
+      # omikuji is left out: it is random in each run, with P@1 .631 to .643.
       Duel(
         'ours_xr_linear', ('pecos', 'libmultilabel'), PRECISIONS, slack=0.003
       ),

@@ -1,15 +1,15 @@
-"""Our side of linear.py: runs of experiments.train, as a user has them.
+"""Runs our side of linear.py by experiments.train, as a user would.
 
   python linear_ours.py predict WORKDIR SPLIT
 
-prints milliseconds of a document for 5 and for 100 labels, by a run whose
-features are there.
+prints the milliseconds per document for 5 and for 100 labels, after the run's
+features were computed.
 
   python linear_ours.py train WORKDIR ROWS
 
-trains such a run's model once more, on the rows that peers get and not on text,
-and prints seconds, and bytes held before that and at most until its end.
-All that the comparison knows of our models: they are in model/.
+trains the run's model again, on the same rows as the peers instead of text, and
+prints the seconds, the memory in bytes before training, and the peak memory.
+The comparison only assumes that our models are saved in WORKDIR/model/.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ import tempfile
 import time
 
 import jax
-from linear_peer import held, seconds_of
+from linear_peer import memory, seconds_of
 import numpy as np
 from scipy import sparse
 
@@ -39,21 +39,21 @@ from xjax.score.trees.contract import TreeData
 from xjax.train.workdir import Workdir
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# As in linear_peer.py: labels of a document; documents; seconds of all turns.
+# As in linear_peer.py: labels per document; documents; seconds of all turns.
 TIMED, DOCUMENTS, LEAST = (5, 100), 2000, 5.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """What is known of a run.
+  """Holds the predictions and figures of a run.
 
   Attributes:
-    predictions: of the judged split.
-    seconds: of training alone, on rows.
-    ms: of a document, for each number of TIMED.
+    predictions: predictions of the judged split.
+    seconds: seconds of training on rows.
+    ms: milliseconds per document, for each number of TIMED.
     model: bytes of the model on disk.
-    peak: bytes held at most until it is trained on rows.
-    before: bytes held before that.
+    peak: peak memory in bytes until the model is trained on rows.
+    before: memory in bytes before training.
   """
 
   predictions: Predictions
@@ -64,7 +64,7 @@ class Run:
   before: int
 
 
-def trained(
+def train_and_time(
   config: str,
   fields: Mapping[str, object],
   rows: pathlib.Path,
@@ -72,14 +72,14 @@ def trained(
   split: str,
   environment: Mapping[str, str],
 ) -> Run:
-  """Trains by a config whose fields are overridden, judges and times."""
-  shutil.rmtree(workdir, ignore_errors=True)  # or it would go on in there
+  """Trains by a config with overridden fields, judges the run and times it."""
+  shutil.rmtree(workdir, ignore_errors=True)  # otherwise train would resume it
   command = [sys.executable, '-m', 'experiments.train', f'--config={config}']
   command += [f'--config.{name}={value}' for name, value in fields.items()]
   command.append(f'--workdir={workdir}')
   subprocess.run(command, cwd=ROOT, env=environment, check=True)
-  ms = printed('predict', workdir, split, environment)
-  seconds, before, peak = printed('train', workdir, rows, environment)
+  ms = run_command('predict', workdir, split, environment)
+  seconds, before, peak = run_command('train', workdir, rows, environment)
   files = [path for path in (workdir / 'model').rglob('*') if path.is_file()]
   return Run(
     predictions=evaluate_split(workdir, split).predictions,
@@ -91,28 +91,28 @@ def trained(
   )
 
 
-def printed(
-  what: str,
+def run_command(
+  name: str,
   workdir: pathlib.Path,
-  of: str | pathlib.Path,
+  argument: str | pathlib.Path,
   environment: Mapping[str, str],
 ) -> list[float]:
-  """What this script prints last, in a process of its own."""
-  command = [sys.executable, __file__, what, workdir, of]
+  """Runs this script in another process; returns the numbers it prints last."""
+  command = [sys.executable, __file__, name, workdir, argument]
   done = subprocess.run(
     command, stdout=subprocess.PIPE, text=True, check=True, env=environment
   )
   return [float(number) for number in done.stdout.splitlines()[-1].split()]
 
 
-def trained_on_rows(workdir: str, folder: str) -> list[float]:
-  """Seconds of training, bytes held before it and at most until its end."""
+def train_on_rows(workdir: str, folder: str) -> list[float]:
+  """Returns seconds of training, memory before it, and peak memory in bytes."""
   home = Workdir.at(workdir)
   config, space = load_config(home.config), home.label_space()
   files = (pathlib.Path(folder) / f'{part}_train.npz' for part in 'XY')
   x, y = (sparse.csr_array(sparse.load_npz(file)) for file in files)
   gold = Ragged(y.indptr.astype(np.int64), y.indices.astype(np.int32))
-  # No documents: a tree by texts of labels is not among those compared.
+  # Without documents: no compared tree clusters labels by their texts.
   data = TreeData(space, gold, x)
 
   def train(parts: pathlib.Path) -> None:
@@ -122,14 +122,14 @@ def trained_on_rows(workdir: str, folder: str) -> list[float]:
     for tree in range(config.model.n_trees):
       train_tree(config, data, tree, PartFiles(parts), lambda: None)
 
-  before = held('VmRSS')
+  before = memory('VmRSS')
   with tempfile.TemporaryDirectory() as parts:
     seconds = seconds_of(lambda: train(pathlib.Path(parts)))
-  return [seconds, before, held('VmHWM')]
+  return [seconds, before, memory('VmHWM')]
 
 
 def milliseconds(workdir: str, split_name: str) -> list[float]:
-  """Of a document, where all are given one batch after the other."""
+  """Returns milliseconds per document, for documents batch by batch."""
   run = load(workdir)
   data, seed = run.config.data, run.config.seed
   split = load_corpus(data, seed, run.space, [split_name]).split(split_name)
@@ -142,7 +142,7 @@ def milliseconds(workdir: str, split_name: str) -> list[float]:
 
 
 def best_of(run: Scorer, batches: list[Batch], k: int) -> float:
-  """Seconds of the best of some turns; the first compiles."""
+  """Returns the seconds of the best turn, after one turn that compiles."""
   seconds = []
   while len(seconds) < 2 or sum(seconds[1:]) < LEAST:
     start = time.perf_counter()
@@ -152,5 +152,6 @@ def best_of(run: Scorer, batches: list[Batch], k: int) -> float:
 
 
 if __name__ == '__main__':
-  _, what, *given = sys.argv
-  print(*{'predict': milliseconds, 'train': trained_on_rows}[what](*given))
+  _, command, *arguments = sys.argv
+  commands = {'predict': milliseconds, 'train': train_on_rows}
+  print(*commands[command](*arguments))

@@ -1,14 +1,15 @@
-"""Both one-vs-all solvers against LIBLINEAR: objectives and seconds.
+"""Compares our one-vs-all solvers with LIBLINEAR: objectives and seconds.
 
   python benchmarks/linear_ova.py --data=FOLDER [--device=cuda]
 
-FOLDER has bibtex/train.txt and eurlex57k/. Bibtex: all 159 labels of rows of
-norm 1. EURLEX57K: 256 seeded labels, documents as TF-IDF of 50,000 words and
-pairs of words (scikit-learn, a minute; --cache keeps them). Each loss by
-LIBLINEAR in two processes, as scikit-learn ships it, at its own tolerance and
-at a tight one; by blocks of labels in two threads, likewise; and by fit_batched
-to 0.1 %. Nothing is pruned. CPUs: two cores for all. A quarter of an hour where
-nothing else runs. Exits 1 where the sum of the labels' objectives by
+FOLDER has bibtex/train.txt and eurlex57k/. Bibtex: all 159 labels, with rows of
+unit length. EURLEX57K: 256 labels drawn by a seed, with documents as TF-IDF of
+50,000 words and pairs of words (scikit-learn, a minute; --cache keeps them).
+Each loss is minimised by LIBLINEAR (from scikit-learn) in two processes, at its
+usual tolerance and at a tight one; by our blocks of labels in two threads, at
+the same tolerances; and by our fit_batched to 0.1 %. No weights are pruned. On
+CPUs, every solver has two cores. The benchmark takes a quarter of an hour if
+nothing else runs. It exits with 1 if the sum of the labels' objectives from
 fit_batched is more than 0.1 % above that of LIBLINEAR's tight run.
 """
 
@@ -43,22 +44,28 @@ from xjax.score.trees.training import Blocks
 
 LABELS, FEATURES = 256, 50_000
 TOLERANCE, BOUND = 1e-3, 1.001
-# Of the dual's stopping rule. At the tight ones, another tenth changes no
-# objective by 1e-5.
-OWN_EPS = 0.1
+# Tolerances of the dual's stopping rule. With a tenth of a tight tolerance, no
+# objective changes by 1e-5.
+USUAL_EPS = 0.1
 TIGHT_EPS = {Loss.SQUARED_HINGE: 1e-4, Loss.LOGISTIC: 1e-2}
 
 _DATA = flags.DEFINE_string('data', None, 'Folder of the data.', required=True)
 _CACHE = flags.DEFINE_string('cache', None, 'Folder that keeps TF-IDF.')
-_DEVICE = flags.DEFINE_enum('device', 'cpu', ['cpu', 'cuda', 'tpu'], 'Of ours.')
-_ONLY = flags.DEFINE_enum('only', None, ['bibtex', 'eurlex57k'], 'One alone.')
-_CHUNK = flags.DEFINE_integer('chunk', 256, 'Labels at once.', 1)
+_DEVICE = flags.DEFINE_enum(
+  'device', 'cpu', ['cpu', 'cuda', 'tpu'], 'Device of fit_batched.'
+)
+_ONLY = flags.DEFINE_enum(
+  'only', None, ['bibtex', 'eurlex57k'], 'Run only this dataset.'
+)
+_CHUNK = flags.DEFINE_integer(
+  'chunk', 256, 'Number of labels that fit_batched trains at once.', 1
+)
 
 Problem = tuple[sparse.csr_array, Ragged, int]
 
 
 def main(argv: list[str]) -> None:
-  """Compares on both."""
+  """Compares the solvers on both datasets."""
   del argv
   os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
   jax.config.update('jax_platforms', _DEVICE.value)
@@ -73,23 +80,23 @@ def main(argv: list[str]) -> None:
 
 
 def bibtex() -> Problem:
-  """All labels."""
+  """Returns Bibtex with all labels."""
   xc = read_xc(pathlib.Path(_DATA.value, 'bibtex', 'train.txt'))
   return sparse.csr_array(normalize(xc.features)), xc.gold, xc.n_labels
 
 
 def eurlex57k() -> Problem:
-  """LABELS of those that documents have, numbered anew."""
+  """Returns EURLEX57K with LABELS labels that occur, numbered from 0."""
   rows, gold, n_labels = tfidf()
-  have = np.bincount(gold.values, minlength=n_labels) > 0
-  drawn = np.random.default_rng(0).permutation(np.flatnonzero(have))[:LABELS]
-  number = np.full(n_labels, LABELS, np.int32)  # from LABELS on: left out
+  occurring = np.flatnonzero(np.bincount(gold.values, minlength=n_labels))
+  drawn = np.random.default_rng(0).permutation(occurring)[:LABELS]
+  number = np.full(n_labels, LABELS, np.int32)  # LABELS: left out
   number[drawn] = np.arange(LABELS)
   return rows, Ragged(gold.indptr, number[gold.values]), LABELS
 
 
 def tfidf() -> Problem:
-  """Training documents as features."""
+  """Returns the TF-IDF features of the training documents."""
   path = _CACHE.value and pathlib.Path(_CACHE.value, 'eurlex57k_tfidf.npz')
   corpus = load_corpus(
     Eurlex57kData(dir=str(pathlib.Path(_DATA.value, 'eurlex57k'))),
@@ -119,31 +126,33 @@ def compare(name: str, loss: Loss, problem: Problem) -> bool:
   rows, _, n_labels = problem
   print(
     f'{name}, {loss.value}: {rows.shape[0]:,} documents, {rows.shape[1]:,} '
-    f'features, {rows.nnz / rows.shape[0]:.0f} a document, {n_labels} labels'
+    f'features, {rows.nnz / rows.shape[0]:.0f} per document, {n_labels} labels'
   )
 
   def batched(parts: PartFiles) -> Classifiers:
     solver = OnDevices(TOLERANCE, max_steps=200, chunk=_CHUNK.value)
-    return fit_batched(asked(problem, loss, parts), solver, mesh)
+    return fit_batched(with_settings(problem, loss, parts), solver, mesh)
 
-  tight, own = TIGHT_EPS[loss], OWN_EPS
+  tight, usual = TIGHT_EPS[loss], USUAL_EPS
   least_L = None
-  for eps in (tight, own):
-    for who, solve in (('LIBLINEAR', liblinear), ('blocks', blocks)):
+  for eps in (tight, usual):
+    for solver, solve in (('LIBLINEAR', liblinear), ('blocks', blocks)):
       run = functools.partial(solve, problem, loss, eps)
-      of_labels, _ = report(f'{who}, eps {eps}', problem, loss, run, least_L)
+      of_labels, _ = report(f'{solver}, eps {eps}', problem, loss, run, least_L)
       least_L = of_labels if least_L is None else least_L
-  found, _ = report(
+  of_labels, _ = report(
     f'ours to {TOLERANCE}, {_DEVICE.value}', problem, loss, batched, least_L
   )
-  ratio = found.sum() / least_L.sum()
+  ratio = of_labels.sum() / least_L.sum()
   verdict = 'ok' if ratio <= BOUND else 'MISSED'
   print(f'  ours / least {ratio:.5f} (bound {BOUND}): {verdict}', flush=True)
   return ratio > BOUND
 
 
-def asked(problem: Problem, loss: Loss, parts: PartFiles) -> OneVsAllProblem:
-  """The problem as both solvers take it; C is 1."""
+def with_settings(
+  problem: Problem, loss: Loss, parts: PartFiles
+) -> OneVsAllProblem:
+  """Returns the problem in the form that our solvers take, with C = 1."""
   return OneVsAllProblem(
     *problem,
     loss=loss,
@@ -159,38 +168,38 @@ def asked(problem: Problem, loss: Loss, parts: PartFiles) -> OneVsAllProblem:
 def liblinear(
   problem: Problem, loss: Loss, eps: float, parts: PartFiles
 ) -> Classifiers:
-  """Label by label, in two processes."""
+  """Trains label by label with LIBLINEAR, in two processes."""
   del parts
   rows, gold, n_labels = problem
   indptr, documents = documents_of_labels(gold, n_labels)
   options = {'tol': eps, 'dual': True, 'max_iter': 10_000, 'random_state': 0}
 
-  def fit(rows: sparse.csr_array, own: np.ndarray) -> Classifiers:
+  def fit(rows: sparse.csr_array, own_documents: np.ndarray) -> Classifiers:
     if loss is Loss.SQUARED_HINGE:
       model = LinearSVC(**options)
     else:
       model = LogisticRegression(solver='liblinear', **options)
     has_N = np.zeros(rows.shape[0], bool)
-    has_N[own] = True
+    has_N[own_documents] = True
     model.fit(rows, has_N)
     return Classifiers.from_dense(model.coef_.T, model.intercept_, 0.0)
 
   rows = rows.astype(np.float64)
   of_labels = np.split(documents, indptr[1:-1])
-  each = joblib.Parallel(2)(joblib.delayed(fit)(rows, x) for x in of_labels)
-  return Classifiers.join(each)
+  parts = joblib.Parallel(2)(joblib.delayed(fit)(rows, x) for x in of_labels)
+  return Classifiers.join(parts)
 
 
 def blocks(
   problem: Problem, loss: Loss, eps: float, parts: PartFiles
 ) -> Classifiers:
-  """Sixteen labels at a time, in two threads."""
+  """Trains sixteen labels at a time, in two threads."""
   solver = Blocks(eps, max_epochs=10_000, workers=2)
-  found = solver.fit(asked(problem, loss, parts))
-  features = np.repeat(found.features, np.diff(found.entries))
-  cells = found.values, (features, found.places.astype(np.int32))
-  weights = sparse.csc_array(cells, (found.n_features, problem[2]))
-  return Classifiers(weights, found.bias)
+  fitted = solver.fit(with_settings(problem, loss, parts))
+  features = np.repeat(fitted.features, np.diff(fitted.entries))
+  cells = fitted.values, (features, fitted.places.astype(np.int32))
+  weights = sparse.csc_array(cells, (fitted.n_features, problem[2]))
+  return Classifiers(weights, fitted.bias)
 
 
 def report(
@@ -200,34 +209,36 @@ def report(
   run: Callable[[PartFiles], Classifiers],
   least_L: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
-  """Prints how one side did: the labels' objectives, and seconds."""
+  """Runs a solver; prints and returns the labels' objectives and seconds."""
   with tempfile.TemporaryDirectory() as folder:
     start = time.perf_counter()
-    found = run(PartFiles(pathlib.Path(folder)))
-    spent = time.perf_counter() - start
-  of_labels = objectives(problem, loss, found)
+    classifiers = run(PartFiles(pathlib.Path(folder)))
+    seconds = time.perf_counter() - start
+  of_labels = objectives(problem, loss, classifiers)
   if least_L is None:
     least_L = of_labels
   print(
-    f'  {name:24} {spent:7.1f} s, objective {of_labels.sum():.3f}, '
-    f'{of_labels.sum() / least_L.sum() - 1:+.6f}, of one label at most '
+    f'  {name:24} {seconds:7.1f} s, objective {of_labels.sum():.3f}, '
+    f'{of_labels.sum() / least_L.sum() - 1:+.6f}, for the worst label '
     f'{(of_labels / least_L).max() - 1:+.6f}',
     flush=True,
   )
-  return of_labels, spent
+  return of_labels, seconds
 
 
-def objectives(problem: Problem, loss: Loss, found: Classifiers) -> np.ndarray:
-  """float64 [L], with C = 1."""
+def objectives(
+  problem: Problem, loss: Loss, classifiers: Classifiers
+) -> np.ndarray:
+  """Returns the objective of each label, float64 [L], with C = 1."""
   rows, gold, n_labels = problem
   indptr, documents = documents_of_labels(gold, n_labels)
-  weights = found.weights.astype(np.float64)
+  weights = classifiers.weights.astype(np.float64)
   of_labels = np.zeros(n_labels)
   for label in range(n_labels):
     sign_N = np.full(len(gold), -1.0)
     sign_N[documents[indptr[label] : indptr[label + 1]]] = 1
     weights_D = weights[:, [label]].toarray()[:, 0]
-    bias = np.float64(found.bias[label])
+    bias = np.float64(classifiers.bias[label])
     margin_N = sign_N * (rows @ weights_D + bias)
     match loss:
       case Loss.SQUARED_HINGE:

@@ -1,18 +1,18 @@
-"""One peer of linear.py; runs in the peers' environment.
+"""Runs one peer of linear.py, in the peers' environment.
 
   python linear_peer.py PEER DATA OUT BEAM
 
-DATA is a folder with X_train, Y_train, X_dev and Y_dev, each a .npz as SciPy
-saves sparse matrices: rows of float32, and gold of ones. OUT, another one, gets
-the model, WAY.npz for every way in which the peer predicts (the scores of its
-best 500 labels; fewer where its search ends with fewer) and figures.json:
+DATA is a folder with X_train, Y_train, X_dev and Y_dev: sparse matrices that
+SciPy saved as .npz, with float32 rows, and gold as ones. The folder OUT gets
+the model, a file WAY.npz for every way of predicting (the scores of the best
+500 labels, or of all labels that its search reaches) and figures.json:
 
-  seconds     of training alone, what makes its labels' tree included
-  before      bytes held before training
-  peak        bytes held at most until the model is trained
-  predicting  bytes held at most until the first way has been timed
+  seconds     seconds of training, including the label tree
+  before      memory in bytes before training
+  peak        peak memory in bytes until the model is trained
+  predicting  peak memory in bytes until the first way has been timed
   model       bytes of the model on disk
-  ways        way -> milliseconds of a document, predicting 5 and 100 labels
+  ways        way -> milliseconds per document, predicting 5 and 100 labels
 """
 
 from collections.abc import Callable
@@ -27,12 +27,12 @@ from linear_systems import SYSTEMS, Predict
 import numpy as np
 from scipy import sparse
 
-TIMED, LISTED = (5, 100), 500  # labels of a document
-DOCUMENTS, LEAST = 2000, 5.0  # those timed; seconds of all turns
+TIMED, LISTED = (5, 100), 500  # labels per document
+DOCUMENTS, LEAST = 2000, 5.0  # documents timed; least seconds of all turns
 
 
 def main() -> None:
-  """Trains, then predicts in every way."""
+  """Trains a peer, then predicts in every way."""
   name, data, out, beam = sys.argv[1:]
   data, out = pathlib.Path(data), pathlib.Path(out)
   x, y, x_dev = (
@@ -41,15 +41,15 @@ def main() -> None:
   )
   system = SYSTEMS[name](out, int(beam))
   system.prepare(x, y)
-  figures = {'before': held('VmRSS'), 'ways': {}}
+  figures = {'before': memory('VmRSS'), 'ways': {}}
   figures['seconds'] = seconds_of(system.train)
-  figures['peak'] = held('VmHWM')
+  figures['peak'] = memory('VmHWM')
   system.keep()
   files = [path for path in system.kept.rglob('*') if path.is_file()]
   figures['model'] = sum(path.stat().st_size for path in files)
   for way, predict in system.ways():
     figures['ways'][way] = [milliseconds(predict, x_dev, k) for k in TIMED]
-    figures.setdefault('predicting', held('VmHWM'))
+    figures.setdefault('predicting', memory('VmHWM'))
     lists = matrix(predict(x_dev, LISTED), y.shape[1])
     sparse.save_npz(out / f'{way}.npz', lists)
     part = out / 'figures.part'
@@ -58,8 +58,8 @@ def main() -> None:
 
 
 def milliseconds(predict: Predict, x: sparse.csr_matrix, k: int) -> float:
-  """Of a document, where all are given at once; the best of some turns."""
-  # napkinXC's search by a beam dies of fewer documents, as of 256.
+  """Returns milliseconds per document, for all at once, in the best turn."""
+  # napkinXC's beam search crashes with fewer documents, for example 256.
   x = x[:DOCUMENTS]
   seconds = []
   while sum(seconds) < LEAST:
@@ -68,26 +68,26 @@ def milliseconds(predict: Predict, x: sparse.csr_matrix, k: int) -> float:
 
 
 def seconds_of(call: Callable[[], object]) -> float:
-  """Seconds of a call."""
+  """Returns the seconds of a call."""
   start = time.perf_counter()
   call()
   return time.perf_counter() - start
 
 
-def matrix(found: sparse.csr_matrix | list, n_labels: int) -> sparse.csr_matrix:
-  """Lists as a matrix, whatever they are."""
-  if sparse.issparse(found):
-    return sparse.csr_matrix(found)
-  pairs = np.array([pair for row in found for pair in row]).reshape(-1, 2)
-  indptr = np.cumsum([0, *map(len, found)])
+def matrix(lists: sparse.csr_matrix | list, n_labels: int) -> sparse.csr_matrix:
+  """Returns lists as a matrix; they are a matrix or lists of pairs."""
+  if sparse.issparse(lists):
+    return sparse.csr_matrix(lists)
+  pairs = np.array([pair for row in lists for pair in row]).reshape(-1, 2)
+  indptr = np.cumsum([0, *map(len, lists)])
   parts = pairs[:, 1], pairs[:, 0].astype(np.int32), indptr
-  return sparse.csr_matrix(parts, (len(found), n_labels))
+  return sparse.csr_matrix(parts, (len(lists), n_labels))
 
 
-def held(name: str) -> int:
-  """Bytes of this process: now (VmRSS), or at most (VmHWM).
+def memory(name: str) -> int:
+  """Returns bytes of this process: now (VmRSS), or at the peak (VmHWM).
 
-  getrusage's would begin at what the process that started this one held.
+  getrusage's peak would include the memory of the process that started this.
   """
   status = pathlib.Path('/proc/self/status').read_text()
   return int(re.search(rf'{name}:\s+(\d+) kB', status)[1]) * 1024

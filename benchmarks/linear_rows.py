@@ -1,4 +1,4 @@
-"""The rows and gold that linear.py gives to all peers."""
+"""Makes the rows and gold that linear.py gives to all peers."""
 
 from collections.abc import Callable, Iterator
 import dataclasses
@@ -16,43 +16,43 @@ from xjax.data.load import load_corpus
 from xjax.data.text.tfidf import Tfidf
 from xjax.train.sparse_inputs import SplitTexts
 
-# X_train, Y_train, X_dev, Y_dev; dev is whatever is judged.
+# X_train, Y_train, X_dev, Y_dev; dev stands for the judged split.
 Rows = dict[str, sparse.csr_matrix]
-RAW = '_raw'  # ends the name of a problem of rows as they are
+RAW = '_raw'  # suffix of the name of a problem with unchanged rows
 
 
 def problems(
   name: str, data: DataConfig | None, folder: str, split: str
 ) -> Iterator[tuple[str, Callable[[], Rows]]]:
-  """Yields (name, what makes the rows).
+  """Yields pairs (name, function that makes the rows).
 
   Args:
-    name: of the dataset.
-    data: how its text is read; None: files of features, which make two
-      problems, of rows of length 1 and of rows as they are.
-    folder: of the dataset.
-    split: that is judged, beside train.
+    name: name of the dataset.
+    data: config of text data; None: files of features, which make two problems,
+      one with rows of unit length and one with unchanged rows.
+    folder: folder of the dataset.
+    split: split to judge; train is used too.
   """
   if data is None:
-    yield name, lambda: given(folder, split, normalize)
-    yield name + RAW, lambda: given(folder, split, lambda rows: rows)
+    yield name, lambda: rows_of_files(folder, split, normalize)
+    yield name + RAW, lambda: rows_of_files(folder, split, lambda rows: rows)
   else:
     data = dataclasses.replace(data, dir=folder)
-    yield name, lambda: featurised(data, split)
+    yield name, lambda: rows_of_texts(data, split)
 
 
-def given(folder: str, split: str, of: Callable) -> Rows:
-  """The rows of feature files, after a function of them."""
-  made = {}
+def rows_of_files(folder: str, split: str, transform: Callable) -> Rows:
+  """Returns the rows of feature files, after a transformation."""
+  rows = {}
   for part, name in (('train', 'train'), ('dev', split)):
-    found = read_xc(pathlib.Path(folder) / f'{name}.txt')
-    made[f'X_{part}'] = sparse.csr_matrix(of(found.features))
-    made[f'Y_{part}'] = gold_matrix(found.gold, found.n_labels)
-  return made
+    xc = read_xc(pathlib.Path(folder) / f'{name}.txt')
+    rows[f'X_{part}'] = sparse.csr_matrix(transform(xc.features))
+    rows[f'Y_{part}'] = gold_matrix(xc.gold, xc.n_labels)
+  return rows
 
 
-def featurised(data: DataConfig, split: str) -> Rows:
-  """TF-IDF of a corpus, as our configs have it."""
+def rows_of_texts(data: DataConfig, split: str) -> Rows:
+  """Returns TF-IDF rows of a corpus, with the settings of our configs."""
   corpus = load_corpus(data, 0, splits=('train', split))
   train, dev = corpus.split('train'), corpus.split(split)
   tfidf = Tfidf.fit(SplitTexts(train.documents), TfidfConfig())
@@ -66,7 +66,7 @@ def featurised(data: DataConfig, split: str) -> Rows:
 
 
 def gold_matrix(gold: Ragged, n_labels: int) -> sparse.csr_matrix:
-  """Gold as ones."""
+  """Returns gold as a matrix of ones."""
   ones = np.ones(len(gold.values), np.float32)
   parts = ones, gold.values, gold.indptr
   return sparse.csr_matrix(parts, (len(gold), n_labels))

@@ -1,7 +1,7 @@
-"""The systems that linear_peer.py runs, by their defaults, two threads each.
+"""Defines the peers that linear_peer.py runs: default settings, two threads.
 
-In the peers' environment. A system is imported where it is used: none should be
-held while another one is measured.
+This runs in the peers' environment. A library is imported where it is used, so
+that its memory does not count for another system.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,18 +13,18 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 THREADS = 2
-DEEPER = 5  # times the beam, for lists as deep
-BLOCK = 256  # documents scored at once where that takes dense rows
-# (documents, labels of each) -> float [N, L], or rows of (label, score).
+DEEPER = 5  # factor of the wide beam, for deep lists
+BLOCK = 256  # documents scored at once if scores are dense
+# (documents, labels per document) -> float [N, L], or rows of (label, score).
 Predict = Callable[[sparse.csr_matrix, int], sparse.csr_matrix | list]
 
 
 class System:
-  """What all of them do; one that needs more says so.
+  """The base class of all peers.
 
   Attributes:
-    folder: for its files; what is in folder/model is the model.
-    beam: nodes of a level that a search keeps.
+    folder: folder for the files of the peer; the model is in folder/model.
+    beam: nodes per level that a search keeps.
   """
 
   def __init__(self, folder: pathlib.Path, beam: int):
@@ -33,36 +33,36 @@ class System:
     self.kept.mkdir()
 
   def prepare(self, x: sparse.csr_matrix, y: sparse.csr_matrix) -> None:
-    """Brings rows and gold into the form that it takes; is not timed."""
+    """Converts rows and gold to the peer's format; this is not timed."""
     self.x, self.y = x, y
 
   def train(self) -> None:
-    """Makes the model."""
+    """Trains the model."""
     raise NotImplementedError
 
   def keep(self) -> None:
-    """Writes the model, where training has not."""
+    """Saves the model, if training has not saved it."""
 
   def ways(self) -> Iterator[tuple[str, Predict]]:
-    """Yields (way of predicting, function), that of the figures first."""
+    """Yields (way of predicting, function), first the way that is compared."""
     raise NotImplementedError
 
   def beams(self) -> tuple[int, int]:
-    """The usual beam, and one that leaves enough labels for deep lists."""
+    """Returns the usual beam, and a wider beam for deep lists."""
     return self.beam, DEEPER * self.beam
 
 
 class Pecos(System):
-  """XR-Linear, under a tree of labels."""
+  """PECOS: XR-Linear with a label tree."""
 
   tree = True
 
   def prepare(self, x: sparse.csr_matrix, y: sparse.csr_matrix) -> None:
-    """It takes gold by column."""
+    """Keeps rows and stores gold by column."""
     self.x, self.y = x, y.tocsc()
 
   def train(self) -> None:
-    """The 16-way tree of k-means on PIFA vectors, then a level at a time."""
+    """Builds a 16-way tree by k-means on PIFA vectors, then trains it."""
     from pecos.xmc import Indexer, LabelEmbeddingFactory
     from pecos.xmc.xlinear.model import XLinearModel
 
@@ -75,12 +75,12 @@ class Pecos(System):
     self.model = XLinearModel.train(self.x, self.y, C=chain, threads=THREADS)
 
   def keep(self) -> None:
-    """Its own format."""
+    """Saves the model in PECOS's format."""
     self.model.save(str(self.kept))
     del self.model
 
   def ways(self) -> Iterator[tuple[str, Predict]]:
-    """Its model for prediction alone, which is its fastest."""
+    """Yields two beams, by the model for prediction only, which is fastest."""
     from pecos.xmc.xlinear.model import XLinearModel
 
     model = XLinearModel.load(str(self.kept), is_predict_only=True)
@@ -95,65 +95,65 @@ class Pecos(System):
 
 
 class PecosFlat(Pecos):
-  """XR-Linear without a tree: one-vs-all."""
+  """PECOS: XR-Linear without a tree, which is one-vs-all."""
 
   tree = False
 
 
 class NapkinXC(System):
-  """A probabilistic label tree; training writes the model."""
+  """napkinXC: a probabilistic label tree; training saves the model."""
 
   def build(self, **options: object) -> object:
-    """Its classifier, of the model's folder."""
+    """Returns the classifier of the model's folder."""
     from napkinxc.models import PLT
 
     return PLT(str(self.kept), threads=THREADS, seed=0, **options)
 
   def train(self) -> None:
-    """Binary balanced 2-means, logistic loss, C 10; weights from 0.1 on."""
+    """Trains with balanced 2-means, logistic loss, C 10, weights >= 0.1."""
     self.build().fit(self.x, self.y)
 
   def ways(self) -> Iterator[tuple[str, Predict]]:
-    """Exact search, then its fastest, by a beam and with sparse weights."""
-    yield 'exact', self.loaded()
+    """Yields exact search, then the fastest: a beam and sparse weights."""
+    yield 'exact', self.load()
     yield (
       f'beam {self.beam}',
-      self.loaded(
+      self.load(
         tree_search_type='beam', beam_search_width=self.beam, load_as='sparse'
       ),
     )
 
-  def loaded(self, **options: object) -> Predict:
-    """Predicts with the model as these options load it."""
+  def load(self, **options: object) -> Predict:
+    """Loads the model with options; returns the function that predicts."""
     model = self.build(**options)
     model.load()
 
     def predict(x: sparse.csr_matrix, k: int) -> list:
-      # Of more than there are, binary relevance gives label 0 again and again.
+      # With more than L labels, binary relevance returns label 0 repeatedly.
       return model.predict_proba(x, top_k=min(k, self.y.shape[1]))
 
     return predict
 
 
 class NapkinXCFlat(NapkinXC):
-  """Binary relevance."""
+  """napkinXC: binary relevance."""
 
   def build(self, **options: object) -> object:
-    """As NapkinXC.build."""
+    """Returns the classifier of the model's folder."""
     from napkinxc.models import BR
 
     return BR(str(self.kept), threads=THREADS, seed=0, **options)
 
   def ways(self) -> Iterator[tuple[str, Predict]]:
-    """There is one."""
-    yield 'flat', self.loaded()
+    """Yields the only way."""
+    yield 'flat', self.load()
 
 
 class Omikuji(System):
-  """Parabel, three trees."""
+  """omikuji: Parabel with three trees."""
 
   def prepare(self, x: sparse.csr_matrix, y: sparse.csr_matrix) -> None:
-    """It reads a file of the Extreme Classification Repository's format."""
+    """Writes and loads a file in the format of the XC Repository."""
     from omikuji import _ThreadPoolHandle
     from omikuji._libomikuji import ffi, lib
 
@@ -170,26 +170,26 @@ class Omikuji(System):
     path.unlink()
 
   def train(self) -> None:
-    """As Model.train_on_data, which reads the file as well."""
+    """Trains like Model.train_on_data, but without reading the file."""
     import omikuji
     from omikuji._libomikuji import ffi, lib
 
-    found = lib.train_omikuji_model(
+    pointer = lib.train_omikuji_model(
       self.rows, omikuji.Model.default_hyper_param(), self.pool.ptr
     )
-    if found == ffi.NULL:
+    if pointer == ffi.NULL:
       sys.exit('omikuji: cannot train')
-    self.model = omikuji.Model(found, self.pool)
+    self.model = omikuji.Model(pointer, self.pool)
 
   def keep(self) -> None:
-    """Its own format; the training rows go."""
+    """Saves the model in omikuji's format; frees the training rows."""
     self.model.save(str(self.kept))
     del self.rows
 
   def ways(self) -> Iterator[tuple[str, Predict]]:
-    """A document at a time: there is no call for more."""
+    """Yields beams; each call predicts one document, as the library does."""
 
-    def predicting(beam: int) -> Predict:
+    def with_beam(beam: int) -> Predict:
       def predict(x: sparse.csr_matrix, k: int) -> list:
         rows = (pairs_of(x[i]) for i in range(x.shape[0]))
         return [self.model.predict(row, beam, k) for row in rows]
@@ -197,30 +197,30 @@ class Omikuji(System):
       return predict
 
     beam, deep = self.beams()
-    yield f'beam {beam}', predicting(beam)
+    yield f'beam {beam}', with_beam(beam)
     self.model.densify_weights(n_threads=THREADS)
-    yield f'beam {beam}, densified', predicting(beam)
-    yield f'beam {deep}, densified', predicting(deep)
+    yield f'beam {beam}, densified', with_beam(beam)
+    yield f'beam {deep}, densified', with_beam(deep)
 
 
 class LibMultiLabel(System):
-  """A tree of degree 100, unpruned."""
+  """LibMultiLabel: a tree of degree 100, without pruning."""
 
   def train(self) -> None:
-    """It has as many threads as there are cores."""
+    """Trains with as many threads as there are cores."""
     from libmultilabel import linear
 
-    np.random.seed(0)  # its k-means draws from there
+    np.random.seed(0)  # its k-means uses NumPy's global generator
     self.model = linear.train_tree(self.y, self.x, verbose=False)
 
   def keep(self) -> None:
-    """A pickle, as its command line writes."""
+    """Saves a pickle, as its command line does."""
     from libmultilabel import linear
 
     linear.save_pipeline(str(self.kept), None, self.model)
 
   def ways(self) -> Iterator[tuple[str, Predict]]:
-    """Labels that the search has not reached have score 0."""
+    """Yields two beams; labels that a search does not reach have score 0."""
     for beam in self.beams():
 
       def predict(
@@ -235,16 +235,16 @@ class LibMultiLabel(System):
 
 
 class LibMultiLabelFlat(LibMultiLabel):
-  """One-vs-rest."""
+  """LibMultiLabel: one-vs-rest."""
 
   def train(self) -> None:
-    """As LibMultiLabel.train."""
+    """Trains with as many threads as there are cores."""
     from libmultilabel import linear
 
     self.model = linear.train_1vsrest(self.y, self.x, verbose=False)
 
   def ways(self) -> Iterator[tuple[str, Predict]]:
-    """There is one."""
+    """Yields the only way."""
 
     def predict(x: sparse.csr_matrix, k: int) -> sparse.csr_matrix:
       rows = blocks(x, self.model.predict_values)
@@ -257,21 +257,23 @@ class Svm(System):
   """scikit-learn's LinearSVC, one-vs-rest."""
 
   def build(self) -> object:
-    """The classifier of a label."""
+    """Returns the classifier of one label."""
     from sklearn.svm import LinearSVC
 
     return LinearSVC()
 
   def train(self) -> None:
-    """Two labels at a time."""
+    """Trains two labels at a time."""
     from sklearn.multiclass import OneVsRestClassifier
 
     self.model = OneVsRestClassifier(self.build(), n_jobs=THREADS)
     self.model.fit(self.x, self.y)
 
   def keep(self) -> None:
-    """What it has learnt."""
-    parts = [(each.coef_, each.intercept_) for each in self.model.estimators_]
+    """Saves weights and biases."""
+    parts = [
+      (label.coef_, label.intercept_) for label in self.model.estimators_
+    ]
     np.savez(
       self.kept / 'weights.npz',
       weights=np.concatenate([weights for weights, _ in parts]),
@@ -279,7 +281,7 @@ class Svm(System):
     )
 
   def ways(self) -> Iterator[tuple[str, Predict]]:
-    """There is one."""
+    """Yields the only way."""
 
     def predict(x: sparse.csr_matrix, k: int) -> sparse.csr_matrix:
       rows = blocks(x, self.model.decision_function)
@@ -292,7 +294,7 @@ class LogisticRegression(Svm):
   """scikit-learn's LogisticRegression, one-vs-rest."""
 
   def build(self) -> object:
-    """The classifier of a label."""
+    """Returns the classifier of one label."""
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(solver='liblinear')
@@ -314,7 +316,7 @@ SYSTEMS = {
 def blocks(
   x: sparse.csr_matrix, score: Callable[[sparse.csr_matrix], np.ndarray]
 ) -> Iterator[np.ndarray]:
-  """Yields the scores of some documents after the other, dense."""
+  """Yields dense scores of BLOCK documents at a time."""
   for start in range(0, x.shape[0], BLOCK):
     yield score(x[start : start + BLOCK])
 
@@ -322,7 +324,7 @@ def blocks(
 def best_of(
   scores: np.ndarray, k: int, scored: np.ndarray | None = None
 ) -> sparse.csr_matrix:
-  """The k best of dense rows, or of those entries where scored is True."""
+  """Returns the k best of dense rows, only where `scored` is True if given."""
   if scored is not None:
     scores = np.where(scored, scores, -np.inf)
   k = min(k, scores.shape[1])
@@ -334,5 +336,5 @@ def best_of(
 
 
 def pairs_of(row: sparse.csr_matrix) -> list[tuple[int, float]]:
-  """A row as pairs of feature and value."""
+  """Returns a row as pairs of feature and value."""
   return list(zip(row.indices.tolist(), row.data.tolist()))

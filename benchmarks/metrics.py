@@ -1,15 +1,16 @@
-"""Judging 100,000 documents x 670,000 labels, against napkinXC and the memory.
+"""Times judging 100,000 documents x 670,000 labels against napkinXC.
 
   python benchmarks/metrics.py        (some minutes, nothing else running)
 
-Top-10 lists, 5.5 gold labels per document but one with many, both Zipf. Each
-part in a process of its own, on two cores:
-  P, nDCG, PSP and PSnDCG @1..5 together, after compilation, beside napkinXC's
-  on the same ranked lists, and beside the time to look up the weight of every
-  listed and gold label once, below which no propensity metric gets;
+Lists have 10 labels; documents have about 5.5 gold labels, and one document has
+many. Labels are drawn by Zipf's law. Each part runs in its own process, on two
+cores:
+  P, nDCG, PSP and PSnDCG @1..5 together, after compilation, against napkinXC on
+  the same ranked lists, and against the time to look up the weight of every
+  listed and gold label once, which every propensity metric needs;
   every metric with intervals of 1,000 bootstrap replicates;
   every metric of 1,000,000 documents x 3,000,000 labels: peak memory.
-Prints seconds and memory; exits 1 where one misses its bound.
+Prints seconds and memory; exits with 1 if a bound is missed.
 """
 
 from collections.abc import Callable
@@ -36,14 +37,14 @@ KS = (1, 2, 3, 4, 5)
 KINDS = ('P@k', 'nDCG@k', 'PSP@k', 'PSnDCG@k')
 DEPTH, GOLD, WIDEST = 10, 5.5, 2000
 SIZES = {'usual': (100_000, 670_000), 'large': (1_000_000, 3_000_000)}
-# Of napkinXC's seconds; seconds; GiB.
+# Share of napkinXC's seconds; seconds; GiB.
 RATIO_BOUND, BOOTSTRAP_BOUND, MEMORY_BOUND = 0.1, 60.0, 4.0
 
 _PART = flags.DEFINE_enum(
   'part',
   None,
   ['limit', 'ours', 'bootstrap', 'large'],
-  'Alone: OUT.npz follows.',
+  'Run only this part; the argument is OUT.npz.',
 )
 
 
@@ -53,21 +54,21 @@ def main(argv: list[str]) -> None:
   if _PART.value:
     np.savez(argv[1], **PARTS[_PART.value]())
     return
-  found = {
+  outputs = {
     part: run([sys.executable, __file__, '--part', part]) for part in PARTS
   }
   peer = subprocess.run([PEERS], check=True, stdout=subprocess.PIPE, text=True)
-  found['napkinXC'] = run(
-    [peer.stdout.strip(), HERE / 'metrics_peer.py'], given=True
+  outputs['napkinXC'] = run(
+    [peer.stdout.strip(), HERE / 'metrics_peer.py'], needs_problem=True
   )
-  sys.exit(report(found))
+  sys.exit(report(outputs))
 
 
-def run(command: list, given: bool = False) -> dict[str, np.ndarray]:
-  """Runs one part in a process of its own; given: the problem in a file."""
+def run(command: list, needs_problem: bool = False) -> dict[str, np.ndarray]:
+  """Runs one part in its own process, with the problem in a file if needed."""
   with tempfile.TemporaryDirectory() as folder:
     out = f'{folder}/out.npz'
-    if given:
+    if needs_problem:
       np.savez(f'{folder}/in.npz', **problem(*SIZES['usual']))
       command = [*command, f'{folder}/in.npz']
     done = subprocess.run([*command, out], stderr=subprocess.PIPE, text=True)
@@ -77,7 +78,7 @@ def run(command: list, given: bool = False) -> dict[str, np.ndarray]:
 
 
 def problem(n_docs: int, n_labels: int) -> dict[str, np.ndarray]:
-  """Ranked lists and gold, Zipf; half of the gold of a document is listed."""
+  """Draws ranked lists and gold by Zipf's law, with some gold in each list."""
   rng = np.random.default_rng(0)
 
   def zipf(n: int) -> np.ndarray:
@@ -95,8 +96,8 @@ def problem(n_docs: int, n_labels: int) -> dict[str, np.ndarray]:
   for place in range(3):
     has = lengths > place
     ids[has, 2 * place] = gold[indptr[:-1][has] + place]
-  while (twice := repeated(ids)).any():
-    ids[twice] = rng.integers(0, n_labels, int(twice.sum()))
+  while (duplicates := find_repeated(ids)).any():
+    ids[duplicates] = rng.integers(0, n_labels, int(duplicates.sum()))
   train = np.maximum(1e6 / np.arange(1, n_labels + 1), 1).astype(np.int32)
   weights = 1 + 20 * (train + 1.5) ** -0.55
   return {
@@ -108,20 +109,20 @@ def problem(n_docs: int, n_labels: int) -> dict[str, np.ndarray]:
   }
 
 
-def repeated(ids: np.ndarray) -> np.ndarray:
-  """Where an entry stands earlier in its row."""
+def find_repeated(ids: np.ndarray) -> np.ndarray:
+  """Returns True for entries that occur earlier in their row."""
   order = np.argsort(ids, axis=1, kind='stable')
   ranked = np.take_along_axis(ids, order, 1)
   again = np.zeros(ids.shape, bool)
   again[:, 1:] = ranked[:, 1:] == ranked[:, :-1]
-  found = np.zeros(ids.shape, bool)
-  np.put_along_axis(found, order, again, 1)
-  return found
+  is_repeat = np.zeros(ids.shape, bool)
+  np.put_along_axis(is_repeat, order, again, 1)
+  return is_repeat
 
 
-def predictions(given: dict[str, np.ndarray], n_train: int) -> Predictions:
-  """The problem as predictions; n_train 0: of all labels alone."""
-  n_docs, n_labels = len(given['ids']), len(given['train'])
+def predictions(arrays: dict[str, np.ndarray], n_train: int) -> Predictions:
+  """Returns the problem as predictions; n_train 0: only the slice of all."""
+  n_docs, n_labels = len(arrays['ids']), len(arrays['train'])
   scores = np.linspace(0.9, 0.1, DEPTH, dtype=np.float32)
   return Predictions(
     score_kind=ScoreKind.PROBABILITY,
@@ -129,31 +130,31 @@ def predictions(given: dict[str, np.ndarray], n_train: int) -> Predictions:
     n_train=n_train,
     doc_ids=range(n_docs),
     labels=range(n_labels),
-    train_counts=given['train'],
+    train_counts=arrays['train'],
     lists={
-      'all': Lists(given['ids'], np.broadcast_to(scores, given['ids'].shape))
+      'all': Lists(arrays['ids'], np.broadcast_to(scores, arrays['ids'].shape))
     },
-    gold=Ragged(given['indptr'], given['gold']),
+    gold=Ragged(arrays['indptr'], arrays['gold']),
   )
 
 
 def limit() -> dict[str, object]:
-  """Seconds to look up every weight once."""
-  given = problem(*SIZES['usual'])
-  listed, weights = given['ids'][:, : max(KS)].ravel(), given['weights']
+  """Returns the seconds to look up every weight once."""
+  arrays = problem(*SIZES['usual'])
+  listed, weights = arrays['ids'][:, : max(KS)].ravel(), arrays['weights']
 
   def look_up() -> float:
-    return weights[listed].sum() + weights[given['gold']].sum()
+    return weights[listed].sum() + weights[arrays['gold']].sum()
 
   return {'seconds': timed(look_up, 10)}
 
 
 def ours() -> dict[str, object]:
-  """Seconds of the four metrics together, and their values."""
-  given = problem(*SIZES['usual'])
-  judged = predictions(given, 0)
-  # With the conventions that the values can be compared in.
-  criteria = Criteria(KS, KINDS, (NAPKINXC,), weights_L=given['weights'])
+  """Returns the seconds of the four metrics together, and their values."""
+  arrays = problem(*SIZES['usual'])
+  judged = predictions(arrays, 0)
+  # With napkinXC's conventions, so that the values can be compared.
+  criteria = Criteria(KS, KINDS, (NAPKINXC,), weights_L=arrays['weights'])
   values = judge(judged, criteria)[NAPKINXC.name]['all']  # compiles
   return {
     'seconds': timed(lambda: judge(judged, criteria), 10),
@@ -164,7 +165,7 @@ def ours() -> dict[str, object]:
 
 
 def bootstrap() -> dict[str, object]:
-  """Seconds of every metric with intervals, compilation included."""
+  """Returns the seconds of all metrics with intervals and compilation."""
   judged = predictions(problem(*SIZES['usual']), 10**6)
   start = time.perf_counter()
   metrics = judge(judged, Criteria((1, 3, 5), replicates=1000))
@@ -178,7 +179,7 @@ def bootstrap() -> dict[str, object]:
 
 
 def large() -> dict[str, object]:
-  """Peak memory of every metric, the problem itself included."""
+  """Returns the peak memory of all metrics, including the problem itself."""
   judged = predictions(problem(*SIZES['large']), 10**6)
   start = time.perf_counter()
   metrics = judge(judged, Criteria((1, 3, 5)))
@@ -191,7 +192,7 @@ PARTS = {'limit': limit, 'ours': ours, 'bootstrap': bootstrap, 'large': large}
 
 
 def timed(function: Callable[[], object], times: int) -> list[float]:
-  """Seconds of each of several calls."""
+  """Returns the seconds of each of several calls."""
   seconds = []
   for _ in range(times):
     start = time.perf_counter()
@@ -201,29 +202,29 @@ def timed(function: Callable[[], object], times: int) -> list[float]:
 
 
 def peak() -> int:
-  """Bytes."""
+  """Returns the peak memory of this process in bytes."""
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def report(found: dict[str, dict[str, np.ndarray]]) -> int:
+def report(outputs: dict[str, dict[str, np.ndarray]]) -> int:
   """Prints the comparison; returns the exit status."""
   for kind in KINDS:
     np.testing.assert_allclose(
-      found['ours'][kind], found['napkinXC'][kind], atol=1e-9, err_msg=kind
+      outputs['ours'][kind], outputs['napkinXC'][kind], atol=1e-9, err_msg=kind
     )
   seconds = {
-    name: float(np.median(found[name]['seconds']))
+    name: float(np.median(outputs[name]['seconds']))
     for name in ('limit', 'ours', 'napkinXC')
   }
   print(f'looking up every weight  {seconds["limit"]:.4f} s')
   for name in ('ours', 'napkinXC'):
-    each = found[name]['seconds']
+    rounds = outputs[name]['seconds']
     print(
       f'P nDCG PSP PSnDCG @1..5, {name:9} {seconds[name]:.4f} s '
-      f'({each.min():.4f} - {each.max():.4f}; '
+      f'({rounds.min():.4f} - {rounds.max():.4f}; '
       f'{seconds[name] / seconds["limit"]:.1f} x the look-up)'
     )
-  sampled, big = found['bootstrap'], found['large']
+  sampled, big = outputs['bootstrap'], outputs['large']
   print(
     f'{int(sampled["metrics"])} metrics with 1,000 replicates, '
     f'{int(sampled["slices"])} slices: '

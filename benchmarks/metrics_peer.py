@@ -1,9 +1,9 @@
-"""napkinXC's side of metrics.py; runs in the peers' environment.
+"""Times napkinXC for metrics.py; runs in the peers' environment.
 
   python metrics_peer.py IN.npz OUT.npz
 
-IN: indptr, gold, ids [N, 10], weights [L]. OUT: seconds of each of several
-rounds of four metrics on ranked lists, and their values @1..5.
+IN has indptr, gold, ids [N, 10], weights [L]. OUT gets the seconds of each of
+several rounds of four metrics on ranked lists, and their values @1..5.
 """
 
 import sys
@@ -17,22 +17,22 @@ K, ROUNDS = 5, 3
 
 def main() -> None:
   """Times P, nDCG, PSP and PSnDCG together."""
-  given = np.load(sys.argv[1], allow_pickle=False)
+  inputs = np.load(sys.argv[1], allow_pickle=False)
   gold = [
-    row.tolist() for row in np.split(given['gold'], given['indptr'][1:-1])
+    row.tolist() for row in np.split(inputs['gold'], inputs['indptr'][1:-1])
   ]
-  lists, weights = given['ids'].tolist(), given['weights']
+  lists, weights = inputs['ids'].tolist(), inputs['weights']
   seconds = []
   for _ in range(ROUNDS):
     start = time.perf_counter()
-    found = {
+    values = {
       'P@k': metrics.precision_at_k(gold, lists, k=K),
       'nDCG@k': metrics.ndcg_at_k(gold, lists, k=K),
       'PSP@k': metrics.psprecision_at_k(gold, lists, weights, k=K),
       'PSnDCG@k': metrics.psndcg_at_k(gold, lists, weights, k=K),
     }
     seconds.append(time.perf_counter() - start)
-  np.savez(sys.argv[2], seconds=seconds, **found)
+  np.savez(sys.argv[2], seconds=seconds, **values)
 
 
 if __name__ == '__main__':

@@ -1,28 +1,28 @@
-r"""A step of the one-vs-all head beside bare products, dense ones, and torch.
+r"""Times a step of the one-vs-all head against bare products, dense and torch.
 
   python benchmarks/ova_head.py --peer_python=PYTHON    (a quarter of an hour)
   python benchmarks/ova_head.py --device=cuda --peer_python=PYTHON
 
 PYTHON has torch. A step is the loss of all labels (binary cross entropy), the
-gradient of the documents' features, that of the rows, and SGD of the rows. The
-limit is the three matrix products of it: [B, D] [D, L], [B, L] [L, D] and
-[L, B] [B, D], which are timed bare, one after the other, in the same run: as
-JAX runs them, with results in new memory, whose pages have to be cleared first,
-and in place, where the results of the step before lie, without any such cost.
-Next to them: the dense formulation in JAX and in torch (linear, BCE with
-logits, SGD), and on GPUs torch's in chunks of labels. Each side has a process
-of its own, and they take turns of some steps, as in training one follows the
-other; the best step of each counts, which a busy neighbour disturbs least.
-Nothing else should run. Memory is the peak beyond the idle process, its
-programs compiled. On CPUs it exits 1 where a bound is exceeded:
+gradients of the documents' features and of the label rows, and SGD of the rows.
+The limit is its three matrix products: [B, D] [D, L], [B, L] [L, D] and
+[L, B] [B, D]. They are timed one after the other, in two ways: as JAX runs
+them, with results in new memory, whose pages must be cleared first; and in
+place, with results in the memory of the previous step, without that cost. The
+other sides are the dense formulation in JAX and in torch (linear, BCE with
+logits, SGD) and, on GPUs, torch's in chunks of labels. Each side is a process,
+and the processes take turns of some consecutive steps, as in training. The best
+step of each side counts, because other processes disturb it least; nothing else
+should run. Memory is the peak above the idle process with compiled programs. On
+CPUs the benchmark exits with 1 if a bound is exceeded:
 
   time / bare products                 0.85
   time / the better dense formulation  0.5 (D = 64), 0.75 (D = 768)
   memory / weights                     1.15
 
-On GPUs the products are in bfloat16, and the bounds are 1 / 0.45 of the bare
-products and 1.1 of the memory of weights, features and one chunk; the largest
-heads that fit are run for their speed alone.
+On GPUs the products are in bfloat16, and the bounds are 1 / 0.45 of the time of
+the bare products and 1.1 of the memory of weights, features and one chunk. For
+the largest heads that fit, there is no dense side to compare with.
 """
 
 from collections.abc import Callable
@@ -52,9 +52,9 @@ from xjax.score.heads.update import SGD
 
 HERE = pathlib.Path(__file__).resolve().parent
 POSITIVES = 8
-STEPS = 3  # of a turn
+STEPS = 3  # per turn
 IN_PLACE = 'products in place'
-# Labels, features, documents, storage, labels of a chunk.
+# Labels, features, documents, storage, labels per chunk.
 ROWS = {
   'cpu': [
     '655360 64 64 float32 4096',
@@ -71,14 +71,22 @@ ROWS = {
 }
 BOUNDS = {'products': 0.85, 'memory': 1.15}
 DENSE_BOUNDS = {64: 0.5, 768: 0.75}  # by the number of features
-# Of a GPU: dense formulations of more than this do not fit.
+# Dense formulations with more logits do not fit a GPU.
 _DENSE_LOGITS = 4e9
 
-_PEER = flags.DEFINE_string('peer_python', '', "With torch; '': none.")
-_DEVICE = flags.DEFINE_enum('device', 'cpu', ['cpu', 'cuda'], 'For all sides.')
-_ROWS = flags.DEFINE_list('rows', None, 'As in ROWS, with commas.')
-_TURNS = flags.DEFINE_integer('turns', 6, 'Turns of each side.', 1)
-_SIDE = flags.DEFINE_string('side', '', 'One of ours alone, asked by line.')
+_PEER = flags.DEFINE_string(
+  'peer_python', '', "Python that has torch; '': torch is not run."
+)
+_DEVICE = flags.DEFINE_enum(
+  'device', 'cpu', ['cpu', 'cuda'], 'Device of all sides.'
+)
+_ROWS = flags.DEFINE_list(
+  'rows', None, 'Rows in the format of ROWS, separated by commas.'
+)
+_TURNS = flags.DEFINE_integer('turns', 6, 'Number of turns per side.', 1)
+_SIDE = flags.DEFINE_string(
+  'side', '', 'Run only this side, which answers lines of standard input.'
+)
 
 
 def main(argv: list[str]) -> None:
@@ -90,8 +98,10 @@ def main(argv: list[str]) -> None:
     serve(_SIDE.value, _ROWS.value[0])
     return
   print(
-    '| labels | features | documents | storage | side | seconds | of products '
-    '| of those in place | of dense | memory | of weights |\n|' + '---|' * 11
+    '| labels | features | documents | storage | side | seconds '
+    '| / products | / products in place | / dense | memory | / weights |\n|'
+    + '---|'
+    * 11
   )
   rows = _ROWS.value or ROWS[_DEVICE.value]
   failed = [fault for row in rows for fault in compare(row)]
@@ -99,7 +109,7 @@ def main(argv: list[str]) -> None:
 
 
 def compare(row: str) -> list[str]:
-  """Prints a row's lines; returns the bounds that it exceeds."""
+  """Prints the lines of a row; returns a message per exceeded bound."""
   labels, dim, documents, storage, chunk = row.split()
   labels, dim, documents = int(labels), int(dim), int(documents)
   sides = {name: Side(name, row) for name in sides_of(labels, documents)}
@@ -107,21 +117,21 @@ def compare(row: str) -> list[str]:
   for _ in range(_TURNS.value):
     for name, side in sides.items():
       times[name] += [side.ask('step') for _ in range(STEPS)]
-  seconds = {name: min(each) for name, each in times.items()}
+  seconds = {name: min(steps) for name, steps in times.items()}
   memory = {name: side.ask('memory') for name, side in sides.items()}
   for side in sides.values():
     side.close()
   weights = labels * dim * jnp.dtype(Storage(storage).dtype).itemsize
   dense = [s for name, s in seconds.items() if name in ('dense', 'torch')]
   for name in sides:
-    best = {'products': seconds['products'], IN_PLACE: seconds[IN_PLACE]}
-    best['dense'] = min(dense, default=None)
-    of = ' | '.join(
-      f'{seconds[name] / s:.2f}' if s else '' for s in best.values()
+    references = seconds['products'], seconds[IN_PLACE]
+    references = *references, min(dense, default=None)
+    ratios = ' | '.join(
+      f'{seconds[name] / s:.2f}' if s else '' for s in references
     )
     print(
       f'| {labels:,} | {dim} | {documents} | {storage} | {name} '
-      f'| {seconds[name]:.3f} | {of} | {memory[name] / 2**20:,.0f} MiB '
+      f'| {seconds[name]:.3f} | {ratios} | {memory[name] / 2**20:,.0f} MiB '
       f'| {memory[name] / weights:.2f} |',
       flush=True,
     )
@@ -136,29 +146,29 @@ def compare(row: str) -> list[str]:
     logits = 10 * documents * int(chunk)
     features = 8 * documents * dim
     allowed = {
-      'of products': (seconds['fused'] / seconds['products'], 1 / 0.45),
+      'time / products': (seconds['fused'] / seconds['products'], 1 / 0.45),
       'memory': (memory['fused'] / (weights + features + logits), 1.1),
     }
   else:
     allowed = {
-      'of products': (
+      'time / products': (
         seconds['fused'] / seconds['products'],
         BOUNDS['products'],
       ),
       'memory': (memory['fused'] / weights, BOUNDS['memory']),
     }
     if dim in DENSE_BOUNDS:
-      of_dense = seconds['fused'] / min(dense)
-      allowed['of dense'] = (of_dense, DENSE_BOUNDS[dim])
+      ratio = seconds['fused'] / min(dense)
+      allowed['time / dense'] = (ratio, DENSE_BOUNDS[dim])
   return [
-    f'{row}: {name} {found:.2f} exceeds {bound:.2f}'
-    for name, (found, bound) in allowed.items()
-    if found > bound
+    f'{row}: {name} {ratio:.2f} exceeds {bound:.2f}'
+    for name, (ratio, bound) in allowed.items()
+    if ratio > bound
   ]
 
 
 def sides_of(labels: int, documents: int) -> list[str]:
-  """The sides that a row has on this device."""
+  """Returns the names of the sides that a row has on this device."""
   names = ['products', IN_PLACE, 'fused']
   fits = _DEVICE.value == 'cpu' or labels * documents < _DENSE_LOGITS
   if fits:
@@ -171,10 +181,10 @@ def sides_of(labels: int, documents: int) -> list[str]:
 
 
 class Side:
-  """A process that answers lines with a number each."""
+  """A process that answers each line with a number."""
 
   def __init__(self, name: str, row: str):
-    """Starts it and waits until it has made a first step."""
+    """Starts the process and waits for its first step."""
     command = [sys.executable, __file__, f'--side={name}', f'--rows={row}']
     command.append(f'--device={_DEVICE.value}')
     if name.startswith('torch'):
@@ -192,13 +202,13 @@ class Side:
     self.ask('step')
 
   def ask(self, what: str) -> float:
-    """`step`: seconds of one; `memory`: bytes at most, beyond an idle one."""
+    """Returns, for `step`, its seconds; for `memory`, peak bytes above idle."""
     self._process.stdin.write(what + '\n')
     self._process.stdin.flush()
     return json.loads(self._process.stdout.readline())
 
   def close(self) -> None:
-    """Ends it."""
+    """Ends the process."""
     self._process.stdin.close()
     self._process.wait()
 
@@ -216,7 +226,7 @@ def serve(name: str, row: str) -> None:
         fused, storage=Storage(storage), chunk=int(chunk)
       ),
     }[name]
-    # What a library makes or reads when it is first used is not the step's.
+    # A small first step allocates what libraries need, before memory is read.
     jax.block_until_ready(make(4096, dim, documents)()())
     begin = make(labels, dim, documents)
     idle = resident()
@@ -231,16 +241,16 @@ def serve(name: str, row: str) -> None:
 
 
 def resident() -> int:
-  """Bytes of this process on the device, now; the peak begins anew."""
+  """Returns bytes of this process on the device now, and resets the peak."""
   if _DEVICE.value == 'cuda':
     return jax.devices()[0].memory_stats()['bytes_in_use']
-  ctypes.CDLL(None).malloc_trim(0)  # what compiling has left behind
+  ctypes.CDLL(None).malloc_trim(0)  # releases memory left by compilation
   pathlib.Path('/proc/self/clear_refs').write_text('5')
   return _status('VmRSS')
 
 
 def peak() -> int:
-  """Bytes of this process on the device at most, since it was idle."""
+  """Returns peak bytes of this process on the device since it was idle."""
   if _DEVICE.value == 'cuda':
     return jax.devices()[0].memory_stats()['peak_bytes_in_use']
   return _status('VmHWM')
@@ -253,12 +263,12 @@ def _status(name: str) -> int:
 
 
 def dtype() -> jnp.dtype:
-  """Of products and features."""
+  """Returns the dtype of products and features."""
   return jnp.dtype('bfloat16' if _DEVICE.value == 'cuda' else 'float32')
 
 
 def batch(labels: int, dim: int, documents: int) -> tuple[jax.Array, ...]:
-  """(document_BD, positives_BP)."""
+  """Returns (document_BD, positives_BP)."""
   key = jax.random.key(1)
   document_BD = jax.random.normal(key, (documents, dim), dtype())
   positives = jax.random.randint(key, (documents, POSITIVES), 0, labels)
@@ -268,7 +278,7 @@ def batch(labels: int, dim: int, documents: int) -> tuple[jax.Array, ...]:
 def fused(
   labels: int, dim: int, documents: int, storage: Storage, chunk: int
 ) -> Callable[[], Any]:
-  """Ours: rows are changed where they lie, chunk by chunk."""
+  """Returns our side: it updates rows in place, chunk by chunk."""
 
   def head() -> OneVsAll:
     rngs = nnx.Rngs(0)
@@ -308,7 +318,7 @@ def fused(
 
 
 def dense(labels: int, dim: int, documents: int) -> Callable[[], Any]:
-  """The dense twin: all logits, all gradients, then the change."""
+  """Returns the dense side: all logits, all gradients, then the update."""
   document_BD, positives_BP = batch(labels, dim, documents)
   init = jax.jit(lambda: jax.random.normal(jax.random.key(0), shape, dtype()))
   shape = labels, dim
@@ -318,7 +328,7 @@ def dense(labels: int, dim: int, documents: int) -> Callable[[], Any]:
     gold_BP = jnp.take_along_axis(logits_BL, positives_BP, axis=1)
     return jax.nn.softplus(logits_BL).sum() - gold_BP.sum()
 
-  def change(kernel_LD, bias_L):
+  def update(kernel_LD, bias_L):
     loss, (d_kernel_LD, d_bias_L, d_document_BD) = jax.value_and_grad(
       total, argnums=(0, 1, 2)
     )(kernel_LD, bias_L, document_BD)
@@ -327,7 +337,7 @@ def dense(labels: int, dim: int, documents: int) -> Callable[[], Any]:
 
   kernel = jax.ShapeDtypeStruct(shape, dtype())
   bias = jax.ShapeDtypeStruct((labels,), jnp.float32)
-  run = jax.jit(change, donate_argnums=(0, 1)).lower(kernel, bias).compile()
+  run = jax.jit(update, donate_argnums=(0, 1)).lower(kernel, bias).compile()
   init = init.lower().compile()
 
   def begin() -> Callable[[], Any]:
@@ -345,10 +355,10 @@ def dense(labels: int, dim: int, documents: int) -> Callable[[], Any]:
 def products(
   labels: int, dim: int, documents: int, in_place: bool
 ) -> Callable[[], Any]:
-  """The limit: three products, one after the other; in parts where too large.
+  """Returns the limit: three products, one after the other, in parts if large.
 
-  A part has as many labels as dense logits of it fit. In place, results go
-  where those of the step before lie.
+  A part has at most as many labels as fit with dense logits. With in_place,
+  results are written to the memory of the previous step's results.
   """
   part = labels
   if _DEVICE.value == 'cuda':
@@ -364,7 +374,7 @@ def products(
   )
 
   def bare(out, a, b, axes):
-    del out  # whose memory is written to
+    del out  # donated: the result is written to its memory
     contracted = (((axes[0],), (axes[1],)), ((), ()))
     precision = full_precision(a.dtype)
     return lax.dot_general(a, b, contracted, precision=precision)
@@ -372,15 +382,15 @@ def products(
   run = jax.jit(bare, static_argnums=3, donate_argnums=0, keep_unused=True)
 
   def begin() -> Callable[[], Any]:
-    made = {shape: init(shape) for *shapes, _ in kinds for shape in shapes}
+    arrays = {shape: init(shape) for *shapes, _ in kinds for shape in shapes}
     outs = [init(shape_of(*kind)) if in_place else None for kind in kinds]
 
     def step():
       for _ in range(-(-labels // part)):
         for i, (a, b, axes) in enumerate(kinds):
-          found = run(outs[i], made[a], made[b], axes)
-          jax.block_until_ready(found)
-          outs[i] = found if in_place else None
+          result = run(outs[i], arrays[a], arrays[b], axes)
+          jax.block_until_ready(result)
+          outs[i] = result if in_place else None
 
     return step
 
@@ -390,7 +400,7 @@ def products(
 def shape_of(
   a: tuple[int, int], b: tuple[int, int], axes: tuple[int, int]
 ) -> tuple[int, int]:
-  """Of the product of two such arrays over these axes."""
+  """Returns the shape of the product of two such arrays over these axes."""
   return a[1 - axes[0]], b[1 - axes[1]]
 
 

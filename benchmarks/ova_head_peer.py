@@ -1,11 +1,11 @@
-"""The torch side of ova_head.py; runs where torch is installed.
+"""Times torch's one-vs-all layer for ova_head.py; needs torch.
 
   python ova_head_peer.py DEVICE LABELS FEATURES DOCUMENTS CHUNK
 
-CHUNK 0: linear, BCE with logits, backward, SGD, dense; else in chunks of
-labels, each with its own backward and its rows changed at once. Answers lines
-`step` with the seconds of one, and `memory` with the peak bytes beyond the idle
-process.
+CHUNK 0 is the dense formulation: linear, BCE with logits, backward, SGD. Other
+values run chunks of labels; each chunk has its own backward pass and updates
+its rows immediately. Answers lines `step` with the seconds of a step, and
+`memory` with the peak bytes above the idle process.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ POSITIVES = 8
 def make_step(
   device: str, labels: int, dim: int, documents: int, chunk: int
 ) -> Callable[[], None]:
-  """A step of a fresh layer."""
+  """Returns a step of a new layer."""
   dtype = torch.bfloat16 if device == 'cuda' else torch.float32
   kernel = torch.empty(labels, dim, device=device, dtype=dtype).normal_()
   bias = torch.zeros(labels, device=device, dtype=dtype)
@@ -58,7 +58,7 @@ def make_step(
 
 
 def resident(name: str) -> int:
-  """Bytes of this process."""
+  """Returns bytes of this process: now (VmRSS), or at the peak (VmHWM)."""
   text = pathlib.Path('/proc/self/status').read_text()
   line = next(line for line in text.splitlines() if line.startswith(name))
   return int(line.split()[1]) * 1024

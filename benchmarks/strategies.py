@@ -1,13 +1,14 @@
-r"""Strategies of choosing labels, as Table 2 of Schultheis et al. 2022.
+r"""Compares strategies of choosing labels (Table 2 of Schultheis et al. 2022).
 
   python benchmarks/strategies.py --workdir=DIR [--split=dev]
 
-of a finished run of sparse features. Chooses 5 labels for each document by
-standard, propensity, coverage (beta 0 and 0.25) and bounded_random, and prints
-precision, propensity-scored precision, coverage, and milliseconds of a document
-(the best of three turns after one that compiles; features are there before).
-Then whether coverage@5 rises and P@1 falls from standard over propensity to
-coverage, as the paper has it, and whether beta 0.25 lies between.
+DIR is a finished run on sparse features. The benchmark chooses 5 labels for
+each document by standard, propensity, coverage (beta 0 and 0.25) and
+bounded_random. It prints precision, propensity-scored precision, coverage, and
+milliseconds per document (the best of three turns after one that compiles,
+without the time for features). Then it prints whether coverage@5 rises and P@1
+falls from standard to propensity to coverage, as in the paper, and whether
+coverage@5 of beta 0.25 is between standard and coverage.
 """
 
 import dataclasses
@@ -31,7 +32,7 @@ from xjax.select.ranked_documents import RankedDocuments
 from xjax.select.strategies import Selection, choose
 
 K, TURNS, BATCH = 5, 3, 512
-ASKED = {
+REQUESTS = {
   'standard': AskedStrategy(Kind.STANDARD, K),
   'propensity': AskedStrategy(Kind.PROPENSITY, K),
   'coverage': AskedStrategy(Kind.COVERAGE, K),
@@ -43,12 +44,14 @@ COLUMNS = [
   f'{kind}@{k}' for kind in ('P', 'PSP', 'coverage') for k in (1, 3, 5)
 ]
 
-_WORKDIR = flags.DEFINE_string('workdir', None, 'Of the run.', required=True)
-_SPLIT = flags.DEFINE_string('split', 'dev', 'Whose documents.')
+_WORKDIR = flags.DEFINE_string(
+  'workdir', None, 'Folder of the run.', required=True
+)
+_SPLIT = flags.DEFINE_string('split', 'dev', 'Split of the documents.')
 
 
 def main(argv: list[str]) -> None:
-  """Chooses in all ways."""
+  """Chooses labels by all strategies and prints the table."""
   del argv
   run = load(_WORKDIR.value)
   config, split = run.config, _SPLIT.value
@@ -62,36 +65,38 @@ def main(argv: list[str]) -> None:
     gold = gold or Ragged.of([()] * len(rows_N))
     return SparseBatches(rows[rows_N].__getitem__, gold, batch_size=BATCH)
 
-  every = np.arange(len(split))
-  batches, depth = batches_of(every, split.gold), config.eval.depth
+  all_rows = np.arange(len(split))
+  batches, depth = batches_of(all_rows, split.gold), config.eval.depth
   by_score = predict(run.scorer, batches, split, run.space, depth)
-  known = by_score.lists[ALL].ids, by_score.lists[ALL].scores
+  best_lists = by_score.lists[ALL].ids, by_score.lists[ALL].scores
   print(f'{"":16}' + ''.join(f'{name:>12}' for name in [*COLUMNS, 'ms']))
-  found = {}
-  for name, asked in ASKED.items():
-    chooser = Chooser.of(asked, run)
+  results = {}
+  for name, request in REQUESTS.items():
+    chooser = Chooser.of(request, run)
     ranked = RankedDocuments(
-      run, batches_of, len(split), chooser.sigmoid, known
+      run, batches_of, len(split), chooser.sigmoid, best_lists
     )
     chosen, ms = timed(chooser, ranked)
     lists = Lists(chosen.ids_NK, chosen.ranks_NK.astype(np.float32))
     lists = {**by_score.lists, ALL: lists}
     judged = dataclasses.replace(by_score, lists=lists)
-    found[name] = judge(judged, CRITERIA)[PROTOCOL][ALL]
-    values = ''.join(f'{100 * found[name][each]:12.2f}' for each in COLUMNS)
+    results[name] = judge(judged, CRITERIA)[PROTOCOL][ALL]
+    values = ''.join(f'{100 * results[name][x]:12.2f}' for x in COLUMNS)
     print(f'{name:16}{values}{ms:12.3f}', flush=True)
-  coverage = {name: values['coverage@5'] for name, values in found.items()}
-  first = {name: values['P@1'] for name, values in found.items()}
+  coverage = {name: values['coverage@5'] for name, values in results.items()}
+  precision = {name: values['P@1'] for name, values in results.items()}
   between = coverage['standard'] < coverage['beta 0.25'] < coverage['coverage']
   print(f'coverage@5 rises: {rises(coverage)}')
-  print(f'P@1 falls: {rises({name: -value for name, value in first.items()})}')
-  print(f'coverage@5 of beta 0.25 lies between: {between}')
+  print(
+    f'P@1 falls: {rises({name: -value for name, value in precision.items()})}'
+  )
+  print(f'coverage@5 of beta 0.25 is between: {between}')
 
 
 def timed(
   chooser: Chooser, documents: RankedDocuments
 ) -> tuple[Selection, float]:
-  """What is chosen, and milliseconds of a document."""
+  """Returns the chosen labels and the milliseconds per document."""
   best = math.inf
   for turn in range(1 + TURNS):
     start = time.perf_counter()
@@ -102,7 +107,7 @@ def timed(
 
 
 def rises(values: dict[str, float]) -> bool:
-  """From standard over propensity to coverage."""
+  """Returns whether values rise from standard to propensity to coverage."""
   return values['standard'] < values['propensity'] < values['coverage']
 
 

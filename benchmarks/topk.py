@@ -1,15 +1,16 @@
-"""Exact top-50 of 670,000 and 3,000,000 labels, against the bare product.
+"""Times the exact top-50 of 670,000 and 3,000,000 labels.
 
   python benchmarks/topk.py        (two minutes, nothing else running)
 
-32 documents, one-vs-all in float32, two threads. The limit is the product of
-documents and label rows alone, chunk by chunk; how fast it reads the rows says
-whether memory bounds it. Beside it: ours, over all labels and with three slices
-in the same pass; a dense twin, all logits and then lax.top_k; and NumPy, all
-logits, argpartition, and a sort of the 50. All take turns; the best of each
-counts. Then, in a process of its own, what selecting from 3,000,000 labels for
-2,000 documents, and judging that, add to the memory held at most. Exits 1 where
-a bound is missed.
+32 documents, one-vs-all in float32, two threads. The limit is the bare product
+of documents and label rows, chunk by chunk; the rate at which it reads rows
+shows whether memory limits it. The other sides are: ours, for all labels, and
+with three slices in the same pass; a dense twin, which computes all logits and
+then lax.top_k; and NumPy, with all logits, argpartition, and a sort of the 50.
+All sides take turns; the best turn of each counts. Then another process
+measures how much peak memory it takes to select from 3,000,000 labels for 2,000
+documents, and to judge the lists. The benchmark exits with 1 if a bound is
+missed.
 """
 
 from collections.abc import Callable
@@ -39,13 +40,13 @@ from xjax.select.topk import head_topk
 
 SIZES = (670_000, 3_000_000)
 DOCUMENTS, K, CHUNK, SLICES = 32, 50, 8192, 3
-# Of the dense twin's seconds; of the bytes of one batch's scores of all labels.
+# Shares: of the dense twin's seconds; of the bytes of all logits of one batch.
 BOUND, MEMORY_BOUND = 1.0, 0.5
-JUDGED, DIM = 2000, 16  # of the measure of memory
+JUDGED, DIM = 2000, 16  # for the measurement of memory
 
 _DIM = flags.DEFINE_integer('dim', 64, "Size of a document's vector.", 1)
-_TURNS = flags.DEFINE_integer('turns', 7, 'Turns of each side.', 1)
-_MEMORY = flags.DEFINE_bool('memory', False, 'The measure of memory alone.')
+_TURNS = flags.DEFINE_integer('turns', 7, 'Number of turns per side.', 1)
+_MEMORY = flags.DEFINE_bool('memory', False, 'Only measure memory.')
 
 
 def main(argv: list[str]) -> None:
@@ -77,12 +78,12 @@ def compare(n_labels: int, dim: int) -> bool:
   sides = {
     'bare product': lambda: product(kernel_LD, document_BD),
     'ours': lambda: ours(params, document_BD, ()),
-    f'ours, and {SLICES} slices': lambda: ours(params, document_BD, slices),
+    f'ours, {SLICES} slices': lambda: ours(params, document_BD, slices),
     'dense twin': lambda: dense(kernel_LD[:n_labels], document_BD),
     'NumPy': lambda: by_numpy(kernel[:n_labels], document),
   }
-  found = {name: jax.block_until_ready(run()) for name, run in sides.items()}
-  np.testing.assert_allclose(found['ours'][1][0], found['NumPy'], rtol=1e-4)
+  outputs = {name: jax.block_until_ready(run()) for name, run in sides.items()}
+  np.testing.assert_allclose(outputs['ours'][1][0], outputs['NumPy'], rtol=1e-4)
   best = dict.fromkeys(sides, np.inf)
   for _ in range(_TURNS.value):
     for name, run in sides.items():
@@ -104,40 +105,40 @@ def compare(n_labels: int, dim: int) -> bool:
 
 @jax.jit
 def product(kernel_LD: jax.Array, document_BD: jax.Array) -> jax.Array:
-  """Logits of one chunk after the other, each in the place of the last."""
+  """Computes the logits chunk by chunk; each chunk overwrites the last one."""
 
   def body(i: jax.Array, logits_BC: jax.Array) -> jax.Array:
     del logits_BC
     rows_CD = lax.dynamic_slice_in_dim(kernel_LD, i * CHUNK, CHUNK)
     return jnp.matmul(document_BD, rows_CD.T, precision='highest')
 
-  none_BC = jnp.zeros((len(document_BD), CHUNK))
-  return lax.fori_loop(0, len(kernel_LD) // CHUNK, body, none_BC)
+  zeros_BC = jnp.zeros((len(document_BD), CHUNK))
+  return lax.fori_loop(0, len(kernel_LD) // CHUNK, body, zeros_BC)
 
 
 @jax.jit
 def dense(kernel_LD: jax.Array, document_BD: jax.Array) -> tuple:
-  """The twin: logits of all labels at once."""
+  """Returns the best K from the logits of all labels at once."""
   logits_BL = jnp.matmul(document_BD, kernel_LD.T, precision='highest')
   return lax.top_k(logits_BL, K)
 
 
 def by_numpy(kernel_LD: np.ndarray, document_BD: np.ndarray) -> np.ndarray:
-  """Scores of the best K, best first."""
+  """Returns the scores of the best K by NumPy, best first."""
   logits_BL = document_BD @ kernel_LD.T
   at_BK = np.argpartition(logits_BL, -K, axis=1)[:, -K:]
   return -np.sort(-np.take_along_axis(logits_BL, at_BK, axis=1), axis=1)
 
 
 def seconds(run: Callable[[], object]) -> float:
-  """Of one call."""
+  """Returns the seconds of one call."""
   start = time.perf_counter()
   jax.block_until_ready(run())
   return time.perf_counter() - start
 
 
-class Drawn:
-  """A one-vs-all head on drawn documents (a core.types.Scorer)."""
+class RandomScorer:
+  """A random one-vs-all head on document vectors (a core.types.Scorer)."""
 
   score_kind, assigned_above = ScoreKind.LOGIT, None
   selected_by = 'exact'
@@ -163,16 +164,16 @@ class Drawn:
     slices: tuple = (),
     allowed: None = None,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """As core.types.Scorer, for k = K and slices alone."""
+    """Implements core.types.Scorer.topk, only for k = K and slices."""
     del weights, allowed
     assert k == K
     return jax.device_get(self._run(self.params, batch.features_BTD, slices))
 
 
 def select_and_judge(n_labels: int) -> bool:
-  """Prints seconds and memory of lists and metrics; whether it is too much."""
+  """Prints seconds and memory of lists and metrics; returns if too much."""
   rng = np.random.default_rng(0)
-  scorer = Drawn(n_labels)
+  scorer = RandomScorer(n_labels)
   space = LabelSpace(
     labels=tuple(Label(str(i)) for i in range(n_labels)),
     train_counts=rng.poisson(3, n_labels).astype(np.int32),
@@ -191,29 +192,32 @@ def select_and_judge(n_labels: int) -> bool:
     f'{8 * DOCUMENTS * CHUNK / 2**20:.0f} MiB, all logits of '
     f'{DOCUMENTS} documents {dense_mib:.0f} MiB'
   )
-  found = batches(rng)
-  lists, added = measured(
-    'lists', lambda: predict(scorer, found, split, space, K)
+  documents = batches(rng)
+  lists, added = measure_call(
+    'lists', lambda: predict(scorer, documents, split, space, K)
   )
-  measured('metrics', lambda: judge(lists, Criteria()))
+  measure_call('metrics', lambda: judge(lists, Criteria()))
   ratio = added / dense_mib
   verdict = 'ok' if ratio <= MEMORY_BOUND else 'MISSED'
   print(f'  lists / all logits {ratio:.2f} (bound {MEMORY_BOUND}): {verdict}')
   return ratio > MEMORY_BOUND
 
 
-def measured(name: str, run: Callable[[], Any]) -> tuple[Any, float]:
-  """What run gives, and the MiB that it adds to what is held, at most."""
-  pathlib.Path('/proc/self/clear_refs').write_text('5')  # the peak begins anew
+def measure_call(name: str, run: Callable[[], Any]) -> tuple[Any, float]:
+  """Returns the result of `run` and the peak MiB that it adds."""
+  pathlib.Path('/proc/self/clear_refs').write_text('5')  # resets the peak
   before, start = memory('VmRSS'), time.perf_counter()
-  found = run()
-  spent, added = time.perf_counter() - start, memory('VmHWM') - before
-  print(f'  {name:8} {spent:5.1f} s, {added:4.0f} MiB beside {before:.0f} MiB')
-  return found, added
+  result = run()
+  elapsed, added = time.perf_counter() - start, memory('VmHWM') - before
+  print(
+    f'  {name:8} {elapsed:5.1f} s, {added:4.0f} MiB in addition to '
+    f'{before:.0f} MiB'
+  )
+  return result, added
 
 
 def batches(rng: np.random.Generator) -> list[Batch]:
-  """All documents, as vectors."""
+  """Returns batches of random document vectors."""
   documents = np.arange(-(-JUDGED // DOCUMENTS) * DOCUMENTS, dtype=np.int32)
   documents[JUDGED:] = -1
   return [
@@ -230,7 +234,7 @@ def batches(rng: np.random.Generator) -> list[Batch]:
 
 
 def memory(name: str) -> float:
-  """MiB that this process holds (VmRSS), or has held at most (VmHWM)."""
+  """Returns MiB of this process: now (VmRSS), or at the peak (VmHWM)."""
   status = pathlib.Path('/proc/self/status').read_text()
   return int(re.search(rf'{name}:\s+(\d+) kB', status)[1]) / 2**10
 

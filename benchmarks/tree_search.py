@@ -1,14 +1,15 @@
-r"""Exact search of a label tree beside beams of some widths, on documents.
+r"""Compares exact search of a label tree with beam search of several widths.
 
   python benchmarks/tree_search.py --workdir=DIR [--split=dev --documents=2000]
 
-of a finished run of a label tree; its first tree is searched, in one thread,
-for the best 5 and the best 100 labels by score, and by score times the inverse
-propensity where scores are probabilities. Prints milliseconds of a document
-(the best of three turns after one that compiles); nodes whose children were
-scored, beside those that a full scan scores; documents whose list is not the
-exact one; and the share of the exact lists' labels that is not found. Some
-minutes, alone. Exits 1 where exact search opens as many nodes as a full scan.
+DIR is a finished run of a label tree. The benchmark searches its first tree, in
+one thread, for the best 5 and the best 100 labels by score and, if scores are
+probabilities, by score times inverse propensity. It prints milliseconds per
+document (the best of three turns after one that compiles); the nodes whose
+children were scored, and the number for a full scan; the share of documents
+whose list is not exact; and the share of the exact lists' labels that are
+missed. It takes some minutes if nothing else runs. It exits with 1 if exact
+search opens as many nodes as a full scan.
 """
 
 from collections.abc import Callable
@@ -34,13 +35,17 @@ from xjax.select.tree_search import Link, SearchResult, TreeSearch
 BEAMS, KS = (1, 5, 10, 20, 50), (5, 100)
 BATCH, TURNS = 256, 3
 
-_WORKDIR = flags.DEFINE_string('workdir', None, 'Of the run.', required=True)
-_SPLIT = flags.DEFINE_string('split', 'dev', 'Whose documents.')
-_DOCUMENTS = flags.DEFINE_integer('documents', 2000, 'At most.', 1)
+_WORKDIR = flags.DEFINE_string(
+  'workdir', None, 'Folder of the run.', required=True
+)
+_SPLIT = flags.DEFINE_string('split', 'dev', 'Split of the documents.')
+_DOCUMENTS = flags.DEFINE_integer(
+  'documents', 2000, 'Maximum number of documents.', 1
+)
 
 
 def main(argv: list[str]) -> None:
-  """Searches in all ways."""
+  """Searches in all ways and prints the tables."""
   del argv
   workdir = pathlib.Path(_WORKDIR.value)
   run = load(workdir)
@@ -51,7 +56,7 @@ def main(argv: list[str]) -> None:
   scan = len(tree.inner)
   print(f'{rows.shape[0]} documents; {tree}; a full scan opens {scan} nodes')
   ways = {'score': None}
-  if probable:  # margins are no probabilities that a weight could multiply
+  if probable:  # margins cannot be multiplied by inverse propensities
     ways['score times inverse propensity'] = np.log(inverse_propensities(run))
   opened = [
     compare(search, rows, k, name, logs)
@@ -62,7 +67,7 @@ def main(argv: list[str]) -> None:
 
 
 def documents(run: Predictor, weights: BlockWeights) -> sparse.csr_array:
-  """Their features."""
+  """Returns the features of the documents."""
   config, split = run.config, _SPLIT.value
   corpus = load_corpus(config.data, config.seed, run.space, [split])
   rows = [
@@ -73,7 +78,7 @@ def documents(run: Predictor, weights: BlockWeights) -> sparse.csr_array:
 
 
 def inverse_propensities(run: Predictor) -> np.ndarray:
-  """float64, of trained labels."""
+  """Returns inverse propensities of the trained labels, float64."""
   space = run.space
   counts = space.train_counts[: space.n_trained]
   return propensity_weights(counts, space.n_train, *run.config.eval.propensity)
@@ -86,42 +91,44 @@ def compare(
   name: str,
   log_weights_L: np.ndarray | None,
 ) -> float:
-  """Prints a line for each way; nodes that exact search opens of a document."""
+  """Prints a line per way; returns the nodes that exact search opens."""
   print(f'\nbest {k} labels by {name}')
   print(f'{"":8}{"ms":>9}{"opened":>9}{"not exact":>11}{"labels missed":>15}')
-  exact, ms = timed(lambda part: search.exact(part, k, log_weights_L), rows)
+  exact, ms = time_search(
+    lambda part: search.exact(part, k, log_weights_L), rows
+  )
   opened = float(exact.opened.mean())
   print(f'{"exact":8}{ms:9.3f}{opened:9.1f}')
   for beam in BEAMS:
-    found, ms = timed(
+    result, ms = time_search(
       lambda part, beam=beam: search.beam(part, k, beam, log_weights_L), rows
     )
-    missed_N = np.array([missed(*ids) for ids in zip(exact.ids, found.ids)])
+    missed_N = np.array([missed(*ids) for ids in zip(exact.ids, result.ids)])
     print(
-      f'{f"beam {beam}":8}{ms:9.3f}{found.opened.mean():9.1f}'
+      f'{f"beam {beam}":8}{ms:9.3f}{result.opened.mean():9.1f}'
       f'{(missed_N > 0).mean():11.2%}{missed_N.mean():15.3%}'
     )
   return opened
 
 
 def missed(exact_K: np.ndarray, found_K: np.ndarray) -> float:
-  """The share of exact labels that are not found."""
+  """Returns the share of exact labels that are not in `found_K`."""
   exact_K = exact_K[exact_K != PAD]
   return 1 - np.isin(exact_K, found_K).mean()
 
 
-def timed(
+def time_search(
   run: Callable[[sparse.csr_array], SearchResult], rows: sparse.csr_array
 ) -> tuple[SearchResult, float]:
-  """What a search finds, batch by batch, and milliseconds of a document."""
+  """Searches batch by batch; returns results and milliseconds per document."""
   parts = [rows[i : i + BATCH] for i in range(0, rows.shape[0], BATCH)]
   seconds = []
   for _ in range(1 + TURNS):
     start = time.perf_counter()
-    found = [run(part) for part in parts]
+    results = [run(part) for part in parts]
     seconds.append(time.perf_counter() - start)
   milliseconds = 1000 * min(seconds[1:]) / rows.shape[0]
-  return SearchResult.concatenate(found), milliseconds
+  return SearchResult.concatenate(results), milliseconds
 
 
 if __name__ == '__main__':

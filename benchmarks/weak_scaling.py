@@ -1,11 +1,11 @@
-"""A step of a one-vs-all head on more devices: work and traffic of each.
+"""Computes the work and traffic per device of a one-vs-all step.
 
   python benchmarks/weak_scaling.py                 (seconds, any CPU)
 
-Compiles the pass over the rows of 1 to 8 fake CPU devices and prints, read from
-the compiled programs: operations of a device (matrix products are nearly all)
-and the bytes it gives to collectives. Nothing is run. Exits 1 where either
-grows by more than 1 % as labels and devices double.
+Compiles the pass over the label rows for 1 to 8 fake CPU devices, but does not
+run it. From the compiled programs it prints the operations of a device (nearly
+all in matrix products) and the bytes that a device sends to collectives. It
+exits with 1 if either grows by more than 1 % when labels and devices double.
 """
 
 import dataclasses
@@ -28,39 +28,41 @@ from xjax.score.heads.ova import OneVsAll
 from xjax.score.heads.storage import Storage
 from xjax.score.heads.update import SGD
 
-ROWS = 10752  # of a device: 2.75 million labels on 256
+ROWS = 10752  # per device: 2.75 million labels on 256 devices
 DOCUMENTS = 512
 
 
 @dataclasses.dataclass(frozen=True)
 class HeadPass:
-  """The pass of a batch over all label rows, BF16, and the step of them."""
+  """Holds the sizes of a pass over all label rows (BF16), with their update."""
 
-  documents: int = DOCUMENTS  # of the whole batch
+  documents: int = DOCUMENTS  # in the whole batch
   labels: int = ROWS
   data: int = 1  # devices along each axis of the mesh
   label: int = 1
   positives: int = 64
   dim: int = 768
-  chunk: int = 8 * ROWS  # one: compilers count a loop's operations once
+  chunk: int = 8 * ROWS  # one chunk: compilers count a loop's operations once
 
 
 KINDS = ('all-gather', 'reduce-scatter', 'all-reduce')
 
 
 def main(argv: list[str]) -> None:
-  """Prints a table of labels growing and one of documents growing."""
+  """Prints a table for more labels and a table for more documents."""
   del argv
   jax.config.update('jax_num_cpu_devices', 8)
   sizes = (1, 2, 4, 8)
-  flat = [measured(HeadPass(label=n, labels=ROWS * n)) for n in sizes]
+  flat = [measure_pass(HeadPass(label=n, labels=ROWS * n)) for n in sizes]
   report('label', flat)
   print()
   labels = 8 * ROWS
   report(
     'data',
     [
-      measured(HeadPass(data=n, labels=labels, documents=DOCUMENTS * n // 8))
+      measure_pass(
+        HeadPass(data=n, labels=labels, documents=DOCUMENTS * n // 8)
+      )
       for n in sizes
     ],
   )
@@ -72,36 +74,40 @@ def main(argv: list[str]) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
-  """What a compiled program says of a device.
+class Measurement:
+  """Holds the figures of a compiled program for one device.
 
   Attributes:
-    given: the pass.
-    operations: of all kinds.
-    sent: operands of collectives in bytes, by kind.
+    sizes: sizes of the pass.
+    operations: number of operations of all kinds.
+    sent: kind of collective -> bytes of its operands.
   """
 
-  given: HeadPass
+  sizes: HeadPass
   operations: float
   sent: dict[str, int]
 
 
-def measured(given: HeadPass) -> Measured:
-  """Compiles a pass for its mesh."""
-  program = compiled(given)
-  return Measured(given, program.cost_analysis()['flops'], sent(program, given))
+def measure_pass(sizes: HeadPass) -> Measurement:
+  """Compiles a pass for its mesh and returns its figures."""
+  program = compile_pass(sizes)
+  operations = program.cost_analysis()['flops']
+  return Measurement(sizes, operations, count_sent_bytes(program, sizes))
 
 
-def compiled(given: HeadPass) -> jax.stages.Compiled:
-  """The loss, its gradient by features, and the new rows, on its mesh."""
-  count = given.data * given.label
-  devices = np.array(jax.devices()[:count]).reshape(given.data, given.label)
+def compile_pass(sizes: HeadPass) -> jax.stages.Compiled:
+  """Compiles the loss, its gradient by features, and the update of the rows."""
+  count = sizes.data * sizes.label
+  devices = np.array(jax.devices()[:count]).reshape(sizes.data, sizes.label)
   mesh = jax.sharding.Mesh(devices, (DATA, LABEL))
 
   def head() -> OneVsAll:
-    sizes, storage = (given.labels, given.dim), Storage.BFLOAT16
     return OneVsAll(
-      *sizes, chunk=given.chunk, storage=storage, rngs=nnx.Rngs(0)
+      sizes.labels,
+      sizes.dim,
+      chunk=sizes.chunk,
+      storage=Storage.BFLOAT16,
+      rngs=nnx.Rngs(0),
     )
 
   def array(dtype: jnp.dtype, *shape: int, spec: P = BATCH):
@@ -123,47 +129,48 @@ def compiled(given: HeadPass) -> jax.stages.Compiled:
       lambda x: array(x.dtype, *x.shape, spec=row_spec(ALL_DEVICES)), rows
     )
     batch = (
-      # CPUs would gather 2 bytes a feature as 4.
-      array(jnp.float32, given.documents, given.dim),
-      array(jnp.int32, given.documents, given.positives),
-      array(bool, given.documents),
+      # CPUs would gather features of 2 bytes as 4 bytes.
+      array(jnp.float32, sizes.documents, sizes.dim),
+      array(jnp.int32, sizes.documents, sizes.positives),
+      array(bool, sizes.documents),
     )
     pace = [array(x, spec=P()) for x in (jnp.float32, jnp.float32, jnp.uint32)]
     return jax.jit(run, donate_argnums=0).lower(rows, *batch, pace).compile()
 
 
-def sent(program: jax.stages.Compiled, given: HeadPass) -> dict[str, int]:
-  """Bytes that a device gives to collectives, by kind.
+def count_sent_bytes(
+  program: jax.stages.Compiled, sizes: HeadPass
+) -> dict[str, int]:
+  """Returns kind of collective -> bytes that a device sends.
 
-  Programs tell what it gets of each: all devices' parts of what is gathered,
-  its own part of what is scattered.
+  A program only has the size of the result on a device: for all-gather the
+  parts of all devices, for reduce-scatter the device's own part.
   """
-  count, sizes = given.data * given.label, {}
+  count, bytes_of = sizes.data * sizes.label, {}
   collective = re.compile(rf' = (\(?[^=]*?) ({"|".join(KINDS)})(?:-start)?\(')
   for line in program.as_text().splitlines():
     match = collective.search(line)
     if match is None or re.search(r'replica_groups=\{\{\d+\}', line):
-      continue  # a device alone sends nothing
+      continue  # a single device sends nothing
     scale = {'all-gather': 1 / count, 'reduce-scatter': count}.get(match[2], 1)
     for bits, shape in re.findall(r'[a-z](\d+|red)\[([\d,]*)\]', match[1]):
       size = math.prod(int(n) for n in shape.split(',') if n)
       size *= 1 if bits == 'red' else int(bits) // 8
-      sizes[match[2]] = sizes.get(match[2], 0) + int(size * scale)
-  return sizes
+      bytes_of[match[2]] = bytes_of.get(match[2], 0) + int(size * scale)
+  return bytes_of
 
 
-def report(axis: str, rows: list[Measured]) -> None:
+def report(axis: str, rows: list[Measurement]) -> None:
   """Prints a Markdown table."""
   heads = ['mesh (data x label)', 'documents', 'labels', '10^9 operations']
   heads += [f'{kind}, KiB' for kind in KINDS]
-  print(f'Along the {axis} axis, of each device:\n')
+  print(f'Along the {axis} axis, per device:\n')
   print(f'| {" | ".join(heads)} |\n|{"---|" * len(heads)}')
   for row in rows:
-    given = row.given
     cells = [
-      f'{given.data} x {given.label}',
-      f'{given.documents:,}',
-      f'{given.labels:,}',
+      f'{row.sizes.data} x {row.sizes.label}',
+      f'{row.sizes.documents:,}',
+      f'{row.sizes.labels:,}',
       f'{row.operations / 1e9:.2f}',
       *(f'{row.sent.get(kind, 0) / 1024:,.0f}' for kind in KINDS),
     ]

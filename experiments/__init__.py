@@ -1,1 +1,1 @@
-"""The command line: `python -m experiments.<train|evaluate|predict>`."""
+"""Holds the mains: `python -m experiments.<train|evaluate|predict|...>`."""

@@ -1,10 +1,10 @@
-"""Compares systems, judged on the same documents, with the first of them.
+"""Compares systems that were judged on the same documents with the first one.
 
 python -m experiments.compare A B [C ...] [--split=test] [--output=DIR]
 
-Each argument is the folder of a run (what train was given as --workdir), the
-folder of an evaluation, or a file of predictions (as evaluate takes them). Runs
-that differ in their seeds alone are one system.
+Each argument is the folder of a run (the --workdir of train), the folder of an
+evaluation, or a file of predictions (in a format that evaluate reads). Runs
+that differ only in their seeds are one system.
 """
 
 from absl import flags as absl_flags
@@ -17,47 +17,52 @@ from xjax.report.tables.comparison import comparison_text, save_comparison
 
 _PLAN = ComparisonPlan()
 _SPLIT = absl_flags.DEFINE_string(
-  'split', '', 'Split of the runs; else dev, or test where dev is not judged.'
+  'split', '', 'Split of the runs; default: dev, or test if dev is not judged.'
 )
 _METRICS = absl_flags.DEFINE_list(
-  'metrics', list(_PLAN.metrics), 'Metrics, as P@5,macro-F1@5[1-9].'
+  'metrics', list(_PLAN.metrics), 'Metrics, such as P@5,macro-F1@5[1-9].'
 )
 _BY_FREQUENCY = absl_flags.DEFINE_bool(
-  'by_frequency', _PLAN.by_frequency, 'In frequent, few and zero labels too.'
+  'by_frequency',
+  _PLAN.by_frequency,
+  'Compare on frequent, few and zero labels too.',
 )
 _ITERATIONS = absl_flags.DEFINE_integer(
-  'iterations', _PLAN.iterations, 'Of approximate randomization.', 1
+  'iterations',
+  _PLAN.iterations,
+  'Number of iterations of approximate randomization.',
+  1,
 )
 _NAMES = absl_flags.DEFINE_list(
   'names', [], 'Names of the systems, one per argument, separated by commas.'
 )
 _OUTPUT = absl_flags.DEFINE_string(
-  'output', '', 'Folder for comparison.json, .csv and .tex.'
+  'output', '', 'Folder for comparison.json, comparison.csv, comparison.tex.'
 )
 judging_flags.define_companions()
 judging_flags.define_shared()
 
 
 def main(arguments: list[str]) -> None:
-  """Runs what the flags say."""
+  """Compares the systems and prints the tables."""
   if len(arguments) < 2:
     raise ConfigError(
-      'name two systems or more, the baseline first: folders of runs, or '
-      'predictions'
+      'name two systems or more, the baseline first: each is the folder of a '
+      'run, the folder of an evaluation, or a file of predictions'
     )
   plan = ComparisonPlan(
     metrics=tuple(dict.fromkeys(_METRICS.value)),
     by_frequency=_BY_FREQUENCY.value,
     iterations=_ITERATIONS.value,
-    **judging_flags.shared(),
+    **judging_flags.comparison_options(),
   )
   files = judging_flags.files()
-  found = compare_runs(arguments, plan, _SPLIT.value, _NAMES.value, files)
-  print(comparison_text(found))
+  compared = compare_runs(arguments, plan, _SPLIT.value, _NAMES.value, files)
+  print(comparison_text(compared))
   if _OUTPUT.value:
-    save_comparison(found, _OUTPUT.value)
+    save_comparison(compared, _OUTPUT.value)
     print(f'\n{_OUTPUT.value}')
 
 
 if __name__ == '__main__':
-  flags.run_on(main)
+  flags.run_with_arguments(main)

@@ -3,8 +3,8 @@ r"""Trains word vectors on the documents of a corpus (word2vec).
   python -m experiments.embeddings --config=FILE.py --output=l2v.bin \
     [--config.data.dir=DIR ...]
 
-The same command again goes on after the last epoch finished. A model takes
-them by
+The same command, started again, continues after the last complete epoch. To
+train a model with these vectors:
 
   python -m experiments.train --config=FILE.py --workdir=DIR \
     --config.model.embedding.vectors=l2v.bin --config.model.embedding.dim=200
@@ -19,26 +19,36 @@ _CONFIG = flags.define_config()
 _OUTPUT = absl_flags.DEFINE_string(
   'output', None, 'File to write, in word2vec binary format.', required=True
 )
-_DIM = absl_flags.DEFINE_integer('dim', WordTraining.dim, 'Of vectors.', 1)
+_DIM = absl_flags.DEFINE_integer(
+  'dim', WordTraining.dim, 'Dimensions of a vector.', 1
+)
 _WINDOW = absl_flags.DEFINE_integer(
-  'window', WordTraining.window, 'Neighbours of a word on either side.', 1
+  'window',
+  WordTraining.window,
+  'Number of neighbours of a word on either side.',
+  1,
 )
 _EPOCHS = absl_flags.DEFINE_integer(
-  'epochs', WordTraining.epochs, 'Passes over the documents.', 1
+  'epochs', WordTraining.epochs, 'Number of passes over the documents.', 1
 )
 _MIN_COUNT = absl_flags.DEFINE_integer(
-  'min_count', WordTraining.min_count, 'Rarer words get no vector.', 1
+  'min_count',
+  WordTraining.min_count,
+  'Words that occur less often get no vector.',
+  1,
 )
 _SKIPGRAM = absl_flags.DEFINE_bool(
-  'skipgram', WordTraining.skipgram, 'Skip-gram; else CBOW, which is faster.'
+  'skipgram',
+  WordTraining.skipgram,
+  'Use skip-gram instead of CBOW, which is faster.',
 )
 _WORKERS = absl_flags.DEFINE_integer(
-  'workers', 2, 'Threads; only with 1 are two runs the same.', 1
+  'workers', 2, 'Number of threads; results are reproducible only with 1.', 1
 )
 
 
 def main() -> None:
-  """Runs what the flags say."""
+  """Trains the vectors and writes them to a file."""
   training = WordTraining(
     dim=_DIM.value,
     window=_WINDOW.value,

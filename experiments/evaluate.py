@@ -1,4 +1,4 @@
-"""Judges a finished run on a split, or any system's predictions from files.
+"""Judges a finished run on a split, or predictions of any system from files.
 
 python -m experiments.evaluate --workdir=DIR --split=test [--data_dir=DIR]
   [--strategy=coverage --strategy_k=5 --beta=0.25]
@@ -6,8 +6,9 @@ python -m experiments.evaluate --predictions=FILE --gold=FILE
   [--train_labels=FILE --filter=FILE --inv_prop=FILE] [--protocol=all]
   [--ks=1,3,5 --slices=bin:1-9,FILE --ci] [--output=DIR]
 
-Prints a table by slice, with several protocols a column for each. --output
-gets predictions.npz, metrics.json, metrics.csv, metrics.tex, documents.jsonl.
+Prints a table by slice; with several protocols, a table per slice with a column
+for each protocol. The folder --output gets predictions.npz, metrics.json,
+metrics.csv, metrics.tex and documents.jsonl.
 """
 
 from absl import flags as absl_flags
@@ -22,9 +23,9 @@ from xjax.run.evaluate import Evaluation, evaluate_files, evaluate_split
 _WORKDIR = absl_flags.DEFINE_string('workdir', None, 'Folder of the run.')
 _SPLIT = absl_flags.DEFINE_string('split', 'dev', 'Split to judge.')
 _DATA_DIR = absl_flags.DEFINE_string(
-  'data_dir', '', 'Where the data is, if not where it was in training.'
+  'data_dir', '', 'Folder of the data, if it has moved since training.'
 )
-_OUTPUT = absl_flags.DEFINE_string('output', '', 'Folder for what was found.')
+_OUTPUT = absl_flags.DEFINE_string('output', '', 'Folder for the results.')
 judging_flags.define_files()
 judging_flags.define_judging()
 strategy_flags.define('5')
@@ -32,34 +33,37 @@ flags.define_multihost()
 
 
 def main() -> None:
-  """Runs what the flags say."""
-  found = _evaluated()
+  """Judges the predictions and prints the tables."""
+  result = _evaluate()
   if is_host0():
-    # Coverage stands in the full table alone.
-    full = judging_flags.in_full() or strategy_flags.given()
-    print(judgement_text(found.metrics, found.prior, full))
-    if found.folder:
-      # What flags ask for besides is not there.
-      as_ever = ' (judged as in training)' if judging_flags.asked() else ''
-      print(f'\n{found.folder}{as_ever}')
+    # Strategies are compared by coverage, which only the full table shows.
+    full = judging_flags.needs_full_table() or strategy_flags.has_strategy()
+    print(judgement_text(result.metrics, result.prior, full))
+    if result.folder:
+      # Metrics that flags request are printed but not saved in this folder.
+      requested = judging_flags.judge_request()
+      print(
+        f'\n{result.folder}{" (judged as in training)" if requested else ""}'
+      )
     if _OUTPUT.value:
       write_judgement(
-        _OUTPUT.value, found.predictions, found.criteria, found.metrics
+        _OUTPUT.value, result.predictions, result.criteria, result.metrics
       )
       print(f'\n{_OUTPUT.value}')
 
 
-def _evaluated() -> Evaluation:
+def _evaluate() -> Evaluation:
   files = judging_flags.files()
   if bool(_WORKDIR.value) == bool(files.predictions):
     raise ConfigError('give one of --workdir and --predictions')
-  asked, strategy = judging_flags.asked(), strategy_flags.asked(k=5)
+  request = judging_flags.judge_request()
+  strategy = strategy_flags.requested_strategy(k=5)
   if files.predictions:
-    judging_flags.refuse(('split', 'data_dir', 'strategy'), 'workdir')
-    return evaluate_files(files, asked or Asked())
-  judging_flags.refuse_files()
+    judging_flags.check_absent(('split', 'data_dir', 'strategy'), 'workdir')
+    return evaluate_files(files, request or Asked())
+  judging_flags.check_no_files()
   return evaluate_split(
-    _WORKDIR.value, _SPLIT.value, _DATA_DIR.value, asked, strategy
+    _WORKDIR.value, _SPLIT.value, _DATA_DIR.value, request, strategy
   )
 
 

@@ -2,10 +2,10 @@ r"""Writes the encoder of a finished run as a Hugging Face folder.
 
   python -m experiments.export --workdir=DIR --output=FOLDER
 
-FOLDER gets config.json, model.safetensors and the tokenizer, as of the best
-checkpoint: transformers loads it, and so does --config.model.encoder.folder of
-another run. The pooling and the head are not in it, but for a pooler that was
-trained (config.model.pooling.pooler).
+FOLDER gets config.json, the tokenizer, and model.safetensors with the weights
+of the best checkpoint. The library transformers can load FOLDER, and another
+run can with --config.model.encoder.folder. FOLDER does not contain the pooling
+and the head, except a trained pooler (config.model.pooling.pooler).
 """
 
 from absl import flags as absl_flags
@@ -17,12 +17,12 @@ _WORKDIR = absl_flags.DEFINE_string(
   'workdir', None, 'Folder of the run.', required=True
 )
 _OUTPUT = absl_flags.DEFINE_string(
-  'output', None, 'Folder to write; not there yet.', required=True
+  'output', None, 'Folder to write; it must not exist yet.', required=True
 )
 
 
 def main() -> None:
-  """Runs what the flags say."""
+  """Exports the encoder."""
   run = export_encoder(_WORKDIR.value, _OUTPUT.value)
   print(f'{_OUTPUT.value}: the encoder of {_WORKDIR.value}, step {run.step}')
 

@@ -1,4 +1,4 @@
-"""What the mains share: parsing flags, multi-host start, errors, exit codes."""
+"""Parses flags, starts processes and reports errors for all mains."""
 
 from collections.abc import Callable, Iterator, Sequence
 import functools
@@ -20,11 +20,11 @@ from xjax.core.console import show_log
 from xjax.core.errors import ConfigError, UserError
 from xjax.train.preemption import Preempted
 
-# Flags defined here belong to the main that asks for them, and to its --help.
+# absl lists flags under the main that calls a define function, not here.
 flags.disclaim_key_flags()
 
 EXIT_USER_ERROR = 1
-EXIT_PREEMPTED = 75  # a launcher starts the same command again
+EXIT_PREEMPTED = 75  # a launcher then starts the same command again
 EXIT_INTERRUPTED = 130
 
 
@@ -37,17 +37,19 @@ class TupleParser(flags.ArgumentParser):
   def parse(self, argument: str | tuple[Any, ...]) -> tuple[Any, ...]:
     if isinstance(argument, tuple):  # absl parses a flag's default too
       return argument
-    items = (item.strip(' \'"') for item in _unwrapped(argument).split(','))
+    items = (
+      item.strip(' \'"') for item in _strip_brackets(argument).split(',')
+    )
     return tuple(self._element(item) for item in items if item)
 
   def flag_type(self) -> str:
     return f'tuple of {self._element.__name__}'
 
 
-def _unwrapped(text: str) -> str:
-  """The text without the brackets around all of it; inner ones stay.
+def _strip_brackets(text: str) -> str:
+  """Removes brackets around the whole text, but no others.
 
-  In 'layers/[0-3]' and '[ab]/x,[cd]/x' brackets belong to globs.
+  In 'layers/[0-3]' and '[ab]/x,[cd]/x' brackets belong to globs and stay.
   """
   text = text.strip()
   if text[:1] + text[-1:] not in ('()', '[]'):
@@ -55,7 +57,7 @@ def _unwrapped(text: str) -> str:
   depth, steps = 0, {'(': 1, '[': 1, ')': -1, ']': -1}
   for character in text[:-1]:
     depth += steps.get(character, 0)
-    if not depth:  # the first bracket is closed before the end
+    if not depth:  # the first bracket closes before the end
       return text
   return text[1:-1]
 
@@ -94,44 +96,48 @@ def define_profile() -> flags.FlagHolder[tuple[int, int] | None]:
     _StepsParser(),
     'profile',
     None,
-    'Steps to trace with jax.profiler, into the profile/ of the workdir.',
+    'Steps to trace with jax.profiler; traces are saved in WORKDIR/profile.',
   )
 
 
 def define_multihost() -> None:
-  """Defines --multihost and where the other processes are."""
-  flags.DEFINE_bool('multihost', False, 'Join the other processes.')
+  """Defines --multihost and the flags that connect the processes."""
+  flags.DEFINE_bool(
+    'multihost', False, 'Run as one of several connected processes.'
+  )
   flags.DEFINE_string(
     'coordinator',
     '',
     'address:port of process 0; not needed on TPU pods, SLURM and Kubernetes.',
   )
-  flags.DEFINE_integer('num_processes', 0, 'Count, where coordinator is given.')
   flags.DEFINE_integer(
-    'process_id', -1, 'This one, where coordinator is given.'
+    'num_processes', 0, 'Number of processes; only with --coordinator.'
+  )
+  flags.DEFINE_integer(
+    'process_id', -1, 'Number of this process, from 0; only with --coordinator.'
   )
 
 
 def _define_import() -> None:
-  """Defines --import of every main."""
+  """Defines --import, which every main has."""
   flags.DEFINE_multi_string(
     'import',
     [],
-    'Module of yours with parts of its own (encoders, metrics, ...), imported '
-    'first. May be repeated.',
+    'Your own module with encoders, metrics etc., imported first. May be '
+    'repeated.',
   )
 
 
 def imports() -> list[str]:
-  """The modules that --import names, for processes that this one starts."""
+  """Returns the modules of --import, for processes that this one starts."""
   return flags.FLAGS['import'].value
 
 
 def _import_modules(argv: Sequence[str]) -> None:
-  """Imports what --import names, before any config is read.
+  """Imports the modules of --import, before any config is read.
 
   Raises:
-    ConfigError: a module is absent or fails.
+    ConfigError: a module does not exist or raises an error.
   """
   following: Iterator[str] = iter(argv[1:])
   for argument in following:
@@ -141,7 +147,7 @@ def _import_modules(argv: Sequence[str]) -> None:
     name = next(following, '') if match[1] is None else match[1]
     try:
       importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # whatever it may raise
+    except (Exception, SystemExit) as error:  # a module may raise anything
       raise ConfigError(
         f'--import={name}: {type(error).__name__}: {error}'
       ) from error
@@ -151,25 +157,25 @@ def run(main: Callable[[], None]) -> None:
   """Parses the flags, calls main and exits.
 
   Exit codes: 0 done; 1 a user's mistake, printed as one message without a
-  traceback; 75 preempted, to be started again with the same command.
+  traceback; 75 preempted: start the same command again.
   """
   _define_import()
   app.run(
-    functools.partial(_guarded, lambda _: main()),
+    functools.partial(_run_guarded, lambda _: main()),
     flags_parser=functools.partial(_parse, takes_arguments=False),
   )
 
 
-def run_on(main: Callable[[list[str]], None]) -> None:
-  """As run, for a main that takes the arguments that are no flags."""
+def run_with_arguments(main: Callable[[list[str]], None]) -> None:
+  """Runs a main like run(), but passes it the arguments that are not flags."""
   _define_import()
   app.run(
-    functools.partial(_guarded, main),
+    functools.partial(_run_guarded, main),
     flags_parser=functools.partial(_parse, takes_arguments=True),
   )
 
 
-def _guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
+def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
   keep_freed_memory()
   show_log()
   try:
@@ -194,7 +200,7 @@ def _guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
   except KeyboardInterrupt:
     print('interrupted', file=sys.stderr)
     return EXIT_INTERRUPTED
-  except BrokenPipeError:  # the reader of --output=- has left
+  except BrokenPipeError:  # the reader of standard output has closed it
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
   return 0
 
@@ -211,21 +217,21 @@ def _parse(argv: Sequence[str], takes_arguments: bool) -> list[str]:
       _check_overrides(argv)
     rest = flags.FLAGS(argv)
     if len(rest) > 1 and not takes_arguments:
-      raise UserError(f'{rest[1]!r} is no flag; flags are --name=value')
+      raise UserError(f'{rest[1]!r} is not a flag; write flags as --name=value')
     if 'config' in flags.FLAGS:
       check_config(flags.FLAGS['config'].value)
     return rest
   except (UserError, flags.Error) as error:
     sys.exit(_fail(error))
   except SystemExit:
-    # Only --help leaves here, with absl's exit code 1: help is no error.
+    # Only --help ends here. absl exits with 1, but help is not an error.
     sys.exit(0)
 
 
 def _check_overrides(argv: Sequence[str]) -> None:
-  """Refuses --config.<field> that the config file's Config does not have.
+  """Checks that each --config.<field> is a field of the config file's Config.
 
-  config_flags itself would answer with a traceback.
+  config_flags would print a traceback instead of a message.
   """
   path, names = _config_arguments(argv)
   if path is None and names:
@@ -239,7 +245,7 @@ def _check_overrides(argv: Sequence[str]) -> None:
 
 
 def _config_arguments(argv: Sequence[str]) -> tuple[str | None, list[str]]:
-  """The config file and the names of the fields overridden."""
+  """Returns the config file and the names of overridden fields."""
   path, names = None, []
   following: Iterator[str] = iter(argv[1:])
   for argument in following:
@@ -252,13 +258,13 @@ def _config_arguments(argv: Sequence[str]) -> tuple[str | None, list[str]]:
 
 
 def _load(path: str) -> Config:
-  # FILE.py:NAME asks a file that makes several configs for one of them.
+  # FILE.py:NAME selects one of several configs of a file.
   file = path.partition(':')[0]
   if not pathlib.Path(file).is_file():
     raise ConfigError(f'--config={path}: no such file')
   try:
     config = flags.FLAGS['config'].parser.parse(path)
-  except (Exception, SystemExit) as error:  # whatever the file may raise
+  except (Exception, SystemExit) as error:  # the file may raise anything
     last = str(error).strip().rpartition('\n')[2]
     raise ConfigError(
       f'--config={path}: {type(error).__name__}: {last}'

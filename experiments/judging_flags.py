@@ -1,4 +1,4 @@
-"""Flags that say what is judged and by what."""
+"""Defines the flags that choose predictions, gold and metrics for judging."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,10 +14,10 @@ from xjax.judge.request import Asked, Similarity
 
 flags.disclaim_key_flags()
 
-_ASKED = Asked()
-# Of the bootstrap, where it is asked for.
+_DEFAULTS = Asked()
+# Number of replicates of the bootstrap, if intervals are requested.
 _REPLICATES = ComparisonPlan.replicates
-# Flags that change what a run is judged by -> fields of Asked.
+# Flags that change how a run is judged -> fields of Asked.
 _JUDGING = {
   'ks': 'ks',
   'metrics': 'kinds',
@@ -30,8 +30,8 @@ _JUDGING = {
   'alphas': 'alphas',
   'draws': 'draws',
 }
-# Flags of what goes with predictions -> fields of JudgeFiles.
-_OF_FILES = {
+# Flags that complete files of predictions -> fields of JudgeFiles.
+_FILE_FLAGS = {
   'gold': 'gold',
   'train_labels': 'train_labels',
   'filter': 'filter',
@@ -40,7 +40,7 @@ _OF_FILES = {
   'score_kind': 'score_kind',
   'depth': 'depth',
 }
-# Flags of metrics that the table by slice does not show.
+# Flags that request metrics which the table by slice does not show.
 _IN_FULL = (
   *('ks', 'metrics', 'propensity', 'inv_prop', 'similarity', 'rank_weights'),
   *('alphas', 'draws'),
@@ -48,78 +48,118 @@ _IN_FULL = (
 
 
 def define_judging() -> None:
-  """Defines what to judge by."""
-  _tuple('metrics', str, (), 'Metrics to print, as P,nDCG; none named: all.')
+  """Defines the flags that choose metrics and conventions."""
+  _tuple('metrics', str, (), 'Metrics to print, such as P,nDCG; default: all.')
   flags.DEFINE_enum_class(
-    'similarity', Similarity.NONE, Similarity, 'Of labels, for ILD.'
+    'similarity',
+    Similarity.NONE,
+    Similarity,
+    'Similarity of labels for the metric ILD.',
   )
-  flags.DEFINE_string('rank_weights', '', '.npy [L, K], W of weighted@k.')
-  _tuple('alphas', float, _ASKED.alphas, 'Recalls of coverage[a=...]@k.')
-  _tuple('draws', int, _ASKED.draws, 'Documents drawn, of coverage[n=...]@k.')
+  flags.DEFINE_string(
+    'rank_weights', '', '.npy file [L, K]: the weights W of weighted@k.'
+  )
+  _tuple(
+    'alphas', float, _DEFAULTS.alphas, 'Recalls a of coverage[a=...]@k, 0 to 1.'
+  )
+  _tuple(
+    'draws',
+    int,
+    _DEFAULTS.draws,
+    'Numbers n of drawn documents, for coverage[n=...]@k.',
+  )
   define_conventions()
 
 
 def define_conventions() -> None:
-  """Defines what all metrics have in common, and whether with intervals."""
-  _tuple('ks', int, _ASKED.ks, "Cut-offs; else the run's, or 1,3,5,10.")
+  """Defines the flags for cut-offs, protocols and intervals of all metrics."""
+  _tuple('ks', int, _DEFAULTS.ks, "Cut-offs; default: the run's, or 1,3,5,10.")
   _tuple(
-    'protocol', str, _ASKED.protocols, 'Whose conventions; all: a column each.'
+    'protocol',
+    str,
+    _DEFAULTS.protocols,
+    'Protocols to judge by; all: every protocol, with a column each.',
   )
-  flags.DEFINE_bool('ci', False, 'Bootstrap intervals of every metric.')
+  flags.DEFINE_bool('ci', False, 'Add bootstrap intervals to every metric.')
   define_shared()
 
 
 def define_shared() -> None:
-  """Defines what a comparison takes as well: slices, weights of labels."""
+  """Defines the flags that comparisons have too: slices, label weights."""
   _tuple(
-    *('propensity', float, _ASKED.propensity),
-    "A and B of the formula; else the run's, or 0.55,1.5.",
+    *('propensity', float, _DEFAULTS.propensity),
+    "A and B of the propensity formula; default: the run's, or 0.55,1.5.",
   )
   _tuple(
-    'slices', str, (), 'More slices: bin:1-9, level:2, a file of label ids.'
+    'slices',
+    str,
+    (),
+    'Additional slices: bin:1-9, level:2, a file of label ids.',
   )
   flags.DEFINE_string('labels', '', 'File of label descriptors.')
-  flags.DEFINE_integer('replicates', _REPLICATES, 'Of the bootstrap.', 2)
-  flags.DEFINE_integer('seed', _ASKED.seed, 'Of its draws.', 0)
+  flags.DEFINE_integer(
+    'replicates', _REPLICATES, 'Number of bootstrap replicates.', 2
+  )
+  flags.DEFINE_integer('seed', _DEFAULTS.seed, 'Seed of the bootstrap.', 0)
 
 
 def define_files() -> None:
-  """Defines which file has the predictions, and what goes with it."""
+  """Defines --predictions and the flags that complete it."""
   flags.DEFINE_string('predictions', None, 'File of scores or ranked labels.')
   define_companions()
 
 
 def define_companions() -> None:
-  """Defines what goes with files of predictions."""
+  """Defines the flags that complete files of predictions."""
   flags.DEFINE_string(
-    'gold', None, 'Labels of the documents, whatever predictions say of them.'
+    'gold', None, 'File of gold labels; replaces gold in the predictions.'
   )
-  flags.DEFINE_string('train_labels', None, 'Those of training, likewise.')
-  flags.DEFINE_string('filter', None, 'Pairs that must not be predicted.')
-  flags.DEFINE_string('inv_prop', None, 'Inverse propensities, one per line.')
-  flags.DEFINE_string('label_order', None, 'Label ids by column, one per line.')
-  flags.DEFINE_integer('depth', None, 'Labels kept of a document, at most.', 1)
+  flags.DEFINE_string(
+    'train_labels',
+    None,
+    'File of labels of the training documents; replaces training counts in the '
+    'predictions.',
+  )
+  flags.DEFINE_string(
+    'filter', None, 'File of document-label pairs that must not be predicted.'
+  )
+  flags.DEFINE_string(
+    'inv_prop', None, 'File of inverse propensities, one per line.'
+  )
+  flags.DEFINE_string(
+    'label_order', None, 'File of label ids by column, one per line.'
+  )
+  flags.DEFINE_integer(
+    'depth', None, 'Maximum number of labels kept per document.', 1
+  )
   flags.DEFINE_enum_class(
-    'score_kind', None, ScoreKind, 'Of scores, if the file does not tell.'
+    'score_kind',
+    None,
+    ScoreKind,
+    'Kind of scores, if the file does not name it.',
   )
 
 
 def _tuple(name: str, element: type, default: tuple, text: str) -> None:
   flags.DEFINE(
-    TupleParser(element), name, tuple(default), text, serializer=_Joined()
+    TupleParser(element),
+    name,
+    tuple(default),
+    text,
+    serializer=_CommaSerializer(),
   )
 
 
-class _Joined(flags.ArgumentSerializer):
+class _CommaSerializer(flags.ArgumentSerializer):
   def serialize(self, value: tuple) -> str:
     return ','.join(map(str, value))
 
 
-def asked() -> Asked | None:
-  """What the flags ask to be judged by; None: nothing in particular."""
+def judge_request() -> Asked | None:
+  """Returns the request that the flags make; None: they request nothing."""
   values = flags.FLAGS
   if not values.ci:
-    refuse(('replicates', 'seed'), 'ci')
+    check_absent(('replicates', 'seed'), 'ci')
   defined = {name: field for name, field in _JUDGING.items() if name in values}
   if not values.ci and not any(values[name].present for name in defined):
     return None
@@ -130,38 +170,44 @@ def asked() -> Asked | None:
   )
 
 
-def in_full() -> bool:
-  """Whether the flags ask for what the table by slice does not show."""
+def needs_full_table() -> bool:
+  """Returns whether flags request metrics that only the full table shows."""
   return any(flags.FLAGS[name].present for name in _IN_FULL)
 
 
-def shared() -> dict[str, Any]:
-  """What a comparison takes as well, by name."""
+def comparison_options() -> dict[str, Any]:
+  """Returns the values of the flags of define_shared, by name."""
   names = 'propensity', 'slices', 'labels', 'replicates', 'seed'
   return {name: flags.FLAGS[name].value for name in names}
 
 
 def files() -> JudgeFiles:
-  """The files that the flags name; no predictions where that is no flag."""
+  """Returns the files that the flags name.
+
+  Its `predictions` are empty if the main has no flag --predictions.
+
+  Raises:
+    ConfigError: both --inv_prop and --propensity are given.
+  """
   values = flags.FLAGS
   if values['inv_prop'].present and values['propensity'].present:
     raise ConfigError('give one of --inv_prop and --propensity')
   path = values['predictions'].value if 'predictions' in values else ''
-  given = {field: values[name].value for name, field in _OF_FILES.items()}
-  return JudgeFiles(path, **given)
+  values_of = {field: values[name].value for name, field in _FILE_FLAGS.items()}
+  return JudgeFiles(path, **values_of)
 
 
-def refuse(names: Iterable[str], other: str) -> None:
-  """Refuses flags that another one makes pointless.
+def check_absent(names: Iterable[str], other: str) -> None:
+  """Checks that flags are absent which need the flag `other`.
 
   Raises:
-    ConfigError: one of them is given.
+    ConfigError: one of the flags is given.
   """
   for name in names:
     if flags.FLAGS[name].present:
-      raise ConfigError(f'--{name} goes with --{other} only')
+      raise ConfigError(f'--{name} works only with --{other}')
 
 
-def refuse_files() -> None:
-  """Refuses flags that go with files of predictions."""
-  refuse(_OF_FILES, 'predictions')
+def check_no_files() -> None:
+  """Checks that no flags for files of predictions are given."""
+  check_absent(_FILE_FLAGS, 'predictions')

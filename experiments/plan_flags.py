@@ -1,4 +1,4 @@
-"""The flags of a plan, and what it prints."""
+"""Defines the flags of --plan and prints the plan."""
 
 from typing import Any
 
@@ -15,59 +15,62 @@ from xjax.report.terminal.plan import plan_text
 
 flags.disclaim_key_flags()
 
-_OTHERS = ('chip', 'devices', 'plan_labels', 'plan_documents')
+_PLAN_FLAGS = ('chip', 'devices', 'plan_labels', 'plan_documents')
 
 
 def define() -> None:
-  """Defines --plan and its flags; --workdir and --multihost are there."""
-  chips = f'What to plan for: {", ".join(CHIPS)}; empty: this machine.'
+  """Defines --plan and its flags; --workdir and --multihost must exist."""
+  chips = f'Chip to plan for: {", ".join(CHIPS)}; empty: this machine.'
   numbers = {
-    'devices': 'How many; else mesh.data x mesh.label, of which -1 is all that '
-    'this machine has; with --chip it is 1.',
-    'plan_labels': 'Plan without the corpus: its labels.',
-    'plan_documents': 'and its training documents.',
+    'devices': 'Number of devices; default: mesh.data x mesh.label, where -1 '
+    'means all devices of this machine, or 1 with --chip.',
+    'plan_labels': 'Number of labels, to plan without reading the corpus.',
+    'plan_documents': 'Number of training documents, with --plan_labels.',
   }
-  flags.DEFINE_bool('plan', False, 'Print memory and time; train nothing.')
+  flags.DEFINE_bool(
+    'plan', False, 'Print the memory and time of training; do not train.'
+  )
   flags.DEFINE_string('chip', '', chips)
   for name, text in numbers.items():
     flags.DEFINE_integer(name, None, text, lower_bound=1)
-  names = ['plan', 'workdir', 'multihost', 'profile', *_OTHERS]
+  names = ['plan', 'workdir', 'multihost', 'profile', *_PLAN_FLAGS]
   flags.register_multi_flags_validator(names, _check)
 
 
 def _check(values: dict[str, Any]) -> bool:
-  """Refuses flags that are of no use, and those that others need."""
-  told = {name for name, value in values.items() if value}
-  unused = {f'--{name} needs --plan': name in told for name in _OTHERS}
-  wrong = {
-    '--workdir is missing, the folder of the run': 'workdir' not in told,
+  """Checks that no flag is useless and that no required flag is missing."""
+  names = {name for name, value in values.items() if value}
+  unused = {f'--{name} needs --plan': name in names for name in _PLAN_FLAGS}
+  faults = {
+    '--workdir is missing: name a folder for the run': 'workdir' not in names,
   }
-  if 'plan' in told:
+  sizes = names & {'plan_labels', 'plan_documents'}
+  if 'plan' in names:
     unused = {}
-    wrong = {
-      'one process makes a plan': 'multihost' in told,
-      'a plan takes no steps': 'profile' in told,
-      '--plan_documents is missing': told & {*_OTHERS[2:]} == {'plan_labels'},
-      '--plan_labels is missing': told & {*_OTHERS[2:]} == {'plan_documents'},
+    faults = {
+      '--plan and --multihost cannot be combined': 'multihost' in names,
+      '--plan and --profile cannot be combined': 'profile' in names,
+      '--plan_documents is missing': sizes == {'plan_labels'},
+      '--plan_labels is missing': sizes == {'plan_documents'},
     }
-  for message, holds in (unused | wrong).items():
+  for message, holds in (unused | faults).items():
     if holds:
       raise flags.ValidationError(message)
   return True
 
 
 def print_plan(config: Config) -> bool:
-  """Prints the plan, and what to change if it does not fit.
+  """Prints the plan, and changes to the config if the plan does not fit.
 
   Returns:
-    Whether it fits.
+    Whether the plan fits the memory of the devices.
 
   Raises:
-    ConfigError, DataError: as training.
+    ConfigError, DataError: as in training.
   """
-  name, devices, *numbers = (flags.FLAGS[name].value for name in _OTHERS)
+  name, devices, *numbers = (flags.FLAGS[name].value for name in _PLAN_FLAGS)
   chip, devices = chip_named(name), devices or devices_of(config.mesh, name)
-  planned_mesh(config, devices)  # refused before the corpus is read
+  planned_mesh(config, devices)  # raises errors before the corpus is read
   by_corpus = numbers[0] is None
   sizes = corpus_sizes(config) if by_corpus else assumed_sizes(config, *numbers)
   planner = Planner(sizes, chip)
@@ -77,7 +80,10 @@ def print_plan(config: Config) -> bool:
 
 
 def devices_of(mesh: MeshConfig, chip: str) -> int:
-  """Devices of a mesh, of which -1 is 1; where no chip is named, all here."""
+  """Returns the devices of a mesh.
+
+  An axis of -1 means all devices of this machine, or 1 if a chip is named.
+  """
   if not chip and -1 in (mesh.data, mesh.label):
     return jax.device_count()
   return max(1, mesh.data) * max(1, mesh.label)

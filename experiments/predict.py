@@ -1,18 +1,19 @@
-r"""Tags documents with a finished run: text in, labels and scores out.
+r"""Predicts labels and scores for new documents with a finished run.
 
   python -m experiments.predict --workdir=DIR --input=docs.jsonl \
     --output=X.jsonl [--k=20] [--explain=5] [--labels=labels.jsonl]
 
-A document is {"text": "..."} or {"zones": {...}}, perhaps with "id" and
-"labels", or a record of the corpus that the run was trained on. Beside X.jsonl,
-X.npz gets the ranked lists and, where the input has labels, X.metrics.json what
-they are worth. "-" is standard input or output.
+A document is {"text": "..."} or {"zones": {...}}, with optional "id" and
+"labels", or a record in the format of the run's corpus. X.npz is written next
+to X.jsonl and has the ranked lists. If the input has labels, X.metrics.json
+has the metrics. "-" is standard input or output.
 
---explain=5 tells the 5 words that each label attends to most, and writes
-X.html, where the first documents' words are shaded by attention. --labels adds
-labels to those of the run, by their names: JSON lines {"name", perhaps "id",
-"alt"}, or a name on each line. --strategy=coverage --beta=0.25 chooses labels
-otherwise than by score; it may also be propensity, bounded_random or cost.
+--explain=5 adds the 5 words that each label attends to most, and writes X.html,
+which shades the words of the first documents by attention. --labels adds labels
+to those of the run and scores them by their names: JSON lines {"name", optional
+"id", "alt"}, or one name per line. --strategy=coverage --beta=0.25 chooses
+labels by another rule than the best scores; other rules are propensity,
+bounded_random and cost.
 """
 
 from absl import flags as absl_flags
@@ -25,26 +26,28 @@ _WORKDIR = absl_flags.DEFINE_string(
   'workdir', None, 'Folder of the run.', required=True
 )
 _INPUT = absl_flags.DEFINE_string(
-  'input', '-', 'JSON lines, perhaps gzipped; - is standard input.'
+  'input', '-', 'File of JSON lines, may be gzipped; - is standard input.'
 )
 _OUTPUT = absl_flags.DEFINE_string(
   'output', '-', 'A file X.jsonl; - is standard output.'
 )
-_K = absl_flags.DEFINE_integer('k', 20, 'Labels per document.')
+_K = absl_flags.DEFINE_integer('k', 20, 'Number of labels per document.')
 _LABELS = absl_flags.DEFINE_string(
-  'labels', '', 'File of labels to score beside those of the run.'
+  'labels', '', 'File of new labels to score, in addition to those of the run.'
 )
 _EXPLAIN = absl_flags.DEFINE_integer(
-  'explain', 0, 'Words to tell of each label, those it attends to most.'
+  'explain', 0, 'Number of words to show per label: those it attends to most.'
 )
 _FEATURES = absl_flags.DEFINE_string(
-  'features', '', 'STEM of STEM.npy and STEM.ids.txt, for runs on features.'
+  'features',
+  '',
+  'STEM of the files STEM.npy and STEM.ids.txt, for runs on feature vectors.',
 )
 strategy_flags.define('--k')
 
 
 def main() -> None:
-  """Runs what the flags say."""
+  """Tags the documents and writes the predictions."""
   explained = tag_file(
     _WORKDIR.value,
     _INPUT.value,
@@ -53,7 +56,7 @@ def main() -> None:
     _LABELS.value,
     _EXPLAIN.value,
     _FEATURES.value,
-    strategy_flags.asked(_K.value),
+    strategy_flags.requested_strategy(_K.value),
   )
   if explained:
     save_page(explained)

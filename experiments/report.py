@@ -1,10 +1,10 @@
-"""Puts systems judged on the same documents on one page, with pictures.
+"""Writes a report page, with pictures, on systems judged on the same documents.
 
 python -m experiments.report A B [C ...] --output=report.html
 
-Each argument is the folder of a run (what train was given as --workdir), the
-folder of an evaluation, or a file of predictions (as evaluate takes them). Runs
-that differ in their seeds alone are one system: mean and standard error.
+Each argument is the folder of a run (the --workdir of train), the folder of an
+evaluation, or a file of predictions (in a format that evaluate reads). Runs
+that differ only in their seeds are one system, with mean and standard error.
 """
 
 import os
@@ -22,27 +22,32 @@ from xjax.report.report import AS_JUDGED, report
 
 _OUTPUT = absl_flags.DEFINE_string('output', None, 'HTML file to write.')
 _MARKDOWN = absl_flags.DEFINE_string(
-  'markdown', '', 'Markdown file to write as well: the tables, no pictures.'
+  'markdown', '', 'Markdown file to write too: tables without pictures.'
 )
 _NAMES = absl_flags.DEFINE_list(
   'names', [], 'Names of the systems, one per argument, separated by commas.'
 )
 _SPLIT = absl_flags.DEFINE_string(
-  'split', '', 'Split of the runs; else dev, or test where dev is not judged.'
+  'split', '', 'Split of the runs; default: dev, or test if dev is not judged.'
 )
 _DATASET = absl_flags.DEFINE_string(
-  'dataset', '', 'Whose published numbers to show, if the runs do not tell.'
+  'dataset',
+  '',
+  'Dataset whose published numbers to show; default: that of the runs.',
 )
 judging_flags.define_companions()
 judging_flags.define_conventions()
 
 
 def main(arguments: list[str]) -> None:
-  """Runs what the flags say."""
+  """Writes the report."""
   if not arguments:
-    raise ConfigError('name the systems: folders of runs, or predictions')
+    raise ConfigError(
+      'name the systems: each is the folder of a run, the folder of an '
+      'evaluation, or a file of predictions'
+    )
   if not _OUTPUT.value:
-    raise ConfigError('--output=FILE.html says where the report goes')
+    raise ConfigError('--output is missing: name the file with --output=X.html')
   command = f'python -m experiments.report {shlex.join(sys.argv[1:])}'
   page = report(
     arguments,
@@ -51,7 +56,7 @@ def main(arguments: list[str]) -> None:
     _NAMES.value,
     _DATASET.value,
     judging_flags.files(),
-    judging_flags.asked() or AS_JUDGED,
+    judging_flags.judge_request() or AS_JUDGED,
   )
   for path, text in (
     (_OUTPUT.value, render_html(page)),
@@ -64,4 +69,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  flags.run_on(main)
+  flags.run_with_arguments(main)

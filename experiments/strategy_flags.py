@@ -1,4 +1,4 @@
-"""Flags that say how labels are chosen."""
+"""Defines the flags that choose how labels are selected."""
 
 from absl import flags
 
@@ -7,7 +7,7 @@ from xjax.run.strategy import AskedStrategy, Kind
 
 flags.disclaim_key_flags()
 
-# Flag -> (field of AskedStrategy, the strategies that take notice of it).
+# Flag -> (field of AskedStrategy, the strategies that use it).
 _FLAGS = {
   'strategy_k': ('k', tuple(Kind)),
   'beta': ('beta', (Kind.COVERAGE,)),
@@ -17,55 +17,63 @@ _FLAGS = {
 
 
 def define(k_default: str) -> None:
-  """Defines --strategy and what goes with it.
+  """Defines --strategy and the flags of strategies.
 
   Args:
-    k_default: what --strategy_k is where it is not given, in words.
+    k_default: default of --strategy_k, as a text for its help.
   """
   flags.DEFINE_enum_class(
-    'strategy', None, Kind, 'How labels are chosen, if not the best by score.'
+    'strategy',
+    None,
+    Kind,
+    'Rule that chooses the labels of a document; default: the best scores.',
   )
   flags.DEFINE_integer(
-    'strategy_k', None, f'Labels chosen for a document; else {k_default}.'
+    'strategy_k', None, f'Labels chosen per document; default: {k_default}.'
   )
   flags.DEFINE_float(
-    'beta', 0.0, 'Of coverage: how much being right counts, beside covering.'
+    'beta', 0.0, 'For coverage: at least 0; precision counts more if larger.'
   )
   flags.DEFINE_integer(
-    'strategy_seed', 0, "Of coverage's order of documents, and of random draws."
+    'strategy_seed',
+    0,
+    'Seed: for coverage, of the order of documents; for bounded_random, of the '
+    'random draws.',
   )
   flags.DEFINE_string(
-    'costs', '', 'Of cost: JSON lines {"id", "weight"}; other labels weigh 1.'
+    'costs',
+    '',
+    'For cost: file of JSON lines {"id", "weight"}; others have weight 1.',
   )
 
 
-def given() -> bool:
-  """Whether the flags ask for a strategy."""
+def has_strategy() -> bool:
+  """Returns whether the flags request a strategy."""
   return flags.FLAGS['strategy'].value is not None
 
 
-def asked(k: int) -> AskedStrategy | None:
-  """The strategy that the flags ask for; None: none.
+def requested_strategy(k: int) -> AskedStrategy | None:
+  """Returns the strategy that the flags request; None: no strategy.
 
   Args:
-    k: labels of a document, unless --strategy_k says so.
+    k: number of labels per document, if --strategy_k is not given.
 
   Raises:
-    ConfigError: a flag is given that the strategy takes no notice of, or one
-      is impossible or missing.
+    ConfigError: a flag is given that the strategy does not use, or a flag is
+      missing or has an impossible value.
   """
   values = flags.FLAGS
   kind = values['strategy'].value
   for name, (_, kinds) in _FLAGS.items():
     if values[name].present and kind not in kinds:
-      which = '' if len(kinds) == len(Kind) else f'={_named(kinds)}'
-      raise ConfigError(f'--{name} goes with --strategy{which} only')
+      users = '' if len(kinds) == len(Kind) else f'={_join_names(kinds)}'
+      raise ConfigError(f'--{name} works only with --strategy{users}')
   if kind is None:
     return None
-  given = {field: values[name].value for name, (field, _) in _FLAGS.items()}
-  given['k'] = k if given['k'] is None else given['k']
-  return AskedStrategy(kind, **given)
+  fields = {field: values[name].value for name, (field, _) in _FLAGS.items()}
+  fields['k'] = k if fields['k'] is None else fields['k']
+  return AskedStrategy(kind, **fields)
 
 
-def _named(kinds: tuple[Kind, ...]) -> str:
+def _join_names(kinds: tuple[Kind, ...]) -> str:
   return ' or '.join(kind.value for kind in kinds)

@@ -1,10 +1,11 @@
-r"""Searches for the best values of some fields of a config.
+r"""Searches for the best values of some config fields by training many runs.
 
   python -m experiments.sweep --config=FILE.py --workdir=DIR --workers=3 \
     [--config.FIELD=VALUE ...]
 
-FILE.py has get_config(), what all trials share, and get_sweep(), what they
-differ in. The same command again goes on where it was.
+FILE.py has get_config(), the config that all trials share, and get_sweep(), the
+fields and values that differ. The same command, started again, continues the
+sweep.
 """
 
 from absl import flags as absl_flags
@@ -21,37 +22,40 @@ from xjax.sweep.workers import Workers
 
 _CONFIG = flags.define_config()
 _WORKDIR = absl_flags.DEFINE_string(
-  'workdir', None, 'Folder of the sweep; made where absent.', required=True
+  'workdir',
+  None,
+  'Folder of the sweep; created if it does not exist.',
+  required=True,
 )
 _LAUNCHER = absl_flags.DEFINE_enum_class(
   'launcher',
   Launcher.LOCAL,
   Launcher,
-  'local: processes here. print: only the commands, of a grid or a list. '
-  'slurm, tpu, jobset: jobs, by tpu_scripts/ and the environment variables '
-  'that these take.',
+  'local: run trials as processes on this machine. print: only print the '
+  'commands, for a grid or a list. slurm, tpu, jobset: submit jobs with '
+  'tpu_scripts/ and its environment variables.',
 )
 _WORKERS = absl_flags.DEFINE_integer(
-  'workers', 1, 'Trials at a time.', lower_bound=1
+  'workers', 1, 'Number of trials that run at a time.', lower_bound=1
 )
 _SEEDS = absl_flags.DEFINE_integer(
-  'seeds', 1, 'Runs of each trial; their mean counts.', lower_bound=1
+  'seeds', 1, 'Number of seeds per trial; the mean counts.', lower_bound=1
 )
 _N_TRIALS = absl_flags.DEFINE_integer(
-  'n_trials', None, 'In place of that of get_sweep().', lower_bound=1
+  'n_trials', None, 'Replaces the number in get_sweep().', lower_bound=1
 )
 _GPUS = absl_flags.DEFINE_list(
-  'gpus', [], 'Numbers of GPUs, one per worker; else each worker sees all.'
+  'gpus', [], 'Ids of GPUs, one per worker; default: all GPUs for each worker.'
 )
 
 
 def main() -> None:
-  """Runs what the flags say."""
+  """Runs the sweep and prints its summary."""
   file = config_flags.get_config_filename(absl_flags.FLAGS['config'])
   sweep = with_trials(read_sweep(file), _N_TRIALS.value)
   folder = SweepFolder.at(_WORKDIR.value)
   launcher = _LAUNCHER.value
-  gpus = list(dict.fromkeys(_GPUS.value))  # each once
+  gpus = list(dict.fromkeys(_GPUS.value))  # without duplicates
   check_launcher(launcher, _WORKERS.value, gpus)
   session = SweepSession(
     sweep,

@@ -1,10 +1,11 @@
-r"""Trains a model, judges it, and shows what it predicts.
+r"""Trains a model, judges it, and shows some of its predictions.
 
   python -m experiments.train --config=FILE.py --workdir=DIR \
     [--config.FIELD=VALUE ...]
 
-The same command again resumes; --profile=FIRST:LAST traces these steps with
-jax.profiler, into DIR/profile. What a run will need, before anything is made:
+The same command, started again, resumes the run. --profile=FIRST:LAST traces
+these steps with jax.profiler and saves the traces in DIR/profile. To plan the
+memory and time of a run without training:
 
   python -m experiments.train --config=FILE.py --plan [--chip=CHIP] \
     [--devices=N] [--plan_labels=L --plan_documents=N]
@@ -22,7 +23,7 @@ from xjax.run.fit import fit
 
 _CONFIG = flags.define_config()
 _WORKDIR = absl_flags.DEFINE_string(
-  'workdir', None, 'Folder of the run; made where absent.'
+  'workdir', None, 'Folder of the run; created if it does not exist.'
 )
 _PROFILE = flags.define_profile()
 flags.define_multihost()
@@ -30,15 +31,15 @@ plan_flags.define()
 
 
 def main() -> None:
-  """Runs what the flags say."""
+  """Trains and judges a run, or prints its plan."""
   if absl_flags.FLAGS.plan:
     if not plan_flags.print_plan(_CONFIG.value):
       sys.exit(flags.EXIT_USER_ERROR)
     return
   result = fit(_CONFIG.value, _WORKDIR.value, _PROFILE.value)
   if is_host0():
-    own = dict.fromkeys([*flags.imports(), *modules_of(_CONFIG.value)])
-    print(run_summary(result, [*own]))
+    modules = dict.fromkeys([*flags.imports(), *modules_of(_CONFIG.value)])
+    print(run_summary(result, [*modules]))
 
 
 if __name__ == '__main__':

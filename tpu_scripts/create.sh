@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Creates a TPU VM as a queued resource, and waits until it is ACTIVE. One that
-# was taken away (SUSPENDED) or came to nothing (FAILED) is created anew.
+# Creates a TPU VM as a queued resource, and waits until it is ACTIVE. A VM that
+# was taken away (SUSPENDED) or whose creation failed (FAILED) is created again.
 #
 #   NAME=my-tpu ZONE=us-west4-a TYPE=v5litepod-16 SPOT=1 tpu_scripts/create.sh
 #
-# Safe to run again: what is there is waited for. What others delete meanwhile
-# is not made again. Settings: settings.sh.
+# Safe to run again: it waits for a VM that already exists. A VM that others
+# delete meanwhile is not created again. Settings: settings.sh.
 # shellcheck source=tpu_scripts/settings.sh
 source "$(dirname "$0")/settings.sh"
 [ $# = 0 ] && [ -n "${TYPE:-}" ] || usage 'TYPE=... tpu_scripts/create.sh'
@@ -24,7 +24,7 @@ create() {
   local options=("--node-id=$NAME" "--accelerator-type=$TYPE")
   options+=("--runtime-version=${RUNTIME:-$(image)}" --async)
   [ "${SPOT:-0}" != 1 ] || options+=(--spot)
-  # Another script may have been quicker.
+  # Another script may have created it first.
   queued create "${options[@]}" || [ "$(state)" != ABSENT ]
 }
 
@@ -53,7 +53,7 @@ while :; do
     DELETING) ;;
     SUSPENDED) delete ;;
     FAILED)
-      # Not for ever: what we have asked for may be impossible.
+      # Only once: the requested VM may be impossible.
       if [ -n "$created" ]; then
         queued describe --format='yaml(state)' >&2
         echo "error: $NAME: the TPU VM could not be created" >&2

@@ -1,37 +1,38 @@
 #!/usr/bin/env bash
-# Runs a command as a JobSet (jobset.yaml), and waits for its end.
+# Runs a command as a JobSet (jobset.yaml), and waits until it ends.
 #
 #   NAME=mine IMAGE=... ACCELERATOR=tpu-v5-lite-podslice TOPOLOGY=4x4 HOSTS=4 \
 #     DEVICES=4 CLAIM=nfs tpu_scripts/jobset.sh \
 #     python -m experiments.train --config=FILE.py --workdir=/shared/runs/mine
 #
-#   NAME         of the JobSet
-#   IMAGE        of a container with xjax: [tpu], or [gpu,k8s] on GPUs
-#   ACCELERATOR  as GKE names it: cloud.google.com/gke-tpu-accelerator, or
-#                without TOPOLOGY cloud.google.com/gke-accelerator
-#   TOPOLOGY     of the TPU; none: GPUs
-#   HOSTS        processes, one on each; else 1
-#   DEVICES      chips or GPUs of each; else 1
-#   SPOT         1: on spot nodes, which may be taken away; else 0
-#   CLAIM        a PersistentVolumeClaim that all hosts may write at once (NFS,
-#                Filestore), for workdirs and data
-#   SHARED       where it is in the container; else /shared
-#   RESTARTS     at most, as of spot nodes; else 100
-#   POLL         seconds between two looks; else 10
-#   LEAVE        1 ends the JobSet, as SIGTERM does, and makes none
+#   NAME         name of the JobSet
+#   IMAGE        container image with xjax: [tpu], or [gpu,k8s] on GPUs
+#   ACCELERATOR  value of cloud.google.com/gke-tpu-accelerator in GKE, or without
+#                TOPOLOGY of cloud.google.com/gke-accelerator
+#   TOPOLOGY     topology of the TPU; not set: GPUs
+#   HOSTS        number of hosts, with one process each; default 1
+#   DEVICES      number of chips or GPUs per host; default 1
+#   SPOT         1: use spot nodes, which may be taken away; default 0
+#   CLAIM        a PersistentVolumeClaim for workdirs and data that all hosts
+#                can write at the same time (NFS, Filestore)
+#   SHARED       path of the claim in the container; default /shared
+#   RESTARTS     maximum number of restarts, for spot nodes; default 100
+#   POLL         seconds between two checks; default 10
+#   LEAVE        1: end the JobSet, as SIGTERM does, and start none
 #
-# Once in a namespace: kubectl apply -f tpu_scripts/jobset_access.yaml
+# Run once per namespace: kubectl apply -f tpu_scripts/jobset_access.yaml
 #
-# Safe to run again: it waits for a JobSet of this NAME and command that is
-# there. Ctrl-C leaves it, SIGTERM deletes it, whereupon it saves. Exit code: the
-# command's; 75: it has saved. The JobSet is deleted at its end.
+# Safe to run again: it waits for an existing JobSet with this NAME and command.
+# Ctrl-C leaves the JobSet running. SIGTERM deletes it; the run saves first. The
+# exit code is the command's, or 75 if the run has saved. The JobSet is deleted
+# when it ends.
 # shellcheck source=tpu_scripts/waiting.sh
 source "$(dirname "$0")/waiting.sh"
 
 for setting in NAME IMAGE ACCELERATOR CLAIM; do
   if [ $# = 0 ] || [ -z "${!setting:-}" ]; then
     echo 'error: usage: NAME=... IMAGE=... ACCELERATOR=... CLAIM=...' \
-      'tpu_scripts/jobset.sh COMMAND...; its first lines say more' >&2
+      'tpu_scripts/jobset.sh COMMAND...; see the first lines of jobset.sh' >&2
     exit 1
   fi
 done
@@ -39,7 +40,7 @@ label=jobset.sigs.k8s.io/jobset-name=$NAME
 words=$(export LC_ALL=C && printf '%q ' "$@")
 words=${words% }
 
-# json WORDS...: each as JSON, with commas between.
+# json WORDS...: prints the words as JSON strings, separated by commas.
 json() {
   local list='' word
   for word in "$@"; do
@@ -63,7 +64,7 @@ manifest() {
     nodes+=", \"cloud.google.com/gke-tpu-topology\": \"$TOPOLOGY\""
   [ "${SPOT:-0}" != 1 ] || nodes+=', "cloud.google.com/gke-spot": "true"'
   notes="\"command\": $(json "$words")"
-  # The hosts of one TPU slice are the nodes of one pool.
+  # The hosts of a TPU slice are the nodes of one pool.
   [ -z "${TOPOLOGY:-}" ] || [ "${HOSTS:-1}" = 1 ] ||
     notes+=", \"$alone\": \"cloud.google.com/gke-nodepool\""
   text=$(cat "$(dirname "$0")/jobset.yaml")
@@ -80,7 +81,7 @@ manifest() {
   echo "${text//\$COMMAND/"[$(json "$@" --multihost)]"}"
 }
 
-# look FIELDS: of the JobSet; nothing where there is none.
+# look FIELDS: prints fields of the JobSet; nothing if there is no JobSet.
 look() {
   kubectl get jobset "$NAME" --ignore-not-found --output="jsonpath=$1"
 }
@@ -89,13 +90,13 @@ delete() {
   kubectl delete jobset "$NAME" --cascade=foreground --ignore-not-found >&2
 }
 
-# end CODE
+# end CODE: deletes the JobSet and exits with the code.
 end() {
   for _ in 1 2 3; do
     ! delete || exit "$1"
     nap
   done
-  echo "warning: $NAME: the JobSet has ended, and is still there" >&2
+  echo "warning: $NAME: the JobSet has ended, but could not be deleted" >&2
   exit "$1"
 }
 
@@ -106,7 +107,7 @@ failed() {
   codes=$(kubectl get pods --selector="$label" --output=jsonpath='
     {.items[*].status.containerStatuses[0].state.terminated.exitCode}' || true)
   codes=$(tr -s ' ' '\n' <<< "$codes" | sed 's/^143$/75/')
-  # What failed by itself; else it was started again too often.
+  # The code of a host that failed by itself; otherwise restarts ran out.
   code=$(grep -vxE '|0|75|134' <<< "$codes" || grep -x 134 <<< "$codes" ||
     grep -x 75 <<< "$codes" || echo 1)
   end "${code%%$'\n'*}"
@@ -120,7 +121,7 @@ if [ -z "$found" ]; then
   [ -z "$asked" ] || exit 75
   manifest "$@" | kubectl apply --filename=- >&2
 elif [ "$found" != "$NAME $words" ]; then
-  echo "error: $NAME: the JobSet is another command: ${found#* }" >&2
+  echo "error: $NAME: the JobSet runs another command: ${found#* }" >&2
   exit 1
 fi
 while :; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Follows what a worker of a TPU VM prints, from the start of its log on.
+# Shows the log of a worker of a TPU VM from its start, and follows it.
 #
 #   NAME=my-tpu ZONE=us-west4-a WORKER=0 tpu_scripts/logs.sh
 #

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Runs a command with --multihost on all workers of a TPU VM, to its end: makes
-# and sets up the VM, starts the command again when it was preempted (exit code
-# 75), and does all of it anew when the VM was taken away.
+# Runs a command with --multihost on all workers of a TPU VM until it ends. The
+# script creates and sets up the VM, starts the command again if it was
+# preempted (exit code 75), and repeats everything if the VM was taken away.
 #
 #   NAME=my-tpu ZONE=us-west4-a TYPE=v5litepod-16 SPOT=1 PREPARE='...' \
 #     tpu_scripts/run.sh \
 #     python -m experiments.train --config=FILE.py --workdir=/nfs/runs/mine
 #
-# Safe to run again: it comes back to a run that is going on; before it starts
-# one, it sets up what has changed here. Ctrl-C leaves a run going, SIGTERM lets
-# it save. Exit code: the command's; 75: it has saved. Settings: settings.sh.
+# Safe to run again: it returns to a run that is still running. Before it starts
+# a run, it installs local changes on the workers. Ctrl-C leaves the run
+# running; SIGTERM makes the run save and end. The exit code is the command's,
+# or 75 if the run has saved. Settings: settings.sh.
 # shellcheck source=tpu_scripts/settings.sh
 source "$(dirname "$0")/settings.sh"
 [ $# -gt 0 ] || usage 'TYPE=... tpu_scripts/run.sh COMMAND...'
@@ -23,12 +24,12 @@ trap left INT
 
 # shellcheck disable=SC2329
 left() {
-  nap_no_more # what is in the background does not hear the key
-  echo 'left; the same command comes back to the run' >&2
+  nap_no_more # background processes do not receive Ctrl-C
+  echo 'left the run; run the same command again to return to it' >&2
   exit 130
 }
 
-# await COMMAND...: asked to leave, so is it, and its end is waited for.
+# await COMMAND...: runs a command and waits for it; passes SIGTERM on to it.
 await() {
   local status=0 job
   "$@" &
@@ -41,11 +42,11 @@ await() {
   return "$status"
 }
 
-# ask: sets states to those of the workers; false where they do not answer.
+# ask: sets `states` to the states of the workers; fails if they do not answer.
 ask() {
   local status=0
   states=$(on all "[ ! -e $worker ] || $worker state $command") || status=$?
-  # The VM is another command's: nothing there is ours to change or delete.
+  # The VM runs another command, so we must not change or delete it.
   [ "$status" != 3 ] || exit 1
   return "$status"
 }
@@ -59,13 +60,13 @@ started() {
   on all "$worker start $command"
 }
 
-# failure CODES: prints a worker's exit code that is none of these.
+# failure CODES: prints the first exit code of a worker that is not in CODES.
 failure() {
   sed -n 's/^worker .*: exit //p' <<< "$states" | sort -n |
     grep -vxE "$1" | head -n 1 || true
 }
 
-# look: sets code to the exit code of the run; '' while it is at work.
+# look: sets `code` to the exit code of the run; '' while it is running.
 look() {
   local now states
   now=$(state) || return 0
@@ -73,7 +74,7 @@ look() {
     ACTIVE) ;;
     ABSENT | DELETING)
       [ -z "$asked" ] || { code=75 && return; }
-      # Nobody does that but a person, who wants no other.
+      # Only a person deletes a VM, and does not want another one.
       echo "error: $NAME: the TPU VM was deleted" >&2
       code=1 && return
       ;;
@@ -87,10 +88,10 @@ look() {
       on all "$worker stop $command" || true
       ;;
     *': running'*) [ -z "$asked" ] || on all "$worker stop $command" || true ;;
-    # A failure of one counts for all, and then that one was stopped. Of a lost
-    # worker the others die, too (134), which is none. '': nothing is set up.
+    # A failure of one worker counts for all. If a worker is lost, the others
+    # abort (134), which does not count as a failure. '': nothing is set up.
     *': gone'* | '')
-      # With the VM, perhaps: then its state says so next time.
+      # The VM may be gone too; then its state shows that at the next check.
       [ "$(state)" = ACTIVE ] || return 0
       code=$(failure '0|75|134|143')
       code=${code:-75}
@@ -117,7 +118,8 @@ failures=0
 while [ "$code" = 75 ] && [ -z "$asked" ]; do
   await "$scripts/create.sh" || { code=$((${asked:-0} ? 75 : 1)) && break; }
   if ! started; then
-    # Of a VM that was just taken away another is made; else it is a mistake.
+    # A VM may just have been taken away, so try again; three failures in a row
+    # are an error.
     failures=$((failures + 1))
     [ "$failures" -lt 3 ] || code=1
     nap
@@ -131,5 +133,5 @@ if [ "$code" != 0 ] && [ "$code" != 75 ]; then
   on 0 'tail -n 20 xjax_run/log' || true
 fi
 [ "${DELETE:-0}" != 1 ] || "$scripts/delete.sh" ||
-  echo "warning: $NAME is still there; delete.sh deletes it" >&2
+  echo "warning: $NAME still exists; delete it with delete.sh" >&2
 exit "$code"

@@ -1,19 +1,20 @@
 # shellcheck shell=bash
-# What the scripts for TPU VMs share. All settings are environment variables:
+# Functions and settings of the scripts for TPU VMs. All settings are
+# environment variables; "create:" etc. name the script that uses a setting:
 #
-#   NAME     of the queued resource, and of the TPU VM that is its node
-#   ZONE     where it is, such as us-west4-a
-#   PROJECT  where it is paid; else that of gcloud's configuration
-#   TYPE     create: such as v5litepod-16
-#   RUNTIME  create: the image; else the one for JAX on this TYPE
-#   SPOT     create: 1 (may be taken away at any time, and costs less) or 0
-#   PREPARE  setup: a command for every worker after the install, such as the
-#            mount of the workdirs, which must be on storage that all workers
+#   NAME     name of the queued resource and of its TPU VM
+#   ZONE     zone of the VM, such as us-west4-a
+#   PROJECT  project that pays; default: the one in gcloud's configuration
+#   TYPE     create: type of the TPU, such as v5litepod-16
+#   RUNTIME  create: image of the VM; default: the image for JAX on this TYPE
+#   SPOT     create: 1 (cheaper, but may be taken away at any time) or 0
+#   PREPARE  setup: a command that every worker runs after the install, such as
+#            mounting the workdirs, which must be on storage that all workers
 #            see (NFS, Filestore, a bucket by gcsfuse)
-#   DELETE   run: 1 deletes the TPU VM when the run has ended; else 0
-#   WORKER   logs: of which worker; else 0
-#   POLL     seconds between two looks; else 30
-#   LEAVE    run: 1 ends what is at work, as SIGTERM does, and starts nothing
+#   DELETE   run: 1 deletes the TPU VM when the run has ended; default 0
+#   WORKER   logs: number of the worker; default 0
+#   POLL     seconds between two checks; default 30
+#   LEAVE    run: 1 ends a running command, as SIGTERM does, and starts nothing
 : "${POLL:=30}"
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tpu_scripts/waiting.sh
@@ -24,11 +25,11 @@ trap 'nap_no_more; exit 143' TERM
 installed=(README.md pyproject.toml setup.py experiments tpu_scripts xjax)
 
 usage() {
-  echo "error: usage: NAME=... ZONE=... $1; tpu_scripts/settings.sh has all" >&2
+  echo "error: usage: NAME=... ZONE=... $1; see tpu_scripts/settings.sh" >&2
   exit 1
 }
 
-# check USAGE: leaves where what every script needs is not set.
+# check USAGE: exits if a setting that every script needs is missing.
 check() {
   [ -n "${NAME:-}" ] && [ -n "${ZONE:-}" ] || usage "$1"
   where=("--zone=$ZONE")
@@ -39,7 +40,7 @@ queued() {
   gcloud compute tpus queued-resources "$1" "$NAME" "${where[@]}" "${@:2}"
 }
 
-# state: of the queued resource; ABSENT where there is none.
+# state: prints the state of the queued resource; ABSENT if there is none.
 state() {
   local answer
   for _ in 1 2 3; do
@@ -56,8 +57,9 @@ state() {
   return 1
 }
 
-# mark: what a worker has in xjax/ready, in words that it completes itself: its
-# files and PREPARE are these, and it has not started anew, without its mounts.
+# mark: prints the text that a worker has in xjax/ready if its files and PREPARE
+# are up to date and it was not rebooted, which loses its mounts. The worker's
+# shell completes the text with its boot id.
 mark() {
   local version
   version=$(
@@ -71,7 +73,7 @@ mark() {
   echo "${version%% *} \$(cat /proc/sys/kernel/random/boot_id)"
 }
 
-# on WORKERS COMMAND: runs it there, by ssh.
+# on WORKERS COMMAND: runs a command on workers by ssh.
 on() {
   gcloud compute tpus tpu-vm ssh "$NAME" "${where[@]}" --worker="$1" \
     --command="$2"

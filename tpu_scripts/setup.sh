@@ -5,7 +5,8 @@
 #     PREPARE='sudo mkdir -p /nfs && sudo mount 10.0.0.2:/share /nfs' \
 #     tpu_scripts/setup.sh
 #
-# Safe to run again: it installs what has changed. PREPARE must be, too.
+# Safe to run again: it installs what has changed. PREPARE must be safe to run
+# again too.
 # Settings: settings.sh.
 # shellcheck source=tpu_scripts/settings.sh
 source "$(dirname "$0")/settings.sh"
@@ -20,8 +21,8 @@ tar --exclude=__pycache__ -czf "$folder/xjax.tar.gz" -C "$scripts/.." \
 gcloud compute tpus tpu-vm scp "$folder/xjax.tar.gz" "$NAME:" "${where[@]}" \
   --worker=all
 
-# The images' own Python is older than xjax needs: uv brings one. The last line
-# tells run.sh that all of this is done.
+# The Python of the images is too old for xjax, so uv installs a newer one. The
+# last line tells run.sh that the setup is complete.
 on all "set -e
 rm -f xjax/ready
 mkdir -p xjax

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Runs a command as a SLURM job (slurm.sbatch), and waits for its end.
+# Runs a command as a SLURM job (slurm.sbatch), and waits until it ends.
 #
 #   NAME=mine OPTIONS='--nodes=2 --ntasks-per-node=8 --gpus-per-node=8' \
 #     tpu_scripts/slurm.sh \
 #     python -m experiments.train --config=FILE.py --workdir=/nfs/runs/mine
 #
-#   NAME     of the job
-#   OPTIONS  more of sbatch, separated by spaces
-#   LOG      the file for what the job prints; else NAME.txt
-#   POLL     seconds between two looks; else 10
-#   LEAVE    1 ends the job, as SIGTERM does, and submits none
+#   NAME     name of the job
+#   OPTIONS  more options of sbatch, separated by spaces
+#   LOG      file for the output of the job; default NAME.txt
+#   POLL     seconds between two checks; default 10
+#   LEAVE    1: end the job, as SIGTERM does, and submit none
 #
-# Safe to run again: it waits for a job of this NAME and command that is there.
-# Ctrl-C leaves the job, SIGTERM lets it save and end. Exit code: the command's;
-# 75: it has saved.
+# Safe to run again: it waits for an existing job with this NAME and command.
+# Ctrl-C leaves the job running; SIGTERM makes it save and end. The exit code is
+# the command's, or 75 if the run has saved.
 # shellcheck source=tpu_scripts/waiting.sh
 source "$(dirname "$0")/waiting.sh"
 
@@ -23,13 +23,13 @@ if [ $# = 0 ] || [ -z "${NAME:-}" ]; then
 fi
 scripts=$(cd "$(dirname "$0")" && pwd)
 log=${LOG:-$NAME.txt}
-# A comment of a job has 1,024 characters at most.
+# A job's comment has at most 1,024 characters, so it holds a digest.
 words=$(export LC_ALL=C && printf '%q ' "$@")
 words=${words% }
 digest=$(sha256sum <<< "$words")
 digest=${digest%% *}
 
-# find_job: prints a job of this NAME: id, digest and begin of its words.
+# find_job: prints id, digest and first words of a job with this NAME, if any.
 find_job() {
   local user jobs
   user=$(id -un)
@@ -45,7 +45,7 @@ submit() {
     --output="$log" "${options[@]}" "$scripts/slurm.sbatch" "$@"
 }
 
-# leave STATE: has the job save and end, and not come back.
+# leave STATE: makes the job save and end, and keeps it from being queued again.
 leave() {
   if [ "$1" != RUNNING ]; then
     scancel --state=PENDING "$id"
@@ -55,9 +55,9 @@ leave() {
   fi
 }
 
-# end CODE
+# end CODE: prints how the job ended and exits with the code.
 end() {
-  echo "$NAME: job $id: $state, exit code $1; it printed to $log" >&2
+  echo "$NAME: job $id: $state, exit code $1; its output is in $log" >&2
   exit "$1"
 }
 
@@ -71,7 +71,7 @@ if [ -z "$id" ]; then
   id=$(submit "$@")
   id=${id%%;*}
 elif [ "$known" != "$digest" ]; then
-  echo "error: $NAME: job $id is another command: $theirs" >&2
+  echo "error: $NAME: job $id runs another command: $theirs" >&2
   exit 1
 fi
 told=

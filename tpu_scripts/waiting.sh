@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# How the scripts that wait for something far away do so.
+# Functions that wait, for scripts that start work on other machines.
 #
-#   POLL   seconds between two looks; else 10
-#   LEAVE  1: as if SIGTERM had come at once, which may come before a script
-#          listens: starts nothing, and ends what is at work
+#   POLL   seconds between two checks; default 10
+#   LEAVE  1: act as if SIGTERM had come at the start: end a running command and
+#          start nothing; a real SIGTERM may come before a script can handle it
 set -euo pipefail
 
 : "${POLL:=10}"
@@ -12,7 +12,7 @@ asked=
 [ "${LEAVE:-0}" != 1 ] || asked=1
 trap 'asked=1; nap_no_more' TERM
 
-# nap: where signals are heard at once, not when it is over.
+# nap: sleeps for POLL seconds, but handles a signal at once.
 nap() {
   sleep "$POLL" &
   wait $! || true

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# On a worker of a TPU VM, for run.sh: a command that outlives the ssh that
-# starts it, never twice at once.
+# Runs a command on a worker of a TPU VM, for run.sh. The command continues
+# after the ssh session that starts it, and never runs twice at the same time.
 #
-#   worker.sh start COMMAND...   starts it, or finds it at work
-#   worker.sh state COMMAND...   worker HOST: running | exit CODE | gone
-#   worker.sh stop COMMAND...    asks it to save and leave
+#   worker.sh start COMMAND...   starts the command if it is not running
+#   worker.sh state COMMAND...   prints worker HOST: running | exit CODE | gone
+#   worker.sh stop COMMAND...    asks the command to save and end
 #
-# Exit code 3: another command is at work. In ~/xjax_run are its log, its exit
-# code and, while it lives, a lock.
+# Exit code 3: another command is running. The folder ~/xjax_run has the log of
+# the command, its exit code and, while it is running, a lock.
 set -euo pipefail
 
 verb=${1:-}
@@ -17,21 +17,21 @@ mkdir -p ~/xjax_run
 cd ~/xjax_run
 exec 9>> lock
 
-# free OPTIONS: locks it; false while the command is at work.
+# free OPTIONS: takes the lock; fails while the command is running.
 free() {
   ! flock "$@" 9 || return 0
   [ "$words" != "$(cat words)" ] || return 1
-  echo "error: another command is at work here: $(cat words)" >&2
+  echo "error: another command is running here: $(cat words)" >&2
   exit 3
 }
 
 case $verb in
   start)
-    free --wait=1 || exit 0 # who looks has it for a moment
+    free --wait=1 || exit 0 # `state` holds the lock for a moment
     rm -f code pid asked
     echo "$words" > words
     export PATH=~/xjax/.venv/bin:$PATH
-    # The lock is that of this shell, not of what the command leaves behind.
+    # Only this shell holds the lock, not processes that the command leaves.
     # shellcheck disable=SC2016
     setsid bash -c '
       (cd ~/xjax && exec "$@" 9>&-) &
@@ -41,7 +41,7 @@ case $verb in
       mv code.new code' bash "$@" >> log 2>&1 < /dev/null &
     ;;
   state)
-    # In this order: the code is there before the lock is free.
+    # The order matters: the code is written before the lock is released.
     lives=
     free --shared --nonblock || lives=1
     if [ -e code ] && [ "$words" = "$(cat words)" ]; then
@@ -49,11 +49,11 @@ case $verb in
     elif [ -n "$lives" ]; then
       echo "worker $(hostname): running"
     else
-      echo "worker $(hostname): gone" # with the machine, which started anew
+      echo "worker $(hostname): gone" # the machine has rebooted
     fi
     ;;
   stop)
-    # Once: what is about to leave no longer listens.
+    # SIGTERM is sent only once: a command that is ending does not handle it.
     if ! free --shared --nonblock &&
       [ -e pid ] && ! [ -e code ] && ! [ -e asked ]; then
       touch asked

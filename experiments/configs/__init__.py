@@ -1,1 +1,1 @@
-"""One get_config() per run."""
+"""Holds one file with get_config() per run."""

@@ -1,12 +1,13 @@
-r"""BERT-base and a one-vs-all head on text of Amazon-3M's size.
+r"""Amazon-3M, or text data of its size: BERT-base with a one-vs-all head.
 
-2,812,281 labels, 1,717,899 training documents with 36 labels each (the Extreme
-Classification Repository, manikvarma.org/downloads/XC/XMLRepository.html) or
-any such folder: trn.json[.gz], tst.json[.gz] and the labels' names. BERT-base
-(Devlin et al. 2019, https://aclanthology.org/N19-1423) reads the first 128
-pieces. The head scores all labels at every step (Renee, Jain et al. 2023), with
-rows of 2 bytes a weight, which SGD without momentum changes in the pass that
-finds their gradient (ELMO, ICML 2025). Rows of 1 byte a weight:
+Amazon-3M has 2,812,281 labels and 1,717,899 training documents with 36 labels
+each (the Extreme Classification Repository,
+manikvarma.org/downloads/XC/XMLRepository.html). DIR may be any folder with
+trn.json[.gz], tst.json[.gz] and the labels' names. BERT-base (Devlin et al.
+2019, https://aclanthology.org/N19-1423) reads the first 128 subwords. The head
+scores all labels at every step (Renee, Jain et al. 2023). Its weights take 2
+bytes each; SGD without momentum updates them in the same pass that computes
+their gradient (ELMO, ICML 2025). For weights of 1 byte, set
 --config.model.head.storage=FLOAT8.
 
   python -m experiments.train \
@@ -14,10 +15,10 @@ finds their gradient (ELMO, ICML 2025). Rows of 1 byte a weight:
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/amazon_3m_like
 
-with FOLDER bert-base-uncased as Hugging Face has it.
+FOLDER is a copy of the Hugging Face model bert-base-uncased.
 
-Hardware: a GPU, or several GPUs or TPUs, among which rows are divided.
-Expected: not run yet; learning rates are guesses. Time: 3,356 steps an epoch.
+Hardware: a GPU, or several GPUs or TPUs, which share the label rows.
+Expected: not run yet; learning rates are guesses. Time: 3,356 steps per epoch.
 """
 
 from xjax.config.optimizer import AdamW
@@ -43,7 +44,7 @@ def get_config() -> Config:
     ),
     model=NeuralModel(
       NoEmbedding(),
-      # Without this dropout GPUs use a flash kernel.
+      # Without attention dropout, GPUs use a flash attention kernel.
       BertConfig(attention_dropout=0.0),
       ClsConfig(dropout=0.1),
       OneVsAllConfig(chunk=8192, storage=Storage.BFLOAT16),

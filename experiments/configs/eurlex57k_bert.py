@@ -1,4 +1,4 @@
-r"""BERT-BASE on EURLEX57K: [CLS] and a dense layer, fine-tuned.
+r"""EURLEX57K: BERT-BASE fine-tuned with a dense layer on [CLS].
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636: the first 512
@@ -11,11 +11,11 @@ batches of 8, eight to nine epochs, early stopping without patience
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/eurlex57k_bert
 
-with FOLDER bert-base-uncased as Hugging Face has it. Labels are the 4,271 that
-the three splits use.
+FOLDER is a copy of the Hugging Face model bert-base-uncased. The labels are the
+4,271 that occur in the three splits.
 
 Hardware: a GPU (--config.train.compute_dtype=bfloat16). Expected: not run yet;
-the paper has RP@5 .796, nDCG@5 .823 on test. Time: 5,625 steps an epoch.
+the paper has RP@5 .796, nDCG@5 .823 on test. Time: 5,625 steps per epoch.
 """
 
 from xjax.config.run import Config

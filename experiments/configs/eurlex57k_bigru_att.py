@@ -3,15 +3,15 @@ r"""EURLEX57K, full documents: BIGRU-ATT as in the paper.
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
 BIGRU-ATT, with the sizes of Table 5: one layer of 300 units per direction,
-dropout 0.2 and of words 0.02, batches of 12, Adam with gradients clipped to
-+-5. The embeddings are trained from random values here; the paper's are
-GloVe's, frozen.
+dropout 0.2, word dropout 0.02, batches of 12, Adam with gradients clipped to
++-5. The embeddings are trained from random values here; the paper uses
+frozen GloVe vectors.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_bigru_att.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_att
 
-Hardware: one GPU. Expected (the paper, test): RP@5 0.758, nDCG@5 0.789,
+Hardware: one GPU. Expected (the paper, on test): RP@5 0.758, nDCG@5 0.789,
 micro-F1 0.689. Time: hours.
 """
 
@@ -25,7 +25,7 @@ from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.pooling import SelfAttentionConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 3750  # steps of 12 documents in the 45,000 of train
+_EPOCH = 3750  # steps of 12 documents; train has 45,000
 
 
 def get_config() -> Config:

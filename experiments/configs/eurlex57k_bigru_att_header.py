@@ -1,20 +1,22 @@
-r"""EURLEX57K, the header zone: BIGRU-ATT with label rows in 4, 2 or 1 bytes.
+r"""EURLEX57K, header zone: BIGRU-ATT with label weights of 4, 2 or 1 bytes.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
-Legislation", ACL 2019, https://aclanthology.org/P19-1636 (BIGRU-ATT); the
-storage of label rows is that of ELMO, ICML 2025.
+Legislation", ACL 2019, https://aclanthology.org/P19-1636 (BIGRU-ATT). Label
+rows are stored as in ELMO, ICML 2025.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_bigru_att_header.py:STORAGE \
     --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_att_header/STORAGE
 
-STORAGE is adam: float32 rows, trained by Adam as all else; or float32,
-bfloat16, compensated or float8: rows changed by Adagrad in the pass that finds
-their gradient, float32 all at once, the others 1,024 labels at a time.
+If STORAGE is adam, rows are float32 and are trained by Adam, like all other
+parameters. If it is float32, bfloat16, compensated or float8, Adagrad updates
+the rows in the same pass that computes their gradient: float32 for all labels
+at once, the others for 1,024 labels at a time.
+
 Hardware: two CPU cores. Expected, all/RP@5 on dev: float32 .667, .671 and .678
 with seeds 0, 1 and 2; bfloat16 .670 and float8 .669 with seed 0; adam and
-compensated were not run to the end. Time: eight minutes of training each, two
-runs at a time.
+compensated were not run to the end. Time: eight minutes of training per run,
+with two runs at a time.
 """
 
 from xjax.config.run import Config
@@ -60,7 +62,7 @@ def get_config(kind: str = 'adam') -> Config:
 
 def _rows(kind: str) -> tuple[OneVsAllConfig, RowsConfig]:
   if kind not in SYSTEMS:
-    raise ValueError(f'{kind!r} is none of {", ".join(SYSTEMS)}')
+    raise ValueError(f'{kind!r} is not one of {", ".join(SYSTEMS)}')
   if kind == 'adam':
     return OneVsAllConfig(), ByOptimizer()
   storage = Storage(kind)
@@ -69,5 +71,5 @@ def _rows(kind: str) -> tuple[OneVsAllConfig, RowsConfig]:
 
 
 def _chunk(storage: Storage) -> int:
-  """All labels at once, the dense layer to compare with, or some."""
+  """Returns labels per chunk: all for FLOAT32, which is the dense baseline."""
   return 8192 if storage is Storage.FLOAT32 else 1024

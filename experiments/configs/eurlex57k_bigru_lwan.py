@@ -4,18 +4,18 @@ Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636: one layer of 300
 units per direction, 200-dimensional embeddings, dropout 0.4, batches of 16,
 Adam with gradients clipped to +-5. The embeddings are trained from random
-values here; the paper's are GloVe's, frozen.
+values here; the paper uses frozen GloVe vectors.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_bigru_lwan.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_lwan
 
-Hardware: one GPU. Expected (the paper, dev): RP@5 0.766, nDCG@5 0.797,
+Hardware: one GPU. Expected (the paper, on dev): RP@5 0.766, nDCG@5 0.797,
 micro-F1 0.702. Time: hours.
 
-Table 4, by zones: the same command with
+For the zones of Table 4, add to the command:
 
-  --config.data.zones=header           the paper, dev: 0.747, 0.782, 0.688
+  --config.data.zones=header        the paper, on dev: 0.747, 0.782, 0.688
   --config.data.zones=recitals                         0.734, 0.765, 0.669
   --config.data.zones=header,recitals                  0.765, 0.796, 0.701
   --config.data.zones=main_body                        0.643, 0.674, 0.590
@@ -29,7 +29,7 @@ from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 2813  # steps of 16 documents in the 45,000 of train
+_EPOCH = 2813  # steps of 16 documents; train has 45,000
 
 
 def get_config() -> Config:

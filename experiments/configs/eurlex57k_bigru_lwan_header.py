@@ -1,4 +1,4 @@
-"""EURLEX57K, the header zone alone: BiGRU-LWAN sized for a CPU.
+"""EURLEX57K, header zone only: BiGRU-LWAN small enough for a CPU.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 4, row H.
@@ -8,8 +8,8 @@ Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 4, row H.
     --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_lwan_header
 
 Hardware: two CPU cores. Expected: dev RP@5 0.765, nDCG@5 0.798, micro-F1 0.713
-(the paper: 0.747, 0.782, 0.688). Time: 67 minutes on cores that had other work
-too, of it 0.35 to 1 s a step.
+(the paper: 0.747, 0.782, 0.688). Time: 67 minutes on cores that also did other
+work; a step takes 0.35 to 1 s.
 """
 
 from xjax.config.run import Config
@@ -20,7 +20,7 @@ from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 704  # steps of 64 documents in the 45,000 of train
+_EPOCH = 704  # steps of 64 documents; train has 45,000
 
 
 def get_config() -> Config:

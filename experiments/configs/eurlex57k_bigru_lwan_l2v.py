@@ -4,8 +4,8 @@ Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
 BIGRU-LWAN (L2V), with the sizes of Table 5: one layer of 300 units per
 direction, dropout 0.4, batches of 16, Adam with gradients clipped to +-5. The
-vectors are frozen, and trained on the corpus itself here; the paper's on more
-legislation (Chalkidis & Kampas 2018).
+word vectors are frozen. Here they are trained on the corpus itself; the paper
+trained them on more legislation (Chalkidis & Kampas 2018).
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_bigru_lwan_l2v.py \
@@ -14,7 +14,7 @@ legislation (Chalkidis & Kampas 2018).
     --config=experiments/configs/eurlex57k_bigru_lwan_l2v.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_lwan_l2v
 
-Hardware: one GPU. Expected (the paper, test): RP@5 0.775, nDCG@5 0.804,
+Hardware: one GPU. Expected (the paper, on test): RP@5 0.775, nDCG@5 0.804,
 micro-F1 0.711. Time: hours.
 """
 
@@ -26,7 +26,7 @@ from xjax.score.encoders.bigru import BiGRUConfig
 from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 2813  # steps of 16 documents in the 45,000 of train
+_EPOCH = 2813  # steps of 16 documents; train has 45,000
 
 
 def get_config() -> Config:

@@ -2,16 +2,16 @@ r"""EURLEX57K, full documents: CNN-LWAN as in the paper.
 
 Mullenbach et al. 2018 in Chalkidis et al., "Large-Scale Multi-Label Text
 Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636,
-Table 2, row CNN-LWAN, with the sizes of Table 5: 200 filters, dropout 0.1 and
-of words 0.01, batches of 12, Adam with gradients clipped to +-5. A filter sees
+Table 2, row CNN-LWAN, with the sizes of Table 5: 200 filters, dropout 0.1, word
+dropout 0.01, batches of 12, Adam with gradients clipped to +-5. A filter sees
 three words, as in the authors' code. The embeddings are trained from random
-values here; the paper's are GloVe's, frozen.
+values here; the paper uses frozen GloVe vectors.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_cnn_lwan.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_cnn_lwan
 
-Hardware: one GPU. Expected (the paper, test): RP@5 0.716, nDCG@5 0.746,
+Hardware: one GPU. Expected (the paper, on test): RP@5 0.716, nDCG@5 0.746,
 micro-F1 0.642. Time: hours.
 """
 
@@ -24,7 +24,7 @@ from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.label_attention import LabelAttentionConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 3750  # steps of 12 documents in the 45,000 of train
+_EPOCH = 3750  # steps of 12 documents; train has 45,000
 
 
 def get_config() -> Config:

@@ -1,19 +1,22 @@
-r"""EURLEX57K, full documents: labels whose names are found verbatim.
+r"""EURLEX57K, full documents: predicts labels whose names occur in the text.
 
 Exact Match of Chalkidis et al., "Large-Scale Multi-Label Text Classification on
 EU Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2. Nothing
-is trained; labels never seen in training are found like all others. Ranked by
-how often a name is found, then by its length; of that the paper says nothing.
+is trained, so labels without training documents are predicted like all others.
+Labels are ranked by how often their name occurs, then by the length of the
+name; the paper does not describe its ranking.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_exact_match.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_exact_match
 
---config.model.alt=true finds labels by their alternative names as well: better
-on labels that are few or zero, worse on all. Hardware: one CPU core. Expected:
-dev RP@5 0.240, nDCG@5 0.221, micro-F1 0.140; frequent RP@5 0.314, few 0.223,
-zero 0.195 (the paper, test: 0.097, 0.099, 0.120; 0.219, 0.111, 0.194: in no
-order it would be 0.115 here). Time: a minute, of it 3 s to find the names.
+--config.model.alt=true also searches for alternative names, which is better on
+few and zero labels but worse on all labels.
+
+Hardware: one CPU core. Expected: dev RP@5 0.240, nDCG@5 0.221, micro-F1 0.140;
+frequent RP@5 0.314, few 0.223, zero 0.195. The paper, on test: 0.097, 0.099,
+0.120; 0.219, 0.111, 0.194 (without any ranking, RP@5 would be 0.115 here).
+Time: a minute, including 3 s to find the names.
 """
 
 from xjax.config.run import Config, EvalConfig
@@ -31,6 +34,6 @@ def get_config() -> Config:
     ),
     model=ExactMatchModel(),
     train=NoTrain(),
-    # A long document has more than 200 of the names in it.
+    # The text of a long document has more than 200 label names.
     eval=EvalConfig(depth=300),
   )

@@ -3,16 +3,16 @@ r"""EURLEX57K, full documents: HAN as in the paper.
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row HAN,
 with the sizes of Table 5: one layer of 300 units per direction over the words
-of a zone, one over zones, dropout 0.3 and of words 0.02, batches of 16. Of each
-zone the first 2,000 words are read. Gradients are clipped to +-2, as the
-authors' code has it for HAN. The embeddings are trained from random values
-here; the paper's are GloVe's, frozen.
+of a zone, one over zones, dropout 0.3, word dropout 0.02, batches of 16. The
+model reads the first 2,000 words of each zone. Gradients are clipped to +-2, as
+in the authors' code for HAN. The embeddings are trained from random values
+here; the paper uses frozen GloVe vectors.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_han.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_han
 
-Hardware: one GPU. Expected (the paper, test): RP@5 0.746, nDCG@5 0.778,
+Hardware: one GPU. Expected (the paper, on test): RP@5 0.746, nDCG@5 0.778,
 micro-F1 0.680. Time: hours.
 """
 
@@ -26,7 +26,7 @@ from xjax.score.heads.ova import OneVsAllConfig
 from xjax.score.pooling import SelfAttentionConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 2813  # steps of 16 documents in the 45,000 of train
+_EPOCH = 2813  # steps of 16 documents; train has 45,000
 
 
 def get_config() -> Config:

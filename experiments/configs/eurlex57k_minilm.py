@@ -1,22 +1,23 @@
-r"""MiniLM on EURLEX57K: header and recitals, [CLS] and a dense layer.
+r"""EURLEX57K, header and recitals: MiniLM with a dense layer on [CLS].
 
-The system of BERT-BASE in Chalkidis et al., "Large-Scale Multi-Label Text
+This is the system BERT-BASE of Chalkidis et al., "Large-Scale Multi-Label Text
 Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636,
 with a small encoder: all-MiniLM-L6-v2 (Wang et al. 2020,
-https://arxiv.org/abs/2002.10957), six layers of 384.
+https://arxiv.org/abs/2002.10957), which has six layers of width 384.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_minilm.py \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/eurlex57k_minilm
 
-with FOLDER as Hugging Face has it. Labels are the 4,271 that the three splits
-use; without the test split, --config.data.labels=FILE names them. On a GPU,
+FOLDER is a copy of the Hugging Face model. The labels are the 4,271 that occur
+in the three splits; without a test split, --config.data.labels=FILE names a
+file of them. On a GPU, use
 whole documents: --config.data.zones= --config.data.tokens.max_tokens=512
 --config.data.tokens.buckets=128,256,512 --config.train.compute_dtype=bfloat16.
 
-Hardware: two CPU cores. Expected: the table in README.md. Time: 40 minutes, and
-a few for judging.
+Hardware: two CPU cores. Expected: the table in README.md. Time: 40 minutes of
+training and a few minutes of judging.
 """
 
 from xjax.config.optimizer import AdamW

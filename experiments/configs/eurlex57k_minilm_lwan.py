@@ -1,21 +1,23 @@
-r"""MiniLM with label-wise attention on EURLEX57K: header and recitals.
+r"""EURLEX57K, header and recitals: MiniLM with label-wise attention.
 
-The head of BIGRU-LWAN in Chalkidis et al., "Large-Scale Multi-Label Text
-Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636,
-over the tokens of a pretrained encoder, as Chalkidis et al. 2020 have it over
-BERT (https://aclanthology.org/2020.emnlp-main.607): all-MiniLM-L6-v2 (Wang et
-al. 2020, https://arxiv.org/abs/2002.10957).
+The head is that of BIGRU-LWAN in Chalkidis et al., "Large-Scale Multi-Label
+Text Classification on EU Legislation", ACL 2019,
+https://aclanthology.org/P19-1636. It attends to the tokens of the pretrained
+encoder all-MiniLM-L6-v2 (Wang et al. 2020, https://arxiv.org/abs/2002.10957).
+Chalkidis et al. 2020 use the same head with BERT
+(https://aclanthology.org/2020.emnlp-main.607).
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_minilm_lwan.py \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/eurlex57k_minilm_lwan
 
-with FOLDER as Hugging Face has it. Labels are the 4,271 that the three splits
-use; without the test split, --config.data.labels=FILE names them.
+FOLDER is a copy of the Hugging Face model. The labels are the 4,271 that occur
+in the three splits; without a test split, --config.data.labels=FILE names a
+file of them.
 
-Hardware: two CPU cores. Expected: the table in README.md. Time: 40 minutes, and
-a few for judging.
+Hardware: two CPU cores. Expected: the table in README.md. Time: 40 minutes of
+training and a few minutes of judging.
 """
 
 from xjax.config.optimizer import AdamW

@@ -1,10 +1,11 @@
-r"""MiniLM with the unified head on EURLEX57K: labels never seen as well.
+r"""EURLEX57K, header and recitals: MiniLM with the unified head.
 
-Label-wise attention by rows of a label's own and by its name, over the tokens
-of a pretrained sentence encoder that embeds the names too, so that labels begin
-where their names are: all-MiniLM-L6-v2 (Wang et al. 2020,
+The head can also score labels without training documents. It uses label-wise
+attention with two parts: trained weights of each label, and an embedding of its
+name. The pretrained sentence encoder all-MiniLM-L6-v2 (Wang et al. 2020,
 https://arxiv.org/abs/2002.10957; Reimers and Gurevych 2019,
-https://aclanthology.org/D19-1410). Header and recitals of Chalkidis et al.,
+https://aclanthology.org/D19-1410) embeds both documents and names, so that
+labels start from their names. Data: header and recitals of Chalkidis et al.,
 ACL 2019, https://aclanthology.org/P19-1636.
 
   python -m experiments.train \
@@ -12,12 +13,13 @@ ACL 2019, https://aclanthology.org/P19-1636.
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/eurlex57k_minilm_unified
 
-with FOLDER as Hugging Face has it. Labels are the 4,271 that the three splits
-use; without the test split, --config.data.labels=FILE names them. To judge
-labels never seen, hide some from training: --config.data.hold_out_labels=300.
+FOLDER is a copy of the Hugging Face model. The labels are the 4,271 that occur
+in the three splits; without a test split, --config.data.labels=FILE names a
+file of them. To judge
+unseen labels, hide some from training: --config.data.hold_out_labels=300.
 
-Hardware: two CPU cores. Expected: the table in README.md. Time: 40 minutes, and
-a few for judging.
+Hardware: two CPU cores. Expected: the table in README.md. Time: 40 minutes of
+training and a few minutes of judging.
 """
 
 from xjax.config.optimizer import AdamW

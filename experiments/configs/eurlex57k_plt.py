@@ -1,17 +1,20 @@
 r"""EURLEX57K, full documents: a probabilistic label tree.
 
-TF-IDF of words and pairs of words; labels clustered by balanced k-means, as in
-eurlex57k_xr_linear.py; logistic regression at every node: the PLT of Jasinska
-et al., "Extreme F-measure Maximization using Sparse Probability Estimates",
-ICML 2016, as Schultheis et al. 2022, Section 5.5 train it, one tree of it.
+Features are TF-IDF of words and pairs of words. Labels are clustered by
+balanced k-means, as in eurlex57k_xr_linear.py, with logistic regression at
+every node. This is the PLT of Jasinska et al., "Extreme F-measure Maximization
+using Sparse Probability Estimates", ICML 2016, trained as in Schultheis et al.
+2022, Section 5.5, with one tree.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_plt.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_plt
 
-Lists are exact. --config.model.n_trees=3 makes it an ensemble, of each tree's
-exact lists. Hardware: two CPU cores. Expected: RP@5 0.796, nDCG@5 0.820 on dev.
-Time: 6 minutes.
+The search for the best labels is exact. --config.model.n_trees=3 trains an
+ensemble, with an exact search in each tree.
+
+Hardware: two CPU cores. Expected: RP@5 0.796, nDCG@5 0.820 on dev. Time: 6
+minutes.
 """
 
 from xjax.config.run import Config, EvalConfig

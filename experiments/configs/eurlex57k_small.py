@@ -1,10 +1,10 @@
-r"""EURLEX57K, header and recitals cut to 128 words: all systems, small.
+r"""EURLEX57K, header and recitals cut to 128 words: all neural systems, small.
 
-Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
-Legislation", ACL 2019, https://aclanthology.org/P19-1636: the systems of Table
-2 that read words, and the unified one, sized so that each trains about ten
-minutes on two CPU cores. The word vectors are trained on the corpus once, for
-all of them:
+The systems are those of Table 2 that read words, in Chalkidis et al.,
+"Large-Scale Multi-Label Text Classification on EU Legislation", ACL 2019,
+https://aclanthology.org/P19-1636, and the unified one. Each is small enough to
+train in about ten minutes on two CPU cores. The word vectors are trained on the
+corpus once, for all systems:
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_bigru_lwan_l2v.py \
@@ -13,12 +13,13 @@ all of them:
     --config=experiments/configs/eurlex57k_small.py:SYSTEM \
     --config.data.dir=DIR --workdir=runs/eurlex57k_small/SYSTEM
 
-with SYSTEM one of those below. Labels are the 4,271 that the three splits use;
-without the test split, --config.data.labels=FILE names them. To judge labels
-never seen, hide some from training: --config.data.hold_out_labels=300.
+SYSTEM is a key of SYSTEMS below. The labels are the 4,271 that occur in the
+three splits; without a test split, --config.data.labels=FILE names a file of
+them. To judge unseen labels, hide some from training:
+--config.data.hold_out_labels=300.
 
-Hardware: two CPU cores. Expected: the table in README.md. Time: ten minutes
-each, and one for judging.
+Hardware: two CPU cores. Expected: the table in README.md. Time: ten minutes of
+training and one minute of judging per system.
 """
 
 import dataclasses
@@ -38,7 +39,7 @@ from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.pooling import SelfAttentionConfig
 from xjax.score.text_model import NeuralModel
 
-# Steps of 64 documents that take ten minutes.
+# System -> steps of 64 documents that take about ten minutes.
 SYSTEMS = {
   'bigru_att': 7000,
   'han': 4000,
@@ -51,9 +52,9 @@ SYSTEMS = {
 
 
 def get_config(system: str = 'unified') -> Config:
-  """The config of one of SYSTEMS."""
+  """Returns the config of one of SYSTEMS."""
   if system not in SYSTEMS:
-    raise ValueError(f'no system {system!r}; there are {", ".join(SYSTEMS)}')
+    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   tokens = WordsConfig(max_tokens=128, buckets=(32, 64, 96, 128))
   if system == 'han':
     tokens = WordsConfig(max_tokens=64, buckets=(32, 64), by_zone=True)
@@ -101,7 +102,8 @@ def _model(system: str) -> NeuralModel:
       return NeuralModel(vectors, bigru, head=ZeroShotConfig())
     case 'unified':
       descriptor = DescriptorConfig(weights=DescriptorWeights.IDF)
-      # Tuned for documents; descriptors keep the vectors this begins with.
+      # The vectors of document words are tuned. Descriptors keep the original
+      # vectors.
       tuned = dataclasses.replace(vectors, frozen=False)
       return NeuralModel(
         tuned, bigru, head=UnifiedConfig(descriptor=descriptor)

@@ -2,7 +2,7 @@ r"""EURLEX57K, full documents: TF-IDF of 1- to 5-grams and logistic regression.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Section 4 and Table
-2. 200,000 n-grams are kept, the most frequent ones.
+2. The 200,000 most frequent n-grams are kept.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_tfidf_lr.py \

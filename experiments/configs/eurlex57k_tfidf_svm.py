@@ -1,9 +1,9 @@
 r"""EURLEX57K, full documents: TF-IDF and one support vector machine per label.
 
-The baseline that tail labels are judged by in "Re-evaluating Extreme
-Multi-label Text Classification Methods in Tail Label Prediction": LIBLINEAR's
-squared hinge (Fan et al. 2008); small weights are left out as DiSMEC does
-(Babbar and Schoelkopf 2017).
+This is the baseline in "Re-evaluating Extreme Multi-label Text Classification
+Methods in Tail Label Prediction". It uses LIBLINEAR's squared hinge loss (Fan
+et al. 2008) and removes small weights, as DiSMEC does (Babbar and Schoelkopf
+2017).
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_tfidf_svm.py \

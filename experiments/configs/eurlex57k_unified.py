@@ -1,11 +1,11 @@
-r"""EURLEX57K, full documents: labels have rows of their own and descriptors.
+r"""EURLEX57K, full documents: labels have trained weights and descriptors.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
 BIGRU-LWAN (L2V), with the sizes of Table 5: one layer of 300 units per
-direction, dropout 0.4, batches of 16, Adam with gradients clipped to +-5. Every
-label has, beside its own rows, what its descriptor says, in the word vectors
-that the run begins with; those of documents are tuned.
+direction, dropout 0.4, batches of 16, Adam with gradients clipped to +-5. In
+addition to its trained weights, every label has an embedding of its descriptor,
+computed from the initial word vectors. The word vectors of documents are tuned.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_unified.py \
@@ -14,9 +14,9 @@ that the run begins with; those of documents are tuned.
     --config=experiments/configs/eurlex57k_unified.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_unified
 
-Hardware: one GPU. Expected: not run yet; to beat on test are the paper's
-BIGRU-LWAN (L2V), RP@5 0.775, few-shot 0.656, and ZERO-BIGRU-LWAN, zero-shot
-RP@5 0.438. Time: hours.
+Hardware: one GPU. Expected: not run yet; the systems of the paper to beat, on
+test, are BIGRU-LWAN (L2V), RP@5 0.775, few-shot 0.656, and ZERO-BIGRU-LWAN,
+zero-shot RP@5 0.438. Time: hours.
 """
 
 from xjax.config.run import Config
@@ -29,7 +29,7 @@ from xjax.score.heads.contract import DescriptorConfig, DescriptorWeights
 from xjax.score.heads.unified import UnifiedConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 2813  # steps of 16 documents in the 45,000 of train
+_EPOCH = 2813  # steps of 16 documents; train has 45,000
 
 
 def get_config() -> Config:

@@ -1,18 +1,21 @@
 r"""EURLEX57K, full documents: XR-Linear, a label tree of linear classifiers.
 
-TF-IDF of words and pairs of words, labels clustered by balanced k-means over
-their documents' features, squared hinge, beam search: the linear model of Yu
-et al., "PECOS: Prediction for Enormous and Correlated Output Spaces", JMLR
-2022, https://jmlr.org/papers/v23/20-1085.html.
+Features are TF-IDF of words and pairs of words. Labels are clustered by
+balanced k-means over the features of their documents. The loss is squared
+hinge, and the search is a beam search. This is the linear model of Yu et al.,
+"PECOS: Prediction for Enormous and Correlated Output Spaces", JMLR 2022,
+https://jmlr.org/papers/v23/20-1085.html.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_xr_linear.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_xr_linear
 
-`.py:large` has clusters below the root alone and leaves out fewer weights: it
-is better, ten times as large and takes longer. --config.model.n_trees=3 makes
-it an ensemble. Hardware: two CPU cores. Expected: on dev RP@5 0.801, nDCG@5
-0.826; large 0.810, 0.834. Time: 6 minutes.
+`.py:large` has only one level of clusters, below the root, and removes fewer
+weights: it is better, but ten times as large and slower.
+--config.model.n_trees=3 trains an ensemble.
+
+Hardware: two CPU cores. Expected: on dev RP@5 0.801, nDCG@5 0.826; large 0.810,
+0.834. Time: 6 minutes.
 """
 
 from xjax.config.run import Config, EvalConfig
@@ -27,7 +30,7 @@ SYSTEMS = ('small', 'large')
 
 def get_config(system: str = 'small') -> Config:
   if system not in SYSTEMS:
-    raise ValueError(f'{system!r} is none of {", ".join(SYSTEMS)}')
+    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   large = system == 'large'
   wide = ClusterTree(arity=100, max_leaf=100)
   return Config(

@@ -1,11 +1,11 @@
-r"""EURLEX57K, full documents: ZERO-BIGRU-LWAN knows labels by descriptors.
+r"""EURLEX57K, full documents: ZERO-BIGRU-LWAN, which only uses descriptors.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
 ZERO-BIGRU-LWAN, with the sizes of Table 5: one layer of 100 units per
-direction, dropout 0.1, batches of 16, Adam with gradients clipped to +-5. Word
-vectors and the labels' embeddings made of them are frozen; the vectors are
-trained on the corpus itself here, the paper's are GloVe's.
+direction, dropout 0.1, batches of 16, Adam with gradients clipped to +-5. The
+word vectors and the label embeddings computed from them are frozen. Here the
+vectors are trained on the corpus itself; the paper uses GloVe vectors.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_zero_bigru_lwan.py \
@@ -14,7 +14,7 @@ trained on the corpus itself here, the paper's are GloVe's.
     --config=experiments/configs/eurlex57k_zero_bigru_lwan.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_zero_bigru_lwan
 
-Hardware: one GPU. Expected (the paper, test): RP@5 0.718, nDCG@5 0.752,
+Hardware: one GPU. Expected (the paper, on test): RP@5 0.718, nDCG@5 0.752,
 micro-F1 0.652; zero-shot RP@5 0.438, nDCG@5 0.345. Time: hours.
 """
 
@@ -27,7 +27,7 @@ from xjax.score.encoders.layers import EmbeddingConfig
 from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.text_model import NeuralModel
 
-_EPOCH = 2813  # steps of 16 documents in the 45,000 of train
+_EPOCH = 2813  # steps of 16 documents; train has 45,000
 
 
 def get_config() -> Config:

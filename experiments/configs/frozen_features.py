@@ -1,17 +1,17 @@
-r"""Vectors of an outside encoder: a dense layer on one vector per document.
+r"""Vectors from any encoder: a dense layer on one fixed vector per document.
 
-For any encoder: save a vector of each document as DIR/{split}.npy with its ids
-in {split}.ids.txt (README, Frozen features), beside {split}.jsonl. What is
-trained is the output layer alone, as that of BERT-BASE in Chalkidis et al. 2019
-(https://aclanthology.org/P19-1636), Section 4, on vectors that stay as they
-are. For states of tokens with label-wise attention, set in this file
-max_tokens and buckets, NoPooling() and LabelAttentionConfig().
+Compute a vector for each document with any encoder. Save the vectors as
+DIR/{split}.npy and the document ids as DIR/{split}.ids.txt (README, Frozen
+features), next to {split}.jsonl. Only the output layer is trained; it is that
+of BERT-BASE in Chalkidis et al. 2019 (https://aclanthology.org/P19-1636),
+Section 4. To use a vector per token with label-wise attention, set max_tokens,
+buckets, NoPooling() and LabelAttentionConfig() in this file.
 
   python -m experiments.train \
     --config=experiments/configs/frozen_features.py --config.data.dir=DIR \
     --config.model.embedding.dim=768 --workdir=runs/frozen
 
-Hardware: two CPU cores. Expected: by the encoder. Time: minutes.
+Hardware: two CPU cores. Expected: depends on the encoder. Time: minutes.
 """
 
 from xjax.config.run import Config

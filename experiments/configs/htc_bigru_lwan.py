@@ -1,16 +1,16 @@
-r"""A hierarchy of labels: BiGRU-LWAN over JSON lines and a taxonomy.
+r"""Hierarchical text classification data with a taxonomy: BiGRU-LWAN.
 
-Lines {"doc_token", "doc_label"} in files like wos_train.json, and a taxonomy of
-tab-separated lines; --config.data.htc.labels=leaves takes the labels at the
-bottom alone, as for XML methods (Bertalis et al., App. B). The model of
-Chalkidis et al. 2019 (https://aclanthology.org/P19-1636).
+DIR has files like wos_train.json with lines {"doc_token", "doc_label"}, and a
+taxonomy of tab-separated lines. --config.data.htc.labels=leaves uses only the
+labels at the bottom, as XML methods do (Bertalis et al., App. B). The model is
+that of Chalkidis et al. 2019 (https://aclanthology.org/P19-1636).
 
   python -m experiments.train \
     --config=experiments/configs/htc_bigru_lwan.py \
     --config.data.dir=DIR --workdir=runs/htc
 
 Hardware: a GPU, or two CPU cores for small corpora. Expected: not run yet.
-Time: by the corpus.
+Time: depends on the corpus.
 """
 
 from xjax.config.run import Config

@@ -1,14 +1,14 @@
-r"""Your own documents: BiGRU-LWAN over {split}.jsonl and labels.jsonl.
+r"""Your own documents in {split}.jsonl and labels.jsonl: BiGRU-LWAN.
 
-The model of Chalkidis et al. 2019 (https://aclanthology.org/P19-1636) over the
-first 256 words of all zones; with 27,000 labels it stays below 8 GiB.
+The model of Chalkidis et al. 2019 (https://aclanthology.org/P19-1636) reads the
+first 256 words of all zones. With 27,000 labels it needs less than 8 GiB.
 
   python -m experiments.train \
     --config=experiments/configs/jsonl_bigru_lwan.py \
     --config.data.dir=DIR --workdir=runs/mine
 
-Hardware: two CPU cores for small label sets, else a GPU. Expected: well above
-the popularity prior in the table. Time: by the corpus.
+Hardware: two CPU cores for small label sets, else a GPU. Expected: metrics well
+above the popularity prior, which train prints too. Time: depends on the corpus.
 """
 
 from xjax.config.run import Config

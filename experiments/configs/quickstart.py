@@ -1,18 +1,18 @@
-r"""The embedded corpus: everything works, in a minute, without any download.
+r"""The embedded corpus: trains a small model in a minute, without downloads.
 
 A small BiGRU with label-wise attention (Chalkidis et al. 2019, Figure 1c) on a
-corpus made from a seed: 200 labels, 2,000 training documents.
+corpus generated from a seed: 200 labels, 2,000 training documents.
 
   python -m experiments.train --config=experiments/configs/quickstart.py \
     --workdir=runs/quickstart
 
-The other systems of that paper that read words, and the unified one:
+To train another system of that paper that reads words, or the unified one:
 
   python -m experiments.train \
     --config=experiments/configs/quickstart.py:SYSTEM \
     --workdir=runs/quickstart_SYSTEM
 
-with SYSTEM one of those below.
+SYSTEM is one of SYSTEMS below.
 
 Hardware: two CPU cores. Expected: dev RP@5 0.87. Time: about a minute.
 """
@@ -47,9 +47,9 @@ SYSTEMS = (
 
 
 def get_config(system: str = 'bigru_lwan') -> Config:
-  """The config of one of SYSTEMS."""
+  """Returns the config of one of SYSTEMS."""
   if system not in SYSTEMS:
-    raise ValueError(f'no system {system!r}; there are {", ".join(SYSTEMS)}')
+    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   tokens = WordsConfig(
     max_tokens=128,
     buckets=(64, 128),
@@ -73,8 +73,9 @@ def get_config(system: str = 'bigru_lwan') -> Config:
 
 def _model(system: str) -> ModelConfig:
   words = EmbeddingConfig(dim=64, dropout=0.1, word_dropout=0.0)
-  # Random, but never changed: a label's descriptor and a document's words meet.
-  # Few dimensions, lest the few labels there are be told apart one by one.
+  # These vectors are random, but are never trained, so that a label's
+  # descriptor and a document's words keep the same vectors. They have few
+  # dimensions, so that the model cannot simply memorise the few labels.
   frozen = EmbeddingConfig(
     dim=32, dropout=0.1, word_dropout=0.0, init_scale=1.0, frozen=True
   )

@@ -1,15 +1,15 @@
 r"""A sweep over the embedded corpus, without any download.
 
 Twelve trials of quickstart's small BiGRU with label-wise attention (Chalkidis
-et al. 2019, Figure 1c): its units, dropout and learning rate.
+et al. 2019, Figure 1c) search for its units, dropout and learning rate.
 
   python -m experiments.sweep \
     --config=experiments/configs/sweep_quickstart.py \
     --workdir=runs/sweep_quickstart --workers=2
 
-Hardware: two CPU cores. Expected: the best has dev RP@5 0.877, quickstart as it
-stands 0.871; what several workers draw depends on who ends first. Time: three
-minutes.
+Hardware: two CPU cores. Expected: the best trial has dev RP@5 0.877, quickstart
+without changes 0.871. With several workers, the values that are tried depend on
+which trial ends first. Time: three minutes.
 """
 
 from experiments.configs import quickstart

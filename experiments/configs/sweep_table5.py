@@ -1,24 +1,27 @@
-r"""EURLEX57K: the space that the paper's hyper-parameters were searched in.
+r"""EURLEX57K: a sweep over the search space of the paper's hyper-parameters.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 5: one or two
-layers, 200, 300 or 400 hidden units, dropout 0.1 to 0.5, dropout of words 0,
-0.01 or 0.02, batches of 8, 12 or 16, by a tree-structured Parzen estimator
-(HYPEROPT there). The paper takes the least loss on dev, this the best RP@5, and
-it does not say how many trials there were. For HAN it gives layers and units by
-level, words and zones: here both levels have the same units, as in all that it
-reports, and one or two layers are over words alone; over zones there is one, as
-in the paper's best. One dropout is over embeddings and encoder.
+layers, 200, 300 or 400 hidden units, dropout 0.1 to 0.5, word dropout 0, 0.01
+or 0.02, batches of 8, 12 or 16. The search is a tree-structured Parzen
+estimator (HYPEROPT in the paper). The paper chooses the lowest loss on dev;
+this sweep chooses the best RP@5. The paper does not give the number of trials.
+
+For HAN, the paper searches layers and units separately for words and zones.
+Here both levels have the same units, as in all values that the paper reports;
+the number of layers is searched only for words, and there is one layer for
+zones, as in the paper's best model. Embeddings and encoder share one dropout.
 
   python -m experiments.sweep \
     --config=experiments/configs/sweep_table5.py:SYSTEM \
     --config.data.dir=DIR --workdir=runs/sweep_table5_SYSTEM
 
-with SYSTEM one of those below: each is its own config with other values.
+SYSTEM is a key of SYSTEMS below. A trial is that system's config with other
+values.
 
 Hardware: one GPU, or several (--workers=4 --gpus=0,1,2,3). Expected (the
-paper's best for BIGRU-LWAN): 1 layer, 300 units, dropout 0.4 and 0, batches of
-16, RP@5 0.766. Time: days.
+paper's best for BIGRU-LWAN): 1 layer, 300 units, dropout 0.4, word dropout 0,
+batches of 16, RP@5 0.766. Time: days.
 """
 
 from experiments.configs import (
@@ -32,12 +35,12 @@ from experiments.configs import (
 from xjax.config.run import Config
 from xjax.sweep.config import MedianPruning, Space, Sweep, Tpe
 
-_DOCUMENTS = 45_000  # of train
+_DOCUMENTS = 45_000  # in train
 _EPOCHS = 20
 _RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 
-# The config of each, and what its hidden units are; the zero-shot ones have as
-# many as word vectors have dimensions, and the CNN has one layer.
+# System -> its config, and the fields of its hidden units. Zero-shot systems
+# have no such field: their units are the dimensions of the word vectors.
 SYSTEMS = {
   'bigru_lwan': (eurlex57k_bigru_lwan, 'model.encoder.units'),
   'bigru_att': (eurlex57k_bigru_att, 'model.encoder.units'),
@@ -49,14 +52,14 @@ SYSTEMS = {
 
 
 def get_config(system: str = 'bigru_lwan') -> Config:
-  """The config of one of SYSTEMS."""
+  """Returns the config of one of SYSTEMS."""
   if system not in SYSTEMS:
-    raise ValueError(f'no system {system!r}; there are {", ".join(SYSTEMS)}')
+    raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   return SYSTEMS[system][0].get_config()
 
 
 def get_sweep(system: str = 'bigru_lwan') -> Sweep:
-  """The sweep of one of SYSTEMS."""
+  """Returns the sweep of one of SYSTEMS."""
   return Sweep(
     search=Tpe(space=_space(system), n_trials=40),
     pruning=MedianPruning(startup_trials=5, warmup_judgings=2),
@@ -71,13 +74,13 @@ def _space(system: str) -> Space:
   }
   if units := SYSTEMS[system][1]:
     space[units] = (200, 300, 400)
-  if not system.endswith('cnn_lwan'):
+  if not system.endswith('cnn_lwan'):  # a CNN has one layer
     space['model.encoder.layers'] = (1, 2)
   return space
 
 
 def _batches(size: int) -> dict[str, int]:
-  """Batches of a size, and the same number of epochs whatever it is."""
+  """Returns the fields of a batch size, with the same number of epochs."""
   epoch = -(-_DOCUMENTS // size)
   return {
     'batch_size': size,

@@ -1,18 +1,19 @@
-r"""MiniLM with the unified head on TIB-SID library records, 26,976 labels.
+r"""TIB-SID library records, 26,976 labels: MiniLM with the unified head.
 
 English records of the TIB-SID collection with GND subjects (D'Souza et al.,
-"SemEval-2025 Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1),
-half of whose labels have one training document, and thousands none: they are
-scored by names and alternative names, as all-MiniLM-L6-v2 embeds them (Wang et
-al. 2020, https://arxiv.org/abs/2002.10957). The head is BIGRU-LWAN's of
-Chalkidis et al. 2019 (https://aclanthology.org/P19-1636), unified.
+"SemEval-2025 Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1).
+Half of the labels have one training document, and thousands have none, so
+labels are also scored by their names and alternative names, embedded by
+all-MiniLM-L6-v2 (Wang et al. 2020, https://arxiv.org/abs/2002.10957). The head
+is the unified form of BIGRU-LWAN's head (Chalkidis et al. 2019,
+https://aclanthology.org/P19-1636).
 
   python -m experiments.train \
     --config=experiments/configs/tib_sid_minilm.py \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/tib_sid_minilm
 
-with FOLDER as Hugging Face has it.
+FOLDER is a copy of the Hugging Face model.
 
 Hardware: a GPU, or two CPU cores with patience. Expected: not run yet. Time:
 10,000 steps.

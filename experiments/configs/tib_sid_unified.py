@@ -1,10 +1,10 @@
-r"""TIB-SID library records, 26,976 labels: rows of their own and descriptors.
+r"""TIB-SID library records, 26,976 labels: trained weights and descriptors.
 
 English records of the TIB-SID collection with GND subjects (D'Souza et al.,
-"SemEval-2025 Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1),
-half of whose labels have one training document, and thousands none: they are
-scored by names and alternative names. The encoder is that of BIGRU-LWAN
-(Chalkidis et al. 2019, https://aclanthology.org/P19-1636).
+"SemEval-2025 Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1).
+Half of the labels have one training document, and thousands have none, so
+labels are also scored by their names and alternative names. The encoder is that
+of BIGRU-LWAN (Chalkidis et al. 2019, https://aclanthology.org/P19-1636).
 
   python -m experiments.embeddings \
     --config=experiments/configs/tib_sid_unified.py \
@@ -14,7 +14,7 @@ scored by names and alternative names. The encoder is that of BIGRU-LWAN
     --config.data.dir=DIR --workdir=runs/tib_sid_unified
 
 Hardware: a GPU, or two CPU cores with patience. Expected: not run yet. Time:
-1 to 2 s a step on two CPU cores.
+1 to 2 s per step on two CPU cores.
 """
 
 from xjax.config.run import Config

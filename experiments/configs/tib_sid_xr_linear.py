@@ -1,8 +1,7 @@
-r"""TIB-SID library records, 26,976 subjects, half of them seen once: XR-Linear.
+r"""TIB-SID library records, 26,976 labels: XR-Linear on titles and abstracts.
 
-Titles and abstracts. The model is that of Yu et al. 2022,
-as in eurlex57k_xr_linear.py, with a wider
-beam.
+Half of the labels have one training document. The model is that of Yu et al.
+2022, as in eurlex57k_xr_linear.py, with a wider beam.
 
   python -m experiments.train \
     --config=experiments/configs/tib_sid_xr_linear.py \

@@ -1,15 +1,15 @@
 r"""A folder of feature files (Extreme Classification Repository): a PLT.
 
-train.txt, test.txt and perhaps dev.txt, each perhaps gzipped; rows are made of
-length 1. The model is that of Jasinska et al. 2016,
-as in eurlex57k_plt.py.
+DIR has train.txt, test.txt and optionally dev.txt; they may be gzipped. Rows
+are normalised to unit length. The model is that of Jasinska et al. 2016, as in
+eurlex57k_plt.py.
 
   python -m experiments.train \
     --config=experiments/configs/xc_plt.py \
     --config.data.dir=DIR --workdir=runs/xc_plt
 
-Hardware: two CPU cores. Expected: on Bibtex (test)
-P@1 0.631, P@5 0.286. Time: by the dataset.
+Hardware: two CPU cores. Expected: on Bibtex (test) P@1 0.631, P@5 0.286. Time:
+depends on the dataset.
 """
 
 from xjax.config.run import Config, EvalConfig

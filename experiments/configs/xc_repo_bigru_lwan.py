@@ -1,15 +1,15 @@
 r"""Raw text of the Extreme Classification Repository: BiGRU-LWAN.
 
-The datasets with text (LF-*): trn.json[.gz], tst.json[.gz] and the labels'
+DIR is a dataset with text (LF-*): trn.json[.gz], tst.json[.gz] and the labels'
 names in lbl.json[.gz] or Y.txt. The model of Chalkidis et al. 2019
-(https://aclanthology.org/P19-1636) over the first 256 words of title and
+(https://aclanthology.org/P19-1636) reads the first 256 words of title and
 content.
 
   python -m experiments.train \
     --config=experiments/configs/xc_repo_bigru_lwan.py \
     --config.data.dir=DIR --workdir=runs/xc_repo
 
-Hardware: a GPU. Expected: not run yet. Time: by the dataset.
+Hardware: a GPU. Expected: not run yet. Time: depends on the dataset.
 """
 
 from xjax.config.run import Config

@@ -1,15 +1,15 @@
 r"""A folder of feature files (Extreme Classification Repository): XR-Linear.
 
-train.txt, test.txt and perhaps dev.txt, each perhaps gzipped; rows are made of
-length 1. The model is that of Yu et al. 2022,
-as in eurlex57k_xr_linear.py.
+DIR has train.txt, test.txt and optionally dev.txt; they may be gzipped. Rows
+are normalised to unit length. The model is that of Yu et al. 2022, as in
+eurlex57k_xr_linear.py.
 
   python -m experiments.train \
     --config=experiments/configs/xc_xr_linear.py \
     --config.data.dir=DIR --workdir=runs/xc_xr_linear
 
-Hardware: two CPU cores. Expected: on Bibtex (test)
-P@1 0.637, P@5 0.280. Time: by the dataset.
+Hardware: two CPU cores. Expected: on Bibtex (test) P@1 0.637, P@5 0.280. Time:
+depends on the dataset.
 """
 
 from xjax.config.run import Config, EvalConfig

@@ -76,7 +76,7 @@ def test_slices_filter_and_weights(run, files, tmp_path):
   )
   done = run(*files, *few, *beside, *slices, f'--output={tmp_path}')
   assert done.returncode == 0, done.stderr
-  assert 'labels weigh what --inv_prop says' in done.stdout
+  assert 'label weights are from --inv_prop' in done.stdout
   rows = json.loads((tmp_path / 'comparison.json').read_text())['differences']
   names = list(dict.fromkeys(row['slice'] for row in rows))
   assert names == ['all', 'frequent', 'few', 'zero', 'bin:1-9']

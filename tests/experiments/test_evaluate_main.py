@@ -220,7 +220,7 @@ def test_flags_of_files_do_not_go_with_a_run(evaluate, workdir):
   for flag in ('gold', 'train_labels', 'filter', 'inv_prop'):
     done = evaluate(f'--workdir={workdir}', f'--{flag}=x')
     assert done.returncode == 1
-    assert done.stderr == f'error: --{flag} goes with --predictions only\n'
+    assert done.stderr == f'error: --{flag} works only with --predictions\n'
 
 
 def test_predictions_of_another_convention_agree(evaluate, folder, tmp_path):

@@ -272,7 +272,7 @@ CONFIG = QUICK[0]
     ('train', ('--workdir=x',), '--config'),
     ('train', ('--config=none.py', '--workdir=x'), 'none.py: no such file'),
     ('train', ('--config=README.md', '--workdir=x'), 'README.md: SyntaxError'),
-    ('train', (CONFIG, '--workdir=x', 'steps=3'), "'steps=3' is no flag"),
+    ('train', (CONFIG, '--workdir=x', 'steps=3'), "'steps=3' is not a flag"),
     ('train', (CONFIG, '--workdri=x'), "'workdri'. Did you mean: workdir"),
     ('train', (CONFIG, '--workdir=README.md'), 'README.md: the workdir is'),
     (
@@ -286,12 +286,12 @@ CONFIG = QUICK[0]
     (
       'evaluate',
       ('--predictions=x.npz', '--split=dev'),
-      '--split goes with --workdir only',
+      '--split works only with --workdir',
     ),
     (
       'evaluate',
       ('--predictions=x.npz', '--data_dir=x'),
-      '--data_dir goes with --workdir only',
+      '--data_dir works only with --workdir',
     ),
     (
       'train',

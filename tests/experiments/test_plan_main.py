@@ -61,7 +61,7 @@ def test_the_corpus_is_read_where_no_sizes_are_given(run_main, tmp_path):
     (('--plan', '--plan_labels=9'), '--plan_documents is missing'),
     (('--plan', '--plan_documents=9'), '--plan_labels is missing'),
     (('--plan', '--chip=abacus'), 'must be one of laptop'),
-    (('--plan', '--multihost'), 'one process makes a plan'),
+    (('--plan', '--multihost'), '--plan and --multihost cannot'),
     (('--plan', '--devices=3', '--chip=l4'), 'must be a multiple of 3'),
   ],
 )

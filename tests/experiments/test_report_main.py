@@ -63,7 +63,7 @@ def test_scores_and_gold_of_columns_beside_ids(run, files, tmp_path):
   )
   assert done.returncode == 0, done.stderr
   found = text.read_text()
-  assert 'scores has no ids: its rows and columns are taken' in found
+  assert 'scores has no ids, so its rows and columns were' in found
   assert 'Propensities: A 0.6, B 2.6.' in found
   assert '| slice | system | P@2 |' in found and 'protocol pyxclib' in found
   number = r'0\.\d{4}'
@@ -76,9 +76,9 @@ def test_scores_and_gold_of_columns_beside_ids(run, files, tmp_path):
   ('arguments', 'message'),
   [
     ((), 'name the systems'),
-    (('{one}',), '--output=FILE.html says where'),
+    (('{one}',), '--output is missing: name'),
     (('{one}', 'gone.npz', '--output={out}'), 'gone.npz: neither a workdir'),
-    (('{one}', '--replicates=9', '--output={out}'), 'goes with --ci only'),
+    (('{one}', '--replicates=9', '--output={out}'), 'works only with --ci'),
     (('{one}', '--protocol=mine', '--output={out}'), "'mine' is unknown"),
   ],
 )

@@ -61,17 +61,20 @@ def test_predict_tells_as_many_labels_as_are_chosen(run_main, workdir):
 @pytest.mark.parametrize(
   ('flags', 'says'),
   [
-    ('--strategy_k=3', '--strategy_k goes with --strategy only'),
-    ('--beta=1', '--beta goes with --strategy=coverage only'),
+    ('--strategy_k=3', '--strategy_k works only with --strategy'),
+    ('--beta=1', '--beta works only with --strategy=coverage'),
     (
       '--strategy=propensity --beta=1',
-      '--beta goes with --strategy=coverage only',
+      '--beta works only with --strategy=coverage',
     ),
     (
       '--strategy=cost --costs=x --strategy_seed=1',
-      '--strategy_seed goes with --strategy=coverage or bounded_random only',
+      '--strategy_seed works only with --strategy=coverage or bounded_random',
     ),
-    ('--strategy=coverage --costs=x', '--costs goes with --strategy=cost only'),
+    (
+      '--strategy=coverage --costs=x',
+      '--costs works only with --strategy=cost',
+    ),
     ('--strategy=cost', '--strategy=cost needs --costs=FILE'),
     (
       '--strategy=coverage --strategy_k=0',
@@ -90,4 +93,4 @@ def test_mistakes_are_told(run_main, main, flags, says):
 
 def test_files_of_predictions_are_chosen_already(run_main):
   done = run_main('evaluate', '--predictions=x.npz', '--strategy=standard')
-  assert done.stderr == 'error: --strategy goes with --workdir only\n'
+  assert done.stderr == 'error: --strategy works only with --workdir\n'

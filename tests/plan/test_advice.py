@@ -77,8 +77,8 @@ def test_what_does_not_fit_is_told_what_to_change():
   assert totals[-1] <= plan.usable
   assert told.devices.text.startswith('2 devices')
   text = plan_text(plan, told)
-  assert 'DOES NOT FIT' in text and 'to make it fit, each' in text
-  assert 'or as it is, on more devices' in text
+  assert 'DOES NOT FIT' in text and 'to make it fit, change in order' in text
+  assert 'or without changes, use more devices' in text
 
 
 @pytest.mark.thorough
@@ -86,13 +86,13 @@ def test_more_devices_where_no_change_is_enough(monkeypatch):
   plan, planner = short_of(one_vs_all(batch_size=64), 0.005)
   told = advice(plan, planner)
   assert not told.fits and 'mesh.label' in told.devices.text
-  assert '\nand on more devices' in plan_text(plan, told)
+  assert '\nand use more devices' in plan_text(plan, told)
   bare = plan_text(plan, Advice((), False, told.devices))
-  assert 'to make it fit, GiB of a device, on more devices:' in bare
+  assert 'to make it fit (GiB per device), use more devices:' in bare
   monkeypatch.setattr(plan_advice, 'MOST_DEVICES', 2)
   told = advice(plan, planner)
   assert not told.fits and told.devices is None
-  assert 'which is not enough' in plan_text(plan, told)
+  assert 'this is not enough' in plan_text(plan, told)
   bare = plan_text(plan, Advice((), False, None))
   assert 'no change makes it fit' in bare and 'which is' not in bare
 

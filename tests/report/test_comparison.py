@@ -10,7 +10,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.core.types import Ragged
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.predictions import Lists
-from xjax.report.comparison import compare_runs, in_order
+from xjax.report.comparison import compare_runs, reorder_documents
 
 PLAN = ComparisonPlan(metrics=('RP@5', 'P@1'), iterations=20, replicates=20)
 
@@ -69,7 +69,7 @@ def test_the_baseline_says_by_which_propensities(workdir, predictions_of):
 
 def test_documents_in_another_order(predictions_of, tmp_path):
   base, same = predictions_of(0), predictions_of(1)
-  turned = in_order(same, same.doc_ids[::-1])
+  turned = reorder_documents(same, same.doc_ids[::-1])
   assert turned.doc_ids == same.doc_ids[::-1]
   for name, found in (('base', base), ('same', same), ('turned', turned)):
     found.save(tmp_path / f'{name}.npz')

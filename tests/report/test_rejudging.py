@@ -123,7 +123,7 @@ def test_one_alone_keeps_its_numbers(predictions_of, tmp_path):
   (run,) = judged([folder], Asked(replicates=20))
   intervals = run.metrics.pop('intervals')
   assert run.metrics == json.loads((folder / 'metrics.json').read_text())
-  assert 'not known' in run.remark
+  assert 'unknown propensities' in run.remark
   # Not of the same propensities.
   assert 'P@5' in intervals['xjax']['all']
   assert 'PSP@5' not in intervals['xjax']['all']

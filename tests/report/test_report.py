@@ -96,7 +96,7 @@ def test_the_page(arguments):
   picture, why = found['Probabilities']
   assert picture.alt.count('expected calibration error') == 2
   assert why.text.startswith(
-    'other: no reliability diagram: its scores are mar'
+    'other: no reliability diagram, because its scores are uncalibrated mar'
   )
   assert isinstance(found['Training'][0], Picture)
   assert 'whiskers' in found['Frequent and rare labels'][2].caption.lower()
@@ -132,7 +132,7 @@ def test_wrong_systems_are_refused(arguments, predictions_of, tmp_path):
     report(arguments, 'c', dataset='Mine')
   path = tmp_path / 'fewer.npz'
   predictions_of().of_documents(np.arange(12) == 0).save(path)
-  with pytest.raises(DataError, match='s0 .* and fewer .*: 11 are in one'):
+  with pytest.raises(DataError, match='s0 .* and fewer .*: 11 are in only one'):
     report([arguments[0], str(path)], 'c')
 
 
@@ -202,7 +202,7 @@ def test_a_calibrated_margin_is_a_probability(group, predictions_of):
 
 
 def test_a_calibration_fitted_here_is_told(group):
-  said = 'was fitted on these documents, dev'
+  said = 'was fitted on these same dev documents'
   (picture,) = reliability_blocks([group])
   assert said in picture.caption
   (picture,) = reliability_blocks([changed(group, split='test')])
@@ -227,9 +227,10 @@ def test_ours_are_judged_as_the_paper_does(group, predictions_of):
   folds = published_folds('AmazonCat-13K', [group], COLOUR)
   texts = {fold.title: fold.blocks[0].text for fold in folds}
   said = texts['Schultheis et al. 2022, Table 1 (test)']
-  assert 'napkinXC 0.7.2; nDCG-full@1' in said and said.endswith('by xjax.')
+  assert 'napkinXC 0.7.2, except nDCG-full@1' in said
+  assert said.endswith('by our own protocol (xjax).')
   said = texts['Bertalis et al., Table 4 (test)']
-  assert said.endswith('by our own conventions (xjax).')
+  assert said.endswith('judged by our own protocol (xjax).')
 
 
 def test_propensities_are_named(workdir, predictions_of, tmp_path):
@@ -241,7 +242,8 @@ def test_propensities_are_named(workdir, predictions_of, tmp_path):
   header = sections(report([one, other], 'c'))['What was judged']
   assert [b.text for b in header if isinstance(b, Text)][1:3] == [
     'Propensities: A 0.55, B 1.5.',
-    's1 was judged with A 0.6, B 2.6; what depends on them is anew here.',
+    's1 was judged with A 0.6, B 2.6; metrics that depend on them were '
+    'computed again for this comparison.',
   ]
   predictions_of(0, n_train=0).save(file)
   header = sections(report([file], 'c'))['What was judged']

@@ -128,7 +128,7 @@ def test_protocols_are_told_from_what_stands_beside_them():
 def test_other_documents_are_refused(predictions_of):
   one = predictions_of()
   other = dataclasses.replace(one, doc_ids=('new', *one.doc_ids[1:]))
-  with pytest.raises(DataError, match=r'a \(/runs/a\) and b .* 2 are in one'):
+  with pytest.raises(DataError, match=r'a \(/runs/a\) and b .* 2 are in only '):
     check_same_documents([run('a', 0, one), run('b', 0, other)])
 
 
@@ -167,6 +167,6 @@ def test_another_order_is_the_same(predictions_of):
 
 def test_a_name_twice_is_refused():
   groups = group_by_seed([run('a', 0), run('b'), run('a')])
-  with pytest.raises(ConfigError, match="called 'a': /runs/a and /runs/a; --n"):
+  with pytest.raises(ConfigError, match="'a': /runs/a and /runs/a; .*--names"):
     check_names(groups)
   check_names(groups[:2])

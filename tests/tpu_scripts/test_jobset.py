@@ -67,7 +67,7 @@ def test_a_jobset_that_remains_is_no_failure_of_the_run(
   stumble('kubectl', 'delete jobset', 3)
   job.ends_with(0)
   assert run('jobset.sh', *job.words) == 0
-  assert 'warning: mine: the JobSet has ended, and is still there' in said()
+  assert 'the JobSet has ended, but could not be deleted' in said()
 
 
 def test_told_to_leave_at_once_it_ends_what_is_at_work(
@@ -97,7 +97,7 @@ def test_again_it_finds_the_jobset(
   second = begin('jobset.sh', *job.words)
   wait_for(lambda: len(cluster.calls('get jobset')) > looks + 1)
   assert run('jobset.sh', 'other') == 1
-  text = f'error: mine: the JobSet is another command: {job.spelled}\n'
+  text = f'error: mine: the JobSet runs another command: {job.spelled}\n'
   assert said() == text
   stumble('kubectl', 'delete jobset', 1)
   second.terminate()

@@ -61,7 +61,7 @@ def test_again_it_finds_the_job(cluster, job, begin, run, wait_for, said):
   second = begin('slurm.sh', *job.words)
   wait_for(lambda: len(cluster.calls('show job')) > looks)
   assert run('slurm.sh', *job.words, 'other') == 1
-  assert f'error: mine: job 100 is another command: {job.spelled}\n' == said()
+  assert f'error: mine: job 100 runs another command: {job.spelled}\n' == said()
   second.terminate()
   assert second.wait(60) == 75
   assert len(cluster.calls('sbatch ')) == 1 and len(job.starts) == 1
@@ -117,5 +117,6 @@ def test_a_job_that_others_cancel_has_failed(
   file.write_text(file.read_text().replace('PENDING', 'CANCELLED'))
   assert process.wait(60) == 1
   assert (
-    said() == 'mine: job 100: CANCELLED, exit code 1; it printed to mine.txt\n'
+    said()
+    == 'mine: job 100: CANCELLED, exit code 1; its output is in mine.txt\n'
   )

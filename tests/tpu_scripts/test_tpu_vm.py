@@ -114,7 +114,7 @@ def test_a_delete_that_fails_is_tried_again_and_is_no_failure_of_the_run(
   job.ends_with(0)
   assert run('run.sh', *job.words) == 0
   assert (cluster.folder / 'states').exists() == remains
-  assert ('warning: tpu is still there' in said()) == remains
+  assert ('warning: tpu still exists' in said()) == remains
 
 
 def test_setup_installs_on_all_workers_and_may_come_twice(
@@ -206,7 +206,7 @@ def test_run_comes_back_to_what_goes_on(
     before = changes(cluster)
     monkeypatch.setenv(name, '1')
     assert run('run.sh', 'true') == 1
-    assert 'error: another command is at work here: bash' in said()
+    assert 'error: another command is running here: bash' in said()
     assert changes(cluster) == before
   assert second.poll() is None
   # As the system asks the processes themselves, say.
@@ -226,7 +226,7 @@ def test_run_is_left_by_a_key_and_asked_to_leave_lets_it_save(
   wait_for(lambda: len(job.starts) == 2)
   process.send_signal(signal.SIGINT)
   assert process.wait(60) == 130
-  assert 'the same command comes back to the run' in said()
+  assert 'run the same command again to return to it' in said()
   monkeypatch.setenv('DELETE', '1')
   looks = len(cluster.calls('worker.sh state'))
   process = begin('run.sh', *job.words)

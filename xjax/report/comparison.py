@@ -1,4 +1,4 @@
-"""The systems of a comparison: which run stands for each, and on what."""
+"""Reads the systems of a comparison, picks a run for each and compares them."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -30,8 +30,8 @@ from xjax.train.workdir import Workdir, read_json
 
 
 @dataclasses.dataclass(frozen=True)
-class Seeds:
-  """What the runs of a system that differ in their seeds say of a metric."""
+class SeedEstimate:
+  """Holds the mean and error of a system's metric over several seeds."""
 
   slice: str
   metric: str
@@ -41,21 +41,21 @@ class Seeds:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Compared:
-  """A comparison, and of what.
+  """Holds a comparison: its systems, its settings and its results.
 
   Attributes:
     groups: systems, the baseline first.
-    tested: name of each -> the run that its tests are of.
-    plan: what was compared.
-    comparison: what came out.
-    seeds: of the systems with several runs.
+    tested: name of a system -> the run that was tested.
+    plan: the metrics, slices and tests that were requested.
+    comparison: the results.
+    seeds: means and errors of the systems with several runs.
   """
 
   groups: Sequence[Group]
   tested: Mapping[str, JudgedRun]
   plan: ComparisonPlan
   comparison: Comparison
-  seeds: Sequence[Seeds]
+  seeds: Sequence[SeedEstimate]
 
 
 def compare_runs(
@@ -65,32 +65,32 @@ def compare_runs(
   names: Sequence[str] = (),
   files: JudgeFiles = OWN,
 ) -> Compared:
-  """Reads systems and compares them with the first.
+  """Reads systems and compares each of them with the first one.
 
-  Runs that differ in their seeds alone are one system. Its tests and intervals
-  are of the run that is best on dev, as Chalkidis et al. 2019, section 5, do
-  it.
+  Runs that differ only in their seeds are one system. Its tests and intervals
+  use the run that is best on dev, as in Chalkidis et al. 2019, section 5.
 
   Args:
     arguments: workdirs, folders of an evaluation, files of predictions.
-    plan: what to compare; without a propensity: that of the first config.
-    split: of the workdirs; '': as sources.read_runs.
-    names: as sources.read_runs.
-    files: as sources.read_runs.
+    plan: what to compare; if it has no propensity, the propensity of the first
+      config is used.
+    split: split of the workdirs; '': chosen as in sources.read_runs.
+    names: as in sources.read_runs.
+    files: as in sources.read_runs.
 
   Raises:
     ConfigError: fewer than two systems, a name twice, an unknown metric.
-    DataError: other documents, labels, gold or training counts; a file with
-      faults.
+    DataError: the systems differ in documents, labels, gold or training
+      counts, or a file has faults.
   """
-  plan.asked()  # refuses what is unknown before anything is read
+  plan.asked()  # unknown names raise an error before any file is read
   runs = read_runs(arguments, split, names, files, max((DEPTH, *plan.ks)))
   check_same_documents(runs)
   groups = group_by_seed(runs)
   if len(groups) < 2:
     raise ConfigError(
       f'nothing to compare {groups[0].name!r} with: name two systems or more; '
-      'runs that differ in their seeds alone are one'
+      'runs that differ only in their seeds are one system'
     )
   check_names(groups)
   check_same_labels(runs)
@@ -99,34 +99,34 @@ def compare_runs(
   )
   tested = {group.name: best_on_dev(group) for group in groups}
   seeds = [row for group in groups for row in seed_rows(group, plan)]
-  return Compared(groups, tested, plan, _compared(runs, tested, plan), seeds)
+  return Compared(groups, tested, plan, _compare(runs, tested, plan), seeds)
 
 
-def _compared(
+def _compare(
   runs: Sequence[JudgedRun],
   tested: Mapping[str, JudgedRun],
   plan: ComparisonPlan,
 ) -> Comparison:
   first = runs[0].predictions
   systems = {
-    name: in_order(run.predictions, first.doc_ids)
+    name: reorder_documents(run.predictions, first.doc_ids)
     for name, run in tested.items()
   }
   return compare(systems, criteria_of(runs, plan), plan)
 
 
 def criteria_of(runs: Sequence[JudgedRun], plan: ComparisonPlan) -> Criteria:
-  """What all are judged by; their labels are the same."""
+  """Returns the criteria by which all runs are judged; they share labels."""
   weights_L, *_ = shared_weights(runs)
   described = next((run.labels for run in runs if run.labels), ())
   return plan.asked().criteria(runs[0].predictions, weights_L, described)
 
 
 def check_same_labels(runs: Sequence[JudgedRun]) -> None:
-  """Refuses runs of other labels, or trained on other documents.
+  """Checks that all runs have the same labels and training counts.
 
   Raises:
-    DataError: naming two runs and what differs.
+    DataError: two runs differ; the message names them and the difference.
   """
   first, *others = runs
   ours = first.predictions
@@ -136,8 +136,8 @@ def check_same_labels(runs: Sequence[JudgedRun]) -> None:
     if tuple(ours.labels) != tuple(theirs.labels):
       raise DataError(
         f'{who} do not rank the same labels in the same order: '
-        f'{len(ours.labels)} and {len(theirs.labels)} labels; files of other '
-        'tools get the same ones with the same --gold and --train_labels'
+        f'{len(ours.labels)} and {len(theirs.labels)} labels; give files of '
+        'other tools the same --gold and --train_labels'
       )
     same = np.array_equal(ours.train_counts, theirs.train_counts)
     if ours.n_train != theirs.n_train or not same:
@@ -150,36 +150,38 @@ def check_same_labels(runs: Sequence[JudgedRun]) -> None:
 
 
 def best_on_dev(group: Group) -> JudgedRun:
-  """The run that is best on dev by what its config chooses checkpoints by.
+  """Returns the run with the best dev value of its config's `best_metric`.
 
-  Where that is not known of all runs it is the first; of equal ones as well.
+  Returns the first run if a run has no dev value; the first run also wins ties.
   """
-  values = [_on_dev(run) for run in group.runs]
+  values = [_dev_value(run) for run in group.runs]
   if None in values:
     return group.first
   return group.runs[int(np.argmax(values))]
 
 
-def _on_dev(run: JudgedRun) -> float | None:
+def _dev_value(run: JudgedRun) -> float | None:
   if run.config is None:
     return None
-  wanted = run.config.get('train', {}).get('best_metric', '')
+  best_metric = run.config.get('train', {}).get('best_metric', '')
   path = Workdir.at(run.path).evaluation(DEV) / METRICS
   if not path.is_file():
     return None
-  slice_name, _, metric = wanted.partition('/')
+  slice_name, _, metric = best_metric.partition('/')
   return read_json(path).get(PROTOCOL, {}).get(slice_name, {}).get(metric)
 
 
-def in_order(predictions: Predictions, doc_ids: Sequence[str]) -> Predictions:
-  """The same predictions with the documents in this order."""
+def reorder_documents(
+  predictions: Predictions, doc_ids: Sequence[str]
+) -> Predictions:
+  """Returns the same predictions with the documents in the given order."""
   if tuple(predictions.doc_ids) == tuple(doc_ids):
     return predictions
   row_of = {id_: row for row, id_ in enumerate(predictions.doc_ids)}
   rows = np.array([row_of[id_] for id_ in doc_ids], np.int64)
   lists = {
-    name: Lists(each.ids[rows], each.scores[rows])
-    for name, each in predictions.lists.items()
+    name: Lists(lists.ids[rows], lists.scores[rows])
+    for name, lists in predictions.lists.items()
   }
   gold = Ragged.of([predictions.gold[row] for row in rows])
   return dataclasses.replace(
@@ -187,20 +189,20 @@ def in_order(predictions: Predictions, doc_ids: Sequence[str]) -> Predictions:
   )
 
 
-def seed_rows(group: Group, plan: ComparisonPlan) -> list[Seeds]:
-  """Mean and standard error of each metric; none of a single run."""
+def seed_rows(group: Group, plan: ComparisonPlan) -> list[SeedEstimate]:
+  """Returns the mean and standard error of each metric; [] for a single run."""
   if len(group.runs) < 2:
     return []
   criteria = criteria_of(group.runs, plan)
-  found = [judge(run.predictions, criteria)[PROTOCOL] for run in group.runs]
+  judged = [judge(run.predictions, criteria)[PROTOCOL] for run in group.runs]
   return [
-    Seeds(
+    SeedEstimate(
       slice_name,
       metric,
       group.name,
-      estimate([metrics[slice_name][metric] for metrics in found]),
+      estimate([metrics[slice_name][metric] for metrics in judged]),
     )
-    for slice_name, values in found[0].items()
+    for slice_name, values in judged[0].items()
     if plan.has(slice_name)
     for metric in plan.metrics
     if metric in values

@@ -1,4 +1,4 @@
-"""Metrics of systems side by side: as they were judged, or anew, by one."""
+"""Gives compared systems metrics by the same criteria, judging where needed."""
 
 from collections.abc import Mapping, Sequence
 import copy
@@ -19,119 +19,135 @@ from xjax.judge.slice_names import needs_labels
 from xjax.report.runs import JudgedRun, every_metric, protocols
 
 _SAME = 1e-9
-_OTHERS = 'computed with other propensities than those of the other systems'
+_OTHER_PROPENSITIES = (
+  'computed with other propensities than those of the other systems'
+)
 
 
-def judge_runs(runs: Sequence[JudgedRun], asked: Asked) -> list[JudgedRun]:
+def judge_runs(runs: Sequence[JudgedRun], request: Asked) -> list[JudgedRun]:
   """Gives every run metrics, all with the same propensities.
 
-  What was judged stays as it was, unless something in particular is asked for.
-  Of runs judged with other propensities than the first that tells, metrics that
-  depend on these are computed anew.
+  The saved metrics of a run are kept if `request` is empty or has only
+  replicates. Metrics that depend on propensities are then computed again for
+  runs that were judged with other propensities than the shared ones. The shared
+  propensities are those of `request`, else those of the first run that has them
+  in its config.
 
   Args:
-    runs: of the same documents.
-    asked: what to judge by; Asked(): nothing in particular. Replicates alone
-      add intervals where there are none. Where it has no cut-offs those are
-      the run's, of one that was not judged the first's.
+    runs: runs of the same documents.
+    request: what to judge by; Asked(): empty. Replicates alone only add
+      intervals to metrics that have none. Without cut-offs in the request, a
+      run keeps its own; a run that was not judged takes the cut-offs of the
+      first judged run.
+
+  Returns:
+    The same runs, each with metrics.
 
   Raises:
-    ConfigError: what is asked for takes more than is given.
-    DataError: a label without a weight.
+    ConfigError: the request needs files or options that are missing.
+    DataError: a label has no weight.
   """
   usual = Criteria(
     ks=next(filter(None, map(_cut_offs, runs)), Criteria.ks),
-    propensity=tuple(asked.propensity) or propensity_of(runs),
+    propensity=tuple(request.propensity) or propensity_of(runs),
   )
   runs = [
     dataclasses.replace(run, weights_L=weights_L)
     for run, weights_L in zip(runs, shared_weights(runs))
   ]
-  anew = dataclasses.replace(asked, replicates=0, seed=0) != Asked()
-  found = []
+  anew = dataclasses.replace(request, replicates=0, seed=0) != Asked()
+  judged = []
   for run in runs:
     if anew or not run.metrics:
-      found.append(_judged(run, asked, usual))
+      judged.append(_judge_run(run, request, usual))
     else:
-      found.append(_kept(run, asked, usual, alone=len(runs) == 1))
-  return found
+      judged.append(_keep_metrics(run, request, usual, alone=len(runs) == 1))
+  return judged
 
 
 def propensity_of(runs: Sequence[JudgedRun]) -> tuple[float, float]:
-  """A and B of the first run that tells; else PROPENSITY."""
-  return next(filter(None, map(_told, runs)), PROPENSITY)
+  """Returns A and B of the first run whose config has them; else PROPENSITY."""
+  return next(filter(None, map(_config_propensity, runs)), PROPENSITY)
 
 
-def _told(run: JudgedRun) -> tuple[float, ...]:
-  found = (run.config or {}).get('eval', {}).get('propensity', ())
-  return tuple(map(float, found))
+def _config_propensity(run: JudgedRun) -> tuple[float, ...]:
+  propensity = (run.config or {}).get('eval', {}).get('propensity', ())
+  return tuple(map(float, propensity))
 
 
 def shared_weights(runs: Sequence[JudgedRun]) -> list[np.ndarray | None]:
-  """Weights of the labels of each run, where a file gives those of one.
+  """Returns label weights for every run, if one run read them from a file.
+
+  Returns:
+    float64 [L] for each run, matched by label id; None for each run if no run
+    has weights from a file.
 
   Raises:
-    DataError: a label without a weight.
+    DataError: a label has no weight.
   """
-  given = next((run for run in runs if run.weights_L is not None), None)
-  if given is None:
+  weighted_run = next((run for run in runs if run.weights_L is not None), None)
+  if weighted_run is None:
     return [None] * len(runs)
-  known = dict(zip(given.predictions.labels, given.weights_L, strict=True))
-  found = []
+  weight_of = dict(
+    zip(weighted_run.predictions.labels, weighted_run.weights_L, strict=True)
+  )
+  weights = []
   for run in runs:
     labels = run.predictions.labels
-    if lacking := [id_ for id_ in labels if id_ not in known]:
+    if missing_ids := [id_ for id_ in labels if id_ not in weight_of]:
       raise DataError(
-        f'--inv_prop: no weight of the label {lacking[0]!r} of {run.path}'
+        f'--inv_prop has no weight for label {missing_ids[0]!r} of {run.path}'
       )
-    found.append(np.array([known[id_] for id_ in labels]))
-  return found
+    weights.append(np.array([weight_of[id_] for id_ in labels]))
+  return weights
 
 
-def _judged(run: JudgedRun, asked: Asked, usual: Criteria) -> JudgedRun:
-  criteria = _criteria(run, asked, usual)
+def _judge_run(run: JudgedRun, request: Asked, usual: Criteria) -> JudgedRun:
+  criteria = _criteria(run, request, usual)
   metrics = judge(run.predictions, criteria, _threshold(run))
   return dataclasses.replace(run, metrics=metrics, criteria=criteria)
 
 
-def _criteria(run: JudgedRun, asked: Asked, usual: Criteria) -> Criteria:
-  """What is asked for, else what the run was judged by, else the usual."""
-  own = dataclasses.replace(usual, ks=_cut_offs(run) or usual.ks)
-  return asked.criteria(run.predictions, run.weights_L, run.labels, usual=own)
+def _criteria(run: JudgedRun, request: Asked, usual: Criteria) -> Criteria:
+  """Returns the requested criteria, else those of the run, else the usual."""
+  fallback = dataclasses.replace(usual, ks=_cut_offs(run) or usual.ks)
+  return request.criteria(
+    run.predictions, run.weights_L, run.labels, usual=fallback
+  )
 
 
 def _cut_offs(run: JudgedRun) -> tuple[int, ...]:
   names = [metric for _, _, metric, _ in every_metric(run.metrics)]
-  found = {int(k) for name in names for k in re.findall(r'@(\d+)', name)}
-  return tuple(sorted(found))
+  ks = {int(k) for name in names for k in re.findall(r'@(\d+)', name)}
+  return tuple(sorted(ks))
 
 
 def _threshold(run: JudgedRun) -> float | None:
-  """That of the tuned metrics, where the run has them."""
+  """Returns the threshold of the tuned metrics, if the run has them."""
   for protocol in protocols(run.metrics):
-    found = run.metrics[protocol].get(ALL, {}).get('threshold-tuned')
-    if found is not None:
-      return found
+    threshold = run.metrics[protocol].get(ALL, {}).get('threshold-tuned')
+    if threshold is not None:
+      return threshold
   return None
 
 
-def _kept(
-  run: JudgedRun, asked: Asked, usual: Criteria, alone: bool
+def _keep_metrics(
+  run: JudgedRun, request: Asked, usual: Criteria, alone: bool
 ) -> JudgedRun:
-  """As it was judged, but for what other propensities change."""
+  """Keeps a run's metrics, except those that other propensities change."""
   again = dataclasses.replace(
-    asked, protocols=protocols(run.metrics), slices=_slices(run)
+    request, protocols=protocols(run.metrics), slices=_slices(run)
   )
   criteria = _criteria(run, again, usual)
   same = _same_propensities(run, criteria)
   if same or alone:
-    remark = '' if same else _unknown(run)
+    remark = '' if same else _unknown_remark(run)
     metrics = run.metrics
   else:
-    remark, metrics = _remark(run), _replaced(run, criteria)
-  if asked.replicates:
-    found = judge(run.predictions, criteria, _threshold(run))
-    metrics = _with_intervals(metrics, found, not same and alone)
+    remark, metrics = _remark(run), _replace_weighed(run, criteria)
+  if request.replicates:
+    judged = judge(run.predictions, criteria, _threshold(run))
+    metrics = _with_intervals(metrics, judged, not same and alone)
   remark = ' '.join(filter(None, (run.remark, remark)))
   return dataclasses.replace(
     run, metrics=metrics, criteria=criteria, remark=remark
@@ -139,7 +155,7 @@ def _kept(
 
 
 def _slices(run: JudgedRun) -> list[str]:
-  """The further slices that can be told from their names."""
+  """Returns the additional slices that can be rebuilt from their names."""
   described = any(label.parents for label in run.labels)
   names = dict.fromkeys(name for _, name, *_ in every_metric(run.metrics))
   return [
@@ -151,70 +167,86 @@ def _slices(run: JudgedRun) -> list[str]:
 
 
 def _same_propensities(run: JudgedRun, criteria: Criteria) -> bool:
-  """Whether its metrics are by these weights, as its config says or they do."""
-  if told := _told(run):
-    return told == tuple(criteria.propensity) and criteria.weights_L is None
+  """Returns whether a run's metrics were computed with these propensities.
+
+  The config of the run has the answer; without a config the metrics are
+  computed again and compared.
+  """
+  if propensity := _config_propensity(run):
+    return (
+      propensity == tuple(criteria.propensity) and criteria.weights_L is None
+    )
   if not any(
     is_weighed(metric) for _, _, metric, _ in every_metric(run.metrics)
   ):
     return True
-  found = _weighed(run, criteria)
+  rejudged = _judge_weighed(run, criteria)
   pairs = (
     (run.metrics[protocol].get(name, {}).get(metric, value), value)
-    for protocol, name, metric, value in every_metric(found)
+    for protocol, name, metric, value in every_metric(rejudged)
   )
-  return all(starmap(_alike, pairs))
+  return all(starmap(_are_equal, pairs))
 
 
-def _alike(one: float | None, other: float | None) -> bool:
-  if one is None or other is None:
-    return one is other
-  return abs(one - other) <= _SAME
+def _are_equal(first: float | None, second: float | None) -> bool:
+  if first is None or second is None:
+    return first is second
+  return abs(first - second) <= _SAME
 
 
-def _weighed(run: JudgedRun, criteria: Criteria) -> Metrics:
-  """Those metrics alone that depend on propensities."""
-  only = dataclasses.replace(criteria, kinds=weighed_kinds(), replicates=0)
-  return judge(run.predictions, only)
+def _judge_weighed(run: JudgedRun, criteria: Criteria) -> Metrics:
+  """Computes only the metrics that depend on propensities."""
+  weighed = dataclasses.replace(criteria, kinds=weighed_kinds(), replicates=0)
+  return judge(run.predictions, weighed)
 
 
 def _remark(run: JudgedRun) -> str:
-  told = _told(run)
-  by = f'A {told[0]:g}, B {told[1]:g}' if told else 'other propensities'
-  return f'{run.name} was judged with {by}; what depends on them is anew here.'
-
-
-def _unknown(run: JudgedRun) -> str:
+  propensity = _config_propensity(run)
+  by = (
+    f'A {propensity[0]:g}, B {propensity[1]:g}'
+    if propensity
+    else 'other propensities'
+  )
   return (
-    f'{run.name} was judged with propensities that are not known here; '
-    '--propensity or --inv_prop says which to judge with.'
+    f'{run.name} was judged with {by}; metrics that depend on them were '
+    'computed again for this comparison.'
   )
 
 
-def _replaced(run: JudgedRun, criteria: Criteria) -> dict[str, Any]:
-  """The metrics, those that depend on propensities by these criteria."""
-  found, metrics = _weighed(run, criteria), copy.deepcopy(dict(run.metrics))
+def _unknown_remark(run: JudgedRun) -> str:
+  return (
+    f'{run.name} was judged with unknown propensities; choose them with '
+    '--propensity or --inv_prop.'
+  )
+
+
+def _replace_weighed(run: JudgedRun, criteria: Criteria) -> dict[str, Any]:
+  """Returns the metrics, with propensity-weighted ones judged by `criteria`."""
+  rejudged, metrics = (
+    _judge_weighed(run, criteria),
+    copy.deepcopy(dict(run.metrics)),
+  )
   for protocol, name, metric, _ in every_metric(run.metrics):
     if is_weighed(metric):
-      value = found[protocol].get(name, {}).get(metric)
+      value = rejudged[protocol].get(name, {}).get(metric)
       metrics[protocol][name][metric] = value
-      sure = metrics.get(INTERVALS, {}).get(protocol, {})
-      sure.get(name, {}).pop(metric, None)
+      intervals = metrics.get(INTERVALS, {}).get(protocol, {})
+      intervals.get(name, {}).pop(metric, None)
       if value is None:
         notes = metrics.setdefault(NOTES, {}).setdefault(name, {})
-        notes.setdefault(metric, _OTHERS)
+        notes.setdefault(metric, _OTHER_PROPENSITIES)
   return metrics
 
 
 def _with_intervals(
-  metrics: Mapping[str, Any], found: Metrics, but_weighed: bool
+  metrics: Mapping[str, Any], rejudged: Metrics, skip_weighed: bool
 ) -> dict[str, Any]:
-  """With the intervals found, of metrics that have a value and none yet."""
+  """Adds intervals to the metrics that have a value but no interval yet."""
   metrics = copy.deepcopy(dict(metrics))
-  sure = metrics.setdefault(INTERVALS, {})
-  for protocol, name, metric, ends in every_metric(found.get(INTERVALS, {})):
-    known = metrics[protocol].get(name, {}).get(metric) is not None
-    if known and not (but_weighed and is_weighed(metric)):
-      slices = sure.setdefault(protocol, {})
+  intervals = metrics.setdefault(INTERVALS, {})
+  for protocol, name, metric, ends in every_metric(rejudged.get(INTERVALS, {})):
+    has_value = metrics[protocol].get(name, {}).get(metric) is not None
+    if has_value and not (skip_weighed and is_weighed(metric)):
+      slices = intervals.setdefault(protocol, {})
       slices.setdefault(name, {}).setdefault(metric, ends)
   return metrics

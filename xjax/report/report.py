@@ -1,4 +1,4 @@
-"""A report of systems judged on the same documents: what is on the page."""
+"""Builds the page of a report on systems judged on the same documents."""
 
 from collections.abc import Mapping, Sequence
 import pathlib
@@ -33,8 +33,8 @@ from xjax.report.sources import OWN, read_runs
 from xjax.report.tables.corpus import (
   bin_table,
   corpus_table,
+  label_space_remarks,
   system_table,
-  unlike_spaces,
   worst_labels,
 )
 from xjax.report.tables.metrics import (
@@ -46,7 +46,7 @@ from xjax.report.tables.metrics import (
 )
 from xjax.report.tables.published import datasets, find_dataset, published_folds
 
-AS_JUDGED = Asked()  # nothing in particular is asked for
+AS_JUDGED = Asked()  # requests nothing, so saved metrics are kept
 
 
 def report(
@@ -56,49 +56,48 @@ def report(
   names: Sequence[str] = (),
   dataset: str = '',
   files: JudgeFiles = OWN,
-  asked: Asked = AS_JUDGED,
+  request: Asked = AS_JUDGED,
 ) -> Page:
-  """Reads systems and puts all there is to say of them on a page.
+  """Reads systems and builds the page that reports on them.
 
   Args:
     arguments: workdirs, folders of an evaluation, files of predictions.
-    command: shown as it was typed.
-    split: of the workdirs; '': as sources.read_runs.
-    names: of the systems; (): as sources.read_runs.
-    dataset: whose published numbers stand beside ours; '': the one that the
-      config of a run tells, if it does.
+    command: command line, shown as it was typed.
+    split: split of the workdirs; '': chosen as in sources.read_runs.
+    names: names of the systems; (): chosen as in sources.read_runs.
+    dataset: dataset of the published numbers to show; '': the dataset named in
+      the config of a run, if any.
     files: as for sources.read_runs.
-    asked: as for rejudging.judge_runs.
+    request: as for rejudging.judge_runs.
 
   Raises:
-    ConfigError: a name twice, or no such split or dataset.
-    DataError: a path or file that is none of these, no gold, or systems judged
-      on different documents.
+    ConfigError: a name occurs twice, or a split or dataset does not exist.
+    DataError: a path has none of these formats, no system has gold, or the
+      systems were judged on different documents.
   """
   if dataset and not find_dataset(dataset):
     raise ConfigError(
-      f'--dataset={dataset}: no published numbers of it; there are some of: '
-      + ', '.join(datasets())
+      f'--dataset={dataset}: no published numbers for this dataset; choose one '
+      'of: ' + ', '.join(datasets())
     )
-  depth = max((DEPTH, *asked.ks))
+  depth = max((DEPTH, *request.ks))
   runs = read_runs(arguments, split, names, files, depth)
   check_same_documents(runs)
-  runs = judge_runs(runs, asked)
+  runs = judge_runs(runs, request)
   groups = group_by_seed(runs)
   check_names(groups)
   return build_page(groups, command, dataset or _dataset_of(runs))
 
 
 def build_page(groups: Sequence[Group], command: str, dataset: str) -> Page:
-  """The page of these systems.
+  """Builds the page of the given systems.
 
   Args:
-    groups: judged on the same documents, of different names.
-    command: shown as it was typed.
-    dataset: as for report; '': none is known.
+    groups: systems with different names, judged on the same documents.
+    command: command line, shown as it was typed.
+    dataset: as for report(); '': unknown.
   """
   colours = system_colours([group.name for group in groups])
-  # One at a time is needed for labels; curves are of all.
   tallies = {g.name: [tally(run.predictions) for run in g.runs] for g in groups}
   first = groups[0].first
   protocol = common_protocol([run for group in groups for run in group.runs])
@@ -134,23 +133,22 @@ def _header(groups: Sequence[Group], command: str) -> list[Block]:
   return [
     Text(
       f'{one}{seeds}, judged on {len(p):,} documents and {len(p.labels):,} '
-      'labels. Values are fractions; the whole of a rounded number is shown '
-      'where the pointer rests on it. ± is one standard error over seeds, '
-      'brackets are intervals.'
+      'labels. Values are fractions; point at a rounded number to see all its '
+      'digits. ± is one standard error over seeds; brackets are intervals.'
     ),
     system_table([_system_row(group) for group in groups]),
-    *map(Text, (*_propensities(groups), *unlike_spaces(spaces))),
+    *map(Text, (*_propensities(groups), *label_space_remarks(spaces))),
     Text(command, command=True),
   ]
 
 
 def _propensities(groups: Sequence[Group]) -> list[str]:
-  """By what labels weigh in PSP and its kin, and whose metrics that changed."""
+  """Returns sentences on the label weights and on recomputed metrics."""
   first = groups[0].first
   a, b = first.criteria.propensity
   remarks = [run.remark for group in groups for run in group.runs if run.remark]
   if first.criteria.weights_L is not None:
-    return ['Labels weigh what --inv_prop says.', *remarks]
+    return ['Label weights are from --inv_prop.', *remarks]
   if not first.predictions.n_train or (remarks and len(groups) == 1):
     return remarks
   return [f'Propensities: A {a:g}, B {b:g}.', *remarks]
@@ -169,9 +167,9 @@ def _system_row(group: Group) -> tuple[str, ...]:
 
 
 def _short(path: pathlib.Path) -> pathlib.Path:
-  """Relative to the current folder where it is below it."""
-  here = pathlib.Path.cwd()
-  return path.relative_to(here) if path.is_relative_to(here) else path
+  """Returns a path relative to the current folder if it is below it."""
+  cwd = pathlib.Path.cwd()
+  return path.relative_to(cwd) if path.is_relative_to(cwd) else path
 
 
 def _results(
@@ -209,9 +207,9 @@ def _worst(
   blocks: list[Block] = []
   names = {k: v for group in groups for k, v in group.first.names.items()}
   for group in groups:
-    run, found = group.first, tallies[group.name][0]
-    k = min(USUAL_K, found.hits.shape[1])
-    counts = label_tally(run.predictions, found.hits, k)
+    run, first_tally = group.first, tallies[group.name][0]
+    k = min(USUAL_K, first_tally.hits.shape[1])
+    counts = label_tally(run.predictions, first_tally.hits, k)
     seed = f' (seed {run.config[SEED]})' if len(group.runs) > 1 else ''
     blocks.append(
       Fold(
@@ -226,25 +224,28 @@ def _worst(
 def _published(
   dataset: str, groups: Sequence[Group], colours: Mapping[str, str]
 ) -> list[Block]:
-  known = find_dataset(dataset)
-  if known is None:
+  dataset_name = find_dataset(dataset)
+  if dataset_name is None:
     return [
       Text(
-        'Which published numbers to compare with is not known here; '
-        f'--dataset=NAME says it. There are some of {", ".join(datasets())}.'
+        'The dataset is not known, so there are no published numbers to '
+        'compare with. Choose a dataset with --dataset=NAME: '
+        f'{", ".join(datasets())}.'
       )
     ]
-  said = Text(f'Printed for {known}; each table says of which split.')
-  return [said, *published_folds(known, groups, colours)]
+  intro = Text(
+    f'Published for {dataset_name}; the title of a table names its split.'
+  )
+  return [intro, *published_folds(dataset_name, groups, colours)]
 
 
 def _dataset_of(runs: Sequence[JudgedRun]) -> str:
-  """What the configs tell: the kind of data, or the folder it is in."""
+  """Returns the dataset named by a config: by kind of data or by folder."""
   for run in runs:
     data: Mapping[str, Any] = (run.config or {}).get('data', {})
     folder = pathlib.Path(data.get('dir', '')).name
     kind = data.get('kind', '').removesuffix('Data')
     for name in (kind, folder.partition('.')[0], folder):
-      if found := find_dataset(name):
-        return found
+      if dataset := find_dataset(name):
+        return dataset
   return ''

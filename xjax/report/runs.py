@@ -1,4 +1,4 @@
-"""What is compared: runs, those of one config together, and their numbers."""
+"""Holds the runs that a report compares, and groups runs of one config."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
@@ -23,21 +23,21 @@ SEED = 'seed'
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class JudgedRun:
-  """One system's predictions of a split, judged.
+  """Holds one system's predictions of a split with its metrics.
 
   Attributes:
-    name: what it is called.
-    path: the workdir, folder or file it was read from.
-    split: of a workdir; '' where a file does not tell.
-    config: the JSON of config.json; None of a file.
-    metrics: as metrics.json; empty: it was not judged.
-    predictions: with gold.
-    labels: what is known of labels; of a workdir alone.
+    name: name of the system.
+    path: the workdir, folder or file that was read.
+    split: split of a workdir; '' for a file, whose split is unknown.
+    config: the JSON of config.json; None for a file.
+    metrics: the content of metrics.json; empty: not judged yet.
+    predictions: predictions with gold.
+    labels: label names and parents; only a workdir has them.
     history: records of metrics.jsonl.
-    calibration: of these scores; None: there is none.
+    calibration: calibration of these scores; None: not calibrated.
     weights_L: float64 [L], inverse propensities from a file; None: by formula.
-    criteria: what the metrics are judged by, as far as is known.
-    remark: what a reader should know of how it was judged; '' for nothing.
+    criteria: criteria of the metrics, as far as known.
+    remark: note for readers on how the run was judged; '' for none.
   """
 
   name: str
@@ -55,37 +55,37 @@ class JudgedRun:
 
   @property
   def names(self) -> dict[str, str]:
-    """Label id -> name, of the labels that have one."""
+    """Label id -> name, for the labels that have a name."""
     return {x.id: x.name for x in self.labels if x.name != x.id}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Group:
-  """Runs that differ in their seeds alone: one system."""
+  """Holds one system: runs that differ only in their seeds."""
 
   name: str
   runs: tuple[JudgedRun, ...]
 
   @property
   def first(self) -> JudgedRun:
-    """The run that stands for all where a mean would say nothing."""
+    """The run that represents all where a mean makes no sense."""
     return self.runs[0]
 
   @property
   def seeds(self) -> str:
-    """'mean of 3 seeds'; '' of one run."""
+    """A text such as 'mean of 3 seeds'; '' for one run."""
     n = len(self.runs)
     return f'mean of {n} seeds' if n > 1 else ''
 
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-  """What several runs say of one number.
+  """Holds the mean of a number over several runs, and its error.
 
   Attributes:
-    mean: over the runs; None where one of them has none.
-    error: standard error of the mean (ddof 1); None of fewer than 2 runs.
-    n: runs.
+    mean: mean over the runs; None if a run has no value.
+    error: standard error of the mean (ddof 1); None for fewer than 2 runs.
+    n: number of runs.
   """
 
   mean: float | int | None
@@ -94,16 +94,17 @@ class Estimate:
 
 
 def group_by_seed(runs: Sequence[JudgedRun]) -> list[Group]:
-  """Runs whose configs differ in nothing but the seed, together.
+  """Groups runs whose configs differ only in the seed.
 
-  A run without a config is alone, and so is a second one of the same seed. The
-  groups are in the order of their first runs. A group is named by its runs.
+  A run without a config is a group by itself, and so is a second run with the
+  same config and seed. The groups are in the order of their first runs. The
+  name of a group joins the names of its runs.
   """
   groups: dict[str, list[JudgedRun]] = {}
   for number, run in enumerate(runs):
     key = f'{number}'
     if run.config is not None:
-      rest = {k: v for k, v in _today(run.config).items() if k != SEED}
+      rest = {k: v for k, v in _update(run.config).items() if k != SEED}
       key = json.dumps([rest, run.split], sort_keys=True)
       seeds = [other.config[SEED] for other in groups.get(key, ())]
       key = key if run.config[SEED] not in seeds else f'{number}'
@@ -111,10 +112,10 @@ def group_by_seed(runs: Sequence[JudgedRun]) -> list[Group]:
   return [Group(_group_name(g), tuple(g)) for g in groups.values()]
 
 
-def _today(config: dict[str, Any]) -> dict[str, Any]:
-  """A config.json as it is written now; as it is if it cannot be read.
+def _update(config: dict[str, Any]) -> dict[str, Any]:
+  """Returns a config.json in today's format; unchanged if it cannot be read.
 
-  That an earlier xjax wrote one of two runs makes no other system of it.
+  Two runs of one system may have been written by different versions of xjax.
   """
   try:
     return to_json(from_json(config))
@@ -129,11 +130,11 @@ def _group_name(runs: Sequence[JudgedRun]) -> str:
 
 
 def estimate(values: Sequence[float | int | None]) -> Estimate:
-  """Mean and standard error s / sqrt(n), s with n - 1 below the line."""
+  """Returns mean and standard error s / sqrt(n), s with denominator n - 1."""
   n = len(values)
   if not n or None in values:
     return Estimate(None, None, n)
-  if len(set(values)) == 1:  # as it stands, and counts stay whole
+  if len(set(values)) == 1:  # exact, and counts stay integers
     return Estimate(values[0], 0.0 if n > 1 else None, n)
   return Estimate(
     float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(n), n
@@ -141,12 +142,12 @@ def estimate(values: Sequence[float | int | None]) -> Estimate:
 
 
 def protocols(metrics: Mapping[str, Any]) -> list[str]:
-  """Those of a metrics.json, in its order; its other keys are left out."""
+  """Returns the protocols of a metrics.json, in its order."""
   return [name for name in metrics if name in PROTOCOLS]
 
 
 def every_metric(metrics: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
-  """Protocol, slice, name and value of every metric."""
+  """Returns protocol, slice, name and value of every metric."""
   return [
     (protocol, name, metric, value)
     for protocol in protocols(metrics)
@@ -156,10 +157,10 @@ def every_metric(metrics: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
 
 
 def common_protocol(runs: Sequence[JudgedRun]) -> str:
-  """Our own where all were judged by it, else the first that all were.
+  """Returns a protocol by which all runs were judged; ours if possible.
 
   Raises:
-    DataError: there is none.
+    DataError: no protocol is common to all runs.
   """
   first, *others = (protocols(run.metrics) for run in runs)
   common = [name for name in first if all(name in o for o in others)]
@@ -167,7 +168,7 @@ def common_protocol(runs: Sequence[JudgedRun]) -> str:
     raise DataError(
       'the systems were judged by different protocols: '
       + '; '.join(f'{r.name}: {", ".join(protocols(r.metrics))}' for r in runs)
-      + '; --protocol=NAME judges all by one'
+      + '; judge all by one protocol with --protocol=NAME'
     )
   return PROTOCOL if PROTOCOL in common else common[0]
 
@@ -175,7 +176,7 @@ def common_protocol(runs: Sequence[JudgedRun]) -> str:
 def group_metrics(
   group: Group, protocol: str
 ) -> dict[str, dict[str, Estimate]]:
-  """Slice -> metric -> what the runs say of it, in the order of the first."""
+  """Returns slice -> metric -> estimate over the runs, in the first's order."""
   tables = [run.metrics.get(protocol, {}) for run in group.runs]
   return {
     name: {
@@ -187,32 +188,35 @@ def group_metrics(
 
 
 def check_same_documents(runs: Sequence[JudgedRun]) -> None:
-  """Refuses runs of different documents, or of different gold for them.
+  """Checks that all runs have the same documents with the same gold.
 
-  Order does not matter, nor do the labels that are nobody's gold.
+  The order of documents does not matter, nor do labels that are never gold.
 
   Raises:
-    DataError: naming two runs and a document in which they differ.
+    DataError: two runs differ; the message names them and a document.
   """
   first = runs[0]
   others = [run for run in runs[1:] if not _same(first, run)]
-  known = _gold_of(first.predictions) if others else {}
+  first_gold = _gold_of(first.predictions) if others else {}
   for run in others:
-    golden = _gold_of(run.predictions)
+    gold_of = _gold_of(run.predictions)
     who = f'{first.name} ({first.path}) and {run.name} ({run.path})'
-    if apart := sorted(known.keys() ^ golden.keys()):
+    if unshared := sorted(first_gold.keys() ^ gold_of.keys()):
       raise DataError(
-        f'{who} are of different documents: {len(apart)} are in one alone, '
-        f'as {apart[0]!r}; --split chooses what workdirs are read of'
+        f'{who} have different documents: {len(unshared)} are in only one of '
+        f'them, such as {unshared[0]!r}; choose the split of workdirs with '
+        '--split'
       )
-    wrong = next((d for d, gold in golden.items() if gold != known[d]), None)
-    if wrong is not None:
-      raise DataError(f'{who} have different gold labels for {wrong!r}')
+    differing = next(
+      (d for d, gold in gold_of.items() if gold != first_gold[d]), None
+    )
+    if differing is not None:
+      raise DataError(f'{who} have different gold labels for {differing!r}')
 
 
-def _same(one: JudgedRun, other: JudgedRun) -> bool:
-  """Whether they were judged on the same arrays: quick, and mostly true."""
-  a, b = one.predictions, other.predictions
+def _same(first: JudgedRun, second: JudgedRun) -> bool:
+  """Returns whether both have the same arrays: fast, and usually true."""
+  a, b = first.predictions, second.predictions
   return (
     np.array_equal(a.gold.indptr, b.gold.indptr)
     and np.array_equal(a.gold.values, b.gold.values)
@@ -231,17 +235,17 @@ def _gold_of(predictions: Predictions) -> dict[str, frozenset[str]]:
 
 
 def check_names(groups: Sequence[Group]) -> None:
-  """Refuses two systems of one name.
+  """Checks that systems have different names.
 
   Raises:
-    ConfigError: naming the paths of both.
+    ConfigError: two systems have one name; the message gives both paths.
   """
   seen: dict[str, Group] = {}
   for group in groups:
     if group.name in seen:
       both = f'{seen[group.name].first.path} and {group.first.path}'
       raise ConfigError(
-        f'two systems are called {group.name!r}: {both}; --names=A,B,... '
-        'gives each its own'
+        f'two systems are called {group.name!r}: {both}; give them different '
+        'names with --names=A,B,...'
       )
     seen[group.name] = group

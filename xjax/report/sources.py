@@ -1,4 +1,4 @@
-"""Reading what a report is of: workdirs, evaluations, files of predictions."""
+"""Reads the systems of a report: workdirs, evaluations, prediction files."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -14,12 +14,12 @@ from xjax.judge.judge import INTERVALS
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import METRICS, PREDICTIONS
 from xjax.judge.predictions import Predictions
-from xjax.report.lent import lend
+from xjax.report.lending import lend
 from xjax.report.runs import SEED, JudgedRun, every_metric, protocols
 from xjax.train.workdir import Workdir, read_json
 
-SPLITS = ('dev', 'test')  # which is taken where none is named
-OWN = JudgeFiles('')  # files have what they need: nothing goes with them
+SPLITS = ('dev', 'test')  # tried in this order if no split is named
+OWN = JudgeFiles('')  # no additional files are given
 
 
 def read_runs(
@@ -33,19 +33,21 @@ def read_runs(
 
   Args:
     arguments: paths.
-    split: of the workdirs; '': the first of SPLITS that all have.
-    names: of the runs, each for one argument; (): the folders' or files'.
-    files: what goes with the files of predictions, and replaces what they
-      have of it; what they lack then, others of the arguments lend.
-    depth: labels kept of a document, of files of scores; as read_judged.
+    split: split of the workdirs; '': the first of SPLITS that all have.
+    names: names of the runs, one per argument; (): names of folders or files.
+    files: gold, training labels etc. for the files of predictions; they replace
+      the content of these files. Content that is still missing is taken from
+      the other arguments.
+    depth: labels kept per document of score files, as in read_judged.
 
   Returns:
-    With gold; those that were judged with their metrics, others without.
+    Runs with gold; runs that were judged also have their metrics.
 
   Raises:
-    ConfigError: fewer or more names than arguments; no such split; files
-      beside workdirs alone.
-    DataError: a path is none of these, a file is damaged, or there is no gold.
+    ConfigError: fewer or more names than arguments; a split that does not
+      exist; `files` although all arguments are workdirs.
+    DataError: a path has none of these formats, a file is damaged, or no
+      argument has gold.
   """
   if names and len(names) != len(arguments):
     raise ConfigError(
@@ -54,7 +56,7 @@ def read_runs(
   paths = [pathlib.Path(os.path.expanduser(a)).absolute() for a in arguments]
   workdirs = [path for path in paths if _is_workdir(path)]
   if len(workdirs) == len(paths):
-    _refuse(files)
+    _check_no_files(files)
   split = split or _common_split(workdirs)
   runs = [
     _read(path, split, name, files, depth)
@@ -63,14 +65,15 @@ def read_runs(
   return lend(runs)
 
 
-def _refuse(files: JudgeFiles) -> None:
-  """Refuses files that nothing here would be read with."""
+def _check_no_files(files: JudgeFiles) -> None:
+  """Checks that no files are given that no argument would use."""
   for field in dataclasses.fields(files):
     if getattr(files, field.name) != getattr(OWN, field.name):
-      # That flag is a file of descriptors.
+      # The flag --labels has another meaning: a file of descriptors.
       name = 'label_order' if field.name == 'labels' else field.name
       raise ConfigError(
-        f'--{name} goes with files of predictions; a workdir has its own'
+        f'--{name} is only for files of predictions, but all systems are '
+        'workdirs; remove it'
       )
 
 
@@ -82,24 +85,24 @@ def _common_split(workdirs: Sequence[pathlib.Path]) -> str:
   for split in SPLITS:
     if all((Workdir.at(w).evaluation(split)).is_dir() for w in workdirs):
       return split
-  here = '; '.join(f'{w}: {_splits_of(w)}' for w in workdirs)
+  judged = '; '.join(f'{w}: {_splits_of(w)}' for w in workdirs)
   raise ConfigError(
-    f'no split was judged in every workdir ({here}); experiments.evaluate '
-    '--workdir=DIR --split=NAME judges one'
+    f'no split was judged in every workdir ({judged}); judge one with '
+    'experiments.evaluate --workdir=DIR --split=NAME'
   )
 
 
 def _splits_of(workdir: pathlib.Path) -> str:
-  found = sorted(p.name for p in (workdir / 'eval').glob('*') if p.is_dir())
-  return ', '.join(found) or 'none'
+  splits = sorted(p.name for p in (workdir / 'eval').glob('*') if p.is_dir())
+  return ', '.join(splits) or 'none'
 
 
 def _name_of(path: pathlib.Path) -> str:
-  """Of the folder, where the file's own name says nothing."""
+  """Returns the name of the file, or of its folder if that says more."""
   if path.name == PREDICTIONS:
     path = path.parent
   if path.parent.name == 'eval' and _is_workdir(path.parent.parent):
-    # Several strategies of a run may be compared.
+    # Several strategies of one run may be compared, so they are in the name.
     _, dot, strategy = path.name.partition('.')
     return f'{path.parent.parent.name}{dot}{strategy}'
   return path.name if path.is_dir() else path.name.partition('.')[0]
@@ -121,18 +124,18 @@ def _read(
     dataclasses.replace(files, predictions=file), depth
   )
   run = JudgedRun(name, path, '', None, {}, predictions, weights_L=weights_L)
-  # An evaluation is taken as it was judged, unless it is to be read otherwise.
+  # Saved metrics hold only if no additional files change what is judged.
   judged = file.name == PREDICTIONS and (folder / METRICS).is_file()
-  return _judged(run, folder / METRICS) if judged and files == OWN else run
+  return _add_metrics(run, folder / METRICS) if judged and files == OWN else run
 
 
 def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
   folder = home.evaluation(split)
   if not (folder / PREDICTIONS).is_file():
     raise ConfigError(
-      f'{home.path}: split {split!r} was not judged here, but: '
-      f'{_splits_of(home.path)}; experiments.evaluate --workdir={home.path} '
-      f'--split={split} judges it'
+      f'{home.path}: split {split!r} was not judged (judged splits: '
+      f'{_splits_of(home.path)}); judge it with experiments.evaluate '
+      f'--workdir={home.path} --split={split}'
     )
   run = JudgedRun(
     name=name,
@@ -145,20 +148,20 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
     history=read_history(home.path / 'metrics.jsonl'),
     calibration=_calibration(home, split),
   )
-  return _judged(run, folder / METRICS)
+  return _add_metrics(run, folder / METRICS)
 
 
 def _calibration(home: Workdir, split: str) -> Calibration | None:
-  """That of the checkpoint that was judged, if one could be fitted."""
+  """Returns the calibration of the judged checkpoint, if it was fitted."""
   if not home.calibration.is_file() or not home.judged(split).is_file():
     return None
-  found = Calibration.load(home.calibration)
-  same = found.step == read_json(home.judged(split)).get('step')
-  return found if same and not found.reason else None
+  calibration = Calibration.load(home.calibration)
+  same = calibration.step == read_json(home.judged(split)).get('step')
+  return calibration if same and not calibration.reason else None
 
 
 def read_history(path: pathlib.Path) -> tuple[dict[str, Any], ...]:
-  """The whole records of a metrics.jsonl; none where there is no file."""
+  """Returns the complete records of a metrics.jsonl; () if there is no file."""
   if not path.is_file():
     return ()
   records = []
@@ -166,14 +169,14 @@ def read_history(path: pathlib.Path) -> tuple[dict[str, Any], ...]:
     try:
       record = json.loads(line)
     except ValueError:
-      continue  # cut short by a kill; the run that goes on cuts it off
+      continue  # cut short by a kill; the resumed run removes this line
     if isinstance(record, dict):
       records.append(record)
   return tuple(records)
 
 
-def _judged(run: JudgedRun, path: pathlib.Path) -> JudgedRun:
-  """With the metrics of a file."""
+def _add_metrics(run: JudgedRun, path: pathlib.Path) -> JudgedRun:
+  """Adds the metrics of a file to a run."""
   metrics = read_json(path)
   _check_metrics(metrics, len(run.predictions), path)
   return dataclasses.replace(run, metrics=metrics)
@@ -196,20 +199,21 @@ def _check_metrics(
   _check_intervals(metrics, path)
   if counts != {n_docs}:
     raise DataError(
-      f'{path}: is of {", ".join(map(str, sorted(counts)))} documents, '
-      f'{PREDICTIONS} beside it of {n_docs}; experiments.evaluate makes both'
+      f'{path}: metrics of {", ".join(map(str, sorted(counts)))} documents, '
+      f'but {PREDICTIONS} next to it has {n_docs}; write both again with '
+      'experiments.evaluate'
     )
 
 
 def _check_intervals(metrics: Mapping[str, Any], path: pathlib.Path) -> None:
   try:
-    found = every_metric(metrics.get(INTERVALS, {}))
-    for protocol, name, metric, (low, high) in found:
+    intervals = every_metric(metrics.get(INTERVALS, {}))
+    for protocol, name, metric, (low, high) in intervals:
       value = metrics[protocol][name][metric]
       if not low <= value <= high:
         raise DataError(
           f'{path}: {metric} of {name}, {value}, is not within its interval '
-          f'[{low}, {high}]; experiments.evaluate makes both'
+          f'[{low}, {high}]; write both again with experiments.evaluate'
         )
   except (AttributeError, KeyError, TypeError, ValueError) as error:
     raise DataError(f'{path}: its intervals are not those of xjax') from error

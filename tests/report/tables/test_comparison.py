@@ -35,12 +35,12 @@ def test_the_text_has_what_was_found(compared):
     assert re.search(' +'.join(map(re.escape, cells)), text), cells
   assert 'Relative improvement in macro-F1' in text
   assert 'Runs that differ in their seeds' in text
-  assert 'tests are of ' in text and '20 iterations; seed 0' in text
+  assert 'tests use ' in text and '20 iterations; seed 0' in text
   assert 'Holm' not in text  # there is but one system beside the baseline
 
 
 def test_a_search_that_is_not_exact_is_told(compared):
-  said = 'base: beam search of width 4; labels of high score may be missing'
+  said = 'base: beam search of width 4; labels with high scores may be missing'
   assert said not in comparison_text(compared)
   base = compared.tested['base']
   beam = dataclasses.replace(base.predictions, selected_by='beam=4')

@@ -8,8 +8,8 @@ from xjax.core.types import Ragged
 from xjax.report.tables.corpus import (
   bin_table,
   corpus_table,
+  label_space_remarks,
   system_table,
-  unlike_spaces,
 )
 
 
@@ -70,9 +70,11 @@ def test_bins_by_hand(predictions_of):
 
 def test_other_label_spaces_are_told(predictions_of):
   one, other = predictions_of(), predictions_of(n_train=0)
-  assert unlike_spaces({'a': one, 'b': one}) == []
-  (said,) = unlike_spaces({'a': one, 'b': other})
-  assert said.startswith('b has 8 labels and 0 training documents, a 8 and 100')
+  assert label_space_remarks({'a': one, 'b': one}) == []
+  (said,) = label_space_remarks({'a': one, 'b': other})
+  assert said.startswith(
+    'b has 8 labels and 0 training documents, but a has 8 '
+  )
 
 
 def test_systems():

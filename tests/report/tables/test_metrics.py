@@ -76,7 +76,7 @@ def test_main_table():
 
 def test_intervals_in_the_main_table():
   tables = {g.name: group_metrics(g, 'xjax') for g in (group('one', ONE),)}
-  table = main_table(tables, sure={'one': intervals_of(ONE, 'xjax')})
+  table = main_table(tables, intervals={'one': intervals_of(ONE, 'xjax')})
   assert [cell.below for cell in table.rows[0][2:4]] == [
     '[0.4000,\n0.6000]',
     '',
@@ -85,7 +85,7 @@ def test_intervals_in_the_main_table():
   # Of several seeds the error stands there.
   seeds = group('one', ONE, TWO)
   tables = {'one': group_metrics(seeds, 'xjax')}
-  table = main_table(tables, sure={'one': intervals_of(ONE, 'xjax')})
+  table = main_table(tables, intervals={'one': intervals_of(ONE, 'xjax')})
   assert table.rows[0][2].below == '± 0.1250'
 
 

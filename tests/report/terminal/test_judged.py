@@ -83,7 +83,7 @@ def test_intervals_are_shown_in_full_and_explained():
   low, high = metrics['intervals']['xjax']['all']['P@1']
   value = metrics['xjax']['all']['P@1']
   assert f'{value:.4f} [{low:.4f}, {high:.4f}]' in text
-  assert text.endswith('95% intervals, by bootstrap over documents.')
+  assert text.endswith('95% intervals by bootstrap over documents.')
   assert 'bootstrap' not in judgement_text(judged()[1])
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.weak_scaling import HeadPass, compiled, sent
+from benchmarks.weak_scaling import HeadPass, compile_pass, count_sent_bytes
 from tests.fixtures.collectives import bytes_by_kind, compiled_collectives
 
 ROWS, DOCUMENTS, POSITIVES, DIM = 1536, 32, 4, 64
@@ -19,7 +19,7 @@ def compiled_for(n):
     # Compilers count the operations of a loop's body once.
     chunk=ROWS,
   )
-  return given, compiled(given)
+  return given, compile_pass(given)
 
 
 @pytest.fixture(scope='module')
@@ -40,7 +40,7 @@ def test_collectives_are_flat(programs):
     found = compiled_collectives(program.as_text())
     # The gradient of the features, and the loss.
     expected = {'all-reduce': DOCUMENTS * DIM * 4 + 4}
-    assert bytes_by_kind(found) == sent(program, given) == expected
+    assert bytes_by_kind(found) == count_sent_bytes(program, given) == expected
     assert not any(one.looped for one in found)
 
 

@@ -1,6 +1,6 @@
-"""The pictures of a report: from runs to what is drawn."""
+"""Draws the pictures of a report from its runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,36 +28,34 @@ from xjax.run.judging import DEV
 _CURVE_NAMES = {'P': 'Precision', 'R': 'Recall', 'RP': 'R-precision at K'}
 _BEST = 'all/RP@5'
 _ON_DEV = (
-  ' The calibration was fitted on these documents, dev: of others it may be '
-  'less right.'
+  ' The calibration was fitted on these same dev documents, so it may be less '
+  'accurate on other documents.'
 )
 
 
 def learning_curves(groups: Sequence[Group]) -> Block:
-  """Loss and the metric that chose the checkpoint, by step."""
+  """Draws the loss and the metric that chooses the checkpoint, by step."""
   runs = [(g.name, run) for g in groups for run in g.runs if run.history]
   losses = [_history(name, run, 'train', _loss) for name, run in runs]
   judged = [_history(name, run, 'judge', _best_metric) for name, run in runs]
-  named = sorted({_metric_of(run) for _, run in runs})
+  metrics = sorted({_metric_of(run) for _, run in runs})
   panels = [
     Panel(title, 'step', unit, [line for line in lines if len(line.x)])
     for title, unit, lines in (
       ('Loss in training', 'loss', losses),
-      ('Metric on dev', ' or '.join(named), judged),
+      ('Metric on dev', ' or '.join(metrics), judged),
     )
   ]
   panels = [panel for panel in panels if panel.lines]
   if not panels:
-    return Text(
-      'Learning curves: none of these systems has a metrics.jsonl beside it.'
-    )
+    return Text('Learning curves: none of these systems has a metrics.jsonl.')
   return Picture(
     svg=line_panels(panels, [group.name for group in groups]),
     alt='Learning curves. ' + '; '.join(map(_last, (*losses, *judged))),
     caption=(
-      'From metrics.jsonl. On dev: '
-      f'{", ".join(named)}, which chooses the checkpoint. A line per '
-      'run; seeds of one system have its colour.'
+      'From metrics.jsonl. The dev metric chooses the checkpoint: '
+      f'{", ".join(metrics)}. There is one line per run; all seeds of a system '
+      'have the same colour.'
     ),
   )
 
@@ -76,14 +74,20 @@ def _best_metric(run: JudgedRun, record: Mapping[str, Any]) -> float | None:
   return record.get('metrics', {}).get(slice_name, {}).get(metric)
 
 
-def _history(name: str, run: JudgedRun, kind: str, of: Any) -> Line:
-  found = [
+def _history(
+  name: str,
+  run: JudgedRun,
+  kind: str,
+  value_of: Callable[[JudgedRun, Mapping[str, Any]], float | None],
+) -> Line:
+  points = [
     (record['step'], value)
     for record in run.history
-    if record.get('kind') == kind and (value := of(run, record)) is not None
+    if record.get('kind') == kind
+    and (value := value_of(run, record)) is not None
   ]
-  points = np.asarray(found, np.float64).reshape(-1, 2)
-  return Line(name, points[:, 0], points[:, 1])
+  points_N2 = np.asarray(points, np.float64).reshape(-1, 2)
+  return Line(name, points_N2[:, 0], points_N2[:, 1])
 
 
 def _last(line: Line) -> str:
@@ -95,7 +99,7 @@ def _last(line: Line) -> str:
 def rank_curves(
   groups: Sequence[Group], tallies: Mapping[str, Sequence[Tally]]
 ) -> Block:
-  """P, R and RP at K against K (Chalkidis et al. 2019, Fig. 2)."""
+  """Draws P, R and RP at K against K (Chalkidis et al. 2019, Fig. 2)."""
   panels = []
   for kind, title in _CURVE_NAMES.items():
     lines = []
@@ -121,45 +125,45 @@ def _at_five(line: Line) -> str:
 
 
 def frequency_picture(run: JudgedRun) -> Block:
-  """How often labels occur, in training and here."""
+  """Draws how often labels occur, in training and in the judged documents."""
   predictions = run.predictions
   gold_L = np.bincount(
     predictions.gold.values, minlength=len(predictions.labels)
   )
-  known = predictions.n_train > 0
-  counts = predictions.train_counts if known else gold_L
+  has_training = predictions.n_train > 0
+  counts = predictions.train_counts if has_training else gold_L
   bins = {name: int(mask.sum()) for name, mask in in_bins(counts).items()}
   unseen = int((gold_L == 0).sum())
   return Picture(
     svg=label_frequency(
-      predictions.train_counts if known else np.zeros(0), gold_L, bins
+      predictions.train_counts if has_training else np.zeros(0), gold_L, bins
     ),
     alt='Label frequencies. '
     + '; '.join(
       f'{n} labels with {name} documents' for name, n in bins.items()
     ),
     caption=(
-      'Left: labels ranked by their number of documents, in training and among '
-      f'the documents judged, each by its own order; {unseen:,} labels that no '
-      'document here has are not on it. Right: labels by their number of '
-      + ('training documents.' if known else 'documents here.')
+      'Left: labels ranked by their number of documents, once in training and '
+      f'once among the judged documents; {unseen:,} labels that no judged '
+      'document has are left out. Right: labels by their number of '
+      + ('training documents.' if has_training else 'judged documents.')
     ),
   )
 
 
 def binned_f1(groups: Sequence[Group], k: int, protocol: str) -> Block:
-  """Macro-F1 at k by training frequency, with intervals where there are any."""
+  """Draws macro-F1 at k by training frequency, with intervals if available."""
   bins = list(in_bins(np.zeros(0)))
-  found = {g.name: group_metrics(g, protocol)[ALL] for g in groups}
+  values_of = {g.name: group_metrics(g, protocol)[ALL] for g in groups}
   metrics = [f'macro-F1@{k}[{name}]' for name in bins]
   if not any(
-    metric in values for values in found.values() for metric in metrics
+    metric in values for values in values_of.values() for metric in metrics
   ):
     return Text(
-      'Macro-F1 by training frequency: not among these metrics; it takes '
-      'training labels, and metrics.json made by this version.'
+      'Macro-F1 by training frequency is not among these metrics; it needs '
+      'training labels and a metrics.json written by this version of xjax.'
     )
-  bars = [_bars(g, found[g.name], metrics, protocol) for g in groups]
+  bars = [_bars(g, values_of[g.name], metrics, protocol) for g in groups]
   return Picture(
     svg=grouped_bars(
       _bin_names(groups[0].first, bins),
@@ -169,10 +173,10 @@ def binned_f1(groups: Sequence[Group], k: int, protocol: str) -> Block:
       f'macro-F1@{k}',
     ),
     alt=f'Macro-F1 at {k} by training frequency. '
-    + '; '.join(_heights(each, bins) for each in bars),
+    + '; '.join(_heights(bar, bins) for bar in bars),
     caption=(
-      f'Mean F1 of the labels of a bin, of the first {k} of the lists over all '
-      'labels. ' + _whiskers_are(groups, bars)
+      f'Mean F1 of the labels of a bin, from the first {k} predicted labels '
+      'of each document. ' + _explain_whiskers(groups, bars)
     ),
   )
 
@@ -190,24 +194,24 @@ def _bars(
 ) -> Bars:
   rows = []
   for metric in metrics:
-    found = values.get(metric, Estimate(None, None, 0))
-    height = np.nan if found.mean is None else found.mean
+    estimate = values.get(metric, Estimate(None, None, 0))
+    height = np.nan if estimate.mean is None else estimate.mean
     low = high = np.nan
-    if found.error is not None:
-      low, high = height - found.error, height + found.error
+    if estimate.error is not None:
+      low, high = height - estimate.error, height + estimate.error
     elif interval := interval_of(group.first.metrics, protocol, ALL, metric):
       low, high = interval
     rows.append((height, low, high))
   return Bars(group.name, *np.asarray(rows, np.float64).T)
 
 
-def _whiskers_are(groups: Sequence[Group], bars: Sequence[Bars]) -> str:
-  if not any(np.isfinite(each.low).any() for each in bars):
+def _explain_whiskers(groups: Sequence[Group], bars: Sequence[Bars]) -> str:
+  if not any(np.isfinite(bar.low).any() for bar in bars):
     return 'No intervals were computed (--ci), so there are no whiskers.'
   several = any(len(group.runs) > 1 for group in groups)
   meaning = ['bootstrap intervals']
   if several:
-    meaning.append('of several seeds one standard error to either side')
+    meaning.append('for several seeds one standard error to either side')
   return f'Whiskers: {", ".join(meaning)}.'
 
 
@@ -221,7 +225,7 @@ def _heights(bars: Bars, bins: Sequence[str]) -> str:
 
 
 def coverage_against_precision(groups: Sequence[Group], protocol: str) -> Block:
-  """One point per system and cut-off."""
+  """Draws coverage against precision, a point per system and cut-off."""
   lines = []
   for group in groups:
     values = group_metrics(group, protocol)[ALL]
@@ -237,8 +241,8 @@ def coverage_against_precision(groups: Sequence[Group], protocol: str) -> Block:
       lines.append(Line(group.name, np.asarray(x), np.asarray(y), labels))
   if not lines:
     return Text(
-      'Coverage against precision: not among these metrics; metrics.json made '
-      'by this version has both.'
+      'Coverage against precision is not among these metrics; a metrics.json '
+      'written by this version of xjax has both.'
     )
   return Picture(
     svg=scatter_lines(
@@ -257,22 +261,22 @@ def coverage_against_precision(groups: Sequence[Group], protocol: str) -> Block:
       for line in lines
     ),
     caption=(
-      'A point per cut-off k, which stands beside it. Coverage is the share of '
-      'all labels with a correct prediction among the first k of some document '
-      '(Schultheis et al. 2022, eq. 13).'
+      'One point per cut-off k; the number at a point is k. Coverage is the '
+      'share of all labels that are predicted correctly among the first k '
+      'labels of at least one document (Schultheis et al. 2022, eq. 13).'
     ),
   )
 
 
 def reliability_blocks(groups: Sequence[Group]) -> list[Block]:
-  """Reliability diagrams, and a sentence for each system that has none."""
+  """Draws reliability diagrams, and explains each system without a diagram."""
   diagrams = {group.name: _diagrams(group.first) for group in groups}
   drawn = {name: kinds for name, kinds in diagrams.items() if kinds}
   blocks: list[Block] = [
     Text(
-      f'{name}: no reliability diagram: its scores are '
-      f'{group.first.predictions.score_kind.value}s that were not calibrated, '
-      'which say nothing of how probable a label is.'
+      f'{name}: no reliability diagram, because its scores are uncalibrated '
+      f'{group.first.predictions.score_kind.value}s, which do not tell how '
+      'probable a label is.'
     )
     for name, group in zip(diagrams, groups)
     if name not in drawn
@@ -295,12 +299,12 @@ def _reliability_picture(
       for kind, diagram in kinds.items()
     ),
     caption=(
-      'Of all entries of the saved lists over all labels, in 15 bins: how '
-      'often a label is right that was given this probability. Below the '
-      'diagonal a system is too sure, above it not sure enough. ECE, the '
-      'expected calibration error, is the mean distance, weighted by the '
-      'entries of a bin.'
-      + (' Of several seeds, the first.' if several else '')
+      'For all entries of the saved lists over all labels, in 15 bins: how '
+      'often a label with this predicted probability is correct. Below the '
+      'diagonal a system is too confident, above it not confident enough. '
+      'ECE, the expected calibration error, is the mean distance from the '
+      'diagonal, weighted by the number of entries in a bin.'
+      + (' For several seeds the first is shown.' if several else '')
       + (_ON_DEV if any(map(_fitted_here, groups)) else '')
     ),
   )
@@ -311,8 +315,8 @@ def _fitted_here(group: Group) -> bool:
 
 
 def _diagrams(run: JudgedRun) -> dict[str, Reliability]:
-  """Of the scores as they are and, where there is one, calibrated."""
-  found = {'scores': reliability_of(run.predictions)}
+  """Returns diagrams of the raw scores and, if possible, calibrated scores."""
+  diagrams = {'scores': reliability_of(run.predictions)}
   if run.calibration is not None:
-    found['calibrated'] = reliability_of(run.predictions, run.calibration)
-  return {kind: diagram for kind, diagram in found.items() if diagram}
+    diagrams['calibrated'] = reliability_of(run.predictions, run.calibration)
+  return {kind: diagram for kind, diagram in diagrams.items() if diagram}

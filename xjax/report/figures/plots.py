@@ -1,4 +1,4 @@
-"""Pictures: matplotlib figures as SVG text, the same on every run."""
+"""Draws matplotlib figures as SVG text that is the same on every run."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -12,8 +12,8 @@ import numpy as np
 
 from xjax.judge.metrics.calibration_error import Reliability
 
-# Okabe and Ito's colours, told apart by the colour-blind; without the yellow,
-# which is too light for lines.
+# Okabe and Ito's colours, which colour-blind readers can tell apart. Their
+# yellow is left out because it is too light for lines.
 PALETTE = (
   '#0072b2',
   '#d55e00',
@@ -27,11 +27,11 @@ _MARKERS = 'osD^vPX'
 _DASHES = ('-', '--', '-.', ':')
 _INK, _FAINT = '#1b1f24', '#8a939c'
 _LONGEST = 40  # characters of a name on a picture
-_ROOM = 110  # characters of a legend's row, beside the marks
-_NUMBERED = 4  # bars side by side with room for numbers above
+_ROOM = 110  # characters of a legend's row, without the marks
+_NUMBERED = 4  # at most as many bars side by side have numbers above them
 _WIDTH = 12.2  # inches: 1170 px, a page's width
 _STYLE = {
-  'svg.hashsalt': 'xjax',  # else ids inside differ from run to run
+  'svg.hashsalt': 'xjax',  # otherwise ids inside differ from run to run
   'svg.fonttype': 'path',
   'font.family': 'DejaVu Sans',  # comes with matplotlib
   'font.size': 9.5,
@@ -52,16 +52,16 @@ _STYLE = {
 
 
 def system_colours(names: Sequence[str]) -> dict[str, str]:
-  """Name -> colour; the same in every picture of a report."""
+  """Returns name -> colour; the same in every picture of a report."""
   return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Line:
-  """Points of one system.
+  """Holds the points of one system that a line connects.
 
   Attributes:
-    system: its name.
+    system: name of the system.
     x, y: float [n]; NaN breaks the line.
     labels: a text at each point, or none.
   """
@@ -74,12 +74,13 @@ class Line:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bars:
-  """Heights of one system, a bar per category.
+  """Holds the heights of one system, with a bar per category.
 
   Attributes:
-    system: its name.
+    system: name of the system.
     heights: float [n]; NaN: no bar.
-    low, high: float [n], of the whiskers, the height within; NaN: none.
+    low, high: float [n], ends of the whiskers, with the height between them;
+      NaN: no whisker.
   """
 
   system: str
@@ -88,7 +89,7 @@ class Bars:
   high: np.ndarray
 
   def __post_init__(self) -> None:
-    """Refuses a height outside of its whiskers."""
+    """Checks that each height is between the ends of its whiskers."""
     outside = (self.heights < self.low) | (self.heights > self.high)
     if outside.any():
       height = self.heights[np.argmax(outside)]
@@ -97,12 +98,12 @@ class Bars:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-  """Lines in one pair of axes.
+  """Holds the lines of one pair of axes.
 
   Attributes:
-    title: above.
-    xlabel, ylabel: of the axes.
-    lines: what is drawn.
+    title: text above the axes.
+    xlabel, ylabel: names of the axes.
+    lines: lines to draw.
   """
 
   title: str
@@ -114,12 +115,12 @@ class Panel:
 def line_panels(
   panels: Sequence[Panel], systems: Sequence[str], share_y: bool = False
 ) -> str:
-  """Panels side by side; SVG text.
+  """Draws panels side by side and returns SVG text.
 
   Args:
-    panels: with lines of these systems.
-    systems: names; their places choose colours, markers and dashes.
-    share_y: whether the panels have one scale, from 0 to 1.
+    panels: panels with lines of these systems.
+    systems: names; their order chooses colours, markers and dashes.
+    share_y: whether the panels share one scale, from 0 to 1.
   """
   with matplotlib.rc_context(_STYLE):
     figure = Figure(figsize=(_WIDTH, 3.7))
@@ -136,7 +137,7 @@ def line_panels(
 
 
 def scatter_lines(panel: Panel, systems: Sequence[str]) -> str:
-  """One panel whose points are named, as two metrics against each other."""
+  """Draws one panel with named points, for one metric against another."""
   with matplotlib.rc_context(_STYLE):
     figure = Figure(figsize=(_WIDTH * 0.62, 4.4))
     axes = figure.subplots()
@@ -152,7 +153,7 @@ def scatter_lines(panel: Panel, systems: Sequence[str]) -> str:
 
 
 def _name_points(axes: Axes, lines: Sequence[Line]) -> None:
-  """A text at each point, but where it would lie on another."""
+  """Writes a text at each point, unless it would cover another text."""
   placed = np.zeros((0, 2))
   for line in lines:
     for x, y, text in zip(line.x, line.y, line.labels):
@@ -176,8 +177,8 @@ def grouped_bars(
   xlabel: str,
   ylabel: str,
 ) -> str:
-  """Bars of every system side by side in each category; SVG text."""
-  systems = [each.system for each in bars]
+  """Draws the systems' bars side by side in each category; returns SVG text."""
+  systems = [group.system for group in bars]
   colours = system_colours(systems)
   width = 0.8 / max(len(bars), 1)
   places = np.arange(len(categories))
@@ -186,13 +187,13 @@ def grouped_bars(
     axes = figure.subplots()
     _label(axes, title, xlabel, ylabel)
     axes.grid(visible=False, axis='x')
-    for i, each in enumerate(bars):
+    for i, group in enumerate(bars):
       x = places + (i - (len(bars) - 1) / 2) * width
-      colour = colours[each.system]
-      axes.bar(x, each.heights, 0.92 * width, color=colour, label=each.system)
-      _whiskers(axes, x, each)
+      colour = colours[group.system]
+      axes.bar(x, group.heights, 0.92 * width, color=colour, label=group.system)
+      _whiskers(axes, x, group)
       if len(bars) <= _NUMBERED:
-        _number(axes, x, each)
+        _number(axes, x, group)
     axes.set_xticks(places, categories)
     axes.set_xlim(-0.5, len(categories) - 0.5)
     axes.margins(y=0.1)
@@ -202,7 +203,7 @@ def grouped_bars(
 
 
 def _number(axes: Axes, x: np.ndarray, bars: Bars) -> None:
-  """The height above each bar: one of 0 cannot be seen otherwise."""
+  """Writes its height above each bar: a bar of 0 cannot be seen otherwise."""
   for at, height, top in zip(x, bars.heights, np.fmax(bars.heights, bars.high)):
     if np.isfinite(height):
       axes.annotate(
@@ -216,13 +217,13 @@ def _number(axes: Axes, x: np.ndarray, bars: Bars) -> None:
 
 
 def _whiskers(axes: Axes, x: np.ndarray, bars: Bars) -> None:
-  known = np.isfinite(bars.low) & np.isfinite(bars.high)
-  known &= np.isfinite(bars.heights)
-  if known.any():
-    middle = bars.heights[known]
-    reach = np.stack([middle - bars.low[known], bars.high[known] - middle])
+  drawn = np.isfinite(bars.low) & np.isfinite(bars.high)
+  drawn &= np.isfinite(bars.heights)
+  if drawn.any():
+    middle = bars.heights[drawn]
+    reach = np.stack([middle - bars.low[drawn], bars.high[drawn] - middle])
     axes.errorbar(
-      x[known],
+      x[drawn],
       middle,
       yerr=reach,
       fmt='none',
@@ -235,12 +236,12 @@ def _whiskers(axes: Axes, x: np.ndarray, bars: Bars) -> None:
 def label_frequency(
   train_counts: np.ndarray, gold_counts: np.ndarray, n_bins: Mapping[str, int]
 ) -> str:
-  """Documents per label by rank on log axes, and labels per bin; SVG text.
+  """Draws documents per label by rank (log axes) and labels per bin, as SVG.
 
   Args:
     train_counts: int [L], training documents; empty: not known.
-    gold_counts: int [L], documents here that have the label.
-    n_bins: name of a frequency bin -> its labels.
+    gold_counts: int [L], judged documents that have the label.
+    n_bins: name of a frequency bin -> number of labels in it.
   """
   with matplotlib.rc_context(_STYLE):
     figure = Figure(figsize=(_WIDTH, 3.8))
@@ -263,7 +264,7 @@ def label_frequency(
 
 
 def _ranked(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Ranks from 1 and counts, at most 400 of them, evenly on a log axis."""
+  """Returns at most 400 ranks (from 1) and counts, evenly on a log axis."""
   falling = np.sort(counts[counts > 0])[::-1]
   ranks = np.geomspace(1, max(len(falling), 1), 400).round().astype(np.int64)
   ranks = np.unique(ranks[ranks <= len(falling)])
@@ -273,10 +274,10 @@ def _ranked(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def reliability_diagrams(
   diagrams: Mapping[str, Mapping[str, Reliability]], systems: Sequence[str]
 ) -> str:
-  """A panel per system; SVG text.
+  """Draws a panel per system and returns SVG text.
 
   Args:
-    diagrams: system -> what the probabilities are -> their diagram.
+    diagrams: system -> kind of probabilities (raw or calibrated) -> diagram.
     systems: names of all systems of the report; they choose the colours.
   """
   n_columns = min(4, max(3, len(diagrams)))
@@ -285,7 +286,7 @@ def reliability_diagrams(
     figure = Figure(figsize=(_WIDTH, 3.3 * n_rows + 0.4))
     grid = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
     for axes, (name, kinds) in zip(grid, diagrams.items()):
-      _label(axes, _cut(name), 'probability given', 'share that is right')
+      _label(axes, _cut(name), 'predicted probability', 'share correct')
       axes.plot([0, 1], [0, 1], color=_FAINT, linewidth=1, linestyle=':')
       for i, (kind, diagram) in enumerate(kinds.items()):
         filled = diagram.counts > 0
@@ -329,16 +330,16 @@ def _label(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
 
 
 def _legend(figure: Figure, axes: Axes, systems: Sequence[str]) -> None:
-  """One for all panels, above them, each system once."""
+  """Draws one legend for all panels, above them; it names each system once."""
   handles = dict(zip(*reversed(axes.get_legend_handles_labels())))
   shown = [name for name in systems if name in handles]
   names = [_cut(name) for name in shown]
-  abreast = _ROOM // max(map(len, names), default=1)
+  n_fitting = _ROOM // max(map(len, names), default=1)
   figure.legend(
     [handles[name] for name in shown],
     names,
     loc='outside upper left',
-    ncols=min(max(abreast, 1), 6),
+    ncols=min(max(n_fitting, 1), 6),
   )
 
 
@@ -348,6 +349,6 @@ def _cut(name: str) -> str:
 
 def _svg(figure: Figure) -> str:
   buffer = io.StringIO()
-  nothing = dict.fromkeys(('Creator', 'Date', 'Format', 'Type'))
-  figure.savefig(buffer, format='svg', metadata=nothing)
+  no_metadata = dict.fromkeys(('Creator', 'Date', 'Format', 'Type'))
+  figure.savefig(buffer, format='svg', metadata=no_metadata)
   return buffer.getvalue()

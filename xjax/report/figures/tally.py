@@ -1,4 +1,4 @@
-"""What the lists of one run hit: by place, by label and by score."""
+"""Counts the gold labels that one run's lists hit, by place and by label."""
 
 import dataclasses
 import functools
@@ -21,12 +21,12 @@ CURVES = tuple(_CURVES)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tally:
-  """Hits of the lists over all labels.
+  """Holds which entries of the lists over all labels are gold.
 
   Attributes:
     hits: bool [N, K], entries that are gold.
     curves: P, R and RP -> float64 [K], the metric at 1, 2, ..., K: means over
-      documents with gold. A list that ends early has all that there is.
+      documents with gold. A short list counts as if misses followed it.
   """
 
   hits: np.ndarray
@@ -34,7 +34,7 @@ class Tally:
 
 
 def tally(predictions: Predictions) -> Tally:
-  """Compares the lists over all labels with gold, which there must be."""
+  """Compares the lists over all labels with gold, which must be present."""
   part = Slice.of(predictions, ALL, predictions.masks[ALL])
   ks = tuple(range(1, part.depth + 1))
   hits = np.zeros((len(part), part.depth), bool)
@@ -55,7 +55,7 @@ def _block(
   documents: DocumentBlock, ks: tuple[int, ...]
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
   ranked = documents.ranked(ks)
-  # Without gold all are 0.
+  # A document without gold adds 0 to every sum.
   mask_B = jnp.asarray(documents.mask_B)[:, None]
   sums_K = {
     name: jnp.where(mask_B, metric.over(ranked), 0).sum(0)
@@ -66,12 +66,12 @@ def _block(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelTally:
-  """What the first k entries of every list say of each label.
+  """Holds counts per label over the first k entries of every list.
 
   Attributes:
-    correct: int64 [L], predicted and gold.
-    predicted: int64 [L].
-    gold: int64 [L].
+    correct: int64 [L], documents with the label predicted and gold.
+    predicted: int64 [L], documents with the label predicted.
+    gold: int64 [L], documents with the label gold.
   """
 
   correct: np.ndarray
@@ -80,19 +80,19 @@ class LabelTally:
 
   @property
   def lost(self) -> np.ndarray:
-    """int64 [L], documents that have the label and did not get it."""
+    """int64 [L], documents whose gold label was not predicted."""
     return self.gold - self.correct
 
   @property
   def f1(self) -> np.ndarray:
-    """float64 [L], 0 where that is 0 / 0."""
+    """float64 [L], F1 of each label; 0 where F1 would be 0 / 0."""
     return 2 * self.correct / np.maximum(self.predicted + self.gold, 1)
 
 
 def label_tally(
   predictions: Predictions, hits: np.ndarray, k: int
 ) -> LabelTally:
-  """Counts labels among the first k entries; hits is of tally()."""
+  """Counts labels among the first k entries; `hits` comes from tally()."""
   ids, n_labels = predictions.lists[ALL].ids[:, :k], len(predictions.labels)
 
   def count(labels: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""Documents with their words shaded by the attention of predicted labels.
+"""Writes an HTML page with words shaded by the attention of predicted labels.
 
-One HTML file: every label is a button that shades the words that it attends to.
-Without scripts the words of each document's best label are shaded.
+Every label is a button that shades the words that the label attends to. In a
+browser without JavaScript, the words of each document's best label are shaded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from xjax.judge.prediction_lines import (
 )
 from xjax.report.page.html import html_file
 
-_HEAD = 4096  # bytes of a file that have its title
+_HEAD = 4096  # the title is within this many bytes from a file's start
 _LEVELS = 8
 _DARKEST = (245, 166, 35)  # dark text on it has a contrast of 8
 
@@ -56,8 +56,8 @@ document.addEventListener('click', (event) => {
   const button = event.target.closest('button');
   if (!button) return;
   const article = button.closest('article');
-  for (const each of article.querySelectorAll('button'))
-    each.setAttribute('aria-pressed', String(each === button));
+  for (const other of article.querySelectorAll('button'))
+    other.setAttribute('aria-pressed', String(other === button));
   article.querySelector('.why').textContent = button.dataset.why;
   const words = article.querySelectorAll('.word');
   for (const word of words) {
@@ -75,10 +75,10 @@ document.addEventListener('click', (event) => {
 
 
 def save_page(explanations: Explanations) -> pathlib.Path:
-  """Writes X.html beside X.jsonl; returns where.
+  """Writes X.html next to X.jsonl and returns the path of X.html.
 
   Raises:
-    WriteError: it cannot be written.
+    WriteError: the file cannot be written.
   """
   path = explanations.path.with_suffix('.html')
   with atomic_write(path) as file:
@@ -87,15 +87,15 @@ def save_page(explanations: Explanations) -> pathlib.Path:
 
 
 def remove_page(lines: str | os.PathLike) -> None:
-  """Removes the X.html of an earlier X.jsonl, which told of other documents.
+  """Removes the X.html of an earlier X.jsonl, which showed other documents.
 
-  A file that is no such page is left alone.
+  A file X.html that this module did not write is kept.
 
   Args:
-    lines: the file X.jsonl.
+    lines: path of the file X.jsonl.
 
   Raises:
-    WriteError: it cannot be removed.
+    WriteError: the file cannot be removed.
   """
   lines = pathlib.Path(os.path.expanduser(lines))
   path = lines.with_suffix('.html')
@@ -112,7 +112,7 @@ def _title(lines: pathlib.Path) -> str:
 
 
 def attention_page(explanations: Explanations) -> str:
-  """The page as HTML that needs nothing else."""
+  """Returns the page as HTML that needs no other file."""
   title = _title(explanations.path)
   shown, n_documents = explanations.documents, explanations.n_documents
   count = f'{n_documents:,} documents'
@@ -120,10 +120,11 @@ def attention_page(explanations: Explanations) -> str:
     count = f'The first {len(shown):,} of {count}'
   parts = [
     f'<h1>{escape(title)}</h1>',
-    f'<p>{count}. Choose a label to shade words by its attention: the darkest '
-    'has the most, those without a shade less than a sixteenth of that. The '
-    f'{explanations.words} with the most are underlined. The words that the '
-    'model reads share 100 %.</p>',
+    f'<p>{count}. Choose a label to shade words by its attention. The darkest '
+    'word has the most attention; words without a shade have less than a '
+    f'sixteenth of that. The {explanations.words} words with the most '
+    'attention are underlined. The attention of all words that the model reads '
+    'adds up to 100 %.</p>',
     _contents(shown),
     *(_article(i, d, explanations.words) for i, d in enumerate(shown)),
     _SCRIPT,
@@ -132,7 +133,7 @@ def attention_page(explanations: Explanations) -> str:
 
 
 def _shades() -> Iterator[str]:
-  """A class of CSS for each level, from nearly white to the darkest."""
+  """Yields a CSS class for each level, from nearly white to the darkest."""
   for level in range(1, _LEVELS + 1):
     red, green, blue = (
       round(255 - (255 - full) * level / _LEVELS) for full in _DARKEST
@@ -142,16 +143,16 @@ def _shades() -> Iterator[str]:
 
 def _contents(shown: Sequence[ExplainedDocument]) -> str:
   links = ''.join(
-    f'<li><a href="#document-{i}">{escape(each.document.id)}</a></li>'
-    for i, each in enumerate(shown)
+    f'<li><a href="#document-{i}">{escape(explained.document.id)}</a></li>'
+    for i, explained in enumerate(shown)
   )
   return f'<details><summary>Documents</summary>\n<ol>{links}</ol>\n</details>'
 
 
 def _article(number: int, explained: ExplainedDocument, n_top: int) -> str:
-  """A document: its labels, and its text with the words that they shade."""
-  shades = [_shaded(label.weights_T, n_top) for label in explained.labels]
-  # Only these words are elements: most words of most texts are never shaded.
+  """Returns the HTML of a document: its labels, and its text with shading."""
+  shades = [_shade(label.weights_T, n_top) for label in explained.labels]
+  # Only shaded words become HTML elements: most words are never shaded.
   order = sorted({at for shade in shades for at in shade})
   places = {at: place for place, at in enumerate(order)}
   buttons = [
@@ -173,8 +174,8 @@ def _article(number: int, explained: ExplainedDocument, n_top: int) -> str:
   )
 
 
-def _shaded(weights_T: np.ndarray, n_top: int) -> dict[int, tuple[str, str]]:
-  """Word -> its classes and its percentage, of the words that stand out."""
+def _shade(weights_T: np.ndarray, n_top: int) -> dict[int, tuple[str, str]]:
+  """Returns word -> its CSS classes and its percentage, for shaded words."""
   most = weights_T.max(initial=0)
   if not most:
     return {}
@@ -219,14 +220,14 @@ def _button(
 def _why(
   explained: ExplainedDocument, label: ExplainedLabel, n_top: int
 ) -> str:
-  """The words with the most attention, as text."""
+  """Returns the words with the most attention, as text."""
   weights_T = label.weights_T
   at_W = np.argsort(-weights_T, kind='stable')[:n_top]
   words = attended_words(
     explained.document, explained.words, at_W, weights_T[at_W]
   )
-  found = (f'{word.word} {_percent(word.weight)} %' for word in words)
-  return f'{label.name or label.id}: {", ".join(found) or "no words"}'
+  items = (f'{word.word} {_percent(word.weight)} %' for word in words)
+  return f'{label.name or label.id}: {", ".join(items) or "no words"}'
 
 
 def _texts(
@@ -234,7 +235,7 @@ def _texts(
   order: Sequence[int],
   shade: Mapping[int, tuple[str, str]],
 ) -> Iterator[str]:
-  """The zones' texts, those words in elements of their own."""
+  """Yields the HTML of each zone's text, with an element per shaded word."""
   zones = {
     name: text for name, text in explained.document.zones.items() if text
   }
@@ -257,27 +258,27 @@ def _words(
   zone: str,
   text: str,
 ) -> str:
-  parts, done = [], 0
+  parts, end = [], 0
   for at in order:
-    place = explained.words[at]
-    if place.zone == zone:
+    word = explained.words[at]
+    if word.zone == zone:
       names, share = shade.get(at, ('', ''))
       title = f' title="{escape(share)} %"' if share else ''
       classes = ' '.join(['word', *names.split('+')]).strip()
       parts += [
-        escape(text[done : place.start]),
+        escape(text[end : word.start]),
         f'<span class="{classes}"{title}>',
-        # Pieces of an encoder may be parts of one character.
-        escape(text[max(done, place.start) : place.end]),
+        # Subwords of an encoder may be parts of one character.
+        escape(text[max(end, word.start) : word.end]),
         '</span>',
       ]
-      done = max(done, place.end)
-  return ''.join(parts) + escape(text[done:])
+      end = max(end, word.end)
+  return ''.join(parts) + escape(text[end:])
 
 
 def _rest(text: str) -> str:
-  """What follows the last word that is read."""
+  """Returns the HTML of the text after the last word that the model reads."""
   if not split_words(text):
     return escape(text)
-  title = 'The model reads no further.'
+  title = 'The model does not read this part.'
   return f'<span class="unread" title="{title}">{escape(text)}</span>'

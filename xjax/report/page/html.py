@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else."""
+"""Writes a report as one HTML file that needs no other file."""
 
 import base64
 from html import escape
@@ -53,9 +53,9 @@ summary { cursor: pointer; font-weight: 600; padding: 3px 0; }
 
 
 def render_html(page: Page) -> str:
-  """The page as HTML; pictures, styles and all are in it.
+  """Returns the page as HTML, with its pictures and styles included.
 
-  A number that was rounded has the whole of it in `data-value` and `title`.
+  A rounded number has its full value in `data-value` and `title`.
   """
   body = [f'<h1>{escape(page.title)}</h1>', _contents(page)]
   body += [_section(i, section) for i, section in enumerate(page.sections)]
@@ -63,17 +63,17 @@ def render_html(page: Page) -> str:
 
 
 def html_file(title: str, body: str, style: str = '') -> str:
-  """A file that needs no other.
+  """Returns the text of an HTML file that needs no other file.
 
   Args:
-    title: text.
-    body: HTML.
-    style: CSS, beside that of all pages.
+    title: the page's title, as plain text.
+    body: content of the body element, as HTML.
+    style: CSS, added to the style of all pages.
   """
   return (
     '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    # Without an icon of its own a browser asks the server for one.
+    # A browser asks the server for an icon if the page does not have one.
     '<link rel="icon" href="data:,">\n'
     f'<title>{escape(title)}</title>\n<style>\n{_STYLE}{style}</style>\n'
     f'</head>\n<body>\n{body}\n</body>\n</html>\n'
@@ -118,7 +118,7 @@ def _block(block: Block) -> str:
 
 
 def _picture(picture: Picture) -> str:
-  # As an image of its own, so that the ids inside cannot meet another's.
+  # Each picture is a separate image, so that ids inside two SVGs never clash.
   data = base64.b64encode(picture.svg.encode()).decode()
   return (
     f'<figure>\n<img alt="{escape(picture.alt)}" '

@@ -1,4 +1,4 @@
-"""A table as LaTeX, with the rules of the package booktabs."""
+"""Writes tables as LaTeX, with the horizontal rules of the package booktabs."""
 
 from xjax.report.page.page import Cell, Table
 
@@ -9,16 +9,16 @@ _SPECIAL = str.maketrans(
     '^': r'\textasciicircum{}',
     '<': r'\textless{}',
     '>': r'\textgreater{}',
-    '[': '{[}',  # after \\\\ it would begin an argument
+    '[': '{[}',  # after \\ a bare [ would begin an argument
     **{c: f'\\{c}' for c in '&%$#_{}'},
   }
 )
 
 
 def render_latex(table: Table) -> str:
-  r"""A tabular to be \input; the best of their peers are bold.
+  r"""Returns a tabular environment for \input; the best values are bold.
 
-  Text columns are to the left, numbers to the right. The document needs
+  Text columns are aligned left, columns of numbers right. The document needs
   \usepackage{booktabs}.
   """
   n_numbers = len(table.columns) - table.n_text
@@ -36,7 +36,7 @@ def render_latex(table: Table) -> str:
 
 
 def escape_latex(text: str) -> str:
-  """Text in which no character is a command."""
+  """Escapes the characters that LaTeX reads as commands."""
   return text.translate(_SPECIAL)
 
 

@@ -1,4 +1,4 @@
-"""A report as Markdown: its words and tables, without the pictures."""
+"""Writes a report as Markdown: its text and tables, without the pictures."""
 
 from collections.abc import Iterator
 
@@ -13,14 +13,14 @@ from xjax.report.page.page import (
   Text,
 )
 
-# Would be markup, or end a cell.
+# Characters that would be markup, or would end a cell.
 _SPECIAL = str.maketrans({c: f'\\{c}' for c in '\\`*_[]<>|#'})
 
 
 def render_markdown(page: Page) -> str:
-  """The page as Markdown with the tables of GitHub's dialect.
+  """Returns the page as Markdown with tables in GitHub's dialect.
 
-  A picture is left out; what it was of stands in its place.
+  A picture is replaced by a sentence that describes it.
   """
   parts = [f'# {_escape(page.title)}']
   for section in page.sections:
@@ -31,7 +31,7 @@ def render_markdown(page: Page) -> str:
 
 
 def markdown_table(table: Table) -> str:
-  """Lines of a table; the best of their peers are bold."""
+  """Returns the lines of a table; the best values are bold."""
   names = [_escape(' '.join(name.split())) for name in table.columns]
   rule = [
     ':--' if i < table.n_text else '--:' for i in range(len(table.columns))

@@ -1,4 +1,4 @@
-"""What a report is made of, whatever it is written as."""
+"""Defines the parts of a report, independent of its file format."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -10,14 +10,14 @@ _DECIMALS = 4
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-  """One cell of a table.
+  """Holds one cell of a table.
 
   Attributes:
-    text: what is shown.
-    value: the number it was rounded from, in full; None: there is none.
+    text: text that is shown.
+    value: the full number, before rounding; None: the cell is not a number.
     below: a second, smaller line.
-    best: the best of its peers.
-    colour: of a mark before the text, as `#0072B2`; '' for none.
+    best: whether the value is the best of those compared.
+    colour: colour of a mark before the text, as `#0072B2`; '' for no mark.
   """
 
   text: str
@@ -29,15 +29,15 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """Rows under a header.
+  """Holds rows under a header.
 
   Attributes:
-    columns: names; a newline breaks one.
-    rows: each as long as columns.
-    n_text: the first columns, which are text; the others are numbers.
-    marked: indices of rows that stand out.
+    columns: names; a newline in a name breaks the line.
+    rows: lists of cells, each as long as columns.
+    n_text: number of first columns that are text; the others are numbers.
+    marked: indices of rows with a coloured background.
     starts: indices of rows that begin a part, with a line above.
-    caption: what the rows are; '' for none.
+    caption: description of the rows; '' for none.
   """
 
   columns: Sequence[str]
@@ -50,12 +50,12 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-  """A drawing.
+  """Holds a drawing.
 
   Attributes:
-    svg: the file's text.
-    alt: what one who cannot see it should know.
-    caption: how it was computed.
+    svg: the text of the SVG file.
+    alt: description for readers who cannot see the drawing.
+    caption: how the numbers in the drawing were computed.
   """
 
   svg: str
@@ -65,7 +65,7 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-  """A paragraph; a command is shown as it was typed."""
+  """Holds a paragraph, or a command that is shown as it was typed."""
 
   text: str
   command: bool = False
@@ -73,14 +73,14 @@ class Text:
 
 @dataclasses.dataclass(frozen=True)
 class Listing:
-  """Points, one below the other."""
+  """Holds the items of a bulleted list."""
 
   items: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True)
 class Fold:
-  """Blocks that a reader may open or close."""
+  """Holds blocks that a reader may open or close."""
 
   title: str
   blocks: Sequence['Block']
@@ -92,7 +92,7 @@ Block = Table | Picture | Text | Listing | Fold
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-  """Blocks under a heading."""
+  """Holds the blocks under a heading."""
 
   title: str
   blocks: Sequence[Block]
@@ -100,26 +100,26 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-  """A report."""
+  """Holds a whole report."""
 
   title: str
   sections: Sequence[Section]
 
 
 def text_cell(value: Any) -> Cell:
-  """A cell of words, or of a whole number with its thousands apart."""
+  """Returns a cell of text, or of an integer with commas at the thousands."""
   if type(value) is int:
     return Cell(f'{value:,}', value)
   return Cell(str(value))
 
 
 def number_cell(value: float | int | None, **fields: Any) -> Cell:
-  """A cell of a number.
+  """Returns a cell of a number.
 
   Args:
     value: a count, shown in full; a fraction, shown with four decimals; None:
-      there is none.
-    **fields: of the cell.
+      the value is missing.
+    **fields: other fields of the cell.
   """
   if value is None:
     return Cell(MISSING, **fields)

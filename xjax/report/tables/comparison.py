@@ -1,4 +1,4 @@
-"""A comparison as tables, and as files."""
+"""Writes a comparison as tables and as files."""
 
 from collections.abc import Iterator, Sequence
 import csv
@@ -12,12 +12,12 @@ from xjax.judge.comparison import FEWEST_LABELS, Gain, SystemDifference
 from xjax.judge.metrics.contract import is_weighed
 from xjax.judge.metrics.significance import Interval
 from xjax.judge.metrics.slices import ALL
-from xjax.report.comparison import Compared, Seeds
+from xjax.report.comparison import Compared, SeedEstimate
 from xjax.report.page.latex import render_latex
 from xjax.report.page.page import MISSING, Cell, Table, number_cell
 from xjax.report.tables.protocols import plain_table
 
-# P-values from which a star is given.
+# A p-value below such a bound gets these stars.
 _STARS = ((0.01, '**'), (0.05, '*'))
 _COLUMNS = (
   *('kind', 'slice', 'metric', 'system', 'baseline', 'value', 'change'),
@@ -27,7 +27,7 @@ JSON, CSV, LATEX = 'comparison.json', 'comparison.csv', 'comparison.tex'
 
 
 def comparison_text(compared: Compared) -> str:
-  """All of a comparison as lines of text."""
+  """Returns a whole comparison as lines of text."""
   differences, gains = (
     compared.comparison.differences,
     compared.comparison.gains,
@@ -71,32 +71,33 @@ def _remarks(compared: Compared) -> Iterator[str]:
   stars = ', '.join(f'{star} p < {p:g}' for p, star in reversed(_STARS))
   several = len(compared.groups) > 2
   yield stars + (', after Holm over the systems' if several else '')
-  yield from _by_what(compared)
+  yield from _weight_remarks(compared)
   for group in compared.groups:
     yield from (run.remark for run in group.runs if run.remark)
     tested = compared.tested[group.name].predictions
     if tested.is_approximate:
       yield (
-        f'{group.name}: {tested.selection}; labels of high score may be missing'
+        f'{group.name}: {tested.selection}; labels with high scores may be '
+        'missing'
       )
     if len(group.runs) > 1:
       run = compared.tested[group.name]
-      yield f'{group.name}: tests are of {run.path}, the best run on dev'
+      yield f'{group.name}: tests use {run.path}, the best run on dev'
   yield from _why_missing(compared.comparison.differences)
 
 
-def _by_what(compared: Compared) -> Iterator[str]:
-  """By what labels weigh, where a metric depends on that."""
+def _weight_remarks(compared: Compared) -> Iterator[str]:
+  """Yields a line on the label weights, if a metric depends on them."""
   if any(map(is_weighed, compared.plan.metrics)):
     if any(run.weights_L is not None for run in compared.groups[0].runs):
-      yield 'labels weigh what --inv_prop says'
+      yield 'label weights are from --inv_prop'
     else:
       a, b = compared.plan.propensity
       yield f'propensities: A {a:g}, B {b:g}'
 
 
 def _why_missing(rows: Sequence[SystemDifference]) -> Iterator[str]:
-  """A line per slice and reason, with the metrics that it explains."""
+  """Yields a line per slice and reason, with the metrics that it explains."""
   metrics: dict[tuple[str, str], dict[str, None]] = {}
   for row in rows:
     if row.note:
@@ -106,7 +107,7 @@ def _why_missing(rows: Sequence[SystemDifference]) -> Iterator[str]:
 
 
 def difference_table(rows: Sequence[SystemDifference], baseline: str) -> Table:
-  """A row per slice, metric and system."""
+  """Returns a table with a row per slice, metric and system."""
   several = len({row.system for row in rows}) > 1
   holm = ('Holm p',) if several else ()
   return Table(
@@ -130,7 +131,7 @@ def difference_table(rows: Sequence[SystemDifference], baseline: str) -> Table:
 
 
 def gain_table(rows: Sequence[Gain], baseline: str) -> Table:
-  """A row per bin and system."""
+  """Returns a table with a row per bin and system."""
   several = len({row.system for row in rows}) > 1
   holm = ('Holm p',) if several else ()
   return Table(
@@ -154,8 +155,8 @@ def gain_table(rows: Sequence[Gain], baseline: str) -> Table:
   )
 
 
-def seed_table(rows: Sequence[Seeds]) -> Table:
-  """A row per slice, metric and system of several runs."""
+def seed_table(rows: Sequence[SeedEstimate]) -> Table:
+  """Returns a table with a row per slice, metric and system of several runs."""
   return Table(
     ('slice', 'metric', 'system', 'mean', 'standard error', 'runs'),
     [
@@ -172,10 +173,10 @@ def seed_table(rows: Sequence[Seeds]) -> Table:
 
 
 def stars(p: float | None) -> str:
-  """How significant a p-value is."""
+  """Returns the stars that show how significant a p-value is."""
   if p is None:
     return ''
-  return next((star for most, star in _STARS if p < most), '')
+  return next((star for bound, star in _STARS if p < bound), '')
 
 
 def _signed(value: float | None, percent: bool = False) -> Cell:
@@ -200,10 +201,10 @@ def _p(value: float | None) -> Cell:
 
 
 def save_comparison(compared: Compared, folder: str | os.PathLike) -> None:
-  """Writes comparison.json, .csv and .tex.
+  """Writes comparison.json, comparison.csv and comparison.tex to a folder.
 
   Raises:
-    WriteError: one cannot be written.
+    WriteError: a file cannot be written.
   """
   folder = pathlib.Path(os.path.expanduser(folder))
   write_json(folder / JSON, comparison_json(compared))
@@ -211,16 +212,16 @@ def save_comparison(compared: Compared, folder: str | os.PathLike) -> None:
     writer = csv.writer(file, lineterminator='\n')
     writer.writerow(_COLUMNS)
     writer.writerows(_csv_rows(compared))
-  base, found = compared.groups[0].name, compared.comparison
-  tables = [difference_table(found.differences, base)]
-  tables += [gain_table(found.gains, base)] if found.gains else []
+  base, results = compared.groups[0].name, compared.comparison
+  tables = [difference_table(results.differences, base)]
+  tables += [gain_table(results.gains, base)] if results.gains else []
   tables += [seed_table(compared.seeds)] if compared.seeds else []
   with atomic_write(folder / LATEX) as file:
     file.write('\n'.join(map(render_latex, tables)))
 
 
 def comparison_json(compared: Compared) -> dict[str, Any]:
-  """The comparison as plain values, all that is in the tables and more."""
+  """Returns the comparison as JSON values: the tables, systems and settings."""
   first = compared.tested[compared.groups[0].name]
   return {
     'baseline': compared.groups[0].name,

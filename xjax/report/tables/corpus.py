@@ -1,4 +1,4 @@
-"""The documents and labels that systems were judged on, in a table."""
+"""Describes in tables the documents and labels that systems were judged on."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,17 +19,17 @@ def worst_labels(
   k: int,
   n: int = 15,
 ) -> Table:
-  """The n labels with most gold documents that did not get them.
+  """Returns the n labels that were missed in the most gold documents.
 
-  Of two with as many, the one of the lower F1 comes first, then the lower
-  index. Labels that nothing was lost of are left out.
+  Ties are broken by the lower F1, then by the lower index. Labels that were
+  never missed are left out.
 
   Args:
     run: the system.
-    names: label id -> name, where it has one.
-    counts: of its first k predictions.
-    k: as above.
-    n: rows at most.
+    names: label id -> name, for the labels that have a name.
+    counts: counts over the first k predictions of the run.
+    k: number of predictions per document in `counts`.
+    n: maximum number of rows.
   """
   order = np.lexsort((counts.f1, -counts.lost))[:n]
   rows = [
@@ -74,9 +74,9 @@ _SLICES = {
 
 
 def corpus_table(predictions: Predictions) -> Table:
-  """N, L, labels per document and documents per label, and how many are rare.
+  """Returns a table with N, L, labels per document, documents per label, etc.
 
-  What only the training labels tell is left out where they are not known.
+  Rows about training documents are left out if there are no training counts.
   """
   per_doc = predictions.gold.lengths
   golden = np.bincount(
@@ -122,7 +122,7 @@ def _row(name: str, value: float | int) -> list[Cell]:
 
 
 def bin_table(predictions: Predictions) -> Table:
-  """Labels and gold labels by how many training documents a label has."""
+  """Returns a table of labels and gold labels by training frequency."""
   gold_L = np.bincount(
     predictions.gold.values, minlength=len(predictions.labels)
   )
@@ -139,23 +139,26 @@ def bin_table(predictions: Predictions) -> Table:
   return Table(columns, rows)
 
 
-def unlike_spaces(predictions: Mapping[str, Predictions]) -> Sequence[str]:
-  """Says which systems have another label space than the first.
+def label_space_remarks(
+  predictions: Mapping[str, Predictions],
+) -> Sequence[str]:
+  """Returns a sentence per system whose label space differs from the first's.
 
   Args:
-    predictions: of each system, by its name.
+    predictions: name of a system -> its predictions.
   """
-  (first, one), *others = predictions.items()
+  (first, theirs), *others = predictions.items()
   return [
     f'{name} has {len(p.labels):,} labels and {p.n_train:,} training '
-    f'documents, {first} {len(one.labels):,} and {one.n_train:,}: metrics over '
-    'labels, and slices, are not of the same labels.'
+    f'documents, but {first} has {len(theirs.labels):,} and '
+    f'{theirs.n_train:,}: their slices and metrics over labels are not about '
+    'the same labels.'
     for name, p in others
-    if (len(p.labels), p.n_train) != (len(one.labels), one.n_train)
+    if (len(p.labels), p.n_train) != (len(theirs.labels), theirs.n_train)
   ]
 
 
 def system_table(rows: Sequence[Sequence[str]]) -> Table:
-  """Name, where it was read from, and what it is, of each system."""
+  """Returns a table with the name, source and kind of scores of each system."""
   columns = 'system', 'read from', 'judged', 'scores'
   return Table(columns, [list(map(text_cell, row)) for row in rows], n_text=4)

@@ -1,4 +1,4 @@
-"""Metrics of systems as tables, and why values are missing."""
+"""Shows the metrics of systems as tables, and why values are missing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,12 +8,12 @@ from xjax.report.page.page import Cell, Fold, Listing, Table, number_cell
 from xjax.report.runs import Estimate, Group, group_metrics, protocols
 from xjax.report.tables.plain import users_metrics
 
-# What a reader looks at first, each at the first and at the usual cut-off.
+# The main metrics: these at the usual cut-off (P also at the first cut-off).
 _AT_K = ('P', 'R', 'RP', 'nDCG', 'PSP', 'macro-F1', 'coverage')
 _OTHERS = ('R-Precision', 'micro-F1', 'macro-F1')
 USUAL_K = 5
-_NARROW = ',\n'  # between the ends of intervals where columns are many
-# Slice -> metric -> what the runs say of it.
+_NARROW = ',\n'  # between the ends of an interval, if there are many columns
+# Slice -> metric -> estimate over the runs.
 Slices = Mapping[str, Mapping[str, Estimate]]
 # Slice -> metric -> [low, high].
 Intervals = Mapping[str, Mapping[str, Sequence[float]]]
@@ -28,32 +28,34 @@ def main_table(
   tables: Mapping[str, Slices],
   colours: Mapping[str, str] | None = None,
   seeds: Mapping[str, str] | None = None,
-  sure: Mapping[str, Intervals] | None = None,
+  intervals: Mapping[str, Intervals] | None = None,
 ) -> Table:
-  """A row per slice and system, a column per metric of those looked at first.
+  """Returns a table with a row per slice and system, a column per main metric.
 
-  The best of a slice is bold where there are several systems.
+  The best value of a slice is bold if there are several systems.
 
   Args:
-    tables: name of each system -> its metrics, as of group_metrics.
+    tables: name of a system -> its metrics, as from group_metrics.
     colours: name -> colour of its mark; None: no marks.
-    seeds: name -> what stands below it; None: nothing.
-    sure: name -> intervals of its metrics; None: there are none.
+    seeds: name -> text below the name; None: no text.
+    intervals: name -> intervals of its metrics; None: no intervals.
   """
-  colours, seeds, sure = colours or {}, seeds or {}, sure or {}
+  colours, seeds, intervals = colours or {}, seeds or {}, intervals or {}
   slices = _union(tables.values())
   columns = _main_columns([v for t in tables.values() for v in t.values()])
   rows = []
   for name in slices:
-    found = {who: t[name] for who, t in tables.items() if name in t}
-    best = {metric: _best(metric, found) for metric in columns}
-    for n, (who, values) in enumerate(found.items()):
+    values_of = {system: t[name] for system, t in tables.items() if name in t}
+    best = {metric: _best(metric, values_of) for metric in columns}
+    for n, (system, values) in enumerate(values_of.items()):
       labels = values.get('n_labels', Estimate(None, None, 0)).mean
-      ends = sure.get(who, {}).get(name, {})
+      ends = intervals.get(system, {}).get(name, {})
       rows.append(
         [
           Cell(name if not n else '', below=_labels(labels) if not n else ''),
-          Cell(who, below=seeds.get(who, ''), colour=colours.get(who, '')),
+          Cell(
+            system, below=seeds.get(system, ''), colour=colours.get(system, '')
+          ),
           *(
             _cell(values.get(m), ends.get(m), best[m], _NARROW) for m in columns
           ),
@@ -70,19 +72,19 @@ def _labels(n: int | float | None) -> str:
 
 
 def _main_columns(values: Sequence[Mapping[str, Estimate]]) -> list[str]:
-  names = list(dict.fromkeys(metric for each in values for metric in each))
+  names = _union(values)
   ks = sorted({int(n[2:]) for n in names if n.startswith('P@')})
   if not ks:
     return [name for name in names if name in _OTHERS]
   k = USUAL_K if USUAL_K in ks else ks[-1]
   first = [f'P@{ks[0]}'] if ks[0] != k else []
   at_k = (f'{kind}@{k}' for kind in _AT_K)
-  wanted = (*first, *at_k, *_OTHERS, *users_metrics(names, k))
-  return [name for name in wanted if name in names]
+  columns = (*first, *at_k, *_OTHERS, *users_metrics(names, k))
+  return [name for name in columns if name in names]
 
 
 def full_tables(groups: Sequence[Group]) -> list[Fold]:
-  """Every metric of every slice under every protocol, to be unfolded."""
+  """Returns a fold per protocol and slice with a table of all metrics."""
   names = _union(
     dict.fromkeys(protocols(group.first.metrics)) for group in groups
   )
@@ -99,20 +101,20 @@ def full_tables(groups: Sequence[Group]) -> list[Fold]:
 def slice_table(
   groups: Sequence[Group], protocol: str, slice_name: str
 ) -> Table:
-  """A row per metric of one slice, a column per system."""
-  found = {
+  """Returns a table of one slice with a row per metric, a column per system."""
+  values_of = {
     group.name: group_metrics(group, protocol).get(slice_name, {})
     for group in groups
   }
   rows = []
-  for metric in _union(found.values()):
-    best = _best(metric, found)
+  for metric in _union(values_of.values()):
+    best = _best(metric, values_of)
     rows.append(
       [
         Cell(_COUNTS.get(metric, metric)),
         *(
           _cell(
-            found[group.name].get(metric),
+            values_of[group.name].get(metric),
             _interval(group, protocol, slice_name, metric),
             best,
           )
@@ -150,31 +152,31 @@ def _interval(
 def interval_of(
   metrics: Mapping[str, Any], protocol: str, slice_name: str, metric: str
 ) -> Sequence[float] | None:
-  """[low, high] of a metric where metrics.json has intervals, else None."""
+  """Returns [low, high] of a metric; None if metrics.json has no interval."""
   return intervals_of(metrics, protocol).get(slice_name, {}).get(metric)
 
 
 def intervals_of(metrics: Mapping[str, Any], protocol: str) -> Intervals:
-  """Slice -> metric -> [low, high] of a metrics.json; empty: it has none."""
+  """Returns slice -> metric -> [low, high] of a metrics.json; {} for none."""
   return metrics.get(INTERVALS, {}).get(protocol, {})
 
 
 def _best(
-  metric: str, found: Mapping[str, Mapping[str, Estimate]]
+  metric: str, values_of: Mapping[str, Mapping[str, Estimate]]
 ) -> float | None:
-  """The largest, unless all are the same, or it is not for being large."""
+  """Returns the largest value; None if all are equal or large is not good."""
   if metric in _COUNTS or metric.startswith('threshold'):
     return None
   means = [
     v[metric].mean
-    for v in found.values()
+    for v in values_of.values()
     if metric in v and v[metric].mean is not None
   ]
   return max(means) if len(set(means)) > 1 else None
 
 
 def note_listing(groups: Sequence[Group]) -> Listing:
-  """Why values are missing, a point per system, slice and reason."""
+  """Explains missing values, with an item per system, slice and reason."""
   items = []
   for group in groups:
     for run in group.runs:
@@ -183,17 +185,17 @@ def note_listing(groups: Sequence[Group]) -> Listing:
         for metric, reason in reasons.items():
           by_reason.setdefault(reason, []).append(metric)
         items += [
-          f'{run.name}, {slice_name}: {_some(metrics)}: {reason}'
+          f'{run.name}, {slice_name}: {_shorten(metrics)}: {reason}'
           for reason, metrics in by_reason.items()
         ]
   return Listing(items)
 
 
-def _some(metrics: Sequence[str], most: int = 6) -> str:
-  more = f' and {len(metrics) - most} more' if len(metrics) > most else ''
-  return ', '.join(metrics[:most]) + more
+def _shorten(metrics: Sequence[str], n: int = 6) -> str:
+  more = f' and {len(metrics) - n} more' if len(metrics) > n else ''
+  return ', '.join(metrics[:n]) + more
 
 
 def _union(tables: Any) -> list[str]:
-  """The keys of several tables, in the order they are first met."""
+  """Returns the keys of several tables, in the order of first occurrence."""
   return list(dict.fromkeys(key for table in tables for key in table))

@@ -1,4 +1,4 @@
-"""Metrics as plain-text tables."""
+"""Shows metrics as plain-text tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 import re
@@ -10,23 +10,23 @@ from xjax.judge.metrics.contract import kind_of, users_kinds
 MODEL = 'model'
 PRIOR = 'popularity prior'
 USUAL_K = 5
-# What a model must beat the prior in; each with @k.
+# Kinds of metrics (with @k) in which a model must beat the popularity prior.
 COMPARED = ('RP', 'nDCG')
 
 
 def plain_slice_table(
   metrics: Mapping[str, Any], prior: Mapping[str, Any] | None = None
 ) -> str:
-  """A table with a row per slice, and the popularity prior's below it.
+  """Returns a table with a row per slice, and the popularity prior's below it.
 
-  Documents are those with gold in the slice; how many have none stands beside.
-  Slices without documents have a row of dashes; the prior has no row where its
-  lists do not reach. Below the table stand: each slice in which the model is
-  below the prior, and why a dash is a dash.
+  The column of documents counts those with gold in the slice, and in brackets
+  those without. Slices without documents have a row of dashes. The prior has no
+  row for slices in which it has no ranking metric. Below the table are the
+  slices in which the model is below the prior, and the reasons for dashes.
 
   Args:
-    metrics: of the model, as from judge.judge.judge.
-    prior: of the popularity prior on the same split.
+    metrics: metrics of the model, as from judge.judge.judge.
+    prior: metrics of the popularity prior on the same split.
 
   Returns:
     Lines of text, without a newline at the end; values are fractions.
@@ -47,17 +47,17 @@ def plain_slice_table(
   remarks = [
     line
     for name, values in slices.items()
-    for line in _below(name, values, priors.get(name, {}), columns)
+    for line in _warn_below_prior(name, values, priors.get(name, {}), columns)
   ]
-  remarks += _dashes(MODEL, metrics.get(NOTES, {}), columns)
+  remarks += _explain_dashes(MODEL, metrics.get(NOTES, {}), columns)
   notes = (prior or {}).get(NOTES, {})
   notes = {name: reasons for name, reasons in notes.items() if name in priors}
-  remarks += _dashes(PRIOR, notes, columns)
+  remarks += _explain_dashes(PRIOR, notes, columns)
   return '\n'.join([*align(rows, 4), *remarks])
 
 
 def align(rows: Sequence[Sequence[str]], n_text: int) -> list[str]:
-  """Lines of equal columns: the first n_text to the left, others right."""
+  """Returns lines with aligned columns: the first n_text left, others right."""
   widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
   return [
     '  '.join(
@@ -69,7 +69,7 @@ def align(rows: Sequence[Sequence[str]], n_text: int) -> list[str]:
 
 
 def _columns(values: Mapping[str, Any]) -> list[str]:
-  """The metrics shown: at the smallest k and at 5 (or the largest k)."""
+  """Returns the metrics to show: at the smallest k and at 5 (or largest k)."""
   ks = sorted({int(k) for name in values for k in re.findall(r'@(\d+)', name)})
   k = USUAL_K if USUAL_K in ks or not ks else ks[-1]
   at_k = [f'{kind}@{k}' for kind in ('P', 'R', 'RP', 'nDCG', 'PSP')]
@@ -80,24 +80,24 @@ def _columns(values: Mapping[str, Any]) -> list[str]:
 
 
 def users_metrics(names: Iterable[str], k: int) -> list[str]:
-  """Those that a user defined: at this cut-off, or without one."""
-  own = users_kinds()
+  """Returns the user-defined metrics at this cut-off or without a cut-off."""
+  kinds = users_kinds()
   return [
     name
     for name in names
-    if kind_of(name) in own
+    if kind_of(name) in kinds
     and re.search(r'@(\d+)|$', name)[1] in (None, f'{k}')
   ]
 
 
 def _is_ranked(values: Mapping[str, Any], columns: Sequence[str]) -> bool:
-  """Whether there is something to compare a model's ranking with."""
+  """Returns whether a ranking metric has a value to compare a model with."""
   ranking = [m for m in columns if '@' in m] or columns
   return any(values.get(metric) is not None for metric in ranking)
 
 
 def _documents(values: Mapping[str, Any]) -> str:
-  """Those that ranking metrics are means over, and those left out."""
+  """Returns the number of documents with gold, and of those without."""
   skipped = values['n_skipped']
   without = f' ({skipped:,} without gold)' if skipped else ''
   return f'{values["n_docs"]:,}{without}'
@@ -108,7 +108,7 @@ def _cells(values: Mapping[str, Any], columns: Sequence[str]) -> list[str]:
   return ['-' if value is None else f'{value:.3f}' for value in shown]
 
 
-def _below(
+def _warn_below_prior(
   name: str,
   values: Mapping[str, Any],
   prior: Mapping[str, Any],
@@ -127,21 +127,21 @@ def _below(
     )
 
 
-def _dashes(
-  who: str, notes: Mapping[str, Mapping[str, str]], columns: Sequence[str]
+def _explain_dashes(
+  system: str, notes: Mapping[str, Mapping[str, str]], columns: Sequence[str]
 ) -> Iterable[str]:
-  """Why a dash is a dash; slices of which the same is said share a line."""
-  found: dict[tuple[str, str], list[str]] = {}
+  """Yields why values are dashes; slices with the same reason share a line."""
+  names_of: dict[tuple[str, str], list[str]] = {}
   for name, reasons in notes.items():
-    for about in (LISTS, SEARCH):
-      if about in reasons:
-        found.setdefault((about, reasons[about]), []).append(name)
+    for topic in (LISTS, SEARCH):
+      if topic in reasons:
+        names_of.setdefault((topic, reasons[topic]), []).append(name)
     by_reason = {}
     for metric in columns:
       if metric in reasons:
         by_reason.setdefault(reasons[metric], []).append(metric)
     for reason, metrics in by_reason.items():
       which = 'all' if len(metrics) == len(columns) else ', '.join(metrics)
-      found.setdefault((which, reason), []).append(name)
-  for (which, reason), names in found.items():
-    yield f'- {", ".join(names)}, {who}, {which}: {reason}'
+      names_of.setdefault((which, reason), []).append(name)
+  for (which, reason), names in names_of.items():
+    yield f'- {", ".join(names)}, {system}, {which}: {reason}'

@@ -1,4 +1,4 @@
-"""Conventions side by side: a column per protocol, and why they differ."""
+"""Compares protocols in a table, a column per protocol, and explains them."""
 
 from collections.abc import Mapping, Sequence
 import re
@@ -15,50 +15,50 @@ WIDTH = 100  # of lines on the screen, where possible
 
 
 def protocol_table(metrics: Mapping[str, Any], slice_name: str) -> Table:
-  """A row per metric of a slice, a column per protocol.
+  """Returns a table of a slice with a row per metric, a column per protocol.
 
   Args:
-    metrics: as from judge.judge.judge.
-    slice_name: one of its slices.
+    metrics: metrics, as from judge.judge.judge.
+    slice_name: name of a slice.
 
   Returns:
-    The table; empty cells: the tool does not print that metric. Of a slice in
-    which no metric has a value, the counts.
+    The table. A cell is empty if the tool does not print that metric. If no
+    metric of the slice has a value, the table has only counts.
   """
-  found = _of_slice(metrics, slice_name)
-  every = _metrics(found)
-  if all(map(is_empty, found.values())):
-    every = [m for m in every if m.startswith('n_')]
+  values_of = _values_by_protocol(metrics, slice_name)
+  names = _metrics(values_of)
+  if all(map(is_empty, values_of.values())):
+    names = [m for m in names if m.startswith('n_')]
   rows = [
     [
       Cell(metric),
-      *(value_cell(metrics, name, slice_name, metric) for name in found),
+      *(value_cell(metrics, name, slice_name, metric) for name in values_of),
     ]
-    for metric in every
+    for metric in names
   ]
-  return Table(('metric', *found), rows)
+  return Table(('metric', *values_of), rows)
 
 
-def _of_slice(
+def _values_by_protocol(
   metrics: Mapping[str, Any], slice_name: str
 ) -> dict[str, Mapping[str, Any]]:
-  """Protocol -> metric -> value."""
+  """Returns protocol -> metric -> value for one slice."""
   names = [name for name in metrics if name in PROTOCOLS]
   return {name: metrics[name].get(slice_name, {}) for name in names}
 
 
-def _metrics(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-  """All there are, in the order of a table."""
-  return list(dict.fromkeys(m for values in found.values() for m in values))
+def _metrics(values_of: Mapping[str, Mapping[str, Any]]) -> list[str]:
+  """Returns the names of all metrics, in the order of a table."""
+  return list(dict.fromkeys(m for values in values_of.values() for m in values))
 
 
 def metrics_table(metrics: Mapping[str, Any], protocol: str) -> Table:
-  """A row per metric, a column per slice, under one protocol."""
+  """Returns a table of a protocol with a row per metric, a column per slice."""
   slices = metrics[protocol]
-  every = _metrics(slices)
+  names = _metrics(slices)
   rows = [
     [Cell(metric), *(value_cell(metrics, protocol, s, metric) for s in slices)]
-    for metric in every
+    for metric in names
   ]
   return Table(('metric', *slices), rows)
 
@@ -66,35 +66,35 @@ def metrics_table(metrics: Mapping[str, Any], protocol: str) -> Table:
 def value_cell(
   metrics: Mapping[str, Any], protocol: str, slice_name: str, metric: str
 ) -> Cell:
-  """A value with its interval; empty where there is no such metric."""
+  """Returns a cell with a value and its interval; empty for unknown metrics."""
   values = metrics[protocol].get(slice_name, {})
   if metric not in values:
     return Cell('')
-  sure = interval_of(metrics, protocol, slice_name, metric)
-  below = f'[{sure[0]:.4f}, {sure[1]:.4f}]' if sure else ''
+  interval = interval_of(metrics, protocol, slice_name, metric)
+  below = f'[{interval[0]:.4f}, {interval[1]:.4f}]' if interval else ''
   return number_cell(values[metric], below=below)
 
 
 def plain_table(table: Table, width: int | None = None) -> str:
-  """The table as lines of text.
+  """Returns a table as lines of text.
 
   Args:
-    table: any.
-    width: of the lines, at most: columns that do not fit stand below, beside
-      the text columns again; None: no limit.
+    table: the table to print.
+    width: maximum length of lines; columns that do not fit are printed below,
+      after the text columns again; None: no limit.
   """
   heads = [' '.join(name.split()) for name in table.columns]
   rows = [
     [f'{cell.text} {cell.below}'.rstrip() for cell in row] for row in table.rows
   ]
   blocks = _blocks([heads, *rows], table.n_text, width)
-  return '\n\n'.join('\n'.join(align(b, table.n_text)) for b in blocks)
+  return '\n\n'.join('\n'.join(align(rows, table.n_text)) for rows in blocks)
 
 
 def _blocks(
   rows: Sequence[Sequence[str]], n_text: int, width: int | None
 ) -> list[list[list[str]]]:
-  """The rows cut into blocks of columns."""
+  """Splits the columns into blocks that fit the width."""
   widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
   text, room = list(range(n_text)), width or sum(widths)
   blocks = [text]
@@ -107,55 +107,58 @@ def _blocks(
 
 
 def why_they_differ(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
-  """A point per reason, with the protocols and the metrics that it is about."""
-  found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+  """Returns an item per reason, with its protocols and its metrics."""
+  reasons: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
   for protocol, slices in metrics.get(REASONS, {}).items():
     for metric, sentences in slices.get(slice_name, {}).items():
       for sentence in sentences.split('; '):
-        shared = re.sub(rf'\b{protocol}\b', _THEM, sentence)
-        protocols, which = found.setdefault(shared, ({}, {}))
-        protocols[protocol], which[metric] = None, None
-  order = _metrics(_of_slice(metrics, slice_name))
+        template = re.sub(rf'\b{protocol}\b', _THEM, sentence)
+        protocols, differing = reasons.setdefault(template, ({}, {}))
+        protocols[protocol], differing[metric] = None, None
+  order = _metrics(_values_by_protocol(metrics, slice_name))
   return [
-    _told(shared, list(protocols), sorted(which, key=order.index))
-    for shared, (protocols, which) in found.items()
+    _reason_text(template, list(protocols), sorted(differing, key=order.index))
+    for template, (protocols, differing) in reasons.items()
   ]
 
 
-_THEM = '{them}'  # where a sentence names the other protocol
+_THEM = '{them}'  # stands in a sentence for the names of the protocols
 
 
-def _told(shared: str, protocols: list[str], metrics: list[str]) -> str:
+def _reason_text(
+  template: str, protocols: list[str], metrics: list[str]
+) -> str:
   names = ', '.join(protocols)
-  if _THEM in shared:
-    return _point(f'{_shown(metrics)}: {shared.replace(_THEM, names)}.')
-  return _point(f'{names}, {_shown(metrics)}: {shared}.')
+  if _THEM in template:
+    return _bullet(
+      f'{_join_by_cut_off(metrics)}: {template.replace(_THEM, names)}.'
+    )
+  return _bullet(f'{names}, {_join_by_cut_off(metrics)}: {template}.')
 
 
 def why_missing(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
-  """A point per reason why values are missing, with the metrics."""
+  """Returns an item per reason for missing values, with the metrics."""
   notes = metrics.get(NOTES, {}).get(slice_name, {})
-  found: dict[str, list[str]] = {}
+  metrics_of: dict[str, list[str]] = {}
   for metric, reason in notes.items():
-    found.setdefault(reason, []).append(metric)
-  first, *_ = _of_slice(metrics, slice_name).values()
+    metrics_of.setdefault(reason, []).append(metric)
+  first, *_ = _values_by_protocol(metrics, slice_name).values()
   of_lists = {notes.get(LISTS), notes.get(SEARCH)}
-  one_reason = is_empty(first) and len(set(found) - of_lists) == 1
+  one_reason = is_empty(first) and len(set(metrics_of) - of_lists) == 1
   points = []
-  for reason, which in found.items():
-    every = one_reason and reason not in of_lists
-    points.append(
-      _point(f'{"all metrics" if every else _shown(which)}: {reason}.')
-    )
+  for reason, affected in metrics_of.items():
+    all_metrics = one_reason and reason not in of_lists
+    names = 'all metrics' if all_metrics else _join_by_cut_off(affected)
+    points.append(_bullet(f'{names}: {reason}.'))
   return points
 
 
 def is_empty(values: Mapping[str, Any]) -> bool:
-  """Whether a slice has counts alone, and no metric has a value."""
+  """Returns whether no metric of a slice has a value, except counts."""
   return all(v is None for m, v in values.items() if not m.startswith('n_'))
 
 
-def _point(text: str) -> str:
+def _bullet(text: str) -> str:
   return textwrap.fill(
     text,
     WIDTH,
@@ -165,16 +168,16 @@ def _point(text: str) -> str:
   )
 
 
-def _shown(metrics: Sequence[str]) -> str:
-  """Metrics, those of the same cut-offs together: `P R nDCG @1,3,5, F1`."""
+def _join_by_cut_off(metrics: Sequence[str]) -> str:
+  """Joins metrics, grouped by cut-offs: `P R nDCG @1,3,5, F1`."""
   ks: dict[str, list[str]] = {}
   for metric in metrics:
     kind = re.sub(r'@\d+', '@', metric)
     ks.setdefault(kind, []).extend(re.findall(r'@(\d+)', metric))
   together: dict[str, list[str]] = {}
-  for kind, each in ks.items():
-    together.setdefault(','.join(each), []).append(kind.replace('@', ''))
+  for kind, cut_offs in ks.items():
+    together.setdefault(','.join(cut_offs), []).append(kind.replace('@', ''))
   return ', '.join(
-    ' '.join(kinds) + (f' @{each}' if each else '')
-    for each, kinds in together.items()
+    ' '.join(kinds) + (f' @{cut_offs}' if cut_offs else '')
+    for cut_offs, kinds in together.items()
   )

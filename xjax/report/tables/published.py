@@ -1,12 +1,12 @@
-"""The result tables of five papers as data, to stand beside our own numbers.
+"""Reads the result tables of five papers, to compare with our own numbers.
 
-A file of papers/ is one paper: a row per table, dataset, split, slice and
-system, and a column per metric, named as in metrics.json. Values are fractions
-as printed, neither averaged nor corrected; `<metric> se` is the standard error
-printed with it. What the text of a paper does not give is empty.
+Each file in papers/ is one paper. It has a row per table, dataset, split, slice
+and system, and a column per metric, named as in metrics.json. Values are
+fractions as printed, neither averaged nor corrected; `<metric> se` is the
+standard error printed with a value. A cell is empty if the paper has no value.
 
-PSP and PSnDCG stand for the ratio over the best achievable: that is what the
-tables hold, although the formulas printed beside some leave it out.
+PSP and PSnDCG are the ratios over the best achievable value. The printed values
+are such ratios, although the formulas in some papers leave out the division.
 """
 
 import collections
@@ -29,15 +29,15 @@ _KEYS = ('table', 'dataset', 'split', 'slice', 'system', 'note')
 
 @dataclasses.dataclass(frozen=True)
 class Paper:
-  """Where numbers were printed.
+  """Describes a paper with published numbers.
 
   Attributes:
-    file: name in papers/, without its ending.
-    authors: short.
-    year: None where the copy at hand has no date.
-    title: of the paper.
-    protocol: the tool whose conventions its numbers follow; our own where the
-      paper says of none that they differ.
+    file: name in papers/, without its suffix.
+    authors: short form of the authors.
+    year: None if our copy has no date.
+    title: title of the paper.
+    protocol: the tool whose conventions its numbers follow; our own protocol if
+      the paper does not mention a difference.
   """
 
   file: str
@@ -91,19 +91,19 @@ PAPERS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Published:
-  """One system's row of a printed table.
+class PublishedRow:
+  """Holds one system's row of a printed table.
 
   Attributes:
-    paper: where.
-    table: its number; '' for tables without one.
-    dataset: name, one spelling for all papers.
-    split: test, but for one table on dev.
+    paper: the paper with the table.
+    table: number of the table; '' if it has no number.
+    dataset: name, with the same spelling for all papers.
+    split: test, except for one table on dev.
     slice: all, frequent, few or zero.
-    system: as the paper calls it.
+    system: name of the system in the paper.
     values: metric -> fraction.
     errors: metric -> standard error of the value, where printed.
-    note: on what was printed; mostly ''.
+    note: remark on the printed values; usually ''.
   """
 
   paper: Paper
@@ -118,8 +118,8 @@ class Published:
 
 
 @functools.cache
-def published() -> tuple[Published, ...]:
-  """All rows, in the papers' order."""
+def published() -> tuple[PublishedRow, ...]:
+  """Returns the rows of all papers, in the order of PAPERS."""
   folder = importlib.resources.files('xjax.report') / 'papers'
   rows = []
   for paper in PAPERS:
@@ -128,13 +128,13 @@ def published() -> tuple[Published, ...]:
   return tuple(rows)
 
 
-def _row(paper: Paper, row: Mapping[str, str]) -> Published:
+def _row(paper: Paper, row: Mapping[str, str]) -> PublishedRow:
   numbers = {
     name: float(text)
     for name, text in row.items()
     if name not in _KEYS and text
   }
-  return Published(
+  return PublishedRow(
     paper=paper,
     **{key: row[key] for key in _KEYS},
     values={m: v for m, v in numbers.items() if not m.endswith(_ERROR)},
@@ -147,14 +147,14 @@ def _row(paper: Paper, row: Mapping[str, str]) -> Published:
 
 
 def datasets() -> tuple[str, ...]:
-  """The datasets there are numbers of, sorted."""
+  """Returns the sorted names of the datasets that have published numbers."""
   return tuple(sorted({row.dataset for row in published()}))
 
 
 def find_dataset(name: str) -> str | None:
-  """The dataset of this name, whatever its case and punctuation."""
-  spelled = {_plain(known): known for known in datasets()}
-  return spelled.get(_plain(name))
+  """Returns the dataset of this name, ignoring case and punctuation."""
+  dataset_of = {_plain(dataset): dataset for dataset in datasets()}
+  return dataset_of.get(_plain(name))
 
 
 def _plain(name: str) -> str:
@@ -169,7 +169,7 @@ _Ours = tuple[Group, str, Mapping[str, Mapping[str, Estimate]]]
 def published_folds(
   dataset: str, groups: Sequence[Group], colours: Mapping[str, str]
 ) -> list[Fold]:
-  """A fold per printed table of a dataset, the first one open.
+  """Returns a fold per printed table of a dataset, the first one open.
 
   Our systems come first, judged by the paper's conventions, then the table's
   rows in its order. Columns are the printed metrics, by slice.
@@ -177,9 +177,9 @@ def published_folds(
   Args:
     dataset: a name in published.datasets().
     groups: our systems.
-    colours: name of each -> its colour.
+    colours: name of a system -> its colour.
   """
-  tables: dict[tuple, list[Published]] = {}
+  tables: dict[tuple, list[PublishedRow]] = {}
   for row in published():
     if row.dataset == dataset:
       tables.setdefault((row.paper, row.table, row.split), []).append(row)
@@ -187,16 +187,16 @@ def published_folds(
   for (paper, *_), rows in tables.items():
     names = (metric for row in rows for metric in row.values)
     metrics.setdefault(paper, {}).update(dict.fromkeys(names))
-  ours = {
-    paper: [(g, colours[g.name], _judged(g, paper, names)) for g in groups]
+  our_rows = {
+    paper: [(g, colours[g.name], _judge_group(g, paper, names)) for g in groups]
     for paper, names in metrics.items()
   }
   return [
     Fold(
       f'{paper}, {f"Table {table}" if table else "benchmarks"} ({split})',
       [
-        Text(f'{paper.title}. {_by_whom(paper, metrics[paper])}'),
-        *_tables(rows, ours[paper]),
+        Text(f'{paper.title}. {_conventions(paper, metrics[paper])}'),
+        *_tables(rows, our_rows[paper]),
       ],
       open=not n,
     )
@@ -204,12 +204,12 @@ def published_folds(
   ]
 
 
-def _judged(
+def _judge_group(
   group: Group, paper: Paper, metrics: Collection[str]
 ) -> dict[str, dict[str, Estimate]]:
-  """Slice -> metric -> what the runs say of it, by the paper's conventions.
+  """Returns slice -> metric -> estimate, by the paper's conventions.
 
-  What the tool does not print is by our own.
+  Metrics that the paper's tool does not print are judged by our protocol.
   """
   ks = {int(k) for name in metrics for k in re.findall(r'@(\d+)', name)}
   runs = []
@@ -222,29 +222,32 @@ def _judged(
       slices={},
       replicates=0,
     )
-    found = judge(run.predictions, criteria)
-    runs.append(dataclasses.replace(run, metrics=found))
+    judged = judge(run.predictions, criteria)
+    runs.append(dataclasses.replace(run, metrics=judged))
   both = Group(group.name, tuple(runs))
-  own, theirs = (group_metrics(both, p.name) for p in (XJAX, paper.protocol))
-  return {name: values | theirs.get(name, {}) for name, values in own.items()}
+  ours, theirs = (group_metrics(both, p.name) for p in (XJAX, paper.protocol))
+  return {name: values | theirs.get(name, {}) for name, values in ours.items()}
 
 
-def _by_whom(paper: Paper, metrics: Collection[str]) -> str:
-  """Whose conventions ours follow, which are marked."""
+def _conventions(paper: Paper, metrics: Collection[str]) -> str:
+  """Returns a sentence on the conventions by which our systems were judged."""
   tool = paper.protocol
   if tool is XJAX:
-    return 'Ours are marked, judged by our own conventions (xjax).'
-  said = f'Ours are marked, judged by the conventions of {tool.title}'
+    return 'Our rows are marked; they are judged by our own protocol (xjax).'
+  sentence = (
+    f'Our rows are marked; they are judged by the conventions of {tool.title}'
+  )
   others = [name for name in metrics if not tool.prints(name)]
   return (
-    f'{said}; {", ".join(others)}, which it does not print, by xjax.'
+    f'{sentence}, except {", ".join(others)}, which it does not print: these '
+    'are judged by our own protocol (xjax).'
     if others
-    else f'{said}.'
+    else f'{sentence}.'
   )
 
 
-def _tables(rows: Sequence[Published], ours: Sequence[_Ours]) -> list[Table]:
-  """One, or several where a page is too narrow."""
+def _tables(rows: Sequence[PublishedRow], ours: Sequence[_Ours]) -> list[Table]:
+  """Returns one table, or several if the page is too narrow for one."""
   columns = list(
     dict.fromkeys((row.slice, metric) for row in rows for metric in row.values)
   )
@@ -255,7 +258,7 @@ def _tables(rows: Sequence[Published], ours: Sequence[_Ours]) -> list[Table]:
     Table(
       ('system', *(m if one_slice else f'{n}\n{m}' for n, m in part)),
       [
-        *(_our_row(each, part) for each in ours),
+        *(_our_row(system, part) for system in ours),
         *_printed_rows(rows, part),
       ],
       marked=frozenset(range(len(ours))),
@@ -265,8 +268,8 @@ def _tables(rows: Sequence[Published], ours: Sequence[_Ours]) -> list[Table]:
 
 
 def _our_row(ours: _Ours, columns: Sequence[tuple[str, str]]) -> list[Cell]:
-  group, colour, found = ours
-  cells = [_our_cell(found.get(name, {}).get(m)) for name, m in columns]
+  group, colour, values_of = ours
+  cells = [_our_cell(values_of.get(name, {}).get(m)) for name, m in columns]
   split = f' ({group.first.split})' if group.first.split else ''
   who = Cell(group.name + split, below=group.seeds, colour=colour)
   return [who, *cells]
@@ -280,23 +283,23 @@ def _our_cell(value: Estimate | None) -> Cell:
 
 
 def _printed_rows(
-  rows: Sequence[Published], columns: Sequence[tuple[str, str]]
+  rows: Sequence[PublishedRow], columns: Sequence[tuple[str, str]]
 ) -> list[list[Cell]]:
-  """One per system: its slices stand in one row, as in print."""
+  """Returns a row per system, with all its slices in one row, as printed."""
   decimals = max(_decimals(v) for row in rows for v in row.values.values())
   seen = collections.Counter()
-  systems: dict[tuple[str, int], dict[str, Published]] = {}
+  systems: dict[tuple[str, int], dict[str, PublishedRow]] = {}
   for row in rows:
-    # A system that is printed twice has two rows.
+    # A system that a table prints twice gets two rows.
     key = row.system, seen[row.system, row.slice]
     systems.setdefault(key, {})[row.slice] = row
     seen[row.system, row.slice] += 1
   return [
     [
-      Cell(name, below='; '.join(r.note for r in found.values() if r.note)),
-      *(_printed_cell(found.get(at), m, decimals) for at, m in columns),
+      Cell(name, below='; '.join(r.note for r in row_of.values() if r.note)),
+      *(_printed_cell(row_of.get(at), m, decimals) for at, m in columns),
     ]
-    for (name, _), found in systems.items()
+    for (name, _), row_of in systems.items()
   ]
 
 
@@ -304,8 +307,8 @@ def _decimals(value: float) -> int:
   return len(repr(value).partition('.')[2])
 
 
-def _printed_cell(row: Published | None, metric: str, decimals: int) -> Cell:
-  """With as many decimals as its table was printed with."""
+def _printed_cell(row: PublishedRow | None, metric: str, decimals: int) -> Cell:
+  """Returns a cell with as many decimals as the values of its printed table."""
   if row is None or metric not in row.values:
     return number_cell(None)
   error = row.errors.get(metric)

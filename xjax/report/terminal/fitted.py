@@ -1,4 +1,4 @@
-"""What a finished run tells: tables, examples, where all is, what is next."""
+"""Summarises a finished run: tables, example predictions, next commands."""
 
 from collections.abc import Sequence
 import json
@@ -19,15 +19,15 @@ from xjax.run.fit import FitResult
 
 
 def excerpt(text: str, width: int, more: str = '') -> str:
-  """As many whole words as fit, without line breaks.
+  """Returns as many whole words of a text as fit, without line breaks.
 
-  A word of more than half the width is cut in two: text without spaces, such
-  as Chinese, has a beginning as well.
+  A word longer than half the width is cut, so that text without spaces, such as
+  Chinese, is shown too.
 
   Args:
-    text: of any length.
-    width: columns at most, `more` with them.
-    more: stands after it where something is left out.
+    text: text of any length.
+    width: maximum number of columns, including `more`.
+    more: added at the end if something was left out.
   """
   words = ' '.join(text.split())
   if len(words) <= width:
@@ -48,26 +48,26 @@ def example_text(
   k: int = 5,
   calibration: Calibration | None = None,
 ) -> str:
-  """The first n documents: text, gold labels, best k labels with scores.
+  """Shows the first n documents: text, gold labels, best k labels with scores.
 
   Args:
-    predictions: of the split's documents, row by row.
-    split: gives text and gold.
+    predictions: predictions for the split's documents, row by row.
+    split: documents with text and gold.
     labels: descriptors by label index.
-    n: documents shown.
-    k: labels shown of each list.
-    calibration: of the scores, if there is one.
+    n: number of documents shown.
+    k: number of labels shown per list.
+    calibration: calibration of the scores, if there is one.
 
   Returns:
     Lines of at most 79 columns; a `*` marks a predicted label that is gold.
   """
   return '\n\n'.join(
-    _one(predictions, split, labels, row, k, calibration)
+    _example(predictions, split, labels, row, k, calibration)
     for row in range(min(n, len(split)))
   )
 
 
-def _one(
+def _example(
   predictions: Predictions,
   split: Split,
   labels: Sequence[Label],
@@ -106,12 +106,12 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
   )
 
 
-# What a workdir has, by the first of each.
+# Lines on the contents of a workdir; a line is shown if its key exists.
 _CONTENTS = {
-  'config.json': 'config.json labels.jsonl            what the model is',
-  'features': 'features/                           the words it knows',
-  'checkpoints': 'checkpoints/                        its parameters',
-  'metrics.jsonl': 'metrics.jsonl tb/                   how training went',
+  'config.json': 'config.json labels.jsonl            config and labels',
+  'features': 'features/                           vocabulary',
+  'checkpoints': 'checkpoints/                        model parameters',
+  'metrics.jsonl': 'metrics.jsonl tb/                   training curves',
   'eval': 'eval/<split>/ calibration.json      predictions, metrics, '
   'probabilities',
 }
@@ -119,17 +119,17 @@ _TEXT_WIDTH = 60
 
 
 def run_summary(result: FitResult, imports: Sequence[str] = ()) -> str:
-  """Tables by slice, a few predictions, and the commands to go on with.
+  """Returns tables by slice, a few predictions, and commands to run next.
 
   Args:
-    result: of the run.
-    imports: modules with parts of one's own, that the commands import as well.
+    result: result of the run.
+    imports: the user's modules that the commands have to import.
   """
   parts = []
   for name, metrics in result.metrics.items():
     table = plain_slice_table(metrics, result.prior.get(name))
-    of = f', checkpoint of step {result.best_step}' if result.steps else ''
-    parts.append(f'{name}{of}\n{table}')
+    step = f', checkpoint of step {result.best_step}' if result.steps else ''
+    parts.append(f'{name}{step}\n{table}')
   name = next(iter(result.paths), 'train')
   split = result.corpus.split(name)
   if name in result.paths:
@@ -145,40 +145,42 @@ def run_summary(result: FitResult, imports: Sequence[str] = ()) -> str:
 
 
 def _contents(workdir: pathlib.Path) -> str:
-  there = [text for at, text in _CONTENTS.items() if (workdir / at).exists()]
-  return '\n  '.join([f'All of it is in {_shown(workdir)}', *there])
+  lines = [
+    text for name, text in _CONTENTS.items() if (workdir / name).exists()
+  ]
+  return '\n  '.join([f'Everything is saved in {_quote_path(workdir)}', *lines])
 
 
 def _next_commands(
   result: FitResult, split: Split, imports: Sequence[str]
 ) -> str:
-  """Commands that work as they stand."""
-  python = f'{_shown(sys.executable)} -m experiments'
-  own = shlex.join(f'--import={name}' for name in imports)
-  workdir = f'{own} --workdir={_shown(result.workdir)}'.lstrip()
+  """Returns commands that can be copied and run without changes."""
+  python = f'{_quote_path(sys.executable)} -m experiments'
+  import_flags = shlex.join(f'--import={name}' for name in imports)
+  workdir = f'{import_flags} --workdir={_quote_path(result.workdir)}'.lstrip()
   return (
-    'Next, judge it, or tag documents of your own\n'
+    'Next: judge the model, or tag your own documents\n'
     f'  {python}.evaluate {workdir} --split={split.name}\n'
     f'  {_tagging(split, f"{python}.predict {workdir} --k=5")}'
   )
 
 
 def _tagging(split: Split, predict: str) -> str:
-  """What tags a document as this run reads such."""
+  """Returns the command that tags a document in the format of this run."""
   if isinstance(split.documents, SparseDocuments):
-    return f'{predict} --input={_shown(split.documents.source)}'
+    return f'{predict} --input={_quote_path(split.documents.source)}'
   text = excerpt(split.documents[0].text(), _TEXT_WIDTH)
   document, more = {'text': text}, ''
   if split.features is not None:
     document = {'id': split.ids[0], **document}
-    more = f' --features={_shown(split.features.source)}'
+    more = f' --features={_quote_path(split.features.source)}'
   line = shlex.quote(json.dumps(document, ensure_ascii=False))
   return f'echo {line} | {predict}{more}'
 
 
-def _shown(path: str | os.PathLike) -> str:
-  """Relative to the current folder where it is below it, quoted."""
+def _quote_path(path: str | os.PathLike) -> str:
+  """Returns a quoted path, relative to the current folder if it is below it."""
   path = pathlib.Path(path)
-  here = pathlib.Path.cwd()
-  inside = path.is_relative_to(here)
-  return shlex.quote(str(path.relative_to(here) if inside else path))
+  cwd = pathlib.Path.cwd()
+  inside = path.is_relative_to(cwd)
+  return shlex.quote(str(path.relative_to(cwd) if inside else path))

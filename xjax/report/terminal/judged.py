@@ -1,4 +1,4 @@
-"""What judging has found, on the screen and in a folder."""
+"""Shows the results of judging on the screen and writes them to a folder."""
 
 from collections.abc import Mapping
 import os
@@ -30,31 +30,31 @@ def judgement_text(
   prior: Mapping[str, Any] | None = None,
   full: bool = False,
 ) -> str:
-  """Tables to be printed.
+  """Returns the tables to print.
 
   Args:
-    metrics: as from judge.judge.judge.
-    prior: of the popularity prior.
-    full: every metric, under our own protocol too.
+    metrics: metrics, as from judge.judge.judge.
+    prior: metrics of the popularity prior.
+    full: whether to show every metric under our own protocol too.
 
   Returns:
-    Under our own protocol a table by slice, beside the prior, and every metric
-    where that is asked for or there are intervals; under others, or several,
-    for each slice a table with a column per protocol, and below it why they
-    differ.
+    Under our own protocol: a table by slice, with the prior, and a table of all
+    metrics if `full` or if there are intervals. Under another protocol or
+    several: for each slice a table with a column per protocol, and below it
+    the reasons for differences.
   """
   names = _protocols(metrics)
   if names != [PROTOCOL]:
     slices = dict.fromkeys(name for who in names for name in metrics[who])
     parts = [_by_protocol(metrics, name) for name in slices]
   elif full or INTERVALS in metrics:
-    # What is missing is told below the table that has it all.
-    shown = {name: each for name, each in metrics.items() if name != NOTES}
+    # The notes on missing values are printed below the full table instead.
+    shown = {name: value for name, value in metrics.items() if name != NOTES}
     parts = [plain_slice_table(shown, prior), _in_full(metrics)]
   else:
     parts = [plain_slice_table(metrics, prior)]
   if INTERVALS in metrics:
-    parts.append('[low, high]: 95% intervals, by bootstrap over documents.')
+    parts.append('[low, high]: 95% intervals by bootstrap over documents.')
   return '\n\n'.join(parts)
 
 
@@ -84,13 +84,13 @@ def write_judgement(
 ) -> None:
   """Writes predictions.npz, metrics as .json, .csv and .tex, documents.jsonl.
 
-  So it is an evaluation that experiments.compare and .report take.
+  experiments.compare and experiments.report can read the folder.
 
   Args:
-    folder: made where it is not there; what it has of these is replaced.
-    predictions: that were judged.
-    criteria: what they were judged by.
-    metrics: what was found.
+    folder: created if it does not exist; older files are replaced.
+    predictions: the predictions that were judged.
+    criteria: the criteria of the metrics.
+    metrics: the metrics, as from judge.judge.judge.
   """
   folder = pathlib.Path(folder).expanduser()
   predictions.save(folder / PREDICTIONS)

@@ -1,4 +1,4 @@
-"""A plan as text."""
+"""Shows a plan as text."""
 
 import datetime
 import math
@@ -7,16 +7,16 @@ from xjax.plan.advice import Advice, Change
 from xjax.plan.chips import Platform
 from xjax.plan.plan import Plan
 
-# What is known of estimates of what is computed.
+# How good the estimates of temporary memory are.
 _ESTIMATES = {
-  Platform.CPU: 'XLA may ask for 4 times as much',
-  Platform.GPU: 'not compared with what XLA asks for on GPUs',
-  Platform.TPU: 'for some models XLA asked for 0.9 to 1.8 times as much',
+  Platform.CPU: 'XLA may need 4 times as much',
+  Platform.GPU: 'it was not compared with the memory that XLA needs on GPUs',
+  Platform.TPU: 'for some models XLA needed 0.9 to 1.8 times as much',
 }
 
 
 def plan_text(plan: Plan, advice: Advice | None = None) -> str:
-  """Says what a plan is, and what to change if there is advice."""
+  """Describes a plan, and lists changes if there is advice."""
   sizes, batch, held = plan.sizes, plan.sizes.longest, plan.held
   zones = f'{batch.zones} zones of ' if batch.zones else ''
   rows = {**held.parts, 'all': held.total}
@@ -30,13 +30,13 @@ def plan_text(plan: Plan, advice: Advice | None = None) -> str:
     f'{sizes.labels:,} labels, {sizes.documents:,} training documents',
     f'longest batch: {batch.documents:,} documents of {zones}'
     f'{batch.tokens:,} tokens',
-    '\nmemory of a device at the peak of a step, GiB',
+    '\nmemory per device at the peak of a step, GiB',
     *(f'  {name:<{width}}  {_gib(size):>9}' for name, size in rows.items()),
     f'  {share:.0%} of {room} GiB: {verdict} (up to {_gib(plan.usable)})',
-    "\na step of the longest batch, of a device, at the chip's best",
+    "\na step of the longest batch, on one device, at the chip's peak rates",
     *_rates(plan),
     f'  bound by {plan.longest.bound_by}',
-    f'an epoch: {plan.steps:,} steps, {length} at the bound\n',
+    f'an epoch: {plan.steps:,} steps, {length} or more\n',
     *_notes(plan),
   ]
   return '\n'.join(lines + ([] if advice is None else ['', *_advice(advice)]))
@@ -60,33 +60,37 @@ def _rates(plan: Plan) -> list[str]:
 
 def _notes(plan: Plan) -> list[str]:
   chip = plan.chip
-  how = f'an estimate from the traced step: {_ESTIMATES[chip.platform]}'
+  how = f'estimated from the traced step: {_ESTIMATES[chip.platform]}'
   if plan.held.compiled:
-    how = 'what XLA asks for, of the step compiled here for one device'
-  lines = [f'what is computed in a step is {how}']
+    how = 'the amount that XLA needs for the step, compiled here for one device'
+  lines = [f'temporary memory of a step is {how}']
   if plan.devices > chip.neighbours > 1:
     lines.append(
-      f'{chip.neighbours} devices are joined at the rate assumed; beyond them '
-      'the network may be slower'
+      f'{chip.neighbours} devices are connected at the assumed rate; between '
+      'more devices the network may be slower'
     )
   if chip.platform is Platform.TPU:
-    lines.append('TPUs pad arrays to tiles of 8 x 128: that is not counted')
+    lines.append(
+      'TPUs pad arrays to tiles of 8 x 128; the padding is not counted'
+    )
   return lines + [f'assumed: {assumed}' for assumed in plan.sizes.assumed]
 
 
 def _advice(advice: Advice) -> list[str]:
   lines, devices = [*map(_change, advice.changes)], advice.devices
   if lines:
-    lines[:0] = ['to make it fit, each with those before it, GiB of a device:']
+    lines[:0] = [
+      'to make it fit, change in order (GiB per device after each change):'
+    ]
   if devices:
-    how = 'or as it is,' if advice.fits else 'and'
+    how = 'or without changes,' if advice.fits else 'and'
     if not lines:
-      how = 'to make it fit, GiB of a device,'
-    return [*lines, f'{how} on more devices:', _change(devices)]
+      how = 'to make it fit (GiB per device),'
+    return [*lines, f'{how} use more devices:', _change(devices)]
   if not lines:
-    return ['no change makes it fit, nor do more devices: a smaller model']
-  less = 'which is not enough, nor are more devices: a smaller model'
-  return lines if advice.fits else [*lines, less]
+    return ['no change makes it fit, nor do more devices: use a smaller model']
+  failed = 'this is not enough, nor are more devices: use a smaller model'
+  return lines if advice.fits else [*lines, failed]
 
 
 def _change(change: Change) -> str:

@@ -1,4 +1,4 @@
-"""What a sweep has come to: a table of its trials, and what is next."""
+"""Summarises a sweep: a table of its trials, and commands to run next."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import shlex
@@ -10,32 +10,32 @@ from xjax.sweep.session import SweepSession
 from xjax.sweep.store import Outcome, TrialStatus, best_trial
 
 _ORDER = list(TrialStatus)
-_WIDTH = 24  # of a cell; zones, or several fields at once, may be longer
-_REPORTED = 10  # systems that still make a readable page
+_WIDTH = 24  # columns of a cell; longer values are cut
+_REPORTED = 10  # more systems would make a report unreadable
 
 
 def sweep_summary(session: SweepSession, outcomes: Sequence[Outcome]) -> str:
-  """Trials by value, how many came to what, errors, and commands.
+  """Returns the trials by value, the counts of states, errors and commands.
 
   Args:
-    session: whose trials they are.
-    outcomes: of all trials.
+    session: the sweep of the trials.
+    outcomes: the outcomes of all trials.
 
   Returns:
     Lines of text, without a newline at the end.
   """
   ranked = sorted(outcomes, key=_rank)
   counts = ', '.join(
-    f'{sum(one.state is state for one in outcomes)} {state.value}'
+    f'{sum(outcome.state is state for outcome in outcomes)} {state.value}'
     for state in _ORDER
   )
   table = '\n'.join(align(list(_rows(session, ranked)), 2))
   parts = [f'dev {session.metric}: {counts}\n{table}']
-  if failed := [one for one in outcomes if one.state is TrialStatus.FAILED]:
-    parts.append('\n'.join(_failure(session, one) for one in failed))
+  if failed := [x for x in outcomes if x.state is TrialStatus.FAILED]:
+    parts.append('\n'.join(_failure(session, outcome) for outcome in failed))
   if best := best_trial(outcomes):
     parts.append(
-      f'The best, trial {best.number}, trains again with\n'
+      f'To train the best trial, {best.number}, again:\n'
       f'  {session.train_again(session.folder.best)}\n'
       f'{_report(session, ranked)}'
     )
@@ -50,18 +50,26 @@ def _rank(outcome: Outcome) -> tuple[int, float, int]:
 def _rows(
   session: SweepSession, outcomes: Sequence[Outcome]
 ) -> Iterator[list[str]]:
-  keys = list(dict.fromkeys(key for one in outcomes for key in one.parameters))
+  keys = list(
+    dict.fromkeys(key for outcome in outcomes for key in outcome.parameters)
+  )
   names = short_names(keys)
   several = ['sd'] if session.seeds > 1 else []
   yield ['trial', 'state', 'value', *several, *(names[key] for key in keys)]
-  for one in outcomes:
-    shown = [_number(one.deviation)] if several else []
-    cells = [_cell(one.parameters, key) for key in keys]
-    yield [str(one.number), one.state.value, _number(one.value), *shown, *cells]
+  for outcome in outcomes:
+    shown = [_number(outcome.deviation)] if several else []
+    cells = [_cell(outcome.parameters, key) for key in keys]
+    yield [
+      str(outcome.number),
+      outcome.state.value,
+      _number(outcome.value),
+      *shown,
+      *cells,
+    ]
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-  """Fields by their last parts, where these tell them apart."""
+  """Returns field -> its last part, or the whole field if that is ambiguous."""
   short = {
     key: '/'.join(dict.fromkeys(f.rpartition('.')[2] for f in fields_of(key)))
     for key in keys
@@ -89,24 +97,24 @@ def _failure(session: SweepSession, outcome: Outcome) -> str:
 
 
 def _report(session: SweepSession, ranked: Sequence[Outcome]) -> str:
-  """The command that puts the best of the complete trials on a page."""
-  complete = [one for one in ranked if one.state is TrialStatus.COMPLETE][
-    :_REPORTED
-  ]
+  """Returns the command that reports on the best of the complete trials."""
+  complete = [
+    outcome for outcome in ranked if outcome.state is TrialStatus.COMPLETE
+  ][:_REPORTED]
   seeds = range(session.config.seed, session.config.seed + session.seeds)
   folders = [
     str(
       session.folder.place(
-        one.number, seed if session.seeds > 1 else None
+        outcome.number, seed if session.seeds > 1 else None
       ).workdir
     )
-    for one in complete
+    for outcome in complete
     for seed in seeds
   ]
-  several = 'The best of them' if len(complete) == _REPORTED else 'All of them'
+  trials = 'the best trials' if len(complete) == _REPORTED else 'all trials'
   words = [*session.import_flags, *folders]
   output = shlex.quote(f'--output={session.folder.path / "report.html"}')
   return (
-    f'{several} on one page\n'
+    f'To report on {trials} on one page:\n'
     f'  python -m experiments.report {shlex.join(words)} {output}'
   )

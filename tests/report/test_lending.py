@@ -44,7 +44,8 @@ def test_a_matrix_takes_all_from_a_workdir(workdir, whole, tmp_path):
   assert tuple(found.doc_ids) == tuple(home.predictions.doc_ids)
   assert tuple(found.labels) == tuple(whole.labels)
   assert run.remark == (
-    'sparse has no ids: its rows and columns are taken for those of one.'
+    'sparse has no ids, so its rows and columns were matched with the rows and '
+    'columns of one by position.'
   )
   expected = judge(whole)['xjax']
   for name, values in judge(found)['xjax'].items():
@@ -127,7 +128,7 @@ def test_rows_and_columns_must_agree(
 
 def test_no_gold_anywhere(whole, tmp_path):
   file = matrix(whole, tmp_path / 'sparse.npz')
-  with pytest.raises(DataError, match='sparse.npz: has no gold .*--gold=FILE'):
+  with pytest.raises(DataError, match='sparse.npz: no gold .*--gold=FILE'):
     read_runs([file])
 
 
@@ -135,7 +136,9 @@ def test_no_gold_for_a_document(workdir, whole, tmp_path):
   ids = ('new', *whole.doc_ids[1:])
   bare = dataclasses.replace(whole, gold=None, doc_ids=ids)
   bare.save(tmp_path / 'bare.npz')
-  with pytest.raises(DataError, match="bare.npz: .*one none for 'new'; --gold"):
+  with pytest.raises(
+    DataError, match="bare.npz: .*one has none for 'new'.*--gold"
+  ):
     read_runs([workdir('one', 0), tmp_path / 'bare.npz'])
 
 

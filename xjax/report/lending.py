@@ -1,0 +1,213 @@
+"""Adds missing ids, gold and counts to predictions, from another system."""
+
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+
+from xjax.core.errors import DataError
+from xjax.core.types import PAD, Ragged
+from xjax.judge.files.label_order import column_numbers
+from xjax.judge.predictions import Lists, Predictions
+from xjax.report.runs import JudgedRun
+
+
+def lend(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
+  """Adds the ids, gold and counts that files lack, from one lending system.
+
+  The lender is the first workdir, else the first file with ids and gold.
+  Documents and labels without ids get the ids of the lender's rows and columns.
+  Labels are reordered as in the lender. Gold and training counts are added to
+  files that have none.
+
+  Args:
+    runs: the systems to compare.
+
+  Returns:
+    The same systems in the same order; workdirs are unchanged.
+
+  Raises:
+    DataError: no system has gold, or the numbers of rows or columns differ.
+  """
+  lenders = [run for run in runs if run.predictions.gold is not None]
+  if not lenders:
+    raise DataError(
+      f'{runs[0].path}: no gold labels, so there is nothing to report; name a '
+      'file with gold labels by --gold=FILE'
+    )
+  lender = min(lenders, key=_rank)
+  return [
+    run if run.config is not None or run is lender else _complete(run, lender)
+    for run in runs
+  ]
+
+
+def _rank(run: JudgedRun) -> tuple[bool, bool]:
+  """Returns a sort key: workdirs first, then files with document ids."""
+  return run.config is None, are_numbers(run.predictions.doc_ids)
+
+
+def are_numbers(ids: Sequence[str]) -> bool:
+  """Returns whether the ids are only the row numbers 0, 1, 2, ..."""
+  return all(id_ == str(i) for i, id_ in enumerate(ids))
+
+
+def _complete(run: JudgedRun, lender: JudgedRun) -> JudgedRun:
+  ours, theirs = run.predictions, lender.predictions
+  who = f'{run.path}', f'{lender.path}'
+  ours = _take_doc_ids(ours, theirs, who)
+  ours = _take_labels(ours, theirs, who)
+  if ours.gold is None:
+    ours = _take_gold(ours, theirs, who)
+  n_known = len(theirs.labels)
+  if not ours.n_train and tuple(ours.labels[:n_known]) == tuple(theirs.labels):
+    no_counts = np.zeros(len(ours.labels) - n_known, np.int32)
+    ours = dataclasses.replace(
+      ours,
+      n_train=theirs.n_train,
+      train_counts=np.append(theirs.train_counts, no_counts),
+      held_out=theirs.held_out,
+    )
+  weights_L = run.weights_L
+  if weights_L is not None:
+    weights_L = _by_label(weights_L, run, ours.labels)
+  return dataclasses.replace(
+    run,
+    predictions=ours,
+    weights_L=weights_L,
+    remark=_remark(run, lender, ours),
+  )
+
+
+def _remark(run: JudgedRun, lender: JudgedRun, completed: Predictions) -> str:
+  """Returns a remark on rows or columns that were matched without ids."""
+  before = run.predictions
+  rows = set(before.doc_ids) != set(completed.doc_ids)
+  columns = not set(before.labels) <= set(completed.labels)
+  matched = ' and '.join(['rows'] * rows + ['columns'] * columns)
+  if not matched:
+    return ''
+  return (
+    f'{run.name} has no ids, so its {matched} were matched with the {matched} '
+    f'of {lender.name} by position.'
+  )
+
+
+def _by_label(
+  weights_L: np.ndarray, run: JudgedRun, labels: Sequence[str]
+) -> np.ndarray:
+  """Returns the weights of a run's labels in the order of `labels`."""
+  if len(labels) != len(weights_L):
+    raise DataError(
+      f'--inv_prop: {len(weights_L)} weights, but {run.path} is compared on '
+      f'{len(labels)} labels; give one weight per label'
+    )
+  weight_of = dict(zip(run.predictions.labels, weights_L.tolist(), strict=True))
+  if weight_of.keys() != set(labels):
+    return weights_L  # the same columns under other names
+  return np.array([weight_of[id_] for id_ in labels])
+
+
+def _take_doc_ids(
+  ours: Predictions, theirs: Predictions, who: tuple[str, str]
+) -> Predictions:
+  """Takes the lender's document ids, row by row, if one side has no ids."""
+  our_ids, their_ids = tuple(ours.doc_ids), tuple(theirs.doc_ids)
+  if our_ids == their_ids or not (
+    are_numbers(our_ids) or are_numbers(their_ids)
+  ):
+    return ours
+  if set(our_ids) == set(their_ids):
+    return ours
+  if len(our_ids) != len(their_ids):
+    raise DataError(
+      f'{who[0]}: {len(our_ids)} documents, but {who[1]} has '
+      f'{len(their_ids)}: without ids on both sides, documents are compared '
+      'row by row, so both need the same number'
+    )
+  return dataclasses.replace(ours, doc_ids=their_ids)
+
+
+def _take_labels(
+  ours: Predictions, theirs: Predictions, who: tuple[str, str]
+) -> Predictions:
+  """Takes the lender's labels in its order: by id, else column by column."""
+  our_ids, their_ids = tuple(ours.labels), tuple(theirs.labels)
+  if our_ids == their_ids:
+    return ours
+  are_columns = are_numbers(our_ids) and bool(
+    np.all(column_numbers(their_ids) >= 0)
+  )
+  if set(our_ids) <= set(their_ids) or are_columns:
+    return _place_labels(ours, _join_labels(their_ids, our_ids))
+  if not (are_numbers(our_ids) or are_numbers(their_ids)):
+    return ours  # a different label space
+  if len(our_ids) not in (len(their_ids), theirs.n_scored):
+    raise DataError(
+      f'{who[0]}: {len(our_ids)} labels, but {who[1]} has {len(their_ids)}: '
+      'without ids on both sides, labels are compared column by column, so '
+      'both need the same number'
+    )
+  no_counts = np.zeros(len(their_ids) - len(our_ids), np.int32)
+  counts = np.append(ours.train_counts, no_counts)
+  return dataclasses.replace(ours, labels=their_ids, train_counts=counts)
+
+
+def _join_labels(
+  first: Sequence[str], second: Sequence[str]
+) -> tuple[str, ...]:
+  """Returns the labels of the first, then the new labels of the second."""
+  return tuple(dict.fromkeys((*first, *second)))
+
+
+def _place_labels(
+  predictions: Predictions, labels: tuple[str, ...]
+) -> Predictions:
+  """Moves predictions to a label list that includes all their own labels."""
+  place_of = {id_: i for i, id_ in enumerate(labels)}
+  places = np.array([place_of[id_] for id_ in predictions.labels], np.int32)
+  counts = np.zeros(len(labels), np.int32)
+  counts[places] = predictions.train_counts
+  scored = places[: predictions.n_scored]
+  all_scored = predictions.n_scored == len(predictions.labels)
+  gold = predictions.gold
+  return dataclasses.replace(
+    predictions,
+    n_scored=len(labels) if all_scored else int(scored.max(initial=-1)) + 1,
+    labels=labels,
+    train_counts=counts,
+    lists={
+      name: Lists(
+        np.where(lists.ids == PAD, PAD, places[lists.ids]).astype(np.int32),
+        lists.scores,
+      )
+      for name, lists in predictions.lists.items()
+    },
+    gold=None if gold is None else _sort_rows(gold, places),
+    held_out=places[predictions.held_out],
+  )
+
+
+def _sort_rows(gold: Ragged, places: np.ndarray) -> Ragged:
+  """Maps gold labels to their new places and sorts each row again."""
+  return Ragged.of([np.sort(places[gold[row]]) for row in range(len(gold))])
+
+
+def _take_gold(
+  predictions: Predictions, theirs: Predictions, who: tuple[str, str]
+) -> Predictions:
+  """Takes the lender's gold by document id, and the lender's labels."""
+  row_of = {id_: row for row, id_ in enumerate(theirs.doc_ids)}
+  missing_id = next(
+    (id_ for id_ in predictions.doc_ids if id_ not in row_of), None
+  )
+  if missing_id is not None:
+    raise DataError(
+      f'{who[0]}: no gold labels, and {who[1]} has none for {missing_id!r}; '
+      'name a file with gold labels by --gold=FILE'
+    )
+  predictions = _place_labels(
+    predictions, _join_labels(theirs.labels, predictions.labels)
+  )
+  rows = [theirs.gold[row_of[id_]] for id_ in predictions.doc_ids]
+  return dataclasses.replace(predictions, gold=Ragged.of(rows))
