@@ -15,7 +15,7 @@ from absl import flags as absl_flags
 from experiments import flags, judging_flags, strategy_flags
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
-from xjax.judge.request import Asked
+from xjax.judge.request import JudgeRequest
 from xjax.report.terminal.judged import judgement_text, write_judgement
 from xjax.run.evaluate import Evaluation, evaluate_files, evaluate_split
 
@@ -56,7 +56,7 @@ def _evaluated() -> Evaluation:
   asked, strategy = judging_flags.asked(), strategy_flags.asked(k=5)
   if files.predictions:
     judging_flags.refuse(('split', 'data_dir', 'strategy'), 'workdir')
-    return evaluate_files(files, asked or Asked())
+    return evaluate_files(files, asked or JudgeRequest())
   judging_flags.refuse_files()
   return evaluate_split(
     _WORKDIR.value, _SPLIT.value, _DATA_DIR.value, asked, strategy

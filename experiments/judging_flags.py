@@ -10,14 +10,14 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.files.judged import JudgeFiles
-from xjax.judge.request import Asked, Similarity
+from xjax.judge.request import JudgeRequest, Similarity
 
 flags.disclaim_key_flags()
 
-_ASKED = Asked()
+_ASKED = JudgeRequest()
 # Of the bootstrap, where it is asked for.
 _REPLICATES = ComparisonPlan.replicates
-# Flags that change what a run is judged by -> fields of Asked.
+# Flags that change what a run is judged by -> fields of JudgeRequest.
 _JUDGING = {
   'ks': 'ks',
   'metrics': 'kinds',
@@ -115,7 +115,7 @@ class _Joined(flags.ArgumentSerializer):
     return ','.join(map(str, value))
 
 
-def asked() -> Asked | None:
+def asked() -> JudgeRequest | None:
   """What the flags ask to be judged by; None: nothing in particular."""
   values = flags.FLAGS
   if not values.ci:
@@ -123,7 +123,7 @@ def asked() -> Asked | None:
   defined = {name: field for name, field in _JUDGING.items() if name in values}
   if not values.ci and not any(values[name].present for name in defined):
     return None
-  return Asked(
+  return JudgeRequest(
     **{field: values[name].value for name, field in defined.items()},
     replicates=values.replicates if values.ci else 0,
     seed=values.seed,

@@ -14,7 +14,7 @@ from xjax.judge.criteria import PROPENSITY, Criteria
 from xjax.judge.judge import INTERVALS, NOTES, Metrics, judge
 from xjax.judge.metrics.contract import is_weighed, weighed_kinds
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.request import Asked
+from xjax.judge.request import JudgeRequest
 from xjax.judge.slice_names import needs_labels
 from xjax.report.runs import JudgedRun, every_metric, protocols
 
@@ -22,7 +22,9 @@ _SAME = 1e-9
 _OTHERS = 'computed with other propensities than those of the other systems'
 
 
-def judge_runs(runs: Sequence[JudgedRun], asked: Asked) -> list[JudgedRun]:
+def judge_runs(
+  runs: Sequence[JudgedRun], asked: JudgeRequest
+) -> list[JudgedRun]:
   """Gives every run metrics, all with the same propensities.
 
   What was judged stays as it was, unless something in particular is asked for.
@@ -31,9 +33,9 @@ def judge_runs(runs: Sequence[JudgedRun], asked: Asked) -> list[JudgedRun]:
 
   Args:
     runs: of the same documents.
-    asked: what to judge by; Asked(): nothing in particular. Replicates alone
-      add intervals where there are none. Where it has no cut-offs those are
-      the run's, of one that was not judged the first's.
+    asked: what to judge by; JudgeRequest(): nothing in particular. Replicates
+      alone add intervals where there are none. Where it has no cut-offs those
+      are the run's, of one that was not judged the first's.
 
   Raises:
     ConfigError: what is asked for takes more than is given.
@@ -47,7 +49,7 @@ def judge_runs(runs: Sequence[JudgedRun], asked: Asked) -> list[JudgedRun]:
     dataclasses.replace(run, weights_L=weights_L)
     for run, weights_L in zip(runs, shared_weights(runs))
   ]
-  anew = dataclasses.replace(asked, replicates=0, seed=0) != Asked()
+  anew = dataclasses.replace(asked, replicates=0, seed=0) != JudgeRequest()
   found = []
   for run in runs:
     if anew or not run.metrics:
@@ -88,13 +90,13 @@ def shared_weights(runs: Sequence[JudgedRun]) -> list[np.ndarray | None]:
   return found
 
 
-def _judged(run: JudgedRun, asked: Asked, usual: Criteria) -> JudgedRun:
+def _judged(run: JudgedRun, asked: JudgeRequest, usual: Criteria) -> JudgedRun:
   criteria = _criteria(run, asked, usual)
   metrics = judge(run.predictions, criteria, _threshold(run))
   return dataclasses.replace(run, metrics=metrics, criteria=criteria)
 
 
-def _criteria(run: JudgedRun, asked: Asked, usual: Criteria) -> Criteria:
+def _criteria(run: JudgedRun, asked: JudgeRequest, usual: Criteria) -> Criteria:
   """What is asked for, else what the run was judged by, else the usual."""
   own = dataclasses.replace(usual, ks=_cut_offs(run) or usual.ks)
   return asked.criteria(run.predictions, run.weights_L, run.labels, usual=own)
@@ -116,7 +118,7 @@ def _threshold(run: JudgedRun) -> float | None:
 
 
 def _kept(
-  run: JudgedRun, asked: Asked, usual: Criteria, alone: bool
+  run: JudgedRun, asked: JudgeRequest, usual: Criteria, alone: bool
 ) -> JudgedRun:
   """As it was judged, but for what other propensities change."""
   again = dataclasses.replace(
