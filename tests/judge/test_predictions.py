@@ -133,7 +133,7 @@ def test_merged_lists_have_no_label_twice():
   one = Lists(np.array([[3, 1]], np.int32), np.array([[2, 1]], np.float32))
   # Another score, and 3 stands between the two entries of 1.
   other = Lists(np.array([[1, 0]], np.int32), np.array([[3, 0.5]], np.float32))
-  merged = Lists.merged([one, other])
+  merged = Lists.merge([one, other])
   assert merged.ids.tolist() == [[1, 3, 0, PAD]]
   assert merged.scores.tolist() == [[3, 2, 0.5, NONE]]
 

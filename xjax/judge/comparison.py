@@ -138,9 +138,9 @@ def compare(
         for who, predictions in systems.items()
       }
       parts.append(_Part.of(name, evidence, criteria, plan))
-  known = {metric for part in parts for metric in part.table}
+  existing = {metric for part in parts for metric in part.table}
   for metric in plan.metrics:
-    if metric not in known:
+    if metric not in existing:
       raise ConfigError(
         f'--metrics: {metric!r} does not exist for these predictions'
       )
@@ -182,20 +182,20 @@ class _Part:
   ) -> '_Part':
     first, *_ = evidence.values()
     printed = criteria.table(XJAX, tuple(first.cuts), tuple(first.bins))
-    names = {*plan.metrics, *plan.binned(first.bins)}
+    names = {*plan.metrics, *plan.bin_metrics(first.bins)}
     table = {metric: printed[metric] for metric in printed if metric in names}
-    judged = {who: judge_slice(x, table) for who, x in evidence.items()}
-    values, _ = next(iter(judged.values()))
-    known = [m for name, m in table.items() if values[name] is not None]
+    results = {who: judge_slice(x, table) for who, x in evidence.items()}
+    values, _ = next(iter(results.values()))
+    measures = [m for name, m in table.items() if values[name] is not None]
     sums = bootstrap_sums(
-      list(evidence.values()), sum_names(known), plan.seed, plan.replicates
+      list(evidence.values()), sum_names(measures), plan.seed, plan.replicates
     )
     return cls(
       name=name,
       evidence=evidence,
       table=table,
-      values={who: values for who, (values, _) in judged.items()},
-      reasons={who: reasons for who, (_, reasons) in judged.items()},
+      values={who: values for who, (values, _) in results.items()},
+      reasons={who: reasons for who, (_, reasons) in results.items()},
       sums=dict(zip(evidence, sums, strict=True)),
       plan=plan,
     )
@@ -220,14 +220,14 @@ class _Part:
 
   def _exchange(self, who: str) -> tuple[ReplicateSums, ReplicateSums]:
     """Returns sums of a system and the baseline after exchanging outputs."""
-    known = [
+    measures = [
       measure
       for metric, measure in self.table.items()
       if metric in self.plan.metrics and self._has_values(metric, who)
     ]
     plan, base = self.plan, self.evidence[self.baseline]
     return randomized_sums(
-      self.evidence[who], base, sum_names(known), plan.seed, plan.iterations
+      self.evidence[who], base, sum_names(measures), plan.seed, plan.iterations
     )
 
   def _has_values(self, metric: str, who: str) -> bool:
@@ -285,7 +285,7 @@ class _Part:
 
   def gains(self) -> Iterator[Gain]:
     """Yields a row per frequency bin and system, at the largest cut-off."""
-    binned = self.plan.binned(self.evidence[self.baseline].bins)
+    binned = self.plan.bin_metrics(self.evidence[self.baseline].bins)
     f1 = {
       who: label_f1(evidence, self.plan.end)
       for who, evidence in self.evidence.items()

@@ -66,12 +66,12 @@ class ComparisonPlan:
     """
     if not self.metrics:
       raise ConfigError('--metrics: name at least one metric, such as P@5')
-    known = XJAX.simple_kinds
+    known_kinds = XJAX.simple_kinds
     for name in self.metrics:
-      if kind_of(name) not in known or '@k' in name or '@0' in name:
+      if kind_of(name) not in known_kinds or '@k' in name or '@0' in name:
         raise ConfigError(
           f'--metrics: {name!r} is unknown; known metrics, with a number in '
-          'place of k: ' + ', '.join(known)
+          'place of k: ' + ', '.join(known_kinds)
         )
     kinds = {*map(kind_of, self.metrics), _BINNED, f'{_BINNED}[]'}
     return JudgeRequest(
@@ -82,7 +82,9 @@ class ComparisonPlan:
       labels=self.labels,
     )
 
-  def binned(self, bins: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+  def bin_metrics(
+    self, bins: Mapping[str, np.ndarray]
+  ) -> dict[str, np.ndarray]:
     """Returns the macro-F1 of each bin at the largest cut-off, and its labels.
 
     Args:

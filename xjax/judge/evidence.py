@@ -101,7 +101,7 @@ class Evidence:
     for metric in by_label:
       _check_adds_zero(metric)
     # Counting labels takes as long as everything else: only if it is needed.
-    seen = SeenLabels.of(part) if by_label else SeenLabels.every(part)
+    seen = SeenLabels.of(part) if by_label else SeenLabels.all_labels(part)
     with exact():
       # Copy the weights to the device once: there is one per label, and every
       # block needs them.

@@ -323,9 +323,9 @@ def document_lines(
   }
   values = _values(evidence, table)
   for start in range(0, len(predictions), _ROWS):
-    some = slice(start, start + _ROWS)
-    columns = {name: rows[some].tolist() for name, rows in values.items()}
-    for row, id_ in enumerate(predictions.doc_ids[some]):
+    block = slice(start, start + _ROWS)
+    columns = {name: rows[block].tolist() for name, rows in values.items()}
+    for row, id_ in enumerate(predictions.doc_ids[block]):
       listed = part.lists.ids[start + row, : max(criteria.ks)]
       document = {
         'id': id_,

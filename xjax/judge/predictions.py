@@ -88,7 +88,7 @@ class Lists:
     return Lists(self.ids[:, :k], self.scores[:, :k])
 
   @classmethod
-  def merged(cls, parts: Sequence['Lists']) -> 'Lists':
+  def merge(cls, parts: Sequence['Lists']) -> 'Lists':
     """Merges several lists of the same documents; each label occurs once.
 
     If rounding made a label's scores differ, the highest score is kept.

@@ -193,7 +193,7 @@ def _cut_lists(
   floors = [floor] if (mask & ~covered).any() else inside
   floor = np.minimum(floor, np.max(floors, axis=0))
   # An entry at or below the floor may rank after a label that no list has.
-  merged = Lists.merged([lists, *others.values()]).cut(mask).above(floor)
+  merged = Lists.merge([lists, *others.values()]).cut(mask).above(floor)
   # Lists that a strategy chose may be shorter than those of slices.
   deep = list(others.values()) if predictions.strategy and others else [lists]
   short = merged.first(max(part.ids.shape[1] for part in deep))
@@ -235,23 +235,23 @@ class SeenLabels:
   n_places: int
 
   @classmethod
-  def every(cls, part: Slice) -> 'SeenLabels':
+  def all_labels(cls, part: Slice) -> 'SeenLabels':
     """Gives a place to every label of the label space."""
     return cls(None, None, len(part.mask))
 
   @classmethod
   def of(cls, part: Slice) -> 'SeenLabels':
     """Gives places to the labels that occur; to all labels if they are few."""
-    every = cls.every(part)
-    if every.n_places <= _COUNT_ALL_UP_TO:
-      return every
+    whole = cls.all_labels(part)
+    if whole.n_places <= _COUNT_ALL_UP_TO:
+      return whole
     seen_L = np.zeros(len(part.mask), bool)
     for ids in (*part.lists.ids.T, part.gold.values):
       seen_L[ids[ids != PAD]] = True
     labels = np.flatnonzero(seen_L)
     size = power_of_two(len(labels))  # few sizes mean few compiled programs
-    if size >= every.n_places:
-      return every
+    if size >= whole.n_places:
+      return whole
     filled_H = np.append(labels, np.zeros(size - len(labels), labels.dtype))
     return cls(filled_H, np.cumsum(seen_L, dtype=np.int32) - 1, size)
 

@@ -110,7 +110,7 @@ def _mask(
     return _in_bin(name, predictions, int(match[1]), match[3])
   if match := _LEVEL.fullmatch(name):
     return _at_level(name, predictions, described, int(match[1]))
-  return _listed(pathlib.Path(name).expanduser(), predictions)
+  return _in_file(pathlib.Path(name).expanduser(), predictions)
 
 
 def _in_bin(
@@ -138,20 +138,21 @@ def _at_level(
   levels_L = np.array([levels.get(id_, NOWHERE) for id_ in predictions.labels])
   if not (levels_L == level).any():
     deepest = levels_L.max(initial=NOWHERE)
-    known = (
+    levels_text = (
       f'the levels of the labels are 1 to {deepest}'
       if deepest > 0
       else 'no label has a level'
     )
-    raise ConfigError(f'--slices: no label is at {name}: {known}')
+    raise ConfigError(f'--slices: no label is at {name}: {levels_text}')
   return levels_L == level
 
 
-def _listed(path: pathlib.Path, predictions: Predictions) -> np.ndarray:
+def _in_file(path: pathlib.Path, predictions: Predictions) -> np.ndarray:
+  """Returns the labels whose ids are in a file, bool [L]."""
   faults = Faults(on_error=None)
-  known = Texts.of(predictions.labels).row_of
-  ids = read_label_list(path, known, faults)
+  index = Texts.of(predictions.labels).row_of
+  ids = read_label_list(path, index, faults)
   faults.settle()
-  mask_L = np.zeros(len(known), bool)
-  mask_L[known.find(ids)] = True
+  mask_L = np.zeros(len(index), bool)
+  mask_L[index.find(ids)] = True
   return mask_L

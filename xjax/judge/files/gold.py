@@ -72,12 +72,12 @@ def read_training(path: str | os.PathLike) -> tuple[LabelRows, int]:
   """
   if file_kind(path) is FileKind.PREDICTIONS:
     saved = Predictions.load(path)
-    used = np.flatnonzero(saved.train_counts)
+    trained = np.flatnonzero(saved.train_counts)
     rows = LabelRows(
       path,
-      Ragged.of([range(len(used))]),
-      labels=tuple(saved.labels[i] for i in used.tolist()),
-      scores=saved.train_counts[used].astype(np.float64),
+      Ragged.of([range(len(trained))]),
+      labels=tuple(saved.labels[i] for i in trained.tolist()),
+      scores=saved.train_counts[trained].astype(np.float64),
     )
     n = saved.n_train
   else:

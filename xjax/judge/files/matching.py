@@ -257,16 +257,16 @@ def _check_related(scored: LabelRows, others: Sequence[LabelRows]) -> None:
   Raises:
     DataError: no label is.
   """
-  known: dict[str, LabelRows] = {}
+  sources: dict[str, LabelRows] = {}
   for other in others:
     ids = other.labels
     if ids is None and scored.n_labels is not None:
       return  # the file has the columns of the predictions
     if ids is None:
       ids = map(str, np.unique(other.rows.values).tolist())
-    known |= dict.fromkeys(ids, other)
-  if known and scored.labels and known.keys().isdisjoint(scored.labels):
-    id_, other = next(iter(known.items()))
+    sources |= dict.fromkeys(ids, other)
+  if sources and scored.labels and sources.keys().isdisjoint(scored.labels):
+    id_, other = next(iter(sources.items()))
     raise DataError(
       f'{other.path}: has no label of {scored.path}: it has {id_!a}, '
       f'{scored.path} has {scored.labels[0]!a}; both files must use the same '

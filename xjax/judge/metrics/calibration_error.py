@@ -34,7 +34,9 @@ class Sigmoid:
   a: float
   b: float = 0.0
 
-  def __call__(self, scores: Float[np.ndarray, '...']) -> np.ndarray:
+  def __call__(
+    self, scores: Float[np.ndarray, '...']
+  ) -> Float[np.ndarray, '...']:
     """Returns float64 probabilities of the scores; a score of -inf gives 0."""
     return sigmoid(self.a * np.asarray(scores, np.float64) + self.b)
 
@@ -42,7 +44,7 @@ class Sigmoid:
 IDENTITY = Sigmoid(1.0)
 
 
-def sigmoid(logits: Float[np.ndarray, '...']) -> np.ndarray:
+def sigmoid(logits: Float[np.ndarray, '...']) -> Float[np.ndarray, '...']:
   """Computes 1 / (1 + exp(-logits)) in float64, without overflow."""
   logits = np.asarray(logits, np.float64)
   # exp is taken of negative numbers only, so that it cannot overflow.

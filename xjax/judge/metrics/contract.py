@@ -39,7 +39,9 @@ UP_TO_LARGEST = 'labels up to largest'
 # Names of counts of a set of decisions: the correct ones, and all.
 CORRECT, PREDICTED = 'correct', 'predicted'
 AT_K = '@k'
-Value = np.ndarray | np.floating  # one number, or one for each replicate
+# One number, or one for each replicate.
+Numbers = Float[np.ndarray, '...']
+Value = Numbers | np.floating
 
 
 class Ratio(enum.Enum):
@@ -228,7 +230,7 @@ class Metric:
     """Computes the terms of the numerator, per document or per label."""
     raise NotImplementedError(f'{type(self).__name__}.over')
 
-  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
+  def value(self, over: Numbers, under: Numbers, k: int) -> Value:
     """Computes the value from the sums, which have one entry per replicate.
 
     Args:
@@ -368,7 +370,9 @@ class LabelMetric(Metric):
     """Returns the labels that the mean of a metric at k includes."""
     return AveragedLabels.ALL
 
-  def below(self, protocol: Protocol, end: str, k: int) -> tuple[str, ...]:
+  def under_names(
+    self, protocol: Protocol, end: str, k: int
+  ) -> tuple[str, ...]:
     """Returns the names of the sums that add up to the denominator.
 
     Args:
@@ -389,7 +393,7 @@ class LabelMetric(Metric):
       }[averaged_labels],
     )
 
-  def above(self, end: str) -> str:
+  def over_name(self, end: str) -> str:
     """Returns the name of the sum that is the numerator.
 
     Args:
@@ -403,15 +407,15 @@ class LabelMetric(Metric):
     """Yields a measure for every set of decisions, then for every bin."""
     if not self.has_cut_off():
       for end in points.thresholds:
-        under = self.below(protocol, end, 0)
-        yield Measure(f'{self.label}{end}', self, self.above(end), under, 0)
+        under = self.under_names(protocol, end, 0)
+        yield Measure(f'{self.label}{end}', self, self.over_name(end), under, 0)
       return
     for k in points.ks:
       end = f'@{k}'
-      name, over = self.label.replace(AT_K, end), self.above(end)
-      yield Measure(name, self, over, self.below(protocol, end, k), k)
+      name, over = self.label.replace(AT_K, end), self.over_name(end)
+      yield Measure(name, self, over, self.under_names(protocol, end, k), k)
     for k in points.ks if self.is_binned else ():
-      name, over = self.label.replace(AT_K, f'@{k}'), self.above(f'@{k}')
+      name, over = self.label.replace(AT_K, f'@{k}'), self.over_name(f'@{k}')
       for bin_ in points.bins:
         under = f'{LABELS}[{bin_}]'
         yield Measure(f'{name}[{bin_}]', self, f'{over}[{bin_}]', (under,), k)
@@ -455,7 +459,7 @@ class Measure:
     """The names of all sums that the value depends on."""
     return self.over, *self.under
 
-  def value(self, sums: Mapping[str, Any]) -> np.ndarray:
+  def value(self, sums: Mapping[str, Any]) -> Numbers:
     """Computes the value; NaN where the denominator is 0.
 
     Args:

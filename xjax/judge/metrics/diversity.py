@@ -61,9 +61,9 @@ def _products(
   products = np.zeros(len(pairs))
   # Frequent labels have long vectors, so few pairs are multiplied at a time.
   for start in range(0, len(pairs), _PAIRS):
-    some = slice(start, start + _PAIRS)
-    left, right = np.divmod(pairs[some], vectors_LD.shape[0])
-    products[some] = (vectors_LD[left] * vectors_LD[right]).sum(1)
+    block = slice(start, start + _PAIRS)
+    left, right = np.divmod(pairs[block], vectors_LD.shape[0])
+    products[block] = (vectors_LD[left] * vectors_LD[right]).sum(1)
   return products[places]
 
 

@@ -15,6 +15,7 @@ import scipy.sparse
 from xjax.judge.metrics.contract import (
   DocumentMetric,
   Needs,
+  Numbers,
   Protocol,
   Ratio,
   Recalled,
@@ -37,7 +38,7 @@ class Precision(DocumentMetric):
   def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.hits_BJ
 
-  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
+  def value(self, over: Numbers, under: Numbers, k: int) -> Value:
     return over / (k * under)
 
 
@@ -99,7 +100,7 @@ class FullNDCG(DocumentMetric):
   def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.dcg_BJ
 
-  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
+  def value(self, over: Numbers, under: Numbers, k: int) -> Value:
     return over / (ideal(k) * under)
 
 

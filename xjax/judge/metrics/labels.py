@@ -17,6 +17,7 @@ from xjax.judge.metrics.contract import (
   AveragedLabels,
   LabelForm,
   LabelMetric,
+  Numbers,
   PerLabel,
   Protocol,
   Value,
@@ -62,13 +63,15 @@ class MicroF1AtThreshold(LabelMetric):
   def sums(self) -> dict:
     return {}
 
-  def above(self, end: str) -> str:
+  def over_name(self, end: str) -> str:
     return f'{CORRECT}{end}'
 
-  def below(self, protocol: Protocol, end: str, k: int) -> tuple[str, ...]:
+  def under_names(
+    self, protocol: Protocol, end: str, k: int
+  ) -> tuple[str, ...]:
     return f'{PREDICTED}{end}', GOLD
 
-  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
+  def value(self, over: Numbers, under: Numbers, k: int) -> Value:
     return 2.0 * over / under
 
 
@@ -91,7 +94,9 @@ class WeightedF1(LabelMetric):
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
     return _f_beta(labels) * labels.gold_L
 
-  def below(self, protocol: Protocol, end: str, k: int) -> tuple[str, ...]:
+  def under_names(
+    self, protocol: Protocol, end: str, k: int
+  ) -> tuple[str, ...]:
     return (GOLD,)
 
 
@@ -243,10 +248,12 @@ class Entropy(LabelMetric):
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
     return labels.correct_L * jnp.log2(jnp.maximum(labels.correct_L, 1))
 
-  def below(self, protocol: Protocol, end: str, k: int) -> tuple[str, ...]:
+  def under_names(
+    self, protocol: Protocol, end: str, k: int
+  ) -> tuple[str, ...]:
     return (f'{CORRECT}{end}',)
 
-  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
+  def value(self, over: Numbers, under: Numbers, k: int) -> Value:
     # Rounding may make the entropy of a single label slightly negative. Where
     # no prediction is correct, the result is NaN, and the entropy is 0.
     bits = np.maximum(np.log2(under) - over / under, 0.0)

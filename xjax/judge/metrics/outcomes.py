@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 import dataclasses
 
-from jaxtyping import Bool, Int, Int32
+from jaxtyping import Bool, Float, Int, Int32
 import numpy as np
 import scipy.sparse
 
@@ -31,7 +31,7 @@ class Decisions:
       self.docs[self.hits], self.labels[self.hits], self.hits[self.hits]
     )
 
-  def per_document(self, n_docs: int) -> np.ndarray:
+  def per_document(self, n_docs: int) -> Float[np.ndarray, ' N']:
     """Returns the number of decisions of each document, float64 [n_docs]."""
     return np.bincount(self.docs, minlength=n_docs).astype(np.float64)
 
@@ -55,11 +55,11 @@ class Outcomes:
     metrics: the label metrics whose sums are computed.
   """
 
-  terms: Mapping[str, np.ndarray]
+  terms: Mapping[str, Float[np.ndarray, ' N']]
   sets: Mapping[str, Decisions]
   gold: Ragged
-  mask: np.ndarray
-  bins: Mapping[str, np.ndarray]
+  mask: Bool[np.ndarray, ' L']
+  bins: Mapping[str, Bool[np.ndarray, ' L']]
   fixed: Mapping[str, int | float]
   metrics: tuple[LabelMetric, ...]
 
@@ -72,7 +72,7 @@ class Outcomes:
     docs = np.repeat(np.arange(len(self)), self.gold.lengths)
     return Decisions(docs, self.gold.values, np.ones(len(docs), bool))
 
-  def up_to_largest(self, end: str) -> np.ndarray:
+  def up_to_largest(self, end: str) -> Int[np.ndarray, ' N']:
     """Counts labels up to the largest that is gold or predicted: int [N].
 
     Args:

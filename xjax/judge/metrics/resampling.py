@@ -178,7 +178,10 @@ class _SetSums:
     )
 
   def totals(
-    self, weights_NR: np.ndarray, gold_HR: np.ndarray, end: str
+    self,
+    weights_NR: Int[np.ndarray, 'N R'],
+    gold_HR: Int[np.ndarray, 'H R'],
+    end: str,
   ) -> dict[tuple[str, ...], jax.Array]:
     """Returns names of sums -> float64 [F, R], a row for each name."""
     counts = self.correct.at(weights_NR), self.predicted.at(weights_NR), gold_HR

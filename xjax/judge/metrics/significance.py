@@ -56,11 +56,12 @@ def interval(
     The interval, or None if fewer than two or fewer than half of the
     replicates have a value.
   """
-  known = values_R[~np.isnan(values_R)]
-  if len(known) < max(2, len(values_R) / 2):
+  values = values_R[~np.isnan(values_R)]
+  if len(values) < max(2, len(values_R) / 2):
     return None
-  ends = np.quantile(known, [(1 - level) / 2, (1 + level) / 2]) - known.mean()
-  error = known.std(ddof=1)
+  ends = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+  ends -= values.mean()
+  error = values.std(ddof=1)
   wider = 0.0 if left_out_values is None else jackknife_error(left_out_values)
   if wider > error > 0:
     ends, error = ends * (wider / error), wider
@@ -80,10 +81,9 @@ def jackknife_error(left_out_values: Float[np.ndarray, ' groups']) -> float:
   Returns:
     The error; 0 if a value is NaN (not known), or if there is only one group.
   """
-  known = left_out_values[~np.isnan(left_out_values)]
-  if len(known) < len(left_out_values) or len(known) < 2:
+  if np.isnan(left_out_values).any() or len(left_out_values) < 2:
     return 0.0
-  return float(np.sqrt((len(known) - 1) * known.var()))
+  return float(np.sqrt((len(left_out_values) - 1) * left_out_values.var()))
 
 
 def randomization_p(

@@ -224,7 +224,7 @@ def rank_sets(
   )
 
 
-def above(
+def exceeds(
   scores_BK: Float[Array, 'B K'], threshold: Float[Array, '']
 ) -> Bool[Array, 'B K']:
   """Returns where a score exceeds the threshold, in the threshold's dtype."""
@@ -364,7 +364,7 @@ def _count(
   hidden_BJ = mask_B1 & ~ranked.whole_B[:, None] & ~ranked.deep_BJ
   short, unfound = [hidden_BJ], [hidden_BJ & ~ranked.known_BJ]
   for i in range(state.form.n_thresholds):
-    chosen_BK = above(documents.scores_BK, thresholds[i])
+    chosen_BK = exceeds(documents.scores_BK, thresholds[i])
     set_BK = jnp.where(chosen_BK, n_ks + i, n_sets)
     counts = counts.add(ids_BK, hits_BK, set_BK, none_BP)
     floor_B1 = documents.floor_B.astype(thresholds.dtype)[:, None]
