@@ -16,7 +16,7 @@ from absl import flags as absl_flags
 from experiments import flags, judging_flags, strategy_flags
 from xjax.core.distributed import is_host0
 from xjax.core.errors import ConfigError
-from xjax.judge.request import Asked
+from xjax.judge.request import JudgeRequest
 from xjax.report.terminal.judged import judgement_text, write_judgement
 from xjax.run.evaluate import Evaluation, evaluate_files, evaluate_split
 
@@ -60,7 +60,7 @@ def _evaluate() -> Evaluation:
   strategy = strategy_flags.requested_strategy(k=5)
   if files.predictions:
     judging_flags.check_absent(('split', 'data_dir', 'strategy'), 'workdir')
-    return evaluate_files(files, request or Asked())
+    return evaluate_files(files, request or JudgeRequest())
   judging_flags.check_no_files()
   return evaluate_split(
     _WORKDIR.value, _SPLIT.value, _DATA_DIR.value, request, strategy

@@ -10,14 +10,14 @@ from xjax.core.errors import ConfigError
 from xjax.core.types import ScoreKind
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.files.judged import JudgeFiles
-from xjax.judge.request import Asked, Similarity
+from xjax.judge.request import JudgeRequest, Similarity
 
 flags.disclaim_key_flags()
 
-_DEFAULTS = Asked()
+_DEFAULTS = JudgeRequest()
 # Number of replicates of the bootstrap, if intervals are requested.
 _REPLICATES = ComparisonPlan.replicates
-# Flags that change how a run is judged -> fields of Asked.
+# Flags that change how a run is judged -> fields of JudgeRequest.
 _JUDGING = {
   'ks': 'ks',
   'metrics': 'kinds',
@@ -155,7 +155,7 @@ class _CommaSerializer(flags.ArgumentSerializer):
     return ','.join(map(str, value))
 
 
-def judge_request() -> Asked | None:
+def judge_request() -> JudgeRequest | None:
   """Returns the request that the flags make; None: they request nothing."""
   values = flags.FLAGS
   if not values.ci:
@@ -163,7 +163,7 @@ def judge_request() -> Asked | None:
   defined = {name: field for name, field in _JUDGING.items() if name in values}
   if not values.ci and not any(values[name].present for name in defined):
     return None
-  return Asked(
+  return JudgeRequest(
     **{field: values[name].value for name, field in defined.items()},
     replicates=values.replicates if values.ci else 0,
     seed=values.seed,

@@ -63,7 +63,7 @@ def test_every_protocol_beside_each_other(judged):
   n = metrics['xjax']['all']['n_skipped']
   assert n >= 3
   assert f'{n} documents have no gold label: skipped by xjax, counted' in text
-  assert '1 label is frequent for only one of the two: xjax asks for 50' in text
+  assert '1 label is frequent for only one of the two: xjax requires 50' in text
   found = metrics['reasons']['napkinxc']['all']['coverage@1']
   assert re.match(
     r'coverage is over all 12 labels .* the \d+ labels that', found
@@ -267,7 +267,7 @@ def test_a_process_of_its_own(evaluate, given, tmp_path):
   )
   assert done.returncode == 0, done.stderr
   # What was not told is guessed, and said.
-  assert done.stderr.count('\n') == 1 and '--score_kind says' in done.stderr
+  assert done.stderr.count('\n') == 1 and 'set --score_kind' in done.stderr
   here = evaluate(*given, '--protocol=xjax,pecos', f'--output={tmp_path}/here')
   assert here.stdout.splitlines()[:-1] == done.stdout.splitlines()[:-1]
   for name in ('metrics.json', 'metrics.csv', 'documents.jsonl'):

@@ -13,10 +13,10 @@ from xjax.judge.comparison import compare
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.criteria import Criteria
 from xjax.judge.evidence import Evidence
-from xjax.judge.intervals import bootstrap_sums, names_of
+from xjax.judge.intervals import bootstrap_sums, sum_names
 from xjax.judge.judge import document_lines, judge
 from xjax.judge.metrics.protocols import XJAX
-from xjax.judge.request import Asked
+from xjax.judge.request import JudgeRequest
 from xjax.judge.slice import Slice
 from xjax.report.tables.plain import plain_slice_table
 from xjax.report.terminal.judged import judgement_text, write_judgement
@@ -31,14 +31,14 @@ def replicates(judged, metric):
   evidence = Evidence.of(part, criteria, criteria.protocols, {}, judged.n_train)
   (measure,) = criteria.table(XJAX, (), ()).values()
   n = len(drawn_rows(judged))
-  (sums,) = bootstrap_sums([evidence], names_of([measure]), 0, n)
+  (sums,) = bootstrap_sums([evidence], sum_names([measure]), 0, n)
   return measure.value(sums)[:n].tolist()
 
 
 def differences(systems):
   """Metric -> difference, ends of its interval, p."""
   plan = ComparisonPlan(metrics=OWN, iterations=50, replicates=50)
-  criteria = plan.asked().criteria(next(iter(systems.values())))
+  criteria = plan.request().criteria(next(iter(systems.values())))
   return {
     row.metric: [row.difference, row.interval.low, row.interval.high, row.p]
     for row in compare(systems, criteria, plan).differences
@@ -51,7 +51,7 @@ def main(folder, *modules):
   judged, criteria = predictions(), Criteria(KS, replicates=40)
   metrics = judge(judged, criteria)
   write_judgement(folder, judged, criteria, metrics)
-  asked = Asked(ks=(3,), kinds=('MRR', 'macro-Jaccard@k'))
+  asked = JudgeRequest(ks=(3,), kinds=('MRR', 'macro-Jaccard@k'))
   told = {
     'table': plain_slice_table(metrics),
     'full': judgement_text(metrics, full=True),

@@ -44,23 +44,21 @@ def matrix(kind: str = 'csr', **changed) -> bytes:
     return npz(**{**loaded, **changed})
 
 
-UNDERSTOOD = (
-  'understood are: a sparse matrix saved by scipy (.npz: csr, csc or coo); '
+UNKNOWN = (
+  ' does not contain predictions in a known format; known formats are: a '
+  'sparse matrix saved by scipy (.npz: csr, csc or coo); '
   'rows `label:score` under a header `N L`; predictions.npz; JSON lines with '
   'labels'
 )
 
 PREDICTIONS: dict[str, tuple[bytes, str]] = {
   'nothing': (b'', ' is empty'),
-  'a blank file': (b'\n\n', f' no predictions; {UNDERSTOOD}'),
-  'binary garbage': (
-    bytes(range(250, 0, -1)) * 9,
-    f' no predictions; {UNDERSTOOD}',
-  ),
-  'gold instead': (GOLD, f' no predictions; {UNDERSTOOD}'),
-  'a table': (b'doc,label,score\n', f' no predictions; {UNDERSTOOD}'),
-  'other JSON': (b'{"a": 1}\n', f' no predictions; {UNDERSTOOD}'),
-  'other arrays': (npz(a=np.zeros(2)), f' no predictions; {UNDERSTOOD}'),
+  'a blank file': (b'\n\n', UNKNOWN),
+  'binary garbage': (bytes(range(250, 0, -1)) * 9, UNKNOWN),
+  'gold instead': (GOLD, UNKNOWN),
+  'a table': (b'doc,label,score\n', UNKNOWN),
+  'other JSON': (b'{"a": 1}\n', UNKNOWN),
+  'other arrays': (npz(a=np.zeros(2)), UNKNOWN),
   'NaN': (TEXT.replace(b'1.0', b'nan'), '4: the score of label 3 is NaN'),
   'infinity': (
     TEXT.replace(b'0.25', b'-inf'),
@@ -86,10 +84,10 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
     '1: a header `N L`, documents and labels, is missing: a score file starts '
     'with one',
   ),
-  'no documents': (b'0 4\n', ' no document in it'),
+  'no documents': (b'0 4\n', ' has no document'),
   'a header beyond reason': (
     b'1 2000000000\n\n',
-    ' 2000000000 labels: more than 100000000 is a mistake',
+    ' has 2000000000 labels; at most 100000000 are allowed',
   ),
   'gzip cut short': (
     gzip.compress(TEXT, mtime=0)[:-8],
@@ -104,7 +102,7 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   },
   'a gzipped matrix': (
     gzip.compress(matrix()),
-    ' a gzipped .npz: unpack it, as gunzip does',
+    ' is a gzipped .npz: unpack it with gunzip',
   ),
   'a line that is not JSON': (
     LISTS + b'{"id": "c",\n',
@@ -117,11 +115,11 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   ),
   'infinity in a list': (
     LISTS.replace(b'0.5', b'-1e999'),
-    '1: the score of labels[0] is no finite number',
+    '1: the score of labels[0] is not a finite number',
   ),
   'a number without end': (
     LISTS.replace(b'0.5', b'1' + b'0' * 400),
-    '1: the score of labels[0] is no finite number',
+    '1: the score of labels[0] is not a finite number',
   ),
   'beyond float32 in a list': (
     LISTS.replace(b'0.5', b'1e39'),
@@ -129,11 +127,11 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   ),
   'a score that is text': (
     LISTS.replace(b'0.5', b'"0.5"'),
-    '1: the score of labels[0] is no finite number',
+    '1: the score of labels[0] is not a finite number',
   ),
   'no score in a list': (
     LISTS.replace(b', "score": 0.5', b''),
-    '1: the score of labels[0] is no finite number',
+    '1: the score of labels[0] is not a finite number',
   ),
   'no label in a list': (
     LISTS.replace(b'"id": "x"', b'"i": "x"'),
@@ -141,11 +139,11 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   ),
   'bare labels in a list': (
     LISTS + DOCUMENTS.replace(b'"a"', b'"c"')[:42],
-    '3: labels is no list of objects {"id", "score"}',
+    '3: labels is not a list of objects {"id", "score"}',
   ),
   'a label twice in a list': (
     LISTS.replace(b'[]', b'[{"id": "x", "score": 1}, {"id": "x", "score": 2}]'),
-    "2: label 'x' stands twice",
+    "2: label 'x' occurs twice",
   ),
   'a document twice': (LISTS + LISTS[:64], "3: duplicate document 'a'"),
 }
@@ -203,15 +201,15 @@ def test_files_that_are_none(tmp_path):
 PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   'other documents': (
     {'predictions': TEXT, 'gold': b'2 4\n\n\n'},
-    'gold: 2 documents, but predictions has 3',
+    'gold: has 2 documents, but predictions has 3',
   ),
   'other labels': (
     {'predictions': TEXT, 'gold': b'3 5\n\n\n\n'},
-    'gold: 5 labels, but predictions has 4',
+    'gold: has 5 labels, but predictions has 4',
   ),
   'other labels in training': (
     {'predictions': TEXT, 'train_labels': b'9 3\n0:1\n' + b'\n' * 8},
-    'train_labels: 3 labels, but predictions has 4',
+    'train_labels: has 3 labels, but predictions has 4',
   ),
   'gold out of range': (
     {'predictions': TEXT, 'gold': b'0 0:1\n4 0:1\n1 0:1\n'},
@@ -219,7 +217,7 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   ),
   'gold with names for columns': (
     {'predictions': TEXT, 'gold': DOCUMENTS},
-    'gold: 2 documents, but predictions has 3',
+    'gold: has 2 documents, but predictions has 3',
   ),
   'training labels with names for columns': (
     {'predictions': TEXT, 'train_labels': DOCUMENTS},
@@ -231,17 +229,18 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
       'predictions': LISTS,
       'gold': b''.join(reversed(DOCUMENTS.splitlines(True))),
     },
-    "gold:1: document 'b', but predictions:1 is of 'a': the same documents in "
-    'another order; both files must have the same documents in the same order',
+    "gold:1: has document 'b', but predictions:1 has 'a' (the same documents "
+    'in another order); both files must have the same documents in the same '
+    'order',
   ),
   'another document': (
     {'predictions': LISTS, 'gold': DOCUMENTS.replace(b'"b"', b'"c"')},
-    "gold:2: document 'c', but predictions:2 is of 'b': others; both files "
-    'must have the same documents in the same order',
+    "gold:2: has document 'c', but predictions:2 has 'b'; both files must have "
+    'the same documents in the same order',
   ),
   'a document more': (
     {'predictions': LISTS, 'gold': DOCUMENTS + b'{"id": "c", "labels": []}\n'},
-    'gold: 3 documents, but predictions has 2',
+    'gold: has 3 documents, but predictions has 2',
   ),
   'predictions as gold': (
     {'predictions': LISTS, 'gold': LISTS},
@@ -257,36 +256,36 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   ),
   'gold without a header': (
     {'predictions': TEXT, 'gold': b'0:1.0 2:1.0\n\n3:1.0\n'},
-    'gold: not one label in it; if its rows are `label:value`, it lacks the '
-    'header `N L`, documents and labels',
+    'gold: has no label; if its rows are `label:value`, add the header '
+    '`N L`, the numbers of documents and labels',
   ),
   'training labels without a header': (
     {'predictions': TEXT, 'train_labels': b'0:1.0 2:1.0\n3:1.0\n'},
-    'train_labels: not one label in it; if its rows are `label:value`, it '
-    'lacks the header `N L`, documents and labels',
+    'train_labels: has no label; if its rows are `label:value`, add the '
+    'header `N L`, the numbers of documents and labels',
   ),
   'gold of features alone': (
     {'predictions': TEXT, 'gold': b'3 5 4\n 0:1\n\n 3:1\n'},
-    'gold: not one label in it; if its rows are `label:value`, it lacks the '
-    'header `N L`, documents and labels',
+    'gold: has no label; if its rows are `label:value`, add the header '
+    '`N L`, the numbers of documents and labels',
   ),
   'no training label': (
     {'predictions': TEXT, 'train_labels': b'2 4\n\n\n'},
-    'train_labels: no label occurs in it: these train nothing',
+    'train_labels: has no label: training counts need labels',
   ),
   'other names': (
     {'predictions': LISTS, 'gold': DOCUMENTS.replace(b'"x"', b'"X"')},
-    "gold: has none of the labels of predictions: label 'X' here, 'x' there: "
-    'both must name labels alike',
+    "gold: has no label of predictions: it has 'X', predictions has 'x'; both "
+    'files must use the same label ids',
   ),
   'names and columns without a header': (
     {'predictions': LISTS, 'gold': b'0,3 1:1\n1 1:1\n'},
-    "gold: has none of the labels of predictions: label '0' here, 'x' there: "
-    'both must name labels alike',
+    "gold: has no label of predictions: it has '0', predictions has 'x'; both "
+    'files must use the same label ids',
   ),
   'weights for other labels': (
     {'predictions': TEXT, 'inv_prop': b'1\n2\n3\n'},
-    'inv_prop: 3 labels, but predictions has 4',
+    'inv_prop: has 3 labels, but predictions has 4',
   ),
   'weights for labels in no order': (
     {'predictions': LISTS, 'inv_prop': b'1\n'},
@@ -303,7 +302,8 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   ),
   'a filter of labels in no order': (
     {'predictions': LISTS, 'filter': b'0 0\n'},
-    'filter: says columns, but the labels of predictions are in no order',
+    'filter: has column numbers, but the labels of predictions have no order; '
+    'give their order by a file of labels',
   ),
   'gold that is a matrix of something else': (
     {'predictions': TEXT, 'gold': matrix(data=np.array([1, np.nan, 1]))},

@@ -40,11 +40,11 @@ MATRICES: dict[str, tuple[bytes, str]] = {
   ),
   'a label twice in a matrix': (
     matrix(indices=np.array([2, 2, 3])),
-    ' row 0: label 2 stands twice',
+    ' row 0: label 2 occurs twice',
   ),
   'an entry twice in columns': (
     matrix('coo', row=np.array([1, 1, 2]), col=np.array([2, 2, 3])),
-    ' row 1: label 2 stands twice',
+    ' row 1: label 2 occurs twice',
   ),
   'a label beyond a matrix': (
     matrix(indices=np.array([0, 4, 3])),
@@ -68,17 +68,20 @@ MATRICES: dict[str, tuple[bytes, str]] = {
   ),
   'too few bounds': (
     matrix('csc', indptr=np.array([0, 3])),
-    ' indptr: 2 bounds for 4 rows or columns',
+    ' indptr: has 2 bounds for 4 rows or columns',
   ),
   'fewer entries than indices': (
     matrix(data=np.ones(2)),
-    ' indices: 3 for 2 entries',
+    ' indices: has 3 indices for 2 entries',
   ),
   'another kind of matrix': (
     matrix('bsr'),
-    " format: is 'bsr': save the matrix as csr",
+    " format: is 'bsr'; save the matrix as csr",
   ),
-  'complex scores': (matrix(data=np.ones(3) * 1j), ' data: is complex128 [3]'),
+  'complex scores': (
+    matrix(data=np.ones(3) * 1j),
+    ' data: is complex128 [3], should be a vector of numbers',
+  ),
   'a shape of three': (
     matrix(shape=np.array([3, 4, 1])),
     ' shape: is [3, 4, 1], should be [documents, labels]',

@@ -221,5 +221,5 @@ def test_a_damaged_file_is_named(tmp_path, content):
   with pytest.raises(DataError, match='calibration.json'):
     Calibration.load(path)
   path.write_bytes(content)
-  with pytest.raises(DataError, match='calibration.json.*makes it again'):
+  with pytest.raises(DataError, match='calibration.json.*to make it again'):
     Calibration.load(path)

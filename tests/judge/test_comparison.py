@@ -8,7 +8,7 @@ import scipy.stats
 
 from xjax.core.errors import ConfigError
 from xjax.core.types import PAD, Ragged, ScoreKind
-from xjax.judge.comparison import compare as compare_by, within
+from xjax.judge.comparison import clip_interval, compare as compare_by
 from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.judge import judge
 from xjax.judge.metrics.significance import Interval, holm
@@ -40,7 +40,7 @@ def predictions(seed, skill):
 
 
 def compare(systems, plan):
-  criteria = plan.asked().criteria(next(iter(systems.values())))
+  criteria = plan.request().criteria(next(iter(systems.values())))
   return compare_by(systems, criteria, plan)
 
 
@@ -193,13 +193,13 @@ def test_the_seed_decides():
 @pytest.mark.parametrize(
   ('fields', 'message'),
   [
-    ({'metrics': ('Q@5',)}, r"'Q@5' is unknown; there are.*P@k"),
+    ({'metrics': ('Q@5',)}, r"'Q@5' is unknown; known metrics.*P@k"),
     ({'metrics': ('P@k',)}, "'P@k' is unknown"),
     ({'metrics': ('P@0',)}, "'P@0' is unknown"),
     ({'metrics': ('ILD@5',)}, "'ILD@5' is unknown"),
     ({'metrics': ('micro-F1-tuned',)}, 'is unknown'),
-    ({'metrics': ('macro-F1@5[7-8]',)}, r"there is no 'macro-F1@5\[7-8\]'"),
-    ({'metrics': ()}, 'name one'),
+    ({'metrics': ('macro-F1@5[7-8]',)}, r"'macro-F1@5\[7-8\]' does not exist"),
+    ({'metrics': ()}, 'name at least one metric'),
     ({'propensity': (1.0,)}, 'two numbers'),
   ],
 )
@@ -221,7 +221,7 @@ def test_what_cannot_be_compared(fields, message):
 def test_intervals_have_the_value_and_nothing_impossible(
   ends, value, least, most, expected
 ):
-  found = within(Interval(*ends, 0.1), value, least, most)
+  found = clip_interval(Interval(*ends, 0.1), value, least, most)
   assert (found.low, found.high) == expected
 
 

@@ -14,8 +14,8 @@ from xjax.judge.intervals import (
   bootstrap,
   bootstrap_sums,
   has_value,
-  names_of,
   randomized_sums,
+  sum_names,
 )
 from xjax.judge.judge import judge, judged_slices, thresholds
 from xjax.judge.metrics.protocols import PROTOCOLS
@@ -126,7 +126,7 @@ def test_replicates_are_what_drawn_documents_are_judged_to_be(
     if has_value(evidence, measure)
   }
   assert len(table) > 10
-  (sums,) = bootstrap_sums([evidence], names_of(table.values()), 5, 12)
+  (sums,) = bootstrap_sums([evidence], sum_names(table.values()), 5, 12)
   for r, counts in enumerate(itertools.islice(draws(5, N), 12)):
     drawn = judged(
       rows(found, np.repeat(np.arange(N), counts)), slice_name, protocol
@@ -144,7 +144,7 @@ def test_the_jackknife_leaves_documents_out():
     # That of a sample is of N documents, whoever is left out.
     if has_value(evidence, measure) and '[n=' not in name
   }
-  (sums,) = bootstrap_sums([evidence], names_of(table.values()), 5, 3)
+  (sums,) = bootstrap_sums([evidence], sum_names(table.values()), 5, 3)
   left = np.array(list(leave_outs(5, N)))
   assert len(left) == n_groups(N) and ((left == 0).sum(0) == 1).all()
   for g in range(0, len(left), 9):
@@ -207,7 +207,7 @@ def test_exchanges_are_what_mixed_systems_are_judged_to_be(
     if all(has_value(evidence, measure) for evidence in pair)
   }
   assert len(table) > 10
-  both = randomized_sums(*pair, names_of(table.values()), 5, 12)
+  both = randomized_sums(*pair, sum_names(table.values()), 5, 12)
   stacked = rows(ours, np.arange(N)), rows(theirs, np.arange(N))
   for r, coins in enumerate(itertools.islice(swaps(5, N), 12)):
     for system, sums in enumerate(both):
@@ -288,7 +288,7 @@ def p_values(ours, theirs, seed=0, iterations=200):
     for name, measure in table_of(pair[0]).items()
     if all(has_value(evidence, measure) for evidence in pair)
   }
-  sums = randomized_sums(*pair, names_of(table.values()), seed, iterations)
+  sums = randomized_sums(*pair, sum_names(table.values()), seed, iterations)
   return {
     name: randomization_p(
       *(float(measure.value(evidence.sums)) for evidence in pair),
@@ -326,7 +326,7 @@ def test_a_difference_is_surer_of_the_same_draws():
   theirs = dataclasses.replace(ours, lists={'all': ours.lists['all'].first(4)})
   pair = evidence_of(ours, 'all'), evidence_of(theirs, 'all')
   measure = table_of(pair[0])['RP@3']
-  both = bootstrap_sums(pair, names_of([measure]), 0, 100)
+  both = bootstrap_sums(pair, sum_names([measure]), 0, 100)
   one, other = (measure.value(sums) for sums in both)
   np.testing.assert_allclose(one, other)
   assert interval(one - other, 0.0).error < 1e-12

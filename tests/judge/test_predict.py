@@ -107,15 +107,15 @@ def test_every_document_is_in_its_row():
 
 def test_documents_missing_or_twice_are_refused():
   scorer, split = DenseScorer(20), make_split(20)
-  with pytest.raises(ValueError, match='4 documents of dev in no batch'):
+  with pytest.raises(ValueError, match='4 documents of dev are in no batch'):
     predict(scorer, batches(16), split, SPACE, 3)
   twice = [*batches(20), *batches(20)]
-  with pytest.raises(ValueError, match='0 documents .* 20 in several'):
+  with pytest.raises(ValueError, match='0 documents .* 20 are in several'):
     predict(scorer, twice, split, SPACE, 3)
 
 
 def test_labels_beyond_the_scored_are_refused():
-  with pytest.raises(ValueError, match='only 3 scored'):
+  with pytest.raises(ValueError, match='scores only 3 labels'):
     predict(DenseScorer(8, n_labels=3), batches(8), make_split(8), SPACE, 3)
 
 

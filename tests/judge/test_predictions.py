@@ -82,7 +82,7 @@ def test_how_labels_were_searched_is_kept(path, tmp_path):
     ('recall=0.95', 'approximate search of recall 0.95'),
     ('recall=0.9999999', 'approximate search of recall 0.9999999'),
     ('recall=1e-05', 'approximate search of recall 1e-05'),
-    ('trees=3', 'exact search of 3 trees, the best labels of each'),
+    ('trees=3', 'exact search of the best labels of each of 3 trees'),
     ('shortlist=500', 'a shortlist of 500 labels'),
   ):
     predictions(selected_by=kind).save(tmp_path / 'p.npz')
@@ -133,7 +133,7 @@ def test_merged_lists_have_no_label_twice():
   one = Lists(np.array([[3, 1]], np.int32), np.array([[2, 1]], np.float32))
   # Another score, and 3 stands between the two entries of 1.
   other = Lists(np.array([[1, 0]], np.int32), np.array([[3, 0.5]], np.float32))
-  merged = Lists.merged([one, other])
+  merged = Lists.merge([one, other])
   assert merged.ids.tolist() == [[1, 3, 0, PAD]]
   assert merged.scores.tolist() == [[3, 2, 0.5, NONE]]
 
@@ -240,14 +240,14 @@ def test_another_shape_is_refused(path, name):
 @pytest.mark.parametrize(
   ('name', 'change', 'what'),
   [
-    ('schema', np.int64(2), 'is 2, this version reads 1'),
+    ('schema', np.int64(2), 'is 2, but this version reads 1'),
     ('score_kind', np.str_('odds'), "is 'odds', which is unknown"),
     ('n_scored', np.int64(-1), 'should not be negative'),
     ('n_scored', np.int64(7), 'but there are 6 labels'),
     ('n_train', np.int64(59), None),
     ('train_counts', at(0, -3), r'not in 0..100 \(at \[0\]\)'),
     ('train_counts', lambda a: a[:5], r'is int32 \[5\], should be int32 \[6\]'),
-    ('labels_sha256', np.str_('0' * 64), 'is not that of the labels'),
+    ('labels_sha256', np.str_('0' * 64), 'is not the digest of the labels'),
     ('labels/bytes', at(1, ord('7')), None),
     ('labels/bytes', at(3, ord('0')), 'the same string twice'),
     ('labels/bytes', at(4, 0xFF), 'not UTF-8'),
@@ -258,29 +258,29 @@ def test_another_shape_is_refused(path, name):
     ('doc_ids/offsets', lambda a: a[[0, 1, 3]], None),
     ('all/ids', at((0, 0), -2), r'neither -1 nor in 0..4 \(at \[0, 0\]\)'),
     ('all/ids', at((1, 0), 5), 'neither -1 nor in 0..4'),
-    ('all/ids', at((1, 0), 3), r'a label twice in the list \(at \[1\]\)'),
-    ('all/ids', at((1, 1), -1), r'a label after -1'),
-    ('all/ids', lambda a: a[:, :0], 'lists of length 0'),
+    ('all/ids', at((1, 0), 3), r'the list at \[1\] has a label twice'),
+    ('all/ids', at((1, 1), -1), r'a label comes after -1'),
+    ('all/ids', lambda a: a[:, :0], 'the lists have length 0'),
     (
       'all/ids',
       lambda a: a[:2],
       r'is int32 \[2, 3\], should be int32 \[3, any',
     ),
-    ('few/ids', at((0, 1), 0), r'a label outside the slice \(at \[0, 1\]\)'),
-    ('all/scores', at((2, 1), np.nan), r'NaN \(at \[2, 1\]\)'),
-    ('all/scores', at((2, 0), np.inf), 'an infinite score'),
-    ('all/scores', at((2, 2), NONE), 'an infinite score'),
-    ('few/scores', at((0, 2), -9), 'not -inf beside -1'),
-    ('all/scores', at((0, 2), 0.5), 'scores rise'),
+    ('few/ids', at((0, 1), 0), r'a label is outside the slice \(at \[0, 1\]\)'),
+    ('all/scores', at((2, 1), np.nan), r'a score is NaN \(at \[2, 1\]\)'),
+    ('all/scores', at((2, 0), np.inf), 'a score is infinite'),
+    ('all/scores', at((2, 2), NONE), 'a score is infinite'),
+    ('few/scores', at((0, 2), -9), 'the score of -1 is not -inf'),
+    ('all/scores', at((0, 2), 0.5), 'a score is higher than the one before'),
     ('all/scores', lambda a: a[:, :2], r'should be float32 \[3, 3\]'),
     ('all/scores', lambda a: a.astype(np.float64), 'is float64'),
     ('gold/indices', at(0, 6), 'not in 0..5'),
-    ('gold/indices', at(1, 0), 'a label twice in one document'),
+    ('gold/indices', at(1, 0), 'a document has a label twice'),
     ('gold/indptr', lambda a: a[:-1], r'should be int64 \[4\]'),
     ('gold/indptr', at(1, 9), 'falls'),
     ('held_out/labels', at(0, 6), 'not in 0..5'),
-    ('held_out/labels', at(0, 5), 'each once'),
-    ('held_out/labels', lambda a: a[:0], 'each once'),
+    ('held_out/labels', at(0, 5), 'each label once'),
+    ('held_out/labels', lambda a: a[:0], 'at least one label'),
     ('bin:1-9/ids', np.zeros((3, 3), np.int32), 'unknown array'),
   ],
 )
@@ -349,5 +349,7 @@ def test_damage_is_an_error_or_does_no_harm(path):
 
 def test_probabilities_are_from_0_to_1(path):
   changed(path, 'score_kind', np.str_('probability'))
-  with pytest.raises(DataError, match=r'/scores: no probability \(at \[0, '):
+  with pytest.raises(
+    DataError, match=r'/scores: a score is not from 0 to 1 \(at \[0, '
+  ):
     Predictions.load(path)

@@ -83,8 +83,8 @@ def test_labels_that_only_one_calls_frequent():
   assert metrics['xjax']['frequent']['n_labels'] == 4
   assert metrics['lmtc']['frequent']['n_labels'] == 2
   why = (
-    '2 labels are frequent for only one of the two: xjax asks for 50 training '
-    'documents, lmtc for 51'
+    '2 labels are frequent for only one of the two: xjax requires 50 training '
+    'documents, lmtc requires 51'
   )
   for name in ('frequent', 'few'):
     assert told(name, 'lmtc', 'n_labels', metrics) == why

@@ -54,8 +54,8 @@ def test_labels():
 
 def test_frequent():
   sentence = (
-    '7 labels are frequent for only one of the two: xjax asks for 50 training '
-    'documents, lmtc for 51'
+    '7 labels are frequent for only one of the two: xjax requires 50 training '
+    'documents, lmtc requires 51'
   )
   assert filled('RP@5', XJAX, LMTC, 'few') == [sentence]
   assert filled('RP@5', XJAX, LMTC, 'zero') == []

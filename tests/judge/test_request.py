@@ -11,7 +11,7 @@ from xjax.data.schema import Label
 from xjax.judge.criteria import Criteria
 from xjax.judge.metrics.protocols import PROTOCOLS, PYXCLIB, XJAX
 from xjax.judge.predictions import Lists, Predictions
-from xjax.judge.request import Asked, Similarity, read_described
+from xjax.judge.request import JudgeRequest, Similarity, read_described
 
 LABELS = ('a', 'b', 'c')
 
@@ -34,7 +34,7 @@ def criteria(asked, **given):
 
 
 def test_nothing_in_particular():
-  ours, usual = criteria(Asked()), Criteria()
+  ours, usual = criteria(JudgeRequest()), Criteria()
   for field in ('ks', 'kinds', 'protocols', 'propensity', 'slices', 'seed'):
     assert getattr(ours, field) == getattr(usual, field)
   assert ours.vectors_LD is ours.ranks_LK is ours.weights_L is None
@@ -43,15 +43,15 @@ def test_nothing_in_particular():
 
 def test_what_a_run_is_judged_by_is_usual():
   usual = Criteria(ks=(2, 7), propensity=(0.6, 2.6))
-  found = criteria(Asked(kinds=('P',)), usual=usual)
+  found = criteria(JudgeRequest(kinds=('P',)), usual=usual)
   assert (found.ks, found.propensity) == ((2, 7), (0.6, 2.6))
-  found = criteria(Asked(ks=(3,), propensity=(0.5, 0.4)), usual=usual)
+  found = criteria(JudgeRequest(ks=(3,), propensity=(0.5, 0.4)), usual=usual)
   assert (found.ks, found.propensity) == ((3,), (0.5, 0.4))
 
 
 def test_what_is_said_arrives(tmp_path):
   np.save(tmp_path / 'w.npy', np.ones((3, 4), np.float32))
-  asked = Asked(
+  asked = JudgeRequest(
     ks=(4, 1),
     protocols=('pyxclib', 'xjax', 'pyxclib'),
     propensity=(0.6, 2.6),
@@ -75,7 +75,9 @@ def test_what_is_said_arrives(tmp_path):
 
 @pytest.mark.parametrize('names', [('all',), ('lmtc', 'all')])
 def test_every_protocol(names):
-  assert criteria(Asked(protocols=names)).protocols == tuple(PROTOCOLS.values())
+  assert criteria(JudgeRequest(protocols=names)).protocols == tuple(
+    PROTOCOLS.values()
+  )
 
 
 @pytest.mark.parametrize(
@@ -91,27 +93,31 @@ def test_every_protocol(names):
   ],
 )
 def test_metrics_by_name(name, kinds):
-  assert set(criteria(Asked(kinds=(name, name))).kinds) == kinds
+  assert set(criteria(JudgeRequest(kinds=(name, name))).kinds) == kinds
 
 
 @pytest.mark.parametrize(
   ('field', 'value', 'message'),
   [
-    ('ks', (0, 1), 'cut-offs are positive, each once'),
-    ('ks', (5, 5), 'cut-offs are positive, each once'),
-    ('kinds', ('Q',), "'Q' is unknown; there are .* P@k, "),
-    ('kinds', ('P@5',), "'P@5' is unknown; .*cut-offs go to --ks"),
+    ('ks', (0, 1), 'cut-offs must be positive and distinct'),
+    ('ks', (5, 5), 'cut-offs must be positive and distinct'),
+    ('kinds', ('Q',), "'Q' is unknown; known metrics .* P@k, "),
+    ('kinds', ('P@5',), "'P@5' is unknown; .*set cut-offs with --ks"),
     ('kinds', ('ILD',), 'ILD@k needs --similarity'),
     ('kinds', ('weighted',), 'weighted@k needs --rank_weights'),
-    ('protocols', (), 'names none'),
-    ('protocols', ('lmct',), "'lmct' is unknown; there are: all, xjax, lmtc"),
+    ('protocols', (), 'name at least one protocol'),
+    (
+      'protocols',
+      ('lmct',),
+      "'lmct' is unknown; known protocols: all, xjax, lmtc",
+    ),
     ('propensity', (0.5,), 'two numbers'),
-    ('alphas', (0.5, 1.1), 'recalls are from 0 to 1'),
-    ('alphas', (float('nan'),), 'recalls are from 0 to 1'),
-    ('draws', (0,), 'numbers of documents are positive'),
+    ('alphas', (0.5, 1.1), 'recalls must be from 0 to 1'),
+    ('alphas', (float('nan'),), 'recalls must be from 0 to 1'),
+    ('draws', (0,), 'numbers of documents must be positive'),
     ('propensity', (0.5, 1.5, 2.5), 'two numbers'),
     ('propensity', (-0.1, 1.5), 'two numbers'),
-    ('propensity', (0.5, 0.0), 'B above 0'),
+    ('propensity', (0.5, 0.0), 'and B, above 0'),
     ('propensity', (float('nan'), 1.5), 'two numbers'),
     ('propensity', (0.5, float('inf')), 'two numbers'),
     ('slices', ('bin:9',), "'bin:9' is neither bin:LOW-HIGH"),
@@ -120,31 +126,35 @@ def test_metrics_by_name(name, kinds):
 )
 def test_what_is_refused_at_once(field, value, message):
   with pytest.raises(ConfigError, match=message):
-    Asked(**{field: value})
+    JudgeRequest(**{field: value})
 
 
 def test_what_would_change_nothing_is_refused(tmp_path):
   (tmp_path / 'labels.txt').write_text('Root\ta\n')
   labels = str(tmp_path / 'labels.txt')
-  with pytest.raises(ConfigError, match='--labels goes with --slices=level:N'):
-    Asked(labels=labels, slices=('bin:1-9',))
-  with pytest.raises(ConfigError, match='--similarity is for ILD@k, which'):
-    Asked(kinds=('P',), similarity=Similarity.CO_OCCURRENCE)
-  with pytest.raises(ConfigError, match='--rank_weights is for weighted@k'):
-    Asked(kinds=('P',), rank_weights='w.npy')
-  with pytest.raises(ConfigError, match='pecos, lmtc print none of them'):
-    Asked(kinds=('PSP',), protocols=('pecos', 'lmtc'))
-  Asked(kinds=('PSP',), protocols=('pecos', 'pyxclib'))
+  with pytest.raises(ConfigError, match='only with --slices=level:N'):
+    JudgeRequest(labels=labels, slices=('bin:1-9',))
+  with pytest.raises(
+    ConfigError, match='--similarity is only for ILD@k, which'
+  ):
+    JudgeRequest(kinds=('P',), similarity=Similarity.CO_OCCURRENCE)
+  with pytest.raises(
+    ConfigError, match='--rank_weights is only for weighted@k'
+  ):
+    JudgeRequest(kinds=('P',), rank_weights='w.npy')
+  with pytest.raises(ConfigError, match='pecos, lmtc print none of these'):
+    JudgeRequest(kinds=('PSP',), protocols=('pecos', 'lmtc'))
+  JudgeRequest(kinds=('PSP',), protocols=('pecos', 'pyxclib'))
 
 
 @pytest.mark.parametrize(
   ('array', 'message'),
   [
-    (np.ones((2, 9)), r'float \[3, 5 or more\], not float64 \[2, 9\]'),
-    (np.ones((3, 4)), r'not float64 \[3, 4\]'),
-    (np.ones(3), r'not float64 \[3\]'),
-    (np.ones((3, 5), np.int64), r'not int64 \[3, 5\]'),
-    (np.full((3, 5), np.nan), 'W of weighted@k is finite'),
+    (np.ones((2, 9)), r'float \[3, 5 or more\], but is float64 \[2, 9\]'),
+    (np.ones((3, 4)), r'but is float64 \[3, 4\]'),
+    (np.ones(3), r'but is float64 \[3\]'),
+    (np.ones((3, 5), np.int64), r'but is int64 \[3, 5\]'),
+    (np.full((3, 5), np.nan), 'W of weighted@k must be finite'),
     (None, 'cannot be read as .npy'),
     (b'not an array', 'cannot be read as .npy'),
   ],
@@ -156,7 +166,7 @@ def test_rank_weights_that_do_not_fit(tmp_path, array, message):
   elif array is not None:
     np.save(path, array)
   with pytest.raises(DataError, match=message):
-    criteria(Asked(ks=(1, 5), rank_weights=str(path)))
+    criteria(JudgeRequest(ks=(1, 5), rank_weights=str(path)))
 
 
 def test_descriptors_of_three_kinds_of_files(tmp_path):
@@ -185,7 +195,7 @@ def test_descriptors_of_three_kinds_of_files(tmp_path):
 
 
 def test_labels_alike_by_their_descriptors(tmp_path):
-  asked = Asked(similarity=Similarity.DESCRIPTORS)
+  asked = JudgeRequest(similarity=Similarity.DESCRIPTORS)
   given = Label('a', 'sea fish'), Label('b', 'fish'), Label('c', 'law')
   vectors = criteria(asked, labels=given).vectors_LD.toarray()
   assert 0 < vectors[0] @ vectors[1] < 1
@@ -193,13 +203,13 @@ def test_labels_alike_by_their_descriptors(tmp_path):
   # A file's descriptors go before those of the run.
   path = tmp_path / 'labels.jsonl'
   path.write_text('{"id": "c", "name": "fish"}\n')
-  asked = Asked(similarity=Similarity.DESCRIPTORS, labels=str(path))
+  asked = JudgeRequest(similarity=Similarity.DESCRIPTORS, labels=str(path))
   vectors = criteria(asked, labels=given).vectors_LD.toarray()
   assert vectors[1] @ vectors[2] == pytest.approx(1)
 
 
 def test_labels_alike_by_documents_they_share():
-  asked = Asked(similarity=Similarity.CO_OCCURRENCE)
+  asked = JudgeRequest(similarity=Similarity.CO_OCCURRENCE)
   gold = Ragged.of([[0, 1], [0], [2]])
   vectors = criteria(asked, train_gold=lambda: gold).vectors_LD.toarray()
   assert vectors[0] @ vectors[1] == pytest.approx(1 / np.sqrt(2))
@@ -208,11 +218,11 @@ def test_labels_alike_by_documents_they_share():
 
 def test_similarities_that_take_more_than_is_there():
   with pytest.raises(ConfigError, match='co_occurrence needs --train_labels'):
-    criteria(Asked(similarity=Similarity.CO_OCCURRENCE))
-  asked = Asked(similarity=Similarity.DESCRIPTORS)
+    criteria(JudgeRequest(similarity=Similarity.CO_OCCURRENCE))
+  asked = JudgeRequest(similarity=Similarity.DESCRIPTORS)
   with pytest.raises(ConfigError, match='descriptors needs --labels'):
     criteria(asked)
-  with pytest.raises(ConfigError, match='has none of the labels'):
+  with pytest.raises(ConfigError, match='has no label of the predictions'):
     criteria(asked, labels=[Label('elsewhere', 'x')])
   with pytest.raises(DataError, match='have no words'):
     criteria(asked, labels=[Label('a', '--')])

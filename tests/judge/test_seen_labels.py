@@ -48,7 +48,7 @@ def evidence_of(predictions):
 
 def test_the_same_sums(predictions, monkeypatch):
   every = evidence_of(predictions)
-  monkeypatch.setattr(judged_slice, '_ALL_OF', 0)
+  monkeypatch.setattr(judged_slice, '_COUNT_ALL_UP_TO', 0)
   some = evidence_of(predictions)
   assert (every.form.n_labels, some.form.n_labels) == (L, 128)
   assert len(every.sums) > 50
@@ -59,7 +59,7 @@ def test_the_same_sums(predictions, monkeypatch):
 
 
 def test_places(predictions, monkeypatch):
-  monkeypatch.setattr(judged_slice, '_ALL_OF', 0)
+  monkeypatch.setattr(judged_slice, '_COUNT_ALL_UP_TO', 0)
   part = Slice.of(predictions, ALL, predictions.masks[ALL])
   seen = judged_slice.SeenLabels.of(part)
   (_, documents), *_ = part.blocks()
@@ -74,7 +74,7 @@ def test_places(predictions, monkeypatch):
 
 
 def test_all_labels_where_most_are_seen(predictions, monkeypatch):
-  monkeypatch.setattr(judged_slice, '_ALL_OF', 0)
+  monkeypatch.setattr(judged_slice, '_COUNT_ALL_UP_TO', 0)
   every = Ragged.of([sorted(part) for part in np.array_split(np.arange(L), N)])
   part = Slice.of(
     dataclasses.replace(predictions, gold=every), ALL, predictions.masks[ALL]

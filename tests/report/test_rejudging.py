@@ -10,7 +10,7 @@ from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.metrics.protocols import PROTOCOLS, PYXCLIB, XJAX
 from xjax.judge.predict import save_evaluation
-from xjax.judge.request import Asked
+from xjax.judge.request import JudgeRequest
 from xjax.report.rejudging import judge_runs
 from xjax.report.sources import read_runs
 
@@ -32,7 +32,7 @@ def evaluated(path, predictions, criteria):
   return path
 
 
-AS_JUDGED = Asked()
+AS_JUDGED = JudgeRequest()
 
 
 def judged(paths, asked=AS_JUDGED):
@@ -53,7 +53,7 @@ def test_what_was_judged_stays_and_what_was_not_is_judged(
 
 def test_intervals_are_of_the_runs_own_propensities(workdir, predictions_of):
   path = by_others(workdir('one', 0), predictions_of(0))
-  (run,) = judged([path], Asked(replicates=50))
+  (run,) = judged([path], JudgeRequest(replicates=50))
   saved = json.loads((path / 'eval' / 'dev' / 'metrics.json').read_text())
   intervals = run.metrics.pop('intervals')
   assert run.metrics == saved
@@ -75,7 +75,7 @@ def test_intervals_that_are_there_stay(workdir):
   metrics = json.loads(path.read_text())
   metrics['intervals'] = {'xjax': {'all': {'P@1': [0, 1]}}}
   write_json(path, metrics)
-  (run,) = judged([path.parents[2]], Asked(replicates=20))
+  (run,) = judged([path.parents[2]], JudgeRequest(replicates=20))
   found = run.metrics['intervals']['xjax']['all']
   assert found['P@1'] == [0, 1]
   assert found['P@5'] not in ([0, 1], None)
@@ -120,7 +120,7 @@ def test_one_alone_keeps_its_numbers(predictions_of, tmp_path):
   folder = evaluated(
     tmp_path / 'other', predictions_of(1), Criteria(propensity=OTHERS)
   )
-  (run,) = judged([folder], Asked(replicates=20))
+  (run,) = judged([folder], JudgeRequest(replicates=20))
   intervals = run.metrics.pop('intervals')
   assert run.metrics == json.loads((folder / 'metrics.json').read_text())
   assert 'unknown propensities' in run.remark
@@ -148,7 +148,7 @@ def test_slices_that_cannot_be_made_again_say_so(
 
 
 def test_what_is_asked_for_is_made_anew(workdir, predictions_of):
-  asked = Asked(
+  asked = JudgeRequest(
     ks=(2,), protocols=('all',), slices=('bin:1-9',), propensity=OTHERS
   )
   (run,) = judged([workdir('one', 0)], asked)

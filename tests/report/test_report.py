@@ -13,7 +13,7 @@ from xjax.core.types import Ragged, ScoreKind
 from xjax.judge.criteria import Criteria
 from xjax.judge.judge import judge
 from xjax.judge.metrics.protocols import PYXCLIB, XJAX
-from xjax.judge.request import Asked
+from xjax.judge.request import JudgeRequest
 from xjax.report.figures.figures import (
   binned_f1,
   coverage_against_precision,
@@ -155,7 +155,7 @@ def test_the_dataset_is_told_by_the_config(workdir):
 
 @pytest.fixture
 def group(workdir):
-  runs = judge_runs(read_runs([workdir('s0', 0)]), Asked())
+  runs = judge_runs(read_runs([workdir('s0', 0)]), JudgeRequest())
   return Group('one', tuple(runs))
 
 

@@ -16,7 +16,7 @@ from xjax.data.schema import propensity_weights
 from xjax.judge.calibration import Method
 from xjax.judge.metrics.calibration_error import sigmoid
 from xjax.judge.predictions import Predictions
-from xjax.judge.request import Asked
+from xjax.judge.request import JudgeRequest
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
 from xjax.run.strategy import AskedStrategy, Kind
@@ -133,17 +133,22 @@ def test_labels_by_coverage_and_what_is_written(home, whole, finished):
 def test_what_is_asked_to_be_judged(home):
   asked = AskedStrategy(Kind.COVERAGE, K)
   found = evaluate_split(
-    home.path, 'dev', asked=Asked(ks=(1,), slices=('bin:1-9',)), strategy=asked
+    home.path,
+    'dev',
+    asked=JudgeRequest(ks=(1,), slices=('bin:1-9',)),
+    strategy=asked,
   )
   values = found.metrics['xjax']
   assert values['all']['coverage@1'] > 0 and 'P@3' not in values['all']
   usual = evaluate_split(
-    home.path, 'dev', asked=Asked(ks=(1,), slices=('bin:1-9',))
+    home.path, 'dev', asked=JudgeRequest(ks=(1,), slices=('bin:1-9',))
   )
   # Bins are cut from the slices' lists, which are by score.
   assert values['bin:1-9']['P@1'] == usual.metrics['xjax']['bin:1-9']['P@1']
   with pytest.raises(ConfigError, match='--ks=5: only --strategy_k=3 labels'):
-    evaluate_split(home.path, 'dev', asked=Asked(ks=(1, 5)), strategy=asked)
+    evaluate_split(
+      home.path, 'dev', asked=JudgeRequest(ks=(1, 5)), strategy=asked
+    )
 
 
 @pytest.fixture

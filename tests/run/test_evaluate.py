@@ -11,7 +11,7 @@ from xjax.core.errors import ConfigError, DataError
 from xjax.data.formats.jsonl import JsonlData
 from xjax.data.formats.synthetic import make_synthetic
 from xjax.judge.files.judged import JudgeFiles
-from xjax.judge.request import Asked, Similarity
+from xjax.judge.request import JudgeRequest, Similarity
 from xjax.run.evaluate import evaluate_files, evaluate_split, saved_threshold
 from xjax.run.fit import fit
 from xjax.train.workdir import Workdir
@@ -157,7 +157,7 @@ def test_saved_predictions_are_judged_and_nothing_is_written(read_run):
   folder = read_run.paths['dev']
   before = contents(folder)
   files = JudgeFiles(folder / 'predictions.npz')
-  found = evaluate_files(files, Asked(ks=(1, 3, 5, 10)))
+  found = evaluate_files(files, JudgeRequest(ks=(1, 3, 5, 10)))
   assert found.folder is None
   assert contents(folder) == before
   assert found.prior == read_run.prior['dev']
@@ -170,7 +170,7 @@ def test_what_is_asked_for_is_judged_and_not_written(
   read_config, read_run, workdir
 ):
   before = contents(workdir.path)
-  asked = Asked(
+  asked = JudgeRequest(
     ks=(2, 4),
     kinds=('P', 'ILD', 'micro-F1-tuned'),
     protocols=('lmtc', 'xjax'),
@@ -195,12 +195,14 @@ def test_what_is_asked_for_is_judged_and_not_written(
   assert found.metrics['intervals']['xjax']['all']['P@2']
   assert found.prior.keys() <= {'lmtc', 'notes'}  # once, without intervals
   # Where nothing is said of cut-offs, the run's hold.
-  alike = evaluate_split(workdir.path, 'dev', asked=Asked(kinds=('P',)))
+  alike = evaluate_split(workdir.path, 'dev', asked=JudgeRequest(kinds=('P',)))
   assert alike.criteria.ks == read_config.eval.criteria().ks
 
 
 def test_labels_of_the_run_have_descriptors(workdir):
-  asked = Asked(ks=(3,), kinds=('ILD',), similarity=Similarity.DESCRIPTORS)
+  asked = JudgeRequest(
+    ks=(3,), kinds=('ILD',), similarity=Similarity.DESCRIPTORS
+  )
   found = evaluate_split(workdir.path, 'dev', asked=asked)
   by_words = found.metrics['xjax']['all']['ILD@3']
   asked = dataclasses.replace(asked, similarity=Similarity.CO_OCCURRENCE)
@@ -212,4 +214,4 @@ def test_labels_of_the_run_have_descriptors(workdir):
 def test_thresholds_are_tuned_on_the_dev_of_a_run(read_run):
   files = JudgeFiles(read_run.paths['dev'] / 'predictions.npz')
   with pytest.raises(ConfigError, match='micro-F1-tuned: a --workdir alone'):
-    evaluate_files(files, Asked(kinds=('P', 'micro-F1-tuned')))
+    evaluate_files(files, JudgeRequest(kinds=('P', 'micro-F1-tuned')))

@@ -13,7 +13,7 @@ from xjax.data.load import load_corpus
 from xjax.data.schema import Label
 from xjax.judge.files.judged import JudgeFiles
 from xjax.judge.predictions import Predictions
-from xjax.judge.request import Asked
+from xjax.judge.request import JudgeRequest
 from xjax.run.evaluate import evaluate_files
 from xjax.run.fit import fit
 from xjax.run.tag import tag_file
@@ -122,7 +122,9 @@ def test_the_artefact_has_them(tag, workdir, predictor, documents):
   # The prior beside them ranks the run's own zero-shot labels, then the new.
   n = int(predictions.masks['zero'][:own].sum())
   files = JudgeFiles(path.with_suffix('.npz'))
-  prior = evaluate_files(files, Asked(ks=(n, n + 1))).prior['xjax']['zero']
+  prior = evaluate_files(files, JudgeRequest(ks=(n, n + 1))).prior['xjax'][
+    'zero'
+  ]
   assert prior[f'R@{n}'] == 0
   assert prior[f'R@{n + 1}'] == pytest.approx(1 / 2)
   lines = [json.loads(line) for line in path.read_text().splitlines()]

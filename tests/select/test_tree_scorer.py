@@ -193,5 +193,5 @@ def test_a_label_has_one_score_in_all_lists_of_a_document(
         assert len(set(listed.tolist())) == 1
         several += len(listed) > 1
     assert several  # else nothing is tested
-    merged = np.sort(Lists.merged(list(map(Lists, ids, scores))).ids, axis=1)
+    merged = np.sort(Lists.merge(list(map(Lists, ids, scores))).ids, axis=1)
     assert ((np.diff(merged) > 0) | (merged[:, 1:] == PAD)).all()

@@ -1,11 +1,12 @@
-"""The calibration of a model's scores: fitted on dev, kept in a file.
+"""Fits the calibration of a model's scores on dev, and keeps it in a file.
 
-What is fitted and judged are the entries of the saved lists of all labels, each
-alike: the probabilities that are shown. Being the highest of their documents,
-they are no fair draw of all (document, label) pairs, and nothing is said of the
-labels below the lists. Documents without gold count: their entries are wrong.
-Ranking, and the metrics at a threshold, at probability 0.5 as well, are by the
-raw scores and stay what they are.
+The calibration is fitted to, and judged on, all entries of the saved lists of
+all labels with equal weight, because their probabilities are shown to readers.
+These entries have the highest scores of their documents, so they are not a fair
+sample of all (document, label) pairs, and the calibration says nothing about
+labels below the lists. Entries of documents without gold count as wrong.
+Rankings and metrics at a threshold, including probability 0.5, use the raw
+scores and do not change.
 """
 
 import dataclasses
@@ -34,11 +35,17 @@ from xjax.judge.metrics.calibration_error import (
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 
-_TINY = 1e-12  # probabilities are kept so far from 0 and 1, as logits
+_TINY = 1e-12  # distance kept from 0 and 1 where probabilities become logits
 
 
 class Method(enum.Enum):
-  """AUTO: Platt's of margins, else a temperature. NONE: raw scores."""
+  """Says how scores are calibrated.
+
+  AUTO: Platt's sigmoid for margins, a temperature for other scores.
+  NONE: no calibration; scores stay as they are.
+  TEMPERATURE: a temperature; see calibration_error.fit_temperature.
+  PLATT: Platt's sigmoid; see calibration_error.fit_platt.
+  """
 
   AUTO = 'auto'
   NONE = 'none'
@@ -48,25 +55,30 @@ class Method(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-  """How scores become probabilities, and what that was worth on dev.
+  """Holds the function from scores to probabilities, and its effect on dev.
 
-  Probabilities are sigmoid(a z + b) of a logit or margin z, or of the logit of
-  a probability. a > 0, so the ranking stays; a temperature is 1 / a.
+  The probability is sigmoid(a z + b), where z is a logit, a margin, or the
+  logit of a probability. a > 0, so the ranking does not change. A temperature
+  is 1 / a.
 
   Attributes:
-    method: NONE where no fit was possible: a is 1, b is 0, and margins are no
-      probabilities.
-    a, b: of the sigmoid.
-    score_kind: of the scores fitted to.
-    step: of the checkpoint.
-    digest: of the dev documents.
-    n_documents: of dev.
-    n_decisions: list entries fitted to.
-    n_correct: of these, gold.
-    reason: why the method is NONE, else None.
-    ece_before, ece_after: expected calibration errors, fractions, in 15 bins;
-      None where scores are no probabilities.
-    log_loss_before, log_loss_after: means in nats; None likewise.
+    method: how it was fitted. NONE if no fit was possible; then a is 1, b is 0,
+      and margins do not become probabilities.
+    a: slope of the sigmoid.
+    b: shift of the sigmoid.
+    score_kind: kind of the scores that it was fitted to.
+    step: training step of the checkpoint.
+    digest: digest of the dev documents.
+    n_documents: number of dev documents.
+    n_decisions: number of list entries that it was fitted to.
+    n_correct: number of these entries that are gold.
+    reason: why the method is NONE; None for other methods.
+    ece_before: expected calibration error of the raw scores, a fraction, in 15
+      bins; None if raw scores are not probabilities.
+    ece_after: the same after calibration.
+    log_loss_before: mean log loss of the raw scores in nats; None as for
+      ece_before.
+    log_loss_after: the same after calibration.
   """
 
   method: Method
@@ -93,10 +105,10 @@ class Calibration:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Calibration':
-    """Reads what save wrote.
+    """Reads a file written by save.
 
     Raises:
-      DataError: the file is absent or damaged, or says something impossible.
+      DataError: the file is missing or damaged, or has impossible values.
     """
     try:
       values = json.loads(pathlib.Path(path).read_text('utf-8'))
@@ -104,14 +116,14 @@ class Calibration:
         'method': Method(values['method']),
         'score_kind': ScoreKind(values['score_kind']),
       }
-      found = cls(**{**values, **kinds})
-      _believe(found)
+      calibration = cls(**{**values, **kinds})
+      _check_fields(calibration)
     except DAMAGE as error:
       raise DataError(
-        f'{path}: not a calibration of xjax ({error}); remove it, and '
-        'experiments.evaluate --split=dev makes it again'
+        f'{path}: not a calibration of xjax ({error}); remove the file and run '
+        'experiments.evaluate --split=dev to make it again'
       ) from error
-    return found
+    return calibration
 
 
 def calibrate(
@@ -120,13 +132,13 @@ def calibrate(
   """Fits a calibration to predictions of dev.
 
   Args:
-    predictions: with gold.
-    method: how.
-    step: of the checkpoint that predicted.
-    digest: of the documents.
+    predictions: predictions of dev with gold.
+    method: how to fit it.
+    step: training step of the checkpoint that made the predictions.
+    digest: digest of the dev documents.
 
   Raises:
-    DataError: predictions without gold.
+    DataError: the predictions have no gold.
   """
   kind = predictions.score_kind
   if method is Method.AUTO:
@@ -140,7 +152,7 @@ def calibrate(
     fitted = _FITS[method](logits_N, correct_N)
   except CannotFit as error:
     method, reason = Method.NONE, str(error)
-  before, after = (_worth(f, logits_N, correct_N) for f in (raw, fitted))
+  before, after = (_errors(f, logits_N, correct_N) for f in (raw, fitted))
   used = fitted or IDENTITY
   return Calibration(
     method=method,
@@ -161,10 +173,17 @@ def calibrate(
 
 
 def decisions(predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
-  """(float32 [n] scores, bool [n] whether gold) of all labels' list entries.
+  """Returns the scores of all entries of the lists of `all`.
+
+  Args:
+    predictions: predictions with gold.
+
+  Returns:
+    scores: float32 [entries].
+    correct: bool [entries], whether the entry is gold.
 
   Raises:
-    DataError: predictions without gold.
+    DataError: the predictions have no gold.
   """
   gold, lists = predictions.gold, predictions.lists[ALL]
   if gold is None:
@@ -177,16 +196,18 @@ def decisions(predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
 def reliability_of(
   predictions: Predictions, calibration: Calibration | None = None
 ) -> Reliability | None:
-  """The reliability diagram of list entries; None where there is none.
-
-  There is none of empty lists, nor of margins that are not calibrated.
+  """Computes the reliability diagram of list entries.
 
   Args:
-    predictions: with gold.
-    calibration: of these scores; None: as they are.
+    predictions: predictions with gold.
+    calibration: calibration of the scores; None: raw scores.
+
+  Returns:
+    The diagram; None if the lists are empty, or if the scores are margins
+    without a calibration.
 
   Raises:
-    DataError: predictions without gold.
+    DataError: the predictions have no gold.
   """
   scores, correct = decisions(predictions)
   kind = predictions.score_kind
@@ -199,21 +220,32 @@ def reliability_of(
 def expected_calibration_error(
   predictions: Predictions, calibration: Calibration | None = None
 ) -> float | None:
-  """ECE of list entries, a fraction, in 15 bins; None as reliability_of."""
-  found = reliability_of(predictions, calibration)
-  return None if found is None else found.ece
+  """Computes the expected calibration error of list entries, in 15 bins.
+
+  Args:
+    predictions: predictions with gold.
+    calibration: calibration of the scores; None: raw scores.
+
+  Returns:
+    The error, a fraction; None where reliability_of returns None.
+  """
+  diagram = reliability_of(predictions, calibration)
+  return None if diagram is None else diagram.ece
 
 
 def readable_scores(
   scores: np.ndarray, kind: ScoreKind, calibration: Calibration | None = None
 ) -> np.ndarray:
-  """Scores as they are shown: float64, probabilities where that can be.
+  """Converts scores to probabilities for readers, where possible.
 
   Args:
-    scores: any shape.
-    kind: what they are.
-    calibration: of these scores; None: logits become probabilities as they
-      are, and margins stay margins.
+    scores: float, any shape.
+    kind: kind of the scores.
+    calibration: calibration of the scores; None: logits become probabilities
+      by the sigmoid, and margins stay margins.
+
+  Returns:
+    float64, in the shape of the scores.
   """
   scores = np.asarray(scores, np.float64)
   if calibration is not None and calibration.method is not Method.NONE:
@@ -225,37 +257,43 @@ _FITS = {Method.TEMPERATURE: fit_temperature, Method.PLATT: fit_platt}
 
 
 def _logits(scores: np.ndarray, kind: ScoreKind) -> np.ndarray:
-  """What a sigmoid is fitted to."""
+  """Returns the numbers that a sigmoid is applied to: logits or margins."""
   if kind is not ScoreKind.PROBABILITY:
     return scores
   inside = np.clip(np.asarray(scores, np.float64), _TINY, 1 - _TINY)
   return np.log(inside) - np.log1p(-inside)
 
 
-def _worth(
+def _errors(
   fitted: Sigmoid | None, logits_N: np.ndarray, correct_N: np.ndarray
 ) -> tuple[float | None, float | None]:
-  """(ECE, log loss) of the probabilities, if there are any."""
+  """Returns (ECE, log loss) of the probabilities, or None without them."""
   if fitted is None or not len(logits_N) or not np.isfinite(logits_N).all():
     return None, None
   ece = reliability(fitted(logits_N), correct_N).ece
   return ece, log_loss(fitted, logits_N, correct_N)
 
 
-def _believe(found: Calibration) -> None:
-  """Raises ValueError where a field cannot be."""
-  numbers = [found.a, found.b, found.step]
-  worth = [found.ece_before, found.ece_after]
-  worth += [found.log_loss_before, found.log_loss_after]
-  counts = [found.n_documents, found.n_decisions, found.n_correct, found.step]
-  numbers += [value for value in worth if value is not None]
+def _check_fields(read: Calibration) -> None:
+  """Checks the fields of a calibration that was read from a file.
+
+  Raises:
+    ValueError: a field has an impossible value.
+  """
+  numbers = [read.a, read.b, read.step]
+  errors = [read.ece_before, read.ece_after]
+  errors += [read.log_loss_before, read.log_loss_after]
+  counts = [read.n_documents, read.n_decisions, read.n_correct, read.step]
+  numbers += [value for value in errors if value is not None]
   if not all(type(v) in (int, float) and math.isfinite(v) for v in numbers):
-    raise ValueError('a number is none, or not finite')
-  if found.a <= 0 or found.method is Method.AUTO:
-    raise ValueError('no such sigmoid')
+    raise ValueError('a field that must be a finite number is not')
+  if read.a <= 0:
+    raise ValueError('a must be above 0')
+  if read.method is Method.AUTO:
+    raise ValueError('the method must not be auto')
   if not all(type(count) is int and count >= 0 for count in counts):
-    raise ValueError('a count is none')
-  if not isinstance(found.digest, str):
-    raise ValueError('the digest is no text')
-  if (found.method is Method.NONE) != isinstance(found.reason, str):
-    raise ValueError('a reason stands with the method none alone')
+    raise ValueError('a count is not an integer of at least 0')
+  if not isinstance(read.digest, str):
+    raise ValueError('the digest is not text')
+  if (read.method is Method.NONE) != isinstance(read.reason, str):
+    raise ValueError('there must be a reason if, and only if, method is none')

@@ -1,4 +1,4 @@
-"""Systems beside a baseline: differences, how sure they are, gains by bin."""
+"""Compares systems with a baseline: differences, their intervals and tests."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
@@ -11,12 +11,12 @@ from xjax.judge.comparison_plan import ComparisonPlan
 from xjax.judge.criteria import Criteria
 from xjax.judge.evidence import Evidence
 from xjax.judge.intervals import (
-  Sums,
+  ReplicateSums,
   bootstrap_sums,
   label_f1,
-  names_of,
   randomized_sums,
-  sure,
+  replicate_interval,
+  sum_names,
 )
 from xjax.judge.judge import judge_slice, judged_slices, thresholds
 from xjax.judge.metrics.contract import Measure
@@ -31,25 +31,26 @@ from xjax.judge.metrics.significance import (
 from xjax.judge.predictions import Predictions
 from xjax.judge.slice import Slice
 
-# A t-test is over the labels of a bin; with fewer it says little (paper on
+# Bins with fewer labels get no t-test, because it would say little (paper on
 # binned macro-F1, section 5.2).
 FEWEST_LABELS = 11
 
 
 @dataclasses.dataclass(frozen=True)
 class SystemDifference:
-  """One system beside the baseline in one metric.
+  """The difference of one system from the baseline in one metric.
+
+  If a value is None, the difference and all fields that depend on it are None.
 
   Attributes:
-    slice: name.
-    metric: name.
-    system: name.
-    baseline: the baseline's value; None where it has none.
-    value: the system's.
-    difference: value less baseline; None where one of them is, and so all
-      that follows.
-    interval: of the difference, by the paired bootstrap.
-    p: of approximate randomization, two-sided.
+    slice: name of the slice.
+    metric: name of the metric.
+    system: name of the system.
+    baseline: the baseline's value, or None.
+    value: the system's value, or None.
+    difference: value - baseline.
+    interval: interval of the difference, by the paired bootstrap.
+    p: two-sided p-value of approximate randomization.
     holm: p corrected for the number of systems.
     note: why a value is None.
   """
@@ -68,18 +69,18 @@ class SystemDifference:
 
 @dataclasses.dataclass(frozen=True)
 class Gain:
-  """One system beside the baseline in the macro-F1 of a frequency bin.
+  """The gain of one system over the baseline in one frequency bin's macro-F1.
 
   Attributes:
-    metric: with the bin.
-    system: name.
-    n_labels: in the bin.
+    metric: name of the metric, with the bin.
+    system: name of the system.
+    n_labels: number of labels in the bin.
     baseline: the baseline's value.
-    value: the system's.
-    relative: the difference as a share of the baseline's value; None where
-      that is 0.
-    interval: of it, by the paired bootstrap.
-    t_p: of the macro t-test; None in bins of 10 labels or fewer.
+    value: the system's value.
+    relative: the difference as a share of the baseline's value; None if the
+      baseline's value is 0.
+    interval: interval of `relative`, by the paired bootstrap.
+    t_p: p-value of the macro t-test; None for bins of 10 labels or fewer.
     holm: t_p corrected for the number of systems.
   """
 
@@ -96,7 +97,12 @@ class Gain:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-  """All that is said of the systems; the first of each is the baseline."""
+  """The result of comparing systems with the baseline.
+
+  Attributes:
+    differences: a row per slice, metric and system.
+    gains: a row per frequency bin and system.
+  """
 
   differences: Sequence[SystemDifference]
   gains: Sequence[Gain]
@@ -105,16 +111,16 @@ class Comparison:
 def compare(
   systems: Mapping[str, Predictions], criteria: Criteria, plan: ComparisonPlan
 ) -> Comparison:
-  """Compares systems with the first of them, under our own protocol.
+  """Compares systems with the first one, under the protocol of xjax.
 
   Args:
-    systems: name -> predictions, of the same documents, labels, gold and
-      training counts, in the same order.
-    criteria: what they are judged by, as of plan.asked().
-    plan: what to compare in.
+    systems: name -> predictions; the first is the baseline. All have the same
+      documents, labels, gold and training counts, in the same order.
+    criteria: what to judge by, from plan.request().
+    plan: the metrics and slices to compare.
 
   Raises:
-    ConfigError: a metric is not there.
+    ConfigError: a metric of the plan does not exist.
   """
   baseline = next(iter(systems.values()))
   masks = judged_slices(baseline, criteria, XJAX.frequent_from)
@@ -132,10 +138,12 @@ def compare(
         for who, predictions in systems.items()
       }
       parts.append(_Part.of(name, evidence, criteria, plan))
-  known = {metric for part in parts for metric in part.table}
+  existing = {metric for part in parts for metric in part.table}
   for metric in plan.metrics:
-    if metric not in known:
-      raise ConfigError(f'--metrics: there is no {metric!r} here')
+    if metric not in existing:
+      raise ConfigError(
+        f'--metrics: {metric!r} does not exist for these predictions'
+      )
   gains = [gain for part in parts for gain in part.gains()]
   return Comparison(
     [row for part in parts for row in part.differences()], gains
@@ -144,16 +152,16 @@ def compare(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Part:
-  """A slice of the comparison.
+  """Compares the systems in one slice.
 
   Attributes:
-    name: of the slice.
+    name: name of the slice.
     evidence: system -> evidence, the baseline first.
-    table: metric -> measure, of those asked for and of the bins.
+    table: metric -> measure, for the requested metrics and those of the bins.
     values: system -> metric -> value or None.
-    reasons: system -> metric -> why it is None.
-    sums: system -> sums of the bootstrap's replicates.
-    plan: what to compare.
+    reasons: system -> metric -> why the value is None.
+    sums: system -> sums of the bootstrap replicates.
+    plan: the metrics to compare.
   """
 
   name: str
@@ -161,7 +169,7 @@ class _Part:
   table: Mapping[str, Measure]
   values: Mapping[str, Mapping[str, Any]]
   reasons: Mapping[str, Mapping[str, str]]
-  sums: Mapping[str, Sums]
+  sums: Mapping[str, ReplicateSums]
   plan: ComparisonPlan
 
   @classmethod
@@ -173,21 +181,21 @@ class _Part:
     plan: ComparisonPlan,
   ) -> '_Part':
     first, *_ = evidence.values()
-    every = criteria.table(XJAX, tuple(first.cuts), tuple(first.bins))
-    wanted = {*plan.metrics, *plan.binned(first.bins)}
-    table = {metric: every[metric] for metric in every if metric in wanted}
-    judged = {who: judge_slice(each, table) for who, each in evidence.items()}
-    values, _ = next(iter(judged.values()))
-    known = [m for name, m in table.items() if values[name] is not None]
+    printed = criteria.table(XJAX, tuple(first.cuts), tuple(first.bins))
+    names = {*plan.metrics, *plan.bin_metrics(first.bins)}
+    table = {metric: printed[metric] for metric in printed if metric in names}
+    results = {who: judge_slice(x, table) for who, x in evidence.items()}
+    values, _ = next(iter(results.values()))
+    measures = [m for name, m in table.items() if values[name] is not None]
     sums = bootstrap_sums(
-      list(evidence.values()), names_of(known), plan.seed, plan.replicates
+      list(evidence.values()), sum_names(measures), plan.seed, plan.replicates
     )
     return cls(
       name=name,
       evidence=evidence,
       table=table,
-      values={who: values for who, (values, _) in judged.items()},
-      reasons={who: reasons for who, (_, reasons) in judged.items()},
+      values={who: values for who, (values, _) in results.items()},
+      reasons={who: reasons for who, (_, reasons) in results.items()},
       sums=dict(zip(evidence, sums, strict=True)),
       plan=plan,
     )
@@ -201,47 +209,52 @@ class _Part:
     return list(self.evidence)[1:]
 
   def differences(self) -> Iterator[SystemDifference]:
-    """A row per metric asked for and system."""
-    exchanged = {who: self._exchanged(who) for who in self.others}
+    """Yields a row per requested metric and system."""
+    exchanged = {who: self._exchange(who) for who in self.others}
     for metric in self.plan.metrics:
       if metric in self.table:
         rows = [
           self._difference(metric, who, exchanged[who]) for who in self.others
         ]
-        yield from _corrected(rows, 'p')
+        yield from _correct_p_values(rows, 'p')
 
-  def _exchanged(self, who: str) -> tuple[Sums, Sums]:
-    known = [
+  def _exchange(self, who: str) -> tuple[ReplicateSums, ReplicateSums]:
+    """Returns sums of a system and the baseline after exchanging outputs."""
+    measures = [
       measure
       for metric, measure in self.table.items()
-      if metric in self.plan.metrics and self._known(metric, who)
+      if metric in self.plan.metrics and self._has_values(metric, who)
     ]
     plan, base = self.plan, self.evidence[self.baseline]
     return randomized_sums(
-      self.evidence[who], base, names_of(known), plan.seed, plan.iterations
+      self.evidence[who], base, sum_names(measures), plan.seed, plan.iterations
     )
 
-  def _known(self, metric: str, who: str) -> bool:
+  def _has_values(self, metric: str, who: str) -> bool:
+    """Returns whether both the system and the baseline have a value."""
     pair = self.values[self.baseline], self.values[who]
     return all(values[metric] is not None for values in pair)
 
   def _difference(
-    self, metric: str, who: str, exchanged: tuple[Sums, Sums]
+    self,
+    metric: str,
+    who: str,
+    exchanged: tuple[ReplicateSums, ReplicateSums],
   ) -> SystemDifference:
     base, value = self.values[self.baseline][metric], self.values[who][metric]
     row = SystemDifference(self.name, metric, who, base, value)
-    if not self._known(metric, who):
-      lacks = who if value is None else self.baseline
-      note = f'{lacks}: {self.reasons[lacks][metric]}'
+    if not self._has_values(metric, who):
+      without = who if value is None else self.baseline
+      note = f'{without}: {self.reasons[without][metric]}'
       return dataclasses.replace(row, note=note)
     measure = self.table[metric]
     replicates_R = self._replicates(metric, who) - self._replicates(
       metric, self.baseline
     )
-    interval = self._sure(replicates_R, value - base, metric)
+    interval = self._interval(replicates_R, value - base, metric)
     if interval is not None:
-      reach = self._reach(metric, who)
-      interval = within(interval, value - base, -reach, reach)
+      largest = self._largest_difference(metric, who)
+      interval = clip_interval(interval, value - base, -largest, largest)
     return dataclasses.replace(
       row,
       difference=value - base,
@@ -249,27 +262,30 @@ class _Part:
       p=randomization_p(value, base, *map(measure.value, exchanged)),
     )
 
-  def _reach(self, metric: str, who: str) -> float:
-    """The largest difference there can be; shares differ by 1 at most."""
+  def _largest_difference(self, metric: str, who: str) -> float:
+    """Returns the largest possible difference; usually 1 for shares."""
     if not self.table[metric].metric.is_share:
       return np.inf
-    values = [self._replicates(metric, each) for each in (who, self.baseline)]
-    # What is no share, as PSP-raw, is above 1 at times.
+    values = [self._replicates(metric, x) for x in (who, self.baseline)]
+    # Some of these metrics, such as PSP-raw, can be above 1.
     least, most = np.nanmin(values), np.nanmax(values)
     return max(1.0, float(most)) - min(0.0, float(least))
 
-  def _sure(
+  def _interval(
     self, values_R: np.ndarray, value: float, metric: str
   ) -> Interval | None:
-    n_docs = len(self.evidence[self.baseline].part)
-    return sure(values_R, value, self.plan.level, n_docs, self.table[metric])
+    """Returns the interval of a number computed from the metric's values."""
+    n_docs, level = len(self.evidence[self.baseline].part), self.plan.level
+    measure = self.table[metric]
+    return replicate_interval(values_R, value, level, n_docs, measure)
 
   def _replicates(self, metric: str, who: str) -> np.ndarray:
+    """Returns a system's value of the metric in each replicate."""
     return self.table[metric].value(self.sums[who])
 
   def gains(self) -> Iterator[Gain]:
-    """A row per bin and system, at the largest k."""
-    binned = self.plan.binned(self.evidence[self.baseline].bins)
+    """Yields a row per frequency bin and system, at the largest cut-off."""
+    binned = self.plan.bin_metrics(self.evidence[self.baseline].bins)
     f1 = {
       who: label_f1(evidence, self.plan.end)
       for who, evidence in self.evidence.items()
@@ -279,39 +295,41 @@ class _Part:
       rows = [
         self._gain(metric, who, f1[who][labels_L], f1[self.baseline][labels_L])
         for who in self.others
-        if self._known(metric, who)
+        if self._has_values(metric, who)
       ]
-      yield from _corrected(rows, 't_p')
+      yield from _correct_p_values(rows, 't_p')
 
   def _gain(
     self, metric: str, who: str, ours_L: np.ndarray, theirs_L: np.ndarray
   ) -> Gain:
     pair = who, self.baseline
-    value, base = (self.values[each][metric] for each in pair)
+    value, base = (self.values[x][metric] for x in pair)
     row = Gain(metric, who, len(ours_L), base, value, None, None)
     if base > 0:
       replicates_R = relative(*(self._replicates(metric, w) for w in pair))
       share = (value - base) / base
-      interval = self._sure(replicates_R, share, metric)
-      if interval is not None:  # nothing loses more than all
-        interval = within(interval, share, -1.0, np.inf)
+      interval = self._interval(replicates_R, share, metric)
+      if interval is not None:  # a loss is at most the whole value
+        interval = clip_interval(interval, share, -1.0, np.inf)
       row = dataclasses.replace(row, relative=share, interval=interval)
     if row.n_labels < FEWEST_LABELS:
       return row
     return dataclasses.replace(row, t_p=paired_t_p(ours_L, theirs_L))
 
 
-def within(
+def clip_interval(
   interval: Interval, value: float, least: float, most: float
 ) -> Interval:
-  """With the value, and without what cannot be.
+  """Cuts an interval to possible values, and extends it to include the value.
+
+  The value may be just outside the interval, because replicates are rounded
+  differently and may all be equal.
 
   Args:
-    interval: of the value.
-    value: it is rounded to another last digit at times, and no replicate may
-      differ from another.
-    least: that there can be.
-    most: likewise.
+    interval: interval of the value.
+    value: the value on all documents.
+    least: the smallest possible value.
+    most: the largest possible value.
   """
   low, high = max(interval.low, least), min(interval.high, most)
   return dataclasses.replace(
@@ -319,13 +337,13 @@ def within(
   )
 
 
-def _corrected(
+def _correct_p_values(
   rows: Sequence[SystemDifference] | Sequence[Gain], field: str
 ) -> list[Any]:
-  """The rows, with the p-values of a field corrected for how many there are."""
+  """Returns the rows with `holm`, the field's p-values corrected together."""
   values = [getattr(row, field) for row in rows]
-  raised = iter(holm([p for p in values if p is not None]))
+  corrected = iter(holm([p for p in values if p is not None]))
   return [
-    row if p is None else dataclasses.replace(row, holm=next(raised))
+    row if p is None else dataclasses.replace(row, holm=next(corrected))
     for row, p in zip(rows, values)
   ]

@@ -1,4 +1,4 @@
-"""What systems are compared in, and how."""
+"""Defines which metrics and slices systems are compared in, and how."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -10,7 +10,7 @@ from xjax.core.errors import ConfigError
 from xjax.data.schema import HELD_OUT
 from xjax.judge.metrics.contract import kind_of
 from xjax.judge.metrics.protocols import XJAX
-from xjax.judge.request import Asked
+from xjax.judge.request import JudgeRequest
 
 METRICS = (
   *('P@1', 'P@5', 'R@5', 'RP@5', 'nDCG@5', 'PSP@5', 'PSnDCG@5'),
@@ -22,18 +22,18 @@ BY_FREQUENCY = 'frequent', 'few', 'zero', HELD_OUT
 
 @dataclasses.dataclass(frozen=True)
 class ComparisonPlan:
-  """What is compared, and how.
+  """Holds the settings of a comparison of systems.
 
   Attributes:
-    metrics: names, as `P@5` or `macro-F1@5[1-9]`.
-    by_frequency: whether slices by frequency are compared in as well.
-    slices: further ones, as slice_names.named_slices.
-    labels: file of descriptors; as Asked.
-    iterations: of approximate randomization.
-    replicates: of the bootstrap.
-    seed: of both.
-    level: of the intervals.
-    propensity: A and B of the propensity formula; empty: the usual.
+    metrics: names of metrics, such as `P@5` or `macro-F1@5[1-9]`.
+    by_frequency: whether to compare in the slices by frequency too.
+    slices: further slices, as for slice_names.named_slices.
+    labels: file of descriptors, as in JudgeRequest.
+    iterations: number of iterations of approximate randomization.
+    replicates: number of replicates of the bootstrap.
+    seed: seed of both.
+    level: confidence level of the intervals.
+    propensity: A and B of the propensity formula; empty: the defaults.
   """
 
   metrics: Sequence[str] = METRICS
@@ -48,34 +48,33 @@ class ComparisonPlan:
 
   @property
   def ks(self) -> tuple[int, ...]:
-    """Cut-offs of the metrics."""
-    found = {
+    """The cut-offs of the metrics, ascending."""
+    cut_offs = {
       int(k) for name in self.metrics for k in re.findall(r'@(\d+)', name)
     }
-    return tuple(sorted(found))
+    return tuple(sorted(cut_offs))
 
   def has(self, slice_name: str) -> bool:
-    """Whether a slice is compared in."""
+    """Returns whether systems are compared in this slice."""
     return self.by_frequency or slice_name not in BY_FREQUENCY
 
-  def asked(self) -> Asked:
-    """What all systems are judged by.
+  def request(self) -> JudgeRequest:
+    """Returns the request by which all systems are judged.
 
     Raises:
-      ConfigError: a metric or a slice is unknown, or A and B are no such
-        numbers.
+      ConfigError: a metric or a slice is unknown, or A and B are not allowed.
     """
     if not self.metrics:
-      raise ConfigError('--metrics: name one at least, as P@5')
-    known = XJAX.simple_kinds
+      raise ConfigError('--metrics: name at least one metric, such as P@5')
+    known_kinds = XJAX.simple_kinds
     for name in self.metrics:
-      if kind_of(name) not in known or '@k' in name or '@0' in name:
+      if kind_of(name) not in known_kinds or '@k' in name or '@0' in name:
         raise ConfigError(
-          f'--metrics: {name!r} is unknown; there are, with a number for k: '
-          + ', '.join(known)
+          f'--metrics: {name!r} is unknown; known metrics, with a number in '
+          'place of k: ' + ', '.join(known_kinds)
         )
     kinds = {*map(kind_of, self.metrics), _BINNED, f'{_BINNED}[]'}
-    return Asked(
+    return JudgeRequest(
       ks=self.ks or (1,),
       kinds=sorted(kinds),
       propensity=self.propensity,
@@ -83,8 +82,17 @@ class ComparisonPlan:
       labels=self.labels,
     )
 
-  def binned(self, bins: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Macro-F1 of each bin at the largest cut-off, by name, and its labels."""
+  def bin_metrics(
+    self, bins: Mapping[str, np.ndarray]
+  ) -> dict[str, np.ndarray]:
+    """Returns the macro-F1 of each bin at the largest cut-off, and its labels.
+
+    Args:
+      bins: name of a frequency bin -> bool [L], its labels.
+
+    Returns:
+      Name of the metric -> bool [L], the labels of the bin.
+    """
     if not self.ks:
       return {}
     return {
@@ -94,5 +102,5 @@ class ComparisonPlan:
 
   @property
   def end(self) -> str:
-    """Ends the names of what is at the largest cut-off."""
+    """The suffix of metrics at the largest cut-off, such as `@5`."""
     return f'@{self.ks[-1]}'

@@ -1,4 +1,4 @@
-"""What predictions are judged by."""
+"""Defines the criteria by which predictions are judged."""
 
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
@@ -7,37 +7,38 @@ import numpy as np
 import scipy.sparse
 
 from xjax.judge.metrics.contract import (
-  At,
   LabelForm,
   Measure,
+  MetricPoints,
   Protocol,
   kind_of,
   measures,
 )
 from xjax.judge.metrics.protocols import XJAX
 
-# A and B of the propensity formula (Jain et al. 2016), but for Amazon-670K and
-# its kin (0.6, 2.6) and Wikipedia (0.5, 0.4).
+# A and B of the propensity formula (Jain et al. 2016). Amazon-670K and similar
+# corpora have (0.6, 2.6), Wikipedia corpora (0.5, 0.4).
 PROPENSITY = (0.55, 1.5)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Criteria:
-  """What predictions are judged by; the defaults suit most corpora.
+  """Holds the criteria for judging predictions; defaults suit most corpora.
 
   Attributes:
     ks: cut-offs.
-    kinds: metrics to print, as `P@k` for every cut-off; empty: all there are.
-    protocols: whose conventions; the first is the one that notes are about.
-    propensity: A and B of the formula, for the weights of labels.
-    weights_L: float64 [L], inverse propensities to use instead.
-    slices: name -> bool [L], slices beside those of the predictions.
-    vectors_LD: sparse label vectors of length 1, of which ILD is made; None:
-      no ILD.
+    kinds: kinds of metrics to print, such as `P@k` for every cut-off; empty:
+      all metrics.
+    protocols: the conventions to follow; notes are about the first protocol.
+    propensity: A and B of the propensity formula, for the weights of labels.
+    weights_L: float64 [L], inverse propensities to use instead of the formula.
+    slices: name -> bool [L], slices in addition to those of the predictions.
+    vectors_LD: sparse label vectors of length 1, for the metric ILD; None: no
+      ILD.
     ranks_LK: float64 [L, K], W of weighted@k; None: no such metric.
-    form: the parameters of metrics of labels.
-    replicates: of the bootstrap that intervals come from; 0: no intervals.
-    seed: of its draws.
+    form: the parameters of label metrics.
+    replicates: bootstrap replicates for the intervals; 0: no intervals.
+    seed: seed of the bootstrap's draws.
   """
 
   ks: Sequence[int] = (1, 3, 5, 10)
@@ -55,11 +56,20 @@ class Criteria:
   def table(
     self, protocol: Protocol, thresholds: Sequence[str], bins: Iterable[str]
   ) -> dict[str, Measure]:
-    """The metrics asked for, of those that a protocol prints."""
-    at = At(tuple(self.ks), tuple(thresholds), tuple(bins))
-    every = measures(protocol, at, self.form)
+    """Returns the requested metrics among those that a protocol prints.
+
+    Args:
+      protocol: the conventions to follow.
+      thresholds: suffixes of the metrics at thresholds: '' or '-tuned'.
+      bins: names of the frequency bins of labels.
+
+    Returns:
+      Name, such as `P@5` -> measure.
+    """
+    points = MetricPoints(tuple(self.ks), tuple(thresholds), tuple(bins))
+    printed = measures(protocol, points, self.form)
     return {
       name: measure
-      for name, measure in every.items()
+      for name, measure in printed.items()
       if not self.kinds or kind_of(name) in self.kinds
     }

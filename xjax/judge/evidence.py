@@ -1,4 +1,4 @@
-"""The sums that a slice's metrics are made of, and what is missing of them."""
+"""Computes the sums that a slice's metrics need, and reports missing ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
@@ -17,7 +17,7 @@ from xjax.judge.metrics.contract import (
   GOLD,
   GOLD_LABELS,
   LABELS,
-  OF_A_USER,
+  USER_SUPPLIED,
   DocumentMetric,
   LabelMetric,
   Measure,
@@ -33,23 +33,25 @@ from xjax.judge.slice import SeenLabels, Slice
 
 _NO_GOLD = 'no document has a gold label here'
 _MARGINS = 'the scores are margins, not probabilities'
-_LEAST_TRAIN = 3  # fewer make the constant of the formula negative
+_LEAST_TRAIN = 3  # with fewer, the constant of the formula is negative
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Evidence:
-  """All that the metrics of one slice depend on.
+  """Holds everything that the metrics of one slice depend on.
 
   Attributes:
     part: the slice.
-    seen: those of its labels that are counted.
-    weights: what these count, on the device.
-    form: of the sums.
-    metrics: those of labels.
-    cuts: what ends the name of F1 -> its threshold; None: scores have none.
-    bins: frequency bin -> bool [L], its labels; of all labels alone.
-    outside: name of a metric -> float64 [N, J], of the lists alone.
-    absent: why there are no propensity terms; empty: there are.
+    seen: the labels of the slice that are counted.
+    weights: weights of these labels, on the device.
+    form: says which sums are computed.
+    metrics: the label metrics.
+    cuts: suffix of an F1 metric -> its threshold; None if the scores have none.
+    bins: name of a frequency bin -> bool [L], its labels; empty except for the
+      slice of all labels.
+    outside: name of a metric -> float64 [N, J], its values that were computed
+      from the lists on the host.
+    absent: why there are no propensity metrics; '' if there are.
   """
 
   part: Slice
@@ -71,37 +73,38 @@ class Evidence:
     cuts: Mapping[str, float | None],
     n_train: int,
   ) -> 'Evidence':
-    """Prepares what the criteria ask for.
+    """Prepares the evidence for the requested metrics.
 
     Args:
       part: the slice.
       criteria: what to judge by.
-      protocols: those of the criteria that have this slice.
-      cuts: what ends the name of F1 -> its threshold.
-      n_train: training documents; 0: not known.
+      protocols: the protocols of the criteria that have this slice.
+      cuts: suffix of an F1 metric -> its threshold, or None.
+      n_train: number of training documents; 0: not known.
     """
     weights, absent = _weights(part, criteria, n_train)
     bins = _bins(part) if n_train else {}
     thresholds = [cut for cut in cuts.values() if cut is not None]
     ks = tuple(sorted(criteria.ks))
-    every = dict.fromkeys(
+    metrics = dict.fromkeys(
       measure.metric
       for protocol in protocols
       for measure in criteria.table(protocol, tuple(cuts), tuple(bins)).values()
     )
-    lacking = _lacking(weights, criteria)
+    missing = _missing_needs(weights, criteria)
     outside = {
       metric.name: metric.from_lists(part.lists.ids, ks, criteria.vectors_LD)
-      for metric in every
-      if metric.needs is Needs.SIMILARITY and metric.needs not in lacking
+      for metric in metrics
+      if metric.needs is Needs.SIMILARITY and metric.needs not in missing
     }
-    by_label = tuple(m for m in every if isinstance(m, LabelMetric))
+    by_label = tuple(m for m in metrics if isinstance(m, LabelMetric))
     for metric in by_label:
-      _believe(metric)
-    # Counting labels takes as long as all else: not for nothing.
-    seen = SeenLabels.of(part) if by_label else SeenLabels.every(part)
+      _check_adds_zero(metric)
+    # Counting labels takes as long as everything else: only if it is needed.
+    seen = SeenLabels.of(part) if by_label else SeenLabels.all_labels(part)
     with exact():
-      # Once: they are as many as labels, and every block needs them.
+      # Copy the weights to the device once: there is one per label, and every
+      # block needs them.
       weights = jax.device_put(seen.weights(weights))
     return cls(
       part=part,
@@ -111,8 +114,8 @@ class Evidence:
         ks=ks,
         metrics=tuple(
           metric
-          for metric in every
-          if isinstance(metric, DocumentMetric) and metric.needs not in lacking
+          for metric in metrics
+          if isinstance(metric, DocumentMetric) and metric.needs not in missing
         ),
         n_labels=seen.n_places if by_label else 0,
         n_thresholds=len(thresholds) if by_label else 0,
@@ -126,12 +129,12 @@ class Evidence:
 
   @property
   def thresholds(self) -> dict[str, float]:
-    """What ends the name of F1 -> its threshold, where scores have one."""
+    """The thresholds that exist: suffix of an F1 metric -> threshold."""
     return {n: cut for n, cut in self.cuts.items() if cut is not None}
 
   @property
   def sets(self) -> tuple[str, ...]:
-    """What ends the names of the sums of each set of decisions."""
+    """The suffixes of the sets of decisions: cut-offs, then thresholds."""
     if not self.form.n_labels:
       return ()
     return *(f'@{k}' for k in self.form.ks), *self.thresholds
@@ -142,7 +145,8 @@ class Evidence:
     return self.seen.table(LabelTable.of(self.part.mask, self.bins))
 
   @functools.cached_property
-  def _taken(self) -> Sums:
+  def _state(self) -> Sums:
+    """The sums over all documents, and the counts per label."""
     state = Sums.empty(self.form)
     thresholds = tuple(self.thresholds.values())
     for _, documents in self._blocks():
@@ -150,6 +154,7 @@ class Evidence:
     return state
 
   def _blocks(self) -> Iterator[tuple[np.ndarray, DocumentBlock]]:
+    """Yields the slice's blocks with places of labels and `outside` values."""
     for rows, documents in self.part.blocks():
       fill = len(documents.mask_B) - len(rows)
       outside = {
@@ -159,11 +164,16 @@ class Evidence:
       yield rows, self.seen.documents(documents).replace(outside=outside)
 
   def terms(self) -> np.ndarray:
-    """float64 [M, N], the document terms of form.terms."""
+    """Returns float64 [M, N], what each document adds to form.terms."""
     return self.documents()[0]
 
   def documents(self) -> tuple[np.ndarray, np.ndarray]:
-    """The terms, and bool [M, N], False where a list is too short for one."""
+    """Returns the document terms, and which of them are known.
+
+    Returns:
+      values: float64 [M, N], what each document adds to form.terms.
+      known: bool [M, N], False where the document's list is too short.
+    """
     shape = len(self.form.terms), len(self.part)
     values, known = np.zeros(shape), np.zeros(shape, bool)
     with exact():
@@ -175,17 +185,17 @@ class Evidence:
 
   @functools.cached_property
   def fixed(self) -> dict[str, int]:
-    """Sums that do not change with the documents: how many labels there are."""
+    """The numbers of labels, which do not depend on the documents."""
     counts = {f'{LABELS}[{n}]': int(m.sum()) for n, m in self.bins.items()}
     return {LABELS: self.part.n_labels, **counts}
 
   @functools.cached_property
   def _label_sums(self) -> dict[str, dict[str, float]]:
-    """Set of decisions -> name -> sum over labels."""
-    counts, n_ks = self._taken.counts, len(self.form.ks)
+    """The sums over labels: suffix of a set of decisions -> name -> sum."""
+    counts, n_ks = self._state.counts, len(self.form.ks)
     correct_QL, predicted_QL = (
-      _cumulated(np.asarray(each), n_ks)
-      for each in (counts.correct_QL, counts.predicted_QL)
+      _cumulate_cut_offs(np.asarray(counts_QL), n_ks)
+      for counts_QL in (counts.correct_QL, counts.predicted_QL)
     )
     rest = tuple(self.bins), self.table, len(self.part), self.metrics
     return {
@@ -197,58 +207,61 @@ class Evidence:
 
   @functools.cached_property
   def sums(self) -> dict[str, float]:
-    """Name -> sum, over documents and over labels."""
-    gold_L = np.asarray(self._taken.counts.gold_L)
-    sums = {**self._taken.terms(), **self.fixed}
+    """All sums over documents and over labels: name -> sum."""
+    gold_L = np.asarray(self._state.counts.gold_L)
+    sums = {**self._state.terms(), **self.fixed}
     sums |= {GOLD: int(gold_L.sum()), GOLD_LABELS: int((gold_L > 0).sum())}
-    for of_set in self._label_sums.values():
-      sums |= of_set
+    for set_sums in self._label_sums.values():
+      sums |= set_sums
     return sums
 
   @property
-  def _of_correct(self) -> set[str]:
-    """The sums over labels that need not know what is wrong."""
+  def _correct_only(self) -> set[str]:
+    """The names of sums over labels that do not depend on wrong decisions."""
     metrics = [metric for metric in self.metrics if metric.ignores_wrong]
     return {CORRECT, *(name for metric in metrics for name in metric.sums())}
 
   @functools.cached_property
   def short(self) -> dict[str, tuple[int, str]]:
-    """Sum -> documents whose list is too short to know it, and the reason."""
+    """The unknown sums: name -> (documents with too short a list, reason)."""
     n_docs, n_all, depth = (
       self.part.n_with_gold,
       len(self.part),
       self.part.depth,
     )
     too_short = f'need a list deeper than the {depth} labels saved'
-    found = {
+    state = self._state
+    short = {
       name: (n, f'{n:,} of {n_docs:,} documents {too_short}')
-      for name, n in self._taken.unknown().items()
+      for name, n in state.unknown().items()
     }
-    taken = self._taken
     counts = zip(
-      self.sets, taken.short_Q.tolist(), taken.unfound_Q.tolist(), strict=True
+      self.sets, state.short_Q.tolist(), state.unfound_Q.tolist(), strict=True
     )
-    for decisions, n_short, n_unfound in counts:
+    for end, n_short, n_unfound in counts:
       reason = (
         f'may have more labels above the threshold than the {depth} saved'
-        if decisions in self.cuts
+        if end in self.cuts
         else too_short
       )
-      of_correct = {f'{name}{decisions}' for name in self._of_correct}
-      for name in self._label_sums[decisions]:
-        # What is correct may be known where what is predicted is not.
-        n = n_unfound if name in of_correct else n_short
+      correct_only = {f'{name}{end}' for name in self._correct_only}
+      for name in self._label_sums[end]:
+        # Correct decisions may be known even if not all decisions are.
+        n = n_unfound if name in correct_only else n_short
         if n:
-          found[name] = n, f'{n:,} of {n_all:,} documents {reason}'
-    return found
+          short[name] = n, f'{n:,} of {n_all:,} documents {reason}'
+    return short
 
-  def asks_for(self, measure: Measure) -> bool:
-    """Whether this metric was asked for: False where it takes more to."""
-    known = all(name in self.sums for name in measure.sums)
-    return known or measure.metric.needs not in OF_A_USER
+  def is_requested(self, measure: Measure) -> bool:
+    """Returns whether a metric was requested.
+
+    A metric that needs a file from the user is requested by supplying the file.
+    """
+    is_known = all(name in self.sums for name in measure.sums)
+    return is_known or measure.metric.needs not in USER_SUPPLIED
 
   def missing(self, measure: Measure) -> str:
-    """Why there is no value; empty where there is one."""
+    """Returns why a metric has no value; '' if it has one."""
     if not self.part.n_with_gold:
       return _NO_GOLD
     if any(name not in self.sums for name in measure.sums):
@@ -258,8 +271,8 @@ class Evidence:
     return max(short)[1] if short else ''
 
 
-def _cumulated(counts_QL: np.ndarray, n_ks: int) -> np.ndarray:
-  """Places 1 to k, of what each cut-off adds to the one before."""
+def _cumulate_cut_offs(counts_QL: np.ndarray, n_ks: int) -> np.ndarray:
+  """Returns counts of places 1 to k, from what each cut-off adds."""
   counts_QL = counts_QL.copy()
   np.cumsum(counts_QL[:n_ks], axis=0, out=counts_QL[:n_ks])
   return counts_QL
@@ -268,7 +281,7 @@ def _cumulated(counts_QL: np.ndarray, n_ks: int) -> np.ndarray:
 def _weights(
   part: Slice, criteria: Criteria, n_train: int
 ) -> tuple[Weights, str]:
-  """What labels count, and why there are no inverse propensities."""
+  """Returns the weights of labels, and why there are no propensities, or ''."""
   weights_L, absent = criteria.weights_L, ''
   if weights_L is None and n_train < _LEAST_TRAIN:
     absent = (
@@ -284,29 +297,29 @@ def _weights(
 
 
 def _bins(part: Slice) -> dict[str, np.ndarray]:
-  """The frequency bins that have labels; of all labels, not of a slice."""
+  """Returns the frequency bins that have labels; {} if the slice is not all."""
   bins = in_bins(part.train_counts) if part.mask.all() else {}
   return {name: mask for name, mask in bins.items() if mask.any()}
 
 
-def _lacking(weights: Weights, criteria: Criteria) -> set[Needs]:
-  """What metrics may need and is not given."""
-  given = {
+def _missing_needs(weights: Weights, criteria: Criteria) -> set[Needs]:
+  """Returns the needs of metrics that are not met."""
+  inputs = {
     Needs.PROPENSITIES: weights.labels_L,
     Needs.RANK_WEIGHTS: weights.ranks_LK,
     Needs.SIMILARITY: criteria.vectors_LD,
   }
-  return {need for need, what in given.items() if what is None}
+  return {need for need, array in inputs.items() if array is None}
 
 
 @functools.cache
-def _believe(metric: LabelMetric) -> None:
-  """Refuses a metric that a label without any decision or gold adds to.
+def _check_adds_zero(metric: LabelMetric) -> None:
+  """Checks that a label without decisions and gold adds 0 to a metric's sums.
 
-  Such labels are left out of the sums, where there are very many.
+  Such labels are left out of the sums if there are very many labels.
 
   Raises:
-    ConfigError: naming the metric.
+    ConfigError: such a label adds something else; names the metric.
   """
   with exact():
     zero_L, n_docs = jnp.zeros(1), jnp.ones(())

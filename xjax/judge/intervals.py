@@ -1,4 +1,7 @@
-"""How sure the metrics of a slice are, and whether two systems differ."""
+"""Computes confidence intervals of metrics, and tests two systems' difference.
+
+Intervals are from the bootstrap, tests from approximate randomization.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 import dataclasses
@@ -29,7 +32,8 @@ from xjax.judge.metrics.resampling import (
 )
 from xjax.judge.metrics.significance import Interval, interval
 
-Sums = dict[str, np.ndarray]
+# Name of a sum -> float64, its value in each replicate.
+ReplicateSums = dict[str, np.ndarray]
 
 
 def bootstrap(
@@ -39,20 +43,21 @@ def bootstrap(
   replicates: int = 1000,
   level: float = 0.95,
 ) -> dict[str, Interval]:
-  """Intervals of metrics over documents drawn with replacement.
+  """Computes bootstrap intervals of metrics, by drawing documents.
 
   Args:
-    evidence: of a slice.
+    evidence: evidence of a slice.
     table: metric -> measure.
-    seed: of the draws, which depend on it and the number of documents alone.
-    replicates: how often as many documents are drawn as there are.
-    level: of the intervals.
+    seed: seed of the draws, which depend only on the seed and the number of
+      documents.
+    replicates: number of replicates; each draws N documents with replacement.
+    level: confidence level of the intervals.
 
   Returns:
-    Metric -> interval, of those that have a value; see interval for those
-    that a replicate may lack.
+    Metric -> interval, for metrics that have a value. A metric may have no
+    interval if too many replicates have no value; see significance.interval.
   """
-  names = names_of(m for m in table.values() if has_value(evidence, m))
+  names = sum_names(m for m in table.values() if has_value(evidence, m))
   (sums,) = bootstrap_sums([evidence], names, seed, replicates)
   return intervals(evidence, table, sums, level)
 
@@ -63,54 +68,56 @@ def intervals(
   sums: Mapping[str, np.ndarray],
   level: float = 0.95,
 ) -> dict[str, Interval]:
-  """Intervals of metrics, from the sums of bootstrap replicates.
+  """Computes intervals of metrics from the sums of bootstrap replicates.
 
   Args:
-    evidence: of a slice.
-    table: metric -> measure; the table of another protocol may share the sums.
-    sums: as from bootstrap_sums.
-    level: of the intervals.
+    evidence: evidence of a slice.
+    table: metric -> measure; tables of several protocols may share the sums.
+    sums: name -> float64, as from bootstrap_sums.
+    level: confidence level of the intervals.
 
   Returns:
-    As bootstrap.
+    Metric -> interval, as from bootstrap.
   """
-  found = {}
+  by_metric = {}
   for name, measure in table.items():
     if has_value(evidence, measure):
       values_R = measure.value(sums)
       value = float(measure.value(evidence.sums))
-      each = sure(values_R, value, level, len(evidence.part), measure)
-      if each is not None:
-        found[name] = _possible(each, values_R, value, measure)
-  return found
+      n_docs = len(evidence.part)
+      ends = replicate_interval(values_R, value, level, n_docs, measure)
+      if ends is not None:
+        by_metric[name] = _clip_interval(ends, values_R, value, measure)
+  return by_metric
 
 
-def _possible(
-  each: Interval, values_R: np.ndarray, value: float, measure: Measure
+def _clip_interval(
+  ends: Interval, values_R: np.ndarray, value: float, measure: Measure
 ) -> Interval:
-  """With the value, and without what no metric can be.
+  """Cuts an interval to possible values, and extends it to include the value.
 
-  That is less than 0, or a share above 1.
+  Possible values are at least 0, and at most 1 for a share.
   """
-  # Bits have no end; what is no share, as PSP-raw, is above 1 at times, and
-  # weights of a user's may be negative.
+  # Some metrics exceed these limits: entropy, in bits, has no upper limit;
+  # PSP-raw may be above 1; with a user's negative weights a metric may be
+  # below 0. So the limits include all replicates.
   most = max(1.0, float(np.nanmax(values_R)))
   most = most if measure.metric.is_share else np.inf
   least = min(0.0, float(np.nanmin(values_R)))
   return dataclasses.replace(
-    each,
-    low=max(min(each.low, value), least),
-    high=min(max(each.high, value), most),
+    ends,
+    low=max(min(ends.low, value), least),
+    high=min(max(ends.high, value), most),
   )
 
 
 def has_value(evidence: Evidence, measure: Measure) -> bool:
-  """Whether a metric was asked for, and is known."""
-  return evidence.asks_for(measure) and not evidence.missing(measure)
+  """Returns whether a metric was requested and has a value."""
+  return evidence.is_requested(measure) and not evidence.missing(measure)
 
 
-def names_of(measures: Iterable[Measure]) -> frozenset[str]:
-  """The sums that they depend on."""
+def sum_names(measures: Iterable[Measure]) -> frozenset[str]:
+  """Returns the names of the sums that the measures depend on."""
   return frozenset(name for measure in measures for name in measure.sums)
 
 
@@ -119,18 +126,19 @@ def bootstrap_sums(
   names: Collection[str],
   seed: int,
   replicates: int,
-) -> list[Sums]:
-  """Sums of the same draws for each system.
+) -> list[ReplicateSums]:
+  """Computes the bootstrap sums of systems, with the same draws for each.
 
   Args:
-    systems: of the same documents.
-    names: of the sums.
-    seed: of the draws.
-    replicates: R.
+    systems: evidence of each system, on the same documents.
+    names: names of the sums.
+    seed: seed of the draws.
+    replicates: number of bootstrap replicates.
 
   Returns:
-    For each system: name -> float64 [replicates + groups]: the values of R
-    draws, then those without each group of documents, for the jackknife.
+    For each system: name -> float64 [replicates + groups]: first the sums of
+    the replicates, then the sums without each group of documents, for the
+    jackknife.
   """
   if not names:
     return [{} for _ in systems]
@@ -140,32 +148,32 @@ def bootstrap_sums(
     itertools.islice(draws(seed, n_docs), replicates), leave_outs(seed, n_docs)
   )
   return resample(
-    [Reweighing(names, each.none(), each) for each in after],
+    [Reweighing(names, drawn.zeros(), drawn) for drawn in after],
     columns,
     replicates + n_groups(n_docs),
     'bootstrap',
   )
 
 
-def sure(
+def replicate_interval(
   values_R: np.ndarray,
   value: float,
   level: float,
   n_docs: int,
   measure: Measure,
 ) -> Interval | None:
-  """The interval of a number that was computed from each replicate's sums.
+  """Computes the interval of a number from its value in each replicate.
 
   Args:
-    values_R: float64 [replicates + groups], from sums as of bootstrap_sums.
-    value: of all documents.
-    level: of the interval.
-    n_docs: N.
-    measure: what the number is made of. Of sums over documents alone the
-      bootstrap is enough.
+    values_R: float64 [replicates + groups], values computed from the sums of
+      bootstrap_sums.
+    value: the value on all documents.
+    level: confidence level of the interval.
+    n_docs: N, number of documents.
+    measure: the metric. For a document metric, the jackknife is not needed.
 
   Returns:
-    As significance.interval.
+    The interval, or None; see significance.interval.
   """
   n_drawn = len(values_R) - n_groups(n_docs)
   by_label = isinstance(measure.metric, LabelMetric)
@@ -179,18 +187,20 @@ def randomized_sums(
   names: Collection[str],
   seed: int,
   iterations: int,
-) -> tuple[Sums, Sums]:
-  """Sums of two systems that exchange their outputs on some documents.
+) -> tuple[ReplicateSums, ReplicateSums]:
+  """Computes sums of two systems after exchanging outputs at random.
 
   Args:
-    ours: one system.
-    theirs: another, of the same documents, labels and gold.
-    names: of the sums.
-    seed: of the exchanges.
-    iterations: R.
+    ours: evidence of the first system.
+    theirs: evidence of the second system, on the same documents, labels and
+      gold.
+    names: names of the sums.
+    seed: seed of the exchanges.
+    iterations: R, number of iterations; each exchanges the outputs for about
+      half of the documents.
 
   Returns:
-    For either system: name -> float64 [R].
+    For each of the two systems: name -> float64 [R].
   """
   if not names:
     return {}, {}
@@ -205,9 +215,14 @@ def randomized_sums(
 
 
 def outcomes(evidence: Evidence, names: Collection[str]) -> Outcomes:
-  """What the system did with each document, as far as sums depend on it."""
+  """Returns what a system predicted for each document.
+
+  Args:
+    evidence: evidence of a slice.
+    names: names of the sums that will be computed from the outcomes.
+  """
   form = evidence.form
-  # Only these are computed.
+  # Only the terms of these metrics are computed.
   metrics = tuple(
     metric
     for metric in form.metrics
@@ -242,11 +257,11 @@ def outcomes(evidence: Evidence, names: Collection[str]) -> Outcomes:
 
 
 def label_f1(evidence: Evidence, end: str) -> np.ndarray:
-  """float64 [L], F1 of each label.
+  """Computes the F1 of each label, float64 [L].
 
   Args:
-    evidence: of a slice.
-    end: what ends the names of the sums of a set of decisions, as `@5`.
+    evidence: evidence of a slice.
+    end: suffix of a set of decisions, such as `@5`.
   """
   decisions, n_labels = _decisions(evidence)[end], len(evidence.part.mask)
   counts = (
@@ -262,7 +277,7 @@ def label_f1(evidence: Evidence, end: str) -> np.ndarray:
 
 
 def _decisions(evidence: Evidence) -> dict[str, Decisions]:
-  """What ends the names of a set's sums -> its decisions."""
+  """Returns the sets of decisions: suffix, such as `@5` -> decisions."""
   part = evidence.part
   lists, hits_NK = part.lists, part.lists.hits(part.gold, len(part.mask))
   listed_NK = lists.ids != PAD
@@ -271,6 +286,6 @@ def _decisions(evidence: Evidence) -> dict[str, Decisions]:
   for end, threshold in evidence.thresholds.items():
     chosen[end] = listed_NK & (lists.scores.astype(np.float64) > threshold)
   return {
-    end: Decisions(np.nonzero(of_set)[0], lists.ids[of_set], hits_NK[of_set])
-    for end, of_set in chosen.items()
+    end: Decisions(np.nonzero(in_NK)[0], lists.ids[in_NK], hits_NK[in_NK])
+    for end, in_NK in chosen.items()
   }

@@ -1,4 +1,4 @@
-"""Predictions -> every metric, under every protocol asked for."""
+"""Computes all metrics of predictions, under every requested protocol."""
 
 from collections.abc import Iterator, Mapping
 import dataclasses
@@ -23,11 +23,11 @@ from xjax.judge.protocol_differences import differences, facts_of
 from xjax.judge.slice import Slice
 
 PROTOCOL = XJAX.name
-# Beside the protocols in metrics: why a value is None, how sure it is, and why
-# it is not that of the first protocol.
+# Keys of metrics next to the protocols: why a value is None, its confidence
+# interval, and why it differs from the value under the first protocol.
 NOTES, INTERVALS, REASONS = 'notes', 'intervals', 'reasons'
-LISTS = 'lists'  # the note on lists that are cut from other lists
-SEARCH = 'search'  # the note on lists that may lack labels of high score
+LISTS = 'lists'  # key of the note on lists that are cut from other lists
+SEARCH = 'search'  # key of the note on lists that may lack labels of high score
 # {protocol: {slice: {metric: value}}}
 Metrics = dict[str, dict[str, dict[str, Any]]]
 
@@ -37,62 +37,66 @@ def judge(
   criteria: Criteria | None = None,
   threshold: float | None = None,
 ) -> Metrics:
-  """All metrics of every slice, under the protocols asked for.
+  """Computes all metrics of every slice, under the requested protocols.
 
-  Within a slice, ranking is by the slice's own lists and gold is cut to the
-  slice. Under our own protocol ranking metrics are means over the `n_docs`
-  documents with gold there; `n_skipped` have none. F1 and coverage count all
-  documents. Macro-averages are means over the `n_labels` labels of the slice.
-  F1 without a cut-off is of the labels above probability 0.5, or of those
-  that the scorer itself assigns (Predictions.assigned_above).
-  ECE is the expected calibration error of the listed labels' scores as they
-  are, where they are logits or probabilities.
+  Within a slice, labels are ranked by the slice's own lists, and gold is cut to
+  the slice. Under the protocol of xjax, ranking metrics are means over the
+  `n_docs` documents that have gold in the slice; `n_skipped` documents have
+  none. F1 and coverage count all documents. Macro-averages are means over the
+  `n_labels` labels of the slice. F1 without a cut-off counts the labels above
+  probability 0.5, or the labels that the scorer itself assigns
+  (Predictions.assigned_above). ECE is the expected calibration error of the
+  listed labels' raw scores, if the scores are logits or probabilities.
 
   Args:
-    predictions: with gold.
-    criteria: what to judge by.
-    threshold: of micro- and macro-F1-tuned, in the unit of the scores, as from
-      tune_threshold; None: without these two.
+    predictions: predictions with gold.
+    criteria: what to judge by; None: the defaults.
+    threshold: threshold of the `-tuned` F1 metrics, in the unit of the scores,
+      for example from tune_threshold; None: these metrics are left out.
 
   Returns:
-    `{protocol: {slice: {metric: value}}}`. A value is None where the saved
-    lists are too short for it, or where there is nothing to judge; then
-    `{'notes': {slice: {metric: reason}}}` says why. There 'lists' says of a
-    slice without lists of its own how many of those cut for it are short;
-    'search' says of `all` how labels were searched, if not exactly.
-    These notes are about the first protocol; `{'reasons': {protocol: {slice:
-    {metric: text}}}}` says why a value is not that of the first, or is None,
-    and `{'intervals': {protocol: {slice: {metric: [low, high]}}}}` is there
-    where replicates are asked for.
+    `{protocol: {slice: {metric: value}}}`. A value is None if the saved lists
+    are too short for it or if there is nothing to judge; then
+    `{'notes': {slice: {metric: reason}}}` says why. For a slice without its own
+    lists, the note 'lists' says how many of the lists cut for it are too short.
+    For `all`, the note 'search' says how labels were searched, if the search
+    was not exact. Notes are about the first protocol.
+    `{'reasons': {protocol: {slice: {metric: text}}}}` says why a value differs
+    from the value under the first protocol, or is None.
+    `{'intervals': {protocol: {slice: {metric: [low, high]}}}}` is present if
+    criteria.replicates is not 0.
 
   Raises:
-    DataError: predictions without gold.
+    DataError: the predictions have no gold.
   """
   need_gold(predictions)
   criteria = criteria or Criteria()
   cuts = thresholds(predictions, threshold)
   first = criteria.protocols[0]
-  found = {protocol.name: {} for protocol in criteria.protocols}
+  metrics = {protocol.name: {} for protocol in criteria.protocols}
   missing = {protocol.name: {} for protocol in criteria.protocols}
   intervals, facts = {}, {}
   with Progress('computing metrics'):
     for name, protocols, evidence in _evidence(predictions, criteria, cuts):
       tables = {}
-      for each in protocols:
-        table = criteria.table(each, tuple(cuts), evidence.bins)
-        tables[each.name] = table
-        judged = judge_slice(evidence, table, each)
-        found[each.name][name], missing[each.name][name] = judged
+      for protocol in protocols:
+        who = protocol.name
+        tables[who] = criteria.table(protocol, tuple(cuts), evidence.bins)
+        metrics[who][name], missing[who][name] = judge_slice(
+          evidence, tables[who], protocol
+        )
       if first in protocols:
         facts[name] = facts_of(evidence)
       if criteria.replicates:
-        for who, each in _intervals(evidence, tables, criteria).items():
-          intervals.setdefault(who, {})[name] = each
-  _of_all(found, missing[first.name][ALL], predictions, criteria, threshold)
-  whys = differences(found, criteria.protocols, facts, missing)
-  notes = {name: each for name, each in missing[first.name].items() if each}
-  extras = {NOTES: notes, INTERVALS: intervals, REASONS: whys}
-  return {**found, **{name: each for name, each in extras.items() if each}}
+        for who, ends in _intervals(evidence, tables, criteria).items():
+          intervals.setdefault(who, {})[name] = ends
+  _add_for_all(
+    metrics, missing[first.name][ALL], predictions, criteria, threshold
+  )
+  reasons = differences(metrics, criteria.protocols, facts, missing)
+  notes = {name: texts for name, texts in missing[first.name].items() if texts}
+  extras = {NOTES: notes, INTERVALS: intervals, REASONS: reasons}
+  return {**metrics, **{key: extra for key, extra in extras.items() if extra}}
 
 
 def _evidence(
@@ -100,7 +104,10 @@ def _evidence(
   criteria: Criteria,
   cuts: Mapping[str, float | None],
 ) -> Iterator[tuple[str, list[Protocol], Evidence]]:
-  """Yields (slice, protocols, evidence): those agree on the slice's labels."""
+  """Yields (slice, protocols, evidence).
+
+  Protocols that define the slice by the same labels share its evidence.
+  """
   masks = {
     protocol.name: judged_slices(predictions, criteria, protocol.frequent_from)
     for protocol in criteria.protocols
@@ -118,37 +125,49 @@ def _evidence(
       yield name, protocols, evidence
 
 
-def _of_all(
-  found: Metrics,
+def _add_for_all(
+  metrics: Metrics,
   notes: dict[str, str],
   predictions: Predictions,
   criteria: Criteria,
   threshold: float | None,
 ) -> None:
-  """Adds what is said of all labels alone."""
+  """Adds, in place, the metrics and notes that only the slice `all` has."""
   if predictions.is_approximate:
-    how = f'{predictions.selection}; labels of high score may be missing'
-    notes[SEARCH] = how
+    note = f'{predictions.selection}; labels of high score may be missing'
+    notes[SEARCH] = note
   if threshold is not None:
-    for slices in found.values():
+    for slices in metrics.values():
       slices[ALL]['threshold-tuned'] = threshold
-  if PROTOCOL in found and not criteria.kinds:
+  if PROTOCOL in metrics and not criteria.kinds:
     error = expected_calibration_error(predictions)
     if error is not None:
-      found[PROTOCOL][ALL]['ECE'] = error
+      metrics[PROTOCOL][ALL]['ECE'] = error
 
 
 def judged_slices(
   predictions: Predictions, criteria: Criteria, frequent_from: int
 ) -> dict[str, np.ndarray]:
-  """Slice name -> bool [L], `all` first."""
+  """Returns the slices to judge: name -> bool [L], `all` first.
+
+  Args:
+    predictions: predictions, which know training counts and held-out labels.
+    criteria: has further slices.
+    frequent_from: training documents from which a label is frequent.
+
+  Raises:
+    ValueError: a further slice has the name of another slice.
+  """
   masks = predictions.masks
   if frequent_from != XJAX.frequent_from and len(masks) > 1:
     masks = judged_masks(
       predictions.train_counts, predictions.held_out, frequent_from
     )
-  if twice := masks.keys() & criteria.slices.keys():
-    raise ValueError(f'slices of names that are taken: {sorted(twice)}')
+  if taken := masks.keys() & criteria.slices.keys():
+    raise ValueError(
+      f'criteria.slices: {sorted(taken)} are names of other slices; choose '
+      'other names'
+    )
   return {**masks, **criteria.slices}
 
 
@@ -157,32 +176,40 @@ def _intervals(
   tables: Mapping[str, Mapping[str, Measure]],
   criteria: Criteria,
 ) -> dict[str, dict[str, list[float]]]:
-  """Protocol -> metric -> [low, high], of the same draws for all of them."""
+  """Returns protocol -> metric -> [low, high], all from the same draws."""
   together = {
     (who, metric): measure
     for who, table in tables.items()
     for metric, measure in table.items()
   }
-  found = {who: {} for who in tables}
-  sure = bootstrap(evidence, together, criteria.seed, criteria.replicates)
-  for (who, metric), interval in sure.items():
-    found[who][metric] = [interval.low, interval.high]
-  return found
+  ends = {who: {} for who in tables}
+  intervals = bootstrap(evidence, together, criteria.seed, criteria.replicates)
+  for (who, metric), interval in intervals.items():
+    ends[who][metric] = [interval.low, interval.high]
+  return ends
 
 
 def thresholds(
   predictions: Predictions, tuned: float | None
 ) -> dict[str, float | None]:
-  """What ends the name of F1 -> its threshold, None where scores have none."""
-  own = predictions.assigned_above
-  if own is None:
-    own = score_threshold(predictions.score_kind, 0.5)
-  found = {'': own}
-  return found if tuned is None else {**found, '-tuned': tuned}
+  """Returns the thresholds of F1: suffix of the name -> threshold.
+
+  Args:
+    predictions: whose scores the thresholds are for.
+    tuned: a tuned threshold, or None.
+
+  Returns:
+    '' -> the scorer's own threshold, or else that of probability 0.5; None if
+    the scores are margins. '-tuned' -> the tuned threshold, if there is one.
+  """
+  usual = predictions.assigned_above
+  if usual is None:
+    usual = score_threshold(predictions.score_kind, 0.5)
+  return {'': usual} if tuned is None else {'': usual, '-tuned': tuned}
 
 
 def score_threshold(kind: ScoreKind, probability: float) -> float | None:
-  """The score at a probability; None where scores say nothing of it."""
+  """Returns the score at a probability; None for margins, which have none."""
   match kind:
     case ScoreKind.LOGIT:
       return math.log(probability / (1 - probability))
@@ -197,16 +224,17 @@ def judge_slice(
   table: Mapping[str, Measure],
   protocol: Protocol = XJAX,
 ) -> tuple[dict[str, Any], dict[str, str]]:
-  """All metrics of a slice.
+  """Computes all metrics of a slice under one protocol.
 
   Args:
-    evidence: of the slice.
+    evidence: evidence of the slice.
     table: metric -> measure.
-    protocol: whose table it is.
+    protocol: the protocol that the table belongs to.
 
   Returns:
-    metric -> value or None, and for each None metric -> reason; if the lists
-    are cut from others, and some are short of it, LISTS -> how many.
+    values: metric -> value or None.
+    reasons: metric -> why the value is None. If the lists are cut from other
+      lists and some are too short, also LISTS -> how many.
   """
   part = evidence.part
   n_docs = part.n_with_gold if protocol.skip_without_gold else len(part)
@@ -217,31 +245,37 @@ def judge_slice(
   }
   reasons = {}
   for name, measure in table.items():
-    if evidence.asks_for(measure):
+    if evidence.is_requested(measure):
       reason = evidence.missing(measure)
       value = None if reason else float(measure.value(evidence.sums))
       if value is not None and math.isnan(value):
-        value, reason = None, 'there is nothing to divide by'
+        value, reason = None, 'the denominator is 0'
       values[name] = value
       if reason:
         reasons[name] = reason
   deepest = max(evidence.form.ks)
   if part.is_cut and (n_short := part.n_short(deepest)):
     reasons[LISTS] = (
-      f'cut from those of all labels; of the {part.depth} saved, {n_short:,} '
-      f'of {len(part):,} documents ({n_short / len(part):.1%}) have fewer than '
-      f'{deepest} labels left'
+      f'cut from the lists of all labels, which have {part.depth} labels; '
+      f'{n_short:,} of {len(part):,} documents ({n_short / len(part):.1%}) '
+      f'have fewer than {deepest} labels left'
     )
   return values, reasons
 
 
 def tune_threshold(predictions: Predictions) -> float:
-  """The threshold of best micro-F1 over all labels, in the scores' unit.
+  """Returns the threshold of best micro-F1 over all labels.
 
-  Only thresholds are tried at which that F1 is known from the saved lists.
+  It tries only thresholds at which micro-F1 is known from the saved lists.
+
+  Args:
+    predictions: predictions with gold.
+
+  Returns:
+    The threshold, in the unit of the scores.
 
   Raises:
-    DataError: predictions without gold.
+    DataError: the predictions have no gold.
   """
   need_gold(predictions)
   part = Slice.of(predictions, ALL, predictions.masks[ALL])
@@ -249,10 +283,10 @@ def tune_threshold(predictions: Predictions) -> float:
 
 
 def need_gold(predictions: Predictions) -> None:
-  """Refuses predictions without gold.
+  """Checks that predictions have gold.
 
   Raises:
-    DataError: there is none.
+    DataError: the predictions have no gold.
   """
   if predictions.gold is None:
     raise DataError('these predictions have no gold labels: nothing to judge')
@@ -264,12 +298,17 @@ _ROWS = 1024  # documents at a time
 def document_lines(
   predictions: Predictions, criteria: Criteria
 ) -> Iterator[str]:
-  """Yields `{"id", "gold", "labels", metric: value, ...}` for each document.
+  """Yields a JSON line with the metrics of each document.
 
-  Of the first protocol's metrics those that a document has: means over
-  documents, as P@5, and ratios of sums, as PSP@5, here of its own. `labels` are
-  the best max(k); a document without gold has null values, and so has a
-  list that is too short.
+  A line is `{"id", "gold", "labels", metric: value, ...}`. It has the metrics
+  of the first protocol that exist for a single document: terms of means over
+  documents, such as P@5, and ratios of sums, such as PSP@5, of this document's
+  sums. `labels` are the best max(k) labels. A value is null if the document has
+  no gold or its list is too short.
+
+  Args:
+    predictions: predictions with gold.
+    criteria: what to judge by.
   """
   protocol = dataclasses.replace(criteria.protocols[0], skip_without_gold=True)
   criteria = dataclasses.replace(criteria, protocols=(protocol,))
@@ -284,17 +323,17 @@ def document_lines(
   }
   values = _values(evidence, table)
   for start in range(0, len(predictions), _ROWS):
-    some = slice(start, start + _ROWS)
-    lists = {name: each[some].tolist() for name, each in values.items()}
-    for row, id_ in enumerate(predictions.doc_ids[some]):
+    block = slice(start, start + _ROWS)
+    columns = {name: rows[block].tolist() for name, rows in values.items()}
+    for row, id_ in enumerate(predictions.doc_ids[block]):
       listed = part.lists.ids[start + row, : max(criteria.ks)]
       document = {
         'id': id_,
         'gold': _names(predictions, part.gold[start + row]),
         'labels': _names(predictions, listed[listed != PAD]),
       }
-      for name, each in lists.items():
-        value = each[row]
+      for name, column in columns.items():
+        value = column[row]
         document[name] = None if math.isnan(value) else value
       yield json.dumps(document, ensure_ascii=False)
 
@@ -306,16 +345,16 @@ def _names(predictions: Predictions, labels: np.ndarray) -> list[str]:
 def _values(
   evidence: Evidence, table: dict[str, Measure]
 ) -> dict[str, np.ndarray]:
-  """Metric -> float64 [N], NaN where it is not known or there is no gold."""
+  """Returns metric -> float64 [N], NaN where unknown or without gold."""
   terms_MN, known_MN = evidence.documents()
   rows = dict(zip(evidence.form.terms, terms_MN, strict=True))
   known = dict(zip(evidence.form.terms, known_MN, strict=True))
   with_gold_N = evidence.part.gold.lengths > 0
   rows[WITH_GOLD] = with_gold_N.astype(np.float64)
-  found = {}
+  values = {}
   for name, measure in table.items():
-    seen_N = with_gold_N.copy()
-    for each in measure.sums:
-      seen_N &= known.get(each, True)
-    found[name] = np.where(seen_N, measure.value(rows), np.nan)
-  return found
+    known_N = with_gold_N.copy()
+    for sum_name in measure.sums:
+      known_N &= known.get(sum_name, True)
+    values[name] = np.where(known_N, measure.value(rows), np.nan)
+  return values

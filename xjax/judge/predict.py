@@ -1,4 +1,4 @@
-"""A split -> predictions, and how an evaluation is kept."""
+"""Predicts a split, and saves its evaluation."""
 
 from collections.abc import Iterable, Mapping
 import csv
@@ -19,7 +19,7 @@ from xjax.judge.metrics.protocols import PROTOCOLS
 from xjax.judge.metrics.slices import ALL, judged_masks
 from xjax.judge.predictions import Lists, Predictions
 
-# The files of a split's evaluation.
+# The files in the folder of a split's evaluation.
 PREDICTIONS, METRICS, TABLE = 'predictions.npz', 'metrics.json', 'metrics.csv'
 EVALUATION = (PREDICTIONS, METRICS, TABLE)
 
@@ -31,21 +31,22 @@ def predict(
   space: LabelSpace,
   depth: int,
 ) -> Predictions:
-  """Top-k lists over all labels and per slice, in one pass.
+  """Makes top-k lists over all labels and per slice, in one pass.
 
-  With several processes, each scores the rows it reads and all get all of them.
+  With several processes, each process scores the rows that it reads, and all
+  processes get the lists of all documents.
 
   Args:
     scorer: ranks labels.
-    batches: this process's rows of every document of the split, each document
-      once; every process has the same number of batches.
+    batches: this process's rows of the batches; together they have every
+      document of the split once. Every process has the same number of batches.
     split: the documents, for ids and gold.
-    space: the labels; its slices are masks over all of them.
-    depth: length of the lists.
+    space: the labels, with their slices.
+    depth: K, length of the lists.
 
   Raises:
-    ValueError: the batches do not hold every document exactly once, or the
-      scorer ranks a label it should not know or gives a label two scores.
+    ValueError: the batches do not have every document exactly once, or the
+      scorer ranks a label that it does not score, or gives a label two scores.
   """
   masks = space.masks()
   with progress(batches, f'judging {split.name}', unit='batch') as shown:
@@ -58,29 +59,30 @@ def predict(
     )
   if (seen != 1).any():
     raise ValueError(
-      f'{(seen == 0).sum()} documents of {split.name} in no batch, '
-      f'{(seen > 1).sum()} in several'
+      f'{(seen == 0).sum()} documents of {split.name} are in no batch, '
+      f'{(seen > 1).sum()} are in several'
     )
   if ids.size and ids.max() >= scorer.n_labels:
     raise ValueError(
-      f'label {ids.max()} ranked, but only {scorer.n_labels} scored'
+      f'the scorer ranked label {ids.max()}, but it scores only '
+      f'{scorer.n_labels} labels'
     )
   names = (ALL, *masks)
-  found = _predictions(
+  predictions = _predictions(
     scorer.score_kind,
     scorer.n_labels,
     split,
     space,
     {name: Lists(ids[g], scores[g]) for g, name in enumerate(names)},
   )
-  found = dataclasses.replace(
-    found,
+  predictions = dataclasses.replace(
+    predictions,
     assigned_above=scorer.assigned_above,
     selected_by=scorer.selected_by,
   )
-  if fault := found.fault():
+  if fault := predictions.fault():
     raise ValueError(f'{split.name}: {fault}')
-  return found
+  return predictions
 
 
 def _predictions(
@@ -104,10 +106,16 @@ def _predictions(
 
 
 def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
-  """The popularity prior: for every document the most frequent labels.
+  """Predicts the most frequent training labels for every document.
 
-  Scores are n_l / n_train; ties, all labels of the zero slice among them, go
-  to the lower index. Gold found outside the label space is not ranked.
+  This is the popularity prior, a baseline. Scores are n_l / n_train. Ties,
+  which include all labels of the slice `zero`, are broken by the smaller index.
+  Gold labels outside the label space are not ranked.
+
+  Args:
+    space: the labels, with their training counts.
+    split: the documents, for ids and gold.
+    depth: K, length of the lists.
   """
   n_scored = space.n_inside
   counts = np.asarray(space.train_counts[:n_scored], np.int64)
@@ -130,10 +138,15 @@ def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
 def save_evaluation(
   folder: pathlib.Path, predictions: Predictions, metrics: Mapping[str, Any]
 ) -> None:
-  """Writes predictions.npz, metrics.json and metrics.csv; host 0 alone calls.
+  """Writes predictions.npz, metrics.json and metrics.csv.
 
-  The CSV has a row per metric: protocol, slice, metric, value (empty: None),
-  and the ends of its interval, where there is one.
+  Call it on host 0 only. The CSV has a row per metric: protocol, slice, metric,
+  value (empty for None), and the ends of its interval, if it has one.
+
+  Args:
+    folder: the folder to write to.
+    predictions: the predictions of the split.
+    metrics: the result of judge.
   """
   folder = pathlib.Path(folder)
   predictions.save(folder / PREDICTIONS)
@@ -142,7 +155,7 @@ def save_evaluation(
 
 
 def write_table(path: pathlib.Path, metrics: Mapping[str, Any]) -> None:
-  """Writes metrics.csv, as save_evaluation says."""
+  """Writes metrics.csv; see save_evaluation for its columns."""
   intervals = metrics.get(INTERVALS, {})
   with atomic_write(path) as file:
     writer = csv.writer(file, lineterminator='\n')
@@ -151,8 +164,8 @@ def write_table(path: pathlib.Path, metrics: Mapping[str, Any]) -> None:
       if protocol not in PROTOCOLS:
         continue
       for name, values in slices.items():
-        sure = intervals.get(protocol, {}).get(name, {})
+        ends = intervals.get(protocol, {}).get(name, {})
         writer.writerows(
-          (protocol, name, metric, value, *sure.get(metric, (None, None)))
+          (protocol, name, metric, value, *ends.get(metric, (None, None)))
           for metric, value in values.items()
         )

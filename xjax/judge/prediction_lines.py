@@ -1,4 +1,4 @@
-"""Predictions as text: a JSON line per document."""
+"""Writes predictions as text: a JSON line per document."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -18,10 +18,11 @@ class AttendedWord(NamedTuple):
   """A word of a document, and how much a label attends to it.
 
   Attributes:
-    word: as it stands in the text.
-    weight: of 1, which all words that the model reads share.
-    zone: whose text has it; 'text' where a document has no zones.
-    at: the characters [start, end) of that text (code points).
+    word: the word as it is written in the text.
+    weight: the label's attention to it; the weights of all words that the model
+      reads sum to 1.
+    zone: the zone that contains the word; 'text' if a document has no zones.
+    at: the characters [start, end) in the zone's text (code points).
   """
 
   word: str
@@ -32,14 +33,15 @@ class AttendedWord(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExplainedLabel:
-  """A label predicted for a document, and all that it attends to.
+  """A label predicted for a document, with its attention to every word.
 
   Attributes:
-    id, name: of the label.
-    score: as it is shown to readers.
-    is_gold: whether the document has it; None: not known.
-    weights_T: float32, of each word that the model read; 0 of an encoder's
-      special tokens.
+    id: id of the label.
+    name: name of the label.
+    score: its score as shown to readers; see calibration.readable_scores.
+    is_gold: whether the label is gold for the document; None: not known.
+    weights_T: float32, the attention to each word that the model read; 0 for an
+      encoder's special tokens.
   """
 
   id: str
@@ -51,12 +53,12 @@ class ExplainedLabel:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExplainedDocument:
-  """A document as a model read it, with its labels.
+  """A document as a model read it, with its predicted labels.
 
   Attributes:
-    document: its id and text, with no more than the zones read.
+    document: id and text of the document, with only the zones that were read.
     words: the T words that the model read, in order.
-    labels: best first.
+    labels: the predicted labels, best first.
   """
 
   document: Document
@@ -66,13 +68,13 @@ class ExplainedDocument:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Explanations:
-  """What is shown beside a file of predictions.
+  """The explained documents of a file of predictions.
 
   Attributes:
-    path: the file, X.jsonl.
-    documents: the first of its documents.
-    n_documents: how many it has.
-    words: the words of each label that it tells at most.
+    path: the file of predictions, X.jsonl.
+    documents: the first documents of the file, explained.
+    n_documents: number of all documents in the file.
+    words: the largest number of words that the file has for a label.
   """
 
   path: pathlib.Path
@@ -87,14 +89,14 @@ def attended_words(
   at_W: np.ndarray,
   weights_W: np.ndarray,
 ) -> tuple[AttendedWord, ...]:
-  """Words by their places.
+  """Returns the attended words of a document from their places.
 
   Args:
-    document: whose words they are.
-    words: all that the model read; those without characters, an encoder's
-      special tokens, are left out.
-    at_W: integers into words; those beyond them are left out.
-    weights_W: of each.
+    document: the document.
+    words: all words that the model read. Words without characters, which are an
+      encoder's special tokens, are left out of the result.
+    at_W: int, indices into words; larger indices are left out.
+    weights_W: float, attention to the word at each index.
   """
   return tuple(
     AttendedWord(
@@ -108,7 +110,7 @@ def attended_words(
   )
 
 
-_DIGITS = 6  # of weights
+_DIGITS = 6  # decimal places of attention weights
 
 
 def prediction_line(
@@ -120,17 +122,19 @@ def prediction_line(
   calibration: Calibration | None = None,
   whys: Sequence[Sequence[AttendedWord]] | None = None,
 ) -> str:
-  """`{"id", "labels": [{"id", "name", "score"}, ...]}`, best label first.
+  """Returns the JSON line of a document's predictions.
 
-  With whys, each label has `"why": [{"word", "weight", "zone", "at"}, ...]`.
+  The line is `{"id", "labels": [{"id", "name", "score"}, ...]}`, best label
+  first. With whys, each label also has
+  `"why": [{"word", "weight", "zone", "at"}, ...]`.
 
   Args:
     doc_id: the document's id.
     ids_K: int32 label indices, PAD beyond the list.
-    scores_K: float32 scores; printed as readable_scores.
+    scores_K: float32 scores; they are converted by readable_scores.
     labels: descriptors by label index.
-    kind: what the scores are.
-    calibration: of these scores, if there is one.
+    kind: the kind of the scores.
+    calibration: the calibration of the scores, if there is one.
     whys: for each of the K labels, the words that it attends to.
   """
   keep = np.asarray(ids_K) != PAD

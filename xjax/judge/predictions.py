@@ -1,4 +1,4 @@
-"""The predictions of one split: the artefact that every metric comes from."""
+"""Holds the predictions of a split, from which all metrics are computed."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -21,11 +21,11 @@ from xjax.judge.metrics.slices import ALL, judged_masks
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lists:
-  """Top-k lists of N documents.
+  """Holds the top-k lists of N documents.
 
   Attributes:
-    ids: int32 [N, K] label indices, by score descending, then index
-      ascending; PAD where labels run out.
+    ids: int32 [N, K] label indices, by score descending, then index ascending;
+      PAD after the last label.
     scores: float32 [N, K], -inf where ids are PAD.
   """
 
@@ -34,55 +34,71 @@ class Lists:
 
   @property
   def lengths(self) -> np.ndarray:
-    """int64 [N], labels in each list."""
+    """The number of labels in each list, int64 [N]."""
     return (self.ids != PAD).sum(-1)
 
   def floor(self, n_listable: int) -> np.ndarray:
-    """float32 [N], a score that no label outside the list is above.
+    """Returns an upper bound of the scores of labels outside each list.
 
     Args:
-      n_listable: labels there are; lists of as many hold them all, and so do
-        lists that end in PAD. Theirs is -inf.
+      n_listable: number of labels that could be listed. A list of this length,
+        or one that ends in PAD, has all labels.
+
+    Returns:
+      float32 [N]; -inf for a list that has all labels.
     """
     ended = self.ids[:, -1] == PAD
     whole = ended | (self.ids.shape[1] >= n_listable)
     return np.where(whole, np.float32(-np.inf), self.scores[:, -1])
 
   def hits(self, gold: Ragged, n_labels: int) -> np.ndarray:
-    """Bool [N, K], the entries that are gold; labels are below n_labels."""
-    # (document, label) as one integer: 64 bits hold a billion of each.
+    """Returns which entries are gold, bool [N, K].
+
+    Args:
+      gold: N rows of gold label indices.
+      n_labels: number of labels; all label indices are below it.
+    """
+    # A (document, label) pair is one integer: 64 bits allow a billion of each.
     rows = np.arange(len(gold), dtype=np.int64)
     owners = np.repeat(rows, gold.lengths)
     pairs = owners * n_labels + gold.values
-    found = np.isin(rows[:, None] * n_labels + self.ids, pairs)
-    return found & (self.ids != PAD)
+    is_gold = np.isin(rows[:, None] * n_labels + self.ids, pairs)
+    return is_gold & (self.ids != PAD)
 
   def cut(self, mask: np.ndarray) -> 'Lists':
-    """The entries where mask, bool [L], is True; PAD and -inf after them."""
+    """Keeps the entries whose labels are in a slice; PAD and -inf after them.
+
+    Args:
+      mask: bool [L], the labels of the slice.
+    """
     kept = self.ids != PAD
     kept[kept] = mask[self.ids[kept]]
     return self._keep(kept)
 
   def above(self, floor: np.ndarray) -> 'Lists':
-    """The entries above a score of each document, float32 [N]."""
+    """Keeps the entries above a score per document.
+
+    Args:
+      floor: float32 [N], the scores.
+    """
     return self._keep((self.ids != PAD) & (self.scores > floor[:, None]))
 
   def first(self, k: int | None) -> 'Lists':
-    """The first k entries; None: all."""
+    """Keeps the first k entries of each list; all entries if k is None."""
     return Lists(self.ids[:, :k], self.scores[:, :k])
 
   @classmethod
-  def merged(cls, parts: Sequence['Lists']) -> 'Lists':
-    """Every entry of several lists of the same documents, each label once.
+  def merge(cls, parts: Sequence['Lists']) -> 'Lists':
+    """Merges several lists of the same documents; each label occurs once.
 
-    Scores that rounding made differ do not make two entries of a label.
+    If rounding made a label's scores differ, the highest score is kept.
     """
     ids = np.concatenate([part.ids for part in parts], axis=1)
     scores = np.concatenate([part.scores for part in parts], axis=1)
     order = np.lexsort((ids, -scores), axis=-1)
     ids = np.take_along_axis(ids, order, -1)
     scores = np.take_along_axis(scores, order, -1)
-    # A label's entries in the order of the list: the best one first.
+    # The sort is stable, so that a label's best entry comes first.
     by_label = np.argsort(ids, axis=-1, kind='stable')
     in_order = np.take_along_axis(ids, by_label, -1)
     kept_in_order = in_order != PAD
@@ -92,7 +108,7 @@ class Lists:
     return cls(ids, scores)._keep(kept)
 
   def _keep(self, kept: np.ndarray) -> 'Lists':
-    """The entries where kept, bool [N, K]; PAD and -inf after them."""
+    """Keeps the entries where kept, bool [N, K]; PAD and -inf after them."""
     order = np.argsort(~kept, axis=-1, kind='stable')
     ids = np.where(kept, self.ids, PAD)
     scores = np.where(kept, self.scores, np.float32(-np.inf))
@@ -103,44 +119,44 @@ class Lists:
 
 SCHEMA = 1
 EXACT = 'exact'
-# How lists were selected, as it is saved -> as it is said.
+# How lists were selected: saved value -> text for readers.
 _SELECTIONS = {
   EXACT: 'exact search',
   'beam': 'beam search of width {}',
   'recall': 'approximate search of recall {}',
   'shortlist': 'a shortlist of {} labels',
-  'trees': 'exact search of {} trees, the best labels of each',
+  'trees': 'exact search of the best labels of each of {} trees',
 }
 _SELECTED_BY = re.compile(
   r'|exact|(?:beam|shortlist|trees)=[1-9]\d*'
   r'|recall=(?:0\.\d+|[1-9](?:\.\d+)?e-\d+)'
 )
-# Scores of one label may differ by so much, by rounding.
+# Tolerances within which two scores of a label count as equal (rounding).
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-6
-_ENTRIES = 1 << 21  # of lists that are compared at a time
+_ENTRIES = 1 << 21  # list entries compared at a time
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictions:
-  """Top-k lists per slice of a split's documents, and what judging needs.
+  """Holds the top-k lists of a split per slice, and the data to judge them.
 
   Attributes:
-    score_kind: what the scores are.
-    n_scored: the scorer scores the labels below this index, no others.
-    n_train: number of training documents; 0: they are not known, and there
-      are no slices by frequency.
+    score_kind: kind of the scores.
+    n_scored: the scorer scores only labels below this index.
+    n_train: number of training documents; 0: not known, and there are no slices
+      by frequency.
     doc_ids: N document ids.
     labels: L label ids in model order.
     train_counts: int32 [L], training documents per label.
-    lists: slice name -> its lists; a slice of `masks` without its own has what
-      there is of it in those of `all`.
-    gold: N rows of label indices, or None.
+    lists: slice name -> its lists. The lists of a slice in `masks` that is not
+      here are cut from those of `all`.
+    gold: N rows of gold label indices, or None.
     held_out: int32 indices of the held-out labels.
     assigned_above: the score above which the scorer itself assigns labels;
-      None: probability 0.5, if its scores tell.
-    strategy: how the labels in the lists of `all` were chosen; '': they are
-      those of highest score. The scores of chosen ones are margins: what they
-      are ranked by. Of slices the lists are by score, whatever the strategy.
+      None: the score at probability 0.5, if the scores have one.
+    strategy: how the labels in the lists of `all` were chosen; '': they have
+      the highest scores. Scores of a strategy's lists are margins, by which the
+      labels are ranked. The lists of other slices are always by score.
     selected_by: how the labels of highest score were searched: `exact`,
       `beam=10`, `recall=0.95` or `shortlist=500`; '': not recorded.
   """
@@ -165,14 +181,14 @@ class Predictions:
 
   @functools.cached_property
   def masks(self) -> dict[str, np.ndarray]:
-    """Slice name -> bool [L], `all` first."""
+    """The slices: name -> bool [L], its labels; `all` first."""
     if not self.n_train and not len(self.held_out):
       return {ALL: np.ones(len(self.labels), bool)}
     return judged_masks(self.train_counts, self.held_out)
 
   @property
   def selection(self) -> str:
-    """How the labels of highest score were searched, in words."""
+    """How the labels of highest score were searched, as text for readers."""
     kind, _, size = self.selected_by.partition('=')
     return _SELECTIONS[kind].format(size) if kind else 'search not recorded'
 
@@ -182,41 +198,47 @@ class Predictions:
     return self.selected_by not in ('', EXACT)
 
   def fault(self) -> str:
-    """Says which label has two scores in the lists of a document, if any has.
+    """Says which label has different scores in the lists of a document.
+
+    Lists that a strategy chose are not compared, because their scores differ
+    from those of other lists.
 
     Returns:
-      '' where every label has one score per document, but for rounding. Lists
-      that a strategy chose have scores of their own, and are left out.
+      The message; '' if every label has one score per document, up to rounding.
     """
-    lists = {
-      name: each
-      for name, each in self.lists.items()
+    compared = {
+      name: lists
+      for name, lists in self.lists.items()
       if name != ALL or not self.strategy
     }
-    if len(lists) < 2:
+    if len(compared) < 2:
       return ''
-    width = sum(each.ids.shape[1] for each in lists.values())
+    width = sum(lists.ids.shape[1] for lists in compared.values())
     step = max(_ENTRIES // width, 1)
     for start in range(0, len(self), step):
       part = slice(start, start + step)
       pair = _two_scores(
-        [(x.ids[part], x.scores[part]) for x in lists.values()]
+        [(lists.ids[part], lists.scores[part]) for lists in compared.values()]
       )
       if pair is not None:
         row, label = pair[0] + start, pair[1]
         scores = ', '.join(
-          f'{each.scores[row][each.ids[row] == label][0]:.6g} in {name}'
-          for name, each in lists.items()
-          if label in each.ids[row]
+          f'{lists.scores[row][lists.ids[row] == label][0]:.6g} in {name}'
+          for name, lists in compared.items()
+          if label in lists.ids[row]
         )
         return (
           f'document {self.doc_ids[row]!a}: label {self.labels[label]!a} has '
-          f'different scores in the lists of slices ({scores}); predict anew'
+          f'different scores in the lists of slices ({scores}); predict again'
         )
     return ''
 
   def of_documents(self, kept: np.ndarray) -> 'Predictions':
-    """Those of the documents where kept, bool [N], is True."""
+    """Returns the predictions of some documents.
+
+    Args:
+      kept: bool [N], True for the documents to keep.
+    """
     rows = np.flatnonzero(kept).tolist()
     gold = self.gold
     return dataclasses.replace(
@@ -230,15 +252,15 @@ class Predictions:
     )
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes predictions.npz, atomically; read it with load.
+    """Writes predictions.npz, atomically; load reads it.
 
     Arrays: schema, n_scored, n_train (int64), score_kind and labels_sha256
-    (text), train_counts, `<slice>/ids` and `<slice>/scores` (optional but for
-    `all`); doc_ids and labels as `bytes` (uint8, UTF-8, end to end) and
-    `offsets` (int64); `held_out/labels` (int32) where labels are held out;
-    `gold/indptr` (int64) and `gold/indices` (int32) where gold is known;
-    `assigned_above` (float64), `strategy` and `selected_by` (text) where there
-    is one.
+    (text), train_counts (int32), `<slice>/ids` (int32) and `<slice>/scores`
+    (float32), which are optional except for `all`; doc_ids and labels as
+    `bytes` (uint8, UTF-8, concatenated) and `offsets` (int64);
+    `held_out/labels` (int32) if labels are held out; `gold/indptr` (int64) and
+    `gold/indices` (int32) if gold is known; `assigned_above` (float64),
+    `strategy` and `selected_by` (text) if they are set.
     """
     arrays = {
       'schema': np.int64(SCHEMA),
@@ -268,11 +290,11 @@ class Predictions:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Predictions':
-    """Reads what save wrote, whoever wrote it.
+    """Reads predictions.npz, and checks it: any program may have written it.
 
     Raises:
-      DataError: the file is absent or damaged, an array is missing, of another
-        type or shape, or says something impossible; the message names the
+      DataError: the file is missing or damaged, or an array is missing, has
+        another dtype or shape, or has impossible values; the message names the
         file and the array.
     """
     arrays = Arrays.read(path)
@@ -286,8 +308,12 @@ class Predictions:
 def _two_scores(
   lists: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[int, int] | None:
-  """The first (row, label) of two scores in lists (ids, scores), if any."""
-  # One integer for an entry sorts several times faster than two do.
+  """Returns the first (row, label) that has two scores; None if there is none.
+
+  Args:
+    lists: pairs (ids, scores) of the same documents.
+  """
+  # Sorting entries as one integer is several times faster than as two numbers.
   keys = np.concatenate(
     [
       ids.astype(np.int64) << 32 | np.ascontiguousarray(scores).view(np.uint32)
@@ -299,7 +325,7 @@ def _two_scores(
   ids = keys >> 32
   scores = (keys & 0xFFFFFFFF).astype(np.uint32).view(np.float32)
   same = (ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] != PAD)
-  same &= keys[:, 1:] != keys[:, :-1]  # mostly nothing is left
+  same &= keys[:, 1:] != keys[:, :-1]  # usually no entry remains
   rows, places = np.nonzero(same)
   a, b = scores[rows, places], scores[rows, places + 1]
   apart = ~np.isclose(a, b, rtol=_RELATIVE, atol=_ABSOLUTE)
@@ -310,7 +336,7 @@ def _two_scores(
 
 
 def labels_sha256(labels: Sequence[str]) -> str:
-  """Hex digest of the label ids in order, each followed by a newline."""
+  """Returns the hex digest of the label ids in order, a newline after each."""
   digest = hashlib.sha256()
   for label in labels:
     digest.update(label.encode() + b'\n')
@@ -320,13 +346,13 @@ def labels_sha256(labels: Sequence[str]) -> str:
 def _parse(arrays: Arrays) -> Predictions:
   schema = arrays.count('schema')
   if schema != SCHEMA:
-    arrays.fail('schema', f'is {schema}, this version reads {SCHEMA}')
+    arrays.fail('schema', f'is {schema}, but this version reads {SCHEMA}')
   kind = arrays.text('score_kind')
   if kind not in [known.value for known in ScoreKind]:
     arrays.fail('score_kind', f'is {kind!r}, which is unknown')
   labels = arrays.strings('labels')
   if arrays.text('labels_sha256') != labels_sha256(labels):
-    arrays.fail('labels_sha256', 'is not that of the labels')
+    arrays.fail('labels_sha256', 'is not the digest of the labels')
   doc_ids = arrays.strings('doc_ids')
   n_scored, n_train = arrays.count('n_scored'), arrays.count('n_train')
   if n_scored > len(labels):
@@ -387,7 +413,7 @@ def _held_out(arrays: Arrays, n_labels: int) -> np.ndarray:
   outside = (held_out < 0) | (held_out >= n_labels)
   arrays.check(name, outside, f'not in 0..{n_labels - 1}')
   if not len(held_out) or len(np.unique(held_out)) < len(held_out):
-    arrays.fail(name, 'should name labels, each once')
+    arrays.fail(name, 'must name at least one label, and each label once')
   return held_out
 
 
@@ -402,31 +428,33 @@ def _lists(
 ) -> Lists:
   ids = arrays.take(f'{name}/ids', np.int32, (len(doc_ids), None))
   if not ids.shape[1]:
-    arrays.fail(f'{name}/ids', 'lists of length 0')
+    arrays.fail(f'{name}/ids', 'the lists have length 0')
   scores = arrays.take(f'{name}/scores', np.float32, ids.shape)
   pad = ids == PAD
   outside = (ids < PAD) | (ids >= n_scored)
   check = arrays.check
   check(f'{name}/ids', outside, f'neither {PAD} nor in 0..{n_scored - 1}')
-  check(f'{name}/ids', pad[:, :-1] & ~pad[:, 1:], f'a label after {PAD}')
+  check(f'{name}/ids', pad[:, :-1] & ~pad[:, 1:], f'a label comes after {PAD}')
   if len(mask):
-    check(f'{name}/ids', ~pad & ~mask[ids], 'a label outside the slice')
+    check(f'{name}/ids', ~pad & ~mask[ids], 'a label is outside the slice')
   in_order = np.sort(ids, -1)
   twice = (in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] != PAD)
   if twice.any():
     row, place = np.argwhere(twice)[0]
     arrays.fail(
       f'{name}/ids',
-      f'a label twice in the list (at [{row}]): document {doc_ids[row]!a}, '
+      f'the list at [{row}] has a label twice: document {doc_ids[row]!a}, '
       f'label {labels[in_order[row, place]]!a}',
     )
-  check(f'{name}/scores', np.isnan(scores), 'NaN')
-  check(f'{name}/scores', ~pad & np.isinf(scores), 'an infinite score')
-  check(f'{name}/scores', pad & ~np.isneginf(scores), f'not -inf beside {PAD}')
-  check(f'{name}/scores', scores[:, 1:] > scores[:, :-1], 'scores rise')
+  check(f'{name}/scores', np.isnan(scores), 'a score is NaN')
+  check(f'{name}/scores', ~pad & np.isinf(scores), 'a score is infinite')
+  finite_pad = pad & ~np.isneginf(scores)
+  check(f'{name}/scores', finite_pad, f'the score of {PAD} is not -inf')
+  rises = scores[:, 1:] > scores[:, :-1]
+  check(f'{name}/scores', rises, 'a score is higher than the one before')
   if kind is ScoreKind.PROBABILITY:
     outside = ~pad & ((scores < 0) | (scores > 1))
-    check(f'{name}/scores', outside, 'no probability')
+    check(f'{name}/scores', outside, 'a score is not from 0 to 1')
   return Lists(ids, scores)
 
 
@@ -440,5 +468,5 @@ def _gold(arrays: Arrays, n_docs: int, n_labels: int) -> Ragged | None:
   arrays.check('gold/indices', outside, f'not in 0..{n_labels - 1}')
   rows = np.repeat(np.arange(n_docs, dtype=np.int64), np.diff(indptr))
   if len(np.unique(rows * n_labels + indices)) < len(indices):
-    arrays.fail('gold/indices', 'a label twice in one document')
+    arrays.fail('gold/indices', 'a document has a label twice')
   return Ragged(indptr, indices)

@@ -1,4 +1,4 @@
-"""Why a metric is not the same under two protocols, with the counts."""
+"""Explains why a metric differs between two protocols, with counts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,19 +18,23 @@ from xjax.judge.metrics.contract import (
   Ratio,
   Recalled,
   kind_of,
-  metrics as every_metric,
+  metric_classes,
 )
 
-# Two values of one convention, computed in another order, differ by less.
+# Values that differ by at most this are equal: rounding depends on the order of
+# summation.
 _SAME = 1e-9
 
 
 def facts_of(evidence: Evidence) -> dict[str, Any]:
-  """The counts that reasons speak of.
+  """Returns the counts that the explanations quote.
+
+  Args:
+    evidence: evidence of a slice.
 
   Returns:
-    Field of a reason -> count; `up_to_largest` has `@k` after it, and
-    `train_counts` is those of the labels, from which `between` is counted.
+    Field of an explanation -> count. `up_to_largest` is followed by `@k`;
+    `train_counts` is an array, from which the field `between` is counted.
   """
   part, sums = evidence.part, evidence.sums
   return {
@@ -52,33 +56,37 @@ def differences(
   facts: Mapping[str, Mapping[str, Any]],
   missing: Mapping[str, Mapping[str, Mapping[str, str]]],
 ) -> dict[str, dict[str, dict[str, str]]]:
-  """Why metrics are not what the first protocol says they are.
+  """Explains why metrics differ from those of the first protocol.
 
   Args:
     metrics: protocol -> slice -> metric -> value.
-    protocols: of the metrics.
-    facts: slice -> its counts, as facts_of.
+    protocols: the protocols of the metrics.
+    facts: slice -> its counts, from facts_of.
     missing: protocol -> slice -> metric -> why there is no value.
 
   Returns:
-    Protocol -> slice -> metric -> sentences, of the metrics that differ, or
-    that the first protocol does not say the absence of.
+    Protocol -> slice -> metric -> text, for metrics that differ from the first
+    protocol, and for missing values that the first protocol does not explain.
   """
   us, *others = protocols
-  found = {}
+  by_protocol = {}
   for them in others:
     slices = {}
     for name, values in metrics[them.name].items():
       ours, absent = metrics[us.name][name], missing[them.name][name]
-      whys = _of_slice(ours, values, us, them, name, facts)
-      whys |= {m: why for m, why in absent.items() if _untold(m, ours, values)}
-      slices |= {name: whys} if whys else {}
+      texts = _explain_slice(ours, values, us, them, name, facts)
+      texts |= {
+        metric: reason
+        for metric, reason in absent.items()
+        if _is_unexplained(metric, ours, values)
+      }
+      slices |= {name: texts} if texts else {}
     if slices:
-      found[them.name] = slices
-  return found
+      by_protocol[them.name] = slices
+  return by_protocol
 
 
-def _of_slice(
+def _explain_slice(
   ours: Mapping[str, Any],
   theirs: Mapping[str, Any],
   us: Protocol,
@@ -86,20 +94,21 @@ def _of_slice(
   name: str,
   facts: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, str]:
-  whys = {}
+  """Returns metric -> text, for metrics of a slice that differ."""
+  texts = {}
   for metric, value in theirs.items():
     if metric in ours and _differ(ours[metric], value):
       counts = _counts(facts[name], metric, us, them)
-      told = [s.format(**counts) for s in reasons(metric, us, them, name)]
-      # What holds of 0 documents or labels explains nothing.
-      told = [_one(each) for each in told if not each.startswith('0 ')]
-      if told:
-        whys[metric] = '; '.join(told)
-  return whys
+      sentences = [s.format(**counts) for s in reasons(metric, us, them, name)]
+      # A reason about 0 documents or 0 labels explains nothing.
+      sentences = [_singular(s) for s in sentences if not s.startswith('0 ')]
+      if sentences:
+        texts[metric] = '; '.join(sentences)
+  return texts
 
 
-def _one(sentence: str) -> str:
-  """The sentence as it is said of one."""
+def _singular(sentence: str) -> str:
+  """Puts a sentence that starts with the count 1 into the singular."""
   for many, one in (
     ('documents have', 'document has'),
     ('labels are', 'label is'),
@@ -109,10 +118,10 @@ def _one(sentence: str) -> str:
   return sentence
 
 
-def _untold(
+def _is_unexplained(
   metric: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]
 ) -> bool:
-  """Whether a value is absent and the first protocol does not say why."""
+  """Returns whether the notes of the first protocol lack a missing value."""
   return metric in theirs and (metric not in ours or ours[metric] is not None)
 
 
@@ -125,70 +134,76 @@ def _differ(ours: Any, theirs: Any) -> bool:
 def _counts(
   facts: Mapping[str, Any], metric: str, us: Protocol, them: Protocol
 ) -> dict[str, Any]:
-  """The fields of reasons for one metric, as text."""
+  """Returns the fields of the explanations of one metric, as text."""
   k = metric.partition('@')[2]
   low, high = sorted((us.frequent_from, them.frequent_from))
   counts = facts['train_counts']
   between = int(np.sum((counts >= low) & (counts < high)))
-  whole = {n: v for n, v in facts.items() if isinstance(v, int)}
-  whole |= {
+  fields = {n: v for n, v in facts.items() if isinstance(v, int)}
+  fields |= {
     'between': between,
-    'up_to_largest': whole.get(f'up_to_largest@{k}'),
+    'up_to_largest': fields.get(f'up_to_largest@{k}'),
   }
-  return {n: '' if v is None else f'{v:,}' for n, v in whole.items()}
+  return {n: '' if v is None else f'{v:,}' for n, v in fields.items()}
 
 
 def reasons(
   metric: str, us: Protocol, them: Protocol, slice_name: str = 'all'
 ) -> tuple[str, ...]:
-  """Why two protocols may differ in a metric: a sentence for each reason.
+  """Returns why two protocols may differ in a metric: a text for each reason.
 
   Args:
-    metric: such as 'PSnDCG@5'.
-    us: one protocol.
-    them: another.
-    slice_name: of the slice that is judged.
+    metric: name of a metric, such as 'PSnDCG@5'.
+    us: the first protocol.
+    them: the second protocol.
+    slice_name: name of the slice that is judged.
 
   Returns:
-    Sentences with fields for str.format: {without_gold} documents without
-    gold in the slice, {labels} of it, {gold_labels} of those that are gold,
-    {up_to_largest} labels up to the largest that is gold or listed,
-    {between} labels whose training count only one of the two calls frequent.
+    Sentences with fields for str.format: {without_gold}, documents without gold
+    in the slice; {labels}, labels of the slice; {gold_labels}, labels of the
+    slice that are gold; {up_to_largest}, labels up to the largest that is gold
+    or listed; {between}, labels that are frequent under only one of the two
+    protocols.
   """
-  kind, found = kind_of(metric), []
-  known = _metric_of(kind)
+  kind, sentences = kind_of(metric), []
+  instance = _metric_of(kind)
   if us.frequent_from != them.frequent_from and slice_name in (
     'frequent',
     'few',
   ):
-    found.append(_FREQUENT)
+    sentences.append(_FREQUENT)
   if us.skip_without_gold != them.skip_without_gold:
-    is_mean = isinstance(known, DocumentMetric) and type(known).under is None
+    is_mean = (
+      isinstance(instance, DocumentMetric) and type(instance).under is None
+    )
     if is_mean or kind in _COUNTS:
-      found.append(_SKIPPED if us.skip_without_gold else _COUNTED)
+      sentences.append(_SKIPPED if us.skip_without_gold else _COUNTED)
   if us.psndcg != them.psndcg and kind == 'PSnDCG@k':
-    found.append(_PSNDCG[us.psndcg])
+    sentences.append(_PSNDCG[us.psndcg])
   if us.psr != them.psr and kind in ('PSR@k', 'PSR-norm@k'):
-    found.append(_PSR[us.psr])
-  if isinstance(known, LabelMetric) and known.has_cut_off():
-    ours, theirs = known.averaged_labels(us), known.averaged_labels(them)
-    what = 'coverage' if kind == 'coverage@k' else 'the mean'
-    found += [_over(what, ours, theirs)] if ours is not theirs else []
+    sentences.append(_PSR[us.psr])
+  if isinstance(instance, LabelMetric) and instance.has_cut_off():
+    ours, theirs = instance.averaged_labels(us), instance.averaged_labels(them)
+    if ours is not theirs:
+      subject = 'coverage' if kind == 'coverage@k' else 'the mean'
+      sentences.append(_averaged_over(subject, ours, theirs))
   names = {'us': us.name, 'them': them.name}
   names |= {'our_from': us.frequent_from, 'their_from': them.frequent_from}
-  return tuple(_fill(sentence, names) for sentence in found)
+  return tuple(_fill(sentence, names) for sentence in sentences)
 
 
 def _metric_of(kind: str) -> Metric | None:
-  """A metric of this kind, whichever protocol it is of."""
-  every = (each for cls in every_metric() for each in cls.each(LabelForm()))
-  return next((metric for metric in every if metric.name == kind), None)
+  """Returns a metric of this kind, of any protocol; None if there is none."""
+  metrics = (
+    metric for cls in metric_classes() for metric in cls.variants(LabelForm())
+  )
+  return next((metric for metric in metrics if metric.name == kind), None)
 
 
 _COUNTS = ('n_docs', 'n_skipped')
 _FREQUENT = (
-  '{between} labels are frequent for only one of the two: {us} asks for '
-  '{our_from} training documents, {them} for {their_from}'
+  '{between} labels are frequent for only one of the two: {us} requires '
+  '{our_from} training documents, {them} requires {their_from}'
 )
 _SKIPPED = (
   '{without_gold} documents have no gold label: skipped by {us}, counted as 0 '
@@ -218,7 +233,7 @@ _PSR = {
     'weights in {them}'
   ),
 }
-_UNIVERSES = {
+_AVERAGED = {
   AveragedLabels.ALL: 'all {labels} labels',
   AveragedLabels.GOLD: 'the {gold_labels} labels that are gold here',
   AveragedLabels.UP_TO_LARGEST: (
@@ -227,15 +242,18 @@ _UNIVERSES = {
 }
 
 
-def _over(what: str, ours: AveragedLabels, theirs: AveragedLabels) -> str:
+def _averaged_over(
+  subject: str, ours: AveragedLabels, theirs: AveragedLabels
+) -> str:
+  """Returns the sentence on means over different labels."""
   return (
-    f'{what} is over {_UNIVERSES[ours]} in {{us}}, over {_UNIVERSES[theirs]} '
-    'in {them}'
+    f'{subject} is over {_AVERAGED[ours]} in {{us}}, over '
+    f'{_AVERAGED[theirs]} in {{them}}'
   )
 
 
 def _fill(sentence: str, values: dict[str, object]) -> str:
-  """Fills in these fields and leaves the others."""
+  """Fills in the given fields and leaves the other fields as they are."""
   for name, value in values.items():
     sentence = sentence.replace(f'{{{name}}}', str(value))
   return sentence

@@ -1,4 +1,4 @@
-"""What a user asks to be judged by, in words, and what that means."""
+"""Turns a user's request for judging, as text, into criteria."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
@@ -33,7 +33,7 @@ ALL_PROTOCOLS = 'all'
 
 
 class Similarity(enum.Enum):
-  """What labels are alike by, for intra-list diversity."""
+  """Says how the similarity of labels is measured, for the metric ILD."""
 
   NONE = 'none'
   DESCRIPTORS = 'descriptors'
@@ -41,23 +41,25 @@ class Similarity(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
-  """What a user asks to be judged by.
+class JudgeRequest:
+  """Holds what a user requests from judging; flags and configs fill it.
 
   Attributes:
-    ks: cut-offs; empty: those of the run, or the usual ones.
-    kinds: metrics, as `P` or `macro-F1@k`; empty: all.
-    protocols: names; `all`: every one there is.
-    propensity: A and B of the formula; empty: those of the run, or the usual.
-    slices: as named_slices; those by frequency are always there.
+    ks: cut-offs; empty: those of the run, or the defaults.
+    kinds: metrics, such as `P` or `macro-F1@k`; empty: all metrics.
+    protocols: names of protocols; `all`: all protocols.
+    propensity: A and B of the propensity formula; empty: those of the run, or
+      the defaults.
+    slices: further slices, as for named_slices; slices by frequency are always
+      included.
     labels: file of descriptors: labels.jsonl, eurovoc_en.json, or a taxonomy
-      of tab-separated lines; '' for none but those of the run.
-    similarity: of labels, for ILD.
-    rank_weights: .npy file of float [L, K], W of weighted@k; '' for none.
+      of tab-separated lines; '': only the descriptors of the run.
+    similarity: how the similarity of labels is measured, for ILD.
+    rank_weights: .npy file of float [L, K], W of weighted@k; '': none.
     alphas: recalls of alpha-coverage, from 0 to 1.
-    draws: numbers of documents of n'-coverage.
-    replicates: of the bootstrap; 0: no intervals.
-    seed: of its draws.
+    draws: numbers of documents drawn, of n'-coverage.
+    replicates: number of bootstrap replicates; 0: no intervals.
+    seed: seed of the bootstrap's draws.
   """
 
   ks: Sequence[int] = ()
@@ -74,10 +76,10 @@ class Asked:
   seed: int = 0
 
   def __post_init__(self) -> None:
-    """Finds what is wrong before anything is read.
+    """Checks the request before any file is read.
 
     Raises:
-      ConfigError: something is unknown, impossible, or of no use.
+      ConfigError: a value is unknown or not allowed, or has no effect.
     """
     _cut_offs(self.ks)
     kinds, protocols = _kinds(self.kinds), _protocols(self.protocols)
@@ -88,31 +90,37 @@ class Asked:
       raise ConfigError(f'--labels={self.labels}: no such file')
     if kinds and not any(set(kinds) & set(p.kinds) for p in protocols):
       raise ConfigError(
-        f'--metrics: {", ".join(p.name for p in protocols)} print none of them'
+        f'--metrics: the protocols {", ".join(p.name for p in protocols)} '
+        'print none of these metrics'
       )
     self._check_uses(kinds)
 
   def _check_uses(self, kinds: Sequence[str]) -> None:
-    """Refuses what needs something else, and what nothing needs."""
-    similar = self.similarity is not Similarity.NONE
-    for need, flag, given in (
-      (Needs.SIMILARITY, '--similarity', similar),
+    """Checks that metrics have the flags they need, and flags have an effect.
+
+    Raises:
+      ConfigError: a flag is missing or has no effect.
+    """
+    has_similarity = self.similarity is not Similarity.NONE
+    for need, flag, is_set in (
+      (Needs.SIMILARITY, '--similarity', has_similarity),
       (Needs.RANK_WEIGHTS, '--rank_weights', bool(self.rank_weights)),
     ):
-      needy = kinds_where(lambda metric, need=need: metric.needs is need)
-      asked = [kind for kind in needy if kind in kinds]
-      if asked and not given:
-        raise ConfigError(f'--metrics: {asked[0]} needs {flag}')
-      if given and kinds and not asked:
+      users = kinds_where(lambda metric, need=need: metric.needs is need)
+      requested = [kind for kind in users if kind in kinds]
+      if requested and not is_set:
+        raise ConfigError(f'--metrics: {requested[0]} needs {flag}')
+      if is_set and kinds and not requested:
         raise ConfigError(
-          f'{flag} is for {", ".join(needy)}, which --metrics leaves out'
+          f'{flag} is only for {", ".join(users)}, which --metrics leaves out'
         )
     if self.labels and not (
       self.similarity is Similarity.DESCRIPTORS
       or any(map(needs_labels, self.slices))
     ):
       raise ConfigError(
-        '--labels goes with --slices=level:N or --similarity=descriptors only'
+        '--labels has an effect only with --slices=level:N or '
+        '--similarity=descriptors'
       )
 
   def criteria(
@@ -123,17 +131,18 @@ class Asked:
     train_gold: Callable[[], Ragged] | None = None,
     usual: Criteria | None = None,
   ) -> Criteria:
-    """What is asked for, of these predictions.
+    """Returns the criteria for judging the given predictions.
 
     Args:
-      predictions: to be judged.
-      weights_L: inverse propensities from a file.
-      labels: descriptors that the run has.
-      train_gold: gives the gold of the training documents, in label indices.
-      usual: what holds where nothing is asked for; a run's own.
+      predictions: the predictions to judge.
+      weights_L: float64 [L], inverse propensities from a file.
+      labels: the descriptors of the run.
+      train_gold: returns the gold label indices of the training documents.
+      usual: criteria for what the request leaves open, such as a run's own;
+        None: the defaults.
 
     Raises:
-      ConfigError: something is unknown, or what it takes is not given.
+      ConfigError: a value is unknown, or something that it needs is missing.
       DataError: a file has faults.
     """
     described = {label.id: label for label in labels}
@@ -156,6 +165,7 @@ class Asked:
     )
 
   def _rank_weights(self, n_labels: int, deepest: int) -> np.ndarray | None:
+    """Reads W of weighted@k, float64 [L, K]; None without a file."""
     path = self.rank_weights
     if not path:
       return None
@@ -167,8 +177,8 @@ class Asked:
     fits = len(shape) == 2 and shape[0] == n_labels and shape[1] >= deepest
     if not fits or kind != 'f' or not np.isfinite(weights_LK).all():
       raise DataError(
-        f'{path}: W of weighted@k is finite, float [{n_labels}, {deepest} or '
-        f'more], not {weights_LK.dtype} {list(shape)}'
+        f'{path}: W of weighted@k must be finite and float [{n_labels}, '
+        f'{deepest} or more], but is {weights_LK.dtype} {list(shape)}'
       )
     return weights_LK.astype(np.float64)
 
@@ -178,6 +188,7 @@ class Asked:
     described: Mapping[str, Label],
     train_gold: Callable[[], Ragged] | None,
   ) -> scipy.sparse.csr_array | None:
+    """Makes the label vectors of ILD; None if no similarity is requested."""
     if self.similarity is Similarity.NONE:
       return None
     if self.similarity is Similarity.CO_OCCURRENCE:
@@ -188,61 +199,73 @@ class Asked:
       raise ConfigError('--similarity=descriptors needs --labels')
     if not described.keys() & set(predictions.labels):
       raise ConfigError(
-        '--similarity=descriptors: --labels has none of the labels'
+        '--similarity=descriptors: the file of --labels has no label of the '
+        'predictions'
       )
-    known = [described.get(id_) or Label(id_) for id_ in predictions.labels]
+    labels = [described.get(id_) or Label(id_) for id_ in predictions.labels]
     return descriptor_vectors(
-      ' '.join((label.name, *label.alt, label.description)) for label in known
+      ' '.join((label.name, *label.alt, label.description)) for label in labels
     )
 
 
 def read_described(path: pathlib.Path) -> dict[str, Label]:
-  """Descriptors of labels by id, from a file of any kind that has them.
+  """Reads the descriptors of labels from a file of any known format.
+
+  Args:
+    path: labels.jsonl, a .json file of EuroVoc concepts, or a taxonomy of
+      tab-separated lines.
+
+  Returns:
+    Label id -> label.
 
   Raises:
-    DataError: it has faults.
+    DataError: the file has faults.
   """
   faults = Faults(on_error=None)
   if path.suffixes[-1:] == ['.json']:
-    found = read_concepts(path, faults)
+    space = read_concepts(path, faults)
   elif '.jsonl' in path.suffixes:
-    found = read_descriptors(path, faults)
+    space = read_descriptors(path, faults)
   else:
-    found = read_taxonomy(path, faults)
+    space = read_taxonomy(path, faults)
   faults.settle()
-  return found.labels
+  return space.labels
 
 
 def _cut_offs(ks: Sequence[int]) -> tuple[int, ...]:
   if min(ks, default=1) < 1 or len(set(ks)) < len(ks):
-    raise ConfigError(f'--ks={ks}: cut-offs are positive, each once')
+    raise ConfigError(f'--ks={ks}: cut-offs must be positive and distinct')
   return tuple(sorted(ks))
 
 
 def _kinds(names: Sequence[str]) -> tuple[str, ...]:
-  """`P` is `P@k`; `macro-F1` is that at the threshold and `macro-F1@k`."""
-  found = []
+  """Returns the kinds of metrics that names stand for.
+
+  `P` stands for `P@k`; `macro-F1` stands for `macro-F1` (at the threshold) and
+  `macro-F1@k`.
+  """
+  kinds = []
   for name in names:
-    both = {name, f'{name}@k', name.replace('@k', '@k[]')}
-    kinds = [kind for kind in XJAX.kinds if kind in both]
-    if not kinds:
+    forms = {name, f'{name}@k', name.replace('@k', '@k[]')}
+    matches = [kind for kind in XJAX.kinds if kind in forms]
+    if not matches:
       raise ConfigError(
-        f'--metrics: {name!r} is unknown; there are (cut-offs go to --ks): '
-        + ', '.join(XJAX.kinds)
+        f'--metrics: {name!r} is unknown; known metrics (set cut-offs with '
+        '--ks): ' + ', '.join(XJAX.kinds)
       )
-    found += kinds
-  return tuple(dict.fromkeys(found))
+    kinds += matches
+  return tuple(dict.fromkeys(kinds))
 
 
 def _protocols(names: Sequence[str]) -> tuple[Protocol, ...]:
   if ALL_PROTOCOLS in names:
     return tuple(PROTOCOLS.values())
   if not names:
-    raise ConfigError('--protocol names none')
+    raise ConfigError('--protocol: name at least one protocol')
   for name in names:
     if name not in PROTOCOLS:
       raise ConfigError(
-        f'--protocol: {name!r} is unknown; there are: {ALL_PROTOCOLS}, '
+        f'--protocol: {name!r} is unknown; known protocols: {ALL_PROTOCOLS}, '
         f'{", ".join(PROTOCOLS)}'
       )
   return tuple(PROTOCOLS[name] for name in dict.fromkeys(names))
@@ -250,9 +273,9 @@ def _protocols(names: Sequence[str]) -> tuple[Protocol, ...]:
 
 def _label_form(alphas: Sequence[float], draws: Sequence[int]) -> LabelForm:
   if not all(0 <= alpha <= 1 for alpha in alphas):
-    raise ConfigError(f'--alphas={alphas}: recalls are from 0 to 1')
+    raise ConfigError(f'--alphas={alphas}: recalls must be from 0 to 1')
   if min(draws, default=1) < 1:
-    raise ConfigError(f'--draws={draws}: numbers of documents are positive')
+    raise ConfigError(f'--draws={draws}: numbers of documents must be positive')
   return LabelForm(tuple(alphas), tuple(draws))
 
 
@@ -262,6 +285,6 @@ def _propensity(values: Sequence[float]) -> tuple[float, ...]:
   finite = all(0 <= v < math.inf for v in values)
   if len(values) != 2 or not finite or not values[1]:
     raise ConfigError(
-      f'--propensity={values}: A and B, two numbers, A of at least 0, B above 0'
+      f'--propensity={values}: needs two numbers: A, at least 0, and B, above 0'
     )
   return values[0], values[1]

@@ -1,4 +1,4 @@
-"""One slice's lists and gold, and the sums that its metrics are made of."""
+"""Prepares the lists and gold of one slice for computing metrics."""
 
 from collections.abc import Iterator
 import dataclasses
@@ -8,28 +8,30 @@ import numpy as np
 from xjax.core.types import PAD, Ragged
 from xjax.judge.metrics.label_sums import LabelTable
 from xjax.judge.metrics.ranking import Weights
-from xjax.judge.metrics.slices import ALL, cut
+from xjax.judge.metrics.slices import ALL, cut_gold
 from xjax.judge.metrics.sums import DocumentBlock
 from xjax.judge.predictions import Lists, Predictions
 
-ROWS = 8192  # documents of a block, at most
-_FEWEST_ROWS, _FEWEST_GOLD = 64, 8  # fewer shapes, so fewer traces
-_ENTRIES = 1 << 19  # gold labels of a block, padding and all
+ROWS = 8192  # most documents in a block
+# Blocks are padded to at least this many rows and gold labels per row: fewer
+# shapes mean fewer traces.
+_FEWEST_ROWS, _FEWEST_GOLD = 64, 8
+_ENTRIES = 1 << 19  # most gold labels in a block, including padding
 _NONE = np.float32(-np.inf)
 
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-  """One slice's lists and gold.
+  """Holds one slice's lists and gold labels.
 
   Attributes:
-    lists: of N documents.
-    floor: float32 [N], a score that no label of the slice outside the
-      document's list is above; -inf where the list has all there are.
-    is_cut: whether the lists are what other slices' lists have of this one.
-    gold: cut to the slice.
-    mask: bool [L], its labels.
-    train_counts: int32 [L], training documents per label of the space.
+    lists: top-k lists of N documents.
+    floor: float32 [N], upper bound of the scores of the slice's labels outside
+      the document's list; -inf if the list has all labels of the slice.
+    is_cut: whether the lists are cut from the lists of other slices.
+    gold: N rows of gold labels, cut to the slice.
+    mask: bool [L], the labels of the slice.
+    train_counts: int32 [L], training documents per label of the label space.
   """
 
   lists: Lists
@@ -41,13 +43,19 @@ class Slice:
 
   @classmethod
   def of(cls, predictions: Predictions, name: str, mask: np.ndarray) -> 'Slice':
-    """The named slice, whose labels are where mask, bool [L], is True.
+    """Makes a slice of predictions.
 
-    Without lists of its own it gets what it has of the other lists.
+    If the predictions have no lists for the slice, its labels are taken from
+    the lists of other slices.
+
+    Args:
+      predictions: predictions with gold.
+      name: name of the slice.
+      mask: bool [L], the labels of the slice.
     """
     n_listable = int(mask[: predictions.n_scored].sum())
-    own = predictions.masks.get(name) if name in predictions.lists else None
-    is_cut = own is None or not np.array_equal(own, mask)
+    saved = predictions.masks.get(name) if name in predictions.lists else None
+    is_cut = saved is None or not np.array_equal(saved, mask)
     if is_cut:
       lists, floor = _cut_lists(predictions, mask)
       floor = np.where(lists.lengths >= n_listable, _NONE, floor)
@@ -58,7 +66,7 @@ class Slice:
       lists=lists,
       floor=floor,
       is_cut=is_cut,
-      gold=cut(predictions.gold, mask),
+      gold=cut_gold(predictions.gold, mask),
       mask=mask,
       train_counts=predictions.train_counts,
     )
@@ -68,12 +76,12 @@ class Slice:
 
   @property
   def n_labels(self) -> int:
-    """Labels in the slice."""
+    """The number of labels in the slice."""
     return int(self.mask.sum())
 
   @property
   def n_with_gold(self) -> int:
-    """Documents with gold in the slice."""
+    """The number of documents with gold labels in the slice."""
     return int((self.gold.lengths > 0).sum())
 
   @property
@@ -82,14 +90,14 @@ class Slice:
     return self.lists.ids.shape[1]
 
   def n_short(self, k: int) -> int:
-    """Documents of which neither k labels nor all there are are listed."""
+    """Counts documents whose list has neither k labels nor all labels."""
     return int(((self.lists.lengths < k) & (self.floor > _NONE)).sum())
 
   def blocks(self) -> Iterator[tuple[np.ndarray, DocumentBlock]]:
-    """Yields (row of each document, documents), padded.
+    """Yields (row of each document, padded block of these documents).
 
-    Documents come in the order of how many gold labels they have, so that a
-    block is not much wider than most of its rows; padding rows come last.
+    Documents are sorted by their number of gold labels, so that a block is not
+    much wider than most of its rows. Padding rows come last.
     """
     order = np.argsort(self.gold.lengths, kind='stable')
     most = min(ROWS, max(_FEWEST_ROWS, power_of_two(len(order))))
@@ -104,7 +112,7 @@ class Slice:
       start += size
 
   def _width(self, rows: np.ndarray) -> int:
-    """Places for the gold of documents that come in the order of it."""
+    """Returns the padded row length for rows sorted by gold labels."""
     return max(_FEWEST_GOLD, power_of_two(int(self.gold.lengths[rows[-1]])))
 
   def _block(self, rows: np.ndarray, size: int) -> DocumentBlock:
@@ -119,21 +127,22 @@ class Slice:
     )
 
   def best_threshold(self) -> float:
-    """The threshold, in the scores' unit, of best micro-F1.
+    """Returns the threshold of best micro-F1, in the unit of the scores.
 
-    Only thresholds at which that F1 is known from the lists are tried: none
-    below the last score of a list that ends before all labels are in it.
+    It tries only thresholds at which micro-F1 is known from the lists: none
+    below the last score of a list that does not have all labels.
     """
     ids, scores = self.lists.ids, self.lists.scores.astype(np.float64)
     hit, real = self.lists.hits(self.gold, len(self.mask)), ids != PAD
     order = np.argsort(-scores[real], kind='stable')
     ranked, correct = scores[real][order], np.cumsum(hit[real][order])
     if not len(ranked):
-      return 0.0  # whatever it is, nothing is predicted
+      return 0.0  # nothing is predicted at any threshold
     micro = (
       2 * correct / (np.arange(1, len(ranked) + 1) + len(self.gold.values))
     )
-    # Halfway to the next score; the last one is above all that is lower.
+    # A threshold is halfway to the next lower score; the last threshold is just
+    # below the lowest score.
     below = np.append(ranked[1:], -np.inf)
     floor = self.floor.max(initial=_NONE)
     micro[(below == ranked) | (below < floor)] = -1
@@ -146,17 +155,27 @@ class Slice:
 
 
 def power_of_two(n: int) -> int:
-  """The smallest that is at least n."""
+  """Returns the smallest power of two that is at least n."""
   return 1 << max(n - 1, 0).bit_length()
 
 
 def _cut_lists(
   predictions: Predictions, mask: np.ndarray
 ) -> tuple[Lists, np.ndarray]:
-  """The labels of mask in the saved lists, and the floor of what is not."""
+  """Cuts a slice's lists from the saved lists, and computes their floor.
+
+  Args:
+    predictions: predictions without lists for this slice.
+    mask: bool [L], the labels of the slice.
+
+  Returns:
+    The lists; and float32 [N], upper bound of the scores of the slice's labels
+    outside the list.
+  """
   lists, floor = predictions.lists[ALL], _floor(predictions, ALL)
   if predictions.strategy:
-    # They are not by score as those of slices are: nothing is taken of them.
+    # The lists of `all` were chosen by a strategy and are not ordered by score,
+    # unlike the lists of slices, so none of their entries is used.
     lists = lists.cut(np.zeros_like(mask))
     floor = np.full_like(floor, np.inf)
   others = {
@@ -166,16 +185,16 @@ def _cut_lists(
   }
   if not others:
     return lists.cut(mask), floor
-  # The slices of the label space may not cover it, where one has no lists.
+  # The slices with lists may not cover all labels of this slice.
   covered = np.zeros_like(mask)
   for name in others:
     covered |= predictions.masks[name]
   inside = [_floor(predictions, name) for name in others]
   floors = [floor] if (mask & ~covered).any() else inside
   floor = np.minimum(floor, np.max(floors, axis=0))
-  # What is not above the floor may stand behind labels that no list has.
-  merged = Lists.merged([lists, *others.values()]).cut(mask).above(floor)
-  # Lists that a strategy chose are as short as it was asked for.
+  # An entry at or below the floor may rank after a label that no list has.
+  merged = Lists.merge([lists, *others.values()]).cut(mask).above(floor)
+  # Lists that a strategy chose may be shorter than those of slices.
   deep = list(others.values()) if predictions.strategy and others else [lists]
   short = merged.first(max(part.ids.shape[1] for part in deep))
   return short, np.where(
@@ -184,28 +203,31 @@ def _cut_lists(
 
 
 def _floor(predictions: Predictions, name: str) -> np.ndarray:
-  """The floor of saved lists, over the labels that they may list."""
+  """Returns the floor of a slice's saved lists; see Lists.floor."""
   mask = predictions.masks[name]
   n_listable = int(mask[: predictions.n_scored].sum())
   return predictions.lists[name].floor(n_listable)
 
 
-# Of so many labels all are counted: arrays, and programs, of one size for all
-# slices. Of more, counts would take hundreds of bytes per label.
-_ALL_OF = 1 << 16
+# Up to this many labels, all labels are counted: arrays and compiled programs
+# then have the same size for all slices. With more labels, counts would take
+# hundreds of bytes per label.
+_COUNT_ALL_UP_TO = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SeenLabels:
-  """Places of a slice's labels in counts and in what these are summed with.
+  """Assigns a place in the count arrays to each label that occurs.
 
-  A label that no list has and that is never gold adds 0 to every sum.
+  A label that is in no list and is never gold adds 0 to every sum, so it needs
+  no place.
 
   Attributes:
-    labels_H: int [H], the label in each place, ascending; then 0, in places
-      where nothing is counted. None: every label is in its own place.
-    places_L: int32 [L], label -> place, where there is one. None: the same.
-    n_places: H.
+    labels_H: int [H], the label in each place, ascending; the unused places at
+      the end have label 0. None: the place of a label is the label itself.
+    places_L: int32 [L], label -> place, for labels that have one; None as
+      labels_H.
+    n_places: H, number of places.
   """
 
   labels_H: np.ndarray | None
@@ -213,45 +235,46 @@ class SeenLabels:
   n_places: int
 
   @classmethod
-  def every(cls, part: Slice) -> 'SeenLabels':
-    """All labels of the space."""
+  def all_labels(cls, part: Slice) -> 'SeenLabels':
+    """Gives a place to every label of the label space."""
     return cls(None, None, len(part.mask))
 
   @classmethod
   def of(cls, part: Slice) -> 'SeenLabels':
-    """Those of a slice; all, where that takes little."""
-    every = cls.every(part)
-    if every.n_places <= _ALL_OF:
-      return every
+    """Gives places to the labels that occur; to all labels if they are few."""
+    whole = cls.all_labels(part)
+    if whole.n_places <= _COUNT_ALL_UP_TO:
+      return whole
     seen_L = np.zeros(len(part.mask), bool)
     for ids in (*part.lists.ids.T, part.gold.values):
       seen_L[ids[ids != PAD]] = True
     labels = np.flatnonzero(seen_L)
-    size = power_of_two(len(labels))  # few sizes, so few programs
-    if size >= every.n_places:
-      return every
+    size = power_of_two(len(labels))  # few sizes mean few compiled programs
+    if size >= whole.n_places:
+      return whole
     filled_H = np.append(labels, np.zeros(size - len(labels), labels.dtype))
     return cls(filled_H, np.cumsum(seen_L, dtype=np.int32) - 1, size)
 
   def documents(self, documents: DocumentBlock) -> DocumentBlock:
-    """With places instead of labels."""
+    """Returns the documents with places instead of labels."""
     return documents.replace(
       ids_BK=self._places(documents.ids_BK),
       gold_BP=self._places(documents.gold_BP),
     )
 
   def _places(self, labels: np.ndarray) -> np.ndarray:
+    """Returns the places of labels; PAD stays PAD."""
     if self.places_L is None:
       return labels
     return np.where(labels == PAD, np.int32(PAD), self.places_L[labels])
 
   def weights(self, weights: Weights) -> Weights:
-    """By place."""
+    """Returns the weights by place instead of by label."""
     if self.labels_H is None:
       return weights
-    each = weights.labels_L, weights.ranks_LK
-    return Weights(*(x if x is None else x[self.labels_H] for x in each))
+    arrays = weights.labels_L, weights.ranks_LK
+    return Weights(*(x if x is None else x[self.labels_H] for x in arrays))
 
   def table(self, table: LabelTable) -> LabelTable:
-    """By place."""
+    """Returns the table by place instead of by label."""
     return table if self.labels_H is None else table.take(self.labels_H)

@@ -1,4 +1,4 @@
-"""Slices by their names: frequency bins, levels of a hierarchy, label lists."""
+"""Makes slices from names: frequency bins, hierarchy levels, label files."""
 
 from collections.abc import Mapping, Sequence
 import pathlib
@@ -17,41 +17,42 @@ from xjax.judge.predictions import Predictions
 
 _BIN = re.compile(r'bin:(\d+)(?:(\+)|-(\d+))')
 _LEVEL = re.compile(r'level:(\d+)')
-# Slices that are there anyway.
-_THERE = (ALL, 'frequent', 'few', 'zero', HELD_OUT)
+# Names of slices that always exist.
+_STANDARD = (ALL, 'frequent', 'few', 'zero', HELD_OUT)
 
 
 def check_slice_names(names: Sequence[str]) -> dict[str, str]:
-  """What slices are called.
+  """Checks the names of slices, and shortens names of files.
 
   Args:
-    names: as named_slices.
+    names: as for named_slices.
 
   Returns:
-    What each is called -> its name.
+    Short name of the slice -> its name.
 
   Raises:
-    ConfigError: a name is none of those that named_slices knows, or two slices
-      would be called the same.
+    ConfigError: named_slices does not know a name, or two slices have the same
+      short name.
   """
-  found = {}
+  by_short_name = {}
   for name in names:
-    called = _called(name)
-    if called in _THERE:
+    short_name = _short_name(name)
+    if short_name in _STANDARD:
       raise ConfigError(
-        f'--slices: {name}: there is a slice {called!r} anyway; call the file '
-        'something else'
+        f'--slices: {name}: there is a slice {short_name!r} already; rename '
+        'the file'
       )
-    if called in found:
+    if short_name in by_short_name:
       raise ConfigError(
-        f'--slices: {found[called]} and {name} are both called {called!r}'
+        f'--slices: {by_short_name[short_name]} and {name} are both called '
+        f'{short_name!r}'
       )
-    found[called] = name
-  return found
+    by_short_name[short_name] = name
+  return by_short_name
 
 
 def needs_labels(name: str) -> bool:
-  """Whether a slice is made of what descriptors say."""
+  """Returns whether a slice depends on the labels' descriptors."""
   return bool(_LEVEL.fullmatch(name))
 
 
@@ -60,44 +61,44 @@ def named_slices(
   predictions: Predictions,
   described: Mapping[str, Label],
 ) -> dict[str, np.ndarray]:
-  """Slices beside frequent, few and zero.
+  """Makes slices in addition to frequent, few and zero.
 
   Args:
-    names: `bin:1-9` or `bin:1000+`, labels by their training documents;
-      `level:2`, labels at this depth of their hierarchy, 1 at the top; or a
-      file with a label id per line, which gives its name without endings.
-    predictions: whose labels.
-    described: label id -> descriptor, those of other labels as well: ways up
-      may lead through them.
+    names: `bin:1-9` or `bin:1000+`, labels by their number of training
+      documents; `level:2`, labels at this depth of their hierarchy, where 1 is
+      the top; or a file with a label id per line. The slice of a file is called
+      by the name of the file without its endings.
+    predictions: predictions that have the labels.
+    described: label id -> descriptor. Descriptors of other labels may be needed
+      too: they may be ancestors of the labels.
 
   Returns:
-    Name -> bool [L].
+    Short name of the slice -> bool [L].
 
   Raises:
-    ConfigError: a name is none of these, or what it takes is not given.
-    DataError: the file has faults, or ids that are no labels.
+    ConfigError: a name is unknown, or something that it needs is missing.
+    DataError: a file has faults, or has ids that are not labels.
   """
   return {
-    called: _mask(name, predictions, described)
-    for called, name in check_slice_names(names).items()
+    short_name: _mask(name, predictions, described)
+    for short_name, name in check_slice_names(names).items()
   }
 
 
-def _called(name: str) -> str:
-  if found := _BIN.fullmatch(name):
-    low, _, high = found.groups()
+def _short_name(name: str) -> str:
+  """Returns what a slice is called: for a file, its name without endings."""
+  if match := _BIN.fullmatch(name):
+    low, _, high = match.groups()
     if high is not None and int(high) < int(low):
-      raise ConfigError(
-        f'--slices: {name} holds nothing: {low} is above {high}'
-      )
+      raise ConfigError(f'--slices: {name} is empty: {low} is above {high}')
     return name
   if _LEVEL.fullmatch(name):
     return name
   path = pathlib.Path(name).expanduser()
   if not path.is_file():
     raise ConfigError(
-      f'--slices: {name!r} is neither bin:LOW-HIGH, bin:LOW+ nor level:N, nor '
-      'a file of label ids'
+      f'--slices: {name!r} is neither bin:LOW-HIGH, bin:LOW+, level:N nor a '
+      'file of label ids'
     )
   return path.name.partition('.')[0] or path.name
 
@@ -105,11 +106,11 @@ def _called(name: str) -> str:
 def _mask(
   name: str, predictions: Predictions, described: Mapping[str, Label]
 ) -> np.ndarray:
-  if found := _BIN.fullmatch(name):
-    return _in_bin(name, predictions, int(found[1]), found[3])
-  if found := _LEVEL.fullmatch(name):
-    return _at_level(name, predictions, described, int(found[1]))
-  return _listed(pathlib.Path(name).expanduser(), predictions)
+  if match := _BIN.fullmatch(name):
+    return _in_bin(name, predictions, int(match[1]), match[3])
+  if match := _LEVEL.fullmatch(name):
+    return _at_level(name, predictions, described, int(match[1]))
+  return _in_file(pathlib.Path(name).expanduser(), predictions)
 
 
 def _in_bin(
@@ -129,26 +130,29 @@ def _at_level(
 ) -> np.ndarray:
   if not any(label.parents for label in described.values()):
     raise ConfigError(
-      f'--slices: {name} needs labels with parents; --labels=FILE gives them'
+      f'--slices: {name} needs labels with parents; give them by --labels=FILE'
     )
-  found = label_levels(tuple(described.values())).tolist()
-  levels = dict(zip(described, found, strict=True))
-  # A label that nobody describes is at no level.
+  numbers = label_levels(tuple(described.values())).tolist()
+  levels = dict(zip(described, numbers, strict=True))
+  # A label without a descriptor is at no level.
   levels_L = np.array([levels.get(id_, NO_LEVEL) for id_ in predictions.labels])
   if not (levels_L == level).any():
     deepest = levels_L.max(initial=NO_LEVEL)
-    known = (
-      f'their levels are 1 to {deepest}' if deepest > 0 else 'none has any'
+    levels_text = (
+      f'the levels of the labels are 1 to {deepest}'
+      if deepest > 0
+      else 'no label has a level'
     )
-    raise ConfigError(f'--slices: no label is at {name}: {known}')
+    raise ConfigError(f'--slices: no label is at {name}: {levels_text}')
   return levels_L == level
 
 
-def _listed(path: pathlib.Path, predictions: Predictions) -> np.ndarray:
+def _in_file(path: pathlib.Path, predictions: Predictions) -> np.ndarray:
+  """Returns the labels whose ids are in a file, bool [L]."""
   faults = Faults(on_error=None)
-  known = Texts.of(predictions.labels).row_of
-  ids = read_label_list(path, known, faults)
+  index = Texts.of(predictions.labels).row_of
+  ids = read_label_list(path, index, faults)
   faults.settle()
-  mask_L = np.zeros(len(known), bool)
-  mask_L[known.find(ids)] = True
+  mask_L = np.zeros(len(index), bool)
+  mask_L[index.find(ids)] = True
   return mask_L

@@ -83,7 +83,7 @@ def compare_runs(
     DataError: the systems differ in documents, labels, gold or training
       counts, or a file has faults.
   """
-  plan.asked()  # unknown names raise an error before any file is read
+  plan.request()  # unknown names raise an error before any file is read
   runs = read_runs(arguments, split, names, files, max((DEPTH, *plan.ks)))
   check_same_documents(runs)
   groups = group_by_seed(runs)
@@ -119,7 +119,7 @@ def criteria_of(runs: Sequence[JudgedRun], plan: ComparisonPlan) -> Criteria:
   """Returns the criteria by which all runs are judged; they share labels."""
   weights_L, *_ = shared_weights(runs)
   described = next((run.labels for run in runs if run.labels), ())
-  return plan.asked().criteria(runs[0].predictions, weights_L, described)
+  return plan.request().criteria(runs[0].predictions, weights_L, described)
 
 
 def check_same_labels(runs: Sequence[JudgedRun]) -> None:

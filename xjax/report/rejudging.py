@@ -14,7 +14,7 @@ from xjax.judge.criteria import PROPENSITY, Criteria
 from xjax.judge.judge import INTERVALS, NOTES, Metrics, judge
 from xjax.judge.metrics.contract import is_weighed, weighed_kinds
 from xjax.judge.metrics.slices import ALL
-from xjax.judge.request import Asked
+from xjax.judge.request import JudgeRequest
 from xjax.judge.slice_names import needs_labels
 from xjax.report.runs import JudgedRun, every_metric, protocols
 
@@ -24,7 +24,9 @@ _OTHER_PROPENSITIES = (
 )
 
 
-def judge_runs(runs: Sequence[JudgedRun], request: Asked) -> list[JudgedRun]:
+def judge_runs(
+  runs: Sequence[JudgedRun], request: JudgeRequest
+) -> list[JudgedRun]:
   """Gives every run metrics, all with the same propensities.
 
   The saved metrics of a run are kept if `request` is empty or has only
@@ -35,7 +37,7 @@ def judge_runs(runs: Sequence[JudgedRun], request: Asked) -> list[JudgedRun]:
 
   Args:
     runs: runs of the same documents.
-    request: what to judge by; Asked(): empty. Replicates alone only add
+    request: what to judge by; JudgeRequest(): empty. Replicates alone only add
       intervals to metrics that have none. Without cut-offs in the request, a
       run keeps its own; a run that was not judged takes the cut-offs of the
       first judged run.
@@ -55,7 +57,7 @@ def judge_runs(runs: Sequence[JudgedRun], request: Asked) -> list[JudgedRun]:
     dataclasses.replace(run, weights_L=weights_L)
     for run, weights_L in zip(runs, shared_weights(runs))
   ]
-  anew = dataclasses.replace(request, replicates=0, seed=0) != Asked()
+  anew = dataclasses.replace(request, replicates=0, seed=0) != JudgeRequest()
   judged = []
   for run in runs:
     if anew or not run.metrics:
@@ -102,13 +104,17 @@ def shared_weights(runs: Sequence[JudgedRun]) -> list[np.ndarray | None]:
   return weights
 
 
-def _judge_run(run: JudgedRun, request: Asked, usual: Criteria) -> JudgedRun:
+def _judge_run(
+  run: JudgedRun, request: JudgeRequest, usual: Criteria
+) -> JudgedRun:
   criteria = _criteria(run, request, usual)
   metrics = judge(run.predictions, criteria, _threshold(run))
   return dataclasses.replace(run, metrics=metrics, criteria=criteria)
 
 
-def _criteria(run: JudgedRun, request: Asked, usual: Criteria) -> Criteria:
+def _criteria(
+  run: JudgedRun, request: JudgeRequest, usual: Criteria
+) -> Criteria:
   """Returns the requested criteria, else those of the run, else the usual."""
   fallback = dataclasses.replace(usual, ks=_cut_offs(run) or usual.ks)
   return request.criteria(
@@ -132,7 +138,7 @@ def _threshold(run: JudgedRun) -> float | None:
 
 
 def _keep_metrics(
-  run: JudgedRun, request: Asked, usual: Criteria, alone: bool
+  run: JudgedRun, request: JudgeRequest, usual: Criteria, alone: bool
 ) -> JudgedRun:
   """Keeps a run's metrics, except those that other propensities change."""
   again = dataclasses.replace(

@@ -6,7 +6,7 @@ from typing import Any
 
 from xjax.core.errors import ConfigError
 from xjax.judge.files.judged import DEPTH, JudgeFiles
-from xjax.judge.request import Asked
+from xjax.judge.request import JudgeRequest
 from xjax.report.figures.figures import (
   binned_f1,
   coverage_against_precision,
@@ -46,7 +46,7 @@ from xjax.report.tables.metrics import (
 )
 from xjax.report.tables.published import datasets, find_dataset, published_folds
 
-AS_JUDGED = Asked()  # requests nothing, so saved metrics are kept
+AS_JUDGED = JudgeRequest()  # requests nothing, so saved metrics are kept
 
 
 def report(
@@ -56,7 +56,7 @@ def report(
   names: Sequence[str] = (),
   dataset: str = '',
   files: JudgeFiles = OWN,
-  request: Asked = AS_JUDGED,
+  request: JudgeRequest = AS_JUDGED,
 ) -> Page:
   """Reads systems and builds the page that reports on them.
 

@@ -25,7 +25,7 @@ from xjax.judge.judge import judge, need_gold
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import PREDICTIONS, popularity, predict, save_evaluation
 from xjax.judge.predictions import Predictions
-from xjax.judge.request import Asked
+from xjax.judge.request import JudgeRequest
 from xjax.run.fit import load as load_run
 from xjax.run.judging import (
   DEV,
@@ -66,7 +66,7 @@ def evaluate_split(
   workdir: str | os.PathLike,
   split: str,
   data_dir: str = '',
-  asked: Asked | None = None,
+  asked: JudgeRequest | None = None,
   strategy: AskedStrategy | None = None,
 ) -> Evaluation:
   """Judges the best checkpoint of a run and writes eval/<split>/.
@@ -166,7 +166,7 @@ def _data_of(data: DataConfig, data_dir: str) -> DataConfig:
   return dataclasses.replace(data, dir=data_dir or data.dir)
 
 
-def evaluate_files(files: JudgeFiles, asked: Asked) -> Evaluation:
+def evaluate_files(files: JudgeFiles, asked: JudgeRequest) -> Evaluation:
   """Judges files of predictions, whoever made them, and writes nothing.
 
   Args:

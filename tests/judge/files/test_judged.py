@@ -335,7 +335,7 @@ def test_the_kind_of_scores(files):
   found, _ = read_judged(JudgeFiles(files['scores'], score_kind=kind))
   assert found.score_kind is kind
   score_text(files['scores'], SCORES)
-  with pytest.raises(DataError, match='scores:3: .* label 2 is no probability'):
+  with pytest.raises(DataError, match='scores:3: .* label 2 is not from 0'):
     read_judged(JudgeFiles(files['scores'], score_kind=kind))
   saved(files['scores'])
   with pytest.raises(DataError, match='of the kind logit, not probability'):

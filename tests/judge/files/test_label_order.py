@@ -45,9 +45,9 @@ def test_columns_are_named():
   # Whoever has ids keeps them.
   ids = LabelRows('f', rows, ('x', 'y', 'z'))
   assert order.name(ids) is ids
-  with pytest.raises(DataError, match='^f: 4 labels, but l names 3$'):
+  with pytest.raises(DataError, match='^f: has 4 labels, but l names 3$'):
     order.name(LabelRows('f', rows, n_labels=4))
-  with pytest.raises(DataError, match='^f: row 1: label 3 is not in 0..2, wh'):
+  with pytest.raises(DataError, match='^f: row 1: label 3 is not in 0..2, the'):
     order.name(LabelRows('f', Ragged.of([[2], [3]])))
 
 
@@ -60,7 +60,7 @@ def test_columns_are_named():
     (b'a\tb\n', ":1: the id 'a\\tb' has spaces around it or control"),
     (b'\xff\n', ':1: the id holds half of a surrogate pair'),
     (b'{"id": "a"}\n{"id": "a"}\n', ":2: duplicate label 'a'"),
-    (b'2\n0\n1\n', ': its ids are numbers of columns, but not in their order'),
+    (b'2\n0\n1\n', ': the ids are column numbers, but not in ascending order'),
   ],
 )
 def test_faults(tmp_path, text, message):

@@ -121,8 +121,8 @@ def test_columns_that_nobody_knows(files):
   saved(files['scores'], ('0', '1', '10', '2'))
   without(files['gold'], [[1, 3]])
   assert told(predictions=files['scores'], gold=files['gold']) == (
-    'gold:1: label 3 is none of scores; a header `N L` would say how many '
-    'there are'
+    'gold:1: label 3 does not occur in scores; if it exists, add a header '
+    '`N L` with the numbers of documents and labels'
   )
   without(files['gold'], [[1, 11]])
   assert told(predictions=files['scores'], gold=files['gold']) == (
@@ -131,8 +131,8 @@ def test_columns_that_nobody_knows(files):
   # Descriptors of a thesaurus are numbers, too, but of no column.
   with_header(files['gold'], [[1, 3]], 4)
   assert told(predictions=files['scores'], gold=files['gold']) == (
-    "scores: label '10' is no column of gold, which has 4: ids that are "
-    'numbers must be its columns'
+    "scores: label '10' is not a column of gold, which has 4 columns: ids that "
+    'are numbers must be columns'
   )
   without(files['gold'], [[1, 10]])
   write_pairs(files['more'], np.array([[0, 0], [0, 3]]))
@@ -154,16 +154,16 @@ def test_names_are_columns_by_order_where_both_say_how_many(files, said):
   ]
   with_header(files['gold'], [[2]], 4)
   assert told(predictions=files['scores'], gold=files['gold']) == (
-    'gold: 4 labels, but scores has 3'
+    'gold: has 4 labels, but scores has 3'
   )
   without(files['gold'], [[2]])
   assert told(predictions=files['scores'], gold=files['gold']).startswith(
-    'gold: says columns, but not how many, and the labels of scores have names'
-    ", as 'law': give labels by id"
+    'gold: has column numbers but no number of columns, and the labels of '
+    "scores have names, such as 'law': give label ids"
   )
   write_pairs(files['more'], np.array([[0, 1]]))
   assert told(predictions=files['scores'], filter=files['more']).startswith(
-    'more: says columns, but not how many'
+    'more: has column numbers but no number of columns'
   )
 
 
@@ -257,23 +257,23 @@ def test_training_counts_of_saved_predictions(files):
     read_train_gold(asked)
   saved(files['train'], ('0', '1'))
   message = told(predictions=files['scores'], train_labels=files['train'])
-  assert message.endswith('no label occurs in it: these train nothing')
+  assert message.endswith('has no label: training counts need labels')
 
 
 def test_what_is_taken_for_granted_is_said(files, said):
   matrix(files['scores'], 4)
   read_judged(JudgeFiles(files['scores']))
   kind = (
-    f'{files["scores"]}: the kind of its scores is taken to be margin; '
-    '--score_kind says otherwise'
+    f'{files["scores"]}: its scores are read as margin; set --score_kind if '
+    'this is wrong'
   )
   assert said == [kind]
   cut = sparse.csr_array(([2.0, 1], [0, 1], [0, 2]), (1, 4))
   write_xc_scores(files['scores'], cut)
   read_judged(JudgeFiles(files['scores']))
   lists = (
-    f'{files["scores"]}: rows are lists of the best 2: deeper metrics cannot '
-    'be told'
+    f'{files["scores"]}: its rows are read as lists of the best 2 labels; '
+    'metrics that need longer lists have no value'
   )
   assert said == [kind, kind, lists]
   row = {'id': 'd', 'labels': [{'id': 'a', 'score': 1}]}

@@ -40,7 +40,7 @@ def test_a_filter_of_lists_that_were_cut():
   left = without_pairs(lists, np.array([[2, 1]]), 'f')
   assert left.ids.tolist() == [[0, 1, 2], [2, 1, 0], [PAD, PAD, PAD]]
   every = np.array([[1, 0], [1, 1], [1, 2]])
-  with pytest.raises(DataError, match='^f: row 1: the filter takes out all'):
+  with pytest.raises(DataError, match='^f: row 1: the filter removes all'):
     without_pairs(lists, every, 'f')
 
 

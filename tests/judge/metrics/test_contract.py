@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from xjax.judge.metrics.contract import (
-  At,
   LabelForm,
   Measure,
+  MetricPoints,
   kind_of,
   measures,
 )
@@ -29,7 +29,7 @@ BINS = '1-9', '1000+'
 
 
 def table(protocol, ks=(1, 5), thresholds=('', '-tuned'), bins=BINS):
-  return measures(protocol, At(ks, thresholds, bins), FORM)
+  return measures(protocol, MetricPoints(ks, thresholds, bins), FORM)
 
 
 def test_a_measure():
@@ -163,5 +163,5 @@ def test_thresholds_and_bins_are_those_there_are():
   assert 'micro-F1' in bare and 'micro-F1-tuned' not in bare
   assert not any(name.startswith('macro-F1@5[') for name in bare)
   form = LabelForm(alphas=(), draws=())
-  names = measures(XJAX, At((5,)), form)
+  names = measures(XJAX, MetricPoints((5,)), form)
   assert not any('coverage[' in name or name == 'micro-F1' for name in names)

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from xjax.judge.metrics.contract import LabelForm, LabelMetric, metrics
+from xjax.judge.metrics.contract import LabelForm, LabelMetric, metric_classes
 from xjax.judge.metrics.exact import exact
 from xjax.judge.metrics.label_sums import (
   BINS,
@@ -28,9 +28,9 @@ F1 = 'MacroF1AtThreshold.over'
 
 
 def every(form):
-  kinds = [cls for cls in metrics() if issubclass(cls, LabelMetric)]
+  kinds = [cls for cls in metric_classes() if issubclass(cls, LabelMetric)]
   ours = [cls for cls in kinds if cls.__module__.startswith('xjax.')]
-  return tuple(metric for cls in ours for metric in cls.each(form))
+  return tuple(metric for cls in ours for metric in cls.variants(form))
 
 
 def summed(

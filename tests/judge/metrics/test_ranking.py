@@ -10,7 +10,7 @@ import pytest
 from tests.judge.reference import documents as reference
 from xjax.core.types import PAD
 from xjax.judge.metrics import sums
-from xjax.judge.metrics.contract import WITH_GOLD, At, measures
+from xjax.judge.metrics.contract import WITH_GOLD, MetricPoints, measures
 from xjax.judge.metrics.documents import (
   NDCG,
   Precision,
@@ -70,7 +70,7 @@ def judged(ids, gold, mask=None, ks=KS, n_labels=12, all_listed=None):
 def table(ks):
   return {
     name: measure
-    for name, measure in measures(XJAX, At(ks)).items()
+    for name, measure in measures(XJAX, MetricPoints(ks)).items()
     if measure.metric in METRICS
   }
 

@@ -73,7 +73,7 @@ NAMES = {
 
 def test_blocks_do_not_matter(monkeypatch):
   one = outcomes(1)
-  weighing = Reweighing(NAMES, one.none(), one)
+  weighing = Reweighing(NAMES, one.zeros(), one)
   (whole,) = resample([weighing], draws(0, 30), 37, '')
   monkeypatch.setattr(resampling, '_WEIGHTS', 4 * 30)
   (blocks,) = resample([weighing], draws(0, 30), 37, '')
@@ -85,7 +85,7 @@ def test_blocks_do_not_matter(monkeypatch):
 
 def test_systems_get_the_same_weights():
   one, other = outcomes(1), outcomes(2)
-  weighings = [Reweighing(NAMES, o.none(), o) for o in (one, other)]
+  weighings = [Reweighing(NAMES, o.zeros(), o) for o in (one, other)]
   both = resample(weighings, draws(0, 30), 20, '')
   for weighing, sums in zip(weighings, both, strict=True):
     (alone,) = resample([weighing], draws(0, 30), 20, '')

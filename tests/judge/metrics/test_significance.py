@@ -83,7 +83,7 @@ def test_the_t_test_without_variance():
   assert paired_t_p(values, values) == 1
   assert paired_t_p(values + 0.25, values) == 0
   assert paired_t_p(values, values + 0.1) == 0  # up to rounding
-  with pytest.raises(ValueError, match='needs two'):
+  with pytest.raises(ValueError, match='needs at least two'):
     paired_t_p(values[:1], values[:1])
 
 

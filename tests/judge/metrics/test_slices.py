@@ -4,7 +4,7 @@ import numpy as np
 
 from xjax.core.types import Ragged
 from xjax.data.schema import Label, LabelSpace
-from xjax.judge.metrics.slices import cut, judged_masks
+from xjax.judge.metrics.slices import cut_gold, judged_masks
 
 COUNTS = np.array([100, 50, 49, 1, 0, 0], np.int32)
 
@@ -35,7 +35,7 @@ def test_frequency_bounds():
 def test_cut_keeps_rows_and_order():
   gold = Ragged.of([[0, 2, 5], [], [1], [2, 4]])
   mask = np.array([1, 0, 1, 0, 1, 0], bool)
-  rows = cut(gold, mask)
+  rows = cut_gold(gold, mask)
   assert [row.tolist() for row in (rows[i] for i in range(4))] == [
     [0, 2],
     [],
@@ -43,5 +43,5 @@ def test_cut_keeps_rows_and_order():
     [2, 4],
   ]
   assert rows.indptr.dtype == np.int64 and rows.values.dtype == np.int32
-  nothing = cut(gold, np.zeros(6, bool))
+  nothing = cut_gold(gold, np.zeros(6, bool))
   assert nothing.lengths.tolist() == [0, 0, 0, 0]

@@ -13,7 +13,7 @@ from xjax.judge.metrics.contract import (
   WITH_GOLD,
   DocumentMetric,
   Needs,
-  metrics,
+  metric_classes,
 )
 from xjax.judge.metrics.documents import PSP, Precision, PSnDCG, RecallAtMost
 from xjax.judge.metrics.exact import exact
@@ -24,7 +24,7 @@ L, K, P = 12, 6, 4
 KS = (1, 3, 6)
 METRICS = tuple(
   metric()
-  for metric in metrics()
+  for metric in metric_classes()
   if issubclass(metric, DocumentMetric)
   and metric.needs in (Needs.NOTHING, Needs.PROPENSITIES)
   and metric.__module__.startswith('xjax.')

@@ -1,4 +1,4 @@
-"""Gold labels from files of any known format."""
+"""Reads gold labels from files of any known format."""
 
 from collections.abc import Callable
 import os
@@ -12,108 +12,115 @@ from xjax.data.files.json_lines import Fields, open_text, parse_rows
 from xjax.data.formats.htc import hierarchy_labels
 from xjax.data.formats.xc_files import NOT_GOLD, read_xc
 from xjax.data.formats.xc_text import target_columns
-from xjax.judge.files.kind import FileKind, kind_of, not_understood
+from xjax.judge.files.kind import FileKind, file_kind, unknown_format
 from xjax.judge.files.rows import LabelRows, RowsDraft
 from xjax.judge.files.sparse_npz import read_sparse_npz
 from xjax.judge.predictions import Predictions
 
-# Reads a document's id, if it has one, and its label ids.
+# A function from the fields of a line to the document's id, if it has one, and
+# its label ids.
 _Read = Callable[[Fields], tuple[str | None, tuple[str, ...]]]
 
 
 def read_gold(path: str | os.PathLike) -> LabelRows:
-  """Reads the gold labels of documents, of a test or a training set.
+  """Reads the gold labels of test or training documents.
 
   Args:
-    path: a file, told by what is in it: an XC-repository label or feature
-      file, LIBSVM multilabel rows, a sparse matrix saved by scipy (an entry of
-      0 is no label), JSON lines of ours, of EURLEX57K, of raw text
-      (target_ind) or with a hierarchy (doc_label or label), or a
-      predictions.npz with gold; text may be gzipped.
+    path: a file in one of these formats; the content says which: an
+      XC-repository label or feature file; LIBSVM multilabel rows; a sparse
+      matrix saved by scipy (an entry of 0 is not a label); JSON lines of xjax,
+      of EURLEX57K, of raw text (target_ind) or with a hierarchy (doc_label or
+      label); or a predictions.npz with gold. Text may be gzipped.
 
   Returns:
-    Its labels, without scores.
+    The rows of labels, without scores.
 
   Raises:
-    DataError: it cannot be read, is none of these, or has faults; values of
-      labels are neither 0 nor 1; rows have features, but none a label.
+    DataError: the file cannot be read, has an unknown format, or has faults; a
+      label's value is neither 0 nor 1; or rows have features but no row has a
+      label.
   """
-  kind = kind_of(path)
+  kind = file_kind(path)
   match kind:
     case FileKind.PREDICTIONS:
-      return _of_predictions(path)
+      return _read_saved(path)
     case FileKind.SPARSE:
-      return _of_matrix(path)
+      return _read_matrix(path)
     case FileKind.XC_SCORES | FileKind.XC_LABELS:
-      return _of_xc(path)
+      return _read_xc(path)
     case None:
-      raise not_understood(path, 'gold labels', tuple(FileKind))
+      raise unknown_format(path, 'gold labels', tuple(FileKind))
     case _:
-      return _of_json(path, kind)
+      return _read_json(path, kind)
 
 
 def read_training(path: str | os.PathLike) -> tuple[LabelRows, int]:
   """Reads how often labels occur in training.
 
   Args:
-    path: as read_gold; or a predictions.npz, whose training counts are taken,
-      and not its gold, which is that of other documents.
+    path: a file as for read_gold. Of a predictions.npz, the training counts are
+      read; its gold belongs to other documents.
 
   Returns:
-    Labels, whose number is how often they stand there, or, where they have
-    scores, these; and the number of training documents.
+    rows: the labels of the training documents. For a predictions.npz, one row
+      of labels whose scores are the training counts.
+    n_train: number of training documents.
 
   Raises:
-    DataError: as read_gold; no label occurs, or training counts are not known.
+    DataError: as for read_gold; or no label occurs, or training counts are not
+      known.
   """
-  if kind_of(path) is FileKind.PREDICTIONS:
+  if file_kind(path) is FileKind.PREDICTIONS:
     saved = Predictions.load(path)
-    used = np.flatnonzero(saved.train_counts)
-    found = LabelRows(
+    trained = np.flatnonzero(saved.train_counts)
+    rows = LabelRows(
       path,
-      Ragged.of([range(len(used))]),
-      labels=tuple(saved.labels[i] for i in used.tolist()),
-      scores=saved.train_counts[used].astype(np.float64),
+      Ragged.of([range(len(trained))]),
+      labels=tuple(saved.labels[i] for i in trained.tolist()),
+      scores=saved.train_counts[trained].astype(np.float64),
     )
     n = saved.n_train
   else:
-    found = read_gold(path)
-    n = len(found)
-  if not len(found.rows.values):
-    raise DataError(f'{path}: no label occurs in it: these train nothing')
-  return found, n
+    rows = read_gold(path)
+    n = len(rows)
+  if not len(rows.rows.values):
+    raise DataError(f'{path}: has no label: training counts need labels')
+  return rows, n
 
 
-def _of_matrix(path: str | os.PathLike) -> LabelRows:
-  found = read_sparse_npz(path)
-  found.check(~np.isin(found.scores, (0, 1)), NOT_GOLD)
-  kept = found.kept(found.scores != 0)
-  return LabelRows(path, kept.rows, n_labels=found.n_labels)
+def _read_matrix(path: str | os.PathLike) -> LabelRows:
+  """Reads a sparse matrix of zeros and ones."""
+  matrix = read_sparse_npz(path)
+  matrix.check(~np.isin(matrix.scores, (0, 1)), NOT_GOLD)
+  kept = matrix.keep(matrix.scores != 0)
+  return LabelRows(path, kept.rows, n_labels=matrix.n_labels)
 
 
-def _of_predictions(path: str | os.PathLike) -> LabelRows:
-  found = Predictions.load(path)
-  if found.gold is None:
+def _read_saved(path: str | os.PathLike) -> LabelRows:
+  """Reads the gold of a predictions.npz."""
+  saved = Predictions.load(path)
+  if saved.gold is None:
     raise DataError(f'{path}: these predictions have no gold')
   return LabelRows(
-    path, found.gold, tuple(found.labels), doc_ids=tuple(found.doc_ids)
+    path, saved.gold, tuple(saved.labels), doc_ids=tuple(saved.doc_ids)
   )
 
 
-def _of_xc(path: str | os.PathLike) -> LabelRows:
-  found = read_xc(path, features=False)
-  # Features are looked for only where something is amiss.
-  if not len(found.gold.values) and _has_features(path):
+def _read_xc(path: str | os.PathLike) -> LabelRows:
+  """Reads an XC-repository file, or LIBSVM rows."""
+  file = read_xc(path, features=False)
+  # Features are read only to explain why there are no labels.
+  if not len(file.gold.values) and _has_features(path):
     raise DataError(
-      f'{path}: not one label in it; if its rows are `label:value`, it lacks '
-      'the header `N L`, documents and labels'
+      f'{path}: has no label; if its rows are `label:value`, add the header '
+      '`N L`, the numbers of documents and labels'
     )
-  first = 2 if found.header else 1
+  first = 2 if file.header else 1
   return LabelRows(
     path,
-    found.gold,
-    n_labels=found.n_labels if found.header else None,
-    lines=np.arange(first, first + len(found.gold)),
+    file.gold,
+    n_labels=file.n_labels if file.header else None,
+    lines=np.arange(first, first + len(file.gold)),
   )
 
 
@@ -122,22 +129,23 @@ def _has_features(path: str | os.PathLike) -> bool:
   return features is not None and features.nnz > 0
 
 
-def _of_json(path: str | os.PathLike, kind: FileKind) -> LabelRows:
+def _read_json(path: str | os.PathLike, kind: FileKind) -> LabelRows:
+  """Reads JSON lines of the given kind."""
   draft = RowsDraft(path)
   faults = Faults(on_error=None)
   with open_text(path) as file:
     for number, row in parse_rows(file, str(path), faults):
       fields = Fields(row)
       id_, labels = _READ[kind](fields)
-      draft.misfits(id_, fields.faults)
+      draft.add_faults(id_, fields.faults)
       if faults.extend(path, number, fields.faults):
         draft.add(number, id_, labels)
   faults.settle()
-  rows = draft.done()
+  rows = draft.finish()
   return _by_column(rows) if kind is FileKind.XC_TEXT else rows
 
 
-def _own(fields: Fields) -> tuple[str, tuple[str, ...]]:
+def _xjax(fields: Fields) -> tuple[str, tuple[str, ...]]:
   return fields.identifier('id'), fields.identifiers('labels')
 
 
@@ -156,19 +164,19 @@ def _xc_text(fields: Fields) -> tuple[str, tuple[str, ...]]:
 
 
 _READ: dict[FileKind, _Read] = {
-  FileKind.LISTS: _own,
+  FileKind.LISTS: _xjax,
   FileKind.EURLEX: _eurlex,
   FileKind.HTC: _hierarchical,
   FileKind.XC_TEXT: _xc_text,
 }
 
 
-def _by_column(found: LabelRows) -> LabelRows:
-  """The same where label ids are columns."""
-  columns = np.array(list(map(int, found.labels)), np.int32)
+def _by_column(source: LabelRows) -> LabelRows:
+  """Returns rows of column numbers, from rows whose ids are column numbers."""
+  columns = np.array(list(map(int, source.labels)), np.int32)
   return LabelRows(
-    found.path,
-    Ragged(found.rows.indptr, columns[found.rows.values]),
-    doc_ids=found.doc_ids,
-    lines=found.lines,
+    source.path,
+    Ragged(source.rows.indptr, columns[source.rows.values]),
+    doc_ids=source.doc_ids,
+    lines=source.lines,
   )

@@ -1,4 +1,4 @@
-"""Predictions of any system, from files, ready to be judged."""
+"""Reads predictions of any system from files, so that they can be judged."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -28,29 +28,30 @@ from xjax.judge.files.scores import read_predictions
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 
-DEPTH = 50  # labels kept of a document, unless more are needed
+DEPTH = 50  # labels kept per document, unless more are needed
 
 
 @dataclasses.dataclass(frozen=True)
 class JudgeFiles:
-  """What is judged, and with what.
+  """Holds the paths of the predictions to judge and of the files for judging.
 
   Attributes:
     predictions: a sparse matrix saved by scipy, an XC-repository score file,
       a predictions.npz, or JSON lines {"id", "labels": [{"id", "score"}]}.
-    gold: as read_gold; None: that of a predictions.npz, if it has any.
-    train_labels: gold of the training set, as read_gold, or a predictions.npz
-      with its counts; None: those of a predictions.npz that is judged, else
-      there are no training counts.
+    gold: gold labels, as for read_gold; None: the gold of a predictions.npz, if
+      it has any.
+    train_labels: gold labels of the training set, as for read_gold, or a
+      predictions.npz with training counts. None: the counts of the judged
+      predictions.npz; for other files there are no training counts.
     filter: pairs of a document and a label that must not be predicted.
     inv_prop: inverse propensities, one per label.
-    labels: label ids in the order of columns, as read_label_order: they name
-      the columns of a matrix of scores, and, unless they are numbers, those of
-      every file that has no ids.
-    depth: K, labels kept of a document, at most; None: as many as are needed,
-      and all of a predictions.npz.
-    score_kind: what the scores are, where the file does not say; None:
-      probabilities in JSON lines if they are from 0 to 1, else margins.
+    labels: label ids in the order of columns, as for read_label_order. The ids
+      name the columns of a matrix of scores and, unless the ids are numbers,
+      the columns of every file without ids.
+    depth: K, largest number of labels kept per document; None: as many as the
+      metrics need, and all labels of a predictions.npz.
+    score_kind: kind of the scores, if the file does not say it; None:
+      probability for JSON lines with scores from 0 to 1, margin otherwise.
   """
 
   predictions: str | os.PathLike
@@ -66,136 +67,144 @@ class JudgeFiles:
 def read_judged(
   files: JudgeFiles, depth: int = DEPTH
 ) -> tuple[Predictions, np.ndarray | None]:
-  """Reads predictions, with gold and training counts where they are given.
+  """Reads predictions, with gold and training counts if there are files.
 
-  Formats are told by what is in the files. Labels and documents are matched by
-  id where both sides have ids, else by column (as known_labels_of) and by row;
-  a file of scores without document ids takes those of the gold. A filter is
-  applied before the best labels are selected; lists that were cut before, of
-  scores (as cut_length) too, become as short as they then are certain.
+  The content of a file says its format. If two files have ids, labels and
+  documents are matched by id; otherwise by column (see known_labels_of) and by
+  row. Scores without document ids get the ids of the gold file. A filter is
+  applied before the best labels are selected. Lists that were cut before (see
+  cut_length) become shorter; see without_pairs.
 
   Args:
     files: the files.
-    depth: K of scores, where files does not say.
+    depth: K for files of scores, if files.depth is None.
 
   Returns:
-    The predictions: `all` has the best labels of each document by score
-    descending, then column ascending (JSON lines: as listed), no more of them
-    than lists were cut at, and what a row does not have is not predicted;
-    without training labels n_train is 0. Inverse propensities float64 [L], or
-    None.
+    predictions: the lists of `all` have the best labels of each document by
+      score descending, then column ascending (JSON lines: in the order of the
+      file). They are not longer than lists that were cut. Labels that a row
+      does not have are not predicted. Without training labels, n_train is 0.
+    inverse_propensities: float64 [L], or None.
 
   Raises:
-    DataError: a file cannot be read, is of no known format, or does not fit
-      the others; the message names the file and the line or row.
+    DataError: a file cannot be read, has an unknown format, or does not match
+      the other files; the message names the file and the line or row.
   """
-  read = _Files.read(files)
-  scored, known_labels = read.scored, read.known_labels
-  pairs = _pairs(read)
-  if read.saved is None:
-    kind, depth = _kind(files, scored), files.depth or depth
-    predictions = _of_scores(known_labels.renamed(scored), kind, pairs, depth)
+  contents = _Contents.read(files)
+  scored, known_labels = contents.scored, contents.known_labels
+  pairs = _filter_pairs(contents)
+  if contents.saved is None:
+    kind, depth = _score_kind(files, scored), files.depth or depth
+    renamed = known_labels.rename_labels(scored)
+    predictions = _select_lists(renamed, kind, pairs, depth)
   else:
-    predictions = _of_saved(files, read.saved, known_labels, pairs)
-  gold = read.beside.get('gold')
+    predictions = _extend_saved(files, contents.saved, known_labels, pairs)
+  gold = contents.others.get('gold')
   if gold is not None:
     check_documents(scored, gold)
     predictions = dataclasses.replace(
       predictions,
-      gold=known_labels.place(gold),
+      gold=known_labels.sorted_rows(gold),
       doc_ids=scored.doc_ids or gold.doc_ids or predictions.doc_ids,
     )
-  if read.n_train:
-    predictions = _counted(predictions, read)
-  return predictions, _weights(read)
+  if contents.n_train:
+    predictions = _with_train_counts(predictions, contents)
+  return predictions, _inverse_propensities(contents)
 
 
 def read_train_gold(files: JudgeFiles) -> Ragged:
   """Reads the labels of each training document.
 
+  Args:
+    files: the files; train_labels is required.
+
   Returns:
-    Label indices of the predictions that read_judged reads, each row
-    ascending.
+    A row of label indices per training document, each row ascending. The
+    indices are those of the predictions that read_judged returns.
 
   Raises:
-    DataError: as read_judged; train_labels has no more than their counts.
+    DataError: as for read_judged; or train_labels has only training counts.
   """
-  read = _Files.read(files)
-  train = read.beside['train']
+  contents = _Contents.read(files)
+  train = contents.others['train']
   if train.scores is not None:
     raise DataError(
       f'{train.path}: has training counts, but not the labels of each '
       'training document, which are needed here'
     )
-  return read.known_labels.place(train)
+  return contents.known_labels.sorted_rows(train)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Files:
-  """What is in the files.
+class _Contents:
+  """Holds the contents of the files.
 
   Attributes:
-    scored: the labels that are predicted.
-    saved: a predictions.npz itself.
-    beside: the other files by name. A filter has no rows; inverse propensities
-      are one row of all columns, with these as scores.
+    scored: the predicted labels.
+    saved: the predictions of a predictions.npz; None for other files.
+    others: the other files: name -> rows. A filter has no rows. Inverse
+      propensities are one row of all columns, with the propensities as scores.
     n_train: number of training documents; 0: not known.
-    known_labels: all labels.
+    known_labels: the labels of all files.
   """
 
   scored: LabelRows
   saved: Predictions | None
-  beside: Mapping[str, LabelRows]
+  others: Mapping[str, LabelRows]
   n_train: int
   known_labels: KnownLabels
 
   @classmethod
-  def read(cls, files: JudgeFiles) -> '_Files':
-    """Reads them."""
+  def read(cls, files: JudgeFiles) -> '_Contents':
+    """Reads the files and matches their labels."""
     scored, saved = read_predictions(files.predictions)
-    beside, n_train = _read_beside(files)
+    others, n_train = _read_others(files)
     if files.labels is not None:
       order = read_label_order(files.labels)
       scored = order.name(scored)
-      # Ids that are numbers of columns are found by these.
+      # Ids that are column numbers match columns without names.
       if not order.numbered:
-        beside = {name: order.name(found) for name, found in beside.items()}
-    known_labels = known_labels_of(scored, tuple(beside.values()))
-    return cls(scored, saved, beside, n_train, known_labels)
+        others = {name: order.name(rows) for name, rows in others.items()}
+    known_labels = known_labels_of(scored, tuple(others.values()))
+    return cls(scored, saved, others, n_train, known_labels)
 
 
-def _read_beside(files: JudgeFiles) -> tuple[dict[str, LabelRows], int]:
-  """The files beside the predictions, by name; and the training documents."""
-  beside, n_train = {}, 0
+def _read_others(files: JudgeFiles) -> tuple[dict[str, LabelRows], int]:
+  """Reads all files except the predictions.
+
+  Returns:
+    Name -> rows; and the number of training documents, 0 if not known.
+  """
+  others, n_train = {}, 0
   if files.gold is not None:
-    beside['gold'] = read_gold(files.gold)
+    others['gold'] = read_gold(files.gold)
   if files.train_labels is not None:
-    beside['train'], n_train = read_training(files.train_labels)
+    others['train'], n_train = read_training(files.train_labels)
   if files.filter is not None:
-    beside['filter'] = LabelRows(files.filter, Ragged.of([]))
+    others['filter'] = LabelRows(files.filter, Ragged.of([]))
   if files.inv_prop is not None:
     weights = read_inv_prop(files.inv_prop)
     n, path = len(weights), files.inv_prop
     rows = Ragged.of([range(n)])
-    beside['weights'] = LabelRows(path, rows, n_labels=n, scores=weights)
-  return beside, n_train
+    others['weights'] = LabelRows(path, rows, n_labels=n, scores=weights)
+  return others, n_train
 
 
-def _pairs(read: _Files) -> np.ndarray | None:
-  """The filter's pairs, int64 [pairs, 2], as rows and labels."""
-  found = read.beside.get('filter')
-  if found is None:
+def _filter_pairs(contents: _Contents) -> np.ndarray | None:
+  """Reads the filter's pairs, int64 [pairs, 2]: document rows and labels."""
+  source = contents.others.get('filter')
+  if source is None:
     return None
-  columns = read.known_labels.by_column(found)
-  pairs = read_pairs(found.path, len(read.scored), len(columns))
+  columns = contents.known_labels.column_labels(source)
+  pairs = read_pairs(source.path, len(contents.scored), len(columns))
   pairs[:, 1] = columns[pairs[:, 1]]
   return pairs[pairs[:, 1] >= 0]
 
 
-def _of_scores(
+def _select_lists(
   scored: LabelRows, kind: ScoreKind, pairs: np.ndarray | None, depth: int
 ) -> Predictions:
-  """Predictions of scored labels of the known_labels."""
+  """Makes predictions from scored labels, without the filter's pairs."""
   longest = cut_length(scored)
   if longest:
     lists = best_labels(scored, longest)
@@ -204,11 +213,12 @@ def _of_scores(
     lists = lists.first(depth)
   else:
     if pairs is not None:
-      scored = scored.kept(~in_pairs(scored.rows, pairs))
+      scored = scored.keep(~in_pairs(scored.rows, pairs))
     lists = best_labels(scored, depth)
   if longest and not scored.ranked:
     logging.info(
-      '%s: rows are lists of the best %d: deeper metrics cannot be told',
+      '%s: its rows are read as lists of the best %d labels; metrics that need '
+      'longer lists have no value',
       scored.path,
       longest,
     )
@@ -224,33 +234,35 @@ def _of_scores(
   )
 
 
-def _kind(files: JudgeFiles, scored: LabelRows) -> ScoreKind:
+def _score_kind(files: JudgeFiles, scored: LabelRows) -> ScoreKind:
+  """Returns the kind of scores: the one of the user, or a guess."""
   outside = (scored.scores < 0) | (scored.scores > 1)
   if files.score_kind is ScoreKind.PROBABILITY:
-    scored.check(outside, 'the score of label {} is no probability')
+    scored.check(outside, 'the score of label {} is not from 0 to 1')
   if files.score_kind is not None:
     return files.score_kind
   likely = scored.ranked and not outside.any()
   kind = ScoreKind.PROBABILITY if likely else ScoreKind.MARGIN
   logging.info(
-    '%s: the kind of its scores is taken to be %s; --score_kind says otherwise',
+    '%s: its scores are read as %s; set --score_kind if this is wrong',
     scored.path,
     kind.value,
   )
   return kind
 
 
-def _of_saved(
+def _extend_saved(
   files: JudgeFiles,
   saved: Predictions,
   known_labels: KnownLabels,
   pairs: np.ndarray | None,
 ) -> Predictions:
-  """A predictions.npz with the labels of the other files after its own."""
+  """Adds the labels of other files to the predictions of a predictions.npz."""
   if files.score_kind not in (None, saved.score_kind):
     raise DataError(
       f'{files.predictions}: its scores are of the kind '
-      f'{saved.score_kind.value}, not {files.score_kind.value}'
+      f'{saved.score_kind.value}, not {files.score_kind.value} '
+      '(--score_kind)'
     )
   lists = saved.lists
   if pairs is not None:
@@ -266,33 +278,36 @@ def _of_saved(
   )
 
 
-def _counted(predictions: Predictions, read: _Files) -> Predictions:
-  """Predictions with the training counts of a file.
+def _with_train_counts(
+  predictions: Predictions, contents: _Contents
+) -> Predictions:
+  """Returns the predictions with the training counts of a file.
 
-  Lists of slices by another count are of no use, and go.
+  The lists of slices by other training counts are removed.
   """
-  train, n_labels = read.beside['train'], len(predictions.labels)
-  labels = read.known_labels.of(train)[train.rows.values]
+  train, n_labels = contents.others['train'], len(predictions.labels)
+  labels = contents.known_labels.indices(train)[train.rows.values]
   counts = np.bincount(labels, weights=train.scores, minlength=n_labels)
   lists = predictions.lists
   return dataclasses.replace(
     predictions,
-    n_train=read.n_train,
+    n_train=contents.n_train,
     train_counts=counts.astype(np.int32),
     lists={name: lists[name] for name in (ALL, HELD_OUT) if name in lists},
   )
 
 
-def _weights(read: _Files) -> np.ndarray | None:
-  found = read.beside.get('weights')
-  if found is None:
+def _inverse_propensities(contents: _Contents) -> np.ndarray | None:
+  """Returns the inverse propensities of all labels, float64 [L], or None."""
+  source, known_labels = contents.others.get('weights'), contents.known_labels
+  if source is None:
     return None
-  columns, n = read.known_labels.by_column(found), len(read.known_labels.labels)
+  columns, n = known_labels.column_labels(source), len(known_labels.labels)
   if len(columns) != n:
     raise DataError(
-      f'{found.path}: {len(columns)} numbers, but there are {n} labels: some '
-      'labels have no column'
+      f'{source.path}: has {len(columns)} numbers, but there are {n} labels: '
+      'some labels have no column'
     )
   weights = np.zeros(n)
-  weights[columns] = found.scores
+  weights[columns] = source.scores
   return weights

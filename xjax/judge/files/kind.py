@@ -1,4 +1,4 @@
-"""What a file is, told by what is in it, whatever it is called."""
+"""Detects the format of a file from its content, whatever its name."""
 
 import enum
 import gzip
@@ -12,7 +12,7 @@ from xjax.data.formats.svmlight import is_row, parse_header
 
 
 class FileKind(enum.Enum):
-  """Formats of predictions, of gold, or of both."""
+  """The known formats of files with predictions or gold labels."""
 
   PREDICTIONS = 'predictions.npz'
   SPARSE = 'a sparse matrix saved by scipy (.npz: csr, csc or coo)'
@@ -34,23 +34,23 @@ _FIELDS = {
 _ZIP = b'PK\x03\x04'
 
 
-def kind_of(path: str | os.PathLike) -> FileKind | None:
-  """The format of a file; None where it is none of these.
+def file_kind(path: str | os.PathLike) -> FileKind | None:
+  """Returns the format of a file; None if it is unknown.
 
   Raises:
-    DataError: it cannot be read, or nothing is in it.
+    DataError: the file cannot be read, or is empty.
   """
   with open_text(path) as file:
     zipped = isinstance(file, gzip.GzipFile)
     try:
       start = file.peek(len(_ZIP))[: len(_ZIP)]
     except DAMAGE:
-      start = b''  # what is wrong with it is said below
+      start = b''  # the error is raised below
   if start != _ZIP:
     with open_text(path) as file:
       return _text_kind(file, path)
   if zipped:
-    raise DataError(f'{path}: a gzipped .npz: unpack it, as gunzip does')
+    raise DataError(f'{path}: is a gzipped .npz: unpack it with gunzip')
   return _npz_kind(path)
 
 
@@ -60,7 +60,7 @@ def _npz_kind(path: str | os.PathLike) -> FileKind | None:
       names = set(zipped.namelist())
   except DAMAGE as error:
     raise DataError(
-      f'{path}: cannot be read ({error}): damaged, or cut short; get it anew'
+      f'{path}: cannot be read ({error}): damaged, or cut short; get it again'
     ) from error
   if 'format.npy' in names:
     return FileKind.SPARSE
@@ -91,15 +91,18 @@ def _json_kind(line: bytes, where: str) -> FileKind | None:
   return next((kind for name, kind in _FIELDS.items() if name in row), None)
 
 
-def not_understood(
-  path: str | os.PathLike, what: str, known: tuple[FileKind, ...]
+def unknown_format(
+  path: str | os.PathLike, content: str, known: tuple[FileKind, ...]
 ) -> DataError:
-  """The error of a file of another format.
+  """Returns the error for a file of an unknown format.
 
   Args:
     path: the file.
-    what: what it should hold.
-    known: the formats it may have.
+    content: what the file should contain, such as `predictions`.
+    known: the formats that it may have.
   """
   listed = '; '.join(kind.value for kind in known)
-  return DataError(f'{path}: no {what}; understood are: {listed}')
+  return DataError(
+    f'{path}: does not contain {content} in a known format; known formats are: '
+    f'{listed}'
+  )

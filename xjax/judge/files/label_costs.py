@@ -1,4 +1,4 @@
-"""What labels are worth to a user, from a file."""
+"""Reads a user's weights of labels from a file."""
 
 from collections.abc import Mapping
 import os
@@ -15,18 +15,18 @@ from xjax.data.files.json_lines import Fields, open_text, parse_rows
 def read_label_costs(
   path: str | os.PathLike, index: Mapping[str, int]
 ) -> np.ndarray:
-  """Reads a weight per label; a label that has none there weighs 1.
+  """Reads a weight per label; a label without a line has weight 1.
 
   Args:
-    path: JSON lines {"id", "weight"}, perhaps gzipped.
-    index: label id -> index, of L labels.
+    path: JSON lines {"id", "weight"}; may be gzipped.
+    index: label id -> index, for L labels.
 
   Returns:
     float64 [L].
 
   Raises:
-    DataError: the file cannot be read or has faults: no line, an id that is
-      unknown or comes twice, a weight that is no number of at least 0.
+    DataError: the file cannot be read or has faults: it has no line, an id is
+      unknown or occurs twice, or a weight is not a number of at least 0.
   """
   path = pathlib.Path(path).expanduser()
   faults = Faults(on_error=None)
@@ -34,12 +34,12 @@ def read_label_costs(
   lines: dict[str, int] = {}
   with open_text(path) as file:
     for number, row in parse_rows(file, str(path), faults):
-      id_, weight, whats = _read(row)
-      if not whats and id_ not in index:
-        whats = [f'{id_!a} is no label of this run']
-      elif not whats and id_ in lines:
-        whats = [f'label {id_!a} is on line {lines[id_]} already']
-      if faults.extend(path, number, whats):
+      id_, weight, messages = _read(row)
+      if not messages and id_ not in index:
+        messages = [f'{id_!a} is not a label of this run']
+      elif not messages and id_ in lines:
+        messages = [f'label {id_!a} is already on line {lines[id_]}']
+      if faults.extend(path, number, messages):
         lines[id_] = number
         weights_L[index[id_]] = weight
   if not lines:
@@ -49,10 +49,10 @@ def read_label_costs(
 
 
 def _read(row: Mapping[str, Any]) -> tuple[str, float, list[str]]:
-  """The fields of a line, and what is wrong with them."""
+  """Returns the id and the weight of a line, and messages about its faults."""
   fields = Fields(row)
   id_, weight = fields.identifier('id'), row.get('weight')
   if type(weight) in (int, float) and 0 <= weight <= sys.float_info.max:
     return id_, float(weight), fields.faults
-  fields.faults.append('weight is no finite number of at least 0')
+  fields.faults.append('weight is not a finite number of at least 0')
   return id_, 0.0, fields.faults

@@ -1,4 +1,4 @@
-"""The order of labels, from a file: what the columns of other files are."""
+"""Reads the order of labels from a file: the labels of other files' columns."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -18,18 +18,18 @@ _NUMBER = re.compile('0|[1-9][0-9]{0,7}')
 
 
 def column_numbers(labels: Sequence[str]) -> np.ndarray:
-  """The column that each id is the number of, int64; -1: it is none."""
+  """Returns ids that are column numbers as int64; -1 for other ids."""
   numbers = (int(i) if _NUMBER.fullmatch(i) else -1 for i in labels)
   return np.fromiter(numbers, np.int64, len(labels))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelOrder:
-  """Label ids by column.
+  """Holds the label ids of columns.
 
   Attributes:
     path: the file, for messages.
-    labels: L label ids.
+    labels: L label ids, by column.
   """
 
   path: str | os.PathLike
@@ -37,34 +37,43 @@ class LabelOrder:
 
   @property
   def numbered(self) -> bool:
-    """Whether all ids are numbers of columns."""
+    """Whether all label ids are column numbers."""
     return bool(np.all(column_numbers(self.labels) >= 0))
 
-  def name(self, found: LabelRows) -> LabelRows:
-    """The same rows, their columns named; as they are if they have ids.
+  def name(self, source: LabelRows) -> LabelRows:
+    """Returns rows of columns with label ids; rows with ids are unchanged.
+
+    Args:
+      source: rows of a file.
 
     Raises:
-      DataError: there are not as many columns as labels.
+      DataError: the number of columns differs from the number of labels.
     """
-    if found.labels is not None:
-      return found
+    if source.labels is not None:
+      return source
     n = len(self.labels)
-    if found.n_labels not in (None, n):
+    if source.n_labels not in (None, n):
       raise DataError(
-        f'{found.path}: {found.n_labels} labels, but {self.path} names {n}'
+        f'{source.path}: has {source.n_labels} labels, but {self.path} names '
+        f'{n}'
       )
-    beyond = f'label {{}} is not in 0..{n - 1}, which {self.path} names'
-    found.check(found.rows.values >= n, beyond)
-    return dataclasses.replace(found, labels=self.labels, n_labels=n)
+    message = (
+      f'label {{}} is not in 0..{n - 1}, the columns that {self.path} names'
+    )
+    source.check(source.rows.values >= n, message)
+    return dataclasses.replace(source, labels=self.labels, n_labels=n)
 
 
 def read_label_order(path: str | os.PathLike) -> LabelOrder:
-  """Reads labels in order: JSON lines with ids, or one bare id per line.
+  """Reads the labels of columns, in order.
+
+  Args:
+    path: JSON lines with ids, or one plain id per line.
 
   Raises:
-    DataError: it cannot be read, a line is no id, one stands twice, or ids
-      are the numbers of columns in another order, so that it is not known
-      which of the two they mean.
+    DataError: the file cannot be read, a line has no id, an id occurs twice, or
+      the ids are column numbers but not in ascending order, so that it is
+      unclear whether the number or the place counts.
   """
   with open_text(path) as file:
     lines = list(numbered_lines(file, path))
@@ -72,28 +81,29 @@ def read_label_order(path: str | os.PathLike) -> LabelOrder:
   if lines and lines[0][1].lstrip().startswith(b'{'):
     labels = tuple(read_descriptors(pathlib.Path(path), faults).labels)
   else:
-    labels = _bare(lines, path, faults)
+    labels = _read_plain_ids(lines, path, faults)
   faults.settle()
   order = LabelOrder(path, labels)
   if order.numbered and np.any(np.diff(column_numbers(labels)) < 0):
     raise DataError(
-      f'{path}: its ids are numbers of columns, but not in their order; name '
-      'the labels otherwise, or put them in order'
+      f'{path}: the ids are column numbers, but not in ascending order; use '
+      'other ids, or put them in order'
     )
   return order
 
 
-def _bare(
+def _read_plain_ids(
   lines: Sequence[tuple[int, bytes]], path: str | os.PathLike, faults: Faults
 ) -> tuple[str, ...]:
-  found: dict[str, None] = {}
+  """Returns the label ids of a file with one plain id per line."""
+  ids: dict[str, None] = {}
   for number, line in lines:
     fields = Fields({})
     id_ = fields.as_id(line.decode('utf-8', 'surrogateescape'), 'the id')
-    if id_ in found:
+    if id_ in ids:
       fields.faults.append(f'duplicate label {id_!a}')
     if faults.extend(path, number, fields.faults):
-      found[id_] = None
-  if not found:
+      ids[id_] = None
+  if not ids:
     faults.add_empty(path, 'label', 0)
-  return tuple(found)
+  return tuple(ids)

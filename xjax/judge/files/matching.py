@@ -1,4 +1,4 @@
-"""Brings labels and documents of several files together, by id or by place."""
+"""Matches labels and documents of several files, by id or by position."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -13,18 +13,18 @@ from xjax.core.types import Ragged
 from xjax.judge.files.label_order import column_numbers
 from xjax.judge.files.rows import LabelRows
 
-MOST_LABELS = 100_000_000  # more is a mistake in a header
+MOST_LABELS = 100_000_000  # a larger number in a header is a mistake
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KnownLabels:
-  """All labels that any file knows.
+  """Holds the labels that any of the files knows.
 
   Attributes:
-    labels: L label ids, those that are predicted from first.
-    columns: integers, the label of each column, -1 for none; None: columns
-      mean nothing here.
-    path: the file that says so, for messages.
+    labels: L label ids; the labels of the predictions come first.
+    columns: int64, the label of each column, -1 for a column without a label;
+      None: the meaning of columns is not known.
+    path: the file that defines the labels, for messages.
   """
 
   labels: tuple[str, ...]
@@ -33,136 +33,156 @@ class KnownLabels:
 
   @functools.cached_property
   def index(self) -> dict[str, int]:
-    """Label id -> label."""
+    """The index of each label id."""
     return {id_: i for i, id_ in enumerate(self.labels)}
 
-  def place(self, found: LabelRows) -> Ragged:
-    """Rows of a file as known labels, each row ascending.
+  def sorted_rows(self, source: LabelRows) -> Ragged:
+    """Returns the rows of a file as known labels, each row ascending.
+
+    Args:
+      source: rows of a file.
 
     Raises:
-      DataError: a label is not known, or the file has another
-        number of columns.
+      DataError: a label is not known, or the file has another number of
+        columns.
     """
-    values = self.of(found)[found.rows.values]
-    row = np.repeat(np.arange(len(found.rows)), found.rows.lengths)
+    values = self.indices(source)[source.rows.values]
+    row = np.repeat(np.arange(len(source.rows)), source.rows.lengths)
     order = np.lexsort((values, row))
-    return Ragged(found.rows.indptr, values[order].astype(np.int32))
+    return Ragged(source.rows.indptr, values[order].astype(np.int32))
 
-  def renamed(self, found: LabelRows) -> LabelRows:
-    """The same rows, in their order, with the known labels.
+  def rename_labels(self, source: LabelRows) -> LabelRows:
+    """Returns the rows of a file with the known labels, in the same order.
+
+    Args:
+      source: rows of a file.
 
     Raises:
-      DataError: as place.
+      DataError: as for sorted_rows.
     """
-    values = self.of(found)[found.rows.values].astype(np.int32)
+    values = self.indices(source)[source.rows.values].astype(np.int32)
     return dataclasses.replace(
-      found, rows=Ragged(found.rows.indptr, values), labels=self.labels
+      source, rows=Ragged(source.rows.indptr, values), labels=self.labels
     )
 
-  def by_column(self, found: LabelRows) -> np.ndarray:
-    """The label of each column of a file, int64; -1: none that is known.
+  def column_labels(self, source: LabelRows) -> np.ndarray:
+    """Returns the known label of each column of a file, int64; -1 for none.
+
+    Args:
+      source: rows of a file.
 
     Raises:
-      DataError: columns mean nothing here, or there are others.
+      DataError: the meaning of columns is not known, or the file has another
+        number of columns.
     """
-    if found.labels is None and self.columns is None:
+    if source.labels is None and self.columns is None:
       raise DataError(
-        f'{found.path}: says columns, but the labels of {self.path} are in no '
-        'order'
+        f'{source.path}: has column numbers, but the labels of {self.path} '
+        'have no order; give their order by a file of labels'
       )
-    return self.of(found)
+    return self.indices(source)
 
-  def of(self, found: LabelRows) -> np.ndarray:
-    """The label of each label, or of each column, of a file, int64.
+  def indices(self, source: LabelRows) -> np.ndarray:
+    """Returns the known label of each label or column of a file, int64.
+
+    Args:
+      source: rows of a file.
 
     Raises:
-      DataError: as place.
+      DataError: as for sorted_rows.
     """
-    if found.labels is not None:
-      return self._of_ids(found)
+    if source.labels is not None:
+      return self._indices_of_ids(source)
     if self.columns is None:
-      used = np.unique(found.rows.values)
-      of = np.zeros(used.max(initial=-1) + 1, np.int64)
-      of[used] = [self.index[str(column)] for column in used.tolist()]
-      return of
+      used = np.unique(source.rows.values)
+      indices = np.zeros(used.max(initial=-1) + 1, np.int64)
+      indices[used] = [self.index[str(column)] for column in used.tolist()]
+      return indices
     n = len(self.columns)
-    if found.n_labels not in (None, n):
+    if source.n_labels not in (None, n):
       raise DataError(
-        f'{found.path}: {found.n_labels} labels, but {self.path} has {n}'
+        f'{source.path}: has {source.n_labels} labels, but {self.path} has {n}'
       )
-    found.check(found.rows.values >= n, f'label {{}} is not in 0..{n - 1}')
-    found.check(
-      self.columns[found.rows.values] < 0,
-      f'label {{}} is none of {self.path}; a header `N L` would say how many '
-      'there are',
+    source.check(source.rows.values >= n, f'label {{}} is not in 0..{n - 1}')
+    source.check(
+      self.columns[source.rows.values] < 0,
+      f'label {{}} does not occur in {self.path}; if it exists, add a header '
+      '`N L` with the numbers of documents and labels',
     )
     return self.columns
 
-  def _of_ids(self, found: LabelRows) -> np.ndarray:
-    of = np.array([self.index.get(i, -1) for i in found.labels], np.int64)
-    found.check(
-      of[found.rows.values] < 0,
+  def _indices_of_ids(self, source: LabelRows) -> np.ndarray:
+    """Returns the known label of each label id of a file, int64."""
+    indices = np.array(
+      [self.index.get(id_, -1) for id_ in source.labels], np.int64
+    )
+    source.check(
+      indices[source.rows.values] < 0,
       f'label {{}} is unknown: {self.path} has columns, so labels must be '
       f'numbers, 0 to {len(self.labels) - 1}, or a file of labels must name '
       'the columns',
     )
-    return of
+    return indices
 
 
 def known_labels_of(
   scored: LabelRows, others: Sequence[LabelRows]
 ) -> KnownLabels:
-  """The labels of predictions and of the files they are judged with.
+  """Returns the labels of predictions and of the files to judge them with.
 
-  Where the predictions are a matrix its columns are the labels: other files
-  have as many, or ids that are their numbers. Where they have ids, these are
-  matched, and labels that only other files have come after them, sorted.
+  If the predictions have columns, the columns are the labels: every other file
+  must have the same number of columns, or ids that are column numbers. If the
+  predictions have ids, labels are matched by id. Labels that only other files
+  have come after those of the predictions, sorted.
 
-  Files of columns meet ids so: if all ids are decimal numbers, those are the
-  columns; columns that the predictions lack are labels that come after them
-  if a header says how many there are, and are refused if not. Other ids are
-  the columns in their order, if they have one and each file of columns has a
-  header of as many.
+  Predictions with ids and other files with columns are matched as follows. If
+  all ids of the predictions are decimal numbers, the numbers are the columns.
+  Columns that the predictions lack then become further labels if a header says
+  how many columns there are; otherwise they raise an error. If the ids are not
+  numbers, they are the columns in their order. This requires that the
+  predictions have an order of labels, and that every file with columns has a
+  header with the same number.
 
   Args:
-    scored: labels that are predicted from; n_labels beside ids says that they
-      are in the order of their columns.
+    scored: the predictions. If they have ids and n_labels is set, the ids are
+      in column order.
     others: the other files.
 
   Raises:
-    DataError: too many labels, ids have nothing to do with columns, or none
-      of those predicted is in any other file.
+    DataError: there are too many labels, ids cannot be matched with columns, or
+      no label of the predictions is in any other file.
   """
-  blind = [o for o in others if o.labels is None]
-  told = [o for o in blind if o.n_labels is not None]
+  without_ids = [other for other in others if other.labels is None]
+  with_header = [other for other in without_ids if other.n_labels is not None]
   if scored.labels is None:
-    return _of_columns(scored)
-  if scored.n_labels is None and told:
-    return _of_columns(told[0])
+    return _known_columns(scored)
+  if scored.n_labels is None and with_header:
+    return _known_columns(with_header[0])
   _check_related(scored, others)
   further = {id_ for other in others for id_ in other.labels or ()}
   if scored.n_labels is None:
-    for other in blind:
+    for other in without_ids:
       further |= set(map(str, np.unique(other.rows.values).tolist()))
     labels = tuple(sorted(further | set(scored.labels)))
     return KnownLabels(labels, None, scored.path)
-  if not blind:
-    return KnownLabels(_with(scored, further), None, scored.path)
+  if not without_ids:
+    return KnownLabels(_append_labels(scored, further), None, scored.path)
   numbers = column_numbers(scored.labels)
   if np.any(numbers < 0):
-    _check_by_order(scored, blind)
+    _check_headers(scored, without_ids)
     columns = np.arange(len(numbers))
-    return KnownLabels(_with(scored, further), columns, scored.path)
+    return KnownLabels(_append_labels(scored, further), columns, scored.path)
   n = int(numbers.max(initial=-1)) + 1
-  if told:
-    n = _width(scored, numbers, told[0])
+  if with_header:
+    n = _column_count(scored, numbers, with_header[0])
     further |= set(map(str, range(n)))
-  labels = _with(scored, further)
-  path = told[0].path if told else scored.path
-  return KnownLabels(labels, _numbered(labels, n), path)
+  labels = _append_labels(scored, further)
+  path = with_header[0].path if with_header else scored.path
+  return KnownLabels(labels, _labels_by_number(labels, n), path)
 
 
-def _of_columns(source: LabelRows) -> KnownLabels:
+def _known_columns(source: LabelRows) -> KnownLabels:
+  """Returns the columns of a file as labels."""
   n = source.n_labels
   _check_count(source)
   return KnownLabels(tuple(map(str, range(n))), np.arange(n), source.path)
@@ -171,30 +191,37 @@ def _of_columns(source: LabelRows) -> KnownLabels:
 def _check_count(source: LabelRows) -> None:
   if source.n_labels > MOST_LABELS:
     raise DataError(
-      f'{source.path}: {source.n_labels} labels: more than {MOST_LABELS} is a '
-      'mistake'
+      f'{source.path}: has {source.n_labels} labels; at most {MOST_LABELS} are '
+      'allowed'
     )
 
 
-def _with(scored: LabelRows, further: set[str]) -> tuple[str, ...]:
-  """Labels that are predicted from, then others, sorted."""
+def _append_labels(scored: LabelRows, further: set[str]) -> tuple[str, ...]:
+  """Returns the labels of the predictions, then the further ones, sorted."""
   return scored.labels + tuple(sorted(further - set(scored.labels)))
 
 
-def _width(scored: LabelRows, numbers: np.ndarray, told: LabelRows) -> int:
-  """The number of columns that a header says, where ids are their numbers."""
-  _check_count(told)
-  if np.any(numbers >= told.n_labels):
+def _column_count(
+  scored: LabelRows, numbers: np.ndarray, source: LabelRows
+) -> int:
+  """Returns the number of columns of a file with a header.
+
+  Raises:
+    DataError: it is too large, or an id of the predictions, which are column
+      numbers, is not below it.
+  """
+  _check_count(source)
+  if np.any(numbers >= source.n_labels):
     id_ = scored.labels[int(numbers.argmax())]
     raise DataError(
-      f'{scored.path}: label {id_!a} is no column of {told.path}, which has '
-      f'{told.n_labels}: ids that are numbers must be its columns'
+      f'{scored.path}: label {id_!a} is not a column of {source.path}, which '
+      f'has {source.n_labels} columns: ids that are numbers must be columns'
     )
-  return told.n_labels
+  return source.n_labels
 
 
-def _numbered(labels: Sequence[str], n: int) -> np.ndarray:
-  """int64 [n], the label whose id is the number; -1: there is none."""
+def _labels_by_number(labels: Sequence[str], n: int) -> np.ndarray:
+  """Returns int64 [n], the label whose id is the column number, or -1."""
   numbers = column_numbers(labels)
   used = np.flatnonzero((numbers >= 0) & (numbers < n))
   columns = np.full(n, -1)
@@ -202,48 +229,63 @@ def _numbered(labels: Sequence[str], n: int) -> np.ndarray:
   return columns
 
 
-def _check_by_order(scored: LabelRows, blind: Sequence[LabelRows]) -> None:
-  """Refuses files of columns that do not say that they have these labels."""
-  for other in blind:
+def _check_headers(scored: LabelRows, without_ids: Sequence[LabelRows]) -> None:
+  """Checks that every file with columns has a header with their number.
+
+  Raises:
+    DataError: a file has no header.
+  """
+  for other in without_ids:
     if other.n_labels is None:
       raise DataError(
-        f'{other.path}: says columns, but not how many, and the labels of '
-        f'{scored.path} have names, as {scored.labels[0]!a}: give labels by '
-        'id, or with a header `N L`, or a file of labels that names the columns'
+        f'{other.path}: has column numbers but no number of columns, and the '
+        f'labels of {scored.path} have names, such as {scored.labels[0]!a}: '
+        'give label ids, or a header `N L`, or a file of labels that names the '
+        'columns'
       )
   logging.info(
     'labels are matched by order: column 0 of %s is %a of %s, and so on',
-    blind[0].path,
+    without_ids[0].path,
     scored.labels[0],
     scored.path,
   )
 
 
 def _check_related(scored: LabelRows, others: Sequence[LabelRows]) -> None:
-  """Refuses ids none of which is in any other file."""
-  known: dict[str, LabelRows] = {}
+  """Checks that a label of the predictions is in some other file.
+
+  Raises:
+    DataError: no label is.
+  """
+  sources: dict[str, LabelRows] = {}
   for other in others:
     ids = other.labels
     if ids is None and scored.n_labels is not None:
-      return  # it has their columns
+      return  # the file has the columns of the predictions
     if ids is None:
       ids = map(str, np.unique(other.rows.values).tolist())
-    known |= dict.fromkeys(ids, other)
-  if known and scored.labels and known.keys().isdisjoint(scored.labels):
-    id_, other = next(iter(known.items()))
+    sources |= dict.fromkeys(ids, other)
+  if sources and scored.labels and sources.keys().isdisjoint(scored.labels):
+    id_, other = next(iter(sources.items()))
     raise DataError(
-      f'{other.path}: has none of the labels of {scored.path}: label {id_!a} '
-      f'here, {scored.labels[0]!a} there: both must name labels alike'
+      f'{other.path}: has no label of {scored.path}: it has {id_!a}, '
+      f'{scored.path} has {scored.labels[0]!a}; both files must use the same '
+      'label ids'
     )
 
 
 def check_documents(scored: LabelRows, other: LabelRows) -> None:
-  """Checks that two files are of the same documents in the same order.
+  """Checks that two files have the same documents in the same order.
 
-  By id where both have ids; else there must be as many.
+  If both files have document ids, the ids are compared; otherwise only the
+  numbers of documents.
+
+  Args:
+    scored: the predictions.
+    other: another file.
 
   Raises:
-    DataError: names the first row that differs.
+    DataError: the documents differ; names the first row that differs.
   """
   if scored.doc_ids is not None and other.doc_ids is not None:
     pairs = zip(scored.doc_ids, other.doc_ids)
@@ -251,13 +293,13 @@ def check_documents(scored: LabelRows, other: LabelRows) -> None:
     if row is not None:
       same = set(scored.doc_ids) == set(other.doc_ids)
       raise DataError(
-        f'{other.place(row)}: document {other.doc_ids[row]!a}, but '
-        f'{scored.place(row)} is of {scored.doc_ids[row]!a}: '
-        + ('the same documents in another order' if same else 'others')
+        f'{other.place(row)}: has document {other.doc_ids[row]!a}, but '
+        f'{scored.place(row)} has {scored.doc_ids[row]!a}'
+        + (' (the same documents in another order)' if same else '')
         + '; both files must have the same documents in the same order'
       )
   if len(scored) != len(other):
     raise DataError(
-      f'{other.path}: {len(other)} documents, but {scored.path} has '
+      f'{other.path}: has {len(other)} documents, but {scored.path} has '
       f'{len(scored)}'
     )

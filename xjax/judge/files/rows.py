@@ -1,4 +1,4 @@
-"""Labels of documents, predicted or gold, as one file gives them."""
+"""Holds the labels of documents, predicted or gold, as read from one file."""
 
 from array import array
 from collections.abc import Iterator
@@ -17,17 +17,17 @@ from xjax.judge.predictions import Lists
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelRows:
-  """A row of labels for each of N documents.
+  """Holds a row of labels for each of N documents.
 
   Attributes:
     path: the file, for messages.
-    rows: N rows of labels: indices into labels, or columns.
-    labels: label ids; None: the file knows no more than columns.
+    rows: N rows of labels: indices into `labels`, or column numbers.
+    labels: label ids; None: the file has only column numbers.
     n_labels: number of columns; None: the file does not say.
     doc_ids: N document ids; None: the file has none.
-    lines: int64 [N], the line of each row; None: it has no lines.
-    scores: float32 or float64, of the values of rows; None: they have none.
-    ranked: whether labels of one score stand in the order they are to have.
+    lines: int64 [N], the line of each row; None: the file has no lines.
+    scores: float32 or float64, one for each value of rows; None: no scores.
+    ranked: whether labels with equal scores keep the order of the file.
   """
 
   path: str | os.PathLike
@@ -43,28 +43,41 @@ class LabelRows:
     return len(self.rows)
 
   def place(self, row: int) -> str:
-    """Where a row is, for messages."""
+    """Returns the place of a row, for messages: the file with line or row."""
     if self.lines is None:
       return f'{self.path}: row {row}'
     return f'{self.path}:{self.lines[row]}'
 
-  def fail(self, entry: int, what: str) -> NoReturn:
-    """Raises the error of one label; {} in what is the label."""
+  def fail(self, entry: int, message: str) -> NoReturn:
+    """Raises a DataError about one entry.
+
+    Args:
+      entry: index into the values of rows.
+      message: the message, where {} stands for the label.
+    """
     row = int(np.searchsorted(self.rows.indptr, entry, 'right')) - 1
-    raise DataError(f'{self.place(row)}: {what.format(self._name(entry))}')
+    raise DataError(f'{self.place(row)}: {message.format(self._name(entry))}')
 
-  def check(self, bad: np.ndarray, what: str) -> None:
-    """Fails where any of bad, bool over the values of rows, is True."""
+  def check(self, bad: np.ndarray, message: str) -> None:
+    """Raises a DataError about the first entry that is bad, if any is.
+
+    Args:
+      bad: bool, one for each value of rows.
+      message: the message, where {} stands for the label.
+    """
     if np.any(bad):
-      self.fail(int(np.argmax(bad)), what)
+      self.fail(int(np.argmax(bad)), message)
 
-  def checked(self) -> 'LabelRows':
-    """Itself, once no row has a label twice and every score is finite.
+  def validate(self) -> 'LabelRows':
+    """Checks that labels of a row are distinct and scores finite.
+
+    Returns:
+      The rows themselves.
 
     Raises:
-      DataError: names the row and the label.
+      DataError: a check failed; names the row and the label.
     """
-    self.check(repeated_entries(self.rows), 'label {} stands twice')
+    self.check(repeated_entries(self.rows), 'label {} occurs twice')
     if self.scores is not None:
       self.check(np.isnan(self.scores), 'the score of label {} is NaN')
       with np.errstate(over='ignore'):
@@ -72,8 +85,12 @@ class LabelRows:
       self.check(np.isinf(listed), 'the score of label {} is infinite')
     return self
 
-  def kept(self, kept: np.ndarray) -> 'LabelRows':
-    """The labels where kept, bool over the values of rows, is True."""
+  def keep(self, kept: np.ndarray) -> 'LabelRows':
+    """Returns only some of the labels.
+
+    Args:
+      kept: bool, one for each value of rows.
+    """
     scores = None if self.scores is None else self.scores[kept]
     return dataclasses.replace(self, rows=self.rows.keep(kept), scores=scores)
 
@@ -83,23 +100,24 @@ class LabelRows:
 
 
 class RowsDraft:
-  """Rows of labels while JSON lines are being read.
-
-  Args:
-    path: the file.
-  """
+  """Collects rows of labels while JSON lines are being read."""
 
   def __init__(self, path: str | os.PathLike):
+    """Starts without rows.
+
+    Args:
+      path: the file that is read.
+    """
     self._path = path
     self._ids: dict[str | None, None] = {}
     self._labels: dict[str, int] = {}
     self._ends, self._values = array('q', [0]), array('i')
     self._lines, self._scores = array('q'), array('d')
 
-  def misfits(self, id_: str | None, whats: list[str]) -> None:
-    """Notes in whats a document that is there already."""
+  def add_faults(self, id_: str | None, messages: list[str]) -> None:
+    """Adds a message if a document with this id was added before."""
     if id_ and id_ in self._ids:
-      whats.append(f'duplicate document {id_!a}')
+      messages.append(f'duplicate document {id_!a}')
 
   def add(
     self,
@@ -108,7 +126,14 @@ class RowsDraft:
     labels: tuple[str, ...],
     scores: tuple[float, ...] = (),
   ) -> None:
-    """Adds a document: its labels, each once, and perhaps their scores."""
+    """Adds a document.
+
+    Args:
+      line: number of its line in the file.
+      id_: id of the document; None if the format has none.
+      labels: its label ids.
+      scores: a score for each label; () without scores.
+    """
     self._ids[id_] = None
     self._lines.append(line)
     for label in labels:
@@ -116,8 +141,12 @@ class RowsDraft:
     self._ends.append(len(self._values))
     self._scores.extend(scores)
 
-  def done(self, scored: bool = False) -> LabelRows:
-    """The rows, with scores float64 where each label has one."""
+  def finish(self, scored: bool = False) -> LabelRows:
+    """Returns the rows.
+
+    Args:
+      scored: whether labels have scores; they become float64.
+    """
     rows = Ragged(
       np.asarray(self._ends, np.int64), np.asarray(self._values, np.int32)
     )
@@ -135,38 +164,42 @@ class RowsDraft:
 _BLOCK = 1 << 21  # entries sorted at a time
 
 
-def best_labels(found: LabelRows, depth: int) -> Lists:
-  """The first labels of each row, by score descending, then by column.
+def best_labels(scored: LabelRows, depth: int) -> Lists:
+  """Returns the best labels of each row, by score descending, then by column.
 
-  Scores are compared as they are given, before they become float32. Where
-  found is ranked, labels of one score stay in their order.
+  Scores are compared before they become float32. If the rows are ranked, labels
+  with equal scores keep their order instead.
 
   Args:
-    found: N rows of scored labels; those not in a row are not predicted.
+    scored: N rows of scored labels; labels not in a row are not predicted.
     depth: K, at least 1.
 
   Returns:
     Lists [N, K]; a row with fewer labels ends in PAD.
   """
-  ids = np.full((len(found), depth), PAD, np.int32)
-  scores = np.full((len(found), depth), -np.inf, np.float32)
-  for start, end in _blocks(found.rows.indptr):
-    indptr = found.rows.indptr[start : end + 1]
+  ids = np.full((len(scored), depth), PAD, np.int32)
+  scores = np.full((len(scored), depth), -np.inf, np.float32)
+  for start, end in _blocks(scored.rows.indptr):
+    indptr = scored.rows.indptr[start : end + 1]
     row = np.repeat(np.arange(start, end), np.diff(indptr))
-    values = found.rows.values[indptr[0] : indptr[-1]]
-    given = found.scores[indptr[0] : indptr[-1]]
-    keys = (-given, row) if found.ranked else (values, -given, row)
+    values = scored.rows.values[indptr[0] : indptr[-1]]
+    exact = scored.scores[indptr[0] : indptr[-1]]
+    keys = (-exact, row) if scored.ranked else (values, -exact, row)
     order = np.lexsort(keys)
-    # Rows stay where they are: a place's rank is its distance from the start.
+    # The sort does not move rows, so an entry's rank is its distance from the
+    # start of its row.
     rank = np.arange(len(row)) - (indptr[row - start] - indptr[0])
     kept = rank < depth
     at, order = (row[kept], rank[kept]), order[kept]
-    ids[at], scores[at] = values[order], given[order]
+    ids[at], scores[at] = values[order], exact[order]
   return Lists(ids, scores)
 
 
 def _blocks(indptr: np.ndarray) -> Iterator[tuple[int, int]]:
-  """Rows (start, end) of about _BLOCK entries, at least one row each."""
+  """Yields blocks of rows (start, end) with about _BLOCK entries each.
+
+  Every block has at least one row.
+  """
   start, n = 0, len(indptr) - 1
   while start < n:
     end = int(np.searchsorted(indptr, indptr[start] + _BLOCK, 'right')) - 1
@@ -175,45 +208,46 @@ def _blocks(indptr: np.ndarray) -> Iterator[tuple[int, int]]:
     start = end
 
 
-def cut_length(found: LabelRows) -> int:
-  """The number of labels K at which the rows were cut, if they were.
+def cut_length(scored: LabelRows) -> int:
+  """Returns the length K at which the rows were cut to top-k lists, if any.
 
-  A file of scores does not say whether what it lacks scored less or was never
-  scored. Where one system after the other writes its best K labels, rows of K
-  abound, and none is longer; a threshold, or a tree's few candidates, leave
-  rows of many lengths. So rows are lists cut at K, the longest length, if K is
-  below L and at least half of the rows that are not empty have it. Shorter
-  ones ended by themselves. Where that is not so, rows hold all that is
-  predicted.
+  A file of scores does not say whether a missing label had a lower score or was
+  never scored, so this is a guess. Systems that write their K best labels make
+  many rows of length K and none that is longer. A threshold, or a tree with few
+  candidates, makes rows of many lengths. So rows count as cut at the longest
+  length K if K is below L and at least half of the non-empty rows have this
+  length; shorter rows then have all predicted labels. Otherwise no row was cut:
+  all rows have all predicted labels.
 
   Args:
-    found: N rows of scored labels; ranked ones are lists always.
+    scored: N rows of scored labels; ranked rows always count as cut.
 
   Returns:
-    K, at least 1; 0: they were not cut.
+    K, at least 1; 0 if the rows were not cut.
   """
-  lengths = found.rows.lengths
+  lengths = scored.rows.lengths
   longest = int(lengths.max(initial=0))
-  if found.ranked:
+  if scored.ranked:
     return max(longest, 1)
-  of_all = found.n_labels is not None and longest >= found.n_labels
-  abound = 2 * np.sum(lengths == longest) >= np.sum(lengths > 0)
-  return longest if abound and not of_all else 0
+  has_all = scored.n_labels is not None and longest >= scored.n_labels
+  is_common = 2 * np.sum(lengths == longest) >= np.sum(lengths > 0)
+  return longest if is_common and not has_all else 0
 
 
 def without_pairs(lists: Lists, pairs: np.ndarray, path: object) -> Lists:
-  """Lists that were cut before, without pairs of a document and a label.
+  """Removes pairs of a document and a label from top-k lists.
 
-  What would have moved up is not known, so that all become as short as the
-  one that loses most; but a list that ended in PAD was whole.
+  The labels that would move up into a list are not known. Therefore all lists
+  become as short as the list that loses most. A list that ends in PAD has all
+  labels, and makes no other list shorter.
 
   Args:
-    lists: [N, K].
+    lists: lists of N documents.
     pairs: int64 [pairs, 2], document and label.
     path: the file of the lists, for messages.
 
   Raises:
-    DataError: nothing would be left.
+    DataError: a list would lose all labels.
   """
   listed = lists.ids != PAD
   rows = Ragged(
@@ -227,7 +261,7 @@ def without_pairs(lists: Lists, pairs: np.ndarray, path: object) -> Lists:
   if not depth:
     row = int(np.argmax(~whole & (left == 0)))
     raise DataError(
-      f'{path}: row {row}: the filter takes out all that is listed: predict '
+      f'{path}: row {row}: the filter removes all labels of the list; predict '
       'deeper lists'
     )
   order = np.argsort(~kept, axis=-1, kind='stable')[:, :depth]

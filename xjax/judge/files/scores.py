@@ -1,4 +1,4 @@
-"""Scored labels from files of any known format."""
+"""Reads scored labels from files of any known format."""
 
 import math
 import os
@@ -15,7 +15,7 @@ from xjax.data.files.json_lines import (
   parse_rows,
 )
 from xjax.data.formats.xc_files import NO_HEADER, read_xc_scores
-from xjax.judge.files.kind import FileKind, kind_of, not_understood
+from xjax.judge.files.kind import FileKind, file_kind, unknown_format
 from xjax.judge.files.rows import LabelRows, RowsDraft
 from xjax.judge.files.sparse_npz import read_sparse_npz
 from xjax.judge.predictions import Predictions
@@ -31,7 +31,7 @@ _PREDICTED = (
 def read_predictions(
   path: str | os.PathLike,
 ) -> tuple[LabelRows, Predictions | None]:
-  """Reads predictions of any system, told by what is in the file.
+  """Reads predictions of any system; the content says the format.
 
   Args:
     path: a sparse matrix saved by scipy, an XC-repository score file, JSON
@@ -39,20 +39,21 @@ def read_predictions(
       be gzipped.
 
   Returns:
-    Scored labels, and None; or the ids of a predictions.npz (rows are empty,
-    n_labels beside ids says that they are in order), and itself.
+    rows: the scored labels. For a predictions.npz the rows are empty, and have
+      only its ids; n_labels is set, because the labels are in column order.
+    saved: the predictions of a predictions.npz; None for other files.
 
   Raises:
-    DataError: it cannot be read, is none of these, or has faults.
+    DataError: the file cannot be read, has an unknown format, or has faults.
   """
   saved = None
-  match kind_of(path):
+  match file_kind(path):
     case FileKind.SPARSE:
       scored = read_sparse_npz(path)
     case FileKind.XC_SCORES:
-      scored = _of_text(path)
+      scored = _read_text(path)
     case FileKind.LISTS:
-      scored = _of_json(path)
+      scored = _read_json(path)
     case FileKind.PREDICTIONS:
       saved = Predictions.load(path)
       scored = LabelRows(
@@ -62,23 +63,24 @@ def read_predictions(
         n_labels=len(saved.labels),
         doc_ids=tuple(saved.doc_ids),
       )
-    case FileKind.XC_LABELS if _is_bare(path):
+    case FileKind.XC_LABELS if _has_scores(path):
       raise DataError(f'{path}:1: {NO_HEADER}')
     case _:
-      raise not_understood(path, 'predictions', _PREDICTED)
+      raise unknown_format(path, 'predictions', _PREDICTED)
   if not len(scored):
-    raise DataError(f'{path}: no document in it')
+    raise DataError(f'{path}: has no document')
   return scored, saved
 
 
-def _is_bare(path: str | os.PathLike) -> bool:
-  """Whether rows `label:value` stand in a file that has no header."""
+def _has_scores(path: str | os.PathLike) -> bool:
+  """Returns whether a file without a header has rows `label:value`."""
   with open_text(path) as file:
     rows = (line.split() for _, line in numbered_lines(file, path))
     return b':' in next(filter(None, rows))[0]
 
 
-def _of_text(path: str | os.PathLike) -> LabelRows:
+def _read_text(path: str | os.PathLike) -> LabelRows:
+  """Reads an XC-repository score file."""
   scores = read_xc_scores(path)
   return LabelRows(
     path,
@@ -86,35 +88,36 @@ def _of_text(path: str | os.PathLike) -> LabelRows:
     n_labels=scores.shape[1],
     lines=np.arange(2, 2 + scores.shape[0]),
     scores=scores.data,
-  ).checked()
+  ).validate()
 
 
-def _of_json(path: str | os.PathLike) -> LabelRows:
+def _read_json(path: str | os.PathLike) -> LabelRows:
+  """Reads JSON lines with scored labels."""
   draft = RowsDraft(path)
   faults = Faults(on_error=None)
   with open_text(path) as file:
     for number, row in parse_rows(file, str(path), faults):
       fields = Fields(row)
       id_ = fields.identifier('id')
-      labels, scores = _listed(fields)
-      draft.misfits(id_, fields.faults)
+      labels, scores = _labels_of(fields)
+      draft.add_faults(id_, fields.faults)
       if faults.extend(path, number, fields.faults):
         draft.add(number, id_, labels, scores)
   faults.settle()
-  return draft.done(scored=True).checked()
+  return draft.finish(scored=True).validate()
 
 
-def _listed(fields: Fields) -> tuple[tuple[str, ...], tuple[float, ...]]:
-  """Label ids and scores of a row; notes what is wrong with them."""
+def _labels_of(fields: Fields) -> tuple[tuple[str, ...], tuple[float, ...]]:
+  """Returns label ids and scores of a row; adds messages about faults."""
   items = fields.row.get('labels')
   if not isinstance(items, list) or not all(isinstance(i, dict) for i in items):
-    fields.faults.append('labels is no list of objects {"id", "score"}')
+    fields.faults.append('labels is not a list of objects {"id", "score"}')
     return (), ()
   labels, scores = [], []
   for i, item in enumerate(items):
     score = item.get('score')
     if type(score) not in (int, float) or not _is_float(score):
-      fields.faults.append(f'the score of labels[{i}] is no finite number')
+      fields.faults.append(f'the score of labels[{i}] is not a finite number')
     labels.append(fields.as_id(item.get('id'), f'the id of labels[{i}]'))
     scores.append(score)
   return tuple(labels), tuple(scores)

@@ -1,4 +1,4 @@
-"""Sparse matrices as scipy.sparse.save_npz writes them, not yet believed."""
+"""Reads and checks sparse matrices that scipy.sparse.save_npz wrote."""
 
 import dataclasses
 import os
@@ -17,15 +17,18 @@ FORMATS = ('csr', 'csc', 'coo')
 def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
   """Reads a sparse matrix of documents by labels.
 
-  An entry that is stored is an entry, even if it is 0. Nothing is unpickled.
+  A stored value counts as an entry even if it is 0. Nothing is unpickled.
+
+  Args:
+    path: an .npz file of a csr, csc or coo matrix.
 
   Returns:
-    Its rows, by ascending column where it is csc or coo, with their values as
-    scores: float32 or float64.
+    The rows of the matrix, with the values as scores: float32 or float64. The
+    entries of csc and coo matrices are sorted by column.
 
   Raises:
-    DataError: the file is damaged, no such matrix, or impossible; an entry
-      stands twice, or is not finite.
+    DataError: the file is damaged, is not such a matrix, or has impossible
+      values; an entry occurs twice or is not finite.
   """
   arrays = Arrays.read(path)
   arrays.left.pop('_is_array', None)
@@ -36,7 +39,7 @@ def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
     columns = _indices(arrays, 'indices', len(data))
     ragged = Ragged(_indptr(arrays, n, len(data)), columns)
   elif kind == 'csc':
-    columns = _owners(_indptr(arrays, n_labels, len(data)))
+    columns = _column_of_entries(_indptr(arrays, n_labels, len(data)))
     rows = _indices(arrays, 'indices', len(data))
     ragged, data = _by_row(path, rows, columns, data, n)
   else:
@@ -46,21 +49,21 @@ def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
   arrays.finish()
   if data.dtype not in (np.float32, np.float64):
     data = data.astype(np.float64)
-  found = LabelRows(path, ragged, n_labels=n_labels, scores=data)
+  matrix = LabelRows(path, ragged, n_labels=n_labels, scores=data)
   outside = (ragged.values < 0) | (ragged.values >= n_labels)
-  found.check(outside, f'label {{}} is not in 0..{n_labels - 1}')
+  matrix.check(outside, f'label {{}} is not in 0..{n_labels - 1}')
   ids = ragged.values.astype(np.int32, copy=False)
   ragged = Ragged(ragged.indptr, ids)
-  return dataclasses.replace(found, rows=ragged).checked()
+  return dataclasses.replace(matrix, rows=ragged).validate()
 
 
 def _format(arrays: Arrays) -> str:
   value = arrays.left.pop('format', np.array(0))
   if value.shape or value.dtype.kind not in 'SU':
-    arrays.fail('format', 'missing: no sparse matrix as scipy saves it')
+    arrays.fail('format', 'missing: this is not a sparse matrix of scipy')
   kind = value.astype('U').item()
   if kind not in FORMATS:
-    arrays.fail('format', f'is {kind!a}: save the matrix as csr')
+    arrays.fail('format', f'is {kind!a}; save the matrix as csr')
   return kind
 
 
@@ -72,32 +75,35 @@ def _shape(arrays: Arrays) -> tuple[int, int]:
 
 
 def _numbers(arrays: Arrays, name: str, kinds: str) -> np.ndarray:
-  """A vector of numbers of these kinds."""
+  """Takes a vector whose dtype is of the given kinds (of np.dtype.kind)."""
   if name not in arrays.left:
     arrays.fail(name, 'missing')
   array = arrays.left.pop(name)
   if array.ndim != 1 or array.dtype.kind not in kinds:
-    arrays.fail(name, f'is {array.dtype} {list(array.shape)}')
+    arrays.fail(
+      name,
+      f'is {array.dtype} {list(array.shape)}, should be a vector of numbers',
+    )
   return array
 
 
 def _indices(arrays: Arrays, name: str, length: int) -> np.ndarray:
-  """Integers, as many as there are entries."""
+  """Takes a vector of integers, one per entry of the matrix."""
   indices = _numbers(arrays, name, 'iu')
   if len(indices) != length:
-    arrays.fail(name, f'{len(indices)} for {length} entries')
+    arrays.fail(name, f'has {len(indices)} indices for {length} entries')
   return indices
 
 
-def _owners(indptr: np.ndarray) -> np.ndarray:
-  """The column of each entry, int32, by the bounds of all."""
+def _column_of_entries(indptr: np.ndarray) -> np.ndarray:
+  """Returns the column of each entry, int32, from the bounds of all columns."""
   return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
 
 
 def _indptr(arrays: Arrays, n: int, length: int) -> np.ndarray:
   indptr = _numbers(arrays, 'indptr', 'iu').astype(np.int64)
   if len(indptr) != n + 1:
-    arrays.fail('indptr', f'{len(indptr)} bounds for {n} rows or columns')
+    arrays.fail('indptr', f'has {len(indptr)} bounds for {n} rows or columns')
   arrays.check_offsets('indptr', indptr, length)
   return indptr
 
@@ -109,7 +115,7 @@ def _by_row(
   data: np.ndarray,
   n: int,
 ) -> tuple[Ragged, np.ndarray]:
-  """Entries in any order as rows, by ascending column."""
+  """Sorts entries into rows, and each row by ascending column."""
   outside = (rows < 0) | (rows >= n)
   if np.any(outside):
     at = int(np.argmax(outside))

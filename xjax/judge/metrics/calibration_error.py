@@ -1,7 +1,7 @@
-"""Scores as probabilities: a sigmoid fitted to them, and how far off it is.
+"""Fits sigmoids that turn scores into probabilities, and measures the error.
 
-All is float64 NumPy, summed in one fixed order: the same decisions give the
-same bits on one machine.
+All computations are float64 NumPy in one fixed order of summation: on one
+machine, the same decisions give exactly the same numbers.
 """
 
 from collections.abc import Callable
@@ -10,40 +10,44 @@ import dataclasses
 from jaxtyping import Bool, Float, Int
 import numpy as np
 
-_BLOCK = 2**18  # decisions at a time: what is in between stays in the cache
+_BLOCK = 2**18  # decisions at a time, so that temporary arrays fit the cache
 _STEPS = 100
-_NEAR = 1e-12  # Newton's estimate of twice the loss still to be gained
-_SHORTEST = 1e-9  # of a step, where rounding hides that the loss falls
+# Newton's method stops where it estimates that the loss can still fall by half
+# of this.
+_NEAR = 1e-12
+_SHORTEST = 1e-9  # shortest step: below it, rounding hides that the loss falls
 
 
 class CannotFit(ValueError):
-  """No sigmoid that rises has the least loss; the message says why."""
+  """The error that no rising sigmoid minimises the loss; says why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sigmoid:
-  """p = 1 / (1 + exp(-(a z + b))) of a score z; a > 0, so that it rises.
+  """The function p = 1 / (1 + exp(-(a z + b))) of a score z.
 
   Attributes:
-    a: per unit of score; 1 / T of a temperature T.
-    b: shift; 0 of a temperature.
+    a: slope, above 0, so that p rises with z; 1 / T for a temperature T.
+    b: shift; 0 for a temperature.
   """
 
   a: float
   b: float = 0.0
 
-  def __call__(self, scores: Float[np.ndarray, '...']) -> np.ndarray:
-    """float64 probabilities of scores; -inf is 0."""
+  def __call__(
+    self, scores: Float[np.ndarray, '...']
+  ) -> Float[np.ndarray, '...']:
+    """Returns float64 probabilities of the scores; a score of -inf gives 0."""
     return sigmoid(self.a * np.asarray(scores, np.float64) + self.b)
 
 
 IDENTITY = Sigmoid(1.0)
 
 
-def sigmoid(logits: Float[np.ndarray, '...']) -> np.ndarray:
-  """float64 1 / (1 + exp(-logits)), without overflow."""
+def sigmoid(logits: Float[np.ndarray, '...']) -> Float[np.ndarray, '...']:
+  """Computes 1 / (1 + exp(-logits)) in float64, without overflow."""
   logits = np.asarray(logits, np.float64)
-  # exp of a negative number on either side.
+  # exp is taken of negative numbers only, so that it cannot overflow.
   small = np.exp(-np.abs(logits))
   return np.where(logits >= 0, 1, small) / (1 + small)
 
@@ -51,48 +55,51 @@ def sigmoid(logits: Float[np.ndarray, '...']) -> np.ndarray:
 def fit_temperature(
   scores_N: Float[np.ndarray, ' N'], correct_N: Bool[np.ndarray, ' N']
 ) -> Sigmoid:
-  """The temperature of least log loss (Guo et al. 2017, section 4.2).
+  """Fits the temperature of least log loss (Guo et al. 2017, section 4.2).
 
-  Of sigmoid(z / T), which is their eq. 9 for a decision between two.
+  The probability is sigmoid(z / T), which is their eq. 9 for a decision between
+  two outcomes.
 
   Args:
-    scores_N: finite logits, one per decision.
-    correct_N: whether each decision is right.
+    scores_N: float, finite logits, one per decision.
+    correct_N: bool, whether each decision is correct.
 
   Raises:
-    CannotFit: there are no scores, they are all equal, all right or all wrong;
-      one is not finite; their sign alone says which are right (T would be 0);
-      or they do not rise with being right (T would be negative).
+    CannotFit: there are no scores; a score is not finite; all scores are equal;
+      all decisions are correct, or all are wrong; the sign of the score alone
+      says which decisions are correct (T would be 0); or correct decisions do
+      not have the higher scores (T would be negative).
   """
   _check(scores_N, correct_N)
   if not (correct_N & (scores_N < 0) | ~correct_N & (scores_N > 0)).any():
-    raise CannotFit('the sign of the scores alone tells which are correct')
+    raise CannotFit('the sign of the scores alone says which are correct')
   return _fit(scores_N, correct_N, (0.0, 1.0), shifted=False)
 
 
 def fit_platt(
   scores_N: Float[np.ndarray, ' N'], correct_N: Bool[np.ndarray, ' N']
 ) -> Sigmoid:
-  """Platt's sigmoid (1999), as Lin, Lin & Weng (2007) say to compute it.
+  """Fits Platt's sigmoid (1999), computed as in Lin, Lin & Weng (2007).
 
-  Its targets are not 1 and 0 but (n+ + 1) / (n+ + 2) and 1 / (n- + 2), of n+
-  right and n- wrong decisions: with them there is a finite best fit even where
-  a threshold separates the two.
+  For n+ correct and n- wrong decisions the targets are (n+ + 1) / (n+ + 2) and
+  1 / (n- + 2) instead of 1 and 0. With these targets there is a finite best fit
+  even if a threshold separates correct from wrong decisions.
 
   Args:
-    scores_N: finite scores of any unit, one per decision.
-    correct_N: whether each decision is right.
+    scores_N: float, finite scores in any unit, one per decision.
+    correct_N: bool, whether each decision is correct.
 
   Raises:
-    CannotFit: there are no scores, they are all equal, all right or all wrong,
-      or they do not rise with being right, or one is not finite.
+    CannotFit: there are no scores; a score is not finite; all scores are equal;
+      all decisions are correct, or all are wrong; or correct decisions do not
+      have the higher scores.
   """
   _check(scores_N, correct_N)
   return _fit(scores_N, correct_N, platt_targets(correct_N), shifted=True)
 
 
 def platt_targets(correct_N: Bool[np.ndarray, ' N']) -> tuple[float, float]:
-  """What fit_platt takes for wrong and for right, instead of 0 and 1."""
+  """Returns fit_platt's targets of wrong and of correct decisions."""
   right = int(correct_N.sum())
   return 1 / (len(correct_N) - right + 2), (right + 1) / (right + 2)
 
@@ -103,13 +110,13 @@ def log_loss(
   correct_N: Bool[np.ndarray, ' N'],
   targets: tuple[float, float] = (0.0, 1.0),
 ) -> float:
-  """Mean of -t log p - (1 - t) log(1 - p), in nats; N is at least 1.
+  """Computes the mean of -t log p - (1 - t) log(1 - p), in nats.
 
   Args:
-    fitted: gives p.
-    scores_N: finite scores.
-    correct_N: chooses t.
-    targets: t of wrong and of right decisions.
+    fitted: the sigmoid that gives p.
+    scores_N: float, finite scores; at least one.
+    correct_N: bool, whether each decision is correct; it chooses t.
+    targets: t of wrong and of correct decisions.
   """
   at = np.array([fitted.a, fitted.b])
   return _Loss(scores_N, correct_N, targets)(at)[0]
@@ -133,14 +140,21 @@ def _fit(
   targets: tuple[float, float],
   shifted: bool,
 ) -> Sigmoid:
-  """Of least loss, found on scores moved and scaled into [-1, 1]."""
+  """Fits the sigmoid of least loss, on scores shifted and scaled to [-1, 1].
+
+  Args:
+    scores_N: float, finite scores.
+    correct_N: bool, whether each decision is correct.
+    targets: targets of wrong and of correct decisions.
+    shifted: whether b is fitted too; otherwise it is 0.
+  """
   low, high = targets
   centre = float(scores_N.mean(dtype=np.float64)) if shifted else 0.0
   widest = np.array([scores_N.min(), scores_N.max()], np.float64) - centre
   scale = float(np.abs(widest).max())
   loss = _Loss(scores_N, correct_N, targets, centre, scale)
-  # The best of the flat ones. The loss is convex: where it falls from there,
-  # and only there, the best of all rises.
+  # Start from the best constant function, a = 0. The loss is convex, so the
+  # best slope is above 0 if and only if the loss falls here as a grows.
   share = low + (high - low) * float(correct_N.mean(dtype=np.float64))
   start = np.array([0.0, np.log(share / (1 - share)) if shifted else 0.0])
   if loss(start)[1][0] >= 0:
@@ -151,9 +165,9 @@ def _fit(
 
 @dataclasses.dataclass(frozen=True)
 class _Loss:
-  """Log loss of (a, b) on (scores - centre) / scale.
+  """The log loss as a function of (a, b), on (scores - centre) / scale.
 
-  Called, it gives the mean, its gradient [2] and its Hessian [2, 2].
+  A call returns the mean, its gradient [2] and its Hessian [2, 2].
   """
 
   scores_N: np.ndarray
@@ -186,14 +200,20 @@ def _minimise(
   at: np.ndarray,
   free: int,
 ) -> np.ndarray:
-  """Newton's method with backtracking, over the first `free` parameters."""
+  """Minimises by Newton's method with backtracking.
+
+  Args:
+    loss: returns the value, the gradient and the Hessian at a point.
+    at: the point to start from.
+    free: how many of the first parameters may change.
+  """
   value, gradient, hessian = loss(at)
   for _ in range(_STEPS):
     step = np.zeros_like(at)
     step[:free] = -np.linalg.solve(hessian[:free, :free], gradient[:free])
     gain = -float(gradient @ step)
     if gain < _NEAR:
-      return at + step  # what is left after this is its square
+      return at + step  # the error after this step is quadratically smaller
     length = 1.0
     tried = loss(at + step)
     while tried[0] > value - 1e-4 * length * gain and length > _SHORTEST:
@@ -206,15 +226,16 @@ def _minimise(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reliability:
-  """A reliability diagram: how often a probability comes true.
+  """A reliability diagram: how often decisions of a probability are correct.
 
   Attributes:
-    edges: float64 [bins + 1], from 0 to 1; a bin has its upper edge, the first
-      one 0 as well.
-    confidence: float64 [bins], mean probability in a bin; 0 in an empty one.
-    accuracy: float64 [bins], share that is right; 0 in an empty one.
-    counts: int64 [bins], decisions.
-    ece: expected calibration error, a fraction; 0 of no decisions.
+    edges: float64 [bins + 1], from 0 to 1. A bin includes its upper edge; the
+      first bin includes 0 too.
+    confidence: float64 [bins], mean probability in a bin; 0 in an empty bin.
+    accuracy: float64 [bins], share of decisions that are correct; 0 in an empty
+      bin.
+    counts: int64 [bins], number of decisions.
+    ece: expected calibration error, a fraction; 0 if there are no decisions.
   """
 
   edges: Float[np.ndarray, ' edges']
@@ -229,15 +250,16 @@ def reliability(
   correct_N: Bool[np.ndarray, ' N'],
   n_bins: int = 15,
 ) -> Reliability:
-  """The diagram, and sum of counts / N |accuracy - confidence| over its bins.
+  """Computes the reliability diagram and the expected calibration error.
 
-  The expected calibration error of Naeini et al. 2015, in bins of equal width
-  as in Guo et al. 2017 (eq. 3); of decisions between two, so a probability is
-  that of being right, from 0 to 1, not from 1/2.
+  The error is the sum of counts / N |accuracy - confidence| over bins (Naeini
+  et al. 2015), with bins of equal width as in Guo et al. 2017 (eq. 3). A
+  decision is between two outcomes, so its probability of being correct ranges
+  from 0 to 1, not from 1/2.
 
   Args:
-    probabilities_N: from 0 to 1, one per decision.
-    correct_N: whether each decision is right.
+    probabilities_N: float, from 0 to 1, one per decision.
+    correct_N: bool, whether each decision is correct.
     n_bins: number of bins, at least 1.
 
   Raises:

@@ -1,44 +1,51 @@
-"""What a metric is: one class, whose sums make its value.
+"""Defines the base classes of metrics: a metric is one class.
 
-A metric of documents extends DocumentMetric, one of labels LabelMetric. It says
-what each document, or each label, adds to a sum above and a sum below a line;
-its value is a function of these sums alone. Reweighing the documents changes
-the sums and nothing else, so confidence intervals and significance tests need
-no code of a metric's own. Metrics are found among the subclasses that are
-imported: there is no table of them.
+A metric computed per document extends DocumentMetric; a metric computed per
+label extends LabelMetric. The class says what each document (or label) adds to
+two sums: the numerator, `over`, and the denominator, `under`. The value is a
+function of these sums alone. Giving documents other weights changes only the
+sums, so confidence intervals and significance tests work for every metric
+without extra code. Every imported subclass is a metric: there is no table of
+metrics to edit.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
 import enum
 import functools
+import itertools
 import re
 import sys
 from typing import Any, ClassVar, Self
 
 from flax import struct
 import jax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 import numpy as np
+import scipy.sparse
 
 from xjax.core.config_part import import_modules
 from xjax.core.errors import ConfigError
 from xjax.judge.metrics.ranking import RankedLists
 
-# Sums of documents: all of them, those with gold, and their gold labels.
+# Names of sums over documents: the number of documents, of documents with gold,
+# and of gold labels.
 DOCUMENTS, WITH_GOLD, GOLD = 'documents', 'documents with gold', 'gold'
-# Numbers of labels: of the slice, of those that are gold, and, of a set of
-# decisions, up to the largest that is gold or predicted.
+# Names of numbers of labels: labels of the slice, labels that are gold in some
+# document, and, for a set of decisions, labels up to the largest index that is
+# gold or predicted.
 LABELS, GOLD_LABELS = 'labels', 'labels with gold'
 UP_TO_LARGEST = 'labels up to largest'
-# Of a set of decisions: those that are right, and all.
+# Names of counts of a set of decisions: the correct ones, and all.
 CORRECT, PREDICTED = 'correct', 'predicted'
 AT_K = '@k'
-Value = np.ndarray | np.floating  # one number, or one of each replicate
+# One number, or one for each replicate.
+Numbers = Float[np.ndarray, '...']
+Value = Numbers | np.floating
 
 
 class Ratio(enum.Enum):
-  """How PSnDCG@k becomes a ratio over the N documents.
+  """Says how a protocol turns PSnDCG@k into a ratio over the N documents.
 
   SUMS: sum_d PSDCG_d / sum_d (the largest possible PSDCG_d).
   MEANS: both sides first divide every document by its ideal DCG, the sum of
@@ -51,10 +58,11 @@ class Ratio(enum.Enum):
 
 
 class Recalled(enum.Enum):
-  """What PSR@k divides a document's propensity-scored hits by.
+  """Says what PSR@k divides a document's propensity-scored hits by.
 
-  WEIGHT: the weights of its gold labels: 1 where all are found.
-  COUNT: the number of its gold labels, so that it may be above 1.
+  WEIGHT: the sum of the weights of its gold labels; PSR@k is 1 where all gold
+    labels are found.
+  COUNT: the number of its gold labels; PSR@k may be above 1.
   """
 
   WEIGHT = 'weight'
@@ -62,12 +70,12 @@ class Recalled(enum.Enum):
 
 
 class AveragedLabels(enum.Enum):
-  """The labels that a mean over labels is over.
+  """Says which labels a mean over labels includes.
 
-  ALL: every label there is.
-  GOLD: those that are gold in a judged document.
-  UP_TO_LARGEST: 0 up to the largest index that is gold in a judged document or
-    among the first k of its list.
+  ALL: all labels.
+  GOLD: labels that are gold in a judged document.
+  UP_TO_LARGEST: label 0 up to the largest index that is gold in a judged
+    document or among the first k of its list.
   """
 
   ALL = 'all'
@@ -76,7 +84,7 @@ class AveragedLabels(enum.Enum):
 
 
 class Needs(enum.Enum):
-  """What a metric takes beside lists and gold."""
+  """Says what a metric needs in addition to lists and gold."""
 
   NOTHING = 'nothing'
   PROPENSITIES = 'inverse propensities of labels'
@@ -84,30 +92,30 @@ class Needs(enum.Enum):
   SIMILARITY = 'vectors of labels'
 
 
-# Given by a user alone, where they are asked for.
-OF_A_USER = Needs.RANK_WEIGHTS, Needs.SIMILARITY
+# These metrics are computed only if the user supplies what they need.
+USER_SUPPLIED = Needs.RANK_WEIGHTS, Needs.SIMILARITY
 
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-  """The conventions of one tool.
+  """Holds the conventions by which one tool computes its metrics.
 
   Attributes:
-    name: as in metrics.json.
+    name: name of the protocol, as in metrics.json.
     title: the tool and the version that was read and run.
-    source: where its code is.
-    ties: how it orders equal scores.
-    printed: metrics that it prints, with k for the cut-off: 'P@k', 'micro-F1';
-      those whose class names the protocol come after them.
-    skip_without_gold: whether documents without gold are left out of means
-      over documents; else they count as 0. A ratio of sums or means, such as
-      PSP, is the same either way.
-    frequent_from: training documents from which a label is frequent; those
-      with fewer, but any, are few.
+    source: where the tool's code is.
+    ties: how the tool orders equal scores.
+    printed: kinds of metrics that the tool prints, with k for the cut-off, such
+      as 'P@k' or 'micro-F1'. Metrics whose class names the protocol are added.
+    skip_without_gold: True: documents without gold are left out of means over
+      documents. False: they count as 0. A ratio of sums or means, such as PSP,
+      is the same either way.
+    frequent_from: training documents from which a label is frequent; a label
+      with fewer, but at least one, is in the slice `few`.
     psndcg: see Ratio.
     psr: see Recalled.
-    coverage_over: labels that coverage@k is a share of.
-    macro_over: labels that macro-averages at k are means over.
+    coverage_over: the labels of which coverage@k is a share.
+    macro_over: the labels included in macro-averages at k.
   """
 
   name: str
@@ -124,31 +132,32 @@ class Protocol:
 
   @property
   def kinds(self) -> tuple[str, ...]:
-    """The metrics that it prints."""
-    own = kinds_where(lambda metric: self.name in metric.protocols)
-    return tuple(dict.fromkeys((*self.printed, *own)))
+    """The kinds of metrics that the tool prints."""
+    added = kinds_where(lambda metric: self.name in metric.protocols)
+    return tuple(dict.fromkeys((*self.printed, *added)))
 
   def prints(self, metric: str) -> bool:
-    """Whether the tool prints this metric, such as 'P@5'."""
+    """Returns whether the tool prints this metric, such as 'P@5'."""
     return kind_of(metric) in self.kinds
 
   @property
   def simple_kinds(self) -> tuple[str, ...]:
-    """Those that predictions alone tell: no file of a user, no other split."""
-    needy = kinds_where(lambda metric: metric.needs in OF_A_USER)
-    every = (kind for kind in self.kinds if kind not in needy)
-    return tuple(kind for kind in every if not kind.endswith(TUNED))
+    """The kinds that need only predictions: no user file, no other split."""
+    from_user = kinds_where(lambda metric: metric.needs in USER_SUPPLIED)
+    simple = (kind for kind in self.kinds if kind not in from_user)
+    return tuple(kind for kind in simple if not kind.endswith(TUNED))
 
 
-TUNED = '-tuned'  # ends the names of metrics at a threshold tuned on dev
+TUNED = '-tuned'  # suffix of metrics at a threshold that is tuned on dev
 
 
-@functools.cache  # of the few thousand names there are
+@functools.cache  # there are only a few thousand names
 def kind_of(metric: str) -> str:
-  """The kind of a metric: 'P@5' is a 'P@k', 'macro-F1@5[1-9]' 'macro-F1@k[]'.
+  """Returns the kind of a metric: its name without the values in it.
 
-  Values in brackets (a bin, a threshold on recall) go, names stay:
-  'coverage[a=0.5]@5' is a 'coverage[a]@k'.
+  The kind of 'P@5' is 'P@k', of 'macro-F1@5[1-9]' 'macro-F1@k[]'. In brackets,
+  values are removed and names stay: the kind of 'coverage[a=0.5]@5' is
+  'coverage[a]@k'.
   """
   named = re.sub(r'\[(\w+)=[^]]*\]', r'[\1]', metric)
   return re.sub(r'@k\[.*\]', '@k[]', re.sub(r'@\d+', AT_K, named))
@@ -156,11 +165,12 @@ def kind_of(metric: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class LabelForm:
-  """The parameters of metrics of labels.
+  """Holds the parameters of label metrics.
 
   Attributes:
-    alphas: recalls from which a label counts as covered, in [0, 1].
-    draws: numbers of documents that coverage is expected on.
+    alphas: recalls from which a label counts as covered, in [0, 1]; see
+      labels.AlphaCoverage.
+    draws: numbers of documents drawn; see labels.SampledCoverage.
   """
 
   alphas: tuple[float, ...] = (0.5,)
@@ -169,73 +179,83 @@ class LabelForm:
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-  """What metrics of documents and of labels have in common.
+  """Base class of all metrics, of documents and of labels.
 
   Attributes:
-    name: its kind, `RP@k` with a cut-off, else as `R-Precision`; '': the class
-      is no metric itself.
-    protocols: that print it, beside those whose `printed` names it.
-    needs: what it takes beside lists and gold.
-    is_share: whether it has an end at 1 (or where its replicates have theirs).
+    name: its kind, such as `RP@k` with a cut-off or `R-Precision` without; '':
+      the class is a base class and not a metric itself.
+    protocols: names of protocols that print it, in addition to protocols whose
+      `printed` names it.
+    needs: what it needs in addition to lists and gold.
+    is_share: whether its largest value is 1, so that intervals end at 1 (or at
+      the largest replicate, if that is above 1).
   """
 
   name: ClassVar[str] = ''
   protocols: ClassVar[tuple[str, ...]] = ('xjax',)
   needs: ClassVar[Needs] = Needs.NOTHING
   is_share: ClassVar[bool] = True
-  # What is summed below the line; None: documents, or labels, are counted.
+  # Computes the terms of the denominator. None: the denominator is the number
+  # of documents, or of labels.
   under: ClassVar[Callable[..., Any] | None] = None
 
   @property
   def label(self) -> str:
-    """Its name with the values of its fields, as `coverage[a=0.5]@k`."""
+    """The name with the values of its fields, such as `coverage[a=0.5]@k`."""
     return self.name
 
   @classmethod
-  def each(cls, form: LabelForm) -> tuple[Self, ...]:
-    """One metric for each value of its parameters."""
+  def variants(cls, form: LabelForm) -> tuple[Self, ...]:
+    """Returns one metric for each value of its parameters."""
     return (cls(),)
 
   @classmethod
   def kinds(cls) -> tuple[str, ...]:
-    """The kinds of what it prints."""
+    """Returns the kinds of metrics that this class prints."""
     return (cls.name,)
 
   @classmethod
   def has_cut_off(cls) -> bool:
-    """Whether it is of the first k labels of every list."""
+    """Returns whether it depends on only the first k labels of every list."""
     return AT_K in cls.name
 
   def applies(self, protocol: Protocol) -> bool:
-    """Whether it is the metric of its name by this protocol's conventions."""
+    """Returns whether this class follows the protocol's conventions.
+
+    Several classes may share a name; exactly one of them applies.
+    """
     return True
 
-  def over(self, given: Any) -> Any:
-    """What is summed above the line."""
+  def over(self, inputs: Any) -> Any:
+    """Computes the terms of the numerator, per document or per label."""
     raise NotImplementedError(f'{type(self).__name__}.over')
 
-  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
-    """The value from its sums, which have the shape of the replicates.
+  def value(self, over: Numbers, under: Numbers, k: int) -> Value:
+    """Computes the value from the sums, which have one entry per replicate.
 
     Args:
-      over: float64, the sum above the line.
-      under: float64, that below it; NaN where it is 0.
-      k: the cut-off; 0 without one.
+      over: float64, the numerator.
+      under: float64, the denominator; NaN where it is 0.
+      k: the cut-off; 0 for a metric without one.
     """
     return over / under
 
   def sums(self) -> dict[str, Callable[[Any], Any]]:
-    """Its own sums by name."""
-    found = {self.sum_of('over'): self.over}
+    """Returns the sums that this metric defines: name -> function of terms."""
+    functions = {self.sum_of('over'): self.over}
     if type(self).under is not None:
-      found[self.sum_of('under')] = self.under
-    return found
+      functions[self.sum_of('under')] = self.under
+    return functions
 
   def sum_of(self, part: str) -> str:
-    """The name of the sum of `over` or `under`.
+    """Returns the name of the sum of `over` or `under`.
 
-    Classes whose body says `over = Other.over` share the sum with Other, and
-    its name; what is inherited may depend on the heir and is a sum of its own.
+    A class whose body says `over = Other.over` shares the sum of Other, and
+    its name. An inherited method may depend on the subclass, so it is a
+    separate sum.
+
+    Args:
+      part: 'over' or 'under'.
     """
     owner = type(self)
     shared = vars(owner).get(part)
@@ -248,35 +268,48 @@ class Metric:
 
 
 class DocumentMetric(Metric):
-  """A metric whose sums are over documents, those without gold add 0.
+  """A metric whose sums are over documents; documents without gold add 0.
 
-  `over(lists)` is float [B, J], a column per cut-off of `lists.ks`, or [B]
-  without a cut-off; so is `under(lists)`, where there is one. Without, the
-  value is the mean over documents.
+  `over(lists)` returns float [B, J], a column per cut-off of `lists.ks`, or [B]
+  for a metric without a cut-off. `under(lists)` returns the same shape. If the
+  class does not define `under`, the value is the mean over documents.
 
   Attributes:
-    least_k: the smallest cut-off it is told at.
+    least_k: the smallest cut-off at which the metric is defined.
   """
 
   least_k: ClassVar[int] = 1
 
   def from_lists(
-    self, ids_NK: np.ndarray, ks: tuple[int, ...], vectors_LD: Any
-  ) -> np.ndarray:
-    """Values float64 [N, J] that `over` finds in lists.outside[self.name].
+    self,
+    ids_NK: Int[np.ndarray, 'N K'],
+    ks: tuple[int, ...],
+    vectors_LD: scipy.sparse.csr_array,
+  ) -> Float[np.ndarray, 'N J']:
+    """Computes values on the host; `over` reads lists.outside[self.name].
 
-    Asked of metrics that need SIMILARITY, once, on the host.
+    It is called once, and only for metrics that need SIMILARITY.
+
+    Args:
+      ids_NK: int32 ranked labels, PAD beyond the list.
+      ks: cut-offs.
+      vectors_LD: label vectors of length 1.
+
+    Returns:
+      float64 [N, J], a column per cut-off.
     """
     raise NotImplementedError(f'{type(self).__name__}.from_lists')
 
   def known(self, lists: RankedLists) -> Bool[Array, ' B'] | Bool[Array, 'B J']:
-    """Whether the lists are deep enough; as `over` is."""
+    """Returns whether the lists are deep enough, in the shape of `over`."""
     return lists.known_BJ if self.has_cut_off() else lists.complete_B
 
-  def measures(self, protocol: Protocol, at: 'At') -> Iterator['Measure']:
-    """Yields it at every cut-off."""
+  def measures(
+    self, protocol: Protocol, points: 'MetricPoints'
+  ) -> Iterator['Measure']:
+    """Yields a measure for every cut-off."""
     documents = WITH_GOLD if protocol.skip_without_gold else DOCUMENTS
-    for k in at.ks if self.has_cut_off() else (0,):
+    for k in points.ks if self.has_cut_off() else (0,):
       end = f'@{k}' if k else ''
       is_mean = type(self).under is None
       below = documents if is_mean else f'{self.sum_of("under")}{end}'
@@ -288,13 +321,15 @@ class DocumentMetric(Metric):
 
 @struct.dataclass
 class PerLabel:
-  """What a set of decisions says of each label; leading axes are replicates.
+  """Holds each label's counts for a set of decisions.
+
+  Leading axes are replicates.
 
   Attributes:
-    correct_L: float64, documents for which it is predicted and gold.
-    predicted_L: float64, documents it is predicted for.
-    gold_L: float64, documents that have it.
-    n_docs: float64, all documents.
+    correct_L: float64, documents for which the label is predicted and gold.
+    predicted_L: float64, documents for which the label is predicted.
+    gold_L: float64, documents for which the label is gold.
+    n_docs: float64, number of all documents.
   """
 
   correct_L: Float[Array, '*R L']
@@ -306,18 +341,19 @@ class PerLabel:
 class LabelMetric(Metric):
   """A metric whose sums are over labels.
 
-  `over(labels)` is float [*R, L] as PerLabel is, each label's from its own
-  numbers; 0 for a label that is neither predicted nor gold. So is `under`,
-  where there is one. Without, the value is the mean over labels. With a
-  cut-off the first k labels of every list are predicted, else those above a
-  threshold.
+  `over(labels)` returns float [*R, L], the shape of PerLabel's arrays. Each
+  label's term is computed from that label's counts, and is 0 for a label that
+  is neither predicted nor gold. `under(labels)` is alike. If the class does not
+  define `under`, the value is the mean over labels. For a metric with a
+  cut-off, the first k labels of every list are predicted; for a metric without
+  one, the labels above a threshold.
 
   Attributes:
-    is_binned: whether it is told of each frequency bin of labels as well.
-    only_correct: whether its sums are 0 for a label without a correct decision:
-      then replicates need not count the others, which is much faster.
-    ignores_wrong: whether its sums depend on what is correct and what is gold
-      alone, so that lists tell it that miss wrong labels.
+    is_binned: whether it is also printed for each frequency bin of labels.
+    only_correct: whether its sums are 0 for a label without a correct decision.
+      Then replicates need not count other labels, which is much faster.
+    ignores_wrong: whether its sums depend only on correct decisions and gold.
+      Then it is known even if wrong labels are missing from the lists.
   """
 
   is_binned: ClassVar[bool] = False
@@ -331,11 +367,19 @@ class LabelMetric(Metric):
     return (cls.name, f'{cls.name}[]') if cls.is_binned else (cls.name,)
 
   def averaged_labels(self, protocol: Protocol) -> AveragedLabels:
-    """The labels that the first k labels' mean is over."""
+    """Returns the labels that the mean of a metric at k includes."""
     return AveragedLabels.ALL
 
-  def below(self, protocol: Protocol, end: str, k: int) -> tuple[str, ...]:
-    """The sums below the line, which are added up."""
+  def under_names(
+    self, protocol: Protocol, end: str, k: int
+  ) -> tuple[str, ...]:
+    """Returns the names of the sums that add up to the denominator.
+
+    Args:
+      protocol: the conventions to follow.
+      end: suffix of the set of decisions, such as `@5`.
+      k: the cut-off; 0 for a metric without one.
+    """
     if type(self).under is not None:
       return (f'{self.sum_of("under")}{end}',)
     averaged_labels = (
@@ -349,35 +393,41 @@ class LabelMetric(Metric):
       }[averaged_labels],
     )
 
-  def above(self, end: str) -> str:
-    """The sum above the line."""
+  def over_name(self, end: str) -> str:
+    """Returns the name of the sum that is the numerator.
+
+    Args:
+      end: suffix of the set of decisions, such as `@5`.
+    """
     return f'{self.sum_of("over")}{end}'
 
-  def measures(self, protocol: Protocol, at: 'At') -> Iterator['Measure']:
-    """Yields it for every set of decisions, and for bins."""
+  def measures(
+    self, protocol: Protocol, points: 'MetricPoints'
+  ) -> Iterator['Measure']:
+    """Yields a measure for every set of decisions, then for every bin."""
     if not self.has_cut_off():
-      for end in at.thresholds:
-        under = self.below(protocol, end, 0)
-        yield Measure(f'{self.label}{end}', self, self.above(end), under, 0)
+      for end in points.thresholds:
+        under = self.under_names(protocol, end, 0)
+        yield Measure(f'{self.label}{end}', self, self.over_name(end), under, 0)
       return
-    for k in at.ks:
+    for k in points.ks:
       end = f'@{k}'
-      name, over = self.label.replace(AT_K, end), self.above(end)
-      yield Measure(name, self, over, self.below(protocol, end, k), k)
-    for k in at.ks if self.is_binned else ():
-      name, over = self.label.replace(AT_K, f'@{k}'), self.above(f'@{k}')
-      for bin_ in at.bins:
+      name, over = self.label.replace(AT_K, end), self.over_name(end)
+      yield Measure(name, self, over, self.under_names(protocol, end, k), k)
+    for k in points.ks if self.is_binned else ():
+      name, over = self.label.replace(AT_K, f'@{k}'), self.over_name(f'@{k}')
+      for bin_ in points.bins:
         under = f'{LABELS}[{bin_}]'
         yield Measure(f'{name}[{bin_}]', self, f'{over}[{bin_}]', (under,), k)
 
 
 @dataclasses.dataclass(frozen=True)
-class At:
-  """What metrics are told at.
+class MetricPoints:
+  """Holds the cut-offs, thresholds and bins at which metrics are computed.
 
   Attributes:
     ks: cut-offs.
-    thresholds: what ends the names of metrics at thresholds: '' or '-tuned'.
+    thresholds: suffixes of the metrics at thresholds: '' or '-tuned'.
     bins: names of the frequency bins of labels.
   """
 
@@ -388,14 +438,14 @@ class At:
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-  """A metric at a cut-off, or of a set of decisions: a function of sums.
+  """A metric at one cut-off or threshold, as a function of named sums.
 
   Attributes:
-    name: as `P@5`.
-    metric: whose value it is.
-    over: name of the sum above the line.
-    under: names of those below it, which are added.
-    k: the cut-off; 0 without one.
+    name: its full name, such as `P@5`.
+    metric: the metric that computes the value.
+    over: name of the sum that is the numerator.
+    under: names of the sums that add up to the denominator.
+    k: the cut-off; 0 for a metric without one.
   """
 
   name: str
@@ -406,96 +456,107 @@ class Measure:
 
   @property
   def sums(self) -> tuple[str, ...]:
-    """All sums it depends on."""
+    """The names of all sums that the value depends on."""
     return self.over, *self.under
 
-  def value(self, sums: Mapping[str, Any]) -> np.ndarray:
-    """float64 of the shape of the sums; NaN where nothing is below the line."""
+  def value(self, sums: Mapping[str, Any]) -> Numbers:
+    """Computes the value; NaN where the denominator is 0.
+
+    Args:
+      sums: name -> a number, or an array with an entry per replicate.
+
+    Returns:
+      float64, in the shape of the sums.
+    """
     under = np.asarray(sum(sums[name] for name in self.under), np.float64)
     over = np.asarray(sums[self.over], np.float64)
     below = np.where(under > 0, under, np.nan)
     return np.asarray(self.metric.value(over, below, self.k))
 
 
-def metrics() -> tuple[type[Metric], ...]:
-  """The metrics of all modules that are imported, a user's after ours."""
-  _import_ours()
-  found = dict.fromkeys(cls for cls in _heirs(Metric) if cls.name)
-  return tuple(sorted(found, key=_is_users))
+def metric_classes() -> tuple[type[Metric], ...]:
+  """Returns all imported metrics: first those of xjax, then those of a user."""
+  _import_own_metrics()
+  named = dict.fromkeys(cls for cls in _subclasses(Metric) if cls.name)
+  return tuple(sorted(named, key=_is_from_user))
 
 
 @functools.cache
-def _import_ours() -> None:
-  """Imports this folder: a metric is found wherever it stands in it."""
+def _import_own_metrics() -> None:
+  """Imports all modules of this folder, so that their classes are defined."""
   import_modules(sys.modules[__package__])
 
 
-def _is_users(metric: type[Metric]) -> bool:
+def _is_from_user(metric: type[Metric]) -> bool:
   return not metric.__module__.startswith('xjax.')
 
 
-def _heirs(cls: type[Metric]) -> Iterator[type[Metric]]:
-  for each in cls.__subclasses__():
-    yield each
-    yield from _heirs(each)
+def _subclasses(cls: type[Metric]) -> Iterator[type[Metric]]:
+  """Yields all direct and indirect subclasses."""
+  for subclass in cls.__subclasses__():
+    yield subclass
+    yield from _subclasses(subclass)
 
 
-def kinds_where(chosen: Callable[[type[Metric]], bool]) -> tuple[str, ...]:
-  """The kinds of the metrics of which this is true."""
-  found = (metric.kinds() for metric in metrics() if chosen(metric))
-  return tuple(dict.fromkeys(kind for kinds in found for kind in kinds))
+def kinds_where(condition: Callable[[type[Metric]], bool]) -> tuple[str, ...]:
+  """Returns the kinds of the metrics for which the condition is true."""
+  kinds = (cls.kinds() for cls in metric_classes() if condition(cls))
+  return tuple(dict.fromkeys(itertools.chain.from_iterable(kinds)))
 
 
 def weighed_kinds() -> tuple[str, ...]:
-  """The kinds of metrics that depend on propensities."""
+  """Returns the kinds of metrics that depend on propensities."""
   return kinds_where(lambda metric: metric.needs is Needs.PROPENSITIES)
 
 
 def is_weighed(metric: str) -> bool:
-  """Whether a metric, such as 'PSP@5', depends on propensities."""
+  """Returns whether a metric, such as 'PSP@5', depends on propensities."""
   return kind_of(metric) in weighed_kinds()
 
 
 def users_kinds() -> tuple[str, ...]:
-  """The kinds of metrics that are not of this library."""
-  return kinds_where(_is_users)
+  """Returns the kinds of metrics that a user added to those of xjax."""
+  return kinds_where(_is_from_user)
 
 
 def measures(
-  protocol: Protocol, at: At, form: LabelForm = LabelForm()
+  protocol: Protocol, points: MetricPoints, form: LabelForm = LabelForm()
 ) -> Mapping[str, Measure]:
-  """The metrics that a protocol prints, by name, in the order of a table.
+  """Returns the metrics that a protocol prints, in the order of a table.
 
   Args:
-    protocol: whose conventions.
-    at: cut-offs, thresholds and bins.
-    form: the parameters of metrics of labels.
+    protocol: the conventions to follow.
+    points: cut-offs, thresholds and bins.
+    form: the parameters of label metrics.
+
+  Returns:
+    Name, such as `P@5` -> measure.
 
   Raises:
-    ConfigError: two metrics have one name.
+    ConfigError: two metrics have the same name.
   """
-  return _measures(metrics(), protocol, at, form)
+  return _measures(metric_classes(), protocol, points, form)
 
 
-@functools.lru_cache(maxsize=128)  # every slice asks for the same few
+@functools.lru_cache(maxsize=128)  # every slice needs the same few tables
 def _measures(
   classes: Sequence[type[Metric]],
   protocol: Protocol,
-  at: At,
+  points: MetricPoints,
   form: LabelForm,
 ) -> Mapping[str, Measure]:
-  found: dict[str, Measure] = {}
+  table: dict[str, Measure] = {}
   kinds = set(protocol.kinds)
-  every = (metric for cls in classes for metric in cls.each(form))
-  for metric in filter(lambda metric: metric.applies(protocol), every):
-    for measure in metric.measures(protocol, at):
+  metrics = (metric for cls in classes for metric in cls.variants(form))
+  for metric in filter(lambda metric: metric.applies(protocol), metrics):
+    for measure in metric.measures(protocol, points):
       if kind_of(measure.name) not in kinds:
         continue
-      # A cut-off, say, may be asked for twice.
-      twin = found.get(measure.name, measure).metric
+      # The same metric may come twice, for example if a cut-off is repeated.
+      twin = table.get(measure.name, measure).metric
       if type(twin) is not type(metric):
         both = type(twin), type(metric)
         names = ' and '.join(f'{c.__module__}.{c.__qualname__}' for c in both)
         raise ConfigError(f'two metrics are called {measure.name}: {names}')
-      found[measure.name] = measure
-  return found
+      table[measure.name] = measure
+  return table

@@ -1,4 +1,4 @@
-"""Intra-list diversity: how little the labels of one list resemble each other.
+"""Computes intra-list diversity: how dissimilar the labels of a list are.
 
 Schultheis et al. 2022, eq. 17.
 """
@@ -6,58 +6,64 @@ Schultheis et al. 2022, eq. 17.
 from collections.abc import Iterable, Sequence
 import re
 
+from jaxtyping import Float, Int
 import numpy as np
 import scipy.sparse
 
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
 
-_PAIRS = 4096
+_PAIRS = 4096  # pairs of labels multiplied at a time
 
 
 def intra_list_diversity(
-  ids_NK: np.ndarray, ks: Sequence[int], vectors_LD: scipy.sparse.csr_array
-) -> dict[int, np.ndarray]:
-  """The mean of 1 - similarity over the pairs of each list's first k labels.
+  ids_NK: Int[np.ndarray, 'N K'],
+  ks: Sequence[int],
+  vectors_LD: scipy.sparse.csr_array,
+) -> dict[int, Float[np.ndarray, ' N']]:
+  """Computes the mean of 1 - similarity over pairs of the first k labels.
 
   Args:
     ids_NK: int32 ranked labels, PAD beyond the list.
     ks: cut-offs.
     vectors_LD: label vectors of length 1; their product is the similarity. A
-      label without a vector (all 0) resembles no other.
+      label without a vector (all 0) is similar to no other label.
 
   Returns:
-    k -> float64 [N], over the pairs there are; 0 for a document with fewer
-    than two labels, which has none.
+    k -> float64 [N], the mean over the pairs that the list has; 0 for a list
+    of fewer than two labels, which has no pair.
   """
   total_N, pairs_N = np.zeros(len(ids_NK)), np.zeros(len(ids_NK), np.int64)
-  found = {}
+  diversity = {}
   for j in range(max(ks)):
-    # A list has no gaps: where the later label is, so are the earlier.
+    # A list has no gaps: if place j has a label, all earlier places have one.
     rows = np.flatnonzero(ids_NK[:, j] != PAD) if j < ids_NK.shape[1] else ()
     for i in range(j if len(rows) else 0):
-      ours, theirs = ids_NK[rows, i], ids_NK[rows, j]
-      total_N[rows] += 1 - _products(vectors_LD, ours, theirs)
+      first, second = ids_NK[rows, i], ids_NK[rows, j]
+      total_N[rows] += 1 - _products(vectors_LD, first, second)
       pairs_N[rows] += 1
     if j + 1 in ks:
-      found[j + 1] = total_N / np.maximum(pairs_N, 1)
-  return found
+      diversity[j + 1] = total_N / np.maximum(pairs_N, 1)
+  return diversity
 
 
 def _products(
-  vectors_LD: scipy.sparse.csr_array, ours: np.ndarray, theirs: np.ndarray
+  vectors_LD: scipy.sparse.csr_array, first: np.ndarray, second: np.ndarray
 ) -> np.ndarray:
-  """The product of each two rows; pairs that come again are taken once."""
-  pairs = np.minimum(ours, theirs).astype(np.int64) * vectors_LD.shape[0]
+  """Returns the product of the vectors of each pair of labels.
+
+  A pair that occurs several times is computed once.
+  """
+  pairs = np.minimum(first, second).astype(np.int64) * vectors_LD.shape[0]
   pairs, places = np.unique(
-    pairs + np.maximum(ours, theirs), return_inverse=True
+    pairs + np.maximum(first, second), return_inverse=True
   )
   products = np.zeros(len(pairs))
-  # Some at a time: head labels have long vectors.
+  # Frequent labels have long vectors, so few pairs are multiplied at a time.
   for start in range(0, len(pairs), _PAIRS):
-    some = slice(start, start + _PAIRS)
-    left, right = np.divmod(pairs[some], vectors_LD.shape[0])
-    products[some] = (vectors_LD[left] * vectors_LD[right]).sum(1)
+    block = slice(start, start + _PAIRS)
+    left, right = np.divmod(pairs[block], vectors_LD.shape[0])
+    products[block] = (vectors_LD[left] * vectors_LD[right]).sum(1)
   return products[places]
 
 
@@ -65,17 +71,17 @@ _WORD = r'\w+'
 
 
 def co_occurrence(gold: Ragged, n_labels: int) -> scipy.sparse.csr_array:
-  """Label vectors whose products say how often two labels are gold together.
+  """Makes label vectors from how often labels are gold together.
 
   Args:
-    gold: N rows of label indices, of training documents.
-    n_labels: L.
+    gold: N rows of gold label indices, of training documents.
+    n_labels: L, number of labels.
 
   Returns:
-    float64 CSR [L, N], rows of length 1 (0 for a label without documents):
-    the product of two is n_lm / sqrt(n_l n_m), in [0, 1].
+    float64 CSR [L, N], rows of length 1 (0 for a label without documents).
+    The product of two rows is n_lm / sqrt(n_l n_m), in [0, 1].
   """
-  # scikit-learn takes a second to import: only where it is asked for.
+  # Importing scikit-learn takes a second, so it is imported only where needed.
   from sklearn.preprocessing import normalize
 
   ones = np.ones(len(gold.values))
@@ -86,10 +92,10 @@ def co_occurrence(gold: Ragged, n_labels: int) -> scipy.sparse.csr_array:
 
 
 def descriptor_vectors(texts: Iterable[str]) -> scipy.sparse.csr_array:
-  """TF-IDF vectors of the labels' descriptors.
+  """Makes TF-IDF vectors of the labels' descriptors.
 
   Args:
-    texts: L descriptors.
+    texts: the descriptors of L labels.
 
   Returns:
     float64 CSR [L, words], rows of length 1 (0 for a label without words).

@@ -1,18 +1,21 @@
-"""Metrics of documents: a class each, which is all there is to one.
+"""Defines the metrics that are computed for each document.
 
-All of them gain 1 / log2(i + 1) for a hit at place i, divide nDCG by an ideal
-list of min(k, g), P@k by k however short a list is, and PSP as a ratio of sums
-over documents. Those at a cut-off are 0 for a document without gold.
+Each metric is one class. A document has g gold labels. A hit is a gold label in
+the list; in DCG, a hit at place i gains 1 / log2(i + 1). nDCG is divided by an
+ideal list of min(k, g) hits. P@k is divided by k even if the list is shorter.
+PSP is a ratio of sums over documents. Metrics at a cut-off are 0 for a document
+without gold.
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 import scipy.sparse
 
 from xjax.judge.metrics.contract import (
   DocumentMetric,
   Needs,
+  Numbers,
   Protocol,
   Ratio,
   Recalled,
@@ -23,24 +26,24 @@ from xjax.judge.metrics.ranking import RankedLists, real_dtype
 
 
 def ideal(k: int) -> float:
-  """The discounted gain of k hits among the first k."""
+  """Returns the discounted cumulative gain of a list of k hits."""
   return float((1 / np.log2(np.arange(2, k + 2))).sum())
 
 
 class Precision(DocumentMetric):
-  """Hits over k."""
+  """Precision: hits among the first k, divided by k."""
 
   name = 'P@k'
 
   def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.hits_BJ
 
-  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
+  def value(self, over: Numbers, under: Numbers, k: int) -> Value:
     return over / (k * under)
 
 
 class Recall(DocumentMetric):
-  """Hits over g."""
+  """Recall: hits among the first k, divided by g."""
 
   name = 'R@k'
 
@@ -49,7 +52,7 @@ class Recall(DocumentMetric):
 
 
 class RecallAtMost(DocumentMetric):
-  """Hits over min(k, g) (Chalkidis et al. 2019, eq. 3)."""
+  """Hits among the first k, over min(k, g) (Chalkidis et al. 2019, eq. 3)."""
 
   name = 'RP@k'
 
@@ -58,7 +61,7 @@ class RecallAtMost(DocumentMetric):
 
 
 class NDCG(DocumentMetric):
-  """DCG over that of a list whose first min(k, g) are gold."""
+  """DCG, divided by the DCG of a list whose first min(k, g) labels are gold."""
 
   name = 'nDCG@k'
 
@@ -67,21 +70,21 @@ class NDCG(DocumentMetric):
 
 
 class RPrecision(DocumentMetric):
-  """Hits among the first g, over g (Bertalis et al., section 4.5)."""
+  """Hits among the first g, divided by g (Bertalis et al., section 4.5)."""
 
   name = 'R-Precision'
 
   def over(self, lists: RankedLists) -> Float[Array, ' B']:
     among_BK = jnp.arange(lists.hits_BK.shape[1]) < lists.gold_B[:, None]
-    found_B = (lists.hits_BK & among_BK).sum(-1)
-    return found_B.astype(real_dtype()) / lists.some_gold_B1[:, 0]
+    hits_B = (lists.hits_BK & among_BK).sum(-1)
+    return hits_B.astype(real_dtype()) / lists.some_gold_B1[:, 0]
 
   def known(self, lists: RankedLists) -> Bool[Array, ' B']:
     return (lists.listed_B >= lists.gold_B) | lists.complete_B
 
 
 class Hit(DocumentMetric):
-  """1 where any of the first k is gold (Schultheis et al. 2022, eq. 12)."""
+  """1 if any of the first k labels is gold (Schultheis et al. 2022, eq. 12)."""
 
   name = 'Hit@k'
 
@@ -90,25 +93,25 @@ class Hit(DocumentMetric):
 
 
 class FullNDCG(DocumentMetric):
-  """DCG over that of a list of k hits (Schultheis et al. 2022, eq. 2)."""
+  """DCG over the DCG of a list of k hits (Schultheis et al. 2022, eq. 2)."""
 
   name = 'nDCG-full@k'
 
   def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.dcg_BJ
 
-  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
+  def value(self, over: Numbers, under: Numbers, k: int) -> Value:
     return over / (ideal(k) * under)
 
 
 class _Weighed(DocumentMetric):
-  """Labels count their inverse propensities."""
+  """Base of the metrics in which a label counts its inverse propensity."""
 
   needs = Needs.PROPENSITIES
 
 
 class PSP(_Weighed):
-  """Propensity-scored hits over the most there can be (Jain et al. 2016)."""
+  """Propensity-scored hits over their maximum (Jain et al. 2016)."""
 
   name = 'PSP@k'
 
@@ -120,7 +123,7 @@ class PSP(_Weighed):
 
 
 class RawPSP(_Weighed):
-  """Propensity-scored hits over k."""
+  """Propensity-scored hits, divided by k."""
 
   name = 'PSP-raw@k'
   over = PSP.over
@@ -128,7 +131,7 @@ class RawPSP(_Weighed):
 
 
 class PSnDCG(_Weighed):
-  """Propensity-scored DCG over the largest there can be (Bhatia et al.)."""
+  """Propensity-scored DCG over its maximum (Bhatia et al.)."""
 
   name = 'PSnDCG@k'
 
@@ -143,7 +146,7 @@ class PSnDCG(_Weighed):
 
 
 class PSnDCGOfMeans(_Weighed):
-  """The same where both sides first divide every document by its ideal DCG."""
+  """PSnDCG where each document's terms are first divided by its ideal DCG."""
 
   name = 'PSnDCG@k'
 
@@ -158,7 +161,7 @@ class PSnDCGOfMeans(_Weighed):
 
 
 class FullPSnDCG(_Weighed):
-  """Propensity-scored DCG over the DCG of a list of k hits."""
+  """Propensity-scored DCG, divided by the DCG of a list of k hits."""
 
   name = 'PSnDCG-full@k'
   over = PSnDCG.over
@@ -166,7 +169,7 @@ class FullPSnDCG(_Weighed):
 
 
 class NormalPSR(_Weighed):
-  """PSR over that of the best list."""
+  """PSR@k, divided by the PSR@k of the best possible list."""
 
   name = 'PSR-norm@k'
 
@@ -181,7 +184,7 @@ class NormalPSR(_Weighed):
 
 
 class PSR(_Weighed):
-  """Propensity-scored hits over the weight of gold."""
+  """Propensity-scored hits, divided by the weights of the gold labels."""
 
   name = 'PSR@k'
   applies = NormalPSR.applies
@@ -189,7 +192,7 @@ class PSR(_Weighed):
 
 
 class NormalPSRByCount(_Weighed):
-  """PSR-norm@k where a document is divided by its number of gold labels."""
+  """PSR-norm@k where each document is divided by its number of gold labels."""
 
   name = 'PSR-norm@k'
 
@@ -204,7 +207,7 @@ class NormalPSRByCount(_Weighed):
 
 
 class PSRByCount(_Weighed):
-  """PSR@k where a document is divided by its number of gold labels."""
+  """PSR@k where each document is divided by its number of gold labels."""
 
   name = 'PSR@k'
   applies = NormalPSRByCount.applies
@@ -212,20 +215,20 @@ class PSRByCount(_Weighed):
 
 
 class Diversity(DocumentMetric):
-  """How little a list's labels resemble each other; see diversity.py."""
+  """Intra-list diversity: how dissimilar a list's labels are (diversity.py)."""
 
   name = 'ILD@k'
   needs = Needs.SIMILARITY
-  least_k = 2  # one label has nobody to differ from
+  least_k = 2  # diversity is over pairs of labels
 
   def from_lists(
     self,
-    ids_NK: np.ndarray,
+    ids_NK: Int[np.ndarray, 'N K'],
     ks: tuple[int, ...],
     vectors_LD: scipy.sparse.csr_array,
-  ) -> np.ndarray:
-    found = intra_list_diversity(ids_NK, ks, vectors_LD)
-    return np.stack([found[k] for k in ks], axis=1)
+  ) -> Float[np.ndarray, 'N J']:
+    diversity = intra_list_diversity(ids_NK, ks, vectors_LD)
+    return np.stack([diversity[k] for k in ks], axis=1)
 
   def over(self, lists: RankedLists) -> Float[Array, 'B J']:
     return lists.outside[self.name]
@@ -235,7 +238,7 @@ class Diversity(DocumentMetric):
 
 
 class Weighted(DocumentMetric):
-  """Sums over hits of W[label, place] (Schultheis et al. 2022, eq. 4)."""
+  """The sum over hits of W[label, place] (Schultheis et al. 2022, eq. 4)."""
 
   name = 'weighted@k'
   needs = Needs.RANK_WEIGHTS

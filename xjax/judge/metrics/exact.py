@@ -1,4 +1,4 @@
-"""Where metrics are computed: 64 bits, one device."""
+"""Sets up JAX for metrics: 64-bit numbers on one device."""
 
 from collections.abc import Iterator
 import contextlib
@@ -9,6 +9,7 @@ import jax
 
 @functools.cache
 def _mesh() -> jax.sharding.Mesh:
+  """Returns a mesh that has only this process's first device."""
   return jax.make_mesh(
     (1,),
     ('metrics',),
@@ -19,10 +20,11 @@ def _mesh() -> jax.sharding.Mesh:
 
 @contextlib.contextmanager
 def exact() -> Iterator[None]:
-  """int64 counts and float64 sums, on this process's first device.
+  """Makes JAX use int64 and float64 on this process's first device.
 
-  Without its own mesh, a metric computed inside `jax.set_mesh` would run on
-  every device of that mesh and be traced once more for it.
+  The context sets a mesh of its own. Otherwise a metric that is computed
+  inside `jax.set_mesh` would run on every device of that mesh, and would be
+  traced again for it.
   """
   with jax.enable_x64(True), jax.set_mesh(_mesh()):
     yield

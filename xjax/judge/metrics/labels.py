@@ -1,6 +1,7 @@
-"""Metrics of labels: a class each, which is all there is to one.
+"""Defines the metrics that are computed from counts per label.
 
-They count every document, those without gold as well. 0 / 0 is 0.
+Each metric is one class. These metrics count every document, including
+documents without gold. 0 / 0 is 0.
 """
 
 import dataclasses
@@ -16,6 +17,7 @@ from xjax.judge.metrics.contract import (
   AveragedLabels,
   LabelForm,
   LabelMetric,
+  Numbers,
   PerLabel,
   Protocol,
   Value,
@@ -28,10 +30,18 @@ def f_beta(
   gold_L: Float[Array, '*R L'],
   beta: float = 1.0,
 ) -> Float[Array, '*R L']:
-  """(1 + b^2) TP / (b^2 gold + predicted), 0 where that is 0 / 0.
+  """Computes F_beta of each label; 0 where it would be 0 / 0.
 
-  With beta = 1 it is F1 (paper on binned macro-F1, eq. 1; a label never
-  predicted has 0), else the F of Schultheis et al. 2022, section 3.2.
+  F_beta = (1 + beta^2) TP / (beta^2 gold + predicted). With beta = 1 it is F1
+  (paper on binned macro-F1, eq. 1; a label that is never predicted has 0).
+  For other values it is the F of Schultheis et al. 2022, section 3.2.
+
+  Args:
+    correct_L: float, documents for which the label is predicted and gold (TP);
+      leading axes are replicates.
+    predicted_L: float, documents for which the label is predicted.
+    gold_L: float, documents for which the label is gold.
+    beta: weight of recall against precision.
   """
   square = beta * beta
   both_L = square * gold_L + predicted_L
@@ -43,25 +53,30 @@ def _f_beta(labels: PerLabel, beta: float = 1.0) -> Float[Array, '*R L']:
 
 
 class MicroF1AtThreshold(LabelMetric):
-  """F1 of all decisions together, from sums that there are anyway."""
+  """F1 of all decisions above a threshold, pooled over labels.
+
+  It uses only sums that are always computed.
+  """
 
   name = 'micro-F1'
 
   def sums(self) -> dict:
     return {}
 
-  def above(self, end: str) -> str:
+  def over_name(self, end: str) -> str:
     return f'{CORRECT}{end}'
 
-  def below(self, protocol: Protocol, end: str, k: int) -> tuple[str, ...]:
+  def under_names(
+    self, protocol: Protocol, end: str, k: int
+  ) -> tuple[str, ...]:
     return f'{PREDICTED}{end}', GOLD
 
-  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
+  def value(self, over: Numbers, under: Numbers, k: int) -> Value:
     return 2.0 * over / under
 
 
 class MacroF1AtThreshold(LabelMetric):
-  """The mean F1 of labels."""
+  """The mean over labels of F1, of the decisions above a threshold."""
 
   name = 'macro-F1'
   only_correct = True
@@ -71,7 +86,7 @@ class MacroF1AtThreshold(LabelMetric):
 
 
 class WeightedF1(LabelMetric):
-  """The mean F1 of labels, each as often as it is gold."""
+  """The mean over labels of F1, weighted by how often each label is gold."""
 
   name = 'weighted-F1'
   only_correct = True
@@ -79,18 +94,20 @@ class WeightedF1(LabelMetric):
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
     return _f_beta(labels) * labels.gold_L
 
-  def below(self, protocol: Protocol, end: str, k: int) -> tuple[str, ...]:
+  def under_names(
+    self, protocol: Protocol, end: str, k: int
+  ) -> tuple[str, ...]:
     return (GOLD,)
 
 
 class MicroF1(MicroF1AtThreshold):
-  """F1 of the first k labels of all lists together."""
+  """F1 of the first k labels of every list, pooled over labels."""
 
   name = 'micro-F1@k'
 
 
 class _Macro(LabelMetric):
-  """A mean over the labels that a protocol takes macro-averages over."""
+  """Base of the means over labels; the protocol says over which labels."""
 
   only_correct = True
 
@@ -99,7 +116,7 @@ class _Macro(LabelMetric):
 
 
 class MacroF1(_Macro):
-  """The mean F1 of labels, of the first k labels of every list."""
+  """The mean over labels of F1, of the first k labels of every list."""
 
   name = 'macro-F1@k'
   is_binned = True
@@ -107,7 +124,7 @@ class MacroF1(_Macro):
 
 
 class MacroPrecision(_Macro):
-  """The mean over labels of TP / (TP + FP), 0 for one never predicted."""
+  """The mean over labels of TP / (TP + FP); a label never predicted has 0."""
 
   name = 'macro-P@k'
 
@@ -116,7 +133,7 @@ class MacroPrecision(_Macro):
 
 
 class MacroRecall(_Macro):
-  """The mean over labels of TP / (TP + FN), 0 for one that is never gold."""
+  """The mean over labels of TP / (TP + FN); a label never gold has 0."""
 
   name = 'macro-R@k'
   ignores_wrong = True
@@ -126,7 +143,7 @@ class MacroRecall(_Macro):
 
 
 class MacroFHalf(_Macro):
-  """The mean over labels of F_beta with beta 0.5: precision counts more."""
+  """The mean over labels of F_beta with beta 0.5, which favours precision."""
 
   name = 'macro-F0.5@k'
 
@@ -135,7 +152,7 @@ class MacroFHalf(_Macro):
 
 
 class MacroFTwo(_Macro):
-  """The mean over labels of F_beta with beta 2: recall counts more."""
+  """The mean over labels of F_beta with beta 2, which favours recall."""
 
   name = 'macro-F2@k'
 
@@ -158,10 +175,13 @@ class Coverage(LabelMetric):
 
 @dataclasses.dataclass(frozen=True)
 class AlphaCoverage(LabelMetric):
-  """The share of labels whose recall is at least alpha, in [0, 1] (eq. 28).
+  """The share of labels whose recall is at least alpha (Schultheis, eq. 28).
 
-  With alpha = 0 it must be above 0, as for coverage. A label that is never gold
-  has recall 0.
+  With alpha = 0 the recall must be above 0, as for coverage. A label that is
+  never gold has recall 0.
+
+  Attributes:
+    alpha: the smallest recall that counts, in [0, 1].
   """
 
   alpha: float
@@ -169,7 +189,7 @@ class AlphaCoverage(LabelMetric):
   only_correct = ignores_wrong = True
 
   @classmethod
-  def each(cls, form: LabelForm) -> tuple['AlphaCoverage', ...]:
+  def variants(cls, form: LabelForm) -> tuple['AlphaCoverage', ...]:
     return tuple(map(cls, form.alphas))
 
   @property
@@ -177,8 +197,8 @@ class AlphaCoverage(LabelMetric):
     return f'coverage[a={self.alpha:g}]@k'
 
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
-    # As a quotient: 51 / 75 is the float nearest to 0.68, and so is 0.68
-    # itself, while 0.68 * 75 is more than 51.
+    # Compare the quotient with alpha, not the counts with a product: 51 / 75
+    # and 0.68 are the same float, but 0.68 * 75 is more than 51.
     recall_L = labels.correct_L / jnp.maximum(labels.gold_L, 1)
     enough_L = (recall_L >= self.alpha) & (labels.correct_L > 0)
     return enough_L.astype(labels.correct_L.dtype)
@@ -186,9 +206,14 @@ class AlphaCoverage(LabelMetric):
 
 @dataclasses.dataclass(frozen=True)
 class SampledCoverage(LabelMetric):
-  """The share of labels expected to be found in n_drawn documents.
+  """The share of labels predicted correctly in a draw of documents, expected.
 
-  1 - (1 - c_l / n)^n' for documents drawn with replacement (eq. 24-25).
+  For n' documents drawn with replacement from n documents it is the mean over
+  labels of 1 - (1 - c_l / n)^n', where c_l is the number of correct predictions
+  of label l (Schultheis, eq. 24-25).
+
+  Attributes:
+    n_drawn: n', the number of documents drawn.
   """
 
   n_drawn: int
@@ -196,7 +221,7 @@ class SampledCoverage(LabelMetric):
   only_correct = ignores_wrong = True
 
   @classmethod
-  def each(cls, form: LabelForm) -> tuple['SampledCoverage', ...]:
+  def variants(cls, form: LabelForm) -> tuple['SampledCoverage', ...]:
     return tuple(map(cls, form.draws))
 
   @property
@@ -205,14 +230,15 @@ class SampledCoverage(LabelMetric):
 
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
     share_L = jnp.minimum(labels.correct_L / jnp.maximum(labels.n_docs, 1), 1)
-    # log1p keeps what 1 - share loses where share is small.
+    # log1p stays accurate where share is small; 1 - share would be rounded.
     return -jnp.expm1(self.n_drawn * jnp.log1p(-share_L))
 
 
 class Entropy(LabelMetric):
-  """The entropy in bits of the labels of correct predictions (eq. 15-16).
+  """The entropy in bits of the labels of correct predictions.
 
-  log2 C - (sum of c log2 c) / C, with c those of a label and C of all.
+  It is log2 C - (sum over labels of c log2 c) / C, where c is the number of
+  correct predictions of a label and C of all labels (Schultheis, eq. 15-16).
   """
 
   name = 'entropy@k'
@@ -222,11 +248,13 @@ class Entropy(LabelMetric):
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
     return labels.correct_L * jnp.log2(jnp.maximum(labels.correct_L, 1))
 
-  def below(self, protocol: Protocol, end: str, k: int) -> tuple[str, ...]:
+  def under_names(
+    self, protocol: Protocol, end: str, k: int
+  ) -> tuple[str, ...]:
     return (f'{CORRECT}{end}',)
 
-  def value(self, over: np.ndarray, under: np.ndarray, k: int) -> Value:
-    # Rounding may leave less than nothing of one label's entropy. Where nothing
-    # is correct it is 0.
+  def value(self, over: Numbers, under: Numbers, k: int) -> Value:
+    # Rounding may make the entropy of a single label slightly negative. Where
+    # no prediction is correct, the result is NaN, and the entropy is 0.
     bits = np.maximum(np.log2(under) - over / under, 0.0)
     return np.nan_to_num(bits, nan=0.0)

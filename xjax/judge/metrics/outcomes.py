@@ -1,8 +1,9 @@
-"""What a system did with each of the documents that it is judged on."""
+"""Holds what a system predicted for each document that it is judged on."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
 
+from jaxtyping import Bool, Float, Int, Int32
 import numpy as np
 import scipy.sparse
 
@@ -12,52 +13,53 @@ from xjax.judge.metrics.contract import LabelMetric
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Decisions:
-  """Labels given to documents, one after the other.
+  """Holds the labels assigned to documents, as a flat list of pairs.
 
   Attributes:
-    docs: int [decisions], rows of documents.
-    labels: int32 [decisions].
-    hits: bool [decisions], whether the label is gold.
+    docs: int [decisions], the document's row.
+    labels: int32 [decisions], the label assigned to the document.
+    hits: bool [decisions], whether the label is gold for the document.
   """
 
-  docs: np.ndarray
-  labels: np.ndarray
-  hits: np.ndarray
+  docs: Int[np.ndarray, ' decisions']
+  labels: Int[np.ndarray, ' decisions']
+  hits: Bool[np.ndarray, ' decisions']
 
   def correct(self) -> 'Decisions':
-    """Those that are right."""
+    """Returns only the decisions that are correct."""
     return Decisions(
       self.docs[self.hits], self.labels[self.hits], self.hits[self.hits]
     )
 
-  def per_document(self, n_docs: int) -> np.ndarray:
-    """float64 [n_docs], decisions of each."""
+  def per_document(self, n_docs: int) -> Float[np.ndarray, ' N']:
+    """Returns the number of decisions of each document, float64 [n_docs]."""
     return np.bincount(self.docs, minlength=n_docs).astype(np.float64)
 
-  def none(self) -> 'Decisions':
-    """No decision."""
+  def empty(self) -> 'Decisions':
+    """Returns an empty list of decisions, with the same dtypes."""
     return Decisions(self.docs[:0], self.labels[:0], self.hits[:0])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outcomes:
-  """What a system did with N documents.
+  """Holds what a system predicted for N documents, and their gold labels.
 
   Attributes:
-    terms: name -> float64 [N], what each document adds to the sum of that name.
-    sets: what ends the names of a set's sums -> its decisions.
-    gold: N rows of label indices.
+    terms: name of a sum -> float64 [N], what each document adds to the sum.
+    sets: suffix -> a set of decisions. The suffix ends the names of the sums
+      of this set, such as `@5`.
+    gold: N rows of gold label indices.
     mask: bool [L], the labels of the slice.
-    bins: name -> bool [L].
+    bins: name of a frequency bin -> bool [L], its labels.
     fixed: name -> a sum that does not depend on the documents.
-    metrics: of labels, whose sums are taken.
+    metrics: the label metrics whose sums are computed.
   """
 
-  terms: Mapping[str, np.ndarray]
+  terms: Mapping[str, Float[np.ndarray, ' N']]
   sets: Mapping[str, Decisions]
   gold: Ragged
-  mask: np.ndarray
-  bins: Mapping[str, np.ndarray]
+  mask: Bool[np.ndarray, ' L']
+  bins: Mapping[str, Bool[np.ndarray, ' L']]
   fixed: Mapping[str, int | float]
   metrics: tuple[LabelMetric, ...]
 
@@ -65,42 +67,50 @@ class Outcomes:
     return len(self.gold)
 
   @property
-  def golden(self) -> Decisions:
-    """The gold labels."""
+  def gold_decisions(self) -> Decisions:
+    """The gold labels of all documents, as correct decisions."""
     docs = np.repeat(np.arange(len(self)), self.gold.lengths)
     return Decisions(docs, self.gold.values, np.ones(len(docs), bool))
 
-  def up_to_largest(self, end: str) -> np.ndarray:
-    """Labels up to the largest that is gold or in a set: int [N]."""
-    upto_L, found_N = np.cumsum(self.mask), np.zeros(len(self), np.int64)
-    for each in (self.sets[end], self.golden):
-      np.maximum.at(found_N, each.docs, upto_L[each.labels])
-    return found_N
+  def up_to_largest(self, end: str) -> Int[np.ndarray, ' N']:
+    """Counts labels up to the largest that is gold or predicted: int [N].
 
-  def none(self) -> 'Outcomes':
-    """The same documents, when none of them counts."""
+    Args:
+      end: the suffix of a set of decisions, such as `@5`.
+    """
+    upto_L, largest_N = np.cumsum(self.mask), np.zeros(len(self), np.int64)
+    for decisions in (self.sets[end], self.gold_decisions):
+      np.maximum.at(largest_N, decisions.docs, upto_L[decisions.labels])
+    return largest_N
+
+  def zeros(self) -> 'Outcomes':
+    """Returns outcomes of the same documents in which all counts are 0."""
     return dataclasses.replace(
       self,
       terms={name: np.zeros_like(row) for name, row in self.terms.items()},
-      sets={end: decisions.none() for end, decisions in self.sets.items()},
+      sets={end: decisions.empty() for end, decisions in self.sets.items()},
       gold=Ragged(np.zeros_like(self.gold.indptr), self.gold.values[:0]),
     )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Counts:
-  """Counts per label, linear in the weights of the documents.
+  """Holds counts per label as a linear function of the documents' weights.
 
   Attributes:
-    base_H1: int32, where all weights are 0.
-    change_HN: int32, what a weight adds.
+    base_H1: int32, the counts where all weights are 0.
+    change_HN: int32, what each document adds per unit of its weight.
   """
 
-  base_H1: np.ndarray
+  base_H1: Int32[np.ndarray, 'H 1']
   change_HN: scipy.sparse.csr_array
 
-  def at(self, weights_NR: np.ndarray) -> np.ndarray:
-    """int32 [H, R], counts for each of R replicates."""
+  def at(self, weights_NR: Int[np.ndarray, 'N R']) -> Int[np.ndarray, 'H R']:
+    """Returns the counts of each of R replicates, int32 [H, R].
+
+    Args:
+      weights_NR: int32, weights of the documents in each replicate.
+    """
     # SciPy on one core takes 1.2 s for 1,000 replicates of 1.65 million
     # decisions, XLA's gather and sorted segment sum 2.7 to 3.5 s on two.
     counts_HR = self.change_HN @ weights_NR
@@ -110,24 +120,25 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Slots:
-  """The labels that are counted one by one.
+  """Assigns a slot of the count arrays to each label that is counted.
 
-  These are the labels found by a correct decision, where all that is summed is
-  0 for others, else those that are predicted or gold. Where gold labels are
-  counted too, the other gold ones come after them.
+  The first slots hold the labels that sums are taken over. If all sums are 0
+  for labels without a correct decision, these are the labels with a correct
+  decision; otherwise they are all labels that are predicted or gold. If gold
+  labels are counted too, the remaining gold labels come after the first slots.
 
   Attributes:
-    found_H: labels in the first slots: those summed over.
-    n_found: the slots of these, a little more than there are.
-    n_gold: all slots.
-    slots_L: label -> slot; -1: none.
-    n_docs: N.
+    labels_H: int, the labels that sums are taken over, in order of their slots.
+    n_summed: number of first slots: len(labels_H), rounded up.
+    n_slots: number of all slots.
+    slots_L: int32, slot of each label; -1 for a label that is not counted.
+    n_docs: N, number of documents.
   """
 
-  found_H: np.ndarray
-  n_found: int
-  n_gold: int
-  slots_L: np.ndarray
+  labels_H: Int[np.ndarray, ' H']
+  n_summed: int
+  n_slots: int
+  slots_L: Int32[np.ndarray, ' L']
   n_docs: int
 
   @classmethod
@@ -139,39 +150,47 @@ class Slots:
     count_gold: bool,
     only_correct: bool = True,
   ) -> 'Slots':
-    """Those of two outcomes.
+    """Assigns slots to the labels of two outcomes.
 
     Args:
-      before: of the documents of weight 0.
-      after: of those of weight 1.
-      ends: which sets of decisions are looked at.
+      before: outcomes of the documents at weight 0.
+      after: outcomes of the same documents at weight 1.
+      ends: suffixes of the sets of decisions whose labels are counted.
       count_gold: whether all gold labels are counted.
       only_correct: whether all sums are 0 for labels without a correct
         decision.
     """
-    sets = [each.sets[end] for each in (before, after) for end in ends]
-    found = [each.labels[each.hits] for each in sets]
-    if not only_correct:
-      found = [each.labels for each in (*sets, before.golden, after.golden)]
-    found_H = _distinct(found)
+    sets = [outcomes.sets[end] for outcomes in (before, after) for end in ends]
+    every = [*sets, before.gold_decisions, after.gold_decisions]
+    if only_correct:
+      labels_H = _distinct([x.labels[x.hits] for x in sets])
+    else:
+      labels_H = _distinct([x.labels for x in every])
     rest = _distinct([after.gold.values] if count_gold else [])
-    rest = np.setdiff1d(rest, found_H, assume_unique=True)
-    labels = [each.labels for each in (*sets, before.golden, after.golden)]
-    n_found = _rounded(len(found_H))
-    slots_L = np.full(1 + max(x.max(initial=0) for x in labels), -1, np.int32)
-    slots_L[found_H] = np.arange(len(found_H))
-    slots_L[rest] = n_found + np.arange(len(rest))
-    return cls(found_H, n_found, n_found + len(rest), slots_L, len(after))
+    rest = np.setdiff1d(rest, labels_H, assume_unique=True)
+    n_summed = _round_up(len(labels_H))
+    largest = max(x.labels.max(initial=0) for x in every)
+    slots_L = np.full(1 + largest, -1, np.int32)
+    slots_L[labels_H] = np.arange(len(labels_H))
+    slots_L[rest] = n_summed + np.arange(len(rest))
+    return cls(labels_H, n_summed, n_summed + len(rest), slots_L, len(after))
 
   def counts(self, before: Decisions, after: Decisions, n_slots: int) -> Counts:
-    """Counts in the first n_slots slots."""
-    first, last = (self._matrix(each, n_slots) for each in (before, after))
+    """Returns the counts in the first slots, as a function of the weights.
+
+    Args:
+      before: decisions about the documents at weight 0.
+      after: decisions about the documents at weight 1.
+      n_slots: how many of the slots to count.
+    """
+    first, last = (self._matrix(x, n_slots) for x in (before, after))
     base_H = np.asarray(first.sum(1), np.int32)
     return Counts(base_H[:, None], last - first)
 
   def _matrix(
     self, decisions: Decisions, n_slots: int
   ) -> scipy.sparse.csr_array:
+    """Returns a [n_slots, N] matrix with a 1 for each decision."""
     slots = self.slots_L[decisions.labels]
     kept = (slots >= 0) & (slots < n_slots)
     ones = np.ones(int(kept.sum()), np.int32)
@@ -182,10 +201,11 @@ class Slots:
 
 
 def _distinct(parts: Sequence[np.ndarray]) -> np.ndarray:
+  """Returns the distinct labels of several arrays, ascending."""
   return np.unique(np.concatenate([np.zeros(0, np.int32), *parts]))
 
 
-def _rounded(n: int) -> int:
-  """Up, by an eighth at most: few shapes, so few programs."""
+def _round_up(n: int) -> int:
+  """Rounds up by at most an eighth: few shapes mean few compiled programs."""
   step = max(1 << max(n.bit_length() - 4, 0), 64)
   return -(-max(n, 1) // step) * step

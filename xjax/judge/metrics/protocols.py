@@ -1,14 +1,16 @@
-"""What each tool's metrics mean: the same sums, other denominators.
+"""The protocols: how each tool defines its metrics.
 
-A protocol says how a tool (or we) turn ranked lists into numbers, as far as
-tools differ. All of them gain 1 / log2(i + 1) for a hit at place i, divide nDCG
-by an ideal list of min(k, g), P@k by k however short a list is, PSP as a ratio
-of sums over documents, and count every document in F1 and coverage.
+Tools compute the same sums and divide them by different denominators. A
+protocol records how a tool (or xjax) turns ranked lists into numbers, where
+tools differ. All tools agree on the following: a hit at place i gains
+1 / log2(i + 1); nDCG is divided by an ideal list of min(k, g) hits; P@k is
+divided by k even if a list is shorter; PSP is a ratio of sums over documents;
+F1 and coverage count every document.
 """
 
 import types
 
-# Their classes are found once they are imported.
+# These imports define the metric classes, which protocols look up by name.
 from xjax.judge.metrics import documents as documents, labels as labels
 from xjax.judge.metrics.contract import (
   AveragedLabels,
@@ -19,7 +21,8 @@ from xjax.judge.metrics.contract import (
 
 _THRESHOLD_KINDS = ('micro-F1', 'macro-F1', 'weighted-F1')
 
-# It prints the metrics that name it: all of ours, and of a user's own.
+# It prints every metric whose class names this protocol: all metrics of xjax,
+# and those that a user adds.
 XJAX = Protocol(
   name='xjax',
   title='xjax',

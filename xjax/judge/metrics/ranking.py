@@ -1,7 +1,7 @@
-"""What top-k lists say of each document: hits, gains and weights.
+"""Compares top-k lists with gold labels: hits, gains and weights.
 
-Metrics of documents are made of it: values have a row per document and a
-column per cut-off k.
+Document metrics are computed from these values, which have a row per document
+and a column per cut-off k.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ import numpy as np
 
 from xjax.core.types import PAD
 
-# Up to here every pair of gold labels is compared, which is many times faster
-# on a CPU than sorting short rows.
+# For rows of at most this many gold labels, every pair of gold labels is
+# compared: on a CPU this is many times faster than sorting short rows.
 _PAIRS = 64
 
 
@@ -24,26 +24,30 @@ def hits(
   ids_BK: Int[Array | np.ndarray, 'B K'],
   gold_BP: Int[Array | np.ndarray, 'B P'],
 ) -> Bool[Array, 'B K']:
-  """Which entries of the lists are gold; PAD never is.
+  """Returns which entries of the lists are gold; PAD never is.
 
   Labels are compared as integers: as float32, ids above 2^24 would collide.
+
+  Args:
+    ids_BK: int32 ranked labels, PAD beyond the list.
+    gold_BP: int32 gold labels, PAD beyond them.
   """
   same = jnp.asarray(ids_BK)[:, :, None] == jnp.asarray(gold_BP)[:, None, :]
   return same.any(-1) & (jnp.asarray(ids_BK) != PAD)
 
 
 def real_dtype() -> type:
-  """float64 where JAX is in 64 bits, as under metrics.exact, else float32."""
+  """Returns float64 if JAX uses 64 bits, as in metrics.exact, else float32."""
   return jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
 
 
 @struct.dataclass
 class Weights:
-  """What labels count.
+  """Holds the weights of labels in weighted metrics.
 
   Attributes:
-    labels_L: float64, inverse propensities; None: no propensity terms.
-    ranks_LK: float64, W of the metric weighted@k; None: not asked for.
+    labels_L: float64, inverse propensities; None: no propensity metrics.
+    ranks_LK: float64, W of the metric weighted@k; None: no such metric.
   """
 
   labels_L: jax.Array | np.ndarray | None = None
@@ -52,20 +56,23 @@ class Weights:
 
 @struct.dataclass
 class RankedLists:
-  """Ranked labels beside the gold ones, as a metric of documents sees them.
+  """Holds ranked labels and gold labels: the input of document metrics.
 
-  With g gold labels, hits(k) of them among the first k of the list, and w the
-  inverse propensity of a label (Jain et al. 2016), or any weight of a user's.
+  In the descriptions below, g is a document's number of gold labels, hits(k)
+  is the number of gold labels among the first k of its list, and w is the
+  inverse propensity of a label (Jain et al. 2016) or a weight that the user
+  supplies.
 
   Attributes:
     ids_BK: int32 ranked labels, PAD beyond the list.
     gold_BP: int32 gold labels, each once, in any order, PAD beyond them.
     whole_B: bool, whether the list has every label that could be listed.
-    hits_BK: bool, entries that are gold.
+    hits_BK: bool, whether the entry is gold.
     gold_B: int, number of gold labels.
     listed_B: int, length of the list.
-    weights: of labels, where there are any.
-    outside: name of a metric -> float64 [B, J], computed from the lists before.
+    weights: weights of labels, where available.
+    outside: name of a metric -> float64 [B, J], its values that were computed
+      on the host (DocumentMetric.from_lists).
     ks: the cut-offs, ascending.
   """
 
@@ -89,7 +96,7 @@ class RankedLists:
     weights: Weights | None = None,
     outside: Mapping[str, jax.Array | np.ndarray] | None = None,
   ) -> 'RankedLists':
-    """Compares the lists with gold."""
+    """Compares the lists with gold; see the class for the arguments."""
     ids_BK, gold_BP = jnp.asarray(ids_BK), jnp.asarray(gold_BP)
     return cls(
       ids_BK=ids_BK,
@@ -106,7 +113,7 @@ class RankedLists:
   def first(
     self, values_BK: Shaped[Array | np.ndarray, 'B K']
   ) -> Float[Array, 'B J']:
-    """Sums of the first k values; whole numbers add up exactly."""
+    """Sums the first k values for each cut-off k; exact for whole numbers."""
     places = jnp.arange(values_BK.shape[1])[:, None]
     prefix_KJ = (places < jnp.asarray(self.ks)).astype(real_dtype())
     values_BK = jnp.asarray(values_BK, real_dtype())
@@ -115,56 +122,56 @@ class RankedLists:
   def discounted(
     self, values_BK: Shaped[Array | np.ndarray, 'B K']
   ) -> Float[Array, 'B J']:
-    """The same of values that count 1 / log2(i + 1) at place i."""
+    """Sums the first k values, each divided by log2(i + 1) at its place i."""
     return self.first(values_BK * discounts(values_BK.shape[1]))
 
   @functools.cached_property
   def hits_BJ(self) -> Float[Array, 'B J']:
-    """hits(k)."""
+    """hits(k): the number of gold labels among the first k."""
     return self.first(self.hits_BK)
 
   @functools.cached_property
   def dcg_BJ(self) -> Float[Array, 'B J']:
-    """The sum of 1 / log2(i + 1) over hits at places i <= k."""
+    """The DCG: the sum of 1 / log2(i + 1) over hits at places i <= k."""
     return self.discounted(self.hits_BK)
 
   @functools.cached_property
   def some_gold_B1(self) -> Int[Array, 'B 1']:
-    """g, and 1 where g is 0."""
+    """The number of gold labels g, or 1 where g is 0."""
     return jnp.maximum(self.gold_B, 1)[:, None]
 
   @functools.cached_property
   def best_hits_BJ(self) -> Int[Array, 'B J']:
-    """min(k, g), and 1 where g is 0."""
+    """The most hits possible: min(k, g), or 1 where g is 0."""
     return jnp.minimum(self.some_gold_B1, jnp.asarray(self.ks))
 
   @functools.cached_property
   def ideal_BJ(self) -> Float[Array, 'B J']:
-    """The discounted gain of a list whose first min(k, g) entries are gold.
+    """The DCG of a list whose first min(k, g) entries are gold.
 
-    A document without gold is treated as one with a gold label.
+    A document without gold is treated as if it had one gold label.
     """
     ideal = jnp.pad(jnp.cumsum(discounts(max(self.ks))), (1, 0))
     return ideal[self.best_hits_BJ]
 
   def weights_of(self, ids_BK: Int[Array, 'B K']) -> Float[Array, 'B K']:
-    """The weights w of labels, 0 for PAD."""
+    """Returns the weights w of labels, 0 for PAD."""
     weights_L = jnp.asarray(self.weights.labels_L).astype(real_dtype())
     return jnp.where(ids_BK != PAD, weights_L[jnp.maximum(ids_BK, 0)], 0)
 
   @functools.cached_property
   def gains_BK(self) -> Float[Array, 'B K']:
-    """W of the entries that are gold, 0 for others."""
+    """The weight w of each entry that is gold, 0 for other entries."""
     return jnp.where(self.hits_BK, self.weights_of(self.ids_BK), 0)
 
   @functools.cached_property
   def gold_weights_BP(self) -> Float[Array, 'B P']:
-    """W of the gold labels."""
+    """The weights w of the gold labels, 0 for PAD."""
     return self.weights_of(self.gold_BP)
 
   @functools.cached_property
   def best_gains_BK(self) -> Float[Array, 'B K']:
-    """The largest w of gold labels, descending: the gains of the best list."""
+    """The largest weights w of gold labels: the gains of the best list."""
     return _largest_first(self.gold_weights_BP, max(self.ks))
 
   @functools.cached_property
@@ -174,7 +181,7 @@ class RankedLists:
 
   @functools.cached_property
   def weighed_best_BJ(self) -> Float[Array, 'B J']:
-    """The sum of the k largest w of gold."""
+    """The sum of the k largest w among the gold labels."""
     return self.first(self.best_gains_BK)
 
   @functools.cached_property
@@ -184,48 +191,51 @@ class RankedLists:
 
   @functools.cached_property
   def weighed_best_dcg_BJ(self) -> Float[Array, 'B J']:
-    """The largest that there can be, with w in descending order."""
+    """The largest possible weighed DCG, of gold labels by descending w."""
     return self.discounted(self.best_gains_BK)
 
   @functools.cached_property
   def gold_weight_B1(self) -> Float[Array, 'B 1']:
-    """The sum of w over gold, above 0 where there is none."""
+    """The sum of w over gold labels, kept above 0 where g is 0."""
     tiny = float(jnp.finfo(real_dtype()).tiny)
     return jnp.maximum(self.gold_weights_BP.sum(-1, keepdims=True), tiny)
 
   @functools.cached_property
   def complete_B(self) -> Bool[Array, ' B']:
-    """Whether nothing gold is missing from the list that could be in it."""
+    """Whether the list has every gold label that it could have."""
     return self.whole_B | (self.hits_BK.sum(-1) == self.gold_B)
 
   @functools.cached_property
   def deep_BJ(self) -> Bool[Array, 'B J']:
-    """Whether the list has k entries."""
+    """Whether the list has at least k entries."""
     return self.listed_B[:, None] >= jnp.asarray(self.ks)
 
   @functools.cached_property
   def known_BJ(self) -> Bool[Array, 'B J']:
-    """Whether no hit among the first k is hidden.
+    """Whether all hits among the first k are known.
 
-    None is where the list has k entries, or every label, or all that is gold.
+    They are known where the list has k entries, or has every label, or has all
+    gold labels.
     """
     return self.deep_BJ | self.complete_B[:, None]
 
 
 def discounts(n: int) -> Float[Array, ' n']:
-  """1 / log2(i + 1) for the places i = 1 .. n."""
+  """Returns the discounts 1 / log2(i + 1) of the places i = 1 .. n."""
   return 1 / jnp.log2(jnp.arange(2, n + 2, dtype=real_dtype()))
 
 
-def _largest_first(values_BP: Float[Array, 'B P'], n: int) -> Array:
-  """The n largest of each row, in descending order; 0 beyond P."""
+def _largest_first(
+  values_BP: Float[Array, 'B P'], n: int
+) -> Float[Array, 'B n']:
+  """Returns the n largest values of each row, descending; 0 beyond P."""
   width = values_BP.shape[1]
   if width > _PAIRS:
     largest = jnp.sort(values_BP, axis=-1, descending=True)[:, :n]
     return jnp.pad(largest, ((0, 0), (0, max(n - width, 0))))
-  ours, theirs = values_BP[:, :, None], values_BP[:, None, :]
+  values, others = values_BP[:, :, None], values_BP[:, None, :]
   earlier = jnp.arange(width) < jnp.arange(width)[:, None]
-  rank_BP = ((theirs > ours) | ((theirs == ours) & earlier)).sum(-1)
-  # Each place is held by one value: a sum of one number and zeros is exact.
-  at = rank_BP[:, :, None] == jnp.arange(n)
-  return jnp.where(at, ours, 0).sum(1)
+  rank_BP = ((others > values) | ((others == values) & earlier)).sum(-1)
+  # Each place has one value, and a sum of one number and zeros is exact.
+  at_place = rank_BP[:, :, None] == jnp.arange(n)
+  return jnp.where(at_place, values, 0).sum(1)

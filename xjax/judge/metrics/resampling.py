@@ -1,4 +1,8 @@
-"""Sums of many replicates: of drawn documents, or of exchanged outputs."""
+"""Computes the sums of metrics for many replicates.
+
+A replicate gives each document a weight: how often the document is drawn in a
+bootstrap, or whether two systems' outputs for it are exchanged.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 import dataclasses
@@ -6,7 +10,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped, UInt8
 import numpy as np
 
 from xjax.core.progress import Progress
@@ -23,23 +27,23 @@ _ONE = LabelTable.of(np.ones(1, bool), {})
 
 
 class Reweighing:
-  """Sums as functions of the documents' weights.
+  """Computes sums as functions of the documents' weights.
 
   Attributes:
-    n_docs: N.
-    n_found: labels that are counted one by one.
+    n_docs: N, number of documents.
+    n_summed: number of labels with their own counts, rounded up.
   """
 
   def __init__(self, names: Collection[str], before: Outcomes, after: Outcomes):
     """Prepares the sums.
 
     Args:
-      names: of the sums, all of them terms or fixed in the outcomes, or sums
-        over labels.
-      before: outcomes of the documents of weight 0; in a bootstrap
-        after.none().
-      after: those of weight 1, of the same documents. A weight of w adds w
-        times the difference to the sums and counts per label.
+      names: names of the sums; each is a term or a fixed sum of the outcomes,
+        or a sum over labels.
+      before: outcomes of the documents at weight 0; in a bootstrap this is
+        after.zeros().
+      after: outcomes of the same documents at weight 1. A document of weight w
+        adds w times the difference to the sums and to the counts per label.
     """
     self.n_docs, self._names = len(after), names
     self._fixed = {n: v for n, v in after.fixed.items() if n in names}
@@ -59,77 +63,92 @@ class Reweighing:
       for end in after.sets
       if f'{UP_TO_LARGEST}{end}' in names
     }
-    wanted = {end: _wanted(names, end, after) for end in after.sets}
-    ends = [end for end, sums in wanted.items() if sums]
+    requested = {end: _requested_sums(names, end, after) for end in after.sets}
+    ends = [end for end, sums in requested.items() if sums]
     only_correct = all(
-      metric.only_correct for sums in wanted.values() for metric, _ in sums
+      metric.only_correct for sums in requested.values() for metric, _ in sums
     )
     count_gold = GOLD_LABELS in names
     slots = Slots.of(before, after, ends, count_gold, only_correct)
-    self.n_found = slots.n_found
-    self._gold = slots.counts(before.golden, after.golden, slots.n_gold)
+    self.n_summed = slots.n_summed
+    self._gold = slots.counts(
+      before.gold_decisions, after.gold_decisions, slots.n_slots
+    )
     self._sets = {
-      end: _SetSums.of(slots, wanted[end], before, after, end) for end in ends
+      end: _SetSums.of(slots, requested[end], before, after, end)
+      for end in ends
     }
 
-  def sums(self, weights_NR: np.ndarray) -> dict[str, np.ndarray | int | float]:
-    """Name -> float64 [R], or a number where it is the same in all.
+  def sums(
+    self, weights_NR: Int[np.ndarray, 'N R']
+  ) -> dict[str, np.ndarray | int | float]:
+    """Computes the sums of R replicates.
 
     Args:
-      weights_NR: int32, of the documents in each of R replicates.
+      weights_NR: int32, weights of the documents in each replicate.
+
+    Returns:
+      Name -> float64 [R], or one number if it is the same in all replicates.
     """
     rows_MR = self._base_M1 + self._change_MN @ weights_NR.astype(np.float64)
-    found = {**self._fixed, **dict(zip(self._terms, rows_MR, strict=True))}
+    sums = {**self._fixed, **dict(zip(self._terms, rows_MR, strict=True))}
     for name, (before_N, after_N) in self._largest.items():
       largest_NR = np.where(weights_NR > 0, after_N[:, None], before_N[:, None])
-      found[name] = largest_NR.max(0).astype(np.float64)
+      sums[name] = largest_NR.max(0).astype(np.float64)
     if not self._sets and GOLD_LABELS not in self._names:
-      return found
+      return sums
     gold_counts = self._gold.at(weights_NR)
     if GOLD_LABELS in self._names:
-      found[GOLD_LABELS] = np.count_nonzero(gold_counts, 0).astype(np.float64)
-    gold_HR = gold_counts[: self.n_found]
+      sums[GOLD_LABELS] = np.count_nonzero(gold_counts, 0).astype(np.float64)
+    gold_HR = gold_counts[: self.n_summed]
     with exact():
-      # All are under way before the first is waited for.
+      # Start all computations before waiting for the first result.
       totals = {
         name: rows_FR
-        for end, each in self._sets.items()
-        for name, rows_FR in each.totals(weights_NR, gold_HR, end).items()
+        for end, set_sums in self._sets.items()
+        for name, rows_FR in set_sums.totals(weights_NR, gold_HR, end).items()
       }
       for names, rows_FR in totals.items():
-        found |= zip(names, np.asarray(rows_FR), strict=True)
-    return found
+        sums |= zip(names, np.asarray(rows_FR), strict=True)
+    return sums
 
 
-# A metric with the name of one of its sums.
+# A metric and the name of one of its sums.
 _Sum = tuple[LabelMetric, str]
 
 
-def _wanted(
+def _requested_sums(
   names: Collection[str], end: str, outcomes: Outcomes
 ) -> dict[_Sum, list[str]]:
-  """The sums over labels that are asked for -> the bins they are asked of."""
-  found: dict[str, tuple[_Sum, list[str]]] = {}
+  """Returns the requested sums over labels -> the bins that are requested.
+
+  Args:
+    names: full names of the requested sums.
+    end: suffix of the set of decisions, such as `@5`.
+    outcomes: has the metrics and the bins.
+  """
+  requested: dict[str, tuple[_Sum, list[str]]] = {}
   for metric in outcomes.metrics:
     for name in metric.sums():
       whole = f'{name}{end}'
       bins = [b for b in outcomes.bins if f'{whole}[{b}]' in names]
       if not metric.is_binned:
-        bins = found[name][1] if name in found else []
+        bins = requested[name][1] if name in requested else []
       if bins or whole in names:
-        found[name] = (metric, name), bins
-  return dict(found.values())
+        requested[name] = (metric, name), bins
+  return dict(requested.values())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _SetSums:
-  """Sums over labels of one set of decisions.
+  """Computes sums over labels for one set of decisions.
 
   Attributes:
-    correct: counts.
-    predicted: counts.
-    sums: to take -> the bins to take them of.
-    rows: bin, '' for all labels -> float64 [H], 1 where a label is in it.
+    correct: counts of correct decisions per label.
+    predicted: counts of all decisions per label.
+    sums: the sums to compute -> the frequency bins to compute them for.
+    rows: name of a bin, or '' for all labels -> float64 [H], 1 where a label
+      is in the bin.
   """
 
   correct: Counts
@@ -146,31 +165,34 @@ class _SetSums:
     after: Outcomes,
     end: str,
   ) -> '_SetSums':
-    sets = [each.sets[end] for each in (before, after)]
-    rows = {'': np.ones(slots.n_found)}
+    sets = [outcomes.sets[end] for outcomes in (before, after)]
+    rows = {'': np.ones(slots.n_summed)}
     for name in {bin_ for bins in sums.values() for bin_ in bins}:
-      rows[name] = np.zeros(slots.n_found)
-      rows[name][: len(slots.found_H)] = after.bins[name][slots.found_H]
+      rows[name] = np.zeros(slots.n_summed)
+      rows[name][: len(slots.labels_H)] = after.bins[name][slots.labels_H]
     return cls(
-      slots.counts(*(each.correct() for each in sets), slots.n_found),
-      slots.counts(*sets, slots.n_found),
+      slots.counts(*(x.correct() for x in sets), slots.n_summed),
+      slots.counts(*sets, slots.n_summed),
       sums,
       rows,
     )
 
   def totals(
-    self, weights_NR: np.ndarray, gold_HR: np.ndarray, end: str
+    self,
+    weights_NR: Int[np.ndarray, 'N R'],
+    gold_HR: Int[np.ndarray, 'H R'],
+    end: str,
   ) -> dict[tuple[str, ...], jax.Array]:
-    """Names of sums -> float64 [F, R], a row for each of them."""
+    """Returns names of sums -> float64 [F, R], a row for each name."""
     counts = self.correct.at(weights_NR), self.predicted.at(weights_NR), gold_HR
-    n_docs, found = np.float64(len(weights_NR)), {}
-    # Each sum in a program of its own: XLA runs one on all cores, but several
-    # together on one.
+    n_docs, totals = np.float64(len(weights_NR)), {}
+    # Each sum has its own program: XLA runs a program with one sum on all
+    # cores, but a program with several sums on one core.
     for (metric, name), bins in self.sums.items():
       rows_FH = np.stack([self.rows[bin_] for bin_ in ('', *bins)])
       names = f'{name}{end}', *(f'{name}{end}[{bin_}]' for bin_ in bins)
-      found[names] = _totals(*counts, rows_FH, n_docs, metric, name)
-    return found
+      totals[names] = _totals(*counts, rows_FH, n_docs, metric, name)
+    return totals
 
 
 @partial(jax.jit, static_argnames=('metric', 'name'))
@@ -183,25 +205,27 @@ def _totals(
   metric: LabelMetric,
   name: str,
 ) -> Float[Array, 'F R']:
+  """Computes one sum over labels, for each bin and replicate."""
   counts = [jnp.asarray(x) for x in (correct_HR, predicted_HR, gold_HR)]
-  # Each label is a sum of its own; the replicates, last, fill the registers.
-  each = (x[..., None] for x in counts)
-  values, _ = label_sums(*each, _ONE, n_docs, (metric,))
+  # label_sums sums over the last axis. With an extra axis of size 1 it returns
+  # one term per label, and the loop over replicates is vectorised.
+  counts = (x[..., None] for x in counts)
+  values, _ = label_sums(*counts, _ONE, n_docs, (metric,))
   return jnp.asarray(rows_FH) @ values[name]
 
 
-# Numbers of a block, at most: counts per label should stay in a core's cache,
-# weights of documents in memory.
+# The most numbers in a block of replicates: counts per label should fit in a
+# core's cache, and weights of documents in memory.
 _COUNTS, _WEIGHTS = 1 << 21, 1 << 25
 _FEWEST, _MOST = 16, 512  # replicates of a block
-_GROUPS = 100  # of documents, for the jackknife
+_GROUPS = 100  # groups of documents, for the jackknife
 
 
-def draws(seed: int, n_docs: int) -> Iterator[np.ndarray]:
-  """Yields int [N]: how often each document is drawn, N times in all.
+def draws(seed: int, n_docs: int) -> Iterator[Int[np.ndarray, ' N']]:
+  """Yields int [N]: how often each document is drawn, in N draws.
 
-  They depend on the seed and N alone, so that systems are compared on the same
-  draws.
+  The draws depend only on the seed and N, so that systems are compared on the
+  same draws.
   """
   rng = np.random.default_rng((seed, n_docs))
   while True:
@@ -209,10 +233,11 @@ def draws(seed: int, n_docs: int) -> Iterator[np.ndarray]:
     yield np.bincount(drawn, minlength=n_docs)
 
 
-def leave_outs(seed: int, n_docs: int) -> Iterator[np.ndarray]:
-  """Yields uint8 [N] for each group of documents: 0 for those in it, else 1.
+def leave_outs(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
+  """Yields uint8 [N] for each group: 0 for documents of the group, else 1.
 
-  n_groups(n_docs) of them, at random, of sizes that differ by one at most.
+  Documents are split at random into n_groups(n_docs) groups, whose sizes differ
+  by at most one.
   """
   rng = np.random.default_rng((seed, n_docs, 2))
   groups = rng.permutation(n_docs) % n_groups(n_docs)
@@ -221,16 +246,17 @@ def leave_outs(seed: int, n_docs: int) -> Iterator[np.ndarray]:
 
 
 def n_groups(n_docs: int) -> int:
-  """Groups of documents that the jackknife leaves out, one after the other."""
+  """Returns the number of groups that the jackknife leaves out in turn."""
   return min(_GROUPS, n_docs)
 
 
-def swaps(seed: int, n_docs: int) -> Iterator[np.ndarray]:
+def swaps(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
   """Yields uint8 [N]: 1 where two systems' outputs are exchanged.
 
-  A fair coin for each document (Noreen 1989), so half of them on average: if
-  the systems are alike, all 2^N ways are as likely as the one that was seen,
-  which is among them. With exactly half exchanged it could not be.
+  A fair coin is thrown for each document (Noreen 1989), so half of the outputs
+  are exchanged on average. If the systems are equally good, all 2^N ways are
+  equally likely, including the observed one. If exactly half were exchanged,
+  the observed way would not be among them.
   """
   rng = np.random.default_rng((seed, n_docs, 1))
   while True:
@@ -240,55 +266,57 @@ def swaps(seed: int, n_docs: int) -> Iterator[np.ndarray]:
 
 def resample(
   weighings: Sequence[Reweighing],
-  columns: Iterator[np.ndarray],
+  columns: Iterator[Int[np.ndarray, ' N']],
   n_replicates: int,
-  what: str,
-) -> list[dict[str, np.ndarray]]:
-  """The sums of every replicate.
+  task: str,
+) -> list[dict[str, Shaped[np.ndarray, ' R']]]:
+  """Computes the sums of every replicate.
 
   Args:
-    weighings: of the same N documents, which get the same weights.
-    columns: yields weights [N], of a replicate each, without end.
-    n_replicates: how many.
-    what: says the progress.
+    weighings: sums of one or more systems on the same N documents; all systems
+      get the same weights.
+    columns: yields int [N], the weights of a replicate; at least n_replicates
+      times.
+    n_replicates: R, number of replicates.
+    task: name of the task in the progress line.
 
   Returns:
-    For each of weighings: name -> float64 [n_replicates].
+    For each of weighings: name -> float64 [R] (int64 for fixed integers).
   """
   n_docs = weighings[0].n_docs
-  size = block_size(n_docs, max(w.n_found for w in weighings), n_replicates)
+  size = block_size(n_docs, max(w.n_summed for w in weighings), n_replicates)
   weights_NR = np.zeros((n_docs, size), np.int32)
   blocks: list[list[dict[str, np.ndarray]]] = [[] for _ in weighings]
-  with Progress(what, n_replicates) as shown:
+  with Progress(task, n_replicates) as progress:
     for start in range(0, n_replicates, size):
       n = min(size, n_replicates - start)
-      for i in range(n):  # the columns after them are cut off below
+      for i in range(n):  # the remaining columns are cut off below
         weights_NR[:, i] = next(columns)
       for block, weighing in zip(blocks, weighings):
         sums = weighing.sums(weights_NR)
         block.append(
           {name: np.broadcast_to(row, size)[:n] for name, row in sums.items()}
         )
-      shown.update(n)
+      progress.update(n)
   return [
     {name: np.concatenate([part[name] for part in block]) for name in block[0]}
     for block in blocks
   ]
 
 
-def block_size(n_docs: int, n_found: int, n_replicates: int) -> int:
-  """Replicates at a time: a power of two.
+def block_size(n_docs: int, n_summed: int, n_replicates: int) -> int:
+  """Returns how many replicates to compute at a time: a power of two.
 
   Args:
-    n_docs: documents.
-    n_found: labels that are counted one by one.
-    n_replicates: of all blocks.
+    n_docs: number of documents.
+    n_summed: number of labels with their own counts.
+    n_replicates: number of replicates in all blocks together.
   """
   size = _MOST
   while size > 1 and (
     size >= 2 * n_replicates
     or size * n_docs > _WEIGHTS
-    or (size > _FEWEST and size * n_found > _COUNTS)
+    or (size > _FEWEST and size * n_summed > _COUNTS)
   ):
     size //= 2
   return size

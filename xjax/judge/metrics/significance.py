@@ -1,24 +1,25 @@
-"""How sure a number is, and whether two differ."""
+"""Computes confidence intervals and significance tests of metric values."""
 
 from collections.abc import Sequence
 import dataclasses
 
+from jaxtyping import Float, Shaped
 import numpy as np
 import scipy.special
 
-# Numbers that differ by less than this share of them are the same: those of
-# replicates are added up in another order.
+# Numbers whose relative difference is smaller than this count as equal: the
+# sums of replicates are added in another order, so rounding differs.
 _ROUNDING = 1e-10
 
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-  """Where a number lies.
+  """A confidence interval of a value.
 
   Attributes:
-    low: lower end.
-    high: upper end.
-    error: standard error.
+    low: the lower end.
+    high: the upper end.
+    error: the standard error.
   """
 
   low: float
@@ -27,38 +28,40 @@ class Interval:
 
 
 def interval(
-  values_R: np.ndarray,
+  values_R: Float[np.ndarray, ' R'],
   value: float,
   level: float = 0.95,
-  left_out_values: np.ndarray | None = None,
+  left_out_values: Float[np.ndarray, ' groups'] | None = None,
 ) -> Interval | None:
-  """The percentile interval of bootstrap replicates, about the value.
+  """Computes the percentile interval of bootstrap replicates, bias-corrected.
 
-  It is moved by the value less the mean of the replicates (Efron 1979,
-  section 8: their bias). Means and ratios over documents hardly have any; but a
-  replicate lacks a third of the documents, so of labels with few documents
-  fewer are found in it: coverage and macro-averages of most replicates, or
-  all, are below the value. They also vary less than those of new documents
-  would: where the jackknife finds a larger standard error, the interval is
-  stretched to it.
+  The interval is shifted so that the mean of the replicates becomes the value;
+  the difference of the two is the bootstrap's bias (Efron 1979, section 8).
+  Means and ratios over documents have almost no bias. Coverage and
+  macro-averages have a large one: a replicate lacks about a third of the
+  documents, so fewer of the labels with few documents occur in it, and most or
+  all replicates are below the value. Such replicates also vary less than new
+  documents would. Therefore, if the jackknife gives a larger standard error,
+  the interval is stretched by the ratio of the two errors.
 
   Args:
-    values_R: float64 [R]; NaN for a replicate without a value, in which there
-      is nothing to divide by: it is left out.
-    value: of all documents, as often as they are.
-    level: share of the replicates that lie within.
+    values_R: float64 [R], values of the replicates. NaN marks a replicate
+      without a value, where the denominator is 0; it is left out.
+    value: the value on all documents, each once.
+    level: share of the replicates inside the interval.
     left_out_values: float64 [groups], the values without each group of
-      documents, groups of one size; None: no jackknife.
+      documents, for groups of equal size; None: no jackknife.
 
   Returns:
-    None where fewer than half of the replicates, or fewer than two, have a
-    value.
+    The interval, or None if fewer than two or fewer than half of the
+    replicates have a value.
   """
-  known = values_R[~np.isnan(values_R)]
-  if len(known) < max(2, len(values_R) / 2):
+  values = values_R[~np.isnan(values_R)]
+  if len(values) < max(2, len(values_R) / 2):
     return None
-  ends = np.quantile(known, [(1 - level) / 2, (1 + level) / 2]) - known.mean()
-  error = known.std(ddof=1)
+  ends = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+  ends -= values.mean()
+  error = values.std(ddof=1)
   wider = 0.0 if left_out_values is None else jackknife_error(left_out_values)
   if wider > error > 0:
     ends, error = ends * (wider / error), wider
@@ -66,33 +69,43 @@ def interval(
   return Interval(float(low), float(high), float(error))
 
 
-def jackknife_error(left_out_values: np.ndarray) -> float:
-  """The standard error by the delete-a-group jackknife (Quenouille 1956).
+def jackknife_error(left_out_values: Float[np.ndarray, ' groups']) -> float:
+  """Computes the standard error by the delete-a-group jackknife.
 
-  sqrt((groups - 1) / groups * sum of squares about the mean). 0 where a
-  value is not known (NaN), or there is one group.
+  It is sqrt((groups - 1) / groups * sum of squared deviations from the mean)
+  (Quenouille 1956).
+
+  Args:
+    left_out_values: float64 [groups], the values without each group.
+
+  Returns:
+    The error; 0 if a value is NaN (not known), or if there is only one group.
   """
-  known = left_out_values[~np.isnan(left_out_values)]
-  if len(known) < len(left_out_values) or len(known) < 2:
+  if np.isnan(left_out_values).any() or len(left_out_values) < 2:
     return 0.0
-  return float(np.sqrt((len(known) - 1) * known.var()))
+  return float(np.sqrt((len(left_out_values) - 1) * left_out_values.var()))
 
 
 def randomization_p(
-  ours: float, theirs: float, ours_R: np.ndarray, theirs_R: np.ndarray
+  ours: float,
+  theirs: float,
+  ours_R: Float[np.ndarray, ' R'],
+  theirs_R: Float[np.ndarray, ' R'],
 ) -> float:
-  """The p-value of approximate randomization, two-sided (Noreen 1989).
+  """Computes the two-sided p-value of approximate randomization.
 
-  (1 + the iterations whose difference is no smaller) / (1 + iterations).
-  Chalkidis et al. 2019, section 5, test so.
+  It is (1 + number of iterations whose difference is at least as large as the
+  observed difference) / (1 + iterations) (Noreen 1989). Chalkidis et al. 2019,
+  section 5, use this test.
 
   Args:
-    ours: value of one system.
-    theirs: of the other.
-    ours_R: float64 [R], of the first in each iteration, in which some
-      documents' outputs were exchanged. An iteration that has no value counts
-      as one with a large difference: the p-value can only be too high.
-    theirs_R: of the other.
+    ours: value of the first system.
+    theirs: value of the second system.
+    ours_R: float64 [R], value of the first system in each iteration, in which
+      the outputs of some documents were exchanged. An iteration without a
+      value (NaN) counts as one with a large difference, so that the p-value
+      can only be too high.
+    theirs_R: float64 [R], values of the second system.
   """
   values = np.abs([ours, theirs])
   least = abs(ours - theirs) - _ROUNDING * values.max()
@@ -100,23 +113,29 @@ def randomization_p(
   return (1 + int(np.sum(~smaller))) / (1 + len(smaller))
 
 
-def paired_t_p(ours_L: np.ndarray, theirs_L: np.ndarray) -> float:
-  """The p-value of the paired t-test, two-sided.
+def paired_t_p(
+  ours_L: Float[np.ndarray, ' L'], theirs_L: Float[np.ndarray, ' L']
+) -> float:
+  """Computes the two-sided p-value of the paired t-test.
 
-  Over the F1 of labels it is the macro t-test of Yang & Liu 1999, section 4.3.
+  If the values are the F1 of labels, this is the macro t-test of Yang & Liu
+  1999, section 4.3.
 
   Args:
-    ours_L: float64 [L], at least two.
-    theirs_L: the same of the other system.
+    ours_L: float64 [L], values of the first system; at least two.
+    theirs_L: float64 [L], values of the second system.
 
   Returns:
-    1 where all are the same in both; 0 where all differ by the same, for
-    which chance has no room.
+    The p-value. It is 1 if all differences are 0, and 0 if all differences are
+    equal and not 0, because then there is no variation.
+
+  Raises:
+    ValueError: there are fewer than two values.
   """
   difference_L = np.asarray(ours_L, np.float64) - theirs_L
   n = len(difference_L)
   if n < 2:
-    raise ValueError(f'{n} pairs: a t-test needs two')
+    raise ValueError(f'{n} pairs of values: a t-test needs at least two')
   if not difference_L.any():
     return 1.0
   error = difference_L.std(ddof=1) / np.sqrt(n)
@@ -127,10 +146,12 @@ def paired_t_p(ours_L: np.ndarray, theirs_L: np.ndarray) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-  """P-values corrected for how many there are (Holm 1979), in their order.
+  """Corrects p-values for the number of tests (Holm 1979), in the given order.
 
-  The i-th smallest of m is multiplied by m - i + 1; none is below a smaller
-  one, nor above 1. Those at most alpha are significant at alpha together.
+  The i-th smallest of m p-values is multiplied by m - i + 1. If a corrected
+  value is then below the one before it, it is raised to that; values above 1
+  become 1. All tests whose corrected value is at most alpha are significant at
+  the joint level alpha.
   """
   p_M = np.asarray(p_values, np.float64)
   order = np.argsort(p_M, kind='stable')
@@ -140,10 +161,19 @@ def holm(p_values: Sequence[float]) -> list[float]:
   return corrected.tolist()
 
 
-def relative(ours: np.ndarray, base: np.ndarray) -> np.ndarray:
-  """Improvement over a baseline as a share of it; NaN where that is 0.
+def relative(
+  ours: Shaped[np.ndarray, '...'], base: Shaped[np.ndarray, '...']
+) -> Float[np.ndarray, '...']:
+  """Computes the improvement over a baseline as a share of the baseline.
 
   Paper on binned macro-F1, section 5.2 and Fig. 3.
+
+  Args:
+    ours: values of the system, any shape.
+    base: values of the baseline, in the same shape.
+
+  Returns:
+    (ours - base) / base; NaN where base is 0.
   """
   base = np.asarray(base, np.float64)
   return (ours - base) / np.where(base > 0, base, np.nan)

@@ -1,5 +1,6 @@
-"""Slices of the label space; gold cut to one of them."""
+"""Computes the slices of the label space, and cuts gold labels to a slice."""
 
+from jaxtyping import Bool, Int
 import numpy as np
 
 from xjax.core.types import Ragged
@@ -9,15 +10,29 @@ ALL = 'all'
 
 
 def judged_masks(
-  train_counts: np.ndarray,
-  held_out: np.ndarray,
+  train_counts: Int[np.ndarray, ' L'],
+  held_out: Int[np.ndarray, ' held_out'],
   frequent_from: int = FREQUENT_FROM,
-) -> dict[str, np.ndarray]:
-  """Slice name -> bool [L]; `all`, every label, before those of slice_masks."""
-  every = np.ones(len(train_counts), bool)
-  return {ALL: every, **slice_masks(train_counts, held_out, frequent_from)}
+) -> dict[str, Bool[np.ndarray, ' L']]:
+  """Returns the slices that are judged: `all` labels, then the others.
+
+  Args:
+    train_counts: int [L], training documents per label.
+    held_out: int, indices of the held-out labels.
+    frequent_from: training documents from which a label is frequent.
+
+  Returns:
+    Slice name -> bool [L]. The slices after `all` are those of slice_masks.
+  """
+  all_L = np.ones(len(train_counts), bool)
+  return {ALL: all_L, **slice_masks(train_counts, held_out, frequent_from)}
 
 
-def cut(gold: Ragged, mask: np.ndarray) -> Ragged:
-  """Keeps the gold labels where mask, bool [L], is True; rows may be empty."""
+def cut_gold(gold: Ragged, mask: Bool[np.ndarray, ' L']) -> Ragged:
+  """Returns the gold labels that are in a slice; rows may become empty.
+
+  Args:
+    gold: N rows of label indices.
+    mask: bool [L], the labels of the slice.
+  """
   return gold.keep(mask[gold.values])

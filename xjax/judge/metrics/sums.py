@@ -1,4 +1,4 @@
-"""The sums that all metrics of one slice are made of."""
+"""Computes the sums from which all metrics of a slice are derived."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -23,13 +23,14 @@ from xjax.judge.metrics.ranking import RankedLists, Weights, real_dtype
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-  """Which sums are taken; what a trace depends on.
+  """Says which sums to compute; a static argument of compiled functions.
 
   Attributes:
     ks: cut-offs, ascending.
-    metrics: of documents; their sums are taken.
-    n_labels: labels counted one by one; 0: none are.
-    n_thresholds: thresholds at which labels are counted, beside the cut-offs.
+    metrics: the document metrics whose sums are computed.
+    n_labels: number of labels with their own counts; 0: no label is counted.
+    n_thresholds: number of score thresholds at which labels are counted, in
+      addition to the cut-offs.
   """
 
   ks: tuple[int, ...]
@@ -49,22 +50,22 @@ class Form:
     return tuple(dict.fromkeys((DOCUMENTS, WITH_GOLD, *names)))
 
   def ends(self, metric: DocumentMetric) -> tuple[str, ...]:
-    """What ends the names of a metric's sums, one after the other."""
+    """Returns the suffixes of a metric's sums: `@k` for each cut-off, or ''."""
     return tuple(f'@{k}' for k in self.ks) if metric.has_cut_off() else ('',)
 
 
 @struct.dataclass
 class DocumentBlock:
-  """A block of documents.
+  """Holds a block of documents: their lists and their gold labels.
 
   Attributes:
     ids_BK: int32 labels by score descending, PAD beyond the list.
     gold_BP: int32 gold labels, each once, PAD beyond them.
-    mask_B: False for rows that only fill the block.
-    floor_B: float32, a score that no label outside the list is above; -inf
-      where the list has every label there is.
-    scores_BK: float32; needed for thresholds only.
-    outside: as of ranking.RankedLists.
+    mask_B: bool, False for rows that only fill the block.
+    floor_B: float32, upper bound of the scores of labels outside the list;
+      -inf where the list has every label.
+    scores_BK: float32 scores of the list; needed for thresholds only.
+    outside: as `outside` of ranking.RankedLists.
   """
 
   ids_BK: jax.Array | np.ndarray
@@ -79,25 +80,36 @@ class DocumentBlock:
   def ranked(
     self, ks: tuple[int, ...] = (), weights: Weights | None = None
   ) -> RankedLists:
-    """The lists beside gold."""
-    whole_B = jnp.isneginf(self.floor_B)
-    given = ks, weights, self.outside
-    return RankedLists.of(self.ids_BK, self.gold_BP, whole_B, *given)
+    """Returns the lists compared with gold.
+
+    Args:
+      ks: cut-offs, ascending.
+      weights: weights of labels.
+    """
+    return RankedLists.of(
+      self.ids_BK,
+      self.gold_BP,
+      jnp.isneginf(self.floor_B),
+      ks,
+      weights,
+      self.outside,
+    )
 
 
 def document_terms(
   documents: DocumentBlock, weights: Weights, form: Form
 ) -> tuple[Float[Array, 'M B'], Bool[Array, 'M B']]:
-  """What every document adds to the sums.
+  """Computes what every document adds to the sums.
 
   Args:
-    documents: a block.
-    weights: of labels.
-    form: whose terms are wanted.
+    documents: a block of documents.
+    weights: weights of labels.
+    form: which sums to compute.
 
   Returns:
-    values: float64 [M, B] (under metrics.exact, else float32), in the order of
-      form.terms; 0 for padding rows and without gold, but for `documents`.
+    values: float64 [M, B] (float32 outside metrics.exact), in the order of
+      form.terms. Padding rows are 0. Documents without gold are 0 too, except
+      in the term `documents`.
     known: bool [M, B], False where the value needs a deeper list.
   """
   lists = documents.ranked(form.ks, weights)
@@ -124,30 +136,32 @@ def document_terms(
 def _by_cut_off(
   values: Shaped[Array, '...'], shape: tuple[int, int], name: str
 ) -> Shaped[Array, 'B J']:
-  """A metric's terms, a column per cut-off.
+  """Returns a metric's terms with a column per cut-off.
 
   Raises:
-    ValueError: they have another shape.
+    ValueError: the metric returned another shape.
   """
   if values.shape not in (shape, shape[: 1 + (shape[1] > 1)]):
     raise ValueError(
-      f'{name} is of shape {values.shape}, not [B, J]={[*shape]}: a row per '
-      'document and, of a metric with @k, a column per cut-off'
+      f'{name} returned an array of shape {values.shape}; expected '
+      f'[B, J]={[*shape]}: a row per document and, for a metric with @k, a '
+      'column per cut-off'
     )
   return values.reshape(shape)
 
 
 @struct.dataclass
 class LabelCounts:
-  """Mergeable counts per label; sums over documents.
+  """Holds counts of documents per label; counts can be added.
 
-  Every document counts, those without gold as well: what is predicted for
-  them is wrong.
+  Every document counts, even without gold labels: every label predicted for
+  such a document is wrong.
 
   Attributes:
-    correct_QL: int64, predicted and gold, for each set of decisions.
-    predicted_QL: int64.
-    gold_L: int64.
+    correct_QL: int64, documents for which the label is predicted and gold, for
+      each set of decisions.
+    predicted_QL: int64, documents for which the label is predicted.
+    gold_L: int64, documents for which the label is gold.
   """
 
   correct_QL: jax.Array
@@ -156,9 +170,14 @@ class LabelCounts:
 
   @classmethod
   def empty(cls, n_sets: int, n_labels: int) -> 'LabelCounts':
-    """The counts of no document."""
+    """Returns the counts over no documents.
+
+    Args:
+      n_sets: number of sets of decisions.
+      n_labels: number of labels.
+    """
     shape = (n_sets, n_labels)
-    # Each its own buffer: updates donate them.
+    # Each array needs its own buffer, because updates donate the buffers.
     return cls(
       jnp.zeros(shape, jnp.int64),
       jnp.zeros(shape, jnp.int64),
@@ -172,27 +191,32 @@ class LabelCounts:
     set_BK: Int[Array, 'B K'],
     gold_BP: Int[Array, 'B P'],
   ) -> 'LabelCounts':
-    """Adds documents.
+    """Returns the counts with a block of documents added.
 
     Args:
-      ids_BK: int32 labels; PAD is no decision.
-      hits_BK: whether they are gold.
-      set_BK: the set that a decision is in; beyond the sets: none.
-      gold_BP: int32, PAD beyond them.
+      ids_BK: int32 predicted labels; PAD entries are not counted.
+      hits_BK: bool, whether the predicted label is gold.
+      set_BK: int, the set of decisions that the entry is in; an entry whose
+        set is not below the number of sets is not counted.
+      gold_BP: int32 gold labels, PAD beyond them.
     """
     return LabelCounts(
-      _added(self.correct_QL, set_BK, jnp.where(hits_BK, ids_BK, PAD)),
-      _added(self.predicted_QL, set_BK, ids_BK),
-      _added(self.gold_L[None], jnp.zeros_like(gold_BP), gold_BP)[0],
+      _add_counts(self.correct_QL, set_BK, jnp.where(hits_BK, ids_BK, PAD)),
+      _add_counts(self.predicted_QL, set_BK, ids_BK),
+      _add_counts(self.gold_L[None], jnp.zeros_like(gold_BP), gold_BP)[0],
     )
 
 
 def rank_sets(
   ids_BK: Int[Array, 'B K'], ks: tuple[int, ...]
 ) -> Int[Array, 'B K']:
-  """The first of the cut-offs, ascending, that each place is within.
+  """Returns the index of the first cut-off that includes each place.
 
-  A place beyond them all is in set len(ks).
+  A place beyond all cut-offs gets the index len(ks).
+
+  Args:
+    ids_BK: int32 lists, used for their shape only.
+    ks: cut-offs, ascending.
   """
   places = jnp.arange(ids_BK.shape[1])
   return jnp.broadcast_to(
@@ -200,34 +224,38 @@ def rank_sets(
   )
 
 
-def above(
+def exceeds(
   scores_BK: Float[Array, 'B K'], threshold: Float[Array, '']
 ) -> Bool[Array, 'B K']:
-  """Where a score is greater than the threshold, at its precision."""
+  """Returns where a score exceeds the threshold, in the threshold's dtype."""
   return scores_BK.astype(threshold.dtype) > threshold
 
 
-def _added(
+def _add_counts(
   counts_QL: Int[Array, 'Q L'],
   set_BK: Int[Array, 'B K'],
   ids_BK: Int[Array, 'B K'],
 ) -> Int[Array, 'Q L']:
-  # L is beyond the array and dropped; PAD itself would wrap around to L - 1.
+  """Adds 1 to the count of each (set, label) pair."""
+  # Index L is out of bounds, so JAX drops it; PAD would wrap around to L - 1.
   ids_BK = jnp.where(ids_BK == PAD, counts_QL.shape[1], ids_BK)
   return counts_QL.at[set_BK, ids_BK].add(1, mode='drop')
 
 
 @struct.dataclass
 class Sums:
-  """Mergeable sums over documents, and counts per label.
+  """Holds sums over documents, and counts per label; sums can be merged.
 
   Attributes:
     terms_M: float64, sums of document_terms. Whole numbers are exact to 2^53.
     unknown_M: int64, documents with gold whose list is too short for a term.
-    counts: per label; sets: a cut-off each, of the places that the one before
-      lacks, then a threshold each.
-    short_Q: int64, documents whose list is too short to know their decisions.
-    unfound_Q: int64, those of them whose list may lack a correct one.
+    counts: counts per label. The sets of decisions are first one per cut-off,
+      with the places that the cut-off before does not include, then one per
+      threshold.
+    short_Q: int64, documents whose list is too short to know all decisions of
+      the set.
+    unfound_Q: int64, documents among those of short_Q whose missing decisions
+      may include a correct one.
     form: which sums these are.
   """
 
@@ -240,7 +268,7 @@ class Sums:
 
   @classmethod
   def empty(cls, form: Form) -> 'Sums':
-    """The sums over no document."""
+    """Returns the sums over no documents."""
     n_sets = len(form.ks) + form.n_thresholds if form.n_labels else 0
     with exact():
       return cls(
@@ -258,12 +286,12 @@ class Sums:
     weights: Weights | None = None,
     thresholds: tuple[float, ...] = (),
   ) -> 'Sums':
-    """Adds documents; this state's buffers are given up (donated).
+    """Returns the sums with documents added; donates this state's buffers.
 
     Args:
-      documents: a block.
-      weights: of labels; the same in every update.
-      thresholds: as many as form.n_thresholds, in the unit of the scores.
+      documents: a block of documents.
+      weights: weights of labels; the same in every update.
+      thresholds: form.n_thresholds thresholds, in the unit of the scores.
     """
     with exact():
       return _update(
@@ -274,24 +302,26 @@ class Sums:
       )
 
   def merge(self, other: 'Sums') -> 'Sums':
-    """The sums over the documents of both.
+    """Returns the sums over the documents of both states.
 
     Raises:
-      ValueError: they are not sums of the same things.
+      ValueError: the two states have different forms.
     """
     if self.form != other.form:
-      raise ValueError(f'different sums: {self.form} and {other.form}')
+      raise ValueError(
+        f'cannot merge different sums: {self.form} and {other.form}'
+      )
     with exact():
       return jax.tree.map(jnp.add, self, other)
 
   def terms(self) -> dict[str, float]:
-    """Document term -> sum."""
+    """Returns the sums over documents: name of a term -> sum."""
     return dict(
       zip(self.form.terms, np.asarray(self.terms_M).tolist(), strict=True)
     )
 
   def unknown(self) -> dict[str, int]:
-    """Document term -> documents whose list is too short, where any are."""
+    """Returns term -> number of documents with too short a list, if any."""
     counts = np.asarray(self.unknown_M).tolist()
     return {
       name: n for name, n in zip(self.form.terms, counts, strict=True) if n
@@ -303,7 +333,7 @@ def _update(
   state: Sums,
   documents: DocumentBlock,
   weights: Weights,
-  thresholds: Float[Array, ' H'],
+  thresholds: Float[Array, ' thresholds'],
 ) -> Sums:
   form = state.form
   values_MB, known_MB = document_terms(documents, weights, form)
@@ -316,8 +346,9 @@ def _update(
 
 
 def _count(
-  state: Sums, documents: DocumentBlock, thresholds: Float[Array, ' H']
+  state: Sums, documents: DocumentBlock, thresholds: Float[Array, ' thresholds']
 ) -> Sums:
+  """Adds the documents' decisions to the counts per label."""
   mask_B1 = jnp.asarray(documents.mask_B)[:, None]
   ids_BK = jnp.where(mask_B1, documents.ids_BK, PAD)
   gold_BP = jnp.where(mask_B1, documents.gold_BP, PAD)
@@ -326,14 +357,14 @@ def _count(
   hits_BK = ranked.hits_BK
   n_ks, n_sets = len(ks), len(state.short_Q)
   none_BP = jnp.full_like(gold_BP, PAD)
-  # n_sets is beyond all sets.
+  # Entries of set n_sets are not counted.
   within_BK = rank_sets(ids_BK, ks)
   within_BK = jnp.where(within_BK < n_ks, within_BK, n_sets)
   counts = state.counts.add(ids_BK, hits_BK, within_BK, gold_BP)
   hidden_BJ = mask_B1 & ~ranked.whole_B[:, None] & ~ranked.deep_BJ
   short, unfound = [hidden_BJ], [hidden_BJ & ~ranked.known_BJ]
   for i in range(state.form.n_thresholds):
-    chosen_BK = above(documents.scores_BK, thresholds[i])
+    chosen_BK = exceeds(documents.scores_BK, thresholds[i])
     set_BK = jnp.where(chosen_BK, n_ks + i, n_sets)
     counts = counts.add(ids_BK, hits_BK, set_BK, none_BP)
     floor_B1 = documents.floor_B.astype(thresholds.dtype)[:, None]
