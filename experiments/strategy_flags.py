@@ -3,16 +3,19 @@
 from absl import flags
 
 from xjax.core.errors import ConfigError
-from xjax.run.strategy import AskedStrategy, Kind
+from xjax.run.strategy import StrategyKind, StrategyRequest
 
 flags.disclaim_key_flags()
 
-# Flag -> (field of AskedStrategy, the strategies that take notice of it).
+# Flag -> (field of StrategyRequest, the strategies that take notice of it).
 _FLAGS = {
-  'strategy_k': ('k', tuple(Kind)),
-  'beta': ('beta', (Kind.COVERAGE,)),
-  'strategy_seed': ('seed', (Kind.COVERAGE, Kind.BOUNDED_RANDOM)),
-  'costs': ('costs', (Kind.COST,)),
+  'strategy_k': ('k', tuple(StrategyKind)),
+  'beta': ('beta', (StrategyKind.COVERAGE,)),
+  'strategy_seed': (
+    'seed',
+    (StrategyKind.COVERAGE, StrategyKind.BOUNDED_RANDOM),
+  ),
+  'costs': ('costs', (StrategyKind.COST,)),
 }
 
 
@@ -23,7 +26,10 @@ def define(k_default: str) -> None:
     k_default: what --strategy_k is where it is not given, in words.
   """
   flags.DEFINE_enum_class(
-    'strategy', None, Kind, 'How labels are chosen, if not the best by score.'
+    'strategy',
+    None,
+    StrategyKind,
+    'How labels are chosen, if not the best by score.',
   )
   flags.DEFINE_integer(
     'strategy_k', None, f'Labels chosen for a document; else {k_default}.'
@@ -44,7 +50,7 @@ def given() -> bool:
   return flags.FLAGS['strategy'].value is not None
 
 
-def asked(k: int) -> AskedStrategy | None:
+def asked(k: int) -> StrategyRequest | None:
   """The strategy that the flags ask for; None: none.
 
   Args:
@@ -58,14 +64,14 @@ def asked(k: int) -> AskedStrategy | None:
   kind = values['strategy'].value
   for name, (_, kinds) in _FLAGS.items():
     if values[name].present and kind not in kinds:
-      which = '' if len(kinds) == len(Kind) else f'={_named(kinds)}'
+      which = '' if len(kinds) == len(StrategyKind) else f'={_named(kinds)}'
       raise ConfigError(f'--{name} goes with --strategy{which} only')
   if kind is None:
     return None
   given = {field: values[name].value for name, (field, _) in _FLAGS.items()}
   given['k'] = k if given['k'] is None else given['k']
-  return AskedStrategy(kind, **given)
+  return StrategyRequest(kind, **given)
 
 
-def _named(kinds: tuple[Kind, ...]) -> str:
+def _named(kinds: tuple[StrategyKind, ...]) -> str:
   return ' or '.join(kind.value for kind in kinds)

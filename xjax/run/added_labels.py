@@ -59,7 +59,7 @@ def describe(
   return rows
 
 
-def widened(
+def widen_scorer(
   scorer: ModelScorer,
   config: Config,
   space: LabelSpace,

@@ -31,12 +31,12 @@ from xjax.run.judging import (
   DEV,
   Metrics,
   judge_split,
-  kept,
-  read_judged as read_metrics,
+  read_metrics,
   tuned_threshold,
+  writing_evaluation,
 )
 from xjax.run.predictor import Predictor
-from xjax.run.strategy import AskedStrategy, Chooser
+from xjax.run.strategy import Chooser, StrategyRequest
 from xjax.train.workdir import Workdir
 
 STRATEGY = 'strategy.json'  # how labels were chosen, in an evaluation's folder
@@ -67,7 +67,7 @@ def evaluate_split(
   split: str,
   data_dir: str = '',
   asked: Asked | None = None,
-  strategy: AskedStrategy | None = None,
+  strategy: StrategyRequest | None = None,
 ) -> Evaluation:
   """Judges the best checkpoint of a run and writes eval/<split>/.
 
@@ -139,7 +139,7 @@ def _judge_by_score(
 
 
 def _judge_chosen(
-  strategy: AskedStrategy,
+  strategy: StrategyRequest,
   model: Predictor,
   split: Split,
   workdir: Workdir,
@@ -152,7 +152,7 @@ def _judge_chosen(
   chosen = chooser.choose(by_score, split, split.features)
   metrics = judge(chosen.predictions, strategy.criteria(config.criteria()))
   name = f'{name}.{strategy.kind.value}'
-  with kept(workdir, name, model.step, split.digest) as here:
+  with writing_evaluation(workdir, name, model.step, split.digest) as here:
     if here:
       folder = workdir.evaluation(name)
       save_evaluation(folder, chosen.predictions, metrics)

@@ -23,13 +23,13 @@ class NamePredictor(Predictor):
 
   def with_labels(self, labels: Sequence[Label]) -> 'NamePredictor':
     """As Predictor.with_labels, of which a calibration is kept."""
-    made = by_names(
+    made = name_predictor(
       self.config, add_new_labels(self.space, labels), self.workdir
     )
     return dataclasses.replace(made, calibration=self.calibration)
 
 
-def by_names(
+def name_predictor(
   config: Config, space: LabelSpace, folder: Workdir
 ) -> NamePredictor:
   """Finds all labels of a space but those outside, held-out ones as well.
@@ -54,7 +54,7 @@ def load_exact_match(folder: Workdir, config: Config) -> NamePredictor:
   Raises:
     DataError: a file of the workdir is missing or damaged.
   """
-  model = by_names(config, folder.label_space(), folder)
+  model = name_predictor(config, folder.label_space(), folder)
   method, kind = config.eval.calibration, model.score_kind
   calibration = saved_calibration(folder, method, _STEP, kind)
   return dataclasses.replace(model, calibration=calibration)
@@ -77,10 +77,10 @@ class ExactMatchFit(Fit):
       DataError: that is so.
     """
     del prior
-    by_names(self.config, corpus.label_space, self.workdir)
+    name_predictor(self.config, corpus.label_space, self.workdir)
 
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
     """The model, at once."""
     del preemption
-    model = by_names(self.config, corpus.label_space, self.workdir)
+    model = name_predictor(self.config, corpus.label_space, self.workdir)
     return Fitted(0, _STEP, model.score_kind, lambda: model)

@@ -205,7 +205,7 @@ def judge_split(
   if name == DEV:
     threshold = tune_threshold(predictions)
   metrics = judge(predictions, config.criteria(), threshold)
-  with kept(workdir, name, model.step, split.digest) as here:
+  with writing_evaluation(workdir, name, model.step, split.digest) as here:
     if here:
       save_evaluation(workdir.evaluation(name), predictions, metrics)
     if here and name == DEV:
@@ -216,7 +216,9 @@ def judge_split(
 
 
 @contextlib.contextmanager
-def kept(workdir: Workdir, name: str, step: int, digest: str) -> Iterator[bool]:
+def writing_evaluation(
+  workdir: Workdir, name: str, step: int, digest: str
+) -> Iterator[bool]:
   """While an evaluation is written; all processes leave it together.
 
   Args:
@@ -262,7 +264,7 @@ def read_splits(
 ) -> dict[str, Metrics] | None:
   """What judge_splits wrote; None unless all of it is of this checkpoint."""
   found = {
-    name: read_judged(workdir, name, step, split.digest)
+    name: read_metrics(workdir, name, step, split.digest)
     for name, split in _present(corpus).items()
   }
   return None if None in found.values() else found
@@ -272,7 +274,7 @@ def _present(corpus: Corpus) -> dict[str, Split]:
   return {name: corpus.splits[name] for name in JUDGED if name in corpus.splits}
 
 
-def read_judged(
+def read_metrics(
   workdir: Workdir, name: str, step: int, digest: str
 ) -> Metrics | None:
   """Metrics in eval/<name>/, if they are of this checkpoint and split.

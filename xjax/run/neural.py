@@ -20,11 +20,11 @@ from xjax.run.contract import Fit, Fitted
 from xjax.run.judging import Metrics, check_best_metric, saved_calibration
 from xjax.run.neural_training import (
   NeuralRun,
+  check_label_rows,
   check_mesh,
-  check_rows,
   hidden_labels,
+  label_rows_divide,
   plan_neural,
-  rows_divide,
   scored_labels,
 )
 from xjax.run.predictor import Predictor
@@ -200,8 +200,8 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
   """
   count = jax.device_count()
   if jax.process_count() > 1:
-    check_rows(config, count)
-  while not rows_divide(config, count):
+    check_label_rows(config, count)
+  while not label_rows_divide(config, count):
     count -= 1
   try:
     mesh = make_mesh(config.mesh, count)
@@ -218,7 +218,7 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
 def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
   """The run's vocabulary, from its workdir once it is there."""
   if is_host0() and not folder.vocab.exists():
-    vocab = begun_vocabulary(config, corpus)
+    vocab = first_vocabulary(config, corpus)
     vocab.save(folder.vocab)
     logging.info('vocabulary: %d words', len(vocab.words))
   barrier('xjax:vocabulary')
@@ -227,7 +227,7 @@ def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
   return vocab
 
 
-def begun_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:
+def first_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:
   """The vocabulary that a run begins with: of train, and perhaps of labels."""
   vocab = fit_vocabulary(corpus.split('train'), config.data)
   if config.model.head.describes:

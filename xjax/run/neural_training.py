@@ -34,10 +34,10 @@ from xjax.select.model_scorer import ModelScorer
 from xjax.train.checkpoint import Checkpoints
 from xjax.train.fused_rows import fused_rows
 from xjax.train.initial.descriptors import (
+  descriptor_words,
   save_words,
   start_descriptors,
   start_name_encoder,
-  words_of,
 )
 from xjax.train.initial.encoder import start_encoder
 from xjax.train.initial.warm_start import warm_start
@@ -61,7 +61,7 @@ def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
   Raises:
     ConfigError: with the multiple that they must be.
   """
-  check_rows(config, mesh.size)
+  check_label_rows(config, mesh.size)
   devices = mesh.shape[DATA]
   needs = {
     'train.batch_size': (config.train.batch_size, config.train.accumulate),
@@ -75,18 +75,18 @@ def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
       )
 
 
-def rows_divide(config: Config, devices: int) -> bool:
+def label_rows_divide(config: Config, devices: int) -> bool:
   """Whether label rows that lie on all devices divide among so many."""
   return not config.model.head.on_all_devices or LABEL_MULTIPLE % devices == 0
 
 
-def check_rows(config: Config, devices: int) -> None:
+def check_label_rows(config: Config, devices: int) -> None:
   """Refuses devices among which label rows do not divide.
 
   Raises:
     ConfigError: with the number that theirs must divide.
   """
-  if not rows_divide(config, devices):
+  if not label_rows_divide(config, devices):
     head = type(config.model.head).__name__
     raise ConfigError(
       f'mesh: label rows of {head}(...) lie on all {devices} devices, whose '
@@ -317,7 +317,7 @@ class NeuralRun:
       state, describer = warm_start(state, source, space, self.inputs)
     if self.config.model.head.describes:
       state = self._described(state, found, describer)
-    state = self.plan.begin_averages(state)
+    state = self.plan.start_averages(state)
     if source:
       # The other run may go on: its best would be another one next time.
       meta = dataclasses.asdict(at)
@@ -348,7 +348,7 @@ class NeuralRun:
         state, self.workdir, model.head.descriptor, describer
       )
       return start_descriptors(state, names.encode(labels))
-    words = words_of(state, vocab, found, describer)
+    words = descriptor_words(state, vocab, found, describer)
     if is_host0():
       save_words(self.workdir.word_vectors, words)
     encoder = DescriptorEncoder.of(labels, model.head.descriptor, vocab, words)

@@ -18,12 +18,12 @@ from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.judge.calibration import Calibration, readable_scores
 from xjax.judge.prediction_lines import AttendedWord, attended_words
-from xjax.run.added_labels import describe, widened
+from xjax.run.added_labels import describe, widen_scorer
 from xjax.score.config import ExactMatchModel
 from xjax.score.heads.contract import HeadConfig
 from xjax.score.text_model import NeuralModel
 from xjax.select.model_scorer import ModelScorer
-from xjax.train.inputs import Inputs, given_features
+from xjax.train.inputs import Inputs, features_from_arrays
 from xjax.train.sparse_inputs import SparseInputs
 from xjax.train.workdir import Workdir
 
@@ -161,7 +161,7 @@ class Prediction(NamedTuple):
   score: float
 
 
-class Explained(NamedTuple):
+class ExplainedPrediction(NamedTuple):
   """A label predicted for a document, and why.
 
   Attributes:
@@ -262,7 +262,7 @@ class Predictor:
       ConfigError: features are missing, not read, or of another size.
       DataError: features that cannot be.
     """
-    rows = given_features(features, len(documents), self.config)
+    rows = features_from_arrays(features, len(documents), self.config)
     ids_NK, scores_NK = self._lists(documents, k, rows)
     return [
       self._predictions(ids_K, scores_K)
@@ -271,7 +271,7 @@ class Predictor:
 
   def explain(
     self, documents: Sequence[str | Document], k: int = 20, words: int = 5
-  ) -> list[list[Explained]]:
+  ) -> list[list[ExplainedPrediction]]:
     """As predict, with the words that each label attends to most.
 
     Args:
@@ -286,7 +286,7 @@ class Predictor:
     found = self.attention(documents, ids_NK, words)
     return [
       [
-        Explained(*label, why)
+        ExplainedPrediction(*label, why)
         for label, why in zip(
           self._predictions(ids_NK[row], scores_NK[row]),
           self.why(document, found, row),
@@ -335,7 +335,7 @@ class Predictor:
     space = add_new_labels(self.space, labels)
     vocab = self.inputs.vocab
     rows = describe(labels, self.space, self.config, vocab, self.workdir)
-    scorer = widened(
+    scorer = widen_scorer(
       self.scorer,
       self.config,
       space,

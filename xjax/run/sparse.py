@@ -120,10 +120,10 @@ class SparseFit(Fit):
         self._train(corpus, inputs, preemption.check)
     for path in _files(self.workdir, self.config):
       shutil.rmtree(_parts_of(path), ignore_errors=True)
-    self.note_search()
+    self.record_search()
     return Fitted(0, _STEP, _kind(self.config), lambda: self._model(corpus))
 
-  def note_search(self) -> None:
+  def record_search(self) -> None:
     """Has splits judged anew where another search would judge them."""
 
   def _model(self, corpus: Corpus) -> Predictor:
@@ -209,7 +209,7 @@ class TreeFit(SparseFit):
     super().check_corpus(corpus, prior)
     self.config.model.tree.check_labels(corpus.label_space)
 
-  def note_search(self) -> None:
+  def record_search(self) -> None:
     model, path = self.config.model, self.workdir.model / 'search.json'
     beam = None if model.exact else model.beam
     search = {'beam': beam, 'exact': model.exact}

@@ -34,7 +34,7 @@ from xjax.select.strategies import (
 )
 
 
-class Kind(enum.Enum):
+class StrategyKind(enum.Enum):
   """Strategies, as users name them; see select.strategies."""
 
   STANDARD = 'standard'
@@ -45,7 +45,7 @@ class Kind(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
-class AskedStrategy:
+class StrategyRequest:
   """How a user asks for labels to be chosen.
 
   Attributes:
@@ -56,7 +56,7 @@ class AskedStrategy:
     costs: of COST: a file of label weights, as read_label_costs.
   """
 
-  kind: Kind
+  kind: StrategyKind
   k: int
   beta: float = 0.0
   seed: int = 0
@@ -72,7 +72,7 @@ class AskedStrategy:
       raise ConfigError(f'--strategy_k={self.k}: must be at least 1')
     if not 0 <= self.beta < math.inf:
       raise ConfigError(f'--beta={self.beta}: a number of at least 0')
-    if self.kind is Kind.COST and not self.costs:
+    if self.kind is StrategyKind.COST and not self.costs:
       raise ConfigError('--strategy=cost needs --costs=FILE')
 
   def check_cut_offs(self, ks: Sequence[int]) -> None:
@@ -90,11 +90,11 @@ class AskedStrategy:
     """What decides which labels are chosen, by name."""
     found = {'strategy': self.kind.value, 'k': self.k}
     match self.kind:
-      case Kind.COVERAGE:
+      case StrategyKind.COVERAGE:
         found |= {'beta': self.beta, 'seed': self.seed}
-      case Kind.BOUNDED_RANDOM:
+      case StrategyKind.BOUNDED_RANDOM:
         found |= {'b': BoundedRandomStrategy.b, 'seed': self.seed}
-      case Kind.COST:
+      case StrategyKind.COST:
         found |= {'costs': self.costs}
     return found
 
@@ -117,18 +117,18 @@ class AskedStrategy:
         for propensities.
     """
     match self.kind:
-      case Kind.STANDARD:
+      case StrategyKind.STANDARD:
         return StandardStrategy()
-      case Kind.BOUNDED_RANDOM:
+      case StrategyKind.BOUNDED_RANDOM:
         return BoundedRandomStrategy(seed=self.seed)
-      case Kind.COVERAGE:
+      case StrategyKind.COVERAGE:
         return CoverageStrategy(float(self.beta), self.seed)
-      case Kind.PROPENSITY:
+      case StrategyKind.PROPENSITY:
         counts = space.train_counts
         return WeightedStrategy(
           propensity_weights(counts, space.n_train, *propensity)
         )
-      case Kind.COST:
+      case StrategyKind.COST:
         return WeightedStrategy(read_label_costs(self.costs, space.index))
 
 
@@ -172,18 +172,18 @@ class Chooser:
     sigmoid: a and b of its margins' probabilities.
   """
 
-  asked: AskedStrategy
+  asked: StrategyRequest
   strategy: Strategy
   predictor: Predictor
   sigmoid: tuple[float, float]
 
   @classmethod
-  def of(cls, asked: AskedStrategy, predictor: Predictor) -> 'Chooser':
+  def of(cls, asked: StrategyRequest, predictor: Predictor) -> 'Chooser':
     """Finds what is wrong before anything is scored.
 
     Raises:
       ConfigError: the strategy takes probabilities, and the run has none.
-      DataError: as AskedStrategy.strategy.
+      DataError: as StrategyRequest.strategy.
     """
     propensity = predictor.config.eval.propensity
     strategy = asked.strategy(predictor.space, propensity)
@@ -228,13 +228,13 @@ class Chooser:
 
 
 def _with_lists(
-  predictions: Predictions, asked: AskedStrategy, lists: Lists
+  predictions: Predictions, asked: StrategyRequest, lists: Lists
 ) -> Predictions:
   lists = Lists(lists.ids, lists.scores.astype(np.float32))
   changed = dataclasses.replace(
     predictions, lists={**predictions.lists, ALL: lists}
   )
-  if asked.kind is Kind.STANDARD:
+  if asked.kind is StrategyKind.STANDARD:
     return changed
   named = asked.parameters()
   name = named.pop('strategy')
@@ -246,7 +246,9 @@ def _with_lists(
   )
 
 
-def _sigmoid(predictor: Predictor, asked: AskedStrategy) -> tuple[float, float]:
+def _sigmoid(
+  predictor: Predictor, asked: StrategyRequest
+) -> tuple[float, float]:
   """How margins become probabilities."""
   found = predictor.calibration
   if predictor.score_kind is not ScoreKind.MARGIN:
@@ -282,7 +284,7 @@ def _batches_of(
     if isinstance(documents, SparseDocuments):
       documents = documents.some(rows_N)
     else:
-      documents = _Some(documents, rows_N)
+      documents = _SomeDocuments(documents, rows_N)
     batches = predictor.text_batches(documents, given)
     with progress(batches, what, unit='batch') as shown:
       yield from shown
@@ -291,7 +293,7 @@ def _batches_of(
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Some(Sequence[Document]):
+class _SomeDocuments(Sequence[Document]):
   """Some of many documents; nothing is kept of one read."""
 
   documents: Sequence[Document]
@@ -308,7 +310,7 @@ def _log(found: ChosenLabels) -> None:
   facts = found.facts()
   logging.info(
     'labels chosen by %s: %.3g ms for each of %s documents, %s asked again',
-    found.predictions.strategy or Kind.STANDARD.value,
+    found.predictions.strategy or StrategyKind.STANDARD.value,
     facts['ms_per_document'],
     f'{facts["documents"]:,}',
     f'{facts["asked_again"]:,}',

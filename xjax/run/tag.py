@@ -37,12 +37,12 @@ from xjax.run.predictor import (
   check_describes,
   check_explains,
 )
-from xjax.run.strategy import AskedStrategy, Chooser
+from xjax.run.strategy import Chooser, StrategyRequest
 from xjax.train.inputs import check_reads_features
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Tagged:
+class TaggedDocuments:
   """Documents and the labels told of them.
 
   Attributes:
@@ -122,7 +122,7 @@ def tag_file(
   labels: str = '',
   explain: int = 0,
   features: str = '',
-  strategy: AskedStrategy | None = None,
+  strategy: StrategyRequest | None = None,
 ) -> Explanations | None:
   """Writes the k best labels of each document of a file, as JSON lines.
 
@@ -159,7 +159,7 @@ def tag_file(
   split, space, labelled = _gold_of(documents, predictor.space)
   rows = _features_of(split, features, predictor)
   predictions, lists = _ranked(predictor, split, space, k, rows, strategy)
-  tagged = Tagged(predictor, lists, split, space)
+  tagged = TaggedDocuments(predictor, lists, split, space)
   attention = tagged.attention(explain, _SHOWN) if explain else None
   if output == STREAM:
     sys.stdout.writelines(tagged.lines(attention))
@@ -190,7 +190,7 @@ def _ranked(
   space: LabelSpace,
   k: int,
   features: FeatureRows | None,
-  strategy: AskedStrategy | None,
+  strategy: StrategyRequest | None,
 ) -> tuple[Predictions, Lists]:
   """Lists of all slices, by score at least k long, and the labels to tell."""
   chooser = Chooser.of(strategy, predictor) if strategy else None
@@ -217,7 +217,7 @@ def _save_beside(
   predictions: Predictions,
   labelled: np.ndarray,
   predictor: Predictor,
-  strategy: AskedStrategy | None,
+  strategy: StrategyRequest | None,
 ) -> None:
   """X.npz and X.metrics.json, of X.jsonl; labelled: whose gold is known."""
   metrics = path.with_suffix('.metrics.json')

@@ -98,7 +98,7 @@ def label_features(labels: Sequence[Label], config: Config) -> np.ndarray:
   return found.padded(np.arange(len(labels)), 1)[:, 0]
 
 
-def given_features(
+def features_from_arrays(
   features: Sequence[np.ndarray] | None, n: int, config: Config
 ) -> FeatureRows | None:
   """Vectors that are in memory.
@@ -237,7 +237,7 @@ class Inputs:
 
   def document(self, document: str | Document) -> Document:
     """What is read of a text or a document: the zones of the run."""
-    return as_read(document, self.config.data)
+    return read_zones(document, self.config.data)
 
   def words(self, document: str | Document) -> list[WordPlace]:
     """The words that are read of it, where they are read one after the other.
@@ -253,7 +253,7 @@ class Inputs:
     self, documents: Sequence[str | Document], features: FeatureRows | None
   ) -> Documents:
     data = self.config.data
-    found = (as_read(document, data) for document in documents)
+    found = (read_zones(document, data) for document in documents)
     if self.vocab is None:
       return document_features(list(found), features, self.config)
     tokens = data.tokens
@@ -317,7 +317,7 @@ def _texts(document: Document, by_zone: bool) -> Iterable[str]:
   return document.zones.values() if by_zone else [document.text()]
 
 
-def as_read(document: str | Document, data: DataConfig) -> Document:
+def read_zones(document: str | Document, data: DataConfig) -> Document:
   """What is read of a text or a document: the zones of a run."""
   if isinstance(document, str):
     return Document('', {'text': document})

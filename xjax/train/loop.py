@@ -61,10 +61,10 @@ class Position:
     )
 
 
-Metrics = dict[str, dict[str, Any]]  # {slice: {metric: value}}
+SliceMetrics = dict[str, dict[str, Any]]  # {slice: {metric: value}}
 
 # (parameters, call between batches) -> their metrics.
-Judge = Callable[[nnx.State, Callable[[], None]], Metrics]
+Judge = Callable[[nnx.State, Callable[[], None]], SliceMetrics]
 
 _Pending = collections.deque[tuple[int, StepMetrics, np.ndarray]]
 
@@ -218,7 +218,7 @@ class Loop:
     self._clock += time.monotonic() - start
     return at
 
-  def _judged(self, state: TrainState, step: int) -> dict[str, Metrics]:
+  def _judged(self, state: TrainState, step: int) -> dict[str, SliceMetrics]:
     """The metrics of what is chosen by, and beside those of a mean the raw."""
     check = self.preemption.check
     if not self.config.average.differs(step):
@@ -229,7 +229,7 @@ class Loop:
     }
 
   def _take_in(
-    self, judged: dict[str, Metrics], at: Position, seconds: float
+    self, judged: dict[str, SliceMetrics], at: Position, seconds: float
   ) -> Position:
     slice_name, _, metric = self.config.best_metric.partition('/')
     value = judged['metrics'][slice_name][metric]

@@ -36,7 +36,7 @@ def _name(path: tuple[Any, ...]) -> str:
   return name.removesuffix('/value')
 
 
-def with_values(
+def replace_values(
   param: jax.Array, found: np.ndarray, values: np.ndarray
 ) -> jax.Array:
   """A parameter with other values in some places, sharded as before.

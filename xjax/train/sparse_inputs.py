@@ -17,7 +17,7 @@ from xjax.data.batches.sparse import Features, SparseBatches, SparseDocuments
 from xjax.data.config import TfidfConfig
 from xjax.data.schema import Document, Split
 from xjax.data.text.tfidf import Tfidf
-from xjax.train.inputs import as_read, check_reads_features
+from xjax.train.inputs import check_reads_features, read_zones
 
 _CHUNK = 512  # documents whose features are made at a time
 
@@ -102,7 +102,7 @@ class TextInputs(SparseInputs):
     """Made of the zones of the run, as they are asked for."""
     data = self.config.data
     return lambda rows: self.featurise(
-      [as_read(documents[row], data).text() for row in rows.tolist()]
+      [read_zones(documents[row], data).text() for row in rows.tolist()]
     )
 
 

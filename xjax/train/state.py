@@ -78,7 +78,7 @@ class StatePlan:
     """The parameters that the optimizer changes, and those that it does not."""
     return split_frozen(params, self.freeze, self.rows is not None)
 
-  def begin_averages(self, state: TrainState) -> TrainState:
+  def start_averages(self, state: TrainState) -> TrainState:
     """A fresh state once its parameters are what they begin with."""
     if state.averages is None:
       return state
@@ -202,6 +202,6 @@ def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
       params=from_paths(state.params, params),
       row_slots=from_paths(state.row_slots, slots),
     )
-    return plan.begin_averages(state)
+    return plan.start_averages(state)
 
   return dataclasses.replace(plan, init=init)

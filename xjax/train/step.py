@@ -80,7 +80,7 @@ def make_train_step(
     trained, held = plan.split(state.params)
     sum_and_grads = jax.value_and_grad(
       functools.partial(
-        loss_sum, plan, loss, held, weights, _row_step(plan, state, key)
+        _batch_loss, plan, loss, held, weights, _row_step(plan, state, key)
       ),
       has_aux=True,
     )
@@ -106,7 +106,7 @@ def make_train_step(
   return functools.partial(compiled, weights=weights)
 
 
-def loss_sum(
+def _batch_loss(
   plan: StatePlan,
   loss: ChunkLoss,
   held: nnx.State,
@@ -159,12 +159,12 @@ def _advanced(
   step, averages = state.step + 1, state.averages
   if averages is not None:
     share = plan.average.newest_share(step)
-    averages = with_newest(averages, trained, share)
+    averages = update_mean(averages, trained, share)
   params = nnx.merge_state(trained, frozen)
   return TrainState(step, params, opt_state, averages, state.row_slots)
 
 
-def with_newest(mean: Any, newest: Any, share: jax.Array) -> Any:
+def update_mean(mean: Any, newest: Any, share: jax.Array) -> Any:
   """The mean of parameters once it has taken in a step's.
 
   Args:

@@ -18,14 +18,14 @@ from xjax.score.encoders.bert import Bert, BertConfig
 from xjax.score.heads.contract import DescriptorConfig
 from xjax.score.pretrained.convert import parameter_shapes
 from xjax.score.pretrained.name_embeddings import NameEncoder
-from xjax.train.initial.words import piece_rows, with_rows, word_rows
+from xjax.train.initial.words import piece_rows, replace_rows, word_rows
 from xjax.train.parameters import (
   DESCRIPTORS,
   PIECE_VECTORS,
   WORD_VECTORS,
   by_path,
   from_paths,
-  with_values,
+  replace_values,
 )
 from xjax.train.state import TrainState
 from xjax.train.workdir import Workdir
@@ -91,7 +91,7 @@ def _of_describer(
   words = weights[PIECE_VECTORS], theirs[PIECE_VECTORS]
   ours, there = workdir.subwords(), describer.subwords()
   if ours.digest != there.digest or words[0].shape != words[1].shape:
-    theirs[PIECE_VECTORS] = with_rows(
+    theirs[PIECE_VECTORS] = replace_rows(
       words[0], piece_rows(ours, there), words[1]
     )
   if _shapes(weights) != _shapes(theirs):
@@ -123,7 +123,7 @@ def _name_encoder(
   return NameEncoder(config, workdir.subwords(), bert)
 
 
-def words_of(
+def descriptor_words(
   state: TrainState,
   vocab: Vocabulary,
   found: np.ndarray | None,
@@ -151,8 +151,8 @@ def words_of(
   theirs = load_words(describer.word_vectors, there)
   rows = word_rows(vocab, there)
   return WordVectors(
-    with_rows(vectors, rows, theirs.vectors),
-    with_rows(found, rows, theirs.found),
+    replace_rows(vectors, rows, theirs.vectors),
+    replace_rows(found, rows, theirs.found),
   )
 
 
@@ -179,7 +179,7 @@ def start_descriptors(state: TrainState, rows: np.ndarray) -> TrainState:
       len(rows),
     )
   everywhere = np.ones((1, 1), bool)
-  params[DESCRIPTORS] = with_values(like, everywhere, padded)
+  params[DESCRIPTORS] = replace_values(like, everywhere, padded)
   return dataclasses.replace(state, params=from_paths(state.params, params))
 
 

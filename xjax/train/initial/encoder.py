@@ -19,7 +19,7 @@ from xjax.data.text.subwords import Subwords
 from xjax.score.pretrained.architecture import Architecture, architecture_of
 from xjax.score.pretrained.convert import parameter_shapes
 from xjax.score.pretrained.model_folder import ModelFolder, check_vocabulary
-from xjax.train.parameters import by_path, from_paths, with_values
+from xjax.train.parameters import by_path, from_paths, replace_values
 from xjax.train.state import TrainState
 from xjax.train.workdir import Workdir
 
@@ -88,7 +88,7 @@ def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
     DataError: as check_encoder, or a file of the workdir is damaged.
   """
   if is_host0() and not workdir.encoder.exists():
-    tokenizer, sizes = begun_encoder(config, train)
+    tokenizer, sizes = first_encoder(config, train)
     tokenizer.save(workdir.tokenizer)
     # Last: with it both are there.
     write_json(workdir.encoder, sizes)
@@ -98,7 +98,7 @@ def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
   return tokenizer
 
 
-def begun_encoder(
+def first_encoder(
   config: Config, train: Split
 ) -> tuple[Subwords, dict[str, Any]]:
   """The tokenizer and the sizes (architecture_of) that a run begins with.
@@ -139,7 +139,7 @@ def start_encoder(state: TrainState, config: Config) -> TrainState:
   wanted = parameter_shapes(folder.architecture, config.model.pooling.pooler)
   for path in wanted:
     everywhere = np.ones((1,) * found[path].ndim, bool)
-    params[path] = with_values(params[path], everywhere, found[path])
+    params[path] = replace_values(params[path], everywhere, found[path])
   if is_host0():
     size = sum(found[path].size for path in wanted)
     logging.info('%s: %d pretrained weights', folder.path, size)

@@ -41,7 +41,7 @@ from xjax.train.parameters import (
   WORD_VECTORS,
   by_path,
   from_paths,
-  with_values,
+  replace_values,
 )
 from xjax.train.state import TrainState, split_frozen
 from xjax.train.workdir import Workdir
@@ -51,7 +51,7 @@ _VOCABULARIES = {WORD_VECTORS: 'words', PIECE_VECTORS: 'pieces'}
 
 
 @dataclasses.dataclass
-class Report:
+class WarmStartReport:
   """What became of each parameter.
 
   Attributes:
@@ -202,12 +202,12 @@ def _report(
   rows: Mapping[str, np.ndarray],
   own: Set[str],
   same_head: bool,
-) -> Report:
+) -> WarmStartReport:
   """What will become of each parameter, as shapes tell.
 
   Of the exponents of a kernel nothing is said: they go with it.
   """
-  report = Report()
+  report = WarmStartReport()
   for name, param in ours.items():
     if name == EXPONENT:
       continue
@@ -231,7 +231,7 @@ def _fit(
   param: jax.Array,
   other: jax.ShapeDtypeStruct,
   source: np.ndarray | None,
-  report: Report,
+  report: WarmStartReport,
 ) -> None:
   """Reports how much of another's parameter fits; source: None: by no rows."""
   by_row = source is not None
@@ -274,12 +274,14 @@ def _merge(
 ) -> jax.Array:
   """The parameter with another's values, or with its rows where it has any."""
   if source is None:
-    return with_values(param, np.ones((1,) * param.ndim, bool), other)
+    return replace_values(param, np.ones((1,) * param.ndim, bool), other)
   beyond = len(param) - len(source)
   source = np.pad(source, (0, beyond), constant_values=-1)
   found = source >= 0
   values = other[np.where(found, source, 0)]
-  return with_values(param, found.reshape(-1, *(1,) * (param.ndim - 1)), values)
+  return replace_values(
+    param, found.reshape(-1, *(1,) * (param.ndim - 1)), values
+  )
 
 
 def _own_rows(state: TrainState) -> set[str]:

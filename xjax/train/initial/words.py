@@ -11,11 +11,16 @@ from xjax.data.text.subwords import Subwords
 from xjax.data.text.word_vectors import read_word_vectors, vector_dim
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 from xjax.score.encoders.contract import InputConfig
-from xjax.train.parameters import WORD_VECTORS, by_path, from_paths, with_values
+from xjax.train.parameters import (
+  WORD_VECTORS,
+  by_path,
+  from_paths,
+  replace_values,
+)
 from xjax.train.state import TrainState
 
 
-def matches(
+def matching_rows(
   ours: Sequence[str | None], theirs: Sequence[str | None]
 ) -> np.ndarray:
   """int64 [len(ours)]: row of each name in theirs, -1 where it has none.
@@ -27,18 +32,18 @@ def matches(
 
 
 def word_rows(ours: Vocabulary, theirs: Vocabulary) -> np.ndarray:
-  """int64 [len(ours)]: as matches; padding and the unknown word are alike."""
-  found = matches(ours.words, theirs.words)
+  """int64 [len(ours)]: as matching_rows; padding and the unknown word are alike."""
+  found = matching_rows(ours.words, theirs.words)
   shifted = np.where(found < 0, -1, found + FIRST_WORD_ID)
   return np.concatenate([np.arange(FIRST_WORD_ID), shifted])
 
 
 def piece_rows(ours: Subwords, theirs: Subwords) -> np.ndarray:
-  """int64 [len(ours)]: as matches, special tokens by their names as well."""
-  return matches(ours.pieces, theirs.pieces)
+  """int64 [len(ours)]: as matching_rows, special tokens by their names as well."""
+  return matching_rows(ours.pieces, theirs.pieces)
 
 
-def with_rows(
+def replace_rows(
   own: np.ndarray, rows: np.ndarray, other: np.ndarray
 ) -> np.ndarray:
   """A table with rows of another's, where that has them.
@@ -99,7 +104,7 @@ def start_words(
   check_word_vectors(config)
   words = read_word_vectors(path, vocab)
   params = by_path(state.params)
-  params[WORD_VECTORS] = with_values(
+  params[WORD_VECTORS] = replace_values(
     params[WORD_VECTORS], words.found[:, None], words.vectors
   )
   params = from_paths(state.params, params)
