@@ -147,7 +147,7 @@ def check_describes(config: Config) -> None:
   if config.data.tokens.dense:
     raise ConfigError(
       'new labels cannot be scored by name: this run knows labels by vectors '
-      'of an outside encoder, which xjax cannot compute for a name'
+      'of an outside encoder'
     )
 
 
