@@ -237,8 +237,8 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
   metrics = read_metrics(workdir, DEV, step, digest)
   if metrics is None:
     logging.info(
-      'no tuned threshold: %s does not judge the dev split at step %d; to judge '
-      'it, run experiments.evaluate --split=dev',
+      'no tuned threshold: %s does not judge the dev split at step %d; to judge'
+      ' it, run experiments.evaluate --split=dev',
       workdir.evaluation(DEV),
       step,
     )
