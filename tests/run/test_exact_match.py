@@ -175,7 +175,7 @@ def test_what_it_cannot_do_is_said(matched):
   predictor = xjax.load(matched.workdir)
   with pytest.raises(ConfigError, match='ExactMatchModel cannot be explained'):
     predictor.explain(['text'])
-  with pytest.raises(ConfigError, match='give it no features'):
+  with pytest.raises(ConfigError, match='do not give it features'):
     predictor.predict(['text'], features=[np.zeros(3, np.float32)])
 
 

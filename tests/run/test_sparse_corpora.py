@@ -54,7 +54,7 @@ def test_runs_on_files_of_features(tmp_path, name):
   assert fit(config, tmp_path / 'run').metrics == result.metrics
   assert contents(tmp_path / 'run') == before
   predictor = xjax.load(tmp_path / 'run')
-  with pytest.raises(ConfigError, match='reads no text'):
+  with pytest.raises(ConfigError, match='reads sparse features, not text'):
     predictor.predict(['text'])
   documents = result.corpus.split('test').documents
   dev = Predictions.load(result.paths['test'] / 'predictions.npz')

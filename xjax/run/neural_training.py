@@ -156,7 +156,8 @@ def plan_neural(
       vocab_size=vocab_size,
       n_labels=n_labels,
       architecture=architecture,
-      # A head with descriptors adds its biases to scores by descriptors.
+      # Heads with descriptors set their first biases themselves, since these
+      # are added to the scores by descriptors.
       label_priors=priors if describes else None,
       unseen=unseen,
       hidden=hidden,
