@@ -159,7 +159,7 @@ def test_a_lost_best_checkpoint(finished, tmp_path, caplog):
   folder = shutil.copytree(finished.workdir, tmp_path / 'run')
   shutil.rmtree(folder / 'checkpoints' / str(finished.best_step))
   assert xjax.load(folder).step == finished.steps
-  assert f'of step {finished.best_step}, is lost' in caplog.text
+  assert f'(step {finished.best_step}) is lost' in caplog.text
 
 
 def test_another_vocabulary_does_not_fit(finished, tmp_path):

@@ -34,7 +34,7 @@ from xjax.select.model_scorer import ModelScorer
 from xjax.train.checkpoint import Checkpoints
 from xjax.train.fused_rows import fused_rows
 from xjax.train.initial.descriptors import (
-  descriptor_words,
+  descriptor_word_vectors,
   save_words,
   start_descriptors,
   start_name_encoder,
@@ -321,12 +321,12 @@ class NeuralRun:
     embedding, vocab = self.config.model.embedding, self.inputs.vocab
     state, has_vector = start_words(state, embedding, vocab)
     state = start_encoder(state, self.config)
-    describer = None
+    descriptor_run = None
     if source:
       space = self.corpus.label_space
-      state, describer = warm_start(state, source, space, self.inputs)
+      state, descriptor_run = warm_start(state, source, space, self.inputs)
     if self.config.model.head.describes:
-      state = self._start_descriptors(state, has_vector, describer)
+      state = self._start_descriptors(state, has_vector, descriptor_run)
     state = self.plan.start_averages(state)
     if source:
       # Saved at once: the other run may continue, and a restart of this run
@@ -340,7 +340,7 @@ class NeuralRun:
     self,
     state: TrainState,
     has_vector: np.ndarray | None,
-    describer: Workdir | None,
+    descriptor_run: Workdir | None,
   ) -> TrainState:
     """Puts the descriptors of the labels in a first state.
 
@@ -349,7 +349,8 @@ class NeuralRun:
         pretrained or another run's.
       has_vector: bool [vocabulary], words with a pretrained vector, as
         start_words returns it.
-      describer: the run whose descriptors are used, as warm_start returns it.
+      descriptor_run: the run whose descriptors are used, as warm_start returns
+        it.
     """
     model, vocab = self.config.model, self.inputs.vocab
     space = self.corpus.label_space
@@ -358,10 +359,10 @@ class NeuralRun:
       return start_descriptors(state, label_features(labels, self.config))
     if self.config.data.tokens.pretrained:
       names = start_name_encoder(
-        state, self.workdir, model.head.descriptor, describer
+        state, self.workdir, model.head.descriptor, descriptor_run
       )
       return start_descriptors(state, names.encode(labels))
-    words = descriptor_words(state, vocab, has_vector, describer)
+    words = descriptor_word_vectors(state, vocab, has_vector, descriptor_run)
     if is_host0():
       save_words(self.workdir.word_vectors, words)
     encoder = DescriptorEncoder.of(labels, model.head.descriptor, vocab, words)

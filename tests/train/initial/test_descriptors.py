@@ -18,7 +18,7 @@ from xjax.run.neural_training import plan_neural, scored_labels
 from xjax.score.pretrained.descriptors import descriptor_words
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import (
-  descriptor_words,
+  descriptor_word_vectors,
   load_words,
   save_words,
   start_descriptors,
@@ -66,13 +66,13 @@ def host(params):
 def test_words_are_those_that_the_state_begins_with(planned, vocab):
   state = fresh(planned)
   table = np.asarray(by_path(state.params)[TABLE])
-  words = descriptor_words(state, vocab, None)
+  words = descriptor_word_vectors(state, vocab, None)
   np.testing.assert_array_equal(words.vectors, table)
   assert not words.found[:FIRST_WORD_ID].any()
   assert words.found[FIRST_WORD_ID:].all() and len(words.found) == len(vocab)
   found = np.arange(len(vocab)) % 2 == 0
   np.testing.assert_array_equal(
-    descriptor_words(state, vocab, found).found, found
+    descriptor_word_vectors(state, vocab, found).found, found
   )
 
 

@@ -264,7 +264,9 @@ def test_longer_names_than_it_reads(from_folder, tmp_path):
 def test_a_pooler_that_is_not_there(from_folder, tmp_path):
   write_encoder(tmp_path / 'model', pooler=False)
   config = changed(from_folder, 'encoder', folder=str(tmp_path / 'model'))
-  with pytest.raises(ConfigError, match='has no pooler.*set it to False'):
+  with pytest.raises(
+    ConfigError, match='has no pooler.*set config.model.pooling.pooler=False'
+  ):
     fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
 
