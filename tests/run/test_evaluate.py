@@ -144,7 +144,9 @@ def test_an_unfinished_folder_is_not_believed(read_run, workdir):
 
 def test_damaged_metrics_are_named(read_run, workdir):
   (workdir.evaluation('dev') / 'metrics.json').write_text('{}')
-  with pytest.raises(DataError, match='eval/dev: not metrics of xjax'):
+  with pytest.raises(
+    DataError, match='eval/dev: the metrics are not in the form of xjax'
+  ):
     saved_threshold(workdir, read_run.best_step)
 
 
@@ -211,5 +213,5 @@ def test_labels_of_the_run_have_descriptors(workdir):
 
 def test_thresholds_are_tuned_on_the_dev_of_a_run(read_run):
   files = JudgeFiles(read_run.paths['dev'] / 'predictions.npz')
-  with pytest.raises(ConfigError, match='micro-F1-tuned: a --workdir alone'):
+  with pytest.raises(ConfigError, match='micro-F1-tuned needs a dev split'):
     evaluate_files(files, Asked(kinds=('P', 'micro-F1-tuned')))

@@ -22,7 +22,7 @@ def test_a_corpus_without_gold(tmp_path):
   (tmp_path / 'labels.jsonl').write_text('{"id": "7"}\n')
   config = config_of(*RUNS['xr'])
   config.data = JsonlData(dir=str(tmp_path), labels='all', tokens=TfidfConfig())
-  with pytest.raises(DataError, match='nothing is to learn'):
+  with pytest.raises(DataError, match='there is nothing to learn'):
     fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
 
