@@ -97,7 +97,7 @@ class NeuralFit(Fit):
     """Checks that batches fit the mesh and that the run can start or resume.
 
     Raises:
-      ConfigError: they do not, or it cannot; the message names the field.
+      ConfigError: one of these is not true; the message names the field.
     """
     config = self.config
     check_mesh(config, make_mesh(config.mesh))

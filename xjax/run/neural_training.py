@@ -59,7 +59,8 @@ def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
   """Checks that batches and label rows divide evenly among the devices.
 
   Raises:
-    ConfigError: they do not; the message has the multiple that is needed.
+    ConfigError: a batch or the label rows do not divide; the message has the
+      number that is needed.
   """
   check_label_rows(config, mesh.size)
   devices = mesh.shape[DATA]
@@ -84,7 +85,8 @@ def check_label_rows(config: Config, devices: int) -> None:
   """Checks that label rows divide evenly among the devices.
 
   Raises:
-    ConfigError: they do not; the message has the number to divide.
+    ConfigError: label rows do not divide; the message has the number that the
+      number of devices must divide.
   """
   if not label_rows_divide(config, devices):
     head = type(config.model.head).__name__
@@ -326,7 +328,7 @@ class NeuralRun:
       space = self.corpus.label_space
       state, descriptor_run = warm_start(state, source, space, self.inputs)
     if self.config.model.head.describes:
-      state = self._start_descriptors(state, has_vector, descriptor_run)
+      state = self._add_descriptors(state, has_vector, descriptor_run)
     state = self.plan.start_averages(state)
     if source:
       # Saved at once: the other run may continue, and a restart of this run
@@ -336,7 +338,7 @@ class NeuralRun:
     # On several CPU devices the first step must not overlap with this work.
     return jax.block_until_ready(state), position
 
-  def _start_descriptors(
+  def _add_descriptors(
     self,
     state: TrainState,
     has_vector: np.ndarray | None,

@@ -1,4 +1,4 @@
-"""Chooses labels with a finished run by a strategy other than the score."""
+"""Chooses the labels of documents by a strategy, with a finished run."""
 
 from collections.abc import Callable, Iterable, Sequence
 import dataclasses
@@ -100,7 +100,10 @@ class StrategyRequest:
     return settings
 
   def criteria(self, usual: Criteria) -> Criteria:
-    """Returns the usual criteria, with cut-offs of at most k labels."""
+    """Returns the usual criteria without cut-offs larger than k.
+
+    If none is left, the only cut-off is k.
+    """
     ks = [k for k in usual.ks if k <= self.k] or [self.k]
     return dataclasses.replace(usual, ks=tuple(ks))
 

@@ -368,7 +368,9 @@ class _Texts:
     title: title of the progress bar.
   """
 
-  def __init__(self, tokens: Ragged, words: tuple[str, ...], title: str):
+  def __init__(
+    self, tokens: Ragged, words: tuple[str, ...], title: str
+  ) -> None:
     self._tokens = tokens
     self._words = np.array(words, object)
     self._title = title
