@@ -142,7 +142,9 @@ def test_what_is_asked_to_be_judged(home):
   )
   # Bins are cut from the slices' lists, which are by score.
   assert values['bin:1-9']['P@1'] == usual.metrics['xjax']['bin:1-9']['P@1']
-  with pytest.raises(ConfigError, match='--ks=5: only --strategy_k=3 labels'):
+  with pytest.raises(
+    ConfigError, match='--ks=5: must be at most --strategy_k=3'
+  ):
     evaluate_split(home.path, 'dev', asked=Asked(ks=(1, 5)), strategy=asked)
 
 
@@ -247,7 +249,7 @@ def test_margins_without_a_calibration(calibrated):
   folder = calibrated(method=Method.NONE, a=1.0, b=0.0, reason='none fits')
   asked = StrategyRequest(StrategyKind.COVERAGE, 2)
   with pytest.raises(
-    ConfigError, match=r'could not be calibrated \(none fits\)'
+    ConfigError, match=r'could not be calibrated on dev \(none fits\)'
   ):
     evaluate_split(folder, 'dev', strategy=asked)
   (folder / 'calibration.json').unlink()
@@ -272,7 +274,7 @@ def test_costs_of_unknown_labels(home, tmp_path):
   ('parts', 'says'),
   [
     ({'k': 0}, '--strategy_k=0: must be at least 1'),
-    ({'beta': -0.1}, '--beta=-0.1: a number of at least 0'),
+    ({'beta': -0.1}, '--beta=-0.1: must be a number of at least 0'),
     ({'beta': float('nan')}, '--beta=nan'),
     ({'kind': StrategyKind.COST}, '--strategy=cost needs --costs=FILE'),
   ],

@@ -29,7 +29,7 @@ def storage_of(params: Mapping[str, Any]) -> Storage | None:
   """Returns the storage of label rows' weights; None: there is no kernel."""
   if KERNEL not in params:
     return None
-  # COMPENSATED stores weights as BFLOAT16, which comes first: same weights.
+  # COMPENSATED and BFLOAT16 store weights alike; the first one is returned.
   return next(x for x in Storage if x.dtype == params[KERNEL].dtype)
 
 
@@ -73,7 +73,7 @@ def _of_label(param: jax.Array) -> NamedSharding:
 
 
 def _in_place(source: np.ndarray) -> bool:
-  """Returns whether only first labels have rows, each in the same place."""
+  """Returns whether the first labels, and only they, keep their row's place."""
   count = int((source >= 0).sum())
   return np.array_equal(source[:count], np.arange(count))
 

@@ -3,9 +3,9 @@
 Parameters are matched by path, label rows by label id, word vectors by word and
 the vectors of a pretrained encoder by piece, because the other run may have
 other labels and another vocabulary. Label rows that are not trained stay those
-of this run. So does the whole head if the other run's head is of another kind.
-A head of the same kind was trained on the other run's descriptors, so this run
-embeds descriptors as the other run did.
+of this run. The whole head of this run stays if the other run's head is of
+another kind. A head of the same kind was trained on the other run's
+descriptors, so this run embeds descriptors as the other run did.
 """
 
 from collections.abc import Iterable, Mapping, Set
