@@ -272,7 +272,11 @@ CONFIG = QUICK[0]
     ('train', ('--config=README.md', '--workdir=x'), 'README.md: SyntaxError'),
     ('train', (CONFIG, '--workdir=x', 'steps=3'), "'steps=3' is no flag"),
     ('train', (CONFIG, '--workdri=x'), "'workdri'. Did you mean: workdir"),
-    ('train', (CONFIG, '--workdir=README.md'), 'README.md: the workdir is'),
+    (
+      'train',
+      (CONFIG, '--workdir=README.md'),
+      'README.md: the workdir must be a folder',
+    ),
     (
       'train',
       ('--config=experiments/configs/jsonl_bigru_lwan.py', '--workdir=x'),
