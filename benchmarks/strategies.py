@@ -27,17 +27,17 @@ from xjax.judge.metrics.slices import ALL
 from xjax.judge.predict import predict
 from xjax.judge.predictions import Lists
 from xjax.run.fit import load
-from xjax.run.strategy import AskedStrategy, Chooser, Kind
+from xjax.run.strategy import Chooser, StrategyKind, StrategyRequest
 from xjax.select.ranked_documents import RankedDocuments
 from xjax.select.strategies import Selection, choose
 
 K, TURNS, BATCH = 5, 3, 512
 REQUESTS = {
-  'standard': AskedStrategy(Kind.STANDARD, K),
-  'propensity': AskedStrategy(Kind.PROPENSITY, K),
-  'coverage': AskedStrategy(Kind.COVERAGE, K),
-  'beta 0.25': AskedStrategy(Kind.COVERAGE, K, beta=0.25),
-  'bounded_random': AskedStrategy(Kind.BOUNDED_RANDOM, K),
+  'standard': StrategyRequest(StrategyKind.STANDARD, K),
+  'propensity': StrategyRequest(StrategyKind.PROPENSITY, K),
+  'coverage': StrategyRequest(StrategyKind.COVERAGE, K),
+  'beta 0.25': StrategyRequest(StrategyKind.COVERAGE, K, beta=0.25),
+  'bounded_random': StrategyRequest(StrategyKind.BOUNDED_RANDOM, K),
 }
 CRITERIA = Criteria((1, 3, 5), ('P@k', 'PSP@k', 'coverage@k'))
 COLUMNS = [

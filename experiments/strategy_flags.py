@@ -3,16 +3,19 @@
 from absl import flags
 
 from xjax.core.errors import ConfigError
-from xjax.run.strategy import AskedStrategy, Kind
+from xjax.run.strategy import StrategyKind, StrategyRequest
 
 flags.disclaim_key_flags()
 
-# Flag -> (field of AskedStrategy, the strategies that use it).
+# Flag -> (field of StrategyRequest, the strategies that use it).
 _FLAGS = {
-  'strategy_k': ('k', tuple(Kind)),
-  'beta': ('beta', (Kind.COVERAGE,)),
-  'strategy_seed': ('seed', (Kind.COVERAGE, Kind.BOUNDED_RANDOM)),
-  'costs': ('costs', (Kind.COST,)),
+  'strategy_k': ('k', tuple(StrategyKind)),
+  'beta': ('beta', (StrategyKind.COVERAGE,)),
+  'strategy_seed': (
+    'seed',
+    (StrategyKind.COVERAGE, StrategyKind.BOUNDED_RANDOM),
+  ),
+  'costs': ('costs', (StrategyKind.COST,)),
 }
 
 
@@ -25,7 +28,7 @@ def define(k_default: str) -> None:
   flags.DEFINE_enum_class(
     'strategy',
     None,
-    Kind,
+    StrategyKind,
     'Rule that chooses the labels of a document; default: the best scores.',
   )
   flags.DEFINE_integer(
@@ -52,7 +55,7 @@ def has_strategy() -> bool:
   return flags.FLAGS['strategy'].value is not None
 
 
-def requested_strategy(k: int) -> AskedStrategy | None:
+def requested_strategy(k: int) -> StrategyRequest | None:
   """Returns the strategy that the flags request; None: no strategy.
 
   Args:
@@ -66,14 +69,16 @@ def requested_strategy(k: int) -> AskedStrategy | None:
   kind = values['strategy'].value
   for name, (_, kinds) in _FLAGS.items():
     if values[name].present and kind not in kinds:
-      users = '' if len(kinds) == len(Kind) else f'={_join_names(kinds)}'
+      users = (
+        '' if len(kinds) == len(StrategyKind) else f'={_join_names(kinds)}'
+      )
       raise ConfigError(f'--{name} works only with --strategy{users}')
   if kind is None:
     return None
   fields = {field: values[name].value for name, (field, _) in _FLAGS.items()}
   fields['k'] = k if fields['k'] is None else fields['k']
-  return AskedStrategy(kind, **fields)
+  return StrategyRequest(kind, **fields)
 
 
-def _join_names(kinds: tuple[Kind, ...]) -> str:
+def _join_names(kinds: tuple[StrategyKind, ...]) -> str:
   return ' or '.join(kind.value for kind in kinds)

@@ -8,15 +8,19 @@ if typing.TYPE_CHECKING:
 
 
 def load(workdir: str | os.PathLike) -> 'Predictor':
-  """The best model of a run; `.predict(texts, k)` labels documents.
+  """Loads the best model of a run; `.predict(texts, k)` labels documents.
 
   Args:
-    workdir: of the run; nothing else is needed.
+    workdir: str or path, the folder of the run; nothing else is needed.
+
+  Returns:
+    The model, with the features, the labels and the calibration of the run.
 
   Raises:
-    DataError: there is no run, or a file of it is missing or damaged.
+    DataError: the folder has no run, or a file of the run is missing or
+      damaged.
   """
-  # Imported on use: not everyone who imports a room wants all of JAX's.
+  # Imported here, since importing one room of xjax should not import JAX.
   from xjax.run import fit
 
   return fit.load(workdir)

@@ -55,7 +55,7 @@ MISTAKES = {
   '--ks=a': 'invalid literal for int()',
   '--metrics=Q': "--metrics: 'Q' is unknown",
   '--metrics=ILD': '--metrics: ILD@k needs --similarity',
-  '--metrics=micro-F1-tuned': 'micro-F1-tuned: a --workdir alone has a dev',
+  '--metrics=micro-F1-tuned': 'micro-F1-tuned needs a dev split, which only',
   '--protocol=lmct': "--protocol: 'lmct' is unknown",
   '--protocol=': '--protocol: name at least one protocol',
   '--propensity=1': '--propensity=(1.0,): needs two numbers',

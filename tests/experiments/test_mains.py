@@ -167,7 +167,7 @@ def test_predict_cannot_add_labels_to_any_run(run_main, trained, tmp_path):
   assert line.startswith(
     'error: the head LabelAttentionConfig cannot score new'
   )
-  assert line.endswith('these heads can: UnifiedConfig, ZeroShotConfig')
+  assert line.endswith('heads that do: UnifiedConfig, ZeroShotConfig')
 
 
 def test_streams_files_and_python_agree(run_main, trained, tmp_path):
@@ -274,14 +274,18 @@ CONFIG = QUICK[0]
     ('train', ('--config=README.md', '--workdir=x'), 'README.md: SyntaxError'),
     ('train', (CONFIG, '--workdir=x', 'steps=3'), "'steps=3' is not a flag"),
     ('train', (CONFIG, '--workdri=x'), "'workdri'. Did you mean: workdir"),
-    ('train', (CONFIG, '--workdir=README.md'), 'README.md: the workdir is'),
+    (
+      'train',
+      (CONFIG, '--workdir=README.md'),
+      'README.md: the workdir must be a folder',
+    ),
     (
       'train',
       ('--config=experiments/configs/jsonl_bigru_lwan.py', '--workdir=x'),
       'data.dir',
     ),
     ('evaluate', (), 'give one of --workdir and --predictions'),
-    ('evaluate', ('--workdir=x',), 'no run of xjax here'),
+    ('evaluate', ('--workdir=x',), 'this folder has no run of xjax'),
     ('evaluate', ('--predictions=x.npz',), 'x.npz'),
     (
       'evaluate',
@@ -298,7 +302,7 @@ CONFIG = QUICK[0]
       (CONFIG, '--workdir=x', '--coordinator=host:1'),
       '--coordinator needs --multihost',
     ),
-    ('predict', ('--workdir=x',), 'no run of xjax here'),
+    ('predict', ('--workdir=x',), 'this folder has no run of xjax'),
     ('predict', ('--workdir=x', '--output=y.txt'), 'must end in .jsonl'),
     ('predict', ('--workdir=x', '--k=0'), '--k=0: must be at least 1'),
     ('predict', ('--workdir=x', '--explain=-1'), '--explain=-1: a number of'),
@@ -374,7 +378,8 @@ def test_broken_workdirs_and_absent_splits(run_main, trained, tmp_path):
   done = run_main('evaluate', f'--workdir={workdir}', f'--data_dir={tmp_path}')
   assert done.returncode == 1
   assert done.stderr == (
-    'error: --data_dir: the corpus of this run is made, not read\n'
+    'error: --data_dir: the corpus of this run is generated, not read from '
+    'files\n'
   )
   other = run_main('train', CONFIG, f'--workdir={workdir}')
   assert other.returncode == 1

@@ -107,8 +107,8 @@ def test_a_stale_one_is_not_applied(finished, workdir, change, caplog):
   workdir.calibration.write_text(json.dumps(values | change))
   predictor = xjax.load(workdir.path)
   assert predictor.calibration is None
-  assert f'not of the dev split at step {predictor.step}' in caplog.text
-  assert 'experiments.evaluate --split=dev makes it' in caplog.text
+  assert f'not from the dev split at step {predictor.step}' in caplog.text
+  assert 'run experiments.evaluate --split=dev' in caplog.text
   fresh = xjax.load(finished.workdir)
   a = finished.calibration.a
   (shown,), (calibrated,) = (p.predict(['nipa'], 3) for p in (predictor, fresh))
@@ -151,7 +151,9 @@ def test_a_damaged_one_is_named_and_made_again(finished, workdir):
 
 
 def test_one_of_other_scores_is_refused(finished, workdir):
-  with pytest.raises(DataError, match='is of a logit, not margin'):
+  with pytest.raises(
+    DataError, match='of kind logit, but those of this run are of kind margin'
+  ):
     saved(workdir, finished.best_step, kind=ScoreKind.MARGIN)
 
 

@@ -19,7 +19,7 @@ from xjax.judge.predictions import Predictions
 from xjax.judge.request import JudgeRequest
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
-from xjax.run.strategy import AskedStrategy, Kind
+from xjax.run.strategy import StrategyKind, StrategyRequest
 from xjax.run.tag import tag_file
 from xjax.score.config import ExactMatchModel
 from xjax.train.workdir import Workdir
@@ -61,7 +61,7 @@ def costs_of(path, ids):
 
 def test_labels_of_highest_score(home, whole, finished):
   found = evaluate_split(
-    home.path, 'dev', strategy=AskedStrategy(Kind.STANDARD, K)
+    home.path, 'dev', strategy=StrategyRequest(StrategyKind.STANDARD, K)
   )
   assert found.folder == home.evaluation('dev.standard')
   np.testing.assert_array_equal(
@@ -80,7 +80,7 @@ def test_labels_of_highest_score(home, whole, finished):
 def test_labels_by_propensity(home, whole, finished):
   space = finished.corpus.label_space
   weights = propensity_weights(space.train_counts, space.n_train)
-  asked = AskedStrategy(Kind.PROPENSITY, K)
+  asked = StrategyRequest(StrategyKind.PROPENSITY, K)
   found = evaluate_split(home.path, 'dev', strategy=asked)
   lists = found.predictions.lists['all']
   np.testing.assert_array_equal(lists.ids, by_gain(weights * whole))
@@ -95,7 +95,7 @@ def test_labels_by_propensity(home, whole, finished):
 def test_labels_by_what_they_are_worth(home, whole, finished, tmp_path):
   path = tmp_path / 'costs.jsonl'
   weights = costs_of(path, finished.corpus.label_space.ids)
-  asked = AskedStrategy(Kind.COST, K, costs=str(path))
+  asked = StrategyRequest(StrategyKind.COST, K, costs=str(path))
   found = evaluate_split(home.path, 'dev', strategy=asked)
   ids = found.predictions.lists['all'].ids
   np.testing.assert_array_equal(ids, by_gain(weights * whole))
@@ -103,7 +103,7 @@ def test_labels_by_what_they_are_worth(home, whole, finished, tmp_path):
 
 
 def test_labels_by_coverage_and_what_is_written(home, whole, finished):
-  asked = AskedStrategy(Kind.COVERAGE, K, beta=0.25, seed=4)
+  asked = StrategyRequest(StrategyKind.COVERAGE, K, beta=0.25, seed=4)
   before = finished.metrics['dev']
   found = evaluate_split(home.path, 'dev', strategy=asked)
   values, folder = found.metrics['xjax'], home.evaluation('dev.coverage')
@@ -131,23 +131,25 @@ def test_labels_by_coverage_and_what_is_written(home, whole, finished):
 
 
 def test_what_is_asked_to_be_judged(home):
-  asked = AskedStrategy(Kind.COVERAGE, K)
+  asked = StrategyRequest(StrategyKind.COVERAGE, K)
   found = evaluate_split(
     home.path,
     'dev',
-    asked=JudgeRequest(ks=(1,), slices=('bin:1-9',)),
+    request=JudgeRequest(ks=(1,), slices=('bin:1-9',)),
     strategy=asked,
   )
   values = found.metrics['xjax']
   assert values['all']['coverage@1'] > 0 and 'P@3' not in values['all']
   usual = evaluate_split(
-    home.path, 'dev', asked=JudgeRequest(ks=(1,), slices=('bin:1-9',))
+    home.path, 'dev', request=JudgeRequest(ks=(1,), slices=('bin:1-9',))
   )
   # Bins are cut from the slices' lists, which are by score.
   assert values['bin:1-9']['P@1'] == usual.metrics['xjax']['bin:1-9']['P@1']
-  with pytest.raises(ConfigError, match='--ks=5: only --strategy_k=3 labels'):
+  with pytest.raises(
+    ConfigError, match='--ks=5: must be at most --strategy_k=3'
+  ):
     evaluate_split(
-      home.path, 'dev', asked=JudgeRequest(ks=(1, 5)), strategy=asked
+      home.path, 'dev', request=JudgeRequest(ks=(1, 5)), strategy=asked
     )
 
 
@@ -171,9 +173,11 @@ def tag(home, finished, tmp_path):
   return run
 
 
-@pytest.mark.parametrize('kind', [Kind.COVERAGE, Kind.BOUNDED_RANDOM])
+@pytest.mark.parametrize(
+  'kind', [StrategyKind.COVERAGE, StrategyKind.BOUNDED_RANDOM]
+)
 def test_a_file_is_tagged_as_a_split_is_judged(tag, home, finished, kind):
-  asked = AskedStrategy(kind, K, seed=2)
+  asked = StrategyRequest(kind, K, seed=2)
   lines, path = tag(asked)
   judged = evaluate_split(home.path, 'dev', strategy=asked)
   chosen = judged.predictions.lists['all']
@@ -189,7 +193,7 @@ def test_a_file_is_tagged_as_a_split_is_judged(tag, home, finished, kind):
 
 
 def test_scores_told_are_the_models_probabilities(tag, finished, whole):
-  lines, path = tag(AskedStrategy(Kind.COVERAGE, K), labelled=False)
+  lines, path = tag(StrategyRequest(StrategyKind.COVERAGE, K), labelled=False)
   assert Predictions.load(path).gold is None
   assert not path.with_name('out.metrics.json').exists()
   index = finished.corpus.label_space.index
@@ -229,7 +233,7 @@ def calibrated(matched, tmp_path):
 def test_margins_count_as_calibrated(matched, calibrated):
   a, b = 0.5, -2.0
   folder = calibrated(method=Method.PLATT, a=a, b=b, reason=None)
-  asked = AskedStrategy(Kind.PROPENSITY, 2)
+  asked = StrategyRequest(StrategyKind.PROPENSITY, 2)
   chosen = evaluate_split(folder, 'dev', strategy=asked).predictions
   lists = Predictions.load(matched.paths['dev'] / 'predictions.npz').lists
   ids, scores = lists['all'].ids, lists['all'].scores
@@ -248,23 +252,25 @@ def test_margins_count_as_calibrated(matched, calibrated):
 
 def test_margins_without_a_calibration(calibrated):
   folder = calibrated(method=Method.NONE, a=1.0, b=0.0, reason='none fits')
-  asked = AskedStrategy(Kind.COVERAGE, 2)
+  asked = StrategyRequest(StrategyKind.COVERAGE, 2)
   with pytest.raises(
-    ConfigError, match=r'could not be calibrated \(none fits\)'
+    ConfigError, match=r'could not be calibrated on dev \(none fits\)'
   ):
     evaluate_split(folder, 'dev', strategy=asked)
   (folder / 'calibration.json').unlink()
   with pytest.raises(ConfigError, match='experiments.evaluate --split=dev'):
     evaluate_split(folder, 'dev', strategy=asked)
   assert not (folder / 'eval' / 'dev.coverage').exists()
-  asked = AskedStrategy(Kind.BOUNDED_RANDOM, 2)  # takes scores of any kind
+  asked = StrategyRequest(
+    StrategyKind.BOUNDED_RANDOM, 2
+  )  # takes scores of any kind
   assert evaluate_split(folder, 'dev', strategy=asked).metrics
 
 
 def test_costs_of_unknown_labels(home, tmp_path):
   path = tmp_path / 'costs.jsonl'
   path.write_text('{"id": "unheard-of", "weight": 1}\n')
-  asked = AskedStrategy(Kind.COST, K, costs=str(path))
+  asked = StrategyRequest(StrategyKind.COST, K, costs=str(path))
   with pytest.raises(DataError, match="costs.jsonl:1: 'unheard-of' is no lab"):
     evaluate_split(home.path, 'dev', strategy=asked)
 
@@ -273,11 +279,11 @@ def test_costs_of_unknown_labels(home, tmp_path):
   ('parts', 'says'),
   [
     ({'k': 0}, '--strategy_k=0: must be at least 1'),
-    ({'beta': -0.1}, '--beta=-0.1: a number of at least 0'),
+    ({'beta': -0.1}, '--beta=-0.1: must be a number of at least 0'),
     ({'beta': float('nan')}, '--beta=nan'),
-    ({'kind': Kind.COST}, '--strategy=cost needs --costs=FILE'),
+    ({'kind': StrategyKind.COST}, '--strategy=cost needs --costs=FILE'),
   ],
 )
 def test_what_cannot_be_is_refused(parts, says):
   with pytest.raises(ConfigError, match=says):
-    AskedStrategy(**({'kind': Kind.COVERAGE, 'k': 5} | parts))
+    StrategyRequest(**({'kind': StrategyKind.COVERAGE, 'k': 5} | parts))

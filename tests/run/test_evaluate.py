@@ -144,7 +144,9 @@ def test_an_unfinished_folder_is_not_believed(read_run, workdir):
 
 def test_damaged_metrics_are_named(read_run, workdir):
   (workdir.evaluation('dev') / 'metrics.json').write_text('{}')
-  with pytest.raises(DataError, match='eval/dev: not metrics of xjax'):
+  with pytest.raises(
+    DataError, match='eval/dev: the metrics are not in the form of xjax'
+  ):
     saved_threshold(workdir, read_run.best_step)
 
 
@@ -178,7 +180,7 @@ def test_what_is_asked_for_is_judged_and_not_written(
     similarity=Similarity.CO_OCCURRENCE,
     replicates=20,
   )
-  found = evaluate_split(workdir.path, 'dev', asked=asked)
+  found = evaluate_split(workdir.path, 'dev', request=asked)
   assert contents(workdir.path) == before
   assert found.folder == workdir.evaluation('dev')
   assert [*found.metrics][:2] == ['lmtc', 'xjax']
@@ -195,7 +197,9 @@ def test_what_is_asked_for_is_judged_and_not_written(
   assert found.metrics['intervals']['xjax']['all']['P@2']
   assert found.prior.keys() <= {'lmtc', 'notes'}  # once, without intervals
   # Where nothing is said of cut-offs, the run's hold.
-  alike = evaluate_split(workdir.path, 'dev', asked=JudgeRequest(kinds=('P',)))
+  alike = evaluate_split(
+    workdir.path, 'dev', request=JudgeRequest(kinds=('P',))
+  )
   assert alike.criteria.ks == read_config.eval.criteria().ks
 
 
@@ -203,15 +207,15 @@ def test_labels_of_the_run_have_descriptors(workdir):
   asked = JudgeRequest(
     ks=(3,), kinds=('ILD',), similarity=Similarity.DESCRIPTORS
   )
-  found = evaluate_split(workdir.path, 'dev', asked=asked)
+  found = evaluate_split(workdir.path, 'dev', request=asked)
   by_words = found.metrics['xjax']['all']['ILD@3']
   asked = dataclasses.replace(asked, similarity=Similarity.CO_OCCURRENCE)
-  found = evaluate_split(workdir.path, 'dev', asked=asked)
+  found = evaluate_split(workdir.path, 'dev', request=asked)
   assert by_words != found.metrics['xjax']['all']['ILD@3']
   assert 0 < by_words <= 1
 
 
 def test_thresholds_are_tuned_on_the_dev_of_a_run(read_run):
   files = JudgeFiles(read_run.paths['dev'] / 'predictions.npz')
-  with pytest.raises(ConfigError, match='micro-F1-tuned: a --workdir alone'):
+  with pytest.raises(ConfigError, match='micro-F1-tuned needs a dev split'):
     evaluate_files(files, JudgeRequest(kinds=('P', 'micro-F1-tuned')))

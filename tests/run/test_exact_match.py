@@ -82,7 +82,9 @@ def test_a_second_start_changes_nothing(matching, matched):
   other = dataclasses.replace(matching, model=ExactMatchModel(alt=True))
   with pytest.raises(ConfigError, match='model.alt: false -> true'):
     fit(other, matched.workdir)
-  with pytest.raises(ConfigError, match='only neural models take steps'):
+  with pytest.raises(
+    ConfigError, match='only the steps of neural models can be'
+  ):
     fit(matching, matched.workdir, profile=(1, 2))
 
 
@@ -175,7 +177,7 @@ def test_what_it_cannot_do_is_said(matched):
   predictor = xjax.load(matched.workdir)
   with pytest.raises(ConfigError, match='ExactMatchModel cannot be explained'):
     predictor.explain(['text'])
-  with pytest.raises(ConfigError, match='give it no features'):
+  with pytest.raises(ConfigError, match='do not give it features'):
     predictor.predict(['text'], features=[np.zeros(3, np.float32)])
 
 

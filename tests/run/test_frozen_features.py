@@ -19,7 +19,7 @@ from xjax.data.schema import Label
 from xjax.judge.predictions import Predictions
 from xjax.run.evaluate import evaluate_split
 from xjax.run.fit import fit
-from xjax.run.strategy import AskedStrategy, Kind
+from xjax.run.strategy import StrategyKind, StrategyRequest
 from xjax.run.tag import tag_file
 from xjax.score.encoders.contract import NoEncoder
 from xjax.score.encoders.features import FeaturesConfig
@@ -252,7 +252,7 @@ def test_a_file_is_tagged_with_its_features(frozen, folder, tmp_path):
 
 
 def test_strategies_read_features_too(frozen, folder, tmp_path):
-  asked = AskedStrategy(Kind.COVERAGE, 2)
+  asked = StrategyRequest(StrategyKind.COVERAGE, 2)
   judged = evaluate_split(frozen.workdir, 'test', strategy=asked).predictions
   source, out = str(folder / 'test.jsonl'), tmp_path / 'out.jsonl'
   stem = str(folder / 'test')

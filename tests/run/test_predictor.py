@@ -159,7 +159,7 @@ def test_a_lost_best_checkpoint(finished, tmp_path, caplog):
   folder = shutil.copytree(finished.workdir, tmp_path / 'run')
   shutil.rmtree(folder / 'checkpoints' / str(finished.best_step))
   assert xjax.load(folder).step == finished.steps
-  assert f'of step {finished.best_step}, is lost' in caplog.text
+  assert f'(step {finished.best_step}) is lost' in caplog.text
 
 
 def test_another_vocabulary_does_not_fit(finished, tmp_path):
@@ -171,12 +171,14 @@ def test_another_vocabulary_does_not_fit(finished, tmp_path):
   corpus = json.loads((folder / 'corpus.json').read_text())
   del corpus['vocabulary']  # as an older run has it
   (folder / 'corpus.json').write_text(json.dumps(corpus))
-  with pytest.raises(DataError, match='its parameters are not those'):
+  with pytest.raises(
+    DataError, match='the parameters of this checkpoint do not fit'
+  ):
     xjax.load(folder)
 
 
 def test_no_run_there(tmp_path):
-  with pytest.raises(DataError, match='no run of xjax here'):
+  with pytest.raises(DataError, match='this folder has no run of xjax'):
     xjax.load(tmp_path)
 
 

@@ -22,7 +22,7 @@ def test_a_corpus_without_gold(tmp_path):
   (tmp_path / 'labels.jsonl').write_text('{"id": "7"}\n')
   config = config_of(*RUNS['xr'])
   config.data = JsonlData(dir=str(tmp_path), labels='all', tokens=TfidfConfig())
-  with pytest.raises(DataError, match='nothing is to learn'):
+  with pytest.raises(DataError, match='there is nothing to learn'):
     fit(config, tmp_path / 'run')
   assert not (tmp_path / 'run').exists()
 
@@ -54,7 +54,7 @@ def test_runs_on_files_of_features(tmp_path, name):
   assert fit(config, tmp_path / 'run').metrics == result.metrics
   assert contents(tmp_path / 'run') == before
   predictor = xjax.load(tmp_path / 'run')
-  with pytest.raises(ConfigError, match='reads no text'):
+  with pytest.raises(ConfigError, match='reads sparse features, not text'):
     predictor.predict(['text'])
   documents = result.corpus.split('test').documents
   dev = Predictions.load(result.paths['test'] / 'predictions.npz')

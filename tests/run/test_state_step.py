@@ -257,7 +257,7 @@ def test_averages_begin_with_what_the_run_begins_with():
   plan, _ = planned(mesh, MEANS, SMALL)
   state = start(mesh, plan)
   params = jax.tree.map(lambda x: x + 1, state.params)
-  state = plan.begin_averages(dataclasses.replace(state, params=params))
+  state = plan.start_averages(dataclasses.replace(state, params=params))
   means = by_path(state.averages)
   for name, param in by_path(params).items():
     np.testing.assert_array_equal(means[name], param)

@@ -111,9 +111,9 @@ def test_home_is_understood(finished, rows, tmp_path, monkeypatch):
   assert (tmp_path / 'out.npz').exists()
   assert not (tmp_path / '~').exists()
   for same in ('~/in.jsonl', str(tmp_path / 'in.jsonl')):
-    with pytest.raises(ConfigError, match='that is the input'):
+    with pytest.raises(ConfigError, match='this is the input file'):
       tag_file(finished.workdir, 'in.jsonl', same, 2)
-    with pytest.raises(ConfigError, match='that is the input'):
+    with pytest.raises(ConfigError, match='this is the input file'):
       tag_file(finished.workdir, same, 'in.jsonl', 2)
 
 

@@ -8,7 +8,7 @@ from xjax.config.optimizer import (
   NoAverage,
   SWAConfig,
 )
-from xjax.train.step import with_newest
+from xjax.train.step import update_mean
 
 STEPS = 12
 
@@ -20,7 +20,7 @@ def means(config):
 
   @jax.jit
   def take(mean, newest, step):
-    return with_newest(mean, newest, config.newest_share(step))
+    return update_mean(mean, newest, config.newest_share(step))
 
   found = [drawn[0]]
   for step in range(1, STEPS + 1):

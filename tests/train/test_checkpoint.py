@@ -146,7 +146,9 @@ def test_parameters_are_read_as_means(tmp_path, averaged, placed):
 def test_means_that_a_checkpoint_lacks(tmp_path, plan, advance, averaged):
   write(tmp_path, plan, advance, [1])
   with Checkpoints(tmp_path, 3) as checkpoints:
-    with pytest.raises(DataError, match='1: its averages are not those'):
+    with pytest.raises(
+      DataError, match='1: the averages of this checkpoint do not fit'
+    ):
       checkpoints.restore(1, averaged[0].abstract, batches())
 
 
@@ -268,7 +270,7 @@ def test_any_damage_to_any_file_falls_back_to_the_one_before(
     assert equal(state, held[1])
     checkpoints.save(advance(state), 2, batches(), {}, None)
   assert f'{tmp_path}/2 is damaged' in caplog.text
-  assert 'the one before is used' in caplog.text
+  assert 'the one before is used instead' in caplog.text
   assert (tmp_path / 'damaged' / '2').is_dir()
   assert intact_steps(tmp_path) == [1, 2]
 
@@ -305,7 +307,7 @@ def test_read_params_refuses(tmp_path, plan, advance):
     read_params(tmp_path, 2)
   like = dict(plan.abstract.params)
   del like['bias']
-  with pytest.raises(DataError, match='are not those'):
+  with pytest.raises(DataError, match='of this checkpoint do not fit'):
     read_params(tmp_path, 1, like)
   (tmp_path / '1' / 'meta' / 'metadata').write_text('{')
   with pytest.raises(DataError, match='meta/metadata is damaged'):
@@ -324,7 +326,9 @@ def test_restore_refuses_other_shapes(tmp_path, plan, advance):
   write(tmp_path, plan, advance, [1])
   wider = plan_state(Wider, optax.adam(1e-3), plan.shardings.step.mesh)
   with Checkpoints(tmp_path, 3) as checkpoints:
-    with pytest.raises(DataError, match='1: its parameters are not those'):
+    with pytest.raises(
+      DataError, match='1: the parameters of this checkpoint do not fit'
+    ):
       checkpoints.restore(1, wider.abstract, batches())
 
 

@@ -223,13 +223,13 @@ def test_steps_are_profiled(run, sigterm_at, caplog):
     if event.name == 'train'
   ]
   assert sorted(names) == list(range(5, (sigterm_at or 7) + 1))
-  assert f'steps were profiled: {run.workdir}/profile' in caplog.text
+  assert f'profile of the steps: {run.workdir}/profile' in caplog.text
 
 
 def test_no_step_is_left_to_be_profiled(run, caplog):
   run()
   run(profile=(5, 7))
-  assert 'none of the steps to be profiled was taken' in caplog.text
+  assert 'training took none of the steps' in caplog.text
   assert not (run.workdir / 'profile').exists()
 
 
@@ -364,7 +364,9 @@ def test_the_mean_is_judged_beside_and_chosen_by(averaged_run, caplog):
     {'metrics': 0.25, 'raw_metrics': 0.8},
     {'metrics': 0.75, 'raw_metrics': 0.1},
   ]
-  assert 'all/m 0.7500 of averaged weights (0.1000 of the raw)' in caplog.text
+  assert (
+    'all/m 0.7500 of averaged weights (0.1000 of raw weights)' in caplog.text
+  )
   saved = read_params(averaged_run.workdir / 'checkpoints', 12)
   np.testing.assert_array_equal(saved['w'], -12)
 

@@ -128,12 +128,12 @@ def test_what_cannot_be_read(given, made):
   config, corpus = given
   inputs = fit_inputs(corpus.split('train'), config)
   for documents in (['a text'], [Document('a', {'text': 'a text'})]):
-    with pytest.raises(ConfigError, match='this run reads no text'):
+    with pytest.raises(ConfigError, match='this run reads sparse features'):
       inputs.text_batches(documents)
   with pytest.raises(ConfigError, match='this run reads the words'):
     inputs.text_batches(corpus.split('dev').documents, features=object())
   words = Config(data=SyntheticData(tokens=WordsConfig()))
-  with pytest.raises(ConfigError, match='no sparse features'):
+  with pytest.raises(ConfigError, match='does not give the sparse features'):
     fit_inputs(made[1].split('train'), words)
 
 

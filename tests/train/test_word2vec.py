@@ -150,14 +150,14 @@ def test_other_documents_are_refused(trained):
 def test_a_file_of_the_users_is_left_alone(tmp_path):
   path = tmp_path / 'law2vec.bin'
   path.write_text('mine')
-  with pytest.raises(ConfigError, match='is there already'):
+  with pytest.raises(ConfigError, match='exists without'):
     train_word_vectors(DATA, TRAINING, path, workers=1)
   assert path.read_text() == 'mine'
 
 
 def test_nothing_to_train(tmp_path):
   rare = dataclasses.replace(TRAINING, min_count=10**6)
-  with pytest.raises(DataError, match='no word is 1000000 times'):
+  with pytest.raises(DataError, match='no word occurs 1000000 times'):
     train_word_vectors(DATA, rare, tmp_path / 'v', workers=1)
   assert not list(tmp_path.iterdir())
 

@@ -7,14 +7,14 @@ from xjax.config.run import Config
 from xjax.core.errors import ConfigError
 from xjax.data.load import load_corpus
 from xjax.data.schema import FREQUENT_FROM
-from xjax.run.neural import begun_vocabulary
+from xjax.run.neural import first_vocabulary
 from xjax.run.neural_training import scored_labels
 from xjax.score.pretrained.architecture import (
   Activation,
   Architecture,
   architecture_of,
 )
-from xjax.train.initial.encoder import begun_encoder, planned_architecture
+from xjax.train.initial.encoder import first_encoder, planned_architecture
 from xjax.train.inputs import Inputs
 
 POSITIVES = 64  # padded gold labels per document, if the corpus is not read
@@ -70,10 +70,10 @@ def corpus_sizes(config: Config) -> Sizes:
   architecture, vocab = None, None
   reads = config.data.tokens
   if reads.pretrained:
-    vocab, encoder = begun_encoder(config, train)
+    vocab, encoder = first_encoder(config, train)
     architecture = architecture_of(encoder, 'the encoder')
   elif not reads.dense:
-    vocab = begun_vocabulary(config, corpus)
+    vocab = first_vocabulary(config, corpus)
   batches = Inputs(config, vocab).train_batches(train, space.n_trained)
   labels, documents = (
     scored_labels(config.model, space),

@@ -1,4 +1,4 @@
-"""A trained model that scores more labels, known by their descriptors."""
+"""Adds labels to a trained model, which knows them by their descriptors."""
 
 from collections.abc import Mapping, Sequence
 import functools
@@ -29,26 +29,30 @@ def describe(
   vocab: Vocabulary | Subwords,
   workdir: Workdir,
 ) -> np.ndarray:
-  """Embeddings of new labels' descriptors, float32 [len(labels), E].
+  """Embeds the descriptors of new labels.
 
   Args:
-    labels: the new ones.
-    space: the run's own labels.
-    config: of the run.
-    vocab: of the run.
-    workdir: of the run, for its word vectors or its encoder.
+    labels: the new labels.
+    space: label space of the run.
+    config: config of the run.
+    vocab: vocabulary or tokenizer of the run.
+    workdir: folder of the run, with its word vectors or its encoder.
+
+  Returns:
+    float32 [len(labels), E], the embeddings.
 
   Raises:
-    DataError: labels without a word that the run has a vector of.
+    DataError: the run has no vector for any word of some label.
   """
   descriptor = config.model.head.descriptor
   if config.data.tokens.pretrained:
     encoder = saved_name_encoder(workdir, descriptor)
   else:
     words = load_words(workdir.word_vectors, vocab)
-    # Labels added before do not count: weights are those of the run.
-    own = space.labels[: space.n_trained + space.n_held_out]
-    encoder = DescriptorEncoder.of(own, descriptor, vocab, words)
+    # The weights of words follow from the labels of the run; labels that were
+    # added earlier do not change these weights.
+    run_labels = space.labels[: space.n_trained + space.n_held_out]
+    encoder = DescriptorEncoder.of(run_labels, descriptor, vocab, words)
   rows = encoder.encode(labels)
   bare = [labels[i].name for i in np.flatnonzero(~rows.any(axis=1))]
   if bare:
@@ -59,7 +63,7 @@ def describe(
   return rows
 
 
-def widened(
+def widen_scorer(
   scorer: ModelScorer,
   config: Config,
   space: LabelSpace,
@@ -67,15 +71,17 @@ def widened(
   rows: np.ndarray,
   architecture: Architecture | None,
 ) -> ModelScorer:
-  """The scorer with further labels, which have no rows of their own.
+  """Returns a scorer that also scores new labels by their descriptors.
+
+  The new labels get zeros in all other label rows.
 
   Args:
-    scorer: of the run.
-    config: of the run.
-    space: its labels, and after all it scores the new ones.
-    vocab_size: word ids of the run.
-    rows: embeddings of the new labels' descriptors, in their order.
-    architecture: of the run's pretrained encoder, if it has one.
+    scorer: scorer of the run.
+    config: config of the run.
+    space: label space; the new labels follow all labels that the run scores.
+    vocab_size: int, word ids of the run.
+    rows: float32 [new labels, E], embeddings of their descriptors.
+    architecture: sizes of the run's pretrained encoder; None: it has none.
   """
   plan = plan_neural(config, space, vocab_size, scorer.mesh, architecture)
   params, like = by_path(scorer.params), by_path(plan.abstract.params)
@@ -100,13 +106,13 @@ def _wider(
   params: Mapping[str, jax.Array],
   rows: jax.Array,
 ) -> dict[str, jax.Array]:
-  """Label rows that go on with zeros, or with descriptors.
+  """Returns longer label rows: the new rows are zeros or descriptors.
 
   Args:
-    before: labels that have rows.
-    like: those to be made, by path.
-    params: those there are.
-    rows: of descriptors, for the labels after those.
+    before: int, labels that have rows already.
+    like: shapes of the longer parameters by path.
+    params: the present parameters by path.
+    rows: float32 [new labels, E], descriptors of the new labels.
   """
   wider = {
     name: jnp.zeros(leaf.shape, leaf.dtype)

@@ -1,4 +1,4 @@
-"""What runs of every kind of model have in common."""
+"""The contract that the runs of every kind of model meet."""
 
 import abc
 from collections.abc import Callable, Mapping
@@ -17,13 +17,13 @@ from xjax.train.workdir import Workdir
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-  """What fitting left in the workdir.
+  """The result of fitting a model, whose files are in the workdir.
 
   Attributes:
-    steps: optimizer steps taken; 0: the model takes none.
-    best_step: of the checkpoint to judge.
-    score_kind: of the model's scores.
-    model: loads it.
+    steps: int, optimizer steps taken; 0 for a model that takes none.
+    best_step: int, step of the checkpoint to judge.
+    score_kind: kind of the model's scores.
+    model: function that loads the model.
   """
 
   steps: int
@@ -37,11 +37,12 @@ class Fit(abc.ABC):
   """A run of one kind of model in its workdir.
 
   Attributes:
-    models: the kinds of model that it fits.
-    load: (workdir, config) -> the run's best model, from its files alone.
-    config: of the run.
-    workdir: where it is kept.
-    profile: first and last step that jax.profiler traces; None: none.
+    models: config classes of the models that this class fits.
+    load: function (workdir, config) -> the run's best model, which reads the
+      files of the workdir only.
+    config: config of the run.
+    workdir: folder of the run.
+    profile: first and last step that jax.profiler traces; None: no step.
   """
 
   models: ClassVar[tuple[type[ModelConfig], ...]]
@@ -53,32 +54,32 @@ class Fit(abc.ABC):
 
   @abc.abstractmethod
   def check_start(self) -> None:
-    """Refuses what cannot go on, before the corpus is read.
+    """Checks, before the corpus is read, that the run can start or resume.
 
     Raises:
-      ConfigError: with the field.
+      ConfigError: the run cannot start; the message names the field.
     """
 
   @abc.abstractmethod
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
-    """Refuses a corpus that the model cannot be fitted to; writes nothing.
+    """Checks that the model can be fitted to a corpus; writes nothing.
 
     Args:
-      corpus: with a split train.
+      corpus: corpus with a split train.
       prior: metrics of the popularity prior by split.
 
     Raises:
-      ConfigError, DataError: why.
+      ConfigError, DataError: the model cannot be fitted; the message says why.
     """
 
   @abc.abstractmethod
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
-    """Fits the model from where the workdir stands.
+    """Fits the model, or resumes the fitting that the workdir has.
 
     Args:
-      corpus: that the workdir was begun with.
-      preemption: entered; SIGTERM asks to stop.
+      corpus: the corpus that the run was started with.
+      preemption: notices SIGTERM; its context has been entered.
 
     Raises:
-      Preempted: asked to stop; calling again resumes.
+      Preempted: SIGTERM came; another call resumes.
     """

@@ -1,4 +1,4 @@
-"""Judging a finished run on a split, or predictions saved earlier."""
+"""Judges a finished run on a split, or files of saved predictions."""
 
 import dataclasses
 import functools
@@ -31,28 +31,28 @@ from xjax.run.judging import (
   DEV,
   Metrics,
   judge_split,
-  kept,
-  read_judged as read_metrics,
+  read_metrics,
   tuned_threshold,
+  writing_evaluation,
 )
 from xjax.run.predictor import Predictor
-from xjax.run.strategy import AskedStrategy, Chooser
+from xjax.run.strategy import Chooser, StrategyRequest
 from xjax.train.workdir import Workdir
 
-STRATEGY = 'strategy.json'  # how labels were chosen, in an evaluation's folder
+STRATEGY = 'strategy.json'  # file of an evaluation: how labels were chosen
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-  """A split judged.
+  """The results of judging a split.
 
   Attributes:
-    predictions: with gold.
-    criteria: what they were judged by.
-    metrics: of the model.
-    prior: of the popularity prior; None where the label order of predictions
-      made elsewhere does not tell it.
-    folder: that was written; None where nothing was.
+    predictions: the predictions, with gold.
+    criteria: the criteria that they were judged by.
+    metrics: metrics of the model.
+    prior: metrics of the popularity prior; None for foreign predictions whose
+      label order does not show which labels are held out.
+    folder: folder that was written; None: nothing was written.
   """
 
   predictions: Predictions
@@ -66,31 +66,36 @@ def evaluate_split(
   workdir: str | os.PathLike,
   split: str,
   data_dir: str = '',
-  asked: JudgeRequest | None = None,
-  strategy: AskedStrategy | None = None,
+  request: JudgeRequest | None = None,
+  strategy: StrategyRequest | None = None,
 ) -> Evaluation:
   """Judges the best checkpoint of a run and writes eval/<split>/.
 
-  Of other documents than the run's own it writes eval/<split>@<digest>/, so
-  that those of the run stay; of labels that a strategy chooses
-  eval/<split>.<strategy>/, with strategy.json beside the rest.
+  For other documents than those of the run it writes eval/<split>@<digest>/,
+  so that the run's evaluation stays. For labels that a strategy chooses it
+  writes eval/<split>.<strategy>/, with strategy.json in addition.
 
   Args:
-    workdir: of the run.
-    split: name; micro-F1-tuned is at the threshold that is best on the run's
-      own dev.
-    data_dir: where the data is, if not where it was.
-    asked: what to judge by instead of what the run is judged by. What is
-      written stays by the latter.
-    strategy: how labels are chosen; None: by score, as deep as eval.depth.
+    workdir: folder of the run.
+    split: name of the split. The threshold of micro-F1-tuned is the best one
+      on the run's own dev split.
+    data_dir: folder of the data, if it has moved or is another one.
+    request: criteria of the returned metrics; None: the run's criteria. The
+      files that are written always use the run's criteria.
+    strategy: how labels are chosen; None: the eval.depth labels of highest
+      score.
+
+  Returns:
+    The predictions, their metrics and the folder that was written.
 
   Raises:
     ConfigError: data_dir for a corpus that is not read from files; a strategy
-      that the run has no probabilities for, or cut-offs beyond its labels.
-    DataError: no such split, or a fault in the data or the workdir.
+      that needs probabilities, which the run does not have; or cut-offs
+      beyond the number of chosen labels.
+    DataError: there is no such split, or the data or the workdir has a fault.
   """
-  if asked and strategy:
-    strategy.check_cut_offs(asked.ks)
+  if request and strategy:
+    strategy.check_cut_offs(request.ks)
   predictor, home = load_run(workdir), Workdir.at(workdir)
   config = predictor.config.eval
   data = _data_of(predictor.config.data, data_dir)
@@ -111,8 +116,8 @@ def evaluate_split(
     metrics = _judge_by_score(model, part, home, name)
   folder = home.evaluation(name)
   predictions = Predictions.load(folder / PREDICTIONS)
-  if asked:
-    criteria = asked.criteria(
+  if request:
+    criteria = request.criteria(
       predictions,
       labels=space.labels,
       train_gold=lambda: load(TRAIN).split(TRAIN).gold,
@@ -124,11 +129,12 @@ def evaluate_split(
 
 
 def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
-  """Of the folder for a split of these documents."""
-  # A split that the run was started without may only lie where its own do.
+  """Returns the name of the folder for a split: with a digest if foreign."""
+  # A split that the run was started without counts as the run's own only if
+  # it is read from the run's own data folder.
   unknown = '' if data_dir else split.digest
-  own = workdir.digests().get(split.name, unknown) == split.digest
-  return split.name if own else f'{split.name}@{split.digest[:8]}'
+  is_own = workdir.digests().get(split.name, unknown) == split.digest
+  return split.name if is_own else f'{split.name}@{split.digest[:8]}'
 
 
 def _judge_by_score(
@@ -139,21 +145,21 @@ def _judge_by_score(
 
 
 def _judge_chosen(
-  strategy: AskedStrategy,
+  strategy: StrategyRequest,
   model: Predictor,
   split: Split,
   workdir: Workdir,
   name: str,
 ) -> tuple[str, Metrics]:
-  """Writes the evaluation of chosen labels; returns its name and metrics."""
+  """Writes the evaluation of chosen labels; returns name and metrics."""
   chooser, config = Chooser.of(strategy, model), model.config.eval
   batches = model.inputs.split_batches(split)
   by_score = predict(model.scorer, batches, split, model.space, config.depth)
   chosen = chooser.choose(by_score, split, split.features)
   metrics = judge(chosen.predictions, strategy.criteria(config.criteria()))
   name = f'{name}.{strategy.kind.value}'
-  with kept(workdir, name, model.step, split.digest) as here:
-    if here:
+  with writing_evaluation(workdir, name, model.step, split.digest) as writes:
+    if writes:
       folder = workdir.evaluation(name)
       save_evaluation(folder, chosen.predictions, metrics)
       write_json(folder / STRATEGY, strategy.parameters() | chosen.facts())
@@ -162,44 +168,52 @@ def _judge_chosen(
 
 def _data_of(data: DataConfig, data_dir: str) -> DataConfig:
   if data_dir and data.generated:
-    raise ConfigError('--data_dir: the corpus of this run is made, not read')
+    raise ConfigError(
+      '--data_dir: the corpus of this run is generated, not read from files'
+    )
   return dataclasses.replace(data, dir=data_dir or data.dir)
 
 
-def evaluate_files(files: JudgeFiles, asked: JudgeRequest) -> Evaluation:
-  """Judges files of predictions, whoever made them, and writes nothing.
+def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
+  """Judges files of predictions of any origin, and writes nothing.
 
   Args:
     files: the files; one of them has gold.
-    asked: what to judge by.
+    request: criteria to judge by.
+
+  Returns:
+    The predictions and their metrics.
 
   Raises:
-    ConfigError: what is asked for is unknown or takes more than is given.
+    ConfigError: a criterion is unknown, or needs a file that is not given.
     DataError: a file is absent, damaged, or does not fit the others.
   """
-  if tuned := [name for name in asked.kinds if name.endswith('-tuned')]:
-    raise ConfigError(f'--metrics: {tuned[0]}: a --workdir alone has a dev')
-  # Whatever is asked for should not fail for want of a deeper list.
-  predictions, weights_L = read_judged(files, max((DEPTH, *asked.ks)))
+  if tuned := [name for name in request.kinds if name.endswith('-tuned')]:
+    raise ConfigError(
+      f'--metrics: {tuned[0]} needs a dev split, which only a --workdir has'
+    )
+  # As deep as the largest requested cut-off, so that no metric lacks a list.
+  predictions, weights_L = read_judged(files, max((DEPTH, *request.ks)))
   need_gold(predictions)
 
-  given = files.train_labels is not None
-  train_gold = functools.partial(read_train_gold, files) if given else None
-  criteria = asked.criteria(predictions, weights_L, (), train_gold)
+  train_gold = None
+  if files.train_labels is not None:
+    train_gold = functools.partial(read_train_gold, files)
+  criteria = request.criteria(predictions, weights_L, (), train_gold)
   metrics = judge(predictions, criteria)
   prior = _prior(predictions, prior_criteria(criteria))
   return Evaluation(predictions, criteria, metrics, prior, None)
 
 
 def prior_criteria(criteria: Criteria) -> Criteria:
-  """What the popularity prior beside a model is judged by: the same, once."""
+  """Returns the prior's criteria: the first protocol, no intervals."""
   return dataclasses.replace(
     criteria, protocols=criteria.protocols[:1], replicates=0
   )
 
 
 def _prior(predictions: Predictions, criteria: Criteria) -> Metrics | None:
-  """The popularity prior of the same documents, where it can be told."""
+  """Judges the popularity prior on the same documents; None: not known."""
   space = _space_of(predictions)
   if space is None or not predictions.n_train:
     return None
@@ -209,13 +223,13 @@ def _prior(predictions: Predictions, criteria: Criteria) -> Metrics | None:
 
 
 def saved_threshold(workdir: Workdir, step: int) -> float | None:
-  """The threshold that judging on dev has tuned.
+  """Returns the threshold that was tuned when dev was judged.
 
-  None, and a line that says so, where dev was not judged, or at another
-  checkpoint, or where what was judged is not the dev of the run.
+  Returns None, and logs a line, if the run's own dev split was not judged at
+  this checkpoint; returns None if the run has no dev split.
 
   Raises:
-    DataError: its metrics are damaged.
+    DataError: the metrics of dev are damaged.
   """
   digest = workdir.digests().get(DEV)
   if digest is None:
@@ -223,8 +237,8 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
   metrics = read_metrics(workdir, DEV, step, digest)
   if metrics is None:
     logging.info(
-      'no tuned threshold: %s is not of the dev split at step %d; '
-      'experiments.evaluate --split=dev makes it',
+      'no tuned threshold: %s does not judge the dev split at step %d; to judge'
+      ' it, run experiments.evaluate --split=dev',
       workdir.evaluation(DEV),
       step,
     )
@@ -233,12 +247,15 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
     return tuned_threshold(metrics)
   except (KeyError, AttributeError, TypeError) as error:
     raise DataError(
-      f'{workdir.evaluation(DEV)}: not metrics of xjax'
+      f'{workdir.evaluation(DEV)}: the metrics are not in the form of xjax'
     ) from error
 
 
 def _space_of(predictions: Predictions) -> LabelSpace | None:
-  """The label space, where held-out labels follow the trained ones."""
+  """Returns the label space; None if held-out labels are out of order.
+
+  Held-out labels must follow the trained labels directly.
+  """
   held_out = predictions.held_out
   first = int(held_out[0]) if len(held_out) else predictions.n_scored
   if not np.array_equal(held_out, first + np.arange(len(held_out))):

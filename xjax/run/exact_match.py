@@ -1,4 +1,4 @@
-"""Runs of Exact Match: nothing is trained, all is made of the labels' names."""
+"""Runs of Exact Match, which finds label names in texts and trains nothing."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -15,24 +15,27 @@ from xjax.train.preemption import Preemption
 from xjax.train.sparse_inputs import TextInputs
 from xjax.train.workdir import Workdir
 
-_STEP = 0  # there are no others
+_STEP = 0  # this kind of model has no other step
 
 
 class NamePredictor(Predictor):
-  """A predictor that knows labels by their names alone."""
+  """A predictor that knows labels by their names only."""
 
   def with_labels(self, labels: Sequence[Label]) -> 'NamePredictor':
-    """As Predictor.with_labels, of which a calibration is kept."""
-    made = by_names(
+    """Returns a predictor with more labels, as Predictor.with_labels does.
+
+    The calibration stays the same.
+    """
+    predictor = name_predictor(
       self.config, add_new_labels(self.space, labels), self.workdir
     )
-    return dataclasses.replace(made, calibration=self.calibration)
+    return dataclasses.replace(predictor, calibration=self.calibration)
 
 
-def by_names(
+def name_predictor(
   config: Config, space: LabelSpace, folder: Workdir
 ) -> NamePredictor:
-  """Finds all labels of a space but those outside, held-out ones as well.
+  """Returns a predictor of all labels inside a space, held-out labels too.
 
   Raises:
     DataError: no label has a name.
@@ -49,12 +52,12 @@ def by_names(
 
 
 def load_exact_match(folder: Workdir, config: Config) -> NamePredictor:
-  """The model of a run, from its workdir alone.
+  """Loads the model of a run; reads only the files of its workdir.
 
   Raises:
     DataError: a file of the workdir is missing or damaged.
   """
-  model = by_names(config, folder.label_space(), folder)
+  model = name_predictor(config, folder.label_space(), folder)
   method, kind = config.eval.calibration, model.score_kind
   calibration = saved_calibration(folder, method, _STEP, kind)
   return dataclasses.replace(model, calibration=calibration)
@@ -68,19 +71,19 @@ class ExactMatchFit(Fit):
   load = staticmethod(load_exact_match)
 
   def check_start(self) -> None:
-    """Nothing can be wrong that the config alone does not tell."""
+    """Checks nothing: config checks find everything that can be wrong."""
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
-    """Refuses a corpus whose labels have no names.
+    """Checks that the labels of a corpus have names.
 
     Raises:
-      DataError: that is so.
+      DataError: no label has a name.
     """
     del prior
-    by_names(self.config, corpus.label_space, self.workdir)
+    name_predictor(self.config, corpus.label_space, self.workdir)
 
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
-    """The model, at once."""
+    """Builds the model, which needs no training."""
     del preemption
-    model = by_names(self.config, corpus.label_space, self.workdir)
+    model = name_predictor(self.config, corpus.label_space, self.workdir)
     return Fitted(0, _STEP, model.score_kind, lambda: model)

@@ -1,4 +1,4 @@
-"""The encoder of a finished run as a folder that transformers loads."""
+"""Exports the encoder of a finished run as a folder that transformers loads."""
 
 from collections.abc import Mapping, Sequence
 import json
@@ -17,8 +17,8 @@ from xjax.train.parameters import by_path
 from xjax.train.workdir import read_json
 
 _ENCODER, _POOLING = 'encoder/', 'pooling/'
-# Names that special tokens have, where tokenizer.json does not say which is
-# which: BERT's and RoBERTa's.
+# BERT's and RoBERTa's names of two special tokens: tokenizer.json does not say
+# which of its tokens they are.
 _UNKNOWN = ('[UNK]', '<unk>')
 _MASK = ('[MASK]', '<mask>')
 
@@ -28,26 +28,27 @@ def export_encoder(
 ) -> Predictor:
   """Writes config.json, model.safetensors and the tokenizer of a run.
 
-  Of its best checkpoint. A trained pooler is written as well; without one
-  transformers' models say that theirs is new.
+  The weights are those of the best checkpoint. A trained pooler is written as
+  well; without one, transformers warns that the pooler is newly initialized.
 
   Args:
-    workdir: of the run.
-    output: the folder to write, which must not be there yet.
+    workdir: folder of the run.
+    output: folder to write; it must not exist.
 
   Returns:
-    The run.
+    The model of the run.
 
   Raises:
-    ConfigError: its model has no pretrained encoder.
-    DataError: there is no run, or a file of it is missing or damaged.
-    WriteError: the folder cannot be written, or is there.
+    ConfigError: the model has no pretrained encoder.
+    DataError: the workdir has no run, or a file of the run is missing or
+      damaged.
+    WriteError: the output folder exists or cannot be written.
   """
   run = load(workdir)
   if not run.config.data.tokens.pretrained:
     raise ConfigError(
-      f'{run.workdir.path}: this run has no encoder of the BERT family, and '
-      'only such are written for transformers'
+      f'{run.workdir.path}: this run has no encoder of the BERT family; only '
+      'such an encoder can be exported for transformers'
     )
   wanted = (
     (_ENCODER, _POOLING) if run.config.model.pooling.pooler else (_ENCODER,)
@@ -69,11 +70,11 @@ def export_encoder(
 def tokenizer_files(
   tokenizer: Subwords, architecture: Architecture
 ) -> dict[str, str]:
-  """What transformers' AutoTokenizer reads, name -> content.
+  """Returns the files that transformers' AutoTokenizer reads, name -> content.
 
   Args:
-    tokenizer: to be the same there.
-    architecture: of its encoder, for the longest text.
+    tokenizer: tokenizer to write; the files describe the same tokenizer.
+    architecture: sizes of the encoder, for the longest text.
   """
   settings = json.loads(tokenizer.text)
   tokens = {token['id']: token['content'] for token in settings['added_tokens']}
@@ -84,8 +85,8 @@ def tokenizer_files(
     'sep_token': tokens.get(tokenizer.after[-1]),
     'mask_token': _first(_MASK, tokens),
   }
-  # The class that takes tokenizer.json as it is: those of BERT's name may
-  # change texts to lower case once more.
+  # This class uses tokenizer.json unchanged; the classes named after BERT may
+  # add a second change to lower case.
   config = {
     'tokenizer_class': 'PreTrainedTokenizerFast',
     'model_max_length': architecture.max_tokens,

@@ -1,6 +1,6 @@
-"""From a config to a model and its judged predictions, and loading them.
+"""Fits and judges the model of a config, and loads the model of a workdir.
 
-All that the kinds of models have in common is done here.
+This module has the steps that are the same for all kinds of models.
 """
 
 import dataclasses
@@ -32,17 +32,17 @@ from xjax.train.workdir import Workdir
 
 @dataclasses.dataclass(frozen=True)
 class FitResult:
-  """What a finished run has.
+  """The results of a finished run.
 
   Attributes:
-    workdir: its folder.
-    steps: optimizer steps taken; 0: the model takes none.
-    best_step: of the checkpoint judged.
-    metrics: by split, of that checkpoint.
-    prior: by split, of the popularity prior.
-    paths: by split, the folder of predictions and metrics.
-    corpus: what it was trained and judged on.
-    calibration: of that checkpoint's scores, if there is one.
+    workdir: folder of the run.
+    steps: int, optimizer steps taken; 0 for a model that takes none.
+    best_step: int, step of the checkpoint that was judged.
+    metrics: metrics of that checkpoint by split.
+    prior: metrics of the popularity prior by split.
+    paths: folder of predictions and metrics by split.
+    corpus: corpus that the model was trained and judged on.
+    calibration: calibration of that checkpoint's scores; None: no calibration.
   """
 
   workdir: pathlib.Path
@@ -60,36 +60,39 @@ def fit(
   workdir: str | os.PathLike,
   profile: tuple[int, int] | None = None,
 ) -> FitResult:
-  """Trains and judges a model, or goes on with the run in a workdir.
+  """Trains and judges a model, or resumes the run of a workdir.
 
-  A finished run is not trained again; where the learning rate stays constant,
-  raising train.steps continues it.
-  Several processes call it alike.
+  A finished run is not trained again; if its learning rate is constant, a
+  larger train.steps continues its training. All processes of a run call this
+  function with the same arguments.
 
   Args:
-    config: of the run.
-    workdir: its folder; made where absent.
-    profile: first and last step (from 1) that jax.profiler traces, in the
-      workdir's profile/; None: none.
+    config: config of the run.
+    workdir: folder of the run; created if absent.
+    profile: first and last step (from 1) that jax.profiler traces into
+      profile/ of the workdir; None: no step.
+
+  Returns:
+    The metrics of the run and the places of its files.
 
   Raises:
     ConfigError: a field is wrong, or the workdir has another config.
     DataError: the corpus or the workdir is damaged or incomplete.
-    UserError: training met a loss that is not finite.
-    Preempted: SIGTERM came; calling again resumes.
+    UserError: a loss in training is not finite.
+    Preempted: SIGTERM came; another call resumes.
   """
   check_config(config)
   folder = Workdir.at(workdir)
   _check_profile(profile, config.train.steps)
   run = _kind_of_run(config)(config, folder, profile)
   with Preemption() as preemption:
-    # A config that is refused, here or further on, leaves nothing behind.
+    # All checks come before the first write: a wrong config leaves no files.
     folder.compare(config)
     run.check_start()
     corpus = load_corpus(config.data, config.seed)
     if 'train' not in corpus.splits:
       raise DataError(
-        'this corpus has no train split; it has: ' + ', '.join(corpus.splits)
+        'the corpus has no split train; its splits: ' + ', '.join(corpus.splits)
       )
     prior = prior_metrics(corpus, config.eval)
     run.check_corpus(corpus, prior)
@@ -116,14 +119,17 @@ def fit(
 
 
 def load(workdir: str | os.PathLike) -> Predictor:
-  """The best model of a run, from its workdir alone.
+  """Loads the best model of a run; reads only the files of its workdir.
 
   Raises:
-    DataError: there is no run, or a file of it is missing or damaged.
+    DataError: the folder has no run, or a file of the run is missing or
+      damaged.
   """
   folder = Workdir.at(workdir)
   if not folder.config.exists():
-    raise DataError(f'{folder.path}: no run of xjax here (no config.json)')
+    raise DataError(
+      f'{folder.path}: this folder has no run of xjax (no config.json)'
+    )
   config = load_config(folder.config)
   return _kind_of_run(config).load(folder, config)
 
@@ -132,14 +138,17 @@ def _kind_of_run(config: Config) -> type[Fit]:
   for kind in (NeuralFit, LinearFit, TreeFit, ExactMatchFit):
     if isinstance(config.model, kind.models):
       return kind
-  raise ConfigError(f'no model is made from {config.model!r}')
+  raise ConfigError(f'config.model: no kind of run fits {config.model!r}')
 
 
 def _check_profile(profile: tuple[int, int] | None, steps: int) -> None:
   if profile and not steps:
-    raise ConfigError('only neural models take steps that can be profiled')
+    raise ConfigError(
+      'only the steps of neural models can be profiled; this model takes none'
+    )
   if profile and not 1 <= profile[0] <= profile[1] <= steps:
     raise ConfigError(
-      f'cannot profile steps {profile[0]} to {profile[1]}: they must ascend '
-      f'from at least 1 to at most config.train.steps={steps}'
+      f'cannot profile steps {profile[0]} to {profile[1]}: the first must be '
+      'at least 1, the last at least the first and at most '
+      f'config.train.steps={steps}'
     )

@@ -1,4 +1,4 @@
-"""Judging the splits of a corpus, with the popularity prior beside."""
+"""Judges the splits of a corpus, and the popularity prior for comparison."""
 
 from collections.abc import Callable, Iterable, Iterator
 import contextlib
@@ -27,7 +27,7 @@ from xjax.train.inputs import Inputs
 from xjax.train.workdir import Workdir, read_json
 
 DEV = 'dev'
-_AGAIN = 'experiments.evaluate --split=dev makes it'
+_ADVICE = 'to calibrate them, run experiments.evaluate --split=dev'
 
 
 def calibrate_run(
@@ -37,43 +37,46 @@ def calibrate_run(
   step: int,
   digest: str,
 ) -> None:
-  """Writes calibration.json, unless the method is NONE; host 0 alone calls.
+  """Calibrates scores on dev and writes calibration.json.
+
+  Does nothing if the method is NONE. Only host 0 calls this function.
 
   Args:
-    predictions: of the run's dev.
-    workdir: of the run.
-    method: the config's.
-    step: of the checkpoint that predicted.
-    digest: of dev.
+    predictions: predictions for the run's dev split.
+    workdir: folder of the run.
+    method: the config's method of calibration.
+    step: int, step of the checkpoint that predicted.
+    digest: digest of the dev split.
   """
   if method is Method.NONE:
     return
-  found = calibrate(predictions, method, step, digest)
-  found.save(workdir.calibration)
-  if found.reason:
-    logging.info('scores are not calibrated: %s', found.reason)
+  calibration = calibrate(predictions, method, step, digest)
+  calibration.save(workdir.calibration)
+  if calibration.reason:
+    logging.info('scores are not calibrated: %s', calibration.reason)
   else:
     logging.info(
       'calibrated (%s): probability = sigmoid(%.4g z %+.4g)',
-      found.method.value,
-      found.a,
-      found.b,
+      calibration.method.value,
+      calibration.a,
+      calibration.b,
     )
 
 
 def saved_calibration(
   workdir: Workdir, method: Method, step: int, kind: ScoreKind
 ) -> Calibration | None:
-  """The calibration of a checkpoint's scores.
+  """Returns the saved calibration of a checkpoint's scores.
 
-  None where there is none; if there could be one, a line says why. One that is
-  of another checkpoint, or of other documents than the run's dev, is not used.
+  Returns None without a calibration, and logs why if the run could have one.
+  A calibration from another checkpoint, or from other documents than the
+  run's dev split, is not used.
 
   Args:
-    workdir: of the run.
-    method: the config's; NONE: there is none.
-    step: of the checkpoint.
-    kind: of its scores.
+    workdir: folder of the run.
+    method: the config's method of calibration; NONE: no calibration.
+    step: int, step of the checkpoint.
+    kind: kind of the checkpoint's scores.
 
   Raises:
     DataError: calibration.json or corpus.json is damaged.
@@ -83,38 +86,41 @@ def saved_calibration(
   path, dev = workdir.calibration, workdir.digests().get(DEV)
   if not path.exists():
     if dev is not None:
-      logging.info('scores are not calibrated: no %s; %s', path, _AGAIN)
+      logging.info('scores are not calibrated: no %s; %s', path, _ADVICE)
     return None
-  found = Calibration.load(path)
-  # A run without dev may have been given one later, where its data lies.
-  if (found.step, found.digest) != (step, found.digest if dev is None else dev):
+  calibration = Calibration.load(path)
+  # A run that started without dev may have got a dev split in its data folder
+  # since, whose digest is not recorded.
+  wanted = step, calibration.digest if dev is None else dev
+  if (calibration.step, calibration.digest) != wanted:
     logging.info(
-      'scores are not calibrated: %s is not of the dev split at step %d; %s',
+      'scores are not calibrated: %s is not from the dev split at step %d; %s',
       path,
       step,
-      _AGAIN,
+      _ADVICE,
     )
     return None
-  if found.score_kind is not kind:
+  if calibration.score_kind is not kind:
     raise DataError(
-      f'{path}: is of a {found.score_kind.value}, not {kind.value}'
+      f'{path}: calibrates scores of kind {calibration.score_kind.value}, but '
+      f'those of this run are of kind {kind.value}'
     )
-  if found.reason:
-    logging.info('scores are not calibrated: %s', found.reason)
-  return found
+  if calibration.reason:
+    logging.info('scores are not calibrated: %s', calibration.reason)
+  return calibration
 
 
 JUDGED = (DEV, 'test')
 
 
 class Model(Protocol):
-  """What is judged: a model at a checkpoint.
+  """The protocol of a model that can be judged, at one checkpoint.
 
   Attributes:
     scorer: ranks labels.
     inputs: makes the batches.
-    space: its labels, and gold outside them.
-    step: of the checkpoint.
+    space: labels of the model, and gold labels outside them.
+    step: int, step of the checkpoint.
   """
 
   scorer: Scorer
@@ -124,7 +130,7 @@ class Model(Protocol):
 
 
 def prior_metrics(corpus: Corpus, config: EvalConfig) -> dict[str, Metrics]:
-  """Metrics by split of the popularity prior."""
+  """Returns the metrics of the popularity prior by split."""
   space = corpus.label_space
   return {
     name: judge(popularity(space, split, config.depth), config.criteria())
@@ -133,14 +139,14 @@ def prior_metrics(corpus: Corpus, config: EvalConfig) -> dict[str, Metrics]:
 
 
 def check_best_metric(metric: str, dev: Metrics) -> None:
-  """Refuses a metric that dev has no value for.
+  """Checks that a metric has a value on dev.
 
   Args:
-    metric: 'slice/metric'.
-    dev: any metrics of the dev split, such as the prior's.
+    metric: str, 'slice/metric'.
+    dev: any metrics of the dev split, such as those of the prior.
 
   Raises:
-    ConfigError: with the metrics there are.
+    ConfigError: it has none; the message lists the metrics that have a value.
   """
   values = {
     f'{slice_name}/{name}': value
@@ -148,25 +154,25 @@ def check_best_metric(metric: str, dev: Metrics) -> None:
     for name, value in slices.items()
   }
   if values.get(metric) is None:
-    known = ', '.join(name for name, v in values.items() if v is not None)
+    usable = ', '.join(name for name, v in values.items() if v is not None)
     raise ConfigError(
-      f'train.best_metric={metric} has no value on dev; those that have one: '
-      f'{known}'
+      f'train.best_metric={metric} has no value on dev; metrics with a value: '
+      f'{usable}'
     )
 
 
 def dev_judge(
   scorer: Any, inputs: Inputs, corpus: Corpus
 ) -> Callable[[Any, Callable[[], None]], dict[str, dict[str, Any]]]:
-  """Judges parameters on dev, for the loop.
+  """Returns the function with which the loop judges parameters on dev.
 
   Args:
-    scorer: a ModelScorer, whose params are set anew each time.
+    scorer: a ModelScorer; the function sets its params.
     inputs: makes the batches.
-    corpus: with a split dev.
+    corpus: corpus with a split dev.
 
   Returns:
-    (parameters, call between batches) -> {slice: {metric: value}}.
+    (parameters, function called between batches) -> {slice: {metric: value}}.
   """
   split, space = corpus.splits[DEV], corpus.label_space
   batches = inputs.split_batches(split)
@@ -176,7 +182,7 @@ def dev_judge(
     params: Any, between: Callable[[], None]
   ) -> dict[str, dict[str, Any]]:
     scorer.params = params
-    watched = _Watched(batches, between)
+    watched = _WatchedBatches(batches, between)
     predictions = predict(scorer, watched, split, space, config.depth)
     return judge(predictions, config.criteria())[PROTOCOL]
 
@@ -190,14 +196,18 @@ def judge_split(
   name: str,
   threshold: float | None = None,
 ) -> Metrics:
-  """Judges a split and writes eval/<name>/; of dev, calibration.json too.
+  """Judges a split and writes eval/<name>/; for dev calibration.json too.
 
   Args:
-    model: at a checkpoint.
-    split: N documents.
-    workdir: of the run.
-    name: of the folder.
-    threshold: of micro-F1-tuned; for the folder dev it is tuned here.
+    model: model at a checkpoint.
+    split: documents to judge.
+    workdir: folder of the run.
+    name: name of the folder below eval/.
+    threshold: float, threshold of micro-F1-tuned; if the name is dev, this
+      function tunes it.
+
+  Returns:
+    The metrics of the split.
   """
   config = model.inputs.config.eval
   batches = model.inputs.split_batches(split)
@@ -205,10 +215,10 @@ def judge_split(
   if name == DEV:
     threshold = tune_threshold(predictions)
   metrics = judge(predictions, config.criteria(), threshold)
-  with kept(workdir, name, model.step, split.digest) as here:
-    if here:
+  with writing_evaluation(workdir, name, model.step, split.digest) as writes:
+    if writes:
       save_evaluation(workdir.evaluation(name), predictions, metrics)
-    if here and name == DEV:
+    if writes and name == DEV:
       calibrate_run(
         predictions, workdir, config.calibration, model.step, split.digest
       )
@@ -216,17 +226,21 @@ def judge_split(
 
 
 @contextlib.contextmanager
-def kept(workdir: Workdir, name: str, step: int, digest: str) -> Iterator[bool]:
-  """While an evaluation is written; all processes leave it together.
+def writing_evaluation(
+  workdir: Workdir, name: str, step: int, digest: str
+) -> Iterator[bool]:
+  """Marks an evaluation as complete once the code within has written it.
+
+  All processes enter, and leave together.
 
   Args:
-    workdir: of the run.
-    name: of the folder.
-    step: of the checkpoint that was judged.
-    digest: of the documents.
+    workdir: folder of the run.
+    name: name of the folder below eval/.
+    step: int, step of the checkpoint that was judged.
+    digest: digest of the documents.
 
   Yields:
-    Whether it is this process that writes.
+    bool, whether this process writes the files.
   """
   mark = workdir.judged(name)
   if is_host0():
@@ -234,7 +248,7 @@ def kept(workdir: Workdir, name: str, step: int, digest: str) -> Iterator[bool]:
       mark.unlink(missing_ok=True)
   yield is_host0()
   if is_host0():
-    # Last: with it all of this is complete.
+    # The mark is written last, so that it shows a complete evaluation.
     write_json(mark, _mark(step, digest))
     logging.info('judged %s: %s', name, workdir.evaluation(name))
   barrier(f'xjax:judged:{name}')
@@ -243,42 +257,52 @@ def kept(workdir: Workdir, name: str, step: int, digest: str) -> Iterator[bool]:
 def judge_splits(
   model: Model, corpus: Corpus, workdir: Workdir
 ) -> dict[str, Metrics]:
-  """Judges dev and test where present, as judge_split.
+  """Judges the splits dev and test, if present, with judge_split.
 
   The threshold of micro-F1-tuned is tuned on dev and used on test as well;
-  without a dev split there is none.
+  without a dev split there is no threshold.
+
+  Returns:
+    The metrics by split.
   """
-  barrier('xjax:read')  # nobody still reads what is written now
-  found = {}
+  barrier('xjax:read')  # no process still reads the files
+  metrics = {}
   threshold = None
   for name, split in _present(corpus).items():
-    found[name] = judge_split(model, split, workdir, name, threshold)
-    threshold = tuned_threshold(found[name])
-  return found
+    metrics[name] = judge_split(model, split, workdir, name, threshold)
+    threshold = tuned_threshold(metrics[name])
+  return metrics
 
 
 def read_splits(
   corpus: Corpus, workdir: Workdir, step: int
 ) -> dict[str, Metrics] | None:
-  """What judge_splits wrote; None unless all of it is of this checkpoint."""
-  found = {
-    name: read_judged(workdir, name, step, split.digest)
+  """Reads the metrics that judge_splits wrote.
+
+  Returns:
+    The metrics by split; None unless all are from this checkpoint.
+  """
+  metrics = {
+    name: read_metrics(workdir, name, step, split.digest)
     for name, split in _present(corpus).items()
   }
-  return None if None in found.values() else found
+  return None if None in metrics.values() else metrics
 
 
 def _present(corpus: Corpus) -> dict[str, Split]:
   return {name: corpus.splits[name] for name in JUDGED if name in corpus.splits}
 
 
-def read_judged(
+def read_metrics(
   workdir: Workdir, name: str, step: int, digest: str
 ) -> Metrics | None:
-  """Metrics in eval/<name>/, if they are of this checkpoint and split.
+  """Reads the metrics of eval/<name>/.
+
+  Returns:
+    The metrics; None unless they are from this checkpoint and these documents.
 
   Raises:
-    DataError: a file there is damaged.
+    DataError: a file of the folder is damaged.
   """
   folder, mark = workdir.evaluation(name), workdir.judged(name)
   files = [mark, *(folder / file for file in EVALUATION)]
@@ -290,7 +314,7 @@ def read_judged(
 
 
 def tuned_threshold(metrics: Metrics) -> float | None:
-  """The threshold of micro-F1-tuned, if there is one."""
+  """Returns the threshold of micro-F1-tuned; None: there is no threshold."""
   return metrics[PROTOCOL][ALL].get('threshold-tuned')
 
 
@@ -298,8 +322,8 @@ def _mark(step: int, digest: str) -> dict[str, Any]:
   return {'step': step, 'digest': digest}
 
 
-class _Watched:
-  """Batches with a call before each; as long as they are."""
+class _WatchedBatches:
+  """Batches of the same number, with a function call before each."""
 
   def __init__(
     self, batches: Iterable[Batch], between: Callable[[], None]

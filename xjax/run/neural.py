@@ -1,4 +1,4 @@
-"""Runs of neural models: checked, trained, loaded."""
+"""Checks, trains and loads the runs of neural models."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -20,11 +20,11 @@ from xjax.run.contract import Fit, Fitted
 from xjax.run.judging import Metrics, check_best_metric, saved_calibration
 from xjax.run.neural_training import (
   NeuralRun,
+  check_label_rows,
   check_mesh,
-  check_rows,
   hidden_labels,
+  label_rows_divide,
   plan_neural,
-  rows_divide,
   scored_labels,
 )
 from xjax.run.predictor import Predictor
@@ -57,54 +57,54 @@ from xjax.train.workdir import Workdir
 
 @dataclasses.dataclass(frozen=True)
 class NeuralFit(Fit):
-  """A neural model's run in its workdir."""
+  """A run of a neural model in its workdir."""
 
   models = (NeuralModel,)
 
   @staticmethod
-  def load(found: Workdir, config: Config) -> Predictor:
-    """The best checkpoint of a run (else the newest) on the present devices.
+  def load(folder: Workdir, config: Config) -> Predictor:
+    """Loads the best checkpoint of a run, else the newest, on this machine.
 
     Raises:
       DataError: a file of the workdir is missing or damaged.
     """
-    space = found.label_space()
+    space = folder.label_space()
     if config.data.tokens.dense:
       vocab = None
     elif config.data.tokens.pretrained:
-      vocab = found.subwords()
+      vocab = folder.subwords()
     else:
-      vocab = found.vocabulary()
-    step = best_step(found)
+      vocab = folder.vocabulary()
+    step = best_step(folder)
     if step is None:
-      raise DataError(f'{found.checkpoints}: no complete checkpoint')
+      raise DataError(f'{folder.checkpoints}: no complete checkpoint')
     mesh = _present_mesh(config)
     inputs = Inputs(config, vocab, share_of(mesh))
     plan = plan_neural(
-      config, space, inputs.vocab_size, mesh, found.architecture()
+      config, space, inputs.vocab_size, mesh, folder.architecture()
     )
     like = plan.abstract.params
-    params = from_paths(like, read_params(found.checkpoints, step, like))
+    params = from_paths(like, read_params(folder.checkpoints, step, like))
     n_labels = scored_labels(config.model, space)
     kind, method = config.train.loss.score_kind, config.eval.calibration
     scorer = ModelScorer(
       plan.graphdef, params, mesh, n_labels, kind, config.eval.recall
     )
-    calibration = saved_calibration(found, method, step, kind)
-    return Predictor(config, space, inputs, scorer, step, found, calibration)
+    calibration = saved_calibration(folder, method, step, kind)
+    return Predictor(config, space, inputs, scorer, step, folder, calibration)
 
   def check_start(self) -> None:
-    """Checks that batches fit the mesh, and that the run can begin or go on.
+    """Checks that batches fit the mesh and that the run can start or resume.
 
     Raises:
-      ConfigError: with the field.
+      ConfigError: one of these is not true; the message names the field.
     """
     config = self.config
     check_mesh(config, make_mesh(config.mesh))
     steps = complete_steps(self.workdir.checkpoints)
     if steps and steps[-1]:
       _check_steps(config, self.workdir)
-    # Before the first is complete, everything begins anew.
+    # Without a complete checkpoint the run starts from the beginning.
     if not steps:
       check_word_vectors(config.model.embedding)
       check_encoder(config, self.workdir)
@@ -112,13 +112,14 @@ class NeuralFit(Fit):
         find_start(config.train.init_from)
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
-    """Refuses vectors of another size, and a best_metric without a value.
+    """Checks a corpus against the config.
 
-    And more labels to calibrate by than there are, and groups of parameters
-    that are empty.
+    Vectors must have the size of the model, train.best_metric must have a
+    value on dev, the corpus must have enough rare labels for
+    model.head.hidden_labels, and no group of parameters may be empty.
 
     Raises:
-      ConfigError: that is so.
+      ConfigError: one of these conditions is not met.
     """
     check_features(corpus, self.config)
     hidden_labels(self.config, corpus.label_space.train_counts)
@@ -128,15 +129,16 @@ class NeuralFit(Fit):
       check_best_metric(self.config.train.best_metric, prior['dev'])
     elif is_host0():
       logging.info(
-        'no dev split: no early stopping, and the last checkpoint is judged'
+        'no dev split: training does not stop early, and the last checkpoint '
+        'is judged'
       )
 
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
-    """Trains from where the workdir stands to the end.
+    """Trains to the last step, from the newest checkpoint if there is one.
 
     Raises:
       UserError: the loss or a gradient is not finite.
-      Preempted: asked to stop; the state is saved.
+      Preempted: SIGTERM came; the state is saved.
     """
     config, folder = self.config, self.workdir
     if config.data.tokens.dense:
@@ -148,36 +150,38 @@ class NeuralFit(Fit):
     inputs = Inputs(config, vocab, share_of(make_mesh(config.mesh)))
     run = NeuralRun.prepare(config, corpus, inputs, folder)
     scorer = run.scorer()
-    at = run.train(scorer, preemption, self.profile)
-    best = chosen_step(folder, at.step, at.best_step)
+    end = run.train(scorer, preemption, self.profile)
+    best = chosen_step(folder, end.step, end.best_step)
 
     def model() -> Predictor:
       step, like = best, run.plan.abstract.params
-      # The newest was verified when the run began, or is fresh.
-      if step != at.step and move_if_damaged(folder.checkpoints, step):
-        step = chosen_step(folder, at.step, best)
+      # The newest checkpoint is not read again: it was verified when the run
+      # started, or was written since.
+      if step != end.step and move_if_damaged(folder.checkpoints, step):
+        step = chosen_step(folder, end.step, best)
       params = read_params(folder.checkpoints, step, like, verified=True)
       scorer.params = from_paths(like, params)
       space = corpus.label_space
       return Predictor(config, space, inputs, scorer, step, folder)
 
-    return Fitted(at.step, best, scorer.score_kind, model)
+    return Fitted(end.step, best, scorer.score_kind, model)
 
 
 def _check_steps(config: Config, workdir: Workdir) -> None:
-  """Refuses another number of steps where the schedule ends with them."""
-  begun, train = load_config(workdir.config).train.steps, config.train
-  if train.schedule is not Schedule.CONSTANT and train.steps != begun:
+  """Checks that a run whose schedule ends has the same number of steps."""
+  planned, train = load_config(workdir.config).train.steps, config.train
+  if train.schedule is not Schedule.CONSTANT and train.steps != planned:
     raise ConfigError(
       f'config.train.steps={train.steps}: the {train.schedule.value} schedule '
-      f'of this run ends at step {begun}, and with another end its learning '
-      f'rate would jump. Set config.train.steps={begun}, or begin a new '
-      f'workdir from its parameters: config.train.init_from={workdir.path}'
+      f'of this run ends at step {planned}, and with another end its learning '
+      f'rate would jump. Set config.train.steps={planned}, or start a new '
+      'workdir from the parameters of this one: '
+      f'config.train.init_from={workdir.path}'
     )
 
 
 def _check_groups(config: Config, space: LabelSpace) -> None:
-  """Refuses groups of parameters before anything is made for a run."""
+  """Checks the groups of parameters, before a file of the run is written."""
   train = config.train
   if train.rates or train.freeze or train.layer_decay != 1:
     mesh, architecture = make_mesh(config.mesh), planned_architecture(config)
@@ -190,25 +194,28 @@ def _check_groups(config: Config, space: LabelSpace) -> None:
 
 
 def _present_mesh(config: Config) -> jax.sharding.Mesh:
-  """The run's mesh, or where it does not fit all devices for documents.
+  """Returns a mesh of this machine for a loaded model.
 
-  Where label rows, or labels alone, do not divide among all, the last ones are
-  left out.
+  The mesh is that of the run. If the run's mesh does not fit the devices, all
+  devices share the documents; if batches do not divide among the devices, all
+  share the labels. The last devices are left out if label rows do not divide
+  among all devices.
 
   Raises:
-    ConfigError: they would have to be, of several processes.
+    ConfigError: devices would have to be left out, and there are several
+      processes.
   """
   count = jax.device_count()
   if jax.process_count() > 1:
-    check_rows(config, count)
-  while not rows_divide(config, count):
+    check_label_rows(config, count)
+  while not label_rows_divide(config, count):
     count -= 1
   try:
     mesh = make_mesh(config.mesh, count)
   except ConfigError:
     mesh = make_mesh(MeshConfig(), count)
   if config.eval.batch_size % mesh.shape[DATA]:
-    # The label axis divides whatever the batch is, among so many.
+    # A label axis works with any batch size, but must divide LABEL_MULTIPLE.
     while jax.process_count() == 1 and LABEL_MULTIPLE % count:
       count -= 1
     mesh = make_mesh(MeshConfig(data=1, label=-1), count)
@@ -216,9 +223,9 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
 
 
 def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
-  """The run's vocabulary, from its workdir once it is there."""
+  """Returns the vocabulary in the workdir, which it writes if absent."""
   if is_host0() and not folder.vocab.exists():
-    vocab = begun_vocabulary(config, corpus)
+    vocab = first_vocabulary(config, corpus)
     vocab.save(folder.vocab)
     logging.info('vocabulary: %d words', len(vocab.words))
   barrier('xjax:vocabulary')
@@ -227,8 +234,11 @@ def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
   return vocab
 
 
-def begun_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:
-  """The vocabulary that a run begins with: of train, and perhaps of labels."""
+def first_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:
+  """Builds the vocabulary of a new run from train.
+
+  If the head knows labels by descriptors, words of label names are added.
+  """
   vocab = fit_vocabulary(corpus.split('train'), config.data)
   if config.model.head.describes:
     vocab = vocab.with_words(all_words(corpus.label_space.labels))

@@ -1,4 +1,4 @@
-"""A neural run put together: model, optimizer, mesh, loop, restored state."""
+"""Assembles a neural run: model, optimizer, mesh, loop and restored state."""
 
 import contextlib
 import dataclasses
@@ -34,10 +34,10 @@ from xjax.select.model_scorer import ModelScorer
 from xjax.train.checkpoint import Checkpoints
 from xjax.train.fused_rows import fused_rows
 from xjax.train.initial.descriptors import (
+  descriptor_word_vectors,
   save_words,
   start_descriptors,
   start_name_encoder,
-  words_of,
 )
 from xjax.train.initial.encoder import start_encoder
 from xjax.train.initial.warm_start import warm_start
@@ -51,23 +51,24 @@ from xjax.train.step import make_train_step, place_weights
 from xjax.train.workdir import Workdir
 from xjax.train.writers import MetricWriter, Profile, TrainingProgress
 
-HIDDEN_RANGE = (1, 20)  # training documents of a label to calibrate by
-_SHOWN = 16  # document ids that an error names
+HIDDEN_RANGE = (1, 20)  # training documents of a label that may be hidden
+_SHOWN = 16  # document ids that an error lists
 
 
 def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
-  """Refuses batches and label rows that do not divide among the devices.
+  """Checks that batches and label rows divide evenly among the devices.
 
   Raises:
-    ConfigError: with the multiple that they must be.
+    ConfigError: a batch or the label rows do not divide; the message has the
+      number that is needed.
   """
-  check_rows(config, mesh.size)
+  check_label_rows(config, mesh.size)
   devices = mesh.shape[DATA]
-  needs = {
+  batches = {
     'train.batch_size': (config.train.batch_size, config.train.accumulate),
     'eval.batch_size': (config.eval.batch_size, 1),
   }
-  for name, (size, micro) in needs.items():
+  for name, (size, micro) in batches.items():
     if size % (devices * micro):
       raise ConfigError(
         f'{name}={size} must be a multiple of {devices * micro}: mesh.data is '
@@ -75,40 +76,44 @@ def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
       )
 
 
-def rows_divide(config: Config, devices: int) -> bool:
-  """Whether label rows that lie on all devices divide among so many."""
+def label_rows_divide(config: Config, devices: int) -> bool:
+  """Returns whether the label rows of a run divide among so many devices."""
   return not config.model.head.on_all_devices or LABEL_MULTIPLE % devices == 0
 
 
-def check_rows(config: Config, devices: int) -> None:
-  """Refuses devices among which label rows do not divide.
+def check_label_rows(config: Config, devices: int) -> None:
+  """Checks that label rows divide evenly among the devices.
 
   Raises:
-    ConfigError: with the number that theirs must divide.
+    ConfigError: label rows do not divide; the message has the number that the
+      number of devices must divide.
   """
-  if not rows_divide(config, devices):
+  if not label_rows_divide(config, devices):
     head = type(config.model.head).__name__
     raise ConfigError(
-      f'mesh: label rows of {head}(...) lie on all {devices} devices, whose '
-      f'number must divide {LABEL_MULTIPLE}'
+      f'mesh: label rows of {head}(...) are spread over all {devices} devices, '
+      f'so the number of devices must divide {LABEL_MULTIPLE}'
     )
 
 
 def scored_labels(model: NeuralModel, space: LabelSpace) -> int:
-  """How many labels, the first ones of the space, a model scores."""
+  """Returns how many labels a model scores: the first ones of the space."""
   if model.head.describes:
     return space.n_inside
   return space.n_trained
 
 
 def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
-  """The labels that a unified head calibrates by, bool [L].
+  """Draws the labels that are hidden from a unified head to calibrate it.
 
-  Drawn evenly over the frequencies of those with 1 to 20 training documents:
-  what is not learnt of them costs little.
+  The labels are drawn evenly over the frequencies of labels with 1 to 20
+  training documents: hiding such rare labels costs little.
+
+  Returns:
+    bool [L], True for hidden labels.
 
   Raises:
-    ConfigError: there are not so many.
+    ConfigError: the corpus has too few such labels.
   """
   hidden = np.zeros(len(train_counts), bool)
   head = config.model.head
@@ -127,17 +132,17 @@ def plan_neural(
   mesh: jax.sharding.Mesh,
   architecture: Architecture | None = None,
 ) -> StatePlan:
-  """The structure of a run's state; no array is made.
+  """Plans the structure of a run's state, without creating arrays.
 
   Args:
-    config: of the run.
-    space: its labels.
-    vocab_size: word ids; 0 where there are none.
+    config: config of the run.
+    space: label space of the run.
+    vocab_size: int, number of word ids; 0 if the run reads no words.
     mesh: the devices.
-    architecture: of a pretrained encoder; None: there is none.
+    architecture: sizes of the pretrained encoder; None: there is none.
 
   Raises:
-    ConfigError: as hidden_labels.
+    ConfigError: as in hidden_labels.
   """
   train = config.train
   n_labels = scored_labels(config.model, space)
@@ -153,7 +158,8 @@ def plan_neural(
       vocab_size=vocab_size,
       n_labels=n_labels,
       architecture=architecture,
-      # Of these heads, biases are relative to what descriptors make of labels.
+      # Heads with descriptors set their first biases themselves, since these
+      # are added to the scores by descriptors.
       label_priors=priors if describes else None,
       unseen=unseen,
       hidden=hidden,
@@ -171,15 +177,15 @@ def plan_neural(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NeuralRun:
-  """A neural model's run in its workdir.
+  """The training of a neural model in its workdir.
 
   Attributes:
-    config: of the run.
-    corpus: with a split train.
+    config: config of the run.
+    corpus: corpus with a split train.
     inputs: makes batches.
-    workdir: where it is kept.
+    workdir: folder of the run.
     mesh: the devices.
-    plan: of the state.
+    plan: structure of the state.
   """
 
   config: Config
@@ -193,7 +199,7 @@ class NeuralRun:
   def prepare(
     cls, config: Config, corpus: Corpus, inputs: Inputs, workdir: Workdir
   ) -> 'NeuralRun':
-    """Lays the run out on the mesh of the config."""
+    """Plans the run on the mesh of its config."""
     mesh = make_mesh(config.mesh)
     check_mesh(config, mesh)
     plan = plan_neural(
@@ -206,7 +212,7 @@ class NeuralRun:
     return cls(config, corpus, inputs, workdir, mesh, plan)
 
   def scorer(self) -> ModelScorer:
-    """A scorer that has no parameters yet."""
+    """Returns a scorer without parameters."""
     n_labels = scored_labels(self.config.model, self.corpus.label_space)
     kind = self.config.train.loss.score_kind
     recall = self.config.eval.recall
@@ -220,19 +226,19 @@ class NeuralRun:
     preemption: Preemption,
     profile: tuple[int, int] | None = None,
   ) -> Position:
-    """Trains from where the workdir stands to the end.
+    """Trains to the last step, from the newest checkpoint if there is one.
 
     Args:
-      scorer: judges on dev; its parameters are set by that.
-      preemption: entered; SIGTERM saves the state first.
-      profile: first and last step to trace, in the workdir's profile/.
+      scorer: scores dev when it is judged, which sets the scorer's params.
+      preemption: notices SIGTERM; its context has been entered.
+      profile: first and last step to trace, into profile/ of the workdir.
 
     Returns:
-      Where training ended; its checkpoint is on disk.
+      The position at the end of training; its checkpoint is on disk.
 
     Raises:
       UserError: the loss or a gradient is not finite.
-      Preempted: asked to stop; the state is saved.
+      Preempted: SIGTERM came; the state is saved.
     """
     config, corpus = self.config.train, self.corpus
     batches = self.inputs.train_batches(
@@ -243,12 +249,13 @@ class NeuralRun:
     if 'dev' in corpus.splits:
       judge = dev_judge(scorer, self.inputs, corpus)
     with contextlib.ExitStack() as parts:
-      # Left last: what is being saved is on disk before the signal tells.
+      # Entered first and so left last: the signal may end the process only
+      # after the checkpoints are closed, when all saves are on disk.
       parts.enter_context(preemption.deferred())
       checkpoints = parts.enter_context(
         Checkpoints(self.workdir.checkpoints, config.keep)
       )
-      state, at = self._start(checkpoints, iterator)
+      state, position = self._start(checkpoints, iterator)
       preemption.check()
       loop = Loop(
         config=config,
@@ -267,17 +274,19 @@ class NeuralRun:
         judge=judge,
         checkpoints=checkpoints,
         writer=parts.enter_context(
-          MetricWriter(self.workdir.path, at.step, at.judged)
+          MetricWriter(self.workdir.path, position.step, position.judged)
         ),
-        progress=parts.enter_context(TrainingProgress(at.step, config.steps)),
+        progress=parts.enter_context(
+          TrainingProgress(position.step, config.steps)
+        ),
         profile=parts.enter_context(Profile(self.workdir.profile, profile)),
         preemption=preemption,
       )
-      _, at = loop.run(state, iterator, at)
-      return at
+      _, position = loop.run(state, iterator, position)
+      return position
 
   def _loss_weights(self) -> LabelWeights | None:
-    """The weights of the labels it scores, on the mesh; None: all alike."""
+    """Returns the weights of the scored labels on the mesh; None: all equal."""
     config, space = self.config, self.corpus.label_space
     weights = config.train.label_weights.build(
       space.train_counts[: scored_labels(config.model, space)],
@@ -290,53 +299,60 @@ class NeuralRun:
   def _start(
     self, checkpoints: Checkpoints, iterator: grain.DatasetIterator
   ) -> tuple[TrainState, Position]:
-    """The newest checkpoint, or a fresh state, or a warm start."""
+    """Restores the newest checkpoint, or creates the first state.
+
+    The first state has random, pretrained or another run's parameters.
+    """
     if checkpoints.steps:
       step = checkpoints.steps[-1]
       state, meta = checkpoints.restore(step, self.plan.abstract, iterator)
-      at = Position(**meta)
+      position = Position(**meta)
       if is_host0():
-        more = at.step < self.config.train.steps and not at.stopped
+        more = position.step < self.config.train.steps and not position.stopped
         logging.info(
           '%s at step %d of %d',
           'resuming' if more else 'training was finished',
-          at.step,
+          position.step,
           self.config.train.steps,
         )
-      return state, at
+      return state, position
     key = jax.random.fold_in(jax.random.key(self.config.seed), 2**31)
-    at, source = Position(), self.config.train.init_from
+    position, source = Position(), self.config.train.init_from
     with jax.set_mesh(self.mesh):
       state = self.plan.init(key)
     embedding, vocab = self.config.model.embedding, self.inputs.vocab
-    state, found = start_words(state, embedding, vocab)
+    state, has_vector = start_words(state, embedding, vocab)
     state = start_encoder(state, self.config)
-    describer = None
+    descriptor_run = None
     if source:
       space = self.corpus.label_space
-      state, describer = warm_start(state, source, space, self.inputs)
+      state, descriptor_run = warm_start(state, source, space, self.inputs)
     if self.config.model.head.describes:
-      state = self._described(state, found, describer)
-    state = self.plan.begin_averages(state)
+      state = self._add_descriptors(state, has_vector, descriptor_run)
+    state = self.plan.start_averages(state)
     if source:
-      # The other run may go on: its best would be another one next time.
-      meta = dataclasses.asdict(at)
-      checkpoints.save(state, at.step, iterator, meta, at.best_step)
-    # The first step must not overlap with it on several CPU devices.
-    return jax.block_until_ready(state), at
+      # Saved at once: the other run may continue, and a restart of this run
+      # would then start from another best checkpoint.
+      meta = dataclasses.asdict(position)
+      checkpoints.save(state, position.step, iterator, meta, position.best_step)
+    # On several CPU devices the first step must not overlap with this work.
+    return jax.block_until_ready(state), position
 
-  def _described(
+  def _add_descriptors(
     self,
     state: TrainState,
-    found: np.ndarray | None,
-    describer: Workdir | None,
+    has_vector: np.ndarray | None,
+    descriptor_run: Workdir | None,
   ) -> TrainState:
-    """A fresh state with descriptors, of the words that it begins with.
+    """Puts the descriptors of the labels in a first state.
 
     Args:
-      state: with its word vectors, be they random, pretrained or another run's.
-      found: as of start_words.
-      describer: as of warm_start.
+      state: first state with its word vectors, which may be random,
+        pretrained or another run's.
+      has_vector: bool [vocabulary], words with a pretrained vector, as
+        start_words returns it.
+      descriptor_run: the run whose descriptors are used, as warm_start returns
+        it.
     """
     model, vocab = self.config.model, self.inputs.vocab
     space = self.corpus.label_space
@@ -345,10 +361,10 @@ class NeuralRun:
       return start_descriptors(state, label_features(labels, self.config))
     if self.config.data.tokens.pretrained:
       names = start_name_encoder(
-        state, self.workdir, model.head.descriptor, describer
+        state, self.workdir, model.head.descriptor, descriptor_run
       )
       return start_descriptors(state, names.encode(labels))
-    words = words_of(state, vocab, found, describer)
+    words = descriptor_word_vectors(state, vocab, has_vector, descriptor_run)
     if is_host0():
       save_words(self.workdir.word_vectors, words)
     encoder = DescriptorEncoder.of(labels, model.head.descriptor, vocab, words)
@@ -357,13 +373,16 @@ class NeuralRun:
   def _describe(
     self, batches: TrainBatches, step: int, doc_B: np.ndarray
   ) -> str:
-    """Epoch, batch and documents of a step, for an error; all hosts call."""
+    """Returns epoch, batch and documents of a step, for an error message.
+
+    All processes must call it.
+    """
     if jax.process_count() > 1:
       doc_B = multihost_utils.process_allgather(doc_B)
     ids = self.corpus.splits['train'].ids
-    # Several processes may have read the same.
-    read = dict.fromkeys(np.ravel(doc_B).tolist())
-    names = [ids[doc] for doc in read if doc != PAD]
+    # Several processes may have read the same documents.
+    rows = dict.fromkeys(np.ravel(doc_B).tolist())
+    names = [ids[row] for row in rows if row != PAD]
     epoch, batch = divmod(step - 1, batches.steps_per_epoch)
     more = len(names) - _SHOWN
     return (

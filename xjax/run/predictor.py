@@ -1,4 +1,4 @@
-"""A trained model from its workdir alone."""
+"""The predictor: a trained model that scores labels for text."""
 
 from collections.abc import Iterable, Sequence
 import dataclasses
@@ -18,28 +18,28 @@ from xjax.data.new_labels import add_new_labels
 from xjax.data.schema import Document, Label, LabelSpace, Split
 from xjax.judge.calibration import Calibration, readable_scores
 from xjax.judge.prediction_lines import AttendedWord, attended_words
-from xjax.run.added_labels import describe, widened
+from xjax.run.added_labels import describe, widen_scorer
 from xjax.score.config import ExactMatchModel
 from xjax.score.heads.contract import HeadConfig
 from xjax.score.text_model import NeuralModel
 from xjax.select.model_scorer import ModelScorer
-from xjax.train.inputs import Inputs, given_features
+from xjax.train.inputs import Inputs, features_from_arrays
 from xjax.train.sparse_inputs import SparseInputs
 from xjax.train.workdir import Workdir
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelExplanations:
-  """What the labels of N documents attend to.
+  """The tokens that the labels of N documents attend to.
 
   Attributes:
-    at_NKW: int32, the W tokens with the most attention of each label, most
-      first, ties to the first in the text. Where a document has fewer tokens,
-      what follows is beyond them.
-    weights_NKW: float32, their weights.
-    words: how many to tell of each label, at most W.
+    at_NKW: int32, places of the W tokens to which each label attends most,
+      most first; of equal weights the first in the text comes first. If a
+      document has fewer tokens, the rest is places beyond its end.
+    weights_NKW: float32, attention weights of these tokens.
+    words: int, how many words to show for each label, at most W.
     first: for each of the first documents float32 [K, T], the weights of all
-      its words (and of padding: 0).
+      its tokens; padding has weight 0.
   """
 
   at_NKW: np.ndarray
@@ -56,16 +56,21 @@ def attention_of(
   n_special: int = 0,
   n_first: int = 0,
 ) -> LabelExplanations:
-  """Goes over the documents once more, for labels that are known.
+  """Computes to which tokens the given labels of each document attend.
+
+  This takes one more pass over the documents, after their labels are chosen.
 
   Args:
-    scorer: whose labels attend to words.
-    batches: every document once.
-    ids_NK: int32, the labels of each document, PAD beyond a list.
-    words: how many to tell of a label.
-    n_special: tokens of a document that are none of its words; W is as many
-      more.
-    n_first: documents of which all weights are kept.
+    scorer: model whose labels attend to words.
+    batches: batches with every document once.
+    ids_NK: int32, the labels of each document, PAD after the last.
+    words: int, how many words to show for each label.
+    n_special: int, tokens of a document that are not words; W is words +
+      n_special.
+    n_first: int, number of first documents whose weights are all kept.
+
+  Returns:
+    The tokens with the most attention and their weights.
   """
   shape = (*ids_NK.shape, words + n_special)
   at_NKW = np.full(shape, np.iinfo(np.int32).max, np.int32)
@@ -75,11 +80,11 @@ def attention_of(
     for batch in shown:
       alpha_BKT = scorer.attention(batch, ids_NK[batch.doc_B])
       at_BKW = np.argsort(-alpha_BKT, axis=2, kind='stable')[:, :, : shape[2]]
-      found = at_BKW.shape[2]
+      width = at_BKW.shape[2]
       real_B = batch.doc_B != PAD
       rows = batch.doc_B[real_B]
-      at_NKW[rows, :, :found] = at_BKW[real_B]
-      weights_NKW[rows, :, :found] = np.take_along_axis(
+      at_NKW[rows, :, :width] = at_BKW[real_B]
+      weights_NKW[rows, :, :width] = np.take_along_axis(
         alpha_BKT, at_BKW, axis=2
       )[real_B]
       for row, alpha_KT in zip(rows.tolist(), alpha_BKT[real_B], strict=True):
@@ -89,10 +94,11 @@ def attention_of(
 
 
 def check_explains(config: Config) -> None:
-  """Refuses to say to which words labels attend where they do not.
+  """Checks that the labels of a run attend to words.
 
   Raises:
-    ConfigError: which heads can; or that the model reads no words one by one.
+    ConfigError: the labels do not attend to words, or the model does not read
+      single words; the message names the heads that can explain labels.
   """
   if not isinstance(config.model, NeuralModel):
     raise ConfigError(
@@ -104,36 +110,39 @@ def check_explains(config: Config) -> None:
     able = _names(kind for kind in kinds(HeadConfig) if kind.attends)
     raise ConfigError(
       f'labels of the head {_names([type(head)])} cannot be explained: they do '
-      f'not attend to words; those of these heads can: {able}'
+      f'not attend to words; heads whose labels do: {able}'
     )
   if tokens.dense:
-    raise ConfigError('labels cannot be explained: this run reads no words')
+    raise ConfigError(
+      'labels cannot be explained: this run reads vectors, not words'
+    )
   if tokens.by_zone:
     raise ConfigError(
-      'labels cannot be explained by words: in this run they attend to zones '
-      '(data.tokens.by_zone)'
+      'labels cannot be explained by words: the labels of this run attend to '
+      'zones (data.tokens.by_zone)'
     )
 
 
 def check_describes(config: Config) -> None:
-  """Refuses to add labels by name where they are not known by descriptors.
+  """Checks that a run knows labels by descriptors, so that more can be added.
 
   Raises:
-    ConfigError: which heads can.
+    ConfigError: the model does not read label names; the message names the
+      heads that do.
   """
   if isinstance(config.model, ExactMatchModel):
     return
   if not isinstance(config.model, NeuralModel):
     raise ConfigError(
-      f'{_names([type(config.model)])} cannot score new labels: it knows labels'
-      ' by their documents'
+      f'{_names([type(config.model)])} cannot score new labels: it learns a '
+      'label from training documents of that label'
     )
   head = config.model.head
   if not head.describes:
     able = _names(kind for kind in kinds(HeadConfig) if kind.describes)
     raise ConfigError(
       f'the head {_names([type(head)])} cannot score new labels: it does not '
-      f'read their names; these heads can: {able}'
+      f'read label names; heads that do: {able}'
     )
   if config.data.tokens.dense:
     raise ConfigError(
@@ -150,10 +159,10 @@ class Prediction(NamedTuple):
   """A label predicted for a document.
 
   Attributes:
-    id: of the label.
-    name: its descriptor.
-    score: a probability, calibrated where the run is; a margin that is not
-      calibrated stays one.
+    id: id of the label.
+    name: name of the label.
+    score: float, a probability (calibrated if the run has a calibration), or
+      the margin if the model has margins and no calibration.
   """
 
   id: str
@@ -161,12 +170,12 @@ class Prediction(NamedTuple):
   score: float
 
 
-class Explained(NamedTuple):
-  """A label predicted for a document, and why.
+class ExplainedPrediction(NamedTuple):
+  """A label predicted for a document, with the words that explain it.
 
   Attributes:
-    id, name, score: as of Prediction.
-    why: the words that it attends to most, most first.
+    id, name, score: as in Prediction.
+    why: the words to which the label attends most, most first.
   """
 
   id: str
@@ -177,16 +186,17 @@ class Explained(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictor:
-  """Scores labels for text (a core.types.Scorer).
+  """A trained model that scores labels for text (a core.types.Scorer).
 
   Attributes:
-    config: of the run.
-    space: its labels.
-    inputs: makes batches as the run did.
-    scorer: the model.
-    step: of its checkpoint.
-    workdir: its files.
-    calibration: of the scores that predict shows; topk gives them raw.
+    config: config of the run.
+    space: label space.
+    inputs: makes batches of documents as in training.
+    scorer: model that scores batches.
+    step: int, step of the model's checkpoint.
+    workdir: folder of the run.
+    calibration: calibration of the scores that predict returns; topk returns
+      scores without calibration.
   """
 
   config: Config
@@ -199,22 +209,22 @@ class Predictor:
 
   @property
   def score_kind(self) -> ScoreKind:
-    """What the scores of topk are."""
+    """The kind of the scores that topk returns."""
     return self.scorer.score_kind
 
   @property
   def n_labels(self) -> int:
-    """Labels that it ranks, the first ones of the space."""
+    """The number of labels that are ranked: the first ones of the space."""
     return self.scorer.n_labels
 
   @property
   def assigned_above(self) -> float | None:
-    """As of core.types.Scorer."""
+    """The score above which the model itself assigns labels (see Scorer)."""
     return self.scorer.assigned_above
 
   @property
   def selected_by(self) -> str:
-    """As of its scorer."""
+    """How the scorer searches the best labels, such as `exact`."""
     return self.scorer.selected_by
 
   def topk(
@@ -226,11 +236,11 @@ class Predictor:
     allowed: np.ndarray | None = None,
     sigmoid: tuple[float, float] = AS_LOGITS,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """(ids_GBK, scores_GBK) as in core.types.Scorer."""
+    """Returns the best labels (ids_GBK, scores_GBK), as core.types.Scorer."""
     return self.scorer.topk(batch, k, weights, slices, allowed, sigmoid)
 
   def batches(self, split: Split) -> Iterable[Batch]:
-    """Batches of a split, every document once, for the evaluator."""
+    """Returns batches of a split with every document once, for judging."""
     return self.inputs.split_batches(split)
 
   def text_batches(
@@ -238,7 +248,12 @@ class Predictor:
     documents: Sequence[str | Document],
     features: FeatureRows | None = None,
   ) -> Iterable[Batch]:
-    """Batches of texts, every one once; no larger than they need."""
+    """Returns batches of texts with every text once; few texts: small batches.
+
+    Args:
+      documents: texts, or documents whose zones are read as in training.
+      features: vectors of the documents, if the run reads vectors.
+    """
     return self.inputs.text_batches(documents, features)
 
   def predict(
@@ -247,22 +262,23 @@ class Predictor:
     k: int = 20,
     features: Sequence[np.ndarray] | None = None,
   ) -> list[list[Prediction]]:
-    """The k best labels of each document.
+    """Returns the k best labels of each document.
 
     Args:
-      documents: texts, or documents, of which the zones of the run are read.
-      k: length of the lists; shorter where labels run out.
-      features: of each document, where the run reads such: float [D], or
-        [tokens, D].
+      documents: texts, or documents whose zones are read as in training.
+      k: int, length of the lists; fewer if the run has fewer labels.
+      features: vectors of each document, if the run reads vectors: float [D],
+        or [tokens, D].
 
     Returns:
       For each document its labels, best first.
 
     Raises:
-      ConfigError: features are missing, not read, or of another size.
-      DataError: features that cannot be.
+      ConfigError: features are missing, have another size, or the run reads no
+        features.
+      DataError: features have a fault, such as another number of documents.
     """
-    rows = given_features(features, len(documents), self.config)
+    rows = features_from_arrays(features, len(documents), self.config)
     ids_NK, scores_NK = self._lists(documents, k, rows)
     return [
       self._predictions(ids_K, scores_K)
@@ -271,25 +287,28 @@ class Predictor:
 
   def explain(
     self, documents: Sequence[str | Document], k: int = 20, words: int = 5
-  ) -> list[list[Explained]]:
-    """As predict, with the words that each label attends to most.
+  ) -> list[list[ExplainedPrediction]]:
+    """Predicts labels with the words to which each label attends most.
 
     Args:
-      documents, k: as of predict.
-      words: at most so many of each label.
+      documents, k: as in predict.
+      words: int, most words for each label.
+
+    Returns:
+      For each document its labels with their words, best label first.
 
     Raises:
-      ConfigError: labels of this run do not attend to words.
+      ConfigError: the labels of this run do not attend to words.
     """
     check_explains(self.config)
     ids_NK, scores_NK = self._lists(documents, k)
-    found = self.attention(documents, ids_NK, words)
+    attention = self.attention(documents, ids_NK, words)
     return [
       [
-        Explained(*label, why)
+        ExplainedPrediction(*label, why)
         for label, why in zip(
           self._predictions(ids_NK[row], scores_NK[row]),
-          self.why(document, found, row),
+          self.why(document, attention, row),
         )
       ]
       for row, document in enumerate(documents)
@@ -302,8 +321,15 @@ class Predictor:
     words: int,
     n_first: int = 0,
   ) -> LabelExplanations:
-    """What labels attend to, as attention_of; goes over all documents."""
-    # No document has more words: a large number takes no more memory.
+    """Computes which tokens labels attend to, over all documents.
+
+    Args:
+      documents: texts, or documents whose zones are read as in training.
+      ids_NK: int32, the labels of each document, PAD after the last.
+      words: int, how many words to show for each label.
+      n_first: int, number of first documents whose weights are all kept.
+    """
+    # No document has more words, so a larger number would only take memory.
     words = min(words, self.config.data.tokens.max_tokens)
     batches = self.text_batches(documents)
     special = self.inputs.vocab.n_special
@@ -312,30 +338,36 @@ class Predictor:
   def why(
     self, document: str | Document, attention: LabelExplanations, row: int
   ) -> list[tuple[AttendedWord, ...]]:
-    """The words that the K labels of a row attend to most."""
-    read, words = self.inputs.document(document), self.inputs.words(document)
+    """Returns the words to which the K labels of a document attend most.
+
+    Args:
+      document: the text or document.
+      attention: attention of many documents.
+      row: int, place of this document in attention.
+    """
+    zones, words = self.inputs.document(document), self.inputs.words(document)
     return [
-      attended_words(read, words, at_W, weights_W)[: attention.words]
+      attended_words(zones, words, at_W, weights_W)[: attention.words]
       for at_W, weights_W in zip(
         attention.at_NKW[row], attention.weights_NKW[row], strict=True
       )
     ]
 
   def with_labels(self, labels: Sequence[Label]) -> 'Predictor':
-    """A predictor that scores these labels beside the run's, by their names.
+    """Returns a predictor that also scores more labels, by their names.
 
     Args:
-      labels: with names, and ids that the run does not score.
+      labels: labels with names, and with ids that the run does not score yet.
 
     Raises:
-      ConfigError: labels of this run are not known by their names.
-      DataError: an id or a name cannot be.
+      ConfigError: this run does not know labels by their names.
+      DataError: an id or a name has a fault.
     """
     check_describes(self.config)
     space = add_new_labels(self.space, labels)
     vocab = self.inputs.vocab
     rows = describe(labels, self.space, self.config, vocab, self.workdir)
-    scorer = widened(
+    scorer = widen_scorer(
       self.scorer,
       self.config,
       space,
@@ -351,7 +383,7 @@ class Predictor:
     k: int,
     features: FeatureRows | None = None,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """(ids_NK, scores_NK) over all labels."""
+    """Returns the best labels of all (ids_NK, scores_NK)."""
     batches = self.text_batches(documents, features)
     topk = functools.partial(self.topk, k=k)
     lists = rank_documents(batches, topk, len(documents), k)

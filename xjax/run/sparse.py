@@ -42,23 +42,23 @@ from xjax.train.sparse_inputs import (
 )
 from xjax.train.workdir import Workdir, read_json
 
-_STEP = 0  # there are no others
+_STEP = 0  # these kinds of model have no other step
 
 
 def load_sparse(folder: Workdir, config: Config) -> Predictor:
-  """The model of a run, from its workdir alone.
+  """Loads the model of a run; reads only the files of its workdir.
 
   Raises:
     DataError: a file of the workdir is missing or damaged.
   """
-  made = _trained(folder, config)
-  method, kind = config.eval.calibration, made.score_kind
+  predictor = _load_uncalibrated(folder, config)
+  method, kind = config.eval.calibration, predictor.score_kind
   calibration = saved_calibration(folder, method, _STEP, kind)
-  return dataclasses.replace(made, calibration=calibration)
+  return dataclasses.replace(predictor, calibration=calibration)
 
 
-def _trained(folder: Workdir, config: Config) -> Predictor:
-  """The model, not calibrated."""
+def _load_uncalibrated(folder: Workdir, config: Config) -> Predictor:
+  """Loads the model without its calibration."""
   searches, space = _searches(folder, config), folder.label_space()
   inputs = _saved_inputs(folder, config, searches[0].weights.n_features)
   _check_sizes(_files(folder, config), searches, inputs, space)
@@ -80,56 +80,63 @@ class SparseFit(Fit):
     parts: PartFiles,
     between: Callable[[], None],
   ) -> tuple[LabelTree, BlockWeights]:
-    """Trains what a file of the model has.
+    """Trains the tree and the weights that one file of the model holds.
 
     Args:
-      number: of the file.
-      data: to learn from.
-      parts: where finished parts are kept, and taken from.
-      between: called after each part; may raise.
+      number: int, number of the file.
+      data: training data.
+      parts: files of finished parts, which are read instead of trained again.
+      between: function called after each part; may raise.
     """
 
   def check_start(self) -> None:
-    """Refuses several processes where they would all do the same.
+    """Checks that the training of this model can use several processes.
 
     Raises:
-      ConfigError: that is so.
+      ConfigError: there are several processes, and each of them would train
+        the whole model.
     """
     if jax.process_count() > 1 and not self.config.train.processes:
       raise ConfigError(
-        f'{type(self.config.model).__name__} is trained by one process, with '
+        f'{type(self.config.model).__name__} is trained by one process with '
         'threads: start it on one host; LinearModel with '
-        'config.train.solver=OnDevices(...) takes several'
+        'config.train.solver=OnDevices(...) can use several'
       )
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
-    """Refuses a corpus without a label that has documents.
+    """Checks that some label has training documents.
 
     Raises:
-      ConfigError, DataError: that is so.
+      ConfigError, DataError: no label has any.
     """
     del prior
     if not corpus.label_space.train_counts.any():
-      raise DataError('no document of train has a label: nothing is to learn')
+      raise DataError(
+        'no document of train has a label: there is nothing to learn'
+      )
 
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
-    """Trains what is not trained yet."""
+    """Trains the parts of the model that are not trained yet."""
     inputs = self._inputs(corpus)
     if not all(path.exists() for path in _files(self.workdir, self.config)):
       with preemption.deferred():
         self._train(corpus, inputs, preemption.check)
     for path in _files(self.workdir, self.config):
       shutil.rmtree(_parts_of(path), ignore_errors=True)
-    self.note_search()
-    return Fitted(0, _STEP, _kind(self.config), lambda: self._model(corpus))
+    self.record_search()
+    kind = _score_kind(self.config)
+    return Fitted(0, _STEP, kind, lambda: self._model(corpus))
 
-  def note_search(self) -> None:
-    """Has splits judged anew where another search would judge them."""
+  def record_search(self) -> None:
+    """Records how labels are searched; another search needs new judging.
+
+    Does nothing where the config has no search settings.
+    """
 
   def _model(self, corpus: Corpus) -> Predictor:
-    # Calibrated where dev is judged, which is next.
-    made = _trained(self.workdir, self.config)
-    return dataclasses.replace(made, space=corpus.label_space)
+    # The calibration follows when dev is judged, which is the next step.
+    predictor = _load_uncalibrated(self.workdir, self.config)
+    return dataclasses.replace(predictor, space=corpus.label_space)
 
   def _inputs(self, corpus: Corpus) -> SparseInputs:
     path = self.workdir.tfidf
@@ -144,21 +151,21 @@ class SparseFit(Fit):
   def _train(
     self, corpus: Corpus, inputs: SparseInputs, between: Callable[[], None]
   ) -> None:
-    started = time.monotonic()
+    start = time.monotonic()
     split, space = corpus.splits[TRAIN], corpus.label_space
     gold = split.gold.keep(split.gold.values < space.n_trained)
     texts = inputs.featurise if isinstance(inputs, TextInputs) else None
     rows = inputs.split_rows(split)
     data = TreeData(space, gold, rows, split.documents, texts)
     between()
-    begun = time.monotonic()
+    training_start = time.monotonic()
     for number, path in enumerate(_files(self.workdir, self.config)):
       if not path.exists():
         self._train_file(path, number, data, between)
     logging.info(
-      'features: %.1f s; training, since this start: %.1f s',
-      begun - started,
-      time.monotonic() - begun,
+      'features: %.1f s; training since this start of the run: %.1f s',
+      training_start - start,
+      time.monotonic() - training_start,
     )
 
   def _train_file(
@@ -170,7 +177,7 @@ class SparseFit(Fit):
   ) -> None:
     parts = PartFiles(_parts_of(path))
     tree, weights = self.train_file(number, data, parts, between)
-    barrier('xjax:trained')  # nobody still looks for the file, or for parts
+    barrier('xjax:trained')  # no process still reads the file or its parts
     if is_host0():
       with Progress(f'writing {path.name}'):
         save_tree(path, tree, weights)
@@ -180,7 +187,7 @@ class SparseFit(Fit):
 
 @dataclasses.dataclass(frozen=True)
 class LinearFit(SparseFit):
-  """A linear model's run in its workdir."""
+  """A run of a linear model in its workdir."""
 
   models = (LinearModel,)
 
@@ -196,28 +203,31 @@ class LinearFit(SparseFit):
 
 @dataclasses.dataclass(frozen=True)
 class TreeFit(SparseFit):
-  """A label tree's run in its workdir, or an ensemble's of them."""
+  """A run of a label tree, or of an ensemble of trees, in its workdir."""
 
   models = (TreeModel,)
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
-    """Refuses a corpus without a label that has documents, or without a tree.
+    """Checks that some label has documents and that the tree can be built.
 
     Raises:
-      ConfigError, DataError: that is so.
+      ConfigError, DataError: no label has documents, or the labels do not fit
+        the kind of tree.
     """
     super().check_corpus(corpus, prior)
     self.config.model.tree.check_labels(corpus.label_space)
 
-  def note_search(self) -> None:
+  def record_search(self) -> None:
+    """Writes search.json; evaluations by another search are done again."""
     model, path = self.config.model, self.workdir.model / 'search.json'
     beam = None if model.exact else model.beam
     search = {'beam': beam, 'exact': model.exact}
     if model.n_trees > 1:
-      # An earlier xjax, which did not write this, gave labels two scores.
+      # Evaluations of earlier versions, which did not write this field, may
+      # have two scores for one label; with it they are judged again.
       search['trees'] = model.n_trees
     same = path.exists() and read_json(path) == search
-    barrier('xjax:search')  # nobody still reads what is written now
+    barrier('xjax:search')  # no process still reads the file
     if is_host0() and not same:
       for split in JUDGED:
         self.workdir.judged(split).unlink(missing_ok=True)
@@ -240,13 +250,17 @@ def train_linear(
   parts: PartFiles,
   between: Callable[[], None],
 ) -> tuple[LabelTree, BlockWeights]:
-  """One classifier per label, below one root.
+  """Trains one classifier per label.
 
   Args:
-    config: with LinearTrain.
-    data: to learn from.
-    parts: where finished batches of labels are kept, and taken from.
-    between: called now and then; may raise.
+    config: config with LinearTrain.
+    data: training data.
+    parts: files of finished batches of labels, which are read instead of
+      trained again.
+    between: function called from time to time; may raise.
+
+  Returns:
+    A tree with all labels directly below its root, and their weights.
   """
   n_labels, train = data.space.n_trained, config.train
   problem = OneVsAllProblem(
@@ -272,14 +286,17 @@ def train_tree(
   parts: PartFiles,
   between: Callable[[], None],
 ) -> tuple[LabelTree, BlockWeights]:
-  """A label tree and its classifiers.
+  """Builds a label tree and trains its classifiers.
 
   Args:
-    config: with TreeModel and TreeTrain.
-    data: to learn from.
-    number: of the tree in its ensemble; decides its seed.
-    parts: where finished parts are kept, and taken from.
-    between: called after each part; may raise.
+    config: config with TreeModel and TreeTrain.
+    data: training data.
+    number: int, number of the tree in its ensemble; decides its seed.
+    parts: files of finished parts, which are read instead of trained again.
+    between: function called after each part; may raise.
+
+  Returns:
+    The tree and the weights of its classifiers.
   """
   train, seed = config.train, config.seed * 1000 + number
   data = dataclasses.replace(data, seed=seed, workers=train.workers)
@@ -299,7 +316,7 @@ def train_tree(
 
 
 def _files(folder: Workdir, config: Config) -> list[pathlib.Path]:
-  """Of all trees; one-vs-all is a tree of one depth."""
+  """Returns the files of all trees; a linear model is one flat tree."""
   model = config.model
   names = [f'tree_{number}' for number in range(model.n_trees)]
   names = names if model.chained else ['labels']
@@ -307,7 +324,7 @@ def _files(folder: Workdir, config: Config) -> list[pathlib.Path]:
 
 
 def _parts_of(path: pathlib.Path) -> pathlib.Path:
-  """The folder of what is done of a file."""
+  """Returns the folder with the finished parts of a file."""
   return path.with_suffix('.parts')
 
 
@@ -331,14 +348,15 @@ def _check_sizes(
   inputs: SparseInputs,
   space: LabelSpace,
 ) -> None:
-  """Refuses files that are of other labels or features than the run."""
-  read = inputs.featurise if isinstance(inputs, TextInputs) else inputs
+  """Checks that files have the labels and features of the run."""
+  features = inputs.featurise if isinstance(inputs, TextInputs) else inputs
+  run_sizes = space.n_trained, features.n_features
   for path, search in zip(files, searches, strict=True):
-    have = search.tree.n_labels, search.weights.n_features
-    if have != (space.n_trained, read.n_features):
+    sizes = search.tree.n_labels, search.weights.n_features
+    if sizes != run_sizes:
       raise DataError(
-        f'{path}: is of {have[0]} labels and {have[1]} features; the run has '
-        f'{space.n_trained} and {read.n_features}: a file of another run?'
+        f'{path}: has {sizes[0]} labels and {sizes[1]} features; the run has '
+        f'{run_sizes[0]} and {run_sizes[1]}: is it a file of another run?'
       )
 
 
@@ -349,14 +367,14 @@ def _link(config: Config) -> Link:
   return Link.SIGMOID if logistic else Link.L3_HINGE
 
 
-def _kind(config: Config) -> ScoreKind:
+def _score_kind(config: Config) -> ScoreKind:
   logistic = config.train.loss is Loss.LOGISTIC
   return ScoreKind.LOGIT if logistic else ScoreKind.MARGIN
 
 
 def _scorer(config: Config, searches: list[TreeSearch]) -> TreeScorer:
   model, workers = config.model, max(1, config.data.workers)
-  kind, beam = _kind(config), model.beam
+  kind, beam = _score_kind(config), model.beam
   return TreeScorer(
     searches, kind, beam=beam, exact=model.exact, workers=workers
   )

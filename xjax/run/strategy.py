@@ -1,4 +1,4 @@
-"""The labels that a finished run chooses by a strategy."""
+"""Chooses the labels of documents by a strategy, with a finished run."""
 
 from collections.abc import Callable, Iterable, Sequence
 import dataclasses
@@ -34,8 +34,8 @@ from xjax.select.strategies import (
 )
 
 
-class Kind(enum.Enum):
-  """Strategies, as users name them; see select.strategies."""
+class StrategyKind(enum.Enum):
+  """The names of strategies on command lines; see select.strategies."""
 
   STANDARD = 'standard'
   PROPENSITY = 'propensity'
@@ -45,103 +45,108 @@ class Kind(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
-class AskedStrategy:
-  """How a user asks for labels to be chosen.
+class StrategyRequest:
+  """A user's request to choose labels by a strategy.
 
   Attributes:
-    kind: the strategy. PROPENSITY: with the run's eval.propensity.
-    k: labels of a document.
-    beta: of COVERAGE.
-    seed: of COVERAGE and BOUNDED_RANDOM.
-    costs: of COST: a file of label weights, as read_label_costs.
+    kind: the strategy. PROPENSITY uses the run's eval.propensity.
+    k: int, labels of a document.
+    beta: float, setting of COVERAGE.
+    seed: int, seed of COVERAGE and BOUNDED_RANDOM.
+    costs: path of COST's file of label weights (read_label_costs).
   """
 
-  kind: Kind
+  kind: StrategyKind
   k: int
   beta: float = 0.0
   seed: int = 0
   costs: str = ''
 
   def __post_init__(self) -> None:
-    """Finds what is wrong before anything is read.
+    """Checks the request before any file is read.
 
     Raises:
-      ConfigError: something is impossible or missing.
+      ConfigError: a value is impossible or missing.
     """
     if self.k < 1:
       raise ConfigError(f'--strategy_k={self.k}: must be at least 1')
     if not 0 <= self.beta < math.inf:
-      raise ConfigError(f'--beta={self.beta}: a number of at least 0')
-    if self.kind is Kind.COST and not self.costs:
+      raise ConfigError(f'--beta={self.beta}: must be a number of at least 0')
+    if self.kind is StrategyKind.COST and not self.costs:
       raise ConfigError('--strategy=cost needs --costs=FILE')
 
   def check_cut_offs(self, ks: Sequence[int]) -> None:
-    """Refuses cut-offs that the labels chosen are not enough for.
+    """Checks that no cut-off is larger than the number of chosen labels.
 
     Raises:
-      ConfigError: there is one.
+      ConfigError: a cut-off is larger.
     """
     if max(ks, default=0) > self.k:
       raise ConfigError(
-        f'--ks={max(ks)}: only --strategy_k={self.k} labels are chosen'
+        f'--ks={max(ks)}: must be at most --strategy_k={self.k}, the number of '
+        'chosen labels'
       )
 
   def parameters(self) -> dict[str, Any]:
-    """What decides which labels are chosen, by name."""
-    found = {'strategy': self.kind.value, 'k': self.k}
+    """Returns the settings that decide which labels are chosen, by name."""
+    settings = {'strategy': self.kind.value, 'k': self.k}
     match self.kind:
-      case Kind.COVERAGE:
-        found |= {'beta': self.beta, 'seed': self.seed}
-      case Kind.BOUNDED_RANDOM:
-        found |= {'b': BoundedRandomStrategy.b, 'seed': self.seed}
-      case Kind.COST:
-        found |= {'costs': self.costs}
-    return found
+      case StrategyKind.COVERAGE:
+        settings |= {'beta': self.beta, 'seed': self.seed}
+      case StrategyKind.BOUNDED_RANDOM:
+        settings |= {'b': BoundedRandomStrategy.b, 'seed': self.seed}
+      case StrategyKind.COST:
+        settings |= {'costs': self.costs}
+    return settings
 
   def criteria(self, usual: Criteria) -> Criteria:
-    """What chosen labels are judged by: cut-offs that they are enough for."""
+    """Returns the usual criteria without cut-offs larger than k.
+
+    If none is left, the only cut-off is k.
+    """
     ks = [k for k in usual.ks if k <= self.k] or [self.k]
     return dataclasses.replace(usual, ks=tuple(ks))
 
   def strategy(
     self, space: LabelSpace, propensity: Sequence[float]
   ) -> Strategy:
-    """The strategy for the labels of a run.
+    """Builds the strategy for the labels of a run.
 
     Args:
-      space: its labels.
-      propensity: A and B of the formula.
+      space: label space of the run.
+      propensity: A and B of the propensity formula.
 
     Raises:
-      DataError: a fault in the file of weights, or too few training documents
-        for propensities.
+      DataError: the file of weights has a fault, or there are too few training
+        documents for propensities.
     """
     match self.kind:
-      case Kind.STANDARD:
+      case StrategyKind.STANDARD:
         return StandardStrategy()
-      case Kind.BOUNDED_RANDOM:
+      case StrategyKind.BOUNDED_RANDOM:
         return BoundedRandomStrategy(seed=self.seed)
-      case Kind.COVERAGE:
+      case StrategyKind.COVERAGE:
         return CoverageStrategy(float(self.beta), self.seed)
-      case Kind.PROPENSITY:
+      case StrategyKind.PROPENSITY:
         counts = space.train_counts
         return WeightedStrategy(
           propensity_weights(counts, space.n_train, *propensity)
         )
-      case Kind.COST:
+      case StrategyKind.COST:
         return WeightedStrategy(read_label_costs(self.costs, space.index))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChosenLabels:
-  """What a strategy chose for N documents.
+  """The labels that a strategy chose for N documents.
 
   Attributes:
-    predictions: with the chosen labels as the lists of `all`.
-    lists: the same labels in the same order, with the scorer's own scores.
-    asked_again: of select.strategies.Selection.
-    seconds: that choosing took, making and scoring batches and perhaps
-      compiling for them; without the lists of slices.
+    predictions: predictions whose lists `all` are the chosen labels.
+    lists: the same labels in the same order, with the scores of the scorer.
+    asked_again: int, number of repeated requests to the scorer
+      (select.strategies.Selection).
+    seconds: float, time to choose, which includes making and scoring batches
+      and possibly compiling, but not the lists of slices.
   """
 
   predictions: Predictions
@@ -150,7 +155,7 @@ class ChosenLabels:
   seconds: float
 
   def facts(self) -> dict[str, int | float]:
-    """What choosing took, by name."""
+    """Returns what the choice cost, by name."""
     n = len(self.predictions)
     return {
       'documents': n,
@@ -161,36 +166,36 @@ class ChosenLabels:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Chooser:
-  """A strategy with a model that it was found to go with.
+  """A strategy together with a model that it can be used with.
 
-  Logits count as they are, whether or not they are calibrated for readers.
+  Logits are used without calibration, even if the run has a calibration.
 
   Attributes:
-    asked: how the user asks for it.
-    strategy: for the labels of the model.
+    request: the user's request.
+    strategy: strategy for the labels of the model.
     predictor: the model.
-    sigmoid: a and b of its margins' probabilities.
+    sigmoid: a and b that turn margins z into probabilities sigmoid(a z + b).
   """
 
-  asked: AskedStrategy
+  request: StrategyRequest
   strategy: Strategy
   predictor: Predictor
   sigmoid: tuple[float, float]
 
   @classmethod
-  def of(cls, asked: AskedStrategy, predictor: Predictor) -> 'Chooser':
-    """Finds what is wrong before anything is scored.
+  def of(cls, request: StrategyRequest, predictor: Predictor) -> 'Chooser':
+    """Builds a chooser; finds all faults before a document is scored.
 
     Raises:
-      ConfigError: the strategy takes probabilities, and the run has none.
-      DataError: as AskedStrategy.strategy.
+      ConfigError: the strategy needs probabilities, and the run has none.
+      DataError: as in StrategyRequest.strategy.
     """
     propensity = predictor.config.eval.propensity
-    strategy = asked.strategy(predictor.space, propensity)
+    strategy = request.strategy(predictor.space, propensity)
     sigmoid = AS_LOGITS
     if isinstance(strategy, WeightedStrategy | CoverageStrategy):
-      sigmoid = _sigmoid(predictor, asked)
-    return cls(asked, strategy, predictor, sigmoid)
+      sigmoid = _sigmoid(predictor, request)
+    return cls(request, strategy, predictor, sigmoid)
 
   def choose(
     self,
@@ -198,101 +203,110 @@ class Chooser:
     split: Split,
     features: FeatureRows | None = None,
   ) -> ChosenLabels:
-    """Chooses labels for documents; several processes do so alike.
+    """Chooses labels for documents; all processes get the same labels.
 
     Args:
       predictions: the predictor's lists by score.
       split: the documents.
-      features: of the documents, where the run reads such.
+      features: vectors of the documents, if the run reads vectors.
     """
-    by_score, what = predictions.lists[ALL], self.asked.kind.value
+    by_score, title = predictions.lists[ALL], self.request.kind.value
     documents = RankedDocuments(
       self.predictor,
-      _batches_of(self.predictor, split, features, what),
+      _batches_of(self.predictor, split, features, title),
       len(split),
       self.sigmoid,
       (by_score.ids, by_score.scores),
     )
     start = time.perf_counter()
-    chosen = choose(self.strategy, documents, self.asked.k)
+    chosen = choose(self.strategy, documents, self.request.k)
     seconds = time.perf_counter() - start
     lists = Lists(chosen.ids_NK, chosen.ranks_NK)
-    found = ChosenLabels(
-      _with_lists(predictions, self.asked, lists),
+    labels = ChosenLabels(
+      _with_lists(predictions, self.request, lists),
       Lists(chosen.ids_NK, chosen.scores_NK),
       chosen.asked_again,
       seconds,
     )
-    _log(found)
-    return found
+    _log(labels)
+    return labels
 
 
 def _with_lists(
-  predictions: Predictions, asked: AskedStrategy, lists: Lists
+  predictions: Predictions, request: StrategyRequest, lists: Lists
 ) -> Predictions:
+  """Returns predictions with other lists `all`, and the strategy's name."""
   lists = Lists(lists.ids, lists.scores.astype(np.float32))
   changed = dataclasses.replace(
     predictions, lists={**predictions.lists, ALL: lists}
   )
-  if asked.kind is Kind.STANDARD:
+  if request.kind is StrategyKind.STANDARD:
     return changed
-  named = asked.parameters()
-  name = named.pop('strategy')
+  settings = request.parameters()
+  name = settings.pop('strategy')
   return dataclasses.replace(
     changed,
     score_kind=ScoreKind.MARGIN,
     assigned_above=None,
-    strategy=f'{name}({", ".join(f"{n}={v}" for n, v in named.items())})',
+    strategy=f'{name}({", ".join(f"{n}={v}" for n, v in settings.items())})',
   )
 
 
-def _sigmoid(predictor: Predictor, asked: AskedStrategy) -> tuple[float, float]:
-  """How margins become probabilities."""
-  found = predictor.calibration
+def _sigmoid(
+  predictor: Predictor, request: StrategyRequest
+) -> tuple[float, float]:
+  """Returns a and b, which turn the model's scores into probabilities."""
+  calibration = predictor.calibration
   if predictor.score_kind is not ScoreKind.MARGIN:
     return AS_LOGITS
-  if found is None or found.method is Method.NONE:
-    if found:
-      what = f'on dev they could not be calibrated ({found.reason})'
+  if calibration is None or calibration.method is Method.NONE:
+    if calibration:
+      advice = f'they could not be calibrated on dev ({calibration.reason})'
     elif DEV in predictor.workdir.digests():
-      what = (
+      advice = (
         'experiments.evaluate --split=dev calibrates them, unless '
         'eval.calibration is none'
       )
     else:
-      what = 'there is no dev to calibrate them on; logistic losses need none'
+      advice = (
+        'the run has no dev split to calibrate them on; a logistic loss needs '
+        'no calibration'
+      )
     raise ConfigError(
-      f'--strategy={asked.kind.value} takes probabilities, and the scores of '
-      f'this run are margins: {what}; --strategy=standard and bounded_random '
-      'take scores of any kind'
+      f'--strategy={request.kind.value} needs probabilities, but the scores of '
+      f'this run are margins: {advice}; --strategy=standard and bounded_random '
+      'work with scores of any kind'
     )
-  return float(found.a), float(found.b)
+  return float(calibration.a), float(calibration.b)
 
 
 def _batches_of(
-  predictor: Predictor, split: Split, features: FeatureRows | None, what: str
+  predictor: Predictor, split: Split, features: FeatureRows | None, title: str
 ) -> Callable[[np.ndarray], Iterable[Batch]]:
-  """Makes batches of some documents, as select.ranked wants them."""
+  """Returns the function that makes batches of some documents.
+
+  RankedDocuments calls the function; title is that of the progress bar.
+  """
 
   def batches_of(rows_N: np.ndarray) -> Iterable[Batch]:
-    given = features
-    if given is not None:
-      given = given.select(rows_N, [split.ids[row] for row in rows_N])
+    vectors = features
+    if vectors is not None:
+      vectors = vectors.select(rows_N, [split.ids[row] for row in rows_N])
     documents = split.documents
     if isinstance(documents, SparseDocuments):
       documents = documents.select(rows_N)
     else:
-      documents = _Some(documents, rows_N)
-    batches = predictor.text_batches(documents, given)
-    with progress(batches, what, unit='batch') as shown:
+      documents = _SomeDocuments(documents, rows_N)
+    batches = predictor.text_batches(documents, vectors)
+    with progress(batches, title, unit='batch') as shown:
       yield from shown
 
   return batches_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Some(Sequence[Document]):
-  """Some of many documents; nothing is kept of one read."""
+class _SomeDocuments(Sequence[Document]):
+  """Some documents of a split, which are read again at every access."""
 
   documents: Sequence[Document]
   rows_N: np.ndarray
@@ -304,11 +318,11 @@ class _Some(Sequence[Document]):
     return self.documents[int(self.rows_N[place])]
 
 
-def _log(found: ChosenLabels) -> None:
-  facts = found.facts()
+def _log(labels: ChosenLabels) -> None:
+  facts = labels.facts()
   logging.info(
-    'labels chosen by %s: %.3g ms for each of %s documents, %s asked again',
-    found.predictions.strategy or Kind.STANDARD.value,
+    'labels chosen by %s: %.3g ms for each of %s documents, %s scored again',
+    labels.predictions.strategy or StrategyKind.STANDARD.value,
     facts['ms_per_document'],
     f'{facts["documents"]:,}',
     f'{facts["asked_again"]:,}',

@@ -1,4 +1,4 @@
-"""Tagging a file of documents with a finished run."""
+"""Predicts labels for a file of documents with a finished run."""
 
 from collections.abc import Iterator, Sequence
 import dataclasses
@@ -37,19 +37,19 @@ from xjax.run.predictor import (
   check_describes,
   check_explains,
 )
-from xjax.run.strategy import AskedStrategy, Chooser
+from xjax.run.strategy import Chooser, StrategyRequest
 from xjax.train.inputs import check_reads_features
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Tagged:
-  """Documents and the labels told of them.
+class TaggedDocuments:
+  """Documents and the labels that are written for them.
 
   Attributes:
-    predictor: of the run.
-    lists: the labels, with scores as the predictor gives them.
+    predictor: model of the run.
+    lists: the labels, with the scores of the predictor (not calibrated).
     split: the documents.
-    space: labels of the lists.
+    space: label space of the lists.
   """
 
   predictor: Predictor
@@ -58,13 +58,13 @@ class Tagged:
   space: LabelSpace
 
   def attention(self, words: int, n_first: int) -> LabelExplanations:
-    """What the labels attend to, as Predictor.attention."""
+    """Computes which tokens the labels attend to, as Predictor.attention."""
     return self.predictor.attention(
       self.split.documents, self.lists.ids, words, n_first
     )
 
   def lines(self, attention: LabelExplanations | None) -> Iterator[str]:
-    """A JSON line per document, with words where there is attention."""
+    """Yields a JSON line per document, with words if attention is given."""
     for row, id_ in enumerate(self.split.ids):
       whys = None
       if attention is not None:
@@ -83,9 +83,9 @@ class Tagged:
   def explained(
     self, attention: LabelExplanations, row: int
   ) -> ExplainedDocument:
-    """One of the first documents, as a page shows it."""
-    inputs, given = self.predictor.inputs, self.split.documents[row]
-    words = inputs.words(given)
+    """Returns one of the first documents in the form that a page shows."""
+    inputs, document = self.predictor.inputs, self.split.documents[row]
+    words = inputs.words(document)
     is_word_T = np.array([word.start < word.end for word in words], bool)
     ids_K = self.lists.ids[row]
     real = ids_K != PAD
@@ -94,19 +94,20 @@ class Tagged:
       self.predictor.score_kind,
       self.predictor.calibration,
     )
+    has_gold = document.labels is not None
     labels = [
       ExplainedLabel(
         id=(label := self.space.labels[at]).id,
         name=label.name,
         score=float(score),
-        is_gold=None if given.labels is None else label.id in given.labels,
+        is_gold=label.id in document.labels if has_gold else None,
         weights_T=weights_T[: len(words)] * is_word_T,
       )
       for at, score, weights_T in zip(
         ids_K[real], scores, attention.first[row][real], strict=True
       )
     ]
-    return ExplainedDocument(inputs.document(given), words, labels)
+    return ExplainedDocument(inputs.document(document), words, labels)
 
 
 STREAM = '-'  # standard input or output
@@ -122,35 +123,37 @@ def tag_file(
   labels: str = '',
   explain: int = 0,
   features: str = '',
-  strategy: AskedStrategy | None = None,
+  strategy: StrategyRequest | None = None,
 ) -> Explanations | None:
   """Writes the k best labels of each document of a file, as JSON lines.
 
-  Needs nothing but the workdir. With an output X.jsonl, X.npz gets the lists
-  of all slices, raw scores, at least eval.depth long, and X.metrics.json the
-  metrics of those documents that have labels, if any has. X.npz has gold if
-  all have: it cannot say of a document that its labels are not known.
+  Only the workdir is needed. With an output X.jsonl, two more files are
+  written. X.npz has the lists of all slices, at least eval.depth long, with
+  scores before calibration. X.metrics.json has the metrics of the documents
+  with labels, if any has labels. X.npz has gold only if all documents have
+  labels, since it cannot mark a document whose labels are not known.
 
   Args:
-    workdir: of the run.
-    source: a file of documents in the format of the run's corpus or as JSON
-      lines; '-' is standard input.
-    output: a file X.jsonl; '-' is standard output.
-    k: length of the lists.
-    labels: a file of labels to score as well, as read_new_labels; '': none.
-    explain: how many words to tell of each label; 0: without.
-    features: of the documents, as read_features has them; '': none.
-    strategy: how the labels are chosen, and how many; they are told in the
-      order it ranks them by, which X.npz has as the lists of all labels, and
-      X.metrics.json is of them. None: the k best by score.
+    workdir: folder of the run.
+    source: path of the documents, in the format of the run's corpus or as
+      JSON lines; '-' is standard input.
+    output: path X.jsonl; '-' is standard output.
+    k: int, length of the lists.
+    labels: path of labels to score in addition (read_new_labels); '': none.
+    explain: int, words to show for each label; 0: no words.
+    features: path without suffix of the documents' vectors (read_features);
+      '': none.
+    strategy: how the labels are chosen, and how many. They are written in the
+      strategy's order. X.npz has them as the lists of all labels, and
+      X.metrics.json judges them. None: the k labels of highest score.
 
   Returns:
-    What a page beside X.jsonl shows, where labels are explained.
+    The contents of a page next to X.jsonl if labels are explained, else None.
 
   Raises:
-    ConfigError: output, k or explain is impossible, or the run's head cannot
-      do what is asked for, or the strategy takes what the run has not.
-    DataError: a fault in the documents, the labels or the workdir.
+    ConfigError: output, k or explain is impossible; the run's head cannot
+      explain or add labels; or the strategy needs what the run does not have.
+    DataError: the documents, the labels or the workdir have a fault.
   """
   source, output = os.path.expanduser(source), os.path.expanduser(output)
   _check(source, output, k, explain)
@@ -158,8 +161,8 @@ def tag_file(
   documents = read_input(predictor.config.data, source)
   split, space, labelled = _gold_of(documents, predictor.space)
   rows = _features_of(split, features, predictor)
-  predictions, lists = _ranked(predictor, split, space, k, rows, strategy)
-  tagged = Tagged(predictor, lists, split, space)
+  predictions, lists = _rank(predictor, split, space, k, rows, strategy)
+  tagged = TaggedDocuments(predictor, lists, split, space)
   attention = tagged.attention(explain, _SHOWN) if explain else None
   if output == STREAM:
     sys.stdout.writelines(tagged.lines(attention))
@@ -184,22 +187,22 @@ def _load(workdir: str | os.PathLike, labels: str, explain: int) -> Predictor:
   return predictor.with_labels(read_new_labels(labels, predictor.space))
 
 
-def _ranked(
+def _rank(
   predictor: Predictor,
   split: Split,
   space: LabelSpace,
   k: int,
   features: FeatureRows | None,
-  strategy: AskedStrategy | None,
+  strategy: StrategyRequest | None,
 ) -> tuple[Predictions, Lists]:
-  """Lists of all slices, by score at least k long, and the labels to tell."""
+  """Returns predictions at least k labels deep, and the labels to write."""
   chooser = Chooser.of(strategy, predictor) if strategy else None
   batches = predictor.text_batches(split.documents, features)
   depth = max(k, predictor.config.eval.depth)
-  found = predict(predictor, batches, split, space, depth)
+  predictions = predict(predictor, batches, split, space, depth)
   if chooser is None:
-    return found, found.lists[ALL].first(k)
-  chosen = chooser.choose(found, split, features)
+    return predictions, predictions.lists[ALL].first(k)
+  chosen = chooser.choose(predictions, split, features)
   return chosen.predictions, chosen.lists
 
 
@@ -217,12 +220,20 @@ def _save_beside(
   predictions: Predictions,
   labelled: np.ndarray,
   predictor: Predictor,
-  strategy: AskedStrategy | None,
+  strategy: StrategyRequest | None,
 ) -> None:
-  """X.npz and X.metrics.json, of X.jsonl; labelled: whose gold is known."""
+  """Writes X.npz and X.metrics.json next to X.jsonl.
+
+  Args:
+    path: X.jsonl.
+    predictions: predictions for N documents.
+    labelled: bool [N], documents with gold.
+    predictor: model of the run.
+    strategy: how the labels were chosen; None: by score.
+  """
   metrics = path.with_suffix('.metrics.json')
   with writing(metrics):
-    metrics.unlink(missing_ok=True)  # of another input, perhaps
+    metrics.unlink(missing_ok=True)  # it may be from another input
   if labelled.any():
     criteria = predictor.config.eval.criteria()
     if strategy:
@@ -240,34 +251,39 @@ def _check(source: str, output: str, k: int, explain: int) -> None:
   if k < 1:
     raise ConfigError(f'--k={k}: must be at least 1')
   if explain < 0:
-    raise ConfigError(f'--explain={explain}: a number of words, or 0')
+    raise ConfigError(
+      f'--explain={explain}: must be a number of words, at least 0'
+    )
   if output == STREAM:
     return
   if not output.endswith('.jsonl'):
     raise ConfigError(f'--output={output}: must end in .jsonl, or be -')
   if source != STREAM and os.path.realpath(source) == os.path.realpath(output):
-    raise ConfigError(f'--output={output}: that is the input')
+    raise ConfigError(
+      f'--output={output}: this is the input file; name another one'
+    )
 
 
 def _gold_of(
   documents: Sequence[Document], space: LabelSpace
 ) -> tuple[Split, LabelSpace, np.ndarray]:
-  """Documents with their gold, where they have it.
+  """Returns documents with their gold, if they have gold.
 
   Returns:
-    The split, with no gold for documents whose labels are not known; the space
-    with labels it lacks after its own; bool [N], whose labels are known.
+    split: the documents, without gold for those whose labels are not known.
+    space: the label space, with labels that it lacked appended.
+    labelled: bool [N], documents whose labels are known.
   """
-  found = [(document.id, document.labels) for document in documents]
-  used = dict.fromkeys(id_ for _, labels in found for id_ in labels or ())
+  records = [(document.id, document.labels) for document in documents]
+  used = dict.fromkeys(id_ for _, labels in records for id_ in labels or ())
   space = add_outside(space, RawCorpus(_INPUT, (), tuple(used), {}, ()))
   split = Split(
     name=_INPUT,
-    ids=tuple(id_ for id_, _ in found),
+    ids=tuple(id_ for id_, _ in records),
     gold=Ragged.of(
-      [sorted(space.index[id_] for id_ in labels or ()) for _, labels in found]
+      [sorted(space.index[id_] for id_ in ids or ()) for _, ids in records]
     ),
     documents=documents,
     digest='',
   )
-  return split, space, np.array([labels is not None for _, labels in found])
+  return split, space, np.array([labels is not None for _, labels in records])

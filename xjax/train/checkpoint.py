@@ -1,10 +1,11 @@
 """Checkpoints: written in the background, verified before they are used.
 
-A step's folder holds params, optimizer, averages (where means of parameters
-are kept), data (the batch iterator), meta (JSON) and files.json, the size and
-CRC-32 of the others' files. The latter is written last: a folder without it was
-cut off by a kill, one that contradicts it is damaged. Only a checkpoint that is
-to be restored is read to know whether it is.
+A step's folder holds params, optimizer, averages (if means of parameters are
+kept), data (the batch iterator), meta (JSON) and files.json, which lists the
+size and CRC-32 of all other files. files.json is written last: a folder without
+it was left incomplete by a kill, and a folder whose files differ from it is
+damaged. A checkpoint is verified only when it is about to be restored, since
+this reads all its files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,13 +35,13 @@ from xjax.train.state import TrainState
 
 _FILES = 'files.json'
 _DAMAGED = 'damaged'
-_JUDGED = 'meta/judged.json'  # in the place of meta, once files.json lists it
+_JUDGED = 'meta/judged.json'  # replaces meta once files.json lists it
 _SLOTS = 'row_slots'
 _ITEMS = ('params', 'optimizer', 'averages', 'data', 'meta')
 
 
 class _NewestAndBest:
-  """Preserves the newest few checkpoints, and the best whatever its age."""
+  """Orbax policy that keeps the newest few checkpoints and the best one."""
 
   def __init__(self, keep: int) -> None:
     self.keep = keep
@@ -54,22 +55,22 @@ class _NewestAndBest:
     return [info.step in kept for info in checkpoints]
 
   def kept(self, steps: Sequence[int]) -> set[int]:
-    """Those of ascending steps that stay."""
+    """Returns the steps, of these ascending ones, whose checkpoints stay."""
     return {*steps[-self.keep :], self.best}
 
 
 class Checkpoints(contextlib.AbstractContextManager):
-  """The checkpoints of a run that trains; leaving it waits for the last."""
+  """The checkpoints of a training run; leaving the context waits for saves."""
 
   def __init__(self, folder: str | os.PathLike, keep: int) -> None:
-    """Opens a folder; what a killed run left half-written there goes.
+    """Opens a folder; removes incomplete checkpoints of a killed run.
 
     Damaged checkpoints that are newer than the newest intact one are moved to
-    damaged/, and said.
+    damaged/, with a warning.
 
     Args:
-      folder: made where absent.
-      keep: newest checkpoints to keep, beside the best.
+      folder: folder of all checkpoints; created if absent.
+      keep: int, number of newest checkpoints to keep, in addition to the best.
     """
     self._folder = pathlib.Path(folder).absolute()
     self._policy = _NewestAndBest(keep)
@@ -99,7 +100,7 @@ class Checkpoints(contextlib.AbstractContextManager):
 
   @property
   def steps(self) -> list[int]:
-    """Steps of the checkpoints, ascending."""
+    """The steps of the checkpoints, ascending."""
     return sorted(self._manager.all_steps())
 
   def save(
@@ -112,21 +113,22 @@ class Checkpoints(contextlib.AbstractContextManager):
   ) -> None:
     """Starts writing a checkpoint; all hosts must call it.
 
-    Only the copy out of the device is waited for (and the previous save). Of a
-    step that is saved already, meta alone is replaced: the rest follows from
-    the step.
+    The call waits for the previous save and for the copy out of the device
+    only. If the step is saved already, only meta is replaced, since all else
+    depends on the step alone.
 
     Args:
-      state: of this step; may be donated as soon as this returns.
-      step: optimizer steps taken.
-      iterator: batches, `step` of them taken.
-      meta: JSON, the loop's own state.
-      best: step whose checkpoint must not be deleted.
+      state: state of this step; may be donated after the call.
+      step: int, optimizer steps taken.
+      iterator: batches, after `step` batches.
+      meta: JSON values, position of the loop.
+      best: int, step whose checkpoint must not be deleted; None: no such step.
     """
     self._manager.wait_until_finished()
     self._policy.best = best
     if step in self.steps:
-      # Preempted before it was judged, it is saved again afterwards.
+      # A step that was saved at SIGTERM, before its judging, is saved again
+      # after its judging.
       if is_host0():
         _replace_meta(self._folder / str(step), meta)
       for other in set(self.steps) - self._policy.kept(self.steps):
@@ -150,20 +152,20 @@ class Checkpoints(contextlib.AbstractContextManager):
   def restore(
     self, step: int, like: TrainState, iterator: grain.DatasetIterator
   ) -> tuple[TrainState, dict[str, Any]]:
-    """Reads a checkpoint and puts the iterator where it was.
+    """Reads a checkpoint and sets the iterator to its saved place.
 
     Args:
-      step: one of steps.
+      step: int, one of steps.
       like: abstract state with the shardings to restore to.
-      iterator: set to the state saved; a run that has another number of
-        processes by now reads the state of one of those before, which is
-        the same for all.
+      iterator: iterator to set. Its saved state is the same for all
+        processes, so a run with another number of processes can read it too.
 
     Returns:
       The state and meta.
 
     Raises:
-      DataError: its parameters, or their means, are not those of like.
+      DataError: the parameters or their means do not have the names and
+        shapes of like.
     """
     wanted = _leaves(like)
     for item in wanted.keys() - {'optimizer'}:
@@ -172,16 +174,16 @@ class Checkpoints(contextlib.AbstractContextManager):
       item: ocp.args.StandardRestore(leaves) for item, leaves in wanted.items()
     }
     with Progress(f'reading the checkpoint of step {step}'):
-      found = self._manager.restore(step, args=ocp.args.Composite(**arrays))
+      items = self._manager.restore(step, args=ocp.args.Composite(**arrays))
     data = self._folder / str(step) / 'data'
     iterator.set_state(json.loads(min(data.glob('process_*.json')).read_text()))
-    optimizer = dict(found['optimizer'])
+    optimizer = dict(items['optimizer'])
     means = None
     if like.averages is not None:
-      means = from_paths(like.averages, found['averages'])
+      means = from_paths(like.averages, items['averages'])
     state = TrainState(
       step=optimizer.pop('step'),
-      params=from_paths(like.params, found['params']),
+      params=from_paths(like.params, items['params']),
       opt_state=from_paths(like.opt_state, optimizer),
       averages=means,
       row_slots=from_paths({_SLOTS: like.row_slots}, optimizer)[_SLOTS],
@@ -189,15 +191,15 @@ class Checkpoints(contextlib.AbstractContextManager):
     return state, read_meta(self._folder, step)
 
   def wait(self) -> None:
-    """Waits until everything saved is on disk."""
+    """Waits until all saved checkpoints are on disk."""
     self._manager.wait_until_finished()
 
   def _write_file_list(self) -> None:
-    """Runs on host 0, in the background, once all items are written.
+    """Writes files.json; runs on host 0, in the background, after all items.
 
-    Orbax calls it just before it renames the temporary folder into place, so
-    that no complete folder lacks its list; should another version call it
-    just after, the gap is that of a kill before the rename.
+    Orbax calls this function just before it renames the temporary folder, so
+    that no complete folder lacks its list. If another version of Orbax called
+    it just after, a kill between the two would leave an incomplete folder.
     """
     temporary = self._folder.glob(f'{self._saving}.*tmp*')
     folder = next(temporary, self._folder / str(self._saving))
@@ -205,28 +207,30 @@ class Checkpoints(contextlib.AbstractContextManager):
 
 
 def complete_steps(folder: str | os.PathLike) -> list[int]:
-  """Steps whose checkpoints were completed, damaged or not, ascending.
+  """Returns the ascending steps of complete checkpoints, damaged ones too.
 
-  All hosts call it and agree; the files are not read.
+  All hosts must call it, and get the same answer; the files are not read.
   """
-  found = _complete(pathlib.Path(folder)) if is_host0() else []
+  steps = _complete(pathlib.Path(folder)) if is_host0() else []
   if jax.process_count() == 1:
-    return found
-  count = int(multihost_utils.broadcast_one_to_all(np.int32(len(found))))
+    return steps
+  count = int(multihost_utils.broadcast_one_to_all(np.int32(len(steps))))
   padded = np.zeros(count, np.int32)
-  padded[: len(found)] = found
+  padded[: len(steps)] = steps
   return multihost_utils.broadcast_one_to_all(padded).tolist()
 
 
 def intact_steps(
   folder: str | os.PathLike, newest: int | None = None
 ) -> list[int]:
-  """Steps whose checkpoints are intact, ascending; all hosts agree.
+  """Returns the ascending steps of intact checkpoints.
+
+  Every file of a checkpoint is read to verify it. All hosts must call this
+  function, and get the same answer.
 
   Args:
-    folder: of all checkpoints.
-    newest: how many to look for, from the newest on; None: all. Every file
-      of a checkpoint is read to know that it is intact.
+    folder: folder of all checkpoints.
+    newest: int, number of newest intact checkpoints to look for; None: all.
   """
   steps = reversed(complete_steps(folder))
   intact = (step for step in steps if not fault_of(folder, step))
@@ -234,9 +238,10 @@ def intact_steps(
 
 
 def fault_of(folder: str | os.PathLike, step: int) -> str:
-  """What is wrong with a step's checkpoint; empty: nothing.
+  """Returns the fault of a step's checkpoint; empty: the checkpoint is intact.
 
-  All hosts call it and agree; host 0 reads every file of the checkpoint.
+  Host 0 reads every file of the checkpoint. All hosts must call this function,
+  and agree.
   """
   path = pathlib.Path(folder) / str(step)
   fault = _fault(path) if is_host0() else ''
@@ -247,9 +252,13 @@ def fault_of(folder: str | os.PathLike, step: int) -> str:
 
 
 def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:
-  """Moves the checkpoint of a step to damaged/ if it is, and says so.
+  """Moves a step's checkpoint to damaged/, with a warning, if it is damaged.
 
-  All hosts call it and agree; host 0 reads every file of the checkpoint.
+  Host 0 reads every file of the checkpoint. All hosts must call this function,
+  and get the same answer.
+
+  Returns:
+    bool, whether the checkpoint is damaged.
   """
   fault = fault_of(folder, step)
   if fault and is_host0():
@@ -259,7 +268,7 @@ def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:
 
 
 def read_meta(folder: str | os.PathLike, step: int) -> dict[str, Any]:
-  """The meta that was saved last with a step, whose checkpoint is intact."""
+  """Returns the newest meta of a step whose checkpoint is intact."""
   path = pathlib.Path(folder).absolute() / str(step)
   if _JUDGED in json.loads((path / _FILES).read_text('utf-8')):
     return json.loads((path / _JUDGED).read_text('utf-8'))
@@ -273,19 +282,22 @@ def read_params(
   *,
   verified: bool = False,
 ) -> dict[str, Any]:
-  """The parameters of a step, by path; the means of those that have one.
+  """Reads the parameters of a step, or their means if the step has means.
 
-  All hosts call it.
+  All hosts must call it.
 
   Args:
-    folder: of all checkpoints.
-    step: the one to read.
+    folder: folder of all checkpoints.
+    step: int, step to read.
     like: abstract parameters with shardings, or None for NumPy arrays.
-    verified: whether it is known to be intact, and is not read to see that.
+    verified: bool; True skips the check that the checkpoint is intact.
+
+  Returns:
+    The parameters by path.
 
   Raises:
-    DataError: the checkpoint is damaged or not there, or its parameters are
-      not those of like.
+    DataError: the checkpoint is damaged or does not exist, or its parameters
+      do not have the names and shapes of like.
   """
   path = pathlib.Path(folder).absolute() / str(step)
   with Progress(f'reading the checkpoint of step {step}'):
@@ -301,11 +313,14 @@ def read_params(
 def saved_params(
   folder: str | os.PathLike, step: int
 ) -> dict[str, jax.ShapeDtypeStruct]:
-  """The parameters of a step by path, whose checkpoint is intact."""
-  found = _saved(pathlib.Path(folder).absolute() / str(step), 'params')
+  """Returns the shapes of a step's parameters by path.
+
+  The checkpoint must be intact.
+  """
+  leaves = _saved(pathlib.Path(folder).absolute() / str(step), 'params')
   return {
     name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
-    for name, leaf in found.items()
+    for name, leaf in leaves.items()
   }
 
 
@@ -314,15 +329,19 @@ def read_some(
   step: int,
   wanted: Mapping[str, jax.ShapeDtypeStruct],
 ) -> dict[str, Any]:
-  """Some of the parameters of a step, as read_params.
+  """Reads some parameters of a step, or their means, as read_params does.
 
-  Handlers read it, not a manager: nothing is changed beside a run that may
-  be training.
+  All hosts must call it. It uses Orbax's handlers, not its manager, because a
+  manager might change the folder of a run that is training.
 
   Args:
-    folder, step: of an intact checkpoint; all hosts call.
-    wanted: by path, each to be placed as its sharding says; without one it is
-      read as a NumPy array, whole on every host.
+    folder: folder of all checkpoints.
+    step: int, step of an intact checkpoint.
+    wanted: shapes by path. A parameter with a sharding is read onto its
+      devices; one without is read as a whole NumPy array on every host.
+
+  Returns:
+    The parameters by path.
   """
   path = pathlib.Path(folder).absolute() / str(step)
   target = {
@@ -330,11 +349,13 @@ def read_some(
     for name, leaf in wanted.items()
   }
   means = target.keys() & _saved(path, 'averages').keys()
-  found = {}
+  params = {}
   for item, names in (('params', target.keys() - means), ('averages', means)):
     if names:
-      found |= _read_arrays(path / item, {name: target[name] for name in names})
-  return found
+      params |= _read_arrays(
+        path / item, {name: target[name] for name in names}
+      )
+  return params
 
 
 def _read_arrays(path: pathlib.Path, target: dict[str, Any]) -> dict[str, Any]:
@@ -347,7 +368,7 @@ def _read_arrays(path: pathlib.Path, target: dict[str, Any]) -> dict[str, Any]:
 
 
 def _saved(path: pathlib.Path, item: str) -> dict[str, Any]:
-  """What there is of an item, by path; empty: there is no such item."""
+  """Returns the metadata of a saved item by path; empty: no such item."""
   if not (path / item).is_dir():
     return {}
   return dict(ocp.StandardCheckpointHandler().metadata(path / item).items())
@@ -357,10 +378,10 @@ def _check_shapes(
   path: pathlib.Path, item: str, target: dict[str, Any]
 ) -> None:
   if _shapes(_saved(path, item)) != _shapes(target):
-    named = item.replace('params', 'parameters')
+    noun = item.replace('params', 'parameters')
     raise DataError(
-      f'{path}: its {named} are not those that config.json, labels.jsonl '
-      'and features/ of this workdir ask for'
+      f'{path}: the {noun} of this checkpoint do not fit config.json, '
+      'labels.jsonl and features/ of the workdir: is it from another run?'
     )
 
 
@@ -369,7 +390,7 @@ def _shapes(leaves: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _leaves(state: TrainState) -> dict[str, dict[str, Any]]:
-  """Arrays by item and path; no means where none are kept."""
+  """Returns the arrays of a state by item and path; means only if kept."""
   leaves = {
     'params': by_path(state.params),
     'optimizer': {
@@ -384,6 +405,7 @@ def _leaves(state: TrainState) -> dict[str, dict[str, Any]]:
 
 
 def _complete(folder: pathlib.Path) -> list[int]:
+  """Returns the ascending steps of folders with a list of files."""
   if not folder.is_dir():
     return []
   paths = (path for path in folder.iterdir() if path.name.isdecimal())
@@ -391,7 +413,10 @@ def _complete(folder: pathlib.Path) -> list[int]:
 
 
 def _replace_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
-  """Gives a complete checkpoint another meta; a kill leaves it complete."""
+  """Replaces the meta of a complete checkpoint.
+
+  The checkpoint stays complete if the process is killed meanwhile.
+  """
   write_json(folder / _JUDGED, meta)
   listed = json.loads((folder / _FILES).read_text('utf-8'))
   listed[_JUDGED] = _size_and_crc(folder / _JUDGED)
@@ -399,7 +424,7 @@ def _replace_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
 
 
 def _list_files(folder: pathlib.Path) -> dict[str, list[int]]:
-  """Relative path -> size in bytes and CRC-32."""
+  """Returns the size in bytes and the CRC-32 of each file, by relative path."""
   return {
     path.relative_to(folder).as_posix(): _size_and_crc(path)
     for item in _ITEMS
@@ -417,7 +442,7 @@ def _size_and_crc(path: pathlib.Path) -> list[int]:
 
 
 def _fault(folder: pathlib.Path) -> str:
-  """What is wrong with a checkpoint's files; empty: nothing."""
+  """Returns the first fault of a checkpoint's files; empty: no fault."""
   if not folder.is_dir():
     return 'no such checkpoint'
   try:
@@ -435,7 +460,7 @@ def _fault(folder: pathlib.Path) -> str:
 
 
 def _sweep(folder: pathlib.Path) -> None:
-  """Takes unfinished checkpoints, and damaged newest ones, out of the way."""
+  """Removes incomplete checkpoints; moves damaged newest ones to damaged/."""
   for path in sorted(folder.iterdir()):
     number, _, suffix = path.name.partition('.')
     unfinished = suffix or not (path / _FILES).exists()
@@ -449,14 +474,15 @@ def _sweep(folder: pathlib.Path) -> None:
 
 
 def _move_away(folder: pathlib.Path, step: int, fault: str, other: str) -> None:
-  path, kept = folder / str(step), folder / _DAMAGED / str(step)
+  """Moves a checkpoint to damaged/; warns that another one is used."""
+  path, target = folder / str(step), folder / _DAMAGED / str(step)
   logging.warning(
-    'checkpoint %s is damaged (%s): moved to %s, %s is used',
+    'checkpoint %s is damaged (%s): moved to %s; %s is used instead',
     path,
     fault,
-    kept,
+    target,
     other,
   )
-  shutil.rmtree(kept, ignore_errors=True)
-  kept.parent.mkdir(exist_ok=True)
-  path.rename(kept)
+  shutil.rmtree(target, ignore_errors=True)
+  target.parent.mkdir(exist_ok=True)
+  path.rename(target)

@@ -1,4 +1,4 @@
-"""Label rows that training changes in the pass that finds their gradient."""
+"""Label rows that training changes in the pass that computes their gradient."""
 
 import dataclasses
 
@@ -20,19 +20,19 @@ from xjax.score.heads.update import (
 )
 from xjax.train.optimizer import make_schedule
 
-FREQUENT = 50  # training documents of a label that is compensated, at least
+FREQUENT = 50  # least training documents of a label that is compensated
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FusedRows:
-  """How rows are changed, and what is remembered of them.
+  """The rule by which label rows are changed, with its slots and its pace.
 
   Attributes:
-    rule: that they are changed by.
-    rate: their learning rate by step.
-    weight_decay: decoupled.
-    compensated: bool [L], labels of which Storage.COMPENSATED keeps what
-      rounding leaves out.
+    rule: rule of the changes.
+    rate: learning rate of label rows by step.
+    weight_decay: float, decoupled weight decay.
+    compensated: bool [L], labels whose rounding errors Storage.COMPENSATED
+      keeps.
   """
 
   rule: RowRule
@@ -41,10 +41,10 @@ class FusedRows:
   compensated: np.ndarray
 
   def slots(self, head: OneVsAll) -> nnx.State:
-    """What is remembered of a fresh head's rows, and lies where they lie.
+    """Returns the slots of a fresh head's rows, sharded like the rows.
 
-    But for the labels' places where what rounding leaves out is kept: here no
-    label has one, and with_label_start() puts them in.
+    In the slots of rounding errors no label has a place yet;
+    with_label_start() sets the places.
     """
     labels, dim = head.kernel.shape
     arrays = self.rule.slots(labels, dim)
@@ -63,11 +63,11 @@ class FusedRows:
     )
 
   def pace(self, step: jax.Array, key: jax.Array) -> Pace:
-    """Of a step.
+    """Returns learning rate, weight decay and random bits of a step.
 
     Args:
-      step: int32, steps taken before it.
-      key: of this step alone.
+      step: int32, steps taken before this step.
+      key: random key of this step only.
     """
     return Pace(
       rate=jnp.float32(self.rate(step)),
@@ -76,17 +76,17 @@ class FusedRows:
     )
 
 
-_ROUNDING = 2**30  # what else is drawn of a step's key folds in smaller numbers
+_ROUNDING = 2**30  # other uses of a step's key fold in smaller numbers
 
 
 def fused_rows(
   config: NeuralTrain, train_counts: np.ndarray
 ) -> FusedRows | None:
-  """How label rows are changed; None: by the optimizer, as all else.
+  """Returns how label rows are changed; None: by the optimizer.
 
   Args:
-    config: of training.
-    train_counts: int [L], training documents of the labels scored.
+    config: config of training.
+    train_counts: int [L], training documents of the scored labels.
   """
   if not config.rows.fused:
     return None

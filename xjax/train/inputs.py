@@ -1,4 +1,4 @@
-"""From documents to batches, as one run reads them."""
+"""Turns documents into batches as the config of a run says."""
 
 from collections.abc import Iterable, Sequence
 import dataclasses
@@ -33,18 +33,19 @@ from xjax.data.text.subwords import Subwords, document_subwords
 from xjax.data.text.token_cache import default_cache_dir, encode, tokenise
 from xjax.data.text.words import PAD_ID, Vocabulary, WordPlace, document_words
 
-_GIVE = (
-  'this run reads vectors of an outside encoder: give those of the documents '
-  'as --features=STEM (STEM.npy and STEM.ids.txt), from Python as features'
+_NEEDS_FEATURES = (
+  'this run reads vectors of an outside encoder: give the vectors of the '
+  'documents as --features=STEM (STEM.npy and STEM.ids.txt), or in Python as '
+  'features='
 )
 
 
 def check_features(corpus: Corpus, config: Config) -> None:
-  """Refuses vectors of another size than the model's, or none of its labels.
+  """Checks that vectors have the model's size and that labels have vectors.
 
   Raises:
-    ConfigError: with both sizes.
-    DataError: as label_features.
+    ConfigError: vectors have another size; the message has both sizes.
+    DataError: as in label_features.
   """
   if not config.data.tokens.dense:
     return
@@ -57,60 +58,64 @@ def check_features(corpus: Corpus, config: Config) -> None:
 
 
 def split_features(split: Split, config: Config) -> FeatureRows:
-  """The vectors of a split; of the embedded corpus made of words.
+  """Returns the vectors of a split.
+
+  Those of the embedded corpus are computed from words.
 
   Raises:
-    ConfigError: as check_features.
+    ConfigError: vectors have another size than the model's.
   """
   if split.features is None:
     documents = (split.documents[row] for row in range(len(split)))
-    return _made(split.ids, documents, config)
+    return _features_of_words(split.ids, documents, config)
   _check_size(split.features, config)
   return split.features
 
 
 def label_features(labels: Sequence[Label], config: Config) -> np.ndarray:
-  """What a head that knows labels by descriptors knows of them here.
+  """Returns the label vectors of a head that knows labels by descriptors.
 
-  Of the embedded corpus it is made of the words of their names.
+  Those of the embedded corpus are computed from the words of label names.
 
   Args:
-    labels: L of them.
-    config: of the run.
+    labels: L labels.
+    config: config of a run on vectors of an outside encoder.
 
   Returns:
-    float32 [L, E], E as documents' vectors.
+    float32 [L, E], of the size of documents' vectors.
 
   Raises:
-    ConfigError: as check_features.
-    DataError: a fault in the files, or a label that they lack.
+    ConfigError: vectors have another size than the model's.
+    DataError: a file has a fault, or lacks a label.
   """
   ids = [label.id for label in labels]
   if has_feature_files(config.data):
     stem = os.path.join(features_folder(config.data), 'labels')
-    found = read_features(stem, ids)
-    if (found.lengths != 1).any():
-      raise DataError(f'{stem}.lengths.npy: a label has one vector')
+    features = read_features(stem, ids)
+    if (features.lengths != 1).any():
+      raise DataError(
+        f'{stem}.lengths.npy: each label must have exactly one vector'
+      )
   else:
     names = (label.name for label in labels)
-    found = word_features(ids, names, config.model.embedding.dim, 1)
-  _check_size(found, config)
-  return found.padded(np.arange(len(labels)), 1)[:, 0]
+    features = word_features(ids, names, config.model.embedding.dim, 1)
+  _check_size(features, config)
+  return features.padded(np.arange(len(labels)), 1)[:, 0]
 
 
-def given_features(
+def features_from_arrays(
   features: Sequence[np.ndarray] | None, n: int, config: Config
 ) -> FeatureRows | None:
-  """Vectors that are in memory.
+  """Returns the feature rows of vectors that are in memory.
 
   Args:
-    features: float [D] or [tokens, D] each; None: none.
-    n: documents that they are of.
-    config: of the run.
+    features: vectors of each document, float [D] or [tokens, D]; None: none.
+    n: int, number of documents.
+    config: config of the run.
 
   Raises:
-    ConfigError: the run reads none.
-    DataError: they are more or fewer than documents, or have other shapes.
+    ConfigError: the run reads no vectors.
+    DataError: there are not n of them, or they have other shapes.
   """
   if features is None:
     return None
@@ -122,40 +127,41 @@ def given_features(
 
 
 def check_reads_features(config: Config) -> None:
-  """Refuses features where words are read.
+  """Checks that a run reads vectors of an outside encoder.
 
   Raises:
     ConfigError: the run reads words.
   """
   if not config.data.tokens.dense:
     raise ConfigError(
-      'this run reads the words of documents: give it no features'
+      'this run reads the words of documents: do not give it features'
     )
 
 
 def document_features(
   documents: Sequence[Document], features: FeatureRows | None, config: Config
 ) -> FeatureRows:
-  """The vectors of documents to be tagged.
+  """Returns the vectors of documents to predict labels for.
 
   Args:
-    documents: N of them.
-    features: N rows; None: they are made of words, as in training.
-    config: of the run.
+    documents: N documents.
+    features: N rows; None: the vectors are computed from words as in training.
+    config: config of the run.
 
   Raises:
-    ConfigError: as check_features, or they cannot be made.
+    ConfigError: vectors have another size than the model's, or are missing
+      and cannot be computed.
   """
   if features is None:
     if has_feature_files(config.data):
-      raise ConfigError(_GIVE)
+      raise ConfigError(_NEEDS_FEATURES)
     ids = [document.id for document in documents]
-    return _made(ids, documents, config)
+    return _features_of_words(ids, documents, config)
   _check_size(features, config)
   return features.first(config.data.tokens.max_tokens)
 
 
-def _made(
+def _features_of_words(
   ids: Sequence[str], documents: Iterable[Document], config: Config
 ) -> FeatureRows:
   texts = (document.text() for document in documents)
@@ -177,11 +183,12 @@ class Inputs:
   """Turns documents into batches of word ids, or of features.
 
   Attributes:
-    config: of the run.
-    vocab: numbers the words, or cuts texts into the pieces that a pretrained
-      encoder reads; None where documents come as features.
-    share: of this process, in parts for the devices along the data axis;
-      documents share rows within one.
+    config: config of the run.
+    vocab: vocabulary that numbers words, or tokenizer that cuts texts into
+      the pieces that a pretrained encoder reads; None if documents come as
+      features.
+    share: rows of a batch that this process reads, in parts for the devices
+      along the data axis; packed documents share rows within a part only.
   """
 
   config: Config
@@ -190,11 +197,16 @@ class Inputs:
 
   @property
   def vocab_size(self) -> int:
-    """Token ids, padding and unknown included; 0 where there are none."""
+    """The number of token ids, padding and unknown included; 0: no tokens."""
     return 0 if self.vocab is None else len(self.vocab)
 
   def train_batches(self, split: Split, n_labels: int) -> TrainBatches:
-    """Shuffled batches of this process's rows; gold from n_labels on goes."""
+    """Returns shuffled batches of this process's rows.
+
+    Args:
+      split: training split.
+      n_labels: int; gold labels from this index on are left out.
+    """
     config = self.config
     return TrainBatches(
       self._tokens(split),
@@ -209,7 +221,7 @@ class Inputs:
     )
 
   def split_batches(self, split: Split) -> EvalBatches:
-    """Batches to judge a split by: every document once."""
+    """Returns the batches to judge a split: every document once."""
     rows = self.config.eval.batch_size
     return self._once(self._tokens(split), split.gold, rows)
 
@@ -218,54 +230,55 @@ class Inputs:
     documents: Sequence[str | Document],
     features: FeatureRows | None = None,
   ) -> EvalBatches:
-    """Batches to predict for texts, every one once.
+    """Returns the batches to predict for texts: every text once.
 
     Args:
-      documents: texts, or documents whose zones are cut as in training.
-      features: of the documents, where the run reads such.
+      documents: texts, or documents whose zones are read as in training.
+      features: vectors of the documents, if the run reads vectors.
 
     Raises:
-      ConfigError: features are missing, or of another size.
+      ConfigError: features are missing, or have another size.
     """
     tokens = self._texts(documents, features)
     no_gold = Ragged.of([()] * len(documents))
     rows = self.config.eval.batch_size
-    # A few texts need no full batch; halving keeps the shapes few.
+    # A few texts need no full batch; halving the size keeps the number of
+    # shapes, and so of compiled programs, small.
     while rows % (2 * self.share.of) == 0 and rows // 2 >= len(documents):
       rows //= 2
     return self._once(tokens, no_gold, rows)
 
   def document(self, document: str | Document) -> Document:
-    """What is read of a text or a document: the zones of the run."""
-    return as_read(document, self.config.data)
+    """Returns the part of a text or document that the run reads."""
+    return read_zones(document, self.config.data)
 
   def words(self, document: str | Document) -> list[WordPlace]:
-    """The words that are read of it, where they are read one after the other.
+    """Returns the words that the run reads of a document, in reading order.
 
-    Word t is what a batch has as token t; of subwords, it may be a piece.
+    Word t is token t of a batch; with subwords, it may be a piece of a word.
     """
-    read, longest = self.document(document), self.config.data.tokens.max_tokens
+    zones, longest = self.document(document), self.config.data.tokens.max_tokens
     if isinstance(self.vocab, Subwords):
-      return document_subwords(read, self.vocab, longest)
-    return document_words(read)[:longest]
+      return document_subwords(zones, self.vocab, longest)
+    return document_words(zones)[:longest]
 
   def _texts(
     self, documents: Sequence[str | Document], features: FeatureRows | None
   ) -> Documents:
     data = self.config.data
-    found = (as_read(document, data) for document in documents)
+    read = (read_zones(document, data) for document in documents)
     if self.vocab is None:
-      return document_features(list(found), features, self.config)
+      return document_features(list(read), features, self.config)
     tokens = data.tokens
-    return self._apart(
-      encode(found, self.vocab, tokens.max_tokens, self._by_zone)
+    return self._split_zones(
+      encode(read, self.vocab, tokens.max_tokens, self._by_zone)
     )
 
   def _tokens(self, split: Split) -> Documents:
     if self.vocab is None:
       return split_features(split, self.config)
     data = self.config.data
-    return self._apart(
+    return self._split_zones(
       tokenise(
         split,
         self.vocab,
@@ -279,7 +292,7 @@ class Inputs:
   def _by_zone(self) -> bool:
     return self.config.data.tokens.by_zone
 
-  def _apart(self, tokens: Ragged) -> Ragged | Zones:
+  def _split_zones(self, tokens: Ragged) -> Ragged | Zones:
     return Zones.of(tokens) if self._by_zone else tokens
 
   @property
@@ -303,7 +316,7 @@ class Inputs:
 
 
 def fit_vocabulary(split: Split, data: DataConfig) -> Vocabulary:
-  """The vocabulary of a training split."""
+  """Builds the vocabulary of a training split."""
   with progress(range(len(split)), 'words of train') as rows:
     texts = (
       text
@@ -317,8 +330,12 @@ def _texts(document: Document, by_zone: bool) -> Iterable[str]:
   return document.zones.values() if by_zone else [document.text()]
 
 
-def as_read(document: str | Document, data: DataConfig) -> Document:
-  """What is read of a text or a document: the zones of a run."""
+def read_zones(document: str | Document, data: DataConfig) -> Document:
+  """Returns the part of a text or document that a run reads.
+
+  A text becomes a document with one zone. A document keeps the zones that the
+  config reads; a document with none of these zones stays whole.
+  """
   if isinstance(document, str):
     return Document('', {'text': document})
   return model_view(data, document)

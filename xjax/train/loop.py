@@ -1,4 +1,4 @@
-"""The training loop: steps, log lines, judging, checkpoints, stopping."""
+"""The training loop: takes steps, logs, judges, saves checkpoints and stops."""
 
 import collections
 from collections.abc import Callable
@@ -27,16 +27,18 @@ from xjax.train.writers import MetricWriter, Profile, TrainingProgress
 
 @dataclasses.dataclass(frozen=True)
 class Position:
-  """Where the loop is; saved as the meta of a checkpoint.
+  """The position of the loop, which is saved as the meta of a checkpoint.
 
   Attributes:
-    step: optimizer steps taken.
-    loss_sum, loss_count: of the steps since the last log line.
-    judged: step of the last judging.
-    best_step, best_value: of the best judging so far; where the mean of the
-      parameters is judged, of that.
-    misses: judgings since then.
-    stopped: whether patience has run out.
+    step: int, optimizer steps taken.
+    loss_sum: float, sum of the losses since the last log line.
+    loss_count: int, number of these losses.
+    judged: int, step of the last judging.
+    best_step: step of the best judging so far; None: none yet.
+    best_value: metric at that step; if the mean of the parameters is judged,
+      the metric of the mean.
+    misses: int, judgings since the best one.
+    stopped: bool, whether patience has run out.
   """
 
   step: int = 0
@@ -49,7 +51,13 @@ class Position:
   stopped: bool = False
 
   def after_judging(self, value: float, patience: int) -> 'Position':
-    """The position once this step was judged to have this value."""
+    """Returns the position after this step was judged.
+
+    Args:
+      value: the metric that decides which step is best.
+      patience: int, judgings without a better value after which training
+        stops; 0: it does not stop.
+    """
     if self.best_value is None or value > self.best_value:
       return dataclasses.replace(
         self, judged=self.step, best_step=self.step, best_value=value, misses=0
@@ -61,31 +69,35 @@ class Position:
     )
 
 
-Metrics = dict[str, dict[str, Any]]  # {slice: {metric: value}}
+SliceMetrics = dict[str, dict[str, Any]]  # {slice: {metric: value}}
 
-# (parameters, call between batches) -> their metrics.
-Judge = Callable[[nnx.State, Callable[[], None]], Metrics]
+# (parameters, function called between batches) -> metrics of the parameters.
+Judge = Callable[[nnx.State, Callable[[], None]], SliceMetrics]
 
 _Pending = collections.deque[tuple[int, StepMetrics, np.ndarray]]
 
 
 @dataclasses.dataclass
 class Loop:
-  """Runs steps; every side effect is one of its parts.
+  """Runs the steps of training; its parts do all side effects.
 
-  At a step, in this order: the log line, judging, the checkpoint. So what a
-  checkpoint's position tells has been written when it is restored, and a
-  step's records are the same in a run that was killed and resumed.
+  The order at a step is: log line, judging, checkpoint. So all records up to a
+  checkpoint's position are written before the checkpoint, and a run that was
+  killed and resumed writes the same records as one that was not.
 
   Attributes:
-    config: of training.
-    train_step: takes one step.
+    config: config of training.
+    train_step: function that takes one step.
     mesh: the devices.
-    key: of all randomness.
-    schedule: learning rate by step, to be logged.
-    describe: (step, doc_B) -> text that says which documents a step had.
-    judge: on dev; None where there is no such split.
-    checkpoints, writer, progress, profile, preemption: where things go.
+    key: random key of all steps.
+    schedule: learning rate by step, for the log.
+    describe: function (step, doc_B) -> text that names the documents of a step.
+    judge: function that judges parameters on dev; None: there is no dev split.
+    checkpoints: saves the state.
+    writer: writes metrics.
+    progress: shows progress on the terminal.
+    profile: traces steps.
+    preemption: notices SIGTERM; its context has been entered.
   """
 
   config: NeuralTrain
@@ -110,21 +122,25 @@ class Loop:
     """Trains until the last step or until patience runs out.
 
     Args:
-      state: at a step; donated.
-      iterator: batches of this process's rows, at.step of them taken.
-      at: fresh, or as restored beside the state.
+      state: state at a step; donated.
+      iterator: batches of this process's rows, after at.step batches.
+      at: position of the state: a new one, or the restored one.
+
+    Returns:
+      The state and the position at the end.
 
     Raises:
       UserError: the loss or a gradient is not finite.
-      Preempted: asked to stop; the state is saved.
+      Preempted: SIGTERM came; the state is saved.
     """
-    # Several CPU devices share few threads, and deadlock on steps that overlap.
+    # Steps must not overlap on several CPU devices: they share few threads and
+    # would deadlock.
     serial = jax.default_backend() == 'cpu' and self.mesh.size > 1
     readers = share_of(self.mesh).readers
     pending: _Pending = collections.deque()
     self._saved = at if at.step else None
     self._clock, self._documents = time.monotonic(), 0
-    # A run preempted between a step and its judging is here to judge first.
+    # A run that was stopped between a step and its judging judges first.
     at = self._judge_and_save(state, iterator, at)
     everywhere = NamedSharding(self.mesh, PartitionSpec())
     key = jax.jit(lambda key: key, out_shardings=everywhere)(self.key)
@@ -133,7 +149,7 @@ class Loop:
         with self.profile.step(at.step + 1):
           batch: Batch = next(iterator)
           placed = put_batch(batch, self.mesh)
-          # Whatever would be copied anew at every step is an error.
+          # An array that would be copied at every step raises an error here.
           with jax.transfer_guard('disallow'):
             state, metrics = self.train_step(state, placed, key)
         at = dataclasses.replace(at, step=at.step + 1)
@@ -154,16 +170,17 @@ class Loop:
     return state, at
 
   def _due(self, step: int) -> bool:
-    """Whether something happens at this step that needs its loss."""
+    """Returns whether an event of this step needs the step's loss."""
     config = self.config
-    every = (config.log_every, config.judge_every, config.checkpoint_every)
-    return step >= config.steps or any(step % n == 0 for n in every)
+    periods = (config.log_every, config.judge_every, config.checkpoint_every)
+    return step >= config.steps or any(step % n == 0 for n in periods)
 
   def _settle(self, pending: _Pending, at: Position, lag: int) -> Position:
-    """Takes in the losses of all but the last `lag` steps.
+    """Adds the losses of all steps except the last `lag`, and checks them.
 
-    Fetching a loss waits for its step; one step behind, the device is never
-    idle. Nothing is logged, judged or saved before its steps are settled.
+    Fetching a loss waits for its step; with a lag of one step the device is
+    never idle. Logging, judging and saving come after the losses of all steps
+    up to then are fetched.
     """
     total, count = at.loss_sum, at.loss_count
     while len(pending) > lag:
@@ -174,8 +191,8 @@ class Loop:
           f'training stopped at step {step}: loss {loss}, gradient norm '
           f'{norm}; '
           f'{self.describe(step, doc_B)}. The last checkpoint is from before '
-          'this step: a lower train.learning_rate, or train.clip_norm, in a '
-          'new workdir (train.init_from goes on from there) may help'
+          'this step. Try a lower train.learning_rate, or train.clip_norm, in '
+          'a new workdir; train.init_from continues from that checkpoint'
         )
       total, count = total + loss, count + 1
     return dataclasses.replace(at, loss_sum=total, loss_count=count)
@@ -199,27 +216,29 @@ class Loop:
   def _judge_and_save(
     self, state: TrainState, iterator: grain.DatasetIterator, at: Position
   ) -> Position:
-    """What is due at a step besides its log line; its time is not counted."""
+    """Judges and saves if the step calls for it, outside the timed training."""
     start = time.monotonic()
     last = at.step >= self.config.steps
     judging = last or at.step % self.config.judge_every == 0
     if self.judge and at.judged < at.step and judging:
       try:
-        judged = self._judged(state, at.step)
+        metrics = self._judge_parameters(state, at.step)
       except Preempted:
         self._leave(state, iterator, at)
-      at = self._take_in(judged, at, time.monotonic() - start)
-      judged_best = at.best_step == at.step
+      at = self._record_metrics(metrics, at, time.monotonic() - start)
+      is_best = at.best_step == at.step
     else:
-      judged_best = False
+      is_best = False
     regular = at.step and at.step % self.config.checkpoint_every == 0
-    if judged_best or regular or last or at.stopped:
+    if is_best or regular or last or at.stopped:
       self._save(state, iterator, at)
     self._clock += time.monotonic() - start
     return at
 
-  def _judged(self, state: TrainState, step: int) -> dict[str, Metrics]:
-    """The metrics of what is chosen by, and beside those of a mean the raw."""
+  def _judge_parameters(
+    self, state: TrainState, step: int
+  ) -> dict[str, SliceMetrics]:
+    """Judges the parameters; if a mean is kept, the mean and the raw ones."""
     check = self.preemption.check
     if not self.config.average.differs(step):
       return {'metrics': self.judge(state.params, check)}
@@ -228,28 +247,29 @@ class Loop:
       'raw_metrics': self.judge(state.params, check),
     }
 
-  def _take_in(
-    self, judged: dict[str, Metrics], at: Position, seconds: float
+  def _record_metrics(
+    self, metrics: dict[str, SliceMetrics], at: Position, seconds: float
   ) -> Position:
+    """Writes and shows the metrics of a step; returns the new position."""
     slice_name, _, metric = self.config.best_metric.partition('/')
-    value = judged['metrics'][slice_name][metric]
+    value = metrics['metrics'][slice_name][metric]
     if value is None:
       raise UserError(
-        f'train.best_metric={self.config.best_metric} cannot be told on dev at '
-        f'step {at.step}: choose another one, or a greater eval.depth'
+        f'train.best_metric={self.config.best_metric} has no value on dev at '
+        f'step {at.step}: choose another metric, or a larger eval.depth'
       )
-    self.writer.write('judge', at.step, split='dev', **judged, seconds=seconds)
+    self.writer.write('judge', at.step, split='dev', **metrics, seconds=seconds)
     at = at.after_judging(value, self.config.patience)
     text = f'step {at.step}: dev {self.config.best_metric} {value:.4f}'
-    if 'raw_metrics' in judged:
-      raw = judged['raw_metrics'][slice_name][metric]
-      text += f' of averaged weights ({raw:.4f} of the raw)'
+    if 'raw_metrics' in metrics:
+      raw = metrics['raw_metrics'][slice_name][metric]
+      text += f' of averaged weights ({raw:.4f} of raw weights)'
     if at.best_step == at.step:
       text += ', the best so far'
     else:
       text += f', the best was {at.best_value:.4f} at step {at.best_step}'
     if at.stopped:
-      text += f': no better for {at.misses} judgings, training stops'
+      text += f': no better value in {at.misses} judgings, training stops'
     self.progress.say(text)
     return at
 
@@ -268,4 +288,4 @@ class Loop:
   ) -> None:
     self._save(state, iterator, at)
     self.checkpoints.wait()
-    raise Preempted(f'saved step {at.step}; start it again to resume')
+    raise Preempted(f'saved step {at.step}; start the run again to resume')

@@ -1,4 +1,4 @@
-"""The optimizer, from the config."""
+"""Builds the optimizer and the learning rate schedule of a config."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from xjax.train.parameters import by_path, from_paths
 
 
 def make_schedule(config: NeuralTrain) -> optax.Schedule:
-  """Learning rate by step: linear warm-up, then constant or down.
+  """Returns the learning rate by step: warm-up, then constant or falling.
 
-  Step 0 of a warm-up of w steps has the rate peak / (w + 1), so that no step
-  is lost; linear and cosine schedules reach 0 after the last step. The slanted
-  triangular one (Howard & Ruder 2018, Equation 3, with cut = warmup) begins at
-  peak / ratio, at the peak if there is no warm-up, and is at peak / ratio after
-  the last step.
+  Step 0 of a linear warm-up of w steps has the rate peak / (w + 1), so that no
+  step has rate 0. Linear and cosine schedules reach 0 after the last step. The
+  slanted triangular schedule (Howard & Ruder 2018, Equation 3, with cut =
+  warmup) starts at peak / ratio, or at the peak if there is no warm-up, and
+  reaches peak / ratio after the last step.
   """
   peak, warmup = config.learning_rate, config.warmup
   first, rest = peak / (warmup + 1), max(1, config.steps - warmup)
@@ -38,12 +38,12 @@ def make_schedule(config: NeuralTrain) -> optax.Schedule:
 
 
 def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
-  """Clipping, the rule of train.optimizer, weight decay and learning rates.
+  """Chains clipping, the optimizer's rule, weight decay and learning rates.
 
-  Element-wise clipping comes first, then clipping by the global norm, of what
-  is trained. Weight decay spares vectors and scalars (biases). Learning rates
-  by group are part of the decay, too; the highest layer of layer_decay is the
-  highest that is trained.
+  Gradients of the trained parameters are clipped first element by element,
+  then by their global norm. Weight decay leaves out vectors and scalars
+  (biases). The learning rates of groups scale weight decay too. The highest
+  layer of layer_decay is the highest one that is trained.
   """
   chain = []
   if config.clip_value:

@@ -1,4 +1,7 @@
-"""Parameters of a model by their paths, and changing some of their values."""
+"""Names the parameters of a model by paths, and replaces some of their values.
+
+Checkpoints and warm starts use the same paths.
+"""
 
 from typing import Any
 
@@ -12,46 +15,48 @@ DESCRIPTORS = 'head/descriptors'
 
 
 def by_path(tree: Any) -> dict[str, Any]:
-  """Leaves by their path, as 'encoder/forward/kernel'.
-
-  The names of parameters in checkpoints and in warm starts.
-  """
+  """Returns the leaves of a tree by path, such as 'encoder/forward/kernel'."""
   leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
   return {_name(path): leaf for path, leaf in leaves}
 
 
 def from_paths(like: Any, leaves: dict[str, Any]) -> Any:
-  """The tree whose by_path is leaves, structured like another.
+  """Returns a tree like another, with these leaves; the inverse of by_path.
+
+  Args:
+    like: tree with the structure.
+    leaves: leaves by path.
 
   Raises:
-    KeyError: a path is missing.
+    KeyError: the leaf of a path is missing.
   """
   paths, structure = jax.tree_util.tree_flatten_with_path(like)
   return structure.unflatten([leaves[_name(path)] for path, _ in paths])
 
 
 def _name(path: tuple[Any, ...]) -> str:
-  # nnx.Variable adds a last component of its own.
+  # nnx.Variable adds 'value' as a last component.
   name = jax.tree_util.keystr(path, simple=True, separator='/')
   return name.removesuffix('/value')
 
 
-def with_values(
-  param: jax.Array, found: np.ndarray, values: np.ndarray
+def replace_values(
+  param: jax.Array, mask: np.ndarray, values: np.ndarray
 ) -> jax.Array:
-  """A parameter with other values in some places, sharded as before.
+  """Returns a parameter with other values in some places, sharded as before.
 
   Args:
     param: float32, of any shape.
-    found: bool, broadcast to that shape, where values count.
-    values: of that shape, the same on every process.
+    mask: bool, broadcast to that shape, True where values replace it.
+    values: array of that shape, the same on every process.
   """
   # Each process fills the parts that it holds.
-  mask, new = (
+  whole_mask, new = (
     jax.make_array_from_callback(param.shape, param.sharding, whole.__getitem__)
     for whole in (
-      np.broadcast_to(found, param.shape),
+      np.broadcast_to(mask, param.shape),
       values.astype(param.dtype, copy=False),
     )
   )
-  return jax.jit(jnp.where, out_shardings=param.sharding)(mask, new, param)
+  replace = jax.jit(jnp.where, out_shardings=param.sharding)
+  return replace(whole_mask, new, param)

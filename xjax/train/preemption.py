@@ -1,4 +1,4 @@
-"""SIGTERM: the machine is wanted back; save and leave."""
+"""Stops a run at SIGTERM, which says that the machine is needed elsewhere."""
 
 from collections.abc import Iterator
 import contextlib
@@ -12,23 +12,25 @@ import numpy as np
 
 from xjax.core.errors import Preempted
 
-_VOTE_EVERY = 5  # questions; a vote waits for the device
+_VOTE_EVERY = 5  # calls of reached(); rare, since a vote waits for the device
 
 
 class Preemption(contextlib.AbstractContextManager):
-  """Notices SIGTERM while it is entered.
+  """Notices SIGTERM between entering and leaving this context.
 
-  Outside `deferred`, the signal raises Preempted where the main thread is:
-  nothing there needs saving. Inside, it is only noted, for `reached` to tell.
-  Several processes always only note it, and vote on every fifth question, so
-  that all are answered alike; they must ask equally often. (JAX's own sync
-  point is one step number, which steps faster than its protocol run past.)
+  Outside `deferred`, the signal raises Preempted at once in the main thread,
+  where nothing needs saving. Inside `deferred`, the signal is only noted, and
+  `reached` returns True. With several processes the signal is always only
+  noted: all processes vote at every fifth call of `reached`, so that all get
+  the same answer. They must call `reached` equally often. (JAX's own sync
+  point is a single step number, which fast steps may pass before all processes
+  know it.)
   """
 
   def __init__(self) -> None:
     self._noticed = False
     self._deferred = False
-    self._asked = 0
+    self._calls = 0
     self._installed = False
     self._before: signal.Handlers | None = None
 
@@ -50,7 +52,11 @@ class Preemption(contextlib.AbstractContextManager):
 
   @contextlib.contextmanager
   def deferred(self) -> Iterator[None]:
-    """Holds the signal back, for code that saves before it leaves."""
+    """Delays the stop until the code within has saved its work.
+
+    Raises:
+      Preempted: SIGTERM came; raised when the context is left.
+    """
     self._deferred = True
     try:
       yield
@@ -59,23 +65,23 @@ class Preemption(contextlib.AbstractContextManager):
     self.check()
 
   def reached(self) -> bool:
-    """Whether to stop here; all processes ask, and agree."""
+    """Returns whether to stop here; all processes must call it, and agree."""
     if jax.process_count() == 1:
       return self._noticed
-    self._asked += 1
-    if self._asked % _VOTE_EVERY:
+    self._calls += 1
+    if self._calls % _VOTE_EVERY:
       return False
     votes = multihost_utils.process_allgather(np.int32(self._noticed))
     return bool(votes.any())
 
   def check(self) -> None:
-    """Leaves where the signal has come; all processes ask, and agree.
+    """Raises an error if the run has to stop; all processes must call it.
 
     Raises:
-      Preempted: it has.
+      Preempted: SIGTERM came.
     """
     if self.reached():
-      raise Preempted('asked to stop by SIGTERM; start it again to resume')
+      raise Preempted('stopped by SIGTERM; start the run again to resume')
 
   def _notice(self, number: int, frame: types.FrameType | None) -> None:
     del number, frame

@@ -1,4 +1,4 @@
-"""From documents to batches of sparse features, and to rows to train on."""
+"""Turns documents into batches of sparse features, or into rows to train on."""
 
 import abc
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ from xjax.data.batches.sparse import Features, SparseBatches, SparseDocuments
 from xjax.data.config import TfidfConfig
 from xjax.data.schema import Document, Split
 from xjax.data.text.tfidf import Tfidf
-from xjax.train.inputs import as_read, check_reads_features
+from xjax.train.inputs import check_reads_features, read_zones
 
-_CHUNK = 512  # documents whose features are made at a time
+_CHUNK = 512  # documents whose features are computed at a time
 
-# SplitTexts -> their features, [N, D], columns ascending.
+# Texts -> their features, [N, D], columns ascending.
 Featurise = Callable[[Sequence[str]], sparse.csr_array]
 
 
@@ -30,21 +30,21 @@ class SparseInputs(abc.ABC):
   """Turns documents into batches of sparse features.
 
   Attributes:
-    config: of the run.
+    config: config of the run.
   """
 
   config: Config
 
   @abc.abstractmethod
   def features(self, documents: Sequence[str | Document]) -> Features:
-    """What tells the features of these documents.
+    """Returns a function from rows of these documents to their features.
 
     Raises:
-      ConfigError, DataError: the run cannot read them.
+      ConfigError, DataError: the run cannot read these documents.
     """
 
   def split_batches(self, split: Split) -> SparseBatches:
-    """Batches to judge a split by: every document once."""
+    """Returns the batches to judge a split: every document once."""
     return self._once(self.features(split.documents), split.gold)
 
   def text_batches(
@@ -52,16 +52,16 @@ class SparseInputs(abc.ABC):
     documents: Sequence[str | Document],
     features: FeatureRows | None = None,
   ) -> SparseBatches:
-    """Batches to predict for documents, every one once.
+    """Returns the batches to predict for documents: every document once.
 
     Args:
-      documents: as the run reads them: texts, or documents whose zones are cut
-        as in training; or SparseDocuments.
-      features: None; of other runs.
+      documents: texts, or documents whose zones are read as in training; for
+        a run on sparse features SparseDocuments.
+      features: must be None; other kinds of runs use it.
 
     Raises:
-      ConfigError: features are given, or documents that the run cannot read.
-      DataError: these have features beyond those of training.
+      ConfigError: features is not None, or the run cannot read the documents.
+      DataError: documents have features beyond those of training.
     """
     if features is not None:
       check_reads_features(self.config)
@@ -69,7 +69,7 @@ class SparseInputs(abc.ABC):
     return self._once(self.features(documents), no_gold)
 
   def split_rows(self, split: Split) -> sparse.csr_array:
-    """The features of all documents of a split, float32 [N, D]."""
+    """Computes the features of all documents of a split, float32 [N, D]."""
     features, rows = self.features(split.documents), np.arange(len(split))
     title = f'features of {split.name}'
     with Progress(title, len(rows)) as shown:
@@ -90,63 +90,63 @@ class SparseInputs(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TextInputs(SparseInputs):
-  """Features that are made of a document's text.
+  """Computes features from the texts of documents.
 
   Attributes:
-    featurise: texts -> their features.
+    featurise: function texts -> their features.
   """
 
   featurise: Featurise
 
   def features(self, documents: Sequence[str | Document]) -> Features:
-    """Made of the zones of the run, as they are asked for."""
+    """Returns a function that computes features from the zones of the run."""
     data = self.config.data
     return lambda rows: self.featurise(
-      [as_read(documents[row], data).text() for row in rows.tolist()]
+      [read_zones(documents[row], data).text() for row in rows.tolist()]
     )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RowInputs(SparseInputs):
-  """Features that documents come with.
+  """Reads the features that documents have already.
 
   Attributes:
-    n_features: D of the training split.
+    n_features: int, D, features of the training split.
   """
 
   n_features: int
 
   def features(self, documents: Sequence[str | Document]) -> Features:
-    """The rows of SparseDocuments.
+    """Returns a function from rows to the features of SparseDocuments.
 
     Raises:
-      ConfigError: these are other documents.
-      DataError: they have features beyond D.
+      ConfigError: the documents are not SparseDocuments.
+      DataError: the documents have features beyond D.
     """
     return self._rows(documents).__getitem__
 
   def split_rows(self, split: Split) -> sparse.csr_array:
-    """As SparseInputs, without a copy."""
+    """Returns the features of all documents of a split, without a copy."""
     return self._rows(split.documents)
 
   def _rows(self, documents: Sequence[str | Document]) -> sparse.csr_array:
     if not isinstance(documents, SparseDocuments):
       raise ConfigError(
-        'this run reads no text: give it the features of documents, as in the '
-        'files it was trained on'
+        'this run reads sparse features, not text: give it documents with '
+        'features, in the format of its training files'
       )
     return documents.with_width(self.n_features).rows
 
 
 def fit_inputs(split: Split, config: Config) -> TextInputs | RowInputs:
-  """What reads documents as config.data.tokens says.
+  """Returns the inputs of a new run, fitted to its training split.
 
   Args:
-    split: of training.
-    config: of a run whose model reads sparse features.
+    split: training split.
+    config: config of a run whose model reads sparse features.
 
   Raises:
-    ConfigError: tokens are none of sparse features.
+    ConfigError: config.data.tokens does not give sparse features.
     DataError: no n-gram is left.
   """
   tokens = config.data.tokens
@@ -154,14 +154,15 @@ def fit_inputs(split: Split, config: Config) -> TextInputs | RowInputs:
     return RowInputs(config, split.documents.n_features)
   if not isinstance(tokens, TfidfConfig):
     raise ConfigError(
-      f'config.data.tokens={type(tokens).__name__}(...): no sparse features'
+      f'config.data.tokens={type(tokens).__name__}(...): does not give the '
+      'sparse features that this model reads; TfidfConfig does'
     )
   return TextInputs(config, Tfidf.fit(SplitTexts(split.documents), tokens))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SplitTexts(Sequence):
-  """The texts of documents, read as they are asked for."""
+  """The texts of documents, read from the documents at each access."""
 
   documents: Sequence[Document]
 

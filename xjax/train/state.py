@@ -1,4 +1,4 @@
-"""What a training step changes, and where it lies on the mesh."""
+"""The state that a training step changes, and its sharding on the mesh."""
 
 from collections.abc import Callable, Sequence
 import dataclasses
@@ -22,18 +22,18 @@ from xjax.train.parameters import by_path, from_paths
 
 @struct.dataclass
 class TrainState:
-  """Parameters and what the optimizer remembers.
+  """Parameters and the slots of the optimizer.
 
   Attributes:
     step: int32, optimizer steps taken.
-    params: the model's parameters, the frozen ones too; float32 but for label
-      rows that are stored otherwise (score.heads.storage).
-    opt_state: slots of the optimizer, of what is trained; each has its
-      parameter's sharding.
-    averages: the mean over steps of what is trained, each with its parameter's
-      sharding; None: none is kept.
-    row_slots: what is remembered of label rows that are not the optimizer's,
-      sharded as they are; None: there are no such rows.
+    params: all parameters of the model, frozen ones too; float32, except label
+      rows with another storage (score.heads.storage).
+    opt_state: slots of the optimizer for the trained parameters; each has the
+      sharding of its parameter.
+    averages: means over steps of the trained parameters, each with the
+      sharding of its parameter; None: no means are kept.
+    row_slots: slots of label rows that the optimizer does not change, sharded
+      like these rows; None: there are no such rows.
   """
 
   step: jax.Array
@@ -43,7 +43,7 @@ class TrainState:
   row_slots: nnx.State | None = None
 
   def averaged_params(self) -> nnx.State:
-    """The parameters, with the means in place of what is trained."""
+    """Returns the parameters, with means for those that are trained."""
     if self.averages is None:
       return self.params
     return nnx.merge_state(self.params, self.averages)
@@ -51,14 +51,14 @@ class TrainState:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StatePlan:
-  """The structure of a state, known before any of its arrays is made.
+  """The structure of a state, without its arrays.
 
   Attributes:
-    graphdef: of the model, to merge with parameters.
-    abstract: a TrainState of ShapeDtypeStructs that carry shardings.
-    init: makes the arrays from a key, each on its own devices.
-    freeze: globs of parameters that training leaves as they are.
-    average: the mean over steps that is kept.
+    graphdef: graph of the model, to merge with parameters.
+    abstract: TrainState of ShapeDtypeStructs that carry shardings.
+    init: function key -> state, which creates each array on its devices.
+    freeze: globs of the parameters that training does not change.
+    average: config of the means over steps.
     rows: how label rows are changed; None: by the optimizer.
   """
 
@@ -71,19 +71,19 @@ class StatePlan:
 
   @property
   def shardings(self) -> TrainState:
-    """A TrainState of NamedShardings."""
+    """The shardings of the state: a TrainState of NamedShardings."""
     return jax.tree.map(lambda leaf: leaf.sharding, self.abstract)
 
   def split(self, params: nnx.State) -> tuple[nnx.State, nnx.State]:
-    """The parameters that the optimizer changes, and those that it does not."""
+    """Splits parameters into those that the optimizer changes and the rest."""
     return split_frozen(params, self.freeze, self.rows is not None)
 
-  def begin_averages(self, state: TrainState) -> TrainState:
-    """A fresh state once its parameters are what they begin with."""
+  def start_averages(self, state: TrainState) -> TrainState:
+    """Returns a first state whose means are its present parameters."""
     if state.averages is None:
       return state
     trained, _ = self.split(state.params)
-    # Copied: both are donated to the first step.
+    # The means are copies, since both arrays are donated to the first step.
     copy = jax.jit(_copied, out_shardings=self.shardings.averages)
     return dataclasses.replace(state, averages=copy(trained))
 
@@ -96,15 +96,15 @@ def plan_state(
   average: AverageConfig | None = None,
   rows: FusedRows | None = None,
 ) -> StatePlan:
-  """Lays out the state of a model and its optimizer on a mesh.
+  """Plans the state of a model and its optimizer on a mesh.
 
   Args:
-    build: makes the model; its parameters carry partition specs.
-    optimizer: whose slots get their parameters' specs. Left to jit alone,
-      they would be replicated.
+    build: function that makes the model; its parameters carry partition specs.
+    optimizer: the optimizer. Its slots get the specs of their parameters,
+      because jit alone would replicate the slots.
     mesh: the devices.
     freeze: globs over the paths of parameters that are not trained.
-    average: the mean over steps that is kept; None: none.
+    average: config of the means over steps; None: no means.
     rows: how label rows are changed; None: by the optimizer.
   """
   average = NoAverage() if average is None else average
@@ -142,20 +142,24 @@ def plan_state(
 def split_frozen(
   params: nnx.State, freeze: Sequence[str] = (), rows: bool = False
 ) -> tuple[nnx.State, nnx.State]:
-  """The parameters that the optimizer changes, and those that it does not.
+  """Splits parameters into those that the optimizer changes and the rest.
 
   Args:
-    params: of a model.
-    freeze: globs over paths, of further ones that it does not change.
-    rows: whether label rows are among the latter.
+    params: parameters of a model.
+    freeze: globs over the paths of parameters that are not trained, in
+      addition to Frozen ones.
+    rows: bool, whether label rows belong to the rest.
+
+  Returns:
+    The parameters that the optimizer changes, and the other parameters.
   """
 
-  def held(path: tuple[Any, ...], variable: Any) -> bool:
+  def is_excluded(path: tuple[Any, ...], variable: Any) -> bool:
     if rows and is_label_row(path, variable):
       return True
     return in_group('/'.join(map(str, path)), freeze)
 
-  frozen, trained = nnx.split_state(params, nnx.Any(Frozen, held), ...)
+  frozen, trained = nnx.split_state(params, nnx.Any(Frozen, is_excluded), ...)
   return trained, frozen
 
 
@@ -164,7 +168,7 @@ def _copied(params: nnx.State) -> nnx.State:
 
 
 def shardings_of(tree: Any, mesh: jax.sharding.Mesh) -> Any:
-  """NamedShardings from the specs that variables carry; else replicated."""
+  """Returns NamedShardings from the specs of variables; else replicated."""
   return jax.tree.map(
     lambda spec: NamedSharding(mesh, spec if isinstance(spec, P) else P()),
     nnx.get_partition_spec(tree),
@@ -176,15 +180,17 @@ BIASES = 'head/bias'
 
 
 def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
-  """The plan of states whose label rows begin with numbers of their own.
+  """Returns a plan whose first states have the labels' biases and places.
+
+  Places are those of compensated labels in the slots of rounding errors
+  (kahan_places).
 
   Args:
-    plan: of the model, whose biases begin at 0 and whose labels have no places
-      for what rounding leaves out.
+    plan: plan of the model, whose first states have biases 0 and no places.
     biases: [L] first biases of the head; None: they stay as they are.
 
   Returns:
-    The plan; where labels have such places, its states have them.
+    The plan; its first states have places if their slots have any.
   """
 
   def init(key: jax.Array) -> TrainState:
@@ -202,6 +208,6 @@ def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
       params=from_paths(state.params, params),
       row_slots=from_paths(state.row_slots, slots),
     )
-    return plan.begin_averages(state)
+    return plan.start_averages(state)
 
   return dataclasses.replace(plan, init=init)

@@ -1,4 +1,4 @@
-"""One optimizer step, compiled once per batch shape."""
+"""The training step, which is compiled once per batch shape."""
 
 from collections.abc import Callable
 import dataclasses
@@ -24,16 +24,16 @@ from xjax.train.state import StatePlan, TrainState
 
 @struct.dataclass
 class StepMetrics:
-  """What a step reports.
+  """The numbers that a step reports.
 
   Attributes:
-    loss: float32, summed over labels, mean over the batch's documents, of the
-      parameters before the step.
-    grad_norm: float32, global norm of the optimizer's gradient before clipping;
-      of a batch that is not full it is the smaller for it. While it and the
-      loss are finite, so are the parameters that it changes.
-      Label rows that are changed in the pass are not in it: where they cease to
-      be finite, so does the next loss.
+    loss: float32, loss of the parameters before the step, summed over labels,
+      mean over the batch's documents.
+    grad_norm: float32, global norm of the optimizer's gradient before clipping.
+      It is smaller for a batch that is not full. As long as this norm and the
+      loss are finite, the parameters that the optimizer changes are finite.
+      The norm leaves out label rows that are changed in the pass of their
+      gradient; if such rows are not finite, the next loss is not.
   """
 
   loss: jax.Array
@@ -53,21 +53,23 @@ def make_train_step(
   accumulate: int = 1,
   weights: LabelWeights | None = None,
 ) -> TrainStep:
-  """Compiles (state, batch, key) -> (state, metrics); state is donated.
+  """Compiles the step (state, batch, key) -> (state, metrics).
+
+  The state is donated.
 
   Args:
-    plan: of the state.
-    optimizer: whose slots the state has.
-    loss: the training loss of a chunk of labels.
-    mesh: the devices; call the step under jax.set_mesh(mesh).
-    accumulate: micro-batches, one after the other. Their gradients are summed
-      and divided by the rows of the whole batch, so without dropout the step
-      is that of the whole batch.
-    weights: of the labels in the loss, as place_weights gives them; None: all
-      count alike.
+    plan: structure of the state.
+    optimizer: the optimizer, whose slots are in the state.
+    loss: training loss of a chunk of labels.
+    mesh: the devices; the caller calls the step under jax.set_mesh(mesh).
+    accumulate: int, number of micro-batches, computed one after the other.
+      Their gradients are summed and divided by the rows of the whole batch:
+      without dropout, the step is the same as without micro-batches.
+    weights: weights of the labels in the loss, from place_weights; None: all
+      labels have the same weight.
 
   Returns:
-    The jitted step. Its randomness follows from the key and state.step alone.
+    The jitted step. Its randomness depends on the key and state.step only.
   """
 
   def step(
@@ -77,10 +79,10 @@ def make_train_step(
     weights: LabelWeights | None = None,
   ) -> tuple[TrainState, StepMetrics]:
     key = step_key(key, state.step)
-    trained, held = plan.split(state.params)
+    trained, frozen = plan.split(state.params)
     sum_and_grads = jax.value_and_grad(
       functools.partial(
-        loss_sum, plan, loss, held, weights, _row_step(plan, state, key)
+        _batch_loss, plan, loss, frozen, weights, _row_step(plan, state, key)
       ),
       has_aux=True,
     )
@@ -88,11 +90,12 @@ def make_train_step(
       sum_and_grads = _accumulated(sum_and_grads, accumulate, mesh)
     (total, rows), grads = sum_and_grads(trained, batch, key)
     documents = jnp.maximum(batch.mask_B.sum(), 1).astype(jnp.float32)
-    # By all rows, real or not: a document counts in a bucket's last batch, of
-    # which it may be the only one, as much as in any other.
+    # Divided by all rows of the batch, filling rows too: a document has the
+    # same weight in the last batch of a bucket, which may hold few documents,
+    # as in any other batch.
     grads = jax.tree.map(lambda grad: grad / len(batch.mask_B), grads)
     norm = optax.tree.norm(grads)
-    state = _advanced(state, grads, plan, optimizer)
+    state = _apply_gradients(state, grads, plan, optimizer)
     return _with_rows(state, rows), StepMetrics(total / documents, norm)
 
   compiled = jax.jit(
@@ -102,22 +105,27 @@ def make_train_step(
   )
   if weights is None:
     return compiled
-  # An argument, not a constant of the program: it is as long as the labels.
+  # The weights are an argument, not a constant of the program, because they
+  # are as long as the list of labels.
   return functools.partial(compiled, weights=weights)
 
 
-def loss_sum(
+def _batch_loss(
   plan: StatePlan,
   loss: ChunkLoss,
-  held: nnx.State,
+  frozen: nnx.State,
   weights: LabelWeights | None,
   rows: RowStep | None,
   trained: nnx.State,
   batch: Batch,
   key: jax.Array,
 ) -> tuple[jax.Array, tuple[nnx.State, Slots] | None]:
-  """The loss, and the head's rows and slots where they are not trained's."""
-  model, rngs = nnx.merge(plan.graphdef, trained, held), nnx.Rngs(dropout=key)
+  """Returns the loss summed over documents, and changed label rows.
+
+  The latter are the head's label rows and their slots after the step; None if
+  the optimizer changes label rows.
+  """
+  model, rngs = nnx.merge(plan.graphdef, trained, frozen), nnx.Rngs(dropout=key)
   if rows is None:
     return model.loss(batch, loss, rngs, weights), None
   return model.fused_loss(batch, loss, rngs, weights, rows)
@@ -126,7 +134,7 @@ def loss_sum(
 def _row_step(
   plan: StatePlan, state: TrainState, key: jax.Array
 ) -> RowStep | None:
-  """How label rows are changed; None: by the optimizer."""
+  """Returns how label rows are changed; None: by the optimizer."""
   if plan.rows is None:
     return None
   pace = plan.rows.pace(state.step, key)
@@ -136,7 +144,7 @@ def _row_step(
 def _with_rows(
   state: TrainState, changed: tuple[nnx.State, Slots] | None
 ) -> TrainState:
-  """The state with the head's rows and slots, if they were changed."""
+  """Returns the state with changed label rows and slots, if there are any."""
   if changed is None:
     return state
   rows, slots = changed
@@ -146,30 +154,31 @@ def _with_rows(
   return dataclasses.replace(state, params=params, row_slots=row_slots)
 
 
-def _advanced(
+def _apply_gradients(
   state: TrainState,
   grads: nnx.State,
   plan: StatePlan,
   optimizer: optax.GradientTransformation,
 ) -> TrainState:
-  """The state after a step with these gradients of what is trained."""
+  """Returns the state after a step with these gradients."""
   trained, frozen = plan.split(state.params)
   updates, opt_state = optimizer.update(grads, state.opt_state, trained)
   trained = optax.apply_updates(trained, updates)
   step, averages = state.step + 1, state.averages
   if averages is not None:
     share = plan.average.newest_share(step)
-    averages = with_newest(averages, trained, share)
+    averages = update_mean(averages, trained, share)
   params = nnx.merge_state(trained, frozen)
   return TrainState(step, params, opt_state, averages, state.row_slots)
 
 
-def with_newest(mean: Any, newest: Any, share: jax.Array) -> Any:
-  """The mean of parameters once it has taken in a step's.
+def update_mean(mean: Any, newest: Any, share: jax.Array) -> Any:
+  """Returns the mean of parameters after one more step.
 
   Args:
-    mean, newest: pytrees of the same arrays.
-    share: of the newest; at 1 they are the mean, bit by bit.
+    mean, newest: pytrees of arrays of the same shapes.
+    share: float, weight of the newest parameters; if it is 1, the result is
+      the newest parameters, bit by bit.
   """
   return jax.tree.map(
     lambda old, new: jnp.where(share == 1, new, old + share * (new - old)),
@@ -183,12 +192,12 @@ def place_weights(
   mesh: jax.sharding.Mesh,
   axes: tuple[str, ...] = (LABEL,),
 ) -> LabelWeights | None:
-  """Label weights as the loss takes them, float32 and sharded as label rows.
+  """Puts label weights on the mesh, as float32 and sharded like label rows.
 
   Args:
-    weights: NumPy [L], the same on every process; rows that pad them become 0.
+    weights: NumPy [L], the same on every process; padding rows become 0.
     mesh: the devices.
-    axes: of the head.
+    axes: mesh axes of the head's label rows.
   """
   sharding = NamedSharding(mesh, row_spec(axes))
   return jax.tree.map(
@@ -200,25 +209,26 @@ def place_weights(
 def _accumulated(
   sum_and_grads: Callable, accumulate: int, mesh: jax.sharding.Mesh
 ) -> Callable:
-  """The same sums, over micro-batches in a scan."""
+  """Returns a function with the same sums, computed over micro-batches."""
   rows = NamedSharding(mesh, P(None, DATA))
 
   def cut(array: jax.Array) -> jax.Array:
-    # Every accumulate-th row: each device's rows stay where they are.
+    # A micro-batch has every accumulate-th row, so that each device's rows stay
+    # on that device.
     micro = array.reshape(-1, accumulate, *array.shape[1:]).swapaxes(0, 1)
     return jax.lax.with_sharding_constraint(micro, rows)
 
-  def summed(
+  def sum_micro_batches(
     trained: nnx.State, batch: Batch, key: jax.Array
   ) -> tuple[tuple[jax.Array, None], nnx.State]:
     def add(carry: tuple, micro: tuple) -> tuple[tuple, None]:
       index, documents = micro
-      found = sum_and_grads(trained, documents, jax.random.fold_in(key, index))
-      return jax.tree.map(jnp.add, carry, found), None
+      sums = sum_and_grads(trained, documents, jax.random.fold_in(key, index))
+      return jax.tree.map(jnp.add, carry, sums), None
 
     zeros = jax.tree.map(jnp.zeros_like, trained)
     zero = ((jnp.float32(0), None), zeros)
     micros = (jnp.arange(accumulate), jax.tree.map(cut, batch))
     return jax.lax.scan(add, zero, micros)[0]
 
-  return summed
+  return sum_micro_batches

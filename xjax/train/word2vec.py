@@ -1,4 +1,4 @@
-"""Word vectors trained on a corpus: word2vec, by gensim, to be resumed."""
+"""Trains word vectors on a corpus with gensim's word2vec; can be resumed."""
 
 import collections
 from collections.abc import Iterator, Mapping
@@ -33,14 +33,14 @@ from xjax.train.preemption import Preemption
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WordState:
-  """All that decides how training goes on.
+  """The state of training after an epoch, from which training can continue.
 
   Attributes:
-    epoch: epochs done.
-    words: n of them, most frequent first.
-    counts: int64 [n], how often each occurs.
-    vectors: float32 [n, E], of words: what training is for.
-    contexts: float32 [n, E], of words as neighbours of others.
+    epoch: int, epochs done.
+    words: n words, most frequent first.
+    counts: int64 [n], occurrences of each word.
+    vectors: float32 [n, E], vectors of the words, the result of training.
+    contexts: float32 [n, E], vectors of the words as neighbours of others.
   """
 
   epoch: int
@@ -50,7 +50,7 @@ class WordState:
   contexts: np.ndarray
 
   def is_sound(self) -> bool:
-    """Whether the arrays go together and are finite."""
+    """Returns whether the arrays have matching shapes and are finite."""
     n = len(self.words)
     return bool(
       len(set(self.words)) == n > 0
@@ -64,42 +64,42 @@ class WordState:
 
 @dataclasses.dataclass(frozen=True)
 class StateFolder:
-  """OUTPUT.state, beside the file OUTPUT."""
+  """The folder OUTPUT.state, which is next to the file OUTPUT."""
 
   path: pathlib.Path
 
   @property
   def settings(self) -> pathlib.Path:
-    """What training was begun with."""
+    """The file of the settings that training was started with."""
     return self.path / 'settings.json'
 
   @property
   def arrays(self) -> pathlib.Path:
-    """The state after the last epoch."""
+    """The file of the state after the last epoch."""
     return self.path / 'state.npz'
 
   def begin(self, settings: Mapping[str, Any], state: WordState) -> None:
-    """Notes what training begins with, and saves its first state.
+    """Saves the settings and the first state of training.
 
     Args:
-      settings: JSON values by what a user calls them.
-      state: before the first epoch.
+      settings: JSON values by the names that users know.
+      state: state before the first epoch.
 
     Raises:
-      WriteError: it cannot be written.
+      WriteError: a file cannot be written.
     """
     write_json(self.settings, dict(settings))
     self.save(state)
 
   def compare(self, settings: Mapping[str, Any]) -> None:
-    """Sees that training, if it has begun, did so with these settings.
+    """Checks that training, if it was started, has the same settings.
 
     Args:
-      settings: JSON values by what a user calls them.
+      settings: JSON values by the names that users know.
 
     Raises:
-      ConfigError: it was begun with others; the message names them.
-      DataError: the file is damaged.
+      ConfigError: it was started with other settings; the message names them.
+      DataError: the file of settings is damaged.
     """
     if not self.settings.exists():
       return
@@ -111,9 +111,9 @@ class StateFolder:
     ]
     if differences:
       raise ConfigError(
-        f'{self.path} was begun with other settings:\n'
+        f'{self.path} was started with other settings:\n'
         + '\n'.join(differences)
-        + '\ntake another output, or remove that folder to begin anew'
+        + '\nname another output, or remove that folder to start again'
       )
 
   def _read_settings(self) -> dict[str, Any]:
@@ -126,10 +126,10 @@ class StateFolder:
     return before
 
   def save(self, state: WordState) -> None:
-    """Replaces the state as a whole.
+    """Replaces the whole saved state.
 
     Raises:
-      WriteError: it cannot be written.
+      WriteError: the file cannot be written.
     """
     text = '\n'.join(state.words).encode()
     arrays = {
@@ -142,7 +142,7 @@ class StateFolder:
     write_npz(self.arrays, arrays)
 
   def load(self) -> WordState | None:
-    """The state saved last; None: there is none yet.
+    """Reads the saved state; None: there is none yet.
 
     Raises:
       DataError: the file is damaged.
@@ -150,7 +150,7 @@ class StateFolder:
     if not self.arrays.exists():
       return None
     try:
-      # Opened here: of a damaged one, NumPy leaves closing to chance.
+      # Opened here, since NumPy may leave a damaged file open.
       with self.arrays.open('rb') as file:
         state = _state(np.load(file, allow_pickle=False))
     except DAMAGE as error:
@@ -161,7 +161,7 @@ class StateFolder:
 
   def _damaged(self, path: pathlib.Path) -> DataError:
     return DataError(
-      f'{path}: the file is damaged: remove {self.path} to begin anew'
+      f'{path}: the file is damaged: remove {self.path} to start again'
     )
 
 
@@ -175,23 +175,24 @@ def _state(arrays: Mapping[str, np.ndarray]) -> WordState:
   )
 
 
-_ALL = 2**31 - 1  # words of a document
-_PIECE = 10_000  # words that gensim reads of a text at most
-_RATES = 0.025, 0.0001  # learning rate at the beginning and at the end
+_ALL = 2**31 - 1  # longest document in words: nothing is cut off
+_PIECE = 10_000  # most words of one text that gensim reads
+_RATES = 0.025, 0.0001  # learning rates at the start and at the end
 
 
 @dataclasses.dataclass(frozen=True)
 class WordTraining:
-  """How word vectors are trained.
+  """The settings of training word vectors.
 
   Attributes:
-    dim: their size.
-    window: neighbours that a word has on either side, at most.
-    epochs: passes over the documents; the learning rate falls over them.
-    min_count: rarer words get no vector.
-    skipgram: a word predicts each of its neighbours, which suits rare words;
-      or else their mean predicts it (CBOW), which is a few times faster.
-    seed: of what is drawn.
+    dim: int, size of a vector.
+    window: int, most neighbours of a word on either side.
+    epochs: int, passes over the documents; the learning rate falls over them.
+    min_count: int; words with fewer occurrences get no vector.
+    skipgram: True: a word predicts each of its neighbours, which suits rare
+      words. False: the mean of the neighbours predicts the word (CBOW), which
+      is a few times faster.
+    seed: int, seed of all random numbers.
   """
 
   dim: int = 200
@@ -208,35 +209,36 @@ def train_word_vectors(
   output: str | os.PathLike,
   workers: int,
 ) -> WordState:
-  """Trains word vectors on the train split, or goes on where it was left.
+  """Trains word vectors on the train split, or resumes a stopped training.
 
-  word2vec (Mikolov et al. 2013) with negative sampling, on the words and zones
-  that models read, of whole documents, as the L2V vectors of Chalkidis and
-  Kampas 2018. The state after each epoch is kept in OUTPUT.state, from which
-  the same call goes on. With one worker the result is the same, bit for bit,
-  whether it was interrupted or not.
+  The method is word2vec (Mikolov et al. 2013) with negative sampling, on whole
+  documents and on the words and zones that models read, like the L2V vectors
+  of Chalkidis and Kampas 2018. The state after each epoch is saved in
+  OUTPUT.state; the same call continues from it. With one worker the result is
+  the same, bit for bit, whether training was interrupted or not.
 
   Args:
-    data: the corpus.
-    training: how.
-    output: the file to write, in word2vec's binary format.
-    workers: threads; with more than one no two results are the same.
+    data: config of the corpus.
+    training: settings of training.
+    output: path of the file to write, in word2vec's binary format.
+    workers: int, threads; with more than one, every result is different.
 
   Returns:
     The state after the last epoch.
 
   Raises:
-    ConfigError: the output is there and not of this training, or it was begun
-      with other settings.
-    DataError: faults in the corpus or in OUTPUT.state, or no words in it.
-    Preempted: SIGTERM came; calling again goes on.
+    ConfigError: the output exists and is not from this training, or training
+      was started with other settings.
+    DataError: the corpus or OUTPUT.state has a fault, or no word is frequent
+      enough.
+    Preempted: SIGTERM came; another call continues.
   """
   path = pathlib.Path(os.path.expanduser(output))
   folder = StateFolder(path.with_name(f'{path.name}.state'))
   if path.exists() and not folder.settings.exists():
     raise ConfigError(
-      f'{path}: is there already, and {folder.path} is not: take another '
-      'output, or remove the file'
+      f'{path} exists without {folder.path}, so it is not from this training: '
+      'name another output, or remove the file'
     )
   with Preemption() as preemption:
     split = load_corpus(data, training.seed, splits=('train',)).split('train')
@@ -256,7 +258,7 @@ def train_word_vectors(
 
 
 def _settings(training: WordTraining, split: Split) -> dict[str, object]:
-  """All that decides the result, by what a user calls it."""
+  """Returns the settings that decide the result, by the users' names."""
   fields = dataclasses.asdict(training)
   seed = fields.pop('seed')
   return {f'--{name}': value for name, value in fields.items()} | {
@@ -267,28 +269,28 @@ def _settings(training: WordTraining, split: Split) -> dict[str, object]:
 
 
 def _first_state(split: Split, training: WordTraining) -> WordState:
-  """The words that get vectors, and the vectors that training begins with."""
+  """Counts the words, and draws the vectors that training starts from."""
   counts = collections.Counter()
   with progress(range(len(split)), 'words of train') as rows:
     for row in rows:
       counts.update(split_words(split.documents[row].text()))
-  kept = [(-n, w) for w, n in counts.items() if n >= training.min_count]
-  if not kept:
+  frequent = [(-n, w) for w, n in counts.items() if n >= training.min_count]
+  if not frequent:
     raise DataError(
-      f'no word is {training.min_count} times in the documents of train: there '
-      'is nothing to train'
+      f'no word occurs {training.min_count} times in the documents of train: '
+      'there is nothing to train'
     )
-  words = tuple(word for _, word in sorted(kept))
+  words = tuple(word for _, word in sorted(frequent))
   number = np.array([counts[word] for word in words], np.int64)
-  logging.info('%d words, %d times in all', len(words), number.sum())
-  none = np.zeros((len(words), training.dim), np.float32)
-  model = _model(WordState(0, words, number, none, none), training, 1)
-  # What gensim has drawn from the seed.
+  logging.info('%d words with %d occurrences', len(words), number.sum())
+  zeros = np.zeros((len(words), training.dim), np.float32)
+  model = _model(WordState(0, words, number, zeros, zeros), training, 1)
+  # These are the vectors that gensim drew from the seed.
   return WordState(0, words, number, model.wv.vectors, model.syn1neg)
 
 
 def _model(state: WordState, training: WordTraining, workers: int) -> Word2Vec:
-  """A model of gensim's that has the words but not yet the vectors."""
+  """Builds gensim's model with the words, but not yet with their vectors."""
   model = Word2Vec(
     vector_size=training.dim,
     window=training.window,
@@ -297,7 +299,7 @@ def _model(state: WordState, training: WordTraining, workers: int) -> Word2Vec:
     negative=5,
     sample=1e-3,
     workers=workers,
-    sorted_vocab=0,  # they are; and gensim's order among equals may vary
+    sorted_vocab=0,  # words are sorted here: gensim's order of ties may vary
     seed=training.seed,
   )
   counts = state.counts.tolist()
@@ -313,17 +315,17 @@ def _train(
   folder: StateFolder,
   preemption: Preemption,
 ) -> WordState:
-  """The state after all epochs; each is saved."""
+  """Returns the state after all epochs; saves the state after each."""
   if state.epoch:
     logging.info('resuming after epoch %d', state.epoch)
   model.wv.vectors[:] = state.vectors
   model.syn1neg[:] = state.contexts
   for epoch in range(state.epoch, training.epochs):
-    started = time.monotonic()
+    start = time.monotonic()
     state = _after_epoch(model, state, tokens, training)
     with preemption.deferred():
       folder.save(state)
-      seconds = time.monotonic() - started
+      seconds = time.monotonic() - start
       text = 'epoch %d of %d: %.1f s'
       logging.info(text, epoch + 1, training.epochs, seconds)
   return state
@@ -332,9 +334,10 @@ def _train(
 def _after_epoch(
   model: Word2Vec, state: WordState, tokens: Ragged, training: WordTraining
 ) -> WordState:
-  """The state after one more epoch; its arrays are the model's own."""
+  """Returns the state after one more epoch; shares the model's arrays."""
   epoch = state.epoch
-  # Each epoch has a generator of its own: nothing else has to be kept.
+  # The generator of an epoch depends on the epoch only, so that a resumed
+  # training needs no saved generator.
   seeds = np.random.SeedSequence([training.seed, epoch])
   model.random = np.random.RandomState(np.random.MT19937(seeds))
   first, last = _RATES
@@ -355,15 +358,19 @@ def _after_epoch(
 
 
 class _Texts:
-  """The known words of all documents, in pieces that gensim reads whole.
+  """The words of all documents in pieces; gensim would cut longer texts.
+
+  Words without a vector are left out.
 
   Args:
-    tokens: ids of words by document.
-    words: the known ones, by id from FIRST_WORD_ID on.
-    title: of the progress bar.
+    tokens: word ids of each document.
+    words: words with a vector; the first has id FIRST_WORD_ID.
+    title: title of the progress bar.
   """
 
-  def __init__(self, tokens: Ragged, words: tuple[str, ...], title: str):
+  def __init__(
+    self, tokens: Ragged, words: tuple[str, ...], title: str
+  ) -> None:
     self._tokens = tokens
     self._words = np.array(words, object)
     self._title = title

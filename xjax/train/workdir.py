@@ -1,4 +1,4 @@
-"""The folder of a run: what is where, and whether a config may go on in it."""
+"""The folder of a run: where its files are, and which config can resume it."""
 
 import dataclasses
 import json
@@ -23,25 +23,25 @@ _VOCABULARY = 'vocabulary'  # field of corpus.json
 
 @dataclasses.dataclass(frozen=True)
 class Workdir:
-  """Paths of a run's files."""
+  """The folder of a run, with the paths of its files."""
 
   path: pathlib.Path
 
   @classmethod
   def at(cls, path: str | os.PathLike) -> 'Workdir':
-    """The workdir at a path, whether it exists or not.
+    """Returns the workdir at a path, which need not exist.
 
     Raises:
-      ConfigError: there can be none, or it cannot be read.
+      ConfigError: the path cannot be a folder, or cannot be read.
     """
-    found = cls(pathlib.Path(os.path.expanduser(path)).absolute())
+    workdir = cls(pathlib.Path(os.path.expanduser(path)).absolute())
     try:
-      found.config.exists()
+      workdir.config.exists()
     except OSError as error:
       raise ConfigError(
-        f'{found.path}: cannot be a workdir: {error.strerror}'
+        f'{workdir.path}: cannot be a workdir: {error.strerror}'
       ) from error
-    return found
+    return workdir
 
   @property
   def config(self) -> pathlib.Path:
@@ -57,17 +57,17 @@ class Workdir:
 
   @property
   def word_vectors(self) -> pathlib.Path:
-    """The word vectors that label descriptors are made of."""
+    """The word vectors from which label descriptors are computed."""
     return self.path / 'features' / 'word_vectors.npz'
 
   @property
   def encoder(self) -> pathlib.Path:
-    """The sizes of the pretrained encoder, its config.json."""
+    """The sizes of the pretrained encoder, from its config.json."""
     return self.path / 'features' / 'encoder.json'
 
   @property
   def encoder_weights(self) -> pathlib.Path:
-    """The weights that label descriptors are made with."""
+    """The encoder weights with which label descriptors are computed."""
     return self.path / 'features' / 'encoder.npz'
 
   @property
@@ -93,7 +93,7 @@ class Workdir:
 
   @property
   def profile(self) -> pathlib.Path:
-    """What jax.profiler writes of some steps."""
+    """The folder of traces that jax.profiler writes."""
     return self.path / 'profile'
 
   @property
@@ -101,47 +101,48 @@ class Workdir:
     return self.path / 'calibration.json'
 
   def evaluation(self, name: str) -> pathlib.Path:
-    """The folder of a split's predictions and metrics."""
+    """Returns the folder of a split's predictions and metrics."""
     return self.path / 'eval' / name
 
   def judged(self, name: str) -> pathlib.Path:
-    """Says of which checkpoint and documents evaluation(name) is."""
+    """Returns the file that names checkpoint and documents of an evaluation."""
     return self.evaluation(name) / 'judged.json'
 
   def compare(self, config: Config) -> list[ConfigDifference]:
-    """Refuses a config that cannot go on here; writes nothing.
+    """Checks that a config can resume the run of this workdir; writes nothing.
 
     Returns:
-      The fields that differ from the config here, all of which may.
+      The fields that differ from the saved config; all of them may change.
 
     Raises:
-      ConfigError: the run here was started with another config; the message
-        shows the fields that differ.
-      DataError: config.json is damaged, or gone from beside the checkpoints.
+      ConfigError: the run was started with another config; the message shows
+        the fields that differ and must not change.
+      DataError: config.json is damaged, or missing although there are
+        checkpoints.
     """
     if self.path.exists() and not self.path.is_dir():
-      raise ConfigError(f'{self.path}: the workdir is a file')
+      raise ConfigError(
+        f'{self.path}: the workdir must be a folder, not a file'
+      )
     if not self.config.exists():
       if self.checkpoints.exists():
         raise DataError(f'{self.path}: has checkpoints but no config.json')
       return []
     differences = diff(load_config(self.config), config)
-    refused = [str(d) for d in differences if not d.may_change]
-    if refused:
+    fixed = [str(d) for d in differences if not d.may_change]
+    if fixed:
       raise ConfigError(
         f'{self.path} was started with another config:\n  '
-        + '\n  '.join(refused)
-        + '\ntake a new workdir, or the config this one was started with'
+        + '\n  '.join(fixed)
+        + '\nuse a new workdir, or the config that this one was started with'
       )
     return differences
 
   def open(self, config: Config) -> None:
-    """Begins a run, or goes on with the one that is here.
-
-    Fields that differ and may are printed.
+    """Saves the config of a new or resumed run; logs fields that changed.
 
     Raises:
-      ConfigError, DataError: as compare.
+      ConfigError, DataError: as in compare.
     """
     differences = self.compare(config)
     barrier('xjax:compared')
@@ -152,7 +153,7 @@ class Workdir:
     barrier('xjax:opened')
 
   def record_corpus(self, corpus: Corpus) -> None:
-    """Writes labels.jsonl and corpus.json, or checks them.
+    """Writes labels.jsonl and corpus.json, or checks corpus.json.
 
     Raises:
       DataError: the run was started on another corpus.
@@ -163,93 +164,96 @@ class Workdir:
       'digests': {name: s.digest for name, s in corpus.splits.items()},
       'fingerprint': corpus.fingerprint,
     }
-    # Without config.json, what lies here is of a start that did not get far.
-    begun = self.config.exists() and self.corpus.exists()
-    before = dict(read_json(self.corpus) if begun else described)
+    # Without config.json, the files here are from a start that was broken off.
+    has_run = self.config.exists() and self.corpus.exists()
+    before = dict(read_json(self.corpus) if has_run else described)
     before.pop(_VOCABULARY, None)
     if before != described:
       raise DataError(
         f'{self.path}: was started on another corpus: '
-        f'{json.dumps(before)}, now {json.dumps(described)}; take a new '
+        f'{json.dumps(before)}, now {json.dumps(described)}; use a new '
         'workdir, or experiments.evaluate to judge this model on other data'
       )
     barrier('xjax:corpus')
     if is_host0():
-      if not begun or not self.labels.exists():
+      if not has_run or not self.labels.exists():
         corpus.label_space.save(self.labels)
-      if not begun:
+      if not has_run:
         write_json(self.corpus, described)
 
   def record_vocabulary(self, vocab: Vocabulary | Subwords) -> None:
-    """Adds the digest of a vocabulary to corpus.json, unless it is there.
+    """Adds the digest of a vocabulary to corpus.json, if it has none yet.
 
-    A run killed before has its file, whole, and gets the digest later.
+    A run that was killed after writing the vocabulary gets the digest at its
+    next start.
     """
     described = read_json(self.corpus)
-    barrier('xjax:described')  # nobody still reads what is written now
+    barrier('xjax:described')  # no process still reads the file
     if is_host0() and _VOCABULARY not in described:
       write_json(self.corpus, {**described, _VOCABULARY: vocab.digest})
 
   def digests(self) -> dict[str, str]:
-    """Split name -> digest, of those the run was started with.
+    """Returns the digests, by name, of the splits the run was started with.
 
     Raises:
       DataError: corpus.json is absent or damaged.
     """
     digests = read_json(self.corpus).get('digests', {})
     if not isinstance(digests, dict):
-      raise DataError(f'{self.corpus}: digests is no object')
+      raise DataError(f'{self.corpus}: digests must be a JSON object')
     return digests
 
   def label_space(self) -> LabelSpace:
-    """The labels of the run.
+    """Reads the labels of the run.
 
     Raises:
       DataError: labels.jsonl or corpus.json is absent or damaged.
     """
     n_train = read_json(self.corpus).get('n_train')
     if type(n_train) is not int:
-      raise DataError(f'{self.corpus}: n_train is missing')
+      raise DataError(f'{self.corpus}: n_train is missing or is no integer')
     return LabelSpace.load(self.labels, n_train)
 
   def vocabulary(self) -> Vocabulary:
-    """The vocabulary of the run.
+    """Reads the vocabulary of the run.
 
     Raises:
       DataError: vocab.txt or corpus.json is absent or damaged, or vocab.txt
-        is another one than that of the run.
+        has changed since the run was started.
     """
     vocab = Vocabulary.load(self.vocab)
     self._check_digest(self.vocab, vocab.digest)
     return vocab
 
   def subwords(self) -> Subwords:
-    """The tokenizer of the run's encoder.
+    """Reads the tokenizer of the run's encoder.
 
     Raises:
-      DataError: as vocabulary, of tokenizer.json.
+      DataError: tokenizer.json or corpus.json is absent or damaged, or
+        tokenizer.json has changed since the run was started.
     """
     tokenizer = Subwords.load(self.tokenizer)
     self._check_digest(self.tokenizer, tokenizer.digest)
     return tokenizer
 
   def architecture(self) -> Architecture | None:
-    """The sizes of the run's pretrained encoder; None: it has none.
+    """Reads the sizes of the run's pretrained encoder; None: it has none.
 
     Raises:
-      DataError: encoder.json is damaged, or gone from beside tokenizer.json.
+      DataError: encoder.json is damaged, or missing although there is a
+        tokenizer.json.
     """
-    # Of these two it is written last.
+    # encoder.json is written after tokenizer.json.
     if not self.encoder.exists() and not self.tokenizer.exists():
       return None
     return architecture_of(read_json(self.encoder), str(self.encoder))
 
   def _check_digest(self, path: pathlib.Path, digest: str) -> None:
-    # Older runs have no digest.
+    # Runs of older versions have no digest.
     if read_json(self.corpus).get(_VOCABULARY, digest) != digest:
       raise DataError(
-        f'{path}: not the vocabulary that this run was started with: it was '
-        'changed, or texts are split otherwise by now'
+        f'{path}: not the vocabulary that this run was started with: the file '
+        'has changed, or this version of xjax splits texts in another way'
       )
 
 

@@ -1,6 +1,6 @@
-"""What a run tells while it trains: metrics.jsonl, TensorBoard, the terminal.
+"""Reports training: metrics.jsonl, TensorBoard, the terminal and profiles.
 
-Host 0 alone writes; elsewhere all but a profile does nothing.
+Only host 0 writes, except for profiles, which every process writes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,30 +21,31 @@ from xjax.core.atomic import atomic_write
 from xjax.core.distributed import is_host0
 from xjax.core.progress import Progress
 
-# Fields of records that differ from run to run.
+# Fields of records that depend on the machine's speed: they differ between two
+# runs of the same config.
 CLOCK_FIELDS = ('documents_per_second', 'seconds')
 
 
 class MetricWriter(contextlib.AbstractContextManager):
   """Appends records to metrics.jsonl and TensorBoard.
 
-  A record is `{"kind": "train" | "judge", "step": int, ...}`; a judge record's
-  `metrics` are of the averaged weights once there are any, with `raw_metrics`
-  of the raw ones beside them, and else of the raw ones. Steps never go
-  down in the file: opening it for a run resumed at a step cuts off what a
-  killed run wrote after that.
+  A record is `{"kind": "train" | "judge", "step": int, ...}`. The `metrics` of
+  a judge record are those of the averaged weights, with `raw_metrics` of the
+  raw weights in addition; before averaging starts, `metrics` are those of the
+  raw weights. Steps in the file never decrease: when a run is resumed at a
+  step, the records that a killed run wrote after that step are removed.
   """
 
   def __init__(
     self, workdir: str | os.PathLike, step: int, judged: int
   ) -> None:
-    """Opens the files of a run that is at this step.
+    """Opens the files of a run.
 
     Args:
-      workdir: of the run.
-      step: optimizer steps taken.
-      judged: step of the last judging that the run knows of; it is less than
-        step, too, where the state was saved before it was judged.
+      workdir: folder of the run.
+      step: int, optimizer steps taken.
+      judged: int, step of the last judging that the run's state records. It
+        may be less than step if the state was saved before it was judged.
     """
     self._file = self._board = None
     if not is_host0():
@@ -72,10 +73,10 @@ class MetricWriter(contextlib.AbstractContextManager):
     """Adds a record.
 
     Args:
-      kind: 'train' or 'judge'.
-      step: of the run.
-      **values: JSON; numbers, at any depth, go to TensorBoard as well, named
-        by their keys.
+      kind: str, 'train' or 'judge'.
+      step: int, step of the run.
+      **values: JSON values; the numbers in them, at any depth, go to
+        TensorBoard as well, with their keys as names.
     """
     if not self._file:
       return
@@ -87,24 +88,29 @@ class MetricWriter(contextlib.AbstractContextManager):
       self._board.add_scalar(name, value, step)
 
   def sync(self) -> None:
-    """Puts all records on disk, before the checkpoint that counts on them."""
+    """Flushes all records to disk, so that no checkpoint is ahead of them."""
     if self._file:
       os.fsync(self._file.fileno())
 
 
 class TrainingProgress(Progress):
-  """A bar with loss and speed on a terminal; else lines with the time left."""
+  """A progress bar on a terminal, else log lines with the time left."""
 
   leave = True
   smoothing = 0.05
 
   def __init__(self, step: int, steps: int) -> None:
-    """Begins at a step, towards a number of steps."""
+    """Starts the bar at a step.
+
+    Args:
+      step: int, steps taken already.
+      steps: int, steps of the whole run.
+    """
     super().__init__('training', steps, done=step, unit='step')
     self._start, self._first, self._steps = time.monotonic(), step, steps
 
   def show(self, step: int, loss: float, documents_per_second: float) -> None:
-    """Tells how it goes."""
+    """Shows the loss and the speed at a step."""
     text = f'loss {loss:.4f}, {documents_per_second:.0f} documents/s'
     if self._bar is not None:
       self._bar.set_postfix_str(text)
@@ -115,15 +121,21 @@ class TrainingProgress(Progress):
 
 
 class Profile(contextlib.AbstractContextManager):
-  """Traces some steps with jax.profiler, on every process; left, it is written.
+  """Traces some steps with jax.profiler, on every process.
 
+  The trace is written after its last step, or when the context is left.
   TensorBoard's profile plugin, XProf and Perfetto show such traces.
   """
 
   def __init__(
     self, folder: str | os.PathLike, steps: tuple[int, int] | None
   ) -> None:
-    """Prepares a trace in a folder, of the first to the last of these steps."""
+    """Prepares a trace.
+
+    Args:
+      folder: folder of the trace.
+      steps: first and last step to trace; None: no step.
+    """
     self._folder = os.fspath(folder)
     self._steps = range(0) if steps is None else range(steps[0], steps[1] + 1)
     self._runs = self._traced = False
@@ -136,11 +148,15 @@ class Profile(contextlib.AbstractContextManager):
   ) -> None:
     self._stop()
     if self._steps and not self._traced:
-      logging.warning('none of the steps to be profiled was taken')
+      logging.warning(
+        'no profile: training took none of the steps %d to %d',
+        self._steps[0],
+        self._steps[-1],
+      )
 
   @contextlib.contextmanager
   def step(self, number: int) -> Iterator[None]:
-    """Traces what is done within, if this step is to be traced."""
+    """Traces the code within, if this step is to be traced."""
     if number in self._steps and not self._runs:
       jax.profiler.start_trace(self._folder)
       self._runs = self._traced = True
@@ -148,7 +164,7 @@ class Profile(contextlib.AbstractContextManager):
       yield
 
   def end(self, number: int, result: Any) -> None:
-    """Ends the trace after its last step, once the step's result is there."""
+    """Ends the trace after its last step, when the step's result is ready."""
     if self._runs and number == self._steps[-1]:
       jax.block_until_ready(result)
       self._stop()
@@ -157,11 +173,11 @@ class Profile(contextlib.AbstractContextManager):
     if self._runs:
       self._runs = False
       jax.profiler.stop_trace()
-      logging.info('steps were profiled: %s', self._folder)
+      logging.info('profile of the steps: %s', self._folder)
 
 
 def _cut(path: pathlib.Path, last: Mapping[str, int]) -> None:
-  """Keeps the whole records up to the last step of their kind."""
+  """Removes records after the last step of their kind, and broken lines."""
   kept = []
   with path.open(encoding='utf-8', errors='replace') as file:
     for line in file:
@@ -170,16 +186,17 @@ def _cut(path: pathlib.Path, last: Mapping[str, int]) -> None:
         if line.endswith('\n') and record['step'] <= last[record['kind']]:
           kept.append(line)
       except (ValueError, KeyError, TypeError):
-        continue  # cut short by the kill
+        continue  # a kill cut this line short
   with atomic_write(path) as file:
     file.writelines(kept)
 
 
 def _scalars(values: Mapping[str, Any], path: str) -> list[tuple[str, float]]:
-  found = []
+  """Returns the numbers of nested values with their paths."""
+  scalars = []
   for name, value in values.items():
     if isinstance(value, Mapping):
-      found += _scalars(value, f'{path}/{name}')
+      scalars += _scalars(value, f'{path}/{name}')
     elif isinstance(value, int | float):
-      found.append((f'{path}/{name}', value))
-  return found
+      scalars.append((f'{path}/{name}', value))
+  return scalars

@@ -18,10 +18,10 @@ from xjax.run.neural_training import plan_neural, scored_labels
 from xjax.score.pretrained.descriptors import descriptor_words
 from xjax.train.checkpoint import read_params
 from xjax.train.initial.descriptors import (
+  descriptor_word_vectors,
   load_words,
   save_words,
   start_descriptors,
-  words_of,
 )
 from xjax.train.initial.words import start_words
 from xjax.train.inputs import Inputs
@@ -66,12 +66,14 @@ def host(params):
 def test_words_are_those_that_the_state_begins_with(planned, vocab):
   state = fresh(planned)
   table = np.asarray(by_path(state.params)[TABLE])
-  words = words_of(state, vocab, None)
+  words = descriptor_word_vectors(state, vocab, None)
   np.testing.assert_array_equal(words.vectors, table)
   assert not words.found[:FIRST_WORD_ID].any()
   assert words.found[FIRST_WORD_ID:].all() and len(words.found) == len(vocab)
   found = np.arange(len(vocab)) % 2 == 0
-  np.testing.assert_array_equal(words_of(state, vocab, found).found, found)
+  np.testing.assert_array_equal(
+    descriptor_word_vectors(state, vocab, found).found, found
+  )
 
 
 def test_rows_are_put_in_and_nothing_else_changes(planned, caplog):

@@ -4,15 +4,15 @@ from xjax.data.text.subwords import Subwords
 from xjax.data.text.tokenizer_json import word_pieces
 from xjax.data.text.words import Vocabulary
 from xjax.train.initial.words import (
-  matches,
+  matching_rows,
   piece_rows,
-  with_rows,
+  replace_rows,
   word_rows,
 )
 
 
 def test_matches():
-  found = matches(['a', None, 'b', 'c'], ['c', None, 'a'])
+  found = matching_rows(['a', None, 'b', 'c'], ['c', None, 'a'])
   assert found.tolist() == [2, -1, -1, 0]
 
 
@@ -36,6 +36,6 @@ def test_pieces_are_known_by_their_ids():
 
 def test_rows_come_from_another_table():
   own, other = np.zeros((4, 2)), np.arange(6.0).reshape(3, 2)
-  mixed = with_rows(own, np.array([-1, 2, 0]), other)
+  mixed = replace_rows(own, np.array([-1, 2, 0]), other)
   assert mixed.tolist() == [[0, 0], [4, 5], [0, 1], [0, 0]]
   assert not own.any()

@@ -111,7 +111,7 @@ def test_any_storage_to_any(config, runs, there, here, caplog):
   np.testing.assert_array_equal(after['head/bias'][:n], saved['head/bias'][:n])
   says = f'loaded  head/kernel: {n} of {n} labels'
   if there is not here:
-    says += f', stored as {there.value} there'
+    says += f', converted from {there.value}'
   assert f'{says}\n' in caplog.text
   assert not any(x in caplog.text for x in ('fresh', 'skipped', 'unused'))
 

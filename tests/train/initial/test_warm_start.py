@@ -15,7 +15,7 @@ from xjax.run.neural_training import plan_neural
 from xjax.score.pretrained.descriptors import DescriptorEncoder
 from xjax.train import checkpoint
 from xjax.train.checkpoint import intact_steps, read_params
-from xjax.train.initial.descriptors import load_words, words_of
+from xjax.train.initial.descriptors import descriptor_word_vectors, load_words
 from xjax.train.initial.warm_start import find_start, warm_start
 from xjax.train.inputs import Inputs
 from xjax.train.parameters import by_path
@@ -146,7 +146,7 @@ def test_a_head_of_another_kind_starts_afresh(ours, theirs, request, caplog):
     head = name.startswith('head/')
     expected = before[name] if head else saved[name]
     np.testing.assert_array_equal(values, expected, err_msg=name)
-  assert 'skipped head/bias: means something else' in caplog.text
+  assert 'skipped head/bias: has another meaning' in caplog.text
 
 
 def test_of_a_named_step_no_other_checkpoint_is_read(finished, monkeypatch):
@@ -263,7 +263,7 @@ def test_words_that_were_trained_since_describe_no_labels(
   state, describer = warm_start(
     state, str(source.workdir), space, Inputs(config, ours)
   )
-  words = words_of(state, ours, None, describer)
+  words = descriptor_word_vectors(state, ours, None, describer)
   first = FIRST_WORD_ID
   np.testing.assert_array_equal(words.vectors[first], own[first])
   np.testing.assert_array_equal(

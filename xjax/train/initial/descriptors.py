@@ -1,4 +1,4 @@
-"""The descriptors of a run's labels: made at its start, kept for new labels."""
+"""Embeds label descriptors at the start of a run, and later for new labels."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -18,14 +18,14 @@ from xjax.score.encoders.bert import Bert, BertConfig
 from xjax.score.heads.contract import DescriptorConfig
 from xjax.score.pretrained.convert import parameter_shapes
 from xjax.score.pretrained.name_embeddings import NameEncoder
-from xjax.train.initial.words import piece_rows, with_rows, word_rows
+from xjax.train.initial.words import piece_rows, replace_rows, word_rows
 from xjax.train.parameters import (
   DESCRIPTORS,
   PIECE_VECTORS,
   WORD_VECTORS,
   by_path,
   from_paths,
-  with_values,
+  replace_values,
 )
 from xjax.train.state import TrainState
 from xjax.train.workdir import Workdir
@@ -37,28 +37,29 @@ def start_name_encoder(
   state: TrainState,
   workdir: Workdir,
   config: DescriptorConfig,
-  describer: Workdir | None = None,
+  descriptor_run: Workdir | None = None,
 ) -> NameEncoder:
-  """What embeds the names of a new run's labels; its weights are saved.
+  """Returns the encoder of label names for a new run, and saves its weights.
 
   Args:
-    state: fresh, with what is pretrained in it.
-    workdir: of the run.
-    config: which names.
-    describer: a run that embedded names by other weights than those that it
-      ended with: they are taken, with this run's own for the pieces that its
-      tokenizer lacks.
+    state: first state, with its pretrained parameters.
+    workdir: folder of the new run.
+    config: config of the descriptors, which says what names to read.
+    descriptor_run: another run whose head this run continues to train, or
+      None. The names are embedded with the weights that embedded names there,
+      which may differ from that run's final weights; pieces that its tokenizer
+      lacks have this run's vectors.
 
   Raises:
-    DataError: a file of the describer is damaged.
+    DataError: a file of descriptor_run is damaged.
   """
   weights = {
     path: np.asarray(param)
     for path, param in by_path(state.params).items()
     if path.startswith(_ENCODER)
   }
-  if describer is not None and describer.encoder_weights.exists():
-    weights = _of_describer(weights, workdir, describer)
+  if descriptor_run is not None and descriptor_run.encoder_weights.exists():
+    weights = _weights_from(descriptor_run, weights, workdir)
   if is_host0():
     write_npz(workdir.encoder_weights, weights)
   return _name_encoder(weights, workdir, config)
@@ -67,10 +68,10 @@ def start_name_encoder(
 def saved_name_encoder(
   workdir: Workdir, config: DescriptorConfig
 ) -> NameEncoder:
-  """What embedded the names of a run's labels.
+  """Loads the encoder that embedded the names of a run's labels.
 
   Raises:
-    DataError: a file of features/ is absent or damaged, or of another encoder.
+    DataError: a file of features/ is absent, damaged, or from another encoder.
   """
   return _name_encoder(_saved_weights(workdir), workdir, config)
 
@@ -83,23 +84,27 @@ def _saved_weights(workdir: Workdir) -> dict[str, np.ndarray]:
   return weights
 
 
-def _of_describer(
-  weights: Mapping[str, np.ndarray], workdir: Workdir, describer: Workdir
+def _weights_from(
+  descriptor_run: Workdir, weights: Mapping[str, np.ndarray], workdir: Workdir
 ) -> Mapping[str, np.ndarray]:
-  """A describer's weights; a run's own where they are of another size."""
-  theirs = _saved_weights(describer)
-  words = weights[PIECE_VECTORS], theirs[PIECE_VECTORS]
-  ours, there = workdir.subwords(), describer.subwords()
-  if ours.digest != there.digest or words[0].shape != words[1].shape:
-    theirs[PIECE_VECTORS] = with_rows(
-      words[0], piece_rows(ours, there), words[1]
+  """Returns the name encoder's weights of another run.
+
+  If the encoders have different sizes, returns this run's weights.
+  """
+  theirs = _saved_weights(descriptor_run)
+  pieces = weights[PIECE_VECTORS], theirs[PIECE_VECTORS]
+  tokenizers = workdir.subwords(), descriptor_run.subwords()
+  same_tokenizer = tokenizers[0].digest == tokenizers[1].digest
+  if not same_tokenizer or pieces[0].shape != pieces[1].shape:
+    theirs[PIECE_VECTORS] = replace_rows(
+      pieces[0], piece_rows(*tokenizers), pieces[1]
     )
   if _shapes(weights) != _shapes(theirs):
     if is_host0():
       logging.warning(
-        '%s: its encoder has other sizes: label names are embedded by the one '
-        'that this run begins with',
-        describer.path,
+        'the encoder of %s has other sizes than that of this run: label names '
+        'are embedded with the encoder that this run starts from',
+        descriptor_run.path,
       )
     return weights
   return theirs
@@ -118,50 +123,52 @@ def _name_encoder(
     lambda: Bert(workdir.architecture(), BertConfig(), rngs=nnx.Rngs(0))
   )
   graphdef, params = nnx.split(bert)
-  mine = {path.removeprefix(_ENCODER): x for path, x in weights.items()}
-  bert = nnx.merge(graphdef, from_paths(params, mine))
+  leaves = {path.removeprefix(_ENCODER): x for path, x in weights.items()}
+  bert = nnx.merge(graphdef, from_paths(params, leaves))
   return NameEncoder(config, workdir.subwords(), bert)
 
 
-def words_of(
+def descriptor_word_vectors(
   state: TrainState,
   vocab: Vocabulary,
-  found: np.ndarray | None,
-  describer: Workdir | None = None,
+  has_vector: np.ndarray | None,
+  descriptor_run: Workdir | None = None,
 ) -> WordVectors:
-  """The word vectors that the descriptors of a new run are made of.
+  """Returns the word vectors for the descriptors of a new run.
 
   Args:
-    state: fresh, with what is pretrained in it.
-    vocab: its words.
-    found: bool [vocabulary], the pretrained words; None: nothing is, and all
-      words' random vectors tell them apart.
-    describer: a run whose descriptors were of other vectors than those that it
-      ended with: words that it has are as its descriptors have them.
+    state: first state, with its pretrained parameters.
+    vocab: vocabulary of the run.
+    has_vector: bool [vocabulary], words with a pretrained vector; None: no
+      vectors are pretrained. Then all words count, since their random vectors
+      already distinguish them.
+    descriptor_run: another run whose head this run continues to train, or
+      None. Words of that run have the vectors that its descriptors used, which
+      may differ from that run's final vectors.
 
   Raises:
-    DataError: a file of the describer is damaged.
+    DataError: a file of descriptor_run is damaged.
   """
-  if found is None:
-    found = np.arange(len(vocab)) >= FIRST_WORD_ID
+  if has_vector is None:
+    has_vector = np.arange(len(vocab)) >= FIRST_WORD_ID
   vectors = np.asarray(by_path(state.params)[WORD_VECTORS])
-  if describer is None or not describer.word_vectors.exists():
-    return WordVectors(vectors, found)
-  there = describer.vocabulary()
-  theirs = load_words(describer.word_vectors, there)
-  rows = word_rows(vocab, there)
+  if descriptor_run is None or not descriptor_run.word_vectors.exists():
+    return WordVectors(vectors, has_vector)
+  their_vocab = descriptor_run.vocabulary()
+  theirs = load_words(descriptor_run.word_vectors, their_vocab)
+  rows = word_rows(vocab, their_vocab)
   return WordVectors(
-    with_rows(vectors, rows, theirs.vectors),
-    with_rows(found, rows, theirs.found),
+    replace_rows(vectors, rows, theirs.vectors),
+    replace_rows(has_vector, rows, theirs.found),
   )
 
 
 def start_descriptors(state: TrainState, rows: np.ndarray) -> TrainState:
-  """Puts the embeddings of the labels' descriptors in a fresh state.
+  """Puts the embeddings of the labels' descriptors in a first state.
 
   Args:
-    state: fresh; its descriptors are used up.
-    rows: float32 [L, E], of the head's labels in order.
+    state: first state; do not use its descriptors afterwards.
+    rows: float32 [L, E], embeddings for the labels of the head, in order.
 
   Returns:
     The state, sharded as before.
@@ -173,27 +180,27 @@ def start_descriptors(state: TrainState, rows: np.ndarray) -> TrainState:
   bare = int((~rows.any(axis=1)).sum())
   if bare and is_host0():
     logging.warning(
-      '%d of %d labels have no word with a vector in their descriptors: what '
-      'is known of them is their own rows, if the head has any',
+      '%d of %d labels have no word with a vector in their descriptors: the '
+      'head knows them only by their label rows, if it has label rows',
       bare,
       len(rows),
     )
   everywhere = np.ones((1, 1), bool)
-  params[DESCRIPTORS] = with_values(like, everywhere, padded)
+  params[DESCRIPTORS] = replace_values(like, everywhere, padded)
   return dataclasses.replace(state, params=from_paths(state.params, params))
 
 
 def save_words(path: str | os.PathLike, words: WordVectors) -> None:
-  """Writes the vectors that descriptors are made of, as .npz."""
+  """Writes the word vectors of descriptors as .npz."""
   with atomic_write(path, 'wb') as file:
     np.savez(file, vectors=words.vectors, found=words.found)
 
 
 def load_words(path: str | os.PathLike, vocab: Vocabulary) -> WordVectors:
-  """Reads what save_words wrote.
+  """Reads the word vectors of descriptors that save_words wrote.
 
   Raises:
-    DataError: the file is absent, damaged, or of another vocabulary.
+    DataError: the file is absent, damaged, or from another vocabulary.
   """
   arrays = Arrays.read(path)
   words = WordVectors(

@@ -1,7 +1,7 @@
-"""A new run whose encoder begins with pretrained weights.
+"""Starts a run from the pretrained weights of an encoder.
 
-What of the encoder's folder is needed later goes to the workdir's features/:
-its sizes (encoder.json) and its tokenizer. The folder may go then.
+The sizes of the encoder (encoder.json) and its tokenizer are copied to
+features/ of the workdir. The folder of the encoder is not needed afterwards.
 """
 
 import dataclasses
@@ -19,11 +19,11 @@ from xjax.data.text.subwords import Subwords
 from xjax.score.pretrained.architecture import Architecture, architecture_of
 from xjax.score.pretrained.convert import parameter_shapes
 from xjax.score.pretrained.model_folder import ModelFolder, check_vocabulary
-from xjax.train.parameters import by_path, from_paths, with_values
+from xjax.train.parameters import by_path, from_paths, replace_values
 from xjax.train.state import TrainState
 from xjax.train.workdir import Workdir
 
-# Of an encoder that nobody trained.
+# Sizes of a small encoder with random weights, for the embedded corpus.
 _SMALL = {
   'model_type': 'bert',
   'hidden_size': 16,
@@ -31,24 +31,24 @@ _SMALL = {
   'num_attention_heads': 2,
   'intermediate_size': 32,
 }
-_SPECIAL = 2  # tokens that its tokenizer puts around a text
-SOME_WORDS = 64  # a guess, where sizes do not depend on it
+_SPECIAL = 2  # tokens that the tokenizer puts around a text
+SOME_WORDS = 64  # any vocabulary size, for plans that do not depend on it
 
 
 def check_encoder(config: Config, workdir: Workdir) -> None:
-  """Refuses an encoder's folder before anything is made for a run.
+  """Checks the folder of the encoder, before a file of the run is written.
 
   Args:
-    config: of the run.
-    workdir: of the run, which has no complete checkpoint.
+    config: config of the run.
+    workdir: folder of the run, which has no complete checkpoint.
 
   Raises:
-    ConfigError: no folder is named, other than for the embedded corpus;
-      documents or names are longer than what it reads, or it has no
-      pooler and the config asks for it; or the workdir keeps another encoder's
-      tokenizer or sizes.
-    DataError: there is no such folder, or it has a fault. The weights are not
-      read yet, only what files say of them.
+    ConfigError: the config names no folder and the corpus is not the embedded
+      one; documents or label names are longer than the encoder can read; the
+      config needs a pooler that the folder lacks; or the workdir has the
+      tokenizer or the sizes of another encoder.
+    DataError: the folder does not exist, or has a fault. Only the headers of
+      weights are read.
   """
   if not config.data.tokens.pretrained:
     return
@@ -62,35 +62,37 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
 
 
 def planned_architecture(config: Config) -> Architecture | None:
-  """The sizes that a run's encoder will have; None: it has no such encoder.
+  """Returns the sizes of a planned run's encoder; None: not pretrained.
 
-  Of one without a folder, how many words it will read is a guess.
+  For an encoder without a folder the vocabulary size is SOME_WORDS.
 
   Raises:
-    DataError: there is no such folder, or it has a fault.
+    DataError: the folder does not exist, or has a fault.
   """
   if not config.data.tokens.pretrained:
     return None
   if config.model.encoder.folder:
     return ModelFolder.at(config.model.encoder.folder).architecture
-  return architecture_of(_small(config, SOME_WORDS), 'an encoder of no folder')
+  return architecture_of(
+    _small(config, SOME_WORDS), 'the encoder without a folder'
+  )
 
 
 def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
-  """The run's tokenizer, from its workdir once it is there.
+  """Returns the tokenizer in the workdir; if absent, writes it and the sizes.
 
   Args:
-    config: of the run.
-    train: whose words an encoder without a folder reads.
-    workdir: of the run.
+    config: config of the run.
+    train: training split; gives the words of an encoder without a folder.
+    workdir: folder of the run.
 
   Raises:
-    DataError: as check_encoder, or a file of the workdir is damaged.
+    DataError: as in check_encoder, or a file of the workdir is damaged.
   """
   if is_host0() and not workdir.encoder.exists():
-    tokenizer, sizes = begun_encoder(config, train)
+    tokenizer, sizes = first_encoder(config, train)
     tokenizer.save(workdir.tokenizer)
-    # Last: with it both are there.
+    # The sizes are written last, so that both files exist if the sizes do.
     write_json(workdir.encoder, sizes)
   barrier('xjax:encoder')
   tokenizer = workdir.subwords()
@@ -98,17 +100,17 @@ def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
   return tokenizer
 
 
-def begun_encoder(
+def first_encoder(
   config: Config, train: Split
 ) -> tuple[Subwords, dict[str, Any]]:
-  """The tokenizer and the sizes (architecture_of) that a run begins with.
+  """Returns the tokenizer and the sizes (architecture_of) of a new run.
 
   Args:
-    config: of the run.
-    train: whose words an encoder without a folder reads.
+    config: config of the run.
+    train: training split; gives the words of an encoder without a folder.
 
   Raises:
-    DataError: as check_encoder.
+    DataError: as in check_encoder.
   """
   if config.model.encoder.folder:
     folder = ModelFolder.at(config.model.encoder.folder)
@@ -119,34 +121,35 @@ def begun_encoder(
 
 
 def start_encoder(state: TrainState, config: Config) -> TrainState:
-  """Puts pretrained weights, if the config names any, in a fresh state.
+  """Puts pretrained weights, if the config names any, in a first state.
 
   Args:
-    state: fresh; its encoder and pooler are used up.
-    config: of the run.
+    state: first state; do not use its encoder and pooler afterwards.
+    config: config of the run.
 
   Returns:
     The state, sharded as before.
 
   Raises:
-    ConfigError: the config asks for a pooler that the folder lacks.
-    DataError: there is no such folder, or it has a fault.
+    ConfigError: the config needs a pooler that the folder lacks.
+    DataError: the folder does not exist, or has a fault.
   """
   if not config.data.tokens.pretrained or not config.model.encoder.folder:
     return state
   folder = _folder(config)
-  found, params = folder.parameters(), by_path(state.params)
+  weights, params = folder.parameters(), by_path(state.params)
   wanted = parameter_shapes(folder.architecture, config.model.pooling.pooler)
   for path in wanted:
-    everywhere = np.ones((1,) * found[path].ndim, bool)
-    params[path] = with_values(params[path], everywhere, found[path])
+    everywhere = np.ones((1,) * weights[path].ndim, bool)
+    params[path] = replace_values(params[path], everywhere, weights[path])
   if is_host0():
-    size = sum(found[path].size for path in wanted)
+    size = sum(weights[path].size for path in wanted)
     logging.info('%s: %d pretrained weights', folder.path, size)
   return dataclasses.replace(state, params=from_paths(state.params, params))
 
 
 def _small(config: Config, words: int) -> dict[str, Any]:
+  """Returns the sizes of the small encoder without a folder."""
   longest, head = config.data.tokens.max_tokens, config.model.head
   if head.describes:
     longest = max(longest, head.descriptor.max_words + _SPECIAL)
@@ -158,60 +161,62 @@ def _small(config: Config, words: int) -> dict[str, Any]:
 
 
 def _check_made(config: Config) -> None:
-  """Refuses a small encoder that nobody trained where there is real text."""
+  """Checks that an encoder without a folder is used on generated text only."""
   if not config.data.generated:
     raise ConfigError(
-      "config.model.encoder.folder='': name the pretrained encoder, with "
-      '--config.model.encoder.folder=FOLDER: a folder as Hugging Face has it '
-      '(config.json, model.safetensors and the tokenizer), or the name of a '
-      'model in the local Hugging Face cache'
+      "config.model.encoder.folder='': name the pretrained encoder with "
+      '--config.model.encoder.folder=FOLDER: a folder in the form of Hugging '
+      'Face (config.json, model.safetensors and the tokenizer), or the name of '
+      'a model in the local Hugging Face cache'
     )
 
 
 def _check_lengths(config: Config, folder: ModelFolder, special: int) -> None:
-  """Refuses texts beyond an encoder's positions, or without room for one."""
+  """Checks that texts and label names fit the positions of an encoder."""
   longest, head = folder.architecture.max_tokens, config.model.head
   if config.data.tokens.max_tokens <= special:
     raise ConfigError(
-      f'config.data.tokens.max_tokens={config.data.tokens.max_tokens}: the '
-      f'tokenizer of {folder.path} puts {special} special tokens around a text'
+      f'config.data.tokens.max_tokens={config.data.tokens.max_tokens}: must be '
+      f'more than {special}, the number of special tokens that the tokenizer '
+      f'of {folder.path} puts around a text'
     )
   fields = {'config.data.tokens.max_tokens': (config.data.tokens.max_tokens, 0)}
   if head.describes:
     words = head.descriptor.max_words
     fields['config.model.head.descriptor.max_words'] = words, special
-  for field, (asked, more) in fields.items():
-    if asked + more > longest:
-      besides = f', {more} of them special ones' if more else ''
+  for field, (length, more) in fields.items():
+    if length + more > longest:
+      included = f', including {more} special tokens' if more else ''
       raise ConfigError(
-        f'{field}={asked}: the encoder of {folder.path} reads at most '
-        f'{longest} tokens{besides}'
+        f'{field}={length}: the encoder of {folder.path} reads at most '
+        f'{longest} tokens{included}'
       )
 
 
 def _check_kept(
   folder: ModelFolder, tokenizer: Subwords, workdir: Workdir
 ) -> None:
-  """Refuses another encoder than the one of a start that did not get far."""
+  """Checks that the encoder is the one of an earlier start that was stopped."""
   if not workdir.encoder.exists():
     return
-  alike = workdir.subwords().digest == tokenizer.digest
-  if not alike or workdir.architecture() != folder.architecture:
+  same_tokenizer = workdir.subwords().digest == tokenizer.digest
+  if not same_tokenizer or workdir.architecture() != folder.architecture:
+    difference = 'other sizes' if same_tokenizer else 'another tokenizer'
     raise ConfigError(
-      f'config.model.encoder.folder: {workdir.path} began with an encoder of '
-      f'{"other sizes" if alike else "another tokenizer"} than that of '
-      f'{folder.path}; take a new workdir, or the folder that it began with'
+      f'config.model.encoder.folder: {workdir.path} was started with an '
+      f'encoder that has {difference} than {folder.path}; use a new workdir, '
+      'or the folder that this one was started with'
     )
 
 
 def _folder(config: Config) -> ModelFolder:
-  """The encoder's, once the headers of its weights say that all are there."""
+  """Returns the encoder's folder; checks that it has all needed weights."""
   folder = ModelFolder.at(config.model.encoder.folder)
   wanted = parameter_shapes(folder.architecture, config.model.pooling.pooler)
   if lacking := sorted(set(wanted) - folder.paths()):
     raise ConfigError(
       f'config.model.pooling.pooler=True: {folder.path} has no pooler '
-      f'({", ".join(lacking)}): set it to False'
+      f'({", ".join(lacking)}): set config.model.pooling.pooler=False'
     )
   return folder
 

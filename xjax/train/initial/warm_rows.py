@@ -1,4 +1,4 @@
-"""Label rows of another run, where this one's lie and stored as they are."""
+"""Copies label rows of another run into this run's sharding and storage."""
 
 from collections.abc import Mapping
 import functools
@@ -15,21 +15,21 @@ from xjax.score.heads.rounding import random_bits
 from xjax.score.heads.storage import Storage, decode_weights, encode_weights
 from xjax.train.checkpoint import read_some
 
-# Weights of label rows, and what those of one byte are scaled by: of both, only
-# together is it known what they say.
+# The weights of label rows, and the exponents that scale 1-byte weights. Such
+# weights have no meaning without their exponents.
 KERNEL, EXPONENT = 'head/kernel', 'head/exponent'
 
 
 def has_label_rows(param: jax.Array | jax.ShapeDtypeStruct) -> bool:
-  """Whether a parameter has a row per label, as its sharding tells."""
+  """Returns whether the sharding of a parameter is that of label rows."""
   return on_labels(param.sharding.spec)
 
 
 def storage_of(params: Mapping[str, Any]) -> Storage | None:
-  """What the weights of label rows are stored as; None: there is no kernel."""
+  """Returns the storage of label rows' weights; None: there is no kernel."""
   if KERNEL not in params:
     return None
-  # Of Storage.COMPENSATED, weights alone are as of BFLOAT16.
+  # COMPENSATED and BFLOAT16 store weights alike; the first one is returned.
   return next(x for x in Storage if x.dtype == params[KERNEL].dtype)
 
 
@@ -39,13 +39,16 @@ def take_rows(
   source: np.ndarray,
   checkpoint: tuple[Any, int],
 ) -> dict[str, jax.Array]:
-  """This run's label rows, used up, with those of another run in them.
+  """Returns this run's label rows with rows of another run in them.
 
   Args:
-    ours: rows by path, with the exponent of the kernel where it has one.
-    theirs: as of saved_params, of as wide rows.
-    source: int64 [labels], row there of each row here; -1: none.
-    checkpoint: the other run's folder and step.
+    ours: this run's rows by path, with the exponent of the kernel if it has
+      one; do not use them afterwards.
+    theirs: shapes of the other run's rows (saved_params), with rows of the same
+      width.
+    source: int64 [labels], the other run's row for each row of this run; -1:
+      none.
+    checkpoint: folder of the other run's checkpoints, and the step.
   """
   length = {len(param) for param in ours.values()}.pop()
   source = np.pad(source, (0, length - len(source)), constant_values=-1)
@@ -57,28 +60,31 @@ def take_rows(
       name: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=of_label)
       for name, x in wanted.items()
     }
-  found = read_some(*checkpoint, wanted)
-  rows = {name: _placed(x, source, of_label) for name, x in found.items()}
-  rows = _in_storage(rows, ours)
-  found_L = put_labels(source >= 0, of_label)
-  return {name: _with_rows(x, found_L, rows[name]) for name, x in ours.items()}
+  saved = read_some(*checkpoint, wanted)
+  rows = {name: _place_rows(x, source, of_label) for name, x in saved.items()}
+  rows = _convert_storage(rows, ours)
+  mask_L = put_labels(source >= 0, of_label)
+  return {name: _merge_rows(x, mask_L, rows[name]) for name, x in ours.items()}
 
 
 def _of_label(param: jax.Array) -> NamedSharding:
-  """The sharding of arrays that lie as label rows do, of any rank."""
+  """Returns the sharding of label rows for arrays of any rank."""
   return NamedSharding(param.sharding.mesh, P(param.sharding.spec[0]))
 
 
 def _in_place(source: np.ndarray) -> bool:
-  """Whether the first labels have rows there, each in its place, alone."""
+  """Returns whether the first labels, and only they, keep their row's place."""
   count = int((source >= 0).sum())
   return np.array_equal(source[:count], np.arange(count))
 
 
-def _placed(
+def _place_rows(
   rows: np.ndarray | jax.Array, source: np.ndarray, sharding: NamedSharding
 ) -> jax.Array:
-  """Rows by the labels of this run; any row where there is none."""
+  """Returns rows in the label order of this run, on its devices.
+
+  A label without a row in source gets an arbitrary row.
+  """
   if isinstance(rows, jax.Array):
     return rows
 
@@ -89,25 +95,25 @@ def _placed(
   return jax.make_array_from_callback(shape, sharding, part)
 
 
-def _in_storage(
+def _convert_storage(
   rows: dict[str, jax.Array], ours: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
-  """The rows, with weights that are stored as ours."""
+  """Returns the rows with weights in this run's storage."""
   storage = storage_of(ours)
   if storage_of(rows) is storage:
     return rows
-  given = {name: x for name, x in rows.items() if name in (KERNEL, EXPONENT)}
+  saved = {name: x for name, x in rows.items() if name in (KERNEL, EXPONENT)}
   convert = jax.jit(
-    functools.partial(_converted, storage),
+    functools.partial(_convert_weights, storage),
     out_shardings=_of_label(rows[KERNEL]),
   )
-  return rows | convert(given)
+  return rows | convert(saved)
 
 
-def _converted(
+def _convert_weights(
   storage: Storage, rows: dict[str, jax.Array]
 ) -> dict[str, jax.Array]:
-  """Weights as stored, rounded as first ones are."""
+  """Returns weights in another storage, rounded like a head's first weights."""
   arrays = {name.removeprefix('head/'): x for name, x in rows.items()}
   values_LD = decode_weights(arrays, jnp.float32)
   labels, dim = values_LD.shape
@@ -118,14 +124,14 @@ def _converted(
   return {f'head/{name}': x for name, x in arrays.items()}
 
 
-def _with_rows(
-  param: jax.Array, found_L: jax.Array, rows: jax.Array
+def _merge_rows(
+  param: jax.Array, mask_L: jax.Array, rows: jax.Array
 ) -> jax.Array:
-  def merged(
-    param: jax.Array, found_L: jax.Array, rows: jax.Array
-  ) -> jax.Array:
-    found = found_L.reshape(-1, *[1] * (param.ndim - 1))
-    return jnp.where(found, rows, param)
+  """Returns a parameter with other rows where mask_L is True."""
 
-  merge = jax.jit(merged, donate_argnums=0, out_shardings=param.sharding)
-  return merge(param, found_L, rows)
+  def merge(param: jax.Array, mask_L: jax.Array, rows: jax.Array) -> jax.Array:
+    mask = mask_L.reshape(-1, *[1] * (param.ndim - 1))
+    return jnp.where(mask, rows, param)
+
+  compiled = jax.jit(merge, donate_argnums=0, out_shardings=param.sharding)
+  return compiled(param, mask_L, rows)

@@ -1,10 +1,11 @@
-"""A new run that begins with the parameters of another.
+"""Starts a run from the parameters of another run.
 
 Parameters are matched by path, label rows by label id, word vectors by word and
-a pretrained encoder's by piece: the other run may have had other labels and
-another vocabulary. What of a label is not trained is this run's own, and so is
-the head, where the other run's is of another kind. Where it is not, what this
-run makes of descriptors is what it was there: the head is trained on that.
+the vectors of a pretrained encoder by piece, because the other run may have
+other labels and another vocabulary. Label rows that are not trained stay those
+of this run. The whole head of this run stays if the other run's head is of
+another kind. A head of the same kind was trained on the other run's
+descriptors, so this run embeds descriptors as the other run did.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -41,7 +42,7 @@ from xjax.train.parameters import (
   WORD_VECTORS,
   by_path,
   from_paths,
-  with_values,
+  replace_values,
 )
 from xjax.train.state import TrainState, split_frozen
 from xjax.train.workdir import Workdir
@@ -51,14 +52,14 @@ _VOCABULARIES = {WORD_VECTORS: 'words', PIECE_VECTORS: 'pieces'}
 
 
 @dataclasses.dataclass
-class Report:
-  """What became of each parameter.
+class WarmStartReport:
+  """A report of which parameters of the other run are used.
 
   Attributes:
-    loaded: path -> how much of it.
+    loaded: path -> how much of the parameter is loaded.
     fresh: paths that the other run does not have.
-    skipped: path -> why it could not be used.
-    unused: paths of the other run that this one does not have.
+    skipped: path -> why the other run's parameter is not used.
+    unused: paths of the other run that this run does not have.
   """
 
   loaded: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -75,10 +76,13 @@ class Report:
 
 
 def best_step(workdir: Workdir) -> int | None:
-  """Step of the best checkpoint, else of the newest; None: there is none.
+  """Returns the step of the best checkpoint, else of the newest.
 
-  The newest intact checkpoint knows which was the best. Should that one be
-  lost, a warning says that the newest is used.
+  The newest intact checkpoint records which step was the best. If the best
+  checkpoint is lost, a warning says that the newest is used.
+
+  Returns:
+    The step; None: there is no intact checkpoint.
   """
   steps = intact_steps(workdir.checkpoints, newest=1)
   if not steps:
@@ -89,11 +93,12 @@ def best_step(workdir: Workdir) -> int | None:
 
 
 def chosen_step(workdir: Workdir, newest: int, best: int | None) -> int:
-  """The best step, or the newest where there is none or it is lost."""
+  """Returns the best step; the newest if the best is None or is lost."""
   if best is None or (workdir.checkpoints / str(best)).is_dir():
     return newest if best is None else best
   logging.warning(
-    '%s: the best checkpoint, of step %d, is lost; that of step %d is used',
+    '%s: the best checkpoint (step %d) is lost; the checkpoint of step %d is '
+    'used instead',
     workdir.path,
     best,
     newest,
@@ -104,22 +109,22 @@ def chosen_step(workdir: Workdir, newest: int, best: int | None) -> int:
 def warm_start(
   state: TrainState, source: str, space: LabelSpace, inputs: Inputs
 ) -> tuple[TrainState, Workdir | None]:
-  """Puts another run's parameters in a fresh state, and logs a report.
+  """Puts another run's parameters in a first state, and logs a report.
 
   Args:
-    state: fresh; its parameters are used up.
-    source: WORKDIR, for its best checkpoint (else the newest), or
+    state: first state; do not use its parameters afterwards.
+    source: str, WORKDIR for its best checkpoint (else the newest), or
       WORKDIR@step.
-    space: labels of this run.
-    inputs: of this run, for its vocabulary.
+    space: label space of this run.
+    inputs: inputs of this run, for its vocabulary.
 
   Returns:
-    The state, sharded as before.
-    describer: the other run, where the head goes on with descriptors as they
-      were there; None: it has none, or starts afresh.
+    state: the new state, sharded as before.
+    descriptor_run: the other run, if the head continues with that run's
+      descriptors; None: the head has no descriptors, or is not loaded.
 
   Raises:
-    ConfigError: source names no checkpoint, or nothing of it fits.
+    ConfigError: source names no checkpoint, or none of its parameters fit.
     DataError: a file of the other workdir is damaged.
   """
   workdir, step = find_start(source)
@@ -128,9 +133,12 @@ def warm_start(
   rows = {'labels': _label_rows(space, workdir.label_space())}
   rows |= _vocabulary_rows(ours, theirs, inputs, workdir)
   same_head = _head_paths(ours) == _head_paths(theirs)
-  report = _report(ours, theirs, rows, _own_rows(state), same_head)
+  report = _report(ours, theirs, rows, _untrained_rows(state), same_head)
   if not report.loaded:
-    raise ConfigError(f'train.init_from={source}: none of it fits:\n{report}')
+    raise ConfigError(
+      f'train.init_from={source}: none of its parameters fit this run:\n'
+      f'{report}'
+    )
   if is_host0():
     logging.info('warm start from %s, step %d:\n%s', workdir.path, step, report)
   merged = _merged(ours, theirs, rows, report.loaded.keys(), checkpoint)
@@ -140,10 +148,10 @@ def warm_start(
 
 
 def find_start(source: str) -> tuple[Workdir, int]:
-  """The run and the step that train.init_from=WORKDIR[@step] names.
+  """Returns the run and the step that train.init_from=WORKDIR[@step] names.
 
   Raises:
-    ConfigError: there is no such checkpoint.
+    ConfigError: the checkpoint does not exist or is damaged.
   """
   path, at, number = source.rpartition('@')
   if not at or not number.isdecimal():
@@ -151,30 +159,35 @@ def find_start(source: str) -> tuple[Workdir, int]:
   workdir = Workdir.at(path)
   step = int(number) if number else best_step(workdir)
   if step is None:
-    raise ConfigError(f'train.init_from={source}: no checkpoints there')
+    raise ConfigError(
+      f'train.init_from={source}: {workdir.path} has no intact checkpoint'
+    )
   if fault_of(workdir.checkpoints, step):
     steps = intact_steps(workdir.checkpoints)
     raise ConfigError(
-      f'train.init_from={source}: no checkpoint of step {step}; there are '
-      f'{", ".join(map(str, steps)) or "none"}'
+      f'train.init_from={source}: no intact checkpoint of step {step}; steps '
+      f'with one: {", ".join(map(str, steps)) or "none"}'
     )
   return workdir, step
 
 
 def _head_paths(params: Iterable[str]) -> set[str]:
-  """What a head is made of, which tells its kind, however it is stored."""
+  """Returns the paths of a head, which show its kind whatever its storage."""
   return {name for name in params if name.startswith(_HEAD)} - {EXPONENT}
 
 
 def _label_rows(ours: LabelSpace, theirs: LabelSpace) -> np.ndarray:
-  """int64: row there of each trained label here; -1: it has none."""
+  """Returns the row in theirs of each trained label, int64 [labels].
+
+  A label without a row has -1.
+  """
   ids = [space.ids[: space.n_trained] for space in (ours, theirs)]
   same = ids[0] == ids[1]
   return np.arange(len(ids[0])) if same else ids[1].row_of.find(ids[0])
 
 
 def _width(params: Mapping[str, Any]) -> tuple[int, ...]:
-  """(E,) of descriptors; (): there are none."""
+  """Returns the width of descriptors, (E,); (): there are no descriptors."""
   return params[DESCRIPTORS].shape[1:] if DESCRIPTORS in params else ()
 
 
@@ -184,7 +197,11 @@ def _vocabulary_rows(
   inputs: Inputs,
   workdir: Workdir,
 ) -> dict[str, np.ndarray]:
-  """Rows by kind of what both have a table of, unless all are the same."""
+  """Returns the other run's rows for words or pieces, by kind of row.
+
+  The result is empty if not both runs have a table, or if both have the same
+  pieces.
+  """
   if WORD_VECTORS in ours and WORD_VECTORS in theirs:
     return {'words': word_rows(inputs.vocab, workdir.vocabulary())}
   if PIECE_VECTORS not in ours or PIECE_VECTORS not in theirs:
@@ -200,40 +217,50 @@ def _report(
   ours: Mapping[str, jax.Array],
   theirs: Mapping[str, jax.ShapeDtypeStruct],
   rows: Mapping[str, np.ndarray],
-  own: Set[str],
+  untrained_rows: Set[str],
   same_head: bool,
-) -> Report:
-  """What will become of each parameter, as shapes tell.
+) -> WarmStartReport:
+  """Reports which parameters will be loaded; decides by paths and shapes.
 
-  Of the exponents of a kernel nothing is said: they go with it.
+  The report leaves out the exponents of a kernel: they belong to the kernel.
   """
-  report = Report()
+  report = WarmStartReport()
   for name, param in ours.items():
     if name == EXPONENT:
       continue
     if name not in theirs:
       report.fresh.append(name)
-    elif name in own:
-      report.skipped[name] = 'not trained: stays as this run has it'
+    elif name in untrained_rows:
+      report.skipped[name] = 'not trained: keeps the values of this run'
     elif name.startswith(_HEAD) and not same_head:
-      report.skipped[name] = 'means something else in a head of another kind'
+      report.skipped[name] = 'has another meaning in a head of another kind'
     else:
-      _fit(name, param, theirs[name], rows.get(_row_kind(name, param)), report)
-  there = storage_of(theirs)
-  if KERNEL in report.loaded and there is not storage_of(ours):
-    report.loaded[KERNEL] += f', stored as {there.value} there'
+      _add_fit(
+        name, param, theirs[name], rows.get(_row_kind(name, param)), report
+      )
+  storage = storage_of(theirs)
+  if KERNEL in report.loaded and storage is not storage_of(ours):
+    report.loaded[KERNEL] += f', converted from {storage.value}'
   report.unused = sorted(theirs.keys() - ours.keys() - {EXPONENT})
   return report
 
 
-def _fit(
+def _add_fit(
   name: str,
   param: jax.Array,
   other: jax.ShapeDtypeStruct,
   source: np.ndarray | None,
-  report: Report,
+  report: WarmStartReport,
 ) -> None:
-  """Reports how much of another's parameter fits; source: None: by no rows."""
+  """Adds to the report how much of the other run's parameter fits.
+
+  Args:
+    name: path of the parameter.
+    param: the parameter of this run.
+    other: its shape in the other run.
+    source: the other run's row for each row; None: there are no rows to match.
+    report: report to add to.
+  """
   by_row = source is not None
   if param.shape[by_row:] != other.shape[by_row:]:
     report.skipped[name] = f'shape {other.shape}, not {param.shape}'
@@ -241,7 +268,7 @@ def _fit(
     report.loaded[name] = 'all'
   elif (source < 0).all():
     kind = _row_kind(name, param)
-    report.skipped[name] = f'none of its {kind} are ours'
+    report.skipped[name] = f'none of its {kind} are in this run'
   else:
     kind = _row_kind(name, param)
     report.loaded[name] = f'{(source >= 0).sum()} of {len(source)} {kind}'
@@ -254,7 +281,7 @@ def _merged(
   loaded: Set[str],
   checkpoint: tuple[pathlib.Path, int],
 ) -> dict[str, jax.Array]:
-  """This run's parameters, with the other's in those that are loaded."""
+  """Returns this run's parameters with the loaded ones of the other run."""
   merged = dict(ours)
   labels = {name: ours[name] for name in loaded if has_label_rows(ours[name])}
   if KERNEL in labels and EXPONENT in ours:
@@ -262,8 +289,8 @@ def _merged(
   if labels:
     merged |= take_rows(labels, theirs, rows['labels'], checkpoint)
   rest = loaded - labels.keys()
-  found = read_some(*checkpoint, {name: theirs[name] for name in rest})
-  for name, other in found.items():
+  others = read_some(*checkpoint, {name: theirs[name] for name in rest})
+  for name, other in others.items():
     source = rows.get(_row_kind(name, ours[name]))
     merged[name] = _merge(ours[name], other, source)
   return merged
@@ -272,23 +299,28 @@ def _merged(
 def _merge(
   param: jax.Array, other: np.ndarray, source: np.ndarray | None
 ) -> jax.Array:
-  """The parameter with another's values, or with its rows where it has any."""
+  """Returns a parameter with the values, or the matching rows, of another."""
   if source is None:
-    return with_values(param, np.ones((1,) * param.ndim, bool), other)
+    return replace_values(param, np.ones((1,) * param.ndim, bool), other)
   beyond = len(param) - len(source)
   source = np.pad(source, (0, beyond), constant_values=-1)
-  found = source >= 0
-  values = other[np.where(found, source, 0)]
-  return with_values(param, found.reshape(-1, *(1,) * (param.ndim - 1)), values)
+  mask = source >= 0
+  values = other[np.where(mask, source, 0)]
+  return replace_values(
+    param, mask.reshape(-1, *(1,) * (param.ndim - 1)), values
+  )
 
 
-def _own_rows(state: TrainState) -> set[str]:
-  """Label rows that are not trained: they follow from the run itself."""
+def _untrained_rows(state: TrainState) -> set[str]:
+  """Returns the paths of label rows that are not trained, but computed."""
   _, frozen = split_frozen(state.params)
   params = by_path(frozen).items()
   return {name for name, x in params if _row_kind(name, x) == 'labels'}
 
 
 def _row_kind(name: str, param: jax.Array) -> str:
-  """Of what a parameter has rows, that runs may have others of; '': nothing."""
+  """Returns the kind of rows that runs may have in another order.
+
+  The kinds are 'labels', 'words' and 'pieces'; '' for any other parameter.
+  """
   return 'labels' if has_label_rows(param) else _VOCABULARIES.get(name, '')

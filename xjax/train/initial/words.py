@@ -1,4 +1,4 @@
-"""A new run whose words begin with pretrained vectors."""
+"""Starts a run from pretrained word vectors, and matches vocabularies."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -11,83 +11,100 @@ from xjax.data.text.subwords import Subwords
 from xjax.data.text.word_vectors import read_word_vectors, vector_dim
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 from xjax.score.encoders.contract import InputConfig
-from xjax.train.parameters import WORD_VECTORS, by_path, from_paths, with_values
+from xjax.train.parameters import (
+  WORD_VECTORS,
+  by_path,
+  from_paths,
+  replace_values,
+)
 from xjax.train.state import TrainState
 
 
-def matches(
+def matching_rows(
   ours: Sequence[str | None], theirs: Sequence[str | None]
 ) -> np.ndarray:
-  """int64 [len(ours)]: row of each name in theirs, -1 where it has none.
+  """Returns the row in theirs of each name in ours.
 
-  None is no name.
+  Args:
+    ours, theirs: names; None stands for no name and matches nothing.
+
+  Returns:
+    int64 [len(ours)]; -1: the name has no row in theirs.
   """
   index = {name: row for row, name in enumerate(theirs) if name is not None}
   return np.array([index.get(name, -1) for name in ours], np.int64)
 
 
 def word_rows(ours: Vocabulary, theirs: Vocabulary) -> np.ndarray:
-  """int64 [len(ours)]: as matches; padding and the unknown word are alike."""
-  found = matches(ours.words, theirs.words)
-  shifted = np.where(found < 0, -1, found + FIRST_WORD_ID)
+  """Returns the row in theirs of each row of a table of word vectors.
+
+  Padding and the unknown word have the same rows in all tables.
+
+  Returns:
+    int64 [len(ours)]; -1: the word has no row in theirs.
+  """
+  rows = matching_rows(ours.words, theirs.words)
+  shifted = np.where(rows < 0, -1, rows + FIRST_WORD_ID)
   return np.concatenate([np.arange(FIRST_WORD_ID), shifted])
 
 
 def piece_rows(ours: Subwords, theirs: Subwords) -> np.ndarray:
-  """int64 [len(ours)]: as matches, special tokens by their names as well."""
-  return matches(ours.pieces, theirs.pieces)
-
-
-def with_rows(
-  own: np.ndarray, rows: np.ndarray, other: np.ndarray
-) -> np.ndarray:
-  """A table with rows of another's, where that has them.
-
-  Args:
-    own: [R, ...].
-    rows: int64 [at most R], of the other's for the first of own; -1: none.
-    other: [any, ...], of the same further axes.
+  """Returns the row in theirs of each piece, special tokens included.
 
   Returns:
-    As own, a copy.
+    int64 [len(ours)]; -1: the piece has no row in theirs.
   """
-  mixed = own.copy()
-  found = np.flatnonzero(rows >= 0)
-  mixed[found] = other[rows[found]]
+  return matching_rows(ours.pieces, theirs.pieces)
+
+
+def replace_rows(
+  table: np.ndarray, rows: np.ndarray, other: np.ndarray
+) -> np.ndarray:
+  """Returns a copy of a table in which rows of another table replace its own.
+
+  Args:
+    table: [rows, ...], the table.
+    rows: int64 [at most the rows of table], row of other for each first row
+      of the table; -1: the row stays.
+    other: [any number, ...], the other table, with the same further axes.
+  """
+  mixed = table.copy()
+  replaced = np.flatnonzero(rows >= 0)
+  mixed[replaced] = other[rows[replaced]]
   return mixed
 
 
 def check_word_vectors(config: InputConfig) -> None:
-  """Refuses a file of vectors before anything is made for a run.
+  """Checks the file of word vectors, before a file of the run is written.
 
   Raises:
-    ConfigError: they have another dimension than the embedding.
-    DataError: the file cannot be read, or is none of vectors.
+    ConfigError: the vectors have another dimension than the embedding.
+    DataError: the file cannot be read, or has no word vectors.
   """
   path = _path(config)
   dim = vector_dim(path) if path else None
   if dim is not None and dim != config.dim:
     raise ConfigError(
       f'config.model.embedding.dim={config.dim}: the vectors of {path} have '
-      f'{dim} dimensions; both must be the same'
+      f'{dim} dimensions; both numbers must be the same'
     )
 
 
 def start_words(
   state: TrainState, config: InputConfig, vocab: Vocabulary
 ) -> tuple[TrainState, np.ndarray | None]:
-  """Puts the pretrained vectors, if the config names any, in a fresh state.
+  """Puts the pretrained vectors, if the config names any, in a first state.
 
-  Words that the file lacks, padding and the unknown word keep what they have.
+  Words that the file lacks, padding and the unknown word keep their vectors.
 
   Args:
-    state: fresh; its word vectors are used up.
-    config: of the embedding.
-    vocab: numbers the words.
+    state: first state; do not use its word vectors afterwards.
+    config: config of the embedding.
+    vocab: vocabulary that numbers the words.
 
   Returns:
-    The state, sharded as before.
-    found: bool [vocabulary], the words that the file has; None: no file.
+    state: the new state, sharded as before.
+    has_vector: bool [vocabulary], words that the file has; None: no file.
 
   Raises:
     ConfigError: the vectors have another dimension than the embedding.
@@ -99,7 +116,7 @@ def start_words(
   check_word_vectors(config)
   words = read_word_vectors(path, vocab)
   params = by_path(state.params)
-  params[WORD_VECTORS] = with_values(
+  params[WORD_VECTORS] = replace_values(
     params[WORD_VECTORS], words.found[:, None], words.vectors
   )
   params = from_paths(state.params, params)
@@ -107,5 +124,5 @@ def start_words(
 
 
 def _path(config: InputConfig) -> str:
-  """The file of vectors; empty: none."""
+  """Returns the path of the file of vectors; empty: no file."""
   return os.path.expanduser(config.vectors)
