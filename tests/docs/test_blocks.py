@@ -103,6 +103,7 @@ def made() -> pathlib.Path:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize('page', SCRIPTS)
 def test_the_blocks_of_a_page_run(page, made, tmp_path):
   shutil.copytree(made, tmp_path, dirs_exist_ok=True)
