@@ -1,0 +1,113 @@
+"""The code blocks of every page run, one after the other, as a reader would."""
+
+from collections.abc import Iterator
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs import material
+from tests.docs.pages import PAGES, ROOT, blocks_of, name_of
+
+# Parts of the checkout that commands name by paths relative to it.
+PARTS = ('benchmarks', 'experiments', 'tpu_scripts')
+# Its code blocks are files; tests/extending runs them.
+FILES_OF_PARTS = 'docs/extending.md'
+QUICKSTART = 'runs/quickstart'
+
+
+def runnable(page: pathlib.Path) -> str:
+  """Returns the blocks of a page as one bash script."""
+  texts = []
+  for block in blocks_of(page):
+    if block.language == 'sh' and not block.not_run:
+      texts.append(block.text)
+    elif block.language == 'python' and name_of(page) != FILES_OF_PARTS:
+      texts.append(f"python - <<'END_OF_BLOCK'\n{block.text}END_OF_BLOCK\n")
+  return ''.join(texts)
+
+
+SCRIPTS = {name_of(page): runnable(page) for page in PAGES}
+SCRIPTS = {name: script for name, script in SCRIPTS.items() if script}
+
+
+def quickstart_command() -> str:
+  """Returns the training command of the README's first block."""
+  block = next(b for b in blocks_of(ROOT / 'README.md') if b.language == 'sh')
+  train = block.text.strip().split(' && ')[-1]
+  assert QUICKSTART in train
+  return train.replace('.venv/bin/python', 'python')
+
+
+def make_workplace(folder: pathlib.Path) -> None:
+  """Makes a folder in which commands run as in a checkout."""
+  for name in PARTS:
+    (folder / name).symlink_to(ROOT / name)
+  path = folder / 'bin' / 'python'
+  path.parent.mkdir()
+  path.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+  path.chmod(0o755)
+
+
+def run(script: str, folder: pathlib.Path) -> str:
+  """Runs a script in a workplace, and returns what it prints."""
+  environment = {**os.environ, 'JAX_NUM_CPU_DEVICES': '1'}
+  environment.pop('XLA_FLAGS', None)  # those of the tests make slow programs
+  environment |= {
+    'PATH': f'{folder}/bin:{environment["PATH"]}',
+    'PYTHONPATH': str(ROOT),
+  }
+  done = subprocess.run(
+    ['bash', '-e', '-x', '-c', script],
+    cwd=folder,
+    env=environment,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
+  assert done.returncode == 0, done.stdout[-5000:]
+  return done.stdout
+
+
+@contextlib.contextmanager
+def alone(folder: pathlib.Path) -> Iterator[None]:
+  """Lets one worker of the tests at a time do what is inside."""
+  with (folder / 'lock').open('w') as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    yield
+
+
+@pytest.fixture(scope='session')
+def made() -> pathlib.Path:
+  """The files that pages read, and quickstart's run, for all workers."""
+  folder = pathlib.Path(os.environ['XJAX_TESTS_FOLDER'], 'docs')
+  folder.mkdir(exist_ok=True)
+  with alone(folder):
+    if not (folder / 'done').exists():
+      (folder / 'files').mkdir()
+      material.write_documents(folder / 'files')
+      material.write_xc_files(folder / 'files')
+      material.write_encoder(folder / 'files' / 'encoder', folder / 'tiny')
+      (folder / 'workplace').mkdir()
+      make_workplace(folder / 'workplace')
+      run(quickstart_command(), folder / 'workplace')
+      runs = folder / 'workplace' / QUICKSTART
+      shutil.copytree(runs, folder / 'files' / QUICKSTART)
+      (folder / 'done').touch()
+  return folder / 'files'
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize('page', SCRIPTS)
+def test_the_blocks_of_a_page_run(page, made, tmp_path):
+  shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+  if page == 'README.md':  # makes it from documents.csv
+    shutil.rmtree(tmp_path / 'my_data')
+  make_workplace(tmp_path)
+  run(SCRIPTS[page], tmp_path)
