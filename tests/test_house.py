@@ -240,7 +240,7 @@ def test_it_speaks_of_itself_alone():
   )
   assert all(map(foreign.search, ('/home/x', 'see issue 2', '(#12)')))
   for path in tracked():
-    if path.is_file() and path.suffix not in ('.npz', '.gz', '.zip'):
+    if path.is_file() and path.suffix not in ('.npz', '.gz', '.zip', '.png'):
       if path.name not in ('run', 'test_house.py'):
         found = foreign.search(path.read_text(errors='replace'))
         assert not found, f'{name(path)}: {found[0]}'
@@ -299,9 +299,3 @@ def test_readme_starts_with_two_commands():
   tests = f"{install}'.[test]' && .venv/bin/python -m pytest -n 3\n"
   assert tests in readme
   assert tests in (ROOT / '.ci' / 'run').read_text()
-
-
-def test_readme_lists_every_config():
-  readme = (ROOT / 'README.md').read_text()
-  for path in (ROOT / 'experiments' / 'configs').glob('*.py'):
-    assert path.stem == '__init__' or f'| `{path.stem}` |' in readme

@@ -1,8 +1,8 @@
 r"""Vectors from any encoder: a dense layer on one fixed vector per document.
 
 Compute a vector for each document with any encoder. Save the vectors as
-DIR/{split}.npy and the document ids as DIR/{split}.ids.txt (README, Frozen
-features), next to {split}.jsonl. Only the output layer is trained; it is that
+DIR/{split}.npy and the document ids as DIR/{split}.ids.txt (see docs/data.md),
+next to {split}.jsonl. Only the output layer is trained; it is that
 of BERT-BASE in Chalkidis et al. 2019 (https://aclanthology.org/P19-1636),
 Section 4. To use a vector per token with label-wise attention, set max_tokens,
 buckets, NoPooling() and LabelAttentionConfig() in this file.

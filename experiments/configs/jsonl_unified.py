@@ -1,17 +1,21 @@
-r"""TIB-SID library records, 26,976 labels: trained weights and descriptors.
+r"""Your own documents: labels are scored by trained weights and by their names.
 
-English records of the TIB-SID collection with GND subjects (D'Souza et al.,
-"SemEval-2025 Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1).
-Half of the labels have one training document, and thousands have none, so
-labels are also scored by their names and alternative names. The encoder is that
-of BIGRU-LWAN (Chalkidis et al. 2019, https://aclanthology.org/P19-1636).
+Choose it where many labels have few training documents or none: the unified form
+of BIGRU-LWAN (Chalkidis et al. 2019, https://aclanthology.org/P19-1636) scores a
+label by its name and alternative names as well. The sizes suit TIB-SID, library
+records with 26,976 labels, half of which have one training document (D'Souza et
+al., "SemEval-2025 Task 5: LLMs4Subjects",
+https://aclanthology.org/2025.semeval-1).
 
   python -m experiments.embeddings \
-    --config=experiments/configs/tib_sid_unified.py \
-    --config.data.dir=DIR --output=runs/tib_sid_vectors.bin
+    --config=experiments/configs/jsonl_unified.py \
+    --config.data.dir=DIR --output=runs/word_vectors.bin
   python -m experiments.train \
-    --config=experiments/configs/tib_sid_unified.py \
-    --config.data.dir=DIR --workdir=runs/tib_sid_unified
+    --config=experiments/configs/jsonl_unified.py \
+    --config.data.dir=DIR --workdir=runs/jsonl_unified
+
+For a few thousand documents set `--config.model.head.hidden_labels=20`: training
+hides that many rare labels to make the two scores comparable.
 
 Hardware: a GPU, or two CPU cores with patience. Expected: not run yet. Time:
 1 to 2 s per step on two CPU cores.
@@ -37,7 +41,7 @@ def get_config() -> Config:
     model=NeuralModel(
       embedding=EmbeddingConfig(
         dim=200,
-        vectors='runs/tib_sid_vectors.bin',
+        vectors='runs/word_vectors.bin',
       ),
       encoder=BiGRUConfig(units=100),
       head=UnifiedConfig(

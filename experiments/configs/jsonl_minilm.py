@@ -1,19 +1,21 @@
-r"""TIB-SID library records, 26,976 labels: MiniLM with the unified head.
+r"""Your own documents: a pretrained encoder with the unified head.
 
-English records of the TIB-SID collection with GND subjects (D'Souza et al.,
-"SemEval-2025 Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1).
-Half of the labels have one training document, and thousands have none, so
-labels are also scored by their names and alternative names, embedded by
-all-MiniLM-L6-v2 (Wang et al. 2020, https://arxiv.org/abs/2002.10957). The head
-is the unified form of BIGRU-LWAN's head (Chalkidis et al. 2019,
-https://aclanthology.org/P19-1636).
+The encoder is all-MiniLM-L6-v2 (Wang et al. 2020,
+https://arxiv.org/abs/2002.10957) or any other of the BERT family. It reads the
+first 256 word pieces of a document, and embeds the names and alternative names of
+labels, so that labels with few training documents or none are scored, too. The
+head is the unified form of BIGRU-LWAN's head (Chalkidis et al. 2019,
+https://aclanthology.org/P19-1636). The sizes suit TIB-SID, library records with
+26,976 labels (D'Souza et al., "SemEval-2025 Task 5: LLMs4Subjects",
+https://aclanthology.org/2025.semeval-1).
 
   python -m experiments.train \
-    --config=experiments/configs/tib_sid_minilm.py \
+    --config=experiments/configs/jsonl_minilm.py \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
-    --workdir=runs/tib_sid_minilm
+    --workdir=runs/jsonl_minilm
 
-FOLDER is a copy of the Hugging Face model.
+FOLDER is a copy of the Hugging Face model. For a few thousand documents set
+`--config.model.head.hidden_labels=20`.
 
 Hardware: a GPU, or two CPU cores with patience. Expected: not run yet. Time:
 10,000 steps.
