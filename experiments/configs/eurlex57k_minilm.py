@@ -16,8 +16,8 @@ file of them. On a GPU, use
 whole documents: --config.data.zones= --config.data.tokens.max_tokens=512
 --config.data.tokens.buckets=128,256,512 --config.train.compute_dtype=bfloat16.
 
-Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: 40 minutes of
-training and a few minutes of judging.
+Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: 40
+minutes of training and a few minutes of judging.
 """
 
 from xjax.config.optimizer import AdamW

@@ -16,8 +16,8 @@ FOLDER is a copy of the Hugging Face model. The labels are the 4,271 that occur
 in the three splits; without a test split, --config.data.labels=FILE names a
 file of them.
 
-Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: 40 minutes of
-training and a few minutes of judging.
+Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: 40
+minutes of training and a few minutes of judging.
 """
 
 from xjax.config.optimizer import AdamW

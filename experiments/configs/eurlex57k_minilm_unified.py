@@ -18,8 +18,8 @@ in the three splits; without a test split, --config.data.labels=FILE names a
 file of them. To judge
 unseen labels, hide some from training: --config.data.hold_out_labels=300.
 
-Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: 40 minutes of
-training and a few minutes of judging.
+Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: 40
+minutes of training and a few minutes of judging.
 """
 
 from xjax.config.optimizer import AdamW

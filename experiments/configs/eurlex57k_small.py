@@ -18,8 +18,8 @@ three splits; without a test split, --config.data.labels=FILE names a file of
 them. To judge unseen labels, hide some from training:
 --config.data.hold_out_labels=300.
 
-Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: ten minutes of
-training and one minute of judging per system.
+Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: ten
+minutes of training and one minute of judging per system.
 """
 
 import dataclasses

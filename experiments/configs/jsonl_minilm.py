@@ -2,9 +2,9 @@ r"""Your own documents: a pretrained encoder with the unified head.
 
 The encoder is all-MiniLM-L6-v2 (Wang et al. 2020,
 https://arxiv.org/abs/2002.10957) or any other of the BERT family. It reads the
-first 256 word pieces of a document, and embeds the names and alternative names of
-labels, so that labels with few training documents or none are scored, too. The
-head is the unified form of BIGRU-LWAN's head (Chalkidis et al. 2019,
+first 256 word pieces of a document. It also embeds the names and alternative
+names of labels, so that labels with few training documents or none are scored,
+too. The head is the unified form of BIGRU-LWAN's head (Chalkidis et al. 2019,
 https://aclanthology.org/P19-1636). The sizes suit TIB-SID, library records with
 26,976 labels (D'Souza et al., "SemEval-2025 Task 5: LLMs4Subjects",
 https://aclanthology.org/2025.semeval-1).
