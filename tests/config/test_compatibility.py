@@ -80,8 +80,11 @@ def test_sparse_features_that_can_be(reads_all):
     (SyntheticData(tokens=GivenFeaturesConfig()), 'needs config.data=XcFeat'),
     (XcFeaturesData(tokens=TfidfConfig()), 'needs config.data=XcFeat'),
     (XcFeaturesData(tokens=WordsConfig()), 'needs config.data=XcFeat'),
-    (XcFeaturesData(zones=('a',)), "config.data.zones=('a',): files of featur"),
-    (XcFeaturesData(on_error=OnError.SKIP), 'no row can be left out'),
+    (
+      XcFeaturesData(zones=('a',)),
+      "config.data.zones=('a',): must be (), since files of featur",
+    ),
+    (XcFeaturesData(on_error=OnError.SKIP), 'so that no row can be skipped'),
     (
       XcFeaturesData(tokens=GivenFeaturesConfig(norm='l2')),
       'Norm.NONE or L2',

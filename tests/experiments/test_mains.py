@@ -305,7 +305,11 @@ CONFIG = QUICK[0]
     ('predict', ('--workdir=x',), 'this folder has no run of xjax'),
     ('predict', ('--workdir=x', '--output=y.txt'), 'must end in .jsonl'),
     ('predict', ('--workdir=x', '--k=0'), '--k=0: must be at least 1'),
-    ('predict', ('--workdir=x', '--explain=-1'), '--explain=-1: a number of'),
+    (
+      'predict',
+      ('--workdir=x', '--explain=-1'),
+      '--explain=-1: must be a number of words',
+    ),
   ],
 )
 def test_a_mistake_is_one_line_and_exit_code_1(run_main, main, arguments, says):

@@ -80,7 +80,10 @@ def test_predict_tells_as_many_labels_as_are_chosen(run_main, workdir):
       '--strategy=coverage --strategy_k=0',
       '--strategy_k=0: must be at least 1',
     ),
-    ('--strategy=coverage --beta=-1', '--beta=-1.0: a number of at least 0'),
+    (
+      '--strategy=coverage --beta=-1',
+      '--beta=-1.0: must be a number of at least 0',
+    ),
     ('--strategy=best', 'should be one of <standard|propensity|coverage|'),
   ],
 )

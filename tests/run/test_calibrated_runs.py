@@ -143,7 +143,7 @@ def test_a_dev_split_that_came_later(finished, workdir):
 def test_a_damaged_one_is_named_and_made_again(finished, workdir):
   before = workdir.calibration.read_bytes()
   workdir.calibration.write_bytes(before[:-20])
-  with pytest.raises(DataError, match='calibration.json.*remove it'):
+  with pytest.raises(DataError, match='calibration.json.*remove the file'):
     xjax.load(workdir.path)
   workdir.calibration.unlink()
   evaluate_split(workdir.path, 'dev')

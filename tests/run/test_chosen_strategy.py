@@ -271,7 +271,9 @@ def test_costs_of_unknown_labels(home, tmp_path):
   path = tmp_path / 'costs.jsonl'
   path.write_text('{"id": "unheard-of", "weight": 1}\n')
   asked = StrategyRequest(StrategyKind.COST, K, costs=str(path))
-  with pytest.raises(DataError, match="costs.jsonl:1: 'unheard-of' is no lab"):
+  with pytest.raises(
+    DataError, match="costs.jsonl:1: 'unheard-of' is not a label"
+  ):
     evaluate_split(home.path, 'dev', strategy=asked)
 
 

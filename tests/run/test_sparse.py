@@ -108,7 +108,7 @@ def test_it_says_what_takes_long(tmp_path, monkeypatch):
   enter = Progress.__enter__
 
   def entered(self):
-    said.append(self._what)
+    said.append(self._work)
     return enter(self)
 
   monkeypatch.setattr(Progress, '__enter__', entered)

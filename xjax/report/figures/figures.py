@@ -153,7 +153,7 @@ def frequency_picture(run: JudgedRun) -> Block:
 
 def binned_f1(groups: Sequence[Group], k: int, protocol: str) -> Block:
   """Draws macro-F1 at k by training frequency, with intervals if available."""
-  bins = list(in_bins(np.zeros(0)))
+  bins = list(in_bins(np.zeros(0, np.int64)))
   values_of = {g.name: group_metrics(g, protocol)[ALL] for g in groups}
   metrics = [f'macro-F1@{k}[{name}]' for name in bins]
   if not any(
