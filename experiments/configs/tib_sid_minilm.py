@@ -1,4 +1,4 @@
-r"""TIB-SID library records, 26,976 labels: MiniLM with the unified head.
+r"""Trains MiniLM with the unified head on TIB-SID records with 26,976 labels.
 
 English records of the TIB-SID collection with GND subjects (D'Souza et al.,
 "SemEval-2025 Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1).
@@ -15,8 +15,8 @@ https://aclanthology.org/P19-1636).
 
 FOLDER is a copy of the Hugging Face model.
 
-Hardware: a GPU, or two CPU cores with patience. Expected: not run yet. Time:
-10,000 steps.
+Hardware: a GPU; two CPU cores are slow. Expected: not run yet. Time: 10,000
+steps.
 """
 
 from xjax.config.optimizer import AdamW
