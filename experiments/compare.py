@@ -1,4 +1,4 @@
-"""Compares systems that were judged on the same documents with the first one.
+"""Compares other systems with a baseline on the same documents.
 
 python -m experiments.compare A B [C ...] [--split=test] [--output=DIR]
 

@@ -6,9 +6,9 @@ python -m experiments.evaluate --predictions=FILE --gold=FILE
   [--train_labels=FILE --filter=FILE --inv_prop=FILE] [--protocol=all]
   [--ks=1,3,5 --slices=bin:1-9,FILE --ci] [--output=DIR]
 
-Prints a table by slice; with several protocols, a table per slice with a column
-for each protocol. The folder --output gets predictions.npz, metrics.json,
-metrics.csv, metrics.tex and documents.jsonl.
+Prints a table with a column per slice; with several protocols, a table per
+slice with a column per protocol. The folder --output gets predictions.npz,
+metrics.json, metrics.csv, metrics.tex and documents.jsonl.
 """
 
 from absl import flags as absl_flags

@@ -1,4 +1,4 @@
-r"""EURLEX57K, header and recitals: MiniLM with label-wise attention.
+r"""Trains MiniLM with label-wise attention on EURLEX57K (header and recitals).
 
 The head is that of BIGRU-LWAN in Chalkidis et al., "Large-Scale Multi-Label
 Text Classification on EU Legislation", ACL 2019,
@@ -13,8 +13,8 @@ Chalkidis et al. 2020 use the same head with BERT
     --workdir=runs/eurlex57k_minilm_lwan
 
 FOLDER is a copy of the Hugging Face model. The labels are the 4,271 that occur
-in the three splits; without a test split, --config.data.labels=FILE names a
-file of them.
+in the three splits. Without a test split, list these labels in a file and set
+--config.data.labels=FILE.
 
 Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: 40
 minutes of training and a few minutes of judging.

@@ -1,4 +1,4 @@
-r"""Your own documents: a pretrained encoder with the unified head.
+r"""Trains a pretrained encoder with the unified head on your own documents.
 
 The encoder is all-MiniLM-L6-v2 (Wang et al. 2020,
 https://arxiv.org/abs/2002.10957) or any other of the BERT family. It reads the
@@ -17,8 +17,8 @@ https://aclanthology.org/2025.semeval-1).
 FOLDER is a copy of the Hugging Face model. For a few thousand documents set
 `--config.model.head.hidden_labels=20`.
 
-Hardware: a GPU, or two CPU cores with patience. Expected: not run yet. Time:
-10,000 steps.
+Hardware: a GPU; two CPU cores are slow. Expected: not run yet. Time: 10,000
+steps.
 """
 
 from xjax.config.optimizer import AdamW

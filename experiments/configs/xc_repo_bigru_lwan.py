@@ -1,4 +1,4 @@
-r"""Raw text of the Extreme Classification Repository: BiGRU-LWAN.
+r"""Trains BiGRU-LWAN on raw text of the Extreme Classification Repository.
 
 DIR is a dataset with text (LF-*): trn.json[.gz], tst.json[.gz] and the labels'
 names in lbl.json[.gz] or Y.txt. The model of Chalkidis et al. 2019

@@ -290,7 +290,7 @@ def test_weight_decay_is_for_adamw_alone():
     ('train.learning_rat', 'did you mean learning_rate'),
     ('trian.steps', 'config.trian: no such field; did you mean train'),
     ('train.steps.more', 'config.train.steps has no fields of its own'),
-    ('eval.qqqqqq', 'the fields there are batch_size, depth, ks'),
+    ('eval.qqqqqq', 'the fields are batch_size, depth, ks'),
     ('data.n_trian', 'did you mean n_train'),
     (
       'train.loss',

@@ -64,7 +64,7 @@ def check_config(config: Config) -> None:
 
 
 def _field_names(holder: Any) -> tuple[str, ...]:
-  """Returns the names of a dataclass's fields; of other values, nothing."""
+  """Returns the names of a dataclass's fields; () for other values."""
   if not dataclasses.is_dataclass(holder):
     return ()
   return tuple(field.name for field in dataclasses.fields(holder))
@@ -75,7 +75,7 @@ def _similar(name: str, names: Iterable[str]) -> str:
   similar = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
   if similar:
     return f'did you mean {" or ".join(similar)}?'
-  return f'the fields there are {", ".join(names)}'
+  return f'the fields are {", ".join(names)}'
 
 
 def _field_faults(part: ConfigPart, path: str) -> Iterator[str]:

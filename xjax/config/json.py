@@ -139,7 +139,7 @@ def _join(path: str, name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class ConfigDifference:
-  """A field in which two configs differ.
+  """Describes a field in which two configs differ.
 
   Attributes:
     path: the dotted path of the field.
@@ -167,7 +167,7 @@ def diff(old: Any, new: Any) -> list[ConfigDifference]:
 def _diff(
   old: Any, new: Any, path: str, may_change: bool
 ) -> list[ConfigDifference]:
-  """Compares two values; may_change is that of the parts they belong to."""
+  """Compares two values; may_change says whether their part may change."""
   if not dataclasses.is_dataclass(old) or not dataclasses.is_dataclass(new):
     values = to_json(old), to_json(new)
     if values[0] == values[1]:

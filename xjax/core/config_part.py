@@ -1,4 +1,4 @@
-"""The base class of the parts of a run's config, and of their fields.
+"""Defines the base class of the parts of a run's config, and their fields.
 
 A part is a dataclass that inherits from ConfigPart. Each of its fields carries
 a help text, bounds, and a value for tiny configs in tests. Its check() yields
@@ -79,7 +79,7 @@ def at_most(limit: float) -> Callable[[float], float]:
 
 
 class ConfigPart:
-  """A part of a config; the base class of all config dataclasses.
+  """Serves as the base class of all config dataclasses, the parts of a config.
 
   Attributes:
     abstract: whether configs must use a subclass in place of this class.
@@ -112,8 +112,8 @@ class ConfigPart:
   def check(self, config: Any, path: str) -> Iterator[str]:
     """Yields an error message for each fault between fields.
 
-    Each message names a field. check() is called after every field by itself
-    has been found to be within its bounds.
+    Each message names a field. check() is called only if each field by
+    itself is within its bounds.
 
     Args:
       config: the whole config of the run.
@@ -192,8 +192,8 @@ def kinds_that(attribute: str, base: type) -> str:
 def modules_of(part: ConfigPart) -> list[str]:
   """Returns the user's modules that define a part or one of the parts in it.
 
-  Modules of xjax are left out. So is a config file that defines parts, since it
-  cannot be imported by name.
+  Modules of xjax are left out, and so are config files that define parts, since
+  they cannot be imported by name.
   """
   values = (getattr(part, field_.name) for field_ in dataclasses.fields(part))
   inner = (modules_of(x) for x in values if isinstance(x, ConfigPart))

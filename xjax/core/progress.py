@@ -115,7 +115,7 @@ class Progress(contextlib.AbstractContextManager):
       self._due = time.monotonic() + _EVERY
 
   def _repeat(self) -> None:
-    """Writes log lines until the work ends; then a last one, if any came."""
+    """Writes log lines until the work ends; then a last one if it wrote any."""
     start, any_line = time.monotonic(), False
     while not self._ended.wait(max(0.0, self._due - time.monotonic())):
       if time.monotonic() >= self._due:
@@ -142,7 +142,7 @@ def progress(
   total: int | None = None,
   unit: str = '',
 ) -> Iterator[Iterator[T]]:
-  """Opens a context with an iterator over items that shows its progress.
+  """Opens a context whose iterator over items shows the progress.
 
   Args:
     items: any iterable.

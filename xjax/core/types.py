@@ -1,4 +1,4 @@
-"""The letters of array axes, and the types that every room shares.
+"""Defines the letters of array axes, and the types that all packages share.
 
 Array names end in the letters of their axes; einsum strings use the same
 letters:
@@ -40,7 +40,7 @@ AS_LOGITS = (1.0, 0.0)  # a and b of sigmoid(a z + b), for scores z = logits
 
 @struct.dataclass
 class Batch:
-  """A padded batch of documents; NumPy on the host, jax.Array on a mesh.
+  """Holds a padded batch of documents: NumPy on hosts, jax.Array on a mesh.
 
   If the zones of documents are kept separate (data.tokens.by_zone), tokens are
   [B, Z, T] and lengths [B, Z]. Empty zones of a document come last, with
@@ -54,10 +54,10 @@ class Batch:
     mask_B: bool, False for rows that only fill the batch.
     doc_B: int32 row of the document in its split, PAD for filling rows.
     weights_BT: float32 weights of sparse features, or None.
-    segments_BT: int32, if several documents share a row, else None. tokens_BT
-      and segments_BT are [rows, T] then; entries are 0 at padding, and 1, 2,
-      ... for the first, second, ... document of a row.
-    first_B: int32, with segments, else None: the index of a document's first
+    segments_BT: None, unless several documents share a row. Then int32 [rows,
+      T], like tokens_BT: 0 at padding, and 1, 2, ... for the first, second, ...
+      document of a row.
+    first_B: None without segments, else int32, the index of a document's first
       token in the flattened token rows of its device.
     features_BTD: float32 vectors of an external encoder, 0 beyond a document's
       length, or None.
@@ -106,7 +106,7 @@ class Ragged:
     return np.diff(self.indptr)
 
   def keep(self, kept: np.ndarray) -> 'Ragged':
-    """Returns the rows with only the values where kept, bool, is True."""
+    """Returns the rows with only the values for which kept (bool) is True."""
     before = np.zeros(len(kept) + 1, np.int64)
     np.cumsum(kept, out=before[1:])
     return Ragged(before[self.indptr], self.values[kept])
@@ -138,7 +138,7 @@ class Ragged:
 
 
 class ScoreKind(enum.Enum):
-  """The meaning of a scorer's scores.
+  """Says what a scorer's scores mean.
 
   Labels are ranked by these scores, never by a sigmoid of them: a sigmoid
   rounds different high scores to 1.
@@ -151,13 +151,13 @@ class ScoreKind(enum.Enum):
 
 @runtime_checkable
 class Scorer(Protocol):
-  """The interface of a model for evaluation, prediction and strategies.
+  """Describes a model's interface for evaluation, prediction and strategies.
 
   Attributes:
     score_kind: the meaning of the scores.
     n_labels: labels with an index below this number are ranked, no others.
-    assigned_above: a label is assigned if its score is above this number; None:
-      if its probability is above 0.5, where scores have probabilities.
+    assigned_above: a label is assigned if its score is above this number. None:
+      a label is assigned if its probability, if it has one, is above 0.5.
     selected_by: how the best labels are searched: `exact`, `beam=10`,
       `recall=0.95` or `shortlist=500`.
   """
@@ -176,7 +176,7 @@ class Scorer(Protocol):
     allowed: jax.Array | None = None,
     sigmoid: tuple[float, float] = AS_LOGITS,
   ) -> tuple[jax.Array, jax.Array]:
-    """Returns the k best labels of each document, of all labels and per slice.
+    """Returns each document's k best labels, among all labels and per slice.
 
     Args:
       batch: documents; padded rows get lists too, which the caller ignores.

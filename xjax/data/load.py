@@ -43,14 +43,15 @@ def build_corpus(
     raw: the source's documents and descriptors.
     data: config of the label space, the zones and the held-out labels.
     seed: int, decides which labels are held out.
-    space: labels of a trained model, which are kept as they are; None: data
-      decides.
+    space: labels of a trained model, which are kept as they are; None: the
+      config decides.
     splits: names of the splits to keep; None: all.
 
   Returns:
-    The corpus. Its documents have only the zones that data names, or that form
-    the full text. Gold labels outside the label space come after it, with a
-    training count of 0. The split train has no held-out labels.
+    The corpus. Its documents have only the zones in data.zones or, if that is
+    empty, the zones of the full text. Gold labels outside the label space come
+    after it, with a training count of 0. The split train has no held-out
+    labels.
 
   Raises:
     ConfigError: data.zones, data.labels or data.hold_out_labels does not fit
@@ -148,7 +149,7 @@ def load_corpus(
     data: config of the source; its class decides the format.
     seed: int, decides which labels are held out.
     space: labels of a trained model. Their order and counts are kept, and other
-      gold labels are appended with count 0. None: data decides.
+      gold labels are appended with count 0. None: the config decides.
     splits: names of the splits to load; None: those of train, dev and test that
       exist.
 
@@ -204,7 +205,7 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
     The documents by random access, with the zones that model_view keeps. A
     document without an id gets the id line-N, where N is its line. Labels are
     None if the line has no field for them; otherwise they are taken as given,
-    without the ancestors that a taxonomy implies. From a feature file,
+    without the ancestors that a taxonomy implies. A feature file gives
     SparseDocuments.
 
   Raises:

@@ -193,7 +193,7 @@ def slice_masks(
 ) -> dict[str, np.ndarray]:
   """Returns the masks of label slices: frequent, few, zero and held_out.
 
-  By training count, the first three are >= 50, 1..49 and 0, as in Chalkidis et
+  The first three have training counts >= 50, 1..49 and 0, as in Chalkidis et
   al. 2019, Table 1. Held-out labels have no training documents left, so they
   are in zero too.
 
@@ -390,7 +390,7 @@ class Split:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Corpus:
-  """Holds a label space and the splits with its labels.
+  """Holds the splits of a corpus, and the label space that they share.
 
   Attributes:
     label_space: the labels of all splits.

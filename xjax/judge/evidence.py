@@ -100,7 +100,7 @@ class Evidence:
     by_label = tuple(m for m in metrics if isinstance(m, LabelMetric))
     for metric in by_label:
       _check_adds_zero(metric)
-    # Counting labels takes as long as everything else: only if it is needed.
+    # Labels are counted only if needed: this takes as long as everything else.
     seen = SeenLabels.of(part) if by_label else SeenLabels.all_labels(part)
     with exact():
       # Copy the weights to the device once: there is one per label, and every
@@ -154,7 +154,7 @@ class Evidence:
     return state
 
   def _blocks(self) -> Iterator[tuple[np.ndarray, DocumentBlock]]:
-    """Yields the slice's blocks with places of labels and `outside` values."""
+    """Yields the rows and the documents of each block, ready for the sums."""
     for rows, documents in self.part.blocks():
       fill = len(documents.mask_B) - len(rows)
       outside = {
@@ -223,7 +223,7 @@ class Evidence:
 
   @functools.cached_property
   def short(self) -> dict[str, tuple[int, str]]:
-    """The unknown sums: name -> (documents with too short a list, reason)."""
+    """The unknown sums: name -> (documents whose list is too short, reason)."""
     n_docs, n_all, depth = (
       self.part.n_with_gold,
       len(self.part),
@@ -272,7 +272,7 @@ class Evidence:
 
 
 def _cumulate_cut_offs(counts_QL: np.ndarray, n_ks: int) -> np.ndarray:
-  """Returns counts of places 1 to k, from what each cut-off adds."""
+  """Adds to the counts of each cut-off those of the smaller cut-offs."""
   counts_QL = counts_QL.copy()
   np.cumsum(counts_QL[:n_ks], axis=0, out=counts_QL[:n_ks])
   return counts_QL
@@ -297,7 +297,7 @@ def _weights(
 
 
 def _bins(part: Slice) -> dict[str, np.ndarray]:
-  """Returns the frequency bins that have labels; {} if the slice is not all."""
+  """Returns the frequency bins with labels; {} if the slice is not `all`."""
   bins = in_bins(part.train_counts) if part.mask.all() else {}
   return {name: mask for name, mask in bins.items() if mask.any()}
 

@@ -1,4 +1,4 @@
-"""Focal loss, which gives little weight to labels that are easy to decide."""
+"""Gives little weight to labels that are easy to decide (focal loss)."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from xjax.losses.contract import ChunkLoss, LabelLoss, LossConfig
 
 @dataclasses.dataclass
 class FocalConfig(LossConfig):
-  """Focal loss (Lin et al. 2017), which makes scores logits.
+  """Configures the focal loss (Lin et al. 2017), whose scores are logits.
 
   It moves probabilities towards 0.5. This does not change the ranking, and
   eval.calibration corrects the probabilities.
@@ -20,8 +20,8 @@ class FocalConfig(LossConfig):
 
   gamma: float = field(
     2.0,
-    'The larger gamma, the less a label counts that is predicted with '
-    'certainty; 0: as in binary cross entropy.',
+    'A larger gamma gives less weight to labels that are easy to decide; 0: '
+    'as in binary cross entropy.',
     AMOUNT,
   )
   alpha: float = field(
@@ -37,11 +37,11 @@ class FocalConfig(LossConfig):
 
 @dataclasses.dataclass(frozen=True)
 class Focal(LabelLoss):
-  """The focal loss, -a_t (1 - p_t)^gamma log p_t (Lin et al. 2017, Eq. 4, 5).
+  """Computes the focal loss, -a_t (1 - p_t)^gamma log p_t.
 
-  p_t is the probability of the correct decision: sigmoid(z) for a gold label,
-  and 1 - sigmoid(z) for any other label. With gamma 0, the loss is binary cross
-  entropy.
+  These are Eq. 4 and 5 of Lin et al. (2017). p_t is the probability of the
+  correct decision: sigmoid(z) for a gold label, and 1 - sigmoid(z) for any
+  other label. With gamma 0, the loss is binary cross entropy.
 
   Attributes:
     gamma: at least 0.

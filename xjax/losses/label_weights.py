@@ -1,4 +1,4 @@
-"""Label weights that are computed from the labels' training counts."""
+"""Computes label weights from the labels' training counts."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -13,7 +13,7 @@ from xjax.losses.contract import LabelWeights, LabelWeightsConfig
 
 @dataclasses.dataclass
 class EvenWeights(LabelWeightsConfig):
-  """The choice of no label weights: all labels count equally."""
+  """Chooses no label weights: all labels count equally."""
 
   even = True
 
@@ -28,7 +28,7 @@ class EvenWeights(LabelWeightsConfig):
 
 @dataclasses.dataclass
 class ClassBalancedWeights(LabelWeightsConfig):
-  """Weights by the effective number of a label's documents (Cui et al. 2019).
+  """Weights a label by its effective number of documents (Cui et al. 2019).
 
   In the paper, each example has one gold class, and the weight of this class
   multiplies all terms of the example. With many labels per document, we let the
@@ -55,7 +55,7 @@ class ClassBalancedWeights(LabelWeightsConfig):
 
 @dataclasses.dataclass
 class PropensityWeights(LabelWeightsConfig):
-  """Weights 2 / p_l - 1 of gold labels and 1 of others (Qaraei et al. 2021).
+  """Weights gold labels by 2 / p_l - 1, others by 1 (Qaraei et al. 2021).
 
   p_l is the propensity of Jain et al. (2016), with A and B of eval.propensity.
   """

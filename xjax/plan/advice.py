@@ -25,7 +25,7 @@ Fields = dict[str, Any]  # values to set, by the path of their field
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-  """One or more settings to change."""
+  """Describes one or more settings to change."""
 
   text: str  # the flags, or the lines of the config file
   total: float  # bytes on a device after the change

@@ -1,4 +1,4 @@
-"""Memory sizes and peak rates of devices, as published by their makers.
+"""Lists memory sizes and peak rates of devices, as their makers publish them.
 
 The sources are NVIDIA's data sheets (for SXM modules if they exist; dense, not
 sparse, rates of tensor cores), and
@@ -16,7 +16,7 @@ from xjax.core.errors import ConfigError
 
 
 class Platform(enum.Enum):
-  """The kinds of devices, with the names that jax.default_backend() uses."""
+  """Names the kinds of devices, as jax.default_backend() does."""
 
   CPU = 'cpu'
   GPU = 'gpu'
@@ -25,7 +25,7 @@ class Platform(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
-  """The properties of one device; all rates are per second."""
+  """Holds the properties of one device; all rates are per second."""
 
   name: str  # its name for --chip
   platform: Platform  # the platform for which XLA compiles
@@ -53,10 +53,9 @@ def _cpu(name: str, memory: float, cores: int) -> Chip:
 
 
 # Memory in GB, GB/s, TFLOP/s of bfloat16 and of float32, GB/s to 7 neighbours
-# by NVLink (L4 and A10: by PCIe 4.0 x16), and the complete device kind, as in
-# jax.Device.device_kind: a device whose kind only starts with this text is
-# slower (PCIe, NVL) or a part of a device (MIG). V100 computes bfloat16 as
-# float32.
+# by NVLink (L4 and A10: by PCIe 4.0 x16), and jax.Device.device_kind. The kind
+# must match to its end: a longer one is a slower device (PCIe, NVL) or a part
+# of a device (MIG). V100 computes bfloat16 as float32.
 _GPUS = {
   'v100-16': (16, 900, 15.7, 15.7, 150, 'Tesla V100-SXM2-16GB'),
   'v100-32': (32, 900, 15.7, 15.7, 150, 'Tesla V100-SXM2-32GB'),
@@ -89,7 +88,7 @@ for _name, (_memory, _rate, _16, _net, _pod, *_kinds) in _TPUS.items():
 
 
 def chip_named(name: str) -> Chip:
-  """Returns the chip with a name; empty: the chip of this machine.
+  """Returns the chip of this name; the chip of this machine if name is ''.
 
   Raises:
     ConfigError: the chip is not known.

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 @dataclasses.dataclass(frozen=True)
 class ProgramCost:
-  """The cost of one run of a program on one device."""
+  """Holds the cost of one run of a program on one device."""
 
   # Multiplications and additions of products: exact.
   operations: int = 0
@@ -30,7 +30,7 @@ class ProgramCost:
 
 
 class _Value:
-  """An array of the program; two arrays are compared by identity."""
+  """Stands for an array of the program; arrays are compared by identity."""
 
   def __init__(self, aval: Any):
     dtype = getattr(aval, 'dtype', None)
@@ -60,8 +60,8 @@ _EXPENSIVE = set(
   """atan2 cbrt cos div erf erf_inv erfc exp expm1 log log1p logistic pow
   random_bits rem rsqrt sin sqrt tanh threefry2x32""".split()
 )
-# Operations that change their first operand in place; the index of the operand
-# that has the new values.
+# Operations that change their first operand in place -> the index of the
+# operand that has the new values.
 _IN_PLACE = {'dynamic_update_slice': 1, 'scatter': 2, 'scatter-add': 2}
 _UNFUSED = _WHOLE | _IN_PLACE.keys()
 
@@ -114,7 +114,7 @@ def program_cost(
     operations += inner.operations
     moved += inner.moved + _moved_bytes(step, written)
     size = sum(value.bytes for value in outputs if value in arrays)
-    # Some operations can write their output over inputs that end here.
+    # Some operations can overwrite inputs that no later step reads.
     overwrites = _is_fused(eqn) or _name(eqn) in (*_IN_PLACE, 'scan')
     peak = max(peak, held + inner.held + max(0, size - freed * overwrites))
     held += size - freed

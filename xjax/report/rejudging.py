@@ -1,4 +1,4 @@
-"""Gives compared systems metrics by the same criteria, judging where needed."""
+"""Makes sure that compared systems have metrics by the same criteria."""
 
 from collections.abc import Mapping, Sequence
 import copy
@@ -57,10 +57,12 @@ def judge_runs(
     dataclasses.replace(run, weights_L=weights_L)
     for run, weights_L in zip(runs, shared_weights(runs))
   ]
-  anew = dataclasses.replace(request, replicates=0, seed=0) != JudgeRequest()
+  has_criteria = (
+    dataclasses.replace(request, replicates=0, seed=0) != JudgeRequest()
+  )
   judged = []
   for run in runs:
-    if anew or not run.metrics:
+    if has_criteria or not run.metrics:
       judged.append(_judge_run(run, request, usual))
     else:
       judged.append(_keep_metrics(run, request, usual, alone=len(runs) == 1))
@@ -68,7 +70,7 @@ def judge_runs(
 
 
 def propensity_of(runs: Sequence[JudgedRun]) -> tuple[float, float]:
-  """Returns A and B of the first run whose config has them; else PROPENSITY."""
+  """Returns the propensities' A and B: the first config's, else PROPENSITY."""
   return next(filter(None, map(_config_propensity, runs)), PROPENSITY)
 
 
@@ -140,11 +142,11 @@ def _threshold(run: JudgedRun) -> float | None:
 def _keep_metrics(
   run: JudgedRun, request: JudgeRequest, usual: Criteria, alone: bool
 ) -> JudgedRun:
-  """Keeps a run's metrics, except those that other propensities change."""
-  again = dataclasses.replace(
+  """Keeps a run's metrics; computes those by other propensities again."""
+  kept_request = dataclasses.replace(
     request, protocols=protocols(run.metrics), slices=_slices(run)
   )
-  criteria = _criteria(run, again, usual)
+  criteria = _criteria(run, kept_request, usual)
   same = _same_propensities(run, criteria)
   if same or alone:
     remark = '' if same else _unknown_remark(run)

@@ -157,7 +157,7 @@ def every_metric(metrics: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
 
 
 def common_protocol(runs: Sequence[JudgedRun]) -> str:
-  """Returns a protocol by which all runs were judged; ours if possible.
+  """Returns a protocol by which all runs were judged; xjax's own if possible.
 
   Raises:
     DataError: no protocol is common to all runs.
@@ -176,7 +176,7 @@ def common_protocol(runs: Sequence[JudgedRun]) -> str:
 def group_metrics(
   group: Group, protocol: str
 ) -> dict[str, dict[str, Estimate]]:
-  """Returns slice -> metric -> estimate over the runs, in the first's order."""
+  """Returns slice -> metric -> estimate, in the order of the first run."""
   tables = [run.metrics.get(protocol, {}) for run in group.runs]
   return {
     name: {

@@ -44,7 +44,7 @@ STRATEGY = 'strategy.json'  # file of an evaluation: how labels were chosen
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-  """The results of judging a split.
+  """Holds the results of judging a split.
 
   Attributes:
     predictions: the predictions, with gold.
@@ -130,8 +130,8 @@ def evaluate_split(
 
 def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
   """Returns the name of the folder for a split: with a digest if foreign."""
-  # A split that the run was started without counts as the run's own only if
-  # it is read from the run's own data folder.
+  # If the run was started without this split, the split counts as the run's
+  # own only if it is read from the run's own data folder.
   unknown = '' if data_dir else split.digest
   is_own = workdir.digests().get(split.name, unknown) == split.digest
   return split.name if is_own else f'{split.name}@{split.digest[:8]}'
@@ -192,7 +192,7 @@ def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
     raise ConfigError(
       f'--metrics: {tuned[0]} needs a dev split, which only a --workdir has'
     )
-  # As deep as the largest requested cut-off, so that no metric lacks a list.
+  # Lists are as long as the largest cut-off, so that no metric lacks labels.
   predictions, weights_L = read_judged(files, max((DEPTH, *request.ks)))
   need_gold(predictions)
 
@@ -213,7 +213,7 @@ def prior_criteria(criteria: Criteria) -> Criteria:
 
 
 def _prior(predictions: Predictions, criteria: Criteria) -> Metrics | None:
-  """Judges the popularity prior on the same documents; None: not known."""
+  """Judges the popularity prior on the same documents; None if unknown."""
   space = _space_of(predictions)
   if space is None or not predictions.n_train:
     return None

@@ -1,4 +1,4 @@
-"""The predictor: a trained model that scores labels for text."""
+"""Predicts labels for text with a trained model."""
 
 from collections.abc import Iterable, Sequence
 import dataclasses
@@ -30,12 +30,12 @@ from xjax.train.workdir import Workdir
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelExplanations:
-  """The tokens that the labels of N documents attend to.
+  """Holds the tokens that the labels of N documents attend to.
 
   Attributes:
-    at_NKW: int32, places of the W tokens to which each label attends most,
-      most first; of equal weights the first in the text comes first. If a
-      document has fewer tokens, the rest is places beyond its end.
+    at_NKW: int32, places of the W tokens to which each label attends most, by
+      weight descending, then place ascending. If a document has fewer tokens,
+      the rest are places beyond its end.
     weights_NKW: float32, attention weights of these tokens.
     words: int, how many words to show for each label, at most W.
     first: for each of the first documents float32 [K, T], the weights of all
@@ -56,7 +56,7 @@ def attention_of(
   n_special: int = 0,
   n_first: int = 0,
 ) -> LabelExplanations:
-  """Computes to which tokens the given labels of each document attend.
+  """Computes which tokens the given labels of each document attend to.
 
   This takes one more pass over the documents, after their labels are chosen.
 
@@ -156,7 +156,7 @@ def _names(parts: Iterable[type]) -> str:
 
 
 class Prediction(NamedTuple):
-  """A label predicted for a document.
+  """Holds a label predicted for a document.
 
   Attributes:
     id: id of the label.
@@ -171,7 +171,7 @@ class Prediction(NamedTuple):
 
 
 class ExplainedPrediction(NamedTuple):
-  """A label predicted for a document, with the words that explain it.
+  """Holds a label predicted for a document, and the words that explain it.
 
   Attributes:
     id, name, score: as in Prediction.
@@ -186,7 +186,7 @@ class ExplainedPrediction(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictor:
-  """A trained model that scores labels for text (a core.types.Scorer).
+  """Scores labels for text with a trained model (a core.types.Scorer).
 
   Attributes:
     config: config of the run.
@@ -236,7 +236,7 @@ class Predictor:
     allowed: np.ndarray | None = None,
     sigmoid: tuple[float, float] = AS_LOGITS,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the best labels (ids_GBK, scores_GBK), as core.types.Scorer."""
+    """Returns the best labels (ids_GBK, scores_GBK); see core.types.Scorer."""
     return self.scorer.topk(batch, k, weights, slices, allowed, sigmoid)
 
   def batches(self, split: Split) -> Iterable[Batch]:
@@ -248,7 +248,7 @@ class Predictor:
     documents: Sequence[str | Document],
     features: FeatureRows | None = None,
   ) -> Iterable[Batch]:
-    """Returns batches of texts with every text once; few texts: small batches.
+    """Returns batches with every text once; few texts make small batches.
 
     Args:
       documents: texts, or documents whose zones are read as in training.
@@ -292,7 +292,7 @@ class Predictor:
 
     Args:
       documents, k: as in predict.
-      words: int, most words for each label.
+      words: int, largest number of words for each label.
 
     Returns:
       For each document its labels with their words, best label first.
@@ -383,7 +383,7 @@ class Predictor:
     k: int,
     features: FeatureRows | None = None,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the best labels of all (ids_NK, scores_NK)."""
+    """Returns the best of all labels (ids_NK, scores_NK)."""
     batches = self.text_batches(documents, features)
     topk = functools.partial(self.topk, k=k)
     lists = rank_documents(batches, topk, len(documents), k)

@@ -35,7 +35,7 @@ from xjax.select.strategies import (
 
 
 class StrategyKind(enum.Enum):
-  """The names of strategies on command lines; see select.strategies."""
+  """Names the strategies on command lines; see select.strategies."""
 
   STANDARD = 'standard'
   PROPENSITY = 'propensity'
@@ -46,7 +46,7 @@ class StrategyKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class StrategyRequest:
-  """A user's request to choose labels by a strategy.
+  """Holds a user's request to choose labels by a strategy.
 
   Attributes:
     kind: the strategy. PROPENSITY uses the run's eval.propensity.
@@ -138,7 +138,7 @@ class StrategyRequest:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChosenLabels:
-  """The labels that a strategy chose for N documents.
+  """Holds the labels that a strategy chose for N documents.
 
   Attributes:
     predictions: predictions whose lists `all` are the chosen labels.
@@ -166,7 +166,7 @@ class ChosenLabels:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Chooser:
-  """A strategy together with a model that it can be used with.
+  """Chooses labels by a strategy, with the scores of a model.
 
   Logits are used without calibration, even if the run has a calibration.
 
@@ -235,7 +235,7 @@ class Chooser:
 def _with_lists(
   predictions: Predictions, request: StrategyRequest, lists: Lists
 ) -> Predictions:
-  """Returns predictions with other lists `all`, and the strategy's name."""
+  """Returns predictions with new lists `all` and the strategy's name."""
   lists = Lists(lists.ids, lists.scores.astype(np.float32))
   changed = dataclasses.replace(
     predictions, lists={**predictions.lists, ALL: lists}
@@ -306,7 +306,7 @@ def _batches_of(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _SomeDocuments(Sequence[Document]):
-  """Some documents of a split, which are read again at every access."""
+  """Holds some documents of a split; each access reads a document again."""
 
   documents: Sequence[Document]
   rows_N: np.ndarray

@@ -68,7 +68,7 @@ class MeanConfig(PoolingConfig):
 
 
 class Mean(nnx.Module):
-  """The mean, document = sum_t h_t / T over the document's T tokens.
+  """Averages tokens: document = sum_t h_t / T over the document's T tokens.
 
   Attributes:
     dim: size D of a token's vector, and of the document's vector.

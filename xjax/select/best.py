@@ -1,4 +1,4 @@
-"""Lists of the best labels so far, to which chunks of labels are added."""
+"""Keeps lists of the best labels while chunks of labels are added."""
 
 import functools
 from typing import NamedTuple

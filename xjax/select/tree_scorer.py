@@ -1,4 +1,4 @@
-"""The scorer of label trees, for evaluation and prediction."""
+"""Ranks labels with label trees, for evaluation and prediction."""
 
 from collections.abc import Sequence
 import concurrent.futures
@@ -26,8 +26,8 @@ class TreeScorer:
     score_kind: LOGIT for probabilistic trees and logistic one-vs-all, else
       MARGIN.
     n_labels: number of labels of the trees.
-    assigned_above: for margins, the score of a label whose own classifier has
-      the score 0, if all nodes above have links of 0; else None.
+    assigned_above: for margins, the score of a label whose own classifier gives
+      0 while the links of all nodes above it are 0; else None.
     selected_by: as in core.types.Scorer.
   """
 
@@ -46,7 +46,7 @@ class TreeScorer:
       searches: the searches of one or more trees, all with the same link.
       kind: the kind of the scores.
       beam: number of nodes that are opened at each depth; ignored if exact.
-      exact: whether all nodes are opened that may have one of the best labels.
+      exact: whether all nodes that may have one of the best labels are opened.
       workers: number of threads among which the documents of a batch are
         divided.
     """
@@ -185,10 +185,10 @@ def combine_trees(
 ) -> list[SearchResult]:
   """Returns the k best labels by the mean of the exponentials of trees' scores.
 
-  If a tree does not list a label, its exponential is 0 there. The score of a
-  label comes from the first lists, if the first list of any tree has the label.
-  So the score does not depend on the other searches. Otherwise it comes from
-  all other lists of each tree. So a label has only one score for a document.
+  A tree that does not list a label adds an exponential of 0. If the first list
+  of any tree has the label, the score comes from the first lists, so that it
+  does not depend on the other searches. Otherwise the score comes from all
+  other lists of each tree. So a label has only one score for a document.
 
   Args:
     lists: for each array of log weights, the result of each tree for the same N

@@ -28,7 +28,7 @@ def score_children(
   places: np.ndarray,
   children: np.ndarray,
 ) -> None:
-  """Scores all children of opened nodes; documents of a node come together.
+  """Scores all children of opened nodes, for all documents of a node together.
 
   Args:
     documents, blocks, opened: see the module's docstring.

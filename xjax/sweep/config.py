@@ -31,7 +31,7 @@ Space = Mapping[str, tuple[Any, ...] | Range]
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-  """A way of choosing the trials."""
+  """Describes a way of choosing the trials."""
 
 
 @dataclasses.dataclass(frozen=True)

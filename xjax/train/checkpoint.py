@@ -1,4 +1,4 @@
-"""Checkpoints: written in the background, verified before they are used.
+"""Writes checkpoints in the background, and verifies them before their use.
 
 A step's folder holds params, optimizer, averages (if means of parameters are
 kept), data (the batch iterator), meta (JSON) and files.json, which lists the
@@ -41,7 +41,7 @@ _ITEMS = ('params', 'optimizer', 'averages', 'data', 'meta')
 
 
 class _NewestAndBest:
-  """Orbax policy that keeps the newest few checkpoints and the best one."""
+  """Makes Orbax keep the newest few checkpoints and the best one."""
 
   def __init__(self, keep: int) -> None:
     self.keep = keep
@@ -55,12 +55,12 @@ class _NewestAndBest:
     return [info.step in kept for info in checkpoints]
 
   def kept(self, steps: Sequence[int]) -> set[int]:
-    """Returns the steps, of these ascending ones, whose checkpoints stay."""
+    """Returns which of these ascending steps keep their checkpoints."""
     return {*steps[-self.keep :], self.best}
 
 
 class Checkpoints(contextlib.AbstractContextManager):
-  """The checkpoints of a training run; leaving the context waits for saves."""
+  """Saves and restores checkpoints; leaving the context waits for saves."""
 
   def __init__(self, folder: str | os.PathLike, keep: int) -> None:
     """Opens a folder; removes incomplete checkpoints of a killed run.
@@ -113,8 +113,8 @@ class Checkpoints(contextlib.AbstractContextManager):
   ) -> None:
     """Starts writing a checkpoint; all hosts must call it.
 
-    The call waits for the previous save and for the copy out of the device
-    only. If the step is saved already, only meta is replaced, since all else
+    The call waits only for the previous save and for the copy out of the
+    device. If the step is saved already, only meta is replaced, since all else
     depends on the step alone.
 
     Args:
@@ -155,7 +155,7 @@ class Checkpoints(contextlib.AbstractContextManager):
     """Reads a checkpoint and sets the iterator to its saved place.
 
     Args:
-      step: int, one of steps.
+      step: int, one of `steps`.
       like: abstract state with the shardings to restore to.
       iterator: iterator to set. Its saved state is the same for all
         processes, so a run with another number of processes can read it too.

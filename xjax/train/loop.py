@@ -1,4 +1,4 @@
-"""The training loop: takes steps, logs, judges, saves checkpoints and stops."""
+"""Runs the training loop: takes steps, logs, judges, saves and stops."""
 
 import collections
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from xjax.train.writers import MetricWriter, Profile, TrainingProgress
 
 @dataclasses.dataclass(frozen=True)
 class Position:
-  """The position of the loop, which is saved as the meta of a checkpoint.
+  """Holds the position of the loop, which is saved as the meta of a checkpoint.
 
   Attributes:
     step: int, optimizer steps taken.
@@ -79,7 +79,7 @@ _Pending = collections.deque[tuple[int, StepMetrics, np.ndarray]]
 
 @dataclasses.dataclass
 class Loop:
-  """Runs the steps of training; its parts do all side effects.
+  """Runs the steps of training; other objects log, judge and save.
 
   The order at a step is: log line, judging, checkpoint. So all records up to a
   checkpoint's position are written before the checkpoint, and a run that was
@@ -140,7 +140,7 @@ class Loop:
     pending: _Pending = collections.deque()
     self._saved = at if at.step else None
     self._clock, self._documents = time.monotonic(), 0
-    # A run that was stopped between a step and its judging judges first.
+    # If a run was stopped between a step and its judging, it judges first.
     at = self._judge_and_save(state, iterator, at)
     everywhere = NamedSharding(self.mesh, PartitionSpec())
     key = jax.jit(lambda key: key, out_shardings=everywhere)(self.key)
@@ -216,7 +216,7 @@ class Loop:
   def _judge_and_save(
     self, state: TrainState, iterator: grain.DatasetIterator, at: Position
   ) -> Position:
-    """Judges and saves if the step calls for it, outside the timed training."""
+    """Judges and saves if the step is due; this is not timed as training."""
     start = time.monotonic()
     last = at.step >= self.config.steps
     judging = last or at.step % self.config.judge_every == 0

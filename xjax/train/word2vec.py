@@ -64,7 +64,7 @@ class WordState:
 
 @dataclasses.dataclass(frozen=True)
 class StateFolder:
-  """The folder OUTPUT.state, which is next to the file OUTPUT."""
+  """Holds the files of the folder OUTPUT.state, next to the file OUTPUT."""
 
   path: pathlib.Path
 

@@ -261,7 +261,7 @@ class TrainBatches(_Buckets):
     return self._batch(rows[step], buckets[step])
 
   def dataset(self) -> grain.IterDataset:
-    """Returns batches without end; an iterator's state is the next index."""
+    """Returns endless batches; iterators save the index of the next batch."""
     options = grain.ReadOptions(
       num_threads=self._workers, prefetch_buffer_size=4 * self._workers
     )

@@ -77,7 +77,7 @@ class DataConfig(ConfigPart, abstract=True):
 
     Raises:
       ConfigError: a field of the config does not fit the files.
-      DataError: the files have faults, or one of splits is missing.
+      DataError: the files have faults, or one of `splits` is missing.
     """
 
   def read_record(
@@ -118,7 +118,7 @@ class DataConfig(ConfigPart, abstract=True):
     if self.sparse and self.on_error is not OnError.RAISE:
       yield (
         f'{path}.on_error={self.on_error}: must be OnError.RAISE, since row '
-        'numbers are document ids, so that no row can be skipped'
+        'numbers are document ids and no row can be skipped'
       )
 
 

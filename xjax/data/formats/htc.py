@@ -138,8 +138,8 @@ def read_htc(
 
   Raises:
     ConfigError: the taxonomy does not exist.
-    DataError: there is no such folder or no split, one of splits is missing, or
-      the files have faults, which one message lists.
+    DataError: there is no such folder or no split, one of `splits` is missing,
+      or the files have faults, which one message lists.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)

@@ -4,8 +4,8 @@ A document is {"id", "text" or "zones": {name: text}, "labels": [ids]}. A label
 is {"id", "name", "alt": [...], "parents": [ids], "description"}, where only the
 id is required. Further fields are ignored. labels.jsonl is optional. Without
 it, a label's id is its name. With it, it must have every label of a document.
-The usual splits are train, dev and test. Another file is read if a split of
-this name is requested.
+The usual splits are train, dev and test. Any other split is read only if it
+is requested.
 """
 
 from collections.abc import Iterator, Sequence
@@ -133,8 +133,8 @@ def read_jsonl(
     usual: whether to read train, dev and test too, if they exist.
 
   Raises:
-    DataError: there is no such folder or no split, one of splits is missing, or
-      the files have faults, which one message lists.
+    DataError: there is no such folder or no split, one of `splits` is missing,
+      or the files have faults, which one message lists.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)

@@ -215,7 +215,7 @@ class _Author:
     self._edges = np.concatenate([[0], np.cumsum(weights_L)])
 
   def documents(self, seed: int, split: str, n: int) -> tuple[Document, ...]:
-    """Writes all n documents of a split."""
+    """Generates all n documents of a split."""
     rng = host_generator(seed, 'synthetic', split)
     rows = []
     for i in range(n):

@@ -74,7 +74,7 @@ def read_xc_features(
     get the number of features of train.
 
   Raises:
-    DataError: there is no such folder or no split, one of splits is missing,
+    DataError: there is no such folder or no split, one of `splits` is missing,
       or the files have faults or contradict each other.
   """
   folder = find_folder(data.dir)

@@ -122,7 +122,7 @@ def read_xc_repo(
 
   Raises:
     DataError: there is no such folder, no file of label names or no split, one
-      of splits is missing, or the files have faults, which one message lists.
+      of `splits` is missing, or the files have faults, which one message lists.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
@@ -142,9 +142,7 @@ def read_xc_repo(
 
 
 class _Columns(Descriptors):
-  """Holds descriptors whose ids are their rows, in arrays.
-
-  There may be 100 million labels.
+  """Holds descriptors in arrays, because there may be 100 million labels.
 
   Attributes:
     columns: the labels; the id of each label is its row.

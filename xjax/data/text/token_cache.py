@@ -1,4 +1,4 @@
-"""Caches the token ids of a split in a file, which is made once per content.
+"""Caches the token ids of a split in a file; other content has another file.
 
 A cache file has the ids of all documents, then the length of each document
 (both little-endian int32), then a trailer with both counts and a SHA-256 of

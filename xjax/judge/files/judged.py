@@ -67,13 +67,13 @@ class JudgeFiles:
 def read_judged(
   files: JudgeFiles, depth: int = DEPTH
 ) -> tuple[Predictions, np.ndarray | None]:
-  """Reads predictions, with gold and training counts if there are files.
+  """Reads predictions, and gold and training counts if `files` has them.
 
-  The content of a file says its format. If two files have ids, labels and
-  documents are matched by id; otherwise by column (see known_labels_of) and by
-  row. Scores without document ids get the ids of the gold file. A filter is
-  applied before the best labels are selected. Lists that were cut before (see
-  cut_length) become shorter; see without_pairs.
+  Formats are detected from the content. Labels and documents are matched by id
+  if both files have ids; otherwise by column (see known_labels_of) and by row.
+  Scores without document ids get the ids of the gold file. A filter is
+  applied before the best labels are selected. It makes lists that were cut
+  before (see cut_length) shorter; see without_pairs.
 
   Args:
     files: the files.
@@ -82,7 +82,7 @@ def read_judged(
   Returns:
     predictions: the lists of `all` have the best labels of each document by
       score descending, then column ascending (JSON lines: in the order of the
-      file). They are not longer than lists that were cut. Labels that a row
+      file). Lists that were cut before do not become longer. Labels that a row
       does not have are not predicted. Without training labels, n_train is 0.
     inverse_propensities: float64 [L], or None.
 
@@ -235,7 +235,7 @@ def _select_lists(
 
 
 def _score_kind(files: JudgeFiles, scored: LabelRows) -> ScoreKind:
-  """Returns the kind of scores: the one of the user, or a guess."""
+  """Returns the kind of the scores: the user's choice, or a guess."""
   outside = (scored.scores < 0) | (scored.scores > 1)
   if files.score_kind is ScoreKind.PROBABILITY:
     scored.check(outside, 'the score of label {} is not from 0 to 1')
@@ -283,7 +283,7 @@ def _with_train_counts(
 ) -> Predictions:
   """Returns the predictions with the training counts of a file.
 
-  The lists of slices by other training counts are removed.
+  This removes the lists of slices that depend on the old training counts.
   """
   train, n_labels = contents.others['train'], len(predictions.labels)
   labels = contents.known_labels.indices(train)[train.rows.values]

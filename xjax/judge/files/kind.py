@@ -12,7 +12,7 @@ from xjax.data.formats.svmlight import is_row, parse_header
 
 
 class FileKind(enum.Enum):
-  """The known formats of files with predictions or gold labels."""
+  """Names the known formats of files with predictions or gold labels."""
 
   PREDICTIONS = 'predictions.npz'
   SPARSE = 'a sparse matrix saved by scipy (.npz: csr, csc or coo)'

@@ -18,7 +18,7 @@ MOST_LABELS = 100_000_000  # a larger number in a header is a mistake
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KnownLabels:
-  """Holds the labels that any of the files knows.
+  """Holds the labels that occur in any of the matched files.
 
   Attributes:
     labels: L label ids; the labels of the predictions come first.

@@ -86,7 +86,7 @@ class LabelRows:
     return self
 
   def keep(self, kept: np.ndarray) -> 'LabelRows':
-    """Returns only some of the labels.
+    """Returns the rows with only some of their labels.
 
     Args:
       kept: bool, one for each value of rows.

@@ -31,7 +31,7 @@ _PREDICTED = (
 def read_predictions(
   path: str | os.PathLike,
 ) -> tuple[LabelRows, Predictions | None]:
-  """Reads predictions of any system; the content says the format.
+  """Reads predictions of any system; detects the format from the content.
 
   Args:
     path: a sparse matrix saved by scipy, an XC-repository score file, JSON

@@ -12,19 +12,19 @@ import numpy as np
 
 _BLOCK = 2**18  # decisions at a time, so that temporary arrays fit the cache
 _STEPS = 100
-# Newton's method stops where it estimates that the loss can still fall by half
-# of this.
+# Newton's method stops where it estimates that the loss can fall by at most
+# half of this.
 _NEAR = 1e-12
 _SHORTEST = 1e-9  # shortest step: below it, rounding hides that the loss falls
 
 
 class CannotFit(ValueError):
-  """The error that no rising sigmoid minimises the loss; says why."""
+  """Says why no rising sigmoid minimises the loss."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sigmoid:
-  """The function p = 1 / (1 + exp(-(a z + b))) of a score z.
+  """Computes p = 1 / (1 + exp(-(a z + b))) from a score z.
 
   Attributes:
     a: slope, above 0, so that p rises with z; 1 / T for a temperature T.
@@ -165,7 +165,7 @@ def _fit(
 
 @dataclasses.dataclass(frozen=True)
 class _Loss:
-  """The log loss as a function of (a, b), on (scores - centre) / scale.
+  """Computes the log loss at (a, b), on (scores - centre) / scale.
 
   A call returns the mean, its gradient [2] and its Hessian [2, 2].
   """
@@ -189,7 +189,7 @@ class _Loss:
     z = at[0] * x + at[1]
     small = np.exp(-np.abs(z))
     off = np.where(z >= 0, 1, small) / (1 + small) - t
-    bend = small / (1 + small) ** 2  # p (1 - p), but never 0 by cancelling
+    bend = small / (1 + small) ** 2  # p (1 - p), without cancellation
     loss = np.maximum(z, 0) - t * z + np.log1p(small)
     terms = (loss, off * x, off, bend * x * x, bend * x, bend)
     return np.array([term.sum() for term in terms])
@@ -200,7 +200,7 @@ def _minimise(
   at: np.ndarray,
   free: int,
 ) -> np.ndarray:
-  """Minimises by Newton's method with backtracking.
+  """Minimises a function by Newton's method with backtracking.
 
   Args:
     loss: returns the value, the gradient and the Hessian at a point.
@@ -226,7 +226,7 @@ def _minimise(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reliability:
-  """A reliability diagram: how often decisions of a probability are correct.
+  """Holds a reliability diagram: the share of correct decisions by probability.
 
   Attributes:
     edges: float64 [bins + 1], from 0 to 1. A bin includes its upper edge; the

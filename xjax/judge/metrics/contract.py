@@ -137,7 +137,7 @@ class Protocol:
     return tuple(dict.fromkeys((*self.printed, *added)))
 
   def prints(self, metric: str) -> bool:
-    """Returns whether the tool prints this metric, such as 'P@5'."""
+    """Returns whether the protocol's tool prints this metric, such as 'P@5'."""
     return kind_of(metric) in self.kinds
 
   @property

@@ -31,7 +31,7 @@ def ideal(k: int) -> float:
 
 
 class Precision(DocumentMetric):
-  """Precision: hits among the first k, divided by k."""
+  """Computes precision: hits among the first k, divided by k."""
 
   name = 'P@k'
 
@@ -43,7 +43,7 @@ class Precision(DocumentMetric):
 
 
 class Recall(DocumentMetric):
-  """Recall: hits among the first k, divided by g."""
+  """Computes recall: hits among the first k, over the number of gold labels."""
 
   name = 'R@k'
 

@@ -116,7 +116,7 @@ class _Macro(LabelMetric):
 
 
 class MacroF1(_Macro):
-  """The mean over labels of F1, of the first k labels of every list."""
+  """Averages the labels' F1, counted in the first k labels of every list."""
 
   name = 'macro-F1@k'
   is_binned = True

@@ -176,7 +176,7 @@ class Slots:
     return cls(labels_H, n_summed, n_summed + len(rest), slots_L, len(after))
 
   def counts(self, before: Decisions, after: Decisions, n_slots: int) -> Counts:
-    """Returns the counts in the first slots, as a function of the weights.
+    """Counts decisions in the first slots, for any weights of the documents.
 
     Args:
       before: decisions about the documents at weight 0.

@@ -181,7 +181,7 @@ class RankedLists:
 
   @functools.cached_property
   def weighed_best_BJ(self) -> Float[Array, 'B J']:
-    """The sum of the k largest w among the gold labels."""
+    """The sum of the k largest weights w of gold labels."""
     return self.first(self.best_gains_BK)
 
   @functools.cached_property

@@ -11,7 +11,7 @@ from xjax.report.page.page import Cell, Table, number_cell
 from xjax.report.tables.metrics import interval_of
 from xjax.report.tables.plain import align
 
-WIDTH = 100  # of lines on the screen, where possible
+WIDTH = 100  # most characters of a line on the screen, where possible
 
 
 def protocol_table(metrics: Mapping[str, Any], slice_name: str) -> Table:
@@ -22,8 +22,8 @@ def protocol_table(metrics: Mapping[str, Any], slice_name: str) -> Table:
     slice_name: name of a slice.
 
   Returns:
-    The table. A cell is empty if the tool does not print that metric. If no
-    metric of the slice has a value, the table has only counts.
+    The table. A cell is empty if the protocol's tool does not print the metric.
+    If no metric of the slice has a value, the table has only counts.
   """
   values_of = _values_by_protocol(metrics, slice_name)
   names = _metrics(values_of)
@@ -81,7 +81,7 @@ def plain_table(table: Table, width: int | None = None) -> str:
   Args:
     table: the table to print.
     width: maximum length of lines; columns that do not fit are printed below,
-      after the text columns again; None: no limit.
+      in a further table with the same text columns; None: no limit.
   """
   heads = [' '.join(name.split()) for name in table.columns]
   rows = [
@@ -107,7 +107,7 @@ def _blocks(
 
 
 def why_they_differ(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
-  """Returns an item per reason, with its protocols and its metrics."""
+  """Returns an item per reason why protocols differ, with the metrics."""
   reasons: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
   for protocol, slices in metrics.get(REASONS, {}).items():
     for metric, sentences in slices.get(slice_name, {}).items():

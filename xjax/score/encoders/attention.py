@@ -1,4 +1,4 @@
-"""Self-attention, computed on CPUs for a few heads at a time to fit in caches.
+"""Computes self-attention; on CPUs, a few heads at a time to fit in caches.
 
 The gradient is written by hand to save memory, not time. With JAX's gradient, a
 training step of two of MiniLM's layers at 512 tokens takes the same time (1.00
@@ -159,16 +159,16 @@ def _forward(
   """Returns the result and the arrays that its gradient needs."""
   batch, tokens, _, dim = inputs_BT3D.shape
   sees = _sees(segments_BT)[:, None]
-  # The queries are scaled, which are d numbers for each token; the scores are T
-  # numbers for each token.
+  # The scale multiplies the queries, not the scores: a token has d numbers in
+  # the queries, but T numbers in the scores.
   scale = size[1] ** -0.5
 
   def step(out_BT1D: jax.Array, turn: jax.Array) -> tuple[jax.Array, jax.Array]:
     query, key, value = _cut_heads(inputs_BT3D, turn, size)
     score = _scores(query * scale, key, sees)
     top = score.max(axis=3, keepdims=True)
-    # The weights' sum divides the weighted values, which are d numbers for each
-    # token; the weights are T numbers for each token.
+    # The weights' sum divides the weighted values, not the weights: a token has
+    # d weighted values, but T weights.
     weight = jnp.exp(score - top)
     total = weight.sum(axis=3, keepdims=True)
     weight = seeded_dropout(weight, rate, seeds, turn)

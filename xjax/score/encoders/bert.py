@@ -77,7 +77,7 @@ _STDDEV = 0.02  # standard deviation of fresh weights
 
 
 class Bert(nnx.Module):
-  """BERT (Devlin et al. 2019) and RoBERTa (Liu et al. 2019).
+  """Encodes text with BERT (Devlin et al. 2019) or RoBERTa (Liu et al. 2019).
 
   The embeddings of tokens, positions and the token type are summed and
   normalised. The layers follow: each has self-attention and a feed-forward

@@ -1,4 +1,4 @@
-"""The layers that encoders share: word embeddings, dropout, dense, norm."""
+"""Defines the layers that encoders share: embeddings, dropout, dense, norm."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ from xjax.score.heads.contract import Frozen
 
 @dataclasses.dataclass
 class EmbeddingConfig(InputConfig):
-  """Word embeddings, trained or pretrained."""
+  """Configures word embeddings, trained or pretrained."""
 
   dim: int = field(200, 'Size of a word vector.', AT_LEAST_1, tiny=8)
   dropout: float = field(
@@ -133,7 +133,7 @@ class WordEmbedding(nnx.Module):
 
 
 class Dense(nnx.Module):
-  """A dense layer, x W + b.
+  """Applies a dense layer, x W + b.
 
   Attributes:
     kernel: W, float32 [inputs, outputs].
@@ -175,7 +175,7 @@ class Dense(nnx.Module):
 
 
 class LayerNorm(nnx.Module):
-  """Layer normalisation over the last axis (Ba et al. 2016), in float32.
+  """Normalises the last axis in float32 (layer norm, Ba et al. 2016).
 
   Attributes:
     scale, bias: float32 [D].

@@ -1,11 +1,11 @@
-"""The loss of a one-vs-all head and a training step of its rows, in one pass.
+"""Computes a one-vs-all head's loss and trains its rows, in one pass.
 
-A chunk of rows is read once. While it is in cache, its logits, the loss and its
-derivative, the gradients of the features and of the rows, and the changed rows
-are computed. There is neither a [B, L] array nor an [L, D] gradient, and rows
-are overwritten in place (as in ELMO, ICML 2025, Section 4, which does not
-compute the loss). Each device has rows of its own and reads all documents, so
-no part of a row is sent between devices.
+A chunk of rows is read once. While it is in cache, the pass computes its
+logits, the loss and its derivative, the gradients of the features and of the
+rows, and the changed rows. There is neither a [B, L] array nor an [L, D]
+gradient, and rows are overwritten in place (as in ELMO, ICML 2025, Section 4,
+which does not compute the loss). Each device has rows of its own and reads all
+documents, so no part of a row is sent between devices.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ from xjax.score.heads.update import RowGradient, RowRule, Slots
 
 
 class Pace(NamedTuple):
-  """The numbers that determine the size and the rounding of one step.
+  """Holds the numbers that determine the size and the rounding of one step.
 
   Attributes:
     rate: float32, learning rate of rows.
@@ -69,7 +69,7 @@ class RowStep(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Static:
-  """The static arguments of the pass; each new value is compiled anew."""
+  """Holds the static arguments of the pass; each new value is compiled anew."""
 
   graphdef: nnx.GraphDef
   loss: ChunkLoss
@@ -156,7 +156,7 @@ _fused.defvjp(_forward, _backward)
 
 
 class _Carry(NamedTuple):
-  """The arrays that the loop passes from chunk to chunk."""
+  """Holds the arrays that the loop passes from chunk to chunk."""
 
   total: jax.Array
   d_document_BD: jax.Array
@@ -214,8 +214,8 @@ def _shard_step(
     gradient = RowGradient(
       product(rounded_BC, all_BD, (0, 0)), column_sums(dlogits_BC)
     )
-    # Divided by all rows of the batch, real or not, so that the weight of a
-    # document does not depend on the number of real rows.
+    # The divisor counts all rows of the batch, real or not, so that the weight
+    # of a document does not depend on the number of real rows.
     gradient = jax.tree.map(lambda g: g / len(gold.mask_B), gradient)
     bits_CD = random_bits(pace.key, ids(start, size), all_BD.shape[1])
     chunk_rows, slots = _step_rows(
@@ -257,7 +257,7 @@ def _step_rows(
     gradient: gradient of the chunk's rows.
     pace: learning rate, decay and rounding key.
     bits_CD: uint32 random bits, for stochastic rounding.
-    start: the shard's row that is the chunk's first.
+    start: the chunk's first row, as a row of the shard.
 
   Returns:
     The rows of the chunk, and the slots of all of the shard's rows, after the

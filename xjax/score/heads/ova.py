@@ -136,12 +136,12 @@ class OneVsAllConfig(HeadConfig):
 
 
 class OneVsAll(Head):
-  """A dense output layer, logit_l = document . k_l + b_l.
+  """Scores labels by a dense layer, logit_l = document . k_l + b_l.
 
-  The head of BIGRU-ATT and HAN (Chalkidis et al. 2019, Section 4), and the
-  classifier of XMC systems with four thousand to a hundred million labels. The
-  label rows are divided over all devices. They may be stored in 2 bytes or 1
-  byte a weight if training changes them in the fused pass (heads/fused.py).
+  This is the head of BIGRU-ATT and HAN (Chalkidis et al. 2019, Section 4), and
+  the classifier of XMC systems with four thousand to a hundred million labels.
+  The label rows are divided over all devices. They may be stored in 2 bytes or
+  1 byte a weight if training changes them in the fused pass (heads/fused.py).
 
   Attributes:
     kernel: k, [L, D] of storage.dtype.

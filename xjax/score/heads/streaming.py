@@ -1,4 +1,4 @@
-"""The loss over all labels, streamed over label chunks and mesh shards.
+"""Computes the loss over all labels, by label chunks and mesh shards.
 
 The loss takes one pass. The logits, loss, derivative and gradients of a chunk
 are computed while they are in cache, so that neither a [B, L] array nor a

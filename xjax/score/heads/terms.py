@@ -104,7 +104,7 @@ class Normaliser(NamedTuple):
 
   @classmethod
   def start(cls, documents: int) -> 'Normaliser':
-    """Returns the sums over no chunk, for a number of documents."""
+    """Returns the sums before the first chunk, for a number of documents."""
     zero_B = jnp.zeros(documents, jnp.float32)
     return cls(jnp.full(documents, -jnp.inf), zero_B, zero_B)
 

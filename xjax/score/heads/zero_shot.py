@@ -44,7 +44,7 @@ class ZeroShotConfig(DescriptorHeadConfig):
 
 
 class ZeroShot(AttentionHead):
-  """The head of ZERO-CNN-LWAN and ZERO-BIGRU-LWAN.
+  """Scores labels by descriptors only (ZERO-CNN-LWAN, ZERO-BIGRU-LWAN).
 
   With e_l the frozen embedding of a label's descriptor, k_t = tanh(W h_t + b),
   alpha = softmax of k_t . e_l over the document's tokens and v_l = sum_t
@@ -123,7 +123,7 @@ class ZeroShot(AttentionHead):
     return attended_BC + self.offset[...]
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C E']:
-    """Returns e_CE of a chunk of labels."""
+    """Returns the embeddings e_CE of a chunk's descriptors."""
     return jax.lax.stop_gradient(chunk['descriptors'])
 
   def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array:

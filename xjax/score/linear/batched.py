@@ -3,10 +3,10 @@
 The objective is the one in dual.py. Labels are divided over the devices; every
 device holds all documents. Devices work independently within a step.
 
-Memory of a device: 20 bytes per entry of the documents' rows, twice as much
-where features have few documents; 4 bytes per feature for each of the RANK
-directions of the preconditioner; and for each of its labels of a chunk about
-24 bytes per feature and 30 bytes per document.
+A device needs 20 bytes per entry of the documents' rows, twice as much where
+features have few documents; 4 bytes per feature for each of the RANK directions
+of the preconditioner; and, for each label that it trains at a time, about 24
+bytes per feature and 30 bytes per document.
 """
 
 from collections.abc import Callable
@@ -80,8 +80,8 @@ class OnDevices(SolverConfig):
   )
   max_steps: int = field(
     200,
-    'Steps of a label, at most; the log reports how many labels reached this '
-    'limit.',
+    'Largest number of steps for a label; the log reports how many labels '
+    'reached this limit.',
     AT_LEAST_1,
   )
   chunk: int = field(
@@ -123,7 +123,7 @@ def fit_batched(
   check_training_rows(rows, gold)
   indptr, documents = documents_of_labels(gold, n_labels)
   counts = np.diff(indptr)
-  # By frequency, since labels that need as many steps then share a chunk.
+  # Sorted by frequency, labels that need equally many steps share a chunk.
   order = np.argsort(-counts, kind='stable')
   n_trained = int((counts > 0).sum())
   settings = problem.loss, problem.c, problem.threshold, solver
@@ -204,7 +204,7 @@ def _join_parts(
 
 
 class _Programs(NamedTuple):
-  """The compiled programs; each device runs them for its own labels."""
+  """Holds the compiled programs; each device runs them for its own labels."""
 
   start: Callable[..., DescentState]
   step: Callable[..., DescentState]
@@ -249,7 +249,7 @@ class _ChunkTrainer:
       problem: the documents and the objective.
       solver: the settings.
       mesh: the devices.
-      width: labels of a chunk, at most.
+      width: largest number of labels in a chunk.
     """
     self._problem, self._solver, self._mesh = problem, solver, mesh
     self._goal = Objective(problem.loss, np.float32(problem.c))
@@ -327,7 +327,7 @@ def _place_documents(
 def _put(
   array: Shaped[np.ndarray, '...'], sharding: NamedSharding
 ) -> Shaped[Array, '...']:
-  """Places an array that all processes have on the devices."""
+  """Copies an array, which all processes have, to the devices."""
   return jax.make_array_from_callback(
     array.shape, sharding, lambda index: array[index]
   )

@@ -1,4 +1,4 @@
-"""Linear classifiers, one per label: the result of training."""
+"""Holds the result of training: linear classifiers, one per label."""
 
 from collections.abc import Sequence
 import dataclasses

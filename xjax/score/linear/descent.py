@@ -5,8 +5,8 @@ own sequence of steps. The method is conjugate gradients, directly on the
 objective (Polak and Ribiere 1969, with restarts), with a preconditioner. The
 length of each step is found by Newton's method along the step's direction. A
 step takes two products with the documents: the gradient, and the scores of the
-direction. The second makes the objective along the direction, and the scores of
-the new weights, cheap to compute.
+direction. With these scores, the objective along the direction and the scores
+of the new weights are cheap to compute.
 
 The preconditioner is the part of the Hessian that all labels have in common.
 The Hessian of a label is I + X'AX; A is diagonal and holds the curvatures of
@@ -32,7 +32,7 @@ from xjax.score.linear.problem import Loss
 from xjax.score.linear.tiles import Tiles, product
 
 RANK = 256  # eigenvectors of the preconditioner
-_LINE_STEPS, _BIAS_STEPS = 5, 30  # of Newton's method
+_LINE_STEPS, _BIAS_STEPS = 5, 30  # steps of Newton's method
 _SLACK = 1e-4  # relative to the length of a step
 _TINY = 1e-30  # a divisor instead of 0
 
@@ -49,7 +49,7 @@ _Bounds = tuple[
 @no_type_check
 @struct.dataclass
 class Preconditioner:
-  """The leading eigenvectors of X'X.
+  """Holds the leading eigenvectors of X'X.
 
   Attributes:
     vectors: float32 [D, rank], orthonormal columns.
@@ -98,7 +98,7 @@ def make_preconditioner(
 @no_type_check
 @struct.dataclass
 class TrainingRows:
-  """All documents. The last feature is always 1; its weight is the bias.
+  """Holds all documents; the last feature is always 1, its weight is the bias.
 
   Attributes:
     rows: X, [N, D].
@@ -114,7 +114,7 @@ class TrainingRows:
 @no_type_check
 @struct.dataclass
 class DescentState:
-  """The state of the labels of a chunk during training.
+  """Holds the state of the labels of a chunk during training.
 
   Labels are the last axis of every array.
 
@@ -141,7 +141,7 @@ class DescentState:
 
 
 class Terms(NamedTuple):
-  """The losses of margins times C, with their first and second derivatives."""
+  """Holds C times the losses of margins, and their first two derivatives."""
 
   value: Float32[Array, '...']
   slope: Float32[Array, '...']
@@ -151,7 +151,7 @@ class Terms(NamedTuple):
 @no_type_check
 @struct.dataclass
 class Objective:
-  """The sum of the documents' losses, without the regulariser.
+  """Defines the sum of the documents' losses, without the regulariser.
 
   Attributes:
     loss: the loss of a document.
@@ -295,7 +295,7 @@ def _line_minimum(
 ) -> Float32[Array, ' C']:
   """Returns the best length of each label's step.
 
-  Newton's method, with a lower and an upper bound that come closer each time.
+  This is Newton's method with bounds that come closer each time.
 
   Args:
     state: the state before the step.
@@ -329,7 +329,7 @@ def _line_minimum(
 
 
 def halve(state: DescentState) -> DescentState:
-  """Returns half of the labels: first the ones that are not done."""
+  """Keeps half of the labels, preferably those that are not done."""
   n_kept = len(state.label_C) // 2
   kept = jnp.argsort(state.done_C, stable=True)[:n_kept]
   return jax.tree.map(functools.partial(jnp.take, indices=kept, axis=-1), state)

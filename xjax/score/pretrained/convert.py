@@ -33,7 +33,7 @@ _SHOWN = 1000  # names of each kind that a message lists
 
 
 class Header(NamedTuple):
-  """The type and shape of a tensor, which a file has apart from its values.
+  """Holds the type and shape of a tensor, without its values.
 
   Attributes:
     dtype: NumPy's name of the type, or else the file's name of it.
@@ -46,7 +46,7 @@ class Header(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Pair:
-  """A parameter of ours, and the tensors that it consists of.
+  """Pairs a parameter of ours with the tensors that it consists of.
 
   Attributes:
     path: the path of our parameter.
@@ -84,7 +84,7 @@ def parameter_shapes(
 def from_hugging_face(
   tensors: Mapping[str, np.ndarray], architecture: Architecture, where: str
 ) -> dict[str, np.ndarray]:
-  """Converts their tensors to our parameters.
+  """Converts Hugging Face's tensors to our parameters.
 
   Args:
     tensors: their tensors by name, of any floating type. Names may start with
@@ -164,7 +164,7 @@ def parameter_paths(
 def to_hugging_face(
   params: Mapping[str, Any], architecture: Architecture, where: str
 ) -> dict[str, np.ndarray]:
-  """Converts our parameters to their tensors.
+  """Converts our parameters to Hugging Face's tensors.
 
   Args:
     params: our parameters by path, NumPy or JAX arrays. Parameters that are
@@ -254,7 +254,7 @@ _POOLER_PATH = 'pooling/dense/'
 def _present_pairs(
   names: Iterable[str], architecture: Architecture
 ) -> Iterator[_Pair]:
-  """Yields the expected pairs; the pooler's only if a name is the pooler's."""
+  """Yields the expected pairs; the pooler's only if names include them."""
   yield from _encoder(architecture)
   if any(name.startswith('pooler.') for name in names):
     yield from _pooler(architecture)

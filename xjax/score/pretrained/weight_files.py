@@ -1,4 +1,4 @@
-"""The safetensors files of a model folder: one file, or shards and an index."""
+"""Reads and writes safetensors: one file, or shards and an index."""
 
 from collections.abc import Iterable, Iterator, Mapping
 import contextlib
@@ -29,7 +29,7 @@ _SHOWN = 20  # faults that a message lists
 
 @dataclasses.dataclass(frozen=True)
 class WeightFiles:
-  """The tensors of a folder; only their headers have been read.
+  """Holds the headers of a folder's tensors; read() reads their values.
 
   Attributes:
     where: the file, or the index of several files.
@@ -158,7 +158,7 @@ def _headers(path: pathlib.Path) -> dict[str, Header]:
 
 @contextlib.contextmanager
 def _open(path: pathlib.Path) -> Iterator[safe_open]:
-  """Opens a file for reading; errors, also later ones, become DataError."""
+  """Opens a file for reading; errors in the context become DataError."""
   try:
     with safe_open(path, 'numpy') as file:
       yield file

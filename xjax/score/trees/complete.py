@@ -11,7 +11,9 @@ from xjax.score.trees.label_tree import NO_LABEL, LabelTree
 class CompleteTree(TreeConfig):
   """Builds a tree whose leaves are the labels in their order."""
 
-  arity: int = field(2, 'Children of a node, at most.', AT_LEAST_2, tiny=2)
+  arity: int = field(
+    2, 'Largest number of children of a node.', AT_LEAST_2, tiny=2
+  )
 
   def build(self, data: TreeData) -> LabelTree:
     """Builds the tree, as TreeConfig.build describes."""

@@ -1,4 +1,4 @@
-"""Huffman trees: documents of frequent labels pass through few nodes."""
+"""Builds Huffman trees, in which frequent labels are near the root."""
 
 import dataclasses
 import heapq
@@ -14,7 +14,9 @@ from xjax.score.trees.label_tree import NO_LABEL, LabelTree
 class HuffmanTree(TreeConfig):
   """Builds a tree with frequent labels near the root (Huffman 1952)."""
 
-  arity: int = field(2, 'Children of a node, at most.', AT_LEAST_2, tiny=2)
+  arity: int = field(
+    2, 'Largest number of children of a node.', AT_LEAST_2, tiny=2
+  )
 
   def build(self, data: TreeData) -> LabelTree:
     """Builds the tree, as TreeConfig.build describes."""

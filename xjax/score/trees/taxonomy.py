@@ -1,4 +1,4 @@
-"""Label trees that follow a taxonomy: each label is below its parent."""
+"""Builds label trees that follow a taxonomy: each label is below its parent."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -119,7 +119,7 @@ def _predicted_at_node(
 ) -> np.ndarray:
   """Returns which nodes stand for their own label, bool [nodes].
 
-  These are the nodes whose label all documents of the labels below have.
+  A node does if all documents of the labels below it also have its label.
   """
   at_node = np.ones(len(parent), bool)
   above = np.asarray(parent)

@@ -25,7 +25,7 @@ from xjax.score.linear.problem import (
 from xjax.score.trees.complete import complete_tree
 from xjax.score.trees.label_tree import LabelTree
 
-_PART = 256  # classifiers of a part, about; a killed run loses at most these
+_PART = 256  # about this many classifiers make a part; a kill loses one part
 
 # Settings of an earlier solver that Blocks does not have.
 _LIBLINEAR_ONLY = ('max_iter', 'batch_labels')
@@ -42,12 +42,14 @@ class Blocks(SolverConfig):
   eps: float = field(
     0.1, "LIBLINEAR's tolerance, at which training stops.", POSITIVE
   )
-  max_epochs: int = field(100, 'Visits of every document, at most.', AT_LEAST_1)
+  max_epochs: int = field(
+    100, 'Largest number of visits of every document.', AT_LEAST_1
+  )
   workers: int = field(2, 'Number of threads.', AT_LEAST_1, may_change=True)
 
   @classmethod
   def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
-    """Drops the settings that only the earlier solver had."""
+    """Drops saved settings that only the earlier solver, LIBLINEAR, had."""
     return {k: v for k, v in fields.items() if k not in _LIBLINEAR_ONLY}
 
   def fit(self, problem: OneVsAllProblem) -> BlockWeights:
@@ -68,7 +70,7 @@ class Blocks(SolverConfig):
 
 @dataclasses.dataclass(frozen=True)
 class _Task:
-  """A few classifiers of one block, which are trained together.
+  """Describes a few classifiers of one block, which are trained together.
 
   Attributes:
     parent: the node whose children the classifiers distinguish.

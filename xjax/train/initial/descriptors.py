@@ -46,9 +46,9 @@ def start_name_encoder(
     workdir: folder of the new run.
     config: config of the descriptors, which says what names to read.
     descriptor_run: another run whose head this run continues to train, or
-      None. The names are embedded with the weights that embedded names there,
-      which may differ from that run's final weights; pieces that its tokenizer
-      lacks have this run's vectors.
+      None. Names are embedded with the weights that embedded names in that run,
+      which may differ from its final weights; pieces that its tokenizer lacks
+      have this run's vectors.
 
   Raises:
     DataError: a file of descriptor_run is damaged.
@@ -87,7 +87,7 @@ def _saved_weights(workdir: Workdir) -> dict[str, np.ndarray]:
 def _weights_from(
   descriptor_run: Workdir, weights: Mapping[str, np.ndarray], workdir: Workdir
 ) -> Mapping[str, np.ndarray]:
-  """Returns the name encoder's weights of another run.
+  """Returns another run's weights of the name encoder.
 
   If the encoders have different sizes, returns this run's weights.
   """

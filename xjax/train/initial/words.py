@@ -23,7 +23,7 @@ from xjax.train.state import TrainState
 def matching_rows(
   ours: Sequence[str | None], theirs: Sequence[str | None]
 ) -> np.ndarray:
-  """Returns the row in theirs of each name in ours.
+  """Finds the rows in which `theirs` has the names of `ours`.
 
   Args:
     ours, theirs: names; None stands for no name and matches nothing.
@@ -36,7 +36,7 @@ def matching_rows(
 
 
 def word_rows(ours: Vocabulary, theirs: Vocabulary) -> np.ndarray:
-  """Returns the row in theirs of each row of a table of word vectors.
+  """Finds the rows in which the table of `theirs` has the words of `ours`.
 
   Padding and the unknown word have the same rows in all tables.
 
@@ -49,7 +49,7 @@ def word_rows(ours: Vocabulary, theirs: Vocabulary) -> np.ndarray:
 
 
 def piece_rows(ours: Subwords, theirs: Subwords) -> np.ndarray:
-  """Returns the row in theirs of each piece, special tokens included.
+  """Finds the rows in which `theirs` has our pieces, special tokens included.
 
   Returns:
     int64 [len(ours)]; -1: the piece has no row in theirs.
@@ -64,8 +64,8 @@ def replace_rows(
 
   Args:
     table: [rows, ...], the table.
-    rows: int64 [at most the rows of table], row of other for each first row
-      of the table; -1: the row stays.
+    rows: int64 [at most the rows of table]; row i of the table becomes row
+      rows[i] of other; -1: the row stays.
     other: [any number, ...], the other table, with the same further axes.
   """
   mixed = table.copy()

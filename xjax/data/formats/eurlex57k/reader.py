@@ -77,7 +77,7 @@ def read_eurlex57k(
     The full text has no title, since the header repeats the title.
 
   Raises:
-    DataError: the source does not exist or has faults, or one of splits is
+    DataError: the source does not exist or has faults, or one of `splits` is
       missing.
     UserError: the cache cannot be written.
   """

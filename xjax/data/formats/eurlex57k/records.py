@@ -123,8 +123,8 @@ def _read_concept(id_: str, row: Any) -> tuple[Label | None, list[str]]:
 def _key_lines(text: bytes, keys: Sequence[str]) -> dict[str, int]:
   """Returns the line of each key.
 
-  A key that is not written as json.dumps writes it gets the line of the last
-  key that was found.
+  If the text writes a key in another way than json.dumps, the key gets the line
+  of the last key that was found.
 
   Args:
     text: the JSON text.
