@@ -62,7 +62,8 @@ def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
   if min(shape) < 1 or shape[0] * shape[1] != count:
     raise ConfigError(
       f'mesh.data={config.data} x mesh.label={config.label} does not fit '
-      f'{count} devices: choose sizes whose product is {count} (-1: the rest)'
+      f'{count} devices: choose sizes whose product is {count} (-1: the rest), '
+      'or set JAX_NUM_CPU_DEVICES to divide a CPU into devices'
     )
   if LABEL_MULTIPLE % shape[1]:
     raise ConfigError(f'mesh.label={shape[1]} must divide {LABEL_MULTIPLE}')

@@ -151,6 +151,14 @@ def test_fields_of_the_right_kind():
   assert not fields.faults
 
 
+def test_a_byte_order_mark_before_a_name_is_told():
+  fields = Fields({'\ufeffid': 'x'})
+  fields.identifier('id')
+  assert fields.faults == [
+    "no field 'id' (a byte order mark is before its name)"
+  ]
+
+
 def test_fields_note_all_that_is_wrong():
   fields = Fields(
     {'id': 3, 't': None, 'l': 'u', 'm': ['a', 1, 'a', ' b'], 's': '\ud800'}

@@ -385,7 +385,9 @@ class Fields:
     if name in self.row:
       return True
     if required:
-      self.faults.append(f'no field {name!r}')
+      marked = '\ufeff' + name in self.row
+      hint = ' (a byte order mark is before its name)' if marked else ''
+      self.faults.append(f'no field {name!r}{hint}')
     return False
 
   def _list(self, name: str, default: Sequence[str] | None) -> Sequence[Any]:

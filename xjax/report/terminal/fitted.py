@@ -111,6 +111,7 @@ _CONTENTS = {
   'config.json': 'config.json labels.jsonl            config and labels',
   'features': 'features/                           vocabulary',
   'checkpoints': 'checkpoints/                        model parameters',
+  'model': 'model/                              model weights',
   'metrics.jsonl': 'metrics.jsonl tb/                   training curves',
   'eval': 'eval/<split>/ calibration.json      predictions, metrics, '
   'probabilities',
