@@ -1,4 +1,4 @@
-"""xjax: extreme multi-label text classification in JAX."""
+"""Trains and runs extreme multi-label text classifiers in JAX."""
 
 import os
 import typing

@@ -43,7 +43,7 @@ class DataError(UserError):
 
 
 class ConfigError(UserError):
-  """Is raised when a config field is unknown or has an impossible value."""
+  """Is raised if a config field is unknown, impossible or of a wrong type."""
 
 
 class Preempted(Exception):

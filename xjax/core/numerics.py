@@ -53,7 +53,7 @@ def product(
 
 
 def total(x_BC: Float32[Array, 'B C']) -> Float32[Array, '']:
-  """Returns the sum of all entries."""
+  """Returns the sum of all entries of an array."""
   return lax.platform_dependent(
     x_BC,
     cpu=lambda x_BC: _product(x_BC, jnp.ones(x_BC.shape[1]), (1, 0)).sum(),
@@ -62,7 +62,7 @@ def total(x_BC: Float32[Array, 'B C']) -> Float32[Array, '']:
 
 
 def column_sums(x_BC: Float32[Array, 'B C']) -> Float32[Array, ' C']:
-  """Returns the sums over the first axis."""
+  """Returns the sum of each column of an array."""
   return lax.platform_dependent(
     x_BC,
     cpu=lambda x_BC: _product(jnp.ones(x_BC.shape[0]), x_BC, (0, 0)),

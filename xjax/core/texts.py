@@ -124,7 +124,7 @@ class TextPacker(Generic[_T]):
     self._ends = array('q', [0])
 
   def append(self, value: _T) -> None:
-    """Adds a value."""
+    """Packs one more value."""
     self._data += self._kind.pack(value)
     self._ends.append(len(self._data))
 

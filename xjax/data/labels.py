@@ -134,7 +134,7 @@ def _parse_label_id(line: bytes) -> tuple[str, list[str]]:
 
 
 def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
-  """Returns the labels of the training label space, in model order.
+  """Returns the labels to train, in the order in which the model numbers them.
 
   If data.labels names a file, the labels and their order are those of the file.
   'all' takes every descriptor, in the order of the descriptors. 'corpus' takes
@@ -186,7 +186,7 @@ def make_space(labels: Labels, raw: RawCorpus) -> LabelSpace:
   """Makes a label space from trained labels and counts their documents.
 
   Args:
-    labels: labels of the training label space, in model order.
+    labels: the labels to train, in the order in which the model numbers them.
     raw: the corpus; if it has the split train, documents of train are counted.
   """
   n_train, counts = 0, np.zeros(len(labels), np.int32)

@@ -147,7 +147,7 @@ class _Buckets:
     )
 
   def _pack(self, rows: np.ndarray, packing: Packing) -> dict[str, np.ndarray]:
-    """Returns the input fields of a packed batch; no length is 0."""
+    """Returns the input fields of a packed batch, where no length is 0."""
     lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
     lengths_B = np.maximum(lengths_B, 1)
     plan = packing.plan(lengths_B, self._shapes[0][0])
@@ -168,7 +168,7 @@ class _Buckets:
   def _read(
     self, rows: np.ndarray, bucket: int
   ) -> dict[str, np.ndarray | None]:
-    """Returns the input fields of a batch; no length is 0."""
+    """Returns the input fields of a batch, where no length is 0."""
     width = self._shapes[bucket][0]
     lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
     features_BTD = None

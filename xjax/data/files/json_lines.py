@@ -182,7 +182,7 @@ def read_lines(
 def read_file_lines(
   path: pathlib.Path, faults: Faults
 ) -> Iterator[tuple[int, bytes]]:
-  """Opens a file and yields number and bytes of each line that is not blank.
+  """Yields the number and bytes of each line of a file, except blank lines.
 
   If the file cannot be opened, or the rest of it cannot be read, one fatal
   fault is added.
@@ -197,7 +197,7 @@ def read_file_lines(
 def read_rows(
   path: pathlib.Path, faults: Faults
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-  """Opens a file of JSON lines and yields line number and object of each line.
+  """Yields the line number and object of each line of a file of JSON lines.
 
   Faulty lines are left out and their faults are added.
   """
@@ -211,7 +211,7 @@ def read_rows(
 def parse_rows(
   file: BinaryIO, name: str, faults: Faults
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-  """Yields line number and object of each line of an open file.
+  """Yields the line number and object of each line of an open file.
 
   Faulty lines are left out and their faults are added.
 

@@ -31,7 +31,7 @@ from xjax.data.text.token_cache import default_cache_dir
 
 
 class HtcLabels(enum.Enum):
-  """Says which labels of a taxonomy documents have: all, or only leaves."""
+  """Says whether documents keep all labels or only leaves of the taxonomy."""
 
   ALL = 'all'
   LEAVES = 'leaves'
@@ -43,8 +43,8 @@ class HtcConfig(ConfigPart):
 
   taxonomy: str = field(
     '',
-    'The file in data.dir with lines `parent<TAB>child<TAB>child...`; if empty, '
-    'the only file whose name has "tax" in it.',
+    'The file in data.dir with lines `parent<TAB>child<TAB>child...`. If it is '
+    'empty, the only file whose name has "tax" in it is read.',
   )
   labels: HtcLabels = field(
     HtcLabels.ALL,

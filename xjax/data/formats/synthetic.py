@@ -148,7 +148,7 @@ def _make_language(rng: np.random.Generator, n_topics: int) -> _Language:
 def _make_labels(
   rng: np.random.Generator, language: _Language, starts: np.ndarray
 ) -> tuple[Label, ...]:
-  """Makes the descriptors: for each topic a root label, then its descendants.
+  """Makes the descriptors of each topic, a root label and its descendants.
 
   Args:
     rng: decides names and parents.
@@ -303,7 +303,7 @@ class _Author:
 
 
 def _zipf(rng: np.random.Generator, ranks: int, n: int) -> np.ndarray:
-  """Draws n ranks; the probability of the i-th rank is proportional to 1 / i."""
+  """Draws n ranks; the i-th rank's probability is proportional to 1 / i."""
   ends = np.cumsum(10**9 // np.arange(1, ranks + 1))
   return np.searchsorted(ends, rng.integers(ends[-1], size=n), side='right')
 
@@ -319,7 +319,7 @@ def _sentence(words: Sequence[str]) -> str:
 
 
 def _sentences(words: Sequence[str]) -> str:
-  """Joins words to sentences of at most 12 words."""
+  """Joins words into sentences of at most 12 words."""
   return ' '.join(
     _sentence(words[i : i + 12]) + '.' for i in range(0, len(words), 12)
   )

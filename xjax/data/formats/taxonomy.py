@@ -16,7 +16,7 @@ NO_LEVEL = -1  # the level of a label that is not connected to level 1
 def label_levels(
   labels: Sequence[Label], others: Sequence[Label] = ()
 ) -> np.ndarray:
-  """Returns the level of each label: 1 plus the smallest level of its parents.
+  """Returns the level of each label, 1 plus the smallest level of its parents.
 
   A label without parents has level 1. If a label has several parents, the
   shortest path counts. Paths may go through labels that are only in `others`.

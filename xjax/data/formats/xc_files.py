@@ -186,7 +186,7 @@ def in_pairs(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
 def read_inv_prop(
   path: str | os.PathLike, n_labels: int | None = None
 ) -> np.ndarray:
-  """Reads inverse propensities: one positive number per line, in label order.
+  """Reads inverse propensities, one positive number per line, in label order.
 
   Args:
     path: the file.

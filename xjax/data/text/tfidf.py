@@ -1,4 +1,4 @@
-"""Computes sparse features of texts: n-grams of words, weighted by TF-IDF."""
+"""Computes sparse features of texts, which are n-grams weighted by TF-IDF."""
 
 from array import array
 from collections import defaultdict
@@ -287,7 +287,7 @@ class Tfidf:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Tfidf':
-    """Reads a file that save wrote.
+    """Reads the Tfidf that save wrote to a file.
 
     Raises:
       DataError: the file is missing or damaged.

@@ -178,7 +178,7 @@ class Vocabulary:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Vocabulary':
-    """Reads a file that save wrote.
+    """Reads the vocabulary that save wrote to a file.
 
     Raises:
       DataError: the file is missing or cut short, or a line is not a word or
@@ -232,7 +232,7 @@ def document_words(document: Document) -> list[WordPlace]:
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-  """Returns [start, end) in the text for each word of split_words(text).
+  """Returns the place of each word of split_words(text), as [start, end).
 
   Characters are code points, as in Python's strings. Lower case or NFC may turn
   one character into several, or several into one. Then the span has all
