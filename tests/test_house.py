@@ -8,6 +8,8 @@ import statistics
 import subprocess
 import sys
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ROOMS = (
   'core data losses judge score select config train run sweep plan report '
@@ -273,6 +275,7 @@ for main in sys.argv[1:]:
 """
 
 
+@pytest.mark.thorough
 def test_help():
   answer = subprocess.run(
     [sys.executable, '-W', 'ignore', '-c', EVERY_HELP, *MAINS],

@@ -1,4 +1,4 @@
-"""xjax: extreme multi-label text classification in JAX."""
+"""Trains and runs extreme multi-label text classifiers in JAX."""
 
 import os
 import typing
@@ -20,7 +20,8 @@ def load(workdir: str | os.PathLike) -> 'Predictor':
     DataError: the folder has no run, or a file of the run is missing or
       damaged.
   """
-  # Imported here, since importing one room of xjax should not import JAX.
+  # This import is here because importing any module of xjax runs this file, and
+  # should not import JAX.
   from xjax.run import fit
 
   return fit.load(workdir)

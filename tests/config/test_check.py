@@ -119,7 +119,7 @@ def test_defaults_pass():
     ('model.head.chunk', 0, 'at least 1'),
     ('eval.ks', (5, 100), 'config.eval.depth=50'),
     ('eval.calibration', 'platt', 'Method.AUTO or NONE or TEMP'),
-    ('mesh.label', 0, '-1: the rest'),
+    ('mesh.label', 0, '-1 for the rest'),
     ('train.stepz', 3, 'did you mean steps'),
     ('data.directory', 'x', 'no such field; did you mean dir'),
   ],

@@ -97,6 +97,7 @@ def test_the_page_has_every_part_in_forty_lines():
   assert all(source.count('\n') <= 40 for source in FILES.values())
 
 
+@pytest.mark.thorough
 def test_the_config_of_the_page_trains(folder):
   arguments = f'--config={folder / "page_config.py"}', '--config.train.steps=1'
   place = f'--config.data.dir={folder}', f'--workdir={folder / "page"}'

@@ -178,6 +178,7 @@ def fresh(seed, n_docs=200, n_labels=150):
   )
 
 
+@pytest.mark.thorough
 def test_intervals_have_what_new_documents_would_show():
   # A replicate lacks a third of the documents, and with them labels.
   by = Criteria((1,), ('P@k', 'coverage@k', 'macro-R@k'))
@@ -310,6 +311,7 @@ def test_who_comes_first_does_not_matter():
   assert there['RP@5'] < 0.05 < there['coverage[n=1000]@1']
 
 
+@pytest.mark.thorough
 def test_alike_systems_are_as_often_significant_as_chance_has_it():
   names = 'RP@5', 'macro-F1@5', 'nDCG@5'
   found = {name: [] for name in names}

@@ -166,6 +166,7 @@ def test_micro_batches_need_what_is_estimated():
   assert planned.held.total == pytest.approx(found, rel=0.15)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
   ('config', 'labels', 'mesh'), [(bigru, 3000, (2, 4)), (bert, 5000, (8, 1))]
 )

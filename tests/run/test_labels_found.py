@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from xjax.config.run import Config
 from xjax.config.train import NeuralTrain
@@ -39,6 +40,7 @@ def config_of(labels):
   )
 
 
+@pytest.mark.thorough
 def test_their_documents_rank_them_high(tmp_path):
   corpus = load_corpus(config_of('corpus').data, 0)
   space, dev = corpus.label_space, corpus.split('dev')

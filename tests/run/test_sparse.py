@@ -175,6 +175,7 @@ class Terminated:
       os.kill(os.getpid(), signal.SIGTERM)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize('name', ['trees', 'lr'])
 def test_a_run_that_is_asked_to_stop_goes_on(
   finished, name, tmp_path, monkeypatch

@@ -230,6 +230,7 @@ LAYOUTS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize('mesh, chunk', LAYOUTS)
 def test_a_large_label_space(large, mesh, chunk):
   rng = np.random.default_rng(4)

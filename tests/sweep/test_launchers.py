@@ -45,6 +45,7 @@ def run(session):
     return Workers(session, 1).run()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize('launcher', JOBS)
 def test_outcomes_are_those_of_processes_here(
   launcher, session_of, cluster, tmp_path

@@ -1,4 +1,4 @@
-"""Configs of optimizers and of averages of the parameters over steps."""
+"""Defines the configs of optimizers and of means of the parameters."""
 
 import abc
 from collections.abc import Iterator
@@ -23,14 +23,14 @@ from xjax.core.config_part import (
 
 @dataclasses.dataclass
 class OptimizerConfig(ConfigPart, abstract=True):
-  """The rule that computes the direction of a step from the gradient.
+  """Defines the rule that computes a step's direction from the gradient.
 
   Attributes:
     weight_decay: a step subtracts this share, times the learning rate, from
-      every matrix (decoupled weight decay); None: no weight decay.
+      every matrix (decoupled weight decay). None means no weight decay.
   """
 
-  # No annotation: it would make weight_decay the first field of subclasses.
+  # An annotation would make weight_decay the first field of subclasses.
   weight_decay = None
 
   @abc.abstractmethod
@@ -40,14 +40,16 @@ class OptimizerConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass
 class Adam(OptimizerConfig):
-  """The optimizer Adam (Kingma & Ba 2015)."""
+  """Configures the optimizer Adam (Kingma & Ba 2015)."""
 
   earlier_kind = 'adam'
 
   b1: float = field(0.9, 'Decay rate of the mean of gradients.', RATE)
   b2: float = field(0.999, 'Decay rate of the mean of squared gradients.', RATE)
   eps: float = field(
-    1e-8, 'Added to the root of the mean of squared gradients.', POSITIVE
+    1e-8,
+    'The number that is added to the root of the mean of squared gradients.',
+    POSITIVE,
   )
 
   def build(self) -> optax.GradientTransformation:
@@ -56,7 +58,7 @@ class Adam(OptimizerConfig):
 
 @dataclasses.dataclass
 class AdamW(Adam):
-  """Adam with decoupled weight decay (Loshchilov & Hutter 2019)."""
+  """Configures Adam with decoupled weight decay (Loshchilov & Hutter 2019)."""
 
   earlier_kind = 'adamw'
 
@@ -70,12 +72,12 @@ class AdamW(Adam):
 
 @dataclasses.dataclass
 class AverageConfig(ConfigPart, abstract=True):
-  """The config of a mean of the parameters over training steps.
+  """Defines how a mean of the parameters over training steps is computed.
 
   Training keeps the mean in addition to the parameters, and judges both.
-  best_metric chooses the best checkpoint by the metrics of the mean, and the
-  mean is used when a finished run is loaded, predicts or is evaluated. Up to
-  the step `start`, the mean is equal to the parameters.
+  best_metric chooses the best checkpoint by the metrics of the mean. When a
+  finished run is loaded, predicts or is evaluated, it uses the mean. Up to the
+  step `start`, the mean is equal to the parameters.
 
   Attributes:
     averages: whether a mean is kept.
@@ -83,7 +85,7 @@ class AverageConfig(ConfigPart, abstract=True):
   """
 
   averages: ClassVar[bool] = True
-  start = 0  # no annotation, for the same reason as weight_decay
+  start = 0  # without annotation, like OptimizerConfig.weight_decay
 
   @abc.abstractmethod
   def newest_share(self, step: jax.Array) -> jax.Array:
@@ -93,7 +95,7 @@ class AverageConfig(ConfigPart, abstract=True):
       step: int32 scalar, number of steps taken, at least 1.
 
     Returns:
-      float32 scalar; 1 up to the step `start`.
+      float32 scalar, which is 1 up to the step `start`.
     """
 
   def differs(self, step: int) -> bool:
@@ -110,7 +112,7 @@ class AverageConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass
 class NoAverage(AverageConfig):
-  """The choice of no mean: the parameters of the last step are used."""
+  """Keeps no mean, so that the parameters of the last step are used."""
 
   averages = False
 
@@ -120,7 +122,7 @@ class NoAverage(AverageConfig):
 
 @dataclasses.dataclass
 class EMAConfig(AverageConfig):
-  """An exponential moving average of the parameters."""
+  """Keeps an exponential moving average of the parameters."""
 
   decay: float = field(
     0.999, 'Share of the old mean in the mean after a step.', RATE
@@ -138,7 +140,10 @@ class EMAConfig(AverageConfig):
 
 @dataclasses.dataclass
 class SWAConfig(AverageConfig):
-  """Stochastic weight averaging (Izmailov et al. 2018): an unweighted mean."""
+  """Keeps an unweighted mean of the parameters.
+
+  This is the stochastic weight averaging of Izmailov et al. 2018.
+  """
 
   start: int = field(
     0,
@@ -148,8 +153,8 @@ class SWAConfig(AverageConfig):
   )
   every: int = field(
     1,
-    'The parameters of every so many steps after `start` are in the mean; '
-    'start + every must not be above train.steps.',
+    'The mean has the parameters of every n-th step after `start`, where n is '
+    'this number. start + every must not be above train.steps.',
     AT_LEAST_1,
     tiny=1,
   )
@@ -164,8 +169,8 @@ class SWAConfig(AverageConfig):
     second, steps = self.start + self.every, config.train.steps
     if not faults and second > steps:
       yield (
-        f'{path}.every={self.every}: with {path}.start={self.start}, the '
-        f'second parameters in the mean are those of step {second}, but '
-        f'training ends at config.train.steps={steps}: the mean would ignore '
-        'all steps after the start'
+        f'{path}.every={self.every}: with {path}.start={self.start}, the mean '
+        f'gets its second parameters at step {second}, but training ends at '
+        f'config.train.steps={steps}: the mean would ignore all steps after '
+        'the start'
       )

@@ -1,4 +1,4 @@
-"""Groups of parameters: globs over their paths, and their learning rates."""
+"""Selects groups of parameters by globs, and sets their learning rates."""
 
 from collections.abc import Iterable, Sequence
 import difflib
@@ -25,7 +25,7 @@ def is_glob(text: str) -> bool:
 
 
 def parse_rate(entry: str) -> tuple[str, float] | None:
-  """Splits 'GLOB=FACTOR' into (glob, factor); None if it has another form."""
+  """Splits 'GLOB=FACTOR' into (glob, factor); returns None for other text."""
   glob, _, number = entry.rpartition('=')
   try:
     factor = float(number)
@@ -35,9 +35,9 @@ def parse_rate(entry: str) -> tuple[str, float] | None:
 
 
 def in_group(path: str, globs: Iterable[str]) -> bool:
-  """Returns whether a path matches any glob; * also matches slashes.
+  """Returns whether a path matches any of the globs.
 
-  Upper and lower case differ.
+  A * also matches slashes. Upper and lower case differ.
   """
   return any(fnmatch.fnmatchcase(path, glob) for glob in globs)
 
@@ -53,7 +53,8 @@ def rate_factors(
   times the rate of the lowest layer.
 
   Args:
-    config: the product of its rates and layer_decay is used.
+    config: the config of training; a factor is the product of the parameter's
+      entry in `rates` and the factor that layer_decay gives it.
     paths: the paths of all parameters; they tell which layer is the highest.
   """
   paths = list(paths)
@@ -79,7 +80,7 @@ def check_groups(
     config: the config of training.
     paths: the paths of all parameters of the model.
     trained: the paths of parameters that the optimizer trains.
-    rows: the paths of label rows that config.rows trains instead.
+    rows: the paths of label rows, which config.rows trains, not the optimizer.
 
   Raises:
     ConfigError: a glob has no effect, or nothing is trained; the message names
@@ -110,8 +111,8 @@ def check_groups(
   if config.layer_decay != 1 and not any(map(_LAYER.match, trained)):
     raise ConfigError(
       f'config.train.layer_decay={config.layer_decay}: no parameter '
-      'encoder/layers/<i>/... is trained: set it to 1, or train the layers of '
-      'config.model.encoder='
+      'encoder/layers/<i>/... is trained: set layer_decay to 1, or train the '
+      'layers of config.model.encoder='
       f'{kinds_that("pretrained", EncoderConfig)}'
     )
 
@@ -131,11 +132,11 @@ def _height(path: str, other: int) -> int:
 def _rate_fault(
   entry: str, glob: str, paths: Sequence[str], trained: Sequence[str]
 ) -> str:
-  """Returns why an entry of rates has no effect."""
+  """Returns a message about why an entry of rates has no effect."""
   if any(in_group(path, [glob]) for path in trained):
     return (
       f'{entry!r} has no effect: earlier entries match all its parameters; '
-      'put it before them, or leave it out'
+      'put this entry before them, or leave it out'
     )
   if any(in_group(path, [glob]) for path in paths):
     return (

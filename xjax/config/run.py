@@ -1,4 +1,4 @@
-"""The config of a run, and a function that shrinks it for tests."""
+"""Defines the config of a run, and shrinks it for tests."""
 
 from collections.abc import Iterator
 import dataclasses
@@ -32,7 +32,7 @@ for _room in (formats, losses, metrics, score):
 
 @dataclasses.dataclass
 class EvalConfig(ConfigPart):
-  """The config of judging (computing metrics)."""
+  """Configures how a model is judged, that is, how metrics are computed."""
 
   batch_size: int = field(
     64, 'Documents per batch, over all devices.', AT_LEAST_1, tiny=16
@@ -43,12 +43,13 @@ class EvalConfig(ConfigPart):
   )
   propensity: tuple[float, ...] = field(
     PROPENSITY,
-    'A and B of the propensity formula: usually 0.55 and 1.5; 0.6 and 2.6 for '
-    'Amazon data sets such as Amazon-670K; 0.5 and 0.4 for Wikipedia.',
+    'The constants A and B of the propensity formula. They are 0.6 and 2.6 for '
+    'Amazon data sets such as Amazon-670K, 0.5 and 0.4 for Wikipedia, and '
+    'usually 0.55 and 1.5.',
   )
   calibration: Method = field(
     Method.AUTO,
-    'How scores become the probabilities that are shown; fitted on dev.',
+    'How scores become the probabilities that are shown. It is fitted on dev.',
   )
   recall: float = field(
     1.0,
@@ -68,7 +69,7 @@ class EvalConfig(ConfigPart):
 
 @dataclasses.dataclass
 class Config(ConfigPart):
-  """The config of one run."""
+  """Holds all settings of one run."""
 
   seed: int = field(0, 'Seed of all random numbers.', AT_LEAST_0)
   data: DataConfig = field(SyntheticData, 'The corpus, and how it is read.')
@@ -81,7 +82,7 @@ class Config(ConfigPart):
 
 
 def shrink(config: Config) -> Config:
-  """Returns a tiny copy of a config for tests: two steps on built-in data.
+  """Returns a tiny copy of a config, for tests of two steps on built-in data.
 
   The kinds of model, optimizer, losses and schedule stay the same. Every size
   is at most 16, and no file outside the workdir is read or written.

@@ -1,4 +1,4 @@
-"""Training configs: for neural models, linear models, trees, or no training."""
+"""Defines how neural models, linear models and label trees are trained."""
 
 from collections.abc import Iterator
 import dataclasses
@@ -47,7 +47,7 @@ _SLICES = ('all', 'frequent', 'few', 'zero', 'held_out')
 
 
 class Schedule(enum.Enum):
-  """How the learning rate changes after the warm-up."""
+  """Says how the learning rate changes after the warm-up."""
 
   CONSTANT = 'constant'
   LINEAR = 'linear'
@@ -56,7 +56,7 @@ class Schedule(enum.Enum):
 
 
 class Dtype(enum.Enum):
-  """The floating-point types that training can compute in."""
+  """Names the floating-point types that training can compute in."""
 
   FLOAT32 = 'float32'
   BFLOAT16 = 'bfloat16'
@@ -64,13 +64,13 @@ class Dtype(enum.Enum):
 
 @dataclasses.dataclass
 class TrainConfig(ConfigPart, abstract=True):
-  """The config of a way to train models.
+  """Configures one way to train models.
 
   Attributes:
-    trains: the kinds of models that it can train.
+    trains: the kinds of models that can be trained in this way.
     processes: whether several processes can train together.
-    steps: number of optimizer steps; 0: training takes no steps.
-    best_metric: the 'slice/metric' that chooses the best checkpoint; empty:
+    steps: number of optimizer steps; 0 if training takes no such steps.
+    best_metric: the 'slice/metric' that chooses the best checkpoint; empty if
       there is only one checkpoint.
   """
 
@@ -82,7 +82,7 @@ class TrainConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass
 class NoTrain(TrainConfig):
-  """The choice of no training, for models that have nothing to learn."""
+  """Trains nothing, for models that have nothing to learn."""
 
   earlier_kind = 'none'
   trains = (ExactMatchModel,)
@@ -117,7 +117,7 @@ def metric_faults(metric: str, ks: tuple[int, ...]) -> Iterator[str]:
 
 @dataclasses.dataclass
 class NeuralTrain(TrainConfig):
-  """The training of neural models by gradient steps."""
+  """Trains neural models by gradient steps."""
 
   earlier_kind = 'gradient'
   trains = (NeuralModel,)
@@ -149,9 +149,9 @@ class NeuralTrain(TrainConfig):
   )
   schedule: Schedule = field(
     Schedule.CONSTANT,
-    'How the learning rate changes after the warm-up. constant: it stays; '
-    'linear, cosine: it falls to 0 after the last step; slanted: it falls to '
-    'learning_rate / ratio, from which its warm-up also starts.',
+    'How the learning rate changes after the warm-up. With constant, it stays. '
+    'With linear and cosine, it falls to 0 after the last step. With slanted, '
+    'it falls to learning_rate / ratio, where the warm-up also starts.',
   )
   ratio: float = field(
     32.0,
@@ -166,9 +166,9 @@ class NeuralTrain(TrainConfig):
   )
   layer_decay: float = field(
     1.0,
-    'The learning rate of an encoder layer, divided by that of the layer above '
-    'it; embeddings count as a layer below the lowest. It is multiplied by '
-    'rates. Below 1 it needs a pretrained encoder.',
+    'The learning rate of an encoder layer, divided by the rate of the layer '
+    'above; embeddings count as the layer below the lowest. The factors of '
+    '`rates` apply too. A value below 1 needs a pretrained encoder.',
     SHARE,
   )
   freeze: tuple[str, ...] = field(
@@ -179,14 +179,14 @@ class NeuralTrain(TrainConfig):
   )
   clip_value: float = field(
     0.0,
-    'Largest absolute value of an entry of the gradient, to which larger ones '
-    'are clipped (paper: 5); 0: no clipping.',
+    'The largest absolute value of an entry of the gradient. Larger entries '
+    'are clipped to it (the paper uses 5). 0 means no clipping.',
     AMOUNT,
   )
   clip_norm: float = field(
     0.0,
-    'Largest norm of the whole gradient, to which it is scaled down; 0: no '
-    'clipping.',
+    'The largest norm of the whole gradient. A larger gradient is scaled down '
+    'to this norm. 0 means no clipping.',
     AMOUNT,
   )
   rows: RowsConfig = field(
@@ -226,16 +226,17 @@ class NeuralTrain(TrainConfig):
   )
   patience: int = field(
     0,
-    'Training stops after this many judgings without improvement; 0: never.',
+    'Training stops after this many judgings without improvement. 0 means that '
+    'it takes all steps.',
     AT_LEAST_0,
   )
   init_from: str = field(
     '',
-    'WORKDIR[@step] of another run, from whose parameters this run starts. '
-    'Words, and pieces of pretrained encoders, that both runs have get the '
-    "other run's vectors, even if model.embedding.vectors has other vectors "
-    'for them. A head that starts from the other run builds its descriptors '
-    'in the same way as the other run.',
+    'WORKDIR[@step] of another run, from whose parameters this run starts. If '
+    'both runs have a word, or a piece of a pretrained encoder, its vector '
+    'comes from the other run, even if model.embedding.vectors has another '
+    'vector for it. A head that starts from the other run builds its '
+    'descriptors in the same way as the other run.',
     tiny='',
   )
 
@@ -268,7 +269,7 @@ class NeuralTrain(TrainConfig):
 
   @classmethod
   def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
-    """Converts fields of versions in which Adam's settings stood in train."""
+    """Converts fields of earlier versions, with Adam's settings in train."""
     rule = fields.get('optimizer', 'adam')
     if not isinstance(rule, str):
       return fields
@@ -282,7 +283,7 @@ class NeuralTrain(TrainConfig):
 
 @dataclasses.dataclass
 class LinearTrain(TrainConfig):
-  """The training of linear models: one classifier per label."""
+  """Trains linear models, which have one classifier per label."""
 
   trains = (LinearModel,)
 
@@ -305,7 +306,7 @@ class LinearTrain(TrainConfig):
 
 @dataclasses.dataclass
 class TreeTrain(TrainConfig):
-  """The training of label trees: classifiers for the children of each node."""
+  """Trains label trees, with classifiers for the children of each node."""
 
   trains = (TreeModel,)
   processes = False

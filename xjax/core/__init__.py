@@ -1,1 +1,1 @@
-"""What every room shares: types, mesh, start-up, randomness, files."""
+"""Provides types, meshes, start-up, random numbers and files to all of xjax."""

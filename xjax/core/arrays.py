@@ -20,7 +20,7 @@ class Arrays:
 
   Attributes:
     path: the file, for error messages.
-    left: name -> array, the arrays that were not taken yet.
+    left: name -> array, for the arrays that were not taken yet.
   """
 
   path: str | os.PathLike
@@ -62,7 +62,13 @@ class Arrays:
   def take(
     self, name: str, dtype: type | str, shape: tuple[int | None, ...]
   ) -> np.ndarray:
-    """Returns the array, if it has this type and shape (None: any length)."""
+    """Returns an array after checking its type and shape.
+
+    Args:
+      name: name of the array.
+      dtype: the type that it must have.
+      shape: the length that each axis must have; None stands for any length.
+    """
     if name not in self.left:
       self.fail(name, 'missing')
     array = self.left.pop(name)
@@ -80,14 +86,14 @@ class Arrays:
     return array
 
   def count(self, name: str) -> int:
-    """Returns an int64 scalar that is not negative."""
+    """Returns a count, which the file has as an int64 scalar."""
     value = int(self.take(name, np.int64, ()))
     if value < 0:
       self.fail(name, f'is {value}, should not be negative')
     return value
 
   def text(self, name: str) -> str:
-    """Returns a scalar string."""
+    """Returns a text, which the file has as a scalar string."""
     if name not in self.left:
       self.fail(name, 'missing')
     array = self.left.pop(name)
@@ -96,7 +102,7 @@ class Arrays:
     return str(array)
 
   def strings(self, name: str) -> Texts:
-    """Returns packed strings, after checking that no two are equal."""
+    """Returns packed strings after checking that no two are equal."""
     packed = self.take(f'{name}/bytes', np.uint8, (None,))
     offsets = self.take(f'{name}/offsets', np.int64, (None,))
     self.check_offsets(f'{name}/offsets', offsets, len(packed))

@@ -15,12 +15,12 @@ from xjax.core.errors import UserError
 
 
 class WriteError(UserError, OSError):
-  """A file or folder cannot be written; the message names it."""
+  """Is raised when a file or folder cannot be written; the message names it."""
 
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike) -> Iterator[None]:
-  """Turns every OSError in its context into a WriteError that names path."""
+  """Turns every OSError in this context into a WriteError that names path."""
   try:
     yield
   except WriteError:
@@ -49,7 +49,14 @@ def atomic_write(path: str | os.PathLike, mode: str = 'w') -> Iterator[IO[Any]]:
 def _rename_at_end(
   handle: int, name: str, path: pathlib.Path, mode: str
 ) -> Iterator[IO[Any]]:
-  """Opens the file `name`; renames it to path, or deletes it after an error."""
+  """Opens a temporary file, then renames it, or deletes it after an error.
+
+  Args:
+    handle: descriptor of the open file.
+    name: path of the file.
+    path: its new path.
+    mode: mode in which the file is opened.
+  """
   encoding = None if 'b' in mode else 'utf-8'
   try:
     with os.fdopen(handle, mode, encoding=encoding) as file:

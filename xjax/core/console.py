@@ -9,7 +9,7 @@ _PACKAGE = pathlib.Path(__file__).parents[1]
 
 
 class _XjaxRecords(python_logging.Filter):
-  """Passes all records of xjax, and only warnings and errors of others."""
+  """Passes all records of xjax, but only warnings and errors of other code."""
 
   def filter(self, record: python_logging.LogRecord) -> bool:
     from_xjax = pathlib.Path(record.pathname).is_relative_to(_PACKAGE)
@@ -19,8 +19,9 @@ class _XjaxRecords(python_logging.Filter):
 def show_log() -> None:
   """Prints absl's log, from level INFO, as plain lines on stderr.
 
-  Checkpointing and data libraries also log through absl, dozens of lines for
-  each saved checkpoint. Only their warnings and errors are shown.
+  Libraries for checkpoints and data also use this log, with dozens of lines for
+  each saved checkpoint. Only the warnings and errors of these libraries are
+  shown.
   """
   handler = logging.get_absl_handler()
   handler.setFormatter(python_logging.Formatter('%(message)s'))

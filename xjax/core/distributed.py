@@ -1,4 +1,4 @@
-"""Functions for runs with several processes: start-up, barriers, gathering."""
+"""Connects the processes of a run, makes them wait, and gathers their lists."""
 
 from collections.abc import Callable, Iterable
 import importlib.util
@@ -19,9 +19,9 @@ def start(
   num_processes: int = 0,
   process_id: int = -1,
 ) -> None:
-  """Connects this process to the others of the run.
+  """Connects this process to the other processes of the run.
 
-  It must be called before any other JAX function.
+  This function must be called before any JAX function.
 
   Args:
     multihost: whether this run has several processes.
@@ -55,7 +55,7 @@ def start(
   arguments = (coordinator, num_processes, process_id) if coordinator else ()
   try:
     with warnings.catch_warnings():
-      # If the package is missing, _reason says so.
+      # The warning says that a package is missing, as _reason does.
       warnings.filterwarnings('ignore', 'Kubernetes environment detected')
       jax.distributed.initialize(*arguments)
   except Exception as error:  # each kind of cluster raises other errors
@@ -82,7 +82,7 @@ def is_host0() -> bool:
 
 
 def barrier(name: str) -> None:
-  """Waits until every process has called it with this name."""
+  """Waits until every process has called this function with this name."""
   if jax.process_count() > 1:
     multihost_utils.sync_global_devices(name)
 
@@ -105,7 +105,7 @@ def rank_documents(
     n_lists: G, lists per document.
 
   Returns:
-    ids_GNK: int32, PAD where labels run out.
+    ids_GNK: int32, PAD where a list has fewer than k labels.
     scores_GNK: float32, -inf where ids are PAD.
     seen_N: int64, how often each document occurred in a batch.
   """
@@ -131,16 +131,17 @@ def all_rows(
 
   Args:
     doc_B: int32, the documents of this process's rows.
-    ids_GBK, scores_GBK: their lists, as core.types.Scorer returns them.
+    ids_GBK, scores_GBK: the lists of these documents, from core.types.Scorer.
 
   Returns:
-    doc_B, ids_GBK, scores_GBK: NumPy, the same on every process.
+    doc_B, ids_GBK, scores_GBK: NumPy arrays, the same on every process.
   """
   rows = np.asarray(doc_B), np.asarray(ids_GBK), np.asarray(scores_GBK)
   if jax.process_count() == 1:
     return rows
   doc_HB = multihost_utils.process_allgather(rows[0])
-  # Processes along the mesh's label axis read the same documents.
+  # Processes along the mesh's label axis read the same documents, so one of
+  # these processes is enough.
   _, different = np.unique(doc_HB, axis=0, return_index=True)
   if len(different) == 1:
     return rows

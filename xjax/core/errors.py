@@ -1,4 +1,4 @@
-"""Exceptions that command-line programs print without a traceback."""
+"""Defines exceptions that command-line programs print without a traceback."""
 
 import lzma
 import struct
@@ -29,16 +29,22 @@ DAMAGE = (
 
 
 class UserError(Exception):
-  """A mistake of the user; the message says what, where and what to do."""
+  """Is raised for a mistake of the user.
+
+  The message says what is wrong, where it is wrong, and what to do.
+  """
 
 
 class DataError(UserError):
-  """A fault in a user's files; one line per fault, as `file:line: fault`."""
+  """Is raised for faults in a user's files, with a line per fault.
+
+  A line has the form `file:line: fault`.
+  """
 
 
 class ConfigError(UserError):
-  """A config field that is unknown, of the wrong type, or impossible."""
+  """Is raised if a config field is unknown, impossible or of a wrong type."""
 
 
 class Preempted(Exception):
-  """A run was asked to stop; starting it again resumes it."""
+  """Is raised when a run is asked to stop; a new start resumes the run."""

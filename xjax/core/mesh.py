@@ -1,4 +1,4 @@
-"""The device mesh: its two axes, and how arrays are divided over them."""
+"""Defines the device mesh, and divides arrays over its two axes."""
 
 import dataclasses
 from typing import Any
@@ -22,25 +22,26 @@ LABEL_MULTIPLE = 1536  # 512 times 3
 BATCH = P(DATA)  # the spec of arrays whose first axis is documents
 
 
-_AXIS = Bound(lambda n: n == -1 or n >= 1, 'at least 1, or -1: the rest')
+_AXIS = Bound(lambda n: n == -1 or n >= 1, 'at least 1, or -1 for the rest')
 
 
 @dataclasses.dataclass
 class MeshConfig(ConfigPart):
-  """The number of devices along each axis; one may be -1: all remaining ones.
+  """Sets the number of devices along each axis of the mesh.
 
-  The label rows of OneVsAll are divided over both axes. So their product must
-  divide LABEL_MULTIPLE; the largest power of 2 that does is 512.
+  One number may be -1, which means all remaining devices. The label rows of
+  OneVsAll are divided over both axes. So the product of both numbers must
+  divide LABEL_MULTIPLE. The largest power of 2 that divides it is 512.
   """
 
   data: int = field(
     -1,
-    'Devices over which documents are divided; -1: all remaining devices.',
+    'Devices over which documents are divided; -1 means all remaining devices.',
     _AXIS,
   )
   label: int = field(
     1,
-    'Devices over which labels are divided; -1: all remaining devices.',
+    'Devices over which labels are divided; -1 means all remaining devices.',
     _AXIS,
   )
 
@@ -71,16 +72,16 @@ def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
 
 
 def make_mesh(config: MeshConfig, count: int = 0) -> jax.sharding.Mesh:
-  """Returns a (data, label) mesh.
+  """Returns a mesh of devices with a data axis and a label axis.
 
-  Axes are Auto: scans with carries, embedding gathers and top-k over sharded
-  labels raise errors under Explicit axes. Both axes may span processes;
-  processes that hold the same rows of a batch read the same documents
-  (share.shares).
+  Axes are Auto, because under Explicit axes, scans with carries, embedding
+  gathers and top-k over sharded labels raise errors. Both axes may span
+  processes. Processes that hold the same rows of a batch read the same
+  documents (share.shares).
 
   Args:
     config: the sizes of the axes.
-    count: the mesh uses the first `count` devices; 0: all devices.
+    count: the mesh uses the first `count` devices; 0 means all devices.
 
   Raises:
     ConfigError: the sizes do not fit the devices, or the processes.
@@ -110,12 +111,15 @@ def abstract_mesh(config: MeshConfig, count: int) -> jax.sharding.AbstractMesh:
 
 
 def share_of(mesh: jax.sharding.Mesh) -> Share:
-  """Returns which rows of a batch this process reads: those of its devices."""
+  """Returns the share of every batch that this process's devices hold."""
   return shares(mesh.devices)[jax.process_index()]
 
 
 def padded_labels(n_labels: int) -> int:
-  """Returns the rows of a label-sharded parameter: n_labels, rounded up."""
+  """Returns how many rows a parameter with one row per label has on a mesh.
+
+  The number is n_labels, rounded up to a multiple of LABEL_MULTIPLE.
+  """
   return -(-n_labels // LABEL_MULTIPLE) * LABEL_MULTIPLE
 
 
@@ -123,8 +127,8 @@ def put_labels(rows: np.ndarray, sharding: NamedSharding) -> jax.Array:
   """Puts label rows on the devices, padded with zeros to padded_labels rows.
 
   Args:
-    rows: [L, ...], the same on every process; each process transfers the parts
-      that its devices hold.
+    rows: [L, ...], the same on every process. Each process transfers only the
+      parts that its devices hold.
     sharding: the sharding of the padded rows.
   """
   shape = (padded_labels(len(rows)), *rows.shape[1:])
@@ -144,12 +148,12 @@ def documents_second(x_TB: jax.Array) -> jax.Array:
 
 
 def put_batch(batch: Any, mesh: jax.sharding.Mesh) -> Any:
-  """Puts this process's rows on the mesh, as its part of the global batch.
+  """Puts the rows of this process on the mesh, as a part of the global batch.
 
   Args:
-    batch: a Batch, or any tree of NumPy arrays with documents first. It has the
-      rows of share_of(mesh). Processes with the same share must have the same
-      values.
+    batch: a Batch, or any tree of NumPy arrays whose first axis is documents.
+      It has the rows of share_of(mesh). Processes with the same share must have
+      the same values.
     mesh: the devices.
   """
   sharding = NamedSharding(mesh, BATCH)
@@ -160,11 +164,12 @@ def put_batch(batch: Any, mesh: jax.sharding.Mesh) -> Any:
 
 
 def own_rows(array: jax.Array, axis: int = 0) -> np.ndarray:
-  """Fetches this process's rows of a result: the inverse of put_batch.
+  """Fetches this process's rows of a result, and so inverts put_batch.
 
   Args:
     array: a result with one row per document of the global batch. Its axis of
-      documents must be divided over the data axis, and no other axis divided.
+      documents must be divided over the data axis. No other axis may be
+      divided.
     axis: the axis of documents.
   """
   parts = {

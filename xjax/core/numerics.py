@@ -1,9 +1,9 @@
-"""Matrix products at full precision, and sums that are fast on each platform.
+"""Multiplies matrices at full precision, and sums fast on each platform.
 
 XLA fuses a sum with the operations that compute its terms. On GPUs and TPUs
-this saves memory traffic. On CPUs the fused loop is not vectorised: computing
-the terms, which is most of the work of a loss, takes several times as long. So
-on CPUs the sum is written as a product with ones, which XLA does not fuse.
+this saves memory traffic. On CPUs the fused loop is not vectorised, so that the
+terms, which are most of the work of a loss, take several times as long. So on
+CPUs the sum is written as a product with ones, which XLA does not fuse.
 """
 
 import jax
@@ -15,9 +15,10 @@ from jaxtyping import Array, Float32
 def full_precision(dtype: jnp.dtype) -> lax.Precision | None:
   """Returns the `precision` argument for a product of operands of this dtype.
 
-  By default, GPUs round float32 operands to the 10 bits of TF32, and TPUs to
-  the 7 bits of bfloat16: scores would depend on the device from the third digit
-  on. bfloat16 operands are not rounded, so None is returned for them.
+  By default, GPUs round float32 operands to the 10 bits of TF32, and TPUs round
+  them to the 7 bits of bfloat16. Then scores would depend on the device from
+  the third digit on. bfloat16 operands are not rounded, so None is returned for
+  them.
   """
   return lax.Precision.HIGHEST if dtype == jnp.float32 else None
 
@@ -39,7 +40,7 @@ def product(
     into: dtype of the result.
 
   Returns:
-    An array with the shared axes, the other axes of a, the other axes of b.
+    An array with the shared axes, then the other axes of a, then those of b.
   """
   both = tuple(range(shared))
   return lax.dot_general(
@@ -52,7 +53,7 @@ def product(
 
 
 def total(x_BC: Float32[Array, 'B C']) -> Float32[Array, '']:
-  """Returns the sum of all entries."""
+  """Returns the sum of all entries of an array."""
   return lax.platform_dependent(
     x_BC,
     cpu=lambda x_BC: _product(x_BC, jnp.ones(x_BC.shape[1]), (1, 0)).sum(),
@@ -61,7 +62,7 @@ def total(x_BC: Float32[Array, 'B C']) -> Float32[Array, '']:
 
 
 def column_sums(x_BC: Float32[Array, 'B C']) -> Float32[Array, ' C']:
-  """Returns the sums over the first axis."""
+  """Returns the sum of each column of an array."""
   return lax.platform_dependent(
     x_BC,
     cpu=lambda x_BC: _product(jnp.ones(x_BC.shape[0]), x_BC, (0, 0)),

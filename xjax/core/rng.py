@@ -1,4 +1,4 @@
-"""Random numbers, which depend only on the run's seed and the step."""
+"""Makes random numbers that depend only on the run's seed and the step."""
 
 import hashlib
 
@@ -13,10 +13,10 @@ def step_key(key: jax.Array, step: jax.Array) -> jax.Array:
 
 
 def host_generator(seed: int, *names: str | int) -> np.random.Generator:
-  """Returns a NumPy generator that is seeded by the seed and the names.
+  """Returns a NumPy generator that depends on a seed and on names.
 
   The seed of the generator is a SHA-256 hash, so it is the same on every
-  machine. Each purpose gets names of its own.
+  machine. Each use of random numbers has its own names.
   """
   text = '/'.join(map(str, (seed, *names)))
   digest = hashlib.sha256(text.encode()).digest()
@@ -24,7 +24,7 @@ def host_generator(seed: int, *names: str | int) -> np.random.Generator:
 
 
 def mix_bits(x: jax.Array) -> jax.Array:
-  """Returns a hash of each number; every bit depends on all of its bits.
+  """Hashes numbers; each bit of a hash depends on all bits of its number.
 
   The hash is a permutation of the 32-bit numbers (C. Wellons).
 
@@ -32,7 +32,7 @@ def mix_bits(x: jax.Array) -> jax.Array:
     x: uint32, any shape.
 
   Returns:
-    uint32, x's shape; different for different numbers.
+    uint32, of the shape of x. Different numbers have different hashes.
   """
   x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
   x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)

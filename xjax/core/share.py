@@ -25,7 +25,7 @@ class Share:
 
   @property
   def readers(self) -> int:
-    """The number of shares of this size that make up a batch."""
+    """Returns how many shares of this size make up a batch."""
     return self.of // len(self.parts)
 
   def rows(self, size: int) -> np.ndarray:
@@ -52,18 +52,18 @@ WHOLE = Share()  # the share of a single process: all rows
 
 
 def own_share() -> Share:
-  """Returns this process's share of work without a mesh: one part of many."""
+  """Returns this process's share of work that is divided without a mesh."""
   return Share((jax.process_index(),), jax.process_count())
 
 
 def shares(devices_DL: np.ndarray) -> dict[int, Share]:
-  """Returns the share of each process: the rows that its devices hold.
+  """Returns the share of every batch that the devices of each process hold.
 
   Processes whose devices have the same indices along the data axis read the
-  same rows, each for its part of the label axis.
+  same rows. Each of them uses the rows for its part of the label axis.
 
   Args:
-    devices_DL: devices of the mesh, data axis first; each has a process_index.
+    devices_DL: the devices of the mesh; each has a process_index.
 
   Returns:
     process index -> share.
@@ -81,10 +81,10 @@ def shares(devices_DL: np.ndarray) -> dict[int, Share]:
   lengths = [len(indices) for indices in distinct]
   if sum(lengths) != of or len(set(lengths)) > 1:
     raise ConfigError(
-      f'mesh.data={of} x mesh.label={labels}: all processes must read equally '
-      'many rows of a batch, and any two processes either the same rows or no '
-      'common row. Choose a mesh.label that is a multiple or a divisor of the '
-      f'{devices_DL.size // len(parts)} devices of a process'
+      f'mesh.data={of} x mesh.label={labels}: all processes must read the same '
+      'number of rows of a batch, and two processes must read either the same '
+      'rows or no common row. Choose a mesh.label that is a multiple or a '
+      f'divisor of the {devices_DL.size // len(parts)} devices of a process'
     )
   return {
     process: Share(tuple(sorted(indices)), of)

@@ -10,7 +10,7 @@ import zlib
 import numpy as np
 
 _T = TypeVar('_T')
-_ROWS = 1 << 16  # rows that are copied or made into Python objects at a time
+_ROWS = 1 << 16  # rows that are copied or turned into Python objects together
 _END = b'\xff'  # ends each string of a list; UTF-8 never contains this byte
 
 
@@ -39,7 +39,7 @@ class _Packed(Sequence[_T], Generic[_T]):
 
   @classmethod
   def of(cls, values: Iterable[_T]) -> Self:
-    """Packs values, reading each once."""
+    """Packs values, and reads each of them only once."""
     if isinstance(values, cls):
       return values
     packer = TextPacker(cls)
@@ -124,12 +124,12 @@ class TextPacker(Generic[_T]):
     self._ends = array('q', [0])
 
   def append(self, value: _T) -> None:
-    """Adds a value."""
+    """Packs one more value."""
     self._data += self._kind.pack(value)
     self._ends.append(len(self._data))
 
   def done(self) -> Any:
-    """Returns all added values, packed; no more values can be added."""
+    """Returns all added values, packed; afterwards no value can be added."""
     data = np.frombuffer(self._data, np.uint8)
     return self._kind(data, _narrow(np.asarray(self._ends)))
 
@@ -147,7 +147,7 @@ def _narrow(offsets: np.ndarray) -> np.ndarray:
 
 
 class TextLists(_Packed[tuple[str, ...]]):
-  """Holds N lists of strings."""
+  """Holds N lists of strings in one array of bytes."""
 
   @staticmethod
   def pack(value: Iterable[str]) -> bytes:
@@ -161,7 +161,7 @@ class TextLists(_Packed[tuple[str, ...]]):
 
 
 class Texts(_Packed[str]):
-  """Holds N strings."""
+  """Holds N strings in one array of bytes."""
 
   pack = staticmethod(str.encode)
   unpack = staticmethod(bytes.decode)
@@ -180,7 +180,7 @@ class Texts(_Packed[str]):
 
   @functools.cached_property
   def row_of(self) -> 'TextRows':
-    """The rows of the strings, for look-ups by string."""
+    """Returns the mapping from string to row."""
     return TextRows(self)
 
   def __contains__(self, text: object) -> bool:
@@ -191,7 +191,7 @@ class TextRows(Mapping[str, int]):
   """Maps strings to their rows, with 8 bytes of memory per string.
 
   Attributes:
-    texts: the strings. If several are equal, the first row is returned.
+    texts: the strings. If several are equal, they are mapped to the first row.
   """
 
   def __init__(self, texts: Texts):
@@ -216,7 +216,7 @@ class TextRows(Mapping[str, int]):
     return row
 
   def find(self, texts: Sequence[str]) -> np.ndarray:
-    """Returns the row of each string, int64; -1 for strings without a row."""
+    """Returns the row of each string as int64, or -1 if it has no row."""
     codes = np.fromiter(map(_hash, texts), np.uint32, len(texts))
     starts = np.searchsorted(self._hashes, codes)
     rows = map(self._row, texts, codes, starts)
@@ -227,8 +227,8 @@ class TextRows(Mapping[str, int]):
 
     Args:
       text: the string.
-      code: its hash.
-      at: first index of the sorted hashes that is not below code.
+      code: hash of the string.
+      at: index of the first sorted hash that is not below code.
     """
     while at < len(self._hashes) and self._hashes[at] == code:
       row = int(self._rows[at])
@@ -238,7 +238,7 @@ class TextRows(Mapping[str, int]):
     return -1
 
   def repeated(self) -> list[int]:
-    """Returns the rows, ascending, whose string also is in an earlier row."""
+    """Returns the rows whose string is in an earlier row too, ascending."""
     same = np.flatnonzero(self._hashes[1:] == self._hashes[:-1])
     rows = np.sort(self._rows[np.union1d(same, same + 1)])
     seen: set[str] = set()

@@ -28,8 +28,8 @@ class TokensConfig(ConfigPart, abstract=True):
   """Defines the form in which a model reads documents.
 
   Attributes:
-    by_zone: whether zones are kept apart. A kind with zones has a config field
-      of this name.
+    by_zone: whether zones are kept apart. A kind that can keep zones apart has
+      a config field of this name.
     packed: whether several documents share a row of tokens. A kind that can
       pack has a config field of this name.
     dense: whether a document is one or more vectors of an outside encoder.
@@ -144,8 +144,8 @@ class FeatureFilesConfig(PaddedConfig):
   buckets: tuple[int, ...] = (1,)
   dir: str = field(
     '',
-    'The folder of the vector files; empty: data.dir. Without a folder, the '
-    'embedded corpus gets vectors that are computed from its words.',
+    'The folder of the vector files; if empty, it is data.dir. Without a '
+    'folder, the vectors of the embedded corpus are computed from its words.',
     may_change=True,
     tiny='',
   )
@@ -154,7 +154,7 @@ class FeatureFilesConfig(PaddedConfig):
     sizes = (
       {'max_tokens': 16, 'buckets': (8, 16)} if self.max_tokens > 1 else {}
     )
-    # No folder: the embedded corpus computes vectors from its words.
+    # Without a folder, the embedded corpus computes vectors from its words.
     return dataclasses.replace(self, dir='', **sizes)
 
 
@@ -182,8 +182,8 @@ class TfidfConfig(TokensConfig):
   )
   max_share: float = field(
     1.0,
-    'N-grams in a larger share of the training documents are left out; '
-    '1: none is left out.',
+    'N-grams in a larger share of the training documents are left out. With 1, '
+    'none is left out.',
     SHARE,
     tiny=1.0,
   )
@@ -192,7 +192,7 @@ class TfidfConfig(TokensConfig):
   )
   first_words: int = field(
     0,
-    'The number of words read from the start of a document; 0: every word.',
+    'The number of words read from the start of a document; 0 means all words.',
     AT_LEAST_0,
     tiny=at_most(16),
   )
@@ -220,8 +220,8 @@ class GivenFeaturesConfig(TokensConfig):
 
   norm: Norm = field(
     Norm.NONE,
-    'NONE: rows stay as they are; L2: rows are scaled to length 1, which '
-    'linear models need. Rows of zeros stay zero.',
+    'With NONE, rows stay as they are. With L2, rows are scaled to length 1, '
+    'which linear models need. Rows of zeros stay zero.',
   )
 
   def tiny(self) -> TfidfConfig:

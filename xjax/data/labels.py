@@ -1,4 +1,4 @@
-"""Makes label spaces: label order, counts, held-out and outside labels."""
+"""Makes label spaces, with their order, counts, held-out and outside labels."""
 
 from collections.abc import Collection
 import dataclasses
@@ -27,7 +27,7 @@ def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
   by frequency, and the held-out labels are about as frequent as the candidates.
 
   Args:
-    space: trained labels with their counts; no held-out or outside labels yet.
+    space: a label space without held-out and outside labels.
     n: int, number of labels to hold out.
     seed: int, decides which labels are drawn.
 
@@ -134,7 +134,7 @@ def _parse_label_id(line: bytes) -> tuple[str, list[str]]:
 
 
 def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
-  """Returns the labels of the training label space, in model order.
+  """Returns the labels to train, in the order in which the model numbers them.
 
   If data.labels names a file, the labels and their order are those of the file.
   'all' takes every descriptor, in the order of the descriptors. 'corpus' takes
@@ -166,7 +166,8 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
 def _find_label_list(data: DataConfig) -> pathlib.Path:
   """Returns the file that data.labels names.
 
-  A path is looked up from the current folder, a bare name in data.dir too.
+  The file is looked up in the current folder. A file name without a folder is
+  looked up in data.dir too.
   """
   path = pathlib.Path(data.labels).expanduser()
   if path.is_file():
@@ -185,8 +186,8 @@ def make_space(labels: Labels, raw: RawCorpus) -> LabelSpace:
   """Makes a label space from trained labels and counts their documents.
 
   Args:
-    labels: labels of the training label space, in model order.
-    raw: the corpus; its split train is counted, if present.
+    labels: the labels to train, in the order in which the model numbers them.
+    raw: the corpus; if it has the split train, documents of train are counted.
   """
   n_train, counts = 0, np.zeros(len(labels), np.int32)
   if TRAIN in raw.splits:
@@ -199,7 +200,7 @@ def make_space(labels: Labels, raw: RawCorpus) -> LabelSpace:
 
 
 def add_outside(space: LabelSpace, raw: RawCorpus) -> LabelSpace:
-  """Appends gold labels that are missing in the space, by id, with count 0."""
+  """Appends gold labels that the space lacks, sorted by id, with count 0."""
   rows = space.index.find(raw.label_ids)
   outside = sorted(raw.label_ids[i] for i in np.flatnonzero(rows == PAD))
   if not outside:

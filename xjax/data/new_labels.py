@@ -33,17 +33,17 @@ def read_new_labels(
   """Reads labels that are to be added to the labels of a run.
 
   Args:
-    path: JSON lines as in labels.jsonl, where only `name` is required, or plain
-      text with one name per line; plain or gzipped. A label without an id gets
-      its name as its id.
+    path: a file, plain or gzipped, of JSON lines as in labels.jsonl, where only
+      `name` is required, or of text with one name per line. A label without an
+      id gets its name as its id.
     space: the labels of the run.
 
   Returns:
     The new labels, in the order of the file.
 
   Raises:
-    DataError: the file cannot be read, or it has faults: no label, a name
-      without letters, an id that occurs twice, or an id of the run.
+    DataError: the file cannot be read or has no label, or a label has a name
+      without letters, an id that occurs twice, or an id that the run has.
   """
   path = os.path.expanduser(path)
   faults = Faults(on_error=None)
@@ -114,8 +114,8 @@ def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
     The label space with the new labels.
 
   Raises:
-    DataError: no label, a name without letters, an id that occurs twice, or an
-      id of a label that the model already scores.
+    DataError: there is no label, or a label has a name without letters, an id
+      that occurs twice, or an id that the model already scores.
   """
   scored, new = _scored_ids(space), Texts.of(label.id for label in labels)
   if not new:

@@ -190,6 +190,7 @@ def resumed(config, folder):
   return fit(config, folder)
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_is_the_uninterrupted_one(
   described_config, described, tmp_path
 ):

@@ -131,6 +131,7 @@ def test_the_folder_may_go_after_the_start(
   assert fit(dataclasses.replace(config, train=longer), path / 'run').steps == 3
 
 
+@pytest.mark.thorough
 def test_resumed_runs_end_where_others_do(from_folder, tmp_path):
   def trained(steps, workdir):
     train = dataclasses.replace(from_folder.train, steps=steps)
@@ -160,6 +161,7 @@ def test_the_tokenizer_and_the_sizes_are_the_run_s_own(from_folder, tmp_path):
       xjax.load(tmp_path / 'run')
 
 
+@pytest.mark.thorough
 def test_byte_pairs_without_a_tokenizer_json(from_folder, tmp_path):
   pieces = '<s> <pad> </s> <unk> Ġ a b d e i k l o p r t u pa te'.split()
   config = SIZES | {'model_type': 'roberta', 'vocab_size': len(pieces)}
@@ -329,6 +331,7 @@ def unified(config):
   )
 
 
+@pytest.mark.thorough
 def test_labels_added_by_name(from_folder, tmp_path):
   fit(unified(from_folder), tmp_path / 'run')
   predictor = xjax.load(tmp_path / 'run')
@@ -368,6 +371,7 @@ def test_labels_say_which_pieces_they_attend_to(from_folder, tmp_path):
   assert f'{first[0].why[0].word} ' in page and 'no words' not in page
 
 
+@pytest.mark.thorough
 def test_packed_documents_train_alike(devices, from_folder, tmp_path):
   # Texts of 45 to 131 pieces.
   tokens = SubwordsConfig(max_tokens=256, buckets=(256,))

@@ -85,6 +85,7 @@ def all_metrics(result):
   return result.metrics['dev']['xjax']['all']
 
 
+@pytest.mark.thorough
 def test_a_warm_start_judges_like_its_source(tuned_config, tuned, tmp_path):
   there, end = kept(tuned.workdir), ended(tuned)
   assert np.abs(end[PIECES] - there[PIECES]).max() > 0.1

@@ -234,6 +234,7 @@ def test_descriptors_are_of_the_words_that_were_loaded(
   np.testing.assert_array_equal(found[: len(labels)], encoder.encode(labels))
 
 
+@pytest.mark.thorough
 def test_words_that_were_trained_since_describe_no_labels(
   described_config, tmp_path
 ):

@@ -1,11 +1,11 @@
 """Makes batches of a few static shapes, with random access through grain.
 
 A document goes to the smallest bucket that holds its tokens, or the tokens of
-its longest zone. A batch has documents of one bucket, and with zones, as many
-zones as any document of the bucket has. So jit traces one program per bucket.
-Packed documents are all in one bucket, with one program per number of rows.
-Seed and index decide the content of a batch, for any number of threads and
-processes.
+its longest zone. A batch has documents of one bucket. If zones are kept apart,
+it has as many zones as the document with the most zones in the bucket. So jit
+traces one program per bucket. Packed documents are all in one bucket, with one
+program per number of rows. The content of a batch depends only on seed and
+index, not on the number of threads and processes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,9 +51,9 @@ class _Buckets:
     if len(tokens) != len(gold):
       raise ValueError(f'{len(tokens)} token rows, {len(gold)} gold rows')
     if len(tokens) and tokens.lengths.max() > widths[-1]:
-      what = 'zone' if isinstance(tokens, Zones) else 'document'
+      unit = 'zone' if isinstance(tokens, Zones) else 'document'
       raise ConfigError(
-        f'a {what} has {tokens.lengths.max()} tokens, but the last of '
+        f'a {unit} has {tokens.lengths.max()} tokens, but the last of '
         f'data.tokens.buckets is {widths[-1]}: it must be max_tokens'
       )
     if packing:
@@ -77,12 +77,18 @@ class _Buckets:
 
   @property
   def shapes(self) -> set[tuple[int, int]]:
-    """The shapes (T, P) of batches; without packing, jit traces each once."""
+    """Returns the shapes of batches as (tokens T, positives P).
+
+    Without packing, jit traces one program for each shape.
+    """
     return {self._shapes[i] for i in np.unique(self._bucket_N)}
 
   @property
   def steps_by_shape(self) -> dict[tuple[int, ...], int]:
-    """The number of batches per epoch for each shape (T, P) or (Z, T, P)."""
+    """Returns the number of batches per epoch for each shape.
+
+    A shape is (tokens T, positives P), or (zones Z, T, P).
+    """
     counts = np.bincount(self._bucket_N, minlength=len(self._shapes))
     steps: dict[tuple[int, ...], int] = {}
     for bucket in np.flatnonzero(counts):
@@ -98,14 +104,14 @@ class _Buckets:
     return float(self._lengths_N.mean())
 
   def _arrange(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Divides documents, in this order, into batches of one bucket each.
+    """Divides documents into batches that have documents of one bucket each.
 
     Args:
-      order: integers [N], a permutation of the documents.
+      order: integers [N], the documents in the order in which batches get them.
 
     Returns:
-      rows: int32 [batches, batch_size], rows of documents; PAD at the end of a
-        bucket's last batch.
+      rows: int32 [batches, batch_size], rows of documents, with PAD in the
+        empty places of a bucket's last batch.
       buckets: int64 [batches], the bucket of each batch.
     """
     order = order[np.argsort(self._bucket_N[order], kind='stable')]
@@ -141,7 +147,7 @@ class _Buckets:
     )
 
   def _pack(self, rows: np.ndarray, packing: Packing) -> dict[str, np.ndarray]:
-    """Returns the input fields of a packed batch; no length is 0."""
+    """Returns the input fields of a packed batch, where no length is 0."""
     lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
     lengths_B = np.maximum(lengths_B, 1)
     plan = packing.plan(lengths_B, self._shapes[0][0])
@@ -162,7 +168,7 @@ class _Buckets:
   def _read(
     self, rows: np.ndarray, bucket: int
   ) -> dict[str, np.ndarray | None]:
-    """Returns the input fields of a batch; no length is 0."""
+    """Returns the input fields of a batch, where no length is 0."""
     width = self._shapes[bucket][0]
     lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
     features_BTD = None
@@ -174,7 +180,7 @@ class _Buckets:
       tokens_BT, lengths_B = self._tokens.padded(rows, most, width)
     else:
       tokens_BT = self._tokens.padded(rows, width, self._padding)
-    # A softmax over the tokens of an empty row would be NaN.
+    # A softmax over no tokens would be NaN, so an empty row gets a token.
     first_B = lengths_B.reshape(len(rows), -1)[:, 0]
     if tokens_BT is not None:
       tokens_BT.reshape(len(rows), -1)[first_B == 0, 0] = UNKNOWN_ID
@@ -199,10 +205,10 @@ class TrainBatches(_Buckets):
   epoch has every document exactly once. Seed and epoch alone decide which
   documents share a batch, and the order of batches. Rows that only fill a
   bucket's last batch have mask False and doc PAD. Such a row, and a document
-  without tokens, has one unknown token (the id 1) and the length 1. By zone,
-  only the first zone has this token. If documents are vectors, the row has one
-  vector of zeros. Positives are never truncated: their width is the smallest
-  power of two, at least 4, that holds all positives of the bucket.
+  without tokens, has one unknown token (the id 1) and the length 1. If zones
+  are kept apart, only the first zone has this token. If documents are vectors,
+  the row has one vector of zeros. Positives are never truncated: their width is
+  the smallest power of two, at least 4, that holds all positives of the bucket.
   """
 
   def __init__(
@@ -227,10 +233,10 @@ class TrainBatches(_Buckets):
       buckets: static lengths T, ascending; the last holds the longest document.
       seed: int, decides the order of documents and batches in each epoch.
       share: the share of this process in the rows of each batch.
-      workers: int, threads that prepare batches in advance; 0: no threads.
-      padding: token id after documents.
-      packing: groups of documents that share rows; all rows then have the
-        length of the last bucket. None: each document has its own row.
+      workers: int, threads that prepare batches in advance; 0 means none.
+      padding: the token id that fills rows after documents.
+      packing: defines which documents share rows; all rows then have the length
+        of the last bucket. With None, each document has its own row.
 
     Raises:
       ConfigError: buckets do not ascend or do not hold the longest document, or
@@ -261,7 +267,10 @@ class TrainBatches(_Buckets):
     return self._batch(rows[step], buckets[step])
 
   def dataset(self) -> grain.IterDataset:
-    """Returns endless batches; iterators save the index of the next batch."""
+    """Returns a dataset of batches without end.
+
+    The state of an iterator over the dataset is the index of the next batch.
+    """
     options = grain.ReadOptions(
       num_threads=self._workers, prefetch_buffer_size=4 * self._workers
     )
@@ -272,8 +281,8 @@ class TrainBatches(_Buckets):
     """Returns the rows and the bucket of each batch of an epoch."""
     with self._lock:
       if epoch not in self._plans:
-        # Threads read beyond the end of an epoch, so that the plans of both
-        # neighbours are kept.
+        # Threads read ahead into the next epoch, so the plans of both
+        # neighbouring epochs are kept.
         near = (epoch - 1, epoch + 1)
         self._plans = {e: p for e, p in self._plans.items() if e in near}
         rng = host_generator(self._seed, 'batches', epoch)
@@ -284,7 +293,7 @@ class TrainBatches(_Buckets):
 
 
 class EvalBatches(_Buckets):
-  """Yields batches with every document once, by bucket, then by row."""
+  """Yields batches with every document once, sorted by bucket, then by row."""
 
   def __len__(self) -> int:
     counts = np.bincount(self._bucket_N)
@@ -310,8 +319,9 @@ def eval_batches(
   doc_B tells which documents a batch has. Every process has the same number of
   batches, of the same shapes, with the rows of its share. Rows that only fill a
   batch have mask False and doc PAD. Such a row, and a document without tokens,
-  has one unknown token and the length 1. By zone, only the first zone has this
-  token. If documents are vectors, the row has one vector of zeros.
+  has one unknown token and the length 1. If zones are kept apart, only the
+  first zone has this token. If documents are vectors, the row has one vector of
+  zeros.
 
   Args:
     tokens: N rows of token ids, or zones or vectors of N documents.
@@ -319,9 +329,9 @@ def eval_batches(
     batch_size: int, documents per batch, over all processes.
     buckets: static lengths T, ascending; the last holds the longest document.
     share: the share of this process in the rows of each batch.
-    padding: token id after documents.
-    packing: groups of documents that share rows; all rows then have the length
-      of the last bucket. None: each document has its own row.
+    padding: the token id that fills rows after documents.
+    packing: defines which documents share rows; all rows then have the length
+      of the last bucket. With None, each document has its own row.
 
   Raises:
     ConfigError: see TrainBatches.

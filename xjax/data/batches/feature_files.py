@@ -4,8 +4,7 @@ STEM.npy has vectors, float32 or float16. STEM.ids.txt has the ids of documents,
 one per line, in the order of the vectors. Without STEM.lengths.npy, a document
 has one vector. With this file of integers, a document has one vector per token,
 and the vectors of all documents are concatenated. Only the vectors of a batch
-are read into memory. Labels may have one vector each too, in files with the
-stem `labels`.
+are read into memory. Labels may have vectors in files with the stem `labels`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,16 +32,17 @@ def word_features(
 ) -> FeatureRows:
   """Makes vectors of documents from random vectors of their words.
 
-  A word has the same vector everywhere.
+  A word has the same vector in all documents.
 
   Args:
     ids: N document ids.
     texts: texts of the N documents.
     dim: int, size D of a vector. The entries of a word's vector are standard
       normal.
-    max_tokens: int. If 1, a document has one vector: the sum over its words
-      divided by the square root of their number, so that entries keep their
-      size. Otherwise, it has the vectors of its first max_tokens words.
+    max_tokens: int. If 1, a document has one vector: the sum of its words'
+      vectors, divided by the square root of the number of words, so that
+      entries keep their size. Otherwise, it has the vectors of its first
+      max_tokens words.
 
   Returns:
     N rows; a document without words has no vectors.
@@ -78,8 +78,8 @@ def read_features(stem: str | os.PathLike, ids: Sequence[str]) -> FeatureRows:
     N rows in the order of ids, memory-mapped.
 
   Raises:
-    DataError: a file is missing or damaged, or does not fit the other files; or
-      documents are missing in the files; the message names one of them.
+    DataError: a file is missing or damaged, or does not fit the other files, or
+      lacks documents, of which the message names one.
   """
   stem = os.path.expanduser(os.fspath(stem)).removesuffix('.npy')
   vectors = _read_vectors(pathlib.Path(f'{stem}.npy'))
@@ -102,7 +102,7 @@ def read_features(stem: str | os.PathLike, ids: Sequence[str]) -> FeatureRows:
 
 
 def has_feature_files(data: DataConfig) -> bool:
-  """Returns whether the vectors of a corpus' documents are in files.
+  """Returns whether the vectors of a corpus's documents are in files.
 
   The embedded corpus has vectors of words instead, unless a folder is named.
   """
@@ -147,7 +147,7 @@ def add_features(corpus: Corpus, data: DataConfig) -> Corpus:
 
 
 def _cut(features: FeatureRows, split: str, max_tokens: int) -> FeatureRows:
-  """Cuts documents to max_tokens vectors; logs how many documents are cut."""
+  """Cuts documents to max_tokens vectors, and logs how many are cut."""
   if longer := int((features.lengths > max_tokens).sum()):
     logging.warning(
       '%s: %d of %d documents have more vectors than data.tokens.max_tokens=%d:'
@@ -161,7 +161,7 @@ def _cut(features: FeatureRows, split: str, max_tokens: int) -> FeatureRows:
 
 
 def _join_digests(*digests: str) -> str:
-  """Returns the hex digest of several digests."""
+  """Combines several digests into one hex digest."""
   return hashlib.sha256(' '.join(digests).encode()).hexdigest()
 
 
@@ -178,7 +178,7 @@ def _open(path: pathlib.Path) -> np.ndarray:
 
 
 def _read_vectors(path: pathlib.Path) -> np.ndarray:
-  """Opens the vectors and checks their type and shape."""
+  """Opens a file of vectors and checks their type and shape."""
   vectors = _open(path)
   if vectors.dtype not in _DTYPES:
     raise DataError(f'{path}: {vectors.dtype}, not float32 or float16')
@@ -191,7 +191,7 @@ def _read_vectors(path: pathlib.Path) -> np.ndarray:
 
 
 def _read_lengths(stem: str, n_vectors: int) -> np.ndarray:
-  """Reads the number of vectors per document, int64; 1 without a file."""
+  """Reads each document's number of vectors, int64; it is 1 without a file."""
   path = pathlib.Path(f'{stem}.lengths.npy')
   if not path.exists():
     return np.ones(n_vectors, np.int64)
@@ -211,7 +211,7 @@ def _read_lengths(stem: str, n_vectors: int) -> np.ndarray:
 
 
 def _read_ids(path: pathlib.Path) -> dict[str, int]:
-  """Returns id -> row."""
+  """Reads the file of ids and returns a mapping from id to row."""
   rows: dict[str, int] = {}
   faults = Faults(on_error=None)
   with open_text(path) as file:

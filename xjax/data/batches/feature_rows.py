@@ -82,7 +82,7 @@ class FeatureRows:
 
   @property
   def dim(self) -> int:
-    """The size of a vector, D."""
+    """Returns the size D of a vector."""
     return self.vectors.shape[1]
 
   def select(self, rows: np.ndarray, ids: Sequence[str]) -> 'FeatureRows':
@@ -111,7 +111,8 @@ class FeatureRows:
       width: int, number of vectors per document after padding.
 
     Returns:
-      float32 [len(rows), width, D]; 0 after a document and for a PAD row.
+      float32 [len(rows), width, D], which is 0 after a document and in the rows
+      of PAD.
 
     Raises:
       DataError: a value is NaN or infinite.

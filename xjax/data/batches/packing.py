@@ -13,7 +13,9 @@ import numpy as np
 from xjax.core.errors import ConfigError
 from xjax.core.share import Share
 
-_SHAPES = 8  # batches have at most 8 different heights, so that traces are few
+# Batches have at most 8 different numbers of rows, since jit traces a program
+# for each number.
+_SHAPES = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,9 +82,9 @@ class RowPlan:
   """Holds the places of the documents of a batch in shared rows.
 
   Attributes:
-    rows: int, rows of the batch. Every device and micro-batch has the same
-      number of rows: as many as the fullest one needs, rounded up to a multiple
-      of an eighth of its documents.
+    rows: int, rows of the batch. Every group (device and micro-batch) has the
+      same number of rows: as many as the fullest group needs, rounded up to a
+      multiple of an eighth of its documents.
     width: int, tokens of a row (T).
     lengths_B: integers, tokens of each document.
     row_B: integers, each document's row in the batch.
@@ -110,8 +112,8 @@ class RowPlan:
 
     Args:
       documents: token ids of each document of the process.
-      share: the share of the process, in documents and in rows.
-      padding: token id after documents.
+      share: the share of the process in the documents and in the rows.
+      padding: the token id that fills rows after documents.
 
     Returns:
       tokens_BT, segments_BT: int32 [rows of this process, T]; see
@@ -157,7 +159,7 @@ def first_fit(lengths_B: np.ndarray, width: int) -> np.ndarray:
 
 
 def _round_rows(rows: int, documents: int) -> int:
-  """Rounds up the rows of a group, to at most the number of its documents.
+  """Rounds up a group's number of rows, to at most its number of documents.
 
   So batches have only a few different numbers of rows.
   """

@@ -14,14 +14,14 @@ from xjax.data.schema import Document
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SparseDocuments(Sequence):
-  """Holds documents of sparse features, whose ids are their rows.
+  """Holds documents that have sparse features instead of text.
 
-  The documents have no text.
+  The id of a document is its row.
 
   Attributes:
     source: name of the file, for messages.
     rows: float32 [N, D], columns ascending in each row.
-    labels: N rows of columns, which are the ids of labels; None: unknown.
+    labels: N rows of columns, which are the ids of labels; None if unknown.
   """
 
   source: str
@@ -39,7 +39,7 @@ class SparseDocuments(Sequence):
 
   @property
   def n_features(self) -> int:
-    """The number of features, D."""
+    """Returns the number D of features."""
     return self.rows.shape[1]
 
   def select(self, rows: np.ndarray) -> 'SparseDocuments':
@@ -65,7 +65,8 @@ class SparseDocuments(Sequence):
     return dataclasses.replace(self, rows=sparse.csr_array(parts, shape))
 
 
-# Computes features: rows of documents -> [len(rows), D], columns ascending.
+# A function that computes features: rows of documents -> [len(rows), D], with
+# ascending columns.
 Features = Callable[[np.ndarray], sparse.csr_array]
 
 
@@ -117,7 +118,7 @@ class SparseBatches:
       )
 
   def _batch(self, rows: np.ndarray) -> Batch:
-    """Makes a batch of documents; rows is int32 [B], PAD for filling rows."""
+    """Makes a batch; rows, int32 [B], has PAD where no document is left."""
     real = rows != PAD
     features = self._features(rows[real])
     lengths_B = np.zeros(len(rows), np.int32)

@@ -42,12 +42,12 @@ class Zones:
 
   @property
   def counts(self) -> np.ndarray:
-    """The number of zones of each document, int64 [N]."""
+    """Returns the number of zones of each document, int64 [N]."""
     return np.diff(self.firsts)
 
   @functools.cached_property
   def lengths(self) -> np.ndarray:
-    """The number of tokens of each document's longest zone, int64 [N]."""
+    """Returns the length of each document's longest zone, int64 [N]."""
     longest = np.zeros(len(self), np.int64)
     documents = np.repeat(np.arange(len(self)), self.counts)
     np.maximum.at(longest, documents, self.ends - self.starts)
@@ -60,8 +60,8 @@ class Zones:
 
     Args:
       rows: int [B], rows of the documents, or PAD.
-      count: int, Z, not less than the zones of any of these documents.
-      width: int, T, not less than the tokens of any of their zones.
+      count: int, Z, at least the number of zones of every document in rows.
+      width: int, T, at least the number of tokens of every zone.
 
     Returns:
       tokens: int32 [B, Z, T], PAD_ID after the tokens of a zone.

@@ -12,7 +12,7 @@ SHOWN = 20  # faults that a report lists; further ones are only counted
 
 
 class Fault(ValueError):
-  """Says what is wrong with a piece of text.
+  """Is raised when a piece of text is faulty; the message says what is wrong.
 
   Attributes:
     line: int, the faulty line in the text, counted from 1.
@@ -28,7 +28,7 @@ class Faults:
 
   Args:
     on_error: whether faults raise an error at the end, or faulty records are
-      skipped; None: every fault is fatal.
+      skipped. With None, every fault is fatal.
 
   Attributes:
     count: number of faults so far.
@@ -56,14 +56,14 @@ class Faults:
 
     Args:
       file: path of the file, as the user gave it.
-      line: int, line number from 1; None: the fault concerns the whole file.
+      line: int, line number from 1; None if the whole file is faulty.
       message: says what is wrong, and perhaps what to do.
       fatal: whether reading cannot continue without the faulty record.
     """
     self.count += 1
     self._fatal |= fatal
-    # All faults of a line are added one after the other, so that a comparison
-    # with the last place is enough.
+    # All faults of a line are added one after the other, so a line is counted
+    # once if each place is compared with the last one.
     place = os.fspath(file), line
     self.left_out += place != self._last
     self._last = place
@@ -96,7 +96,7 @@ class Faults:
       self.add(file, None, f'no {what} in it without a fault', fatal=True)
 
   def settle(self) -> None:
-    """Ends the reading: raises an error, or logs how many records are left out.
+    """Raises an error for the faults, or logs how many records are left out.
 
     Raises:
       DataError: there are faults that may not be skipped; see check.
@@ -105,7 +105,7 @@ class Faults:
       logging.warning('%s', summary)
 
   def check(self) -> str:
-    """Ends the reading: raises an error, or summarises what is left out.
+    """Raises an error for the faults, or returns a summary of what is left out.
 
     Returns:
       The number of records that are left out, and their faults; '' if there
@@ -131,6 +131,6 @@ class Faults:
     raise DataError('\n'.join(lines))
 
 
-def _plural(count: int, what: str) -> str:
+def _plural(count: int, noun: str) -> str:
   """Returns a count with its noun, in the singular or plural."""
-  return f'{count} {what}' if count == 1 else f'{count} {what}s'
+  return f'{count} {noun}' if count == 1 else f'{count} {noun}s'

@@ -69,7 +69,7 @@ def find_files(
 
 
 def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
-  """Returns the first file of a name; further files of it are a fault."""
+  """Returns the first file of a name; each further file is a fault."""
   for path in paths[1:]:
     message = f'the folder has {paths[0].name} too: keep only one of them'
     faults.add(path, None, message, fatal=True)
@@ -82,7 +82,8 @@ def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
 
   Args:
     path: the file.
-    named: whether the file's name must end in .gz exactly if it is gzipped.
+    named: whether the names of gzipped files, and of no other files, must end
+      in .gz.
 
   Raises:
     Fault: the file cannot be opened, or its name and content disagree.
@@ -126,8 +127,9 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
   A UTF-8 mark at the beginning is removed.
 
   Raises:
-    Fault: the rest of the file cannot be read (a damaged gzip stream, UTF-16);
-      its line is where this happens.
+    Fault: the rest of the file cannot be read, because the gzip stream is
+      damaged or the text is UTF-16. The fault has the number of the first line
+      that cannot be read.
   """
   number = 0
   try:
@@ -180,7 +182,7 @@ def read_lines(
 def read_file_lines(
   path: pathlib.Path, faults: Faults
 ) -> Iterator[tuple[int, bytes]]:
-  """Opens a file and yields number and bytes of each line that is not blank.
+  """Yields the number and bytes of each line of a file, except blank lines.
 
   If the file cannot be opened, or the rest of it cannot be read, one fatal
   fault is added.
@@ -195,7 +197,7 @@ def read_file_lines(
 def read_rows(
   path: pathlib.Path, faults: Faults
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-  """Opens a file of JSON lines and yields line number and object of each line.
+  """Yields the line number and object of each line of a file of JSON lines.
 
   Faulty lines are left out and their faults are added.
   """
@@ -209,7 +211,7 @@ def read_rows(
 def parse_rows(
   file: BinaryIO, name: str, faults: Faults
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-  """Yields line number and object of each line of an open file.
+  """Yields the line number and object of each line of an open file.
 
   Faulty lines are left out and their faults are added.
 
@@ -243,7 +245,7 @@ def decode_utf8(data: bytes) -> str:
 
 
 def parse_object(text: bytes | str) -> dict[str, Any]:
-  """Reads one JSON object, strictly.
+  """Reads one JSON object, and rejects everything that is not strict JSON.
 
   Raises:
     Fault: the text is not UTF-8, not JSON (NaN and infinity are not JSON),
@@ -271,7 +273,7 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-  """Makes an object from its fields; a field that occurs twice is a Fault."""
+  """Makes an object from fields; raises a Fault if a field occurs twice."""
   row = dict(pairs)
   if len(row) < len(pairs):
     names = [name for name, _ in pairs]
@@ -353,7 +355,7 @@ class Fields:
     return ids
 
   def as_text(self, value: Any, name: str) -> str:
-    """Returns a value if it is text; otherwise adds a fault, returns ''."""
+    """Returns a value if it is text, or else adds a fault and returns ''."""
     if not isinstance(value, str):
       self.faults.append(f'{name} is {_json_type(value)}, not text')
       return ''
@@ -365,7 +367,7 @@ class Fields:
     return value
 
   def as_id(self, value: Any, name: str) -> str:
-    """Returns a value if it is an id; otherwise adds a fault, returns ''."""
+    """Returns a value if it is an id, or else adds a fault and returns ''."""
     before = len(self.faults)
     value = self.as_text(value, name)
     if len(self.faults) > before:
@@ -381,7 +383,7 @@ class Fields:
     return ''
 
   def _has(self, name: str, required: bool) -> bool:
-    """Returns whether a field exists; a missing required field is a fault."""
+    """Returns whether a field exists; adds a fault if it must and does not."""
     if name in self.row:
       return True
     if required:

@@ -1,4 +1,4 @@
-"""Reads single files of a model's folder, which may have any author."""
+"""Reads single files of a model's folder, which need not be trustworthy."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def safe_path(folder: pathlib.Path, name: str) -> pathlib.Path:
 def safe_small_path(folder: pathlib.Path, name: str) -> pathlib.Path:
   """Returns the path of a file, like safe_path, and limits the file's size.
 
-  Only files of weights may be larger.
+  Only files of weights may be larger than this limit.
 
   Raises:
     DataError: see safe_path, or the file is too large.
@@ -112,12 +112,13 @@ def _check_can_be_saved(content: dict[str, Any]) -> None:
 
 
 def shown(value: Any) -> str:
-  """Returns a value as messages show it: short, no control characters."""
+  """Returns a value for messages, shortened and without control characters."""
   return 'missing' if value is None else json.dumps(value)[:200]
 
 
 def _allowed_roots(home: pathlib.Path) -> list[pathlib.Path]:
   """Returns the folders in which the files of a model's folder may be."""
+  # In the cache, files link to blobs, for example
   # models--NAME/snapshots/COMMIT/config.json -> ../../blobs/HASH
   in_cache = home.parent.name == 'snapshots' and home.parent.parent.name
   if in_cache and in_cache.startswith('models--'):

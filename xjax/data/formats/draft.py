@@ -30,7 +30,7 @@ class RecordStore(Sequence):
 
   Args:
     folder: folder of the temporary file, which is opened when the first value
-      is added; None: the system's folder for temporary files.
+      is added. With None, it is the system's folder for temporary files.
   """
 
   def __init__(self, folder: pathlib.Path | None = None):
@@ -87,7 +87,7 @@ class RecordStore(Sequence):
       raise UserError(self._failure(error)) from error
 
   def _failure(self, error: OSError) -> str:
-    """Returns the message of a UserError."""
+    """Returns the message about an error of the file system."""
     message = f'temporary data cannot be written ({error.strerror})'
     if self._folder is not None:
       return f'{self._folder}: {message}; see --config.data.cache_dir'
@@ -98,7 +98,7 @@ class RecordStore(Sequence):
 def _close(file: IO[bytes]) -> None:
   """Closes the temporary file."""
   # If the disk is full, bytes in the buffer cannot be written. They are no
-  # longer needed.
+  # longer needed, so this is no error.
   with contextlib.suppress(OSError):
     file.close()
 
@@ -113,7 +113,7 @@ class RawSplit:
 
   Attributes:
     ids: N document ids.
-    gold: N rows of indices into the corpus's label_ids, in the given order.
+    gold: N rows of indices into the corpus's label_ids, as in the source.
     documents: N documents by random access, with all zones.
     digest: hex digest of ids, text and gold labels.
   """
@@ -131,7 +131,7 @@ def choose_splits(
   usual: bool = True,
   example: str = 'a train.jsonl or train.jsonl.gz',
 ) -> list[str]:
-  """Chooses the splits to read: train, dev, test, then others by name.
+  """Chooses the splits to read, in the order train, dev, test, others by name.
 
   Args:
     source: name of the source, for messages.
@@ -144,7 +144,7 @@ def choose_splits(
     Names of the chosen splits, in order.
 
   Raises:
-    DataError: no split can be chosen, or one of wanted is missing.
+    DataError: no split can be chosen, or a wanted split is missing.
   """
   rank = {name: i for i, name in enumerate(USUAL)}
   ordered = sorted(present, key=lambda name: (rank.get(name, len(rank)), name))
@@ -160,15 +160,15 @@ def choose_splits(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RawCorpus:
-  """Holds all splits of a source, before there is a label space.
+  """Holds all splits of a source as they are before a label space is made.
 
   Attributes:
     source: name of the source, for messages.
-    labels: descriptors in the given order; empty if the source has none.
+    labels: descriptors in the order of the source; empty if it has none.
     label_ids: label ids that the splits use, in order of first use.
-    splits: name -> split; only the splits that exist.
+    splits: name -> split, for the splits that exist.
     zones: all zone names, in order of first use.
-    full_text: zones that form the full text; (): all zones.
+    full_text: zones that form the full text; () means all zones.
     ordered: whether labels keep the order of the descriptors even if the label
       space has only the labels that the splits use.
   """
@@ -230,8 +230,8 @@ class Draft:
   All splits share one numbering of label ids.
 
   Args:
-    folder: folder of the temporary files for records; None: the system's folder
-      for temporary files.
+    folder: folder of the temporary files for records. With None, it is the
+      system's folder for temporary files.
 
   Attributes:
     splits: name -> split.
@@ -259,11 +259,11 @@ class Draft:
     zones: Iterable[str],
     ordered: bool = False,
   ) -> RawCorpus:
-    """Returns all splits as a raw corpus; its records are plain_records.
+    """Returns all splits as a raw corpus, if all records are plain_records.
 
     Args:
       source: name of the source, for messages.
-      labels: descriptors in the given order.
+      labels: descriptors in the order of the source.
       zones: all zone names, in order of first use.
       ordered: see RawCorpus.
     """
@@ -285,8 +285,8 @@ class SplitDraft:
 
   Args:
     labels: label id -> index, shared with the other splits. New ids are added.
-    folder: folder of the temporary file for records; None: the system's folder
-      for temporary files.
+    folder: folder of the temporary file for records. With None, it is the
+      system's folder for temporary files.
 
   Attributes:
     ids: document ids, as keys.
@@ -321,7 +321,7 @@ class SplitDraft:
     self.note(id_, labels, self.records.append(record))
 
   def note(self, id_: str, labels: Sequence[str], data: bytes) -> None:
-    """Adds a document without a record; the digest covers data instead."""
+    """Adds a document without keeping a record; the digest covers `data`."""
     self.ids[id_] = None
     for label in labels:
       self._values.append(self._labels.setdefault(label, len(self._labels)))
@@ -330,7 +330,7 @@ class SplitDraft:
     self._digest.update(data)
 
   def done(self, documents: Sequence[Document]) -> RawSplit:
-    """Returns the split.
+    """Returns the complete split.
 
     Args:
       documents: all documents, in the order in which they were added.
@@ -361,8 +361,8 @@ class StoredDocuments(Sequence):
     return len(self.records)
 
   def __getitem__(self, row: int) -> Document:
-    # The range raises the IndexError with which iteration ends, since records
-    # may not raise one.
+    # Iteration ends at an IndexError. The range raises it, since the records
+    # may not raise it.
     return self.parse(self.records[range(len(self))[row]])
 
 
@@ -399,6 +399,6 @@ def plain_record(document: Document) -> list:
 
 
 def plain_document(record: list) -> Document:
-  """Makes the document of a plain_record."""
+  """Makes the document that a plain_record describes."""
   id_, zones, labels = record
   return Document(id_, zones, None if labels is None else tuple(labels))

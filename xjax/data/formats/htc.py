@@ -1,4 +1,4 @@
-"""Reads corpora of hierarchical text classification: JSON lines, a taxonomy.
+"""Reads corpora of hierarchical text classification, which have a taxonomy.
 
 Each JSON line is a document, {"doc_token": text or a list of tokens,
 "doc_label": [names]} or {"token", "label"}, perhaps with an "id". The taxonomy
@@ -31,7 +31,7 @@ from xjax.data.text.token_cache import default_cache_dir
 
 
 class HtcLabels(enum.Enum):
-  """Says which labels of a taxonomy documents have: all, or only leaves."""
+  """Says whether documents keep all labels or only leaves of the taxonomy."""
 
   ALL = 'all'
   LEAVES = 'leaves'
@@ -43,13 +43,13 @@ class HtcConfig(ConfigPart):
 
   taxonomy: str = field(
     '',
-    'The file in data.dir with lines `parent<TAB>child<TAB>child...`; empty: '
-    'the only file whose name has "tax" in it.',
+    'The file in data.dir with lines `parent<TAB>child<TAB>child...`. If it is '
+    'empty, the only file whose name has "tax" in it is read.',
   )
   labels: HtcLabels = field(
     HtcLabels.ALL,
-    'ALL: the given labels and their ancestors; LEAVES: the given labels that '
-    'have no children.',
+    'ALL keeps the labels of a document and adds their ancestors; LEAVES keeps '
+    'only labels without children.',
   )
 
 
@@ -83,14 +83,14 @@ _EXAMPLE = 'a file like train.json or wos_train.json'
 _WORDS = re.compile('[_.-]')
 _JSON = re.compile(r'.*\.jsonl?(\.gz)?')
 
-# Maps the given labels of a document to the labels that it keeps.
+# A function that maps the labels of a document to the labels that it gets.
 LabelMap = Callable[[tuple[str, ...]], tuple[str, ...]]
 
 
 def htc_document(
   fields: Fields, default_id: str | None = None, need_labels: bool = True
 ) -> Document:
-  """Reads a document, without ancestors; adds faults to fields.faults."""
+  """Reads a document without adding ancestors; faults go to fields.faults."""
   before = len(fields.faults)
   token = _field_name(fields, 'doc_token')
   if isinstance(fields.row.get(token), list):
@@ -114,7 +114,7 @@ def hierarchy_labels(
 
 
 def _field_name(fields: Fields, name: str) -> str:
-  """Returns the name that a field has in the record: with or without doc_."""
+  """Returns the name of a field in the record, where doc_ may be left out."""
   short = name.removeprefix('doc_')
   return short if short in fields and name not in fields else name
 
@@ -122,7 +122,7 @@ def _field_name(fields: Fields, name: str) -> str:
 def read_htc(
   data: HtcData, splits: Sequence[str] = (), usual: bool = True
 ) -> RawCorpus:
-  """Reads a folder of hierarchical text classification.
+  """Reads a corpus of hierarchical text classification from a folder.
 
   Args:
     data: config with the folder, the labels to keep, and whether faulty lines
@@ -133,13 +133,13 @@ def read_htc(
   Returns:
     The corpus. Its descriptors are in the order of the taxonomy and have
     parents. With data.htc.labels ALL, documents have their labels and all
-    ancestors of these (Bertalis et al., section 3.2). With LEAVES, documents
-    keep only labels without children (App. B), perhaps none.
+    ancestors of these labels (Bertalis et al., section 3.2). With LEAVES,
+    documents keep only labels without children (App. B), and may keep none.
 
   Raises:
     ConfigError: the taxonomy does not exist.
-    DataError: there is no such folder or no split, one of `splits` is missing,
-      or the files have faults, which one message lists.
+      DataError: there is no such folder or no split, a requested split is
+      missing, or the files have faults, which one message lists.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
@@ -165,7 +165,7 @@ def read_htc(
 def _label_map(
   described: Descriptors, kept: HtcLabels
 ) -> tuple[LabelMap, tuple[Label, ...]]:
-  """Returns the map of a document's labels, and all labels that remain."""
+  """Returns the function that maps labels, and all labels that are kept."""
   labels = tuple(described.labels.values())
   match kept:
     case HtcLabels.ALL:
@@ -207,9 +207,9 @@ class _WithAncestors:
 def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
   """Finds the files of each split.
 
-  A word in the file's name tells the split. It is the last word, as in
-  wos_train.json. If no file's last word is this split, it may be another word,
-  as in nyt_train_all.json.
+  The last word of a file's name tells the split, as in wos_train.json. If a
+  split is the last word of no file, another word may tell it, as in
+  nyt_train_all.json.
   """
   files = find_files(folder, 'jsonl?')
   if not files:
@@ -225,7 +225,7 @@ def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
 
 def _split_of(words: Sequence[str]) -> str:
-  """Returns the split that words name; '' if they name none or several."""
+  """Returns the split that words name, or '' if they name none or several."""
   named = {_SPLITS.get(word, word) for word in words if word in _USUAL}
   return named.pop() if len(named) == 1 else ''
 

@@ -33,7 +33,7 @@ _HEADER = re.compile(rb'\d{1,18}[ \t]+\d{1,18}(?:[ \t]+\d{1,18})?[ \t]*')
 
 
 def parse_header(line: bytes) -> tuple[int, ...]:
-  """Returns the counts of a header `N L` or `N D L`; () for another line."""
+  """Returns the counts of a header `N L` or `N D L`, or () for other lines."""
   return tuple(map(int, line.split())) if _HEADER.fullmatch(line) else ()
 
 
@@ -48,9 +48,9 @@ class SparseRows:
 
   Attributes:
     path: the file.
-    header: the counts of the header. (N, L): each entry is a label and its
-      value. (N, D, L): labels come first, then features and their values. ():
-      no header; rows are as with (N, D, L).
+    header: the counts of the header. With (N, L), each entry is a label and its
+      value. With (N, D, L), labels come first, then features and their values.
+      () means that there is no header; rows are then as with (N, D, L).
     labels: N rows of the labels before the entries, ascending.
     entries: N rows of labels or features, in the given order.
     values: values of the entries; float64 for labels, float32 for features.
@@ -64,7 +64,7 @@ class SparseRows:
 
   @property
   def lines(self) -> np.ndarray:
-    """The line of each row, int64 [N]."""
+    """Returns the line number of each row, int64 [N]."""
     first = 2 if self.header else 1
     return np.arange(first, first + len(self.labels), dtype=np.int64)
 
@@ -98,9 +98,9 @@ def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
     features: whether to keep features; labels are always kept.
 
   Raises:
-    DataError: the file cannot be read; a line is not such a row, or has a label
-      or feature twice or beyond the header's counts; or the number of rows is
-      not that of the header. The message names the line.
+    DataError: the file cannot be read, a line is not such a row, a line has a
+      label or feature twice or beyond the header's counts, or the header states
+      another number of rows. The message names the line.
   """
   with open_text(path) as file:
     lines = numbered_lines(file, path)
@@ -124,15 +124,15 @@ def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
 class _Feed(io.RawIOBase):
   """Gives lines to the parser one by one, so that errors can name the line.
 
-  The parser would drop a row without labels and features, so such a row is not
-  given to it.
+  The parser would drop a row without labels and features, so it does not get
+  such a row.
 
   Attributes:
     row: the pattern of a row.
     dtype: the type of values.
     expected: says what a faulty token should be, for messages.
     features: whether the parser gets the features.
-    piece_counts: for each row, the number of lines that the parser got for it.
+    piece_counts: the number of lines that the parser got for each row.
   """
 
   row, dtype = _ROW, np.float32
@@ -222,7 +222,7 @@ class _ScoreFeed(_Feed):
   """Gives rows `label:value` to the parser, in any order of labels.
 
   The parser requires ascending indices, but scores are often sorted from best
-  to worst. So the parser gets each entry as a line.
+  to worst. So the parser gets each entry as a line of its own.
   """
 
   row, dtype = _ENTRIES, np.float64
@@ -251,7 +251,7 @@ def _row_bounds(lengths: np.ndarray, piece_counts: np.ndarray) -> np.ndarray:
 def _labels(
   labels: list[tuple[float, ...]], piece_counts: np.ndarray
 ) -> Ragged:
-  """Returns the labels by row, as float64, since the parser gives floats."""
+  """Returns each row's labels as float64, since the parser gives floats."""
   lengths = np.fromiter(map(len, labels), np.int64, len(labels))
   flat = itertools.chain.from_iterable(labels)
   values = np.fromiter(flat, np.float64, lengths.sum())
@@ -261,14 +261,14 @@ def _labels(
 def _check_rows(rows: SparseRows) -> SparseRows:
   """Checks labels and entries, and returns the rows with labels as int32."""
   labels, entries = rows.labels, rows.entries
-  what = 'label' if len(rows.header) == 2 else 'feature'
+  entry_kind = 'label' if len(rows.header) == 2 else 'feature'
   # In a header `N L`, both limits are L.
   most_entries, most_labels = rows.header[1:][:1] + rows.header[-1:] or (
     MOST,
     MOST,
   )
   for kind, part, most in (
-    (what, entries, most_entries),
+    (entry_kind, entries, most_entries),
     ('label', labels, most_labels),
   ):
     out_of_range = f'{kind} {{}} is not in 0..{most - 1}'
@@ -280,7 +280,7 @@ def _check_rows(rows: SparseRows) -> SparseRows:
 
 
 def repeated_entries(rows: Ragged) -> np.ndarray:
-  """Finds values that occur earlier in their row too.
+  """Finds the values that also occur earlier in the same row.
 
   Args:
     rows: N rows of integers.

@@ -1,8 +1,8 @@
-"""Generates the embedded corpus: language, labels and documents from a seed.
+"""Generates the language, labels and documents of the embedded corpus.
 
 Labels belong to topics. A topic has a root label, named by one word, and
-children, named by two of the topic's nouns. Several labels share a noun, so the
-name of a label that is never seen in training has words that are seen. Label
+children, named by two of the topic's nouns. Several labels share a noun. So if
+a label is in no training document, the words of its name still are. Label
 frequencies fall with a power of the rank (Zipf-Mandelbrot), down to labels in
 no training document. A document has a few labels, most of them from one topic.
 It has the words of its labels' names (some are dropped, some replaced by words
@@ -41,8 +41,8 @@ class SyntheticData(DataConfig):
   )
   verbatim: float = field(
     0.8,
-    'The probability that a document which mentions a label has each word of '
-    "the label's name; with a smaller one, names alone find fewer labels.",
+    "The probability of each word of a label's name to occur where a document "
+    'mentions the label. With a smaller one, names alone find fewer labels.',
     SHARE,
   )
 
@@ -148,7 +148,7 @@ def _make_language(rng: np.random.Generator, n_topics: int) -> _Language:
 def _make_labels(
   rng: np.random.Generator, language: _Language, starts: np.ndarray
 ) -> tuple[Label, ...]:
-  """Makes the descriptors: for each topic a root label, then its descendants.
+  """Makes the descriptors of each topic, a root label and its descendants.
 
   Args:
     rng: decides names and parents.
@@ -182,9 +182,9 @@ def _make_labels(
 
 
 class _Author:
-  """Writes documents.
+  """Generates the labels and the text of documents.
 
-  Draws use integer weights, so that they are equal on every platform.
+  Draws use integer weights, so that every platform draws the same.
   """
 
   def __init__(
@@ -229,7 +229,7 @@ class _Author:
     return tuple(rows)
 
   def _gold(self, rng: np.random.Generator, zero: int | None) -> list[int]:
-    """Draws 3 to 6 labels of a document, fewer if there are few labels.
+    """Draws 3 to 6 labels for a document, or fewer if there are few labels.
 
     Args:
       rng: decides the draw.
@@ -254,11 +254,11 @@ class _Author:
     return list(labels)[:count]
 
   def _label_at(self, place: int) -> int:
-    """Returns the label that owns a number."""
+    """Returns the label that owns a number in [0, total weight)."""
     return int(np.searchsorted(self._edges, place, side='right')) - 1
 
   def _zones(self, rng: np.random.Generator, gold: list[int]) -> dict[str, str]:
-    """Writes the title and the body of a document."""
+    """Generates the title and the body of a document."""
     title = [self._mention(rng, x) for x in gold if rng.random() < 0.5]
     body = [
       self._mention(rng, x) for x in gold for _ in range(rng.integers(1, 3))
@@ -303,7 +303,7 @@ class _Author:
 
 
 def _zipf(rng: np.random.Generator, ranks: int, n: int) -> np.ndarray:
-  """Draws n ranks; the probability of a rank is proportional to its inverse."""
+  """Draws n ranks; the i-th rank's probability is proportional to 1 / i."""
   ends = np.cumsum(10**9 // np.arange(1, ranks + 1))
   return np.searchsorted(ends, rng.integers(ends[-1], size=n), side='right')
 
@@ -319,7 +319,7 @@ def _sentence(words: Sequence[str]) -> str:
 
 
 def _sentences(words: Sequence[str]) -> str:
-  """Writes words as sentences of at most 12 words."""
+  """Joins words into sentences of at most 12 words."""
   return ' '.join(
     _sentence(words[i : i + 12]) + '.' for i in range(0, len(words), 12)
   )

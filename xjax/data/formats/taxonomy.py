@@ -1,4 +1,4 @@
-"""Reads a taxonomy: lines `parent<TAB>child<TAB>child...` from Root down."""
+"""Reads a taxonomy, which has lines `parent<TAB>child<TAB>child...`."""
 
 from collections.abc import Sequence
 import pathlib
@@ -16,12 +16,12 @@ NO_LEVEL = -1  # the level of a label that is not connected to level 1
 def label_levels(
   labels: Sequence[Label], others: Sequence[Label] = ()
 ) -> np.ndarray:
-  """Returns the level of each label: 1 plus the smallest level of its parents.
+  """Returns the level of each label, 1 plus the smallest level of its parents.
 
   A label without parents has level 1. If a label has several parents, the
-  shortest path counts. Paths may go through labels that are only in others. If
-  no path upwards ends at a label of level 1 (parents are unknown, or a label is
-  its own ancestor), the level is NO_LEVEL.
+  shortest path counts. Paths may go through labels that are only in `others`.
+  If no path upwards ends at a label of level 1, because parents are unknown or
+  a label is its own ancestor, the level is NO_LEVEL.
 
   Args:
     labels: L labels.
@@ -114,9 +114,9 @@ class _TaxonomyDraft:
         above[parent] = None
 
   def described(self, complete: bool) -> Descriptors:
-    """Returns the labels.
+    """Returns the labels, and adds faults that concern several lines.
 
-    A label that has children but no line as a child is a fault; it is kept.
+    A label that is a parent but never a child is a fault; the label is kept.
 
     Args:
       complete: whether all lines could be read.

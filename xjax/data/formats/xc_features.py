@@ -55,7 +55,8 @@ class XcFeaturesData(DataConfig):
 
 _NAMES = ('Y', 'labels')
 _EXAMPLE = 'a train.txt or train.txt.gz'
-_UNIT = 1e-3  # largest difference from length 1 in rows with six decimals
+# Rows of length 1 whose values have six decimals differ from 1 by at most this.
+_UNIT = 1e-3
 
 
 def read_xc_features(
@@ -69,13 +70,13 @@ def read_xc_features(
     usual: whether to read train, dev and test too, if they exist.
 
   Returns:
-    The corpus. Its descriptors are all columns, in order, with the column as
-    id. Its documents are SparseDocuments. If train is read, the other splits
-    get the number of features of train.
+    The corpus. Its descriptors are all columns, in order; an id is a column.
+    Its documents are SparseDocuments. If train is read, the other splits get
+    the number of features of train.
 
   Raises:
-    DataError: there is no such folder or no split, one of `splits` is missing,
-      or the files have faults or contradict each other.
+      DataError: there is no such folder or no split, a requested split is
+      missing, or the files have faults or contradict each other.
   """
   folder = find_folder(data.dir)
   faults = Faults(on_error=None)
@@ -101,7 +102,7 @@ def read_xc_features(
 def read_feature_documents(
   data: XcFeaturesData, source: str
 ) -> SparseDocuments:
-  """Reads documents to be tagged from a feature file.
+  """Reads documents that need labels from a feature file.
 
   Args:
     data: config of the corpus that the model was trained on.
@@ -201,7 +202,7 @@ def _lengths(rows: sparse.csr_array) -> np.ndarray:
 def _warn_unscaled(
   path: pathlib.Path, rows: sparse.csr_array, norm: Norm
 ) -> None:
-  """Logs a warning if rows are not of length 1 and stay so."""
+  """Logs a warning if rows are not of length 1 and are not scaled to it."""
   lengths = _lengths(rows)
   unscaled = int(((lengths > 0) & (abs(lengths - 1) > _UNIT)).sum())
   if norm is Norm.NONE and unscaled:
@@ -220,7 +221,7 @@ def _corpus(
   labels: Labels,
   documents: Mapping[str, SparseDocuments],
 ) -> RawCorpus:
-  """Makes the raw corpus; its label_ids are the columns that splits use."""
+  """Makes the raw corpus, whose label_ids are the columns that splits use."""
   none = Ragged.of([])
   gold = {name: split.labels or none for name, split in documents.items()}
   used = np.unique(np.concatenate([rows.values for rows in gold.values()]))

@@ -1,6 +1,4 @@
-"""Reads feature, label and score files in the format of the XC Repository.
-
-The repository is the Extreme Classification Repository.
+"""Reads the file formats of the Extreme Classification Repository.
 
 A feature file has a header `N D L` and one row per document,
 `label,label feature:value feature:value`. A row that starts with a space has no
@@ -22,10 +20,10 @@ from xjax.data.files.json_lines import numbered_lines, open_text
 from xjax.data.formats.svmlight import MOST, SparseRows, read_sparse
 
 NO_HEADER = (
-  'a header `N L`, documents and labels, is missing: a score file starts with '
-  'one'
+  'the header `N L`, numbers of documents and labels, is missing: a score file '
+  'starts with it'
 )
-NOT_GOLD = 'the value of label {} is neither 0 nor 1: scores are no gold'
+NOT_GOLD = 'the value of label {} is neither 0 nor 1: scores are not gold'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,10 +31,10 @@ class XcFile:
   """Holds the content of a feature or label file.
 
   Attributes:
-    features: float32 [N, D], columns ascending in each row; None: none were
-      read, or the file is a label file.
+    features: float32 [N, D], columns ascending in each row. None if no features
+      were read, or if the file is a label file.
     gold: N rows of labels, ascending.
-    n_labels: L of the header; without a header, the largest label + 1.
+    n_labels: L of the header, or the largest label + 1 if there is no header.
     header: whether the file has a header; a label file always has one.
   """
 
@@ -57,8 +55,8 @@ def read_xc(path: str | os.PathLike, features: bool = True) -> XcFile:
     The content of the file. In a label file, a label with value 0 is left out.
 
   Raises:
-    DataError: see read_sparse; or a value is not finite; or a value in a label
-      file is neither 0 nor 1.
+    DataError: see read_sparse. Also, a value is not finite, or a value in a
+      label file is neither 0 nor 1.
   """
   rows = read_sparse(path, features)
   _check_finite(rows)
@@ -75,15 +73,15 @@ def read_xc(path: str | os.PathLike, features: bool = True) -> XcFile:
 
 
 def read_xc_scores(path: str | os.PathLike) -> sparse.csr_array:
-  """Reads a score file, or a label file, whose scores are ones.
+  """Reads the scores of a score file, or the ones of a label file.
 
   Returns:
     float64 [N, L], entries of a row in the order of the file. Scores of 0 stay
     explicit entries.
 
   Raises:
-    DataError: see read_sparse; or there is no header `N L`; or a score is not
-      finite.
+    DataError: see read_sparse. Also, there is no header `N L`, or a score is
+      not finite.
   """
   rows = read_sparse(path)
   if len(rows.header) != 2:
@@ -111,7 +109,7 @@ def _matrix(rows: SparseRows) -> sparse.csr_array:
 
 
 def _width(rows: Ragged) -> int:
-  """Returns the largest value plus 1."""
+  """Returns the number of columns, which is the largest value plus 1."""
   return int(rows.values.max(initial=-1)) + 1
 
 
@@ -124,11 +122,12 @@ def _ascending(rows: Ragged) -> Ragged:
 def read_pairs(
   path: str | os.PathLike, n_docs: int, n_labels: int
 ) -> np.ndarray:
-  """Reads a reciprocal-pair filter: rows `document label`, counted from 0.
+  """Reads the rows `document label` of a reciprocal-pair filter.
 
-  Such a label is the document itself under another name, so a prediction of it
-  has no merit. These labels are removed before the best labels are selected. A
-  label with score 0 is not removed.
+  Documents and labels are counted from 0. The label of a pair is the document
+  itself under another name, so to predict it has no merit. These labels are
+  removed before the best labels are selected. A label with score 0 is not
+  removed.
 
   Args:
     path: the file.
@@ -148,12 +147,12 @@ def read_pairs(
       where = f'{path}:{number}'
       if tokens and (len(tokens) != 2 or not all(map(_is_count, tokens))):
         raise DataError(f'{where}: not a pair `document label`')
-      for token, most, what in zip(
+      for token, most, kind in zip(
         tokens, (n_docs, n_labels), ('document', 'label')
       ):
         if int(token) >= most:
           raise DataError(
-            f'{where}: {what} {int(token)} is not in 0..{most - 1}'
+            f'{where}: {kind} {int(token)} is not in 0..{most - 1}'
           )
         pairs.append(int(token))
   if not pairs:
@@ -167,7 +166,7 @@ def _is_count(token: bytes) -> bool:
 
 
 def in_pairs(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
-  """Finds the labels of rows that form one of the pairs with their document.
+  """Finds the labels that form one of the pairs with the document of their row.
 
   Args:
     rows: N rows of labels.
@@ -187,18 +186,18 @@ def in_pairs(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
 def read_inv_prop(
   path: str | os.PathLike, n_labels: int | None = None
 ) -> np.ndarray:
-  """Reads inverse propensities: one positive number per line, in label order.
+  """Reads inverse propensities, one positive number per line, in label order.
 
   Args:
     path: the file.
-    n_labels: int, required number of lines; None: any.
+    n_labels: int, required number of lines; None allows any number.
 
   Returns:
     float64 [L].
 
   Raises:
-    DataError: the file cannot be read, a line is not a positive number, or the
-      number of lines is 0 or not the number of labels.
+    DataError: the file cannot be read, a line is not a positive number, there
+      are no lines, or there are not n_labels lines.
   """
   weights: list[float] = []
   with open_text(path) as file:

@@ -36,7 +36,8 @@ from xjax.data.text.words import WordPlace
 # This is part of the key of cached tokens. Raise it if encode_all changes.
 SUBWORDS_VERSION = 1
 
-# Characters per piece in the first attempt; few texts need more.
+# The first attempt reads this number of characters per piece, which is enough
+# for most texts.
 _CHARS_PER_PIECE = 8
 
 _PAD_TOKENS = ('[PAD]', '<pad>')
@@ -46,7 +47,7 @@ _UNSEEN = '\U00012000 a'  # cuneiform, which vocabularies lack, and a letter
 class Subwords:
   """Turns texts into the ids of their pieces.
 
-  Several threads may use it at the same time.
+  Several threads may use an object of this class at the same time.
 
   Attributes:
     source: name of the file, for messages.
@@ -147,7 +148,7 @@ class Subwords:
 
   @property
   def pieces(self) -> list[str | None]:
-    """The piece or special token of each id; None: the id has none."""
+    """Returns the piece or special token of each id, or None if it has none."""
     return [self._tokenizer.id_to_token(i) for i in range(self.size)]
 
   @property
@@ -169,7 +170,7 @@ class Subwords:
 
     Args:
       texts: the texts. A text without words gets only special tokens.
-      max_tokens: int, largest n; None: the whole text.
+      max_tokens: int, the largest n. With None, whole texts are read.
 
     Raises:
       ValueError: max_tokens is smaller than the number of special tokens.
@@ -186,7 +187,8 @@ class Subwords:
     if self._may_cut:
       starts = [_first_words(text, _CHARS_PER_PIECE * room) for text in texts]
     pieces = self._pieces(starts)
-    # These texts were cut too early, so they are read as a whole.
+    # Some texts were cut too early to have enough pieces, so they are read as a
+    # whole.
     too_short = [
       i
       for i, ids in enumerate(pieces)
@@ -199,10 +201,10 @@ class Subwords:
   def spans(
     self, text: str, max_tokens: int | None = None
   ) -> list[tuple[int, int] | None]:
-    """Returns [start, end) in the text for each token of encode.
+    """Returns the place of each token of encode in the text, as [start, end).
 
-    A special token has None. Characters are code points, as in Python's
-    strings.
+    The place of a special token is None. Characters are code points, as in
+    Python's strings.
 
     Raises:
       DataError: the tokenizer fails.
@@ -234,7 +236,8 @@ class Subwords:
     Raises:
       Fault: there are no special tokens, or their ids are outside the
         vocabulary.
-      Exception: the library raises any error for a faulty tokenizer.
+      Exception: the tokenizer is faulty, for which the library may raise any
+        error.
     """
     encoding = self._tokenizer.encode(_UNSEEN)
     special = np.array(encoding.special_tokens_mask, bool)

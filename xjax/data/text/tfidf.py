@@ -1,4 +1,4 @@
-"""Computes sparse features of texts: n-grams of words, weighted by TF-IDF."""
+"""Computes sparse features of texts, which are n-grams weighted by TF-IDF."""
 
 from array import array
 from collections import defaultdict
@@ -22,7 +22,7 @@ from xjax.core.texts import Texts
 from xjax.data.config import TfidfConfig
 from xjax.data.text.words import split_terms
 
-_RARE = -1  # the number of n-grams that are not frequent enough
+_RARE = -1  # stands for every n-gram that is not frequent enough
 
 
 def ngrams(words: Sequence[str], n: int) -> Iterable[str]:
@@ -47,12 +47,13 @@ def frequent_ngrams(
     config: length and limits of n-grams.
 
   Returns:
-    N-gram -> number of texts with it. At most max_features n-grams, in the
-    order of code points.
+    A mapping from n-gram to the number of texts with it. It has at most
+    max_features n-grams, in the order of code points.
   """
   corpus = _TextWords.of(texts, config.first_words)
   most = config.max_share * len(texts)
-  # The rows are: minus occurrences, words, first place, documents.
+  # A column of `kept` is a selected n-gram. The rows are minus its number of
+  # occurrences, its words, its first place, and its number of documents.
   kept = np.zeros((4, 0), np.int64)
   numbers = corpus.ids
   for n in range(1, config.max_ngram + 1):
@@ -73,7 +74,7 @@ def frequent_ngrams(
       firsts = at[counts.order[counts.starts[chosen]]]
       rows = -totals, np.full(len(totals), n), firsts, documents
       kept = np.concatenate([kept, np.stack(rows)], axis=1)
-      # lexsort sorts by its last key first.
+      # lexsort sorts by its last key first, so the rows are reversed.
       kept = kept[:, np.lexsort(kept[2::-1])[: config.max_features]]
   counts = {corpus.ngram(at, n): count for _, n, at, count in kept.T.tolist()}
   return dict(sorted(counts.items()))
@@ -99,7 +100,7 @@ class _TextWords:
 
   @classmethod
   def of(cls, texts: Collection[str], first_words: int) -> '_TextWords':
-    """Splits texts into words; first_words is that of split_terms."""
+    """Splits texts into words, as split_terms(text, first_words) does."""
     numbers: dict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__  # a new word gets the next number
     ids, ends = array('i'), array('q')
@@ -118,14 +119,14 @@ class _TextWords:
     """Finds the places of n-grams that may be frequent, and a key for each.
 
     Args:
-      numbers: integers [total]. If n is 1, the word at each place. Otherwise,
-        the number of the n-gram of n - 1 words that starts there, or _RARE if
-        there is none or it is rare.
+      numbers: integers [total]. If n is 1, the number of the word at each
+        place. Otherwise, the number of the n-gram of n - 1 words that starts at
+        each place, or _RARE if no frequent one starts there.
       n: int, words of an n-gram.
 
     Returns:
       at: integers, places where these n-grams start, ascending.
-      keys: int64, the same for the same n-gram.
+      keys: int64; equal n-grams have equal keys.
     """
     if n == 1:
       return self.places, numbers.astype(np.int64)
@@ -144,13 +145,13 @@ class _TextWords:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Counts:
-  """Holds the counts of equal keys; the groups are sorted by key.
+  """Holds the groups of equal keys, sorted by key, with their counts.
 
   Attributes:
     order: int64 [keys], indices of the keys, sorted by group, then by index.
     starts: int64 [groups], index in `order` where each group starts.
     totals: int64 [groups], number of keys in each group.
-    documents: int64 [groups], number of documents with each key.
+    documents: int64 [groups], number of documents with the key of each group.
   """
 
   order: np.ndarray
@@ -185,9 +186,9 @@ class Tfidf:
   """Turns texts into rows of weighted n-grams.
 
   An n-gram that occurs c times in a text, and in d of N training documents, has
-  the weight c (sublinear: 1 + ln c) times ln((1 + N) / (1 + d)) + 1, divided by
-  the length of the row. These are the weights of scikit-learn's
-  TfidfVectorizer.
+  the weight f (ln((1 + N) / (1 + d)) + 1), divided by the length of the row. f
+  is c, or 1 + ln c if the config is sublinear. These are the weights of
+  scikit-learn's TfidfVectorizer.
 
   Attributes:
     config: length and limits of n-grams, and their weighting.
@@ -225,17 +226,17 @@ class Tfidf:
 
   @property
   def n_features(self) -> int:
-    """The number of features, D."""
+    """Returns the number D of features."""
     return len(self.terms)
 
   @functools.cached_property
   def index(self) -> dict[str, int]:
-    """The mapping from n-gram to column."""
+    """Returns the mapping from n-gram to column."""
     return {term: i for i, term in enumerate(self.terms)}
 
   @functools.cached_property
   def digest(self) -> str:
-    """The hex digest of everything that decides the features of a text."""
+    """Returns the hex digest of everything that decides a text's features."""
     digest = hashlib.sha256()
     for values in self._arrays().values():
       digest.update(np.ascontiguousarray(values).data)
@@ -255,7 +256,7 @@ class Tfidf:
 
   @functools.cached_property
   def _vectorizer(self) -> TfidfVectorizer:
-    """The vectorizer of scikit-learn with this vocabulary and idf."""
+    """Returns the vectorizer of scikit-learn with this vocabulary and idf."""
     vectorizer = TfidfVectorizer(
       analyzer=self._terms,
       vocabulary=self.index,
@@ -286,7 +287,7 @@ class Tfidf:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Tfidf':
-    """Reads a file that save wrote.
+    """Reads the Tfidf that save wrote to a file.
 
     Raises:
       DataError: the file is missing or damaged.

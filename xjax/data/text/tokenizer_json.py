@@ -28,8 +28,8 @@ from xjax.data.files.model_files import (
 
 Settings = dict[str, Any]  # the object in a tokenizer.json
 
-# These errors do not come from the tokenizer. A signal handler, for example,
-# raises its error wherever the main thread is.
+# These errors do not come from the tokenizer, even if they are raised while it
+# works. A signal handler, for example, may raise its error at any time.
 _FOREIGN_ERRORS = (
   DataError,
   GeneratorExit,
@@ -125,7 +125,7 @@ def word_pieces(
   others: Sequence[str] = ('[PAD]', '[MASK]'),
   **normal: bool | None,
 ) -> Settings:
-  """Makes the settings of BERT's tokenizer (Devlin et al. 2019: WordPiece).
+  """Makes the settings of BERT's WordPiece tokenizer (Devlin et al. 2019).
 
   Args:
     ids: piece -> id; pieces inside a word start with ##.
@@ -152,8 +152,9 @@ TOKENIZER = 'tokenizer.json'
 WORD_PIECES = 'vocab.txt'
 BYTE_PAIRS = ('vocab.json', 'merges.txt')
 
-# Part of tokenizer.json -> its type, and the names of its settings: those in
-# tokenizer_config.json -> those in tokenizer.json.
+# The parts of tokenizer.json that tokenizer_config.json may change. A part has
+# the type for which this is done, and a mapping from names of settings in
+# tokenizer_config.json to their names in tokenizer.json.
 _RENAMED = {
   'normalizer': (
     'BertNormalizer',
@@ -219,7 +220,7 @@ def _config(folder: pathlib.Path) -> Settings:
 
 
 def _token(config: Settings, name: str, default: str) -> str:
-  """Returns a special token, which config has as text or in an object."""
+  """Returns a special token, which the config has as text or in an object."""
   token = config.get(name, default)
   if isinstance(token, dict):
     token = token.get('content')
@@ -227,7 +228,7 @@ def _token(config: Settings, name: str, default: str) -> str:
 
 
 def _override(settings: Settings, config: Settings) -> Settings:
-  """Returns the settings with the changes of tokenizer_config.json."""
+  """Returns the settings after the changes of tokenizer_config.json."""
   settings = dict(settings)
   for part, (kind, names) in _RENAMED.items():
     value = settings.get(part)
@@ -240,7 +241,7 @@ def _override(settings: Settings, config: Settings) -> Settings:
 
 
 def _read_word_pieces(folder: pathlib.Path, config: Settings) -> Settings:
-  """Reads a vocab.txt of BERT's kind."""
+  """Makes the settings for a vocab.txt, the file of BERT's vocabulary."""
   with as_data_errors(str(folder / WORD_PIECES)):
     text = read_small_file(folder, WORD_PIECES).decode('utf-8')
     lines = io.StringIO(text, newline=None).read().split('\n')
@@ -269,9 +270,9 @@ def _read_word_pieces(folder: pathlib.Path, config: Settings) -> Settings:
 
 
 def _read_byte_pairs(folder: pathlib.Path, config: Settings) -> Settings:
-  """Reads vocab.json and merges.txt of RoBERTa's kind.
+  """Makes the settings for RoBERTa's files, vocab.json and merges.txt.
 
-  They are a byte-pair encoding (Radford et al. 2019).
+  The files hold a byte-pair encoding (Radford et al. 2019).
   """
   with as_data_errors(' with '.join(str(folder / name) for name in BYTE_PAIRS)):
     paths = [str(safe_small_path(folder, name)) for name in BYTE_PAIRS]

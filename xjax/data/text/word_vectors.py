@@ -36,8 +36,9 @@ class Layout:
 
   Attributes:
     dim: int, numbers per word.
-    binary: whether numbers are bytes; otherwise they are text.
-    count: int, number of rows that the first line states; None: no such line.
+    binary: whether numbers are float32 bytes; otherwise they are text.
+    count: int, number of rows that the first line states; None if there is no
+      such line.
     start: int, byte at which the rows start, after gzip is unpacked.
   """
 
@@ -99,8 +100,8 @@ def text_rows(
   vocabulary has such a word.
 
   Raises:
-    DataError: a row does not have dim numbers, the number of rows is not that
-      of the first line, or the file is damaged.
+    DataError: a row does not have dim numbers, the first line states another
+      number of rows, or the file is damaged.
   """
   dim, rows = layout.dim, 0
   lines = numbered_lines(file, path)
@@ -188,8 +189,9 @@ def _damage(path: str | os.PathLike) -> Iterator[None]:
 _FLOAT = np.dtype('<f4')
 _DIGITS = bytes.maketrans(b'0123456789', b'D' * 10)
 _NUMBERS = re.compile(rb'[-+.0-9eE ]+')  # float() takes 'nan' and '1_0' too
-# Sources of a vector; a larger one replaces a smaller one. _DIGIT_FORM: the row
-# of a number, such as 2003, for the word DDDD.
+# A vector has no source yet, or comes from the row of the same word, or, for a
+# word like DDDD, from the row of a number like 2003. A later one of these three
+# sources replaces an earlier one.
 _NO_SOURCE, _SAME_WORD, _DIGIT_FORM = range(3)
 
 
@@ -208,7 +210,7 @@ class WordVectors:
 
   @property
   def dim(self) -> int:
-    """The size of a vector."""
+    """Returns the size D of a vector."""
     return self.vectors.shape[1]
 
 
@@ -254,15 +256,15 @@ def read_word_vectors(
         where = f': byte {place}' if layout.binary else f':{place}'
         shown = word.decode('utf-8', 'replace')[:80]
         raise DataError(f'{path}{where}: the word {shown!a}: {fault}')
-  found = table.source > _NO_SOURCE
+  in_file = table.source > _NO_SOURCE
   logging.info(
     '%s: %d of %d words found, %d dimensions',
     path,
-    found.sum(),
+    in_file.sum(),
     len(vocab.words),
     layout.dim,
   )
-  return WordVectors(table.vectors, found)
+  return WordVectors(table.vectors, in_file)
 
 
 class _VectorTable:
@@ -282,9 +284,10 @@ class _VectorTable:
 
   @functools.cached_property
   def vectors(self) -> np.ndarray:
-    """The vectors, float32 [ids, D].
+    """Returns the vectors that were stored, float32 [ids, D].
 
-    They are allocated late, since a faulty first line may state a huge D.
+    They are allocated at their first use, since a faulty first line may state a
+    huge D.
     """
     return np.zeros((len(self.source), self._layout.dim), np.float32)
 

@@ -47,7 +47,8 @@ def _marks() -> str:
   return ''.join(f'{chr(first)}-{chr(last)}' for first, last in runs)
 
 
-# There are no marks below U+0300. This check first keeps European text fast.
+# There are no marks below U+0300. The pattern checks this first, which keeps
+# European text fast.
 _WORD = re.compile(rf'[^\W_]+(?:(?![\x00-\u02ff])[{_marks()}]+[^\W_]*)*')
 _DIGIT = re.compile(r'\d')
 
@@ -82,7 +83,8 @@ def split_terms(text: str, first_words: int = 0) -> list[str]:
 
   Args:
     text: any text.
-    first_words: int, number of words from the start of the text; 0: all.
+    first_words: int, number of words that are read from the start of the text;
+      0 means all words.
   """
   terms = _TERM.findall(text.lower())
   return terms[:first_words] if first_words else terms
@@ -95,7 +97,7 @@ def has_letters(name: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-  """Numbers words; id 0 is padding, and id 1 is the unknown word.
+  """Maps words to ids, where 0 is padding and 1 is the unknown word.
 
   Attributes:
     words: word i has the id i + 2.
@@ -111,9 +113,9 @@ class Vocabulary:
   def fit(cls, texts: Iterable[str], config: WordsConfig) -> 'Vocabulary':
     """Counts words in training texts and keeps the most frequent ones.
 
-    Words are sorted by frequency, ties by word. Only the first
-    config.max_tokens words of a text count, since a word that is in no training
-    batch would get no trained embedding.
+    Words are sorted by frequency, and words of equal frequency by themselves.
+    Only the first config.max_tokens words of a text count, since a word that is
+    in no training batch would get no trained embedding.
 
     Args:
       texts: the training texts.
@@ -143,17 +145,22 @@ class Vocabulary:
 
   @functools.cached_property
   def index(self) -> dict[str, int]:
-    """The mapping from word to id."""
+    """Returns the mapping from word to id."""
     return {word: i for i, word in enumerate(self.words, FIRST_WORD_ID)}
 
   @functools.cached_property
   def digest(self) -> str:
-    """The hex digest of the words and of the version of split_words."""
+    """Returns the hex digest of the words and of the version of split_words."""
     text = '\n'.join((str(WORDS_VERSION), *self.words))
     return hashlib.sha256(text.encode()).hexdigest()
 
   def encode(self, text: str, max_tokens: int | None = None) -> np.ndarray:
-    """Returns the ids of the first max_tokens words (None: all), int32 [n]."""
+    """Returns the ids of a text's words, int32 [n].
+
+    Args:
+      text: any text.
+      max_tokens: int, the largest n. With None, all words are read.
+    """
     words = split_words(text)[:max_tokens]
     ids = map(self.index.get, words, itertools.repeat(UNKNOWN_ID))
     return np.fromiter(ids, np.int32, len(words))
@@ -171,7 +178,7 @@ class Vocabulary:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Vocabulary':
-    """Reads a file that save wrote.
+    """Reads the vocabulary that save wrote to a file.
 
     Raises:
       DataError: the file is missing or cut short, or a line is not a word or
@@ -215,7 +222,7 @@ class WordPlace(NamedTuple):
 def document_words(document: Document) -> list[WordPlace]:
   """Returns the place of each word of split_words(document.text()).
 
-  A newline joins two zones, so that no word is in both.
+  A newline joins two zones, so no word is in both.
   """
   return [
     WordPlace(zone, start, end)
@@ -225,15 +232,15 @@ def document_words(document: Document) -> list[WordPlace]:
 
 
 def word_spans(text: str) -> list[tuple[int, int]]:
-  """Returns [start, end) in the text for each word of split_words(text).
+  """Returns the place of each word of split_words(text), as [start, end).
 
   Characters are code points, as in Python's strings. Lower case or NFC may turn
   one character into several, or several into one. Then the span has all
   characters of the text that the word comes from.
   """
   lower = text.lower()
-  # Lower case never removes characters, so that an equal length means that each
-  # character has its own place.
+  # Lower case never removes characters. So if the length stays the same, each
+  # character keeps its place.
   if len(lower) == len(text) and unicodedata.is_normalized('NFC', lower):
     return _find_words(lower)
   origin = [at for at, char in enumerate(text) for _ in char.lower()]
@@ -248,7 +255,10 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _cuts(text: str) -> Iterator[int]:
-  """Yields places where NFC of the parts is NFC of the whole text."""
+  """Yields places where a text can be cut.
+
+  NFC of each part alone then gives the same text as NFC of the whole text.
+  """
   begin = 0
   for at, char in enumerate(text):
     if at and not unicodedata.combining(char):

@@ -24,13 +24,14 @@ CONCEPTS_URL = SITE + 'eurovoc_en.json'
 
 
 class Eurlex57k(tfds.core.GeneratorBasedBuilder):
-  """Builds the dataset: 57,000 EU laws with EUROVOC concepts.
+  """Builds the TFDS dataset of 57,000 EU laws with EUROVOC concepts.
 
   See Chalkidis et al. 2019. Documents keep the order of lines or of file names
   in the source. All files are checked before anything is written.
 
   Args:
-    source: the archive or a folder; empty: the official archive is downloaded.
+    source: the archive or a folder. If it is empty, the official archive is
+      downloaded.
     on_error: whether a faulty document or concept raises an error or is
       skipped.
     **kwargs: the arguments of every TFDS builder.
@@ -92,7 +93,7 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
   def _find(
     self, dl_manager: tfds.download.DownloadManager, faults: Faults
   ) -> Source:
-    """Finds the source; downloads the official archive if none is given."""
+    """Finds the source, or downloads the official archive if none is named."""
     if self._source:
       return find_source(pathlib.Path(self._source), faults)
     # This request fails at once without a network. The download itself would

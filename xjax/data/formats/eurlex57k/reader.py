@@ -43,7 +43,7 @@ from xjax.data.text.token_cache import default_cache_dir
 
 @dataclasses.dataclass
 class Eurlex57kData(DataConfig):
-  """Configures EURLEX57K: the official archive or a folder of JSON lines."""
+  """Configures EURLEX57K, as the official archive or a folder of JSON lines."""
 
   label_field = 'concepts'
   full_text = FULL_TEXT
@@ -57,7 +57,7 @@ class Eurlex57kData(DataConfig):
     return input_document(fields, default_id, need_labels)
 
 
-FORMAT = 2  # of prepared data; after a change, data is prepared again
+FORMAT = 2  # version of prepared data; other versions are prepared again
 INDEX = 'index.json'
 
 
@@ -67,8 +67,9 @@ def read_eurlex57k(
   """Reads EURLEX57K, and prepares it first if the cache does not have it.
 
   Args:
-    data: config with the source (the archive, zipped or unpacked, or a folder
-      of JSON lines; empty: the official archive is downloaded) and the cache.
+    data: config with the cache and the source, which is the archive (zipped or
+      unpacked) or a folder of JSON lines. Without a source, the official
+      archive is downloaded.
     splits: names of splits that must exist.
     usual: whether to open train, dev and test too, if they exist.
 
@@ -77,8 +78,8 @@ def read_eurlex57k(
     The full text has no title, since the header repeats the title.
 
   Raises:
-    DataError: the source does not exist or has faults, or one of `splits` is
-      missing.
+      DataError: the source does not exist or has faults, or a requested split is
+        missing.
     UserError: the cache cannot be written.
   """
   folder = default_cache_dir(data) / 'eurlex57k' / _key(data)
@@ -98,7 +99,7 @@ def read_eurlex57k(
 
 
 def _open_or_remove(folder: pathlib.Path, source: str) -> RawCorpus | None:
-  """Opens prepared data; removes it if it is damaged.
+  """Opens prepared data, or removes it if it is damaged.
 
   Returns:
     The corpus, or None if there is no prepared data or it was damaged.
@@ -121,7 +122,7 @@ def _key(data: Eurlex57kData) -> str:
   """Returns a key that depends on the source's files and on data.on_error."""
   stamp: Any = ARCHIVE_URL
   if data.dir:
-    # These faults are dropped. They are reported when the files are read.
+    # The faults are dropped here, since they are reported when files are read.
     stamp = find_source(find_folder(data.dir), Faults()).stamp()
   text = json.dumps([FORMAT, data.on_error.value, stamp])
   return hashlib.sha256(text.encode()).hexdigest()[:24]
@@ -181,7 +182,7 @@ def _open(folder: pathlib.Path, source: str) -> RawCorpus:
   """Opens the data that _prepare wrote, and logs which records it left out.
 
   Raises:
-    One of DAMAGE: the data is incomplete or damaged.
+    Exception: the data is incomplete or damaged; DAMAGE lists the types.
   """
   index = json.loads((folder / INDEX).read_text('utf-8'))
   for name, size in index['sizes'].items():
@@ -208,7 +209,7 @@ def _open_split(
   folder: pathlib.Path, builder: Eurlex57k, name: str, row: dict[str, Any]
 ) -> RawSplit:
   """Opens one split of the prepared data."""
-  # A file that np.load opens itself stays open if it is damaged.
+  # If np.load opened the file itself, a damaged file would stay open.
   with (folder / f'{name}.npz').open('rb') as file:
     arrays = np.load(file, allow_pickle=False)
     gold = Ragged(arrays['indptr'], arrays['values'])
