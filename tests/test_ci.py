@@ -50,7 +50,8 @@ def test_all_of_it(run):
     'python3 -m venv .venv',
     'pip install -e .[test]',
     'python -m pytest -n 3',
-    'python -m pytest -n 3 -m thorough or fuzzed --hypothesis-profile=thorough',
+    'python -m pytest -n 3 --dist=load -m thorough or fuzzed '
+    '--hypothesis-profile=thorough',
     'ruff check .',
     'ruff format --check .',
     'pip install torch==2.13.0',

@@ -102,7 +102,17 @@ def assert_bitwise(found, expected):
     np.testing.assert_array_equal(found[name], array, err_msg=name)
 
 
-@pytest.mark.parametrize('storage', Storage)
+@pytest.mark.parametrize(
+  'storage',
+  [
+    Storage.FLOAT32,
+    Storage.FLOAT8,
+    *(
+      pytest.param(storage, marks=pytest.mark.thorough)
+      for storage in (Storage.BFLOAT16, Storage.COMPENSATED)
+    ),
+  ],
+)
 def test_learns(runs, storage):
   run = runs(storage)
   loss = losses(run.workdir)
