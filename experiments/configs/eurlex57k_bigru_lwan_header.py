@@ -1,4 +1,4 @@
-"""Trains a small BiGRU-LWAN on the header zone of EURLEX57K, on a CPU.
+r"""Trains a small BiGRU-LWAN on the header zone of EURLEX57K, on a CPU.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 4, row H.
