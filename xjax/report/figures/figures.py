@@ -211,8 +211,8 @@ def _explain_whiskers(groups: Sequence[Group], bars: Sequence[Bars]) -> str:
   several = any(len(group.runs) > 1 for group in groups)
   meaning = ['bootstrap intervals']
   if several:
-    meaning.append('with several seeds, one standard error to either side')
-  return f'Whiskers: {", ".join(meaning)}.'
+    meaning.append('or, with several seeds, one standard error to either side')
+  return f'Whiskers show {", ".join(meaning)}.'
 
 
 def _heights(bars: Bars, bins: Sequence[str]) -> str:
