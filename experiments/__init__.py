@@ -1,1 +1,1 @@
-"""Holds the mains: `python -m experiments.<train|evaluate|predict|...>`."""
+"""Holds the programs to run, as in `python -m experiments.train`."""

@@ -40,7 +40,7 @@ _MIN_COUNT = absl_flags.DEFINE_integer(
 _SKIPGRAM = absl_flags.DEFINE_bool(
   'skipgram',
   WordTraining.skipgram,
-  'Use skip-gram instead of CBOW, which is faster.',
+  'Use skip-gram instead of the faster CBOW.',
 )
 _WORKERS = absl_flags.DEFINE_integer(
   'workers', 2, 'Number of threads; results are reproducible only with 1.', 1
@@ -48,7 +48,7 @@ _WORKERS = absl_flags.DEFINE_integer(
 
 
 def main() -> None:
-  """Trains the vectors and writes them to a file."""
+  """Trains word vectors and writes them to a file."""
   training = WordTraining(
     dim=_DIM.value,
     window=_WINDOW.value,

@@ -3,8 +3,8 @@ r"""Writes the encoder of a finished run as a Hugging Face folder.
   python -m experiments.export --workdir=DIR --output=FOLDER
 
 FOLDER gets config.json, the tokenizer, and model.safetensors with the weights
-of the best checkpoint. The library transformers can load FOLDER, and another
-run can with --config.model.encoder.folder. FOLDER does not contain the pooling
+of the best checkpoint. The library transformers can load FOLDER; another run
+loads it with --config.model.encoder.folder. FOLDER does not contain the pooling
 and the head, except a trained pooler (config.model.pooling.pooler).
 """
 
@@ -22,7 +22,7 @@ _OUTPUT = absl_flags.DEFINE_string(
 
 
 def main() -> None:
-  """Exports the encoder."""
+  """Writes the encoder of the run to the folder."""
   run = export_encoder(_WORKDIR.value, _OUTPUT.value)
   print(f'{_OUTPUT.value}: the encoder of {_WORKDIR.value}, step {run.step}')
 

@@ -20,7 +20,7 @@ from xjax.core.console import show_log
 from xjax.core.errors import ConfigError, UserError
 from xjax.train.preemption import Preempted
 
-# absl lists flags under the main that calls a define function, not here.
+# Without this, --help would list flags under this file, not under the main.
 flags.disclaim_key_flags()
 
 EXIT_USER_ERROR = 1
@@ -29,7 +29,7 @@ EXIT_INTERRUPTED = 130
 
 
 class TupleParser(flags.ArgumentParser):
-  """Parses 'a,b' as well as "('a', 'b')" into a tuple of one type."""
+  """Parses 'a,b' or "('a', 'b')" into a tuple with elements of one type."""
 
   def __init__(self, element: type):
     self._element = element
@@ -91,7 +91,7 @@ class _StepsParser(flags.ArgumentParser):
 
 
 def define_profile() -> flags.FlagHolder[tuple[int, int] | None]:
-  """Defines --profile=FIRST:LAST."""
+  """Defines --profile=FIRST:LAST, which traces these steps."""
   return flags.DEFINE(
     _StepsParser(),
     'profile',
@@ -108,13 +108,13 @@ def define_multihost() -> None:
   flags.DEFINE_string(
     'coordinator',
     '',
-    'address:port of process 0; not needed on TPU pods, SLURM and Kubernetes.',
+    'address:port of process 0; TPU pods, SLURM and Kubernetes do not need it.',
   )
   flags.DEFINE_integer(
-    'num_processes', 0, 'Number of processes; only with --coordinator.'
+    'num_processes', 0, 'Number of processes, used only with --coordinator.'
   )
   flags.DEFINE_integer(
-    'process_id', -1, 'Number of this process, from 0; only with --coordinator.'
+    'process_id', -1, 'Number of this process, from 0, with --coordinator.'
   )
 
 
@@ -123,8 +123,8 @@ def _define_import() -> None:
   flags.DEFINE_multi_string(
     'import',
     [],
-    'Your own module with encoders, metrics etc., imported first. May be '
-    'repeated.',
+    'Module of your own with encoders, metrics etc., which is imported first. '
+    'The flag may be repeated.',
   )
 
 
@@ -156,8 +156,9 @@ def _import_modules(argv: Sequence[str]) -> None:
 def run(main: Callable[[], None]) -> None:
   """Parses the flags, calls main and exits.
 
-  Exit codes: 0 done; 1 a user's mistake, printed as one message without a
-  traceback; 75 preempted: start the same command again.
+  The exit code is 0 after success, 1 after a user's mistake, which is printed
+  as one message without a traceback, and 75 if the run was preempted, so that
+  the same command must be started again.
   """
   _define_import()
   app.run(
@@ -201,6 +202,7 @@ def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
     print('interrupted', file=sys.stderr)
     return EXIT_INTERRUPTED
   except BrokenPipeError:  # the reader of standard output has closed it
+    # Python writes the rest of the output at exit, which must not fail again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
   return 0
 
@@ -231,7 +233,7 @@ def _parse(argv: Sequence[str], takes_arguments: bool) -> list[str]:
 def _check_overrides(argv: Sequence[str]) -> None:
   """Checks that each --config.<field> is a field of the config file's Config.
 
-  config_flags would print a traceback instead of a message.
+  Without this check, config_flags would print a traceback, not a message.
   """
   path, names = _config_arguments(argv)
   if path is None and names:

@@ -49,7 +49,7 @@ _IN_FULL = (
 
 def define_judging() -> None:
   """Defines the flags that choose metrics and conventions."""
-  _tuple('metrics', str, (), 'Metrics to print, such as P,nDCG; default: all.')
+  _tuple('metrics', str, (), 'Metrics to print, such as P,nDCG (default: all).')
   flags.DEFINE_enum_class(
     'similarity',
     Similarity.NONE,
@@ -57,10 +57,13 @@ def define_judging() -> None:
     'Similarity of labels for the metric ILD.',
   )
   flags.DEFINE_string(
-    'rank_weights', '', '.npy file [L, K]: the weights W of weighted@k.'
+    'rank_weights', '', '.npy file [L, K] with the weights W of weighted@k.'
   )
   _tuple(
-    'alphas', float, _DEFAULTS.alphas, 'Recalls a of coverage[a=...]@k, 0 to 1.'
+    'alphas',
+    float,
+    _DEFAULTS.alphas,
+    'Recalls a of coverage[a=...]@k, from 0 to 1.',
   )
   _tuple(
     'draws',
@@ -73,28 +76,28 @@ def define_judging() -> None:
 
 def define_conventions() -> None:
   """Defines the flags for cut-offs, protocols and intervals of all metrics."""
-  _tuple('ks', int, _DEFAULTS.ks, "Cut-offs; default: the run's, or 1,3,5,10.")
+  _tuple('ks', int, _DEFAULTS.ks, "Cut-offs (default: the run's, or 1,3,5,10).")
   _tuple(
     'protocol',
     str,
     _DEFAULTS.protocols,
-    'Protocols to judge by; all: every protocol, with a column each.',
+    'Protocols to judge by; `all` shows every protocol in its own column.',
   )
   flags.DEFINE_bool('ci', False, 'Add bootstrap intervals to every metric.')
   define_shared()
 
 
 def define_shared() -> None:
-  """Defines the flags that comparisons have too: slices, label weights."""
+  """Defines the flags that comparisons have too, such as --slices."""
   _tuple(
     *('propensity', float, _DEFAULTS.propensity),
-    "A and B of the propensity formula; default: the run's, or 0.55,1.5.",
+    "A and B of the propensity formula (default: the run's, or 0.55,1.5).",
   )
   _tuple(
     'slices',
     str,
     (),
-    'Additional slices: bin:1-9, level:2, a file of label ids.',
+    'Additional slices, such as bin:1-9, level:2 or a file of label ids.',
   )
   flags.DEFINE_string('labels', '', 'File of label descriptors.')
   flags.DEFINE_integer(
@@ -112,13 +115,13 @@ def define_files() -> None:
 def define_companions() -> None:
   """Defines the flags that complete files of predictions."""
   flags.DEFINE_string(
-    'gold', None, 'File of gold labels; replaces gold in the predictions.'
+    'gold', None, 'File of gold labels, which replace those in the predictions.'
   )
   flags.DEFINE_string(
     'train_labels',
     None,
-    'File of labels of the training documents; replaces training counts in the '
-    'predictions.',
+    "File of the training documents' labels, which replace the training counts "
+    'in the predictions.',
   )
   flags.DEFINE_string(
     'filter', None, 'File of document-label pairs that must not be predicted.'
@@ -127,7 +130,9 @@ def define_companions() -> None:
     'inv_prop', None, 'File of inverse propensities, one per line.'
   )
   flags.DEFINE_string(
-    'label_order', None, 'File of label ids by column, one per line.'
+    'label_order',
+    None,
+    'File of label ids, one per line, in the order of the columns.',
   )
   flags.DEFINE_integer(
     'depth', None, 'Maximum number of labels kept per document.', 1
@@ -156,7 +161,7 @@ class _CommaSerializer(flags.ArgumentSerializer):
 
 
 def judge_request() -> JudgeRequest | None:
-  """Returns the request that the flags make; None: they request nothing."""
+  """Returns the request that the flags make, or None without such flags."""
   values = flags.FLAGS
   if not values.ci:
     check_absent(('replicates', 'seed'), 'ci')
@@ -184,7 +189,7 @@ def comparison_options() -> dict[str, Any]:
 def files() -> JudgeFiles:
   """Returns the files that the flags name.
 
-  Its `predictions` are empty if the main has no flag --predictions.
+  The path of the predictions is '' if the main has no flag --predictions.
 
   Raises:
     ConfigError: both --inv_prop and --propensity are given.
@@ -198,7 +203,7 @@ def files() -> JudgeFiles:
 
 
 def check_absent(names: Iterable[str], other: str) -> None:
-  """Checks that flags are absent which need the flag `other`.
+  """Checks that flags which need the flag `other` are absent.
 
   Raises:
     ConfigError: one of the flags is given.

@@ -19,11 +19,11 @@ _PLAN_FLAGS = ('chip', 'devices', 'plan_labels', 'plan_documents')
 
 
 def define() -> None:
-  """Defines --plan and its flags; --workdir and --multihost must exist."""
-  chips = f'Chip to plan for: {", ".join(CHIPS)}; empty: this machine.'
+  """Defines --plan and its flags, after --workdir, --multihost, --profile."""
+  chips = f'Chip to plan for (default: this machine): {", ".join(CHIPS)}.'
   numbers = {
-    'devices': 'Number of devices; default: mesh.data x mesh.label, where -1 '
-    'means all devices of this machine, or 1 with --chip.',
+    'devices': 'Number of devices (default: mesh.data x mesh.label, where -1 '
+    'means all devices of this machine, or 1 with --chip).',
     'plan_labels': 'Number of labels, to plan without reading the corpus.',
     'plan_documents': 'Number of training documents, with --plan_labels.',
   }
@@ -66,7 +66,7 @@ def print_plan(config: Config) -> bool:
     Whether the plan fits the memory of the devices.
 
   Raises:
-    ConfigError, DataError: as in training.
+    ConfigError, DataError: training would raise the same error.
   """
   name, devices, *numbers = (flags.FLAGS[name].value for name in _PLAN_FLAGS)
   chip, devices = chip_named(name), devices or devices_of(config.mesh, name)
@@ -80,7 +80,7 @@ def print_plan(config: Config) -> bool:
 
 
 def devices_of(mesh: MeshConfig, chip: str) -> int:
-  """Returns the devices of a mesh.
+  """Returns the number of devices of a mesh.
 
   An axis of -1 means all devices of this machine, or 1 if a chip is named.
   """

@@ -9,11 +9,11 @@ to X.jsonl and has the ranked lists. If the input has labels, X.metrics.json
 has the metrics. "-" is standard input or output.
 
 --explain=5 adds the 5 words that each label attends to most, and writes X.html,
-which shades the words of the first documents by attention. --labels adds labels
-to those of the run and scores them by their names: JSON lines {"name", optional
-"id", "alt"}, or one name per line. --strategy=coverage --beta=0.25 chooses
-labels by another rule than the best scores; other rules are propensity,
-bounded_random and cost.
+which shades the words of the first documents by attention. --labels adds the
+labels of a file to those of the run and scores them by their names. A line of
+this file is JSON {"name", optional "id", "alt"} or only a name.
+--strategy=coverage --beta=0.25 chooses labels by another rule than the best
+scores; other rules are propensity, bounded_random and cost.
 """
 
 from absl import flags as absl_flags
@@ -26,7 +26,7 @@ _WORKDIR = absl_flags.DEFINE_string(
   'workdir', None, 'Folder of the run.', required=True
 )
 _INPUT = absl_flags.DEFINE_string(
-  'input', '-', 'File of JSON lines, may be gzipped; - is standard input.'
+  'input', '-', 'File of JSON lines, maybe gzipped; - is standard input.'
 )
 _OUTPUT = absl_flags.DEFINE_string(
   'output', '-', 'A file X.jsonl; - is standard output.'
@@ -36,7 +36,7 @@ _LABELS = absl_flags.DEFINE_string(
   'labels', '', 'File of new labels to score, in addition to those of the run.'
 )
 _EXPLAIN = absl_flags.DEFINE_integer(
-  'explain', 0, 'Number of words to show per label: those it attends to most.'
+  'explain', 0, 'Number of words with the most attention to show per label.'
 )
 _FEATURES = absl_flags.DEFINE_string(
   'features',
@@ -47,7 +47,7 @@ strategy_flags.define('--k')
 
 
 def main() -> None:
-  """Tags the documents and writes the predictions."""
+  """Predicts labels for the documents and writes the predictions."""
   explained = tag_file(
     _WORKDIR.value,
     _INPUT.value,

@@ -1,4 +1,4 @@
-"""Writes a report page, with pictures, on systems judged on the same documents.
+"""Writes a report page about systems that were judged on the same documents.
 
 python -m experiments.report A B [C ...] --output=report.html
 
@@ -22,25 +22,25 @@ from xjax.report.report import AS_JUDGED, report
 
 _OUTPUT = absl_flags.DEFINE_string('output', None, 'HTML file to write.')
 _MARKDOWN = absl_flags.DEFINE_string(
-  'markdown', '', 'Markdown file to write too: tables without pictures.'
+  'markdown', '', 'Markdown file to write too, with tables but no pictures.'
 )
 _NAMES = absl_flags.DEFINE_list(
   'names', [], 'Names of the systems, one per argument, separated by commas.'
 )
 _SPLIT = absl_flags.DEFINE_string(
-  'split', '', 'Split of the runs; default: dev, or test if dev is not judged.'
+  'split', '', 'Split of the runs (default: dev, or test if dev is not judged).'
 )
 _DATASET = absl_flags.DEFINE_string(
   'dataset',
   '',
-  'Dataset whose published numbers to show; default: that of the runs.',
+  "Dataset with published numbers to show (default: the runs' dataset).",
 )
 judging_flags.define_companions()
 judging_flags.define_conventions()
 
 
 def main(arguments: list[str]) -> None:
-  """Writes the report."""
+  """Writes the report about the systems in the arguments."""
   if not arguments:
     raise ConfigError(
       'name the systems: each is the folder of a run, the folder of an '

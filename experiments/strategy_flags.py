@@ -29,24 +29,26 @@ def define(k_default: str) -> None:
     'strategy',
     None,
     StrategyKind,
-    'Rule that chooses the labels of a document; default: the best scores.',
+    'Rule that chooses the labels of a document (default: the best scores).',
   )
   flags.DEFINE_integer(
-    'strategy_k', None, f'Labels chosen per document; default: {k_default}.'
+    'strategy_k', None, f'Labels chosen per document (default: {k_default}).'
   )
   flags.DEFINE_float(
-    'beta', 0.0, 'For coverage: at least 0; precision counts more if larger.'
+    'beta',
+    0.0,
+    'Number >= 0; a larger one makes precision count more in coverage.',
   )
   flags.DEFINE_integer(
     'strategy_seed',
     0,
-    'Seed: for coverage, of the order of documents; for bounded_random, of the '
-    'random draws.',
+    'Seed of the order of documents (coverage) or of the random draws '
+    '(bounded_random).',
   )
   flags.DEFINE_string(
     'costs',
     '',
-    'For cost: file of JSON lines {"id", "weight"}; others have weight 1.',
+    'File of JSON lines {"id", "weight"} for cost; other labels weigh 1.',
   )
 
 
@@ -56,7 +58,7 @@ def has_strategy() -> bool:
 
 
 def requested_strategy(k: int) -> StrategyRequest | None:
-  """Returns the strategy that the flags request; None: no strategy.
+  """Returns the strategy that the flags request, or None without --strategy.
 
   Args:
     k: number of labels per document, if --strategy_k is not given.

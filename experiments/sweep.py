@@ -3,9 +3,9 @@ r"""Searches for the best values of some config fields by training many runs.
   python -m experiments.sweep --config=FILE.py --workdir=DIR --workers=3 \
     [--config.FIELD=VALUE ...]
 
-FILE.py has get_config(), the config that all trials share, and get_sweep(), the
-fields and values that differ. The same command, started again, continues the
-sweep.
+In FILE.py, get_config() returns the config that all trials share, and
+get_sweep() returns the fields and values that differ. The same command, started
+again, continues the sweep.
 """
 
 from absl import flags as absl_flags
@@ -24,7 +24,7 @@ _CONFIG = flags.define_config()
 _WORKDIR = absl_flags.DEFINE_string(
   'workdir',
   None,
-  'Folder of the sweep; created if it does not exist.',
+  'Folder of the sweep; it is created if it does not exist.',
   required=True,
 )
 _LAUNCHER = absl_flags.DEFINE_enum_class(
@@ -39,13 +39,16 @@ _WORKERS = absl_flags.DEFINE_integer(
   'workers', 1, 'Number of trials that run at a time.', lower_bound=1
 )
 _SEEDS = absl_flags.DEFINE_integer(
-  'seeds', 1, 'Number of seeds per trial; the mean counts.', lower_bound=1
+  'seeds', 1, 'Number of seeds per trial; the mean is compared.', lower_bound=1
 )
 _N_TRIALS = absl_flags.DEFINE_integer(
-  'n_trials', None, 'Replaces the number in get_sweep().', lower_bound=1
+  'n_trials',
+  None,
+  'Number of trials; replaces the one in get_sweep().',
+  lower_bound=1,
 )
 _GPUS = absl_flags.DEFINE_list(
-  'gpus', [], 'Ids of GPUs, one per worker; default: all GPUs for each worker.'
+  'gpus', [], 'Ids of GPUs, one per worker (default: each worker has all GPUs).'
 )
 
 

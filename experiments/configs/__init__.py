@@ -1,1 +1,1 @@
-"""Holds one file with get_config() per run."""
+"""Holds the config files, one per run; each has get_config()."""

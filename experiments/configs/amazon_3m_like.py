@@ -1,13 +1,13 @@
-r"""Amazon-3M, or text data of its size: BERT-base with a one-vs-all head.
+r"""Trains BERT-base with a one-vs-all head on Amazon-3M or data of its size.
 
 Amazon-3M has 2,812,281 labels and 1,717,899 training documents with 36 labels
 each (the Extreme Classification Repository,
 manikvarma.org/downloads/XC/XMLRepository.html). DIR may be any folder with
 trn.json[.gz], tst.json[.gz] and the labels' names. BERT-base (Devlin et al.
 2019, https://aclanthology.org/N19-1423) reads the first 128 subwords. The head
-scores all labels at every step (Renee, Jain et al. 2023). Its weights take 2
-bytes each; SGD without momentum updates them in the same pass that computes
-their gradient (ELMO, ICML 2025). For weights of 1 byte, set
+scores all labels at every step (Renee, Jain et al. 2023). The head's weights
+take 2 bytes each; SGD without momentum updates them in the same pass that
+computes their gradient (ELMO, ICML 2025). For weights of 1 byte, set
 --config.model.head.storage=FLOAT8.
 
   python -m experiments.train \
@@ -17,8 +17,9 @@ their gradient (ELMO, ICML 2025). For weights of 1 byte, set
 
 FOLDER is a copy of the Hugging Face model bert-base-uncased.
 
-Hardware: a GPU, or several GPUs or TPUs, which share the label rows.
-Expected: not run yet; learning rates are guesses. Time: 3,356 steps per epoch.
+Hardware: a GPU, or several GPUs or TPUs, among which the labels are divided.
+Expected: not run yet; the learning rates are guesses. Time: 3,356 steps per
+epoch.
 """
 
 from xjax.config.optimizer import AdamW

@@ -1,10 +1,10 @@
-r"""EURLEX57K: BERT-BASE fine-tuned with a dense layer on [CLS].
+r"""Trains BERT-BASE with a dense [CLS] layer on EURLEX57K, as in the paper.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636: the first 512
 WordPieces of a document, dropout 0.1, Adam with a constant rate of 5e-5,
-batches of 8, eight to nine epochs, early stopping without patience
-(Appendix B).
+batches of 8, eight to nine epochs, early stopping without patience (Appendix
+B).
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_bert.py \
@@ -15,7 +15,7 @@ FOLDER is a copy of the Hugging Face model bert-base-uncased. The labels are the
 4,271 that occur in the three splits.
 
 Hardware: a GPU (--config.train.compute_dtype=bfloat16). Expected: not run yet;
-the paper has RP@5 .796, nDCG@5 .823 on test. Time: 5,625 steps per epoch.
+the paper has RP@5 .796 and nDCG@5 .823 on test. Time: 5,625 steps per epoch.
 """
 
 from xjax.config.run import Config

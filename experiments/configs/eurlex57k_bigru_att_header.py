@@ -1,8 +1,8 @@
-r"""EURLEX57K, header zone: BIGRU-ATT with label weights of 4, 2 or 1 bytes.
+r"""Trains BIGRU-ATT with label weights of 4, 2 or 1 bytes on EURLEX57K headers.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
-Legislation", ACL 2019, https://aclanthology.org/P19-1636 (BIGRU-ATT). Label
-rows are stored as in ELMO, ICML 2025.
+Legislation", ACL 2019, https://aclanthology.org/P19-1636 (BIGRU-ATT). The label
+weights, a row per label, are stored as in ELMO, ICML 2025.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_bigru_att_header.py:STORAGE \
@@ -10,8 +10,8 @@ rows are stored as in ELMO, ICML 2025.
 
 If STORAGE is adam, rows are float32 and are trained by Adam, like all other
 parameters. If it is float32, bfloat16, compensated or float8, Adagrad updates
-the rows in the same pass that computes their gradient: float32 for all labels
-at once, the others for 1,024 labels at a time.
+the rows in the same pass that computes their gradient. The pass takes all
+labels at once with float32, and 1,024 labels at a time with the others.
 
 Hardware: two CPU cores. Expected, all/RP@5 on dev: float32 .667, .671 and .678
 with seeds 0, 1 and 2; bfloat16 .670 and float8 .669 with seed 0; adam and
@@ -71,5 +71,5 @@ def _rows(kind: str) -> tuple[OneVsAllConfig, RowsConfig]:
 
 
 def _chunk(storage: Storage) -> int:
-  """Returns labels per chunk: all for FLOAT32, which is the dense baseline."""
+  """Returns the labels per chunk: all for FLOAT32, the dense baseline."""
   return 8192 if storage is Storage.FLOAT32 else 1024

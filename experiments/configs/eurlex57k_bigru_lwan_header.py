@@ -1,4 +1,4 @@
-"""EURLEX57K, header zone only: BiGRU-LWAN small enough for a CPU.
+r"""Trains a small BiGRU-LWAN on the header zone of EURLEX57K, on a CPU.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 4, row H.

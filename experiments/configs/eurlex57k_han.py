@@ -1,4 +1,4 @@
-r"""EURLEX57K, full documents: HAN as in the paper.
+r"""Trains HAN on full documents of EURLEX57K, as in the paper.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row HAN,

@@ -1,4 +1,4 @@
-r"""EURLEX57K, header and recitals: MiniLM with the unified head.
+r"""Trains MiniLM with the unified head on EURLEX57K (header and recitals).
 
 The head can also score labels without training documents. It uses label-wise
 attention with two parts: trained weights of each label, and an embedding of its
@@ -14,9 +14,9 @@ ACL 2019, https://aclanthology.org/P19-1636.
     --workdir=runs/eurlex57k_minilm_unified
 
 FOLDER is a copy of the Hugging Face model. The labels are the 4,271 that occur
-in the three splits; without a test split, --config.data.labels=FILE names a
-file of them. To judge
-unseen labels, hide some from training: --config.data.hold_out_labels=300.
+in the three splits. Without a test split, list these labels in a file and set
+--config.data.labels=FILE. To judge unseen labels, hide some from training with
+--config.data.hold_out_labels=300.
 
 Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: 40
 minutes of training and a few minutes of judging.

@@ -1,4 +1,4 @@
-r"""EURLEX57K, full documents: a probabilistic label tree.
+r"""Trains a probabilistic label tree (PLT) on full documents of EURLEX57K.
 
 Features are TF-IDF of words and pairs of words. Labels are clustered by
 balanced k-means, as in eurlex57k_xr_linear.py, with logistic regression at

@@ -1,10 +1,10 @@
-r"""EURLEX57K, header and recitals cut to 128 words: all neural systems, small.
+r"""Trains one of seven small neural systems on 128 words of EURLEX57K texts.
 
-The systems are those of Table 2 that read words, in Chalkidis et al.,
-"Large-Scale Multi-Label Text Classification on EU Legislation", ACL 2019,
-https://aclanthology.org/P19-1636, and the unified one. Each is small enough to
-train in about ten minutes on two CPU cores. The word vectors are trained on the
-corpus once, for all systems:
+The texts are header and recitals. The systems are the unified one and those
+that read words in Table 2 of Chalkidis et al., "Large-Scale Multi-Label Text
+Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636.
+Each is small enough to train in about ten minutes on two CPU cores. All systems
+use the same word vectors, which are trained on the corpus once:
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_bigru_lwan_l2v.py \
@@ -14,8 +14,8 @@ corpus once, for all systems:
     --config.data.dir=DIR --workdir=runs/eurlex57k_small/SYSTEM
 
 SYSTEM is a key of SYSTEMS below. The labels are the 4,271 that occur in the
-three splits; without a test split, --config.data.labels=FILE names a file of
-them. To judge unseen labels, hide some from training:
+three splits. Without a test split, list these labels in a file and set
+--config.data.labels=FILE. To judge unseen labels, hide some from training with
 --config.data.hold_out_labels=300.
 
 Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: ten
@@ -39,7 +39,7 @@ from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.pooling import SelfAttentionConfig
 from xjax.score.text_model import NeuralModel
 
-# System -> steps of 64 documents that take about ten minutes.
+# System -> number of steps of 64 documents that take about ten minutes.
 SYSTEMS = {
   'bigru_att': 7000,
   'han': 4000,
@@ -102,8 +102,8 @@ def _model(system: str) -> NeuralModel:
       return NeuralModel(vectors, bigru, head=ZeroShotConfig())
     case 'unified':
       descriptor = DescriptorConfig(weights=DescriptorWeights.IDF)
-      # The vectors of document words are tuned. Descriptors keep the original
-      # vectors.
+      # The vectors of document words are trained further. Descriptors keep the
+      # original vectors.
       tuned = dataclasses.replace(vectors, frozen=False)
       return NeuralModel(
         tuned, bigru, head=UnifiedConfig(descriptor=descriptor)

@@ -1,15 +1,15 @@
-r"""EURLEX57K, full documents: TF-IDF of 1- to 5-grams and logistic regression.
+r"""Trains logistic regressions on TF-IDF of 1- to 5-grams of EURLEX57K.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Section 4 and Table
-2. The 200,000 most frequent n-grams are kept.
+2. The 200,000 most frequent n-grams of full documents are kept.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_tfidf_lr.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_tfidf_lr
 
-Hardware: two CPU cores. Expected: not run yet; the paper (test): RP@5 0.710,
-nDCG@5 0.741, micro-F1 0.539. Time: an hour.
+Hardware: two CPU cores. Expected: not run yet; the paper has RP@5 0.710, nDCG@5
+0.741 and micro-F1 0.539 on test. Time: an hour.
 """
 
 from xjax.config.run import Config, EvalConfig

@@ -1,4 +1,4 @@
-r"""EURLEX57K, full documents: TF-IDF and one support vector machine per label.
+r"""Trains a support vector machine per label on TF-IDF of EURLEX57K.
 
 This is the baseline in "Re-evaluating Extreme Multi-label Text Classification
 Methods in Tail Label Prediction". It uses LIBLINEAR's squared hinge loss (Fan

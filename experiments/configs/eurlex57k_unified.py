@@ -1,11 +1,12 @@
-r"""EURLEX57K, full documents: labels have trained weights and descriptors.
+r"""Trains BiGRU-LWAN with the unified head on full documents of EURLEX57K.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
 BIGRU-LWAN (L2V), with the sizes of Table 5: one layer of 300 units per
 direction, dropout 0.4, batches of 16, Adam with gradients clipped to +-5. In
 addition to its trained weights, every label has an embedding of its descriptor,
-computed from the initial word vectors. The word vectors of documents are tuned.
+which is computed from the initial word vectors. The word vectors of documents
+are trained further.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_unified.py \
@@ -14,9 +15,9 @@ computed from the initial word vectors. The word vectors of documents are tuned.
     --config=experiments/configs/eurlex57k_unified.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_unified
 
-Hardware: one GPU. Expected: not run yet; the systems of the paper to beat, on
-test, are BIGRU-LWAN (L2V), RP@5 0.775, few-shot 0.656, and ZERO-BIGRU-LWAN,
-zero-shot RP@5 0.438. Time: hours.
+Hardware: one GPU. Expected: not run yet; on test, the paper's systems to beat
+are BIGRU-LWAN (L2V) with RP@5 0.775 and few-shot RP@5 0.656, and
+ZERO-BIGRU-LWAN with zero-shot RP@5 0.438. Time: hours.
 """
 
 from xjax.config.run import Config

@@ -1,21 +1,21 @@
-r"""EURLEX57K, full documents: XR-Linear, a label tree of linear classifiers.
+r"""Trains XR-Linear, a label tree of linear classifiers, on EURLEX57K.
 
-Features are TF-IDF of words and pairs of words. Labels are clustered by
-balanced k-means over the features of their documents. The loss is squared
-hinge, and the search is a beam search. This is the linear model of Yu et al.,
-"PECOS: Prediction for Enormous and Correlated Output Spaces", JMLR 2022,
-https://jmlr.org/papers/v23/20-1085.html.
+Features are TF-IDF of words and pairs of words of full documents. Labels are
+clustered by balanced k-means over the features of their documents. The loss is
+squared hinge, and the search is a beam search. This is the linear model of Yu
+et al., "PECOS: Prediction for Enormous and Correlated Output Spaces", JMLR
+2022, https://jmlr.org/papers/v23/20-1085.html.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_xr_linear.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_xr_linear
 
-`.py:large` has only one level of clusters, below the root, and removes fewer
-weights: it is better, but ten times as large and slower.
+The variant `.py:large` has only one level of clusters below the root and
+removes fewer weights. It is better, but slower and ten times as large.
 --config.model.n_trees=3 trains an ensemble.
 
-Hardware: two CPU cores. Expected: on dev RP@5 0.801, nDCG@5 0.826; large 0.810,
-0.834. Time: 6 minutes.
+Hardware: two CPU cores. Expected: RP@5 0.801 and nDCG@5 0.826 on dev; 0.810 and
+0.834 for large. Time: 6 minutes.
 """
 
 from xjax.config.run import Config, EvalConfig

@@ -1,4 +1,4 @@
-r"""Your own documents in {split}.jsonl and labels.jsonl: BiGRU-LWAN.
+r"""Trains BiGRU-LWAN on your own documents ({split}.jsonl and labels.jsonl).
 
 The model of Chalkidis et al. 2019 (https://aclanthology.org/P19-1636) reads the
 first 256 words of all zones. With 27,000 labels it needs less than 8 GiB.
@@ -8,7 +8,8 @@ first 256 words of all zones. With 27,000 labels it needs less than 8 GiB.
     --config.data.dir=DIR --workdir=runs/mine
 
 Hardware: two CPU cores for small label sets, else a GPU. Expected: metrics well
-above the popularity prior, which train prints too. Time: depends on the corpus.
+above those of the popularity prior, which are printed too. Time: depends on the
+corpus.
 """
 
 from xjax.config.run import Config

@@ -3,7 +3,7 @@ r"""Trains a pretrained encoder with the unified head on your own documents.
 The encoder is all-MiniLM-L6-v2 (Wang et al. 2020,
 https://arxiv.org/abs/2002.10957) or any other of the BERT family. It reads the
 first 256 word pieces of a document. It also embeds the names and alternative
-names of labels, so that labels with few training documents or none are scored,
+names of labels, so that labels with few training documents or none are scored
 too. The head is the unified form of BIGRU-LWAN's head (Chalkidis et al. 2019,
 https://aclanthology.org/P19-1636). The sizes suit TIB-SID, library records with
 26,976 labels (D'Souza et al., "SemEval-2025 Task 5: LLMs4Subjects",
@@ -14,7 +14,7 @@ https://aclanthology.org/2025.semeval-1).
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/jsonl_minilm
 
-FOLDER is a copy of the Hugging Face model. For a few thousand documents set
+FOLDER is a copy of the Hugging Face model. For a few thousand documents, set
 `--config.model.head.hidden_labels=20`.
 
 Hardware: a GPU; two CPU cores are slow. Expected: not run yet. Time: 10,000

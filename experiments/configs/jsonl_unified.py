@@ -1,10 +1,10 @@
-r"""Your own documents: labels scored by weights and by their names.
+r"""Trains a model that scores labels by weights and names on your documents.
 
-Choose it where many labels have few training documents or none: the unified
-form of BIGRU-LWAN (Chalkidis et al. 2019, https://aclanthology.org/P19-1636)
-scores a label by its name and alternative names as well. The sizes suit
-TIB-SID, library records with 26,976 labels, half of which have one training
-document (D'Souza et al., "SemEval-2025 Task 5: LLMs4Subjects",
+Choose it if many labels have few training documents or none. The unified form
+of BIGRU-LWAN (Chalkidis et al. 2019, https://aclanthology.org/P19-1636) scores
+a label by trained weights, and by its name and alternative names. The sizes
+suit TIB-SID, library records with 26,976 labels, half of which have one
+training document (D'Souza et al., "SemEval-2025 Task 5: LLMs4Subjects",
 https://aclanthology.org/2025.semeval-1).
 
   python -m experiments.embeddings \
@@ -14,11 +14,12 @@ https://aclanthology.org/2025.semeval-1).
     --config=experiments/configs/jsonl_unified.py \
     --config.data.dir=DIR --workdir=runs/jsonl_unified
 
-For a few thousand documents set `--config.model.head.hidden_labels=20`:
-training hides that many rare labels to make the two scores comparable.
+For a few thousand documents, set `--config.model.head.hidden_labels=20`.
+Training hides that many rare labels, so that scores by weights and scores by
+names become comparable.
 
-Hardware: a GPU, or two CPU cores with patience. Expected: not run yet. Time: 1
-to 2 s per step on two CPU cores.
+Hardware: a GPU; two CPU cores are slow. Expected: not run yet. Time: 1 to 2 s
+per step on two CPU cores.
 """
 
 from xjax.config.run import Config

@@ -1,12 +1,13 @@
-r"""The embedded corpus: trains a small model in a minute, without downloads.
+r"""Trains a small model on the embedded corpus in a minute, without downloads.
 
-A small BiGRU with label-wise attention (Chalkidis et al. 2019, Figure 1c) on a
-corpus generated from a seed: 200 labels, 2,000 training documents.
+The model is a small BiGRU with label-wise attention (Chalkidis et al. 2019,
+Figure 1c). The corpus is generated from a seed; it has 200 labels and 2,000
+training documents.
 
   python -m experiments.train --config=experiments/configs/quickstart.py \
     --workdir=runs/quickstart
 
-To train another system of that paper that reads words, or the unified one:
+To train the unified system, or another system of that paper that reads words:
 
   python -m experiments.train \
     --config=experiments/configs/quickstart.py:SYSTEM \
@@ -73,9 +74,9 @@ def get_config(system: str = 'bigru_lwan') -> Config:
 
 def _model(system: str) -> ModelConfig:
   words = EmbeddingConfig(dim=64, dropout=0.1, word_dropout=0.0)
-  # These vectors are random, but are never trained, so that a label's
-  # descriptor and a document's words keep the same vectors. They have few
-  # dimensions, so that the model cannot simply memorise the few labels.
+  # These vectors are random and are never trained, so that a word has the same
+  # vector in a label's descriptor and in a document. They have few dimensions,
+  # so that the model cannot simply memorise the few labels.
   frozen = EmbeddingConfig(
     dim=32, dropout=0.1, word_dropout=0.0, init_scale=1.0, frozen=True
   )

@@ -1,4 +1,4 @@
-r"""EURLEX57K: a sweep over the search space of the paper's hyper-parameters.
+r"""Searches the paper's space of hyper-parameters on EURLEX57K.
 
 Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
 Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 5: one or two
@@ -35,12 +35,12 @@ from experiments.configs import (
 from xjax.config.run import Config
 from xjax.sweep.config import MedianPruning, Space, Sweep, Tpe
 
-_DOCUMENTS = 45_000  # in train
+_DOCUMENTS = 45_000  # documents in train
 _EPOCHS = 20
 _RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 
 # System -> its config, and the fields of its hidden units. Zero-shot systems
-# have no such field: their units are the dimensions of the word vectors.
+# have no such field, since their units are the dimensions of the word vectors.
 SYSTEMS = {
   'bigru_lwan': (eurlex57k_bigru_lwan, 'model.encoder.units'),
   'bigru_att': (eurlex57k_bigru_att, 'model.encoder.units'),
@@ -80,7 +80,7 @@ def _space(system: str) -> Space:
 
 
 def _batches(size: int) -> dict[str, int]:
-  """Returns the fields of a batch size, with the same number of epochs."""
+  """Returns the fields to set for a batch size; the epochs stay the same."""
   epoch = -(-_DOCUMENTS // size)
   return {
     'batch_size': size,

@@ -1,6 +1,6 @@
-r"""TIB-SID library records, 26,976 labels: XR-Linear on titles and abstracts.
+r"""Trains XR-Linear on titles and abstracts of TIB-SID library records.
 
-Half of the labels have one training document. The model is that of Yu et al.
+Half of the 26,976 labels have one training document. The model is by Yu et al.
 2022, as in eurlex57k_xr_linear.py, with a wider beam.
 
   python -m experiments.train \

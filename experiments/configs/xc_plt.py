@@ -1,8 +1,8 @@
-r"""A folder of feature files (Extreme Classification Repository): a PLT.
+r"""Trains a PLT on features from the Extreme Classification Repository.
 
 DIR has train.txt, test.txt and optionally dev.txt; they may be gzipped. Rows
-are normalised to unit length. The model is that of Jasinska et al. 2016, as in
-eurlex57k_plt.py.
+are normalised to unit length. The model is the probabilistic label tree (PLT)
+of Jasinska et al. 2016, as in eurlex57k_plt.py.
 
   python -m experiments.train \
     --config=experiments/configs/xc_plt.py \

@@ -1,8 +1,8 @@
-r"""A folder of feature files (Extreme Classification Repository): SVMs.
+r"""Trains SVMs on features from the Extreme Classification Repository.
 
 DIR has train.txt, test.txt and optionally dev.txt; they may be gzipped. Rows
-are normalised to unit length. The model is a support vector machine per label
-(Fan et al. 2008), as in eurlex57k_tfidf_svm.py.
+are normalised to unit length. The model is a support vector machine (SVM) per
+label (Fan et al. 2008), as in eurlex57k_tfidf_svm.py.
 
   python -m experiments.train \
     --config=experiments/configs/xc_svm.py \

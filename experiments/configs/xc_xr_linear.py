@@ -1,7 +1,7 @@
-r"""A folder of feature files (Extreme Classification Repository): XR-Linear.
+r"""Trains XR-Linear on features from the Extreme Classification Repository.
 
 DIR has train.txt, test.txt and optionally dev.txt; they may be gzipped. Rows
-are normalised to unit length. The model is that of Yu et al. 2022, as in
+are normalised to unit length. The model is by Yu et al. 2022, as in
 eurlex57k_xr_linear.py.
 
   python -m experiments.train \

@@ -33,23 +33,23 @@ class Change:
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-  """The changes that make a run fit."""
+  """Holds the changes that make a run fit."""
 
   # Each total includes the changes before it, and no field occurs twice. The
   # change that saves most comes first; one that changes the model comes last.
   changes: tuple[Change, ...]
   fits: bool  # whether the changes are sufficient
-  # The smallest sufficient number of devices: without the changes if they are
-  # sufficient by themselves, else together with them.
+  # The smallest sufficient number of devices, or None if there is none. If the
+  # changes are sufficient, it is for a run without them; otherwise, with them.
   devices: Change | None
 
 
 def _possible_changes(config: Config) -> dict[str, Fields]:
   """Returns the possible changes, by name.
 
-  Label rows that are trained by FusedSGD need a step without micro-batches and
-  have no mean. Micro-batches do not change the results, smaller batches do. A
-  smaller bottleneck makes another model.
+  Label rows that FusedSGD trains need steps without micro-batches, and their
+  values cannot be averaged. Micro-batches do not change the results, but
+  smaller batches do. A smaller bottleneck changes the model.
   """
   train, head, encoder = config.train, config.model.head, config.model.encoder
   one_vs_all, by_optimizer = head.fusable, not train.rows.fused
@@ -84,12 +84,12 @@ def _possible_changes(config: Config) -> dict[str, Fields]:
 def advice(plan: Plan, planner: Planner) -> Advice:
   """Returns changes that make a plan fit.
 
-  Totals are estimates. They are scaled by the ratio of the plan's total, which
-  XLA may have computed, to the estimate for the plan.
+  The totals after changes are estimates. They are scaled by the ratio of the
+  plan's total, which XLA may have computed, to the estimate for the plan.
 
   Args:
     plan: a plan that does not fit.
-    planner: the planner that made it.
+    planner: the planner that made the plan.
   """
   estimate = planner.held(plan.config, plan.devices).total
 
@@ -137,15 +137,15 @@ def advice(plan: Plan, planner: Planner) -> Advice:
 def _choose_changes(
   plan: Plan, total: Callable[[Config], float], chosen: list[Fields]
 ) -> tuple[float, list[Fields]]:
-  """Adds the change that saves most, again and again, until the run fits.
+  """Repeatedly adds the change that saves most, until the run fits.
 
-  It also ends if no change saves enough. A narrower bottleneck is chosen only
+  It also stops if no change saves enough. A narrower bottleneck is chosen only
   if no other change saves enough.
 
   Args:
     plan: the plan that does not fit.
     total: config -> bytes on a device.
-    chosen: changes to start with.
+    chosen: changes that are made first.
 
   Returns:
     Bytes on a device with all changes, and the changes.
@@ -182,7 +182,7 @@ def _get(config: Config, path: str) -> Any:
 
 
 def _with(config: Config, fields: Fields) -> Config:
-  """Returns a copy of a config with these fields set."""
+  """Returns a copy of a config in which fields have these values."""
   changed = copy.deepcopy(config)
   for path, value in fields.items():
     *parents, name = path.split('.')

@@ -41,24 +41,24 @@ _FLOAT32 = 4
 
 @dataclasses.dataclass(frozen=True)
 class MemoryUse:
-  """The memory of a device at the peak of a step."""
+  """Holds the memory that a device needs at the peak of a step."""
 
   parts: dict[str, int]  # bytes by name; parts of 0 bytes are left out
   # Whether XLA has compiled the step, so that the bytes of computed arrays are
-  # known; else they are estimated.
+  # known; otherwise these bytes are estimated.
   compiled: bool
 
   @property
   def total(self) -> int:
-    """The sum of all parts, in bytes."""
+    """Returns the sum of all parts, in bytes."""
     return sum(self.parts.values())
 
 
 @dataclasses.dataclass(frozen=True)
 class StepTime:
-  """The time of one step on one device, at the chip's peak rates."""
+  """Holds the time of one step on one device, at the chip's peak rates."""
 
-  operations: int  # multiplications and additions of products
+  operations: int  # multiplications and additions in matrix products
   moved: int  # bytes read from memory and written to it
   sent: float  # bytes sent to other devices
   compute: float  # seconds for the operations
@@ -67,18 +67,18 @@ class StepTime:
 
   @property
   def bound(self) -> float:
-    """The seconds of a step if all its work overlaps: a lower bound."""
+    """Returns the seconds of a step if all work overlaps, a lower bound."""
     return getattr(self, self.bound_by)
 
   @property
   def bound_by(self) -> str:
-    """The work that takes longest: 'compute', 'memory' or 'network'."""
+    """Returns the slowest work: 'compute', 'memory' or 'network'."""
     return max(('compute', 'memory', 'network'), key=lambda n: getattr(self, n))
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """The memory and time of a run on some number of chips."""
+  """Holds the memory and the time of a run on a number of chips."""
 
   config: Config
   sizes: Sizes
@@ -86,19 +86,19 @@ class Plan:
   devices: int
   data: int  # devices along the mesh's data axis
   label: int  # devices along the mesh's label axis
-  held: MemoryUse  # of a device, with the largest batch
-  longest: StepTime  # of the largest batch
+  held: MemoryUse  # memory of a device, with the largest batch
+  longest: StepTime  # time of the largest batch
   steps: int  # number of steps of an epoch
   epoch: float  # seconds of an epoch, if every step takes its lower bound
 
   @property
   def usable(self) -> float:
-    """The bytes of a device that a run may use."""
+    """Returns the bytes of a device that a run may use."""
     return USABLE * self.chip.memory
 
   @property
   def fits(self) -> bool:
-    """Whether the run fits into the usable memory of a device."""
+    """Returns whether the run fits into the usable memory of a device."""
     return self.held.total <= self.usable
 
 
@@ -110,8 +110,8 @@ def planned_mesh(config: Config, devices: int) -> AbstractMesh:
     devices: number of devices.
 
   Raises:
-    ConfigError: the model takes no training steps, or batches or the mesh do
-      not fit the devices.
+    ConfigError: the model is not trained in steps, or the batches or the mesh
+      do not fit the devices.
   """
   if not isinstance(config.model, NeuralModel):
     raise ConfigError(
@@ -124,7 +124,7 @@ def planned_mesh(config: Config, devices: int) -> AbstractMesh:
 
 
 class Planner:
-  """Plans variants of a run; a step that they have in common is traced once.
+  """Plans variants of a run, and traces a step that several share once.
 
   Attributes:
     sizes: the sizes of the run.
@@ -142,11 +142,13 @@ class Planner:
       config: the config of the run.
       devices: number of devices.
       compile_: whether to compile the step, if this machine has devices of the
-        chip's platform. This makes the memory more exact, and may take minutes.
+        chip's platform. The memory is then more exact, but compiling may take
+        minutes.
 
     Raises:
-      ConfigError: batches or the mesh do not fit the devices, the documents are
-        longer than the encoder can read, or the model takes no steps.
+      ConfigError: the batches or the mesh do not fit the devices, the documents
+        are longer than the encoder can read, or the model is not trained in
+        steps.
     """
     held = self.held(config, devices, compile_)
     mesh, sizes = planned_mesh(config, devices), _batched(self.sizes, config)
@@ -185,8 +187,8 @@ class Planner:
       left = self._cost(config, sizes.longest, mesh).held
       fused = plan.abstract.row_slots is not None
       if fused and config.model.head.storage is Storage.FLOAT8:
-        # Programs compiled for v5e do not change arrays of 1-byte floats in
-        # place: they copy them.
+        # Programs that are compiled for v5e do not change arrays of 1-byte
+        # floats in place, but copy them.
         copied = parts[ROWS] * (chip.platform is Platform.TPU)
         parts['label rows, copied'] = copied
       if chip.platform is Platform.CPU and config.train.accumulate == 1:
@@ -249,7 +251,7 @@ def _pass_bytes(
 ) -> int:
   """Returns the bytes that a pass over the labels of a one-vs-all head needs.
 
-  They are the features, the gold labels, and a chunk of labels with gradients.
+  They hold the features, the gold labels, and a chunk of labels with gradients.
   """
   if not _is_one_vs_all(config):
     return 0
@@ -268,8 +270,8 @@ def _sent(
   """Returns the bytes that a device sends in a step, with ring algorithms.
 
   An all-reduce of n bytes over k devices sends 2 n (k - 1) / k bytes, a
-  reduce-scatter half as many, an all-gather n (k - 1). Gradients of parameters
-  are summed over devices in each micro-batch.
+  reduce-scatter sends half as many, and an all-gather sends n (k - 1). The
+  gradients of parameters are summed over devices in each micro-batch.
   """
   data, label = mesh.shape[DATA], mesh.shape[LABEL]
   over_data, over_label = (data - 1) / data, (label - 1) / label
@@ -281,8 +283,8 @@ def _sent(
     read = local * (shape.zones or shape.tokens)
   else:
     # Features and gold labels are gathered, and the gradient of the features is
-    # reduced. The loss is summed over all devices; a normalised loss sums 3
-    # numbers per document.
+    # reduced. The loss is summed over all devices; for a normalised loss, 3
+    # numbers per document are summed too.
     trained, read = nnx.filter_state(trained, nnx.Not(is_label_row)), local
     gold = shape.positives * 4 + 1
     sent += (data - 1) * local * (gold + dim * _operand_bytes(config))
@@ -309,7 +311,7 @@ def _label_shards(config: Config, mesh: AbstractMesh) -> int:
 
 
 def _operand_bytes(config: Config) -> int:
-  """Returns the bytes of an entry of the products' operands."""
+  """Returns the bytes of a number in an operand of a matrix product."""
   return jnp.dtype(config.train.compute_dtype.value).itemsize
 
 
@@ -332,7 +334,7 @@ def _batched(sizes: Sizes, config: Config) -> Sizes:
 
 
 class _Gathered(TextModel):
-  """A model that repeats its features as if they came from all devices.
+  """Repeats the features of a model as if they came from all devices.
 
   A one-vs-all head gathers the features of all devices. The planned step runs
   on one device, where the gathered features are copies of the device's own.
@@ -353,7 +355,7 @@ def planned_state(
 
   Args:
     config: the config of the run.
-    sizes: its sizes.
+    sizes: the sizes of the run.
     mesh: the mesh over which the state is divided.
   """
   train = config.train
@@ -399,7 +401,7 @@ def traced_step(
   train, micro = config.train, config.train.accumulate
   labels, frequent = sizes.labels, sizes.frequent // shards
   if shards > 1 or _is_one_vs_all(config):
-    # A device may hold padding rows: the program cannot leave them out.
+    # A device may hold padding rows, which its program computes like others.
     labels = padded_labels(labels) // shards
   sizes = dataclasses.replace(sizes, labels=labels, frequent=frequent)
   documents, rows = shape.documents // data, -(-shape.rows // (data * micro))

@@ -1,4 +1,4 @@
-"""The sizes of a run, which determine its memory and time."""
+"""Computes the sizes of a run, which determine its memory and time."""
 
 import dataclasses
 import math
@@ -17,8 +17,8 @@ from xjax.score.pretrained.architecture import (
 from xjax.train.initial.encoder import first_encoder, planned_architecture
 from xjax.train.inputs import Inputs
 
-POSITIVES = 64  # padded gold labels per document, if the corpus is not read
-# Devlin et al. 2019; assumed if the encoder's folder is not known.
+POSITIVES = 64  # assumed gold labels per document, if the corpus is not read
+# The encoder of Devlin et al. 2019 is assumed if no folder is named.
 BERT_BASE = Architecture(
   30_522, 768, 12, 12, 3072, 512, 2, Activation.GELU, 1e-12, 0, 0
 )
@@ -26,30 +26,30 @@ BERT_BASE = Architecture(
 
 @dataclasses.dataclass(frozen=True)
 class BatchShape:
-  """The shape of a batch over all devices; see core.types.Batch."""
+  """Holds the shape of a batch over all devices (see core.types.Batch)."""
 
   documents: int
-  rows: int  # rows of tokens; fewer than documents if documents share rows
+  rows: int  # rows of tokens, fewer than documents if documents share rows
   tokens: int  # tokens of a row, or of a zone
-  zones: int  # zones of a document; 0: zones are not kept separate
+  zones: int  # zones of a document, 0 if zones are not kept separate
   positives: int  # padded gold labels per document
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-  """The sizes of a run."""
+  """Holds the sizes of a run."""
 
   labels: int  # labels that are scored
   documents: int  # documents of the split train
   frequent: int  # labels with extra digits in Storage.COMPENSATED
-  vocab_size: int  # number of word ids; 0: there are no words
+  vocab_size: int  # number of word ids, 0 if the model reads no words
   architecture: Architecture | None  # of the pretrained encoder
   steps: dict[BatchShape, int]  # batches of an epoch by shape
   assumed: tuple[str, ...] = ()  # assumptions that are shown to the user
 
   @property
   def longest(self) -> BatchShape:
-    """The largest batch."""
+    """Returns the shape of the largest batch."""
     return max(
       self.steps,
       key=lambda shape: (
@@ -108,12 +108,12 @@ def assumed_sizes(config: Config, labels: int, documents: int) -> Sizes:
   tokens, batch = config.data.tokens, config.train.batch_size
   if config.model.encoder.by_zone:
     raise ConfigError(
-      '--plan_labels: the number of zones of documents is only known from the '
+      '--plan_labels: the number of zones per document is known only from the '
       'corpus; leave out --plan_labels, so that the corpus is read'
     )
   assumed = [
     f'every document has {tokens.max_tokens} tokens',
-    f'{POSITIVES} places for gold labels',
+    f'every document has {POSITIVES} places for gold labels',
   ]
   words, architecture = 0, None
   if tokens.pretrained:

@@ -1,4 +1,4 @@
-"""Reads the systems of a comparison, picks a run for each and compares them."""
+"""Reads systems, picks one run of each system and compares these runs."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -44,7 +44,7 @@ class Compared:
   """Holds a comparison: its systems, its settings and its results.
 
   Attributes:
-    groups: systems, the baseline first.
+    groups: the systems; the first one is the baseline.
     tested: name of a system -> the run that was tested.
     plan: the metrics, slices and tests that were requested.
     comparison: the results.
@@ -71,15 +71,16 @@ def compare_runs(
   use the run that is best on dev, as in Chalkidis et al. 2019, section 5.
 
   Args:
-    arguments: workdirs, folders of an evaluation, files of predictions.
+    arguments: paths of workdirs, folders of evaluations or prediction files.
     plan: what to compare; if it has no propensity, the propensity of the first
       config is used.
-    split: split of the workdirs; '': chosen as in sources.read_runs.
+    split: split of the workdirs; if '', it is chosen as in sources.read_runs.
     names: as in sources.read_runs.
     files: as in sources.read_runs.
 
   Raises:
-    ConfigError: fewer than two systems, a name twice, an unknown metric.
+    ConfigError: there are fewer than two systems, a name occurs twice, or a
+      metric is unknown.
     DataError: the systems differ in documents, labels, gold or training
       counts, or a file has faults.
   """
@@ -116,7 +117,7 @@ def _compare(
 
 
 def criteria_of(runs: Sequence[JudgedRun], plan: ComparisonPlan) -> Criteria:
-  """Returns the criteria by which all runs are judged; they share labels."""
+  """Returns the criteria by which all runs, with equal labels, are judged."""
   weights_L, *_ = shared_weights(runs)
   described = next((run.labels for run in runs if run.labels), ())
   return plan.request().criteria(runs[0].predictions, weights_L, described)
@@ -152,7 +153,8 @@ def check_same_labels(runs: Sequence[JudgedRun]) -> None:
 def best_on_dev(group: Group) -> JudgedRun:
   """Returns the run with the best dev value of its config's `best_metric`.
 
-  Returns the first run if a run has no dev value; the first run also wins ties.
+  If a run has no dev value, this is the first run. Of several best runs, it is
+  the first.
   """
   values = [_dev_value(run) for run in group.runs]
   if None in values:
@@ -190,7 +192,7 @@ def reorder_documents(
 
 
 def seed_rows(group: Group, plan: ComparisonPlan) -> list[SeedEstimate]:
-  """Returns the mean and standard error of each metric; [] for a single run."""
+  """Returns mean and standard error of each metric, or [] for a single run."""
   if len(group.runs) < 2:
     return []
   criteria = criteria_of(group.runs, plan)

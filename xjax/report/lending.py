@@ -1,4 +1,4 @@
-"""Adds missing ids, gold and counts to predictions, from another system."""
+"""Completes predictions with ids, gold and counts of another system."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -13,9 +13,10 @@ from xjax.report.runs import JudgedRun
 
 
 def lend(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
-  """Adds the ids, gold and counts that files lack, from one lending system.
+  """Completes files without ids, gold or counts from one system, the lender.
 
-  The lender is the first workdir, else the first file with ids and gold.
+  The lender is the first workdir; if there is none, the first file with ids and
+  gold.
   Documents and labels without ids get the ids of the lender's rows and columns.
   Labels are reordered as in the lender. Gold and training counts are added to
   files that have none.
@@ -43,7 +44,7 @@ def lend(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
 
 
 def _rank(run: JudgedRun) -> tuple[bool, bool]:
-  """Returns a sort key: workdirs first, then files with document ids."""
+  """Returns a sort key by which workdirs come first, then files with ids."""
   return run.config is None, are_numbers(run.predictions.doc_ids)
 
 
@@ -131,7 +132,7 @@ def _take_doc_ids(
 def _take_labels(
   ours: Predictions, theirs: Predictions, who: tuple[str, str]
 ) -> Predictions:
-  """Takes the lender's labels in its order: by id, else column by column."""
+  """Takes the label ids and order of the lender, by id, else by column."""
   our_ids, their_ids = tuple(ours.labels), tuple(theirs.labels)
   if our_ids == their_ids:
     return ours
@@ -156,14 +157,14 @@ def _take_labels(
 def _join_labels(
   first: Sequence[str], second: Sequence[str]
 ) -> tuple[str, ...]:
-  """Returns the labels of the first, then the new labels of the second."""
+  """Returns the labels in `first`, then those that only `second` has."""
   return tuple(dict.fromkeys((*first, *second)))
 
 
 def _place_labels(
   predictions: Predictions, labels: tuple[str, ...]
 ) -> Predictions:
-  """Moves predictions to a label list that includes all their own labels."""
+  """Moves predictions to a label list that includes all labels they have."""
   place_of = {id_: i for i, id_ in enumerate(labels)}
   places = np.array([place_of[id_] for id_ in predictions.labels], np.int32)
   counts = np.zeros(len(labels), np.int32)
@@ -196,7 +197,7 @@ def _sort_rows(gold: Ragged, places: np.ndarray) -> Ragged:
 def _take_gold(
   predictions: Predictions, theirs: Predictions, who: tuple[str, str]
 ) -> Predictions:
-  """Takes the lender's gold by document id, and the lender's labels."""
+  """Takes the gold of the lender by document id, and the lender's labels."""
   row_of = {id_: row for row, id_ in enumerate(theirs.doc_ids)}
   missing_id = next(
     (id_ for id_ in predictions.doc_ids if id_ not in row_of), None

@@ -1,4 +1,4 @@
-"""Builds the page of a report on systems judged on the same documents."""
+"""Builds a report page about systems judged on the same documents."""
 
 from collections.abc import Mapping, Sequence
 import pathlib
@@ -61,12 +61,12 @@ def report(
   """Reads systems and builds the page that reports on them.
 
   Args:
-    arguments: workdirs, folders of an evaluation, files of predictions.
-    command: command line, shown as it was typed.
-    split: split of the workdirs; '': chosen as in sources.read_runs.
-    names: names of the systems; (): chosen as in sources.read_runs.
-    dataset: dataset of the published numbers to show; '': the dataset named in
-      the config of a run, if any.
+    arguments: paths of workdirs, folders of evaluations or prediction files.
+    command: command line, which is shown as it was typed.
+    split: split of the workdirs; if '', it is chosen as in sources.read_runs.
+    names: names of the systems; if (), they are chosen as in sources.read_runs.
+    dataset: dataset whose published numbers are shown; if '', the dataset that
+      the config of a run names.
     files: as for sources.read_runs.
     request: as for rejudging.judge_runs.
 
@@ -94,8 +94,8 @@ def build_page(groups: Sequence[Group], command: str, dataset: str) -> Page:
 
   Args:
     groups: systems with different names, judged on the same documents.
-    command: command line, shown as it was typed.
-    dataset: as for report(); '': unknown.
+    command: command line, which is shown as it was typed.
+    dataset: dataset whose published numbers are shown; '' if it is unknown.
   """
   colours = system_colours([group.name for group in groups])
   tallies = {g.name: [tally(run.predictions) for run in g.runs] for g in groups}
@@ -167,7 +167,7 @@ def _system_row(group: Group) -> tuple[str, ...]:
 
 
 def _short(path: pathlib.Path) -> pathlib.Path:
-  """Returns a path relative to the current folder if it is below it."""
+  """Shortens a path inside the current folder to a relative path."""
   cwd = pathlib.Path.cwd()
   return path.relative_to(cwd) if path.is_relative_to(cwd) else path
 
@@ -234,13 +234,13 @@ def _published(
       )
     ]
   intro = Text(
-    f'Published for {dataset_name}; the title of a table names its split.'
+    f'Published values for {dataset_name}; the title of a table has its split.'
   )
   return [intro, *published_folds(dataset_name, groups, colours)]
 
 
 def _dataset_of(runs: Sequence[JudgedRun]) -> str:
-  """Returns the dataset named by a config: by kind of data or by folder."""
+  """Returns the dataset that a config names by its kind of data or folder."""
   for run in runs:
     data: Mapping[str, Any] = (run.config or {}).get('data', {})
     folder = pathlib.Path(data.get('dir', '')).name

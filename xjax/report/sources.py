@@ -1,4 +1,4 @@
-"""Reads the systems of a report: workdirs, evaluations, prediction files."""
+"""Reads systems to report on from workdirs, evaluations, prediction files."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -32,20 +32,20 @@ def read_runs(
   """Reads workdirs, folders of an evaluation, and files of predictions.
 
   Args:
-    arguments: paths.
-    split: split of the workdirs; '': the first of SPLITS that all have.
-    names: names of the runs, one per argument; (): names of folders or files.
-    files: gold, training labels etc. for the files of predictions; they replace
-      the content of these files. Content that is still missing is taken from
-      the other arguments.
-    depth: labels kept per document of score files, as in read_judged.
+    arguments: paths of workdirs, folders of evaluations or prediction files.
+    split: split of the workdirs; if '', the first of SPLITS that all have.
+    names: names of the runs, one per argument; if (), the names of the folders
+      or files.
+    files: gold, training labels etc., which replace those in the files of
+      predictions. What is still missing is taken from the other arguments.
+    depth: number of labels kept per document of a score file (see read_judged).
 
   Returns:
     Runs with gold; runs that were judged also have their metrics.
 
   Raises:
-    ConfigError: fewer or more names than arguments; a split that does not
-      exist; `files` although all arguments are workdirs.
+    ConfigError: there are fewer or more names than arguments, a split does not
+      exist, or `files` are given although all arguments are workdirs.
     DataError: a path has none of these formats, a file is damaged, or no
       argument has gold.
   """
@@ -73,7 +73,7 @@ def _check_no_files(files: JudgeFiles) -> None:
       name = 'label_order' if field.name == 'labels' else field.name
       raise ConfigError(
         f'--{name} is only for files of predictions, but all systems are '
-        'workdirs; remove it'
+        'workdirs; remove the flag'
       )
 
 
@@ -102,7 +102,7 @@ def _name_of(path: pathlib.Path) -> str:
   if path.name == PREDICTIONS:
     path = path.parent
   if path.parent.name == 'eval' and _is_workdir(path.parent.parent):
-    # Several strategies of one run may be compared, so they are in the name.
+    # Several strategies of one run may be compared, so names have the strategy.
     _, dot, strategy = path.name.partition('.')
     return f'{path.parent.parent.name}{dot}{strategy}'
   return path.name if path.is_dir() else path.name.partition('.')[0]
@@ -169,7 +169,7 @@ def read_history(path: pathlib.Path) -> tuple[dict[str, Any], ...]:
     try:
       record = json.loads(line)
     except ValueError:
-      continue  # cut short by a kill; the resumed run removes this line
+      continue  # a kill cut the line short; the resumed run removes it
     if isinstance(record, dict):
       records.append(record)
   return tuple(records)

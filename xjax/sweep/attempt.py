@@ -1,4 +1,4 @@
-"""Runs one trial of a sweep: a run for each seed, one after the other."""
+"""Runs one trial of a sweep, with one run after the other for its seeds."""
 
 from collections.abc import Callable, Sequence
 import pathlib
@@ -34,13 +34,13 @@ class Attempt:
     store: Store,
     launch: Callable[[Place], LocalProcess],
   ) -> None:
-    """Starts the first run.
+    """Starts the first run of the trial.
 
     Args:
       trial: the trial, which the store has started.
-      runs: one run per seed. Runs that a killed sweep has finished take no
-        time.
-      metric: 'slice/metric' on dev, by which trials are compared.
+      runs: one run per seed. Runs that an earlier, killed sweep has finished
+        take no time.
+      metric: metric on dev, as 'slice/metric', by which trials are compared.
       store: the store of all trials.
       launch: starts or resumes the training of a run.
     """
@@ -69,7 +69,7 @@ class Attempt:
     return self._process.poll() is not None
 
   def advance(self) -> bool:
-    """Checks the current run; resumes it, or starts the next, if it has ended.
+    """Checks the current run; if it has ended, resumes it or starts the next.
 
     Returns:
       Whether the trial has ended.
@@ -92,7 +92,7 @@ class Attempt:
 
   @property
   def _run(self) -> TrialRun:
-    """The current run."""
+    """Returns the current run, the first one that has no value yet."""
     return self._runs[len(self._values)]
 
   def _report(self) -> None:
@@ -134,7 +134,7 @@ class Attempt:
 
 
 def _reason(code: int, log: pathlib.Path) -> str:
-  """Says why a run failed, with its last error or else its last line."""
+  """Says why a run failed, with the last error or the last line of its log."""
   lines = [
     line
     for line in log.read_text('utf-8', errors='replace').splitlines()

@@ -1,4 +1,4 @@
-"""The config of a sweep: which values to try, and when to stop a trial early.
+"""Defines the config of a sweep: values to try, rules to stop trials early.
 
 A config file can be swept if it has get_sweep() as well as get_config().
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-  """The numbers from low to high; only integers if both ends are integers.
+  """Describes a range of numbers, or of integers if both ends are integers.
 
   Attributes:
     low: the smallest value.
@@ -36,7 +36,7 @@ class Search:
 
 @dataclasses.dataclass(frozen=True)
 class Grid(Search):
-  """All combinations of the values; the last field changes fastest.
+  """Tries all combinations of the values; the last field changes fastest.
 
   Attributes:
     space: the values of each field; ranges are not allowed.
@@ -47,7 +47,7 @@ class Grid(Search):
 
 @dataclasses.dataclass(frozen=True)
 class Listed(Search):
-  """A list of trials.
+  """Tries the trials in a list.
 
   Attributes:
     trials: for each trial its values by field, with keys as in a Space.
@@ -58,7 +58,7 @@ class Listed(Search):
 
 @dataclasses.dataclass(frozen=True)
 class Tpe(Search):
-  """Trials drawn by Optuna's tree-structured Parzen estimator.
+  """Draws trials by Optuna's tree-structured Parzen estimator.
 
   The estimator draws values near those of good trials (Bergstra et al. 2011).
 
@@ -79,24 +79,24 @@ class Tpe(Search):
 
 @dataclasses.dataclass(frozen=True)
 class Pruning:
-  """A rule for stopping trials early."""
+  """Describes a rule for stopping trials early."""
 
 
 @dataclasses.dataclass(frozen=True)
 class NoPruning(Pruning):
-  """No trial is stopped early."""
+  """Stops no trial early."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MedianPruning(Pruning):
-  """A trial is stopped if its best value so far is below a median of others.
+  """Stops a trial if its best value so far is below a median of other trials.
 
   This is Optuna's rule. At the n-th judging of a trial, its best value so far
   is compared with the median of the values of the complete trials at their n-th
   judging (their values at this judging, not their best values so far). Pruned
-  and failed trials do not count, and neither do trials with fewer judgings. The
-  judging at train.steps never stops a trial. With several seeds, only the run
-  of the first seed decides.
+  trials, failed trials and trials with fewer judgings do not count. The judging
+  at train.steps never stops a trial. With several seeds, only the run of the
+  first seed decides.
 
   Attributes:
     startup_trials: number of complete trials before any trial is stopped.
@@ -109,13 +109,13 @@ class MedianPruning(Pruning):
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-  """A search for the best values of some fields of a config.
+  """Describes a search for the best values of some fields of a config.
 
   Attributes:
     search: how trials are chosen.
     pruning: which trials are stopped early.
-    metric: 'slice/metric' on dev by which trials are compared; the value is
-      that of a run's best checkpoint. '': train.best_metric.
+    metric: metric of a run's best checkpoint on dev, as 'slice/metric', by
+      which trials are compared; if '', train.best_metric.
   """
 
   search: Search

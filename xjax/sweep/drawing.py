@@ -31,7 +31,7 @@ def draw(
     trials: all trials so far, including running ones.
 
   Returns:
-    The value of each parameter; not those of an earlier trial, unless all
+    The value of each parameter. They are those of an earlier trial only if all
     attempts drew earlier trials.
   """
   earlier = [trial.params for trial in trials]

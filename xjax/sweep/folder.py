@@ -1,4 +1,4 @@
-"""The folder of a sweep: where its files are, and whether it may be resumed."""
+"""Names the files in a sweep's folder and checks that it may be resumed."""
 
 from collections.abc import Iterator, Mapping
 import contextlib
@@ -32,7 +32,7 @@ _SAME_FOR_ALL = (
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-  """The files of one run: one trial with one seed.
+  """Holds the paths of the files of one run (one trial with one seed).
 
   Attributes:
     workdir: the run's workdir.
@@ -49,10 +49,10 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class SweepFolder:
-  """The paths of a sweep's files.
+  """Names the paths of a sweep's files.
 
   Attributes:
-    path: the folder.
+    path: path of the folder.
   """
 
   path: pathlib.Path
@@ -74,21 +74,21 @@ class SweepFolder:
 
   @property
   def sweep(self) -> pathlib.Path:
-    """The file that describes the sweep."""
+    """Returns the path of the file that describes the sweep."""
     return self.path / 'sweep.json'
 
   @property
   def store(self) -> pathlib.Path:
-    """The database of trials."""
+    """Returns the path of the database of trials."""
     return self.path / 'sweep.db'
 
   @property
   def best(self) -> pathlib.Path:
-    """The config file of the best trial."""
+    """Returns the path of the config file of the best trial."""
     return self.path / 'best.py'
 
   def place(self, number: int, seed: int | None) -> Place:
-    """Returns the files of a run.
+    """Returns the paths of the files of a run.
 
     Args:
       number: the trial's number.
@@ -126,10 +126,10 @@ class SweepFolder:
       yield
 
   def open(self, sweep: Sweep, config: Config, seeds: int) -> None:
-    """Writes sweep.json; for a resumed sweep, checks that it is the same.
+    """Writes sweep.json, after a check that a resumed sweep is the same.
 
-    Fields of the config that a resumed run may change may differ, except
-    train.steps and the paths that trials read: data, vectors and encoder.
+    Fields of the config may differ if a resumed run may change them, except
+    train.steps and the paths of data, vectors and encoder, which trials read.
 
     Args:
       sweep: the sweep.
@@ -158,10 +158,10 @@ class SweepFolder:
   def _compare(
     self, old: Mapping[str, Any], new: Mapping[str, Any], config: Config
   ) -> None:
-    """Compares the contents of sweep.json, old and new.
+    """Compares the old content of sweep.json with the new one.
 
     Raises:
-      ConfigError: they differ in what may not change.
+      ConfigError: they differ in a field that may not change.
       DataError: the old content is not that of a sweep.
     """
     try:

@@ -10,10 +10,10 @@ from xjax.train.workdir import Workdir, read_json
 
 
 class Judgings:
-  """Reads the judgings of a run on dev, again whenever there are new ones."""
+  """Reads the judgings of a run on dev, also those that are added later."""
 
   def __init__(self, workdir: pathlib.Path, metric: str) -> None:
-    """Prepares to read; the workdir need not exist yet.
+    """Prepares to read judgings; the workdir need not exist yet.
 
     Args:
       workdir: the run's workdir.
@@ -25,7 +25,7 @@ class Judgings:
     self._values: list[tuple[int, float | None]] = []
 
   def read(self) -> list[tuple[int, float | None]]:
-    """Returns step and value of each judging; None if there is no value."""
+    """Returns the step and the value, or None, of each judging."""
     try:
       stat = self._path.stat()
       seen = stat.st_mtime_ns, stat.st_size
@@ -38,7 +38,7 @@ class Judgings:
     return self._values
 
   def _value(self, line: str) -> list[tuple[int, float | None]]:
-    """Returns the judging of a line, or [] for an incomplete or other line."""
+    """Returns the judging in a line; [] if the line has no complete judging."""
     try:
       record = json.loads(line)
       if record['kind'] != 'judge':

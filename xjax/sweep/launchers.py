@@ -1,4 +1,4 @@
-"""Where the runs of a sweep train: on this machine, or as jobs of a cluster.
+"""Builds commands that train the runs of a sweep here or as cluster jobs.
 
 The command that submits a job also waits for the job and returns its exit code.
 When the command is asked to exit, it lets the job save first. For a sweep, the
@@ -22,7 +22,7 @@ _TRAIN = '-m', 'experiments.train'
 
 
 class Launcher(enum.Enum):
-  """How a run is started."""
+  """Names the ways in which a run is started."""
 
   LOCAL = 'local'
   PRINT = 'print'
@@ -106,9 +106,9 @@ def job_words(launcher: Launcher, place: Place) -> tuple[str, ...]:
 
 
 def _job_name(workdir: pathlib.Path) -> str:
-  """Returns a job name, unique for a workdir.
+  """Returns a job name that no other workdir has.
 
-  It is a valid domain name, as Kubernetes and TPU VMs require.
+  The name is a valid domain name, as Kubernetes and TPU VMs require.
   """
   digest = hashlib.sha256(str(workdir).encode()).hexdigest()[:8]
   return f'xjax-{workdir.name.replace("_", "-")}-{digest}'
@@ -117,7 +117,7 @@ def _job_name(workdir: pathlib.Path) -> str:
 def _check_job(
   name: str, script: str, program: str, settings: Sequence[str]
 ) -> None:
-  """Raises ConfigError if something that a launcher needs is missing."""
+  """Checks that a launcher has what it needs; raises ConfigError if not."""
   if not (SCRIPTS / script).exists():
     raise ConfigError(
       f'{name}: {SCRIPTS / script} does not exist; install xjax from a clone '

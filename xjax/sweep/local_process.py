@@ -48,8 +48,8 @@ class LocalProcess:
       command: the words of the command.
       pid: the file for the process id.
       log: the file to which the command's output is appended.
-      device: the number of the only GPU that the command sees; '': the command
-        sees the same GPUs as this process.
+      device: the number of the only GPU that the command sees; if '', the
+        command sees the same GPUs as this process.
       job: whether the command only waits for a job, and can be replaced by
         another command that waits for the same job.
     """
@@ -67,8 +67,8 @@ class LocalProcess:
   def poll(self) -> int | None:
     """Returns the exit code, or None while the command runs or waits to start.
 
-    Starts the command if an earlier one has ended since. The code of a process
-    that was killed by a signal is negative.
+    If an earlier command has ended since, poll starts this one. The code of a
+    process that was killed by a signal is negative.
     """
     if self._child is not None:
       code = self._child.poll()
@@ -85,7 +85,7 @@ class LocalProcess:
     return None
 
   def terminate(self) -> None:
-    """Asks the command to save and exit; poll reports when it has."""
+    """Asks the command to save and exit; poll returns its exit code later."""
     self._leaving = True
     if self._child is not None:
       self._child.terminate()
@@ -126,7 +126,7 @@ class LocalProcess:
     return ('env', 'LEAVE=1', *self._command) if self._job else ('true',)
 
   def _ask_to_leave(self) -> None:
-    """Asks an earlier command to exit, once; kills one that waits for a job."""
+    """Asks an earlier command once to exit; kills it if it waits for a job."""
     if self._asked:
       return
     # The file is empty for a moment while it is written: then poll asks again.

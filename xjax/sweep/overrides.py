@@ -34,14 +34,14 @@ def fields_of(key: str) -> list[str]:
 
 
 def plain_json(value: Any) -> Any:
-  """Returns a field's value as JSON; also enum members, tuples and parts."""
+  """Returns a field's value (maybe an enum member, tuple or part) as JSON."""
   if isinstance(value, Mapping):
     return {name: plain_json(inner) for name, inner in value.items()}
   return to_json(value)
 
 
 def _put(tree: dict[str, Any], path: str, value: Any, config: Config) -> None:
-  """Sets a field in the JSON tree of a config; raises ConfigError as above."""
+  """Sets a field in the JSON tree of a config; raises as override() does."""
   *parents, name = path.split('.')
   holder: Any = tree
   for parent in parents:
@@ -55,7 +55,7 @@ def _put(tree: dict[str, Any], path: str, value: Any, config: Config) -> None:
 
 
 def _merge(old: Any, new: Any) -> Any:
-  """Returns the new value; in parts of the same kind, old fields stay."""
+  """Returns the new value; a part of the same kind keeps its other fields."""
   if not isinstance(old, dict) or not isinstance(new, dict):
     return new
   if new.get('kind', old.get('kind')) != old.get('kind'):

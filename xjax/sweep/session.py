@@ -1,4 +1,4 @@
-"""A sweep in its folder: the configs and the commands of its runs."""
+"""Writes the configs of a sweep's runs and builds their commands."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
@@ -20,7 +20,7 @@ from xjax.sweep.trials import fixed_trials
 
 @dataclasses.dataclass(frozen=True)
 class TrialRun:
-  """One run of a trial.
+  """Holds the config and the files of one run of a trial.
 
   Attributes:
     config: the trial's config, with the run's seed.
@@ -33,7 +33,7 @@ class TrialRun:
 
 @dataclasses.dataclass(frozen=True)
 class SweepSession:
-  """A sweep in its folder.
+  """Holds a sweep with its config, its folder and its launcher.
 
   Attributes:
     sweep: how trials are chosen.
@@ -55,7 +55,7 @@ class SweepSession:
 
   @property
   def metric(self) -> str:
-    """'slice/metric' on dev by which trials are compared."""
+    """Returns the metric on dev, 'slice/metric', that compares trials."""
     return metric_of(self.sweep, self.config)
 
   @contextlib.contextmanager
@@ -97,7 +97,7 @@ class SweepSession:
 
   @property
   def import_flags(self) -> list[str]:
-    """The flags that make a command import the modules in `imports`."""
+    """Returns flags that make a command import the modules in `imports`."""
     return [f'--import={name}' for name in self.imports]
 
   def train_again(self, config: pathlib.Path) -> str:
@@ -109,7 +109,7 @@ class SweepSession:
     """Yields the shell command of every run, and writes the config files.
 
     Raises:
-      ConfigError: trials depend on the results of earlier trials; or the sweep
+      ConfigError: trials depend on the results of earlier trials, or the sweep
         cannot start (see start).
       DataError: a file of the folder is damaged.
     """

@@ -1,4 +1,4 @@
-"""Stores the trials of a sweep, by Optuna in an SQLite database."""
+"""Stores the trials of a sweep in an SQLite database, through Optuna."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -32,7 +32,7 @@ _STOPPED = 'stopped'
 
 
 class TrialStatus(enum.Enum):
-  """The status of a trial; UNFINISHED trials run, or can be resumed."""
+  """Names the status of a trial; UNFINISHED trials run or can be resumed."""
 
   COMPLETE = 'complete'
   PRUNED = 'pruned'
@@ -49,7 +49,7 @@ _STATES = {
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-  """The status and the result of a trial.
+  """Holds the status and the result of a trial.
 
   Attributes:
     number: the trial's number, from 0.
@@ -70,12 +70,12 @@ class Outcome:
 
   @property
   def deviation(self) -> float | None:
-    """The standard deviation over seeds (ddof 1); None below two seeds."""
+    """Returns the standard deviation over seeds (ddof 1); None for one seed."""
     return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
 class Store:
-  """Starts, resumes and ends trials. Only one process at a time may write."""
+  """Starts, resumes and ends trials; only one process at a time may write."""
 
   def __init__(
     self, path: pathlib.Path, search: Search, pruning: Pruning
@@ -111,8 +111,8 @@ class Store:
   def begin(self) -> Trial:
     """Starts a new trial.
 
-    All its values are stored before it counts as running, so that a kill never
-    leaves a trial with only some of its values.
+    All values of the trial are stored before it counts as running, so that a
+    kill never leaves a trial with only some of its values.
     """
     if all(t.state is not TrialState.WAITING for t in self._trials()):
       row = self._next()
@@ -130,11 +130,11 @@ class Store:
     return trials
 
   def last_reported(self, trial: Trial) -> int:
-    """Returns the number of a trial's last reported judging; 0 if none is."""
+    """Returns the number of a trial's last reported judging, or 0."""
     return self._trials()[trial.number].last_step or 0
 
   def last_decided(self, trial: Trial) -> int:
-    """Returns the number of the last judging with a decision; 0 if none has."""
+    """Returns the number of the last judging with a decision, or 0."""
     return trial.user_attrs.get(_DECIDED, 0)
 
   def is_stopped(self, trial: Trial) -> bool:
@@ -144,8 +144,8 @@ class Store:
   def decide(self, trial: Trial, number: int, may_stop: bool) -> bool:
     """Decides whether to stop a trial at its last reported judging.
 
-    The decision is stored. When a killed sweep is resumed, more of the other
-    trials are complete; they must not change an earlier decision.
+    The decision is stored, because more trials may be complete when a killed
+    sweep is resumed; they must not change an earlier decision.
 
     Args:
       trial: a running trial.
@@ -208,16 +208,16 @@ class Store:
 
 
 def best_trial(outcomes: Sequence[Outcome]) -> Outcome | None:
-  """Returns the complete trial with the largest value; the first among equals.
+  """Returns the complete trial with the largest value, or None if none exists.
 
-  Returns None if no trial is complete.
+  Of several trials with this value, returns the first.
   """
   complete = [x for x in outcomes if x.state is TrialStatus.COMPLETE]
   return max(complete, key=lambda outcome: outcome.value, default=None)
 
 
 def _outcome(trial: FrozenTrial) -> Outcome:
-  """Converts a trial of Optuna."""
+  """Returns the outcome of a trial that Optuna has stored."""
   return Outcome(
     number=trial.number,
     state=_STATES.get(trial.state, TrialStatus.UNFINISHED),
@@ -229,7 +229,7 @@ def _outcome(trial: FrozenTrial) -> Outcome:
 
 
 def _pruner(pruning: Pruning) -> optuna.pruners.BasePruner:
-  """Makes Optuna's pruner."""
+  """Returns Optuna's pruner for a rule."""
   if isinstance(pruning, MedianPruning):
     return optuna.pruners.MedianPruner(
       n_startup_trials=pruning.startup_trials,

@@ -13,13 +13,14 @@ from xjax.sweep.config import Sweep
 
 
 def read_sweep(path: str) -> Sweep:
-  """Calls get_sweep() of a config file.
+  """Returns the sweep that get_sweep() of a config file returns.
 
   Args:
     path: FILE.py, or FILE.py:NAME for get_sweep(NAME).
 
   Raises:
-    ConfigError: the file fails, or it has no get_sweep() that returns a Sweep.
+    ConfigError: the file raises an error, or it has no get_sweep() that returns
+      a Sweep.
   """
   file, _, name = path.partition(':')
   arguments = [name] if name else []

@@ -1,4 +1,4 @@
-"""The trials of a search, and the form in which Optuna stores their values."""
+"""Lists the trials of a search and converts their values for Optuna."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -19,7 +19,7 @@ from xjax.sweep.overrides import plain_json
 
 
 def space_of(search: Search) -> Space:
-  """Returns all fields that trials set, with all values they may have."""
+  """Returns all fields that trials set, with all values of these fields."""
   match search:
     case Listed(trials):
       keys = dict.fromkeys(key for trial in trials for key in trial)
@@ -43,7 +43,7 @@ def fixed_trials(search: Search) -> list[Mapping[str, Any]] | None:
 
 
 def count_trials(search: Search) -> int:
-  """Returns the number of trials."""
+  """Returns the number of trials of a search."""
   if isinstance(search, Tpe):
     return search.n_trials
   return len(fixed_trials(search))
@@ -101,7 +101,7 @@ def _distinct(trials: tuple[Mapping[str, Any], ...], key: str) -> tuple:
 
 
 def _value(values: tuple | Range, stored: Any) -> Any:
-  """Returns the value of a field, from the form that Optuna stores."""
+  """Returns the value of a field that Optuna has stored in its form."""
   if isinstance(values, Range):
     return stored
   return values[[text_of(value) for value in values].index(stored)]

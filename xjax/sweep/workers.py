@@ -1,4 +1,4 @@
-"""Runs several trials at the same time, as processes here or as jobs."""
+"""Runs several trials at the same time, as local processes or as jobs."""
 
 from collections.abc import Sequence
 import time
@@ -27,12 +27,12 @@ class Workers:
   def __init__(
     self, session: SweepSession, workers: int, devices: Sequence[str] = ()
   ) -> None:
-    """Opens the store.
+    """Opens the store of the trials.
 
     Args:
       session: the sweep, which has started.
       workers: number of trials at a time.
-      devices: the numbers of GPUs, at least one per worker; (): every worker
+      devices: the numbers of GPUs, at least one per worker; if (), every worker
         sees all GPUs.
 
     Raises:
@@ -53,10 +53,10 @@ class Workers:
       The outcome of each trial, ordered by number.
 
     Raises:
-      Preempted: SIGTERM came. The running trials have saved. After a second
-        signal, processes were killed and jobs left running. The same command
+      Preempted: SIGTERM came, and the running trials have saved. If a second
+        signal came, processes were killed and jobs continue. The same command
         resumes the sweep.
-      KeyboardInterrupt: Ctrl-C was pressed; the rest is as for Preempted.
+      KeyboardInterrupt: Ctrl-C was pressed; trials end as for Preempted.
     """
     waiting = self._store.unfinished()
     self._log('sweep')
@@ -148,7 +148,7 @@ class Workers:
     """Asks all running trials to save, and waits until they have ended.
 
     After a second signal, processes that have not ended are killed; jobs
-    continue. The store still has these trials as running, so that the next
+    continue. In the store, these trials are still running, so that the next
     sweep resumes them.
     """
     if self._busy:

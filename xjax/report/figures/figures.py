@@ -53,9 +53,9 @@ def learning_curves(groups: Sequence[Group]) -> Block:
     svg=line_panels(panels, [group.name for group in groups]),
     alt='Learning curves. ' + '; '.join(map(_last, (*losses, *judged))),
     caption=(
-      'From metrics.jsonl. The dev metric chooses the checkpoint: '
-      f'{", ".join(metrics)}. There is one line per run; all seeds of a system '
-      'have the same colour.'
+      'The curves are from metrics.jsonl. The dev metric chooses the '
+      f'checkpoint: {", ".join(metrics)}. There is one line per run; all seeds '
+      'of a system have the same colour.'
     ),
   )
 
@@ -99,7 +99,7 @@ def _last(line: Line) -> str:
 def rank_curves(
   groups: Sequence[Group], tallies: Mapping[str, Sequence[Tally]]
 ) -> Block:
-  """Draws P, R and RP at K against K (Chalkidis et al. 2019, Fig. 2)."""
+  """Draws P@K, R@K and RP@K against K, as in Chalkidis et al. 2019, Fig. 2."""
   panels = []
   for kind, title in _CURVE_NAMES.items():
     lines = []
@@ -211,8 +211,8 @@ def _explain_whiskers(groups: Sequence[Group], bars: Sequence[Bars]) -> str:
   several = any(len(group.runs) > 1 for group in groups)
   meaning = ['bootstrap intervals']
   if several:
-    meaning.append('for several seeds one standard error to either side')
-  return f'Whiskers: {", ".join(meaning)}.'
+    meaning.append('or, with several seeds, one standard error to either side')
+  return f'Whiskers show {", ".join(meaning)}.'
 
 
 def _heights(bars: Bars, bins: Sequence[str]) -> str:
@@ -225,7 +225,7 @@ def _heights(bars: Bars, bins: Sequence[str]) -> str:
 
 
 def coverage_against_precision(groups: Sequence[Group], protocol: str) -> Block:
-  """Draws coverage against precision, a point per system and cut-off."""
+  """Draws coverage against precision, with a point per system and cut-off."""
   lines = []
   for group in groups:
     values = group_metrics(group, protocol)[ALL]
@@ -304,7 +304,7 @@ def _reliability_picture(
       'diagonal a system is too confident, above it not confident enough. '
       'ECE, the expected calibration error, is the mean distance from the '
       'diagonal, weighted by the number of entries in a bin.'
-      + (' For several seeds the first is shown.' if several else '')
+      + (' Of several seeds, the first is shown.' if several else '')
       + (_ON_DEV if any(map(_fitted_here, groups)) else '')
     ),
   )

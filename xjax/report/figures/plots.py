@@ -26,14 +26,14 @@ PALETTE = (
 _MARKERS = 'osD^vPX'
 _DASHES = ('-', '--', '-.', ':')
 _INK, _FAINT = '#1b1f24', '#8a939c'
-_LONGEST = 40  # characters of a name on a picture
-_ROOM = 110  # characters of a legend's row, without the marks
-_NUMBERED = 4  # at most as many bars side by side have numbers above them
-_WIDTH = 12.2  # inches: 1170 px, a page's width
+_LONGEST = 40  # most characters of a name on a picture
+_ROOM = 110  # most characters of a legend's row, without the marks
+_NUMBERED = 4  # numbers above more bars side by side would overlap
+_WIDTH = 12.2  # inches, which are 1170 px, the width of a page
 _STYLE = {
-  'svg.hashsalt': 'xjax',  # otherwise ids inside differ from run to run
+  'svg.hashsalt': 'xjax',  # otherwise ids in the SVG differ between runs
   'svg.fonttype': 'path',
-  'font.family': 'DejaVu Sans',  # comes with matplotlib
+  'font.family': 'DejaVu Sans',  # matplotlib includes this font
   'font.size': 9.5,
   'axes.titlesize': 10.5,
   'axes.edgecolor': _FAINT,
@@ -52,7 +52,7 @@ _STYLE = {
 
 
 def system_colours(names: Sequence[str]) -> dict[str, str]:
-  """Returns name -> colour; the same in every picture of a report."""
+  """Returns the colour of each system, which all pictures of a report share."""
   return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
 
 
@@ -63,7 +63,7 @@ class Line:
   Attributes:
     system: name of the system.
     x, y: float [n]; NaN breaks the line.
-    labels: a text at each point, or none.
+    labels: a text at each point; () for a line without texts.
   """
 
   system: str
@@ -74,13 +74,13 @@ class Line:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bars:
-  """Holds the heights of one system, with a bar per category.
+  """Holds the heights of one system's bars, one per category.
 
   Attributes:
     system: name of the system.
-    heights: float [n]; NaN: no bar.
-    low, high: float [n], ends of the whiskers, with the height between them;
-      NaN: no whisker.
+    heights: float [n]; NaN for a category without a bar.
+    low, high: float [n], lower and upper ends of the whiskers; NaN for a bar
+      without a whisker. Each height is between them.
   """
 
   system: str
@@ -98,7 +98,7 @@ class Bars:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-  """Holds the lines of one pair of axes.
+  """Holds the lines, the title and the names of one pair of axes.
 
   Attributes:
     title: text above the axes.
@@ -119,7 +119,8 @@ def line_panels(
 
   Args:
     panels: panels with lines of these systems.
-    systems: names; their order chooses colours, markers and dashes.
+    systems: names of the systems, whose order chooses colours, markers and
+      dashes.
     share_y: whether the panels share one scale, from 0 to 1.
   """
   with matplotlib.rc_context(_STYLE):
@@ -137,7 +138,7 @@ def line_panels(
 
 
 def scatter_lines(panel: Panel, systems: Sequence[str]) -> str:
-  """Draws one panel with named points, for one metric against another."""
+  """Draws one metric against another, with a text at each point."""
   with matplotlib.rc_context(_STYLE):
     figure = Figure(figsize=(_WIDTH * 0.62, 4.4))
     axes = figure.subplots()
@@ -203,7 +204,7 @@ def grouped_bars(
 
 
 def _number(axes: Axes, x: np.ndarray, bars: Bars) -> None:
-  """Writes its height above each bar: a bar of 0 cannot be seen otherwise."""
+  """Writes the height above each bar, since a bar of 0 cannot be seen."""
   for at, height, top in zip(x, bars.heights, np.fmax(bars.heights, bars.high)):
     if np.isfinite(height):
       axes.annotate(
@@ -239,7 +240,8 @@ def label_frequency(
   """Draws documents per label by rank (log axes) and labels per bin, as SVG.
 
   Args:
-    train_counts: int [L], training documents; empty: not known.
+    train_counts: int [L], training documents that have the label; empty if they
+      are not known.
     gold_counts: int [L], judged documents that have the label.
     n_bins: name of a frequency bin -> number of labels in it.
   """
@@ -264,7 +266,7 @@ def label_frequency(
 
 
 def _ranked(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns at most 400 ranks (from 1) and counts, evenly on a log axis."""
+  """Returns up to 400 ranks from 1, evenly on a log axis, and their counts."""
   falling = np.sort(counts[counts > 0])[::-1]
   ranks = np.geomspace(1, max(len(falling), 1), 400).round().astype(np.int64)
   ranks = np.unique(ranks[ranks <= len(falling)])
@@ -330,7 +332,7 @@ def _label(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
 
 
 def _legend(figure: Figure, axes: Axes, systems: Sequence[str]) -> None:
-  """Draws one legend for all panels, above them; it names each system once."""
+  """Draws one legend above all panels, which names each system once."""
   handles = dict(zip(*reversed(axes.get_legend_handles_labels())))
   shown = [name for name in systems if name in handles]
   names = [_cut(name) for name in shown]

@@ -24,9 +24,9 @@ class Tally:
   """Holds which entries of the lists over all labels are gold.
 
   Attributes:
-    hits: bool [N, K], entries that are gold.
-    curves: P, R and RP -> float64 [K], the metric at 1, 2, ..., K: means over
-      documents with gold. A short list counts as if misses followed it.
+    hits: bool [N, K], whether each entry is gold.
+    curves: P, R or RP -> float64 [K], the metric at 1, 2, ..., K as a mean over
+      documents with gold. Places after the end of a list count as misses.
   """
 
   hits: np.ndarray
@@ -69,9 +69,9 @@ class LabelTally:
   """Holds counts per label over the first k entries of every list.
 
   Attributes:
-    correct: int64 [L], documents with the label predicted and gold.
-    predicted: int64 [L], documents with the label predicted.
-    gold: int64 [L], documents with the label gold.
+    correct: int64 [L], documents for which the label is predicted and gold.
+    predicted: int64 [L], documents for which the label is predicted.
+    gold: int64 [L], documents for which the label is gold.
   """
 
   correct: np.ndarray
@@ -80,12 +80,12 @@ class LabelTally:
 
   @property
   def lost(self) -> np.ndarray:
-    """int64 [L], documents whose gold label was not predicted."""
+    """Returns int64 [L], documents whose gold label was not predicted."""
     return self.gold - self.correct
 
   @property
   def f1(self) -> np.ndarray:
-    """float64 [L], F1 of each label; 0 where F1 would be 0 / 0."""
+    """Returns float64 [L], the F1 of each label; 0 / 0 counts as 0."""
     return 2 * self.correct / np.maximum(self.predicted + self.gold, 1)
 
 

@@ -22,9 +22,9 @@ from xjax.judge.prediction_lines import (
 )
 from xjax.report.page.html import html_file
 
-_HEAD = 4096  # the title is within this many bytes from a file's start
+_HEAD = 4096  # bytes at the start of a file that contain its title
 _LEVELS = 8
-_DARKEST = (245, 166, 35)  # dark text on it has a contrast of 8
+_DARKEST = (245, 166, 35)  # dark text on this colour has a contrast of 8
 
 _STYLE = """\
 article { border-top: 1px solid #d4d9df; margin: 28px -4px 0; padding: 0 4px;
@@ -150,9 +150,9 @@ def _contents(shown: Sequence[ExplainedDocument]) -> str:
 
 
 def _article(number: int, explained: ExplainedDocument, n_top: int) -> str:
-  """Returns the HTML of a document: its labels, and its text with shading."""
+  """Returns the HTML of a document, with buttons for labels and shaded text."""
   shades = [_shade(label.weights_T, n_top) for label in explained.labels]
-  # Only shaded words become HTML elements: most words are never shaded.
+  # Only words that a label shades become HTML elements, so the page is small.
   order = sorted({at for shade in shades for at in shade})
   places = {at: place for place, at in enumerate(order)}
   buttons = [
@@ -175,7 +175,7 @@ def _article(number: int, explained: ExplainedDocument, n_top: int) -> str:
 
 
 def _shade(weights_T: np.ndarray, n_top: int) -> dict[int, tuple[str, str]]:
-  """Returns word -> its CSS classes and its percentage, for shaded words."""
+  """Returns the CSS classes and the percentage of each shaded word."""
   most = weights_T.max(initial=0)
   if not most:
     return {}
@@ -220,7 +220,7 @@ def _button(
 def _why(
   explained: ExplainedDocument, label: ExplainedLabel, n_top: int
 ) -> str:
-  """Returns the words with the most attention, as text."""
+  """Returns a text that lists the words with the most attention of a label."""
   weights_T = label.weights_T
   at_W = np.argsort(-weights_T, kind='stable')[:n_top]
   words = attended_words(
@@ -268,7 +268,8 @@ def _words(
       parts += [
         escape(text[end : word.start]),
         f'<span class="{classes}"{title}>',
-        # Subwords of an encoder may be parts of one character.
+        # Subwords of an encoder may be parts of one character, which must not
+        # be written twice.
         escape(text[max(end, word.start) : word.end]),
         '</span>',
       ]

@@ -55,7 +55,7 @@ summary { cursor: pointer; font-weight: 600; padding: 3px 0; }
 def render_html(page: Page) -> str:
   """Returns the page as HTML, with its pictures and styles included.
 
-  A rounded number has its full value in `data-value` and `title`.
+  The attributes `data-value` and `title` of a rounded number have all digits.
   """
   body = [f'<h1>{escape(page.title)}</h1>', _contents(page)]
   body += [_section(i, section) for i, section in enumerate(page.sections)]
@@ -67,8 +67,8 @@ def html_file(title: str, body: str, style: str = '') -> str:
 
   Args:
     title: the page's title, as plain text.
-    body: content of the body element, as HTML.
-    style: CSS, added to the style of all pages.
+    body: content of the body element, in HTML.
+    style: CSS that is added to the style of all pages.
   """
   return (
     '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -14,9 +14,9 @@ class Cell:
 
   Attributes:
     text: text that is shown.
-    value: the full number, before rounding; None: the cell is not a number.
+    value: the number before rounding; None if the cell is not a number.
     below: a second, smaller line.
-    best: whether the value is the best of those compared.
+    best: whether the value is the best of the compared values.
     colour: colour of a mark before the text, as `#0072B2`; '' for no mark.
   """
 
@@ -34,7 +34,7 @@ class Table:
   Attributes:
     columns: names; a newline in a name breaks the line.
     rows: lists of cells, each as long as columns.
-    n_text: number of first columns that are text; the others are numbers.
+    n_text: number of columns of text, which come before those of numbers.
     marked: indices of rows with a coloured background.
     starts: indices of rows that begin a part, with a line above.
     caption: description of the rows; '' for none.
@@ -117,8 +117,8 @@ def number_cell(value: float | int | None, **fields: Any) -> Cell:
   """Returns a cell of a number.
 
   Args:
-    value: a count, shown in full; a fraction, shown with four decimals; None:
-      the value is missing.
+    value: a count, which is shown in full, a fraction, which is shown with four
+      decimals, or None for a missing value.
     **fields: other fields of the cell.
   """
   if value is None:

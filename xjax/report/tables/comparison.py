@@ -1,4 +1,4 @@
-"""Writes a comparison as tables and as files."""
+"""Shows a comparison of systems as tables and writes it to files."""
 
 from collections.abc import Iterator, Sequence
 import csv
@@ -87,7 +87,7 @@ def _remarks(compared: Compared) -> Iterator[str]:
 
 
 def _weight_remarks(compared: Compared) -> Iterator[str]:
-  """Yields a line on the label weights, if a metric depends on them."""
+  """Yields a line about the label weights, if a metric depends on them."""
   if any(map(is_weighed, compared.plan.metrics)):
     if any(run.weights_L is not None for run in compared.groups[0].runs):
       yield 'label weights are from --inv_prop'
@@ -107,7 +107,7 @@ def _why_missing(rows: Sequence[SystemDifference]) -> Iterator[str]:
 
 
 def difference_table(rows: Sequence[SystemDifference], baseline: str) -> Table:
-  """Returns a table with a row per slice, metric and system."""
+  """Returns the table of differences, a row per slice, metric and system."""
   several = len({row.system for row in rows}) > 1
   holm = ('Holm p',) if several else ()
   return Table(
@@ -131,7 +131,7 @@ def difference_table(rows: Sequence[SystemDifference], baseline: str) -> Table:
 
 
 def gain_table(rows: Sequence[Gain], baseline: str) -> Table:
-  """Returns a table with a row per bin and system."""
+  """Returns the table of relative gains, a row per frequency bin and system."""
   several = len({row.system for row in rows}) > 1
   holm = ('Holm p',) if several else ()
   return Table(
@@ -156,7 +156,7 @@ def gain_table(rows: Sequence[Gain], baseline: str) -> Table:
 
 
 def seed_table(rows: Sequence[SeedEstimate]) -> Table:
-  """Returns a table with a row per slice, metric and system of several runs."""
+  """Returns the table of means over runs that differ only in their seeds."""
   return Table(
     ('slice', 'metric', 'system', 'mean', 'standard error', 'runs'),
     [

@@ -1,4 +1,4 @@
-"""Describes in tables the documents and labels that systems were judged on."""
+"""Shows tables of the documents and labels that systems were judged on."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +19,7 @@ def worst_labels(
   k: int,
   n: int = 15,
 ) -> Table:
-  """Returns the n labels that were missed in the most gold documents.
+  """Returns a table of the n labels that were missed in the most documents.
 
   Ties are broken by the lower F1, then by the lower index. Labels that were
   never missed are left out.
@@ -27,8 +27,8 @@ def worst_labels(
   Args:
     run: the system.
     names: label id -> name, for the labels that have a name.
-    counts: counts over the first k predictions of the run.
-    k: number of predictions per document in `counts`.
+    counts: counts of labels over the first k predictions of each document.
+    k: number of predictions of each document in `counts`.
     n: maximum number of rows.
   """
   order = np.lexsort((counts.f1, -counts.lost))[:n]
@@ -74,7 +74,7 @@ _SLICES = {
 
 
 def corpus_table(predictions: Predictions) -> Table:
-  """Returns a table with N, L, labels per document, documents per label, etc.
+  """Returns a table with the numbers of documents, labels, gold labels etc.
 
   Rows about training documents are left out if there are no training counts.
   """
@@ -142,7 +142,7 @@ def bin_table(predictions: Predictions) -> Table:
 def label_space_remarks(
   predictions: Mapping[str, Predictions],
 ) -> Sequence[str]:
-  """Returns a sentence per system whose label space differs from the first's.
+  """Returns a sentence per system with other labels than the first system.
 
   Args:
     predictions: name of a system -> its predictions.

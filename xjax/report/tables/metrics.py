@@ -1,4 +1,4 @@
-"""Shows the metrics of systems as tables, and why values are missing."""
+"""Shows the metrics of systems as tables, and says why values are missing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,8 @@ from xjax.report.page.page import Cell, Fold, Listing, Table, number_cell
 from xjax.report.runs import Estimate, Group, group_metrics, protocols
 from xjax.report.tables.plain import users_metrics
 
-# The main metrics: these at the usual cut-off (P also at the first cut-off).
+# Metrics in the main table: these at the usual cut-off (P also at the first),
+# and those in _OTHERS, without a cut-off.
 _AT_K = ('P', 'R', 'RP', 'nDCG', 'PSP', 'macro-F1', 'coverage')
 _OTHERS = ('R-Precision', 'micro-F1', 'macro-F1')
 USUAL_K = 5
@@ -30,15 +31,15 @@ def main_table(
   seeds: Mapping[str, str] | None = None,
   intervals: Mapping[str, Intervals] | None = None,
 ) -> Table:
-  """Returns a table with a row per slice and system, a column per main metric.
+  """Returns the table of the main metrics, with a row per slice and system.
 
   The best value of a slice is bold if there are several systems.
 
   Args:
     tables: name of a system -> its metrics, as from group_metrics.
-    colours: name -> colour of its mark; None: no marks.
-    seeds: name -> text below the name; None: no text.
-    intervals: name -> intervals of its metrics; None: no intervals.
+    colours: name of a system -> colour of its mark; None for no marks.
+    seeds: name of a system -> text below the name; None for no texts.
+    intervals: name of a system -> intervals of its metrics; None for none.
   """
   colours, seeds, intervals = colours or {}, seeds or {}, intervals or {}
   slices = _union(tables.values())
@@ -101,7 +102,7 @@ def full_tables(groups: Sequence[Group]) -> list[Fold]:
 def slice_table(
   groups: Sequence[Group], protocol: str, slice_name: str
 ) -> Table:
-  """Returns a table of one slice with a row per metric, a column per system."""
+  """Returns a slice's table: a row per metric and a column per system."""
   values_of = {
     group.name: group_metrics(group, protocol).get(slice_name, {})
     for group in groups
@@ -157,14 +158,14 @@ def interval_of(
 
 
 def intervals_of(metrics: Mapping[str, Any], protocol: str) -> Intervals:
-  """Returns slice -> metric -> [low, high] of a metrics.json; {} for none."""
+  """Returns the intervals in a metrics.json, {} if it has no intervals."""
   return metrics.get(INTERVALS, {}).get(protocol, {})
 
 
 def _best(
   metric: str, values_of: Mapping[str, Mapping[str, Estimate]]
 ) -> float | None:
-  """Returns the largest value; None if all are equal or large is not good."""
+  """Returns the largest value; None if all are equal or large is not better."""
   if metric in _COUNTS or metric.startswith('threshold'):
     return None
   means = [

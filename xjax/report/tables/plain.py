@@ -17,12 +17,13 @@ COMPARED = ('RP', 'nDCG')
 def plain_slice_table(
   metrics: Mapping[str, Any], prior: Mapping[str, Any] | None = None
 ) -> str:
-  """Returns a table with a row per slice, and the popularity prior's below it.
+  """Returns a table with a row per slice for the model and one for the prior.
 
-  The column of documents counts those with gold in the slice, and in brackets
-  those without. Slices without documents have a row of dashes. The prior has no
-  row for slices in which it has no ranking metric. Below the table are the
-  slices in which the model is below the prior, and the reasons for dashes.
+  The column `documents` counts documents with gold in the slice and, in
+  brackets, documents without it. Slices without documents have a row of dashes.
+  The prior has no row for slices in which it has no ranking metric. Lines below
+  the table name the slices in which the model is below the prior, and explain
+  dashes.
 
   Args:
     metrics: metrics of the model, as from judge.judge.judge.
@@ -57,7 +58,7 @@ def plain_slice_table(
 
 
 def align(rows: Sequence[Sequence[str]], n_text: int) -> list[str]:
-  """Returns lines with aligned columns: the first n_text left, others right."""
+  """Aligns the first n_text columns to the left and the others to the right."""
   widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
   return [
     '  '.join(
@@ -69,7 +70,7 @@ def align(rows: Sequence[Sequence[str]], n_text: int) -> list[str]:
 
 
 def _columns(values: Mapping[str, Any]) -> list[str]:
-  """Returns the metrics to show: at the smallest k and at 5 (or largest k)."""
+  """Returns the metrics to show, at the smallest k and at 5 (or largest k)."""
   ks = sorted({int(k) for name in values for k in re.findall(r'@(\d+)', name)})
   k = USUAL_K if USUAL_K in ks or not ks else ks[-1]
   at_k = [f'{kind}@{k}' for kind in ('P', 'R', 'RP', 'nDCG', 'PSP')]
@@ -97,7 +98,7 @@ def _is_ranked(values: Mapping[str, Any], columns: Sequence[str]) -> bool:
 
 
 def _documents(values: Mapping[str, Any]) -> str:
-  """Returns the number of documents with gold, and of those without."""
+  """Returns a text with the numbers of documents with and without gold."""
   skipped = values['n_skipped']
   without = f' ({skipped:,} without gold)' if skipped else ''
   return f'{values["n_docs"]:,}{without}'
@@ -130,7 +131,7 @@ def _warn_below_prior(
 def _explain_dashes(
   system: str, notes: Mapping[str, Mapping[str, str]], columns: Sequence[str]
 ) -> Iterable[str]:
-  """Yields why values are dashes; slices with the same reason share a line."""
+  """Yields lines that explain dashes; slices with one reason share a line."""
   names_of: dict[tuple[str, str], list[str]] = {}
   for name, reasons in notes.items():
     for topic in (LISTS, SEARCH):

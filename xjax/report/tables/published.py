@@ -1,12 +1,13 @@
-"""Reads the result tables of five papers, to compare with our own numbers.
+"""Reads the result tables of five papers, to compare systems with them.
 
-Each file in papers/ is one paper. It has a row per table, dataset, split, slice
-and system, and a column per metric, named as in metrics.json. Values are
-fractions as printed, neither averaged nor corrected; `<metric> se` is the
-standard error printed with a value. A cell is empty if the paper has no value.
+Each file in papers/ has the numbers of one paper. It has a row per table,
+dataset, split, slice and system, and a column per metric, named as in
+metrics.json. Values are fractions as printed, neither averaged nor corrected;
+`<metric> se` is the standard error printed with a value. A cell is empty if the
+paper has no value.
 
-PSP and PSnDCG are the ratios over the best achievable value. The printed values
-are such ratios, although the formulas in some papers leave out the division.
+PSP and PSnDCG are ratios to the best achievable value. The printed values are
+such ratios, although the formulas in some papers leave out the division.
 """
 
 import collections
@@ -34,10 +35,10 @@ class Paper:
   Attributes:
     file: name in papers/, without its suffix.
     authors: short form of the authors.
-    year: None if our copy has no date.
+    year: year of publication; None if the paper has no date.
     title: title of the paper.
-    protocol: the tool whose conventions its numbers follow; our own protocol if
-      the paper does not mention a difference.
+    protocol: protocol whose conventions the paper's numbers follow; XJAX if the
+      paper does not mention a difference.
   """
 
   file: str
@@ -102,7 +103,7 @@ class PublishedRow:
     slice: all, frequent, few or zero.
     system: name of the system in the paper.
     values: metric -> fraction.
-    errors: metric -> standard error of the value, where printed.
+    errors: metric -> standard error of the value, if it is printed.
     note: remark on the printed values; usually ''.
   """
 
@@ -152,7 +153,7 @@ def datasets() -> tuple[str, ...]:
 
 
 def find_dataset(name: str) -> str | None:
-  """Returns the dataset of this name, ignoring case and punctuation."""
+  """Returns the dataset with this name, ignoring case and punctuation."""
   dataset_of = {_plain(dataset): dataset for dataset in datasets()}
   return dataset_of.get(_plain(name))
 
@@ -162,21 +163,21 @@ def _plain(name: str) -> str:
 
 
 _WIDEST = 12  # columns of metrics on a page
-# A system, its colour, and its slices' metrics.
+# One of the user's systems, its colour, and slice -> metric -> estimate.
 _Ours = tuple[Group, str, Mapping[str, Mapping[str, Estimate]]]
 
 
 def published_folds(
   dataset: str, groups: Sequence[Group], colours: Mapping[str, str]
 ) -> list[Fold]:
-  """Returns a fold per printed table of a dataset, the first one open.
+  """Returns a fold per printed table of a dataset; the first fold is open.
 
-  Our systems come first, judged by the paper's conventions, then the table's
-  rows in its order. Columns are the printed metrics, by slice.
+  The user's systems come first, judged by the paper's conventions. The rows of
+  the paper follow in their order. Columns are the printed metrics, by slice.
 
   Args:
     dataset: a name in published.datasets().
-    groups: our systems.
+    groups: the user's systems.
     colours: name of a system -> its colour.
   """
   tables: dict[tuple, list[PublishedRow]] = {}
@@ -207,9 +208,9 @@ def published_folds(
 def _judge_group(
   group: Group, paper: Paper, metrics: Collection[str]
 ) -> dict[str, dict[str, Estimate]]:
-  """Returns slice -> metric -> estimate, by the paper's conventions.
+  """Returns slice -> metric -> estimate of a system by a paper's conventions.
 
-  Metrics that the paper's tool does not print are judged by our protocol.
+  Metrics that the paper's protocol does not print are judged by xjax's own.
   """
   ks = {int(k) for name in metrics for k in re.findall(r'@(\d+)', name)}
   runs = []
@@ -230,17 +231,18 @@ def _judge_group(
 
 
 def _conventions(paper: Paper, metrics: Collection[str]) -> str:
-  """Returns a sentence on the conventions by which our systems were judged."""
+  """Says by which conventions the rows of the user's systems are judged."""
   tool = paper.protocol
   if tool is XJAX:
-    return 'Our rows are marked; they are judged by our own protocol (xjax).'
+    return 'The marked rows are your systems, judged by the protocol of xjax.'
   sentence = (
-    f'Our rows are marked; they are judged by the conventions of {tool.title}'
+    'The marked rows are your systems, judged by the conventions of '
+    f'{tool.title}'
   )
   others = [name for name in metrics if not tool.prints(name)]
   return (
-    f'{sentence}, except {", ".join(others)}, which it does not print: these '
-    'are judged by our own protocol (xjax).'
+    f'{sentence}. This tool does not print {", ".join(others)}, which are '
+    'judged by the protocol of xjax.'
     if others
     else f'{sentence}.'
   )

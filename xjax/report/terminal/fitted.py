@@ -1,4 +1,4 @@
-"""Summarises a finished run: tables, example predictions, next commands."""
+"""Summarises a finished run in tables, examples and commands to run next."""
 
 from collections.abc import Sequence
 import json
@@ -27,7 +27,7 @@ def excerpt(text: str, width: int, more: str = '') -> str:
   Args:
     text: text of any length.
     width: maximum number of columns, including `more`.
-    more: added at the end if something was left out.
+    more: text that is added at the end if something was left out.
   """
   words = ' '.join(text.split())
   if len(words) <= width:
@@ -48,7 +48,7 @@ def example_text(
   k: int = 5,
   calibration: Calibration | None = None,
 ) -> str:
-  """Shows the first n documents: text, gold labels, best k labels with scores.
+  """Shows the first n documents with gold labels, best k labels and scores.
 
   Args:
     predictions: predictions for the split's documents, row by row.
@@ -106,7 +106,8 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
   )
 
 
-# Lines on the contents of a workdir; a line is shown if its key exists.
+# Lines about the files of a workdir; a line is shown if the file in its key
+# exists.
 _CONTENTS = {
   'config.json': 'config.json labels.jsonl            config and labels',
   'features': 'features/                           vocabulary',
@@ -180,7 +181,7 @@ def _tagging(split: Split, predict: str) -> str:
 
 
 def _quote_path(path: str | os.PathLike) -> str:
-  """Returns a quoted path, relative to the current folder if it is below it."""
+  """Quotes a path for the shell, shortened if it is in the current folder."""
   path = pathlib.Path(path)
   cwd = pathlib.Path.cwd()
   inside = path.is_relative_to(cwd)

@@ -30,18 +30,18 @@ def judgement_text(
   prior: Mapping[str, Any] | None = None,
   full: bool = False,
 ) -> str:
-  """Returns the tables to print.
+  """Returns the tables that show the results of judging.
 
   Args:
     metrics: metrics, as from judge.judge.judge.
     prior: metrics of the popularity prior.
-    full: whether to show every metric under our own protocol too.
+    full: whether to show every metric by xjax's own protocol too.
 
   Returns:
-    Under our own protocol: a table by slice, with the prior, and a table of all
-    metrics if `full` or if there are intervals. Under another protocol or
-    several: for each slice a table with a column per protocol, and below it
-    the reasons for differences.
+    If the metrics have only xjax's own protocol, a table with a row per slice
+    and with the prior, and a table of all metrics if `full` is set or there are
+    intervals. Otherwise, a table per slice with a column per protocol, followed
+    by the reasons for differences.
   """
   names = _protocols(metrics)
   if names != [PROTOCOL]:
@@ -82,12 +82,14 @@ def write_judgement(
   criteria: Criteria,
   metrics: Mapping[str, Any],
 ) -> None:
-  """Writes predictions.npz, metrics as .json, .csv and .tex, documents.jsonl.
+  """Writes the predictions, the metrics and documents.jsonl to a folder.
 
-  experiments.compare and experiments.report can read the folder.
+  The metrics are written as .json, .csv and .tex. experiments.compare and
+  experiments.report can read the folder.
 
   Args:
-    folder: created if it does not exist; older files are replaced.
+    folder: the folder, which is created if it does not exist; older files are
+      replaced.
     predictions: the predictions that were judged.
     criteria: the criteria of the metrics.
     metrics: the metrics, as from judge.judge.judge.

@@ -1,4 +1,4 @@
-"""Shows a plan as text."""
+"""Shows the plan of a run as text."""
 
 import datetime
 import math
@@ -7,7 +7,7 @@ from xjax.plan.advice import Advice, Change
 from xjax.plan.chips import Platform
 from xjax.plan.plan import Plan
 
-# How good the estimates of temporary memory are.
+# How much the memory that XLA needs differs from the estimates.
 _ESTIMATES = {
   Platform.CPU: 'XLA may need 4 times as much',
   Platform.GPU: 'it was not compared with the memory that XLA needs on GPUs',
@@ -88,8 +88,8 @@ def _advice(advice: Advice) -> list[str]:
       how = 'to make it fit (GiB per device),'
     return [*lines, f'{how} use more devices:', _change(devices)]
   if not lines:
-    return ['no change makes it fit, nor do more devices: use a smaller model']
-  failed = 'this is not enough, nor are more devices: use a smaller model'
+    return ['neither changes nor more devices make it fit: use a smaller model']
+  failed = 'this is not enough, even with more devices: use a smaller model'
   return lines if advice.fits else [*lines, failed]
 
 

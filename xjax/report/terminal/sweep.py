@@ -1,4 +1,4 @@
-"""Summarises a sweep: a table of its trials, and commands to run next."""
+"""Summarises a sweep in a table of trials and commands to run next."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import shlex
@@ -10,12 +10,12 @@ from xjax.sweep.session import SweepSession
 from xjax.sweep.store import Outcome, TrialStatus, best_trial
 
 _ORDER = list(TrialStatus)
-_WIDTH = 24  # columns of a cell; longer values are cut
+_WIDTH = 24  # most characters of a cell; longer values are cut
 _REPORTED = 10  # more systems would make a report unreadable
 
 
 def sweep_summary(session: SweepSession, outcomes: Sequence[Outcome]) -> str:
-  """Returns the trials by value, the counts of states, errors and commands.
+  """Returns a table of trials, counts of their states, errors and commands.
 
   Args:
     session: the sweep of the trials.
@@ -69,7 +69,7 @@ def _rows(
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-  """Returns field -> its last part, or the whole field if that is ambiguous."""
+  """Returns short names of fields: the last part unless it is ambiguous."""
   short = {
     key: '/'.join(dict.fromkeys(f.rpartition('.')[2] for f in fields_of(key)))
     for key in keys
