@@ -78,8 +78,8 @@ def read_eurlex57k(
     The full text has no title, since the header repeats the title.
 
   Raises:
-      DataError: the source does not exist or has faults, or a requested split is
-        missing.
+    DataError: the source does not exist or has faults, or a requested split is
+      missing.
     UserError: the cache cannot be written.
   """
   folder = default_cache_dir(data) / 'eurlex57k' / _key(data)
