@@ -150,7 +150,7 @@ class Cls(nnx.Module):
 
     Args:
       features: encoded tokens.
-      rngs: stream `dropout`; None: no dropout.
+      rngs: stream `dropout`, or None for no dropout.
 
     Returns:
       document_BD in the features' dtype.
@@ -208,7 +208,7 @@ class SelfAttention(nnx.Module):
   ) -> Float[Array, 'B {self.dim}']:
     """Returns the weighted sum of each document's tokens.
 
-    Runs on the context mesh (`jax.set_mesh`), with documents divided over its
+    It runs on the context mesh (`jax.set_mesh`), with documents divided over its
     data axis.
 
     Args:

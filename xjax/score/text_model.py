@@ -166,7 +166,7 @@ class TextModel(nnx.Module):
     Args:
       batch: documents with gold labels; rows that fill the batch cost nothing.
       loss: loss of a chunk of labels.
-      rngs: stream `dropout`; None: no dropout.
+      rngs: stream `dropout`, or None for no dropout.
       weights: weights of the labels; None: all labels count equally.
 
     Returns:
