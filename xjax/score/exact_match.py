@@ -87,8 +87,9 @@ class DescriptorMatcher:
 class MatchedLabels:
   """Selects the best of the labels that were matched (a core.types.Scorer).
 
-  A batch holds the matched labels of DescriptorMatcher: their ascending indices
-  are in tokens_BT, and their scores in weights_BT. No other labels are returned.
+  A batch holds the matched labels of DescriptorMatcher. Their indices, in
+  ascending order, are in tokens_BT, and their scores in weights_BT. No other
+  labels are returned.
 
   Attributes:
     score_kind: MARGIN. All scores are positive.

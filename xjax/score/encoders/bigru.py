@@ -82,8 +82,8 @@ class GRU(nnx.Module):
   ) -> Float[Array, 'T B U']:
     """Returns the state after each token.
 
-    It runs on the context mesh (`jax.set_mesh`), with documents divided over its
-    data axis.
+    It runs on the context mesh (`jax.set_mesh`), with documents divided over
+    its data axis.
 
     Args:
       x_TBD: inputs, time first.

@@ -67,8 +67,8 @@ class CNN(nnx.Module):
   ) -> Float[Array, 'T B {self.dim}']:
     """Returns one state for each token.
 
-    It runs on the context mesh (`jax.set_mesh`), with documents divided over its
-    data axis.
+    It runs on the context mesh (`jax.set_mesh`), with documents divided over
+    its data axis.
 
     Args:
       x_TBD: inputs, time first.

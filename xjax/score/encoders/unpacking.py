@@ -15,7 +15,7 @@ def unpack_documents(
 ) -> Float[Array, 'B T D']:
   """Returns the encoded tokens of each document in a row of its own.
 
-  Runs on the context mesh (`jax.set_mesh`). The documents of a device are in
+  It runs on the context mesh (`jax.set_mesh`). The documents of a device are in
   the device's own rows, so nothing is sent between devices.
 
   Args:

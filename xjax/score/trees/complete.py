@@ -1,4 +1,4 @@
-"""Trees that keep the order of labels, with equally many children per node."""
+"""Builds trees that keep the order of labels, with equally full nodes."""
 
 import dataclasses
 
@@ -11,7 +11,9 @@ from xjax.score.trees.label_tree import NO_LABEL, LabelTree
 class CompleteTree(TreeConfig):
   """Builds a tree whose leaves are the labels in their order."""
 
-  arity: int = field(2, 'Children of a node, at most.', AT_LEAST_2, tiny=2)
+  arity: int = field(
+    2, 'Largest number of children of a node.', AT_LEAST_2, tiny=2
+  )
 
   def build(self, data: TreeData) -> LabelTree:
     """Builds the tree, as TreeConfig.build describes."""
@@ -26,7 +28,7 @@ def complete_tree(n_labels: int, arity: int) -> LabelTree:
 
   Args:
     n_labels: number of labels.
-    arity: children of a node, at least 2.
+    arity: number of children of a node, at least 2.
   """
   row = list(range(n_labels))
   parent, label = [-1] * n_labels, list(range(n_labels))
