@@ -29,7 +29,7 @@ class BiGRUConfig(EncoderConfig):
   units: int = field(300, 'Hidden units of each direction.', AT_LEAST_1, tiny=8)
   layers: int = field(
     1,
-    'Number of layers; the second and later ones have a residual connection.',
+    'Number of layers. The second and later layers have a residual connection.',
     AT_LEAST_1,
   )
   dropout: float = field(

@@ -158,7 +158,7 @@ class BlockWeights:
     """Returns a fault that makes scoring unsafe or impossible, or None."""
     widths = np.repeat(np.diff(self.columns), np.diff(self.entries[self.rows]))
     if (self.places >= widths).any() or (self.places < 0).any():
-      return 'a weight of a classifier that is not in its block'
+      return 'a weight belongs to a classifier that is not in its block'
     block = np.repeat(np.arange(len(self.rows) - 1), np.diff(self.rows))
     falls = (np.diff(self.features) <= 0) & (np.diff(block) == 0)
     inside = (self.features >= 0) & (self.features < self.n_features)
