@@ -230,7 +230,7 @@ def test_rows_that_training_changes_by_themselves():
 @pytest.mark.parametrize(
   ('path', 'value', 'says'),
   [
-    ('train.rows', ByOptimizer(), 'the optimizer trains float32'),
+    ('train.rows', ByOptimizer(), 'the optimizer trains only float32'),
     ('train.accumulate', 2, 'rows are changed once per batch'),
     ('train.average', EMAConfig(), 'must be NoAverage()'),
     ('train.rows.learning_rate', 0.0, 'above 0'),

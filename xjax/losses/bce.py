@@ -1,4 +1,4 @@
-"""Binary cross entropy on logits."""
+"""Defines binary cross entropy on logits."""
 
 import dataclasses
 import math
@@ -14,21 +14,22 @@ from xjax.losses.contract import ChunkLoss, LabelLoss, LossConfig
 
 @dataclasses.dataclass
 class BCEConfig(LossConfig):
-  """Binary cross entropy, which makes scores logits."""
+  """Chooses binary cross entropy as the loss, so that scores are logits."""
 
   def build(self) -> ChunkLoss:
     return bce
 
 
-_FOLDED = 16  # documents whose losses are computed with one logarithm
+_FOLDED = 16  # number of documents that share one logarithm
 
 
 @dataclasses.dataclass(frozen=True)
 class BCE(LabelLoss):
-  """The negative log likelihood of independent labels.
+  """Computes the negative log likelihood of independent labels.
 
-  It is computed as softplus(z) - y z per label, which does not overflow and
-  loses no digits at any logit. Its derivative is sigmoid(z) - y.
+  A label with logit z and target y, 0 or 1, has the loss softplus(z) - y z.
+  This form does not overflow and loses no digits at any logit. The derivative
+  is sigmoid(z) - y.
   """
 
   def __call__(
@@ -65,9 +66,9 @@ def _folded(logits_BC: Float32[Array, 'B C']) -> Float32[Array, '']:
   """Returns the sum of softplus(z), with one logarithm for several documents.
 
   softplus(z) = max(z, 0) + log(1 + e) with e = exp(-|z|). A product of such
-  terms is (1 + s)(1 + e) = 1 + (s + e + s e); the number in the last brackets
-  loses no digits, however small s and e are. On CPUs the logarithm takes most
-  of the time of the loss.
+  terms is (1 + s)(1 + e) = 1 + (s + e + s e). Only the number in the last
+  brackets is stored: it loses no digits, however small s and e are. On CPUs the
+  logarithm takes most of the time of the loss.
   """
   documents, labels = logits_BC.shape
   count = math.gcd(documents, _FOLDED)

@@ -1,4 +1,4 @@
-"""The interfaces of losses and of label weights.
+"""Defines the interfaces of losses and of label weights.
 
 Very few labels of a document are gold. So a loss is computed in two parts: a
 dense part, which treats all labels as if they were not gold, and a sparse part
@@ -23,7 +23,7 @@ from xjax.core.types import ScoreKind
 
 @dataclasses.dataclass
 class LossConfig(ConfigPart, abstract=True):
-  """The config of a loss, which training minimises.
+  """Chooses the loss that training minimises.
 
   Attributes:
     score_kind: the meaning of the scores of a model trained with this loss:
@@ -41,9 +41,10 @@ class LossConfig(ConfigPart, abstract=True):
   ) -> Float64[np.ndarray, ' L']:
     """Returns the probabilities whose logits are the scores before training.
 
-    By default, the probabilities are the labels' priors. Binary cross entropy
-    without label weights has its minimum there, and softmax a value near its
-    minimum. With label weights, and for focal loss, the minimum is elsewhere.
+    By default, the probabilities are the labels' priors. At these scores,
+    binary cross entropy without label weights has its minimum, and softmax is
+    near its minimum. With label weights, and for focal loss, the minimum is
+    elsewhere.
 
     Args:
       priors_L: float64, priors of the labels, strictly between 0 and 1.
@@ -56,7 +57,7 @@ class LossConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass
 class LabelWeightsConfig(ConfigPart, abstract=True):
-  """The config of label weights, which can be combined with any loss.
+  """Chooses the label weights, which can be combined with any loss.
 
   Attributes:
     even: whether all labels have the same weight, so that build returns None.
@@ -71,12 +72,12 @@ class LabelWeightsConfig(ConfigPart, abstract=True):
     n_train: int,
     propensity: Sequence[float],
   ) -> 'LabelWeights | None':
-    """Returns the weights of the labels; None: all have weight 1.
+    """Returns the weights of the labels, or None if all labels have weight 1.
 
     Args:
       train_counts: integers, number of training documents of each scored label.
       n_train: number of training documents.
-      propensity: A and B of the propensity formula.
+      propensity: the parameters A and B of the propensity formula.
 
     Raises:
       DataError: propensities are needed, and there are fewer than 3 training
@@ -86,12 +87,12 @@ class LabelWeightsConfig(ConfigPart, abstract=True):
 
 @struct.dataclass
 class LabelWeights:
-  """Factors of the labels' parts of the loss, for all labels of a head.
+  """Holds the factors by which the loss of each label of a head is multiplied.
 
   Attributes:
     positive_L: float32 or float64 [L], at least 0: the factor of a label in
       documents where it is gold. Padding rows may have any finite value.
-    negative_L: likewise, in documents where the label is not gold.
+    negative_L: likewise the factor in documents where the label is not gold.
   """
 
   positive_L: jax.Array
@@ -99,7 +100,7 @@ class LabelWeights:
 
 
 class ChunkLoss:
-  """A loss over all labels that is computed one chunk of labels at a time.
+  """Computes a loss over all labels, one chunk of labels at a time.
 
   A loss is hashable, because compiled training steps are cached by it.
 
@@ -133,14 +134,15 @@ class ChunkLoss:
     """Returns the loss of labels that are not gold, and its derivative.
 
     Args:
-      logits_BC: float32. -inf, with loss 0, marks padding labels, rows that
-        only fill the batch, and gold labels. If the loss is normalised, gold
-        labels keep their logits, since they also contribute here.
-      weight_C: float32, factor of each label's loss; None: all are 1.
+      logits_BC: float32. A logit of -inf has loss 0. It marks padding labels,
+        rows that only fill the batch, and gold labels. If the loss is
+        normalised, gold labels keep their logits, since they also contribute to
+        this part of the loss.
+      weight_C: float32, factor of each label's loss, or None if all are 1.
 
     Returns:
       loss: float32, the sum over documents and labels.
-      dlogits_BC: float32, its derivative; 0 where logits are -inf.
+      dlogits_BC: float32, the derivative, which is 0 where logits are -inf.
     """
     raise NotImplementedError
 
@@ -158,7 +160,7 @@ class ChunkLoss:
 
 
 class LabelLoss(ChunkLoss):
-  """A loss that is computed for each label separately."""
+  """Computes a loss for each label separately."""
 
   def __call__(
     self, logits_BC: Float32[Array, 'B C'], targets_BC: Bool[Array, 'B C']
@@ -170,8 +172,8 @@ class LabelLoss(ChunkLoss):
       targets_BC: whether the label is gold.
 
     Returns:
-      loss_BC: float32; 0 where the logit is -inf and the label not gold.
-      dlogits_BC: float32, likewise.
+      loss_BC: float32, 0 where the logit is -inf and the label is not gold.
+      dlogits_BC: float32, 0 where loss_BC is 0 for this reason.
     """
     raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""Softmax cross entropy over all labels, with several gold labels."""
+"""Defines softmax cross entropy over all labels, with several gold labels."""
 
 import dataclasses
 
@@ -14,12 +14,13 @@ from xjax.losses.contract import ChunkLoss, LossConfig
 
 @dataclasses.dataclass
 class SoftmaxConfig(LossConfig):
-  """Softmax cross entropy with each gold label, which makes scores margins.
+  """Chooses softmax cross entropy with each gold label; scores are margins.
 
   Labels compete: a score only has a meaning in comparison with the other scores
   of its document. Probabilities are therefore calibrated on dev, and
   micro-F1-tuned is the F1 to look at. The products of a head are computed
-  twice. Only the label weights of gold labels are used.
+  twice, since a first pass computes the sum over all labels. Only the label
+  weights of gold labels are used.
   """
 
   averaged: bool = field(
@@ -35,13 +36,13 @@ class SoftmaxConfig(LossConfig):
 
 @dataclasses.dataclass(frozen=True)
 class Softmax(ChunkLoss):
-  """The sum of the softmax cross entropies with each gold label.
+  """Computes the sum of the softmax cross entropies with each gold label.
 
   L = sum_p a_p (log sum_l exp(z_l) - z_p) over the gold labels p. With a_p = 1
-  this is the reduction "pick all labels" of Menon et al. (2019); if `averaged`,
-  a_p = 1 / P, and it is their normalised form. A document without gold labels
-  has loss 0. Label weights of gold labels are a factor of a_p; label weights of
-  other labels are ignored.
+  this is the reduction "pick all labels" of Menon et al. (2019). If `averaged`,
+  a_p = 1 / P for P gold labels, and this is the normalised form of that
+  reduction. A document without gold labels has loss 0. The label weight of a
+  gold label is a factor of a_p; label weights of other labels are ignored.
 
   Attributes:
     averaged: whether all documents count equally, however many gold labels they
@@ -63,7 +64,7 @@ class Softmax(ChunkLoss):
 
 @struct.dataclass
 class NormalisedSoftmax(ChunkLoss):
-  """The softmax loss, once the sum over all labels is known.
+  """Computes the softmax loss, once the sum over all labels is known.
 
   Attributes:
     normaliser_B: float32, log sum_l exp(z_l).
@@ -88,7 +89,7 @@ class NormalisedSoftmax(ChunkLoss):
     logits_BC: Float32[Array, 'B C'],
     weight_C: Float32[Array, ' C'] | None = None,
   ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
-    """Returns the dense part, which has loss 0; see ChunkLoss.absent."""
+    """Returns loss 0 and a derivative for all labels; see ChunkLoss.absent."""
     del weight_C
     share_BC = jnp.exp(logits_BC - self.normaliser_B[:, None])
     return jnp.float32(0), self.gold_B[:, None] * share_BC

@@ -1,4 +1,4 @@
-"""Squared hinge loss, which makes scores margins, not logits."""
+"""Defines the squared hinge loss, whose scores are margins, not logits."""
 
 import dataclasses
 
@@ -12,10 +12,10 @@ from xjax.losses.contract import ChunkLoss, LabelLoss, LossConfig
 
 @dataclasses.dataclass
 class SquaredHingeConfig(LossConfig):
-  """Squared hinge with targets 1 and -1, which makes scores margins.
+  """Chooses the squared hinge loss with targets 1 and -1; scores are margins.
 
-  Labels with a margin above 0 are assigned. Margins become probabilities by a
-  calibration on dev; without a calibration, margins are shown.
+  Labels with a margin above 0 are assigned. A calibration on dev turns margins
+  into probabilities; without a calibration, margins are shown.
   """
 
   score_kind = ScoreKind.MARGIN
@@ -26,7 +26,7 @@ class SquaredHingeConfig(LossConfig):
   def first_priors(
     self, priors_L: Float64[np.ndarray, ' L']
   ) -> Float64[np.ndarray, ' L']:
-    """Returns probabilities whose logits are 2 p - 1, for priors p.
+    """Returns probabilities whose logits are 2 p - 1, for labels' priors p.
 
     At these scores the squared hinge has its minimum.
     """
@@ -35,11 +35,12 @@ class SquaredHingeConfig(LossConfig):
 
 @dataclasses.dataclass(frozen=True)
 class SquaredHinge(LabelLoss):
-  """The squared hinge, max(0, 1 - y z)^2, y = 1 for gold labels and else -1.
+  """Computes the squared hinge loss max(0, 1 - y z)^2 of each margin z.
 
-  It is the loss of linear one-vs-all systems such as DiSMEC (Babbar &
-  Schoelkopf 2017, Equation 1) and of XR-Transformer (Zhang et al. 2021). The
-  label costs of XR-Transformer are label weights here.
+  The target y is 1 for gold labels and -1 for other labels. This is the loss of
+  linear one-vs-all systems such as DiSMEC (Babbar & Schoelkopf 2017, Equation
+  1) and of XR-Transformer (Zhang et al. 2021). The label costs of
+  XR-Transformer are label weights here.
   """
 
   def __call__(

@@ -1,4 +1,4 @@
-"""The configs of all models except the neural one (text_model.py)."""
+"""Defines the configs of all models except the neural one (text_model.py)."""
 
 from collections.abc import Iterator
 import dataclasses
@@ -50,7 +50,7 @@ class ModelConfig(ConfigPart, abstract=True):
       yield from self.check_tokens(config)
 
   def check_tokens(self, config: Any) -> Iterator[str]:
-    """Yields one error for each fault of tokens of a kind that it reads.
+    """Yields one error for each setting of data.tokens that the model rejects.
 
     Args:
       config: the whole config of the run.
@@ -78,13 +78,16 @@ class ExactMatchModel(ModelConfig):
 
 @dataclasses.dataclass
 class SparseModel(ModelConfig, abstract=True):
-  """Linear classifiers over sparse features of documents, searched as a tree.
+  """Scores labels by linear classifiers over sparse features of documents.
+
+  The classifiers are the nodes of a tree, which is searched for the best
+  labels.
 
   Attributes:
-    beam: number of nodes that are opened for a document at each depth; ignored
-      if exact.
-    exact: whether every node is opened that may have one of the best labels
-      below it.
+    beam: number of nodes that are opened for a document at each depth. It is
+      ignored if exact is True.
+    exact: whether the search opens every node that may have one of the best
+      labels below it.
     chained: whether a label's score combines its own classifier with the
       classifiers of the nodes above it.
     n_trees: number of trees of the ensemble; each tree has a file of its own.
@@ -99,14 +102,17 @@ class SparseModel(ModelConfig, abstract=True):
 
 @dataclasses.dataclass
 class LinearModel(SparseModel):
-  """One linear classifier for each label, directly below the root of a tree."""
+  """Trains one linear classifier for each label.
+
+  All classifiers are directly below the root of a tree.
+  """
 
   chained = False
 
 
 @dataclasses.dataclass
 class TreeModel(SparseModel):
-  """Linear classifiers at the nodes of a label tree.
+  """Trains linear classifiers at the nodes of a label tree.
 
   With the logistic loss the model is a probabilistic label tree (Jasinska et
   al. 2016); with the squared hinge loss it is XR-Linear (Yu et al. 2022,
@@ -123,14 +129,14 @@ class TreeModel(SparseModel):
   )
   beam: int = field(
     10,
-    'Number of nodes that are opened for a document at each depth; ignored if '
-    'exact=True.',
+    'Number of nodes that are opened for a document at each depth. It is '
+    'ignored if exact=True.',
     AT_LEAST_1,
     may_change=True,
   )
   exact: bool = field(
     False,
-    'Whether every node is opened that may have one of the best labels below '
-    'it. In an ensemble, these are the best labels of each tree.',
+    'Whether the search opens every node that may have one of the best labels '
+    'below it. In an ensemble, these are the best labels of each tree.',
     may_change=True,
   )

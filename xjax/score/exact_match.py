@@ -1,6 +1,7 @@
-"""Exact Match: assigns the labels whose names occur verbatim in a document.
+"""Assigns the labels whose names occur verbatim in a document.
 
-The method is that of Chalkidis et al. 2019, Section 4, and needs no training.
+The method is Exact Match of Chalkidis et al. 2019, Section 4. It needs no
+training.
 Texts and names are compared word by word. Words are split as data.text.words
 splits them, but digits are kept. Case and punctuation do not matter; only whole
 words match.
@@ -20,9 +21,9 @@ from xjax.data.text.words import has_letters, split_words
 class DescriptorMatcher:
   """Finds the names of all labels in one pass over a text (Aho-Corasick).
 
-  Every occurrence counts, also inside a longer name. A label's score is
-  n + w / (w + 1): its names occur n times, and the longest of its names that
-  occur has w words. So labels rank by occurrences, then by length.
+  Every occurrence counts, also an occurrence inside a longer name. A label's
+  score is n + w / (w + 1) if its names occur n times and the longest of these
+  names has w words. So labels rank by occurrences, then by length.
   """
 
   def __init__(self, names: Sequence[Sequence[str]], max_words: int):
@@ -32,7 +33,7 @@ class DescriptorMatcher:
       names: for each label, the names to search for. Names without a letter are
         left out: they are only numbers, such as the ids of labels that have no
         name.
-      max_words: number of words at the start of a text that are searched.
+      max_words: number of words to search, from the start of a text.
 
     Raises:
       DataError: no label has a name.
@@ -50,7 +51,8 @@ class DescriptorMatcher:
       )
     self._automaton = ahocorasick.Automaton()
     for text, ids in labels.items():
-      # Each word of a name has a space on both sides.
+      # The words are one fewer than the spaces, since each word has a space on
+      # both sides.
       self._automaton.add_word(text, (ids, text.count(' ') - 1))
     self._automaton.make_automaton()
 
@@ -85,13 +87,14 @@ class DescriptorMatcher:
 class MatchedLabels:
   """Selects the best of the labels that were matched (a core.types.Scorer).
 
-  A batch has the labels that DescriptorMatcher found in tokens_BT, ascending,
-  and their scores in weights_BT. No other labels are returned.
+  A batch holds the matched labels of DescriptorMatcher. Their indices, in
+  ascending order, are in tokens_BT, and their scores in weights_BT. No other
+  labels are returned.
 
   Attributes:
-    score_kind: MARGIN; all scores are positive.
+    score_kind: MARGIN. All scores are positive.
     n_labels: number of labels, L.
-    assigned_above: 0; every label that was matched is assigned.
+    assigned_above: 0, so that every matched label is assigned.
     selected_by: `exact`.
   """
 
@@ -113,12 +116,13 @@ class MatchedLabels:
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the k best of the labels that were matched (core.types.Scorer).
 
-    The result equals that of select.topk.dense_topk on the matched labels. With
-    weights, ranking is by log weight + log sigmoid(a score + b).
+    For the matched labels, select.topk.dense_topk returns the same lists. With
+    weights, labels are ranked by log weight + log sigmoid(a score + b).
     """
     ids_BT, scores_BT = batch.tokens_BT, batch.weights_BT
     if weights is not None:
-      with np.errstate(divide='ignore'):  # log 0: never selected
+      # A label with weight 0 gets -inf, so that it is never selected.
+      with np.errstate(divide='ignore'):
         logs_L = np.log(np.asarray(weights, np.float32))
       a, b = np.float32(sigmoid)
       scores_BT = logs_L[ids_BT] - np.logaddexp(
@@ -138,12 +142,14 @@ def _best(
   """Returns the k best labels of each document and each slice.
 
   Args:
-    ids_BT: labels, ascending, so that the lower label wins a tie.
-    scores_GBT: scores of the labels in each slice; -inf: not selected.
+    ids_BT: labels in ascending order, so that the lower label wins a tie.
+    scores_GBT: scores of the labels in each slice, and -inf for labels that
+      must not be selected.
     k: length of the lists.
 
   Returns:
-    ids_GBK and float32 scores_GBK; PAD and -inf where labels run out.
+    ids_GBK and float32 scores_GBK, with PAD and -inf at the end of lists that
+    have fewer than k labels.
   """
   fill = [(0, 0), (0, 0), (0, max(0, k - ids_BT.shape[1]))]
   scores_GBT = np.pad(

@@ -1,4 +1,4 @@
-"""Poolings, which compute one vector of a document from its tokens' vectors."""
+"""Defines poolings, which compute one vector of a document from its tokens."""
 
 import abc
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class PoolingConfig(ConfigPart, abstract=True):
   """Chooses how the vectors of a document's tokens become one vector.
 
   Attributes:
-    pools: whether there is a vector of the document; False: the head reads the
+    pools: whether a document gets one vector. If False, the head reads the
       tokens.
     pooler: whether the pooling has a dense layer, which may start from
       pretrained weights.
@@ -45,13 +45,13 @@ class PoolingConfig(ConfigPart, abstract=True):
       rngs: stream `params`.
 
     Returns:
-      A module (TokenFeatures, rngs) -> document_BD; None: no pooling.
+      A module (TokenFeatures, rngs) -> document_BD, or None for no pooling.
     """
 
 
 @dataclasses.dataclass
 class NoPooling(PoolingConfig):
-  """No pooling: the head reads tokens."""
+  """Chooses no pooling, so that the head reads tokens."""
 
   pools = False
 
@@ -61,7 +61,10 @@ class NoPooling(PoolingConfig):
 
 @dataclasses.dataclass
 class MeanConfig(PoolingConfig):
-  """The mean over tokens; for documents of one vector, that vector."""
+  """Chooses the mean over tokens.
+
+  For documents of one vector, the mean is this vector.
+  """
 
   def build(self, dim: int, rngs: nnx.Rngs) -> nnx.Module:
     return Mean(dim)
@@ -88,7 +91,7 @@ class Mean(nnx.Module):
       rngs: ignored.
 
     Returns:
-      document_BD in the features' dtype; 0 for a document without tokens.
+      document_BD in the features' dtype, and 0 for a document without tokens.
     """
     del rngs
     hidden_BTD = features.hidden_BTD
@@ -100,13 +103,13 @@ class Mean(nnx.Module):
 
 @dataclasses.dataclass
 class ClsConfig(PoolingConfig):
-  """The vector of the first token, [CLS]."""
+  """Chooses the vector of the first token, [CLS]."""
 
   dropout: float = field(0.1, "Dropout rate of the document's vector.", RATE)
   pooler: bool = field(
     False,
     'Whether to apply a dense layer with tanh before dropout. Its weights are '
-    'pretrained where the folder has them.',
+    'pretrained if the folder has them.',
   )
 
   def build(self, dim: int, rngs: nnx.Rngs) -> nnx.Module:
@@ -122,11 +125,13 @@ class ClsConfig(PoolingConfig):
 
 
 class Cls(nnx.Module):
-  """BERT's pooling (Devlin et al. 2019, Section 3): h_0, or tanh(W h_0 + b).
+  """Pools tokens as BERT does (Devlin et al. 2019, Section 3).
+
+  The result is the first token's vector h_0, or tanh(W h_0 + b) with a pooler.
 
   Attributes:
     dim: size D of a token's vector, and of the document's vector.
-    dense: W and b, the pooler; None: no pooler.
+    dense: W and b, the pooler, or None for no pooler.
   """
 
   def __init__(self, dim: int, config: ClsConfig, *, rngs: nnx.Rngs):
@@ -150,7 +155,7 @@ class Cls(nnx.Module):
 
     Args:
       features: encoded tokens.
-      rngs: stream `dropout`; None: no dropout.
+      rngs: stream `dropout`, or None for no dropout.
 
     Returns:
       document_BD in the features' dtype.
@@ -163,20 +168,20 @@ class Cls(nnx.Module):
 
 @dataclasses.dataclass
 class SelfAttentionConfig(PoolingConfig):
-  """A weighted sum of the tokens, with attention that all labels share."""
+  """Chooses a weighted sum of tokens, with attention that all labels share."""
 
   def build(self, dim: int, rngs: nnx.Rngs) -> nnx.Module:
     return SelfAttention(dim, rngs=rngs)
 
 
 class SelfAttention(nnx.Module):
-  """The pooling of BIGRU-ATT and HAN (Chalkidis et al. 2019, Section 4).
+  """Pools tokens as BIGRU-ATT and HAN do (Chalkidis et al. 2019, Section 4).
 
   s_t = u . tanh(W h_t + b); a = softmax of s over the document's tokens;
   document = sum_t a_t h_t (Yang et al. 2016, Equations 5 to 7). Chalkidis et
   al. give no equation for s and cite Xu et al. 2015. The s of Xu et al. is this
-  network of one hidden layer, with the state of a decoder added; here there is
-  no decoder. The code of Chalkidis et al. computes the s above for HAN. For
+  network of one hidden layer, with the state of a decoder added, but here there
+  is no decoder. The code of Chalkidis et al. computes the s above for HAN. For
   BIGRU-ATT it computes tanh(u . h + b), which is at most 1, so that no token
   could weigh more than e^2 times as much as another.
 
@@ -208,15 +213,15 @@ class SelfAttention(nnx.Module):
   ) -> Float[Array, 'B {self.dim}']:
     """Returns the weighted sum of each document's tokens.
 
-    Runs on the context mesh (`jax.set_mesh`), with documents divided over its
-    data axis.
+    It runs on the context mesh (`jax.set_mesh`), with documents divided over
+    its data axis.
 
     Args:
       features: encoded tokens.
       rngs: ignored.
 
     Returns:
-      document_BD in the features' dtype; 0 for a document without tokens.
+      document_BD in the features' dtype, and 0 for a document without tokens.
     """
     del rngs
     return self._pool(features.hidden_BTD, features.real_BT, 1)
@@ -224,14 +229,14 @@ class SelfAttention(nnx.Module):
   def over_time(
     self, h_TBD: Float[Array, 'T B D'], real_TB: Bool[Array, 'T B']
   ) -> Float[Array, 'B D']:
-    """Pools vectors that have time first, as encoders return them.
+    """Pools vectors whose first axis is time, as encoders return them.
 
     Args:
       h_TBD: vectors, 0 at padding.
       real_TB: bool, False at padding.
 
     Returns:
-      document_BD in h's dtype; 0 for a document without tokens.
+      document_BD in h's dtype, and 0 for a document without tokens.
     """
     return self._pool(h_TBD, real_TB, 0)
 
@@ -241,10 +246,10 @@ class SelfAttention(nnx.Module):
     real: Bool[Array, 'first second'],
     axis: int,
   ) -> Float[Array, 'B D']:
-    """Pools vectors whose time axis is the given one, 0 or 1."""
+    """Pools vectors along their time axis, which is axis 0 or 1."""
     spec = P(None, DATA) if axis == 0 else BATCH
-    # Explicit shards, as in bigru.py: XLA's partitioner may gather the whole
-    # batch on every device.
+    # Shards are explicit, as in bigru.py, because XLA's partitioner may gather
+    # the whole batch on every device.
     run = jax.shard_map(
       functools.partial(_pool_shard, axis),
       in_specs=(spec, spec, P()),
@@ -271,7 +276,8 @@ def _pool_shard(
     precision=full_precision(dtype),
     preferred_element_type=jnp.float32,
   )
-  # A sum, not a matrix product, is computed in float32 on every device.
+  # This is a sum because every device computes sums, but not matrix products,
+  # in float32.
   score = (jnp.tanh(hidden + bias_D) * query_D).sum(axis=1).reshape(real.shape)
   weight = jax.nn.softmax(jnp.where(real, score, MASKED), axis=axis)
   return (weight[..., None] * h).sum(axis=axis).astype(dtype)

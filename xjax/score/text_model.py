@@ -1,4 +1,4 @@
-"""The neural model, which scores the labels of a document.
+"""Defines the neural model, which scores the labels of a document.
 
 Its parts are an embedding, an encoder, a pooling and a head.
 """
@@ -49,7 +49,7 @@ from xjax.score.pretrained.architecture import Architecture
 
 @dataclasses.dataclass
 class NeuralModel(ModelConfig):
-  """A neural network: embedding -> encoder -> pooling -> head."""
+  """Chooses a neural network of an embedding, encoder, pooling and head."""
 
   reads = (WordsConfig, SubwordsConfig, FeatureFilesConfig)
 
@@ -57,11 +57,11 @@ class NeuralModel(ModelConfig):
     EmbeddingConfig, 'Turns each token into a vector.'
   )
   encoder: EncoderConfig = field(
-    BiGRUConfig, 'Puts the vectors of tokens in the context of the document.'
+    BiGRUConfig, 'Adds the context of the document to the vectors of tokens.'
   )
   pooling: PoolingConfig = field(
     NoPooling,
-    'Computes one vector of the document, for heads that read one vector.',
+    'Computes one vector of the document, for heads that need such a vector.',
   )
   head: HeadConfig = field(
     LabelAttentionConfig, 'Computes the scores of labels.'
@@ -101,16 +101,17 @@ _PARTS = {
 
 
 class TextModel(nnx.Module):
-  """Scores labels: embedding -> encoder -> pooling -> head.
+  """Scores labels by an embedding, an encoder, a pooling and a head.
 
   The scores of a document depend neither on the other documents of the batch
   nor on the padded length.
 
   Attributes:
-    embedding: (tokens_TB or features_TBD, dtype, rngs) -> x_TBD; None: the
+    embedding: (tokens_TB or features_TBD, dtype, rngs) -> x_TBD, or None if the
       encoder reads tokens_TB.
     encoder: (x_TBD, real_TB, rngs) -> h_TBD, 0 at padding.
-    pooling: (TokenFeatures, rngs) -> document_BD; None: the head reads tokens.
+    pooling: (TokenFeatures, rngs) -> document_BD, or None if the head reads
+      tokens.
     head: computes the scores of labels.
     dtype: dtype of activations and products. Softmax, loss, sums and parameters
       are float32, except label rows with another storage.
@@ -132,15 +133,16 @@ class TextModel(nnx.Module):
     self.dtype = jnp.dtype(dtype)
 
   def features(self, batch: Batch, rngs: nnx.Rngs | None = None) -> Any:
-    """Encodes a batch on the context mesh, as input of the head.
+    """Computes the input of the head from a batch, on the context mesh.
 
     Args:
-      batch: documents; rows that only fill the batch may have length 0.
-      rngs: stream `dropout`; None: no dropout, as in evaluation.
+      batch: documents. Rows that only fill the batch may have length 0.
+      rngs: stream `dropout`, or None for no dropout, as in evaluation.
 
     Returns:
-      A pytree of arrays with documents first: the result of head.prepare for
-      the encoded tokens, or for document_BD if there is a pooling.
+      A pytree of arrays whose first axis is documents. It is the result of
+      head.prepare for the encoded tokens, or for document_BD if there is a
+      pooling.
     """
     x_TBD = documents_second(_time_first(batch))
     real_TB = _real_tokens(len(x_TBD), batch)
@@ -164,10 +166,10 @@ class TextModel(nnx.Module):
     """Returns the sum of the loss over labels and real documents.
 
     Args:
-      batch: documents with gold labels; rows that fill the batch cost nothing.
+      batch: documents with gold labels. Rows that only fill the batch add 0.
       loss: loss of a chunk of labels.
-      rngs: stream `dropout`; None: no dropout.
-      weights: weights of the labels; None: all labels count equally.
+      rngs: stream `dropout`, or None for no dropout.
+      weights: weights of the labels, or None if all labels count equally.
 
     Returns:
       float32 scalar.
@@ -196,8 +198,8 @@ class TextModel(nnx.Module):
       rows: how the label rows are changed.
 
     Returns:
-      The loss, float32 scalar, before the step; the label rows and the slots of
-      their rule after the step.
+      The loss before the step, a float32 scalar, and then the label rows and
+      the slots of their rule after the step.
     """
     return fused_loss(
       self.head,
@@ -214,7 +216,8 @@ class TextModel(nnx.Module):
 
     Args:
       batch: documents.
-      ids_BK: int32, K labels of each document, PAD where a list is shorter.
+      ids_BK: int32, K labels of each document, with PAD at the end of shorter
+        lists.
 
     Returns:
       alpha_BKT, float32. The head must be an AttentionHead.
@@ -223,10 +226,10 @@ class TextModel(nnx.Module):
 
 
 def _time_first(batch: Batch) -> jax.Array:
-  """Returns the batch's inputs with time first.
+  """Returns the inputs of a batch, with time as the first axis.
 
   Returns:
-    Token ids [T, B], or by zone [T, B, Z]; or features_TBD.
+    Token ids [T, B], token ids by zone [T, B, Z], or features_TBD.
   """
   if batch.features_BTD is not None:
     return jnp.moveaxis(batch.features_BTD, 1, 0)
@@ -234,7 +237,7 @@ def _time_first(batch: Batch) -> jax.Array:
 
 
 def _real_tokens(steps: int, batch: Batch) -> jax.Array:
-  """Marks the real tokens of a batch.
+  """Returns which tokens of a batch are real, and not padding.
 
   Args:
     steps: padded length T.
@@ -242,7 +245,7 @@ def _real_tokens(steps: int, batch: Batch) -> jax.Array:
 
   Returns:
     bool [T, B], or by zone [T, B, Z], False at padding. For packed documents,
-    int32 [T, rows], the number of the token's document in its row; 0 at
+    int32 [T, rows], the number of the token's document in its row, or 0 at
     padding.
   """
   if batch.segments_BT is not None:
@@ -255,7 +258,7 @@ def _encoded_lengths(batch: Batch) -> jax.Array:
   """Returns the number of vectors that the encoder computes for each document.
 
   Returns:
-    int32 [B], tokens, or by zone the zones that have tokens.
+    int32 [B], the number of tokens, or by zone of zones that have tokens.
   """
   if batch.lengths_B.ndim == 1:
     return batch.lengths_B
@@ -278,22 +281,24 @@ def build(
 
   Args:
     config: configs of the model's parts.
-    vocab_size: number of word ids, padding and unknown included; 0: documents
+    vocab_size: number of word ids with padding and unknown, or 0 if documents
       do not come as word ids.
     n_labels: number of labels to score.
-    architecture: sizes of the pretrained encoder; None: the encoder is not
+    architecture: sizes of the pretrained encoder, or None if the encoder is not
       pretrained.
-    label_priors: [L] probabilities strictly between 0 and 1 (`smoothed_priors`)
-      whose logits are the initial output biases; None: initial biases are 0.
-    unseen: bool [L], labels without training documents; None: no label.
-    hidden: bool [L], further labels, with which a unified head calibrates its
-      scores; None: no label.
+    label_priors: [L], probabilities strictly between 0 and 1 (see
+      `smoothed_priors`), whose logits are the initial output biases. If None,
+      initial biases are 0.
+    unseen: bool [L], True for labels without training documents, or None if
+      there are no such labels.
+    hidden: bool [L], True for further labels with which a unified head
+      calibrates its scores, or None if there are no such labels.
     dtype: dtype of activations and products.
     rngs: stream `params`.
 
   Returns:
-    The model. Its label rows are sharded over the label axis, the label rows of
-    OneVsAll over all devices. All other parameters are replicated.
+    The model. Its label rows are sharded over the label axis, but the label
+    rows of OneVsAll over all devices. All other parameters are replicated.
 
   Raises:
     ConfigError: a field of the config has a part of the wrong kind.
@@ -337,7 +342,7 @@ def smoothed_priors(train_counts: np.ndarray, n_train: int) -> np.ndarray:
 
 
 def initial_biases(priors: np.ndarray) -> np.ndarray:
-  """Returns the logits of label probabilities, as initial biases.
+  """Returns the initial biases, which are the logits of label probabilities.
 
   Args:
     priors: [L], probabilities strictly between 0 and 1.

@@ -1,4 +1,4 @@
-"""The scorer of neural models, for evaluation and prediction."""
+"""Defines the scorer of neural models, for evaluation and prediction."""
 
 from collections.abc import Sequence
 import functools
@@ -21,9 +21,9 @@ class ModelScorer:
 
   Attributes:
     score_kind: the kind of the head's scores, LOGIT or MARGIN.
-    n_labels: number of labels that the model scores; labels with a higher index
-      are never selected.
-    assigned_above: as in core.types.Scorer: 0 for margins, else None.
+    n_labels: number of labels that the model scores. Labels with an index from
+      n_labels on are never selected.
+    assigned_above: 0 for margins, else None, as in core.types.Scorer.
     recall: as in topk.head_topk.
     selected_by: as in core.types.Scorer.
   """
@@ -41,12 +41,12 @@ class ModelScorer:
 
     Args:
       graphdef: the TextModel without its parameters, as `nnx.split` returns it.
-      params: its parameters on the mesh; the attribute `params` may be replaced
-        between batches.
+      params: the TextModel's parameters on the mesh. The attribute `params` may
+        be replaced between batches.
       mesh: the (data, label) mesh.
       n_labels: number of labels of the model's head.
-      score_kind: the kind of its scores, which depends on the training loss.
-      recall: as in topk.head_topk; 1: exact.
+      score_kind: the kind of the scores, which depends on the training loss.
+      recall: as in topk.head_topk, where 1 means exact lists.
     """
     self._graphdef = graphdef
     self.params = params
@@ -56,7 +56,7 @@ class ModelScorer:
     self.recall = recall
     self.selected_by = 'exact' if recall == 1 else f'recall={float(recall)!r}'
     self.assigned_above = 0.0 if score_kind is ScoreKind.MARGIN else None
-    # id of a NumPy array -> that array, and its copy on the devices.
+    # Maps the id of a NumPy array to the array and its copy on the devices.
     self._on_devices: dict[int, tuple[np.ndarray, jax.Array]] = {}
     self._topk = jax.jit(
       functools.partial(_topk, graphdef, recall),
@@ -80,18 +80,18 @@ class ModelScorer:
     """Returns the k best labels for this process's rows; see Scorer.topk.
 
     Args:
-      batch: NumPy, this process's rows; all processes must call this function
-        with the same number of rows.
+      batch: this process's rows, as NumPy arrays. All processes must call this
+        function with the same number of rows.
       k: length of the lists.
-      weights, slices, allowed: as in core.types.Scorer, but NumPy. They may be
-        longer than n_labels. If `allowed` has two axes, its rows are this
-        process's rows. Arrays with one axis are transferred to the devices only
-        once if every call gets the same array objects. So never change an array
-        between calls: make a new one.
-      sigmoid: as in core.types.Scorer; each new value compiles a new program.
+      weights, slices, allowed: as in core.types.Scorer, but NumPy arrays. They
+        may be longer than n_labels. If `allowed` has two axes, its rows are
+        this process's rows. An array with one axis is transferred to the
+        devices only once if every call gets the same array object. So never
+        change an array between calls, but make a new one.
+      sigmoid: as in core.types.Scorer. Each new value compiles a new program.
 
     Returns:
-      ids_GBK, scores_GBK: NumPy, this process's rows.
+      ids_GBK, scores_GBK: this process's rows, as NumPy arrays.
     """
     filters = {'weights': weights, 'slices': tuple(slices)}
     if np.ndim(allowed) < 2:
@@ -106,7 +106,7 @@ class ModelScorer:
     return ids_GBK, scores_GBK
 
   def _put_rows(self, filters: dict[str, Any]) -> dict[str, Any]:
-    """Puts arrays [L] on the mesh, divided like label rows.
+    """Puts arrays [L] on the mesh, and divides them like label rows.
 
     Arrays of the last call are not transferred again.
     """
@@ -138,10 +138,12 @@ class ModelScorer:
 
     Args:
       batch: as in topk.
-      ids_BK: labels of this process's rows, PAD beyond a list.
+      ids_BK: labels of this process's rows, with PAD at the end of shorter
+        lists.
 
     Returns:
-      alpha_BKT: as in heads.attention_weights; NumPy, this process's rows.
+      alpha_BKT: this process's rows, as a NumPy array (see
+        heads.attention_weights).
     """
     with jax.set_mesh(self.mesh):
       arguments = put_batch((batch, ids_BK), self.mesh)
@@ -151,7 +153,7 @@ class ModelScorer:
 def _topk(
   graphdef, recall, params, batch, *, k, weights, slices, allowed, sigmoid
 ):
-  """Computes features and their top-k lists; it is compiled."""
+  """Computes the top-k lists of a batch; jax.jit compiles this function."""
   model = nnx.merge(graphdef, params)
   return head_topk(
     model.head,
@@ -166,5 +168,5 @@ def _topk(
 
 
 def _attention(graphdef, params, batch, ids_BK):
-  """Computes the attention weights of listed labels; it is compiled."""
+  """Computes attention weights of labels; jax.jit compiles this function."""
   return nnx.merge(graphdef, params).attention(batch, ids_BK)

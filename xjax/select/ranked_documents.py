@@ -11,13 +11,13 @@ from xjax.core.distributed import rank_documents
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
 from xjax.judge.metrics.calibration_error import sigmoid as probability_of
 
-# Rows of documents -> this process's part of batches with these documents, each
-# once. doc_B is the place of a document among the given rows. All processes
-# have the same number of batches.
+# A function of rows of documents. It returns this process's part of batches
+# that have each of these documents once. doc_B is the place of a document among
+# the given rows. All processes have the same number of batches.
 BatchesOf = Callable[[np.ndarray], Iterable[Batch]]
 
-_BLOCK = 1024  # documents whose lists are compared at a time
-# Logarithm of the highest probability that can be computed from a float32
+_BLOCK = 1024  # number of documents whose lists are compared at a time
+# The logarithm of the highest probability that can be computed from a float32
 # product of a weight and a probability.
 _HIGHEST = -(2.0**-24)
 _SMALLEST = -40.0  # log of the smallest weight, if the largest weight is 1
@@ -25,17 +25,17 @@ _SMALLEST = -40.0  # log of the smallest weight, if the largest weight is 1
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RankedDocuments:
-  """N documents, with a scorer that ranks labels for them.
+  """Ranks labels for N documents with a scorer.
 
   Attributes:
     scorer: ranks the labels.
     batches_of: makes batches of given documents.
-    n_documents: N; rows of documents are below it.
-    sigmoid: a and b; a margin z has the probability sigmoid(a z + b).
+    n_documents: N. The rows of documents are numbered from 0 to N - 1.
+    sigmoid: a and b. A margin z has the probability sigmoid(a z + b).
     known: some labels of each document, int32 [N, known], and their scores
       without weights, float32 [N, known]. The probabilities of these labels are
       computed from their scores, not from products with weights, which have
-      fewer digits. None: no scores are known.
+      fewer digits. If None, no scores are known.
   """
 
   scorer: Scorer
@@ -70,13 +70,13 @@ class RankedDocuments:
     Args:
       rows_N: rows of the documents.
       k: length of the lists.
-      log_weights_L: float64, logarithms of the label weights; -inf: a label is
-        never selected. A value that is more than 40 below the largest one is
-        replaced by the largest minus 40.
+      log_weights_L: float64, logarithms of the label weights, -inf for labels
+        that must not be selected. A value that is more than 40 below the
+        largest value is replaced by the largest value minus 40.
 
     Returns:
       ids_NK: int32, PAD where labels run out.
-      logs_NK: float64, log weight + log probability; -inf where ids are PAD.
+      logs_NK: float64, log weight + log probability, -inf where ids are PAD.
     """
     log_weights_L = log_weights_L[: self.scorer.n_labels]
     top = float(log_weights_L.max(initial=-np.inf))
@@ -96,7 +96,7 @@ class RankedDocuments:
   def _lists(
     self, rows_N: np.ndarray, k: int, options: dict
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns ids_NK and scores_NK; options are arguments of Scorer.topk."""
+    """Returns the lists of Scorer.topk, which gets `options` as arguments."""
     topk = functools.partial(self.scorer.topk, k=k, **options)
     ids_GNK, scores_GNK, _ = rank_documents(
       self.batches_of(rows_N), topk, len(rows_N), k
@@ -113,12 +113,12 @@ class RankedDocuments:
 
     Args:
       rows_N: rows of the documents.
-      ids_NK: int32, labels listed for them.
-      logs_NK: float64, logarithms of their probabilities, computed from
+      ids_NK: int32, labels that are listed for these documents.
+      logs_NK: float64, logarithms of the labels' probabilities, computed from
         products with weights. They have few digits if probabilities are near 1.
 
     Returns:
-      float64 [N, K]; where ids are PAD, the value has no meaning.
+      float64 [N, K]. Where ids are PAD, the values have no meaning.
     """
     logs_NK = np.minimum(logs_NK, _HIGHEST)
     logits_NK = logs_NK - np.log(-np.expm1(logs_NK))
@@ -164,14 +164,14 @@ class RankedDocuments:
 def no_lists(
   n: int, k: int
 ) -> tuple[Int32[np.ndarray, 'N K'], Float32[np.ndarray, 'N K']]:
-  """Returns empty lists: ids that are PAD, and scores that are -inf."""
+  """Returns empty lists, in which ids are PAD and scores are -inf."""
   return np.full((n, k), PAD, np.int32), np.full((n, k), -np.inf, np.float32)
 
 
 def floored(
   log_weights_L: Float64[np.ndarray, ' L'],
 ) -> Float64[np.ndarray, ' L']:
-  """Returns log weights with small values replaced, as weighted() uses them.
+  """Returns the log weights that weighted() uses, with small values replaced.
 
   Values of -inf are not replaced.
   """
@@ -181,6 +181,6 @@ def floored(
 
 
 def _log(values: np.ndarray) -> np.ndarray:
-  """Returns logarithms; the logarithm of 0 is -inf, without a warning."""
+  """Returns logarithms, without a warning for 0, whose logarithm is -inf."""
   with np.errstate(divide='ignore'):
     return np.log(values)

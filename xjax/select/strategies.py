@@ -1,16 +1,17 @@
-"""Strategies that decide which k labels are predicted for a document.
+"""Defines strategies that decide which k labels are predicted for a document.
 
 These are the strategies that Schultheis et al. 2022 compare in Section 5.5.
 They work with any core.types.Scorer, since they only need its lists.
 
-The coverage strategy is greedy, one document after another. Algorithm 1 of the
-paper needs all probabilities of a document. Here, the scorer ranks labels for a
-window of documents at once, by the gains that labels have before the window.
-Gains can only fall. So the gain of the last listed label is an upper bound for
-all labels that are not listed. As long as the k-th best of the listed labels is
-above this bound, the list is sufficient. A new window starts at the first
-document where this is not certain. The selected labels are those of Algorithm
-1, up to the rounding of float32 products, if the scorer's lists are exact.
+The coverage strategy is greedy and visits one document after another. Algorithm
+1 of the paper needs all probabilities of a document. Here, the scorer ranks
+labels for a window of documents at once, by the gains that labels have before
+the window. Gains can only fall. So the gain of the last listed label is an
+upper bound for all labels that are not listed. As long as the gain of the k-th
+best listed label is above this bound, the list is sufficient. A new window
+starts at the first document where this is not certain. If the scorer's lists
+are exact, the selected labels are those of Algorithm 1, up to the rounding of
+float32 products.
 """
 
 import dataclasses
@@ -38,13 +39,13 @@ class WeightedStrategy:
   """Selects the k labels with the highest weight times probability.
 
   If weights are inverse propensities, this is optimal for PSP@k (Wydmuch et al.
-  2021). If weights are utilities, it is optimal for their sum over correct
-  labels (Schultheis et al., Section 4.2).
+  2021). If weights are utilities, it is optimal for the sum of the utilities of
+  correct labels (Schultheis et al., Section 4.2).
 
   Attributes:
-    weights_L: float64 [L or more], finite, at least 0; a label of weight 0 is
-      never selected. A positive weight below 4e-18 of the largest weight is
-      replaced by that bound.
+    weights_L: float64 [L or more], finite, at least 0. A label of weight 0 is
+      never selected. A positive weight below 4e-18 times the largest weight is
+      replaced by this product.
   """
 
   weights_L: np.ndarray
@@ -52,14 +53,14 @@ class WeightedStrategy:
 
 @dataclasses.dataclass(frozen=True)
 class BoundedRandomStrategy:
-  """Draws k of the b k labels with the highest scores (Bradley & Smyth 2001).
+  """Draws k labels from the b * k best labels (Bradley & Smyth 2001).
 
-  Each of the b k labels has the same chance. The drawn labels are listed by
-  score.
+  Each of the b * k labels with the highest scores has the same chance. The
+  drawn labels are listed by score.
 
   Attributes:
-    b: at least 1.
-    seed: the seed of a document's draw, together with the document's row.
+    b: a number that is at least 1.
+    seed: seeds the draw of a document, together with the document's row.
   """
 
   b: int = 2
@@ -70,15 +71,15 @@ class BoundedRandomStrategy:
 class CoverageStrategy:
   """Selects the k labels with the highest gain in expected coverage.
 
-  This is Algorithm 1 of Schultheis et al. 2022. The gain of label j is
-  (f_j + beta) p_j. f_j starts at 1; after each document for which j was
-  selected, f_j is multiplied by 1 - p_j. Documents are visited in the order
-  document_order(seed, N).
+  This is Algorithm 1 of Schultheis et al. 2022. A label j with probability p_j
+  has the gain (f_j + beta) p_j. f_j starts at 1. After each document for which
+  j was selected, f_j is multiplied by 1 - p_j. Documents are visited in the
+  order document_order(seed, N).
 
   Attributes:
-    beta: at least 0: how much a correct label counts even if it is well covered
-      already (Section 5.3 of the paper).
-    seed: the seed of the order.
+    beta: how much a correct label still counts if it is well covered already,
+      at least 0 (Section 5.3 of the paper).
+    seed: the seed of the order of documents.
   """
 
   beta: float = 0.0
@@ -91,13 +92,14 @@ Strategy = (
 
 
 class Selection(NamedTuple):
-  """The labels that a strategy selected for N documents.
+  """Holds the labels that a strategy selected for N documents.
 
   Attributes:
     ids_NK: int32 labels, PAD where no more labels can be selected.
-    ranks_NK: the values by which labels are ranked, descending: float32 scores,
-      or float64 log weight + log probability; -inf where ids are PAD.
-    scores_NK: float32, scores of the scorer's kind; -inf where ids are PAD.
+    ranks_NK: the values by which labels are ranked, in descending order. They
+      are float32 scores, or float64 log weight + log probability, and -inf
+      where ids are PAD.
+    scores_NK: float32, scores of the scorer's kind, -inf where ids are PAD.
     asked_again: number of additional lists that the scorer computed for
       documents that had a list before.
   """
@@ -114,7 +116,7 @@ def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Selection:
   Args:
     strategy: the strategy, with its settings.
     documents: N documents, with a scorer.
-    k: labels per document; there are fewer where labels run out.
+    k: number of labels per document. There are fewer where labels run out.
   """
   rows_N = np.arange(documents.n_documents)
   match strategy:
@@ -131,9 +133,10 @@ def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Selection:
 
 
 def document_order(seed: int, n: int) -> Int[np.ndarray, ' N']:
-  """Returns the order in which coverage visits n documents: a permutation.
+  """Returns the order in which the coverage strategy visits n documents.
 
-  It depends only on the two arguments. No seed means the order of the file.
+  The order is a permutation, which depends only on the two arguments. No seed
+  gives the order of the file.
   """
   return host_generator(seed, 'coverage').permutation(n)
 
@@ -142,7 +145,8 @@ def _weighted(
   documents: RankedDocuments, rows_N: np.ndarray, k: int, weights_L: np.ndarray
 ) -> Selection:
   """Selects the k labels with the highest weight times probability."""
-  with np.errstate(divide='ignore'):  # log 0: never selected
+  # A label with weight 0 gets -inf, so that it is never selected.
+  with np.errstate(divide='ignore'):
     logs_L = np.log(np.asarray(weights_L, np.float64))
   ids_NK, ranks_NK = documents.weighted(rows_N, k, logs_L)
   real_NK = ids_NK != PAD
@@ -171,9 +175,9 @@ class Greedy:
 
   Attributes:
     documents: the documents, with the scorer.
-    k: labels per document.
+    k: number of labels per document.
     beta: beta of the gains (f + beta) p.
-    listed: length of the scorer's lists; None: a multiple of k.
+    listed: length of the scorer's lists, or None for a multiple of k.
     window: largest number of documents that the scorer ranks at once.
   """
 
@@ -197,8 +201,8 @@ class Greedy:
       order_N: rows of the documents, in the order in which they are visited.
 
     Returns:
-      ids_NK: int32, by gain descending, then index ascending; PAD where all
-        other gains are 0.
+      ids_NK: int32, sorted by descending gain, then by ascending index, with
+        PAD where all other gains are 0.
       log_gains_NK: float64, -inf where ids are PAD.
       scores_NK: float32, scores of the scorer's kind, -inf where ids are PAD.
       asked_again: as in Selection.
@@ -213,8 +217,8 @@ class Greedy:
       lists = self._rank(rows_N, length, log_f_L)
       n = self._select(lists, rows_N, log_f_L, selected)
       done, ranked = done + n, ranked + len(rows_N)
-      # If no document was done, its list was too short. The loop ends, since a
-      # list with all labels is always sufficient.
+      # If no document was done, the first document's list was too short. The
+      # loop ends, since a list with all labels is always sufficient.
       length = usual if n else min(2 * length, n_labels)
       width = min(max(2 * n, _LEAST), self.window)
     scores_NK = self.documents.scores_of(selected.logits_NK)
@@ -251,8 +255,8 @@ class Greedy:
     Args:
       lists: the scorer's lists for a window of documents.
       rows_N: rows of these documents.
-      log_f_L: log f_j of every label; it is changed.
-      selected: the labels selected so far; it is changed.
+      log_f_L: log f_j of every label. This array is changed.
+      selected: the labels that are selected so far. They are changed.
 
     Returns:
       The number of documents that are done.
@@ -271,7 +275,7 @@ class Greedy:
     return len(rows_N)
 
   def _log_weights(self, log_f: np.ndarray) -> np.ndarray:
-    """Returns log(f + beta)."""
+    """Returns the log weights of labels, log(f + beta)."""
     return np.logaddexp(log_f, np.log(self.beta)) if self.beta else log_f
 
 
@@ -301,14 +305,14 @@ class _Lists:
 
   Attributes:
     ids_NK: int32, PAD where labels run out.
-    logs_NK: float64, logarithms of the gains when the lists were made; -inf
+    logs_NK: float64, logarithms of the gains when the lists were made, -inf
       where ids are PAD.
-    weights_NK: float64, logarithms of the weights that were used; 0 where ids
+    weights_NK: float64, logarithms of the weights that were used, 0 where ids
       are PAD.
     logits_NK: float64, logits of the labels' probabilities.
     whole: whether each list is long enough for all labels.
-    exact: whether every label was ranked by its weight; False: some small
-      weights were replaced by a larger one.
+    exact: whether every label was ranked by its own weight. If False, some
+      small weights were replaced by a larger weight.
   """
 
   ids_NK: np.ndarray
@@ -325,14 +329,14 @@ class _Lists:
 
     Args:
       place: place of the document in the window.
-      log_weights_K: float64, the present weights of its labels; any value where
-        ids are PAD.
+      log_weights_K: float64, the present log weights of the listed labels, with
+        any value where ids are PAD.
       k: number of labels.
 
     Returns:
-      Places in the list, by gain descending, then label ascending, and log
-      gains. There are fewer than k if no other label has a gain. None: a label
-      that is not listed may have a higher gain.
+      Places in the list, sorted by descending gain, then by ascending label,
+      and their log gains. There are fewer than k if no other label has a gain.
+      The result is None if a label that is not listed may have a higher gain.
     """
     ids_K, old_K = self.ids_NK[place], self.logs_NK[place]
     # The change of the weights is added, so that the gain of a label whose
@@ -352,15 +356,15 @@ class _Lists:
 
     Args:
       place: place of the document in the window.
-      logs: log gains of the best labels, descending, at most k.
+      logs: log gains of at most k best labels, in descending order.
       bound: upper bound for the log gains of unlisted labels.
       k: number of labels.
     """
     if place == 0 and self.exact:
-      return True  # the scorer's ranking, and no weight has changed since
+      return True  # no weight has changed since the scorer ranked the labels
     if len(logs) < k:
       return bool(bound == -np.inf)
     rounding = _ROUNDING * (1 + abs(bound))
-    # If gains are equal, the unlisted label may have the lower index. For the
-    # first document of a window it cannot, since its list is up to date.
+    # If gains are equal, an unlisted label may have the lower index. This is
+    # impossible for the first document of a window, whose list is up to date.
     return bool(logs[-1] > bound + (-rounding if place == 0 else rounding))

@@ -31,33 +31,34 @@ def head_topk(
   """Returns the k best labels of a head, without making a [B, L] array.
 
   It runs on the mesh of the context. Each shard of labels makes lists from its
-  chunks of labels; only these lists are gathered and merged. The result is
-  exact. Of labels with equal scores, the lower index comes first. The result
-  does not depend on the chunk size and the mesh, as long as the scores are the
-  same. If chunks have 1024 labels or more, at most two chunks of logits are in
-  memory in addition to the lists, for any number of slices.
+  chunks of labels, and only these lists are gathered and merged. The result is
+  exact. If scores are equal, the lower index comes first. The result does not
+  depend on the chunk size and the mesh, as long as the scores are the same. If
+  chunks have 1024 labels or more, at most two chunks of logits are in memory in
+  addition to the lists, for any number of slices.
 
   Args:
     head: the head, whose scores are logits.
-    features: the features of the encoder, a pytree of arrays with documents
-      first.
+    features: the features of the encoder, a pytree of arrays whose first axis
+      is documents.
     k: length of the lists.
     weights, slices, allowed: as in core.types.Scorer. Entries beyond the head's
       labels are ignored. If `allowed` has two axes, its second axis may have
       any length from the number of labels up. Arrays are not copied if they
       have as many entries as label rows and are divided in the same way.
-    sigmoid: as in core.types.Scorer; static.
-    recall: a value below 1 has an effect on TPUs only: a lower bound of the
-      expected share of the k best labels that are in a list, if labels are in
-      random order. It is the expected share of the k best labels of each chunk.
-      The k best of all labels are among them. A label can only be lost to a
-      better one, so none of them is lost more often than the worst label of a
-      chunk's k best. Lists of chunks and of shards are merged exactly.
+    sigmoid: as in core.types.Scorer, a static argument.
+    recall: a lower bound of the expected share of the k best labels that are in
+      a list, if labels are in random order. A value below 1 has an effect only
+      on TPUs. There, it is the expected share of the k best labels of each
+      chunk that are kept. The k best of all labels are also among the k best of
+      their chunks. A label can only be lost to a better label, so they are not
+      lost more often than the worst of a chunk's k best labels. Lists of chunks
+      and of shards are merged exactly.
 
   Returns:
-    ids_GBK: int32, G = 1 + len(slices); PAD where labels run out.
+    ids_GBK: int32, G = 1 + len(slices), with PAD where labels run out.
     scores_GBK: float32 logits, or with weights, log weight + log sigmoid(a
-      logit + b); -inf where ids are PAD.
+      logit + b). They are -inf where ids are PAD.
   """
   graphdef, rows, shared = split_head(head)
   filters = _filters(head.n_labels, weights, slices, allowed)
@@ -128,7 +129,7 @@ def _filters(
 ) -> dict[str, Any]:
   """Returns the filters that are not None, by name.
 
-  Slices stay a tuple: stacking them would copy them.
+  Slices stay a tuple, because stacking would copy the arrays.
   """
   filters = {}
   if weights is not None:
@@ -178,8 +179,8 @@ def _shard_topk(static, rows, shared, features, filters):
   best = lax.fori_loop(0, -(-per_shard // size), body, best)
   if lax.axis_size(axes) == 1:
     return best
-  # Shards come in the order of their labels, so of labels with equal scores the
-  # lower index still comes first.
+  # Shards come in the order of their labels. So if scores are equal, the lower
+  # index still comes first.
   if DATA in axes:
     best = lax.all_to_all(best, DATA, split_axis=1, concat_axis=2, tiled=True)
   return lax.all_gather(best, LABEL, axis=2, tiled=True).first(k)
@@ -194,7 +195,7 @@ def _with_chunk(
   sigmoid: tuple[float, float],
   recall: float = 1.0,
 ) -> Best:
-  """Adds the labels of a chunk to the lists [G, B, K], only where real_C."""
+  """Adds the labels of a chunk that real_C marks to the lists [G, B, K]."""
   scores_BC = _scores(logits_BC, real_C, filters, sigmoid)
   all_C = jnp.ones_like(real_C)
   masks_GC = jnp.stack([all_C, *filters.get('slices_L', ())])
@@ -218,7 +219,8 @@ def _scores(
   scores_BC = logits_BC.astype(jnp.float32)
   allowed_BC = real_C[None]
   if 'weights_L' in filters:
-    # Logarithms keep high probabilities apart, which would be rounded to 1.
+    # Logarithms keep high probabilities apart. The probabilities themselves
+    # would be rounded to 1.
     if sigmoid != AS_LOGITS:
       scores_BC = sigmoid[0] * scores_BC + sigmoid[1]
     scores_BC = jax.nn.log_sigmoid(scores_BC) + jnp.log(filters['weights_L'])

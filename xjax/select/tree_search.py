@@ -1,16 +1,16 @@
-"""Searches the best labels of a label tree, by a beam or exactly.
+"""Finds the best labels of a label tree, by beam search or exactly.
 
 Nodes are scored from the root down, for all documents of a batch together.
 Documents that open the same node share the look-up of its classifiers'
-features. The score of a label is the sum of the links on its path. With label
-weights w, labels are ranked by log w + score. The bound of a node is its score
+features. The score of a label is the sum of the links on its path. If a label
+has a weight w, it is ranked by log w + score. The bound of a node is its score
 plus the logarithm of the largest weight below it. No label below the node can
 rank higher, since a link is at most 0 (Schultheis et al. 2022, Appendix A.2, as
 an upper bound).
 
 Beam search opens the best nodes of each depth. Exact search starts with a
 narrow beam search, which finds k labels. Then it opens every node whose bound
-is not below the worst of these labels: nodes that stay closed cannot have a
+is not below the worst of these labels, since all other nodes cannot have a
 better label.
 """
 
@@ -33,14 +33,14 @@ from xjax.select.tree_search_loops import open_next, score_children
 
 
 class Link(enum.Enum):
-  """The function from a classifier's score z to a node's part of a score.
+  """Names the function from a classifier's score z to a part of label scores.
 
   The score of a label is the sum of the links of the nodes on its path. Except
   for NONE, a link is at most 0, so that no label below a node has a better
   score than the node.
 
-  NONE: z, for one-vs-all classifiers: a tree with one level below the root.
-  SIGMOID: log sigmoid(z), for logistic loss: sums are log probabilities.
+  NONE: z, for one-vs-all classifiers, whose tree has one level below the root.
+  SIGMOID: log sigmoid(z), for logistic loss. Sums are log probabilities.
   L3_HINGE: -max(0, 1 - z)^3, for squared hinge (Yu et al. 2022, "PECOS", which
   ranks by the exponential of the sum).
   """
@@ -51,7 +51,7 @@ class Link(enum.Enum):
 
 
 _LINKS = (Link.NONE, Link.SIGMOID, Link.L3_HINGE)
-_AHEAD = 2  # the beam before an exact search should find this many times k
+_AHEAD = 2  # the beam before an exact search should find _AHEAD * k labels
 _ALL_NODES = 2**31 - 1  # beam width that opens all nodes of a depth
 
 
@@ -60,10 +60,12 @@ class SearchResult:
   """Holds the best labels of N documents.
 
   Attributes:
-    ids: int32 [N, K], by key descending, then label ascending; PAD where
-      labels run out.
-    keys: float64 [N, K], -inf where ids are PAD.
-    scores: float64 [N, K], the sums of links without weights, likewise.
+    ids: int32 [N, K], labels sorted by descending key, then by ascending label,
+      with PAD where labels run out.
+    keys: float64 [N, K], the values by which labels are ranked, -inf where ids
+      are PAD.
+    scores: float64 [N, K], the sums of links without weights, -inf where ids
+      are PAD.
     opened: int64 [N], number of nodes whose children were scored.
   """
 
@@ -93,10 +95,10 @@ class SearchResult:
 
 @dataclasses.dataclass(frozen=True)
 class Squash:
-  """A function from scores to log probabilities: log sigmoid(a score + b).
+  """Turns scores into log probabilities, log sigmoid(a score + b).
 
   Attributes:
-    a: above 0.
+    a: a number above 0.
     b: any number.
   """
 
@@ -114,16 +116,17 @@ _UNUSED_SQUASH = Squash(1.0, 0.0)
 
 
 class TreeSearch:
-  """Searches one label tree.
+  """Searches one label tree for the best labels of documents.
 
   Attributes:
     tree: the tree.
-    weights: the classifiers' weights, a block for each inner node, in order.
+    weights: the classifiers' weights, with a block for each inner node, in the
+      order of the nodes.
     link: the link of all nodes.
   """
 
   def __init__(self, tree: LabelTree, weights: BlockWeights, link: Link):
-    """Prepares a search; its arrays do not grow with labels times features."""
+    """Prepares a search with arrays smaller than labels times features."""
     self.tree, self.weights, self.link = tree, weights, link
     self._inner = tree.degree > 0
     parents = np.unique(tree.parent[tree.label != NO_LABEL])
@@ -149,16 +152,16 @@ class TreeSearch:
     squash: Squash | None,
     width: int | None,
   ) -> list[SearchResult]:
-    """Returns the best labels by each of several arrays of log weights.
+    """Returns the best labels for each of several arrays of log weights.
 
     Args:
       rows: float32 [N, D], the documents' features.
       k: length of the lists.
-      logs: float64 [L], log weights, -inf for labels that must not be listed;
-        None: 0.
-      squash: turns scores into log probabilities before weights are added;
-        None: scores are not changed.
-      width: width of the beam; None: the search is exact.
+      logs: arrays float64 [L] of log weights, -inf for labels that must not be
+        listed. None stands for log weights of 0.
+      squash: turns scores into log probabilities before weights are added, or
+        None to leave scores as they are.
+      width: width of the beam, or None for an exact search.
     """
     search = self.exact
     if width is not None:
@@ -180,13 +183,16 @@ class TreeSearch:
     squash: Squash | None = None,
     root: tuple | None = None,
   ) -> SearchResult:
-    """Searches labels with a beam, which opens the best nodes of each depth.
+    """Returns the best labels by beam search.
+
+    Beam search opens only the best nodes of each depth.
 
     Args:
       rows, k, squash: as in lists.
-      width: width of the beam: number of nodes that are opened at each depth.
-      log_weights_L: float64, -inf for labels that must not be listed; None: 0.
-      root: the return value of _root; None: it is computed.
+      width: width of the beam, the number of nodes to open at each depth.
+      log_weights_L: float64, log weights, -inf for labels that must not be
+        listed. None stands for log weights of 0.
+      root: the return value of _root, or None to compute it.
     """
     floors = np.full(rows.shape[0], -np.inf)
     return self._run(rows, k, width, floors, log_weights_L, squash, root)
@@ -219,12 +225,13 @@ class TreeSearch:
     squash: Squash | None,
     root: tuple | None,
   ) -> SearchResult:
-    """Opens nodes depth by depth.
+    """Opens nodes depth by depth, and returns the best labels.
 
     Args:
       rows, k, log_weights_L, squash, root: as in beam.
       width: largest number of nodes that are opened at each depth.
-      floors: float64 [N]; nodes with a bound below it are not opened.
+      floors: float64 [N]. Nodes whose bound is below the document's floor are
+        not opened.
     """
     tree = self.tree
     weights = self._even
@@ -246,7 +253,7 @@ class TreeSearch:
     return result
 
   def _root(self, rows: sparse.csr_array) -> tuple[np.ndarray, ...]:
-    """Opens the root for every document; returns the same as _open."""
+    """Opens the root for every document, and returns the result of _open."""
     n = rows.shape[0]
     return self._open(rows, np.arange(n), np.zeros(n, np.int32), np.zeros(n))
 
@@ -257,25 +264,26 @@ class TreeSearch:
     node: np.ndarray,
     score: np.ndarray,
   ) -> tuple[np.ndarray, ...]:
-    """Opens nodes: scores all their children.
+    """Opens nodes by scoring all their children.
 
     Args:
       rows: float32 [N, D], the documents' features.
-      document: the document of each opened node; nodes of one document are
+      document: the document of each opened node. The nodes of one document are
         consecutive.
       node: the opened nodes.
-      score: their scores.
+      score: the scores of the opened nodes.
 
     Returns:
-      The three arguments, the end of each node's children, and the scores of
-      all children, as open_next needs them.
+      Arrays for open_next: document, node, score, the end of each node's
+      children, and the scores of all children.
     """
     degrees = self.tree.degree[node]
     ends = np.append(0, np.cumsum(degrees)).astype(np.int64)
     children = np.empty(ends[-1])
     indptr, indices, values = csr_arrays(rows)
     score_children(
-      # The types must always be the same: numba compiles for each combination.
+      # The types must always be the same, because numba compiles the function
+      # for each combination of types.
       (indptr.astype(np.int64, copy=False), indices, values),
       self._blocks,
       _LINKS.index(self.link),

@@ -1,4 +1,4 @@
-"""Compiled loops of tree search: they score children, and choose among them.
+"""Compiles the loops of tree search, which score children and choose nodes.
 
 Arrays come in tuples. Documents are (indptr, indices, values). Blocks are the
 block index of each node, followed by the arrays of BlockWeights. Opened nodes
@@ -28,14 +28,17 @@ def score_children(
   places: np.ndarray,
   children: np.ndarray,
 ) -> None:
-  """Scores all children of opened nodes, for all documents of a node together.
+  """Scores all children of opened nodes.
+
+  Documents that open the same node are scored one after another, so that they
+  can share a look-up table.
 
   Args:
     documents, blocks, opened: see the module's docstring.
-    link: 0: none, 1: log sigmoid, 2: L3 hinge.
+    link: 0 for none, 1 for log sigmoid, 2 for L3 hinge.
     order: indices that sort the opened nodes by node.
-    places: int32 [D], working memory of zeros; at the end it is zeros again.
-    children: float64, the result: scores of the children.
+    places: int32 [D], working memory of zeros, which is zeros again at the end.
+    children: float64, receives the scores of the children.
   """
   document_of, nodes, scores, ends = opened
   at = 0
@@ -62,7 +65,10 @@ def score_children(
 
 @njit(**_JIT)
 def _mark(blocks, block, places, on):
-  """Writes each feature's row of a block, from 1, to places; on = 0 clears."""
+  """Writes to `places` the row of each feature in a block, counted from 1.
+
+  If `on` is 0, zeros are written instead.
+  """
   first, features = blocks[2][block], blocks[3]
   for row in range(first, blocks[2][block + 1]):
     places[features[row]] = on * (row + 1 - first)
@@ -89,7 +95,8 @@ def _add_searched(rows, blocks, block, document, out):
   _set_bias(blocks, block, out)
   for e in range(indptr[document], indptr[document + 1]):
     high = last
-    while low < high:  # features ascend in both, so low never goes back
+    # Features ascend in the document and in the block, so low never goes back.
+    while low < high:
       middle = (low + high) // 2
       if features[middle] < indices[e]:
         low = middle + 1
@@ -141,15 +148,17 @@ def open_next(
   opened: tuple,
   lists: tuple,
 ) -> tuple:
-  """Adds the labels among children to the lists, and chooses nodes to open.
+  """Adds labels of children to the lists, and chooses the nodes to open next.
 
   Args:
     tree: first_child, label, whether a node has children.
     weights: log weights of labels, and the largest log weight below each node.
-    squash: whether scores are turned into log probabilities, a, b.
+    squash: whether scores are turned into log probabilities, and the numbers a
+      and b of Squash.
     limits: largest number of nodes per document, and for each document the
       bound below which no node is opened.
-    opened: see the module's docstring, with the children's scores last.
+    opened: the opened nodes (see the module's docstring), and then the scores
+      of the children.
     lists: the arrays of SearchResult, to which labels are added.
 
   Returns:
@@ -161,7 +170,7 @@ def open_next(
   document_of, nodes, _, ends, children = opened
   ids, keys, sums, counts = lists
   size = min(width, len(children))
-  # The best nodes of one document; if all fit, they are in their first order.
+  # The best nodes of one document. If all nodes fit, they stay in order.
   best = np.empty(size, np.int32), np.empty(size), np.empty(size)
   next_document = np.empty(len(children), np.int64)
   next_nodes = np.empty(len(children), np.int32)
@@ -192,9 +201,9 @@ def open_next(
 
 @njit(**_JIT)
 def _add_node(best, n_best, node, bound, score):
-  """Adds a node to the best nodes; if they are full, it replaces the worst.
+  """Adds a node to the best nodes, and returns their new number.
 
-  Returns the new number of best nodes.
+  If there is no room, the node replaces the worst node, if it is better.
   """
   nodes, bounds, scores = best
   if n_best < len(nodes):

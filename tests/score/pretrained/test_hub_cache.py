@@ -79,7 +79,9 @@ def test_an_absent_model_says_where_it_was_looked_for(cache):
 )
 def test_what_is_no_name_is_a_folder_that_is_not_there(name, cache):
   put(cache, 'models--a--b')
-  with pytest.raises(DataError, match='no such folder|is not a folder'):
+  with pytest.raises(
+    DataError, match='is neither a folder nor the name|is not a folder'
+  ):
     find_model(name)
 
 

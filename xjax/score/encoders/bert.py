@@ -1,4 +1,4 @@
-"""Encoders of the BERT family: embeddings, then post-norm transformer layers.
+"""Defines encoders of the BERT family, with post-norm transformer layers.
 
 In a post-norm layer the layer normalisation comes after the residual sum.
 """
@@ -22,30 +22,30 @@ from xjax.score.pretrained.architecture import Activation, Architecture
 
 @dataclasses.dataclass
 class BertConfig(EncoderConfig):
-  """A pretrained transformer of the BERT family, fine-tuned.
+  """Fine-tunes a pretrained transformer of the BERT family.
 
-  Needs data.tokens=SubwordsConfig(...) and model.embedding=NoEmbedding().
+  It needs data.tokens=SubwordsConfig(...) and model.embedding=NoEmbedding().
   """
 
   folder: str = field(
     '',
     "Folder of the pretrained model in Hugging Face's layout, with "
     'config.json, model.safetensors and the tokenizer; or the name of a model '
-    'in the local Hugging Face cache. A run reads it only when it starts. With '
-    'several hosts, each host reads the folder and needs it at this path. '
-    'Empty: a small encoder with fresh weights that reads the words of train, '
-    'only with SyntheticData.',
+    'in the local Hugging Face cache. A run reads the folder only at its '
+    'start. With several hosts, each host reads the folder and needs it at '
+    'this path. If empty, a small encoder with fresh weights reads the words '
+    'of train; this works only with SyntheticData.',
     may_change=True,
     tiny='',
   )
   dropout: float = field(
     0.1,
-    'Dropout rate of the embeddings and of what each part of a layer adds.',
+    'Dropout rate of the embeddings and of the output of each part of a layer.',
     RATE,
   )
   attention_dropout: float = field(
     0.1,
-    'Dropout rate of the attention weights. At 0, and with '
+    'Dropout rate of the attention weights. If it is 0 and '
     'train.compute_dtype=bfloat16, GPUs use a flash kernel.',
     RATE,
   )
@@ -57,10 +57,10 @@ class BertConfig(EncoderConfig):
   )
   spare_rows: bool = field(
     False,
-    'Whether the word table of the folder may have any number of rows at its '
-    'end for which the tokenizer has no ids. False: the table may only be '
-    'rounded up to a multiple of 8, 16, 32, 64 or 128, and a table of any '
-    'other size is an error, because it seems to belong to another model.',
+    'Whether the word table of the folder may end with any number of rows for '
+    'which the tokenizer has no ids. If False, the table may only be rounded '
+    'up to a multiple of 8, 16, 32, 64 or 128. A table of any other size is '
+    'then an error, because it seems to belong to another model.',
     may_change=True,
   )
 
@@ -70,7 +70,7 @@ class BertConfig(EncoderConfig):
     return Bert(inputs.architecture, self, dtype=inputs.dtype, rngs=rngs)
 
 
-# Segments of `self_attention`, time first.
+# The segments that `self_attention` reads, but with time as the first axis.
 _SegmentsTB = Bool[Array, 'T B'] | Int32[Array, 'T B']
 
 _STDDEV = 0.02  # standard deviation of fresh weights
@@ -87,7 +87,7 @@ class Bert(nnx.Module):
 
   Attributes:
     dim: size D of the states.
-    embeddings: makes the vectors of tokens before any context.
+    embeddings: makes the vectors of tokens that enter the first layer.
     layers: the transformer layers, in order.
   """
 
@@ -126,11 +126,11 @@ class Bert(nnx.Module):
 
     Args:
       ids_TB: int32 token ids, time first.
-      segments_TB: bool, False at padding; or int32, 0 at padding, else the
-        number of the document among the documents that share a column. Tokens
-        attend only to the tokens of their own document, and the positions of
-        each document start from 0.
-      rngs: stream `dropout`; None: no dropout.
+      segments_TB: either bool, False at padding, or int32. An int32 is 0 at
+        padding, and elsewhere the number of the document among the documents
+        that share a column. Tokens attend only to the tokens of their own
+        document, and the positions of each document start from 0.
+      rngs: stream `dropout`, or None for no dropout.
 
     Returns:
       h_TBD in dtype, 0 at padding.
@@ -148,7 +148,7 @@ class Bert(nnx.Module):
     """Returns the embeddings and the states of each layer.
 
     Args:
-      ids_TB, segments_TB, rngs: arguments of a call.
+      ids_TB, segments_TB, rngs: the arguments of __call__.
 
     Returns:
       One h_BTD in dtype for the embeddings and for each layer, with any values
@@ -161,18 +161,18 @@ class Bert(nnx.Module):
     h_BTD = self.embeddings(ids_TB.T, _positions(segments_BT), seeds[0])
     states = [h_BTD.astype(self.dtype)]
     for layer, layer_seeds in zip(self.layers, seeds[1:]):
-      # jax.checkpoint traces the layer separately, so that the layer takes
-      # seeds: no rngs can be drawn from there.
+      # The layer takes seeds instead of rngs, because jax.checkpoint traces the
+      # layer separately, and rngs must not be used inside of that trace.
       run = jax.checkpoint(layer) if self.remat else layer
       states.append(run(states[-1], segments_BT, layer_seeds))
     return states
 
 
 def _positions(segments_BT: Segments) -> Int32[Array, '_ T']:
-  """Returns the position of each token in its document, from 0 on.
+  """Returns the position of each token in its document, counted from 0.
 
   Args:
-    segments_BT: segments of `self_attention`.
+    segments_BT: the segments that `self_attention` reads.
 
   Returns:
     int32 [B, T], or [1, T] where no documents share a row.
@@ -186,7 +186,7 @@ def _positions(segments_BT: Segments) -> Int32[Array, '_ T']:
 
 
 class _Embeddings(nnx.Module):
-  """Embeds tokens: norm(word[token] + position[place] + type[0]), dropout."""
+  """Computes dropout(norm(word[token] + position[place] + type[0]))."""
 
   def __init__(
     self, architecture: Architecture, rate: float, rngs: nnx.Rngs
@@ -217,7 +217,7 @@ class _Embeddings(nnx.Module):
 
 
 class _Layer(nnx.Module):
-  """A transformer layer: self-attention, then a feed-forward network."""
+  """Applies self-attention, then a feed-forward network."""
 
   def __init__(
     self, architecture: Architecture, config: BertConfig, rngs: nnx.Rngs
@@ -302,8 +302,8 @@ def activate(
   wide = x.astype(jnp.float32)
   match kind:
     case Activation.GELU:
-      # jax.nn.gelu uses erfc, which takes twice the time of erf, to be exact to
-      # the last bit where the result is almost 0.
+      # jax.nn.gelu uses erfc, to be exact to the last bit where the result is
+      # almost 0. This uses erf, because erfc takes twice the time.
       wide = wide * (0.5 + 0.5 * lax.erf(wide * 0.5**0.5))
     case Activation.GELU_TANH:
       wide = jax.nn.gelu(wide, approximate=True)

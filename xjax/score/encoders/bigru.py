@@ -1,6 +1,6 @@
-"""The bidirectional GRU, with as little work as possible inside its loops.
+"""Defines the bidirectional GRU, with little work inside its loops.
 
-The gradient is written by hand. With JAX's gradient, a training step of
+The gradient is written by hand, because with JAX's gradient a training step of
 BiGRU-LWAN takes 1.08 times as long (two CPU cores, processor seconds).
 """
 
@@ -24,12 +24,12 @@ from xjax.score.encoders.layers import dropout
 
 @dataclasses.dataclass
 class BiGRUConfig(EncoderConfig):
-  """A bidirectional GRU of one or more layers."""
+  """Chooses a bidirectional GRU of one or more layers as the encoder."""
 
   units: int = field(300, 'Hidden units of each direction.', AT_LEAST_1, tiny=8)
   layers: int = field(
     1,
-    'Number of layers; the second and later ones have a residual connection.',
+    'Number of layers. The second and later layers have a residual connection.',
     AT_LEAST_1,
   )
   dropout: float = field(
@@ -44,13 +44,14 @@ class BiGRUConfig(EncoderConfig):
 
 
 class GRU(nnx.Module):
-  """One direction of one layer (Cho et al. 2014, with cuDNN's reset gate).
+  """Computes one direction of one layer (Cho et al. 2014).
 
-  r = sigmoid(W_r x + b_r + U_r h); z likewise;
-  n = tanh(W_n x + b_n + r (U_n h + c)); h' = (1 - z) n + z h.
+  The reset gate r is cuDNN's: r = sigmoid(W_r x + b_r + U_r h). The gate z is
+  computed likewise. With n = tanh(W_n x + b_n + r (U_n h + c)), the new state
+  is h' = (1 - z) n + z h.
 
   Attributes:
-    kernel: W, float32 [D, V], the gates in the order r, z, n.
+    kernel: W, float32 [D, V], with the gates in the order r, z, n.
     bias: b, float32 [V].
     recurrent: U, float32 [U, V].
     candidate_bias: c, float32 [U].
@@ -81,19 +82,20 @@ class GRU(nnx.Module):
   ) -> Float[Array, 'T B U']:
     """Returns the state after each token.
 
-    Runs on the context mesh (`jax.set_mesh`), with documents divided over its
-    data axis.
+    It runs on the context mesh (`jax.set_mesh`), with documents divided over
+    its data axis.
 
     Args:
       x_TBD: inputs, time first.
       real_TB: bool, False at padding.
 
     Returns:
-      h_TBU, in x's dtype; 0 at padding.
+      h_TBU, in x's dtype and 0 at padding.
     """
     over_data = P(None, DATA)
-    # Explicit shards: the products merge T with B, and XLA's partitioner, which
-    # cannot follow a merged axis, would gather the whole batch on every device.
+    # Shards are explicit, because the products merge T with B. XLA's
+    # partitioner cannot follow a merged axis, and would gather the whole batch
+    # on every device.
     run = jax.shard_map(
       functools.partial(_shard_states, self.reverse),
       in_specs=(over_data, over_data, P()),
@@ -131,7 +133,7 @@ def _shard_states(
 def _draw_gates(
   initializer: Callable, rngs: nnx.Rngs, shape: tuple[int, int]
 ) -> Float32[Array, 'inputs V']:
-  """Draws the kernels of the three gates, of the given shape, side by side."""
+  """Draws three kernels of the given shape, one for each gate, side by side."""
   return jnp.concatenate(
     [initializer(rngs.params(), shape) for _ in range(3)], axis=1
   )
@@ -150,16 +152,16 @@ def gru(
   """Computes all states of a GRU whose initial state is zero.
 
   The state is set to zero at padded steps. So a reversed pass reaches a
-  document's last token with the zero state, whatever the padded length.
+  document's last token with the zero state, however long the padding is.
 
   Each of the two loops (forward and backward pass) has one product with U and
-  the computations that need its result. All other work, W's products and the
-  gradients of all parameters, is done at once for all steps.
+  the computations that need its result. All other work (W's products and the
+  gradients of all parameters) is done at once for all steps.
 
   Args:
     x_TBD: inputs, in the dtype of the products.
     real_TB: float32, 1 at tokens and 0 at padding.
-    kernel_DV: W, in x's dtype; V = 3U, in the order r, z, n.
+    kernel_DV: W, in x's dtype, with V = 3U columns in the order r, z, n.
     bias_V: b, float32.
     recurrent_UV: U, in x's dtype.
     candidate_bias_U: c, float32.
@@ -192,9 +194,9 @@ def _states(
   Returns:
     h_TBU, and with keep_gates also r, z, n and q = U_n h + c of each step.
   """
-  # One array for each gate. If the loop cut one array into the gates, XLA's CPU
-  # code for the computations after the product would not be vectorised, and
-  # would take as long as the product.
+  # Each gate has an array of its own. If the loop cut one array into the gates,
+  # XLA's CPU code for the computations after the product would not be
+  # vectorised, and would take as long as the product.
   inputs = [_product(x_TBD, kernel) for kernel in jnp.split(kernel_DV, 3, 1)]
   biases = jnp.split(bias_V, 3)
 
@@ -208,8 +210,8 @@ def _states(
     h_BU = ((1 - z) * n + z * h_BU) * real_B[:, None]
     return h_BU, (h_BU, r, z, n, q) if keep_gates else (h_BU,)
 
-  # Not jnp.zeros: the initial state must vary over the mesh's data axis, as the
-  # later states do.
+  # zeros_like, not zeros, because the initial state must vary over the mesh's
+  # data axis, as the later states do.
   first_BU = jnp.zeros_like(inputs[0][0])
   _, states = lax.scan(step, first_BU, (*inputs, real_TB), reverse=reverse)
   return states
@@ -236,7 +238,8 @@ def _gru_backward(
   """Returns the gradients of the arguments of `gru`."""
   x_TBD, real_TB, kernel_DV, recurrent_UV, h_TBU, (r, z, n, q) = saved
   before_TBU = _states_before(h_TBU, reverse)
-  # Every derivative at a step is a factor times the derivative of its state.
+  # Every derivative at a step is the derivative of the step's state times one
+  # of these factors.
   real_TB1 = real_TB[:, :, None]
   by_n = (1 - z) * (1 - n**2) * real_TB1
   by_r = by_n * q * r * (1 - r)
@@ -300,7 +303,8 @@ def _kernel_gradient(
   Returns:
     Gradient in x's dtype.
   """
-  # T and B are merged first: an einsum over two axes would copy both sides.
+  # T and B are merged first, because an einsum over two axes would copy both
+  # arrays.
   flat_XD = x_TBD.reshape(-1, x_TBD.shape[-1])
   flat_XV = d_TBV.reshape(-1, d_TBV.shape[-1]).astype(x_TBD.dtype)
   return lax.dot_general(
@@ -323,7 +327,9 @@ def _states_before(
 
 
 class BiGRU(nnx.Module):
-  """Bidirectional GRUs, stacked; layers after the first have a residual.
+  """Reads tokens with one or more layers of bidirectional GRUs.
+
+  Layers after the first have a residual connection.
 
   Attributes:
     dim: size of the output, twice the units.
@@ -360,10 +366,10 @@ class BiGRU(nnx.Module):
     Args:
       x_TBD: inputs, time first.
       real_TB: bool, False at padding.
-      rngs: stream `dropout`; None: no dropout.
+      rngs: stream `dropout`, or None for no dropout.
 
     Returns:
-      h_TBD, in x's dtype; 0 at padding.
+      h_TBD, in x's dtype and 0 at padding.
     """
     for layer, (forward, backward) in enumerate(
       zip(self.forwards, self.backwards)

@@ -1,4 +1,4 @@
-"""The CNN encoder: one convolution over time."""
+"""Defines the CNN encoder, which is one convolution over time."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ from xjax.score.encoders.layers import dropout
 
 @dataclasses.dataclass
 class CNNConfig(EncoderConfig):
-  """One convolution over the tokens of a document."""
+  """Chooses one convolution over a document's tokens as the encoder."""
 
   filters: int = field(
     200, 'Number of filters, the size of the output.', AT_LEAST_1, tiny=8
@@ -31,8 +31,9 @@ class CNNConfig(EncoderConfig):
 
 
 class CNN(nnx.Module):
-  """CNN-LWAN's encoder (Mullenbach et al. 2018, Section 2.1, Equation 1).
+  """Encodes tokens as CNN-LWAN does (Mullenbach et al. 2018, Section 2.1).
 
+  With filters of width w, the state of token t is (Equation 1)
   h_t = tanh(b + sum_k x_(t + k - (w - 1) // 2) K_k), k from 0 to w - 1. The
   inputs before a document's first token and after its last token are zeros.
   So there is one state for each token, and padding changes no state.
@@ -66,20 +67,20 @@ class CNN(nnx.Module):
   ) -> Float[Array, 'T B {self.dim}']:
     """Returns one state for each token.
 
-    Runs on the context mesh (`jax.set_mesh`), with documents divided over its
-    data axis.
+    It runs on the context mesh (`jax.set_mesh`), with documents divided over
+    its data axis.
 
     Args:
       x_TBD: inputs, time first.
       real_TB: bool, False at padding.
-      rngs: stream `dropout`; None: no dropout.
+      rngs: stream `dropout`, or None for no dropout.
 
     Returns:
-      h_TBU, in x's dtype; 0 at padding.
+      h_TBU, in x's dtype and 0 at padding.
     """
     over_data = P(None, DATA)
-    # Explicit shards, as in bigru.py: XLA's partitioner may gather the whole
-    # batch on every device.
+    # Shards are explicit, as in bigru.py, because XLA's partitioner may gather
+    # the whole batch on every device.
     run = jax.shard_map(
       _shard_states,
       in_specs=(over_data, over_data, P()),
@@ -101,8 +102,8 @@ def _shard_states(
   kernel, bias_U = lax.pcast(weights, DATA, to='varying')
   real_TB1 = real_TB[:, :, None].astype(dtype)
   # XLA's convolution takes no more time than the matrix products of a step
-  # alone. One product for each k takes an eighth more, and one product of
-  # shifted copies takes a quarter more.
+  # alone. One product for each k takes an eighth more time, and one product of
+  # shifted copies takes a quarter more time.
   summed_TBU = lax.conv_general_dilated(
     x_TBD * real_TB1,
     kernel.astype(dtype),

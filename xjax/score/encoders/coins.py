@@ -1,4 +1,4 @@
-"""Coin flips for dropout, computed where they are used, without an array.
+"""Flips the coins of dropout where they are used, without an array.
 
 With jax.random.bernoulli instead, a training step of a transformer takes 1.15
 times as long at 128 tokens and 1.7 times as long at 512 (two CPU cores, two of
@@ -39,14 +39,14 @@ def flip_coins(
   "lowbias32"), with 64 bits of the entry's row as the key.
 
   Args:
-    shape: shape of the result, with rows along the last axis; fewer than 2^32
-      rows.
+    shape: shape of the result. Rows are along the last axis, and there are
+      fewer than 2^32 rows.
     rate: probability of False, to the nearest 2^-32.
     seeds: uint32 [2], from seeds_of.
-    draw: number of this draw among the draws with these seeds.
+    draw: index of this draw, if several draws have the same seeds.
 
   Returns:
-    bool array of that shape. The same arguments give the same result.
+    bool array of the given shape. The same arguments give the same result.
   """
   row = jnp.zeros((*shape[:-1], 1), jnp.uint32)
   for axis, size in enumerate(shape[:-1]):
@@ -86,11 +86,11 @@ def seeded_dropout(
   Args:
     x: floats of any shape.
     rate: probability in [0, 1).
-    seeds: uint32 [2], from seeds_of; None: x is returned unchanged.
-    draw: number of this draw among the draws with these seeds.
+    seeds: uint32 [2], from seeds_of, or None, to return x unchanged.
+    draw: index of this draw, if several draws have the same seeds.
 
   Returns:
-    Floats of x's shape and dtype; x itself where the rate is 0.
+    Floats of x's shape and dtype, or x itself if the rate is 0.
   """
   if seeds is None or not rate:
     return x

@@ -1,4 +1,4 @@
-"""The base classes of the configs of embeddings and of encoders."""
+"""Defines the base classes of the configs of embeddings and of encoders."""
 
 import abc
 import dataclasses
@@ -24,7 +24,7 @@ class InputConfig(ConfigPart, abstract=True):
 
   Attributes:
     reads: the kind of data.tokens that the embedding reads.
-    vectors: file of pretrained vectors; empty: none.
+    vectors: file of pretrained vectors, or '' if there is none.
   """
 
   reads: ClassVar[type[PaddedConfig]] = WordsConfig
@@ -35,19 +35,20 @@ class InputConfig(ConfigPart, abstract=True):
     """Makes the embedding, with fresh parameters.
 
     Args:
-      vocab_size: number of word ids, padding and unknown included; 0: documents
+      vocab_size: number of word ids with padding and unknown, or 0 if documents
         do not come as word ids.
       rngs: stream `params`.
 
     Returns:
       A module (tokens_TB or features_TBD, dtype, rngs) -> x_TBD with an
-      attribute `dim`, the size D; None: the encoder reads token ids itself.
+      attribute `dim`, the size D; or None if the encoder reads token ids
+      itself.
     """
 
 
 @dataclasses.dataclass
 class NoEmbedding(InputConfig):
-  """No embedding: the encoder reads token ids itself."""
+  """Chooses no embedding, for encoders that read token ids themselves."""
 
   reads = SubwordsConfig
 
@@ -57,12 +58,12 @@ class NoEmbedding(InputConfig):
 
 @dataclasses.dataclass(frozen=True)
 class EncoderInputs:
-  """The facts about a run that an encoder needs when it is built.
+  """Holds the facts about a run that an encoder needs when it is built.
 
   Attributes:
-    dim: size of the embedding's vectors; 0: the encoder reads token ids.
+    dim: size of the embedding's vectors, or 0 if the encoder reads token ids.
     dtype: dtype of activations and products.
-    architecture: sizes of the pretrained encoder; None: the encoder is not
+    architecture: sizes of the pretrained encoder, or None if the encoder is not
       pretrained.
   """
 
@@ -73,12 +74,12 @@ class EncoderInputs:
 
 @dataclasses.dataclass
 class EncoderConfig(ConfigPart, abstract=True):
-  """Chooses how the vectors of tokens are put in the context of the document.
+  """Chooses the encoder, which adds context to the vectors of tokens.
 
   Attributes:
     by_zone: whether the encoder reads words zone by zone (data.tokens.by_zone).
-    pretrained: whether the encoder is read from a folder, with its tokenizer;
-      True for BertConfig and its subclasses.
+    pretrained: whether the encoder is read from a folder, with its tokenizer.
+      It is True for BertConfig and its subclasses.
     keeps_space: whether the vectors of tokens stay in the space of the
       embedding, so that they can be compared with embedded descriptors.
     remat: whether layers are computed again for gradients. It is a field of
@@ -109,7 +110,7 @@ class EncoderConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass
 class NoEncoder(EncoderConfig):
-  """No encoder: the vectors of tokens stay as they are."""
+  """Chooses no encoder, so that the vectors of tokens stay as they are."""
 
   keeps_space = True
 
@@ -118,7 +119,7 @@ class NoEncoder(EncoderConfig):
 
 
 class Identity(nnx.Module):
-  """An encoder that returns its input.
+  """Passes on the vectors of tokens without a change.
 
   Attributes:
     dim: size of input and output.

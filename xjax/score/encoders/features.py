@@ -1,4 +1,4 @@
-"""The input of models whose documents are vectors of an outside encoder."""
+"""Defines the input of models that read vectors of an outside encoder."""
 
 import dataclasses
 
@@ -14,11 +14,12 @@ from xjax.score.encoders.layers import dropout
 
 @dataclasses.dataclass
 class FeaturesConfig(InputConfig):
-  """Vectors that an outside encoder has computed; needs FeatureFilesConfig."""
+  """Chooses vectors from files, which an outside encoder has computed.
 
-  dim: int = field(
-    768, 'Size of a vector, as in the files.', AT_LEAST_1, tiny=8
-  )
+  It needs data.tokens=FeatureFilesConfig(...).
+  """
+
+  dim: int = field(768, 'Size of a vector in the files.', AT_LEAST_1, tiny=8)
   dropout: float = field(
     0.0, 'Dropout rate of whole channels of a document.', RATE
   )
@@ -52,7 +53,7 @@ class Features(nnx.Module):
     Args:
       features_TBD: float32, time first, 0 at padding.
       dtype: dtype of the result.
-      rngs: stream `dropout`; None: no dropout.
+      rngs: stream `dropout`, or None for no dropout.
 
     Returns:
       x_TBD.

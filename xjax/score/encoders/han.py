@@ -1,4 +1,4 @@
-"""The hierarchical attention network, which reads words, then zones."""
+"""Defines the hierarchical attention network, which reads words, then zones."""
 
 import dataclasses
 
@@ -14,15 +14,15 @@ from xjax.score.pooling import SelfAttention
 
 @dataclasses.dataclass
 class HANConfig(EncoderConfig):
-  """A hierarchical attention network: one vector for each zone of a document.
+  """Chooses a hierarchical attention network, which encodes each zone.
 
-  Needs data.tokens.by_zone=True. The pooling and the head read zones as they
-  read tokens of other encoders.
+  It needs data.tokens.by_zone=True. The pooling and the head then read one
+  vector for each zone, not for each token.
   """
 
   units: int = field(
     300,
-    "Hidden units of each direction, of the GRU over a zone's words.",
+    "Hidden units of each direction of the GRU over a zone's words.",
     AT_LEAST_1,
     tiny=8,
   )
@@ -31,7 +31,7 @@ class HANConfig(EncoderConfig):
   )
   zone_units: int = field(
     300,
-    "Hidden units of each direction, of the GRU over a document's zones.",
+    "Hidden units of each direction of the GRU over a document's zones.",
     AT_LEAST_1,
     tiny=8,
   )
@@ -48,7 +48,7 @@ class HANConfig(EncoderConfig):
 
 
 class HAN(nnx.Module):
-  """HAN's encoder (Yang et al. 2016; Chalkidis et al. 2019, Section 4).
+  """Encodes zones as HAN (Yang et al. 2016; Chalkidis et al. 2019, Section 4).
 
   A BiGRU with self-attention reads each zone separately and computes one vector
   for the zone. A second BiGRU reads the vectors of the zones. A pooling (HAN
@@ -87,12 +87,12 @@ class HAN(nnx.Module):
 
     Args:
       x_TBZD: inputs, time first.
-      real_TBZ: bool, False at padding. The zones of a document that have no
-        word come last.
-      rngs: stream `dropout`; None: no dropout.
+      real_TBZ: bool, False at padding. Zones without words come last in a
+        document.
+      rngs: stream `dropout`, or None for no dropout.
 
     Returns:
-      h_ZBD, with zones as the time axis; 0 where a zone has no word.
+      h_ZBD, with zones as the time axis, and 0 where a zone has no word.
     """
     steps, documents, zones, dim = x_TBZD.shape
     # The first BiGRU reads each zone as if it were a document.

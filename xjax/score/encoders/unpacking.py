@@ -1,4 +1,4 @@
-"""Gives each document a row of its own, where documents shared rows."""
+"""Gives each document a row of its own if documents shared rows."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ def unpack_documents(
 ) -> Float[Array, 'B T D']:
   """Returns the encoded tokens of each document in a row of its own.
 
-  Runs on the context mesh (`jax.set_mesh`). The documents of a device are in
+  It runs on the context mesh (`jax.set_mesh`). The documents of a device are in
   the device's own rows, so nothing is sent between devices.
 
   Args:
@@ -24,7 +24,7 @@ def unpack_documents(
     lengths_B: int32, number of tokens of each document, at most T.
 
   Returns:
-    hidden_BTD, in packed's dtype; 0 beyond a document's length.
+    hidden_BTD, in packed's dtype and 0 beyond a document's length.
   """
   run = jax.shard_map(
     _unpack_shard,
@@ -42,8 +42,8 @@ def _unpack_shard(
   """Unpacks the documents of one shard."""
   rows, steps, dim = packed.shape
   place_1T = jnp.arange(steps)[None]
-  # Beyond a document's end the place may belong to another document, or to
-  # none: the vectors there are replaced by 0 below.
+  # A place beyond a document's end may belong to another document, or to none.
+  # The vectors of such places are replaced by 0 below.
   at_BT = jnp.minimum(first_B[:, None] + place_1T, rows * steps - 1)
   gathered_BTD = packed.reshape(-1, dim)[at_BT]
   real_BT1 = (place_1T < lengths_B[:, None])[:, :, None]

@@ -1,4 +1,4 @@
-"""The attention of a chunk of labels to tokens, with hand-written gradients."""
+"""Computes a chunk of labels' attention to tokens, and its gradients."""
 
 import jax
 from jax import lax
@@ -23,13 +23,15 @@ def attend(
   attention_CD: Float[Array, 'C D'],
   output_CD: Float[Array, 'C D'],
 ) -> Float32[Array, 'B C']:
-  """Computes v_l . w_l for a chunk of labels (LabelAttention's equations).
+  """Computes the logits of a chunk of labels, without the biases.
 
-  The gradient is written by hand: with p = dz alpha, d(h_t . w_l) = p and
-  d(h_t . u_l) = p (h_t . w_l - v_l . w_l). So the whole gradient takes four
-  products of the same size as the two of the forward pass, and one pass over
-  [C, B, T]. Labels come first in the arrays [C, B, T], so that sums over tokens
-  read memory in order, and the products need no transposed copies.
+  The result is v_l . w_l; LabelAttention has the equations. The gradient is
+  written by hand. If dz is the gradient of the result and p = dz alpha, then
+  d(h_t . w_l) = p and d(h_t . u_l) = p (h_t . w_l - v_l . w_l). So the whole
+  gradient takes four products, each as large as one of the two products of the
+  forward pass, and one pass over [C, B, T]. Labels come first in the arrays
+  [C, B, T], so that sums over tokens read memory in order, and the products
+  need no transposed copies.
 
   Args:
     hidden_BTD: features h of the tokens.
@@ -55,7 +57,8 @@ def _attend(
   score_CBT = product(attention_CD, hidden_XD, (1, 1)).reshape(shape)
   value_CBT = product(output_CD, hidden_XD, (1, 1)).reshape(shape)
   score_CBT += mask_BT
-  # The sums over tokens are divided by the weights' sum, not the weights.
+  # The division by the weights' sum comes after the sum over tokens, since it
+  # then divides fewer numbers.
   weight_CBT = jnp.exp(score_CBT - score_CBT.max(axis=2, keepdims=True))
   total_CB = weight_CBT.sum(axis=2)
   attended_CB = (weight_CBT * value_CBT).sum(axis=2) / total_CB
@@ -98,10 +101,10 @@ def attend_with_one_row(
   mask_BT: Float32[Array, 'B T'],
   rows_CD: Float[Array, 'C D'],
 ) -> Float32[Array, 'B C']:
-  """Computes `attend` where both label rows are the same.
+  """Computes `attend` for labels whose two rows are the same.
 
-  This takes half of the products of `attend`. With s_t = h_t . e_l, and v the
-  mean of s weighted by alpha, ds_t = dz alpha_t (1 + s_t - v).
+  This takes half of the products of `attend`. If s_t = h_t . e_l, and v is the
+  mean of s weighted by alpha, then ds_t = dz alpha_t (1 + s_t - v).
 
   Args:
     hidden_BTD: features h of the tokens.
@@ -117,7 +120,7 @@ def attend_with_one_row(
 def _attend_with_one_row(
   hidden_BTD: jax.Array, mask_BT: jax.Array, rows_CD: jax.Array
 ) -> tuple[jax.Array, tuple]:
-  """Returns the result and the arrays that its gradient needs."""
+  """Returns the attended logits and the arrays that their gradient needs."""
   documents, tokens, dim = hidden_BTD.shape
   hidden_XD = hidden_BTD.reshape(documents * tokens, dim)
   shape = (len(rows_CD), documents, tokens)

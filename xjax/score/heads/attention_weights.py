@@ -1,4 +1,4 @@
-"""The attention weights of a few labels over the tokens of a document."""
+"""Computes the attention weights of a few labels over a document's tokens."""
 
 from collections.abc import Mapping
 
@@ -13,11 +13,11 @@ from xjax.score.heads.contract import Head, TokenFeatures, split_head
 
 
 class AttentionHead(Head):
-  """A head in which each label attends to the tokens of a document.
+  """Scores labels that attend to the tokens of a document.
 
-  The features of the head are TokenFeatures. The weights of a label are the
-  softmax of hidden_t . query_l over a document's tokens, and `logits` weights
-  the tokens with them.
+  The features of the head are TokenFeatures. The attention weights of a label
+  are the softmax of hidden_t . query_l over a document's tokens. `logits`
+  multiplies the tokens by these weights.
   """
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float[Array, 'C D']:
@@ -42,12 +42,13 @@ def attention_weights(
 
   Args:
     head: a head in which labels attend to tokens.
-    features: features as the head's `logits` takes them.
-    ids_BK: int32, K labels of each document, PAD where a list is shorter.
+    features: features for the head's `logits`.
+    ids_BK: int32, K labels of each document, with PAD at the end of shorter
+      lists.
 
   Returns:
-    alpha_BKT: float32, sums to 1 over a document's tokens; 0 beyond the tokens,
-      and where ids are PAD.
+    alpha_BKT: float32, weights that sum to 1 over a document's tokens, and 0
+      beyond the tokens and where ids are PAD.
   """
   graphdef, rows, shared = split_head(head)
   ids_X = jnp.where(ids_BK == PAD, 0, ids_BK).reshape(-1)
@@ -58,7 +59,7 @@ def attention_weights(
   score_BKT = jnp.einsum(
     'BTD,BKD->BKT',
     hidden_BTD,
-    # Rounded to the features' dtype, as in `logits`.
+    # `logits` also rounds the queries to the features' dtype.
     queries_XD.astype(hidden_BTD.dtype).reshape(*ids_BK.shape, -1),
     precision=full_precision(hidden_BTD.dtype),
     preferred_element_type=jnp.float32,

@@ -11,7 +11,7 @@ from xjax.core.mesh import DATA, LABEL
 
 
 def shard_rows(rows: Any, n_labels: int) -> int:
-  """Returns the number of rows of this shard that may be labels, statically.
+  """Returns the static number of rows of this shard that may be labels.
 
   If one shard has all labels, the padding rows are known and left out. With
   several shards all rows of a shard count, and the caller masks the padding by
@@ -33,11 +33,11 @@ def scan_chunks(
   All chunks have the same size, except the last, which has the remaining rows.
 
   Args:
-    body: returns the new carry; `start` is the chunk's first row, `size` its
-      number of rows, a static int.
+    body: returns the new carry. `start` is the chunk's first row, and `size`
+      its number of rows, a static int.
     carry: tree of arrays, passed from chunk to chunk.
     rows: number of rows.
-    chunk: most rows of a chunk.
+    chunk: largest number of rows of a chunk.
 
   Returns:
     The last carry.
@@ -56,10 +56,10 @@ def scan_chunks(
 
 
 def chunk_size(rows: int, chunk: int) -> int:
-  """Returns the size of chunks that divides rows most evenly.
+  """Returns the chunk size that divides the rows most evenly.
 
-  The size is at most `chunk`, and a multiple of 16, the floats of a vector
-  register, where possible.
+  The size is at most `chunk`. Where possible, it is a multiple of 16, the
+  number of floats in a vector register.
   """
   count = -(-rows // chunk)
   even = -(-rows // count)
@@ -72,7 +72,9 @@ def cut(rows: Any, start: jax.Array, size: int) -> Any:
 
 
 def write_rows(rows: Any, new: Any, start: jax.Array) -> Any:
-  """Returns the rows with a chunk replaced, in place if a loop carries them.
+  """Returns the rows with one chunk replaced.
+
+  The chunk is replaced in place if a loop carries the rows.
 
   Args:
     rows: tree of arrays.
@@ -94,7 +96,7 @@ def labels(
   Args:
     rows: tree of arrays, this shard's label rows.
     axes: mesh axes over which label rows are divided.
-    start: the shard's row that is the chunk's first.
+    start: first row of the chunk, counted in the shard.
     size: number C of rows of the chunk.
   """
   per_shard = jax.tree.leaves(rows)[0].shape[0]
@@ -123,7 +125,8 @@ def own_documents(sums: Any, axes: Sequence[str]) -> Any:
   """Sums over label shards and returns this device's documents.
 
   Args:
-    sums: tree of arrays, this shard's part of the sums for `all_documents`.
+    sums: tree of arrays, this shard's part of the sums for the documents that
+      `all_documents` returned.
     axes: mesh axes over which label rows are divided.
   """
   if DATA in axes:

@@ -1,4 +1,4 @@
-"""The base class of heads, which compute the logits of one chunk of labels.
+"""Defines the base class of heads, which score one chunk of labels at a time.
 
 A head is a module. Its parameters with one row per label are created with
 `out_sharding=(LABEL, ...)`, or `((LABEL, DATA), ...)` if `axes` is ALL_DEVICES,
@@ -24,7 +24,7 @@ from xjax.core.mesh import DATA, LABEL
 
 
 class Frozen(nnx.Param):
-  """A parameter without gradient, optimizer slots or updates.
+  """Holds a parameter without gradient, optimizer slots or updates.
 
   It is saved, restored and sharded like other parameters.
   """
@@ -42,12 +42,12 @@ class HeadConfig(ConfigPart, abstract=True):
     describes: whether descriptors represent the labels, so that further labels
       can be added by name.
     on_all_devices: whether the label rows are divided over all devices, not
-      only over the label axis; then `axes` of the head is ALL_DEVICES.
+      only over the label axis. If so, the head's `axes` is ALL_DEVICES.
     fusable: whether training can change the label rows in the pass that
-      computes their gradient (train.rows); True for OneVsAllConfig and its
-      subclasses.
-    hidden_labels: number of rare labels that have no rows of their own, and
-      with which the scores of unseen labels are calibrated.
+      computes their gradient (train.rows). It is True for OneVsAllConfig and
+      its subclasses.
+    hidden_labels: number of rare labels that have no rows of their own. They
+      calibrate the scores of unseen labels.
     aligned: whether the vectors of descriptors and of tokens are in the same
       space from the start of training.
   """
@@ -62,7 +62,8 @@ class HeadConfig(ConfigPart, abstract=True):
 
   chunk: int = field(
     512,
-    'Number of labels scored at a time; bounds memory, never changes results.',
+    'Number of labels that are scored at a time. It bounds memory and never '
+    'changes results.',
     AT_LEAST_1,
     tiny=8,
   )
@@ -92,12 +93,12 @@ class HeadConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeadInputs:
-  """The facts about a run that a head needs when it is built.
+  """Holds the facts about a run that a head needs when it is built.
 
   Attributes:
     dim: size of the head's input, a token's vector or a document's vector.
     n_labels: number L of labels to score.
-    bias_L: float64 [L], the initial biases; None: zeros.
+    bias_L: float64 [L], the initial biases, or None for zeros.
     seen_L: bool [L], True for labels that training documents have and that are
       not hidden.
     hidden_L: bool [L], True for labels that are hidden for calibration.
@@ -113,7 +114,7 @@ class HeadInputs:
 
 
 class DescriptorWeights(enum.Enum):
-  """The weights of a descriptor's words in the mean of their vectors."""
+  """Names the weights of words in the mean of a descriptor's word vectors."""
 
   UNIFORM = 'uniform'
   IDF = 'idf'
@@ -121,7 +122,7 @@ class DescriptorWeights(enum.Enum):
 
 @dataclasses.dataclass
 class DescriptorConfig(ConfigPart):
-  """The mean of word vectors that represents a label's descriptor."""
+  """Describes the mean of word vectors that represents a descriptor."""
 
   alt: bool = field(
     False, 'Whether the mean includes the words of alternative names.'
@@ -134,15 +135,15 @@ class DescriptorConfig(ConfigPart):
   max_words: int = field(
     15,
     'Number of words that are read at the start of each name. With BertConfig, '
-    'number of subwords; together with the special tokens they must not be '
-    'more than the encoder reads.',
+    'this is the number of subwords. Together with the special tokens, they '
+    'must not be more than the encoder reads.',
     AT_LEAST_1,
   )
 
 
 @dataclasses.dataclass
 class DescriptorHeadConfig(HeadConfig, abstract=True):
-  """A head that represents labels by their descriptors."""
+  """Chooses a head that represents labels by their descriptors."""
 
   attends = True
   describes = True
@@ -176,11 +177,11 @@ ALL_DEVICES = (LABEL, DATA)
 
 @struct.dataclass
 class TokenFeatures:
-  """The encoded tokens of a batch, the output of an encoder.
+  """Holds the encoded tokens of a batch, the output of an encoder.
 
   Attributes:
     hidden_BTD: features, 0 beyond a document's length.
-    lengths_B: int32, number of tokens; 0 in rows that only fill the batch.
+    lengths_B: int32, number of tokens, 0 in rows that only fill the batch.
   """
 
   hidden_BTD: jax.Array
@@ -188,7 +189,7 @@ class TokenFeatures:
 
   @property
   def real_BT(self) -> jax.Array:
-    """Marks the real tokens: bool [B, T], False beyond a document's length."""
+    """Returns which tokens are real: bool [B, T], False beyond the document."""
     return jnp.arange(self.hidden_BTD.shape[1]) < self.lengths_B[:, None]
 
 
@@ -198,8 +199,8 @@ class Head(nnx.Module):
   Attributes:
     n_labels: number of labels; further rows are padding.
     chunk: number of labels scored at a time.
-    axes: mesh axes over which label rows are divided. With the data axis as
-      well, no row is on two devices, and the gradients of rows are not sent
+    axes: mesh axes over which label rows are divided. If the data axis is one
+      of them, no row is on two devices, and the gradients of rows are not sent
       between devices. The documents are sent instead, which is faster where
       their features are small.
   """
@@ -222,22 +223,22 @@ class Head(nnx.Module):
     raise NotImplementedError
 
   def prepare(self, features: Any) -> Any:
-    """Computes from the encoder's features what all chunks of labels share."""
+    """Computes the features that all chunks of labels share."""
     return features
 
   def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array | None:
-    """Marks the labels that the loss includes.
+    """Returns which labels the loss includes.
 
     Args:
       chunk: label rows of C labels, as in `logits`.
 
     Returns:
-      bool [C]; None: the loss includes all labels.
+      bool [C], or None if the loss includes all labels.
     """
     del chunk
 
   def with_dropout(self, rngs: nnx.Rngs) -> 'Head':
-    """Returns the head for one training step, which may drop a part of itself.
+    """Returns the head for one training step, with dropout if it has any.
 
     Args:
       rngs: stream `dropout`.
@@ -247,10 +248,10 @@ class Head(nnx.Module):
 
 
 def padded_row(values: np.ndarray | None, rows: int) -> jax.Array:
-  """Pads an array of one value for each label with zeros.
+  """Pads with zeros an array that has one value for each label.
 
   Args:
-    values: [L]; None: all values are 0.
+    values: [L], or None if all values are 0.
     rows: size of the result.
 
   Returns:
@@ -264,7 +265,7 @@ def padded_row(values: np.ndarray | None, rows: int) -> jax.Array:
 
 
 class HeadParts(NamedTuple):
-  """A head, divided into its structure and two groups of parameters.
+  """Holds the structure and two groups of parameters of a head.
 
   Attributes:
     graphdef: structure of the head.
@@ -290,7 +291,7 @@ class HeadParts(NamedTuple):
     return head.logits(features, nnx.to_pure_dict(rows))
 
   def learns(self, rows: nnx.State, shared: nnx.State) -> jax.Array | None:
-    """Marks the labels of a chunk that the loss includes (`Head.learns`).
+    """Returns which labels of a chunk the loss includes (see `Head.learns`).
 
     Args:
       rows: label rows of C labels.
@@ -306,7 +307,7 @@ def split_head(head: Head) -> HeadParts:
 
 
 def is_label_row(path: tuple, variable: Any) -> bool:
-  """Returns whether a variable has one row per label; a filter for nnx."""
+  """Returns whether a variable has one row per label, as a filter for nnx."""
   del path
   return on_labels(variable.get_metadata().get('out_sharding'))
 

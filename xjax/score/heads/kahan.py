@@ -1,15 +1,15 @@
-"""Kahan summation of the bfloat16 rows of labels with many documents.
+"""Changes bfloat16 rows of labels by Kahan summation, to keep rounding errors.
 
-The rounding errors of these rows are stored next to the rows and added to the
-next change, which gives the rows the precision of 16 bits of fraction (Kahan
-summation; ELMO, ICML 2025, does this for head labels). Labels with a stored
-rounding error are called compensated here.
+The rows of labels with many documents are compensated: their rounding errors
+are stored next to the rows and added to the next change. This gives the rows
+the precision of 16 bits of fraction (ELMO, ICML 2025, does this for head
+labels).
 
-The rows are divided into LABEL_MULTIPLE blocks of consecutive rows. Every block
-has places for rounding errors, as many as the block with the most compensated
-labels needs. So the places shard like the rows, on any mesh. If labels are
-sorted by frequency, all labels of a block may be compensated, and then there is
-a place for every row.
+The rows are divided into LABEL_MULTIPLE blocks of consecutive rows. All blocks
+have the same number of places for rounding errors, as many as the block with
+the most compensated labels needs. So the places shard like the rows, on any
+mesh. If labels are sorted by frequency, all labels of a block may be
+compensated, and then there is a place for every row.
 """
 
 import jax
@@ -23,18 +23,18 @@ from xjax.core.types import PAD
 from xjax.score.heads.contract import ALL_DEVICES
 from xjax.score.heads.rounding import to_bfloat16
 
-# The two slots that are stored in addition to a rule's slots. PLACE: int32 [L],
-# a label's place in its block, PAD for labels that are not compensated.
-# LEFT_OUT: uint16 [places, D], the rounding errors, as the bits of bfloat16
-# numbers. (On CPUs, XLA would convert an array of bfloat16 to float32 as a
-# whole to write a few rows.)
+# These two slots are stored in addition to a rule's slots. PLACE is int32 [L],
+# a label's place in its block, or PAD for labels that are not compensated.
+# LEFT_OUT is uint16 [places, D], the rounding errors as the bits of bfloat16
+# numbers. On CPUs, XLA would convert a whole array of bfloat16 to float32 to
+# write a few rows.
 PLACE, LEFT_OUT = 'place', 'left_out'
 
 
 def kahan_places(
   compensated: Bool[np.ndarray, ' L'],
 ) -> Int32[np.ndarray, ' padded']:
-  """Returns the slot PLACE.
+  """Returns the slot PLACE, which numbers compensated labels in their blocks.
 
   Args:
     compensated: bool [L], True for the labels that are compensated.
@@ -73,17 +73,17 @@ def kahan_step(
   slots: dict[str, jax.Array],
   start: jax.Array,
 ) -> tuple[BFloat16[Array, 'C D'], UInt16[Array, 'places D']]:
-  """Adds a change to the rows of a chunk, with rounding errors carried over.
+  """Adds a change and the stored rounding errors to the rows of a chunk.
 
   Args:
     values_CD: the stored rows.
     change_CD: numbers to add to the rows.
     bits_CD: random bits, for the stochastic rounding of other rows.
     slots: this shard's part of the slots (kahan_slots).
-    start: the shard's row that is the chunk's first.
+    start: first row of the chunk, counted in the shard.
 
   Returns:
-    The rows after the change; the shard's slot LEFT_OUT after the change.
+    The rows of the chunk and the shard's slot LEFT_OUT, both after the change.
   """
   place_L, left_out_by_place = slots[PLACE], slots[LEFT_OUT]
   row_C = start + jnp.arange(len(values_CD))

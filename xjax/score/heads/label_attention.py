@@ -1,4 +1,4 @@
-"""Label-wise attention (LWAN): each label has its own attention to tokens."""
+"""Defines label-wise attention (LWAN), where each label attends to tokens."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -21,7 +21,7 @@ from xjax.score.heads.contract import (
 
 @dataclasses.dataclass
 class LabelAttentionConfig(HeadConfig):
-  """A head with label-wise attention (LWAN)."""
+  """Chooses a head with label-wise attention (LWAN)."""
 
   attends = True
 
@@ -36,8 +36,9 @@ class LabelAttentionConfig(HeadConfig):
 
 
 class LabelAttention(AttentionHead):
-  """BIGRU-LWAN's head (Mullenbach et al. 2018; Chalkidis et al. 2019, Sec. 4).
+  """Scores each label by its own attention to the tokens, as BIGRU-LWAN does.
 
+  See Mullenbach et al. 2018 and Chalkidis et al. 2019, Section 4.
   a_tl = h_t . u_l; alpha = softmax of a over the document's tokens;
   v_l = sum_t alpha_tl h_t; logit_l = v_l . w_l + b_l. Since v_l . w_l is
   sum_t alpha_tl (h_t . w_l), two products with [D, C] and a weighted sum over
@@ -65,7 +66,7 @@ class LabelAttention(AttentionHead):
         evenly.
       dim: size D of the token features.
       chunk: number of labels scored at a time.
-      bias: [L], initial output biases; None: zeros.
+      bias: [L], initial output biases, or None for zeros.
       rngs: stream `params`.
     """
     self.n_labels = n_labels
@@ -95,5 +96,5 @@ class LabelAttention(AttentionHead):
     return attended_BC + chunk['bias']
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C D']:
-    """Returns u_CD of a chunk of labels."""
+    """Returns the vectors u_CD with which a chunk of labels attends."""
     return chunk['attention']

@@ -1,4 +1,4 @@
-"""The one-vs-all head, a dense layer on one vector per document."""
+"""Defines the one-vs-all head, a dense layer on one vector per document."""
 
 from collections.abc import Iterator, Mapping
 import dataclasses
@@ -29,19 +29,19 @@ from xjax.score.heads.rounding import random_bits
 from xjax.score.heads.storage import Storage, decode_weights, encode_weights
 from xjax.score.heads.update import RowsConfig
 
-# The most rows that are drawn at once. More rows are drawn in LABEL_MULTIPLE
-# blocks.
+# At most this many rows are drawn at once. A head with more rows is drawn in
+# LABEL_MULTIPLE blocks.
 _MOST_ROWS = 1 << 17
 
 
 def initial_rows(
   key: jax.Array, rows: int, dim: int, storage: Storage
 ) -> dict[str, jax.Array]:
-  """Draws rows of normal entries, of about unit length, the same on every mesh.
+  """Draws normal rows of about unit length, which are the same on every mesh.
 
-  Needs a mesh context. Drawing needs several arrays of float32, while the
+  It needs a mesh context. Drawing takes several arrays of float32, while the
   stored rows may take only one byte a weight. So the rows of large heads are
-  drawn in blocks, each on the device that keeps it.
+  drawn in blocks, and each block is drawn on the device that keeps it.
 
   Args:
     key: JAX random key for all rows.
@@ -50,7 +50,7 @@ def initial_rows(
     storage: how the rows are stored.
 
   Returns:
-    Arrays [rows, ...] by name, as from storage.encode_weights.
+    Arrays [rows, ...] by name, as storage.encode_weights returns them.
   """
   if rows <= _MOST_ROWS:
     return _draw_rows(key, jnp.int32(0), rows, dim, storage)
@@ -82,7 +82,7 @@ def _draw_shard(
 def _draw_rows(
   key: jax.Array, first: jax.Array, size: int, dim: int, storage: Storage
 ) -> dict[str, jax.Array]:
-  """Draws and stores the rows with indices from `first` on.
+  """Draws rows with indices from `first` on, and encodes them for storage.
 
   As in training, the bits for stochastic rounding depend on the row's index.
   """
@@ -93,24 +93,26 @@ def _draw_rows(
 
 @dataclasses.dataclass
 class OneVsAllConfig(HeadConfig):
-  """A dense layer on one vector per document; needs a pooling."""
+  """Chooses a dense layer on one vector per document, which needs a pooling."""
 
   pooled = True
   on_all_devices = True
   fusable = True
 
   chunk: int = field(
-    8192, 'Number of labels scored at a time; never changes results.', tiny=8
+    8192,
+    'Number of labels that are scored at a time. It never changes results.',
+    tiny=8,
   )
   storage: Storage = field(
     Storage.FLOAT32,
-    'How a weight is stored. All except FLOAT32 need a rule for label rows, '
-    'train.rows.',
+    'How a weight is stored. All formats except FLOAT32 need a rule for label '
+    'rows (train.rows).',
   )
   bottleneck: int = field(
     0,
-    "Size to which a dense layer first reduces the document's vector; 0: no "
-    'such layer.',
+    "Size to which a dense layer first reduces the document's vector. At 0, "
+    'there is no such layer.',
     AT_LEAST_0,
   )
 
@@ -131,7 +133,7 @@ class OneVsAllConfig(HeadConfig):
       rules = kinds_that('fused', RowsConfig)
       yield (
         f'{path}.storage={self.storage}: needs config.train.rows={rules}, '
-        'because the optimizer trains float32 only'
+        'because the optimizer trains only float32'
       )
 
 
@@ -145,11 +147,11 @@ class OneVsAll(Head):
 
   Attributes:
     kernel: k, [L, D] of storage.dtype.
-    exponent: int8 [L], only with Storage.FLOAT8: k is the number in kernel
-      times 2^exponent.
+    exponent: int8 [L], which exists only with Storage.FLOAT8. Then k is the
+      number in kernel times 2^exponent.
     bias: b, float32 [L].
     bottleneck: kernel of a dense layer that reduces the document's vector to D
-      features, float32 [size of the vector, D]; or None.
+      features, float32 [size of the vector, D], or None for no such layer.
     storage: how the kernel is stored.
   """
 
@@ -173,10 +175,10 @@ class OneVsAll(Head):
         evenly.
       dim: size of a document's vector.
       chunk: number of labels scored at a time.
-      bias: [L], initial biases; None: zeros.
+      bias: [L], initial biases, or None for zeros.
       storage: how the kernel is stored.
-      bottleneck: size D to which the document's vector is reduced; 0: label
-        rows read the vector itself.
+      bottleneck: size D to which the document's vector is reduced, or 0 if
+        label rows read the vector itself.
       rngs: stream `params`.
     """
     self.n_labels = n_labels
@@ -198,7 +200,7 @@ class OneVsAll(Head):
       self.exponent = nnx.Param(exponent, out_sharding=sharding[:1])
 
   def prepare(self, document_BD: Float[Array, 'B E']) -> Float[Array, 'B D']:
-    """Returns the features that label rows read, from a document's vector."""
+    """Computes the features that label rows read from a document's vector."""
     if self.bottleneck is None:
       return document_BD
     dtype = document_BD.dtype
@@ -217,11 +219,10 @@ class OneVsAll(Head):
 def scores(
   document_BD: Float[Array, 'B D'], kernel_CD: Float[Array, 'C D']
 ) -> Float32[Array, 'B C']:
-  """Computes document . k_l, with gradients whose products have one dtype.
+  """Computes document . k_l, with both operands of a gradient in one dtype.
 
   JAX's own gradients multiply float32 derivatives with operands of fewer bits.
-  This is slow on hardware that is only fast where both operands have fewer
-  bits.
+  This is slow on hardware that is fast only if both operands have fewer bits.
   """
   return product(document_BD, kernel_CD, (1, 1))
 

@@ -1,4 +1,4 @@
-"""Stochastic rounding to 16 and 8 bits, independent of chunks and shards.
+"""Rounds stochastically to 16 and 8 bits, independently of chunks and shards.
 
 A value between two representable numbers is rounded to the upper one with a
 probability equal to its distance from the lower one, measured in spacings. So
@@ -24,7 +24,10 @@ _E4M3_BITS = 20
 def random_bits(
   key: UInt32[Array, ''], ids_C: Int32[Array, ' C'], dim: int
 ) -> UInt32[Array, 'C D']:
-  """Returns 32 bits for each weight, a hash of the key and the weight's place.
+  """Returns 32 random bits for each weight.
+
+  They are a hash of the key and the weight's place, so that they do not depend
+  on chunks and shards.
 
   Args:
     key: uint32 from the seed and the step number.
@@ -66,8 +69,8 @@ def to_e4m3(
     bits_CD: random bits.
 
   Returns:
-    rounded_CD: float8_e4m3fn, values / 2^exponent; NaN in all of a row that has
-      a value that is not finite.
+    rounded_CD: float8_e4m3fn, values / 2^exponent. A row with a value that is
+      not finite is NaN everywhere.
     exponent_C: int8, from -126 to 117, the least exponent with which no value
       of the row exceeds the largest E4M3 number.
   """
@@ -79,9 +82,9 @@ def to_e4m3(
   exponent_C = jnp.clip(exponent_C, -126, 117)
   scale_C = jnp.where(jnp.isfinite(largest_C), power_of_2(-exponent_C), jnp.nan)
   scaled_CD = jnp.abs(values_CD) * scale_C[:, None]
-  # Below the least normal number the spacing of E4M3 numbers is constant, and
-  # equals the spacing just above it: so small values are lifted there, rounded,
-  # and lowered again.
+  # Below the least normal number, the spacing of E4M3 numbers is constant, and
+  # equals the spacing just above this number. So small values are lifted above
+  # this number, rounded, and lowered again.
   lift_CD = jnp.where(scaled_CD < _LEAST_NORMAL, _LEAST_NORMAL, 0.0)
   rounded_CD = _round_fraction(scaled_CD + lift_CD, bits_CD, _E4M3_BITS)
   rounded_CD = jnp.minimum(rounded_CD - lift_CD, _LARGEST)
@@ -98,7 +101,7 @@ def power_of_2(exponent: jax.Array) -> Float32[Array, '...']:
 def _round_fraction(
   values: jax.Array, random: jax.Array, bits: int
 ) -> Float32[Array, '...']:
-  """Rounds float32 values stochastically to 23 - bits bits of fraction."""
+  """Removes the last `bits` bits of fraction by stochastic rounding."""
   mask = jnp.uint32((1 << bits) - 1)
   exact = lax.bitcast_convert_type(values, jnp.uint32)
   # A carry into the exponent is correct: it gives the next larger number.

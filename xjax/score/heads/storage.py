@@ -1,4 +1,4 @@
-"""How the weights of label rows are stored.
+"""Defines how the weights of label rows are stored.
 
 Only the stored weights are kept from step to step, without a float32 copy
 (ELMO, ICML 2025). The change of a step is mostly far smaller than the spacing
@@ -21,7 +21,7 @@ Rows = Mapping[str, jax.Array]
 
 
 class Storage(enum.Enum):
-  """The format of a stored weight.
+  """Names the format of a stored weight.
 
   FLOAT32: 4 bytes.
   BFLOAT16: 2 bytes, rounded stochastically.
@@ -39,12 +39,12 @@ class Storage(enum.Enum):
 
   @property
   def bytes(self) -> int:
-    """The number of bytes of one weight."""
+    """Returns the number of bytes of one weight."""
     return self.dtype.itemsize
 
   @property
   def dtype(self) -> jnp.dtype:
-    """The dtype of the stored array."""
+    """Returns the dtype of the stored array."""
     match self:
       case Storage.FLOAT32:
         return jnp.dtype(jnp.float32)
@@ -67,8 +67,8 @@ def encode_weights(
     bits_CD: random bits, for stochastic rounding.
 
   Returns:
-    Arrays by name: kernel, [C, D] of storage.dtype; with FLOAT8 also exponent,
-    int8 [C].
+    Arrays by name: `kernel`, [C, D] of storage.dtype, and with FLOAT8 also
+    `exponent`, int8 [C].
   """
   match storage:
     case Storage.FLOAT32:

@@ -1,4 +1,4 @@
-"""The loss of one chunk of labels, and its derivative by the logits."""
+"""Computes the loss of one chunk of labels, and its derivative by logits."""
 
 from typing import NamedTuple
 
@@ -12,11 +12,11 @@ from xjax.losses.contract import ChunkLoss, LabelWeights
 
 
 class Gold(NamedTuple):
-  """The gold labels of a batch.
+  """Holds the gold labels of a batch.
 
   Attributes:
-    positives_BP: int32, each gold label of a document once; PAD elsewhere and
-      in rows that only fill the batch.
+    positives_BP: int32, each gold label of a document once, and PAD elsewhere
+      and in rows that only fill the batch.
     mask_B: bool, False for rows that only fill the batch.
   """
 
@@ -30,7 +30,7 @@ def gold_of(
   """Prepares gold labels for `chunk_loss`; a repeated label counts once.
 
   Args:
-    positives_BP: gold labels, PAD elsewhere.
+    positives_BP: gold labels, and PAD elsewhere.
     mask_B: False for rows that only fill the batch.
   """
   sorted_BP = jnp.sort(positives_BP, axis=1)
@@ -40,12 +40,12 @@ def gold_of(
 
 
 class Chunk(NamedTuple):
-  """Consecutive labels that are scored at the same time.
+  """Describes consecutive labels that are scored at the same time.
 
   Attributes:
     first: int32, index of the chunk's first label.
     learnt_C: bool, True for the labels that the loss includes.
-    weights: weights of the chunk's labels; None: all labels count equally.
+    weights: weights of the chunk's labels, or None if all labels count equally.
   """
 
   first: jax.Array
@@ -56,10 +56,10 @@ class Chunk(NamedTuple):
 def chunk_loss(
   loss: ChunkLoss, logits_BC: Float32[Array, 'B C'], gold: Gold, chunk: Chunk
 ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
-  """Computes the sum of the loss over documents and labels of a chunk.
+  """Computes the loss of a chunk, summed over its documents and labels.
 
-  The B x P gold labels are computed separately, so that no [B, C] array has to
-  mark them.
+  The losses of the B x P gold labels are computed separately, so that no [B, C]
+  array has to mark gold labels.
 
   Args:
     loss: the loss of a chunk.
@@ -68,12 +68,12 @@ def chunk_loss(
     chunk: the labels of the chunk.
 
   Returns:
-    The sum, and its derivative by the logits.
+    The sum of the losses, and its derivative by the logits.
   """
   at_BP, inside_BP = _places(gold, chunk)
   row_B1 = jnp.arange(len(at_BP))[:, None]
   gold_logits_BP = jnp.where(inside_BP, logits_BC[row_B1, at_BP], 0.0)
-  # Columns beyond the last one are dropped when written.
+  # Labels outside of the chunk are written beyond the last column, and dropped.
   write_BP = jnp.where(inside_BP, at_BP, logits_BC.shape[1])
   logits_BC = _mask_logits(logits_BC, gold, chunk)
   if not loss.normalised:
@@ -90,10 +90,10 @@ def chunk_loss(
 
 
 class Normaliser(NamedTuple):
-  """The sums over the chunks so far that a normalised loss needs.
+  """Holds the sums over all chunks so far, for a normalised loss.
 
   Attributes:
-    highest_B: float32, the largest logit; -inf before the first chunk.
+    highest_B: float32, the largest logit, or -inf before the first chunk.
     sum_B: float32, sum of exp(logit - highest).
     gold_B: float32, sum of the gold labels' weights.
   """
@@ -142,23 +142,24 @@ class Normaliser(NamedTuple):
     highest_B = lax.pmax(self.highest_B, axes)
     base_B = jnp.where(highest_B == -jnp.inf, 0.0, highest_B)
     sum_B = lax.psum(self.sum_B * jnp.exp(self.highest_B - base_B), axes)
-    # For a row without any label, 0 instead of -inf, so that its share of the
+    # A row without any label gets 0 instead of -inf, so that its share of the
     # loss stays 0.
     log_B = jnp.where(sum_B > 0, base_B + jnp.log(sum_B), 0.0)
     return loss.with_normaliser(log_B, lax.psum(self.gold_B, axes))
 
 
 def _mask_logits(logits_BC: jax.Array, gold: Gold, chunk: Chunk) -> jax.Array:
-  """Sets logits to -inf for labels that the loss excludes, and filling rows."""
+  """Sets logits to -inf for excluded labels and rows that fill the batch."""
   learnt_BC = gold.mask_B[:, None] & chunk.learnt_C
   return jnp.where(learnt_BC, logits_BC, -jnp.inf)
 
 
 def _places(gold: Gold, chunk: Chunk) -> tuple[jax.Array, jax.Array]:
-  """Finds the gold labels in the columns of a chunk.
+  """Finds the columns of gold labels in a chunk.
 
   Returns:
-    at_BP: int32, columns of gold labels in the chunk; 0 for all other entries.
+    at_BP: int32, columns of gold labels in the chunk, and 0 for all other
+      entries.
     inside_BP: bool, True for gold labels in the chunk that the loss includes.
   """
   at_BP = gold.positives_BP - chunk.first

@@ -1,4 +1,4 @@
-"""The unified head, which scores labels by their rows and their descriptors."""
+"""Defines the unified head, which scores labels by rows and by descriptors."""
 
 from collections.abc import Iterator, Mapping
 import dataclasses
@@ -28,7 +28,7 @@ from xjax.score.heads.contract import (
 
 @dataclasses.dataclass
 class UnifiedConfig(DescriptorHeadConfig):
-  """Label attention with a row for each seen label, and with descriptors."""
+  """Chooses label attention with descriptors and a row for each seen label."""
 
   row_dropout: float = field(
     0.3,
@@ -46,9 +46,9 @@ class UnifiedConfig(DescriptorHeadConfig):
   aligned: bool = field(
     False,
     'Whether the vectors of descriptors and of tokens are in the same space '
-    'from the start, because one pretrained encoder computes both. Then the '
-    'initial queries and outputs of labels are their descriptors; else they '
-    'are random projections of them.',
+    'from the start, because one pretrained encoder computes both. If so, the '
+    'initial queries and outputs of labels are their descriptors. Otherwise '
+    'they are random projections of the descriptors.',
   )
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'Unified':
@@ -80,16 +80,17 @@ class UnifiedConfig(DescriptorHeadConfig):
 
 
 class Unified(AttentionHead):
-  """Label-wise attention in which u_l, w_l and b_l have two parts each.
+  """Scores labels by attention with rows of their own and with descriptors.
 
+  The head is LabelAttention, but u_l, w_l and b_l have two parts each:
   u_l = m_l a_l + P e_l, w_l = m_l o_l + Q e_l, b_l = m_l c_l + q . e_l + r.
   Here e_l is the frozen embedding of the label's descriptor, scaled to length
-  1; a_l, o_l and c_l are the label's own rows; and m_l = 1 for labels that are
-  seen in training, except labels that are hidden for calibration, else 0.
+  1, and a_l, o_l and c_l are the label's own rows. m_l is 1 for labels that are
+  seen in training and not hidden for calibration, else 0.
 
-  An unseen label is scored by its descriptor only. With z the logit above, the
-  logit of an unseen label is s z + t, which makes it comparable with the logits
-  of seen labels. s and t are learnt on the hidden labels, which train no other
+  An unseen label is scored only by its descriptor. If z is its logit as above,
+  its final logit is s z + t, which makes it comparable with the logits of seen
+  labels. s and t are learnt on the hidden labels, which train no other
   parameter (calibrated stacking: Chao et al. 2016; Liu et al. 2018).
 
   In each training step, the rows of a random part of the seen labels are left
@@ -98,11 +99,11 @@ class Unified(AttentionHead):
   Attributes:
     attention, output, bias: a and o, float32 [L, D], and c, [L].
     descriptors: e before scaling, float32 [L, E], frozen.
-    seen: float32 [L], frozen; 1 for labels that have rows of their own.
-    own: m, float32 [L], frozen; equal to `seen`, except in with_dropout's
-      head.
-    hidden: float32 [L], frozen; 1 for the labels that are hidden for
-      calibration.
+    seen: float32 [L], frozen, 1 for labels that have rows of their own, else 0.
+    own: m, float32 [L], frozen. It equals `seen`, except in the head that
+      with_dropout returns.
+    hidden: float32 [L], frozen, 1 for labels that are hidden for calibration,
+      else 0.
     attention_kernel, output_kernel: P and Q, float32 [E, D].
     bias_kernel, offset: q, float32 [E], and r, [].
     unseen_scale, unseen_offset: s and t, float32 [].
@@ -136,9 +137,9 @@ class Unified(AttentionHead):
       hidden: bool [L], True for labels with training documents that are hidden
         for calibration.
       row_dropout: share of the seen labels whose rows are left out in a step.
-      aligned: whether the initial P and Q are the identity, for E = D; else
-        they are random.
-      bias: [L], initial biases c_l + r; None: zeros.
+      aligned: whether the initial P and Q are the identity (for E = D) and not
+        random.
+      bias: [L], initial biases c_l + r, or None for zeros.
       rngs: stream `params`.
     """
     self.n_labels = n_labels
@@ -180,8 +181,8 @@ class Unified(AttentionHead):
       output_CD.astype(hidden_BTD.dtype),
     )
     logits_BC = attended_BC + bias_C
-    # Hidden labels train only s and t: for all other parameters they are
-    # unseen.
+    # Hidden labels train only s and t, because all other parameters must treat
+    # them as unseen.
     calibrated_BC = (
       self.unseen_scale[...] * lax.stop_gradient(logits_BC)
       + self.unseen_offset[...]
@@ -189,11 +190,11 @@ class Unified(AttentionHead):
     return jnp.where(chunk['seen'] > 0, logits_BC, calibrated_BC)
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C D']:
-    """Returns u_CD of a chunk of labels."""
+    """Returns the vectors u_CD with which a chunk of labels attends."""
     return self._label_vectors(chunk)[0]
 
   def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array:
-    """Marks the labels with training documents, bool [C] (`Head.learns`)."""
+    """Returns which labels have training documents (see `Head.learns`)."""
     return (chunk['seen'] > 0) | (chunk['hidden'] > 0)
 
   def with_dropout(self, rngs: nnx.Rngs) -> 'Unified':
@@ -215,7 +216,7 @@ class Unified(AttentionHead):
   def _label_vectors(
     self, chunk: Mapping[str, jax.Array]
   ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns u_CD, w_CD and b_C of a chunk of labels."""
+    """Returns the queries u_CD, outputs w_CD and biases b_C of a chunk."""
     embedding_CE = _unit_rows(lax.stop_gradient(chunk['descriptors']))
     own_C = lax.stop_gradient(chunk['own'])
 

@@ -1,7 +1,7 @@
-"""Rules that change label rows in the pass that computes their gradient.
+"""Defines rules that change label rows while their gradient is computed.
 
-A rule changes one chunk of rows at a time. Its memory (its slots) has one row
-per label as well, on the same device as the label's row.
+A rule changes one chunk of rows at a time. The rule's memory (its slots) also
+has one row per label, on the same device as the label's row.
 """
 
 import abc
@@ -30,32 +30,33 @@ class RowsConfig(ConfigPart, abstract=True):
 
   Attributes:
     fused: whether rows are changed in the pass that computes their gradient.
-    momentum: share of the last direction in the next one; it is a field of the
-      rules with momentum, and 0 for all others.
+    momentum: share of the last direction in the next one. It is a field of
+      rules with momentum, and 0 for all other rules.
   """
 
   fused: ClassVar[bool] = False
   momentum = 0.0
 
   def build(self) -> 'RowRule | None':
-    """Makes the rule that changes rows; None: the optimizer changes them."""
+    """Makes the rule that changes rows, or None if the optimizer does so."""
     return None
 
 
 @dataclasses.dataclass
 class FusedRowsConfig(RowsConfig, abstract=True):
-  """A rule for label rows, in the pass that computes their gradient.
+  """Chooses a rule that changes label rows while their gradient is computed.
 
-  The pass needs no second array as large as the rows. With OneVsAllConfig's
-  storage the rows take 1 or 2 bytes a weight. The optimizer's clipping and
-  learning rates do not apply to the rows, and train.freeze must not name them.
+  Such a rule needs no second array as large as the rows. With the storage of
+  OneVsAllConfig, the rows can take 1 or 2 bytes a weight. The optimizer's
+  clipping and learning rates do not apply to the rows, and train.freeze must
+  not name them.
   """
 
   fused = True
 
   learning_rate: float = field(
     0.05,
-    'Peak learning rate of label rows; it follows train.schedule.',
+    'Peak learning rate of label rows. The rate follows train.schedule.',
     POSITIVE,
   )
   weight_decay = 0.0
@@ -80,17 +81,17 @@ class FusedRowsConfig(RowsConfig, abstract=True):
 
 @dataclasses.dataclass
 class ByOptimizer(RowsConfig):
-  """The optimizer trains label rows, with their gradient [L, D]."""
+  """Lets the optimizer train label rows, with the whole gradient [L, D]."""
 
 
 @dataclasses.dataclass
 class FusedSGD(FusedRowsConfig):
-  """Stochastic gradient descent."""
+  """Changes label rows by stochastic gradient descent."""
 
   momentum: float = field(
     0.0,
-    'Share of the last direction in the next one; above 0 it takes 4 bytes a '
-    'weight.',
+    'Share of the last direction in the next one. A share above 0 takes 4 '
+    'bytes a weight.',
     RATE,
   )
   weight_decay: float = field(
@@ -103,7 +104,7 @@ class FusedSGD(FusedRowsConfig):
 
 @dataclasses.dataclass
 class FusedAdagrad(FusedRowsConfig):
-  """Adagrad with one sum of squares per label."""
+  """Changes label rows by Adagrad, with one sum of squares per label."""
 
   eps: float = field(
     1e-8, 'Number added to the square root of the sum.', POSITIVE
@@ -117,11 +118,11 @@ class FusedAdagrad(FusedRowsConfig):
 
 
 class RowGradient(NamedTuple):
-  """The gradient of a chunk of rows, or the direction that a rule derives.
+  """Holds the gradient of a chunk of rows, or a direction derived from it.
 
   Attributes:
-    kernel_CD: float32, part of the weights.
-    bias_C: float32, part of the biases.
+    kernel_CD: float32, the numbers for the weights.
+    bias_C: float32, the numbers for the biases.
   """
 
   kernel_CD: Float32[Array, 'C D']
@@ -178,10 +179,13 @@ class RowRule:
 
 @dataclasses.dataclass(frozen=True)
 class SGD(RowRule):
-  """Stochastic gradient descent, as in ELMO; with momentum, as in Renee.
+  """Changes rows by stochastic gradient descent.
+
+  ELMO has no momentum; Renee has momentum.
 
   Attributes:
-    momentum: share of the last direction in the next one; 0: no slots.
+    momentum: share of the last direction in the next one. At 0, there are no
+      slots.
   """
 
   momentum: float = 0.0
@@ -213,12 +217,12 @@ class SGD(RowRule):
 
 @dataclasses.dataclass(frozen=True)
 class AdagradRow(RowRule):
-  """Adagrad (Duchi et al. 2011) with one sum of squares per row.
+  """Changes rows by Adagrad (Duchi et al. 2011), with one sum per row.
 
-  A row's gradient, with the bias as one of its entries, has a mean square in
-  each step. The gradient is divided by the square root of the sum of these mean
-  squares. So rare labels, whose gradients are mostly small, keep a high rate.
-  This takes 4 bytes a label.
+  In each step, the mean square of a row's gradient, which includes the bias, is
+  added to the row's sum. The gradient is divided by the square root of the sum.
+  So rare labels, whose gradients are mostly small, keep a high rate. The sum
+  takes 4 bytes a label.
 
   Attributes:
     eps: number added to the square root.

@@ -1,4 +1,4 @@
-"""Zero-shot label attention, which scores labels only by their descriptors."""
+"""Defines zero-shot attention, which scores labels by descriptors only."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -24,10 +24,10 @@ from xjax.score.heads.contract import (
 
 @dataclasses.dataclass
 class ZeroShotConfig(DescriptorHeadConfig):
-  """Label attention with descriptors only (ZERO-BIGRU-LWAN)."""
+  """Chooses label attention that uses only descriptors (ZERO-BIGRU-LWAN)."""
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'ZeroShot':
-    # All labels with training documents are learnt from: no label is hidden.
+    # No label is hidden, so training uses all labels with training documents.
     seen_L, bias_L = inputs.seen_L, inputs.bias_L
     offset = (
       0.0 if bias_L is None or not seen_L.any() else bias_L[seen_L].mean()
@@ -46,16 +46,17 @@ class ZeroShotConfig(DescriptorHeadConfig):
 class ZeroShot(AttentionHead):
   """Scores labels by descriptors only (ZERO-CNN-LWAN, ZERO-BIGRU-LWAN).
 
-  With e_l the frozen embedding of a label's descriptor, k_t = tanh(W h_t + b),
-  alpha = softmax of k_t . e_l over the document's tokens and v_l = sum_t
-  alpha_tl k_t, the logit is v_l . e_l + c (Rios & Kavuluru 2018, Section 3;
-  Chalkidis et al. 2019, Section 4). No label has parameters of its own, so
-  labels without training documents are scored like all others. The loss leaves
-  these labels out.
+  It is the head of ZERO-CNN-LWAN and ZERO-BIGRU-LWAN (Rios & Kavuluru 2018,
+  Section 3; Chalkidis et al. 2019, Section 4). e_l is the frozen embedding of a
+  label's descriptor, k_t = tanh(W h_t + b) is the key of a token, and alpha is
+  the softmax of k_t . e_l over the document's tokens. With v_l = sum_t alpha_tl
+  k_t, the logit is v_l . e_l + c. No label has parameters of its own, so labels
+  without training documents are scored like all others. The loss leaves out
+  labels without training documents.
 
   Attributes:
     descriptors: e, float32 [L, E], frozen.
-    seen: float32 [L], frozen; 1 for labels with training documents.
+    seen: float32 [L], frozen, 1 for labels with training documents, else 0.
     kernel, bias: W, float32 [D, E], and b, [E].
     offset: c, float32 []. Without it, logits could not be as low as the logit
       of a rare label's frequency.
@@ -97,10 +98,10 @@ class ZeroShot(AttentionHead):
     self.offset = nnx.Param(jnp.float32(offset))
 
   def prepare(self, features: TokenFeatures) -> TokenFeatures:
-    """Computes the keys k_BTE, in the descriptors' space.
+    """Computes the keys k_BTE of tokens, in the space of the descriptors.
 
     The keys are 0 at padding. So the logit of a document without tokens is c,
-    in agreement with the sum over its tokens.
+    as it must be with a sum over no tokens.
     """
     hidden_BTD = features.hidden_BTD
     kernel_DE = self.kernel[...].astype(hidden_BTD.dtype)
@@ -123,9 +124,9 @@ class ZeroShot(AttentionHead):
     return attended_BC + self.offset[...]
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float32[Array, 'C E']:
-    """Returns the embeddings e_CE of a chunk's descriptors."""
+    """Returns the embeddings of the descriptors of a chunk of labels."""
     return jax.lax.stop_gradient(chunk['descriptors'])
 
   def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array:
-    """Marks the labels with training documents, bool [C] (`Head.learns`)."""
+    """Returns which labels have training documents (see `Head.learns`)."""
     return chunk['seen'] > 0

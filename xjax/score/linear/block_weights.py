@@ -1,12 +1,11 @@
-"""Sparse linear classifiers in blocks, laid out for scoring by block.
+"""Lays out sparse linear classifiers for scoring in blocks.
 
 A block is a set of classifiers that are scored together: the children of a node
 of a label tree, or all labels. The weights of a block are grouped by feature:
-for each feature that any classifier of the block uses, the block stores these
-classifiers and their weights. Scoring a document reads only the document's own
-features, however many features the block has (the layout of the masked products
-of Etter et al. 2022, "Accelerating Inference for Sparse Extreme Multi-Label
-Ranking Trees").
+each feature has a list of the classifiers that use it, with their weights.
+Scoring a document reads only the document's own features, however many features
+the block has. Etter et al. 2022 have this layout for masked products
+("Accelerating Inference for Sparse Extreme Multi-Label Ranking Trees").
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,19 +18,19 @@ from xjax.core.arrays import Arrays
 from xjax.score.linear.classifiers import Classifiers
 from xjax.score.linear.part_files import FileArrays
 
-_GROUP = 2**18  # weights that are laid out at once
-NARROW = 2**16  # classifiers of a block that 16 bits can number
+_GROUP = 2**18  # number of weights that are laid out at once
+NARROW = 2**16  # 16 bits can number this many classifiers of a block
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BlockWeights:
-  """Holds classifiers in blocks, by block and feature.
+  """Holds the weights of classifiers, grouped by block and feature.
 
   A row is a feature of a block, with the weights that the block's classifiers
   have for this feature.
 
   Attributes:
-    n_features: D; every feature of a document is below it.
+    n_features: D. The features are numbered from 0 to D - 1.
     columns: int64 [blocks + 1], the first classifier of each block, then the
       number of classifiers.
     rows: int64 [blocks + 1], the first row of each block, then the number of
@@ -61,11 +60,11 @@ class BlockWeights:
     columns: Int[np.ndarray, ' block_bounds'],
     n_weights: int,
   ) -> 'BlockWeights':
-    """Lays classifiers out.
+    """Lays out classifiers by block and feature.
 
     Args:
-      parts: classifiers of one or more whole blocks each, in order. The parts
-        are read one after the other, each of them once.
+      parts: the classifiers, in order. Each part has one or more whole blocks.
+        The parts are read once, one after the other.
       columns: int64 [blocks + 1], the first classifier of each block, then the
         number of classifiers.
       n_weights: number of weights in all parts.
@@ -86,8 +85,8 @@ class BlockWeights:
         lengths.append(group.lengths)
       bias.append(part.bias)
       first, n_features = last, part.n_features
-    # One list after the other, since the lists are large and each of them is
-    # freed once it is concatenated.
+    # The lists are large, so each list is concatenated, and its parts are
+    # freed, before the next list.
     features = np.concatenate(features)
     lengths = np.concatenate(lengths)
     return cls(
@@ -156,10 +155,10 @@ class BlockWeights:
     return blocks
 
   def _fault(self) -> str | None:
-    """Returns a fault that would make scoring read beyond the arrays."""
+    """Returns a fault that makes scoring unsafe or impossible, or None."""
     widths = np.repeat(np.diff(self.columns), np.diff(self.entries[self.rows]))
     if (self.places >= widths).any() or (self.places < 0).any():
-      return 'a weight of a classifier that is not in its block'
+      return 'a weight belongs to a classifier that is not in its block'
     block = np.repeat(np.arange(len(self.rows) - 1), np.diff(self.rows))
     falls = (np.diff(self.features) <= 0) & (np.diff(block) == 0)
     inside = (self.features >= 0) & (self.features < self.n_features)
@@ -178,12 +177,12 @@ def _place_dtype(columns: Int[np.ndarray, ' block_bounds']) -> type:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Group:
-  """A few whole blocks, laid out.
+  """Holds a few whole blocks after they are laid out.
 
   Attributes:
-    counts: rows of each block.
+    counts: number of rows of each block.
     features, places, values: see BlockWeights.
-    lengths: entries of each row.
+    lengths: number of entries of each row.
   """
 
   counts: Int[np.ndarray, ' blocks']
@@ -208,13 +207,13 @@ def _groups(
 def _lay_out(
   part: Classifiers, columns: Int[np.ndarray, ' block_bounds']
 ) -> _Group:
-  """Lays out neighbouring blocks."""
+  """Groups the weights of neighbouring blocks by block and feature."""
   weights, n_features = part.weights, np.int64(part.n_features)
   sizes = np.diff(weights.indptr[columns[0] : columns[-1] + 1])
   span = slice(weights.indptr[columns[0]], weights.indptr[columns[-1]])
   column = np.repeat(np.arange(columns[0], columns[-1]), sizes)
   block = np.searchsorted(columns, column, 'right') - 1
-  # A stable sort, so that the columns of a feature stay ascending.
+  # The sort is stable, so that the columns of a feature stay ascending.
   cell = block * n_features + weights.indices[span]
   order = np.argsort(cell, kind='stable')
   cell = cell[order]
@@ -241,7 +240,7 @@ def _offsets(
 def _features(
   steps: Int32[np.ndarray, ' rows'], rows: Int64[np.ndarray, ' block_bounds']
 ) -> Int32[np.ndarray, ' rows']:
-  """Sums the steps from feature to feature, starting anew in each block."""
+  """Returns the features, from the steps between features of a block."""
   sums = np.append(np.int64(0), np.cumsum(steps, dtype=np.int64))
   before = sums[rows[:-1]]
   return (sums[1:] - np.repeat(before, np.diff(rows))).astype(np.int32)

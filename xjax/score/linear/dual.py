@@ -1,6 +1,6 @@
 """Trains linear classifiers by dual coordinate descent, a few labels at once.
 
-The problems are LIBLINEAR's (Fan et al. 2008): for each label minimise
+As in LIBLINEAR (Fan et al. 2008), each label's classifier minimises
 
   (|w|^2 + b^2) / 2 + c sum_i loss(y_i (w x_i + b)),  y_i = 1 or -1,
 
@@ -13,9 +13,9 @@ All labels of a block visit a document together. The document's features are
 read once, and the WIDTH weights of a feature are stored next to each other.
 A visit is therefore a few wide additions per feature, instead of WIDTH passes
 over scattered weights. Documents whose dual variables hardly change are left
-out until all others have converged (shrinking, as in LIBLINEAR). A block ends
-when no violation in a visit of all documents is above eps, or after max_epochs
-visits.
+out until all others have converged (shrinking, as in LIBLINEAR). The training
+of a block ends when a visit of all documents finds no violation above eps, or
+after max_epochs visits.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from scipy import sparse
 
 from xjax.score.linear.problem import Loss
 
-WIDTH = 16  # labels of a block: as many float32 values as fill a cache line
+WIDTH = 16  # labels of a block, since 16 float32 values fill a cache line
 
 _JIT = {
   'nogil': True,
@@ -37,21 +37,21 @@ _JIT = {
   'fastmath': {'contract', 'reassoc', 'nsz', 'arcp'},
 }
 _SAME = 1e-9  # smaller changes of dual variables do not change the weights
-# Relative to eps. Documents with smaller violations are left out for a while.
+# Documents whose violations are below _CALM * eps are left out for a while.
 _CALM = np.float32(0.3)
-_INNER = 12  # Newton steps for one dual variable of the logistic loss
+_INNER = 12  # most Newton steps for one dual variable of the logistic loss
 
 
 @dataclasses.dataclass(frozen=True)
 class Solver:
-  """The objective, and when to stop.
+  """Describes the objective of training, and when training stops.
 
   Attributes:
     loss: the loss of a document.
     c: weight of the losses relative to the regulariser (LIBLINEAR's C).
-    eps: the violation of the optimality conditions at which a block ends, as
-      in LIBLINEAR.
-    max_epochs: visits of every document, at most.
+    eps: the violation of the optimality conditions at which training of a
+      block ends, as in LIBLINEAR.
+    max_epochs: largest number of visits of every document.
   """
 
   loss: Loss
@@ -61,7 +61,9 @@ class Solver:
 
 
 class Workspace:
-  """Arrays that one thread reuses for many blocks; 65 bytes per feature.
+  """Holds arrays that one thread reuses for many blocks.
+
+  They take 65 bytes per feature.
 
   Attributes:
     weights: float32 [n_features, WIDTH], 0 between blocks.
@@ -94,11 +96,12 @@ def solve_block(
       most WIDTH.
     solver: the objective, and when to stop.
     seed: decides the order in which documents are visited.
-    workspace: has D features.
+    workspace: arrays for D features.
 
   Returns:
-    features: int64 [features], the features that the documents have, ascending.
-    weights: float32 [features, C]; the weights of all other features are 0.
+    features: int64 [features], the features that the documents have, in
+      ascending order.
+    weights: float32 [features, C]. The weights of all other features are 0.
     bias: float32 [C].
   """
   width = positive.shape[1]
@@ -136,9 +139,10 @@ def csr_arrays(
   UInt32[np.ndarray, ' entries'],
   Float32[np.ndarray, ' entries'],
 ]:
-  """Returns a matrix as arrays for compiled loops.
+  """Returns the arrays of a sparse matrix, for compiled loops.
 
-  Indices are unsigned, so that compiled code need not check for negative ones.
+  Indices are unsigned, so that compiled code need not check whether they are
+  negative.
 
   Args:
     rows: float32, a sparse matrix.
@@ -154,7 +158,7 @@ def csr_arrays(
 
 @njit(**_JIT)
 def _mark(indptr, indices, documents, used):
-  """Sets `used` for the features that the documents have."""
+  """Sets `used` to True for the features that the documents have."""
   for document in documents:
     for e in range(indptr[document], indptr[document + 1]):
       used[indices[e]] = True
@@ -175,12 +179,12 @@ def _squared_hinge(
   seed,
   width,
 ):
-  """Minimises the squared hinge; changes weights and bias in place."""
+  """Minimises the squared hinge, and changes weights and bias in place."""
   n = visited = len(documents)
   order = _first_order(n, seed)
   norms = _norms(indptr, values, documents)
   dual = np.zeros_like(sign)
-  # Columns without a label do not change.
+  # A block may have fewer than WIDTH labels; its other columns must not change.
   used = (np.arange(WIDTH) < width).astype(np.float32)
   scores, change = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
   high, low = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
@@ -234,11 +238,12 @@ def _logistic(
   seed,
   width,
 ):
-  """Minimises the logistic loss; changes weights and bias in place."""
+  """Minimises the logistic loss, and changes weights and bias in place."""
   n = visited = len(documents)
   order = _first_order(n, seed)
   norms = _norms(indptr, values, documents)
-  # Dual variables are between 0 and c and start near 0. Their logits are kept.
+  # Dual variables are between 0 and c and start near 0. The loop changes their
+  # logits.
   logits = np.full_like(sign, np.log(1e-8))
   scores, change = np.empty(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
   worst = np.zeros(WIDTH, np.float32)
@@ -306,14 +311,14 @@ def _sigmoid(x):
 
 @njit(**_JIT)
 def _first_order(n, seed):
-  """Seeds the random numbers, and returns 0 to n - 1."""
+  """Seeds the random numbers, and returns the numbers 0 to n - 1."""
   np.random.seed(seed)
   return np.arange(n)
 
 
 @njit(**_JIT)
 def _shuffle(order):
-  """Shuffles in place (Fisher and Yates)."""
+  """Shuffles the order of documents in place (Fisher and Yates)."""
   for i in range(len(order) - 1, 0, -1):
     j = np.random.randint(0, i + 1)
     order[i], order[j] = order[j], order[i]
@@ -321,7 +326,7 @@ def _shuffle(order):
 
 @njit(**_JIT)
 def _norms(indptr, values, documents):
-  """Returns documents' squared norms, with the constant feature of the bias."""
+  """Returns squared norms of documents, with the bias' constant feature 1."""
   norms = np.ones(len(documents), np.float32)
   for i in range(len(documents)):
     for e in range(indptr[documents[i]], indptr[documents[i] + 1]):
@@ -331,7 +336,7 @@ def _norms(indptr, values, documents):
 
 @njit(**_JIT)
 def _score(indices, values, first, last, weights, bias, scores):
-  """Sets scores to bias + the sum of value times weights.
+  """Sets scores to the bias plus the sum of value times weights.
 
   Each iteration adds eight features. With one feature per iteration, the
   compiler would gather along features instead of loading all weights of a

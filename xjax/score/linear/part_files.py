@@ -16,15 +16,15 @@ from xjax.core.atomic import write_npz
 from xjax.core.errors import DAMAGE
 
 _SUFFIX = '.part.npz'
-_KEY, _DIGEST = 'part_key', 'part_digest'  # arrays added to every file
+_KEY, _DIGEST = 'part_key', 'part_digest'  # arrays in every file
 
-# Arrays of a file by name; a scalar may be a NumPy scalar.
+# The arrays of a file by name. A scalar may be a NumPy scalar.
 FileArrays = Mapping[str, Shaped[np.ndarray, '...'] | np.generic]
 
 
 @dataclasses.dataclass(frozen=True)
 class PartFiles:
-  """The files of a computation, one .npz file for each finished part.
+  """Reads and writes one .npz file for each finished part of a computation.
 
   Attributes:
     folder: the folder of the files; save() creates it.
@@ -71,7 +71,9 @@ class PartFiles:
     return arrays
 
   def save(self, name: str, arrays: FileArrays) -> None:
-    """Writes the file of a part; an error leaves no partial file.
+    """Writes the file of a part.
+
+    An error leaves no partial file.
 
     Raises:
       WriteError: the file cannot be written.
@@ -87,7 +89,7 @@ class PartFiles:
 
 
 def digest(*values: object) -> str:
-  """Returns the SHA-256 digest of values, the same in every run.
+  """Returns the SHA-256 digest of values, which is the same in every run.
 
   Args:
     *values: arrays (also sparse ones), numbers, strings, enum members, None;
@@ -104,7 +106,7 @@ def digest(*values: object) -> str:
 
 
 def _add(hasher: 'hashlib._Hash', value: object) -> None:
-  """Adds a value as bytes that no other value has."""
+  """Adds a value to the hash, as bytes that no other value has."""
   match value:
     case np.ndarray() | np.generic():
       if value.dtype.hasobject:

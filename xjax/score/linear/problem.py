@@ -1,4 +1,4 @@
-"""The task of training one-vs-all classifiers, and the solvers' interface."""
+"""Defines the task of training one-vs-all classifiers, and the solvers."""
 
 import abc
 from collections.abc import Callable
@@ -21,11 +21,11 @@ _ROWS = 4096  # rows that are squared at a time
 
 
 class Loss(enum.Enum):
-  """The loss of a document with margin m = y (w.x + b), where y is 1 or -1.
+  """Names the loss of a document, whose margin is m = y (w.x + b), y = 1 or -1.
 
   Attributes:
-    SQUARED_HINGE: max(0, 1 - m) ** 2, an L2-loss SVM; scores are margins.
-    LOGISTIC: log(1 + exp(-m)), logistic regression; scores are logits.
+    SQUARED_HINGE: max(0, 1 - m) ** 2, an L2-loss SVM, whose scores are margins.
+    LOGISTIC: log(1 + exp(-m)), logistic regression, whose scores are logits.
   """
 
   SQUARED_HINGE = 'squared_hinge'
@@ -34,21 +34,21 @@ class Loss(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OneVsAllProblem:
-  """The task of training a classifier for each label, against all others.
+  """Describes the task of training one classifier for each label.
 
   Attributes:
     rows: float32 [N, D], documents' features, finite, with sorted indices.
-    gold: N rows of labels; labels from n_labels on are ignored.
+    gold: N rows of labels. Labels from n_labels on are ignored.
     n_labels: number of labels, L.
     loss: the loss of a document.
     c: weight of the losses relative to the regulariser (LIBLINEAR's C).
     threshold: weights of smaller absolute value become 0.
     seed: the seed of all random choices.
     mesh: the devices, for solvers that use devices.
-    parts: where finished parts are saved; training of the same problem
-      continues from them.
-    between: called between steps or parts; training ends if this function
-      raises an error.
+    parts: the files of finished parts, from which training of the same problem
+      continues.
+    between: a function that is called between steps or parts. Training ends if
+      it raises an error.
   """
 
   rows: sparse.csr_array
@@ -65,7 +65,7 @@ class OneVsAllProblem:
 
 @dataclasses.dataclass
 class SolverConfig(ConfigPart, abstract=True):
-  """A method of training one-vs-all classifiers.
+  """Chooses the method of training one-vs-all classifiers.
 
   Attributes:
     processes: whether several processes can train together.
@@ -75,14 +75,14 @@ class SolverConfig(ConfigPart, abstract=True):
 
   @abc.abstractmethod
   def fit(self, problem: OneVsAllProblem) -> BlockWeights:
-    """Trains all labels, and returns them as one block.
+    """Trains the classifiers of all labels, and returns them as one block.
 
     Labels without any document rank after all others.
     """
 
 
 def check_training_rows(rows: sparse.csr_array, gold: Ragged) -> None:
-  """Checks that documents can be trained on.
+  """Checks that classifiers can be trained on the documents.
 
   Args:
     rows: [N, D], documents' features.
@@ -105,15 +105,15 @@ def check_training_rows(rows: sparse.csr_array, gold: Ragged) -> None:
 def documents_of_labels(
   gold: Ragged, n_labels: int
 ) -> tuple[Int64[np.ndarray, ' label_bounds'], Int32[np.ndarray, ' documents']]:
-  """Returns the documents that have each label: gold, transposed.
+  """Returns the documents of each label, which is the transpose of gold.
 
   Args:
-    gold: N rows of labels; labels from n_labels on are ignored.
+    gold: N rows of labels. Labels from n_labels on are ignored.
     n_labels: number of labels, L.
 
   Returns:
-    indptr: int64 [L + 1]; label l has documents[indptr[l]:indptr[l + 1]].
-    documents: int32, ascending for each label.
+    indptr: int64 [L + 1]. Label l has documents[indptr[l]:indptr[l + 1]].
+    documents: int32, in ascending order for each label.
   """
   docs = np.repeat(np.arange(len(gold), dtype=np.int32), gold.lengths)
   inside = gold.values < n_labels

@@ -1,9 +1,9 @@
-"""Sparse matrices on devices, and their product with dense matrices.
+"""Multiplies sparse matrices by dense matrices on devices.
 
-The entries of a row are cut into tiles of WIDTH entries; the last tile of a row
-is filled with zeros. Rows of very different lengths thus need little filling,
+The entries of a row are cut into tiles of WIDTH entries, and the last tile of a
+row is filled with zeros. So rows of very different lengths need little filling,
 and shapes are fixed. A tile's sum is a sum of gathered rows of the dense
-matrix, as in an embedding; the sums of a row's tiles are added up.
+matrix, as in an embedding. The sums of a row's tiles are added up.
 """
 
 import functools
@@ -19,12 +19,13 @@ from scipy import sparse
 
 WIDTH = 16
 
-# Tiles that are summed at a time. On CPUs their sums stay in a core's cache; on
-# other devices a block must keep thousands of threads busy.
+# The number of tiles that are summed at a time. On CPUs, the sums of a block
+# then stay in a core's cache. On other devices, a block must keep thousands of
+# threads busy.
 _BLOCK = {'cpu': 1024}
 _OTHER_BLOCK = 32768
 
-# Entries of a block of tiles: columns, values, and the row of each tile.
+# The arrays of a block: columns and values of its entries, rows of its tiles.
 _Block = tuple[
   Int32[Array, 'width block'],
   Float32[Array, 'width block'],
@@ -32,16 +33,17 @@ _Block = tuple[
 ]
 
 
-# Not checked at run time: within JAX, the fields may also hold specs or None.
+# Types are not checked at run time, because within JAX the fields may also hold
+# specs or None.
 @no_type_check
 @struct.dataclass
 class Tiles:
-  """A sparse matrix [rows, columns], cut into tiles.
+  """Holds a sparse matrix [rows, columns], cut into tiles.
 
   Attributes:
-    ids: int32 [blocks, WIDTH, block], the column of each entry; 0 in filling.
-    values: float32 [blocks, WIDTH, block]; 0 in filling.
-    rows: int32 [blocks, block], the row of each tile, ascending.
+    ids: int32 [blocks, WIDTH, block], the columns of entries, 0 in filling.
+    values: float32 [blocks, WIDTH, block], the entries, 0 in filling.
+    rows: int32 [blocks, block], the row of each tile, in ascending order.
     n_rows: number of rows of the matrix.
   """
 
@@ -95,7 +97,7 @@ def product(
 ) -> Float32[Array, 'rows C']:
   """Multiplies a sparse matrix by a dense one.
 
-  On GPUs the tiles of a row are added in no fixed order: the last bits may
+  On GPUs, the tiles of a row are added in no fixed order, so the last bits may
   differ from one run to the next.
 
   Args:
@@ -110,8 +112,8 @@ def product(
     total: Float32[Array, 'rows C'], block: _Block
   ) -> tuple[Float32[Array, 'rows C'], None]:
     ids, values, rows = block
-    # A sum of WIDTH terms instead of one gathered array, so that the gathered
-    # rows are never stored.
+    # WIDTH terms are summed, instead of one gathered array, so that the
+    # gathered rows are never stored.
     terms = (v[:, None] * dense[i] for i, v in zip(ids, values))
     sums = functools.reduce(jnp.add, terms)
     added = total.at[rows].add(sums, indices_are_sorted=True)

@@ -1,6 +1,6 @@
 """Reads the sizes of a BERT-like encoder from Hugging Face's config.json.
 
-Devlin et al. 2019 (BERT), Liu et al. 2019 (RoBERTa).
+BERT is by Devlin et al. 2019, and RoBERTa is by Liu et al. 2019.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,16 +13,16 @@ from xjax.data.files.model_files import shown
 
 
 class Activation(enum.Enum):
-  """The activation after the first layer of a block's feed-forward network."""
+  """Names the activation after the first layer of a feed-forward network."""
 
-  GELU = 'gelu'  # exact: x Phi(x)
+  GELU = 'gelu'  # the exact function, x Phi(x)
   GELU_TANH = 'gelu_tanh'  # the approximation with tanh
   RELU = 'relu'
 
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-  """The sizes of an encoder.
+  """Holds the sizes of an encoder.
 
   Attributes:
     vocab_size: number of token ids, which is the number of rows of the word
@@ -35,7 +35,7 @@ class Architecture:
     token_types: number of rows of the type table.
     activation: the activation of the feed-forward networks.
     norm_eps: the number that layer normalisation adds to a variance.
-    pad_id: the token id that the tokenizer pads with.
+    pad_id: the token id of padding.
     position_offset: the row of the position table for a document's first token.
   """
 
@@ -53,11 +53,11 @@ class Architecture:
 
   @property
   def max_tokens(self) -> int:
-    """The largest number of tokens of a document, with special tokens."""
+    """The largest number of tokens of a document, special tokens included."""
     return self.positions - self.position_offset
 
 
-# The supported values of model_type, and the token id that each pads with.
+# The token id of padding for each supported value of model_type.
 _PAD_IDS = {'bert': 0, 'roberta': 1, 'xlm-roberta': 1, 'camembert': 1}
 _ACTIVATIONS = {
   'gelu': Activation.GELU,
@@ -66,8 +66,8 @@ _ACTIVATIONS = {
   'relu': Activation.RELU,
 }
 
-# Field -> its largest value. All are far beyond any real encoder; a config with
-# a larger value is damaged, or made to fill the memory.
+# The largest value of each field, which is far beyond any real encoder. A
+# config with a larger value is damaged, or was made to fill the memory.
 _SIZES = {
   'vocab_size': 10**7,
   'hidden_size': 2**16,
@@ -90,7 +90,7 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
 
   Raises:
     DataError: a size is absent, a value is impossible, or a feature is not
-      implemented; the message has one line per fault.
+      implemented. The message has one line per fault.
   """
   model = _value_or(config, 'model_type', None)
   if not isinstance(model, str) or model not in _PAD_IDS:
@@ -141,7 +141,7 @@ def _outside(name: str, value: Any, least: int, most: int) -> Iterator[str]:
 
 
 def _other_faults(config: Mapping[str, Any]) -> Iterator[str]:
-  """Yields the faults of other fields, each checked for itself."""
+  """Yields the faults of single fields that are not sizes."""
   eps = _value_or(config, 'layer_norm_eps', 1e-12)
   if type(eps) not in (int, float) or not 0 < eps < 1:
     yield f'"layer_norm_eps" is {shown(eps)}; it must be between 0 and 1'
@@ -201,6 +201,6 @@ def _position_offset(config: Mapping[str, Any]) -> int:
 
 
 def _value_or(config: Mapping[str, Any], name: str, default: Any) -> Any:
-  """Returns the value of a field, or a default where it is absent or null."""
+  """Returns the value of a field, or a default if it is absent or null."""
   value = config.get(name)
   return default if value is None else value

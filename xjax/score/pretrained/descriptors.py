@@ -44,7 +44,7 @@ def all_words(labels: Iterable[Label]) -> Iterator[str]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DescriptorEncoder:
-  """Turns labels into the weighted means of their descriptors' word vectors.
+  """Embeds a label as the weighted mean of its descriptor's word vectors.
 
   Word frequencies are counted over the labels of the run. A label that is added
   later therefore does not change the embeddings of other labels.
@@ -81,7 +81,10 @@ class DescriptorEncoder:
     return cls(config, vocab, words, counts, len(labels))
 
   def encode(self, labels: Sequence[Label]) -> np.ndarray:
-    """Returns embeddings, float32 [labels, E]; 0 if no word has a vector."""
+    """Returns the embeddings of labels, float32 [labels, E].
+
+    The embedding of a label is 0 if no word of its descriptor has a vector.
+    """
     rows = [self._embedding(label) for label in labels]
     return np.asarray(rows, np.float32).reshape(len(labels), self.words.dim)
 
@@ -100,7 +103,10 @@ class DescriptorEncoder:
     return np.asarray(weights) @ self.words.vectors[list(ids)] / total
 
   def _weight(self, word: str) -> float:
-    """Returns 1, or log((L + 1) / (labels with the word + 1)) + 1, above 0."""
+    """Returns the weight of a word, which is above 0.
+
+    With IDF, the weight is log((L + 1) / (labels with the word + 1)) + 1.
+    """
     match self.config.weights:
       case DescriptorWeights.UNIFORM:
         return 1.0

@@ -24,15 +24,15 @@ from xjax.score.pretrained.weight_files import WeightFiles, write_weights
 
 CONFIG = 'config.json'
 
-# transformers' classes for encoders without a head, by model_type.
+# The classes of transformers for encoders without a head, by model_type.
 _CLASSES = {
   'bert': 'BertModel',
   'roberta': 'RobertaModel',
   'xlm-roberta': 'XLMRobertaModel',
   'camembert': 'CamembertModel',
 }
-# Fields of config.json that are not copied: they describe the source model, but
-# the written folder has other weights, of another type, and no code.
+# These fields of config.json are not copied. They describe the source model,
+# but the written folder has other weights, of another type, and no code.
 _NOT_WRITTEN = ('_name_or_path', 'auto_map', 'dtype', 'torch_dtype')
 _ROUNDED_TO = (8, 16, 32, 64, 128)
 _NAME = re.compile(r'[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?', re.ASCII)
@@ -58,7 +58,7 @@ def find_model(name: str) -> pathlib.Path:
     raise DataError(f'{name!r}: is not a folder: {error}') from error
   if not _NAME.fullmatch(name):
     raise DataError(
-      f'{name!r}: no such folder, and not the name of a Hugging Face model'
+      f'{name!r}: is neither a folder nor the name of a Hugging Face model'
     )
   return _cached(name)
 
@@ -66,9 +66,9 @@ def find_model(name: str) -> pathlib.Path:
 def _cached(name: str) -> pathlib.Path:
   """Returns the folder of a model in the Hugging Face cache.
 
-  The cache is read directly: huggingface_hub would follow a reference to any
-  place, and would not return models that were downloaded only in part, which is
-  enough here.
+  The cache is read directly, because huggingface_hub would follow a reference
+  to any place. It would also not return models that were downloaded only in
+  part, although a part is enough here.
   """
   model = '--'.join(['models', *name.split('/')])
   ref = pathlib.Path(constants.HF_HUB_CACHE, model, 'refs', 'main')
@@ -88,7 +88,7 @@ def _cached(name: str) -> pathlib.Path:
 
 @dataclasses.dataclass(frozen=True)
 class ModelFolder:
-  """The folder of an encoder, whose weights are not read yet.
+  """Describes the folder of an encoder, whose weights are not read yet.
 
   Attributes:
     path: the folder.
@@ -116,10 +116,12 @@ class ModelFolder:
     return cls(path, config, architecture_of(config, str(path / CONFIG)))
 
   def parameters(self) -> dict[str, np.ndarray]:
-    """Reads our parameters by path, float32 (see convert.from_hugging_face).
+    """Reads the weights, as the parameters of Bert by path, in float32.
+
+    See convert.from_hugging_face.
 
     Raises:
-      DataError: a file is missing, damaged or outside the folder; or tensors do
+      DataError: a file is missing, damaged or outside the folder, or tensors do
         not match config.json or are not finite.
     """
     files, names = self._tensors()
@@ -127,10 +129,10 @@ class ModelFolder:
     return from_hugging_face(tensors, self.architecture, str(files.where))
 
   def paths(self) -> frozenset[str]:
-    """Returns the paths of parameters(), reading only the files' headers.
+    """Returns the paths of parameters(), but reads only the files' headers.
 
     Raises:
-      DataError: a file is missing, damaged or outside the folder; or the
+      DataError: a file is missing, damaged or outside the folder, or the
         headers do not match config.json. Values are not checked.
     """
     _, names = self._tensors()
@@ -148,9 +150,9 @@ def check_vocabulary(
 ) -> None:
   """Checks that a tokenizer belongs to an encoder.
 
-  A word table may have spare rows at its end, which no token uses: if the table
-  is rounded up to a multiple of 8, 16, 32, 64 or 128, or if the user allows
-  them.
+  A word table may end with spare rows, which no token uses, if the table is
+  rounded up to a multiple of 8, 16, 32, 64 or 128, or if the user allows spare
+  rows.
 
   Args:
     size: number of token ids, which is the tokenizer's largest id plus 1.
@@ -183,14 +185,16 @@ def write_model_folder(
   params: Mapping[str, Any],
   texts: Mapping[str, str] | None = None,
 ) -> None:
-  """Writes a folder that transformers can load, completely or not at all.
+  """Writes a folder that transformers can load.
+
+  An error leaves no partial folder.
 
   Args:
-    path: the folder to write; it must not exist, or must be empty.
+    path: the folder to write. It must not exist, or must be empty.
     config: the config.json of the folder that the encoder came from.
-    params: our parameters by path. pooling/dense becomes the pooler; other
-      parameters that are not the encoder's are left out.
-    texts: the contents of further files by name, such as the tokenizer's.
+    params: the model's parameters by path. pooling/dense becomes the pooler.
+      Other parameters outside of the encoder are left out.
+    texts: the contents of further files by name, such as the tokenizer's files.
 
   Raises:
     DataError: params do not match config.
@@ -214,10 +218,10 @@ def write_model_folder(
 
 
 def _exported_config(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the config.json to write."""
+  """Returns the content of the config.json to write."""
   return {
     **{name: x for name, x in config.items() if name not in _NOT_WRITTEN},
     'architectures': [_CLASSES[config['model_type']]],
-    # Newer releases of transformers call it dtype, but read this name too.
+    # Newer releases of transformers write `dtype`, but also read this name.
     'torch_dtype': 'float32',
   }

@@ -1,4 +1,4 @@
-"""Computes embeddings of label names by a pretrained encoder."""
+"""Computes embeddings of label names with a pretrained encoder."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -18,17 +18,17 @@ from xjax.score.encoders.bert import Bert
 from xjax.score.heads.contract import DescriptorConfig, TokenFeatures
 from xjax.score.pooling import Mean
 
-_ROWS = 128  # names at a time
+_ROWS = 128  # number of names that are encoded at a time
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NameEncoder:
   """Turns the names of labels into embeddings.
 
-  The embedding of a name is the mean over the last layer's states, with special
-  tokens, scaled to length 1, as in sentence encoders (Reimers and Gurevych
-  2019, Section 3.1). A label with several names has the mean of their
-  embeddings.
+  The embedding of a name is the mean of the last layer's states, those of
+  special tokens included. It is scaled to length 1, as in sentence encoders
+  (Reimers and Gurevych 2019, Section 3.1). The embedding of a label is the mean
+  of its names' embeddings.
 
   Attributes:
     config: which names to use, and how many tokens of each name.
@@ -41,7 +41,10 @@ class NameEncoder:
   bert: Bert
 
   def encode(self, labels: Sequence[Label]) -> np.ndarray:
-    """Returns embeddings, float32 [labels, E]; 0 if no name has a letter."""
+    """Returns the embeddings of labels, float32 [labels, E].
+
+    The embedding of a label is 0 if no name of the label has a letter.
+    """
     names = [self._names(label) for label in labels]
     vectors = self._vectors([name for group in names for name in group])
     ends = np.cumsum([len(group) for group in names])
@@ -57,7 +60,7 @@ class NameEncoder:
     return list(filter(has_letters, names))
 
   def _vectors(self, names: Sequence[str]) -> np.ndarray:
-    """Returns the embedding of each name, float32 [names, E], of length 1."""
+    """Returns embeddings of names, float32 [names, E], scaled to length 1."""
     # max_words does not count special tokens.
     longest = self.config.max_words + self.tokenizer.n_special
     tokens = Ragged.of([self.tokenizer.encode(n, longest) for n in names])
@@ -85,7 +88,7 @@ def _embed(
   ids_BT: jax.Array,
   lengths_B: jax.Array,
 ) -> jax.Array:
-  """Returns the mean state of each row's tokens, [B, D], of length 1."""
+  """Returns the mean state of each row's tokens, [B, D], scaled to length 1."""
   bert = nnx.merge(graphdef, params)
   real_BT = jnp.arange(ids_BT.shape[1]) < lengths_B[:, None]
   h_BTD = bert(ids_BT.T, real_BT.T, None).swapaxes(0, 1)

@@ -1,4 +1,4 @@
-"""Balanced k-means over sparse rows."""
+"""Divides sparse rows into clusters of equal size by balanced k-means."""
 
 from collections.abc import Sequence
 import concurrent.futures
@@ -16,7 +16,7 @@ _JIT = {
   'fastmath': {'contract', 'reassoc', 'nsz', 'arcp'},
 }
 _ROUNDS = 20
-_GAIN = 1e-4  # relative gain of the mean similarity below which rounds end
+_GAIN = 1e-4  # rounds end if the mean similarity gains less, relatively
 
 
 def balanced_kmeans(
@@ -32,18 +32,17 @@ def balanced_kmeans(
 
   The method is Lloyd's algorithm with a limit on the size of clusters. Each row
   goes to the most similar cluster. If a cluster has too many candidates, it
-  keeps the rows that would lose most elsewhere: the ones with the largest
-  difference to their next best cluster with room. (For two clusters this is the
-  split of Parabel, Prabhu et al. 2018.)
+  keeps the rows that would lose most similarity in their next best cluster with
+  room. (For two clusters, this is the split of Parabel, Prabhu et al. 2018.)
 
   Args:
     features: float32 [rows, D].
     members: int [members], the rows to divide.
     k: number of clusters, at most the number of members.
-    seed: chooses the first centres; the result depends on no other randomness.
-    spherical: True: similarity is the cosine to the mean of a cluster's rows,
-      and rows must have length 1. False: similarity is closeness.
-    workers: number of threads; the result does not depend on it.
+    seed: chooses the first centres. The result depends on no other randomness.
+    spherical: whether similarity is the cosine to the mean of a cluster's rows.
+      If True, rows must have length 1. If False, similarity is closeness.
+    workers: number of threads. The result does not depend on it.
 
   Returns:
     int64 [members], the cluster of each member.
@@ -65,7 +64,7 @@ def balanced_kmeans(
 
 
 def _drop_unused_features(rows: sparse.csr_array) -> sparse.csr_array:
-  """Drops features that no row has: few rows have few of a million features."""
+  """Drops features that no row has, so that the centres are small."""
   used, columns = np.unique(rows.indices, return_inverse=True)
   parts = rows.data, columns.astype(np.int32), rows.indptr
   return sparse.csr_array(parts, (rows.shape[0], len(used)))
@@ -97,7 +96,7 @@ def _centre(
   centres: np.ndarray,
   spherical: bool,
 ) -> None:
-  """Moves each centre, a column of centres, to the mean of its rows."""
+  """Moves each column of `centres` to the mean of its cluster's rows."""
   _sums(*csr_arrays(rows), part, centres)
   if spherical:
     sizes = np.sqrt((centres**2).sum(axis=0))

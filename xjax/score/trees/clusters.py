@@ -1,4 +1,4 @@
-"""Label trees from balanced clusters of labels, and features of labels."""
+"""Builds label trees from balanced clusters, and computes labels' features."""
 
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
@@ -18,14 +18,14 @@ from xjax.score.trees.clustering import balanced_kmeans
 from xjax.score.trees.contract import TreeConfig, TreeData
 from xjax.score.trees.label_tree import NO_LABEL, LabelTree
 
-# (labels, k, seed) -> the cluster of each label, 0 to k - 1.
+# A function (labels, k, seed) -> the cluster of each label, from 0 to k - 1.
 Part = Callable[[np.ndarray, int, Sequence[int]], np.ndarray]
 
 _ENTRIES = 2**22  # entries of documents that are summed for labels at a time
 
 
 class LabelFeatures(enum.Enum):
-  """The features by which labels are clustered.
+  """Names the features by which labels are clustered.
 
   Attributes:
     PIFA: the sum of the features of a label's documents, scaled to length 1.
@@ -40,11 +40,12 @@ class LabelFeatures(enum.Enum):
 
 
 class Clusters(enum.Enum):
-  """How a set of labels is divided into clusters.
+  """Names how a set of labels is divided into clusters.
 
   Attributes:
-    K_MEANS: into all clusters at once.
-    TWO_MEANS: into two clusters, each of them into two again, and so on.
+    K_MEANS: divides the set into all clusters at once.
+    TWO_MEANS: divides the set into two clusters, then each cluster into two
+      again, and so on.
   """
 
   K_MEANS = 'k_means'
@@ -57,14 +58,15 @@ class ClusterTree(TreeConfig):
 
   arity: int = field(
     16,
-    'Children of a node whose children are clusters, at most; with TWO_MEANS '
-    'it must be a power of 2.',
+    'Largest number of clusters directly below a node. With TWO_MEANS, it must '
+    'be a power of 2.',
     AT_LEAST_2,
     tiny=2,
   )
   max_leaf: int = field(
     80,
-    'Labels of a lowest cluster, at most. 16 labels are trained at once.',
+    'Largest number of labels of a lowest cluster. 16 labels are trained at '
+    'once.',
     AT_LEAST_1,
     tiny=4,
   )
@@ -76,12 +78,13 @@ class ClusterTree(TreeConfig):
   )
   max_features: int = field(
     1000,
-    'Features kept of each label, the ones with the largest values; 0: all.',
+    'Number of features that are kept of each label, which are those with the '
+    'largest values. 0 keeps all features.',
     AT_LEAST_0,
   )
   spherical: bool = field(
     True,
-    'Whether similarity is measured by the cosine. False: by the distance.',
+    'Whether similarity is measured by the cosine, and not by the distance.',
   )
 
   def check(self, config: Any, path: str) -> Iterator[str]:
@@ -117,7 +120,7 @@ class ClusterTree(TreeConfig):
     Args:
       features: float32 [L, D].
       seed: the seed of all random choices.
-      workers: number of threads; the result does not depend on it.
+      workers: number of threads. The result does not depend on it.
     """
     halved = self.clusters is Clusters.TWO_MEANS
     degrees_of = halving_degrees if halved else cluster_degrees
@@ -151,7 +154,8 @@ def _part(
     return balanced_kmeans(features, labels, k, seed, **options)
   clusters = np.zeros(len(labels), np.int64)
   for halving in range((k - 1).bit_length()):
-    # In reverse order: cluster c becomes 2 c and 2 c + 1, which are free then.
+    # Clusters are divided in reverse order, because cluster c becomes 2 c and
+    # 2 c + 1, and these numbers are then free.
     for cluster in reversed(range(2**halving)):
       members = np.flatnonzero(clusters == cluster)
       if len(members) < 2:  # too few labels to divide: k is not a power of 2
@@ -165,7 +169,7 @@ def _part(
 
 
 def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
-  """Returns into how many clusters the nodes of each depth are divided.
+  """Returns for each depth the number of clusters directly below a node.
 
   The tree gets as few depths as possible, with at most max_leaf labels below
   each of the lowest clusters. Nodes of all depths have about the same number of
@@ -173,8 +177,8 @@ def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
 
   Args:
     n_labels: number of labels.
-    arity: children of a node whose children are clusters, at most.
-    max_leaf: labels of a lowest cluster, at most.
+    arity: largest number of clusters directly below a node.
+    max_leaf: largest number of labels of a lowest cluster.
   """
   clusters = -(-n_labels // max_leaf)
   if clusters <= 1:
@@ -191,14 +195,14 @@ def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
 
 
 def halving_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
-  """Returns the same as cluster_degrees, for clusters that are halved.
+  """Returns cluster_degrees for clusters that are divided by halving.
 
   All degrees are powers of 2. Only the root may have fewer than arity children.
 
   Args:
     n_labels: number of labels.
-    arity: children of a node whose children are clusters, a power of 2.
-    max_leaf: labels of a lowest cluster, at most.
+    arity: number of clusters directly below a node, a power of 2.
+    max_leaf: largest number of labels of a lowest cluster.
   """
   halvings = math.ceil(math.log2(max(1.0, n_labels / max_leaf)))
   step = arity.bit_length() - 1
@@ -212,9 +216,9 @@ def clustered_tree(
   """Builds a tree whose inner nodes are clusters and whose leaves are labels.
 
   Args:
-    n_labels: number of labels; all of them are in the tree.
-    degrees: into how many clusters the nodes of each depth are divided.
-    part: divides labels into clusters; no cluster is empty.
+    n_labels: number of labels. The tree has all of them.
+    degrees: for each depth, the number of clusters directly below a node.
+    part: divides labels into clusters. No cluster is empty.
     seed: seeds the division of each node, together with its place in the tree.
   """
   parent, label = [-1], [NO_LABEL]
@@ -241,20 +245,23 @@ def pifa(
   lengths: np.ndarray | None = None,
   n: int = 0,
 ) -> sparse.csr_array:
-  """Sums up the documents of each label (positive-instance features, PIFA).
+  """Sums the features of each label's documents (PIFA).
+
+  PIFA stands for positive-instance features.
 
   Args:
     rows: float32 [N, D], the features of the documents.
     gold: N rows of labels.
     n_labels: number of labels, L.
     lengths: int [N], the number of words of each document. Each document's
-      features are divided by it, and the sums are not scaled (Bertalis et al.,
-      Section 3.3), so that labels also differ by their frequency. None: each
-      sum is divided by its L2 norm (as in CascadeXML and PECOS).
-    n: values to keep of each label, the largest in size; 0: all.
+      features are divided by this number, and the sums are not scaled (Bertalis
+      et al., Section 3.3), so that labels also differ by their frequency. If
+      None, each sum is divided by its L2 norm (as in CascadeXML and PECOS).
+    n: number of values to keep of each label, which are those with the largest
+      absolute values. 0 keeps all values.
 
   Returns:
-    float32 [L, D]; a label without documents has an empty row.
+    float32 [L, D]. A label without documents has an empty row.
   """
   # With int64 offsets, the product would copy the rows' indices to int64.
   offsets = gold.indptr.astype(np.int32)
@@ -280,13 +287,13 @@ def pifa(
 
 
 def strongest(features: sparse.csr_array, n: int) -> sparse.csr_array:
-  """Keeps the n values of each row with the largest absolute values.
+  """Keeps in each row the n values with the largest absolute values.
 
-  Among equal values, the first ones are kept.
+  Among equal values, the first values are kept.
 
   Args:
     features: float32 [L, D].
-    n: at least 1; rows with at most n values do not change.
+    n: at least 1. Rows with at most n values do not change.
   """
   starts, data = features.indptr, features.data
   kept = np.ones(len(data), bool)

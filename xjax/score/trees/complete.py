@@ -1,4 +1,4 @@
-"""Trees that keep the order of labels, with equally many children per node."""
+"""Builds trees that keep the order of labels, with equally full nodes."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ def complete_tree(n_labels: int, arity: int) -> LabelTree:
 
   Args:
     n_labels: number of labels.
-    arity: children of a node, at least 2.
+    arity: number of children of a node, at least 2.
   """
   row = list(range(n_labels))
   parent, label = [-1] * n_labels, list(range(n_labels))

@@ -1,4 +1,4 @@
-"""The contract of a kind of label tree: a config that builds the tree."""
+"""Defines the base class of configs that build label trees."""
 
 import abc
 from collections.abc import Callable, Sequence
@@ -14,17 +14,17 @@ from xjax.score.trees.label_tree import LabelTree
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TreeData:
-  """The data that a tree is built from.
+  """Holds the data that a tree is built from.
 
   Attributes:
-    space: the labels; the tree is over the trained labels.
+    space: the labels. The tree has only the trained labels.
     gold: N rows of trained labels, one row per training document.
     rows: float32 [N, D], the features of these documents, or None.
     documents: the N documents.
-    featurise: turns texts into features [texts, D]; None if the data has no
-      texts.
+    featurise: turns texts into features [texts, D], or is None if the data has
+      no texts.
     seed: the seed of all random choices.
-    workers: number of threads; the result does not depend on it.
+    workers: number of threads. The result does not depend on it.
   """
 
   space: LabelSpace
@@ -38,7 +38,7 @@ class TreeData:
 
 @dataclasses.dataclass
 class TreeConfig(ConfigPart, abstract=True):
-  """A way of building a tree over labels."""
+  """Chooses how a tree over labels is built."""
 
   def check_labels(self, space: LabelSpace) -> None:
     """Checks that labels can form such a tree, before anything is trained.

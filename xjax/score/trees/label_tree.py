@@ -1,4 +1,4 @@
-"""Trees whose nodes stand for sets of labels: their arrays and their files."""
+"""Defines label trees, whose nodes stand for sets of labels."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -18,17 +18,19 @@ _TREE, _WEIGHTS = 'tree', 'weights'  # prefixes of names in a file
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelTree:
-  """Holds a tree over labels; nodes are numbered by depth, siblings together.
+  """Holds a tree over labels.
 
-  Node 0 is the root. The children of node v are the nodes from first_child[v]
-  to first_child[v + 1] - 1; a leaf has none. Every leaf has a label. An inner
-  node may have one too: it then stands for this label and all labels below it.
+  Nodes are numbered by depth, and siblings have consecutive numbers. Node 0 is
+  the root. The children of node v are the nodes from first_child[v] to
+  first_child[v + 1] - 1; a leaf has no children. Every leaf has a label. An
+  inner node may also have a label. It then stands for this label and all labels
+  below it.
 
   Attributes:
     first_child: int32 [nodes + 1], the first child of each node.
-    label: int32 [nodes], the label of each node, or NO_LABEL; no label occurs
+    label: int32 [nodes], the label of each node, or NO_LABEL. No label occurs
       twice.
-    n_labels: number of labels; every label of the tree is below it.
+    n_labels: number of labels. Every label of the tree is less than n_labels.
   """
 
   first_child: np.ndarray
@@ -45,10 +47,10 @@ class LabelTree:
     """Builds a tree from the parent of each node.
 
     Args:
-      parent: int [nodes], the parent of each node; -1 for the root. Nodes come
-        in any order; siblings keep their order.
+      parent: int [nodes], the parent of each node, -1 for the root. Nodes come
+        in any order. Siblings keep their order.
       label: int [nodes], the label of each node, or NO_LABEL.
-      n_labels: number of labels; every label of the tree is below it.
+      n_labels: number of labels. Every label of the tree is less than n_labels.
 
     Raises:
       DataError: the parents do not form a tree, a leaf has no label, or a label
@@ -71,7 +73,7 @@ class LabelTree:
 
     Raises:
       DataError: the arrays are not a tree, a leaf has no label, or a label
-        occurs twice or is not below n_labels.
+        occurs twice or is not less than n_labels.
     """
     if not self._is_tree():
       raise DataError('these arrays are not a tree')
@@ -93,18 +95,18 @@ class LabelTree:
 
   @property
   def degree(self) -> np.ndarray:
-    """The number of children of each node, int32 [nodes]."""
+    """Returns the number of children of each node, int32 [nodes]."""
     return np.diff(self.first_child)
 
   @property
   def parent(self) -> np.ndarray:
-    """The parent of each node, int32 [nodes]; -1 for the root."""
+    """Returns the parent of each node, int32 [nodes], with -1 for the root."""
     above = np.repeat(np.arange(len(self), dtype=np.int32), self.degree)
     return np.concatenate([np.full(1, -1, np.int32), above])
 
   @property
   def levels(self) -> np.ndarray:
-    """The first node of each depth, then the number of nodes, int64."""
+    """Returns the first node of each depth, then the number of nodes, int64."""
     starts = [0, 1]
     while starts[-1] < len(self):
       starts.append(int(self.first_child[starts[-1]]))
@@ -112,15 +114,15 @@ class LabelTree:
 
   @property
   def inner(self) -> np.ndarray:
-    """The nodes that have children, ascending, int64; each has a block."""
+    """Returns the nodes with children, int64 [blocks], in ascending order."""
     return np.flatnonzero(self.degree)
 
   @property
   def columns(self) -> np.ndarray:
-    """The first classifier of each inner node's block, int64 [blocks + 1].
+    """Returns the first classifier of each inner node's block.
 
     All nodes except the root have a classifier, in the order of the nodes. The
-    last value is the number of classifiers.
+    result is int64 [blocks + 1]. Its last value is the number of classifiers.
     """
     return np.append(np.int64(0), np.cumsum(self.degree[self.inner]))
 
@@ -146,12 +148,11 @@ class LabelTree:
   def positive(self) -> tuple[np.ndarray, np.ndarray]:
     """Pairs each label with each node that it makes positive.
 
-    A label makes its own node and all nodes above it positive; the root is left
-    out.
+    A label makes its own node and all nodes above positive, except the root.
 
     Returns:
-      labels: int32, the label of each pair, ascending.
-      nodes: int32, the node of each pair, ascending for each label.
+      labels: int32, the label of each pair, in ascending order.
+      nodes: int32, the node of each pair, in ascending order for each label.
     """
     nodes = np.flatnonzero(self.label != NO_LABEL)
     labels, parent = self.label[nodes], self.parent
@@ -166,7 +167,7 @@ class LabelTree:
     return labels[order], nodes[order]
 
   def __str__(self) -> str:
-    """Describes the shape: nodes by depth, labels, and children per node."""
+    """Describes the tree by its nodes per depth, labels and children."""
     widths = ' - '.join(str(n) for n in np.diff(self.levels))
     text = f'{widths} nodes by depth, {(self.label >= 0).sum()} labels'
     inner = self.degree[self.degree > 0]
@@ -206,7 +207,7 @@ class LabelTree:
 
 
 def _by_depth(parent: np.ndarray) -> np.ndarray:
-  """Returns all nodes by depth, siblings together, int64 [nodes]."""
+  """Returns the nodes sorted by depth, with siblings together, int64."""
   if (parent == -1).sum() != 1:
     raise DataError('a tree must have exactly one root (parent -1)')
   if parent.min() < -1 or parent.max() >= len(parent):

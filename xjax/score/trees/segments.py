@@ -11,16 +11,16 @@ from xjax.score.trees.label_tree import LabelTree
 def cut_into_segments(tree: LabelTree, limit: int) -> Iterator[LabelTree]:
   """Yields sub-trees that together have all leaves of a tree.
 
-  A sub-tree has as many leaves as fit, taken depth first, and all nodes above
-  them (Bertalis et al., Section 3.3). Every leaf is in exactly one sub-tree; an
-  inner node may be in several.
+  Leaves are taken depth first. A sub-tree has as many leaves as fit, and all
+  nodes above these leaves (Bertalis et al., Section 3.3). Every leaf is in
+  exactly one sub-tree, but an inner node may be in several.
 
   Args:
     tree: a tree over labels.
-    limit: nodes of a sub-tree, at most, without the root.
+    limit: largest number of nodes of a sub-tree, without the root.
 
   Raises:
-    ConfigError: the path from the root to a leaf has more nodes than that.
+    ConfigError: the path from the root to a leaf has more than `limit` nodes.
   """
   parent = tree.parent
   kept: dict[int, None] = {}
@@ -40,7 +40,7 @@ def cut_into_segments(tree: LabelTree, limit: int) -> Iterator[LabelTree]:
 
 
 def _leaves(tree: LabelTree) -> Iterator[int]:
-  """Yields the leaves, depth first."""
+  """Yields the leaves of a tree, depth first."""
   stack = [0]
   while stack:
     node = stack.pop()
