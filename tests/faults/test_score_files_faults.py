@@ -271,7 +271,7 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   ),
   'no training label': (
     {'predictions': TEXT, 'train_labels': b'2 4\n\n\n'},
-    'train_labels: has no label: training counts need labels',
+    'train_labels: has no label, so labels cannot be counted',
   ),
   'other names': (
     {'predictions': LISTS, 'gold': DOCUMENTS.replace(b'"x"', b'"X"')},
