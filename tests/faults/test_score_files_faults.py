@@ -303,7 +303,7 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   'a filter of labels in no order': (
     {'predictions': LISTS, 'filter': b'0 0\n'},
     'filter: has column numbers, but the labels of predictions have no order; '
-    'give their order by a file of labels',
+    'give the order in a file of labels',
   ),
   'gold that is a matrix of something else': (
     {'predictions': TEXT, 'gold': matrix(data=np.array([1, np.nan, 1]))},

@@ -204,7 +204,10 @@ class PSR(_Weighed):
 
 
 class NormalPSRByCount(_Weighed):
-  """Computes PSR-norm@k from sums divided by the number of gold labels."""
+  """Computes PSR-norm@k from terms divided by a document's gold labels.
+
+  Each document's terms of both sums are divided by its number of gold labels.
+  """
 
   name = 'PSR-norm@k'
 
