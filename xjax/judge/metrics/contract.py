@@ -216,7 +216,7 @@ class Metric:
 
   @classmethod
   def has_cut_off(cls) -> bool:
-    """Returns whether the metric depends only on the first k labels of lists."""
+    """Returns whether the metric uses only the first k labels of every list."""
     return AT_K in cls.name
 
   def applies(self, protocol: Protocol) -> bool:

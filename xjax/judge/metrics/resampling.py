@@ -220,8 +220,8 @@ def _totals(
 # in a core's cache, and this many weights of documents, which should fit in
 # memory.
 _COUNTS, _WEIGHTS = 1 << 21, 1 << 25
-# A block is not made smaller than the first number to fit in the cache, and is
-# never larger than the second.
+# To fit in the cache, a block is never made smaller than the first number. No
+# block is larger than the second number.
 _FEWEST, _MOST = 16, 512
 _GROUPS = 100  # groups of documents, for the jackknife
 
