@@ -1,4 +1,4 @@
-"""Uses the model of a finished run to predict labels for a file."""
+"""Uses a finished run to predict the labels of documents in a file."""
 
 from collections.abc import Iterator, Sequence
 import dataclasses
