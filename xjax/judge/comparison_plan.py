@@ -49,7 +49,7 @@ class ComparisonPlan:
 
   @property
   def ks(self) -> tuple[int, ...]:
-    """The cut-offs of the metrics, in ascending order."""
+    """Returns the cut-offs of the metrics, in ascending order."""
     cut_offs = {
       int(k) for name in self.metrics for k in re.findall(r'@(\d+)', name)
     }
@@ -106,5 +106,5 @@ class ComparisonPlan:
 
   @property
   def end(self) -> str:
-    """The suffix of metrics at the largest cut-off, such as `@5`."""
+    """Returns the suffix of metrics at the largest cut-off, such as `@5`."""
     return f'@{self.ks[-1]}'

@@ -149,7 +149,9 @@ def _add_for_all(
 def judged_slices(
   predictions: Predictions, criteria: Criteria, frequent_from: int
 ) -> dict[str, np.ndarray]:
-  """Returns the slices to judge: name -> bool [L], `all` first.
+  """Returns the labels of each slice to judge: name -> bool [L].
+
+  The slice `all` comes first.
 
   Args:
     predictions: predictions, which know training counts and held-out labels.
@@ -210,7 +212,7 @@ def thresholds(
 
 
 def score_threshold(kind: ScoreKind, probability: float) -> float | None:
-  """Returns the score at a probability; None for margins, which have none."""
+  """Returns the score at a probability, or None for margins."""
   match kind:
     case ScoreKind.LOGIT:
       return math.log(probability / (1 - probability))

@@ -186,7 +186,7 @@ class Predictions:
 
   @functools.cached_property
   def masks(self) -> dict[str, np.ndarray]:
-    """The labels of each slice: name -> bool [L]; `all` comes first."""
+    """Returns the labels of each slice: name -> bool [L]; `all` comes first."""
     if not self.n_train and not len(self.held_out):
       return {ALL: np.ones(len(self.labels), bool)}
     return judged_masks(self.train_counts, self.held_out)

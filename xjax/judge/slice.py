@@ -86,7 +86,7 @@ class Slice:
 
   @property
   def depth(self) -> int:
-    """The length K of the lists."""
+    """Returns the length K of the lists."""
     return self.lists.ids.shape[1]
 
   def n_short(self, k: int) -> int:

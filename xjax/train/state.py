@@ -71,7 +71,7 @@ class StatePlan:
 
   @property
   def shardings(self) -> TrainState:
-    """The shardings of the state, in a TrainState of NamedShardings."""
+    """Returns the shardings of the state, in a TrainState of NamedShardings."""
     return jax.tree.map(lambda leaf: leaf.sharding, self.abstract)
 
   def split(self, params: nnx.State) -> tuple[nnx.State, nnx.State]:

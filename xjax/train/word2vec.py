@@ -1,4 +1,4 @@
-"""Trains word vectors with gensim's word2vec; a stopped training can resume."""
+"""Trains word vectors with gensim's word2vec, and resumes stopped trainings."""
 
 import collections
 from collections.abc import Iterator, Mapping
@@ -74,12 +74,12 @@ class StateFolder:
 
   @property
   def settings(self) -> pathlib.Path:
-    """The file of the settings that training was started with."""
+    """Returns the path of the settings that training was started with."""
     return self.path / 'settings.json'
 
   @property
   def arrays(self) -> pathlib.Path:
-    """The file of the state after the last epoch."""
+    """Returns the path of the state after the last epoch."""
     return self.path / 'state.npz'
 
   def begin(self, settings: Mapping[str, Any], state: WordState) -> None:

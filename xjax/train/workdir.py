@@ -57,17 +57,17 @@ class Workdir:
 
   @property
   def word_vectors(self) -> pathlib.Path:
-    """The word vectors from which label descriptors are computed."""
+    """Returns the path of word vectors that embed the label descriptors."""
     return self.path / 'features' / 'word_vectors.npz'
 
   @property
   def encoder(self) -> pathlib.Path:
-    """The sizes of the pretrained encoder, from its config.json."""
+    """Returns the path of the encoder's sizes, copied from its config.json."""
     return self.path / 'features' / 'encoder.json'
 
   @property
   def encoder_weights(self) -> pathlib.Path:
-    """The encoder weights with which label descriptors are computed."""
+    """Returns the path of encoder weights that embed the label descriptors."""
     return self.path / 'features' / 'encoder.npz'
 
   @property
@@ -80,7 +80,7 @@ class Workdir:
 
   @property
   def model(self) -> pathlib.Path:
-    """The folder of linear models and label trees."""
+    """Returns the folder of linear models and label trees."""
     return self.path / 'model'
 
   @property
@@ -93,7 +93,7 @@ class Workdir:
 
   @property
   def profile(self) -> pathlib.Path:
-    """The folder of traces that jax.profiler writes."""
+    """Returns the folder of traces that jax.profiler writes."""
     return self.path / 'profile'
 
   @property
@@ -109,7 +109,7 @@ class Workdir:
     return self.evaluation(name) / 'judged.json'
 
   def compare(self, config: Config) -> list[ConfigDifference]:
-    """Checks that a config can resume the run of this workdir; writes nothing.
+    """Checks, without writing, that a config can resume this workdir's run.
 
     Returns:
       The fields that differ from the saved config and may change.

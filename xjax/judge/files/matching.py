@@ -33,7 +33,7 @@ class KnownLabels:
 
   @functools.cached_property
   def index(self) -> dict[str, int]:
-    """The index of each label id."""
+    """Returns the index of each label id."""
     return {id_: i for i, id_ in enumerate(self.labels)}
 
   def sorted_rows(self, source: LabelRows) -> Ragged:

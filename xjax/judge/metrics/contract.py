@@ -132,7 +132,7 @@ class Protocol:
 
   @property
   def kinds(self) -> tuple[str, ...]:
-    """The kinds of metrics that the protocol's tool prints."""
+    """Returns the kinds of metrics that the protocol's tool prints."""
     added = kinds_where(lambda metric: self.name in metric.protocols)
     return tuple(dict.fromkeys((*self.printed, *added)))
 
@@ -142,7 +142,7 @@ class Protocol:
 
   @property
   def simple_kinds(self) -> tuple[str, ...]:
-    """The kinds of metrics that need no user's file and no other split."""
+    """Returns the kinds of metrics that need no further file or split."""
     from_user = kinds_where(lambda metric: metric.needs in USER_SUPPLIED)
     simple = (kind for kind in self.kinds if kind not in from_user)
     return tuple(kind for kind in simple if not kind.endswith(TUNED))
@@ -201,7 +201,7 @@ class Metric:
 
   @property
   def label(self) -> str:
-    """The name with the metric's field values, such as `coverage[a=0.5]@k`."""
+    """Returns the name with field values, such as `coverage[a=0.5]@k`."""
     return self.name
 
   @classmethod
@@ -457,7 +457,7 @@ class Measure:
 
   @property
   def sums(self) -> tuple[str, ...]:
-    """The names of all sums that the value depends on."""
+    """Returns the names of all sums that the value depends on."""
     return self.over, *self.under
 
   def value(self, sums: Mapping[str, Any]) -> Numbers:

@@ -36,7 +36,7 @@ BIN_NAMES = tuple(bin_name(low, high) for low, high in BINS)
 def in_bins(
   train_counts: Int[np.ndarray, ' L'],
 ) -> dict[str, Bool[np.ndarray, ' L']]:
-  """Returns the labels of each frequency bin: name of the bin -> bool [L].
+  """Returns the labels of each frequency bin, as name -> bool [L].
 
   Args:
     train_counts: int [L], training documents per label.

@@ -68,7 +68,7 @@ class Outcomes:
 
   @property
   def gold_decisions(self) -> Decisions:
-    """The gold labels of all documents, as correct decisions."""
+    """Returns the gold labels of all documents, as correct decisions."""
     docs = np.repeat(np.arange(len(self)), self.gold.lengths)
     return Decisions(docs, self.gold.values, np.ones(len(docs), bool))
 

@@ -133,22 +133,22 @@ class RankedLists:
 
   @functools.cached_property
   def dcg_BJ(self) -> Float[Array, 'B J']:
-    """The DCG: the sum of 1 / log2(i + 1) over hits at places i <= k."""
+    """Returns the DCG, the sum of 1 / log2(i + 1) over hits at places i <= k."""
     return self.discounted(self.hits_BK)
 
   @functools.cached_property
   def some_gold_B1(self) -> Int[Array, 'B 1']:
-    """The number of gold labels g, or 1 where g is 0."""
+    """The number of gold labels, or 1 for a document without any."""
     return jnp.maximum(self.gold_B, 1)[:, None]
 
   @functools.cached_property
   def best_hits_BJ(self) -> Int[Array, 'B J']:
-    """The largest possible number of hits, min(k, g); 1 where g is 0."""
+    """Returns the most hits possible, min(k, g), or 1 without gold labels."""
     return jnp.minimum(self.some_gold_B1, jnp.asarray(self.ks))
 
   @functools.cached_property
   def ideal_BJ(self) -> Float[Array, 'B J']:
-    """The DCG of a list whose first min(k, g) entries are gold.
+    """Returns the DCG of a list whose first min(k, g) entries are gold.
 
     A document without gold is treated as if it had one gold label.
     """
@@ -162,42 +162,42 @@ class RankedLists:
 
   @functools.cached_property
   def gains_BK(self) -> Float[Array, 'B K']:
-    """The label weight of each entry that is gold, and 0 for other entries."""
+    """Returns the label weight of each gold entry, and 0 for other entries."""
     return jnp.where(self.hits_BK, self.weights_of(self.ids_BK), 0)
 
   @functools.cached_property
   def gold_weights_BP(self) -> Float[Array, 'B P']:
-    """The weights of the gold labels, and 0 for PAD."""
+    """Returns the weights of the gold labels, and 0 for PAD."""
     return self.weights_of(self.gold_BP)
 
   @functools.cached_property
   def best_gains_BK(self) -> Float[Array, 'B K']:
-    """The largest weights of gold labels, which are the best list's gains."""
+    """Returns the gold labels' largest weights, the gains of the best list."""
     return _largest_first(self.gold_weights_BP, max(self.ks))
 
   @functools.cached_property
   def weighed_hits_BJ(self) -> Float[Array, 'B J']:
-    """The sum of the label weights of hits among the first k."""
+    """Returns the sum of the label weights of hits among the first k."""
     return self.first(self.gains_BK)
 
   @functools.cached_property
   def weighed_best_BJ(self) -> Float[Array, 'B J']:
-    """The sum of the k largest label weights among the gold labels."""
+    """Returns the sum of the k largest label weights among the gold labels."""
     return self.first(self.best_gains_BK)
 
   @functools.cached_property
   def weighed_dcg_BJ(self) -> Float[Array, 'B J']:
-    """The sum of weight / log2(i + 1) over hits at places i <= k."""
+    """Returns the sum of weight / log2(i + 1) over hits at places i <= k."""
     return self.discounted(self.gains_BK)
 
   @functools.cached_property
   def weighed_best_dcg_BJ(self) -> Float[Array, 'B J']:
-    """The largest weighed DCG, of gold labels in order of descending weight."""
+    """Returns the largest possible weighed DCG, of gold labels by weight."""
     return self.discounted(self.best_gains_BK)
 
   @functools.cached_property
   def gold_weight_B1(self) -> Float[Array, 'B 1']:
-    """The summed weights of the gold labels, kept above 0 where g is 0."""
+    """Returns the summed weights of gold labels, above 0 even without any."""
     tiny = float(jnp.finfo(real_dtype()).tiny)
     return jnp.maximum(self.gold_weights_BP.sum(-1, keepdims=True), tiny)
 

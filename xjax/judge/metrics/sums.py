@@ -40,7 +40,7 @@ class Form:
 
   @functools.cached_property
   def terms(self) -> tuple[str, ...]:
-    """The names of the sums over documents."""
+    """Returns the names of the sums over documents."""
     names = (
       f'{name}{end}'
       for metric in self.metrics
