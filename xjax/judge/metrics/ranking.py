@@ -133,7 +133,7 @@ class RankedLists:
 
   @functools.cached_property
   def dcg_BJ(self) -> Float[Array, 'B J']:
-    """Returns the DCG, the sum of 1 / log2(i + 1) over hits at places i <= k."""
+    """Returns DCG, the sum of 1 / log2(i + 1) over hits at places i <= k."""
     return self.discounted(self.hits_BK)
 
   @functools.cached_property

@@ -185,7 +185,7 @@ class _SetSums:
     gold_HR: Int[np.ndarray, 'H R'],
     end: str,
   ) -> dict[tuple[str, ...], jax.Array]:
-    """Computes sums of R replicates: names -> float64 [F, R], a row per name."""
+    """Computes sums of R replicates: names -> float64 [F, R], a row per sum."""
     counts = self.correct.at(weights_NR), self.predicted.at(weights_NR), gold_HR
     n_docs, totals = np.float64(len(weights_NR)), {}
     # Each sum has its own program: XLA runs a program with one sum on all
