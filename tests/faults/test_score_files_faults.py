@@ -271,7 +271,7 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   ),
   'no training label': (
     {'predictions': TEXT, 'train_labels': b'2 4\n\n\n'},
-    'train_labels: has no label: training counts need labels',
+    'train_labels: has no label, so labels cannot be counted',
   ),
   'other names': (
     {'predictions': LISTS, 'gold': DOCUMENTS.replace(b'"x"', b'"X"')},
@@ -303,7 +303,7 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   'a filter of labels in no order': (
     {'predictions': LISTS, 'filter': b'0 0\n'},
     'filter: has column numbers, but the labels of predictions have no order; '
-    'give their order by a file of labels',
+    'give the order in a file of labels',
   ),
   'gold that is a matrix of something else': (
     {'predictions': TEXT, 'gold': matrix(data=np.array([1, np.nan, 1]))},

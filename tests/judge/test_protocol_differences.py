@@ -120,7 +120,7 @@ def test_averaged_labels():
 def test_propensities():
   assert told('all', 'pyxclib', 'PSnDCG@2') == (
     'each document is divided by its own ideal DCG before the ratio in '
-    'pyxclib, not in xjax'
+    'pyxclib, but not in xjax'
   )
   # Of one label either is the same, and nothing is to be told.
   assert told('all', 'pyxclib', 'PSnDCG@1') is None

@@ -65,7 +65,7 @@ def test_frequent():
 def test_propensities():
   assert filled('PSnDCG@5', XJAX, NAPKINXC) == [
     'each document is divided by its own ideal DCG before the ratio in '
-    'napkinxc, not in xjax'
+    'napkinxc, but not in xjax'
   ]
   assert filled('PSnDCG@5', NAPKINXC, PYXCLIB) == []
   assert filled('PSR-norm@5', PYXCLIB, XJAX) == [

@@ -152,7 +152,8 @@ def test_a_damaged_one_is_named_and_made_again(finished, workdir):
 
 def test_one_of_other_scores_is_refused(finished, workdir):
   with pytest.raises(
-    DataError, match='of kind logit, but those of this run are of kind margin'
+    DataError,
+    match='of kind logit, but the scores of this run are of kind margin',
   ):
     saved(workdir, finished.best_step, kind=ScoreKind.MARGIN)
 

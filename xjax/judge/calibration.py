@@ -1,10 +1,10 @@
-"""Fits the calibration of a model's scores on dev, and keeps it in a file.
+"""Fits a calibration of a model's scores on dev, and saves it in a file.
 
-The calibration is fitted to, and judged on, all entries of the saved lists of
-all labels with equal weight, because their probabilities are shown to readers.
-These entries have the highest scores of their documents, so they are not a fair
+The calibration is fitted and judged on all entries of the lists of the slice
+`all`, with equal weight, because readers see the probabilities of these
+entries. They have the highest scores of their documents, so they are not a fair
 sample of all (document, label) pairs, and the calibration says nothing about
-labels below the lists. Entries of documents without gold count as wrong.
+labels that are not listed. Entries of documents without gold count as wrong.
 Rankings and metrics at a threshold, including probability 0.5, use the raw
 scores and do not change.
 """
@@ -35,7 +35,8 @@ from xjax.judge.metrics.calibration_error import (
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 
-_TINY = 1e-12  # distance kept from 0 and 1 where probabilities become logits
+# Probabilities stay this far from 0 and 1, whose logits would be infinite.
+_TINY = 1e-12
 
 
 class Method(enum.Enum):
@@ -62,23 +63,23 @@ class Calibration:
   is 1 / a.
 
   Attributes:
-    method: how it was fitted. NONE if no fit was possible; then a is 1, b is 0,
-      and margins do not become probabilities.
+    method: how the calibration was fitted. It is NONE if no fit was possible;
+      then a is 1, b is 0, and margins do not become probabilities.
     a: slope of the sigmoid.
     b: shift of the sigmoid.
-    score_kind: kind of the scores that it was fitted to.
-    step: training step of the checkpoint.
+    score_kind: kind of the scores that the calibration was fitted to.
+    step: training step of the checkpoint that gave the scores.
     digest: digest of the dev documents.
     n_documents: number of dev documents.
-    n_decisions: number of list entries that it was fitted to.
+    n_decisions: number of list entries that the calibration was fitted to.
     n_correct: number of these entries that are gold.
     reason: why the method is NONE; None for other methods.
     ece_before: expected calibration error of the raw scores, a fraction, in 15
       bins; None if raw scores are not probabilities.
-    ece_after: the same after calibration.
-    log_loss_before: mean log loss of the raw scores in nats; None as for
-      ece_before.
-    log_loss_after: the same after calibration.
+    ece_after: expected calibration error of the calibrated scores.
+    log_loss_before: mean log loss of the raw scores in nats; None if raw scores
+      are not probabilities.
+    log_loss_after: mean log loss of the calibrated scores.
   """
 
   method: Method
@@ -97,7 +98,7 @@ class Calibration:
   log_loss_after: float | None
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes the fields as JSON, atomically."""
+    """Writes the fields to a JSON file, atomically."""
     values = dataclasses.asdict(self)
     values['method'] = self.method.value
     values['score_kind'] = self.score_kind.value
@@ -105,7 +106,7 @@ class Calibration:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Calibration':
-    """Reads a file written by save.
+    """Reads a calibration from a file that save() wrote.
 
     Raises:
       DataError: the file is missing or damaged, or has impossible values.
@@ -133,7 +134,7 @@ def calibrate(
 
   Args:
     predictions: predictions of dev with gold.
-    method: how to fit it.
+    method: how to fit the calibration.
     step: training step of the checkpoint that made the predictions.
     digest: digest of the dev documents.
 
@@ -173,7 +174,9 @@ def calibrate(
 
 
 def decisions(predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the scores of all entries of the lists of `all`.
+  """Returns each list entry's score, and whether the entry is gold.
+
+  The entries are those of the slice `all`.
 
   Args:
     predictions: predictions with gold.
@@ -187,7 +190,7 @@ def decisions(predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
   """
   gold, lists = predictions.gold, predictions.lists[ALL]
   if gold is None:
-    raise DataError('no gold labels: nothing to calibrate with')
+    raise DataError('there are no gold labels to calibrate the scores with')
   listed = lists.ids != PAD
   correct = lists.hits(gold, len(predictions.labels))
   return lists.scores[listed], correct[listed]
@@ -200,7 +203,7 @@ def reliability_of(
 
   Args:
     predictions: predictions with gold.
-    calibration: calibration of the scores; None: raw scores.
+    calibration: calibration of the scores; None uses the raw scores.
 
   Returns:
     The diagram; None if the lists are empty, or if the scores are margins
@@ -224,7 +227,7 @@ def expected_calibration_error(
 
   Args:
     predictions: predictions with gold.
-    calibration: calibration of the scores; None: raw scores.
+    calibration: calibration of the scores; None uses the raw scores.
 
   Returns:
     The error, a fraction; None where reliability_of returns None.
@@ -241,8 +244,8 @@ def readable_scores(
   Args:
     scores: float, any shape.
     kind: kind of the scores.
-    calibration: calibration of the scores; None: logits become probabilities
-      by the sigmoid, and margins stay margins.
+    calibration: calibration of the scores. If it is None, logits become
+      probabilities by the sigmoid, and margins stay margins.
 
   Returns:
     float64, in the shape of the scores.
@@ -267,7 +270,7 @@ def _logits(scores: np.ndarray, kind: ScoreKind) -> np.ndarray:
 def _errors(
   fitted: Sigmoid | None, logits_N: np.ndarray, correct_N: np.ndarray
 ) -> tuple[float | None, float | None]:
-  """Returns (ECE, log loss) of the probabilities, or None without them."""
+  """Returns ECE and log loss; both are None if they cannot be computed."""
   if fitted is None or not len(logits_N) or not np.isfinite(logits_N).all():
     return None, None
   ece = reliability(fitted(logits_N), correct_N).ece
@@ -286,7 +289,7 @@ def _check_fields(read: Calibration) -> None:
   counts = [read.n_documents, read.n_decisions, read.n_correct, read.step]
   numbers += [value for value in errors if value is not None]
   if not all(type(v) in (int, float) and math.isfinite(v) for v in numbers):
-    raise ValueError('a field that must be a finite number is not')
+    raise ValueError('a field that must be a finite number is not one')
   if read.a <= 0:
     raise ValueError('a must be above 0')
   if read.method is Method.AUTO:

@@ -1,4 +1,4 @@
-"""Compares systems with a baseline: differences, their intervals and tests."""
+"""Compares systems with a baseline, with intervals and significance tests."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
@@ -31,14 +31,14 @@ from xjax.judge.metrics.significance import (
 from xjax.judge.predictions import Predictions
 from xjax.judge.slice import Slice
 
-# Bins with fewer labels get no t-test, because it would say little (paper on
-# binned macro-F1, section 5.2).
+# Bins with fewer labels get no t-test, because the test would say little (paper
+# on binned macro-F1, section 5.2).
 FEWEST_LABELS = 11
 
 
 @dataclasses.dataclass(frozen=True)
 class SystemDifference:
-  """The difference of one system from the baseline in one metric.
+  """Holds the difference between a system and the baseline in one metric.
 
   If a value is None, the difference and all fields that depend on it are None.
 
@@ -51,7 +51,7 @@ class SystemDifference:
     difference: value - baseline.
     interval: interval of the difference, by the paired bootstrap.
     p: two-sided p-value of approximate randomization.
-    holm: p corrected for the number of systems.
+    holm: p after Holm's correction for the number of systems.
     note: why a value is None.
   """
 
@@ -69,7 +69,7 @@ class SystemDifference:
 
 @dataclasses.dataclass(frozen=True)
 class Gain:
-  """The gain of one system over the baseline in one frequency bin's macro-F1.
+  """Holds a system's gain over the baseline in the macro-F1 of a frequency bin.
 
   Attributes:
     metric: name of the metric, with the bin.
@@ -81,7 +81,7 @@ class Gain:
       baseline's value is 0.
     interval: interval of `relative`, by the paired bootstrap.
     t_p: p-value of the macro t-test; None for bins of 10 labels or fewer.
-    holm: t_p corrected for the number of systems.
+    holm: t_p after Holm's correction for the number of systems.
   """
 
   metric: str
@@ -97,11 +97,11 @@ class Gain:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-  """The result of comparing systems with the baseline.
+  """Holds the result of comparing systems with the baseline.
 
   Attributes:
-    differences: a row per slice, metric and system.
-    gains: a row per frequency bin and system.
+    differences: one difference per slice, metric and system.
+    gains: one gain per frequency bin and system.
   """
 
   differences: Sequence[SystemDifference]
@@ -111,7 +111,7 @@ class Comparison:
 def compare(
   systems: Mapping[str, Predictions], criteria: Criteria, plan: ComparisonPlan
 ) -> Comparison:
-  """Compares systems with the first one, under the protocol of xjax.
+  """Compares each system with the first one, under the protocol of xjax.
 
   Args:
     systems: name -> predictions; the first is the baseline. All have the same
@@ -156,8 +156,8 @@ class _Part:
 
   Attributes:
     name: name of the slice.
-    evidence: system -> evidence, the baseline first.
-    table: metric -> measure, for the requested metrics and those of the bins.
+    evidence: system -> evidence; the baseline comes first.
+    table: metric -> measure, for requested metrics and the bins' macro-F1.
     values: system -> metric -> value or None.
     reasons: system -> metric -> why the value is None.
     sums: system -> sums of the bootstrap replicates.
@@ -209,7 +209,7 @@ class _Part:
     return list(self.evidence)[1:]
 
   def differences(self) -> Iterator[SystemDifference]:
-    """Yields a row per requested metric and system."""
+    """Yields the difference of each system in each requested metric."""
     exchanged = {who: self._exchange(who) for who in self.others}
     for metric in self.plan.metrics:
       if metric in self.table:
@@ -219,7 +219,7 @@ class _Part:
         yield from _correct_p_values(rows, 'p')
 
   def _exchange(self, who: str) -> tuple[ReplicateSums, ReplicateSums]:
-    """Returns sums of a system and the baseline after exchanging outputs."""
+    """Returns a system's and the baseline's sums after exchanging outputs."""
     measures = [
       measure
       for metric, measure in self.table.items()
@@ -263,7 +263,7 @@ class _Part:
     )
 
   def _largest_difference(self, metric: str, who: str) -> float:
-    """Returns the largest possible difference; usually 1 for shares."""
+    """Returns the largest possible difference, usually 1 for a share."""
     if not self.table[metric].metric.is_share:
       return np.inf
     values = [self._replicates(metric, x) for x in (who, self.baseline)]
@@ -284,7 +284,7 @@ class _Part:
     return self.table[metric].value(self.sums[who])
 
   def gains(self) -> Iterator[Gain]:
-    """Yields a row per frequency bin and system, at the largest cut-off."""
+    """Yields the gain of each system in each bin, at the largest cut-off."""
     binned = self.plan.bin_metrics(self.evidence[self.baseline].bins)
     f1 = {
       who: label_f1(evidence, self.plan.end)
@@ -309,7 +309,7 @@ class _Part:
       replicates_R = relative(*(self._replicates(metric, w) for w in pair))
       share = (value - base) / base
       interval = self._interval(replicates_R, share, metric)
-      if interval is not None:  # a loss is at most the whole value
+      if interval is not None:  # a system cannot lose more than the whole value
         interval = clip_interval(interval, share, -1.0, np.inf)
       row = dataclasses.replace(row, relative=share, interval=interval)
     if row.n_labels < FEWEST_LABELS:
@@ -322,8 +322,8 @@ def clip_interval(
 ) -> Interval:
   """Cuts an interval to possible values, and extends it to include the value.
 
-  The value may be just outside the interval, because replicates are rounded
-  differently and may all be equal.
+  The value may be just outside the interval, because rounding differs between
+  replicates, and all replicates may be equal.
 
   Args:
     interval: interval of the value.
@@ -340,7 +340,7 @@ def clip_interval(
 def _correct_p_values(
   rows: Sequence[SystemDifference] | Sequence[Gain], field: str
 ) -> list[Any]:
-  """Returns the rows with `holm`, the field's p-values corrected together."""
+  """Returns the rows with the field's p-values corrected by Holm's method."""
   values = [getattr(row, field) for row in rows]
   corrected = iter(holm([p for p in values if p is not None]))
   return [

@@ -1,4 +1,4 @@
-"""Defines which metrics and slices systems are compared in, and how."""
+"""Defines the metrics, slices and tests by which systems are compared."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -26,14 +26,15 @@ class ComparisonPlan:
 
   Attributes:
     metrics: names of metrics, such as `P@5` or `macro-F1@5[1-9]`.
-    by_frequency: whether to compare in the slices by frequency too.
+    by_frequency: whether systems are also compared in slices by frequency.
     slices: further slices, as for slice_names.named_slices.
     labels: file of descriptors, as in JudgeRequest.
     iterations: number of iterations of approximate randomization.
     replicates: number of replicates of the bootstrap.
-    seed: seed of both.
+    seed: seed of the randomization and of the bootstrap.
     level: confidence level of the intervals.
-    propensity: A and B of the propensity formula; empty: the defaults.
+    propensity: A and B of the propensity formula (Jain et al. 2016); if empty,
+      the defaults are used.
   """
 
   metrics: Sequence[str] = METRICS
@@ -48,7 +49,7 @@ class ComparisonPlan:
 
   @property
   def ks(self) -> tuple[int, ...]:
-    """The cut-offs of the metrics, ascending."""
+    """Returns the cut-offs of the metrics, in ascending order."""
     cut_offs = {
       int(k) for name in self.metrics for k in re.findall(r'@(\d+)', name)
     }
@@ -62,7 +63,8 @@ class ComparisonPlan:
     """Returns the request by which all systems are judged.
 
     Raises:
-      ConfigError: a metric or a slice is unknown, or A and B are not allowed.
+      ConfigError: a metric or a slice is unknown, or a parameter of the
+        propensity formula is not allowed.
     """
     if not self.metrics:
       raise ConfigError('--metrics: name at least one metric, such as P@5')
@@ -85,10 +87,12 @@ class ComparisonPlan:
   def bin_metrics(
     self, bins: Mapping[str, np.ndarray]
   ) -> dict[str, np.ndarray]:
-    """Returns the macro-F1 of each bin at the largest cut-off, and its labels.
+    """Returns the name of each bin's macro-F1 metric, and the bin's labels.
+
+    The metric is at the largest cut-off.
 
     Args:
-      bins: name of a frequency bin -> bool [L], its labels.
+      bins: name of a frequency bin -> bool [L], the labels of the bin.
 
     Returns:
       Name of the metric -> bool [L], the labels of the bin.
@@ -102,5 +106,5 @@ class ComparisonPlan:
 
   @property
   def end(self) -> str:
-    """The suffix of metrics at the largest cut-off, such as `@5`."""
+    """Returns the suffix of metrics at the largest cut-off, such as `@5`."""
     return f'@{self.ks[-1]}'

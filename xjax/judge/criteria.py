@@ -17,27 +17,28 @@ from xjax.judge.metrics.contract import (
 from xjax.judge.metrics.protocols import XJAX
 
 # A and B of the propensity formula (Jain et al. 2016). Amazon-670K and similar
-# corpora have (0.6, 2.6), Wikipedia corpora (0.5, 0.4).
+# corpora have (0.6, 2.6), and Wikipedia corpora have (0.5, 0.4).
 PROPENSITY = (0.55, 1.5)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Criteria:
-  """Holds the criteria for judging predictions; defaults suit most corpora.
+  """Holds the criteria for judging predictions. The defaults suit most corpora.
 
   Attributes:
     ks: cut-offs.
-    kinds: kinds of metrics to print, such as `P@k` for every cut-off; empty:
-      all metrics.
+    kinds: kinds of metrics to print, such as `P@k` for every cut-off; if empty,
+      all metrics are printed.
     protocols: the conventions to follow; notes are about the first protocol.
     propensity: A and B of the propensity formula, for the weights of labels.
     weights_L: float64 [L], inverse propensities to use instead of the formula.
     slices: name -> bool [L], slices in addition to those of the predictions.
-    vectors_LD: sparse label vectors of length 1, for the metric ILD; None: no
-      ILD.
-    ranks_LK: float64 [L, K], W of weighted@k; None: no such metric.
+    vectors_LD: sparse label vectors of length 1, for the metric ILD; None
+      leaves this metric out.
+    ranks_LK: float64 [L, K], weight of each label at each place, for the metric
+      weighted@k; None leaves this metric out.
     form: the parameters of label metrics.
-    replicates: bootstrap replicates for the intervals; 0: no intervals.
+    replicates: number of bootstrap replicates; 0 gives no intervals.
     seed: seed of the bootstrap's draws.
   """
 
@@ -64,7 +65,7 @@ class Criteria:
       bins: names of the frequency bins of labels.
 
     Returns:
-      Name, such as `P@5` -> measure.
+      Name of a metric, such as `P@5` -> measure.
     """
     points = MetricPoints(tuple(self.ks), tuple(thresholds), tuple(bins))
     printed = measures(protocol, points, self.form)

@@ -1,6 +1,6 @@
-"""Computes confidence intervals of metrics, and tests two systems' difference.
+"""Computes confidence intervals, and sums for significance tests.
 
-Intervals are from the bootstrap, tests from approximate randomization.
+Intervals come from the bootstrap, and tests from approximate randomization.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -96,7 +96,7 @@ def _clip_interval(
 ) -> Interval:
   """Cuts an interval to possible values, and extends it to include the value.
 
-  Possible values are at least 0, and at most 1 for a share.
+  Possible values are at least 0. For a share they are also at most 1.
   """
   # Some metrics exceed these limits: entropy, in bits, has no upper limit;
   # PSP-raw may be above 1; with a user's negative weights a metric may be
@@ -136,9 +136,9 @@ def bootstrap_sums(
     replicates: number of bootstrap replicates.
 
   Returns:
-    For each system: name -> float64 [replicates + groups]: first the sums of
-    the replicates, then the sums without each group of documents, for the
-    jackknife.
+    For each system, name -> float64 [replicates + groups]. The sums of the
+    replicates come first. The sums without each group of documents follow, for
+    the jackknife.
   """
   if not names:
     return [{} for _ in systems]
@@ -188,7 +188,7 @@ def randomized_sums(
   seed: int,
   iterations: int,
 ) -> tuple[ReplicateSums, ReplicateSums]:
-  """Computes sums of two systems after exchanging outputs at random.
+  """Computes the sums of two systems whose outputs are exchanged at random.
 
   Args:
     ours: evidence of the first system.
@@ -200,7 +200,7 @@ def randomized_sums(
       half of the documents.
 
   Returns:
-    For each of the two systems: name -> float64 [R].
+    For each of the two systems, name -> float64 [R].
   """
   if not names:
     return {}, {}
@@ -222,7 +222,7 @@ def outcomes(evidence: Evidence, names: Collection[str]) -> Outcomes:
     names: names of the sums that will be computed from the outcomes.
   """
   form = evidence.form
-  # Only the terms of these metrics are computed.
+  # Computing terms takes time, so only those of requested sums are computed.
   metrics = tuple(
     metric
     for metric in form.metrics
@@ -277,7 +277,7 @@ def label_f1(evidence: Evidence, end: str) -> np.ndarray:
 
 
 def _decisions(evidence: Evidence) -> dict[str, Decisions]:
-  """Returns the sets of decisions: suffix, such as `@5` -> decisions."""
+  """Returns the decisions at each cut-off and threshold, by suffix (`@5`)."""
   part = evidence.part
   lists, hits_NK = part.lists, part.lists.hits(part.gold, len(part.mask))
   listed_NK = lists.ids != PAD

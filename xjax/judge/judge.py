@@ -23,8 +23,8 @@ from xjax.judge.protocol_differences import differences, facts_of
 from xjax.judge.slice import Slice
 
 PROTOCOL = XJAX.name
-# Keys of metrics next to the protocols: why a value is None, its confidence
-# interval, and why it differs from the value under the first protocol.
+# Keys of Metrics next to the names of protocols. They say why a value is None,
+# what its confidence interval is, and why it differs from the first protocol.
 NOTES, INTERVALS, REASONS = 'notes', 'intervals', 'reasons'
 LISTS = 'lists'  # key of the note on lists that are cut from other lists
 SEARCH = 'search'  # key of the note on lists that may lack labels of high score
@@ -50,15 +50,16 @@ def judge(
 
   Args:
     predictions: predictions with gold.
-    criteria: what to judge by; None: the defaults.
+    criteria: what to judge by; None uses the defaults.
     threshold: threshold of the `-tuned` F1 metrics, in the unit of the scores,
-      for example from tune_threshold; None: these metrics are left out.
+      for example from tune_threshold; None leaves these metrics out.
 
   Returns:
     `{protocol: {slice: {metric: value}}}`. A value is None if the saved lists
     are too short for it or if there is nothing to judge; then
     `{'notes': {slice: {metric: reason}}}` says why. For a slice without its own
-    lists, the note 'lists' says how many of the lists cut for it are too short.
+    lists, the note 'lists' says how many of the lists that were cut for the
+    slice are too short.
     For `all`, the note 'search' says how labels were searched, if the search
     was not exact. Notes are about the first protocol.
     `{'reasons': {protocol: {slice: {metric: text}}}}` says why a value differs
@@ -104,9 +105,9 @@ def _evidence(
   criteria: Criteria,
   cuts: Mapping[str, float | None],
 ) -> Iterator[tuple[str, list[Protocol], Evidence]]:
-  """Yields (slice, protocols, evidence).
+  """Yields the name, the protocols and the evidence of each slice.
 
-  Protocols that define the slice by the same labels share its evidence.
+  Protocols that define the slice by the same labels share the evidence.
   """
   masks = {
     protocol.name: judged_slices(predictions, criteria, protocol.frequent_from)
@@ -148,12 +149,14 @@ def _add_for_all(
 def judged_slices(
   predictions: Predictions, criteria: Criteria, frequent_from: int
 ) -> dict[str, np.ndarray]:
-  """Returns the slices to judge: name -> bool [L], `all` first.
+  """Returns the labels of each slice to judge: name -> bool [L].
+
+  The slice `all` comes first.
 
   Args:
     predictions: predictions, which know training counts and held-out labels.
-    criteria: has further slices.
-    frequent_from: training documents from which a label is frequent.
+    criteria: criteria, which may have further slices.
+    frequent_from: the fewest training documents of a frequent label.
 
   Raises:
     ValueError: a further slice has the name of another slice.
@@ -176,7 +179,7 @@ def _intervals(
   tables: Mapping[str, Mapping[str, Measure]],
   criteria: Criteria,
 ) -> dict[str, dict[str, list[float]]]:
-  """Returns protocol -> metric -> [low, high], all from the same draws."""
+  """Returns protocol -> metric -> [low, high], from the same draws for all."""
   together = {
     (who, metric): measure
     for who, table in tables.items()
@@ -192,15 +195,15 @@ def _intervals(
 def thresholds(
   predictions: Predictions, tuned: float | None
 ) -> dict[str, float | None]:
-  """Returns the thresholds of F1: suffix of the name -> threshold.
+  """Returns the thresholds of F1 metrics: suffix of the name -> threshold.
 
   Args:
-    predictions: whose scores the thresholds are for.
+    predictions: predictions with the scores that the thresholds are for.
     tuned: a tuned threshold, or None.
 
   Returns:
-    '' -> the scorer's own threshold, or else that of probability 0.5; None if
-    the scores are margins. '-tuned' -> the tuned threshold, if there is one.
+    '' -> the scorer's own threshold, or else the score at probability 0.5,
+    which is None for margins. '-tuned' -> the tuned threshold, if there is one.
   """
   usual = predictions.assigned_above
   if usual is None:
@@ -209,7 +212,7 @@ def thresholds(
 
 
 def score_threshold(kind: ScoreKind, probability: float) -> float | None:
-  """Returns the score at a probability; None for margins, which have none."""
+  """Returns the score at a probability, or None for margins."""
   match kind:
     case ScoreKind.LOGIT:
       return math.log(probability / (1 - probability))
@@ -234,7 +237,7 @@ def judge_slice(
   Returns:
     values: metric -> value or None.
     reasons: metric -> why the value is None. If the lists are cut from other
-      lists and some are too short, also LISTS -> how many.
+      lists and some are too short, also LISTS -> how many are too short.
   """
   part = evidence.part
   n_docs = part.n_with_gold if protocol.skip_without_gold else len(part)
@@ -264,7 +267,7 @@ def judge_slice(
 
 
 def tune_threshold(predictions: Predictions) -> float:
-  """Returns the threshold of best micro-F1 over all labels.
+  """Returns the threshold with the best micro-F1 over all labels.
 
   It tries only thresholds at which micro-F1 is known from the saved lists.
 
@@ -289,10 +292,10 @@ def need_gold(predictions: Predictions) -> None:
     DataError: the predictions have no gold.
   """
   if predictions.gold is None:
-    raise DataError('these predictions have no gold labels: nothing to judge')
+    raise DataError('these predictions have no gold labels to judge them by')
 
 
-_ROWS = 1024  # documents at a time
+_ROWS = 1024  # documents whose lines are made at a time
 
 
 def document_lines(
@@ -301,10 +304,11 @@ def document_lines(
   """Yields a JSON line with the metrics of each document.
 
   A line is `{"id", "gold", "labels", metric: value, ...}`. It has the metrics
-  of the first protocol that exist for a single document: terms of means over
-  documents, such as P@5, and ratios of sums, such as PSP@5, of this document's
-  sums. `labels` are the best max(k) labels. A value is null if the document has
-  no gold or its list is too short.
+  of the first protocol that exist for a single document. For a mean over
+  documents, such as P@5, the value is the document's term. For a ratio of sums,
+  such as PSP@5, it is the ratio of the document's own sums. `labels` are the
+  best max(k) labels. A value is null if the document has no gold or its list is
+  too short.
 
   Args:
     predictions: predictions with gold.
@@ -345,7 +349,7 @@ def _names(predictions: Predictions, labels: np.ndarray) -> list[str]:
 def _values(
   evidence: Evidence, table: dict[str, Measure]
 ) -> dict[str, np.ndarray]:
-  """Returns metric -> float64 [N], NaN where unknown or without gold."""
+  """Returns metric -> float64 [N], which is NaN if unknown or without gold."""
   terms_MN, known_MN = evidence.documents()
   rows = dict(zip(evidence.form.terms, terms_MN, strict=True))
   known = dict(zip(evidence.form.terms, known_MN, strict=True))

@@ -1,4 +1,4 @@
-"""Writes predictions as text: a JSON line per document."""
+"""Writes the predictions of each document as a JSON line."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -15,7 +15,7 @@ from xjax.judge.calibration import Calibration, readable_scores
 
 
 class AttendedWord(NamedTuple):
-  """A word of a document, and how much a label attends to it.
+  """Holds a word of a document, and how much a label attends to it.
 
   Attributes:
     word: the word as it is written in the text.
@@ -33,13 +33,14 @@ class AttendedWord(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExplainedLabel:
-  """A label predicted for a document, with its attention to every word.
+  """Holds a label predicted for a document, with its attention to every word.
 
   Attributes:
     id: id of the label.
     name: name of the label.
-    score: its score as shown to readers; see calibration.readable_scores.
-    is_gold: whether the label is gold for the document; None: not known.
+    score: the score that readers see; see calibration.readable_scores.
+    is_gold: whether the label is gold for the document; None if this is not
+      known.
     weights_T: float32, the attention to each word that the model read; 0 for an
       encoder's special tokens.
   """
@@ -53,7 +54,7 @@ class ExplainedLabel:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExplainedDocument:
-  """A document as a model read it, with its predicted labels.
+  """Holds a document as a model read it, with its predicted labels.
 
   Attributes:
     document: id and text of the document, with only the zones that were read.
@@ -68,13 +69,13 @@ class ExplainedDocument:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Explanations:
-  """The explained documents of a file of predictions.
+  """Holds the explained documents of a file of predictions.
 
   Attributes:
     path: the file of predictions, X.jsonl.
-    documents: the first documents of the file, explained.
+    documents: the first documents of the file, with explanations.
     n_documents: number of all documents in the file.
-    words: the largest number of words that the file has for a label.
+    words: the largest number of words that the file lists for a label.
   """
 
   path: pathlib.Path
@@ -95,7 +96,7 @@ def attended_words(
     document: the document.
     words: all words that the model read. Words without characters, which are an
       encoder's special tokens, are left out of the result.
-    at_W: int, indices into words; larger indices are left out.
+    at_W: int, indices into words; indices beyond the words are left out.
     weights_W: float, attention to the word at each index.
   """
   return tuple(

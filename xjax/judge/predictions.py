@@ -66,7 +66,7 @@ class Lists:
     return is_gold & (self.ids != PAD)
 
   def cut(self, mask: np.ndarray) -> 'Lists':
-    """Keeps the entries whose labels are in a slice; PAD and -inf after them.
+    """Keeps the entries whose labels are in a slice, then PAD and -inf.
 
     Args:
       mask: bool [L], the labels of the slice.
@@ -76,15 +76,15 @@ class Lists:
     return self._keep(kept)
 
   def above(self, floor: np.ndarray) -> 'Lists':
-    """Keeps the entries above a score per document.
+    """Keeps the entries whose score is above a floor per document.
 
     Args:
-      floor: float32 [N], the scores.
+      floor: float32 [N], the floors.
     """
     return self._keep((self.ids != PAD) & (self.scores > floor[:, None]))
 
   def first(self, k: int | None) -> 'Lists':
-    """Keeps the first k entries of each list; all entries if k is None."""
+    """Keeps the first k entries of each list, or all entries if k is None."""
     return Lists(self.ids[:, :k], self.scores[:, :k])
 
   @classmethod
@@ -108,7 +108,11 @@ class Lists:
     return cls(ids, scores)._keep(kept)
 
   def _keep(self, kept: np.ndarray) -> 'Lists':
-    """Keeps the entries where kept, bool [N, K]; PAD and -inf after them."""
+    """Keeps the entries whose place in `kept` is True, then PAD and -inf.
+
+    Args:
+      kept: bool [N, K].
+    """
     order = np.argsort(~kept, axis=-1, kind='stable')
     ids = np.where(kept, self.ids, PAD)
     scores = np.where(kept, self.scores, np.float32(-np.inf))
@@ -133,7 +137,7 @@ _SELECTED_BY = re.compile(
 )
 # Tolerances within which two scores of a label count as equal (rounding).
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-6
-_ENTRIES = 1 << 21  # list entries compared at a time
+_ENTRIES = 1 << 21  # list entries that are compared at a time
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -143,22 +147,23 @@ class Predictions:
   Attributes:
     score_kind: kind of the scores.
     n_scored: the scorer scores only labels below this index.
-    n_train: number of training documents; 0: not known, and there are no slices
-      by frequency.
+    n_train: number of training documents. It is 0 if it is not known; then
+      there are no slices by frequency.
     doc_ids: N document ids.
     labels: L label ids in model order.
     train_counts: int32 [L], training documents per label.
-    lists: slice name -> its lists. The lists of a slice in `masks` that is not
-      here are cut from those of `all`.
+    lists: slice name -> the lists of the slice. If a slice of `masks` has no
+      lists here, its lists are cut from the lists of `all`.
     gold: N rows of gold label indices, or None.
     held_out: int32 indices of the held-out labels.
-    assigned_above: the score above which the scorer itself assigns labels;
-      None: the score at probability 0.5, if the scores have one.
-    strategy: how the labels in the lists of `all` were chosen; '': they have
-      the highest scores. Scores of a strategy's lists are margins, by which the
-      labels are ranked. The lists of other slices are always by score.
+    assigned_above: the score above which the scorer itself assigns labels; if
+      None, the score at probability 0.5, if the scores have one.
+    strategy: how the labels in the lists of `all` were chosen, or '' if they
+      have the highest scores. Scores of a strategy's lists are margins, by
+      which the labels are ranked. The lists of other slices are always by
+      score.
     selected_by: how the labels of highest score were searched: `exact`,
-      `beam=10`, `recall=0.95` or `shortlist=500`; '': not recorded.
+      `beam=10`, `recall=0.95` or `shortlist=500`; '' if it is not recorded.
   """
 
   score_kind: ScoreKind
@@ -181,20 +186,20 @@ class Predictions:
 
   @functools.cached_property
   def masks(self) -> dict[str, np.ndarray]:
-    """The slices: name -> bool [L], its labels; `all` first."""
+    """Returns the labels of each slice: name -> bool [L]; `all` comes first."""
     if not self.n_train and not len(self.held_out):
       return {ALL: np.ones(len(self.labels), bool)}
     return judged_masks(self.train_counts, self.held_out)
 
   @property
   def selection(self) -> str:
-    """How the labels of highest score were searched, as text for readers."""
+    """Returns a text that says how labels of highest score were searched."""
     kind, _, size = self.selected_by.partition('=')
     return _SELECTIONS[kind].format(size) if kind else 'search not recorded'
 
   @property
   def is_approximate(self) -> bool:
-    """Whether labels of high score may be missing from the lists."""
+    """Returns whether labels of high score may be missing from the lists."""
     return self.selected_by not in ('', EXACT)
 
   def fault(self) -> str:
@@ -204,7 +209,8 @@ class Predictions:
     from those of other lists.
 
     Returns:
-      The message; '' if every label has one score per document, up to rounding.
+      The message, or '' if every label has one score per document, up to
+      rounding.
     """
     compared = {
       name: lists
@@ -252,12 +258,12 @@ class Predictions:
     )
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes predictions.npz, atomically; load reads it.
+    """Writes predictions.npz atomically; load() reads the file.
 
-    Arrays: schema, n_scored, n_train (int64), score_kind and labels_sha256
-    (text), train_counts (int32), `<slice>/ids` (int32) and `<slice>/scores`
-    (float32), which are optional except for `all`; doc_ids and labels as
-    `bytes` (uint8, UTF-8, concatenated) and `offsets` (int64);
+    The file has these arrays: schema, n_scored, n_train (int64), score_kind and
+    labels_sha256 (text), train_counts (int32), `<slice>/ids` (int32) and
+    `<slice>/scores` (float32), which are optional except for `all`; doc_ids and
+    labels as `bytes` (uint8, UTF-8, concatenated) and `offsets` (int64);
     `held_out/labels` (int32) if labels are held out; `gold/indptr` (int64) and
     `gold/indices` (int32) if gold is known; `assigned_above` (float64),
     `strategy` and `selected_by` (text) if they are set.
@@ -290,7 +296,7 @@ class Predictions:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Predictions':
-    """Reads predictions.npz, and checks it: any program may have written it.
+    """Reads and checks predictions.npz, which any program may have written.
 
     Raises:
       DataError: the file is missing or damaged, or an array is missing, has
@@ -336,7 +342,7 @@ def _two_scores(
 
 
 def labels_sha256(labels: Sequence[str]) -> str:
-  """Returns the hex digest of the label ids in order, a newline after each."""
+  """Returns the hex digest of the ordered label ids, with a newline per id."""
   digest = hashlib.sha256()
   for label in labels:
     digest.update(label.encode() + b'\n')

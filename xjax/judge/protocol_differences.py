@@ -21,20 +21,20 @@ from xjax.judge.metrics.contract import (
   metric_classes,
 )
 
-# Values that differ by at most this are equal: rounding depends on the order of
-# summation.
+# Values that differ by at most this count as equal, because rounding depends on
+# the order of summation.
 _SAME = 1e-9
 
 
 def facts_of(evidence: Evidence) -> dict[str, Any]:
-  """Returns the counts that the explanations quote.
+  """Returns the counts that explanations of differences quote.
 
   Args:
     evidence: evidence of a slice.
 
   Returns:
-    Field of an explanation -> count. `up_to_largest` is followed by `@k`;
-    `train_counts` is an array, from which the field `between` is counted.
+    Field of an explanation -> count. The field `up_to_largest` is followed by
+    `@k`. `train_counts` is an array, from which the field `between` is counted.
   """
   part, sums = evidence.part, evidence.sums
   return {
@@ -56,12 +56,12 @@ def differences(
   facts: Mapping[str, Mapping[str, Any]],
   missing: Mapping[str, Mapping[str, Mapping[str, str]]],
 ) -> dict[str, dict[str, dict[str, str]]]:
-  """Explains why metrics differ from those of the first protocol.
+  """Explains why metrics differ from the metrics of the first protocol.
 
   Args:
     metrics: protocol -> slice -> metric -> value.
     protocols: the protocols of the metrics.
-    facts: slice -> its counts, from facts_of.
+    facts: slice -> counts of the slice, from facts_of.
     missing: protocol -> slice -> metric -> why there is no value.
 
   Returns:
@@ -94,7 +94,7 @@ def _explain_slice(
   name: str,
   facts: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, str]:
-  """Returns metric -> text, for metrics of a slice that differ."""
+  """Returns why metrics of a slice differ: metric -> text."""
   texts = {}
   for metric, value in theirs.items():
     if metric in ours and _differ(ours[metric], value):
@@ -108,7 +108,7 @@ def _explain_slice(
 
 
 def _singular(sentence: str) -> str:
-  """Puts a sentence that starts with the count 1 into the singular."""
+  """Puts a sentence into the singular if it starts with the count 1."""
   for many, one in (
     ('documents have', 'document has'),
     ('labels are', 'label is'),
@@ -121,7 +121,7 @@ def _singular(sentence: str) -> str:
 def _is_unexplained(
   metric: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]
 ) -> bool:
-  """Returns whether the notes of the first protocol lack a missing value."""
+  """Returns whether the first protocol has no note on a missing value."""
   return metric in theirs and (metric not in ours or ours[metric] is not None)
 
 
@@ -150,7 +150,7 @@ def _counts(
 def reasons(
   metric: str, us: Protocol, them: Protocol, slice_name: str = 'all'
 ) -> tuple[str, ...]:
-  """Returns why two protocols may differ in a metric: a text for each reason.
+  """Returns a text for each reason why two protocols may differ in a metric.
 
   Args:
     metric: name of a metric, such as 'PSnDCG@5'.
@@ -159,11 +159,11 @@ def reasons(
     slice_name: name of the slice that is judged.
 
   Returns:
-    Sentences with fields for str.format: {without_gold}, documents without gold
-    in the slice; {labels}, labels of the slice; {gold_labels}, labels of the
-    slice that are gold; {up_to_largest}, labels up to the largest that is gold
-    or listed; {between}, labels that are frequent under only one of the two
-    protocols.
+    Sentences with fields for str.format. The fields are numbers of documents or
+    labels: {without_gold}, documents without gold in the slice; {labels},
+    labels of the slice; {gold_labels}, labels of the slice that are gold;
+    {up_to_largest}, labels up to the largest index that is gold or listed;
+    {between}, labels that are frequent under only one of the two protocols.
   """
   kind, sentences = kind_of(metric), []
   instance = _metric_of(kind)
@@ -193,7 +193,7 @@ def reasons(
 
 
 def _metric_of(kind: str) -> Metric | None:
-  """Returns a metric of this kind, of any protocol; None if there is none."""
+  """Returns any protocol's metric of this kind, or None if there is none."""
   metrics = (
     metric for cls in metric_classes() for metric in cls.variants(LabelForm())
   )
@@ -216,11 +216,11 @@ _COUNTED = (
 _PSNDCG = {
   Ratio.SUMS: (
     'each document is divided by its own ideal DCG before the ratio in {them}, '
-    'not in {us}'
+    'but not in {us}'
   ),
   Ratio.MEANS: (
     'each document is divided by its own ideal DCG before the ratio in {us}, '
-    'not in {them}'
+    'but not in {them}'
   ),
 }
 _PSR = {
@@ -245,7 +245,7 @@ _AVERAGED = {
 def _averaged_over(
   subject: str, ours: AveragedLabels, theirs: AveragedLabels
 ) -> str:
-  """Returns the sentence on means over different labels."""
+  """Returns the sentence about means that include different labels."""
   return (
     f'{subject} is over {_AVERAGED[ours]} in {{us}}, over '
     f'{_AVERAGED[theirs]} in {{them}}'

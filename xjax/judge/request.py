@@ -1,4 +1,4 @@
-"""Turns a user's request for judging, as text, into criteria."""
+"""Turns a user's request for judging into criteria."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
@@ -42,23 +42,24 @@ class Similarity(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class JudgeRequest:
-  """Holds what a user requests from judging; flags and configs fill it.
+  """Holds a user's request for judging, which flags and configs fill in.
 
   Attributes:
-    ks: cut-offs; empty: those of the run, or the defaults.
-    kinds: metrics, such as `P` or `macro-F1@k`; empty: all metrics.
-    protocols: names of protocols; `all`: all protocols.
-    propensity: A and B of the propensity formula; empty: those of the run, or
-      the defaults.
+    ks: cut-offs; if empty, the cut-offs of the run, or the defaults.
+    kinds: metrics, such as `P` or `macro-F1@k`; if empty, all metrics.
+    protocols: names of protocols; `all` stands for all protocols.
+    propensity: A and B of the propensity formula; if empty, the numbers of the
+      run, or the defaults.
     slices: further slices, as for named_slices; slices by frequency are always
       included.
     labels: file of descriptors: labels.jsonl, eurovoc_en.json, or a taxonomy
-      of tab-separated lines; '': only the descriptors of the run.
-    similarity: how the similarity of labels is measured, for ILD.
-    rank_weights: .npy file of float [L, K], W of weighted@k; '': none.
+      of tab-separated lines; if '', only the run's descriptors are used.
+    similarity: how the similarity of labels is measured, for the metric ILD.
+    rank_weights: .npy file of float [L, K], the weight W of each label at each
+      place, for the metric weighted@k; '' if there is none.
     alphas: recalls of alpha-coverage, from 0 to 1.
-    draws: numbers of documents drawn, of n'-coverage.
-    replicates: number of bootstrap replicates; 0: no intervals.
+    draws: numbers of documents in a draw, for n'-coverage.
+    replicates: number of bootstrap replicates; 0 gives no intervals.
     seed: seed of the bootstrap's draws.
   """
 
@@ -138,8 +139,8 @@ class JudgeRequest:
       weights_L: float64 [L], inverse propensities from a file.
       labels: the descriptors of the run.
       train_gold: returns the gold label indices of the training documents.
-      usual: criteria for what the request leaves open, such as a run's own;
-        None: the defaults.
+      usual: criteria for what the request leaves open, such as the criteria of
+        a run; None uses the defaults.
 
     Raises:
       ConfigError: a value is unknown, or something that it needs is missing.
@@ -165,7 +166,7 @@ class JudgeRequest:
     )
 
   def _rank_weights(self, n_labels: int, deepest: int) -> np.ndarray | None:
-    """Reads W of weighted@k, float64 [L, K]; None without a file."""
+    """Reads the weights of weighted@k, float64 [L, K]; None without a file."""
     path = self.rank_weights
     if not path:
       return None

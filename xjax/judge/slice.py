@@ -12,11 +12,11 @@ from xjax.judge.metrics.slices import ALL, cut_gold
 from xjax.judge.metrics.sums import DocumentBlock
 from xjax.judge.predictions import Lists, Predictions
 
-ROWS = 8192  # most documents in a block
+ROWS = 8192  # a block has at most this many documents
 # Blocks are padded to at least this many rows and gold labels per row: fewer
 # shapes mean fewer traces.
 _FEWEST_ROWS, _FEWEST_GOLD = 64, 8
-_ENTRIES = 1 << 19  # most gold labels in a block, including padding
+_ENTRIES = 1 << 19  # a block has at most this many gold labels and padding
 _NONE = np.float32(-np.inf)
 
 
@@ -86,7 +86,7 @@ class Slice:
 
   @property
   def depth(self) -> int:
-    """K, the length of the lists."""
+    """Returns the length K of the lists."""
     return self.lists.ids.shape[1]
 
   def n_short(self, k: int) -> int:
@@ -94,7 +94,7 @@ class Slice:
     return int(((self.lists.lengths < k) & (self.floor > _NONE)).sum())
 
   def blocks(self) -> Iterator[tuple[np.ndarray, DocumentBlock]]:
-    """Yields (row of each document, padded block of these documents).
+    """Yields the rows of some documents, and the padded block of these rows.
 
     Documents are sorted by their number of gold labels, so that a block is not
     much wider than most of its rows. Padding rows come last.
@@ -112,7 +112,7 @@ class Slice:
       start += size
 
   def _width(self, rows: np.ndarray) -> int:
-    """Returns the padded row length for rows sorted by gold labels."""
+    """Returns the padded number of gold labels of rows in ascending order."""
     return max(_FEWEST_GOLD, power_of_two(int(self.gold.lengths[rows[-1]])))
 
   def _block(self, rows: np.ndarray, size: int) -> DocumentBlock:
@@ -127,10 +127,10 @@ class Slice:
     )
 
   def best_threshold(self) -> float:
-    """Returns the threshold of best micro-F1, in the unit of the scores.
+    """Returns the threshold with the best micro-F1, in the unit of the scores.
 
-    It tries only thresholds at which micro-F1 is known from the lists: none
-    below the last score of a list that does not have all labels.
+    It tries only thresholds at which micro-F1 is known from the lists. Below
+    the last score of a list without all labels, micro-F1 is not known.
     """
     ids, scores = self.lists.ids, self.lists.scores.astype(np.float64)
     hit, real = self.lists.hits(self.gold, len(self.mask)), ids != PAD
@@ -162,20 +162,21 @@ def power_of_two(n: int) -> int:
 def _cut_lists(
   predictions: Predictions, mask: np.ndarray
 ) -> tuple[Lists, np.ndarray]:
-  """Cuts a slice's lists from the saved lists, and computes their floor.
+  """Cuts a slice's lists from the saved lists, and computes the lists' floor.
 
   Args:
     predictions: predictions without lists for this slice.
     mask: bool [L], the labels of the slice.
 
   Returns:
-    The lists; and float32 [N], upper bound of the scores of the slice's labels
-    outside the list.
+    lists: the lists of the slice.
+    floor: float32 [N], upper bound of the scores of the slice's labels outside
+      the list.
   """
   lists, floor = predictions.lists[ALL], _floor(predictions, ALL)
   if predictions.strategy:
-    # The lists of `all` were chosen by a strategy and are not ordered by score,
-    # unlike the lists of slices, so none of their entries is used.
+    # The labels in the lists of `all` were chosen by a strategy and are not
+    # ordered by score, unlike the lists of slices, so no entry of them is used.
     lists = lists.cut(np.zeros_like(mask))
     floor = np.full_like(floor, np.inf)
   others = {
@@ -192,7 +193,8 @@ def _cut_lists(
   inside = [_floor(predictions, name) for name in others]
   floors = [floor] if (mask & ~covered).any() else inside
   floor = np.minimum(floor, np.max(floors, axis=0))
-  # An entry at or below the floor may rank after a label that no list has.
+  # Entries at or below the floor are left out, because a label that is in no
+  # list may rank before them.
   merged = Lists.merge([lists, *others.values()]).cut(mask).above(floor)
   # Lists that a strategy chose may be shorter than those of slices.
   deep = list(others.values()) if predictions.strategy and others else [lists]
@@ -224,9 +226,9 @@ class SeenLabels:
 
   Attributes:
     labels_H: int [H], the label in each place, ascending; the unused places at
-      the end have label 0. None: the place of a label is the label itself.
-    places_L: int32 [L], label -> place, for labels that have one; None as
-      labels_H.
+      the end have label 0. If None, the place of a label is the label itself.
+    places_L: int32 [L], label -> place, for labels that have a place; None if
+      labels_H is None.
     n_places: H, number of places.
   """
 
@@ -241,7 +243,7 @@ class SeenLabels:
 
   @classmethod
   def of(cls, part: Slice) -> 'SeenLabels':
-    """Gives places to the labels that occur; to all labels if they are few."""
+    """Gives places to the labels that occur, or to all labels if few exist."""
     whole = cls.all_labels(part)
     if whole.n_places <= _COUNT_ALL_UP_TO:
       return whole
@@ -256,14 +258,14 @@ class SeenLabels:
     return cls(filled_H, np.cumsum(seen_L, dtype=np.int32) - 1, size)
 
   def documents(self, documents: DocumentBlock) -> DocumentBlock:
-    """Returns the documents with places instead of labels."""
+    """Returns the documents with places in place of label indices."""
     return documents.replace(
       ids_BK=self._places(documents.ids_BK),
       gold_BP=self._places(documents.gold_BP),
     )
 
   def _places(self, labels: np.ndarray) -> np.ndarray:
-    """Returns the places of labels; PAD stays PAD."""
+    """Returns the places of labels, where PAD stays PAD."""
     if self.places_L is None:
       return labels
     return np.where(labels == PAD, np.int32(PAD), self.places_L[labels])

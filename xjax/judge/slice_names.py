@@ -1,4 +1,4 @@
-"""Makes slices from names: frequency bins, hierarchy levels, label files."""
+"""Makes slices from the names of bins, hierarchy levels and label files."""
 
 from collections.abc import Mapping, Sequence
 import pathlib
@@ -28,7 +28,7 @@ def check_slice_names(names: Sequence[str]) -> dict[str, str]:
     names: as for named_slices.
 
   Returns:
-    Short name of the slice -> its name.
+    Short name of the slice -> full name.
 
   Raises:
     ConfigError: named_slices does not know a name, or two slices have the same
@@ -61,7 +61,7 @@ def named_slices(
   predictions: Predictions,
   described: Mapping[str, Label],
 ) -> dict[str, np.ndarray]:
-  """Makes slices in addition to frequent, few and zero.
+  """Makes the slices that a user names, besides frequent, few and zero.
 
   Args:
     names: `bin:1-9` or `bin:1000+`, labels by their number of training
@@ -69,8 +69,8 @@ def named_slices(
       the top; or a file with a label id per line. The slice of a file is called
       by the name of the file without its endings.
     predictions: predictions that have the labels.
-    described: label id -> descriptor. Descriptors of other labels may be needed
-      too: they may be ancestors of the labels.
+    described: label id -> descriptor. A level may also need the descriptors of
+      ancestors that are not labels of the predictions.
 
   Returns:
     Short name of the slice -> bool [L].
@@ -86,7 +86,7 @@ def named_slices(
 
 
 def _short_name(name: str) -> str:
-  """Returns what a slice is called: for a file, its name without endings."""
+  """Returns the short name of a slice; a file's name loses its endings."""
   if match := _BIN.fullmatch(name):
     low, _, high = match.groups()
     if high is not None and int(high) < int(low):

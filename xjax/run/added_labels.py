@@ -79,9 +79,9 @@ def widen_scorer(
     scorer: scorer of the run.
     config: config of the run.
     space: label space; the new labels follow all labels that the run scores.
-    vocab_size: int, word ids of the run.
-    rows: float32 [new labels, E], embeddings of their descriptors.
-    architecture: sizes of the run's pretrained encoder; None: it has none.
+    vocab_size: int, number of word ids of the run.
+    rows: float32 [new labels, E], embeddings of the new labels' descriptors.
+    architecture: sizes of the run's pretrained encoder; None if it has none.
   """
   plan = plan_neural(config, space, vocab_size, scorer.mesh, architecture)
   params, like = by_path(scorer.params), by_path(plan.abstract.params)
@@ -106,13 +106,13 @@ def _wider(
   params: Mapping[str, jax.Array],
   rows: jax.Array,
 ) -> dict[str, jax.Array]:
-  """Returns longer label rows: the new rows are zeros or descriptors.
+  """Adds rows for new labels, which are zeros or embedded descriptors.
 
   Args:
-    before: int, labels that have rows already.
+    before: int, number of labels that have rows already.
     like: shapes of the longer parameters by path.
     params: the present parameters by path.
-    rows: float32 [new labels, E], descriptors of the new labels.
+    rows: float32 [new labels, E], embeddings of the new labels' descriptors.
   """
   wider = {
     name: jnp.zeros(leaf.shape, leaf.dtype)

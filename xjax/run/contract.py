@@ -1,4 +1,4 @@
-"""The contract that the runs of every kind of model meet."""
+"""Defines the contract that the runs of every kind of model meet."""
 
 import abc
 from collections.abc import Callable, Mapping
@@ -17,10 +17,10 @@ from xjax.train.workdir import Workdir
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-  """The result of fitting a model, whose files are in the workdir.
+  """Holds the result of fitting a model, whose files are in the workdir.
 
   Attributes:
-    steps: int, optimizer steps taken; 0 for a model that takes none.
+    steps: int, number of optimizer steps; 0 for a model without such steps.
     best_step: int, step of the checkpoint to judge.
     score_kind: kind of the model's scores.
     model: function that loads the model.
@@ -34,15 +34,15 @@ class Fitted:
 
 @dataclasses.dataclass(frozen=True)
 class Fit(abc.ABC):
-  """A run of one kind of model in its workdir.
+  """Fits one kind of model in the workdir of a run.
 
   Attributes:
     models: config classes of the models that this class fits.
-    load: function (workdir, config) -> the run's best model, which reads the
-      files of the workdir only.
+    load: function (workdir, config) -> the run's best model. It reads only the
+      files of the workdir.
     config: config of the run.
     workdir: folder of the run.
-    profile: first and last step that jax.profiler traces; None: no step.
+    profile: first and last step that jax.profiler traces; None for no step.
   """
 
   models: ClassVar[tuple[type[ModelConfig], ...]]
@@ -62,7 +62,7 @@ class Fit(abc.ABC):
 
   @abc.abstractmethod
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
-    """Checks that the model can be fitted to a corpus; writes nothing.
+    """Checks, without writing, that the model can be fitted to a corpus.
 
     Args:
       corpus: corpus with a split train.
@@ -74,12 +74,12 @@ class Fit(abc.ABC):
 
   @abc.abstractmethod
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
-    """Fits the model, or resumes the fitting that the workdir has.
+    """Fits the model, or continues an earlier fit from the workdir's files.
 
     Args:
       corpus: the corpus that the run was started with.
       preemption: notices SIGTERM; its context has been entered.
 
     Raises:
-      Preempted: SIGTERM came; another call resumes.
+      Preempted: SIGTERM came; another call continues the fit.
     """

@@ -1,4 +1,7 @@
-"""Runs of Exact Match, which finds label names in texts and trains nothing."""
+"""Defines runs of Exact Match, which finds label names in texts.
+
+Nothing is trained.
+"""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -15,11 +18,11 @@ from xjax.train.preemption import Preemption
 from xjax.train.sparse_inputs import TextInputs
 from xjax.train.workdir import Workdir
 
-_STEP = 0  # this kind of model has no other step
+_STEP = 0  # the only step, because nothing is trained
 
 
 class NamePredictor(Predictor):
-  """A predictor that knows labels by their names only."""
+  """Predicts labels whose names occur in a text."""
 
   def with_labels(self, labels: Sequence[Label]) -> 'NamePredictor':
     """Returns a predictor with more labels, as Predictor.with_labels does.
@@ -35,7 +38,7 @@ class NamePredictor(Predictor):
 def name_predictor(
   config: Config, space: LabelSpace, folder: Workdir
 ) -> NamePredictor:
-  """Returns a predictor of all labels inside a space, held-out labels too.
+  """Returns a predictor of all labels inside a space, held-out ones included.
 
   Raises:
     DataError: no label has a name.
@@ -52,7 +55,7 @@ def name_predictor(
 
 
 def load_exact_match(folder: Workdir, config: Config) -> NamePredictor:
-  """Loads the model of a run; reads only the files of its workdir.
+  """Loads the model of a run from only the files of its workdir.
 
   Raises:
     DataError: a file of the workdir is missing or damaged.
@@ -65,13 +68,13 @@ def load_exact_match(folder: Workdir, config: Config) -> NamePredictor:
 
 @dataclasses.dataclass(frozen=True)
 class ExactMatchFit(Fit):
-  """A run of Exact Match in its workdir."""
+  """Sets up Exact Match in the workdir of a run."""
 
   models = (ExactMatchModel,)
   load = staticmethod(load_exact_match)
 
   def check_start(self) -> None:
-    """Checks nothing: config checks find everything that can be wrong."""
+    """Checks nothing, because the config checks find every possible fault."""
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
     """Checks that the labels of a corpus have names.

@@ -17,8 +17,8 @@ from xjax.train.parameters import by_path
 from xjax.train.workdir import read_json
 
 _ENCODER, _POOLING = 'encoder/', 'pooling/'
-# BERT's and RoBERTa's names of two special tokens: tokenizer.json does not say
-# which of its tokens they are.
+# The names of two special tokens in BERT and RoBERTa, because tokenizer.json
+# does not say which of its tokens these are.
 _UNKNOWN = ('[UNK]', '<unk>')
 _MASK = ('[MASK]', '<mask>')
 
@@ -73,8 +73,8 @@ def tokenizer_files(
   """Returns the files that transformers' AutoTokenizer reads, name -> content.
 
   Args:
-    tokenizer: tokenizer to write; the files describe the same tokenizer.
-    architecture: sizes of the encoder, for the longest text.
+    tokenizer: tokenizer that the files describe.
+    architecture: sizes of the encoder, for the length of the longest text.
   """
   settings = json.loads(tokenizer.text)
   tokens = {token['id']: token['content'] for token in settings['added_tokens']}

@@ -32,17 +32,17 @@ from xjax.train.workdir import Workdir
 
 @dataclasses.dataclass(frozen=True)
 class FitResult:
-  """The results of a finished run.
+  """Holds the results of a finished run.
 
   Attributes:
     workdir: folder of the run.
-    steps: int, optimizer steps taken; 0 for a model that takes none.
+    steps: int, number of optimizer steps; 0 for a model without such steps.
     best_step: int, step of the checkpoint that was judged.
     metrics: metrics of that checkpoint by split.
     prior: metrics of the popularity prior by split.
     paths: folder of predictions and metrics by split.
     corpus: corpus that the model was trained and judged on.
-    calibration: calibration of that checkpoint's scores; None: no calibration.
+    calibration: calibration of that checkpoint's scores; None if there is none.
   """
 
   workdir: pathlib.Path
@@ -62,15 +62,15 @@ def fit(
 ) -> FitResult:
   """Trains and judges a model, or resumes the run of a workdir.
 
-  A finished run is not trained again; if its learning rate is constant, a
+  A finished run is not trained again. But if its learning rate is constant, a
   larger train.steps continues its training. All processes of a run call this
   function with the same arguments.
 
   Args:
     config: config of the run.
-    workdir: folder of the run; created if absent.
+    workdir: folder of the run, which is created if absent.
     profile: first and last step (from 1) that jax.profiler traces into
-      profile/ of the workdir; None: no step.
+      profile/ of the workdir; None traces no step.
 
   Returns:
     The metrics of the run and the places of its files.
@@ -79,14 +79,15 @@ def fit(
     ConfigError: a field is wrong, or the workdir has another config.
     DataError: the corpus or the workdir is damaged or incomplete.
     UserError: a loss in training is not finite.
-    Preempted: SIGTERM came; another call resumes.
+    Preempted: SIGTERM came; another call resumes the run.
   """
   check_config(config)
   folder = Workdir.at(workdir)
   _check_profile(profile, config.train.steps)
   run = _kind_of_run(config)(config, folder, profile)
   with Preemption() as preemption:
-    # All checks come before the first write: a wrong config leaves no files.
+    # All checks come before the first write, so that a wrong config leaves no
+    # files.
     folder.compare(config)
     run.check_start()
     corpus = load_corpus(config.data, config.seed)
@@ -119,7 +120,7 @@ def fit(
 
 
 def load(workdir: str | os.PathLike) -> Predictor:
-  """Loads the best model of a run; reads only the files of its workdir.
+  """Loads the best model of a run from only the files of its workdir.
 
   Raises:
     DataError: the folder has no run, or a file of the run is missing or
@@ -144,7 +145,7 @@ def _kind_of_run(config: Config) -> type[Fit]:
 def _check_profile(profile: tuple[int, int] | None, steps: int) -> None:
   if profile and not steps:
     raise ConfigError(
-      'only the steps of neural models can be profiled; this model takes none'
+      'only the steps of neural models can be profiled; this model has no steps'
     )
   if profile and not 1 <= profile[0] <= profile[1] <= steps:
     raise ConfigError(

@@ -39,13 +39,13 @@ def calibrate_run(
 ) -> None:
   """Calibrates scores on dev and writes calibration.json.
 
-  Does nothing if the method is NONE. Only host 0 calls this function.
+  The function does nothing if the method is NONE. Only host 0 calls it.
 
   Args:
     predictions: predictions for the run's dev split.
     workdir: folder of the run.
     method: the config's method of calibration.
-    step: int, step of the checkpoint that predicted.
+    step: int, step of the checkpoint that made the predictions.
     digest: digest of the dev split.
   """
   if method is Method.NONE:
@@ -68,13 +68,13 @@ def saved_calibration(
 ) -> Calibration | None:
   """Returns the saved calibration of a checkpoint's scores.
 
-  Returns None without a calibration, and logs why if the run could have one.
-  A calibration from another checkpoint, or from other documents than the
-  run's dev split, is not used.
+  The function returns None if there is no calibration, and logs why if the run
+  could have one. A calibration from another checkpoint, or from other documents
+  than the run's dev split, is not used.
 
   Args:
     workdir: folder of the run.
-    method: the config's method of calibration; NONE: no calibration.
+    method: the config's method of calibration; NONE calibrates nothing.
     step: int, step of the checkpoint.
     kind: kind of the checkpoint's scores.
 
@@ -89,8 +89,8 @@ def saved_calibration(
       logging.info('scores are not calibrated: no %s; %s', path, _ADVICE)
     return None
   calibration = Calibration.load(path)
-  # A run that started without dev may have got a dev split in its data folder
-  # since, whose digest is not recorded.
+  # If a run started without dev, its data folder may have a dev split now. The
+  # digest of this split is not recorded, so any digest is accepted.
   wanted = step, calibration.digest if dev is None else dev
   if (calibration.step, calibration.digest) != wanted:
     logging.info(
@@ -103,7 +103,7 @@ def saved_calibration(
   if calibration.score_kind is not kind:
     raise DataError(
       f'{path}: calibrates scores of kind {calibration.score_kind.value}, but '
-      f'those of this run are of kind {kind.value}'
+      f'the scores of this run are of kind {kind.value}'
     )
   if calibration.reason:
     logging.info('scores are not calibrated: %s', calibration.reason)
@@ -114,12 +114,12 @@ JUDGED = (DEV, 'test')
 
 
 class Model(Protocol):
-  """The protocol of a model that can be judged, at one checkpoint.
+  """Defines what judging needs from a model at one checkpoint.
 
   Attributes:
     scorer: ranks labels.
     inputs: makes the batches.
-    space: labels of the model, and gold labels outside them.
+    space: labels of the model, and gold labels that the model does not know.
     step: int, step of the checkpoint.
   """
 
@@ -146,7 +146,8 @@ def check_best_metric(metric: str, dev: Metrics) -> None:
     dev: any metrics of the dev split, such as those of the prior.
 
   Raises:
-    ConfigError: it has none; the message lists the metrics that have a value.
+    ConfigError: the metric has no value; the message lists the metrics that
+      have one.
   """
   values = {
     f'{slice_name}/{name}': value
@@ -164,10 +165,10 @@ def check_best_metric(metric: str, dev: Metrics) -> None:
 def dev_judge(
   scorer: Any, inputs: Inputs, corpus: Corpus
 ) -> Callable[[Any, Callable[[], None]], dict[str, dict[str, Any]]]:
-  """Returns the function with which the loop judges parameters on dev.
+  """Returns the function by which the training loop judges parameters on dev.
 
   Args:
-    scorer: a ModelScorer; the function sets its params.
+    scorer: a ModelScorer, whose params the function sets.
     inputs: makes the batches.
     corpus: corpus with a split dev.
 
@@ -196,15 +197,15 @@ def judge_split(
   name: str,
   threshold: float | None = None,
 ) -> Metrics:
-  """Judges a split and writes eval/<name>/; for dev calibration.json too.
+  """Judges a split and writes eval/<name>/, and for dev calibration.json.
 
   Args:
     model: model at a checkpoint.
     split: documents to judge.
     workdir: folder of the run.
     name: name of the folder below eval/.
-    threshold: float, threshold of micro-F1-tuned; if the name is dev, this
-      function tunes it.
+    threshold: float, threshold of micro-F1-tuned. For dev it is not used,
+      because this function tunes it.
 
   Returns:
     The metrics of the split.
@@ -231,7 +232,7 @@ def writing_evaluation(
 ) -> Iterator[bool]:
   """Marks an evaluation as complete once the code within has written it.
 
-  All processes enter, and leave together.
+  All processes enter the context, and leave it together.
 
   Args:
     workdir: folder of the run.
@@ -259,13 +260,13 @@ def judge_splits(
 ) -> dict[str, Metrics]:
   """Judges the splits dev and test, if present, with judge_split.
 
-  The threshold of micro-F1-tuned is tuned on dev and used on test as well;
-  without a dev split there is no threshold.
+  The threshold of micro-F1-tuned is tuned on dev and also used on test. Without
+  a dev split there is no threshold.
 
   Returns:
     The metrics by split.
   """
-  barrier('xjax:read')  # no process still reads the files
+  barrier('xjax:read')  # wait until no process reads the files
   metrics = {}
   threshold = None
   for name, split in _present(corpus).items():
@@ -280,7 +281,7 @@ def read_splits(
   """Reads the metrics that judge_splits wrote.
 
   Returns:
-    The metrics by split; None unless all are from this checkpoint.
+    The metrics by split; None if some are missing or from another checkpoint.
   """
   metrics = {
     name: read_metrics(workdir, name, step, split.digest)
@@ -299,7 +300,8 @@ def read_metrics(
   """Reads the metrics of eval/<name>/.
 
   Returns:
-    The metrics; None unless they are from this checkpoint and these documents.
+    The metrics; None if they are missing, or from another checkpoint or other
+    documents.
 
   Raises:
     DataError: a file of the folder is damaged.
@@ -314,7 +316,7 @@ def read_metrics(
 
 
 def tuned_threshold(metrics: Metrics) -> float | None:
-  """Returns the threshold of micro-F1-tuned; None: there is no threshold."""
+  """Returns the threshold of micro-F1-tuned, or None if there is none."""
   return metrics[PROTOCOL][ALL].get('threshold-tuned')
 
 
@@ -323,7 +325,7 @@ def _mark(step: int, digest: str) -> dict[str, Any]:
 
 
 class _WatchedBatches:
-  """Batches of the same number, with a function call before each."""
+  """Yields the given batches, and calls a function before each of them."""
 
   def __init__(
     self, batches: Iterable[Batch], between: Callable[[], None]

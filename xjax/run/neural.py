@@ -57,13 +57,13 @@ from xjax.train.workdir import Workdir
 
 @dataclasses.dataclass(frozen=True)
 class NeuralFit(Fit):
-  """A run of a neural model in its workdir."""
+  """Fits a neural model in the workdir of a run."""
 
   models = (NeuralModel,)
 
   @staticmethod
   def load(folder: Workdir, config: Config) -> Predictor:
-    """Loads the best checkpoint of a run, else the newest, on this machine.
+    """Loads the best checkpoint of a run, or the newest if none is the best.
 
     Raises:
       DataError: a file of the workdir is missing or damaged.
@@ -97,7 +97,8 @@ class NeuralFit(Fit):
     """Checks that batches fit the mesh and that the run can start or resume.
 
     Raises:
-      ConfigError: one of these is not true; the message names the field.
+      ConfigError: batches do not fit the mesh, or the run cannot start or
+        resume; the message names the field.
     """
     config = self.config
     check_mesh(config, make_mesh(config.mesh))
@@ -155,8 +156,8 @@ class NeuralFit(Fit):
 
     def model() -> Predictor:
       step, like = best, run.plan.abstract.params
-      # The newest checkpoint is not read again: it was verified when the run
-      # started, or was written since.
+      # The newest checkpoint is not verified here, because it was verified when
+      # the run started, or was written after that.
       if step != end.step and move_if_damaged(folder.checkpoints, step):
         step = chosen_step(folder, end.step, best)
       params = read_params(folder.checkpoints, step, like, verified=True)
@@ -168,7 +169,7 @@ class NeuralFit(Fit):
 
 
 def _check_steps(config: Config, workdir: Workdir) -> None:
-  """Checks that a run whose schedule ends has the same number of steps."""
+  """Checks that a run whose schedule ends resumes with the same last step."""
   planned, train = load_config(workdir.config).train.steps, config.train
   if train.schedule is not Schedule.CONSTANT and train.steps != planned:
     raise ConfigError(
@@ -194,12 +195,11 @@ def _check_groups(config: Config, space: LabelSpace) -> None:
 
 
 def _present_mesh(config: Config) -> jax.sharding.Mesh:
-  """Returns a mesh of this machine for a loaded model.
+  """Returns a mesh of this machine's devices for a loaded model.
 
-  The mesh is that of the run. If the run's mesh does not fit the devices, all
-  devices share the documents; if batches do not divide among the devices, all
-  share the labels. The last devices are left out if label rows do not divide
-  among all devices.
+  It is the mesh of the run if that fits the devices. Otherwise all devices
+  share the documents, or the labels if batches do not divide among the devices.
+  The last devices are left out if label rows do not divide among all devices.
 
   Raises:
     ConfigError: devices would have to be left out, and there are several
@@ -223,7 +223,7 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
 
 
 def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
-  """Returns the vocabulary in the workdir, which it writes if absent."""
+  """Returns the workdir's vocabulary, after writing it if it is absent."""
   if is_host0() and not folder.vocab.exists():
     vocab = first_vocabulary(config, corpus)
     vocab.save(folder.vocab)
@@ -235,7 +235,7 @@ def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
 
 
 def first_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:
-  """Builds the vocabulary of a new run from train.
+  """Builds the vocabulary of a new run from the train split.
 
   If the head knows labels by descriptors, words of label names are added.
   """

@@ -1,4 +1,4 @@
-"""Assembles a neural run: model, optimizer, mesh, loop and restored state."""
+"""Assembles the model, mesh, state and training loop of a neural run."""
 
 import contextlib
 import dataclasses
@@ -52,7 +52,7 @@ from xjax.train.workdir import Workdir
 from xjax.train.writers import MetricWriter, Profile, TrainingProgress
 
 HIDDEN_RANGE = (1, 20)  # training documents of a label that may be hidden
-_SHOWN = 16  # document ids that an error lists
+_SHOWN = 16  # an error lists at most this many document ids
 
 
 def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
@@ -77,7 +77,12 @@ def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
 
 
 def label_rows_divide(config: Config, devices: int) -> bool:
-  """Returns whether the label rows of a run divide among so many devices."""
+  """Returns whether a run's label rows divide evenly among the devices.
+
+  Args:
+    config: config of the run.
+    devices: int, number of devices.
+  """
   return not config.model.head.on_all_devices or LABEL_MULTIPLE % devices == 0
 
 
@@ -85,8 +90,8 @@ def check_label_rows(config: Config, devices: int) -> None:
   """Checks that label rows divide evenly among the devices.
 
   Raises:
-    ConfigError: label rows do not divide; the message has the number that the
-      number of devices must divide.
+    ConfigError: label rows do not divide; the message says which number must be
+      a multiple of the number of devices.
   """
   if not label_rows_divide(config, devices):
     head = type(config.model.head).__name__
@@ -97,7 +102,7 @@ def check_label_rows(config: Config, devices: int) -> None:
 
 
 def scored_labels(model: NeuralModel, space: LabelSpace) -> int:
-  """Returns how many labels a model scores: the first ones of the space."""
+  """Returns how many labels a model scores; they come first in the space."""
   if model.head.describes:
     return space.n_inside
   return space.n_trained
@@ -107,13 +112,13 @@ def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
   """Draws the labels that are hidden from a unified head to calibrate it.
 
   The labels are drawn evenly over the frequencies of labels with 1 to 20
-  training documents: hiding such rare labels costs little.
+  training documents, because hiding such rare labels costs little.
 
   Returns:
     bool [L], True for hidden labels.
 
   Raises:
-    ConfigError: the corpus has too few such labels.
+    ConfigError: the corpus has too few labels to hide.
   """
   hidden = np.zeros(len(train_counts), bool)
   head = config.model.head
@@ -139,7 +144,7 @@ def plan_neural(
     space: label space of the run.
     vocab_size: int, number of word ids; 0 if the run reads no words.
     mesh: the devices.
-    architecture: sizes of the pretrained encoder; None: there is none.
+    architecture: sizes of the pretrained encoder; None if there is none.
 
   Raises:
     ConfigError: as in hidden_labels.
@@ -158,8 +163,8 @@ def plan_neural(
       vocab_size=vocab_size,
       n_labels=n_labels,
       architecture=architecture,
-      # Heads with descriptors set their first biases themselves, since these
-      # are added to the scores by descriptors.
+      # Heads with descriptors set their first biases themselves, because the
+      # biases are added to the scores by descriptors.
       label_priors=priors if describes else None,
       unseen=unseen,
       hidden=hidden,
@@ -177,7 +182,7 @@ def plan_neural(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NeuralRun:
-  """The training of a neural model in its workdir.
+  """Trains a neural model in the workdir of a run.
 
   Attributes:
     config: config of the run.
@@ -212,7 +217,7 @@ class NeuralRun:
     return cls(config, corpus, inputs, workdir, mesh, plan)
 
   def scorer(self) -> ModelScorer:
-    """Returns a scorer without parameters."""
+    """Returns a scorer whose parameters are not set yet."""
     n_labels = scored_labels(self.config.model, self.corpus.label_space)
     kind = self.config.train.loss.score_kind
     recall = self.config.eval.recall
@@ -229,7 +234,7 @@ class NeuralRun:
     """Trains to the last step, from the newest checkpoint if there is one.
 
     Args:
-      scorer: scores dev when it is judged, which sets the scorer's params.
+      scorer: scores the dev split; each judging sets the scorer's params.
       preemption: notices SIGTERM; its context has been entered.
       profile: first and last step to trace, into profile/ of the workdir.
 
@@ -249,8 +254,9 @@ class NeuralRun:
     if 'dev' in corpus.splits:
       judge = dev_judge(scorer, self.inputs, corpus)
     with contextlib.ExitStack() as parts:
-      # Entered first and so left last: the signal may end the process only
-      # after the checkpoints are closed, when all saves are on disk.
+      # This context is entered first and so left last, because the signal may
+      # end the process only after the checkpoints are closed, when all saves
+      # are on disk.
       parts.enter_context(preemption.deferred())
       checkpoints = parts.enter_context(
         Checkpoints(self.workdir.checkpoints, config.keep)
@@ -286,7 +292,7 @@ class NeuralRun:
       return position
 
   def _loss_weights(self) -> LabelWeights | None:
-    """Returns the weights of the scored labels on the mesh; None: all equal."""
+    """Returns the scored labels' weights on the mesh; None if all are equal."""
     config, space = self.config, self.corpus.label_space
     weights = config.train.label_weights.build(
       space.train_counts[: scored_labels(config.model, space)],
@@ -301,7 +307,7 @@ class NeuralRun:
   ) -> tuple[TrainState, Position]:
     """Restores the newest checkpoint, or creates the first state.
 
-    The first state has random, pretrained or another run's parameters.
+    The parameters of the first state are random, pretrained or another run's.
     """
     if checkpoints.steps:
       step = checkpoints.steps[-1]
@@ -331,8 +337,8 @@ class NeuralRun:
       state = self._add_descriptors(state, has_vector, descriptor_run)
     state = self.plan.start_averages(state)
     if source:
-      # Saved at once: the other run may continue, and a restart of this run
-      # would then start from another best checkpoint.
+      # The state is saved at once, because the other run may continue. A
+      # restart of this run would then start from another best checkpoint.
       meta = dataclasses.asdict(position)
       checkpoints.save(state, position.step, iterator, meta, position.best_step)
     # On several CPU devices the first step must not overlap with this work.
@@ -375,7 +381,7 @@ class NeuralRun:
   ) -> str:
     """Returns epoch, batch and documents of a step, for an error message.
 
-    All processes must call it.
+    All processes must call this method.
     """
     if jax.process_count() > 1:
       doc_B = multihost_utils.process_allgather(doc_B)

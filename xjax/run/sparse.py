@@ -1,4 +1,4 @@
-"""Runs of linear models and label trees, over sparse features of documents."""
+"""Fits and loads linear models and label trees over sparse features."""
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
@@ -42,11 +42,11 @@ from xjax.train.sparse_inputs import (
 )
 from xjax.train.workdir import Workdir, read_json
 
-_STEP = 0  # these kinds of model have no other step
+_STEP = 0  # the only step of models without optimizer steps
 
 
 def load_sparse(folder: Workdir, config: Config) -> Predictor:
-  """Loads the model of a run; reads only the files of its workdir.
+  """Loads the model of a run from only the files of its workdir.
 
   Raises:
     DataError: a file of the workdir is missing or damaged.
@@ -68,7 +68,7 @@ def _load_uncalibrated(folder: Workdir, config: Config) -> Predictor:
 
 @dataclasses.dataclass(frozen=True)
 class SparseFit(Fit):
-  """A run of linear classifiers over sparse features, in its workdir."""
+  """Fits linear classifiers over sparse features in the workdir of a run."""
 
   load = staticmethod(load_sparse)
 
@@ -86,7 +86,7 @@ class SparseFit(Fit):
       number: int, number of the file.
       data: training data.
       parts: files of finished parts, which are read instead of trained again.
-      between: function called after each part; may raise.
+      between: function that is called after each part, and may raise.
     """
 
   def check_start(self) -> None:
@@ -107,7 +107,7 @@ class SparseFit(Fit):
     """Checks that some label has training documents.
 
     Raises:
-      ConfigError, DataError: no label has any.
+      ConfigError, DataError: no label has training documents.
     """
     del prior
     if not corpus.label_space.train_counts.any():
@@ -128,13 +128,13 @@ class SparseFit(Fit):
     return Fitted(0, _STEP, kind, lambda: self._model(corpus))
 
   def record_search(self) -> None:
-    """Records how labels are searched; another search needs new judging.
+    """Records how labels are searched, because another search is judged anew.
 
-    Does nothing where the config has no search settings.
+    This method does nothing if the config has no search settings.
     """
 
   def _model(self, corpus: Corpus) -> Predictor:
-    # The calibration follows when dev is judged, which is the next step.
+    # The calibration is made afterwards, when dev is judged.
     predictor = _load_uncalibrated(self.workdir, self.config)
     return dataclasses.replace(predictor, space=corpus.label_space)
 
@@ -177,7 +177,7 @@ class SparseFit(Fit):
   ) -> None:
     parts = PartFiles(_parts_of(path))
     tree, weights = self.train_file(number, data, parts, between)
-    barrier('xjax:trained')  # no process still reads the file or its parts
+    barrier('xjax:trained')  # wait until no process reads the file or its parts
     if is_host0():
       with Progress(f'writing {path.name}'):
         save_tree(path, tree, weights)
@@ -187,7 +187,7 @@ class SparseFit(Fit):
 
 @dataclasses.dataclass(frozen=True)
 class LinearFit(SparseFit):
-  """A run of a linear model in its workdir."""
+  """Fits a linear model in the workdir of a run."""
 
   models = (LinearModel,)
 
@@ -203,7 +203,7 @@ class LinearFit(SparseFit):
 
 @dataclasses.dataclass(frozen=True)
 class TreeFit(SparseFit):
-  """A run of a label tree, or of an ensemble of trees, in its workdir."""
+  """Fits a label tree, or an ensemble of trees, in the workdir of a run."""
 
   models = (TreeModel,)
 
@@ -218,16 +218,17 @@ class TreeFit(SparseFit):
     self.config.model.tree.check_labels(corpus.label_space)
 
   def record_search(self) -> None:
-    """Writes search.json; evaluations by another search are done again."""
+    """Writes search.json, and marks evaluations by another search as old."""
     model, path = self.config.model, self.workdir.model / 'search.json'
     beam = None if model.exact else model.beam
     search = {'beam': beam, 'exact': model.exact}
     if model.n_trees > 1:
-      # Evaluations of earlier versions, which did not write this field, may
-      # have two scores for one label; with it they are judged again.
+      # Earlier versions of xjax did not write this field, and may have judged
+      # with two scores for one label. The new field makes such runs be judged
+      # again.
       search['trees'] = model.n_trees
     same = path.exists() and read_json(path) == search
-    barrier('xjax:search')  # no process still reads the file
+    barrier('xjax:search')  # wait until no process reads the file
     if is_host0() and not same:
       for split in JUDGED:
         self.workdir.judged(split).unlink(missing_ok=True)
@@ -257,10 +258,10 @@ def train_linear(
     data: training data.
     parts: files of finished batches of labels, which are read instead of
       trained again.
-    between: function called from time to time; may raise.
+    between: function that is called from time to time, and may raise.
 
   Returns:
-    A tree with all labels directly below its root, and their weights.
+    A tree with all labels directly below its root, and the labels' weights.
   """
   n_labels, train = data.space.n_trained, config.train
   problem = OneVsAllProblem(
@@ -291,9 +292,9 @@ def train_tree(
   Args:
     config: config with TreeModel and TreeTrain.
     data: training data.
-    number: int, number of the tree in its ensemble; decides its seed.
+    number: int, number of the tree in its ensemble, which decides the seed.
     parts: files of finished parts, which are read instead of trained again.
-    between: function called after each part; may raise.
+    between: function that is called after each part, and may raise.
 
   Returns:
     The tree and the weights of its classifiers.
@@ -316,7 +317,7 @@ def train_tree(
 
 
 def _files(folder: Workdir, config: Config) -> list[pathlib.Path]:
-  """Returns the files of all trees; a linear model is one flat tree."""
+  """Returns the files of all trees, where a linear model is one flat tree."""
   model = config.model
   names = [f'tree_{number}' for number in range(model.n_trees)]
   names = names if model.chained else ['labels']

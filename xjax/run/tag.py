@@ -1,4 +1,4 @@
-"""Predicts labels for a file of documents with a finished run."""
+"""Uses a finished run to predict the labels of documents in a file."""
 
 from collections.abc import Iterator, Sequence
 import dataclasses
@@ -43,11 +43,11 @@ from xjax.train.inputs import check_reads_features
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaggedDocuments:
-  """Documents and the labels that are written for them.
+  """Holds documents and the labels that are written for them.
 
   Attributes:
     predictor: model of the run.
-    lists: the labels, with the scores of the predictor (not calibrated).
+    lists: the labels, with the predictor's scores before calibration.
     split: the documents.
     space: label space of the lists.
   """
@@ -58,7 +58,7 @@ class TaggedDocuments:
   space: LabelSpace
 
   def attention(self, words: int, n_first: int) -> LabelExplanations:
-    """Computes which tokens the labels attend to, as Predictor.attention."""
+    """Computes which tokens the labels attend to, by Predictor.attention."""
     return self.predictor.attention(
       self.split.documents, self.lists.ids, words, n_first
     )
@@ -112,7 +112,7 @@ class TaggedDocuments:
 
 STREAM = '-'  # standard input or output
 _INPUT = 'input'
-_SHOWN = 500  # documents on a page of explanations
+_SHOWN = 500  # a page of explanations shows at most this many documents
 
 
 def tag_file(
@@ -130,8 +130,8 @@ def tag_file(
   Only the workdir is needed. With an output X.jsonl, two more files are
   written. X.npz has the lists of all slices, at least eval.depth long, with
   scores before calibration. X.metrics.json has the metrics of the documents
-  with labels, if any has labels. X.npz has gold only if all documents have
-  labels, since it cannot mark a document whose labels are not known.
+  with gold labels, if there are any. X.npz has gold labels only if they are
+  known for all documents, since it cannot mark a document without them.
 
   Args:
     workdir: folder of the run.
@@ -139,20 +139,21 @@ def tag_file(
       JSON lines; '-' is standard input.
     output: path X.jsonl; '-' is standard output.
     k: int, length of the lists.
-    labels: path of labels to score in addition (read_new_labels); '': none.
-    explain: int, words to show for each label; 0: no words.
-    features: path without suffix of the documents' vectors (read_features);
-      '': none.
+    labels: path of further labels to score (read_new_labels); '' if none.
+    explain: int, number of words to show for each label; 0 shows no words.
+    features: path, without its suffix, of the documents' vectors
+      (read_features); '' if there are none.
     strategy: how the labels are chosen, and how many. They are written in the
       strategy's order. X.npz has them as the lists of all labels, and
-      X.metrics.json judges them. None: the k labels of highest score.
+      X.metrics.json judges them. If None, the k labels of highest score are
+      chosen.
 
   Returns:
     The contents of a page next to X.jsonl if labels are explained, else None.
 
   Raises:
     ConfigError: output, k or explain is impossible; the run's head cannot
-      explain or add labels; or the strategy needs what the run does not have.
+      explain or add labels; or the run lacks something that the strategy needs.
     DataError: the documents, the labels or the workdir have a fault.
   """
   source, output = os.path.expanduser(source), os.path.expanduser(output)
@@ -229,11 +230,11 @@ def _save_beside(
     predictions: predictions for N documents.
     labelled: bool [N], documents with gold.
     predictor: model of the run.
-    strategy: how the labels were chosen; None: by score.
+    strategy: how the labels were chosen; None if they were chosen by score.
   """
   metrics = path.with_suffix('.metrics.json')
   with writing(metrics):
-    metrics.unlink(missing_ok=True)  # it may be from another input
+    metrics.unlink(missing_ok=True)  # the file may describe another input
   if labelled.any():
     criteria = predictor.config.eval.criteria()
     if strategy:
@@ -271,7 +272,7 @@ def _gold_of(
 
   Returns:
     split: the documents, without gold for those whose labels are not known.
-    space: the label space, with labels that it lacked appended.
+    space: the label space, to which missing labels are appended.
     labelled: bool [N], documents whose labels are known.
   """
   records = [(document.id, document.labels) for document in documents]

@@ -1,4 +1,4 @@
-"""Label rows that training changes in the pass that computes their gradient."""
+"""Defines how label rows are changed while their gradient is computed."""
 
 import dataclasses
 
@@ -20,15 +20,15 @@ from xjax.score.heads.update import (
 )
 from xjax.train.optimizer import make_schedule
 
-FREQUENT = 50  # least training documents of a label that is compensated
+FREQUENT = 50  # compensated labels have at least this many training documents
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FusedRows:
-  """The rule by which label rows are changed, with its slots and its pace.
+  """Holds the rule by which label rows change, and makes its slots and pace.
 
   Attributes:
-    rule: rule of the changes.
+    rule: the rule, which turns gradients into changes of rows.
     rate: learning rate of label rows by step.
     weight_decay: float, decoupled weight decay.
     compensated: bool [L], labels whose rounding errors Storage.COMPENSATED
@@ -41,9 +41,9 @@ class FusedRows:
   compensated: np.ndarray
 
   def slots(self, head: OneVsAll) -> nnx.State:
-    """Returns the slots of a fresh head's rows, sharded like the rows.
+    """Returns the slots for the rows of a new head, sharded like the rows.
 
-    In the slots of rounding errors no label has a place yet;
+    In the slots of rounding errors, no label has a place yet.
     with_label_start() sets the places.
     """
     labels, dim = head.kernel.shape
@@ -67,7 +67,7 @@ class FusedRows:
 
     Args:
       step: int32, steps taken before this step.
-      key: random key of this step only.
+      key: random key, which is used only in this step.
     """
     return Pace(
       rate=jnp.float32(self.rate(step)),
@@ -82,7 +82,7 @@ _ROUNDING = 2**30  # other uses of a step's key fold in smaller numbers
 def fused_rows(
   config: NeuralTrain, train_counts: np.ndarray
 ) -> FusedRows | None:
-  """Returns how label rows are changed; None: by the optimizer.
+  """Returns how label rows are changed, or None if the optimizer changes them.
 
   Args:
     config: config of training.

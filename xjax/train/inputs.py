@@ -60,7 +60,7 @@ def check_features(corpus: Corpus, config: Config) -> None:
 def split_features(split: Split, config: Config) -> FeatureRows:
   """Returns the vectors of a split.
 
-  Those of the embedded corpus are computed from words.
+  The vectors of the embedded corpus are computed from words.
 
   Raises:
     ConfigError: vectors have another size than the model's.
@@ -75,14 +75,14 @@ def split_features(split: Split, config: Config) -> FeatureRows:
 def label_features(labels: Sequence[Label], config: Config) -> np.ndarray:
   """Returns the label vectors of a head that knows labels by descriptors.
 
-  Those of the embedded corpus are computed from the words of label names.
+  The vectors of the embedded corpus are computed from words of label names.
 
   Args:
     labels: L labels.
     config: config of a run on vectors of an outside encoder.
 
   Returns:
-    float32 [L, E], of the size of documents' vectors.
+    float32 [L, E], as wide as the documents' vectors.
 
   Raises:
     ConfigError: vectors have another size than the model's.
@@ -109,13 +109,14 @@ def features_from_arrays(
   """Returns the feature rows of vectors that are in memory.
 
   Args:
-    features: vectors of each document, float [D] or [tokens, D]; None: none.
+    features: vectors of each document, float [D] or [tokens, D]; None if there
+      are none.
     n: int, number of documents.
     config: config of the run.
 
   Raises:
     ConfigError: the run reads no vectors.
-    DataError: there are not n of them, or they have other shapes.
+    DataError: there are not n features, or one has another shape.
   """
   if features is None:
     return None
@@ -145,7 +146,8 @@ def document_features(
 
   Args:
     documents: N documents.
-    features: N rows; None: the vectors are computed from words as in training.
+    features: N rows; if None, the vectors are computed from words as in
+      training.
     config: config of the run.
 
   Raises:
@@ -188,7 +190,7 @@ class Inputs:
       the pieces that a pretrained encoder reads; None if documents come as
       features.
     share: rows of a batch that this process reads, in parts for the devices
-      along the data axis; packed documents share rows within a part only.
+      along the data axis; packed documents share rows only within a part.
   """
 
   config: Config
@@ -197,11 +199,11 @@ class Inputs:
 
   @property
   def vocab_size(self) -> int:
-    """The number of token ids, padding and unknown included; 0: no tokens."""
+    """The number of token ids, special ones included; 0 without tokens."""
     return 0 if self.vocab is None else len(self.vocab)
 
   def train_batches(self, split: Split, n_labels: int) -> TrainBatches:
-    """Returns shuffled batches of this process's rows.
+    """Returns shuffled batches for training, with the rows of this process.
 
     Args:
       split: training split.
@@ -221,7 +223,7 @@ class Inputs:
     )
 
   def split_batches(self, split: Split) -> EvalBatches:
-    """Returns the batches to judge a split: every document once."""
+    """Returns batches for judging a split, which have every document once."""
     rows = self.config.eval.batch_size
     return self._once(self._tokens(split), split.gold, rows)
 
@@ -230,7 +232,7 @@ class Inputs:
     documents: Sequence[str | Document],
     features: FeatureRows | None = None,
   ) -> EvalBatches:
-    """Returns the batches to predict for texts: every text once.
+    """Returns batches for predicting labels, which have every text once.
 
     Args:
       documents: texts, or documents whose zones are read as in training.
@@ -253,7 +255,7 @@ class Inputs:
     return read_zones(document, self.config.data)
 
   def words(self, document: str | Document) -> list[WordPlace]:
-    """Returns the words that the run reads of a document, in reading order.
+    """Returns the words of a document that the run reads, in reading order.
 
     Word t is token t of a batch; with subwords, it may be a piece of a word.
     """

@@ -11,7 +11,7 @@ from xjax.train.parameters import by_path, from_paths
 
 
 def make_schedule(config: NeuralTrain) -> optax.Schedule:
-  """Returns the learning rate by step: warm-up, then constant or falling.
+  """Returns the learning rate by step, which warms up, then stays or falls.
 
   Step 0 of a linear warm-up of w steps has the rate peak / (w + 1), so that no
   step has rate 0. Linear and cosine schedules reach 0 after the last step. The
@@ -42,8 +42,8 @@ def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
 
   Gradients of the trained parameters are clipped first element by element,
   then by their global norm. Weight decay leaves out vectors and scalars
-  (biases). The learning rates of groups scale weight decay too. The highest
-  layer of layer_decay is the highest one that is trained.
+  (biases). The learning rates of groups scale weight decay too. For
+  layer_decay, the highest layer is the highest one that is trained.
   """
   chain = []
   if config.clip_value:

@@ -21,10 +21,10 @@ def by_path(tree: Any) -> dict[str, Any]:
 
 
 def from_paths(like: Any, leaves: dict[str, Any]) -> Any:
-  """Returns a tree like another, with these leaves; the inverse of by_path.
+  """Returns a tree with the given leaves, as the inverse of by_path.
 
   Args:
-    like: tree with the structure.
+    like: tree with the structure of the result.
     leaves: leaves by path.
 
   Raises:
@@ -47,10 +47,11 @@ def replace_values(
 
   Args:
     param: float32, of any shape.
-    mask: bool, broadcast to that shape, True where values replace it.
-    values: array of that shape, the same on every process.
+    mask: bool, broadcast to the shape of param, True where values replace it.
+    values: array of the shape of param, the same on every process.
   """
-  # Each process fills the parts that it holds.
+  # Each process fills only the parts that it holds, since it cannot reach the
+  # other parts.
   whole_mask, new = (
     jax.make_array_from_callback(param.shape, param.sharding, whole.__getitem__)
     for whole in (

@@ -18,13 +18,13 @@ _VOTE_EVERY = 5  # calls of reached(); rare, since a vote waits for the device
 class Preemption(contextlib.AbstractContextManager):
   """Notices SIGTERM between entering and leaving this context.
 
-  Outside `deferred`, the signal raises Preempted at once in the main thread,
-  where nothing needs saving. Inside `deferred`, the signal is only noted, and
+  Outside `deferred`, nothing needs saving, so the signal raises Preempted at
+  once in the main thread. Inside `deferred`, the signal is only noted, and
   `reached` returns True. With several processes the signal is always only
   noted: all processes vote at every fifth call of `reached`, so that all get
-  the same answer. They must call `reached` equally often. (JAX's own sync
-  point is a single step number, which fast steps may pass before all processes
-  know it.)
+  the same answer. They must call `reached` equally often. (JAX's own sync point
+  is not used, because it is a single step number, which fast steps may pass
+  before all processes know it.)
   """
 
   def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Preemption(contextlib.AbstractContextManager):
     trace: types.TracebackType | None,
   ) -> None:
     if self._installed:
-      # None: a handler that Python does not know, such as JAX's.
+      # Python returns None for a handler that it does not know, such as JAX's.
       signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
 
   @contextlib.contextmanager
@@ -55,7 +55,7 @@ class Preemption(contextlib.AbstractContextManager):
     """Delays the stop until the code within has saved its work.
 
     Raises:
-      Preempted: SIGTERM came; raised when the context is left.
+      Preempted: SIGTERM came; the error is raised when the context is left.
     """
     self._deferred = True
     try:
@@ -75,7 +75,7 @@ class Preemption(contextlib.AbstractContextManager):
     return bool(votes.any())
 
   def check(self) -> None:
-    """Raises an error if the run has to stop; all processes must call it.
+    """Raises an error if the run has to stop; all processes must call this.
 
     Raises:
       Preempted: SIGTERM came.

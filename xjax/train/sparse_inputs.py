@@ -21,7 +21,7 @@ from xjax.train.inputs import check_reads_features, read_zones
 
 _CHUNK = 512  # documents whose features are computed at a time
 
-# Texts -> their features, [N, D], columns ascending.
+# A function from N texts to features [N, D], whose columns are ascending.
 Featurise = Callable[[Sequence[str]], sparse.csr_array]
 
 
@@ -44,7 +44,7 @@ class SparseInputs(abc.ABC):
     """
 
   def split_batches(self, split: Split) -> SparseBatches:
-    """Returns the batches to judge a split: every document once."""
+    """Returns batches for judging a split, which have every document once."""
     return self._once(self.features(split.documents), split.gold)
 
   def text_batches(
@@ -52,11 +52,11 @@ class SparseInputs(abc.ABC):
     documents: Sequence[str | Document],
     features: FeatureRows | None = None,
   ) -> SparseBatches:
-    """Returns the batches to predict for documents: every document once.
+    """Returns batches for predicting labels, which have every document once.
 
     Args:
-      documents: texts, or documents whose zones are read as in training; for
-        a run on sparse features SparseDocuments.
+      documents: texts, or documents whose zones are read as in training. A run
+        on sparse features needs SparseDocuments.
       features: must be None; other kinds of runs use it.
 
     Raises:
@@ -93,7 +93,7 @@ class TextInputs(SparseInputs):
   """Computes features from the texts of documents.
 
   Attributes:
-    featurise: function texts -> their features.
+    featurise: function that computes the features of texts.
   """
 
   featurise: Featurise
@@ -111,7 +111,7 @@ class RowInputs(SparseInputs):
   """Reads the features that documents have already.
 
   Attributes:
-    n_features: int, D, features of the training split.
+    n_features: int, number D of features in the training split.
   """
 
   n_features: int
@@ -121,7 +121,7 @@ class RowInputs(SparseInputs):
 
     Raises:
       ConfigError: the documents are not SparseDocuments.
-      DataError: the documents have features beyond D.
+      DataError: the documents have features that training did not have.
     """
     return self._rows(documents).__getitem__
 
@@ -162,7 +162,7 @@ def fit_inputs(split: Split, config: Config) -> TextInputs | RowInputs:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SplitTexts(Sequence):
-  """The texts of documents, read from the documents at each access."""
+  """Gives the texts of documents, which are read again at each access."""
 
   documents: Sequence[Document]
 

@@ -1,4 +1,4 @@
-"""The state that a training step changes, and its sharding on the mesh."""
+"""Defines the state that a training step changes, and the state's sharding."""
 
 from collections.abc import Callable, Sequence
 import dataclasses
@@ -22,7 +22,7 @@ from xjax.train.parameters import by_path, from_paths
 
 @struct.dataclass
 class TrainState:
-  """Parameters and the slots of the optimizer.
+  """Holds the parameters, and the slots of the optimizer.
 
   Attributes:
     step: int32, optimizer steps taken.
@@ -31,9 +31,9 @@ class TrainState:
     opt_state: slots of the optimizer for the trained parameters; each has the
       sharding of its parameter.
     averages: means over steps of the trained parameters, each with the
-      sharding of its parameter; None: no means are kept.
+      sharding of its parameter; None if no means are kept.
     row_slots: slots of label rows that the optimizer does not change, sharded
-      like these rows; None: there are no such rows.
+      like these rows; None if there are no such rows.
   """
 
   step: jax.Array
@@ -43,7 +43,7 @@ class TrainState:
   row_slots: nnx.State | None = None
 
   def averaged_params(self) -> nnx.State:
-    """Returns the parameters, with means for those that are trained."""
+    """Returns the parameters, with means in place of the trained ones."""
     if self.averages is None:
       return self.params
     return nnx.merge_state(self.params, self.averages)
@@ -51,7 +51,7 @@ class TrainState:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StatePlan:
-  """The structure of a state, without its arrays.
+  """Describes the structure of a state, without its arrays.
 
   Attributes:
     graphdef: graph of the model, to merge with parameters.
@@ -59,7 +59,7 @@ class StatePlan:
     init: function key -> state, which creates each array on its devices.
     freeze: globs of the parameters that training does not change.
     average: config of the means over steps.
-    rows: how label rows are changed; None: by the optimizer.
+    rows: how label rows are changed; None if the optimizer changes them.
   """
 
   graphdef: nnx.GraphDef
@@ -71,7 +71,7 @@ class StatePlan:
 
   @property
   def shardings(self) -> TrainState:
-    """The shardings of the state: a TrainState of NamedShardings."""
+    """Returns the shardings of the state, in a TrainState of NamedShardings."""
     return jax.tree.map(lambda leaf: leaf.sharding, self.abstract)
 
   def split(self, params: nnx.State) -> tuple[nnx.State, nnx.State]:
@@ -104,8 +104,8 @@ def plan_state(
       because jit alone would replicate the slots.
     mesh: the devices.
     freeze: globs over the paths of parameters that are not trained.
-    average: config of the means over steps; None: no means.
-    rows: how label rows are changed; None: by the optimizer.
+    average: config of the means over steps; None keeps no means.
+    rows: how label rows are changed; None if the optimizer changes them.
   """
   average = NoAverage() if average is None else average
 
@@ -168,7 +168,7 @@ def _copied(params: nnx.State) -> nnx.State:
 
 
 def shardings_of(tree: Any, mesh: jax.sharding.Mesh) -> Any:
-  """Returns NamedShardings from the specs of variables; else replicated."""
+  """Returns the shardings of variables; those without a spec are replicated."""
   return jax.tree.map(
     lambda spec: NamedSharding(mesh, spec if isinstance(spec, P) else P()),
     nnx.get_partition_spec(tree),
@@ -182,12 +182,12 @@ BIASES = 'head/bias'
 def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
   """Returns a plan whose first states have the labels' biases and places.
 
-  Places are those of compensated labels in the slots of rounding errors
+  A place is the position of a compensated label in the slots of rounding errors
   (kahan_places).
 
   Args:
     plan: plan of the model, whose first states have biases 0 and no places.
-    biases: [L] first biases of the head; None: they stay as they are.
+    biases: [L] first biases of the head; None leaves them as they are.
 
   Returns:
     The plan; its first states have places if their slots have any.

@@ -1,4 +1,4 @@
-"""The training step, which is compiled once per batch shape."""
+"""Makes the training step, which is compiled once per batch shape."""
 
 from collections.abc import Callable
 import dataclasses
@@ -24,16 +24,16 @@ from xjax.train.state import StatePlan, TrainState
 
 @struct.dataclass
 class StepMetrics:
-  """The numbers that a step reports.
+  """Holds the numbers that a step reports.
 
   Attributes:
-    loss: float32, loss of the parameters before the step, summed over labels,
-      mean over the batch's documents.
+    loss: float32, loss of the parameters before the step, summed over labels
+      and averaged over the batch's documents.
     grad_norm: float32, global norm of the optimizer's gradient before clipping.
       It is smaller for a batch that is not full. As long as this norm and the
       loss are finite, the parameters that the optimizer changes are finite.
-      The norm leaves out label rows that are changed in the pass of their
-      gradient; if such rows are not finite, the next loss is not.
+      The norm leaves out label rows that are changed while their gradient is
+      computed; if such rows are not finite, the next loss is not finite.
   """
 
   loss: jax.Array
@@ -63,13 +63,14 @@ def make_train_step(
     loss: training loss of a chunk of labels.
     mesh: the devices; the caller calls the step under jax.set_mesh(mesh).
     accumulate: int, number of micro-batches, computed one after the other.
-      Their gradients are summed and divided by the rows of the whole batch:
-      without dropout, the step is the same as without micro-batches.
-    weights: weights of the labels in the loss, from place_weights; None: all
-      labels have the same weight.
+      The gradients of all micro-batches are summed and divided by the rows of
+      the whole batch. So, without dropout, micro-batches do not change the
+      step.
+    weights: weights of the labels in the loss, from place_weights; None gives
+      all labels the same weight.
 
   Returns:
-    The jitted step. Its randomness depends on the key and state.step only.
+    The jitted step. Its randomness depends only on the key and state.step.
   """
 
   def step(
@@ -90,9 +91,9 @@ def make_train_step(
       sum_and_grads = _accumulated(sum_and_grads, accumulate, mesh)
     (total, rows), grads = sum_and_grads(trained, batch, key)
     documents = jnp.maximum(batch.mask_B.sum(), 1).astype(jnp.float32)
-    # Divided by all rows of the batch, filling rows too: a document has the
-    # same weight in the last batch of a bucket, which may hold few documents,
-    # as in any other batch.
+    # The gradients are divided by all rows of the batch, padding rows included.
+    # So a document has the same weight in every batch, even in the last batch
+    # of a bucket, which may hold few documents.
     grads = jax.tree.map(lambda grad: grad / len(batch.mask_B), grads)
     norm = optax.tree.norm(grads)
     state = _apply_gradients(state, grads, plan, optimizer)
@@ -120,10 +121,10 @@ def _batch_loss(
   batch: Batch,
   key: jax.Array,
 ) -> tuple[jax.Array, tuple[nnx.State, Slots] | None]:
-  """Returns the loss summed over documents, and changed label rows.
+  """Returns the loss summed over documents, and the changed label rows.
 
-  The latter are the head's label rows and their slots after the step; None if
-  the optimizer changes label rows.
+  The label rows of the head come with their slots after the step. They are None
+  if the optimizer changes label rows.
   """
   model, rngs = nnx.merge(plan.graphdef, trained, frozen), nnx.Rngs(dropout=key)
   if rows is None:
@@ -134,7 +135,7 @@ def _batch_loss(
 def _row_step(
   plan: StatePlan, state: TrainState, key: jax.Array
 ) -> RowStep | None:
-  """Returns how label rows are changed; None: by the optimizer."""
+  """Returns how label rows change, or None if the optimizer changes them."""
   if plan.rows is None:
     return None
   pace = plan.rows.pace(state.step, key)
@@ -176,7 +177,7 @@ def update_mean(mean: Any, newest: Any, share: jax.Array) -> Any:
   """Returns the mean of parameters after one more step.
 
   Args:
-    mean, newest: pytrees of arrays of the same shapes.
+    mean, newest: pytrees of arrays with the same shapes.
     share: float, weight of the newest parameters; if it is 1, the result is
       the newest parameters, bit by bit.
   """
@@ -209,7 +210,7 @@ def place_weights(
 def _accumulated(
   sum_and_grads: Callable, accumulate: int, mesh: jax.sharding.Mesh
 ) -> Callable:
-  """Returns a function with the same sums, computed over micro-batches."""
+  """Returns a function that computes the same sums over micro-batches."""
   rows = NamedSharding(mesh, P(None, DATA))
 
   def cut(array: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Trains word vectors on a corpus with gensim's word2vec; can be resumed."""
+"""Trains word vectors with gensim's word2vec, and resumes stopped trainings."""
 
 import collections
 from collections.abc import Iterator, Mapping
@@ -33,14 +33,15 @@ from xjax.train.preemption import Preemption
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WordState:
-  """The state of training after an epoch, from which training can continue.
+  """Holds the state after an epoch, from which training can continue.
 
   Attributes:
-    epoch: int, epochs done.
+    epoch: int, number of finished epochs.
     words: n words, most frequent first.
     counts: int64 [n], occurrences of each word.
     vectors: float32 [n, E], vectors of the words, the result of training.
-    contexts: float32 [n, E], vectors of the words as neighbours of others.
+    contexts: float32 [n, E], the vectors that the words have where they are
+      neighbours of other words.
   """
 
   epoch: int
@@ -64,18 +65,21 @@ class WordState:
 
 @dataclasses.dataclass(frozen=True)
 class StateFolder:
-  """Holds the files of the folder OUTPUT.state, next to the file OUTPUT."""
+  """Reads and writes the folder OUTPUT.state, which has the state of training.
+
+  OUTPUT is the path of the file of word vectors.
+  """
 
   path: pathlib.Path
 
   @property
   def settings(self) -> pathlib.Path:
-    """The file of the settings that training was started with."""
+    """Returns the path of the settings that training was started with."""
     return self.path / 'settings.json'
 
   @property
   def arrays(self) -> pathlib.Path:
-    """The file of the state after the last epoch."""
+    """Returns the path of the state after the last epoch."""
     return self.path / 'state.npz'
 
   def begin(self, settings: Mapping[str, Any], state: WordState) -> None:
@@ -98,7 +102,8 @@ class StateFolder:
       settings: JSON values by the names that users know.
 
     Raises:
-      ConfigError: it was started with other settings; the message names them.
+      ConfigError: training was started with other settings; the message names
+        them.
       DataError: the file of settings is damaged.
     """
     if not self.settings.exists():
@@ -126,7 +131,7 @@ class StateFolder:
     return before
 
   def save(self, state: WordState) -> None:
-    """Replaces the whole saved state.
+    """Saves a state in place of the previous one.
 
     Raises:
       WriteError: the file cannot be written.
@@ -142,7 +147,7 @@ class StateFolder:
     write_npz(self.arrays, arrays)
 
   def load(self) -> WordState | None:
-    """Reads the saved state; None: there is none yet.
+    """Reads the saved state, or returns None if there is none yet.
 
     Raises:
       DataError: the file is damaged.
@@ -150,7 +155,7 @@ class StateFolder:
     if not self.arrays.exists():
       return None
     try:
-      # Opened here, since NumPy may leave a damaged file open.
+      # The file is opened here, since NumPy may leave a damaged file open.
       with self.arrays.open('rb') as file:
         state = _state(np.load(file, allow_pickle=False))
     except DAMAGE as error:
@@ -175,23 +180,24 @@ def _state(arrays: Mapping[str, np.ndarray]) -> WordState:
   )
 
 
-_ALL = 2**31 - 1  # longest document in words: nothing is cut off
-_PIECE = 10_000  # most words of one text that gensim reads
+_ALL = 2**31 - 1  # longest document in words, so that nothing is cut off
+_PIECE = 10_000  # gensim reads at most this many words of a text
 _RATES = 0.025, 0.0001  # learning rates at the start and at the end
 
 
 @dataclasses.dataclass(frozen=True)
 class WordTraining:
-  """The settings of training word vectors.
+  """Holds the settings for training word vectors.
 
   Attributes:
     dim: int, size of a vector.
-    window: int, most neighbours of a word on either side.
-    epochs: int, passes over the documents; the learning rate falls over them.
-    min_count: int; words with fewer occurrences get no vector.
-    skipgram: True: a word predicts each of its neighbours, which suits rare
-      words. False: the mean of the neighbours predicts the word (CBOW), which
-      is a few times faster.
+    window: int, largest number of neighbours of a word on either side.
+    epochs: int, passes over the documents, during which the learning rate
+      falls.
+    min_count: int, fewest occurrences of a word that gets a vector.
+    skipgram: whether a word predicts each of its neighbours, which suits rare
+      words. Otherwise the mean of the neighbours predicts the word (CBOW),
+      which is a few times faster.
     seed: int, seed of all random numbers.
   """
 
@@ -214,14 +220,15 @@ def train_word_vectors(
   The method is word2vec (Mikolov et al. 2013) with negative sampling, on whole
   documents and on the words and zones that models read, like the L2V vectors
   of Chalkidis and Kampas 2018. The state after each epoch is saved in
-  OUTPUT.state; the same call continues from it. With one worker the result is
-  the same, bit for bit, whether training was interrupted or not.
+  OUTPUT.state, and the same call continues from it. With one worker the result
+  is the same, bit for bit, whether training was interrupted or not.
 
   Args:
     data: config of the corpus.
     training: settings of training.
     output: path of the file to write, in word2vec's binary format.
-    workers: int, threads; with more than one, every result is different.
+    workers: int, number of threads; with more than one, results differ from
+      call to call.
 
   Returns:
     The state after the last epoch.
@@ -231,7 +238,7 @@ def train_word_vectors(
       was started with other settings.
     DataError: the corpus or OUTPUT.state has a fault, or no word is frequent
       enough.
-    Preempted: SIGTERM came; another call continues.
+    Preempted: SIGTERM came; another call continues the training.
   """
   path = pathlib.Path(os.path.expanduser(output))
   folder = StateFolder(path.with_name(f'{path.name}.state'))
@@ -258,7 +265,7 @@ def train_word_vectors(
 
 
 def _settings(training: WordTraining, split: Split) -> dict[str, object]:
-  """Returns the settings that decide the result, by the users' names."""
+  """Returns the settings that decide the result, by names that users know."""
   fields = dataclasses.asdict(training)
   seed = fields.pop('seed')
   return {f'--{name}': value for name, value in fields.items()} | {
@@ -315,7 +322,7 @@ def _train(
   folder: StateFolder,
   preemption: Preemption,
 ) -> WordState:
-  """Returns the state after all epochs; saves the state after each."""
+  """Trains the remaining epochs, saves each state, and returns the last one."""
   if state.epoch:
     logging.info('resuming after epoch %d', state.epoch)
   model.wv.vectors[:] = state.vectors
@@ -334,10 +341,10 @@ def _train(
 def _after_epoch(
   model: Word2Vec, state: WordState, tokens: Ragged, training: WordTraining
 ) -> WordState:
-  """Returns the state after one more epoch; shares the model's arrays."""
+  """Trains one epoch, and returns a state that shares the model's arrays."""
   epoch = state.epoch
-  # The generator of an epoch depends on the epoch only, so that a resumed
-  # training needs no saved generator.
+  # The generator of an epoch depends only on the seed and the epoch, so that a
+  # resumed training needs no saved generator.
   seeds = np.random.SeedSequence([training.seed, epoch])
   model.random = np.random.RandomState(np.random.MT19937(seeds))
   first, last = _RATES
@@ -358,9 +365,9 @@ def _after_epoch(
 
 
 class _Texts:
-  """The words of all documents in pieces; gensim would cut longer texts.
+  """Yields the words of all documents in pieces of at most _PIECE words.
 
-  Words without a vector are left out.
+  gensim would cut longer texts. Words without a vector are left out.
 
   Args:
     tokens: word ids of each document.

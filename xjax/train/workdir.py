@@ -1,4 +1,4 @@
-"""The folder of a run: where its files are, and which config can resume it."""
+"""Describes the folder of a run, and checks which config can resume the run."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ _VOCABULARY = 'vocabulary'  # field of corpus.json
 
 @dataclasses.dataclass(frozen=True)
 class Workdir:
-  """The folder of a run, with the paths of its files."""
+  """Holds the folder of a run, and gives the paths of its files."""
 
   path: pathlib.Path
 
@@ -57,17 +57,17 @@ class Workdir:
 
   @property
   def word_vectors(self) -> pathlib.Path:
-    """The word vectors from which label descriptors are computed."""
+    """Returns the path of word vectors that embed the label descriptors."""
     return self.path / 'features' / 'word_vectors.npz'
 
   @property
   def encoder(self) -> pathlib.Path:
-    """The sizes of the pretrained encoder, from its config.json."""
+    """Returns the path of the encoder's sizes, copied from its config.json."""
     return self.path / 'features' / 'encoder.json'
 
   @property
   def encoder_weights(self) -> pathlib.Path:
-    """The encoder weights with which label descriptors are computed."""
+    """Returns the path of encoder weights that embed the label descriptors."""
     return self.path / 'features' / 'encoder.npz'
 
   @property
@@ -80,7 +80,7 @@ class Workdir:
 
   @property
   def model(self) -> pathlib.Path:
-    """The folder of linear models and label trees."""
+    """Returns the folder of linear models and label trees."""
     return self.path / 'model'
 
   @property
@@ -93,7 +93,7 @@ class Workdir:
 
   @property
   def profile(self) -> pathlib.Path:
-    """The folder of traces that jax.profiler writes."""
+    """Returns the folder of traces that jax.profiler writes."""
     return self.path / 'profile'
 
   @property
@@ -105,14 +105,14 @@ class Workdir:
     return self.path / 'eval' / name
 
   def judged(self, name: str) -> pathlib.Path:
-    """Returns the file that names checkpoint and documents of an evaluation."""
+    """Returns the file that names an evaluation's checkpoint and documents."""
     return self.evaluation(name) / 'judged.json'
 
   def compare(self, config: Config) -> list[ConfigDifference]:
-    """Checks that a config can resume the run of this workdir; writes nothing.
+    """Checks, without writing, that a config can resume this workdir's run.
 
     Returns:
-      The fields that differ from the saved config; all of them may change.
+      The fields that differ from the saved config and may change.
 
     Raises:
       ConfigError: the run was started with another config; the message shows
@@ -139,7 +139,7 @@ class Workdir:
     return differences
 
   def open(self, config: Config) -> None:
-    """Saves the config of a new or resumed run; logs fields that changed.
+    """Saves the config of a new or resumed run, and logs changed fields.
 
     Raises:
       ConfigError, DataError: as in compare.
@@ -164,7 +164,7 @@ class Workdir:
       'digests': {name: s.digest for name, s in corpus.splits.items()},
       'fingerprint': corpus.fingerprint,
     }
-    # Without config.json, the files here are from a start that was broken off.
+    # Without config.json, these files are from a start that was interrupted.
     has_run = self.config.exists() and self.corpus.exists()
     before = dict(read_json(self.corpus) if has_run else described)
     before.pop(_VOCABULARY, None)
@@ -182,18 +182,18 @@ class Workdir:
         write_json(self.corpus, described)
 
   def record_vocabulary(self, vocab: Vocabulary | Subwords) -> None:
-    """Adds the digest of a vocabulary to corpus.json, if it has none yet.
+    """Adds a vocabulary's digest to corpus.json if the file has none yet.
 
     A run that was killed after writing the vocabulary gets the digest at its
     next start.
     """
     described = read_json(self.corpus)
-    barrier('xjax:described')  # no process still reads the file
+    barrier('xjax:described')  # wait until no process reads the file
     if is_host0() and _VOCABULARY not in described:
       write_json(self.corpus, {**described, _VOCABULARY: vocab.digest})
 
   def digests(self) -> dict[str, str]:
-    """Returns the digests, by name, of the splits the run was started with.
+    """Returns split name -> digest, for the splits that the run started with.
 
     Raises:
       DataError: corpus.json is absent or damaged.
@@ -237,19 +237,20 @@ class Workdir:
     return tokenizer
 
   def architecture(self) -> Architecture | None:
-    """Reads the sizes of the run's pretrained encoder; None: it has none.
+    """Reads the sizes of the run's pretrained encoder; None if it has none.
 
     Raises:
       DataError: encoder.json is damaged, or missing although there is a
         tokenizer.json.
     """
-    # encoder.json is written after tokenizer.json.
+    # encoder.json is written after tokenizer.json. If only encoder.json is
+    # absent, reading it raises the error.
     if not self.encoder.exists() and not self.tokenizer.exists():
       return None
     return architecture_of(read_json(self.encoder), str(self.encoder))
 
   def _check_digest(self, path: pathlib.Path, digest: str) -> None:
-    # Runs of older versions have no digest.
+    # Runs of older versions of xjax have no digest and are not checked.
     if read_json(self.corpus).get(_VOCABULARY, digest) != digest:
       raise DataError(
         f'{path}: not the vocabulary that this run was started with: the file '

@@ -1,4 +1,4 @@
-"""Reports training: metrics.jsonl, TensorBoard, the terminal and profiles.
+"""Reports training to metrics.jsonl, TensorBoard, the terminal and profiles.
 
 Only host 0 writes, except for profiles, which every process writes.
 """
@@ -21,19 +21,19 @@ from xjax.core.atomic import atomic_write
 from xjax.core.distributed import is_host0
 from xjax.core.progress import Progress
 
-# Fields of records that depend on the machine's speed: they differ between two
-# runs of the same config.
+# Fields of records that depend on the machine's speed, and so differ between
+# two runs of the same config.
 CLOCK_FIELDS = ('documents_per_second', 'seconds')
 
 
 class MetricWriter(contextlib.AbstractContextManager):
   """Appends records to metrics.jsonl and TensorBoard.
 
-  A record is `{"kind": "train" | "judge", "step": int, ...}`. The `metrics` of
-  a judge record are those of the averaged weights, with `raw_metrics` of the
-  raw weights in addition; before averaging starts, `metrics` are those of the
-  raw weights. Steps in the file never decrease: when a run is resumed at a
-  step, the records that a killed run wrote after that step are removed.
+  A record is `{"kind": "train" | "judge", "step": int, ...}`. A judge record
+  has the `metrics` of the averaged weights and the `raw_metrics` of the raw
+  weights. Before averaging starts, it only has `metrics`, those of the raw
+  weights. Steps in the file never decrease: when a run is resumed at a step,
+  the records that a killed run wrote after that step are removed.
   """
 
   def __init__(
@@ -94,7 +94,7 @@ class MetricWriter(contextlib.AbstractContextManager):
 
 
 class TrainingProgress(Progress):
-  """A progress bar on a terminal, else log lines with the time left."""
+  """Shows a progress bar on a terminal, else log lines with the time left."""
 
   leave = True
   smoothing = 0.05
@@ -134,7 +134,7 @@ class Profile(contextlib.AbstractContextManager):
 
     Args:
       folder: folder of the trace.
-      steps: first and last step to trace; None: no step.
+      steps: first and last step to trace; None traces no step.
     """
     self._folder = os.fspath(folder)
     self._steps = range(0) if steps is None else range(steps[0], steps[1] + 1)
@@ -156,7 +156,7 @@ class Profile(contextlib.AbstractContextManager):
 
   @contextlib.contextmanager
   def step(self, number: int) -> Iterator[None]:
-    """Traces the code within, if this step is to be traced."""
+    """Traces the code in this context if the step is one of those to trace."""
     if number in self._steps and not self._runs:
       jax.profiler.start_trace(self._folder)
       self._runs = self._traced = True

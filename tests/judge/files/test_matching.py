@@ -257,7 +257,7 @@ def test_training_counts_of_saved_predictions(files):
     read_train_gold(asked)
   saved(files['train'], ('0', '1'))
   message = told(predictions=files['scores'], train_labels=files['train'])
-  assert message.endswith('has no label: training counts need labels')
+  assert message.endswith('has no label, so labels cannot be counted')
 
 
 def test_what_is_taken_for_granted_is_said(files, said):

@@ -26,11 +26,11 @@ def read_gold(path: str | os.PathLike) -> LabelRows:
   """Reads the gold labels of test or training documents.
 
   Args:
-    path: a file in one of these formats; the content says which: an
-      XC-repository label or feature file; LIBSVM multilabel rows; a sparse
-      matrix saved by scipy (an entry of 0 is not a label); JSON lines of xjax,
-      of EURLEX57K, of raw text (target_ind) or with a hierarchy (doc_label or
-      label); or a predictions.npz with gold. Text may be gzipped.
+    path: an XC-repository label or feature file; LIBSVM multilabel rows; a
+      sparse matrix saved by scipy (an entry of 0 is not a label); JSON lines of
+      xjax, of EURLEX57K, of raw text (target_ind) or with a hierarchy
+      (doc_label or label); or a predictions.npz with gold. The content of the
+      file decides its format. Text may be gzipped.
 
   Returns:
     The rows of labels, without scores.
@@ -58,8 +58,8 @@ def read_training(path: str | os.PathLike) -> tuple[LabelRows, int]:
   """Reads how often labels occur in training.
 
   Args:
-    path: a file as for read_gold. Of a predictions.npz, the training counts are
-      read; its gold belongs to other documents.
+    path: a file as for read_gold. From a predictions.npz, the training counts
+      are read, because its gold labels belong to other documents.
 
   Returns:
     rows: the labels of the training documents. For a predictions.npz, one row
@@ -67,8 +67,8 @@ def read_training(path: str | os.PathLike) -> tuple[LabelRows, int]:
     n_train: number of training documents.
 
   Raises:
-    DataError: as for read_gold; or no label occurs, or training counts are not
-      known.
+    DataError: as for read_gold; or no label occurs in training, or the training
+      counts are not known.
   """
   if file_kind(path) is FileKind.PREDICTIONS:
     saved = Predictions.load(path)
@@ -84,7 +84,7 @@ def read_training(path: str | os.PathLike) -> tuple[LabelRows, int]:
     rows = read_gold(path)
     n = len(rows)
   if not len(rows.rows.values):
-    raise DataError(f'{path}: has no label: training counts need labels')
+    raise DataError(f'{path}: has no label, so labels cannot be counted')
   return rows, n
 
 
@@ -172,7 +172,7 @@ _READ: dict[FileKind, _Read] = {
 
 
 def _by_column(source: LabelRows) -> LabelRows:
-  """Returns rows of column numbers, from rows whose ids are column numbers."""
+  """Replaces label ids, which are column numbers as text, by the numbers."""
   columns = np.array(list(map(int, source.labels)), np.int32)
   return LabelRows(
     source.path,

@@ -1,4 +1,4 @@
-"""Reads a user's weights of labels from a file."""
+"""Reads a user's label weights from a file."""
 
 from collections.abc import Mapping
 import os

@@ -1,4 +1,4 @@
-"""Reads the order of labels from a file: the labels of other files' columns."""
+"""Reads from a file which label each column of other files stands for."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -18,17 +18,17 @@ _NUMBER = re.compile('0|[1-9][0-9]{0,7}')
 
 
 def column_numbers(labels: Sequence[str]) -> np.ndarray:
-  """Returns ids that are column numbers as int64; -1 for other ids."""
+  """Converts ids that are column numbers to int64; other ids become -1."""
   numbers = (int(i) if _NUMBER.fullmatch(i) else -1 for i in labels)
   return np.fromiter(numbers, np.int64, len(labels))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelOrder:
-  """Holds the label ids of columns.
+  """Holds the label id of each column.
 
   Attributes:
-    path: the file, for messages.
+    path: the file with the label ids, for messages.
     labels: L label ids, by column.
   """
 
@@ -37,11 +37,11 @@ class LabelOrder:
 
   @property
   def numbered(self) -> bool:
-    """Whether all label ids are column numbers."""
+    """Returns whether all label ids are column numbers."""
     return bool(np.all(column_numbers(self.labels) >= 0))
 
   def name(self, source: LabelRows) -> LabelRows:
-    """Returns rows of columns with label ids; rows with ids are unchanged.
+    """Adds label ids to a file's rows of columns; rows with ids do not change.
 
     Args:
       source: rows of a file.
@@ -65,15 +65,15 @@ class LabelOrder:
 
 
 def read_label_order(path: str | os.PathLike) -> LabelOrder:
-  """Reads the labels of columns, in order.
+  """Reads which label each column stands for.
 
   Args:
     path: JSON lines with ids, or one plain id per line.
 
   Raises:
     DataError: the file cannot be read, a line has no id, an id occurs twice, or
-      the ids are column numbers but not in ascending order, so that it is
-      unclear whether the number or the place counts.
+      the ids are column numbers but not in ascending order. In the last case it
+      is unclear whether the number or the position decides the column.
   """
   with open_text(path) as file:
     lines = list(numbered_lines(file, path))

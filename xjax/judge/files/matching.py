@@ -18,12 +18,12 @@ MOST_LABELS = 100_000_000  # a larger number in a header is a mistake
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KnownLabels:
-  """Holds the labels that occur in any of the matched files.
+  """Holds all labels of several files, and the label of each column.
 
   Attributes:
     labels: L label ids; the labels of the predictions come first.
-    columns: int64, the label of each column, -1 for a column without a label;
-      None: the meaning of columns is not known.
+    columns: int64, index of each column's label, -1 for a column without a
+      label; None if the meaning of columns is not known.
     path: the file that defines the labels, for messages.
   """
 
@@ -33,11 +33,11 @@ class KnownLabels:
 
   @functools.cached_property
   def index(self) -> dict[str, int]:
-    """The index of each label id."""
+    """Returns the index of each label id."""
     return {id_: i for i, id_ in enumerate(self.labels)}
 
   def sorted_rows(self, source: LabelRows) -> Ragged:
-    """Returns the rows of a file as known labels, each row ascending.
+    """Returns a file's rows as indices of known labels, each row ascending.
 
     Args:
       source: rows of a file.
@@ -52,7 +52,7 @@ class KnownLabels:
     return Ragged(source.rows.indptr, values[order].astype(np.int32))
 
   def rename_labels(self, source: LabelRows) -> LabelRows:
-    """Returns the rows of a file with the known labels, in the same order.
+    """Returns a file's rows with the known labels, in the same order.
 
     Args:
       source: rows of a file.
@@ -66,7 +66,7 @@ class KnownLabels:
     )
 
   def column_labels(self, source: LabelRows) -> np.ndarray:
-    """Returns the known label of each column of a file, int64; -1 for none.
+    """Returns the index of each column's known label, int64; -1 for no label.
 
     Args:
       source: rows of a file.
@@ -78,12 +78,12 @@ class KnownLabels:
     if source.labels is None and self.columns is None:
       raise DataError(
         f'{source.path}: has column numbers, but the labels of {self.path} '
-        'have no order; give their order by a file of labels'
+        'have no order; give the order in a file of labels'
       )
     return self.indices(source)
 
   def indices(self, source: LabelRows) -> np.ndarray:
-    """Returns the known label of each label or column of a file, int64.
+    """Returns the index of each label's or column's known label, int64.
 
     Args:
       source: rows of a file.
@@ -112,7 +112,7 @@ class KnownLabels:
     return self.columns
 
   def _indices_of_ids(self, source: LabelRows) -> np.ndarray:
-    """Returns the known label of each label id of a file, int64."""
+    """Returns the index of the known label for each of a file's ids, int64."""
     indices = np.array(
       [self.index.get(id_, -1) for id_ in source.labels], np.int64
     )
@@ -128,24 +128,24 @@ class KnownLabels:
 def known_labels_of(
   scored: LabelRows, others: Sequence[LabelRows]
 ) -> KnownLabels:
-  """Returns the labels of predictions and of the files to judge them with.
+  """Returns all labels of predictions and of the files for judging them.
 
   If the predictions have columns, the columns are the labels: every other file
   must have the same number of columns, or ids that are column numbers. If the
-  predictions have ids, labels are matched by id. Labels that only other files
-  have come after those of the predictions, sorted.
+  predictions have ids, labels are matched by id. The labels of the predictions
+  come first; the labels that are only in other files follow, sorted.
 
   Predictions with ids and other files with columns are matched as follows. If
   all ids of the predictions are decimal numbers, the numbers are the columns.
   Columns that the predictions lack then become further labels if a header says
   how many columns there are; otherwise they raise an error. If the ids are not
-  numbers, they are the columns in their order. This requires that the
-  predictions have an order of labels, and that every file with columns has a
-  header with the same number.
+  numbers, the first id is column 0, the second id is column 1, and so on. This
+  requires that the predictions have an order of labels, and that every file
+  with columns has a header with the same number of columns.
 
   Args:
     scored: the predictions. If they have ids and n_labels is set, the ids are
-      in column order.
+      in the order of the columns.
     others: the other files.
 
   Raises:
@@ -197,7 +197,7 @@ def _check_count(source: LabelRows) -> None:
 
 
 def _append_labels(scored: LabelRows, further: set[str]) -> tuple[str, ...]:
-  """Returns the labels of the predictions, then the further ones, sorted."""
+  """Returns the predictions' labels, followed by the further ones, sorted."""
   return scored.labels + tuple(sorted(further - set(scored.labels)))
 
 
@@ -207,8 +207,8 @@ def _column_count(
   """Returns the number of columns of a file with a header.
 
   Raises:
-    DataError: it is too large, or an id of the predictions, which are column
-      numbers, is not below it.
+    DataError: the number is too large, or an id of the predictions is a column
+      number that is not below it.
   """
   _check_count(source)
   if np.any(numbers >= source.n_labels):
@@ -221,7 +221,10 @@ def _column_count(
 
 
 def _labels_by_number(labels: Sequence[str], n: int) -> np.ndarray:
-  """Returns int64 [n], the label whose id is the column number, or -1."""
+  """Returns the index of the label whose id is the column number, int64 [n].
+
+  A column without such a label gets -1.
+  """
   numbers = column_numbers(labels)
   used = np.flatnonzero((numbers >= 0) & (numbers < n))
   columns = np.full(n, -1)
@@ -230,17 +233,17 @@ def _labels_by_number(labels: Sequence[str], n: int) -> np.ndarray:
 
 
 def _check_headers(scored: LabelRows, without_ids: Sequence[LabelRows]) -> None:
-  """Checks that every file with columns has a header with their number.
+  """Checks that every file with columns has a header with the column count.
 
   Raises:
-    DataError: a file has no header.
+    DataError: a file with columns has no header.
   """
   for other in without_ids:
     if other.n_labels is None:
       raise DataError(
         f'{other.path}: has column numbers but no number of columns, and the '
         f'labels of {scored.path} have names, such as {scored.labels[0]!a}: '
-        'give label ids, or a header `N L`, or a file of labels that names the '
+        'give label ids, a header `N L`, or a file of labels that names the '
         'columns'
       )
   logging.info(
@@ -255,7 +258,7 @@ def _check_related(scored: LabelRows, others: Sequence[LabelRows]) -> None:
   """Checks that a label of the predictions is in some other file.
 
   Raises:
-    DataError: no label is.
+    DataError: no label of the predictions is in another file.
   """
   sources: dict[str, LabelRows] = {}
   for other in others:
@@ -278,14 +281,15 @@ def check_documents(scored: LabelRows, other: LabelRows) -> None:
   """Checks that two files have the same documents in the same order.
 
   If both files have document ids, the ids are compared; otherwise only the
-  numbers of documents.
+  numbers of documents are compared.
 
   Args:
     scored: the predictions.
     other: another file.
 
   Raises:
-    DataError: the documents differ; names the first row that differs.
+    DataError: the documents differ. The message names the first row that
+      differs.
   """
   if scored.doc_ids is not None and other.doc_ids is not None:
     pairs = zip(scored.doc_ids, other.doc_ids)

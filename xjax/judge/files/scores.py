@@ -31,16 +31,17 @@ _PREDICTED = (
 def read_predictions(
   path: str | os.PathLike,
 ) -> tuple[LabelRows, Predictions | None]:
-  """Reads predictions of any system; detects the format from the content.
+  """Reads the predictions of any system from a file of any known format.
 
   Args:
     path: a sparse matrix saved by scipy, an XC-repository score file, JSON
-      lines {"id", "labels": [{"id", "score"}]}, or a predictions.npz; text may
-      be gzipped.
+      lines {"id", "labels": [{"id", "score"}]}, or a predictions.npz. The
+      content of the file decides its format. Text may be gzipped.
 
   Returns:
-    rows: the scored labels. For a predictions.npz the rows are empty, and have
-      only its ids; n_labels is set, because the labels are in column order.
+    rows: the scored labels. For a predictions.npz, the rows are empty and only
+      have the ids of its documents and labels; n_labels is set, because the
+      labels are in the order of the columns.
     saved: the predictions of a predictions.npz; None for other files.
 
   Raises:

@@ -1,12 +1,12 @@
-"""Defines the base classes of metrics: a metric is one class.
+"""Defines the base classes of metrics. Each metric is one class.
 
-A metric computed per document extends DocumentMetric; a metric computed per
-label extends LabelMetric. The class says what each document (or label) adds to
-two sums: the numerator, `over`, and the denominator, `under`. The value is a
-function of these sums alone. Giving documents other weights changes only the
-sums, so confidence intervals and significance tests work for every metric
-without extra code. Every imported subclass is a metric: there is no table of
-metrics to edit.
+A metric that is computed per document extends DocumentMetric, and a metric that
+is computed per label extends LabelMetric. The class says what each document (or
+label) adds to two sums: the numerator, `over`, and the denominator, `under`.
+The value is a function of only these sums. Giving documents other weights
+changes only the sums, so confidence intervals and significance tests work for
+every metric without extra code. Every imported subclass is a metric: there is
+no table of metrics to edit.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,10 +36,10 @@ DOCUMENTS, WITH_GOLD, GOLD = 'documents', 'documents with gold', 'gold'
 # gold or predicted.
 LABELS, GOLD_LABELS = 'labels', 'labels with gold'
 UP_TO_LARGEST = 'labels up to largest'
-# Names of counts of a set of decisions: the correct ones, and all.
+# Names of counts of a set of decisions: the correct decisions, and all of them.
 CORRECT, PREDICTED = 'correct', 'predicted'
 AT_K = '@k'
-# One number, or one for each replicate.
+# One number, or one number for each replicate.
 Numbers = Float[np.ndarray, '...']
 Value = Numbers | np.floating
 
@@ -48,9 +48,9 @@ class Ratio(enum.Enum):
   """Says how a protocol turns PSnDCG@k into a ratio over the N documents.
 
   SUMS: sum_d PSDCG_d / sum_d (the largest possible PSDCG_d).
-  MEANS: both sides first divide every document by its ideal DCG, the sum of
-    1 / log2(i + 1) for i <= min(k, g): documents with few gold labels weigh
-    more.
+  MEANS: in both sums, a document's term is first divided by the document's
+    ideal DCG, the sum of 1 / log2(i + 1) for i <= min(k, g), where g is its
+    number of gold labels. So documents with few gold labels weigh more.
   """
 
   SUMS = 'sums'
@@ -58,11 +58,11 @@ class Ratio(enum.Enum):
 
 
 class Recalled(enum.Enum):
-  """Says what PSR@k divides a document's propensity-scored hits by.
+  """Names the divisor of a document's propensity-scored hits in PSR@k.
 
-  WEIGHT: the sum of the weights of its gold labels; PSR@k is 1 where all gold
-    labels are found.
-  COUNT: the number of its gold labels; PSR@k may be above 1.
+  WEIGHT: the sum of the weights of the document's gold labels; PSR@k is 1 if
+    all gold labels are found.
+  COUNT: the number of the document's gold labels; PSR@k may be above 1.
   """
 
   WEIGHT = 'weight'
@@ -104,16 +104,16 @@ class Protocol:
     name: name of the protocol, as in metrics.json.
     title: the tool and the version that was read and run.
     source: where the tool's code is.
-    ties: how the tool orders equal scores.
+    ties: how the tool orders labels of equal score.
     printed: kinds of metrics that the tool prints, with k for the cut-off, such
       as 'P@k' or 'micro-F1'. Metrics whose class names the protocol are added.
-    skip_without_gold: True: documents without gold are left out of means over
-      documents. False: they count as 0. A ratio of sums or means, such as PSP,
-      is the same either way.
-    frequent_from: training documents from which a label is frequent; a label
+    skip_without_gold: whether means over documents leave out documents without
+      gold; otherwise these count as 0. A ratio of sums or means, such as PSP,
+      is the same in both cases.
+    frequent_from: the fewest training documents of a frequent label. A label
       with fewer, but at least one, is in the slice `few`.
-    psndcg: see Ratio.
-    psr: see Recalled.
+    psndcg: how PSnDCG@k becomes a ratio.
+    psr: the divisor of PSR@k.
     coverage_over: the labels of which coverage@k is a share.
     macro_over: the labels included in macro-averages at k.
   """
@@ -132,17 +132,17 @@ class Protocol:
 
   @property
   def kinds(self) -> tuple[str, ...]:
-    """The kinds of metrics that the tool prints."""
+    """Returns the kinds of metrics that the protocol's tool prints."""
     added = kinds_where(lambda metric: self.name in metric.protocols)
     return tuple(dict.fromkeys((*self.printed, *added)))
 
   def prints(self, metric: str) -> bool:
-    """Returns whether the protocol's tool prints this metric, such as 'P@5'."""
+    """Returns whether the protocol's tool prints a metric, such as 'P@5'."""
     return kind_of(metric) in self.kinds
 
   @property
   def simple_kinds(self) -> tuple[str, ...]:
-    """The kinds that need only predictions: no user file, no other split."""
+    """Returns the kinds of metrics that need no further file or split."""
     from_user = kinds_where(lambda metric: metric.needs in USER_SUPPLIED)
     simple = (kind for kind in self.kinds if kind not in from_user)
     return tuple(kind for kind in simple if not kind.endswith(TUNED))
@@ -153,11 +153,11 @@ TUNED = '-tuned'  # suffix of metrics at a threshold that is tuned on dev
 
 @functools.cache  # there are only a few thousand names
 def kind_of(metric: str) -> str:
-  """Returns the kind of a metric: its name without the values in it.
+  """Returns the kind of a metric, which is its name without values.
 
-  The kind of 'P@5' is 'P@k', of 'macro-F1@5[1-9]' 'macro-F1@k[]'. In brackets,
-  values are removed and names stay: the kind of 'coverage[a=0.5]@5' is
-  'coverage[a]@k'.
+  The kind of 'P@5' is 'P@k', and the kind of 'macro-F1@5[1-9]' is
+  'macro-F1@k[]'. In brackets, values are removed and names stay: the kind of
+  'coverage[a=0.5]@5' is 'coverage[a]@k'.
   """
   named = re.sub(r'\[(\w+)=[^]]*\]', r'[\1]', metric)
   return re.sub(r'@k\[.*\]', '@k[]', re.sub(r'@\d+', AT_K, named))
@@ -168,9 +168,9 @@ class LabelForm:
   """Holds the parameters of label metrics.
 
   Attributes:
-    alphas: recalls from which a label counts as covered, in [0, 1]; see
-      labels.AlphaCoverage.
-    draws: numbers of documents drawn; see labels.SampledCoverage.
+    alphas: the smallest recalls, in [0, 1], of labels that count as covered
+      (labels.AlphaCoverage).
+    draws: numbers of documents in a draw (labels.SampledCoverage).
   """
 
   alphas: tuple[float, ...] = (0.5,)
@@ -179,34 +179,34 @@ class LabelForm:
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-  """Base class of all metrics, of documents and of labels.
+  """Is the base class of all metrics, of documents and of labels.
 
   Attributes:
-    name: its kind, such as `RP@k` with a cut-off or `R-Precision` without; '':
-      the class is a base class and not a metric itself.
-    protocols: names of protocols that print it, in addition to protocols whose
-      `printed` names it.
-    needs: what it needs in addition to lists and gold.
-    is_share: whether its largest value is 1, so that intervals end at 1 (or at
-      the largest replicate, if that is above 1).
+    name: the metric's kind, such as `RP@k` with a cut-off, or `R-Precision`
+      without one. A base class, which is not a metric itself, has the name ''.
+    protocols: names of the protocols that print the metric, in addition to
+      protocols whose `printed` has the metric's name.
+    needs: what the metric needs in addition to lists and gold.
+    is_share: whether the metric's largest value is 1. If so, intervals end at
+      1, or at the largest replicate if that is above 1.
   """
 
   name: ClassVar[str] = ''
   protocols: ClassVar[tuple[str, ...]] = ('xjax',)
   needs: ClassVar[Needs] = Needs.NOTHING
   is_share: ClassVar[bool] = True
-  # Computes the terms of the denominator. None: the denominator is the number
-  # of documents, or of labels.
+  # Computes the terms of the denominator. If it is None, the denominator is the
+  # number of documents, or of labels.
   under: ClassVar[Callable[..., Any] | None] = None
 
   @property
   def label(self) -> str:
-    """The name with the values of its fields, such as `coverage[a=0.5]@k`."""
+    """Returns the name with field values, such as `coverage[a=0.5]@k`."""
     return self.name
 
   @classmethod
   def variants(cls, form: LabelForm) -> tuple[Self, ...]:
-    """Returns one metric for each value of its parameters."""
+    """Returns a metric of this class for each value of its parameters."""
     return (cls(),)
 
   @classmethod
@@ -216,7 +216,7 @@ class Metric:
 
   @classmethod
   def has_cut_off(cls) -> bool:
-    """Returns whether it depends on only the first k labels of every list."""
+    """Returns whether the metric uses only the first k labels of every list."""
     return AT_K in cls.name
 
   def applies(self, protocol: Protocol) -> bool:
@@ -235,13 +235,13 @@ class Metric:
 
     Args:
       over: float64, the numerator.
-      under: float64, the denominator; NaN where it is 0.
+      under: float64, the denominator, with NaN in place of 0.
       k: the cut-off; 0 for a metric without one.
     """
     return over / under
 
   def sums(self) -> dict[str, Callable[[Any], Any]]:
-    """Returns the sums that this metric defines: name -> function of terms."""
+    """Returns the metric's sums: name -> function that computes the terms."""
     functions = {self.sum_of('over'): self.over}
     if type(self).under is not None:
       functions[self.sum_of('under')] = self.under
@@ -250,9 +250,9 @@ class Metric:
   def sum_of(self, part: str) -> str:
     """Returns the name of the sum of `over` or `under`.
 
-    A class whose body says `over = Other.over` shares the sum of Other, and
-    its name. An inherited method may depend on the subclass, so it is a
-    separate sum.
+    A class whose body says `over = Other.over` shares the sum of Other and the
+    name of this sum. An inherited method may depend on the subclass, so it has
+    a separate sum.
 
     Args:
       part: 'over' or 'under'.
@@ -268,11 +268,12 @@ class Metric:
 
 
 class DocumentMetric(Metric):
-  """A metric whose sums are over documents; documents without gold add 0.
+  """Is the base class of metrics whose sums are over documents.
 
-  `over(lists)` returns float [B, J], a column per cut-off of `lists.ks`, or [B]
-  for a metric without a cut-off. `under(lists)` returns the same shape. If the
-  class does not define `under`, the value is the mean over documents.
+  Documents without gold add 0. `over(lists)` returns float [B, J], a column per
+  cut-off of `lists.ks`, or [B] for a metric without a cut-off. `under(lists)`
+  returns the same shape. If the class does not define `under`, the value is the
+  mean over documents.
 
   Attributes:
     least_k: the smallest cut-off at which the metric is defined.
@@ -286,9 +287,9 @@ class DocumentMetric(Metric):
     ks: tuple[int, ...],
     vectors_LD: scipy.sparse.csr_array,
   ) -> Float[np.ndarray, 'N J']:
-    """Computes values on the host; `over` reads lists.outside[self.name].
+    """Computes the values that `over` reads from lists.outside[self.name].
 
-    It is called once, and only for metrics that need SIMILARITY.
+    It runs on the host, once, and only for metrics that need SIMILARITY.
 
     Args:
       ids_NK: int32 ranked labels, PAD beyond the list.
@@ -339,21 +340,21 @@ class PerLabel:
 
 
 class LabelMetric(Metric):
-  """A metric whose sums are over labels.
+  """Is the base class of metrics whose sums are over labels.
 
   `over(labels)` returns float [*R, L], the shape of PerLabel's arrays. Each
   label's term is computed from that label's counts, and is 0 for a label that
-  is neither predicted nor gold. `under(labels)` is alike. If the class does not
-  define `under`, the value is the mean over labels. For a metric with a
-  cut-off, the first k labels of every list are predicted; for a metric without
-  one, the labels above a threshold.
+  is neither predicted nor gold. `under(labels)` returns the same shape. If the
+  class does not define `under`, the value is the mean over labels. For a metric
+  with a cut-off, the predicted labels are the first k of every list; for a
+  metric without one, they are the labels above a threshold.
 
   Attributes:
-    is_binned: whether it is also printed for each frequency bin of labels.
-    only_correct: whether its sums are 0 for a label without a correct decision.
-      Then replicates need not count other labels, which is much faster.
-    ignores_wrong: whether its sums depend only on correct decisions and gold.
-      Then it is known even if wrong labels are missing from the lists.
+    is_binned: whether the metric is also printed for each frequency bin.
+    only_correct: whether a label without a correct decision adds 0 to the sums.
+      If so, replicates count only labels with one, which is much faster.
+    ignores_wrong: whether the sums depend only on correct decisions and gold.
+      If so, they are known even if wrong labels are missing from the lists.
   """
 
   is_binned: ClassVar[bool] = False
@@ -438,10 +439,10 @@ class MetricPoints:
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-  """A metric at one cut-off or threshold, as a function of named sums.
+  """Computes a metric at one cut-off or threshold from named sums.
 
   Attributes:
-    name: its full name, such as `P@5`.
+    name: full name, such as `P@5`.
     metric: the metric that computes the value.
     over: name of the sum that is the numerator.
     under: names of the sums that add up to the denominator.
@@ -456,11 +457,11 @@ class Measure:
 
   @property
   def sums(self) -> tuple[str, ...]:
-    """The names of all sums that the value depends on."""
+    """Returns the names of all sums that the value depends on."""
     return self.over, *self.under
 
   def value(self, sums: Mapping[str, Any]) -> Numbers:
-    """Computes the value; NaN where the denominator is 0.
+    """Computes the metric's value, which is NaN where the denominator is 0.
 
     Args:
       sums: name -> a number, or an array with an entry per replicate.
@@ -475,7 +476,7 @@ class Measure:
 
 
 def metric_classes() -> tuple[type[Metric], ...]:
-  """Returns all imported metrics: first those of xjax, then those of a user."""
+  """Returns all imported metrics, those of xjax first and a user's last."""
   _import_own_metrics()
   named = dict.fromkeys(cls for cls in _subclasses(Metric) if cls.name)
   return tuple(sorted(named, key=_is_from_user))
@@ -530,7 +531,7 @@ def measures(
     form: the parameters of label metrics.
 
   Returns:
-    Name, such as `P@5` -> measure.
+    Name of a metric, such as `P@5` -> measure.
 
   Raises:
     ConfigError: two metrics have the same name.

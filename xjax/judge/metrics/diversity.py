@@ -1,6 +1,6 @@
 """Computes intra-list diversity: how dissimilar the labels of a list are.
 
-Schultheis et al. 2022, eq. 17.
+The formula is eq. 17 of Schultheis et al. 2022.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ import scipy.sparse
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
 
-_PAIRS = 4096  # pairs of labels multiplied at a time
+_PAIRS = 4096  # pairs of labels that are multiplied at a time
 
 
 def intra_list_diversity(
@@ -30,7 +30,7 @@ def intra_list_diversity(
       label without a vector (all 0) is similar to no other label.
 
   Returns:
-    k -> float64 [N], the mean over the pairs that the list has; 0 for a list
+    k -> float64 [N], the mean over the pairs of each list. It is 0 for a list
     of fewer than two labels, which has no pair.
   """
   total_N, pairs_N = np.zeros(len(ids_NK)), np.zeros(len(ids_NK), np.int64)
@@ -74,7 +74,7 @@ def co_occurrence(gold: Ragged, n_labels: int) -> scipy.sparse.csr_array:
   """Makes label vectors from how often labels are gold together.
 
   Args:
-    gold: N rows of gold label indices, of training documents.
+    gold: gold label indices of N training documents.
     n_labels: L, number of labels.
 
   Returns:

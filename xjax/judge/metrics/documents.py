@@ -31,7 +31,7 @@ def ideal(k: int) -> float:
 
 
 class Precision(DocumentMetric):
-  """Computes precision: hits among the first k, divided by k."""
+  """Computes precision: the hits among the first k labels, divided by k."""
 
   name = 'P@k'
 
@@ -43,7 +43,7 @@ class Precision(DocumentMetric):
 
 
 class Recall(DocumentMetric):
-  """Computes recall: hits among the first k, over the number of gold labels."""
+  """Computes recall: the share of gold labels that are among the first k."""
 
   name = 'R@k'
 
@@ -52,7 +52,10 @@ class Recall(DocumentMetric):
 
 
 class RecallAtMost(DocumentMetric):
-  """Hits among the first k, over min(k, g) (Chalkidis et al. 2019, eq. 3)."""
+  """Divides the hits among the first k by the most hits possible, min(k, g).
+
+  This is RP@k of Chalkidis et al. 2019, eq. 3.
+  """
 
   name = 'RP@k'
 
@@ -61,7 +64,10 @@ class RecallAtMost(DocumentMetric):
 
 
 class NDCG(DocumentMetric):
-  """DCG, divided by the DCG of a list whose first min(k, g) labels are gold."""
+  """Divides the DCG by the DCG of the best list.
+
+  The first min(k, g) labels of the best list are gold.
+  """
 
   name = 'nDCG@k'
 
@@ -70,7 +76,10 @@ class NDCG(DocumentMetric):
 
 
 class RPrecision(DocumentMetric):
-  """Hits among the first g, divided by g (Bertalis et al., section 4.5)."""
+  """Computes precision at g, the document's number of gold labels.
+
+  This is R-Precision (Bertalis et al., section 4.5).
+  """
 
   name = 'R-Precision'
 
@@ -84,7 +93,10 @@ class RPrecision(DocumentMetric):
 
 
 class Hit(DocumentMetric):
-  """1 if any of the first k labels is gold (Schultheis et al. 2022, eq. 12)."""
+  """Is 1 if one of the first k labels is gold, else 0.
+
+  This is eq. 12 of Schultheis et al. 2022.
+  """
 
   name = 'Hit@k'
 
@@ -93,7 +105,7 @@ class Hit(DocumentMetric):
 
 
 class FullNDCG(DocumentMetric):
-  """DCG over the DCG of a list of k hits (Schultheis et al. 2022, eq. 2)."""
+  """Divides the DCG by the DCG of k hits (Schultheis et al. 2022, eq. 2)."""
 
   name = 'nDCG-full@k'
 
@@ -105,13 +117,13 @@ class FullNDCG(DocumentMetric):
 
 
 class _Weighed(DocumentMetric):
-  """Base of the metrics in which a label counts its inverse propensity."""
+  """Is the base of metrics that weight labels by their inverse propensities."""
 
   needs = Needs.PROPENSITIES
 
 
 class PSP(_Weighed):
-  """Propensity-scored hits over their maximum (Jain et al. 2016)."""
+  """Divides propensity-scored hits by their maximum (Jain et al. 2016)."""
 
   name = 'PSP@k'
 
@@ -123,7 +135,7 @@ class PSP(_Weighed):
 
 
 class RawPSP(_Weighed):
-  """Propensity-scored hits, divided by k."""
+  """Divides propensity-scored hits by k."""
 
   name = 'PSP-raw@k'
   over = PSP.over
@@ -131,7 +143,7 @@ class RawPSP(_Weighed):
 
 
 class PSnDCG(_Weighed):
-  """Propensity-scored DCG over its maximum (Bhatia et al.)."""
+  """Divides the propensity-scored DCG by its maximum (Bhatia et al.)."""
 
   name = 'PSnDCG@k'
 
@@ -146,7 +158,7 @@ class PSnDCG(_Weighed):
 
 
 class PSnDCGOfMeans(_Weighed):
-  """PSnDCG where each document's terms are first divided by its ideal DCG."""
+  """Computes PSnDCG after dividing each document's terms by its ideal DCG."""
 
   name = 'PSnDCG@k'
 
@@ -161,7 +173,7 @@ class PSnDCGOfMeans(_Weighed):
 
 
 class FullPSnDCG(_Weighed):
-  """Propensity-scored DCG, divided by the DCG of a list of k hits."""
+  """Divides the propensity-scored DCG by the DCG of a list of k hits."""
 
   name = 'PSnDCG-full@k'
   over = PSnDCG.over
@@ -169,7 +181,7 @@ class FullPSnDCG(_Weighed):
 
 
 class NormalPSR(_Weighed):
-  """PSR@k, divided by the PSR@k of the best possible list."""
+  """Divides PSR@k by the PSR@k of the best possible list."""
 
   name = 'PSR-norm@k'
 
@@ -184,7 +196,7 @@ class NormalPSR(_Weighed):
 
 
 class PSR(_Weighed):
-  """Propensity-scored hits, divided by the weights of the gold labels."""
+  """Divides propensity-scored hits by the summed weights of the gold labels."""
 
   name = 'PSR@k'
   applies = NormalPSR.applies
@@ -192,7 +204,10 @@ class PSR(_Weighed):
 
 
 class NormalPSRByCount(_Weighed):
-  """PSR-norm@k where each document is divided by its number of gold labels."""
+  """Computes PSR-norm@k from terms divided by a document's gold labels.
+
+  Each document's terms of both sums are divided by its number of gold labels.
+  """
 
   name = 'PSR-norm@k'
 
@@ -207,7 +222,7 @@ class NormalPSRByCount(_Weighed):
 
 
 class PSRByCount(_Weighed):
-  """PSR@k where each document is divided by its number of gold labels."""
+  """Divides propensity-scored hits by the number of gold labels."""
 
   name = 'PSR@k'
   applies = NormalPSRByCount.applies
@@ -215,7 +230,7 @@ class PSRByCount(_Weighed):
 
 
 class Diversity(DocumentMetric):
-  """Intra-list diversity: how dissimilar a list's labels are (diversity.py)."""
+  """Computes intra-list diversity: how dissimilar a list's labels are."""
 
   name = 'ILD@k'
   needs = Needs.SIMILARITY
@@ -238,7 +253,10 @@ class Diversity(DocumentMetric):
 
 
 class Weighted(DocumentMetric):
-  """The sum over hits of W[label, place] (Schultheis et al. 2022, eq. 4)."""
+  """Sums a user's weights W[label, place] over the hits.
+
+  This is eq. 4 of Schultheis et al. 2022.
+  """
 
   name = 'weighted@k'
   needs = Needs.RANK_WEIGHTS

@@ -1,4 +1,4 @@
-"""Sets up JAX for metrics: 64-bit numbers on one device."""
+"""Makes JAX compute metrics with 64-bit numbers on one device."""
 
 from collections.abc import Iterator
 import contextlib

@@ -18,7 +18,7 @@ from xjax.judge.metrics.contract import (
 )
 from xjax.judge.metrics.exact import exact
 
-# Ranges of the number of training documents, ends included (None: no end).
+# Ranges of the number of training documents, ends included (None is no end).
 # The paper on binned macro-F1, section 4, has the same bins from 1 on.
 BINS = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, None))
 
@@ -36,7 +36,7 @@ BIN_NAMES = tuple(bin_name(low, high) for low, high in BINS)
 def in_bins(
   train_counts: Int[np.ndarray, ' L'],
 ) -> dict[str, Bool[np.ndarray, ' L']]:
-  """Returns the labels of each frequency bin: name of the bin -> bool [L].
+  """Returns the labels of each frequency bin, as name -> bool [L].
 
   Args:
     train_counts: int [L], training documents per label.
@@ -70,13 +70,13 @@ class LabelTable:
 
     Args:
       mask: bool [L], the labels of the slice.
-      bins: name of a frequency bin -> bool [L], its labels.
+      bins: name of a frequency bin -> bool [L], the labels of the bin.
     """
     none = np.zeros((0, len(mask)), bool)
     return cls(np.cumsum(mask), np.stack([*bins.values()]) if bins else none)
 
   def take(self, labels: Int[np.ndarray, ' H']) -> 'LabelTable':
-    """Returns the table of the given labels only."""
+    """Returns a table that has only the given labels."""
     return LabelTable(self.upto_L[labels], self.bins_FL[:, labels])
 
 
@@ -103,9 +103,10 @@ def label_sums(
     metrics: the label metrics whose sums are computed.
 
   Returns:
-    Name -> float64 sum over all labels: `correct`, `predicted`, `labels up to
-    largest` and the sums of the metrics; and name -> the sums over each bin,
-    for metrics with is_binned.
+    totals: name -> float64 sum over all labels, for `correct`, `predicted`,
+      `labels up to largest` and the sums of the metrics.
+    binned: name -> float64 sum over the labels of each bin, for the sums of
+      metrics with is_binned.
   """
   labels = PerLabel(
     *(jnp.asarray(x, jnp.float64) for x in (correct_L, predicted_L, gold_L)),
@@ -139,7 +140,7 @@ def named_sums(
   n_docs: int,
   metrics: tuple[LabelMetric, ...],
 ) -> dict[str, float]:
-  """Computes the sums over labels for one set of decisions, with full names.
+  """Computes the sums of label_sums, and adds suffixes to their names.
 
   Args:
     correct_L: as for label_sums.

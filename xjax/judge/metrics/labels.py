@@ -1,7 +1,7 @@
 """Defines the metrics that are computed from counts per label.
 
 Each metric is one class. These metrics count every document, including
-documents without gold. 0 / 0 is 0.
+documents without gold. They treat 0 / 0 as 0.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ def f_beta(
   gold_L: Float[Array, '*R L'],
   beta: float = 1.0,
 ) -> Float[Array, '*R L']:
-  """Computes F_beta of each label; 0 where it would be 0 / 0.
+  """Computes F_beta of each label, which is 0 where it would be 0 / 0.
 
   F_beta = (1 + beta^2) TP / (beta^2 gold + predicted). With beta = 1 it is F1
   (paper on binned macro-F1, eq. 1; a label that is never predicted has 0).
@@ -53,7 +53,7 @@ def _f_beta(labels: PerLabel, beta: float = 1.0) -> Float[Array, '*R L']:
 
 
 class MicroF1AtThreshold(LabelMetric):
-  """F1 of all decisions above a threshold, pooled over labels.
+  """Computes the F1 of all decisions above a threshold, pooled over labels.
 
   It uses only sums that are always computed.
   """
@@ -76,7 +76,7 @@ class MicroF1AtThreshold(LabelMetric):
 
 
 class MacroF1AtThreshold(LabelMetric):
-  """The mean over labels of F1, of the decisions above a threshold."""
+  """Computes the mean of the labels' F1, from decisions above a threshold."""
 
   name = 'macro-F1'
   only_correct = True
@@ -86,7 +86,10 @@ class MacroF1AtThreshold(LabelMetric):
 
 
 class WeightedF1(LabelMetric):
-  """The mean over labels of F1, weighted by how often each label is gold."""
+  """Computes the mean of the labels' F1, weighted by how often they are gold.
+
+  Labels are predicted if their score is above a threshold.
+  """
 
   name = 'weighted-F1'
   only_correct = True
@@ -101,13 +104,13 @@ class WeightedF1(LabelMetric):
 
 
 class MicroF1(MicroF1AtThreshold):
-  """F1 of the first k labels of every list, pooled over labels."""
+  """Computes the F1 of the first k labels of all lists, pooled over labels."""
 
   name = 'micro-F1@k'
 
 
 class _Macro(LabelMetric):
-  """Base of the means over labels; the protocol says over which labels."""
+  """Is the base of means over labels, which a protocol chooses."""
 
   only_correct = True
 
@@ -116,7 +119,7 @@ class _Macro(LabelMetric):
 
 
 class MacroF1(_Macro):
-  """Averages the labels' F1, counted in the first k labels of every list."""
+  """Computes the mean of the labels' F1, from the first k labels of lists."""
 
   name = 'macro-F1@k'
   is_binned = True
@@ -124,7 +127,10 @@ class MacroF1(_Macro):
 
 
 class MacroPrecision(_Macro):
-  """The mean over labels of TP / (TP + FP); a label never predicted has 0."""
+  """Computes the mean over labels of precision, TP / (TP + FP).
+
+  A label that is never predicted has precision 0.
+  """
 
   name = 'macro-P@k'
 
@@ -133,7 +139,10 @@ class MacroPrecision(_Macro):
 
 
 class MacroRecall(_Macro):
-  """The mean over labels of TP / (TP + FN); a label never gold has 0."""
+  """Computes the mean over labels of recall, TP / (TP + FN).
+
+  A label that is never gold has recall 0.
+  """
 
   name = 'macro-R@k'
   ignores_wrong = True
@@ -143,7 +152,7 @@ class MacroRecall(_Macro):
 
 
 class MacroFHalf(_Macro):
-  """The mean over labels of F_beta with beta 0.5, which favours precision."""
+  """Computes the mean over labels of F_0.5, which favours precision."""
 
   name = 'macro-F0.5@k'
 
@@ -152,7 +161,7 @@ class MacroFHalf(_Macro):
 
 
 class MacroFTwo(_Macro):
-  """The mean over labels of F_beta with beta 2, which favours recall."""
+  """Computes the mean over labels of F_2, which favours recall."""
 
   name = 'macro-F2@k'
 
@@ -161,7 +170,10 @@ class MacroFTwo(_Macro):
 
 
 class Coverage(LabelMetric):
-  """The share of labels with a correct prediction (Schultheis, eq. 13)."""
+  """Computes the share of labels with a correct prediction.
+
+  This is eq. 13 of Schultheis et al. 2022.
+  """
 
   name = 'coverage@k'
   only_correct = ignores_wrong = True
@@ -175,10 +187,10 @@ class Coverage(LabelMetric):
 
 @dataclasses.dataclass(frozen=True)
 class AlphaCoverage(LabelMetric):
-  """The share of labels whose recall is at least alpha (Schultheis, eq. 28).
+  """Computes the share of labels whose recall is at least alpha.
 
   With alpha = 0 the recall must be above 0, as for coverage. A label that is
-  never gold has recall 0.
+  never gold has recall 0 (Schultheis et al. 2022, eq. 28).
 
   Attributes:
     alpha: the smallest recall that counts, in [0, 1].
@@ -206,14 +218,14 @@ class AlphaCoverage(LabelMetric):
 
 @dataclasses.dataclass(frozen=True)
 class SampledCoverage(LabelMetric):
-  """The share of labels predicted correctly in a draw of documents, expected.
+  """Computes the expected coverage of a random draw of documents.
 
-  For n' documents drawn with replacement from n documents it is the mean over
-  labels of 1 - (1 - c_l / n)^n', where c_l is the number of correct predictions
-  of label l (Schultheis, eq. 24-25).
+  If n' documents are drawn with replacement from n documents, it is the mean
+  over labels of 1 - (1 - c_l / n)^n', where c_l is the number of correct
+  predictions of label l (Schultheis et al. 2022, eq. 24-25).
 
   Attributes:
-    n_drawn: n', the number of documents drawn.
+    n_drawn: n', the number of documents in the draw.
   """
 
   n_drawn: int
@@ -235,10 +247,11 @@ class SampledCoverage(LabelMetric):
 
 
 class Entropy(LabelMetric):
-  """The entropy in bits of the labels of correct predictions.
+  """Computes the entropy, in bits, of the labels of correct predictions.
 
   It is log2 C - (sum over labels of c log2 c) / C, where c is the number of
-  correct predictions of a label and C of all labels (Schultheis, eq. 15-16).
+  correct predictions of a label, and C is the sum of c over all labels
+  (Schultheis et al. 2022, eq. 15-16).
   """
 
   name = 'entropy@k'

@@ -1,4 +1,4 @@
-"""The protocols: how each tool defines its metrics.
+"""Defines the protocols, which record how evaluation tools define metrics.
 
 Tools compute the same sums and divide them by different denominators. A
 protocol records how a tool (or xjax) turns ranked lists into numbers, where
@@ -21,8 +21,8 @@ from xjax.judge.metrics.contract import (
 
 _THRESHOLD_KINDS = ('micro-F1', 'macro-F1', 'weighted-F1')
 
-# It prints every metric whose class names this protocol: all metrics of xjax,
-# and those that a user adds.
+# This protocol prints every metric whose class names it: all metrics of xjax,
+# and the metrics that a user adds.
 XJAX = Protocol(
   name='xjax',
   title='xjax',
@@ -60,7 +60,7 @@ NAPKINXC = Protocol(
     *('PSR@k', 'PSR-norm@k', 'micro-F1@k', 'macro-F1@k', 'macro-P@k'),
     *('macro-R@k', 'coverage@k'),
   ),
-  ties='of lists: as they come; of score matrices: unstable',
+  ties='in lists, the order of the list; in score matrices, unstable',
   psndcg=Ratio.MEANS,
   psr=Recalled.COUNT,
   coverage_over=AveragedLabels.GOLD,

@@ -1,4 +1,4 @@
-"""Compares top-k lists with gold labels: hits, gains and weights.
+"""Compares top-k lists with gold labels, and computes hits and gains.
 
 Document metrics are computed from these values, which have a row per document
 and a column per cut-off k.
@@ -15,8 +15,8 @@ import numpy as np
 
 from xjax.core.types import PAD
 
-# For rows of at most this many gold labels, every pair of gold labels is
-# compared: on a CPU this is many times faster than sorting short rows.
+# Rows of at most this many gold labels are put in order by comparing all pairs,
+# because on a CPU this is many times faster than sorting short rows.
 _PAIRS = 64
 
 
@@ -24,7 +24,7 @@ def hits(
   ids_BK: Int[Array | np.ndarray, 'B K'],
   gold_BP: Int[Array | np.ndarray, 'B P'],
 ) -> Bool[Array, 'B K']:
-  """Returns which entries of the lists are gold; PAD never is.
+  """Returns which entries of the lists are gold; PAD is never gold.
 
   Labels are compared as integers: as float32, ids above 2^24 would collide.
 
@@ -46,8 +46,10 @@ class Weights:
   """Holds the weights of labels in weighted metrics.
 
   Attributes:
-    labels_L: float64, inverse propensities; None: no propensity metrics.
-    ranks_LK: float64, W of the metric weighted@k; None: no such metric.
+    labels_L: float64, inverse propensities, or a user's weights; None without
+      propensity metrics.
+    ranks_LK: float64, weight of each label at each place, for the metric
+      weighted@k; None without this metric.
   """
 
   labels_L: jax.Array | np.ndarray | None = None
@@ -56,12 +58,11 @@ class Weights:
 
 @struct.dataclass
 class RankedLists:
-  """Holds ranked labels and gold labels: the input of document metrics.
+  """Holds ranked labels and gold labels, from which document metrics follow.
 
-  In the descriptions below, g is a document's number of gold labels, hits(k)
-  is the number of gold labels among the first k of its list, and w is the
-  inverse propensity of a label (Jain et al. 2016) or a weight that the user
-  supplies.
+  In the descriptions below, g is a document's number of gold labels. The weight
+  of a label is its inverse propensity (Jain et al. 2016), or a weight that the
+  user supplies.
 
   Attributes:
     ids_BK: int32 ranked labels, PAD beyond the list.
@@ -71,8 +72,8 @@ class RankedLists:
     gold_B: int, number of gold labels.
     listed_B: int, length of the list.
     weights: weights of labels, where available.
-    outside: name of a metric -> float64 [B, J], its values that were computed
-      on the host (DocumentMetric.from_lists).
+    outside: name of a metric -> float64 [B, J], the metric's values that
+      DocumentMetric.from_lists computed on the host.
     ks: the cut-offs, ascending.
   """
 
@@ -113,7 +114,7 @@ class RankedLists:
   def first(
     self, values_BK: Shaped[Array | np.ndarray, 'B K']
   ) -> Float[Array, 'B J']:
-    """Sums the first k values for each cut-off k; exact for whole numbers."""
+    """Sums the first k values for each cut-off k, exactly if they are whole."""
     places = jnp.arange(values_BK.shape[1])[:, None]
     prefix_KJ = (places < jnp.asarray(self.ks)).astype(real_dtype())
     values_BK = jnp.asarray(values_BK, real_dtype())
@@ -127,27 +128,27 @@ class RankedLists:
 
   @functools.cached_property
   def hits_BJ(self) -> Float[Array, 'B J']:
-    """hits(k): the number of gold labels among the first k."""
+    """The number of hits: gold labels among the first k of the list."""
     return self.first(self.hits_BK)
 
   @functools.cached_property
   def dcg_BJ(self) -> Float[Array, 'B J']:
-    """The DCG: the sum of 1 / log2(i + 1) over hits at places i <= k."""
+    """Returns DCG, the sum of 1 / log2(i + 1) over hits at places i <= k."""
     return self.discounted(self.hits_BK)
 
   @functools.cached_property
   def some_gold_B1(self) -> Int[Array, 'B 1']:
-    """The number of gold labels g, or 1 where g is 0."""
+    """The number of gold labels, or 1 for a document without any."""
     return jnp.maximum(self.gold_B, 1)[:, None]
 
   @functools.cached_property
   def best_hits_BJ(self) -> Int[Array, 'B J']:
-    """The most hits possible: min(k, g), or 1 where g is 0."""
+    """Returns the most hits possible, min(k, g), or 1 without gold labels."""
     return jnp.minimum(self.some_gold_B1, jnp.asarray(self.ks))
 
   @functools.cached_property
   def ideal_BJ(self) -> Float[Array, 'B J']:
-    """The DCG of a list whose first min(k, g) entries are gold.
+    """Returns the DCG of a list whose first min(k, g) entries are gold.
 
     A document without gold is treated as if it had one gold label.
     """
@@ -155,66 +156,66 @@ class RankedLists:
     return ideal[self.best_hits_BJ]
 
   def weights_of(self, ids_BK: Int[Array, 'B K']) -> Float[Array, 'B K']:
-    """Returns the weights w of labels, 0 for PAD."""
+    """Returns the weights of labels, and 0 for PAD."""
     weights_L = jnp.asarray(self.weights.labels_L).astype(real_dtype())
     return jnp.where(ids_BK != PAD, weights_L[jnp.maximum(ids_BK, 0)], 0)
 
   @functools.cached_property
   def gains_BK(self) -> Float[Array, 'B K']:
-    """The weight w of each entry that is gold, 0 for other entries."""
+    """Returns the label weight of each gold entry, and 0 for other entries."""
     return jnp.where(self.hits_BK, self.weights_of(self.ids_BK), 0)
 
   @functools.cached_property
   def gold_weights_BP(self) -> Float[Array, 'B P']:
-    """The weights w of the gold labels, 0 for PAD."""
+    """Returns the weights of the gold labels, and 0 for PAD."""
     return self.weights_of(self.gold_BP)
 
   @functools.cached_property
   def best_gains_BK(self) -> Float[Array, 'B K']:
-    """The largest weights w of gold labels: the gains of the best list."""
+    """Returns the gold labels' largest weights, the gains of the best list."""
     return _largest_first(self.gold_weights_BP, max(self.ks))
 
   @functools.cached_property
   def weighed_hits_BJ(self) -> Float[Array, 'B J']:
-    """The sum of w over hits among the first k."""
+    """Returns the sum of the label weights of hits among the first k."""
     return self.first(self.gains_BK)
 
   @functools.cached_property
   def weighed_best_BJ(self) -> Float[Array, 'B J']:
-    """The sum of the k largest weights w of gold labels."""
+    """Returns the sum of the k largest label weights among the gold labels."""
     return self.first(self.best_gains_BK)
 
   @functools.cached_property
   def weighed_dcg_BJ(self) -> Float[Array, 'B J']:
-    """The sum of w / log2(i + 1) over hits at places i <= k."""
+    """Returns the sum of weight / log2(i + 1) over hits at places i <= k."""
     return self.discounted(self.gains_BK)
 
   @functools.cached_property
   def weighed_best_dcg_BJ(self) -> Float[Array, 'B J']:
-    """The largest possible weighed DCG, of gold labels by descending w."""
+    """Returns the largest possible weighed DCG, of gold labels by weight."""
     return self.discounted(self.best_gains_BK)
 
   @functools.cached_property
   def gold_weight_B1(self) -> Float[Array, 'B 1']:
-    """The sum of w over gold labels, kept above 0 where g is 0."""
+    """Returns the summed weights of gold labels, above 0 even without any."""
     tiny = float(jnp.finfo(real_dtype()).tiny)
     return jnp.maximum(self.gold_weights_BP.sum(-1, keepdims=True), tiny)
 
   @functools.cached_property
   def complete_B(self) -> Bool[Array, ' B']:
-    """Whether the list has every gold label that it could have."""
+    """Returns whether the list has every gold label that it could have."""
     return self.whole_B | (self.hits_BK.sum(-1) == self.gold_B)
 
   @functools.cached_property
   def deep_BJ(self) -> Bool[Array, 'B J']:
-    """Whether the list has at least k entries."""
+    """Returns whether the list has at least k entries."""
     return self.listed_B[:, None] >= jnp.asarray(self.ks)
 
   @functools.cached_property
   def known_BJ(self) -> Bool[Array, 'B J']:
-    """Whether all hits among the first k are known.
+    """Returns whether all hits among the first k are known.
 
-    They are known where the list has k entries, or has every label, or has all
+    They are known if the list has k entries, or has every label, or has all
     gold labels.
     """
     return self.deep_BJ | self.complete_B[:, None]
@@ -228,7 +229,7 @@ def discounts(n: int) -> Float[Array, ' n']:
 def _largest_first(
   values_BP: Float[Array, 'B P'], n: int
 ) -> Float[Array, 'B n']:
-  """Returns the n largest values of each row, descending; 0 beyond P."""
+  """Returns the n largest values of each row, descending, with 0 beyond P."""
   width = values_BP.shape[1]
   if width > _PAIRS:
     largest = jnp.sort(values_BP, axis=-1, descending=True)[:, :n]

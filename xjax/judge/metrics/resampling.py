@@ -43,7 +43,8 @@ class Reweighing:
       before: outcomes of the documents at weight 0; in a bootstrap this is
         after.zeros().
       after: outcomes of the same documents at weight 1. A document of weight w
-        adds w times the difference to the sums and to the counts per label.
+        adds w times the difference of both outcomes to the sums and to the
+        counts per label.
     """
     self.n_docs, self._names = len(after), names
     self._fixed = {n: v for n, v in after.fixed.items() if n in names}
@@ -102,7 +103,8 @@ class Reweighing:
       sums[GOLD_LABELS] = np.count_nonzero(gold_counts, 0).astype(np.float64)
     gold_HR = gold_counts[: self.n_summed]
     with exact():
-      # Start all computations before waiting for the first result.
+      # All computations start before the first result is awaited, so that they
+      # overlap.
       totals = {
         name: rows_FR
         for end, set_sums in self._sets.items()
@@ -120,12 +122,12 @@ _Sum = tuple[LabelMetric, str]
 def _requested_sums(
   names: Collection[str], end: str, outcomes: Outcomes
 ) -> dict[_Sum, list[str]]:
-  """Returns the requested sums over labels -> the bins that are requested.
+  """Returns the requested sums over labels, and the requested bins of each.
 
   Args:
     names: full names of the requested sums.
     end: suffix of the set of decisions, such as `@5`.
-    outcomes: has the metrics and the bins.
+    outcomes: outcomes, which have the metrics and the bins.
   """
   requested: dict[str, tuple[_Sum, list[str]]] = {}
   for metric in outcomes.metrics:
@@ -183,7 +185,7 @@ class _SetSums:
     gold_HR: Int[np.ndarray, 'H R'],
     end: str,
   ) -> dict[tuple[str, ...], jax.Array]:
-    """Returns names of sums -> float64 [F, R], a row for each name."""
+    """Computes sums of R replicates: names -> float64 [F, R], a row per sum."""
     counts = self.correct.at(weights_NR), self.predicted.at(weights_NR), gold_HR
     n_docs, totals = np.float64(len(weights_NR)), {}
     # Each sum has its own program: XLA runs a program with one sum on all
@@ -214,15 +216,18 @@ def _totals(
   return jnp.asarray(rows_FH) @ values[name]
 
 
-# The most numbers in a block of replicates: counts per label should fit in a
-# core's cache, and weights of documents in memory.
+# A block of replicates has at most this many counts per label, which should fit
+# in a core's cache, and this many weights of documents, which should fit in
+# memory.
 _COUNTS, _WEIGHTS = 1 << 21, 1 << 25
-_FEWEST, _MOST = 16, 512  # replicates of a block
+# To fit in the cache, a block is never made smaller than the first number. No
+# block is larger than the second number.
+_FEWEST, _MOST = 16, 512
 _GROUPS = 100  # groups of documents, for the jackknife
 
 
 def draws(seed: int, n_docs: int) -> Iterator[Int[np.ndarray, ' N']]:
-  """Yields int [N]: how often each document is drawn, in N draws.
+  """Yields how often each document is drawn in N draws, int [N].
 
   The draws depend only on the seed and N, so that systems are compared on the
   same draws.
@@ -234,10 +239,11 @@ def draws(seed: int, n_docs: int) -> Iterator[Int[np.ndarray, ' N']]:
 
 
 def leave_outs(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
-  """Yields uint8 [N] for each group: 0 for documents of the group, else 1.
+  """Yields weights that leave out one group of documents at a time, uint8 [N].
 
-  Documents are split at random into n_groups(n_docs) groups, whose sizes differ
-  by at most one.
+  Documents of the group have weight 0, and others have weight 1. Documents are
+  split at random into n_groups(n_docs) groups, whose sizes differ by at most
+  one.
   """
   rng = np.random.default_rng((seed, n_docs, 2))
   groups = rng.permutation(n_docs) % n_groups(n_docs)
@@ -251,12 +257,12 @@ def n_groups(n_docs: int) -> int:
 
 
 def swaps(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
-  """Yields uint8 [N]: 1 where two systems' outputs are exchanged.
+  """Yields uint8 [N], with 1 where two systems' outputs are exchanged.
 
   A fair coin is thrown for each document (Noreen 1989), so half of the outputs
-  are exchanged on average. If the systems are equally good, all 2^N ways are
-  equally likely, including the observed one. If exactly half were exchanged,
-  the observed way would not be among them.
+  are exchanged on average. If the systems are equally good, all 2^N ways of
+  exchanging outputs are equally likely, including no exchange, which is the
+  observed result. If exactly half were exchanged, this way would be impossible.
   """
   rng = np.random.default_rng((seed, n_docs, 1))
   while True:
@@ -275,13 +281,13 @@ def resample(
   Args:
     weighings: sums of one or more systems on the same N documents; all systems
       get the same weights.
-    columns: yields int [N], the weights of a replicate; at least n_replicates
-      times.
+    columns: yields at least n_replicates arrays int [N], each with the weights
+      of one replicate.
     n_replicates: R, number of replicates.
     task: name of the task in the progress line.
 
   Returns:
-    For each of weighings: name -> float64 [R] (int64 for fixed integers).
+    For each of the weighings, name -> float64 [R] (int64 for fixed integers).
   """
   n_docs = weighings[0].n_docs
   size = block_size(n_docs, max(w.n_summed for w in weighings), n_replicates)
@@ -290,7 +296,7 @@ def resample(
   with Progress(task, n_replicates) as progress:
     for start in range(0, n_replicates, size):
       n = min(size, n_replicates - start)
-      for i in range(n):  # the remaining columns are cut off below
+      for i in range(n):  # results of the remaining columns are cut off below
         weights_NR[:, i] = next(columns)
       for block, weighing in zip(blocks, weighings):
         sums = weighing.sums(weights_NR)
@@ -305,7 +311,7 @@ def resample(
 
 
 def block_size(n_docs: int, n_summed: int, n_replicates: int) -> int:
-  """Returns how many replicates to compute at a time: a power of two.
+  """Returns how many replicates to compute at a time, a power of two.
 
   Args:
     n_docs: number of documents.

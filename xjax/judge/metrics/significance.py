@@ -7,14 +7,14 @@ from jaxtyping import Float, Shaped
 import numpy as np
 import scipy.special
 
-# Numbers whose relative difference is smaller than this count as equal: the
-# sums of replicates are added in another order, so rounding differs.
+# Numbers whose relative difference is smaller than this count as equal, because
+# the sums of replicates are added in another order and rounded differently.
 _ROUNDING = 1e-10
 
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-  """A confidence interval of a value.
+  """Holds a confidence interval of a value.
 
   Attributes:
     low: the lower end.
@@ -33,7 +33,7 @@ def interval(
   level: float = 0.95,
   left_out_values: Float[np.ndarray, ' groups'] | None = None,
 ) -> Interval | None:
-  """Computes the percentile interval of bootstrap replicates, bias-corrected.
+  """Computes the bias-corrected percentile interval of bootstrap replicates.
 
   The interval is shifted so that the mean of the replicates becomes the value;
   the difference of the two is the bootstrap's bias (Efron 1979, section 8).
@@ -50,7 +50,7 @@ def interval(
     value: the value on all documents, each once.
     level: share of the replicates inside the interval.
     left_out_values: float64 [groups], the values without each group of
-      documents, for groups of equal size; None: no jackknife.
+      documents, for groups of equal size; None leaves the jackknife out.
 
   Returns:
     The interval, or None if fewer than two or fewer than half of the
@@ -148,10 +148,10 @@ def paired_t_p(
 def holm(p_values: Sequence[float]) -> list[float]:
   """Corrects p-values for the number of tests (Holm 1979), in the given order.
 
-  The i-th smallest of m p-values is multiplied by m - i + 1. If a corrected
-  value is then below the one before it, it is raised to that; values above 1
-  become 1. All tests whose corrected value is at most alpha are significant at
-  the joint level alpha.
+  The i-th smallest of m p-values is multiplied by m - i + 1. A product that is
+  below the product of a smaller p-value is raised to that product, and products
+  above 1 become 1. All tests whose corrected value is at most alpha are
+  significant at the joint level alpha.
   """
   p_M = np.asarray(p_values, np.float64)
   order = np.argsort(p_M, kind='stable')
@@ -166,7 +166,7 @@ def relative(
 ) -> Float[np.ndarray, '...']:
   """Computes the improvement over a baseline as a share of the baseline.
 
-  Paper on binned macro-F1, section 5.2 and Fig. 3.
+  The paper on binned macro-F1 uses it in section 5.2 and Fig. 3.
 
   Args:
     ours: values of the system, any shape.

@@ -14,12 +14,12 @@ def judged_masks(
   held_out: Int[np.ndarray, ' held_out'],
   frequent_from: int = FREQUENT_FROM,
 ) -> dict[str, Bool[np.ndarray, ' L']]:
-  """Returns the slices that are judged: `all` labels, then the others.
+  """Returns the slices that are judged; the slice `all` comes first.
 
   Args:
     train_counts: int [L], training documents per label.
     held_out: int, indices of the held-out labels.
-    frequent_from: training documents from which a label is frequent.
+    frequent_from: the fewest training documents of a frequent label.
 
   Returns:
     Slice name -> bool [L]. The slices after `all` are those of slice_masks.

@@ -23,12 +23,12 @@ from xjax.judge.metrics.ranking import RankedLists, Weights, real_dtype
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-  """Says which sums to compute; a static argument of compiled functions.
+  """Says which sums to compute, as a static argument of compiled functions.
 
   Attributes:
     ks: cut-offs, ascending.
     metrics: the document metrics whose sums are computed.
-    n_labels: number of labels with their own counts; 0: no label is counted.
+    n_labels: number of labels with their own counts; 0 if no label is counted.
     n_thresholds: number of score thresholds at which labels are counted, in
       addition to the cut-offs.
   """
@@ -40,7 +40,7 @@ class Form:
 
   @functools.cached_property
   def terms(self) -> tuple[str, ...]:
-    """The names of the sums over documents."""
+    """Returns the names of the sums over documents."""
     names = (
       f'{name}{end}'
       for metric in self.metrics
@@ -56,7 +56,7 @@ class Form:
 
 @struct.dataclass
 class DocumentBlock:
-  """Holds a block of documents: their lists and their gold labels.
+  """Holds the lists and the gold labels of a block of documents.
 
   Attributes:
     ids_BK: int32 labels by score descending, PAD beyond the list.
@@ -65,7 +65,7 @@ class DocumentBlock:
     floor_B: float32, upper bound of the scores of labels outside the list;
       -inf where the list has every label.
     scores_BK: float32 scores of the list; needed for thresholds only.
-    outside: as `outside` of ranking.RankedLists.
+    outside: values that were computed on the host; see ranking.RankedLists.
   """
 
   ids_BK: jax.Array | np.ndarray
@@ -80,7 +80,7 @@ class DocumentBlock:
   def ranked(
     self, ks: tuple[int, ...] = (), weights: Weights | None = None
   ) -> RankedLists:
-    """Returns the lists compared with gold.
+    """Compares the lists with the gold labels.
 
     Args:
       ks: cut-offs, ascending.
@@ -152,9 +152,9 @@ def _by_cut_off(
 
 @struct.dataclass
 class LabelCounts:
-  """Holds counts of documents per label; counts can be added.
+  """Holds counts of documents per label, to which documents can be added.
 
-  Every document counts, even without gold labels: every label predicted for
+  Documents without gold labels count too: every label that is predicted for
   such a document is wrong.
 
   Attributes:
@@ -170,7 +170,7 @@ class LabelCounts:
 
   @classmethod
   def empty(cls, n_sets: int, n_labels: int) -> 'LabelCounts':
-    """Returns the counts over no documents.
+    """Returns counts of 0, to which documents can be added.
 
     Args:
       n_sets: number of sets of decisions.
@@ -194,7 +194,7 @@ class LabelCounts:
     """Returns the counts with a block of documents added.
 
     Args:
-      ids_BK: int32 predicted labels; PAD entries are not counted.
+      ids_BK: int32 predicted labels; entries that are PAD are not counted.
       hits_BK: bool, whether the predicted label is gold.
       set_BK: int, the set of decisions that the entry is in; an entry whose
         set is not below the number of sets is not counted.
@@ -215,7 +215,7 @@ def rank_sets(
   A place beyond all cut-offs gets the index len(ks).
 
   Args:
-    ids_BK: int32 lists, used for their shape only.
+    ids_BK: int32 lists, of which only the shape is used.
     ks: cut-offs, ascending.
   """
   places = jnp.arange(ids_BK.shape[1])
@@ -244,19 +244,19 @@ def _add_counts(
 
 @struct.dataclass
 class Sums:
-  """Holds sums over documents, and counts per label; sums can be merged.
+  """Holds sums over documents and counts per label, which can be merged.
 
   Attributes:
     terms_M: float64, sums of document_terms. Whole numbers are exact to 2^53.
     unknown_M: int64, documents with gold whose list is too short for a term.
-    counts: counts per label. The sets of decisions are first one per cut-off,
-      with the places that the cut-off before does not include, then one per
-      threshold.
+    counts: counts per label. The first sets of decisions belong to the
+      cut-offs; each has only the places after the previous cut-off. The other
+      sets belong to the thresholds.
     short_Q: int64, documents whose list is too short to know all decisions of
       the set.
     unfound_Q: int64, documents among those of short_Q whose missing decisions
       may include a correct one.
-    form: which sums these are.
+    form: says which sums these are.
   """
 
   terms_M: jax.Array
@@ -268,7 +268,7 @@ class Sums:
 
   @classmethod
   def empty(cls, form: Form) -> 'Sums':
-    """Returns the sums over no documents."""
+    """Returns sums of 0, to which documents can be added."""
     n_sets = len(form.ks) + form.n_thresholds if form.n_labels else 0
     with exact():
       return cls(
@@ -286,11 +286,11 @@ class Sums:
     weights: Weights | None = None,
     thresholds: tuple[float, ...] = (),
   ) -> 'Sums':
-    """Returns the sums with documents added; donates this state's buffers.
+    """Returns the sums with documents added, in this state's donated buffers.
 
     Args:
       documents: a block of documents.
-      weights: weights of labels; the same in every update.
+      weights: weights of labels, which are the same in every update.
       thresholds: form.n_thresholds thresholds, in the unit of the scores.
     """
     with exact():
@@ -321,7 +321,10 @@ class Sums:
     )
 
   def unknown(self) -> dict[str, int]:
-    """Returns term -> number of documents with too short a list, if any."""
+    """Returns term -> number of documents whose list is too short for it.
+
+    Terms without such documents are left out.
+    """
     counts = np.asarray(self.unknown_M).tolist()
     return {
       name: n for name, n in zip(self.form.terms, counts, strict=True) if n

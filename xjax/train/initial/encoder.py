@@ -53,7 +53,7 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
   if not config.data.tokens.pretrained:
     return
   if not config.model.encoder.folder:
-    _check_made(config)
+    _check_generated(config)
     return
   folder = _folder(config)
   tokenizer = _tokenizer(folder, config)
@@ -62,7 +62,7 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
 
 
 def planned_architecture(config: Config) -> Architecture | None:
-  """Returns the sizes of a planned run's encoder; None: not pretrained.
+  """Returns the encoder's sizes in a planned run; None if not pretrained.
 
   For an encoder without a folder the vocabulary size is SOME_WORDS.
 
@@ -79,11 +79,13 @@ def planned_architecture(config: Config) -> Architecture | None:
 
 
 def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
-  """Returns the tokenizer in the workdir; if absent, writes it and the sizes.
+  """Returns the workdir's tokenizer, after writing it and the encoder's sizes.
+
+  Files that exist already are not written again.
 
   Args:
     config: config of the run.
-    train: training split; gives the words of an encoder without a folder.
+    train: training split, which has the words of an encoder without a folder.
     workdir: folder of the run.
 
   Raises:
@@ -103,11 +105,14 @@ def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
 def first_encoder(
   config: Config, train: Split
 ) -> tuple[Subwords, dict[str, Any]]:
-  """Returns the tokenizer and the sizes (architecture_of) of a new run.
+  """Returns the tokenizer and the encoder's sizes for a new run.
 
   Args:
     config: config of the run.
-    train: training split; gives the words of an encoder without a folder.
+    train: training split, which has the words of an encoder without a folder.
+
+  Returns:
+    The tokenizer, and the sizes in the form that architecture_of reads.
 
   Raises:
     DataError: as in check_encoder.
@@ -160,7 +165,7 @@ def _small(config: Config, words: int) -> dict[str, Any]:
   }
 
 
-def _check_made(config: Config) -> None:
+def _check_generated(config: Config) -> None:
   """Checks that an encoder without a folder is used on generated text only."""
   if not config.data.generated:
     raise ConfigError(
@@ -196,7 +201,7 @@ def _check_lengths(config: Config, folder: ModelFolder, special: int) -> None:
 def _check_kept(
   folder: ModelFolder, tokenizer: Subwords, workdir: Workdir
 ) -> None:
-  """Checks that the encoder is the one of an earlier start that was stopped."""
+  """Checks that the encoder is the one that an earlier start has copied."""
   if not workdir.encoder.exists():
     return
   same_tokenizer = workdir.subwords().digest == tokenizer.digest
@@ -210,7 +215,7 @@ def _check_kept(
 
 
 def _folder(config: Config) -> ModelFolder:
-  """Returns the encoder's folder; checks that it has all needed weights."""
+  """Returns the encoder's folder, after checking that no weight is missing."""
   folder = ModelFolder.at(config.model.encoder.folder)
   wanted = parameter_shapes(folder.architecture, config.model.pooling.pooler)
   if lacking := sorted(set(wanted) - folder.paths()):

@@ -21,12 +21,12 @@ KERNEL, EXPONENT = 'head/kernel', 'head/exponent'
 
 
 def has_label_rows(param: jax.Array | jax.ShapeDtypeStruct) -> bool:
-  """Returns whether the sharding of a parameter is that of label rows."""
+  """Returns whether a parameter is sharded like label rows."""
   return on_labels(param.sharding.spec)
 
 
 def storage_of(params: Mapping[str, Any]) -> Storage | None:
-  """Returns the storage of label rows' weights; None: there is no kernel."""
+  """Returns the storage of label rows' weights; None if there is no kernel."""
   if KERNEL not in params:
     return None
   # COMPENSATED and BFLOAT16 store weights alike; the first one is returned.
@@ -39,15 +39,15 @@ def take_rows(
   source: np.ndarray,
   checkpoint: tuple[Any, int],
 ) -> dict[str, jax.Array]:
-  """Returns this run's label rows with rows of another run in them.
+  """Returns this run's label rows, some of them replaced by another run's.
 
   Args:
     ours: this run's rows by path, with the exponent of the kernel if it has
       one; do not use them afterwards.
     theirs: shapes of the other run's rows (saved_params), with rows of the same
       width.
-    source: int64 [labels], the other run's row for each row of this run; -1:
-      none.
+    source: int64 [labels], the other run's row for each row of this run; -1 if
+      there is none.
     checkpoint: folder of the other run's checkpoints, and the step.
   """
   length = {len(param) for param in ours.values()}.pop()
@@ -73,7 +73,7 @@ def _of_label(param: jax.Array) -> NamedSharding:
 
 
 def _in_place(source: np.ndarray) -> bool:
-  """Returns whether the first labels, and only they, keep their row's place."""
+  """Returns whether exactly the first rows are copied, to the same places."""
   count = int((source >= 0).sum())
   return np.array_equal(source[:count], np.arange(count))
 
@@ -98,7 +98,7 @@ def _place_rows(
 def _convert_storage(
   rows: dict[str, jax.Array], ours: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
-  """Returns the rows with weights in this run's storage."""
+  """Returns the rows, with their weights converted to this run's storage."""
   storage = storage_of(ours)
   if storage_of(rows) is storage:
     return rows
@@ -127,7 +127,7 @@ def _convert_weights(
 def _merge_rows(
   param: jax.Array, mask_L: jax.Array, rows: jax.Array
 ) -> jax.Array:
-  """Returns a parameter with other rows where mask_L is True."""
+  """Returns a parameter whose rows are replaced where mask_L is True."""
 
   def merge(param: jax.Array, mask_L: jax.Array, rows: jax.Array) -> jax.Array:
     mask = mask_L.reshape(-1, *[1] * (param.ndim - 1))

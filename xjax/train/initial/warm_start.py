@@ -2,10 +2,10 @@
 
 Parameters are matched by path, label rows by label id, word vectors by word and
 the vectors of a pretrained encoder by piece, because the other run may have
-other labels and another vocabulary. Label rows that are not trained stay those
-of this run. The whole head of this run stays if the other run's head is of
-another kind. A head of the same kind was trained on the other run's
-descriptors, so this run embeds descriptors as the other run did.
+other labels and another vocabulary. This run keeps its own label rows if they
+are not trained, and its own head if the other run's head is of another kind. A
+head of the same kind was trained on the other run's descriptors, so this run
+embeds descriptors as the other run did.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -53,7 +53,7 @@ _VOCABULARIES = {WORD_VECTORS: 'words', PIECE_VECTORS: 'pieces'}
 
 @dataclasses.dataclass
 class WarmStartReport:
-  """A report of which parameters of the other run are used.
+  """Reports which parameters of the other run are used.
 
   Attributes:
     loaded: path -> how much of the parameter is loaded.
@@ -76,13 +76,13 @@ class WarmStartReport:
 
 
 def best_step(workdir: Workdir) -> int | None:
-  """Returns the step of the best checkpoint, else of the newest.
+  """Returns the step of the best checkpoint, or else of the newest.
 
   The newest intact checkpoint records which step was the best. If the best
   checkpoint is lost, a warning says that the newest is used.
 
   Returns:
-    The step; None: there is no intact checkpoint.
+    The step; None if there is no intact checkpoint.
   """
   steps = intact_steps(workdir.checkpoints, newest=1)
   if not steps:
@@ -93,7 +93,7 @@ def best_step(workdir: Workdir) -> int | None:
 
 
 def chosen_step(workdir: Workdir, newest: int, best: int | None) -> int:
-  """Returns the best step; the newest if the best is None or is lost."""
+  """Returns the best step, or the newest if the best is None or is lost."""
   if best is None or (workdir.checkpoints / str(best)).is_dir():
     return newest if best is None else best
   logging.warning(
@@ -121,7 +121,7 @@ def warm_start(
   Returns:
     state: the new state, sharded as before.
     descriptor_run: the other run, if the head continues with that run's
-      descriptors; None: the head has no descriptors, or is not loaded.
+      descriptors; None if the head has no descriptors, or is not loaded.
 
   Raises:
     ConfigError: source names no checkpoint, or none of its parameters fit.
@@ -172,12 +172,12 @@ def find_start(source: str) -> tuple[Workdir, int]:
 
 
 def _head_paths(params: Iterable[str]) -> set[str]:
-  """Returns the paths of a head, which show its kind whatever its storage."""
+  """Returns the paths of a head, which depend on its kind, not its storage."""
   return {name for name in params if name.startswith(_HEAD)} - {EXPONENT}
 
 
 def _label_rows(ours: LabelSpace, theirs: LabelSpace) -> np.ndarray:
-  """Returns the row in theirs of each trained label, int64 [labels].
+  """Returns the other run's row of each trained label, int64 [labels].
 
   A label without a row has -1.
   """
@@ -187,7 +187,7 @@ def _label_rows(ours: LabelSpace, theirs: LabelSpace) -> np.ndarray:
 
 
 def _width(params: Mapping[str, Any]) -> tuple[int, ...]:
-  """Returns the width of descriptors, (E,); (): there are no descriptors."""
+  """Returns the width (E,) of descriptors, or () without descriptors."""
   return params[DESCRIPTORS].shape[1:] if DESCRIPTORS in params else ()
 
 
@@ -199,8 +199,8 @@ def _vocabulary_rows(
 ) -> dict[str, np.ndarray]:
   """Returns the other run's rows for words or pieces, by kind of row.
 
-  The result is empty if not both runs have a table, or if both have the same
-  pieces.
+  The result is empty if one of the runs has no table of word or piece vectors,
+  or if both have the same pieces.
   """
   if WORD_VECTORS in ours and WORD_VECTORS in theirs:
     return {'words': word_rows(inputs.vocab, workdir.vocabulary())}
@@ -220,7 +220,7 @@ def _report(
   untrained_rows: Set[str],
   same_head: bool,
 ) -> WarmStartReport:
-  """Reports which parameters will be loaded; decides by paths and shapes.
+  """Reports which parameters will be loaded, according to paths and shapes.
 
   The report leaves out the exponents of a kernel: they belong to the kernel.
   """
@@ -257,8 +257,8 @@ def _add_fit(
   Args:
     name: path of the parameter.
     param: the parameter of this run.
-    other: its shape in the other run.
-    source: the other run's row for each row; None: there are no rows to match.
+    other: the parameter's shape in the other run.
+    source: the other run's row for each row; None if no rows are matched.
     report: report to add to.
   """
   by_row = source is not None
@@ -299,7 +299,7 @@ def _merged(
 def _merge(
   param: jax.Array, other: np.ndarray, source: np.ndarray | None
 ) -> jax.Array:
-  """Returns a parameter with the values, or the matching rows, of another."""
+  """Returns a parameter with the values, or matching rows, of another run."""
   if source is None:
     return replace_values(param, np.ones((1,) * param.ndim, bool), other)
   beyond = len(param) - len(source)
@@ -312,14 +312,14 @@ def _merge(
 
 
 def _untrained_rows(state: TrainState) -> set[str]:
-  """Returns the paths of label rows that are not trained, but computed."""
+  """Returns the paths of label rows that are computed instead of trained."""
   _, frozen = split_frozen(state.params)
   params = by_path(frozen).items()
   return {name for name, x in params if _row_kind(name, x) == 'labels'}
 
 
 def _row_kind(name: str, param: jax.Array) -> str:
-  """Returns the kind of rows that runs may have in another order.
+  """Returns the kind of a parameter's rows, which runs may order differently.
 
   The kinds are 'labels', 'words' and 'pieces'; '' for any other parameter.
   """
