@@ -1,4 +1,4 @@
-"""What all tests share: eight CPU devices, checked types, caches of ours."""
+"""Sets up what all tests share: eight CPU devices, checked types, caches."""
 
 from collections.abc import Callable, Iterator
 import contextlib
@@ -16,27 +16,29 @@ import jax
 from jaxtyping import install_import_hook
 import pytest
 
-# Before any backend starts: sharding is no no-op. Whole runs mostly ask for one
-# device (`devices`); test_overfit.py trains each kind of system on two.
+# Eight devices make sharding real. This must be set before any backend starts.
+# Most whole runs use one device (fixture `devices`); test_overfit.py trains
+# each kind of system on two.
 jax.config.update('jax_num_cpu_devices', 8)
 
-# Nor is most of the time spent in LLVM's optimizer, or in emitters that fuse by
-# way of MLIR, for programs that run a few times: XLA's own passes, which decide
-# what is computed how, stay as they are. XLA exits at a flag it does not know.
+# Programs of tests run only a few times, so LLVM's optimizer and the emitters
+# that fuse through MLIR would take most of the time. XLA's own passes, which
+# decide how results are computed, stay on. XLA exits at an unknown flag.
 FLAGS = ['--xla_backend_optimization_level=0']
 if jax.__version_info__[:2] == (0, 10):
   FLAGS.append('--xla_cpu_use_fusion_emitters=false')  # a third of the time
 os.environ['XLA_FLAGS'] = ' '.join([os.environ.get('XLA_FLAGS', ''), *FLAGS])
 
-# No test is timed: a machine may be busy. Which profile is loaded decides how
-# many examples fixtures.fuzzing draws.
+# Tests have no deadline, since the machine may be busy. The profile decides how
+# many examples fixtures/fuzzing.py draws.
 hypothesis.settings.register_profile('quick', deadline=None)
 hypothesis.settings.register_profile('thorough', deadline=None)
 hypothesis.settings.load_profile('quick')
 
-# Shapes and types of these rooms are checked at every call. Done here, before
-# any test imports them. Contracts are left out: what they declare are pytrees,
-# which JAX's transformations fill with specs and None instead of arrays.
+# Shapes and types of these rooms are checked at every call. The hook must be
+# installed before any test imports them. Some modules are left out: contracts
+# and model_scorer declare pytrees, which JAX's transformations fill with specs
+# and None instead of arrays; dual and tree_* have functions that Numba compiles.
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CHECKED = [
   '.'.join(['xjax', *room.split('/'), path.stem])
@@ -54,7 +56,7 @@ CHECKED = [
 ]
 install_import_hook(CHECKED, 'beartype.beartype')
 
-# Fixtures that tests of several rooms share.
+# These fixtures are shared by tests of several rooms.
 pytest_plugins = ['tests.fixtures.runs', 'tests.fixtures.trees']
 
 PEERS = pathlib.Path(os.environ.get('XJAX_PEERS_DIR', '/nowhere'))

@@ -50,10 +50,10 @@ def test_all_of_it(run):
     'python3 -m venv .venv',
     'pip install -e .[test]',
     'python -m pytest -n 3',
-    'python -m pytest -n 3 --dist=load -m thorough or fuzzed '
-    '--hypothesis-profile=thorough',
     'ruff check .',
     'ruff format --check .',
+    'python -m pytest -n 3 --dist=load -m thorough or fuzzed '
+    '--hypothesis-profile=thorough',
     'pip install torch==2.13.0',
     'pip install -e .[test,parity]',
     'python -m pytest -m parity',
@@ -68,9 +68,9 @@ def test_all_of_it(run):
     ('python3', 'venv', 1),
     ('pip', '.[test]', 2),
     ('python', 'pytest', 3),
-    ('python', '-m thorough', 4),
-    ('ruff', 'check .', 5),
-    ('ruff', 'format', 6),
+    ('ruff', 'check .', 4),
+    ('ruff', 'format', 5),
+    ('python', '-m thorough', 6),
     ('pip', 'torch', 7),
     ('pip', 'parity', 8),
     ('python', '-m parity', 9),
@@ -91,3 +91,12 @@ def test_the_tests_are_started_as_the_readme_does():
   (command,) = [b.strip() for b in blocks if 'pytest' in b]
   script = (ROOT / '.ci' / 'run').read_text()
   assert command in [line.strip() for line in script.splitlines()]
+
+
+def test_contributors_are_told_what_it_runs():
+  page = (ROOT / 'CONTRIBUTING.md').read_text()
+  (block,) = re.findall(r'```sh\n(.*?)```', page, re.S)
+  script = (ROOT / '.ci' / 'run').read_text()
+  for line in block.splitlines():
+    for command in line.split(' && '):
+      assert f'.venv/bin/{command}\n' in script

@@ -278,7 +278,7 @@ for main in sys.argv[1:]:
 @pytest.mark.thorough
 def test_help():
   answer = subprocess.run(
-    [sys.executable, '-W', 'ignore', '-c', EVERY_HELP, *MAINS],
+    [sys.executable, '-c', EVERY_HELP, *MAINS],
     cwd=ROOT,
     capture_output=True,
     text=True,

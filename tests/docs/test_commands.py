@@ -35,13 +35,13 @@ def parsers() -> dict[str, dict[str, absl_flags.ArgumentParser]]:
   """The flags of each main, and what parses their values."""
   mains = {path.stem for path in (ROOT / 'experiments').glob('*.py')}
   helpers = {name for name in mains if 'flags' in name} | {'__init__'}
-  found = {}
+  parsers = {}
   for main in mains - helpers:
     with own_flags() as names:
       runpy.run_module(f'experiments.{main}', run_name='docs')
       new = {name: absl_flags.FLAGS[name].parser for name in names()}
-    found[main] = {**new, 'import': absl_flags.ArgumentParser()}
-  return found
+    parsers[main] = {**new, 'import': absl_flags.ArgumentParser()}
+  return parsers
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import pytest
 
 from experiments.flags import TupleParser
 import xjax
+from xjax.core.errors import Preempted
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 QUICK = (
@@ -203,6 +204,16 @@ def test_a_finished_run_is_not_trained_again(run_main, trained):
   assert done.returncode == 0, done.stderr
   assert 'step 30/30' not in done.stderr
   assert done.stdout == printed
+
+
+def test_a_preempted_run_leaves_with_75(run_main, monkeypatch, tmp_path):
+  def preempted(*_):
+    raise Preempted('saved at step 3')
+
+  monkeypatch.setattr('xjax.run.fit.fit', preempted)
+  done = run_main('train', *QUICK, f'--workdir={tmp_path / "run"}')
+  assert done.returncode == 75
+  assert 'preempted: saved at step 3' in done.stderr
 
 
 @pytest.mark.thorough

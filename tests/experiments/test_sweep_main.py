@@ -141,10 +141,9 @@ def test_workers_share_no_gpu(gpus, run_main, file, tmp_path):
   assert not (tmp_path / 'sweep').exists()
 
 
-@pytest.mark.thorough
-def test_a_wrong_field_is_one_error(file, tmp_path):
+def test_a_wrong_field_is_one_error(run_main, file, tmp_path):
   flags = f'--config={file}:train.lr', f'--workdir={tmp_path / "sweep"}'
-  done = run('sweep', *flags)
+  done = run_main('sweep', *flags)
   assert done.returncode == 1
   assert 'config.train.lr: no such field' in done.stderr
   assert 'Traceback' not in done.stderr

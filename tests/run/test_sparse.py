@@ -175,8 +175,9 @@ class Terminated:
       os.kill(os.getpid(), signal.SIGTERM)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize('name', ['trees', 'lr'])
+@pytest.mark.parametrize(
+  'name', ['trees', pytest.param('lr', marks=pytest.mark.thorough)]
+)
 def test_a_run_that_is_asked_to_stop_goes_on(
   finished, name, tmp_path, monkeypatch
 ):

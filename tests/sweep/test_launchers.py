@@ -45,8 +45,15 @@ def run(session):
     return Workers(session, 1).run()
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize('launcher', JOBS)
+@pytest.mark.parametrize(
+  'launcher',
+  [
+    pytest.param(
+      launcher, marks=() if launcher is Launcher.SLURM else pytest.mark.thorough
+    )
+    for launcher in JOBS
+  ],
+)
 def test_outcomes_are_those_of_processes_here(
   launcher, session_of, cluster, tmp_path
 ):

@@ -115,7 +115,6 @@ def bigru(layers, rate=0.0):
   return BiGRU(D, config, rngs=nnx.Rngs(0))
 
 
-@pytest.mark.thorough
 def test_layers_are_residual():
   x_TBD = draw()[0]
   model = bigru(layers=2)
