@@ -38,7 +38,7 @@ hypothesis.settings.load_profile('quick')
 # Shapes and types of these rooms are checked at every call. The hook must be
 # installed before any test imports them. Some modules are left out: contracts
 # and model_scorer declare pytrees, which JAX's transformations fill with specs
-# and None instead of arrays; dual and tree_* have functions that Numba compiles.
+# and None instead of arrays; Numba compiles functions of dual and tree_*.
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CHECKED = [
   '.'.join(['xjax', *room.split('/'), path.stem])
