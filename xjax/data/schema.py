@@ -47,7 +47,7 @@ def propensity_weights(
   return 1 + c * (np.asarray(train_counts, np.float64) + b) ** -a
 
 
-FREQUENT_FROM = 50  # training documents of a frequent label
+FREQUENT_FROM = 50  # smallest training count of a frequent label
 # Flags of labels in labels.jsonl: trained (no flag), held out, new, outside.
 HELD_OUT = 'held_out'
 _FLAGS = ('', HELD_OUT, 'new', 'outside')

@@ -114,9 +114,9 @@ def compare(
   """Compares each system with the first system, by the protocol of xjax.
 
   Args:
-    systems: name -> predictions; the first is the baseline. All
-      predictions have the same documents, labels, gold and training counts, in
-      the same order.
+    systems: name -> predictions; the first system is the baseline. All systems
+      have the same documents, labels, gold and training counts, in the same
+      order.
     criteria: what to judge by, from plan.request().
     plan: the metrics and slices to compare.
 

@@ -138,8 +138,8 @@ def read_htc(
 
   Raises:
     ConfigError: the taxonomy does not exist.
-    DataError: the folder, all splits or a requested split is missing, or the
-      files have faults. One message lists all faults.
+    DataError: the folder does not exist or has no split, a requested split is
+      missing, or the files have faults. One message lists all faults.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)

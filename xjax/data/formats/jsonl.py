@@ -133,8 +133,8 @@ def read_jsonl(
     usual: whether to read train, dev and test too, if they exist.
 
   Raises:
-    DataError: the folder, all splits or one of `splits` is missing, or the
-      files have faults. One message lists all faults.
+    DataError: the folder does not exist or has no split, a requested split is
+      missing, or the files have faults. One message lists all faults.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)

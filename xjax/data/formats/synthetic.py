@@ -45,7 +45,7 @@ class SyntheticData(DataConfig):
   verbatim: float = field(
     0.8,
     "The probability that a word of a label's name occurs where a document "
-    'mentions the label. If it is small, names alone find fewer labels.',
+    'mentions the label. If this is small, names alone find fewer labels.',
     SHARE,
   )
 

@@ -76,8 +76,8 @@ def read_xc_features(
     features of train.
 
   Raises:
-    DataError: the folder, all splits or a requested split is missing, or the
-      files have faults or contradict each other.
+    DataError: the folder does not exist or has no split, a requested split is
+      missing, or the files have faults or contradict each other.
   """
   folder = find_folder(data.dir)
   faults = Faults(on_error=None)

@@ -120,9 +120,9 @@ def read_xc_repo(
     The corpus. Each column has a descriptor, whose id is the column.
 
   Raises:
-    DataError: the folder, the file of label names, all splits or one of
-      `splits` is missing, or the files have faults. One message lists all
-      faults.
+    DataError: the folder does not exist, or has no split or no file of label
+      names; a requested split is missing; or the files have faults. One message
+      lists all faults.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)

@@ -99,7 +99,7 @@ class Subwords:
 
     Its pieces are in lower case. They are the characters of the texts, each in
     a form for the beginning and a form for the inside of a word, and the most
-    frequent words. Ties go to the first word in sorted order.
+    frequent words. Words of equal frequency are sorted by code points.
 
     Args:
       texts: the training texts.

@@ -124,8 +124,8 @@ def _read_concept(id_: str, row: Any) -> tuple[Label | None, list[str]]:
 def _key_lines(text: bytes, keys: Sequence[str]) -> dict[str, int]:
   """Returns the line number of each key.
 
-  If the text spells a key differently from json.dumps, the key is not found. It
-  gets the line of the last key that was found before.
+  If the text spells a key differently from json.dumps, the key is not found.
+  Such a key gets the line of the last key that was found.
 
   Args:
     text: the JSON text.
