@@ -1,4 +1,4 @@
-"""Makes label spaces, with their order, counts, held-out and outside labels."""
+"""Makes label spaces: orders and counts labels, and holds out some labels."""
 
 from collections.abc import Collection
 import dataclasses
@@ -21,10 +21,8 @@ HOLD_OUT_RANGE = (1, 200)  # training documents of a label that may be held out
 def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
   """Removes n labels from the training label space, for zero-shot judging.
 
-  The candidates are the labels with 1 to 200 training documents. They are
-  sorted by that number (ties by index) and cut into n runs of equal length. One
-  label is drawn from each run. So the draw is even over the candidates' ranks
-  by frequency, and the held-out labels are about as frequent as the candidates.
+  draw_labels draws these labels from those with 1 to 200 training documents. So
+  the held-out labels are about as frequent as all labels in this range.
 
   Args:
     space: a label space without held-out and outside labels.
@@ -138,7 +136,7 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
 
   If data.labels names a file, the labels and their order are those of the file.
   'all' takes every descriptor, in the order of the descriptors. 'corpus' takes
-  the labels that any split uses, sorted by id unless the source defines an
+  the labels that the splits use, sorted by id unless the source defines an
   order. Without descriptors, 'all' means the same as 'corpus'.
 
   Raises:

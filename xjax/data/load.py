@@ -44,13 +44,13 @@ def build_corpus(
     data: config of the label space, the zones and the held-out labels.
     seed: int, decides which labels are held out.
     space: labels of a trained model, which are kept as they are; None: the
-      config decides.
+      config decides which labels are trained.
     splits: names of the splits to keep; None: all.
 
   Returns:
     The corpus. Its documents have only the zones in data.zones or, if that is
-    empty, the zones of the full text. Gold labels outside the label space come
-    after it, with a training count of 0. The split train has no held-out
+    empty, the zones of the full text. Gold labels outside the label space are
+    appended to it, with a training count of 0. The split train has no held-out
     labels.
 
   Raises:
@@ -88,7 +88,7 @@ def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
 
   Args:
     gold: N rows of old label indices.
-    index: int32, the new index of each old one.
+    index: int32, the new index of each old label index.
     hidden: bool [L], labels that are removed from the rows.
 
   Returns:
@@ -101,7 +101,7 @@ def _relabel(gold: Ragged, index: np.ndarray, hidden: np.ndarray) -> Ragged:
 
 
 def _choose_zones(raw: RawCorpus, wanted: Sequence[str]) -> tuple[str, ...]:
-  """Returns the zones that documents keep; empty: all of their zones."""
+  """Returns the zones that documents keep; () means all zones."""
   for zone in wanted:
     if zone not in raw.zones:
       raise ConfigError(
@@ -143,7 +143,7 @@ def load_corpus(
   space: LabelSpace | None = None,
   splits: Sequence[str] | None = None,
 ) -> Corpus:
-  """Loads a corpus and logs its splits, missing splits and labels.
+  """Loads a corpus, and logs its splits and the numbers of its labels.
 
   Args:
     data: config of the source; its class decides the format.
@@ -198,15 +198,15 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
   Args:
     data: config of the corpus that the model was trained on. A line without the
       fields `text` and `zones` is read as a record of that corpus.
-    source: a file of JSON lines, plain or gzipped; '-' is standard input. For a
-      corpus of feature files, a feature file.
+    source: a file of JSON lines, plain or gzipped; '-' is standard input. If
+      the corpus has feature files, the source must be a feature file.
 
   Returns:
     The documents by random access, with the zones that model_view keeps. A
-    document without an id gets the id line-N, where N is its line. Labels are
-    None if the line has no field for them; otherwise they are taken as given,
-    without the ancestors that a taxonomy implies. A feature file gives
-    SparseDocuments.
+    document without an id gets the id line-N, where N is its line number.
+    Labels are None if the line has no field for labels. Otherwise labels are
+    taken as given, without the ancestors that a taxonomy implies. A feature
+    file gives SparseDocuments.
 
   Raises:
     DataError: the source cannot be read, has no documents, or has faults.
@@ -228,9 +228,9 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
 
 
 def model_view(data: DataConfig, document: Document) -> Document:
-  """Returns a document with only the zones that this config selects.
+  """Returns a document with only the zones that the config selects.
 
-  A document with none of these zones, such as bare text, stays whole.
+  A document with none of these zones, such as bare text, keeps all its zones.
   """
   zones = tuple(data.zones) or data.full_text
   if not any(name in document.zones for name in zones):

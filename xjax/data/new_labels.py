@@ -22,8 +22,8 @@ from xjax.data.schema import Label, Labels, LabelSpace, read_label
 from xjax.data.text.words import has_letters
 
 _JSON_ENDINGS = ('.jsonl', '.jsonl.gz')
-# This matches a list of JSON objects too, so that the error can say that lines
-# must be objects. No label name starts like this.
+# The pattern also matches a list of JSON objects, so that the error can say
+# that lines must be objects. No label name matches the pattern.
 _JSON = re.compile(rb'\{|\[\s*[{"]|\[$')
 
 
@@ -33,8 +33,8 @@ def read_new_labels(
   """Reads labels that are to be added to the labels of a run.
 
   Args:
-    path: a file, plain or gzipped, of JSON lines as in labels.jsonl, where only
-      `name` is required, or of text with one name per line. A label without an
+    path: a file, plain or gzipped. It has JSON lines as in labels.jsonl, where
+      only `name` is required, or it has one name per line. A label without an
       id gets its name as its id.
     space: the labels of the run.
 
@@ -43,7 +43,8 @@ def read_new_labels(
 
   Raises:
     DataError: the file cannot be read or has no label, or a label has a name
-      without letters, an id that occurs twice, or an id that the run has.
+      without letters, an id that occurs twice, or an id that the run already
+      has.
   """
   path = os.path.expanduser(path)
   faults = Faults(on_error=None)
@@ -101,10 +102,10 @@ def _parse_label(line: bytes, as_json: bool) -> tuple[Label, list[str]]:
 def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
   """Adds labels to a label space after training.
 
-  The new labels come after all labels that the model scores, in the given
-  order, with training counts of 0. Gold labels outside the space, which the
-  model does not score, come last. A new label that was outside the space is now
-  inside.
+  The new labels come after all labels that the model scores. The new labels
+  keep the given order and have training counts of 0. Gold labels outside the
+  space, which the model does not score, come last. A new label that was outside
+  the space is now inside.
 
   Args:
     space: the labels of a run.

@@ -30,8 +30,8 @@ def propensity_weights(
   Args:
     train_counts: int [L], training documents per label, n_l.
     n_train: int, training documents, N.
-    a: A of the formula: 0.55; 0.6 for sets like Amazon-670K, 0.5 for Wikipedia.
-    b: B of the formula: 1.5; 2.6 for sets like Amazon-670K, 0.4 for Wikipedia.
+    a: A of the formula; use 0.6 for data like Amazon-670K, 0.5 for Wikipedia.
+    b: B of the formula; use 2.6 for data like Amazon-670K, 0.4 for Wikipedia.
 
   Returns:
     float64 [L], at least 1, larger for rarer labels.
@@ -47,7 +47,7 @@ def propensity_weights(
   return 1 + c * (np.asarray(train_counts, np.float64) + b) ** -a
 
 
-FREQUENT_FROM = 50  # training documents; 1..49 is few, 0 is zero
+FREQUENT_FROM = 50  # smallest training count of a frequent label
 # Flags of labels in labels.jsonl: trained (no flag), held out, new, outside.
 HELD_OUT = 'held_out'
 _FLAGS = ('', HELD_OUT, 'new', 'outside')
@@ -61,8 +61,8 @@ class Document:
   Attributes:
     id: str, unique within its split.
     zones: zone name -> text, in reading order.
-    labels: gold label ids as given; some may be outside the label space. None:
-      unknown, in a document to be tagged.
+    labels: gold label ids as given; some may be outside the label space. None
+      in a document to be tagged, if its labels are unknown.
   """
 
   id: str
@@ -70,7 +70,7 @@ class Document:
   labels: tuple[str, ...] | None = ()
 
   def text(self, zones: Iterable[str] = ()) -> str:
-    """Returns the text of the named zones, or of all; joined by newlines."""
+    """Joins the texts of the named zones, or of all zones, with newlines."""
     names = tuple(zones) or tuple(self.zones)
     return '\n'.join(self.zones[n] for n in names if self.zones.get(n))
 
@@ -113,7 +113,7 @@ class Labels(Sequence[Label]):
     ids: L label ids.
     names: L lists of one name each; an empty list if the id is the name.
     alt: L lists of alternative names.
-    parents: L lists of parent ids; a parent may be missing in ids.
+    parents: L lists of parent ids; some parents may not be in `ids`.
     descriptions: L texts; '' if a label has no description.
   """
 
@@ -145,7 +145,7 @@ class Labels(Sequence[Label]):
 
   @property
   def _columns(self) -> tuple[Texts | TextLists, ...]:
-    """All attributes, in order."""
+    """Returns all attributes, in order."""
     return self.ids, self.names, self.alt, self.parents, self.descriptions
 
   def __len__(self) -> int:
@@ -193,14 +193,14 @@ def slice_masks(
 ) -> dict[str, np.ndarray]:
   """Returns the masks of label slices: frequent, few, zero and held_out.
 
-  The first three have training counts >= 50, 1..49 and 0, as in Chalkidis et
-  al. 2019, Table 1. Held-out labels have no training documents left, so they
-  are in zero too.
+  Frequent, few and zero labels have training counts >= 50, 1..49 and 0, as in
+  Chalkidis et al. 2019, Table 1. Held-out labels have count 0, so they are in
+  the slice zero too.
 
   Args:
     train_counts: int32 [L], training documents per label.
-    held_out: int32, indices of held-out labels. Without any, there is no slice
-      held_out.
+    held_out: int32, indices of held-out labels. If there are none, the slice
+      held_out is left out.
     frequent_from: int, smallest training count of a frequent label.
 
   Returns:
@@ -251,28 +251,28 @@ class LabelSpace:
 
   @property
   def n_outside(self) -> int:
-    """The number of gold labels outside the label space."""
+    """Returns the number of gold labels outside the label space."""
     return len(self) - self.n_inside
 
   @property
   def n_inside(self) -> int:
-    """The number of labels inside the space, which come first."""
+    """Returns the number of labels inside the space; they come first."""
     return self.n_trained + self.n_held_out + self.n_new
 
   @property
   def held_out(self) -> np.ndarray:
-    """The indices of the held-out labels, int32."""
+    """Returns the indices of the held-out labels, int32."""
     first = self.n_trained
     return np.arange(first, first + self.n_held_out, dtype=np.int32)
 
   @property
   def ids(self) -> Texts:
-    """The label ids, in order."""
+    """Returns the label ids, in order."""
     return self.labels.ids
 
   @property
   def index(self) -> TextRows:
-    """The mapping from label id to index."""
+    """Returns the mapping from label id to index."""
     return self.ids.row_of
 
   def masks(self) -> dict[str, np.ndarray]:
@@ -355,7 +355,7 @@ class _SavedLabels:
 
 
 def _read_count(fields: Fields) -> int:
-  """Returns the training count of a label; 0 if it is faulty."""
+  """Returns the training count of a label; 0 if the count is faulty."""
   count = fields.row.get('train_count')
   if type(count) is int and 0 <= count < 2**31:
     return count

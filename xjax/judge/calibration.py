@@ -2,8 +2,8 @@
 
 The calibration is fitted and judged on all entries of the lists of the slice
 `all`, with equal weight, because readers see the probabilities of these
-entries. They have the highest scores of their documents, so they are not a fair
-sample of all (document, label) pairs, and the calibration says nothing about
+entries. The entries have the highest scores of their documents, so they are not
+a fair sample of all (document, label) pairs. The calibration says nothing about
 labels that are not listed. Entries of documents without gold count as wrong.
 Rankings and metrics at a threshold, including probability 0.5, use the raw
 scores and do not change.

@@ -31,8 +31,8 @@ from xjax.judge.metrics.significance import (
 from xjax.judge.predictions import Predictions
 from xjax.judge.slice import Slice
 
-# Bins with fewer labels get no t-test, because the test would say little (paper
-# on binned macro-F1, section 5.2).
+# Bins with fewer labels get no t-test, because the test would say little (see
+# the paper on binned macro-F1, section 5.2).
 FEWEST_LABELS = 11
 
 
@@ -40,7 +40,7 @@ FEWEST_LABELS = 11
 class SystemDifference:
   """Holds the difference between a system and the baseline in one metric.
 
-  If a value is None, the difference and all fields that depend on it are None.
+  If `baseline` or `value` is None, all later fields except `note` are None.
 
   Attributes:
     slice: name of the slice.
@@ -52,7 +52,7 @@ class SystemDifference:
     interval: interval of the difference, by the paired bootstrap.
     p: two-sided p-value of approximate randomization.
     holm: p after Holm's correction for the number of systems.
-    note: why a value is None.
+    note: why `baseline` or `value` is None; otherwise ''.
   """
 
   slice: str
@@ -111,11 +111,12 @@ class Comparison:
 def compare(
   systems: Mapping[str, Predictions], criteria: Criteria, plan: ComparisonPlan
 ) -> Comparison:
-  """Compares each system with the first one, under the protocol of xjax.
+  """Compares each system with the first system, by the protocol of xjax.
 
   Args:
-    systems: name -> predictions; the first is the baseline. All have the same
-      documents, labels, gold and training counts, in the same order.
+    systems: name -> predictions; the first system is the baseline. All systems
+      have the same documents, labels, gold and training counts, in the same
+      order.
     criteria: what to judge by, from plan.request().
     plan: the metrics and slices to compare.
 
@@ -219,7 +220,7 @@ class _Part:
         yield from _correct_p_values(rows, 'p')
 
   def _exchange(self, who: str) -> tuple[ReplicateSums, ReplicateSums]:
-    """Returns a system's and the baseline's sums after exchanging outputs."""
+    """Returns the sums of a system and the baseline after random exchanges."""
     measures = [
       measure
       for metric, measure in self.table.items()
@@ -263,7 +264,7 @@ class _Part:
     )
 
   def _largest_difference(self, metric: str, who: str) -> float:
-    """Returns the largest possible difference, usually 1 for a share."""
+    """Returns the largest possible difference: inf, or for shares usually 1."""
     if not self.table[metric].metric.is_share:
       return np.inf
     values = [self._replicates(metric, x) for x in (who, self.baseline)]
@@ -320,10 +321,10 @@ class _Part:
 def clip_interval(
   interval: Interval, value: float, least: float, most: float
 ) -> Interval:
-  """Cuts an interval to possible values, and extends it to include the value.
+  """Cuts an interval to possible values, and extends it to `value`.
 
-  The value may be just outside the interval, because rounding differs between
-  replicates, and all replicates may be equal.
+  Rounding may put the value just outside the interval, for example if all
+  replicates are equal.
 
   Args:
     interval: interval of the value.

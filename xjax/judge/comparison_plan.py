@@ -56,7 +56,7 @@ class ComparisonPlan:
     return tuple(sorted(cut_offs))
 
   def has(self, slice_name: str) -> bool:
-    """Returns whether systems are compared in this slice."""
+    """Returns whether systems are compared in the named slice."""
     return self.by_frequency or slice_name not in BY_FREQUENCY
 
   def request(self) -> JudgeRequest:
@@ -89,7 +89,7 @@ class ComparisonPlan:
   ) -> dict[str, np.ndarray]:
     """Returns the name of each bin's macro-F1 metric, and the bin's labels.
 
-    The metric is at the largest cut-off.
+    The metrics are those at the largest cut-off.
 
     Args:
       bins: name of a frequency bin -> bool [L], the labels of the bin.

@@ -35,8 +35,8 @@ class Criteria:
     slices: name -> bool [L], slices in addition to those of the predictions.
     vectors_LD: sparse label vectors of length 1, for the metric ILD; None
       leaves this metric out.
-    ranks_LK: float64 [L, K], weight of each label at each place, for the metric
-      weighted@k; None leaves this metric out.
+    ranks_LK: float64 [L, K], weight of each label at each place of a list, for
+      the metric weighted@k; None leaves this metric out.
     form: the parameters of label metrics.
     replicates: number of bootstrap replicates; 0 gives no intervals.
     seed: seed of the bootstrap's draws.
@@ -57,7 +57,7 @@ class Criteria:
   def table(
     self, protocol: Protocol, thresholds: Sequence[str], bins: Iterable[str]
   ) -> dict[str, Measure]:
-    """Returns the requested metrics among those that a protocol prints.
+    """Returns those metrics of a protocol that are requested.
 
     Args:
       protocol: the conventions to follow.

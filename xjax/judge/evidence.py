@@ -1,4 +1,4 @@
-"""Computes the sums that a slice's metrics need, and reports missing ones."""
+"""Computes the sums that a slice's metrics need, and reports missing sums."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
@@ -33,7 +33,8 @@ from xjax.judge.slice import SeenLabels, Slice
 
 _NO_GOLD = 'no document has a gold label here'
 _MARGINS = 'the scores are margins, not probabilities'
-_LEAST_TRAIN = 3  # with fewer, the constant of the formula is negative
+# With fewer training documents, the constant C of the formula is negative.
+_LEAST_TRAIN = 3
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,12 +47,12 @@ class Evidence:
     weights: weights of these labels, on the device.
     form: says which sums are computed.
     metrics: the label metrics.
-    cuts: suffix of an F1 metric -> its threshold; None if the scores have none.
+    cuts: suffix of an F1 metric -> its threshold; None if there is none.
     bins: name of a frequency bin -> bool [L], its labels; empty except for the
       slice of all labels.
-    outside: name of a metric -> float64 [N, J], its values that were computed
-      from the lists on the host.
-    absent: why there are no propensity metrics; '' if there are.
+    outside: name of a metric -> float64 [N, J], the metric's values for each
+      document and cut-off, if the host computed them from the lists.
+    absent: why propensity metrics are missing; '' if they are not missing.
   """
 
   part: Slice
@@ -100,11 +101,12 @@ class Evidence:
     by_label = tuple(m for m in metrics if isinstance(m, LabelMetric))
     for metric in by_label:
       _check_adds_zero(metric)
-    # Labels are counted only if needed: this takes as long as everything else.
+    # Counting labels takes as long as everything else, so it is done only if a
+    # metric needs the counts.
     seen = SeenLabels.of(part) if by_label else SeenLabels.all_labels(part)
     with exact():
-      # Copy the weights to the device once: there is one per label, and every
-      # block needs them.
+      # The weights, one per label, are copied to the device only once, because
+      # every block needs them.
       weights = jax.device_put(seen.weights(weights))
     return cls(
       part=part,
@@ -129,24 +131,24 @@ class Evidence:
 
   @property
   def thresholds(self) -> dict[str, float]:
-    """The thresholds that exist: suffix of an F1 metric -> threshold."""
+    """Returns the thresholds that exist: suffix of F1 metric -> threshold."""
     return {n: cut for n, cut in self.cuts.items() if cut is not None}
 
   @property
   def sets(self) -> tuple[str, ...]:
-    """The suffixes of the sets of decisions: cut-offs, then thresholds."""
+    """Returns the suffixes of the sets of decisions: @k, then thresholds."""
     if not self.form.n_labels:
       return ()
     return *(f'@{k}' for k in self.form.ks), *self.thresholds
 
   @functools.cached_property
   def table(self) -> LabelTable:
-    """The labels of the slice that are counted, and their bins."""
+    """Returns the counted labels of the slice, and their bins."""
     return self.seen.table(LabelTable.of(self.part.mask, self.bins))
 
   @functools.cached_property
   def _state(self) -> Sums:
-    """The sums over all documents, and the counts per label."""
+    """Returns the sums over all documents, and the counts per label."""
     state = Sums.empty(self.form)
     thresholds = tuple(self.thresholds.values())
     for _, documents in self._blocks():
@@ -164,7 +166,7 @@ class Evidence:
       yield rows, self.seen.documents(documents).replace(outside=outside)
 
   def terms(self) -> np.ndarray:
-    """Returns float64 [M, N], what each document adds to form.terms."""
+    """Returns what each document adds to form.terms, float64 [M, N]."""
     return self.documents()[0]
 
   def documents(self) -> tuple[np.ndarray, np.ndarray]:
@@ -185,13 +187,13 @@ class Evidence:
 
   @functools.cached_property
   def fixed(self) -> dict[str, int]:
-    """The numbers of labels, which do not depend on the documents."""
+    """Returns the numbers of labels, which do not depend on documents."""
     counts = {f'{LABELS}[{n}]': int(m.sum()) for n, m in self.bins.items()}
     return {LABELS: self.part.n_labels, **counts}
 
   @functools.cached_property
   def _label_sums(self) -> dict[str, dict[str, float]]:
-    """The sums over labels: suffix of a set of decisions -> name -> sum."""
+    """Returns the sums over labels: suffix of a set -> name -> sum."""
     counts, n_ks = self._state.counts, len(self.form.ks)
     correct_QL, predicted_QL = (
       _cumulate_cut_offs(np.asarray(counts_QL), n_ks)
@@ -207,7 +209,7 @@ class Evidence:
 
   @functools.cached_property
   def sums(self) -> dict[str, float]:
-    """All sums over documents and over labels: name -> sum."""
+    """Returns all sums over documents and over labels: name -> sum."""
     gold_L = np.asarray(self._state.counts.gold_L)
     sums = {**self._state.terms(), **self.fixed}
     sums |= {GOLD: int(gold_L.sum()), GOLD_LABELS: int((gold_L > 0).sum())}
@@ -217,13 +219,16 @@ class Evidence:
 
   @property
   def _correct_only(self) -> set[str]:
-    """The names of sums over labels that do not depend on wrong decisions."""
+    """Returns the names of label sums that ignore wrong decisions."""
     metrics = [metric for metric in self.metrics if metric.ignores_wrong]
     return {CORRECT, *(name for metric in metrics for name in metric.sums())}
 
   @functools.cached_property
   def short(self) -> dict[str, tuple[int, str]]:
-    """The unknown sums: name -> (documents whose list is too short, reason)."""
+    """Returns the unknown sums: name -> (number of documents, reason).
+
+    The documents are those whose list is too short to know the sum.
+    """
     n_docs, n_all, depth = (
       self.part.n_with_gold,
       len(self.part),
@@ -265,14 +270,14 @@ class Evidence:
     if not self.part.n_with_gold:
       return _NO_GOLD
     if any(name not in self.sums for name in measure.sums):
-      weighed = measure.metric.needs is Needs.PROPENSITIES
-      return self.absent if weighed else _MARGINS
+      is_weighted = measure.metric.needs is Needs.PROPENSITIES
+      return self.absent if is_weighted else _MARGINS
     short = [self.short[name] for name in measure.sums if name in self.short]
     return max(short)[1] if short else ''
 
 
 def _cumulate_cut_offs(counts_QL: np.ndarray, n_ks: int) -> np.ndarray:
-  """Adds to the counts of each cut-off those of the smaller cut-offs."""
+  """Adds the counts of all smaller cut-offs to those of each cut-off."""
   counts_QL = counts_QL.copy()
   np.cumsum(counts_QL[:n_ks], axis=0, out=counts_QL[:n_ks])
   return counts_QL
@@ -281,7 +286,7 @@ def _cumulate_cut_offs(counts_QL: np.ndarray, n_ks: int) -> np.ndarray:
 def _weights(
   part: Slice, criteria: Criteria, n_train: int
 ) -> tuple[Weights, str]:
-  """Returns the weights of labels, and why there are no propensities, or ''."""
+  """Returns the weights of labels, and why propensities are missing, or ''."""
   weights_L, absent = criteria.weights_L, ''
   if weights_L is None and n_train < _LEAST_TRAIN:
     absent = (
@@ -303,7 +308,7 @@ def _bins(part: Slice) -> dict[str, np.ndarray]:
 
 
 def _missing_needs(weights: Weights, criteria: Criteria) -> set[Needs]:
-  """Returns the needs of metrics that are not met."""
+  """Returns the needs of metrics for which there is no input."""
   inputs = {
     Needs.PROPENSITIES: weights.labels_L,
     Needs.RANK_WEIGHTS: weights.ranks_LK,
@@ -319,7 +324,8 @@ def _check_adds_zero(metric: LabelMetric) -> None:
   Such labels are left out of the sums if there are very many labels.
 
   Raises:
-    ConfigError: such a label adds something else; names the metric.
+    ConfigError: such a label adds something else. The message names the
+      metric.
   """
   with exact():
     zero_L, n_docs = jnp.zeros(1), jnp.ones(())

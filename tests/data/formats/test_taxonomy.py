@@ -38,7 +38,7 @@ def test_labels_in_order_with_parents(tmp_path):
   [
     ('', [' no label in it']),
     ('Root\n', [' no label in it']),
-    ('a\tb\n', [' no line of Root, with the labels of the first level']),
+    ('a\tb\n', [' no line `Root<TAB>child...` with the labels of level 1']),
     ('Root\ta\na\tb\na\tc\n', ["3: 'a' has a line already, 2"]),
     ('Root\ta\tb\ta\n', ["1: 'a' occurs twice"]),
     (

@@ -115,7 +115,7 @@ BROKEN = {
   'no columns': ({'uid': 'x', 'title': 't'}, "no field 'target_ind'"),
   'weights for other columns': (
     {'uid': 'x', 'title': 't', 'target_ind': [1], 'target_rel': []},
-    'target_rel must be a list with one number per target_ind',
+    'target_rel must be a list with one number per entry of target_ind',
   ),
   'no text': (
     {'uid': 'x', 'title': ' ', 'target_ind': []},

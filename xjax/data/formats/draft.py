@@ -26,11 +26,11 @@ def to_bytes(record: Any) -> bytes:
 
 
 class RecordStore(Sequence):
-  """Keeps JSON values in a temporary file, which vanishes with the store.
+  """Keeps JSON values in a temporary file, which is deleted with the store.
 
   Args:
-    folder: folder of the temporary file, which is opened when the first value
-      is added. With None, it is the system's folder for temporary files.
+    folder: folder of the temporary file; None: the system's folder for
+      temporary files. The file is opened when the first value is added.
   """
 
   def __init__(self, folder: pathlib.Path | None = None):
@@ -64,7 +64,7 @@ class RecordStore(Sequence):
         self._file.flush()
       self._written = True
     start = self._ends[row - 1] if row else 0
-    # pread moves no file position, so that several threads can read.
+    # pread does not move the file position, so several threads can read.
     data = os.pread(self._file.fileno(), self._ends[row] - start, start)
     return json.loads(data)
 
@@ -72,7 +72,7 @@ class RecordStore(Sequence):
     """Opens the temporary file."""
     if self._folder is not None:
       self._folder.mkdir(parents=True, exist_ok=True)
-    # The file has no name in the folder, so that it vanishes even if the run is
+    # The file has no name in the folder, so it is deleted even if the run is
     # killed.
     file = tempfile.TemporaryFile(dir=self._folder)
     weakref.finalize(self, _close, file)
@@ -113,7 +113,7 @@ class RawSplit:
 
   Attributes:
     ids: N document ids.
-    gold: N rows of indices into the corpus's label_ids, as in the source.
+    gold: N rows of indices into the corpus's label_ids, in the source's order.
     documents: N documents by random access, with all zones.
     digest: hex digest of ids, text and gold labels.
   """
@@ -131,7 +131,7 @@ def choose_splits(
   usual: bool = True,
   example: str = 'a train.jsonl or train.jsonl.gz',
 ) -> list[str]:
-  """Chooses the splits to read, in the order train, dev, test, others by name.
+  """Chooses the splits to read.
 
   Args:
     source: name of the source, for messages.
@@ -141,7 +141,8 @@ def choose_splits(
     example: names of typical files of this source, for messages.
 
   Returns:
-    Names of the chosen splits, in order.
+    Names of the chosen splits: train, dev and test come first, in this order;
+    other splits follow, sorted by name.
 
   Raises:
     DataError: no split can be chosen, or a wanted split is missing.
@@ -160,7 +161,7 @@ def choose_splits(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RawCorpus:
-  """Holds all splits of a source as they are before a label space is made.
+  """Holds all splits of a source, before a label space is made.
 
   Attributes:
     source: name of the source, for messages.
@@ -169,8 +170,8 @@ class RawCorpus:
     splits: name -> split, for the splits that exist.
     zones: all zone names, in order of first use.
     full_text: zones that form the full text; () means all zones.
-    ordered: whether labels keep the order of the descriptors even if the label
-      space has only the labels that the splits use.
+    ordered: decides the order of a label space that has only the labels of the
+      splits. True: the order of the descriptors; False: the order of ids.
   """
 
   source: str
@@ -230,8 +231,8 @@ class Draft:
   All splits share one numbering of label ids.
 
   Args:
-    folder: folder of the temporary files for records. With None, it is the
-      system's folder for temporary files.
+    folder: folder of the temporary files for records; None: the system's folder
+      for temporary files.
 
   Attributes:
     splits: name -> split.
@@ -244,7 +245,7 @@ class Draft:
 
   @property
   def label_ids(self) -> tuple[str, ...]:
-    """The label ids, in order of first use."""
+    """Returns the label ids, in order of first use."""
     return tuple(self._labels)
 
   def begin(self, name: str) -> 'SplitDraft':
@@ -259,7 +260,9 @@ class Draft:
     zones: Iterable[str],
     ordered: bool = False,
   ) -> RawCorpus:
-    """Returns all splits as a raw corpus, if all records are plain_records.
+    """Returns a raw corpus of all splits.
+
+    Every record must be one that plain_record returned.
 
     Args:
       source: name of the source, for messages.
@@ -285,8 +288,8 @@ class SplitDraft:
 
   Args:
     labels: label id -> index, shared with the other splits. New ids are added.
-    folder: folder of the temporary file for records. With None, it is the
-      system's folder for temporary files.
+    folder: folder of the temporary file for records; None: the system's folder
+      for temporary files.
 
   Attributes:
     ids: document ids, as keys.
@@ -361,13 +364,13 @@ class StoredDocuments(Sequence):
     return len(self.records)
 
   def __getitem__(self, row: int) -> Document:
-    # Iteration ends at an IndexError. The range raises it, since the records
-    # may not raise it.
+    # Iteration ends at an IndexError. The range raises this error, because the
+    # records might not raise it.
     return self.parse(self.records[range(len(self))[row]])
 
 
 def keep_zones(document: Document, zones: Sequence[str]) -> Document:
-  """Returns a document with only the named zones, in that order."""
+  """Returns a document with only the named zones, in the order of `zones`."""
   kept = {
     name: document.zones[name] for name in zones if name in document.zones
   }

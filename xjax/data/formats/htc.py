@@ -43,8 +43,8 @@ class HtcConfig(ConfigPart):
 
   taxonomy: str = field(
     '',
-    'The file in data.dir with lines `parent<TAB>child<TAB>child...`. If it is '
-    'empty, the only file whose name has "tax" in it is read.',
+    'The file in data.dir with lines `parent<TAB>child<TAB>child...`. If this '
+    'field is empty, xjax reads the only file with "tax" in its name.',
   )
   labels: HtcLabels = field(
     HtcLabels.ALL,
@@ -57,9 +57,9 @@ class HtcConfig(ConfigPart):
 class HtcData(DataConfig):
   """Configures a corpus of hierarchical text classification.
 
-  The corpus has JSON lines and a taxonomy. Its files have names like
-  wos_train.json, wos_val.json and wos_test.json, may be gzipped, and have lines
-  {"doc_token", "doc_label"}.
+  The splits are files of JSON lines {"doc_token", "doc_label"}, plain or
+  gzipped, with names like wos_train.json, wos_val.json and wos_test.json. The
+  taxonomy is another file.
   """
 
   htc: HtcConfig = field(
@@ -83,7 +83,7 @@ _EXAMPLE = 'a file like train.json or wos_train.json'
 _WORDS = re.compile('[_.-]')
 _JSON = re.compile(r'.*\.jsonl?(\.gz)?')
 
-# A function that maps the labels of a document to the labels that it gets.
+# Maps the labels in a record to the labels that its document gets.
 LabelMap = Callable[[tuple[str, ...]], tuple[str, ...]]
 
 
@@ -109,12 +109,12 @@ def htc_document(
 def hierarchy_labels(
   fields: Fields, default: tuple[str, ...] | None = None
 ) -> tuple[str, ...]:
-  """Reads the field doc_label or label; without a default it is required."""
+  """Reads doc_label or label; without a default, the field is required."""
   return fields.identifiers(_field_name(fields, 'doc_label'), default)
 
 
 def _field_name(fields: Fields, name: str) -> str:
-  """Returns the name of a field in the record, where doc_ may be left out."""
+  """Returns the name that a field has in the record, with or without doc_."""
   short = name.removeprefix('doc_')
   return short if short in fields and name not in fields else name
 
@@ -138,8 +138,8 @@ def read_htc(
 
   Raises:
     ConfigError: the taxonomy does not exist.
-      DataError: there is no such folder or no split, a requested split is
-      missing, or the files have faults, which one message lists.
+    DataError: the folder does not exist or has no split, a requested split is
+      missing, or the files have faults. One message lists all faults.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
@@ -207,8 +207,8 @@ class _WithAncestors:
 def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
   """Finds the files of each split.
 
-  The last word of a file's name tells the split, as in wos_train.json. If a
-  split is the last word of no file, another word may tell it, as in
+  The last word of a file's name tells the split, as in wos_train.json. If no
+  file name ends with a split's name, the split may be an earlier word, as in
   nyt_train_all.json.
   """
   files = find_files(folder, 'jsonl?')
@@ -225,7 +225,7 @@ def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
 
 def _split_of(words: Sequence[str]) -> str:
-  """Returns the split that words name, or '' if they name none or several."""
+  """Returns the only split among the words; '' if there is none, or several."""
   named = {_SPLITS.get(word, word) for word in words if word in _USUAL}
   return named.pop() if len(named) == 1 else ''
 
@@ -249,6 +249,6 @@ def _find_taxonomy(folder: pathlib.Path, config: HtcConfig) -> pathlib.Path:
 
 
 def _is_table(path: pathlib.Path) -> bool:
-  """Returns whether a path is a file, not hidden, and not JSON."""
+  """Returns whether a path is a visible file that is not JSON."""
   hidden = path.name.startswith('.')
   return path.is_file() and not hidden and not _JSON.fullmatch(path.name)

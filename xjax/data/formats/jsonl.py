@@ -3,9 +3,9 @@
 A document is {"id", "text" or "zones": {name: text}, "labels": [ids]}. A label
 is {"id", "name", "alt": [...], "parents": [ids], "description"}, where only the
 id is required. Further fields are ignored. labels.jsonl is optional. Without
-it, a label's id is its name. With it, it must have every label of a document.
-The usual splits are train, dev and test. Any other split is read only if it
-is requested.
+this file, a label's id is its name. With this file, all labels of documents
+must be in the file. The usual splits are train, dev and test. Any other split
+is read only if it is requested.
 """
 
 from collections.abc import Iterator, Sequence
@@ -67,7 +67,7 @@ def read_documents(
 
   Returns:
     The documents by random access. A document without an id gets the id line-N,
-    where N is its line.
+    where N is its line number.
 
   Raises:
     DataError: the source cannot be read, has no documents, or has faults.
@@ -133,8 +133,8 @@ def read_jsonl(
     usual: whether to read train, dev and test too, if they exist.
 
   Raises:
-    DataError: there is no such folder or no split, one of `splits` is missing,
-      or the files have faults, which one message lists.
+    DataError: the folder does not exist or has no split, a requested split is
+      missing, or the files have faults. One message lists all faults.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
@@ -169,7 +169,7 @@ def read_split(
     faults: collects what is wrong with the lines.
     read: reads a document from an object's fields.
     name_lines: whether a document without an id gets the id line-N, where N is
-      its line. Otherwise a missing id is a fault.
+      its line number. Otherwise a missing id is a fault.
 
   Returns:
     The names of the zones, as keys, in order of first use.

@@ -16,7 +16,7 @@ from xjax.core.errors import DataError
 from xjax.core.types import Ragged
 from xjax.data.files.json_lines import numbered_lines, open_text
 
-MOST = 2**31 - 1  # the largest index and count, since indices are int32
+MOST = 2**31 - 1  # the largest index or count, because indices are int32
 
 _NUMBER = (
   rb'[-+]?(?:(?:\d++\.?+\d*+|\.\d++)(?:[eE][-+]?\d++)?+'
@@ -52,7 +52,7 @@ class SparseRows:
       value. With (N, D, L), labels come first, then features and their values.
       () means that there is no header; rows are then as with (N, D, L).
     labels: N rows of the labels before the entries, ascending.
-    entries: N rows of labels or features, in the given order.
+    entries: N rows of labels or features, in the order of the file.
     values: values of the entries; float64 for labels, float32 for features.
   """
 
@@ -89,18 +89,20 @@ class SparseRows:
 def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
   """Reads a file of sparse rows, plain or gzipped.
 
-  Each line is a document. A blank line has neither labels nor features. A line
-  that starts with a space has no labels. scikit-learn's svmlight reader parses
-  the lines; this function adds the checks that scikit-learn does not do.
+  Each line is a document. A blank line is a document without labels and
+  features. A line that starts with a space has no labels. scikit-learn's
+  svmlight reader parses the lines. This function adds checks that scikit-learn
+  does not do.
 
   Args:
     path: the file.
     features: whether to keep features; labels are always kept.
 
   Raises:
-    DataError: the file cannot be read, a line is not such a row, a line has a
-      label or feature twice or beyond the header's counts, or the header states
-      another number of rows. The message names the line.
+    DataError: the file cannot be read, a line is not such a row, a label or
+      feature occurs twice in a line or is not below the header's count, or the
+      header states another number of rows. If a line is faulty, the message
+      names the line.
   """
   with open_text(path) as file:
     lines = numbered_lines(file, path)
@@ -158,7 +160,7 @@ class _Feed(io.RawIOBase):
     raise DataError(f'{self.path}:{self.line}: {message}')
 
   def _cut(self, lines: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
-    """Yields the lines for the parser, after checks of each line."""
+    """Checks each line, and yields the lines that the parser gets."""
     for self.line, line in lines:
       if self.header and len(self.piece_counts) == self.header[0]:
         if line.strip():
@@ -219,7 +221,7 @@ class _Feed(io.RawIOBase):
 
 
 class _ScoreFeed(_Feed):
-  """Gives rows `label:value` to the parser, in any order of labels.
+  """Gives rows `label:value` to the parser; their labels have any order.
 
   The parser requires ascending indices, but scores are often sorted from best
   to worst. So the parser gets each entry as a line of its own.
@@ -239,7 +241,7 @@ def _row_bounds(lengths: np.ndarray, piece_counts: np.ndarray) -> np.ndarray:
   """Returns the bounds of N rows, int64 [N + 1].
 
   Args:
-    lengths: integers, the lengths of the lines that the parser got.
+    lengths: integers, number of values in each line that the parser got.
     piece_counts: int64 [N], the number of these lines that form each row.
   """
   before = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])

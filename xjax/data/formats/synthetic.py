@@ -1,13 +1,16 @@
 """Generates the language, labels and documents of the embedded corpus.
 
-Labels belong to topics. A topic has a root label, named by one word, and
-children, named by two of the topic's nouns. Several labels share a noun. So if
-a label is in no training document, the words of its name still are. Label
-frequencies fall with a power of the rank (Zipf-Mandelbrot), down to labels in
-no training document. A document has a few labels, most of them from one topic.
-It has the words of its labels' names (some are dropped, some replaced by words
-of the alternative name or of a parent), stop words, and noise, which includes
-nouns of labels that the document does not have.
+Labels belong to topics. A topic has a root label, whose name is one word, and
+further labels, whose names are two of the topic's nouns. Several labels share a
+noun. So if a label is in no training document, the words of its name still
+occur in training documents. Label frequencies fall with a power of the rank
+(Zipf-Mandelbrot). Some labels are in no training document.
+
+A document has a few labels, most of them from one topic. Its text has the words
+of its labels' names, stop words and noise. Some words of names are dropped.
+Some names are replaced by the alternative name, and some get a word of a
+parent's name. The noise includes nouns of labels that the document does not
+have.
 """
 
 from collections.abc import Sequence
@@ -26,7 +29,7 @@ from xjax.data.schema import Document, Label
 
 @dataclasses.dataclass
 class SyntheticData(DataConfig):
-  """Configures the embedded corpus, which a seed generates without files."""
+  """Configures the embedded corpus, which is generated from a seed."""
 
   generated = True
 
@@ -41,8 +44,8 @@ class SyntheticData(DataConfig):
   )
   verbatim: float = field(
     0.8,
-    "The probability of each word of a label's name to occur where a document "
-    'mentions the label. With a smaller one, names alone find fewer labels.',
+    "The probability that a word of a label's name occurs where a document "
+    'mentions the label. If this is small, names alone find fewer labels.',
     SHARE,
   )
 
@@ -85,13 +88,13 @@ class _Language:
 def make_synthetic(
   config: SyntheticData,
 ) -> tuple[tuple[Label, ...], dict[str, Sequence[Document]]]:
-  """Generates the descriptors and the splits that have documents.
+  """Generates the descriptors, and the documents of all splits.
 
   A document has 3 to 6 labels, a title and a body, with 40 to 120 words in all.
   The training split does not depend on the sizes of dev and test.
 
   Returns:
-    The labels in order, and split name -> documents.
+    The labels in order, and split name -> documents. Empty splits are left out.
 
   Raises:
     ConfigError: a size is negative, or there would be no training documents or
@@ -148,7 +151,7 @@ def _make_language(rng: np.random.Generator, n_topics: int) -> _Language:
 def _make_labels(
   rng: np.random.Generator, language: _Language, starts: np.ndarray
 ) -> tuple[Label, ...]:
-  """Makes the descriptors of each topic, a root label and its descendants.
+  """Makes the descriptors of each topic's root label and its descendants.
 
   Args:
     rng: decides names and parents.
@@ -184,7 +187,7 @@ def _make_labels(
 class _Author:
   """Generates the labels and the text of documents.
 
-  Draws use integer weights, so that every platform draws the same.
+  Draws use integer weights, so that the result is the same on all platforms.
   """
 
   def __init__(
@@ -285,7 +288,7 @@ class _Author:
     return words
 
   def _filler(self, rng: np.random.Generator, label: int, n: int) -> list[str]:
-    """Draws n noise words of all kinds, some of them nouns of other labels."""
+    """Draws n stop words and noise words; some are nouns of other labels."""
     language, topic = self._language, self._topic_L[label]
     other = rng.integers(len(language.nouns))
     choices = (

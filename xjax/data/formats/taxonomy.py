@@ -16,17 +16,16 @@ NO_LEVEL = -1  # the level of a label that is not connected to level 1
 def label_levels(
   labels: Sequence[Label], others: Sequence[Label] = ()
 ) -> np.ndarray:
-  """Returns the level of each label, 1 plus the smallest level of its parents.
+  """Returns the level of each label: 1 plus the smallest level of its parents.
 
-  A label without parents has level 1. If a label has several parents, the
-  shortest path counts. Paths may go through labels that are only in `others`.
-  If no path upwards ends at a label of level 1, because parents are unknown or
-  a label is its own ancestor, the level is NO_LEVEL.
+  A label without parents has level 1. Parents may be labels that are only in
+  `others`. The level is NO_LEVEL if every path upwards ends at an unknown
+  parent or runs in a cycle.
 
   Args:
     labels: L labels.
-    others: further descriptors, such as those of a whole taxonomy, that may
-      connect labels with their ancestors.
+    others: further descriptors, such as those of a whole taxonomy. They may be
+      ancestors of the labels.
 
   Returns:
     int32 [L], levels from 1, or NO_LEVEL.
@@ -48,15 +47,15 @@ def label_levels(
   return np.array(levels_L, np.int32)
 
 
-ROOT = 'Root'  # the start of the taxonomy, which is not a label
+ROOT = 'Root'  # the topmost parent of the taxonomy, which is not a label
 
 
 def read_taxonomy(path: pathlib.Path, faults: Faults) -> Descriptors:
   """Reads a taxonomy and collects its faults.
 
   Returns:
-    The labels with their parents, in the order in which they first occur as a
-    child. Root is neither a label nor a parent.
+    The labels with their parents, in the order in which they first occur as
+    children. Root is neither a label nor a parent.
   """
   before = faults.count
   draft = _TaxonomyDraft(path, faults)
@@ -123,7 +122,7 @@ class _TaxonomyDraft:
     """
     rooted = ROOT in self._lines
     if complete and not rooted:
-      message = f'no line of {ROOT}, with the labels of the first level'
+      message = f'no line `{ROOT}<TAB>child...` with the labels of level 1'
       self._faults.add(self._path, None, message, fatal=True)
     unconnected = [
       p for p in self._lines if p != ROOT and p not in self.parents

@@ -1,8 +1,8 @@
 """Reads folders of feature files of the Extreme Classification Repository.
 
-A folder has train.txt, test.txt and perhaps dev.txt, which xc_files.read_xc
-reads, and perhaps Y.txt or labels.txt with the names of labels. Each file may
-be gzipped.
+A folder has train.txt, test.txt and perhaps dev.txt, in the format that
+xc_files.read_xc reads. It may also have Y.txt or labels.txt, with the names of
+labels. Each file may be gzipped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,8 @@ class XcFeaturesData(DataConfig):
 
 _NAMES = ('Y', 'labels')
 _EXAMPLE = 'a train.txt or train.txt.gz'
-# Rows of length 1 whose values have six decimals differ from 1 by at most this.
+# If values are rounded to six decimals, the length of a row that should be 1
+# differs from 1 by at most this.
 _UNIT = 1e-3
 
 
@@ -65,17 +66,17 @@ def read_xc_features(
   """Reads a folder of feature files.
 
   Args:
-    data: config with the folder and the length that rows are scaled to.
+    data: config with the folder and the scaling of rows.
     splits: names of splits that must exist.
     usual: whether to read train, dev and test too, if they exist.
 
   Returns:
-    The corpus. Its descriptors are all columns, in order; an id is a column.
-    Its documents are SparseDocuments. If train is read, the other splits get
-    the number of features of train.
+    The corpus. Each column is a label, and its id is the column. The documents
+    are SparseDocuments. If train is read, all splits have the number of
+    features of train.
 
   Raises:
-      DataError: there is no such folder or no split, a requested split is
+    DataError: the folder does not exist or has no split, a requested split is
       missing, or the files have faults or contradict each other.
   """
   folder = find_folder(data.dir)
@@ -102,14 +103,14 @@ def read_xc_features(
 def read_feature_documents(
   data: XcFeaturesData, source: str
 ) -> SparseDocuments:
-  """Reads documents that need labels from a feature file.
+  """Reads documents to be tagged, from a feature file.
 
   Args:
     data: config of the corpus that the model was trained on.
     source: the file, plain or gzipped.
 
   Returns:
-    The documents. If no document has a label, labels count as unknown.
+    The documents. If no document has a label, all labels are None.
 
   Raises:
     DataError: the file has faults or no documents, or source is '-'.
@@ -150,8 +151,8 @@ def _labels(
 ) -> Labels:
   """Returns all columns as labels.
 
-  The headers and the file of names tell the number of labels. Without them, it
-  is the largest label plus 1.
+  The headers and the file of names tell the number of labels. Without them,
+  the number is the largest label plus 1.
 
   Args:
     files: the feature files.
@@ -181,7 +182,7 @@ def _labels(
 def _documents(
   path: str | os.PathLike, xc: XcFile, norm: Norm
 ) -> SparseDocuments:
-  """Makes the documents of a file, with rows scaled as norm says."""
+  """Makes the documents of a file; Norm.L2 scales their rows to length 1."""
   rows = xc.features
   if norm is Norm.L2:
     lengths = np.repeat(_lengths(rows), np.diff(rows.indptr))
@@ -202,7 +203,7 @@ def _lengths(rows: sparse.csr_array) -> np.ndarray:
 def _warn_unscaled(
   path: pathlib.Path, rows: sparse.csr_array, norm: Norm
 ) -> None:
-  """Logs a warning if rows are not of length 1 and are not scaled to it."""
+  """Warns if rows do not have length 1 and `norm` does not scale them."""
   lengths = _lengths(rows)
   unscaled = int(((lengths > 0) & (abs(lengths - 1) > _UNIT)).sum())
   if norm is Norm.NONE and unscaled:

@@ -2,9 +2,10 @@
 
 A feature file has a header `N D L` and one row per document,
 `label,label feature:value feature:value`. A row that starts with a space has no
-labels. Without a header, it is a LIBSVM multilabel file. A label file has a
-header `N L` and rows `label:1.0 label:1.0`. A score file has scores instead of
-the ones. Labels and features are counted from 0. All files may be gzipped.
+labels. A feature file without a header is a LIBSVM multilabel file. A label
+file has a header `N L` and rows `label:1.0 label:1.0`. A score file has scores
+in place of 1.0. Labels and features are counted from 0. All files may be
+gzipped.
 """
 
 import dataclasses
@@ -73,7 +74,7 @@ def read_xc(path: str | os.PathLike, features: bool = True) -> XcFile:
 
 
 def read_xc_scores(path: str | os.PathLike) -> sparse.csr_array:
-  """Reads the scores of a score file, or the ones of a label file.
+  """Reads the scores of a score file, or the values of a label file.
 
   Returns:
     float64 [N, L], entries of a row in the order of the file. Scores of 0 stay
@@ -124,10 +125,10 @@ def read_pairs(
 ) -> np.ndarray:
   """Reads the rows `document label` of a reciprocal-pair filter.
 
-  Documents and labels are counted from 0. The label of a pair is the document
-  itself under another name, so to predict it has no merit. These labels are
-  removed before the best labels are selected. A label with score 0 is not
-  removed.
+  Documents and labels are counted from 0. In a pair, the label is the document
+  itself under another name, so predicting the label has no merit. The labels of
+  pairs are removed before the best labels are selected. Other labels stay, even
+  with score 0.
 
   Args:
     path: the file.
@@ -166,7 +167,7 @@ def _is_count(token: bytes) -> bool:
 
 
 def in_pairs(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
-  """Finds the labels that form one of the pairs with the document of their row.
+  """Finds the labels that are paired with the document of their row.
 
   Args:
     rows: N rows of labels.
@@ -197,7 +198,7 @@ def read_inv_prop(
 
   Raises:
     DataError: the file cannot be read, a line is not a positive number, there
-      are no lines, or there are not n_labels lines.
+      are no lines, or the number of lines is not n_labels.
   """
   weights: list[float] = []
   with open_text(path) as file:

@@ -2,9 +2,9 @@
 
 A folder has trn.json, tst.json and perhaps dev.json. Each line is a document,
 {"uid", "title", "content", "target_ind": [columns], "target_rel": [numbers]},
-where content and target_rel may be missing. lbl.json has one line {"title"} per
-label; otherwise Y.txt has one name per line. The first line is column 0. Each
-file may be gzipped.
+where content and target_rel may be missing. The labels are in lbl.json, with
+one line {"title"} per label, or in Y.txt, with one name per line. The first
+line of this file is column 0. Each file may be gzipped.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,8 +34,8 @@ class XcRepoData(DataConfig):
   """Configures raw text from the Extreme Classification Repository.
 
   The files are trn.json, tst.json and dev.json, plain or gzipped, and lbl.json
-  or Y.txt with the names of labels. A label's id is its column. All columns are
-  labels, even if no split uses them, unless the field `labels` says otherwise.
+  or Y.txt with the names of labels. A label's id is its column. By default,
+  all columns are labels, even if no split uses them; see the field `labels`.
   """
 
   labels: str = 'all'
@@ -95,7 +95,7 @@ def target_columns(fields: Fields, required: bool = True) -> tuple[str, ...]:
   fits = isinstance(weights, list) and len(weights) == len(columns)
   if not fits or not all(type(w) in (int, float) for w in weights):
     fields.faults.append(
-      'target_rel must be a list with one number per target_ind'
+      'target_rel must be a list with one number per entry of target_ind'
     )
     return ()
   return tuple(str(c) for c, weight in zip(columns, weights) if weight)
@@ -117,12 +117,12 @@ def read_xc_repo(
     usual: whether to read train, dev and test too, if they exist.
 
   Returns:
-    The corpus. Its descriptors are all columns, in order, with the column as
-    id.
+    The corpus. Each column has a descriptor, whose id is the column.
 
   Raises:
-    DataError: there is no such folder, no file of label names or no split, one
-      of `splits` is missing, or the files have faults, which one message lists.
+    DataError: the folder does not exist, or has no split or no file of label
+      names; a requested split is missing; or the files have faults. One message
+      lists all faults.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
@@ -160,7 +160,7 @@ class _Columns(Descriptors):
 def _read_labels(
   folder: pathlib.Path, paths: list[pathlib.Path], faults: Faults
 ) -> Labels:
-  """Reads the labels by column from lbl.json, or else from Y.txt."""
+  """Reads the label of each column from lbl.json, or else from Y.txt."""
   if paths:
     return _by_column(_titles(only_file(paths, faults), faults))
   names = find_files(folder, 'txt').get(_NAMES)
@@ -173,12 +173,12 @@ def _read_labels(
 
 
 def read_label_names(path: pathlib.Path, faults: Faults) -> Labels:
-  """Reads the labels of a Y.txt by column and collects faults."""
+  """Reads the label of each column from a Y.txt and collects faults."""
   return _by_column(_names(path, faults))
 
 
 def _by_column(lines: Iterable[tuple[int, Label]]) -> Labels:
-  """Packs labels by line; a missing line becomes a label without a name.
+  """Packs labels in the order of lines; a missing line gives a nameless label.
 
   Args:
     lines: line numbers, ascending, and labels.

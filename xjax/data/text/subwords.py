@@ -33,7 +33,8 @@ from xjax.data.text.tokenizer_json import (
 )
 from xjax.data.text.words import WordPlace
 
-# This is part of the key of cached tokens. Raise it if encode_all changes.
+# The version is part of the key of cached tokens. Increase it if encode_all
+# changes.
 SUBWORDS_VERSION = 1
 
 # The first attempt reads this number of characters per piece, which is enough
@@ -41,7 +42,8 @@ SUBWORDS_VERSION = 1
 _CHARS_PER_PIECE = 8
 
 _PAD_TOKENS = ('[PAD]', '<pad>')
-_UNSEEN = '\U00012000 a'  # cuneiform, which vocabularies lack, and a letter
+# The first character is a cuneiform sign, which no vocabulary has.
+_UNSEEN = '\U00012000 a'
 
 
 class Subwords:
@@ -95,8 +97,9 @@ class Subwords:
   def fit(cls, texts: Iterable[str], max_words: int = 1000) -> 'Subwords':
     """Makes a small tokenizer like BERT's, for encoders without pretraining.
 
-    Its pieces are the characters of the texts, at the beginning and inside of
-    words, and the most frequent words (ties by word), all in lower case.
+    Its pieces are in lower case. They are the characters of the texts, each in
+    a form for the beginning and a form for the inside of a word, and the most
+    frequent words. Words of equal frequency are sorted by code points.
 
     Args:
       texts: the training texts.
@@ -148,12 +151,12 @@ class Subwords:
 
   @property
   def pieces(self) -> list[str | None]:
-    """Returns the piece or special token of each id, or None if it has none."""
+    """Returns the piece or special token of each id; None for an unused id."""
     return [self._tokenizer.id_to_token(i) for i in range(self.size)]
 
   @property
   def n_special(self) -> int:
-    """The number of special tokens of each text."""
+    """Returns the number of special tokens of each text."""
     return len(self.before) + len(self.after)
 
   def encode(self, text: str, max_tokens: int | None = None) -> np.ndarray:
@@ -165,12 +168,12 @@ class Subwords:
   ) -> list[np.ndarray]:
     """Returns the ids of each text, int32 [n], with special tokens.
 
-    Several cores are used, unless TOKENIZERS_PARALLELISM=false. The ids do not
-    depend on this.
+    The library uses several cores, unless the environment variable
+    TOKENIZERS_PARALLELISM is false. The ids are the same in both cases.
 
     Args:
       texts: the texts. A text without words gets only special tokens.
-      max_tokens: int, the largest n. With None, whole texts are read.
+      max_tokens: int, the largest n; None: whole texts are read.
 
     Raises:
       ValueError: max_tokens is smaller than the number of special tokens.
@@ -187,8 +190,8 @@ class Subwords:
     if self._may_cut:
       starts = [_first_words(text, _CHARS_PER_PIECE * room) for text in texts]
     pieces = self._pieces(starts)
-    # Some texts were cut too early to have enough pieces, so they are read as a
-    # whole.
+    # Texts that were cut too early to have enough pieces are read again without
+    # a cut.
     too_short = [
       i
       for i, ids in enumerate(pieces)
@@ -201,7 +204,7 @@ class Subwords:
   def spans(
     self, text: str, max_tokens: int | None = None
   ) -> list[tuple[int, int] | None]:
-    """Returns the place of each token of encode in the text, as [start, end).
+    """Returns the place [start, end) in the text for each token of encode().
 
     The place of a special token is None. Characters are code points, as in
     Python's strings.
@@ -236,8 +239,8 @@ class Subwords:
     Raises:
       Fault: there are no special tokens, or their ids are outside the
         vocabulary.
-      Exception: the tokenizer is faulty, for which the library may raise any
-        error.
+      Exception: the tokenizer is faulty; the library may raise an error of any
+        type.
     """
     encoding = self._tokenizer.encode(_UNSEEN)
     special = np.array(encoding.special_tokens_mask, bool)
@@ -259,7 +262,7 @@ class Subwords:
 def _first_words(text: str, length: int) -> str:
   """Cuts a text before a space that follows a word.
 
-  A text without such a space stays whole.
+  A text without such a space is not cut.
 
   Args:
     text: any text.
@@ -283,10 +286,10 @@ def document_subwords(
 ) -> list[WordPlace]:
   """Returns the place of each token of encode(document.text(), max_tokens).
 
-  The place of a special token has no characters; it is before the first piece
-  or after the last piece. A piece may go across the newline between zones, such
-  as a piece of several spaces. Then it belongs to the first zone. A document
-  without text has no places.
+  The place of a special token is empty, and lies before the first piece or
+  after the last piece. A piece of several spaces may go across the newline
+  between two zones. Such a piece belongs to the first of the two zones. A
+  document without text has no places.
 
   Raises:
     DataError: the tokenizer fails.

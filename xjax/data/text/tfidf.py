@@ -39,8 +39,8 @@ def frequent_ngrams(
 
   Among the n-grams that min_count and max_share allow, those with the most
   occurrences are selected. Ties go to n-grams with fewer words, then to the
-  first n-gram in the texts. Memory is about 70 bytes per word, for any
-  max_ngram.
+  n-gram that occurs first. The function needs about 70 bytes of memory per
+  word, for any max_ngram.
 
   Args:
     texts: the texts, which are read once.
@@ -52,8 +52,9 @@ def frequent_ngrams(
   """
   corpus = _TextWords.of(texts, config.first_words)
   most = config.max_share * len(texts)
-  # A column of `kept` is a selected n-gram. The rows are minus its number of
-  # occurrences, its words, its first place, and its number of documents.
+  # Each column of `kept` describes one selected n-gram. The rows are the
+  # negative number of occurrences, the number of words, the first place, and
+  # the number of documents.
   kept = np.zeros((4, 0), np.int64)
   numbers = corpus.ids
   for n in range(1, config.max_ngram + 1):
@@ -61,8 +62,8 @@ def frequent_ngrams(
     counts = _count(keys, corpus.docs[at])
     del keys
     often = counts.documents >= config.min_count
-    # An n-gram is in no more documents than the shorter n-grams in it. So only
-    # frequent n-grams are extended by a word.
+    # An n-gram occurs in at most as many documents as each shorter n-gram that
+    # it contains. So only frequent n-grams are extended by a word.
     numbers = np.full_like(corpus.places, _RARE)
     numbers[at[counts.order]] = np.repeat(
       np.where(often, np.cumsum(often) - 1, _RARE).astype(numbers.dtype),
@@ -82,7 +83,7 @@ def frequent_ngrams(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _TextWords:
-  """Holds the words of N texts, concatenated to `total` places.
+  """Holds the words of N texts in one sequence of `total` places.
 
   Attributes:
     words: the different words; the index of a word is its number.
@@ -121,7 +122,7 @@ class _TextWords:
     Args:
       numbers: integers [total]. If n is 1, the number of the word at each
         place. Otherwise, the number of the n-gram of n - 1 words that starts at
-        each place, or _RARE if no frequent one starts there.
+        each place, or _RARE if no such frequent n-gram starts there.
       n: int, words of an n-gram.
 
     Returns:
@@ -215,10 +216,10 @@ class Tfidf:
       counts = frequent_ngrams(texts, config)
     if not counts:
       raise DataError(
-        f'no n-gram of {config.min_ngram} to {config.max_ngram} words is in at '
-        f'least data.tokens.min_count={config.min_count} and in at most '
-        f'data.tokens.max_share={config.max_share} of the {len(texts)} '
-        'documents of train'
+        f'no n-gram of {config.min_ngram} to {config.max_ngram} words is in '
+        f'enough documents (data.tokens.min_count={config.min_count}) and in a '
+        f'small enough share (data.tokens.max_share={config.max_share}) of the '
+        f'{len(texts)} documents of train'
       )
     counts_D = np.array(list(counts.values()), np.float64)
     idf_D = np.log((1 + len(texts)) / (1 + counts_D)) + 1

@@ -1,9 +1,10 @@
-"""Caches the token ids of a split in a file; other content has another file.
+"""Caches the token ids of a split in a file.
 
 A cache file has the ids of all documents, then the length of each document
-(both little-endian int32), then a trailer with both counts and a SHA-256 of
-everything before it. The file's name has a digest of everything that decides
-the ids.
+(both little-endian int32), then a trailer. The trailer has the numbers of ids
+and documents, and a SHA-256 of the key and of everything before the trailer.
+The key is a digest of everything that decides the ids. The file's name contains
+the first half of the key.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,10 +57,10 @@ class Tokenizer(Protocol):
 
 
 def default_cache_dir(config: DataConfig) -> pathlib.Path:
-  """Returns the folder for prepared data: the config's, or else the user's.
+  """Returns the folder for prepared data: the config's or the user's folder.
 
-  A config may come from another machine. If its folder cannot be used here, the
-  user's folder is used, and this is logged once.
+  A config may come from another machine. If the config's folder cannot be used
+  on this machine, the user's folder is used, and a warning is logged once.
   """
   default = os.environ.get('XJAX_CACHE_DIR') or '~/.cache/xjax'
   user_folder = pathlib.Path(default).expanduser()
@@ -71,7 +72,7 @@ def default_cache_dir(config: DataConfig) -> pathlib.Path:
 
 @functools.cache
 def _is_usable(folder: pathlib.Path, instead: pathlib.Path) -> bool:
-  """Returns whether files can be written to a folder; warns once if not."""
+  """Returns whether a folder can be written to; warns once if it cannot."""
   try:
     folder.mkdir(parents=True, exist_ok=True)
     tempfile.TemporaryFile(dir=folder).close()
@@ -97,7 +98,8 @@ def encode(
   Args:
     documents: N documents, with only the zones to be read.
     vocab: turns texts into token ids.
-    max_tokens: int, largest number of tokens per document (by_zone: per zone).
+    max_tokens: int, largest number of tokens per document, or per zone if
+      by_zone is set.
     by_zone: whether zones are kept apart, with a PAD_ID between two zones.
   """
   return Ragged.of(list(_ids(documents, vocab, max_tokens, by_zone)))
@@ -117,11 +119,11 @@ def tokenise(
   Args:
     split: N documents, with only the zones to be read.
     vocab: turns texts into token ids.
-    max_tokens: int, number of tokens read from a document's start, over all its
-      zones; by_zone: from each zone's start.
+    max_tokens: int, largest number of tokens that are read from the start of a
+      document or, if by_zone is set, from the start of each zone.
     cache_dir: folder of all caches. Several runs may use it at the same time.
-    by_zone: whether zones are kept apart. Then there is a PAD_ID between two
-      zones, and zones without words are left out.
+    by_zone: whether zones are kept apart. If they are, a PAD_ID stands between
+      two zones, and zones without words are left out.
 
   Returns:
     N rows, memory-mapped. A document without words has only special tokens.

@@ -28,8 +28,8 @@ from xjax.data.files.model_files import (
 
 Settings = dict[str, Any]  # the object in a tokenizer.json
 
-# These errors do not come from the tokenizer, even if they are raised while it
-# works. A signal handler, for example, may raise its error at any time.
+# These errors do not come from the tokenizer, even if they are raised while the
+# tokenizer works. For example, a signal handler may raise an error at any time.
 _FOREIGN_ERRORS = (
   DataError,
   GeneratorExit,
@@ -152,9 +152,9 @@ TOKENIZER = 'tokenizer.json'
 WORD_PIECES = 'vocab.txt'
 BYTE_PAIRS = ('vocab.json', 'merges.txt')
 
-# The parts of tokenizer.json that tokenizer_config.json may change. A part has
-# the type for which this is done, and a mapping from names of settings in
-# tokenizer_config.json to their names in tokenizer.json.
+# tokenizer_config.json may change these parts of tokenizer.json, if a part has
+# the given type. The inner dictionaries map names of settings in
+# tokenizer_config.json to names in tokenizer.json.
 _RENAMED = {
   'normalizer': (
     'BertNormalizer',
@@ -182,8 +182,8 @@ def folder_settings(
     The settings, as in a tokenizer.json, and the file that they come from.
 
   Raises:
-    DataError: the folder has none of these files, or a file is damaged or a
-      link that leads out of the folder.
+    DataError: the folder has none of these files, a file is damaged, or a file
+      is a link that leads out of the folder.
   """
   folder = pathlib.Path(folder)
   config = _config(folder)

@@ -52,7 +52,8 @@ def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
   """Finds the layout of an open file from its first bytes, and rewinds it.
 
   Raises:
-    DataError: the file has none of the formats, is empty, or is damaged.
+    DataError: the file is in none of the known formats, is empty, or is
+      damaged.
   """
   with _damage(path):
     head = file.read(_HEAD)
@@ -96,8 +97,8 @@ def text_rows(
 ) -> Iterator[tuple[int, bytes, bytes]]:
   """Yields the line number, the word and its numbers (as bytes) of each row.
 
-  A row whose word has spaces in it (GloVe 840B has some) is left out, since no
-  vocabulary has such a word.
+  A row whose word contains spaces is left out, since no vocabulary has such a
+  word. GloVe 840B has such rows.
 
   Raises:
     DataError: a row does not have dim numbers, the first line states another
@@ -134,7 +135,7 @@ def _is_phrase(row: bytes, extra: int) -> bool:
 def binary_rows(
   file: BinaryIO, path: str | os.PathLike, layout: Layout
 ) -> Iterator[tuple[int, bytes, bytes]]:
-  """Yields the first byte, the word and the float32s (as bytes) of each row.
+  """Yields the start byte, the word and the float32s (as bytes) of each row.
 
   Raises:
     DataError: the file is cut short, is longer than its first line states, or
@@ -189,9 +190,9 @@ def _damage(path: str | os.PathLike) -> Iterator[None]:
 _FLOAT = np.dtype('<f4')
 _DIGITS = bytes.maketrans(b'0123456789', b'D' * 10)
 _NUMBERS = re.compile(rb'[-+.0-9eE ]+')  # float() takes 'nan' and '1_0' too
-# A vector has no source yet, or comes from the row of the same word, or, for a
-# word like DDDD, from the row of a number like 2003. A later one of these three
-# sources replaces an earlier one.
+# These are the sources of a vector: no row yet, the row of the same word, and
+# (for a word like DDDD) the row of a number like 2003. A source with a larger
+# number replaces a source with a smaller number.
 _NO_SOURCE, _SAME_WORD, _DIGIT_FORM = range(3)
 
 
@@ -218,7 +219,7 @@ def vector_dim(path: str | os.PathLike) -> int:
   """Returns the dimension of a file's vectors; reads only the first bytes.
 
   Raises:
-    DataError: the file cannot be read or has none of the formats.
+    DataError: the file cannot be read or is in none of the known formats.
   """
   with open_text(path) as file:
     return find_layout(file, path).dim
@@ -239,12 +240,13 @@ def read_word_vectors(
   a number, like law2vec, the row DDDD itself counts.
 
   Args:
-    path: word2vec text or binary, or GloVe text, plain or gzipped.
+    path: file in the format of word2vec (text or binary) or GloVe (text), plain
+      or gzipped.
     vocab: the vocabulary.
 
   Raises:
-    DataError: the file cannot be read, has none of the formats, or has a fault;
-      the message names the line (text) or the byte (binary).
+    DataError: the file cannot be read, is in none of the known formats, or has
+      a fault. The message names the line (text) or the byte (binary).
   """
   with open_text(path) as file:
     layout = find_layout(file, path)
@@ -286,8 +288,8 @@ class _VectorTable:
   def vectors(self) -> np.ndarray:
     """Returns the vectors that were stored, float32 [ids, D].
 
-    They are allocated at their first use, since a faulty first line may state a
-    huge D.
+    The array is allocated at its first use, since a faulty first line may state
+    a huge D.
     """
     return np.zeros((len(self.source), self._layout.dim), np.float32)
 
@@ -329,7 +331,7 @@ class _VectorTable:
 def write_word_vectors(
   path: str | os.PathLike, words: Iterable[str], vectors: np.ndarray
 ) -> None:
-  """Writes a word2vec binary file, which gensim and others can read too.
+  """Writes a word2vec binary file, which other tools, such as gensim, can read.
 
   Args:
     path: the file, which is replaced as a whole or not at all.

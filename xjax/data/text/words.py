@@ -30,7 +30,8 @@ PAD_ID = 0
 UNKNOWN_ID = 1
 FIRST_WORD_ID = 2
 
-# This is part of the key of cached tokens. Raise it if split_words changes.
+# The version is part of the key of cached tokens. Increase it if split_words
+# changes.
 WORDS_VERSION = 2
 
 
@@ -47,8 +48,8 @@ def _marks() -> str:
   return ''.join(f'{chr(first)}-{chr(last)}' for first, last in runs)
 
 
-# There are no marks below U+0300. The pattern checks this first, which keeps
-# European text fast.
+# No character below U+0300 is a mark. The pattern excludes these characters
+# before it looks for marks, which keeps European text fast.
 _WORD = re.compile(rf'[^\W_]+(?:(?![\x00-\u02ff])[{_marks()}]+[^\W_]*)*')
 _DIGIT = re.compile(r'\d')
 
@@ -91,7 +92,7 @@ def split_terms(text: str, first_words: int = 0) -> list[str]:
 
 
 def has_letters(name: str) -> bool:
-  """Returns whether a name has letters; ids of unnamed labels may have none."""
+  """Returns whether a name has letters."""
   return any(map(str.isalpha, name))
 
 
@@ -113,7 +114,7 @@ class Vocabulary:
   def fit(cls, texts: Iterable[str], config: WordsConfig) -> 'Vocabulary':
     """Counts words in training texts and keeps the most frequent ones.
 
-    Words are sorted by frequency, and words of equal frequency by themselves.
+    Words are sorted by frequency, and words of equal frequency by code points.
     Only the first config.max_tokens words of a text count, since a word that is
     in no training batch would get no trained embedding.
 
@@ -159,7 +160,7 @@ class Vocabulary:
 
     Args:
       text: any text.
-      max_tokens: int, the largest n. With None, all words are read.
+      max_tokens: int, the largest n; None: all words are read.
     """
     words = split_words(text)[:max_tokens]
     ids = map(self.index.get, words, itertools.repeat(UNKNOWN_ID))
@@ -203,7 +204,8 @@ class Vocabulary:
     return cls(tuple(words))
 
 
-_FIRST_MARK = '\u0300'  # characters below it never join the one before them
+# NFC never joins a character below this one with the character before it.
+_FIRST_MARK = '\u0300'
 
 
 class WordPlace(NamedTuple):
@@ -235,8 +237,8 @@ def word_spans(text: str) -> list[tuple[int, int]]:
   """Returns the place of each word of split_words(text), as [start, end).
 
   Characters are code points, as in Python's strings. Lower case or NFC may turn
-  one character into several, or several into one. Then the span has all
-  characters of the text that the word comes from.
+  one character into several, or several into one. The place always refers to
+  the original text, and covers all characters that the word comes from.
   """
   lower = text.lower()
   # Lower case never removes characters. So if the length stays the same, each
@@ -255,9 +257,9 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _cuts(text: str) -> Iterator[int]:
-  """Yields places where a text can be cut.
+  """Yields places where a text can be cut before NFC.
 
-  NFC of each part alone then gives the same text as NFC of the whole text.
+  NFC of the parts, one by one, gives the same text as NFC of the whole text.
   """
   begin = 0
   for at, char in enumerate(text):

@@ -17,8 +17,8 @@ from xjax.judge.files.rows import LabelRows, RowsDraft
 from xjax.judge.files.sparse_npz import read_sparse_npz
 from xjax.judge.predictions import Predictions
 
-# A function from the fields of a line to the document's id, if it has one, and
-# its label ids.
+# Returns a document's id (or None) and its label ids from the fields of a
+# line.
 _Read = Callable[[Fields], tuple[str | None, tuple[str, ...]]]
 
 
@@ -58,8 +58,8 @@ def read_training(path: str | os.PathLike) -> tuple[LabelRows, int]:
   """Reads how often labels occur in training.
 
   Args:
-    path: a file as for read_gold. From a predictions.npz, the training counts
-      are read, because its gold labels belong to other documents.
+    path: a file as for read_gold. In a predictions.npz, the training counts are
+      read, because the gold labels belong to other documents.
 
   Returns:
     rows: the labels of the training documents. For a predictions.npz, one row
@@ -172,7 +172,7 @@ _READ: dict[FileKind, _Read] = {
 
 
 def _by_column(source: LabelRows) -> LabelRows:
-  """Replaces label ids, which are column numbers as text, by the numbers."""
+  """Converts label ids, which are column numbers as text, to integers."""
   columns = np.array(list(map(int, source.labels)), np.int32)
   return LabelRows(
     source.path,

@@ -28,7 +28,7 @@ from xjax.judge.files.scores import read_predictions
 from xjax.judge.metrics.slices import ALL
 from xjax.judge.predictions import Predictions
 
-DEPTH = 50  # labels kept per document, unless more are needed
+DEPTH = 50  # labels kept per document, unless metrics need more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ class JudgeFiles:
       name the columns of a matrix of scores and, unless the ids are numbers,
       the columns of every file without ids.
     depth: K, largest number of labels kept per document; None: as many as the
-      metrics need, and all labels of a predictions.npz.
+      metrics need; of a predictions.npz, all labels.
     score_kind: kind of the scores, if the file does not say it; None:
       probability for JSON lines with scores from 0 to 1, margin otherwise.
   """
@@ -69,21 +69,23 @@ def read_judged(
 ) -> tuple[Predictions, np.ndarray | None]:
   """Reads predictions, and gold and training counts if `files` has them.
 
-  Formats are detected from the content. Labels and documents are matched by id
-  if both files have ids; otherwise by column (see known_labels_of) and by row.
-  Scores without document ids get the ids of the gold file. A filter is
-  applied before the best labels are selected. It makes lists that were cut
-  before (see cut_length) shorter; see without_pairs.
+  Formats are detected from the content. Labels are matched by id or by column;
+  see known_labels_of. Documents are matched by id if both files have document
+  ids, otherwise by row. Scores without document ids get the ids of the gold
+  file. A filter is applied before the best labels are selected. If the lists in
+  a file are cut (see cut_length), the filter makes them shorter; see
+  without_pairs.
 
   Args:
     files: the files.
     depth: K for files of scores, if files.depth is None.
 
   Returns:
-    predictions: the lists of `all` have the best labels of each document by
-      score descending, then column ascending (JSON lines: in the order of the
-      file). Lists that were cut before do not become longer. Labels that a row
-      does not have are not predicted. Without training labels, n_train is 0.
+    predictions: the lists of `all` have the best labels of each document, by
+      score descending, then by column ascending. Labels from JSON lines keep
+      the order of the file. Lists that are cut in the file do not become
+      longer. A label that is not in a document's row is not predicted. Without
+      training labels, n_train is 0.
     inverse_propensities: float64 [L], or None.
 
   Raises:

@@ -99,7 +99,7 @@ def unknown_format(
   Args:
     path: the file.
     content: what the file should contain, such as `predictions`.
-    known: the formats that it may have.
+    known: the known formats of such files.
   """
   listed = '; '.join(kind.value for kind in known)
   return DataError(

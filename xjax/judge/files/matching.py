@@ -52,7 +52,7 @@ class KnownLabels:
     return Ragged(source.rows.indptr, values[order].astype(np.int32))
 
   def rename_labels(self, source: LabelRows) -> LabelRows:
-    """Returns a file's rows with the known labels, in the same order.
+    """Returns a file's rows as indices of known labels, in the file's order.
 
     Args:
       source: rows of a file.
@@ -83,7 +83,7 @@ class KnownLabels:
     return self.indices(source)
 
   def indices(self, source: LabelRows) -> np.ndarray:
-    """Returns the index of each label's or column's known label, int64.
+    """Returns the index of the known label of each label or column, int64.
 
     Args:
       source: rows of a file.
@@ -138,10 +138,10 @@ def known_labels_of(
   Predictions with ids and other files with columns are matched as follows. If
   all ids of the predictions are decimal numbers, the numbers are the columns.
   Columns that the predictions lack then become further labels if a header says
-  how many columns there are; otherwise they raise an error. If the ids are not
-  numbers, the first id is column 0, the second id is column 1, and so on. This
-  requires that the predictions have an order of labels, and that every file
-  with columns has a header with the same number of columns.
+  how many columns there are; otherwise such columns raise an error. If the ids
+  are not numbers, the first id is column 0, the second id is column 1, and so
+  on. This case requires that the predictions have an order of labels, and that
+  every file with columns has a header with the same number of columns.
 
   Args:
     scored: the predictions. If they have ids and n_labels is set, the ids are
@@ -197,7 +197,7 @@ def _check_count(source: LabelRows) -> None:
 
 
 def _append_labels(scored: LabelRows, further: set[str]) -> tuple[str, ...]:
-  """Returns the predictions' labels, followed by the further ones, sorted."""
+  """Returns the predictions' labels, then the further labels, sorted."""
   return scored.labels + tuple(sorted(further - set(scored.labels)))
 
 
@@ -207,8 +207,8 @@ def _column_count(
   """Returns the number of columns of a file with a header.
 
   Raises:
-    DataError: the number is too large, or an id of the predictions is a column
-      number that is not below it.
+    DataError: the number of columns is too large, or an id of the predictions
+      is a number that is not below the number of columns.
   """
   _check_count(source)
   if np.any(numbers >= source.n_labels):
@@ -221,9 +221,9 @@ def _column_count(
 
 
 def _labels_by_number(labels: Sequence[str], n: int) -> np.ndarray:
-  """Returns the index of the label whose id is the column number, int64 [n].
+  """Returns the index of each column's label, int64 [n].
 
-  A column without such a label gets -1.
+  The id of this label is the column number. A column without a label gets -1.
   """
   numbers = column_numbers(labels)
   used = np.flatnonzero((numbers >= 0) & (numbers < n))
@@ -255,7 +255,7 @@ def _check_headers(scored: LabelRows, without_ids: Sequence[LabelRows]) -> None:
 
 
 def _check_related(scored: LabelRows, others: Sequence[LabelRows]) -> None:
-  """Checks that a label of the predictions is in some other file.
+  """Checks that at least one label of the predictions is in another file.
 
   Raises:
     DataError: no label of the predictions is in another file.

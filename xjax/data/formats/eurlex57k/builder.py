@@ -26,19 +26,19 @@ CONCEPTS_URL = SITE + 'eurovoc_en.json'
 class Eurlex57k(tfds.core.GeneratorBasedBuilder):
   """Builds the TFDS dataset of 57,000 EU laws with EUROVOC concepts.
 
-  See Chalkidis et al. 2019. Documents keep the order of lines or of file names
-  in the source. All files are checked before anything is written.
+  See Chalkidis et al. 2019. Documents are in the order of the lines or of the
+  file names in the source. All files are checked before anything is written.
+  The attributes are set when the splits are generated.
 
   Args:
-    source: the archive or a folder. If it is empty, the official archive is
-      downloaded.
+    source: path of the archive or of a folder; if empty, the official archive
+      is downloaded.
     on_error: whether a faulty document or concept raises an error or is
       skipped.
     **kwargs: the arguments of every TFDS builder.
 
   Attributes:
-    draft: ids, gold and records. This and the following attributes are set
-      when the splits are generated.
+    draft: the ids, gold labels and records of all splits.
     described: the descriptors of the concepts.
     left_out: a message about records that are left out; '' if there are none.
   """
@@ -93,7 +93,7 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
   def _find(
     self, dl_manager: tfds.download.DownloadManager, faults: Faults
   ) -> Source:
-    """Finds the source, or downloads the official archive if none is named."""
+    """Finds the source; if no source is named, downloads the archive."""
     if self._source:
       return find_source(pathlib.Path(self._source), faults)
     # This request fails at once without a network. The download itself would

@@ -122,14 +122,14 @@ def _key(data: Eurlex57kData) -> str:
   """Returns a key that depends on the source's files and on data.on_error."""
   stamp: Any = ARCHIVE_URL
   if data.dir:
-    # The faults are dropped here, since they are reported when files are read.
+    # Faults are dropped here, because they are reported when files are read.
     stamp = find_source(find_folder(data.dir), Faults()).stamp()
   text = json.dumps([FORMAT, data.on_error.value, stamp])
   return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
-  """Writes the dataset, and an index of ids, gold and concepts, to a folder."""
+  """Writes the dataset and its index to a folder."""
   builder = Eurlex57k(
     source=str(pathlib.Path(data.dir).expanduser()) if data.dir else '',
     on_error=data.on_error,
@@ -155,7 +155,7 @@ def _prepare(data: Eurlex57kData, folder: pathlib.Path) -> None:
 
 
 def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
-  """Writes the index: ids, gold labels and descriptors of all documents."""
+  """Writes the index: ids and gold of all documents, and all descriptors."""
   draft: Draft = builder.draft
   index: dict[str, Any] = {
     'label_ids': draft.label_ids,
@@ -179,7 +179,7 @@ def _write_index(folder: pathlib.Path, builder: Eurlex57k) -> None:
 
 
 def _open(folder: pathlib.Path, source: str) -> RawCorpus:
-  """Opens the data that _prepare wrote, and logs which records it left out.
+  """Opens the data that _prepare wrote, and warns about left-out records.
 
   Raises:
     Exception: the data is incomplete or damaged; DAMAGE lists the types.

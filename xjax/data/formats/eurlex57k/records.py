@@ -10,8 +10,8 @@ from xjax.data.files.json_lines import Fields, parse_object
 from xjax.data.formats.descriptors import Descriptors
 from xjax.data.schema import Document, Label
 
-# Zones in reading order. The full text has no title, as in the paper, since the
-# header repeats the title.
+# Zones in reading order. The full text has no title, as in Chalkidis et al.
+# 2019, because the header repeats the title.
 ZONES = ('title', 'header', 'recitals', 'main_body', 'attachments')
 FULL_TEXT = ZONES[1:]
 
@@ -100,9 +100,10 @@ def read_concepts(path: pathlib.Path, faults: Faults) -> Descriptors:
 
 
 def _read_concept(id_: str, row: Any) -> tuple[Label | None, list[str]]:
-  """Returns the label of a concept, and messages about what is wrong with it.
+  """Returns the label of a concept, and messages about its faults.
 
-  A faulty label keeps only its id; without an id there is no label.
+  If the concept has faults, the label has only its id. Without an id, there is
+  no label.
   """
   fields = Fields(row if isinstance(row, dict) else {})
   if not fields.as_id(id_, 'its id'):
@@ -121,10 +122,10 @@ def _read_concept(id_: str, row: Any) -> tuple[Label | None, list[str]]:
 
 
 def _key_lines(text: bytes, keys: Sequence[str]) -> dict[str, int]:
-  """Returns the line of each key.
+  """Returns the line number of each key.
 
-  If the text writes a key in another way than json.dumps, the key gets the line
-  of the last key that was found.
+  If the text spells a key differently from json.dumps, the key is not found.
+  Such a key gets the line of the last key that was found.
 
   Args:
     text: the JSON text.

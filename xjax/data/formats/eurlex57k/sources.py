@@ -31,7 +31,8 @@ class Source:
   """Holds the files of one copy of EURLEX57K.
 
   Attributes:
-    splits: train, dev and test, if they exist -> function that reads the split.
+    splits: name -> function that reads the split, for those of train, dev and
+      test that exist.
     files: all files that are read; each must exist.
     concepts: the file of the descriptors, or None.
   """
@@ -41,7 +42,7 @@ class Source:
   concepts: pathlib.Path | None
 
   def stamp(self) -> list[tuple[str, int, int]]:
-    """Returns name, size and time of every file, to notice changed content."""
+    """Returns each file's name, size and time, which show if it changed."""
     stats = [(str(path), path.stat()) for path in self.files]
     return [(name, s.st_size, s.st_mtime_ns) for name, s in stats]
 
@@ -50,11 +51,12 @@ def find_source(path: pathlib.Path, faults: Faults) -> Source:
   """Finds the copy of EURLEX57K at a path.
 
   Args:
-    path: the archive; or a folder with the archive, its content or JSON lines.
+    path: the archive, or a folder with the archive, with the unpacked archive,
+      or with JSON lines.
     faults: receives a fault if a split has two files.
 
   Raises:
-    DataError: there is no copy of EURLEX57K.
+    DataError: there is no copy of EURLEX57K at the path.
   """
   if path.is_file():
     return _archive(path, path.parent)
@@ -108,7 +110,7 @@ def _folder(folder: pathlib.Path, top: pathlib.Path) -> Source:
 
   Args:
     folder: the folder with train, dev and test.
-    top: the folder that the user gave, which is folder or its parent.
+    top: the folder that the user gave, which is `folder` or its parent.
   """
 
   def read(paths: list[pathlib.Path]) -> ReadRows:
@@ -133,7 +135,7 @@ def _folder(folder: pathlib.Path, top: pathlib.Path) -> Source:
 
 
 def _archive(path: pathlib.Path, folder: pathlib.Path) -> Source:
-  """Makes the source of a zip archive; folder may have the descriptors."""
+  """Makes the source of a zip archive; `folder` may contain the concepts."""
   try:
     with zipfile.ZipFile(path) as archive:
       members = [pathlib.PurePosixPath(name) for name in archive.namelist()]
@@ -142,7 +144,7 @@ def _archive(path: pathlib.Path, folder: pathlib.Path) -> Source:
     raise DataError(f'{path}: {message}') from error
   splits: dict[str, list[str]] = {}
   for member in sorted(members):
-    # macOS adds files that are not documents, __MACOSX/.../._name.
+    # macOS adds files __MACOSX/.../._name, which are not documents.
     hidden = any(part.startswith(('.', '__MACOSX')) for part in member.parts)
     if member.suffix == '.json' and not hidden and len(member.parts) >= 2:
       splits.setdefault(member.parts[-2], []).append(str(member))
@@ -184,7 +186,7 @@ def _read_each(
     faults: collects what is wrong with the files.
 
   Yields:
-    The name of the file, the line 1, and the object.
+    The name of the file, the line number 1, and the object.
   """
   for name, read in files:
     try:
