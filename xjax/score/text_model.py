@@ -258,8 +258,8 @@ def _encoded_lengths(batch: Batch) -> jax.Array:
   """Returns the number of vectors that the encoder computes for each document.
 
   Returns:
-    int32 [B], the number of tokens. If tokens are given by zone, it is the
-    number of zones that have tokens.
+    int32 [B], the number of tokens; for tokens by zone, the number of zones
+    that have tokens.
   """
   if batch.lengths_B.ndim == 1:
     return batch.lengths_B

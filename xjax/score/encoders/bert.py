@@ -34,8 +34,9 @@ class BertConfig(EncoderConfig):
     'config.json, model.safetensors and the tokenizer; or the name of a model '
     'in the local Hugging Face cache. A run reads the folder only at its '
     'start. With several hosts, each host reads the folder and needs it at '
-    'this path. If empty, the encoder is small, has fresh weights, and reads '
-    'the words of the training split; this works only with SyntheticData.',
+    'this path. If empty, the encoder is small and has fresh weights, and its '
+    'tokenizer is built from the words of the training split. This works only '
+    'with SyntheticData.',
     may_change=True,
     tiny='',
   )

@@ -49,7 +49,7 @@ class GRU(nnx.Module):
   For an input x and a state h, the gates are r = sigmoid(W_r x + b_r + U_r h)
   and z = sigmoid(W_z x + b_z + U_z h). The candidate state is
   n = tanh(W_n x + b_n + r (U_n h + c)). The new state is
-  h' = (1 - z) n + z h. The place of the reset gate r is that of cuDNN.
+  h' = (1 - z) n + z h. As in cuDNN, r multiplies U_n h + c, and not only h.
 
   Attributes:
     kernel: W, float32 [D, V], with the gates in the order r, z, n.

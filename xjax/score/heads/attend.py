@@ -103,9 +103,9 @@ def attend_with_one_row(
 ) -> Float32[Array, 'B C']:
   """Computes `attend` for labels whose two rows are the same.
 
-  This takes half of the products of `attend`. With s_t = h_t . e_l, the
-  attention weights alpha, and v = sum_t alpha_t s_t, the gradient is
-  ds_t = dz alpha_t (1 + s_t - v).
+  This takes half of the products of `attend`. The result is
+  v = sum_t alpha_t s_t, where s_t = h_t . e_l and alpha = softmax of s. If dz
+  is the gradient of the result, then ds_t = dz alpha_t (1 + s_t - v).
 
   Args:
     hidden_BTD: features h of the tokens.

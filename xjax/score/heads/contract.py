@@ -216,8 +216,8 @@ class Head(nnx.Module):
     Args:
       features: result of `prepare`, a pytree of arrays whose first axis is
         documents.
-      chunk: maps attributes of the head to the label rows of C labels. The
-        other parameters are read from self.
+      chunk: maps the names of the head's attributes to the label rows of C
+        labels. The other parameters are read from self.
 
     Returns:
       logits_BC: float32.

@@ -94,8 +94,8 @@ def fused_loss(
   The step's gradient is divided by B, the number of all documents. So masked
   documents make the gradient smaller, and the weight of the other documents
   does not change. Like streaming.head_loss, the function runs on the context
-  mesh. The result has a gradient only for document_BD. This gradient is that of
-  the sum over documents, and is not divided by B.
+  mesh. The loss can be differentiated only with respect to document_BD. This
+  gradient is that of the sum over documents, and is not divided by B.
 
   Args:
     head: head whose rows are changed.

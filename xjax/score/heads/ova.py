@@ -94,7 +94,7 @@ def _draw_rows(
 
 @dataclasses.dataclass
 class OneVsAllConfig(HeadConfig):
-  """Chooses a dense layer on one vector per document, which needs a pooling."""
+  """Chooses a dense layer on one vector per document; this needs a pooling."""
 
   pooled = True
   on_all_devices = True

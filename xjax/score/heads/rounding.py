@@ -1,10 +1,10 @@
 """Rounds stochastically to 16 and 8 bits, independently of chunks and shards.
 
 Let a value lie between two neighbouring representable numbers. It is rounded to
-the upper number with a probability that is its distance from the lower number,
-divided by the distance of the two numbers. Else it is rounded to the lower
-number. So the rounded value is right on average, and changes that are far
-smaller than this distance are not lost.
+the upper number with a probability that is the value's distance from the lower
+number, divided by the distance of the two numbers. Else it is rounded to the
+lower number. So the rounded value is right on average, and changes that are far
+smaller than the distance of the two numbers are not lost.
 """
 
 import jax
@@ -36,8 +36,8 @@ def random_bits(
     dim: number D of weights of a label.
   """
   row_C = mix_bits(ids_C.astype(jnp.uint32) ^ key)
-  # The columns of a row get multiples of an odd number, which are all different
-  # and differ in high bits, too.
+  # The multiples of an odd number are different for all columns of a row. They
+  # differ in high bits, too.
   column_D = jnp.arange(dim, dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)
   return mix_bits(row_C[:, None] + column_D)
 

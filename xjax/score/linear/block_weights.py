@@ -155,7 +155,7 @@ class BlockWeights:
     return blocks
 
   def _fault(self) -> str | None:
-    """Returns a fault that makes scoring unsafe or impossible, or None."""
+    """Returns a fault that would break scoring, or None if there is none."""
     widths = np.repeat(np.diff(self.columns), np.diff(self.entries[self.rows]))
     if (self.places >= widths).any() or (self.places < 0).any():
       return 'a weight belongs to a classifier that is not in its block'

@@ -299,8 +299,8 @@ def _line_minimum(
 ) -> Float32[Array, ' C']:
   """Returns the best length of each label's step.
 
-  The length is found by Newton's method. Bounds on the length become closer in
-  each iteration.
+  The length is found by Newton's method. In each iteration, the lower bound and
+  the upper bound of the length come closer to each other.
 
   Args:
     state: the state before the step.

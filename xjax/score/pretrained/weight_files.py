@@ -29,7 +29,7 @@ _SHOWN = 20  # largest number of faults that a message lists
 
 @dataclasses.dataclass(frozen=True)
 class WeightFiles:
-  """Holds the headers of a folder's tensors; read() reads their values.
+  """Holds the headers of a folder's tensors; read() reads the tensors' values.
 
   Attributes:
     where: the file, or the index of several files.
@@ -179,7 +179,7 @@ def _damage(path: pathlib.Path) -> str:
   # torch.save writes a zip archive of pickles. Its older versions write a
   # pickle.
   if start == b'PK' or (start[:1] == b'\x80' and start[1:] <= b'\x05'):
-    return 'is a pickle, which xjax never opens, not a safetensors file'
+    return 'is a pickle, not a safetensors file; xjax never opens a pickle'
   return 'is damaged, or not a safetensors file'
 
 

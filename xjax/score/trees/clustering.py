@@ -31,10 +31,10 @@ def balanced_kmeans(
   """Divides rows into k clusters whose sizes differ by at most one.
 
   The method is Lloyd's algorithm with a limit on the size of clusters. Each row
-  goes to the most similar cluster. If too many rows go to a cluster, it keeps
-  those rows that would lose the most similarity in the next best cluster that
-  has room. (For two clusters, this is the split of Parabel, Prabhu et al.
-  2018.)
+  goes to the most similar cluster. If too many rows go to a cluster, the
+  cluster keeps the rows that would lose the most similarity in their next best
+  cluster that has room. (For two clusters, this is the split of Parabel, Prabhu
+  et al. 2018.)
 
   Args:
     features: float32 [rows, D].
