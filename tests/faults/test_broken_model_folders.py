@@ -164,10 +164,12 @@ def test_pickles_are_not_opened(folder, tmp_path):
 def test_renamed_pickles_are_not_opened(folder, tmp_path):
   data = bomb(tmp_path / 'run')
   (folder / WEIGHTS).write_bytes(data)
-  assert f'{WEIGHTS}: is a pickle, which xjax never opens' in fault(folder)
+  assert f'{WEIGHTS}: is a pickle, not a safetensors file' in fault(folder)
+  assert 'xjax never opens a pickle' in fault(folder)
   with zipfile.ZipFile(folder / WEIGHTS, 'w') as archive:
     archive.writestr('archive/data.pkl', data)
-  assert f'{WEIGHTS}: is a pickle, which xjax never opens' in fault(folder)
+  assert f'{WEIGHTS}: is a pickle, not a safetensors file' in fault(folder)
+  assert 'xjax never opens a pickle' in fault(folder)
   assert not (tmp_path / 'run').exists()
 
 

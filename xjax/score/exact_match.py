@@ -1,10 +1,9 @@
 """Assigns the labels whose names occur verbatim in a document.
 
 The method is Exact Match of Chalkidis et al. 2019, Section 4. It needs no
-training.
-Texts and names are compared word by word. Words are split as data.text.words
-splits them, but digits are kept. Case and punctuation do not matter; only whole
-words match.
+training. Texts and names are compared word by word. They are split into words
+by data.text.words, but digits are kept. Case and punctuation do not matter. A
+part of a word does not match.
 """
 
 from collections.abc import Sequence
@@ -51,8 +50,8 @@ class DescriptorMatcher:
       )
     self._automaton = ahocorasick.Automaton()
     for text, ids in labels.items():
-      # The words are one fewer than the spaces, since each word has a space on
-      # both sides.
+      # A name of n words has n + 1 spaces, because there is also a space before
+      # the first word and after the last word.
       self._automaton.add_word(text, (ids, text.count(' ') - 1))
     self._automaton.make_automaton()
 
@@ -87,9 +86,9 @@ class DescriptorMatcher:
 class MatchedLabels:
   """Selects the best of the labels that were matched (a core.types.Scorer).
 
-  A batch holds the matched labels of DescriptorMatcher. Their indices, in
-  ascending order, are in tokens_BT, and their scores in weights_BT. No other
-  labels are returned.
+  A batch holds the labels that DescriptorMatcher found. The indices of these
+  labels, in ascending order, are in tokens_BT. Their scores are in weights_BT.
+  No other labels are returned.
 
   Attributes:
     score_kind: MARGIN. All scores are positive.

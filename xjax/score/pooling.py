@@ -71,7 +71,7 @@ class MeanConfig(PoolingConfig):
 
 
 class Mean(nnx.Module):
-  """Averages tokens: document = sum_t h_t / T over the document's T tokens.
+  """Computes document = sum_t h_t / T, the mean over a document's T tokens.
 
   Attributes:
     dim: size D of a token's vector, and of the document's vector.
@@ -95,7 +95,7 @@ class Mean(nnx.Module):
     """
     del rngs
     hidden_BTD = features.hidden_BTD
-    # The vectors at padding are 0, so that the sum may include them.
+    # The vectors at padding are 0, so the sum may include them.
     total_BD = hidden_BTD.sum(axis=1, dtype=jnp.float32)
     count_B1 = jnp.maximum(features.lengths_B, 1)[:, None]
     return (total_BD / count_B1).astype(hidden_BTD.dtype)
@@ -179,11 +179,11 @@ class SelfAttention(nnx.Module):
 
   s_t = u . tanh(W h_t + b); a = softmax of s over the document's tokens;
   document = sum_t a_t h_t (Yang et al. 2016, Equations 5 to 7). Chalkidis et
-  al. give no equation for s and cite Xu et al. 2015. The s of Xu et al. is this
-  network of one hidden layer, with the state of a decoder added, but here there
+  al. give no equation for s and cite Xu et al. 2015. Xu et al. compute s by
+  this network with one hidden layer, but add the state of a decoder; here there
   is no decoder. The code of Chalkidis et al. computes the s above for HAN. For
-  BIGRU-ATT it computes tanh(u . h + b), which is at most 1, so that no token
-  could weigh more than e^2 times as much as another.
+  BIGRU-ATT, their code computes tanh(u . h + b). Its values are between -1 and
+  1, so the weight of a token could be at most e^2 times that of another token.
 
   Attributes:
     dim: size D of a token's vector, and of the document's vector.
@@ -213,8 +213,8 @@ class SelfAttention(nnx.Module):
   ) -> Float[Array, 'B {self.dim}']:
     """Returns the weighted sum of each document's tokens.
 
-    It runs on the context mesh (`jax.set_mesh`), with documents divided over
-    its data axis.
+    The pooling runs on the context mesh (`jax.set_mesh`). Documents are divided
+    over the data axis.
 
     Args:
       features: encoded tokens.
@@ -276,8 +276,8 @@ def _pool_shard(
     precision=full_precision(dtype),
     preferred_element_type=jnp.float32,
   )
-  # This is a sum because every device computes sums, but not matrix products,
-  # in float32.
+  # The score is a sum instead of a matrix product, because some devices compute
+  # sums in float32, but not matrix products.
   score = (jnp.tanh(hidden + bias_D) * query_D).sum(axis=1).reshape(real.shape)
   weight = jax.nn.softmax(jnp.where(real, score, MASKED), axis=axis)
   return (weight[..., None] * h).sum(axis=axis).astype(dtype)

@@ -198,8 +198,8 @@ class TextModel(nnx.Module):
       rows: how the label rows are changed.
 
     Returns:
-      The loss before the step, a float32 scalar, and then the label rows and
-      the slots of their rule after the step.
+      The loss before the step, a float32 scalar; and a pair of the label rows
+      and the slots of their rule, both after the step.
     """
     return fused_loss(
       self.head,
@@ -244,9 +244,9 @@ def _real_tokens(steps: int, batch: Batch) -> jax.Array:
     batch: documents.
 
   Returns:
-    bool [T, B], or by zone [T, B, Z], False at padding. For packed documents,
-    int32 [T, rows], the number of the token's document in its row, or 0 at
-    padding.
+    bool [T, B], or [T, B, Z] for tokens by zone, False at padding. For packed
+    documents, int32 [T, rows], the number of the token's document within the
+    row, or 0 at padding.
   """
   if batch.segments_BT is not None:
     return documents_second(batch.segments_BT.T)
@@ -258,7 +258,8 @@ def _encoded_lengths(batch: Batch) -> jax.Array:
   """Returns the number of vectors that the encoder computes for each document.
 
   Returns:
-    int32 [B], the number of tokens, or by zone of zones that have tokens.
+    int32 [B], the number of tokens; for tokens by zone, the number of zones
+    that have tokens.
   """
   if batch.lengths_B.ndim == 1:
     return batch.lengths_B
@@ -281,8 +282,8 @@ def build(
 
   Args:
     config: configs of the model's parts.
-    vocab_size: number of word ids with padding and unknown, or 0 if documents
-      do not come as word ids.
+    vocab_size: number of word ids, including the ids of padding and of unknown
+      words; 0 if documents do not consist of word ids.
     n_labels: number of labels to score.
     architecture: sizes of the pretrained encoder, or None if the encoder is not
       pretrained.
@@ -297,8 +298,9 @@ def build(
     rngs: stream `params`.
 
   Returns:
-    The model. Its label rows are sharded over the label axis, but the label
-    rows of OneVsAll over all devices. All other parameters are replicated.
+    The model. The label rows of OneVsAll are sharded over all devices, and the
+    label rows of other heads over the label axis. All other parameters are
+    replicated.
 
   Raises:
     ConfigError: a field of the config has a part of the wrong kind.

@@ -24,7 +24,8 @@ from xjax.score.pretrained.architecture import Activation, Architecture
 class BertConfig(EncoderConfig):
   """Fine-tunes a pretrained transformer of the BERT family.
 
-  It needs data.tokens=SubwordsConfig(...) and model.embedding=NoEmbedding().
+  This encoder needs data.tokens=SubwordsConfig(...) and
+  model.embedding=NoEmbedding().
   """
 
   folder: str = field(
@@ -33,8 +34,9 @@ class BertConfig(EncoderConfig):
     'config.json, model.safetensors and the tokenizer; or the name of a model '
     'in the local Hugging Face cache. A run reads the folder only at its '
     'start. With several hosts, each host reads the folder and needs it at '
-    'this path. If empty, a small encoder with fresh weights reads the words '
-    'of train; this works only with SyntheticData.',
+    'this path. If empty, the encoder is small and has fresh weights, and its '
+    'tokenizer is built from the words of the training split. This works only '
+    'with SyntheticData.',
     may_change=True,
     tiny='',
   )
@@ -80,10 +82,11 @@ class Bert(nnx.Module):
   """Encodes text with BERT (Devlin et al. 2019) or RoBERTa (Liu et al. 2019).
 
   The embeddings of tokens, positions and the token type are summed and
-  normalised. The layers follow: each has self-attention and a feed-forward
-  network, both followed by dropout, a residual connection and a layer norm
-  (Vaswani et al. 2017, Section 3). Parameters are float32. Products are in
-  dtype, softmax and norms in float32.
+  normalised. Then come the layers. Each layer has self-attention and a
+  feed-forward network. Each of these two parts is followed by dropout, a
+  residual connection and a layer norm (Vaswani et al. 2017, Section 3).
+  Parameters are float32. Products are computed in dtype, and softmax and norms
+  in float32.
 
   Attributes:
     dim: size D of the states.
@@ -175,7 +178,7 @@ def _positions(segments_BT: Segments) -> Int32[Array, '_ T']:
     segments_BT: the segments that `self_attention` reads.
 
   Returns:
-    int32 [B, T], or [1, T] where no documents share a row.
+    int32 [B, T], or [1, T] if no documents share a row.
   """
   places_1T = jnp.arange(segments_BT.shape[1])[None]
   if segments_BT.dtype == jnp.bool_:
@@ -302,8 +305,8 @@ def activate(
   wide = x.astype(jnp.float32)
   match kind:
     case Activation.GELU:
-      # jax.nn.gelu uses erfc, to be exact to the last bit where the result is
-      # almost 0. This uses erf, because erfc takes twice the time.
+      # jax.nn.gelu uses erfc, which is exact to the last bit even if the result
+      # is almost 0. This code uses erf, because erfc takes twice the time.
       wide = wide * (0.5 + 0.5 * lax.erf(wide * 0.5**0.5))
     case Activation.GELU_TANH:
       wide = jax.nn.gelu(wide, approximate=True)

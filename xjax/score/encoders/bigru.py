@@ -1,7 +1,7 @@
 """Defines the bidirectional GRU, with little work inside its loops.
 
 The gradient is written by hand, because with JAX's gradient a training step of
-BiGRU-LWAN takes 1.08 times as long (two CPU cores, processor seconds).
+BiGRU-LWAN takes 1.08 times as long (in processor seconds, on two CPU cores).
 """
 
 from collections.abc import Callable
@@ -46,9 +46,10 @@ class BiGRUConfig(EncoderConfig):
 class GRU(nnx.Module):
   """Computes one direction of one layer (Cho et al. 2014).
 
-  The reset gate r is cuDNN's: r = sigmoid(W_r x + b_r + U_r h). The gate z is
-  computed likewise. With n = tanh(W_n x + b_n + r (U_n h + c)), the new state
-  is h' = (1 - z) n + z h.
+  For an input x and a state h, the gates are r = sigmoid(W_r x + b_r + U_r h)
+  and z = sigmoid(W_z x + b_z + U_z h). The candidate state is
+  n = tanh(W_n x + b_n + r (U_n h + c)). The new state is
+  h' = (1 - z) n + z h. As in cuDNN, r multiplies U_n h + c, and not only h.
 
   Attributes:
     kernel: W, float32 [D, V], with the gates in the order r, z, n.
@@ -82,8 +83,8 @@ class GRU(nnx.Module):
   ) -> Float[Array, 'T B U']:
     """Returns the state after each token.
 
-    It runs on the context mesh (`jax.set_mesh`), with documents divided over
-    its data axis.
+    The GRU runs on the context mesh (`jax.set_mesh`). Documents are divided
+    over the data axis.
 
     Args:
       x_TBD: inputs, time first.
@@ -210,8 +211,8 @@ def _states(
     h_BU = ((1 - z) * n + z * h_BU) * real_B[:, None]
     return h_BU, (h_BU, r, z, n, q) if keep_gates else (h_BU,)
 
-  # zeros_like, not zeros, because the initial state must vary over the mesh's
-  # data axis, as the later states do.
+  # The code uses zeros_like instead of zeros, because the initial state must
+  # vary over the mesh's data axis, as the later states do.
   first_BU = jnp.zeros_like(inputs[0][0])
   _, states = lax.scan(step, first_BU, (*inputs, real_TB), reverse=reverse)
   return states
@@ -319,7 +320,7 @@ def _kernel_gradient(
 def _states_before(
   h_TBU: Float32[Array, 'T B U'], reverse: bool
 ) -> Float32[Array, 'T B U']:
-  """Returns the state before each step, from the state after each step."""
+  """Returns the state before each step, given the state after each step."""
   zero = jnp.zeros_like(h_TBU[:1])
   if reverse:
     return jnp.concatenate([h_TBU[1:], zero])

@@ -33,9 +33,9 @@ class CNNConfig(EncoderConfig):
 class CNN(nnx.Module):
   """Encodes tokens as CNN-LWAN does (Mullenbach et al. 2018, Section 2.1).
 
-  With filters of width w, the state of token t is (Equation 1)
-  h_t = tanh(b + sum_k x_(t + k - (w - 1) // 2) K_k), k from 0 to w - 1. The
-  inputs before a document's first token and after its last token are zeros.
+  For inputs x and filters of width w, the state of token t is (Equation 1)
+  h_t = tanh(b + sum_k x_(t + k - (w - 1) // 2) K_k), with k from 0 to w - 1.
+  The inputs before a document's first token and after its last token are zeros.
   So there is one state for each token, and padding changes no state.
 
   Attributes:
@@ -67,8 +67,8 @@ class CNN(nnx.Module):
   ) -> Float[Array, 'T B {self.dim}']:
     """Returns one state for each token.
 
-    It runs on the context mesh (`jax.set_mesh`), with documents divided over
-    its data axis.
+    The encoder runs on the context mesh (`jax.set_mesh`). Documents are divided
+    over the data axis.
 
     Args:
       x_TBD: inputs, time first.

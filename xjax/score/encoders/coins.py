@@ -1,9 +1,9 @@
-"""Flips the coins of dropout where they are used, without an array.
+"""Makes the random decisions of dropout where they are used, and stores none.
 
 With jax.random.bernoulli instead, a training step of a transformer takes 1.15
-times as long at 128 tokens and 1.7 times as long at 512 (two CPU cores, two of
-MiniLM's layers, processor seconds). With 16 random bits for each entry, it
-takes 1.05 and 1.3 times as long.
+times as long at 128 tokens and 1.7 times as long at 512 tokens (in processor
+seconds, on two CPU cores, with two of MiniLM's layers). With 16 random bits for
+each entry, the step takes 1.05 and 1.3 times as long.
 """
 
 import jax
@@ -30,18 +30,18 @@ def flip_coins(
   seeds: UInt32[Array, '2'],
   draw: Int32[Array, ''] | int = 0,
 ) -> Bool[Array, '...']:
-  """Decides for each entry, independently, whether it survives dropout.
+  """Decides for each entry, independently, whether dropout keeps the entry.
 
-  The decision is a hash of the entry's place. It takes a dozen instructions,
-  which a compiler puts into the loop that uses the decision. The bits of
-  jax.random take the time of twenty loops of this kind, and need an array. The
-  hash has two rounds of xor-shift and multiplication (Wellons 2018,
-  "lowbias32"), with 64 bits of the entry's row as the key.
+  The decision is a hash of the entry's place. The hash takes a dozen
+  instructions, which a compiler puts into the loop that uses the decision. To
+  draw bits with jax.random takes as long as twenty such loops, and needs an
+  array. The hash has two rounds of xor-shift and multiplication (Wellons 2018,
+  "lowbias32"). Its key has 64 bits, the same for all entries of a row.
 
   Args:
     shape: shape of the result. Rows are along the last axis, and there are
       fewer than 2^32 rows.
-    rate: probability of False, to the nearest 2^-32.
+    rate: probability of False, rounded to a multiple of 2^-32.
     seeds: uint32 [2], from seeds_of.
     draw: index of this draw, if several draws have the same seeds.
 
@@ -58,15 +58,16 @@ def flip_coins(
   other_row_key = mix_bits(
     mix_bits(row ^ seeds[1]) + (draw * jnp.uint32(0x85EBCA6B) ^ seeds[0])
   )
-  # With the barrier a row's keys are computed once, not once for each entry.
+  # With the barrier, the keys of a row are computed only once, and not again
+  # for each entry.
   row_key, other_row_key = lax.optimization_barrier((row_key, other_row_key))
   place = lax.broadcasted_iota(
     jnp.uint32, (*[1] * (len(shape) - 1), shape[-1]), len(shape) - 1
   )
   x = row_key + place * jnp.uint32(0x9E3779B1)
   x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D) ^ other_row_key
-  # The last xor-shift of the hash is left out: it does not change the upper
-  # half of the bits.
+  # The last xor-shift of lowbias32 is left out, because it does not change the
+  # upper half of the bits.
   x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
   return x < jnp.uint32(min(2**32 - 1, round((1 - rate) * 2**32)))
 
@@ -77,10 +78,10 @@ def seeded_dropout(
   seeds: UInt32[Array, '2'] | None,
   draw: Int32[Array, ''] | int = 0,
 ) -> Float[Array, '*shape']:
-  """Zeroes entries with probability rate and scales up the others.
+  """Zeroes entries with probability `rate`, and scales up the other entries.
 
   The layers of pretrained encoders use this function. The gradient of attention
-  is written by hand, and flips the same coins again from their seeds. Other
+  is written by hand, and makes the same decisions again from the seeds. Other
   layers use layers.dropout, which can also share a draw along axes.
 
   Args:

@@ -35,8 +35,8 @@ class InputConfig(ConfigPart, abstract=True):
     """Makes the embedding, with fresh parameters.
 
     Args:
-      vocab_size: number of word ids with padding and unknown, or 0 if documents
-        do not come as word ids.
+      vocab_size: number of word ids, including the ids of padding and of
+        unknown words; 0 if documents do not consist of word ids.
       rngs: stream `params`.
 
     Returns:
@@ -83,7 +83,7 @@ class EncoderConfig(ConfigPart, abstract=True):
     keeps_space: whether the vectors of tokens stay in the space of the
       embedding, so that they can be compared with embedded descriptors.
     remat: whether layers are computed again for gradients. It is a field of
-      encoders that can compute layers again, and None for all others.
+      encoders that can compute layers again, and None for all other encoders.
   """
 
   by_zone: ClassVar[bool] = False
@@ -102,9 +102,8 @@ class EncoderConfig(ConfigPart, abstract=True):
     Returns:
       A module (x_TBD, real_TB, rngs) -> h_TBD with an attribute `dim`, the size
       of h; h is 0 at padding. Time is the first axis. real_TB is bool, False at
-      padding. rngs has the stream `dropout`, or is None where nothing is
-      dropped. The module runs on the context mesh, with documents divided over
-      its data axis.
+      padding. rngs has the stream `dropout`, or is None for no dropout. The
+      module runs on the context mesh. Documents are divided over the data axis.
     """
 
 

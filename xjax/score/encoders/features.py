@@ -14,9 +14,9 @@ from xjax.score.encoders.layers import dropout
 
 @dataclasses.dataclass
 class FeaturesConfig(InputConfig):
-  """Chooses vectors from files, which an outside encoder has computed.
+  """Chooses vectors that an outside encoder has computed and stored in files.
 
-  It needs data.tokens=FeatureFilesConfig(...).
+  This input needs data.tokens=FeatureFilesConfig(...).
   """
 
   dim: int = field(768, 'Size of a vector in the files.', AT_LEAST_1, tiny=8)

@@ -16,8 +16,8 @@ from xjax.score.pooling import SelfAttention
 class HANConfig(EncoderConfig):
   """Chooses a hierarchical attention network, which encodes each zone.
 
-  It needs data.tokens.by_zone=True. The pooling and the head then read one
-  vector for each zone, not for each token.
+  This encoder needs data.tokens.by_zone=True. The pooling and the head then
+  read one vector for each zone, not one for each token.
   """
 
   units: int = field(
@@ -48,15 +48,15 @@ class HANConfig(EncoderConfig):
 
 
 class HAN(nnx.Module):
-  """Encodes zones as HAN (Yang et al. 2016; Chalkidis et al. 2019, Section 4).
+  """Encodes zones by HAN (Yang et al. 2016; Chalkidis et al. 2019, Section 4).
 
   A BiGRU with self-attention reads each zone separately and computes one vector
   for the zone. A second BiGRU reads the vectors of the zones. A pooling (HAN
   uses self-attention) then computes the document's vector from the states of
-  the second BiGRU. Yang et al. have sentences instead of zones.
+  the second BiGRU. Yang et al. use sentences instead of zones.
 
   Attributes:
-    dim: size of the output, twice the units over zones.
+    dim: size of the output, which is twice config.zone_units.
     words: the BiGRU over a zone's words.
     attention: the self-attention that pools the words of a zone.
     zones: the BiGRU over a document's zones.

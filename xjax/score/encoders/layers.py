@@ -17,7 +17,7 @@ from xjax.score.heads.contract import Frozen
 
 @dataclasses.dataclass
 class EmbeddingConfig(InputConfig):
-  """Configures word embeddings, trained or pretrained."""
+  """Chooses word embeddings, which may start from pretrained vectors."""
 
   dim: int = field(200, 'Size of a word vector.', AT_LEAST_1, tiny=8)
   dropout: float = field(
@@ -34,8 +34,9 @@ class EmbeddingConfig(InputConfig):
   )
   vectors: str = field(
     '',
-    'File of pretrained vectors of size dim, from which training starts '
-    '(word2vec text or binary, or GloVe); empty: none.',
+    'File of pretrained vectors of size dim, from which training starts. The '
+    'format is that of word2vec (text or binary) or of GloVe. If empty, there '
+    'is no such file.',
     may_change=True,
     tiny='',
   )
@@ -54,21 +55,21 @@ def dropout(
   *,
   shared: tuple[int, ...] = (),
 ) -> Float[Array, '*shape']:
-  """Zeroes entries with probability rate and scales up the others.
+  """Zeroes entries with probability `rate`, and scales up the other entries.
 
   All layers except those of the pretrained encoders use this function. It keeps
-  the draws for the gradient, and can share a draw along axes. The pretrained
-  encoders, where the array of draws would be large, use coins.seeded_dropout,
-  which computes the draws again.
+  the draws for the gradient, and can share a draw along axes. In pretrained
+  encoders, the array of draws would be large. They use coins.seeded_dropout,
+  which computes the draws again for the gradient.
 
   Args:
     x: floats of any shape.
-    rate: probability in [0, 1), to the nearest 2^-16 below 1.
+    rate: probability in [0, 1), rounded to a multiple of 2^-16 below 1.
     rngs: stream `dropout`; None: x is returned unchanged.
     shared: axes along which one draw holds for all entries.
 
   Returns:
-    Floats of x's shape and dtype; x itself where the rate is 0 or is rounded
+    Floats of x's shape and dtype, or x itself if the rate is 0 or is rounded
     to 0.
   """
   # Sixteen random bits decide an entry, in half the time of drawing floats.
@@ -93,10 +94,11 @@ class WordEmbedding(nnx.Module):
   def __init__(
     self, vocab_size: int, config: EmbeddingConfig, *, rngs: nnx.Rngs
   ):
-    """Draws small random vectors, which training soon outweighs.
+    """Draws small random vectors.
 
     Args:
-      vocab_size: number of word ids, padding and unknown included.
+      vocab_size: number of word ids, including the ids of padding and of
+        unknown words.
       config: sizes, dropout rates, and whether the table is frozen.
       rngs: stream `params`.
     """
@@ -165,8 +167,8 @@ class Dense(nnx.Module):
     Returns:
       [..., outputs] in x's dtype.
     """
-    # All axes except the last are merged first. Else the kernel's gradient, a
-    # sum over several axes, would copy both its factors.
+    # All axes except the last are merged first. Else the kernel's gradient
+    # would be a sum over several axes, which copies both factors.
     flat = x.reshape(-1, x.shape[-1])
     kernel = self.kernel[...].astype(x.dtype)
     product = jnp.matmul(flat, kernel, precision=full_precision(x.dtype))

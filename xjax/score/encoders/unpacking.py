@@ -1,4 +1,4 @@
-"""Gives each document a row of its own if documents shared rows."""
+"""Puts each document into its own row, after documents have shared rows."""
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,8 @@ def unpack_documents(
 ) -> Float[Array, 'B T D']:
   """Returns the encoded tokens of each document in a row of its own.
 
-  It runs on the context mesh (`jax.set_mesh`). The documents of a device are in
-  the device's own rows, so nothing is sent between devices.
+  The function runs on the context mesh (`jax.set_mesh`). The documents of a
+  device are in the device's own rows, so nothing is sent between devices.
 
   Args:
     packed: [rows, T, D], encoded tokens of packed rows.

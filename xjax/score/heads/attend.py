@@ -25,13 +25,13 @@ def attend(
 ) -> Float32[Array, 'B C']:
   """Computes the logits of a chunk of labels, without the biases.
 
-  The result is v_l . w_l; LabelAttention has the equations. The gradient is
+  The result is v_l . w_l; LabelAttention defines the symbols. The gradient is
   written by hand. If dz is the gradient of the result and p = dz alpha, then
-  d(h_t . w_l) = p and d(h_t . u_l) = p (h_t . w_l - v_l . w_l). So the whole
-  gradient takes four products, each as large as one of the two products of the
-  forward pass, and one pass over [C, B, T]. Labels come first in the arrays
-  [C, B, T], so that sums over tokens read memory in order, and the products
-  need no transposed copies.
+  d(h_t . w_l) = p and d(h_t . u_l) = p (h_t . w_l - v_l . w_l). So the gradient
+  takes one pass over [C, B, T] and four products. Each product is as large as
+  one of the two products of the forward pass. Labels are the first axis of the
+  arrays [C, B, T], so that sums over tokens read memory in order, and the
+  products need no transposed copies.
 
   Args:
     hidden_BTD: features h of the tokens.
@@ -57,8 +57,8 @@ def _attend(
   score_CBT = product(attention_CD, hidden_XD, (1, 1)).reshape(shape)
   value_CBT = product(output_CD, hidden_XD, (1, 1)).reshape(shape)
   score_CBT += mask_BT
-  # The division by the weights' sum comes after the sum over tokens, since it
-  # then divides fewer numbers.
+  # The sum over tokens is divided by the sum of the weights. To divide each
+  # weight first would take more divisions.
   weight_CBT = jnp.exp(score_CBT - score_CBT.max(axis=2, keepdims=True))
   total_CB = weight_CBT.sum(axis=2)
   attended_CB = (weight_CBT * value_CBT).sum(axis=2) / total_CB
@@ -103,8 +103,9 @@ def attend_with_one_row(
 ) -> Float32[Array, 'B C']:
   """Computes `attend` for labels whose two rows are the same.
 
-  This takes half of the products of `attend`. If s_t = h_t . e_l, and v is the
-  mean of s weighted by alpha, then ds_t = dz alpha_t (1 + s_t - v).
+  This takes half of the products of `attend`. The result is
+  v = sum_t alpha_t s_t, where s_t = h_t . e_l and alpha = softmax of s. If dz
+  is the gradient of the result, then ds_t = dz alpha_t (1 + s_t - v).
 
   Args:
     hidden_BTD: features h of the tokens.

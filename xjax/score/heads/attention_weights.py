@@ -47,8 +47,8 @@ def attention_weights(
       lists.
 
   Returns:
-    alpha_BKT: float32, weights that sum to 1 over a document's tokens, and 0
-      beyond the tokens and where ids are PAD.
+    alpha_BKT: float32. The weights sum to 1 over a document's tokens. They are
+      0 beyond the tokens, and for ids that are PAD.
   """
   graphdef, rows, shared = split_head(head)
   ids_X = jnp.where(ids_BK == PAD, 0, ids_BK).reshape(-1)

@@ -13,9 +13,9 @@ from xjax.core.mesh import DATA, LABEL
 def shard_rows(rows: Any, n_labels: int) -> int:
   """Returns the static number of rows of this shard that may be labels.
 
-  If one shard has all labels, the padding rows are known and left out. With
-  several shards all rows of a shard count, and the caller masks the padding by
-  the indices that `labels` returns.
+  If one shard has all labels, padding rows are not counted. With several
+  shards, all rows of this shard are counted, and the caller masks the padding
+  rows by the indices that `labels` returns.
 
   Args:
     rows: tree of arrays, this shard's label rows.
@@ -122,7 +122,7 @@ def all_documents(documents: Any, axes: Sequence[str]) -> Any:
 
 
 def own_documents(sums: Any, axes: Sequence[str]) -> Any:
-  """Sums over label shards and returns this device's documents.
+  """Sums over label shards and returns the sums of this device's documents.
 
   Args:
     sums: tree of arrays, this shard's part of the sums for the documents that

@@ -1,10 +1,11 @@
 """Defines the base class of heads, which score one chunk of labels at a time.
 
-A head is a module. Its parameters with one row per label are created with
-`out_sharding=(LABEL, ...)`, or `((LABEL, DATA), ...)` if `axes` is ALL_DEVICES,
-and are padded to core.mesh.padded_labels(n_labels) rows. The head only defines
-how a chunk of labels is scored. The loss (streaming.py) and the selection
-(select/topk.py) cut the rows into chunks and mesh shards.
+A head is a module. Parameters with one row per label are called label rows.
+Label rows are created with `out_sharding=(LABEL, ...)`, or
+`((LABEL, DATA), ...)` if `axes` is ALL_DEVICES. They are padded to
+core.mesh.padded_labels(n_labels) rows. The head only defines how a chunk of
+labels is scored. The loss (streaming.py) and the selection (select/topk.py) cut
+the rows into chunks and mesh shards.
 """
 
 import abc
@@ -134,9 +135,9 @@ class DescriptorConfig(ConfigPart):
   )
   max_words: int = field(
     15,
-    'Number of words that are read at the start of each name. With BertConfig, '
-    'this is the number of subwords. Together with the special tokens, they '
-    'must not be more than the encoder reads.',
+    'Largest number of words that are read from the start of each name. With '
+    'BertConfig, subwords are counted instead of words. The subwords and the '
+    'special tokens together must not be more than the encoder reads.',
     AT_LEAST_1,
   )
 
@@ -201,8 +202,8 @@ class Head(nnx.Module):
     chunk: number of labels scored at a time.
     axes: mesh axes over which label rows are divided. If the data axis is one
       of them, no row is on two devices, and the gradients of rows are not sent
-      between devices. The documents are sent instead, which is faster where
-      their features are small.
+      between devices. The features of documents are sent instead, which is
+      faster if the features are small.
   """
 
   n_labels: int
@@ -213,9 +214,10 @@ class Head(nnx.Module):
     """Computes the scores of a chunk of labels.
 
     Args:
-      features: result of `prepare`, a pytree of arrays with documents first.
-      chunk: label rows of C labels, by the name of the head's attribute. The
-        other parameters are read from self.
+      features: result of `prepare`, a pytree of arrays whose first axis is
+        documents.
+      chunk: maps the names of the head's attributes to the label rows of C
+        labels. The other parameters are read from self.
 
     Returns:
       logits_BC: float32.
@@ -238,7 +240,7 @@ class Head(nnx.Module):
     del chunk
 
   def with_dropout(self, rngs: nnx.Rngs) -> 'Head':
-    """Returns the head for one training step, with dropout if it has any.
+    """Returns the head for one training step, with dropout if it uses dropout.
 
     Args:
       rngs: stream `dropout`.
@@ -248,7 +250,7 @@ class Head(nnx.Module):
 
 
 def padded_row(values: np.ndarray | None, rows: int) -> jax.Array:
-  """Pads with zeros an array that has one value for each label.
+  """Adds zeros to the end of an array that has one value for each label.
 
   Args:
     values: [L], or None if all values are 0.

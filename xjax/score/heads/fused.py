@@ -3,8 +3,8 @@
 A chunk of rows is read once. While it is in cache, the pass computes its
 logits, the loss and its derivative, the gradients of the features and of the
 rows, and the changed rows. There is neither a [B, L] array nor an [L, D]
-gradient, and rows are overwritten in place (as in ELMO, ICML 2025, Section 4,
-which does not compute the loss). Each device has rows of its own and reads all
+gradient, and rows are overwritten in place (as in ELMO, ICML 2025, Section 4;
+ELMO does not compute the loss). Each device has rows of its own and reads all
 documents, so no part of a row is sent between devices.
 """
 
@@ -44,7 +44,7 @@ class Pace(NamedTuple):
     rate: float32, learning rate of rows.
     decay: float32, share of a weight that decays per unit of rate (decoupled;
       biases do not decay).
-    key: uint32 from the seed and the step number, for stochastic rounding.
+    key: uint32 for stochastic rounding, made from the seed and the step number.
   """
 
   rate: jax.Array
@@ -69,7 +69,7 @@ class RowStep(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Static:
-  """Holds the static arguments of the pass; each new value is compiled anew."""
+  """Holds the static arguments of the pass; a new value compiles it again."""
 
   graphdef: nnx.GraphDef
   loss: ChunkLoss
@@ -94,8 +94,8 @@ def fused_loss(
   The step's gradient is divided by B, the number of all documents. So masked
   documents make the gradient smaller, and the weight of the other documents
   does not change. Like streaming.head_loss, the function runs on the context
-  mesh. The gradient of the loss exists only for document_BD: it is the gradient
-  of the sum over documents.
+  mesh. The loss can be differentiated only with respect to document_BD. This
+  gradient is that of the sum over documents, and is not divided by B.
 
   Args:
     head: head whose rows are changed.
@@ -109,7 +109,7 @@ def fused_loss(
     and a pair of the rows (as in split_head) and the slots after the step.
   """
   graphdef, rows, shared = split_head(head)
-  del shared  # the bottleneck's kernel, which document_BD has passed already
+  del shared  # the bottleneck's kernel, which `prepare` has applied already
   static = _Static(
     graphdef,
     loss,
@@ -203,8 +203,9 @@ def _shard_step(
   exponents = {name: rows[name] for name in rows if name == 'exponent'}
 
   def body(carry, start, size):
-    # Without the barrier, XLA would read the rows again after they are written,
-    # and keep a second copy for this. Exponents are read from the old rows.
+    # Without the barrier, XLA would read the old rows again after the new rows
+    # are written, and would therefore keep a copy of the old rows. Exponents
+    # are read from the old rows.
     chunk_rows = chunks.cut(carry.rows | exponents, start, size)
     chunk_rows = lax.optimization_barrier(chunk_rows)
     kernel_CD = decode_weights(chunk_rows, all_BD.dtype)
@@ -257,7 +258,7 @@ def _step_rows(
     gradient: gradient of the chunk's rows.
     pace: learning rate, decay and rounding key.
     bits_CD: uint32 random bits, for stochastic rounding.
-    start: the chunk's first row, as a row of the shard.
+    start: the chunk's first row, counted in the shard.
 
   Returns:
     The rows of the chunk, and the slots of all of the shard's rows, after the

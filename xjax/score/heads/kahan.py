@@ -2,14 +2,14 @@
 
 The rows of labels with many documents are compensated: their rounding errors
 are stored next to the rows and added to the next change. This gives the rows
-the precision of 16 bits of fraction (ELMO, ICML 2025, does this for head
-labels).
+the precision of numbers with 16 bits of fraction (ELMO, ICML 2025, does this
+for head labels).
 
 The rows are divided into LABEL_MULTIPLE blocks of consecutive rows. All blocks
-have the same number of places for rounding errors, as many as the block with
-the most compensated labels needs. So the places shard like the rows, on any
-mesh. If labels are sorted by frequency, all labels of a block may be
-compensated, and then there is a place for every row.
+have the same number of places for rounding errors: the number of compensated
+labels in the block that has the most. So the places can be sharded like the
+rows, on any mesh. If labels are sorted by frequency, all labels of one block
+may be compensated. Then every block has a place for each of its rows.
 """
 
 import jax
@@ -25,9 +25,9 @@ from xjax.score.heads.rounding import to_bfloat16
 
 # These two slots are stored in addition to a rule's slots. PLACE is int32 [L],
 # a label's place in its block, or PAD for labels that are not compensated.
-# LEFT_OUT is uint16 [places, D], the rounding errors as the bits of bfloat16
-# numbers. On CPUs, XLA would convert a whole array of bfloat16 to float32 to
-# write a few rows.
+# LEFT_OUT is uint16 [places, D]. It holds the rounding errors as the bits of
+# bfloat16 numbers, because on CPUs XLA would convert a whole bfloat16 array to
+# float32 to write a few rows.
 PLACE, LEFT_OUT = 'place', 'left_out'
 
 
@@ -40,7 +40,8 @@ def kahan_places(
     compensated: bool [L], True for the labels that are compensated.
 
   Returns:
-    int32 [padded_labels(L)], PAD for all other rows.
+    int32 [padded_labels(L)], the place of each compensated label, and PAD for
+    all other rows.
   """
   marked = np.zeros(padded_labels(len(compensated)), bool)
   marked[: len(compensated)] = compensated
@@ -59,7 +60,7 @@ def kahan_slots(
     dim: size D of a row.
   """
   place_L = kahan_places(compensated)
-  places = max(1, int(place_L.max()) + 1)  # of each block
+  places = max(1, int(place_L.max()) + 1)  # number of places of each block
   return {
     PLACE: jnp.asarray(place_L),
     LEFT_OUT: jnp.zeros((LABEL_MULTIPLE * places, dim), jnp.uint16),
@@ -78,7 +79,8 @@ def kahan_step(
   Args:
     values_CD: the stored rows.
     change_CD: numbers to add to the rows.
-    bits_CD: random bits, for the stochastic rounding of other rows.
+    bits_CD: random bits, for the stochastic rounding of rows that are not
+      compensated.
     slots: this shard's part of the slots (kahan_slots).
     start: first row of the chunk, counted in the shard.
 

@@ -38,11 +38,11 @@ class LabelAttentionConfig(HeadConfig):
 class LabelAttention(AttentionHead):
   """Scores each label by its own attention to the tokens, as BIGRU-LWAN does.
 
-  See Mullenbach et al. 2018 and Chalkidis et al. 2019, Section 4.
-  a_tl = h_t . u_l; alpha = softmax of a over the document's tokens;
-  v_l = sum_t alpha_tl h_t; logit_l = v_l . w_l + b_l. Since v_l . w_l is
-  sum_t alpha_tl (h_t . w_l), two products with [D, C] and a weighted sum over
-  tokens are enough, without a [B, C, D] array.
+  See Mullenbach et al. 2018 and Chalkidis et al. 2019, Section 4. With the
+  features h_t of token t, a_tl = h_t . u_l; alpha = softmax of a over the
+  document's tokens; v_l = sum_t alpha_tl h_t; logit_l = v_l . w_l + b_l. Since
+  v_l . w_l = sum_t alpha_tl (h_t . w_l), two products with [D, C] and a
+  weighted sum over tokens are enough, without a [B, C, D] array.
 
   Attributes:
     attention: u, float32 [L, D].
@@ -62,8 +62,7 @@ class LabelAttention(AttentionHead):
     """Draws random label rows of about unit length.
 
     Args:
-      n_labels: number L of labels; rows are padded to a multiple that shards
-        evenly.
+      n_labels: number L of labels. The rows are padded (padded_labels).
       dim: size D of the token features.
       chunk: number of labels scored at a time.
       bias: [L], initial output biases, or None for zeros.

@@ -37,11 +37,12 @@ _MOST_ROWS = 1 << 17
 def initial_rows(
   key: jax.Array, rows: int, dim: int, storage: Storage
 ) -> dict[str, jax.Array]:
-  """Draws normal rows of about unit length, which are the same on every mesh.
+  """Draws random rows of about unit length; they are the same on every mesh.
 
-  It needs a mesh context. Drawing takes several arrays of float32, while the
-  stored rows may take only one byte a weight. So the rows of large heads are
-  drawn in blocks, and each block is drawn on the device that keeps it.
+  The function needs a mesh context. To draw rows takes several float32 arrays,
+  but the stored rows may take only one byte per weight. So the rows of large
+  heads are drawn in blocks, and each block is drawn on the device that keeps
+  it.
 
   Args:
     key: JAX random key for all rows.
@@ -93,7 +94,7 @@ def _draw_rows(
 
 @dataclasses.dataclass
 class OneVsAllConfig(HeadConfig):
-  """Chooses a dense layer on one vector per document, which needs a pooling."""
+  """Chooses a dense layer on one vector per document; this needs a pooling."""
 
   pooled = True
   on_all_devices = True
@@ -171,8 +172,7 @@ class OneVsAll(Head):
     """Draws random label rows of about unit length.
 
     Args:
-      n_labels: number L of labels; rows are padded to a multiple that shards
-        evenly.
+      n_labels: number L of labels. The rows are padded (padded_labels).
       dim: size of a document's vector.
       chunk: number of labels scored at a time.
       bias: [L], initial biases, or None for zeros.
@@ -200,7 +200,7 @@ class OneVsAll(Head):
       self.exponent = nnx.Param(exponent, out_sharding=sharding[:1])
 
   def prepare(self, document_BD: Float[Array, 'B E']) -> Float[Array, 'B D']:
-    """Computes the features that label rows read from a document's vector."""
+    """Reduces documents' vectors by the bottleneck, if there is one."""
     if self.bottleneck is None:
       return document_BD
     dtype = document_BD.dtype
@@ -219,10 +219,11 @@ class OneVsAll(Head):
 def scores(
   document_BD: Float[Array, 'B D'], kernel_CD: Float[Array, 'C D']
 ) -> Float32[Array, 'B C']:
-  """Computes document . k_l, with both operands of a gradient in one dtype.
+  """Computes the dot product of each document with each label's weights.
 
-  JAX's own gradients multiply float32 derivatives with operands of fewer bits.
-  This is slow on hardware that is fast only if both operands have fewer bits.
+  The products of the gradient have operands of one dtype. JAX's own gradient
+  would multiply float32 derivatives with operands of fewer bits. This is slow
+  on hardware that is fast only if both operands have fewer bits.
   """
   return product(document_BD, kernel_CD, (1, 1))
 

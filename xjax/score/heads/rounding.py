@@ -1,9 +1,10 @@
 """Rounds stochastically to 16 and 8 bits, independently of chunks and shards.
 
-A value between two representable numbers is rounded to the upper one with a
-probability equal to its distance from the lower one, measured in spacings. So
-the rounded value is right on average, and steps far smaller than the spacing
-are not lost.
+Let a value lie between two neighbouring representable numbers. It is rounded to
+the upper number with a probability that is the value's distance from the lower
+number, divided by the distance of the two numbers. Else it is rounded to the
+lower number. So the rounded value is right on average, and changes that are far
+smaller than the distance of the two numbers are not lost.
 """
 
 import jax
@@ -26,16 +27,17 @@ def random_bits(
 ) -> UInt32[Array, 'C D']:
   """Returns 32 random bits for each weight.
 
-  They are a hash of the key and the weight's place, so that they do not depend
-  on chunks and shards.
+  The bits are a hash of the key and of the weight's place, so they do not
+  depend on chunks and shards.
 
   Args:
-    key: uint32 from the seed and the step number.
+    key: uint32, made from the seed and the step number.
     ids_C: indices of the labels.
     dim: number D of weights of a label.
   """
   row_C = mix_bits(ids_C.astype(jnp.uint32) ^ key)
-  # The multiples of an odd number differ in all bits within a row.
+  # The multiples of an odd number are different for all columns of a row. They
+  # differ in high bits, too.
   column_D = jnp.arange(dim, dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)
   return mix_bits(row_C[:, None] + column_D)
 
@@ -76,15 +78,16 @@ def to_e4m3(
   """
   largest_C = jnp.abs(values_CD).max(axis=1)
   fraction_C, exponent_C = jnp.frexp(largest_C)
-  # The largest E4M3 number is 7/8 of 2^9. This comparison is exact, so that a
-  # row that is stored already keeps its exponent or gets a smaller one.
+  # The largest E4M3 number is 7/8 of 2^9. This comparison is exact, so a row
+  # that was rounded before keeps its exponent or gets a smaller exponent.
   exponent_C += (fraction_C > _LARGEST / 2**9) - 9
   exponent_C = jnp.clip(exponent_C, -126, 117)
   scale_C = jnp.where(jnp.isfinite(largest_C), power_of_2(-exponent_C), jnp.nan)
   scaled_CD = jnp.abs(values_CD) * scale_C[:, None]
   # Below the least normal number, the spacing of E4M3 numbers is constant, and
-  # equals the spacing just above this number. So small values are lifted above
-  # this number, rounded, and lowered again.
+  # equals the spacing just above the least normal number. So the least normal
+  # number is added to smaller values before rounding, and is subtracted again
+  # afterwards.
   lift_CD = jnp.where(scaled_CD < _LEAST_NORMAL, _LEAST_NORMAL, 0.0)
   rounded_CD = _round_fraction(scaled_CD + lift_CD, bits_CD, _E4M3_BITS)
   rounded_CD = jnp.minimum(rounded_CD - lift_CD, _LARGEST)

@@ -1,9 +1,10 @@
 """Defines how the weights of label rows are stored.
 
 Only the stored weights are kept from step to step, without a float32 copy
-(ELMO, ICML 2025). The change of a step is mostly far smaller than the spacing
-of numbers with few bits. So the change is rounded stochastically, or the
-rounding error is kept for labels that have many documents.
+(ELMO, ICML 2025). The change of a weight in a step is mostly far smaller than
+the spacing of numbers with few bits. So the new weights are rounded
+stochastically, or the rounding errors are kept for labels that have many
+documents.
 """
 
 from collections.abc import Mapping
@@ -25,8 +26,8 @@ class Storage(enum.Enum):
 
   FLOAT32: 4 bytes.
   BFLOAT16: 2 bytes, rounded stochastically.
-  COMPENSATED: 2 bytes, as BFLOAT16; labels with many documents keep their
-    rounding errors in 2 bytes more (Kahan summation).
+  COMPENSATED: 2 bytes, as BFLOAT16. The weights of labels with many documents
+    take 2 more bytes, for their rounding errors (Kahan summation).
   FLOAT8: 1 byte, E4M3, rounded stochastically, with a power of 2 for each row.
     The array contains the bits of the numbers as uint8, because on CPUs XLA
     converts an array of 8-bit floats as a whole when a chunk of it is written.

@@ -1,9 +1,9 @@
 """Computes the loss over all labels, by label chunks and mesh shards.
 
-The loss takes one pass. The logits, loss, derivative and gradients of a chunk
-are computed while they are in cache, so that neither a [B, L] array nor a
-second forward pass is needed (Renee, Jain et al. 2023, Section 4; here for any
-head).
+The loss takes one pass over the chunks. The logits, loss, derivative and
+gradients of a chunk are all computed while the chunk is in cache. So neither a
+[B, L] array nor a second forward pass is needed (Renee, Jain et al. 2023,
+Section 4; here for any head).
 """
 
 import functools
@@ -32,22 +32,23 @@ def head_loss(
 ) -> Float32[Array, '']:
   """Computes the sum of the loss over documents and labels.
 
-  Runs on the context mesh (`jax.set_mesh`), with documents divided over its
-  data axis and label rows over the head's axes. The gradients are computed in
-  the forward pass; the backward pass only scales them.
+  The function runs on the context mesh (`jax.set_mesh`). Documents are divided
+  over the data axis, and label rows over the head's axes. The gradients are
+  computed in the forward pass; the backward pass only scales them.
 
   Args:
     head: the head; padded label rows add nothing to the loss.
-    features: result of the head's `prepare`, a pytree of arrays with documents
-      first.
-    positives_BP: int32, gold labels, PAD elsewhere; labels that this head does
+    features: result of the head's `prepare`, a pytree of arrays whose first
+      axis is documents.
+    positives_BP: int32, gold labels, PAD elsewhere. Labels that this head does
       not score are ignored.
-    mask_B: bool, False for rows that only fill the batch; they add nothing to
-      the loss.
+    mask_B: bool, False for rows that only fill the batch. These rows add
+      nothing to the loss.
     loss: loss of a chunk of labels. A normalised loss takes one more pass over
       the labels.
-    weights: float32 weights of the labels, with as many rows as the head's
-      parameters, and cut and sharded like them; None: all labels count equally.
+    weights: float32 weights of the labels, or None if all labels count equally.
+      There is one weight for each label row, including padding. The weights are
+      cut and sharded like the label rows.
 
   Returns:
     float32 scalar.
@@ -160,8 +161,8 @@ def _split_floats(features):
 
   Returns:
     The leaves with a float dtype, and a function that makes a tree of the same
-    structure from new leaves. Other leaves of that tree are unchanged, or None
-    with gradient=True.
+    structure, in which new leaves replace the leaves with a float dtype. All
+    other leaves are unchanged, or are None if gradient=True.
   """
   leaves, structure = jax.tree.flatten(features)
   at = [i for i, x in enumerate(leaves) if jnp.issubdtype(x.dtype, jnp.inexact)]

@@ -1,4 +1,4 @@
-"""Computes the loss of one chunk of labels, and its derivative by logits."""
+"""Computes a chunk's loss, and its derivative with respect to the logits."""
 
 from typing import NamedTuple
 
@@ -68,12 +68,13 @@ def chunk_loss(
     chunk: the labels of the chunk.
 
   Returns:
-    The sum of the losses, and its derivative by the logits.
+    The sum of the losses, and its derivative with respect to the logits.
   """
   at_BP, inside_BP = _places(gold, chunk)
   row_B1 = jnp.arange(len(at_BP))[:, None]
   gold_logits_BP = jnp.where(inside_BP, logits_BC[row_B1, at_BP], 0.0)
-  # Labels outside of the chunk are written beyond the last column, and dropped.
+  # For labels outside of the chunk, the column is beyond the last one, so that
+  # mode='drop' ignores them.
   write_BP = jnp.where(inside_BP, at_BP, logits_BC.shape[1])
   logits_BC = _mask_logits(logits_BC, gold, chunk)
   if not loss.normalised:
@@ -111,7 +112,7 @@ class Normaliser(NamedTuple):
   def with_chunk(
     self, logits_BC: Float32[Array, 'B C'], gold: Gold, chunk: Chunk
   ) -> 'Normaliser':
-    """Returns the sums with one more chunk.
+    """Returns the sums that include one more chunk.
 
     Args:
       logits_BC: logits of the chunk's labels.

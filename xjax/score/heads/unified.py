@@ -82,16 +82,17 @@ class UnifiedConfig(DescriptorHeadConfig):
 class Unified(AttentionHead):
   """Scores labels by attention with rows of their own and with descriptors.
 
-  The head is LabelAttention, but u_l, w_l and b_l have two parts each:
+  The head is LabelAttention, but its u_l, w_l and b_l have two parts each:
   u_l = m_l a_l + P e_l, w_l = m_l o_l + Q e_l, b_l = m_l c_l + q . e_l + r.
   Here e_l is the frozen embedding of the label's descriptor, scaled to length
   1, and a_l, o_l and c_l are the label's own rows. m_l is 1 for labels that are
   seen in training and not hidden for calibration, else 0.
 
-  An unseen label is scored only by its descriptor. If z is its logit as above,
-  its final logit is s z + t, which makes it comparable with the logits of seen
-  labels. s and t are learnt on the hidden labels, which train no other
-  parameter (calibrated stacking: Chao et al. 2016; Liu et al. 2018).
+  An unseen label is scored only by its descriptor. If the equations above give
+  it the logit z, its final logit is s z + t, which can be compared with the
+  logits of seen labels. The parameters s and t are learnt on the hidden labels,
+  which train no other parameter (calibrated stacking: Chao et al. 2016; Liu et
+  al. 2018).
 
   In each training step, the rows of a random part of the seen labels are left
   out, so that descriptors learn to score labels without rows.
@@ -128,14 +129,13 @@ class Unified(AttentionHead):
     The rows are zero at first, so that P and Q learn what labels share.
 
     Args:
-      n_labels: number L of labels; rows are padded to a multiple that shards
-        evenly.
+      n_labels: number L of labels. The rows are padded (padded_labels).
       dim: size D of the token features.
       size: size E of the descriptors' embeddings.
       chunk: number of labels scored at a time.
       seen: bool [L], True for labels with rows of their own.
-      hidden: bool [L], True for labels with training documents that are hidden
-        for calibration.
+      hidden: bool [L], True for labels that have training documents, but are
+        hidden for calibration.
       row_dropout: share of the seen labels whose rows are left out in a step.
       aligned: whether the initial P and Q are the identity (for E = D) and not
         random.

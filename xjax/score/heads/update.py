@@ -49,7 +49,7 @@ class FusedRowsConfig(RowsConfig, abstract=True):
   Such a rule needs no second array as large as the rows. With the storage of
   OneVsAllConfig, the rows can take 1 or 2 bytes a weight. The optimizer's
   clipping and learning rates do not apply to the rows, and train.freeze must
-  not name them.
+  not name the rows.
   """
 
   fused = True
@@ -81,7 +81,7 @@ class FusedRowsConfig(RowsConfig, abstract=True):
 
 @dataclasses.dataclass
 class ByOptimizer(RowsConfig):
-  """Lets the optimizer train label rows, with the whole gradient [L, D]."""
+  """Lets the optimizer train label rows, which takes a gradient [L, D]."""
 
 
 @dataclasses.dataclass
@@ -152,7 +152,7 @@ class RowRule:
       dim: number of weights of a row.
 
     Returns:
-      float32 arrays by name, with labels first.
+      float32 arrays by name, whose first axis is labels.
     """
     raise NotImplementedError
 
@@ -181,7 +181,7 @@ class RowRule:
 class SGD(RowRule):
   """Changes rows by stochastic gradient descent.
 
-  ELMO has no momentum; Renee has momentum.
+  ELMO (ICML 2025) uses no momentum. Renee (Jain et al. 2023) uses momentum.
 
   Attributes:
     momentum: share of the last direction in the next one. At 0, there are no

@@ -44,21 +44,21 @@ class ZeroShotConfig(DescriptorHeadConfig):
 
 
 class ZeroShot(AttentionHead):
-  """Scores labels by descriptors only (ZERO-CNN-LWAN, ZERO-BIGRU-LWAN).
+  """Scores labels by descriptors only.
 
-  It is the head of ZERO-CNN-LWAN and ZERO-BIGRU-LWAN (Rios & Kavuluru 2018,
-  Section 3; Chalkidis et al. 2019, Section 4). e_l is the frozen embedding of a
-  label's descriptor, k_t = tanh(W h_t + b) is the key of a token, and alpha is
-  the softmax of k_t . e_l over the document's tokens. With v_l = sum_t alpha_tl
-  k_t, the logit is v_l . e_l + c. No label has parameters of its own, so labels
-  without training documents are scored like all others. The loss leaves out
-  labels without training documents.
+  This is the head of ZERO-CNN-LWAN and ZERO-BIGRU-LWAN (Rios & Kavuluru 2018,
+  Section 3; Chalkidis et al. 2019, Section 4). Here e_l is the frozen embedding
+  of a label's descriptor, and k_t = tanh(W h_t + b) is the key of a token with
+  features h_t. alpha_tl is the softmax of k_t . e_l over the document's tokens.
+  With v_l = sum_t alpha_tl k_t, the logit is v_l . e_l + c. No label has
+  parameters of its own, so labels without training documents are scored like
+  all other labels. The loss leaves out labels without training documents.
 
   Attributes:
     descriptors: e, float32 [L, E], frozen.
     seen: float32 [L], frozen, 1 for labels with training documents, else 0.
     kernel, bias: W, float32 [D, E], and b, [E].
-    offset: c, float32 []. Without it, logits could not be as low as the logit
+    offset: c, float32 []. Without c, a logit could not be as low as the logit
       of a rare label's frequency.
   """
 
@@ -76,8 +76,7 @@ class ZeroShot(AttentionHead):
     """Draws W; the descriptors are zero until they are computed and stored.
 
     Args:
-      n_labels: number L of labels; rows are padded to a multiple that shards
-        evenly.
+      n_labels: number L of labels. The rows are padded (padded_labels).
       dim: size D of the token features.
       size: size E of the descriptors' embeddings.
       chunk: number of labels scored at a time.
@@ -100,8 +99,8 @@ class ZeroShot(AttentionHead):
   def prepare(self, features: TokenFeatures) -> TokenFeatures:
     """Computes the keys k_BTE of tokens, in the space of the descriptors.
 
-    The keys are 0 at padding. So the logit of a document without tokens is c,
-    as it must be with a sum over no tokens.
+    The keys are 0 at padding. So v_l is 0 for a document without tokens, and
+    its logits are c.
     """
     hidden_BTD = features.hidden_BTD
     kernel_DE = self.kernel[...].astype(hidden_BTD.dtype)

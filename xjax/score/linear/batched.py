@@ -1,12 +1,14 @@
 """Trains one classifier per label, many labels at once, on all devices.
 
-The objective is the one in dual.py. Labels are divided over the devices; every
+The objective is defined in dual.py. Labels are divided over the devices; every
 device holds all documents. Devices work independently within a step.
 
-A device needs 20 bytes per entry of the documents' rows, twice as much where
-features have few documents; 4 bytes per feature for each of the RANK directions
-of the preconditioner; and, for each label that it trains at a time, about 24
-bytes per feature and 30 bytes per document.
+The memory that a device needs is the sum of
+- 20 bytes per entry of the documents' rows, or twice as much where features
+  have few documents,
+- 4 bytes per feature for each of the RANK directions of the preconditioner,
+- about 24 bytes per feature and 30 bytes per document, for each label that the
+  device trains at the same time.
 """
 
 from collections.abc import Callable
@@ -52,7 +54,7 @@ from xjax.score.linear.tiles import tiles_of
 
 # A part has the arrays of Classifiers.arrays() and this count, an int.
 _UNCONVERGED = 'unconverged'
-_NARROWEST = 16  # labels of a device; fewer labels would be no faster
+_NARROWEST = 16  # labels of a device; a step with fewer labels is not faster
 _ON_LABELS = P(None, ALL_DEVICES)
 _STATE = DescentState(
   positive_NC=_ON_LABELS,
@@ -74,8 +76,8 @@ class OnDevices(SolverConfig):
 
   tolerance: float = field(
     1e-3,
-    'Largest relative distance of the objective from its minimum; an '
-    'estimate. Float32 allows about 1e-5.',
+    'Largest relative distance of the objective from its minimum when training '
+    'ends. The distance is estimated. Float32 allows about 1e-5.',
     POSITIVE,
   )
   max_steps: int = field(
@@ -86,8 +88,8 @@ class OnDevices(SolverConfig):
   )
   chunk: int = field(
     256,
-    'Labels trained at a time, over all devices; a killed run loses at most '
-    'these.',
+    'Number of labels that all devices together train at a time. A killed run '
+    'loses at most the training of these labels.',
     AT_LEAST_1,
   )
 
@@ -101,15 +103,15 @@ class OnDevices(SolverConfig):
 def fit_batched(
   problem: OneVsAllProblem, solver: OnDevices, mesh: jax.sharding.Mesh
 ) -> Classifiers:
-  """Trains all labels, each against all others.
+  """Trains one classifier per label, on all devices of the mesh.
 
-  Labels without any document rank after all others (Classifiers.with_last).
-  With several processes, all of them must call this function and be able to
+  Labels without documents rank after all other labels (Classifiers.with_last).
+  With several processes, every process must call this function and be able to
   read the folder of parts.
 
   Args:
-    problem: the labels to train. The key of its parts need not include the
-      problem itself: this function adds it.
+    problem: the labels to train. The key of problem.parts need not depend on
+      the problem: this function adds the problem to the key.
     solver: the settings.
     mesh: the devices.
 
@@ -117,13 +119,14 @@ def fit_batched(
     The classifiers of all labels, in the order of the labels.
 
   Raises:
-    DataError: rows are not finite, or no row has a feature.
+    DataError: a value in the rows is not finite, or no row has a feature.
   """
   rows, gold, n_labels = problem.rows, problem.gold, problem.n_labels
   check_training_rows(rows, gold)
   indptr, documents = documents_of_labels(gold, n_labels)
   counts = np.diff(indptr)
-  # Sorted by frequency, labels that need equally many steps share a chunk.
+  # Labels are sorted by frequency, so that labels that need about the same
+  # number of steps share a chunk.
   order = np.argsort(-counts, kind='stable')
   n_trained = int((counts > 0).sum())
   settings = problem.loss, problem.c, problem.threshold, solver
@@ -143,17 +146,17 @@ def fit_batched(
 
 
 def _cut(labels: Int[np.ndarray, ' C'], size: int) -> list[np.ndarray]:
-  """Cuts labels into chunks of a size; the last one may be shorter."""
+  """Cuts labels into chunks of `size` labels; the last chunk may be smaller."""
   return [labels[at : at + size] for at in range(0, len(labels), size)]
 
 
 def _part_name(chunk: int) -> str:
-  """Returns the name of the part of a chunk, given the chunk's number."""
+  """Returns the name of the part that holds the chunk with this number."""
   return f'chunk_{chunk:06}'
 
 
 def _load_parts(count: int, files: PartFiles) -> list[FileArrays | None]:
-  """Loads the parts that are saved; None stands for each missing one.
+  """Returns all parts, with None for each part that is not saved.
 
   With several processes, a part counts as saved if the first process sees it.
   """
@@ -166,7 +169,7 @@ def _load_parts(count: int, files: PartFiles) -> list[FileArrays | None]:
     if any(part is None for part, yes in zip(parts, saved) if yes):
       raise DataError(
         f'{files.folder}: this process does not see the same files as the '
-        'first one; use a folder that all processes share'
+        'first process; use a folder that all processes share'
       )
   return parts
 
@@ -214,7 +217,7 @@ class _Programs(NamedTuple):
 
 @functools.cache
 def _programs(mesh: jax.sharding.Mesh, n_features: int) -> _Programs:
-  """Returns the programs of a mesh, which are compiled only once."""
+  """Returns the programs for a mesh; they are compiled only once."""
   on_mesh = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
   by_label = P(ALL_DEVICES)
   start_all = functools.partial(start, n_features)
@@ -234,7 +237,7 @@ def _programs(mesh: jax.sharding.Mesh, n_features: int) -> _Programs:
 
 
 class _ChunkTrainer:
-  """Holds the documents on all devices, and trains chunks of labels on them."""
+  """Copies the documents to all devices, and trains chunks of labels."""
 
   def __init__(
     self,
@@ -327,7 +330,7 @@ def _place_documents(
 def _put(
   array: Shaped[np.ndarray, '...'], sharding: NamedSharding
 ) -> Shaped[Array, '...']:
-  """Copies an array, which all processes have, to the devices."""
+  """Copies an array to the devices; every process must have the array."""
   return jax.make_array_from_callback(
     array.shape, sharding, lambda index: array[index]
   )
@@ -336,7 +339,7 @@ def _put(
 def _count_unfinished(
   done_C: Bool[Array, ' C'],
 ) -> tuple[Int[Array, ''], Int[Array, '']]:
-  """Counts labels that are not done: the most on one device, and all."""
+  """Counts unfinished labels: the largest count of a device, and the total."""
   count = (~done_C).sum()
   return jax.lax.pmax(count, ALL_DEVICES), jax.lax.psum(count, ALL_DEVICES)
 

@@ -3,9 +3,9 @@
 A block is a set of classifiers that are scored together: the children of a node
 of a label tree, or all labels. The weights of a block are grouped by feature:
 each feature has a list of the classifiers that use it, with their weights.
-Scoring a document reads only the document's own features, however many features
-the block has. Etter et al. 2022 have this layout for masked products
-("Accelerating Inference for Sparse Extreme Multi-Label Ranking Trees").
+To score a document, only the weights of the document's own features are read.
+Etter et al. 2022 use this layout for masked products ("Accelerating Inference
+for Sparse Extreme Multi-Label Ranking Trees").
 """
 
 from collections.abc import Iterable, Iterator
@@ -38,8 +38,8 @@ class BlockWeights:
     features: int32 [rows], the feature of each row, ascending within a block.
     entries: int64 [rows + 1], the first entry of each row, then the number of
       entries.
-    places: uint16 or int32 [entries], the number of the classifier within its
-      block.
+    places: uint16 or int32 [entries], the classifier of each entry, as a number
+      within the block.
     values: float32 [entries], the weights.
     bias: float32 [classifiers].
   """
@@ -85,8 +85,8 @@ class BlockWeights:
         lengths.append(group.lengths)
       bias.append(part.bias)
       first, n_features = last, part.n_features
-    # The lists are large, so each list is concatenated, and its parts are
-    # freed, before the next list.
+    # The lists are large. So one list is concatenated and its parts are freed
+    # before the next list is concatenated.
     features = np.concatenate(features)
     lengths = np.concatenate(lengths)
     return cls(
@@ -155,7 +155,7 @@ class BlockWeights:
     return blocks
 
   def _fault(self) -> str | None:
-    """Returns a fault that makes scoring unsafe or impossible, or None."""
+    """Returns a fault that would break scoring, or None if there is none."""
     widths = np.repeat(np.diff(self.columns), np.diff(self.entries[self.rows]))
     if (self.places >= widths).any() or (self.places < 0).any():
       return 'a weight belongs to a classifier that is not in its block'
@@ -231,7 +231,7 @@ def _lay_out(
 def _offsets(
   lengths: Int[np.ndarray, ' rows'],
 ) -> Int64[np.ndarray, ' rows+1']:
-  """Returns where each row starts, and where the last one ends."""
+  """Returns where each row starts, and where the last row ends."""
   offsets = np.zeros(len(lengths) + 1, np.int64)
   np.cumsum(lengths, out=offsets[1:])
   return offsets
@@ -240,7 +240,7 @@ def _offsets(
 def _features(
   steps: Int32[np.ndarray, ' rows'], rows: Int64[np.ndarray, ' block_bounds']
 ) -> Int32[np.ndarray, ' rows']:
-  """Returns the features, from the steps between features of a block."""
+  """Computes the features from the steps between the features of a block."""
   sums = np.append(np.int64(0), np.cumsum(steps, dtype=np.int64))
   before = sums[rows[:-1]]
   return (sums[1:] - np.repeat(before, np.diff(rows))).astype(np.int32)

@@ -47,14 +47,15 @@ class Classifiers:
     bias_C: Float[np.ndarray, ' C'],
     threshold: float,
   ) -> 'Classifiers':
-    """Makes sparse classifiers, leaving out weights below a threshold.
+    """Makes sparse classifiers without the weights below a threshold.
 
     DiSMEC prunes in the same way (Babbar and Schoelkopf 2017). All biases stay.
 
     Args:
       weights_DC: weights of any float type, finite.
       bias_C: biases of any float type, finite.
-      threshold: weights of smaller absolute value are left out, as are zeros.
+      threshold: weights whose absolute value is below this number are left out.
+        Zeros are always left out.
     """
     kept = [
       np.flatnonzero((np.abs(weights_D) >= threshold) & (weights_D != 0))
@@ -115,11 +116,11 @@ class Classifiers:
   ) -> 'Classifiers':
     """Makes some labels score less than all others.
 
-    A label without training documents has no weights, only a bias, and should
-    rank after every trained label. A fixed bias, say -1, would list all such
-    labels before the trained labels that score less. Their bias is therefore 1
-    below the lowest score that a trained label can give to a row whose norm is
-    at most `norm`.
+    A label without training documents has only a bias, and no weights. It
+    should rank after every trained label. With a fixed bias such as -1, it
+    would rank before the trained labels with lower scores. Its bias is
+    therefore 1 below the lowest score that a trained label can give to a row
+    whose norm is at most `norm`.
 
     Args:
       last_L: bool, the labels that rank last.
@@ -137,7 +138,7 @@ class Classifiers:
     return Classifiers(weights, bias_L)
 
   def lowest_scores(self, norm: float) -> Float[np.ndarray, ' L']:
-    """Returns the lowest score that rows of at most this norm can have."""
+    """Returns each label's lowest score for rows with a norm up to `norm`."""
     squares = self.weights.data**2, self.weights.indices, self.weights.indptr
     norm_L = np.sqrt(_matrix(*squares, self.n_features).sum(axis=0))
     return self.bias - norm * norm_L
@@ -181,7 +182,7 @@ def bias_of_last(
 ) -> Float32[np.ndarray, ' L']:
   """Returns the biases with which some labels rank after all others.
 
-  Classifiers.with_last explains why they are needed.
+  Classifiers.with_last explains why these biases are needed.
 
   Args:
     bias_L: float32, the biases of all labels.
@@ -210,7 +211,7 @@ def _check(
   bias: Float32[np.ndarray, ' L'],
   n_features: int,
 ) -> None:
-  """Raises ValueError where arrays do not fit together."""
+  """Raises ValueError if the arrays are not valid classifiers."""
   if len(indptr) != len(bias) + 1 or len(data) != len(indices):
     raise ValueError('the arrays have different lengths')
   if indptr[0] or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():

@@ -4,17 +4,19 @@ Each label has its own objective, 0.5 |w|^2 + C sum_i loss(y_i w.x_i), and its
 own sequence of steps. The method is conjugate gradients, directly on the
 objective (Polak and Ribiere 1969, with restarts), with a preconditioner. The
 length of each step is found by Newton's method along the step's direction. A
-step takes two products with the documents: the gradient, and the scores of the
-direction. With these scores, the objective along the direction and the scores
-of the new weights are cheap to compute.
+step takes two products with the documents: one gives the gradient, and one
+gives the scores of the documents with the direction as weights. With these
+scores, the objective along the direction and the scores of the new weights are
+cheap to compute.
 
 The preconditioner is the part of the Hessian that all labels have in common.
-The Hessian of a label is I + X'AX; A is diagonal and holds the curvatures of
-the documents' losses. The largest eigenvalues of X'X are many times the others,
-and they are the same for all labels. With the label's mean curvature in place
-of A, they approximate the Hessian well (a low-rank preconditioner, as in
-Frangella, Tropp and Udell 2023; the eigenvectors by subspace iteration, Halko,
-Martinsson and Tropp 2011).
+The Hessian of a label is I + X'AX. The rows of X are the documents. A is
+diagonal and holds the curvatures of the documents' losses. The largest
+eigenvalues of X'X are many times larger than its other eigenvalues, and X'X is
+the same for all labels. So the leading eigenvectors of X'X, with the label's
+mean curvature in place of A, approximate the Hessian well (a low-rank
+preconditioner, as in Frangella, Tropp and Udell 2023). The eigenvectors are
+found by subspace iteration (Halko, Martinsson and Tropp 2011).
 """
 
 import functools
@@ -34,7 +36,7 @@ from xjax.score.linear.tiles import Tiles, product
 RANK = 256  # eigenvectors of the preconditioner
 _LINE_STEPS, _BIAS_STEPS = 5, 30  # steps of Newton's method
 _SLACK = 1e-4  # relative to the length of a step
-_TINY = 1e-30  # a divisor instead of 0
+_TINY = 1e-30  # replaces a divisor of 0
 
 _matmul = functools.partial(jnp.matmul, precision='highest')
 
@@ -44,8 +46,8 @@ _Bounds = tuple[
 ]
 
 
-# The types of pytrees are not checked at run time: within JAX, their fields may
-# also hold specs or None.
+# Types are not checked at run time, because within JAX the fields may also hold
+# specs or None.
 @no_type_check
 @struct.dataclass
 class Preconditioner:
@@ -53,7 +55,7 @@ class Preconditioner:
 
   Attributes:
     vectors: float32 [D, rank], orthonormal columns.
-    values: float32 [rank], their eigenvalues, ascending.
+    values: float32 [rank], the eigenvalues of the vectors, ascending.
   """
 
   vectors: Float32[Array, 'D rank']
@@ -62,13 +64,13 @@ class Preconditioner:
   def divide(
     self, x_DC: Float32[Array, 'D C'], curvature_C: Float32[Array, ' C']
   ) -> Float32[Array, 'D C']:
-    """Divides columns by the approximate Hessians of their labels.
+    """Multiplies each column by the inverse of its label's approximate Hessian.
 
     Args:
       x_DC: float32, a column for each label.
       curvature_C: the mean curvature of the documents' losses.
     """
-    # All other eigenvalues are approximated by the smallest of these.
+    # All other eigenvalues of X'X are approximated by the smallest of `values`.
     rest_C = 1 + curvature_C * self.values[0]
     scale = 1 + curvature_C * self.values[:, None]
     part = (rest_C / scale - 1) * _matmul(self.vectors.T, x_DC)
@@ -98,7 +100,9 @@ def make_preconditioner(
 @no_type_check
 @struct.dataclass
 class TrainingRows:
-  """Holds all documents; the last feature is always 1, its weight is the bias.
+  """Holds all documents.
+
+  The last feature is always 1. Its weight is the bias.
 
   Attributes:
     rows: X, [N, D].
@@ -119,14 +123,14 @@ class DescentState:
   Labels are the last axis of every array.
 
   Attributes:
-    positive_NC: bool, which documents have the label.
+    positive_NC: bool, True where the document has the label.
     label_C: int32, the label; PAD in columns that only fill the chunk.
     done_C: bool, whether the label is close enough to its minimum.
     weights_DC: float32; the last row is the bias.
     scores_NC: float32, the scores of the documents.
     direction_DC: float32, the direction of the last step.
     gradient_DC: float32, the gradient before the last step.
-    decrement_C: float32, the squared length of that gradient, measured by the
+    decrement_C: float32, the squared length of gradient_DC, measured by the
       preconditioner.
   """
 
@@ -141,7 +145,7 @@ class DescentState:
 
 
 class Terms(NamedTuple):
-  """Holds C times the losses of margins, and their first two derivatives."""
+  """Holds the losses of margins times c, and their first two derivatives."""
 
   value: Float32[Array, '...']
   slope: Float32[Array, '...']
@@ -180,13 +184,13 @@ def start(
   label_C: Int32[Array, ' C'],
   goal: Objective,
 ) -> DescentState:
-  """Starts with weights 0 and, for these weights, the best bias.
+  """Returns the state with weights of 0 and the best bias for these weights.
 
   Columns that only fill the chunk are done from the start.
 
   Args:
-    n_features: D, with the constant feature of the bias.
-    positive_NC: which documents have the label.
+    n_features: D, including the constant feature of the bias.
+    positive_NC: True where the document has the label.
     label_C: the labels, PAD in columns that only fill the chunk.
     goal: the sum of losses.
   """
@@ -236,9 +240,9 @@ def step(
 ) -> DescentState:
   """Makes one step for every label that is not done.
 
-  If the preconditioner is close to the Hessian, half the decrement is about how
-  far the objective is above its minimum. A label is done where this estimate is
-  less than a quarter of the tolerance, relative to the objective.
+  If the preconditioner is close to the Hessian, half the decrement is an
+  estimate of the objective minus its minimum. A label is done if this estimate
+  is at most tolerance / 4 times the objective.
 
   Args:
     documents: all documents.
@@ -278,7 +282,7 @@ def _direction(
   divided_DC: Float32[Array, 'D C'],
   decrement_C: Float32[Array, ' C'],
 ) -> Float32[Array, 'D C']:
-  """Returns a downhill direction, conjugate to the last one where possible."""
+  """Returns a downhill direction, conjugate to the last one if possible."""
   change_C = _dot(divided_DC, gradient_DC - state.gradient_DC)
   kept_C = jnp.maximum(0, change_C / jnp.maximum(state.decrement_C, _TINY))
   direction_DC = kept_C * state.direction_DC - divided_DC
@@ -295,7 +299,8 @@ def _line_minimum(
 ) -> Float32[Array, ' C']:
   """Returns the best length of each label's step.
 
-  This is Newton's method with bounds that come closer each time.
+  The length is found by Newton's method. In each iteration, the lower bound and
+  the upper bound of the length come closer to each other.
 
   Args:
     state: the state before the step.

@@ -4,18 +4,19 @@ As in LIBLINEAR (Fan et al. 2008), each label's classifier minimises
 
   (|w|^2 + b^2) / 2 + c sum_i loss(y_i (w x_i + b)),  y_i = 1 or -1,
 
-with the squared hinge (Hsieh et al. 2008, "A Dual Coordinate Descent Method
-for Large-scale Linear SVM", Algorithm 1) or the logistic loss (Yu, Huang, Lin
-2011, "Dual coordinate descent methods for logistic regression and maximum
-entropy models", Algorithm 4, solved for the logit of the dual variable).
+where the loss is the squared hinge (Hsieh et al. 2008, "A Dual Coordinate
+Descent Method for Large-scale Linear SVM", Algorithm 1) or the logistic loss
+(Yu, Huang, Lin 2011, "Dual coordinate descent methods for logistic regression
+and maximum entropy models", Algorithm 4, solved for the logit of the dual
+variable).
 
-All labels of a block visit a document together. The document's features are
-read once, and the WIDTH weights of a feature are stored next to each other.
-A visit is therefore a few wide additions per feature, instead of WIDTH passes
-over scattered weights. Documents whose dual variables hardly change are left
-out until all others have converged (shrinking, as in LIBLINEAR). The training
-of a block ends when a visit of all documents finds no violation above eps, or
-after max_epochs visits.
+The solver visits a document once for all labels of a block. It reads the
+document's features once, and the WIDTH weights of a feature are stored next to
+each other. A visit therefore takes a few wide additions per feature, instead of
+WIDTH passes over scattered weights. Documents whose dual variables hardly
+change are left out until all other documents have converged (shrinking, as in
+LIBLINEAR). The training of a block ends when a visit of all documents finds no
+violation above eps, or after max_epochs visits.
 """
 
 import dataclasses
@@ -28,7 +29,7 @@ from scipy import sparse
 
 from xjax.score.linear.problem import Loss
 
-WIDTH = 16  # labels of a block, since 16 float32 values fill a cache line
+WIDTH = 16  # labels of a block; 16 float32 values fill a cache line
 
 _JIT = {
   'nogil': True,
@@ -36,10 +37,11 @@ _JIT = {
   'error_model': 'numpy',
   'fastmath': {'contract', 'reassoc', 'nsz', 'arcp'},
 }
-_SAME = 1e-9  # smaller changes of dual variables do not change the weights
+_SAME = 1e-9  # smaller changes of dual variables are not applied to weights
 # Documents whose violations are below _CALM * eps are left out for a while.
 _CALM = np.float32(0.3)
-_INNER = 12  # most Newton steps for one dual variable of the logistic loss
+# The largest number of Newton steps for one dual variable of the logistic loss.
+_INNER = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Solver:
     c: weight of the losses relative to the regulariser (LIBLINEAR's C).
     eps: the violation of the optimality conditions at which training of a
       block ends, as in LIBLINEAR.
-    max_epochs: largest number of visits of every document.
+    max_epochs: largest number of times that each document is visited.
   """
 
   loss: Loss
@@ -63,7 +65,7 @@ class Solver:
 class Workspace:
   """Holds arrays that one thread reuses for many blocks.
 
-  They take 65 bytes per feature.
+  The arrays take 65 bytes per feature.
 
   Attributes:
     weights: float32 [n_features, WIDTH], 0 between blocks.
@@ -92,7 +94,7 @@ def solve_block(
   Args:
     rows: float32 [N, D] with sorted indices.
     documents: int [documents], the rows to learn from.
-    positive: bool [documents, C], which documents have each label; C is at
+    positive: bool [documents, C], True where a document has a label; C is at
       most WIDTH.
     solver: the objective, and when to stop.
     seed: decides the order in which documents are visited.
@@ -184,7 +186,8 @@ def _squared_hinge(
   order = _first_order(n, seed)
   norms = _norms(indptr, values, documents)
   dual = np.zeros_like(sign)
-  # A block may have fewer than WIDTH labels; its other columns must not change.
+  # A block may have fewer than WIDTH labels. Columns without a label must not
+  # change.
   used = (np.arange(WIDTH) < width).astype(np.float32)
   scores, change = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
   high, low = np.empty(WIDTH, np.float32), np.empty(WIDTH, np.float32)
@@ -283,9 +286,9 @@ def _logistic(
 def _root(shift, slope, start, within):
   """Finds u with u + shift + slope sigmoid(u) = 0, for a slope above 0.
 
-  The search ends when the left side is closer to 0 than `within`. A start that
-  is this close already is kept, so violations below `within` are not reduced
-  further, and eps must not be smaller.
+  The search ends when the left side is closer to 0 than `within`. If `start`
+  is already this close, it is returned. So violations below `within` are not
+  reduced, and eps must be at least `within`.
   """
   low, high = -shift - slope, -shift
   u = min(max(start, low), high)
@@ -326,7 +329,10 @@ def _shuffle(order):
 
 @njit(**_JIT)
 def _norms(indptr, values, documents):
-  """Returns squared norms of documents, with the bias' constant feature 1."""
+  """Returns the squared norm of each document.
+
+  The norms include the constant feature of value 1 that belongs to the bias.
+  """
   norms = np.ones(len(documents), np.float32)
   for i in range(len(documents)):
     for e in range(indptr[documents[i]], indptr[documents[i] + 1]):
@@ -336,7 +342,7 @@ def _norms(indptr, values, documents):
 
 @njit(**_JIT)
 def _score(indices, values, first, last, weights, bias, scores):
-  """Sets scores to the bias plus the sum of value times weights.
+  """Sets scores to the bias plus the sum over features of value times weights.
 
   Each iteration adds eight features. With one feature per iteration, the
   compiler would gather along features instead of loading all weights of a
@@ -363,7 +369,7 @@ def _score(indices, values, first, last, weights, bias, scores):
 
 @njit(**_JIT)
 def _add(indices, values, first, last, weights, bias, change):
-  """Adds change times value to the weights, four features per iteration."""
+  """Adds the change to the bias, and change times value to the weights."""
   bias += change
   whole = first + (last - first) // 4 * 4
   for e in range(first, whole, 4):

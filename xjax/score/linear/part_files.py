@@ -18,7 +18,8 @@ from xjax.core.errors import DAMAGE
 _SUFFIX = '.part.npz'
 _KEY, _DIGEST = 'part_key', 'part_digest'  # arrays in every file
 
-# The arrays of a file by name. A scalar may be a NumPy scalar.
+# Maps names to the arrays of a file. A value may also be a NumPy scalar instead
+# of a 0-d array.
 FileArrays = Mapping[str, Shaped[np.ndarray, '...'] | np.generic]
 
 
@@ -36,7 +37,7 @@ class PartFiles:
   key: str = ''
 
   def of(self, *values: object) -> 'PartFiles':
-    """Returns the files of parts that depend on these values as well.
+    """Returns PartFiles whose key also depends on the given values.
 
     Args:
       *values: anything that `digest` accepts.
@@ -89,7 +90,7 @@ class PartFiles:
 
 
 def digest(*values: object) -> str:
-  """Returns the SHA-256 digest of values, which is the same in every run.
+  """Returns a SHA-256 digest; the same values have the same digest in any run.
 
   Args:
     *values: arrays (also sparse ones), numbers, strings, enum members, None;

@@ -21,11 +21,13 @@ _ROWS = 4096  # rows that are squared at a time
 
 
 class Loss(enum.Enum):
-  """Names the loss of a document, whose margin is m = y (w.x + b), y = 1 or -1.
+  """Names the loss of a document with margin m = y (w.x + b), y = 1 or -1.
 
   Attributes:
-    SQUARED_HINGE: max(0, 1 - m) ** 2, an L2-loss SVM, whose scores are margins.
-    LOGISTIC: log(1 + exp(-m)), logistic regression, whose scores are logits.
+    SQUARED_HINGE: max(0, 1 - m) ** 2. The classifier is an L2-loss SVM. Its
+      scores are margins.
+    LOGISTIC: log(1 + exp(-m)). The classifier is a logistic regression. Its
+      scores are logits.
   """
 
   SQUARED_HINGE = 'squared_hinge'
@@ -37,16 +39,17 @@ class OneVsAllProblem:
   """Describes the task of training one classifier for each label.
 
   Attributes:
-    rows: float32 [N, D], documents' features, finite, with sorted indices.
-    gold: N rows of labels. Labels from n_labels on are ignored.
+    rows: float32 [N, D], the documents' features. All values are finite, and
+      the indices of each row are sorted.
+    gold: N rows of labels. Labels >= n_labels are ignored.
     n_labels: number of labels, L.
     loss: the loss of a document.
     c: weight of the losses relative to the regulariser (LIBLINEAR's C).
-    threshold: weights of smaller absolute value become 0.
+    threshold: weights whose absolute value is below this number become 0.
     seed: the seed of all random choices.
     mesh: the devices, for solvers that use devices.
-    parts: the files of finished parts, from which training of the same problem
-      continues.
+    parts: the files of finished parts. Training of the same problem continues
+      from these parts.
     between: a function that is called between steps or parts. Training ends if
       it raises an error.
   """
@@ -77,7 +80,7 @@ class SolverConfig(ConfigPart, abstract=True):
   def fit(self, problem: OneVsAllProblem) -> BlockWeights:
     """Trains the classifiers of all labels, and returns them as one block.
 
-    Labels without any document rank after all others.
+    Labels without documents rank after all other labels.
     """
 
 
@@ -90,7 +93,7 @@ def check_training_rows(rows: sparse.csr_array, gold: Ragged) -> None:
 
   Raises:
     DataError: no row has a feature, or a value is not finite.
-    ValueError: the numbers of rows differ.
+    ValueError: `rows` and `gold` have different numbers of rows.
   """
   if rows.shape[0] != len(gold):
     raise ValueError(
@@ -105,10 +108,10 @@ def check_training_rows(rows: sparse.csr_array, gold: Ragged) -> None:
 def documents_of_labels(
   gold: Ragged, n_labels: int
 ) -> tuple[Int64[np.ndarray, ' label_bounds'], Int32[np.ndarray, ' documents']]:
-  """Returns the documents of each label, which is the transpose of gold.
+  """Returns the documents of each label, that is, the transpose of gold.
 
   Args:
-    gold: N rows of labels. Labels from n_labels on are ignored.
+    gold: N rows of labels. Labels >= n_labels are ignored.
     n_labels: number of labels, L.
 
   Returns:

@@ -63,7 +63,7 @@ def tiles_of(matrix: sparse.csr_array) -> Tiles:
     Tiles of NumPy arrays.
   """
   block = _BLOCK.get(jax.default_backend(), _OTHER_BLOCK)
-  n_tiles = -(-np.diff(matrix.indptr) // WIDTH)  # of each row
+  n_tiles = -(-np.diff(matrix.indptr) // WIDTH)  # one number per row
   first_tile = np.cumsum(n_tiles) - n_tiles
   rows = np.repeat(np.arange(len(n_tiles), dtype=np.int32), n_tiles)
   starts = matrix.indptr[rows]
@@ -112,8 +112,8 @@ def product(
     total: Float32[Array, 'rows C'], block: _Block
   ) -> tuple[Float32[Array, 'rows C'], None]:
     ids, values, rows = block
-    # WIDTH terms are summed, instead of one gathered array, so that the
-    # gathered rows are never stored.
+    # The code sums WIDTH terms instead of one gathered array, so that XLA never
+    # stores the gathered rows.
     terms = (v[:, None] * dense[i] for i, v in zip(ids, values))
     sums = functools.reduce(jnp.add, terms)
     added = total.at[rows].add(sums, indices_are_sorted=True)

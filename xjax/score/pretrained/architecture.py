@@ -29,7 +29,7 @@ class Architecture:
       table.
     dim: number of features of a token (D).
     layers: number of blocks.
-    heads: number of attention heads; dim is a multiple of it.
+    heads: number of attention heads, a divisor of dim.
     inner: number of features inside a feed-forward network.
     positions: number of rows of the position table.
     token_types: number of rows of the type table.
@@ -53,7 +53,7 @@ class Architecture:
 
   @property
   def max_tokens(self) -> int:
-    """The largest number of tokens of a document, special tokens included."""
+    """Returns how many tokens a document can have, with special tokens."""
     return self.positions - self.position_offset
 
 
@@ -66,8 +66,8 @@ _ACTIVATIONS = {
   'relu': Activation.RELU,
 }
 
-# The largest value of each field, which is far beyond any real encoder. A
-# config with a larger value is damaged, or was made to fill the memory.
+# The largest allowed value of each field. It is far beyond any real encoder. A
+# config with a larger value is damaged, or was made to exhaust the memory.
 _SIZES = {
   'vocab_size': 10**7,
   'hidden_size': 2**16,

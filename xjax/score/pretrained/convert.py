@@ -1,9 +1,10 @@
 """Converts Hugging Face's tensors of an encoder to our parameters, and back.
 
-Both are dicts. Our parameters are named by path and multiply from the right.
-Their tensors are named as in transformers' BertModel and RobertaModel, and
-multiply from the left; so kernels are transposed. Query, key and value are
-three tensors, but one parameter, in which they are stored side by side.
+Both are dicts. Our parameters are named by path, and our kernels multiply from
+the right. Hugging Face's tensors are named as in transformers' BertModel and
+RobertaModel, and Hugging Face's kernels multiply from the left. So kernels are
+transposed. Query, key and value are three tensors, but one parameter, which
+stores the three side by side.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,20 +24,21 @@ _OLD_NAMES = {
   'LayerNorm.gamma': 'LayerNorm.weight',
   'LayerNorm.beta': 'LayerNorm.bias',
 }
-# Tensors that are ignored, since they do not change what the encoder computes
-# here: position numbers, and heads of other tasks.
+# These tensors are ignored, because they do not change what the encoder
+# computes here. They are position numbers, and heads of other tasks.
 _EXTRA = re.compile(
   r'embeddings\.(position_ids|token_type_ids)$'
   r'|(cls|lm_head|classifier|qa_outputs)\.'
 )
-_SHOWN = 1000  # names of each kind that a message lists
+_SHOWN = 1000  # largest number of names of each kind that a message lists
 
 
 class Header(NamedTuple):
   """Holds the type and shape of a tensor, without its values.
 
   Attributes:
-    dtype: NumPy's name of the type, or else the file's name of it.
+    dtype: NumPy's name of the type, or the file's name of a type that cannot be
+      converted.
     shape: the lengths of the axes.
   """
 
@@ -50,8 +52,8 @@ class _Pair:
 
   Attributes:
     path: the path of our parameter.
-    names: the names of their tensors, without prefix. The parameter has these
-      tensors side by side.
+    names: the names of Hugging Face's tensors, without prefix. The parameter
+      has these tensors side by side.
     shape: the shape of each tensor.
     kernel: whether the tensors are transposed.
   """
@@ -63,7 +65,7 @@ class _Pair:
 
   @property
   def our_shape(self) -> tuple[int, ...]:
-    """The shape of our parameter."""
+    """Returns the shape of our parameter."""
     shape = self.shape[::-1] if self.kernel else self.shape
     return (*shape[:-1], shape[-1] * len(self.names))
 
@@ -87,18 +89,18 @@ def from_hugging_face(
   """Converts Hugging Face's tensors to our parameters.
 
   Args:
-    tensors: their tensors by name, of any floating type. Names may start with
-      'bert.' or 'roberta.'. Heads of other tasks are left out.
+    tensors: Hugging Face's tensors by name, of any floating type. Names may
+      start with 'bert.' or 'roberta.'. Heads of other tasks are left out.
     architecture: the sizes that the tensors must have.
     where: the file of the tensors, for messages.
 
   Returns:
-    Our parameters by path, float32; with pooling/dense if tensors have a
-    pooler.
+    Our parameters by path, float32. They include pooling/dense if the tensors
+    include a pooler.
 
   Raises:
     DataError: tensors are missing, unexpected, or of another shape or type (one
-      message lists them all); or values are not finite.
+      message lists all such tensors), or values are not finite.
   """
   headers = {name: Header(str(x.dtype), x.shape) for name, x in tensors.items()}
   names = match_names(headers, architecture, where)
@@ -121,12 +123,12 @@ def match_names(
     where: the file of the tensors, for messages.
 
   Returns:
-    Maps each plain name (without prefix, in its current spelling) to the name
-    in the file.
+    A dict that maps each plain name to the name in the file. A plain name has
+    no prefix and is in the current spelling.
 
   Raises:
     DataError: tensors are missing, unexpected, or of another shape or type;
-      one message lists them all.
+      one message lists all such tensors.
   """
   faults = _Faults()
   names: dict[str, str] = {}
@@ -154,8 +156,8 @@ def parameter_paths(
   """Returns the paths of the parameters that tensors are converted to.
 
   Args:
-    names: plain names, as match_names returns them. The pooler's paths are
-      included if one of its tensors is among them.
+    names: plain names, as match_names returns them. If a tensor of the pooler
+      is among them, the result includes the pooler's paths.
     architecture: the sizes of the encoder.
   """
   return frozenset(pair.path for pair in _present_pairs(names, architecture))
@@ -173,12 +175,12 @@ def to_hugging_face(
     where: the name of the model, for messages.
 
   Returns:
-    Their tensors by name without prefix, float32 and contiguous; the pooler's
-    only if params has it.
+    Hugging Face's tensors by name without prefix, float32 and contiguous. The
+    pooler's tensors are included only if params has the pooler.
 
   Raises:
     DataError: parameters are missing, unexpected or of another shape; one
-      message lists them all.
+      message lists all such parameters.
   """
   ours = {
     path: x
@@ -212,7 +214,7 @@ class _Faults:
     self.wrong: list[str] = []
 
   def compare(self, name: str, header: Header, shape: tuple[int, ...]) -> None:
-    """Adds a fault if a tensor has another shape or is not floating."""
+    """Adds a fault if a tensor has another shape or no floating type."""
     if header.dtype not in _FLOATS:
       self.wrong.append(f'{name} is {header.dtype}, not of a floating type')
     if header.shape != shape:
@@ -254,7 +256,7 @@ _POOLER_PATH = 'pooling/dense/'
 def _present_pairs(
   names: Iterable[str], architecture: Architecture
 ) -> Iterator[_Pair]:
-  """Yields the expected pairs; the pooler's only if names include them."""
+  """Yields the expected pairs, with the pooler's if `names` has a pooler."""
   yield from _encoder(architecture)
   if any(name.startswith('pooler.') for name in names):
     yield from _pooler(architecture)
@@ -323,7 +325,7 @@ def _join(parts: list[np.ndarray], kernel: bool) -> np.ndarray:
 def _split(param: Any, pair: _Pair) -> list[np.ndarray]:
   """Makes the tensors of a pair from a parameter."""
   parts = np.split(_float32(param), len(pair.names), axis=-1)
-  # A file gets the bytes in the order in which they are in memory.
+  # A file gets the bytes in the order of memory, so arrays must be contiguous.
   return [np.ascontiguousarray(x.T if pair.kernel else x) for x in parts]
 
 

@@ -21,11 +21,11 @@ from xjax.score.heads.contract import DescriptorConfig, DescriptorWeights
 def descriptor_words(label: Label, config: DescriptorConfig) -> tuple[str, ...]:
   """Returns the words of a label's name, or of all its names.
 
-  Names without a letter are only numbers and are left out.
+  Names without a letter are left out, because they are only numbers.
 
   Args:
     label: the label.
-    config: whether to use all names, and how many words of each.
+    config: whether to use all names, and how many words of each name.
   """
   names = (label.name, *label.alt) if config.alt else (label.name,)
   return tuple(
@@ -53,8 +53,8 @@ class DescriptorEncoder:
     config: which words to use, and how to weight them.
     vocab: maps words to their ids.
     words: the vectors of the words.
-    label_counts: maps a word to the number of the run's labels that have it in
-      their descriptors.
+    label_counts: maps a word to the number of the run's labels whose
+      descriptors contain the word.
     n_labels: number of the run's labels.
   """
 

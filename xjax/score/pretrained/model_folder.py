@@ -1,4 +1,4 @@
-"""Reads and writes folders of encoders as Hugging Face transformers does."""
+"""Reads and writes folders of encoders in the format of transformers."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -31,8 +31,8 @@ _CLASSES = {
   'xlm-roberta': 'XLMRobertaModel',
   'camembert': 'CamembertModel',
 }
-# These fields of config.json are not copied. They describe the source model,
-# but the written folder has other weights, of another type, and no code.
+# These fields of config.json are not copied, because they describe the source
+# model. The written folder has other weights of another type, and has no code.
 _NOT_WRITTEN = ('_name_or_path', 'auto_map', 'dtype', 'torch_dtype')
 _ROUNDED_TO = (8, 16, 32, 64, 128)
 _NAME = re.compile(r'[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?', re.ASCII)
@@ -67,8 +67,8 @@ def _cached(name: str) -> pathlib.Path:
   """Returns the folder of a model in the Hugging Face cache.
 
   The cache is read directly, because huggingface_hub would follow a reference
-  to any place. It would also not return models that were downloaded only in
-  part, although a part is enough here.
+  to any place. huggingface_hub would also reject a model of which only a part
+  was downloaded, although a part is enough here.
   """
   model = '--'.join(['models', *name.split('/')])
   ref = pathlib.Path(constants.HF_HUB_CACHE, model, 'refs', 'main')
@@ -116,7 +116,7 @@ class ModelFolder:
     return cls(path, config, architecture_of(config, str(path / CONFIG)))
 
   def parameters(self) -> dict[str, np.ndarray]:
-    """Reads the weights, as the parameters of Bert by path, in float32.
+    """Reads the weights, and returns Bert's parameters by path, in float32.
 
     See convert.from_hugging_face.
 
@@ -139,7 +139,7 @@ class ModelFolder:
     return parameter_paths(names, self.architecture)
 
   def _tensors(self) -> tuple[WeightFiles, dict[str, str]]:
-    """Returns the weight files, and the names of tensors by plain name."""
+    """Returns the weight files, and the result of match_names for them."""
     files = WeightFiles.of(self.path)
     where = str(files.where)
     return files, match_names(files.headers, self.architecture, where)

@@ -25,10 +25,10 @@ _ROWS = 128  # number of names that are encoded at a time
 class NameEncoder:
   """Turns the names of labels into embeddings.
 
-  The embedding of a name is the mean of the last layer's states, those of
-  special tokens included. It is scaled to length 1, as in sentence encoders
-  (Reimers and Gurevych 2019, Section 3.1). The embedding of a label is the mean
-  of its names' embeddings.
+  The embedding of a name is the mean of the last layer's states, including the
+  states of special tokens. The mean is scaled to length 1, as in sentence
+  encoders (Reimers and Gurevych 2019, Section 3.1). The embedding of a label is
+  the mean of its names' embeddings.
 
   Attributes:
     config: which names to use, and how many tokens of each name.
@@ -74,7 +74,8 @@ class NameEncoder:
         rows = order[start : start + _ROWS]
         lengths = np.ones(_ROWS, np.int32)
         lengths[: len(rows)] = tokens.lengths[rows]
-        # Widths are powers of 2, since the program is compiled for each width.
+        # Widths are powers of 2, so that the program is compiled for few
+        # widths.
         width = max(8, 1 << int(lengths.max() - 1).bit_length())
         ids_BT = np.full((_ROWS, width), self.tokenizer.pad_id, np.int32)
         ids_BT[: len(rows)] = tokens.padded(rows, width, self.tokenizer.pad_id)

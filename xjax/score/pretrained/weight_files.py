@@ -24,12 +24,12 @@ _DTYPES = {
   'F64': 'float64',
 }
 _OTHER_FORMATS = ('*.bin', '*.pt', '*.pth', '*.ckpt', '*.h5', '*.msgpack')
-_SHOWN = 20  # faults that a message lists
+_SHOWN = 20  # largest number of faults that a message lists
 
 
 @dataclasses.dataclass(frozen=True)
 class WeightFiles:
-  """Holds the headers of a folder's tensors; read() reads their values.
+  """Holds the headers of a folder's tensors; read() reads the tensors' values.
 
   Attributes:
     where: the file, or the index of several files.
@@ -176,9 +176,10 @@ def _damage(path: pathlib.Path) -> str:
       start = file.read(2)
   except OSError:
     return 'cannot be read'
-  # torch.save writes zip archives of pickles; older versions write pickles.
+  # torch.save writes a zip archive of pickles. Its older versions write a
+  # pickle.
   if start == b'PK' or (start[:1] == b'\x80' and start[1:] <= b'\x05'):
-    return 'is a pickle, which xjax never opens, not a safetensors file'
+    return 'is a pickle, not a safetensors file; xjax never opens a pickle'
   return 'is damaged, or not a safetensors file'
 
 

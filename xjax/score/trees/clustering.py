@@ -16,7 +16,7 @@ _JIT = {
   'fastmath': {'contract', 'reassoc', 'nsz', 'arcp'},
 }
 _ROUNDS = 20
-_GAIN = 1e-4  # rounds end if the mean similarity gains less, relatively
+_GAIN = 1e-4  # rounds end if the mean similarity grows by a smaller share
 
 
 def balanced_kmeans(
@@ -31,9 +31,10 @@ def balanced_kmeans(
   """Divides rows into k clusters whose sizes differ by at most one.
 
   The method is Lloyd's algorithm with a limit on the size of clusters. Each row
-  goes to the most similar cluster. If a cluster has too many candidates, it
-  keeps the rows that would lose most similarity in their next best cluster with
-  room. (For two clusters, this is the split of Parabel, Prabhu et al. 2018.)
+  goes to the most similar cluster. If too many rows go to a cluster, the
+  cluster keeps the rows that would lose the most similarity in their next best
+  cluster that has room. (For two clusters, this is the split of Parabel, Prabhu
+  et al. 2018.)
 
   Args:
     features: float32 [rows, D].
@@ -41,7 +42,8 @@ def balanced_kmeans(
     k: number of clusters, at most the number of members.
     seed: chooses the first centres. The result depends on no other randomness.
     spherical: whether similarity is the cosine to the mean of a cluster's rows.
-      If True, rows must have length 1. If False, similarity is closeness.
+      If True, rows must have length 1. If False, a row is most similar to the
+      cluster whose mean is closest.
     workers: number of threads. The result does not depend on it.
 
   Returns:
@@ -130,7 +132,7 @@ def _assign(similar: np.ndarray) -> np.ndarray:
 
 @njit(**_JIT)
 def _products(indptr, indices, values, first, last, centres, out):
-  """Writes the products of rows first to last - 1 with all centres to out."""
+  """Writes to `out` the products of rows first to last - 1 with all centres."""
   k = centres.shape[1]
   for i in range(first, last):
     sums = out[i]
