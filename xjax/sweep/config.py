@@ -1,6 +1,6 @@
-"""Defines the config of a sweep: values to try, rules to stop trials early.
+"""Defines the config of a sweep: values to try, and rules to stop trials early.
 
-A config file can be swept if it has get_sweep() as well as get_config().
+A sweep needs a config file that has get_sweep() as well as get_config().
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,8 @@ class Range:
 
 # Dotted field -> the values to try, or a range. A key may name several fields,
 # separated by commas, which get the same value. A value may be a dict, which
-# sets fields of the part that the key names, or another part of the config.
+# sets fields of the part that the key names, or a part, which replaces that
+# part.
 Space = Mapping[str, tuple[Any, ...] | Range]
 
 
@@ -47,7 +48,7 @@ class Grid(Search):
 
 @dataclasses.dataclass(frozen=True)
 class Listed(Search):
-  """Tries the trials in a list.
+  """Tries a given list of trials.
 
   Attributes:
     trials: for each trial its values by field, with keys as in a Space.
@@ -115,7 +116,7 @@ class Sweep:
     search: how trials are chosen.
     pruning: which trials are stopped early.
     metric: metric of a run's best checkpoint on dev, as 'slice/metric', by
-      which trials are compared; if '', train.best_metric.
+      which trials are compared. If '', train.best_metric is used.
   """
 
   search: Search

@@ -31,8 +31,8 @@ def draw(
     trials: all trials so far, including running ones.
 
   Returns:
-    The value of each parameter. They are those of an earlier trial only if all
-    attempts drew earlier trials.
+    The value of each parameter. The values are those of an earlier trial only
+    if all attempts drew earlier trials.
   """
   earlier = [trial.params for trial in trials]
   parameters: dict[str, Any] = {}

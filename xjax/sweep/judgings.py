@@ -25,7 +25,7 @@ class Judgings:
     self._values: list[tuple[int, float | None]] = []
 
   def read(self) -> list[tuple[int, float | None]]:
-    """Returns the step and the value, or None, of each judging."""
+    """Returns the step and the value of each judging; None: no value."""
     try:
       stat = self._path.stat()
       seen = stat.st_mtime_ns, stat.st_size

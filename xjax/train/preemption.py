@@ -12,7 +12,7 @@ import numpy as np
 
 from xjax.core.errors import Preempted
 
-_VOTE_EVERY = 5  # calls of reached(); rare, since a vote waits for the device
+_VOTE_EVERY = 5  # calls of reached() per vote; a vote waits for the device
 
 
 class Preemption(contextlib.AbstractContextManager):
@@ -52,7 +52,7 @@ class Preemption(contextlib.AbstractContextManager):
 
   @contextlib.contextmanager
   def deferred(self) -> Iterator[None]:
-    """Delays the stop until the code within has saved its work.
+    """Delays the stop until the code in this context has saved its work.
 
     Raises:
       Preempted: SIGTERM came; the error is raised when the context is left.
@@ -65,7 +65,7 @@ class Preemption(contextlib.AbstractContextManager):
     self.check()
 
   def reached(self) -> bool:
-    """Returns whether to stop here; all processes must call it, and agree."""
+    """Returns whether to stop here; all processes must call it."""
     if jax.process_count() == 1:
       return self._noticed
     self._calls += 1

@@ -123,8 +123,8 @@ def _batch_loss(
 ) -> tuple[jax.Array, tuple[nnx.State, Slots] | None]:
   """Returns the loss summed over documents, and the changed label rows.
 
-  The label rows of the head come with their slots after the step. They are None
-  if the optimizer changes label rows.
+  The second value has the label rows of the head and their slots after the
+  step. It is None if the optimizer changes label rows.
   """
   model, rngs = nnx.merge(plan.graphdef, trained, frozen), nnx.Rngs(dropout=key)
   if rows is None:

@@ -39,11 +39,11 @@ def take_rows(
   source: np.ndarray,
   checkpoint: tuple[Any, int],
 ) -> dict[str, jax.Array]:
-  """Returns this run's label rows, some of them replaced by another run's.
+  """Returns this run's label rows, some replaced by rows of another run.
 
   Args:
-    ours: this run's rows by path, with the exponent of the kernel if it has
-      one; do not use them afterwards.
+    ours: this run's rows by path, with the exponent of the kernel if there is
+      one. Do not use these arrays afterwards.
     theirs: shapes of the other run's rows (saved_params), with rows of the same
       width.
     source: int64 [labels], the other run's row for each row of this run; -1 if
