@@ -65,7 +65,7 @@ def with_chunk(
       equal scores may come in any order. On other devices, the lists are always
       exact.
   """
-  # top_k ranks 0.0 above -0.0, but they must be equal.
+  # top_k ranks 0.0 above -0.0, but both must have the same rank.
   scores_BC = jnp.where(scores_BC == 0, 0.0, scores_BC)
   if recall == 1:
     return _add_exactly(best, scores_BC, first)

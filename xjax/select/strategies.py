@@ -6,12 +6,12 @@ They work with any core.types.Scorer, because they need only the scorer's lists.
 The coverage strategy is greedy and visits one document after another. Algorithm
 1 of the paper needs all probabilities of a document. Here, the scorer ranks
 labels for a window of documents at once, by the gains that labels have before
-the window. Gains can only fall. So the gain of the last listed label is an
-upper bound for all labels that are not listed. As long as the gain of the k-th
-best listed label is above this bound, the list is sufficient. A new window
-starts at the first document whose list may not be sufficient. If the scorer's
-lists are exact, the selected labels are those of Algorithm 1, up to the
-rounding of float32 products.
+the window. Later, gains can only fall. So the gain that the last listed label
+had before the window is an upper bound for all labels that are not listed. As
+long as the gain of the k-th best listed label is above this bound, the list is
+sufficient. A new window starts at the first document whose list may not be
+sufficient. If the scorer's lists are exact, the selected labels are those of
+Algorithm 1, up to the rounding of float32 products.
 """
 
 import dataclasses
@@ -72,9 +72,9 @@ class CoverageStrategy:
   """Selects the k labels with the highest gain in expected coverage.
 
   This is Algorithm 1 of Schultheis et al. 2022. A label j with probability p_j
-  has the gain (f_j + beta) p_j. f_j starts at 1. After each document for which
-  j was selected, f_j is multiplied by 1 - p_j. Documents are visited in the
-  order document_order(seed, N).
+  has the gain (f_j + beta) p_j. The number f_j starts at 1. After each document
+  for which j was selected, f_j is multiplied by 1 - p_j. Documents are visited
+  in the order document_order(seed, N).
 
   Attributes:
     beta: how much a correct label still counts if it is well covered already,

@@ -102,7 +102,7 @@ class TreeScorer:
     allowed: np.ndarray | None,
     sigmoid: tuple[float, float],
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns ids_GBK and scores_GBK; allowed has one axis."""
+    """Returns ids_GBK and scores_GBK; `allowed` must have one axis."""
     log_weights_L = None
     if weights is not None:
       with np.errstate(divide='ignore'):  # log 0: never selected
@@ -188,7 +188,7 @@ def combine_trees(
   A tree that does not list a label adds an exponential of 0. If the first list
   of any tree has the label, the score comes from the first lists, so that it
   does not depend on the other searches. Otherwise the score comes from all
-  other lists of each tree. So a label has only one score for a document.
+  other lists of all trees. So a label has only one score for a document.
 
   Args:
     lists: for each array of log weights, the result of each tree for the same N

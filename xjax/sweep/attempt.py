@@ -38,8 +38,8 @@ class Attempt:
 
     Args:
       trial: the trial, which the store has started.
-      runs: one run per seed. Runs that an earlier, killed sweep has finished
-        take no time.
+      runs: one run per seed. Runs that were finished before the sweep was
+        killed take no time.
       metric: metric on dev, as 'slice/metric', by which trials are compared.
       store: the store of all trials.
       launch: starts or resumes the training of a run.

@@ -61,13 +61,15 @@ class Listed(Search):
 class Tpe(Search):
   """Draws trials by Optuna's tree-structured Parzen estimator.
 
-  The estimator draws values near those of good trials (Bergstra et al. 2011).
+  The estimator draws values near the values of good trials (Bergstra et al.
+  2011).
 
   Attributes:
     space: the values or the range of each field.
-    n_trials: number of trials, including pruned and failed ones. A finished
+    n_trials: number of trials, including pruned and failed trials. A finished
       sweep continues if it is started with a larger number.
-    seed: the seed of the draws. With one worker it determines all trials.
+    seed: the seed of the draws. With one worker, the seed determines all
+      trials.
     startup_trials: number of trials that are drawn at random, before the
       results of earlier trials are used.
   """

@@ -10,7 +10,7 @@ from xjax.train.workdir import Workdir, read_json
 
 
 class Judgings:
-  """Reads the judgings of a run on dev, also those that are added later."""
+  """Reads the judgings of a run on dev, also while the run adds judgings."""
 
   def __init__(self, workdir: pathlib.Path, metric: str) -> None:
     """Prepares to read judgings; the workdir need not exist yet.

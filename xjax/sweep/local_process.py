@@ -10,8 +10,8 @@ import subprocess
 
 from absl import logging
 
-# The process writes its own id to the file $0 before it becomes the command. A
-# kill thus never leaves a command whose id is not written.
+# The process writes its own id to the file $0 before it becomes the command. So
+# the id of a running command is always written, even after a kill of the sweep.
 _WITH_PID = 'echo $$ > "$0" && exec "$@"'
 
 _KILL_TIMEOUT = 5  # seconds to wait until a killed process has ended

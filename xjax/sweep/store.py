@@ -54,8 +54,8 @@ class Outcome:
   Attributes:
     number: the trial's number, from 0.
     state: the trial's status.
-    value: the mean over seeds for a complete trial, the value of the last
-      judging for a pruned one, else None.
+    value: for a complete trial, the mean over seeds; for a pruned trial, the
+      value of the last judging; else None.
     values: the value of each seed, for a complete trial.
     parameters: the trial's values in Optuna's form, by key of the space.
     error: why the trial failed.

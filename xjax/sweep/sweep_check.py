@@ -51,7 +51,7 @@ def check_sweep(sweep: Sweep, config: Config, seeds: int) -> None:
 
 
 def describe_values(values: Mapping[str, Any]) -> str:
-  """Returns the values that a trial sets as one line, `key=value, ...`."""
+  """Returns one line with the values that a trial sets, `key=value, ...`."""
   return ', '.join(f'{key}={text_of(value)}' for key, value in values.items())
 
 

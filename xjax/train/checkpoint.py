@@ -41,7 +41,7 @@ _ITEMS = ('params', 'optimizer', 'averages', 'data', 'meta')
 
 
 class _NewestAndBest:
-  """Makes Orbax keep the newest few checkpoints and the best one."""
+  """Makes Orbax keep the best checkpoint and a few newest checkpoints."""
 
   def __init__(self, keep: int) -> None:
     self.keep = keep
@@ -65,8 +65,8 @@ class Checkpoints(contextlib.AbstractContextManager):
   def __init__(self, folder: str | os.PathLike, keep: int) -> None:
     """Opens a folder; removes incomplete checkpoints of a killed run.
 
-    Damaged checkpoints that are newer than the newest intact one are moved to
-    damaged/, with a warning.
+    Damaged checkpoints that are newer than the newest intact checkpoint are
+    moved to damaged/, with a warning.
 
     Args:
       folder: folder of all checkpoints; created if absent.
@@ -208,7 +208,7 @@ class Checkpoints(contextlib.AbstractContextManager):
 
 
 def complete_steps(folder: str | os.PathLike) -> list[int]:
-  """Returns the ascending steps of complete checkpoints, damaged ones too.
+  """Returns the ascending steps of complete checkpoints, also if damaged.
 
   All hosts must call this function, and get the same answer. It does not read
   the files of the checkpoints.
@@ -419,7 +419,7 @@ def _complete(folder: pathlib.Path) -> list[int]:
 def _replace_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
   """Replaces the meta of a complete checkpoint.
 
-  The checkpoint stays complete if the process is killed meanwhile.
+  If the process is killed in this function, the checkpoint stays complete.
   """
   write_json(folder / _JUDGED, meta)
   listed = json.loads((folder / _FILES).read_text('utf-8'))
@@ -464,7 +464,7 @@ def _fault(folder: pathlib.Path) -> str:
 
 
 def _sweep(folder: pathlib.Path) -> None:
-  """Removes incomplete checkpoints; moves damaged newest ones to damaged/."""
+  """Removes incomplete checkpoints; moves damaged newest checkpoints away."""
   for path in sorted(folder.iterdir()):
     number, _, suffix = path.name.partition('.')
     unfinished = suffix or not (path / _FILES).exists()
@@ -478,7 +478,7 @@ def _sweep(folder: pathlib.Path) -> None:
 
 
 def _move_away(folder: pathlib.Path, step: int, fault: str, other: str) -> None:
-  """Moves a checkpoint to damaged/; warns that another one is used."""
+  """Moves a checkpoint to damaged/; warns that another checkpoint is used."""
   path, target = folder / str(step), folder / _DAMAGED / str(step)
   logging.warning(
     'checkpoint %s is damaged (%s): moved to %s; %s is used instead',

@@ -258,7 +258,8 @@ class Inputs:
   def words(self, document: str | Document) -> list[WordPlace]:
     """Returns the words of a document that the run reads, in reading order.
 
-    Word t is token t of a batch; with subwords, it may be a piece of a word.
+    Item t of the list is token t of a batch. With subwords, an item may be a
+    piece of a word.
     """
     zones, longest = self.document(document), self.config.data.tokens.max_tokens
     if isinstance(self.vocab, Subwords):
@@ -336,8 +337,8 @@ def _texts(document: Document, by_zone: bool) -> Iterable[str]:
 def read_zones(document: str | Document, data: DataConfig) -> Document:
   """Returns the part of a text or document that a run reads.
 
-  A text becomes a document with one zone. A document keeps the zones that the
-  config reads; a document with none of these zones stays whole.
+  A text becomes a document with one zone. A document keeps only the zones that
+  the config reads. A document with none of these zones keeps all its zones.
   """
   if isinstance(document, str):
     return Document('', {'text': document})

@@ -119,7 +119,7 @@ class Loop:
     iterator: grain.DatasetIterator,
     at: Position,
   ) -> tuple[TrainState, Position]:
-    """Trains until the last step or until patience runs out.
+    """Trains until the last step, or until patience runs out.
 
     Args:
       state: state at a step; donated.
@@ -133,8 +133,8 @@ class Loop:
       UserError: the loss or a gradient is not finite.
       Preempted: SIGTERM came; the state is saved.
     """
-    # Steps must not overlap on several CPU devices: they share few threads and
-    # would deadlock.
+    # Steps must not overlap on several CPU devices: the devices share few
+    # threads, and overlapping steps would deadlock.
     serial = jax.default_backend() == 'cpu' and self.mesh.size > 1
     readers = share_of(self.mesh).readers
     pending: _Pending = collections.deque()

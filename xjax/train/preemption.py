@@ -20,11 +20,11 @@ class Preemption(contextlib.AbstractContextManager):
 
   Outside `deferred`, nothing needs saving, so the signal raises Preempted at
   once in the main thread. Inside `deferred`, the signal is only noted, and
-  `reached` returns True. With several processes the signal is always only
-  noted: all processes vote at every fifth call of `reached`, so that all get
-  the same answer. They must call `reached` equally often. (JAX's own sync point
-  is not used, because it is a single step number, which fast steps may pass
-  before all processes know it.)
+  `reached` returns True. With several processes, the signal is only noted,
+  inside `deferred` and outside. All processes vote at every fifth call of
+  `reached`, so that all processes get the same answer. So all processes must
+  call `reached` equally often. (JAX's own sync point is not used, because it is
+  a single step number, which fast steps may pass before all processes know it.)
   """
 
   def __init__(self) -> None:
@@ -47,7 +47,8 @@ class Preemption(contextlib.AbstractContextManager):
     trace: types.TracebackType | None,
   ) -> None:
     if self._installed:
-      # Python returns None for a handler that it does not know, such as JAX's.
+      # Python returns None for a handler that Python did not install, such as
+      # JAX's.
       signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
 
   @contextlib.contextmanager

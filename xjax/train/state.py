@@ -43,7 +43,7 @@ class TrainState:
   row_slots: nnx.State | None = None
 
   def averaged_params(self) -> nnx.State:
-    """Returns the parameters, with means in place of the trained ones."""
+    """Returns the parameters, with means in place of trained parameters."""
     if self.averages is None:
       return self.params
     return nnx.merge_state(self.params, self.averages)
@@ -188,7 +188,7 @@ def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
 
   Args:
     plan: plan of the model. Its initial states have biases 0 and no places.
-    biases: [L] first biases of the head; None leaves them as they are.
+    biases: [L] initial biases of the head; None keeps the biases of the plan.
 
   Returns:
     The plan. Its initial states have places only if their slots include an

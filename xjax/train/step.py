@@ -62,10 +62,10 @@ def make_train_step(
     optimizer: the optimizer, whose slots are in the state.
     loss: training loss of a chunk of labels.
     mesh: the devices; the caller calls the step under jax.set_mesh(mesh).
-    accumulate: int, number of micro-batches, computed one after the other.
-      The gradients of all micro-batches are summed and divided by the rows of
-      the whole batch. So, without dropout, micro-batches do not change the
-      step.
+    accumulate: int, number of micro-batches, which are computed one after the
+      other. The gradients of all micro-batches are summed and divided by the
+      rows of the whole batch. So, without dropout, micro-batches do not change
+      the step.
     weights: weights of the labels in the loss, from place_weights; None gives
       all labels the same weight.
 

@@ -40,8 +40,8 @@ class WordState:
     words: n words, most frequent first.
     counts: int64 [n], occurrences of each word.
     vectors: float32 [n, E], vectors of the words, the result of training.
-    contexts: float32 [n, E], the vectors that the words have where they are
-      neighbours of other words.
+    contexts: float32 [n, E], the vectors that stand for the words when the
+      words are neighbours of another word.
   """
 
   epoch: int
@@ -131,7 +131,7 @@ class StateFolder:
     return before
 
   def save(self, state: WordState) -> None:
-    """Saves a state in place of the previous one.
+    """Saves a state, and replaces the previous state.
 
     Raises:
       WriteError: the file cannot be written.

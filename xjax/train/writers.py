@@ -75,8 +75,8 @@ class MetricWriter(contextlib.AbstractContextManager):
     Args:
       kind: str, 'train' or 'judge'.
       step: int, step of the run.
-      **values: JSON values; the numbers in them, at any depth, go to
-        TensorBoard as well, with their keys as names.
+      **values: JSON values; numbers at any depth of these values are also
+        written to TensorBoard, with their keys as names.
     """
     if not self._file:
       return
@@ -104,7 +104,7 @@ class TrainingProgress(Progress):
 
     Args:
       step: int, steps taken already.
-      steps: int, steps of the whole run.
+      steps: int, steps of the run from start to end.
     """
     super().__init__('training', steps, done=step, unit='step')
     self._start, self._first, self._steps = time.monotonic(), step, steps

@@ -216,7 +216,7 @@ def clustered_tree(
   """Builds a tree whose inner nodes are clusters and whose leaves are labels.
 
   Args:
-    n_labels: number of labels. The tree has all of them.
+    n_labels: number of labels. The tree has all labels.
     degrees: for each depth, the number of clusters directly below a node.
     part: divides labels into clusters. No cluster is empty.
     seed: seeds the division of each node, together with the node's place in the

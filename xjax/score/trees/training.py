@@ -70,7 +70,7 @@ class Blocks(SolverConfig):
 
 @dataclasses.dataclass(frozen=True)
 class _Task:
-  """Describes a few classifiers of one block, which are trained together.
+  """Describes a few classifiers of one block that are trained together.
 
   Attributes:
     parent: the node whose children the classifiers distinguish.
@@ -158,7 +158,7 @@ def fit_tree(
 def _whole_blocks(
   names: Sequence[str], parts: PartFiles, columns: np.ndarray
 ) -> Iterator[Classifiers]:
-  """Yields the classifiers of saved parts, in whole blocks.
+  """Yields the classifiers of saved parts, in groups of complete blocks.
 
   The parts of a block that is longer than a part are joined.
 
@@ -186,7 +186,7 @@ def _run_all(
   tasks: Sequence[_Task],
   documents: Ragged,
 ) -> list[Classifiers]:
-  """Runs all tasks, the longest ones first; returns results in task order."""
+  """Runs all tasks, long tasks first; returns the results in task order."""
   sizes = [len(documents[task.parent]) for task in tasks]
   futures = {
     at: pool.submit(run, tasks[at])
@@ -198,8 +198,8 @@ def _run_all(
 def _parts(tree: LabelTree) -> Iterator[list[_Task]]:
   """Yields all tasks in parts, in the order of nodes.
 
-  A part has whole blocks of one depth, or a piece of a block that is longer
-  than a part.
+  A part has complete blocks of one depth. If a block is longer than a part, the
+  part has a piece of this block.
   """
   long, starts = tree.degree > _PART, set(tree.levels.tolist())
   part: list[_Task] = []

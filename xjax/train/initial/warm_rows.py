@@ -29,7 +29,8 @@ def storage_of(params: Mapping[str, Any]) -> Storage | None:
   """Returns the storage of label rows' weights; None if there is no kernel."""
   if KERNEL not in params:
     return None
-  # COMPENSATED and BFLOAT16 store weights alike; the first one is returned.
+  # COMPENSATED and BFLOAT16 have the same dtype; the first of the two is
+  # returned.
   return next(x for x in Storage if x.dtype == params[KERNEL].dtype)
 
 

@@ -3,8 +3,8 @@
 Parameters are matched by path, label rows by label id, word vectors by word and
 the vectors of a pretrained encoder by piece, because the other run may have
 other labels and another vocabulary. This run keeps its own label rows if they
-are not trained, and its own head if the other run's head is of another kind. A
-head of the same kind was trained on the other run's descriptors, so this run
+are not trained, and its own head if the other run's head is of another kind. If
+the head is loaded, it was trained on the other run's descriptors, so this run
 embeds descriptors as the other run did.
 """
 
@@ -284,7 +284,7 @@ def _merged(
   loaded: Set[str],
   checkpoint: tuple[pathlib.Path, int],
 ) -> dict[str, jax.Array]:
-  """Returns this run's parameters with the loaded ones of the other run."""
+  """Returns this run's parameters after loading the other run's parameters."""
   merged = dict(ours)
   labels = {name: ours[name] for name in loaded if has_label_rows(ours[name])}
   if KERNEL in labels and EXPONENT in ours:
