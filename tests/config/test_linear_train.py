@@ -69,7 +69,7 @@ FAULTS = [
   ),
   (
     of_trees(ClusterTree(features=BY_LENGTH)),
-    'tree.spherical=False; the cosine ignores',
+    'tree.spherical=False, because the cosine ignores',
   ),
   (linear(c=-1.0), 'train.c=-1.0: must be above 0'),
   (linear(c=0.0), 'train.c=0.0: must be above 0'),

@@ -270,7 +270,7 @@ def test_any_damage_to_any_file_falls_back_to_the_one_before(
     assert equal(state, held[1])
     checkpoints.save(advance(state), 2, batches(), {}, None)
   assert f'{tmp_path}/2 is damaged' in caplog.text
-  assert 'the one before is used instead' in caplog.text
+  assert 'the previous checkpoint is used instead' in caplog.text
   assert (tmp_path / 'damaged' / '2').is_dir()
   assert intact_steps(tmp_path) == [1, 2]
 

@@ -18,7 +18,7 @@ _LEAST, _BLOCK, _FEW = 1024, 16, 8
 
 
 class Best(NamedTuple):
-  """Holds lists of labels, by score descending, then index ascending.
+  """Holds lists of labels, sorted by descending score, then ascending index.
 
   Attributes:
     ids: int32 [..., K], PAD where labels run out.
@@ -60,11 +60,12 @@ def with_chunk(
     scores_BC: -inf where a label must not be listed. NaN is ranked as in
       jax.lax.top_k.
     first: index of the chunk's first label.
-    recall: a value below 1 has an effect on TPUs only: the expected share of a
-      chunk's K best labels that are found (jax.lax.approx_max_k; Chern et al.
-      2022). Equal scores may then come in any order.
+    recall: on TPUs, the expected share of a chunk's K best labels that are
+      found (jax.lax.approx_max_k; Chern et al. 2022). Below 1, labels with
+      equal scores may come in any order. On other devices, the lists are always
+      exact.
   """
-  # top_k ranks 0.0 above -0.0, but they must be equal.
+  # top_k ranks 0.0 above -0.0, but both must have the same rank.
   scores_BC = jnp.where(scores_BC == 0, 0.0, scores_BC)
   if recall == 1:
     return _add_exactly(best, scores_BC, first)
@@ -86,8 +87,9 @@ def _add_exactly(
     scores_BC, [(0, 0), (0, -size % _BLOCK)], constant_values=-jnp.inf
   )
   # A label enters a list only if its score is above the list's last score: if
-  # the scores are equal, the lower index wins, and it is in the list already.
-  # The comparison is not written with `>`, which would drop NaN.
+  # the scores are equal, the label with the lower index wins, and this label is
+  # in the list already. The comparison is not written with `>`, which would
+  # drop NaN.
   new_BC = ~(scores_BC <= best.scores[:, -1:])
   # With n blocks, block i has the labels i, i + n, i + 2n, ...
   new_by_block = new_BC.reshape(documents, _BLOCK, -1).any(axis=1)
@@ -119,14 +121,16 @@ def _add_few_blocks(
     best: lists so far.
     scores_BC: scores of all labels of the chunk.
     first: index of the chunk's first label.
-    new_by_block: bool [B, blocks], whether a block has labels that enter.
+    new_by_block: bool [B, blocks], whether a block has labels that enter the
+      list.
   """
   documents, blocks = new_by_block.shape
   earliest = -jnp.arange(blocks, dtype=jnp.float32)
   _, chosen_blocks = lax.top_k(
     jnp.where(new_by_block, earliest, -jnp.inf), _FEW
   )
-  # Labels are in ascending order, except those of blocks without new labels.
+  # Labels are in ascending order, except the labels of blocks without new
+  # labels.
   place_BC = chosen_blocks[:, None, :] + blocks * jnp.arange(_BLOCK)[:, None]
   place_BC = place_BC.reshape(documents, -1)
   new_scores_BC = jnp.take_along_axis(scores_BC, place_BC, axis=1)
@@ -139,7 +143,7 @@ def _add_approximately(
   first: Int[Array, ''],
   recall: float,
 ) -> Best:
-  """Adds a chunk of labels to the lists, and may miss some of the best."""
+  """Adds a chunk of labels to the lists; may miss some of the best labels."""
   k = min(best.ids.shape[1], scores_BC.shape[1])
   scores_and_places = lax.approx_max_k(scores_BC, k, recall_target=recall)
   return _merge(best, *scores_and_places, first)
@@ -151,7 +155,7 @@ def _merge(
   place_BC: Int32[Array, 'B C'],
   first: Int[Array, ''],
 ) -> Best:
-  """Returns the best of the labels in the lists and of labels of a chunk.
+  """Merges some labels of a chunk into the lists, and keeps the best labels.
 
   Args:
     best: lists so far.

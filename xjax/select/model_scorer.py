@@ -87,7 +87,7 @@ class ModelScorer:
         may be longer than n_labels. If `allowed` has two axes, its rows are
         this process's rows. An array with one axis is transferred to the
         devices only once if every call gets the same array object. So never
-        change an array between calls, but make a new one.
+        change an array between calls; make a new array instead.
       sigmoid: as in core.types.Scorer. Each new value compiles a new program.
 
     Returns:

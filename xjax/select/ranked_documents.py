@@ -34,8 +34,8 @@ class RankedDocuments:
     sigmoid: a and b. A margin z has the probability sigmoid(a z + b).
     known: some labels of each document, int32 [N, known], and their scores
       without weights, float32 [N, known]. The probabilities of these labels are
-      computed from their scores, not from products with weights, which have
-      fewer digits. If None, no scores are known.
+      computed from their scores, because products with weights have fewer
+      digits. If None, no scores are known.
   """
 
   scorer: Scorer

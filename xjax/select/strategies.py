@@ -1,17 +1,17 @@
 """Defines strategies that decide which k labels are predicted for a document.
 
 These are the strategies that Schultheis et al. 2022 compare in Section 5.5.
-They work with any core.types.Scorer, since they only need its lists.
+They work with any core.types.Scorer, because they need only the scorer's lists.
 
 The coverage strategy is greedy and visits one document after another. Algorithm
 1 of the paper needs all probabilities of a document. Here, the scorer ranks
 labels for a window of documents at once, by the gains that labels have before
-the window. Gains can only fall. So the gain of the last listed label is an
-upper bound for all labels that are not listed. As long as the gain of the k-th
-best listed label is above this bound, the list is sufficient. A new window
-starts at the first document where this is not certain. If the scorer's lists
-are exact, the selected labels are those of Algorithm 1, up to the rounding of
-float32 products.
+the window. Later, gains can only fall. So the gain that the last listed label
+had before the window is an upper bound for all labels that are not listed. As
+long as the gain of the k-th best listed label is above this bound, the list is
+sufficient. A new window starts at the first document whose list may not be
+sufficient. If the scorer's lists are exact, the selected labels are those of
+Algorithm 1, up to the rounding of float32 products.
 """
 
 import dataclasses
@@ -44,8 +44,8 @@ class WeightedStrategy:
 
   Attributes:
     weights_L: float64 [L or more], finite, at least 0. A label of weight 0 is
-      never selected. A positive weight below 4e-18 times the largest weight is
-      replaced by this product.
+      never selected. Positive weights are raised to at least 4e-18 times the
+      largest weight.
   """
 
   weights_L: np.ndarray
@@ -56,11 +56,11 @@ class BoundedRandomStrategy:
   """Draws k labels from the b * k best labels (Bradley & Smyth 2001).
 
   Each of the b * k labels with the highest scores has the same chance. The
-  drawn labels are listed by score.
+  drawn labels are sorted by score.
 
   Attributes:
     b: a number that is at least 1.
-    seed: seeds the draw of a document, together with the document's row.
+    seed: seeds the draw for a document, together with the document's row.
   """
 
   b: int = 2
@@ -72,9 +72,9 @@ class CoverageStrategy:
   """Selects the k labels with the highest gain in expected coverage.
 
   This is Algorithm 1 of Schultheis et al. 2022. A label j with probability p_j
-  has the gain (f_j + beta) p_j. f_j starts at 1. After each document for which
-  j was selected, f_j is multiplied by 1 - p_j. Documents are visited in the
-  order document_order(seed, N).
+  has the gain (f_j + beta) p_j. The number f_j starts at 1. After each document
+  for which j was selected, f_j is multiplied by 1 - p_j. Documents are visited
+  in the order document_order(seed, N).
 
   Attributes:
     beta: how much a correct label still counts if it is well covered already,
@@ -135,8 +135,8 @@ def choose(strategy: Strategy, documents: RankedDocuments, k: int) -> Selection:
 def document_order(seed: int, n: int) -> Int[np.ndarray, ' N']:
   """Returns the order in which the coverage strategy visits n documents.
 
-  The order is a permutation, which depends only on the two arguments. No seed
-  gives the order of the file.
+  The order is a permutation, which depends only on the two arguments. The order
+  of the file is not available: every seed gives a shuffled order.
   """
   return host_generator(seed, 'coverage').permutation(n)
 
@@ -159,7 +159,7 @@ def _weighted(
 def _draw(
   ids_NA: np.ndarray, scores_NA: np.ndarray, k: int, seed: int
 ) -> Selection:
-  """Draws k of each document's A listed labels, and lists them by score."""
+  """Draws k of the A labels in each document's list; sorts them by score."""
   ids_NK, scores_NK = no_lists(len(ids_NA), k)
   for row, n in enumerate((ids_NA != PAD).sum(axis=1)):
     generator = host_generator(seed, 'bounded_random', row)
@@ -217,8 +217,9 @@ class Greedy:
       lists = self._rank(rows_N, length, log_f_L)
       n = self._select(lists, rows_N, log_f_L, selected)
       done, ranked = done + n, ranked + len(rows_N)
-      # If no document was done, the first document's list was too short. The
-      # loop ends, since a list with all labels is always sufficient.
+      # If no document was done, the first document's list was too short, so the
+      # length is doubled. The loop always terminates, because a list with all
+      # labels is sufficient.
       length = usual if n else min(2 * length, n_labels)
       width = min(max(2 * n, _LEAST), self.window)
     scores_NK = self.documents.scores_of(selected.logits_NK)
@@ -256,7 +257,7 @@ class Greedy:
       lists: the scorer's lists for a window of documents.
       rows_N: rows of these documents.
       log_f_L: log f_j of every label. This array is changed.
-      selected: the labels that are selected so far. They are changed.
+      selected: the labels that are selected so far. This object is changed.
 
     Returns:
       The number of documents that are done.
@@ -325,7 +326,7 @@ class _Lists:
   def best(
     self, place: int, log_weights_K: np.ndarray, k: int
   ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns the k labels of a document with the highest present gains.
+    """Returns a document's k labels with the highest present gains.
 
     Args:
       place: place of the document in the window.
@@ -334,13 +335,14 @@ class _Lists:
       k: number of labels.
 
     Returns:
-      Places in the list, sorted by descending gain, then by ascending label,
-      and their log gains. There are fewer than k if no other label has a gain.
-      The result is None if a label that is not listed may have a higher gain.
+      The labels' places in the list, sorted by descending gain, then by
+      ascending label, and the labels' log gains. There are fewer than k if no
+      other label has a gain. The result is None if a label that is not listed
+      may have a higher gain.
     """
     ids_K, old_K = self.ids_NK[place], self.logs_NK[place]
-    # The change of the weights is added, so that the gain of a label whose
-    # weight has not changed stays exactly as the scorer computed it.
+    # Adding the change of a weight keeps the gain exactly as the scorer
+    # computed it if the weight has not changed.
     gains_K = old_K + (log_weights_K - self.weights_NK[place])
     at = np.lexsort((ids_K, -gains_K))[:k]
     at = at[gains_K[at] > -np.inf]
@@ -356,7 +358,7 @@ class _Lists:
 
     Args:
       place: place of the document in the window.
-      logs: log gains of at most k best labels, in descending order.
+      logs: log gains of the best labels, at most k, in descending order.
       bound: upper bound for the log gains of unlisted labels.
       k: number of labels.
     """

@@ -30,12 +30,13 @@ def head_topk(
 ) -> tuple[Int32[Array, 'G B K'], Float32[Array, 'G B K']]:
   """Returns the k best labels of a head, without making a [B, L] array.
 
-  It runs on the mesh of the context. Each shard of labels makes lists from its
-  chunks of labels, and only these lists are gathered and merged. The result is
-  exact. If scores are equal, the lower index comes first. The result does not
-  depend on the chunk size and the mesh, as long as the scores are the same. If
-  chunks have 1024 labels or more, at most two chunks of logits are in memory in
-  addition to the lists, for any number of slices.
+  The function runs on the mesh of the context. Each shard of labels makes lists
+  from its chunks of labels, and only these lists are gathered and merged. If
+  `recall` is 1, the result is exact. If scores are equal, the lower index comes
+  first. The result does not depend on the chunk size and the mesh, as long as
+  the scores are the same. If chunks have 1024 labels or more, at most two
+  chunks of logits are in memory in addition to the lists, for any number of
+  slices.
 
   Args:
     head: the head, whose scores are logits.
@@ -43,21 +44,21 @@ def head_topk(
       is documents.
     k: length of the lists.
     weights, slices, allowed: as in core.types.Scorer. Entries beyond the head's
-      labels are ignored. If `allowed` has two axes, its second axis may have
-      any length from the number of labels up. Arrays are not copied if they
-      have as many entries as label rows and are divided in the same way.
+      labels are ignored. If `allowed` has two axes, its second axis may be
+      longer than the number of labels. An array is not copied if it has one
+      entry for each label row and is divided like the label rows.
     sigmoid: as in core.types.Scorer, a static argument.
     recall: a lower bound of the expected share of the k best labels that are in
       a list, if labels are in random order. A value below 1 has an effect only
-      on TPUs. There, it is the expected share of the k best labels of each
-      chunk that are kept. The k best of all labels are also among the k best of
-      their chunks. A label can only be lost to a better label, so they are not
-      lost more often than the worst of a chunk's k best labels. Lists of chunks
-      and of shards are merged exactly.
+      on TPUs. There, each chunk keeps this expected share of its k best labels.
+      The k best of all labels are also among the k best of their chunks. A
+      label can be lost only to a better label, so the k best of all labels are
+      not lost more often than the worst of a chunk's k best labels. Lists of
+      chunks and of shards are merged exactly.
 
   Returns:
     ids_GBK: int32, G = 1 + len(slices), with PAD where labels run out.
-    scores_GBK: float32 logits, or with weights, log weight + log sigmoid(a
+    scores_GBK: float32 logits, or with weights, log weight + log sigmoid(a *
       logit + b). They are -inf where ids are PAD.
   """
   graphdef, rows, shared = split_head(head)

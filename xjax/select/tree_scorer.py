@@ -102,7 +102,7 @@ class TreeScorer:
     allowed: np.ndarray | None,
     sigmoid: tuple[float, float],
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns ids_GBK and scores_GBK; allowed has one axis."""
+    """Returns ids_GBK and scores_GBK; `allowed` must have one axis."""
     log_weights_L = None
     if weights is not None:
       with np.errstate(divide='ignore'):  # log 0: never selected
@@ -188,14 +188,14 @@ def combine_trees(
   A tree that does not list a label adds an exponential of 0. If the first list
   of any tree has the label, the score comes from the first lists, so that it
   does not depend on the other searches. Otherwise the score comes from all
-  other lists of each tree. So a label has only one score for a document.
+  other lists of all trees. So a label has only one score for a document.
 
   Args:
     lists: for each array of log weights, the result of each tree for the same N
       documents.
     k: length of the combined lists.
     n_labels: L.
-    logs: float64 [L], added to the logarithms of the means; None: 0.
+    logs: float64 [L], added to the logarithms of the means. None stands for 0.
     squash: a function that is first applied to these logarithms, or None.
 
   Returns:
@@ -215,11 +215,11 @@ def combine_trees(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Scores:
-  """Holds the logarithms of the means over trees.
+  """Holds the scores that are combined from several trees.
 
   Attributes:
     cells: int64 [cells], each is document * n_labels + label, in any order.
-    means: float64 [cells], the logarithms.
+    means: float64 [cells], the logarithms of the means over trees.
     n_labels: L.
   """
 
@@ -233,15 +233,15 @@ class _Scores:
     parts = [_cells(results, n_labels) for results in trees]
     cells, listed = (np.concatenate(arrays) for arrays in zip(*parts))
     cells, which = np.unique(cells, return_inverse=True)
-    # Exponentials are relative to the best of a label's scores: without this,
-    # all of them may be rounded to 0.
+    # Exponentials are relative to a label's best score. Otherwise all of them
+    # may be rounded to 0.
     best_score = np.full(len(cells), -np.inf)
     np.maximum.at(best_score, which, listed)
     sums = np.bincount(which, np.exp(listed - best_score[which]), len(cells))
     return cls(cells, best_score + np.log(sums / len(trees)), n_labels)
 
   def with_missing(self, others: '_Scores') -> '_Scores':
-    """Adds scores from others for labels that have no score here."""
+    """Adds the scores of `others` for cells that have no score here."""
     new = ~np.isin(others.cells, self.cells)
     return dataclasses.replace(
       self,

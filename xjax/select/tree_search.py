@@ -10,7 +10,7 @@ an upper bound).
 
 Beam search opens the best nodes of each depth. Exact search starts with a
 narrow beam search, which finds k labels. Then it opens every node whose bound
-is not below the worst of these labels, since all other nodes cannot have a
+is not below the value of the worst of these labels. No other node can have a
 better label.
 """
 
@@ -33,7 +33,7 @@ from xjax.select.tree_search_loops import open_next, score_children
 
 
 class Link(enum.Enum):
-  """Names the function from a classifier's score z to a part of label scores.
+  """Chooses the link, a function of the score z of a node's classifier.
 
   The score of a label is the sum of the links of the nodes on its path. Except
   for NONE, a link is at most 0, so that no label below a node has a better
@@ -95,7 +95,7 @@ class SearchResult:
 
 @dataclasses.dataclass(frozen=True)
 class Squash:
-  """Turns scores into log probabilities, log sigmoid(a score + b).
+  """Turns scores into log probabilities, log sigmoid(a * score + b).
 
   Attributes:
     a: a number above 0.
@@ -126,7 +126,7 @@ class TreeSearch:
   """
 
   def __init__(self, tree: LabelTree, weights: BlockWeights, link: Link):
-    """Prepares a search with arrays smaller than labels times features."""
+    """Prepares a search, without any array of size labels times features."""
     self.tree, self.weights, self.link = tree, weights, link
     self._inner = tree.degree > 0
     parents = np.unique(tree.parent[tree.label != NO_LABEL])

@@ -15,7 +15,7 @@ from xjax.core.types import PAD
 from xjax.score.trees.label_tree import NO_LABEL
 
 _JIT = {'nogil': True, 'cache': True, 'error_model': 'numpy'}
-_FEW = 2  # with at most this many documents at a node, a look-up is too slow
+_FEW = 2  # with at most this many documents at a node, a table is too slow
 
 
 @njit(**_JIT)
@@ -37,7 +37,8 @@ def score_children(
     documents, blocks, opened: see the module's docstring.
     link: 0 for none, 1 for log sigmoid, 2 for L3 hinge.
     order: indices that sort the opened nodes by node.
-    places: int32 [D], working memory of zeros, which is zeros again at the end.
+    places: int32 [D], working memory. All values must be 0, and are 0 again at
+      the end.
     children: float64, receives the scores of the children.
   """
   document_of, nodes, scores, ends = opened
@@ -203,7 +204,8 @@ def open_next(
 def _add_node(best, n_best, node, bound, score):
   """Adds a node to the best nodes, and returns their new number.
 
-  If there is no room, the node replaces the worst node, if it is better.
+  If there is no room, the node replaces the worst node, but only if the new
+  node has the higher bound.
   """
   nodes, bounds, scores = best
   if n_best < len(nodes):
@@ -220,7 +222,7 @@ def _add_node(best, n_best, node, bound, score):
 
 @njit(**_JIT)
 def _insert_label(ids, keys, scores, label, key, score):
-  """Inserts a label into a sorted list, if it is good enough."""
+  """Inserts a label into a sorted list, if the label is good enough."""
   at = len(ids) - 1
   if at < 0 or key == -np.inf:
     return

@@ -1,4 +1,4 @@
-"""Runs one trial of a sweep, with one run after the other for its seeds."""
+"""Runs one trial of a sweep: one run per seed, one after the other."""
 
 from collections.abc import Callable, Sequence
 import pathlib
@@ -38,8 +38,8 @@ class Attempt:
 
     Args:
       trial: the trial, which the store has started.
-      runs: one run per seed. Runs that an earlier, killed sweep has finished
-        take no time.
+      runs: one run per seed. Runs that were finished before the sweep was
+        killed take no time.
       metric: metric on dev, as 'slice/metric', by which trials are compared.
       store: the store of all trials.
       launch: starts or resumes the training of a run.
@@ -92,7 +92,7 @@ class Attempt:
 
   @property
   def _run(self) -> TrialRun:
-    """Returns the current run, the first one that has no value yet."""
+    """Returns the current run, which is the first run without a value."""
     return self._runs[len(self._values)]
 
   def _report(self) -> None:

@@ -1,6 +1,6 @@
-"""Defines the config of a sweep: values to try, rules to stop trials early.
+"""Defines the config of a sweep: values to try, and rules to stop trials early.
 
-A config file can be swept if it has get_sweep() as well as get_config().
+A sweep needs a config file that has get_sweep() as well as get_config().
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,8 @@ class Range:
 
 # Dotted field -> the values to try, or a range. A key may name several fields,
 # separated by commas, which get the same value. A value may be a dict, which
-# sets fields of the part that the key names, or another part of the config.
+# sets fields of the part that the key names, or a part, which replaces that
+# part.
 Space = Mapping[str, tuple[Any, ...] | Range]
 
 
@@ -47,7 +48,7 @@ class Grid(Search):
 
 @dataclasses.dataclass(frozen=True)
 class Listed(Search):
-  """Tries the trials in a list.
+  """Tries a given list of trials.
 
   Attributes:
     trials: for each trial its values by field, with keys as in a Space.
@@ -60,13 +61,15 @@ class Listed(Search):
 class Tpe(Search):
   """Draws trials by Optuna's tree-structured Parzen estimator.
 
-  The estimator draws values near those of good trials (Bergstra et al. 2011).
+  The estimator draws values near the values of good trials (Bergstra et al.
+  2011).
 
   Attributes:
     space: the values or the range of each field.
-    n_trials: number of trials, including pruned and failed ones. A finished
+    n_trials: number of trials, including pruned and failed trials. A finished
       sweep continues if it is started with a larger number.
-    seed: the seed of the draws. With one worker it determines all trials.
+    seed: the seed of the draws. With one worker, the seed determines all
+      trials.
     startup_trials: number of trials that are drawn at random, before the
       results of earlier trials are used.
   """
@@ -115,7 +118,7 @@ class Sweep:
     search: how trials are chosen.
     pruning: which trials are stopped early.
     metric: metric of a run's best checkpoint on dev, as 'slice/metric', by
-      which trials are compared; if '', train.best_metric.
+      which trials are compared. If '', train.best_metric is used.
   """
 
   search: Search

@@ -28,11 +28,11 @@ def draw(
   Args:
     search: the settings, with the seed.
     space: the distribution of each parameter.
-    trials: all trials so far, including running ones.
+    trials: all trials so far, including running trials.
 
   Returns:
-    The value of each parameter. They are those of an earlier trial only if all
-    attempts drew earlier trials.
+    The value of each parameter. The values of an earlier trial are returned
+    only if all attempts drew earlier trials.
   """
   earlier = [trial.params for trial in trials]
   parameters: dict[str, Any] = {}

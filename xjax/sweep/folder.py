@@ -1,4 +1,4 @@
-"""Names the files in a sweep's folder and checks that it may be resumed."""
+"""Gives the paths of a sweep's files, and checks whether a sweep may resume."""
 
 from collections.abc import Iterator, Mapping
 import contextlib
@@ -38,7 +38,8 @@ class Place:
     workdir: the run's workdir.
     config: the run's config file.
     log: the file with the output of the run's process.
-    pid: the file with the id of the run's process, which keeps it locked.
+    pid: the file with the id of the run's process. The process keeps the file
+      locked.
   """
 
   workdir: pathlib.Path
@@ -49,7 +50,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class SweepFolder:
-  """Names the paths of a sweep's files.
+  """Gives the paths of a sweep's files.
 
   Attributes:
     path: path of the folder.
@@ -104,7 +105,7 @@ class SweepFolder:
 
   @contextlib.contextmanager
   def lock(self) -> Iterator[None]:
-    """Makes the folder, and locks it while the context is entered.
+    """Makes the folder, and locks it until the context is left.
 
     The lock is also released when the process ends.
 
@@ -129,7 +130,7 @@ class SweepFolder:
     """Writes sweep.json, after a check that a resumed sweep is the same.
 
     Fields of the config may differ if a resumed run may change them, except
-    train.steps and the paths of data, vectors and encoder, which trials read.
+    train.steps and the paths of the data, the vectors and the encoder.
 
     Args:
       sweep: the sweep.
@@ -161,8 +162,8 @@ class SweepFolder:
     """Compares the old content of sweep.json with the new one.
 
     Raises:
-      ConfigError: they differ in a field that may not change.
-      DataError: the old content is not that of a sweep.
+      ConfigError: the contents differ in a field that must not change.
+      DataError: the old content does not describe a sweep.
     """
     try:
       before = from_json(old['config'])
@@ -202,7 +203,7 @@ def _to_json(part: Any) -> Any:
 
 
 def _differences(old: Any, new: Any, path: str = '') -> list[str]:
-  """Lists the differences of two JSON values, as `path: old -> new`."""
+  """Returns the differences of two JSON values, as `path: old -> new`."""
   if isinstance(old, dict) and isinstance(new, dict):
     differences = []
     for name in dict.fromkeys([*old, *new]):

@@ -10,7 +10,7 @@ from xjax.train.workdir import Workdir, read_json
 
 
 class Judgings:
-  """Reads the judgings of a run on dev, also those that are added later."""
+  """Reads the judgings of a run on dev, also while the run adds judgings."""
 
   def __init__(self, workdir: pathlib.Path, metric: str) -> None:
     """Prepares to read judgings; the workdir need not exist yet.
@@ -25,7 +25,7 @@ class Judgings:
     self._values: list[tuple[int, float | None]] = []
 
   def read(self) -> list[tuple[int, float | None]]:
-    """Returns the step and the value, or None, of each judging."""
+    """Returns the step and the value of each judging; None: no value."""
     try:
       stat = self._path.stat()
       seen = stat.st_mtime_ns, stat.st_size

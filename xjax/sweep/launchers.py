@@ -22,7 +22,7 @@ _TRAIN = '-m', 'experiments.train'
 
 
 class Launcher(enum.Enum):
-  """Names the ways in which a run is started."""
+  """Chooses how a run is started."""
 
   LOCAL = 'local'
   PRINT = 'print'
@@ -31,8 +31,8 @@ class Launcher(enum.Enum):
   JOBSET = 'jobset'
 
 
-# For each launcher of a cluster: the script, the program that the script needs,
-# and the environment variables that it requires.
+# For each launcher that submits jobs: the script, the program that the script
+# needs, and the environment variables that it requires.
 _JOBS = {
   Launcher.SLURM: ('slurm.sh', 'sbatch', ()),
   Launcher.TPU: ('run.sh', 'gcloud', ('ZONE', 'TYPE')),
@@ -78,7 +78,7 @@ def check_launcher(
 
 
 def train_words(launcher: Launcher) -> tuple[str, ...]:
-  """Returns the start of the training command, on the machine that trains."""
+  """Returns the first words of the training command on the training machine."""
   match launcher:
     case Launcher.TPU | Launcher.JOBSET:
       return 'python', *_TRAIN  # the installation on that machine
@@ -92,7 +92,7 @@ def train_words(launcher: Launcher) -> tuple[str, ...]:
 
 
 def job_words(launcher: Launcher, place: Place) -> tuple[str, ...]:
-  """Returns the words before the training command that make it a job."""
+  """Returns the words to put before a training command to make it a job."""
   if not is_job(launcher):
     return ()
   script = str(SCRIPTS / _JOBS[launcher][0])

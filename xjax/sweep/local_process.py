@@ -10,13 +10,14 @@ import subprocess
 
 from absl import logging
 
-# The process writes its own id to the file $0 before it becomes the command. A
-# kill thus never leaves a command whose id is not written.
+# The process writes its own id to the file $0 before it becomes the command. So
+# the id of a running command is always written, even after a kill of the sweep.
 _WITH_PID = 'echo $$ > "$0" && exec "$@"'
 
 _KILL_TIMEOUT = 5  # seconds to wait until a killed process has ended
 
-# Exit codes of a job's command that SIGTERM ended before it handled the signal.
+# Exit codes of a job's command if SIGTERM ended the command before the command
+# handled the signal.
 _SIGTERM_UNHANDLED = -signal.SIGTERM, 128 + signal.SIGTERM
 
 
@@ -30,8 +31,8 @@ class LocalProcess:
   is killed instead: the job continues, and the new command waits for it.
 
   If a job must end but SIGTERM stopped its command before the command handled
-  the signal, the command is started again with LEAVE=1 in its environment: it
-  then ends the job that an earlier command submitted.
+  the signal, the command is started again with LEAVE=1 in its environment. The
+  new command then ends the job that the earlier command submitted.
   """
 
   def __init__(
@@ -42,7 +43,7 @@ class LocalProcess:
     device: str = '',
     job: bool = False,
   ) -> None:
-    """Starts the command, or waits for an earlier one to end (see poll).
+    """Starts the command, or waits until an earlier command ends (see poll).
 
     Args:
       command: the words of the command.
@@ -67,8 +68,8 @@ class LocalProcess:
   def poll(self) -> int | None:
     """Returns the exit code, or None while the command runs or waits to start.
 
-    If an earlier command has ended since, poll starts this one. The code of a
-    process that was killed by a signal is negative.
+    If an earlier command had to end first and has ended, poll starts this
+    command. The code of a process that was killed by a signal is negative.
     """
     if self._child is not None:
       code = self._child.poll()
@@ -129,7 +130,8 @@ class LocalProcess:
     """Asks an earlier command once to exit; kills it if it waits for a job."""
     if self._asked:
       return
-    # The file is empty for a moment while it is written: then poll asks again.
+    # The file is empty for a moment before the id is written. In this case, the
+    # next poll asks again.
     if text := self._pid.read_text().strip():
       self._asked = True
       if self._job:

@@ -39,7 +39,7 @@ class SweepSession:
     sweep: how trials are chosen.
     config: the config whose fields the trials set.
     folder: the folder of the sweep.
-    seeds: number of seeds of each trial; the first one is config.seed.
+    seeds: number of seeds of each trial; the first seed is config.seed.
     launcher: how runs are started.
     train: the words of the training command, if it is not experiments.train.
     imports: modules that define parts of the config; each run imports them.
@@ -55,12 +55,12 @@ class SweepSession:
 
   @property
   def metric(self) -> str:
-    """Returns the metric on dev, 'slice/metric', that compares trials."""
+    """Returns the 'slice/metric' on dev by which trials are compared."""
     return metric_of(self.sweep, self.config)
 
   @contextlib.contextmanager
   def start(self) -> Iterator[None]:
-    """Checks the sweep, and locks its folder while the context is entered.
+    """Checks the sweep, and locks its folder until the context is left.
 
     Raises:
       ConfigError: a field of the sweep is wrong, another process has locked the

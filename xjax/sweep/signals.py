@@ -14,7 +14,7 @@ _ECHO = 0.5  # seconds
 
 
 class Signals(contextlib.AbstractContextManager):
-  """Notices both signals while the context is entered, in the main thread."""
+  """Notices both signals until the context is left, in the main thread only."""
 
   def __init__(self) -> None:
     self._noticed: int | None = None
@@ -39,12 +39,12 @@ class Signals(contextlib.AbstractContextManager):
 
   @property
   def noticed(self) -> bool:
-    """Whether a signal has come."""
+    """Returns whether a signal has come."""
     return self._noticed is not None
 
   @property
   def urgent(self) -> bool:
-    """Whether a second signal came later: runs that hang are then killed."""
+    """Returns whether a second signal came; runs that hang are then killed."""
     return self._urgent
 
   def leave(self) -> None:

@@ -32,7 +32,7 @@ _STOPPED = 'stopped'
 
 
 class TrialStatus(enum.Enum):
-  """Names the status of a trial; UNFINISHED trials run or can be resumed."""
+  """Gives the status of a trial; UNFINISHED trials run or can be resumed."""
 
   COMPLETE = 'complete'
   PRUNED = 'pruned'
@@ -54,8 +54,8 @@ class Outcome:
   Attributes:
     number: the trial's number, from 0.
     state: the trial's status.
-    value: the mean over seeds for a complete trial, the value of the last
-      judging for a pruned one, else None.
+    value: for a complete trial, the mean over seeds; for a pruned trial, the
+      value of the last judging; else None.
     values: the value of each seed, for a complete trial.
     parameters: the trial's values in Optuna's form, by key of the space.
     error: why the trial failed.
@@ -145,7 +145,7 @@ class Store:
     """Decides whether to stop a trial at its last reported judging.
 
     The decision is stored, because more trials may be complete when a killed
-    sweep is resumed; they must not change an earlier decision.
+    sweep is resumed. These trials must not change an earlier decision.
 
     Args:
       trial: a running trial.
@@ -210,7 +210,7 @@ class Store:
 def best_trial(outcomes: Sequence[Outcome]) -> Outcome | None:
   """Returns the complete trial with the largest value, or None if none exists.
 
-  Of several trials with this value, returns the first.
+  If several trials have this value, returns the first of them.
   """
   complete = [x for x in outcomes if x.state is TrialStatus.COMPLETE]
   return max(complete, key=lambda outcome: outcome.value, default=None)

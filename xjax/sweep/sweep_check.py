@@ -23,7 +23,7 @@ from xjax.sweep.config import (
 from xjax.sweep.overrides import fields_of, override
 from xjax.sweep.trials import fixed_trials, text_of
 
-# If a space has more combinations, each value is checked only once.
+# If a space has more combinations than this, each value is checked only once.
 _MOST = 1000
 
 
@@ -51,12 +51,12 @@ def check_sweep(sweep: Sweep, config: Config, seeds: int) -> None:
 
 
 def describe_values(values: Mapping[str, Any]) -> str:
-  """Returns the values that a trial sets as one line, `key=value, ...`."""
+  """Returns one line with the values that a trial sets, `key=value, ...`."""
   return ', '.join(f'{key}={text_of(value)}' for key, value in values.items())
 
 
 def metric_of(sweep: Sweep, config: Config) -> str:
-  """Returns the 'slice/metric' that compares trials; '' if none is named."""
+  """Returns the 'slice/metric' by which trials are compared, or ''."""
   return sweep.metric or config.train.best_metric
 
 

@@ -52,7 +52,7 @@ def write_config(
 
   Args:
     path: the Python file to write.
-    config: the config that its get_config() returns.
+    config: the config that get_config() of the file returns.
     remarks: comment lines at the top of the file.
   """
   tree = pprint.pformat(to_json(config), width=76, sort_dicts=False)

@@ -1,4 +1,4 @@
-"""Lists the trials of a search and converts their values for Optuna."""
+"""Computes the trials of a search, and converts their values for Optuna."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -32,7 +32,7 @@ def space_of(search: Search) -> Space:
 
 
 def fixed_trials(search: Search) -> list[Mapping[str, Any]] | None:
-  """Returns the values of all trials, or None if they depend on results."""
+  """Returns the values of all trials; None if the values depend on results."""
   match search:
     case Listed(trials):
       return list(trials)
@@ -71,7 +71,7 @@ def with_trials(sweep: Sweep, number: int | None) -> Sweep:
 
 
 def text_of(value: Any) -> str | float | bool | None:
-  """Returns a value in the form in which Optuna stores it and logs show it."""
+  """Returns a value in the form that Optuna stores and that logs show."""
   if isinstance(value, bool | int | float | str | None):
     return value
   json_value = plain_json(value)
@@ -101,7 +101,7 @@ def _distinct(trials: tuple[Mapping[str, Any], ...], key: str) -> tuple:
 
 
 def _value(values: tuple | Range, stored: Any) -> Any:
-  """Returns the value of a field that Optuna has stored in its form."""
+  """Converts a stored value from Optuna's form back to the value of a field."""
   if isinstance(values, Range):
     return stored
   return values[[text_of(value) for value in values].index(stored)]

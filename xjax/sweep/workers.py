@@ -79,7 +79,7 @@ class Workers:
     return bool(self._busy)
 
   def _check_busy(self) -> None:
-    """Checks the running trials, and frees the workers of ended ones."""
+    """Checks the running trials, and frees the workers of ended trials."""
     for worker, attempt in list(self._busy.items()):
       if attempt.advance():
         self._free.append(worker)
@@ -113,7 +113,7 @@ class Workers:
     )
 
   def _log_ended(self, number: int) -> None:
-    """Logs the result of a trial; writes best.py if it is the best one."""
+    """Logs the result of a trial; writes best.py if the trial is the best."""
     outcome = self._store.outcomes()[number]
     text = outcome.state.value
     if outcome.state is TrialStatus.FAILED:

@@ -41,7 +41,7 @@ _ITEMS = ('params', 'optimizer', 'averages', 'data', 'meta')
 
 
 class _NewestAndBest:
-  """Makes Orbax keep the newest few checkpoints and the best one."""
+  """Makes Orbax keep the best checkpoint and a few newest checkpoints."""
 
   def __init__(self, keep: int) -> None:
     self.keep = keep
@@ -65,8 +65,8 @@ class Checkpoints(contextlib.AbstractContextManager):
   def __init__(self, folder: str | os.PathLike, keep: int) -> None:
     """Opens a folder; removes incomplete checkpoints of a killed run.
 
-    Damaged checkpoints that are newer than the newest intact one are moved to
-    damaged/, with a warning.
+    Damaged checkpoints that are newer than the newest intact checkpoint are
+    moved to damaged/, with a warning.
 
     Args:
       folder: folder of all checkpoints; created if absent.
@@ -100,7 +100,7 @@ class Checkpoints(contextlib.AbstractContextManager):
 
   @property
   def steps(self) -> list[int]:
-    """The steps of the checkpoints, ascending."""
+    """Returns the ascending steps of the checkpoints."""
     return sorted(self._manager.all_steps())
 
   def save(
@@ -114,14 +114,14 @@ class Checkpoints(contextlib.AbstractContextManager):
     """Starts writing a checkpoint; all hosts must call it.
 
     The call waits only for the previous save and for the copy out of the
-    device. If the step is saved already, only meta is replaced, since all else
-    depends on the step alone.
+    device. If the step is saved already, only meta is replaced, because all
+    other items depend only on the step.
 
     Args:
       state: state of this step; may be donated after the call.
       step: int, optimizer steps taken.
       iterator: batches, after `step` batches.
-      meta: JSON values, position of the loop.
+      meta: the position of the loop, as JSON values.
       best: int, step whose checkpoint must not be deleted; None: no such step.
     """
     self._manager.wait_until_finished()
@@ -164,8 +164,8 @@ class Checkpoints(contextlib.AbstractContextManager):
       The state and meta.
 
     Raises:
-      DataError: the parameters or their means do not have the names and
-        shapes of like.
+      DataError: the parameters or their means do not have the names and shapes
+        of `like`.
     """
     wanted = _leaves(like)
     for item in wanted.keys() - {'optimizer'}:
@@ -199,7 +199,8 @@ class Checkpoints(contextlib.AbstractContextManager):
 
     Orbax calls this function just before it renames the temporary folder, so
     that no complete folder lacks its list. If another version of Orbax called
-    it just after, a kill between the two would leave an incomplete folder.
+    this function after the renaming, a kill between the renaming and the call
+    would leave a folder without its list.
     """
     temporary = self._folder.glob(f'{self._saving}.*tmp*')
     folder = next(temporary, self._folder / str(self._saving))
@@ -207,9 +208,10 @@ class Checkpoints(contextlib.AbstractContextManager):
 
 
 def complete_steps(folder: str | os.PathLike) -> list[int]:
-  """Returns the ascending steps of complete checkpoints, damaged ones too.
+  """Returns the ascending steps of complete checkpoints, also if damaged.
 
-  All hosts must call it, and get the same answer; the files are not read.
+  All hosts must call this function, and get the same answer. It does not read
+  the files of the checkpoints.
   """
   steps = _complete(pathlib.Path(folder)) if is_host0() else []
   if jax.process_count() == 1:
@@ -241,7 +243,7 @@ def fault_of(folder: str | os.PathLike, step: int) -> str:
   """Returns the fault of a step's checkpoint; empty: the checkpoint is intact.
 
   Host 0 reads every file of the checkpoint. All hosts must call this function,
-  and agree.
+  and agree on whether there is a fault.
   """
   path = pathlib.Path(folder) / str(step)
   fault = _fault(path) if is_host0() else ''
@@ -262,7 +264,7 @@ def move_if_damaged(folder: str | os.PathLike, step: int) -> bool:
   """
   fault = fault_of(folder, step)
   if fault and is_host0():
-    _move_away(pathlib.Path(folder), step, fault, 'the newest')
+    _move_away(pathlib.Path(folder), step, fault, 'the newest checkpoint')
   barrier('xjax:damaged')
   return bool(fault)
 
@@ -296,8 +298,8 @@ def read_params(
     The parameters by path.
 
   Raises:
-    DataError: the checkpoint is damaged or does not exist, or its parameters
-      do not have the names and shapes of like.
+    DataError: the checkpoint is damaged or does not exist, or its parameters do
+      not have the names and shapes of `like`.
   """
   path = pathlib.Path(folder).absolute() / str(step)
   with Progress(f'reading the checkpoint of step {step}'):
@@ -331,14 +333,15 @@ def read_some(
 ) -> dict[str, Any]:
   """Reads some parameters of a step, or their means, as read_params does.
 
-  All hosts must call it. It uses Orbax's handlers, not its manager, because a
-  manager might change the folder of a run that is training.
+  All hosts must call it. It uses Orbax's handlers instead of Orbax's manager,
+  because a manager might change the folder of a run that is training.
 
   Args:
     folder: folder of all checkpoints.
     step: int, step of an intact checkpoint.
     wanted: shapes by path. A parameter with a sharding is read onto its
-      devices; one without is read as a whole NumPy array on every host.
+      devices. A parameter without a sharding is read as a whole NumPy array on
+      every host.
 
   Returns:
     The parameters by path.
@@ -381,7 +384,8 @@ def _check_shapes(
     noun = item.replace('params', 'parameters')
     raise DataError(
       f'{path}: the {noun} of this checkpoint do not fit config.json, '
-      'labels.jsonl and features/ of the workdir: is it from another run?'
+      'labels.jsonl and features/ of the workdir: is the checkpoint from '
+      'another run?'
     )
 
 
@@ -415,7 +419,7 @@ def _complete(folder: pathlib.Path) -> list[int]:
 def _replace_meta(folder: pathlib.Path, meta: dict[str, Any]) -> None:
   """Replaces the meta of a complete checkpoint.
 
-  The checkpoint stays complete if the process is killed meanwhile.
+  If the process is killed in this function, the checkpoint stays complete.
   """
   write_json(folder / _JUDGED, meta)
   listed = json.loads((folder / _FILES).read_text('utf-8'))
@@ -460,7 +464,7 @@ def _fault(folder: pathlib.Path) -> str:
 
 
 def _sweep(folder: pathlib.Path) -> None:
-  """Removes incomplete checkpoints; moves damaged newest ones to damaged/."""
+  """Removes incomplete checkpoints; moves damaged newest checkpoints away."""
   for path in sorted(folder.iterdir()):
     number, _, suffix = path.name.partition('.')
     unfinished = suffix or not (path / _FILES).exists()
@@ -470,11 +474,11 @@ def _sweep(folder: pathlib.Path) -> None:
     fault = _fault(folder / str(step))
     if not fault:
       break
-    _move_away(folder, step, fault, 'the one before')
+    _move_away(folder, step, fault, 'the previous checkpoint')
 
 
 def _move_away(folder: pathlib.Path, step: int, fault: str, other: str) -> None:
-  """Moves a checkpoint to damaged/; warns that another one is used."""
+  """Moves a checkpoint to damaged/; warns that another checkpoint is used."""
   path, target = folder / str(step), folder / _DAMAGED / str(step)
   logging.warning(
     'checkpoint %s is damaged (%s): moved to %s; %s is used instead',

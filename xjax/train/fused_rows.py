@@ -31,8 +31,8 @@ class FusedRows:
     rule: the rule, which turns gradients into changes of rows.
     rate: learning rate of label rows by step.
     weight_decay: float, decoupled weight decay.
-    compensated: bool [L], labels whose rounding errors Storage.COMPENSATED
-      keeps.
+    compensated: bool [L], True for labels whose rounding errors are kept by
+      Storage.COMPENSATED.
   """
 
   rule: RowRule

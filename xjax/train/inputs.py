@@ -106,7 +106,7 @@ def label_features(labels: Sequence[Label], config: Config) -> np.ndarray:
 def features_from_arrays(
   features: Sequence[np.ndarray] | None, n: int, config: Config
 ) -> FeatureRows | None:
-  """Returns the feature rows of vectors that are in memory.
+  """Makes FeatureRows from vectors that are in memory.
 
   Args:
     features: vectors of each document, float [D] or [tokens, D]; None if there
@@ -116,7 +116,7 @@ def features_from_arrays(
 
   Raises:
     ConfigError: the run reads no vectors.
-    DataError: there are not n features, or one has another shape.
+    DataError: there are not n features, or one of them has another shape.
   """
   if features is None:
     return None
@@ -142,7 +142,7 @@ def check_reads_features(config: Config) -> None:
 def document_features(
   documents: Sequence[Document], features: FeatureRows | None, config: Config
 ) -> FeatureRows:
-  """Returns the vectors of documents to predict labels for.
+  """Returns the vectors of the documents whose labels are predicted.
 
   Args:
     documents: N documents.
@@ -186,11 +186,12 @@ class Inputs:
 
   Attributes:
     config: config of the run.
-    vocab: vocabulary that numbers words, or tokenizer that cuts texts into
+    vocab: vocabulary that numbers words, or tokenizer that splits texts into
       the pieces that a pretrained encoder reads; None if documents come as
       features.
-    share: rows of a batch that this process reads, in parts for the devices
-      along the data axis; packed documents share rows only within a part.
+    share: the rows of a batch that this process reads. They are divided into
+      parts for the devices along the data axis. Packed documents share rows
+      only within a part.
   """
 
   config: Config
@@ -199,7 +200,7 @@ class Inputs:
 
   @property
   def vocab_size(self) -> int:
-    """The number of token ids, special ones included; 0 without tokens."""
+    """Returns the number of token ids, also special ones; 0 without tokens."""
     return 0 if self.vocab is None else len(self.vocab)
 
   def train_batches(self, split: Split, n_labels: int) -> TrainBatches:
@@ -223,7 +224,7 @@ class Inputs:
     )
 
   def split_batches(self, split: Split) -> EvalBatches:
-    """Returns batches for judging a split, which have every document once."""
+    """Returns batches for judging a split; each document occurs once."""
     rows = self.config.eval.batch_size
     return self._once(self._tokens(split), split.gold, rows)
 
@@ -232,7 +233,7 @@ class Inputs:
     documents: Sequence[str | Document],
     features: FeatureRows | None = None,
   ) -> EvalBatches:
-    """Returns batches for predicting labels, which have every text once.
+    """Returns batches for predicting labels; each text occurs once.
 
     Args:
       documents: texts, or documents whose zones are read as in training.
@@ -244,8 +245,8 @@ class Inputs:
     tokens = self._texts(documents, features)
     no_gold = Ragged.of([()] * len(documents))
     rows = self.config.eval.batch_size
-    # A few texts need no full batch; halving the size keeps the number of
-    # shapes, and so of compiled programs, small.
+    # A few texts need no full batch. Halving the size gives few shapes, and so
+    # few compiled programs.
     while rows % (2 * self.share.of) == 0 and rows // 2 >= len(documents):
       rows //= 2
     return self._once(tokens, no_gold, rows)
@@ -257,7 +258,8 @@ class Inputs:
   def words(self, document: str | Document) -> list[WordPlace]:
     """Returns the words of a document that the run reads, in reading order.
 
-    Word t is token t of a batch; with subwords, it may be a piece of a word.
+    Item t of the list is token t of a batch. With subwords, an item may be a
+    piece of a word.
     """
     zones, longest = self.document(document), self.config.data.tokens.max_tokens
     if isinstance(self.vocab, Subwords):
@@ -335,8 +337,8 @@ def _texts(document: Document, by_zone: bool) -> Iterable[str]:
 def read_zones(document: str | Document, data: DataConfig) -> Document:
   """Returns the part of a text or document that a run reads.
 
-  A text becomes a document with one zone. A document keeps the zones that the
-  config reads; a document with none of these zones stays whole.
+  A text becomes a document with one zone. A document keeps only the zones that
+  the config reads. A document with none of these zones keeps all its zones.
   """
   if isinstance(document, str):
     return Document('', {'text': document})

@@ -37,7 +37,7 @@ class Position:
     best_step: step of the best judging so far; None: none yet.
     best_value: metric at that step; if the mean of the parameters is judged,
       the metric of the mean.
-    misses: int, judgings since the best one.
+    misses: int, number of judgings since the best one.
     stopped: bool, whether patience has run out.
   """
 
@@ -83,7 +83,7 @@ class Loop:
 
   The order at a step is: log line, judging, checkpoint. So all records up to a
   checkpoint's position are written before the checkpoint, and a run that was
-  killed and resumed writes the same records as one that was not.
+  killed and resumed writes the same records as an uninterrupted run.
 
   Attributes:
     config: config of training.
@@ -119,12 +119,12 @@ class Loop:
     iterator: grain.DatasetIterator,
     at: Position,
   ) -> tuple[TrainState, Position]:
-    """Trains until the last step or until patience runs out.
+    """Trains until the last step, or until patience runs out.
 
     Args:
       state: state at a step; donated.
       iterator: batches of this process's rows, after at.step batches.
-      at: position of the state: a new one, or the restored one.
+      at: position of the state, new or restored.
 
     Returns:
       The state and the position at the end.
@@ -133,14 +133,15 @@ class Loop:
       UserError: the loss or a gradient is not finite.
       Preempted: SIGTERM came; the state is saved.
     """
-    # Steps must not overlap on several CPU devices: they share few threads and
-    # would deadlock.
+    # Steps must not overlap on several CPU devices: the devices share few
+    # threads, and overlapping steps would deadlock.
     serial = jax.default_backend() == 'cpu' and self.mesh.size > 1
     readers = share_of(self.mesh).readers
     pending: _Pending = collections.deque()
     self._saved = at if at.step else None
     self._clock, self._documents = time.monotonic(), 0
-    # If a run was stopped between a step and its judging, it judges first.
+    # If the run was stopped between a step and its judging, this judging comes
+    # first.
     at = self._judge_and_save(state, iterator, at)
     everywhere = NamedSharding(self.mesh, PartitionSpec())
     key = jax.jit(lambda key: key, out_shardings=everywhere)(self.key)
@@ -179,8 +180,8 @@ class Loop:
     """Adds the losses of all steps except the last `lag`, and checks them.
 
     Fetching a loss waits for its step; with a lag of one step the device is
-    never idle. Logging, judging and saving come after the losses of all steps
-    up to then are fetched.
+    never idle. The losses of all steps so far are fetched before logging,
+    judging and saving.
     """
     total, count = at.loss_sum, at.loss_count
     while len(pending) > lag:
@@ -216,7 +217,7 @@ class Loop:
   def _judge_and_save(
     self, state: TrainState, iterator: grain.DatasetIterator, at: Position
   ) -> Position:
-    """Judges and saves if the step is due; this is not timed as training."""
+    """Judges and saves if the step is due; the training clock pauses."""
     start = time.monotonic()
     last = at.step >= self.config.steps
     judging = last or at.step % self.config.judge_every == 0
@@ -238,7 +239,7 @@ class Loop:
   def _judge_parameters(
     self, state: TrainState, step: int
   ) -> dict[str, SliceMetrics]:
-    """Judges the parameters; if a mean is kept, the mean and the raw ones."""
+    """Judges the parameters, and also their mean if it is kept."""
     check = self.preemption.check
     if not self.config.average.differs(step):
       return {'metrics': self.judge(state.params, check)}

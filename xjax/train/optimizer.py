@@ -40,10 +40,10 @@ def make_schedule(config: NeuralTrain) -> optax.Schedule:
 def make_optimizer(config: NeuralTrain) -> optax.GradientTransformation:
   """Chains clipping, the optimizer's rule, weight decay and learning rates.
 
-  Gradients of the trained parameters are clipped first element by element,
-  then by their global norm. Weight decay leaves out vectors and scalars
-  (biases). The learning rates of groups scale weight decay too. For
-  layer_decay, the highest layer is the highest one that is trained.
+  Gradients of the trained parameters are clipped first element by element, then
+  by their global norm. Weight decay leaves out vectors and scalars (biases).
+  The learning rates of groups scale weight decay too. For layer_decay, the
+  highest trained layer counts as the highest layer.
   """
   chain = []
   if config.clip_value:

@@ -1,4 +1,4 @@
-"""Names the parameters of a model by paths, and replaces some of their values.
+"""Gives the parameters of a model by path, and replaces some of their values.
 
 Checkpoints and warm starts use the same paths.
 """
@@ -47,7 +47,8 @@ def replace_values(
 
   Args:
     param: float32, of any shape.
-    mask: bool, broadcast to the shape of param, True where values replace it.
+    mask: bool, broadcast to the shape of param. True where `values` replaces
+      the value of param.
     values: array of the shape of param, the same on every process.
   """
   # Each process fills only the parts that it holds, since it cannot reach the

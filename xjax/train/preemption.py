@@ -12,7 +12,7 @@ import numpy as np
 
 from xjax.core.errors import Preempted
 
-_VOTE_EVERY = 5  # calls of reached(); rare, since a vote waits for the device
+_VOTE_EVERY = 5  # calls of reached() per vote; a vote waits for the device
 
 
 class Preemption(contextlib.AbstractContextManager):
@@ -20,11 +20,11 @@ class Preemption(contextlib.AbstractContextManager):
 
   Outside `deferred`, nothing needs saving, so the signal raises Preempted at
   once in the main thread. Inside `deferred`, the signal is only noted, and
-  `reached` returns True. With several processes the signal is always only
-  noted: all processes vote at every fifth call of `reached`, so that all get
-  the same answer. They must call `reached` equally often. (JAX's own sync point
-  is not used, because it is a single step number, which fast steps may pass
-  before all processes know it.)
+  `reached` returns True. With several processes, the signal is only noted,
+  inside `deferred` and outside. All processes vote at every fifth call of
+  `reached`, so that all processes get the same answer. So all processes must
+  call `reached` equally often. (JAX's own sync point is not used, because it is
+  a single step number, which fast steps may pass before all processes know it.)
   """
 
   def __init__(self) -> None:
@@ -47,12 +47,13 @@ class Preemption(contextlib.AbstractContextManager):
     trace: types.TracebackType | None,
   ) -> None:
     if self._installed:
-      # Python returns None for a handler that it does not know, such as JAX's.
+      # Python returns None for a handler that Python did not install, such as
+      # JAX's.
       signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
 
   @contextlib.contextmanager
   def deferred(self) -> Iterator[None]:
-    """Delays the stop until the code within has saved its work.
+    """Delays the stop until the code in this context has saved its work.
 
     Raises:
       Preempted: SIGTERM came; the error is raised when the context is left.
@@ -65,7 +66,7 @@ class Preemption(contextlib.AbstractContextManager):
     self.check()
 
   def reached(self) -> bool:
-    """Returns whether to stop here; all processes must call it, and agree."""
+    """Returns whether to stop here; all processes must call it."""
     if jax.process_count() == 1:
       return self._noticed
     self._calls += 1

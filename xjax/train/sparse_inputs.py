@@ -44,7 +44,7 @@ class SparseInputs(abc.ABC):
     """
 
   def split_batches(self, split: Split) -> SparseBatches:
-    """Returns batches for judging a split, which have every document once."""
+    """Returns batches for judging a split; each document occurs once."""
     return self._once(self.features(split.documents), split.gold)
 
   def text_batches(
@@ -52,7 +52,7 @@ class SparseInputs(abc.ABC):
     documents: Sequence[str | Document],
     features: FeatureRows | None = None,
   ) -> SparseBatches:
-    """Returns batches for predicting labels, which have every document once.
+    """Returns batches for predicting labels; each document occurs once.
 
     Args:
       documents: texts, or documents whose zones are read as in training. A run
@@ -61,7 +61,7 @@ class SparseInputs(abc.ABC):
 
     Raises:
       ConfigError: features is not None, or the run cannot read the documents.
-      DataError: documents have features beyond those of training.
+      DataError: documents have features that training did not have.
     """
     if features is not None:
       check_reads_features(self.config)

@@ -43,7 +43,7 @@ class TrainState:
   row_slots: nnx.State | None = None
 
   def averaged_params(self) -> nnx.State:
-    """Returns the parameters, with means in place of the trained ones."""
+    """Returns the parameters, with means in place of trained parameters."""
     if self.averages is None:
       return self.params
     return nnx.merge_state(self.params, self.averages)
@@ -79,11 +79,12 @@ class StatePlan:
     return split_frozen(params, self.freeze, self.rows is not None)
 
   def start_averages(self, state: TrainState) -> TrainState:
-    """Returns a first state whose means are its present parameters."""
+    """Returns the initial state with its present parameters as means."""
     if state.averages is None:
       return state
     trained, _ = self.split(state.params)
-    # The means are copies, since both arrays are donated to the first step.
+    # The means are copies, because parameters and means are both donated to the
+    # first step.
     copy = jax.jit(_copied, out_shardings=self.shardings.averages)
     return dataclasses.replace(state, averages=copy(trained))
 
@@ -168,7 +169,7 @@ def _copied(params: nnx.State) -> nnx.State:
 
 
 def shardings_of(tree: Any, mesh: jax.sharding.Mesh) -> Any:
-  """Returns the shardings of variables; those without a spec are replicated."""
+  """Returns the shardings of variables; without a spec, they are replicated."""
   return jax.tree.map(
     lambda spec: NamedSharding(mesh, spec if isinstance(spec, P) else P()),
     nnx.get_partition_spec(tree),
@@ -180,17 +181,18 @@ BIASES = 'head/bias'
 
 
 def with_label_start(plan: StatePlan, biases: np.ndarray | None) -> StatePlan:
-  """Returns a plan whose first states have the labels' biases and places.
+  """Returns a plan whose initial states have the labels' biases and places.
 
   A place is the position of a compensated label in the slots of rounding errors
   (kahan_places).
 
   Args:
-    plan: plan of the model, whose first states have biases 0 and no places.
-    biases: [L] first biases of the head; None leaves them as they are.
+    plan: plan of the model. Its initial states have biases 0 and no places.
+    biases: [L] initial biases of the head; None keeps the biases of the plan.
 
   Returns:
-    The plan; its first states have places if their slots have any.
+    The plan. Its initial states have places only if their slots include an
+    array of places.
   """
 
   def init(key: jax.Array) -> TrainState:

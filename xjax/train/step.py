@@ -62,10 +62,10 @@ def make_train_step(
     optimizer: the optimizer, whose slots are in the state.
     loss: training loss of a chunk of labels.
     mesh: the devices; the caller calls the step under jax.set_mesh(mesh).
-    accumulate: int, number of micro-batches, computed one after the other.
-      The gradients of all micro-batches are summed and divided by the rows of
-      the whole batch. So, without dropout, micro-batches do not change the
-      step.
+    accumulate: int, number of micro-batches, which are computed one after the
+      other. The gradients of all micro-batches are summed and divided by the
+      rows of the whole batch. So, without dropout, micro-batches do not change
+      the step.
     weights: weights of the labels in the loss, from place_weights; None gives
       all labels the same weight.
 
@@ -123,8 +123,8 @@ def _batch_loss(
 ) -> tuple[jax.Array, tuple[nnx.State, Slots] | None]:
   """Returns the loss summed over documents, and the changed label rows.
 
-  The label rows of the head come with their slots after the step. They are None
-  if the optimizer changes label rows.
+  The second value has the label rows of the head and their slots after the
+  step. It is None if the optimizer changes label rows.
   """
   model, rngs = nnx.merge(plan.graphdef, trained, frozen), nnx.Rngs(dropout=key)
   if rows is None:

@@ -40,8 +40,8 @@ class WordState:
     words: n words, most frequent first.
     counts: int64 [n], occurrences of each word.
     vectors: float32 [n, E], vectors of the words, the result of training.
-    contexts: float32 [n, E], the vectors that the words have where they are
-      neighbours of other words.
+    contexts: float32 [n, E], the vectors that stand for the words when the
+      words are neighbours of another word.
   """
 
   epoch: int
@@ -96,14 +96,14 @@ class StateFolder:
     self.save(state)
 
   def compare(self, settings: Mapping[str, Any]) -> None:
-    """Checks that training, if it was started, has the same settings.
+    """Checks that training was not started before with other settings.
 
     Args:
       settings: JSON values by the names that users know.
 
     Raises:
-      ConfigError: training was started with other settings; the message names
-        them.
+      ConfigError: training was started with other settings; the message lists
+        the differences.
       DataError: the file of settings is damaged.
     """
     if not self.settings.exists():
@@ -131,7 +131,7 @@ class StateFolder:
     return before
 
   def save(self, state: WordState) -> None:
-    """Saves a state in place of the previous one.
+    """Saves a state, and replaces the previous state.
 
     Raises:
       WriteError: the file cannot be written.
@@ -191,10 +191,10 @@ class WordTraining:
 
   Attributes:
     dim: int, size of a vector.
-    window: int, largest number of neighbours of a word on either side.
+    window: int, largest number of neighbours of a word on each side.
     epochs: int, passes over the documents, during which the learning rate
       falls.
-    min_count: int, fewest occurrences of a word that gets a vector.
+    min_count: int, words with fewer occurrences than this get no vector.
     skipgram: whether a word predicts each of its neighbours, which suits rare
       words. Otherwise the mean of the neighbours predicts the word (CBOW),
       which is a few times faster.
@@ -217,11 +217,12 @@ def train_word_vectors(
 ) -> WordState:
   """Trains word vectors on the train split, or resumes a stopped training.
 
-  The method is word2vec (Mikolov et al. 2013) with negative sampling, on whole
-  documents and on the words and zones that models read, like the L2V vectors
-  of Chalkidis and Kampas 2018. The state after each epoch is saved in
-  OUTPUT.state, and the same call continues from it. With one worker the result
-  is the same, bit for bit, whether training was interrupted or not.
+  The method is word2vec (Mikolov et al. 2013) with negative sampling. The L2V
+  vectors of Chalkidis and Kampas 2018 also come from word2vec. Documents are
+  not cut. Training reads the same zones and words as models do. The state after
+  each epoch is saved in OUTPUT.state, and the same call continues from it. With
+  one worker the result is the same, bit for bit, whether training was
+  interrupted or not.
 
   Args:
     data: config of the corpus.

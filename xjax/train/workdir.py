@@ -105,7 +105,7 @@ class Workdir:
     return self.path / 'eval' / name
 
   def judged(self, name: str) -> pathlib.Path:
-    """Returns the file that names an evaluation's checkpoint and documents."""
+    """Returns the path of the record of what an evaluation judged."""
     return self.evaluation(name) / 'judged.json'
 
   def compare(self, config: Config) -> list[ConfigDifference]:
@@ -134,7 +134,7 @@ class Workdir:
       raise ConfigError(
         f'{self.path} was started with another config:\n  '
         + '\n  '.join(fixed)
-        + '\nuse a new workdir, or the config that this one was started with'
+        + '\nuse a new workdir, or the same config as before'
       )
     return differences
 

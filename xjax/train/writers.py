@@ -31,9 +31,9 @@ class MetricWriter(contextlib.AbstractContextManager):
 
   A record is `{"kind": "train" | "judge", "step": int, ...}`. A judge record
   has the `metrics` of the averaged weights and the `raw_metrics` of the raw
-  weights. Before averaging starts, it only has `metrics`, those of the raw
-  weights. Steps in the file never decrease: when a run is resumed at a step,
-  the records that a killed run wrote after that step are removed.
+  weights. Before averaging starts, a judge record has only the `metrics` of the
+  raw weights. Steps in the file never decrease: when a run is resumed at a
+  step, the records that a killed run wrote after that step are removed.
   """
 
   def __init__(
@@ -75,8 +75,8 @@ class MetricWriter(contextlib.AbstractContextManager):
     Args:
       kind: str, 'train' or 'judge'.
       step: int, step of the run.
-      **values: JSON values; the numbers in them, at any depth, go to
-        TensorBoard as well, with their keys as names.
+      **values: JSON values; numbers at any depth of these values are also
+        written to TensorBoard, with their keys as names.
     """
     if not self._file:
       return
@@ -88,7 +88,7 @@ class MetricWriter(contextlib.AbstractContextManager):
       self._board.add_scalar(name, value, step)
 
   def sync(self) -> None:
-    """Flushes all records to disk, so that no checkpoint is ahead of them."""
+    """Flushes records to disk, so that no checkpoint is ahead of the file."""
     if self._file:
       os.fsync(self._file.fileno())
 
@@ -104,7 +104,7 @@ class TrainingProgress(Progress):
 
     Args:
       step: int, steps taken already.
-      steps: int, steps of the whole run.
+      steps: int, steps of the run from start to end.
     """
     super().__init__('training', steps, done=step, unit='step')
     self._start, self._first, self._steps = time.monotonic(), step, steps
@@ -156,7 +156,7 @@ class Profile(contextlib.AbstractContextManager):
 
   @contextlib.contextmanager
   def step(self, number: int) -> Iterator[None]:
-    """Traces the code in this context if the step is one of those to trace."""
+    """Traces the code in this context if the step is a step to trace."""
     if number in self._steps and not self._runs:
       jax.profiler.start_trace(self._folder)
       self._runs = self._traced = True
@@ -177,7 +177,7 @@ class Profile(contextlib.AbstractContextManager):
 
 
 def _cut(path: pathlib.Path, last: Mapping[str, int]) -> None:
-  """Removes records after the last step of their kind, and broken lines."""
+  """Removes broken lines, and records after the last step of their kind."""
   kept = []
   with path.open(encoding='utf-8', errors='replace') as file:
     for line in file:

@@ -135,6 +135,6 @@ def test_an_encoder_of_other_sizes_embeds_nothing_here(
   tokens = SubwordsConfig(max_tokens=18, buckets=(18,))
   data = dataclasses.replace(tuned_config.data, tokens=tokens)
   workdir, start, _ = begun(data=data)
-  assert 'has other sizes than that of this run' in caplog.text
+  assert 'has other sizes than the encoder of this run' in caplog.text
   for path, weights in kept(workdir.path).items():
     np.testing.assert_array_equal(weights, start[path], err_msg=path)

@@ -21,17 +21,17 @@ from xjax.score.trees.label_tree import NO_LABEL, LabelTree
 # A function (labels, k, seed) -> the cluster of each label, from 0 to k - 1.
 Part = Callable[[np.ndarray, int, Sequence[int]], np.ndarray]
 
-_ENTRIES = 2**22  # entries of documents that are summed for labels at a time
+_ENTRIES = 2**22  # entries of documents that are summed at a time
 
 
 class LabelFeatures(enum.Enum):
-  """Names the features by which labels are clustered.
+  """Chooses the features by which labels are clustered.
 
   Attributes:
     PIFA: the sum of the features of a label's documents, scaled to length 1.
-    PIFA_BY_LENGTH: the same sum, not scaled, with each document's features
-      divided by its number of words.
-    NAMES: the features of the labels' names; they need TF-IDF.
+    PIFA_BY_LENGTH: the sum of the features of a label's documents, each divided
+      by the document's number of words. The sum is not scaled.
+    NAMES: the TF-IDF features of the labels' names.
   """
 
   PIFA = 'pifa'
@@ -40,7 +40,7 @@ class LabelFeatures(enum.Enum):
 
 
 class Clusters(enum.Enum):
-  """Names how a set of labels is divided into clusters.
+  """Chooses how a set of labels is divided into clusters.
 
   Attributes:
     K_MEANS: divides the set into all clusters at once.
@@ -65,8 +65,8 @@ class ClusterTree(TreeConfig):
   )
   max_leaf: int = field(
     80,
-    'Largest number of labels of a lowest cluster. 16 labels are trained at '
-    'once.',
+    'Largest number of labels of a lowest cluster. Labels are trained in '
+    'groups of at most 16.',
     AT_LEAST_1,
     tiny=4,
   )
@@ -78,13 +78,13 @@ class ClusterTree(TreeConfig):
   )
   max_features: int = field(
     1000,
-    'Number of features that are kept of each label, which are those with the '
-    'largest values. 0 keeps all features.',
+    'Number of features to keep for each label: those with the largest '
+    'absolute values. 0 keeps all features.',
     AT_LEAST_0,
   )
   spherical: bool = field(
     True,
-    'Whether similarity is measured by the cosine, and not by the distance.',
+    'True measures similarity by the cosine, False by the distance.',
   )
 
   def check(self, config: Any, path: str) -> Iterator[str]:
@@ -101,8 +101,8 @@ class ClusterTree(TreeConfig):
       )
     if self.features is LabelFeatures.PIFA_BY_LENGTH and self.spherical:
       yield (
-        f'{where}: needs {path}.spherical=False; the cosine ignores how '
-        'frequent labels are'
+        f'{where}: needs {path}.spherical=False, because the cosine ignores '
+        'how frequent labels are'
       )
 
   def build(self, data: TreeData) -> LabelTree:
@@ -195,7 +195,7 @@ def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
 
 
 def halving_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
-  """Returns cluster_degrees for clusters that are divided by halving.
+  """Returns the same as cluster_degrees, for clusters made by halving.
 
   All degrees are powers of 2. Only the root may have fewer than arity children.
 
@@ -216,10 +216,11 @@ def clustered_tree(
   """Builds a tree whose inner nodes are clusters and whose leaves are labels.
 
   Args:
-    n_labels: number of labels. The tree has all of them.
+    n_labels: number of labels. The tree has all labels.
     degrees: for each depth, the number of clusters directly below a node.
     part: divides labels into clusters. No cluster is empty.
-    seed: seeds the division of each node, together with its place in the tree.
+    seed: seeds the division of each node, together with the node's place in the
+      tree.
   """
   parent, label = [-1], [NO_LABEL]
   groups = [(0, np.arange(n_labels))]
@@ -257,8 +258,8 @@ def pifa(
       features are divided by this number, and the sums are not scaled (Bertalis
       et al., Section 3.3), so that labels also differ by their frequency. If
       None, each sum is divided by its L2 norm (as in CascadeXML and PECOS).
-    n: number of values to keep of each label, which are those with the largest
-      absolute values. 0 keeps all values.
+    n: number of values to keep for each label: those with the largest absolute
+      values. 0 keeps all values.
 
   Returns:
     float32 [L, D]. A label without documents has an empty row.
@@ -271,8 +272,8 @@ def pifa(
     scale_N = 1 / np.maximum(np.asarray(lengths, np.float32), 1)
     weights = weights.multiply(scale_N[:, None])
   weights = weights.T.tocsr()
-  # Every product takes time for all features, so labels with few documents
-  # share one product.
+  # Each product takes time for all features, so labels with few documents share
+  # a product.
   entries = np.repeat(np.diff(rows.indptr), gold.lengths)
   entries_L = np.bincount(gold.values, entries, n_labels)
   parts = np.cumsum(entries_L) // _ENTRIES

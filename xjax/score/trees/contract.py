@@ -19,7 +19,7 @@ class TreeData:
   Attributes:
     space: the labels. The tree has only the trained labels.
     gold: N rows of trained labels, one row per training document.
-    rows: float32 [N, D], the features of these documents, or None.
+    rows: float32 [N, D], the features of the documents, or None.
     documents: the N documents.
     featurise: turns texts into features [texts, D], or is None if the data has
       no texts.
@@ -41,7 +41,7 @@ class TreeConfig(ConfigPart, abstract=True):
   """Chooses how a tree over labels is built."""
 
   def check_labels(self, space: LabelSpace) -> None:
-    """Checks that labels can form such a tree, before anything is trained.
+    """Checks before training that labels can form a tree of this kind.
 
     Args:
       space: the labels.

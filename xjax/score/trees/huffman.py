@@ -27,12 +27,13 @@ class HuffmanTree(TreeConfig):
 def huffman_tree(counts: np.ndarray, arity: int) -> LabelTree:
   """Builds the tree with the fewest positive nodes in total (Huffman 1952).
 
-  The total is the sum, over labels, of the label's documents times its depth.
+  The total is the sum over all labels of the label's number of documents times
+  the label's depth.
 
   Args:
     counts: int [L], documents of each label. Among labels with equal counts,
       the lower label is placed deeper.
-    arity: children of a node; one node may have fewer.
+    arity: number of children of a node. One node may have fewer children.
   """
   n = len(counts)
   parent, label = [-1] * n, list(range(n))

@@ -23,8 +23,8 @@ class LabelTree:
   Nodes are numbered by depth, and siblings have consecutive numbers. Node 0 is
   the root. The children of node v are the nodes from first_child[v] to
   first_child[v + 1] - 1; a leaf has no children. Every leaf has a label. An
-  inner node may also have a label. It then stands for this label and all labels
-  below it.
+  inner node may also have a label. The node then stands for this label and all
+  labels below the node.
 
   Attributes:
     first_child: int32 [nodes + 1], the first child of each node.
@@ -148,7 +148,8 @@ class LabelTree:
   def positive(self) -> tuple[np.ndarray, np.ndarray]:
     """Pairs each label with each node that it makes positive.
 
-    A label makes its own node and all nodes above positive, except the root.
+    A label makes its own node positive, and all nodes above this node except
+    the root.
 
     Returns:
       labels: int32, the label of each pair, in ascending order.

@@ -11,9 +11,9 @@ from xjax.score.trees.label_tree import LabelTree
 def cut_into_segments(tree: LabelTree, limit: int) -> Iterator[LabelTree]:
   """Yields sub-trees that together have all leaves of a tree.
 
-  Leaves are taken depth first. A sub-tree has as many leaves as fit, and all
-  nodes above these leaves (Bertalis et al., Section 3.3). Every leaf is in
-  exactly one sub-tree, but an inner node may be in several.
+  Leaves are taken depth first. A sub-tree has as many leaves as the limit
+  allows, and all nodes above these leaves (Bertalis et al., Section 3.3). Every
+  leaf is in exactly one sub-tree, but an inner node may be in several.
 
   Args:
     tree: a tree over labels.
@@ -60,7 +60,7 @@ def _path(parent: np.ndarray, node: int) -> list[int]:
 
 
 def _part(tree: LabelTree, parent: np.ndarray, kept: dict) -> LabelTree:
-  """Makes a tree of the root and the kept nodes, in the order of `kept`."""
+  """Makes a tree from the root and the kept nodes, in the order of `kept`."""
   number = {0: 0} | {node: i + 1 for i, node in enumerate(kept)}
   above = [-1, *(number[int(parent[node])] for node in kept)]
   label = [tree.label[0], *(tree.label[node] for node in kept)]

@@ -22,15 +22,15 @@ _ROOT = 0
 class TaxonomyTree(TreeConfig):
   """Builds a tree in which each label is below its parent.
 
-  If all documents of the labels below a parent have the parent too, the
-  parent's own node stands for the parent. Otherwise the parent gets a leaf
+  If every document with a label below a parent also has the parent as a label,
+  the parent is predicted at its own node. Otherwise it is predicted at a leaf
   below its own node.
   """
 
   file: str = field(
     '',
     'Taxonomy file with lines `parent<TAB>child<TAB>child...` from Root down; '
-    'it may have more ids than the labels. Empty: uses the parents of the '
+    'it may also have ids that are not labels. Empty: uses the parents of the '
     'corpus labels.',
     tiny='',
   )
@@ -71,8 +71,8 @@ def taxonomy_tree(
 
   A parent that is not a label becomes a node without a label: it is trained,
   but never predicted. A label with other labels below it is predicted at its
-  own node, if all documents of these labels have it too. Otherwise it gets a
-  leaf below its own node.
+  own node if every document with one of these labels also has the label itself.
+  Otherwise it is predicted at a leaf below its own node.
 
   Args:
     ids: the ids of the L labels.
@@ -119,7 +119,8 @@ def _predicted_at_node(
 ) -> np.ndarray:
   """Returns which nodes stand for their own label, bool [nodes].
 
-  A node does if all documents of the labels below it also have its label.
+  A node stands for its label if every document with a label below the node also
+  has the node's label.
   """
   at_node = np.ones(len(parent), bool)
   above = np.asarray(parent)

@@ -36,14 +36,14 @@ class Blocks(SolverConfig):
   """Trains sixteen labels at once by LIBLINEAR's method, on CPUs (dual.py)."""
 
   earlier_kind = (
-    'liblinear'  # the solver of earlier runs that this one replaces
+    'liblinear'  # the solver of earlier runs, which Blocks replaces
   )
 
   eps: float = field(
     0.1, "LIBLINEAR's tolerance, at which training stops.", POSITIVE
   )
   max_epochs: int = field(
-    100, 'Largest number of visits of every document.', AT_LEAST_1
+    100, 'Largest number of passes over the documents.', AT_LEAST_1
   )
   workers: int = field(2, 'Number of threads.', AT_LEAST_1, may_change=True)
 
@@ -70,7 +70,7 @@ class Blocks(SolverConfig):
 
 @dataclasses.dataclass(frozen=True)
 class _Task:
-  """Describes a few classifiers of one block, which are trained together.
+  """Describes a few classifiers of one block that are trained together.
 
   Attributes:
     parent: the node whose children the classifiers distinguish.
@@ -99,19 +99,20 @@ def fit_tree(
 
   A node's classifier is trained only on the documents that are positive for the
   node's parent (teacher forcing). For the children of the root these are all
-  documents. The documents of the node itself are positive, the others negative.
-  A node without documents scores less than all others (Classifiers.with_last).
+  documents. The documents that are also positive for the node are positive
+  examples, and the other documents are negative examples. A node without
+  documents scores less than all other nodes (Classifiers.with_last).
 
   Args:
     rows: float32 [N, D] with sorted indices.
     gold: N rows of labels; labels that are not in the tree are ignored.
     tree: the tree over labels.
-    solver: the objective, and when to stop.
+    solver: the objective and the stopping rule.
     seed: decides the order in which documents are visited.
-    threshold: weights of smaller absolute value become 0.
+    threshold: weights with a smaller absolute value become 0.
     workers: number of threads; the result does not depend on it.
-    parts: where finished parts are saved and loaded. Their key need not include
-      the arguments of this function, which are added to it.
+    parts: the files of finished parts. This function adds its own arguments to
+      the key of the files.
     between: called after each part; training ends if it raises an error.
 
   Returns:
@@ -157,7 +158,7 @@ def fit_tree(
 def _whole_blocks(
   names: Sequence[str], parts: PartFiles, columns: np.ndarray
 ) -> Iterator[Classifiers]:
-  """Yields the classifiers of saved parts, in whole blocks.
+  """Yields the classifiers of saved parts, in groups of complete blocks.
 
   The parts of a block that is longer than a part are joined.
 
@@ -185,7 +186,7 @@ def _run_all(
   tasks: Sequence[_Task],
   documents: Ragged,
 ) -> list[Classifiers]:
-  """Runs all tasks, the longest ones first; returns results in task order."""
+  """Runs all tasks, long tasks first; returns the results in task order."""
   sizes = [len(documents[task.parent]) for task in tasks]
   futures = {
     at: pool.submit(run, tasks[at])
@@ -197,8 +198,8 @@ def _run_all(
 def _parts(tree: LabelTree) -> Iterator[list[_Task]]:
   """Yields all tasks in parts, in the order of nodes.
 
-  A part has whole blocks of one depth, or a piece of a block that is longer
-  than a part.
+  A part has complete blocks of one depth. If a block is longer than a part, the
+  part has a piece of this block.
   """
   long, starts = tree.degree > _PART, set(tree.levels.tolist())
   part: list[_Task] = []

@@ -42,13 +42,13 @@ def start_name_encoder(
   """Returns the encoder of label names for a new run, and saves its weights.
 
   Args:
-    state: first state, with its pretrained parameters.
+    state: initial state, with its pretrained parameters.
     workdir: folder of the new run.
     config: config of the descriptors, which says what names to read.
-    descriptor_run: another run whose head this run continues to train, or
-      None. Names are embedded with the weights that embedded names in that run,
-      which may differ from its final weights; pieces that its tokenizer lacks
-      have this run's vectors.
+    descriptor_run: another run whose head this run continues to train, or None.
+      Names are embedded with the weights that embedded names in that run, which
+      may differ from its final weights; pieces that the tokenizer of
+      descriptor_run lacks have this run's vectors.
 
   Raises:
     DataError: a file of descriptor_run is damaged.
@@ -102,8 +102,8 @@ def _weights_from(
   if _shapes(weights) != _shapes(theirs):
     if is_host0():
       logging.warning(
-        'the encoder of %s has other sizes than that of this run: label names '
-        'are embedded with the encoder that this run starts from',
+        'the encoder of %s has other sizes than the encoder of this run: label '
+        'names are embedded with the encoder that this run starts from',
         descriptor_run.path,
       )
     return weights
@@ -137,11 +137,11 @@ def descriptor_word_vectors(
   """Returns the word vectors for the descriptors of a new run.
 
   Args:
-    state: first state, with its pretrained parameters.
+    state: initial state, with its pretrained parameters.
     vocab: vocabulary of the run.
     has_vector: bool [vocabulary], words with a pretrained vector; None: no
-      vectors are pretrained. Then all words count, since their random vectors
-      already distinguish them.
+      vectors are pretrained. In this case all words count, because their random
+      vectors already distinguish them.
     descriptor_run: another run whose head this run continues to train, or
       None. Words of that run have the vectors that its descriptors used, which
       may differ from that run's final vectors.
@@ -164,10 +164,10 @@ def descriptor_word_vectors(
 
 
 def start_descriptors(state: TrainState, rows: np.ndarray) -> TrainState:
-  """Puts the embeddings of the labels' descriptors in a first state.
+  """Puts the embeddings of the labels' descriptors into the initial state.
 
   Args:
-    state: first state; do not use its descriptors afterwards.
+    state: initial state; do not use its descriptors afterwards.
     rows: float32 [L, E], embeddings for the labels of the head, in order.
 
   Returns:
@@ -181,7 +181,7 @@ def start_descriptors(state: TrainState, rows: np.ndarray) -> TrainState:
   if bare and is_host0():
     logging.warning(
       '%d of %d labels have no word with a vector in their descriptors: the '
-      'head knows them only by their label rows, if it has label rows',
+      'head knows these labels only by their label rows, if it has label rows',
       bare,
       len(rows),
     )

@@ -36,7 +36,7 @@ SOME_WORDS = 64  # any vocabulary size, for plans that do not depend on it
 
 
 def check_encoder(config: Config, workdir: Workdir) -> None:
-  """Checks the folder of the encoder, before a file of the run is written.
+  """Checks the folder of the encoder, before any file of the run is written.
 
   Args:
     config: config of the run.
@@ -62,7 +62,7 @@ def check_encoder(config: Config, workdir: Workdir) -> None:
 
 
 def planned_architecture(config: Config) -> Architecture | None:
-  """Returns the encoder's sizes in a planned run; None if not pretrained.
+  """Returns the sizes of the pretrained encoder; None: the run has none.
 
   For an encoder without a folder the vocabulary size is SOME_WORDS.
 
@@ -85,7 +85,8 @@ def keep_encoder(config: Config, train: Split, workdir: Workdir) -> Subwords:
 
   Args:
     config: config of the run.
-    train: training split, which has the words of an encoder without a folder.
+    train: training split. If the config names no encoder folder, the tokenizer
+      is built from the words of this split.
     workdir: folder of the run.
 
   Raises:
@@ -109,7 +110,8 @@ def first_encoder(
 
   Args:
     config: config of the run.
-    train: training split, which has the words of an encoder without a folder.
+    train: training split. If the config names no encoder folder, the tokenizer
+      is built from the words of this split.
 
   Returns:
     The tokenizer, and the sizes in the form that architecture_of reads.
@@ -126,10 +128,10 @@ def first_encoder(
 
 
 def start_encoder(state: TrainState, config: Config) -> TrainState:
-  """Puts pretrained weights, if the config names any, in a first state.
+  """Replaces the encoder's initial weights by pretrained weights, if any.
 
   Args:
-    state: first state; do not use its encoder and pooler afterwards.
+    state: initial state; do not use its encoder and pooler afterwards.
     config: config of the run.
 
   Returns:
@@ -154,7 +156,7 @@ def start_encoder(state: TrainState, config: Config) -> TrainState:
 
 
 def _small(config: Config, words: int) -> dict[str, Any]:
-  """Returns the sizes of the small encoder without a folder."""
+  """Returns the sizes of the small encoder, which has no folder."""
   longest, head = config.data.tokens.max_tokens, config.model.head
   if head.describes:
     longest = max(longest, head.descriptor.max_words + _SPECIAL)
@@ -201,7 +203,7 @@ def _check_lengths(config: Config, folder: ModelFolder, special: int) -> None:
 def _check_kept(
   folder: ModelFolder, tokenizer: Subwords, workdir: Workdir
 ) -> None:
-  """Checks that the encoder is the one that an earlier start has copied."""
+  """Checks that no earlier start of the run copied another encoder."""
   if not workdir.encoder.exists():
     return
   same_tokenizer = workdir.subwords().digest == tokenizer.digest
@@ -210,7 +212,8 @@ def _check_kept(
     raise ConfigError(
       f'config.model.encoder.folder: {workdir.path} was started with an '
       f'encoder that has {difference} than {folder.path}; use a new workdir, '
-      'or the folder that this one was started with'
+      f'or set config.model.encoder.folder to the encoder that {workdir.path} '
+      'was started with'
     )
 
 

@@ -29,7 +29,8 @@ def storage_of(params: Mapping[str, Any]) -> Storage | None:
   """Returns the storage of label rows' weights; None if there is no kernel."""
   if KERNEL not in params:
     return None
-  # COMPENSATED and BFLOAT16 store weights alike; the first one is returned.
+  # COMPENSATED and BFLOAT16 have the same dtype; the first of the two is
+  # returned.
   return next(x for x in Storage if x.dtype == params[KERNEL].dtype)
 
 
@@ -39,11 +40,11 @@ def take_rows(
   source: np.ndarray,
   checkpoint: tuple[Any, int],
 ) -> dict[str, jax.Array]:
-  """Returns this run's label rows, some of them replaced by another run's.
+  """Returns this run's label rows, some replaced by rows of another run.
 
   Args:
-    ours: this run's rows by path, with the exponent of the kernel if it has
-      one; do not use them afterwards.
+    ours: this run's rows by path, with the exponent of the kernel if there is
+      one. Do not use these arrays afterwards.
     theirs: shapes of the other run's rows (saved_params), with rows of the same
       width.
     source: int64 [labels], the other run's row for each row of this run; -1 if

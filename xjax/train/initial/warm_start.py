@@ -3,8 +3,8 @@
 Parameters are matched by path, label rows by label id, word vectors by word and
 the vectors of a pretrained encoder by piece, because the other run may have
 other labels and another vocabulary. This run keeps its own label rows if they
-are not trained, and its own head if the other run's head is of another kind. A
-head of the same kind was trained on the other run's descriptors, so this run
+are not trained, and its own head if the other run's head is of another kind. If
+the head is loaded, it was trained on the other run's descriptors, so this run
 embeds descriptors as the other run did.
 """
 
@@ -109,12 +109,12 @@ def chosen_step(workdir: Workdir, newest: int, best: int | None) -> int:
 def warm_start(
   state: TrainState, source: str, space: LabelSpace, inputs: Inputs
 ) -> tuple[TrainState, Workdir | None]:
-  """Puts another run's parameters in a first state, and logs a report.
+  """Puts another run's parameters into the initial state; logs a report.
 
   Args:
-    state: first state; do not use its parameters afterwards.
-    source: str, WORKDIR for its best checkpoint (else the newest), or
-      WORKDIR@step.
+    state: initial state; do not use its parameters afterwards.
+    source: str. WORKDIR means the best checkpoint of that run, or the newest if
+      there is no best one. WORKDIR@step means the checkpoint of that step.
     space: label space of this run.
     inputs: inputs of this run, for its vocabulary.
 
@@ -124,7 +124,8 @@ def warm_start(
       descriptors; None if the head has no descriptors, or is not loaded.
 
   Raises:
-    ConfigError: source names no checkpoint, or none of its parameters fit.
+    ConfigError: source names no checkpoint, or none of the checkpoint's
+      parameters fit this run.
     DataError: a file of the other workdir is damaged.
   """
   workdir, step = find_start(source)
@@ -136,7 +137,8 @@ def warm_start(
   report = _report(ours, theirs, rows, _untrained_rows(state), same_head)
   if not report.loaded:
     raise ConfigError(
-      f'train.init_from={source}: none of its parameters fit this run:\n'
+      f"train.init_from={source}: none of the checkpoint's parameters fit "
+      'this run:\n'
       f'{report}'
     )
   if is_host0():
@@ -166,7 +168,7 @@ def find_start(source: str) -> tuple[Workdir, int]:
     steps = intact_steps(workdir.checkpoints)
     raise ConfigError(
       f'train.init_from={source}: no intact checkpoint of step {step}; steps '
-      f'with one: {", ".join(map(str, steps)) or "none"}'
+      f'with an intact checkpoint: {", ".join(map(str, steps)) or "none"}'
     )
   return workdir, step
 
@@ -200,7 +202,7 @@ def _vocabulary_rows(
   """Returns the other run's rows for words or pieces, by kind of row.
 
   The result is empty if one of the runs has no table of word or piece vectors,
-  or if both have the same pieces.
+  or if both runs have the same pieces.
   """
   if WORD_VECTORS in ours and WORD_VECTORS in theirs:
     return {'words': word_rows(inputs.vocab, workdir.vocabulary())}
@@ -258,7 +260,8 @@ def _add_fit(
     name: path of the parameter.
     param: the parameter of this run.
     other: the parameter's shape in the other run.
-    source: the other run's row for each row; None if no rows are matched.
+    source: the other run's row for each row of this run; None if no rows are
+      matched.
     report: report to add to.
   """
   by_row = source is not None
@@ -281,7 +284,7 @@ def _merged(
   loaded: Set[str],
   checkpoint: tuple[pathlib.Path, int],
 ) -> dict[str, jax.Array]:
-  """Returns this run's parameters with the loaded ones of the other run."""
+  """Returns this run's parameters after loading the other run's parameters."""
   merged = dict(ours)
   labels = {name: ours[name] for name in loaded if has_label_rows(ours[name])}
   if KERNEL in labels and EXPONENT in ours:

@@ -49,7 +49,9 @@ def word_rows(ours: Vocabulary, theirs: Vocabulary) -> np.ndarray:
 
 
 def piece_rows(ours: Subwords, theirs: Subwords) -> np.ndarray:
-  """Finds the rows in which `theirs` has our pieces, special tokens included.
+  """Finds the rows in which `theirs` has the pieces of `ours`.
+
+  Special tokens are pieces, too.
 
   Returns:
     int64 [len(ours)]; -1: the piece has no row in theirs.
@@ -60,7 +62,7 @@ def piece_rows(ours: Subwords, theirs: Subwords) -> np.ndarray:
 def replace_rows(
   table: np.ndarray, rows: np.ndarray, other: np.ndarray
 ) -> np.ndarray:
-  """Returns a copy of a table in which rows of another table replace its own.
+  """Returns a copy of a table, with some rows taken from another table.
 
   Args:
     table: [rows, ...], the table.
@@ -75,7 +77,7 @@ def replace_rows(
 
 
 def check_word_vectors(config: InputConfig) -> None:
-  """Checks the file of word vectors, before a file of the run is written.
+  """Checks the file of word vectors, before any file of the run is written.
 
   Raises:
     ConfigError: the vectors have another dimension than the embedding.
@@ -93,12 +95,12 @@ def check_word_vectors(config: InputConfig) -> None:
 def start_words(
   state: TrainState, config: InputConfig, vocab: Vocabulary
 ) -> tuple[TrainState, np.ndarray | None]:
-  """Puts the pretrained vectors, if the config names any, in a first state.
+  """Replaces the initial word vectors by pretrained vectors, if any.
 
-  Words that the file lacks, padding and the unknown word keep their vectors.
+  Padding, the unknown word, and words that the file lacks keep their vectors.
 
   Args:
-    state: first state; do not use its word vectors afterwards.
+    state: initial state; do not use its word vectors afterwards.
     config: config of the embedding.
     vocab: vocabulary that numbers the words.
 
