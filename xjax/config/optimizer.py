@@ -169,8 +169,8 @@ class SWAConfig(AverageConfig):
     second, steps = self.start + self.every, config.train.steps
     if not faults and second > steps:
       yield (
-        f'{path}.every={self.every}: with {path}.start={self.start}, the '
-        f'second parameters in the mean are those of step {second}, but '
-        f'training ends at config.train.steps={steps}: the mean would ignore '
-        'all steps after the start'
+        f'{path}.every={self.every}: with {path}.start={self.start}, the mean '
+        f'takes parameters for the second time at step {second}, but training '
+        f'ends at config.train.steps={steps}: the mean would ignore all steps '
+        'after the start'
       )
