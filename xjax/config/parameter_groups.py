@@ -114,8 +114,8 @@ def check_groups(
     raise ConfigError(
       f'config.train.layer_decay={config.layer_decay}: no parameter '
       'encoder/layers/<i>/... is trained: set layer_decay to 1, or set '
-      f'config.model.encoder to {kinds_that("pretrained", EncoderConfig)} and '
-      'do not freeze its layers'
+      f'config.model.encoder={kinds_that("pretrained", EncoderConfig)} and do '
+      "not freeze the encoder's layers"
     )
 
 
