@@ -25,7 +25,7 @@ _METRICS = absl_flags.DEFINE_list(
 _BY_FREQUENCY = absl_flags.DEFINE_bool(
   'by_frequency',
   _PLAN.by_frequency,
-  'Compare on frequent, few and zero labels too.',
+  'Also compare on the slices frequent, few and zero.',
 )
 _ITERATIONS = absl_flags.DEFINE_integer(
   'iterations',

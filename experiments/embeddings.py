@@ -25,7 +25,7 @@ _DIM = absl_flags.DEFINE_integer(
 _WINDOW = absl_flags.DEFINE_integer(
   'window',
   WordTraining.window,
-  'Number of neighbours of a word on either side.',
+  'Number of neighbours of a word on each side.',
   1,
 )
 _EPOCHS = absl_flags.DEFINE_integer(
@@ -34,7 +34,7 @@ _EPOCHS = absl_flags.DEFINE_integer(
 _MIN_COUNT = absl_flags.DEFINE_integer(
   'min_count',
   WordTraining.min_count,
-  'Words that occur less often get no vector.',
+  'Words that occur less often than this get no vector.',
   1,
 )
 _SKIPGRAM = absl_flags.DEFINE_bool(

@@ -20,7 +20,8 @@ from xjax.core.console import show_log
 from xjax.core.errors import ConfigError, UserError
 from xjax.train.preemption import Preempted
 
-# Without this, --help would list flags under this file, not under the main.
+# Without this call, --help would list flags under this file, not under the main
+# program.
 flags.disclaim_key_flags()
 
 EXIT_USER_ERROR = 1
@@ -47,7 +48,7 @@ class TupleParser(flags.ArgumentParser):
 
 
 def _strip_brackets(text: str) -> str:
-  """Removes brackets around the whole text, but no others.
+  """Removes brackets around the whole text, but no other brackets.
 
   In 'layers/[0-3]' and '[ab]/x,[cd]/x' brackets belong to globs and stay.
   """
@@ -123,13 +124,13 @@ def _define_import() -> None:
   flags.DEFINE_multi_string(
     'import',
     [],
-    'Module of your own with encoders, metrics etc., which is imported first. '
+    'Module of your own (encoders, metrics etc.) to import first. '
     'The flag may be repeated.',
   )
 
 
 def imports() -> list[str]:
-  """Returns the modules of --import, for processes that this one starts."""
+  """Returns the modules of --import, for processes that this process starts."""
   return flags.FLAGS['import'].value
 
 
@@ -156,9 +157,9 @@ def _import_modules(argv: Sequence[str]) -> None:
 def run(main: Callable[[], None]) -> None:
   """Parses the flags, calls main and exits.
 
-  The exit code is 0 after success, 1 after a user's mistake, which is printed
-  as one message without a traceback, and 75 if the run was preempted, so that
-  the same command must be started again.
+  The exit code is 0 after success. After a user's mistake it is 1, and one
+  message is printed without a traceback. If the run was preempted, the exit
+  code is 75, and the same command must be started again.
   """
   _define_import()
   app.run(
@@ -202,7 +203,8 @@ def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
     print('interrupted', file=sys.stderr)
     return EXIT_INTERRUPTED
   except BrokenPipeError:  # the reader of standard output has closed it
-    # Python writes the rest of the output at exit, which must not fail again.
+    # At exit, Python writes the rest of the output. This must not fail again,
+    # so the output goes to the null device.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
   return 0
 

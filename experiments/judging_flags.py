@@ -141,7 +141,7 @@ def define_companions() -> None:
     'score_kind',
     None,
     ScoreKind,
-    'Kind of scores, if the file does not name it.',
+    'Kind of scores, if the file does not name the kind.',
   )
 
 
@@ -161,7 +161,7 @@ class _CommaSerializer(flags.ArgumentSerializer):
 
 
 def judge_request() -> JudgeRequest | None:
-  """Returns the request that the flags make, or None without such flags."""
+  """Returns the request that the flags describe, or None if none is given."""
   values = flags.FLAGS
   if not values.ci:
     check_absent(('replicates', 'seed'), 'ci')

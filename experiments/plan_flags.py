@@ -19,7 +19,7 @@ _PLAN_FLAGS = ('chip', 'devices', 'plan_labels', 'plan_documents')
 
 
 def define() -> None:
-  """Defines --plan and its flags, after --workdir, --multihost, --profile."""
+  """Defines --plan and its flags; --workdir etc. must be defined before."""
   chips = f'Chip to plan for (default: this machine): {", ".join(CHIPS)}.'
   numbers = {
     'devices': 'Number of devices (default: mesh.data x mesh.label, where -1 '
@@ -60,7 +60,7 @@ def _check(values: dict[str, Any]) -> bool:
 
 
 def print_plan(config: Config) -> bool:
-  """Prints the plan, and changes to the config if the plan does not fit.
+  """Prints the plan, and suggests changes to the config if it does not fit.
 
   Returns:
     Whether the plan fits the memory of the devices.
@@ -82,7 +82,8 @@ def print_plan(config: Config) -> bool:
 def devices_of(mesh: MeshConfig, chip: str) -> int:
   """Returns the number of devices of a mesh.
 
-  An axis of -1 means all devices of this machine, or 1 if a chip is named.
+  An axis of -1 means all devices of this machine, or one device if a chip is
+  named.
   """
   if not chip and -1 in (mesh.data, mesh.label):
     return jax.device_count()

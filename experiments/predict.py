@@ -12,8 +12,8 @@ has the metrics. "-" is standard input or output.
 which shades the words of the first documents by attention. --labels adds the
 labels of a file to those of the run and scores them by their names. A line of
 this file is JSON {"name", optional "id", "alt"} or only a name.
---strategy=coverage --beta=0.25 chooses labels by another rule than the best
-scores; other rules are propensity, bounded_random and cost.
+--strategy=coverage --beta=0.25 chooses labels by coverage instead of by the
+best scores. The other strategies are propensity, bounded_random and cost.
 """
 
 from absl import flags as absl_flags

@@ -37,7 +37,7 @@ def define(k_default: str) -> None:
   flags.DEFINE_float(
     'beta',
     0.0,
-    'Number >= 0; a larger one makes precision count more in coverage.',
+    'Number >= 0 for coverage; a larger number makes precision count more.',
   )
   flags.DEFINE_integer(
     'strategy_seed',
@@ -48,7 +48,7 @@ def define(k_default: str) -> None:
   flags.DEFINE_string(
     'costs',
     '',
-    'File of JSON lines {"id", "weight"} for cost; other labels weigh 1.',
+    'File of JSON lines {"id", "weight"} for cost; other labels have weight 1.',
   )
 
 

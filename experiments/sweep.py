@@ -4,8 +4,8 @@ r"""Searches for the best values of some config fields by training many runs.
     [--config.FIELD=VALUE ...]
 
 In FILE.py, get_config() returns the config that all trials share, and
-get_sweep() returns the fields and values that differ. The same command, started
-again, continues the sweep.
+get_sweep() returns the fields that differ, and their values. The same command,
+started again, continues the sweep.
 """
 
 from absl import flags as absl_flags
@@ -39,12 +39,12 @@ _WORKERS = absl_flags.DEFINE_integer(
   'workers', 1, 'Number of trials that run at a time.', lower_bound=1
 )
 _SEEDS = absl_flags.DEFINE_integer(
-  'seeds', 1, 'Number of seeds per trial; the mean is compared.', lower_bound=1
+  'seeds', 1, 'Seeds per trial; trials are compared by means.', lower_bound=1
 )
 _N_TRIALS = absl_flags.DEFINE_integer(
   'n_trials',
   None,
-  'Number of trials; replaces the one in get_sweep().',
+  'Number of trials; replaces the number in get_sweep().',
   lower_bound=1,
 )
 _GPUS = absl_flags.DEFINE_list(

@@ -1,10 +1,10 @@
 r"""Trains BERT-BASE with a dense [CLS] layer on EURLEX57K, as in the paper.
 
-Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
-Legislation", ACL 2019, https://aclanthology.org/P19-1636: the first 512
-WordPieces of a document, dropout 0.1, Adam with a constant rate of 5e-5,
-batches of 8, eight to nine epochs, early stopping without patience (Appendix
-B).
+This is BERT-BASE of Chalkidis et al., "Large-Scale Multi-Label Text
+Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636.
+It reads the first 512 WordPieces of a document. It is trained with dropout 0.1,
+Adam with a constant rate of 5e-5, batches of 8, eight to nine epochs, and early
+stopping without patience (Appendix B).
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_bert.py \

@@ -1,8 +1,8 @@
 r"""Trains BIGRU-ATT with label weights of 4, 2 or 1 bytes on EURLEX57K headers.
 
-Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
-Legislation", ACL 2019, https://aclanthology.org/P19-1636 (BIGRU-ATT). The label
-weights, a row per label, are stored as in ELMO, ICML 2025.
+BIGRU-ATT is a system of Chalkidis et al., "Large-Scale Multi-Label Text
+Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636.
+The label weights, one row per label, are stored as in ELMO, ICML 2025.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_bigru_att_header.py:STORAGE \
@@ -10,8 +10,9 @@ weights, a row per label, are stored as in ELMO, ICML 2025.
 
 If STORAGE is adam, rows are float32 and are trained by Adam, like all other
 parameters. If it is float32, bfloat16, compensated or float8, Adagrad updates
-the rows in the same pass that computes their gradient. The pass takes all
-labels at once with float32, and 1,024 labels at a time with the others.
+the rows in the same pass that computes their gradient. With float32, the pass
+takes all labels at once. With bfloat16, compensated and float8, the pass takes
+1,024 labels at a time.
 
 Hardware: two CPU cores. Expected, all/RP@5 on dev: float32 .667, .671 and .678
 with seeds 0, 1 and 2; bfloat16 .670 and float8 .669 with seed 0; adam and
@@ -71,5 +72,5 @@ def _rows(kind: str) -> tuple[OneVsAllConfig, RowsConfig]:
 
 
 def _chunk(storage: Storage) -> int:
-  """Returns the labels per chunk: all for FLOAT32, the dense baseline."""
+  """Returns the labels per chunk; FLOAT32, the dense baseline, takes all."""
   return 8192 if storage is Storage.FLOAT32 else 1024

@@ -1,11 +1,11 @@
 r"""Trains BiGRU-LWAN with domain vectors on 512 words of EURLEX57K documents.
 
-Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
-Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
-BIGRU-LWAN (L2V) * (the first 512 words), with the sizes of Table 5: one layer
-of 300 units per direction, dropout 0.4, batches of 16, Adam with gradients
-clipped to +-5. The word vectors are trained first, here on the corpus itself,
-and are then frozen.
+This is row "BIGRU-LWAN (L2V) *" (the first 512 words) of Table 2 in Chalkidis
+et al., "Large-Scale Multi-Label Text Classification on EU Legislation", ACL
+2019, https://aclanthology.org/P19-1636, with the sizes of Table 5: one layer of
+300 units per direction, dropout 0.4, batches of 16, Adam with gradients clipped
+to +-5. The word vectors are trained first and then frozen. Here they are
+trained on the corpus itself.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_bigru_lwan_l2v_512.py \

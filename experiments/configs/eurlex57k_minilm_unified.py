@@ -5,8 +5,8 @@ attention with two parts: trained weights of each label, and an embedding of its
 name. The pretrained sentence encoder all-MiniLM-L6-v2 (Wang et al. 2020,
 https://arxiv.org/abs/2002.10957; Reimers and Gurevych 2019,
 https://aclanthology.org/D19-1410) embeds both documents and names, so that
-labels start from their names. Data: header and recitals of Chalkidis et al.,
-ACL 2019, https://aclanthology.org/P19-1636.
+labels start from their names. The data are header and recitals of the documents
+of Chalkidis et al., ACL 2019, https://aclanthology.org/P19-1636.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_minilm_unified.py \

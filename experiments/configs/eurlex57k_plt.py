@@ -1,10 +1,10 @@
 r"""Trains a probabilistic label tree (PLT) on full documents of EURLEX57K.
 
 Features are TF-IDF of words and pairs of words. Labels are clustered by
-balanced k-means, as in eurlex57k_xr_linear.py, with logistic regression at
-every node. This is the PLT of Jasinska et al., "Extreme F-measure Maximization
-using Sparse Probability Estimates", ICML 2016, trained as in Schultheis et al.
-2022, Section 5.5, with one tree.
+balanced k-means, as in eurlex57k_xr_linear.py. Every node has a logistic
+regression. The model is the PLT of Jasinska et al., "Extreme F-measure
+Maximization using Sparse Probability Estimates", ICML 2016, trained as in
+Schultheis et al. 2022, Section 5.5, with one tree.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_plt.py \

@@ -1,10 +1,10 @@
 r"""Trains one of seven small neural systems on 128 words of EURLEX57K texts.
 
-The texts are header and recitals. The systems are the unified one and those
-that read words in Table 2 of Chalkidis et al., "Large-Scale Multi-Label Text
+The texts are header and recitals. The systems are the unified system and the
+word-based systems in Table 2 of Chalkidis et al., "Large-Scale Multi-Label Text
 Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636.
-Each is small enough to train in about ten minutes on two CPU cores. All systems
-use the same word vectors, which are trained on the corpus once:
+Each system is small enough to train in about ten minutes on two CPU cores. All
+systems use the same word vectors, which are trained on the corpus once:
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_bigru_lwan_l2v.py \

@@ -1,12 +1,12 @@
 r"""Trains BiGRU-LWAN with the unified head on full documents of EURLEX57K.
 
-Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
-Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 2, row
-BIGRU-LWAN (L2V), with the sizes of Table 5: one layer of 300 units per
-direction, dropout 0.4, batches of 16, Adam with gradients clipped to +-5. In
-addition to its trained weights, every label has an embedding of its descriptor,
-which is computed from the initial word vectors. The word vectors of documents
-are trained further.
+The model extends row BIGRU-LWAN (L2V) of Table 2 in Chalkidis et al.,
+"Large-Scale Multi-Label Text Classification on EU Legislation", ACL 2019,
+https://aclanthology.org/P19-1636. It has the sizes of Table 5: one layer of 300
+units per direction, dropout 0.4, batches of 16, Adam with gradients clipped to
++-5. Every label has trained weights and an embedding of its descriptor. The
+embedding is computed from the initial word vectors. The word vectors of
+documents are trained further.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_unified.py \

@@ -2,10 +2,10 @@ r"""Trains a dense layer on one fixed vector per document, from any encoder.
 
 Compute a vector for each document with any encoder. Save the vectors as
 DIR/{split}.npy and the document ids as DIR/{split}.ids.txt (see docs/data.md),
-next to {split}.jsonl. Only the output layer is trained; BERT-BASE has the same
-layer in Chalkidis et al. 2019 (https://aclanthology.org/P19-1636), Section 4.
-To use a vector per token with label-wise attention, set max_tokens, buckets,
-NoPooling() and LabelAttentionConfig() in this file.
+next to {split}.jsonl. Only the output layer is trained. It is the output layer
+that Chalkidis et al. 2019 (https://aclanthology.org/P19-1636, Section 4) use on
+top of BERT-BASE. To use a vector per token with label-wise attention, set
+max_tokens, buckets, NoPooling() and LabelAttentionConfig() in this file.
 
   python -m experiments.train \
     --config=experiments/configs/frozen_features.py --config.data.dir=DIR \

@@ -1,9 +1,10 @@
 r"""Trains BiGRU-LWAN on data for hierarchical text classification.
 
 DIR has files like wos_train.json with lines {"doc_token", "doc_label"}, and a
-taxonomy of tab-separated lines. --config.data.htc.labels=leaves uses only the
-labels at the bottom of the taxonomy, as XML methods do (Bertalis et al., App.
-B). The model is by Chalkidis et al. 2019 (https://aclanthology.org/P19-1636).
+taxonomy file with tab-separated lines. --config.data.htc.labels=leaves uses
+only the labels at the bottom of the taxonomy, as XML methods do (Bertalis et
+al., App. B). The model is by Chalkidis et al. 2019
+(https://aclanthology.org/P19-1636).
 
   python -m experiments.train \
     --config=experiments/configs/htc_bigru_lwan.py \

@@ -1,11 +1,11 @@
-r"""Trains a model that scores labels by weights and names on your documents.
+r"""Trains a model on your documents; it scores labels by weights and names.
 
-Choose it if many labels have few training documents or none. The unified form
-of BIGRU-LWAN (Chalkidis et al. 2019, https://aclanthology.org/P19-1636) scores
-a label by trained weights, and by its name and alternative names. The sizes
-suit TIB-SID, library records with 26,976 labels, half of which have one
-training document (D'Souza et al., "SemEval-2025 Task 5: LLMs4Subjects",
-https://aclanthology.org/2025.semeval-1).
+Choose this model if many labels have few training documents or none. The
+unified form of BIGRU-LWAN (Chalkidis et al. 2019,
+https://aclanthology.org/P19-1636) scores a label by trained weights, and by its
+name and alternative names. The sizes suit TIB-SID, library records with 26,976
+labels, half of which have one training document (D'Souza et al., "SemEval-2025
+Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1).
 
   python -m experiments.embeddings \
     --config=experiments/configs/jsonl_unified.py \

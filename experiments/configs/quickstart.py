@@ -7,7 +7,7 @@ training documents.
   python -m experiments.train --config=experiments/configs/quickstart.py \
     --workdir=runs/quickstart
 
-To train the unified system, or another system of that paper that reads words:
+To train the unified system, or another word-based system of Chalkidis et al.:
 
   python -m experiments.train \
     --config=experiments/configs/quickstart.py:SYSTEM \
@@ -74,9 +74,9 @@ def get_config(system: str = 'bigru_lwan') -> Config:
 
 def _model(system: str) -> ModelConfig:
   words = EmbeddingConfig(dim=64, dropout=0.1, word_dropout=0.0)
-  # These vectors are random and are never trained, so that a word has the same
-  # vector in a label's descriptor and in a document. They have few dimensions,
-  # so that the model cannot simply memorise the few labels.
+  # These vectors are random and are never trained. So a word has the same
+  # vector in a label's descriptor and in a document. The vectors have few
+  # dimensions, so that the model cannot simply memorise the few labels.
   frozen = EmbeddingConfig(
     dim=32, dropout=0.1, word_dropout=0.0, init_scale=1.0, frozen=True
   )

@@ -1,16 +1,17 @@
 r"""Searches the paper's space of hyper-parameters on EURLEX57K.
 
-Chalkidis et al., "Large-Scale Multi-Label Text Classification on EU
-Legislation", ACL 2019, https://aclanthology.org/P19-1636, Table 5: one or two
-layers, 200, 300 or 400 hidden units, dropout 0.1 to 0.5, word dropout 0, 0.01
-or 0.02, batches of 8, 12 or 16. The search is a tree-structured Parzen
-estimator (HYPEROPT in the paper). The paper chooses the lowest loss on dev;
-this sweep chooses the best RP@5. The paper does not give the number of trials.
+The space is that of Table 5 in Chalkidis et al., "Large-Scale Multi-Label Text
+Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636:
+one or two layers, 200, 300 or 400 hidden units, dropout 0.1 to 0.5, word
+dropout 0, 0.01 or 0.02, batches of 8, 12 or 16. The search is a tree-structured
+Parzen estimator (HYPEROPT in the paper). The paper chooses the lowest loss on
+dev; this sweep chooses the best RP@5. The paper does not give the number of
+trials.
 
 For HAN, the paper searches layers and units separately for words and zones.
-Here both levels have the same units, as in all values that the paper reports;
-the number of layers is searched only for words, and there is one layer for
-zones, as in the paper's best model. Embeddings and encoder share one dropout.
+Here words and zones have the same units, as in all values that the paper
+reports. The number of layers is searched only for words. Zones have one layer,
+as in the paper's best model. Embeddings and encoder share one dropout.
 
   python -m experiments.sweep \
     --config=experiments/configs/sweep_table5.py:SYSTEM \
@@ -39,7 +40,7 @@ _DOCUMENTS = 45_000  # documents in train
 _EPOCHS = 20
 _RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 
-# System -> its config, and the fields of its hidden units. Zero-shot systems
+# System -> (its config file, the fields of its hidden units). Zero-shot systems
 # have no such field, since their units are the dimensions of the word vectors.
 SYSTEMS = {
   'bigru_lwan': (eurlex57k_bigru_lwan, 'model.encoder.units'),

@@ -51,7 +51,8 @@ def check_config(config: Config) -> None:
   """Checks the names, types and bounds of fields, and that fields fit together.
 
   Raises:
-    ConfigError: one line per fault, each of which names a field.
+    ConfigError: the config has faults. The message has a line per fault, and
+      each line names a field.
   """
   if not isinstance(config, Config):
     raise ConfigError(
@@ -71,7 +72,7 @@ def _field_names(holder: Any) -> tuple[str, ...]:
 
 
 def _similar(name: str, names: Iterable[str]) -> str:
-  """Returns a hint with the names that are similar, else with all names."""
+  """Returns a hint with similar names, or with all names if none is similar."""
   similar = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
   if similar:
     return f'did you mean {" or ".join(similar)}?'
@@ -119,7 +120,7 @@ def _has_type(value: Any, hint: Any) -> bool:
 
 
 def _type_text(hint: Any) -> str:
-  """Returns an annotation as the text of an error message."""
+  """Returns a description of an annotation, for error messages."""
   if isinstance(hint, type) and issubclass(hint, enum.Enum):
     return f'{hint.__name__}.' + ' or '.join(e.name for e in hint)
   if typing.get_origin(hint) is tuple:
@@ -147,7 +148,7 @@ def _training_faults(config: Config, path: str) -> Iterator[str]:
 def _faults_between(
   part: ConfigPart, path: str, config: Config | None = None
 ) -> Iterator[str]:
-  """Yields the faults that the check() of each part finds between fields."""
+  """Yields the faults that check() finds in a part and in its inner parts."""
   config = config or part
   yield from part.check(config, path)
   for name in _field_names(part):

@@ -16,7 +16,7 @@ _SUFFIXES = ('Config', 'Data', 'Model', 'Weights')
 
 
 def _kind_of(cls: type) -> str | None:
-  """Returns the "kind" of a part, if it is one of several kinds; else None."""
+  """Returns the name of a class that is one of several kinds, else None."""
   if any(isinstance(base, type) and kinds(base) for base in cls.__mro__[1:-2]):
     return cls.__name__
   return None
@@ -57,7 +57,7 @@ def from_json(value: Any, cls: type = Config) -> Any:
 
   Raises:
     ConfigError: a kind or field is unknown, a "kind" is missing, or a value has
-      the wrong type; the message has the dotted path.
+      the wrong type; the message has the dotted path of the field.
   """
   return _dataclass(value, cls, '')
 
@@ -96,7 +96,7 @@ def _dataclass(value: Any, cls: type, path: str) -> Any:
 
 
 def _kind_named(kind: Any, base: type, path: str) -> type:
-  """Returns the kind with this name, now or in earlier versions of xjax."""
+  """Returns the kind that has this name now or had it in earlier versions."""
   choices = kinds(base) or (base,)
   for choice in choices:
     if kind == choice.__name__:
@@ -107,8 +107,9 @@ def _kind_named(kind: Any, base: type, path: str) -> type:
       return choice
   raise ConfigError(
     f'{path}: unknown kind {kind!r}; the kinds are '
-    f'{", ".join(choice.__name__ for choice in choices)}. If it is defined in '
-    'a module of yours, import it first: with --import=MODULE, or from Python'
+    f'{", ".join(choice.__name__ for choice in choices)}. If a module of '
+    'yours defines it, import the module first: with --import=MODULE, or from '
+    'Python'
   )
 
 

@@ -75,9 +75,9 @@ class AverageConfig(ConfigPart, abstract=True):
   """Defines how a mean of the parameters over training steps is computed.
 
   Training keeps the mean in addition to the parameters, and judges both.
-  best_metric chooses the best checkpoint by the metrics of the mean. When a
-  finished run is loaded, predicts or is evaluated, it uses the mean. Up to the
-  step `start`, the mean is equal to the parameters.
+  best_metric chooses the best checkpoint by the metrics of the mean. A finished
+  run predicts, and is evaluated, with the mean. Up to the step `start`, the
+  mean is equal to the parameters.
 
   Attributes:
     averages: whether a mean is kept.
@@ -170,7 +170,7 @@ class SWAConfig(AverageConfig):
     if not faults and second > steps:
       yield (
         f'{path}.every={self.every}: with {path}.start={self.start}, the mean '
-        f'gets its second parameters at step {second}, but training ends at '
-        f'config.train.steps={steps}: the mean would ignore all steps after '
-        'the start'
+        f'takes parameters for the second time at step {second}, but training '
+        f'ends at config.train.steps={steps}: the mean would ignore all steps '
+        'after the start'
       )

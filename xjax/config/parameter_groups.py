@@ -53,9 +53,10 @@ def rate_factors(
   times the rate of the lowest layer.
 
   Args:
-    config: the config of training; a factor is the product of the parameter's
-      entry in `rates` and the factor that layer_decay gives it.
-    paths: the paths of all parameters; they tell which layer is the highest.
+    config: the config of training. Its `rates` give a factor, and its
+      layer_decay gives a factor; the result is their product.
+    paths: the paths of all parameters; the paths tell which layer is the
+      highest.
   """
   paths = list(paths)
   rates = [parse_rate(entry) for entry in config.rates]
@@ -74,13 +75,14 @@ def check_groups(
   trained: Sequence[str],
   rows: Sequence[str],
 ) -> None:
-  """Checks that every glob has an effect, and that a parameter is trained.
+  """Checks that every glob has an effect, and that something is trained.
 
   Args:
     config: the config of training.
     paths: the paths of all parameters of the model.
     trained: the paths of parameters that the optimizer trains.
-    rows: the paths of label rows, which config.rows trains, not the optimizer.
+    rows: the paths of label rows, which are trained by config.rows, not by the
+      optimizer.
 
   Raises:
     ConfigError: a glob has no effect, or nothing is trained; the message names
@@ -111,9 +113,9 @@ def check_groups(
   if config.layer_decay != 1 and not any(map(_LAYER.match, trained)):
     raise ConfigError(
       f'config.train.layer_decay={config.layer_decay}: no parameter '
-      'encoder/layers/<i>/... is trained: set layer_decay to 1, or train the '
-      'layers of config.model.encoder='
-      f'{kinds_that("pretrained", EncoderConfig)}'
+      'encoder/layers/<i>/... is trained: set layer_decay to 1, or set '
+      f'config.model.encoder={kinds_that("pretrained", EncoderConfig)} and do '
+      "not freeze the encoder's layers"
     )
 
 
@@ -132,7 +134,7 @@ def _height(path: str, other: int) -> int:
 def _rate_fault(
   entry: str, glob: str, paths: Sequence[str], trained: Sequence[str]
 ) -> str:
-  """Returns a message about why an entry of rates has no effect."""
+  """Returns a message that explains why an entry of rates has no effect."""
   if any(in_group(path, [glob]) for path in trained):
     return (
       f'{entry!r} has no effect: earlier entries match all its parameters; '
@@ -149,4 +151,4 @@ def _rate_fault(
 def _no_match(entry: str, glob: str, paths: Sequence[str]) -> str:
   """Returns a fault with the paths that are most similar to the glob."""
   similar = difflib.get_close_matches(glob, paths, n=_SHOWN, cutoff=0.0)
-  return f'{entry!r} matches no parameter; similar are {", ".join(similar)}'
+  return f'{entry!r} matches no parameter; similar paths: {", ".join(similar)}'

@@ -26,8 +26,8 @@ from xjax.score.text_model import NeuralModel
 
 # Kinds can be chosen only after they are imported, so all kinds of xjax are
 # imported here.
-for _room in (formats, losses, metrics, score):
-  import_modules(_room)
+for _package in (formats, losses, metrics, score):
+  import_modules(_package)
 
 
 @dataclasses.dataclass
@@ -49,12 +49,13 @@ class EvalConfig(ConfigPart):
   )
   calibration: Method = field(
     Method.AUTO,
-    'How scores become the probabilities that are shown. It is fitted on dev.',
+    'The method that turns scores into the probabilities that are shown. It is '
+    'fitted on dev.',
   )
   recall: float = field(
     1.0,
-    'Expected share of the best labels that are in the saved lists. Below 1, '
-    'TPUs find the lists faster and miss some labels.',
+    'Expected share of the best labels that are in the saved lists. With a '
+    'value below 1, TPUs find the lists faster and miss some labels.',
     SHARE,
   )
 
@@ -82,7 +83,7 @@ class Config(ConfigPart):
 
 
 def shrink(config: Config) -> Config:
-  """Returns a tiny copy of a config, for tests of two steps on built-in data.
+  """Returns a tiny copy of a config, for tests on the embedded corpus.
 
   The kinds of model, optimizer, losses and schedule stay the same. Every size
   is at most 16, and no file outside the workdir is read or written.

@@ -125,7 +125,7 @@ class NeuralTrain(TrainConfig):
   batch_size: int = field(
     64,
     'Documents per step, over all devices. The last batch of a bucket may have '
-    'fewer documents; each has the same weight as in a full batch.',
+    'fewer documents; each document has the same weight as in a full batch.',
     AT_LEAST_1,
     tiny=16,
   )
@@ -180,7 +180,8 @@ class NeuralTrain(TrainConfig):
   clip_value: float = field(
     0.0,
     'The largest absolute value of an entry of the gradient. Larger entries '
-    'are clipped to it (the paper uses 5). 0 means no clipping.',
+    'are clipped to this value (Chalkidis et al. 2019 use 5). 0 means no '
+    'clipping.',
     AMOUNT,
   )
   clip_norm: float = field(
@@ -197,7 +198,7 @@ class NeuralTrain(TrainConfig):
     EvenWeights, 'How much each label counts in the loss.'
   )
   average: AverageConfig = field(
-    NoAverage, 'The mean of the parameters over steps, if there is one.'
+    NoAverage, 'Whether and how a mean of the parameters over steps is kept.'
   )
   compute_dtype: Dtype = field(
     Dtype.FLOAT32,
@@ -221,22 +222,23 @@ class NeuralTrain(TrainConfig):
   )
   best_metric: str = field(
     'all/RP@5',
-    "'slice/metric' that chooses the best checkpoint. If average keeps a mean, "
-    'it is the metric of the mean.',
+    "'slice/metric' that chooses the best checkpoint. If `average` keeps a "
+    'mean of the parameters, the metric is that of the mean.',
   )
   patience: int = field(
     0,
     'Training stops after this many judgings without improvement. 0 means that '
-    'it takes all steps.',
+    'training takes all steps.',
     AT_LEAST_0,
   )
   init_from: str = field(
     '',
-    'WORKDIR[@step] of another run, from whose parameters this run starts. If '
-    'both runs have a word, or a piece of a pretrained encoder, its vector '
-    'comes from the other run, even if model.embedding.vectors has another '
-    'vector for it. A head that starts from the other run builds its '
-    'descriptors in the same way as the other run.',
+    'WORKDIR[@step] of another run. This run starts from the parameters of the '
+    'other run. If both runs have a word, or a piece of a pretrained encoder, '
+    'the vector of the word or piece comes from the other run, even if '
+    'model.embedding.vectors has another vector for the word. A head that '
+    'starts from the other run builds descriptors in the same way as the other '
+    'run.',
     tiny='',
   )
 
@@ -269,7 +271,7 @@ class NeuralTrain(TrainConfig):
 
   @classmethod
   def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
-    """Converts fields of earlier versions, with Adam's settings in train."""
+    """Converts fields of earlier versions, where train has Adam's settings."""
     rule = fields.get('optimizer', 'adam')
     if not isinstance(rule, str):
       return fields
@@ -297,7 +299,7 @@ class LinearTrain(TrainConfig):
   threshold: float = field(
     0.01, 'Weights with a smaller absolute value are set to 0.', AMOUNT
   )
-  solver: SolverConfig = field(Blocks, 'The algorithm that trains.')
+  solver: SolverConfig = field(Blocks, 'The algorithm of training.')
 
   @property
   def processes(self) -> bool:
@@ -320,8 +322,8 @@ class TreeTrain(TrainConfig):
   )
   eps: float = field(
     0.1,
-    'Training ends when the optimality conditions are violated by no more than '
-    'this, as in LIBLINEAR.',
+    'Training ends when the optimality conditions are violated by at most this '
+    'number, as in LIBLINEAR.',
     POSITIVE,
   )
   max_epochs: int = field(

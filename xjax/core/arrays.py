@@ -15,7 +15,7 @@ from xjax.core.texts import Texts
 class Arrays:
   """Holds the arrays of one .npz file until each has been taken once.
 
-  If a check fails, every method raises a DataError that names the file and the
+  A method whose check fails raises a DataError that names the file and the
   array.
 
   Attributes:
@@ -86,14 +86,14 @@ class Arrays:
     return array
 
   def count(self, name: str) -> int:
-    """Returns a count, which the file has as an int64 scalar."""
+    """Returns a count, which is an int64 scalar in the file."""
     value = int(self.take(name, np.int64, ()))
     if value < 0:
       self.fail(name, f'is {value}, should not be negative')
     return value
 
   def text(self, name: str) -> str:
-    """Returns a text, which the file has as a scalar string."""
+    """Returns a text, which is a scalar string in the file."""
     if name not in self.left:
       self.fail(name, 'missing')
     array = self.left.pop(name)

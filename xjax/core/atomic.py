@@ -20,7 +20,7 @@ class WriteError(UserError, OSError):
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike) -> Iterator[None]:
-  """Turns every OSError in this context into a WriteError that names path."""
+  """Turns every OSError in this context into a WriteError with the path."""
   try:
     yield
   except WriteError:
@@ -54,7 +54,7 @@ def _rename_at_end(
   Args:
     handle: descriptor of the open file.
     name: path of the file.
-    path: its new path.
+    path: the new path of the file.
     mode: mode in which the file is opened.
   """
   encoding = None if 'b' in mode else 'utf-8'
@@ -88,7 +88,7 @@ def write_npz(
     packed: whether the file is compressed.
 
   Raises:
-    TypeError: an array has objects, which only pickle can save.
+    TypeError: an array holds Python objects, which only pickle can save.
     WriteError: the file cannot be written.
   """
   for name, array in arrays.items():
@@ -102,9 +102,10 @@ def write_npz(
 def build_folder(
   path: str | os.PathLike, build: Callable[[pathlib.Path], None]
 ) -> None:
-  """Fills a temporary folder with build(folder), then renames it to path.
+  """Calls build with a temporary folder, and renames the folder to path.
 
-  If another process has created the folder in the meantime, that folder stays.
+  If another process has created a folder at path in the meantime, the folder of
+  that process stays.
 
   Raises:
     WriteError: the folder cannot be written.

@@ -3,7 +3,8 @@
 A part is a dataclass that inherits from ConfigPart. Each of its fields carries
 a help text, bounds, and a value for tiny configs in tests. Its check() yields
 the faults that concern several fields. An abstract part, such as "an encoder",
-stands for one of its kinds: its imported subclasses, chosen by class name.
+has several kinds: its imported subclasses. A config has one of the kinds in
+place of the abstract part.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ class Bound:
   """Limits the values that a field may have.
 
   Attributes:
-    holds: value -> whether the field may have it.
+    holds: a function that tells whether the field may have a value.
     text: the words that follow "must be" in the error message.
   """
 
@@ -57,13 +58,13 @@ def field(
   """Defines a field of a config part.
 
   Args:
-    default: the default value; if it is a class, an object of that class.
+    default: the default value. A class stands for a new object of the class.
     help_: the meaning of the field, in one or two sentences.
     bound: the values that the field may have; None: all values of its type.
     may_change: whether a resumed run may have another value; the change is
       printed.
-    tiny: the value in a tiny config for tests, or a function that returns it
-      from the config's value; by default the value is unchanged.
+    tiny: the value in a tiny config for tests, or a function that computes this
+      value from the config's value. By default the value is unchanged.
   """
   metadata = {'help': help_, 'bound': bound, 'may_change': may_change}
   if tiny is not _UNCHANGED:
@@ -84,7 +85,7 @@ class ConfigPart:
   Attributes:
     abstract: whether configs must use a subclass in place of this class.
     earlier_kind: the "kind" of this class in config.json files of earlier
-      versions of xjax, if it does not follow from the class name.
+      versions of xjax, if this "kind" does not follow from the class name.
   """
 
   abstract: ClassVar[bool] = True
@@ -102,18 +103,19 @@ class ConfigPart:
       for name, member in inspect.getmembers(cls, inspect.isfunction)
       if hasattr(member, '__isabstractmethod__')
     ]
-    # Set before the error: a faulty class stays among the subclasses until it
-    # is garbage collected, and must not be chosen as a kind.
+    # This is set before the error is raised. A faulty class stays among the
+    # subclasses until it is garbage collected; an abstract class cannot be
+    # chosen as a kind.
     cls.abstract = abstract or bool(missing_methods)
     if missing_methods and not abstract:
       methods = ', '.join(missing_methods)
       raise TypeError(f'{cls.__name__} must define {methods}()')
 
   def check(self, config: Any, path: str) -> Iterator[str]:
-    """Yields an error message for each fault between fields.
+    """Yields an error message for each fault that concerns several fields.
 
-    Each message names a field. check() is called only if each field by
-    itself is within its bounds.
+    Each message names a field. check() is called only if every field is within
+    its bounds.
 
     Args:
       config: the whole config of the run.
@@ -176,7 +178,7 @@ def kinds(base: type) -> tuple[type, ...]:
 
 
 def kinds_that(attribute: str, base: type) -> str:
-  """Returns the names of the kinds with a true attribute, for error messages.
+  """Returns the names of the kinds whose attribute is true, for messages.
 
   Args:
     attribute: name of a class attribute.
@@ -190,10 +192,10 @@ def kinds_that(attribute: str, base: type) -> str:
 
 
 def modules_of(part: ConfigPart) -> list[str]:
-  """Returns the user's modules that define a part or one of the parts in it.
+  """Returns the user's modules that define a part or its inner parts.
 
-  Modules of xjax are left out, and so are config files that define parts, since
-  they cannot be imported by name.
+  Modules of xjax are left out. Config files that define parts are left out too,
+  because a config file cannot be imported by name.
   """
   values = (getattr(part, field_.name) for field_ in dataclasses.fields(part))
   inner = (modules_of(x) for x in values if isinstance(x, ConfigPart))

@@ -1,4 +1,4 @@
-"""Connects the processes of a run, makes them wait, and gathers their lists."""
+"""Connects and synchronises the processes of a run, and gathers top-k lists."""
 
 from collections.abc import Callable, Iterable
 import importlib.util
@@ -25,9 +25,9 @@ def start(
 
   Args:
     multihost: whether this run has several processes.
-    coordinator: address:port of process 0. It may be empty where JAX finds the
-      address and both numbers by itself: on TPU pods, under SLURM's srun and
-      Open MPI's mpirun, and in Jobs and JobSets of Kubernetes.
+    coordinator: address:port of process 0. The argument may be empty where JAX
+      finds address, num_processes and process_id by itself: on TPU pods, under
+      SLURM's srun and Open MPI's mpirun, and in Jobs and JobSets of Kubernetes.
     num_processes: number of processes, if coordinator is set.
     process_id: number of this process, from 0, if coordinator is set.
 
@@ -55,10 +55,10 @@ def start(
   arguments = (coordinator, num_processes, process_id) if coordinator else ()
   try:
     with warnings.catch_warnings():
-      # The warning says that a package is missing, as _reason does.
+      # This warning says that a package is missing. _reason says the same.
       warnings.filterwarnings('ignore', 'Kubernetes environment detected')
       jax.distributed.initialize(*arguments)
-  except Exception as error:  # each kind of cluster raises other errors
+  except Exception as error:  # kinds of clusters raise different errors
     raise ConfigError(
       f'--multihost: the other processes are not found ({_reason(error)}). JAX '
       'finds them on TPU pods, under srun (SLURM) and mpirun (Open MPI), and '
@@ -100,7 +100,7 @@ def rank_documents(
     batches: batches with this process's rows; every process must have the same
       number of batches.
     topk: batch -> (ids_GBK, scores_GBK).
-    n_documents: N; every doc_B is below it.
+    n_documents: N; every entry of a doc_B is below N.
     k: length of the lists.
     n_lists: G, lists per document.
 
@@ -139,12 +139,12 @@ def all_rows(
   rows = np.asarray(doc_B), np.asarray(ids_GBK), np.asarray(scores_GBK)
   if jax.process_count() == 1:
     return rows
-  doc_HB = multihost_utils.process_allgather(rows[0])
+  doc_by_process = multihost_utils.process_allgather(rows[0])
   # Processes along the mesh's label axis read the same documents, so one of
   # these processes is enough.
-  _, different = np.unique(doc_HB, axis=0, return_index=True)
+  _, different = np.unique(doc_by_process, axis=0, return_index=True)
   if len(different) == 1:
     return rows
   lists = multihost_utils.process_allgather(rows[1:])
   ids_GBK, scores_GBK = (np.concatenate(x[different], axis=1) for x in lists)
-  return np.concatenate(doc_HB[different]), ids_GBK, scores_GBK
+  return np.concatenate(doc_by_process[different]), ids_GBK, scores_GBK

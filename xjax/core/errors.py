@@ -43,7 +43,7 @@ class DataError(UserError):
 
 
 class ConfigError(UserError):
-  """Is raised if a config field is unknown, impossible or of a wrong type."""
+  """Is raised if a config field is unknown or has an impossible value."""
 
 
 class Preempted(Exception):

@@ -16,7 +16,7 @@ LABEL = 'label'
 
 # The label axis of every parameter is padded to a multiple of this number on
 # every mesh, so that a checkpoint can be restored on any mesh whose number of
-# devices divides it.
+# devices divides this number.
 LABEL_MULTIPLE = 1536  # 512 times 3
 
 BATCH = P(DATA)  # the spec of arrays whose first axis is documents
@@ -31,7 +31,8 @@ class MeshConfig(ConfigPart):
 
   One number may be -1, which means all remaining devices. The label rows of
   OneVsAll are divided over both axes. So the product of both numbers must
-  divide LABEL_MULTIPLE. The largest power of 2 that divides it is 512.
+  divide LABEL_MULTIPLE. The largest power of 2 that divides LABEL_MULTIPLE is
+  512.
   """
 
   data: int = field(
@@ -74,10 +75,10 @@ def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
 def make_mesh(config: MeshConfig, count: int = 0) -> jax.sharding.Mesh:
   """Returns a mesh of devices with a data axis and a label axis.
 
-  Axes are Auto, because under Explicit axes, scans with carries, embedding
-  gathers and top-k over sharded labels raise errors. Both axes may span
+  Axes are Auto. With Explicit axes, JAX raises errors for scans with carries,
+  for embedding gathers, and for top-k over sharded labels. Both axes may span
   processes. Processes that hold the same rows of a batch read the same
-  documents (share.shares).
+  documents (see share.shares).
 
   Args:
     config: the sizes of the axes.
@@ -124,7 +125,7 @@ def padded_labels(n_labels: int) -> int:
 
 
 def put_labels(rows: np.ndarray, sharding: NamedSharding) -> jax.Array:
-  """Puts label rows on the devices, padded with zeros to padded_labels rows.
+  """Puts label rows on the devices, padded with zeros to padded_labels(L).
 
   Args:
     rows: [L, ...], the same on every process. Each process transfers only the
@@ -152,8 +153,8 @@ def put_batch(batch: Any, mesh: jax.sharding.Mesh) -> Any:
 
   Args:
     batch: a Batch, or any tree of NumPy arrays whose first axis is documents.
-      It has the rows of share_of(mesh). Processes with the same share must have
-      the same values.
+      Its rows are those of share_of(mesh). Processes with the same share must
+      have the same values.
     mesh: the devices.
   """
   sharding = NamedSharding(mesh, BATCH)

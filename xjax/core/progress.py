@@ -66,8 +66,8 @@ class Progress(contextlib.AbstractContextManager):
     self._due = 0.0  # time of the next log line
 
   def __enter__(self) -> Self:
-    # is_host0() alone would initialise all devices, so it is called only if
-    # there are several processes.
+    # is_host0() may initialise all devices, so it is called only if there are
+    # several processes.
     several = jax.distributed.is_initialized()
     self._quiet = several and not is_host0()
     if self._quiet:
@@ -115,7 +115,10 @@ class Progress(contextlib.AbstractContextManager):
       self._due = time.monotonic() + _EVERY
 
   def _repeat(self) -> None:
-    """Writes log lines until the work ends; then a last one if it wrote any."""
+    """Writes log lines until the work ends, and then a last line.
+
+    If the work ends before the first line is due, nothing is written.
+    """
     start, any_line = time.monotonic(), False
     while not self._ended.wait(max(0.0, self._due - time.monotonic())):
       if time.monotonic() >= self._due:
@@ -147,7 +150,8 @@ def progress(
   Args:
     items: any iterable.
     work, unit: as in Progress.
-    total: the number of items; None: their length, if they have one.
+    total: the number of items. None stands for the length of `items`, if
+      `items` has a length.
   """
   if total is None:
     total = operator.length_hint(items) or None

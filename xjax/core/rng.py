@@ -15,8 +15,8 @@ def step_key(key: jax.Array, step: jax.Array) -> jax.Array:
 def host_generator(seed: int, *names: str | int) -> np.random.Generator:
   """Returns a NumPy generator that depends on a seed and on names.
 
-  The seed of the generator is a SHA-256 hash, so it is the same on every
-  machine. Each use of random numbers has its own names.
+  The seed of the generator is a SHA-256 hash, so the random numbers are the
+  same on every machine. Each use of random numbers has its own names.
   """
   text = '/'.join(map(str, (seed, *names)))
   digest = hashlib.sha256(text.encode()).digest()

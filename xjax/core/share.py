@@ -76,8 +76,8 @@ def shares(devices_DL: np.ndarray) -> dict[int, Share]:
     parts[device.process_index].add(part)
   of, labels = devices_DL.shape
   distinct = {tuple(sorted(indices)) for indices in parts.values()}
-  # The distinct sets together cover the data axis. If their lengths add up to
-  # its length, they do not overlap.
+  # The distinct sets together cover the data axis. So they do not overlap if
+  # the sum of their lengths is the length of the axis.
   lengths = [len(indices) for indices in distinct]
   if sum(lengths) != of or len(set(lengths)) > 1:
     raise ConfigError(

@@ -10,7 +10,7 @@ import zlib
 import numpy as np
 
 _T = TypeVar('_T')
-_ROWS = 1 << 16  # rows that are copied or turned into Python objects together
+_ROWS = 1 << 16  # rows that are copied or become Python objects at a time
 _END = b'\xff'  # ends each string of a list; UTF-8 never contains this byte
 
 
@@ -58,7 +58,7 @@ class _Packed(Sequence[_T], Generic[_T]):
     return len(self.offsets) - 1
 
   def __getitem__(self, rows: int | slice | np.ndarray) -> Any:
-    """Returns one value, or packed values for a slice, row array or mask."""
+    """Returns the value of an int row, or packed values of several rows."""
     if isinstance(rows, np.ndarray) and rows.ndim:
       return self._take(np.flatnonzero(rows) if rows.dtype == bool else rows)
     if isinstance(rows, slice):
@@ -151,7 +151,7 @@ class TextLists(_Packed[tuple[str, ...]]):
 
   @staticmethod
   def pack(value: Iterable[str]) -> bytes:
-    """Returns the UTF-8 bytes of each string, each followed by an end byte."""
+    """Returns the UTF-8 bytes of all strings, with _END after each string."""
     return b''.join(text.encode() + _END for text in value)
 
   @staticmethod

@@ -20,7 +20,7 @@ The metrics also use these letters:
   J  cut-offs k                    Q  sets of decisions: the first k labels, or
   M  sums over documents              the labels above a threshold
   F  frequency bins of labels      H  labels that are counted one by one
-  R  replicates
+  R  bootstrap replicates
 
 An axis without a letter is spelled out, as in `new_by_block`.
 """
@@ -35,7 +35,7 @@ import jax
 import numpy as np
 
 PAD = -1  # fills padded ids: positives_BP, short top-k lists, doc_B
-AS_LOGITS = (1.0, 0.0)  # a and b of sigmoid(a z + b), for scores z = logits
+AS_LOGITS = (1.0, 0.0)  # a and b of sigmoid(a z + b) if scores z are logits
 
 
 @struct.dataclass
@@ -52,13 +52,15 @@ class Batch:
     lengths_B: int32 number of tokens or features.
     positives_BP: int32 gold label indices, PAD beyond a document's labels.
     mask_B: bool, False for rows that only fill the batch.
-    doc_B: int32 row of the document in its split, PAD for filling rows.
+    doc_B: int32 row of the document in its split, PAD for rows that only fill
+      the batch.
     weights_BT: float32 weights of sparse features, or None.
-    segments_BT: None, unless several documents share a row. Then int32 [rows,
-      T], like tokens_BT: 0 at padding, and 1, 2, ... for the first, second, ...
-      document of a row.
-    first_B: None without segments, else int32, the index of a document's first
-      token in the flattened token rows of its device.
+    segments_BT: None if every document has its own row. If documents share
+      rows, segments_BT and tokens_BT are int32 [rows, T]. segments_BT is 0 at
+      padding, and 1, 2, ... for the first, second, ... document of a row.
+    first_B: None if segments_BT is None, else int32: the index of each
+      document's first token in the flattened token rows of the document's
+      device.
     features_BTD: float32 vectors of an external encoder, 0 beyond a document's
       length, or None.
   """
@@ -76,7 +78,7 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Ragged:
-  """Holds rows of unequal length in one array (CSR without values).
+  """Holds rows of integers of unequal length in one array.
 
   Attributes:
     indptr: int64 [N + 1], row i is values[indptr[i]:indptr[i + 1]].
@@ -102,7 +104,7 @@ class Ragged:
 
   @property
   def lengths(self) -> np.ndarray:
-    """The number of entries per row, int64 [N]."""
+    """Returns the number of entries of each row, int64 [N]."""
     return np.diff(self.indptr)
 
   def keep(self, kept: np.ndarray) -> 'Ragged':
@@ -155,10 +157,11 @@ class Scorer(Protocol):
 
   Attributes:
     score_kind: the meaning of the scores.
-    n_labels: labels with an index below this number are ranked, no others.
-    assigned_above: a label is assigned if its score is above this number. None:
-      a label is assigned if its probability, if it has one, is above 0.5.
-    selected_by: how the best labels are searched: `exact`, `beam=10`,
+    n_labels: only labels with an index below this number are ranked.
+    assigned_above: a label is assigned if its score is above this number. If
+      this is None, a label is assigned if its probability is above 0.5 (margins
+      have no probability).
+    selected_by: how the best labels are searched for: `exact`, `beam=10`,
       `recall=0.95` or `shortlist=500`.
   """
 
@@ -187,13 +190,14 @@ class Scorer(Protocol):
       slices: bool [L] masks; each adds a list of the labels in its slice.
       allowed: bool [L] or [B, L], labels that may be selected.
       sigmoid: a > 0 and b. With weights, the probability of a margin z is
-        sigmoid(a z + b). Ignored if scores are probabilities.
+        sigmoid(a z + b). If scores are probabilities, a and b are ignored.
 
     Returns:
-      ids: int32 [G, B, K], G = 1 + len(slices), list 0 over all labels; by
-        score descending, then index ascending; PAD where labels run out.
-      scores: float32 [G, B, K], -inf where ids are PAD. With weights: weight
-        times probability if score_kind is PROBABILITY, else the logarithm of
-        this product.
+      ids: int32 [G, B, K], G = 1 + len(slices). List 0 is over all labels. A
+        list is sorted by descending score, then by ascending index. PAD fills a
+        list with fewer than k labels.
+      scores: float32 [G, B, K], -inf where ids are PAD. With weights, a score
+        is weight times probability if score_kind is PROBABILITY, else the
+        logarithm of this product.
     """
     ...

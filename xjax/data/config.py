@@ -28,13 +28,13 @@ class TokensConfig(ConfigPart, abstract=True):
   """Defines the form in which a model reads documents.
 
   Attributes:
-    by_zone: whether zones are kept apart. A kind that can keep zones apart has
-      a config field of this name.
-    packed: whether several documents share a row of tokens. A kind that can
-      pack has a config field of this name.
+    by_zone: whether zones are kept apart. Subclasses that can keep zones apart
+      declare a config field with this name.
+    packed: whether several documents share a row of tokens. Subclasses that can
+      pack documents declare a config field with this name.
     dense: whether a document is one or more vectors of an outside encoder.
     sparse: whether a document is a row of sparse features.
-    pretrained: whether a pretrained encoder's tokenizer cuts the documents.
+    pretrained: whether a pretrained encoder's tokenizer splits the documents.
   """
 
   by_zone = False
@@ -46,7 +46,10 @@ class TokensConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass
 class PaddedConfig(TokensConfig, abstract=True):
-  """Gives models tokens in reading order, in rows padded to a few lengths."""
+  """Gives tokens to a model in reading order.
+
+  Rows are padded to one of a few lengths.
+  """
 
   max_tokens: int = field(
     512,
@@ -77,14 +80,15 @@ class PaddedConfig(TokensConfig, abstract=True):
 
 @dataclasses.dataclass
 class WordsConfig(PaddedConfig):
-  """Gives models words in lower case, with D for every digit.
+  """Gives words to a model, in lower case and with D in place of digits.
 
   The vocabulary comes from the training split.
   """
 
   min_count: int = field(
     2,
-    'Words that occur fewer times in training tokens become the unknown word.',
+    'Words that occur fewer times than this in the training tokens become the '
+    'unknown word.',
     AT_LEAST_1,
     tiny=1,
   )
@@ -103,7 +107,7 @@ class WordsConfig(PaddedConfig):
 
 @dataclasses.dataclass
 class SubwordsConfig(PaddedConfig):
-  """Gives models pieces of words from a pretrained encoder's tokenizer.
+  """Gives word pieces to a model, from a pretrained encoder's tokenizer.
 
   max_tokens includes the special tokens at the beginning and end of a text.
   """
@@ -131,11 +135,11 @@ class SubwordsConfig(PaddedConfig):
 
 @dataclasses.dataclass
 class FeatureFilesConfig(PaddedConfig):
-  """Gives models vectors of an outside encoder, per document or per token.
+  """Gives vectors of an outside encoder, per document or token, to a model.
 
-  Each split has {split}.npy and {split}.ids.txt. With vectors per token it has
-  {split}.lengths.npy too (see feature_files.py). A document with one vector has
-  one token.
+  Each split has {split}.npy and {split}.ids.txt. With vectors per token, the
+  split has {split}.lengths.npy too (see feature_files.py). A document with one
+  vector counts as one token.
   """
 
   dense = True
@@ -144,8 +148,8 @@ class FeatureFilesConfig(PaddedConfig):
   buckets: tuple[int, ...] = (1,)
   dir: str = field(
     '',
-    'The folder of the vector files; if empty, it is data.dir. Without a '
-    'folder, the vectors of the embedded corpus are computed from its words.',
+    'The folder of the vector files; if empty, data.dir is used. If neither is '
+    'set, the vectors of the embedded corpus are computed from its words.',
     may_change=True,
     tiny='',
   )
@@ -160,7 +164,7 @@ class FeatureFilesConfig(PaddedConfig):
 
 @dataclasses.dataclass
 class TfidfConfig(TokensConfig):
-  """Gives models the n-grams of words of a text, weighted by TF-IDF.
+  """Gives the word n-grams of a text, weighted by TF-IDF, to a model.
 
   Words are in lower case and have at least two letters or digits.
   """
@@ -178,17 +182,20 @@ class TfidfConfig(TokensConfig):
     tiny=64,
   )
   min_count: int = field(
-    2, 'N-grams in fewer training documents are left out.', AT_LEAST_1, tiny=1
+    2,
+    'N-grams in fewer training documents than this are left out.',
+    AT_LEAST_1,
+    tiny=1,
   )
   max_share: float = field(
     1.0,
-    'N-grams in a larger share of the training documents are left out. With 1, '
-    'none is left out.',
+    'N-grams in a larger share of the training documents than this are left '
+    'out. With 1, none is left out.',
     SHARE,
     tiny=1.0,
   )
   sublinear: bool = field(
-    True, 'Whether an n-gram that occurs n times counts 1 + log n, not n.'
+    True, 'Whether n occurrences of an n-gram count as 1 + log n, not as n.'
   )
   first_words: int = field(
     0,
@@ -214,7 +221,7 @@ class Norm(enum.Enum):
 
 @dataclasses.dataclass
 class GivenFeaturesConfig(TokensConfig):
-  """Gives models the sparse features in the files of XcFeaturesData."""
+  """Gives the sparse features in the files of XcFeaturesData to a model."""
 
   sparse = True
 

@@ -71,7 +71,7 @@ def test_skip_cannot_go_on_without_a_file():
     (OnError.RAISE, 0, 'a: no label in it'),
     (OnError.SKIP, 0, 'a: no label in it'),
     (OnError.RAISE, 1, 'a:1: x\n1 fault in all'),
-    (OnError.SKIP, 1, 'a:1: x\na: no label in it without a fault'),
+    (OnError.SKIP, 1, 'a:1: x\na: every label in it is faulty'),
   ],
 )
 def test_an_empty_file_is_told_by_its_cause(on_error, earlier, message):

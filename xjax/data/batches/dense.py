@@ -2,10 +2,10 @@
 
 A document goes to the smallest bucket that holds its tokens, or the tokens of
 its longest zone. A batch has documents of one bucket. If zones are kept apart,
-it has as many zones as the document with the most zones in the bucket. So jit
-traces one program per bucket. Packed documents are all in one bucket, with one
-program per number of rows. The content of a batch depends only on seed and
-index, not on the number of threads and processes.
+every document of a batch is padded to the largest number of zones in its
+bucket. So jit traces one program per bucket. Packed documents are all in one
+bucket, with one program per number of rows. The content of a batch depends only
+on seed and index, not on the number of threads and processes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -100,14 +100,15 @@ class _Buckets:
 
   @property
   def mean_length(self) -> float:
-    """The mean number of tokens of a document, or of its longest zone."""
+    """Returns the mean number of tokens of a document or its longest zone."""
     return float(self._lengths_N.mean())
 
   def _arrange(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Divides documents into batches that have documents of one bucket each.
+    """Divides documents into batches, each with documents of one bucket.
 
     Args:
-      order: integers [N], the documents in the order in which batches get them.
+      order: integers [N], rows of the documents. The batches of a bucket are
+        filled in this order.
 
     Returns:
       rows: int32 [batches, batch_size], rows of documents, with PAD in the
@@ -147,7 +148,7 @@ class _Buckets:
     )
 
   def _pack(self, rows: np.ndarray, packing: Packing) -> dict[str, np.ndarray]:
-    """Returns the input fields of a packed batch, where no length is 0."""
+    """Returns the input fields of a packed batch; all lengths are above 0."""
     lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
     lengths_B = np.maximum(lengths_B, 1)
     plan = packing.plan(lengths_B, self._shapes[0][0])
@@ -168,7 +169,7 @@ class _Buckets:
   def _read(
     self, rows: np.ndarray, bucket: int
   ) -> dict[str, np.ndarray | None]:
-    """Returns the input fields of a batch, where no length is 0."""
+    """Returns the input fields of a batch; no document has length 0."""
     width = self._shapes[bucket][0]
     lengths_B = np.where(rows != PAD, self._lengths_N[rows], 0)
     features_BTD = None
@@ -318,10 +319,7 @@ def eval_batches(
 
   doc_B tells which documents a batch has. Every process has the same number of
   batches, of the same shapes, with the rows of its share. Rows that only fill a
-  batch have mask False and doc PAD. Such a row, and a document without tokens,
-  has one unknown token and the length 1. If zones are kept apart, only the
-  first zone has this token. If documents are vectors, the row has one vector of
-  zeros.
+  batch, and documents without tokens, look as in TrainBatches.
 
   Args:
     tokens: N rows of token ids, or zones or vectors of N documents.

@@ -1,10 +1,11 @@
-"""Reads features of documents from files that any outside encoder saved.
+"""Reads vectors of documents that an outside encoder has saved in files.
 
 STEM.npy has vectors, float32 or float16. STEM.ids.txt has the ids of documents,
-one per line, in the order of the vectors. Without STEM.lengths.npy, a document
-has one vector. With this file of integers, a document has one vector per token,
-and the vectors of all documents are concatenated. Only the vectors of a batch
-are read into memory. Labels may have vectors in files with the stem `labels`.
+one per line, in the order of the vectors. If STEM.lengths.npy exists, each
+document has one vector per token; the file has the number of vectors of each
+document, and STEM.npy has the vectors of all documents, concatenated. Otherwise
+each document has one vector. Only the vectors of a batch are read into memory.
+Labels may have vectors in files with the stem `labels`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -79,7 +80,7 @@ def read_features(stem: str | os.PathLike, ids: Sequence[str]) -> FeatureRows:
 
   Raises:
     DataError: a file is missing or damaged, or does not fit the other files, or
-      lacks documents, of which the message names one.
+      documents are missing; the message names one missing document.
   """
   stem = os.path.expanduser(os.fspath(stem)).removesuffix('.npy')
   vectors = _read_vectors(pathlib.Path(f'{stem}.npy'))
@@ -104,7 +105,8 @@ def read_features(stem: str | os.PathLike, ids: Sequence[str]) -> FeatureRows:
 def has_feature_files(data: DataConfig) -> bool:
   """Returns whether the vectors of a corpus's documents are in files.
 
-  The embedded corpus has vectors of words instead, unless a folder is named.
+  The vectors of the embedded corpus are computed from its words, unless
+  data.tokens.dir is set.
   """
   return not data.generated or bool(data.tokens.dir)
 
@@ -113,7 +115,7 @@ def features_folder(data: DataConfig) -> str:
   """Returns the folder with the feature files of a corpus.
 
   Raises:
-    ConfigError: no folder is named.
+    ConfigError: both data.tokens.dir and data.dir are empty.
   """
   if folder := data.tokens.dir or data.dir:
     return folder
@@ -129,7 +131,7 @@ def add_features(corpus: Corpus, data: DataConfig) -> Corpus:
   The digests of the splits and the corpus then cover the features too.
 
   Raises:
-    ConfigError: the folder of the files is not named.
+    ConfigError: see features_folder.
     DataError: see read_features.
   """
   if not data.tokens.dense or not has_feature_files(data):
@@ -191,7 +193,10 @@ def _read_vectors(path: pathlib.Path) -> np.ndarray:
 
 
 def _read_lengths(stem: str, n_vectors: int) -> np.ndarray:
-  """Reads each document's number of vectors, int64; it is 1 without a file."""
+  """Returns the number of vectors of each document, int64.
+
+  If the file of lengths does not exist, every document has one vector.
+  """
   path = pathlib.Path(f'{stem}.lengths.npy')
   if not path.exists():
     return np.ones(n_vectors, np.int64)

@@ -38,7 +38,7 @@ class FeatureRows:
     vectors: np.ndarray,
     lengths: np.ndarray,
   ) -> 'FeatureRows':
-    """Makes the rows of documents whose vectors are concatenated."""
+    """Makes FeatureRows from the vectors of all documents, concatenated."""
     lengths = np.asarray(lengths, np.int64)
     return cls(source, ids, vectors, np.cumsum(lengths) - lengths, lengths)
 
@@ -53,7 +53,7 @@ class FeatureRows:
     """Concatenates the vectors of documents in memory.
 
     Args:
-      source: name of the origin, for messages.
+      source: name of the file or encoder, for messages.
       ids: N document ids.
       arrays: N arrays, float [D] or [tokens, D].
       dim: int, D.
@@ -86,7 +86,7 @@ class FeatureRows:
     return self.vectors.shape[1]
 
   def select(self, rows: np.ndarray, ids: Sequence[str]) -> 'FeatureRows':
-    """Returns the vectors of some documents, in this order.
+    """Returns the vectors of the given documents, in the order of `rows`.
 
     Args:
       rows: integers, rows of the documents.
@@ -111,8 +111,8 @@ class FeatureRows:
       width: int, number of vectors per document after padding.
 
     Returns:
-      float32 [len(rows), width, D], which is 0 after a document and in the rows
-      of PAD.
+      float32 [len(rows), width, D], 0 after the end of a document and in the
+      rows of PAD.
 
     Raises:
       DataError: a value is NaN or infinite.

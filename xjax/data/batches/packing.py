@@ -22,7 +22,8 @@ _SHAPES = 8
 class Packing:
   """Defines which documents of a batch may share rows.
 
-  Each device and micro-batch is one group.
+  Documents share rows only within a group. A group has the documents of one
+  device in one micro-batch.
 
   Attributes:
     devices: number of devices along the data axis, over all processes. Each
@@ -52,7 +53,7 @@ class Packing:
 
     Args:
       lengths_B: integers from 1 to width, tokens of the documents of all
-        processes. Every device and micro-batch has the same number of them.
+        processes. Every group has the same number of documents.
       width: int, tokens of a row (T).
     """
     documents, packs = len(lengths_B), self.devices * self.accumulate
@@ -82,9 +83,9 @@ class RowPlan:
   """Holds the places of the documents of a batch in shared rows.
 
   Attributes:
-    rows: int, rows of the batch. Every group (device and micro-batch) has the
-      same number of rows: as many as the fullest group needs, rounded up to a
-      multiple of an eighth of its documents.
+    rows: int, rows of the batch. Every group (see Packing) has the same number
+      of rows: as many as the fullest group needs, rounded up to a multiple of
+      an eighth of the number of documents in a group.
     width: int, tokens of a row (T).
     lengths_B: integers, tokens of each document.
     row_B: integers, each document's row in the batch.
@@ -137,7 +138,7 @@ class RowPlan:
 def first_fit(lengths_B: np.ndarray, width: int) -> np.ndarray:
   """Places documents in rows by first-fit-decreasing bin packing.
 
-  Documents of equal length are placed in their order.
+  Documents of equal length are placed in the order of lengths_B.
 
   Args:
     lengths_B: integers from 1 to width, tokens of each document.
@@ -159,9 +160,10 @@ def first_fit(lengths_B: np.ndarray, width: int) -> np.ndarray:
 
 
 def _round_rows(rows: int, documents: int) -> int:
-  """Rounds up a group's number of rows, to at most its number of documents.
+  """Returns a group's number of rows, rounded up to a multiple of a step.
 
-  So batches have only a few different numbers of rows.
+  So batches have only a few different numbers of rows. The result is at most
+  the number of documents of the group.
   """
   step = -(-documents // _SHAPES)
   return min(-(-rows // step) * step, documents)

@@ -21,7 +21,8 @@ class SparseDocuments(Sequence):
   Attributes:
     source: name of the file, for messages.
     rows: float32 [N, D], columns ascending in each row.
-    labels: N rows of columns, which are the ids of labels; None if unknown.
+    labels: N rows of integers, which are the ids of labels; None if the labels
+      are unknown.
   """
 
   source: str
@@ -43,7 +44,7 @@ class SparseDocuments(Sequence):
     return self.rows.shape[1]
 
   def select(self, rows: np.ndarray) -> 'SparseDocuments':
-    """Returns the documents of these rows, in this order, without labels."""
+    """Returns the given documents without labels, in the order of `rows`."""
     return SparseDocuments(self.source, self.rows[rows])
 
   def with_width(self, n_features: int) -> 'SparseDocuments':

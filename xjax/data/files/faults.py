@@ -8,7 +8,7 @@ from absl import logging
 from xjax.core.errors import DataError
 from xjax.data.config import OnError
 
-SHOWN = 20  # faults that a report lists; further ones are only counted
+SHOWN = 20  # faults in a message; further faults are only counted
 
 
 class Fault(ValueError):
@@ -58,12 +58,13 @@ class Faults:
       file: path of the file, as the user gave it.
       line: int, line number from 1; None if the whole file is faulty.
       message: says what is wrong, and perhaps what to do.
-      fatal: whether reading cannot continue without the faulty record.
+      fatal: whether the fault raises an error even if faulty records may be
+        skipped.
     """
     self.count += 1
     self._fatal |= fatal
-    # All faults of a line are added one after the other, so a line is counted
-    # once if each place is compared with the last one.
+    # All faults of a record are added one after another. So a record is new if
+    # its place differs from the place of the fault before.
     place = os.fspath(file), line
     self.left_out += place != self._last
     self._last = place
@@ -82,8 +83,8 @@ class Faults:
   def add_empty(self, file: str | os.PathLike, what: str, before: int) -> None:
     """Adds the fault that a file has no usable record.
 
-    If the file has other faults, these are the cause. Then this fault is added
-    only if faulty records are skipped.
+    If the file has other faults, they explain why no record is usable. Then
+    this fault is added only if faulty records are skipped.
 
     Args:
       file: path of the file, as the user gave it.
@@ -93,7 +94,7 @@ class Faults:
     if self.count == before:
       self.add(file, None, f'no {what} in it', fatal=True)
     elif self.on_error is OnError.SKIP:
-      self.add(file, None, f'no {what} in it without a fault', fatal=True)
+      self.add(file, None, f'every {what} in it is faulty', fatal=True)
 
   def settle(self) -> None:
     """Raises an error for the faults, or logs how many records are left out.

@@ -50,7 +50,7 @@ def find_files(
     ending: a regular expression that replaces `jsonl`.
 
   Returns:
-    Name -> one or both files of that name, sorted by file name.
+    name -> all files of that name, sorted by file name.
 
   Raises:
     DataError: the folder cannot be read.
@@ -69,7 +69,7 @@ def find_files(
 
 
 def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
-  """Returns the first file of a name; each further file is a fault."""
+  """Returns the first path, and adds a fault for every further path."""
   for path in paths[1:]:
     message = f'the folder has {paths[0].name} too: keep only one of them'
     faults.add(path, None, message, fatal=True)
@@ -82,8 +82,8 @@ def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
 
   Args:
     path: the file.
-    named: whether the names of gzipped files, and of no other files, must end
-      in .gz.
+    named: whether the name of a gzipped file must end in .gz, and the name of a
+      plain file must not.
 
   Raises:
     Fault: the file cannot be opened, or its name and content disagree.
@@ -124,7 +124,7 @@ def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
   """Yields the number, from 1, and the bytes of each line.
 
-  A UTF-8 mark at the beginning is removed.
+  A byte order mark at the beginning of the file is removed.
 
   Raises:
     Fault: the rest of the file cannot be read, because the gzip stream is
@@ -288,7 +288,7 @@ def _no_constant(name: str) -> None:
 
 
 def _json_type(value: Any) -> str:
-  """Returns the type of a JSON value, as messages name it."""
+  """Returns the name of a JSON value's type, for messages."""
   match value:
     case None:
       return 'null'
@@ -329,7 +329,7 @@ class Fields:
     return self.as_text(self.row[name], name)
 
   def identifier(self, name: str, default: str | None = None) -> str:
-    """Reads a text field that is an id; without a default it is required."""
+    """Reads a field with an id; without a default the field is required."""
     if not self._has(name, default is None):
       return default or ''
     return self.as_id(self.row[name], name)
@@ -346,7 +346,7 @@ class Fields:
   def identifiers(
     self, name: str, default: tuple[str, ...] | None = None
   ) -> tuple[str, ...]:
-    """Reads a list of different ids; without a default it is required."""
+    """Reads a list of distinct ids; without a default the list is required."""
     values = self._list(name, default)
     ids = tuple(self.as_id(v, f'{name}[{i}]') for i, v in enumerate(values))
     counts = collections.Counter(ids)
@@ -383,7 +383,7 @@ class Fields:
     return ''
 
   def _has(self, name: str, required: bool) -> bool:
-    """Returns whether a field exists; adds a fault if it must and does not."""
+    """Returns whether a field exists; a missing required field is a fault."""
     if name in self.row:
       return True
     if required:

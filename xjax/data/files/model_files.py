@@ -1,4 +1,4 @@
-"""Reads single files of a model's folder, which need not be trustworthy."""
+"""Reads single files of a model's folder, and rejects unsafe files."""
 
 import json
 import os
@@ -112,7 +112,7 @@ def _check_can_be_saved(content: dict[str, Any]) -> None:
 
 
 def shown(value: Any) -> str:
-  """Returns a value for messages, shortened and without control characters."""
+  """Returns a value as a short text without control characters."""
   return 'missing' if value is None else json.dumps(value)[:200]
 
 

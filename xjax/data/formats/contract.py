@@ -12,8 +12,8 @@ from xjax.data.files.json_lines import Fields
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.schema import Document
 
-# Reads a document from the fields of a JSON object and adds faults to them.
-# Arguments: the fields, a default id, and whether labels are required.
+# Reads a document from the fields of a JSON object, and adds faults to the
+# fields. Arguments: the fields, a default id, and whether labels are required.
 ReadDocument = Callable[[Fields, str | None, bool], Document]
 
 
@@ -25,7 +25,8 @@ class DataConfig(ConfigPart, abstract=True):
     sparse: whether documents are rows of sparse features, without text.
     generated: whether documents are generated from a seed, not read from files.
     label_field: the field of a record that holds a document's labels.
-    full_text: zones of a document's text if data.zones is empty; (): all zones.
+    full_text: names of the zones that are read if data.zones is empty; () means
+      all zones.
   """
 
   sparse: ClassVar[bool] = False
@@ -47,7 +48,8 @@ class DataConfig(ConfigPart, abstract=True):
   labels: str = field(
     'corpus',
     "'corpus' (labels that the splits use), 'all' (labels with a descriptor; "
-    'without descriptors, as corpus), or a file with one label id per line.',
+    "the same as 'corpus' if there are no descriptors), or a file with one "
+    'label id per line.',
   )
   hold_out_labels: int = field(
     0,
@@ -55,7 +57,8 @@ class DataConfig(ConfigPart, abstract=True):
     AT_LEAST_0,
   )
   on_error: OnError = field(
-    OnError.RAISE, 'Raise an error for faulty lines, or skip and count them.'
+    OnError.RAISE,
+    'Whether faulty lines raise an error, or are skipped and counted.',
   )
   workers: int = field(
     2,
@@ -83,7 +86,7 @@ class DataConfig(ConfigPart, abstract=True):
   def read_record(
     self, fields: Fields, default_id: str | None, need_labels: bool
   ) -> Document:
-    """Reads a document to be tagged, and adds faults to fields.faults.
+    """Reads a document to predict labels for; adds faults to fields.faults.
 
     Args:
       fields: fields of a JSON object.
@@ -93,13 +96,13 @@ class DataConfig(ConfigPart, abstract=True):
     return read_document(fields, default_id, need_labels)
 
   def read_rows(self, source: str) -> Sequence[Document]:
-    """Reads sparse documents to be tagged, in formats with sparse features.
+    """Reads sparse documents to predict labels for.
 
     Args:
       source: a file in the format of the corpus.
 
     Raises:
-      DataError: the file has faults or no documents.
+      DataError: the file has faults or no documents, or the format has texts.
     """
     raise DataError(
       f'{source}: {type(self).__name__} reads texts, not features'

@@ -12,8 +12,8 @@ from xjax.data.schema import Label, read_label
 class Descriptors:
   """Collects the descriptors of labels, in order, while they are being read.
 
-  If a descriptor is faulty, its label stays with only its id. So the documents
-  with this label are not faulty too.
+  A label with a faulty descriptor keeps only its id. So documents with this
+  label are not reported as faulty.
 
   Attributes:
     labels: id -> label.
