@@ -14,8 +14,11 @@ https://aclanthology.org/2025.semeval-1).
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/jsonl_minilm
 
-FOLDER is a copy of the Hugging Face model. For a few thousand documents, set
-`--config.model.head.hidden_labels=20`.
+FOLDER is a copy of the Hugging Face model.
+
+Training hides 200 rare labels (1 to 20 training documents), so that scores by
+weights and scores by names become comparable. If you have fewer such labels,
+hide fewer: --config.model.head.hidden_labels=20.
 
 Hardware: a GPU; two CPU cores are slow. Expected: not run yet. Time: 10,000
 steps.

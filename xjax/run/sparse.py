@@ -128,7 +128,7 @@ class SparseFit(Fit):
     return Fitted(0, _STEP, kind, lambda: self._model(corpus))
 
   def record_search(self) -> None:
-    """Records how labels are searched, because another search is judged anew.
+    """Records how labels are searched, because another search is judged again.
 
     This method does nothing if the config has no search settings.
     """

@@ -63,9 +63,9 @@ def test_formats(tmp_path, name, zipped):
   got = read(tmp_path, gzip.compress(content) if zipped else content)
   assert got.vectors.dtype == np.float32 and got.vectors.shape == (6, 2)
   assert got.dim == vector_dim(tmp_path / 'vectors') == 2
-  np.testing.assert_array_equal(got.found, [0, 0, 1, 0, 1, 1])
+  np.testing.assert_array_equal(got.has_vector, [0, 0, 1, 0, 1, 1])
   np.testing.assert_array_equal(got.vectors[[2, 4, 5]], VECTORS[[3, 1, 0]])
-  assert not got.vectors[~got.found].any()
+  assert not got.vectors[~got.has_vector].any()
 
 
 def test_what_is_found_is_told(tmp_path, caplog):
@@ -89,7 +89,7 @@ def test_digits(tmp_path):
   vectors = np.arange(6, dtype=np.float32)[:, None]
   got = read(tmp_path, lines(words, vectors).encode(), vocab)
   assert got.vectors[2:, 0].tolist() == [1, 0, 4, 0]
-  assert got.found[2:].tolist() == [True, False, True, False]
+  assert got.has_vector[2:].tolist() == [True, False, True, False]
   # One that has none: as it is.
   words = ('D', 'DDDD', 'aD', 'DD', 'a', 'b')
   got = read(tmp_path, lines(words, vectors).encode(), vocab)
@@ -178,7 +178,7 @@ def test_memory_stays_small(tmp_path):
   peak = tracemalloc.get_traced_memory()[1]
   tracemalloc.stop()
   assert peak < path.stat().st_size * 2
-  assert got.found.tolist() == [False, False, True, True, False]
+  assert got.has_vector.tolist() == [False, False, True, True, False]
   np.testing.assert_array_equal(got.vectors[2:4], vectors[[0, -1]])
 
 
@@ -220,7 +220,7 @@ def test_gensim_reads_what_we_write_and_we_what_it_writes(tmp_path, table):
   for form in ({'binary': True}, {}, {'write_header': False}):
     theirs.save_word2vec_format(path, **form)
     ours = read_word_vectors(path, vocab)
-    assert ours.found[FIRST_WORD_ID:].all()
+    assert ours.has_vector[FIRST_WORD_ID:].all()
     np.testing.assert_array_equal(ours.vectors[FIRST_WORD_ID:], vectors)
 
 

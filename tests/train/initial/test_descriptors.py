@@ -68,11 +68,12 @@ def test_words_are_those_that_the_state_begins_with(planned, vocab):
   table = np.asarray(by_path(state.params)[TABLE])
   words = descriptor_word_vectors(state, vocab, None)
   np.testing.assert_array_equal(words.vectors, table)
-  assert not words.found[:FIRST_WORD_ID].any()
-  assert words.found[FIRST_WORD_ID:].all() and len(words.found) == len(vocab)
+  assert not words.has_vector[:FIRST_WORD_ID].any()
+  assert words.has_vector[FIRST_WORD_ID:].all()
+  assert len(words.has_vector) == len(vocab)
   found = np.arange(len(vocab)) % 2 == 0
   np.testing.assert_array_equal(
-    descriptor_word_vectors(state, vocab, found).found, found
+    descriptor_word_vectors(state, vocab, found).has_vector, found
   )
 
 
@@ -227,7 +228,7 @@ def test_saved_words_come_back(tmp_path):
   save_words(tmp_path / 'words.npz', words())
   found = load_words(tmp_path / 'words.npz', VOCAB)
   np.testing.assert_array_equal(found.vectors, words().vectors)
-  np.testing.assert_array_equal(found.found, words().found)
+  np.testing.assert_array_equal(found.has_vector, words().has_vector)
 
 
 @pytest.mark.parametrize(
@@ -241,11 +242,13 @@ def test_saved_words_come_back(tmp_path):
       'found: missing',
     ),
     (
-      lambda file: np.savez(file, vectors=np.ones(4), found=words().found),
+      lambda file: np.savez(file, vectors=np.ones(4), found=words().has_vector),
       r'vectors: is float64 \[4\], should be float32 \[4, any\]',
     ),
     (
-      lambda file: np.savez(file, x=1, **vars(words())),
+      lambda file: np.savez(
+        file, x=1, vectors=words().vectors, found=words().has_vector
+      ),
       'x: unknown array',
     ),
   ],

@@ -270,7 +270,7 @@ def test_words_that_were_trained_since_describe_no_labels(
   np.testing.assert_array_equal(
     words.vectors[first + 1 :], begun.vectors[first:][::-1]
   )
-  assert words.found[first:].all() and not words.found[:first].any()
+  assert words.has_vector[first:].all() and not words.has_vector[:first].any()
   encoder = DescriptorEncoder.of(
     space.labels, config.model.head.descriptor, ours, words
   )

@@ -203,11 +203,11 @@ class WordVectors:
   Attributes:
     vectors: float32 [ids, D], by word id; 0 for words that the file lacks, for
       padding and for the unknown word.
-    found: bool [ids], whether the file has the word.
+    has_vector: bool [ids], whether the file has the word.
   """
 
   vectors: np.ndarray
-  found: np.ndarray
+  has_vector: np.ndarray
 
   @property
   def dim(self) -> int:

@@ -94,7 +94,7 @@ class DescriptorEncoder:
       (self.vocab.index[word], self._weight(word))
       for word in descriptor_words(label, self.config)
       if self.vocab.index.get(word, -1) >= FIRST_WORD_ID
-      and self.words.found[self.vocab.index[word]]
+      and self.words.has_vector[self.vocab.index[word]]
     ]
     total = sum(weight for _, weight in words)
     if not total:

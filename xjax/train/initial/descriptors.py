@@ -159,7 +159,7 @@ def descriptor_word_vectors(
   rows = word_rows(vocab, their_vocab)
   return WordVectors(
     replace_rows(vectors, rows, theirs.vectors),
-    replace_rows(has_vector, rows, theirs.found),
+    replace_rows(has_vector, rows, theirs.has_vector),
   )
 
 
@@ -193,7 +193,7 @@ def start_descriptors(state: TrainState, rows: np.ndarray) -> TrainState:
 def save_words(path: str | os.PathLike, words: WordVectors) -> None:
   """Writes the word vectors of descriptors as .npz."""
   with atomic_write(path, 'wb') as file:
-    np.savez(file, vectors=words.vectors, found=words.found)
+    np.savez(file, vectors=words.vectors, found=words.has_vector)
 
 
 def load_words(path: str | os.PathLike, vocab: Vocabulary) -> WordVectors:
@@ -205,7 +205,7 @@ def load_words(path: str | os.PathLike, vocab: Vocabulary) -> WordVectors:
   arrays = Arrays.read(path)
   words = WordVectors(
     vectors=arrays.take('vectors', np.float32, (len(vocab), None)),
-    found=arrays.take('found', np.bool_, (len(vocab),)),
+    has_vector=arrays.take('found', np.bool_, (len(vocab),)),
   )
   arrays.finish()
   return words

@@ -119,10 +119,10 @@ def start_words(
   words = read_word_vectors(path, vocab)
   params = by_path(state.params)
   params[WORD_VECTORS] = replace_values(
-    params[WORD_VECTORS], words.found[:, None], words.vectors
+    params[WORD_VECTORS], words.has_vector[:, None], words.vectors
   )
   params = from_paths(state.params, params)
-  return dataclasses.replace(state, params=params), words.found
+  return dataclasses.replace(state, params=params), words.has_vector
 
 
 def _path(config: InputConfig) -> str:
