@@ -423,7 +423,7 @@ def _held_out(arrays: Arrays, n_labels: int) -> np.ndarray:
   outside = (held_out < 0) | (held_out >= n_labels)
   arrays.check(name, outside, f'not in 0..{n_labels - 1}')
   if not len(held_out) or len(np.unique(held_out)) < len(held_out):
-    arrays.fail(name, 'must have at least one label, and each label only once')
+    arrays.fail(name, 'must have at least one label, and each label once')
   return held_out
 
 

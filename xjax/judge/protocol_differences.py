@@ -218,29 +218,29 @@ _COUNTED = (
 )
 _PSNDCG = {
   Ratio.SUMS: (
-    'each document is divided by its own ideal DCG before the ratio in {them}, '
-    'but not in {us}'
+    'the terms of a document are first divided by its ideal DCG in {them}, but '
+    'not in {us}'
   ),
   Ratio.MEANS: (
-    'each document is divided by its own ideal DCG before the ratio in {us}, '
-    'but not in {them}'
+    'the terms of a document are first divided by its ideal DCG in {us}, but '
+    'not in {them}'
   ),
 }
 _PSR = {
   Recalled.WEIGHT: (
-    'a document is divided by the weights of its gold labels in {us}, by their '
-    'number in {them}'
+    "a document's hits are divided by the weights of its gold labels in {us}, "
+    'by the number of its gold labels in {them}'
   ),
   Recalled.COUNT: (
-    'a document is divided by the number of its gold labels in {us}, by their '
-    'weights in {them}'
+    "a document's hits are divided by the number of its gold labels in {us}, "
+    'by the weights of its gold labels in {them}'
   ),
 }
 _AVERAGED = {
   AveragedLabels.ALL: 'all {labels} labels',
   AveragedLabels.GOLD: 'the {gold_labels} labels that are gold here',
   AveragedLabels.UP_TO_LARGEST: (
-    'the {up_to_largest} labels up to the largest that is gold or listed'
+    'the {up_to_largest} labels up to the largest index that is gold or listed'
   ),
 }
 

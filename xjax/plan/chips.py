@@ -108,6 +108,6 @@ def chip_named(name: str) -> Chip:
   if kind not in _KINDS:
     raise ConfigError(
       f'--chip: this machine has a {kind!r}, whose rates are not known; choose '
-      f'the most similar chip of {names}'
+      f'the most similar of the chips that are known: {names}'
     )
   return _KINDS[kind]
