@@ -104,7 +104,7 @@ def test_averaged_labels():
   for k in (1, 2):
     assert told('all', 'napkinxc', f'macro-F1@{k}', metrics) == (
       'the mean is over all 8 labels in xjax, over the 7 labels up to the '
-      'largest that is gold or listed in napkinxc'
+      'largest index that is gold or listed in napkinxc'
     )
     assert theirs[f'macro-F1@{k}'] == pytest.approx(
       ours[f'macro-F1@{k}'] * 8 / 7
@@ -112,23 +112,23 @@ def test_averaged_labels():
   # Counted up to the largest of the slice; and h is listed where few are left.
   assert told('few', 'napkinxc', 'macro-F1@1', metrics) == (
     'the mean is over all 3 labels in xjax, over the 2 labels up to the '
-    'largest that is gold or listed in napkinxc'
+    'largest index that is gold or listed in napkinxc'
   )
   assert 'macro-F1@3' not in metrics[REASONS]['napkinxc']['few']
 
 
 def test_propensities():
   assert told('all', 'pyxclib', 'PSnDCG@2') == (
-    'each document is divided by its own ideal DCG before the ratio in '
-    'pyxclib, but not in xjax'
+    'the terms of a document are first divided by its ideal DCG in pyxclib, '
+    'but not in xjax'
   )
   # Of one label either is the same, and nothing is to be told.
   assert told('all', 'pyxclib', 'PSnDCG@1') is None
   both = told('all', 'napkinxc', 'PSR@2').split('; ')
   assert both == [
     SKIPPED.format(2, 'napkinxc'),
-    'a document is divided by the weights of its gold labels in xjax, by their '
-    'number in napkinxc',
+    "a document's hits are divided by the weights of its gold labels in xjax, "
+    'by the number of its gold labels in napkinxc',
   ]
 
 

@@ -46,8 +46,8 @@ def test_labels():
     'here in napkinxc'
   ]
   assert filled('macro-F1@5', NAPKINXC, XJAX) == [
-    'the mean is over the 90 labels up to the largest that is gold or listed '
-    'in napkinxc, over all 100 labels in xjax'
+    'the mean is over the 90 labels up to the largest index that is gold or '
+    'listed in napkinxc, over all 100 labels in xjax'
   ]
   assert filled('macro-F1', XJAX, NAPKINXC) == []
 
@@ -64,13 +64,13 @@ def test_frequent():
 
 def test_propensities():
   assert filled('PSnDCG@5', XJAX, NAPKINXC) == [
-    'each document is divided by its own ideal DCG before the ratio in '
-    'napkinxc, but not in xjax'
+    'the terms of a document are first divided by its ideal DCG in napkinxc, '
+    'but not in xjax'
   ]
   assert filled('PSnDCG@5', NAPKINXC, PYXCLIB) == []
   assert filled('PSR-norm@5', PYXCLIB, XJAX) == [
-    'a document is divided by the number of its gold labels in pyxclib, by '
-    'their weights in xjax'
+    "a document's hits are divided by the number of its gold labels in "
+    'pyxclib, by the weights of its gold labels in xjax'
   ]
 
 

@@ -48,9 +48,10 @@ def bootstrap(
   Args:
     evidence: evidence of a slice.
     table: metric -> measure.
-    seed: seed of the draws, which depend only on the seed and the number of
-      documents.
-    replicates: number of replicates; each draws N documents with replacement.
+    seed: seed of the draws. The draws depend only on the seed and on the number
+      of documents.
+    replicates: number of replicates. For each replicate, N documents are drawn
+      with replacement.
     level: confidence level of the intervals.
 
   Returns:
@@ -73,11 +74,11 @@ def intervals(
   Args:
     evidence: evidence of a slice.
     table: metric -> measure; tables of several protocols may share the sums.
-    sums: name -> float64, as from bootstrap_sums.
+    sums: name -> float64, a result of bootstrap_sums.
     level: confidence level of the intervals.
 
   Returns:
-    Metric -> interval, as from bootstrap.
+    Metric -> interval, as bootstrap returns it.
   """
   by_metric = {}
   for name, measure in table.items():
@@ -94,13 +95,13 @@ def intervals(
 def _clip_interval(
   ends: Interval, values_R: np.ndarray, value: float, measure: Measure
 ) -> Interval:
-  """Cuts an interval to possible values, and extends it to include the value.
+  """Limits an interval to possible values, and makes it include the value.
 
-  Possible values are at least 0. For a share they are also at most 1.
+  Possible values are at least 0. A share is also at most 1.
   """
-  # Some metrics exceed these limits: entropy, in bits, has no upper limit;
-  # PSP-raw may be above 1; with a user's negative weights a metric may be
-  # below 0. So the limits include all replicates.
+  # With a user's negative weights a metric may be below 0, and PSP-raw may be
+  # above 1. So the limits are moved to include all replicates. Entropy is not a
+  # share and has no upper limit.
   most = max(1.0, float(np.nanmax(values_R)))
   most = most if measure.metric.is_share else np.inf
   least = min(0.0, float(np.nanmin(values_R)))
@@ -127,7 +128,7 @@ def bootstrap_sums(
   seed: int,
   replicates: int,
 ) -> list[ReplicateSums]:
-  """Computes the bootstrap sums of systems, with the same draws for each.
+  """Computes the bootstrap sums of systems, with the same draws for all.
 
   Args:
     systems: evidence of each system, on the same documents.
@@ -137,8 +138,8 @@ def bootstrap_sums(
 
   Returns:
     For each system, name -> float64 [replicates + groups]. The sums of the
-    replicates come first. The sums without each group of documents follow, for
-    the jackknife.
+    replicates come first. The sums for the jackknife follow; each of them
+    leaves out one group of documents.
   """
   if not names:
     return [{} for _ in systems]
@@ -170,7 +171,7 @@ def replicate_interval(
     value: the value on all documents.
     level: confidence level of the interval.
     n_docs: N, number of documents.
-    measure: the metric. For a document metric, the jackknife is not needed.
+    measure: the metric. The jackknife is used only for label metrics.
 
   Returns:
     The interval, or None; see significance.interval.
@@ -196,8 +197,8 @@ def randomized_sums(
       gold.
     names: names of the sums.
     seed: seed of the exchanges.
-    iterations: R, number of iterations; each exchanges the outputs for about
-      half of the documents.
+    iterations: R, number of iterations. In each iteration, the outputs for
+      about half of the documents are exchanged.
 
   Returns:
     For each of the two systems, name -> float64 [R].
@@ -222,7 +223,7 @@ def outcomes(evidence: Evidence, names: Collection[str]) -> Outcomes:
     names: names of the sums that will be computed from the outcomes.
   """
   form = evidence.form
-  # Computing terms takes time, so only those of requested sums are computed.
+  # Only the terms of requested sums are computed, because this takes time.
   metrics = tuple(
     metric
     for metric in form.metrics
@@ -277,7 +278,11 @@ def label_f1(evidence: Evidence, end: str) -> np.ndarray:
 
 
 def _decisions(evidence: Evidence) -> dict[str, Decisions]:
-  """Returns the decisions at each cut-off and threshold, by suffix (`@5`)."""
+  """Returns the decisions at each cut-off and threshold.
+
+  Returns:
+    Suffix of the cut-off or threshold, such as `@5` -> decisions.
+  """
   part = evidence.part
   lists, hits_NK = part.lists, part.lists.hits(part.gold, len(part.mask))
   listed_NK = lists.ids != PAD

@@ -23,11 +23,12 @@ from xjax.judge.protocol_differences import differences, facts_of
 from xjax.judge.slice import Slice
 
 PROTOCOL = XJAX.name
-# Keys of Metrics next to the names of protocols. They say why a value is None,
-# what its confidence interval is, and why it differs from the first protocol.
+# Keys of Metrics beside the names of protocols. NOTES says why a value is None.
+# INTERVALS has the confidence interval of a value. REASONS says why a value
+# differs from the value under the first protocol.
 NOTES, INTERVALS, REASONS = 'notes', 'intervals', 'reasons'
-LISTS = 'lists'  # key of the note on lists that are cut from other lists
-SEARCH = 'search'  # key of the note on lists that may lack labels of high score
+LISTS = 'lists'  # key of the note that lists were cut from other lists
+SEARCH = 'search'  # key of the note that lists may lack labels of high score
 # {protocol: {slice: {metric: value}}}
 Metrics = dict[str, dict[str, dict[str, Any]]]
 
@@ -39,14 +40,15 @@ def judge(
 ) -> Metrics:
   """Computes all metrics of every slice, under the requested protocols.
 
-  Within a slice, labels are ranked by the slice's own lists, and gold is cut to
-  the slice. Under the protocol of xjax, ranking metrics are means over the
-  `n_docs` documents that have gold in the slice; `n_skipped` documents have
-  none. F1 and coverage count all documents. Macro-averages are means over the
-  `n_labels` labels of the slice. F1 without a cut-off counts the labels above
-  probability 0.5, or the labels that the scorer itself assigns
-  (Predictions.assigned_above). ECE is the expected calibration error of the
-  listed labels' raw scores, if the scores are logits or probabilities.
+  For a slice, the lists of the slice are used, and only gold labels of the
+  slice count. Under the protocol of xjax, ranking metrics are means over the
+  `n_docs` documents that have gold labels in the slice; the other `n_skipped`
+  documents do not count. F1 and coverage count all documents. Macro-averages
+  are means over the `n_labels` labels of the slice. F1 without a cut-off counts
+  the labels above probability 0.5, or the labels that the scorer itself assigns
+  (Predictions.assigned_above). If the scores are logits or probabilities, ECE
+  is the expected calibration error of the listed labels, from scores without
+  calibration.
 
   Args:
     predictions: predictions with gold.
@@ -56,16 +58,17 @@ def judge(
 
   Returns:
     `{protocol: {slice: {metric: value}}}`. A value is None if the saved lists
-    are too short for it or if there is nothing to judge; then
-    `{'notes': {slice: {metric: reason}}}` says why. For a slice without its own
-    lists, the note 'lists' says how many of the lists that were cut for the
-    slice are too short.
-    For `all`, the note 'search' says how labels were searched, if the search
-    was not exact. Notes are about the first protocol.
-    `{'reasons': {protocol: {slice: {metric: text}}}}` says why a value differs
-    from the value under the first protocol, or is None.
-    `{'intervals': {protocol: {slice: {metric: [low, high]}}}}` is present if
-    criteria.replicates is not 0.
+    are too short for it or if there is nothing to judge.
+    The result has further entries if they are not empty:
+    `{'notes': {slice: {metric: reason}}}` says why a value under the first
+    protocol is None. If the lists of a slice are cut from other lists, the note
+    'lists' says how many of them are too short. If the search for labels was
+    not exact, the note 'search' of the slice `all` describes the search.
+    `{'reasons': {protocol: {slice: {metric: text}}}}` says, for protocols after
+    the first, why a value differs from the value under the first protocol, or
+    why a value is None.
+    `{'intervals': {protocol: {slice: {metric: [low, high]}}}}` has confidence
+    intervals, if criteria.replicates is not 0.
 
   Raises:
     DataError: the predictions have no gold.
@@ -105,9 +108,10 @@ def _evidence(
   criteria: Criteria,
   cuts: Mapping[str, float | None],
 ) -> Iterator[tuple[str, list[Protocol], Evidence]]:
-  """Yields the name, the protocols and the evidence of each slice.
+  """Yields the name of a slice, protocols, and evidence for these protocols.
 
-  Protocols that define the slice by the same labels share the evidence.
+  Protocols share the evidence of a slice if the slice has the same labels under
+  these protocols.
   """
   masks = {
     protocol.name: judged_slices(predictions, criteria, protocol.frequent_from)
@@ -149,12 +153,12 @@ def _add_for_all(
 def judged_slices(
   predictions: Predictions, criteria: Criteria, frequent_from: int
 ) -> dict[str, np.ndarray]:
-  """Returns the labels of each slice to judge: name -> bool [L].
+  """Returns the labels of each slice to judge, as name -> bool [L].
 
   The slice `all` comes first.
 
   Args:
-    predictions: predictions, which know training counts and held-out labels.
+    predictions: predictions with training counts and held-out labels.
     criteria: criteria, which may have further slices.
     frequent_from: the fewest training documents of a frequent label.
 
@@ -168,7 +172,7 @@ def judged_slices(
     )
   if taken := masks.keys() & criteria.slices.keys():
     raise ValueError(
-      f'criteria.slices: {sorted(taken)} are names of other slices; choose '
+      f'criteria.slices: the names {sorted(taken)} are already used; choose '
       'other names'
     )
   return {**masks, **criteria.slices}
@@ -179,7 +183,10 @@ def _intervals(
   tables: Mapping[str, Mapping[str, Measure]],
   criteria: Criteria,
 ) -> dict[str, dict[str, list[float]]]:
-  """Returns protocol -> metric -> [low, high], from the same draws for all."""
+  """Returns intervals, as protocol -> metric -> [low, high].
+
+  All protocols and metrics use the same draws.
+  """
   together = {
     (who, metric): measure
     for who, table in tables.items()
@@ -195,15 +202,16 @@ def _intervals(
 def thresholds(
   predictions: Predictions, tuned: float | None
 ) -> dict[str, float | None]:
-  """Returns the thresholds of F1 metrics: suffix of the name -> threshold.
+  """Returns the thresholds of F1 metrics, as suffix of the name -> threshold.
 
   Args:
-    predictions: predictions with the scores that the thresholds are for.
+    predictions: the predictions to judge.
     tuned: a tuned threshold, or None.
 
   Returns:
-    '' -> the scorer's own threshold, or else the score at probability 0.5,
-    which is None for margins. '-tuned' -> the tuned threshold, if there is one.
+    '' -> the scorer's own threshold; if the scorer has none, the score at
+    probability 0.5, or None for margins. '-tuned' -> the tuned threshold, if
+    `tuned` is not None.
   """
   usual = predictions.assigned_above
   if usual is None:
@@ -212,7 +220,7 @@ def thresholds(
 
 
 def score_threshold(kind: ScoreKind, probability: float) -> float | None:
-  """Returns the score at a probability, or None for margins."""
+  """Returns the score that stands for a probability, or None for margins."""
   match kind:
     case ScoreKind.LOGIT:
       return math.log(probability / (1 - probability))
@@ -237,7 +245,8 @@ def judge_slice(
   Returns:
     values: metric -> value or None.
     reasons: metric -> why the value is None. If the lists are cut from other
-      lists and some are too short, also LISTS -> how many are too short.
+      lists, and some lists are too short, LISTS -> how many lists are too
+      short.
   """
   part = evidence.part
   n_docs = part.n_with_gold if protocol.skip_without_gold else len(part)
@@ -269,7 +278,7 @@ def judge_slice(
 def tune_threshold(predictions: Predictions) -> float:
   """Returns the threshold with the best micro-F1 over all labels.
 
-  It tries only thresholds at which micro-F1 is known from the saved lists.
+  Only thresholds at which micro-F1 is known from the saved lists are tried.
 
   Args:
     predictions: predictions with gold.
@@ -295,7 +304,7 @@ def need_gold(predictions: Predictions) -> None:
     raise DataError('these predictions have no gold labels to judge them by')
 
 
-_ROWS = 1024  # documents whose lines are made at a time
+_ROWS = 1024  # number of lines that are made at a time
 
 
 def document_lines(
@@ -303,12 +312,12 @@ def document_lines(
 ) -> Iterator[str]:
   """Yields a JSON line with the metrics of each document.
 
-  A line is `{"id", "gold", "labels", metric: value, ...}`. It has the metrics
-  of the first protocol that exist for a single document. For a mean over
-  documents, such as P@5, the value is the document's term. For a ratio of sums,
-  such as PSP@5, it is the ratio of the document's own sums. `labels` are the
-  best max(k) labels. A value is null if the document has no gold or its list is
-  too short.
+  A line is `{"id", "gold", "labels", metric: value, ...}`. `labels` has the
+  best max(k) labels. The metrics are those metrics of the first protocol that
+  exist for a single document. For a mean over documents, such as P@5, the value
+  is the document's term. For a ratio of sums, such as PSP@5, the value is the
+  ratio of the document's terms. A value is null if the document has no gold, or
+  if the document's list is too short.
 
   Args:
     predictions: predictions with gold.
@@ -349,7 +358,10 @@ def _names(predictions: Predictions, labels: np.ndarray) -> list[str]:
 def _values(
   evidence: Evidence, table: dict[str, Measure]
 ) -> dict[str, np.ndarray]:
-  """Returns metric -> float64 [N], which is NaN if unknown or without gold."""
+  """Returns the metrics of each document, as metric -> float64 [N].
+
+  A value is NaN if the document has no gold, or if its list is too short.
+  """
   terms_MN, known_MN = evidence.documents()
   rows = dict(zip(evidence.form.terms, terms_MN, strict=True))
   known = dict(zip(evidence.form.terms, known_MN, strict=True))

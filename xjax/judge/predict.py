@@ -38,8 +38,9 @@ def predict(
 
   Args:
     scorer: ranks labels.
-    batches: this process's rows of the batches; together they have every
-      document of the split once. Every process has the same number of batches.
+    batches: this process's rows of the batches. Every document of the split is
+      in exactly one batch of one process. All processes have the same number of
+      batches.
     split: the documents, for ids and gold.
     space: the labels, with their slices.
     depth: K, length of the lists.
@@ -108,9 +109,10 @@ def _predictions(
 def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
   """Predicts the most frequent training labels for every document.
 
-  This is the popularity prior, a baseline. Scores are n_l / n_train. Ties,
-  which include all labels of the slice `zero`, are broken by the smaller index.
-  Gold labels outside the label space are not ranked.
+  This baseline is the popularity prior. The score of a label is its number of
+  training documents, divided by n_train. Among labels with equal scores, the
+  smaller index comes first; all labels of the slice `zero` have score 0. Gold
+  labels outside the label space are not ranked.
 
   Args:
     space: the labels, with their training counts.
@@ -140,8 +142,9 @@ def save_evaluation(
 ) -> None:
   """Writes predictions.npz, metrics.json and metrics.csv.
 
-  Call it on host 0 only. The CSV has a row per metric: protocol, slice, metric,
-  value (empty for None), and the ends of its interval, if it has one.
+  Call this function only on host 0. The CSV has a row per value, with the
+  columns protocol, slice, metric, value (empty for None), and low and high, the
+  ends of the confidence interval (empty if there is no interval).
 
   Args:
     folder: the folder to write to.

@@ -19,8 +19,8 @@ class AttendedWord(NamedTuple):
 
   Attributes:
     word: the word as it is written in the text.
-    weight: the label's attention to it; the weights of all words that the model
-      reads sum to 1.
+    weight: the label's attention to the word. The sum of the weights of all
+      words that the model reads is 1.
     zone: the zone that contains the word; 'text' if a document has no zones.
     at: the characters [start, end) in the zone's text (code points).
   """
@@ -38,7 +38,7 @@ class ExplainedLabel:
   Attributes:
     id: id of the label.
     name: name of the label.
-    score: the score that readers see; see calibration.readable_scores.
+    score: the score that users see; see calibration.readable_scores.
     is_gold: whether the label is gold for the document; None if this is not
       known.
     weights_T: float32, the attention to each word that the model read; 0 for an
@@ -75,7 +75,7 @@ class Explanations:
     path: the file of predictions, X.jsonl.
     documents: the first documents of the file, with explanations.
     n_documents: number of all documents in the file.
-    words: the largest number of words that the file lists for a label.
+    words: the largest number of words that the file has for a label.
   """
 
   path: pathlib.Path
@@ -90,13 +90,13 @@ def attended_words(
   at_W: np.ndarray,
   weights_W: np.ndarray,
 ) -> tuple[AttendedWord, ...]:
-  """Returns the attended words of a document from their places.
+  """Returns the attended words of a document with their attention.
 
   Args:
     document: the document.
-    words: all words that the model read. Words without characters, which are an
-      encoder's special tokens, are left out of the result.
-    at_W: int, indices into words; indices beyond the words are left out.
+    words: all words that the model read. An encoder's special tokens, which are
+      words without characters, are left out of the result.
+    at_W: int, indices into words; indices of at least len(words) are left out.
     weights_W: float, attention to the word at each index.
   """
   return tuple(
@@ -125,14 +125,14 @@ def prediction_line(
 ) -> str:
   """Returns the JSON line of a document's predictions.
 
-  The line is `{"id", "labels": [{"id", "name", "score"}, ...]}`, best label
-  first. With whys, each label also has
+  The line is `{"id", "labels": [{"id", "name", "score"}, ...]}`, where the best
+  label comes first. If `whys` is given, each label also has
   `"why": [{"word", "weight", "zone", "at"}, ...]`.
 
   Args:
     doc_id: the document's id.
-    ids_K: int32 label indices, PAD beyond the list.
-    scores_K: float32 scores; they are converted by readable_scores.
+    ids_K: int32 label indices, padded with PAD.
+    scores_K: float32 scores, which readable_scores converts for users.
     labels: descriptors by label index.
     kind: the kind of the scores.
     calibration: the calibration of the scores, if there is one.

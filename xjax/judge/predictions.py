@@ -24,8 +24,8 @@ class Lists:
   """Holds the top-k lists of N documents.
 
   Attributes:
-    ids: int32 [N, K] label indices, by score descending, then index ascending;
-      PAD after the last label.
+    ids: int32 [N, K] label indices, in descending order of score; labels with
+      equal scores are in ascending order of index. PAD after the last label.
     scores: float32 [N, K], -inf where ids are PAD.
   """
 
@@ -34,15 +34,15 @@ class Lists:
 
   @property
   def lengths(self) -> np.ndarray:
-    """The number of labels in each list, int64 [N]."""
+    """Returns the number of labels in each list, int64 [N]."""
     return (self.ids != PAD).sum(-1)
 
   def floor(self, n_listable: int) -> np.ndarray:
     """Returns an upper bound of the scores of labels outside each list.
 
     Args:
-      n_listable: number of labels that could be listed. A list of this length,
-        or one that ends in PAD, has all labels.
+      n_listable: number of labels that could be listed. A list has all of them
+        if it has this length, or if it ends in PAD.
 
     Returns:
       float32 [N]; -inf for a list that has all labels.
@@ -58,7 +58,8 @@ class Lists:
       gold: N rows of gold label indices.
       n_labels: number of labels; all label indices are below it.
     """
-    # A (document, label) pair is one integer: 64 bits allow a billion of each.
+    # A (document, label) pair is stored as one integer. 64 bits are enough for
+    # a billion documents and a billion labels.
     rows = np.arange(len(gold), dtype=np.int64)
     owners = np.repeat(rows, gold.lengths)
     pairs = owners * n_labels + gold.values
@@ -66,7 +67,7 @@ class Lists:
     return is_gold & (self.ids != PAD)
 
   def cut(self, mask: np.ndarray) -> 'Lists':
-    """Keeps the entries whose labels are in a slice, then PAD and -inf.
+    """Keeps the entries whose labels are in a slice; PAD and -inf follow.
 
     Args:
       mask: bool [L], the labels of the slice.
@@ -76,10 +77,10 @@ class Lists:
     return self._keep(kept)
 
   def above(self, floor: np.ndarray) -> 'Lists':
-    """Keeps the entries whose score is above a floor per document.
+    """Keeps the entries whose score is above the floor of their document.
 
     Args:
-      floor: float32 [N], the floors.
+      floor: float32 [N], the floor of each document.
     """
     return self._keep((self.ids != PAD) & (self.scores > floor[:, None]))
 
@@ -91,14 +92,14 @@ class Lists:
   def merge(cls, parts: Sequence['Lists']) -> 'Lists':
     """Merges several lists of the same documents; each label occurs once.
 
-    If rounding made a label's scores differ, the highest score is kept.
+    If a label has several scores because of rounding, the highest is kept.
     """
     ids = np.concatenate([part.ids for part in parts], axis=1)
     scores = np.concatenate([part.scores for part in parts], axis=1)
     order = np.lexsort((ids, -scores), axis=-1)
     ids = np.take_along_axis(ids, order, -1)
     scores = np.take_along_axis(scores, order, -1)
-    # The sort is stable, so that a label's best entry comes first.
+    # The sort is stable, so each label's entry of best score comes first.
     by_label = np.argsort(ids, axis=-1, kind='stable')
     in_order = np.take_along_axis(ids, by_label, -1)
     kept_in_order = in_order != PAD
@@ -108,7 +109,7 @@ class Lists:
     return cls(ids, scores)._keep(kept)
 
   def _keep(self, kept: np.ndarray) -> 'Lists':
-    """Keeps the entries whose place in `kept` is True, then PAD and -inf.
+    """Keeps the entries where `kept` is True; PAD and -inf follow.
 
     Args:
       kept: bool [N, K].
@@ -123,7 +124,7 @@ class Lists:
 
 SCHEMA = 1
 EXACT = 'exact'
-# How lists were selected: saved value -> text for readers.
+# How labels were searched: saved value -> text for readers.
 _SELECTIONS = {
   EXACT: 'exact search',
   'beam': 'beam search of width {}',
@@ -147,23 +148,24 @@ class Predictions:
   Attributes:
     score_kind: kind of the scores.
     n_scored: the scorer scores only labels below this index.
-    n_train: number of training documents. It is 0 if it is not known; then
+    n_train: number of training documents. If it is not known, it is 0, and
       there are no slices by frequency.
     doc_ids: N document ids.
     labels: L label ids in model order.
     train_counts: int32 [L], training documents per label.
-    lists: slice name -> the lists of the slice. If a slice of `masks` has no
-      lists here, its lists are cut from the lists of `all`.
+    lists: slice name -> the lists of the slice. If `lists` has no entry for a
+      slice of `masks`, judging cuts the slice's lists from the other lists.
     gold: N rows of gold label indices, or None.
     held_out: int32 indices of the held-out labels.
-    assigned_above: the score above which the scorer itself assigns labels; if
-      None, the score at probability 0.5, if the scores have one.
-    strategy: how the labels in the lists of `all` were chosen, or '' if they
-      have the highest scores. Scores of a strategy's lists are margins, by
-      which the labels are ranked. The lists of other slices are always by
-      score.
+    assigned_above: the score above which the scorer itself assigns labels. If
+      None, the score at probability 0.5 is used, which margins do not have.
+    strategy: the strategy that chose the labels in the lists of `all`; '' if
+      these labels have the highest scores. The scores in lists of a strategy
+      are margins, by which the labels are ranked. The lists of other slices
+      always have the labels of highest score.
     selected_by: how the labels of highest score were searched: `exact`,
-      `beam=10`, `recall=0.95` or `shortlist=500`; '' if it is not recorded.
+      `beam=10`, `recall=0.95`, `shortlist=500` or `trees=3`; '' if the search
+      is not recorded.
   """
 
   score_kind: ScoreKind
@@ -186,14 +188,14 @@ class Predictions:
 
   @functools.cached_property
   def masks(self) -> dict[str, np.ndarray]:
-    """Returns the labels of each slice: name -> bool [L]; `all` comes first."""
+    """Returns the labels of each slice, as name -> bool [L]; `all` is first."""
     if not self.n_train and not len(self.held_out):
       return {ALL: np.ones(len(self.labels), bool)}
     return judged_masks(self.train_counts, self.held_out)
 
   @property
   def selection(self) -> str:
-    """Returns a text that says how labels of highest score were searched."""
+    """Returns a text about how the labels of highest score were searched."""
     kind, _, size = self.selected_by.partition('=')
     return _SELECTIONS[kind].format(size) if kind else 'search not recorded'
 
@@ -203,14 +205,14 @@ class Predictions:
     return self.selected_by not in ('', EXACT)
 
   def fault(self) -> str:
-    """Says which label has different scores in the lists of a document.
+    """Returns a message about a label with two scores for one document.
 
-    Lists that a strategy chose are not compared, because their scores differ
-    from those of other lists.
+    If a strategy chose the lists of `all`, these lists are not compared,
+    because their scores are not those of the other lists.
 
     Returns:
-      The message, or '' if every label has one score per document, up to
-      rounding.
+      The message, or '' if there is no such label. Scores that differ only by
+      rounding count as equal.
     """
     compared = {
       name: lists
@@ -261,12 +263,13 @@ class Predictions:
     """Writes predictions.npz atomically; load() reads the file.
 
     The file has these arrays: schema, n_scored, n_train (int64), score_kind and
-    labels_sha256 (text), train_counts (int32), `<slice>/ids` (int32) and
-    `<slice>/scores` (float32), which are optional except for `all`; doc_ids and
-    labels as `bytes` (uint8, UTF-8, concatenated) and `offsets` (int64);
-    `held_out/labels` (int32) if labels are held out; `gold/indptr` (int64) and
-    `gold/indices` (int32) if gold is known; `assigned_above` (float64),
-    `strategy` and `selected_by` (text) if they are set.
+    labels_sha256 (text) and train_counts (int32); `all/ids` (int32) and
+    `all/scores` (float32), and the same for other slices, which are optional;
+    doc_ids and labels, each as `bytes` (uint8, UTF-8, concatenated) and
+    `offsets` (int64); `held_out/labels` (int32) if labels are held out;
+    `gold/indptr` (int64) and `gold/indices` (int32) if gold is known;
+    `assigned_above` (float64), `strategy` and `selected_by` (text) if these
+    attributes are set.
     """
     arrays = {
       'schema': np.int64(SCHEMA),
@@ -319,7 +322,8 @@ def _two_scores(
   Args:
     lists: pairs (ids, scores) of the same documents.
   """
-  # Sorting entries as one integer is several times faster than as two numbers.
+  # An entry is stored as one integer, because sorting integers is several times
+  # faster than sorting pairs.
   keys = np.concatenate(
     [
       ids.astype(np.int64) << 32 | np.ascontiguousarray(scores).view(np.uint32)
@@ -342,7 +346,7 @@ def _two_scores(
 
 
 def labels_sha256(labels: Sequence[str]) -> str:
-  """Returns the hex digest of the ordered label ids, with a newline per id."""
+  """Returns the hex digest of all label ids in order, each with a newline."""
   digest = hashlib.sha256()
   for label in labels:
     digest.update(label.encode() + b'\n')
@@ -419,7 +423,7 @@ def _held_out(arrays: Arrays, n_labels: int) -> np.ndarray:
   outside = (held_out < 0) | (held_out >= n_labels)
   arrays.check(name, outside, f'not in 0..{n_labels - 1}')
   if not len(held_out) or len(np.unique(held_out)) < len(held_out):
-    arrays.fail(name, 'must name at least one label, and each label once')
+    arrays.fail(name, 'must have at least one label, and each label once')
   return held_out
 
 

@@ -27,14 +27,15 @@ _SAME = 1e-9
 
 
 def facts_of(evidence: Evidence) -> dict[str, Any]:
-  """Returns the counts that explanations of differences quote.
+  """Returns the counts that occur in explanations of differences.
 
   Args:
     evidence: evidence of a slice.
 
   Returns:
-    Field of an explanation -> count. The field `up_to_largest` is followed by
-    `@k`. `train_counts` is an array, from which the field `between` is counted.
+    Field of an explanation -> count. There is a field `up_to_largest@k` for
+    each cut-off k. `train_counts` is an array, from which the field `between`
+    is computed.
   """
   part, sums = evidence.part, evidence.sums
   return {
@@ -65,8 +66,9 @@ def differences(
     missing: protocol -> slice -> metric -> why there is no value.
 
   Returns:
-    Protocol -> slice -> metric -> text, for metrics that differ from the first
-    protocol, and for missing values that the first protocol does not explain.
+    Protocol -> slice -> metric -> text, for values that differ from the value
+    under the first protocol, and for missing values that have a value, or no
+    entry, under the first protocol.
   """
   us, *others = protocols
   by_protocol = {}
@@ -100,7 +102,7 @@ def _explain_slice(
     if metric in ours and _differ(ours[metric], value):
       counts = _counts(facts[name], metric, us, them)
       sentences = [s.format(**counts) for s in reasons(metric, us, them, name)]
-      # A reason about 0 documents or 0 labels explains nothing.
+      # A reason about 0 documents or 0 labels does not explain a difference.
       sentences = [_singular(s) for s in sentences if not s.startswith('0 ')]
       if sentences:
         texts[metric] = '; '.join(sentences)
@@ -108,7 +110,7 @@ def _explain_slice(
 
 
 def _singular(sentence: str) -> str:
-  """Puts a sentence into the singular if it starts with the count 1."""
+  """Returns the sentence in the singular if it starts with the count 1."""
   for many, one in (
     ('documents have', 'document has'),
     ('labels are', 'label is'),
@@ -121,7 +123,7 @@ def _singular(sentence: str) -> str:
 def _is_unexplained(
   metric: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]
 ) -> bool:
-  """Returns whether the first protocol has no note on a missing value."""
+  """Returns whether a value is missing, but not under the first protocol."""
   return metric in theirs and (metric not in ours or ours[metric] is not None)
 
 
@@ -159,11 +161,12 @@ def reasons(
     slice_name: name of the slice that is judged.
 
   Returns:
-    Sentences with fields for str.format. The fields are numbers of documents or
-    labels: {without_gold}, documents without gold in the slice; {labels},
-    labels of the slice; {gold_labels}, labels of the slice that are gold;
-    {up_to_largest}, labels up to the largest index that is gold or listed;
-    {between}, labels that are frequent under only one of the two protocols.
+    Sentences with fields for str.format. A field is a number. {without_gold} is
+    the number of documents without gold in the slice. The other fields are
+    numbers of labels: {labels}, all labels of the slice; {gold_labels}, labels
+    of the slice that are gold; {up_to_largest}, labels up to the largest index
+    that is gold or listed; {between}, labels that are frequent under only one
+    of the two protocols.
   """
   kind, sentences = kind_of(metric), []
   instance = _metric_of(kind)
@@ -193,7 +196,7 @@ def reasons(
 
 
 def _metric_of(kind: str) -> Metric | None:
-  """Returns any protocol's metric of this kind, or None if there is none."""
+  """Returns a metric of the given kind, or None if there is no such metric."""
   metrics = (
     metric for cls in metric_classes() for metric in cls.variants(LabelForm())
   )
@@ -215,29 +218,29 @@ _COUNTED = (
 )
 _PSNDCG = {
   Ratio.SUMS: (
-    'each document is divided by its own ideal DCG before the ratio in {them}, '
-    'but not in {us}'
+    'the terms of a document are first divided by its ideal DCG in {them}, but '
+    'not in {us}'
   ),
   Ratio.MEANS: (
-    'each document is divided by its own ideal DCG before the ratio in {us}, '
-    'but not in {them}'
+    'the terms of a document are first divided by its ideal DCG in {us}, but '
+    'not in {them}'
   ),
 }
 _PSR = {
   Recalled.WEIGHT: (
-    'a document is divided by the weights of its gold labels in {us}, by their '
-    'number in {them}'
+    "a document's hits are divided by the weights of its gold labels in {us}, "
+    'by the number of its gold labels in {them}'
   ),
   Recalled.COUNT: (
-    'a document is divided by the number of its gold labels in {us}, by their '
-    'weights in {them}'
+    "a document's hits are divided by the number of its gold labels in {us}, "
+    'by the weights of its gold labels in {them}'
   ),
 }
 _AVERAGED = {
   AveragedLabels.ALL: 'all {labels} labels',
   AveragedLabels.GOLD: 'the {gold_labels} labels that are gold here',
   AveragedLabels.UP_TO_LARGEST: (
-    'the {up_to_largest} labels up to the largest that is gold or listed'
+    'the {up_to_largest} labels up to the largest index that is gold or listed'
   ),
 }
 
@@ -245,7 +248,7 @@ _AVERAGED = {
 def _averaged_over(
   subject: str, ours: AveragedLabels, theirs: AveragedLabels
 ) -> str:
-  """Returns the sentence about means that include different labels."""
+  """Returns a sentence that says which labels the two means include."""
   return (
     f'{subject} is over {_AVERAGED[ours]} in {{us}}, over '
     f'{_AVERAGED[theirs]} in {{them}}'
@@ -253,7 +256,7 @@ def _averaged_over(
 
 
 def _fill(sentence: str, values: dict[str, object]) -> str:
-  """Fills in the given fields and leaves the other fields as they are."""
+  """Replaces the given fields and leaves all other fields unchanged."""
   for name, value in values.items():
     sentence = sentence.replace(f'{{{name}}}', str(value))
   return sentence

@@ -42,16 +42,16 @@ class Similarity(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class JudgeRequest:
-  """Holds a user's request for judging, which flags and configs fill in.
+  """Holds a user's request for judging, as read from flags or a config.
 
   Attributes:
-    ks: cut-offs; if empty, the cut-offs of the run, or the defaults.
+    ks: cut-offs; if empty, the cut-offs of the run are used, or the defaults.
     kinds: metrics, such as `P` or `macro-F1@k`; if empty, all metrics.
     protocols: names of protocols; `all` stands for all protocols.
-    propensity: A and B of the propensity formula; if empty, the numbers of the
-      run, or the defaults.
-    slices: further slices, as for named_slices; slices by frequency are always
-      included.
+    propensity: A and B of the propensity formula; if empty, the values of the
+      run are used, or the defaults.
+    slices: names of further slices, as in slice_names.named_slices; slices by
+      frequency are always included.
     labels: file of descriptors: labels.jsonl, eurovoc_en.json, or a taxonomy
       of tab-separated lines; if '', only the run's descriptors are used.
     similarity: how the similarity of labels is measured, for the metric ILD.
@@ -59,7 +59,7 @@ class JudgeRequest:
       place, for the metric weighted@k; '' if there is none.
     alphas: recalls of alpha-coverage, from 0 to 1.
     draws: numbers of documents in a draw, for n'-coverage.
-    replicates: number of bootstrap replicates; 0 gives no intervals.
+    replicates: number of bootstrap replicates; if 0, there are no intervals.
     seed: seed of the bootstrap's draws.
   """
 
@@ -97,7 +97,7 @@ class JudgeRequest:
     self._check_uses(kinds)
 
   def _check_uses(self, kinds: Sequence[str]) -> None:
-    """Checks that metrics have the flags they need, and flags have an effect.
+    """Checks that no flag is missing and that each flag has an effect.
 
     Raises:
       ConfigError: a flag is missing or has no effect.
@@ -113,7 +113,7 @@ class JudgeRequest:
         raise ConfigError(f'--metrics: {requested[0]} needs {flag}')
       if is_set and kinds and not requested:
         raise ConfigError(
-          f'{flag} is only for {", ".join(users)}, which --metrics leaves out'
+          f'{flag} is only for {", ".join(users)}, which is not in --metrics'
         )
     if self.labels and not (
       self.similarity is Similarity.DESCRIPTORS
@@ -139,11 +139,11 @@ class JudgeRequest:
       weights_L: float64 [L], inverse propensities from a file.
       labels: the descriptors of the run.
       train_gold: returns the gold label indices of the training documents.
-      usual: criteria for what the request leaves open, such as the criteria of
-        a run; None uses the defaults.
+      usual: the criteria from which cut-offs and propensity are taken if the
+        request has none, such as the criteria of a run; None uses the defaults.
 
     Raises:
-      ConfigError: a value is unknown, or something that it needs is missing.
+      ConfigError: a value is unknown, or needs something that is missing.
       DataError: a file has faults.
     """
     described = {label.id: label for label in labels}
@@ -240,10 +240,10 @@ def _cut_offs(ks: Sequence[int]) -> tuple[int, ...]:
 
 
 def _kinds(names: Sequence[str]) -> tuple[str, ...]:
-  """Returns the kinds of metrics that names stand for.
+  """Returns the kinds of metrics that the given names stand for.
 
-  `P` stands for `P@k`; `macro-F1` stands for `macro-F1` (at the threshold) and
-  `macro-F1@k`.
+  For example, `P` stands for `P@k`. `macro-F1` stands for two kinds:
+  `macro-F1`, which is computed at a threshold, and `macro-F1@k`.
   """
   kinds = []
   for name in names:

@@ -13,8 +13,8 @@ from xjax.judge.metrics.sums import DocumentBlock
 from xjax.judge.predictions import Lists, Predictions
 
 ROWS = 8192  # a block has at most this many documents
-# Blocks are padded to at least this many rows and gold labels per row: fewer
-# shapes mean fewer traces.
+# Blocks are padded to at least this many rows, and to at least this many gold
+# labels per row, because few different shapes mean few traces.
 _FEWEST_ROWS, _FEWEST_GOLD = 64, 8
 _ENTRIES = 1 << 19  # a block has at most this many gold labels and padding
 _NONE = np.float32(-np.inf)
@@ -45,8 +45,8 @@ class Slice:
   def of(cls, predictions: Predictions, name: str, mask: np.ndarray) -> 'Slice':
     """Makes a slice of predictions.
 
-    If the predictions have no lists for the slice, its labels are taken from
-    the lists of other slices.
+    If the predictions have no lists for the slice, the slice's lists are cut
+    from the lists of other slices.
 
     Args:
       predictions: predictions with gold.
@@ -76,35 +76,39 @@ class Slice:
 
   @property
   def n_labels(self) -> int:
-    """The number of labels in the slice."""
+    """Returns the number of labels in the slice."""
     return int(self.mask.sum())
 
   @property
   def n_with_gold(self) -> int:
-    """The number of documents with gold labels in the slice."""
+    """Returns the number of documents with gold labels in the slice."""
     return int((self.gold.lengths > 0).sum())
 
   @property
   def depth(self) -> int:
-    """Returns the length K of the lists."""
+    """Returns K, the length of the lists including PAD."""
     return self.lists.ids.shape[1]
 
   def n_short(self, k: int) -> int:
-    """Counts documents whose list has neither k labels nor all labels."""
+    """Counts lists with fewer than k labels that do not have all labels."""
     return int(((self.lists.lengths < k) & (self.floor > _NONE)).sum())
 
   def blocks(self) -> Iterator[tuple[np.ndarray, DocumentBlock]]:
-    """Yields the rows of some documents, and the padded block of these rows.
+    """Yields blocks of documents; each document is in one block.
 
     Documents are sorted by their number of gold labels, so that a block is not
-    much wider than most of its rows. Padding rows come last.
+    much wider than most of its rows.
+
+    Yields:
+      Row numbers of the documents in the block, and the block. In the block,
+      padding rows come last.
     """
     order = np.argsort(self.gold.lengths, kind='stable')
     most = min(ROWS, max(_FEWEST_ROWS, power_of_two(len(order))))
     start = 0
     while start < len(order):
       size = most
-      # A few documents with very many labels would make a block too large.
+      # Documents with very many gold labels would make a large block too wide.
       while size > 1 and size * self._width(order[start:][:size]) > _ENTRIES:
         size //= 2
       rows = order[start : start + size]
@@ -112,7 +116,11 @@ class Slice:
       start += size
 
   def _width(self, rows: np.ndarray) -> int:
-    """Returns the padded number of gold labels of rows in ascending order."""
+    """Returns the padded number of gold labels per row.
+
+    Args:
+      rows: row numbers, ascending by number of gold labels.
+    """
     return max(_FEWEST_GOLD, power_of_two(int(self.gold.lengths[rows[-1]])))
 
   def _block(self, rows: np.ndarray, size: int) -> DocumentBlock:
@@ -129,8 +137,9 @@ class Slice:
   def best_threshold(self) -> float:
     """Returns the threshold with the best micro-F1, in the unit of the scores.
 
-    It tries only thresholds at which micro-F1 is known from the lists. Below
-    the last score of a list without all labels, micro-F1 is not known.
+    Only thresholds at which micro-F1 is known from the lists are tried. If a
+    list does not have all labels, micro-F1 is not known at thresholds below the
+    last score of this list.
     """
     ids, scores = self.lists.ids, self.lists.scores.astype(np.float64)
     hit, real = self.lists.hits(self.gold, len(self.mask)), ids != PAD
@@ -141,8 +150,8 @@ class Slice:
     micro = (
       2 * correct / (np.arange(1, len(ranked) + 1) + len(self.gold.values))
     )
-    # A threshold is halfway to the next lower score; the last threshold is just
-    # below the lowest score.
+    # A threshold is halfway between a score and the next lower score. The last
+    # threshold is just below the lowest score.
     below = np.append(ranked[1:], -np.inf)
     floor = self.floor.max(initial=_NONE)
     micro[(below == ranked) | (below < floor)] = -1
@@ -162,7 +171,7 @@ def power_of_two(n: int) -> int:
 def _cut_lists(
   predictions: Predictions, mask: np.ndarray
 ) -> tuple[Lists, np.ndarray]:
-  """Cuts a slice's lists from the saved lists, and computes the lists' floor.
+  """Cuts a slice's lists from the saved lists, and computes the floors.
 
   Args:
     predictions: predictions without lists for this slice.
@@ -175,8 +184,8 @@ def _cut_lists(
   """
   lists, floor = predictions.lists[ALL], _floor(predictions, ALL)
   if predictions.strategy:
-    # The labels in the lists of `all` were chosen by a strategy and are not
-    # ordered by score, unlike the lists of slices, so no entry of them is used.
+    # A strategy chose and ordered the labels in the lists of `all`, so these
+    # lists are not used. The lists of other slices are ordered by score.
     lists = lists.cut(np.zeros_like(mask))
     floor = np.full_like(floor, np.inf)
   others = {
@@ -186,7 +195,7 @@ def _cut_lists(
   }
   if not others:
     return lists.cut(mask), floor
-  # The slices with lists may not cover all labels of this slice.
+  # The slices in `others` may not have all labels of this slice.
   covered = np.zeros_like(mask)
   for name in others:
     covered |= predictions.masks[name]
@@ -194,9 +203,9 @@ def _cut_lists(
   floors = [floor] if (mask & ~covered).any() else inside
   floor = np.minimum(floor, np.max(floors, axis=0))
   # Entries at or below the floor are left out, because a label that is in no
-  # list may rank before them.
+  # list may have a higher score.
   merged = Lists.merge([lists, *others.values()]).cut(mask).above(floor)
-  # Lists that a strategy chose may be shorter than those of slices.
+  # The lists that a strategy chose may be shorter than the lists of slices.
   deep = list(others.values()) if predictions.strategy and others else [lists]
   short = merged.first(max(part.ids.shape[1] for part in deep))
   return short, np.where(
@@ -211,9 +220,9 @@ def _floor(predictions: Predictions, name: str) -> np.ndarray:
   return predictions.lists[name].floor(n_listable)
 
 
-# Up to this many labels, all labels are counted: arrays and compiled programs
-# then have the same size for all slices. With more labels, counts would take
-# hundreds of bytes per label.
+# If the label space has at most this many labels, all labels have a place, so
+# all slices have arrays of the same size and share compiled programs. With more
+# labels, this would take too much memory: hundreds of bytes per label.
 _COUNT_ALL_UP_TO = 1 << 16
 
 
@@ -225,10 +234,10 @@ class SeenLabels:
   no place.
 
   Attributes:
-    labels_H: int [H], the label in each place, ascending; the unused places at
-      the end have label 0. If None, the place of a label is the label itself.
-    places_L: int32 [L], label -> place, for labels that have a place; None if
-      labels_H is None.
+    labels_H: int [H], the label in each place, ascending; unused places at the
+      end have label 0. If None, the place of each label is its index.
+    places_L: int32 [L], the place of each label; any number for a label without
+      a place. None if labels_H is None.
     n_places: H, number of places.
   """
 
@@ -243,7 +252,10 @@ class SeenLabels:
 
   @classmethod
   def of(cls, part: Slice) -> 'SeenLabels':
-    """Gives places to the labels that occur, or to all labels if few exist."""
+    """Gives places to the labels that occur.
+
+    If there are few labels, all labels get places.
+    """
     whole = cls.all_labels(part)
     if whole.n_places <= _COUNT_ALL_UP_TO:
       return whole
@@ -258,25 +270,25 @@ class SeenLabels:
     return cls(filled_H, np.cumsum(seen_L, dtype=np.int32) - 1, size)
 
   def documents(self, documents: DocumentBlock) -> DocumentBlock:
-    """Returns the documents with places in place of label indices."""
+    """Returns the documents with places instead of label indices."""
     return documents.replace(
       ids_BK=self._places(documents.ids_BK),
       gold_BP=self._places(documents.gold_BP),
     )
 
   def _places(self, labels: np.ndarray) -> np.ndarray:
-    """Returns the places of labels, where PAD stays PAD."""
+    """Returns the places of labels; PAD stays PAD."""
     if self.places_L is None:
       return labels
     return np.where(labels == PAD, np.int32(PAD), self.places_L[labels])
 
   def weights(self, weights: Weights) -> Weights:
-    """Returns the weights by place instead of by label."""
+    """Returns weights with an entry per place instead of per label."""
     if self.labels_H is None:
       return weights
     arrays = weights.labels_L, weights.ranks_LK
     return Weights(*(x if x is None else x[self.labels_H] for x in arrays))
 
   def table(self, table: LabelTable) -> LabelTable:
-    """Returns the table by place instead of by label."""
+    """Returns a LabelTable with an entry per place instead of per label."""
     return table if self.labels_H is None else table.take(self.labels_H)

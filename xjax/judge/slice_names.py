@@ -22,7 +22,7 @@ _STANDARD = (ALL, 'frequent', 'few', 'zero', HELD_OUT)
 
 
 def check_slice_names(names: Sequence[str]) -> dict[str, str]:
-  """Checks the names of slices, and shortens names of files.
+  """Checks the names of slices, and shortens the names of files.
 
   Args:
     names: as for named_slices.
@@ -31,8 +31,7 @@ def check_slice_names(names: Sequence[str]) -> dict[str, str]:
     Short name of the slice -> full name.
 
   Raises:
-    ConfigError: named_slices does not know a name, or two slices have the same
-      short name.
+    ConfigError: a name is unknown, or two slices have the same short name.
   """
   by_short_name = {}
   for name in names:
@@ -61,22 +60,23 @@ def named_slices(
   predictions: Predictions,
   described: Mapping[str, Label],
 ) -> dict[str, np.ndarray]:
-  """Makes the slices that a user names, besides frequent, few and zero.
+  """Makes the slices that a user requests, besides frequent, few and zero.
 
   Args:
-    names: `bin:1-9` or `bin:1000+`, labels by their number of training
-      documents; `level:2`, labels at this depth of their hierarchy, where 1 is
-      the top; or a file with a label id per line. The slice of a file is called
-      by the name of the file without its endings.
+    names: names of slices. `bin:1-9` has the labels with 1 to 9 training
+      documents, and `bin:1000+` those with at least 1000. `level:2` has the
+      labels at depth 2 of their hierarchy, where the top has depth 1. Any other
+      name is the path of a file with a label id per line; the short name of
+      this slice is the file's name without endings.
     predictions: predictions that have the labels.
-    described: label id -> descriptor. A level may also need the descriptors of
-      ancestors that are not labels of the predictions.
+    described: label id -> descriptor. The depth of a label may depend on
+      descriptors of ancestors that are not labels of the predictions.
 
   Returns:
     Short name of the slice -> bool [L].
 
   Raises:
-    ConfigError: a name is unknown, or something that it needs is missing.
+    ConfigError: a name is unknown, or needs something that is missing.
     DataError: a file has faults, or has ids that are not labels.
   """
   return {
@@ -86,7 +86,10 @@ def named_slices(
 
 
 def _short_name(name: str) -> str:
-  """Returns the short name of a slice; a file's name loses its endings."""
+  """Returns the short name of a slice.
+
+  The short name of a file is the file's name without folders and endings.
+  """
   if match := _BIN.fullmatch(name):
     low, _, high = match.groups()
     if high is not None and int(high) < int(low):

@@ -28,7 +28,7 @@ class BCE(LabelLoss):
   """Computes the negative log likelihood of independent labels.
 
   A label with logit z and target y, 0 or 1, has the loss softplus(z) - y z.
-  This form does not overflow and loses no digits at any logit. The derivative
+  This formula does not overflow and is accurate for every logit. The derivative
   is sigmoid(z) - y.
   """
 
@@ -38,7 +38,8 @@ class BCE(LabelLoss):
     """Returns the loss of each label and its derivative.
 
     Args:
-      logits_BC: float32 z. A logit of -inf that is not gold has loss 0.
+      logits_BC: float32 z. A label that is not gold and has logit -inf has
+        loss 0.
       targets_BC: y, whether the label is gold.
 
     Returns:
@@ -65,10 +66,12 @@ class BCE(LabelLoss):
 def _folded(logits_BC: Float32[Array, 'B C']) -> Float32[Array, '']:
   """Returns the sum of softplus(z), with one logarithm for several documents.
 
-  softplus(z) = max(z, 0) + log(1 + e) with e = exp(-|z|). A product of such
-  terms is (1 + s)(1 + e) = 1 + (s + e + s e). Only the number in the last
-  brackets is stored: it loses no digits, however small s and e are. On CPUs the
-  logarithm takes most of the time of the loss.
+  On CPUs, the logarithm takes most of the time of the loss. softplus(z) is
+  max(z, 0) + log(1 + e) with e = exp(-|z|), so a sum of softplus needs only the
+  logarithm of a product of such factors 1 + e. A product of previous factors is
+  stored as s, where 1 + s is the product. The next product is
+  (1 + s)(1 + e) = 1 + (s + e + s e). The sum in the last brackets is accurate
+  even if s and e are very small, but 1 + s would be rounded.
   """
   documents, labels = logits_BC.shape
   count = math.gcd(documents, _FOLDED)

@@ -26,8 +26,9 @@ class LossConfig(ConfigPart, abstract=True):
   """Chooses the loss that training minimises.
 
   Attributes:
-    score_kind: the meaning of the scores of a model trained with this loss:
-      LOGIT if each score is the logit of a label's probability, else MARGIN.
+    score_kind: the meaning of the scores that a model gives after training with
+      this loss. It is LOGIT if each score is the logit of a label's
+      probability, else MARGIN.
   """
 
   score_kind: ClassVar[ScoreKind] = ScoreKind.LOGIT
@@ -41,10 +42,10 @@ class LossConfig(ConfigPart, abstract=True):
   ) -> Float64[np.ndarray, ' L']:
     """Returns the probabilities whose logits are the scores before training.
 
-    By default, the probabilities are the labels' priors. At these scores,
-    binary cross entropy without label weights has its minimum, and softmax is
-    near its minimum. With label weights, and for focal loss, the minimum is
-    elsewhere.
+    By default, these probabilities are the labels' priors. If all documents
+    have the same scores, these scores minimise binary cross entropy without
+    label weights, and nearly minimise softmax cross entropy. They do not
+    minimise focal loss, or a loss with label weights.
 
     Args:
       priors_L: float64, priors of the labels, strictly between 0 and 1.
@@ -80,8 +81,8 @@ class LabelWeightsConfig(ConfigPart, abstract=True):
       propensity: the parameters A and B of the propensity formula.
 
     Raises:
-      DataError: propensities are needed, and there are fewer than 3 training
-        documents.
+      DataError: the weights need propensities, and there are fewer than 3
+        training documents.
     """
 
 
@@ -92,7 +93,8 @@ class LabelWeights:
   Attributes:
     positive_L: float32 or float64 [L], at least 0: the factor of a label in
       documents where it is gold. Padding rows may have any finite value.
-    negative_L: likewise the factor in documents where the label is not gold.
+    negative_L: float32 or float64 [L], at least 0: the factor of a label in
+      documents where it is not gold. Padding rows may have any finite value.
   """
 
   positive_L: jax.Array
@@ -102,7 +104,8 @@ class LabelWeights:
 class ChunkLoss:
   """Computes a loss over all labels, one chunk of labels at a time.
 
-  A loss is hashable, because compiled training steps are cached by it.
+  A loss is hashable, because it is part of the key by which compiled training
+  steps are cached.
 
   Attributes:
     normalised: whether the loss of a label depends on the logits of all labels.
@@ -136,8 +139,8 @@ class ChunkLoss:
     Args:
       logits_BC: float32. A logit of -inf has loss 0. It marks padding labels,
         rows that only fill the batch, and gold labels. If the loss is
-        normalised, gold labels keep their logits, since they also contribute to
-        this part of the loss.
+        normalised, gold labels keep their logits, because this part of the loss
+        also depends on them.
       weight_C: float32, factor of each label's loss, or None if all are 1.
 
     Returns:
@@ -173,7 +176,8 @@ class LabelLoss(ChunkLoss):
 
     Returns:
       loss_BC: float32, 0 where the logit is -inf and the label is not gold.
-      dlogits_BC: float32, 0 where loss_BC is 0 for this reason.
+      dlogits_BC: float32, also 0 where the logit is -inf and the label is not
+        gold.
     """
     raise NotImplementedError
 

@@ -14,20 +14,20 @@ from xjax.losses.contract import ChunkLoss, LabelLoss, LossConfig
 class FocalConfig(LossConfig):
   """Configures the focal loss (Lin et al. 2017), whose scores are logits.
 
-  It moves probabilities towards 0.5. This does not change the ranking, and
-  eval.calibration corrects the probabilities.
+  The focal loss moves probabilities towards 0.5. This does not change the
+  ranking, and eval.calibration corrects the probabilities.
   """
 
   gamma: float = field(
     2.0,
-    'A larger gamma gives less weight to labels that are easy to decide; 0: '
-    'as in binary cross entropy.',
+    'A larger gamma gives less weight to labels that are easy to decide. With '
+    'gamma 0, this weight is 1, as in binary cross entropy.',
     AMOUNT,
   )
   alpha: float = field(
     0.0,
-    'Weight of gold labels; all other labels have weight 1 - alpha. 0: all '
-    'labels have weight 1.',
+    'Weight of gold labels; all other labels have weight 1 - alpha. With alpha '
+    '0, all labels have weight 1.',
     RATE,
   )
 
@@ -39,14 +39,14 @@ class FocalConfig(LossConfig):
 class Focal(LabelLoss):
   """Computes the focal loss, -a_t (1 - p_t)^gamma log p_t.
 
-  These are Eq. 4 and 5 of Lin et al. (2017). p_t is the probability of the
+  The formula is eq. 4 and 5 of Lin et al. (2017). p_t is the probability of the
   correct decision: sigmoid(z) for a gold label, and 1 - sigmoid(z) for any
-  other label. With gamma 0, the loss is binary cross entropy.
+  other label. With gamma 0 and alpha 0, the loss is binary cross entropy.
 
   Attributes:
-    gamma: at least 0.
-    alpha: a_t is alpha for gold labels and 1 - alpha for others; if alpha is 0,
-      a_t is 1 for all labels.
+    gamma: exponent of 1 - p_t, at least 0.
+    alpha: a_t of gold labels; a_t of all other labels is 1 - alpha. If alpha is
+      0, a_t is 1 for all labels.
   """
 
   gamma: float
@@ -58,15 +58,16 @@ class Focal(LabelLoss):
     """Returns the loss of each label and its derivative.
 
     Args:
-      logits_BC: float32 z. A logit of -inf that is not gold has loss 0.
+      logits_BC: float32 z. A label that is not gold and has logit -inf has
+        loss 0.
       targets_BC: whether the label is gold.
 
     Returns:
       loss_BC: float32 nats.
       dlogits_BC: float32, the derivative of loss_BC by the logits.
     """
-    # p_t = sigmoid(m), with m = z for gold labels and m = -z for others. In
-    # terms of m, no digits are lost where p_t is nearly 0 or nearly 1.
+    # p_t = sigmoid(m), where the margin m is z for gold labels and -z for other
+    # labels. Formulas in m are accurate even if p_t is nearly 0 or nearly 1.
     sign_BC = jnp.where(targets_BC, 1.0, -1.0)
     margin_BC = sign_BC * logits_BC
     wrong_BC = jax.nn.sigmoid(-margin_BC)  # 1 - p_t

@@ -13,7 +13,7 @@ from xjax.losses.contract import LabelWeights, LabelWeightsConfig
 
 @dataclasses.dataclass
 class EvenWeights(LabelWeightsConfig):
-  """Chooses no label weights: all labels count equally."""
+  """Gives all labels the same weight, so there are no label weights."""
 
   even = True
 
@@ -30,16 +30,17 @@ class EvenWeights(LabelWeightsConfig):
 class ClassBalancedWeights(LabelWeightsConfig):
   """Weights a label by its effective number of documents (Cui et al. 2019).
 
-  In the paper, each example has one gold class, and the weight of this class
-  multiplies all terms of the example. With many labels per document, we let the
-  weight of a label multiply the label's own term, whether the label is gold or
-  not. Adam cancels this factor for parameters that belong to one label only.
+  In the paper, each example has one gold class, and all terms of the example
+  are multiplied by the weight of this class. Here a document has many labels,
+  so the term of a label is multiplied by the weight of this label, whether the
+  label is gold or not. Adam cancels this factor for parameters that belong to
+  one label only.
   """
 
   beta: float = field(
     0.999,
-    '0: all labels have weight 1; towards 1: weights become the inverse of the '
-    "labels' frequencies.",
+    'With beta 0, all labels have weight 1. If beta is close to 1, the weights '
+    "are nearly proportional to the inverse of the labels' frequencies.",
     RATE,
   )
 
@@ -55,9 +56,10 @@ class ClassBalancedWeights(LabelWeightsConfig):
 
 @dataclasses.dataclass
 class PropensityWeights(LabelWeightsConfig):
-  """Weights gold labels by 2 / p_l - 1, others by 1 (Qaraei et al. 2021).
+  """Gives weight 2 / p_l - 1 to gold labels, and weight 1 to other labels.
 
-  p_l is the propensity of Jain et al. (2016), with A and B of eval.propensity.
+  These are the weights of Qaraei et al. 2021. p_l is the propensity of a label
+  (Jain et al. 2016), with A and B of eval.propensity.
   """
 
   def build(
@@ -73,11 +75,11 @@ class PropensityWeights(LabelWeightsConfig):
 def class_balanced(
   train_counts: Num[np.ndarray, ' L'], beta: float
 ) -> Float64[np.ndarray, ' L']:
-  """Returns weights (1 - beta) / (1 - beta^n_l), scaled to mean 1.
+  """Returns the weights (1 - beta) / (1 - beta^n_l), scaled to mean 1.
 
-  Cui et al. 2019; see ClassBalancedWeights. The mean is over labels with
-  training documents. A label without training documents gets the weight of a
-  label with one.
+  These are the weights of Cui et al. 2019; see ClassBalancedWeights. The mean
+  is over labels with training documents. A label without training documents
+  gets the weight of a label with one training document.
 
   Args:
     train_counts: n_l, number of training documents of each label.
@@ -96,10 +98,11 @@ def class_balanced(
 def unbiased_positives(
   inverse_propensities: Float64[np.ndarray, ' L'],
 ) -> Float64[np.ndarray, ' L']:
-  """Returns the weights 2 / p_l - 1 of gold labels; other labels have 1.
+  """Returns the weights 2 / p_l - 1 of gold labels.
 
-  If each gold label is recorded only with probability p_l, the loss with these
-  weights is the convex upper bound of the unbiased binary cross entropy and
+  Labels that are not gold have weight 1. If each gold label is recorded only
+  with probability p_l, binary cross entropy with these weights is the convex
+  upper bound of the unbiased binary cross entropy. The same is true for the
   squared hinge (Qaraei et al. 2021, Section 3).
 
   Args:

@@ -14,13 +14,13 @@ from xjax.losses.contract import ChunkLoss, LossConfig
 
 @dataclasses.dataclass
 class SoftmaxConfig(LossConfig):
-  """Chooses softmax cross entropy with each gold label; scores are margins.
+  """Chooses softmax cross entropy over all labels; scores are margins.
 
-  Labels compete: a score only has a meaning in comparison with the other scores
-  of its document. Probabilities are therefore calibrated on dev, and
-  micro-F1-tuned is the F1 to look at. The products of a head are computed
-  twice, since a first pass computes the sum over all labels. Only the label
-  weights of gold labels are used.
+  Labels compete: a score has a meaning only in comparison with the other scores
+  of its document. So probabilities are calibrated on dev, and F1 should be read
+  from micro-F1-tuned. The products of a head are computed twice, because a
+  first pass computes the sum over all labels. Only the label weights of gold
+  labels are used.
   """
 
   averaged: bool = field(
@@ -36,13 +36,14 @@ class SoftmaxConfig(LossConfig):
 
 @dataclasses.dataclass(frozen=True)
 class Softmax(ChunkLoss):
-  """Computes the sum of the softmax cross entropies with each gold label.
+  """Computes a weighted sum of softmax cross entropies, one per gold label.
 
-  L = sum_p a_p (log sum_l exp(z_l) - z_p) over the gold labels p. With a_p = 1
-  this is the reduction "pick all labels" of Menon et al. (2019). If `averaged`,
-  a_p = 1 / P for P gold labels, and this is the normalised form of that
-  reduction. A document without gold labels has loss 0. The label weight of a
-  gold label is a factor of a_p; label weights of other labels are ignored.
+  The loss is sum_p a_p (log sum_l exp(z_l) - z_p) over the gold labels p of a
+  document. With a_p = 1, this is the reduction "pick all labels" of Menon et
+  al. (2019). If `averaged`, a_p = 1 / P for a document with P gold labels; this
+  is the normalised form of the same reduction. A document without gold labels
+  has loss 0. The label weight of a gold label is a factor of a_p; label weights
+  of other labels are ignored.
 
   Attributes:
     averaged: whether all documents count equally, however many gold labels they
@@ -64,11 +65,11 @@ class Softmax(ChunkLoss):
 
 @struct.dataclass
 class NormalisedSoftmax(ChunkLoss):
-  """Computes the softmax loss, once the sum over all labels is known.
+  """Computes the softmax loss from the known sum over all labels.
 
   Attributes:
     normaliser_B: float32, log sum_l exp(z_l).
-    share_B: float32, a_p of a gold label with label weight 1.
+    share_B: float32, a_p of a gold label whose label weight is 1.
     gold_B: float32, the sum of a_p over a document's gold labels.
   """
 

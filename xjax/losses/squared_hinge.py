@@ -26,9 +26,10 @@ class SquaredHingeConfig(LossConfig):
   def first_priors(
     self, priors_L: Float64[np.ndarray, ' L']
   ) -> Float64[np.ndarray, ' L']:
-    """Returns probabilities whose logits are 2 p - 1, for labels' priors p.
+    """Returns the probabilities whose logits are the first margins, 2 p - 1.
 
-    At these scores the squared hinge has its minimum.
+    If all documents have the same margin for a label with prior p, the squared
+    hinge is smallest at the margin 2 p - 1.
     """
     return 1 / (1 + np.exp(1 - 2 * priors_L))
 
@@ -49,7 +50,8 @@ class SquaredHinge(LabelLoss):
     """Returns the loss of each label and its derivative.
 
     Args:
-      margins_BC: float32 z. A margin of -inf that is not gold has loss 0.
+      margins_BC: float32 z. A label that is not gold and has margin -inf has
+        loss 0.
       targets_BC: whether the label is gold.
 
     Returns:

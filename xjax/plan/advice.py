@@ -27,7 +27,7 @@ Fields = dict[str, Any]  # values to set, by the path of their field
 class Change:
   """Describes one or more settings to change."""
 
-  text: str  # the flags, or the lines of the config file
+  text: str  # the flags to use, or the fields to set in the config file
   total: float  # bytes on a device after the change
 
 
@@ -35,21 +35,23 @@ class Change:
 class Advice:
   """Holds the changes that make a run fit."""
 
-  # Each total includes the changes before it, and no field occurs twice. The
-  # change that saves most comes first; one that changes the model comes last.
+  # The total of a change includes the effect of the changes before it. No field
+  # is set twice. The change that saves most comes first; a change of the model
+  # comes last.
   changes: tuple[Change, ...]
-  fits: bool  # whether the changes are sufficient
-  # The smallest sufficient number of devices, or None if there is none. If the
-  # changes are sufficient, it is for a run without them; otherwise, with them.
+  fits: bool  # whether the run fits with all changes
+  # The smallest number of devices with which the run fits, or None if there is
+  # no such number. If `fits`, it is for the run without the changes; otherwise,
+  # it is for the run with all changes.
   devices: Change | None
 
 
 def _possible_changes(config: Config) -> dict[str, Fields]:
   """Returns the possible changes, by name.
 
-  Label rows that FusedSGD trains need steps without micro-batches, and their
-  values cannot be averaged. Micro-batches do not change the results, but
-  smaller batches do. A smaller bottleneck changes the model.
+  FusedSGD excludes micro-batches and averages of parameters, so the change to
+  FusedSGD turns both off. Micro-batches do not change the results, but smaller
+  batches do. A smaller bottleneck changes the model.
   """
   train, head, encoder = config.train, config.model.head, config.model.encoder
   one_vs_all, by_optimizer = head.fusable, not train.rows.fused
@@ -84,8 +86,9 @@ def _possible_changes(config: Config) -> dict[str, Fields]:
 def advice(plan: Plan, planner: Planner) -> Advice:
   """Returns changes that make a plan fit.
 
-  The totals after changes are estimates. They are scaled by the ratio of the
-  plan's total, which XLA may have computed, to the estimate for the plan.
+  The totals are estimates. If XLA has computed the memory of the plan, each
+  estimate is multiplied by XLA's total for the plan and divided by the estimate
+  for the plan.
 
   Args:
     plan: a plan that does not fit.
@@ -97,15 +100,15 @@ def advice(plan: Plan, planner: Planner) -> Advice:
     """Returns the bytes on a device; infinite if the config is impossible."""
     try:
       held = planner.held(config, devices).total
-    except ConfigError:  # for example, the batch does not divide
+    except ConfigError:  # for example, the batch cannot be divided evenly
       return float('inf')
     return held * plan.held.total / estimate
 
   size, chosen = _choose_changes(plan, total, [])
   rows = _possible_changes(plan.config).get('rows')
   if size > plan.usable and rows:
-    # FusedSGD and micro-batches exclude one another. If micro-batches were
-    # chosen first, starting from FusedSGD may save more.
+    # FusedSGD and micro-batches exclude each other. If micro-batches were
+    # chosen, the run may need less memory if FusedSGD is chosen instead.
     with_rows = _choose_changes(plan, total, [rows])
     size, chosen = min((size, chosen), with_rows, key=_size)
   config, changes = plan.config, []
@@ -139,8 +142,8 @@ def _choose_changes(
 ) -> tuple[float, list[Fields]]:
   """Repeatedly adds the change that saves most, until the run fits.
 
-  It also stops if no change saves enough. A narrower bottleneck is chosen only
-  if no other change saves enough.
+  No further change is added if no change saves enough. A narrower bottleneck is
+  chosen only if no other change saves enough.
 
   Args:
     plan: the plan that does not fit.
@@ -148,7 +151,7 @@ def _choose_changes(
     chosen: changes that are made first.
 
   Returns:
-    Bytes on a device with all changes, and the changes.
+    Bytes on a device with all chosen changes, and the chosen changes.
   """
   config, chosen = functools.reduce(_with, chosen, plan.config), [*chosen]
   size = total(config)
@@ -182,7 +185,7 @@ def _get(config: Config, path: str) -> Any:
 
 
 def _with(config: Config, fields: Fields) -> Config:
-  """Returns a copy of a config in which fields have these values."""
+  """Returns a copy of a config in which the given fields are set."""
   changed = copy.deepcopy(config)
   for path, value in fields.items():
     *parents, name = path.split('.')
@@ -191,9 +194,9 @@ def _with(config: Config, fields: Fields) -> Config:
 
 
 def _text(fields: Fields) -> str:
-  """Returns the flags that set fields, or the lines of the config file.
+  """Returns the flags that set fields, or an instruction for the config file.
 
-  Lines of the config file are needed if a value has no flag.
+  The config file must be changed if a value has no flag.
   """
   texts, for_file = {}, False
   for path, value in fields.items():

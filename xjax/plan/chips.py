@@ -1,9 +1,10 @@
 """Lists memory sizes and peak rates of devices, as their makers publish them.
 
-The sources are NVIDIA's data sheets (for SXM modules if they exist; dense, not
-sparse, rates of tensor cores), and
-https://cloud.google.com/tpu/docs/system-architecture-tpu-vm. Bandwidths of
-networks are for one direction: half of the bandwidth of both directions.
+The sources are NVIDIA's data sheets, and
+https://cloud.google.com/tpu/docs/system-architecture-tpu-vm. If a GPU exists as
+an SXM module, its numbers are for this module. Rates of tensor cores are for
+dense matrices, not for sparse ones. The bandwidth of a network is that of one
+direction, which is half of the bandwidth of both directions.
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ from xjax.core.errors import ConfigError
 
 
 class Platform(enum.Enum):
-  """Names the kinds of devices, as jax.default_backend() does."""
+  """Lists the kinds of devices, by their names in jax.default_backend()."""
 
   CPU = 'cpu'
   GPU = 'gpu'
@@ -31,31 +32,32 @@ class Chip:
   platform: Platform  # the platform for which XLA compiles
   memory: float  # bytes
   bandwidth: float  # bytes of memory read or written
-  bfloat16: float  # operations on 2-byte operands, summed in float32
+  bfloat16: float  # operations on 2-byte operands with sums in float32
   float32: float  # operations on float32 operands at full precision
   network: float = 0.0  # bytes sent to other devices; 0: there is no network
-  neighbours: int = 1  # number of devices in this network
+  neighbours: int = 1  # number of devices in this network, including itself
 
   def peak(self, operand_bytes: int) -> float:
-    """Returns the highest rate of operations for operands of this size."""
+    """Returns the peak rate of operations on operands of the given size."""
     return self.bfloat16 if operand_bytes < 4 else self.float32
 
 
 def _cpu(name: str, memory: float, cores: int) -> Chip:
   """Returns a CPU with estimated rates.
 
-  A core has two vector units of 256 bits, so it does 16 float32 multiplications
-  and additions per cycle, at 3 GHz. bfloat16 is converted to float32. Two
-  channels of DDR4-3200 memory are read at 51 GB/s.
+  A core has two vector units of 256 bits, so at 3 GHz it does 16 float32
+  multiplications and 16 additions per cycle. bfloat16 is converted to float32.
+  Two channels of DDR4-3200 memory are read at 51 GB/s together.
   """
   operations = cores * 2 * 16 * 3e9
   return Chip(name, Platform.CPU, memory, 51e9, operations, operations)
 
 
-# Memory in GB, GB/s, TFLOP/s of bfloat16 and of float32, GB/s to 7 neighbours
-# by NVLink (L4 and A10: by PCIe 4.0 x16), and jax.Device.device_kind. The kind
-# must match to its end: a longer one is a slower device (PCIe, NVL) or a part
-# of a device (MIG). V100 computes bfloat16 as float32.
+# The columns are: memory in GB; memory bandwidth in GB/s; TFLOP/s of bfloat16;
+# TFLOP/s of float32; GB/s to 7 other devices, by NVLink, or by PCIe 4.0 x16 for
+# L4 and A10; and jax.Device.device_kind. The kind must be equal: a kind that is
+# longer stands for a slower device (PCIe, NVL) or for a part of a device (MIG).
+# V100 computes bfloat16 as float32.
 _GPUS = {
   'v100-16': (16, 900, 15.7, 15.7, 150, 'Tesla V100-SXM2-16GB'),
   'v100-32': (32, 900, 15.7, 15.7, 150, 'Tesla V100-SXM2-32GB'),
@@ -66,8 +68,9 @@ _GPUS = {
   'l4': (24, 300, 121, 30.3, 32, 'NVIDIA L4'),
   'a10': (24, 600, 125, 31.2, 32, 'NVIDIA A10'),
 }
-# Memory in GiB, GB/s, TFLOP/s of bfloat16 (a float32 product takes 6 bfloat16
-# products), GB/s to neighbours, number of chips in a pod, and the device kinds.
+# The columns are: memory in GiB; memory bandwidth in GB/s; TFLOP/s of bfloat16;
+# GB/s to other devices; number of chips in a pod; and the device kinds. A
+# float32 product takes 6 bfloat16 products.
 _TPUS = {
   'v4': (32, 1228, 275, 300, 4096, 'TPU v4'),
   'v5e': (16, 819, 197, 200, 256, 'TPU v5 lite', 'TPU v5e'),
@@ -88,7 +91,7 @@ for _name, (_memory, _rate, _16, _net, _pod, *_kinds) in _TPUS.items():
 
 
 def chip_named(name: str) -> Chip:
-  """Returns the chip of this name; the chip of this machine if name is ''.
+  """Returns the chip with the given name, or this machine's if name is ''.
 
   Raises:
     ConfigError: the chip is not known.
@@ -104,7 +107,7 @@ def chip_named(name: str) -> Chip:
   kind = jax.devices()[0].device_kind
   if kind not in _KINDS:
     raise ConfigError(
-      f'--chip: this machine has a {kind!r}, which is none of the chips known: '
-      f'{names}; choose the most similar one'
+      f'--chip: this machine has a {kind!r}, whose rates are not known; choose '
+      f'the most similar of the chips that are known: {names}'
     )
   return _KINDS[kind]

@@ -1,9 +1,9 @@
 """Plans a run: estimates its memory and its time before it starts.
 
-The work of one device in a step on a mesh is planned as a step on a single
-device, with that device's part of the documents and of the label rows. This
-step is traced with abstract arrays, which need no memory. It is compiled only
-if this machine has devices of the same platform.
+On a mesh, each device works on a part of the documents and of the label rows.
+This module traces a step of one device with such a part. The step is traced
+with abstract arrays, which need no memory. It is compiled only on request, and
+only if this machine has devices of the same platform.
 """
 
 import dataclasses
@@ -44,8 +44,8 @@ class MemoryUse:
   """Holds the memory that a device needs at the peak of a step."""
 
   parts: dict[str, int]  # bytes by name; parts of 0 bytes are left out
-  # Whether XLA has compiled the step, so that the bytes of computed arrays are
-  # known; otherwise these bytes are estimated.
+  # Whether XLA has compiled the step. If so, the bytes of computed arrays are
+  # known; otherwise, they are estimated.
   compiled: bool
 
   @property
@@ -56,7 +56,10 @@ class MemoryUse:
 
 @dataclasses.dataclass(frozen=True)
 class StepTime:
-  """Holds the time of one step on one device, at the chip's peak rates."""
+  """Holds the shortest possible time of one step on one device.
+
+  Times are computed with the peak rates of the chip.
+  """
 
   operations: int  # multiplications and additions in matrix products
   moved: int  # bytes read from memory and written to it
@@ -67,12 +70,12 @@ class StepTime:
 
   @property
   def bound(self) -> float:
-    """Returns the seconds of a step if all work overlaps, a lower bound."""
+    """Returns the least seconds that a step takes, if all work overlaps."""
     return getattr(self, self.bound_by)
 
   @property
   def bound_by(self) -> str:
-    """Returns the slowest work: 'compute', 'memory' or 'network'."""
+    """Returns what takes longest: 'compute', 'memory' or 'network'."""
     return max(('compute', 'memory', 'network'), key=lambda n: getattr(self, n))
 
 
@@ -86,14 +89,14 @@ class Plan:
   devices: int
   data: int  # devices along the mesh's data axis
   label: int  # devices along the mesh's label axis
-  held: MemoryUse  # memory of a device, with the largest batch
-  longest: StepTime  # time of the largest batch
+  held: MemoryUse  # memory of a device in a step with the largest batch
+  longest: StepTime  # time of a step with the largest batch
   steps: int  # number of steps of an epoch
-  epoch: float  # seconds of an epoch, if every step takes its lower bound
+  epoch: float  # seconds of an epoch, as the sum of StepTime.bound over steps
 
   @property
   def usable(self) -> float:
-    """Returns the bytes of a device that a run may use."""
+    """Returns how many bytes of a device's memory a run may use."""
     return USABLE * self.chip.memory
 
   @property
@@ -124,7 +127,7 @@ def planned_mesh(config: Config, devices: int) -> AbstractMesh:
 
 
 class Planner:
-  """Plans variants of a run, and traces a step that several share once.
+  """Plans variants of a run; a step that is the same in several is traced once.
 
   Attributes:
     sizes: the sizes of the run.
@@ -142,8 +145,8 @@ class Planner:
       config: the config of the run.
       devices: number of devices.
       compile_: whether to compile the step, if this machine has devices of the
-        chip's platform. The memory is then more exact, but compiling may take
-        minutes.
+        chip's platform. After compiling, the memory is known more exactly.
+        Compiling may take minutes.
 
     Raises:
       ConfigError: the batches or the mesh do not fit the devices, the documents
@@ -165,7 +168,10 @@ class Planner:
   def held(
     self, config: Config, devices: int, compile_: bool = False
   ) -> MemoryUse:
-    """Returns the memory of a device; arguments and errors are as in plan."""
+    """Returns the memory that a run needs on each device.
+
+    The arguments and the errors are those of `plan`.
+    """
     mesh, chip = planned_mesh(config, devices), self.chip
     sizes, tokens = _batched(self.sizes, config), config.data.tokens.max_tokens
     if sizes.architecture and tokens > sizes.architecture.max_tokens:
@@ -188,13 +194,14 @@ class Planner:
       fused = plan.abstract.row_slots is not None
       if fused and config.model.head.storage is Storage.FLOAT8:
         # Programs that are compiled for v5e do not change arrays of 1-byte
-        # floats in place, but copy them.
+        # floats in place; they copy the arrays.
         copied = parts[ROWS] * (chip.platform is Platform.TPU)
         parts['label rows, copied'] = copied
       if chip.platform is Platform.CPU and config.train.accumulate == 1:
-        # On CPUs, XLA stores the squares of a gradient before it sums them for
-        # the norm. With micro-batches, the squares reuse the memory of the last
-        # micro-batch's gradients.
+        # To compute the norm of a gradient on CPUs, XLA stores the squares of
+        # the gradient before it sums the squares. With micro-batches, the
+        # squares need no further memory, because they are written over the
+        # gradients of the last micro-batch.
         left += max(gradients, default=0)
     passing = _pass_bytes(config, plan, sizes.longest, mesh)
     for name, size in (GRADIENTS, sum(gradients)), (PASS, passing):
@@ -206,7 +213,7 @@ class Planner:
   def _cost(
     self, config: Config, shape: BatchShape, mesh: AbstractMesh
   ) -> ProgramCost:
-    """Returns the cost of a step with batches of this shape on one device."""
+    """Returns the cost, on one device, of a step with a batch of this shape."""
     key = repr((config.model, config.train, shape, mesh.shape))
     if key not in self._costs:
       plan, traced = traced_step(config, self.sizes, shape, mesh)
@@ -217,7 +224,7 @@ class Planner:
   def _time(
     self, config: Config, plan: StatePlan, shape: BatchShape, mesh: AbstractMesh
   ) -> StepTime:
-    """Returns the time of a step with batches of this shape on one device."""
+    """Returns the time, on one device, of a step with a batch of this shape."""
     cost, chip = self._cost(config, shape, mesh), self.chip
     sent = _sent(config, plan, shape, mesh)
     compute = cost.operations / chip.peak(_operand_bytes(config))
@@ -229,7 +236,10 @@ class Planner:
 def _between_steps(
   config: Config, sizes: Sizes, plan: StatePlan, mesh: AbstractMesh
 ) -> dict[str, int]:
-  """Returns the exact bytes that a device holds before a step, by name."""
+  """Returns the arrays that a device holds before a step, as name -> bytes.
+
+  These numbers are exact.
+  """
   state = plan.abstract
   rows, others = nnx.split_state(state.params, is_label_row, ...)
   weighted = not config.train.label_weights.even
@@ -251,7 +261,8 @@ def _pass_bytes(
 ) -> int:
   """Returns the bytes that a pass over the labels of a one-vs-all head needs.
 
-  They hold the features, the gold labels, and a chunk of labels with gradients.
+  The bytes are for the features, the gold labels, and a chunk of labels with
+  the gradients of the chunk.
   """
   if not _is_one_vs_all(config):
     return 0
@@ -269,9 +280,10 @@ def _sent(
 ) -> float:
   """Returns the bytes that a device sends in a step, with ring algorithms.
 
-  An all-reduce of n bytes over k devices sends 2 n (k - 1) / k bytes, a
-  reduce-scatter sends half as many, and an all-gather sends n (k - 1). The
-  gradients of parameters are summed over devices in each micro-batch.
+  For an all-reduce of n bytes over k devices, a device sends 2 n (k - 1) / k
+  bytes. For a reduce-scatter, it sends half as many. For an all-gather, it
+  sends n (k - 1) bytes. The gradients of parameters are summed over devices in
+  each micro-batch.
   """
   data, label = mesh.shape[DATA], mesh.shape[LABEL]
   over_data, over_label = (data - 1) / data, (label - 1) / label
@@ -282,9 +294,9 @@ def _sent(
   if not _is_one_vs_all(config):
     read = local * (shape.zones or shape.tokens)
   else:
-    # Features and gold labels are gathered, and the gradient of the features is
-    # reduced. The loss is summed over all devices; for a normalised loss, 3
-    # numbers per document are summed too.
+    # Features and gold labels are sent by all-gather, and the gradient of the
+    # features by reduce-scatter. The loss is summed over all devices. For a
+    # normalised loss, 3 numbers per document are summed too.
     trained, read = nnx.filter_state(trained, nnx.Not(is_label_row)), local
     gold = shape.positives * 4 + 1
     sent += (data - 1) * local * (gold + dim * _operand_bytes(config))
@@ -292,7 +304,7 @@ def _sent(
     numbers = 3 * shape.documents * config.train.loss.build().normalised
     numbers += config.train.accumulate
     sent += 2 * numbers * _FLOAT32 * (mesh.size > 1)
-  # The results of the label rows are summed over the label axis.
+  # What is computed from label rows is summed over the label axis.
   sent += 2 * over_label * read * dim * _FLOAT32
   return sent + 2 * config.train.accumulate * over_data * on_device(trained)
 
@@ -311,7 +323,7 @@ def _label_shards(config: Config, mesh: AbstractMesh) -> int:
 
 
 def _operand_bytes(config: Config) -> int:
-  """Returns the bytes of a number in an operand of a matrix product."""
+  """Returns the bytes of one number in the operands of a matrix product."""
   return jnp.dtype(config.train.compute_dtype.value).itemsize
 
 
@@ -324,7 +336,7 @@ def on_device(tree: Any) -> int:
 
 
 def _batched(sizes: Sizes, config: Config) -> Sizes:
-  """Returns the sizes, converted to the batch size of the config."""
+  """Returns the sizes of a run with the batch size of the config."""
   documents, steps = config.train.batch_size, {}
   for shape, n in sizes.steps.items():
     rows = -(-shape.rows * documents // shape.documents)
@@ -334,10 +346,10 @@ def _batched(sizes: Sizes, config: Config) -> Sizes:
 
 
 class _Gathered(TextModel):
-  """Repeats the features of a model as if they came from all devices.
+  """Repeats a model's features, as if each device had computed a copy.
 
-  A one-vs-all head gathers the features of all devices. The planned step runs
-  on one device, where the gathered features are copies of the device's own.
+  A one-vs-all head gathers the features of all devices. The planned step has
+  only one device, so copies of its features stand for those of all devices.
   """
 
   def features(self, batch: Batch, rngs: nnx.Rngs | None = None) -> Any:
@@ -386,7 +398,7 @@ def traced_step(
 ) -> tuple[StatePlan, jax.stages.Traced]:
   """Traces the work of one device in a step on a mesh.
 
-  It is traced as a step on a single device of this machine.
+  The work is traced as a step on a mesh of one device of this machine.
 
   Args:
     config: the config of the run.
@@ -401,7 +413,7 @@ def traced_step(
   train, micro = config.train, config.train.accumulate
   labels, frequent = sizes.labels, sizes.frequent // shards
   if shards > 1 or _is_one_vs_all(config):
-    # A device may hold padding rows, which its program computes like others.
+    # A device may hold padding rows. The program computes them like other rows.
     labels = padded_labels(labels) // shards
   sizes = dataclasses.replace(sizes, labels=labels, frequent=frequent)
   documents, rows = shape.documents // data, -(-shape.rows // (data * micro))

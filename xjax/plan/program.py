@@ -1,10 +1,11 @@
 """Estimates the cost of a traced program on any chip, without compiling it.
 
-XLA's own figures are for the machine that it compiles for, and its
-cost_analysis() counts the body of a loop only once. So this module goes through
-the operations of a trace in order. It assumes that element-wise operations are
-fused into the operations that read their results: an array is stored in memory
-only if a product, a loop, a sort or a similar operation writes or reads it.
+XLA can report the cost of a program only for the platform for which XLA
+compiles the program, and cost_analysis() counts the body of a loop only once.
+So this module goes through the operations of a trace in order. It assumes that
+an element-wise operation is fused into the operations that read its result: an
+array is stored in memory only if a product, a loop, a sort or a similar
+operation writes or reads the array.
 """
 
 from collections.abc import Iterator
@@ -22,10 +23,11 @@ import jax.numpy as jnp
 class ProgramCost:
   """Holds the cost of one run of a program on one device."""
 
-  # Multiplications and additions of products: exact.
+  # Multiplications and additions in products: exact.
   operations: int = 0
   moved: int = 0  # bytes of arrays read and written: an estimate
-  # Bytes of the arrays that the program makes, at the peak: an estimate.
+  # Largest number of bytes, at any time, of arrays that the program makes: an
+  # estimate.
   held: int = 0
 
 
@@ -43,14 +45,14 @@ _CALLS = set(
   """checkpoint closed_call core_call custom_jvp_call custom_vjp_call jit pjit
   remat2 shard_map""".split()
 )
-# Operations whose outputs are their operands under another name or shape.
+# Operations that return their operands, perhaps in another shape or dtype.
 _SAME = set(
   """all_gather bitcast_convert_type copy device_put expand_dims
   optimization_barrier pcast psum psum_invariant pvary random_unwrap random_wrap
   reduce_scatter reshape sharding_constraint squeeze stop_gradient""".split()
 )
-# Operations that write their whole output to memory. All others, except sums
-# and those of _IN_PLACE, are element-wise.
+# Operations that write their whole output to memory. All other operations,
+# except sums and the operations in _IN_PLACE, are element-wise.
 _WHOLE = set(
   """cond conv_general_dilated cumsum custom_call dot_general gather pallas_call
   scan sort top_k while""".split()
@@ -60,8 +62,8 @@ _EXPENSIVE = set(
   """atan2 cbrt cos div erf erf_inv erfc exp expm1 log log1p logistic pow
   random_bits rem rsqrt sin sqrt tanh threefry2x32""".split()
 )
-# Operations that change their first operand in place -> the index of the
-# operand that has the new values.
+# Operation that changes its first operand in place -> index of the operand that
+# has the new values.
 _IN_PLACE = {'dynamic_update_slice': 1, 'scatter': 2, 'scatter-add': 2}
 _UNFUSED = _WHOLE | _IN_PLACE.keys()
 
@@ -72,8 +74,8 @@ def program_cost(
   """Estimates the cost of a traced program.
 
   Args:
-    program: the program, as in jax.stages.Traced.jaxpr. A loop of unknown
-      length counts as one iteration.
+    program: the program, as in jax.stages.Traced.jaxpr. For a loop of unknown
+      length, one iteration is counted.
     donated: the arguments that the program may overwrite. Their bytes are not
       part of `held`.
   """
@@ -84,8 +86,8 @@ def program_cost(
   steps = [*_flatten(jaxpr, values)]
   returned = {_value_of(values, var) for var in jaxpr.outvars}
   arrays = _in_memory(steps) | returned | overwritable
-  # sources: the arrays from which a value is computed; last: the last step that
-  # reads or writes an array.
+  # sources: value -> the arrays from which the value is computed.
+  # last: array -> the last step that reads or writes the array.
   sources, last = {value: {value} for value in arguments}, {}
   for at, (eqn, inputs, outputs) in enumerate(steps):
     read = set().union(*(sources.get(value, ()) for value in inputs))
@@ -93,8 +95,8 @@ def program_cost(
       sources[value] = {value} if value in arrays else read
     if not _is_fused(eqn) or arrays.intersection(outputs):
       last |= dict.fromkeys({*read, *outputs}, at)
-  # Arrays that are written and last read with no product or loop in between are
-  # computed in one pass: they are not written to memory.
+  # If no product or loop is between the step that writes an array and the last
+  # step that reads it, both steps are fused, and the array is not in memory.
   whole = [*itertools.accumulate(_name(eqn) in _WHOLE for eqn, _, _ in steps)]
   temporary = {
     value
@@ -114,7 +116,7 @@ def program_cost(
     operations += inner.operations
     moved += inner.moved + _moved_bytes(step, written)
     size = sum(value.bytes for value in outputs if value in arrays)
-    # Some operations can overwrite inputs that no later step reads.
+    # Some operations can write their outputs over inputs that are freed here.
     overwrites = _is_fused(eqn) or _name(eqn) in (*_IN_PLACE, 'scan')
     peak = max(peak, held + inner.held + max(0, size - freed * overwrites))
     held += size - freed
@@ -122,11 +124,11 @@ def program_cost(
 
 
 def _flatten(jaxpr: jex.Jaxpr, values: dict[Any, _Value]) -> Iterator[_Step]:
-  """Yields all operations in order, including those of called functions.
+  """Yields all operations in order, including operations of called functions.
 
   Args:
     jaxpr: the program.
-    values: the value of each variable; variables of the program are added.
+    values: variable -> value; the variables of the program are added in place.
   """
   by_platform = set()
   for eqn in jaxpr.eqns:
@@ -137,7 +139,7 @@ def _flatten(jaxpr: jex.Jaxpr, values: dict[Any, _Value]) -> Iterator[_Step]:
     if name in _CALLS:
       called = params.get('jaxpr', params.get('call_jaxpr'))
     elif name == 'cond' and not by_platform.isdisjoint(eqn.invars[:1]):
-      # The last branch is the default, which most platforms use.
+      # The last branch is the default branch, which most platforms use.
       called, inputs = params['branches'][-1], inputs[1:]
     if called is not None:
       called = getattr(called, 'jaxpr', called)
@@ -174,7 +176,10 @@ def _is_fused(eqn: jex.JaxprEqn) -> bool:
 
 
 def _in_memory(steps: list[_Step]) -> set[_Value]:
-  """Returns the values that are stored in memory, not fused into readers."""
+  """Returns the values that are stored in memory.
+
+  All other values are fused into the operations that read them.
+  """
   stored, readers = set(), {}
   for _, inputs, _ in steps:
     for value in set(inputs):
@@ -192,9 +197,9 @@ def _in_memory(steps: list[_Step]) -> set[_Value]:
 def _moved_bytes(step: _Step, arrays: set[_Value]) -> int:
   """Returns the bytes that an operation must read and write.
 
-  Bytes of the iterations of a loop are not included. Sums are computed when
-  their operands are computed, a slice is read in place, and the result of a
-  product is written directly into the array that it updates.
+  Bytes that the body of a loop moves are not included. Three assumptions save
+  bytes: a sum is computed together with its operands, a slice is read in place,
+  and a result that updates an array is written directly into this array.
   """
   (eqn, inputs, outputs), name = step, _name(step[0])
   written = sum(value.bytes for value in outputs if value in arrays)
@@ -204,14 +209,17 @@ def _moved_bytes(step: _Step, arrays: set[_Value]) -> int:
   if name in ('scan', 'dynamic_slice', 'slice') or _sums(eqn):
     return 0
   if name == 'broadcast_in_dim':
-    return written  # the operand, for example one number, is small
+    return written  # the operand is small, for example one number
   if _is_fused(eqn) or name == 'gather':
     return 2 * written
   return written + sum(value.bytes for value in set(inputs))
 
 
 def _inner_cost(eqn: jex.JaxprEqn) -> ProgramCost:
-  """Returns the cost of the body of a loop or branch, or of a product."""
+  """Returns the cost of the body of a loop or branch, or of a product.
+
+  The cost of any other operation is 0 here.
+  """
   params = eqn.params
   match _name(eqn):
     case 'scan':

@@ -17,8 +17,9 @@ from xjax.score.pretrained.architecture import (
 from xjax.train.initial.encoder import first_encoder, planned_architecture
 from xjax.train.inputs import Inputs
 
-POSITIVES = 64  # assumed gold labels per document, if the corpus is not read
-# The encoder of Devlin et al. 2019 is assumed if no folder is named.
+POSITIVES = 64  # assumed gold labels per document if the corpus is not read
+# If the corpus is not read and the config names no encoder folder, the encoder
+# is assumed to have the sizes of BERT-base (Devlin et al. 2019).
 BERT_BASE = Architecture(
   30_522, 768, 12, 12, 3072, 512, 2, Activation.GELU, 1e-12, 0, 0
 )
@@ -29,9 +30,9 @@ class BatchShape:
   """Holds the shape of a batch over all devices (see core.types.Batch)."""
 
   documents: int
-  rows: int  # rows of tokens, fewer than documents if documents share rows
+  rows: int  # rows of tokens; fewer than `documents` if documents share rows
   tokens: int  # tokens of a row, or of a zone
-  zones: int  # zones of a document, 0 if zones are not kept separate
+  zones: int  # zones of a document; 0 if zones are not kept separate
   positives: int  # padded gold labels per document
 
 
@@ -41,10 +42,10 @@ class Sizes:
 
   labels: int  # labels that are scored
   documents: int  # documents of the split train
-  frequent: int  # labels with extra digits in Storage.COMPENSATED
-  vocab_size: int  # number of word ids, 0 if the model reads no words
-  architecture: Architecture | None  # of the pretrained encoder
-  steps: dict[BatchShape, int]  # batches of an epoch by shape
+  frequent: int  # labels whose weights get more bytes with Storage.COMPENSATED
+  vocab_size: int  # number of word ids; 0 if the model reads no words
+  architecture: Architecture | None  # sizes of the pretrained encoder, if any
+  steps: dict[BatchShape, int]  # number of batches of an epoch, by shape
   assumed: tuple[str, ...] = ()  # assumptions that are shown to the user
 
   @property
@@ -60,7 +61,7 @@ class Sizes:
 
 
 def corpus_sizes(config: Config) -> Sizes:
-  """Reads the corpus of a config, as a run does, and returns the sizes.
+  """Reads the corpus of a config, and returns the sizes of a run.
 
   Raises:
     ConfigError, DataError: as in run.fit.fit.
@@ -126,7 +127,7 @@ def assumed_sizes(config: Config, labels: int, documents: int) -> Sizes:
     assumed.append(f'{words:,} words')
   shape = BatchShape(batch, batch, tokens.max_tokens, 0, POSITIVES)
   steps = {shape: math.ceil(documents / batch)}
-  # An upper bound: every document is assumed to have POSITIVES labels.
+  # This is the number if every document has POSITIVES labels: an upper bound.
   frequent = min(labels, documents * POSITIVES // FREQUENT_FROM)
   return Sizes(
     labels, documents, frequent, words, architecture, steps, tuple(assumed)

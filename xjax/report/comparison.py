@@ -1,4 +1,4 @@
-"""Reads systems, picks one run of each system and compares these runs."""
+"""Reads the runs of systems, picks a run per system and compares these runs."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -31,7 +31,7 @@ from xjax.train.workdir import Workdir, read_json
 
 @dataclasses.dataclass(frozen=True)
 class SeedEstimate:
-  """Holds the mean and error of a system's metric over several seeds."""
+  """Holds the mean and standard error of a metric over a system's seeds."""
 
   slice: str
   metric: str
@@ -44,11 +44,11 @@ class Compared:
   """Holds a comparison: its systems, its settings and its results.
 
   Attributes:
-    groups: the systems; the first one is the baseline.
+    groups: the systems; the first system is the baseline.
     tested: name of a system -> the run that was tested.
     plan: the metrics, slices and tests that were requested.
     comparison: the results.
-    seeds: means and errors of the systems with several runs.
+    seeds: means and standard errors for the systems with several runs.
   """
 
   groups: Sequence[Group]
@@ -67,13 +67,14 @@ def compare_runs(
 ) -> Compared:
   """Reads systems and compares each of them with the first one.
 
-  Runs that differ only in their seeds are one system. Its tests and intervals
-  use the run that is best on dev, as in Chalkidis et al. 2019, section 5.
+  Runs that differ only in their seeds are one system. Tests and intervals use
+  the run of a system that is best on dev, as in Chalkidis et al. 2019, section
+  5.
 
   Args:
     arguments: paths of workdirs, folders of evaluations or prediction files.
-    plan: what to compare; if it has no propensity, the propensity of the first
-      config is used.
+    plan: what to compare; if plan.propensity is empty, the propensity of the
+      first config is used.
     split: split of the workdirs; if '', it is chosen as in sources.read_runs.
     names: as in sources.read_runs.
     files: as in sources.read_runs.
@@ -117,7 +118,12 @@ def _compare(
 
 
 def criteria_of(runs: Sequence[JudgedRun], plan: ComparisonPlan) -> Criteria:
-  """Returns the criteria by which all runs, with equal labels, are judged."""
+  """Returns the criteria by which all runs are judged.
+
+  Args:
+    runs: the runs, which have the same labels.
+    plan: what to compare.
+  """
   weights_L, *_ = shared_weights(runs)
   described = next((run.labels for run in runs if run.labels), ())
   return plan.request().criteria(runs[0].predictions, weights_L, described)
@@ -151,10 +157,11 @@ def check_same_labels(runs: Sequence[JudgedRun]) -> None:
 
 
 def best_on_dev(group: Group) -> JudgedRun:
-  """Returns the run with the best dev value of its config's `best_metric`.
+  """Returns the run of a system that is best on dev.
 
-  If a run has no dev value, this is the first run. Of several best runs, it is
-  the first.
+  The best run has the highest dev value of the config's train.best_metric. If
+  several runs have this value, the first of them is returned. If any run has no
+  dev value, the first run of the system is returned.
   """
   values = [_dev_value(run) for run in group.runs]
   if None in values:
@@ -192,7 +199,10 @@ def reorder_documents(
 
 
 def seed_rows(group: Group, plan: ComparisonPlan) -> list[SeedEstimate]:
-  """Returns mean and standard error of each metric, or [] for a single run."""
+  """Returns means and standard errors of a system's metrics over its runs.
+
+  For a system with a single run, the list is empty.
+  """
   if len(group.runs) < 2:
     return []
   criteria = criteria_of(group.runs, plan)

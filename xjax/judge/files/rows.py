@@ -1,4 +1,4 @@
-"""Holds the labels of documents, predicted or gold, as read from one file."""
+"""Holds the predicted or gold labels of documents, as read from one file."""
 
 from array import array
 from collections.abc import Iterator
@@ -21,12 +21,14 @@ class LabelRows:
 
   Attributes:
     path: the file, for messages.
-    rows: N rows of labels: indices into `labels`, or column numbers.
-    labels: label ids; None: the file has only column numbers.
-    n_labels: number of columns; None: the file does not say.
-    doc_ids: N document ids; None: the file has none.
-    lines: int64 [N], the line of each row; None: the file has no lines.
-    scores: float32 or float64, one for each value of rows; None: no scores.
+    rows: N rows of labels: indices into `labels`, or column numbers if `labels`
+      is None.
+    labels: label ids; None if the file has only column numbers.
+    n_labels: number of columns; None if the file does not contain this number.
+    doc_ids: N document ids; None if the file has no document ids.
+    lines: int64 [N], the line number of each row; None if there are no lines.
+    scores: float32 or float64, one for each value of rows; None if the labels
+      have no scores.
     ranked: whether labels with equal scores keep the order of the file.
   """
 
@@ -43,7 +45,7 @@ class LabelRows:
     return len(self.rows)
 
   def place(self, row: int) -> str:
-    """Returns the place of a row, for messages: the file with line or row."""
+    """Returns the file and the line or row number of a row, for messages."""
     if self.lines is None:
       return f'{self.path}: row {row}'
     return f'{self.path}:{self.lines[row]}'
@@ -59,7 +61,7 @@ class LabelRows:
     raise DataError(f'{self.place(row)}: {message.format(self._name(entry))}')
 
   def check(self, bad: np.ndarray, message: str) -> None:
-    """Raises a DataError about the first entry that is bad, if any is.
+    """Raises a DataError about the first bad entry, if there is a bad entry.
 
     Args:
       bad: bool, one for each value of rows.
@@ -69,13 +71,13 @@ class LabelRows:
       self.fail(int(np.argmax(bad)), message)
 
   def validate(self) -> 'LabelRows':
-    """Checks that labels of a row are distinct and scores finite.
+    """Checks that the labels of a row are distinct and that scores are finite.
 
     Returns:
       The rows themselves.
 
     Raises:
-      DataError: a check failed; names the row and the label.
+      DataError: a check failed; the message says which row and label.
     """
     self.check(repeated_entries(self.rows), 'label {} occurs twice')
     if self.scores is not None:
@@ -115,7 +117,7 @@ class RowsDraft:
     self._lines, self._scores = array('q'), array('d')
 
   def add_faults(self, id_: str | None, messages: list[str]) -> None:
-    """Adds a message if a document with this id was added before."""
+    """Appends a message if a document with the same id was added before."""
     if id_ and id_ in self._ids:
       messages.append(f'duplicate document {id_!a}')
 
@@ -129,10 +131,10 @@ class RowsDraft:
     """Adds a document.
 
     Args:
-      line: number of its line in the file.
-      id_: id of the document; None if the format has none.
-      labels: its label ids.
-      scores: a score for each label; () without scores.
+      line: number of the document's line in the file.
+      id_: id of the document; None if the format has no document ids.
+      labels: the document's label ids.
+      scores: a score for each label; () if the labels have no scores.
     """
     self._ids[id_] = None
     self._lines.append(line)
@@ -145,7 +147,7 @@ class RowsDraft:
     """Returns the rows.
 
     Args:
-      scored: whether labels have scores; they become float64.
+      scored: whether labels have scores; the scores become float64.
     """
     rows = Ragged(
       np.asarray(self._ends, np.int64), np.asarray(self._values, np.int32)
@@ -165,10 +167,11 @@ _BLOCK = 1 << 21  # entries sorted at a time
 
 
 def best_labels(scored: LabelRows, depth: int) -> Lists:
-  """Returns the best labels of each row, by score descending, then by column.
+  """Returns the best labels of each row, in descending order of score.
 
-  Scores are compared before they become float32. If the rows are ranked, labels
-  with equal scores keep their order instead.
+  Labels with equal scores are in ascending order of column, or in the order of
+  the row if the rows are ranked. Scores are compared before they are rounded to
+  float32.
 
   Args:
     scored: N rows of scored labels; labels not in a row are not predicted.
@@ -186,8 +189,8 @@ def best_labels(scored: LabelRows, depth: int) -> Lists:
     exact = scored.scores[indptr[0] : indptr[-1]]
     keys = (-exact, row) if scored.ranked else (values, -exact, row)
     order = np.lexsort(keys)
-    # The sort does not move rows, so an entry's rank is its distance from the
-    # start of its row.
+    # Entries of a row stay together, so the rank of an entry is the distance
+    # from the start of the row to the entry.
     rank = np.arange(len(row)) - (indptr[row - start] - indptr[0])
     kept = rank < depth
     at, order = (row[kept], rank[kept]), order[kept]
@@ -211,13 +214,13 @@ def _blocks(indptr: np.ndarray) -> Iterator[tuple[int, int]]:
 def cut_length(scored: LabelRows) -> int:
   """Returns the length K at which the rows were cut to top-k lists, if any.
 
-  A file of scores does not say whether a missing label had a lower score or was
-  never scored, so this is a guess. Systems that write their K best labels make
-  many rows of length K and none that is longer. A threshold, or a tree with few
-  candidates, makes rows of many lengths. So rows count as cut at the longest
-  length K if K is below L and at least half of the non-empty rows have this
-  length; shorter rows then have all predicted labels. Otherwise no row was cut:
-  all rows have all predicted labels.
+  This is a guess, because a file of scores does not say whether a missing label
+  had a lower score or no score. If a system writes its K best labels, many rows
+  have length K and no row is longer. If a system uses a threshold, or a tree
+  with few candidates, rows have many lengths. So rows count as cut at the
+  longest length K if K is below the number of labels and at least half of the
+  non-empty rows have length K. Shorter rows then have all predicted labels. In
+  all other cases, all rows have all predicted labels.
 
   Args:
     scored: N rows of scored labels; ranked rows always count as cut.
@@ -237,9 +240,9 @@ def cut_length(scored: LabelRows) -> int:
 def without_pairs(lists: Lists, pairs: np.ndarray, path: object) -> Lists:
   """Removes pairs of a document and a label from top-k lists.
 
-  The labels that would move up into a list are not known. Therefore all lists
-  become as short as the list that loses most. A list that ends in PAD has all
-  labels, and makes no other list shorter.
+  If a list loses a label, the label that should follow at its end is not known.
+  So all lists are cut to the length of the list that loses most labels. But a
+  list that ends in PAD has all labels, so its length does not matter.
 
   Args:
     lists: lists of N documents.

@@ -36,12 +36,11 @@ def read_predictions(
   Args:
     path: a sparse matrix saved by scipy, an XC-repository score file, JSON
       lines {"id", "labels": [{"id", "score"}]}, or a predictions.npz. The
-      content of the file decides its format. Text may be gzipped.
+      format is recognised from the file's content. Text may be gzipped.
 
   Returns:
-    rows: the scored labels. For a predictions.npz, the rows are empty and only
-      have the ids of its documents and labels; n_labels is set, because the
-      labels are in the order of the columns.
+    rows: the scored labels. For a predictions.npz, all rows are empty; only the
+      ids of documents and labels and the number of labels are set.
     saved: the predictions of a predictions.npz; None for other files.
 
   Raises:
@@ -74,7 +73,7 @@ def read_predictions(
 
 
 def _has_scores(path: str | os.PathLike) -> bool:
-  """Returns whether a file without a header has rows `label:value`."""
+  """Returns whether a file without a header has entries `label:value`."""
   with open_text(path) as file:
     rows = (line.split() for _, line in numbered_lines(file, path))
     return b':' in next(filter(None, rows))[0]
@@ -109,7 +108,7 @@ def _read_json(path: str | os.PathLike) -> LabelRows:
 
 
 def _labels_of(fields: Fields) -> tuple[tuple[str, ...], tuple[float, ...]]:
-  """Returns label ids and scores of a row; adds messages about faults."""
+  """Returns the label ids and scores of a row, and notes faults in `fields`."""
   items = fields.row.get('labels')
   if not isinstance(items, list) or not all(isinstance(i, dict) for i in items):
     fields.faults.append('labels is not a list of objects {"id", "score"}')

@@ -17,7 +17,8 @@ FORMATS = ('csr', 'csc', 'coo')
 def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
   """Reads a sparse matrix of documents by labels.
 
-  A stored value counts as an entry even if it is 0. Nothing is unpickled.
+  A stored value counts as an entry, even if the value is 0. Nothing is
+  unpickled.
 
   Args:
     path: an .npz file of a csr, csc or coo matrix.
@@ -75,7 +76,7 @@ def _shape(arrays: Arrays) -> tuple[int, int]:
 
 
 def _numbers(arrays: Arrays, name: str, kinds: str) -> np.ndarray:
-  """Takes a vector whose dtype is of the given kinds (of np.dtype.kind)."""
+  """Takes a vector; the np.dtype.kind of its dtype must be one of `kinds`."""
   if name not in arrays.left:
     arrays.fail(name, 'missing')
   array = arrays.left.pop(name)
@@ -96,7 +97,7 @@ def _indices(arrays: Arrays, name: str, length: int) -> np.ndarray:
 
 
 def _column_of_entries(indptr: np.ndarray) -> np.ndarray:
-  """Returns the column of each entry, int32, from the bounds of all columns."""
+  """Returns the column of each entry, int32; `indptr` bounds the columns."""
   return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
 
 
@@ -115,7 +116,7 @@ def _by_row(
   data: np.ndarray,
   n: int,
 ) -> tuple[Ragged, np.ndarray]:
-  """Sorts entries into rows, and each row by ascending column."""
+  """Sorts entries by row, and the entries of a row by column."""
   outside = (rows < 0) | (rows >= n)
   if np.any(outside):
     at = int(np.argmax(outside))

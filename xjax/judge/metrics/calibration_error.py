@@ -1,7 +1,7 @@
-"""Fits sigmoids that turn scores into probabilities, and measures the error.
+"""Fits sigmoids from scores to probabilities, and measures calibration error.
 
-All computations are float64 NumPy in one fixed order of summation: on one
-machine, the same decisions give exactly the same numbers.
+All computations use float64 in NumPy, and numbers are summed in a fixed order.
+So on one machine, the same decisions give exactly the same numbers.
 """
 
 from collections.abc import Callable
@@ -10,16 +10,16 @@ import dataclasses
 from jaxtyping import Bool, Float, Int
 import numpy as np
 
-_BLOCK = 2**18  # decisions at a time, so that temporary arrays fit the cache
+_BLOCK = 2**18  # decisions at a time, so that temporary arrays fit in the cache
 _STEPS = 100
-# Newton's method stops where it estimates that the loss can fall by at most
-# half of this.
+# Newton's method stops when it estimates that the loss can decrease by at most
+# half of this number.
 _NEAR = 1e-12
-_SHORTEST = 1e-9  # shortest step: below it, rounding hides that the loss falls
+_SHORTEST = 1e-9  # with a shorter step, rounding hides the decrease of the loss
 
 
 class CannotFit(ValueError):
-  """Says why no rising sigmoid minimises the loss."""
+  """Is raised with the reason why no rising sigmoid minimises the loss."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Sigmoid:
   """Computes p = 1 / (1 + exp(-(a z + b))) from a score z.
 
   Attributes:
-    a: slope, above 0, so that p rises with z; 1 / T for a temperature T.
+    a: slope, above 0, so that p rises with z. For a temperature T, a is 1 / T.
     b: shift; 0 for a temperature.
   """
 
@@ -47,7 +47,7 @@ IDENTITY = Sigmoid(1.0)
 def sigmoid(logits: Float[np.ndarray, '...']) -> Float[np.ndarray, '...']:
   """Computes 1 / (1 + exp(-logits)) in float64, without overflow."""
   logits = np.asarray(logits, np.float64)
-  # exp is taken of negative numbers only, so that it cannot overflow.
+  # exp is computed only for numbers of at most 0, so that it cannot overflow.
   small = np.exp(-np.abs(logits))
   return np.where(logits >= 0, 1, small) / (1 + small)
 
@@ -55,10 +55,10 @@ def sigmoid(logits: Float[np.ndarray, '...']) -> Float[np.ndarray, '...']:
 def fit_temperature(
   scores_N: Float[np.ndarray, ' N'], correct_N: Bool[np.ndarray, ' N']
 ) -> Sigmoid:
-  """Fits the temperature of least log loss (Guo et al. 2017, section 4.2).
+  """Fits the temperature T of least log loss (Guo et al. 2017, section 4.2).
 
-  The probability is sigmoid(z / T), which is their eq. 9 for a decision between
-  two outcomes.
+  The probability is sigmoid(z / T). This is eq. 9 of Guo et al. 2017 for a
+  decision between two outcomes.
 
   Args:
     scores_N: float, finite logits, one per decision.
@@ -68,7 +68,7 @@ def fit_temperature(
     CannotFit: there are no scores; a score is not finite; all scores are equal;
       all decisions are correct, or all are wrong; the sign of the score alone
       says which decisions are correct (T would be 0); or correct decisions do
-      not have the higher scores (T would be negative).
+      not tend to have higher scores (T would be infinite or negative).
   """
   _check(scores_N, correct_N)
   if not (correct_N & (scores_N < 0) | ~correct_N & (scores_N > 0)).any():
@@ -92,7 +92,7 @@ def fit_platt(
   Raises:
     CannotFit: there are no scores; a score is not finite; all scores are equal;
       all decisions are correct, or all are wrong; or correct decisions do not
-      have the higher scores.
+      tend to have higher scores.
   """
   _check(scores_N, correct_N)
   return _fit(scores_N, correct_N, platt_targets(correct_N), shifted=True)
@@ -115,8 +115,8 @@ def log_loss(
   Args:
     fitted: the sigmoid that gives p.
     scores_N: float, finite scores; at least one.
-    correct_N: bool, whether each decision is correct; it chooses t.
-    targets: t of wrong and of correct decisions.
+    correct_N: bool, whether each decision is correct.
+    targets: t of wrong decisions, and t of correct decisions.
   """
   at = np.array([fitted.a, fitted.b])
   return _Loss(scores_N, correct_N, targets)(at)[0]
@@ -140,7 +140,9 @@ def _fit(
   targets: tuple[float, float],
   shifted: bool,
 ) -> Sigmoid:
-  """Fits the sigmoid of least loss, on scores shifted and scaled to [-1, 1].
+  """Fits the sigmoid of least loss.
+
+  The fit uses scores that are scaled to [-1, 1], and also centred if `shifted`.
 
   Args:
     scores_N: float, finite scores.
@@ -153,8 +155,9 @@ def _fit(
   widest = np.array([scores_N.min(), scores_N.max()], np.float64) - centre
   scale = float(np.abs(widest).max())
   loss = _Loss(scores_N, correct_N, targets, centre, scale)
-  # Start from the best constant function, a = 0. The loss is convex, so the
-  # best slope is above 0 if and only if the loss falls here as a grows.
+  # Start from the best constant function, where a = 0. The loss is convex, so
+  # the best slope is above 0 if and only if the loss at this start decreases as
+  # a increases.
   share = low + (high - low) * float(correct_N.mean(dtype=np.float64))
   start = np.array([0.0, np.log(share / (1 - share)) if shifted else 0.0])
   if loss(start)[1][0] >= 0:
@@ -165,9 +168,9 @@ def _fit(
 
 @dataclasses.dataclass(frozen=True)
 class _Loss:
-  """Computes the log loss at (a, b), on (scores - centre) / scale.
+  """Computes the mean log loss at (a, b), on (scores - centre) / scale.
 
-  A call returns the mean, its gradient [2] and its Hessian [2, 2].
+  A call returns the mean loss, the gradient [2] and the Hessian [2, 2].
   """
 
   scores_N: np.ndarray
@@ -226,7 +229,7 @@ def _minimise(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Reliability:
-  """Holds a reliability diagram: the share of correct decisions by probability.
+  """Holds a reliability diagram: accuracy in bins of the probability.
 
   Attributes:
     edges: float64 [bins + 1], from 0 to 1. A bin includes its upper edge; the
@@ -252,10 +255,10 @@ def reliability(
 ) -> Reliability:
   """Computes the reliability diagram and the expected calibration error.
 
-  The error is the sum of counts / N |accuracy - confidence| over bins (Naeini
-  et al. 2015), with bins of equal width as in Guo et al. 2017 (eq. 3). A
-  decision is between two outcomes, so its probability of being correct ranges
-  from 0 to 1, not from 1/2.
+  The error is the sum over bins of (counts / N) |accuracy - confidence| (Naeini
+  et al. 2015). The bins have equal width, as in Guo et al. 2017 (eq. 3). The
+  probability is that of one outcome, that the label is correct, so it ranges
+  from 0 to 1. The probability of the likelier outcome would start at 1/2.
 
   Args:
     probabilities_N: float, from 0 to 1, one per decision.

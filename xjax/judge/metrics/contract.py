@@ -3,10 +3,10 @@
 A metric that is computed per document extends DocumentMetric, and a metric that
 is computed per label extends LabelMetric. The class says what each document (or
 label) adds to two sums: the numerator, `over`, and the denominator, `under`.
-The value is a function of only these sums. Giving documents other weights
-changes only the sums, so confidence intervals and significance tests work for
-every metric without extra code. Every imported subclass is a metric: there is
-no table of metrics to edit.
+The metric's value is computed from these two sums alone. A confidence interval
+or a significance test gives other weights to the documents. This changes only
+the sums, so both work for every metric without extra code. Every imported
+subclass is a metric: there is no table of metrics to edit.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,15 +28,15 @@ from xjax.core.config_part import import_modules
 from xjax.core.errors import ConfigError
 from xjax.judge.metrics.ranking import RankedLists
 
-# Names of sums over documents: the number of documents, of documents with gold,
-# and of gold labels.
+# Names of sums over documents: the number of all documents, the number of
+# documents with gold, and the number of gold labels.
 DOCUMENTS, WITH_GOLD, GOLD = 'documents', 'documents with gold', 'gold'
-# Names of numbers of labels: labels of the slice, labels that are gold in some
-# document, and, for a set of decisions, labels up to the largest index that is
-# gold or predicted.
+# Names of numbers of labels. LABELS counts the labels of the slice. GOLD_LABELS
+# counts the labels that are gold in some document. UP_TO_LARGEST counts the
+# labels up to the largest index that is gold or predicted.
 LABELS, GOLD_LABELS = 'labels', 'labels with gold'
 UP_TO_LARGEST = 'labels up to largest'
-# Names of counts of a set of decisions: the correct decisions, and all of them.
+# Names of the number of correct decisions and of the number of all decisions.
 CORRECT, PREDICTED = 'correct', 'predicted'
 AT_K = '@k'
 # One number, or one number for each replicate.
@@ -49,8 +49,9 @@ class Ratio(enum.Enum):
 
   SUMS: sum_d PSDCG_d / sum_d (the largest possible PSDCG_d).
   MEANS: in both sums, a document's term is first divided by the document's
-    ideal DCG, the sum of 1 / log2(i + 1) for i <= min(k, g), where g is its
-    number of gold labels. So documents with few gold labels weigh more.
+    ideal DCG, which is the sum of 1 / log2(i + 1) for i <= min(k, g), where g
+    is the document's number of gold labels. So documents with few gold labels
+    get a larger weight.
   """
 
   SUMS = 'sums'
@@ -58,10 +59,10 @@ class Ratio(enum.Enum):
 
 
 class Recalled(enum.Enum):
-  """Names the divisor of a document's propensity-scored hits in PSR@k.
+  """Says by what PSR@k divides a document's propensity-scored hits.
 
-  WEIGHT: the sum of the weights of the document's gold labels; PSR@k is 1 if
-    all gold labels are found.
+  WEIGHT: the sum of the weights of the document's gold labels. PSR@k is 1 if
+    all gold labels are among the first k labels.
   COUNT: the number of the document's gold labels; PSR@k may be above 1.
   """
 
@@ -103,18 +104,21 @@ class Protocol:
   Attributes:
     name: name of the protocol, as in metrics.json.
     title: the tool and the version that was read and run.
-    source: where the tool's code is.
+    source: address of the tool's code, or the papers that define the metrics.
     ties: how the tool orders labels of equal score.
     printed: kinds of metrics that the tool prints, with k for the cut-off, such
-      as 'P@k' or 'micro-F1'. Metrics whose class names the protocol are added.
+      as 'P@k' or 'micro-F1'. The tool also prints each metric whose class has
+      this protocol in Metric.protocols.
     skip_without_gold: whether means over documents leave out documents without
-      gold; otherwise these count as 0. A ratio of sums or means, such as PSP,
-      is the same in both cases.
+      gold. If not, a document without gold counts as 0. A ratio of sums or
+      means, such as PSP, is the same in both cases.
     frequent_from: the fewest training documents of a frequent label. A label
-      with fewer, but at least one, is in the slice `few`.
+      with at least one training document, but fewer than this, is in the slice
+      `few`.
     psndcg: how PSnDCG@k becomes a ratio.
-    psr: the divisor of PSR@k.
-    coverage_over: the labels of which coverage@k is a share.
+    psr: by what PSR@k divides a document's hits.
+    coverage_over: the labels included in coverage@k, which is the covered share
+      of these labels.
     macro_over: the labels included in macro-averages at k.
   """
 
@@ -142,7 +146,7 @@ class Protocol:
 
   @property
   def simple_kinds(self) -> tuple[str, ...]:
-    """Returns the kinds of metrics that need no further file or split."""
+    """Returns the kinds of metrics that need neither a user's file nor dev."""
     from_user = kinds_where(lambda metric: metric.needs in USER_SUPPLIED)
     simple = (kind for kind in self.kinds if kind not in from_user)
     return tuple(kind for kind in simple if not kind.endswith(TUNED))
@@ -153,11 +157,10 @@ TUNED = '-tuned'  # suffix of metrics at a threshold that is tuned on dev
 
 @functools.cache  # there are only a few thousand names
 def kind_of(metric: str) -> str:
-  """Returns the kind of a metric, which is its name without values.
+  """Returns the kind of a metric: its name without parameter values.
 
-  The kind of 'P@5' is 'P@k', and the kind of 'macro-F1@5[1-9]' is
-  'macro-F1@k[]'. In brackets, values are removed and names stay: the kind of
-  'coverage[a=0.5]@5' is 'coverage[a]@k'.
+  The kind of 'P@5' is 'P@k', the kind of 'macro-F1@5[1-9]' is 'macro-F1@k[]',
+  and the kind of 'coverage[a=0.5]@5' is 'coverage[a]@k'.
   """
   named = re.sub(r'\[(\w+)=[^]]*\]', r'[\1]', metric)
   return re.sub(r'@k\[.*\]', '@k[]', re.sub(r'@\d+', AT_K, named))
@@ -168,9 +171,10 @@ class LabelForm:
   """Holds the parameters of label metrics.
 
   Attributes:
-    alphas: the smallest recalls, in [0, 1], of labels that count as covered
-      (labels.AlphaCoverage).
-    draws: numbers of documents in a draw (labels.SampledCoverage).
+    alphas: values of labels.AlphaCoverage.alpha, the smallest recall, in
+      [0, 1], with which a label counts as covered.
+    draws: values of labels.SampledCoverage.n_drawn, the number of documents in
+      a draw.
   """
 
   alphas: tuple[float, ...] = (0.5,)
@@ -184,11 +188,11 @@ class Metric:
   Attributes:
     name: the metric's kind, such as `RP@k` with a cut-off, or `R-Precision`
       without one. A base class, which is not a metric itself, has the name ''.
-    protocols: names of the protocols that print the metric, in addition to
-      protocols whose `printed` has the metric's name.
+    protocols: names of protocols that print the metric. A protocol also prints
+      the metric if Protocol.printed contains the metric's name.
     needs: what the metric needs in addition to lists and gold.
-    is_share: whether the metric's largest value is 1. If so, intervals end at
-      1, or at the largest replicate if that is above 1.
+    is_share: whether the metric's largest value is 1. If so, an interval ends
+      at most at 1, or at the largest replicate if this replicate is above 1.
   """
 
   name: ClassVar[str] = ''
@@ -201,7 +205,7 @@ class Metric:
 
   @property
   def label(self) -> str:
-    """Returns the name with field values, such as `coverage[a=0.5]@k`."""
+    """Returns the name with the parameters, such as `coverage[a=0.5]@k`."""
     return self.name
 
   @classmethod
@@ -241,7 +245,7 @@ class Metric:
     return over / under
 
   def sums(self) -> dict[str, Callable[[Any], Any]]:
-    """Returns the metric's sums: name -> function that computes the terms."""
+    """Returns the metric's sums, as name -> function that computes terms."""
     functions = {self.sum_of('over'): self.over}
     if type(self).under is not None:
       functions[self.sum_of('under')] = self.under
@@ -250,9 +254,9 @@ class Metric:
   def sum_of(self, part: str) -> str:
     """Returns the name of the sum of `over` or `under`.
 
-    A class whose body says `over = Other.over` shares the sum of Other and the
-    name of this sum. An inherited method may depend on the subclass, so it has
-    a separate sum.
+    A class whose body says `over = Other.over` shares the sum of Other, so both
+    classes use the same name. A class that only inherits a method has a
+    separate sum, because the method may depend on the class.
 
     Args:
       part: 'over' or 'under'.
@@ -270,10 +274,10 @@ class Metric:
 class DocumentMetric(Metric):
   """Is the base class of metrics whose sums are over documents.
 
-  Documents without gold add 0. `over(lists)` returns float [B, J], a column per
-  cut-off of `lists.ks`, or [B] for a metric without a cut-off. `under(lists)`
-  returns the same shape. If the class does not define `under`, the value is the
-  mean over documents.
+  Documents without gold add 0. `over(lists)` returns float [B, J], with a
+  column for each cut-off of `lists.ks`. For a metric without a cut-off, it
+  returns float [B]. `under(lists)` returns the same shape. If the class does
+  not define `under`, the value is the mean over documents.
 
   Attributes:
     least_k: the smallest cut-off at which the metric is defined.
@@ -289,12 +293,13 @@ class DocumentMetric(Metric):
   ) -> Float[np.ndarray, 'N J']:
     """Computes the values that `over` reads from lists.outside[self.name].
 
-    It runs on the host, once, and only for metrics that need SIMILARITY.
+    This method is called once, on the host, and only for metrics that need
+    SIMILARITY.
 
     Args:
-      ids_NK: int32 ranked labels, PAD beyond the list.
+      ids_NK: int32 ranked labels; PAD after the last label.
       ks: cut-offs.
-      vectors_LD: label vectors of length 1.
+      vectors_LD: label vectors of norm 1.
 
     Returns:
       float64 [N, J], a column per cut-off.
@@ -302,7 +307,7 @@ class DocumentMetric(Metric):
     raise NotImplementedError(f'{type(self).__name__}.from_lists')
 
   def known(self, lists: RankedLists) -> Bool[Array, ' B'] | Bool[Array, 'B J']:
-    """Returns whether the lists are deep enough, in the shape of `over`."""
+    """Returns whether each list is long enough, in the shape of `over`."""
     return lists.known_BJ if self.has_cut_off() else lists.complete_B
 
   def measures(
@@ -324,7 +329,7 @@ class DocumentMetric(Metric):
 class PerLabel:
   """Holds each label's counts for a set of decisions.
 
-  Leading axes are replicates.
+  An array may have leading axes *R for replicates.
 
   Attributes:
     correct_L: float64, documents for which the label is predicted and gold.
@@ -343,18 +348,20 @@ class LabelMetric(Metric):
   """Is the base class of metrics whose sums are over labels.
 
   `over(labels)` returns float [*R, L], the shape of PerLabel's arrays. Each
-  label's term is computed from that label's counts, and is 0 for a label that
-  is neither predicted nor gold. `under(labels)` returns the same shape. If the
-  class does not define `under`, the value is the mean over labels. For a metric
-  with a cut-off, the predicted labels are the first k of every list; for a
-  metric without one, they are the labels above a threshold.
+  label's term is computed from the counts of this label. The term is 0 for a
+  label that is neither predicted nor gold. `under(labels)` returns the same
+  shape. If the class does not define `under`, the value is the mean over
+  labels. For a metric with a cut-off, the predicted labels are the first k of
+  every list. For a metric without a cut-off, the predicted labels are those
+  with a score above a threshold.
 
   Attributes:
     is_binned: whether the metric is also printed for each frequency bin.
     only_correct: whether a label without a correct decision adds 0 to the sums.
-      If so, replicates count only labels with one, which is much faster.
+      If so, replicates count only labels with a correct decision, which is much
+      faster.
     ignores_wrong: whether the sums depend only on correct decisions and gold.
-      If so, they are known even if wrong labels are missing from the lists.
+      If so, the sums are known even if wrong labels are missing from the lists.
   """
 
   is_binned: ClassVar[bool] = False
@@ -368,7 +375,7 @@ class LabelMetric(Metric):
     return (cls.name, f'{cls.name}[]') if cls.is_binned else (cls.name,)
 
   def averaged_labels(self, protocol: Protocol) -> AveragedLabels:
-    """Returns the labels that the mean of a metric at k includes."""
+    """Returns which labels the mean includes, for a metric with a cut-off."""
     return AveragedLabels.ALL
 
   def under_names(
@@ -405,7 +412,7 @@ class LabelMetric(Metric):
   def measures(
     self, protocol: Protocol, points: 'MetricPoints'
   ) -> Iterator['Measure']:
-    """Yields a measure for every set of decisions, then for every bin."""
+    """Yields measures: one per threshold, or per cut-off and then per bin."""
     if not self.has_cut_off():
       for end in points.thresholds:
         under = self.under_names(protocol, end, 0)
@@ -476,7 +483,7 @@ class Measure:
 
 
 def metric_classes() -> tuple[type[Metric], ...]:
-  """Returns all imported metrics, those of xjax first and a user's last."""
+  """Returns all imported metrics: first those of xjax, then a user's."""
   _import_own_metrics()
   named = dict.fromkeys(cls for cls in _subclasses(Metric) if cls.name)
   return tuple(sorted(named, key=_is_from_user))
@@ -500,7 +507,7 @@ def _subclasses(cls: type[Metric]) -> Iterator[type[Metric]]:
 
 
 def kinds_where(condition: Callable[[type[Metric]], bool]) -> tuple[str, ...]:
-  """Returns the kinds of the metrics for which the condition is true."""
+  """Returns the kinds of the metrics that satisfy the condition."""
   kinds = (cls.kinds() for cls in metric_classes() if condition(cls))
   return tuple(dict.fromkeys(itertools.chain.from_iterable(kinds)))
 
@@ -553,7 +560,7 @@ def _measures(
     for measure in metric.measures(protocol, points):
       if kind_of(measure.name) not in kinds:
         continue
-      # The same metric may come twice, for example if a cut-off is repeated.
+      # A metric may occur twice, for example if a cut-off is repeated.
       twin = table.get(measure.name, measure).metric
       if type(twin) is not type(metric):
         both = type(twin), type(metric)

@@ -26,8 +26,9 @@ def intra_list_diversity(
   Args:
     ids_NK: int32 ranked labels, PAD beyond the list.
     ks: cut-offs.
-    vectors_LD: label vectors of length 1; their product is the similarity. A
-      label without a vector (all 0) is similar to no other label.
+    vectors_LD: label vectors of norm 1; the product of two vectors is the
+      similarity of the labels. A label may have the vector 0; its similarity to
+      all labels is 0.
 
   Returns:
     k -> float64 [N], the mean over the pairs of each list. It is 0 for a list
@@ -59,7 +60,8 @@ def _products(
     pairs + np.maximum(first, second), return_inverse=True
   )
   products = np.zeros(len(pairs))
-  # Frequent labels have long vectors, so few pairs are multiplied at a time.
+  # The vectors of frequent labels have many values that are not 0, so few pairs
+  # are multiplied at a time.
   for start in range(0, len(pairs), _PAIRS):
     block = slice(start, start + _PAIRS)
     left, right = np.divmod(pairs[block], vectors_LD.shape[0])
@@ -71,15 +73,16 @@ _WORD = r'\w+'
 
 
 def co_occurrence(gold: Ragged, n_labels: int) -> scipy.sparse.csr_array:
-  """Makes label vectors from how often labels are gold together.
+  """Makes label vectors whose products say how often labels occur together.
 
   Args:
     gold: gold label indices of N training documents.
     n_labels: L, number of labels.
 
   Returns:
-    float64 CSR [L, N], rows of length 1 (0 for a label without documents).
-    The product of two rows is n_lm / sqrt(n_l n_m), in [0, 1].
+    float64 CSR [L, N], rows of norm 1 (0 for a label without documents). The
+    product of the rows of labels l and m is n_lm / sqrt(n_l n_m), in [0, 1],
+    where n counts the documents that have a label or both labels.
   """
   # Importing scikit-learn takes a second, so it is imported only where needed.
   from sklearn.preprocessing import normalize
@@ -98,7 +101,7 @@ def descriptor_vectors(texts: Iterable[str]) -> scipy.sparse.csr_array:
     texts: the descriptors of L labels.
 
   Returns:
-    float64 CSR [L, words], rows of length 1 (0 for a label without words).
+    float64 CSR [L, words], rows of norm 1 (0 for a label without words).
 
   Raises:
     DataError: no descriptor has a word.

@@ -1,10 +1,10 @@
 """Defines the metrics that are computed for each document.
 
 Each metric is one class. A document has g gold labels. A hit is a gold label in
-the list; in DCG, a hit at place i gains 1 / log2(i + 1). nDCG is divided by an
-ideal list of min(k, g) hits. P@k is divided by k even if the list is shorter.
-PSP is a ratio of sums over documents. Metrics at a cut-off are 0 for a document
-without gold.
+the list. DCG is a sum over hits, to which a hit at place i adds
+1 / log2(i + 1). nDCG@k is DCG@k divided by the DCG of an ideal list of
+min(k, g) hits. P@k is divided by k even if the list is shorter. PSP is a ratio
+of sums over documents. Metrics at a cut-off are 0 for a document without gold.
 """
 
 import jax.numpy as jnp
@@ -64,9 +64,9 @@ class RecallAtMost(DocumentMetric):
 
 
 class NDCG(DocumentMetric):
-  """Divides the DCG by the DCG of the best list.
+  """Divides the DCG by the DCG of the best possible list.
 
-  The first min(k, g) labels of the best list are gold.
+  In the best possible list, the first min(k, g) labels are gold.
   """
 
   name = 'nDCG@k'
@@ -93,7 +93,7 @@ class RPrecision(DocumentMetric):
 
 
 class Hit(DocumentMetric):
-  """Is 1 if one of the first k labels is gold, else 0.
+  """Is 1 if at least one of the first k labels is gold, else 0.
 
   This is eq. 12 of Schultheis et al. 2022.
   """
@@ -105,7 +105,10 @@ class Hit(DocumentMetric):
 
 
 class FullNDCG(DocumentMetric):
-  """Divides the DCG by the DCG of k hits (Schultheis et al. 2022, eq. 2)."""
+  """Divides the DCG by the DCG of k hits, even if there are fewer gold labels.
+
+  This is eq. 2 of Schultheis et al. 2022.
+  """
 
   name = 'nDCG-full@k'
 
@@ -117,7 +120,7 @@ class FullNDCG(DocumentMetric):
 
 
 class _Weighed(DocumentMetric):
-  """Is the base of metrics that weight labels by their inverse propensities."""
+  """Is the base class of metrics that weight labels by inverse propensity."""
 
   needs = Needs.PROPENSITIES
 
@@ -196,7 +199,7 @@ class NormalPSR(_Weighed):
 
 
 class PSR(_Weighed):
-  """Divides propensity-scored hits by the summed weights of the gold labels."""
+  """Divides propensity-scored hits by the sum of the gold labels' weights."""
 
   name = 'PSR@k'
   applies = NormalPSR.applies
@@ -204,9 +207,10 @@ class PSR(_Weighed):
 
 
 class NormalPSRByCount(_Weighed):
-  """Computes PSR-norm@k from terms divided by a document's gold labels.
+  """Computes PSR-norm@k, where gold labels are counted instead of weighted.
 
-  Each document's terms of both sums are divided by its number of gold labels.
+  In both sums, a document's term is divided by the document's number of gold
+  labels.
   """
 
   name = 'PSR-norm@k'
@@ -230,11 +234,11 @@ class PSRByCount(_Weighed):
 
 
 class Diversity(DocumentMetric):
-  """Computes intra-list diversity: how dissimilar a list's labels are."""
+  """Computes intra-list diversity: how dissimilar the labels of a list are."""
 
   name = 'ILD@k'
   needs = Needs.SIMILARITY
-  least_k = 2  # diversity is over pairs of labels
+  least_k = 2  # a list of one label has no pair of labels
 
   def from_lists(
     self,
@@ -253,7 +257,7 @@ class Diversity(DocumentMetric):
 
 
 class Weighted(DocumentMetric):
-  """Sums a user's weights W[label, place] over the hits.
+  """Sums the weights W[label, place], which a user supplies, over the hits.
 
   This is eq. 4 of Schultheis et al. 2022.
   """

@@ -18,8 +18,10 @@ from xjax.judge.metrics.contract import (
 )
 from xjax.judge.metrics.exact import exact
 
-# Ranges of the number of training documents, ends included (None is no end).
-# The paper on binned macro-F1, section 4, has the same bins from 1 on.
+# Ranges of the number of training documents; both ends are included, and None
+# means that there is no upper end. Except for the bin of 0 documents, these are
+# the bins of "Re-evaluating Extreme Multi-label Text Classification Methods in
+# Tail Label Prediction" (anonymous ACL submission), section 4.
 BINS = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, None))
 
 
@@ -50,7 +52,7 @@ def in_bins(
 
 @struct.dataclass
 class LabelTable:
-  """Holds the facts about labels that sums over labels depend on.
+  """Holds the facts about labels that are needed to sum over labels.
 
   Attributes:
     upto_L: int64, number of labels of the slice up to and including each label.
@@ -91,14 +93,14 @@ def label_sums(
 ) -> tuple[dict[str, Float[Array, '*R']], dict[str, Float[Array, '*R F']]]:
   """Computes the sums over labels for one set of decisions.
 
-  Labels that are neither predicted nor gold add 0 and may be left out.
+  A label that is neither predicted nor gold adds 0, so it may be left out.
 
   Args:
     correct_L: int, documents for which the label is predicted and gold;
       leading axes are replicates.
     predicted_L: int, documents for which the label is predicted.
     gold_L: int, documents for which the label is gold.
-    table: facts about these labels.
+    table: facts about the labels of the counts.
     n_docs: number of documents, including documents without gold.
     metrics: the label metrics whose sums are computed.
 
@@ -140,14 +142,14 @@ def named_sums(
   n_docs: int,
   metrics: tuple[LabelMetric, ...],
 ) -> dict[str, float]:
-  """Computes the sums of label_sums, and adds suffixes to their names.
+  """Computes the same sums as label_sums, and adds a suffix to each name.
 
   Args:
     correct_L: as for label_sums.
     predicted_L: as for label_sums.
     gold_L: as for label_sums.
-    end: suffix of the names, such as `@5` in `correct@5`; the name of a bin
-      follows it.
+    end: suffix of the names, such as `@5` in `correct@5`. The name of a bin
+      follows the suffix, as in `NAME@5[1-9]`.
     bins: names of the frequency bins of the table.
     table: as for label_sums.
     n_docs: number of documents.

@@ -30,11 +30,13 @@ def f_beta(
   gold_L: Float[Array, '*R L'],
   beta: float = 1.0,
 ) -> Float[Array, '*R L']:
-  """Computes F_beta of each label, which is 0 where it would be 0 / 0.
+  """Computes the F_beta of each label, where 0 / 0 counts as 0.
 
-  F_beta = (1 + beta^2) TP / (beta^2 gold + predicted). With beta = 1 it is F1
-  (paper on binned macro-F1, eq. 1; a label that is never predicted has 0).
-  For other values it is the F of Schultheis et al. 2022, section 3.2.
+  F_beta = (1 + beta^2) TP / (beta^2 gold + predicted). With beta = 1, this is
+  the F1 of "Re-evaluating Extreme Multi-label Text Classification Methods in
+  Tail Label Prediction" (anonymous ACL submission), eq. 1, where a label that
+  is never predicted has F1 0. With other values of beta, this is the F of
+  Schultheis et al. 2022, section 3.2.
 
   Args:
     correct_L: float, documents for which the label is predicted and gold (TP);
@@ -55,7 +57,7 @@ def _f_beta(labels: PerLabel, beta: float = 1.0) -> Float[Array, '*R L']:
 class MicroF1AtThreshold(LabelMetric):
   """Computes the F1 of all decisions above a threshold, pooled over labels.
 
-  It uses only sums that are always computed.
+  The class adds no sums, because the sums that it needs are always computed.
   """
 
   name = 'micro-F1'
@@ -76,7 +78,10 @@ class MicroF1AtThreshold(LabelMetric):
 
 
 class MacroF1AtThreshold(LabelMetric):
-  """Computes the mean of the labels' F1, from decisions above a threshold."""
+  """Computes the mean of the labels' F1.
+
+  A label is predicted if its score is above a threshold.
+  """
 
   name = 'macro-F1'
   only_correct = True
@@ -88,7 +93,7 @@ class MacroF1AtThreshold(LabelMetric):
 class WeightedF1(LabelMetric):
   """Computes the mean of the labels' F1, weighted by how often they are gold.
 
-  Labels are predicted if their score is above a threshold.
+  A label is predicted if its score is above a threshold.
   """
 
   name = 'weighted-F1'
@@ -110,7 +115,7 @@ class MicroF1(MicroF1AtThreshold):
 
 
 class _Macro(LabelMetric):
-  """Is the base of means over labels, which a protocol chooses."""
+  """Is the base class of means over the labels that a protocol includes."""
 
   only_correct = True
 
@@ -119,7 +124,10 @@ class _Macro(LabelMetric):
 
 
 class MacroF1(_Macro):
-  """Computes the mean of the labels' F1, from the first k labels of lists."""
+  """Computes the mean of the labels' F1.
+
+  The first k labels of a document's list are predicted.
+  """
 
   name = 'macro-F1@k'
   is_binned = True
@@ -189,8 +197,8 @@ class Coverage(LabelMetric):
 class AlphaCoverage(LabelMetric):
   """Computes the share of labels whose recall is at least alpha.
 
-  With alpha = 0 the recall must be above 0, as for coverage. A label that is
-  never gold has recall 0 (Schultheis et al. 2022, eq. 28).
+  This is eq. 28 of Schultheis et al. 2022. A label that is never gold has
+  recall 0. With alpha = 0, the recall must be above 0, as in Coverage.
 
   Attributes:
     alpha: the smallest recall that counts, in [0, 1].
@@ -220,8 +228,8 @@ class AlphaCoverage(LabelMetric):
 class SampledCoverage(LabelMetric):
   """Computes the expected coverage of a random draw of documents.
 
-  If n' documents are drawn with replacement from n documents, it is the mean
-  over labels of 1 - (1 - c_l / n)^n', where c_l is the number of correct
+  If n' documents are drawn with replacement from n documents, the metric is the
+  mean over labels of 1 - (1 - c_l / n)^n', where c_l is the number of correct
   predictions of label l (Schultheis et al. 2022, eq. 24-25).
 
   Attributes:
@@ -242,16 +250,16 @@ class SampledCoverage(LabelMetric):
 
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
     share_L = jnp.minimum(labels.correct_L / jnp.maximum(labels.n_docs, 1), 1)
-    # log1p stays accurate where share is small; 1 - share would be rounded.
+    # If a share is small, 1 - share is rounded, but log1p(-share) is accurate.
     return -jnp.expm1(self.n_drawn * jnp.log1p(-share_L))
 
 
 class Entropy(LabelMetric):
   """Computes the entropy, in bits, of the labels of correct predictions.
 
-  It is log2 C - (sum over labels of c log2 c) / C, where c is the number of
-  correct predictions of a label, and C is the sum of c over all labels
-  (Schultheis et al. 2022, eq. 15-16).
+  The entropy is log2 C - (sum over labels of c log2 c) / C, where c is the
+  number of correct predictions of a label, and C is the sum of c over all
+  labels (Schultheis et al. 2022, eq. 15-16).
   """
 
   name = 'entropy@k'
@@ -267,7 +275,8 @@ class Entropy(LabelMetric):
     return (f'{CORRECT}{end}',)
 
   def value(self, over: Numbers, under: Numbers, k: int) -> Value:
-    # Rounding may make the entropy of a single label slightly negative. Where
-    # no prediction is correct, the result is NaN, and the entropy is 0.
+    # If only one label has correct predictions, rounding may make its entropy
+    # slightly negative. Where no prediction is correct, `bits` is NaN; the
+    # entropy is defined as 0.
     bits = np.maximum(np.log2(under) - over / under, 0.0)
     return np.nan_to_num(bits, nan=0.0)

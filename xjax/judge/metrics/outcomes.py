@@ -46,8 +46,8 @@ class Outcomes:
 
   Attributes:
     terms: name of a sum -> float64 [N], what each document adds to the sum.
-    sets: suffix, such as `@5` -> a set of decisions. The names of the sums of
-      this set end with the suffix.
+    sets: suffix, such as `@5` -> a set of decisions. The suffix is the end of
+      the names of the sums that are computed from this set.
     gold: N rows of gold label indices.
     mask: bool [L], the labels of the slice.
     bins: name of a frequency bin -> bool [L], the labels of the bin.
@@ -73,10 +73,10 @@ class Outcomes:
     return Decisions(docs, self.gold.values, np.ones(len(docs), bool))
 
   def up_to_largest(self, end: str) -> Int[np.ndarray, ' N']:
-    """Counts the labels up to the largest one of each document, int [N].
+    """Counts the labels up to each document's largest label, int [N].
 
-    A document's largest label has the largest index among its gold and
-    predicted labels. Only labels of the slice are counted.
+    A document's largest label is the label with the largest index among the
+    document's gold and predicted labels. Only labels of the slice are counted.
 
     Args:
       end: the suffix of a set of decisions, such as `@5`.
@@ -102,7 +102,7 @@ class Counts:
 
   Attributes:
     base_H1: int32, the counts where all weights are 0.
-    change_HN: int32, what each document adds per unit of its weight.
+    change_HN: int32, how much each document adds to a count at weight 1.
   """
 
   base_H1: Int32[np.ndarray, 'H 1']
@@ -115,7 +115,7 @@ class Counts:
       weights_NR: int32, weights of the documents in each replicate.
     """
     # For 1,000 replicates of 1.65 million decisions, SciPy takes 1.2 s on one
-    # core; XLA's gather and sorted segment sum take 2.7 to 3.5 s on two.
+    # core; XLA's gather and sorted segment sum take 2.7 to 3.5 s on two cores.
     counts_HR = self.change_HN @ weights_NR
     counts_HR += self.base_H1
     return counts_HR
@@ -125,16 +125,17 @@ class Counts:
 class Slots:
   """Assigns a slot of the count arrays to each label that is counted.
 
-  The first slots hold the labels that sums are taken over. If all sums are 0
-  for labels without a correct decision, these are the labels with a correct
-  decision; otherwise they are all labels that are predicted or gold. If gold
-  labels are counted too, the remaining gold labels come after the first slots.
+  The first slots are for the summed labels: the labels whose terms are summed.
+  If a label without a correct decision adds 0 to all sums, the summed labels
+  are the labels with a correct decision. Otherwise, they are all labels that
+  are predicted or gold. If all gold labels are counted, the slots of the other
+  gold labels come after the first slots.
 
   Attributes:
-    labels_H: int, the labels that sums are taken over, in order of their slots.
+    labels_H: int, the summed labels, in order of their slots.
     n_summed: number of first slots, which is len(labels_H) rounded up.
     n_slots: number of all slots.
-    slots_L: int32, slot of each label; -1 for a label that is not counted.
+    slots_L: int32, slot of each label; -1 if the label is not counted.
     n_docs: N, number of documents.
   """
 
@@ -160,8 +161,8 @@ class Slots:
       after: outcomes of the same documents at weight 1.
       ends: suffixes of the sets of decisions whose labels are counted.
       count_gold: whether all gold labels are counted.
-      only_correct: whether all sums are 0 for labels without a correct
-        decision.
+      only_correct: whether a label without a correct decision adds 0 to all
+        sums.
     """
     sets = [outcomes.sets[end] for outcomes in (before, after) for end in ends]
     every = [*sets, before.gold_decisions, after.gold_decisions]
@@ -179,12 +180,12 @@ class Slots:
     return cls(labels_H, n_summed, n_summed + len(rest), slots_L, len(after))
 
   def counts(self, before: Decisions, after: Decisions, n_slots: int) -> Counts:
-    """Counts decisions in the first slots, for any weights of the documents.
+    """Returns counts of decisions for any weights of the documents.
 
     Args:
       before: decisions about the documents at weight 0.
       after: decisions about the documents at weight 1.
-      n_slots: number of slots, from the first on, whose labels are counted.
+      n_slots: decisions are counted only in the first n_slots slots.
     """
     first, last = (self._matrix(x, n_slots) for x in (before, after))
     base_H = np.asarray(first.sum(1), np.int32)
@@ -209,6 +210,9 @@ def _distinct(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _round_up(n: int) -> int:
-  """Rounds up by at most an eighth, so that few programs are compiled."""
+  """Rounds a number up, so that few sizes occur and few programs are compiled.
+
+  The result is a multiple of 64. For n above 512, it is at most n * 9 / 8.
+  """
   step = max(1 << max(n.bit_length() - 4, 0), 64)
   return -(-max(n, 1) // step) * step

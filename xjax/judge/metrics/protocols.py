@@ -1,16 +1,16 @@
 """Defines the protocols, which record how evaluation tools define metrics.
 
-Tools compute the same sums and divide them by different denominators. A
-protocol records how a tool (or xjax) turns ranked lists into numbers, where
-tools differ. All tools agree on the following: a hit at place i gains
-1 / log2(i + 1); nDCG is divided by an ideal list of min(k, g) hits; P@k is
-divided by k even if a list is shorter; PSP is a ratio of sums over documents;
-F1 and coverage count every document.
+Tools compute the same sums, but divide them by different denominators. A
+protocol records the choices of one tool (or of xjax) where tools differ. All
+tools agree on the following. In DCG, a hit at place i adds 1 / log2(i + 1).
+nDCG@k is DCG@k divided by the DCG of an ideal list of min(k, g) hits, where g
+is the number of gold labels. P@k is divided by k even if a list is shorter. PSP
+is a ratio of sums over documents. F1 and coverage count every document.
 """
 
 import types
 
-# These imports define the metric classes, which protocols look up by name.
+# These imports define the metric classes, which protocols find by name.
 from xjax.judge.metrics import documents as documents, labels as labels
 from xjax.judge.metrics.contract import (
   AveragedLabels,
@@ -21,8 +21,8 @@ from xjax.judge.metrics.contract import (
 
 _THRESHOLD_KINDS = ('micro-F1', 'macro-F1', 'weighted-F1')
 
-# This protocol prints every metric whose class names it: all metrics of xjax,
-# and the metrics that a user adds.
+# By default, `xjax` is in Metric.protocols. So this protocol prints all metrics
+# of xjax and all metrics that a user adds.
 XJAX = Protocol(
   name='xjax',
   title='xjax',

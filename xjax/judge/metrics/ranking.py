@@ -1,7 +1,7 @@
 """Compares top-k lists with gold labels, and computes hits and gains.
 
-Document metrics are computed from these values, which have a row per document
-and a column per cut-off k.
+Document metrics are computed from these values. An array of values has a row
+for each of B documents and a column for each of J cut-offs k.
 """
 
 from collections.abc import Mapping
@@ -26,18 +26,19 @@ def hits(
 ) -> Bool[Array, 'B K']:
   """Returns which entries of the lists are gold; PAD is never gold.
 
-  Labels are compared as integers: as float32, ids above 2^24 would collide.
+  Labels are compared as integers, because different labels above 2^24 may be
+  equal as float32.
 
   Args:
-    ids_BK: int32 ranked labels, PAD beyond the list.
-    gold_BP: int32 gold labels, PAD beyond them.
+    ids_BK: int32 ranked labels, padded with PAD.
+    gold_BP: int32 gold labels, padded with PAD.
   """
   same = jnp.asarray(ids_BK)[:, :, None] == jnp.asarray(gold_BP)[:, None, :]
   return same.any(-1) & (jnp.asarray(ids_BK) != PAD)
 
 
 def real_dtype() -> type:
-  """Returns float64 if JAX uses 64 bits, as in metrics.exact, else float32."""
+  """Returns float64 if 64-bit JAX is on, as in metrics.exact, else float32."""
   return jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
 
 
@@ -46,10 +47,10 @@ class Weights:
   """Holds the weights of labels in weighted metrics.
 
   Attributes:
-    labels_L: float64, inverse propensities, or a user's weights; None without
-      propensity metrics.
+    labels_L: float64, inverse propensities, or a user's weights; None if there
+      are no propensity metrics.
     ranks_LK: float64, weight of each label at each place, for the metric
-      weighted@k; None without this metric.
+      weighted@k; None if this metric is not computed.
   """
 
   labels_L: jax.Array | np.ndarray | None = None
@@ -58,23 +59,23 @@ class Weights:
 
 @struct.dataclass
 class RankedLists:
-  """Holds ranked labels and gold labels, from which document metrics follow.
+  """Holds the ranked labels and the gold labels of documents.
 
   In the descriptions below, g is a document's number of gold labels. The weight
   of a label is its inverse propensity (Jain et al. 2016), or a weight that the
   user supplies.
 
   Attributes:
-    ids_BK: int32 ranked labels, PAD beyond the list.
-    gold_BP: int32 gold labels, each once, in any order, PAD beyond them.
+    ids_BK: int32 ranked labels, padded with PAD.
+    gold_BP: int32 gold labels, each once, in any order, padded with PAD.
     whole_B: bool, whether the list has every label that could be listed.
     hits_BK: bool, whether the entry is gold.
     gold_B: int, number of gold labels.
     listed_B: int, length of the list.
     weights: weights of labels, where available.
-    outside: name of a metric -> float64 [B, J], the metric's values that
-      DocumentMetric.from_lists computed on the host.
-    ks: the cut-offs, ascending.
+    outside: name of a metric -> float64 [B, J], values that were computed on
+      the host by DocumentMetric.from_lists of this metric.
+    ks: the J cut-offs, ascending.
   """
 
   ids_BK: jax.Array
@@ -97,7 +98,7 @@ class RankedLists:
     weights: Weights | None = None,
     outside: Mapping[str, jax.Array | np.ndarray] | None = None,
   ) -> 'RankedLists':
-    """Compares the lists with gold; see the class for the arguments."""
+    """Compares the lists with gold; the class describes the arguments."""
     ids_BK, gold_BP = jnp.asarray(ids_BK), jnp.asarray(gold_BP)
     return cls(
       ids_BK=ids_BK,
@@ -114,7 +115,10 @@ class RankedLists:
   def first(
     self, values_BK: Shaped[Array | np.ndarray, 'B K']
   ) -> Float[Array, 'B J']:
-    """Sums the first k values for each cut-off k, exactly if they are whole."""
+    """Sums the first k values for each cut-off k.
+
+    The sums are exact if the values are integers.
+    """
     places = jnp.arange(values_BK.shape[1])[:, None]
     prefix_KJ = (places < jnp.asarray(self.ks)).astype(real_dtype())
     values_BK = jnp.asarray(values_BK, real_dtype())
@@ -128,7 +132,7 @@ class RankedLists:
 
   @functools.cached_property
   def hits_BJ(self) -> Float[Array, 'B J']:
-    """The number of hits: gold labels among the first k of the list."""
+    """Returns the number of hits: gold labels among the first k labels."""
     return self.first(self.hits_BK)
 
   @functools.cached_property
@@ -138,12 +142,15 @@ class RankedLists:
 
   @functools.cached_property
   def some_gold_B1(self) -> Int[Array, 'B 1']:
-    """The number of gold labels, or 1 for a document without any."""
+    """Returns the number of gold labels, or 1 for a document without gold."""
     return jnp.maximum(self.gold_B, 1)[:, None]
 
   @functools.cached_property
   def best_hits_BJ(self) -> Int[Array, 'B J']:
-    """Returns the most hits possible, min(k, g), or 1 without gold labels."""
+    """Returns the largest possible number of hits, min(k, g).
+
+    A document without gold is treated as if it had one gold label.
+    """
     return jnp.minimum(self.some_gold_B1, jnp.asarray(self.ks))
 
   @functools.cached_property
@@ -172,17 +179,20 @@ class RankedLists:
 
   @functools.cached_property
   def best_gains_BK(self) -> Float[Array, 'B K']:
-    """Returns the gold labels' largest weights, the gains of the best list."""
+    """Returns the largest weights of gold labels, in descending order.
+
+    These are the gains of the best possible list, followed by 0.
+    """
     return _largest_first(self.gold_weights_BP, max(self.ks))
 
   @functools.cached_property
   def weighed_hits_BJ(self) -> Float[Array, 'B J']:
-    """Returns the sum of the label weights of hits among the first k."""
+    """Returns the sum of the weights of the hits among the first k labels."""
     return self.first(self.gains_BK)
 
   @functools.cached_property
   def weighed_best_BJ(self) -> Float[Array, 'B J']:
-    """Returns the sum of the k largest label weights among the gold labels."""
+    """Returns the sum of the k largest weights of gold labels."""
     return self.first(self.best_gains_BK)
 
   @functools.cached_property
@@ -192,18 +202,24 @@ class RankedLists:
 
   @functools.cached_property
   def weighed_best_dcg_BJ(self) -> Float[Array, 'B J']:
-    """Returns the largest possible weighed DCG, of gold labels by weight."""
+    """Returns the largest possible weighted DCG.
+
+    A list of the gold labels in descending order of weight has this DCG.
+    """
     return self.discounted(self.best_gains_BK)
 
   @functools.cached_property
   def gold_weight_B1(self) -> Float[Array, 'B 1']:
-    """Returns the summed weights of gold labels, above 0 even without any."""
+    """Returns the sum of the gold labels' weights.
+
+    For a document without gold labels, it is the smallest normal float.
+    """
     tiny = float(jnp.finfo(real_dtype()).tiny)
     return jnp.maximum(self.gold_weights_BP.sum(-1, keepdims=True), tiny)
 
   @functools.cached_property
   def complete_B(self) -> Bool[Array, ' B']:
-    """Returns whether the list has every gold label that it could have."""
+    """Returns whether the list has all gold labels, or all listable labels."""
     return self.whole_B | (self.hits_BK.sum(-1) == self.gold_B)
 
   @functools.cached_property
@@ -215,8 +231,8 @@ class RankedLists:
   def known_BJ(self) -> Bool[Array, 'B J']:
     """Returns whether all hits among the first k are known.
 
-    They are known if the list has k entries, or has every label, or has all
-    gold labels.
+    They are known if the list has k entries, all labels that could be listed,
+    or all gold labels.
     """
     return self.deep_BJ | self.complete_B[:, None]
 
@@ -229,7 +245,7 @@ def discounts(n: int) -> Float[Array, ' n']:
 def _largest_first(
   values_BP: Float[Array, 'B P'], n: int
 ) -> Float[Array, 'B n']:
-  """Returns the n largest values of each row, descending, with 0 beyond P."""
+  """Returns the n largest values of each row, descending, padded with 0."""
   width = values_BP.shape[1]
   if width > _PAIRS:
     largest = jnp.sort(values_BP, axis=-1, descending=True)[:, :n]

@@ -1,7 +1,8 @@
 """Computes the sums of metrics for many replicates.
 
-A replicate gives each document a weight: how often the document is drawn in a
-bootstrap, or whether two systems' outputs for it are exchanged.
+A replicate gives a weight to each document. In a bootstrap, the weight says how
+often the document is drawn. In a test, the weight is 1 if the outputs of two
+systems for the document are exchanged, else 0.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -40,11 +41,11 @@ class Reweighing:
     Args:
       names: names of the sums; each is a term or a fixed sum of the outcomes,
         or a sum over labels.
-      before: outcomes of the documents at weight 0; in a bootstrap this is
+      before: outcomes of the documents at weight 0. In a bootstrap, this is
         after.zeros().
-      after: outcomes of the same documents at weight 1. A document of weight w
-        adds w times the difference of both outcomes to the sums and to the
-        counts per label.
+      after: outcomes of the same documents at weight 1. For a document of
+        weight w, w times the difference between `after` and `before` is added
+        to the sums and to the counts per label.
     """
     self.n_docs, self._names = len(after), names
     self._fixed = {n: v for n, v in after.fixed.items() if n in names}
@@ -89,7 +90,8 @@ class Reweighing:
       weights_NR: int32, weights of the documents in each replicate.
 
     Returns:
-      Name -> float64 [R], or one number if it is the same in all replicates.
+      Name -> float64 [R], or one number for a sum that is the same in all
+      replicates.
     """
     rows_MR = self._base_M1 + self._change_MN @ weights_NR.astype(np.float64)
     sums = {**self._fixed, **dict(zip(self._terms, rows_MR, strict=True))}
@@ -103,8 +105,8 @@ class Reweighing:
       sums[GOLD_LABELS] = np.count_nonzero(gold_counts, 0).astype(np.float64)
     gold_HR = gold_counts[: self.n_summed]
     with exact():
-      # All computations start before the first result is awaited, so that they
-      # overlap.
+      # All computations are started before the first result is converted to
+      # NumPy, so that the computations overlap.
       totals = {
         name: rows_FR
         for end, set_sums in self._sets.items()
@@ -115,14 +117,14 @@ class Reweighing:
     return sums
 
 
-# A metric and the name of one of its sums.
+# A metric, and the name of one sum of this metric.
 _Sum = tuple[LabelMetric, str]
 
 
 def _requested_sums(
   names: Collection[str], end: str, outcomes: Outcomes
 ) -> dict[_Sum, list[str]]:
-  """Returns the requested sums over labels, and the requested bins of each.
+  """Returns the requested sums over labels, with the bins of each sum.
 
   Args:
     names: full names of the requested sums.
@@ -148,9 +150,9 @@ class _SetSums:
   Attributes:
     correct: counts of correct decisions per label.
     predicted: counts of all decisions per label.
-    sums: the sums to compute -> the frequency bins to compute them for.
-    rows: name of a bin, or '' for all labels -> float64 [H], 1 where a label
-      is in the bin.
+    sums: sum to compute -> the frequency bins for which it is computed too.
+    rows: name of a bin, or '' for all labels -> float64 [H], 1 for labels in
+      the bin, else 0.
   """
 
   correct: Counts
@@ -185,11 +187,11 @@ class _SetSums:
     gold_HR: Int[np.ndarray, 'H R'],
     end: str,
   ) -> dict[tuple[str, ...], jax.Array]:
-    """Computes sums of R replicates: names -> float64 [F, R], a row per sum."""
+    """Computes sums of R replicates, as F names -> float64 [F, R]."""
     counts = self.correct.at(weights_NR), self.predicted.at(weights_NR), gold_HR
     n_docs, totals = np.float64(len(weights_NR)), {}
-    # Each sum has its own program: XLA runs a program with one sum on all
-    # cores, but a program with several sums on one core.
+    # Each sum is a separate program, because XLA runs a program with one sum on
+    # all cores, but a program with several sums on one core.
     for (metric, name), bins in self.sums.items():
       rows_FH = np.stack([self.rows[bin_] for bin_ in ('', *bins)])
       names = f'{name}{end}', *(f'{name}{end}[{bin_}]' for bin_ in bins)
@@ -209,19 +211,19 @@ def _totals(
 ) -> Float[Array, 'F R']:
   """Computes one sum over labels, for each bin and replicate."""
   counts = [jnp.asarray(x) for x in (correct_HR, predicted_HR, gold_HR)]
-  # label_sums sums over the last axis. With an extra axis of size 1 it returns
-  # one term per label, and the loop over replicates is vectorised.
+  # label_sums sums over the last axis. With an extra last axis of size 1, it
+  # returns the terms themselves, and the loop over replicates is vectorised.
   counts = (x[..., None] for x in counts)
   values, _ = label_sums(*counts, _ONE, n_docs, (metric,))
   return jnp.asarray(rows_FH) @ values[name]
 
 
-# A block of replicates has at most this many counts per label, which should fit
-# in a core's cache, and this many weights of documents, which should fit in
-# memory.
+# _COUNTS is the largest number of label counts in a block of replicates, so
+# that the counts fit in a core's cache. _WEIGHTS is the largest number of
+# document weights in a block, so that the weights fit in memory.
 _COUNTS, _WEIGHTS = 1 << 21, 1 << 25
-# To fit in the cache, a block is never made smaller than the first number. No
-# block is larger than the second number.
+# A block with more than _COUNTS counts is made smaller only down to _FEWEST
+# replicates. No block has more than _MOST replicates.
 _FEWEST, _MOST = 16, 512
 _GROUPS = 100  # groups of documents, for the jackknife
 
@@ -229,8 +231,7 @@ _GROUPS = 100  # groups of documents, for the jackknife
 def draws(seed: int, n_docs: int) -> Iterator[Int[np.ndarray, ' N']]:
   """Yields how often each document is drawn in N draws, int [N].
 
-  The draws depend only on the seed and N, so that systems are compared on the
-  same draws.
+  The draws depend only on the seed and on N, so all systems get the same draws.
   """
   rng = np.random.default_rng((seed, n_docs))
   while True:
@@ -241,9 +242,9 @@ def draws(seed: int, n_docs: int) -> Iterator[Int[np.ndarray, ' N']]:
 def leave_outs(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
   """Yields weights that leave out one group of documents at a time, uint8 [N].
 
-  Documents of the group have weight 0, and others have weight 1. Documents are
-  split at random into n_groups(n_docs) groups, whose sizes differ by at most
-  one.
+  Documents of this group have weight 0, and all other documents have weight 1.
+  Documents are split at random into n_groups(n_docs) groups, whose sizes differ
+  by at most one.
   """
   rng = np.random.default_rng((seed, n_docs, 2))
   groups = rng.permutation(n_docs) % n_groups(n_docs)
@@ -261,8 +262,9 @@ def swaps(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
 
   A fair coin is thrown for each document (Noreen 1989), so half of the outputs
   are exchanged on average. If the systems are equally good, all 2^N ways of
-  exchanging outputs are equally likely, including no exchange, which is the
-  observed result. If exactly half were exchanged, this way would be impossible.
+  exchanging outputs are equally likely. One of these ways is the observed
+  result, where no output is exchanged. It could not be drawn if always exactly
+  half of the outputs were exchanged.
   """
   rng = np.random.default_rng((seed, n_docs, 1))
   while True:
@@ -281,13 +283,14 @@ def resample(
   Args:
     weighings: sums of one or more systems on the same N documents; all systems
       get the same weights.
-    columns: yields at least n_replicates arrays int [N], each with the weights
-      of one replicate.
+    columns: yields at least n_replicates arrays, int [N]; an array has the
+      weights of one replicate.
     n_replicates: R, number of replicates.
     task: name of the task in the progress line.
 
   Returns:
-    For each of the weighings, name -> float64 [R] (int64 for fixed integers).
+    For each item of `weighings`, name -> float64 [R], or int64 [R] for a fixed
+    sum that is an integer.
   """
   n_docs = weighings[0].n_docs
   size = block_size(n_docs, max(w.n_summed for w in weighings), n_replicates)
@@ -296,7 +299,7 @@ def resample(
   with Progress(task, n_replicates) as progress:
     for start in range(0, n_replicates, size):
       n = min(size, n_replicates - start)
-      for i in range(n):  # results of the remaining columns are cut off below
+      for i in range(n):  # the results of the other columns are cut off below
         weights_NR[:, i] = next(columns)
       for block, weighing in zip(blocks, weighings):
         sums = weighing.sums(weights_NR)

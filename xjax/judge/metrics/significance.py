@@ -8,7 +8,7 @@ import numpy as np
 import scipy.special
 
 # Numbers whose relative difference is smaller than this count as equal, because
-# the sums of replicates are added in another order and rounded differently.
+# the order in which a sum is computed changes how it is rounded.
 _ROUNDING = 1e-10
 
 
@@ -35,22 +35,23 @@ def interval(
 ) -> Interval | None:
   """Computes the bias-corrected percentile interval of bootstrap replicates.
 
-  The interval is shifted so that the mean of the replicates becomes the value;
-  the difference of the two is the bootstrap's bias (Efron 1979, section 8).
-  Means and ratios over documents have almost no bias. Coverage and
-  macro-averages have a large one: a replicate lacks about a third of the
-  documents, so fewer of the labels with few documents occur in it, and most or
-  all replicates are below the value. Such replicates also vary less than new
-  documents would. Therefore, if the jackknife gives a larger standard error,
-  the interval is stretched by the ratio of the two errors.
+  The difference between the mean of the replicates and the value is the
+  bootstrap's bias (Efron 1979, section 8). The interval is shifted to remove
+  this bias. Means and ratios over documents have almost no bias. Coverage and
+  macro-averages have a large bias: about a third of the documents are not in a
+  replicate, so some labels with few documents do not occur in the replicate.
+  Therefore most or all replicates are below the value. They also vary less than
+  the values on new documents would vary. So if the jackknife gives a larger
+  standard error, the interval is stretched by the ratio of the two errors.
 
   Args:
     values_R: float64 [R], values of the replicates. NaN marks a replicate
-      without a value, where the denominator is 0; it is left out.
-    value: the value on all documents, each once.
+      without a value, where the denominator is 0; such replicates are left out.
+    value: the value on all documents, where each document counts once.
     level: share of the replicates inside the interval.
-    left_out_values: float64 [groups], the values without each group of
-      documents, for groups of equal size; None leaves the jackknife out.
+    left_out_values: float64 [groups], the values on all documents except those
+      of one group, for groups of about equal size; if None, the jackknife is
+      not used.
 
   Returns:
     The interval, or None if fewer than two or fewer than half of the
@@ -72,11 +73,12 @@ def interval(
 def jackknife_error(left_out_values: Float[np.ndarray, ' groups']) -> float:
   """Computes the standard error by the delete-a-group jackknife.
 
-  It is sqrt((groups - 1) / groups * sum of squared deviations from the mean)
-  (Quenouille 1956).
+  The error is sqrt((groups - 1) / groups * sum of squared deviations from the
+  mean) (Quenouille 1956).
 
   Args:
-    left_out_values: float64 [groups], the values without each group.
+    left_out_values: float64 [groups], the values on all documents except those
+      of one group.
 
   Returns:
     The error; 0 if a value is NaN (not known), or if there is only one group.
@@ -94,18 +96,17 @@ def randomization_p(
 ) -> float:
   """Computes the two-sided p-value of approximate randomization.
 
-  It is (1 + number of iterations whose difference is at least as large as the
-  observed difference) / (1 + iterations) (Noreen 1989). Chalkidis et al. 2019,
-  section 5, use this test.
+  The p-value is (1 + large) / (1 + R), where `large` is the number of
+  iterations with at least the observed difference (Noreen 1989). Chalkidis et
+  al. 2019, section 5, use this test.
 
   Args:
     ours: value of the first system.
     theirs: value of the second system.
-    ours_R: float64 [R], value of the first system in each iteration, in which
-      the outputs of some documents were exchanged. An iteration without a
-      value (NaN) counts as one with a large difference, so that the p-value
-      can only be too high.
-    theirs_R: float64 [R], values of the second system.
+    ours_R: float64 [R], value of the first system in each iteration, after the
+      outputs for some documents were exchanged. An iteration without a value
+      (NaN) counts as large, so that the p-value can only be too high.
+    theirs_R: float64 [R], value of the second system in each iteration.
   """
   values = np.abs([ours, theirs])
   least = abs(ours - theirs) - _ROUNDING * values.max()
@@ -146,12 +147,12 @@ def paired_t_p(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-  """Corrects p-values for the number of tests (Holm 1979), in the given order.
+  """Corrects p-values for the number of tests (Holm 1979).
 
   The i-th smallest of m p-values is multiplied by m - i + 1. A product that is
   below the product of a smaller p-value is raised to that product, and products
   above 1 become 1. All tests whose corrected value is at most alpha are
-  significant at the joint level alpha.
+  significant at the joint level alpha. The order of the p-values is kept.
   """
   p_M = np.asarray(p_values, np.float64)
   order = np.argsort(p_M, kind='stable')
@@ -164,9 +165,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def relative(
   ours: Shaped[np.ndarray, '...'], base: Shaped[np.ndarray, '...']
 ) -> Float[np.ndarray, '...']:
-  """Computes the improvement over a baseline as a share of the baseline.
+  """Computes the improvement over a baseline, as a share of the baseline.
 
-  The paper on binned macro-F1 uses it in section 5.2 and Fig. 3.
+  "Re-evaluating Extreme Multi-label Text Classification Methods in Tail Label
+  Prediction" (anonymous ACL submission) uses this share in section 5.2 and
+  Fig. 3.
 
   Args:
     ours: values of the system, any shape.

@@ -1,4 +1,4 @@
-"""Computes the slices of the label space, and cuts gold labels to a slice."""
+"""Computes the slices of the label space, and the gold labels in a slice."""
 
 from jaxtyping import Bool, Int
 import numpy as np
@@ -14,7 +14,7 @@ def judged_masks(
   held_out: Int[np.ndarray, ' held_out'],
   frequent_from: int = FREQUENT_FROM,
 ) -> dict[str, Bool[np.ndarray, ' L']]:
-  """Returns the slices that are judged; the slice `all` comes first.
+  """Returns the labels of each slice to judge; the slice `all` comes first.
 
   Args:
     train_counts: int [L], training documents per label.
@@ -29,7 +29,9 @@ def judged_masks(
 
 
 def cut_gold(gold: Ragged, mask: Bool[np.ndarray, ' L']) -> Ragged:
-  """Returns the gold labels that are in a slice; rows may become empty.
+  """Returns the gold labels that are in a slice.
+
+  A document without gold labels in the slice has an empty row.
 
   Args:
     gold: N rows of label indices.

@@ -23,7 +23,9 @@ from xjax.judge.metrics.ranking import RankedLists, Weights, real_dtype
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-  """Says which sums to compute, as a static argument of compiled functions.
+  """Says which sums to compute.
+
+  A form is a static argument of compiled functions.
 
   Attributes:
     ks: cut-offs, ascending.
@@ -50,7 +52,7 @@ class Form:
     return tuple(dict.fromkeys((DOCUMENTS, WITH_GOLD, *names)))
 
   def ends(self, metric: DocumentMetric) -> tuple[str, ...]:
-    """Returns the suffixes of a metric's sums: `@k` for each cut-off, or ''."""
+    """Returns a metric's suffixes: `@k` for each cut-off, or only ''."""
     return tuple(f'@{k}' for k in self.ks) if metric.has_cut_off() else ('',)
 
 
@@ -59,12 +61,12 @@ class DocumentBlock:
   """Holds the lists and the gold labels of a block of documents.
 
   Attributes:
-    ids_BK: int32 labels by score descending, PAD beyond the list.
-    gold_BP: int32 gold labels, each once, PAD beyond them.
+    ids_BK: int32 labels in descending order of score, padded with PAD.
+    gold_BP: int32 gold labels, each once, padded with PAD.
     mask_B: bool, False for rows that only fill the block.
     floor_B: float32, upper bound of the scores of labels outside the list;
       -inf where the list has every label.
-    scores_BK: float32 scores of the list; needed for thresholds only.
+    scores_BK: float32 scores of the list; needed only for thresholds.
     outside: values that were computed on the host; see ranking.RankedLists.
   """
 
@@ -110,7 +112,7 @@ def document_terms(
     values: float64 [M, B] (float32 outside metrics.exact), in the order of
       form.terms. Padding rows are 0. Documents without gold are 0 too, except
       in the term `documents`.
-    known: bool [M, B], False where the value needs a deeper list.
+    known: bool [M, B], False where the list is too short for the value.
   """
   lists = documents.ranked(form.ks, weights)
   every_B, has_gold_B = jnp.ones_like(lists.whole_B), lists.gold_B > 0
@@ -136,7 +138,7 @@ def document_terms(
 def _by_cut_off(
   values: Shaped[Array, '...'], shape: tuple[int, int], name: str
 ) -> Shaped[Array, 'B J']:
-  """Returns a metric's terms with a column per cut-off.
+  """Reshapes a metric's terms to a column per cut-off.
 
   Raises:
     ValueError: the metric returned another shape.
@@ -152,15 +154,16 @@ def _by_cut_off(
 
 @struct.dataclass
 class LabelCounts:
-  """Holds counts of documents per label, to which documents can be added.
+  """Holds counts of documents per label.
 
   Documents without gold labels count too: every label that is predicted for
   such a document is wrong.
 
   Attributes:
     correct_QL: int64, documents for which the label is predicted and gold, for
-      each set of decisions.
-    predicted_QL: int64, documents for which the label is predicted.
+      each of Q sets of decisions.
+    predicted_QL: int64, documents for which the label is predicted, for each
+      set of decisions.
     gold_L: int64, documents for which the label is gold.
   """
 
@@ -170,14 +173,14 @@ class LabelCounts:
 
   @classmethod
   def empty(cls, n_sets: int, n_labels: int) -> 'LabelCounts':
-    """Returns counts of 0, to which documents can be added.
+    """Returns counts that are all 0.
 
     Args:
       n_sets: number of sets of decisions.
       n_labels: number of labels.
     """
     shape = (n_sets, n_labels)
-    # Each array needs its own buffer, because updates donate the buffers.
+    # The arrays must not share a buffer, because updates donate each buffer.
     return cls(
       jnp.zeros(shape, jnp.int64),
       jnp.zeros(shape, jnp.int64),
@@ -196,9 +199,9 @@ class LabelCounts:
     Args:
       ids_BK: int32 predicted labels; entries that are PAD are not counted.
       hits_BK: bool, whether the predicted label is gold.
-      set_BK: int, the set of decisions that the entry is in; an entry whose
-        set is not below the number of sets is not counted.
-      gold_BP: int32 gold labels, PAD beyond them.
+      set_BK: int, index of the entry's set of decisions. An entry is not
+        counted if this index is Q or above.
+      gold_BP: int32 gold labels, padded with PAD.
     """
     return LabelCounts(
       _add_counts(self.correct_QL, set_BK, jnp.where(hits_BK, ids_BK, PAD)),
@@ -215,7 +218,7 @@ def rank_sets(
   A place beyond all cut-offs gets the index len(ks).
 
   Args:
-    ids_BK: int32 lists, of which only the shape is used.
+    ids_BK: int32 lists; only their shape is used.
     ks: cut-offs, ascending.
   """
   places = jnp.arange(ids_BK.shape[1])
@@ -244,18 +247,18 @@ def _add_counts(
 
 @struct.dataclass
 class Sums:
-  """Holds sums over documents and counts per label, which can be merged.
+  """Holds sums over documents and counts per label.
 
   Attributes:
-    terms_M: float64, sums of document_terms. Whole numbers are exact to 2^53.
-    unknown_M: int64, documents with gold whose list is too short for a term.
+    terms_M: float64, sums of document_terms. Integers are exact up to 2^53.
+    unknown_M: int64, documents with gold whose list is too short for the term.
     counts: counts per label. The first sets of decisions belong to the
-      cut-offs; each has only the places after the previous cut-off. The other
-      sets belong to the thresholds.
+      cut-offs; the set of a cut-off has only the places after the previous
+      cut-off. The other sets belong to the thresholds.
     short_Q: int64, documents whose list is too short to know all decisions of
       the set.
-    unfound_Q: int64, documents among those of short_Q whose missing decisions
-      may include a correct one.
+    unfound_Q: int64, those documents counted in short_Q whose unknown decisions
+      may include a correct decision.
     form: says which sums these are.
   """
 
@@ -268,7 +271,7 @@ class Sums:
 
   @classmethod
   def empty(cls, form: Form) -> 'Sums':
-    """Returns sums of 0, to which documents can be added."""
+    """Returns sums and counts that are all 0."""
     n_sets = len(form.ks) + form.n_thresholds if form.n_labels else 0
     with exact():
       return cls(
@@ -286,7 +289,9 @@ class Sums:
     weights: Weights | None = None,
     thresholds: tuple[float, ...] = (),
   ) -> 'Sums':
-    """Returns the sums with documents added, in this state's donated buffers.
+    """Returns the sums with documents added.
+
+    The buffers of `self` are donated, so `self` cannot be used afterwards.
 
     Args:
       documents: a block of documents.
@@ -302,10 +307,10 @@ class Sums:
       )
 
   def merge(self, other: 'Sums') -> 'Sums':
-    """Returns the sums over the documents of both states.
+    """Returns the sums over the documents of both objects.
 
     Raises:
-      ValueError: the two states have different forms.
+      ValueError: the two objects have different forms.
     """
     if self.form != other.form:
       raise ValueError(
@@ -315,15 +320,16 @@ class Sums:
       return jax.tree.map(jnp.add, self, other)
 
   def terms(self) -> dict[str, float]:
-    """Returns the sums over documents: name of a term -> sum."""
+    """Returns the sums over documents, as name of a term -> sum."""
     return dict(
       zip(self.form.terms, np.asarray(self.terms_M).tolist(), strict=True)
     )
 
   def unknown(self) -> dict[str, int]:
-    """Returns term -> number of documents whose list is too short for it.
+    """Returns, for each term, how many documents have too short a list.
 
-    Terms without such documents are left out.
+    Returns:
+      Name of a term -> number of documents, without numbers that are 0.
     """
     counts = np.asarray(self.unknown_M).tolist()
     return {
