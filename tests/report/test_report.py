@@ -242,8 +242,8 @@ def test_propensities_are_named(workdir, predictions_of, tmp_path):
   header = sections(report([one, other], 'c'))['What was judged']
   assert [b.text for b in header if isinstance(b, Text)][1:3] == [
     'Propensities: A 0.55, B 1.5.',
-    's1 was judged with A 0.6, B 2.6; metrics that depend on them were '
-    'computed again for this comparison.',
+    's1 was judged with A 0.6, B 2.6; metrics that depend on propensities '
+    'were computed again for this comparison.',
   ]
   predictions_of(0, n_train=0).save(file)
   header = sections(report([file], 'c'))['What was judged']

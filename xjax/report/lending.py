@@ -164,7 +164,7 @@ def _join_labels(
 def _place_labels(
   predictions: Predictions, labels: tuple[str, ...]
 ) -> Predictions:
-  """Returns predictions with a new label list, which has all of their labels."""
+  """Returns predictions with a new label list, which has all their labels."""
   place_of = {id_: i for i, id_ in enumerate(labels)}
   places = np.array([place_of[id_] for id_ in predictions.labels], np.int32)
   counts = np.zeros(len(labels), np.int32)

@@ -117,9 +117,9 @@ def _judge_run(
 def _criteria(
   run: JudgedRun, request: JudgeRequest, usual: Criteria
 ) -> Criteria:
-  """Returns the requested criteria, completed by the run's and the usual ones.
+  """Returns the requested criteria.
 
-  Cut-offs that are not requested are those of the run.
+  What is not requested is taken from the run, else from `usual`.
   """
   fallback = dataclasses.replace(usual, ks=_cut_offs(run) or usual.ks)
   return request.criteria(

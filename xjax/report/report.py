@@ -234,7 +234,7 @@ def _published(
       )
     ]
   intro = Text(
-    f'Published values for {dataset_name}; each title shows the table\'s split.'
+    f"Published values for {dataset_name}; each title shows the table's split."
   )
   return [intro, *published_folds(dataset_name, groups, colours)]
 

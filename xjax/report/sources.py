@@ -154,7 +154,7 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
 
 
 def _calibration(home: Workdir, split: str) -> Calibration | None:
-  """Returns the calibration that was fitted to the judged checkpoint, if any."""
+  """Returns the judged checkpoint's calibration, or None if there is none."""
   if not home.calibration.is_file() or not home.judged(split).is_file():
     return None
   calibration = Calibration.load(home.calibration)

@@ -34,7 +34,7 @@ _ON_DEV = (
 
 
 def learning_curves(groups: Sequence[Group]) -> Block:
-  """Draws the loss, and the metric that chooses the checkpoint, at each step."""
+  """Draws the loss, and the metric that chooses the checkpoint, over steps."""
   runs = [(g.name, run) for g in groups for run in g.runs if run.history]
   losses = [_history(name, run, 'train', _loss) for name, run in runs]
   judged = [_history(name, run, 'judge', _best_metric) for name, run in runs]
@@ -113,8 +113,8 @@ def rank_curves(
     + '; '.join(_at_five(line) for line in panels[2].lines),
     caption=(
       'Means over documents with gold labels, from K = 1 to the depth of the '
-      'saved lists. RP@1 equals P@1, and RP@K equals R@K for large K (Chalkidis '
-      'et al. 2019, Fig. 2).'
+      'saved lists. RP@1 equals P@1, and RP@K equals R@K for large K '
+      '(Chalkidis et al. 2019, Fig. 2).'
     ),
   )
 
@@ -144,9 +144,9 @@ def frequency_picture(run: JudgedRun) -> Block:
     ),
     caption=(
       'Left: labels ranked by their number of training documents, and labels '
-      'ranked by their number of judged documents. The second curve leaves out '
-      f'{unseen:,} labels without judged documents. Right: the number of labels '
-      'by their number of '
+      'ranked by their number of judged documents. The curve of the judged '
+      f'documents leaves out {unseen:,} labels without judged documents. '
+      'Right: the number of labels by their number of '
       + ('training documents.' if has_training else 'judged documents.')
     ),
   )
@@ -176,8 +176,8 @@ def binned_f1(groups: Sequence[Group], k: int, protocol: str) -> Block:
     alt=f'Macro-F1 at {k} by training frequency. '
     + '; '.join(_heights(bar, bins) for bar in bars),
     caption=(
-      'A bar is the mean F1 of the labels in a bin. The F1 is computed from the '
-      f'first {k} predicted labels of each document. '
+      'A bar is the mean F1 of the labels in a bin. The F1 is computed from '
+      f'the first {k} predicted labels of each document. '
       + _explain_whiskers(groups, bars)
     ),
   )
@@ -303,11 +303,13 @@ def _reliability_picture(
     caption=(
       'All entries of the saved lists over all labels are divided into 15 bins '
       'by their predicted probability. A point shows which share of the labels '
-      'in a bin is correct. Points below the diagonal show that a system is too '
-      'confident; points above the diagonal show that it is not confident '
-      'enough. ECE, the expected calibration error, is the mean distance from '
-      'the diagonal, weighted by the number of entries in a bin.'
-      + (' For systems with several seeds, the first is shown.' * several)
+      'in a bin is correct. A system is too confident if its points are below '
+      'the diagonal, and not confident enough if they are above. ECE, the '
+      'expected calibration error, is the mean distance from the diagonal, '
+      'weighted by the number of entries in a bin.'
+      + (
+        ' If a system has several seeds, the first is shown.' if several else ''
+      )
       + (_ON_DEV if any(map(_fitted_here, groups)) else '')
     ),
   )

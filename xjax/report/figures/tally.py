@@ -34,7 +34,7 @@ class Tally:
 
 
 def tally(predictions: Predictions) -> Tally:
-  """Compares the lists over all labels with gold; predictions must have gold."""
+  """Compares the lists over all labels with gold, which must be available."""
   part = Slice.of(predictions, ALL, predictions.masks[ALL])
   ks = tuple(range(1, part.depth + 1))
   hits = np.zeros((len(part), part.depth), bool)

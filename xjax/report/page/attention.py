@@ -122,9 +122,9 @@ def attention_page(explanations: Explanations) -> str:
     f'<h1>{escape(title)}</h1>',
     f'<p>{count}. Choose a label to shade words by its attention. The darkest '
     'word has the most attention; words without a shade have less than a '
-    f'sixteenth of this attention. The {explanations.words} words with the most '
-    'attention are underlined. The attention of all words that the model reads '
-    'adds up to 100 %.</p>',
+    f'sixteenth of this attention. The {explanations.words} words with the '
+    'most attention are underlined. The attention of all words that the model '
+    'reads adds up to 100 %.</p>',
     _contents(shown),
     *(_article(i, d, explanations.words) for i, d in enumerate(shown)),
     _SCRIPT,
