@@ -168,7 +168,9 @@ def test_predict_cannot_add_labels_to_any_run(run_main, trained, tmp_path):
   assert line.startswith(
     'error: the head LabelAttentionConfig cannot score new'
   )
-  assert line.endswith('heads that do: UnifiedConfig, ZeroShotConfig')
+  assert line.endswith(
+    'heads that read label names: UnifiedConfig, ZeroShotConfig'
+  )
 
 
 def test_streams_files_and_python_agree(run_main, trained, tmp_path):

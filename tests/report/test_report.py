@@ -228,7 +228,7 @@ def test_ours_are_judged_as_the_paper_does(group, predictions_of):
   texts = {fold.title: fold.blocks[0].text for fold in folds}
   said = texts['Schultheis et al. 2022, Table 1 (test)']
   assert 'napkinXC 0.7.2. This tool does not print nDCG-full@1' in said
-  assert said.endswith('judged by the protocol of xjax.')
+  assert said.endswith('here the protocol of xjax is used.')
   said = texts['Bertalis et al., Table 4 (test)']
   assert said.endswith('judged by the protocol of xjax.')
 
@@ -242,8 +242,8 @@ def test_propensities_are_named(workdir, predictions_of, tmp_path):
   header = sections(report([one, other], 'c'))['What was judged']
   assert [b.text for b in header if isinstance(b, Text)][1:3] == [
     'Propensities: A 0.55, B 1.5.',
-    's1 was judged with A 0.6, B 2.6; metrics that depend on them were '
-    'computed again for this comparison.',
+    's1 was judged with A 0.6, B 2.6; metrics that depend on propensities '
+    'were computed again for this comparison.',
   ]
   predictions_of(0, n_train=0).save(file)
   header = sections(report([file], 'c'))['What was judged']

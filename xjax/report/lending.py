@@ -1,4 +1,4 @@
-"""Completes predictions with ids, gold and counts of another system."""
+"""Completes predictions with the ids, gold and counts of another system."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -13,13 +13,13 @@ from xjax.report.runs import JudgedRun
 
 
 def lend(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
-  """Completes files without ids, gold or counts from one system, the lender.
+  """Adds missing ids, gold and counts to files, from one system, the lender.
 
-  The lender is the first workdir; if there is none, the first file with ids and
-  gold.
-  Documents and labels without ids get the ids of the lender's rows and columns.
-  Labels are reordered as in the lender. Gold and training counts are added to
-  files that have none.
+  The lender is the first workdir. If there is no workdir, the lender is the
+  first file with ids and gold. Documents and labels without ids get the ids of
+  the lender's rows and columns. Labels are put in the order of the lender's
+  labels. Gold is added to files without gold, and training counts are added to
+  files without training counts.
 
   Args:
     runs: the systems to compare.
@@ -132,7 +132,7 @@ def _take_doc_ids(
 def _take_labels(
   ours: Predictions, theirs: Predictions, who: tuple[str, str]
 ) -> Predictions:
-  """Takes the label ids and order of the lender, by id, else by column."""
+  """Gives labels the lender's ids and order; matches by id, else by column."""
   our_ids, their_ids = tuple(ours.labels), tuple(theirs.labels)
   if our_ids == their_ids:
     return ours
@@ -164,7 +164,7 @@ def _join_labels(
 def _place_labels(
   predictions: Predictions, labels: tuple[str, ...]
 ) -> Predictions:
-  """Moves predictions to a label list that includes all labels they have."""
+  """Returns predictions with a new label list, which has all their labels."""
   place_of = {id_: i for i, id_ in enumerate(labels)}
   places = np.array([place_of[id_] for id_ in predictions.labels], np.int32)
   counts = np.zeros(len(labels), np.int32)
@@ -197,7 +197,7 @@ def _sort_rows(gold: Ragged, places: np.ndarray) -> Ragged:
 def _take_gold(
   predictions: Predictions, theirs: Predictions, who: tuple[str, str]
 ) -> Predictions:
-  """Takes the gold of the lender by document id, and the lender's labels."""
+  """Adds the lender's gold labels by document id, and the lender's labels."""
   row_of = {id_: row for row, id_ in enumerate(theirs.doc_ids)}
   missing_id = next(
     (id_ for id_ in predictions.doc_ids if id_ not in row_of), None

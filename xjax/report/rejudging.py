@@ -27,20 +27,20 @@ _OTHER_PROPENSITIES = (
 def judge_runs(
   runs: Sequence[JudgedRun], request: JudgeRequest
 ) -> list[JudgedRun]:
-  """Gives every run metrics, all with the same propensities.
+  """Gives every run metrics that are computed with the same propensities.
 
-  The saved metrics of a run are kept if `request` is empty or has only
-  replicates. Metrics that depend on propensities are then computed again for
-  runs that were judged with other propensities than the shared ones. The shared
-  propensities are those of `request`, else those of the first run that has them
-  in its config.
+  These shared propensities are those of `request`, else those of the first run
+  that has propensities in its config. If `request` is empty or has only
+  replicates, the saved metrics of a run are kept. But if there are several
+  runs, metrics that depend on propensities are computed again for each run that
+  was judged with other propensities.
 
   Args:
     runs: runs of the same documents.
-    request: what to judge by; JudgeRequest(): empty. Replicates alone only add
-      intervals to metrics that have none. Without cut-offs in the request, a
-      run keeps its own; a run that was not judged takes the cut-offs of the
-      first judged run.
+    request: criteria to judge by; JudgeRequest() is empty. If the request has
+      only replicates, intervals are added to metrics without an interval. If
+      the request has no cut-offs, a judged run keeps its cut-offs, and a run
+      that was not judged takes the cut-offs of the first judged run.
 
   Returns:
     The same runs, each with metrics.
@@ -70,7 +70,7 @@ def judge_runs(
 
 
 def propensity_of(runs: Sequence[JudgedRun]) -> tuple[float, float]:
-  """Returns the propensities' A and B: the first config's, else PROPENSITY."""
+  """Returns A and B of the first config with propensities, else PROPENSITY."""
   return next(filter(None, map(_config_propensity, runs)), PROPENSITY)
 
 
@@ -80,7 +80,7 @@ def _config_propensity(run: JudgedRun) -> tuple[float, ...]:
 
 
 def shared_weights(runs: Sequence[JudgedRun]) -> list[np.ndarray | None]:
-  """Returns label weights for every run, if one run read them from a file.
+  """Returns label weights for every run, if one run has weights from a file.
 
   Returns:
     float64 [L] for each run, matched by label id; None for each run if no run
@@ -117,7 +117,10 @@ def _judge_run(
 def _criteria(
   run: JudgedRun, request: JudgeRequest, usual: Criteria
 ) -> Criteria:
-  """Returns the requested criteria, else those of the run, else the usual."""
+  """Returns the requested criteria.
+
+  What is not requested is taken from the run, else from `usual`.
+  """
   fallback = dataclasses.replace(usual, ks=_cut_offs(run) or usual.ks)
   return request.criteria(
     run.predictions, run.weights_L, run.labels, usual=fallback
@@ -142,7 +145,7 @@ def _threshold(run: JudgedRun) -> float | None:
 def _keep_metrics(
   run: JudgedRun, request: JudgeRequest, usual: Criteria, alone: bool
 ) -> JudgedRun:
-  """Keeps a run's metrics; computes those by other propensities again."""
+  """Keeps saved metrics; metrics by other propensities are computed again."""
   kept_request = dataclasses.replace(
     request, protocols=protocols(run.metrics), slices=_slices(run)
   )
@@ -177,8 +180,8 @@ def _slices(run: JudgedRun) -> list[str]:
 def _same_propensities(run: JudgedRun, criteria: Criteria) -> bool:
   """Returns whether a run's metrics were computed with these propensities.
 
-  The config of the run has the answer; without a config the metrics are
-  computed again and compared.
+  The config of the run has its propensities. If there is no config, the metrics
+  are computed again and compared.
   """
   if propensity := _config_propensity(run):
     return (
@@ -216,8 +219,8 @@ def _remark(run: JudgedRun) -> str:
     else 'other propensities'
   )
   return (
-    f'{run.name} was judged with {by}; metrics that depend on them were '
-    'computed again for this comparison.'
+    f'{run.name} was judged with {by}; metrics that depend on propensities '
+    'were computed again for this comparison.'
   )
 
 
@@ -229,7 +232,7 @@ def _unknown_remark(run: JudgedRun) -> str:
 
 
 def _replace_weighed(run: JudgedRun, criteria: Criteria) -> dict[str, Any]:
-  """Returns the metrics, with propensity-weighted ones judged by `criteria`."""
+  """Returns metrics; those that depend on propensities follow `criteria`."""
   rejudged, metrics = (
     _judge_weighed(run, criteria),
     copy.deepcopy(dict(run.metrics)),

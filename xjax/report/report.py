@@ -67,13 +67,13 @@ def report(
     names: names of the systems; if (), they are chosen as in sources.read_runs.
     dataset: dataset whose published numbers are shown; if '', the dataset that
       the config of a run names.
-    files: as for sources.read_runs.
-    request: as for rejudging.judge_runs.
+    files: as in sources.read_runs.
+    request: as in rejudging.judge_runs.
 
   Raises:
     ConfigError: a name occurs twice, or a split or dataset does not exist.
-    DataError: a path has none of these formats, no system has gold, or the
-      systems were judged on different documents.
+    DataError: a path is not a workdir, an evaluation or a prediction file; no
+      system has gold; or the systems were judged on different documents.
   """
   if dataset and not find_dataset(dataset):
     raise ConfigError(
@@ -234,13 +234,13 @@ def _published(
       )
     ]
   intro = Text(
-    f'Published values for {dataset_name}; the title of a table has its split.'
+    f"Published values for {dataset_name}; each title shows the table's split."
   )
   return [intro, *published_folds(dataset_name, groups, colours)]
 
 
 def _dataset_of(runs: Sequence[JudgedRun]) -> str:
-  """Returns the dataset that a config names by its kind of data or folder."""
+  """Finds the dataset by the kind of data or the data folder of a config."""
   for run in runs:
     data: Mapping[str, Any] = (run.config or {}).get('data', {})
     folder = pathlib.Path(data.get('dir', '')).name

@@ -23,20 +23,21 @@ SEED = 'seed'
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class JudgedRun:
-  """Holds one system's predictions of a split with its metrics.
+  """Holds the predictions of one system for a split, and their metrics.
 
   Attributes:
     name: name of the system.
     path: the workdir, folder or file that was read.
     split: split of a workdir; '' for a file, whose split is unknown.
-    config: the JSON of config.json; None for a file.
-    metrics: the content of metrics.json; empty: not judged yet.
+    config: the content of config.json; None for a file.
+    metrics: the content of metrics.json; {} if the run is not judged yet.
     predictions: predictions with gold.
-    labels: label names and parents; only a workdir has them.
+    labels: labels with names and parents; () if no workdir was read.
     history: records of metrics.jsonl.
-    calibration: calibration of these scores; None: not calibrated.
-    weights_L: float64 [L], inverse propensities from a file; None: by formula.
-    criteria: criteria of the metrics, as far as known.
+    calibration: calibration of these scores; None for uncalibrated scores.
+    weights_L: float64 [L], inverse propensities from a file; None if they are
+      computed by the formula.
+    criteria: criteria of the metrics, as far as they are known.
     remark: note for readers on how the run was judged; '' for none.
   """
 
@@ -55,32 +56,32 @@ class JudgedRun:
 
   @property
   def names(self) -> dict[str, str]:
-    """Label id -> name, for the labels that have a name."""
+    """Returns label id -> name, for the labels that have a name."""
     return {x.id: x.name for x in self.labels if x.name != x.id}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Group:
-  """Holds one system: runs that differ only in their seeds."""
+  """Holds the runs of one system, which differ only in their seeds."""
 
   name: str
   runs: tuple[JudgedRun, ...]
 
   @property
   def first(self) -> JudgedRun:
-    """The run that represents all where a mean makes no sense."""
+    """Returns the first run, which stands for all if a mean makes no sense."""
     return self.runs[0]
 
   @property
   def seeds(self) -> str:
-    """A text such as 'mean of 3 seeds'; '' for one run."""
+    """Returns a text such as 'mean of 3 seeds'; '' for one run."""
     n = len(self.runs)
     return f'mean of {n} seeds' if n > 1 else ''
 
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-  """Holds the mean of a number over several runs, and its error.
+  """Holds the mean of a number over several runs, and the standard error.
 
   Attributes:
     mean: mean over the runs; None if a run has no value.
@@ -96,9 +97,9 @@ class Estimate:
 def group_by_seed(runs: Sequence[JudgedRun]) -> list[Group]:
   """Groups runs whose configs differ only in the seed.
 
-  A run without a config is a group by itself, and so is a second run with the
-  same config and seed. The groups are in the order of their first runs. The
-  name of a group joins the names of its runs.
+  A run without a config is a group by itself. A second run with the same config
+  and the same seed is also a group by itself. The groups are in the order of
+  their first runs. The name of a group joins the names of its runs.
   """
   groups: dict[str, list[JudgedRun]] = {}
   for number, run in enumerate(runs):
@@ -113,7 +114,7 @@ def group_by_seed(runs: Sequence[JudgedRun]) -> list[Group]:
 
 
 def _update(config: dict[str, Any]) -> dict[str, Any]:
-  """Returns a config.json in today's format; unchanged if it cannot be read.
+  """Converts a config to the present format, or returns it if that fails.
 
   Two runs of one system may have been written by different versions of xjax.
   """
@@ -130,7 +131,10 @@ def _group_name(runs: Sequence[JudgedRun]) -> str:
 
 
 def estimate(values: Sequence[float | int | None]) -> Estimate:
-  """Returns mean and standard error s / sqrt(n), s with denominator n - 1."""
+  """Returns the mean and the standard error s / sqrt(n).
+
+  The standard deviation s has the denominator n - 1.
+  """
   n = len(values)
   if not n or None in values:
     return Estimate(None, None, n)
@@ -142,7 +146,7 @@ def estimate(values: Sequence[float | int | None]) -> Estimate:
 
 
 def protocols(metrics: Mapping[str, Any]) -> list[str]:
-  """Returns the protocols of a metrics.json, in its order."""
+  """Returns the protocols of a metrics.json, in the order of the file."""
   return [name for name in metrics if name in PROTOCOLS]
 
 
@@ -157,7 +161,7 @@ def every_metric(metrics: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
 
 
 def common_protocol(runs: Sequence[JudgedRun]) -> str:
-  """Returns a protocol by which all runs were judged; xjax's own if possible.
+  """Returns a protocol by which all runs were judged; 'xjax' if possible.
 
   Raises:
     DataError: no protocol is common to all runs.
@@ -190,10 +194,11 @@ def group_metrics(
 def check_same_documents(runs: Sequence[JudgedRun]) -> None:
   """Checks that all runs have the same documents with the same gold.
 
-  The order of documents does not matter, nor do labels that are never gold.
+  The documents may be in different orders. Labels that are never gold are
+  ignored.
 
   Raises:
-    DataError: two runs differ; the message names them and a document.
+    DataError: two runs differ; the message names both runs and a document.
   """
   first = runs[0]
   others = [run for run in runs[1:] if not _same(first, run)]
@@ -215,7 +220,7 @@ def check_same_documents(runs: Sequence[JudgedRun]) -> None:
 
 
 def _same(first: JudgedRun, second: JudgedRun) -> bool:
-  """Returns whether both have the same arrays: fast, and usually true."""
+  """Returns whether two runs have the same arrays, which is quick to check."""
   a, b = first.predictions, second.predictions
   return (
     np.array_equal(a.gold.indptr, b.gold.indptr)

@@ -1,4 +1,4 @@
-"""Reads systems to report on from workdirs, evaluations, prediction files."""
+"""Reads a report's systems from workdirs, evaluations or prediction files."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -33,21 +33,23 @@ def read_runs(
 
   Args:
     arguments: paths of workdirs, folders of evaluations or prediction files.
-    split: split of the workdirs; if '', the first of SPLITS that all have.
+    split: split of the workdirs; if '', the first split of SPLITS that all
+      workdirs have.
     names: names of the runs, one per argument; if (), the names of the folders
       or files.
     files: gold, training labels etc., which replace those in the files of
-      predictions. What is still missing is taken from the other arguments.
+      predictions. What is still missing is taken from one of the other
+      arguments (see lend).
     depth: number of labels kept per document of a score file (see read_judged).
 
   Returns:
-    Runs with gold; runs that were judged also have their metrics.
+    Runs with gold; a run that was judged also has its saved metrics.
 
   Raises:
     ConfigError: there are fewer or more names than arguments, a split does not
       exist, or `files` are given although all arguments are workdirs.
-    DataError: a path has none of these formats, a file is damaged, or no
-      argument has gold.
+    DataError: a path is not a workdir, an evaluation or a prediction file; a
+      file is damaged; or no argument has gold.
   """
   if names and len(names) != len(arguments):
     raise ConfigError(
@@ -66,7 +68,7 @@ def read_runs(
 
 
 def _check_no_files(files: JudgeFiles) -> None:
-  """Checks that no files are given that no argument would use."""
+  """Checks that no additional files are given, because workdirs use none."""
   for field in dataclasses.fields(files):
     if getattr(files, field.name) != getattr(OWN, field.name):
       # The flag --labels has another meaning: a file of descriptors.
@@ -98,7 +100,7 @@ def _splits_of(workdir: pathlib.Path) -> str:
 
 
 def _name_of(path: pathlib.Path) -> str:
-  """Returns the name of the file, or of its folder if that says more."""
+  """Returns the name of a run, from the name of its workdir, folder or file."""
   if path.name == PREDICTIONS:
     path = path.parent
   if path.parent.name == 'eval' and _is_workdir(path.parent.parent):
@@ -124,7 +126,7 @@ def _read(
     dataclasses.replace(files, predictions=file), depth
   )
   run = JudgedRun(name, path, '', None, {}, predictions, weights_L=weights_L)
-  # Saved metrics hold only if no additional files change what is judged.
+  # Saved metrics are valid only if no additional files change what is judged.
   judged = file.name == PREDICTIONS and (folder / METRICS).is_file()
   return _add_metrics(run, folder / METRICS) if judged and files == OWN else run
 
@@ -152,7 +154,7 @@ def _read_workdir(home: Workdir, split: str, name: str) -> JudgedRun:
 
 
 def _calibration(home: Workdir, split: str) -> Calibration | None:
-  """Returns the calibration of the judged checkpoint, if it was fitted."""
+  """Returns the judged checkpoint's calibration, or None if there is none."""
   if not home.calibration.is_file() or not home.judged(split).is_file():
     return None
   calibration = Calibration.load(home.calibration)
@@ -212,8 +214,8 @@ def _check_intervals(metrics: Mapping[str, Any], path: pathlib.Path) -> None:
       value = metrics[protocol][name][metric]
       if not low <= value <= high:
         raise DataError(
-          f'{path}: {metric} of {name}, {value}, is not within its interval '
+          f'{path}: {metric} of {name} is {value}, outside of its interval '
           f'[{low}, {high}]; write both again with experiments.evaluate'
         )
   except (AttributeError, KeyError, TypeError, ValueError) as error:
-    raise DataError(f'{path}: its intervals are not those of xjax') from error
+    raise DataError(f'{path}: not intervals of xjax') from error

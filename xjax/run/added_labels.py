@@ -1,4 +1,4 @@
-"""Adds labels to a trained model, which knows them by their descriptors."""
+"""Adds labels to a trained model that knows labels by their descriptors."""
 
 from collections.abc import Mapping, Sequence
 import functools
@@ -42,7 +42,7 @@ def describe(
     float32 [len(labels), E], the embeddings.
 
   Raises:
-    DataError: the run has no vector for any word of some label.
+    DataError: there is a label for whose words the run has no vector.
   """
   descriptor = config.model.head.descriptor
   if config.data.tokens.pretrained:
@@ -58,7 +58,8 @@ def describe(
   if bare:
     raise DataError(
       'this run has no vector for any word of these labels: '
-      f'{", ".join(map(ascii, bare))}; describe them in words of its corpus'
+      f'{", ".join(map(ascii, bare))}; describe the labels in words of the '
+      "run's corpus"
     )
   return rows
 
@@ -73,7 +74,7 @@ def widen_scorer(
 ) -> ModelScorer:
   """Returns a scorer that also scores new labels by their descriptors.
 
-  The new labels get zeros in all other label rows.
+  All other parameters of the new labels are zeros.
 
   Args:
     scorer: scorer of the run.
@@ -81,7 +82,7 @@ def widen_scorer(
     space: label space; the new labels follow all labels that the run scores.
     vocab_size: int, number of word ids of the run.
     rows: float32 [new labels, E], embeddings of the new labels' descriptors.
-    architecture: sizes of the run's pretrained encoder; None if it has none.
+    architecture: sizes of the run's pretrained encoder; None if there is none.
   """
   plan = plan_neural(config, space, vocab_size, scorer.mesh, architecture)
   params, like = by_path(scorer.params), by_path(plan.abstract.params)
@@ -106,7 +107,7 @@ def _wider(
   params: Mapping[str, jax.Array],
   rows: jax.Array,
 ) -> dict[str, jax.Array]:
-  """Adds rows for new labels, which are zeros or embedded descriptors.
+  """Adds rows for new labels: embedded descriptors, and zeros elsewhere.
 
   Args:
     before: int, number of labels that have rows already.

@@ -17,7 +17,7 @@ from xjax.train.workdir import Workdir
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-  """Holds the result of fitting a model, whose files are in the workdir.
+  """Holds the result of a fit; the files of the model are in the workdir.
 
   Attributes:
     steps: int, number of optimizer steps; 0 for a model without such steps.

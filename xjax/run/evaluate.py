@@ -39,7 +39,7 @@ from xjax.run.predictor import Predictor
 from xjax.run.strategy import Chooser, StrategyRequest
 from xjax.train.workdir import Workdir
 
-STRATEGY = 'strategy.json'  # file of an evaluation: how labels were chosen
+STRATEGY = 'strategy.json'  # this file says how labels were chosen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +50,10 @@ class Evaluation:
     predictions: the predictions, with gold.
     criteria: the criteria that they were judged by.
     metrics: metrics of the model.
-    prior: metrics of the popularity prior; None for foreign predictions whose
-      label order does not show which labels are held out.
-    folder: folder that was written; None: nothing was written.
+    prior: metrics of the popularity prior. None for files without training
+      counts, or in which held-out labels do not directly follow the trained
+      labels.
+    folder: folder that was written; None if nothing was written.
   """
 
   predictions: Predictions
@@ -71,27 +72,28 @@ def evaluate_split(
 ) -> Evaluation:
   """Judges the best checkpoint of a run and writes eval/<split>/.
 
-  For other documents than those of the run it writes eval/<split>@<digest>/,
-  so that the run's evaluation stays. For labels that a strategy chooses it
-  writes eval/<split>.<strategy>/, with strategy.json in addition.
+  If the documents are not those of the run, the folder is
+  eval/<split>@<digest>/, so that the run's own evaluation is kept. If a
+  strategy chooses the labels, `.<strategy>` is added to the folder's name, and
+  the folder also has strategy.json.
 
   Args:
     workdir: folder of the run.
-    split: name of the split. The threshold of micro-F1-tuned is the best one
-      on the run's own dev split.
-    data_dir: folder of the data, if it has moved or is another one.
-    request: criteria of the returned metrics; None: the run's criteria. The
+    split: name of the split. The threshold of micro-F1-tuned is the threshold
+      that is best on the run's own dev split.
+    data_dir: folder of the data, if it is not the folder in the run's config.
+    request: criteria of the returned metrics; None for the run's criteria. The
       files that are written always use the run's criteria.
-    strategy: how labels are chosen; None: the eval.depth labels of highest
+    strategy: how labels are chosen; None for the eval.depth labels of highest
       score.
 
   Returns:
     The predictions, their metrics and the folder that was written.
 
   Raises:
-    ConfigError: data_dir for a corpus that is not read from files; a strategy
-      that needs probabilities, which the run does not have; or cut-offs
-      beyond the number of chosen labels.
+    ConfigError: data_dir is given, but the corpus is not read from files; the
+      strategy needs probabilities, but the run has none; or a cut-off is larger
+      than the number of chosen labels.
     DataError: there is no such split, or the data or the workdir has a fault.
   """
   if request and strategy:
@@ -129,7 +131,10 @@ def evaluate_split(
 
 
 def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
-  """Returns the name of the folder for a split: with a digest if foreign."""
+  """Returns the name of a split's folder.
+
+  If the documents are not those of the run, the name has a digest.
+  """
   # If the run was started without this split, the split counts as the run's
   # own only if it is read from the run's own data folder.
   unknown = '' if data_dir else split.digest
@@ -151,7 +156,7 @@ def _judge_chosen(
   workdir: Workdir,
   name: str,
 ) -> tuple[str, Metrics]:
-  """Writes the evaluation of chosen labels; returns name and metrics."""
+  """Writes the evaluation of chosen labels; returns its name and metrics."""
   chooser, config = Chooser.of(strategy, model), model.config.eval
   batches = model.inputs.split_batches(split)
   by_score = predict(model.scorer, batches, split, model.space, config.depth)
@@ -178,7 +183,7 @@ def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
   """Judges files of predictions of any origin, and writes nothing.
 
   Args:
-    files: the files; one of them has gold.
+    files: the files; one of the files has gold.
     request: criteria to judge by.
 
   Returns:
@@ -186,13 +191,13 @@ def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
 
   Raises:
     ConfigError: a criterion is unknown, or needs a file that is not given.
-    DataError: a file is absent, damaged, or does not fit the others.
+    DataError: a file is absent or damaged, or does not match the other files.
   """
   if tuned := [name for name in request.kinds if name.endswith('-tuned')]:
     raise ConfigError(
       f'--metrics: {tuned[0]} needs a dev split, which only a --workdir has'
     )
-  # Lists are as long as the largest cut-off, so that no metric lacks labels.
+  # Lists are at least as long as the largest cut-off needs.
   predictions, weights_L = read_judged(files, max((DEPTH, *request.ks)))
   need_gold(predictions)
 
@@ -206,14 +211,14 @@ def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
 
 
 def prior_criteria(criteria: Criteria) -> Criteria:
-  """Returns the prior's criteria: the first protocol, no intervals."""
+  """Returns the prior's criteria: only the first protocol, and no intervals."""
   return dataclasses.replace(
     criteria, protocols=criteria.protocols[:1], replicates=0
   )
 
 
 def _prior(predictions: Predictions, criteria: Criteria) -> Metrics | None:
-  """Judges the popularity prior on the same documents; None if unknown."""
+  """Judges the popularity prior on the same documents, if it is known."""
   space = _space_of(predictions)
   if space is None or not predictions.n_train:
     return None
@@ -225,8 +230,8 @@ def _prior(predictions: Predictions, criteria: Criteria) -> Metrics | None:
 def saved_threshold(workdir: Workdir, step: int) -> float | None:
   """Returns the threshold that was tuned when dev was judged.
 
-  Returns None, and logs a line, if the run's own dev split was not judged at
-  this checkpoint; returns None if the run has no dev split.
+  The function returns None if the run has no dev split. It also returns None,
+  and logs a line, if the run's own dev split was not judged at this checkpoint.
 
   Raises:
     DataError: the metrics of dev are damaged.
@@ -237,8 +242,8 @@ def saved_threshold(workdir: Workdir, step: int) -> float | None:
   metrics = read_metrics(workdir, DEV, step, digest)
   if metrics is None:
     logging.info(
-      'no tuned threshold: %s does not judge the dev split at step %d; to judge'
-      ' it, run experiments.evaluate --split=dev',
+      'no tuned threshold: %s has no metrics of the dev split at step %d; to '
+      'compute them, run experiments.evaluate --split=dev',
       workdir.evaluation(DEV),
       step,
     )

@@ -38,7 +38,7 @@ class NamePredictor(Predictor):
 def name_predictor(
   config: Config, space: LabelSpace, folder: Workdir
 ) -> NamePredictor:
-  """Returns a predictor of all labels inside a space, held-out ones included.
+  """Returns a predictor of all labels inside a space, also held-out labels.
 
   Raises:
     DataError: no label has a name.

@@ -17,8 +17,8 @@ from xjax.train.parameters import by_path
 from xjax.train.workdir import read_json
 
 _ENCODER, _POOLING = 'encoder/', 'pooling/'
-# The names of two special tokens in BERT and RoBERTa, because tokenizer.json
-# does not say which of its tokens these are.
+# The names of two special tokens in BERT and RoBERTa. The tokens are found by
+# their names, because tokenizer.json does not mark them.
 _UNKNOWN = ('[UNK]', '<unk>')
 _MASK = ('[MASK]', '<mask>')
 
@@ -70,11 +70,11 @@ def export_encoder(
 def tokenizer_files(
   tokenizer: Subwords, architecture: Architecture
 ) -> dict[str, str]:
-  """Returns the files that transformers' AutoTokenizer reads, name -> content.
+  """Returns name -> content of the files that transformers' tokenizer needs.
 
   Args:
     tokenizer: tokenizer that the files describe.
-    architecture: sizes of the encoder, for the length of the longest text.
+    architecture: sizes of the encoder, such as the length of the longest text.
   """
   settings = json.loads(tokenizer.text)
   tokens = {token['id']: token['content'] for token in settings['added_tokens']}
@@ -85,8 +85,8 @@ def tokenizer_files(
     'sep_token': tokens.get(tokenizer.after[-1]),
     'mask_token': _first(_MASK, tokens),
   }
-  # This class uses tokenizer.json unchanged; the classes named after BERT may
-  # add a second change to lower case.
+  # This class uses tokenizer.json unchanged. The tokenizer classes for BERT may
+  # change texts to lower case a second time.
   config = {
     'tokenizer_class': 'PreTrainedTokenizerFast',
     'model_max_length': architecture.max_tokens,

@@ -149,7 +149,7 @@ def _check_profile(profile: tuple[int, int] | None, steps: int) -> None:
     )
   if profile and not 1 <= profile[0] <= profile[1] <= steps:
     raise ConfigError(
-      f'cannot profile steps {profile[0]} to {profile[1]}: the first must be '
-      'at least 1, the last at least the first and at most '
+      f'cannot profile steps {profile[0]} to {profile[1]}: the first step must '
+      'be at least 1, and the last step at least the first step and at most '
       f'config.train.steps={steps}'
     )

@@ -68,9 +68,9 @@ def saved_calibration(
 ) -> Calibration | None:
   """Returns the saved calibration of a checkpoint's scores.
 
-  The function returns None if there is no calibration, and logs why if the run
-  could have one. A calibration from another checkpoint, or from other documents
-  than the run's dev split, is not used.
+  The function returns None if there is no calibration. It logs the reason if
+  the run could have a calibration. A calibration is not used if it is from
+  another checkpoint, or from other documents than the run's dev split.
 
   Args:
     workdir: folder of the run.
@@ -165,7 +165,7 @@ def check_best_metric(metric: str, dev: Metrics) -> None:
 def dev_judge(
   scorer: Any, inputs: Inputs, corpus: Corpus
 ) -> Callable[[Any, Callable[[], None]], dict[str, dict[str, Any]]]:
-  """Returns the function by which the training loop judges parameters on dev.
+  """Returns the function with which the training loop judges models on dev.
 
   Args:
     scorer: a ModelScorer, whose params the function sets.
@@ -173,7 +173,8 @@ def dev_judge(
     corpus: corpus with a split dev.
 
   Returns:
-    (parameters, function called between batches) -> {slice: {metric: value}}.
+    A function (parameters, between) -> {slice: {metric: value}}, which calls
+    between() before each batch.
   """
   split, space = corpus.splits[DEV], corpus.label_space
   batches = inputs.split_batches(split)
@@ -197,15 +198,15 @@ def judge_split(
   name: str,
   threshold: float | None = None,
 ) -> Metrics:
-  """Judges a split and writes eval/<name>/, and for dev calibration.json.
+  """Judges a split and writes eval/<name>/; for dev also calibration.json.
 
   Args:
     model: model at a checkpoint.
     split: documents to judge.
     workdir: folder of the run.
     name: name of the folder below eval/.
-    threshold: float, threshold of micro-F1-tuned. For dev it is not used,
-      because this function tunes it.
+    threshold: float, threshold of micro-F1-tuned. For dev the argument is
+      ignored, because this function tunes the threshold.
 
   Returns:
     The metrics of the split.
@@ -230,7 +231,7 @@ def judge_split(
 def writing_evaluation(
   workdir: Workdir, name: str, step: int, digest: str
 ) -> Iterator[bool]:
-  """Marks an evaluation as complete once the code within has written it.
+  """Marks an evaluation as complete after the body of the context wrote it.
 
   All processes enter the context, and leave it together.
 
@@ -258,7 +259,7 @@ def writing_evaluation(
 def judge_splits(
   model: Model, corpus: Corpus, workdir: Workdir
 ) -> dict[str, Metrics]:
-  """Judges the splits dev and test, if present, with judge_split.
+  """Judges the splits dev and test, if the corpus has them.
 
   The threshold of micro-F1-tuned is tuned on dev and also used on test. Without
   a dev split there is no threshold.
@@ -281,7 +282,8 @@ def read_splits(
   """Reads the metrics that judge_splits wrote.
 
   Returns:
-    The metrics by split; None if some are missing or from another checkpoint.
+    The metrics by split; None if the metrics of a split are missing or were
+    computed for another checkpoint or for other documents.
   """
   metrics = {
     name: read_metrics(workdir, name, step, split.digest)
@@ -300,8 +302,8 @@ def read_metrics(
   """Reads the metrics of eval/<name>/.
 
   Returns:
-    The metrics; None if they are missing, or from another checkpoint or other
-    documents.
+    The metrics; None if they are missing, or were computed for another
+    checkpoint or for other documents.
 
   Raises:
     DataError: a file of the folder is damaged.

@@ -63,7 +63,7 @@ class NeuralFit(Fit):
 
   @staticmethod
   def load(folder: Workdir, config: Config) -> Predictor:
-    """Loads the best checkpoint of a run, or the newest if none is the best.
+    """Loads the best checkpoint of a run, or the newest if no best is known.
 
     Raises:
       DataError: a file of the workdir is missing or damaged.
@@ -156,8 +156,8 @@ class NeuralFit(Fit):
 
     def model() -> Predictor:
       step, like = best, run.plan.abstract.params
-      # The newest checkpoint is not verified here, because it was verified when
-      # the run started, or was written after that.
+      # The newest checkpoint is not verified here, because it was verified at
+      # the start of the run or was written later.
       if step != end.step and move_if_damaged(folder.checkpoints, step):
         step = chosen_step(folder, end.step, best)
       params = read_params(folder.checkpoints, step, like, verified=True)
@@ -169,20 +169,20 @@ class NeuralFit(Fit):
 
 
 def _check_steps(config: Config, workdir: Workdir) -> None:
-  """Checks that a run whose schedule ends resumes with the same last step."""
+  """Checks that a schedule that ends at a last step keeps this last step."""
   planned, train = load_config(workdir.config).train.steps, config.train
   if train.schedule is not Schedule.CONSTANT and train.steps != planned:
     raise ConfigError(
       f'config.train.steps={train.steps}: the {train.schedule.value} schedule '
-      f'of this run ends at step {planned}, and with another end its learning '
-      f'rate would jump. Set config.train.steps={planned}, or start a new '
-      'workdir from the parameters of this one: '
+      f'of this run ends at step {planned}; with another last step its learning'
+      f' rate would jump. Set config.train.steps={planned}, or start a new '
+      'workdir from the parameters of this run: '
       f'config.train.init_from={workdir.path}'
     )
 
 
 def _check_groups(config: Config, space: LabelSpace) -> None:
-  """Checks the groups of parameters, before a file of the run is written."""
+  """Checks the groups of parameters, before any file of the run is written."""
   train = config.train
   if train.rates or train.freeze or train.layer_decay != 1:
     mesh, architecture = make_mesh(config.mesh), planned_architecture(config)
@@ -197,12 +197,13 @@ def _check_groups(config: Config, space: LabelSpace) -> None:
 def _present_mesh(config: Config) -> jax.sharding.Mesh:
   """Returns a mesh of this machine's devices for a loaded model.
 
-  It is the mesh of the run if that fits the devices. Otherwise all devices
-  share the documents, or the labels if batches do not divide among the devices.
-  The last devices are left out if label rows do not divide among all devices.
+  If the mesh of the run fits the devices, it is used. Otherwise all devices
+  share the documents. If batches do not divide evenly among the devices, the
+  devices share the labels instead. If label rows do not divide evenly, the last
+  devices are left out.
 
   Raises:
-    ConfigError: devices would have to be left out, and there are several
+    ConfigError: label rows do not divide evenly among the devices of several
       processes.
   """
   count = jax.device_count()
@@ -223,7 +224,7 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
 
 
 def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
-  """Returns the workdir's vocabulary, after writing it if it is absent."""
+  """Returns the workdir's vocabulary, which is written first if absent."""
   if is_host0() and not folder.vocab.exists():
     vocab = first_vocabulary(config, corpus)
     vocab.save(folder.vocab)

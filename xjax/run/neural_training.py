@@ -59,8 +59,8 @@ def check_mesh(config: Config, mesh: jax.sharding.Mesh) -> None:
   """Checks that batches and label rows divide evenly among the devices.
 
   Raises:
-    ConfigError: a batch or the label rows do not divide; the message has the
-      number that is needed.
+    ConfigError: a batch or the label rows do not divide evenly; the message
+      says which sizes are possible.
   """
   check_label_rows(config, mesh.size)
   devices = mesh.shape[DATA]
@@ -102,7 +102,7 @@ def check_label_rows(config: Config, devices: int) -> None:
 
 
 def scored_labels(model: NeuralModel, space: LabelSpace) -> int:
-  """Returns how many labels a model scores; they come first in the space."""
+  """Returns how many of the first labels in the space a model scores."""
   if model.head.describes:
     return space.n_inside
   return space.n_trained
@@ -111,8 +111,9 @@ def scored_labels(model: NeuralModel, space: LabelSpace) -> int:
 def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
   """Draws the labels that are hidden from a unified head to calibrate it.
 
-  The labels are drawn evenly over the frequencies of labels with 1 to 20
-  training documents, because hiding such rare labels costs little.
+  Only labels with 1 to 20 training documents are drawn, because hiding such
+  rare labels costs little. The drawn labels are spread evenly over the ranking
+  of these labels by frequency.
 
   Returns:
     bool [L], True for hidden labels.
@@ -163,8 +164,8 @@ def plan_neural(
       vocab_size=vocab_size,
       n_labels=n_labels,
       architecture=architecture,
-      # Heads with descriptors set their first biases themselves, because the
-      # biases are added to the scores by descriptors.
+      # In heads with descriptors, the bias of a label is not a single
+      # parameter. So these heads compute their first biases from the priors.
       label_priors=priors if describes else None,
       unseen=unseen,
       hidden=hidden,
@@ -236,7 +237,8 @@ class NeuralRun:
     Args:
       scorer: scores the dev split; each judging sets the scorer's params.
       preemption: notices SIGTERM; its context has been entered.
-      profile: first and last step to trace, into profile/ of the workdir.
+      profile: first and last step to trace; the traces are written to profile/
+        of the workdir.
 
     Returns:
       The position at the end of training; its checkpoint is on disk.
@@ -254,9 +256,9 @@ class NeuralRun:
     if 'dev' in corpus.splits:
       judge = dev_judge(scorer, self.inputs, corpus)
     with contextlib.ExitStack() as parts:
-      # This context is entered first and so left last, because the signal may
-      # end the process only after the checkpoints are closed, when all saves
-      # are on disk.
+      # This context is entered first, so that it is left last. The signal must
+      # not end the process before the checkpoints are closed, because only then
+      # all saves are on disk.
       parts.enter_context(preemption.deferred())
       checkpoints = parts.enter_context(
         Checkpoints(self.workdir.checkpoints, config.keep)
@@ -337,11 +339,13 @@ class NeuralRun:
       state = self._add_descriptors(state, has_vector, descriptor_run)
     state = self.plan.start_averages(state)
     if source:
-      # The state is saved at once, because the other run may continue. A
-      # restart of this run would then start from another best checkpoint.
+      # The state is saved at once. Otherwise, if the run of init_from continues
+      # and finds a better checkpoint, a restart of this run would start from
+      # that checkpoint.
       meta = dataclasses.asdict(position)
       checkpoints.save(state, position.step, iterator, meta, position.best_step)
-    # On several CPU devices the first step must not overlap with this work.
+    # On several CPU devices the first step must not overlap with this work,
+    # because the two share few threads and would deadlock.
     return jax.block_until_ready(state), position
 
   def _add_descriptors(

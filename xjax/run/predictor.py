@@ -38,8 +38,8 @@ class LabelExplanations:
       the rest are places beyond its end.
     weights_NKW: float32, attention weights of these tokens.
     words: int, how many words to show for each label, at most W.
-    first: for each of the first documents float32 [K, T], the weights of all
-      its tokens; padding has weight 0.
+    first: the attention weights of all tokens, float32 [K, T] for each of the
+      first documents; padding has weight 0.
   """
 
   at_NKW: np.ndarray
@@ -58,16 +58,17 @@ def attention_of(
 ) -> LabelExplanations:
   """Computes which tokens the given labels of each document attend to.
 
-  This takes one more pass over the documents, after their labels are chosen.
+  This is one more pass over the documents, after their labels are chosen.
 
   Args:
     scorer: model whose labels attend to words.
     batches: batches with every document once.
     ids_NK: int32, the labels of each document, PAD after the last.
     words: int, how many words to show for each label.
-    n_special: int, tokens of a document that are not words; W is words +
-      n_special.
-    n_first: int, number of first documents whose weights are all kept.
+    n_special: int, number of tokens of a document that are not words; W is
+      words + n_special.
+    n_first: int, number of first documents; the weights of all their tokens are
+      kept.
 
   Returns:
     The tokens with the most attention and their weights.
@@ -110,7 +111,7 @@ def check_explains(config: Config) -> None:
     able = _names(kind for kind in kinds(HeadConfig) if kind.attends)
     raise ConfigError(
       f'labels of the head {_names([type(head)])} cannot be explained: they do '
-      f'not attend to words; heads whose labels do: {able}'
+      f'not attend to words; heads whose labels attend to words: {able}'
     )
   if tokens.dense:
     raise ConfigError(
@@ -124,11 +125,11 @@ def check_explains(config: Config) -> None:
 
 
 def check_describes(config: Config) -> None:
-  """Checks that a run knows labels by descriptors, so that more can be added.
+  """Checks that labels can be added to a run, which needs descriptors.
 
   Raises:
-    ConfigError: the model does not read label names; the message names the
-      heads that do.
+    ConfigError: the model does not read label names; the message lists the
+      heads that read label names.
   """
   if isinstance(config.model, ExactMatchModel):
     return
@@ -142,7 +143,7 @@ def check_describes(config: Config) -> None:
     able = _names(kind for kind in kinds(HeadConfig) if kind.describes)
     raise ConfigError(
       f'the head {_names([type(head)])} cannot score new labels: it does not '
-      f'read label names; heads that do: {able}'
+      f'read label names; heads that read label names: {able}'
     )
   if config.data.tokens.dense:
     raise ConfigError(
@@ -186,7 +187,7 @@ class ExplainedPrediction(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictor:
-  """Scores labels for text with a trained model (a core.types.Scorer).
+  """Scores labels for text with a trained model, as a core.types.Scorer.
 
   Attributes:
     config: config of the run.
@@ -209,22 +210,22 @@ class Predictor:
 
   @property
   def score_kind(self) -> ScoreKind:
-    """The kind of the scores that topk returns."""
+    """Returns the kind of the scores that topk computes."""
     return self.scorer.score_kind
 
   @property
   def n_labels(self) -> int:
-    """The number of labels that are ranked: the first ones of the space."""
+    """Returns how many of the first labels in the space are ranked."""
     return self.scorer.n_labels
 
   @property
   def assigned_above(self) -> float | None:
-    """The score above which the model itself assigns labels (see Scorer)."""
+    """Returns the score above which the model assigns labels (see Scorer)."""
     return self.scorer.assigned_above
 
   @property
   def selected_by(self) -> str:
-    """How the scorer searches the best labels, such as `exact`."""
+    """Returns how the scorer searches the best labels, such as `exact`."""
     return self.scorer.selected_by
 
   def topk(
@@ -266,7 +267,7 @@ class Predictor:
 
     Args:
       documents: texts, or documents whose zones are read as in training.
-      k: int, length of the lists; fewer if the run has fewer labels.
+      k: int, length of the lists; they are shorter if the run has fewer labels.
       features: vectors of each document, if the run reads vectors: float [D],
         or [tokens, D].
 
@@ -274,8 +275,8 @@ class Predictor:
       For each document its labels, best first.
 
     Raises:
-      ConfigError: features are missing, have another size, or the run reads no
-        features.
+      ConfigError: features are missing or have a wrong size, or features are
+        given but the run does not read features.
       DataError: features have a fault, such as another number of documents.
     """
     rows = features_from_arrays(features, len(documents), self.config)
@@ -321,15 +322,17 @@ class Predictor:
     words: int,
     n_first: int = 0,
   ) -> LabelExplanations:
-    """Computes which tokens labels attend to, over all documents.
+    """Computes which tokens of each document its labels attend to.
 
     Args:
       documents: texts, or documents whose zones are read as in training.
       ids_NK: int32, the labels of each document, PAD after the last.
       words: int, how many words to show for each label.
-      n_first: int, number of first documents whose weights are all kept.
+      n_first: int, number of first documents; the weights of all their tokens
+        are kept.
     """
-    # No document has more words, so a larger number would only take memory.
+    # No document has more than max_tokens words, so a larger number would only
+    # take memory.
     words = min(words, self.config.data.tokens.max_tokens)
     batches = self.text_batches(documents)
     special = self.inputs.vocab.n_special
@@ -354,7 +357,7 @@ class Predictor:
     ]
 
   def with_labels(self, labels: Sequence[Label]) -> 'Predictor':
-    """Returns a predictor that also scores more labels, by their names.
+    """Returns a predictor that also scores new labels, by their names.
 
     Args:
       labels: labels with names, and with ids that the run does not score yet.

@@ -85,12 +85,12 @@ class SparseFit(Fit):
     Args:
       number: int, number of the file.
       data: training data.
-      parts: files of finished parts, which are read instead of trained again.
+      parts: files of finished parts; these parts are read, not trained again.
       between: function that is called after each part, and may raise.
     """
 
   def check_start(self) -> None:
-    """Checks that the training of this model can use several processes.
+    """Checks that several processes can train the model, if there are several.
 
     Raises:
       ConfigError: there are several processes, and each of them would train
@@ -128,9 +128,10 @@ class SparseFit(Fit):
     return Fitted(0, _STEP, kind, lambda: self._model(corpus))
 
   def record_search(self) -> None:
-    """Records how labels are searched, because another search is judged again.
+    """Records how labels are searched.
 
-    This method does nothing if the config has no search settings.
+    If the recorded search was another one, the model is judged again. The
+    method does nothing if the config has no search settings.
     """
 
   def _model(self, corpus: Corpus) -> Predictor:
@@ -218,13 +219,13 @@ class TreeFit(SparseFit):
     self.config.model.tree.check_labels(corpus.label_space)
 
   def record_search(self) -> None:
-    """Writes search.json, and marks evaluations by another search as old."""
+    """Writes search.json; evaluations by another search will be repeated."""
     model, path = self.config.model, self.workdir.model / 'search.json'
     beam = None if model.exact else model.beam
     search = {'beam': beam, 'exact': model.exact}
     if model.n_trees > 1:
-      # Earlier versions of xjax did not write this field, and may have judged
-      # with two scores for one label. The new field makes such runs be judged
+      # Earlier versions of xjax did not write this field. They may have judged
+      # an ensemble with two scores for one label, so such a run is judged
       # again.
       search['trees'] = model.n_trees
     same = path.exists() and read_json(path) == search
@@ -256,7 +257,7 @@ def train_linear(
   Args:
     config: config with LinearTrain.
     data: training data.
-    parts: files of finished batches of labels, which are read instead of
+    parts: files of finished batches of labels; these batches are read, not
       trained again.
     between: function that is called from time to time, and may raise.
 
@@ -292,8 +293,8 @@ def train_tree(
   Args:
     config: config with TreeModel and TreeTrain.
     data: training data.
-    number: int, number of the tree in its ensemble, which decides the seed.
-    parts: files of finished parts, which are read instead of trained again.
+    number: int, number of the tree in its ensemble; it decides the seed.
+    parts: files of finished parts; these parts are read, not trained again.
     between: function that is called after each part, and may raise.
 
   Returns:
@@ -317,7 +318,7 @@ def train_tree(
 
 
 def _files(folder: Workdir, config: Config) -> list[pathlib.Path]:
-  """Returns the files of all trees, where a linear model is one flat tree."""
+  """Returns the files of all trees; a linear model is one flat tree."""
   model = config.model
   names = [f'tree_{number}' for number in range(model.n_trees)]
   names = names if model.chained else ['labels']

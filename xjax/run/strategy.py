@@ -35,7 +35,7 @@ from xjax.select.strategies import (
 
 
 class StrategyKind(enum.Enum):
-  """Names the strategies on command lines; see select.strategies."""
+  """Defines the names of strategies on command lines; see select.strategies."""
 
   STANDARD = 'standard'
   PROPENSITY = 'propensity'
@@ -50,10 +50,10 @@ class StrategyRequest:
 
   Attributes:
     kind: the strategy. PROPENSITY uses the run's eval.propensity.
-    k: int, labels of a document.
+    k: int, number of labels to choose for each document.
     beta: float, setting of COVERAGE.
     seed: int, seed of COVERAGE and BOUNDED_RANDOM.
-    costs: path of COST's file of label weights (read_label_costs).
+    costs: path of the file with the label weights of COST (read_label_costs).
   """
 
   kind: StrategyKind
@@ -117,8 +117,8 @@ class StrategyRequest:
       propensity: A and B of the propensity formula.
 
     Raises:
-      DataError: the file of weights has a fault, or there are too few training
-        documents for propensities.
+      DataError: the file with label weights has a fault, or there are too few
+        training documents for propensities.
     """
     match self.kind:
       case StrategyKind.STANDARD:
@@ -145,8 +145,9 @@ class ChosenLabels:
     lists: the same labels in the same order, with the scores of the scorer.
     asked_again: int, number of repeated requests to the scorer
       (select.strategies.Selection).
-    seconds: float, time to choose, which includes making and scoring batches
-      and possibly compiling, but not the lists of slices.
+    seconds: float, time to choose the labels. It includes the time to make
+      batches, to score them and possibly to compile, but not the time for the
+      lists of slices.
   """
 
   predictions: Predictions
@@ -155,7 +156,7 @@ class ChosenLabels:
   seconds: float
 
   def facts(self) -> dict[str, int | float]:
-    """Returns what the choice cost, by name."""
+    """Returns the number of documents and the cost of the choice, by name."""
     n = len(self.predictions)
     return {
       'documents': n,
@@ -184,10 +185,10 @@ class Chooser:
 
   @classmethod
   def of(cls, request: StrategyRequest, predictor: Predictor) -> 'Chooser':
-    """Builds a chooser; finds all faults before a document is scored.
+    """Builds a chooser, and finds all faults before any document is scored.
 
     Raises:
-      ConfigError: the strategy needs probabilities, and the run has none.
+      ConfigError: the strategy needs probabilities, but the run has none.
       DataError: as in StrategyRequest.strategy.
     """
     propensity = predictor.config.eval.propensity
@@ -285,7 +286,7 @@ def _batches_of(
 ) -> Callable[[np.ndarray], Iterable[Batch]]:
   """Returns the function that makes batches of some documents.
 
-  RankedDocuments calls the function; title is that of the progress bar.
+  RankedDocuments calls this function. `title` is the title of the progress bar.
   """
 
   def batches_of(rows_N: np.ndarray) -> Iterable[Batch]:

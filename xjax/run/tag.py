@@ -58,7 +58,7 @@ class TaggedDocuments:
   space: LabelSpace
 
   def attention(self, words: int, n_first: int) -> LabelExplanations:
-    """Computes which tokens the labels attend to, by Predictor.attention."""
+    """Computes which tokens the labels attend to, with Predictor.attention."""
     return self.predictor.attention(
       self.split.documents, self.lists.ids, words, n_first
     )
@@ -130,8 +130,9 @@ def tag_file(
   Only the workdir is needed. With an output X.jsonl, two more files are
   written. X.npz has the lists of all slices, at least eval.depth long, with
   scores before calibration. X.metrics.json has the metrics of the documents
-  with gold labels, if there are any. X.npz has gold labels only if they are
-  known for all documents, since it cannot mark a document without them.
+  with gold labels, if there are any. X.npz has gold labels only if all
+  documents have known gold labels, because X.npz cannot say that the gold
+  labels of a document are unknown.
 
   Args:
     workdir: folder of the run.
@@ -143,17 +144,18 @@ def tag_file(
     explain: int, number of words to show for each label; 0 shows no words.
     features: path, without its suffix, of the documents' vectors
       (read_features); '' if there are none.
-    strategy: how the labels are chosen, and how many. They are written in the
-      strategy's order. X.npz has them as the lists of all labels, and
-      X.metrics.json judges them. If None, the k labels of highest score are
-      chosen.
+    strategy: how the labels are chosen, and how many; if None, the k labels of
+      highest score are chosen. The chosen labels are written in the strategy's
+      order. They are the lists over all labels in X.npz, and X.metrics.json has
+      their metrics.
 
   Returns:
     The contents of a page next to X.jsonl if labels are explained, else None.
 
   Raises:
-    ConfigError: output, k or explain is impossible; the run's head cannot
-      explain or add labels; or the run lacks something that the strategy needs.
+    ConfigError: the value of output, k or explain is impossible; the model
+      cannot explain or add labels; or the strategy needs probabilities, but the
+      run has none.
     DataError: the documents, the labels or the workdir have a fault.
   """
   source, output = os.path.expanduser(source), os.path.expanduser(output)
@@ -196,7 +198,7 @@ def _rank(
   features: FeatureRows | None,
   strategy: StrategyRequest | None,
 ) -> tuple[Predictions, Lists]:
-  """Returns predictions at least k labels deep, and the labels to write."""
+  """Returns predictions of at least k labels, and the labels to write."""
   chooser = Chooser.of(strategy, predictor) if strategy else None
   batches = predictor.text_batches(split.documents, features)
   depth = max(k, predictor.config.eval.depth)
@@ -261,7 +263,7 @@ def _check(source: str, output: str, k: int, explain: int) -> None:
     raise ConfigError(f'--output={output}: must end in .jsonl, or be -')
   if source != STREAM and os.path.realpath(source) == os.path.realpath(output):
     raise ConfigError(
-      f'--output={output}: this is the input file; name another one'
+      f'--output={output}: this is the input file; choose another file'
     )
 
 
@@ -271,7 +273,7 @@ def _gold_of(
   """Returns documents with their gold, if they have gold.
 
   Returns:
-    split: the documents, without gold for those whose labels are not known.
+    split: the documents; a document whose labels are not known has no gold.
     space: the label space, to which missing labels are appended.
     labelled: bool [N], documents whose labels are known.
   """

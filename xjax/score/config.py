@@ -1,4 +1,4 @@
-"""Defines the configs of all models except the neural one (text_model.py)."""
+"""Defines the configs of all models except neural models (text_model.py)."""
 
 from collections.abc import Iterator
 import dataclasses

@@ -52,7 +52,7 @@ def test_a_search_that_is_not_exact_is_told(compared):
 def test_several_systems_have_corrected_p_values(workdir):
   paths = [workdir(n, 0, units=u) for n, u in (('x', 4), ('y', 8), ('z', 16))]
   found = compare_runs(paths, PLAN)
-  assert 'after Holm over the systems' in comparison_text(found)
+  assert "after Holm's correction over the systems" in comparison_text(found)
   for table in (
     difference_table(found.comparison.differences, 'x'),
     gain_table(found.comparison.gains, 'x'),

@@ -34,7 +34,7 @@ _ON_DEV = (
 
 
 def learning_curves(groups: Sequence[Group]) -> Block:
-  """Draws the loss and the metric that chooses the checkpoint, by step."""
+  """Draws the loss, and the metric that chooses the checkpoint, over steps."""
   runs = [(g.name, run) for g in groups for run in g.runs if run.history]
   losses = [_history(name, run, 'train', _loss) for name, run in runs]
   judged = [_history(name, run, 'judge', _best_metric) for name, run in runs]
@@ -113,8 +113,8 @@ def rank_curves(
     + '; '.join(_at_five(line) for line in panels[2].lines),
     caption=(
       'Means over documents with gold labels, from K = 1 to the depth of the '
-      'saved lists. RP@1 is P@1, and for large K RP@K is R@K (Chalkidis et al. '
-      '2019, Fig. 2).'
+      'saved lists. RP@1 equals P@1, and RP@K equals R@K for large K '
+      '(Chalkidis et al. 2019, Fig. 2).'
     ),
   )
 
@@ -143,9 +143,10 @@ def frequency_picture(run: JudgedRun) -> Block:
       f'{n} labels with {name} documents' for name, n in bins.items()
     ),
     caption=(
-      'Left: labels ranked by their number of documents, once in training and '
-      f'once among the judged documents; {unseen:,} labels that no judged '
-      'document has are left out. Right: labels by their number of '
+      'Left: labels ranked by their number of training documents, and labels '
+      'ranked by their number of judged documents. The curve of the judged '
+      f'documents leaves out {unseen:,} labels without judged documents. '
+      'Right: the number of labels by their number of '
       + ('training documents.' if has_training else 'judged documents.')
     ),
   )
@@ -175,8 +176,9 @@ def binned_f1(groups: Sequence[Group], k: int, protocol: str) -> Block:
     alt=f'Macro-F1 at {k} by training frequency. '
     + '; '.join(_heights(bar, bins) for bar in bars),
     caption=(
-      f'Mean F1 of the labels of a bin, from the first {k} predicted labels '
-      'of each document. ' + _explain_whiskers(groups, bars)
+      'A bar is the mean F1 of the labels in a bin. The F1 is computed from '
+      f'the first {k} predicted labels of each document. '
+      + _explain_whiskers(groups, bars)
     ),
   )
 
@@ -211,7 +213,7 @@ def _explain_whiskers(groups: Sequence[Group], bars: Sequence[Bars]) -> str:
   several = any(len(group.runs) > 1 for group in groups)
   meaning = ['bootstrap intervals']
   if several:
-    meaning.append('or, with several seeds, one standard error to either side')
+    meaning.append('or one standard error on each side of a mean over seeds')
   return f'Whiskers show {", ".join(meaning)}.'
 
 
@@ -269,7 +271,7 @@ def coverage_against_precision(groups: Sequence[Group], protocol: str) -> Block:
 
 
 def reliability_blocks(groups: Sequence[Group]) -> list[Block]:
-  """Draws reliability diagrams, and explains each system without a diagram."""
+  """Draws reliability diagrams, and explains why a system has no diagram."""
   diagrams = {group.name: _diagrams(group.first) for group in groups}
   drawn = {name: kinds for name, kinds in diagrams.items() if kinds}
   blocks: list[Block] = [
@@ -299,12 +301,15 @@ def _reliability_picture(
       for kind, diagram in kinds.items()
     ),
     caption=(
-      'For all entries of the saved lists over all labels, in 15 bins: how '
-      'often a label with this predicted probability is correct. Below the '
-      'diagonal a system is too confident, above it not confident enough. '
-      'ECE, the expected calibration error, is the mean distance from the '
-      'diagonal, weighted by the number of entries in a bin.'
-      + (' Of several seeds, the first is shown.' if several else '')
+      'All entries of the saved lists over all labels are divided into 15 bins '
+      'by their predicted probability. A point shows which share of the labels '
+      'in a bin is correct. A system is too confident if its points are below '
+      'the diagonal, and not confident enough if they are above. ECE, the '
+      'expected calibration error, is the mean distance from the diagonal, '
+      'weighted by the number of entries in a bin.'
+      + (
+        ' If a system has several seeds, the first is shown.' if several else ''
+      )
       + (_ON_DEV if any(map(_fitted_here, groups)) else '')
     ),
   )

@@ -26,10 +26,10 @@ PALETTE = (
 _MARKERS = 'osD^vPX'
 _DASHES = ('-', '--', '-.', ':')
 _INK, _FAINT = '#1b1f24', '#8a939c'
-_LONGEST = 40  # most characters of a name on a picture
-_ROOM = 110  # most characters of a legend's row, without the marks
-_NUMBERED = 4  # numbers above more bars side by side would overlap
-_WIDTH = 12.2  # inches, which are 1170 px, the width of a page
+_LONGEST = 40  # maximum number of characters of a name on a picture
+_ROOM = 110  # maximum number of characters in a legend's row, without the marks
+_NUMBERED = 4  # with more bars side by side, their numbers would overlap
+_WIDTH = 12.2  # inches; this is 1170 px, the width of a page
 _STYLE = {
   'svg.hashsalt': 'xjax',  # otherwise ids in the SVG differ between runs
   'svg.fonttype': 'path',
@@ -58,7 +58,7 @@ def system_colours(names: Sequence[str]) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Line:
-  """Holds the points of one system that a line connects.
+  """Holds one system's points, which a line connects.
 
   Attributes:
     system: name of the system.
@@ -80,7 +80,7 @@ class Bars:
     system: name of the system.
     heights: float [n]; NaN for a category without a bar.
     low, high: float [n], lower and upper ends of the whiskers; NaN for a bar
-      without a whisker. Each height is between them.
+      without a whisker. Each height is between its low and its high.
   """
 
   system: str
@@ -98,10 +98,10 @@ class Bars:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-  """Holds the lines, the title and the names of one pair of axes.
+  """Holds the title, the names of the two axes, and the lines of one plot.
 
   Attributes:
-    title: text above the axes.
+    title: text above the plot.
     xlabel, ylabel: names of the axes.
     lines: lines to draw.
   """
@@ -118,8 +118,8 @@ def line_panels(
   """Draws panels side by side and returns SVG text.
 
   Args:
-    panels: panels with lines of these systems.
-    systems: names of the systems, whose order chooses colours, markers and
+    panels: panels, with lines of the given systems.
+    systems: names of the systems; their order decides colours, markers and
       dashes.
     share_y: whether the panels share one scale, from 0 to 1.
   """
@@ -266,7 +266,7 @@ def label_frequency(
 
 
 def _ranked(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns up to 400 ranks from 1, evenly on a log axis, and their counts."""
+  """Returns up to 400 ranks, evenly spaced on a log axis, and their counts."""
   falling = np.sort(counts[counts > 0])[::-1]
   ranks = np.geomspace(1, max(len(falling), 1), 400).round().astype(np.int64)
   ranks = np.unique(ranks[ranks <= len(falling)])
@@ -280,7 +280,8 @@ def reliability_diagrams(
 
   Args:
     diagrams: system -> kind of probabilities (raw or calibrated) -> diagram.
-    systems: names of all systems of the report; they choose the colours.
+    systems: names of all systems of the report; their order decides the
+      colours.
   """
   n_columns = min(4, max(3, len(diagrams)))
   n_rows = -(-len(diagrams) // n_columns)
@@ -332,7 +333,7 @@ def _label(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
 
 
 def _legend(figure: Figure, axes: Axes, systems: Sequence[str]) -> None:
-  """Draws one legend above all panels, which names each system once."""
+  """Draws one legend above all panels; it shows each system once."""
   handles = dict(zip(*reversed(axes.get_legend_handles_labels())))
   shown = [name for name in systems if name in handles]
   names = [_cut(name) for name in shown]

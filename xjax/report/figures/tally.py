@@ -1,4 +1,4 @@
-"""Counts the gold labels that one run's lists hit, by place and by label."""
+"""Counts the gold labels in one run's lists, by place and by label."""
 
 import dataclasses
 import functools
@@ -34,7 +34,7 @@ class Tally:
 
 
 def tally(predictions: Predictions) -> Tally:
-  """Compares the lists over all labels with gold, which must be present."""
+  """Compares the lists over all labels with gold, which must be available."""
   part = Slice.of(predictions, ALL, predictions.masks[ALL])
   ks = tuple(range(1, part.depth + 1))
   hits = np.zeros((len(part), part.depth), bool)

@@ -1,4 +1,4 @@
-"""Writes an HTML page with words shaded by the attention of predicted labels.
+"""Writes an HTML page that shades words by the attention of predicted labels.
 
 Every label is a button that shades the words that the label attends to. In a
 browser without JavaScript, the words of each document's best label are shaded.
@@ -22,7 +22,7 @@ from xjax.judge.prediction_lines import (
 )
 from xjax.report.page.html import html_file
 
-_HEAD = 4096  # bytes at the start of a file that contain its title
+_HEAD = 4096  # the title of a page is in this many first bytes of the file
 _LEVELS = 8
 _DARKEST = (245, 166, 35)  # dark text on this colour has a contrast of 8
 
@@ -87,7 +87,7 @@ def save_page(explanations: Explanations) -> pathlib.Path:
 
 
 def remove_page(lines: str | os.PathLike) -> None:
-  """Removes the X.html of an earlier X.jsonl, which showed other documents.
+  """Removes X.html if it is the page of an earlier X.jsonl.
 
   A file X.html that this module did not write is kept.
 
@@ -122,9 +122,9 @@ def attention_page(explanations: Explanations) -> str:
     f'<h1>{escape(title)}</h1>',
     f'<p>{count}. Choose a label to shade words by its attention. The darkest '
     'word has the most attention; words without a shade have less than a '
-    f'sixteenth of that. The {explanations.words} words with the most '
-    'attention are underlined. The attention of all words that the model reads '
-    'adds up to 100 %.</p>',
+    f'sixteenth of this attention. The {explanations.words} words with the '
+    'most attention are underlined. The attention of all words that the model '
+    'reads adds up to 100 %.</p>',
     _contents(shown),
     *(_article(i, d, explanations.words) for i, d in enumerate(shown)),
     _SCRIPT,
@@ -220,7 +220,7 @@ def _button(
 def _why(
   explained: ExplainedDocument, label: ExplainedLabel, n_top: int
 ) -> str:
-  """Returns a text that lists the words with the most attention of a label."""
+  """Returns a text that lists the words to which a label attends most."""
   weights_T = label.weights_T
   at_W = np.argsort(-weights_T, kind='stable')[:n_top]
   words = attended_words(
@@ -268,7 +268,7 @@ def _words(
       parts += [
         escape(text[end : word.start]),
         f'<span class="{classes}"{title}>',
-        # Subwords of an encoder may be parts of one character, which must not
+        # Two subwords may be parts of one character. This character must not
         # be written twice.
         escape(text[max(end, word.start) : word.end]),
         '</span>',

@@ -18,8 +18,8 @@ _SPECIAL = str.maketrans(
 def render_latex(table: Table) -> str:
   r"""Returns a tabular environment for \input; the best values are bold.
 
-  Text columns are aligned left, columns of numbers right. The document needs
-  \usepackage{booktabs}.
+  Text columns are aligned to the left, and number columns to the right. The
+  document needs \usepackage{booktabs}.
   """
   n_numbers = len(table.columns) - table.n_text
   names = [escape_latex(' '.join(name.split())) for name in table.columns]

@@ -13,7 +13,7 @@ from xjax.report.page.page import (
   Text,
 )
 
-# Characters that would be markup, or would end a cell.
+# These characters would be read as markup, or would end a cell.
 _SPECIAL = str.maketrans({c: f'\\{c}' for c in '\\`*_[]<>|#'})
 
 

@@ -17,7 +17,7 @@ class Cell:
     value: the number before rounding; None if the cell is not a number.
     below: a second, smaller line.
     best: whether the value is the best of the compared values.
-    colour: colour of a mark before the text, as `#0072B2`; '' for no mark.
+    colour: colour of a mark before the text, like `#0072B2`; '' for no mark.
   """
 
   text: str
@@ -34,9 +34,9 @@ class Table:
   Attributes:
     columns: names; a newline in a name breaks the line.
     rows: lists of cells, each as long as columns.
-    n_text: number of columns of text, which come before those of numbers.
+    n_text: number of text columns; they come before the number columns.
     marked: indices of rows with a coloured background.
-    starts: indices of rows that begin a part, with a line above.
+    starts: indices of rows that begin a part; a line is drawn above them.
     caption: description of the rows; '' for none.
   """
 
@@ -107,18 +107,18 @@ class Page:
 
 
 def text_cell(value: Any) -> Cell:
-  """Returns a cell of text, or of an integer with commas at the thousands."""
+  """Returns a cell with a text; an integer gets commas at the thousands."""
   if type(value) is int:
     return Cell(f'{value:,}', value)
   return Cell(str(value))
 
 
 def number_cell(value: float | int | None, **fields: Any) -> Cell:
-  """Returns a cell of a number.
+  """Returns a cell with a number.
 
   Args:
-    value: a count, which is shown in full, a fraction, which is shown with four
-      decimals, or None for a missing value.
+    value: an int is a count and is shown in full; a float is a fraction and is
+      shown with four decimals; None is a missing value.
     **fields: other fields of the cell.
   """
   if value is None:

@@ -17,7 +17,7 @@ from xjax.report.page.latex import render_latex
 from xjax.report.page.page import MISSING, Cell, Table, number_cell
 from xjax.report.tables.protocols import plain_table
 
-# A p-value below such a bound gets these stars.
+# A p-value below a bound gets the stars that follow the bound.
 _STARS = ((0.01, '**'), (0.05, '*'))
 _COLUMNS = (
   *('kind', 'slice', 'metric', 'system', 'baseline', 'value', 'change'),
@@ -27,7 +27,7 @@ JSON, CSV, LATEX = 'comparison.json', 'comparison.csv', 'comparison.tex'
 
 
 def comparison_text(compared: Compared) -> str:
-  """Returns a whole comparison as lines of text."""
+  """Returns the tables and remarks of a comparison as text."""
   differences, gains = (
     compared.comparison.differences,
     compared.comparison.gains,
@@ -66,11 +66,14 @@ def _remarks(compared: Compared) -> Iterator[str]:
   )
   if any(gain.t_p is not None for gain in compared.comparison.gains):
     yield (
-      f'p of bins: macro t-test over labels, in bins of {FEWEST_LABELS} or more'
+      'p of bins: macro t-test over labels, in bins with '
+      f'{FEWEST_LABELS} or more labels'
     )
   stars = ', '.join(f'{star} p < {p:g}' for p, star in reversed(_STARS))
   several = len(compared.groups) > 2
-  yield stars + (', after Holm over the systems' if several else '')
+  yield stars + (
+    ", after Holm's correction over the systems" if several else ''
+  )
   yield from _weight_remarks(compared)
   for group in compared.groups:
     yield from (run.remark for run in group.runs if run.remark)
@@ -107,7 +110,7 @@ def _why_missing(rows: Sequence[SystemDifference]) -> Iterator[str]:
 
 
 def difference_table(rows: Sequence[SystemDifference], baseline: str) -> Table:
-  """Returns the table of differences, a row per slice, metric and system."""
+  """Returns the differences, with a row per slice, metric and system."""
   several = len({row.system for row in rows}) > 1
   holm = ('Holm p',) if several else ()
   return Table(
@@ -131,7 +134,7 @@ def difference_table(rows: Sequence[SystemDifference], baseline: str) -> Table:
 
 
 def gain_table(rows: Sequence[Gain], baseline: str) -> Table:
-  """Returns the table of relative gains, a row per frequency bin and system."""
+  """Returns the relative gains, with a row per frequency bin and system."""
   several = len({row.system for row in rows}) > 1
   holm = ('Holm p',) if several else ()
   return Table(
@@ -156,7 +159,7 @@ def gain_table(rows: Sequence[Gain], baseline: str) -> Table:
 
 
 def seed_table(rows: Sequence[SeedEstimate]) -> Table:
-  """Returns the table of means over runs that differ only in their seeds."""
+  """Returns the means over runs that differ only in their seeds, as a table."""
   return Table(
     ('slice', 'metric', 'system', 'mean', 'standard error', 'runs'),
     [
@@ -221,7 +224,7 @@ def save_comparison(compared: Compared, folder: str | os.PathLike) -> None:
 
 
 def comparison_json(compared: Compared) -> dict[str, Any]:
-  """Returns the comparison as JSON values: the tables, systems and settings."""
+  """Returns the comparison as JSON values: settings, systems and tables."""
   first = compared.tested[compared.groups[0].name]
   return {
     'baseline': compared.groups[0].name,

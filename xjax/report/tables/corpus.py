@@ -122,7 +122,7 @@ def _row(name: str, value: float | int) -> list[Cell]:
 
 
 def bin_table(predictions: Predictions) -> Table:
-  """Returns a table of labels and gold labels by training frequency."""
+  """Returns a table that counts labels and gold by training frequency."""
   gold_L = np.bincount(
     predictions.gold.values, minlength=len(predictions.labels)
   )
@@ -142,7 +142,7 @@ def bin_table(predictions: Predictions) -> Table:
 def label_space_remarks(
   predictions: Mapping[str, Predictions],
 ) -> Sequence[str]:
-  """Returns a sentence per system with other labels than the first system.
+  """Returns a sentence for each system whose labels differ from the first's.
 
   Args:
     predictions: name of a system -> its predictions.
@@ -151,8 +151,8 @@ def label_space_remarks(
   return [
     f'{name} has {len(p.labels):,} labels and {p.n_train:,} training '
     f'documents, but {first} has {len(theirs.labels):,} and '
-    f'{theirs.n_train:,}: their slices and metrics over labels are not about '
-    'the same labels.'
+    f'{theirs.n_train:,}: the slices and the metrics over labels of the two '
+    'systems are not about the same labels.'
     for name, p in others
     if (len(p.labels), p.n_train) != (len(theirs.labels), theirs.n_train)
   ]

@@ -8,8 +8,8 @@ from xjax.report.page.page import Cell, Fold, Listing, Table, number_cell
 from xjax.report.runs import Estimate, Group, group_metrics, protocols
 from xjax.report.tables.plain import users_metrics
 
-# Metrics in the main table: these at the usual cut-off (P also at the first),
-# and those in _OTHERS, without a cut-off.
+# The main table has the metrics of _AT_K at the usual cut-off (P also at the
+# first cut-off), and the metrics of _OTHERS, which have no cut-off.
 _AT_K = ('P', 'R', 'RP', 'nDCG', 'PSP', 'macro-F1', 'coverage')
 _OTHERS = ('R-Precision', 'micro-F1', 'macro-F1')
 USUAL_K = 5
@@ -158,14 +158,17 @@ def interval_of(
 
 
 def intervals_of(metrics: Mapping[str, Any], protocol: str) -> Intervals:
-  """Returns the intervals in a metrics.json, {} if it has no intervals."""
+  """Returns the intervals in a metrics.json; {} if it has no intervals."""
   return metrics.get(INTERVALS, {}).get(protocol, {})
 
 
 def _best(
   metric: str, values_of: Mapping[str, Mapping[str, Estimate]]
 ) -> float | None:
-  """Returns the largest value; None if all are equal or large is not better."""
+  """Returns the largest value, or None.
+
+  None means that all values are equal, or that a larger value is not better.
+  """
   if metric in _COUNTS or metric.startswith('threshold'):
     return None
   means = [

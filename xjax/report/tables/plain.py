@@ -20,10 +20,10 @@ def plain_slice_table(
   """Returns a table with a row per slice for the model and one for the prior.
 
   The column `documents` counts documents with gold in the slice and, in
-  brackets, documents without it. Slices without documents have a row of dashes.
-  The prior has no row for slices in which it has no ranking metric. Lines below
-  the table name the slices in which the model is below the prior, and explain
-  dashes.
+  brackets, documents without gold in the slice. Slices without documents have a
+  row of dashes. The prior has no row for slices in which none of its ranking
+  metrics has a value. The lines below the table say in which slices the model
+  is below the prior, and why a value is a dash.
 
   Args:
     metrics: metrics of the model, as from judge.judge.judge.
@@ -70,7 +70,11 @@ def align(rows: Sequence[Sequence[str]], n_text: int) -> list[str]:
 
 
 def _columns(values: Mapping[str, Any]) -> list[str]:
-  """Returns the metrics to show, at the smallest k and at 5 (or largest k)."""
+  """Returns the metrics to show.
+
+  They are at k = 5, or at the largest k if there is no 5. P is also shown at
+  the smallest k.
+  """
   ks = sorted({int(k) for name in values for k in re.findall(r'@(\d+)', name)})
   k = USUAL_K if USUAL_K in ks or not ks else ks[-1]
   at_k = [f'{kind}@{k}' for kind in ('P', 'R', 'RP', 'nDCG', 'PSP')]
@@ -131,7 +135,7 @@ def _warn_below_prior(
 def _explain_dashes(
   system: str, notes: Mapping[str, Mapping[str, str]], columns: Sequence[str]
 ) -> Iterable[str]:
-  """Yields lines that explain dashes; slices with one reason share a line."""
+  """Yields lines that explain dashes, one line for slices with one reason."""
   names_of: dict[tuple[str, str], list[str]] = {}
   for name, reasons in notes.items():
     for topic in (LISTS, SEARCH):

@@ -1,4 +1,4 @@
-"""Compares protocols in a table, a column per protocol, and explains them."""
+"""Compares protocols in a table, and explains why their values differ."""
 
 from collections.abc import Mapping, Sequence
 import re
@@ -11,11 +11,11 @@ from xjax.report.page.page import Cell, Table, number_cell
 from xjax.report.tables.metrics import interval_of
 from xjax.report.tables.plain import align
 
-WIDTH = 100  # most characters of a line on the screen, where possible
+WIDTH = 100  # maximum number of characters of a line, where possible
 
 
 def protocol_table(metrics: Mapping[str, Any], slice_name: str) -> Table:
-  """Returns a table of a slice with a row per metric, a column per protocol.
+  """Returns a slice's table, with a row per metric and a column per protocol.
 
   Args:
     metrics: metrics, as from judge.judge.judge.
@@ -53,7 +53,7 @@ def _metrics(values_of: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def metrics_table(metrics: Mapping[str, Any], protocol: str) -> Table:
-  """Returns a table of a protocol with a row per metric, a column per slice."""
+  """Returns a protocol's table with a row per metric and a column per slice."""
   slices = metrics[protocol]
   names = _metrics(slices)
   rows = [
@@ -80,8 +80,8 @@ def plain_table(table: Table, width: int | None = None) -> str:
 
   Args:
     table: the table to print.
-    width: maximum length of lines; columns that do not fit are printed below,
-      in a further table with the same text columns; None: no limit.
+    width: maximum length of lines; None for no limit. Columns that do not fit
+      are printed below, in a further table with the same text columns.
   """
   heads = [' '.join(name.split()) for name in table.columns]
   rows = [
@@ -107,7 +107,7 @@ def _blocks(
 
 
 def why_they_differ(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
-  """Returns an item per reason why protocols differ, with the metrics."""
+  """Returns an item per reason why protocols differ, with its metrics."""
   reasons: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
   for protocol, slices in metrics.get(REASONS, {}).items():
     for metric, sentences in slices.get(slice_name, {}).items():
@@ -122,7 +122,7 @@ def why_they_differ(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
   ]
 
 
-_THEM = '{them}'  # stands in a sentence for the names of the protocols
+_THEM = '{them}'  # a sentence has this text in place of the protocols' names
 
 
 def _reason_text(
@@ -137,7 +137,7 @@ def _reason_text(
 
 
 def why_missing(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
-  """Returns an item per reason for missing values, with the metrics."""
+  """Returns an item per reason for missing values, with its metrics."""
   notes = metrics.get(NOTES, {}).get(slice_name, {})
   metrics_of: dict[str, list[str]] = {}
   for metric, reason in notes.items():
@@ -154,7 +154,7 @@ def why_missing(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
 
 
 def is_empty(values: Mapping[str, Any]) -> bool:
-  """Returns whether no metric of a slice has a value, except counts."""
+  """Returns whether a slice has no values except counts."""
   return all(v is None for m, v in values.items() if not m.startswith('n_'))
 
 

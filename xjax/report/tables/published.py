@@ -37,8 +37,8 @@ class Paper:
     authors: short form of the authors.
     year: year of publication; None if the paper has no date.
     title: title of the paper.
-    protocol: protocol whose conventions the paper's numbers follow; XJAX if the
-      paper does not mention a difference.
+    protocol: the protocol that the paper's numbers follow; XJAX if the paper
+      mentions no convention that differs from this protocol.
   """
 
   file: str
@@ -162,7 +162,7 @@ def _plain(name: str) -> str:
   return re.sub(r'[^a-z0-9.]', '', name.casefold())
 
 
-_WIDEST = 12  # columns of metrics on a page
+_WIDEST = 12  # maximum number of metric columns that fit on a page
 # One of the user's systems, its colour, and slice -> metric -> estimate.
 _Ours = tuple[Group, str, Mapping[str, Mapping[str, Estimate]]]
 
@@ -172,8 +172,9 @@ def published_folds(
 ) -> list[Fold]:
   """Returns a fold per printed table of a dataset; the first fold is open.
 
-  The user's systems come first, judged by the paper's conventions. The rows of
-  the paper follow in their order. Columns are the printed metrics, by slice.
+  The first rows are the user's systems, judged by the paper's conventions. They
+  are followed by the rows of the paper, in the printed order. The columns are
+  the printed metrics, by slice.
 
   Args:
     dataset: a name in published.datasets().
@@ -210,7 +211,8 @@ def _judge_group(
 ) -> dict[str, dict[str, Estimate]]:
   """Returns slice -> metric -> estimate of a system by a paper's conventions.
 
-  Metrics that the paper's protocol does not print are judged by xjax's own.
+  Metrics that the tool of the paper's protocol does not print are judged by the
+  protocol of xjax.
   """
   ks = {int(k) for name in metrics for k in re.findall(r'@(\d+)', name)}
   runs = []
@@ -241,8 +243,8 @@ def _conventions(paper: Paper, metrics: Collection[str]) -> str:
   )
   others = [name for name in metrics if not tool.prints(name)]
   return (
-    f'{sentence}. This tool does not print {", ".join(others)}, which are '
-    'judged by the protocol of xjax.'
+    f'{sentence}. This tool does not print {", ".join(others)}; here the '
+    'protocol of xjax is used.'
     if others
     else f'{sentence}.'
   )
@@ -287,7 +289,7 @@ def _our_cell(value: Estimate | None) -> Cell:
 def _printed_rows(
   rows: Sequence[PublishedRow], columns: Sequence[tuple[str, str]]
 ) -> list[list[Cell]]:
-  """Returns a row per system, with all its slices in one row, as printed."""
+  """Returns a row per printed system, with the values of all its slices."""
   decimals = max(_decimals(v) for row in rows for v in row.values.values())
   seen = collections.Counter()
   systems: dict[tuple[str, int], dict[str, PublishedRow]] = {}

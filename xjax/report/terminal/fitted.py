@@ -19,7 +19,7 @@ from xjax.run.fit import FitResult
 
 
 def excerpt(text: str, width: int, more: str = '') -> str:
-  """Returns as many whole words of a text as fit, without line breaks.
+  """Returns the first words of a text, as many as fit, without line breaks.
 
   A word longer than half the width is cut, so that text without spaces, such as
   Chinese, is shown too.
@@ -48,7 +48,7 @@ def example_text(
   k: int = 5,
   calibration: Calibration | None = None,
 ) -> str:
-  """Shows the first n documents with gold labels, best k labels and scores.
+  """Shows gold labels, best k labels and scores of the first n documents.
 
   Args:
     predictions: predictions for the split's documents, row by row.
@@ -106,8 +106,7 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
   )
 
 
-# Lines about the files of a workdir; a line is shown if the file in its key
-# exists.
+# File of a workdir -> line that is shown if the file exists.
 _CONTENTS = {
   'config.json': 'config.json labels.jsonl            config and labels',
   'features': 'features/                           vocabulary',

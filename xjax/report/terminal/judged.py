@@ -35,13 +35,15 @@ def judgement_text(
   Args:
     metrics: metrics, as from judge.judge.judge.
     prior: metrics of the popularity prior.
-    full: whether to show every metric by xjax's own protocol too.
+    full: whether to show a table of all metrics too, if the only protocol is
+      that of xjax.
 
   Returns:
-    If the metrics have only xjax's own protocol, a table with a row per slice
-    and with the prior, and a table of all metrics if `full` is set or there are
-    intervals. Otherwise, a table per slice with a column per protocol, followed
-    by the reasons for differences.
+    The tables as text. If the only protocol is that of xjax, the first table
+    has a row per slice and for the prior. A table of all metrics follows if
+    `full` is set or there are intervals. With other protocols, there is a table
+    per slice with a column per protocol, followed by the reasons for
+    differences.
   """
   names = _protocols(metrics)
   if names != [PROTOCOL]:

@@ -7,10 +7,12 @@ from xjax.plan.advice import Advice, Change
 from xjax.plan.chips import Platform
 from xjax.plan.plan import Plan
 
-# How much the memory that XLA needs differs from the estimates.
+# These messages compare the estimate with the memory that XLA needs.
 _ESTIMATES = {
   Platform.CPU: 'XLA may need 4 times as much',
-  Platform.GPU: 'it was not compared with the memory that XLA needs on GPUs',
+  Platform.GPU: (
+    'the estimate was not compared with the memory that XLA needs on GPUs'
+  ),
   Platform.TPU: 'for some models XLA needed 0.9 to 1.8 times as much',
 }
 
@@ -80,7 +82,8 @@ def _advice(advice: Advice) -> list[str]:
   lines, devices = [*map(_change, advice.changes)], advice.devices
   if lines:
     lines[:0] = [
-      'to make it fit, change in order (GiB per device after each change):'
+      'to make it fit, change in order, line by line (GiB per device after '
+      'each change):'
     ]
   if devices:
     how = 'or without changes,' if advice.fits else 'and'

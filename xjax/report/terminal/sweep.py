@@ -10,12 +10,12 @@ from xjax.sweep.session import SweepSession
 from xjax.sweep.store import Outcome, TrialStatus, best_trial
 
 _ORDER = list(TrialStatus)
-_WIDTH = 24  # most characters of a cell; longer values are cut
+_WIDTH = 24  # maximum number of characters of a cell; longer values are cut
 _REPORTED = 10  # more systems would make a report unreadable
 
 
 def sweep_summary(session: SweepSession, outcomes: Sequence[Outcome]) -> str:
-  """Returns a table of trials, counts of their states, errors and commands.
+  """Returns counts of trials by state, a table of trials, errors and commands.
 
   Args:
     session: the sweep of the trials.

@@ -1,9 +1,11 @@
-"""Computes self-attention; on CPUs, a few heads at a time to fit in caches.
+"""Computes self-attention.
+
+On CPUs a few heads are computed at a time, so that their arrays fit in caches.
 
 The gradient is written by hand to save memory, not time. With JAX's gradient, a
 training step of two of MiniLM's layers at 512 tokens takes the same time (1.00
-times as long), but 2.07 GiB of temporary memory instead of 0.94 GiB, and each
-further layer adds to that.
+times as long), but 2.07 GiB of temporary memory instead of 0.94 GiB. Each
+further layer adds to the 2.07 GiB.
 """
 
 import functools
@@ -21,11 +23,11 @@ from xjax.score.heads.attend import MASKED
 # Which tokens may see each other: see `self_attention`.
 Segments = Bool[Array, 'B T'] | Int32[Array, 'B T']
 
-# The most features of a head for which cuDNN's flash kernel runs on all GPUs.
+# cuDNN's flash kernel runs on all GPUs if a head has at most so many features.
 _FLASH_HEAD = 128
 
-# The most attention weights that are computed at a time: 8 MiB of float32. The
-# last cache of a CPU has room for a few arrays of this size.
+# At most this many attention weights are computed at a time: 8 MiB of float32.
+# The last-level cache of a CPU has room for a few arrays of this size.
 _MOST_WEIGHTS = 2**21
 
 
@@ -38,17 +40,18 @@ def self_attention(
 ) -> Float[Array, 'B T D']:
   """Computes softmax(q k^T / sqrt(d)) v of each head (Vaswani et al. 2017).
 
-  This is equation 1 of the paper. On GPUs and without dropout, operands of 16
-  bits are passed to cuDNN's flash kernel. Elsewhere the gradient is written by
-  hand. It computes the weights again and does not keep them, because B x heads
-  x T x T floats are most of a layer's memory.
+  This is equation 1 of the paper. Without dropout, devices other than CPUs use
+  JAX's attention; on GPUs this passes operands of 16 bits to cuDNN's flash
+  kernel. In all other cases the gradient is written by hand. This gradient
+  computes the weights again and does not keep them, because B x heads x T x T
+  floats are most of a layer's memory.
 
   Args:
     inputs_BTX: query, key and value side by side, X = 3D. Each of the three has
       its heads side by side, with D / heads features for each head.
     segments_BT: bool, False at padding, which comes last; or int32, 0 at
-      padding, else the number of the document among the documents of its row.
-      Tokens see the tokens of their own document.
+      padding and 1, 2, ... for the first, second, ... document of a row.
+      A token sees the tokens of its own document.
     heads: number of heads; it divides D.
     rate: dropout rate of the weights, in [0, 1).
     seeds: uint32 [2], from coins.seeds_of; None: no dropout.
@@ -70,15 +73,15 @@ def self_attention(
 
 
 def _heads_per_group(heads: int, entries: int) -> int:
-  """Returns the size of the groups of heads that are computed one by one.
+  """Returns how many heads are computed at a time.
 
   Args:
     heads: number of all heads.
     entries: number of a head's attention weights, B x T x T.
 
   Returns:
-    The largest divisor of `heads` with at most _MOST_WEIGHTS weights, at
-    least 1.
+    The largest divisor of `heads` for which these heads have at most
+    _MOST_WEIGHTS weights; 1 if there is no such divisor.
   """
   divisors = (n for n in range(1, heads + 1) if heads % n == 0)
   return max(n for n in divisors if n == 1 or n * entries <= _MOST_WEIGHTS)
@@ -87,7 +90,7 @@ def _heads_per_group(heads: int, entries: int) -> int:
 def _library_attention(
   inputs_BTX: Float[Array, 'B T X'], segments_BT: Segments, heads: int
 ) -> Float[Array, 'B T D']:
-  """Calls jax.nn.dot_product_attention, with cuDNN's kernel if that fits."""
+  """Calls jax.nn.dot_product_attention, with cuDNN's kernel if possible."""
   batch, tokens, width = inputs_BTX.shape
   split = inputs_BTX.reshape(batch, tokens, 3, heads, -1)
   arguments = {'implementation': 'xla'}
@@ -102,7 +105,8 @@ def _library_attention(
     arguments['key_value_seq_lengths'] = lengths_B
   else:
     arguments['mask'] = _sees(segments_BT)[:, None]
-  # The function has no argument for the precision: a context manager sets it.
+  # A context manager sets the precision, because the function has no argument
+  # for the precision.
   precision = full_precision(inputs_BTX.dtype)
   with jax.default_matmul_precision(precision and precision.name.lower()):
     out = jax.nn.dot_product_attention(
@@ -118,8 +122,8 @@ def _sees(segments_BT: Segments) -> Bool[Array, 'B _ T']:
     segments_BT: segments of `self_attention`.
 
   Returns:
-    bool [B, T, T], or [B, 1, T] where all tokens of a row see the same ones.
-    The last axis is that of the tokens that are seen.
+    bool [B, T, T], or [B, 1, T] if all tokens of a row see the same tokens.
+    The last axis is the axis of the seen tokens.
   """
   if segments_BT.dtype == jnp.bool_:
     return segments_BT[:, None, :]
@@ -144,7 +148,7 @@ def _grouped_attention(
     inputs_BT3D: inputs of self_attention, with query, key and value on an axis
       of their own.
     segments_BT, seeds, rate: arguments of self_attention.
-    size: number of heads in a group, number of features of a head.
+    size: (number of heads in a group, number of features of a head).
   """
   return _forward(inputs_BT3D, segments_BT, seeds, size, rate)[0]
 
@@ -208,8 +212,8 @@ def _backward(
     weight = seeded_dropout(weight, rate, seeds, turn).astype(value.dtype)
     # The gradients of a turn overwrite the query, key and value of that turn,
     # so that no second array is needed. The key's gradient comes first, because
-    # it depends on everything that the turn reads from x: otherwise XLA would
-    # copy x.
+    # it depends on everything that the turn reads from x. In another order XLA
+    # would copy x.
     x_BT3D = _put_heads(x_BT3D, _transposed_product(d_score, query), turn, 1)
     x_BT3D = _put_heads(x_BT3D, _transposed_product(weight, d_mixed), turn, 2)
     x_BT3D = _put_heads(
@@ -233,7 +237,7 @@ def _means(
   """Returns the mean of the weights' gradients, weighted with the weights.
 
   The mean equals the product of the result with its gradient, summed over the
-  features of a head. It has one T-th of the weights' size.
+  features of a head. The means take one T-th of the memory of the weights.
   """
   products = out_BT1D.astype(jnp.float32) * d_BT1D.astype(jnp.float32)
   batch, tokens = products.shape[:2]
@@ -258,7 +262,7 @@ def _put_heads(
   turn: Int32[Array, ''],
   part: int,
 ) -> Float[Array, 'B T parts D']:
-  """Replaces the heads of a turn in one part of x, where _cut_heads reads."""
+  """Writes a turn's heads to one part of x, where _cut_heads reads them."""
   batch, group, tokens, size = heads.shape
   wide = heads.swapaxes(1, 2).reshape(batch, tokens, 1, group * size)
   place = 0, 0, part, turn * group * size
@@ -277,5 +281,5 @@ def _scores(
 def _transposed_product(
   weight: Float[Array, 'B group T T'], x: Float[Array, 'B group T size']
 ) -> Float[Array, 'B group T size']:
-  """Returns weight^T x, as (x^T weight)^T, which only copies small arrays."""
+  """Returns weight^T x as (x^T weight)^T, to copy only small arrays."""
   return product(x.swapaxes(2, 3), weight, (3, 2), shared=2).swapaxes(2, 3)
