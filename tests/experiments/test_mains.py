@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -209,10 +210,8 @@ def test_a_finished_run_is_not_trained_again(run_main, trained):
 
 
 def test_a_preempted_run_leaves_with_75(run_main, monkeypatch, tmp_path):
-  def preempted(*_):
-    raise Preempted('saved at step 3')
-
-  monkeypatch.setattr('xjax.run.fit.fit', preempted)
+  stopped = mock.Mock(side_effect=Preempted('saved at step 3'))
+  monkeypatch.setattr('xjax.run.fit.fit', stopped)
   done = run_main('train', *QUICK, f'--workdir={tmp_path / "run"}')
   assert done.returncode == 75
   assert 'preempted: saved at step 3' in done.stderr

@@ -145,7 +145,7 @@ def test_skip_leaves_the_faulty_lines_out(folder):
 
 def test_skip_needs_something_left(folder):
   (folder / 'train.jsonl').write_bytes(b'{\n')
-  with pytest.raises(DataError, match=r'train.jsonl: no document in it with'):
+  with pytest.raises(DataError, match='train.jsonl: every document in it is f'):
     read(folder, on_error=OnError.SKIP)
 
 

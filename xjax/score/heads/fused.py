@@ -203,9 +203,8 @@ def _shard_step(
   exponents = {name: rows[name] for name in rows if name == 'exponent'}
 
   def body(carry, start, size):
-    # Without the barrier, XLA would read the old rows again after the new rows
-    # are written, and would therefore keep a copy of the old rows. Exponents
-    # are read from the old rows.
+    # Without the barrier, XLA would copy the old rows, to read them again after
+    # the new rows are written. Exponents are read from the old rows.
     chunk_rows = chunks.cut(carry.rows | exponents, start, size)
     chunk_rows = lax.optimization_barrier(chunk_rows)
     kernel_CD = decode_weights(chunk_rows, all_BD.dtype)
