@@ -181,7 +181,7 @@ def needs_full_table() -> bool:
 
 
 def comparison_options() -> dict[str, Any]:
-  """Returns the values of the flags of define_shared, by name."""
+  """Returns the values of the flags that comparisons have, by flag name."""
   names = 'propensity', 'slices', 'labels', 'replicates', 'seed'
   return {name: flags.FLAGS[name].value for name in names}
 

@@ -14,9 +14,10 @@ Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1).
     --config=experiments/configs/jsonl_unified.py \
     --config.data.dir=DIR --workdir=runs/jsonl_unified
 
-Training hides 200 rare labels (1 to 20 training documents), so that scores by
-weights and scores by names become comparable. If you have fewer such labels,
-hide fewer: --config.model.head.hidden_labels=20.
+The head scores seen labels with learned weights too, but unseen labels only by
+their names. To make both kinds of scores comparable, training treats 200 rare
+labels (1 to 20 training documents) as unseen. If you have fewer such labels,
+set a smaller number: --config.model.head.hidden_labels=20.
 
 Hardware: a GPU; two CPU cores are slow. Expected: not run yet. Time: 1 to 2 s
 per step on two CPU cores.

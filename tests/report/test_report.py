@@ -88,10 +88,10 @@ def test_the_page(arguments):
   assert systems.rows[1][3].text == 'margin, lists of 8, search not recorded'
   assert by == Text('Propensities: A 0.55, B 1.5.')
   assert command == Text('python -m x', command=True)
-  names = [f.title for f in found['Labels most often lost']]
+  names = [f.title for f in found['Gold labels that are missed most often']]
   assert names == ['lwan (seed 0)', 'other']
   # The file has no names; those of the runs serve.
-  for fold in found['Labels most often lost']:
+  for fold in found['Gold labels that are missed most often']:
     assert fold.blocks[0].rows[0][1].text.startswith('label <')
   picture, why = found['Probabilities']
   assert picture.alt.count('expected calibration error') == 2

@@ -251,7 +251,7 @@ def test_another_search_is_judged_anew(tmp_path):
 TAXONOMIES = {
   'No such file': None,
   'no label has a parent': 'Root\ta\tb\n',
-  'is below no other label': 'Root\ta\nb\tc\n',
+  'is never a child; put it below Root': 'Root\ta\nb\tc\n',
   "'a' is its own ancestor|a label is its own ancestor": (
     'Root\tx\na\tb\nb\ta\n'
   ),

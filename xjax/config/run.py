@@ -24,8 +24,8 @@ from xjax.judge.criteria import PROPENSITY, Criteria
 from xjax.score.config import ModelConfig
 from xjax.score.text_model import NeuralModel
 
-# Kinds can be chosen only after they are imported, so all kinds of xjax are
-# imported here.
+# A config can choose a kind of data, loss, metric or model only after its
+# module is imported, so all these modules of xjax are imported here.
 for _package in (formats, losses, metrics, score):
   import_modules(_package)
 
@@ -54,8 +54,8 @@ class EvalConfig(ConfigPart):
   )
   recall: float = field(
     1.0,
-    'Expected share of the best labels that are in the saved lists. With a '
-    'value below 1, TPUs find the lists faster and miss some labels.',
+    'Share of the best labels that the saved lists are expected to contain. '
+    'With a value below 1, TPUs find the lists faster and miss some labels.',
     SHARE,
   )
 
@@ -83,7 +83,7 @@ class Config(ConfigPart):
 
 
 def shrink(config: Config) -> Config:
-  """Returns a tiny copy of a config, for tests on the embedded corpus.
+  """Returns a tiny copy of a config, for tests on synthetic data.
 
   The kinds of model, optimizer, losses and schedule stay the same. Every size
   is at most 16, and no file outside the workdir is read or written.

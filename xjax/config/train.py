@@ -271,7 +271,10 @@ class NeuralTrain(TrainConfig):
 
   @classmethod
   def from_earlier(cls, fields: dict[str, Any]) -> dict[str, Any]:
-    """Converts fields of earlier versions, where train has Adam's settings."""
+    """Converts the fields of an earlier version.
+
+    In earlier versions, Adam's settings were fields of train.
+    """
     rule = fields.get('optimizer', 'adam')
     if not isinstance(rule, str):
       return fields

@@ -31,8 +31,7 @@ class MeshConfig(ConfigPart):
 
   One number may be -1, which means all remaining devices. The label rows of
   OneVsAll are divided over both axes. So the product of both numbers must
-  divide LABEL_MULTIPLE. The largest power of 2 that divides LABEL_MULTIPLE is
-  512.
+  divide LABEL_MULTIPLE. If the product is a power of 2, it is at most 512.
   """
 
   data: int = field(
@@ -64,8 +63,8 @@ def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
   if min(shape) < 1 or shape[0] * shape[1] != count:
     raise ConfigError(
       f'mesh.data={config.data} x mesh.label={config.label} does not fit '
-      f'{count} devices: choose sizes whose product is {count} (-1: the rest), '
-      'or set JAX_NUM_CPU_DEVICES to divide a CPU into devices'
+      f'{count} devices: choose sizes whose product is {count} (-1 means '
+      'the rest), or set JAX_NUM_CPU_DEVICES to divide a CPU into devices'
     )
   if LABEL_MULTIPLE % shape[1]:
     raise ConfigError(f'mesh.label={shape[1]} must divide {LABEL_MULTIPLE}')
@@ -75,10 +74,10 @@ def mesh_shape(config: MeshConfig, count: int) -> tuple[int, int]:
 def make_mesh(config: MeshConfig, count: int = 0) -> jax.sharding.Mesh:
   """Returns a mesh of devices with a data axis and a label axis.
 
-  Axes are Auto. With Explicit axes, JAX raises errors for scans with carries,
-  for embedding gathers, and for top-k over sharded labels. Both axes may span
-  processes. Processes that hold the same rows of a batch read the same
-  documents (see share.shares).
+  The type of both axes is AxisType.Auto. With Explicit axes, JAX raises errors
+  for scans with carries, for embedding gathers, and for top-k over sharded
+  labels. Both axes may span processes. Processes that hold the same rows of a
+  batch read the same documents (see share.shares).
 
   Args:
     config: the sizes of the axes.
@@ -117,7 +116,7 @@ def share_of(mesh: jax.sharding.Mesh) -> Share:
 
 
 def padded_labels(n_labels: int) -> int:
-  """Returns how many rows a parameter with one row per label has on a mesh.
+  """Returns the padded number of rows of a parameter with one row per label.
 
   The number is n_labels, rounded up to a multiple of LABEL_MULTIPLE.
   """

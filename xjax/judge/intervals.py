@@ -1,4 +1,4 @@
-"""Computes confidence intervals, and sums for significance tests.
+"""Computes confidence intervals of metrics, and sums of significance tests.
 
 Intervals come from the bootstrap, and tests from approximate randomization.
 """
@@ -99,7 +99,7 @@ def _clip_interval(
 
   Possible values are at least 0. A share is also at most 1.
   """
-  # With a user's negative weights a metric may be below 0, and PSP-raw may be
+  # With a user's negative weights, a metric may be below 0, and PSP-raw may be
   # above 1. So the limits are moved to include all replicates. Entropy is not a
   # share and has no upper limit.
   most = max(1.0, float(np.nanmax(values_R)))
@@ -223,7 +223,8 @@ def outcomes(evidence: Evidence, names: Collection[str]) -> Outcomes:
     names: names of the sums that will be computed from the outcomes.
   """
   form = evidence.form
-  # Only the terms of requested sums are computed, because this takes time.
+  # Only the terms of requested sums are computed, because each further term
+  # takes time.
   metrics = tuple(
     metric
     for metric in form.metrics

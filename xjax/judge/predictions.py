@@ -90,9 +90,10 @@ class Lists:
 
   @classmethod
   def merge(cls, parts: Sequence['Lists']) -> 'Lists':
-    """Merges several lists of the same documents; each label occurs once.
+    """Merges several lists of the same documents.
 
-    If a label has several scores because of rounding, the highest is kept.
+    In the result, each label occurs at most once per document. If a label has
+    several scores because of rounding, the highest is kept.
     """
     ids = np.concatenate([part.ids for part in parts], axis=1)
     scores = np.concatenate([part.scores for part in parts], axis=1)

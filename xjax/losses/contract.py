@@ -40,10 +40,11 @@ class LossConfig(ConfigPart, abstract=True):
   def first_priors(
     self, priors_L: Float64[np.ndarray, ' L']
   ) -> Float64[np.ndarray, ' L']:
-    """Returns the probabilities whose logits are the scores before training.
+    """Returns a probability for each label.
 
-    By default, these probabilities are the labels' priors. If all documents
-    have the same scores, these scores minimise binary cross entropy without
+    Its logit is the score of the label before training. By default, the
+    probability is the label's prior. If a model must give all documents the
+    same scores, the logits of the priors minimise binary cross entropy without
     label weights, and nearly minimise softmax cross entropy. They do not
     minimise focal loss, or a loss with label weights.
 

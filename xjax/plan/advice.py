@@ -41,8 +41,8 @@ class Advice:
   changes: tuple[Change, ...]
   fits: bool  # whether the run fits with all changes
   # The smallest number of devices with which the run fits, or None if there is
-  # no such number. If `fits`, it is for the run without the changes; otherwise,
-  # it is for the run with all changes.
+  # no such number. If `fits` is true, this number is for the run without the
+  # changes, else for the run with all changes.
   devices: Change | None
 
 
@@ -86,9 +86,8 @@ def _possible_changes(config: Config) -> dict[str, Fields]:
 def advice(plan: Plan, planner: Planner) -> Advice:
   """Returns changes that make a plan fit.
 
-  The totals are estimates. If XLA has computed the memory of the plan, each
-  estimate is multiplied by XLA's total for the plan and divided by the estimate
-  for the plan.
+  The totals are estimates. If XLA has computed the memory of the plan, all
+  estimates are scaled so that the estimate for the plan equals XLA's total.
 
   Args:
     plan: a plan that does not fit.
@@ -108,7 +107,7 @@ def advice(plan: Plan, planner: Planner) -> Advice:
   rows = _possible_changes(plan.config).get('rows')
   if size > plan.usable and rows:
     # FusedSGD and micro-batches exclude each other. If micro-batches were
-    # chosen, the run may need less memory if FusedSGD is chosen instead.
+    # chosen, the run may need less memory with FusedSGD instead.
     with_rows = _choose_changes(plan, total, [rows])
     size, chosen = min((size, chosen), with_rows, key=_size)
   config, changes = plan.config, []
@@ -166,7 +165,7 @@ def _choose_changes(
     else:
       break
     size, config = smallest, _with(config, fields)
-    for earlier in chosen:  # fields that are set again keep their first place
+    for earlier in chosen:  # fields that are set again keep their place
       if earlier.keys() == fields.keys():
         earlier.update(fields)
         break

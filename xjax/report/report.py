@@ -110,7 +110,9 @@ def build_page(groups: Sequence[Group], command: str, dataset: str) -> Page:
       Section('Frequent and rare labels', _frequencies(groups, protocol)),
       Section('Probabilities', reliability_blocks(groups)),
       Section('Training', [learning_curves(groups)]),
-      Section('Labels most often lost', _worst(groups, tallies)),
+      Section(
+        'Gold labels that are missed most often', _worst(groups, tallies)
+      ),
       Section('Published numbers', _published(dataset, groups, colours)),
       Section('The dataset', [corpus_table(first.predictions)]),
       Section('All metrics', full_tables(groups)),
@@ -234,7 +236,8 @@ def _published(
       )
     ]
   intro = Text(
-    f"Published values for {dataset_name}; each title shows the table's split."
+    f'Published values for {dataset_name}; the title of each table names its '
+    'split.'
   )
   return [intro, *published_folds(dataset_name, groups, colours)]
 

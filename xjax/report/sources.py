@@ -38,8 +38,8 @@ def read_runs(
     names: names of the runs, one per argument; if (), the names of the folders
       or files.
     files: gold, training labels etc., which replace those in the files of
-      predictions. What is still missing is taken from one of the other
-      arguments (see lend).
+      predictions. Fields that are still missing are taken from another system
+      (see lend).
     depth: number of labels kept per document of a score file (see read_judged).
 
   Returns:
@@ -104,7 +104,7 @@ def _name_of(path: pathlib.Path) -> str:
   if path.name == PREDICTIONS:
     path = path.parent
   if path.parent.name == 'eval' and _is_workdir(path.parent.parent):
-    # Several strategies of one run may be compared, so names have the strategy.
+    # Several strategies of one run may be compared, so names contain it.
     _, dot, strategy = path.name.partition('.')
     return f'{path.parent.parent.name}{dot}{strategy}'
   return path.name if path.is_dir() else path.name.partition('.')[0]
@@ -171,7 +171,9 @@ def read_history(path: pathlib.Path) -> tuple[dict[str, Any], ...]:
     try:
       record = json.loads(line)
     except ValueError:
-      continue  # a kill cut the line short; the resumed run removes it
+      # The process was killed while it wrote the line; the resumed run removes
+      # the line.
+      continue
     if isinstance(record, dict):
       records.append(record)
   return tuple(records)
@@ -195,7 +197,10 @@ def _check_metrics(
     }
     missing = [p for p in protocols(metrics) if ALL not in metrics[p]]
   except (KeyError, TypeError) as error:
-    raise DataError(f'{path}: not metrics of xjax: no {error}') from error
+    raise DataError(
+      f'{path}: not metrics of xjax: a field is missing or has a wrong type '
+      f'({error})'
+    ) from error
   if missing or not counts:
     raise DataError(f'{path}: not metrics of xjax: no slice {ALL!r}')
   _check_intervals(metrics, path)
@@ -215,7 +220,8 @@ def _check_intervals(metrics: Mapping[str, Any], path: pathlib.Path) -> None:
       if not low <= value <= high:
         raise DataError(
           f'{path}: {metric} of {name} is {value}, outside of its interval '
-          f'[{low}, {high}]; write both again with experiments.evaluate'
+          f'[{low}, {high}]; write the metrics and the intervals again with '
+          'experiments.evaluate'
         )
   except (AttributeError, KeyError, TypeError, ValueError) as error:
     raise DataError(f'{path}: not intervals of xjax') from error

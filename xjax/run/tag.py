@@ -83,7 +83,12 @@ class TaggedDocuments:
   def explained(
     self, attention: LabelExplanations, row: int
   ) -> ExplainedDocument:
-    """Returns one of the first documents in the form that a page shows."""
+    """Returns a document in the form that a page shows.
+
+    Args:
+      attention: the attention of the documents' labels.
+      row: a document for which `attention` has the weights of all tokens.
+    """
     inputs, document = self.predictor.inputs, self.split.documents[row]
     words = inputs.words(document)
     is_word_T = np.array([word.start < word.end for word in words], bool)
@@ -146,8 +151,8 @@ def tag_file(
       (read_features); '' if there are none.
     strategy: how the labels are chosen, and how many; if None, the k labels of
       highest score are chosen. The chosen labels are written in the strategy's
-      order. They are the lists over all labels in X.npz, and X.metrics.json has
-      their metrics.
+      order. X.npz holds the chosen labels as its lists over all labels, and
+      X.metrics.json has the metrics of these lists.
 
   Returns:
     The contents of a page next to X.jsonl if labels are explained, else None.

@@ -61,7 +61,7 @@ class NoPooling(PoolingConfig):
 
 @dataclasses.dataclass
 class MeanConfig(PoolingConfig):
-  """Chooses the mean over tokens.
+  """Chooses the pooling that computes the mean over tokens.
 
   For documents of one vector, the mean is this vector.
   """

@@ -1,9 +1,10 @@
 """Compiles the loops of tree search, which score children and choose nodes.
 
-Arrays come in tuples. Documents are (indptr, indices, values). Blocks are the
-block index of each node, followed by the arrays of BlockWeights. Opened nodes
-are (document, node, score, end of the node's children). The children of all
-opened nodes are stored in one array, one node after another.
+Arrays come in tuples. Documents are (indptr, indices, values). The tuple
+`blocks` holds an array with the index of each node's block, and then the arrays
+of BlockWeights. Opened nodes are (document, node, score, end of the node's
+children). The children of all opened nodes are stored in one array, one node
+after another.
 """
 
 import math
@@ -66,9 +67,9 @@ def score_children(
 
 @njit(**_JIT)
 def _mark(blocks, block, places, on):
-  """Writes to `places` the row of each feature in a block, counted from 1.
+  """Stores the row number of each feature of a block in `places`.
 
-  If `on` is 0, zeros are written instead.
+  Row numbers start at 1. If `on` is 0, zeros are stored instead.
   """
   first, features = blocks[2][block], blocks[3]
   for row in range(first, blocks[2][block + 1]):
@@ -123,7 +124,10 @@ def _add_row(blocks, row, value, out):
 
 @njit(**_JIT)
 def _add_links(scores, above, link):
-  """Replaces classifiers' scores by their links plus the parent's score."""
+  """Replaces classifiers' scores by link(score) plus the parent's score.
+
+  Without a link, the scores do not change.
+  """
   for i in range(len(scores)):
     if link == 1:
       scores[i] = above + _log_sigmoid(scores[i])
@@ -156,8 +160,8 @@ def open_next(
     weights: log weights of labels, and the largest log weight below each node.
     squash: whether scores are turned into log probabilities, and the numbers a
       and b of Squash.
-    limits: largest number of nodes per document, and for each document the
-      bound below which no node is opened.
+    limits: first, the largest number of nodes per document; second, for each
+      document, the bound below which no node is opened.
     opened: the opened nodes (see the module's docstring), and then the scores
       of the children.
     lists: the arrays of SearchResult, to which labels are added.
@@ -171,7 +175,8 @@ def open_next(
   document_of, nodes, _, ends, children = opened
   ids, keys, sums, counts = lists
   size = min(width, len(children))
-  # The best nodes of one document. If all nodes fit, they stay in order.
+  # The best nodes of one document. If all nodes fit, they are in the order in
+  # which they were added.
   best = np.empty(size, np.int32), np.empty(size), np.empty(size)
   next_document = np.empty(len(children), np.int64)
   next_nodes = np.empty(len(children), np.int32)
@@ -202,7 +207,7 @@ def open_next(
 
 @njit(**_JIT)
 def _add_node(best, n_best, node, bound, score):
-  """Adds a node to the best nodes, and returns their new number.
+  """Adds a node to the best nodes, and returns how many there are now.
 
   If there is no room, the node replaces the worst node, but only if the new
   node has the higher bound.
@@ -222,7 +227,7 @@ def _add_node(best, n_best, node, bound, score):
 
 @njit(**_JIT)
 def _insert_label(ids, keys, scores, label, key, score):
-  """Inserts a label into a sorted list, if the label is good enough."""
+  """Inserts a label into a sorted list, if it is better than the last label."""
   at = len(ids) - 1
   if at < 0 or key == -np.inf:
     return

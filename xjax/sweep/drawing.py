@@ -10,8 +10,8 @@ from optuna.trial import FrozenTrial
 
 from xjax.sweep.config import Tpe
 
-# A repeated trial is wasted, but if fields have few values, the estimator often
-# draws an earlier trial again. After _TRIES attempts, draws are random.
+# A repeated trial is wasted, but if fields have few values, the TPE sampler
+# often draws an earlier trial again. After _TRIES attempts, draws are random.
 _TRIES, _RANDOM_TRIES = 10, 100
 
 

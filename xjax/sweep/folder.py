@@ -127,7 +127,7 @@ class SweepFolder:
       yield
 
   def open(self, sweep: Sweep, config: Config, seeds: int) -> None:
-    """Writes sweep.json, after a check that a resumed sweep is the same.
+    """Checks that a resumed sweep has the same settings, and writes sweep.json.
 
     Fields of the config may differ if a resumed run may change them, except
     train.steps and the paths of the data, the vectors and the encoder.

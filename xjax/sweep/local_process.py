@@ -30,9 +30,10 @@ class LocalProcess:
   has saved and ended, and starts it again. A command that only waits for a job
   is killed instead: the job continues, and the new command waits for it.
 
-  If a job must end but SIGTERM stopped its command before the command handled
-  the signal, the command is started again with LEAVE=1 in its environment. The
-  new command then ends the job that the earlier command submitted.
+  SIGTERM may stop a command that waits for a job before the command handles the
+  signal. If the job must end too, the command is started again with LEAVE=1 in
+  its environment. The new command then ends the job that the earlier command
+  submitted.
   """
 
   def __init__(
@@ -95,7 +96,9 @@ class LocalProcess:
     """Kills the command and all its child processes; nothing is saved."""
     if self._child is None:
       self.terminate()
-      self.poll()  # if the lock is free, the id in the file is out of date
+      # If the lock is free, the pid file is out of date. In this case, poll
+      # starts a new child, and the file is not used.
+      self.poll()
     if self._child is None:
       _kill_group(self._pid.read_text().strip())
     elif self._child.poll() is None:
@@ -127,7 +130,10 @@ class LocalProcess:
     return ('env', 'LEAVE=1', *self._command) if self._job else ('true',)
 
   def _ask_to_leave(self) -> None:
-    """Asks an earlier command once to exit; kills it if it waits for a job."""
+    """Asks an earlier command to exit, but only once.
+
+    A command that only waits for a job is killed instead.
+    """
     if self._asked:
       return
     # The file is empty for a moment before the id is written. In this case, the

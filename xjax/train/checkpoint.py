@@ -240,7 +240,7 @@ def intact_steps(
 
 
 def fault_of(folder: str | os.PathLike, step: int) -> str:
-  """Returns the fault of a step's checkpoint; empty: the checkpoint is intact.
+  """Returns the fault of a step's checkpoint, or '' if it is intact.
 
   Host 0 reads every file of the checkpoint. All hosts must call this function,
   and agree on whether there is a fault.

@@ -23,8 +23,9 @@ class Preemption(contextlib.AbstractContextManager):
   `reached` returns True. With several processes, the signal is only noted,
   inside `deferred` and outside. All processes vote at every fifth call of
   `reached`, so that all processes get the same answer. So all processes must
-  call `reached` equally often. (JAX's own sync point is not used, because it is
-  a single step number, which fast steps may pass before all processes know it.)
+  call `reached` equally often. (JAX's own sync point is not used. It is a
+  single step number, and if steps are fast, a process may pass this step before
+  it knows the number.)
   """
 
   def __init__(self) -> None:

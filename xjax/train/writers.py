@@ -70,7 +70,7 @@ class MetricWriter(contextlib.AbstractContextManager):
       self._board.close()
 
   def write(self, kind: str, step: int, **values: Any) -> None:
-    """Adds a record.
+    """Adds a record to metrics.jsonl, and its numbers to TensorBoard.
 
     Args:
       kind: str, 'train' or 'judge'.
@@ -186,7 +186,7 @@ def _cut(path: pathlib.Path, last: Mapping[str, int]) -> None:
         if line.endswith('\n') and record['step'] <= last[record['kind']]:
           kept.append(line)
       except (ValueError, KeyError, TypeError):
-        continue  # a kill cut this line short
+        continue  # the process was killed while it wrote this line
   with atomic_write(path) as file:
     file.writelines(kept)
 

@@ -39,11 +39,17 @@ def test_labels_in_order_with_parents(tmp_path):
     ('', [' no label in it']),
     ('Root\n', [' no label in it']),
     ('a\tb\n', [' no line `Root<TAB>child...` with the labels of level 1']),
-    ('Root\ta\na\tb\na\tc\n', ["3: 'a' has a line already, 2"]),
+    (
+      'Root\ta\na\tb\na\tc\n',
+      [
+        "3: 'a' is the parent on line 2 already; write all its children on that"
+        ' line'
+      ],
+    ),
     ('Root\ta\tb\ta\n', ["1: 'a' occurs twice"]),
     (
       'Root\ta\nb\tc\n',
-      ["2: 'b' is below no other label, not even below Root"],
+      ["2: 'b' is never a child; put it below Root or below another label"],
     ),
     ('Root\ta\na\tRoot\n', ["2: Root is below 'a'"]),
     ('Root\ta\t\tb\n', ['1: name 3 is empty']),

@@ -39,7 +39,10 @@ class Descriptors:
     return self.complete and label_id not in self.labels
 
   def check_parents(self, file: str | os.PathLike, faults: Faults) -> None:
-    """Removes parents that are unknown or form a ring, and adds the faults."""
+    """Removes parents that are unknown or form a ring.
+
+    For each removed parent, a fault is added to `faults`.
+    """
     for label in list(self.labels.values()):
       for parent in filter(self.is_unknown, label.parents):
         self._drop(label.id, parent)

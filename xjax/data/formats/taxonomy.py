@@ -72,13 +72,14 @@ class _TaxonomyDraft:
   """Collects the labels of a taxonomy while it is being read.
 
   Attributes:
-    parents: label -> its parents, as keys.
+    parents: label -> a dict whose keys are its parents.
   """
 
   def __init__(self, path: pathlib.Path, faults: Faults):
     self._path, self._faults = path, faults
     self._lines: dict[str, int] = {}  # parent -> its line
-    self._first: dict[str, int] = {}  # label -> first line with it as a child
+    # label -> first line that has the label as a child
+    self._first: dict[str, int] = {}
     self.parents: dict[str, dict[str, None]] = {}
 
   def add(self, line: bytes, number: int) -> None:
@@ -95,7 +96,10 @@ class _TaxonomyDraft:
     messages = fields.faults
     if parent in self._lines:
       line_number = self._lines[parent]
-      messages.append(f'{parent!a} has a line already, {line_number}')
+      messages.append(
+        f'{parent!a} is the parent on line {line_number} already; write all '
+        'its children on that line'
+      )
     messages += [f'{c!a} occurs twice' for c in _repeated_names(children)]
     if ROOT in children:
       messages.append(f'{ROOT} is below {parent!a}')
@@ -131,7 +135,10 @@ class _TaxonomyDraft:
       self.parents[parent] = {}
       line = self._first[parent] = self._lines[parent]
       if complete and rooted:
-        message = f'{parent!a} is below no other label, not even below {ROOT}'
+        message = (
+          f'{parent!a} is never a child; put it below {ROOT} or below another '
+          'label'
+        )
         self._faults.add(self._path, line, message)
     described = Descriptors(complete and bool(self.parents))
     for id_, parents in self.parents.items():

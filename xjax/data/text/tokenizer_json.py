@@ -48,7 +48,7 @@ _CUT_AT_SPACES = {('BertNormalizer', 'BertPreTokenizer'), (None, 'ByteLevel')}
 def as_data_errors(source: str) -> Iterator[None]:
   """Turns any error that a faulty tokenizer raises into a DataError.
 
-  This includes panics of the library, which are not Exceptions in Python.
+  This includes panics of the library, which are not subclasses of Exception.
   Errors from outside, such as those of signals, are not changed.
 
   Args:
@@ -100,7 +100,8 @@ def plain_settings(settings: Settings) -> Settings:
 def ends_words_at_spaces(settings: Settings) -> bool:
   """Returns whether a space after a word always ends the word.
 
-  Then the first words of a text have the same ids without the rest of the text.
+  If so, the ids of the first words of a text do not depend on the rest of the
+  text.
 
   Args:
     settings: settings that the library can read.
@@ -198,7 +199,7 @@ def folder_settings(
     settings = _read_byte_pairs(folder, config)
   else:
     raise DataError(
-      f'{folder}: has no tokenizer: neither {TOKENIZER} nor {WORD_PIECES}, nor '
+      f'{folder}: has no tokenizer: none of {TOKENIZER}, {WORD_PIECES}, or '
       f'{" with ".join(BYTE_PAIRS)}'
     )
   if pad := _token(config, 'pad_token', ''):

@@ -41,7 +41,9 @@ class LabelOrder:
     return bool(np.all(column_numbers(self.labels) >= 0))
 
   def name(self, source: LabelRows) -> LabelRows:
-    """Adds label ids to a file's rows of columns; rows with ids do not change.
+    """Returns a file's rows with the label id of each column.
+
+    Rows that have ids already stay the same.
 
     Args:
       source: rows of a file.

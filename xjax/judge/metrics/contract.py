@@ -231,7 +231,7 @@ class Metric:
     return True
 
   def over(self, inputs: Any) -> Any:
-    """Computes the terms of the numerator, per document or per label."""
+    """Computes the metric's numerator terms, per document or per label."""
     raise NotImplementedError(f'{type(self).__name__}.over')
 
   def value(self, over: Numbers, under: Numbers, k: int) -> Value:

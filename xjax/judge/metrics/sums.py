@@ -64,8 +64,8 @@ class DocumentBlock:
     ids_BK: int32 labels in descending order of score, padded with PAD.
     gold_BP: int32 gold labels, each once, padded with PAD.
     mask_B: bool, False for rows that only fill the block.
-    floor_B: float32, upper bound of the scores of labels outside the list;
-      -inf where the list has every label.
+    floor_B: float32. No label outside the list has a score above this value. It
+      is -inf where the list has every label.
     scores_BK: float32 scores of the list; needed only for thresholds.
     outside: values that were computed on the host; see ranking.RankedLists.
   """
@@ -230,7 +230,10 @@ def rank_sets(
 def exceeds(
   scores_BK: Float[Array, 'B K'], threshold: Float[Array, '']
 ) -> Bool[Array, 'B K']:
-  """Returns where a score exceeds the threshold, in the threshold's dtype."""
+  """Returns where a score exceeds the threshold.
+
+  Scores are first converted to the threshold's dtype.
+  """
   return scores_BK.astype(threshold.dtype) > threshold
 
 
@@ -253,12 +256,12 @@ class Sums:
     terms_M: float64, sums of document_terms. Integers are exact up to 2^53.
     unknown_M: int64, documents with gold whose list is too short for the term.
     counts: counts per label. The first sets of decisions belong to the
-      cut-offs; the set of a cut-off has only the places after the previous
-      cut-off. The other sets belong to the thresholds.
+      cut-offs. The set of a cut-off holds the decisions at places after the
+      previous cut-off, up to this one. The other sets belong to the thresholds.
     short_Q: int64, documents whose list is too short to know all decisions of
       the set.
-    unfound_Q: int64, those documents counted in short_Q whose unknown decisions
-      may include a correct decision.
+    unfound_Q: int64, documents in short_Q that may have a correct decision
+      among the unknown ones.
     form: says which sums these are.
   """
 

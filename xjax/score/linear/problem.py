@@ -21,7 +21,9 @@ _ROWS = 4096  # rows that are squared at a time
 
 
 class Loss(enum.Enum):
-  """Names the loss of a document with margin m = y (w.x + b), y = 1 or -1.
+  """Names a loss, which is a function of a document's margin m.
+
+  The margin is m = y (w.x + b), where y is 1 or -1.
 
   Attributes:
     SQUARED_HINGE: max(0, 1 - m) ** 2. The classifier is an L2-loss SVM. Its

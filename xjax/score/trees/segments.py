@@ -1,4 +1,8 @@
-"""Cuts a label tree into parts that are small enough for a label encoder."""
+"""Cuts a label tree into parts that are small enough for a label encoder.
+
+Section numbers refer to Bertalis et al., "Hierarchical Text Classification
+(HTC) vs. eXtreme Multilabel Classification (XML): Two Sides of the Same Medal".
+"""
 
 from collections.abc import Iterator
 
