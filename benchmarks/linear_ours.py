@@ -39,8 +39,10 @@ from xjax.score.trees.contract import TreeData
 from xjax.train.workdir import Workdir
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# As in linear_peer.py: labels per document; documents; seconds of all turns.
-TIMED, DOCUMENTS, LEAST = (5, 100), 2000, 5.0
+# The same values as in linear_peer.py.
+TIMED = 5, 100  # numbers of labels per document
+DOCUMENTS = 2000  # documents that are timed
+LEAST = 5.0  # seconds that all turns take together, at least
 
 
 @dataclasses.dataclass(frozen=True)
