@@ -38,8 +38,8 @@ hypothesis.settings.load_profile('quick')
 # Shapes and types of these rooms are checked at every call. The hook must be
 # installed before any test imports them. Contracts are left out: they declare
 # pytrees, which JAX's transformations fill with specs and None instead of
-# arrays. Numba compiles functions of dual and tree_*. The checks have been tried
-# for model_scorer with its own tests alone, so it is left out, too.
+# arrays. Numba compiles functions of dual and tree_*. model_scorer is left out
+# because the checks have been tried with its own tests only.
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CHECKED = [
   '.'.join(['xjax', *room.split('/'), path.stem])
