@@ -2,9 +2,9 @@
 
 python -m experiments.compare A B [C ...] [--split=test] [--output=DIR]
 
-Each argument is the folder of a run (the --workdir of train), the folder of an
-evaluation, or a file of predictions (in a format that evaluate reads). Runs
-that differ only in their seeds are one system.
+A is the baseline. Each argument is the folder of a run (the --workdir of
+train), the folder of an evaluation, or a file of predictions (in a format that
+evaluate reads). Runs that differ only in their seeds count as one system.
 """
 
 from absl import flags as absl_flags
@@ -17,10 +17,13 @@ from xjax.report.tables.comparison import comparison_text, save_comparison
 
 _PLAN = ComparisonPlan()
 _SPLIT = absl_flags.DEFINE_string(
-  'split', '', 'Split of the runs; default: dev, or test if dev is not judged.'
+  'split', '', 'Split of the runs (default: dev, or test if dev is not judged).'
 )
 _METRICS = absl_flags.DEFINE_list(
-  'metrics', list(_PLAN.metrics), 'Metrics, such as P@5,macro-F1@5[1-9].'
+  'metrics',
+  list(_PLAN.metrics),
+  'Metrics to compare, such as P@5,macro-F1@5[1-9]. Here [1-9] stands for the '
+  'labels with 1 to 9 training documents.',
 )
 _BY_FREQUENCY = absl_flags.DEFINE_bool(
   'by_frequency',
@@ -47,8 +50,8 @@ def main(arguments: list[str]) -> None:
   """Compares the systems and prints the tables."""
   if len(arguments) < 2:
     raise ConfigError(
-      'name two systems or more, the baseline first: each is the folder of a '
-      'run, the folder of an evaluation, or a file of predictions'
+      'give two systems or more, and the baseline first. A system is the '
+      'folder of a run, the folder of an evaluation, or a file of predictions'
     )
   plan = ComparisonPlan(
     metrics=tuple(dict.fromkeys(_METRICS.value)),

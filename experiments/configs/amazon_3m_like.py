@@ -1,14 +1,14 @@
-r"""Trains BERT-base with a one-vs-all head on Amazon-3M or data of its size.
+r"""Trains BERT-base with a one-vs-all head on Amazon-3M or similar data.
 
 Amazon-3M has 2,812,281 labels and 1,717,899 training documents with 36 labels
 each (the Extreme Classification Repository,
-manikvarma.org/downloads/XC/XMLRepository.html). DIR may be any folder with
-trn.json[.gz], tst.json[.gz] and the labels' names. BERT-base (Devlin et al.
-2019, https://aclanthology.org/N19-1423) reads the first 128 subwords. The head
-scores all labels at every step (Renee, Jain et al. 2023). The head's weights
-take 2 bytes each; SGD without momentum updates them in the same pass that
-computes their gradient (ELMO, ICML 2025). For weights of 1 byte, set
---config.model.head.storage=FLOAT8.
+manikvarma.org/downloads/XC/XMLRepository.html). DIR is the folder of Amazon-3M,
+or any folder with trn.json[.gz], tst.json[.gz] and the labels' names. BERT-base
+(Devlin et al. 2019, https://aclanthology.org/N19-1423) reads the first 128
+subwords of a document. The head scores all labels at every step (Renee, Jain et
+al. 2023). Each weight of the head takes 2 bytes. SGD without momentum updates
+the weights of the head in the same pass that computes their gradient (ELMO,
+ICML 2025). For weights of 1 byte, set --config.model.head.storage=FLOAT8.
 
   python -m experiments.train \
     --config=experiments/configs/amazon_3m_like.py \
@@ -17,9 +17,9 @@ computes their gradient (ELMO, ICML 2025). For weights of 1 byte, set
 
 FOLDER is a copy of the Hugging Face model bert-base-uncased.
 
-Hardware: a GPU, or several GPUs or TPUs, among which the labels are divided.
-Expected: not run yet; the learning rates are guesses. Time: 3,356 steps per
-epoch.
+Hardware: a GPU, or several GPUs or TPUs (each then scores a part of the
+labels). Expected: not run yet; the learning rates are guesses. Time: not known;
+an epoch has 3,356 steps.
 """
 
 from xjax.config.optimizer import AdamW

@@ -11,11 +11,12 @@ stopping without patience (Appendix B).
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/eurlex57k_bert
 
-FOLDER is a copy of the Hugging Face model bert-base-uncased. The labels are the
-4,271 that occur in the three splits.
+FOLDER is a copy of the Hugging Face model bert-base-uncased. The labels are all
+4,271 labels of documents in train, dev or test.
 
-Hardware: a GPU (--config.train.compute_dtype=bfloat16). Expected: not run yet;
-the paper has RP@5 .796 and nDCG@5 .823 on test. Time: 5,625 steps per epoch.
+Hardware: a GPU (add --config.train.compute_dtype=bfloat16). Expected: not run
+yet; the paper has RP@5 .796 and nDCG@5 .823 on test. Time: not known; an epoch
+has 5,625 steps.
 """
 
 from xjax.config.run import Config

@@ -1,23 +1,24 @@
-r"""Trains BIGRU-ATT with label weights of 4, 2 or 1 bytes on EURLEX57K headers.
+r"""Trains BIGRU-ATT on EURLEX57K headers, with weights of 4, 2 or 1 bytes.
 
 BIGRU-ATT is a system of Chalkidis et al., "Large-Scale Multi-Label Text
 Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636.
-The label weights, one row per label, are stored as in ELMO, ICML 2025.
+The output layer has one row of weights per label. The rows are stored as in
+ELMO, ICML 2025.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_bigru_att_header.py:STORAGE \
     --config.data.dir=DIR --workdir=runs/eurlex57k_bigru_att_header/STORAGE
 
-If STORAGE is adam, rows are float32 and are trained by Adam, like all other
-parameters. If it is float32, bfloat16, compensated or float8, Adagrad updates
-the rows in the same pass that computes their gradient. With float32, the pass
-takes all labels at once. With bfloat16, compensated and float8, the pass takes
-1,024 labels at a time.
+If STORAGE is adam, the rows are float32, and Adam trains them like all other
+parameters. The other choices of STORAGE are float32, bfloat16, compensated and
+float8 (see the class Storage). There, Adagrad updates the rows in the same pass
+that computes their gradient. With float32, the pass handles all labels at once.
+With bfloat16, compensated and float8, it handles 1,024 labels at a time.
 
-Hardware: two CPU cores. Expected, all/RP@5 on dev: float32 .667, .671 and .678
-with seeds 0, 1 and 2; bfloat16 .670 and float8 .669 with seed 0; adam and
-compensated were not run to the end. Time: eight minutes of training per run,
-with two runs at a time.
+Hardware: two CPU cores. Expected: the all/RP@5 on dev is .667, .671 and .678
+for float32 with seeds 0, 1 and 2. With seed 0, it is .670 for bfloat16 and .669
+for float8. Runs with adam and compensated were not finished. Time: eight
+minutes of training per run, if two runs share the cores.
 """
 
 from xjax.config.run import Config
@@ -72,5 +73,5 @@ def _rows(kind: str) -> tuple[OneVsAllConfig, RowsConfig]:
 
 
 def _chunk(storage: Storage) -> int:
-  """Returns the labels per chunk; FLOAT32, the dense baseline, takes all."""
+  """Returns the number of labels per chunk; for FLOAT32, all are in one."""
   return 8192 if storage is Storage.FLOAT32 else 1024

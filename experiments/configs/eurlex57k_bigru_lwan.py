@@ -13,8 +13,8 @@ from random values here; the paper uses frozen GloVe vectors.
 Hardware: one GPU. Expected (the paper, on dev): RP@5 0.766, nDCG@5 0.797,
 micro-F1 0.702. Time: hours.
 
-For the zones of Table 4, add one of these flags to the command. The numbers are
-the RP@5, nDCG@5 and micro-F1 of the paper on dev.
+To read only some zones, as in Table 4, add one of these flags to the command.
+The numbers are the RP@5, nDCG@5 and micro-F1 of the paper on dev.
 
   --config.data.zones=header           0.747, 0.782, 0.688
   --config.data.zones=recitals         0.734, 0.765, 0.669

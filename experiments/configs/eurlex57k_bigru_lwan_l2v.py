@@ -4,9 +4,9 @@ This is row BIGRU-LWAN (L2V) of Table 2 in Chalkidis et al., "Large-Scale
 Multi-Label Text Classification on EU Legislation", ACL 2019,
 https://aclanthology.org/P19-1636, with the sizes of Table 5: one layer of 300
 units per direction, dropout 0.4, batches of 16, Adam with gradients clipped to
-+-5. The word vectors are trained first and then frozen. Here they are trained
-on the corpus itself; the paper trained them on more legislation (Chalkidis &
-Kampas 2018).
++-5. The word vectors are trained first and then frozen. Here the word vectors
+are trained on the corpus itself; the paper uses vectors that were trained on
+more legislation (Chalkidis & Kampas 2018).
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_bigru_lwan_l2v.py \

@@ -2,7 +2,7 @@ r"""Trains MiniLM with a dense [CLS] layer on EURLEX57K (header and recitals).
 
 This is the system BERT-BASE of Chalkidis et al., "Large-Scale Multi-Label Text
 Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636,
-with a small encoder: all-MiniLM-L6-v2 (Wang et al. 2020,
+but with the small encoder all-MiniLM-L6-v2 (Wang et al. 2020,
 https://arxiv.org/abs/2002.10957), which has six layers of width 384.
 
   python -m experiments.train \
@@ -10,11 +10,11 @@ https://arxiv.org/abs/2002.10957), which has six layers of width 384.
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/eurlex57k_minilm
 
-FOLDER is a copy of the Hugging Face model. The labels are the 4,271 that occur
-in the three splits. Without a test split, list these labels in a file and set
---config.data.labels=FILE. On a GPU, use whole documents: --config.data.zones=
---config.data.tokens.max_tokens=512 --config.data.tokens.buckets=128,256,512
---config.train.compute_dtype=bfloat16.
+FOLDER is a copy of the Hugging Face model. The labels are all 4,271 labels of
+documents in train, dev or test. If you have no test split, write the ids of
+these labels to a file and set --config.data.labels=FILE. On a GPU, use full
+documents: --config.data.zones= --config.data.tokens.max_tokens=512
+--config.data.tokens.buckets=128,256,512 --config.train.compute_dtype=bfloat16.
 
 Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: 40
 minutes of training and a few minutes of judging.

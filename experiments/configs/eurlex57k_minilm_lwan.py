@@ -1,20 +1,20 @@
 r"""Trains MiniLM with label-wise attention on EURLEX57K (header and recitals).
 
-The head is that of BIGRU-LWAN in Chalkidis et al., "Large-Scale Multi-Label
+The head is taken from BIGRU-LWAN of Chalkidis et al., "Large-Scale Multi-Label
 Text Classification on EU Legislation", ACL 2019,
-https://aclanthology.org/P19-1636. It attends to the tokens of the pretrained
-encoder all-MiniLM-L6-v2 (Wang et al. 2020, https://arxiv.org/abs/2002.10957).
-Chalkidis et al. 2020 use the same head with BERT
-(https://aclanthology.org/2020.emnlp-main.607).
+https://aclanthology.org/P19-1636. Here the head attends to the tokens of the
+pretrained encoder all-MiniLM-L6-v2 (Wang et al. 2020,
+https://arxiv.org/abs/2002.10957). Chalkidis et al. 2020 use the same head with
+BERT (https://aclanthology.org/2020.emnlp-main.607).
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_minilm_lwan.py \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/eurlex57k_minilm_lwan
 
-FOLDER is a copy of the Hugging Face model. The labels are the 4,271 that occur
-in the three splits. Without a test split, list these labels in a file and set
---config.data.labels=FILE.
+FOLDER is a copy of the Hugging Face model. The labels are all 4,271 labels of
+documents in train, dev or test. If you have no test split, write the ids of
+these labels to a file and set --config.data.labels=FILE.
 
 Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: 40
 minutes of training and a few minutes of judging.

@@ -1,21 +1,23 @@
 r"""Trains MiniLM with the unified head on EURLEX57K (header and recitals).
 
-The head can also score labels without training documents. It uses label-wise
-attention with two parts: trained weights of each label, and an embedding of its
+The head can also score labels that have no training documents. The head uses
+label-wise attention. Each label has trained weights, and an embedding of its
 name. The pretrained sentence encoder all-MiniLM-L6-v2 (Wang et al. 2020,
 https://arxiv.org/abs/2002.10957; Reimers and Gurevych 2019,
-https://aclanthology.org/D19-1410) embeds both documents and names, so that
-labels start from their names. The data are header and recitals of the documents
-of Chalkidis et al., ACL 2019, https://aclanthology.org/P19-1636.
+https://aclanthology.org/D19-1410) embeds both documents and names. So even
+without training, the embedding of a name can be compared with a document. The
+documents are those of Chalkidis et al., ACL 2019,
+https://aclanthology.org/P19-1636.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_minilm_unified.py \
     --config.data.dir=DIR --config.model.encoder.folder=FOLDER \
     --workdir=runs/eurlex57k_minilm_unified
 
-FOLDER is a copy of the Hugging Face model. The labels are the 4,271 that occur
-in the three splits. Without a test split, list these labels in a file and set
---config.data.labels=FILE. To judge unseen labels, hide some from training with
+FOLDER is a copy of the Hugging Face model. The labels are all 4,271 labels of
+documents in train, dev or test. If you have no test split, write the ids of
+these labels to a file and set --config.data.labels=FILE. To judge the model on
+unseen labels, hide 300 labels from training with
 --config.data.hold_out_labels=300.
 
 Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: 40

@@ -2,16 +2,16 @@ r"""Trains a probabilistic label tree (PLT) on full documents of EURLEX57K.
 
 Features are TF-IDF of words and pairs of words. Labels are clustered by
 balanced k-means, as in eurlex57k_xr_linear.py. Every node has a logistic
-regression. The model is the PLT of Jasinska et al., "Extreme F-measure
-Maximization using Sparse Probability Estimates", ICML 2016, trained as in
-Schultheis et al. 2022, Section 5.5, with one tree.
+regression. This is the PLT of Jasinska et al., "Extreme F-measure Maximization
+using Sparse Probability Estimates", ICML 2016. It has one tree, and is trained
+as in Schultheis et al. 2022, Section 5.5.
 
   python -m experiments.train \
     --config=experiments/configs/eurlex57k_plt.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_plt
 
 The search for the best labels is exact. --config.model.n_trees=3 trains an
-ensemble, with an exact search in each tree.
+ensemble of three trees; the search in each tree is exact.
 
 Hardware: two CPU cores. Expected: RP@5 0.796, nDCG@5 0.820 on dev. Time: 6
 minutes.

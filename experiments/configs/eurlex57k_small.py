@@ -1,10 +1,12 @@
-r"""Trains one of seven small neural systems on 128 words of EURLEX57K texts.
+r"""Trains one of seven small neural systems on EURLEX57K.
 
-The texts are header and recitals. The systems are the unified system and the
+The systems read the first 128 words of header and recitals (HAN reads the first
+64 words of each of the two zones). The systems are the unified system and the
 word-based systems in Table 2 of Chalkidis et al., "Large-Scale Multi-Label Text
 Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636.
 Each system is small enough to train in about ten minutes on two CPU cores. All
-systems use the same word vectors, which are trained on the corpus once:
+systems except bigru_lwan start from the same word vectors. The first command
+trains these vectors on the corpus; run it only once.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_bigru_lwan_l2v.py \
@@ -13,10 +15,10 @@ systems use the same word vectors, which are trained on the corpus once:
     --config=experiments/configs/eurlex57k_small.py:SYSTEM \
     --config.data.dir=DIR --workdir=runs/eurlex57k_small/SYSTEM
 
-SYSTEM is a key of SYSTEMS below. The labels are the 4,271 that occur in the
-three splits. Without a test split, list these labels in a file and set
---config.data.labels=FILE. To judge unseen labels, hide some from training with
---config.data.hold_out_labels=300.
+SYSTEM is a key of SYSTEMS below. The labels are all 4,271 labels of documents
+in train, dev or test. If you have no test split, write the ids of these labels
+to a file and set --config.data.labels=FILE. To judge the model on unseen
+labels, hide 300 labels from training with --config.data.hold_out_labels=300.
 
 Hardware: two CPU cores. Expected: the tables in docs/results.md. Time: ten
 minutes of training and one minute of judging per system.
@@ -39,7 +41,8 @@ from xjax.score.heads.zero_shot import ZeroShotConfig
 from xjax.score.pooling import SelfAttentionConfig
 from xjax.score.text_model import NeuralModel
 
-# System -> number of steps of 64 documents that take about ten minutes.
+# System -> number of training steps, which take about ten minutes together. A
+# step has 64 documents.
 SYSTEMS = {
   'bigru_att': 7000,
   'han': 4000,
@@ -52,7 +55,7 @@ SYSTEMS = {
 
 
 def get_config(system: str = 'unified') -> Config:
-  """Returns the config of one of SYSTEMS."""
+  """Returns the config of a system, which is a key of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   tokens = WordsConfig(max_tokens=128, buckets=(32, 64, 96, 128))

@@ -1,12 +1,13 @@
 r"""Trains BiGRU-LWAN with the unified head on full documents of EURLEX57K.
 
-The model extends row BIGRU-LWAN (L2V) of Table 2 in Chalkidis et al.,
-"Large-Scale Multi-Label Text Classification on EU Legislation", ACL 2019,
+The model extends BIGRU-LWAN (L2V) of Table 2 in Chalkidis et al., "Large-Scale
+Multi-Label Text Classification on EU Legislation", ACL 2019,
 https://aclanthology.org/P19-1636. It has the sizes of Table 5: one layer of 300
 units per direction, dropout 0.4, batches of 16, Adam with gradients clipped to
-+-5. Every label has trained weights and an embedding of its descriptor. The
-embedding is computed from the initial word vectors. The word vectors of
-documents are trained further.
++-5. Every label has trained weights and an embedding of its descriptor (its
+name). The first command trains word vectors. The label embeddings are computed
+from these vectors and stay fixed. For the words of documents, the second
+command trains the vectors further.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_unified.py \
@@ -15,9 +16,9 @@ documents are trained further.
     --config=experiments/configs/eurlex57k_unified.py \
     --config.data.dir=DIR --workdir=runs/eurlex57k_unified
 
-Hardware: one GPU. Expected: not run yet; on test, the paper's systems to beat
-are BIGRU-LWAN (L2V) with RP@5 0.775 and few-shot RP@5 0.656, and
-ZERO-BIGRU-LWAN with zero-shot RP@5 0.438. Time: hours.
+Hardware: one GPU. Expected: not run yet; on test, BIGRU-LWAN (L2V) of the paper
+has RP@5 0.775 and few-shot RP@5 0.656, and ZERO-BIGRU-LWAN has zero-shot RP@5
+0.438. Time: hours.
 """
 
 from xjax.config.run import Config

@@ -1,12 +1,12 @@
-r"""Trains ZERO-CNN-LWAN, which scores labels by descriptors, on EURLEX57K.
+r"""Trains ZERO-CNN-LWAN on EURLEX57K; it scores labels by their names.
 
 This is row ZERO-CNN-LWAN of Table 2 in Chalkidis et al., "Large-Scale
 Multi-Label Text Classification on EU Legislation", ACL 2019,
 https://aclanthology.org/P19-1636, with the sizes of Table 5: 200 filters of
 width 3, dropout 0.1, batches of 16, Adam with gradients clipped to +-5. The
 model reads full documents. The word vectors are first trained on the corpus
-itself; the paper uses GloVe vectors. Then the word vectors are frozen, and so
-are the label embeddings that are computed from the word vectors.
+itself; the paper uses GloVe vectors. Then the word vectors are frozen. The
+label embeddings are computed from the word vectors, and are frozen too.
 
   python -m experiments.embeddings \
     --config=experiments/configs/eurlex57k_zero_cnn_lwan.py \

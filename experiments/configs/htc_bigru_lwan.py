@@ -1,10 +1,11 @@
 r"""Trains BiGRU-LWAN on data for hierarchical text classification.
 
-DIR has files like wos_train.json with lines {"doc_token", "doc_label"}, and a
-taxonomy file with tab-separated lines. --config.data.htc.labels=leaves uses
-only the labels at the bottom of the taxonomy, as XML methods do (Bertalis et
-al., App. B). The model is by Chalkidis et al. 2019
-(https://aclanthology.org/P19-1636).
+DIR has files like wos_train.json, and a taxonomy file. Each line of
+wos_train.json is a JSON object with the keys doc_token and doc_label. The lines
+of the taxonomy file are separated by tabs. --config.data.htc.labels=leaves uses
+only the labels at the bottom of the taxonomy, as methods for extreme
+multi-label classification do (Bertalis et al., App. B). The model is by
+Chalkidis et al. 2019 (https://aclanthology.org/P19-1636).
 
   python -m experiments.train \
     --config=experiments/configs/htc_bigru_lwan.py \

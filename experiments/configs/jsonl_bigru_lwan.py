@@ -1,15 +1,16 @@
 r"""Trains BiGRU-LWAN on your own documents ({split}.jsonl and labels.jsonl).
 
 The model of Chalkidis et al. 2019 (https://aclanthology.org/P19-1636) reads the
-first 256 words of all zones. With 27,000 labels it needs less than 8 GiB.
+first 256 words of all zones. With 27,000 labels, training needs less than 8 GiB
+of memory.
 
   python -m experiments.train \
     --config=experiments/configs/jsonl_bigru_lwan.py \
     --config.data.dir=DIR --workdir=runs/mine
 
 Hardware: two CPU cores for small label sets, else a GPU. Expected: metrics well
-above those of the popularity prior, which are printed too. Time: depends on the
-corpus.
+above the metrics of the popularity prior (both are printed). Time: depends on
+the corpus.
 """
 
 from xjax.config.run import Config

@@ -1,11 +1,11 @@
-r"""Trains a model on your documents; it scores labels by weights and names.
+r"""Trains the unified form of BIGRU-LWAN on your own documents.
 
-Choose this model if many labels have few training documents or none. The
-unified form of BIGRU-LWAN (Chalkidis et al. 2019,
-https://aclanthology.org/P19-1636) scores a label by trained weights, and by its
-name and alternative names. The sizes suit TIB-SID, library records with 26,976
-labels, half of which have one training document (D'Souza et al., "SemEval-2025
-Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1).
+Choose this model if many labels have few training documents or none. The model
+extends BIGRU-LWAN (Chalkidis et al. 2019, https://aclanthology.org/P19-1636): a
+label is scored by trained weights, by its name and by its alternative names.
+The sizes in this file suit TIB-SID, a collection of library records with 26,976
+labels. Half of these labels have one training document (D'Souza et al.,
+"SemEval-2025 Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1).
 
   python -m experiments.embeddings \
     --config=experiments/configs/jsonl_unified.py \
@@ -14,10 +14,11 @@ Task 5: LLMs4Subjects", https://aclanthology.org/2025.semeval-1).
     --config=experiments/configs/jsonl_unified.py \
     --config.data.dir=DIR --workdir=runs/jsonl_unified
 
-The head scores seen labels with learned weights too, but unseen labels only by
-their names. To make both kinds of scores comparable, training treats 200 rare
-labels (1 to 20 training documents) as unseen. If you have fewer such labels,
-set a smaller number: --config.model.head.hidden_labels=20.
+Labels without training documents are unseen: they have no trained weights and
+are scored only by their names. To make the scores of seen and unseen labels
+comparable, training treats 200 rare labels (1 to 20 training documents) as
+unseen. If you have fewer such labels, set a smaller number:
+--config.model.head.hidden_labels=20.
 
 Hardware: a GPU; two CPU cores are slow. Expected: not run yet. Time: 1 to 2 s
 per step on two CPU cores.

@@ -1,4 +1,4 @@
-r"""Trains a small model on the embedded corpus in a minute, without downloads.
+r"""Trains a small model on a synthetic corpus, in a minute and offline.
 
 The model is a small BiGRU with label-wise attention (Chalkidis et al. 2019,
 Figure 1c). The corpus is generated from a seed; it has 200 labels and 2,000
@@ -7,13 +7,13 @@ training documents.
   python -m experiments.train --config=experiments/configs/quickstart.py \
     --workdir=runs/quickstart
 
-To train the unified system, or another word-based system of Chalkidis et al.:
+To train another system, for example the unified system:
 
   python -m experiments.train \
     --config=experiments/configs/quickstart.py:SYSTEM \
     --workdir=runs/quickstart_SYSTEM
 
-SYSTEM is one of SYSTEMS below.
+SYSTEM is one of the names in SYSTEMS below.
 
 Hardware: two CPU cores. Expected: dev RP@5 0.87. Time: about a minute.
 """
@@ -48,7 +48,7 @@ SYSTEMS = (
 
 
 def get_config(system: str = 'bigru_lwan') -> Config:
-  """Returns the config of one of SYSTEMS."""
+  """Returns the config of a system, which is one of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   tokens = WordsConfig(
@@ -74,9 +74,9 @@ def get_config(system: str = 'bigru_lwan') -> Config:
 
 def _model(system: str) -> ModelConfig:
   words = EmbeddingConfig(dim=64, dropout=0.1, word_dropout=0.0)
-  # These vectors are random and are never trained. So a word has the same
-  # vector in a label's descriptor and in a document. The vectors have few
-  # dimensions, so that the model cannot simply memorise the few labels.
+  # These vectors are random and are never trained. So a word keeps the same
+  # vector in label descriptors and in documents. With more dimensions, the
+  # model could simply memorise the few labels.
   frozen = EmbeddingConfig(
     dim=32, dropout=0.1, word_dropout=0.0, init_scale=1.0, frozen=True
   )

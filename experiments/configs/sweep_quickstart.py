@@ -8,8 +8,9 @@ small BiGRU with label-wise attention (Chalkidis et al. 2019, Figure 1c).
     --workdir=runs/sweep_quickstart --workers=2
 
 Hardware: two CPU cores. Expected: the best trial has dev RP@5 0.877, and
-quickstart without changes has 0.871. With several workers, the values that are
-tried depend on which trial ends first. Time: three minutes.
+quickstart without changes has 0.871. With several workers, the trials of two
+sweeps may differ, because their values depend on which earlier trial ends
+first. Time: three minutes.
 """
 
 from experiments.configs import quickstart

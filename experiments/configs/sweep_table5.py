@@ -1,24 +1,25 @@
-r"""Searches the paper's space of hyper-parameters on EURLEX57K.
+r"""Searches for the best hyper-parameters of a model on EURLEX57K.
 
-The space is that of Table 5 in Chalkidis et al., "Large-Scale Multi-Label Text
-Classification on EU Legislation", ACL 2019, https://aclanthology.org/P19-1636:
-one or two layers, 200, 300 or 400 hidden units, dropout 0.1 to 0.5, word
-dropout 0, 0.01 or 0.02, batches of 8, 12 or 16. The search is a tree-structured
-Parzen estimator (HYPEROPT in the paper). The paper chooses the lowest loss on
-dev; this sweep chooses the best RP@5. The paper does not give the number of
-trials.
+The searched values are those of Table 5 in Chalkidis et al., "Large-Scale
+Multi-Label Text Classification on EU Legislation", ACL 2019,
+https://aclanthology.org/P19-1636: one or two layers, 200, 300 or 400 hidden
+units, dropout 0.1 to 0.5, word dropout 0, 0.01 or 0.02, batches of 8, 12 or 16.
+The search uses a tree-structured Parzen estimator (HYPEROPT in the paper). The
+paper chooses the trial with the lowest loss on dev; this sweep chooses the
+trial with the best RP@5. The paper does not give the number of trials.
 
 For HAN, the paper searches layers and units separately for words and zones.
-Here words and zones have the same units, as in all values that the paper
-reports. The number of layers is searched only for words. Zones have one layer,
-as in the paper's best model. Embeddings and encoder share one dropout.
+Here both always have the same number of units, because the paper reports only
+equal numbers. The number of layers is searched only for words. Zones have one
+layer, as in the paper's best model. Embeddings and encoder have the same
+dropout.
 
   python -m experiments.sweep \
     --config=experiments/configs/sweep_table5.py:SYSTEM \
     --config.data.dir=DIR --workdir=runs/sweep_table5_SYSTEM
 
-SYSTEM is a key of SYSTEMS below. A trial is that system's config with other
-values.
+SYSTEM is a key of SYSTEMS below. A trial trains this system with other values
+in its config.
 
 Hardware: one GPU, or several (--workers=4 --gpus=0,1,2,3). Expected (the
 paper's best for BIGRU-LWAN): 1 layer, 300 units, dropout 0.4, word dropout 0,
@@ -40,8 +41,9 @@ _DOCUMENTS = 45_000  # documents in train
 _EPOCHS = 20
 _RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 
-# System -> (its config file, the fields of its hidden units). Zero-shot systems
-# have no such field, since their units are the dimensions of the word vectors.
+# System -> (its config file, the fields of its hidden units). For zero-shot
+# systems, the units are not searched: the dimension of the word vectors
+# determines them.
 SYSTEMS = {
   'bigru_lwan': (eurlex57k_bigru_lwan, 'model.encoder.units'),
   'bigru_att': (eurlex57k_bigru_att, 'model.encoder.units'),
@@ -53,14 +55,14 @@ SYSTEMS = {
 
 
 def get_config(system: str = 'bigru_lwan') -> Config:
-  """Returns the config of one of SYSTEMS."""
+  """Returns the config of a system, which is a key of SYSTEMS."""
   if system not in SYSTEMS:
     raise ValueError(f'{system!r} is not one of {", ".join(SYSTEMS)}')
   return SYSTEMS[system][0].get_config()
 
 
 def get_sweep(system: str = 'bigru_lwan') -> Sweep:
-  """Returns the sweep of one of SYSTEMS."""
+  """Returns the sweep of a system, which is a key of SYSTEMS."""
   return Sweep(
     search=Tpe(space=_space(system), n_trials=40),
     pruning=MedianPruning(startup_trials=5, warmup_judgings=2),
@@ -81,7 +83,7 @@ def _space(system: str) -> Space:
 
 
 def _batches(size: int) -> dict[str, int]:
-  """Returns the fields to set for a batch size; the epochs stay the same."""
+  """Returns the fields to set for a batch size; epochs do not change."""
   epoch = -(-_DOCUMENTS // size)
   return {
     'batch_size': size,

@@ -1,7 +1,7 @@
 r"""Trains XR-Linear on titles and abstracts of TIB-SID library records.
 
 Half of the 26,976 labels have one training document. The model is by Yu et al.
-2022, as in eurlex57k_xr_linear.py, with a wider beam.
+2022, as in eurlex57k_xr_linear.py, but the search has a wider beam.
 
   python -m experiments.train \
     --config=experiments/configs/tib_sid_xr_linear.py \

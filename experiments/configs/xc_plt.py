@@ -1,15 +1,15 @@
 r"""Trains a PLT on features from the Extreme Classification Repository.
 
-DIR has train.txt, test.txt and optionally dev.txt; they may be gzipped. Rows
-are normalised to unit length. The model is the probabilistic label tree (PLT)
-of Jasinska et al. 2016, as in eurlex57k_plt.py.
+DIR has train.txt, test.txt and optionally dev.txt; these files may be gzipped.
+The feature vector of each document is scaled to unit length. The model is the
+probabilistic label tree (PLT) of Jasinska et al. 2016, as in eurlex57k_plt.py.
 
   python -m experiments.train \
     --config=experiments/configs/xc_plt.py \
     --config.data.dir=DIR --workdir=runs/xc_plt
 
-Hardware: two CPU cores. Expected: on Bibtex (test) P@1 0.631, P@5 0.286. Time:
-depends on the dataset.
+Hardware: two CPU cores. Expected on the test split of Bibtex: P@1 0.631, P@5
+0.286. Time: depends on the dataset.
 """
 
 from xjax.config.run import Config, EvalConfig

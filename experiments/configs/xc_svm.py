@@ -1,15 +1,16 @@
 r"""Trains SVMs on features from the Extreme Classification Repository.
 
-DIR has train.txt, test.txt and optionally dev.txt; they may be gzipped. Rows
-are normalised to unit length. The model is a support vector machine (SVM) per
-label (Fan et al. 2008), as in eurlex57k_tfidf_svm.py.
+DIR has train.txt, test.txt and optionally dev.txt; these files may be gzipped.
+The feature vector of each document is scaled to unit length. The model is a
+support vector machine (SVM) per label (Fan et al. 2008), as in
+eurlex57k_tfidf_svm.py.
 
   python -m experiments.train \
     --config=experiments/configs/xc_svm.py \
     --config.data.dir=DIR --workdir=runs/xc_svm
 
-Hardware: two CPU cores. Expected: on Bibtex (test) P@1 0.637, P@5 0.280. Time:
-depends on the dataset.
+Hardware: two CPU cores. Expected on the test split of Bibtex: P@1 0.637, P@5
+0.280. Time: depends on the dataset.
 """
 
 from xjax.config.run import Config, EvalConfig

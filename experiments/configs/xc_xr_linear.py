@@ -1,15 +1,15 @@
 r"""Trains XR-Linear on features from the Extreme Classification Repository.
 
-DIR has train.txt, test.txt and optionally dev.txt; they may be gzipped. Rows
-are normalised to unit length. The model is by Yu et al. 2022, as in
-eurlex57k_xr_linear.py.
+DIR has train.txt, test.txt and optionally dev.txt; these files may be gzipped.
+The feature vector of each document is scaled to unit length. The model is by Yu
+et al. 2022, as in eurlex57k_xr_linear.py.
 
   python -m experiments.train \
     --config=experiments/configs/xc_xr_linear.py \
     --config.data.dir=DIR --workdir=runs/xc_xr_linear
 
-Hardware: two CPU cores. Expected: on Bibtex (test) P@1 0.637, P@5 0.280. Time:
-depends on the dataset.
+Hardware: two CPU cores. Expected on the test split of Bibtex: P@1 0.637, P@5
+0.280. Time: depends on the dataset.
 """
 
 from xjax.config.run import Config, EvalConfig

@@ -89,7 +89,7 @@ def test_slices_filter_and_weights(run, files, tmp_path):
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    (('{one}',), 'name two systems or more'),
+    (('{one}',), 'give two systems or more'),
     (('{one}', 'gone.npz'), 'gone.npz: neither a workdir'),
     (('{one}', '{two}', '--metrics=Q'), "'Q' is unknown"),
     (('{one}', '{two}', '--names=A'), '--names: 1 names for 2 systems'),

@@ -75,7 +75,7 @@ def test_scores_and_gold_of_columns_beside_ids(run, files, tmp_path):
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    ((), 'name the systems'),
+    ((), 'give at least one system'),
     (('{one}',), '--output is missing: name'),
     (('{one}', 'gone.npz', '--output={out}'), 'gone.npz: neither a workdir'),
     (('{one}', '--replicates=9', '--output={out}'), 'works only with --ci'),
