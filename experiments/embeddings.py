@@ -3,8 +3,8 @@ r"""Trains word vectors on the documents of a corpus (word2vec).
   python -m experiments.embeddings --config=FILE.py --output=l2v.bin \
     [--config.data.dir=DIR ...]
 
-The same command, started again, continues after the last complete epoch. To
-train a model with these vectors:
+If you start the same command again, it continues after the last complete epoch.
+To train a model with these vectors:
 
   python -m experiments.train --config=FILE.py --workdir=DIR \
     --config.model.embedding.vectors=l2v.bin --config.model.embedding.dim=200
@@ -43,7 +43,7 @@ _SKIPGRAM = absl_flags.DEFINE_bool(
   'Use skip-gram instead of the faster CBOW.',
 )
 _WORKERS = absl_flags.DEFINE_integer(
-  'workers', 2, 'Number of threads; results are reproducible only with 1.', 1
+  'workers', 2, 'Number of threads; only 1 gives reproducible results.', 1
 )
 
 

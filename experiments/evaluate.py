@@ -6,9 +6,10 @@ python -m experiments.evaluate --predictions=FILE --gold=FILE
   [--train_labels=FILE --filter=FILE --inv_prop=FILE] [--protocol=all]
   [--ks=1,3,5 --slices=bin:1-9,FILE --ci] [--output=DIR]
 
-Prints a table with a column per slice; with several protocols, a table per
-slice with a column per protocol. The folder --output gets predictions.npz,
-metrics.json, metrics.csv, metrics.tex and documents.jsonl.
+Prints one table, with a column for each slice. If --protocol asks for several
+protocols, prints a table for each slice, with a column for each protocol. With
+--output, writes predictions.npz, metrics.json, metrics.csv, metrics.tex and
+documents.jsonl to this folder.
 """
 
 from absl import flags as absl_flags

@@ -4,8 +4,8 @@ r"""Writes the encoder of a finished run as a Hugging Face folder.
 
 FOLDER gets config.json, the tokenizer, and model.safetensors with the weights
 of the best checkpoint. The library transformers can load FOLDER; another run
-loads it with --config.model.encoder.folder. FOLDER contains neither the head
-nor the pooling, except for a trained pooler (config.model.pooling.pooler).
+loads it with --config.model.encoder.folder. The head is not written. The
+pooling is written only if it is a trained pooler (config.model.pooling.pooler).
 """
 
 from absl import flags as absl_flags

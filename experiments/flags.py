@@ -1,4 +1,4 @@
-"""Parses flags, starts processes and reports errors for all mains."""
+"""Runs the command-line programs: parses flags and reports errors."""
 
 from collections.abc import Callable, Iterator, Sequence
 import functools
@@ -20,8 +20,8 @@ from xjax.core.console import show_log
 from xjax.core.errors import ConfigError, UserError
 from xjax.train.preemption import Preempted
 
-# Without this call, --help would list flags under this file, not under the main
-# program.
+# Without this call, --help would list the flags under the name of this file,
+# not of the program.
 flags.disclaim_key_flags()
 
 EXIT_USER_ERROR = 1
@@ -92,7 +92,7 @@ class _StepsParser(flags.ArgumentParser):
 
 
 def define_profile() -> flags.FlagHolder[tuple[int, int] | None]:
-  """Defines --profile=FIRST:LAST, which traces these steps."""
+  """Defines --profile=FIRST:LAST, which traces the steps FIRST to LAST."""
   return flags.DEFINE(
     _StepsParser(),
     'profile',
@@ -109,18 +109,20 @@ def define_multihost() -> None:
   flags.DEFINE_string(
     'coordinator',
     '',
-    'address:port of process 0; TPU pods, SLURM and Kubernetes do not need it.',
+    'address:port of process 0; not needed on TPU pods, SLURM and Kubernetes.',
   )
   flags.DEFINE_integer(
-    'num_processes', 0, 'Number of processes, used only with --coordinator.'
+    'num_processes', 0, 'Number of processes; used only with --coordinator.'
   )
   flags.DEFINE_integer(
-    'process_id', -1, 'Number of this process, from 0, with --coordinator.'
+    'process_id',
+    -1,
+    'Number of this process, counted from 0; used only with --coordinator.',
   )
 
 
 def _define_import() -> None:
-  """Defines --import, which every main has."""
+  """Defines --import, which every program has."""
   flags.DEFINE_multi_string(
     'import',
     [],
@@ -130,7 +132,7 @@ def _define_import() -> None:
 
 
 def imports() -> list[str]:
-  """Returns the modules of --import, for processes that this process starts."""
+  """Returns the names of the modules in --import."""
   return flags.FLAGS['import'].value
 
 
@@ -169,7 +171,7 @@ def run(main: Callable[[], None]) -> None:
 
 
 def run_with_arguments(main: Callable[[list[str]], None]) -> None:
-  """Runs a main like run(), but passes it the arguments that are not flags."""
+  """Does the same as run(), but main gets the arguments that are not flags."""
   _define_import()
   app.run(
     functools.partial(_run_guarded, main),
@@ -203,8 +205,8 @@ def _run_guarded(main: Callable[[list[str]], None], argv: Sequence[str]) -> int:
     print('interrupted', file=sys.stderr)
     return EXIT_INTERRUPTED
   except BrokenPipeError:  # the reader of standard output has closed it
-    # At exit, Python writes the rest of the output. This must not fail again,
-    # so the output goes to the null device.
+    # At exit, Python writes the rest of the output. To avoid a second error,
+    # the rest goes to the null device.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
   return 0
 
@@ -228,7 +230,7 @@ def _parse(argv: Sequence[str], takes_arguments: bool) -> list[str]:
   except (UserError, flags.Error) as error:
     sys.exit(_fail(error))
   except SystemExit:
-    # Only --help ends here. absl exits with 1, but help is not an error.
+    # Only --help raises SystemExit. absl exits with 1, but help is no error.
     sys.exit(0)
 
 

@@ -30,7 +30,7 @@ _JUDGING = {
   'alphas': 'alphas',
   'draws': 'draws',
 }
-# Flags that complete files of predictions -> fields of JudgeFiles.
+# Flags that add to what files of predictions contain -> fields of JudgeFiles.
 _FILE_FLAGS = {
   'gold': 'gold',
   'train_labels': 'train_labels',
@@ -40,7 +40,7 @@ _FILE_FLAGS = {
   'score_kind': 'score_kind',
   'depth': 'depth',
 }
-# Flags that request metrics which the table by slice does not show.
+# Flags that request metrics which only the full table shows.
 _IN_FULL = (
   *('ks', 'metrics', 'propensity', 'inv_prop', 'similarity', 'rank_weights'),
   *('alphas', 'draws'),
@@ -48,35 +48,41 @@ _IN_FULL = (
 
 
 def define_judging() -> None:
-  """Defines the flags that choose metrics and conventions."""
+  """Defines all flags that choose what is judged, and how."""
   _tuple('metrics', str, (), 'Metrics to print, such as P,nDCG (default: all).')
   flags.DEFINE_enum_class(
     'similarity',
     Similarity.NONE,
     Similarity,
-    'Similarity of labels for the metric ILD.',
+    'How the metric ILD computes the similarity of two labels.',
   )
   flags.DEFINE_string(
-    'rank_weights', '', '.npy file [L, K] with the weights W of weighted@k.'
+    'rank_weights',
+    '',
+    '.npy file with the weights W of the metric weighted@k: float [L, K], a '
+    'weight for each of L labels at each of K ranks.',
   )
   _tuple(
     'alphas',
     float,
     _DEFAULTS.alphas,
-    'Recalls a of coverage[a=...]@k, from 0 to 1.',
+    'Values of a for the metric coverage[a=...]@k: recalls from 0 to 1.',
   )
   _tuple(
     'draws',
     int,
     _DEFAULTS.draws,
-    'Numbers n of drawn documents, for coverage[n=...]@k.',
+    'Values of n for the metric coverage[n=...]@k: numbers of drawn documents.',
   )
   define_conventions()
 
 
 def define_conventions() -> None:
   """Defines the flags for cut-offs, protocols and intervals of all metrics."""
-  _tuple('ks', int, _DEFAULTS.ks, "Cut-offs (default: the run's, or 1,3,5,10).")
+  _tuple(
+    *('ks', int, _DEFAULTS.ks),
+    'Cut-offs k of metrics (default: the cut-offs of the run, or 1,3,5,10).',
+  )
   _tuple(
     'protocol',
     str,
@@ -88,10 +94,11 @@ def define_conventions() -> None:
 
 
 def define_shared() -> None:
-  """Defines the flags that comparisons have too, such as --slices."""
+  """Defines the flags that evaluate, report and compare all have."""
   _tuple(
     *('propensity', float, _DEFAULTS.propensity),
-    "A and B of the propensity formula (default: the run's, or 0.55,1.5).",
+    'A and B of the propensity formula (default: the values of the run, or '
+    '0.55,1.5).',
   )
   _tuple(
     'slices',
@@ -107,20 +114,22 @@ def define_shared() -> None:
 
 
 def define_files() -> None:
-  """Defines --predictions and the flags that complete it."""
+  """Defines --predictions and the flags for further files."""
   flags.DEFINE_string('predictions', None, 'File of scores or ranked labels.')
   define_companions()
 
 
 def define_companions() -> None:
-  """Defines the flags that complete files of predictions."""
+  """Defines the flags that add to what files of predictions contain."""
   flags.DEFINE_string(
-    'gold', None, 'File of gold labels, which replace those in the predictions.'
+    'gold',
+    None,
+    'File of gold labels; used instead of gold labels in the predictions.',
   )
   flags.DEFINE_string(
     'train_labels',
     None,
-    "File of the training documents' labels, which replace the training counts "
+    'File of the labels of training documents; used instead of training counts '
     'in the predictions.',
   )
   flags.DEFINE_string(
@@ -132,7 +141,8 @@ def define_companions() -> None:
   flags.DEFINE_string(
     'label_order',
     None,
-    'File of label ids, one per line, in the order of the columns.',
+    'File of label ids, one per line, in the order of the columns in the other '
+    'files.',
   )
   flags.DEFINE_integer(
     'depth', None, 'Maximum number of labels kept per document.', 1
@@ -141,7 +151,7 @@ def define_companions() -> None:
     'score_kind',
     None,
     ScoreKind,
-    'Kind of scores, if the file does not name the kind.',
+    'What the scores mean, if the file of predictions does not say so.',
   )
 
 
@@ -161,7 +171,7 @@ class _CommaSerializer(flags.ArgumentSerializer):
 
 
 def judge_request() -> JudgeRequest | None:
-  """Returns the request that the flags describe, or None if none is given."""
+  """Returns the request that the flags describe, or None without such flags."""
   values = flags.FLAGS
   if not values.ci:
     check_absent(('replicates', 'seed'), 'ci')
@@ -187,9 +197,9 @@ def comparison_options() -> dict[str, Any]:
 
 
 def files() -> JudgeFiles:
-  """Returns the files that the flags name.
+  """Returns the paths in the flags for files.
 
-  The path of the predictions is '' if the main has no flag --predictions.
+  The path of the predictions is '' if the program has no flag --predictions.
 
   Raises:
     ConfigError: both --inv_prop and --propensity are given.
@@ -203,10 +213,14 @@ def files() -> JudgeFiles:
 
 
 def check_absent(names: Iterable[str], other: str) -> None:
-  """Checks that flags which need the flag `other` are absent.
+  """Raises an error if a flag is given that needs an absent flag.
+
+  Args:
+    names: the flags that need the flag `other`.
+    other: the flag that is absent.
 
   Raises:
-    ConfigError: one of the flags is given.
+    ConfigError: one of the flags in `names` is given.
   """
   for name in names:
     if flags.FLAGS[name].present:
@@ -214,5 +228,5 @@ def check_absent(names: Iterable[str], other: str) -> None:
 
 
 def check_no_files() -> None:
-  """Checks that no flags for files of predictions are given."""
+  """Raises an error if a flag is given that needs --predictions."""
   check_absent(_FILE_FLAGS, 'predictions')

@@ -1,4 +1,4 @@
-"""Defines the flags of --plan and prints the plan."""
+"""Defines --plan and its flags, and prints the plan of a run."""
 
 from typing import Any
 
@@ -19,13 +19,16 @@ _PLAN_FLAGS = ('chip', 'devices', 'plan_labels', 'plan_documents')
 
 
 def define() -> None:
-  """Defines --plan and its flags; --workdir etc. must be defined before."""
+  """Defines --plan and its flags.
+
+  --workdir, --multihost and --profile must be defined before.
+  """
   chips = f'Chip to plan for (default: this machine): {", ".join(CHIPS)}.'
   numbers = {
-    'devices': 'Number of devices (default: mesh.data x mesh.label, where -1 '
-    'means all devices of this machine, or 1 with --chip).',
+    'devices': 'Number of devices (default: mesh.data x mesh.label; in the '
+    'mesh, -1 means 1 with --chip, else all devices of this machine).',
     'plan_labels': 'Number of labels, to plan without reading the corpus.',
-    'plan_documents': 'Number of training documents, with --plan_labels.',
+    'plan_documents': 'Number of training documents; needs --plan_labels.',
   }
   flags.DEFINE_bool(
     'plan', False, 'Print the memory and time of training; do not train.'
@@ -38,11 +41,11 @@ def define() -> None:
 
 
 def _check(values: dict[str, Any]) -> bool:
-  """Checks that no flag is useless and that no required flag is missing."""
+  """Raises an error if a flag has no effect or a required flag is missing."""
   names = {name for name, value in values.items() if value}
   unused = {f'--{name} needs --plan': name in names for name in _PLAN_FLAGS}
   faults = {
-    '--workdir is missing: name a folder for the run': 'workdir' not in names,
+    '--workdir is missing; give the folder of the run': 'workdir' not in names,
   }
   sizes = names & {'plan_labels', 'plan_documents'}
   if 'plan' in names:
@@ -60,7 +63,7 @@ def _check(values: dict[str, Any]) -> bool:
 
 
 def print_plan(config: Config) -> bool:
-  """Prints the plan, and suggests changes to the config if it does not fit.
+  """Prints the plan, and advice on the config if the memory is too small.
 
   Returns:
     Whether the plan fits the memory of the devices.
@@ -82,8 +85,8 @@ def print_plan(config: Config) -> bool:
 def devices_of(mesh: MeshConfig, chip: str) -> int:
   """Returns the number of devices of a mesh.
 
-  An axis of -1 means all devices of this machine, or one device if a chip is
-  named.
+  If `chip` is empty, a mesh with an axis of -1 has all devices of this machine.
+  Otherwise, an axis of -1 has one device.
   """
   if not chip and -1 in (mesh.data, mesh.label):
     return jax.device_count()

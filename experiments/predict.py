@@ -3,15 +3,16 @@ r"""Predicts labels and scores for new documents with a finished run.
   python -m experiments.predict --workdir=DIR --input=docs.jsonl \
     --output=X.jsonl [--k=20] [--explain=5] [--labels=labels.jsonl]
 
-A document is {"text": "..."} or {"zones": {...}}, with optional "id" and
-"labels", or a record in the format of the run's corpus. X.npz is written next
-to X.jsonl and has the ranked lists. If the input has labels, X.metrics.json
-has the metrics. "-" is standard input or output.
+A line of docs.jsonl is a document: {"text": "..."} or {"zones": {...}}, with
+optional "id" and "labels", or a record in the format of the run's corpus. The
+ranked lists are also written to X.npz. If the documents have labels, metrics
+are written to X.metrics.json. The file name "-" stands for standard input or
+standard output.
 
 --explain=5 adds the 5 words that each label attends to most, and writes X.html,
-which shades the words of the first documents by attention. --labels adds the
-labels of a file to those of the run and scores them by their names. A line of
-this file is JSON {"name", optional "id", "alt"} or only a name.
+which shades the words of the first documents by attention. --labels also scores
+the labels of a file, by their names. A line of this file is a name, or JSON
+with "name" and, if you like, "id" and "alt" (alternative names).
 --strategy=coverage --beta=0.25 chooses labels by coverage instead of by the
 best scores. The other strategies are propensity, bounded_random and cost.
 """
@@ -33,15 +34,17 @@ _OUTPUT = absl_flags.DEFINE_string(
 )
 _K = absl_flags.DEFINE_integer('k', 20, 'Number of labels per document.')
 _LABELS = absl_flags.DEFINE_string(
-  'labels', '', 'File of new labels to score, in addition to those of the run.'
+  'labels', '', 'File of further labels to score, besides those of the run.'
 )
 _EXPLAIN = absl_flags.DEFINE_integer(
-  'explain', 0, 'Number of words with the most attention to show per label.'
+  'explain',
+  0,
+  'Number of words to show per label: those with the most attention.',
 )
 _FEATURES = absl_flags.DEFINE_string(
   'features',
   '',
-  'STEM of the files STEM.npy and STEM.ids.txt, for runs on feature vectors.',
+  'Path STEM of STEM.npy and STEM.ids.txt, for runs on feature vectors.',
 )
 strategy_flags.define('--k')
 

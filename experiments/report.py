@@ -4,7 +4,8 @@ python -m experiments.report A B [C ...] --output=report.html
 
 Each argument is the folder of a run (the --workdir of train), the folder of an
 evaluation, or a file of predictions (in a format that evaluate reads). Runs
-that differ only in their seeds are one system, with mean and standard error.
+that differ only in their seeds count as one system; the report shows their mean
+and standard error.
 """
 
 import os
@@ -33,7 +34,8 @@ _SPLIT = absl_flags.DEFINE_string(
 _DATASET = absl_flags.DEFINE_string(
   'dataset',
   '',
-  "Dataset with published numbers to show (default: the runs' dataset).",
+  'Dataset whose published numbers are shown (default: the dataset of the '
+  'runs).',
 )
 judging_flags.define_companions()
 judging_flags.define_conventions()
@@ -43,11 +45,11 @@ def main(arguments: list[str]) -> None:
   """Writes the report about the systems in the arguments."""
   if not arguments:
     raise ConfigError(
-      'name the systems: each is the folder of a run, the folder of an '
+      'give at least one system: the folder of a run, the folder of an '
       'evaluation, or a file of predictions'
     )
   if not _OUTPUT.value:
-    raise ConfigError('--output is missing: name the file with --output=X.html')
+    raise ConfigError('--output is missing; give the file as --output=X.html')
   command = f'python -m experiments.report {shlex.join(sys.argv[1:])}'
   page = report(
     arguments,

@@ -23,7 +23,7 @@ def define(k_default: str) -> None:
   """Defines --strategy and the flags of strategies.
 
   Args:
-    k_default: default of --strategy_k, as a text for its help.
+    k_default: the default of --strategy_k, which the help text shows.
   """
   flags.DEFINE_enum_class(
     'strategy',
@@ -32,12 +32,12 @@ def define(k_default: str) -> None:
     'Rule that chooses the labels of a document (default: the best scores).',
   )
   flags.DEFINE_integer(
-    'strategy_k', None, f'Labels chosen per document (default: {k_default}).'
+    'strategy_k', None, f'Number of labels per document (default: {k_default}).'
   )
   flags.DEFINE_float(
     'beta',
     0.0,
-    'Number >= 0 for coverage; a larger number makes precision count more.',
+    'For coverage: a number >= 0. The larger it is, the more precision counts.',
   )
   flags.DEFINE_integer(
     'strategy_seed',
@@ -48,7 +48,8 @@ def define(k_default: str) -> None:
   flags.DEFINE_string(
     'costs',
     '',
-    'File of JSON lines {"id", "weight"} for cost; other labels have weight 1.',
+    'For cost: file of JSON lines {"id", "weight"}; labels that are not in the '
+    'file have weight 1.',
   )
 
 

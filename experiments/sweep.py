@@ -4,8 +4,8 @@ r"""Searches for the best values of some config fields by training many runs.
     [--config.FIELD=VALUE ...]
 
 In FILE.py, get_config() returns the config that all trials share, and
-get_sweep() returns the fields that differ, and their values. The same command,
-started again, continues the sweep.
+get_sweep() returns the fields that differ, and their values. If you start the
+same command again, it continues the sweep.
 """
 
 from absl import flags as absl_flags
@@ -32,14 +32,17 @@ _LAUNCHER = absl_flags.DEFINE_enum_class(
   Launcher.LOCAL,
   Launcher,
   'local: run trials as processes on this machine. print: only print the '
-  'commands, for a grid or a list. slurm, tpu, jobset: submit jobs with '
-  'tpu_scripts/ and its environment variables.',
+  'commands (the search must be a grid or a list). slurm, tpu, jobset: submit '
+  'jobs with the scripts in tpu_scripts/, which read environment variables.',
 )
 _WORKERS = absl_flags.DEFINE_integer(
   'workers', 1, 'Number of trials that run at a time.', lower_bound=1
 )
 _SEEDS = absl_flags.DEFINE_integer(
-  'seeds', 1, 'Seeds per trial; trials are compared by means.', lower_bound=1
+  'seeds',
+  1,
+  'Number of seeds per trial; trials are compared by their means over seeds.',
+  lower_bound=1,
 )
 _N_TRIALS = absl_flags.DEFINE_integer(
   'n_trials',

@@ -3,9 +3,9 @@ r"""Trains a model, judges it, and shows some of its predictions.
   python -m experiments.train --config=FILE.py --workdir=DIR \
     [--config.FIELD=VALUE ...]
 
-The same command, started again, resumes the run. --profile=FIRST:LAST traces
-these steps with jax.profiler and saves the traces in DIR/profile. To plan the
-memory and time of a run without training:
+If you start the same command again, it resumes the run. --profile=FIRST:LAST
+traces the steps FIRST to LAST with jax.profiler and saves the traces in
+DIR/profile. To plan the memory and time of a run without training:
 
   python -m experiments.train --config=FILE.py --plan [--chip=CHIP] \
     [--devices=N] [--plan_labels=L --plan_documents=N]

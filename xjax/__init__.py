@@ -8,7 +8,7 @@ if typing.TYPE_CHECKING:
 
 
 def load(workdir: str | os.PathLike) -> 'Predictor':
-  """Loads the best model of a run; `.predict(texts, k)` labels documents.
+  """Loads the best model of a run, to label documents with .predict(texts, k).
 
   Args:
     workdir: str or path, the folder of the run; nothing else is needed.
@@ -20,8 +20,8 @@ def load(workdir: str | os.PathLike) -> 'Predictor':
     DataError: the folder has no run, or a file of the run is missing or
       damaged.
   """
-  # This import is here because importing any module of xjax runs this file, and
-  # should not import JAX.
+  # Python runs this file whenever it imports a module of xjax. The import below
+  # is inside the function, so that JAX is imported only if a model is loaded.
   from xjax.run import fit
 
   return fit.load(workdir)

@@ -1,7 +1,7 @@
 r"""Trains BERT-base with a one-vs-all head on Amazon-3M or similar data.
 
-Amazon-3M has 2,812,281 labels and 1,717,899 training documents with 36 labels
-each (the Extreme Classification Repository,
+Amazon-3M has 2,812,281 labels and 1,717,899 training documents, with 36 labels
+per document (the Extreme Classification Repository,
 manikvarma.org/downloads/XC/XMLRepository.html). DIR is the folder of Amazon-3M,
 or any folder with trn.json[.gz], tst.json[.gz] and the labels' names. BERT-base
 (Devlin et al. 2019, https://aclanthology.org/N19-1423) reads the first 128

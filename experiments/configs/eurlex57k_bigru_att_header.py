@@ -11,14 +11,15 @@ ELMO, ICML 2025.
 
 If STORAGE is adam, the rows are float32, and Adam trains them like all other
 parameters. The other choices of STORAGE are float32, bfloat16, compensated and
-float8 (see the class Storage). There, Adagrad updates the rows in the same pass
-that computes their gradient. With float32, the pass handles all labels at once.
-With bfloat16, compensated and float8, it handles 1,024 labels at a time.
+float8 (see the class Storage). With these, Adagrad updates the rows in the same
+pass that computes their gradient. With float32, the pass handles all labels at
+once. With bfloat16, compensated and float8, the pass handles 1,024 labels at a
+time.
 
-Hardware: two CPU cores. Expected: the all/RP@5 on dev is .667, .671 and .678
-for float32 with seeds 0, 1 and 2. With seed 0, it is .670 for bfloat16 and .669
-for float8. Runs with adam and compensated were not finished. Time: eight
-minutes of training per run, if two runs share the cores.
+Hardware: two CPU cores. Expected all/RP@5 on dev: .667, .671 and .678 for
+float32 with seeds 0, 1 and 2; with seed 0, .670 for bfloat16 and .669 for
+float8. Runs with adam and compensated were not finished. Time: eight minutes of
+training per run, if two runs share the cores.
 """
 
 from xjax.config.run import Config

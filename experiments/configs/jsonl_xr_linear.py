@@ -9,8 +9,8 @@ https://jmlr.org/papers/v23/20-1085.html), as in eurlex57k_xr_linear.py:large.
     --config.data.dir=DIR --workdir=runs/mine
 
 The variant `.py:small` has more clusters and removes more weights. Its model is
-about ten times smaller. Use this variant for hundreds of thousands of documents
-or labels.
+about ten times smaller than the default model. Use this variant for hundreds of
+thousands of documents or labels.
 
 Hardware: two CPU cores. Expected: metrics well above the metrics of the
 popularity prior (both are printed). For the 45,000 documents of EURLEX57K, RP@5

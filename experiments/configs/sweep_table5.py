@@ -9,10 +9,10 @@ paper chooses the trial with the lowest loss on dev; this sweep chooses the
 trial with the best RP@5. The paper does not give the number of trials.
 
 For HAN, the paper searches layers and units separately for words and zones.
-Here both always have the same number of units, because the paper reports only
-equal numbers. The number of layers is searched only for words. Zones have one
-layer, as in the paper's best model. Embeddings and encoder have the same
-dropout.
+Here words and zones always have the same number of units, because the paper
+reports only equal numbers. The number of layers is searched only for words.
+Zones have one layer, as in the paper's best model. Embeddings and encoder have
+the same dropout.
 
   python -m experiments.sweep \
     --config=experiments/configs/sweep_table5.py:SYSTEM \

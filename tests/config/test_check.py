@@ -294,9 +294,9 @@ def test_weight_decay_is_for_adamw_alone():
     ('data.n_trian', 'did you mean n_train'),
     (
       'train.loss',
-      'config.train.loss: another kind can only be set in the config',
+      'config.train.loss: another class can only be chosen in the config',
     ),
-    ('mesh', 'config.mesh: set its fields one by one: data, label'),
+    ('mesh', 'config.mesh: set its fields (data, label) one by one'),
   ],
 )
 def test_field_faults_are_told_their_neighbours(path, says):

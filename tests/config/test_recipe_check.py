@@ -46,7 +46,7 @@ from xjax.losses.label_weights import ClassBalancedWeights
     (
       {'average': SWAConfig(start=900, every=101)},
       'average.every',
-      'at step 1001, but training ends at config.train.steps=1000',
+      'mean, 1001, is after config.train.steps=1000',
     ),
   ],
 )

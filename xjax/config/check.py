@@ -1,4 +1,4 @@
-"""Checks a config before a run; each error names the faulty field."""
+"""Checks a config before a run, and reports the path of each faulty field."""
 
 from collections.abc import Iterable, Iterator
 import dataclasses
@@ -16,15 +16,15 @@ from xjax.score.config import ModelConfig
 
 
 def field_fault(holder: Any, path: str) -> str | None:
-  """Returns why a dotted path cannot be set to a single value.
+  """Returns an error message if a field cannot be set to a single value.
 
   Args:
     holder: a dataclass, such as a Config.
-    path: for example 'train.steps'.
+    path: the dotted path of the field, for example 'train.steps'.
 
   Returns:
-    A message for the user, with similar field names; None if the path is a
-    field with a single value.
+    The message, with similar field names; None if the field exists and has a
+    single value.
   """
   parents = ['config']
   for name in path.split('.'):
@@ -37,13 +37,13 @@ def field_fault(holder: Any, path: str) -> str | None:
     parents.append(name)
     holder = getattr(holder, name)
   if names := _field_names(holder):
-    fault = f'config.{path}: set its fields one by one: {", ".join(names)}'
+    fault = f'config.{path}: set its fields ({", ".join(names)}) one by one'
     bases = type(holder).__mro__[1:-2]
-    return fault + '; choose another kind in the config file' * any(
+    return fault + '; to use another class, edit the config file' * any(
       len(kinds(base)) > 1 for base in bases
     )
   if dataclasses.is_dataclass(holder):
-    return f'config.{path}: another kind can only be set in the config file'
+    return f'config.{path}: another class can only be chosen in the config file'
   return None
 
 
@@ -52,7 +52,7 @@ def check_config(config: Config) -> None:
 
   Raises:
     ConfigError: the config has faults. The message has a line per fault, and
-      each line names a field.
+      each line has the path of a field.
   """
   if not isinstance(config, Config):
     raise ConfigError(
@@ -95,7 +95,7 @@ def _field_faults(part: ConfigPart, path: str) -> Iterator[str]:
     elif isinstance(value, ConfigPart):
       yield from _field_faults(value, where)
     elif dataclasses.is_dataclass(value):
-      yield f'{where}: {type(value).__name__} must be a ConfigPart'
+      yield f'{where}: {type(value).__name__} must be a subclass of ConfigPart'
     else:
       for bound in type(part).bounds(name):
         if not bound.holds(value):
@@ -113,7 +113,7 @@ def _has_type(value: Any, hint: Any) -> bool:
     return any(_has_type(value, part) for part in typing.get_args(hint))
   if hint is float:
     hint = int | float
-  # In Python, a bool is an int; in a config, it is not.
+  # In Python, a bool is an int. In a config, a bool is accepted only as a bool.
   if isinstance(value, bool) and hint is not bool:
     return False
   return isinstance(value, hint)
@@ -140,8 +140,8 @@ def _training_faults(config: Config, path: str) -> Iterator[str]:
     if issubclass(model_kind, train_kind.trains)
   ]
   yield (
-    f'{path}.train={type(train).__name__}(): does not go with '
-    f'{path}.model={type(model).__name__}(): {", ".join(needs)}'
+    f'{path}.train={type(train).__name__}() does not go with '
+    f'{path}.model={type(model).__name__}() ({", ".join(needs)})'
   )
 
 

@@ -16,14 +16,14 @@ _SUFFIXES = ('Config', 'Data', 'Model', 'Weights')
 
 
 def _kind_of(cls: type) -> str | None:
-  """Returns the name of a class that is one of several kinds, else None."""
+  """Returns the name of a class if its base class has kinds, else None."""
   if any(isinstance(base, type) and kinds(base) for base in cls.__mro__[1:-2]):
     return cls.__name__
   return None
 
 
 def _earlier_kinds(cls: type) -> set[str]:
-  """Returns the names of a kind in earlier versions, without underscores."""
+  """Returns earlier names of a kind, in lower case and without underscores."""
   if not cls.__module__.startswith('xjax.'):
     return set()
   stems = {cls.__name__.removesuffix(suffix) for suffix in ('', *_SUFFIXES)}
@@ -32,7 +32,7 @@ def _earlier_kinds(cls: type) -> set[str]:
 
 
 def to_json(value: Any) -> Any:
-  """Returns a config as JSON values; parts that have kinds carry a "kind"."""
+  """Returns a config as JSON values; "kind" says which class a part has."""
   if dataclasses.is_dataclass(value):
     fields = {
       f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)
@@ -71,7 +71,9 @@ def load_config(path: str | os.PathLike) -> Config:
   try:
     return from_json(json.loads(pathlib.Path(path).read_text('utf-8')))
   except (OSError, ValueError, ConfigError) as error:
-    raise DataError(f'{path}: not a config of xjax: {error}') from error
+    raise DataError(
+      f'{path}: cannot be read as a config of xjax ({error})'
+    ) from error
 
 
 def _dataclass(value: Any, cls: type, path: str) -> Any:
@@ -107,9 +109,9 @@ def _kind_named(kind: Any, base: type, path: str) -> type:
       return choice
   raise ConfigError(
     f'{path}: unknown kind {kind!r}; the kinds are '
-    f'{", ".join(choice.__name__ for choice in choices)}. If a module of '
-    'yours defines it, import the module first: with --import=MODULE, or from '
-    'Python'
+    f'{", ".join(choice.__name__ for choice in choices)}. If your own '
+    'module defines this kind, import the module first, with --import=MODULE '
+    'or in Python'
   )
 
 
@@ -144,7 +146,8 @@ class ConfigDifference:
 
   Attributes:
     path: the dotted path of the field.
-    old, new: its JSON values; None if a config has no such field.
+    old, new: the JSON values of the field in the two configs; None if a config
+      has no such field.
     may_change: whether a resumed run may have another value.
   """
 
@@ -168,7 +171,7 @@ def diff(old: Any, new: Any) -> list[ConfigDifference]:
 def _diff(
   old: Any, new: Any, path: str, may_change: bool
 ) -> list[ConfigDifference]:
-  """Compares two values; may_change says whether their part may change."""
+  """Compares two values; may_change: whether a resumed run may change them."""
   if not dataclasses.is_dataclass(old) or not dataclasses.is_dataclass(new):
     values = to_json(old), to_json(new)
     if values[0] == values[1]:

@@ -1,4 +1,4 @@
-"""Defines the configs of optimizers and of means of the parameters."""
+"""Defines configs for optimizers and for means of the parameters over steps."""
 
 import abc
 from collections.abc import Iterator
@@ -26,8 +26,8 @@ class OptimizerConfig(ConfigPart, abstract=True):
   """Defines the rule that computes a step's direction from the gradient.
 
   Attributes:
-    weight_decay: a step subtracts this share, times the learning rate, from
-      every matrix (decoupled weight decay). None means no weight decay.
+    weight_decay: each step subtracts learning rate * weight_decay * W from
+      every matrix W (decoupled weight decay). None means no weight decay.
   """
 
   # An annotation would make weight_decay the first field of subclasses.
@@ -64,8 +64,8 @@ class AdamW(Adam):
 
   weight_decay: float = field(
     0.0,
-    'A step subtracts this share, times the learning rate, from every matrix, '
-    'but not from vectors.',
+    'Each step subtracts learning rate * weight_decay * W from every matrix W. '
+    'Vectors do not decay.',
     AMOUNT,
   )
 
@@ -112,7 +112,7 @@ class AverageConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass
 class NoAverage(AverageConfig):
-  """Keeps no mean, so that the parameters of the last step are used."""
+  """Keeps no mean, so that runs use the parameters themselves."""
 
   averages = False
 
@@ -153,8 +153,9 @@ class SWAConfig(AverageConfig):
   )
   every: int = field(
     1,
-    'The mean has the parameters of every n-th step after `start`, where n is '
-    'this number. start + every must not be above train.steps.',
+    'The mean is taken over the parameters of the step `start` and of every '
+    'n-th step after it, where n is this number. start + every must not be '
+    'above train.steps.',
     AT_LEAST_1,
     tiny=1,
   )
@@ -169,8 +170,7 @@ class SWAConfig(AverageConfig):
     second, steps = self.start + self.every, config.train.steps
     if not faults and second > steps:
       yield (
-        f'{path}.every={self.every}: with {path}.start={self.start}, the mean '
-        f'takes parameters for the second time at step {second}, but training '
-        f'ends at config.train.steps={steps}: the mean would ignore all steps '
-        'after the start'
+        f'{path}.every={self.every}: the mean would have only the parameters '
+        f'of step {path}.start={self.start}, because the second step in the '
+        f'mean, {second}, is after config.train.steps={steps}'
       )

@@ -53,8 +53,8 @@ def rate_factors(
   times the rate of the lowest layer.
 
   Args:
-    config: the config of training. Its `rates` give a factor, and its
-      layer_decay gives a factor; the result is their product.
+    config: the config of training. The result is the product of the factor from
+      `rates` and the factor from layer_decay.
     paths: the paths of all parameters; the paths tell which layer is the
       highest.
   """
@@ -85,7 +85,7 @@ def check_groups(
       optimizer.
 
   Raises:
-    ConfigError: a glob has no effect, or nothing is trained; the message names
+    ConfigError: a glob has no effect, or nothing is trained; the message has
       the field and similar paths.
   """
   for glob in config.freeze:
@@ -94,7 +94,7 @@ def check_groups(
     if any(in_group(path, [glob]) for path in rows):
       raise ConfigError(
         f'config.train.freeze: {glob!r} matches label rows, which '
-        'config.train.rows trains: leave it out of freeze, or set '
+        'config.train.rows trains. Remove this glob from freeze, or set '
         'config.train.rows=ByOptimizer()'
       )
   if not trained and not rows:
@@ -113,7 +113,7 @@ def check_groups(
   if config.layer_decay != 1 and not any(map(_LAYER.match, trained)):
     raise ConfigError(
       f'config.train.layer_decay={config.layer_decay}: no parameter '
-      'encoder/layers/<i>/... is trained: set layer_decay to 1, or set '
+      'encoder/layers/<i>/... is trained. Set layer_decay to 1, or set '
       f'config.model.encoder={kinds_that("pretrained", EncoderConfig)} and do '
       "not freeze the encoder's layers"
     )
@@ -122,8 +122,9 @@ def check_groups(
 def _height(path: str, other: int) -> int:
   """Returns a parameter's height in the encoder.
 
-  It is 0 for embeddings, 1 for the lowest layer, and `other` for parameters
-  that are not in a layer.
+  The height is 0 for embeddings, 1 for the lowest layer, 2 for the layer above,
+  and so on. It is `other` for parameters that are neither embeddings nor in a
+  layer.
   """
   if path.startswith(_EMBEDDINGS):
     return 0
@@ -137,8 +138,8 @@ def _rate_fault(
   """Returns a message that explains why an entry of rates has no effect."""
   if any(in_group(path, [glob]) for path in trained):
     return (
-      f'{entry!r} has no effect: earlier entries match all its parameters; '
-      'put this entry before them, or leave it out'
+      f'{entry!r} has no effect, because earlier entries match all its '
+      'parameters; put this entry first, or leave it out'
     )
   if any(in_group(path, [glob]) for path in paths):
     return (

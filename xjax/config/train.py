@@ -68,7 +68,7 @@ class TrainConfig(ConfigPart, abstract=True):
 
   Attributes:
     trains: the kinds of models that can be trained in this way.
-    processes: whether several processes can train together.
+    processes: whether several processes can train one model together.
     steps: number of optimizer steps; 0 if training takes no such steps.
     best_metric: the 'slice/metric' that chooses the best checkpoint; empty if
       there is only one checkpoint.
@@ -124,51 +124,53 @@ class NeuralTrain(TrainConfig):
 
   batch_size: int = field(
     64,
-    'Documents per step, over all devices. The last batch of a bucket may have '
-    'fewer documents; each document has the same weight as in a full batch.',
+    'Number of documents per step, over all devices. The last batch of a '
+    'bucket may have fewer documents. There, a document counts as much as in a '
+    'full batch.',
     AT_LEAST_1,
     tiny=16,
   )
   accumulate: int = field(
     1,
-    'Micro-batches into which the batch of a step is divided; more of them '
-    'need less memory and give the same result.',
+    'Number of micro-batches into which each batch is divided. A larger number '
+    'needs less memory and gives the same result.',
     AT_LEAST_1,
     tiny=at_most(2),
   )
   steps: int = field(
     1000,
-    'Optimizer steps; the schedule ends at the last step.',
+    'Number of optimizer steps; the schedule ends at the last step.',
     AT_LEAST_1,
     may_change=True,
     tiny=2,
   )
   learning_rate: float = field(1e-3, 'The highest learning rate.', POSITIVE)
   warmup: int = field(
-    0, 'Steps of linear warm-up.', AT_LEAST_0, tiny=at_most(1)
+    0, 'Number of steps of linear warm-up.', AT_LEAST_0, tiny=at_most(1)
   )
   schedule: Schedule = field(
     Schedule.CONSTANT,
-    'How the learning rate changes after the warm-up. With constant, it stays. '
-    'With linear and cosine, it falls to 0 after the last step. With slanted, '
-    'it falls to learning_rate / ratio, where the warm-up also starts.',
+    'How the learning rate changes after the warm-up. With constant, it does '
+    'not change. With linear and cosine, it falls and would be 0 in the step '
+    'after the last. With slanted, the warm-up starts at learning_rate / '
+    'ratio, and the rate falls to the same value after the warm-up.',
   )
   ratio: float = field(
     32.0,
-    'The highest learning rate of the slanted schedule, divided by its lowest.',
+    'The highest learning rate of the slanted schedule, divided by the lowest.',
     RATIO,
   )
   rates: tuple[str, ...] = field(
     (),
     "GLOB=FACTOR, such as 'encoder/*=0.1': the learning rate of parameters "
     'whose path matches the glob is multiplied by the factor; if several globs '
-    'match, the first is used.',
+    'match, the factor of the first is used.',
   )
   layer_decay: float = field(
     1.0,
     'The learning rate of an encoder layer, divided by the rate of the layer '
-    'above; embeddings count as the layer below the lowest. The factors of '
-    '`rates` apply too. A value below 1 needs a pretrained encoder.',
+    'above. The embeddings count as a layer below the lowest layer. The '
+    'factors of `rates` apply too. A value below 1 needs a pretrained encoder.',
     SHARE,
   )
   freeze: tuple[str, ...] = field(
@@ -202,7 +204,7 @@ class NeuralTrain(TrainConfig):
   )
   compute_dtype: Dtype = field(
     Dtype.FLOAT32,
-    'The type of activations and products. Parameters are always float32, '
+    'The type of activations and matrix products. Parameters are float32, '
     'except label rows, whose type is model.head.storage.',
   )
   log_every: int = field(
@@ -223,7 +225,7 @@ class NeuralTrain(TrainConfig):
   best_metric: str = field(
     'all/RP@5',
     "'slice/metric' that chooses the best checkpoint. If `average` keeps a "
-    'mean of the parameters, the metric is that of the mean.',
+    'mean of the parameters, the metric is computed with this mean.',
   )
   patience: int = field(
     0,
@@ -234,11 +236,10 @@ class NeuralTrain(TrainConfig):
   init_from: str = field(
     '',
     'WORKDIR[@step] of another run. This run starts from the parameters of the '
-    'other run. If both runs have a word, or a piece of a pretrained encoder, '
-    'the vector of the word or piece comes from the other run, even if '
-    'model.embedding.vectors has another vector for the word. A head that '
-    'starts from the other run builds descriptors in the same way as the other '
-    'run.',
+    'other run. If both runs have the same word or subword, its vector comes '
+    'from the other run, even if model.embedding.vectors has another vector '
+    'for it. A head that starts from the other run builds descriptors in the '
+    'same way as the other run.',
     tiny='',
   )
 
@@ -295,14 +296,14 @@ class LinearTrain(TrainConfig):
   loss: Loss = field(Loss.SQUARED_HINGE, 'The loss of one document.')
   c: float = field(
     1.0,
-    'Factor of the losses; the factor of the regulariser is 1 (C of '
-    'LIBLINEAR).',
+    'Factor of the losses of documents, C of LIBLINEAR. The regulariser has '
+    'the factor 1.',
     POSITIVE,
   )
   threshold: float = field(
     0.01, 'Weights with a smaller absolute value are set to 0.', AMOUNT
   )
-  solver: SolverConfig = field(Blocks, 'The algorithm of training.')
+  solver: SolverConfig = field(Blocks, 'The training algorithm.')
 
   @property
   def processes(self) -> bool:
@@ -311,7 +312,7 @@ class LinearTrain(TrainConfig):
 
 @dataclasses.dataclass
 class TreeTrain(TrainConfig):
-  """Trains label trees, with classifiers for the children of each node."""
+  """Trains label trees; a node has one classifier for each of its children."""
 
   trains = (TreeModel,)
   processes = False
@@ -319,8 +320,8 @@ class TreeTrain(TrainConfig):
   loss: Loss = field(Loss.SQUARED_HINGE, 'The loss of one document.')
   c: float = field(
     1.0,
-    'Factor of the losses; the factor of the regulariser is 1 (C of '
-    'LIBLINEAR).',
+    'Factor of the losses of documents, C of LIBLINEAR. The regulariser has '
+    'the factor 1.',
     POSITIVE,
   )
   eps: float = field(

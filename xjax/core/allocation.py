@@ -10,11 +10,12 @@ import platform
 _MALLOPT = {-4: 0, -1: -1, -2: 64 << 20}
 
 # On machines with at most two cores, all threads share one arena. On two cores,
-# measurements show that this saves memory and costs no time. Quickstart with 40
-# steps needs at most 963 MB instead of 1082, and 51 s of CPU instead of 50. Two
-# runs of label trees for Bibtex with 8 threads need 811 and 834 MB instead of
-# 887 and 902, and 24 s each. On more cores, threads could wait for one another,
-# so there glibc chooses the number of arenas.
+# measurements show that one arena saves memory and costs no time. Quickstart
+# with 40 steps needs 963 MB and 51 s of CPU time (without this setting, 1082 MB
+# and 50 s). Two runs of label trees for Bibtex with 8 threads need 811 and 834
+# MB (without this setting, 887 and 902 MB), and 24 s each. On more cores,
+# threads could wait for one another, so there glibc chooses the number of
+# arenas.
 _ONE_ARENA = {-8: 1}
 _MEASURED_CORES = 2
 
@@ -28,8 +29,8 @@ def keep_freed_memory() -> bool:
   size and stays there. Call this function before anything else.
 
   Returns:
-    Whether freed memory is kept now. It is kept with glibc, unless the user has
-    set environment variables MALLOC_*, which then stay in force.
+    Whether freed memory is kept now. This needs glibc. If the user has set an
+    environment variable MALLOC_*, nothing is changed, and the result is False.
   """
   set_by_user = any(name.startswith('MALLOC_') for name in os.environ)
   if set_by_user or platform.libc_ver()[0] != 'glibc':

@@ -13,14 +13,14 @@ from xjax.core.texts import Texts
 
 @dataclasses.dataclass
 class Arrays:
-  """Holds the arrays of one .npz file until each has been taken once.
+  """Holds the arrays of an .npz file that the caller has not taken yet.
 
-  A method whose check fails raises a DataError that names the file and the
-  array.
+  If a check fails, a method raises a DataError. The message has the path of the
+  file and the name of the array.
 
   Attributes:
     path: the file, for error messages.
-    left: name -> array, for the arrays that were not taken yet.
+    left: name -> array that was not taken yet.
   """
 
   path: str | os.PathLike
@@ -45,8 +45,8 @@ class Arrays:
     except DAMAGE as error:
       where = f'{path}: {name}' if name else path
       raise DataError(
-        f'{where}: cannot be read ({error}): the file is damaged, or is not an '
-        '.npz file of arrays; write it again'
+        f'{where}: cannot be read ({error}). The file is damaged, or is not an '
+        '.npz file of arrays; write the file again'
       ) from error
 
   def fail(self, name: str, fault: str) -> NoReturn:
@@ -54,7 +54,7 @@ class Arrays:
     raise DataError(f'{self.path}: {name}: {fault}')
 
   def check(self, name: str, bad: np.ndarray, fault: str) -> None:
-    """Raises a DataError, with the first bad index, if any entry is bad."""
+    """Raises a DataError with the index of the first bad entry, if any."""
     if np.any(bad):
       at = ', '.join(map(str, np.argwhere(bad)[0]))
       self.fail(name, f'{fault} (at [{at}])')
@@ -66,7 +66,7 @@ class Arrays:
 
     Args:
       name: name of the array.
-      dtype: the type that it must have.
+      dtype: the type that the array must have.
       shape: the length that each axis must have; None stands for any length.
     """
     if name not in self.left:

@@ -15,7 +15,7 @@ from xjax.core.errors import UserError
 
 
 class WriteError(UserError, OSError):
-  """Is raised when a file or folder cannot be written; the message names it."""
+  """Is raised when a file or folder cannot be written."""
 
 
 @contextlib.contextmanager

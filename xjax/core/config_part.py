@@ -1,10 +1,10 @@
-"""Defines the base class of the parts of a run's config, and their fields.
+"""Defines the base class for parts of a config, and the fields of parts.
 
-A part is a dataclass that inherits from ConfigPart. Each of its fields carries
-a help text, bounds, and a value for tiny configs in tests. Its check() yields
-the faults that concern several fields. An abstract part, such as "an encoder",
-has several kinds: its imported subclasses. A config has one of the kinds in
-place of the abstract part.
+A part is a dataclass that inherits from ConfigPart. Each field of a part has a
+help text, bounds, and a value for tiny configs in tests. The method check() of
+a part yields the faults that concern several fields. An abstract part, such as
+"an encoder", has several kinds: its imported subclasses. A config has one of
+the kinds in place of the abstract part.
 """
 
 from collections.abc import Callable, Iterator
@@ -92,10 +92,10 @@ class ConfigPart:
   earlier_kind: ClassVar[str] = ''
 
   def __init_subclass__(cls, abstract: bool = False, **others: Any) -> None:
-    """Sets whether a class is abstract; this is not inherited by subclasses.
+    """Sets whether a class is abstract, whatever its base classes are.
 
     Raises:
-      TypeError: the class is not abstract and lacks a required method.
+      TypeError: the class lacks a required method, but `abstract` is False.
     """
     super().__init_subclass__(**others)
     missing_methods = [
@@ -103,8 +103,8 @@ class ConfigPart:
       for name, member in inspect.getmembers(cls, inspect.isfunction)
       if hasattr(member, '__isabstractmethod__')
     ]
-    # This is set before the error is raised. A faulty class stays among the
-    # subclasses until it is garbage collected; an abstract class cannot be
+    # After the error below, the faulty class stays among the subclasses until
+    # it is garbage collected. It is marked as abstract, so that it cannot be
     # chosen as a kind.
     cls.abstract = abstract or bool(missing_methods)
     if missing_methods and not abstract:
@@ -114,8 +114,8 @@ class ConfigPart:
   def check(self, config: Any, path: str) -> Iterator[str]:
     """Yields an error message for each fault that concerns several fields.
 
-    Each message names a field. check() is called only if every field is within
-    its bounds.
+    Each message has the path of a field. check() is called only if every field
+    is within its bounds.
 
     Args:
       config: the whole config of the run.
@@ -178,7 +178,7 @@ def kinds(base: type) -> tuple[type, ...]:
 
 
 def kinds_that(attribute: str, base: type) -> str:
-  """Returns the names of the kinds whose attribute is true, for messages.
+  """Returns a text with the kinds for which an attribute is true.
 
   Args:
     attribute: name of a class attribute.
@@ -217,7 +217,7 @@ def _concrete_subclasses(base: type) -> Iterator[type]:
 
 
 def import_modules(package: types.ModuleType) -> None:
-  """Imports every module of a package, so that kinds in them can be chosen."""
+  """Imports all modules of a package, so that their kinds can be chosen."""
   inside = f'{package.__name__}.'
   for module in pkgutil.walk_packages(package.__path__, inside):
     importlib.import_module(module.name)

@@ -58,7 +58,7 @@ def start(
       # This warning says that a package is missing. _reason says the same.
       warnings.filterwarnings('ignore', 'Kubernetes environment detected')
       jax.distributed.initialize(*arguments)
-  except Exception as error:  # kinds of clusters raise different errors
+  except Exception as error:  # different clusters raise different errors
     raise ConfigError(
       f'--multihost: the other processes are not found ({_reason(error)}). JAX '
       'finds them on TPU pods, under srun (SLURM) and mpirun (Open MPI), and '

@@ -36,9 +36,9 @@ class UserError(Exception):
 
 
 class DataError(UserError):
-  """Is raised for faults in a user's files, with a line per fault.
+  """Is raised for faults in a user's files.
 
-  A line has the form `file:line: fault`.
+  The message has one line per fault, of the form `file:line: fault`.
   """
 
 

@@ -1,10 +1,10 @@
 """Multiplies matrices at full precision, and sums fast on each platform.
 
 XLA fuses a sum with the operations that compute its terms. On GPUs and TPUs
-this saves memory traffic. On CPUs the fused loop is not vectorised. Computing
-the terms is most of the work of a loss, and it then takes several times as
-long. So on CPUs the sum is written as a product with ones, which XLA does not
-fuse.
+this saves memory traffic. On CPUs the fused loop is not vectorised. The
+computation of the terms, which is most of the work of a loss, then takes
+several times as long. So on CPUs the sum is written as a product with ones,
+which XLA does not fuse.
 """
 
 import jax
@@ -17,9 +17,9 @@ def full_precision(dtype: jnp.dtype) -> lax.Precision | None:
   """Returns the `precision` argument for a product of operands of this dtype.
 
   By default, GPUs round float32 operands to the 10 bits of TF32, and TPUs round
-  them to the 7 bits of bfloat16. Then scores on different devices would differ
-  in the third digit. bfloat16 operands are not rounded, so None is returned for
-  them.
+  them to the 7 bits of bfloat16. With these defaults, scores on different
+  devices would differ in the third digit. bfloat16 operands are not rounded, so
+  None is returned for them.
   """
   return lax.Precision.HIGHEST if dtype == jnp.float32 else None
 
@@ -41,7 +41,8 @@ def product(
     into: dtype of the result.
 
   Returns:
-    An array with the shared axes, then the other axes of a, then those of b.
+    An array with the shared axes, then the other axes of a, then the other axes
+    of b.
   """
   both = tuple(range(shared))
   return lax.dot_general(

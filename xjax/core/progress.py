@@ -1,7 +1,7 @@
 """Shows the progress of long work: a bar in a terminal, else lines in the log.
 
-A log line comes at least every half minute, even if one step takes longer,
-because a separate thread writes it.
+A separate thread writes the log lines. So a line comes at least every half
+minute, even if one step takes longer.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,8 +33,8 @@ class Progress(contextlib.AbstractContextManager):
   Attributes:
     done: number of parts that are done.
     leave: whether the bar stays on the screen after the work has ended.
-    smoothing: smoothing of the speed that the bar shows, from 0 (the mean of
-      all parts) to 1 (the speed of the last part).
+    smoothing: how the bar computes the speed that it shows, from 0 (the mean
+      over all parts) to 1 (the speed of the last part).
   """
 
   leave: ClassVar[bool] = False
@@ -107,7 +107,7 @@ class Progress(contextlib.AbstractContextManager):
       self._bar.update(n)
 
   def say(self, message: str) -> None:
-    """Writes a line above the bar, or to the log; delays the next log line."""
+    """Writes a line above the bar or to the log; delays the next log line."""
     if self._bar is not None:
       self._bar.write(message, file=sys.stderr)
     elif not self._quiet:
@@ -160,7 +160,7 @@ def progress(
 
 
 def _update_after_each(items: Iterable[T], bar: Progress) -> Iterator[T]:
-  """Yields items, and reports each as done when the next is requested."""
+  """Yields items; an item is reported as done when the next is requested."""
   for item in items:
     yield item
     bar.update()

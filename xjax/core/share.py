@@ -57,7 +57,7 @@ def own_share() -> Share:
 
 
 def shares(devices_DL: np.ndarray) -> dict[int, Share]:
-  """Returns the share of every batch that the devices of each process hold.
+  """Returns the share of a batch that each process of a mesh reads.
 
   Processes whose devices have the same indices along the data axis read the
   same rows. Each of them uses the rows for its part of the label axis.
@@ -84,7 +84,7 @@ def shares(devices_DL: np.ndarray) -> dict[int, Share]:
       f'mesh.data={of} x mesh.label={labels}: all processes must read the same '
       'number of rows of a batch, and two processes must read either the same '
       'rows or no common row. Choose a mesh.label that is a multiple or a '
-      f'divisor of the {devices_DL.size // len(parts)} devices of a process'
+      f'divisor of {devices_DL.size // len(parts)}, the devices per process'
     )
   return {
     process: Share(tuple(sorted(indices)), of)

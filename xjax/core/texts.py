@@ -10,7 +10,7 @@ import zlib
 import numpy as np
 
 _T = TypeVar('_T')
-_ROWS = 1 << 16  # rows that are copied or become Python objects at a time
+_ROWS = 1 << 16  # rows that are copied or converted at a time
 _END = b'\xff'  # ends each string of a list; UTF-8 never contains this byte
 
 
@@ -191,7 +191,7 @@ class TextRows(Mapping[str, int]):
   """Maps strings to their rows, with 8 bytes of memory per string.
 
   Attributes:
-    texts: the strings. If several are equal, they are mapped to the first row.
+    texts: the strings. Equal strings are mapped to the row of the first one.
   """
 
   def __init__(self, texts: Texts):
@@ -216,7 +216,7 @@ class TextRows(Mapping[str, int]):
     return row
 
   def find(self, texts: Sequence[str]) -> np.ndarray:
-    """Returns the row of each string as int64, or -1 if it has no row."""
+    """Returns the row of each string as int64; -1 if a string has no row."""
     codes = np.fromiter(map(_hash, texts), np.uint32, len(texts))
     starts = np.searchsorted(self._hashes, codes)
     rows = map(self._row, texts, codes, starts)
@@ -238,7 +238,7 @@ class TextRows(Mapping[str, int]):
     return -1
 
   def repeated(self) -> list[int]:
-    """Returns the rows whose string is in an earlier row too, ascending."""
+    """Returns the rows, ascending, whose string is also in an earlier row."""
     same = np.flatnonzero(self._hashes[1:] == self._hashes[:-1])
     rows = np.sort(self._rows[np.union1d(same, same + 1)])
     seen: set[str] = set()
@@ -250,6 +250,6 @@ class TextRows(Mapping[str, int]):
 
 
 def _hash(text: str) -> int:
-  # A lone surrogate cannot be encoded. No packed text has one, so a text with
-  # one matches no row, whatever its hash is.
+  # A lone surrogate cannot be encoded, so it is replaced. No packed text has a
+  # lone surrogate, so the replacement cannot lead to a wrong row.
   return zlib.crc32(text.encode('utf-8', 'replace'))

@@ -17,10 +17,10 @@ letters:
 
 The metrics also use these letters:
 
-  J  cut-offs k                    Q  sets of decisions: the first k labels, or
-  M  sums over documents              the labels above a threshold
+  J  cut-offs k                    M  sums over documents
   F  frequency bins of labels      H  labels that are counted one by one
   R  bootstrap replicates
+  Q  sets of decisions: the first k labels, or the labels above a threshold
 
 An axis without a letter is spelled out, as in `new_by_block`.
 """
@@ -189,8 +189,8 @@ class Scorer(Protocol):
         never selected.
       slices: bool [L] masks; each adds a list of the labels in its slice.
       allowed: bool [L] or [B, L], labels that may be selected.
-      sigmoid: a > 0 and b. With weights, the probability of a margin z is
-        sigmoid(a z + b). If scores are probabilities, a and b are ignored.
+      sigmoid: a > 0 and b. If weights are given, the probability of a score z
+        is sigmoid(a z + b). If scores are probabilities, a and b are ignored.
 
     Returns:
       ids: int32 [G, B, K], G = 1 + len(slices). List 0 is over all labels. A

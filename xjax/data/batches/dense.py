@@ -1,11 +1,13 @@
 """Makes batches of a few static shapes, with random access through grain.
 
-A document goes to the smallest bucket that holds its tokens, or the tokens of
-its longest zone. A batch has documents of one bucket. If zones are kept apart,
-every document of a batch is padded to the largest number of zones in its
-bucket. So jit traces one program per bucket. Packed documents are all in one
-bucket, with one program per number of rows. The content of a batch depends only
-on seed and index, not on the number of threads and processes.
+Buckets are the lengths to which documents are padded. A document goes to the
+smallest bucket that holds its tokens. All documents of a batch are in one
+bucket, so jit traces one program per bucket. If zones are kept apart, the
+longest zone of a document determines its bucket, and every document is padded
+to the largest number of zones in its bucket. If documents are packed, there is
+one bucket, and jit traces one program per number of rows. The content of a
+batch depends only on seed and index, not on the number of threads and
+processes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,7 +56,7 @@ class _Buckets:
       unit = 'zone' if isinstance(tokens, Zones) else 'document'
       raise ConfigError(
         f'a {unit} has {tokens.lengths.max()} tokens, but the last of '
-        f'data.tokens.buckets is {widths[-1]}: it must be max_tokens'
+        f'data.tokens.buckets is {widths[-1]}; set it to max_tokens'
       )
     if packing:
       packing.check(batch_size)
@@ -100,7 +102,7 @@ class _Buckets:
 
   @property
   def mean_length(self) -> float:
-    """Returns the mean number of tokens of a document or its longest zone."""
+    """Returns the mean number of tokens of documents, or of longest zones."""
     return float(self._lengths_N.mean())
 
   def _arrange(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -203,13 +205,16 @@ class TrainBatches(_Buckets):
   """Yields shuffled batches of a training split, without end.
 
   Element i is batch i mod steps_per_epoch of epoch i // steps_per_epoch. An
-  epoch has every document exactly once. Seed and epoch alone decide which
-  documents share a batch, and the order of batches. Rows that only fill a
-  bucket's last batch have mask False and doc PAD. Such a row, and a document
-  without tokens, has one unknown token (the id 1) and the length 1. If zones
-  are kept apart, only the first zone has this token. If documents are vectors,
-  the row has one vector of zeros. Positives are never truncated: their width is
-  the smallest power of two, at least 4, that holds all positives of the bucket.
+  epoch has every document exactly once. Only seed and epoch determine which
+  documents share a batch, and the order of batches.
+
+  Rows that only fill a bucket's last batch have mask False and doc PAD. Such a
+  row, and a document without tokens, has one unknown token (the id 1) and the
+  length 1. If zones are kept apart, only the first zone has this token. If
+  documents are vectors, the row has one vector of zeros.
+
+  Positives are never truncated: their width is the smallest power of two, at
+  least 4, that holds all positives of the bucket.
   """
 
   def __init__(
@@ -240,9 +245,9 @@ class TrainBatches(_Buckets):
         of the last bucket. With None, each document has its own row.
 
     Raises:
-      ConfigError: buckets do not ascend or do not hold the longest document, or
-        the batch does not divide evenly into shares, or among devices and
-        micro-batches.
+      ConfigError: buckets do not ascend, the longest document is longer than
+        the last bucket, or a batch cannot be divided evenly among processes,
+        devices and micro-batches.
       DataError: there are no documents.
     """
     super().__init__(
@@ -294,7 +299,7 @@ class TrainBatches(_Buckets):
 
 
 class EvalBatches(_Buckets):
-  """Yields batches with every document once, sorted by bucket, then by row."""
+  """Yields all documents once, in batches sorted by bucket, then by row."""
 
   def __len__(self) -> int:
     counts = np.bincount(self._bucket_N)
@@ -317,9 +322,10 @@ def eval_batches(
 ) -> EvalBatches:
   """Makes the batches of a split that is judged or predicted.
 
-  doc_B tells which documents a batch has. Every process has the same number of
-  batches, of the same shapes, with the rows of its share. Rows that only fill a
-  batch, and documents without tokens, look as in TrainBatches.
+  doc_B tells which documents a batch has. All processes have the same number of
+  batches, with the same shapes. Each process gets only the rows of its share.
+  Rows that only fill a batch, and documents without tokens, have the same
+  contents as in TrainBatches.
 
   Args:
     tokens: N rows of token ids, or zones or vectors of N documents.
