@@ -56,7 +56,7 @@ def main() -> None:
 def _evaluate() -> Evaluation:
   files = judging_flags.files()
   if bool(_WORKDIR.value) == bool(files.predictions):
-    raise ConfigError('give one of --workdir and --predictions')
+    raise ConfigError('give exactly one of --workdir and --predictions')
   request = judging_flags.judge_request()
   strategy = strategy_flags.requested_strategy(k=5)
   if files.predictions:

@@ -206,7 +206,7 @@ def files() -> JudgeFiles:
   """
   values = flags.FLAGS
   if values['inv_prop'].present and values['propensity'].present:
-    raise ConfigError('give one of --inv_prop and --propensity')
+    raise ConfigError('give only one of --inv_prop and --propensity')
   path = values['predictions'].value if 'predictions' in values else ''
   values_of = {field: values[name].value for name, field in _FILE_FLAGS.items()}
   return JudgeFiles(path, **values_of)

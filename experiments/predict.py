@@ -12,7 +12,7 @@ standard output.
 --explain=5 adds the 5 words that each label attends to most, and writes X.html,
 which shades the words of the first documents by attention. --labels also scores
 the labels of a file, by their names. A line of this file is a name, or JSON
-with "name" and, if you like, "id" and "alt" (alternative names).
+with "name" and optionally "id" and "alt" (alternative names).
 --strategy=coverage --beta=0.25 chooses labels by coverage instead of by the
 best scores. The other strategies are propensity, bounded_random and cost.
 """

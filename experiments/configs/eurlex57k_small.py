@@ -15,7 +15,7 @@ trains these vectors on the corpus; run it only once.
     --config=experiments/configs/eurlex57k_small.py:SYSTEM \
     --config.data.dir=DIR --workdir=runs/eurlex57k_small/SYSTEM
 
-SYSTEM is a key of SYSTEMS below. The model has 4,271 labels: every label of a
+SYSTEM is a key of SYSTEMS below. There are 4,271 labels: every label of a
 document in train, dev or test. If you have no test split, write the ids of
 these labels to a file and set --config.data.labels=FILE. To judge the model on
 unseen labels, hide 300 labels from training with

@@ -2,9 +2,9 @@ r"""Trains BiGRU-LWAN with the unified head on full documents of EURLEX57K.
 
 The model extends BIGRU-LWAN (L2V) of Table 2 in Chalkidis et al., "Large-Scale
 Multi-Label Text Classification on EU Legislation", ACL 2019,
-https://aclanthology.org/P19-1636. It has the sizes of Table 5: one layer of 300
-units per direction, dropout 0.4, batches of 16, Adam with gradients clipped to
-+-5. Every label has trained weights and an embedding of its descriptor (its
+https://aclanthology.org/P19-1636. The sizes are those of Table 5: one layer of
+300 units per direction, dropout 0.4, batches of 16, Adam with gradients clipped
+to +-5. Every label has trained weights and an embedding of its descriptor (its
 name). The first command trains word vectors. The label embeddings are computed
 from these vectors and stay fixed. For the words of documents, the second
 command trains the vectors further.

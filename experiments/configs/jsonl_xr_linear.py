@@ -1,8 +1,9 @@
 r"""Trains XR-Linear on your own documents ({split}.jsonl and labels.jsonl).
 
-Start here with documents of your own. The model is a label tree of linear
-classifiers on TF-IDF of words and pairs of words of all zones (Yu et al. 2022,
-https://jmlr.org/papers/v23/20-1085.html), as in eurlex57k_xr_linear.py:large.
+Start with this config if you have your own documents. The model is a label tree
+of linear classifiers on TF-IDF of words and pairs of words of all zones (Yu et
+al. 2022, https://jmlr.org/papers/v23/20-1085.html), as in
+eurlex57k_xr_linear.py:large.
 
   python -m experiments.train \
     --config=experiments/configs/jsonl_xr_linear.py \

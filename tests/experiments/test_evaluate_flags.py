@@ -83,7 +83,7 @@ MISTAKES = {
   '--score_kind=fun': 'should be one of',
   '--split=dev': '--split works only with --workdir',
   '--data_dir=x': '--data_dir works only with --workdir',
-  '--workdir=x': 'give one of --workdir and --predictions',
+  '--workdir=x': 'give exactly one of --workdir and --predictions',
   '--output=README.md': 'README.md',
 }
 
@@ -102,7 +102,7 @@ def test_two_sources_of_weights(evaluate, given, folder):
     *given, f'--inv_prop={folder}/inv_prop.txt', '--propensity=0.5,0.4'
   )
   assert done.returncode == 1
-  assert done.stderr == 'error: give one of --inv_prop and --propensity\n'
+  assert done.stderr == 'error: give only one of --inv_prop and --propensity\n'
 
 
 def test_nothing_is_written_where_judging_fails(evaluate, given, tmp_path):

@@ -296,7 +296,7 @@ CONFIG = QUICK[0]
       ('--config=experiments/configs/jsonl_bigru_lwan.py', '--workdir=x'),
       'data.dir',
     ),
-    ('evaluate', (), 'give one of --workdir and --predictions'),
+    ('evaluate', (), 'give exactly one of --workdir and --predictions'),
     ('evaluate', ('--workdir=x',), 'this folder has no run of xjax'),
     ('evaluate', ('--predictions=x.npz',), 'x.npz'),
     (
