@@ -76,7 +76,7 @@ def test_scores_and_gold_of_columns_beside_ids(run, files, tmp_path):
   ('arguments', 'message'),
   [
     ((), 'give at least one system'),
-    (('{one}',), '--output is missing: name'),
+    (('{one}',), '--output is missing; give the file'),
     (('{one}', 'gone.npz', '--output={out}'), 'gone.npz: neither a workdir'),
     (('{one}', '--replicates=9', '--output={out}'), 'works only with --ci'),
     (('{one}', '--protocol=mine', '--output={out}'), "'mine' is unknown"),
