@@ -96,7 +96,10 @@ def test_slices_filter_and_weights(run, files, tmp_path):
     (('{one}', '{one}'), 'two systems are called'),
     (('{one}', '{two}', '--propensity=1'), 'two numbers'),
     (('{one}', '{two}', '--slices=few'), "'few'"),
-    (('{one}', '{two}', '--inv_prop=a', '--propensity=1,2'), 'give only one of'),
+    (
+      ('{one}', '{two}', '--inv_prop=a', '--propensity=1,2'),
+      'give only one of',
+    ),
   ],
 )
 def test_mistakes_are_one_message(run, files, arguments, message):
