@@ -128,7 +128,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
   ),
   'text and zones': (
     third(document(zones={'title': 'x'})),
-    'train.jsonl:3: both text and zones: give one',
+    'train.jsonl:3: has both text and zones; give only one of them',
   ),
   'zones in a list': (
     third(without(document(zones=['x']), 'text')),

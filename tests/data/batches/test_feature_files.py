@@ -157,15 +157,15 @@ FAULTS = {
   ),
   'lengths of fewer tokens': (
     lambda s: save(s, numbers(4), lengths=[1, 1, 0, 1]),
-    r'lengths\.npy: 3 tokens in all, but .*train\.npy has 4',
+    r'lengths\.npy: the sum is 3 tokens, but .*train\.npy has 4 v',
   ),
   'negative length': (
     lambda s: save(s, numbers(4), lengths=[1, -1, 3, 1]),
-    r'lengths\.npy: row 1 is negative',
+    r'lengths\.npy: the number in row 1 is negative',
   ),
   'float lengths': (
     lambda s: save(s, numbers(4), lengths=[1.0, 1.0, 1.0, 1.0]),
-    r'lengths\.npy: float64 \(4,\), not one integer',
+    r'lengths\.npy: the array is float64 \(4,\), not one integer',
   ),
   'missing documents': (
     lambda s: save(s, numbers(3), ['a', 'x', 'c']),
