@@ -104,7 +104,7 @@ def test_where_the_taxonomy_is(folder):
   config = HtcConfig(taxonomy='my.taxonomy')
   assert len(read_htc(HtcData(dir=str(folder), htc=config)).labels) == 5
   config = HtcConfig(taxonomy='none')
-  with pytest.raises(ConfigError, match='no such file: .*none'):
+  with pytest.raises(ConfigError, match='there is no file .*none'):
     read_htc(HtcData(dir=str(folder), htc=config))
 
 
