@@ -47,8 +47,8 @@ class HtcConfig(ConfigPart):
   taxonomy: str = field(
     '',
     'The name of the taxonomy in data.dir, a file with lines '
-    '`parent<TAB>child<TAB>child...`. If this field is empty, there must be one '
-    'file with "tax" in its name, which is read.',
+    '`parent<TAB>child<TAB>child...`. If this field is empty, xjax '
+    'reads the only file with "tax" in its name.',
   )
   labels: HtcLabels = field(
     HtcLabels.ALL,
