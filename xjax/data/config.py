@@ -54,7 +54,7 @@ class PaddedConfig(TokensConfig, abstract=True):
   max_tokens: int = field(
     512,
     'The largest number of tokens that are read from the start of a document. '
-    'The tokens of all zones count.',
+    'The limit is for all zones together.',
     AT_LEAST_1,
     tiny=16,
   )
@@ -68,7 +68,7 @@ class PaddedConfig(TokensConfig, abstract=True):
   def check(self, config: Any, path: str) -> Iterator[str]:
     buckets, where = self.buckets, f'{path}.buckets={self.buckets}'
     if not buckets or min(buckets) < 1 or list(buckets) != sorted(set(buckets)):
-      yield f'{where}: must be ascending lengths, at least 1'
+      yield f'{where}: must be one or more ascending lengths, from 1'
     elif buckets[-1] != self.max_tokens:
       yield (
         f'{where}: the last length must be {path}.max_tokens={self.max_tokens}'
@@ -120,8 +120,8 @@ class SubwordsConfig(PaddedConfig):
   max_tokens: int = field(
     512,
     'The largest number of pieces that are read from the start of a document. '
-    'The pieces of all zones count.',
-    Bound(lambda n: n >= 3, 'at least 3: two are special tokens'),
+    'The limit is for all zones together.',
+    Bound(lambda n: n >= 3, 'at least 3, since two tokens are special'),
     tiny=16,
   )
   packed: bool = field(
@@ -205,7 +205,8 @@ class TfidfConfig(TokensConfig):
   )
   first_words: int = field(
     0,
-    'The number of words read from the start of a document; 0 means all words.',
+    'The number of words that are read from the start of a document. With 0, '
+    'all words are read.',
     AT_LEAST_0,
     tiny=at_most(16),
   )
@@ -233,8 +234,8 @@ class GivenFeaturesConfig(TokensConfig):
 
   norm: Norm = field(
     Norm.NONE,
-    'With NONE, rows stay as they are. With L2, rows are scaled to length 1, '
-    'which linear models need. Rows of zeros stay zero.',
+    'With NONE, rows stay as they are. With L2, all rows except rows of zeros '
+    'are scaled to length 1. Linear models need rows of length 1.',
   )
 
   def tiny(self) -> TfidfConfig:

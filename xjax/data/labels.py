@@ -30,8 +30,8 @@ def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
     seed: int, decides which labels are drawn.
 
   Returns:
-    The new space: first the labels to train, then the drawn labels, each in the
-    old order. The training counts of the drawn labels are 0.
+    The new space: first the labels to train, then the drawn labels, both in
+    their old order. The training counts of the drawn labels are 0.
 
   Raises:
     ConfigError: there are fewer than n candidates.
@@ -100,8 +100,8 @@ def read_label_list(
 
   Args:
     path: the file, plain or gzipped.
-    described: ids of the labels with a descriptor. If this is empty, all ids
-      are allowed. Otherwise, an id that is not in it is a fault.
+    described: ids of the labels with a descriptor. If there are no descriptors,
+      all ids are allowed. Otherwise, an id without a descriptor is a fault.
     faults: collects what is wrong with the file.
 
   Returns:
@@ -139,8 +139,8 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
 
   - 'all': all labels with a descriptor, in the order of the descriptors. If
     there are no descriptors, 'all' means the same as 'corpus'.
-  - 'corpus': the labels that the splits use. If raw.ordered is True, they have
-    the order of the descriptors, else they are sorted by id.
+  - 'corpus': the labels that the splits use, in the order of the descriptors if
+    raw.ordered is True, else in the order of ids.
   - a file: the labels in the file, in the order of the file.
 
   Raises:
@@ -168,8 +168,8 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
 def _find_label_list(data: DataConfig) -> pathlib.Path:
   """Returns the path of the file of labels that is set in data.labels.
 
-  The path is relative to the current folder. If there is no such file and the
-  path is a bare file name, the file is looked up in data.dir too.
+  The path is relative to the current folder. A file name without a folder is
+  then looked up in data.dir too.
   """
   path = pathlib.Path(data.labels).expanduser()
   if path.is_file():

@@ -43,8 +43,8 @@ def build_corpus(
     raw: the source's documents and descriptors.
     data: config of the label space, the zones and the held-out labels.
     seed: int, decides which labels are held out.
-    space: label space of a trained model, which is kept. If it is None, the
-      config decides which labels are trained.
+    space: label space of a trained model, which is kept. With None, the config
+      decides which labels are trained.
     splits: names of the splits to keep; None keeps all splits.
 
   Returns:
@@ -148,10 +148,10 @@ def load_corpus(
   Args:
     data: config of the source; its class decides the format.
     seed: int, decides which labels are held out.
-    space: label space of a trained model, which is kept; other gold labels are
-      appended to it with count 0. If it is None, the config decides which
+    space: label space of a trained model. Its labels are kept, and other gold
+      labels are appended with count 0. With None, the config decides which
       labels are trained.
-    splits: names of the splits to load. If it is None, train, dev and test are
+    splits: names of the splits to load. With None, train, dev and test are
       loaded if they exist.
 
   Returns:
@@ -202,7 +202,8 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
     data: config of the corpus that the model was trained on. A line that has
       neither `text` nor `zones` is read as a record of that corpus.
     source: a file of JSON lines, plain or gzipped; '-' is standard input. If
-      the corpus has feature files, the source must be a feature file.
+      data.sparse is True, the source is a feature file in the format of the
+      corpus.
 
   Returns:
     The documents by random access; SparseDocuments if the source is a feature

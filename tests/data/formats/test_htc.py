@@ -88,7 +88,7 @@ def test_faults(folder):
     )[:6] == [
       "3: unknown label 'nothing': it has no descriptor",
       "4: 'art' occurs twice in doc_label",
-      '5: an empty document: no text in it',
+      '5: the document has no text',
       '6: doc_token[1] is a number, not text',
       "7: no field 'doc_label'",
       "8: unknown label 'Root': it has no descriptor",

@@ -1,6 +1,6 @@
 """Reads vectors of documents that an outside encoder has saved in files.
 
-The files of a split have a common stem, the name of the split:
+The files of a split have a common stem, for example the name of the split:
 
   STEM.npy          vectors, float32 or float16
   STEM.ids.txt      document ids, one per line, in the order of STEM.npy
@@ -132,8 +132,8 @@ def add_features(corpus: Corpus, data: DataConfig) -> Corpus:
   """Adds the features in feature files to the documents of a corpus.
 
   The digests of the new corpus and of its splits cover the features too. If
-  models read no vectors, or there are no feature files, the corpus is returned
-  unchanged.
+  models read no vectors, or has_feature_files returns False, the corpus is
+  returned unchanged.
 
   Raises:
     ConfigError: see features_folder.

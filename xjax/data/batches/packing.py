@@ -1,8 +1,8 @@
 """Packs short documents of a batch into shared rows.
 
-For each device, documents are placed from the longest to the shortest. Each
-document goes to the first row with enough room (first-fit-decreasing bin
-packing).
+In each group (see Packing), documents are placed from the longest to the
+shortest. Each document goes to the first row with enough room
+(first-fit-decreasing bin packing).
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ _SHAPES = 8
 class Packing:
   """Defines which documents of a batch may share rows.
 
-  Documents share rows only within a group. A group has the documents of one
-  device in one micro-batch.
+  Documents share rows only within a group. A group is the documents of one
+  micro-batch on one device.
 
   Attributes:
     devices: number of devices along the data axis, over all processes. Each
@@ -55,7 +55,7 @@ class Packing:
     Every process makes the same plan.
 
     Args:
-      lengths_B: integers from 1 to width, tokens of each document of all
+      lengths_B: integers from 1 to width, tokens of each document, over all
         processes. Every group must have the same number of documents.
       width: int, tokens of a row (T).
     """

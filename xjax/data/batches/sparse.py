@@ -73,7 +73,7 @@ Features = Callable[[np.ndarray], sparse.csr_array]
 class SparseBatches:
   """Yields all documents once, in batches and in order.
 
-  Features are computed when a batch is read.
+  Features are computed when a batch is read. In each batch:
 
   - tokens_BT holds the ids of features, and weights_BT holds the weights of
     features. Both arrays are 0 after the last feature of a document.
@@ -81,8 +81,9 @@ class SparseBatches:
     Features of weight 0 count too.
   - T is the number of features of the longest document in the batch.
   - Rows that only fill the last batch have mask_B False and doc_B PAD.
-  - All processes yield the same number of batches. A process yields only the
-    rows of its share.
+
+  All processes yield the same number of batches. A process yields only the rows
+  of its share.
   """
 
   def __init__(

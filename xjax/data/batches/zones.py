@@ -11,7 +11,7 @@ from xjax.data.text.words import PAD_ID
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Zones:
-  """Holds the token ids of the zones of N documents, except empty zones.
+  """Holds the token ids of N documents by zone; empty zones are left out.
 
   Attributes:
     values: int32, token ids of all documents, concatenated.
@@ -60,7 +60,7 @@ class Zones:
   def padded(
     self, rows: np.ndarray, count: int, width: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the tokens of documents, with each zone padded to equal length.
+    """Returns the tokens of documents, padded to the same size.
 
     Args:
       rows: int [B], rows of the documents. PAD stands for a document without

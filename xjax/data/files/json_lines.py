@@ -21,7 +21,7 @@ _CONTROL = re.compile('[\x00-\x1f\x7f]')
 
 
 def find_folder(path: str) -> pathlib.Path:
-  """Returns the folder of the user's files, whose path is data.dir.
+  """Returns the folder of the user's files (data.dir).
 
   Raises:
     ConfigError: data.dir is not set.
@@ -97,9 +97,9 @@ def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
       raise Fault(f'cannot be read: {error.strerror}') from error
     if named and zipped != (path.suffix == '.gz'):
       raise Fault(
-        'gzipped, so its name must end in .gz'
+        'the file is gzipped, so its name must end in .gz'
         if zipped
-        else 'not a gzip file, though its name ends in .gz'
+        else 'the name ends in .gz, but the file is not gzipped'
       )
     if zipped:
       file = stack.enter_context(gzip.GzipFile(fileobj=file))

@@ -55,8 +55,7 @@ def safe_path(folder: pathlib.Path, name: str) -> pathlib.Path:
 def safe_small_path(folder: pathlib.Path, name: str) -> pathlib.Path:
   """Checks a file as safe_path does, checks its size, and returns its path.
 
-  This function is for all files except weights. A file may have at most 2**26
-  bytes.
+  The size may be at most 2**26 bytes, so this function is not for weights.
 
   Raises:
     DataError: see safe_path, or the file is too large.

@@ -20,7 +20,7 @@ ReadDocument = Callable[[Fields, str | None, bool], Document]
 
 @dataclasses.dataclass
 class DataConfig(ConfigPart, abstract=True):
-  """Configures a corpus; the base class of the configs of all formats.
+  """Configures a corpus; this is the base class of all corpus formats.
 
   Attributes:
     sparse: whether documents are rows of sparse features, without text.
@@ -162,5 +162,5 @@ def _zones_of(fields: Fields) -> dict[str, str]:
   if len(fields.faults) == before and not any(
     text.strip() for text in zones.values()
   ):
-    fields.faults.append('an empty document: no text in it')
+    fields.faults.append('the document has no text')
   return zones

@@ -28,9 +28,11 @@ def to_bytes(record: Any) -> bytes:
 class RecordStore(Sequence):
   """Keeps JSON values in a temporary file, which is deleted with the store.
 
+  The file is opened when the first value is added.
+
   Args:
     folder: folder of the temporary file; None: the system's folder for
-      temporary files. The file is opened when the first value is added.
+      temporary files.
   """
 
   def __init__(self, folder: pathlib.Path | None = None):
@@ -113,7 +115,7 @@ class RawSplit:
 
   Attributes:
     ids: N document ids.
-    gold: N rows of indices into the corpus's label_ids, in the source's order.
+    gold: N rows of indices into RawCorpus.label_ids, in the source's order.
     documents: N documents by random access, with all zones.
     digest: hex digest of ids, text and gold labels.
   """

@@ -1,7 +1,7 @@
 """Reads corpora of hierarchical text classification, which have a taxonomy.
 
 Each JSON line is a document with the fields "doc_token" (a text or a list of
-tokens) and "doc_label" (a list of labels). These fields may also have the names
+tokens) and "doc_label" (a list of labels). The two fields may also be called
 "token" and "label". A field "id" is optional.
 
 The taxonomy has a line `parent<TAB>child<TAB>child...` for each label that has
@@ -47,8 +47,8 @@ class HtcConfig(ConfigPart):
   taxonomy: str = field(
     '',
     'The name of the taxonomy in data.dir, a file with lines '
-    '`parent<TAB>child<TAB>child...`. If this field is empty, xjax '
-    'reads the only file with "tax" in its name.',
+    '`parent<TAB>child<TAB>child...`. If this field is empty, the only file '
+    'with "tax" in its name is read.',
   )
   labels: HtcLabels = field(
     HtcLabels.ALL,
@@ -105,7 +105,7 @@ def htc_document(
   else:
     text = fields.text(token)
   if len(fields.faults) == before and not text.strip():
-    fields.faults.append('an empty document: no text in it')
+    fields.faults.append('the document has no text')
   return Document(
     id=fields.identifier('id', default_id),
     zones={'text': text},
@@ -216,8 +216,8 @@ def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
   The last word of a file name is the split, as in wos_train.json. If no file
   name ends with `train`, then `train` may be an earlier word, as in
-  nyt_train_all.json. The same holds for dev and test. A file with another name
-  is a split of its own.
+  nyt_train_all.json. The same holds for dev and test. The words `val` and
+  `valid` mean dev. A file with another name is a split of its own.
   """
   files = find_files(folder, 'jsonl?')
   if not files:

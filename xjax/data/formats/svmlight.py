@@ -123,10 +123,10 @@ def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
 
 
 class _Feed(io.RawIOBase):
-  """Passes lines to the parser one by one, so that errors have a line number.
+  """Passes lines to scikit-learn's parser one by one.
 
-  The parser drops rows without labels and features. So these rows are counted
-  here, and are not passed to the parser.
+  Lines are passed one by one so that errors have a line number. The parser
+  drops rows without labels and features, so these rows are only counted here.
 
   Attributes:
     row: the pattern of a row.

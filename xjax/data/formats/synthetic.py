@@ -100,7 +100,7 @@ def make_synthetic(
   The training split does not depend on the sizes of dev and test.
 
   Returns:
-    The labels in order, and split name -> documents. Empty splits are left out.
+    The labels, and a dict split name -> documents. Empty splits are left out.
 
   Raises:
     ConfigError: the config asks for fewer than 2 labels, for no training
@@ -264,7 +264,7 @@ class _Author:
     return list(labels)[:count]
 
   def _label_at(self, place: int) -> int:
-    """Returns the label that a random integer selects; see _edges."""
+    """Returns the label that a random integer selects."""
     return int(np.searchsorted(self._edges, place, side='right')) - 1
 
   def _zones(self, rng: np.random.Generator, gold: list[int]) -> dict[str, str]:

@@ -55,8 +55,8 @@ class XcFeaturesData(DataConfig):
 
 _NAMES = ('Y', 'labels')
 _EXAMPLE = 'a train.txt or train.txt.gz'
-# A row has length 1 if the difference is at most this. The length is not exact
-# if the file has values with six decimals.
+# Lengths from 1 - _UNIT to 1 + _UNIT count as 1, because many files have values
+# with only six decimals.
 _UNIT = 1e-3
 
 
@@ -152,7 +152,7 @@ def _labels(
   """Returns all columns as labels.
 
   The number of labels comes from the headers and from the file of names. If
-  there are no headers and no names, it is the largest label plus 1.
+  there are no headers and no names, the number is the largest label plus 1.
 
   Args:
     files: the feature files.
@@ -203,7 +203,7 @@ def _lengths(rows: sparse.csr_array) -> np.ndarray:
 def _warn_unscaled(
   path: pathlib.Path, rows: sparse.csr_array, norm: Norm
 ) -> None:
-  """Warns if rows that `norm` does not scale have another length than 1."""
+  """Warns about rows of a length other than 1, if `norm` is NONE."""
   lengths = _lengths(rows)
   unscaled = int(((lengths > 0) & (abs(lengths - 1) > _UNIT)).sum())
   if norm is Norm.NONE and unscaled:

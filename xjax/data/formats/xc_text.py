@@ -5,8 +5,8 @@ A folder has trn.json, tst.json and perhaps dev.json. Each line is a document,
 where content and target_rel may be missing. A column is the number of a label.
 
 The names of labels are in lbl.json, with one line {"title"} per label, or in
-Y.txt, with one name per line. The first line is column 0. Each file may be
-gzipped.
+Y.txt, with one name per line. The first line describes column 0. Each
+file may be gzipped.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -76,7 +76,7 @@ def text_document(
     id_ = fields.identifier('uid', default_id)
   zones = {name: fields.text(name, '') for name in ZONES if name in fields}
   if len(fields.faults) == before and not any(map(str.strip, zones.values())):
-    fields.faults.append('an empty document: neither title nor content')
+    fields.faults.append('the document has neither title nor content')
   return Document(id_, zones, target_columns(fields, need_labels))
 
 

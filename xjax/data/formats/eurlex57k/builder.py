@@ -26,10 +26,10 @@ CONCEPTS_URL = SITE + 'eurovoc_en.json'
 class Eurlex57k(tfds.core.GeneratorBasedBuilder):
   """Builds the TFDS dataset of 57,000 EU laws with EUROVOC concepts.
 
-  See Chalkidis et al. 2019. Documents are in the order of lines in a file of
-  JSON lines, and in the order of file names elsewhere. All files are checked
-  before anything is written. The attributes are set when the splits are
-  generated.
+  See Chalkidis et al. 2019. If the source is JSON lines, documents are in the
+  order of lines. Otherwise, documents are in the order of file names. All files
+  are checked before anything is written. The attributes are set when the splits
+  are generated.
 
   Args:
     source: path of the archive or of a folder; if empty, the official archive

@@ -38,7 +38,7 @@ def read_eurlex_record(fields: Fields) -> dict[str, Any]:
   if (
     len(fields.faults) == before and not record_document(record).text().strip()
   ):
-    fields.faults.append('an empty document: no text in it')
+    fields.faults.append('the document has no text')
   return record
 
 
