@@ -202,7 +202,9 @@ def test_documents_in_memory():
   np.testing.assert_array_equal(found.padded(np.array([0]), 1), [[[1.0, 2.0]]])
   assert len(FeatureRows.from_arrays('x', [], [], 2)) == 0
   for wrong in (1.0, [1.0], np.ones((1, 1, 2))):
-    with pytest.raises(DataError, match=r"x: document 'a': shape"):
+    with pytest.raises(
+      DataError, match=r"x: the array of document 'a' has the shape"
+    ):
       FeatureRows.from_arrays('x', ['a'], [wrong], 2)
 
 
