@@ -111,7 +111,7 @@ def test_defaults_pass():
     ('data.tokens.buckets', (64, 512.0), 'a tuple of int'),
     ('data.tokens.buckets', 512, 'a tuple of int'),
     ('data.zones', 'header', 'a tuple of str'),
-    ('data.zones', ('header', 'header'), 'named twice'),
+    ('data.zones', ('header', 'header'), 'a zone occurs twice'),
     ('data.labels', '', 'corpus, all, or a file'),
     ('data.hold_out_labels', -1, 'at least 0'),
     ('data.n_train', 0, 'at least 1'),

@@ -84,7 +84,7 @@ def test_sparse_features_that_can_be(reads_all):
       XcFeaturesData(zones=('a',)),
       "config.data.zones=('a',): must be (), since files of featur",
     ),
-    (XcFeaturesData(on_error=OnError.SKIP), 'no row can be skipped'),
+    (XcFeaturesData(on_error=OnError.SKIP), 'ids, which would change'),
     (
       XcFeaturesData(tokens=GivenFeaturesConfig(norm='l2')),
       'Norm.NONE or L2',

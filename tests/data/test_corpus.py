@@ -85,8 +85,8 @@ def test_zones_are_cut_and_put_in_order():
 @pytest.mark.parametrize(
   ('zones', 'what'),
   [
-    (('head',), "no such zone: 'head'; test has: title, body$"),
-    (('title', 'x,y'), "no such zone: 'x,y'"),
+    (('head',), "there is no zone 'head'; the zones of test are: title, body$"),
+    (('title', 'x,y'), "there is no zone 'x,y'"),
   ],
 )
 def test_zones_that_cannot_be_met(zones, what):

@@ -77,7 +77,7 @@ def test_a_list_without_its_faulty_lines(tmp_path):
 
 def test_a_list_that_is_not_there(tmp_path):
   config = DataConfig(dir=str(tmp_path), labels='frequent')
-  with pytest.raises(ConfigError, match="neither 'corpus' nor 'all'"):
+  with pytest.raises(ConfigError, match="must be 'corpus', 'all' or a file"):
     order_labels(corpus(GOLD), config)
 
 

@@ -50,7 +50,7 @@ def test_a_folder_is_logged(folder, caplog):
   assert list(corpus.splits) == ['train', 'test']
   told = [record.getMessage() for record in caplog.records]
   assert told == [
-    f'{folder} has no split dev: it is left out',
+    f'{folder} has no split dev; the split is left out',
     'train: 4 documents',
     'test: 1 documents',
     '6 labels: 0 frequent, 5 few, 1 zero',

@@ -62,7 +62,7 @@ def test_stopped_and_started_again_is_as_if_it_had_not_been(tmp_path):
   [
     ((), 'output'),
     (('--output=x', '--dim=0'), 'dim'),
-    (('--output=x', '--config.data.zones=a'), "no such zone: 'a'"),
+    (('--output=x', '--config.data.zones=a'), "there is no zone 'a'"),
   ],
 )
 def test_a_mistake_is_one_line_and_exit_code_1(run_main, arguments, says):

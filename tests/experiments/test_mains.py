@@ -352,7 +352,7 @@ def test_a_mistake_in_a_process():
 def test_zones_may_be_given_with_commas(run_main):
   done = run_main('train', *QUICK, '--config.data.zones=a,b', '--workdir=x')
   assert done.returncode == 1
-  assert "no such zone: 'a'" in done.stderr
+  assert "there is no zone 'a'" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -124,11 +124,11 @@ BROKEN: dict[str, tuple[Break, str]] = {
   ),
   'an empty document': (
     third(document(text=' \n')),
-    'train.jsonl:3: an empty document: no text in it',
+    'train.jsonl:3: the document has no text',
   ),
   'text and zones': (
     third(document(zones={'title': 'x'})),
-    'train.jsonl:3: both text and zones: give one',
+    'train.jsonl:3: has both text and zones; give only one of them',
   ),
   'zones in a list': (
     third(without(document(zones=['x']), 'text')),
@@ -156,11 +156,11 @@ BROKEN: dict[str, tuple[Break, str]] = {
   ),
   'gzip in name only': (
     put('dev.jsonl.gz', lines(*SOUND)),
-    'dev.jsonl.gz: not a gzip file, though its name ends in .gz',
+    'dev.jsonl.gz: the name ends in .gz, but the file is not gzipped',
   ),
   'gzip in all but name': (
     put('dev.jsonl', gzip.compress(lines(*SOUND))),
-    'dev.jsonl: gzipped, so its name must end in .gz',
+    'dev.jsonl: the file is gzipped, so its name must end in .gz',
   ),
   'an empty file': (put('dev.jsonl', b''), 'dev.jsonl: no document in it'),
   'a split twice': (
@@ -235,7 +235,7 @@ BROKEN_LAWS: dict[str, tuple[Break, str]] = {
   ),
   'no text at all': (
     law(title='', header=' ', main_body=[]),
-    'train.jsonl:2: an empty document: no text in it',
+    'train.jsonl:2: the document has no text',
   ),
   'a duplicate law': (
     law(celex_id='c0'),

@@ -81,8 +81,8 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   'no score': (TEXT.replace(b'2:0.25', b'2'), "2: '2' is not `label:value`"),
   'no header': (
     TEXT[4:].replace(b'0:', b'3:'),
-    '1: the header `N L`, numbers of documents and labels, is missing: a score '
-    'file starts with it',
+    '1: the header `N L`, numbers of documents and labels, is missing; a score '
+    'file must start with this header',
   ),
   'no documents': (b'0 4\n', ' has no document'),
   'a header beyond reason': (
@@ -248,11 +248,11 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   ),
   'scores as gold': (
     {'predictions': TEXT, 'gold': TEXT},
-    'gold:2: the value of label 0 is neither 0 nor 1: scores are not gold',
+    'gold:2: the value of gold label 0 must be 0 or 1',
   ),
   'a matrix of scores as gold': (
     {'predictions': TEXT, 'gold': matrix()},
-    'gold: row 0: the value of label 0 is neither 0 nor 1: scores are not gold',
+    'gold: row 0: the value of gold label 0 must be 0 or 1',
   ),
   'gold without a header': (
     {'predictions': TEXT, 'gold': b'0:1.0 2:1.0\n\n3:1.0\n'},

@@ -46,68 +46,71 @@ class TokensConfig(ConfigPart, abstract=True):
 
 @dataclasses.dataclass
 class PaddedConfig(TokensConfig, abstract=True):
-  """Gives tokens to a model in reading order.
+  """Gives a model the tokens of a document in reading order.
 
-  Rows are padded to one of a few lengths.
+  The tokens are padded to one of a few lengths.
   """
 
   max_tokens: int = field(
     512,
-    "The number of tokens read from a document's start, over all its zones.",
+    'The largest number of tokens that are read from the start of a document. '
+    'The limit is for all zones together.',
     AT_LEAST_1,
     tiny=16,
   )
   buckets: tuple[int, ...] = field(
     (64, 128, 256, 512),
-    'The lengths that rows are padded to, ascending; the last is max_tokens.',
+    'The lengths to which rows are padded, ascending. The last length is '
+    'max_tokens.',
     tiny=(8, 16),
   )
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     buckets, where = self.buckets, f'{path}.buckets={self.buckets}'
     if not buckets or min(buckets) < 1 or list(buckets) != sorted(set(buckets)):
-      yield f'{where}: must be ascending lengths, at least 1'
+      yield f'{where}: must be one or more ascending lengths, from 1'
     elif buckets[-1] != self.max_tokens:
       yield (
-        f'{where}: the last one must be {path}.max_tokens={self.max_tokens}'
+        f'{where}: the last length must be {path}.max_tokens={self.max_tokens}'
       )
     elif self.packed and len(buckets) > 1:
       yield (
-        f'{where}: with {path}.packed=True all rows have max_tokens tokens, '
-        f'so it must be {buckets[-1:]}'
+        f'{where}: must be {buckets[-1:]}, since with {path}.packed=True '
+        'all rows have max_tokens tokens'
       )
 
 
 @dataclasses.dataclass
 class WordsConfig(PaddedConfig):
-  """Gives words to a model, in lower case and with D in place of digits.
+  """Gives a model words in lower case, with D in place of each digit.
 
   The vocabulary comes from the training split.
   """
 
   min_count: int = field(
     2,
-    'Words that occur fewer times than this in the training tokens become the '
-    'unknown word.',
+    'Words that occur less often than this in the training tokens are replaced '
+    'by the unknown word.',
     AT_LEAST_1,
     tiny=1,
   )
   max_words: int = field(
     150_000,
-    'The largest size of the vocabulary; the most frequent words stay.',
+    'The largest size of the vocabulary. If there are more words, the most '
+    'frequent words are kept.',
     AT_LEAST_1,
     tiny=64,
   )
   by_zone: bool = field(
     False,
-    'Whether zones are kept apart, for models that read zones one by one; '
-    'max_tokens and buckets then apply to each zone.',
+    'Whether zones are kept apart, for models that read zones one by one. If '
+    'so, max_tokens and buckets apply to each zone.',
   )
 
 
 @dataclasses.dataclass
 class SubwordsConfig(PaddedConfig):
-  """Gives word pieces to a model, from a pretrained encoder's tokenizer.
+  """Gives a model the word pieces of a pretrained encoder's tokenizer.
 
   max_tokens includes the special tokens at the beginning and end of a text.
   """
@@ -116,16 +119,17 @@ class SubwordsConfig(PaddedConfig):
 
   max_tokens: int = field(
     512,
-    "The number of pieces read from a document's start, over all its zones.",
-    Bound(lambda n: n >= 3, 'at least 3: two are special tokens'),
+    'The largest number of pieces that are read from the start of a document. '
+    'The limit is for all zones together.',
+    Bound(lambda n: n >= 3, 'at least 3, since two tokens are special'),
     tiny=16,
   )
   packed: bool = field(
     False,
-    'Whether the documents of a batch share rows of max_tokens, so that the '
-    'encoder spends little time on short documents; buckets must then be '
-    '(max_tokens,). Poolings and heads still process max_tokens positions for '
-    'every document, so packing helps if the encoder is most of the work.',
+    'Whether the documents of a batch share rows of max_tokens tokens. If so, '
+    'buckets must be (max_tokens,). Sharing saves time if many documents are '
+    'short and the encoder takes most of the time. It saves no time in '
+    'poolings and heads: they process max_tokens positions for every document.',
   )
 
   def tiny(self) -> Self:
@@ -135,11 +139,10 @@ class SubwordsConfig(PaddedConfig):
 
 @dataclasses.dataclass
 class FeatureFilesConfig(PaddedConfig):
-  """Gives vectors of an outside encoder, per document or token, to a model.
+  """Gives a model vectors that an outside encoder has saved in files.
 
-  Each split has {split}.npy and {split}.ids.txt. With vectors per token, the
-  split has {split}.lengths.npy too (see feature_files.py). A document with one
-  vector counts as one token.
+  Each document has one vector, or one vector per token; a vector counts as a
+  token. feature_files.py describes the files.
   """
 
   dense = True
@@ -148,8 +151,8 @@ class FeatureFilesConfig(PaddedConfig):
   buckets: tuple[int, ...] = (1,)
   dir: str = field(
     '',
-    'The folder of the vector files; if empty, data.dir is used. If neither is '
-    'set, the vectors of the embedded corpus are computed from its words.',
+    'The folder of the vector files. If empty, data.dir is used. The synthetic '
+    'corpus needs no folder: its vectors are computed from words.',
     may_change=True,
     tiny='',
   )
@@ -158,13 +161,13 @@ class FeatureFilesConfig(PaddedConfig):
     sizes = (
       {'max_tokens': 16, 'buckets': (8, 16)} if self.max_tokens > 1 else {}
     )
-    # Without a folder, the embedded corpus computes vectors from its words.
+    # Without a folder, the vectors of the synthetic corpus are computed.
     return dataclasses.replace(self, dir='', **sizes)
 
 
 @dataclasses.dataclass
 class TfidfConfig(TokensConfig):
-  """Gives the word n-grams of a text, weighted by TF-IDF, to a model.
+  """Gives a model the word n-grams of a text, weighted by TF-IDF.
 
   Words are in lower case and have at least two letters or digits.
   """
@@ -177,29 +180,33 @@ class TfidfConfig(TokensConfig):
   )
   max_features: int = field(
     200_000,
-    'The largest number of n-grams; the most frequent ones in train stay.',
+    'The largest number of n-grams. If there are more, the n-grams that are '
+    'most frequent in the training split are kept.',
     AT_LEAST_1,
     tiny=64,
   )
   min_count: int = field(
     2,
-    'N-grams in fewer training documents than this are left out.',
+    'N-grams that occur in fewer training documents than this are left out.',
     AT_LEAST_1,
     tiny=1,
   )
   max_share: float = field(
     1.0,
-    'N-grams in a larger share of the training documents than this are left '
-    'out. With 1, none is left out.',
+    'N-grams that occur in a larger share of the training documents than this '
+    'are left out.',
     SHARE,
     tiny=1.0,
   )
   sublinear: bool = field(
-    True, 'Whether n occurrences of an n-gram count as 1 + log n, not as n.'
+    True,
+    'Whether n occurrences of an n-gram count as 1 + log n. If not, they count '
+    'as n.',
   )
   first_words: int = field(
     0,
-    'The number of words read from the start of a document; 0 means all words.',
+    'The number of words that are read from the start of a document. With 0, '
+    'all words are read.',
     AT_LEAST_0,
     tiny=at_most(16),
   )
@@ -213,7 +220,7 @@ class TfidfConfig(TokensConfig):
 
 
 class Norm(enum.Enum):
-  """Says to which length every row of features is scaled."""
+  """Says whether every row of features is scaled to length 1."""
 
   NONE = 'none'
   L2 = 'l2'
@@ -221,16 +228,16 @@ class Norm(enum.Enum):
 
 @dataclasses.dataclass
 class GivenFeaturesConfig(TokensConfig):
-  """Gives the sparse features in the files of XcFeaturesData to a model."""
+  """Gives a model the sparse features that XcFeaturesData reads from files."""
 
   sparse = True
 
   norm: Norm = field(
     Norm.NONE,
-    'With NONE, rows stay as they are. With L2, rows are scaled to length 1, '
-    'which linear models need. Rows of zeros stay zero.',
+    'With NONE, rows stay as they are. With L2, all rows except rows of zeros '
+    'are scaled to length 1. Linear models need rows of length 1.',
   )
 
   def tiny(self) -> TfidfConfig:
-    # The embedded corpus is text, so it needs TF-IDF.
+    # The synthetic corpus is text, so it needs TF-IDF.
     return TfidfConfig().tiny()

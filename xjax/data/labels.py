@@ -21,8 +21,8 @@ HOLD_OUT_RANGE = (1, 200)  # training documents of a label that may be held out
 def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
   """Removes n labels from the training label space, for zero-shot judging.
 
-  draw_labels draws these labels from those with 1 to 200 training documents. So
-  the held-out labels are about as frequent as all labels in this range.
+  The labels are drawn from all labels with 1 to 200 training documents. Rare
+  and frequent labels of this range are drawn evenly; see draw_labels.
 
   Args:
     space: a label space without held-out and outside labels.
@@ -30,8 +30,8 @@ def hold_out(space: LabelSpace, n: int, seed: int) -> LabelSpace:
     seed: int, decides which labels are drawn.
 
   Returns:
-    The space with the drawn labels after the trained labels. Both groups keep
-    their order. The counts of the drawn labels are 0.
+    The new space: first the labels to train, then the drawn labels, both in
+    their old order. The training counts of the drawn labels are 0.
 
   Raises:
     ConfigError: there are fewer than n candidates.
@@ -61,10 +61,11 @@ def draw_labels(
   rng: np.random.Generator,
   field: str,
 ) -> np.ndarray:
-  """Draws labels with counts in a range, evenly over ranks by frequency.
+  """Draws n labels, evenly from rare to frequent labels.
 
-  The candidates are sorted by their counts (ties by index) and cut into n runs
-  of equal length. One label is drawn from each run.
+  The candidates are the labels with training counts in a range. They are sorted
+  by training count (ties by index) and cut into n runs of equal length. One
+  label is drawn from each run.
 
   Args:
     train_counts: int [L], training documents per label.
@@ -99,8 +100,8 @@ def read_label_list(
 
   Args:
     path: the file, plain or gzipped.
-    described: ids that have a descriptor. Any other id is a fault, unless there
-      are no descriptors at all.
+    described: ids of the labels with a descriptor. If there are no descriptors,
+      all ids are allowed. Otherwise, an id without a descriptor is a fault.
     faults: collects what is wrong with the file.
 
   Returns:
@@ -134,10 +135,13 @@ def _parse_label_id(line: bytes) -> tuple[str, list[str]]:
 def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
   """Returns the labels to train, in the order in which the model numbers them.
 
-  If data.labels names a file, the labels and their order are those of the file.
-  'all' takes every descriptor, in the order of the descriptors. 'corpus' takes
-  the labels that the splits use, sorted by id unless the source defines an
-  order. Without descriptors, 'all' means the same as 'corpus'.
+  data.labels decides which labels are trained:
+
+  - 'all': all labels with a descriptor, in the order of the descriptors. If
+    there are no descriptors, 'all' means the same as 'corpus'.
+  - 'corpus': the labels that the splits use, in the order of the descriptors if
+    raw.ordered is True, else in the order of ids.
+  - a file: the labels in the file, in the order of the file.
 
   Raises:
     ConfigError: the file of labels does not exist.
@@ -162,10 +166,10 @@ def order_labels(raw: RawCorpus, data: DataConfig) -> Labels:
 
 
 def _find_label_list(data: DataConfig) -> pathlib.Path:
-  """Returns the file that data.labels names.
+  """Returns the path of the file of labels that is set in data.labels.
 
-  The file is looked up in the current folder. A file name without a folder is
-  looked up in data.dir too.
+  The path is relative to the current folder. A file name without a folder is
+  then looked up in data.dir too.
   """
   path = pathlib.Path(data.labels).expanduser()
   if path.is_file():
@@ -175,17 +179,17 @@ def _find_label_list(data: DataConfig) -> pathlib.Path:
   if data.dir and len(path.parts) == 1 and (folder / path).is_file():
     return folder / path
   raise ConfigError(
-    f"data.labels={data.labels!r} is neither 'corpus' nor 'all' nor a file in "
-    'the current folder or in data.dir'
+    f"data.labels={data.labels!r}: must be 'corpus', 'all' or a file in the "
+    'current folder or in data.dir'
   )
 
 
 def make_space(labels: Labels, raw: RawCorpus) -> LabelSpace:
-  """Makes a label space from trained labels and counts their documents.
+  """Makes a label space of the labels to train, with their training counts.
 
   Args:
     labels: the labels to train, in the order in which the model numbers them.
-    raw: the corpus; if it has the split train, documents of train are counted.
+    raw: the corpus. If it has no split train, all training counts are 0.
   """
   n_train, counts = 0, np.zeros(len(labels), np.int32)
   if TRAIN in raw.splits:

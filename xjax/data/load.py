@@ -1,4 +1,4 @@
-"""Loads the corpus of a config, and the documents to be tagged."""
+"""Loads the corpus of a config, and reads documents to be tagged."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -43,15 +43,15 @@ def build_corpus(
     raw: the source's documents and descriptors.
     data: config of the label space, the zones and the held-out labels.
     seed: int, decides which labels are held out.
-    space: labels of a trained model, which are kept as they are; None: the
-      config decides which labels are trained.
-    splits: names of the splits to keep; None: all.
+    space: label space of a trained model, which is kept. With None, the config
+      decides which labels are trained.
+    splits: names of the splits to keep; None keeps all splits.
 
   Returns:
-    The corpus. Its documents have only the zones in data.zones or, if that is
-    empty, the zones of the full text. Gold labels outside the label space are
-    appended to it, with a training count of 0. The split train has no held-out
-    labels.
+    The corpus. Documents have only the zones in data.zones; if data.zones is
+    empty, they have the zones of the full text. Gold labels outside the label
+    space are appended to the label space, with a training count of 0. Held-out
+    labels are removed from the gold labels of the split train.
 
   Raises:
     ConfigError: data.zones, data.labels or data.hold_out_labels does not fit
@@ -105,8 +105,8 @@ def _choose_zones(raw: RawCorpus, wanted: Sequence[str]) -> tuple[str, ...]:
   for zone in wanted:
     if zone not in raw.zones:
       raise ConfigError(
-        f'data.zones: no such zone: {zone!r}; {raw.source} has: '
-        f'{", ".join(raw.zones)}'
+        f'data.zones: there is no zone {zone!r}; the zones of {raw.source} '
+        f'are: {", ".join(raw.zones)}'
       )
   return tuple(wanted) or raw.full_text
 
@@ -143,15 +143,16 @@ def load_corpus(
   space: LabelSpace | None = None,
   splits: Sequence[str] | None = None,
 ) -> Corpus:
-  """Loads a corpus, and logs its splits and the numbers of its labels.
+  """Loads a corpus, and logs the sizes of its splits and of its label space.
 
   Args:
     data: config of the source; its class decides the format.
     seed: int, decides which labels are held out.
-    space: labels of a trained model. Their order and counts are kept, and other
-      gold labels are appended with count 0. None: the config decides.
-    splits: names of the splits to load; None: those of train, dev and test that
-      exist.
+    space: label space of a trained model. Its labels are kept, and other gold
+      labels are appended with count 0. With None, the config decides which
+      labels are trained.
+    splits: names of the splits to load. With None, train, dev and test are
+      loaded if they exist.
 
   Returns:
     The corpus.
@@ -176,7 +177,9 @@ def load_corpus(
   if splits is None:
     for name in USUAL:
       if name not in names:
-        logging.info('%s has no split %s: it is left out', raw.source, name)
+        logging.info(
+          '%s has no split %s; the split is left out', raw.source, name
+        )
   _log(corpus)
   return corpus
 
@@ -196,17 +199,21 @@ def read_input(data: DataConfig, source: str) -> Sequence[Document]:
   """Reads documents to be tagged, in the format of a corpus or as JSON lines.
 
   Args:
-    data: config of the corpus that the model was trained on. A line without the
-      fields `text` and `zones` is read as a record of that corpus.
+    data: config of the corpus that the model was trained on. A line that has
+      neither `text` nor `zones` is read as a record of that corpus.
     source: a file of JSON lines, plain or gzipped; '-' is standard input. If
-      the corpus has feature files, the source must be a feature file.
+      data.sparse is True, the source is a feature file in the format of the
+      corpus.
 
   Returns:
-    The documents by random access, with the zones that model_view keeps. A
-    document without an id gets the id line-N, where N is its line number.
-    Labels are None if the line has no field for labels. Otherwise labels are
-    taken as given, without the ancestors that a taxonomy implies. A feature
-    file gives SparseDocuments.
+    The documents by random access; SparseDocuments if the source is a feature
+    file. The documents of JSON lines have these properties:
+
+    - The zones are those that model_view keeps.
+    - If a line has no id, the document's id is line-N, where N is the line
+      number.
+    - If a line has no field for labels, the labels are None. Otherwise the
+      labels are those of the line. No ancestors are added.
 
   Raises:
     DataError: the source cannot be read, has no documents, or has faults.

@@ -1,4 +1,4 @@
-"""Adds new labels to a trained model, which knows only their names."""
+"""Adds labels to a trained model, which scores them by their names."""
 
 from collections.abc import Iterator, Sequence
 import dataclasses
@@ -33,9 +33,9 @@ def read_new_labels(
   """Reads labels that are to be added to the labels of a run.
 
   Args:
-    path: a file, plain or gzipped. It has JSON lines as in labels.jsonl, where
-      only `name` is required, or it has one name per line. A label without an
-      id gets its name as its id.
+    path: a file, plain or gzipped, with one label per line. A line is a name
+      or a JSON object as in labels.jsonl, where only `name` is required. A
+      label without an id gets its name as its id.
     space: the labels of the run.
 
   Returns:
@@ -72,9 +72,9 @@ def read_new_labels(
 def _lines(
   lines: Iterator[tuple[int, bytes]], path: str
 ) -> Iterator[tuple[int, bytes, bool]]:
-  """Yields the number and bytes of each line, and whether it is JSON.
+  """Yields the number and bytes of each line, and whether the lines are JSON.
 
-  The ending of the path or the first line decides for the whole file.
+  If the path does not end in .jsonl or .jsonl.gz, the first line decides.
   """
   as_json = None
   for number, line in lines:
@@ -102,10 +102,10 @@ def _parse_label(line: bytes, as_json: bool) -> tuple[Label, list[str]]:
 def add_new_labels(space: LabelSpace, labels: Sequence[Label]) -> LabelSpace:
   """Adds labels to a label space after training.
 
-  The new labels come after all labels that the model scores. The new labels
-  keep the given order and have training counts of 0. Gold labels outside the
-  space, which the model does not score, come last. A new label that was outside
-  the space is now inside.
+  The new space has first the labels that the model scores already, then the
+  new labels in the given order, then the gold labels outside the space. The
+  training counts of new labels are 0. A new label may be a gold label that was
+  outside the space before.
 
   Args:
     space: the labels of a run.

@@ -23,7 +23,7 @@ from xjax.data.files.json_lines import Fields, parse_rows
 def propensity_weights(
   train_counts: np.ndarray, n_train: int, a: float = 0.55, b: float = 1.5
 ) -> np.ndarray:
-  """Returns inverse propensities: label weights of propensity-scored metrics.
+  """Returns inverse propensities, the weights of propensity-scored metrics.
 
   w_l = 1 + C (n_l + B)^-A with C = (ln N - 1)(B + 1)^A (Jain et al. 2016).
 
@@ -62,7 +62,7 @@ class Document:
     id: str, unique within its split.
     zones: zone name -> text, in reading order.
     labels: gold label ids as given; some may be outside the label space. None
-      in a document to be tagged, if its labels are unknown.
+      if the labels are unknown.
   """
 
   id: str
@@ -167,7 +167,7 @@ class Labels(Sequence[Label]):
   __hash__ = None
 
   def with_ids(self, ids: Sequence[str]) -> 'Labels':
-    """Returns the labels with these ids; an unknown id becomes its own name."""
+    """Returns labels with these ids; the name of an unknown label is its id."""
     rows = self.ids.row_of.find(ids)
     return Labels.of(
       Label(id_, id_) if row == PAD else self[row]
@@ -193,9 +193,9 @@ def slice_masks(
 ) -> dict[str, np.ndarray]:
   """Returns the masks of label slices: frequent, few, zero and held_out.
 
-  Frequent, few and zero labels have training counts >= 50, 1..49 and 0, as in
-  Chalkidis et al. 2019, Table 1. Held-out labels have count 0, so they are in
-  the slice zero too.
+  By default, the slices frequent, few and zero have the labels with training
+  counts of at least 50, of 1 to 49, and of 0, as in Chalkidis et al. 2019,
+  Table 1. Held-out labels have count 0, so they are in the slice zero too.
 
   Args:
     train_counts: int32 [L], training documents per label.
@@ -221,19 +221,19 @@ def slice_masks(
 class LabelSpace:
   """Holds labels in model order: trained, held out, new, outside.
 
-  A label's index in `labels` identifies the label everywhere. Ties between
-  scores go to the smaller index.
+  A label's index in `labels` identifies the label everywhere. If labels have
+  the same score, the label with the smaller index comes first.
 
   Attributes:
-    labels: L descriptors. The first n_trained labels form the training label
-      space. The held-out labels follow, then labels that were added by name for
-      prediction, then gold labels outside the space, which no model scores.
+    labels: L descriptors. First come the n_trained labels of the training label
+      space, then held-out labels, then new labels that were added by name, then
+      gold labels outside the space, which no model scores.
     train_counts: int32 [L], training documents per label; 0 for held-out, new
       and outside labels.
     n_train: number of training documents.
     n_trained: size of the training label space.
     n_held_out: number of held-out labels.
-    n_new: number of labels added after training.
+    n_new: number of new labels.
   """
 
   labels: Labels
@@ -280,7 +280,7 @@ class LabelSpace:
     return slice_masks(self.train_counts, self.held_out)
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes labels.jsonl: one label per line, in order, with its count.
+    """Writes labels.jsonl: one label and its training count per line, in order.
 
     A label that is not trained has a field held_out, new or outside.
     """
@@ -359,7 +359,7 @@ def _read_count(fields: Fields) -> int:
   count = fields.row.get('train_count')
   if type(count) is int and 0 <= count < 2**31:
     return count
-  fields.faults.append('train_count must be a whole number from 0 to 2**31 - 1')
+  fields.faults.append('train_count must be an integer from 0 to 2**31 - 1')
   return 0
 
 

@@ -157,15 +157,15 @@ FAULTS = {
   ),
   'lengths of fewer tokens': (
     lambda s: save(s, numbers(4), lengths=[1, 1, 0, 1]),
-    r'lengths\.npy: 3 tokens in all, but .*train\.npy has 4',
+    r'lengths\.npy: the sum is 3 tokens, but .*train\.npy has 4 v',
   ),
   'negative length': (
     lambda s: save(s, numbers(4), lengths=[1, -1, 3, 1]),
-    r'lengths\.npy: row 1 is negative',
+    r'lengths\.npy: the number in row 1 is negative',
   ),
   'float lengths': (
     lambda s: save(s, numbers(4), lengths=[1.0, 1.0, 1.0, 1.0]),
-    r'lengths\.npy: float64 \(4,\), not one integer',
+    r'lengths\.npy: the array is float64 \(4,\), not one integer',
   ),
   'missing documents': (
     lambda s: save(s, numbers(3), ['a', 'x', 'c']),
@@ -202,7 +202,9 @@ def test_documents_in_memory():
   np.testing.assert_array_equal(found.padded(np.array([0]), 1), [[[1.0, 2.0]]])
   assert len(FeatureRows.from_arrays('x', [], [], 2)) == 0
   for wrong in (1.0, [1.0], np.ones((1, 1, 2))):
-    with pytest.raises(DataError, match=r"x: document 'a': shape"):
+    with pytest.raises(
+      DataError, match=r"x: the array of document 'a' has the shape"
+    ):
       FeatureRows.from_arrays('x', ['a'], [wrong], 2)
 
 

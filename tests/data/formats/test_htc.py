@@ -88,7 +88,7 @@ def test_faults(folder):
     )[:6] == [
       "3: unknown label 'nothing': it has no descriptor",
       "4: 'art' occurs twice in doc_label",
-      '5: an empty document: no text in it',
+      '5: the document has no text',
       '6: doc_token[1] is a number, not text',
       "7: no field 'doc_label'",
       "8: unknown label 'Root': it has no descriptor",
@@ -104,7 +104,7 @@ def test_where_the_taxonomy_is(folder):
   config = HtcConfig(taxonomy='my.taxonomy')
   assert len(read_htc(HtcData(dir=str(folder), htc=config)).labels) == 5
   config = HtcConfig(taxonomy='none')
-  with pytest.raises(ConfigError, match='no such file: .*none'):
+  with pytest.raises(ConfigError, match='there is no file .*none'):
     read_htc(HtcData(dir=str(folder), htc=config))
 
 

@@ -122,7 +122,7 @@ def test_all_faults_of_all_files_in_one_pass(folder):
     "labels.jsonl:4: duplicate label 'c'",
     "train.jsonl:1: no field 'text'",
     "train.jsonl:1: no field 'labels'",
-    'train.jsonl:3: an empty document: no text in it',
+    'train.jsonl:3: the document has no text',
     "train.jsonl:3: unknown label 'q': it has no descriptor",
     "train.jsonl:3: duplicate id 'd1'",
     'train.jsonl:4: not JSON: Expecting property name enclosed in double '

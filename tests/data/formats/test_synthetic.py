@@ -184,7 +184,7 @@ def test_other_sizes(n_train, n_labels):
   'sizes', [{'n_train': 0}, {'n_labels': 1}, {'n_dev': -1}]
 )
 def test_impossible_sizes(sizes):
-  with pytest.raises(ConfigError, match='embedded corpus needs'):
+  with pytest.raises(ConfigError, match='synthetic corpus needs'):
     make_synthetic(SyntheticData(**sizes))
 
 

@@ -127,18 +127,18 @@ def test_a_label_of_weight_zero_is_none_a_score_of_zero_is_one(tmp_path):
     (
       read_xc_scores,
       b'1 2 2\n0 1:1\n',
-      '1: the header `N L`, numbers of documents and labels, is missing: a '
-      'score file starts with it',
+      '1: the header `N L`, numbers of documents and labels, is missing; a '
+      'score file must start with this header',
     ),
     (
       read_xc,
       b'2 2\n0:1\n0:0 1:0.5\n',
-      '3: the value of label 1 is neither 0 nor 1: scores are not gold',
+      '3: the value of gold label 1 must be 0 or 1',
     ),
     (
       read_xc,
       b'1 2\n1:-1\n',
-      '2: the value of label 1 is neither 0 nor 1: scores are not gold',
+      '2: the value of gold label 1 must be 0 or 1',
     ),
   ],
 )

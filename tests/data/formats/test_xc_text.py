@@ -119,7 +119,7 @@ BROKEN = {
   ),
   'no text': (
     {'uid': 'x', 'title': ' ', 'target_ind': []},
-    'an empty document: neither title nor content',
+    'the document has neither title nor content',
   ),
   'a document twice': (
     {'uid': '7', 'title': 't', 'target_ind': []},

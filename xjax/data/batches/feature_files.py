@@ -1,11 +1,15 @@
 """Reads vectors of documents that an outside encoder has saved in files.
 
-STEM.npy has vectors, float32 or float16. STEM.ids.txt has the ids of documents,
-one per line, in the order of the vectors. If STEM.lengths.npy exists, each
-document has one vector per token; the file has the number of vectors of each
-document, and STEM.npy has the vectors of all documents, concatenated. Otherwise
-each document has one vector. Only the vectors of a batch are read into memory.
-Labels may have vectors in files with the stem `labels`.
+The files of a split have a common stem, for example the name of the split:
+
+  STEM.npy          vectors, float32 or float16
+  STEM.ids.txt      document ids, one per line, in the order of STEM.npy
+  STEM.lengths.npy  number of vectors of each document
+
+If STEM.lengths.npy exists, a document has one vector per token, and STEM.npy
+has the vectors of all documents, concatenated. Otherwise, a document has one
+vector. Only the vectors of the current batch are read into memory. Vectors of
+labels are in files with the stem `labels`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,17 +37,16 @@ def word_features(
 ) -> FeatureRows:
   """Makes vectors of documents from random vectors of their words.
 
-  A word has the same vector in all documents.
+  A word has the same vector in all documents. The entries of a word's vector
+  are drawn from the standard normal distribution.
 
   Args:
     ids: N document ids.
     texts: texts of the N documents.
-    dim: int, size D of a vector. The entries of a word's vector are standard
-      normal.
-    max_tokens: int. If 1, a document has one vector: the sum of its words'
-      vectors, divided by the square root of the number of words, so that
-      entries keep their size. Otherwise, it has the vectors of its first
-      max_tokens words.
+    dim: int, size D of a vector.
+    max_tokens: int. If 1, a document has one vector: the sum of the vectors of
+      its words, divided by the square root of the number of words. Otherwise, a
+      document has the vectors of its first max_tokens words.
 
   Returns:
     N rows; a document without words has no vectors.
@@ -79,8 +82,8 @@ def read_features(stem: str | os.PathLike, ids: Sequence[str]) -> FeatureRows:
     N rows in the order of ids, memory-mapped.
 
   Raises:
-    DataError: a file is missing or damaged, or does not fit the other files, or
-      documents are missing; the message names one missing document.
+    DataError: a file is missing or damaged, the files contradict each other, or
+      the files lack one of the documents.
   """
   stem = os.path.expanduser(os.fspath(stem)).removesuffix('.npy')
   vectors = _read_vectors(pathlib.Path(f'{stem}.npy'))
@@ -105,7 +108,7 @@ def read_features(stem: str | os.PathLike, ids: Sequence[str]) -> FeatureRows:
 def has_feature_files(data: DataConfig) -> bool:
   """Returns whether the vectors of a corpus's documents are in files.
 
-  The vectors of the embedded corpus are computed from its words, unless
+  The vectors of the synthetic corpus are computed from words, unless
   data.tokens.dir is set.
   """
   return not data.generated or bool(data.tokens.dir)
@@ -126,9 +129,11 @@ def features_folder(data: DataConfig) -> str:
 
 
 def add_features(corpus: Corpus, data: DataConfig) -> Corpus:
-  """Adds the features of documents to a corpus, if they are in files.
+  """Adds the features in feature files to the documents of a corpus.
 
-  The digests of the splits and the corpus then cover the features too.
+  The digests of the new corpus and of its splits cover the features too. If
+  models read no vectors, or has_feature_files returns False, the corpus is
+  returned unchanged.
 
   Raises:
     ConfigError: see features_folder.
@@ -152,8 +157,8 @@ def _cut(features: FeatureRows, split: str, max_tokens: int) -> FeatureRows:
   """Cuts documents to max_tokens vectors, and logs how many are cut."""
   if longer := int((features.lengths > max_tokens).sum()):
     logging.warning(
-      '%s: %d of %d documents have more vectors than data.tokens.max_tokens=%d:'
-      ' only their first vectors are read',
+      '%s: %d of %d documents have more vectors than data.tokens.max_tokens=%d;'
+      ' only the first vectors of these documents are read',
       split,
       longer,
       len(features),
@@ -183,11 +188,13 @@ def _read_vectors(path: pathlib.Path) -> np.ndarray:
   """Opens a file of vectors and checks their type and shape."""
   vectors = _open(path)
   if vectors.dtype not in _DTYPES:
-    raise DataError(f'{path}: {vectors.dtype}, not float32 or float16')
+    raise DataError(
+      f'{path}: the vectors are {vectors.dtype}, not float32 or float16'
+    )
   if vectors.ndim != 2 or not vectors.shape[1]:
     raise DataError(
-      f'{path}: shape {vectors.shape}, but it must be [documents, D], or '
-      '[tokens, D] with a file of lengths'
+      f'{path}: the array has shape {vectors.shape}, but it must be '
+      '[documents, D], or [tokens, D] with a file of lengths'
     )
   return vectors
 
@@ -203,14 +210,16 @@ def _read_lengths(stem: str, n_vectors: int) -> np.ndarray:
   lengths = _open(path)
   if lengths.ndim != 1 or lengths.dtype.kind not in 'iu':
     raise DataError(
-      f'{path}: {lengths.dtype} {lengths.shape}, not one integer per document'
+      f'{path}: the array is {lengths.dtype} {lengths.shape}, not one integer '
+      'per document'
     )
   lengths = np.asarray(lengths, np.int64)
   if len(lengths) and lengths.min() < 0:
-    raise DataError(f'{path}: row {lengths.argmin()} is negative')
+    raise DataError(f'{path}: the number in row {lengths.argmin()} is negative')
   if lengths.sum() != n_vectors:
     raise DataError(
-      f'{path}: {lengths.sum()} tokens in all, but {stem}.npy has {n_vectors}'
+      f'{path}: the sum is {lengths.sum()} tokens, but {stem}.npy has '
+      f'{n_vectors} vectors'
     )
   return lengths
 

@@ -50,7 +50,7 @@ class FeatureRows:
     arrays: Sequence[np.ndarray],
     dim: int,
   ) -> 'FeatureRows':
-    """Concatenates the vectors of documents in memory.
+    """Makes FeatureRows in memory from one array per document.
 
     Args:
       source: name of the file or encoder, for messages.
@@ -70,8 +70,8 @@ class FeatureRows:
       array = np.asarray(array, np.float32)
       if array.ndim not in (1, 2) or array.shape[-1] != dim:
         raise DataError(
-          f'{source}: document {id_!a}: shape {array.shape}, not [{dim}] or '
-          f'[tokens, {dim}]'
+          f'{source}: the array of document {id_!a} has the shape '
+          f'{array.shape}, not [{dim}] or [tokens, {dim}]'
         )
       parts.append(np.atleast_2d(array))
     lengths = [len(array) for array in parts[1:]]
@@ -96,15 +96,15 @@ class FeatureRows:
     return dataclasses.replace(self, ids=ids, starts=starts, lengths=lengths)
 
   def first(self, max_tokens: int) -> 'FeatureRows':
-    """Returns at most the first max_tokens vectors of each document."""
+    """Returns the first max_tokens vectors of each document."""
     lengths = np.minimum(self.lengths, max_tokens)
     return dataclasses.replace(self, lengths=lengths)
 
   def padded(self, rows: np.ndarray, width: int) -> np.ndarray:
     """Returns the padded vectors of documents.
 
-    Values are checked here, since an earlier check would have to read the
-    vectors of all documents.
+    This method also checks the values of the vectors. An earlier check would
+    have to read the vectors of all documents.
 
     Args:
       rows: integers, rows of the documents, or PAD.

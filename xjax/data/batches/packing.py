@@ -1,8 +1,8 @@
 """Packs short documents of a batch into shared rows.
 
-For each device, documents are placed from the longest to the shortest. Each
-document goes to the first row with enough room (first-fit-decreasing bin
-packing).
+In each group (see Packing), documents are placed from the longest to the
+shortest. Each document goes to the first row with enough room
+(first-fit-decreasing bin packing).
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import numpy as np
 from xjax.core.errors import ConfigError
 from xjax.core.share import Share
 
-# Batches have at most 8 different numbers of rows, since jit traces a program
+# Batches have at most 8 different numbers of rows, since jit compiles a program
 # for each number.
 _SHAPES = 8
 
@@ -22,14 +22,15 @@ _SHAPES = 8
 class Packing:
   """Defines which documents of a batch may share rows.
 
-  Documents share rows only within a group. A group has the documents of one
-  device in one micro-batch.
+  Documents share rows only within a group. A group is the documents of one
+  micro-batch on one device.
 
   Attributes:
     devices: number of devices along the data axis, over all processes. Each
       device has consecutive documents of the batch.
     accumulate: number of micro-batches. The documents of a device go to the
-      micro-batches in turn, and so do its rows.
+      micro-batches in turn. The rows of a device go to the micro-batches in
+      turn too.
   """
 
   devices: int = 1
@@ -49,11 +50,13 @@ class Packing:
       )
 
   def plan(self, lengths_B: np.ndarray, width: int) -> 'RowPlan':
-    """Places the documents of a batch; every process makes the same plan.
+    """Decides where the documents of a batch are placed in rows.
+
+    Every process makes the same plan.
 
     Args:
-      lengths_B: integers from 1 to width, tokens of the documents of all
-        processes. Every group has the same number of documents.
+      lengths_B: integers from 1 to width, tokens of each document, over all
+        processes. Every group must have the same number of documents.
       width: int, tokens of a row (T).
     """
     documents, packs = len(lengths_B), self.devices * self.accumulate
@@ -80,19 +83,19 @@ class Packing:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RowPlan:
-  """Holds the places of the documents of a batch in shared rows.
+  """Says where each document of a batch is in the shared rows.
 
   Attributes:
     rows: int, rows of the batch. Every group (see Packing) has the same number
-      of rows: as many as the fullest group needs, rounded up to a multiple of
-      an eighth of the number of documents in a group.
+      of rows: the number that the fullest group needs, rounded up by
+      _round_rows.
     width: int, tokens of a row (T).
     lengths_B: integers, tokens of each document.
     row_B: integers, each document's row in the batch.
     column_B: int32, column of each document's first token.
     segment_B: int32, number of each document in its row: 1, 2, ...
     first_B: int32, position of each document's first token in the concatenated
-      rows of its device and micro-batch.
+      rows of the document's group.
   """
 
   rows: int
@@ -113,8 +116,8 @@ class RowPlan:
 
     Args:
       documents: token ids of each document of the process.
-      share: the share of the process in the documents and in the rows.
-      padding: the token id that fills rows after documents.
+      share: the share of the process, which selects its documents and rows.
+      padding: the token id of padding.
 
     Returns:
       tokens_BT, segments_BT: int32 [rows of this process, T]; see
@@ -145,10 +148,10 @@ def first_fit(lengths_B: np.ndarray, width: int) -> np.ndarray:
     width: int, tokens of a row.
 
   Returns:
-    int32 [B, 3]: for each document its row, the column of its first token, and
-    its number in the row, from 1.
+    int32 [B, 3]. The three values of a document are its row, the column of its
+    first token, and the number of the document in the row (1, 2, ...).
   """
-  left_B = np.full(len(lengths_B), width)  # room in each row; at most B rows
+  left_B = np.full(len(lengths_B), width)  # free tokens of each row
   number_B = np.zeros(len(lengths_B), np.int32)
   placed = np.zeros((len(lengths_B), 3), np.int32)
   for at in np.argsort(-lengths_B, kind='stable'):
@@ -160,10 +163,10 @@ def first_fit(lengths_B: np.ndarray, width: int) -> np.ndarray:
 
 
 def _round_rows(rows: int, documents: int) -> int:
-  """Returns a group's number of rows, rounded up to a multiple of a step.
+  """Rounds up a group's number of rows, so that few different numbers occur.
 
-  So batches have only a few different numbers of rows. The result is at most
-  the number of documents of the group.
+  The result is a multiple of a step, but at most the number of documents. The
+  step is an eighth of the number of documents.
   """
   step = -(-documents // _SHAPES)
   return min(-(-rows // step) * step, documents)

@@ -1,4 +1,4 @@
-"""Makes batches of sparse features, which are computed batch by batch."""
+"""Makes batches of documents that have sparse features."""
 
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
@@ -16,13 +16,12 @@ from xjax.data.schema import Document
 class SparseDocuments(Sequence):
   """Holds documents that have sparse features instead of text.
 
-  The id of a document is its row.
+  The id of a document is its row number, from 0.
 
   Attributes:
     source: name of the file, for messages.
     rows: float32 [N, D], columns ascending in each row.
-    labels: N rows of integers, which are the ids of labels; None if the labels
-      are unknown.
+    labels: N rows of label ids, as integers; None if the labels are unknown.
   """
 
   source: str
@@ -48,10 +47,10 @@ class SparseDocuments(Sequence):
     return SparseDocuments(self.source, self.rows[rows])
 
   def with_width(self, n_features: int) -> 'SparseDocuments':
-    """Returns the same documents with the number of features of a model.
+    """Returns the same documents as rows of n_features columns.
 
     Raises:
-      DataError: a document has a feature that is not below n_features.
+      DataError: a document has a feature outside 0..n_features - 1.
     """
     if self.n_features == n_features:
       return self
@@ -66,21 +65,25 @@ class SparseDocuments(Sequence):
     return dataclasses.replace(self, rows=sparse.csr_array(parts, shape))
 
 
-# A function that computes features: rows of documents -> [len(rows), D], with
-# ascending columns.
+# Takes row numbers of documents. Returns the features of these documents,
+# [len(rows), D], with ascending columns in each row.
 Features = Callable[[np.ndarray], sparse.csr_array]
 
 
 class SparseBatches:
-  """Yields batches with every document once, in order.
+  """Yields all documents once, in batches and in order.
 
-  Features are computed when a batch is read.
+  Features are computed when a batch is read. In each batch:
 
-  In a batch, tokens_BT are ids of features and weights_BT are their weights.
-  Both are 0 after a document's first lengths_B features. A length may be 0. All
-  entries of a row are kept, even those of weight 0. Each batch is as wide as
-  its longest row. Rows that only fill the last batch have mask False and doc
-  PAD. Every process has the same number of batches, with the rows of its share.
+  - tokens_BT holds the ids of features, and weights_BT holds the weights of
+    features. Both arrays are 0 after the last feature of a document.
+  - lengths_B holds the number of features of each document, which may be 0.
+    Features of weight 0 count too.
+  - T is the number of features of the longest document in the batch.
+  - Rows that only fill the last batch have mask_B False and doc_B PAD.
+
+  All processes yield the same number of batches. A process yields only the rows
+  of its share.
   """
 
   def __init__(
@@ -94,7 +97,7 @@ class SparseBatches:
     """Prepares the batches without computing features.
 
     Args:
-      features: computes the features of documents, by row.
+      features: computes the features of documents.
       gold: N rows of label indices (empty rows if there are no gold labels).
       batch_size: int, documents per batch, over all processes.
       share: the share of this process in the rows of each batch.
@@ -119,7 +122,12 @@ class SparseBatches:
       )
 
   def _batch(self, rows: np.ndarray) -> Batch:
-    """Makes a batch; rows, int32 [B], has PAD where no document is left."""
+    """Makes a batch.
+
+    Args:
+      rows: int32 [B], rows of the documents, or PAD for rows that only fill the
+        batch.
+    """
     real = rows != PAD
     features = self._features(rows[real])
     lengths_B = np.zeros(len(rows), np.int32)
@@ -139,10 +147,10 @@ class SparseBatches:
 
 
 def batch_rows(batch: Batch, n_features: int) -> sparse.csr_array:
-  """Returns the features of a batch of SparseBatches without the padding.
+  """Returns the features of a batch as a sparse matrix.
 
   Args:
-    batch: a batch of NumPy arrays, on the host.
+    batch: a batch that SparseBatches yielded, on the host.
     n_features: int, D.
 
   Returns:

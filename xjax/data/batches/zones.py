@@ -11,7 +11,7 @@ from xjax.data.text.words import PAD_ID
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Zones:
-  """Holds the token ids of N documents by zone, without empty zones.
+  """Holds the token ids of N documents by zone; empty zones are left out.
 
   Attributes:
     values: int32, token ids of all documents, concatenated.
@@ -27,7 +27,11 @@ class Zones:
 
   @classmethod
   def of(cls, tokens: Ragged) -> 'Zones':
-    """Splits rows into zones; tokenise puts a PAD_ID between two zones."""
+    """Splits each document into its zones.
+
+    Args:
+      tokens: N rows of token ids, with a PAD_ID between two zones.
+    """
     between = np.flatnonzero(tokens.values == PAD_ID)
     full = tokens.lengths > 0
     starts = np.concatenate([tokens.indptr[:-1][full], between + 1])
@@ -56,12 +60,13 @@ class Zones:
   def padded(
     self, rows: np.ndarray, count: int, width: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns padded tokens of documents by zone; a PAD row has no zones.
+    """Returns the tokens of documents, padded to the same size.
 
     Args:
-      rows: int [B], rows of the documents, or PAD.
-      count: int, Z, at least the number of zones of every document in rows.
-      width: int, T, at least the number of tokens of every zone.
+      rows: int [B], rows of the documents. PAD stands for a document without
+        zones.
+      count: int, Z. No document may have more zones than this.
+      width: int, T. No zone may have more tokens than this.
 
     Returns:
       tokens: int32 [B, Z, T], PAD_ID after the tokens of a zone.

@@ -12,10 +12,10 @@ SHOWN = 20  # faults in a message; further faults are only counted
 
 
 class Fault(ValueError):
-  """Is raised when a piece of text is faulty; the message says what is wrong.
+  """Reports that a text or a file is faulty; the message says what is wrong.
 
   Attributes:
-    line: int, the faulty line in the text, counted from 1.
+    line: int, number of the faulty line, from 1.
   """
 
   def __init__(self, message: str, line: int = 1):
@@ -24,15 +24,17 @@ class Fault(ValueError):
 
 
 class Faults:
-  """Collects faults, as `file:line: message`, over all files of a corpus.
+  """Collects the faults in all files of a corpus, as `file:line: message`.
 
   Args:
-    on_error: whether faults raise an error at the end, or faulty records are
-      skipped. With None, every fault is fatal.
+    on_error: what the method settle does with faults. RAISE: it raises an
+      error. SKIP: it logs them, but a fatal fault raises an error. None: every
+      fault is fatal, and the error does not suggest SKIP.
 
   Attributes:
     count: number of faults so far.
-    left_out: number of faulty records (lines, or files of one object) so far.
+    left_out: number of faulty records so far. A record is a line, or a file
+      with one object.
     shown: the first SHOWN faults, one line each.
   """
 
@@ -58,13 +60,12 @@ class Faults:
       file: path of the file, as the user gave it.
       line: int, line number from 1; None if the whole file is faulty.
       message: says what is wrong, and perhaps what to do.
-      fatal: whether the fault raises an error even if faulty records may be
-        skipped.
+      fatal: whether the fault raises an error even if on_error is SKIP.
     """
     self.count += 1
     self._fatal |= fatal
-    # All faults of a record are added one after another. So a record is new if
-    # its place differs from the place of the fault before.
+    # All faults of a record are added one after another. So a fault belongs to
+    # a new record if its file or line differs from those of the last fault.
     place = os.fspath(file), line
     self.left_out += place != self._last
     self._last = place
@@ -75,16 +76,16 @@ class Faults:
   def extend(
     self, file: str | os.PathLike, line: int, messages: Sequence[str]
   ) -> bool:
-    """Adds the faults of one line; returns whether the line has no faults."""
+    """Adds the faults of one line, and returns True if there are none."""
     for message in messages:
       self.add(file, line, message)
     return not messages
 
   def add_empty(self, file: str | os.PathLike, what: str, before: int) -> None:
-    """Adds the fault that a file has no usable record.
+    """Adds a fault for a file without usable records.
 
-    If the file has other faults, they explain why no record is usable. Then
-    this fault is added only if faulty records are skipped.
+    If the file has other faults and on_error is not SKIP, nothing is added: the
+    other faults say why there are no usable records.
 
     Args:
       file: path of the file, as the user gave it.
@@ -109,8 +110,8 @@ class Faults:
     """Raises an error for the faults, or returns a summary of what is left out.
 
     Returns:
-      The number of records that are left out, and their faults; '' if there
-      are none.
+      A message with the number of records that are left out, and with their
+      faults; '' if there are no faults.
 
     Raises:
       DataError: there are faults, and one is fatal or on_error is RAISE.

@@ -21,7 +21,7 @@ _CONTROL = re.compile('[\x00-\x1f\x7f]')
 
 
 def find_folder(path: str) -> pathlib.Path:
-  """Returns the folder that data.dir names.
+  """Returns the folder of the user's files (data.dir).
 
   Raises:
     ConfigError: data.dir is not set.
@@ -47,7 +47,7 @@ def find_files(
 
   Args:
     folder: the folder to search.
-    ending: a regular expression that replaces `jsonl`.
+    ending: a regular expression that is used in place of `jsonl`.
 
   Returns:
     name -> all files of that name, sorted by file name.
@@ -78,15 +78,15 @@ def only_file(paths: Sequence[pathlib.Path], faults: Faults) -> pathlib.Path:
 
 @contextlib.contextmanager
 def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
-  """Opens a file, and unpacks it if its first bytes are those of gzip.
+  """Opens a file, and unpacks it if it is gzipped.
 
   Args:
     path: the file.
-    named: whether the name of a gzipped file must end in .gz, and the name of a
-      plain file must not.
+    named: whether to check the file's name. The name of a gzipped file must end
+      in .gz, and the name of a plain file must have another ending.
 
   Raises:
-    Fault: the file cannot be opened, or its name and content disagree.
+    Fault: the file cannot be opened, or the check of its name fails.
   """
   with contextlib.ExitStack() as stack:
     try:
@@ -97,9 +97,9 @@ def open_lines(path: pathlib.Path, named: bool = True) -> Iterator[BinaryIO]:
       raise Fault(f'cannot be read: {error.strerror}') from error
     if named and zipped != (path.suffix == '.gz'):
       raise Fault(
-        'gzipped, so its name must end in .gz'
+        'the file is gzipped, so its name must end in .gz'
         if zipped
-        else 'not a gzip file, though its name ends in .gz'
+        else 'the name ends in .gz, but the file is not gzipped'
       )
     if zipped:
       file = stack.enter_context(gzip.GzipFile(fileobj=file))
@@ -122,14 +122,13 @@ def open_text(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-  """Yields the number, from 1, and the bytes of each line.
+  """Yields the number (from 1) and the bytes of each line.
 
   A byte order mark at the beginning of the file is removed.
 
   Raises:
-    Fault: the rest of the file cannot be read, because the gzip stream is
-      damaged or the text is UTF-16. The fault has the number of the first line
-      that cannot be read.
+    Fault: a line cannot be read, because the file is damaged or is UTF-16. The
+      fault has the number of this line.
   """
   number = 0
   try:
@@ -149,12 +148,12 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 def numbered_lines(
   file: BinaryIO, path: str | os.PathLike
 ) -> Iterator[tuple[int, bytes]]:
-  """Yields the number, from 1, and the bytes of each line, without newlines.
+  """Yields the number (from 1) and the bytes of each line, without newlines.
 
-  Blank lines are included, because a blank row may stand for a document.
+  Blank lines are included, because a blank line may stand for a document.
 
   Raises:
-    DataError: the file is damaged or UTF-16; the message names the line.
+    DataError: a line cannot be read, because the file is damaged or is UTF-16.
   """
   try:
     for number, line in _lines(file):
@@ -168,8 +167,8 @@ def read_lines(
 ) -> Iterator[tuple[int, bytes]]:
   """Yields the line number and the bytes of each line that is not blank.
 
-  If the rest of the file cannot be read, one fault is added. The fault is
-  fatal, since nobody knows how many lines are lost.
+  If a line cannot be read, a fault is added and reading ends. The fault is
+  fatal, since the number of lost lines is unknown.
   """
   try:
     for number, line in _lines(file):
@@ -182,10 +181,10 @@ def read_lines(
 def read_file_lines(
   path: pathlib.Path, faults: Faults
 ) -> Iterator[tuple[int, bytes]]:
-  """Yields the number and bytes of each line of a file, except blank lines.
+  """Yields the number and the bytes of each line that is not blank.
 
-  If the file cannot be opened, or the rest of it cannot be read, one fatal
-  fault is added.
+  If the file cannot be opened, or a line cannot be read, a fatal fault is added
+  and reading ends.
   """
   try:
     with open_lines(path) as file:
@@ -197,7 +196,7 @@ def read_file_lines(
 def read_rows(
   path: pathlib.Path, faults: Faults
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-  """Yields the line number and object of each line of a file of JSON lines.
+  """Yields the line number and the JSON object of each line of a file.
 
   Faulty lines are left out and their faults are added.
   """
@@ -211,7 +210,7 @@ def read_rows(
 def parse_rows(
   file: BinaryIO, name: str, faults: Faults
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-  """Yields the line number and object of each line of an open file.
+  """Yields the line number and the JSON object of each line of an open file.
 
   Faulty lines are left out and their faults are added.
 
@@ -248,8 +247,8 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
   """Reads one JSON object, and rejects everything that is not strict JSON.
 
   Raises:
-    Fault: the text is not UTF-8, not JSON (NaN and infinity are not JSON),
-      nested too deeply, or not an object, or a field occurs twice.
+    Fault: the text is not UTF-8 or not a JSON object, is nested too deeply,
+      contains NaN, infinity or a number that is too long, or has a field twice.
   """
   try:
     if isinstance(text, bytes):

@@ -15,22 +15,22 @@ _LARGEST = 2**26  # bytes; a tokenizer with 250,000 pieces has 2**24
 
 
 def has_file(folder: pathlib.Path, name: str) -> bool:
-  """Returns whether the folder has this file; a broken link counts too."""
+  """Returns whether the folder has this file, or a link of this name."""
   return os.path.lexists(folder / name)
 
 
 def safe_path(folder: pathlib.Path, name: str) -> pathlib.Path:
-  """Returns the path of a file, after a check that it is inside the folder.
+  """Checks that a file is inside a model's folder, and returns its path.
 
-  A link must lead to a file in the folder. In Hugging Face's cache, where files
-  are links to blobs/, a link must stay within the model's part of the cache.
+  A link must lead to a file in the folder. In Hugging Face's cache, a link may
+  also lead to a file in the folder `blobs` of the same model.
 
   Args:
     folder: the folder of the model.
-    name: name of the file, perhaps from an index in the folder.
+    name: name of the file. The name may come from another file in the folder.
 
   Raises:
-    DataError: the name leads out of the folder, or the file does not exist.
+    DataError: the file is outside the folder, or does not exist.
   """
   if not _PLAIN.fullmatch(name):
     raise DataError(
@@ -53,9 +53,9 @@ def safe_path(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def safe_small_path(folder: pathlib.Path, name: str) -> pathlib.Path:
-  """Returns the path of a file, like safe_path, and limits the file's size.
+  """Checks a file as safe_path does, checks its size, and returns its path.
 
-  Only files of weights may be larger than this limit.
+  The size may be at most 2**26 bytes, so this function is not for weights.
 
   Raises:
     DataError: see safe_path, or the file is too large.
@@ -83,7 +83,7 @@ def read_small_file(folder: pathlib.Path, name: str) -> bytes:
 
 
 def read_object(folder: pathlib.Path, name: str) -> dict[str, Any]:
-  """Reads the JSON object in a file of the folder.
+  """Reads a file that holds one JSON object.
 
   Raises:
     DataError: see read_small_file, or the file does not hold one JSON object,
@@ -98,7 +98,7 @@ def read_object(folder: pathlib.Path, name: str) -> dict[str, Any]:
 
 
 def _check_can_be_saved(content: dict[str, Any]) -> None:
-  """Checks that a workdir can save an object that was read.
+  """Checks that an object can be saved as JSON in a workdir.
 
   Raises:
     Fault: the object cannot be saved.
@@ -117,7 +117,7 @@ def shown(value: Any) -> str:
 
 
 def _allowed_roots(home: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the folders in which the files of a model's folder may be."""
+  """Returns the folders to which links in a model's folder may lead."""
   # In the cache, files link to blobs, for example
   # models--NAME/snapshots/COMMIT/config.json -> ../../blobs/HASH
   in_cache = home.parent.name == 'snapshots' and home.parent.parent.name

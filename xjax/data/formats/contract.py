@@ -1,4 +1,4 @@
-"""Defines the contract of corpus formats and the config that they share."""
+"""Defines the interface of corpus formats, and their common config."""
 
 import abc
 from collections.abc import Callable, Iterator, Sequence
@@ -12,14 +12,15 @@ from xjax.data.files.json_lines import Fields
 from xjax.data.formats.draft import RawCorpus
 from xjax.data.schema import Document
 
-# Reads a document from the fields of a JSON object, and adds faults to the
-# fields. Arguments: the fields, a default id, and whether labels are required.
+# Reads a document from the fields of a JSON object, and adds faults to
+# fields.faults. The arguments are the fields, a default id, and whether labels
+# are required.
 ReadDocument = Callable[[Fields, str | None, bool], Document]
 
 
 @dataclasses.dataclass
 class DataConfig(ConfigPart, abstract=True):
-  """Configures a corpus; this is the base class of all formats.
+  """Configures a corpus; this is the base class of all corpus formats.
 
   Attributes:
     sparse: whether documents are rows of sparse features, without text.
@@ -39,21 +40,24 @@ class DataConfig(ConfigPart, abstract=True):
   )
   cache_dir: str = field(
     '',
-    'The folder for prepared data; empty: $XJAX_CACHE_DIR or ~/.cache/xjax.',
+    'The folder for prepared data. If empty, $XJAX_CACHE_DIR is used, or else '
+    '~/.cache/xjax.',
     may_change=True,
   )
   zones: tuple[str, ...] = field(
-    (), 'Names of the zones to read, in this order; empty: all.'
+    (),
+    'Names of the zones to read, in reading order. If empty, the zones of the '
+    'full text are read (in most formats, all zones).',
   )
   labels: str = field(
     'corpus',
-    "'corpus' (labels that the splits use), 'all' (labels with a descriptor; "
-    "the same as 'corpus' if there are no descriptors), or a file with one "
-    'label id per line.',
+    "The labels of a model: 'corpus' (all labels that the splits use), 'all' "
+    '(all labels with a descriptor), or a file with one label id per line. If '
+    "there are no descriptors, 'all' means the same as 'corpus'.",
   )
   hold_out_labels: int = field(
     0,
-    'Number of labels to hide in training, for zero-shot judging.',
+    'Number of labels that training treats as unseen, for zero-shot judging.',
     AT_LEAST_0,
   )
   on_error: OnError = field(
@@ -86,7 +90,9 @@ class DataConfig(ConfigPart, abstract=True):
   def read_record(
     self, fields: Fields, default_id: str | None, need_labels: bool
   ) -> Document:
-    """Reads a document to predict labels for; adds faults to fields.faults.
+    """Reads a document whose labels are to be predicted.
+
+    Faults are added to fields.faults.
 
     Args:
       fields: fields of a JSON object.
@@ -96,13 +102,14 @@ class DataConfig(ConfigPart, abstract=True):
     return read_document(fields, default_id, need_labels)
 
   def read_rows(self, source: str) -> Sequence[Document]:
-    """Reads sparse documents to predict labels for.
+    """Reads sparse documents whose labels are to be predicted.
 
     Args:
       source: a file in the format of the corpus.
 
     Raises:
-      DataError: the file has faults or no documents, or the format has texts.
+      DataError: the file has faults or no documents, or its documents are
+        texts.
     """
     raise DataError(
       f'{source}: {type(self).__name__} reads texts, not features'
@@ -110,7 +117,7 @@ class DataConfig(ConfigPart, abstract=True):
 
   def check(self, config: Any, path: str) -> Iterator[str]:
     if len(set(self.zones)) != len(self.zones):
-      yield f'{path}.zones={self.zones}: a zone is named twice'
+      yield f'{path}.zones={self.zones}: a zone occurs twice'
     if not self.labels:
       yield f"{path}.labels='': must be corpus, all, or a file"
     if self.sparse and self.zones:
@@ -121,7 +128,7 @@ class DataConfig(ConfigPart, abstract=True):
     if self.sparse and self.on_error is not OnError.RAISE:
       yield (
         f'{path}.on_error={self.on_error}: must be OnError.RAISE, since row '
-        'numbers are document ids and no row can be skipped'
+        'numbers are document ids, which would change if rows were skipped'
       )
 
 
@@ -137,10 +144,10 @@ def read_document(
 
 
 def _zones_of(fields: Fields) -> dict[str, str]:
-  """Reads the fields `text` or `zones` of a document."""
+  """Reads the field `text` or the field `zones` of a document."""
   before = len(fields.faults)
   if 'text' in fields and 'zones' in fields:
-    fields.faults.append('both text and zones: give one')
+    fields.faults.append('has both text and zones; give only one of them')
     return {}
   if 'zones' not in fields:
     zones = {'text': fields.text('text')}
@@ -155,5 +162,5 @@ def _zones_of(fields: Fields) -> dict[str, str]:
   if len(fields.faults) == before and not any(
     text.strip() for text in zones.values()
   ):
-    fields.faults.append('an empty document: no text in it')
+    fields.faults.append('the document has no text')
   return zones

@@ -10,15 +10,15 @@ from xjax.data.schema import Label, read_label
 
 
 class Descriptors:
-  """Collects the descriptors of labels, in order, while they are being read.
+  """Collects descriptors of labels in the order in which they are added.
 
   A label with a faulty descriptor keeps only its id. So documents with this
   label are not reported as faulty.
 
   Attributes:
     labels: id -> label.
-    complete: whether there are descriptors and every id could be read.
-      Otherwise no label of a document is called unknown.
+    complete: whether there are descriptors and all their ids could be read. If
+      not, no label counts as unknown.
   """
 
   def __init__(self, complete: bool = False):
@@ -39,9 +39,9 @@ class Descriptors:
     return self.complete and label_id not in self.labels
 
   def check_parents(self, file: str | os.PathLike, faults: Faults) -> None:
-    """Removes parents that are unknown or form a ring.
+    """Removes parents that are unknown or make a label its own ancestor.
 
-    For each removed parent, a fault is added to `faults`.
+    A fault is added for each removed parent.
     """
     for label in list(self.labels.values()):
       for parent in filter(self.is_unknown, label.parents):
@@ -64,8 +64,8 @@ class Descriptors:
   def _ring_edges(self) -> list[tuple[str, str]]:
     """Returns (label, parent) pairs whose removal breaks all rings.
 
-    The pairs are the back edges of a depth-first walk, so each ring has at
-    least one of them.
+    The pairs are the back edges of a depth-first walk. Each ring has at least
+    one back edge.
     """
     edges: list[tuple[str, str]] = []
     path: set[str] = set()

@@ -28,9 +28,11 @@ def to_bytes(record: Any) -> bytes:
 class RecordStore(Sequence):
   """Keeps JSON values in a temporary file, which is deleted with the store.
 
+  The file is opened when the first value is added.
+
   Args:
     folder: folder of the temporary file; None: the system's folder for
-      temporary files. The file is opened when the first value is added.
+      temporary files.
   """
 
   def __init__(self, folder: pathlib.Path | None = None):
@@ -104,7 +106,7 @@ def _close(file: IO[bytes]) -> None:
 
 
 TRAIN = 'train'
-USUAL = (TRAIN, 'dev', 'test')  # the splits of most corpora, in this order
+USUAL = (TRAIN, 'dev', 'test')  # the splits that most corpora have
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -113,7 +115,7 @@ class RawSplit:
 
   Attributes:
     ids: N document ids.
-    gold: N rows of indices into the corpus's label_ids, in the source's order.
+    gold: N rows of indices into RawCorpus.label_ids, in the source's order.
     documents: N documents by random access, with all zones.
     digest: hex digest of ids, text and gold labels.
   """
@@ -165,7 +167,7 @@ class RawCorpus:
 
   Attributes:
     source: name of the source, for messages.
-    labels: descriptors in the order of the source; empty if it has none.
+    labels: descriptors in the order of the source; empty if there are none.
     label_ids: label ids that the splits use, in order of first use.
     splits: name -> split, for the splits that exist.
     zones: all zone names, in order of first use.
@@ -228,7 +230,7 @@ class RawCorpus:
 class Draft:
   """Collects the splits of a corpus while they are being read.
 
-  All splits share one numbering of label ids.
+  All splits share one mapping from label ids to indices.
 
   Args:
     folder: folder of the temporary files for records; None: the system's folder
@@ -262,7 +264,7 @@ class Draft:
   ) -> RawCorpus:
     """Returns a raw corpus of all splits.
 
-    Every record must be one that plain_record returned.
+    All records of the splits must be values that plain_record returned.
 
     Args:
       source: name of the source, for messages.
@@ -287,13 +289,13 @@ class SplitDraft:
   """Collects one split while it is being read.
 
   Args:
-    labels: label id -> index, shared with the other splits. New ids are added.
+    labels: label id -> index, shared by all splits. New ids are added.
     folder: folder of the temporary file for records; None: the system's folder
       for temporary files.
 
   Attributes:
     ids: document ids, as keys.
-    records: the records that were passed to add, by random access.
+    records: the records that were passed to `add`, by random access.
   """
 
   def __init__(
@@ -402,6 +404,6 @@ def plain_record(document: Document) -> list:
 
 
 def plain_document(record: list) -> Document:
-  """Makes the document that a plain_record describes."""
+  """Makes a document from a value that plain_record returned."""
   id_, zones, labels = record
   return Document(id_, zones, None if labels is None else tuple(labels))

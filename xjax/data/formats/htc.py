@@ -1,9 +1,12 @@
 """Reads corpora of hierarchical text classification, which have a taxonomy.
 
-Each JSON line is a document, {"doc_token": text or a list of tokens,
-"doc_label": [names]} or {"token", "label"}, perhaps with an "id". The taxonomy
-has one line, `parent<TAB>child<TAB>child...`, for each label with children. The
-topmost parent is Root, which is not a label. A label may have several parents.
+Each JSON line is a document with the fields "doc_token" (a text or a list of
+tokens) and "doc_label" (a list of labels). The two fields may also be called
+"token" and "label". A field "id" is optional.
+
+The taxonomy has a line `parent<TAB>child<TAB>child...` for each label that has
+children. The topmost parent is Root, which is not a label. A label may have
+several parents.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,12 +42,13 @@ class HtcLabels(enum.Enum):
 
 @dataclasses.dataclass
 class HtcConfig(ConfigPart):
-  """Names the file of a taxonomy and the labels that are kept."""
+  """Configures the taxonomy, and which labels documents keep."""
 
   taxonomy: str = field(
     '',
-    'The file in data.dir with lines `parent<TAB>child<TAB>child...`. If this '
-    'field is empty, xjax reads the only file with "tax" in its name.',
+    'The name of the taxonomy in data.dir, a file with lines '
+    '`parent<TAB>child<TAB>child...`. If this field is empty, the only file '
+    'with "tax" in its name is read.',
   )
   labels: HtcLabels = field(
     HtcLabels.ALL,
@@ -63,7 +67,7 @@ class HtcData(DataConfig):
   """
 
   htc: HtcConfig = field(
-    HtcConfig, 'The taxonomy and the labels that are kept.'
+    HtcConfig, 'The taxonomy, and which labels documents keep.'
   )
 
   label_field = 'doc_label'
@@ -90,7 +94,10 @@ LabelMap = Callable[[tuple[str, ...]], tuple[str, ...]]
 def htc_document(
   fields: Fields, default_id: str | None = None, need_labels: bool = True
 ) -> Document:
-  """Reads a document without adding ancestors; faults go to fields.faults."""
+  """Reads a document, and adds faults to fields.faults.
+
+  No ancestors are added to the labels.
+  """
   before = len(fields.faults)
   token = _field_name(fields, 'doc_token')
   if isinstance(fields.row.get(token), list):
@@ -98,7 +105,7 @@ def htc_document(
   else:
     text = fields.text(token)
   if len(fields.faults) == before and not text.strip():
-    fields.faults.append('an empty document: no text in it')
+    fields.faults.append('the document has no text')
   return Document(
     id=fields.identifier('id', default_id),
     zones={'text': text},
@@ -109,7 +116,7 @@ def htc_document(
 def hierarchy_labels(
   fields: Fields, default: tuple[str, ...] | None = None
 ) -> tuple[str, ...]:
-  """Reads doc_label or label; without a default, the field is required."""
+  """Reads the labels of a record; without a default they are required."""
   return fields.identifiers(_field_name(fields, 'doc_label'), default)
 
 
@@ -131,10 +138,10 @@ def read_htc(
     usual: whether to read train, dev and test too, if they exist.
 
   Returns:
-    The corpus. Its descriptors are in the order of the taxonomy and have
-    parents. With data.htc.labels ALL, documents have their labels and all
-    ancestors of these labels (Bertalis et al., section 3.2). With LEAVES,
-    documents keep only labels without children (App. B), and may keep none.
+    The corpus. Its descriptors have parents and are in the order of the
+    taxonomy. The labels of a document depend on data.htc.labels (see Bertalis
+    et al., section 3.2 and App. B). ALL adds the ancestors of the labels.
+    LEAVES keeps only labels without children; a document may lose all labels.
 
   Raises:
     ConfigError: the taxonomy does not exist.
@@ -165,7 +172,7 @@ def read_htc(
 def _label_map(
   described: Descriptors, kept: HtcLabels
 ) -> tuple[LabelMap, tuple[Label, ...]]:
-  """Returns the function that maps labels, and all labels that are kept."""
+  """Returns the LabelMap of documents, and all labels of the corpus."""
   labels = tuple(described.labels.values())
   match kept:
     case HtcLabels.ALL:
@@ -177,7 +184,7 @@ def _label_map(
 
 
 class _WithAncestors:
-  """Maps labels to these labels, followed by all their ancestors."""
+  """Maps a document's labels to these labels and all their ancestors."""
 
   def __init__(self, described: Descriptors):
     self._labels = described.labels
@@ -207,9 +214,10 @@ class _WithAncestors:
 def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
   """Finds the files of each split.
 
-  The last word of a file's name tells the split, as in wos_train.json. If no
-  file name ends with a split's name, the split may be an earlier word, as in
-  nyt_train_all.json.
+  The last word of a file name is the split, as in wos_train.json. If no file
+  name ends with `train`, then `train` may be an earlier word, as in
+  nyt_train_all.json. The same holds for dev and test. The words `val` and
+  `valid` mean dev. A file with another name is a split of its own.
   """
   files = find_files(folder, 'jsonl?')
   if not files:
@@ -225,7 +233,7 @@ def _find_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
 
 def _split_of(words: Sequence[str]) -> str:
-  """Returns the only split among the words; '' if there is none, or several."""
+  """Returns the split that is among the words; '' for no or several splits."""
   named = {_SPLITS.get(word, word) for word in words if word in _USUAL}
   return named.pop() if len(named) == 1 else ''
 
@@ -235,7 +243,7 @@ def _find_taxonomy(folder: pathlib.Path, config: HtcConfig) -> pathlib.Path:
   if config.taxonomy:
     path = folder / pathlib.Path(config.taxonomy).expanduser()
     if not path.is_file():
-      raise ConfigError(f'data.htc.taxonomy: no such file: {path}')
+      raise ConfigError(f'data.htc.taxonomy: there is no file {path}')
     return path
   # The pattern is short because some files are called taxnomy.
   paths = [p for p in sorted(folder.glob('*tax*')) if _is_table(p)]

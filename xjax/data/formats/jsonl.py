@@ -2,7 +2,7 @@
 
 A document is {"id", "text" or "zones": {name: text}, "labels": [ids]}. A label
 is {"id", "name", "alt": [...], "parents": [ids], "description"}, where only the
-id is required. Further fields are ignored. labels.jsonl is optional. Without
+id is required. Other fields are ignored. labels.jsonl is optional. Without
 this file, a label's id is its name. With this file, all labels of documents
 must be in the file. The usual splits are train, dev and test. Any other split
 is read only if it is requested.
@@ -44,7 +44,7 @@ from xjax.data.text.token_cache import default_cache_dir
 
 @dataclasses.dataclass
 class JsonlData(DataConfig):
-  """Configures your own text: {split}.jsonl[.gz], labels.jsonl[.gz] in dir."""
+  """Configures your own text: {split}.jsonl[.gz], labels.jsonl[.gz]."""
 
   def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
     return read_jsonl(self, splits, usual)
@@ -84,7 +84,7 @@ def read_documents(
 
 @contextlib.contextmanager
 def _open_source(source: str) -> Iterator[tuple[BinaryIO, str]]:
-  """Opens a file or standard input, and gives its name for messages."""
+  """Opens a file or standard input; yields the open file and its name."""
   if source == '-':
     yield sys.stdin.buffer, 'standard input'
     return

@@ -1,4 +1,4 @@
-"""Reads and checks sparse rows, `label,label index:value index:value`."""
+"""Reads and checks files of rows `label,label index:value index:value`."""
 
 from array import array
 from collections.abc import Iterator
@@ -48,11 +48,11 @@ class SparseRows:
 
   Attributes:
     path: the file.
-    header: the counts of the header. With (N, L), each entry is a label and its
-      value. With (N, D, L), labels come first, then features and their values.
-      () means that there is no header; rows are then as with (N, D, L).
-    labels: N rows of the labels before the entries, ascending.
-    entries: N rows of labels or features, in the order of the file.
+    header: the counts of the header, (N, L) or (N, D, L); () without a header.
+      If the header is (N, L), an entry `index:value` is a label and its value.
+      Otherwise, an entry is a feature and its value.
+    labels: N rows of the labels that stand before the entries, ascending.
+    entries: N rows of the indices of the entries, in the order of the file.
     values: values of the entries; float64 for labels, float32 for features.
   """
 
@@ -73,11 +73,11 @@ class SparseRows:
 
     Args:
       rows: N rows of labels or entries.
-      is_bad: bool [values of rows].
+      is_bad: bool [len(rows.values)].
       message: says what is wrong; {} stands for the first bad value.
 
     Raises:
-      DataError: a value is bad; the error names its line.
+      DataError: a value is bad; the message has the line number.
     """
     if np.any(is_bad):
       at = int(np.argmax(is_bad))
@@ -99,10 +99,9 @@ def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
     features: whether to keep features; labels are always kept.
 
   Raises:
-    DataError: the file cannot be read, a line is not such a row, a label or
-      feature occurs twice in a line or is not below the header's count, or the
-      header states another number of rows. If a line is faulty, the message
-      names the line.
+    DataError: the file cannot be read, a line is not a row of this format, the
+      header and the rows contradict each other, or a label or feature occurs
+      twice in a line. If a line is faulty, the message has the line number.
   """
   with open_text(path) as file:
     lines = numbered_lines(file, path)
@@ -124,15 +123,15 @@ def read_sparse(path: str | os.PathLike, features: bool = True) -> SparseRows:
 
 
 class _Feed(io.RawIOBase):
-  """Gives lines to the parser one by one, so that errors can name the line.
+  """Passes lines to scikit-learn's parser one by one.
 
-  The parser would drop a row without labels and features, so it does not get
-  such a row.
+  Lines are passed one by one so that errors have a line number. The parser
+  drops rows without labels and features, so these rows are only counted here.
 
   Attributes:
     row: the pattern of a row.
     dtype: the type of values.
-    expected: says what a faulty token should be, for messages.
+    expected: the end of a message about a faulty token.
     features: whether the parser gets the features.
     piece_counts: the number of lines that the parser got for each row.
   """
@@ -221,10 +220,10 @@ class _Feed(io.RawIOBase):
 
 
 class _ScoreFeed(_Feed):
-  """Gives rows `label:value` to the parser; their labels have any order.
+  """Passes rows `label:value label:value` to the parser.
 
-  The parser requires ascending indices, but scores are often sorted from best
-  to worst. So the parser gets each entry as a line of its own.
+  The parser requires ascending indices, but labels are often sorted by their
+  values. So the parser gets each entry as a line of its own.
   """
 
   row, dtype = _ENTRIES, np.float64
@@ -288,7 +287,7 @@ def repeated_entries(rows: Ragged) -> np.ndarray:
     rows: N rows of integers.
 
   Returns:
-    bool [values of rows].
+    bool [len(rows.values)].
   """
   row = np.repeat(np.arange(len(rows), dtype=np.int32), rows.lengths)
   is_repeated = np.zeros(len(rows.values), bool)

@@ -1,16 +1,21 @@
-"""Generates the language, labels and documents of the embedded corpus.
+"""Generates the language, labels and documents of a synthetic corpus.
 
-Labels belong to topics. A topic has a root label, whose name is one word, and
-further labels, whose names are two of the topic's nouns. Several labels share a
-noun. So if a label is in no training document, the words of its name still
-occur in training documents. Label frequencies fall with a power of the rank
-(Zipf-Mandelbrot). Some labels are in no training document.
+Labels:
 
-A document has a few labels, most of them from one topic. Its text has the words
-of its labels' names, stop words and noise. Some words of names are dropped.
-Some names are replaced by the alternative name, and some get a word of a
-parent's name. The noise includes nouns of labels that the document does not
-have.
+- Each label belongs to a topic. A topic has a root label, whose name is one
+  word. The name of any other label is a pair of nouns of the topic.
+- Label frequencies fall with a power of the rank (Zipf-Mandelbrot). Some labels
+  are in no training document.
+- Several labels share a noun. So the nouns of an unseen label can be learned
+  from other labels.
+
+Documents:
+
+- A document has a few labels, most of them from one topic.
+- The text mentions each label of the document, and has stop words and noise.
+- A mention is the name or the alternative name of a label. Some words of the
+  name are dropped. In some mentions, a word of a parent's name is added.
+- The noise includes nouns from names of other labels.
 """
 
 from collections.abc import Sequence
@@ -29,7 +34,7 @@ from xjax.data.schema import Document, Label
 
 @dataclasses.dataclass
 class SyntheticData(DataConfig):
-  """Configures the embedded corpus, which is generated from a seed."""
+  """Configures the synthetic corpus, which is generated from a seed."""
 
   generated = True
 
@@ -40,26 +45,27 @@ class SyntheticData(DataConfig):
     200, 'Number of labels; some are in no training document.', AT_LEAST_1
   )
   corpus_seed: int = field(
-    0, 'The seed of language, labels and documents.', AT_LEAST_0
+    0, 'The seed for words, labels and documents.', AT_LEAST_0
   )
   verbatim: float = field(
     0.8,
-    "The probability that a word of a label's name occurs where a document "
-    'mentions the label. If this is small, names alone find fewer labels.',
+    "The probability that a word of a label's name is kept where a document "
+    'mentions the label. With a smaller probability, labels are harder to find '
+    'by their names.',
     SHARE,
   )
 
   def read(self, splits: Sequence[str] = (), usual: bool = True) -> RawCorpus:
-    return RawCorpus.of('the embedded corpus', *make_synthetic(self))
+    return RawCorpus.of('the synthetic corpus', *make_synthetic(self))
 
 
 LABELS_PER_TOPIC = 16
-NOUNS = 12  # nouns of a topic: their 66 pairs are names of labels
+NOUNS = 12  # nouns of a topic; they form 66 pairs, which are names of labels
 TOPICAL = 8  # noise words of a topic
-GENERAL = 150  # noise words of all topics
+GENERAL = 150  # noise words that all topics share
 STOPS = 40  # stop words
 ZERO_SHARE = 8  # 1 of 8 labels occurs in no training document
-ZERO_EVERY = 4  # 1 of 4 dev or test documents has such a label
+ZERO_EVERY = 4  # 1 of 4 dev and test documents has one of these labels
 
 _SYLLABLES = [c + v for c in 'bdfgklmnprstvz' for v in 'aeiou']
 
@@ -70,7 +76,7 @@ class _Language:
 
   Attributes:
     stops: stop words, most frequent first.
-    general: noise words of all topics, most frequent first.
+    general: noise words that all topics share, most frequent first.
     topical: noise words of each topic.
     nouns: nouns of each topic, for names of labels.
     roots: the name of each topic's root label.
@@ -94,17 +100,17 @@ def make_synthetic(
   The training split does not depend on the sizes of dev and test.
 
   Returns:
-    The labels in order, and split name -> documents. Empty splits are left out.
+    The labels, and a dict split name -> documents. Empty splits are left out.
 
   Raises:
-    ConfigError: a size is negative, or there would be no training documents or
-      fewer than 2 labels.
+    ConfigError: the config asks for fewer than 2 labels, for no training
+      documents, or for a negative number of documents.
   """
   sizes = {'train': config.n_train, 'dev': config.n_dev, 'test': config.n_test}
   if config.n_labels < 2 or config.n_train < 1 or min(sizes.values()) < 0:
     raise ConfigError(
-      'the embedded corpus needs data.n_labels >= 2, data.n_train >= 1 and no '
-      'negative size'
+      'the synthetic corpus needs data.n_labels >= 2, data.n_train >= 1, '
+      'data.n_dev >= 0 and data.n_test >= 0'
     )
   rng = host_generator(config.corpus_seed, 'synthetic')
   n_topics = max(2, config.n_labels // LABELS_PER_TOPIC)
@@ -121,7 +127,7 @@ def make_synthetic(
 
 
 def _make_language(rng: np.random.Generator, n_topics: int) -> _Language:
-  """Draws all words; a word of two or more syllables has only one use."""
+  """Draws all words of the corpus; no word is drawn twice."""
   per_topic = 1 + TOPICAL + NOUNS + NOUNS // 2
   count = GENERAL + n_topics * per_topic
   shapes = (itertools.product(_SYLLABLES, repeat=n) for n in (2, 3, 4))
@@ -151,7 +157,7 @@ def _make_language(rng: np.random.Generator, n_topics: int) -> _Language:
 def _make_labels(
   rng: np.random.Generator, language: _Language, starts: np.ndarray
 ) -> tuple[Label, ...]:
-  """Makes the descriptors of each topic's root label and its descendants.
+  """Makes the descriptors of all labels, topic by topic.
 
   Args:
     rng: decides names and parents.
@@ -187,7 +193,8 @@ def _make_labels(
 class _Author:
   """Generates the labels and the text of documents.
 
-  Draws use integer weights, so that the result is the same on all platforms.
+  Labels are drawn by integer weights, so that the result is the same on all
+  platforms.
   """
 
   def __init__(
@@ -213,8 +220,8 @@ class _Author:
     weights_L = np.maximum(1, 10**18 // (rank_L + shift) ** 3)
     weights_L[rank_L >= n_trained] = 0
     self._zero = np.flatnonzero(rank_L >= n_trained)
-    # Label i owns the numbers [edges[i], edges[i + 1]). The labels of a topic
-    # are neighbours, so that a topic owns one interval.
+    # A random integer in [edges[i], edges[i + 1]) selects label i. The labels
+    # of a topic have consecutive indices, so a topic has one interval.
     self._edges = np.concatenate([[0], np.cumsum(weights_L)])
 
   def documents(self, seed: int, split: str, n: int) -> tuple[Document, ...]:
@@ -239,7 +246,7 @@ class _Author:
       zero: a zero-shot label that the document must have, or None.
 
     Returns:
-      Label indices; the first one sets the topic.
+      Label indices. The topic of the first label is the document's topic.
     """
     total = self._edges[-1]
     first = zero
@@ -257,7 +264,7 @@ class _Author:
     return list(labels)[:count]
 
   def _label_at(self, place: int) -> int:
-    """Returns the label that owns a number in [0, total weight)."""
+    """Returns the label that a random integer selects."""
     return int(np.searchsorted(self._edges, place, side='right')) - 1
 
   def _zones(self, rng: np.random.Generator, gold: list[int]) -> dict[str, str]:
@@ -277,7 +284,7 @@ class _Author:
     }
 
   def _mention(self, rng: np.random.Generator, label: int) -> list[str]:
-    """Draws the words by which a document mentions a label, in order."""
+    """Draws the words with which a document mentions a label, in order."""
     descriptor, parents = self._labels[label], self._parent_words[label]
     name = descriptor.name
     if descriptor.alt and rng.random() < 0.3:
@@ -288,7 +295,7 @@ class _Author:
     return words
 
   def _filler(self, rng: np.random.Generator, label: int, n: int) -> list[str]:
-    """Draws n stop words and noise words; some are nouns of other labels."""
+    """Draws n stop words and noise words; some noise words are nouns."""
     language, topic = self._language, self._topic_L[label]
     other = rng.integers(len(language.nouns))
     choices = (
@@ -306,7 +313,10 @@ class _Author:
 
 
 def _zipf(rng: np.random.Generator, ranks: int, n: int) -> np.ndarray:
-  """Draws n ranks; the i-th rank's probability is proportional to 1 / i."""
+  """Draws n ranks, which start at 0.
+
+  The probability of rank i is proportional to 1 / (i + 1).
+  """
   ends = np.cumsum(10**9 // np.arange(1, ranks + 1))
   return np.searchsorted(ends, rng.integers(ends[-1], size=n), side='right')
 

@@ -1,8 +1,8 @@
 """Reads folders of feature files of the Extreme Classification Repository.
 
 A folder has train.txt, test.txt and perhaps dev.txt, in the format that
-xc_files.read_xc reads. It may also have Y.txt or labels.txt, with the names of
-labels. Each file may be gzipped.
+xc_files.read_xc reads. The names of labels may be in Y.txt or labels.txt. Each
+file may be gzipped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,9 +34,9 @@ class XcFeaturesData(DataConfig):
   """Configures feature files of the Extreme Classification Repository.
 
   The files are train.txt, test.txt and dev.txt, plain or gzipped, and perhaps
-  Y.txt with one label name per line. A document's id is its row and a label's
-  id is its column, both from 0. All columns are labels, as with XcRepoData.
-  There is no text, so there are no zones.
+  Y.txt with one label name per line. The id of a document is its row number,
+  from 0. The id of a label is its column number, from 0. All columns are
+  labels, even if no split uses them. Documents have no text and no zones.
   """
 
   labels: str = 'all'
@@ -55,8 +55,8 @@ class XcFeaturesData(DataConfig):
 
 _NAMES = ('Y', 'labels')
 _EXAMPLE = 'a train.txt or train.txt.gz'
-# If values are rounded to six decimals, the length of a row that should be 1
-# differs from 1 by at most this.
+# Lengths from 1 - _UNIT to 1 + _UNIT count as 1, because many files have values
+# with only six decimals.
 _UNIT = 1e-3
 
 
@@ -71,9 +71,9 @@ def read_xc_features(
     usual: whether to read train, dev and test too, if they exist.
 
   Returns:
-    The corpus. Each column is a label, and its id is the column. The documents
-    are SparseDocuments. If train is read, all splits have the number of
-    features of train.
+    The corpus. Each column is a label, whose id is the column number. The
+    documents are SparseDocuments. If the split train is read, all splits have
+    as many features as train.
 
   Raises:
     DataError: the folder does not exist or has no split, a requested split is
@@ -110,7 +110,7 @@ def read_feature_documents(
     source: the file, plain or gzipped.
 
   Returns:
-    The documents. If no document has a label, all labels are None.
+    The documents. If no document has a label, the field `labels` is None.
 
   Raises:
     DataError: the file has faults or no documents, or source is '-'.
@@ -138,7 +138,7 @@ def _read(path: pathlib.Path) -> XcFile:
 
 
 def _read_names(paths: Sequence[pathlib.Path], faults: Faults) -> Labels:
-  """Reads the labels in a file of names; without a file, returns no labels."""
+  """Reads the file of label names; returns no labels if there is no file."""
   if not paths:
     return Labels.of(())
   return read_label_names(only_file(paths, faults), faults)
@@ -151,13 +151,13 @@ def _labels(
 ) -> Labels:
   """Returns all columns as labels.
 
-  The headers and the file of names tell the number of labels. Without them,
-  the number is the largest label plus 1.
+  The number of labels comes from the headers and from the file of names. If
+  there are no headers and no names, the number is the largest label plus 1.
 
   Args:
     files: the feature files.
     names: the files of names, if any.
-    named: labels of the file of names; empty without such a file.
+    named: labels in the file of names; empty if there is no such file.
 
   Raises:
     DataError: the files contradict each other.
@@ -182,7 +182,7 @@ def _labels(
 def _documents(
   path: str | os.PathLike, xc: XcFile, norm: Norm
 ) -> SparseDocuments:
-  """Makes the documents of a file; Norm.L2 scales their rows to length 1."""
+  """Makes documents from a feature file; Norm.L2 scales rows to length 1."""
   rows = xc.features
   if norm is Norm.L2:
     lengths = np.repeat(_lengths(rows), np.diff(rows.indptr))
@@ -203,14 +203,14 @@ def _lengths(rows: sparse.csr_array) -> np.ndarray:
 def _warn_unscaled(
   path: pathlib.Path, rows: sparse.csr_array, norm: Norm
 ) -> None:
-  """Warns if rows do not have length 1 and `norm` does not scale them."""
+  """Warns about rows of a length other than 1, if `norm` is NONE."""
   lengths = _lengths(rows)
   unscaled = int(((lengths > 0) & (abs(lengths - 1) > _UNIT)).sum())
   if norm is Norm.NONE and unscaled:
     logging.warning(
-      '%s: %d of %d rows are not of length 1; linear models are much worse on '
-      'such rows (Bibtex: P@1 56.2, not 63.8): --config.data.tokens.norm=l2 '
-      'scales rows to length 1',
+      '%s: %d of %d rows are not of length 1. Linear models are much worse on '
+      'such rows (on Bibtex, P@1 is 56.2 instead of 63.8). The flag '
+      '--config.data.tokens.norm=l2 scales all rows to length 1.',
       path,
       unscaled,
       len(lengths),

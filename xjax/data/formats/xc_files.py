@@ -1,11 +1,14 @@
 """Reads the file formats of the Extreme Classification Repository.
 
-A feature file has a header `N D L` and one row per document,
-`label,label feature:value feature:value`. A row that starts with a space has no
-labels. A feature file without a header is a LIBSVM multilabel file. A label
-file has a header `N L` and rows `label:1.0 label:1.0`. A score file has scores
-in place of 1.0. Labels and features are counted from 0. All files may be
-gzipped.
+- A feature file has a header `N D L` and one row per document,
+  `label,label feature:value feature:value`. A row that starts with a space has
+  no labels. The header may be missing, as in LIBSVM multilabel files.
+- A label file has a header `N L` and one row per document,
+  `label:1.0 label:1.0`.
+- A score file is like a label file, but has scores in place of 1.0.
+
+The header has the numbers of documents (N), features (D) and labels (L). The
+first feature and the first label have number 0. All files may be gzipped.
 """
 
 import dataclasses
@@ -21,10 +24,10 @@ from xjax.data.files.json_lines import numbered_lines, open_text
 from xjax.data.formats.svmlight import MOST, SparseRows, read_sparse
 
 NO_HEADER = (
-  'the header `N L`, numbers of documents and labels, is missing: a score file '
-  'starts with it'
+  'the header `N L`, numbers of documents and labels, is missing; a score file '
+  'must start with this header'
 )
-NOT_GOLD = 'the value of label {} is neither 0 nor 1: scores are not gold'
+NOT_GOLD = 'the value of gold label {} must be 0 or 1'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -56,7 +59,7 @@ def read_xc(path: str | os.PathLike, features: bool = True) -> XcFile:
     The content of the file. In a label file, a label with value 0 is left out.
 
   Raises:
-    DataError: see read_sparse. Also, a value is not finite, or a value in a
+    DataError: read_sparse finds a fault, a value is not finite, or a value in a
       label file is neither 0 nor 1.
   """
   rows = read_sparse(path, features)
@@ -77,12 +80,12 @@ def read_xc_scores(path: str | os.PathLike) -> sparse.csr_array:
   """Reads the scores of a score file, or the values of a label file.
 
   Returns:
-    float64 [N, L], entries of a row in the order of the file. Scores of 0 stay
-    explicit entries.
+    float64 [N, L]. The entries of a row are in the order of the file. Scores of
+    0 are kept as explicit entries.
 
   Raises:
-    DataError: see read_sparse. Also, there is no header `N L`, or a score is
-      not finite.
+    DataError: read_sparse finds a fault, there is no header `N L`, or a score
+      is not finite.
   """
   rows = read_sparse(path)
   if len(rows.header) != 2:
@@ -125,10 +128,10 @@ def read_pairs(
 ) -> np.ndarray:
   """Reads the rows `document label` of a reciprocal-pair filter.
 
-  Documents and labels are counted from 0. In a pair, the label is the document
-  itself under another name, so predicting the label has no merit. The labels of
-  pairs are removed before the best labels are selected. Other labels stay, even
-  with score 0.
+  The first document and the first label have number 0. In a pair, label and
+  document are the same item, so the label is no useful prediction for the
+  document. This label is removed before the best labels of the document are
+  selected. Other labels stay, also those with score 0.
 
   Args:
     path: the file.
@@ -139,7 +142,8 @@ def read_pairs(
     int64 [pairs, 2], document and label.
 
   Raises:
-    DataError: the file cannot be read, or a line is not such a pair.
+    DataError: the file cannot be read, a line is not a pair of a document and a
+      label, or there are no pairs.
   """
   pairs: list[int] = []
   with open_text(path) as file:
@@ -174,9 +178,9 @@ def in_pairs(rows: Ragged, pairs: np.ndarray) -> np.ndarray:
     pairs: int64 [pairs, 2], document and label.
 
   Returns:
-    bool [values of rows].
+    bool [len(rows.values)].
   """
-  # One integer stands for a document and a label.
+  # Each pair is encoded as one integer.
   pair_codes = np.unique(pairs[:, 0] * MOST + pairs[:, 1])
   documents = np.repeat(np.arange(len(rows), dtype=np.int64), rows.lengths)
   codes = documents * MOST + rows.values

@@ -2,9 +2,11 @@
 
 A folder has trn.json, tst.json and perhaps dev.json. Each line is a document,
 {"uid", "title", "content", "target_ind": [columns], "target_rel": [numbers]},
-where content and target_rel may be missing. The labels are in lbl.json, with
-one line {"title"} per label, or in Y.txt, with one name per line. The first
-line of this file is column 0. Each file may be gzipped.
+where content and target_rel may be missing. A column is the number of a label.
+
+The names of labels are in lbl.json, with one line {"title"} per label, or in
+Y.txt, with one name per line. The first line describes column 0. Each
+file may be gzipped.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -74,7 +76,7 @@ def text_document(
     id_ = fields.identifier('uid', default_id)
   zones = {name: fields.text(name, '') for name in ZONES if name in fields}
   if len(fields.faults) == before and not any(map(str.strip, zones.values())):
-    fields.faults.append('an empty document: neither title nor content')
+    fields.faults.append('the document has neither title nor content')
   return Document(id_, zones, target_columns(fields, need_labels))
 
 
@@ -109,7 +111,7 @@ def _is_column(value: object) -> bool:
 def read_xc_repo(
   data: XcRepoData, splits: tuple[str, ...] = (), usual: bool = True
 ) -> RawCorpus:
-  """Reads a folder of raw text; trn is the split train, tst is test.
+  """Reads a folder of raw text; trn becomes train, and tst becomes test.
 
   Args:
     data: config with the folder, and whether faulty lines are skipped.
@@ -120,9 +122,9 @@ def read_xc_repo(
     The corpus. Each column has a descriptor, whose id is the column.
 
   Raises:
-    DataError: the folder does not exist, or has no split or no file of label
-      names; a requested split is missing; or the files have faults. One message
-      lists all faults.
+    DataError: the folder does not exist or has no split, there is no file of
+      label names, a requested split is missing, or the files have faults. One
+      message lists all faults.
   """
   folder = find_folder(data.dir)
   faults = Faults(data.on_error)
@@ -145,7 +147,7 @@ class _Columns(Descriptors):
   """Holds descriptors in arrays, because there may be 100 million labels.
 
   Attributes:
-    columns: the labels; the id of each label is its row.
+    columns: the labels; the id of each label is its column.
   """
 
   def __init__(self, columns: Labels):
@@ -166,8 +168,8 @@ def _read_labels(
   names = find_files(folder, 'txt').get(_NAMES)
   if not names:
     raise DataError(
-      f'{folder}: has neither lbl.json nor Y.txt: give the names of the '
-      'labels, one per line'
+      f'{folder}: has neither lbl.json nor Y.txt; write the names of the '
+      'labels to Y.txt, one per line'
     )
   return read_label_names(only_file(names, faults), faults)
 
@@ -178,10 +180,10 @@ def read_label_names(path: pathlib.Path, faults: Faults) -> Labels:
 
 
 def _by_column(lines: Iterable[tuple[int, Label]]) -> Labels:
-  """Packs labels in the order of lines; a missing line gives a nameless label.
+  """Packs labels in the order of lines; makes a label for each missing line.
 
   Args:
-    lines: line numbers, ascending, and labels.
+    lines: pairs of a line number and a label; line numbers ascend.
   """
 
   def columns() -> Iterator[Label]:
@@ -195,7 +197,7 @@ def _by_column(lines: Iterable[tuple[int, Label]]) -> Labels:
 
 
 def _titles(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
-  """Yields line number and label of each line of a lbl.json."""
+  """Yields the line number and the label of each line of a lbl.json."""
   before, number = faults.count, 0
   for number, row in read_rows(path, faults):
     fields = Fields(row)
@@ -208,7 +210,7 @@ def _titles(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
 
 
 def _names(path: pathlib.Path, faults: Faults) -> Iterator[tuple[int, Label]]:
-  """Yields line number and label of each line of a Y.txt."""
+  """Yields the line number and the label of each line of a Y.txt."""
   before, number = faults.count, 0
   for number, line in read_file_lines(path, faults):
     id_, name = str(number - 1), line.decode('utf-8', 'replace')

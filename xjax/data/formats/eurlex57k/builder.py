@@ -26,16 +26,17 @@ CONCEPTS_URL = SITE + 'eurovoc_en.json'
 class Eurlex57k(tfds.core.GeneratorBasedBuilder):
   """Builds the TFDS dataset of 57,000 EU laws with EUROVOC concepts.
 
-  See Chalkidis et al. 2019. Documents are in the order of the lines or of the
-  file names in the source. All files are checked before anything is written.
-  The attributes are set when the splits are generated.
+  See Chalkidis et al. 2019. If the source is JSON lines, documents are in the
+  order of lines. Otherwise, documents are in the order of file names. All files
+  are checked before anything is written. The attributes are set when the splits
+  are generated.
 
   Args:
     source: path of the archive or of a folder; if empty, the official archive
       is downloaded.
     on_error: whether a faulty document or concept raises an error or is
       skipped.
-    **kwargs: the arguments of every TFDS builder.
+    **kwargs: arguments of tfds.core.GeneratorBasedBuilder.
 
   Attributes:
     draft: the ids, gold labels and records of all splits.
@@ -93,7 +94,7 @@ class Eurlex57k(tfds.core.GeneratorBasedBuilder):
   def _find(
     self, dl_manager: tfds.download.DownloadManager, faults: Faults
   ) -> Source:
-    """Finds the source; if no source is named, downloads the archive."""
+    """Finds the source; if no path is set, downloads the archive."""
     if self._source:
       return find_source(pathlib.Path(self._source), faults)
     # This request fails at once without a network. The download itself would

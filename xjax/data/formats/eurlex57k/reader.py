@@ -57,7 +57,7 @@ class Eurlex57kData(DataConfig):
     return input_document(fields, default_id, need_labels)
 
 
-FORMAT = 2  # version of prepared data; other versions are prepared again
+FORMAT = 2  # version of prepared data; data of another version is not read
 INDEX = 'index.json'
 
 
@@ -67,9 +67,8 @@ def read_eurlex57k(
   """Reads EURLEX57K, and prepares it first if the cache does not have it.
 
   Args:
-    data: config with the cache and the source, which is the archive (zipped or
-      unpacked) or a folder of JSON lines. Without a source, the official
-      archive is downloaded.
+    data: config; data.dir is the archive (zipped or unpacked) or a folder of
+      JSON lines. If data.dir is empty, the official archive is downloaded.
     splits: names of splits that must exist.
     usual: whether to open train, dev and test too, if they exist.
 
@@ -109,7 +108,7 @@ def _open_or_remove(folder: pathlib.Path, source: str) -> RawCorpus | None:
   try:
     return _open(folder, source)
   except DAMAGE as error:
-    logging.warning('%s is damaged (%s): preparing it again', folder, error)
+    logging.warning('%s is damaged (%s) and is prepared again', folder, error)
   # The folder is renamed first, since other processes may remove it too.
   aside = folder.with_name(f'.{folder.name}.{uuid.uuid4().hex}')
   with contextlib.suppress(FileNotFoundError):

@@ -38,12 +38,12 @@ def read_eurlex_record(fields: Fields) -> dict[str, Any]:
   if (
     len(fields.faults) == before and not record_document(record).text().strip()
   ):
-    fields.faults.append('an empty document: no text in it')
+    fields.faults.append('the document has no text')
   return record
 
 
 def record_document(record: Mapping[str, Any]) -> Document:
-  """Makes the document of a record, with all zones; joins the main body."""
+  """Makes a document from a record; the main body becomes one text."""
   zones = {name: record[name] for name in ZONES}
   zones['main_body'] = '\n'.join(record['main_body'])
   return Document(record['celex_id'], zones, tuple(record['concepts']))
@@ -55,7 +55,7 @@ def input_document(
   """Reads a document to be tagged, which may lack concepts and zones.
 
   Args:
-    fields: fields of the record, which receive the faults.
+    fields: fields of the record. Faults are added to fields.faults.
     default_id: the id of a record without an id; None: an id is required.
     need_labels: whether concepts are required.
   """
@@ -102,8 +102,8 @@ def read_concepts(path: pathlib.Path, faults: Faults) -> Descriptors:
 def _read_concept(id_: str, row: Any) -> tuple[Label | None, list[str]]:
   """Returns the label of a concept, and messages about its faults.
 
-  If the concept has faults, the label has only its id. Without an id, there is
-  no label.
+  If the id is faulty, the label is None. If another field is faulty, the label
+  has only its id.
   """
   fields = Fields(row if isinstance(row, dict) else {})
   if not fields.as_id(id_, 'its id'):
@@ -125,7 +125,7 @@ def _key_lines(text: bytes, keys: Sequence[str]) -> dict[str, int]:
   """Returns the line number of each key.
 
   If the text spells a key differently from json.dumps, the key is not found.
-  Such a key gets the line of the last key that was found.
+  Such a key gets the line of the last key that was found before it.
 
   Args:
     text: the JSON text.

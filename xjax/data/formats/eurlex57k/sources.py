@@ -22,7 +22,8 @@ EXPECTED = (
   'dataset/{train,dev,test}/*.json), or {train,dev,test}.jsonl[.gz]'
 )
 
-# Reads a split: yields the file, line and object of each record; adds faults.
+# Yields the file name, line number and object of each record of a split. The
+# argument collects what is wrong with the records.
 ReadRows = Callable[[Faults], Iterator[tuple[str, int, dict[str, Any]]]]
 
 
@@ -33,7 +34,7 @@ class Source:
   Attributes:
     splits: name -> function that reads the split, for those of train, dev and
       test that exist.
-    files: all files that are read; each must exist.
+    files: all files of this copy.
     concepts: the file of the descriptors, or None.
   """
 
@@ -42,7 +43,7 @@ class Source:
   concepts: pathlib.Path | None
 
   def stamp(self) -> list[tuple[str, int, int]]:
-    """Returns each file's name, size and time, which show if it changed."""
+    """Returns each file's name, size and time of the last change."""
     stats = [(str(path), path.stat()) for path in self.files]
     return [(name, s.st_size, s.st_mtime_ns) for name, s in stats]
 
@@ -51,8 +52,8 @@ def find_source(path: pathlib.Path, faults: Faults) -> Source:
   """Finds the copy of EURLEX57K at a path.
 
   Args:
-    path: the archive, or a folder with the archive, with the unpacked archive,
-      or with JSON lines.
+    path: the archive, or a folder that contains the archive, the files of the
+      archive, or JSON lines.
     faults: receives a fault if a split has two files.
 
   Raises:
@@ -84,7 +85,7 @@ def _source(
   files: list[pathlib.Path],
   concepts: pathlib.Path | None,
 ) -> Source:
-  """Makes a source whose files include the descriptors, if any."""
+  """Makes a source; its files include the file of descriptors, if any."""
   return Source(splits, (*files, *([concepts] if concepts else [])), concepts)
 
 
@@ -165,7 +166,7 @@ def _archive(path: pathlib.Path, folder: pathlib.Path) -> Source:
 def _read_members(
   path: pathlib.Path, names: list[str], faults: Faults
 ) -> Iterator[tuple[str, int, dict[str, Any]]]:
-  """Yields the objects of an archive's members, which have one object each."""
+  """Yields the JSON objects of files in an archive; see _read_each."""
   with zipfile.ZipFile(path) as archive:
     yield from _read_each(
       (
@@ -179,7 +180,7 @@ def _read_members(
 def _read_each(
   files: Iterator[tuple[str, Callable[[], bytes]]], faults: Faults
 ) -> Iterator[tuple[str, int, dict[str, Any]]]:
-  """Yields the objects of files with one object each, and adds faults.
+  """Reads files that hold one JSON object each.
 
   Args:
     files: name of each file, and the function that reads its bytes.
