@@ -129,14 +129,17 @@ FAULTS = {
   b'of 1 2\nthe 1_0 1\n': "vectors:2: the word 'the': a number of its vector",
   b'of 1 2\nthe 1 --1\n': "vectors:2: the word 'the': a number of its vector",
   b'1 2\nof 1 x\n': "vectors:2: the word 'of': a number of its vector",
-  b'1 99999999999\nof 1 2\n': 'vectors:2: has 2 numbers, but other rows have 99999',
+  b'1 99999999999\nof 1 2\n': (
+    'vectors:2: has 2 numbers, but other rows have 99999'
+  ),
   gzip.compress(b'of 1 2\n' * 99)[:-9]: 'vectors:.*cut short',
   gzip.compress(b'of 1 2\n')[:10] + b'\xff' * 9: 'vectors: the file is damaged',
   SHORT: 'vectors: byte 43, word 4 of 4: the file is cut short',
   gzip.compress(SHORT): 'byte 43, word 4 of 4: the file is cut short',
   gzip.compress(binary())[:-9]: 'vectors: the gzip file is cut short',
-  binary()
-  + b'x': 'vectors: byte 54: the file has more than the 4 words of 2 numbers',
+  binary() + b'x': (
+    'vectors: byte 54: the file has more than the 4 words of 2 numbers'
+  ),
   b'3' + binary()[1:]: 'vectors: byte 43: the file has more than the 3 words',
   b'5' + binary()[1:]: 'byte 54, word 5 of 5: the file is cut short',
   b'4 3' + binary()[3:]: 'vectors: byte .* cut short',
