@@ -47,7 +47,7 @@ class JudgeFiles:
     filter: pairs of a document and a label that must not be predicted.
     inv_prop: inverse propensities, one per label.
     labels: label ids in the order of columns; see read_label_order. They become
-      the ids of the columns of `predictions`. If the ids are not numbers, they
+      the ids of the columns of `predictions`. Unless all ids are numbers, they
       also become the ids of the columns of the other files. Files that have
       label ids do not change.
     depth: K, largest number of labels that are kept per document. If None, all
