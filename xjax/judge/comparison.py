@@ -221,9 +221,9 @@ class _Part:
         yield from _correct_p_values(rows, 'p')
 
   def _exchange(self, who: str) -> tuple[ReplicateSums, ReplicateSums]:
-    """Returns the sums of a system and of the baseline in randomized runs.
+    """Returns the randomized sums of a system and of the baseline.
 
-    Approximate randomization exchanges the results of random documents between
+    In each iteration, the results of random documents are exchanged between
     the system and the baseline.
     """
     measures = [

@@ -133,7 +133,7 @@ class Evidence:
 
   @property
   def thresholds(self) -> dict[str, float]:
-    """Returns suffix of an F1 metric -> threshold; leaves out None."""
+    """Returns the thresholds that are not None, as suffix -> threshold."""
     return {n: cut for n, cut in self.cuts.items() if cut is not None}
 
   @property

@@ -1,8 +1,8 @@
 """Splits texts into pieces of words, for encoders of the BERT family.
 
-The tokenizer comes from Hugging Face's library `tokenizers`. It keeps the first
-pieces of a text and adds special tokens around them. The fast tokenizers of
-`transformers` return the same ids if they truncate texts to max_tokens.
+The tokenizer comes from Hugging Face's library `tokenizers`. The first pieces
+of a text are kept, and special tokens are added around them. The ids are equal
+to those of the fast tokenizers of `transformers` with truncation to max_tokens.
 """
 
 import bisect
@@ -42,8 +42,8 @@ SUBWORDS_VERSION = 1
 _CHARS_PER_PIECE = 8
 
 _PAD_TOKENS = ('[PAD]', '<pad>')
-# The special tokens around this text are found. No vocabulary has its first
-# character, a cuneiform sign.
+# This text is encoded to find the special tokens that a tokenizer adds. No
+# vocabulary has the first character of this text, a cuneiform sign.
 _UNSEEN = '\U00012000 a'
 
 
@@ -210,7 +210,7 @@ class Subwords:
   ) -> list[tuple[int, int] | None]:
     """Returns the place (start, end) in the text of each token of encode().
 
-    The token is text[start:end]. The place of a special token is None.
+    The token comes from text[start:end]. The place of a special token is None.
 
     Raises:
       DataError: the tokenizer fails.

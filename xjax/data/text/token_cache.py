@@ -37,16 +37,16 @@ _FORMAT = b'xjaxtok1'
 _TRAILER = struct.Struct('<8sqq32s')  # format, ids, documents, checksum
 _INT32 = np.dtype('<i4')
 _SEPARATOR = np.array([PAD_ID], np.int32)  # between two zones
-_AT_ONCE = 256  # documents in memory at the same time
+_AT_ONCE = 256  # number of documents that are in memory at the same time
 
 
 class Tokenizer(Protocol):
-  """Turns texts into token ids, like Vocabulary and Subwords.
+  """Describes the interface that Vocabulary and Subwords have in common.
 
   Attributes:
     digest: hex digest of everything that decides the ids.
     pad_id: int, the id for padding.
-    n_special: int, number of special tokens in every text, even an empty one.
+    n_special: int, number of special tokens that are added to every text.
   """
 
   digest: str
@@ -84,7 +84,7 @@ def _is_usable(folder: pathlib.Path, instead: pathlib.Path) -> bool:
     tempfile.TemporaryFile(dir=folder).close()
   except OSError as error:
     logging.warning(
-      'data.cache_dir=%s cannot be used (%s): %s is used instead',
+      'data.cache_dir=%s cannot be used (%s); %s is used instead',
       folder,
       error.strerror,
       instead,

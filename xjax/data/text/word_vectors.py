@@ -208,7 +208,7 @@ class WordVectors:
   Attributes:
     vectors: float32 [ids, D], the vector of each word id. It is 0 for words
       that the file lacks, for padding and for the unknown word.
-    has_vector: bool [ids], whether the file has the word.
+    has_vector: bool [ids], whether the file has a vector for each word id.
   """
 
   vectors: np.ndarray
@@ -242,7 +242,7 @@ def read_word_vectors(
   same word, the first row is used. A vocabulary word such as DDDD stands for
   all numbers of four digits. It gets the vector of the first such number in the
   file. If the file is sorted by frequency, this is the most frequent number. If
-  the file has no such number, like law2vec, the row DDDD itself is used.
+  the file has no such number, as in law2vec, the row DDDD itself is used.
 
   Args:
     path: file in the format of word2vec (text or binary) or GloVe (text), plain

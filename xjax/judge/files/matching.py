@@ -37,7 +37,7 @@ class KnownLabels:
     return {id_: i for i, id_ in enumerate(self.labels)}
 
   def sorted_rows(self, source: LabelRows) -> Ragged:
-    """Returns a file's rows with indices of known labels, sorted in each row.
+    """Returns a file's rows as indices of known labels; each row is sorted.
 
     Args:
       source: rows of a file.
@@ -52,7 +52,7 @@ class KnownLabels:
     return Ragged(source.rows.indptr, values[order].astype(np.int32))
 
   def rename_labels(self, source: LabelRows) -> LabelRows:
-    """Returns a file's rows with indices of known labels, in the file's order.
+    """Returns a file's rows as indices of known labels, in the file's order.
 
     Args:
       source: rows of a file.
@@ -85,10 +85,10 @@ class KnownLabels:
     return self.indices(source)
 
   def indices(self, source: LabelRows) -> np.ndarray:
-    """Returns the known label's index for each value of a file's rows, int64.
+    """Returns the index of the known label for each label of a file, int64.
 
-    If the file has label ids, entry i is for the id source.labels[i]. Else,
-    entry i is for column i.
+    Entry i belongs to the id source.labels[i]. If the file has no label ids,
+    entry i belongs to column i.
 
     Args:
       source: rows of a file.
@@ -117,7 +117,7 @@ class KnownLabels:
     return self.columns
 
   def _indices_of_ids(self, source: LabelRows) -> np.ndarray:
-    """Returns the known label's index for each label id of a file, int64."""
+    """Returns the index of the known label for each label id of a file."""
     indices = np.array(
       [self.index.get(id_, -1) for id_ in source.labels], np.int64
     )
@@ -143,19 +143,22 @@ def known_labels_of(
   If all files have ids, labels are matched by id. The labels of the predictions
   come first. Labels that are only in other files follow, sorted.
 
-  If the predictions have ids and another file has columns, there are two cases:
+  If the predictions have ids and another file has columns, there are three
+  cases:
 
-  - All ids of the predictions are decimal numbers. An id is the number of its
-    column. If a header states how many columns there are, columns that the
-    predictions lack become further labels. Without a header, an entry in such a
-    column is an error.
-  - Some ids are not numbers. The first id belongs to column 0, the second id to
-    column 1, and so on. In this case, the predictions must have n_labels, and
-    every file with columns must have a header with the same number of columns.
+  - The ids have no order. If a file has a header with the number of columns,
+    the columns are the labels, and all ids must be column numbers. If there is
+    no header, labels are matched by id, and the id of a column is its number.
+  - The ids have an order, and all ids are decimal numbers. An id is the number
+    of its column. If a header states how many columns there are, columns that
+    the predictions lack become further labels. Without a header, an entry in
+    such a column is an error.
+  - The ids have an order, and some ids are not numbers. The first id belongs to
+    column 0, the second id to column 1, and so on. Every file with columns must
+    have a header with the same number of columns.
 
   Args:
-    scored: the predictions. If they have ids and n_labels, the ids are in the
-      order of the columns.
+    scored: the predictions. Their ids have an order if n_labels is set.
     others: the other files.
 
   Raises:

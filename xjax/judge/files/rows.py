@@ -227,8 +227,8 @@ def cut_length(scored: LabelRows) -> int:
   - K is below the number of labels.
   - At least half of the non-empty rows have length K.
 
-  A row of a top-k list that is shorter than K has all predicted labels. If the
-  rows are not top-k lists, every row has all predicted labels.
+  A top-k list with fewer than K labels has all predicted labels. If the rows
+  are not top-k lists, every row has all predicted labels.
 
   Args:
     scored: N rows of scored labels. Rows that are `ranked` are always top-k

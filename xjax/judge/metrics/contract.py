@@ -31,9 +31,9 @@ from xjax.judge.metrics.ranking import RankedLists
 # Names of sums over documents: the number of all documents, the number of
 # documents with gold, and the number of gold labels.
 DOCUMENTS, WITH_GOLD, GOLD = 'documents', 'documents with gold', 'gold'
-# Names of numbers of labels. LABELS counts the labels of the slice. GOLD_LABELS
+# Names of label counts. LABELS counts the labels of the slice. GOLD_LABELS
 # counts the labels that are gold in some document. UP_TO_LARGEST counts the
-# labels up to the largest index that is gold or predicted.
+# labels up to the largest index of a gold or predicted label.
 LABELS, GOLD_LABELS = 'labels', 'labels with gold'
 UP_TO_LARGEST = 'labels up to largest'
 # Names of the number of correct decisions and of the number of all decisions.
@@ -105,7 +105,7 @@ class Protocol:
 
   Attributes:
     name: name of the protocol, as in metrics.json.
-    title: the tool, and its version whose code was read and run.
+    title: name of the tool, and the version whose code was read and run.
     source: address of the tool's code, or the papers that define the metrics.
     ties: how the tool orders labels of equal score.
     printed: kinds of metrics that the tool prints, with k for the cut-off, such
@@ -173,7 +173,7 @@ class LabelForm:
 
   Attributes:
     alphas: values of labels.AlphaCoverage.alpha, in [0, 1]. A label counts as
-      covered if its recall is at least alpha.
+      covered if its recall is at least alpha, and above 0.
     draws: values of labels.SampledCoverage.n_drawn, the number of documents in
       a draw.
   """
@@ -280,10 +280,11 @@ class Metric:
 class DocumentMetric(Metric):
   """Is the base class of metrics whose sums are over documents.
 
-  Documents without gold add 0. `over(lists)` returns float [B, J], with a
-  column for each cut-off of `lists.ks`. For a metric without a cut-off, it
-  returns float [B]. `under(lists)` returns the same shape. If the class does
-  not define `under`, the value is the mean over documents.
+  Documents without gold add 0. For a metric with a cut-off, `over(lists)`
+  returns float [B, J], with a column for each cut-off of `lists.ks`. For a
+  metric without a cut-off, `over(lists)` returns float [B]. `under(lists)`
+  returns the same shape as `over(lists)`. If the class does not define `under`,
+  the value is the mean over documents.
 
   Attributes:
     least_k: the smallest cut-off at which the metric is defined.
@@ -358,10 +359,10 @@ class LabelMetric(Metric):
   """Is the base class of metrics whose sums are over labels.
 
   `over(labels)` returns float [*R, L], the shape of PerLabel's arrays. Each
-  label's term is computed from the counts of this label. The term is 0 for a
-  label that is neither predicted nor gold. `under(labels)` returns the same
-  shape. If the class does not define `under`, the value is the mean over
-  labels.
+  label's term is computed only from the counts of the label. The term is 0 for
+  a label that is neither predicted nor gold. `under(labels)` returns the same
+  shape as `over(labels)`. If the class does not define `under`, the value is
+  the mean over labels.
 
   For a metric with a cut-off, the predicted labels are the first k labels of
   every list. For a metric without a cut-off, the predicted labels are all
