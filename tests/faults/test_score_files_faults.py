@@ -102,7 +102,7 @@ PREDICTIONS: dict[str, tuple[bytes, str]] = {
   },
   'a gzipped matrix': (
     gzip.compress(matrix()),
-    ' is a gzipped .npz: unpack it with gunzip',
+    ' is a gzipped .npz; unpack it with gunzip',
   ),
   'a line that is not JSON': (
     LISTS + b'{"id": "c",\n',
@@ -174,7 +174,7 @@ def test_files_that_are_cut_short(tmp_path):
     for length in (4, len(data) // 2, len(data) - 30):
       message = told(tmp_path, {'predictions': data[:length]})
       assert message.startswith('predictions: cannot be read (')
-      assert 'damaged, or cut short' in message
+      assert 'the file is damaged, or cut short' in message
 
 
 def test_nothing_is_unpickled(tmp_path):
@@ -221,8 +221,9 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   ),
   'training labels with names for columns': (
     {'predictions': TEXT, 'train_labels': DOCUMENTS},
-    "train_labels:1: label 'x' is unknown: predictions has columns, so labels "
-    'must be numbers, 0 to 3, or a file of labels must name the columns',
+    "train_labels:1: label 'x' is unknown; predictions has column numbers, so "
+    'label ids must be numbers from 0 to 3, or a file of labels must say which '
+    'label each column belongs to',
   ),
   'documents in another order': (
     {
@@ -275,13 +276,13 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   ),
   'other names': (
     {'predictions': LISTS, 'gold': DOCUMENTS.replace(b'"x"', b'"X"')},
-    "gold: has no label of predictions: it has 'X', predictions has 'x'; both "
-    'files must use the same label ids',
+    "gold: has no label of predictions; gold has 'X', and predictions has 'x'; "
+    'both files must use the same label ids',
   ),
   'names and columns without a header': (
     {'predictions': LISTS, 'gold': b'0,3 1:1\n1 1:1\n'},
-    "gold: has no label of predictions: it has '0', predictions has 'x'; both "
-    'files must use the same label ids',
+    "gold: has no label of predictions; gold has '0', and predictions has 'x'; "
+    'both files must use the same label ids',
   ),
   'weights for other labels': (
     {'predictions': TEXT, 'inv_prop': b'1\n2\n3\n'},
@@ -289,8 +290,9 @@ PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
   ),
   'weights for labels in no order': (
     {'predictions': LISTS, 'inv_prop': b'1\n'},
-    "predictions:1: label 'x' is unknown: inv_prop has columns, so labels must "
-    'be numbers, 0 to 0, or a file of labels must name the columns',
+    "predictions:1: label 'x' is unknown; inv_prop has column numbers, so "
+    'label ids must be numbers from 0 to 0, or a file of labels must say which '
+    'label each column belongs to',
   ),
   'a filter of other documents': (
     {'predictions': TEXT, 'filter': b'0 1\n3 1\n'},

@@ -60,7 +60,7 @@ MATRICES: dict[str, tuple[bytes, str]] = {
   ),
   'a row beyond a matrix': (
     matrix('coo', row=np.array([0, 0, -1])),
-    ' label 3: row -1 is not in 0..2',
+    ' label 3 is in row -1, which is not in 0..2',
   ),
   'bounds that fall': (
     matrix(indptr=np.array([0, 2, 1, 3])),
@@ -80,11 +80,11 @@ MATRICES: dict[str, tuple[bytes, str]] = {
   ),
   'complex scores': (
     matrix(data=np.ones(3) * 1j),
-    ' data: is complex128 [3], should be a vector of numbers',
+    ' data: is complex128 [3], must be a vector of numbers',
   ),
   'a shape of three': (
     matrix(shape=np.array([3, 4, 1])),
-    ' shape: is [3, 4, 1], should be [documents, labels]',
+    ' shape: is [3, 4, 1], must be [documents, labels]',
   ),
   'no data': (without(matrix(), 'data'), ' data: missing'),
   'one array too many': (matrix(extra=np.zeros(1)), ' extra: unknown array'),

@@ -1,12 +1,15 @@
 """Fits a calibration of a model's scores on dev, and saves it in a file.
 
 The calibration is fitted and judged on all entries of the lists of the slice
-`all`, with equal weight, because readers see the probabilities of these
-entries. The entries have the highest scores of their documents, so they are not
-a fair sample of all (document, label) pairs. The calibration says nothing about
-labels that are not listed. Entries of documents without gold count as wrong.
-Rankings and metrics at a threshold, including probability 0.5, use the raw
-scores and do not change.
+`all`, because readers see the probabilities of these entries. All entries have
+equal weight. An entry of a document without gold counts as wrong.
+
+A list has the labels with the highest scores, so list entries are not a fair
+sample of all (document, label) pairs. The calibration says nothing about labels
+that are not listed.
+
+Rankings use the raw scores. So do metrics at a threshold, including probability
+0.5. A calibration changes neither.
 """
 
 import dataclasses
@@ -59,12 +62,12 @@ class Calibration:
   """Holds the function from scores to probabilities, and its effect on dev.
 
   The probability is sigmoid(a z + b), where z is a logit, a margin, or the
-  logit of a probability. a > 0, so the ranking does not change. A temperature
-  is 1 / a.
+  logit of a probability. The slope a is above 0, so the ranking does not
+  change. A temperature is 1 / a.
 
   Attributes:
-    method: how the calibration was fitted. It is NONE if no fit was possible;
-      then a is 1, b is 0, and margins do not become probabilities.
+    method: how the calibration was fitted. If no fit was possible, the method
+      is NONE, a is 1, b is 0, and margins do not become probabilities.
     a: slope of the sigmoid.
     b: shift of the sigmoid.
     score_kind: kind of the scores that the calibration was fitted to.
@@ -73,9 +76,9 @@ class Calibration:
     n_documents: number of dev documents.
     n_decisions: number of list entries that the calibration was fitted to.
     n_correct: number of these entries that are gold.
-    reason: why the method is NONE; None for other methods.
-    ece_before: expected calibration error of the raw scores, a fraction, in 15
-      bins; None if raw scores are not probabilities.
+    reason: why no fit was possible; None if the fit was possible.
+    ece_before: expected calibration error of the raw scores, in 15 bins, as a
+      fraction; None if raw scores are not probabilities.
     ece_after: expected calibration error of the calibrated scores.
     log_loss_before: mean log loss of the raw scores in nats; None if raw scores
       are not probabilities.
@@ -121,8 +124,8 @@ class Calibration:
       _check_fields(calibration)
     except DAMAGE as error:
       raise DataError(
-        f'{path}: not a calibration of xjax ({error}); remove the file and run '
-        'experiments.evaluate --split=dev to make it again'
+        f'{path}: is not a calibration file of xjax ({error}); remove the '
+        'file, and run experiments.evaluate --split=dev to write it again'
       ) from error
     return calibration
 
@@ -174,9 +177,9 @@ def calibrate(
 
 
 def decisions(predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
-  """Returns each list entry's score, and whether the entry is gold.
+  """Returns the score of each list entry, and whether the entry is gold.
 
-  The entries are those of the slice `all`.
+  The entries are those of the lists of the slice `all`.
 
   Args:
     predictions: predictions with gold.
@@ -199,15 +202,15 @@ def decisions(predictions: Predictions) -> tuple[np.ndarray, np.ndarray]:
 def reliability_of(
   predictions: Predictions, calibration: Calibration | None = None
 ) -> Reliability | None:
-  """Computes the reliability diagram of list entries.
+  """Computes the reliability diagram of the list entries.
 
   Args:
     predictions: predictions with gold.
     calibration: calibration of the scores; None uses the raw scores.
 
   Returns:
-    The diagram; None if the lists are empty, or if the scores are margins
-    without a calibration.
+    The diagram. It is None if the lists are empty, or if the scores are margins
+    and there is no calibration.
 
   Raises:
     DataError: the predictions have no gold.
@@ -223,14 +226,14 @@ def reliability_of(
 def expected_calibration_error(
   predictions: Predictions, calibration: Calibration | None = None
 ) -> float | None:
-  """Computes the expected calibration error of list entries, in 15 bins.
+  """Computes the expected calibration error of the list entries, in 15 bins.
 
   Args:
     predictions: predictions with gold.
     calibration: calibration of the scores; None uses the raw scores.
 
   Returns:
-    The error, a fraction; None where reliability_of returns None.
+    The error as a fraction; None if reliability_of returns None.
   """
   diagram = reliability_of(predictions, calibration)
   return None if diagram is None else diagram.ece
@@ -244,11 +247,11 @@ def readable_scores(
   Args:
     scores: float, any shape.
     kind: kind of the scores.
-    calibration: calibration of the scores. If it is None, logits become
-      probabilities by the sigmoid, and margins stay margins.
+    calibration: calibration of the scores. If it is None, the sigmoid turns
+      logits into probabilities, and margins stay margins.
 
   Returns:
-    float64, in the shape of the scores.
+    float64, with the shape of `scores`.
   """
   scores = np.asarray(scores, np.float64)
   if calibration is not None and calibration.method is not Method.NONE:
@@ -260,7 +263,7 @@ _FITS = {Method.TEMPERATURE: fit_temperature, Method.PLATT: fit_platt}
 
 
 def _logits(scores: np.ndarray, kind: ScoreKind) -> np.ndarray:
-  """Returns the numbers that a sigmoid is applied to: logits or margins."""
+  """Returns the numbers to apply a sigmoid to, which are logits or margins."""
   if kind is not ScoreKind.PROBABILITY:
     return scores
   inside = np.clip(np.asarray(scores, np.float64), _TINY, 1 - _TINY)
@@ -270,7 +273,7 @@ def _logits(scores: np.ndarray, kind: ScoreKind) -> np.ndarray:
 def _errors(
   fitted: Sigmoid | None, logits_N: np.ndarray, correct_N: np.ndarray
 ) -> tuple[float | None, float | None]:
-  """Returns ECE and log loss; both are None if they cannot be computed."""
+  """Returns ECE and log loss, or (None, None) if a value is not possible."""
   if fitted is None or not len(logits_N) or not np.isfinite(logits_N).all():
     return None, None
   ece = reliability(fitted(logits_N), correct_N).ece
@@ -289,14 +292,14 @@ def _check_fields(read: Calibration) -> None:
   counts = [read.n_documents, read.n_decisions, read.n_correct, read.step]
   numbers += [value for value in errors if value is not None]
   if not all(type(v) in (int, float) and math.isfinite(v) for v in numbers):
-    raise ValueError('a field that must be a finite number is not one')
+    raise ValueError('a field is not a finite number')
   if read.a <= 0:
     raise ValueError('a must be above 0')
   if read.method is Method.AUTO:
     raise ValueError('the method must not be auto')
   if not all(type(count) is int and count >= 0 for count in counts):
-    raise ValueError('a count is not an integer of at least 0')
+    raise ValueError('every count must be an integer of at least 0')
   if not isinstance(read.digest, str):
     raise ValueError('the digest is not text')
   if (read.method is Method.NONE) != isinstance(read.reason, str):
-    raise ValueError('there must be a reason if, and only if, method is none')
+    raise ValueError('only the method none has a reason, and it must have one')

@@ -1,4 +1,4 @@
-"""Compares systems with a baseline, with intervals and significance tests."""
+"""Compares systems with a baseline: intervals and significance tests."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
@@ -31,7 +31,7 @@ from xjax.judge.metrics.significance import (
 from xjax.judge.predictions import Predictions
 from xjax.judge.slice import Slice
 
-# Bins with fewer labels get no t-test, because the test would say little (see
+# A bin with fewer labels gets no t-test, because the test would say little (see
 # the paper on binned macro-F1, section 5.2).
 FEWEST_LABELS = 11
 
@@ -40,19 +40,20 @@ FEWEST_LABELS = 11
 class SystemDifference:
   """Holds the difference between a system and the baseline in one metric.
 
-  If `baseline` or `value` is None, all later fields except `note` are None.
+  If `baseline` or `value` is None, then `difference`, `interval`, `p` and
+  `holm` are None.
 
   Attributes:
     slice: name of the slice.
     metric: name of the metric.
     system: name of the system.
-    baseline: the baseline's value, or None.
-    value: the system's value, or None.
+    baseline: the baseline's value of the metric, or None.
+    value: the system's value of the metric, or None.
     difference: value - baseline.
-    interval: interval of the difference, by the paired bootstrap.
+    interval: confidence interval of the difference, by the paired bootstrap.
     p: two-sided p-value of approximate randomization.
     holm: p after Holm's correction for the number of systems.
-    note: why `baseline` or `value` is None; otherwise ''.
+    note: why `baseline` or `value` is None; '' if there are two values.
   """
 
   slice: str
@@ -69,17 +70,16 @@ class SystemDifference:
 
 @dataclasses.dataclass(frozen=True)
 class Gain:
-  """Holds a system's gain over the baseline in the macro-F1 of a frequency bin.
+  """Holds a system's gain in the macro-F1 of a frequency bin of labels.
 
   Attributes:
-    metric: name of the metric, with the bin.
+    metric: name of the metric, which contains the name of the bin.
     system: name of the system.
     n_labels: number of labels in the bin.
-    baseline: the baseline's value.
-    value: the system's value.
-    relative: the difference as a share of the baseline's value; None if the
-      baseline's value is 0.
-    interval: interval of `relative`, by the paired bootstrap.
+    baseline: the baseline's macro-F1.
+    value: the system's macro-F1.
+    relative: (value - baseline) / baseline; None if `baseline` is 0.
+    interval: confidence interval of `relative`, by the paired bootstrap.
     t_p: p-value of the macro t-test; None for bins of 10 labels or fewer.
     holm: t_p after Holm's correction for the number of systems.
   """
@@ -111,14 +111,14 @@ class Comparison:
 def compare(
   systems: Mapping[str, Predictions], criteria: Criteria, plan: ComparisonPlan
 ) -> Comparison:
-  """Compares each system with the first system, by the protocol of xjax.
+  """Compares each system with the first system, under the protocol of xjax.
 
   Args:
     systems: name -> predictions; the first system is the baseline. All systems
       have the same documents, labels, gold and training counts, in the same
       order.
-    criteria: what to judge by, from plan.request().
-    plan: the metrics and slices to compare.
+    criteria: criteria from plan.request(), by which all systems are judged.
+    plan: settings of the comparison.
 
   Raises:
     ConfigError: a metric of the plan does not exist.
@@ -158,11 +158,12 @@ class _Part:
   Attributes:
     name: name of the slice.
     evidence: system -> evidence; the baseline comes first.
-    table: metric -> measure, for requested metrics and the bins' macro-F1.
+    table: metric -> measure, for the requested metrics and for the macro-F1 of
+      each bin.
     values: system -> metric -> value or None.
     reasons: system -> metric -> why the value is None.
     sums: system -> sums of the bootstrap replicates.
-    plan: the metrics to compare.
+    plan: settings of the comparison.
   """
 
   name: str
@@ -210,7 +211,7 @@ class _Part:
     return list(self.evidence)[1:]
 
   def differences(self) -> Iterator[SystemDifference]:
-    """Yields the difference of each system in each requested metric."""
+    """Yields each system's difference from the baseline, metric by metric."""
     exchanged = {who: self._exchange(who) for who in self.others}
     for metric in self.plan.metrics:
       if metric in self.table:
@@ -220,7 +221,11 @@ class _Part:
         yield from _correct_p_values(rows, 'p')
 
   def _exchange(self, who: str) -> tuple[ReplicateSums, ReplicateSums]:
-    """Returns the sums of a system and the baseline after random exchanges."""
+    """Returns the randomized sums of a system and of the baseline.
+
+    In each iteration, the results of random documents are exchanged between
+    the system and the baseline.
+    """
     measures = [
       measure
       for metric, measure in self.table.items()
@@ -232,7 +237,7 @@ class _Part:
     )
 
   def _has_values(self, metric: str, who: str) -> bool:
-    """Returns whether both the system and the baseline have a value."""
+    """Returns whether the system and the baseline have a value of a metric."""
     pair = self.values[self.baseline], self.values[who]
     return all(values[metric] is not None for values in pair)
 
@@ -264,18 +269,22 @@ class _Part:
     )
 
   def _largest_difference(self, metric: str, who: str) -> float:
-    """Returns the largest possible difference: inf, or for shares usually 1."""
+    """Returns the largest possible difference between two systems.
+
+    For a metric whose largest value is 1, this is 1, or more if a replicate is
+    above 1. For other metrics, it is inf.
+    """
     if not self.table[metric].metric.is_share:
       return np.inf
     values = [self._replicates(metric, x) for x in (who, self.baseline)]
-    # Some of these metrics, such as PSP-raw, can be above 1.
+    # Some metrics with is_share, such as PSP-raw, can be above 1.
     least, most = np.nanmin(values), np.nanmax(values)
     return max(1.0, float(most)) - min(0.0, float(least))
 
   def _interval(
     self, values_R: np.ndarray, value: float, metric: str
   ) -> Interval | None:
-    """Returns the interval of a number computed from the metric's values."""
+    """Returns the interval of a difference or a relative gain in a metric."""
     n_docs, level = len(self.evidence[self.baseline].part), self.plan.level
     measure = self.table[metric]
     return replicate_interval(values_R, value, level, n_docs, measure)
@@ -310,7 +319,7 @@ class _Part:
       replicates_R = relative(*(self._replicates(metric, w) for w in pair))
       share = (value - base) / base
       interval = self._interval(replicates_R, share, metric)
-      if interval is not None:  # a system cannot lose more than the whole value
+      if interval is not None:  # no system can lose more than 100 %
         interval = clip_interval(interval, share, -1.0, np.inf)
       row = dataclasses.replace(row, relative=share, interval=interval)
     if row.n_labels < FEWEST_LABELS:
@@ -321,9 +330,9 @@ class _Part:
 def clip_interval(
   interval: Interval, value: float, least: float, most: float
 ) -> Interval:
-  """Cuts an interval to possible values, and extends it to `value`.
+  """Limits an interval to possible values, and makes it include `value`.
 
-  Rounding may put the value just outside the interval, for example if all
+  Rounding may put `value` just outside the interval, for example if all
   replicates are equal.
 
   Args:
@@ -341,7 +350,10 @@ def clip_interval(
 def _correct_p_values(
   rows: Sequence[SystemDifference] | Sequence[Gain], field: str
 ) -> list[Any]:
-  """Returns the rows with the field's p-values corrected by Holm's method."""
+  """Returns rows whose `holm` has the corrected p-values of a field.
+
+  The p-values of all rows are corrected together, by Holm's method.
+  """
   values = [getattr(row, field) for row in rows]
   corrected = iter(holm([p for p in values if p is not None]))
   return [

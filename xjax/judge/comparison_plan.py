@@ -1,4 +1,4 @@
-"""Defines the metrics, slices and tests by which systems are compared."""
+"""Defines the metrics, slices and tests of a comparison of systems."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -26,9 +26,9 @@ class ComparisonPlan:
 
   Attributes:
     metrics: names of metrics, such as `P@5` or `macro-F1@5[1-9]`.
-    by_frequency: whether systems are also compared in slices by frequency.
-    slices: further slices, as for slice_names.named_slices.
-    labels: file of descriptors, as in JudgeRequest.
+    by_frequency: whether systems are also compared in the slices BY_FREQUENCY.
+    slices: further slices, in the format of slice_names.named_slices.
+    labels: file of label descriptors, as in JudgeRequest.
     iterations: number of iterations of approximate randomization.
     replicates: number of replicates of the bootstrap.
     seed: seed of the randomization and of the bootstrap.
@@ -56,11 +56,11 @@ class ComparisonPlan:
     return tuple(sorted(cut_offs))
 
   def has(self, slice_name: str) -> bool:
-    """Returns whether systems are compared in the named slice."""
+    """Returns whether systems are compared in a slice."""
     return self.by_frequency or slice_name not in BY_FREQUENCY
 
   def request(self) -> JudgeRequest:
-    """Returns the request by which all systems are judged.
+    """Returns the request for judging every system.
 
     Raises:
       ConfigError: a metric or a slice is unknown, or a parameter of the
@@ -87,15 +87,14 @@ class ComparisonPlan:
   def bin_metrics(
     self, bins: Mapping[str, np.ndarray]
   ) -> dict[str, np.ndarray]:
-    """Returns the name of each bin's macro-F1 metric, and the bin's labels.
-
-    The metrics are those at the largest cut-off.
+    """Returns the macro-F1 metrics of bins at the largest cut-off.
 
     Args:
       bins: name of a frequency bin -> bool [L], the labels of the bin.
 
     Returns:
-      Name of the metric -> bool [L], the labels of the bin.
+      Name of a bin's metric -> bool [L], the labels of the bin. The result is
+      empty if no metric of the plan has a cut-off.
     """
     if not self.ks:
       return {}

@@ -1,4 +1,4 @@
-"""Defines the criteria by which predictions are judged."""
+"""Defines the criteria for judging predictions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
@@ -26,17 +26,20 @@ class Criteria:
   """Holds the criteria for judging predictions. The defaults suit most corpora.
 
   Attributes:
-    ks: cut-offs.
-    kinds: kinds of metrics to print, such as `P@k` for every cut-off; if empty,
-      all metrics are printed.
-    protocols: the conventions to follow; notes are about the first protocol.
-    propensity: A and B of the propensity formula, for the weights of labels.
-    weights_L: float64 [L], inverse propensities to use instead of the formula.
+    ks: cut-offs k.
+    kinds: kinds of metrics to print. The kind `P@k` prints P at every cut-off.
+      If empty, all metrics are printed.
+    protocols: the conventions to follow. The result's notes are about the first
+      protocol.
+    propensity: A and B of the formula for propensities, which give the weights
+      of labels.
+    weights_L: float64 [L], inverse propensities to use instead of the formula;
+      None to use the formula.
     slices: name -> bool [L], slices in addition to those of the predictions.
-    vectors_LD: sparse label vectors of length 1, for the metric ILD; None
-      leaves this metric out.
+    vectors_LD: sparse label vectors of norm 1, for the metric ILD. If None, ILD
+      is left out.
     ranks_LK: float64 [L, K], weight of each label at each place of a list, for
-      the metric weighted@k; None leaves this metric out.
+      the metric weighted@k. If None, weighted@k is left out.
     form: the parameters of label metrics.
     replicates: number of bootstrap replicates; 0 gives no intervals.
     seed: seed of the bootstrap's draws.
@@ -57,7 +60,7 @@ class Criteria:
   def table(
     self, protocol: Protocol, thresholds: Sequence[str], bins: Iterable[str]
   ) -> dict[str, Measure]:
-    """Returns those metrics of a protocol that are requested.
+    """Returns the requested metrics of a protocol.
 
     Args:
       protocol: the conventions to follow.

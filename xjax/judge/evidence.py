@@ -1,4 +1,4 @@
-"""Computes the sums that a slice's metrics need, and reports missing sums."""
+"""Computes the sums that a slice's metrics need, and finds unknown sums."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
@@ -33,7 +33,8 @@ from xjax.judge.slice import SeenLabels, Slice
 
 _NO_GOLD = 'no document has a gold label here'
 _MARGINS = 'the scores are margins, not probabilities'
-# With fewer training documents, the constant C of the formula is negative.
+# With fewer training documents, the constant C of the propensity formula is
+# negative.
 _LEAST_TRAIN = 3
 
 
@@ -44,15 +45,16 @@ class Evidence:
   Attributes:
     part: the slice.
     seen: the labels of the slice that are counted.
-    weights: weights of these labels, on the device.
+    weights: weights of the counted labels, on the device.
     form: says which sums are computed.
     metrics: the label metrics.
-    cuts: suffix of an F1 metric -> its threshold; None if there is none.
-    bins: name of a frequency bin -> bool [L], its labels; empty except for the
-      slice of all labels.
+    cuts: suffix of an F1 metric -> threshold of the metric, or None.
+    bins: name of a frequency bin -> bool [L], the labels of the bin. Only the
+      slice of all labels has bins.
     outside: name of a metric -> float64 [N, J], the metric's values for each
-      document and cut-off, if the host computed them from the lists.
-    absent: why propensity metrics are missing; '' if they are not missing.
+      document and cut-off. Only metrics that the host computes from the lists
+      are in this dict.
+    absent: why there are no propensities; '' if there are propensities.
   """
 
   part: Slice
@@ -78,10 +80,10 @@ class Evidence:
 
     Args:
       part: the slice.
-      criteria: what to judge by.
-      protocols: the protocols of the criteria that have this slice.
-      cuts: suffix of an F1 metric -> its threshold, or None.
-      n_train: number of training documents; 0: not known.
+      criteria: the criteria for judging.
+      protocols: protocols under which the slice has exactly these labels.
+      cuts: suffix of an F1 metric -> threshold of the metric, or None.
+      n_train: number of training documents; 0 if it is not known.
     """
     weights, absent = _weights(part, criteria, n_train)
     bins = _bins(part) if n_train else {}
@@ -101,12 +103,12 @@ class Evidence:
     by_label = tuple(m for m in metrics if isinstance(m, LabelMetric))
     for metric in by_label:
       _check_adds_zero(metric)
-    # Counting labels takes as long as everything else, so it is done only if a
-    # metric needs the counts.
+    # Counting labels takes as long as all other work, so labels are counted
+    # only if a metric needs the counts.
     seen = SeenLabels.of(part) if by_label else SeenLabels.all_labels(part)
     with exact():
-      # The weights, one per label, are copied to the device only once, because
-      # every block needs them.
+      # Every block needs the weights of all labels, so the weights are copied
+      # to the device only once.
       weights = jax.device_put(seen.weights(weights))
     return cls(
       part=part,
@@ -131,19 +133,22 @@ class Evidence:
 
   @property
   def thresholds(self) -> dict[str, float]:
-    """Returns the thresholds that exist: suffix of F1 metric -> threshold."""
+    """Returns the thresholds that are not None, as suffix -> threshold."""
     return {n: cut for n, cut in self.cuts.items() if cut is not None}
 
   @property
   def sets(self) -> tuple[str, ...]:
-    """Returns the suffixes of the sets of decisions: @k, then thresholds."""
+    """Returns the suffix of each set of decisions.
+
+    The suffixes of cut-offs, such as `@5`, come before those of thresholds.
+    """
     if not self.form.n_labels:
       return ()
     return *(f'@{k}' for k in self.form.ks), *self.thresholds
 
   @functools.cached_property
   def table(self) -> LabelTable:
-    """Returns the counted labels of the slice, and their bins."""
+    """Returns the counted labels of the slice and of its bins."""
     return self.seen.table(LabelTable.of(self.part.mask, self.bins))
 
   @functools.cached_property
@@ -156,7 +161,7 @@ class Evidence:
     return state
 
   def _blocks(self) -> Iterator[tuple[np.ndarray, DocumentBlock]]:
-    """Yields the rows and the documents of each block, ready for the sums."""
+    """Yields the rows and the documents of each block."""
     for rows, documents in self.part.blocks():
       fill = len(documents.mask_B) - len(rows)
       outside = {
@@ -170,7 +175,7 @@ class Evidence:
     return self.documents()[0]
 
   def documents(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the document terms, and which of them are known.
+    """Returns the terms of each document, and which terms are known.
 
     Returns:
       values: float64 [M, N], what each document adds to form.terms.
@@ -187,7 +192,7 @@ class Evidence:
 
   @functools.cached_property
   def fixed(self) -> dict[str, int]:
-    """Returns the numbers of labels, which do not depend on documents."""
+    """Returns the number of labels in the slice and in each bin."""
     counts = {f'{LABELS}[{n}]': int(m.sum()) for n, m in self.bins.items()}
     return {LABELS: self.part.n_labels, **counts}
 
@@ -225,9 +230,9 @@ class Evidence:
 
   @functools.cached_property
   def short(self) -> dict[str, tuple[int, str]]:
-    """Returns the unknown sums: name -> (number of documents, reason).
+    """Returns the unknown sums, as name -> (number of documents, reason).
 
-    The documents are those whose list is too short to know the sum.
+    The number counts the documents whose saved lists are too short for the sum.
     """
     n_docs, n_all, depth = (
       self.part.n_with_gold,
@@ -251,7 +256,7 @@ class Evidence:
       )
       correct_only = {f'{name}{end}' for name in self._correct_only}
       for name in self._label_sums[end]:
-        # Correct decisions may be known even if not all decisions are.
+        # All correct decisions may be known although some wrong ones are not.
         n = n_unfound if name in correct_only else n_short
         if n:
           short[name] = n, f'{n:,} of {n_all:,} documents {reason}'
@@ -260,13 +265,14 @@ class Evidence:
   def is_requested(self, measure: Measure) -> bool:
     """Returns whether a metric was requested.
 
-    A metric that needs a file from the user is requested by supplying the file.
+    Some metrics need a file from the user. The user requests such a metric by
+    supplying the file.
     """
     is_known = all(name in self.sums for name in measure.sums)
     return is_known or measure.metric.needs not in USER_SUPPLIED
 
   def missing(self, measure: Measure) -> str:
-    """Returns why a metric has no value; '' if it has one."""
+    """Returns why a metric has no value, or '' if it has a value."""
     if not self.part.n_with_gold:
       return _NO_GOLD
     if any(name not in self.sums for name in measure.sums):
@@ -277,7 +283,7 @@ class Evidence:
 
 
 def _cumulate_cut_offs(counts_QL: np.ndarray, n_ks: int) -> np.ndarray:
-  """Adds the counts of all smaller cut-offs to those of each cut-off."""
+  """Adds the counts of all smaller cut-offs to the counts of each cut-off."""
   counts_QL = counts_QL.copy()
   np.cumsum(counts_QL[:n_ks], axis=0, out=counts_QL[:n_ks])
   return counts_QL
@@ -286,7 +292,7 @@ def _cumulate_cut_offs(counts_QL: np.ndarray, n_ks: int) -> np.ndarray:
 def _weights(
   part: Slice, criteria: Criteria, n_train: int
 ) -> tuple[Weights, str]:
-  """Returns the weights of labels, and why propensities are missing, or ''."""
+  """Returns the weights of labels, and why there are no propensities, or ''."""
   weights_L, absent = criteria.weights_L, ''
   if weights_L is None and n_train < _LEAST_TRAIN:
     absent = (
@@ -302,13 +308,16 @@ def _weights(
 
 
 def _bins(part: Slice) -> dict[str, np.ndarray]:
-  """Returns the frequency bins with labels; {} if the slice is not `all`."""
+  """Returns the frequency bins that have labels.
+
+  Only the slice of all labels has bins; the result is {} for other slices.
+  """
   bins = in_bins(part.train_counts) if part.mask.all() else {}
   return {name: mask for name, mask in bins.items() if mask.any()}
 
 
 def _missing_needs(weights: Weights, criteria: Criteria) -> set[Needs]:
-  """Returns the needs of metrics for which there is no input."""
+  """Returns the needs for which the criteria have no input."""
   inputs = {
     Needs.PROPENSITIES: weights.labels_L,
     Needs.RANK_WEIGHTS: weights.ranks_LK,
@@ -319,13 +328,13 @@ def _missing_needs(weights: Weights, criteria: Criteria) -> set[Needs]:
 
 @functools.cache
 def _check_adds_zero(metric: LabelMetric) -> None:
-  """Checks that a label without decisions and gold adds 0 to a metric's sums.
+  """Checks that a label adds 0 to a metric's sums if it has only zero counts.
 
-  Such labels are left out of the sums if there are very many labels.
+  If there are very many labels, labels that are neither predicted nor gold are
+  left out of the sums.
 
   Raises:
-    ConfigError: such a label adds something else. The message names the
-      metric.
+    ConfigError: such a label does not add 0. The message names the metric.
   """
   with exact():
     zero_L, n_docs = jnp.zeros(1), jnp.ones(())

@@ -23,12 +23,12 @@ from xjax.judge.protocol_differences import differences, facts_of
 from xjax.judge.slice import Slice
 
 PROTOCOL = XJAX.name
-# Keys of Metrics beside the names of protocols. NOTES says why a value is None.
-# INTERVALS has the confidence interval of a value. REASONS says why a value
-# differs from the value under the first protocol.
+# Metrics has these keys in addition to the names of protocols. NOTES says why a
+# value is None. INTERVALS has the confidence interval of a value. REASONS says
+# why a value differs from the value under the first protocol.
 NOTES, INTERVALS, REASONS = 'notes', 'intervals', 'reasons'
 LISTS = 'lists'  # key of the note that lists were cut from other lists
-SEARCH = 'search'  # key of the note that lists may lack labels of high score
+SEARCH = 'search'  # key of the note that labels of high score may be missing
 # {protocol: {slice: {metric: value}}}
 Metrics = dict[str, dict[str, dict[str, Any]]]
 
@@ -40,35 +40,40 @@ def judge(
 ) -> Metrics:
   """Computes all metrics of every slice, under the requested protocols.
 
-  For a slice, the lists of the slice are used, and only gold labels of the
-  slice count. Under the protocol of xjax, ranking metrics are means over the
-  `n_docs` documents that have gold labels in the slice; the other `n_skipped`
-  documents do not count. F1 and coverage count all documents. Macro-averages
-  are means over the `n_labels` labels of the slice. F1 without a cut-off counts
-  the labels above probability 0.5, or the labels that the scorer itself assigns
-  (Predictions.assigned_above). If the scores are logits or probabilities, ECE
-  is the expected calibration error of the listed labels, from scores without
-  calibration.
+  The metrics of a slice use the lists of the slice, and only gold labels in the
+  slice. These rules hold under the protocol of xjax:
+
+  - Ranking metrics are means over the `n_docs` documents that have gold labels
+    in the slice. The other `n_skipped` documents are left out.
+  - F1 and coverage count all documents.
+  - Macro-averages are means over the `n_labels` labels of the slice.
+  - F1 without a cut-off counts the labels above probability 0.5. If the scorer
+    has its own threshold (Predictions.assigned_above), this threshold is used
+    instead.
+  - ECE is the expected calibration error of the listed labels, from scores
+    without calibration. It exists only if scores are logits or probabilities.
 
   Args:
     predictions: predictions with gold.
-    criteria: what to judge by; None uses the defaults.
+    criteria: the criteria for judging; None uses the defaults.
     threshold: threshold of the `-tuned` F1 metrics, in the unit of the scores,
       for example from tune_threshold; None leaves these metrics out.
 
   Returns:
     `{protocol: {slice: {metric: value}}}`. A value is None if the saved lists
-    are too short for it or if there is nothing to judge.
-    The result has further entries if they are not empty:
-    `{'notes': {slice: {metric: reason}}}` says why a value under the first
-    protocol is None. If the lists of a slice are cut from other lists, the note
-    'lists' says how many of them are too short. If the search for labels was
-    not exact, the note 'search' of the slice `all` describes the search.
-    `{'reasons': {protocol: {slice: {metric: text}}}}` says, for protocols after
-    the first, why a value differs from the value under the first protocol, or
-    why a value is None.
-    `{'intervals': {protocol: {slice: {metric: [low, high]}}}}` has confidence
-    intervals, if criteria.replicates is not 0.
+    are too short for the metric, or if there is nothing to judge.
+
+    These entries are added if they are not empty:
+
+    - `{'notes': {slice: {metric: reason}}}`: why a value under the first
+      protocol is None. If the lists of a slice are cut from other lists, the
+      note 'lists' says how many lists are too short. If the search for labels
+      was not exact, the note 'search' of the slice `all` describes the search.
+    - `{'reasons': {protocol: {slice: {metric: text}}}}`: why a value under a
+      later protocol is None, or is not equal to the value under the first
+      protocol.
+    - `{'intervals': {protocol: {slice: {metric: [low, high]}}}}`: confidence
+      intervals. They are computed only if criteria.replicates is not 0.
 
   Raises:
     DataError: the predictions have no gold.
@@ -108,10 +113,10 @@ def _evidence(
   criteria: Criteria,
   cuts: Mapping[str, float | None],
 ) -> Iterator[tuple[str, list[Protocol], Evidence]]:
-  """Yields the name of a slice, protocols, and evidence for these protocols.
+  """Yields the name of a slice, some protocols, and evidence for all of them.
 
-  Protocols share the evidence of a slice if the slice has the same labels under
-  these protocols.
+  If a slice has the same labels under several protocols, these protocols share
+  the evidence.
   """
   masks = {
     protocol.name: judged_slices(predictions, criteria, protocol.frequent_from)
@@ -159,11 +164,11 @@ def judged_slices(
 
   Args:
     predictions: predictions with training counts and held-out labels.
-    criteria: criteria, which may have further slices.
+    criteria: criteria; their slices are added to those of the predictions.
     frequent_from: the fewest training documents of a frequent label.
 
   Raises:
-    ValueError: a further slice has the name of another slice.
+    ValueError: a slice of the criteria has the name of another slice.
   """
   masks = predictions.masks
   if frequent_from != XJAX.frequent_from and len(masks) > 1:
@@ -183,9 +188,9 @@ def _intervals(
   tables: Mapping[str, Mapping[str, Measure]],
   criteria: Criteria,
 ) -> dict[str, dict[str, list[float]]]:
-  """Returns intervals, as protocol -> metric -> [low, high].
+  """Returns confidence intervals, as protocol -> metric -> [low, high].
 
-  All protocols and metrics use the same draws.
+  All protocols and metrics use the same bootstrap draws.
   """
   together = {
     (who, metric): measure
@@ -209,9 +214,10 @@ def thresholds(
     tuned: a tuned threshold, or None.
 
   Returns:
-    '' -> the scorer's own threshold; if the scorer has none, the score at
-    probability 0.5, or None for margins. '-tuned' -> the tuned threshold, if
-    `tuned` is not None.
+    '' -> the scorer's own threshold. If the scorer has no threshold, this is
+      the score at probability 0.5, or None for margins.
+    '-tuned' -> the tuned threshold. This entry exists only if `tuned` is not
+      None.
   """
   usual = predictions.assigned_above
   if usual is None:
@@ -220,7 +226,7 @@ def thresholds(
 
 
 def score_threshold(kind: ScoreKind, probability: float) -> float | None:
-  """Returns the score that stands for a probability, or None for margins."""
+  """Returns the score of a label with this probability, or None for margins."""
   match kind:
     case ScoreKind.LOGIT:
       return math.log(probability / (1 - probability))
@@ -244,9 +250,8 @@ def judge_slice(
 
   Returns:
     values: metric -> value or None.
-    reasons: metric -> why the value is None. If the lists are cut from other
-      lists, and some lists are too short, LISTS -> how many lists are too
-      short.
+    reasons: metric -> why the value is None. If lists that were cut from other
+      lists are too short, the key LISTS says how many lists are too short.
   """
   part = evidence.part
   n_docs = part.n_with_gold if protocol.skip_without_gold else len(part)
@@ -304,7 +309,7 @@ def need_gold(predictions: Predictions) -> None:
     raise DataError('these predictions have no gold labels to judge them by')
 
 
-_ROWS = 1024  # number of lines that are made at a time
+_ROWS = 1024  # number of documents whose values are converted at a time
 
 
 def document_lines(
@@ -312,16 +317,16 @@ def document_lines(
 ) -> Iterator[str]:
   """Yields a JSON line with the metrics of each document.
 
-  A line is `{"id", "gold", "labels", metric: value, ...}`. `labels` has the
-  best max(k) labels. The metrics are those metrics of the first protocol that
-  exist for a single document. For a mean over documents, such as P@5, the value
-  is the document's term. For a ratio of sums, such as PSP@5, the value is the
-  ratio of the document's terms. A value is null if the document has no gold, or
-  if the document's list is too short.
+  A line is `{"id", "gold", "labels", metric: value, ...}`. `labels` has as many
+  of the best labels as the largest cut-off. A line has all metrics of the first
+  protocol that can be computed for a single document. For a mean over
+  documents, such as P@5, the value is the document's term. For a ratio of sums,
+  such as PSP@5, the value is the ratio of the document's terms. A value is null
+  if the document has no gold, or if its list is too short.
 
   Args:
     predictions: predictions with gold.
-    criteria: what to judge by.
+    criteria: the criteria for judging.
   """
   protocol = dataclasses.replace(criteria.protocols[0], skip_without_gold=True)
   criteria = dataclasses.replace(criteria, protocols=(protocol,))

@@ -108,44 +108,48 @@ def test_words_that_no_vocabulary_has_are_passed_over(tmp_path):
 
 SHORT = binary()[:-3]
 FAULTS = {
-  b'': 'vectors: the file is empty',
-  b' \n\n': 'vectors: the file is empty',
-  b'word\n': 'vectors:1: neither word2vec .* nor GloVe',
-  b'some words here\n': 'vectors:1: neither',
-  b'{"a": 1}\n': 'vectors:1: neither',
+  b'': 'vectors: the file is empty and has no',
+  b' \n\n': 'vectors: the file is empty and has no',
+  b'word\n': 'vectors:1: the first line is neither word2vec .* nor GloVe',
+  b'some words here\n': 'vectors:1: the first line is neither',
+  b'{"a": 1}\n': 'vectors:1: the first line is neither',
   b'\xff\xfea\0 \0001\0\n\0': 'vectors:1: UTF-16',
-  b'0 3\n': 'vectors:1: 0 words of 3 numbers',
-  b'3 0\n': 'vectors:1: 3 words of 0 numbers',
+  b'0 3\n': 'vectors:1: states 0 words of 3 numbers',
+  b'3 0\n': 'vectors:1: states 3 words of 0 numbers',
   b'1 3\n': 'vectors:1: states 1 words, but the file has 0',
   b'3 1\nof 1\na 2\n': 'vectors:1: states 3 words, but the file has 2',
   b'1 1\nof 1\na 2\n': 'vectors:1: states 1 words, but the file has 2',
-  b'2 2\nof 1 2\na 2\n': 'vectors:3: 1 numbers; other rows have 2',
-  b'of 1 2\na 2 3 4\n': 'vectors:2: 3 numbers; other rows have 2',
-  b'of 1 2\n\na 3 4\n': 'vectors:2: 0 numbers',
-  b'of 1 2\nthe 1 x\n': "vectors:2: the word 'the': not all",
-  b'of 1 2\nthe 1 nan\n': "vectors:2: the word 'the': not all",
-  b'of 1 2\nthe 1 -inf\n': "vectors:2: the word 'the': not all",
-  b'of 1 2\nthe 1 1e39\n': "vectors:2: the word 'the': not all",
-  b'of 1 2\nthe 1_0 1\n': "vectors:2: the word 'the': not all",
-  b'of 1 2\nthe 1 --1\n': "vectors:2: the word 'the': not all",
-  b'1 2\nof 1 x\n': "vectors:2: the word 'of': not all",
-  b'1 99999999999\nof 1 2\n': 'vectors:2: 2 numbers; other rows have 99999',
+  b'2 2\nof 1 2\na 2\n': 'vectors:3: has 1 numbers, but other rows have 2',
+  b'of 1 2\na 2 3 4\n': 'vectors:2: has 3 numbers, but other rows have 2',
+  b'of 1 2\n\na 3 4\n': 'vectors:2: has 0 numbers',
+  b'of 1 2\nthe 1 x\n': "vectors:2: the word 'the': a number of its vector",
+  b'of 1 2\nthe 1 nan\n': "vectors:2: the word 'the': a number of its vector",
+  b'of 1 2\nthe 1 -inf\n': "vectors:2: the word 'the': a number of its vector",
+  b'of 1 2\nthe 1 1e39\n': "vectors:2: the word 'the': a number of its vector",
+  b'of 1 2\nthe 1_0 1\n': "vectors:2: the word 'the': a number of its vector",
+  b'of 1 2\nthe 1 --1\n': "vectors:2: the word 'the': a number of its vector",
+  b'1 2\nof 1 x\n': "vectors:2: the word 'of': a number of its vector",
+  b'1 99999999999\nof 1 2\n': (
+    'vectors:2: has 2 numbers, but other rows have 99999'
+  ),
   gzip.compress(b'of 1 2\n' * 99)[:-9]: 'vectors:.*cut short',
   gzip.compress(b'of 1 2\n')[:10] + b'\xff' * 9: 'vectors: the file is damaged',
   SHORT: 'vectors: byte 43, word 4 of 4: the file is cut short',
   gzip.compress(SHORT): 'byte 43, word 4 of 4: the file is cut short',
   gzip.compress(binary())[:-9]: 'vectors: the gzip file is cut short',
-  binary() + b'x': 'vectors: byte 54: more than the 4 words of 2 numbers',
-  b'3' + binary()[1:]: 'vectors: byte 43: more than the 3 words',
+  binary() + b'x': (
+    'vectors: byte 54: the file has more than the 4 words of 2 numbers'
+  ),
+  b'3' + binary()[1:]: 'vectors: byte 43: the file has more than the 3 words',
   b'5' + binary()[1:]: 'byte 54, word 5 of 5: the file is cut short',
   b'4 3' + binary()[3:]: 'vectors: byte .* cut short',
   b'9 1' + binary()[3:]: 'vectors: byte ',
-  b'2 1\n' + b'\0' * 200_000: 'byte 4, word 1 of 2: no word ends here',
+  b'2 1\n' + b'\0' * 200_000: 'byte 4, word 1 of 2: the word does not end',
   binary(vectors=VECTORS * np.float32([np.nan])): (
-    "vectors: byte 4: the word 'the': not all"
+    "vectors: byte 4: the word 'the': a number of its vector"
   ),
   binary(vectors=VECTORS + np.float32([0, np.inf])): (
-    "vectors: byte 4: the word 'the': not all"
+    "vectors: byte 4: the word 'the': a number of its vector"
   ),
 }
 

@@ -229,9 +229,9 @@ def test_lists_as_text_whose_ids_are_columns(files):
   with pytest.raises(DataError) as caught:
     read_judged(JudgeFiles(files['scores'], files['gold']))
   assert str(caught.value) == (
-    f"{files['scores']}:1: label 'fish' is unknown: {files['gold']} has "
-    'columns, so labels must be numbers, 0 to 4, or a file of labels must name '
-    'the columns'
+    f"{files['scores']}:1: label 'fish' is unknown; {files['gold']} has column "
+    'numbers, so label ids must be numbers from 0 to 4, or a file of labels '
+    'must say which label each column belongs to'
   )
 
 
@@ -313,7 +313,7 @@ def test_a_filter_comes_before_selection(files):
   assert found.lists['all'].ids.tolist() == [[0, 4], [3, 2], [2, PAD]]
   # Of rows that were cut nobody knows what moves up.
   score_text(files['scores'], SCORES)
-  with pytest.raises(DataError, match='deeper lists'):
+  with pytest.raises(DataError, match='predict more labels'):
     write_pairs(files['more'], np.array([[0, 1], [0, 0], [0, 4]]))
     read_judged(JudgeFiles(files['scores'], filter=files['more']))
   write_pairs(files['more'], np.array([[0, 1], [1, 3], [2, 4]]))
@@ -338,7 +338,7 @@ def test_the_kind_of_scores(files):
   with pytest.raises(DataError, match='scores:3: .* label 2 is not from 0'):
     read_judged(JudgeFiles(files['scores'], score_kind=kind))
   saved(files['scores'])
-  with pytest.raises(DataError, match='of the kind logit, not probability'):
+  with pytest.raises(DataError, match='kind logit, but --score_kind is prob'):
     read_judged(JudgeFiles(files['scores'], score_kind=kind))
 
 

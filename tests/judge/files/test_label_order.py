@@ -45,7 +45,7 @@ def test_columns_are_named():
   # Whoever has ids keeps them.
   ids = LabelRows('f', rows, ('x', 'y', 'z'))
   assert order.name(ids) is ids
-  with pytest.raises(DataError, match='^f: has 4 labels, but l names 3$'):
+  with pytest.raises(DataError, match='^f: has 4 labels, but l has 3$'):
     order.name(LabelRows('f', rows, n_labels=4))
   with pytest.raises(DataError, match='^f: row 1: label 3 is not in 0..2, the'):
     order.name(LabelRows('f', Ragged.of([[2], [3]])))

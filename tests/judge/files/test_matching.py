@@ -131,7 +131,7 @@ def test_columns_that_nobody_knows(files):
   # Descriptors of a thesaurus are numbers, too, but of no column.
   with_header(files['gold'], [[1, 3]], 4)
   assert told(predictions=files['scores'], gold=files['gold']) == (
-    "scores: label '10' is not a column of gold, which has 4 columns: ids that "
+    "scores: label '10' is not a column of gold, which has 4 columns; ids that "
     'are numbers must be columns'
   )
   without(files['gold'], [[1, 10]])
@@ -158,12 +158,12 @@ def test_names_are_columns_by_order_where_both_say_how_many(files, said):
   )
   without(files['gold'], [[2]])
   assert told(predictions=files['scores'], gold=files['gold']).startswith(
-    'gold: has column numbers but no number of columns, and the labels of '
-    "scores have names, such as 'law': give label ids"
+    'gold: has column numbers, but no header with the number of columns, and '
+    "the label ids of scores are not numbers (such as 'law'); use label ids"
   )
   write_pairs(files['more'], np.array([[0, 1]]))
   assert told(predictions=files['scores'], filter=files['more']).startswith(
-    'more: has column numbers but no number of columns'
+    'more: has column numbers, but no header with the number of columns'
   )
 
 
@@ -173,8 +173,9 @@ def test_labels_in_order_name_the_columns(files):
   by_id(files['train'], ('tax',), ('tax', 'old'))
   message = told(predictions=files['scores'], gold=files['gold'])
   assert message == (
-    "gold:1: label 'sea' is unknown: scores has columns, so labels must be "
-    'numbers, 0 to 2, or a file of labels must name the columns'
+    "gold:1: label 'sea' is unknown; scores has column numbers, so label ids "
+    'must be numbers from 0 to 2, or a file of labels must say which label '
+    'each column belongs to'
   )
   files['labels'].write_text('law\ntax\nsea\n')
   write_pairs(files['more'], np.array([[0, 1]]))

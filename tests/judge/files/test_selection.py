@@ -127,7 +127,7 @@ def test_selection_is_that_of_a_plain_sort(files, data):
       certain = [len(b) for b, cut in zip(best, most) if cut]
       depth = min(depth, *certain, longest)
     if not depth:
-      with pytest.raises(DataError, match='deeper lists'):
+      with pytest.raises(DataError, match='predict more labels'):
         read_judged(judge)
       return
     found, _ = read_judged(judge)

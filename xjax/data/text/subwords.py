@@ -1,8 +1,8 @@
 """Splits texts into pieces of words, for encoders of the BERT family.
 
-The tokenizer comes from Hugging Face's library `tokenizers`. The ids of a text
-are equal to those of the fast tokenizers of `transformers` with truncation to
-max_tokens: the first pieces of the text, with special tokens around them.
+The tokenizer comes from Hugging Face's library `tokenizers`. The first pieces
+of a text are kept, and special tokens are added around them. The ids are equal
+to those of the fast tokenizers of `transformers` with truncation to max_tokens.
 """
 
 import bisect
@@ -37,12 +37,13 @@ from xjax.data.text.words import WordPlace
 # changes.
 SUBWORDS_VERSION = 1
 
-# The first attempt reads this number of characters per piece, which is enough
-# for most texts.
+# To find n pieces of a text, encode_all first reads n times this number of
+# characters. That is enough for most texts.
 _CHARS_PER_PIECE = 8
 
 _PAD_TOKENS = ('[PAD]', '<pad>')
-# The first character is a cuneiform sign, which no vocabulary has.
+# This text is encoded to find the special tokens that a tokenizer adds. No
+# vocabulary has the first character of this text, a cuneiform sign.
 _UNSEEN = '\U00012000 a'
 
 
@@ -61,7 +62,7 @@ class Subwords:
   """
 
   def __init__(self, settings: Settings, source: str) -> None:
-    """Makes the tokenizer without truncation, padding and random dropout.
+    """Makes the tokenizer; turns off truncation, padding and random dropout.
 
     Args:
       settings: the object in a tokenizer.json.
@@ -80,8 +81,8 @@ class Subwords:
       pad = next((name for name in names if name in ids), None)
       if pad is None:
         raise Fault(
-          f'none of its {len(ids)} tokens is for padding; it must have '
-          f'{" or ".join(_PAD_TOKENS)}, or the pad_token of '
+          f'none of its {len(ids)} tokens is for padding; the vocabulary must '
+          f'contain {" or ".join(_PAD_TOKENS)}, or the pad_token of '
           'tokenizer_config.json'
         )
       self.pad_id = ids[pad]
@@ -97,13 +98,16 @@ class Subwords:
   def fit(cls, texts: Iterable[str], max_words: int = 1000) -> 'Subwords':
     """Makes a small tokenizer like BERT's, for encoders without pretraining.
 
-    Its pieces are in lower case. They are the characters of the texts, each in
-    a form for the beginning and a form for the inside of a word, and the most
-    frequent words. Words of equal frequency are sorted by code points.
+    All pieces are in lower case:
+
+    - each character of the texts, as a piece that starts a word
+    - each character of the texts, as a piece inside a word
+    - the most frequent words; words of equal frequency are sorted by code
+      points
 
     Args:
       texts: the training texts.
-      max_words: int, largest number of words.
+      max_words: int, largest number of words that become pieces.
     """
     lower = normalizers.BertNormalizer().normalize_str
     cut = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
@@ -123,8 +127,8 @@ class Subwords:
     """Reads the tokenizer of a Hugging Face folder.
 
     Raises:
-      DataError: the folder has no tokenizer, a file is damaged or outside the
-        folder, or the tokenizer adds no special tokens around texts.
+      DataError: the folder has no tokenizer, a file is damaged, a file is
+        outside the folder, or the tokenizer cannot be used.
     """
     settings, path = folder_settings(folder)
     return cls(settings, str(path))
@@ -134,8 +138,8 @@ class Subwords:
     """Reads a tokenizer.json.
 
     Raises:
-      DataError: see read_object, or the tokenizer adds no special tokens
-        around texts.
+      DataError: the file cannot be read (see read_object), or the tokenizer
+        cannot be used.
     """
     path = pathlib.Path(path)
     return cls(read_object(path.parent, path.name), str(path))
@@ -146,7 +150,7 @@ class Subwords:
       file.write(f'{self.text}\n')
 
   def __len__(self) -> int:
-    """Returns the number of ids that an encoder must have."""
+    """Returns the number of ids that an encoder must accept."""
     return self.size
 
   @property
@@ -156,7 +160,7 @@ class Subwords:
 
   @property
   def n_special(self) -> int:
-    """Returns the number of special tokens of each text."""
+    """Returns the number of special tokens that are added to each text."""
     return len(self.before) + len(self.after)
 
   def encode(self, text: str, max_tokens: int | None = None) -> np.ndarray:
@@ -173,7 +177,7 @@ class Subwords:
 
     Args:
       texts: the texts. A text without words gets only special tokens.
-      max_tokens: int, the largest n; None: whole texts are read.
+      max_tokens: int, the largest n. If it is None, n is not limited.
 
     Raises:
       ValueError: max_tokens is smaller than the number of special tokens.
@@ -184,14 +188,14 @@ class Subwords:
     room = max_tokens - self.n_special
     if room < 0:
       raise ValueError(
-        f'{max_tokens=}: must be at least {self.n_special} (special tokens)'
+        f'{max_tokens=}: must be at least {self.n_special}, the number of '
+        'special tokens'
       )
     starts = texts
     if self._may_cut:
       starts = [_first_words(text, _CHARS_PER_PIECE * room) for text in texts]
     pieces = self._pieces(starts)
-    # Texts that were cut too early to have enough pieces are read again without
-    # a cut.
+    # If a text was cut and its start has too few pieces, the full text is read.
     too_short = [
       i
       for i, ids in enumerate(pieces)
@@ -204,10 +208,9 @@ class Subwords:
   def spans(
     self, text: str, max_tokens: int | None = None
   ) -> list[tuple[int, int] | None]:
-    """Returns the place [start, end) in the text for each token of encode().
+    """Returns the place (start, end) in the text of each token of encode().
 
-    The place of a special token is None. Characters are code points, as in
-    Python's strings.
+    The token comes from text[start:end]. The place of a special token is None.
 
     Raises:
       DataError: the tokenizer fails.
@@ -260,9 +263,10 @@ class Subwords:
 
 
 def _first_words(text: str, length: int) -> str:
-  """Cuts a text before a space that follows a word.
+  """Shortens a text to at most `length` characters, without cutting a word.
 
-  A text without such a space is not cut.
+  The text is cut before a space that follows a word. If its first characters
+  have no such space, the text is not cut.
 
   Args:
     text: any text.
@@ -277,7 +281,7 @@ def _first_words(text: str, length: int) -> str:
 
 
 def _utf8(text: str) -> str:
-  """Replaces halves of surrogate pairs, which are not characters, by `?`."""
+  """Replaces surrogate code points by `?`, since UTF-8 cannot encode them."""
   return text.encode('utf-8', 'replace').decode()
 
 
@@ -286,10 +290,10 @@ def document_subwords(
 ) -> list[WordPlace]:
   """Returns the place of each token of encode(document.text(), max_tokens).
 
-  The place of a special token is empty, and lies before the first piece or
-  after the last piece. A piece of several spaces may go across the newline
-  between two zones. Such a piece belongs to the first of the two zones. A
-  document without text has no places.
+  The place of a special token is empty. It is the start of the text or the end
+  of the last piece. A piece of several spaces may contain the newline between
+  two zones. Such a piece belongs to the first of the two zones. The result is
+  empty for a document without text.
 
   Raises:
     DataError: the tokenizer fails.

@@ -1,4 +1,4 @@
-"""Computes sparse features of texts, which are n-grams weighted by TF-IDF."""
+"""Computes the TF-IDF weights of a text's n-grams, as sparse features."""
 
 from array import array
 from collections import defaultdict
@@ -35,26 +35,28 @@ def ngrams(words: Sequence[str], n: int) -> Iterable[str]:
 def frequent_ngrams(
   texts: Collection[str], config: TfidfConfig
 ) -> dict[str, int]:
-  """Selects frequent n-grams and counts the texts that have each of them.
+  """Selects frequent n-grams, and counts the texts that contain each n-gram.
 
-  Among the n-grams that min_count and max_share allow, those with the most
-  occurrences are selected. Ties go to n-grams with fewer words, then to the
-  n-gram that occurs first. The function needs about 70 bytes of memory per
-  word, for any max_ngram.
+  Only n-grams that min_count and max_share allow can be selected. The n-grams
+  that occur most often are selected. If two n-grams occur equally often, the
+  n-gram with fewer words is preferred, and then the n-gram that occurs first.
+
+  The function needs about 70 bytes of memory per word of the texts, whatever
+  max_ngram is.
 
   Args:
     texts: the texts, which are read once.
-    config: length and limits of n-grams.
+    config: lengths of n-grams, and limits on their counts.
 
   Returns:
-    A mapping from n-gram to the number of texts with it. It has at most
-    max_features n-grams, in the order of code points.
+    n-gram -> number of texts that contain the n-gram. There are at most
+    max_features n-grams, sorted by code points.
   """
   corpus = _TextWords.of(texts, config.first_words)
   most = config.max_share * len(texts)
   # Each column of `kept` describes one selected n-gram. The rows are the
-  # negative number of occurrences, the number of words, the first place, and
-  # the number of documents.
+  # negative number of occurrences, the number of words, the place of the first
+  # occurrence, and the number of documents.
   kept = np.zeros((4, 0), np.int64)
   numbers = corpus.ids
   for n in range(1, config.max_ngram + 1):
@@ -83,12 +85,12 @@ def frequent_ngrams(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _TextWords:
-  """Holds the words of N texts in one sequence of `total` places.
+  """Holds all words of N texts as one sequence with `total` places.
 
   Attributes:
-    words: the different words; the index of a word is its number.
+    words: the distinct words; the index of a word is its number.
     ids: int32 [total], the number of the word at each place.
-    docs: int32 [total], the text of each place.
+    docs: int32 [total], the index of the text that contains each place.
     ends: int64 [N], the place after each text's last word.
     places: integers [total], 0, 1, ..., in the smallest type that holds them.
   """
@@ -117,7 +119,7 @@ class _TextWords:
     return cls(list(numbers), np.asarray(ids, np.int32), docs, ends, places)
 
   def keys(self, numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Finds the places of n-grams that may be frequent, and a key for each.
+    """Finds n-grams that may be frequent, and gives each n-gram a key.
 
     Args:
       numbers: integers [total]. If n is 1, the number of the word at each
@@ -126,8 +128,8 @@ class _TextWords:
       n: int, words of an n-gram.
 
     Returns:
-      at: integers, places where these n-grams start, ascending.
-      keys: int64; equal n-grams have equal keys.
+      at: integers, the places where these n-grams start, ascending.
+      keys: int64, the key of each n-gram. Equal n-grams have equal keys.
     """
     if n == 1:
       return self.places, numbers.astype(np.int64)
@@ -146,13 +148,15 @@ class _TextWords:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Counts:
-  """Holds the groups of equal keys, sorted by key, with their counts.
+  """Holds groups of equal keys, and the counts of each group.
+
+  The groups are sorted by key.
 
   Attributes:
     order: int64 [keys], indices of the keys, sorted by group, then by index.
     starts: int64 [groups], index in `order` where each group starts.
     totals: int64 [groups], number of keys in each group.
-    documents: int64 [groups], number of documents with the key of each group.
+    documents: int64 [groups], number of documents that have the group's key.
   """
 
   order: np.ndarray
@@ -186,14 +190,14 @@ def _count(keys: np.ndarray, docs: np.ndarray) -> _Counts:
 class Tfidf:
   """Turns texts into rows of weighted n-grams.
 
-  An n-gram that occurs c times in a text, and in d of N training documents, has
-  the weight f (ln((1 + N) / (1 + d)) + 1), divided by the length of the row. f
-  is c, or 1 + ln c if the config is sublinear. These are the weights of
-  scikit-learn's TfidfVectorizer.
+  If an n-gram occurs c times in a text, and in d of N training documents, it
+  has the weight f (ln((1 + N) / (1 + d)) + 1). The factor f is c, or 1 + ln c
+  if config.sublinear is set. Then each row is divided by its Euclidean norm.
+  These are the weights of scikit-learn's TfidfVectorizer.
 
   Attributes:
-    config: length and limits of n-grams, and their weighting.
-    terms: D n-grams, with a space between words, in the order of code points.
+    config: lengths, limits and weighting of n-grams.
+    terms: D n-grams, with a space between words, sorted by code points.
     idf: float32 [D], ln((1 + N) / (1 + d)) + 1.
   """
 
@@ -203,11 +207,11 @@ class Tfidf:
 
   @classmethod
   def fit(cls, texts: Collection[str], config: TfidfConfig) -> 'Tfidf':
-    """Selects the frequent_ngrams of training texts and computes their idf.
+    """Selects frequent n-grams of training texts, and computes their idf.
 
     Args:
       texts: the training texts, which are read once.
-      config: length and limits of n-grams.
+      config: lengths, limits and weighting of n-grams.
 
     Raises:
       DataError: no n-gram is within the limits.
@@ -232,12 +236,12 @@ class Tfidf:
 
   @functools.cached_property
   def index(self) -> dict[str, int]:
-    """Returns the mapping from n-gram to column."""
+    """Returns the column of each n-gram."""
     return {term: i for i, term in enumerate(self.terms)}
 
   @functools.cached_property
   def digest(self) -> str:
-    """Returns the hex digest of everything that decides a text's features."""
+    """Returns the hex digest of the config, the n-grams and their idf."""
     digest = hashlib.sha256()
     for values in self._arrays().values():
       digest.update(np.ascontiguousarray(values).data)
@@ -247,7 +251,7 @@ class Tfidf:
     """Computes the features of N texts.
 
     Returns:
-      float32 [N, D]. Each row has length 1 or is empty; columns ascend.
+      float32 [N, D]. A row has norm 1 or is empty; its columns ascend.
     """
     if not len(texts):  # scikit-learn raises an error for an empty list
       return sparse.csr_array((0, self.n_features), dtype=np.float32)
@@ -257,7 +261,7 @@ class Tfidf:
 
   @functools.cached_property
   def _vectorizer(self) -> TfidfVectorizer:
-    """Returns the vectorizer of scikit-learn with this vocabulary and idf."""
+    """Returns scikit-learn's vectorizer for these n-grams and their idf."""
     vectorizer = TfidfVectorizer(
       analyzer=self._terms,
       vocabulary=self.index,
@@ -306,7 +310,7 @@ class Tfidf:
     tfidf = cls(config, terms, idf)
     if tfidf.digest != digest or list(terms) != sorted(terms):
       raise DataError(
-        f'{path}: the file is damaged: its checksum is wrong; start the run '
-        'again in a new workdir'
+        f'{path}: the file is damaged (wrong checksum); start the run again in '
+        'a new workdir'
       )
     return tfidf

@@ -1,8 +1,12 @@
 """Caches the token ids of a split in a file.
 
-A cache file has the ids of all documents, then the length of each document
-(both little-endian int32), then a trailer. The trailer has the numbers of ids
-and documents, and a SHA-256 of the key and of everything before the trailer.
+A cache file has three parts:
+
+1. the ids of all documents, little-endian int32
+2. the number of ids of each document, little-endian int32
+3. a trailer: a format mark, the total number of ids, the number of documents,
+   and a SHA-256 checksum of the key and of parts 1 and 2
+
 The key is a digest of everything that decides the ids. The file's name contains
 the first half of the key.
 """
@@ -33,16 +37,16 @@ _FORMAT = b'xjaxtok1'
 _TRAILER = struct.Struct('<8sqq32s')  # format, ids, documents, checksum
 _INT32 = np.dtype('<i4')
 _SEPARATOR = np.array([PAD_ID], np.int32)  # between two zones
-_AT_ONCE = 256  # documents in memory at the same time
+_AT_ONCE = 256  # number of documents that are in memory at the same time
 
 
 class Tokenizer(Protocol):
-  """Turns texts into token ids, like Vocabulary and Subwords.
+  """Describes the interface that Vocabulary and Subwords have in common.
 
   Attributes:
     digest: hex digest of everything that decides the ids.
     pad_id: int, the id for padding.
-    n_special: int, number of special tokens in every text, even an empty one.
+    n_special: int, number of special tokens that are added to every text.
   """
 
   digest: str
@@ -57,10 +61,12 @@ class Tokenizer(Protocol):
 
 
 def default_cache_dir(config: DataConfig) -> pathlib.Path:
-  """Returns the folder for prepared data: the config's or the user's folder.
+  """Returns the folder for prepared data.
 
-  A config may come from another machine. If the config's folder cannot be used
-  on this machine, the user's folder is used, and a warning is logged once.
+  This is config.cache_dir if it is set, otherwise the user's folder:
+  $XJAX_CACHE_DIR, or ~/.cache/xjax. A config may come from another machine. If
+  its cache_dir cannot be used on this machine, a warning is logged once, and
+  the user's folder is returned.
   """
   default = os.environ.get('XJAX_CACHE_DIR') or '~/.cache/xjax'
   user_folder = pathlib.Path(default).expanduser()
@@ -78,7 +84,7 @@ def _is_usable(folder: pathlib.Path, instead: pathlib.Path) -> bool:
     tempfile.TemporaryFile(dir=folder).close()
   except OSError as error:
     logging.warning(
-      'data.cache_dir=%s cannot be used (%s): %s is used instead',
+      'data.cache_dir=%s cannot be used (%s); %s is used instead',
       folder,
       error.strerror,
       instead,
@@ -96,11 +102,12 @@ def encode(
   """Returns token ids of documents, without a cache; see tokenise.
 
   Args:
-    documents: N documents, with only the zones to be read.
+    documents: N documents, with only the zones that are to be read.
     vocab: turns texts into token ids.
-    max_tokens: int, largest number of tokens per document, or per zone if
-      by_zone is set.
-    by_zone: whether zones are kept apart, with a PAD_ID between two zones.
+    max_tokens: int, largest number of tokens per document. If by_zone is set,
+      this is the largest number of tokens per zone.
+    by_zone: whether zones are kept apart. If they are, a PAD_ID stands between
+      two zones.
   """
   return Ragged.of(list(_ids(documents, vocab, max_tokens, by_zone)))
 
@@ -114,13 +121,14 @@ def tokenise(
 ) -> Ragged:
   """Returns the token ids of a split, and caches them in a file.
 
-  The number of documents without words is logged once if it is not 0.
+  If documents have no words, a warning with the number of such documents is
+  logged once.
 
   Args:
-    split: N documents, with only the zones to be read.
+    split: N documents, with only the zones that are to be read.
     vocab: turns texts into token ids.
     max_tokens: int, largest number of tokens that are read from the start of a
-      document or, if by_zone is set, from the start of each zone.
+      document. If by_zone is set, they are read from the start of each zone.
     cache_dir: folder of all caches. Several runs may use it at the same time.
     by_zone: whether zones are kept apart. If they are, a PAD_ID stands between
       two zones, and zones without words are left out.
@@ -171,7 +179,7 @@ def _ids(
 
 @functools.cache
 def _warn_empty(name: str, empty: int, n: int, path: pathlib.Path) -> None:
-  """Logs, once per path, how many documents have no words."""
+  """Logs how many documents have no words, but only once for each path."""
   del path
   logging.warning(
     '%s: %d of %d documents have no words in the zones that are read',
@@ -192,7 +200,9 @@ def _read_or_make(
     try:
       return _read(path, key)
     except ValueError as error:
-      logging.warning('%s is damaged (%s): it is made again', path, error)
+      logging.warning(
+        'the cache file %s is damaged (%s) and is made again', path, error
+      )
   with atomic_write(path, 'wb') as file:
     _write(file, key, split, encoder)
   return _read(path, key)
@@ -204,7 +214,7 @@ def _write(
   split: Split,
   encoder: Callable[[Iterable[Document]], Iterable[np.ndarray]],
 ) -> None:
-  """Writes a split's ids one by one, so that memory never holds all of them."""
+  """Writes a split's ids document by document, to save memory."""
   checksum = hashlib.sha256(key)
   lengths = np.zeros(len(split), _INT32)
   rows = encoder(split.documents[row] for row in range(len(split)))
@@ -228,7 +238,7 @@ def _read(path: pathlib.Path, key: bytes) -> Ragged:
   """Opens a cache file as a memory map and checks it.
 
   Raises:
-    ValueError: the file is not the one that _write wrote for this key.
+    ValueError: the file is damaged, or was written for another key.
   """
   size = path.stat().st_size - _TRAILER.size
   if size < 0:

@@ -22,8 +22,8 @@ from xjax.data.files.json_lines import (
 )
 from xjax.data.text.words import FIRST_WORD_ID, Vocabulary
 
-_HEAD = 1 << 20  # bytes at the start that tell the format
-_CHUNK = 1 << 22  # bytes of a binary file that are read together
+_HEAD = 1 << 20  # number of bytes that are read to find the layout
+_CHUNK = 1 << 22  # number of bytes of a binary file that are read at a time
 _LONGEST = 1 << 16  # largest number of bytes of a word
 _HEADER = re.compile(rb'\s*(\d{1,12})[ \t]+(\d{1,12})\s*')
 _NUMBER = re.compile(rb'[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?')
@@ -35,11 +35,11 @@ class Layout:
   """Describes the layout of a file of word vectors.
 
   Attributes:
-    dim: int, numbers per word.
+    dim: int, number of numbers per word.
     binary: whether numbers are float32 bytes; otherwise they are text.
     count: int, number of rows that the first line states; None if there is no
       such line.
-    start: int, byte at which the rows start, after gzip is unpacked.
+    start: int, offset in bytes of the first row in the unpacked file.
   """
 
   dim: int
@@ -49,7 +49,9 @@ class Layout:
 
 
 def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
-  """Finds the layout of an open file from its first bytes, and rewinds it.
+  """Finds the layout of an open file from its first bytes.
+
+  Afterwards, the file is at its start again.
 
   Raises:
     DataError: the file is in none of the known formats, is empty, or is
@@ -59,7 +61,7 @@ def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
     head = file.read(_HEAD)
     file.seek(0)
   if not head.strip():
-    raise DataError(f'{path}: the file is empty: there are no word vectors')
+    raise DataError(f'{path}: the file is empty and has no word vectors')
   if head.startswith(UTF16_MARKS):
     raise DataError(f'{path}:1: UTF-16 text: save the file as UTF-8')
   first, end, rest = head.partition(b'\n')
@@ -67,14 +69,15 @@ def find_layout(file: BinaryIO, path: str | os.PathLike) -> Layout:
     count, dim = map(int, header.groups())
     if not count or not dim:
       raise DataError(
-        f'{path}:1: {count} words of {dim} numbers: nothing to read'
+        f'{path}:1: states {count} words of {dim} numbers, so there is nothing '
+        'to read'
       )
     return Layout(dim, not _is_text(rest, dim), count, len(first) + len(end))
   numbers = first.rstrip().split(b' ')[1:]
   if not numbers or not all(map(_NUMBER.fullmatch, numbers)):
     raise DataError(
-      f'{path}:1: neither word2vec (count and dimension) nor GloVe (a word and '
-      'its numbers, separated by single spaces)'
+      f'{path}:1: the first line is neither word2vec (count and dimension) nor '
+      'GloVe (a word and its numbers, separated by single spaces)'
     )
   return Layout(len(numbers), False, None, 0)
 
@@ -101,8 +104,8 @@ def text_rows(
   word. GloVe 840B has such rows.
 
   Raises:
-    DataError: a row does not have dim numbers, the first line states another
-      number of rows, or the file is damaged.
+    DataError: a row does not have layout.dim numbers, the first line states a
+      wrong number of rows, or the file is damaged.
   """
   dim, rows = layout.dim, 0
   lines = numbered_lines(file, path)
@@ -114,7 +117,7 @@ def text_rows(
     extra = row.count(b' ') - dim
     if extra and not _is_phrase(row, extra):
       raise DataError(
-        f'{path}:{line}: {dim + extra} numbers; other rows have {dim}'
+        f'{path}:{line}: has {dim + extra} numbers, but other rows have {dim}'
       )
     if not extra:
       end = row.find(b' ')
@@ -158,19 +161,20 @@ def _binary_rows(
       place = f'{path}: byte {base + at}, word {row + 1} of {layout.count}'
       if end < 0 and len(buffer) > at + _LONGEST:
         raise DataError(
-          f'{place}: no word ends here; check the dimension in the first line'
+          f'{place}: the word does not end; check the dimension in the first '
+          'line'
         )
       more = file.read(_CHUNK)
       if not more:
-        raise DataError(f'{place}: the file is cut short: get it again')
+        raise DataError(f'{place}: the file is cut short; get it again')
       buffer, base, at = buffer[at:] + more, base + at, 0
     after = end + 1 + size
     yield base + at, buffer[at:end].lstrip(b'\n'), buffer[end + 1 : after]
     at = after
   if (buffer[at:] + file.read(_CHUNK)).strip(b'\n'):
     raise DataError(
-      f'{path}: byte {base + at}: more than the {layout.count} words of '
-      f'{layout.dim} numbers that the first line states'
+      f'{path}: byte {base + at}: the file has more than the {layout.count} '
+      f'words of {layout.dim} numbers that the first line states'
     )
 
 
@@ -180,7 +184,7 @@ def _damage(path: str | os.PathLike) -> Iterator[None]:
   try:
     yield
   except EOFError as error:
-    raise DataError(f'{path}: the gzip file is cut short: get it again') from (
+    raise DataError(f'{path}: the gzip file is cut short; get it again') from (
       error
     )
   except (OSError, zlib.error) as error:
@@ -189,7 +193,8 @@ def _damage(path: str | os.PathLike) -> Iterator[None]:
 
 _FLOAT = np.dtype('<f4')
 _DIGITS = bytes.maketrans(b'0123456789', b'D' * 10)
-_NUMBERS = re.compile(rb'[-+.0-9eE ]+')  # float() takes 'nan' and '1_0' too
+# float() also accepts 'nan' and '1_0', which this pattern excludes.
+_NUMBERS = re.compile(rb'[-+.0-9eE ]+')
 # These are the sources of a vector: no row yet, the row of the same word, and
 # (for a word like DDDD) the row of a number like 2003. A source with a larger
 # number replaces a source with a smaller number.
@@ -201,9 +206,9 @@ class WordVectors:
   """Holds the vectors of a vocabulary's words.
 
   Attributes:
-    vectors: float32 [ids, D], by word id; 0 for words that the file lacks, for
-      padding and for the unknown word.
-    has_vector: bool [ids], whether the file has the word.
+    vectors: float32 [ids, D], the vector of each word id. It is 0 for words
+      that the file lacks, for padding and for the unknown word.
+    has_vector: bool [ids], whether the file has a vector for each word id.
   """
 
   vectors: np.ndarray
@@ -234,10 +239,10 @@ def read_word_vectors(
   the vocabulary's words are parsed and checked.
 
   A row's word must be equal to the vocabulary's word. If several rows have the
-  same word, the first row counts. A word with D for digits, such as DDDD, gets
-  the vector of the first number in the file that has this form. In a file
-  sorted by frequency, this is the most frequent number. In a file without such
-  a number, like law2vec, the row DDDD itself counts.
+  same word, the first row is used. A vocabulary word such as DDDD stands for
+  all numbers of four digits. It gets the vector of the first such number in the
+  file. If the file is sorted by frequency, this is the most frequent number. If
+  the file has no such number, as in law2vec, the row DDDD itself is used.
 
   Args:
     path: file in the format of word2vec (text or binary) or GloVe (text), plain
@@ -246,7 +251,8 @@ def read_word_vectors(
 
   Raises:
     DataError: the file cannot be read, is in none of the known formats, or has
-      a fault. The message names the line (text) or the byte (binary).
+      a fault. The message names the line of a text file, or the byte of a
+      binary file.
   """
   with open_text(path) as file:
     layout = find_layout(file, path)
@@ -294,7 +300,7 @@ class _VectorTable:
     return np.zeros((len(self.source), self._layout.dim), np.float32)
 
   def offer(self, word: bytes, numbers: bytes) -> str | None:
-    """Stores a row if the vocabulary needs it.
+    """Stores the vector of a row if the vocabulary needs it.
 
     Returns:
       A message if the row is faulty, else None.
@@ -309,7 +315,7 @@ class _VectorTable:
       return None
     values = self._read(numbers)
     if values is None or not np.isfinite(values).all():
-      return 'not all of its entries are finite numbers'
+      return 'a number of its vector is not finite or cannot be read'
     self.vectors[row] = values
     self.source[row] = source
     return None
@@ -331,10 +337,10 @@ class _VectorTable:
 def write_word_vectors(
   path: str | os.PathLike, words: Iterable[str], vectors: np.ndarray
 ) -> None:
-  """Writes a word2vec binary file, which other tools, such as gensim, can read.
+  """Writes a word2vec binary file, which tools such as gensim can read.
 
   Args:
-    path: the file, which is replaced as a whole or not at all.
+    path: the file. It is replaced atomically.
     words: n words without white space.
     vectors: float [n, D], saved as float32.
 

@@ -3,8 +3,8 @@
 A word is a run of letters and digits of any script, with the marks on them
 (such as the vowel signs of Hindi). Words are in lower case, and D replaces
 every digit, as in the law2vec embeddings of Chalkidis et al. 2019: 'Directive
-2003/87/EC' becomes directive DDDD DD ec. All other characters, even hyphens and
-apostrophes inside words, separate words and are dropped.
+2003/87/EC' becomes directive DDDD DD ec. All other characters separate words
+and are dropped, including hyphens and apostrophes inside words.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ WORDS_VERSION = 2
 def _marks() -> str:
   """Returns all combining marks as ranges for a regular expression."""
   runs: list[list[int]] = []
-  # All marks are in these ranges, and a search of all characters is slow.
+  # All marks are in these ranges. To search all characters would be slow.
   for code in (*range(0x300, 0x20000), *range(0xE0000, 0xE0200)):
     if unicodedata.category(chr(code)).startswith('M'):
       if runs and runs[-1][1] == code - 1:
@@ -63,7 +63,7 @@ def split_words(text: str, keep_digits: bool = False) -> list[str]:
 
   Args:
     text: any text.
-    keep_digits: whether digits stay as they are; otherwise they become D.
+    keep_digits: whether digits stay as they are; otherwise D replaces them.
   """
   text = unicodedata.normalize('NFC', text.lower())
   if keep_digits:
@@ -80,7 +80,8 @@ def split_terms(text: str, first_words: int = 0) -> list[str]:
   """Returns the words that TF-IDF counts, in order.
 
   These words are runs of at least two letters, digits or underscores, in lower
-  case. Unlike in split_words, digits and Unicode composition do not change.
+  case. Unlike split_words, this function does not replace digits, and does not
+  normalise characters to NFC.
 
   Args:
     text: any text.
@@ -115,8 +116,8 @@ class Vocabulary:
     """Counts words in training texts and keeps the most frequent ones.
 
     Words are sorted by frequency, and words of equal frequency by code points.
-    Only the first config.max_tokens words of a text count, since a word that is
-    in no training batch would get no trained embedding.
+    Only the first config.max_tokens words of a text are counted. Later words
+    are in no training batch, so their embeddings would not be trained.
 
     Args:
       texts: the training texts.
@@ -130,23 +131,24 @@ class Vocabulary:
     return cls(tuple(word for _, word in kept[: config.max_words]))
 
   def with_words(self, words: Iterable[str]) -> 'Vocabulary':
-    """Returns a vocabulary with these words added at the end, in this order.
+    """Returns a copy of the vocabulary with more words at its end.
 
-    The ids of the present words stay the same.
+    The words that the vocabulary already has keep their ids.
 
     Args:
-      words: words as split_words returns them. Words that are present or
-        repeated are not added.
+      words: words as split_words returns them, in the order in which they are
+        added. A word that the vocabulary already has is not added. A repeated
+        word is added once.
     """
     return Vocabulary(tuple(dict.fromkeys((*self.words, *words))))
 
   def __len__(self) -> int:
-    """Returns the number of ids, with padding and the unknown word."""
+    """Returns the number of ids, including padding and the unknown word."""
     return len(self.words) + FIRST_WORD_ID
 
   @functools.cached_property
   def index(self) -> dict[str, int]:
-    """Returns the mapping from word to id."""
+    """Returns the id of each word."""
     return {word: i for i, word in enumerate(self.words, FIRST_WORD_ID)}
 
   @functools.cached_property
@@ -160,7 +162,7 @@ class Vocabulary:
 
     Args:
       text: any text.
-      max_tokens: int, the largest n; None: all words are read.
+      max_tokens: int, the largest n. If it is None, n is not limited.
     """
     words = split_words(text)[:max_tokens]
     ids = map(self.index.get, words, itertools.repeat(UNKNOWN_ID))
@@ -173,7 +175,7 @@ class Vocabulary:
     return [self.encode(text, max_tokens) for text in texts]
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes one word per line, without padding and the unknown word."""
+    """Writes one word per line; leaves out padding and the unknown word."""
     with atomic_write(path) as file:
       file.writelines(f'{word}\n' for word in self.words)
 
@@ -182,8 +184,8 @@ class Vocabulary:
     """Reads the vocabulary that save wrote to a file.
 
     Raises:
-      DataError: the file is missing or cut short, or a line is not a word or
-        occurs twice.
+      DataError: the file is missing or cut short, a line is not a word, or a
+        word occurs twice.
     """
     try:
       text = pathlib.Path(path).read_bytes().decode()
@@ -224,7 +226,7 @@ class WordPlace(NamedTuple):
 def document_words(document: Document) -> list[WordPlace]:
   """Returns the place of each word of split_words(document.text()).
 
-  A newline joins two zones, so no word is in both.
+  A newline separates two zones, so no word extends over two zones.
   """
   return [
     WordPlace(zone, start, end)
@@ -257,9 +259,10 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _cuts(text: str) -> Iterator[int]:
-  """Yields places where a text can be cut before NFC.
+  """Yields the places where a text can be cut before NFC is applied.
 
-  NFC of the parts, one by one, gives the same text as NFC of the whole text.
+  If NFC is applied to each part, the joined parts are the NFC of the full text.
+  The first place is 0, and the last place is the end of the text.
   """
   begin = 0
   for at, char in enumerate(text):

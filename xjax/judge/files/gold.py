@@ -17,28 +17,32 @@ from xjax.judge.files.rows import LabelRows, RowsDraft
 from xjax.judge.files.sparse_npz import read_sparse_npz
 from xjax.judge.predictions import Predictions
 
-# Returns a document's id (or None) and its label ids from the fields of a
-# line.
+# Returns the id (or None) and the label ids of the document on a line.
 _Read = Callable[[Fields], tuple[str | None, tuple[str, ...]]]
 
 
 def read_gold(path: str | os.PathLike) -> LabelRows:
   """Reads the gold labels of test or training documents.
 
+  The format is recognised from the content. These formats are known:
+
+  - a label file or a feature file of the XC repository
+  - multilabel rows of LIBSVM
+  - a sparse matrix saved by scipy, where an entry of 0 is not a label
+  - JSON lines of xjax, of EURLEX57K, of raw text (target_ind) or with a
+    hierarchy (doc_label or label)
+  - a predictions.npz with gold
+
   Args:
-    path: an XC-repository label or feature file; LIBSVM multilabel rows; a
-      sparse matrix saved by scipy (an entry of 0 is not a label); JSON lines of
-      xjax, of EURLEX57K, of raw text (target_ind) or with a hierarchy
-      (doc_label or label); or a predictions.npz with gold. The content of the
-      file decides its format. Text may be gzipped.
+    path: the file. A text file may be gzipped.
 
   Returns:
     The rows of labels, without scores.
 
   Raises:
     DataError: the file cannot be read, has an unknown format, or has faults; a
-      label's value is neither 0 nor 1; or rows have features but no row has a
-      label.
+      value in a sparse matrix is neither 0 nor 1; or the rows have features but
+      no row has a label.
   """
   kind = file_kind(path)
   match kind:
@@ -58,17 +62,17 @@ def read_training(path: str | os.PathLike) -> tuple[LabelRows, int]:
   """Reads how often labels occur in training.
 
   Args:
-    path: a file as for read_gold. In a predictions.npz, the training counts are
-      read, because the gold labels belong to other documents.
+    path: a file in a format of read_gold. The gold of a predictions.npz belongs
+      to other documents, so its training counts are read instead.
 
   Returns:
-    rows: the labels of the training documents. For a predictions.npz, one row
-      of labels whose scores are the training counts.
+    rows: the labels of each training document. For a predictions.npz, this is a
+      single row of labels, whose scores are the training counts.
     n_train: number of training documents.
 
   Raises:
-    DataError: as for read_gold; or no label occurs in training, or the training
-      counts are not known.
+    DataError: as for read_gold; or no label occurs in training, or a
+      predictions.npz has no training counts.
   """
   if file_kind(path) is FileKind.PREDICTIONS:
     saved = Predictions.load(path)
@@ -130,7 +134,7 @@ def _has_features(path: str | os.PathLike) -> bool:
 
 
 def _read_json(path: str | os.PathLike, kind: FileKind) -> LabelRows:
-  """Reads JSON lines of the given kind."""
+  """Reads the labels of JSON lines in the given format."""
   draft = RowsDraft(path)
   faults = Faults(on_error=None)
   with open_text(path) as file:
@@ -172,7 +176,7 @@ _READ: dict[FileKind, _Read] = {
 
 
 def _by_column(source: LabelRows) -> LabelRows:
-  """Converts label ids, which are column numbers as text, to integers."""
+  """Converts label ids such as '12' to column numbers."""
   columns = np.array(list(map(int, source.labels)), np.int32)
   return LabelRows(
     source.path,

@@ -1,4 +1,4 @@
-"""Reads predictions of any system from files, so that they can be judged."""
+"""Reads all files for judging the predictions of any system."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -33,25 +33,29 @@ DEPTH = 50  # labels kept per document, unless metrics need more
 
 @dataclasses.dataclass(frozen=True)
 class JudgeFiles:
-  """Holds the paths of the predictions to judge and of the files for judging.
+  """Holds the paths of the predictions and of the files for judging them.
 
   Attributes:
     predictions: a sparse matrix saved by scipy, an XC-repository score file,
       a predictions.npz, or JSON lines {"id", "labels": [{"id", "score"}]}.
-    gold: gold labels, as for read_gold; None: the gold of a predictions.npz, if
-      it has any.
-    train_labels: gold labels of the training set, as for read_gold, or a
-      predictions.npz with training counts. None: the counts of the judged
-      predictions.npz; for other files there are no training counts.
+    gold: gold labels in a format of read_gold. If None, the gold of a
+      predictions.npz is used; other predictions have no gold.
+    train_labels: gold labels of the training set in a format of read_gold, or a
+      predictions.npz with training counts. If None, the training counts of
+      `predictions` are used if it is a predictions.npz; other predictions have
+      no training counts.
     filter: pairs of a document and a label that must not be predicted.
     inv_prop: inverse propensities, one per label.
-    labels: label ids in the order of columns, as for read_label_order. The ids
-      name the columns of a matrix of scores and, unless the ids are numbers,
-      the columns of every file without ids.
-    depth: K, largest number of labels kept per document; None: as many as the
-      metrics need; of a predictions.npz, all labels.
-    score_kind: kind of the scores, if the file does not say it; None:
-      probability for JSON lines with scores from 0 to 1, margin otherwise.
+    labels: label ids in the order of columns; see read_label_order. They become
+      the ids of the columns of `predictions`. Unless all ids are numbers, they
+      also become the ids of the columns of the other files. Files that have
+      label ids do not change.
+    depth: K, largest number of labels that are kept per document. If None, all
+      labels of a predictions.npz are kept; for other files, the caller of
+      read_judged decides.
+    score_kind: kind of the scores, if the file does not contain it. If None,
+      JSON lines with scores from 0 to 1 have probabilities, and other files
+      have margins.
   """
 
   predictions: str | os.PathLike
@@ -69,23 +73,26 @@ def read_judged(
 ) -> tuple[Predictions, np.ndarray | None]:
   """Reads predictions, and gold and training counts if `files` has them.
 
-  Formats are detected from the content. Labels are matched by id or by column;
-  see known_labels_of. Documents are matched by id if both files have document
-  ids, otherwise by row. Scores without document ids get the ids of the gold
-  file. A filter is applied before the best labels are selected. If the lists in
-  a file are cut (see cut_length), the filter makes them shorter; see
-  without_pairs.
+  - Formats are recognised from the content.
+  - Labels are matched by id or by column; see known_labels_of.
+  - Documents are matched by id if the predictions and the gold have document
+    ids, otherwise by row. Predictions without document ids get those of the
+    gold file.
+  - A filter is applied before the best labels are selected. But if a file has
+    top-k lists (see cut_length), the filter makes the lists shorter; see
+    without_pairs.
 
   Args:
     files: the files.
-    depth: K for files of scores, if files.depth is None.
+    depth: K if files.depth is None and `files.predictions` is not a
+      predictions.npz.
 
   Returns:
-    predictions: the lists of `all` have the best labels of each document, by
-      score descending, then by column ascending. Labels from JSON lines keep
-      the order of the file. Lists that are cut in the file do not become
-      longer. A label that is not in a document's row is not predicted. Without
-      training labels, n_train is 0.
+    predictions: the lists of `all` have the best labels of each document,
+      sorted by descending score. Labels with equal scores are sorted by column,
+      but labels from JSON lines keep the order of the file. A label that is not
+      in a document's row is not predicted. If there are no training counts,
+      n_train is 0.
     inverse_propensities: float64 [L], or None.
 
   Raises:
@@ -121,8 +128,8 @@ def read_train_gold(files: JudgeFiles) -> Ragged:
     files: the files; train_labels is required.
 
   Returns:
-    A row of label indices per training document, each row ascending. The
-    indices are those of the predictions that read_judged returns.
+    A row of ascending label indices for each training document. Labels have the
+    same indices as in the predictions that read_judged returns.
 
   Raises:
     DataError: as for read_judged; or train_labels has only training counts.
@@ -144,9 +151,10 @@ class _Contents:
   Attributes:
     scored: the predicted labels.
     saved: the predictions of a predictions.npz; None for other files.
-    others: the other files: name -> rows. A filter has no rows. Inverse
-      propensities are one row of all columns, with the propensities as scores.
-    n_train: number of training documents; 0: not known.
+    others: name of another file -> rows. A filter has no rows. Inverse
+      propensities are one row of all columns, whose scores are the inverse
+      propensities.
+    n_train: number of training documents; 0 if it is not known.
     known_labels: the labels of all files.
   """
 
@@ -164,7 +172,7 @@ class _Contents:
     if files.labels is not None:
       order = read_label_order(files.labels)
       scored = order.name(scored)
-      # Ids that are column numbers match columns without names.
+      # If all ids are column numbers, columns without ids match them already.
       if not order.numbered:
         others = {name: order.name(rows) for name, rows in others.items()}
     known_labels = known_labels_of(scored, tuple(others.values()))
@@ -175,7 +183,8 @@ def _read_others(files: JudgeFiles) -> tuple[dict[str, LabelRows], int]:
   """Reads all files except the predictions.
 
   Returns:
-    Name -> rows; and the number of training documents, 0 if not known.
+    others: name of the file -> rows.
+    n_train: number of training documents; 0 if it is not known.
   """
   others, n_train = {}, 0
   if files.gold is not None:
@@ -193,7 +202,7 @@ def _read_others(files: JudgeFiles) -> tuple[dict[str, LabelRows], int]:
 
 
 def _filter_pairs(contents: _Contents) -> np.ndarray | None:
-  """Reads the filter's pairs, int64 [pairs, 2]: document rows and labels."""
+  """Reads the filter, int64 [pairs, 2]: a document row and a label per pair."""
   source = contents.others.get('filter')
   if source is None:
     return None
@@ -206,7 +215,7 @@ def _filter_pairs(contents: _Contents) -> np.ndarray | None:
 def _select_lists(
   scored: LabelRows, kind: ScoreKind, pairs: np.ndarray | None, depth: int
 ) -> Predictions:
-  """Makes predictions from scored labels, without the filter's pairs."""
+  """Makes predictions from scored labels; leaves out the filter's pairs."""
   longest = cut_length(scored)
   if longest:
     lists = best_labels(scored, longest)
@@ -237,7 +246,7 @@ def _select_lists(
 
 
 def _score_kind(files: JudgeFiles, scored: LabelRows) -> ScoreKind:
-  """Returns the kind of the scores: the user's choice, or a guess."""
+  """Returns the kind of the scores that the user chose, else a guess."""
   outside = (scored.scores < 0) | (scored.scores > 1)
   if files.score_kind is ScoreKind.PROBABILITY:
     scored.check(outside, 'the score of label {} is not from 0 to 1')
@@ -259,12 +268,11 @@ def _extend_saved(
   known_labels: KnownLabels,
   pairs: np.ndarray | None,
 ) -> Predictions:
-  """Adds the labels of other files to the predictions of a predictions.npz."""
+  """Adds the labels of other files to saved predictions, and filters lists."""
   if files.score_kind not in (None, saved.score_kind):
     raise DataError(
-      f'{files.predictions}: its scores are of the kind '
-      f'{saved.score_kind.value}, not {files.score_kind.value} '
-      '(--score_kind)'
+      f'{files.predictions}: has scores of the kind {saved.score_kind.value}, '
+      f'but --score_kind is {files.score_kind.value}'
     )
   lists = saved.lists
   if pairs is not None:
@@ -285,7 +293,7 @@ def _with_train_counts(
 ) -> Predictions:
   """Returns the predictions with the training counts of a file.
 
-  This removes the lists of slices that depend on the old training counts.
+  Lists of slices that depend on the old training counts are removed.
   """
   train, n_labels = contents.others['train'], len(predictions.labels)
   labels = contents.known_labels.indices(train)[train.rows.values]
@@ -307,8 +315,8 @@ def _inverse_propensities(contents: _Contents) -> np.ndarray | None:
   columns, n = known_labels.column_labels(source), len(known_labels.labels)
   if len(columns) != n:
     raise DataError(
-      f'{source.path}: has {len(columns)} numbers, but there are {n} labels: '
-      'some labels have no column'
+      f'{source.path}: has {len(columns)} numbers, but there are {n} labels, '
+      'so some labels have no number'
     )
   weights = np.zeros(n)
   weights[columns] = source.scores

@@ -12,7 +12,7 @@ from xjax.data.formats.svmlight import is_row, parse_header
 
 
 class FileKind(enum.Enum):
-  """Names the known formats of files with predictions or gold labels."""
+  """Lists the known formats of files with predictions or gold labels."""
 
   PREDICTIONS = 'predictions.npz'
   SPARSE = 'a sparse matrix saved by scipy (.npz: csr, csc or coo)'
@@ -45,12 +45,12 @@ def file_kind(path: str | os.PathLike) -> FileKind | None:
     try:
       start = file.peek(len(_ZIP))[: len(_ZIP)]
     except DAMAGE:
-      start = b''  # the error is raised below
+      start = b''  # _text_kind reads the file again and raises the error
   if start != _ZIP:
     with open_text(path) as file:
       return _text_kind(file, path)
   if zipped:
-    raise DataError(f'{path}: is a gzipped .npz: unpack it with gunzip')
+    raise DataError(f'{path}: is a gzipped .npz; unpack it with gunzip')
   return _npz_kind(path)
 
 
@@ -60,7 +60,8 @@ def _npz_kind(path: str | os.PathLike) -> FileKind | None:
       names = set(zipped.namelist())
   except DAMAGE as error:
     raise DataError(
-      f'{path}: cannot be read ({error}): damaged, or cut short; get it again'
+      f'{path}: cannot be read ({error}); the file is damaged, or cut short; '
+      'get it again'
     ) from error
   if 'format.npy' in names:
     return FileKind.SPARSE
@@ -99,7 +100,7 @@ def unknown_format(
   Args:
     path: the file.
     content: what the file should contain, such as `predictions`.
-    known: the known formats of such files.
+    known: the known formats of files with this content.
   """
   listed = '; '.join(kind.value for kind in known)
   return DataError(

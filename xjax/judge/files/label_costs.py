@@ -15,7 +15,7 @@ from xjax.data.files.json_lines import Fields, open_text, parse_rows
 def read_label_costs(
   path: str | os.PathLike, index: Mapping[str, int]
 ) -> np.ndarray:
-  """Reads a weight per label; a label without a line has weight 1.
+  """Reads the weight of each label; a label without a line has weight 1.
 
   Args:
     path: JSON lines {"id", "weight"}; may be gzipped.
@@ -25,8 +25,8 @@ def read_label_costs(
     float64 [L].
 
   Raises:
-    DataError: the file cannot be read or has faults: it has no line, an id is
-      unknown or occurs twice, or a weight is not a number of at least 0.
+    DataError: the file cannot be read, has no line, or is faulty: an id is
+      unknown or occurs twice, or a weight is not a finite number of at least 0.
   """
   path = pathlib.Path(path).expanduser()
   faults = Faults(on_error=None)

@@ -1,4 +1,4 @@
-"""Reads from a file which label each column of other files stands for."""
+"""Reads a file that says which label each column of other files belongs to."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -18,7 +18,7 @@ _NUMBER = re.compile('0|[1-9][0-9]{0,7}')
 
 
 def column_numbers(labels: Sequence[str]) -> np.ndarray:
-  """Converts ids that are column numbers to int64; other ids become -1."""
+  """Converts ids to column numbers, int64; ids of another form become -1."""
   numbers = (int(i) if _NUMBER.fullmatch(i) else -1 for i in labels)
   return np.fromiter(numbers, np.int64, len(labels))
 
@@ -41,9 +41,9 @@ class LabelOrder:
     return bool(np.all(column_numbers(self.labels) >= 0))
 
   def name(self, source: LabelRows) -> LabelRows:
-    """Returns a file's rows with the label id of each column.
+    """Adds label ids to the rows of a file whose labels are column numbers.
 
-    Rows that have ids already stay the same.
+    The rows of a file that has label ids do not change.
 
     Args:
       source: rows of a file.
@@ -56,26 +56,24 @@ class LabelOrder:
     n = len(self.labels)
     if source.n_labels not in (None, n):
       raise DataError(
-        f'{source.path}: has {source.n_labels} labels, but {self.path} names '
-        f'{n}'
+        f'{source.path}: has {source.n_labels} labels, but {self.path} has {n}'
       )
-    message = (
-      f'label {{}} is not in 0..{n - 1}, the columns that {self.path} names'
-    )
+    message = f'label {{}} is not in 0..{n - 1}, the columns of {self.path}'
     source.check(source.rows.values >= n, message)
     return dataclasses.replace(source, labels=self.labels, n_labels=n)
 
 
 def read_label_order(path: str | os.PathLike) -> LabelOrder:
-  """Reads which label each column stands for.
+  """Reads the label id of each column.
 
   Args:
-    path: JSON lines with ids, or one plain id per line.
+    path: JSON lines with ids, or one plain id per line. The first line belongs
+      to column 0.
 
   Raises:
     DataError: the file cannot be read, a line has no id, an id occurs twice, or
-      the ids are column numbers but not in ascending order. In the last case it
-      is unclear whether the number or the position decides the column.
+      the ids are column numbers but not in ascending order. In the last case,
+      the column of a label could be its number or its line.
   """
   with open_text(path) as file:
     lines = list(numbered_lines(file, path))
@@ -89,7 +87,7 @@ def read_label_order(path: str | os.PathLike) -> LabelOrder:
   if order.numbered and np.any(np.diff(column_numbers(labels)) < 0):
     raise DataError(
       f'{path}: the ids are column numbers, but not in ascending order; use '
-      'other ids, or put them in order'
+      'other ids, or sort the lines by id'
     )
   return order
 

@@ -22,8 +22,8 @@ class KnownLabels:
 
   Attributes:
     labels: L label ids; the labels of the predictions come first.
-    columns: int64, index of each column's label, -1 for a column without a
-      label; None if the meaning of columns is not known.
+    columns: int64, index of each column's label; -1 for a column without a
+      label. None if the labels of columns are not known.
     path: the file that defines the labels, for messages.
   """
 
@@ -37,7 +37,7 @@ class KnownLabels:
     return {id_: i for i, id_ in enumerate(self.labels)}
 
   def sorted_rows(self, source: LabelRows) -> Ragged:
-    """Returns a file's rows as indices of known labels, each row ascending.
+    """Returns a file's rows as indices of known labels; each row is sorted.
 
     Args:
       source: rows of a file.
@@ -66,13 +66,15 @@ class KnownLabels:
     )
 
   def column_labels(self, source: LabelRows) -> np.ndarray:
-    """Returns the index of each column's known label, int64; -1 for no label.
+    """Returns the label index of each column of a file, int64.
+
+    A column without a known label gets -1.
 
     Args:
       source: rows of a file.
 
     Raises:
-      DataError: the meaning of columns is not known, or the file has another
+      DataError: the labels of columns are not known, or the file has another
         number of columns.
     """
     if source.labels is None and self.columns is None:
@@ -83,7 +85,10 @@ class KnownLabels:
     return self.indices(source)
 
   def indices(self, source: LabelRows) -> np.ndarray:
-    """Returns the index of the known label of each label or column, int64.
+    """Returns the index of the known label for each label of a file, int64.
+
+    Entry i belongs to the id source.labels[i]. If the file has no label ids,
+    entry i belongs to column i.
 
     Args:
       source: rows of a file.
@@ -112,15 +117,15 @@ class KnownLabels:
     return self.columns
 
   def _indices_of_ids(self, source: LabelRows) -> np.ndarray:
-    """Returns the index of the known label for each of a file's ids, int64."""
+    """Returns the index of the known label for each label id of a file."""
     indices = np.array(
       [self.index.get(id_, -1) for id_ in source.labels], np.int64
     )
     source.check(
       indices[source.rows.values] < 0,
-      f'label {{}} is unknown: {self.path} has columns, so labels must be '
-      f'numbers, 0 to {len(self.labels) - 1}, or a file of labels must name '
-      'the columns',
+      f'label {{}} is unknown; {self.path} has column numbers, so label ids '
+      f'must be numbers from 0 to {len(self.labels) - 1}, or a file of labels '
+      'must say which label each column belongs to',
     )
     return indices
 
@@ -130,22 +135,30 @@ def known_labels_of(
 ) -> KnownLabels:
   """Returns all labels of predictions and of the files for judging them.
 
-  If the predictions have columns, the columns are the labels: every other file
-  must have the same number of columns, or ids that are column numbers. If the
-  predictions have ids, labels are matched by id. The labels of the predictions
-  come first; the labels that are only in other files follow, sorted.
+  A file has label ids, or it has only column numbers.
 
-  Predictions with ids and other files with columns are matched as follows. If
-  all ids of the predictions are decimal numbers, the numbers are the columns.
-  Columns that the predictions lack then become further labels if a header says
-  how many columns there are; otherwise such columns raise an error. If the ids
-  are not numbers, the first id is column 0, the second id is column 1, and so
-  on. This case requires that the predictions have an order of labels, and that
-  every file with columns has a header with the same number of columns.
+  If the predictions have columns, the columns are the labels. Every other file
+  must have the same number of columns, or ids that are column numbers.
+
+  If all files have ids, labels are matched by id. The labels of the predictions
+  come first. Labels that are only in other files follow, sorted.
+
+  If the predictions have ids and another file has columns, there are three
+  cases:
+
+  - The ids have no order. If a file has a header with the number of columns,
+    the columns are the labels, and all ids must be column numbers. If there is
+    no header, labels are matched by id, and the id of a column is its number.
+  - The ids have an order, and all ids are decimal numbers. An id is the number
+    of its column. If a header states how many columns there are, columns that
+    the predictions lack become further labels. Without a header, an entry in
+    such a column is an error.
+  - The ids have an order, and some ids are not numbers. The first id belongs to
+    column 0, the second id to column 1, and so on. Every file with columns must
+    have a header with the same number of columns.
 
   Args:
-    scored: the predictions. If they have ids and n_labels is set, the ids are
-      in the order of the columns.
+    scored: the predictions. Their ids have an order if n_labels is set.
     others: the other files.
 
   Raises:
@@ -182,7 +195,7 @@ def known_labels_of(
 
 
 def _known_columns(source: LabelRows) -> KnownLabels:
-  """Returns the columns of a file as labels."""
+  """Makes the columns of a file the known labels."""
   n = source.n_labels
   _check_count(source)
   return KnownLabels(tuple(map(str, range(n))), np.arange(n), source.path)
@@ -197,7 +210,7 @@ def _check_count(source: LabelRows) -> None:
 
 
 def _append_labels(scored: LabelRows, further: set[str]) -> tuple[str, ...]:
-  """Returns the predictions' labels, then the further labels, sorted."""
+  """Returns the predictions' labels, followed by the sorted further labels."""
   return scored.labels + tuple(sorted(further - set(scored.labels)))
 
 
@@ -208,22 +221,22 @@ def _column_count(
 
   Raises:
     DataError: the number of columns is too large, or an id of the predictions
-      is a number that is not below the number of columns.
+      is a number that is too large for a column.
   """
   _check_count(source)
   if np.any(numbers >= source.n_labels):
     id_ = scored.labels[int(numbers.argmax())]
     raise DataError(
       f'{scored.path}: label {id_!a} is not a column of {source.path}, which '
-      f'has {source.n_labels} columns: ids that are numbers must be columns'
+      f'has {source.n_labels} columns; ids that are numbers must be columns'
     )
   return source.n_labels
 
 
 def _labels_by_number(labels: Sequence[str], n: int) -> np.ndarray:
-  """Returns the index of each column's label, int64 [n].
+  """Returns, for each of n columns, the index of the label with this number.
 
-  The id of this label is the column number. A column without a label gets -1.
+  The indices are int64. A column without a label gets -1.
   """
   numbers = column_numbers(labels)
   used = np.flatnonzero((numbers >= 0) & (numbers < n))
@@ -241,10 +254,10 @@ def _check_headers(scored: LabelRows, without_ids: Sequence[LabelRows]) -> None:
   for other in without_ids:
     if other.n_labels is None:
       raise DataError(
-        f'{other.path}: has column numbers but no number of columns, and the '
-        f'labels of {scored.path} have names, such as {scored.labels[0]!a}: '
-        'give label ids, a header `N L`, or a file of labels that names the '
-        'columns'
+        f'{other.path}: has column numbers, but no header with the number of '
+        f'columns, and the label ids of {scored.path} are not numbers (such as '
+        f'{scored.labels[0]!a}); use label ids, or add a header `N L`, or give '
+        'a file of labels that has the label id of each column'
       )
   logging.info(
     'labels are matched by order: column 0 of %s is %a of %s, and so on',
@@ -264,32 +277,32 @@ def _check_related(scored: LabelRows, others: Sequence[LabelRows]) -> None:
   for other in others:
     ids = other.labels
     if ids is None and scored.n_labels is not None:
-      return  # the file has the columns of the predictions
+      return  # the file is matched by column, not by id
     if ids is None:
       ids = map(str, np.unique(other.rows.values).tolist())
     sources |= dict.fromkeys(ids, other)
   if sources and scored.labels and sources.keys().isdisjoint(scored.labels):
     id_, other = next(iter(sources.items()))
     raise DataError(
-      f'{other.path}: has no label of {scored.path}: it has {id_!a}, '
-      f'{scored.path} has {scored.labels[0]!a}; both files must use the same '
-      'label ids'
+      f'{other.path}: has no label of {scored.path}; {other.path} has {id_!a}, '
+      f'and {scored.path} has {scored.labels[0]!a}; both files must use the '
+      'same label ids'
     )
 
 
 def check_documents(scored: LabelRows, other: LabelRows) -> None:
   """Checks that two files have the same documents in the same order.
 
-  If both files have document ids, the ids are compared; otherwise only the
-  numbers of documents are compared.
+  If both files have document ids, the ids are compared. Otherwise, only the
+  number of documents is compared.
 
   Args:
     scored: the predictions.
     other: another file.
 
   Raises:
-    DataError: the documents differ. The message names the first row that
-      differs.
+    DataError: the documents differ. If ids differ, the message names the first
+      row with different ids.
   """
   if scored.doc_ids is not None and other.doc_ids is not None:
     pairs = zip(scored.doc_ids, other.doc_ids)

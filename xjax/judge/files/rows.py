@@ -1,4 +1,4 @@
-"""Holds the predicted or gold labels of documents, as read from one file."""
+"""Holds the predicted or gold labels of documents that a file contains."""
 
 from array import array
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ class LabelRows:
 
   Attributes:
     path: the file, for messages.
-    rows: N rows of labels: indices into `labels`, or column numbers if `labels`
-      is None.
+    rows: N rows of labels. A value is an index into `labels`, or a column
+      number if `labels` is None.
     labels: label ids; None if the file has only column numbers.
     n_labels: number of columns; None if the file does not contain this number.
     doc_ids: N document ids; None if the file has no document ids.
-    lines: int64 [N], the line number of each row; None if there are no lines.
+    lines: int64 [N], the line number of each row; None for a binary file.
     scores: float32 or float64, one for each value of rows; None if the labels
       have no scores.
     ranked: whether labels with equal scores keep the order of the file.
@@ -45,7 +45,7 @@ class LabelRows:
     return len(self.rows)
 
   def place(self, row: int) -> str:
-    """Returns the file and the line or row number of a row, for messages."""
+    """Returns the path and the line (or row number) of a row, for messages."""
     if self.lines is None:
       return f'{self.path}: row {row}'
     return f'{self.path}:{self.lines[row]}'
@@ -54,18 +54,18 @@ class LabelRows:
     """Raises a DataError about one entry.
 
     Args:
-      entry: index into the values of rows.
-      message: the message, where {} stands for the label.
+      entry: index into rows.values.
+      message: the message; the label replaces {}.
     """
     row = int(np.searchsorted(self.rows.indptr, entry, 'right')) - 1
     raise DataError(f'{self.place(row)}: {message.format(self._name(entry))}')
 
   def check(self, bad: np.ndarray, message: str) -> None:
-    """Raises a DataError about the first bad entry, if there is a bad entry.
+    """Raises a DataError about the first bad entry, if any entry is bad.
 
     Args:
-      bad: bool, one for each value of rows.
-      message: the message, where {} stands for the label.
+      bad: bool, whether each entry of rows.values is bad.
+      message: the message; the label replaces {}.
     """
     if np.any(bad):
       self.fail(int(np.argmax(bad)), message)
@@ -74,7 +74,7 @@ class LabelRows:
     """Checks that the labels of a row are distinct and that scores are finite.
 
     Returns:
-      The rows themselves.
+      This object.
 
     Raises:
       DataError: a check failed; the message says which row and label.
@@ -91,7 +91,7 @@ class LabelRows:
     """Returns the rows with only some of their labels.
 
     Args:
-      kept: bool, one for each value of rows.
+      kept: bool, whether each entry of rows.values is kept.
     """
     scores = None if self.scores is None else self.scores[kept]
     return dataclasses.replace(self, rows=self.rows.keep(kept), scores=scores)
@@ -105,10 +105,10 @@ class RowsDraft:
   """Collects rows of labels while JSON lines are being read."""
 
   def __init__(self, path: str | os.PathLike):
-    """Starts without rows.
+    """Makes a draft without rows.
 
     Args:
-      path: the file that is read.
+      path: the file that is being read.
     """
     self._path = path
     self._ids: dict[str | None, None] = {}
@@ -144,10 +144,11 @@ class RowsDraft:
     self._scores.extend(scores)
 
   def finish(self, scored: bool = False) -> LabelRows:
-    """Returns the rows.
+    """Returns the rows that were added.
 
     Args:
-      scored: whether labels have scores; the scores become float64.
+      scored: whether labels have scores. If so, the scores become float64, and
+        the rows are `ranked`.
     """
     rows = Ragged(
       np.asarray(self._ends, np.int64), np.asarray(self._values, np.int32)
@@ -163,22 +164,23 @@ class RowsDraft:
     )
 
 
-_BLOCK = 1 << 21  # entries sorted at a time
+_BLOCK = 1 << 21  # number of entries that are sorted at a time
 
 
 def best_labels(scored: LabelRows, depth: int) -> Lists:
   """Returns the best labels of each row, in descending order of score.
 
-  Labels with equal scores are in ascending order of column, or in the order of
-  the row if the rows are ranked. Scores are compared before they are rounded to
-  float32.
+  Labels with equal scores are sorted by column. But if the rows are `ranked`,
+  such labels keep the order of the row. Scores are compared first, and then
+  rounded to float32.
 
   Args:
-    scored: N rows of scored labels; labels not in a row are not predicted.
+    scored: N rows of scored labels. Labels that are not in a row are not
+      predicted.
     depth: K, at least 1.
 
   Returns:
-    Lists [N, K]; a row with fewer labels ends in PAD.
+    Lists [N, K]. A list with fewer than K labels ends in PAD.
   """
   ids = np.full((len(scored), depth), PAD, np.int32)
   scores = np.full((len(scored), depth), -np.inf, np.float32)
@@ -189,8 +191,8 @@ def best_labels(scored: LabelRows, depth: int) -> Lists:
     exact = scored.scores[indptr[0] : indptr[-1]]
     keys = (-exact, row) if scored.ranked else (values, -exact, row)
     order = np.lexsort(keys)
-    # Entries of a row stay together, so the rank of an entry is the distance
-    # from the start of the row to the entry.
+    # The entries of a row stay together, so the rank of an entry is its
+    # distance from the start of the row.
     rank = np.arange(len(row)) - (indptr[row - start] - indptr[0])
     kept = rank < depth
     at, order = (row[kept], rank[kept]), order[kept]
@@ -199,9 +201,9 @@ def best_labels(scored: LabelRows, depth: int) -> Lists:
 
 
 def _blocks(indptr: np.ndarray) -> Iterator[tuple[int, int]]:
-  """Yields blocks of rows (start, end) with about _BLOCK entries each.
+  """Yields blocks of rows, as (start, end).
 
-  Every block has at least one row.
+  A block has at most _BLOCK entries, or only one row.
   """
   start, n = 0, len(indptr) - 1
   while start < n:
@@ -212,21 +214,28 @@ def _blocks(indptr: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def cut_length(scored: LabelRows) -> int:
-  """Returns the length K at which the rows were cut to top-k lists, if any.
+  """Guesses whether the rows are top-k lists, and returns their length K.
 
-  This is a guess, because a file of scores does not say whether a missing label
-  had a lower score or no score. If a system writes its K best labels, many rows
-  have length K and no row is longer. If a system uses a threshold, or a tree
-  with few candidates, rows have many lengths. So rows count as cut at the
-  longest length K if K is below the number of labels and at least half of the
-  non-empty rows have length K. Shorter rows then have all predicted labels. In
-  all other cases, all rows have all predicted labels.
+  A file of scores does not say whether a missing label had a lower score or no
+  score. If a system writes its K best labels, many rows have length K and no
+  row is longer. If a system uses a threshold, or a tree with few candidates,
+  rows have many different lengths.
+
+  So the rows are top-k lists if two conditions hold, where K is the length of
+  the longest row:
+
+  - K is below the number of labels.
+  - At least half of the non-empty rows have length K.
+
+  A top-k list with fewer than K labels has all predicted labels. If the rows
+  are not top-k lists, every row has all predicted labels.
 
   Args:
-    scored: N rows of scored labels; ranked rows always count as cut.
+    scored: N rows of scored labels. Rows that are `ranked` are always top-k
+      lists.
 
   Returns:
-    K, at least 1; 0 if the rows were not cut.
+    K, at least 1; 0 if the rows are not top-k lists.
   """
   lengths = scored.rows.lengths
   longest = int(lengths.max(initial=0))
@@ -240,13 +249,14 @@ def cut_length(scored: LabelRows) -> int:
 def without_pairs(lists: Lists, pairs: np.ndarray, path: object) -> Lists:
   """Removes pairs of a document and a label from top-k lists.
 
-  If a list loses a label, the label that should follow at its end is not known.
-  So all lists are cut to the length of the list that loses most labels. But a
-  list that ends in PAD has all labels, so its length does not matter.
+  If a full list loses a label, the label that follows the list is not known. So
+  all lists are cut to the length of the shortest list that was full. A list
+  that is not full ends in PAD. It has all predicted labels of its document, so
+  its length does not count.
 
   Args:
     lists: lists of N documents.
-    pairs: int64 [pairs, 2], document and label.
+    pairs: int64 [pairs, 2], row of a document and index of a label.
     path: the file of the lists, for messages.
 
   Raises:
@@ -265,7 +275,7 @@ def without_pairs(lists: Lists, pairs: np.ndarray, path: object) -> Lists:
     row = int(np.argmax(~whole & (left == 0)))
     raise DataError(
       f'{path}: row {row}: the filter removes all labels of the list; predict '
-      'deeper lists'
+      'more labels per document'
     )
   order = np.argsort(~kept, axis=-1, kind='stable')[:, :depth]
   ids = np.where(kept, lists.ids, PAD)

@@ -1,4 +1,4 @@
-"""Reads scored labels from files of any known format."""
+"""Reads labels and their scores from files of any known format."""
 
 import math
 import os
@@ -36,11 +36,11 @@ def read_predictions(
   Args:
     path: a sparse matrix saved by scipy, an XC-repository score file, JSON
       lines {"id", "labels": [{"id", "score"}]}, or a predictions.npz. The
-      format is recognised from the file's content. Text may be gzipped.
+      format is recognised from the content. A text file may be gzipped.
 
   Returns:
-    rows: the scored labels. For a predictions.npz, all rows are empty; only the
-      ids of documents and labels and the number of labels are set.
+    rows: the scored labels. For a predictions.npz, all rows are empty, but the
+      document ids, the label ids and the number of labels are set.
     saved: the predictions of a predictions.npz; None for other files.
 
   Raises:
@@ -73,7 +73,11 @@ def read_predictions(
 
 
 def _has_scores(path: str | os.PathLike) -> bool:
-  """Returns whether a file without a header has entries `label:value`."""
+  """Returns whether the first entry of a text file has the form `label:value`.
+
+  Args:
+    path: a file without a header.
+  """
   with open_text(path) as file:
     rows = (line.split() for _, line in numbered_lines(file, path))
     return b':' in next(filter(None, rows))[0]
@@ -108,7 +112,7 @@ def _read_json(path: str | os.PathLike) -> LabelRows:
 
 
 def _labels_of(fields: Fields) -> tuple[tuple[str, ...], tuple[float, ...]]:
-  """Returns the label ids and scores of a row, and notes faults in `fields`."""
+  """Returns the label ids and scores of a row; adds faults to fields.faults."""
   items = fields.row.get('labels')
   if not isinstance(items, list) or not all(isinstance(i, dict) for i in items):
     fields.faults.append('labels is not a list of objects {"id", "score"}')

@@ -15,21 +15,20 @@ FORMATS = ('csr', 'csc', 'coo')
 
 
 def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
-  """Reads a sparse matrix of documents by labels.
+  """Reads a sparse matrix that has a row per document and a column per label.
 
-  A stored value counts as an entry, even if the value is 0. Nothing is
-  unpickled.
+  A stored value counts as an entry, including a stored 0. Nothing is unpickled.
 
   Args:
     path: an .npz file of a csr, csc or coo matrix.
 
   Returns:
-    The rows of the matrix, with the values as scores: float32 or float64. The
-    entries of csc and coo matrices are sorted by column.
+    The rows of the matrix. The values are the scores, float32 or float64. If
+    the matrix is csc or coo, the entries of a row are sorted by column.
 
   Raises:
     DataError: the file is damaged, is not such a matrix, or has impossible
-      values; an entry occurs twice or is not finite.
+      values; an entry occurs twice, or its value is not finite.
   """
   arrays = Arrays.read(path)
   arrays.left.pop('_is_array', None)
@@ -61,7 +60,7 @@ def read_sparse_npz(path: str | os.PathLike) -> LabelRows:
 def _format(arrays: Arrays) -> str:
   value = arrays.left.pop('format', np.array(0))
   if value.shape or value.dtype.kind not in 'SU':
-    arrays.fail('format', 'missing: this is not a sparse matrix of scipy')
+    arrays.fail('format', 'missing, so this is not a sparse matrix of scipy')
   kind = value.astype('U').item()
   if kind not in FORMATS:
     arrays.fail('format', f'is {kind!a}; save the matrix as csr')
@@ -71,19 +70,19 @@ def _format(arrays: Arrays) -> str:
 def _shape(arrays: Arrays) -> tuple[int, int]:
   shape = _numbers(arrays, 'shape', 'iu')
   if len(shape) != 2 or shape.min() < 0 or shape.max() > MOST:
-    arrays.fail('shape', f'is {shape.tolist()}, should be [documents, labels]')
+    arrays.fail('shape', f'is {shape.tolist()}, must be [documents, labels]')
   return int(shape[0]), int(shape[1])
 
 
 def _numbers(arrays: Arrays, name: str, kinds: str) -> np.ndarray:
-  """Takes a vector; the np.dtype.kind of its dtype must be one of `kinds`."""
+  """Takes the vector `name`; the dtype.kind of its dtype must be in `kinds`."""
   if name not in arrays.left:
     arrays.fail(name, 'missing')
   array = arrays.left.pop(name)
   if array.ndim != 1 or array.dtype.kind not in kinds:
     arrays.fail(
       name,
-      f'is {array.dtype} {list(array.shape)}, should be a vector of numbers',
+      f'is {array.dtype} {list(array.shape)}, must be a vector of numbers',
     )
   return array
 
@@ -97,7 +96,10 @@ def _indices(arrays: Arrays, name: str, length: int) -> np.ndarray:
 
 
 def _column_of_entries(indptr: np.ndarray) -> np.ndarray:
-  """Returns the column of each entry, int32; `indptr` bounds the columns."""
+  """Returns the column of each entry, int32.
+
+  Column i has the entries indptr[i] to indptr[i + 1] - 1.
+  """
   return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
 
 
@@ -121,7 +123,8 @@ def _by_row(
   if np.any(outside):
     at = int(np.argmax(outside))
     raise DataError(
-      f'{path}: label {columns[at]}: row {rows[at]} is not in 0..{n - 1}'
+      f'{path}: label {columns[at]} is in row {rows[at]}, which is not in '
+      f'0..{n - 1}'
     )
   order = np.lexsort((columns, rows))
   indptr = np.zeros(n + 1, np.int64)

@@ -1,7 +1,7 @@
-"""Fits sigmoids from scores to probabilities, and measures calibration error.
+"""Fits sigmoids from scores to probabilities, and computes calibration errors.
 
 All computations use float64 in NumPy, and numbers are summed in a fixed order.
-So on one machine, the same decisions give exactly the same numbers.
+So the same decisions give exactly the same numbers on the same machine.
 """
 
 from collections.abc import Callable
@@ -10,21 +10,24 @@ import dataclasses
 from jaxtyping import Bool, Float, Int
 import numpy as np
 
-_BLOCK = 2**18  # decisions at a time, so that temporary arrays fit in the cache
-_STEPS = 100
-# Newton's method stops when it estimates that the loss can decrease by at most
-# half of this number.
+# Number of decisions in a block, so that temporary arrays fit in the cache.
+_BLOCK = 2**18
+_STEPS = 100  # largest number of steps of Newton's method
+# Newton's method stops if the loss is expected to decrease by less than half of
+# this number.
 _NEAR = 1e-12
-_SHORTEST = 1e-9  # with a shorter step, rounding hides the decrease of the loss
+# Backtracking stops here. The decrease of the loss in a shorter step would be
+# lost to rounding.
+_SHORTEST = 1e-9
 
 
 class CannotFit(ValueError):
-  """Is raised with the reason why no rising sigmoid minimises the loss."""
+  """Says why no rising sigmoid minimises the loss."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Sigmoid:
-  """Computes p = 1 / (1 + exp(-(a z + b))) from a score z.
+  """Computes the probability p = 1 / (1 + exp(-(a z + b))) of a score z.
 
   Attributes:
     a: slope, above 0, so that p rises with z. For a temperature T, a is 1 / T.
@@ -55,20 +58,25 @@ def sigmoid(logits: Float[np.ndarray, '...']) -> Float[np.ndarray, '...']:
 def fit_temperature(
   scores_N: Float[np.ndarray, ' N'], correct_N: Bool[np.ndarray, ' N']
 ) -> Sigmoid:
-  """Fits the temperature T of least log loss (Guo et al. 2017, section 4.2).
+  """Fits the temperature T that minimises log loss.
 
-  The probability is sigmoid(z / T). This is eq. 9 of Guo et al. 2017 for a
-  decision between two outcomes.
+  See section 4.2 of Guo et al. 2017. The probability is sigmoid(z / T), which
+  is their eq. 9 for a decision between two outcomes.
 
   Args:
     scores_N: float, finite logits, one per decision.
     correct_N: bool, whether each decision is correct.
 
   Raises:
-    CannotFit: there are no scores; a score is not finite; all scores are equal;
-      all decisions are correct, or all are wrong; the sign of the score alone
-      says which decisions are correct (T would be 0); or correct decisions do
-      not tend to have higher scores (T would be infinite or negative).
+    CannotFit: one of these conditions holds:
+
+      - There are no scores, or a score is not finite.
+      - All scores are equal.
+      - All decisions are correct, or all decisions are wrong.
+      - The sign of the score alone says which decisions are correct. T would
+        be 0.
+      - Correct decisions do not tend to have higher scores. T would be infinite
+        or negative.
   """
   _check(scores_N, correct_N)
   if not (correct_N & (scores_N < 0) | ~correct_N & (scores_N > 0)).any():
@@ -79,27 +87,31 @@ def fit_temperature(
 def fit_platt(
   scores_N: Float[np.ndarray, ' N'], correct_N: Bool[np.ndarray, ' N']
 ) -> Sigmoid:
-  """Fits Platt's sigmoid (1999), computed as in Lin, Lin & Weng (2007).
+  """Fits the sigmoid of Platt (1999) as in Lin, Lin & Weng (2007).
 
-  For n+ correct and n- wrong decisions the targets are (n+ + 1) / (n+ + 2) and
-  1 / (n- + 2) instead of 1 and 0. With these targets there is a finite best fit
-  even if a threshold separates correct from wrong decisions.
+  Let there be n+ correct and n- wrong decisions. The target of a correct
+  decision is (n+ + 1) / (n+ + 2) instead of 1. The target of a wrong decision
+  is 1 / (n- + 2) instead of 0. These targets have a finite best fit, also if a
+  threshold separates the correct decisions from the wrong decisions.
 
   Args:
     scores_N: float, finite scores in any unit, one per decision.
     correct_N: bool, whether each decision is correct.
 
   Raises:
-    CannotFit: there are no scores; a score is not finite; all scores are equal;
-      all decisions are correct, or all are wrong; or correct decisions do not
-      tend to have higher scores.
+    CannotFit: one of these conditions holds:
+
+      - There are no scores, or a score is not finite.
+      - All scores are equal.
+      - All decisions are correct, or all decisions are wrong.
+      - Correct decisions do not tend to have higher scores.
   """
   _check(scores_N, correct_N)
   return _fit(scores_N, correct_N, platt_targets(correct_N), shifted=True)
 
 
 def platt_targets(correct_N: Bool[np.ndarray, ' N']) -> tuple[float, float]:
-  """Returns fit_platt's targets of wrong and of correct decisions."""
+  """Returns the target of wrong decisions, then that of correct decisions."""
   right = int(correct_N.sum())
   return 1 / (len(correct_N) - right + 2), (right + 1) / (right + 2)
 
@@ -110,11 +122,13 @@ def log_loss(
   correct_N: Bool[np.ndarray, ' N'],
   targets: tuple[float, float] = (0.0, 1.0),
 ) -> float:
-  """Computes the mean of -t log p - (1 - t) log(1 - p), in nats.
+  """Computes the mean log loss of decisions, in nats.
+
+  The loss of a decision is -t log p - (1 - t) log(1 - p).
 
   Args:
-    fitted: the sigmoid that gives p.
-    scores_N: float, finite scores; at least one.
+    fitted: the sigmoid that computes p.
+    scores_N: float, finite scores, one per decision; at least one.
     correct_N: bool, whether each decision is correct.
     targets: t of wrong decisions, and t of correct decisions.
   """
@@ -140,24 +154,25 @@ def _fit(
   targets: tuple[float, float],
   shifted: bool,
 ) -> Sigmoid:
-  """Fits the sigmoid of least loss.
+  """Fits the sigmoid that minimises log loss.
 
-  The fit uses scores that are scaled to [-1, 1], and also centred if `shifted`.
+  The scores are scaled to [-1, 1] for the fit. If `shifted`, they are also
+  centred.
 
   Args:
     scores_N: float, finite scores.
     correct_N: bool, whether each decision is correct.
-    targets: targets of wrong and of correct decisions.
-    shifted: whether b is fitted too; otherwise it is 0.
+    targets: target of wrong decisions, and target of correct decisions.
+    shifted: whether b is fitted too; otherwise b is 0.
   """
   low, high = targets
   centre = float(scores_N.mean(dtype=np.float64)) if shifted else 0.0
   widest = np.array([scores_N.min(), scores_N.max()], np.float64) - centre
   scale = float(np.abs(widest).max())
   loss = _Loss(scores_N, correct_N, targets, centre, scale)
-  # Start from the best constant function, where a = 0. The loss is convex, so
-  # the best slope is above 0 if and only if the loss at this start decreases as
-  # a increases.
+  # Start from the best constant function, where a = 0. The loss is convex. So
+  # the best slope is above 0 exactly if the derivative of the loss by a is
+  # below 0 at this start.
   share = low + (high - low) * float(correct_N.mean(dtype=np.float64))
   start = np.array([0.0, np.log(share / (1 - share)) if shifted else 0.0])
   if loss(start)[1][0] >= 0:
@@ -168,9 +183,10 @@ def _fit(
 
 @dataclasses.dataclass(frozen=True)
 class _Loss:
-  """Computes the mean log loss at (a, b), on (scores - centre) / scale.
+  """Computes the mean log loss of the sigmoid with parameters (a, b).
 
-  A call returns the mean loss, the gradient [2] and the Hessian [2, 2].
+  The scores are replaced by (scores - centre) / scale. A call returns the mean
+  loss, the gradient [2] and the Hessian [2, 2].
   """
 
   scores_N: np.ndarray
@@ -208,7 +224,7 @@ def _minimise(
   Args:
     loss: returns the value, the gradient and the Hessian at a point.
     at: the point to start from.
-    free: how many of the first parameters may change.
+    free: number of parameters that may change; they come first in `at`.
   """
   value, gradient, hessian = loss(at)
   for _ in range(_STEPS):
@@ -216,7 +232,7 @@ def _minimise(
     step[:free] = -np.linalg.solve(hessian[:free, :free], gradient[:free])
     gain = -float(gradient @ step)
     if gain < _NEAR:
-      return at + step  # the error after this step is quadratically smaller
+      return at + step  # Newton's method converges quadratically here
     length = 1.0
     tried = loss(at + step)
     while tried[0] > value - 1e-4 * length * gain and length > _SHORTEST:
@@ -235,9 +251,9 @@ class Reliability:
     edges: float64 [bins + 1], from 0 to 1. A bin includes its upper edge; the
       first bin includes 0 too.
     confidence: float64 [bins], mean probability in a bin; 0 in an empty bin.
-    accuracy: float64 [bins], share of decisions that are correct; 0 in an empty
-      bin.
-    counts: int64 [bins], number of decisions.
+    accuracy: float64 [bins], share of correct decisions among the decisions in
+      a bin; 0 in an empty bin.
+    counts: int64 [bins], number of decisions in a bin.
     ece: expected calibration error, a fraction; 0 if there are no decisions.
   """
 
@@ -256,9 +272,9 @@ def reliability(
   """Computes the reliability diagram and the expected calibration error.
 
   The error is the sum over bins of (counts / N) |accuracy - confidence| (Naeini
-  et al. 2015). The bins have equal width, as in Guo et al. 2017 (eq. 3). The
-  probability is that of one outcome, that the label is correct, so it ranges
-  from 0 to 1. The probability of the likelier outcome would start at 1/2.
+  et al. 2015). The bins have equal width, as in Guo et al. 2017 (eq. 3). Each
+  probability is the probability that the label is correct, so it is from 0 to
+  1. (The probability of the likelier outcome would be at least 1/2.)
 
   Args:
     probabilities_N: float, from 0 to 1, one per decision.

@@ -4,9 +4,9 @@ A metric that is computed per document extends DocumentMetric, and a metric that
 is computed per label extends LabelMetric. The class says what each document (or
 label) adds to two sums: the numerator, `over`, and the denominator, `under`.
 The metric's value is computed from these two sums alone. A confidence interval
-or a significance test gives other weights to the documents. This changes only
-the sums, so both work for every metric without extra code. Every imported
-subclass is a metric: there is no table of metrics to edit.
+or a significance test gives other weights to the documents. Other weights
+change only the sums, so no metric needs extra code for intervals and tests.
+Every imported subclass is a metric. There is no table of metrics to edit.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,9 +31,9 @@ from xjax.judge.metrics.ranking import RankedLists
 # Names of sums over documents: the number of all documents, the number of
 # documents with gold, and the number of gold labels.
 DOCUMENTS, WITH_GOLD, GOLD = 'documents', 'documents with gold', 'gold'
-# Names of numbers of labels. LABELS counts the labels of the slice. GOLD_LABELS
+# Names of label counts. LABELS counts the labels of the slice. GOLD_LABELS
 # counts the labels that are gold in some document. UP_TO_LARGEST counts the
-# labels up to the largest index that is gold or predicted.
+# labels up to the largest index of a gold or predicted label.
 LABELS, GOLD_LABELS = 'labels', 'labels with gold'
 UP_TO_LARGEST = 'labels up to largest'
 # Names of the number of correct decisions and of the number of all decisions.
@@ -45,13 +45,14 @@ Value = Numbers | np.floating
 
 
 class Ratio(enum.Enum):
-  """Says how a protocol turns PSnDCG@k into a ratio over the N documents.
+  """Says how a protocol computes PSnDCG@k from the PSDCG of all documents.
 
-  SUMS: sum_d PSDCG_d / sum_d (the largest possible PSDCG_d).
-  MEANS: in both sums, a document's term is first divided by the document's
-    ideal DCG, which is the sum of 1 / log2(i + 1) for i <= min(k, g), where g
-    is the document's number of gold labels. So documents with few gold labels
-    get a larger weight.
+  SUMS: the sum of PSDCG over documents, divided by the sum of the largest
+    possible PSDCG.
+  MEANS: as for SUMS, but in both sums, a document's term is first divided by
+    the document's ideal DCG. The ideal DCG is the sum of 1 / log2(i + 1) for
+    i <= min(k, g), where g is the document's number of gold labels. So a
+    document with few gold labels gets a larger weight.
   """
 
   SUMS = 'sums'
@@ -59,11 +60,11 @@ class Ratio(enum.Enum):
 
 
 class Recalled(enum.Enum):
-  """Says by what PSR@k divides a document's propensity-scored hits.
+  """Says what PSR@k divides a document's propensity-scored hits by.
 
   WEIGHT: the sum of the weights of the document's gold labels. PSR@k is 1 if
     all gold labels are among the first k labels.
-  COUNT: the number of the document's gold labels; PSR@k may be above 1.
+  COUNT: the number of the document's gold labels. PSR@k may be above 1.
   """
 
   WEIGHT = 'weight'
@@ -75,8 +76,9 @@ class AveragedLabels(enum.Enum):
 
   ALL: all labels.
   GOLD: labels that are gold in a judged document.
-  UP_TO_LARGEST: label 0 up to the largest index that is gold in a judged
-    document or among the first k of its list.
+  UP_TO_LARGEST: all labels from index 0 up to the largest used index. An index
+    is used if a judged document has the label as gold or among the first k
+    labels of its list.
   """
 
   ALL = 'all'
@@ -103,23 +105,22 @@ class Protocol:
 
   Attributes:
     name: name of the protocol, as in metrics.json.
-    title: the tool and the version that was read and run.
+    title: name of the tool, and the version whose code was read and run.
     source: address of the tool's code, or the papers that define the metrics.
     ties: how the tool orders labels of equal score.
     printed: kinds of metrics that the tool prints, with k for the cut-off, such
       as 'P@k' or 'micro-F1'. The tool also prints each metric whose class has
       this protocol in Metric.protocols.
     skip_without_gold: whether means over documents leave out documents without
-      gold. If not, a document without gold counts as 0. A ratio of sums or
-      means, such as PSP, is the same in both cases.
-    frequent_from: the fewest training documents of a frequent label. A label
-      with at least one training document, but fewer than this, is in the slice
-      `few`.
-    psndcg: how PSnDCG@k becomes a ratio.
-    psr: by what PSR@k divides a document's hits.
-    coverage_over: the labels included in coverage@k, which is the covered share
-      of these labels.
-    macro_over: the labels included in macro-averages at k.
+      gold. If not, a document without gold counts as 0. This makes no
+      difference to a ratio of sums or means, such as PSP.
+    frequent_from: a label is frequent if it has at least this many training
+      documents. A label with fewer training documents, but at least one, is in
+      the slice `few`.
+    psndcg: how PSnDCG@k is computed.
+    psr: what PSR@k divides a document's hits by.
+    coverage_over: coverage@k is the covered share of these labels.
+    macro_over: macro-averages at k are means over these labels.
   """
 
   name: str
@@ -171,8 +172,8 @@ class LabelForm:
   """Holds the parameters of label metrics.
 
   Attributes:
-    alphas: values of labels.AlphaCoverage.alpha, the smallest recall, in
-      [0, 1], with which a label counts as covered.
+    alphas: values of labels.AlphaCoverage.alpha, in [0, 1]. A label counts as
+      covered if its recall is at least alpha, and above 0.
     draws: values of labels.SampledCoverage.n_drawn, the number of documents in
       a draw.
   """
@@ -183,24 +184,26 @@ class LabelForm:
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-  """Is the base class of all metrics, of documents and of labels.
+  """Is the base class of all metrics.
 
   Attributes:
-    name: the metric's kind, such as `RP@k` with a cut-off, or `R-Precision`
-      without one. A base class, which is not a metric itself, has the name ''.
+    name: the metric's kind, such as `RP@k`, which has a cut-off, or
+      `R-Precision`, which has no cut-off. A class with the name '' is not a
+      metric itself, but a base class of metrics.
     protocols: names of protocols that print the metric. A protocol also prints
       the metric if Protocol.printed contains the metric's name.
     needs: what the metric needs in addition to lists and gold.
-    is_share: whether the metric's largest value is 1. If so, an interval ends
-      at most at 1, or at the largest replicate if this replicate is above 1.
+    is_share: whether the metric's largest value is 1. If so, the upper end of
+      an interval is at most 1, unless a replicate is above 1. In that case, the
+      upper end is at most the largest replicate.
   """
 
   name: ClassVar[str] = ''
   protocols: ClassVar[tuple[str, ...]] = ('xjax',)
   needs: ClassVar[Needs] = Needs.NOTHING
   is_share: ClassVar[bool] = True
-  # Computes the terms of the denominator. If it is None, the denominator is the
-  # number of documents, or of labels.
+  # Computes the terms of the denominator. If `under` is None, the denominator
+  # is the number of documents (or labels).
   under: ClassVar[Callable[..., Any] | None] = None
 
   @property
@@ -226,7 +229,8 @@ class Metric:
   def applies(self, protocol: Protocol) -> bool:
     """Returns whether this class follows the protocol's conventions.
 
-    Several classes may share a name; exactly one of them applies.
+    Several classes may have the same name. For each protocol, exactly one of
+    these classes applies.
     """
     return True
 
@@ -235,17 +239,19 @@ class Metric:
     raise NotImplementedError(f'{type(self).__name__}.over')
 
   def value(self, over: Numbers, under: Numbers, k: int) -> Value:
-    """Computes the value from the sums, which have one entry per replicate.
+    """Computes the metric's value from its two sums.
+
+    The sums are numbers, or arrays with one entry per replicate.
 
     Args:
       over: float64, the numerator.
       under: float64, the denominator, with NaN in place of 0.
-      k: the cut-off; 0 for a metric without one.
+      k: the cut-off; 0 for a metric without a cut-off.
     """
     return over / under
 
   def sums(self) -> dict[str, Callable[[Any], Any]]:
-    """Returns the metric's sums, as name -> function that computes terms."""
+    """Returns name of a sum -> function that computes the terms of the sum."""
     functions = {self.sum_of('over'): self.over}
     if type(self).under is not None:
       functions[self.sum_of('under')] = self.under
@@ -274,10 +280,11 @@ class Metric:
 class DocumentMetric(Metric):
   """Is the base class of metrics whose sums are over documents.
 
-  Documents without gold add 0. `over(lists)` returns float [B, J], with a
-  column for each cut-off of `lists.ks`. For a metric without a cut-off, it
-  returns float [B]. `under(lists)` returns the same shape. If the class does
-  not define `under`, the value is the mean over documents.
+  Documents without gold add 0. For a metric with a cut-off, `over(lists)`
+  returns float [B, J], with a column for each cut-off of `lists.ks`. For a
+  metric without a cut-off, `over(lists)` returns float [B]. `under(lists)`
+  returns the same shape as `over(lists)`. If the class does not define `under`,
+  the value is the mean over documents.
 
   Attributes:
     least_k: the smallest cut-off at which the metric is defined.
@@ -297,7 +304,7 @@ class DocumentMetric(Metric):
     SIMILARITY.
 
     Args:
-      ids_NK: int32 ranked labels; PAD after the last label.
+      ids_NK: int32 ranked labels, PAD after the last label.
       ks: cut-offs.
       vectors_LD: label vectors of norm 1.
 
@@ -307,13 +314,16 @@ class DocumentMetric(Metric):
     raise NotImplementedError(f'{type(self).__name__}.from_lists')
 
   def known(self, lists: RankedLists) -> Bool[Array, ' B'] | Bool[Array, 'B J']:
-    """Returns whether each list is long enough, in the shape of `over`."""
+    """Returns whether each document's list is long enough for the metric.
+
+    The result has the shape of the array that `over` returns.
+    """
     return lists.known_BJ if self.has_cut_off() else lists.complete_B
 
   def measures(
     self, protocol: Protocol, points: 'MetricPoints'
   ) -> Iterator['Measure']:
-    """Yields a measure for every cut-off."""
+    """Yields a measure per cut-off, or one measure if there is no cut-off."""
     documents = WITH_GOLD if protocol.skip_without_gold else DOCUMENTS
     for k in points.ks if self.has_cut_off() else (0,):
       end = f'@{k}' if k else ''
@@ -332,9 +342,10 @@ class PerLabel:
   An array may have leading axes *R for replicates.
 
   Attributes:
-    correct_L: float64, documents for which the label is predicted and gold.
-    predicted_L: float64, documents for which the label is predicted.
-    gold_L: float64, documents for which the label is gold.
+    correct_L: float64, number of documents for which the label is predicted and
+      gold.
+    predicted_L: float64, number of documents for which the label is predicted.
+    gold_L: float64, number of documents for which the label is gold.
     n_docs: float64, number of all documents.
   """
 
@@ -348,18 +359,20 @@ class LabelMetric(Metric):
   """Is the base class of metrics whose sums are over labels.
 
   `over(labels)` returns float [*R, L], the shape of PerLabel's arrays. Each
-  label's term is computed from the counts of this label. The term is 0 for a
-  label that is neither predicted nor gold. `under(labels)` returns the same
-  shape. If the class does not define `under`, the value is the mean over
-  labels. For a metric with a cut-off, the predicted labels are the first k of
-  every list. For a metric without a cut-off, the predicted labels are those
-  with a score above a threshold.
+  label's term is computed only from the counts of the label. The term is 0 for
+  a label that is neither predicted nor gold. `under(labels)` returns the same
+  shape as `over(labels)`. If the class does not define `under`, the value is
+  the mean over labels.
+
+  For a metric with a cut-off, the predicted labels are the first k labels of
+  every list. For a metric without a cut-off, the predicted labels are all
+  labels with a score above a threshold.
 
   Attributes:
     is_binned: whether the metric is also printed for each frequency bin.
     only_correct: whether a label without a correct decision adds 0 to the sums.
-      If so, replicates count only labels with a correct decision, which is much
-      faster.
+      If so, only labels with a correct decision are counted in replicates. This
+      is much faster.
     ignores_wrong: whether the sums depend only on correct decisions and gold.
       If so, the sums are known even if wrong labels are missing from the lists.
   """
@@ -375,7 +388,7 @@ class LabelMetric(Metric):
     return (cls.name, f'{cls.name}[]') if cls.is_binned else (cls.name,)
 
   def averaged_labels(self, protocol: Protocol) -> AveragedLabels:
-    """Returns which labels the mean includes, for a metric with a cut-off."""
+    """Returns which labels a mean at a cut-off includes."""
     return AveragedLabels.ALL
 
   def under_names(
@@ -386,7 +399,7 @@ class LabelMetric(Metric):
     Args:
       protocol: the conventions to follow.
       end: suffix of the set of decisions, such as `@5`.
-      k: the cut-off; 0 for a metric without one.
+      k: the cut-off; 0 for a metric without a cut-off.
     """
     if type(self).under is not None:
       return (f'{self.sum_of("under")}{end}',)
@@ -412,7 +425,10 @@ class LabelMetric(Metric):
   def measures(
     self, protocol: Protocol, points: 'MetricPoints'
   ) -> Iterator['Measure']:
-    """Yields measures: one per threshold, or per cut-off and then per bin."""
+    """Yields a measure for each threshold, or for each cut-off.
+
+    If the metric is binned, measures for each cut-off and bin follow.
+    """
     if not self.has_cut_off():
       for end in points.thresholds:
         under = self.under_names(protocol, end, 0)
@@ -453,7 +469,7 @@ class Measure:
     metric: the metric that computes the value.
     over: name of the sum that is the numerator.
     under: names of the sums that add up to the denominator.
-    k: the cut-off; 0 for a metric without one.
+    k: the cut-off; 0 for a metric without a cut-off.
   """
 
   name: str
@@ -471,10 +487,10 @@ class Measure:
     """Computes the metric's value, which is NaN where the denominator is 0.
 
     Args:
-      sums: name -> a number, or an array with an entry per replicate.
+      sums: name of a sum -> a number, or an array with an entry per replicate.
 
     Returns:
-      float64, in the shape of the sums.
+      float64, with the shape of the sums.
     """
     under = np.asarray(sum(sums[name] for name in self.under), np.float64)
     over = np.asarray(sums[self.over], np.float64)
@@ -483,7 +499,7 @@ class Measure:
 
 
 def metric_classes() -> tuple[type[Metric], ...]:
-  """Returns all imported metrics: first those of xjax, then a user's."""
+  """Returns the classes of all imported metrics; those of xjax come first."""
   _import_own_metrics()
   named = dict.fromkeys(cls for cls in _subclasses(Metric) if cls.name)
   return tuple(sorted(named, key=_is_from_user))
@@ -523,14 +539,14 @@ def is_weighed(metric: str) -> bool:
 
 
 def users_kinds() -> tuple[str, ...]:
-  """Returns the kinds of metrics that a user added to those of xjax."""
+  """Returns the kinds of metrics that are defined outside xjax."""
   return kinds_where(_is_from_user)
 
 
 def measures(
   protocol: Protocol, points: MetricPoints, form: LabelForm = LabelForm()
 ) -> Mapping[str, Measure]:
-  """Returns the metrics that a protocol prints, in the order of a table.
+  """Returns the metrics that a protocol prints, in the order of printing.
 
   Args:
     protocol: the conventions to follow.

@@ -13,7 +13,7 @@ import scipy.sparse
 from xjax.core.errors import DataError
 from xjax.core.types import PAD, Ragged
 
-_PAIRS = 4096  # pairs of labels that are multiplied at a time
+_PAIRS = 4096  # number of pairs of labels that are multiplied at a time
 
 
 def intra_list_diversity(
@@ -21,23 +21,24 @@ def intra_list_diversity(
   ks: Sequence[int],
   vectors_LD: scipy.sparse.csr_array,
 ) -> dict[int, Float[np.ndarray, ' N']]:
-  """Computes the mean of 1 - similarity over pairs of the first k labels.
+  """Computes the mean dissimilarity of all pairs of the first k labels.
+
+  The dissimilarity of two labels is 1 - similarity.
 
   Args:
-    ids_NK: int32 ranked labels, PAD beyond the list.
-    ks: cut-offs.
-    vectors_LD: label vectors of norm 1; the product of two vectors is the
-      similarity of the labels. A label may have the vector 0; its similarity to
-      all labels is 0.
+    ids_NK: int32 ranked labels, PAD after the last label of a list.
+    ks: cut-offs k.
+    vectors_LD: label vectors of norm 1, or 0. The dot product of two vectors is
+      the similarity of the labels.
 
   Returns:
-    k -> float64 [N], the mean over the pairs of each list. It is 0 for a list
-    of fewer than two labels, which has no pair.
+    k -> float64 [N], the mean over the pairs of each list. The mean is 0 if the
+    list has fewer than two labels, and so has no pair.
   """
   total_N, pairs_N = np.zeros(len(ids_NK)), np.zeros(len(ids_NK), np.int64)
   diversity = {}
   for j in range(max(ks)):
-    # A list has no gaps: if place j has a label, all earlier places have one.
+    # PAD comes last: if place j has a label, all earlier places have labels.
     rows = np.flatnonzero(ids_NK[:, j] != PAD) if j < ids_NK.shape[1] else ()
     for i in range(j if len(rows) else 0):
       first, second = ids_NK[rows, i], ids_NK[rows, j]
@@ -51,9 +52,9 @@ def intra_list_diversity(
 def _products(
   vectors_LD: scipy.sparse.csr_array, first: np.ndarray, second: np.ndarray
 ) -> np.ndarray:
-  """Returns the product of the vectors of each pair of labels.
+  """Returns the dot product of the vectors of each pair of labels.
 
-  A pair that occurs several times is computed once.
+  If a pair occurs several times, its product is computed only once.
   """
   pairs = np.minimum(first, second).astype(np.int64) * vectors_LD.shape[0]
   pairs, places = np.unique(
@@ -80,9 +81,9 @@ def co_occurrence(gold: Ragged, n_labels: int) -> scipy.sparse.csr_array:
     n_labels: L, number of labels.
 
   Returns:
-    float64 CSR [L, N], rows of norm 1 (0 for a label without documents). The
-    product of the rows of labels l and m is n_lm / sqrt(n_l n_m), in [0, 1],
-    where n counts the documents that have a label or both labels.
+    float64 CSR [L, N]. A row has norm 1, or is 0 if the label has no documents.
+    The dot product of the rows of labels l and m is n_lm / sqrt(n_l n_m), in
+    [0, 1], where n_l documents have label l, and n_lm documents have l and m.
   """
   # Importing scikit-learn takes a second, so it is imported only where needed.
   from sklearn.preprocessing import normalize
@@ -101,7 +102,8 @@ def descriptor_vectors(texts: Iterable[str]) -> scipy.sparse.csr_array:
     texts: the descriptors of L labels.
 
   Returns:
-    float64 CSR [L, words], rows of norm 1 (0 for a label without words).
+    float64 CSR [L, words]. A row has norm 1, or is 0 if the descriptor has no
+    words.
 
   Raises:
     DataError: no descriptor has a word.

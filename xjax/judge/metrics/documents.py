@@ -1,10 +1,12 @@
 """Defines the metrics that are computed for each document.
 
-Each metric is one class. A document has g gold labels. A hit is a gold label in
-the list. DCG is a sum over hits, to which a hit at place i adds
-1 / log2(i + 1). nDCG@k is DCG@k divided by the DCG of an ideal list of
-min(k, g) hits. P@k is divided by k even if the list is shorter. PSP is a ratio
-of sums over documents. Metrics at a cut-off are 0 for a document without gold.
+Each metric is one class. The descriptions use these words:
+
+- g is the document's number of gold labels.
+- A hit is a gold label in the list.
+- DCG is a sum over hits. A hit at place i adds 1 / log2(i + 1).
+
+Metrics at a cut-off are 0 for a document without gold.
 """
 
 import jax.numpy as jnp
@@ -31,7 +33,10 @@ def ideal(k: int) -> float:
 
 
 class Precision(DocumentMetric):
-  """Computes precision: the hits among the first k labels, divided by k."""
+  """Computes precision: the hits among the first k labels, divided by k.
+
+  The divisor is k also if the list has fewer than k labels.
+  """
 
   name = 'P@k'
 
@@ -43,7 +48,7 @@ class Precision(DocumentMetric):
 
 
 class Recall(DocumentMetric):
-  """Computes recall: the share of gold labels that are among the first k."""
+  """Computes recall: the share of gold labels among the first k labels."""
 
   name = 'R@k'
 
@@ -52,9 +57,10 @@ class Recall(DocumentMetric):
 
 
 class RecallAtMost(DocumentMetric):
-  """Divides the hits among the first k by the most hits possible, min(k, g).
+  """Divides the hits among the first k labels by min(k, g).
 
-  This is RP@k of Chalkidis et al. 2019, eq. 3.
+  No list can have more hits than min(k, g). This is RP@k of Chalkidis et al.
+  2019, eq. 3.
   """
 
   name = 'RP@k'
@@ -76,7 +82,7 @@ class NDCG(DocumentMetric):
 
 
 class RPrecision(DocumentMetric):
-  """Computes precision at g, the document's number of gold labels.
+  """Computes precision at cut-off g, the document's number of gold labels.
 
   This is R-Precision (Bertalis et al., section 4.5).
   """
@@ -93,7 +99,7 @@ class RPrecision(DocumentMetric):
 
 
 class Hit(DocumentMetric):
-  """Is 1 if at least one of the first k labels is gold, else 0.
+  """Computes 1 if at least one of the first k labels is gold, else 0.
 
   This is eq. 12 of Schultheis et al. 2022.
   """
@@ -105,9 +111,10 @@ class Hit(DocumentMetric):
 
 
 class FullNDCG(DocumentMetric):
-  """Divides the DCG by the DCG of k hits, even if there are fewer gold labels.
+  """Divides the DCG by the DCG of a list of k hits.
 
-  This is eq. 2 of Schultheis et al. 2022.
+  So the value is below 1 for a document with fewer than k gold labels. This is
+  eq. 2 of Schultheis et al. 2022.
   """
 
   name = 'nDCG-full@k'
@@ -126,7 +133,11 @@ class _Weighed(DocumentMetric):
 
 
 class PSP(_Weighed):
-  """Divides propensity-scored hits by their maximum (Jain et al. 2016)."""
+  """Divides propensity-scored hits by their maximum (Jain et al. 2016).
+
+  A hit adds the label's inverse propensity. Hits and maxima are summed over
+  documents before the division.
+  """
 
   name = 'PSP@k'
 
@@ -146,7 +157,10 @@ class RawPSP(_Weighed):
 
 
 class PSnDCG(_Weighed):
-  """Divides the propensity-scored DCG by its maximum (Bhatia et al.)."""
+  """Divides the propensity-scored DCG by its maximum (Bhatia et al.).
+
+  Both are summed over documents before the division.
+  """
 
   name = 'PSnDCG@k'
 
@@ -161,7 +175,10 @@ class PSnDCG(_Weighed):
 
 
 class PSnDCGOfMeans(_Weighed):
-  """Computes PSnDCG after dividing each document's terms by its ideal DCG."""
+  """Computes PSnDCG, where each document's terms are divided by an ideal DCG.
+
+  The ideal DCG of a document is the DCG of a list of min(k, g) hits.
+  """
 
   name = 'PSnDCG@k'
 
@@ -207,10 +224,10 @@ class PSR(_Weighed):
 
 
 class NormalPSRByCount(_Weighed):
-  """Computes PSR-norm@k, where gold labels are counted instead of weighted.
+  """Divides PSR@k by the PSR@k of the best possible list, as in PSRByCount.
 
-  In both sums, a document's term is divided by the document's number of gold
-  labels.
+  In the numerator and in the denominator, a document's term is divided by the
+  document's number of gold labels.
   """
 
   name = 'PSR-norm@k'
@@ -257,9 +274,9 @@ class Diversity(DocumentMetric):
 
 
 class Weighted(DocumentMetric):
-  """Sums the weights W[label, place], which a user supplies, over the hits.
+  """Computes the sum of the weights W[label, place] of the hits.
 
-  This is eq. 4 of Schultheis et al. 2022.
+  The user supplies W. This is eq. 4 of Schultheis et al. 2022.
   """
 
   name = 'weighted@k'
