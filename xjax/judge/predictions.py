@@ -160,8 +160,8 @@ class Predictions:
     gold: N rows of gold label indices, or None.
     held_out: int32 indices of the held-out labels.
     assigned_above: the scorer itself assigns labels with scores above this
-      number. If None, labels with probabilities above 0.5 are assigned; if the
-      scores are margins, no labels are assigned.
+      number. If None, labels with probabilities above 0.5 are assigned. Margins
+      are not probabilities, so without this number they have no threshold.
     strategy: the strategy that chose the labels in the lists of `all`; '' if
       these labels have the highest scores. A strategy ranks labels by margins,
       and the scores in its lists are these margins. The lists of other slices

@@ -222,7 +222,7 @@ def _floor(predictions: Predictions, name: str) -> np.ndarray:
 
 
 # If the label space has at most this many labels, each label has a place in the
-# count arrays. Then all slices have arrays of the same size and share compiled
+# count arrays, so all slices have arrays of the same size and share compiled
 # programs. In a larger label space, places for all labels would take too much
 # memory: hundreds of bytes per label.
 _COUNT_ALL_UP_TO = 1 << 16
