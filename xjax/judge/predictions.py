@@ -149,7 +149,7 @@ class Predictions:
 
   Attributes:
     score_kind: kind of the scores.
-    n_scored: the scorer scores only labels below this index.
+    n_scored: the scorer scores only labels whose index is below this number.
     n_train: number of training documents, or 0 if this number is not known. If
       it is 0, there are no slices by frequency.
     doc_ids: N document ids.
@@ -272,7 +272,8 @@ class Predictions:
     - `train_counts`: int32.
     - `all/ids`: int32; `all/scores`: float32.
     - `doc_ids/bytes` and `labels/bytes`: uint8, the ids in UTF-8, concatenated.
-    - `doc_ids/offsets` and `labels/offsets`: int64, where each id starts.
+    - `doc_ids/offsets` and `labels/offsets`: int64, the start of each id, and
+      the end of the last id.
 
     The file has these arrays only if the predictions have the data:
 

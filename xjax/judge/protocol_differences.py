@@ -57,7 +57,7 @@ def differences(
   facts: Mapping[str, Mapping[str, Any]],
   missing: Mapping[str, Mapping[str, Mapping[str, str]]],
 ) -> dict[str, dict[str, dict[str, str]]]:
-  """Explains why metrics differ from the metrics of the first protocol.
+  """Explains why metrics differ from the same metrics of the first protocol.
 
   Args:
     metrics: protocol -> slice -> metric -> value.

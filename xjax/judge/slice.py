@@ -96,8 +96,8 @@ class Slice:
   def blocks(self) -> Iterator[tuple[np.ndarray, DocumentBlock]]:
     """Yields blocks of documents; each document is in one block.
 
-    Documents are sorted by their number of gold labels, so that a block is not
-    much wider than most of its rows.
+    Documents are sorted by number of gold labels, so that few rows of a block
+    need much padding.
 
     Yields:
       Row numbers of the documents in the block, and the block. In the block,
@@ -232,8 +232,8 @@ _COUNT_ALL_UP_TO = 1 << 16
 class SeenLabels:
   """Assigns a place in the count arrays to each label that occurs.
 
-  A label that is in no list and is never gold adds 0 to every sum, so it needs
-  no place.
+  A label that is in no list and is never gold adds 0 to every sum. Such a label
+  needs no place.
 
   Attributes:
     labels_H: int [H], the label in each place, ascending; unused places at the

@@ -115,7 +115,7 @@ def planned_mesh(config: Config, devices: int) -> AbstractMesh:
     devices: number of devices.
 
   Raises:
-    ConfigError: the model is not trained in steps; or the batches, or the mesh,
+    ConfigError: the model is not trained in steps; or the batches or the mesh
       do not fit the devices.
   """
   if not isinstance(config.model, NeuralModel):

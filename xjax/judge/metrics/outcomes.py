@@ -124,13 +124,16 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Slots:
-  """Assigns a row of the count arrays, a slot, to each counted label.
+  """Assigns a slot, which is a row of the count arrays, to each counted label.
 
-  The summed labels, which are the labels whose terms are summed, have the first
-  slots. If a label without a correct decision adds 0 to all sums, the summed
-  labels are the labels with a correct decision. Otherwise, the summed labels
-  are all labels that are predicted or gold. If all gold labels are counted, the
-  slots of gold labels that are not summed come after the first slots.
+  The first slots are for summed labels, whose terms are added to the sums:
+
+  - If a label without a correct decision adds 0 to all sums, only labels with a
+    correct decision are summed.
+  - Otherwise, all labels that are predicted or gold are summed.
+
+  If all gold labels are counted, the gold labels that are not summed have the
+  slots after the first slots.
 
   Attributes:
     labels_H: int, the summed labels, in the order of their slots.
@@ -181,7 +184,7 @@ class Slots:
     return cls(labels_H, n_summed, n_summed + len(rest), slots_L, len(after))
 
   def counts(self, before: Decisions, after: Decisions, n_slots: int) -> Counts:
-    """Returns decisions per label, counted for any weights of the documents.
+    """Counts decisions per label, for any weights of the documents.
 
     Args:
       before: decisions about the documents at weight 0.

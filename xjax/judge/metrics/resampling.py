@@ -32,7 +32,7 @@ class Reweighing:
 
   Attributes:
     n_docs: N, number of documents.
-    n_summed: number of labels with their own counts, rounded up.
+    n_summed: number of slots for summed labels (see Slots).
   """
 
   def __init__(self, names: Collection[str], before: Outcomes, after: Outcomes):
@@ -244,9 +244,8 @@ def leave_outs(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
   """Yields weights that leave out one group of documents at a time, uint8 [N].
 
   Documents of the group that is left out have weight 0, and all other documents
-  have weight 1.
-  Documents are split at random into n_groups(n_docs) groups, whose sizes differ
-  by at most one.
+  have weight 1. Documents are split at random into n_groups(n_docs) groups,
+  whose sizes differ by at most one.
   """
   rng = np.random.default_rng((seed, n_docs, 2))
   groups = rng.permutation(n_docs) % n_groups(n_docs)
@@ -284,9 +283,9 @@ def resample(
   """Computes the sums of every replicate.
 
   Args:
-    weighings: sums of one or more systems on the same N documents; all systems
-      get the same weights.
-    columns: yields at least n_replicates arrays, int [N]; an array has the
+    weighings: the sums to compute, all on the same N documents and with the
+      same weights.
+    columns: yields at least n_replicates arrays, int [N]. Each array has the
       weights of one replicate.
     n_replicates: R, number of replicates.
     task: name of the task in the progress line.
@@ -322,7 +321,7 @@ def block_size(n_docs: int, n_summed: int, n_replicates: int) -> int:
 
   Args:
     n_docs: number of documents.
-    n_summed: number of labels with their own counts.
+    n_summed: number of slots for summed labels (see Slots).
     n_replicates: number of replicates in all blocks together.
   """
   size = _MOST

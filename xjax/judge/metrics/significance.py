@@ -101,8 +101,8 @@ def randomization_p(
   """Computes the two-sided p-value of approximate randomization.
 
   The p-value is (1 + large) / (1 + R), where `large` is the number of
-  iterations with at least the observed difference (Noreen 1989). Chalkidis et
-  al. 2019, section 5, use this test.
+  iterations whose difference is at least the observed difference (Noreen 1989).
+  Chalkidis et al. 2019, section 5, use this test.
 
   Args:
     ours: value of the first system.
@@ -153,11 +153,11 @@ def paired_t_p(
 def holm(p_values: Sequence[float]) -> list[float]:
   """Corrects p-values for the number of tests (Holm 1979).
 
-  The i-th smallest of m p-values is multiplied by m - i + 1. A product that is
-  below the product of a smaller p-value is raised to that product, and products
-  above 1 become 1. All tests whose corrected p-value is at most alpha are
-  significant at the family-wise error rate alpha. The order of the p-values is
-  kept.
+  The i-th smallest of m p-values is multiplied by m - i + 1. If a product is
+  below the product of a smaller p-value, the larger product replaces it.
+  Products above 1 become 1. All tests whose corrected p-value is at most alpha
+  are significant at the family-wise error rate alpha. The order of the p-values
+  is kept.
   """
   p_M = np.asarray(p_values, np.float64)
   order = np.argsort(p_M, kind='stable')

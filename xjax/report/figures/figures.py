@@ -210,8 +210,8 @@ def _bars(
 def _explain_whiskers(groups: Sequence[Group], bars: Sequence[Bars]) -> str:
   if not any(np.isfinite(bar.low).any() for bar in bars):
     return (
-      'There are no whiskers, because no intervals were computed; the flag --ci '
-      'computes intervals.'
+      'No intervals were computed (see --ci of experiments.evaluate), so there '
+      'are no whiskers.'
     )
   several = any(len(group.runs) > 1 for group in groups)
   meaning = ['bootstrap intervals']
