@@ -140,9 +140,9 @@ class JudgeRequest:
       weights_L: float64 [L], inverse propensities from a file.
       labels: the descriptors of the run.
       train_gold: returns the gold label indices of the training documents.
-      usual: criteria, for example of a run. If the request has no cut-offs or no
-        propensity, the missing values are taken from `usual`. None stands for
-        the default criteria.
+      usual: criteria, for example of a run. If the request has no cut-offs or
+        no propensity, the missing values are taken from `usual`. None stands
+        for the default criteria.
 
     Raises:
       ConfigError: a value is unknown, or needs something that is missing.
