@@ -154,7 +154,7 @@ def test_what_is_assigned_is_kept(tmp_path):
   predictions().save(path)
   assert Predictions.load(path).assigned_above is None
   predictions(assigned_above=float('nan')).save(path)
-  with pytest.raises(DataError, match='assigned_above: is nan, not finite'):
+  with pytest.raises(DataError, match='assigned_above: is nan, but must be'):
     Predictions.load(path)
 
 

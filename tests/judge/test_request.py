@@ -117,7 +117,7 @@ def test_metrics_by_name(name, kinds):
     ('draws', (0,), 'numbers of documents must be positive'),
     ('propensity', (0.5, 1.5, 2.5), 'two numbers'),
     ('propensity', (-0.1, 1.5), 'two numbers'),
-    ('propensity', (0.5, 0.0), 'and B, above 0'),
+    ('propensity', (0.5, 0.0), 'two numbers, A >= 0 and B > 0'),
     ('propensity', (float('nan'), 1.5), 'two numbers'),
     ('propensity', (0.5, float('inf')), 'two numbers'),
     ('slices', ('bin:9',), "'bin:9' is neither bin:LOW-HIGH"),

@@ -156,12 +156,12 @@ def test_what_a_slice_takes():
   for level in (0, 4):
     with pytest.raises(
       ConfigError,
-      match=f'no label is at level:{level}: the levels .* are 1 to 3',
+      match=f'no label is at level:{level}; the levels .* are 1 to 3',
     ):
       labels_in(f'level:{level}', described())
   elsewhere = described({'ship': ('thing',), 'thing': ()})
   with pytest.raises(
-    ConfigError, match='no label is at level:1: no label has a level'
+    ConfigError, match='no label is at level:1; no label has a level'
   ):
     labels_in('level:1', elsewhere)
 

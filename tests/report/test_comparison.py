@@ -142,5 +142,5 @@ def test_what_cannot_be_compared(predictions_of, tmp_path, change, message):
 
 
 def test_two_systems_at_least(workdir):
-  with pytest.raises(ConfigError, match='nothing to compare'):
+  with pytest.raises(ConfigError, match='so there is nothing to compare; runs'):
     compare_runs([workdir('a', 0), workdir('b', 1)], PLAN)

@@ -1,4 +1,4 @@
-"""Predicts a split, and saves its evaluation."""
+"""Predicts the labels of a split, and saves the evaluation."""
 
 from collections.abc import Iterable, Mapping
 import csv
@@ -41,13 +41,14 @@ def predict(
     batches: this process's rows of the batches. Every document of the split is
       in exactly one batch of one process. All processes have the same number of
       batches.
-    split: the documents, for ids and gold.
+    split: the documents, with their ids and gold.
     space: the labels, with their slices.
     depth: K, length of the lists.
 
   Raises:
-    ValueError: the batches do not have every document exactly once, or the
-      scorer ranks a label that it does not score, or gives a label two scores.
+    ValueError: a document is in no batch or in several batches; or the scorer
+      ranks a label at or above index scorer.n_labels, or gives a label two
+      scores.
   """
   masks = space.masks()
   with progress(batches, f'judging {split.name}', unit='batch') as shown:
@@ -116,7 +117,7 @@ def popularity(space: LabelSpace, split: Split, depth: int) -> Predictions:
 
   Args:
     space: the labels, with their training counts.
-    split: the documents, for ids and gold.
+    split: the documents, with their ids and gold.
     depth: K, length of the lists.
   """
   n_scored = space.n_inside
@@ -142,9 +143,9 @@ def save_evaluation(
 ) -> None:
   """Writes predictions.npz, metrics.json and metrics.csv.
 
-  Call this function only on host 0. The CSV has a row per value, with the
-  columns protocol, slice, metric, value (empty for None), and low and high, the
-  ends of the confidence interval (empty if there is no interval).
+  Call this function only on host 0. The CSV has a row per value. Its columns
+  are protocol, slice, metric, value, low and high. `low` and `high` are the
+  ends of the confidence interval. If a number is missing, its cell is empty.
 
   Args:
     folder: the folder to write to.

@@ -22,7 +22,8 @@ class AttendedWord(NamedTuple):
     weight: the label's attention to the word. The sum of the weights of all
       words that the model reads is 1.
     zone: the zone that contains the word; 'text' if a document has no zones.
-    at: the characters [start, end) in the zone's text (code points).
+    at: start and end of the word in the zone's text, counted in code points;
+      the end is exclusive.
   """
 
   word: str
@@ -33,7 +34,7 @@ class AttendedWord(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExplainedLabel:
-  """Holds a label predicted for a document, with its attention to every word.
+  """Holds a predicted label, and how much it attends to every word.
 
   Attributes:
     id: id of the label.
@@ -75,7 +76,7 @@ class Explanations:
     path: the file of predictions, X.jsonl.
     documents: the first documents of the file, with explanations.
     n_documents: number of all documents in the file.
-    words: the largest number of words that the file has for a label.
+    words: the largest number of attended words that the file has for a label.
   """
 
   path: pathlib.Path
@@ -90,7 +91,7 @@ def attended_words(
   at_W: np.ndarray,
   weights_W: np.ndarray,
 ) -> tuple[AttendedWord, ...]:
-  """Returns the attended words of a document with their attention.
+  """Returns the words that a label attends to, with the attention.
 
   Args:
     document: the document.

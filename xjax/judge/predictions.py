@@ -41,8 +41,8 @@ class Lists:
     """Returns an upper bound of the scores of labels outside each list.
 
     Args:
-      n_listable: number of labels that could be listed. A list has all of them
-        if it has this length, or if it ends in PAD.
+      n_listable: number of labels that could be listed. A list has all these
+        labels if K is at least n_listable, or if the list ends in PAD.
 
     Returns:
       float32 [N]; -inf for a list that has all labels.
@@ -93,14 +93,14 @@ class Lists:
     """Merges several lists of the same documents.
 
     In the result, each label occurs at most once per document. If a label has
-    several scores because of rounding, the highest is kept.
+    several scores because of rounding, the highest score is kept.
     """
     ids = np.concatenate([part.ids for part in parts], axis=1)
     scores = np.concatenate([part.scores for part in parts], axis=1)
     order = np.lexsort((ids, -scores), axis=-1)
     ids = np.take_along_axis(ids, order, -1)
     scores = np.take_along_axis(scores, order, -1)
-    # The sort is stable, so each label's entry of best score comes first.
+    # The sort is stable, so the first entry of a label has its highest score.
     by_label = np.argsort(ids, axis=-1, kind='stable')
     in_order = np.take_along_axis(ids, by_label, -1)
     kept_in_order = in_order != PAD
@@ -125,7 +125,7 @@ class Lists:
 
 SCHEMA = 1
 EXACT = 'exact'
-# How labels were searched: saved value -> text for readers.
+# Kind of search, as it is saved in the file -> text for readers.
 _SELECTIONS = {
   EXACT: 'exact search',
   'beam': 'beam search of width {}',
@@ -137,20 +137,21 @@ _SELECTED_BY = re.compile(
   r'|exact|(?:beam|shortlist|trees)=[1-9]\d*'
   r'|recall=(?:0\.\d+|[1-9](?:\.\d+)?e-\d+)'
 )
-# Tolerances within which two scores of a label count as equal (rounding).
+# Two scores of a label count as equal within these tolerances, because scores
+# are rounded.
 _RELATIVE, _ABSOLUTE = 1e-4, 1e-6
-_ENTRIES = 1 << 21  # list entries that are compared at a time
+_ENTRIES = 1 << 21  # most list entries that are compared at a time
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictions:
-  """Holds the top-k lists of a split per slice, and the data to judge them.
+  """Holds the top-k lists of each slice, and the data to judge the lists.
 
   Attributes:
     score_kind: kind of the scores.
-    n_scored: the scorer scores only labels below this index.
-    n_train: number of training documents. If it is not known, it is 0, and
-      there are no slices by frequency.
+    n_scored: the scorer scores only labels whose index is below this number.
+    n_train: number of training documents, or 0 if this number is not known. If
+      it is 0, there are no slices by frequency.
     doc_ids: N document ids.
     labels: L label ids in model order.
     train_counts: int32 [L], training documents per label.
@@ -158,13 +159,14 @@ class Predictions:
       slice of `masks`, judging cuts the slice's lists from the other lists.
     gold: N rows of gold label indices, or None.
     held_out: int32 indices of the held-out labels.
-    assigned_above: the score above which the scorer itself assigns labels. If
-      None, the score at probability 0.5 is used, which margins do not have.
+    assigned_above: the scorer itself assigns labels with scores above this
+      number. If None, labels with probabilities above 0.5 are assigned. Margins
+      are not probabilities, so without this number they have no threshold.
     strategy: the strategy that chose the labels in the lists of `all`; '' if
-      these labels have the highest scores. The scores in lists of a strategy
-      are margins, by which the labels are ranked. The lists of other slices
+      these labels have the highest scores. A strategy ranks labels by margins,
+      and the scores in its lists are these margins. The lists of other slices
       always have the labels of highest score.
-    selected_by: how the labels of highest score were searched: `exact`,
+    selected_by: the search that found the labels of highest score: `exact`,
       `beam=10`, `recall=0.95`, `shortlist=500` or `trees=3`; '' if the search
       is not recorded.
   """
@@ -196,20 +198,20 @@ class Predictions:
 
   @property
   def selection(self) -> str:
-    """Returns a text about how the labels of highest score were searched."""
+    """Returns a text about the search for the labels of highest score."""
     kind, _, size = self.selected_by.partition('=')
     return _SELECTIONS[kind].format(size) if kind else 'search not recorded'
 
   @property
   def is_approximate(self) -> bool:
-    """Returns whether labels of high score may be missing from the lists."""
+    """Returns whether the recorded search may miss labels of high score."""
     return self.selected_by not in ('', EXACT)
 
   def fault(self) -> str:
     """Returns a message about a label with two scores for one document.
 
     If a strategy chose the lists of `all`, these lists are not compared,
-    because their scores are not those of the other lists.
+    because the strategy has its own scores.
 
     Returns:
       The message, or '' if there is no such label. Scores that differ only by
@@ -263,14 +265,23 @@ class Predictions:
   def save(self, path: str | os.PathLike) -> None:
     """Writes predictions.npz atomically; load() reads the file.
 
-    The file has these arrays: schema, n_scored, n_train (int64), score_kind and
-    labels_sha256 (text) and train_counts (int32); `all/ids` (int32) and
-    `all/scores` (float32), and the same for other slices, which are optional;
-    doc_ids and labels, each as `bytes` (uint8, UTF-8, concatenated) and
-    `offsets` (int64); `held_out/labels` (int32) if labels are held out;
-    `gold/indptr` (int64) and `gold/indices` (int32) if gold is known;
-    `assigned_above` (float64), `strategy` and `selected_by` (text) if these
-    attributes are set.
+    The file always has these arrays:
+
+    - `schema`, `n_scored` and `n_train`: int64.
+    - `score_kind` and `labels_sha256`: text.
+    - `train_counts`: int32.
+    - `all/ids`: int32; `all/scores`: float32.
+    - `doc_ids/bytes` and `labels/bytes`: uint8, the ids in UTF-8, concatenated.
+    - `doc_ids/offsets` and `labels/offsets`: int64, the start of each id, and
+      the end of the last id.
+
+    The file has these arrays only if the predictions have the data:
+
+    - `SLICE/ids`: int32, and `SLICE/scores`: float32, for other slices.
+    - `held_out/labels`: int32.
+    - `gold/indptr`: int64, and `gold/indices`: int32.
+    - `assigned_above`: float64.
+    - `strategy` and `selected_by`: text.
     """
     arrays = {
       'schema': np.int64(SCHEMA),
@@ -347,7 +358,7 @@ def _two_scores(
 
 
 def labels_sha256(labels: Sequence[str]) -> str:
-  """Returns the hex digest of all label ids in order, each with a newline."""
+  """Returns the SHA-256 of all label ids in order, each with a newline."""
   digest = hashlib.sha256()
   for label in labels:
     digest.update(label.encode() + b'\n')
@@ -412,7 +423,7 @@ def _assigned_above(arrays: Arrays) -> float | None:
     return None
   score = float(arrays.take('assigned_above', np.float64, ()))
   if not math.isfinite(score):
-    arrays.fail('assigned_above', f'is {score}, not finite')
+    arrays.fail('assigned_above', f'is {score}, but must be finite')
   return score
 
 

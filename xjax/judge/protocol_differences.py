@@ -1,4 +1,4 @@
-"""Explains why a metric differs between two protocols, with counts."""
+"""Explains by counts why a metric differs between two protocols."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,8 +21,8 @@ from xjax.judge.metrics.contract import (
   metric_classes,
 )
 
-# Values that differ by at most this count as equal, because rounding depends on
-# the order of summation.
+# Two values count as equal if they differ by at most this number, because
+# rounding depends on the order of summation.
 _SAME = 1e-9
 
 
@@ -57,7 +57,7 @@ def differences(
   facts: Mapping[str, Mapping[str, Any]],
   missing: Mapping[str, Mapping[str, Mapping[str, str]]],
 ) -> dict[str, dict[str, dict[str, str]]]:
-  """Explains why metrics differ from the metrics of the first protocol.
+  """Explains why metrics differ from the same metrics of the first protocol.
 
   Args:
     metrics: protocol -> slice -> metric -> value.
@@ -66,9 +66,11 @@ def differences(
     missing: protocol -> slice -> metric -> why there is no value.
 
   Returns:
-    Protocol -> slice -> metric -> text, for values that differ from the value
-    under the first protocol, and for missing values that have a value, or no
-    entry, under the first protocol.
+    Protocol -> slice -> metric -> text. A text explains one of two things:
+
+    - The value differs from the value under the first protocol.
+    - The value is missing. Under the first protocol, it is not missing, or the
+      first protocol does not have this metric.
   """
   us, *others = protocols
   by_protocol = {}
@@ -123,7 +125,10 @@ def _singular(sentence: str) -> str:
 def _is_unexplained(
   metric: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]
 ) -> bool:
-  """Returns whether a value is missing, but not under the first protocol."""
+  """Returns whether a missing value needs an explanation.
+
+  It needs none if the first protocol has the same metric without a value.
+  """
   return metric in theirs and (metric not in ours or ours[metric] is not None)
 
 
@@ -136,7 +141,7 @@ def _differ(ours: Any, theirs: Any) -> bool:
 def _counts(
   facts: Mapping[str, Any], metric: str, us: Protocol, them: Protocol
 ) -> dict[str, Any]:
-  """Returns the fields of the explanations of one metric, as text."""
+  """Returns the fields of explanations of one metric, as name -> text."""
   k = metric.partition('@')[2]
   low, high = sorted((us.frequent_from, them.frequent_from))
   counts = facts['train_counts']
@@ -161,12 +166,13 @@ def reasons(
     slice_name: name of the slice that is judged.
 
   Returns:
-    Sentences with fields for str.format. A field is a number. {without_gold} is
-    the number of documents without gold in the slice. The other fields are
-    numbers of labels: {labels}, all labels of the slice; {gold_labels}, labels
-    of the slice that are gold; {up_to_largest}, labels up to the largest index
-    that is gold or listed; {between}, labels that are frequent under only one
-    of the two protocols.
+    Sentences with these fields for str.format, which are numbers:
+
+    - {without_gold}: documents that have no gold in the slice.
+    - {labels}: all labels of the slice.
+    - {gold_labels}: labels of the slice that are gold for a document.
+    - {up_to_largest}: labels up to the largest index that is gold or listed.
+    - {between}: labels that are frequent under only one of the two protocols.
   """
   kind, sentences = kind_of(metric), []
   instance = _metric_of(kind)

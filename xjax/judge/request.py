@@ -45,11 +45,12 @@ class JudgeRequest:
   """Holds a user's request for judging, as read from flags or a config.
 
   Attributes:
-    ks: cut-offs; if empty, the cut-offs of the run are used, or the defaults.
+    ks: cut-offs. If empty, the cut-offs of the run are used. If there is no
+      run, the defaults are used.
     kinds: metrics, such as `P` or `macro-F1@k`; if empty, all metrics.
     protocols: names of protocols; `all` stands for all protocols.
-    propensity: A and B of the propensity formula; if empty, the values of the
-      run are used, or the defaults.
+    propensity: A and B of the propensity formula. If empty, the values of the
+      run are used. If there is no run, the defaults are used.
     slices: names of further slices, as in slice_names.named_slices; slices by
       frequency are always included.
     labels: file of descriptors: labels.jsonl, eurovoc_en.json, or a taxonomy
@@ -57,8 +58,8 @@ class JudgeRequest:
     similarity: how the similarity of labels is measured, for the metric ILD.
     rank_weights: .npy file of float [L, K], the weight W of each label at each
       place, for the metric weighted@k; '' if there is none.
-    alphas: recalls of alpha-coverage, from 0 to 1.
-    draws: numbers of documents in a draw, for n'-coverage.
+    alphas: recalls for the metric alpha-coverage, from 0 to 1.
+    draws: numbers of documents in a draw, for the metric n'-coverage.
     replicates: number of bootstrap replicates; if 0, there are no intervals.
     seed: seed of the bootstrap's draws.
   """
@@ -139,8 +140,9 @@ class JudgeRequest:
       weights_L: float64 [L], inverse propensities from a file.
       labels: the descriptors of the run.
       train_gold: returns the gold label indices of the training documents.
-      usual: the criteria from which cut-offs and propensity are taken if the
-        request has none, such as the criteria of a run; None uses the defaults.
+      usual: criteria, for example of a run. If the request has no cut-offs or
+        no propensity, the missing values are taken from `usual`. None stands
+        for the default criteria.
 
     Raises:
       ConfigError: a value is unknown, or needs something that is missing.
@@ -286,6 +288,6 @@ def _propensity(values: Sequence[float]) -> tuple[float, ...]:
   finite = all(0 <= v < math.inf for v in values)
   if len(values) != 2 or not finite or not values[1]:
     raise ConfigError(
-      f'--propensity={values}: needs two numbers: A, at least 0, and B, above 0'
+      f'--propensity={values}: needs two numbers, A >= 0 and B > 0'
     )
   return values[0], values[1]

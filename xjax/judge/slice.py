@@ -13,10 +13,10 @@ from xjax.judge.metrics.sums import DocumentBlock
 from xjax.judge.predictions import Lists, Predictions
 
 ROWS = 8192  # a block has at most this many documents
-# Blocks are padded to at least this many rows, and to at least this many gold
-# labels per row, because few different shapes mean few traces.
+# Blocks are padded to at least _FEWEST_ROWS rows, and rows to at least
+# _FEWEST_GOLD gold labels, because few different shapes mean few traces.
 _FEWEST_ROWS, _FEWEST_GOLD = 64, 8
-_ENTRIES = 1 << 19  # a block has at most this many gold labels and padding
+_ENTRIES = 1 << 19  # a block has at most this many gold labels, with padding
 _NONE = np.float32(-np.inf)
 
 
@@ -90,14 +90,14 @@ class Slice:
     return self.lists.ids.shape[1]
 
   def n_short(self, k: int) -> int:
-    """Counts lists with fewer than k labels that do not have all labels."""
+    """Counts lists with fewer than k labels, except lists with all labels."""
     return int(((self.lists.lengths < k) & (self.floor > _NONE)).sum())
 
   def blocks(self) -> Iterator[tuple[np.ndarray, DocumentBlock]]:
     """Yields blocks of documents; each document is in one block.
 
-    Documents are sorted by their number of gold labels, so that a block is not
-    much wider than most of its rows.
+    Documents are sorted by number of gold labels, so that few rows of a block
+    need much padding.
 
     Yields:
       Row numbers of the documents in the block, and the block. In the block,
@@ -108,7 +108,7 @@ class Slice:
     start = 0
     while start < len(order):
       size = most
-      # Documents with very many gold labels would make a large block too wide.
+      # If documents have very many gold labels, the block has fewer rows.
       while size > 1 and size * self._width(order[start:][:size]) > _ENTRIES:
         size //= 2
       rows = order[start : start + size]
@@ -205,7 +205,8 @@ def _cut_lists(
   # Entries at or below the floor are left out, because a label that is in no
   # list may have a higher score.
   merged = Lists.merge([lists, *others.values()]).cut(mask).above(floor)
-  # The lists that a strategy chose may be shorter than the lists of slices.
+  # If a strategy chose the lists of `all`, these lists may be shorter than the
+  # lists of other slices.
   deep = list(others.values()) if predictions.strategy and others else [lists]
   short = merged.first(max(part.ids.shape[1] for part in deep))
   return short, np.where(
@@ -220,9 +221,10 @@ def _floor(predictions: Predictions, name: str) -> np.ndarray:
   return predictions.lists[name].floor(n_listable)
 
 
-# If the label space has at most this many labels, all labels have a place, so
-# all slices have arrays of the same size and share compiled programs. With more
-# labels, this would take too much memory: hundreds of bytes per label.
+# If the label space has at most this many labels, each label has a place in the
+# count arrays, so all slices have arrays of the same size and share compiled
+# programs. In a larger label space, places for all labels would take too much
+# memory: hundreds of bytes per label.
 _COUNT_ALL_UP_TO = 1 << 16
 
 
@@ -230,8 +232,8 @@ _COUNT_ALL_UP_TO = 1 << 16
 class SeenLabels:
   """Assigns a place in the count arrays to each label that occurs.
 
-  A label that is in no list and is never gold adds 0 to every sum, so it needs
-  no place.
+  A label that is in no list and is never gold adds 0 to every sum. Such a label
+  needs no place.
 
   Attributes:
     labels_H: int [H], the label in each place, ascending; unused places at the

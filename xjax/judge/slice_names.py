@@ -64,10 +64,10 @@ def named_slices(
 
   Args:
     names: names of slices. `bin:1-9` has the labels with 1 to 9 training
-      documents, and `bin:1000+` those with at least 1000. `level:2` has the
-      labels at depth 2 of their hierarchy, where the top has depth 1. Any other
-      name is the path of a file with a label id per line; the short name of
-      this slice is the file's name without endings.
+      documents. `bin:1000+` has the labels with at least 1000 training
+      documents. `level:2` has the labels at depth 2 of the hierarchy, where the
+      top has depth 1. Any other name is the path of a file with a label id per
+      line. The short name of such a slice is the file's name without endings.
     predictions: predictions that have the labels.
     described: label id -> descriptor. The depth of a label may depend on
       descriptors of ancestors that are not labels of the predictions.
@@ -133,7 +133,8 @@ def _at_level(
 ) -> np.ndarray:
   if not any(label.parents for label in described.values()):
     raise ConfigError(
-      f'--slices: {name} needs labels with parents; give them by --labels=FILE'
+      f'--slices: {name} needs labels with parents; read such labels from a '
+      'file by --labels=FILE'
     )
   numbers = label_levels(tuple(described.values())).tolist()
   levels = dict(zip(described, numbers, strict=True))
@@ -146,7 +147,7 @@ def _at_level(
       if deepest > 0
       else 'no label has a level'
     )
-    raise ConfigError(f'--slices: no label is at {name}: {levels_text}')
+    raise ConfigError(f'--slices: no label is at {name}; {levels_text}')
   return levels_L == level
 
 

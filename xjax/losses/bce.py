@@ -20,7 +20,7 @@ class BCEConfig(LossConfig):
     return bce
 
 
-_FOLDED = 16  # number of documents that share one logarithm
+_FOLDED = 16  # most documents that share one logarithm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,11 +67,12 @@ def _folded(logits_BC: Float32[Array, 'B C']) -> Float32[Array, '']:
   """Returns the sum of softplus(z), with one logarithm for several documents.
 
   On CPUs, the logarithm takes most of the time of the loss. softplus(z) is
-  max(z, 0) + log(1 + e) with e = exp(-|z|), so a sum of softplus needs only the
-  logarithm of a product of such factors 1 + e. A product of previous factors is
-  stored as s, where 1 + s is the product. The next product is
-  (1 + s)(1 + e) = 1 + (s + e + s e). The sum in the last brackets is accurate
-  even if s and e are very small, but 1 + s would be rounded.
+  max(z, 0) + log(1 + e), where e = exp(-|z|). A sum of terms log(1 + e) is the
+  logarithm of the product of the factors 1 + e.
+
+  The product of the previous factors is 1 + s, but only s is stored, because
+  1 + s is rounded if s is very small. The next product is
+  (1 + s)(1 + e) = 1 + (s + e + s e), so the next s is s + e + s e.
   """
   documents, labels = logits_BC.shape
   count = math.gcd(documents, _FOLDED)

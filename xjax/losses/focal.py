@@ -39,9 +39,10 @@ class FocalConfig(LossConfig):
 class Focal(LabelLoss):
   """Computes the focal loss, -a_t (1 - p_t)^gamma log p_t.
 
-  The formula is eq. 4 and 5 of Lin et al. (2017). p_t is the probability of the
-  correct decision: sigmoid(z) for a gold label, and 1 - sigmoid(z) for any
-  other label. With gamma 0 and alpha 0, the loss is binary cross entropy.
+  The formula is eq. 5 of Lin et al. (2017), or eq. 4 if a_t is 1. p_t is the
+  probability of the correct decision: sigmoid(z) for a gold label, and
+  1 - sigmoid(z) for any other label. With gamma 0 and
+  alpha 0, the loss is binary cross entropy.
 
   Attributes:
     gamma: exponent of 1 - p_t, at least 0.
@@ -64,7 +65,7 @@ class Focal(LabelLoss):
 
     Returns:
       loss_BC: float32 nats.
-      dlogits_BC: float32, the derivative of loss_BC by the logits.
+      dlogits_BC: float32, the derivative of loss_BC with respect to the logits.
     """
     # p_t = sigmoid(m), where the margin m is z for gold labels and -z for other
     # labels. Formulas in m are accurate even if p_t is nearly 0 or nearly 1.

@@ -13,7 +13,7 @@ from xjax.losses.contract import LabelWeights, LabelWeightsConfig
 
 @dataclasses.dataclass
 class EvenWeights(LabelWeightsConfig):
-  """Gives all labels the same weight, so there are no label weights."""
+  """Chooses no label weights: all labels have weight 1."""
 
   even = True
 
@@ -58,8 +58,8 @@ class ClassBalancedWeights(LabelWeightsConfig):
 class PropensityWeights(LabelWeightsConfig):
   """Gives weight 2 / p_l - 1 to gold labels, and weight 1 to other labels.
 
-  These are the weights of Qaraei et al. 2021. p_l is the propensity of a label
-  (Jain et al. 2016), with A and B of eval.propensity.
+  These are the weights of Qaraei et al. 2021. p_l is the propensity of label l
+  (Jain et al. 2016). Its parameters A and B are set by eval.propensity.
   """
 
   def build(

@@ -17,10 +17,10 @@ class SoftmaxConfig(LossConfig):
   """Chooses softmax cross entropy over all labels; scores are margins.
 
   Labels compete: a score has a meaning only in comparison with the other scores
-  of its document. So probabilities are calibrated on dev, and F1 should be read
-  from micro-F1-tuned. The products of a head are computed twice, because a
-  first pass computes the sum over all labels. Only the label weights of gold
-  labels are used.
+  of the same document. So a calibration on dev turns scores into probabilities,
+  and micro-F1-tuned is the F1 to compare. A head computes its products twice,
+  because a first pass over the labels computes the sum over all labels. Only
+  the label weights of gold labels are used.
   """
 
   averaged: bool = field(
@@ -40,10 +40,10 @@ class Softmax(ChunkLoss):
 
   The loss is sum_p a_p (log sum_l exp(z_l) - z_p) over the gold labels p of a
   document. With a_p = 1, this is the reduction "pick all labels" of Menon et
-  al. (2019). If `averaged`, a_p = 1 / P for a document with P gold labels; this
-  is the normalised form of the same reduction. A document without gold labels
-  has loss 0. The label weight of a gold label is a factor of a_p; label weights
-  of other labels are ignored.
+  al. (2019). If `averaged` is true, a_p = 1 / P for a document with P gold
+  labels; this is the normalised form of the same reduction. If gold label p has
+  a label weight, a_p is also multiplied by this weight. Label weights of other
+  labels are ignored. A document without gold labels has loss 0.
 
   Attributes:
     averaged: whether all documents count equally, however many gold labels they
@@ -90,7 +90,7 @@ class NormalisedSoftmax(ChunkLoss):
     logits_BC: Float32[Array, 'B C'],
     weight_C: Float32[Array, ' C'] | None = None,
   ) -> tuple[Float32[Array, ''], Float32[Array, 'B C']]:
-    """Returns loss 0 and a derivative for all labels; see ChunkLoss.absent."""
+    """Returns loss 0, and derivatives for all labels; see ChunkLoss.absent."""
     del weight_C
     share_BC = jnp.exp(logits_BC - self.normaliser_B[:, None])
     return jnp.float32(0), self.gold_B[:, None] * share_BC

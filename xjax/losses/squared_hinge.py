@@ -26,10 +26,11 @@ class SquaredHingeConfig(LossConfig):
   def first_priors(
     self, priors_L: Float64[np.ndarray, ' L']
   ) -> Float64[np.ndarray, ' L']:
-    """Returns the probabilities whose logits are the first margins, 2 p - 1.
+    """Returns a probability for each label; see LossConfig.first_priors.
 
-    If all documents have the same margin for a label with prior p, the squared
-    hinge is smallest at the margin 2 p - 1.
+    The logit of this probability is the margin 2 p - 1 for a label with prior
+    p. If a label must have the same margin in all documents, the margin 2 p - 1
+    minimises the squared hinge.
     """
     return 1 / (1 + np.exp(1 - 2 * priors_L))
 

@@ -1,10 +1,10 @@
-"""Lists memory sizes and peak rates of devices, as their makers publish them.
+"""Contains the memory sizes and peak rates of devices.
 
 The sources are NVIDIA's data sheets, and
 https://cloud.google.com/tpu/docs/system-architecture-tpu-vm. If a GPU exists as
 an SXM module, its numbers are for this module. Rates of tensor cores are for
-dense matrices, not for sparse ones. The bandwidth of a network is that of one
-direction, which is half of the bandwidth of both directions.
+dense matrices, not for sparse matrices. The bandwidth of a network is for one
+direction only, so it is half of the bandwidth for both directions.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from xjax.core.errors import ConfigError
 
 
 class Platform(enum.Enum):
-  """Lists the kinds of devices, by their names in jax.default_backend()."""
+  """Defines the platforms of devices, as jax.default_backend() returns them."""
 
   CPU = 'cpu'
   GPU = 'gpu'
@@ -34,8 +34,8 @@ class Chip:
   bandwidth: float  # bytes of memory read or written
   bfloat16: float  # operations on 2-byte operands with sums in float32
   float32: float  # operations on float32 operands at full precision
-  network: float = 0.0  # bytes sent to other devices; 0: there is no network
-  neighbours: int = 1  # number of devices in this network, including itself
+  network: float = 0.0  # bytes sent to other devices; 0 without a network
+  neighbours: int = 1  # number of devices in the network, with this device
 
   def peak(self, operand_bytes: int) -> float:
     """Returns the peak rate of operations on operands of the given size."""
@@ -45,19 +45,23 @@ class Chip:
 def _cpu(name: str, memory: float, cores: int) -> Chip:
   """Returns a CPU with estimated rates.
 
-  A core has two vector units of 256 bits, so at 3 GHz it does 16 float32
-  multiplications and 16 additions per cycle. bfloat16 is converted to float32.
-  Two channels of DDR4-3200 memory are read at 51 GB/s together.
+  A core has two vector units of 256 bits, so it does 16 float32 multiplications
+  and 16 additions per cycle. It has 3e9 cycles per second. bfloat16 is
+  converted to float32. Two channels of DDR4-3200 memory together are read at
+  51 GB/s.
   """
   operations = cores * 2 * 16 * 3e9
   return Chip(name, Platform.CPU, memory, 51e9, operations, operations)
 
 
-# The columns are: memory in GB; memory bandwidth in GB/s; TFLOP/s of bfloat16;
-# TFLOP/s of float32; GB/s to 7 other devices, by NVLink, or by PCIe 4.0 x16 for
-# L4 and A10; and jax.Device.device_kind. The kind must be equal: a kind that is
-# longer stands for a slower device (PCIe, NVL) or for a part of a device (MIG).
-# V100 computes bfloat16 as float32.
+# The columns are:
+# - memory in GB
+# - memory bandwidth in GB/s
+# - TFLOP/s of bfloat16; V100 computes bfloat16 as float32
+# - TFLOP/s of float32
+# - GB/s to 7 other devices, by NVLink, or by PCIe 4.0 x16 for L4 and A10
+# - jax.Device.device_kind, which must be exactly this text. A longer text
+#   stands for a slower device (PCIe, NVL) or for a part of a device (MIG).
 _GPUS = {
   'v100-16': (16, 900, 15.7, 15.7, 150, 'Tesla V100-SXM2-16GB'),
   'v100-32': (32, 900, 15.7, 15.7, 150, 'Tesla V100-SXM2-32GB'),
@@ -68,9 +72,13 @@ _GPUS = {
   'l4': (24, 300, 121, 30.3, 32, 'NVIDIA L4'),
   'a10': (24, 600, 125, 31.2, 32, 'NVIDIA A10'),
 }
-# The columns are: memory in GiB; memory bandwidth in GB/s; TFLOP/s of bfloat16;
-# GB/s to other devices; number of chips in a pod; and the device kinds. A
-# float32 product takes 6 bfloat16 products.
+# The columns are:
+# - memory in GiB
+# - memory bandwidth in GB/s
+# - TFLOP/s of bfloat16; a float32 product takes 6 bfloat16 products
+# - GB/s to other devices
+# - number of chips in a pod
+# - one or more texts of jax.Device.device_kind
 _TPUS = {
   'v4': (32, 1228, 275, 300, 4096, 'TPU v4'),
   'v5e': (16, 819, 197, 200, 256, 'TPU v5 lite', 'TPU v5e'),
@@ -91,7 +99,7 @@ for _name, (_memory, _rate, _16, _net, _pod, *_kinds) in _TPUS.items():
 
 
 def chip_named(name: str) -> Chip:
-  """Returns the chip with the given name, or this machine's if name is ''.
+  """Returns the chip with this name, or this machine's chip if name is ''.
 
   Raises:
     ConfigError: the chip is not known.

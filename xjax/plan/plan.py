@@ -1,9 +1,9 @@
 """Plans a run: estimates its memory and its time before it starts.
 
 On a mesh, each device works on a part of the documents and of the label rows.
-This module traces a step of one device with such a part. The step is traced
-with abstract arrays, which need no memory. It is compiled only on request, and
-only if this machine has devices of the same platform.
+This module traces the work of one device in a step. The trace uses abstract
+arrays, which need no memory. The step is compiled only on request, and only if
+this machine has devices of the platform that the run is planned for.
 """
 
 import dataclasses
@@ -33,9 +33,11 @@ from xjax.train.optimizer import make_optimizer
 from xjax.train.state import StatePlan, plan_state
 from xjax.train.step import make_train_step
 
-USABLE = 0.9  # share of a device's memory; programs and gaps need the rest
+# A run may use this share of a device's memory. Programs, and gaps between
+# arrays, need the remaining memory.
+USABLE = 0.9
 ROWS, GRADIENTS, PASS = 'label rows', 'gradients', 'pass over labels'
-ACTIVATIONS = 'activations and what else is computed'
+ACTIVATIONS = 'activations and other computed arrays'
 _FLOAT32 = 4
 
 
@@ -70,12 +72,12 @@ class StepTime:
 
   @property
   def bound(self) -> float:
-    """Returns the least seconds that a step takes, if all work overlaps."""
+    """Returns the seconds of a step at peak rates, if all work overlaps."""
     return getattr(self, self.bound_by)
 
   @property
   def bound_by(self) -> str:
-    """Returns what takes longest: 'compute', 'memory' or 'network'."""
+    """Returns the slowest work: 'compute', 'memory' or 'network'."""
     return max(('compute', 'memory', 'network'), key=lambda n: getattr(self, n))
 
 
@@ -113,7 +115,7 @@ def planned_mesh(config: Config, devices: int) -> AbstractMesh:
     devices: number of devices.
 
   Raises:
-    ConfigError: the model is not trained in steps, or the batches or the mesh
+    ConfigError: the model is not trained in steps; or the batches or the mesh
       do not fit the devices.
   """
   if not isinstance(config.model, NeuralModel):
@@ -127,7 +129,7 @@ def planned_mesh(config: Config, devices: int) -> AbstractMesh:
 
 
 class Planner:
-  """Plans variants of a run; a step that is the same in several is traced once.
+  """Plans variants of a run, and traces equal steps of variants only once.
 
   Attributes:
     sizes: the sizes of the run.
@@ -149,8 +151,8 @@ class Planner:
         Compiling may take minutes.
 
     Raises:
-      ConfigError: the batches or the mesh do not fit the devices, the documents
-        are longer than the encoder can read, or the model is not trained in
+      ConfigError: the batches or the mesh do not fit the devices; the documents
+        are longer than the encoder can read; or the model is not trained in
         steps.
     """
     held = self.held(config, devices, compile_)
@@ -236,9 +238,10 @@ class Planner:
 def _between_steps(
   config: Config, sizes: Sizes, plan: StatePlan, mesh: AbstractMesh
 ) -> dict[str, int]:
-  """Returns the arrays that a device holds before a step, as name -> bytes.
+  """Returns the exact sizes of the arrays that a device holds before a step.
 
-  These numbers are exact.
+  Returns:
+    Name of the arrays -> bytes.
   """
   state = plan.abstract
   rows, others = nnx.split_state(state.params, is_label_row, ...)
@@ -261,8 +264,8 @@ def _pass_bytes(
 ) -> int:
   """Returns the bytes that a pass over the labels of a one-vs-all head needs.
 
-  The bytes are for the features, the gold labels, and a chunk of labels with
-  the gradients of the chunk.
+  The pass needs memory for the features, the gold labels, and a chunk of labels
+  with the gradients of the chunk. For any other head, the result is 0.
   """
   if not _is_one_vs_all(config):
     return 0
@@ -280,10 +283,13 @@ def _sent(
 ) -> float:
   """Returns the bytes that a device sends in a step, with ring algorithms.
 
-  For an all-reduce of n bytes over k devices, a device sends 2 n (k - 1) / k
-  bytes. For a reduce-scatter, it sends half as many. For an all-gather, it
-  sends n (k - 1) bytes. The gradients of parameters are summed over devices in
-  each micro-batch.
+  With k devices, each device sends these bytes:
+
+  - All-reduce of n bytes per device: 2 n (k - 1) / k.
+  - Reduce-scatter of n bytes per device: n (k - 1) / k.
+  - All-gather of n bytes per device: n (k - 1).
+
+  The gradients of parameters are summed over devices in each micro-batch.
   """
   data, label = mesh.shape[DATA], mesh.shape[LABEL]
   over_data, over_label = (data - 1) / data, (label - 1) / label
@@ -304,7 +310,7 @@ def _sent(
     numbers = 3 * shape.documents * config.train.loss.build().normalised
     numbers += config.train.accumulate
     sent += 2 * numbers * _FLOAT32 * (mesh.size > 1)
-  # What is computed from label rows is summed over the label axis.
+  # Results that are computed from label rows are summed over the label axis.
   sent += 2 * over_label * read * dim * _FLOAT32
   return sent + 2 * config.train.accumulate * over_data * on_device(trained)
 
@@ -349,7 +355,8 @@ class _Gathered(TextModel):
   """Repeats a model's features, as if each device had computed a copy.
 
   A one-vs-all head gathers the features of all devices. The planned step has
-  only one device, so copies of its features stand for those of all devices.
+  only one device, so copies of its features stand for the features of all
+  devices.
   """
 
   def features(self, batch: Batch, rngs: nnx.Rngs | None = None) -> Any:
@@ -398,7 +405,7 @@ def traced_step(
 ) -> tuple[StatePlan, jax.stages.Traced]:
   """Traces the work of one device in a step on a mesh.
 
-  The work is traced as a step on a mesh of one device of this machine.
+  The trace uses a mesh that has only one device of this machine.
 
   Args:
     config: the config of the run.

@@ -1,11 +1,11 @@
 """Estimates the cost of a traced program on any chip, without compiling it.
 
-XLA can report the cost of a program only for the platform for which XLA
-compiles the program, and cost_analysis() counts the body of a loop only once.
-So this module goes through the operations of a trace in order. It assumes that
-an element-wise operation is fused into the operations that read its result: an
-array is stored in memory only if a product, a loop, a sort or a similar
-operation writes or reads the array.
+XLA reports the cost of a program only for the platform for which XLA compiles
+the program. Also, XLA's cost_analysis() counts the body of a loop only once. So
+this module goes through the operations of a trace in order. It assumes that an
+element-wise operation is fused into the operations that read its result. Under
+this assumption, an array is stored in memory only if a product, a loop, a sort
+or a similar operation writes or reads the array.
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,9 @@ import jax.numpy as jnp
 class ProgramCost:
   """Holds the cost of one run of a program on one device."""
 
-  # Multiplications and additions in products: exact.
-  operations: int = 0
-  moved: int = 0  # bytes of arrays read and written: an estimate
-  # Largest number of bytes, at any time, of arrays that the program makes: an
-  # estimate.
-  held: int = 0
+  operations: int = 0  # exact: multiplications and additions in products
+  moved: int = 0  # estimated bytes of arrays that are read or written
+  held: int = 0  # estimated peak bytes of the arrays that the program makes
 
 
 class _Value:
@@ -40,7 +37,8 @@ class _Value:
     self.bytes = math.prod(aval.shape) * dtype.itemsize if has_size else 0
 
 
-_Step = tuple[jex.JaxprEqn, list[_Value], list[_Value]]  # inputs, outputs
+# An operation, its inputs and its outputs.
+_Step = tuple[jex.JaxprEqn, list[_Value], list[_Value]]
 _CALLS = set(
   """checkpoint closed_call core_call custom_jvp_call custom_vjp_call jit pjit
   remat2 shard_map""".split()
@@ -76,8 +74,8 @@ def program_cost(
   Args:
     program: the program, as in jax.stages.Traced.jaxpr. For a loop of unknown
       length, one iteration is counted.
-    donated: the arguments that the program may overwrite. Their bytes are not
-      part of `held`.
+    donated: the arguments that the program may overwrite. `held` does not
+      include the bytes of arguments.
   """
   jaxpr = program.jaxpr
   values = {var: _Value(var.aval) for var in [*jaxpr.invars, *jaxpr.constvars]}
@@ -96,7 +94,8 @@ def program_cost(
     if not _is_fused(eqn) or arrays.intersection(outputs):
       last |= dict.fromkeys({*read, *outputs}, at)
   # If no product or loop is between the step that writes an array and the last
-  # step that reads it, both steps are fused, and the array is not in memory.
+  # step that reads the array, both steps are fused, and the array needs no
+  # memory.
   whole = [*itertools.accumulate(_name(eqn) in _WHOLE for eqn, _, _ in steps)]
   temporary = {
     value

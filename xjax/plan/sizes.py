@@ -127,7 +127,7 @@ def assumed_sizes(config: Config, labels: int, documents: int) -> Sizes:
     assumed.append(f'{words:,} words')
   shape = BatchShape(batch, batch, tokens.max_tokens, 0, POSITIVES)
   steps = {shape: math.ceil(documents / batch)}
-  # This is the number if every document has POSITIVES labels: an upper bound.
+  # This is an upper bound if documents have at most POSITIVES gold labels.
   frequent = min(labels, documents * POSITIVES // FREQUENT_FROM)
   return Sizes(
     labels, documents, frequent, words, architecture, steps, tuple(assumed)

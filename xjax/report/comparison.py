@@ -65,7 +65,7 @@ def compare_runs(
   names: Sequence[str] = (),
   files: JudgeFiles = OWN,
 ) -> Compared:
-  """Reads systems and compares each of them with the first one.
+  """Reads systems, and compares every other system with the first system.
 
   Runs that differ only in their seeds are one system. Tests and intervals use
   the run of a system that is best on dev, as in Chalkidis et al. 2019, section
@@ -91,8 +91,8 @@ def compare_runs(
   groups = group_by_seed(runs)
   if len(groups) < 2:
     raise ConfigError(
-      f'nothing to compare {groups[0].name!r} with: name two systems or more; '
-      'runs that differ only in their seeds are one system'
+      f'there is only one system, {groups[0].name!r}, so there is nothing to '
+      'compare; runs that differ only in their seeds are one system'
     )
   check_names(groups)
   check_same_labels(runs)
@@ -157,7 +157,7 @@ def check_same_labels(runs: Sequence[JudgedRun]) -> None:
 
 
 def best_on_dev(group: Group) -> JudgedRun:
-  """Returns the run of a system that is best on dev.
+  """Returns the best run of a system on dev.
 
   The best run has the highest dev value of the config's train.best_metric. If
   several runs have this value, the first of them is returned. If any run has no

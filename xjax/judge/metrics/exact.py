@@ -22,9 +22,9 @@ def _mesh() -> jax.sharding.Mesh:
 def exact() -> Iterator[None]:
   """Makes JAX use int64 and float64 on this process's first device.
 
-  The context sets a mesh of one device. Otherwise, if a caller has set another
-  mesh by `jax.set_mesh`, metrics would be traced again for this mesh, and would
-  run on every device of it.
+  The context sets a mesh of one device, because a caller may have set another
+  mesh by `jax.set_mesh`. On the caller's mesh, JAX would trace the metrics
+  again and run them on every device.
   """
   with jax.enable_x64(True), jax.set_mesh(_mesh()):
     yield

@@ -18,10 +18,10 @@ from xjax.judge.metrics.contract import (
 )
 from xjax.judge.metrics.exact import exact
 
-# Ranges of the number of training documents; both ends are included, and None
-# means that there is no upper end. Except for the bin of 0 documents, these are
-# the bins of "Re-evaluating Extreme Multi-label Text Classification Methods in
-# Tail Label Prediction" (anonymous ACL submission), section 4.
+# Ranges of a label's number of training documents. Both ends are included, and
+# None means that there is no upper end. Except for the bin of 0 documents,
+# these are the bins of "Re-evaluating Extreme Multi-label Text Classification
+# Methods in Tail Label Prediction" (anonymous ACL submission), section 4.
 BINS = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, None))
 
 
@@ -52,11 +52,12 @@ def in_bins(
 
 @struct.dataclass
 class LabelTable:
-  """Holds the facts about labels that are needed to sum over labels.
+  """Holds the slice and the frequency bins of labels, for label_sums.
 
   Attributes:
-    upto_L: int64, number of labels of the slice up to and including each label.
-    bins_FL: bool, the labels of each frequency bin.
+    upto_L: int64, for each label, how many labels of the slice have an index
+      that is not above the label's index.
+    bins_FL: bool, True for the labels of each frequency bin.
   """
 
   upto_L: jax.Array | np.ndarray
@@ -93,22 +94,25 @@ def label_sums(
 ) -> tuple[dict[str, Float[Array, '*R']], dict[str, Float[Array, '*R F']]]:
   """Computes the sums over labels for one set of decisions.
 
-  A label that is neither predicted nor gold adds 0, so it may be left out.
+  A label that is neither predicted nor gold adds 0 to every sum, so the caller
+  may leave out this label.
 
   Args:
-    correct_L: int, documents for which the label is predicted and gold;
-      leading axes are replicates.
-    predicted_L: int, documents for which the label is predicted.
-    gold_L: int, documents for which the label is gold.
-    table: facts about the labels of the counts.
+    correct_L: int, number of documents for which the label is predicted and
+      gold. Leading axes are replicates.
+    predicted_L: int, number of documents for which the label is predicted.
+    gold_L: int, number of documents for which the label is gold.
+    table: slice and frequency bins of the same labels.
     n_docs: number of documents, including documents without gold.
     metrics: the label metrics whose sums are computed.
 
   Returns:
-    totals: name -> float64 sum over all labels, for `correct`, `predicted`,
-      `labels up to largest` and the sums of the metrics.
-    binned: name -> float64 sum over the labels of each bin, for the sums of
-      metrics with is_binned.
+    totals: name -> float64. For `correct`, `predicted` and the sums of the
+      metrics, this is the sum over all labels. For `labels up to largest`, it
+      is the number of labels of the slice up to the largest index of a label
+      that is predicted or gold.
+    binned: name -> float64, the sum over the labels of each bin, only for sums
+      of metrics with is_binned.
   """
   labels = PerLabel(
     *(jnp.asarray(x, jnp.float64) for x in (correct_L, predicted_L, gold_L)),

@@ -1,7 +1,7 @@
 """Defines the metrics that are computed from counts per label.
 
 Each metric is one class. These metrics count every document, including
-documents without gold. They treat 0 / 0 as 0.
+documents without gold. In the terms of a label, 0 / 0 counts as 0.
 """
 
 import dataclasses
@@ -34,16 +34,16 @@ def f_beta(
 
   F_beta = (1 + beta^2) TP / (beta^2 gold + predicted). With beta = 1, this is
   the F1 of "Re-evaluating Extreme Multi-label Text Classification Methods in
-  Tail Label Prediction" (anonymous ACL submission), eq. 1, where a label that
+  Tail Label Prediction" (anonymous ACL submission), eq. 1. There, a label that
   is never predicted has F1 0. With other values of beta, this is the F of
   Schultheis et al. 2022, section 3.2.
 
   Args:
-    correct_L: float, documents for which the label is predicted and gold (TP);
-      leading axes are replicates.
-    predicted_L: float, documents for which the label is predicted.
-    gold_L: float, documents for which the label is gold.
-    beta: weight of recall against precision.
+    correct_L: float, TP, number of documents for which the label is predicted
+      and gold. Leading axes are replicates.
+    predicted_L: float, number of documents for which the label is predicted.
+    gold_L: float, number of documents for which the label is gold.
+    beta: weight of recall; precision has weight 1.
   """
   square = beta * beta
   both_L = square * gold_L + predicted_L
@@ -55,9 +55,10 @@ def _f_beta(labels: PerLabel, beta: float = 1.0) -> Float[Array, '*R L']:
 
 
 class MicroF1AtThreshold(LabelMetric):
-  """Computes the F1 of all decisions above a threshold, pooled over labels.
+  """Computes the F1 of all decisions, pooled over labels.
 
-  The class adds no sums, because the sums that it needs are always computed.
+  A label is predicted if its score is above a threshold. The class adds no
+  sums, because the sums that the class needs are always computed.
   """
 
   name = 'micro-F1'
@@ -91,9 +92,10 @@ class MacroF1AtThreshold(LabelMetric):
 
 
 class WeightedF1(LabelMetric):
-  """Computes the mean of the labels' F1, weighted by how often they are gold.
+  """Computes the weighted mean of the labels' F1.
 
-  A label is predicted if its score is above a threshold.
+  A label is predicted if its score is above a threshold. The weight of a label
+  is the number of documents for which the label is gold.
   """
 
   name = 'weighted-F1'
@@ -109,13 +111,16 @@ class WeightedF1(LabelMetric):
 
 
 class MicroF1(MicroF1AtThreshold):
-  """Computes the F1 of the first k labels of all lists, pooled over labels."""
+  """Computes the F1 of all decisions, pooled over labels.
+
+  The first k labels of a document's list are predicted.
+  """
 
   name = 'micro-F1@k'
 
 
 class _Macro(LabelMetric):
-  """Is the base class of means over the labels that a protocol includes."""
+  """Computes a mean over the labels that a protocol includes (base class)."""
 
   only_correct = True
 
@@ -135,7 +140,7 @@ class MacroF1(_Macro):
 
 
 class MacroPrecision(_Macro):
-  """Computes the mean over labels of precision, TP / (TP + FP).
+  """Computes the mean of the labels' precision, TP / (TP + FP).
 
   A label that is never predicted has precision 0.
   """
@@ -147,7 +152,7 @@ class MacroPrecision(_Macro):
 
 
 class MacroRecall(_Macro):
-  """Computes the mean over labels of recall, TP / (TP + FN).
+  """Computes the mean of the labels' recall, TP / (TP + FN).
 
   A label that is never gold has recall 0.
   """
@@ -160,7 +165,7 @@ class MacroRecall(_Macro):
 
 
 class MacroFHalf(_Macro):
-  """Computes the mean over labels of F_0.5, which favours precision."""
+  """Computes the mean of the labels' F_0.5, which favours precision."""
 
   name = 'macro-F0.5@k'
 
@@ -169,7 +174,7 @@ class MacroFHalf(_Macro):
 
 
 class MacroFTwo(_Macro):
-  """Computes the mean over labels of F_2, which favours recall."""
+  """Computes the mean of the labels' F_2, which favours recall."""
 
   name = 'macro-F2@k'
 
@@ -178,7 +183,7 @@ class MacroFTwo(_Macro):
 
 
 class Coverage(LabelMetric):
-  """Computes the share of labels with a correct prediction.
+  """Computes the share of labels that have at least one correct prediction.
 
   This is eq. 13 of Schultheis et al. 2022.
   """
@@ -217,7 +222,7 @@ class AlphaCoverage(LabelMetric):
     return f'coverage[a={self.alpha:g}]@k'
 
   def over(self, labels: PerLabel) -> Float[Array, '*R L']:
-    # Compare the quotient with alpha, not the counts with a product: 51 / 75
+    # Because of rounding, correct_L >= alpha * gold_L would be wrong: 51 / 75
     # and 0.68 are the same float, but 0.68 * 75 is more than 51.
     recall_L = labels.correct_L / jnp.maximum(labels.gold_L, 1)
     enough_L = (recall_L >= self.alpha) & (labels.correct_L > 0)
@@ -275,8 +280,8 @@ class Entropy(LabelMetric):
     return (f'{CORRECT}{end}',)
 
   def value(self, over: Numbers, under: Numbers, k: int) -> Value:
-    # If only one label has correct predictions, rounding may make its entropy
-    # slightly negative. Where no prediction is correct, `bits` is NaN; the
+    # If only one label has correct predictions, rounding may make the entropy
+    # slightly negative. Where no prediction is correct, `bits` is NaN, and the
     # entropy is defined as 0.
     bits = np.maximum(np.log2(under) - over / under, 0.0)
     return np.nan_to_num(bits, nan=0.0)

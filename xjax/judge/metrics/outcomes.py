@@ -46,8 +46,8 @@ class Outcomes:
 
   Attributes:
     terms: name of a sum -> float64 [N], what each document adds to the sum.
-    sets: suffix, such as `@5` -> a set of decisions. The suffix is the end of
-      the names of the sums that are computed from this set.
+    sets: suffix, such as `@5` -> a set of decisions. If a sum is computed from
+      this set, the name of the sum ends in the suffix.
     gold: N rows of gold label indices.
     mask: bool [L], the labels of the slice.
     bins: name of a frequency bin -> bool [L], the labels of the bin.
@@ -102,7 +102,8 @@ class Counts:
 
   Attributes:
     base_H1: int32, the counts where all weights are 0.
-    change_HN: int32, how much each document adds to a count at weight 1.
+    change_HN: int32, the change of each count if the weight of a document is 1
+      instead of 0.
   """
 
   base_H1: Int32[np.ndarray, 'H 1']
@@ -123,17 +124,20 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Slots:
-  """Assigns a slot of the count arrays to each label that is counted.
+  """Assigns a slot, which is a row of the count arrays, to each counted label.
 
-  The first slots are for the summed labels: the labels whose terms are summed.
-  If a label without a correct decision adds 0 to all sums, the summed labels
-  are the labels with a correct decision. Otherwise, they are all labels that
-  are predicted or gold. If all gold labels are counted, the slots of the other
-  gold labels come after the first slots.
+  The first slots are for summed labels, whose terms are added to the sums:
+
+  - If a label without a correct decision adds 0 to all sums, only labels with a
+    correct decision are summed.
+  - Otherwise, all labels that are predicted or gold are summed.
+
+  If all gold labels are counted, the gold labels that are not summed have the
+  slots after the first slots.
 
   Attributes:
-    labels_H: int, the summed labels, in order of their slots.
-    n_summed: number of first slots, which is len(labels_H) rounded up.
+    labels_H: int, the summed labels, in the order of their slots.
+    n_summed: number of slots for summed labels: len(labels_H), rounded up.
     n_slots: number of all slots.
     slots_L: int32, slot of each label; -1 if the label is not counted.
     n_docs: N, number of documents.
@@ -180,12 +184,12 @@ class Slots:
     return cls(labels_H, n_summed, n_summed + len(rest), slots_L, len(after))
 
   def counts(self, before: Decisions, after: Decisions, n_slots: int) -> Counts:
-    """Returns counts of decisions for any weights of the documents.
+    """Counts decisions per label, for any weights of the documents.
 
     Args:
       before: decisions about the documents at weight 0.
       after: decisions about the documents at weight 1.
-      n_slots: decisions are counted only in the first n_slots slots.
+      n_slots: only labels in the first n_slots slots are counted.
     """
     first, last = (self._matrix(x, n_slots) for x in (before, after))
     base_H = np.asarray(first.sum(1), np.int32)

@@ -1,7 +1,6 @@
 """Compares top-k lists with gold labels, and computes hits and gains.
 
-Document metrics are computed from these values. An array of values has a row
-for each of B documents and a column for each of J cut-offs k.
+Document metrics are computed from hits and gains.
 """
 
 from collections.abc import Mapping
@@ -15,8 +14,8 @@ import numpy as np
 
 from xjax.core.types import PAD
 
-# Rows of at most this many gold labels are put in order by comparing all pairs,
-# because on a CPU this is many times faster than sorting short rows.
+# Rows of at most this many values are sorted by comparing all pairs of values.
+# For short rows on a CPU, this is many times faster than jnp.sort.
 _PAIRS = 64
 
 
@@ -72,9 +71,9 @@ class RankedLists:
     hits_BK: bool, whether the entry is gold.
     gold_B: int, number of gold labels.
     listed_B: int, length of the list.
-    weights: weights of labels, where available.
-    outside: name of a metric -> float64 [B, J], values that were computed on
-      the host by DocumentMetric.from_lists of this metric.
+    weights: weights of labels.
+    outside: name of a metric -> float64 [B, J], the values that the metric's
+      method from_lists computed on the host.
     ks: the J cut-offs, ascending.
   """
 
@@ -127,7 +126,10 @@ class RankedLists:
   def discounted(
     self, values_BK: Shaped[Array | np.ndarray, 'B K']
   ) -> Float[Array, 'B J']:
-    """Sums the first k values, each divided by log2(i + 1) at its place i."""
+    """Sums the first k values, with discounts.
+
+    The value at place i = 1, 2, ... is divided by log2(i + 1).
+    """
     return self.first(values_BK * discounts(values_BK.shape[1]))
 
   @functools.cached_property
@@ -181,7 +183,7 @@ class RankedLists:
   def best_gains_BK(self) -> Float[Array, 'B K']:
     """Returns the largest weights of gold labels, in descending order.
 
-    These are the gains of the best possible list, followed by 0.
+    These are the gains of the best possible list, padded with 0.
     """
     return _largest_first(self.gold_weights_BP, max(self.ks))
 
@@ -212,7 +214,7 @@ class RankedLists:
   def gold_weight_B1(self) -> Float[Array, 'B 1']:
     """Returns the sum of the gold labels' weights.
 
-    For a document without gold labels, it is the smallest normal float.
+    For a document without gold labels, the result is the smallest normal float.
     """
     tiny = float(jnp.finfo(real_dtype()).tiny)
     return jnp.maximum(self.gold_weights_BP.sum(-1, keepdims=True), tiny)
@@ -231,8 +233,8 @@ class RankedLists:
   def known_BJ(self) -> Bool[Array, 'B J']:
     """Returns whether all hits among the first k are known.
 
-    They are known if the list has k entries, all labels that could be listed,
-    or all gold labels.
+    All these hits are known if the list has at least k entries, all labels that
+    could be listed, or all gold labels.
     """
     return self.deep_BJ | self.complete_B[:, None]
 

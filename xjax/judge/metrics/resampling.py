@@ -1,8 +1,8 @@
 """Computes the sums of metrics for many replicates.
 
 A replicate gives a weight to each document. In a bootstrap, the weight says how
-often the document is drawn. In a test, the weight is 1 if the outputs of two
-systems for the document are exchanged, else 0.
+often the document is drawn. In a test, the weight is 1 if two systems exchange
+their outputs for the document, else 0.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,20 +32,20 @@ class Reweighing:
 
   Attributes:
     n_docs: N, number of documents.
-    n_summed: number of labels with their own counts, rounded up.
+    n_summed: number of slots for summed labels (see Slots).
   """
 
   def __init__(self, names: Collection[str], before: Outcomes, after: Outcomes):
     """Prepares the sums.
 
     Args:
-      names: names of the sums; each is a term or a fixed sum of the outcomes,
+      names: names of the sums. A sum is a term or a fixed sum of the outcomes,
         or a sum over labels.
       before: outcomes of the documents at weight 0. In a bootstrap, this is
         after.zeros().
-      after: outcomes of the same documents at weight 1. For a document of
-        weight w, w times the difference between `after` and `before` is added
-        to the sums and to the counts per label.
+      after: outcomes of the same documents at weight 1. A document of weight w
+        adds w times the difference between `after` and `before` to the sums
+        and to the counts per label.
     """
     self.n_docs, self._names = len(after), names
     self._fixed = {n: v for n, v in after.fixed.items() if n in names}
@@ -129,7 +129,7 @@ def _requested_sums(
   Args:
     names: full names of the requested sums.
     end: suffix of the set of decisions, such as `@5`.
-    outcomes: outcomes, which have the metrics and the bins.
+    outcomes: contains the label metrics and the frequency bins.
   """
   requested: dict[str, tuple[_Sum, list[str]]] = {}
   for metric in outcomes.metrics:
@@ -150,7 +150,8 @@ class _SetSums:
   Attributes:
     correct: counts of correct decisions per label.
     predicted: counts of all decisions per label.
-    sums: sum to compute -> the frequency bins for which it is computed too.
+    sums: a sum over all labels -> names of the frequency bins for which this
+      sum is computed too.
     rows: name of a bin, or '' for all labels -> float64 [H], 1 for labels in
       the bin, else 0.
   """
@@ -187,7 +188,7 @@ class _SetSums:
     gold_HR: Int[np.ndarray, 'H R'],
     end: str,
   ) -> dict[tuple[str, ...], jax.Array]:
-    """Computes sums of R replicates, as F names -> float64 [F, R]."""
+    """Computes the sums of R replicates, as F names -> float64 [F, R]."""
     counts = self.correct.at(weights_NR), self.predicted.at(weights_NR), gold_HR
     n_docs, totals = np.float64(len(weights_NR)), {}
     # Each sum is a separate program, because XLA runs a program with one sum on
@@ -211,8 +212,8 @@ def _totals(
 ) -> Float[Array, 'F R']:
   """Computes one sum over labels, for each bin and replicate."""
   counts = [jnp.asarray(x) for x in (correct_HR, predicted_HR, gold_HR)]
-  # label_sums sums over the last axis. With an extra last axis of size 1, it
-  # returns the terms themselves, and the loop over replicates is vectorised.
+  # label_sums sums over the last axis. The extra last axis has size 1, so
+  # label_sums returns the terms of all labels and replicates.
   counts = (x[..., None] for x in counts)
   values, _ = label_sums(*counts, _ONE, n_docs, (metric,))
   return jnp.asarray(rows_FH) @ values[name]
@@ -222,8 +223,8 @@ def _totals(
 # that the counts fit in a core's cache. _WEIGHTS is the largest number of
 # document weights in a block, so that the weights fit in memory.
 _COUNTS, _WEIGHTS = 1 << 21, 1 << 25
-# A block with more than _COUNTS counts is made smaller only down to _FEWEST
-# replicates. No block has more than _MOST replicates.
+# A block of at most _FEWEST replicates may have more than _COUNTS counts. No
+# block has more than _MOST replicates.
 _FEWEST, _MOST = 16, 512
 _GROUPS = 100  # groups of documents, for the jackknife
 
@@ -242,9 +243,9 @@ def draws(seed: int, n_docs: int) -> Iterator[Int[np.ndarray, ' N']]:
 def leave_outs(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
   """Yields weights that leave out one group of documents at a time, uint8 [N].
 
-  Documents of this group have weight 0, and all other documents have weight 1.
-  Documents are split at random into n_groups(n_docs) groups, whose sizes differ
-  by at most one.
+  Documents of the group that is left out have weight 0, and all other documents
+  have weight 1. Documents are split at random into n_groups(n_docs) groups,
+  whose sizes differ by at most one.
   """
   rng = np.random.default_rng((seed, n_docs, 2))
   groups = rng.permutation(n_docs) % n_groups(n_docs)
@@ -258,13 +259,14 @@ def n_groups(n_docs: int) -> int:
 
 
 def swaps(seed: int, n_docs: int) -> Iterator[UInt8[np.ndarray, ' N']]:
-  """Yields uint8 [N], with 1 where two systems' outputs are exchanged.
+  """Yields weights that exchange two systems' outputs at random, uint8 [N].
 
-  A fair coin is thrown for each document (Noreen 1989), so half of the outputs
-  are exchanged on average. If the systems are equally good, all 2^N ways of
+  The outputs for a document are exchanged if the document has weight 1. A fair
+  coin is thrown for each document (Noreen 1989), so half of the outputs are
+  exchanged on average. If the systems are equally good, all 2^N ways of
   exchanging outputs are equally likely. One of these ways is the observed
-  result, where no output is exchanged. It could not be drawn if always exactly
-  half of the outputs were exchanged.
+  result, where no output is exchanged. The observed result could not be drawn
+  if every draw exchanged exactly half of the outputs.
   """
   rng = np.random.default_rng((seed, n_docs, 1))
   while True:
@@ -281,9 +283,9 @@ def resample(
   """Computes the sums of every replicate.
 
   Args:
-    weighings: sums of one or more systems on the same N documents; all systems
-      get the same weights.
-    columns: yields at least n_replicates arrays, int [N]; an array has the
+    weighings: the sums to compute, all on the same N documents and with the
+      same weights.
+    columns: yields at least n_replicates arrays, int [N]. Each array has the
       weights of one replicate.
     n_replicates: R, number of replicates.
     task: name of the task in the progress line.
@@ -299,7 +301,8 @@ def resample(
   with Progress(task, n_replicates) as progress:
     for start in range(0, n_replicates, size):
       n = min(size, n_replicates - start)
-      for i in range(n):  # the results of the other columns are cut off below
+      # If n < size, the results of the last columns are cut off below.
+      for i in range(n):
         weights_NR[:, i] = next(columns)
       for block, weighing in zip(blocks, weighings):
         sums = weighing.sums(weights_NR)
@@ -318,7 +321,7 @@ def block_size(n_docs: int, n_summed: int, n_replicates: int) -> int:
 
   Args:
     n_docs: number of documents.
-    n_summed: number of labels with their own counts.
+    n_summed: number of slots for summed labels (see Slots).
     n_replicates: number of replicates in all blocks together.
   """
   size = _MOST

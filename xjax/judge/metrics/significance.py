@@ -7,8 +7,8 @@ from jaxtyping import Float, Shaped
 import numpy as np
 import scipy.special
 
-# Numbers whose relative difference is smaller than this count as equal, because
-# the order in which a sum is computed changes how it is rounded.
+# Two numbers count as equal if their relative difference is smaller, because
+# the rounding of a sum depends on the order of its terms.
 _ROUNDING = 1e-10
 
 
@@ -37,25 +37,28 @@ def interval(
 
   The difference between the mean of the replicates and the value is the
   bootstrap's bias (Efron 1979, section 8). The interval is shifted to remove
-  this bias. Means and ratios over documents have almost no bias. Coverage and
-  macro-averages have a large bias: about a third of the documents are not in a
+  this bias.
+
+  Means and ratios over documents have almost no bias, but coverage and
+  macro-averages have a large bias. About a third of the documents are not in a
   replicate, so some labels with few documents do not occur in the replicate.
-  Therefore most or all replicates are below the value. They also vary less than
-  the values on new documents would vary. So if the jackknife gives a larger
-  standard error, the interval is stretched by the ratio of the two errors.
+  Therefore most or all replicates are below the value. The replicates also vary
+  less than the values on new documents would vary. So if the jackknife gives a
+  larger standard error, the interval is stretched by the ratio of this error to
+  the standard error of the bootstrap.
 
   Args:
-    values_R: float64 [R], values of the replicates. NaN marks a replicate
-      without a value, where the denominator is 0; such replicates are left out.
+    values_R: float64 [R], values of the replicates. The value is NaN if the
+      denominator is 0; such replicates are left out.
     value: the value on all documents, where each document counts once.
     level: share of the replicates inside the interval.
-    left_out_values: float64 [groups], the values on all documents except those
-      of one group, for groups of about equal size; if None, the jackknife is
-      not used.
+    left_out_values: float64 [groups]. The documents are split into groups of
+      about equal size. Each entry is the value on all documents except the
+      documents of one group. If None, the jackknife is not used.
 
   Returns:
-    The interval, or None if fewer than two or fewer than half of the
-    replicates have a value.
+    The interval. It is None if fewer than two replicates, or fewer than half of
+    the replicates, have a value.
   """
   values = values_R[~np.isnan(values_R)]
   if len(values) < max(2, len(values_R) / 2):
@@ -77,11 +80,12 @@ def jackknife_error(left_out_values: Float[np.ndarray, ' groups']) -> float:
   mean) (Quenouille 1956).
 
   Args:
-    left_out_values: float64 [groups], the values on all documents except those
-      of one group.
+    left_out_values: float64 [groups]; each entry is the value on all documents
+      except the documents of one group.
 
   Returns:
-    The error; 0 if a value is NaN (not known), or if there is only one group.
+    The error. It is 0 if a value is NaN (not known), or if there are fewer than
+    two groups.
   """
   if np.isnan(left_out_values).any() or len(left_out_values) < 2:
     return 0.0
@@ -97,15 +101,15 @@ def randomization_p(
   """Computes the two-sided p-value of approximate randomization.
 
   The p-value is (1 + large) / (1 + R), where `large` is the number of
-  iterations with at least the observed difference (Noreen 1989). Chalkidis et
-  al. 2019, section 5, use this test.
+  iterations whose difference is at least the observed difference (Noreen 1989).
+  Chalkidis et al. 2019, section 5, use this test.
 
   Args:
     ours: value of the first system.
     theirs: value of the second system.
     ours_R: float64 [R], value of the first system in each iteration, after the
       outputs for some documents were exchanged. An iteration without a value
-      (NaN) counts as large, so that the p-value can only be too high.
+      (NaN) is counted in `large`, so that the p-value can only be too high.
     theirs_R: float64 [R], value of the second system in each iteration.
   """
   values = np.abs([ours, theirs])
@@ -127,8 +131,8 @@ def paired_t_p(
     theirs_L: float64 [L], values of the second system.
 
   Returns:
-    The p-value. It is 1 if all differences are 0, and 0 if all differences are
-    equal and not 0, because then there is no variation.
+    The p-value. It is 1 if all differences are 0. It is 0 if all differences
+    are equal but not 0, because then their standard error is 0.
 
   Raises:
     ValueError: there are fewer than two values.
@@ -136,7 +140,7 @@ def paired_t_p(
   difference_L = np.asarray(ours_L, np.float64) - theirs_L
   n = len(difference_L)
   if n < 2:
-    raise ValueError(f'{n} pairs of values: a t-test needs at least two')
+    raise ValueError(f'a t-test needs at least two pairs of values, not {n}')
   if not difference_L.any():
     return 1.0
   error = difference_L.std(ddof=1) / np.sqrt(n)
@@ -149,10 +153,11 @@ def paired_t_p(
 def holm(p_values: Sequence[float]) -> list[float]:
   """Corrects p-values for the number of tests (Holm 1979).
 
-  The i-th smallest of m p-values is multiplied by m - i + 1. A product that is
-  below the product of a smaller p-value is raised to that product, and products
-  above 1 become 1. All tests whose corrected value is at most alpha are
-  significant at the joint level alpha. The order of the p-values is kept.
+  The i-th smallest of m p-values is multiplied by m - i + 1. If a product is
+  below the product of a smaller p-value, the larger product replaces it.
+  Products above 1 become 1. All tests whose corrected p-value is at most alpha
+  are significant at the family-wise error rate alpha. The order of the p-values
+  is kept.
   """
   p_M = np.asarray(p_values, np.float64)
   order = np.argsort(p_M, kind='stable')

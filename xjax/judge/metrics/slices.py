@@ -19,10 +19,10 @@ def judged_masks(
   Args:
     train_counts: int [L], training documents per label.
     held_out: int, indices of the held-out labels.
-    frequent_from: the fewest training documents of a frequent label.
+    frequent_from: smallest number of training documents of a frequent label.
 
   Returns:
-    Slice name -> bool [L]. The slices after `all` are those of slice_masks.
+    Slice name -> bool [L]. slice_masks defines the slices after `all`.
   """
   all_L = np.ones(len(train_counts), bool)
   return {ALL: all_L, **slice_masks(train_counts, held_out, frequent_from)}

@@ -28,8 +28,8 @@ from xjax.run.judging import DEV
 _CURVE_NAMES = {'P': 'Precision', 'R': 'Recall', 'RP': 'R-precision at K'}
 _BEST = 'all/RP@5'
 _ON_DEV = (
-  ' The calibration was fitted on these same dev documents, so it may be less '
-  'accurate on other documents.'
+  ' The calibration was fitted on the same dev documents, so the calibrated '
+  'probabilities may be less accurate on other documents.'
 )
 
 
@@ -209,7 +209,10 @@ def _bars(
 
 def _explain_whiskers(groups: Sequence[Group], bars: Sequence[Bars]) -> str:
   if not any(np.isfinite(bar.low).any() for bar in bars):
-    return 'No intervals were computed (--ci), so there are no whiskers.'
+    return (
+      'No intervals were computed (see --ci of experiments.evaluate), so there '
+      'are no whiskers.'
+    )
   several = any(len(group.runs) > 1 for group in groups)
   meaning = ['bootstrap intervals']
   if several:
@@ -308,7 +311,9 @@ def _reliability_picture(
       'expected calibration error, is the mean distance from the diagonal, '
       'weighted by the number of entries in a bin.'
       + (
-        ' If a system has several seeds, the first is shown.' if several else ''
+        ' If a system has several runs, the first run is shown.'
+        if several
+        else ''
       )
       + (_ON_DEV if any(map(_fitted_here, groups)) else '')
     ),

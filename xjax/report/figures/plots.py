@@ -12,8 +12,8 @@ import numpy as np
 
 from xjax.judge.metrics.calibration_error import Reliability
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart. Their
-# yellow is left out because it is too light for lines.
+# Okabe and Ito's colours, which colour-blind readers can tell apart. The yellow
+# is left out, because it is too light for lines.
 PALETTE = (
   '#0072b2',
   '#d55e00',
@@ -27,8 +27,8 @@ _MARKERS = 'osD^vPX'
 _DASHES = ('-', '--', '-.', ':')
 _INK, _FAINT = '#1b1f24', '#8a939c'
 _LONGEST = 40  # maximum number of characters of a name on a picture
-_ROOM = 110  # maximum number of characters in a legend's row, without the marks
-_NUMBERED = 4  # with more bars side by side, their numbers would overlap
+_ROOM = 110  # maximum number of characters of names in a row of a legend
+_NUMBERED = 4  # the numbers of more bars in a category would overlap
 _WIDTH = 12.2  # inches; this is 1170 px, the width of a page
 _STYLE = {
   'svg.hashsalt': 'xjax',  # otherwise ids in the SVG differ between runs
@@ -204,7 +204,7 @@ def grouped_bars(
 
 
 def _number(axes: Axes, x: np.ndarray, bars: Bars) -> None:
-  """Writes the height above each bar, since a bar of 0 cannot be seen."""
+  """Writes the height above each bar, since bars of height 0 are invisible."""
   for at, height, top in zip(x, bars.heights, np.fmax(bars.heights, bars.high)):
     if np.isfinite(height):
       axes.annotate(
@@ -237,7 +237,10 @@ def _whiskers(axes: Axes, x: np.ndarray, bars: Bars) -> None:
 def label_frequency(
   train_counts: np.ndarray, gold_counts: np.ndarray, n_bins: Mapping[str, int]
 ) -> str:
-  """Draws documents per label by rank (log axes) and labels per bin, as SVG.
+  """Draws two plots of label frequencies, and returns SVG text.
+
+  The left plot shows the number of documents of each label, by rank, on log
+  axes. The right plot shows the number of labels in each frequency bin.
 
   Args:
     train_counts: int [L], training documents that have the label; empty if they
@@ -333,7 +336,7 @@ def _label(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
 
 
 def _legend(figure: Figure, axes: Axes, systems: Sequence[str]) -> None:
-  """Draws one legend above all panels; it shows each system once."""
+  """Draws one legend above all panels, with one entry per system."""
   handles = dict(zip(*reversed(axes.get_legend_handles_labels())))
   shown = [name for name in systems if name in handles]
   names = [_cut(name) for name in shown]
