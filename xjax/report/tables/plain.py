@@ -22,7 +22,7 @@ def plain_slice_table(
 
   Each slice has a row for the model, followed by a row for the prior. A dash is
   a missing value. If no ranking metric of the prior has a value in a slice, the
-  prior has no row there.
+  slice has no row for the prior.
 
   The column `documents` counts documents with gold in the slice and, in
   brackets, documents without gold in the slice.
