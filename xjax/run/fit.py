@@ -95,7 +95,8 @@ def fit(
     corpus = load_corpus(config.data, config.seed)
     if 'train' not in corpus.splits:
       raise DataError(
-        'the corpus has no split train, only ' + ', '.join(corpus.splits)
+        'the corpus has no split train; its splits are '
+        + ', '.join(corpus.splits)
       )
     prior = prior_metrics(corpus, config.eval)
     run.check_corpus(corpus, prior)

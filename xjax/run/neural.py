@@ -119,7 +119,7 @@ class NeuralFit(Fit):
     - Vectors have the size of the model.
     - train.best_metric has a value on dev.
     - The corpus has enough rare labels for model.head.hidden_labels.
-    - Each group of parameters in the config has a parameter.
+    - Each pattern for parameter names in the config has an effect.
 
     Raises:
       ConfigError: one of these conditions is not met.
@@ -242,7 +242,7 @@ def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
 def first_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:
   """Builds the vocabulary of a new run from the train split.
 
-  If the head knows labels by descriptors, the words of all descriptors are
+  If the head knows labels by descriptors, the words of all label names are
   added.
   """
   vocab = fit_vocabulary(corpus.split('train'), config.data)
