@@ -39,10 +39,10 @@ def judge_runs(
 
   Args:
     runs: runs of the same documents.
-    request: criteria to judge by; JudgeRequest() has no criteria. If the
-      request has replicates, intervals are added to metrics without an
-      interval. If the request has no cut-offs, a judged run keeps its cut-offs,
-      and a run that was not judged takes the cut-offs of the first judged run.
+    request: criteria to judge by; JudgeRequest() has no criteria.
+      - With replicates, intervals are added to metrics without an interval.
+      - Without cut-offs, a judged run keeps its cut-offs. A run that was not
+        judged takes the cut-offs of the first judged run.
 
   Returns:
     The same runs, each with metrics.
@@ -125,9 +125,9 @@ def _criteria(
 ) -> Criteria:
   """Returns the requested criteria.
 
-  If no cut-offs are requested, the cut-offs of the run's metrics are used. If
-  there are none, or if no propensities are requested, those of `usual` are
-  used.
+  Cut-offs that are not requested are those of the run's metrics, or those of
+  `usual` if the metrics have no cut-offs. Propensities that are not requested
+  are those of `usual`.
   """
   fallback = dataclasses.replace(usual, ks=_cut_offs(run) or usual.ks)
   return request.criteria(
@@ -153,7 +153,7 @@ def _threshold(run: JudgedRun) -> float | None:
 def _keep_metrics(
   run: JudgedRun, request: JudgeRequest, usual: Criteria, alone: bool
 ) -> JudgedRun:
-  """Keeps saved metrics, if they use the propensities of `request` or `usual`.
+  """Keeps the saved metrics of a run if they use the shared propensities.
 
   Otherwise the metrics that depend on propensities are computed again. But if
   the run is `alone`, all metrics are kept, and a remark is added.

@@ -39,8 +39,8 @@ class LabelExplanations:
       last entries are places after the end of the document.
     weights_NKW: float32, attention weights of these tokens.
     words: int, how many words to show for each label, at most W.
-    first: for some documents at the start, the attention weights of all tokens,
-      float32 [K, T] per document; padding has weight 0.
+    first: attention weights of all tokens, float32 [K, T] per document, for the
+      first few documents. Padding has weight 0.
   """
 
   at_NKW: np.ndarray
@@ -66,8 +66,8 @@ def attention_of(
     words: int, how many words to show for each label.
     n_special: int, number of tokens of a document that are not words; W is
       words + n_special.
-    n_first: int, number of documents at the start for which the weights of all
-      tokens are kept.
+    n_first: int. For the first n_first documents, the weights of all tokens are
+      kept.
 
   Returns:
     The tokens with the most attention and their weights.
@@ -186,7 +186,9 @@ class ExplainedPrediction(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictor:
-  """Predicts labels for text with a trained model; a core.types.Scorer.
+  """Predicts labels for text with a trained model.
+
+  A predictor is also a core.types.Scorer.
 
   Attributes:
     config: config of the run.
@@ -327,8 +329,8 @@ class Predictor:
       documents: texts, or documents whose zones are read as in training.
       ids_NK: int32, the labels of each document, PAD after the last label.
       words: int, how many words to show for each label.
-      n_first: int, number of documents at the start for which the weights of
-        all tokens are kept.
+      n_first: int. For the first n_first documents, the weights of all tokens
+        are kept.
     """
     # No document has more than max_tokens words, so a larger number would waste
     # memory.

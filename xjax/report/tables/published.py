@@ -238,7 +238,7 @@ def _judge_group(
 
 
 def _conventions(paper: Paper, metrics: Collection[str]) -> str:
-  """Returns a text on the conventions that judge the user's systems."""
+  """Returns a text on how the rows of the user's systems are judged."""
   tool = paper.protocol
   if tool is XJAX:
     return 'The marked rows are your systems, judged by the protocol of xjax.'
