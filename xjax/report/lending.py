@@ -15,8 +15,8 @@ from xjax.report.runs import JudgedRun
 def lend(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
   """Completes prediction files with data of one system, the lender.
 
-  The lender is the first workdir. If there is no workdir, the lender is the
-  first file with ids and gold.
+  The lender is the first workdir with gold. If there is no such workdir, the
+  lender is the first file with ids and gold, or else the first file with gold.
 
   - Documents and labels without ids get the ids of the lender's rows and
     columns.

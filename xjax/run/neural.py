@@ -184,7 +184,7 @@ def _check_steps(config: Config, workdir: Workdir) -> None:
 
 
 def _check_groups(config: Config, space: LabelSpace) -> None:
-  """Checks the groups of parameters in a config (see check_groups)."""
+  """Checks the patterns for parameter names in a config (see check_groups)."""
   train = config.train
   if train.rates or train.freeze or train.layer_decay != 1:
     mesh, architecture = make_mesh(config.mesh), planned_architecture(config)

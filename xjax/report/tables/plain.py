@@ -18,7 +18,7 @@ COMPARED = ('RP', 'nDCG')
 def plain_slice_table(
   metrics: Mapping[str, Any], prior: Mapping[str, Any] | None = None
 ) -> str:
-  """Returns a table of the metrics of a model and of the prior, by slice.
+  """Returns a table of the metrics of a model and of the popularity prior.
 
   Each slice has a row for the model, followed by a row for the prior. A dash is
   a missing value. If no ranking metric of the prior has a value in a slice, the
