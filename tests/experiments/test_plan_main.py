@@ -32,7 +32,7 @@ def test_what_does_not_fit_says_what_to_change(run_main):
   done = run_main('train', f'{QUICK}:bigru_att', *small, *flags, labels)
   assert done.returncode == 1, done.stderr
   assert 'DOES NOT FIT' in done.stdout
-  assert 'FusedSGD' in done.stdout and 'to make it fit' in done.stdout
+  assert 'FusedSGD' in done.stdout and 'to make the plan fit' in done.stdout
 
 
 def test_the_corpus_is_read_where_no_sizes_are_given(run_main, tmp_path):

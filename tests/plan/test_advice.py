@@ -77,7 +77,7 @@ def test_what_does_not_fit_is_told_what_to_change():
   assert totals[-1] <= plan.usable
   assert told.devices.text.startswith('2 devices')
   text = plan_text(plan, told)
-  assert 'DOES NOT FIT' in text and 'to make it fit, change in order' in text
+  assert 'DOES NOT FIT' in text and 'to make the plan fit, make these' in text
   assert 'or without changes, use more devices' in text
 
 
@@ -88,14 +88,14 @@ def test_more_devices_where_no_change_is_enough(monkeypatch):
   assert not told.fits and 'mesh.label' in told.devices.text
   assert '\nand use more devices' in plan_text(plan, told)
   bare = plan_text(plan, Advice((), False, told.devices))
-  assert 'to make it fit (GiB per device), use more devices:' in bare
+  assert 'to make the plan fit (GiB per device), use more devices:' in bare
   monkeypatch.setattr(plan_advice, 'MOST_DEVICES', 2)
   told = advice(plan, planner)
   assert not told.fits and told.devices is None
-  assert 'this is not enough' in plan_text(plan, told)
+  assert 'these changes are not enough' in plan_text(plan, told)
   bare = plan_text(plan, Advice((), False, None))
-  assert 'neither changes nor more devices make it fit' in bare
-  assert 'this is not enough' not in bare
+  assert 'neither changes nor more devices make the plan fit' in bare
+  assert 'these changes are not enough' not in bare
 
 
 LABELS = 1536

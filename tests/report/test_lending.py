@@ -112,8 +112,8 @@ def test_numbers_are_matched_as_such(whole, tmp_path):
 @pytest.mark.parametrize(
   ('kept', 'columns', 'message'),
   [
-    (slice(0, 11), None, '11 documents, but .*one has 12: .* row by row'),
-    (slice(None), 5, '5 labels, but .*one has 8: .* column by column'),
+    (slice(0, 11), None, '11 documents, but .*one has 12; .* row by row'),
+    (slice(None), 5, '5 labels, but .*one has 8; .* column by column'),
   ],
 )
 def test_rows_and_columns_must_agree(
@@ -137,7 +137,8 @@ def test_no_gold_for_a_document(workdir, whole, tmp_path):
   bare = dataclasses.replace(whole, gold=None, doc_ids=ids)
   bare.save(tmp_path / 'bare.npz')
   with pytest.raises(
-    DataError, match="bare.npz: .*one has none for 'new'.*--gold"
+    DataError,
+    match="bare.npz: .*one has no gold labels for document 'new'.*--gold",
   ):
     read_runs([workdir('one', 0), tmp_path / 'bare.npz'])
 

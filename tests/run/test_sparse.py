@@ -337,7 +337,10 @@ def test_features_of_another_size_are_refused(copied, tmp_path):
   other = fit(config, tmp_path / 'other').workdir
   path = 'features/tfidf.npz'
   (copied / path).write_bytes((other / path).read_bytes())
-  says = 'tree_0.npz: has 91 labels and 427 features; the run has 91 and 100'
+  says = (
+    'tree_0.npz: has 91 labels and 427 features, but the run has 91 labels '
+    'and 100 features'
+  )
   with pytest.raises(DataError, match=says):
     xjax.load(copied)
 

@@ -1,4 +1,4 @@
-"""Completes predictions with the ids, gold and counts of another system."""
+"""Completes predictions with ids, gold and counts of another system."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -13,13 +13,16 @@ from xjax.report.runs import JudgedRun
 
 
 def lend(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
-  """Adds missing ids, gold and counts to files, from one system, the lender.
+  """Completes prediction files with data of one system, the lender.
 
-  The lender is the first workdir. If there is no workdir, the lender is the
-  first file with ids and gold. Documents and labels without ids get the ids of
-  the lender's rows and columns. Labels are put in the order of the lender's
-  labels. Gold is added to files without gold, and training counts are added to
-  files without training counts.
+  The lender is the first workdir with gold. If there is no such workdir, the
+  lender is the first file with ids and gold, or else the first file with gold.
+
+  - Documents and labels without ids get the ids of the lender's rows and
+    columns.
+  - Labels are put in the order of the lender's labels.
+  - A file without gold gets the lender's gold.
+  - A file without training counts gets the lender's training counts.
 
   Args:
     runs: the systems to compare.
@@ -33,8 +36,8 @@ def lend(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
   lenders = [run for run in runs if run.predictions.gold is not None]
   if not lenders:
     raise DataError(
-      f'{runs[0].path}: no gold labels, so there is nothing to report; name a '
-      'file with gold labels by --gold=FILE'
+      f'{runs[0].path}: no gold labels, so there is nothing to report; choose '
+      'a file with gold labels by --gold=FILE'
     )
   lender = min(lenders, key=_rank)
   return [
@@ -44,7 +47,7 @@ def lend(runs: Sequence[JudgedRun]) -> list[JudgedRun]:
 
 
 def _rank(run: JudgedRun) -> tuple[bool, bool]:
-  """Returns a sort key by which workdirs come first, then files with ids."""
+  """Returns a sort key that puts workdirs first, and files with ids next."""
   return run.config is None, are_numbers(run.predictions.doc_ids)
 
 
@@ -105,14 +108,14 @@ def _by_label(
     )
   weight_of = dict(zip(run.predictions.labels, weights_L.tolist(), strict=True))
   if weight_of.keys() != set(labels):
-    return weights_L  # the same columns under other names
+    return weights_L  # the labels have other ids, but the same columns
   return np.array([weight_of[id_] for id_ in labels])
 
 
 def _take_doc_ids(
   ours: Predictions, theirs: Predictions, who: tuple[str, str]
 ) -> Predictions:
-  """Takes the lender's document ids, row by row, if one side has no ids."""
+  """Takes the lender's ids row by row if the run or the lender has no ids."""
   our_ids, their_ids = tuple(ours.doc_ids), tuple(theirs.doc_ids)
   if our_ids == their_ids or not (
     are_numbers(our_ids) or are_numbers(their_ids)
@@ -123,8 +126,9 @@ def _take_doc_ids(
   if len(our_ids) != len(their_ids):
     raise DataError(
       f'{who[0]}: {len(our_ids)} documents, but {who[1]} has '
-      f'{len(their_ids)}: without ids on both sides, documents are compared '
-      'row by row, so both need the same number'
+      f'{len(their_ids)}; one of these two systems has no document ids, so '
+      'documents are compared row by row, and the numbers of documents must be '
+      'equal'
     )
   return dataclasses.replace(ours, doc_ids=their_ids)
 
@@ -132,7 +136,10 @@ def _take_doc_ids(
 def _take_labels(
   ours: Predictions, theirs: Predictions, who: tuple[str, str]
 ) -> Predictions:
-  """Gives labels the lender's ids and order; matches by id, else by column."""
+  """Gives the labels of a run the ids and the order of the lender's labels.
+
+  Labels are matched by id if possible, else by column.
+  """
   our_ids, their_ids = tuple(ours.labels), tuple(theirs.labels)
   if our_ids == their_ids:
     return ours
@@ -142,12 +149,12 @@ def _take_labels(
   if set(our_ids) <= set(their_ids) or are_columns:
     return _place_labels(ours, _join_labels(their_ids, our_ids))
   if not (are_numbers(our_ids) or are_numbers(their_ids)):
-    return ours  # a different label space
+    return ours  # the two systems have different label spaces
   if len(our_ids) not in (len(their_ids), theirs.n_scored):
     raise DataError(
-      f'{who[0]}: {len(our_ids)} labels, but {who[1]} has {len(their_ids)}: '
-      'without ids on both sides, labels are compared column by column, so '
-      'both need the same number'
+      f'{who[0]}: {len(our_ids)} labels, but {who[1]} has {len(their_ids)}; '
+      'one of these two systems has no label ids, so labels are compared '
+      'column by column, and the numbers of labels must be equal'
     )
   no_counts = np.zeros(len(their_ids) - len(our_ids), np.int32)
   counts = np.append(ours.train_counts, no_counts)
@@ -157,14 +164,14 @@ def _take_labels(
 def _join_labels(
   first: Sequence[str], second: Sequence[str]
 ) -> tuple[str, ...]:
-  """Returns the labels in `first`, then those that only `second` has."""
+  """Returns the labels of `first`, then the labels that only `second` has."""
   return tuple(dict.fromkeys((*first, *second)))
 
 
 def _place_labels(
   predictions: Predictions, labels: tuple[str, ...]
 ) -> Predictions:
-  """Returns predictions with a new label list, which has all their labels."""
+  """Moves predictions to a new label list, which must have all old labels."""
   place_of = {id_: i for i, id_ in enumerate(labels)}
   places = np.array([place_of[id_] for id_ in predictions.labels], np.int32)
   counts = np.zeros(len(labels), np.int32)
@@ -190,22 +197,26 @@ def _place_labels(
 
 
 def _sort_rows(gold: Ragged, places: np.ndarray) -> Ragged:
-  """Maps gold labels to their new places and sorts each row again."""
+  """Replaces gold labels by their new indices, and sorts each row again."""
   return Ragged.of([np.sort(places[gold[row]]) for row in range(len(gold))])
 
 
 def _take_gold(
   predictions: Predictions, theirs: Predictions, who: tuple[str, str]
 ) -> Predictions:
-  """Adds the lender's gold labels by document id, and the lender's labels."""
+  """Adds the lender's gold labels for the documents of a run.
+
+  Documents are matched by id. The label list also gets the labels that only the
+  lender has.
+  """
   row_of = {id_: row for row, id_ in enumerate(theirs.doc_ids)}
   missing_id = next(
     (id_ for id_ in predictions.doc_ids if id_ not in row_of), None
   )
   if missing_id is not None:
     raise DataError(
-      f'{who[0]}: no gold labels, and {who[1]} has none for {missing_id!r}; '
-      'name a file with gold labels by --gold=FILE'
+      f'{who[0]}: no gold labels, and {who[1]} has no gold labels for document '
+      f'{missing_id!r}; choose a file with gold labels by --gold=FILE'
     )
   predictions = _place_labels(
     predictions, _join_labels(theirs.labels, predictions.labels)

@@ -1,4 +1,4 @@
-"""Makes sure that compared systems have metrics by the same criteria."""
+"""Makes sure that the metrics of compared systems use the same propensities."""
 
 from collections.abc import Mapping, Sequence
 import copy
@@ -20,27 +20,29 @@ from xjax.report.runs import JudgedRun, every_metric, protocols
 
 _SAME = 1e-9
 _OTHER_PROPENSITIES = (
-  'computed with other propensities than those of the other systems'
+  'computed with propensities that differ from those of the other systems'
 )
 
 
 def judge_runs(
   runs: Sequence[JudgedRun], request: JudgeRequest
 ) -> list[JudgedRun]:
-  """Gives every run metrics that are computed with the same propensities.
+  """Gives all runs metrics that use the same propensities.
 
-  These shared propensities are those of `request`, else those of the first run
-  that has propensities in its config. If `request` is empty or has only
-  replicates, the saved metrics of a run are kept. But if there are several
-  runs, metrics that depend on propensities are computed again for each run that
-  was judged with other propensities.
+  The propensities are taken from `request`. If the request has no propensities,
+  they are taken from the first run whose config has propensities.
+
+  A run without metrics is judged. If the request has criteria other than
+  replicates, all runs are judged. Otherwise saved metrics are kept, with one
+  exception: if there are several runs, and a run was judged with other
+  propensities, the metrics that depend on propensities are computed again.
 
   Args:
     runs: runs of the same documents.
-    request: criteria to judge by; JudgeRequest() is empty. If the request has
-      only replicates, intervals are added to metrics without an interval. If
-      the request has no cut-offs, a judged run keeps its cut-offs, and a run
-      that was not judged takes the cut-offs of the first judged run.
+    request: criteria to judge by; JudgeRequest() has no criteria.
+      - With replicates, intervals are added to metrics without an interval.
+      - Without cut-offs, a judged run keeps its cut-offs. A run that was not
+        judged takes the cut-offs of the first judged run.
 
   Returns:
     The same runs, each with metrics.
@@ -70,7 +72,11 @@ def judge_runs(
 
 
 def propensity_of(runs: Sequence[JudgedRun]) -> tuple[float, float]:
-  """Returns A and B of the first config with propensities, else PROPENSITY."""
+  """Returns the parameters A and B of the runs' propensity formula.
+
+  A and B are from the first config that has them. If no config has them,
+  PROPENSITY is returned.
+  """
   return next(filter(None, map(_config_propensity, runs)), PROPENSITY)
 
 
@@ -80,11 +86,11 @@ def _config_propensity(run: JudgedRun) -> tuple[float, ...]:
 
 
 def shared_weights(runs: Sequence[JudgedRun]) -> list[np.ndarray | None]:
-  """Returns label weights for every run, if one run has weights from a file.
+  """Gives all runs the label weights of the first run with weights from a file.
 
   Returns:
-    float64 [L] for each run, matched by label id; None for each run if no run
-    has weights from a file.
+    float64 [L] for each run; the weights are matched by label id. If no run has
+    weights from a file, None for each run.
 
   Raises:
     DataError: a label has no weight.
@@ -119,7 +125,9 @@ def _criteria(
 ) -> Criteria:
   """Returns the requested criteria.
 
-  What is not requested is taken from the run, else from `usual`.
+  Cut-offs that are not requested are those of the run's metrics, or those of
+  `usual` if the metrics have no cut-offs. Propensities that are not requested
+  are those of `usual`.
   """
   fallback = dataclasses.replace(usual, ks=_cut_offs(run) or usual.ks)
   return request.criteria(
@@ -145,7 +153,11 @@ def _threshold(run: JudgedRun) -> float | None:
 def _keep_metrics(
   run: JudgedRun, request: JudgeRequest, usual: Criteria, alone: bool
 ) -> JudgedRun:
-  """Keeps saved metrics; metrics by other propensities are computed again."""
+  """Keeps the saved metrics of a run if they use the shared propensities.
+
+  Otherwise the metrics that depend on propensities are computed again. But if
+  the run is `alone`, all metrics are kept, and a remark is added.
+  """
   kept_request = dataclasses.replace(
     request, protocols=protocols(run.metrics), slices=_slices(run)
   )
@@ -166,7 +178,7 @@ def _keep_metrics(
 
 
 def _slices(run: JudgedRun) -> list[str]:
-  """Returns the additional slices that can be rebuilt from their names."""
+  """Returns the names of the additional slices that can be computed again."""
   described = any(label.parents for label in run.labels)
   names = dict.fromkeys(name for _, name, *_ in every_metric(run.metrics))
   return [
@@ -178,10 +190,11 @@ def _slices(run: JudgedRun) -> list[str]:
 
 
 def _same_propensities(run: JudgedRun, criteria: Criteria) -> bool:
-  """Returns whether a run's metrics were computed with these propensities.
+  """Returns whether a run's metrics use the propensities of `criteria`.
 
-  The config of the run has its propensities. If there is no config, the metrics
-  are computed again and compared.
+  The propensities of the run are read from its config. If there is no config,
+  the metrics that depend on propensities are computed by `criteria` and
+  compared with the saved metrics.
   """
   if propensity := _config_propensity(run):
     return (
@@ -232,7 +245,11 @@ def _unknown_remark(run: JudgedRun) -> str:
 
 
 def _replace_weighed(run: JudgedRun, criteria: Criteria) -> dict[str, Any]:
-  """Returns metrics; those that depend on propensities follow `criteria`."""
+  """Returns the metrics of a run with new propensities.
+
+  Metrics that depend on propensities are computed by `criteria`. All other
+  metrics are kept.
+  """
   rejudged, metrics = (
     _judge_weighed(run, criteria),
     copy.deepcopy(dict(run.metrics)),

@@ -1,4 +1,4 @@
-"""Holds the runs that a report compares, and groups runs of one config."""
+"""Holds the runs that a report compares, and groups runs of one system."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
@@ -34,10 +34,10 @@ class JudgedRun:
     predictions: predictions with gold.
     labels: labels with names and parents; () if no workdir was read.
     history: records of metrics.jsonl.
-    calibration: calibration of these scores; None for uncalibrated scores.
-    weights_L: float64 [L], inverse propensities from a file; None if they are
-      computed by the formula.
-    criteria: criteria of the metrics, as far as they are known.
+    calibration: calibration of the scores; None for uncalibrated scores.
+    weights_L: float64 [L], inverse propensities from a file; None if inverse
+      propensities are computed by the formula.
+    criteria: known criteria of the metrics.
     remark: note for readers on how the run was judged; '' for none.
   """
 
@@ -62,14 +62,14 @@ class JudgedRun:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Group:
-  """Holds the runs of one system, which differ only in their seeds."""
+  """Holds the runs of one system; the runs differ only in their seeds."""
 
   name: str
   runs: tuple[JudgedRun, ...]
 
   @property
   def first(self) -> JudgedRun:
-    """Returns the first run, which stands for all if a mean makes no sense."""
+    """Returns the first run, for uses where a mean over runs makes no sense."""
     return self.runs[0]
 
   @property
@@ -81,7 +81,7 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-  """Holds the mean of a number over several runs, and the standard error.
+  """Holds the mean of a number over several runs, and its standard error.
 
   Attributes:
     mean: mean over the runs; None if a run has no value.
@@ -95,11 +95,11 @@ class Estimate:
 
 
 def group_by_seed(runs: Sequence[JudgedRun]) -> list[Group]:
-  """Groups runs whose configs differ only in the seed.
+  """Groups the runs of a split whose configs differ only in the seed.
 
-  A run without a config is a group by itself. A second run with the same config
-  and the same seed is also a group by itself. The groups are in the order of
-  their first runs. The name of a group joins the names of its runs.
+  A run without a config is a group by itself. If two runs have the same config
+  and the same seed, the second run is a group by itself. The groups are in the
+  order of their first runs. The name of a group joins the names of its runs.
   """
   groups: dict[str, list[JudgedRun]] = {}
   for number, run in enumerate(runs):
@@ -114,7 +114,7 @@ def group_by_seed(runs: Sequence[JudgedRun]) -> list[Group]:
 
 
 def _update(config: dict[str, Any]) -> dict[str, Any]:
-  """Converts a config to the present format, or returns it if that fails.
+  """Converts a config to the present format, if it can be converted.
 
   Two runs of one system may have been written by different versions of xjax.
   """
@@ -138,7 +138,7 @@ def estimate(values: Sequence[float | int | None]) -> Estimate:
   n = len(values)
   if not n or None in values:
     return Estimate(None, None, n)
-  if len(set(values)) == 1:  # exact, and counts stay integers
+  if len(set(values)) == 1:  # no rounding error, and counts stay integers
     return Estimate(values[0], 0.0 if n > 1 else None, n)
   return Estimate(
     float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(n), n
@@ -151,7 +151,7 @@ def protocols(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def every_metric(metrics: Mapping[str, Any]) -> list[tuple[str, str, str, Any]]:
-  """Returns protocol, slice, name and value of every metric."""
+  """Returns (protocol, slice, metric, value) for every metric of a run."""
   return [
     (protocol, name, metric, value)
     for protocol in protocols(metrics)
@@ -170,9 +170,9 @@ def common_protocol(runs: Sequence[JudgedRun]) -> str:
   common = [name for name in first if all(name in o for o in others)]
   if not common:
     raise DataError(
-      'the systems were judged by different protocols: '
+      'the systems were judged by different protocols ('
       + '; '.join(f'{r.name}: {", ".join(protocols(r.metrics))}' for r in runs)
-      + '; judge all by one protocol with --protocol=NAME'
+      + '); judge all systems by one protocol with --protocol=NAME'
     )
   return PROTOCOL if PROTOCOL in common else common[0]
 
@@ -198,7 +198,8 @@ def check_same_documents(runs: Sequence[JudgedRun]) -> None:
   ignored.
 
   Raises:
-    DataError: two runs differ; the message names both runs and a document.
+    DataError: two runs differ; the message contains the names of both runs and
+      the id of a document.
   """
   first = runs[0]
   others = [run for run in runs[1:] if not _same(first, run)]
@@ -209,8 +210,8 @@ def check_same_documents(runs: Sequence[JudgedRun]) -> None:
     if unshared := sorted(first_gold.keys() ^ gold_of.keys()):
       raise DataError(
         f'{who} have different documents: {len(unshared)} are in only one of '
-        f'them, such as {unshared[0]!r}; choose the split of workdirs with '
-        '--split'
+        f'the two systems, such as {unshared[0]!r}; choose the split of '
+        'workdirs with --split'
       )
     differing = next(
       (d for d, gold in gold_of.items() if gold != first_gold[d]), None
@@ -220,7 +221,7 @@ def check_same_documents(runs: Sequence[JudgedRun]) -> None:
 
 
 def _same(first: JudgedRun, second: JudgedRun) -> bool:
-  """Returns whether two runs have the same arrays, which is quick to check."""
+  """Returns whether documents, gold and labels are equal and in equal order."""
   a, b = first.predictions, second.predictions
   return (
     np.array_equal(a.gold.indptr, b.gold.indptr)
@@ -243,7 +244,8 @@ def check_names(groups: Sequence[Group]) -> None:
   """Checks that systems have different names.
 
   Raises:
-    ConfigError: two systems have one name; the message gives both paths.
+    ConfigError: two systems have the same name; the message contains both
+      paths.
   """
   seen: dict[str, Group] = {}
   for group in groups:

@@ -36,21 +36,21 @@ def describe(
     space: label space of the run.
     config: config of the run.
     vocab: vocabulary or tokenizer of the run.
-    workdir: folder of the run, with its word vectors or its encoder.
+    workdir: folder of the run; it has the run's word vectors or encoder.
 
   Returns:
     float32 [len(labels), E], the embeddings.
 
   Raises:
-    DataError: there is a label for whose words the run has no vector.
+    DataError: the run has no vector for any word of a label.
   """
   descriptor = config.model.head.descriptor
   if config.data.tokens.pretrained:
     encoder = saved_name_encoder(workdir, descriptor)
   else:
     words = load_words(workdir.word_vectors, vocab)
-    # The weights of words follow from the labels of the run; labels that were
-    # added earlier do not change these weights.
+    # The weights of words are computed only from the labels of the run, and not
+    # from labels that were added earlier.
     run_labels = space.labels[: space.n_trained + space.n_held_out]
     encoder = DescriptorEncoder.of(run_labels, descriptor, vocab, words)
   rows = encoder.encode(labels)
@@ -74,12 +74,14 @@ def widen_scorer(
 ) -> ModelScorer:
   """Returns a scorer that also scores new labels by their descriptors.
 
-  All other parameters of the new labels are zeros.
+  The new labels get the embeddings of their descriptors. All other parameters
+  of the new labels are zeros.
 
   Args:
     scorer: scorer of the run.
     config: config of the run.
-    space: label space; the new labels follow all labels that the run scores.
+    space: label space with the new labels; they follow all labels that the run
+      scores.
     vocab_size: int, number of word ids of the run.
     rows: float32 [new labels, E], embeddings of the new labels' descriptors.
     architecture: sizes of the run's pretrained encoder; None if there is none.
@@ -107,12 +109,15 @@ def _wider(
   params: Mapping[str, jax.Array],
   rows: jax.Array,
 ) -> dict[str, jax.Array]:
-  """Adds rows for new labels: embedded descriptors, and zeros elsewhere.
+  """Adds rows for new labels to the parameters that have a row per label.
+
+  The new rows of DESCRIPTORS are `rows`. The new rows of all other parameters
+  are zeros.
 
   Args:
     before: int, number of labels that have rows already.
-    like: shapes of the longer parameters by path.
-    params: the present parameters by path.
+    like: path -> shape and dtype of the parameter after the rows are added.
+    params: path -> parameter before the rows are added.
     rows: float32 [new labels, E], embeddings of the new labels' descriptors.
   """
   wider = {

@@ -48,11 +48,11 @@ class Evaluation:
 
   Attributes:
     predictions: the predictions, with gold.
-    criteria: the criteria that they were judged by.
+    criteria: the criteria of the metrics.
     metrics: metrics of the model.
     prior: metrics of the popularity prior. None for files without training
-      counts, or in which held-out labels do not directly follow the trained
-      labels.
+      counts, and for files whose held-out labels do not directly follow the
+      trained labels.
     folder: folder that was written; None if nothing was written.
   """
 
@@ -84,16 +84,17 @@ def evaluate_split(
     data_dir: folder of the data, if it is not the folder in the run's config.
     request: criteria of the returned metrics; None for the run's criteria. The
       files that are written always use the run's criteria.
-    strategy: how labels are chosen; None for the eval.depth labels of highest
-      score.
+    strategy: how labels are chosen; None chooses the eval.depth labels with the
+      highest scores.
 
   Returns:
     The predictions, their metrics and the folder that was written.
 
   Raises:
-    ConfigError: data_dir is given, but the corpus is not read from files; the
-      strategy needs probabilities, but the run has none; or a cut-off is larger
-      than the number of chosen labels.
+    ConfigError: for one of these reasons:
+      - data_dir is set, but the corpus is not read from files;
+      - the strategy needs probabilities, but the run has no probabilities;
+      - a cut-off is larger than the number of chosen labels.
     DataError: there is no such split, or the data or the workdir has a fault.
   """
   if request and strategy:
@@ -133,10 +134,10 @@ def evaluate_split(
 def _name_of(split: Split, workdir: Workdir, data_dir: str) -> str:
   """Returns the name of a split's folder.
 
-  If the documents are not those of the run, the name has a digest.
+  If the documents are not those of the run, the name contains their digest.
   """
-  # If the run was started without this split, the split counts as the run's
-  # own only if it is read from the run's own data folder.
+  # A run that was started without this split has no digest of the split. Then
+  # the split belongs to the run, unless data_dir is another data folder.
   unknown = '' if data_dir else split.digest
   is_own = workdir.digests().get(split.name, unknown) == split.digest
   return split.name if is_own else f'{split.name}@{split.digest[:8]}'
@@ -156,7 +157,7 @@ def _judge_chosen(
   workdir: Workdir,
   name: str,
 ) -> tuple[str, Metrics]:
-  """Writes the evaluation of chosen labels; returns its name and metrics."""
+  """Writes the evaluation of chosen labels; returns its folder and metrics."""
   chooser, config = Chooser.of(strategy, model), model.config.eval
   batches = model.inputs.split_batches(split)
   by_score = predict(model.scorer, batches, split, model.space, config.depth)
@@ -197,7 +198,7 @@ def evaluate_files(files: JudgeFiles, request: JudgeRequest) -> Evaluation:
     raise ConfigError(
       f'--metrics: {tuned[0]} needs a dev split, which only a --workdir has'
     )
-  # Lists are at least as long as the largest cut-off needs.
+  # Lists are at least as long as the largest cut-off.
   predictions, weights_L = read_judged(files, max((DEPTH, *request.ks)))
   need_gold(predictions)
 
@@ -218,7 +219,10 @@ def prior_criteria(criteria: Criteria) -> Criteria:
 
 
 def _prior(predictions: Predictions, criteria: Criteria) -> Metrics | None:
-  """Judges the popularity prior on the same documents, if it is known."""
+  """Judges the popularity prior on the documents of predictions.
+
+  The function returns None if the prior is not known.
+  """
   space = _space_of(predictions)
   if space is None or not predictions.n_train:
     return None
@@ -230,8 +234,8 @@ def _prior(predictions: Predictions, criteria: Criteria) -> Metrics | None:
 def saved_threshold(workdir: Workdir, step: int) -> float | None:
   """Returns the threshold that was tuned when dev was judged.
 
-  The function returns None if the run has no dev split. It also returns None,
-  and logs a line, if the run's own dev split was not judged at this checkpoint.
+  The function returns None if the run has no dev split. If the dev split was
+  not judged at this checkpoint, the function logs a line and returns None.
 
   Raises:
     DataError: the metrics of dev are damaged.

@@ -38,7 +38,7 @@ class NamePredictor(Predictor):
 def name_predictor(
   config: Config, space: LabelSpace, folder: Workdir
 ) -> NamePredictor:
-  """Returns a predictor of all labels inside a space, also held-out labels.
+  """Returns a predictor of all labels inside a space, held-out labels included.
 
   Raises:
     DataError: no label has a name.
@@ -55,7 +55,7 @@ def name_predictor(
 
 
 def load_exact_match(folder: Workdir, config: Config) -> NamePredictor:
-  """Loads the model of a run from only the files of its workdir.
+  """Loads the model of a run; only files of the workdir are read.
 
   Raises:
     DataError: a file of the workdir is missing or damaged.

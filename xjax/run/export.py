@@ -1,4 +1,4 @@
-"""Exports the encoder of a finished run as a folder that transformers loads."""
+"""Exports the encoder of a finished run for the transformers library."""
 
 from collections.abc import Mapping, Sequence
 import json
@@ -17,8 +17,8 @@ from xjax.train.parameters import by_path
 from xjax.train.workdir import read_json
 
 _ENCODER, _POOLING = 'encoder/', 'pooling/'
-# The names of two special tokens in BERT and RoBERTa. The tokens are found by
-# their names, because tokenizer.json does not mark them.
+# The names of two special tokens in BERT and RoBERTa. These tokens are found by
+# name, because tokenizer.json does not say which tokens they are.
 _UNKNOWN = ('[UNK]', '<unk>')
 _MASK = ('[MASK]', '<mask>')
 
@@ -26,10 +26,12 @@ _MASK = ('[MASK]', '<mask>')
 def export_encoder(
   workdir: str | os.PathLike, output: str | os.PathLike
 ) -> Predictor:
-  """Writes config.json, model.safetensors and the tokenizer of a run.
+  """Writes the encoder of a run to a folder that transformers can load.
 
+  The folder has config.json, model.safetensors and the files of the tokenizer.
   The weights are those of the best checkpoint. A trained pooler is written as
-  well; without one, transformers warns that the pooler is newly initialized.
+  well. If there is no trained pooler, transformers warns that the pooler is
+  newly initialized.
 
   Args:
     workdir: folder of the run.
@@ -73,7 +75,7 @@ def tokenizer_files(
   """Returns name -> content of the files that transformers' tokenizer needs.
 
   Args:
-    tokenizer: tokenizer that the files describe.
+    tokenizer: tokenizer of the run.
     architecture: sizes of the encoder, such as the length of the longest text.
   """
   settings = json.loads(tokenizer.text)

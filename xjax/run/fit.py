@@ -38,11 +38,12 @@ class FitResult:
     workdir: folder of the run.
     steps: int, number of optimizer steps; 0 for a model without such steps.
     best_step: int, step of the checkpoint that was judged.
-    metrics: metrics of that checkpoint by split.
-    prior: metrics of the popularity prior by split.
-    paths: folder of predictions and metrics by split.
+    metrics: split -> metrics of the judged checkpoint.
+    prior: split -> metrics of the popularity prior.
+    paths: split -> folder with the predictions and metrics.
     corpus: corpus that the model was trained and judged on.
-    calibration: calibration of that checkpoint's scores; None if there is none.
+    calibration: calibration of the judged checkpoint's scores; None for
+      uncalibrated scores.
   """
 
   workdir: pathlib.Path
@@ -62,18 +63,19 @@ def fit(
 ) -> FitResult:
   """Trains and judges a model, or resumes the run of a workdir.
 
-  A finished run is not trained again. But if its learning rate is constant, a
-  larger train.steps continues its training. All processes of a run call this
-  function with the same arguments.
+  A finished run is not trained again. But if the learning rate of the run is
+  constant, and train.steps is increased, training continues. All processes of a
+  run call this function with the same arguments.
 
   Args:
     config: config of the run.
     workdir: folder of the run, which is created if absent.
-    profile: first and last step (from 1) that jax.profiler traces into
-      profile/ of the workdir; None traces no step.
+    profile: first and last step that jax.profiler traces; the first step of a
+      run is step 1. The traces are written to profile/ in the workdir. None
+      traces no step.
 
   Returns:
-    The metrics of the run and the places of its files.
+    The metrics of the run and the paths of its files.
 
   Raises:
     ConfigError: a field is wrong, or the workdir has another config.
@@ -93,7 +95,8 @@ def fit(
     corpus = load_corpus(config.data, config.seed)
     if 'train' not in corpus.splits:
       raise DataError(
-        'the corpus has no split train; its splits: ' + ', '.join(corpus.splits)
+        'the corpus has no split train; its splits are '
+        + ', '.join(corpus.splits)
       )
     prior = prior_metrics(corpus, config.eval)
     run.check_corpus(corpus, prior)
@@ -120,7 +123,7 @@ def fit(
 
 
 def load(workdir: str | os.PathLike) -> Predictor:
-  """Loads the best model of a run from only the files of its workdir.
+  """Loads the best model of a run; only files of the workdir are read.
 
   Raises:
     DataError: the folder has no run, or a file of the run is missing or

@@ -56,7 +56,8 @@ def calibrate_run(
     logging.info('scores are not calibrated: %s', calibration.reason)
   else:
     logging.info(
-      'calibrated (%s): probability = sigmoid(%.4g z %+.4g)',
+      'scores are calibrated (%s): probability = sigmoid(%.4g z %+.4g), where '
+      'z is a logit or a margin',
       calibration.method.value,
       calibration.a,
       calibration.b,
@@ -68,9 +69,10 @@ def saved_calibration(
 ) -> Calibration | None:
   """Returns the saved calibration of a checkpoint's scores.
 
-  The function returns None if there is no calibration. It logs the reason if
-  the run could have a calibration. A calibration is not used if it is from
-  another checkpoint, or from other documents than the run's dev split.
+  The function returns None if there is no calibration. The function also
+  returns None if the calibration is from another checkpoint, or from documents
+  that are not the run's dev split. The reason is logged, unless `method` is
+  NONE or the run has no dev split.
 
   Args:
     workdir: folder of the run.
@@ -89,8 +91,9 @@ def saved_calibration(
       logging.info('scores are not calibrated: no %s; %s', path, _ADVICE)
     return None
   calibration = Calibration.load(path)
-  # If a run started without dev, its data folder may have a dev split now. The
-  # digest of this split is not recorded, so any digest is accepted.
+  # If a run was started without dev, a dev split may have been added to the
+  # data folder later. The run has no digest of this split, so any digest is
+  # accepted.
   wanted = step, calibration.digest if dev is None else dev
   if (calibration.step, calibration.digest) != wanted:
     logging.info(
@@ -147,7 +150,7 @@ def check_best_metric(metric: str, dev: Metrics) -> None:
 
   Raises:
     ConfigError: the metric has no value; the message lists the metrics that
-      have one.
+      have a value.
   """
   values = {
     f'{slice_name}/{name}': value
@@ -165,15 +168,15 @@ def check_best_metric(metric: str, dev: Metrics) -> None:
 def dev_judge(
   scorer: Any, inputs: Inputs, corpus: Corpus
 ) -> Callable[[Any, Callable[[], None]], dict[str, dict[str, Any]]]:
-  """Returns the function with which the training loop judges models on dev.
+  """Returns a function that judges parameters of a model on dev.
 
   Args:
-    scorer: a ModelScorer, whose params the function sets.
+    scorer: a ModelScorer; the function sets its params.
     inputs: makes the batches.
     corpus: corpus with a split dev.
 
   Returns:
-    A function (parameters, between) -> {slice: {metric: value}}, which calls
+    A function (parameters, between) -> {slice: {metric: value}}. It calls
     between() before each batch.
   """
   split, space = corpus.splits[DEV], corpus.label_space
@@ -198,15 +201,17 @@ def judge_split(
   name: str,
   threshold: float | None = None,
 ) -> Metrics:
-  """Judges a split and writes eval/<name>/; for dev also calibration.json.
+  """Judges a split and writes eval/<name>/.
+
+  If the split is dev, calibration.json is written too.
 
   Args:
     model: model at a checkpoint.
     split: documents to judge.
     workdir: folder of the run.
     name: name of the folder below eval/.
-    threshold: float, threshold of micro-F1-tuned. For dev the argument is
-      ignored, because this function tunes the threshold.
+    threshold: float, threshold of micro-F1-tuned; None for no threshold. For
+      dev, the argument is ignored, because this function tunes the threshold.
 
   Returns:
     The metrics of the split.
@@ -250,7 +255,7 @@ def writing_evaluation(
       mark.unlink(missing_ok=True)
   yield is_host0()
   if is_host0():
-    # The mark is written last, so that it shows a complete evaluation.
+    # The mark is written last, so a mark means that the evaluation is complete.
     write_json(mark, _mark(step, digest))
     logging.info('judged %s: %s', name, workdir.evaluation(name))
   barrier(f'xjax:judged:{name}')
@@ -327,7 +332,7 @@ def _mark(step: int, digest: str) -> dict[str, Any]:
 
 
 class _WatchedBatches:
-  """Yields the given batches, and calls a function before each of them."""
+  """Yields batches, and calls a function before each batch."""
 
   def __init__(
     self, batches: Iterable[Batch], between: Callable[[], None]

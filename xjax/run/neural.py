@@ -63,7 +63,7 @@ class NeuralFit(Fit):
 
   @staticmethod
   def load(folder: Workdir, config: Config) -> Predictor:
-    """Loads the best checkpoint of a run, or the newest if no best is known.
+    """Loads the best checkpoint of a run, or the newest if the best is unknown.
 
     Raises:
       DataError: a file of the workdir is missing or damaged.
@@ -115,9 +115,11 @@ class NeuralFit(Fit):
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
     """Checks a corpus against the config.
 
-    Vectors must have the size of the model, train.best_metric must have a
-    value on dev, the corpus must have enough rare labels for
-    model.head.hidden_labels, and no group of parameters may be empty.
+    These conditions are checked:
+    - Vectors have the size of the model.
+    - train.best_metric has a value on dev.
+    - The corpus has enough rare labels for model.head.hidden_labels.
+    - Each pattern for parameter names in the config has an effect.
 
     Raises:
       ConfigError: one of these conditions is not met.
@@ -156,8 +158,8 @@ class NeuralFit(Fit):
 
     def model() -> Predictor:
       step, like = best, run.plan.abstract.params
-      # The newest checkpoint is not verified here, because it was verified at
-      # the start of the run or was written later.
+      # The newest checkpoint needs no check here. It was verified when the run
+      # started, or it was written later.
       if step != end.step and move_if_damaged(folder.checkpoints, step):
         step = chosen_step(folder, end.step, best)
       params = read_params(folder.checkpoints, step, like, verified=True)
@@ -169,7 +171,7 @@ class NeuralFit(Fit):
 
 
 def _check_steps(config: Config, workdir: Workdir) -> None:
-  """Checks that a schedule that ends at a last step keeps this last step."""
+  """Checks that train.steps is unchanged, unless the schedule is constant."""
   planned, train = load_config(workdir.config).train.steps, config.train
   if train.schedule is not Schedule.CONSTANT and train.steps != planned:
     raise ConfigError(
@@ -182,7 +184,7 @@ def _check_steps(config: Config, workdir: Workdir) -> None:
 
 
 def _check_groups(config: Config, space: LabelSpace) -> None:
-  """Checks the groups of parameters, before any file of the run is written."""
+  """Checks the patterns for parameter names in a config (see check_groups)."""
   train = config.train
   if train.rates or train.freeze or train.layer_decay != 1:
     mesh, architecture = make_mesh(config.mesh), planned_architecture(config)
@@ -197,10 +199,12 @@ def _check_groups(config: Config, space: LabelSpace) -> None:
 def _present_mesh(config: Config) -> jax.sharding.Mesh:
   """Returns a mesh of this machine's devices for a loaded model.
 
-  If the mesh of the run fits the devices, it is used. Otherwise all devices
-  share the documents. If batches do not divide evenly among the devices, the
-  devices share the labels instead. If label rows do not divide evenly, the last
-  devices are left out.
+  - The mesh of the run is used if the devices fit it.
+  - Otherwise all devices share the documents of a batch.
+  - If batches do not divide evenly among the devices, the devices share the
+    labels instead.
+  - If label rows do not divide evenly among the devices, the last devices are
+    left out.
 
   Raises:
     ConfigError: label rows do not divide evenly among the devices of several
@@ -224,7 +228,7 @@ def _present_mesh(config: Config) -> jax.sharding.Mesh:
 
 
 def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
-  """Returns the workdir's vocabulary, which is written first if absent."""
+  """Reads the vocabulary of a workdir, after writing it if it is absent."""
   if is_host0() and not folder.vocab.exists():
     vocab = first_vocabulary(config, corpus)
     vocab.save(folder.vocab)
@@ -238,7 +242,8 @@ def _vocabulary(config: Config, corpus: Corpus, folder: Workdir) -> Vocabulary:
 def first_vocabulary(config: Config, corpus: Corpus) -> Vocabulary:
   """Builds the vocabulary of a new run from the train split.
 
-  If the head knows labels by descriptors, words of label names are added.
+  If the head knows labels by descriptors, the words of all label names are
+  added.
   """
   vocab = fit_vocabulary(corpus.split('train'), config.data)
   if config.model.head.describes:

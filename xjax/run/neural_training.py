@@ -90,8 +90,8 @@ def check_label_rows(config: Config, devices: int) -> None:
   """Checks that label rows divide evenly among the devices.
 
   Raises:
-    ConfigError: label rows do not divide; the message says which number must be
-      a multiple of the number of devices.
+    ConfigError: label rows do not divide evenly; the message says which numbers
+      of devices are possible.
   """
   if not label_rows_divide(config, devices):
     head = type(config.model.head).__name__
@@ -102,18 +102,18 @@ def check_label_rows(config: Config, devices: int) -> None:
 
 
 def scored_labels(model: NeuralModel, space: LabelSpace) -> int:
-  """Returns how many of the first labels in the space a model scores."""
+  """Returns n; the model scores the first n labels of the space."""
   if model.head.describes:
     return space.n_inside
   return space.n_trained
 
 
 def hidden_labels(config: Config, train_counts: np.ndarray) -> np.ndarray:
-  """Draws the labels that are hidden from a unified head to calibrate it.
+  """Draws the labels that a unified head treats as unseen, to calibrate scores.
 
   Only labels with 1 to 20 training documents are drawn, because hiding such
-  rare labels costs little. The drawn labels are spread evenly over the ranking
-  of these labels by frequency.
+  rare labels costs little. The rare labels are ranked by frequency, and the
+  drawn labels are spread evenly over this ranking.
 
   Returns:
     bool [L], True for hidden labels.
@@ -164,8 +164,8 @@ def plan_neural(
       vocab_size=vocab_size,
       n_labels=n_labels,
       architecture=architecture,
-      # In heads with descriptors, the bias of a label is not a single
-      # parameter. So these heads compute their first biases from the priors.
+      # In heads with descriptors, the bias of a label is not one parameter. So
+      # these heads compute their first biases from the priors.
       label_priors=priors if describes else None,
       unseen=unseen,
       hidden=hidden,
@@ -235,10 +235,11 @@ class NeuralRun:
     """Trains to the last step, from the newest checkpoint if there is one.
 
     Args:
-      scorer: scores the dev split; each judging sets the scorer's params.
+      scorer: scores the dev split; its params are set before the split is
+        scored.
       preemption: notices SIGTERM; its context has been entered.
-      profile: first and last step to trace; the traces are written to profile/
-        of the workdir.
+      profile: first and last step to trace. The traces are written to profile/
+        in the workdir.
 
     Returns:
       The position at the end of training; its checkpoint is on disk.
@@ -256,9 +257,9 @@ class NeuralRun:
     if 'dev' in corpus.splits:
       judge = dev_judge(scorer, self.inputs, corpus)
     with contextlib.ExitStack() as parts:
-      # This context is entered first, so that it is left last. The signal must
-      # not end the process before the checkpoints are closed, because only then
-      # all saves are on disk.
+      # SIGTERM must not end the process before the checkpoints are closed,
+      # because saves may not be on disk until then. So the context of
+      # preemption is entered first and left last.
       parts.enter_context(preemption.deferred())
       checkpoints = parts.enter_context(
         Checkpoints(self.workdir.checkpoints, config.keep)
@@ -294,7 +295,7 @@ class NeuralRun:
       return position
 
   def _loss_weights(self) -> LabelWeights | None:
-    """Returns the scored labels' weights on the mesh; None if all are equal."""
+    """Returns the weights of the scored labels; None if all are equal."""
     config, space = self.config, self.corpus.label_space
     weights = config.train.label_weights.build(
       space.train_counts[: scored_labels(config.model, space)],
@@ -339,13 +340,12 @@ class NeuralRun:
       state = self._add_descriptors(state, has_vector, descriptor_run)
     state = self.plan.start_averages(state)
     if source:
-      # The state is saved at once. Otherwise, if the run of init_from continues
-      # and finds a better checkpoint, a restart of this run would start from
-      # that checkpoint.
+      # The state is saved at once. Without this save, a restart would read
+      # init_from again, and the best checkpoint of that run may have changed.
       meta = dataclasses.asdict(position)
       checkpoints.save(state, position.step, iterator, meta, position.best_step)
-    # On several CPU devices the first step must not overlap with this work,
-    # because the two share few threads and would deadlock.
+    # On several CPU devices, the first step and the work above share few
+    # threads. They would deadlock if they ran at the same time.
     return jax.block_until_ready(state), position
 
   def _add_descriptors(
@@ -354,15 +354,14 @@ class NeuralRun:
     has_vector: np.ndarray | None,
     descriptor_run: Workdir | None,
   ) -> TrainState:
-    """Puts the descriptors of the labels in a first state.
+    """Adds the embedded descriptors of the labels to a first state.
 
     Args:
-      state: first state with its word vectors, which may be random,
-        pretrained or another run's.
-      has_vector: bool [vocabulary], words with a pretrained vector, as
-        start_words returns it.
-      descriptor_run: the run whose descriptors are used, as warm_start returns
-        it.
+      state: first state; its word vectors are random, pretrained, or those of
+        another run.
+      has_vector: bool [vocabulary], True for words with a pretrained vector;
+        from start_words.
+      descriptor_run: the run whose descriptors are used; from warm_start.
     """
     model, vocab = self.config.model, self.inputs.vocab
     space = self.corpus.label_space
@@ -383,7 +382,7 @@ class NeuralRun:
   def _describe(
     self, batches: TrainBatches, step: int, doc_B: np.ndarray
   ) -> str:
-    """Returns epoch, batch and documents of a step, for an error message.
+    """Describes a step in an error message: its epoch, batch and documents.
 
     All processes must call this method.
     """

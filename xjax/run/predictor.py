@@ -30,16 +30,17 @@ from xjax.train.workdir import Workdir
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelExplanations:
-  """Holds the tokens that the labels of N documents attend to.
+  """Holds the tokens to which the labels of N documents attend.
 
   Attributes:
-    at_NKW: int32, places of the W tokens to which each label attends most, by
-      weight descending, then place ascending. If a document has fewer tokens,
-      the rest are places beyond its end.
+    at_NKW: int32, places of the W tokens to which each label attends most. The
+      places are in descending order of attention weight; places with equal
+      weights are in ascending order. If a document has fewer than W tokens, the
+      last entries are places after the end of the document.
     weights_NKW: float32, attention weights of these tokens.
     words: int, how many words to show for each label, at most W.
-    first: the attention weights of all tokens, float32 [K, T] for each of the
-      first documents; padding has weight 0.
+    first: attention weights of all tokens, float32 [K, T] per document, for the
+      first few documents. Padding has weight 0.
   """
 
   at_NKW: np.ndarray
@@ -56,18 +57,16 @@ def attention_of(
   n_special: int = 0,
   n_first: int = 0,
 ) -> LabelExplanations:
-  """Computes which tokens the given labels of each document attend to.
-
-  This is one more pass over the documents, after their labels are chosen.
+  """Computes to which tokens of a document the labels of the document attend.
 
   Args:
     scorer: model whose labels attend to words.
     batches: batches with every document once.
-    ids_NK: int32, the labels of each document, PAD after the last.
+    ids_NK: int32, the labels of each document, PAD after the last label.
     words: int, how many words to show for each label.
     n_special: int, number of tokens of a document that are not words; W is
       words + n_special.
-    n_first: int, number of first documents; the weights of all their tokens are
+    n_first: int. For the first n_first documents, the weights of all tokens are
       kept.
 
   Returns:
@@ -99,7 +98,7 @@ def check_explains(config: Config) -> None:
 
   Raises:
     ConfigError: the labels do not attend to words, or the model does not read
-      single words; the message names the heads that can explain labels.
+      single words.
   """
   if not isinstance(config.model, NeuralModel):
     raise ConfigError(
@@ -125,18 +124,17 @@ def check_explains(config: Config) -> None:
 
 
 def check_describes(config: Config) -> None:
-  """Checks that labels can be added to a run, which needs descriptors.
+  """Checks that the model of a run can score new labels by their names.
 
   Raises:
-    ConfigError: the model does not read label names; the message lists the
-      heads that read label names.
+    ConfigError: the model does not read label names.
   """
   if isinstance(config.model, ExactMatchModel):
     return
   if not isinstance(config.model, NeuralModel):
     raise ConfigError(
-      f'{_names([type(config.model)])} cannot score new labels: it learns a '
-      'label from training documents of that label'
+      f'{_names([type(config.model)])} cannot score new labels: it can only '
+      'score labels that have training documents'
     )
   head = config.model.head
   if not head.describes:
@@ -162,8 +160,8 @@ class Prediction(NamedTuple):
   Attributes:
     id: id of the label.
     name: name of the label.
-    score: float, a probability (calibrated if the run has a calibration), or
-      the margin if the model has margins and no calibration.
+    score: float, the probability of the label. If the model computes margins
+      and the run has no calibration, the margin of the label.
   """
 
   id: str
@@ -176,7 +174,8 @@ class ExplainedPrediction(NamedTuple):
 
   Attributes:
     id, name, score: as in Prediction.
-    why: the words to which the label attends most, most first.
+    why: the words to which the label attends most, in descending order of
+      attention.
   """
 
   id: str
@@ -187,17 +186,19 @@ class ExplainedPrediction(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictor:
-  """Scores labels for text with a trained model, as a core.types.Scorer.
+  """Predicts labels for text with a trained model.
+
+  A predictor is also a core.types.Scorer.
 
   Attributes:
     config: config of the run.
     space: label space.
-    inputs: makes batches of documents as in training.
+    inputs: makes batches; documents are read as in training.
     scorer: model that scores batches.
     step: int, step of the model's checkpoint.
     workdir: folder of the run.
-    calibration: calibration of the scores that predict returns; topk returns
-      scores without calibration.
+    calibration: calibration of the scores that predict returns; None for
+      uncalibrated scores. The scores of topk are never calibrated.
   """
 
   config: Config
@@ -215,7 +216,7 @@ class Predictor:
 
   @property
   def n_labels(self) -> int:
-    """Returns how many of the first labels in the space are ranked."""
+    """Returns n; the first n labels of the space are ranked."""
     return self.scorer.n_labels
 
   @property
@@ -225,7 +226,7 @@ class Predictor:
 
   @property
   def selected_by(self) -> str:
-    """Returns how the scorer searches the best labels, such as `exact`."""
+    """Returns how the scorer searches for the best labels, such as `exact`."""
     return self.scorer.selected_by
 
   def topk(
@@ -249,7 +250,7 @@ class Predictor:
     documents: Sequence[str | Document],
     features: FeatureRows | None = None,
   ) -> Iterable[Batch]:
-    """Returns batches with every text once; few texts make small batches.
+    """Returns batches with every text once; for few texts, batches are small.
 
     Args:
       documents: texts, or documents whose zones are read as in training.
@@ -268,15 +269,15 @@ class Predictor:
     Args:
       documents: texts, or documents whose zones are read as in training.
       k: int, length of the lists; they are shorter if the run has fewer labels.
-      features: vectors of each document, if the run reads vectors: float [D],
-        or [tokens, D].
+      features: vectors of each document, float [D] or [tokens, D]; None if the
+        run does not read vectors.
 
     Returns:
-      For each document its labels, best first.
+      A list of labels for each document, best label first.
 
     Raises:
-      ConfigError: features are missing or have a wrong size, or features are
-        given but the run does not read features.
+      ConfigError: features are missing, have a wrong size, or are not read by
+        the run.
       DataError: features have a fault, such as another number of documents.
     """
     rows = features_from_arrays(features, len(documents), self.config)
@@ -289,14 +290,14 @@ class Predictor:
   def explain(
     self, documents: Sequence[str | Document], k: int = 20, words: int = 5
   ) -> list[list[ExplainedPrediction]]:
-    """Predicts labels with the words to which each label attends most.
+    """Predicts labels, and finds the words to which each label attends most.
 
     Args:
       documents, k: as in predict.
-      words: int, largest number of words for each label.
+      words: int, maximum number of words for each label.
 
     Returns:
-      For each document its labels with their words, best label first.
+      A list of labels with words for each document, best label first.
 
     Raises:
       ConfigError: the labels of this run do not attend to words.
@@ -322,17 +323,17 @@ class Predictor:
     words: int,
     n_first: int = 0,
   ) -> LabelExplanations:
-    """Computes which tokens of each document its labels attend to.
+    """Computes to which tokens of a document the labels of the document attend.
 
     Args:
       documents: texts, or documents whose zones are read as in training.
-      ids_NK: int32, the labels of each document, PAD after the last.
+      ids_NK: int32, the labels of each document, PAD after the last label.
       words: int, how many words to show for each label.
-      n_first: int, number of first documents; the weights of all their tokens
+      n_first: int. For the first n_first documents, the weights of all tokens
         are kept.
     """
-    # No document has more than max_tokens words, so a larger number would only
-    # take memory.
+    # No document has more than max_tokens words, so a larger number would waste
+    # memory.
     words = min(words, self.config.data.tokens.max_tokens)
     batches = self.text_batches(documents)
     special = self.inputs.vocab.n_special
@@ -345,8 +346,8 @@ class Predictor:
 
     Args:
       document: the text or document.
-      attention: attention of many documents.
-      row: int, place of this document in attention.
+      attention: explanations of many documents.
+      row: int, row of this document in `attention`.
     """
     zones, words = self.inputs.document(document), self.inputs.words(document)
     return [
@@ -357,13 +358,13 @@ class Predictor:
     ]
 
   def with_labels(self, labels: Sequence[Label]) -> 'Predictor':
-    """Returns a predictor that also scores new labels, by their names.
+    """Returns a predictor that scores new labels too, by their names.
 
     Args:
       labels: labels with names, and with ids that the run does not score yet.
 
     Raises:
-      ConfigError: this run does not know labels by their names.
+      ConfigError: the model of this run does not read label names.
       DataError: an id or a name has a fault.
     """
     check_describes(self.config)
@@ -386,7 +387,7 @@ class Predictor:
     k: int,
     features: FeatureRows | None = None,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the best of all labels (ids_NK, scores_NK)."""
+    """Returns the k best labels of each document as (ids_NK, scores_NK)."""
     batches = self.text_batches(documents, features)
     topk = functools.partial(self.topk, k=k)
     lists = rank_documents(batches, topk, len(documents), k)

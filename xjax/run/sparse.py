@@ -46,7 +46,7 @@ _STEP = 0  # the only step of models without optimizer steps
 
 
 def load_sparse(folder: Workdir, config: Config) -> Predictor:
-  """Loads the model of a run from only the files of its workdir.
+  """Loads the model of a run; only files of the workdir are read.
 
   Raises:
     DataError: a file of the workdir is missing or damaged.
@@ -80,7 +80,7 @@ class SparseFit(Fit):
     parts: PartFiles,
     between: Callable[[], None],
   ) -> tuple[LabelTree, BlockWeights]:
-    """Trains the tree and the weights that one file of the model holds.
+    """Trains the contents of one model file: a tree and its weights.
 
     Args:
       number: int, number of the file.
@@ -90,21 +90,21 @@ class SparseFit(Fit):
     """
 
   def check_start(self) -> None:
-    """Checks that several processes can train the model, if there are several.
+    """Checks that the number of processes is possible for the model.
 
     Raises:
-      ConfigError: there are several processes, and each of them would train
-        the whole model.
+      ConfigError: there are several processes, but the model can only be
+        trained by one process.
     """
     if jax.process_count() > 1 and not self.config.train.processes:
       raise ConfigError(
-        f'{type(self.config.model).__name__} is trained by one process with '
-        'threads: start it on one host; LinearModel with '
-        'config.train.solver=OnDevices(...) can use several'
+        f'this {type(self.config.model).__name__} can only be trained by one '
+        'process: start the run on one host, or use LinearModel with '
+        'config.train.solver=OnDevices(...), which can use several hosts'
       )
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
-    """Checks that some label has training documents.
+    """Checks that at least one label has training documents.
 
     Raises:
       ConfigError, DataError: no label has training documents.
@@ -112,7 +112,8 @@ class SparseFit(Fit):
     del prior
     if not corpus.label_space.train_counts.any():
       raise DataError(
-        'no document of train has a label: there is nothing to learn'
+        'no document of the split train has a label, so there is nothing to '
+        'learn'
       )
 
   def fit(self, corpus: Corpus, preemption: Preemption) -> Fitted:
@@ -128,10 +129,10 @@ class SparseFit(Fit):
     return Fitted(0, _STEP, kind, lambda: self._model(corpus))
 
   def record_search(self) -> None:
-    """Records how labels are searched.
+    """Records the search settings of the model in the workdir.
 
-    If the recorded search was another one, the model is judged again. The
-    method does nothing if the config has no search settings.
+    If the search settings have changed, the model will be judged again. For
+    models without search settings, the method does nothing.
     """
 
   def _model(self, corpus: Corpus) -> Predictor:
@@ -164,7 +165,8 @@ class SparseFit(Fit):
       if not path.exists():
         self._train_file(path, number, data, between)
     logging.info(
-      'features: %.1f s; training since this start of the run: %.1f s',
+      'time since this start of the run: %.1f s for features, %.1f s for '
+      'training',
       training_start - start,
       time.monotonic() - training_start,
     )
@@ -209,24 +211,24 @@ class TreeFit(SparseFit):
   models = (TreeModel,)
 
   def check_corpus(self, corpus: Corpus, prior: Mapping[str, Metrics]) -> None:
-    """Checks that some label has documents and that the tree can be built.
+    """Checks that a label has documents and that the tree can be built.
 
     Raises:
-      ConfigError, DataError: no label has documents, or the labels do not fit
-        the kind of tree.
+      ConfigError, DataError: no label has training documents, or the kind of
+        tree cannot be built for these labels.
     """
     super().check_corpus(corpus, prior)
     self.config.model.tree.check_labels(corpus.label_space)
 
   def record_search(self) -> None:
-    """Writes search.json; evaluations by another search will be repeated."""
+    """Writes search.json; after a change, the model will be judged again."""
     model, path = self.config.model, self.workdir.model / 'search.json'
     beam = None if model.exact else model.beam
     search = {'beam': beam, 'exact': model.exact}
     if model.n_trees > 1:
-      # Earlier versions of xjax did not write this field. They may have judged
-      # an ensemble with two scores for one label, so such a run is judged
-      # again.
+      # Earlier versions of xjax did not write this field, and may have given
+      # two scores to one label of an ensemble. Without the field in the file,
+      # the model is judged again.
       search['trees'] = model.n_trees
     same = path.exists() and read_json(path) == search
     barrier('xjax:search')  # wait until no process reads the file
@@ -293,7 +295,7 @@ def train_tree(
   Args:
     config: config with TreeModel and TreeTrain.
     data: training data.
-    number: int, number of the tree in its ensemble; it decides the seed.
+    number: int, number of the tree in its ensemble; the seed depends on it.
     parts: files of finished parts; these parts are read, not trained again.
     between: function that is called after each part, and may raise.
 
@@ -350,15 +352,16 @@ def _check_sizes(
   inputs: SparseInputs,
   space: LabelSpace,
 ) -> None:
-  """Checks that files have the labels and features of the run."""
+  """Checks that files have as many labels and features as the run."""
   features = inputs.featurise if isinstance(inputs, TextInputs) else inputs
   run_sizes = space.n_trained, features.n_features
   for path, search in zip(files, searches, strict=True):
     sizes = search.tree.n_labels, search.weights.n_features
     if sizes != run_sizes:
       raise DataError(
-        f'{path}: has {sizes[0]} labels and {sizes[1]} features; the run has '
-        f'{run_sizes[0]} and {run_sizes[1]}: is it a file of another run?'
+        f'{path}: has {sizes[0]} labels and {sizes[1]} features, but the run '
+        f'has {run_sizes[0]} labels and {run_sizes[1]} features; is this a '
+        'file of another run?'
       )
 
 

@@ -35,7 +35,7 @@ def test_the_text_has_what_was_found(compared):
     assert re.search(' +'.join(map(re.escape, cells)), text), cells
   assert 'Relative improvement in macro-F1' in text
   assert 'Runs that differ in their seeds' in text
-  assert 'tests use ' in text and '20 iterations; seed 0' in text
+  assert 'tests use ' in text and '20 iterations; the seed is 0' in text
   assert 'Holm' not in text  # there is but one system beside the baseline
 
 

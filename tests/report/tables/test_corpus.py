@@ -28,17 +28,17 @@ def test_counts_by_hand(predictions_of):
     'documents (N)': '12',
     'documents without gold': '1',
     'labels (L)': '8',
-    'labels that are gold here': '4',
+    'labels that are gold in a document': '4',
     'labels per document, mean': '1.17',
     'labels per document, median': '1.00',
-    'labels per document, most': '3',
-    'documents per label here, mean': '1.75',
+    'labels per document, maximum': '3',
+    'documents per label, mean': '1.75',
     'training documents': '100',
     'training documents per label, mean': '21.25',
     'training documents per label, median': '10.50',
     'labels: frequent (50 training documents or more)': '2',
-    'labels: few (1 to 49)': '5',
-    'labels: zero (none)': '1',
+    'labels: few (1 to 49 training documents)': '5',
+    'labels: zero (no training documents)': '1',
   }
 
 

@@ -129,9 +129,9 @@ def test_every_slice_and_protocol():
 
 def test_why_values_are_missing():
   assert note_listing([group('one', ONE), group('two', TWO)]).items == [
-    'one, all: micro-F1, macro-F1: margins',
-    'one, all: P@9: too short',
+    'one, all, micro-F1, macro-F1: margins',
+    'one, all, P@9: too short',
   ]
   many = {'xjax': {}, 'notes': {'all': {f'P@{k}': 'short' for k in range(9)}}}
   (item,) = note_listing([group('one', many)]).items
-  assert item == 'one, all: P@0, P@1, P@2, P@3, P@4, P@5 and 3 more: short'
+  assert item == 'one, all, P@0, P@1, P@2, P@3, P@4, P@5 and 3 more: short'

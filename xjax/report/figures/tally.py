@@ -1,4 +1,4 @@
-"""Counts the gold labels in one run's lists, by place and by label."""
+"""Counts the gold labels in the lists of a run, by place and by label."""
 
 import dataclasses
 import functools
@@ -21,12 +21,15 @@ CURVES = tuple(_CURVES)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Tally:
-  """Holds which entries of the lists over all labels are gold.
+  """Holds which list entries are gold, and the metrics at every cut-off.
+
+  The lists are those over all labels.
 
   Attributes:
     hits: bool [N, K], whether each entry is gold.
-    curves: P, R or RP -> float64 [K], the metric at 1, 2, ..., K as a mean over
-      documents with gold. Places after the end of a list count as misses.
+    curves: P, R or RP -> float64 [K], the metric at the cut-offs 1, 2, ..., K.
+      Each value is a mean over the documents with gold. Places after the end of
+      a list count as wrong.
   """
 
   hits: np.ndarray
@@ -34,7 +37,10 @@ class Tally:
 
 
 def tally(predictions: Predictions) -> Tally:
-  """Compares the lists over all labels with gold, which must be available."""
+  """Compares the lists over all labels with the gold labels.
+
+  The predictions must have gold.
+  """
   part = Slice.of(predictions, ALL, predictions.masks[ALL])
   ks = tuple(range(1, part.depth + 1))
   hits = np.zeros((len(part), part.depth), bool)
@@ -66,7 +72,10 @@ def _block(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelTally:
-  """Holds counts per label over the first k entries of every list.
+  """Holds numbers of documents per label.
+
+  A label is predicted for a document if the label is among the first k entries
+  of the document's list.
 
   Attributes:
     correct: int64 [L], documents for which the label is predicted and gold.
@@ -80,7 +89,7 @@ class LabelTally:
 
   @property
   def lost(self) -> np.ndarray:
-    """Returns int64 [L], documents whose gold label was not predicted."""
+    """Returns int64 [L], documents whose gold label is not predicted."""
     return self.gold - self.correct
 
   @property
@@ -92,7 +101,7 @@ class LabelTally:
 def label_tally(
   predictions: Predictions, hits: np.ndarray, k: int
 ) -> LabelTally:
-  """Counts labels among the first k entries; `hits` comes from tally()."""
+  """Counts documents per label; `hits` are those of tally(predictions)."""
   ids, n_labels = predictions.lists[ALL].ids[:, :k], len(predictions.labels)
 
   def count(labels: np.ndarray) -> np.ndarray:

@@ -1,7 +1,8 @@
-"""Writes an HTML page that shades words by the attention of predicted labels.
+"""Writes an HTML page that shows to which words predicted labels attend.
 
-Every label is a button that shades the words that the label attends to. In a
-browser without JavaScript, the words of each document's best label are shaded.
+Each label is a button. A click on the button shades the words to which the
+label attends. In a browser without JavaScript, only the words of each
+document's best label are shaded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +23,9 @@ from xjax.judge.prediction_lines import (
 )
 from xjax.report.page.html import html_file
 
-_HEAD = 4096  # the title of a page is in this many first bytes of the file
+_HEAD = 4096  # bytes at the start of a file that are searched for the title
 _LEVELS = 8
-_DARKEST = (245, 166, 35)  # dark text on this colour has a contrast of 8
+_DARKEST = (245, 166, 35)  # RGB; dark text on this colour has a contrast of 8
 
 _STYLE = """\
 article { border-top: 1px solid #d4d9df; margin: 28px -4px 0; padding: 0 4px;
@@ -120,11 +121,11 @@ def attention_page(explanations: Explanations) -> str:
     count = f'The first {len(shown):,} of {count}'
   parts = [
     f'<h1>{escape(title)}</h1>',
-    f'<p>{count}. Choose a label to shade words by its attention. The darkest '
-    'word has the most attention; words without a shade have less than a '
-    f'sixteenth of this attention. The {explanations.words} words with the '
-    'most attention are underlined. The attention of all words that the model '
-    'reads adds up to 100 %.</p>',
+    f'<p>{count}. Choose a label to shade the words to which the label '
+    'attends. The darkest word has the most attention. A word without a shade '
+    'has less than a sixteenth of the attention of the darkest word. The '
+    f'{explanations.words} words with the most attention are underlined. The '
+    'attention of all words that the model reads adds up to 100 %.</p>',
     _contents(shown),
     *(_article(i, d, explanations.words) for i, d in enumerate(shown)),
     _SCRIPT,
@@ -133,7 +134,7 @@ def attention_page(explanations: Explanations) -> str:
 
 
 def _shades() -> Iterator[str]:
-  """Yields a CSS class for each level, from nearly white to the darkest."""
+  """Yields the CSS class of each shade, from nearly white to the darkest."""
   for level in range(1, _LEVELS + 1):
     red, green, blue = (
       round(255 - (255 - full) * level / _LEVELS) for full in _DARKEST
@@ -150,9 +151,10 @@ def _contents(shown: Sequence[ExplainedDocument]) -> str:
 
 
 def _article(number: int, explained: ExplainedDocument, n_top: int) -> str:
-  """Returns the HTML of a document, with buttons for labels and shaded text."""
+  """Returns the HTML of a document: a button per label, and shaded text."""
   shades = [_shade(label.weights_T, n_top) for label in explained.labels]
-  # Only words that a label shades become HTML elements, so the page is small.
+  # To keep the page small, a word becomes an HTML element only if a label of
+  # the document shades or underlines the word.
   order = sorted({at for shade in shades for at in shade})
   places = {at: place for place, at in enumerate(order)}
   buttons = [
@@ -175,7 +177,10 @@ def _article(number: int, explained: ExplainedDocument, n_top: int) -> str:
 
 
 def _shade(weights_T: np.ndarray, n_top: int) -> dict[int, tuple[str, str]]:
-  """Returns the CSS classes and the percentage of each shaded word."""
+  """Returns word number -> (CSS classes, percentage).
+
+  Words that are neither shaded nor underlined are left out.
+  """
   most = weights_T.max(initial=0)
   if not most:
     return {}

@@ -55,7 +55,8 @@ summary { cursor: pointer; font-weight: 600; padding: 3px 0; }
 def render_html(page: Page) -> str:
   """Returns the page as HTML, with its pictures and styles included.
 
-  The attributes `data-value` and `title` of a rounded number have all digits.
+  Numbers are shown rounded. The attributes `data-value` and `title` of a table
+  cell hold all digits of its number.
   """
   body = [f'<h1>{escape(page.title)}</h1>', _contents(page)]
   body += [_section(i, section) for i, section in enumerate(page.sections)]
@@ -68,12 +69,12 @@ def html_file(title: str, body: str, style: str = '') -> str:
   Args:
     title: the page's title, as plain text.
     body: content of the body element, in HTML.
-    style: CSS that is added to the style of all pages.
+    style: CSS of this page only; it follows the CSS that all pages share.
   """
   return (
     '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    # A browser asks the server for an icon if the page does not have one.
+    # Without this line, a browser asks the server for an icon.
     '<link rel="icon" href="data:,">\n'
     f'<title>{escape(title)}</title>\n<style>\n{_STYLE}{style}</style>\n'
     f'</head>\n<body>\n{body}\n</body>\n</html>\n'

@@ -1,4 +1,4 @@
-"""Writes tables as LaTeX, with the horizontal rules of the package booktabs."""
+"""Writes tables as LaTeX; the tables need the package booktabs."""
 
 from xjax.report.page.page import Cell, Table
 
@@ -9,7 +9,7 @@ _SPECIAL = str.maketrans(
     '^': r'\textasciicircum{}',
     '<': r'\textless{}',
     '>': r'\textgreater{}',
-    '[': '{[}',  # after \\ a bare [ would begin an argument
+    '[': '{[}',  # after \\, LaTeX reads [ as the start of an argument
     **{c: f'\\{c}' for c in '&%$#_{}'},
   }
 )

@@ -1,4 +1,4 @@
-"""Writes a report as Markdown: its text and tables, without the pictures."""
+"""Writes the text and the tables of a report as Markdown, without pictures."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from xjax.report.page.page import (
   Text,
 )
 
-# These characters would be read as markup, or would end a cell.
+# Markdown reads these characters as markup, or as the end of a table cell.
 _SPECIAL = str.maketrans({c: f'\\{c}' for c in '\\`*_[]<>|#'})
 
 

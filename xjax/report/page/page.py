@@ -13,10 +13,10 @@ class Cell:
   """Holds one cell of a table.
 
   Attributes:
-    text: text that is shown.
+    text: first line of the cell.
     value: the number before rounding; None if the cell is not a number.
-    below: a second, smaller line.
-    best: whether the value is the best of the compared values.
+    below: second line of the cell, in small type; '' for no second line.
+    best: whether this value is the best of the compared values.
     colour: colour of a mark before the text, like `#0072B2`; '' for no mark.
   """
 
@@ -29,14 +29,15 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """Holds rows under a header.
+  """Holds the column names and the rows of a table.
 
   Attributes:
-    columns: names; a newline in a name breaks the line.
-    rows: lists of cells, each as long as columns.
-    n_text: number of text columns; they come before the number columns.
+    columns: names of the columns; a name may contain newlines.
+    rows: the cells of each row, one cell per column.
+    n_text: number of text columns. They come first; all other columns hold
+      numbers.
     marked: indices of rows with a coloured background.
-    starts: indices of rows that begin a part; a line is drawn above them.
+    starts: indices of rows above which a line is drawn.
     caption: description of the rows; '' for none.
   """
 
@@ -65,7 +66,7 @@ class Picture:
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-  """Holds a paragraph, or a command that is shown as it was typed."""
+  """Holds a paragraph, or a command that is shown in a fixed-width font."""
 
   text: str
   command: bool = False
@@ -100,14 +101,14 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-  """Holds a whole report."""
+  """Holds a report."""
 
   title: str
   sections: Sequence[Section]
 
 
 def text_cell(value: Any) -> Cell:
-  """Returns a cell with a text; an integer gets commas at the thousands."""
+  """Returns a cell with a text; integers are written as in 1,234,567."""
   if type(value) is int:
     return Cell(f'{value:,}', value)
   return Cell(str(value))
@@ -117,8 +118,8 @@ def number_cell(value: float | int | None, **fields: Any) -> Cell:
   """Returns a cell with a number.
 
   Args:
-    value: an int is a count and is shown in full; a float is a fraction and is
-      shown with four decimals; None is a missing value.
+    value: the number. An int is a count and is shown with all digits. A float
+      is a fraction and is shown with four decimals. None is a missing value.
     **fields: other fields of the cell.
   """
   if value is None:

@@ -1,4 +1,4 @@
-"""Shows a comparison of systems as tables and writes it to files."""
+"""Shows a comparison of systems as tables, and writes it to files."""
 
 from collections.abc import Iterator, Sequence
 import csv
@@ -17,7 +17,7 @@ from xjax.report.page.latex import render_latex
 from xjax.report.page.page import MISSING, Cell, Table, number_cell
 from xjax.report.tables.protocols import plain_table
 
-# A p-value below a bound gets the stars that follow the bound.
+# (bound, stars): a p-value below the bound gets these stars.
 _STARS = ((0.01, '**'), (0.05, '*'))
 _COLUMNS = (
   *('kind', 'slice', 'metric', 'system', 'baseline', 'value', 'change'),
@@ -36,7 +36,7 @@ def comparison_text(compared: Compared) -> str:
   parts = [_heading(compared), plain_table(difference_table(differences, base))]
   if gains:
     parts.append(
-      'Relative improvement in macro-F1 by training documents of the label\n'
+      'Relative improvement in macro-F1 for labels of similar frequency\n'
       + plain_table(gain_table(gains, base))
     )
   if compared.seeds:
@@ -60,13 +60,14 @@ def _heading(compared: Compared) -> str:
 def _remarks(compared: Compared) -> Iterator[str]:
   plan = compared.plan
   yield (
-    f'{plan.level:.0%} intervals: paired bootstrap over documents, '
-    f'{plan.replicates:,} replicates; p: approximate randomization, two-sided, '
-    f'{plan.iterations:,} iterations; seed {plan.seed}'
+    f'{plan.level:.0%} intervals are by paired bootstrap over documents with '
+    f'{plan.replicates:,} replicates; p-values are by two-sided approximate '
+    f'randomization with {plan.iterations:,} iterations; the seed is '
+    f'{plan.seed}'
   )
   if any(gain.t_p is not None for gain in compared.comparison.gains):
     yield (
-      'p of bins: macro t-test over labels, in bins with '
+      'p-values of bins are by macro t-test over labels, for bins with '
       f'{FEWEST_LABELS} or more labels'
     )
   stars = ', '.join(f'{star} p < {p:g}' for p, star in reversed(_STARS))
@@ -100,7 +101,7 @@ def _weight_remarks(compared: Compared) -> Iterator[str]:
 
 
 def _why_missing(rows: Sequence[SystemDifference]) -> Iterator[str]:
-  """Yields a line per slice and reason, with the metrics that it explains."""
+  """Yields lines that say why values are missing, per slice and reason."""
   metrics: dict[tuple[str, str], dict[str, None]] = {}
   for row in rows:
     if row.note:
@@ -110,7 +111,7 @@ def _why_missing(rows: Sequence[SystemDifference]) -> Iterator[str]:
 
 
 def difference_table(rows: Sequence[SystemDifference], baseline: str) -> Table:
-  """Returns the differences, with a row per slice, metric and system."""
+  """Returns a table of differences: a row per slice, metric and system."""
   several = len({row.system for row in rows}) > 1
   holm = ('Holm p',) if several else ()
   return Table(
@@ -134,7 +135,7 @@ def difference_table(rows: Sequence[SystemDifference], baseline: str) -> Table:
 
 
 def gain_table(rows: Sequence[Gain], baseline: str) -> Table:
-  """Returns the relative gains, with a row per frequency bin and system."""
+  """Returns a table of relative gains: a row per frequency bin and system."""
   several = len({row.system for row in rows}) > 1
   holm = ('Holm p',) if several else ()
   return Table(
@@ -159,7 +160,7 @@ def gain_table(rows: Sequence[Gain], baseline: str) -> Table:
 
 
 def seed_table(rows: Sequence[SeedEstimate]) -> Table:
-  """Returns the means over runs that differ only in their seeds, as a table."""
+  """Returns a table of the means over runs that differ only in their seeds."""
   return Table(
     ('slice', 'metric', 'system', 'mean', 'standard error', 'runs'),
     [

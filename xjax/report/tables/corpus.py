@@ -1,4 +1,4 @@
-"""Shows tables of the documents and labels that systems were judged on."""
+"""Builds tables about systems and the documents and labels of a dataset."""
 
 from collections.abc import Mapping, Sequence
 
@@ -27,8 +27,8 @@ def worst_labels(
   Args:
     run: the system.
     names: label id -> name, for the labels that have a name.
-    counts: counts of labels over the first k predictions of each document.
-    k: number of predictions of each document in `counts`.
+    counts: numbers of documents per label, from label_tally with the same k.
+    k: number of predicted labels per document.
     n: maximum number of rows.
   """
   order = np.lexsort((counts.f1, -counts.lost))[:n]
@@ -42,7 +42,7 @@ def worst_labels(
     'gold',
     f'predicted\nat {k}',
     'correct',
-    'lost',
+    'missed',
     f'F1@{k}',
   )
   return Table(columns, rows, n_text=2)
@@ -67,14 +67,14 @@ def _lost_row(
 
 _SLICES = {
   'frequent': 'frequent (50 training documents or more)',
-  'few': 'few (1 to 49)',
-  'zero': 'zero (none)',
+  'few': 'few (1 to 49 training documents)',
+  'zero': 'zero (no training documents)',
   'held_out': 'held out of training',
 }
 
 
 def corpus_table(predictions: Predictions) -> Table:
-  """Returns a table with the numbers of documents, labels, gold labels etc.
+  """Returns a table of statistics of the documents and labels.
 
   Rows about training documents are left out if there are no training counts.
   """
@@ -86,11 +86,11 @@ def corpus_table(predictions: Predictions) -> Table:
     _row('documents (N)', len(predictions)),
     _row('documents without gold', int((per_doc == 0).sum())),
     _row('labels (L)', len(predictions.labels)),
-    _row('labels that are gold here', int((golden > 0).sum())),
+    _row('labels that are gold in a document', int((golden > 0).sum())),
     _row('labels per document, mean', _mean(per_doc)),
     _row('labels per document, median', float(np.median(per_doc))),
-    _row('labels per document, most', int(per_doc.max(initial=0))),
-    _row('documents per label here, mean', _mean(golden)),
+    _row('labels per document, maximum', int(per_doc.max(initial=0))),
+    _row('documents per label, mean', _mean(golden)),
   ]
   return Table(('', ''), [*rows, *_training_rows(predictions)])
 
@@ -122,7 +122,10 @@ def _row(name: str, value: float | int) -> list[Cell]:
 
 
 def bin_table(predictions: Predictions) -> Table:
-  """Returns a table that counts labels and gold by training frequency."""
+  """Returns a table with a row per bin of training frequency.
+
+  A row counts the labels in the bin, and how often these labels are gold.
+  """
   gold_L = np.bincount(
     predictions.gold.values, minlength=len(predictions.labels)
   )
@@ -135,14 +138,14 @@ def bin_table(predictions: Predictions) -> Table:
     ]
     for name, mask in in_bins(predictions.train_counts).items()
   ]
-  columns = 'training documents', 'labels', 'gold here', 'share of gold'
+  columns = 'training documents', 'labels', 'gold', 'share of gold'
   return Table(columns, rows)
 
 
 def label_space_remarks(
   predictions: Mapping[str, Predictions],
 ) -> Sequence[str]:
-  """Returns a sentence for each system whose labels differ from the first's.
+  """Returns a remark for each system with other labels than the first system.
 
   Args:
     predictions: name of a system -> its predictions.
@@ -150,15 +153,19 @@ def label_space_remarks(
   (first, theirs), *others = predictions.items()
   return [
     f'{name} has {len(p.labels):,} labels and {p.n_train:,} training '
-    f'documents, but {first} has {len(theirs.labels):,} and '
-    f'{theirs.n_train:,}: the slices and the metrics over labels of the two '
-    'systems are not about the same labels.'
+    f'documents, but {first} has {len(theirs.labels):,} labels and '
+    f'{theirs.n_train:,} training documents. So slices, and metrics that are '
+    'averaged over labels, are about different labels in the two systems.'
     for name, p in others
     if (len(p.labels), p.n_train) != (len(theirs.labels), theirs.n_train)
   ]
 
 
 def system_table(rows: Sequence[Sequence[str]]) -> Table:
-  """Returns a table with the name, source and kind of scores of each system."""
-  columns = 'system', 'read from', 'judged', 'scores'
+  """Returns a table with a row per system.
+
+  Args:
+    rows: name, path, split and kind of scores of each system.
+  """
+  columns = 'system', 'read from', 'judged on', 'scores'
   return Table(columns, [list(map(text_cell, row)) for row in rows], n_text=4)

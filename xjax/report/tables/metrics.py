@@ -8,12 +8,12 @@ from xjax.report.page.page import Cell, Fold, Listing, Table, number_cell
 from xjax.report.runs import Estimate, Group, group_metrics, protocols
 from xjax.report.tables.plain import users_metrics
 
-# The main table has the metrics of _AT_K at the usual cut-off (P also at the
-# first cut-off), and the metrics of _OTHERS, which have no cut-off.
+# The main table has the metrics of _AT_K at the usual cut-off, and the metrics
+# of _OTHERS, which have no cut-off. It also has P at the smallest cut-off.
 _AT_K = ('P', 'R', 'RP', 'nDCG', 'PSP', 'macro-F1', 'coverage')
 _OTHERS = ('R-Precision', 'micro-F1', 'macro-F1')
 USUAL_K = 5
-_NARROW = ',\n'  # between the ends of an interval, if there are many columns
+_NARROW = ',\n'  # separates the ends of an interval in tables with many columns
 # Slice -> metric -> estimate over the runs.
 Slices = Mapping[str, Mapping[str, Estimate]]
 # Slice -> metric -> [low, high].
@@ -33,10 +33,11 @@ def main_table(
 ) -> Table:
   """Returns the table of the main metrics, with a row per slice and system.
 
-  The best value of a slice is bold if there are several systems.
+  If there are several systems, the best value of each metric is bold in each
+  slice.
 
   Args:
-    tables: name of a system -> its metrics, as from group_metrics.
+    tables: name of a system -> its metrics, as returned by group_metrics.
     colours: name of a system -> colour of its mark; None for no marks.
     seeds: name of a system -> text below the name; None for no texts.
     intervals: name of a system -> intervals of its metrics; None for none.
@@ -85,7 +86,7 @@ def _main_columns(values: Sequence[Mapping[str, Estimate]]) -> list[str]:
 
 
 def full_tables(groups: Sequence[Group]) -> list[Fold]:
-  """Returns a fold per protocol and slice with a table of all metrics."""
+  """Returns tables of all metrics, with a fold per protocol and slice."""
   names = _union(
     dict.fromkeys(protocols(group.first.metrics)) for group in groups
   )
@@ -102,7 +103,7 @@ def full_tables(groups: Sequence[Group]) -> list[Fold]:
 def slice_table(
   groups: Sequence[Group], protocol: str, slice_name: str
 ) -> Table:
-  """Returns a slice's table: a row per metric and a column per system."""
+  """Returns the table of a slice: a row per metric, a column per system."""
   values_of = {
     group.name: group_metrics(group, protocol).get(slice_name, {})
     for group in groups
@@ -165,9 +166,10 @@ def intervals_of(metrics: Mapping[str, Any], protocol: str) -> Intervals:
 def _best(
   metric: str, values_of: Mapping[str, Mapping[str, Estimate]]
 ) -> float | None:
-  """Returns the largest value, or None.
+  """Returns the largest value of a metric, or None.
 
-  None means that all values are equal, or that a larger value is not better.
+  The function returns None if all values are equal, or if a larger value is not
+  better.
   """
   if metric in _COUNTS or metric.startswith('threshold'):
     return None
@@ -180,7 +182,7 @@ def _best(
 
 
 def note_listing(groups: Sequence[Group]) -> Listing:
-  """Explains missing values, with an item per system, slice and reason."""
+  """Explains missing values in a list: an item per run, slice and reason."""
   items = []
   for group in groups:
     for run in group.runs:
@@ -189,7 +191,7 @@ def note_listing(groups: Sequence[Group]) -> Listing:
         for metric, reason in reasons.items():
           by_reason.setdefault(reason, []).append(metric)
         items += [
-          f'{run.name}, {slice_name}: {_shorten(metrics)}: {reason}'
+          f'{run.name}, {slice_name}, {_shorten(metrics)}: {reason}'
           for reason, metrics in by_reason.items()
         ]
   return Listing(items)

@@ -10,20 +10,25 @@ from xjax.judge.metrics.contract import kind_of, users_kinds
 MODEL = 'model'
 PRIOR = 'popularity prior'
 USUAL_K = 5
-# Kinds of metrics (with @k) in which a model must beat the popularity prior.
+# A warning is shown if one of these metrics (with @k) is lower for the model
+# than for the popularity prior.
 COMPARED = ('RP', 'nDCG')
 
 
 def plain_slice_table(
   metrics: Mapping[str, Any], prior: Mapping[str, Any] | None = None
 ) -> str:
-  """Returns a table with a row per slice for the model and one for the prior.
+  """Returns a table of the metrics of a model and of the popularity prior.
+
+  Each slice has a row for the model, followed by a row for the prior. A dash is
+  a missing value. If no ranking metric of the prior has a value in a slice, the
+  slice has no row for the prior.
 
   The column `documents` counts documents with gold in the slice and, in
-  brackets, documents without gold in the slice. Slices without documents have a
-  row of dashes. The prior has no row for slices in which none of its ranking
-  metrics has a value. The lines below the table say in which slices the model
-  is below the prior, and why a value is a dash.
+  brackets, documents without gold in the slice.
+
+  The lines below the table say in which slices the model is below the prior,
+  and why values are missing.
 
   Args:
     metrics: metrics of the model, as from judge.judge.judge.
@@ -70,10 +75,10 @@ def align(rows: Sequence[Sequence[str]], n_text: int) -> list[str]:
 
 
 def _columns(values: Mapping[str, Any]) -> list[str]:
-  """Returns the metrics to show.
+  """Returns the names of the metrics to show.
 
-  They are at k = 5, or at the largest k if there is no 5. P is also shown at
-  the smallest k.
+  Metrics with a cut-off are shown at k = 5. If 5 is not a cut-off, they are
+  shown at the largest cut-off. P is also shown at the smallest cut-off.
   """
   ks = sorted({int(k) for name in values for k in re.findall(r'@(\d+)', name)})
   k = USUAL_K if USUAL_K in ks or not ks else ks[-1]
@@ -85,7 +90,7 @@ def _columns(values: Mapping[str, Any]) -> list[str]:
 
 
 def users_metrics(names: Iterable[str], k: int) -> list[str]:
-  """Returns the user-defined metrics at this cut-off or without a cut-off."""
+  """Returns the user-defined metrics at cut-off k or without a cut-off."""
   kinds = users_kinds()
   return [
     name
@@ -96,7 +101,7 @@ def users_metrics(names: Iterable[str], k: int) -> list[str]:
 
 
 def _is_ranked(values: Mapping[str, Any], columns: Sequence[str]) -> bool:
-  """Returns whether a ranking metric has a value to compare a model with."""
+  """Returns whether at least one ranking metric has a value."""
   ranking = [m for m in columns if '@' in m] or columns
   return any(values.get(metric) is not None for metric in ranking)
 
@@ -135,7 +140,7 @@ def _warn_below_prior(
 def _explain_dashes(
   system: str, notes: Mapping[str, Mapping[str, str]], columns: Sequence[str]
 ) -> Iterable[str]:
-  """Yields lines that explain dashes, one line for slices with one reason."""
+  """Yields lines that explain dashes; slices with one reason share a line."""
   names_of: dict[tuple[str, str], list[str]] = {}
   for name, reasons in notes.items():
     for topic in (LISTS, SEARCH):

@@ -15,7 +15,7 @@ WIDTH = 100  # maximum number of characters of a line, where possible
 
 
 def protocol_table(metrics: Mapping[str, Any], slice_name: str) -> Table:
-  """Returns a slice's table, with a row per metric and a column per protocol.
+  """Returns the table of a slice: a row per metric, a column per protocol.
 
   Args:
     metrics: metrics, as from judge.judge.judge.
@@ -48,12 +48,12 @@ def _values_by_protocol(
 
 
 def _metrics(values_of: Mapping[str, Mapping[str, Any]]) -> list[str]:
-  """Returns the names of all metrics, in the order of a table."""
+  """Returns the names of all metrics, in the order of first occurrence."""
   return list(dict.fromkeys(m for values in values_of.values() for m in values))
 
 
 def metrics_table(metrics: Mapping[str, Any], protocol: str) -> Table:
-  """Returns a protocol's table with a row per metric and a column per slice."""
+  """Returns the table of a protocol: a row per metric, a column per slice."""
   slices = metrics[protocol]
   names = _metrics(slices)
   rows = [
@@ -66,7 +66,10 @@ def metrics_table(metrics: Mapping[str, Any], protocol: str) -> Table:
 def value_cell(
   metrics: Mapping[str, Any], protocol: str, slice_name: str, metric: str
 ) -> Cell:
-  """Returns a cell with a value and its interval; empty for unknown metrics."""
+  """Returns a cell with the value and the interval of a metric.
+
+  The cell is empty if the protocol does not have the metric.
+  """
   values = metrics[protocol].get(slice_name, {})
   if metric not in values:
     return Cell('')
@@ -81,7 +84,7 @@ def plain_table(table: Table, width: int | None = None) -> str:
   Args:
     table: the table to print.
     width: maximum length of lines; None for no limit. Columns that do not fit
-      are printed below, in a further table with the same text columns.
+      are printed in a further table below, which repeats the text columns.
   """
   heads = [' '.join(name.split()) for name in table.columns]
   rows = [
@@ -107,7 +110,10 @@ def _blocks(
 
 
 def why_they_differ(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
-  """Returns an item per reason why protocols differ, with its metrics."""
+  """Returns list items that say why the values of protocols differ.
+
+  There is an item per reason, with the metrics to which the reason applies.
+  """
   reasons: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
   for protocol, slices in metrics.get(REASONS, {}).items():
     for metric, sentences in slices.get(slice_name, {}).items():
@@ -122,7 +128,7 @@ def why_they_differ(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
   ]
 
 
-_THEM = '{them}'  # a sentence has this text in place of the protocols' names
+_THEM = '{them}'  # stands for the names of protocols in a sentence
 
 
 def _reason_text(
@@ -137,7 +143,10 @@ def _reason_text(
 
 
 def why_missing(metrics: Mapping[str, Any], slice_name: str) -> list[str]:
-  """Returns an item per reason for missing values, with its metrics."""
+  """Returns list items that say why values are missing.
+
+  There is an item per reason, with the metrics to which the reason applies.
+  """
   notes = metrics.get(NOTES, {}).get(slice_name, {})
   metrics_of: dict[str, list[str]] = {}
   for metric, reason in notes.items():

@@ -1,13 +1,13 @@
-"""Reads the result tables of five papers, to compare systems with them.
+"""Compares systems with the results that are printed in five papers.
 
-Each file in papers/ has the numbers of one paper. It has a row per table,
-dataset, split, slice and system, and a column per metric, named as in
-metrics.json. Values are fractions as printed, neither averaged nor corrected;
-`<metric> se` is the standard error printed with a value. A cell is empty if the
-paper has no value.
+Each file in papers/ has the numbers of one paper. A file has a row per table,
+dataset, split, slice and system. It has a column per metric; metrics have the
+same names as in metrics.json. Values are the printed values, as fractions. The
+column `<metric> se` has the standard errors that are printed with the values. A
+cell is empty if the paper has no value.
 
-PSP and PSnDCG are ratios to the best achievable value. The printed values are
-such ratios, although the formulas in some papers leave out the division.
+PSP and PSnDCG are divided by the best achievable value. The printed values are
+divided too, although the formulas in some papers leave out the division.
 """
 
 import collections
@@ -37,8 +37,8 @@ class Paper:
     authors: short form of the authors.
     year: year of publication; None if the paper has no date.
     title: title of the paper.
-    protocol: the protocol that the paper's numbers follow; XJAX if the paper
-      mentions no convention that differs from this protocol.
+    protocol: protocol of the paper's numbers; XJAX if the paper mentions no
+      convention that differs from XJAX.
   """
 
   file: str
@@ -98,12 +98,12 @@ class PublishedRow:
   Attributes:
     paper: the paper with the table.
     table: number of the table; '' if it has no number.
-    dataset: name, with the same spelling for all papers.
+    dataset: name of the dataset; its spelling is the same for all papers.
     split: test, except for one table on dev.
     slice: all, frequent, few or zero.
     system: name of the system in the paper.
     values: metric -> fraction.
-    errors: metric -> standard error of the value, if it is printed.
+    errors: metric -> standard error, for values with a printed standard error.
     note: remark on the printed values; usually ''.
   """
 
@@ -153,7 +153,7 @@ def datasets() -> tuple[str, ...]:
 
 
 def find_dataset(name: str) -> str | None:
-  """Returns the dataset with this name, ignoring case and punctuation."""
+  """Returns the dataset with a name; case and punctuation are ignored."""
   dataset_of = {_plain(dataset): dataset for dataset in datasets()}
   return dataset_of.get(_plain(name))
 
@@ -172,9 +172,9 @@ def published_folds(
 ) -> list[Fold]:
   """Returns a fold per printed table of a dataset; the first fold is open.
 
-  The first rows are the user's systems, judged by the paper's conventions. They
-  are followed by the rows of the paper, in the printed order. The columns are
-  the printed metrics, by slice.
+  The first rows are the user's systems, judged by the paper's conventions. The
+  rows of the paper follow in the printed order. There is a column for each
+  slice and printed metric.
 
   Args:
     dataset: a name in published.datasets().
@@ -209,10 +209,13 @@ def published_folds(
 def _judge_group(
   group: Group, paper: Paper, metrics: Collection[str]
 ) -> dict[str, dict[str, Estimate]]:
-  """Returns slice -> metric -> estimate of a system by a paper's conventions.
+  """Judges a system by the conventions of a paper.
 
-  Metrics that the tool of the paper's protocol does not print are judged by the
-  protocol of xjax.
+  The tool of the paper's protocol may not print some metrics. These metrics are
+  computed by the protocol of xjax.
+
+  Returns:
+    Slice -> metric -> estimate.
   """
   ks = {int(k) for name in metrics for k in re.findall(r'@(\d+)', name)}
   runs = []
@@ -227,13 +230,15 @@ def _judge_group(
     )
     judged = judge(run.predictions, criteria)
     runs.append(dataclasses.replace(run, metrics=judged))
-  both = Group(group.name, tuple(runs))
-  ours, theirs = (group_metrics(both, p.name) for p in (XJAX, paper.protocol))
+  judged_group = Group(group.name, tuple(runs))
+  ours, theirs = (
+    group_metrics(judged_group, p.name) for p in (XJAX, paper.protocol)
+  )
   return {name: values | theirs.get(name, {}) for name, values in ours.items()}
 
 
 def _conventions(paper: Paper, metrics: Collection[str]) -> str:
-  """Says by which conventions the rows of the user's systems are judged."""
+  """Returns a text on how the rows of the user's systems are judged."""
   tool = paper.protocol
   if tool is XJAX:
     return 'The marked rows are your systems, judged by the protocol of xjax.'
@@ -243,15 +248,15 @@ def _conventions(paper: Paper, metrics: Collection[str]) -> str:
   )
   others = [name for name in metrics if not tool.prints(name)]
   return (
-    f'{sentence}. This tool does not print {", ".join(others)}; here the '
-    'protocol of xjax is used.'
+    f'{sentence}. This tool does not print {", ".join(others)}; for these '
+    'metrics, the protocol of xjax is used.'
     if others
     else f'{sentence}.'
   )
 
 
 def _tables(rows: Sequence[PublishedRow], ours: Sequence[_Ours]) -> list[Table]:
-  """Returns one table, or several if the page is too narrow for one."""
+  """Returns a table, or several tables if the page is too narrow for one."""
   columns = list(
     dict.fromkeys((row.slice, metric) for row in rows for metric in row.values)
   )
@@ -289,12 +294,12 @@ def _our_cell(value: Estimate | None) -> Cell:
 def _printed_rows(
   rows: Sequence[PublishedRow], columns: Sequence[tuple[str, str]]
 ) -> list[list[Cell]]:
-  """Returns a row per printed system, with the values of all its slices."""
+  """Returns a row per printed system, with its values in all slices."""
   decimals = max(_decimals(v) for row in rows for v in row.values.values())
   seen = collections.Counter()
   systems: dict[tuple[str, int], dict[str, PublishedRow]] = {}
   for row in rows:
-    # A system that a table prints twice gets two rows.
+    # If the paper prints a system twice for a slice, the system gets two rows.
     key = row.system, seen[row.system, row.slice]
     systems.setdefault(key, {})[row.slice] = row
     seen[row.system, row.slice] += 1
@@ -312,7 +317,7 @@ def _decimals(value: float) -> int:
 
 
 def _printed_cell(row: PublishedRow | None, metric: str, decimals: int) -> Cell:
-  """Returns a cell with as many decimals as the values of its printed table."""
+  """Returns a cell of the paper, rounded to `decimals` decimals."""
   if row is None or metric not in row.values:
     return number_cell(None)
   error = row.errors.get(metric)

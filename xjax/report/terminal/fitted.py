@@ -1,4 +1,4 @@
-"""Summarises a finished run in tables, examples and commands to run next."""
+"""Summarises a finished run: tables, example predictions, next commands."""
 
 from collections.abc import Sequence
 import json
@@ -19,10 +19,10 @@ from xjax.run.fit import FitResult
 
 
 def excerpt(text: str, width: int, more: str = '') -> str:
-  """Returns the first words of a text, as many as fit, without line breaks.
+  """Returns as many first words of a text as fit in one line.
 
-  A word longer than half the width is cut, so that text without spaces, such as
-  Chinese, is shown too.
+  The text is cut at the last space in the second half of the line. If there is
+  no such space, as in Chinese, the text is cut at the end of the line.
 
   Args:
     text: text of any length.
@@ -48,15 +48,15 @@ def example_text(
   k: int = 5,
   calibration: Calibration | None = None,
 ) -> str:
-  """Shows gold labels, best k labels and scores of the first n documents.
+  """Returns a text with the gold and predicted labels of the first documents.
 
   Args:
     predictions: predictions for the split's documents, row by row.
     split: documents with text and gold.
     labels: descriptors by label index.
-    n: number of documents shown.
-    k: number of labels shown per list.
-    calibration: calibration of the scores, if there is one.
+    n: number of documents that are shown.
+    k: number of predicted labels that are shown per document.
+    calibration: calibration of the scores; None for uncalibrated scores.
 
   Returns:
     Lines of at most 79 columns; a `*` marks a predicted label that is gold.
@@ -139,7 +139,7 @@ def run_summary(result: FitResult, imports: Sequence[str] = ()) -> str:
     examples = example_text(
       predictions, split, labels, calibration=result.calibration
     )
-    parts.append(f'{name}, the first documents (* is gold)\n{examples}')
+    parts.append(f'{name}, first documents (* marks a gold label)\n{examples}')
   parts.append(_next_commands(result, split, imports))
   parts.append(_contents(result.workdir))
   return '\n\n'.join(parts)
@@ -167,7 +167,7 @@ def _next_commands(
 
 
 def _tagging(split: Split, predict: str) -> str:
-  """Returns the command that tags a document in the format of this run."""
+  """Returns a command that tags a document, given in the format of this run."""
   if isinstance(split.documents, SparseDocuments):
     return f'{predict} --input={_quote_path(split.documents.source)}'
   text = excerpt(split.documents[0].text(), _TEXT_WIDTH)
@@ -180,7 +180,7 @@ def _tagging(split: Split, predict: str) -> str:
 
 
 def _quote_path(path: str | os.PathLike) -> str:
-  """Quotes a path for the shell, shortened if it is in the current folder."""
+  """Quotes a path for the shell; in the current folder, it is made relative."""
   path = pathlib.Path(path)
   cwd = pathlib.Path.cwd()
   inside = path.is_relative_to(cwd)

@@ -1,4 +1,4 @@
-"""Shows the results of judging on the screen and writes them to a folder."""
+"""Shows metrics as text, and writes predictions and metrics to a folder."""
 
 from collections.abc import Mapping
 import os
@@ -39,11 +39,13 @@ def judgement_text(
       that of xjax.
 
   Returns:
-    The tables as text. If the only protocol is that of xjax, the first table
-    has a row per slice and for the prior. A table of all metrics follows if
-    `full` is set or there are intervals. With other protocols, there is a table
-    per slice with a column per protocol, followed by the reasons for
-    differences.
+    The tables as text.
+
+    - If the only protocol is that of xjax, the first table has the main metrics
+      by slice. A table of all metrics follows if `full` is true or if there are
+      intervals.
+    - Otherwise there is a table per slice, with a column per protocol. Below
+      each table are the reasons why the protocols differ.
   """
   names = _protocols(metrics)
   if names != [PROTOCOL]:
@@ -56,7 +58,7 @@ def judgement_text(
   else:
     parts = [plain_slice_table(metrics, prior)]
   if INTERVALS in metrics:
-    parts.append('[low, high]: 95% intervals by bootstrap over documents.')
+    parts.append('[low, high] are 95% intervals by bootstrap over documents.')
   return '\n\n'.join(parts)
 
 
@@ -84,16 +86,17 @@ def write_judgement(
   criteria: Criteria,
   metrics: Mapping[str, Any],
 ) -> None:
-  """Writes the predictions, the metrics and documents.jsonl to a folder.
+  """Writes predictions and their metrics to a folder.
 
-  The metrics are written as .json, .csv and .tex. experiments.compare and
-  experiments.report can read the folder.
+  The files are predictions.npz, metrics.json, metrics.csv, metrics.tex and
+  documents.jsonl. experiments.compare and experiments.report can read the
+  folder.
 
   Args:
     folder: the folder, which is created if it does not exist; older files are
       replaced.
     predictions: the predictions that were judged.
-    criteria: the criteria of the metrics.
+    criteria: the criteria by which documents.jsonl is computed.
     metrics: the metrics, as from judge.judge.judge.
   """
   folder = pathlib.Path(folder).expanduser()

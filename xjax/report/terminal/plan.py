@@ -9,16 +9,16 @@ from xjax.plan.plan import Plan
 
 # These messages compare the estimate with the memory that XLA needs.
 _ESTIMATES = {
-  Platform.CPU: 'XLA may need 4 times as much',
+  Platform.CPU: 'XLA may need 4 times the estimate',
   Platform.GPU: (
     'the estimate was not compared with the memory that XLA needs on GPUs'
   ),
-  Platform.TPU: 'for some models XLA needed 0.9 to 1.8 times as much',
+  Platform.TPU: 'for some models XLA needed 0.9 to 1.8 times the estimate',
 }
 
 
 def plan_text(plan: Plan, advice: Advice | None = None) -> str:
-  """Describes a plan, and lists changes if there is advice."""
+  """Returns a text that describes a plan, and the changes in the advice."""
   sizes, batch, held = plan.sizes, plan.sizes.longest, plan.held
   zones = f'{batch.zones} zones of ' if batch.zones else ''
   rows = {**held.parts, 'all': held.total}
@@ -30,12 +30,14 @@ def plan_text(plan: Plan, advice: Advice | None = None) -> str:
     f'{plan.devices} x {plan.chip.name}, mesh.data={plan.data} '
     f'mesh.label={plan.label}',
     f'{sizes.labels:,} labels, {sizes.documents:,} training documents',
-    f'longest batch: {batch.documents:,} documents of {zones}'
+    f'longest batch: {batch.documents:,} documents with up to {zones}'
     f'{batch.tokens:,} tokens',
-    '\nmemory per device at the peak of a step, GiB',
+    '\npeak memory per device during a step, in GiB',
     *(f'  {name:<{width}}  {_gib(size):>9}' for name, size in rows.items()),
-    f'  {share:.0%} of {room} GiB: {verdict} (up to {_gib(plan.usable)})',
-    "\na step of the longest batch, on one device, at the chip's peak rates",
+    f'  {share:.0%} of {room} GiB: {verdict} (at most {_gib(plan.usable)} GiB '
+    'can be used)',
+    '\ntime of a step with the longest batch, on one device, at the peak rates '
+    'of the chip',
     *_rates(plan),
     f'  bound by {plan.longest.bound_by}',
     f'an epoch: {plan.steps:,} steps, {length} or more\n',
@@ -64,7 +66,9 @@ def _notes(plan: Plan) -> list[str]:
   chip = plan.chip
   how = f'estimated from the traced step: {_ESTIMATES[chip.platform]}'
   if plan.held.compiled:
-    how = 'the amount that XLA needs for the step, compiled here for one device'
+    how = (
+      'the amount that XLA computed when it compiled the step for one device'
+    )
   lines = [f'temporary memory of a step is {how}']
   if plan.devices > chip.neighbours > 1:
     lines.append(
@@ -82,17 +86,21 @@ def _advice(advice: Advice) -> list[str]:
   lines, devices = [*map(_change, advice.changes)], advice.devices
   if lines:
     lines[:0] = [
-      'to make it fit, change in order, line by line (GiB per device after '
-      'each change):'
+      'to make the plan fit, make these changes from top to bottom (GiB per '
+      'device after each change):'
     ]
   if devices:
     how = 'or without changes,' if advice.fits else 'and'
     if not lines:
-      how = 'to make it fit (GiB per device),'
+      how = 'to make the plan fit (GiB per device),'
     return [*lines, f'{how} use more devices:', _change(devices)]
   if not lines:
-    return ['neither changes nor more devices make it fit: use a smaller model']
-  failed = 'this is not enough, even with more devices: use a smaller model'
+    return [
+      'neither changes nor more devices make the plan fit; use a smaller model'
+    ]
+  failed = (
+    'these changes are not enough, even with more devices; use a smaller model'
+  )
   return lines if advice.fits else [*lines, failed]
 
 

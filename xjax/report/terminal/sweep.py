@@ -1,4 +1,4 @@
-"""Summarises a sweep in a table of trials and commands to run next."""
+"""Summarises a sweep: a table of its trials, and commands to run next."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import shlex
@@ -11,11 +11,14 @@ from xjax.sweep.store import Outcome, TrialStatus, best_trial
 
 _ORDER = list(TrialStatus)
 _WIDTH = 24  # maximum number of characters of a cell; longer values are cut
-_REPORTED = 10  # more systems would make a report unreadable
+_REPORTED = 10  # a report on more systems would be unreadable
 
 
 def sweep_summary(session: SweepSession, outcomes: Sequence[Outcome]) -> str:
-  """Returns counts of trials by state, a table of trials, errors and commands.
+  """Returns a text about the trials of a sweep.
+
+  The text has the number of trials in each state, a table of all trials, the
+  errors of failed trials, and commands to run next.
 
   Args:
     session: the sweep of the trials.
@@ -35,7 +38,7 @@ def sweep_summary(session: SweepSession, outcomes: Sequence[Outcome]) -> str:
     parts.append('\n'.join(_failure(session, outcome) for outcome in failed))
   if best := best_trial(outcomes):
     parts.append(
-      f'To train the best trial, {best.number}, again:\n'
+      f'To train the best trial (number {best.number}) again:\n'
       f'  {session.train_again(session.folder.best)}\n'
       f'{_report(session, ranked)}'
     )
@@ -69,7 +72,11 @@ def _rows(
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-  """Returns short names of fields: the last part unless it is ambiguous."""
+  """Returns key -> short name.
+
+  A short name has only the last part of each field's name. If several keys
+  would have the same short name, these keys are not shortened.
+  """
   short = {
     key: '/'.join(dict.fromkeys(f.rpartition('.')[2] for f in fields_of(key)))
     for key in keys
@@ -97,7 +104,7 @@ def _failure(session: SweepSession, outcome: Outcome) -> str:
 
 
 def _report(session: SweepSession, ranked: Sequence[Outcome]) -> str:
-  """Returns the command that reports on the best of the complete trials."""
+  """Returns the command that writes a report on the best complete trials."""
   complete = [
     outcome for outcome in ranked if outcome.state is TrialStatus.COMPLETE
   ][:_REPORTED]
@@ -111,10 +118,11 @@ def _report(session: SweepSession, ranked: Sequence[Outcome]) -> str:
     for outcome in complete
     for seed in seeds
   ]
-  trials = 'the best trials' if len(complete) == _REPORTED else 'all trials'
+  several = len(complete) == _REPORTED
+  trials = 'the best trials' if several else 'all complete trials'
   words = [*session.import_flags, *folders]
   output = shlex.quote(f'--output={session.folder.path / "report.html"}')
   return (
-    f'To report on {trials} on one page:\n'
+    f'To write a report on {trials}:\n'
     f'  python -m experiments.report {shlex.join(words)} {output}'
   )
