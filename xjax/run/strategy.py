@@ -142,7 +142,8 @@ class ChosenLabels:
 
   Attributes:
     predictions: predictions whose lists `all` are the chosen labels.
-    lists: the chosen labels in the same order, with the scorer's scores.
+    lists: the chosen labels in the order of `predictions`, with the scores of
+      the scorer.
     asked_again: int, number of additional lists that the scorer computed for
       documents that had a list before.
     seconds: float, time to choose the labels. It includes making batches,

@@ -44,19 +44,20 @@ def self_attention(
   This is equation 1 of Vaswani et al. (2017). A head has d = D / heads
   features.
 
-  On devices other than CPUs, JAX's attention is used if there is no dropout. On
-  GPUs, JAX's attention uses cuDNN's flash kernel for 16-bit inputs of suitable
-  sizes. In all other cases the gradient is written by hand. It computes the
-  attention weights again instead of keeping them, because these
+  Without dropout, devices other than CPUs use JAX's attention. On GPUs, this is
+  cuDNN's flash kernel for 16-bit inputs of suitable sizes.
+
+  With dropout, and always on CPUs, the gradient is written by hand. The
+  gradient computes the attention weights again instead of keeping them, because
   B x heads x T x T floats are most of a layer's memory.
 
   Args:
     inputs_BTX: query, key and value side by side, X = 3D. In each of these
       three parts, the features of the heads are side by side.
     segments_BT: bool or int32. A bool is False at padding, and padding comes
-      last in a row. An int32 is 0 at padding, and 1, 2, ... for the first,
-      second, ... document of a row. A token attends to the tokens of its own
-      document.
+      last in a row. An int32 is 0 at padding. Elsewhere it is 1, 2, ... for the
+      first, second, ... document of a row. A token attends to the tokens of its
+      own document.
     heads: number of heads. It must divide D.
     rate: dropout rate of the attention weights, in [0, 1).
     seeds: uint32 [2], from coins.seeds_of, or None for no dropout.
@@ -121,7 +122,7 @@ def _library_attention(
 
 
 def _sees(segments_BT: Segments) -> Bool[Array, 'B _ T']:
-  """Returns a mask that is True where a token attends to another token.
+  """Returns a mask that is True where one token attends to another token.
 
   Args:
     segments_BT: argument of self_attention.
@@ -239,11 +240,11 @@ def _means(
   d_BT1D: Float[Array, 'B T 1 D'],
   size: tuple[int, int],
 ) -> Float32[Array, 'turns B group T 1']:
-  """Returns each token's weighted mean of the attention weights' gradients.
+  """Averages the gradients of each token's attention weights.
 
-  The attention weights are the weights of the mean. The mean equals the sum of
-  result times gradient of the result over the features of a head. The means
-  take 1/T of the memory of the attention weights.
+  The attention weights are the weights of the average. The code computes the
+  average as the dot product of a head's result and the gradient of this result.
+  The averages take 1/T of the memory of the attention weights.
   """
   products = out_BT1D.astype(jnp.float32) * d_BT1D.astype(jnp.float32)
   batch, tokens = products.shape[:2]
@@ -290,5 +291,5 @@ def _scores(
 def _transposed_product(
   weight: Float[Array, 'B group T T'], x: Float[Array, 'B group T size']
 ) -> Float[Array, 'B group T size']:
-  """Computes weight^T x as (x^T weight)^T, so that only x is transposed."""
+  """Computes weight^T x as (x^T weight)^T, to transpose only small arrays."""
   return product(x.swapaxes(2, 3), weight, (3, 2), shared=2).swapaxes(2, 3)

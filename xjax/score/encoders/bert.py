@@ -129,10 +129,10 @@ class Bert(nnx.Module):
 
     Args:
       ids_TB: int32 token ids, time first.
-      segments_TB: either bool, False at padding, or int32. An int32 is 0 at
-        padding, and elsewhere the number of the document among the documents
-        that share a column. Tokens attend only to the tokens of their own
-        document, and the positions of each document start from 0.
+      segments_TB: bool or int32. A bool is False at padding. An int32 is 0 at
+        padding. Elsewhere it is 1, 2, ... for the first, second, ... document
+        of a column. Tokens attend only to the tokens of their own document,
+        and the positions of each document start from 0.
       rngs: stream `dropout`, or None for no dropout.
 
     Returns:

@@ -40,9 +40,9 @@ class InputConfig(ConfigPart, abstract=True):
       rngs: stream `params`.
 
     Returns:
-      A module, or None if the encoder reads token ids itself. The module is
-      called with tokens_TB or features_TBD, and with dtype and rngs. It returns
-      x_TBD. Its attribute `dim` is D.
+      A module, or None if the encoder reads token ids itself. The arguments of
+      the module are tokens_TB or features_TBD, then dtype and rngs. The module
+      returns x_TBD and has an attribute `dim`, the size D.
     """
 
 

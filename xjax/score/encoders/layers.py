@@ -60,8 +60,8 @@ def dropout(
 ) -> Float[Array, '*shape']:
   """Zeroes entries with probability `rate`, and scales up the other entries.
 
-  This function keeps its random draws for the gradient. The layers of
-  pretrained encoders would need a large array of draws. They use
+  This function keeps its random draws for the gradient. In the layers of
+  pretrained encoders, the array of draws would be large. Those layers use
   coins.seeded_dropout instead, which computes its draws again for the gradient.
 
   Args:

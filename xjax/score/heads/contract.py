@@ -2,7 +2,7 @@
 
 A head is a module. Parameters with one row per label are called label rows.
 Label rows are created with `out_sharding=(LABEL, ...)`, or
-`((LABEL, DATA), ...)` if `axes` is ALL_DEVICES. They are padded to
+`((LABEL, DATA), ...)` if `axes` is ALL_DEVICES. Label rows are padded to
 core.mesh.padded_labels(n_labels) rows. The head only defines how a chunk of
 labels is scored. The loss (streaming.py) and the selection (select/topk.py) cut
 the rows into chunks and mesh shards.
@@ -116,7 +116,7 @@ class HeadInputs:
 
 
 class DescriptorWeights(enum.Enum):
-  """Defines how words are weighted in the mean of a descriptor's words."""
+  """Defines the weights of words in the mean of a descriptor's word vectors."""
 
   UNIFORM = 'uniform'
   IDF = 'idf'
@@ -180,7 +180,7 @@ ALL_DEVICES = (LABEL, DATA)
 
 @struct.dataclass
 class TokenFeatures:
-  """Holds the encoded tokens of a batch, the output of an encoder.
+  """Holds the encoded tokens of a batch, which an encoder returns.
 
   Attributes:
     hidden_BTD: features, 0 beyond a document's length.
@@ -242,7 +242,7 @@ class Head(nnx.Module):
     del chunk
 
   def with_dropout(self, rngs: nnx.Rngs) -> 'Head':
-    """Returns the head for one training step, which may apply dropout.
+    """Returns the head that a training step uses. Some heads add dropout.
 
     Args:
       rngs: stream `dropout`.

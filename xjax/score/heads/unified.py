@@ -37,9 +37,9 @@ class UnifiedConfig(DescriptorHeadConfig):
   )
   hidden_labels: int = field(
     50,
-    'Number of rare labels that are treated as unseen. They are used only to '
-    'learn how the scores of unseen labels compare with the scores of seen '
-    'labels.',
+    'Number of rare labels that training treats as unseen. From these labels, '
+    'training learns how the scores of unseen labels compare with the scores '
+    'of seen labels. Nothing else is learnt from these labels.',
     AT_LEAST_0,
     tiny=at_most(1),
   )
@@ -130,9 +130,9 @@ class Unified(AttentionHead):
     bias: np.ndarray | None = None,
     rngs: nnx.Rngs,
   ):
-    """Sets the labels' own rows to zero and draws P and Q.
+    """Sets the rows a and o of all labels to zero, and draws P and Q.
 
-    The rows are zero at first, so that P and Q learn what labels share.
+    Rows of zeros let P and Q learn first what labels share.
 
     Args:
       n_labels: number L of labels. The rows are padded (padded_labels).
@@ -187,8 +187,8 @@ class Unified(AttentionHead):
       output_CD.astype(hidden_BTD.dtype),
     )
     logits_BC = attended_BC + bias_C
-    # Hidden labels train only s and t, because all other parameters must treat
-    # them as unseen.
+    # Hidden labels train only s and t. For all other parameters, hidden labels
+    # are unseen.
     calibrated_BC = (
       self.unseen_scale[...] * lax.stop_gradient(logits_BC)
       + self.unseen_offset[...]

@@ -31,14 +31,17 @@ class RowsConfig(ConfigPart, abstract=True):
   Attributes:
     fused: whether rows are changed in the pass that computes their gradient.
     momentum: the last direction is multiplied by this number before the
-      gradient is added. It is 0 for rules without momentum.
+      gradient is added. The number is 0 for rules without momentum.
   """
 
   fused: ClassVar[bool] = False
   momentum = 0.0
 
   def build(self) -> 'RowRule | None':
-    """Returns the rule that changes rows, or None if the optimizer does this."""
+    """Returns the rule that changes rows.
+
+    The result is None if the optimizer changes the rows.
+    """
     return None
 
 
@@ -187,7 +190,7 @@ class SGD(RowRule):
 
   Attributes:
     momentum: the last direction is multiplied by this number before the
-      gradient is added. If it is 0, there are no slots.
+      gradient is added. If the number is 0, there are no slots.
   """
 
   momentum: float = 0.0

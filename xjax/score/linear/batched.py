@@ -4,8 +4,8 @@ dual.py defines the objective. Labels are divided over the devices. Every device
 holds all documents. Devices work independently within a step.
 
 A device needs memory for
-- the documents: 20 bytes per entry of their rows, or 40 bytes for entries of
-  features that have few documents,
+- the documents: 20 bytes per entry of their rows, or 40 bytes if features have
+  few documents,
 - the preconditioner: 4 bytes per feature for each of its RANK directions,
 - each label that the device trains at the same time: about 24 bytes per feature
   and 30 bytes per document.
