@@ -35,7 +35,7 @@ from xjax.select.strategies import (
 
 
 class StrategyKind(enum.Enum):
-  """Defines the names of strategies on command lines; see select.strategies."""
+  """Defines the values of the flag --strategy; see select/strategies.py."""
 
   STANDARD = 'standard'
   PROPENSITY = 'propensity'
@@ -53,7 +53,7 @@ class StrategyRequest:
     k: int, number of labels to choose for each document.
     beta: float, setting of COVERAGE.
     seed: int, seed of COVERAGE and BOUNDED_RANDOM.
-    costs: path of the file with the label weights of COST (read_label_costs).
+    costs: path of the file of label weights, for COST (see read_label_costs).
   """
 
   kind: StrategyKind
@@ -88,7 +88,7 @@ class StrategyRequest:
       )
 
   def parameters(self) -> dict[str, Any]:
-    """Returns the settings that decide which labels are chosen, by name."""
+    """Returns a dict of the settings that decide which labels are chosen."""
     settings = {'strategy': self.kind.value, 'k': self.k}
     match self.kind:
       case StrategyKind.COVERAGE:
@@ -100,9 +100,9 @@ class StrategyRequest:
     return settings
 
   def criteria(self, usual: Criteria) -> Criteria:
-    """Returns the usual criteria without cut-offs larger than k.
+    """Returns the usual criteria without the cut-offs that are larger than k.
 
-    If none is left, the only cut-off is k.
+    If all cut-offs are larger than k, the only cut-off is k.
     """
     ks = [k for k in usual.ks if k <= self.k] or [self.k]
     return dataclasses.replace(usual, ks=tuple(ks))
@@ -142,12 +142,12 @@ class ChosenLabels:
 
   Attributes:
     predictions: predictions whose lists `all` are the chosen labels.
-    lists: the same labels in the same order, with the scores of the scorer.
-    asked_again: int, number of repeated requests to the scorer
-      (select.strategies.Selection).
-    seconds: float, time to choose the labels. It includes the time to make
-      batches, to score them and possibly to compile, but not the time for the
-      lists of slices.
+    lists: the chosen labels in the order of `predictions`, with the scores of
+      the scorer.
+    asked_again: int, number of additional lists that the scorer computed for
+      documents that had a list before.
+    seconds: float, time to choose the labels. It includes making batches,
+      scoring and compilation. It does not include the lists of slices.
   """
 
   predictions: Predictions
@@ -156,7 +156,7 @@ class ChosenLabels:
   seconds: float
 
   def facts(self) -> dict[str, int | float]:
-    """Returns the number of documents and the cost of the choice, by name."""
+    """Returns a dict of the number of documents and the cost of the choice."""
     n = len(self.predictions)
     return {
       'documents': n,
@@ -175,7 +175,7 @@ class Chooser:
     request: the user's request.
     strategy: strategy for the labels of the model.
     predictor: the model.
-    sigmoid: a and b that turn margins z into probabilities sigmoid(a z + b).
+    sigmoid: a and b. A margin z has the probability sigmoid(a z + b).
   """
 
   request: StrategyRequest
@@ -185,11 +185,11 @@ class Chooser:
 
   @classmethod
   def of(cls, request: StrategyRequest, predictor: Predictor) -> 'Chooser':
-    """Builds a chooser, and finds all faults before any document is scored.
+    """Builds a chooser, and raises all errors before documents are scored.
 
     Raises:
       ConfigError: the strategy needs probabilities, but the run has none.
-      DataError: as in StrategyRequest.strategy.
+      DataError: StrategyRequest.strategy raises this error.
     """
     propensity = predictor.config.eval.propensity
     strategy = request.strategy(predictor.space, propensity)
@@ -207,7 +207,7 @@ class Chooser:
     """Chooses labels for documents; all processes get the same labels.
 
     Args:
-      predictions: the predictor's lists by score.
+      predictions: the predictor's lists for the documents, ranked by score.
       split: the documents.
       features: vectors of the documents, if the run reads vectors.
     """
@@ -236,7 +236,7 @@ class Chooser:
 def _with_lists(
   predictions: Predictions, request: StrategyRequest, lists: Lists
 ) -> Predictions:
-  """Returns predictions with new lists `all` and the strategy's name."""
+  """Replaces the lists `all` of predictions and adds the strategy's name."""
   lists = Lists(lists.ids, lists.scores.astype(np.float32))
   changed = dataclasses.replace(
     predictions, lists={**predictions.lists, ALL: lists}
@@ -262,21 +262,21 @@ def _sigmoid(
     return AS_LOGITS
   if calibration is None or calibration.method is Method.NONE:
     if calibration:
-      advice = f'they could not be calibrated on dev ({calibration.reason})'
+      advice = f'They could not be calibrated on dev ({calibration.reason})'
     elif DEV in predictor.workdir.digests():
       advice = (
-        'experiments.evaluate --split=dev calibrates them, unless '
+        'experiments.evaluate --split=dev calibrates the margins, unless '
         'eval.calibration is none'
       )
     else:
       advice = (
-        'the run has no dev split to calibrate them on; a logistic loss needs '
-        'no calibration'
+        'The run has no dev split, which calibration needs. A run with a '
+        'logistic loss needs no calibration'
       )
     raise ConfigError(
       f'--strategy={request.kind.value} needs probabilities, but the scores of '
-      f'this run are margins: {advice}; --strategy=standard and bounded_random '
-      'work with scores of any kind'
+      f'this run are margins. {advice}. --strategy=standard and '
+      '--strategy=bounded_random work with scores of any kind'
     )
   return float(calibration.a), float(calibration.b)
 
@@ -284,9 +284,9 @@ def _sigmoid(
 def _batches_of(
   predictor: Predictor, split: Split, features: FeatureRows | None, title: str
 ) -> Callable[[np.ndarray], Iterable[Batch]]:
-  """Returns the function that makes batches of some documents.
+  """Returns a function that makes batches of documents from their row numbers.
 
-  RankedDocuments calls this function. `title` is the title of the progress bar.
+  RankedDocuments calls the function. `title` is the title of the progress bar.
   """
 
   def batches_of(rows_N: np.ndarray) -> Iterable[Batch]:
@@ -307,7 +307,7 @@ def _batches_of(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _SomeDocuments(Sequence[Document]):
-  """Holds some documents of a split; each access reads a document again."""
+  """Holds some documents of a split. Each access reads the document again."""
 
   documents: Sequence[Document]
   rows_N: np.ndarray
@@ -322,9 +322,9 @@ class _SomeDocuments(Sequence[Document]):
 def _log(labels: ChosenLabels) -> None:
   facts = labels.facts()
   logging.info(
-    'labels chosen by %s: %.3g ms for each of %s documents, %s scored again',
+    'labels chosen by %s: %s documents, %.3g ms per document, %s extra lists',
     labels.predictions.strategy or StrategyKind.STANDARD.value,
-    facts['ms_per_document'],
     f'{facts["documents"]:,}',
+    facts['ms_per_document'],
     f'{facts["asked_again"]:,}',
   )

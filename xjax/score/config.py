@@ -26,7 +26,7 @@ class ModelConfig(ConfigPart, abstract=True):
   """Chooses the model, which ranks the labels of a document.
 
   Attributes:
-    reads: the kinds of data.tokens that the model reads.
+    reads: the classes of data.tokens that the model can use.
   """
 
   reads: ClassVar[tuple[type[TokensConfig], ...]] = ()
@@ -84,8 +84,8 @@ class SparseModel(ModelConfig, abstract=True):
   labels.
 
   Attributes:
-    beam: number of nodes that are opened for a document at each depth. It is
-      ignored if exact is True.
+    beam: number of nodes that are opened for a document at each depth. The beam
+      is ignored if exact is True.
     exact: whether the search opens every node that may have one of the best
       labels below it.
     chained: whether a label's score combines its own classifier with the
@@ -129,7 +129,7 @@ class TreeModel(SparseModel):
   )
   beam: int = field(
     10,
-    'Number of nodes that are opened for a document at each depth. It is '
+    'Number of nodes that are opened for a document at each depth. The beam is '
     'ignored if exact=True.',
     AT_LEAST_1,
     may_change=True,
@@ -137,6 +137,6 @@ class TreeModel(SparseModel):
   exact: bool = field(
     False,
     'Whether the search opens every node that may have one of the best labels '
-    'below it. In an ensemble, these are the best labels of each tree.',
+    'below it. In an ensemble, each tree has its own best labels.',
     may_change=True,
   )

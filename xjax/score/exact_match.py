@@ -1,8 +1,8 @@
 """Assigns the labels whose names occur verbatim in a document.
 
 The method is Exact Match of Chalkidis et al. 2019, Section 4. It needs no
-training. Texts and names are compared word by word. They are split into words
-by data.text.words, but digits are kept. Case and punctuation do not matter. A
+training. Texts and names are compared word by word. data.text.words splits them
+into words; here it also keeps digits. Case and punctuation do not matter. A
 part of a word does not match.
 """
 
@@ -22,20 +22,21 @@ class DescriptorMatcher:
 
   Every occurrence counts, also an occurrence inside a longer name. A label's
   score is n + w / (w + 1) if its names occur n times and the longest of these
-  names has w words. So labels rank by occurrences, then by length.
+  names has w words. So labels are ranked by the number of occurrences. Labels
+  with equal numbers are ranked by w.
   """
 
   def __init__(self, names: Sequence[Sequence[str]], max_words: int):
-    """Prepares the automaton.
+    """Builds an automaton that searches for the names.
 
     Args:
       names: for each label, the names to search for. Names without a letter are
-        left out: they are only numbers, such as the ids of labels that have no
-        name.
-      max_words: number of words to search, from the start of a text.
+        ignored. Such names are numbers, for example the ids of labels that have
+        no name.
+      max_words: number of words to read from the start of each text.
 
     Raises:
-      DataError: no label has a name.
+      DataError: no label has a name with a letter.
     """
     self._n_labels, self._max_words = len(names), max_words
     labels: dict[str, list[int]] = {}
@@ -45,8 +46,8 @@ class DescriptorMatcher:
           labels.setdefault(text, []).append(label)
     if not labels:
       raise DataError(
-        'no label has a name that contains a letter: exact match needs names '
-        'of labels to search for'
+        'no label has a name that contains a letter, but exact match searches '
+        'for the names of labels'
       )
     self._automaton = ahocorasick.Automaton()
     for text, ids in labels.items():
@@ -62,7 +63,7 @@ class DescriptorMatcher:
       texts: N texts.
 
     Returns:
-      float32 [N, L], with an entry for each label that occurs.
+      float32 [N, L]. Only labels that occur in the text have entries.
     """
     rows = [self._match(text) for text in texts]
     ids = Ragged.of([sorted(row) for row in rows])
@@ -84,11 +85,11 @@ class DescriptorMatcher:
 
 
 class MatchedLabels:
-  """Selects the best of the labels that were matched (a core.types.Scorer).
+  """Selects the best matched labels of each document (a core.types.Scorer).
 
-  A batch holds the labels that DescriptorMatcher found. The indices of these
-  labels, in ascending order, are in tokens_BT. Their scores are in weights_BT.
-  No other labels are returned.
+  The matched labels are the labels that DescriptorMatcher found. In a batch,
+  tokens_BT holds the indices of these labels in ascending order, and weights_BT
+  holds the scores. No other labels are selected.
 
   Attributes:
     score_kind: MARGIN. All scores are positive.
@@ -113,10 +114,11 @@ class MatchedLabels:
     allowed: np.ndarray | None = None,
     sigmoid: tuple[float, float] = AS_LOGITS,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the k best of the labels that were matched (core.types.Scorer).
+    """Returns the k best matched labels of each document (core.types.Scorer).
 
-    For the matched labels, select.topk.dense_topk returns the same lists. With
-    weights, labels are ranked by log weight + log sigmoid(a score + b).
+    The lists equal the lists that select.topk.dense_topk returns for the
+    matched labels. With weights, labels are ranked by
+    log weight + log sigmoid(a score + b).
     """
     ids_BT, scores_BT = batch.tokens_BT, batch.weights_BT
     if weights is not None:
@@ -141,7 +143,8 @@ def _best(
   """Returns the k best labels of each document and each slice.
 
   Args:
-    ids_BT: labels in ascending order, so that the lower label wins a tie.
+    ids_BT: labels of each document, in ascending order. If labels have equal
+      scores, the lower label comes first in the result.
     scores_GBT: scores of the labels in each slice, and -inf for labels that
       must not be selected.
     k: length of the lists.

@@ -2,10 +2,10 @@
 
 On CPUs a few heads are computed at a time, so that their arrays fit in caches.
 
-The gradient is written by hand to save memory, not time. With JAX's gradient, a
-training step of two of MiniLM's layers at 512 tokens takes the same time (1.00
-times as long), but 2.07 GiB of temporary memory instead of 0.94 GiB. Each
-further layer adds to the 2.07 GiB.
+The gradient is written by hand to save memory, not time. For a training step of
+two MiniLM layers at 512 tokens, this gradient needs 0.94 GiB of temporary
+memory, and JAX's gradient needs 2.07 GiB. Each further layer adds to the
+2.07 GiB. JAX's gradient takes the same time (1.00 times as long).
 """
 
 import functools
@@ -20,10 +20,11 @@ from xjax.core.numerics import full_precision, product
 from xjax.score.encoders.coins import seeded_dropout
 from xjax.score.heads.attend import MASKED
 
-# Which tokens may see each other: see `self_attention`.
+# Says which tokens attend to each other. `self_attention` explains the values.
 Segments = Bool[Array, 'B T'] | Int32[Array, 'B T']
 
-# cuDNN's flash kernel runs on all GPUs if a head has at most so many features.
+# A head may have at most this many features, so that cuDNN's flash kernel runs
+# on all GPUs.
 _FLASH_HEAD = 128
 
 # At most this many attention weights are computed at a time: 8 MiB of float32.
@@ -38,27 +39,32 @@ def self_attention(
   rate: float = 0.0,
   seeds: UInt32[Array, '2'] | None = None,
 ) -> Float[Array, 'B T D']:
-  """Computes softmax(q k^T / sqrt(d)) v of each head (Vaswani et al. 2017).
+  """Computes softmax(q k^T / sqrt(d)) v for each head.
 
-  This is equation 1 of the paper. Without dropout, devices other than CPUs use
-  JAX's attention; on GPUs this passes operands of 16 bits to cuDNN's flash
-  kernel. In all other cases the gradient is written by hand. This gradient
-  computes the weights again and does not keep them, because B x heads x T x T
-  floats are most of a layer's memory.
+  This is equation 1 of Vaswani et al. (2017). A head has d = D / heads
+  features.
+
+  Without dropout, devices other than CPUs use JAX's attention. On GPUs, this is
+  cuDNN's flash kernel for 16-bit inputs of suitable sizes.
+
+  With dropout, and always on CPUs, the gradient is written by hand. The
+  gradient computes the attention weights again instead of keeping them, because
+  B x heads x T x T floats are most of a layer's memory.
 
   Args:
-    inputs_BTX: query, key and value side by side, X = 3D. Each of the three has
-      its heads side by side, with D / heads features for each head.
-    segments_BT: bool, False at padding, which comes last; or int32, 0 at
-      padding and 1, 2, ... for the first, second, ... document of a row.
-      A token sees the tokens of its own document.
-    heads: number of heads; it divides D.
-    rate: dropout rate of the weights, in [0, 1).
-    seeds: uint32 [2], from coins.seeds_of; None: no dropout.
+    inputs_BTX: query, key and value side by side, X = 3D. In each of these
+      three parts, the features of the heads are side by side.
+    segments_BT: bool or int32. A bool is False at padding, and padding comes
+      last in a row. An int32 is 0 at padding. Elsewhere it is 1, 2, ... for the
+      first, second, ... document of a row. A token attends to the tokens of its
+      own document.
+    heads: number of heads. It must divide D.
+    rate: dropout rate of the attention weights, in [0, 1).
+    seeds: uint32 [2], from coins.seeds_of, or None for no dropout.
 
   Returns:
-    [B, T, D] in the inputs' dtype, the heads' results side by side. The values
-    at padding are finite, but have no meaning.
+    [B, T, D] in the inputs' dtype, with the heads' results side by side. The
+    values at padding are finite, but have no meaning.
   """
   on_cpu = jax.default_backend() == 'cpu'
   if seeds is None or not rate:
@@ -80,8 +86,8 @@ def _heads_per_group(heads: int, entries: int) -> int:
     entries: number of a head's attention weights, B x T x T.
 
   Returns:
-    The largest divisor of `heads` for which these heads have at most
-    _MOST_WEIGHTS weights; 1 if there is no such divisor.
+    The largest divisor n of `heads` such that n heads have at most
+    _MOST_WEIGHTS attention weights, or 1 if there is no such divisor.
   """
   divisors = (n for n in range(1, heads + 1) if heads % n == 0)
   return max(n for n in divisors if n == 1 or n * entries <= _MOST_WEIGHTS)
@@ -100,13 +106,13 @@ def _library_attention(
   if jax.default_backend() == 'gpu' and sixteen_bits and fits:
     arguments['implementation'] = 'cudnn'
   if segments_BT.dtype == jnp.bool_:
-    # A row without any token would divide by zero.
+    # A length of 0 would cause a division by zero.
     lengths_B = jnp.maximum(segments_BT.sum(axis=1, dtype=jnp.int32), 1)
     arguments['key_value_seq_lengths'] = lengths_B
   else:
     arguments['mask'] = _sees(segments_BT)[:, None]
-  # A context manager sets the precision, because the function has no argument
-  # for the precision.
+  # A context manager sets the precision, because dot_product_attention has no
+  # argument for the precision.
   precision = full_precision(inputs_BTX.dtype)
   with jax.default_matmul_precision(precision and precision.name.lower()):
     out = jax.nn.dot_product_attention(
@@ -116,14 +122,14 @@ def _library_attention(
 
 
 def _sees(segments_BT: Segments) -> Bool[Array, 'B _ T']:
-  """Returns which tokens each token sees.
+  """Returns a mask that is True where one token attends to another token.
 
   Args:
-    segments_BT: segments of `self_attention`.
+    segments_BT: argument of self_attention.
 
   Returns:
-    bool [B, T, T], or [B, 1, T] if all tokens of a row see the same tokens.
-    The last axis is the axis of the seen tokens.
+    bool [B, T, T], or [B, 1, T] if all tokens of a row attend to the same
+    tokens. The last axis is the axis of the tokens that are attended to.
   """
   if segments_BT.dtype == jnp.bool_:
     return segments_BT[:, None, :]
@@ -145,8 +151,8 @@ def _grouped_attention(
   turns from 0.
 
   Args:
-    inputs_BT3D: inputs of self_attention, with query, key and value on an axis
-      of their own.
+    inputs_BT3D: inputs of self_attention. The third axis has the query, the
+      key and the value.
     segments_BT, seeds, rate: arguments of self_attention.
     size: (number of heads in a group, number of features of a head).
   """
@@ -160,7 +166,7 @@ def _forward(
   size: tuple[int, int],
   rate: float,
 ) -> tuple[Float[Array, 'B T D'], tuple]:
-  """Returns the result and the arrays that its gradient needs."""
+  """Returns the result of attention and the arrays that the gradient needs."""
   batch, tokens, _, dim = inputs_BT3D.shape
   sees = _sees(segments_BT)[:, None]
   # The scale multiplies the queries, not the scores: a token has d numbers in
@@ -192,7 +198,7 @@ def _backward(
   saved: tuple,
   d_BTD: Float[Array, 'B T D'],
 ) -> tuple:
-  """Returns the gradient of the inputs from the gradient of the result."""
+  """Computes the gradient of the inputs from the gradient of the result."""
   inputs_BT3D, segments_BT, seeds, out_BT1D, log_total = saved
   sees = _sees(segments_BT)[:, None]
   scale = size[1] ** -0.5
@@ -211,9 +217,9 @@ def _backward(
     d_score = (weight * (d_weight - mean)).astype(value.dtype)
     weight = seeded_dropout(weight, rate, seeds, turn).astype(value.dtype)
     # The gradients of a turn overwrite the query, key and value of that turn,
-    # so that no second array is needed. The key's gradient comes first, because
-    # it depends on everything that the turn reads from x. In another order XLA
-    # would copy x.
+    # so that no second array is needed. The key's gradient is written first,
+    # because it depends on everything that the turn reads from x. In another
+    # order XLA would copy x.
     x_BT3D = _put_heads(x_BT3D, _transposed_product(d_score, query), turn, 1)
     x_BT3D = _put_heads(x_BT3D, _transposed_product(weight, d_mixed), turn, 2)
     x_BT3D = _put_heads(
@@ -234,10 +240,11 @@ def _means(
   d_BT1D: Float[Array, 'B T 1 D'],
   size: tuple[int, int],
 ) -> Float32[Array, 'turns B group T 1']:
-  """Returns the mean of the weights' gradients, weighted with the weights.
+  """Averages the gradients of each token's attention weights.
 
-  The mean equals the product of the result with its gradient, summed over the
-  features of a head. The means take one T-th of the memory of the weights.
+  The attention weights are the weights of the average. The code computes the
+  average as the dot product of a head's result and the gradient of this result.
+  The averages take 1/T of the memory of the attention weights.
   """
   products = out_BT1D.astype(jnp.float32) * d_BT1D.astype(jnp.float32)
   batch, tokens = products.shape[:2]
@@ -262,7 +269,10 @@ def _put_heads(
   turn: Int32[Array, ''],
   part: int,
 ) -> Float[Array, 'B T parts D']:
-  """Writes a turn's heads to one part of x, where _cut_heads reads them."""
+  """Returns x with the heads of a turn written to one part.
+
+  _cut_heads reads the heads from the same place.
+  """
   batch, group, tokens, size = heads.shape
   wide = heads.swapaxes(1, 2).reshape(batch, tokens, 1, group * size)
   place = 0, 0, part, turn * group * size
@@ -274,12 +284,12 @@ def _scores(
   key: Float[Array, 'B group T size'],
   sees: Bool[Array, 'B 1 _ T'],
 ) -> Float32[Array, 'B group T T']:
-  """Returns the products of queries and keys, MASKED for tokens not seen."""
+  """Returns the products of queries and keys, or MASKED where sees is False."""
   return jnp.where(sees, product(query, key, (3, 3), shared=2), MASKED)
 
 
 def _transposed_product(
   weight: Float[Array, 'B group T T'], x: Float[Array, 'B group T size']
 ) -> Float[Array, 'B group T size']:
-  """Returns weight^T x as (x^T weight)^T, to copy only small arrays."""
+  """Computes weight^T x as (x^T weight)^T, to transpose only small arrays."""
   return product(x.swapaxes(2, 3), weight, (3, 2), shared=2).swapaxes(2, 3)

@@ -34,9 +34,9 @@ class BertConfig(EncoderConfig):
     'config.json, model.safetensors and the tokenizer; or the name of a model '
     'in the local Hugging Face cache. A run reads the folder only at its '
     'start. With several hosts, each host reads the folder and needs it at '
-    'this path. If empty, the encoder is small and has fresh weights, and its '
-    'tokenizer is built from the words of the training split. This works only '
-    'with SyntheticData.',
+    'this path. An empty value works only with SyntheticData. The encoder is '
+    'then small and has fresh weights, and its tokenizer is built from the '
+    'words of the training split.',
     may_change=True,
     tiny='',
   )
@@ -47,22 +47,24 @@ class BertConfig(EncoderConfig):
   )
   attention_dropout: float = field(
     0.1,
-    'Dropout rate of the attention weights. If it is 0 and '
+    'Dropout rate of the attention weights. If this rate is 0 and '
     'train.compute_dtype=bfloat16, GPUs use a flash kernel.',
     RATE,
   )
   remat: bool = field(
     False,
-    'Whether layers are computed again for gradients. This takes less memory '
-    'and more time, and gives the same result.',
+    'Whether the backward pass computes the layers again instead of keeping '
+    'their activations. If True, training takes less memory and more time. The '
+    'result is the same.',
     may_change=True,
   )
   spare_rows: bool = field(
     False,
-    'Whether the word table of the folder may end with any number of rows for '
-    'which the tokenizer has no ids. If False, the table may only be rounded '
-    'up to a multiple of 8, 16, 32, 64 or 128. A table of any other size is '
-    'then an error, because it seems to belong to another model.',
+    'Whether the word table of the folder may end with any number of spare '
+    'rows, for which the tokenizer has no ids. If False, the table may have '
+    'spare rows only up to the next multiple of 8, 16, 32, 64 or 128. Any '
+    'other size is an error, because the table seems to belong to another '
+    'model.',
     may_change=True,
   )
 
@@ -82,11 +84,10 @@ class Bert(nnx.Module):
   """Encodes text with BERT (Devlin et al. 2019) or RoBERTa (Liu et al. 2019).
 
   The embeddings of tokens, positions and the token type are summed and
-  normalised. Then come the layers. Each layer has self-attention and a
-  feed-forward network. Each of these two parts is followed by dropout, a
-  residual connection and a layer norm (Vaswani et al. 2017, Section 3).
-  Parameters are float32. Products are computed in dtype, and softmax and norms
-  in float32.
+  normalised. The layers follow. Each layer has two parts, self-attention and a
+  feed-forward network. Dropout, a residual connection and a layer norm follow
+  each part (Vaswani et al. 2017, Section 3). Parameters are float32. Products
+  are computed in dtype. Softmax and norms are computed in float32.
 
   Attributes:
     dim: size D of the states.
@@ -106,8 +107,7 @@ class Bert(nnx.Module):
 
     Args:
       architecture: sizes of the encoder.
-      config: dropout rates, and whether layers are computed again for
-        gradients.
+      config: dropout rates and `remat`.
       dtype: dtype of activations and products.
       rngs: stream `params`.
     """
@@ -129,10 +129,10 @@ class Bert(nnx.Module):
 
     Args:
       ids_TB: int32 token ids, time first.
-      segments_TB: either bool, False at padding, or int32. An int32 is 0 at
-        padding, and elsewhere the number of the document among the documents
-        that share a column. Tokens attend only to the tokens of their own
-        document, and the positions of each document start from 0.
+      segments_TB: bool or int32. A bool is False at padding. An int32 is 0 at
+        padding. Elsewhere it is 1, 2, ... for the first, second, ... document
+        of a column. Tokens attend only to the tokens of their own document,
+        and the positions of each document start from 0.
       rngs: stream `dropout`, or None for no dropout.
 
     Returns:
@@ -154,8 +154,8 @@ class Bert(nnx.Module):
       ids_TB, segments_TB, rngs: the arguments of __call__.
 
     Returns:
-      One h_BTD in dtype for the embeddings and for each layer, with any values
-      at padding.
+      A list of arrays h_BTD in dtype: the embeddings, then the states of each
+      layer. The values at padding have no meaning.
     """
     segments_BT = segments_TB.T
     seeds: list[jax.Array | None] = [None] * (1 + len(self.layers))
@@ -165,7 +165,7 @@ class Bert(nnx.Module):
     states = [h_BTD.astype(self.dtype)]
     for layer, layer_seeds in zip(self.layers, seeds[1:]):
       # The layer takes seeds instead of rngs, because jax.checkpoint traces the
-      # layer separately, and rngs must not be used inside of that trace.
+      # layer separately, and rngs must not be used inside that trace.
       run = jax.checkpoint(layer) if self.remat else layer
       states.append(run(states[-1], segments_BT, layer_seeds))
     return states
@@ -178,7 +178,7 @@ def _positions(segments_BT: Segments) -> Int32[Array, '_ T']:
     segments_BT: the segments that `self_attention` reads.
 
   Returns:
-    int32 [B, T], or [1, T] if no documents share a row.
+    int32 [B, T], or [1, T] if segments are bool.
   """
   places_1T = jnp.arange(segments_BT.shape[1])[None]
   if segments_BT.dtype == jnp.bool_:

@@ -52,7 +52,7 @@ class GRU(nnx.Module):
   h' = (1 - z) n + z h. As in cuDNN, r multiplies U_n h + c, and not only h.
 
   Attributes:
-    kernel: W, float32 [D, V], with the gates in the order r, z, n.
+    kernel: W, float32 [D, V]. The V = 3U columns are r, then z, then n.
     bias: b, float32 [V].
     recurrent: U, float32 [U, V].
     candidate_bias: c, float32 [U].
@@ -156,8 +156,8 @@ def gru(
   document's last token with the zero state, however long the padding is.
 
   Each of the two loops (forward and backward pass) has one product with U and
-  the computations that need its result. All other work (W's products and the
-  gradients of all parameters) is done at once for all steps.
+  the computations that need the result of this product. All other work (W's
+  products and the gradients of all parameters) is done for all steps at once.
 
   Args:
     x_TBD: inputs, in the dtype of the products.
@@ -193,11 +193,11 @@ def _states(
     keep_gates: whether to return the gates.
 
   Returns:
-    h_TBU, and with keep_gates also r, z, n and q = U_n h + c of each step.
+    h_TBU. If keep_gates is True, also r, z, n and q = U_n h + c of each step.
   """
-  # Each gate has an array of its own. If the loop cut one array into the gates,
-  # XLA's CPU code for the computations after the product would not be
-  # vectorised, and would take as long as the product.
+  # Each gate has an array of its own. If the gates were cut from one array in
+  # the loop, XLA's CPU code for the computations after the product would not be
+  # vectorised. These computations would take as long as the product.
   inputs = [_product(x_TBD, kernel) for kernel in jnp.split(kernel_DV, 3, 1)]
   biases = jnp.split(bias_V, 3)
 
@@ -211,8 +211,8 @@ def _states(
     h_BU = ((1 - z) * n + z * h_BU) * real_B[:, None]
     return h_BU, (h_BU, r, z, n, q) if keep_gates else (h_BU,)
 
-  # The code uses zeros_like instead of zeros, because the initial state must
-  # vary over the mesh's data axis, as the later states do.
+  # zeros_like is used instead of zeros, because the initial state must vary
+  # over the mesh's data axis like the later states.
   first_BU = jnp.zeros_like(inputs[0][0])
   _, states = lax.scan(step, first_BU, (*inputs, real_TB), reverse=reverse)
   return states
@@ -239,8 +239,8 @@ def _gru_backward(
   """Returns the gradients of the arguments of `gru`."""
   x_TBD, real_TB, kernel_DV, recurrent_UV, h_TBU, (r, z, n, q) = saved
   before_TBU = _states_before(h_TBU, reverse)
-  # Every derivative at a step is the derivative of the step's state times one
-  # of these factors.
+  # The factors are derivatives of a step's state with respect to the inputs of
+  # the step's activations.
   real_TB1 = real_TB[:, :, None]
   by_n = (1 - z) * (1 - n**2) * real_TB1
   by_r = by_n * q * r * (1 - r)
@@ -281,7 +281,7 @@ gru.defvjp(_gru_forward, _gru_backward)
 def _product(
   x: Float[Array, '*axes inputs'], kernel: Float[Array, 'inputs outputs']
 ) -> Float32[Array, '*axes outputs']:
-  """Multiplies x's last axis with the kernel, with sums in float32."""
+  """Multiplies x by the kernel along x's last axis, with sums in float32."""
   flat = x.reshape(-1, x.shape[-1]).astype(kernel.dtype)
   out = jnp.matmul(
     flat,
@@ -298,8 +298,8 @@ def _kernel_gradient(
   """Returns a kernel's gradient, the sum of outer products over T and B.
 
   Args:
-    x_TBD: factors of the kernel in the forward pass.
-    d_TBV: gradient of the products.
+    x_TBD: arrays that the forward pass multiplied by the kernel.
+    d_TBV: gradient of these products.
 
   Returns:
     Gradient in x's dtype.

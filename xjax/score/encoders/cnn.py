@@ -21,7 +21,7 @@ class CNNConfig(EncoderConfig):
   """Chooses one convolution over a document's tokens as the encoder."""
 
   filters: int = field(
-    200, 'Number of filters, the size of the output.', AT_LEAST_1, tiny=8
+    200, 'Number of filters, also the size of the output.', AT_LEAST_1, tiny=8
   )
   width: int = field(3, 'Number of tokens that a filter sees.', AT_LEAST_1)
   dropout: float = field(0.1, 'Dropout rate of the output.', RATE)
@@ -39,7 +39,7 @@ class CNN(nnx.Module):
   So there is one state for each token, and padding changes no state.
 
   Attributes:
-    dim: size of the output, the number of filters.
+    dim: size of the output, equal to the number of filters.
     kernel: K, float32 [w, D, U].
     bias: b, float32 [U].
   """
@@ -101,8 +101,8 @@ def _shard_states(
   # float32.
   kernel, bias_U = lax.pcast(weights, DATA, to='varying')
   real_TB1 = real_TB[:, :, None].astype(dtype)
-  # XLA's convolution takes no more time than the matrix products of a step
-  # alone. One product for each k takes an eighth more time, and one product of
+  # XLA's convolution takes no more time than its matrix products alone would
+  # take. One product for each k takes an eighth more time, and one product of
   # shifted copies takes a quarter more time.
   summed_TBU = lax.conv_general_dilated(
     x_TBD * real_TB1,

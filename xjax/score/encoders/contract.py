@@ -23,7 +23,7 @@ class InputConfig(ConfigPart, abstract=True):
   """Chooses how the tokens of documents become vectors.
 
   Attributes:
-    reads: the kind of data.tokens that the embedding reads.
+    reads: the class of data.tokens that the embedding reads.
     vectors: file of pretrained vectors, or '' if there is none.
   """
 
@@ -40,9 +40,9 @@ class InputConfig(ConfigPart, abstract=True):
       rngs: stream `params`.
 
     Returns:
-      A module (tokens_TB or features_TBD, dtype, rngs) -> x_TBD with an
-      attribute `dim`, the size D; or None if the encoder reads token ids
-      itself.
+      A module, or None if the encoder reads token ids itself. The arguments of
+      the module are tokens_TB or features_TBD, then dtype and rngs. The module
+      returns x_TBD and has an attribute `dim`, the size D.
     """
 
 
@@ -78,12 +78,12 @@ class EncoderConfig(ConfigPart, abstract=True):
 
   Attributes:
     by_zone: whether the encoder reads words zone by zone (data.tokens.by_zone).
-    pretrained: whether the encoder is read from a folder, with its tokenizer.
-      It is True for BertConfig and its subclasses.
+    pretrained: whether the encoder and its tokenizer are read from a folder.
+      BertConfig and its subclasses set this to True.
     keeps_space: whether the vectors of tokens stay in the space of the
       embedding, so that they can be compared with embedded descriptors.
-    remat: whether layers are computed again for gradients. It is a field of
-      encoders that can compute layers again, and None for all other encoders.
+    remat: whether the backward pass computes the layers again. It is None for
+      encoders that never compute their layers again.
   """
 
   by_zone: ClassVar[bool] = False
@@ -100,10 +100,11 @@ class EncoderConfig(ConfigPart, abstract=True):
       rngs: stream `params`.
 
     Returns:
-      A module (x_TBD, real_TB, rngs) -> h_TBD with an attribute `dim`, the size
-      of h; h is 0 at padding. Time is the first axis. real_TB is bool, False at
+      A module, which is called with x_TBD, real_TB and rngs, and returns h_TBD.
+      Time is the first axis. real_TB is bool, False at padding, and h is 0 at
       padding. rngs has the stream `dropout`, or is None for no dropout. The
-      module runs on the context mesh. Documents are divided over the data axis.
+      module's attribute `dim` is the size of h. The module runs on the context
+      mesh. Documents are divided over the data axis.
     """
 
 
@@ -118,7 +119,7 @@ class NoEncoder(EncoderConfig):
 
 
 class Identity(nnx.Module):
-  """Passes on the vectors of tokens without a change.
+  """Returns the vectors of tokens as they are.
 
   Attributes:
     dim: size of input and output.

@@ -1,4 +1,7 @@
-"""Defines the input of models that read vectors of an outside encoder."""
+"""Defines the input of models that read vectors from another program's encoder.
+
+The other program is called an outside encoder.
+"""
 
 import dataclasses
 
@@ -21,7 +24,10 @@ class FeaturesConfig(InputConfig):
 
   dim: int = field(768, 'Size of a vector in the files.', AT_LEAST_1, tiny=8)
   dropout: float = field(
-    0.0, 'Dropout rate of whole channels of a document.', RATE
+    0.0,
+    'Dropout rate of channels. A channel is one feature at all tokens of a '
+    'document.',
+    RATE,
   )
 
   reads = FeatureFilesConfig

@@ -22,10 +22,13 @@ class EmbeddingConfig(InputConfig):
   dim: int = field(200, 'Size of a word vector.', AT_LEAST_1, tiny=8)
   dropout: float = field(
     0.2,
-    'Dropout rate of whole channels of a document (spatial dropout).',
+    'Dropout rate of channels (spatial dropout). A channel is one feature at '
+    'all tokens of a document.',
     RATE,
   )
-  word_dropout: float = field(0.02, 'Dropout rate of whole words.', RATE)
+  word_dropout: float = field(
+    0.02, 'Dropout rate of words. The vector of a dropped word is 0.', RATE
+  )
   init_scale: float = field(
     0.1,
     'Standard deviation of the entries of the initial vectors, for words '
@@ -35,8 +38,8 @@ class EmbeddingConfig(InputConfig):
   vectors: str = field(
     '',
     'File of pretrained vectors of size dim, from which training starts. The '
-    'format is that of word2vec (text or binary) or of GloVe. If empty, there '
-    'is no such file.',
+    'format is word2vec (text or binary) or GloVe. If empty, training starts '
+    'from random vectors.',
     may_change=True,
     tiny='',
   )
@@ -57,22 +60,21 @@ def dropout(
 ) -> Float[Array, '*shape']:
   """Zeroes entries with probability `rate`, and scales up the other entries.
 
-  All layers except those of the pretrained encoders use this function. It keeps
-  the draws for the gradient, and can share a draw along axes. In pretrained
-  encoders, the array of draws would be large. They use coins.seeded_dropout,
-  which computes the draws again for the gradient.
+  This function keeps its random draws for the gradient. In the layers of
+  pretrained encoders, the array of draws would be large. Those layers use
+  coins.seeded_dropout instead, which computes its draws again for the gradient.
 
   Args:
     x: floats of any shape.
     rate: probability in [0, 1), rounded to a multiple of 2^-16 below 1.
-    rngs: stream `dropout`; None: x is returned unchanged.
-    shared: axes along which one draw holds for all entries.
+    rngs: stream `dropout`. If None, x is returned unchanged.
+    shared: axes along which all entries share one draw.
 
   Returns:
     Floats of x's shape and dtype, or x itself if the rate is 0 or is rounded
     to 0.
   """
-  # Sixteen random bits decide an entry, in half the time of drawing floats.
+  # Drawing 16 random bits for each entry takes half the time of drawing floats.
   kept = max(1, round((1 - rate) * 2**16))
   if rngs is None or kept == 2**16:
     return x
@@ -117,10 +119,10 @@ class WordEmbedding(nnx.Module):
     """Returns the vectors of tokens.
 
     Args:
-      tokens_TB: int32 ids, time first; or [T, B, Z], where dropout treats each
-        zone as a document.
+      tokens_TB: int32 ids [T, B] or [T, B, Z]. Dropout treats each zone as a
+        document.
       dtype: dtype of the result.
-      rngs: stream `dropout`; None: no dropout.
+      rngs: stream `dropout`, or None for no dropout.
 
     Returns:
       x_TBD, or [T, B, Z, D].
@@ -167,8 +169,8 @@ class Dense(nnx.Module):
     Returns:
       [..., outputs] in x's dtype.
     """
-    # All axes except the last are merged first. Else the kernel's gradient
-    # would be a sum over several axes, which copies both factors.
+    # All axes except the last are merged first. Otherwise the kernel's gradient
+    # would be a sum over several axes, and both of its factors would be copied.
     flat = x.reshape(-1, x.shape[-1])
     kernel = self.kernel[...].astype(x.dtype)
     product = jnp.matmul(flat, kernel, precision=full_precision(x.dtype))
@@ -188,7 +190,7 @@ class LayerNorm(nnx.Module):
 
     Args:
       dim: size D of the last axis.
-      eps: number added to the variance.
+      eps: small number added to the variance.
     """
     self.eps = eps
     self.scale = nnx.Param(jnp.ones(dim))

@@ -1,4 +1,7 @@
-"""Computes a chunk of labels' attention to tokens, and its gradients."""
+"""Computes the attention of labels to tokens, with gradients written by hand.
+
+The labels are those of one chunk.
+"""
 
 import jax
 from jax import lax
@@ -25,13 +28,14 @@ def attend(
 ) -> Float32[Array, 'B C']:
   """Computes the logits of a chunk of labels, without the biases.
 
-  The result is v_l . w_l; LabelAttention defines the symbols. The gradient is
-  written by hand. If dz is the gradient of the result and p = dz alpha, then
-  d(h_t . w_l) = p and d(h_t . u_l) = p (h_t . w_l - v_l . w_l). So the gradient
-  takes one pass over [C, B, T] and four products. Each product is as large as
-  one of the two products of the forward pass. Labels are the first axis of the
-  arrays [C, B, T], so that sums over tokens read memory in order, and the
-  products need no transposed copies.
+  The result is v_l . w_l. LabelAttention defines the symbols. Let dz be the
+  gradient of the result, and let p = dz alpha. Then the gradient of h_t . w_l
+  is p, and the gradient of h_t . u_l is p (h_t . w_l - v_l . w_l). So the
+  backward pass needs one pass over arrays [C, B, T] and four products. Each
+  product is as large as one of the two products of the forward pass.
+
+  Labels are the first axis of the arrays [C, B, T]. So sums over tokens read
+  memory in order, and the products need no transposed copies.
 
   Args:
     hidden_BTD: features h of the tokens.
@@ -57,8 +61,8 @@ def _attend(
   score_CBT = product(attention_CD, hidden_XD, (1, 1)).reshape(shape)
   value_CBT = product(output_CD, hidden_XD, (1, 1)).reshape(shape)
   score_CBT += mask_BT
-  # The sum over tokens is divided by the sum of the weights. To divide each
-  # weight first would take more divisions.
+  # The weighted sum over tokens is divided by the sum of the weights. Dividing
+  # each weight first would take more divisions.
   weight_CBT = jnp.exp(score_CBT - score_CBT.max(axis=2, keepdims=True))
   total_CB = weight_CBT.sum(axis=2)
   attended_CB = (weight_CBT * value_CBT).sum(axis=2) / total_CB
@@ -104,8 +108,9 @@ def attend_with_one_row(
   """Computes `attend` for labels whose two rows are the same.
 
   This takes half of the products of `attend`. The result is
-  v = sum_t alpha_t s_t, where s_t = h_t . e_l and alpha = softmax of s. If dz
-  is the gradient of the result, then ds_t = dz alpha_t (1 + s_t - v).
+  v = sum_t alpha_t s_t, where s_t = h_t . e_l, and alpha is the softmax of s
+  over the tokens. Let dz be the gradient of the result. Then the gradient of
+  s_t is dz alpha_t (1 + s_t - v).
 
   Args:
     hidden_BTD: features h of the tokens.

@@ -15,9 +15,9 @@ from xjax.score.heads.contract import Head, TokenFeatures, split_head
 class AttentionHead(Head):
   """Scores labels that attend to the tokens of a document.
 
-  The features of the head are TokenFeatures. The attention weights of a label
-  are the softmax of hidden_t . query_l over a document's tokens. `logits`
-  multiplies the tokens by these weights.
+  The head reads TokenFeatures. The attention weights of a label are the softmax
+  of hidden_t . query_l over a document's tokens. `logits` multiplies the
+  tokens' features by the attention weights.
   """
 
   def queries(self, chunk: Mapping[str, jax.Array]) -> Float[Array, 'C D']:
@@ -64,6 +64,6 @@ def attention_weights(
     precision=full_precision(hidden_BTD.dtype),
     preferred_element_type=jnp.float32,
   )
-  # A row that only fills the batch may have no token; its weights are all 0.
+  # A row that only fills the batch may have no token. Its weights are all 0.
   valid_BKT = features.real_BT[:, None] & (ids_BK != PAD)[:, :, None]
   return jax.nn.softmax(score_BKT, axis=2, where=valid_BKT)

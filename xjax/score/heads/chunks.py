@@ -11,11 +11,12 @@ from xjax.core.mesh import DATA, LABEL
 
 
 def shard_rows(rows: Any, n_labels: int) -> int:
-  """Returns the static number of rows of this shard that may be labels.
+  """Returns the number of this shard's rows that may belong to labels.
 
-  If one shard has all labels, padding rows are not counted. With several
-  shards, all rows of this shard are counted, and the caller masks the padding
-  rows by the indices that `labels` returns.
+  The number is static, which means that it is known when JAX traces. If one
+  shard has all labels, padding rows are not counted. With several shards, all
+  rows of this shard are counted. The caller then masks the padding rows by the
+  indices that `labels` returns.
 
   Args:
     rows: tree of arrays, this shard's label rows.
@@ -40,7 +41,7 @@ def scan_chunks(
     chunk: largest number of rows of a chunk.
 
   Returns:
-    The last carry.
+    The carry after the last chunk.
   """
   size = chunk_size(rows, chunk)
   whole = rows // size
@@ -67,7 +68,7 @@ def chunk_size(rows: int, chunk: int) -> int:
 
 
 def cut(rows: Any, start: jax.Array, size: int) -> Any:
-  """Returns rows start to start + size of every array in a tree."""
+  """Returns `size` rows, from row `start` on, of every array in a tree."""
   return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size), rows)
 
 
@@ -107,8 +108,8 @@ def labels(
 def all_documents(documents: Any, axes: Sequence[str]) -> Any:
   """Returns the documents that a shard of label rows scores.
 
-  If label rows are divided over the data axis as well, each device has rows
-  that no other device has, so it scores the documents of all devices.
+  If label rows are divided over the data axis as well, no other device has the
+  rows of this device. So this device scores the documents of all devices.
 
   Args:
     documents: tree of arrays of this device's documents.
@@ -122,11 +123,11 @@ def all_documents(documents: Any, axes: Sequence[str]) -> Any:
 
 
 def own_documents(sums: Any, axes: Sequence[str]) -> Any:
-  """Sums over label shards and returns the sums of this device's documents.
+  """Adds up the shards' sums and returns those of this device's documents.
 
   Args:
-    sums: tree of arrays, this shard's part of the sums for the documents that
-      `all_documents` returned.
+    sums: tree of arrays, the sums over this shard's labels. There is one sum
+      for each document that `all_documents` returned.
     axes: mesh axes over which label rows are divided.
   """
   if DATA in axes:

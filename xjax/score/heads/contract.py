@@ -2,7 +2,7 @@
 
 A head is a module. Parameters with one row per label are called label rows.
 Label rows are created with `out_sharding=(LABEL, ...)`, or
-`((LABEL, DATA), ...)` if `axes` is ALL_DEVICES. They are padded to
+`((LABEL, DATA), ...)` if `axes` is ALL_DEVICES. Label rows are padded to
 core.mesh.padded_labels(n_labels) rows. The head only defines how a chunk of
 labels is scored. The loss (streaming.py) and the selection (select/topk.py) cut
 the rows into chunks and mesh shards.
@@ -27,7 +27,7 @@ from xjax.core.mesh import DATA, LABEL
 class Frozen(nnx.Param):
   """Holds a parameter without gradient, optimizer slots or updates.
 
-  It is saved, restored and sharded like other parameters.
+  The parameter is saved, restored and sharded like other parameters.
   """
 
 
@@ -36,7 +36,7 @@ class HeadConfig(ConfigPart, abstract=True):
   """Chooses the head, which computes the scores of labels.
 
   Attributes:
-    pooled: whether the head reads one vector of a document, and so needs a
+    pooled: whether the head reads one vector per document. Such a head needs a
       pooling.
     attends: whether labels attend to tokens, so that attention weights can
       explain the scores.
@@ -45,9 +45,9 @@ class HeadConfig(ConfigPart, abstract=True):
     on_all_devices: whether the label rows are divided over all devices, not
       only over the label axis. If so, the head's `axes` is ALL_DEVICES.
     fusable: whether training can change the label rows in the pass that
-      computes their gradient (train.rows). It is True for OneVsAllConfig and
-      its subclasses.
-    hidden_labels: number of rare labels that have no rows of their own. They
+      computes their gradient (train.rows). OneVsAllConfig and its subclasses
+      set this to True.
+    hidden_labels: number of rare labels that training treats as unseen, to
       calibrate the scores of unseen labels.
     aligned: whether the vectors of descriptors and of tokens are in the same
       space from the start of training.
@@ -63,8 +63,8 @@ class HeadConfig(ConfigPart, abstract=True):
 
   chunk: int = field(
     512,
-    'Number of labels that are scored at a time. It bounds memory and never '
-    'changes results.',
+    'Number of labels that are scored at a time. A smaller number takes less '
+    'memory. The number never changes results.',
     AT_LEAST_1,
     tiny=8,
   )
@@ -97,11 +97,12 @@ class HeadInputs:
   """Holds the facts about a run that a head needs when it is built.
 
   Attributes:
-    dim: size of the head's input, a token's vector or a document's vector.
+    dim: size of a vector that the head reads. There is one vector for each
+      token or for each document.
     n_labels: number L of labels to score.
     bias_L: float64 [L], the initial biases, or None for zeros.
-    seen_L: bool [L], True for labels that training documents have and that are
-      not hidden.
+    seen_L: bool [L], True for labels that training documents have, except the
+      hidden labels.
     hidden_L: bool [L], True for labels that are hidden for calibration.
     descriptor_dim: size of the vector of a label's descriptor.
   """
@@ -115,7 +116,7 @@ class HeadInputs:
 
 
 class DescriptorWeights(enum.Enum):
-  """Names the weights of words in the mean of a descriptor's word vectors."""
+  """Defines the weights of words in the mean of a descriptor's word vectors."""
 
   UNIFORM = 'uniform'
   IDF = 'idf'
@@ -130,14 +131,15 @@ class DescriptorConfig(ConfigPart):
   )
   weights: DescriptorWeights = field(
     DescriptorWeights.UNIFORM,
-    'Weights of the words: uniform (the centroid of Chalkidis et al. 2019), '
-    'or the inverse frequency of a word in the descriptors of all labels.',
+    'Weights of the words. UNIFORM gives all words the same weight (the '
+    'centroid of Chalkidis et al. 2019). IDF uses the inverse frequency of a '
+    'word in the descriptors of all labels.',
   )
   max_words: int = field(
     15,
     'Largest number of words that are read from the start of each name. With '
-    'BertConfig, subwords are counted instead of words. The subwords and the '
-    'special tokens together must not be more than the encoder reads.',
+    'BertConfig, subwords are counted instead of words. The encoder must be '
+    'able to read this number of subwords and the special tokens at once.',
     AT_LEAST_1,
   )
 
@@ -159,8 +161,8 @@ class DescriptorHeadConfig(HeadConfig, abstract=True):
     dense = config.data.tokens.dense
     if dense and self.descriptor != DescriptorConfig():
       yield (
-        f'{where}={self.descriptor}: must be DescriptorConfig(), because '
-        'labels have vectors of the outside encoder here, and no words are read'
+        f'{where}={self.descriptor}: must be DescriptorConfig(), because the '
+        'vectors of labels come from an outside encoder, and no words are read'
       )
     weights = self.descriptor.weights
     if (
@@ -169,7 +171,7 @@ class DescriptorHeadConfig(HeadConfig, abstract=True):
     ):
       yield (
         f'{where}.weights={weights}: must be DescriptorWeights.UNIFORM, '
-        'because the encoder reads names as a whole'
+        'because the encoder reads each name as one text'
       )
 
 
@@ -178,7 +180,7 @@ ALL_DEVICES = (LABEL, DATA)
 
 @struct.dataclass
 class TokenFeatures:
-  """Holds the encoded tokens of a batch, the output of an encoder.
+  """Holds the encoded tokens of a batch, which an encoder returns.
 
   Attributes:
     hidden_BTD: features, 0 beyond a document's length.
@@ -198,7 +200,7 @@ class Head(nnx.Module):
   """Scores labels chunk by chunk.
 
   Attributes:
-    n_labels: number of labels; further rows are padding.
+    n_labels: number of labels. The rows after these labels are padding.
     chunk: number of labels scored at a time.
     axes: mesh axes over which label rows are divided. If the data axis is one
       of them, no row is on two devices, and the gradients of rows are not sent
@@ -225,7 +227,7 @@ class Head(nnx.Module):
     raise NotImplementedError
 
   def prepare(self, features: Any) -> Any:
-    """Computes the features that all chunks of labels share."""
+    """Computes the features that `logits` reads for every chunk of labels."""
     return features
 
   def learns(self, chunk: Mapping[str, jax.Array]) -> jax.Array | None:
@@ -240,7 +242,7 @@ class Head(nnx.Module):
     del chunk
 
   def with_dropout(self, rngs: nnx.Rngs) -> 'Head':
-    """Returns the head for one training step, with dropout if it uses dropout.
+    """Returns the head that a training step uses. Some heads add dropout.
 
     Args:
       rngs: stream `dropout`.
@@ -260,7 +262,7 @@ def padded_row(values: np.ndarray | None, rows: int) -> jax.Array:
     float32 [rows].
   """
   if values is None:
-    return jnp.zeros(rows)  # allocates nothing under jax.eval_shape
+    return jnp.zeros(rows)  # under jax.eval_shape, this allocates no memory
   padded = np.zeros(rows, np.float32)
   padded[: len(values)] = values
   return jnp.asarray(padded)
@@ -309,13 +311,13 @@ def split_head(head: Head) -> HeadParts:
 
 
 def is_label_row(path: tuple, variable: Any) -> bool:
-  """Returns whether a variable has one row per label, as a filter for nnx."""
+  """Returns whether a variable has one row per label (a filter for nnx)."""
   del path
   return on_labels(variable.get_metadata().get('out_sharding'))
 
 
 def on_labels(spec: Any) -> bool:
-  """Returns whether a partition spec divides the first axis over labels."""
+  """Returns whether a partition spec divides the first axis like label rows."""
   return bool(spec) and spec[0] in (LABEL, ALL_DEVICES)
 
 

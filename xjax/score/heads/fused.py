@@ -1,10 +1,13 @@
-"""Computes a one-vs-all head's loss and trains its rows, in one pass.
+"""Computes the loss of a one-vs-all head and trains its rows in one pass.
 
-A chunk of rows is read once. While it is in cache, the pass computes its
-logits, the loss and its derivative, the gradients of the features and of the
-rows, and the changed rows. There is neither a [B, L] array nor an [L, D]
-gradient, and rows are overwritten in place (as in ELMO, ICML 2025, Section 4;
-ELMO does not compute the loss). Each device has rows of its own and reads all
+While a chunk of rows is in cache, the pass computes
+- the logits, the loss and its derivative with respect to the logits,
+- the gradients of the features and of the rows,
+- the changed rows, which overwrite the old rows.
+
+So neither a [B, L] array nor an [L, D] gradient is needed. ELMO (ICML 2025,
+Section 4) has the same pass, but does not compute the loss. A normalised loss
+takes one more pass over the rows. Each device has rows of its own and reads all
 documents, so no part of a row is sent between devices.
 """
 
@@ -42,8 +45,8 @@ class Pace(NamedTuple):
 
   Attributes:
     rate: float32, learning rate of rows.
-    decay: float32, share of a weight that decays per unit of rate (decoupled;
-      biases do not decay).
+    decay: float32, decoupled weight decay. A step also multiplies the weights
+      by 1 - rate * decay. Biases do not decay.
     key: uint32 for stochastic rounding, made from the seed and the step number.
   """
 
@@ -57,8 +60,8 @@ class RowStep(NamedTuple):
 
   Attributes:
     rule: rule by which rows are changed.
-    slots: memory of the rule, and with Storage.COMPENSATED also the rounding
-      errors of rows.
+    slots: arrays that the rule keeps from step to step. With
+      Storage.COMPENSATED, the slots also hold the rounding errors of rows.
     pace: learning rate, decay and rounding key of the step.
   """
 
@@ -69,7 +72,10 @@ class RowStep(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Static:
-  """Holds the static arguments of the pass; a new value compiles it again."""
+  """Holds the static arguments of the pass.
+
+  JAX compiles the pass again if one of these arguments changes.
+  """
 
   graphdef: nnx.GraphDef
   loss: ChunkLoss
@@ -91,22 +97,25 @@ def fused_loss(
 ) -> tuple[Float32[Array, ''], tuple[nnx.State, Slots]]:
   """Computes the loss, and changes the rows by one training step.
 
-  The step's gradient is divided by B, the number of all documents. So masked
-  documents make the gradient smaller, and the weight of the other documents
-  does not change. Like streaming.head_loss, the function runs on the context
-  mesh. The loss can be differentiated only with respect to document_BD. This
-  gradient is that of the sum over documents, and is not divided by B.
+  The gradient of the rows is divided by B, which includes masked documents. So
+  the weight of a document does not depend on the number of masked documents.
+
+  The loss can be differentiated only with respect to document_BD. The gradient
+  of document_BD is not divided by B.
+
+  Like streaming.head_loss, the function runs on the context mesh.
 
   Args:
     head: head whose rows are changed.
-    document_BD: vectors of documents, after the head's `prepare`.
+    document_BD: vectors of documents, from the head's `prepare`.
     positives_BP, mask_B, loss: arguments of head_loss.
     step: how the rows are changed.
     label_weights: argument `weights` of head_loss.
 
   Returns:
-    The sum of the loss over documents and labels, for the rows before the step;
-    and a pair of the rows (as in split_head) and the slots after the step.
+    The sum of the loss over documents and labels, computed with the rows before
+    the step. The second result is a pair: the rows (as in split_head) and the
+    slots, both after the step.
   """
   graphdef, rows, shared = split_head(head)
   del shared  # the bottleneck's kernel, which `prepare` has applied already
@@ -133,7 +142,7 @@ def _fused(static, *arrays):
 
 
 def _forward(static, *arrays):
-  """Returns the result of _fused, and the documents' gradient."""
+  """Returns the result of _fused and the gradient of document_BD."""
   row, batch = row_spec(static.axes), BATCH
   run = jax.shard_map(
     functools.partial(_shard_step, static),
@@ -203,7 +212,7 @@ def _shard_step(
   exponents = {name: rows[name] for name in rows if name == 'exponent'}
 
   def body(carry, start, size):
-    # Without the barrier, XLA would copy the old rows, to read them again after
+    # Without the barrier, XLA would copy the old rows and read the copy after
     # the new rows are written. Exponents are read from the old rows.
     chunk_rows = chunks.cut(carry.rows | exponents, start, size)
     chunk_rows = lax.optimization_barrier(chunk_rows)
@@ -214,8 +223,8 @@ def _shard_step(
     gradient = RowGradient(
       product(rounded_BC, all_BD, (0, 0)), column_sums(dlogits_BC)
     )
-    # The divisor counts all rows of the batch, real or not, so that the weight
-    # of a document does not depend on the number of real rows.
+    # The divisor includes masked documents, as the docstring of fused_loss
+    # explains.
     gradient = jax.tree.map(lambda g: g / len(gold.mask_B), gradient)
     bits_CD = random_bits(pace.key, ids(start, size), all_BD.shape[1])
     chunk_rows, slots = _step_rows(
@@ -253,15 +262,15 @@ def _step_rows(
   Args:
     static: rule, storage and sizes.
     chunk_rows: rows of the chunk.
-    slots: slots of all of the shard's rows.
+    slots: slots of all rows of the shard.
     gradient: gradient of the chunk's rows.
     pace: learning rate, decay and rounding key.
     bits_CD: uint32 random bits, for stochastic rounding.
     start: the chunk's first row, counted in the shard.
 
   Returns:
-    The rows of the chunk, and the slots of all of the shard's rows, after the
-    step.
+    The rows of the chunk, and the slots of all rows of the shard. Both are the
+    arrays after the step.
   """
   size, rule = len(gradient.bias_C), static.rule
   rule_slots = {name: slots[name] for name in rule.names}

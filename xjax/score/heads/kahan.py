@@ -1,15 +1,16 @@
 """Changes bfloat16 rows of labels by Kahan summation, to keep rounding errors.
 
-The rows of labels with many documents are compensated: their rounding errors
-are stored next to the rows and added to the next change. This gives the rows
-the precision of numbers with 16 bits of fraction (ELMO, ICML 2025, does this
-for head labels).
+Only labels with many documents are compensated. The rounding errors of a
+compensated row are stored, and are added to the next change of the row. The row
+then has the precision of numbers with 16 bits of fraction. ELMO (ICML 2025)
+compensates head labels in this way.
 
 The rows are divided into LABEL_MULTIPLE blocks of consecutive rows. All blocks
-have the same number of places for rounding errors: the number of compensated
-labels in the block that has the most. So the places can be sharded like the
-rows, on any mesh. If labels are sorted by frequency, all labels of one block
-may be compensated. Then every block has a place for each of its rows.
+have the same number of places for rounding errors, so that the places can be
+sharded like the rows on any mesh. A block has as many places as the largest
+number of compensated labels in any block. If labels are sorted by frequency,
+one block may have only compensated labels. In this case every block has a place
+for each of its rows.
 """
 
 import jax
@@ -25,16 +26,16 @@ from xjax.score.heads.rounding import to_bfloat16
 
 # These two slots are stored in addition to a rule's slots. PLACE is int32 [L],
 # a label's place in its block, or PAD for labels that are not compensated.
-# LEFT_OUT is uint16 [places, D]. It holds the rounding errors as the bits of
-# bfloat16 numbers, because on CPUs XLA would convert a whole bfloat16 array to
-# float32 to write a few rows.
+# LEFT_OUT is uint16 [places, D]. It holds the bits of the rounding errors, as
+# bfloat16 numbers. To write a few rows of a bfloat16 array, XLA on CPUs
+# would convert the entire array to float32.
 PLACE, LEFT_OUT = 'place', 'left_out'
 
 
 def kahan_places(
   compensated: Bool[np.ndarray, ' L'],
 ) -> Int32[np.ndarray, ' padded']:
-  """Returns the slot PLACE, which numbers compensated labels in their blocks.
+  """Returns the slot PLACE, which numbers the compensated labels of each block.
 
   Args:
     compensated: bool [L], True for the labels that are compensated.
@@ -90,8 +91,7 @@ def kahan_step(
   place_L, left_out_by_place = slots[PLACE], slots[LEFT_OUT]
   row_C = start + jnp.arange(len(values_CD))
   place_C = place_L[row_C]
-  # The number of blocks in this shard.
-  blocks = LABEL_MULTIPLE // lax.axis_size(ALL_DEVICES)
+  blocks = LABEL_MULTIPLE // lax.axis_size(ALL_DEVICES)  # blocks of this shard
   rows, places = len(place_L) // blocks, len(left_out_by_place) // blocks
   at_C = row_C // rows * places + place_C
   has_C = place_C != PAD

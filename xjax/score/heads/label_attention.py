@@ -38,11 +38,16 @@ class LabelAttentionConfig(HeadConfig):
 class LabelAttention(AttentionHead):
   """Scores each label by its own attention to the tokens, as BIGRU-LWAN does.
 
-  See Mullenbach et al. 2018 and Chalkidis et al. 2019, Section 4. With the
-  features h_t of token t, a_tl = h_t . u_l; alpha = softmax of a over the
-  document's tokens; v_l = sum_t alpha_tl h_t; logit_l = v_l . w_l + b_l. Since
-  v_l . w_l = sum_t alpha_tl (h_t . w_l), two products with [D, C] and a
-  weighted sum over tokens are enough, without a [B, C, D] array.
+  See Mullenbach et al. 2018 and Chalkidis et al. 2019, Section 4. The logit of
+  a label l is computed from the features h_t of all tokens t of a document:
+
+    alpha_tl = softmax over tokens of h_t . u_l
+    v_l = sum_t alpha_tl h_t
+    logit_l = v_l . w_l + b_l
+
+  The code uses v_l . w_l = sum_t alpha_tl (h_t . w_l). So it needs only two
+  products with [D, C] arrays and a weighted sum over tokens. It needs no
+  [B, C, D] array.
 
   Attributes:
     attention: u, float32 [L, D].

@@ -37,12 +37,12 @@ _MOST_ROWS = 1 << 17
 def initial_rows(
   key: jax.Array, rows: int, dim: int, storage: Storage
 ) -> dict[str, jax.Array]:
-  """Draws random rows of about unit length; they are the same on every mesh.
+  """Draws random rows of about unit length, which are the same on every mesh.
 
-  The function needs a mesh context. To draw rows takes several float32 arrays,
-  but the stored rows may take only one byte per weight. So the rows of large
-  heads are drawn in blocks, and each block is drawn on the device that keeps
-  it.
+  The function needs a context mesh (`jax.set_mesh`). Drawing rows takes several
+  float32 arrays, but the stored rows may take only one byte per weight. So the
+  rows of large heads are drawn in blocks. Each block is drawn on the device
+  that stores the block.
 
   Args:
     key: JAX random key for all rows.
@@ -51,7 +51,7 @@ def initial_rows(
     storage: how the rows are stored.
 
   Returns:
-    Arrays [rows, ...] by name, as storage.encode_weights returns them.
+    A dict of arrays [rows, ...] with the keys of storage.encode_weights.
   """
   if rows <= _MOST_ROWS:
     return _draw_rows(key, jnp.int32(0), rows, dim, storage)
@@ -83,9 +83,9 @@ def _draw_shard(
 def _draw_rows(
   key: jax.Array, first: jax.Array, size: int, dim: int, storage: Storage
 ) -> dict[str, jax.Array]:
-  """Draws rows with indices from `first` on, and encodes them for storage.
+  """Draws rows with indices from `first` on, and encodes the rows for storage.
 
-  As in training, the bits for stochastic rounding depend on the row's index.
+  The bits for stochastic rounding depend on the row's index, as in training.
   """
   values = jax.random.normal(key, (size, dim)) * dim**-0.5
   ids = first + jnp.arange(size, dtype=jnp.int32)
@@ -94,7 +94,10 @@ def _draw_rows(
 
 @dataclasses.dataclass
 class OneVsAllConfig(HeadConfig):
-  """Chooses a dense layer on one vector per document; this needs a pooling."""
+  """Chooses a dense layer that reads one vector per document.
+
+  The head needs a pooling.
+  """
 
   pooled = True
   on_all_devices = True
@@ -102,17 +105,18 @@ class OneVsAllConfig(HeadConfig):
 
   chunk: int = field(
     8192,
-    'Number of labels that are scored at a time. It never changes results.',
+    'Number of labels that are scored at a time. The number never changes '
+    'results.',
     tiny=8,
   )
   storage: Storage = field(
     Storage.FLOAT32,
-    'How a weight is stored. All formats except FLOAT32 need a rule for label '
-    'rows (train.rows).',
+    'How a weight is stored. All formats except FLOAT32 need a fused rule in '
+    'train.rows.',
   )
   bottleneck: int = field(
     0,
-    "Size to which a dense layer first reduces the document's vector. At 0, "
+    "Size to which a dense layer first reduces the document's vector. If 0, "
     'there is no such layer.',
     AT_LEAST_0,
   )
@@ -148,11 +152,12 @@ class OneVsAll(Head):
 
   Attributes:
     kernel: k, [L, D] of storage.dtype.
-    exponent: int8 [L], which exists only with Storage.FLOAT8. Then k is the
-      number in kernel times 2^exponent.
+    exponent: int8 [L]. It exists only with Storage.FLOAT8, where k is the
+      number in `kernel` times 2^exponent.
     bias: b, float32 [L].
-    bottleneck: kernel of a dense layer that reduces the document's vector to D
-      features, float32 [size of the vector, D], or None for no such layer.
+    bottleneck: float32 [size of the vector, D], the kernel of a dense layer
+      that reduces the document's vector to D features. None: there is no such
+      layer.
     storage: how the kernel is stored.
   """
 
@@ -221,9 +226,10 @@ def scores(
 ) -> Float32[Array, 'B C']:
   """Computes the dot product of each document with each label's weights.
 
-  The products of the gradient have operands of one dtype. JAX's own gradient
-  would multiply float32 derivatives with operands of fewer bits. This is slow
-  on hardware that is fast only if both operands have fewer bits.
+  The gradient is written by hand, so that the two operands of a product have
+  the same dtype. JAX's gradient would multiply a float32 array by an array of
+  fewer bits. Such a product is slow on hardware that is fast only if both
+  arrays have fewer bits.
   """
   return product(document_BD, kernel_CD, (1, 1))
 

@@ -1,10 +1,9 @@
 """Rounds stochastically to 16 and 8 bits, independently of chunks and shards.
 
-Let a value lie between two neighbouring representable numbers. It is rounded to
-the upper number with a probability that is the value's distance from the lower
-number, divided by the distance of the two numbers. Else it is rounded to the
-lower number. So the rounded value is right on average, and changes that are far
-smaller than the distance of the two numbers are not lost.
+Let a value x lie between two neighbouring representable numbers, a < b. It is
+rounded to b with probability (x - a) / (b - a), and to a otherwise. So the
+rounded value is right on average. Repeated changes far smaller than b - a are
+not lost.
 """
 
 import jax
@@ -36,8 +35,8 @@ def random_bits(
     dim: number D of weights of a label.
   """
   row_C = mix_bits(ids_C.astype(jnp.uint32) ^ key)
-  # The multiples of an odd number are different for all columns of a row. They
-  # differ in high bits, too.
+  # Multiples of an odd number are different for all columns of a row. High bits
+  # of the multiples also differ.
   column_D = jnp.arange(dim, dtype=jnp.uint32) * jnp.uint32(0x9E3779B9)
   return mix_bits(row_C[:, None] + column_D)
 
@@ -71,15 +70,15 @@ def to_e4m3(
     bits_CD: random bits.
 
   Returns:
-    rounded_CD: float8_e4m3fn, values / 2^exponent. A row with a value that is
-      not finite is NaN everywhere.
-    exponent_C: int8, from -126 to 117, the least exponent with which no value
-      of the row exceeds the largest E4M3 number.
+    rounded_CD: float8_e4m3fn, values / 2^exponent. If a row has a value that is
+      not finite, all results of the row are NaN.
+    exponent_C: int8, from -126 to 117, the least exponent for which no
+      value / 2^exponent of the row exceeds the largest E4M3 number.
   """
   largest_C = jnp.abs(values_CD).max(axis=1)
   fraction_C, exponent_C = jnp.frexp(largest_C)
-  # The largest E4M3 number is 7/8 of 2^9. This comparison is exact, so a row
-  # that was rounded before keeps its exponent or gets a smaller exponent.
+  # The largest E4M3 number is 7/8 of 2^9. The comparison below is exact. So a
+  # row that was rounded before keeps its exponent or gets a smaller exponent.
   exponent_C += (fraction_C > _LARGEST / 2**9) - 9
   exponent_C = jnp.clip(exponent_C, -126, 117)
   scale_C = jnp.where(jnp.isfinite(largest_C), power_of_2(-exponent_C), jnp.nan)

@@ -1,10 +1,10 @@
 """Defines how the weights of label rows are stored.
 
 Only the stored weights are kept from step to step, without a float32 copy
-(ELMO, ICML 2025). The change of a weight in a step is mostly far smaller than
-the spacing of numbers with few bits. So the new weights are rounded
-stochastically, or the rounding errors are kept for labels that have many
-documents.
+(ELMO, ICML 2025). In most steps, a weight changes by far less than the spacing
+of numbers with few bits. Rounding to the nearest number would lose the change.
+So new weights are rounded stochastically, or the rounding errors of labels with
+many documents are kept.
 """
 
 from collections.abc import Mapping
@@ -22,15 +22,15 @@ Rows = Mapping[str, jax.Array]
 
 
 class Storage(enum.Enum):
-  """Names the format of a stored weight.
+  """Defines the formats of stored weights.
 
   FLOAT32: 4 bytes.
   BFLOAT16: 2 bytes, rounded stochastically.
   COMPENSATED: 2 bytes, as BFLOAT16. The weights of labels with many documents
     take 2 more bytes, for their rounding errors (Kahan summation).
   FLOAT8: 1 byte, E4M3, rounded stochastically, with a power of 2 for each row.
-    The array contains the bits of the numbers as uint8, because on CPUs XLA
-    converts an array of 8-bit floats as a whole when a chunk of it is written.
+    The array contains the bits of the numbers as uint8. On CPUs, XLA would
+    convert an entire array of 8-bit floats each time one chunk is written.
   """
 
   FLOAT32 = 'float32'
@@ -68,8 +68,8 @@ def encode_weights(
     bits_CD: random bits, for stochastic rounding.
 
   Returns:
-    Arrays by name: `kernel`, [C, D] of storage.dtype, and with FLOAT8 also
-    `exponent`, int8 [C].
+    A dict with `kernel`, [C, D] of storage.dtype. With FLOAT8, the dict also
+    has `exponent`, int8 [C].
   """
   match storage:
     case Storage.FLOAT32:
@@ -86,7 +86,7 @@ def decode_weights(rows: Rows, dtype: DTypeLike) -> Float[Array, 'C D']:
   """Converts stored arrays back to weights.
 
   Args:
-    rows: arrays by name, from encode_weights.
+    rows: dict of arrays from encode_weights.
     dtype: dtype of the result.
 
   Returns:

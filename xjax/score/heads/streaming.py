@@ -1,9 +1,9 @@
-"""Computes the loss over all labels, by label chunks and mesh shards.
+"""Computes the loss over all labels, in chunks of labels and mesh shards.
 
-The loss takes one pass over the chunks. The logits, loss, derivative and
-gradients of a chunk are all computed while the chunk is in cache. So neither a
-[B, L] array nor a second forward pass is needed (Renee, Jain et al. 2023,
-Section 4; here for any head).
+The logits, loss, derivative and gradients of a chunk are all computed while the
+chunk is in cache. So neither a [B, L] array nor a second forward pass for the
+gradient is needed. Renee (Jain et al. 2023, Section 4) does this for one-vs-all
+heads. The code in this file does it for all heads.
 """
 
 import functools
@@ -81,7 +81,7 @@ def _forward(static, *arrays):
 
 
 def _backward(static, gradients, cotangent):
-  """Scales the gradients with the gradient of the loss."""
+  """Multiplies the gradients by the cotangent of the loss."""
   del static
   d_rows, d_shared, d_features = jax.tree.map(
     lambda x: (x * cotangent).astype(x.dtype), gradients
@@ -135,7 +135,7 @@ def _shard_gradients(
   if loss.normalised:
     normaliser = scan(add_chunk, Normaliser.start(len(gold.mask_B)))
     loss = normaliser.normalised(loss, axes)
-  # Sums over chunks are kept in float32, for any dtype of the products.
+  # Sums over chunks are float32, whatever the dtype of the products is.
   wide = jax.tree.map(
     lambda x: jnp.zeros(x.shape, jnp.float32), (shared, floats)
   )
@@ -160,9 +160,9 @@ def _split_floats(features):
     features: pytree of arrays.
 
   Returns:
-    The leaves with a float dtype, and a function that makes a tree of the same
-    structure, in which new leaves replace the leaves with a float dtype. All
-    other leaves are unchanged, or are None if gradient=True.
+    The leaves with a float dtype, and a function. The function takes new values
+    for these leaves and returns a tree like `features`. All other leaves are
+    unchanged. With gradient=True, they are None.
   """
   leaves, structure = jax.tree.flatten(features)
   at = [i for i, x in enumerate(leaves) if jnp.issubdtype(x.dtype, jnp.inexact)]

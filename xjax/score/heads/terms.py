@@ -15,8 +15,8 @@ class Gold(NamedTuple):
   """Holds the gold labels of a batch.
 
   Attributes:
-    positives_BP: int32, each gold label of a document once, and PAD elsewhere
-      and in rows that only fill the batch.
+    positives_BP: int32. Each gold label of a document occurs once. All other
+      entries are PAD. Rows that only fill the batch have no gold labels.
     mask_B: bool, False for rows that only fill the batch.
   """
 
@@ -27,7 +27,7 @@ class Gold(NamedTuple):
 def gold_of(
   positives_BP: Int32[Array, 'B P'], mask_B: Bool[Array, ' B']
 ) -> Gold:
-  """Prepares gold labels for `chunk_loss`; a repeated label counts once.
+  """Prepares gold labels for `chunk_loss`, and removes repeated labels.
 
   Args:
     positives_BP: gold labels, and PAD elsewhere.
@@ -73,8 +73,8 @@ def chunk_loss(
   at_BP, inside_BP = _places(gold, chunk)
   row_B1 = jnp.arange(len(at_BP))[:, None]
   gold_logits_BP = jnp.where(inside_BP, logits_BC[row_B1, at_BP], 0.0)
-  # For labels outside of the chunk, the column is beyond the last one, so that
-  # mode='drop' ignores them.
+  # Labels outside the chunk get a column after the last column. mode='drop'
+  # ignores these labels.
   write_BP = jnp.where(inside_BP, at_BP, logits_BC.shape[1])
   logits_BC = _mask_logits(logits_BC, gold, chunk)
   if not loss.normalised:
@@ -91,7 +91,7 @@ def chunk_loss(
 
 
 class Normaliser(NamedTuple):
-  """Holds the sums over all chunks so far, for a normalised loss.
+  """Holds sums over the labels of some chunks, for a normalised loss.
 
   Attributes:
     highest_B: float32, the largest logit, or -inf before the first chunk.
@@ -105,14 +105,18 @@ class Normaliser(NamedTuple):
 
   @classmethod
   def start(cls, documents: int) -> 'Normaliser':
-    """Returns the sums before the first chunk, for a number of documents."""
+    """Returns the sums before the first chunk.
+
+    Args:
+      documents: number of documents.
+    """
     zero_B = jnp.zeros(documents, jnp.float32)
     return cls(jnp.full(documents, -jnp.inf), zero_B, zero_B)
 
   def with_chunk(
     self, logits_BC: Float32[Array, 'B C'], gold: Gold, chunk: Chunk
   ) -> 'Normaliser':
-    """Returns the sums that include one more chunk.
+    """Returns the sums after one more chunk is added.
 
     Args:
       logits_BC: logits of the chunk's labels.
@@ -134,7 +138,7 @@ class Normaliser(NamedTuple):
     )
 
   def normalised(self, loss: ChunkLoss, axes: tuple[str, ...]) -> ChunkLoss:
-    """Returns the loss with the sums over the labels of all shards.
+    """Returns the loss, normalised by the sums over the labels of all shards.
 
     Args:
       loss: a normalised loss.
@@ -143,14 +147,14 @@ class Normaliser(NamedTuple):
     highest_B = lax.pmax(self.highest_B, axes)
     base_B = jnp.where(highest_B == -jnp.inf, 0.0, highest_B)
     sum_B = lax.psum(self.sum_B * jnp.exp(self.highest_B - base_B), axes)
-    # A row without any label gets 0 instead of -inf, so that its share of the
-    # loss stays 0.
+    # A row without any label gets 0 instead of -inf, so that the row adds 0 to
+    # the loss.
     log_B = jnp.where(sum_B > 0, base_B + jnp.log(sum_B), 0.0)
     return loss.with_normaliser(log_B, lax.psum(self.gold_B, axes))
 
 
 def _mask_logits(logits_BC: jax.Array, gold: Gold, chunk: Chunk) -> jax.Array:
-  """Sets logits to -inf for excluded labels and rows that fill the batch."""
+  """Sets logits to -inf for excluded labels and for masked documents."""
   learnt_BC = gold.mask_B[:, None] & chunk.learnt_C
   return jnp.where(learnt_BC, logits_BC, -jnp.inf)
 

@@ -37,18 +37,19 @@ class UnifiedConfig(DescriptorHeadConfig):
   )
   hidden_labels: int = field(
     50,
-    'Number of rare labels that are treated as unseen. They are used only to '
-    'learn how the scores of unseen labels compare with the scores of seen '
-    'labels.',
+    'Number of rare labels that training treats as unseen. From these labels, '
+    'training learns how the scores of unseen labels compare with the scores '
+    'of seen labels. Nothing else is learnt from these labels.',
     AT_LEAST_0,
     tiny=at_most(1),
   )
   aligned: bool = field(
     False,
     'Whether the vectors of descriptors and of tokens are in the same space '
-    'from the start, because one pretrained encoder computes both. If so, the '
-    'initial queries and outputs of labels are their descriptors. Otherwise '
-    'they are random projections of the descriptors.',
+    'from the start, because one pretrained encoder computes all of them. If '
+    'True, the initial query and output vectors of labels are the vectors of '
+    'the descriptors. If False, the initial vectors are random projections of '
+    'the vectors of the descriptors.',
   )
 
   def build(self, inputs: HeadInputs, rngs: nnx.Rngs) -> 'Unified':
@@ -82,20 +83,25 @@ class UnifiedConfig(DescriptorHeadConfig):
 class Unified(AttentionHead):
   """Scores labels by attention with rows of their own and with descriptors.
 
-  The head is LabelAttention, but its u_l, w_l and b_l have two parts each:
-  u_l = m_l a_l + P e_l, w_l = m_l o_l + Q e_l, b_l = m_l c_l + q . e_l + r.
+  The head computes logits like LabelAttention, but u_l, w_l and b_l have two
+  parts each:
+
+    u_l = m_l a_l + P e_l
+    w_l = m_l o_l + Q e_l
+    b_l = m_l c_l + q . e_l + r
+
   Here e_l is the frozen embedding of the label's descriptor, scaled to length
-  1, and a_l, o_l and c_l are the label's own rows. m_l is 1 for labels that are
-  seen in training and not hidden for calibration, else 0.
+  1. The label's own rows are a_l, o_l and c_l. The factor m_l is 1 for labels
+  that are seen in training and not hidden for calibration, else 0.
 
-  An unseen label is scored only by its descriptor. If the equations above give
-  it the logit z, its final logit is s z + t, which can be compared with the
-  logits of seen labels. The parameters s and t are learnt on the hidden labels,
-  which train no other parameter (calibrated stacking: Chao et al. 2016; Liu et
-  al. 2018).
+  An unseen label is scored only by its descriptor. Let z be the logit of an
+  unseen label by the equations above. The final logit of this label is s z + t,
+  which can be compared with the logits of seen labels. The parameters s and t
+  are learnt on the hidden labels, which train no other parameter (calibrated
+  stacking: Chao et al. 2016; Liu et al. 2018).
 
-  In each training step, the rows of a random part of the seen labels are left
-  out, so that descriptors learn to score labels without rows.
+  Each training step leaves out the rows of some randomly chosen seen labels. So
+  P, Q, q and r learn to score labels without rows.
 
   Attributes:
     attention, output, bias: a and o, float32 [L, D], and c, [L].
@@ -124,9 +130,9 @@ class Unified(AttentionHead):
     bias: np.ndarray | None = None,
     rngs: nnx.Rngs,
   ):
-    """Sets the labels' own rows to zero and draws P and Q.
+    """Sets the rows a and o of all labels to zero, and draws P and Q.
 
-    The rows are zero at first, so that P and Q learn what labels share.
+    Rows of zeros let P and Q learn first what labels share.
 
     Args:
       n_labels: number L of labels. The rows are padded (padded_labels).
@@ -137,8 +143,8 @@ class Unified(AttentionHead):
       hidden: bool [L], True for labels that have training documents, but are
         hidden for calibration.
       row_dropout: share of the seen labels whose rows are left out in a step.
-      aligned: whether the initial P and Q are the identity (for E = D) and not
-        random.
+      aligned: whether P and Q start as identity matrices (for E = D) instead of
+        random matrices.
       bias: [L], initial biases c_l + r, or None for zeros.
       rngs: stream `params`.
     """
@@ -181,8 +187,8 @@ class Unified(AttentionHead):
       output_CD.astype(hidden_BTD.dtype),
     )
     logits_BC = attended_BC + bias_C
-    # Hidden labels train only s and t, because all other parameters must treat
-    # them as unseen.
+    # Hidden labels train only s and t. For all other parameters, hidden labels
+    # are unseen.
     calibrated_BC = (
       self.unseen_scale[...] * lax.stop_gradient(logits_BC)
       + self.unseen_offset[...]
@@ -234,6 +240,6 @@ class Unified(AttentionHead):
 
 
 def _unit_rows(x_CE: jax.Array) -> jax.Array:
-  """Scales rows to length 1; rows of zeros stay zero."""
+  """Scales rows to length 1, except rows of zeros."""
   norm_C1 = jnp.linalg.norm(x_CE, axis=1, keepdims=True)
   return x_CE / jnp.maximum(norm_C1, 1e-12)

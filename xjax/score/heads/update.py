@@ -30,15 +30,18 @@ class RowsConfig(ConfigPart, abstract=True):
 
   Attributes:
     fused: whether rows are changed in the pass that computes their gradient.
-    momentum: share of the last direction in the next one. It is a field of
-      rules with momentum, and 0 for all other rules.
+    momentum: the last direction is multiplied by this number before the
+      gradient is added. The number is 0 for rules without momentum.
   """
 
   fused: ClassVar[bool] = False
   momentum = 0.0
 
   def build(self) -> 'RowRule | None':
-    """Makes the rule that changes rows, or None if the optimizer does so."""
+    """Returns the rule that changes rows.
+
+    The result is None if the optimizer changes the rows.
+    """
     return None
 
 
@@ -46,10 +49,9 @@ class RowsConfig(ConfigPart, abstract=True):
 class FusedRowsConfig(RowsConfig, abstract=True):
   """Chooses a rule that changes label rows while their gradient is computed.
 
-  Such a rule needs no second array as large as the rows. With the storage of
-  OneVsAllConfig, the rows can take 1 or 2 bytes a weight. The optimizer's
-  clipping and learning rates do not apply to the rows, and train.freeze must
-  not name the rows.
+  Such a rule needs no gradient [L, D]. The rows may take 1 or 2 bytes a weight
+  (OneVsAllConfig.storage). The optimizer's clipping and learning rates do not
+  apply to the rows. train.freeze must not name the rows.
   """
 
   fused = True
@@ -90,8 +92,8 @@ class FusedSGD(FusedRowsConfig):
 
   momentum: float = field(
     0.0,
-    'Share of the last direction in the next one. A share above 0 takes 4 '
-    'bytes a weight.',
+    'The last direction is multiplied by this number before the gradient is '
+    'added. A number above 0 takes 4 bytes of memory per weight.',
     RATE,
   )
   weight_decay: float = field(
@@ -107,7 +109,7 @@ class FusedAdagrad(FusedRowsConfig):
   """Changes label rows by Adagrad, with one sum of squares per label."""
 
   eps: float = field(
-    1e-8, 'Number added to the square root of the sum.', POSITIVE
+    1e-8, 'Small number added to the square root of the sum.', POSITIVE
   )
   weight_decay: float = field(
     0.0, 'Decoupled weight decay; biases do not decay.', AMOUNT
@@ -134,7 +136,10 @@ Slots = Mapping[str, jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class RowRule:
-  """Computes the change of label rows: -(learning rate) times `direction`.
+  """Computes how the gradient of label rows changes the rows.
+
+  A step adds -(learning rate) times `direction` to the rows. Weight decay is
+  not part of the rule.
 
   Attributes:
     names: names of the rule's slots.
@@ -152,14 +157,14 @@ class RowRule:
       dim: number of weights of a row.
 
     Returns:
-      float32 arrays by name, whose first axis is labels.
+      A dict of float32 arrays, whose first axis is labels.
     """
     raise NotImplementedError
 
   def update_slots(
     self, gradient: RowGradient, slots: Slots
   ) -> dict[str, jax.Array]:
-    """Returns the slots of a chunk after a gradient.
+    """Returns the slots of a chunk, updated with a gradient.
 
     Args:
       gradient: gradient of the chunk's rows in this step.
@@ -184,8 +189,8 @@ class SGD(RowRule):
   ELMO (ICML 2025) uses no momentum. Renee (Jain et al. 2023) uses momentum.
 
   Attributes:
-    momentum: share of the last direction in the next one. At 0, there are no
-      slots.
+    momentum: the last direction is multiplied by this number before the
+      gradient is added. If the number is 0, there are no slots.
   """
 
   momentum: float = 0.0
@@ -219,13 +224,13 @@ class SGD(RowRule):
 class AdagradRow(RowRule):
   """Changes rows by Adagrad (Duchi et al. 2011), with one sum per row.
 
-  In each step, the mean square of a row's gradient, which includes the bias, is
-  added to the row's sum. The gradient is divided by the square root of the sum.
-  So rare labels, whose gradients are mostly small, keep a high rate. The sum
-  takes 4 bytes a label.
+  Each row has one sum. In each step, the mean square of the row's gradient is
+  added to the sum. The bias counts as an entry of the row. The gradient is then
+  divided by the square root of the sum. So rare labels, whose gradients are
+  mostly small, keep a high rate. The sum takes 4 bytes per label.
 
   Attributes:
-    eps: number added to the square root.
+    eps: small number added to the square root.
   """
 
   eps: float = 1e-8

@@ -47,19 +47,25 @@ class ZeroShot(AttentionHead):
   """Scores labels by descriptors only.
 
   This is the head of ZERO-CNN-LWAN and ZERO-BIGRU-LWAN (Rios & Kavuluru 2018,
-  Section 3; Chalkidis et al. 2019, Section 4). Here e_l is the frozen embedding
-  of a label's descriptor, and k_t = tanh(W h_t + b) is the key of a token with
-  features h_t. alpha_tl is the softmax of k_t . e_l over the document's tokens.
-  With v_l = sum_t alpha_tl k_t, the logit is v_l . e_l + c. No label has
-  parameters of its own, so labels without training documents are scored like
-  all other labels. The loss leaves out labels without training documents.
+  Section 3; Chalkidis et al. 2019, Section 4). Let e_l be the frozen embedding
+  of a label's descriptor, and let h_t be the features of token t. The head
+  computes
+
+    k_t = tanh(W h_t + b)
+    alpha_tl = softmax over tokens of k_t . e_l
+    v_l = sum_t alpha_tl k_t
+    logit_l = v_l . e_l + c
+
+  No label has parameters of its own. So labels without training documents are
+  scored like all other labels. The loss leaves out labels without training
+  documents.
 
   Attributes:
     descriptors: e, float32 [L, E], frozen.
     seen: float32 [L], frozen, 1 for labels with training documents, else 0.
     kernel, bias: W, float32 [D, E], and b, [E].
-    offset: c, float32 []. Without c, a logit could not be as low as the logit
-      of a rare label's frequency.
+    offset: c, float32 []. Let p be the frequency of a rare label. Without c, no
+      logit could be as low as log(p / (1 - p)).
   """
 
   def __init__(
@@ -73,7 +79,7 @@ class ZeroShot(AttentionHead):
     offset: float = 0.0,
     rngs: nnx.Rngs,
   ):
-    """Draws W; the descriptors are zero until they are computed and stored.
+    """Draws W, and sets the descriptors to zero until they are computed.
 
     Args:
       n_labels: number L of labels. The rows are padded (padded_labels).
@@ -97,10 +103,10 @@ class ZeroShot(AttentionHead):
     self.offset = nnx.Param(jnp.float32(offset))
 
   def prepare(self, features: TokenFeatures) -> TokenFeatures:
-    """Computes the keys k_BTE of tokens, in the space of the descriptors.
+    """Computes the vectors k_BTE of tokens, in the space of the descriptors.
 
-    The keys are 0 at padding. So v_l is 0 for a document without tokens, and
-    its logits are c.
+    The vectors are 0 at padding. So all logits of a document without tokens
+    are c.
     """
     hidden_BTD = features.hidden_BTD
     kernel_DE = self.kernel[...].astype(hidden_BTD.dtype)

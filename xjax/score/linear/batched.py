@@ -1,14 +1,14 @@
 """Trains one classifier per label, many labels at once, on all devices.
 
-The objective is defined in dual.py. Labels are divided over the devices; every
-device holds all documents. Devices work independently within a step.
+dual.py defines the objective. Labels are divided over the devices. Every device
+holds all documents. Devices work independently within a step.
 
-The memory that a device needs is the sum of
-- 20 bytes per entry of the documents' rows, or twice as much where features
-  have few documents,
-- 4 bytes per feature for each of the RANK directions of the preconditioner,
-- about 24 bytes per feature and 30 bytes per document, for each label that the
-  device trains at the same time.
+A device needs memory for
+- the documents: 20 bytes per entry of their rows, or 40 bytes if features have
+  few documents,
+- the preconditioner: 4 bytes per feature for each of its RANK directions,
+- each label that the device trains at the same time: about 24 bytes per feature
+  and 30 bytes per document.
 """
 
 from collections.abc import Callable
@@ -52,9 +52,11 @@ from xjax.score.linear.problem import (
 )
 from xjax.score.linear.tiles import tiles_of
 
-# A part has the arrays of Classifiers.arrays() and this count, an int.
+# A part has the arrays of Classifiers.arrays() and the number of labels that
+# did not converge, an int with this name.
 _UNCONVERGED = 'unconverged'
-_NARROWEST = 16  # labels of a device; a step with fewer labels is not faster
+# Least number of labels per device. A step with fewer labels is not faster.
+_NARROWEST = 16
 _ON_LABELS = P(None, ALL_DEVICES)
 _STATE = DescentState(
   positive_NC=_ON_LABELS,
@@ -76,13 +78,14 @@ class OnDevices(SolverConfig):
 
   tolerance: float = field(
     1e-3,
-    'Largest relative distance of the objective from its minimum when training '
-    'ends. The distance is estimated. Float32 allows about 1e-5.',
+    'Training ends if the relative distance of the objective from its minimum '
+    'is at most this number. The distance is estimated. In float32, the '
+    'distance can be as small as about 1e-5.',
     POSITIVE,
   )
   max_steps: int = field(
     200,
-    'Largest number of steps for a label; the log reports how many labels '
+    'Largest number of steps for a label. The log reports how many labels '
     'reached this limit.',
     AT_LEAST_1,
   )
@@ -110,8 +113,8 @@ def fit_batched(
   read the folder of parts.
 
   Args:
-    problem: the labels to train. The key of problem.parts need not depend on
-      the problem: this function adds the problem to the key.
+    problem: the labels to train. This function adds the problem to the key of
+      problem.parts.
     solver: the settings.
     mesh: the devices.
 
@@ -125,8 +128,8 @@ def fit_batched(
   check_training_rows(rows, gold)
   indptr, documents = documents_of_labels(gold, n_labels)
   counts = np.diff(indptr)
-  # Labels are sorted by frequency, so that labels that need about the same
-  # number of steps share a chunk.
+  # Labels are sorted by frequency, so that the labels of a chunk need about the
+  # same number of steps.
   order = np.argsort(-counts, kind='stable')
   n_trained = int((counts > 0).sum())
   settings = problem.loss, problem.c, problem.threshold, solver
@@ -146,7 +149,7 @@ def fit_batched(
 
 
 def _cut(labels: Int[np.ndarray, ' C'], size: int) -> list[np.ndarray]:
-  """Cuts labels into chunks of `size` labels; the last chunk may be smaller."""
+  """Cuts labels into chunks of `size` labels. The last chunk may be smaller."""
   return [labels[at : at + size] for at in range(0, len(labels), size)]
 
 
@@ -156,7 +159,7 @@ def _part_name(chunk: int) -> str:
 
 
 def _load_parts(count: int, files: PartFiles) -> list[FileArrays | None]:
-  """Returns all parts, with None for each part that is not saved.
+  """Returns all saved parts, and None for each part that is not saved.
 
   With several processes, a part counts as saved if the first process sees it.
   """
@@ -199,7 +202,7 @@ def _join_parts(
   unconverged = sum(int(part[_UNCONVERGED]) for part in parts)
   if unconverged:
     logging.warning(
-      '%d labels had not converged after max_steps steps', unconverged
+      '%d labels did not converge within max_steps steps', unconverged
     )
   trained = [Classifiers.of_arrays(part) for part in parts]
   n_others = n_labels - sum(part.n_labels for part in trained)
@@ -207,7 +210,7 @@ def _join_parts(
 
 
 class _Programs(NamedTuple):
-  """Holds the compiled programs; each device runs them for its own labels."""
+  """Holds compiled programs, which each device runs for its own labels."""
 
   start: Callable[..., DescentState]
   step: Callable[..., DescentState]
@@ -217,7 +220,7 @@ class _Programs(NamedTuple):
 
 @functools.cache
 def _programs(mesh: jax.sharding.Mesh, n_features: int) -> _Programs:
-  """Returns the programs for a mesh; they are compiled only once."""
+  """Returns the programs for a mesh, which are compiled only once."""
   on_mesh = functools.partial(jax.shard_map, mesh=mesh, check_vma=False)
   by_label = P(ALL_DEVICES)
   start_all = functools.partial(start, n_features)
@@ -330,7 +333,7 @@ def _place_documents(
 def _put(
   array: Shaped[np.ndarray, '...'], sharding: NamedSharding
 ) -> Shaped[Array, '...']:
-  """Copies an array to the devices; every process must have the array."""
+  """Copies an array, which every process must have, to the devices."""
   return jax.make_array_from_callback(
     array.shape, sharding, lambda index: array[index]
   )
@@ -339,7 +342,11 @@ def _put(
 def _count_unfinished(
   done_C: Bool[Array, ' C'],
 ) -> tuple[Int[Array, ''], Int[Array, '']]:
-  """Counts unfinished labels: the largest count of a device, and the total."""
+  """Counts unfinished labels.
+
+  Returns:
+    The largest number of unfinished labels of a device, and the total number.
+  """
   count = (~done_C).sum()
   return jax.lax.pmax(count, ALL_DEVICES), jax.lax.psum(count, ALL_DEVICES)
 
@@ -347,7 +354,7 @@ def _count_unfinished(
 def _store_weights(
   state: DescentState, weights_DC: Float32[np.ndarray, 'D C']
 ) -> None:
-  """Writes the current weights into the columns of their labels."""
+  """Writes the current weights of labels to the labels' columns."""
   arrays = state.weights_DC, state.label_C
   if jax.process_count() > 1:
     arrays = multihost_utils.process_allgather(arrays, tiled=True)

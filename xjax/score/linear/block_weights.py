@@ -19,7 +19,7 @@ from xjax.score.linear.classifiers import Classifiers
 from xjax.score.linear.part_files import FileArrays
 
 _GROUP = 2**18  # number of weights that are laid out at once
-NARROW = 2**16  # 16 bits can number this many classifiers of a block
+NARROW = 2**16  # number of classifiers that 16 bits can number
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -63,8 +63,8 @@ class BlockWeights:
     """Lays out classifiers by block and feature.
 
     Args:
-      parts: the classifiers, in order. Each part has one or more whole blocks.
-        The parts are read once, one after the other.
+      parts: the classifiers, in order. Each part has one or more complete
+        blocks. The parts are read once, one after the other.
       columns: int64 [blocks + 1], the first classifier of each block, then the
         number of classifiers.
       n_weights: number of weights in all parts.
@@ -127,7 +127,7 @@ class BlockWeights:
     Args:
       arrays: the arrays of the file.
       prefix: the arrays' names start with this text and a slash.
-      columns: see the attribute.
+      columns: attribute of BlockWeights.
 
     Raises:
       DataError: the arrays cannot be the weights of these blocks.
@@ -163,7 +163,7 @@ class BlockWeights:
     falls = (np.diff(self.features) <= 0) & (np.diff(block) == 0)
     inside = (self.features >= 0) & (self.features < self.n_features)
     if falls.any() or not inside.all():
-      return 'features of a block do not ascend from 0'
+      return 'features of a block do not ascend from 0 to n_features - 1'
     if not np.isfinite(self.values).all() or not np.isfinite(self.bias).all():
       return 'a weight is not finite'
     return None
@@ -177,7 +177,7 @@ def _place_dtype(columns: Int[np.ndarray, ' block_bounds']) -> type:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Group:
-  """Holds a few whole blocks after they are laid out.
+  """Holds the weights of a few complete blocks, grouped by block and feature.
 
   Attributes:
     counts: number of rows of each block.
@@ -195,7 +195,7 @@ class _Group:
 def _groups(
   part: Classifiers, columns: Int[np.ndarray, ' block_bounds']
 ) -> Iterator[_Group]:
-  """Yields groups of whole blocks with about _GROUP weights each."""
+  """Yields groups of complete blocks, with about _GROUP weights per group."""
   bounds, first = part.weights.indptr[columns], 0
   while first < len(columns) - 1:
     last = int(np.searchsorted(bounds, bounds[first] + _GROUP, 'right')) - 1
@@ -207,13 +207,14 @@ def _groups(
 def _lay_out(
   part: Classifiers, columns: Int[np.ndarray, ' block_bounds']
 ) -> _Group:
-  """Groups the weights of neighbouring blocks by block and feature."""
+  """Groups the weights of consecutive blocks by block and feature."""
   weights, n_features = part.weights, np.int64(part.n_features)
   sizes = np.diff(weights.indptr[columns[0] : columns[-1] + 1])
   span = slice(weights.indptr[columns[0]], weights.indptr[columns[-1]])
   column = np.repeat(np.arange(columns[0], columns[-1]), sizes)
   block = np.searchsorted(columns, column, 'right') - 1
-  # The sort is stable, so that the columns of a feature stay ascending.
+  # The sort is stable, so that the columns of a feature stay in ascending
+  # order.
   cell = block * n_features + weights.indices[span]
   order = np.argsort(cell, kind='stable')
   cell = cell[order]

@@ -20,10 +20,10 @@ _DTYPES = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Classifiers:
-  """Holds a linear classifier per label; scores are X @ weights + bias.
+  """Holds one linear classifier per label, with scores X @ weights + bias.
 
   Attributes:
-    weights: float32 CSC [D, L]; the features of each label ascend.
+    weights: float32 CSC [D, L]. The features of each label ascend.
     bias: float32 [L].
   """
 
@@ -49,7 +49,8 @@ class Classifiers:
   ) -> 'Classifiers':
     """Makes sparse classifiers without the weights below a threshold.
 
-    DiSMEC prunes in the same way (Babbar and Schoelkopf 2017). All biases stay.
+    All biases are kept. DiSMEC prunes weights in the same way (Babbar and
+    Schoelkopf 2017).
 
     Args:
       weights_DC: weights of any float type, finite.
@@ -99,7 +100,7 @@ class Classifiers:
   def renumber_features(
     self, features: Int[np.ndarray, ' D'], n_features: int
   ) -> 'Classifiers':
-    """Returns the same classifiers with other numbers for their features.
+    """Returns the classifiers with new feature numbers.
 
     Args:
       features: the new number of each feature, ascending.
@@ -114,16 +115,16 @@ class Classifiers:
   def with_last(
     self, last_L: Bool[np.ndarray, ' L'], norm: float
   ) -> 'Classifiers':
-    """Makes some labels score less than all others.
+    """Gives some labels lower scores than all other labels.
 
-    A label without training documents has only a bias, and no weights. It
-    should rank after every trained label. With a fixed bias such as -1, it
-    would rank before the trained labels with lower scores. Its bias is
-    therefore 1 below the lowest score that a trained label can give to a row
-    whose norm is at most `norm`.
+    Labels without training documents should rank after every trained label. A
+    fixed bias such as -1 is not low enough if trained labels have lower scores.
+    So the labels in `last_L` lose their weights, and their bias is 1 below the
+    lowest score that a trained label can give to a row whose norm is at most
+    `norm`.
 
     Args:
-      last_L: bool, the labels that rank last.
+      last_L: bool, True for the labels that rank last.
       norm: the largest norm of a document's row.
     """
     bias_L = bias_of_last(self.bias, self.lowest_scores(norm), last_L)
@@ -144,7 +145,7 @@ class Classifiers:
     return self.bias - norm * norm_L
 
   def arrays(self) -> FileArrays:
-    """Returns the arrays to save; `of_arrays` reads them."""
+    """Returns the arrays to save, which `of_arrays` reads."""
     return {
       'data': self.weights.data,
       'indices': self.weights.indices.astype(np.int32, copy=False),
@@ -158,7 +159,7 @@ class Classifiers:
     """Makes classifiers from the arrays that `arrays` returned.
 
     Raises:
-      ValueError: the arrays are not valid classifiers; the message says why.
+      ValueError: the arrays are not valid classifiers.
     """
     for name, dtype in _DTYPES.items():
       if name not in arrays:
@@ -166,7 +167,7 @@ class Classifiers:
       array, ndim = arrays[name], int(name != 'n_features')
       if array.dtype != dtype or array.ndim != ndim:
         raise ValueError(
-          f'{name} has dtype {array.dtype} and {array.ndim} axes; must have '
+          f'{name} has dtype {array.dtype} and {array.ndim} axes; it must have '
           f'dtype {np.dtype(dtype)} and {ndim} axes'
         )
     data, indices, indptr, bias = (arrays[name] for name in list(_DTYPES)[:4])
@@ -180,14 +181,14 @@ def bias_of_last(
   lowest_L: Float[np.ndarray, ' L'],
   last_L: Bool[np.ndarray, ' L'],
 ) -> Float32[np.ndarray, ' L']:
-  """Returns the biases with which some labels rank after all others.
+  """Returns the biases with which some labels rank after all other labels.
 
   Classifiers.with_last explains why these biases are needed.
 
   Args:
     bias_L: float32, the biases of all labels.
     lowest_L: the lowest score that each label can give.
-    last_L: bool, the labels that rank last.
+    last_L: bool, True for the labels that rank last.
   """
   lowest = lowest_L[~last_L].min() if not last_L.all() else 0.0
   return np.where(last_L, np.float32(lowest - 1), bias_L)
