@@ -218,7 +218,7 @@ class _Faults:
     self.wrong: list[str] = []
 
   def compare(self, name: str, header: Header, shape: tuple[int, ...]) -> None:
-    """Adds a fault if the shape is wrong, or the type is not a floating type."""
+    """Adds faults for a wrong shape and for a type that is not floating."""
     if header.dtype not in _FLOATS:
       self.wrong.append(f'{name} is {header.dtype}, not of a floating type')
     if header.shape != shape:

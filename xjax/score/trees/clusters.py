@@ -195,9 +195,10 @@ def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
 
 
 def halving_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
-  """Returns the numbers of cluster_degrees for clusters that halving makes.
+  """Returns the number of clusters directly below a node, for each depth.
 
-  All numbers are powers of 2. Only the root may have fewer than arity children.
+  Unlike cluster_degrees, this function is for clusters that halving makes. All
+  numbers are powers of 2. Only the root may have fewer than arity children.
 
   Args:
     n_labels: number of labels.
