@@ -11,10 +11,10 @@ from xjax.core.distributed import rank_documents
 from xjax.core.types import AS_LOGITS, PAD, Batch, ScoreKind, Scorer
 from xjax.judge.metrics.calibration_error import sigmoid as probability_of
 
-# A function that gets an array with the rows of some documents. It makes batches
-# that have each of these documents once, and returns this process's part of the
-# batches. In a batch, doc_B is the place of each document in the array. All
-# processes get the same number of batches.
+# A function that gets an array with the rows of some documents. The function
+# makes batches that have each of these documents once, and returns this
+# process's part of the batches. In a batch, doc_B is the place of each document
+# in the array. All processes get the same number of batches.
 BatchesOf = Callable[[np.ndarray], Iterable[Batch]]
 
 _BLOCK = 1024  # number of documents whose lists are compared at a time

@@ -157,7 +157,7 @@ def _resized(width: int, x: jax.Array) -> jax.Array:
 
 
 def _shard_topk(static, rows, shared, features, filters):
-  """Runs on each shard of labels, and returns the merged lists of all shards."""
+  """Runs on each shard of labels, and returns the merged lists of shards."""
   graphdef, n_labels, chunk, k, sigmoid, recall, axes = static
   parts = HeadParts(graphdef, rows, shared)
   features = chunks.all_documents(features, axes)
