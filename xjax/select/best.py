@@ -53,9 +53,9 @@ def with_chunk(
   """Returns the lists [B, K] after a chunk of labels has been added.
 
   All labels of the chunk must have higher indices than the labels in the lists.
-  If the chunk has 1024 labels or more, the function needs at most one more array
-  as large as the scores: a padded copy, if the number of labels is not a
-  multiple of 16.
+  If the chunk has 1024 labels or more, only one more array as large as the
+  scores may be needed: a padded copy, if the number of labels is not a multiple
+  of 16.
 
   Args:
     best: lists so far.

@@ -9,8 +9,8 @@ enough:
 
 - The scorer ranks labels for a window of documents at once, by the gains that
   labels have before the window.
-- Later, gains can only fall. So the last gain in a document's list is an upper
-  bound for the gains of all labels that are not listed.
+- Later, gains can only fall. So the gain by which the last label of a list was
+  ranked is an upper bound for the gains of all labels that are not listed.
 - As long as the present gain of the k-th best listed label is above this bound,
   the list is sufficient.
 - A new window starts at the first document whose list may not be sufficient.

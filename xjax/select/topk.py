@@ -53,9 +53,9 @@ def head_topk(
       expected to contain at least this share of the k best labels. A value
       below 1 has an effect only on TPUs. There, each chunk keeps this expected
       share of its own k best labels. The k best of all labels are also among
-      the k best labels of their chunks. Because a chunk loses a label only to a
-      better label, it is less likely to lose these labels than its other
-      labels. Lists of chunks and of shards are merged exactly.
+      the k best labels of their chunks. A chunk loses a label only to a better
+      label, so the best labels are lost least often. Lists of chunks and of
+      shards are merged exactly.
 
   Returns:
     ids_GBK: int32, G = 1 + len(slices), with PAD where labels run out.

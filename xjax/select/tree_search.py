@@ -11,9 +11,9 @@ below the node. No label below the node can have a higher log w + score, because
 links are at most 0 (Schultheis et al. 2022, Appendix A.2, as an upper bound).
 
 Beam search opens the best nodes of each depth. Exact search starts with a
-narrow beam search, which finds k labels. The worst of these labels has the
-floor as its log w + score. Then exact search opens all nodes except the nodes
-whose bound is below the floor. These nodes cannot have a better label.
+narrow beam search, which finds k labels. The floor is log w + score of the
+worst of these labels. Then exact search opens all nodes except the nodes whose
+bound is below the floor, because such nodes cannot have a better label.
 """
 
 from collections.abc import Sequence
@@ -37,9 +37,9 @@ from xjax.select.tree_search_loops import open_next, score_children
 class Link(enum.Enum):
   """Chooses the link, a function of the score z of a node's classifier.
 
-  The score of a label is the sum of the links of the nodes on its path. Except
-  for NONE, a link is at most 0, so that no label below a node has a better
-  score than the node.
+  The score of a label is the sum of the links of the nodes on the label's path.
+  Except for NONE, a link is at most 0, so that no label below a node has a
+  better score than the node.
 
   NONE: z, for one-vs-all classifiers, whose tree has one level below the root.
   SIGMOID: log sigmoid(z), for logistic loss. Scores are log probabilities.

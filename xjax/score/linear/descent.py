@@ -6,8 +6,9 @@ Ribiere 1969) with restarts and a preconditioner. Newton's method finds the best
 length of each step along the step's direction.
 
 A step takes two matrix products. The rows of the matrix X are the documents.
-The first product, with X', gives the gradient. The second product, with X,
-gives the scores that documents would have if the direction were the weights.
+The first product, with X' (X transposed), gives the gradient. The second
+product, with X, gives the scores that documents would have if the direction
+were the weights.
 With these scores, the objective is cheap to compute for any length of the step,
 and so are the scores of the new weights.
 

@@ -1,8 +1,8 @@
-"""Trains linear classifiers by dual coordinate descent, a few labels at once.
+"""Trains linear classifiers by dual coordinate descent, WIDTH at a time.
 
 As in LIBLINEAR (Fan et al. 2008), each label's classifier minimises
 
-  (|w|^2 + b^2) / 2 + c sum_i loss(y_i (w x_i + b)),  y_i = 1 or -1,
+  (|w|^2 + b^2) / 2 + c sum_i loss(y_i (w x_i + b)),  y_i = 1 or -1.
 
 There are two losses:
 

@@ -153,8 +153,8 @@ def check_vocabulary(
   The encoder's word table has a row for each token id. The table may also end
   with spare rows, which no token uses, in two cases:
 
-  - The number of token ids was rounded up to a multiple of 8, 16, 32, 64 or
-    128.
+  - The number of rows is the number of token ids, rounded up to a multiple of
+    8, 16, 32, 64 or 128.
   - The user allows spare rows.
 
   Args:
