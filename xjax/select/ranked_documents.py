@@ -19,7 +19,7 @@ BatchesOf = Callable[[np.ndarray], Iterable[Batch]]
 
 _BLOCK = 1024  # number of documents whose lists are compared at a time
 # The logarithm of the largest float32 number below 1. If a log probability is
-# computed from float32 products with weights, it is reduced to this number.
+# computed from float32 products with weights, this number is its upper limit.
 _HIGHEST = -(2.0**-24)
 _SMALLEST = -40.0  # log of the smallest weight, if the largest weight is 1
 

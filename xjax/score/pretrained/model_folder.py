@@ -201,8 +201,8 @@ def write_model_folder(
 
   Raises:
     DataError: params do not match config.
-    WriteError: the path exists and is no empty folder, or the folder cannot be
-      written.
+    WriteError: the path exists and is not an empty folder, or the folder cannot
+      be written.
   """
   path = pathlib.Path(path)
   architecture = architecture_of(config, CONFIG)

@@ -172,8 +172,8 @@ def _part(
 def cluster_degrees(n_labels: int, arity: int, max_leaf: int) -> list[int]:
   """Returns the number of clusters directly below a node, for each depth.
 
-  The tree is as shallow as the two limits allow. Nodes of all depths have about
-  the same number of children.
+  The tree is as shallow as `arity` and `max_leaf` allow. Nodes of all depths
+  have about the same number of children.
 
   Args:
     n_labels: number of labels.

@@ -112,8 +112,8 @@ def fit_tree(
     seed: decides the order in which documents are visited.
     threshold: weights with a smaller absolute value become 0.
     workers: number of threads. The result does not depend on this number.
-    parts: the files of finished parts. Their key is extended by the arguments
-      that decide the result.
+    parts: the files of finished parts. This function extends the key of the
+      files by the arguments that decide the result.
     between: a function that is called after each part. Training ends if this
       function raises an error.
 
